@@ -14,69 +14,70 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// ContractMethod is the version of how contracts are weighed.
+// ContractMethod is the version of the method that appraises contracts.
 const ContractMethod = "contract/3"
 
-// Appraisal says what a contract is worth beside what can be bought without it.
-// It is about the pools that have to do with the contract's, and no others.
+// Appraisal compares a contract with what can be bought without it. It covers only the pools
+// connected with the contract's pool.
 type Appraisal struct {
 	Contract string   `json:"contract"`
 	Pool     string   `json:"pool"`
-	Pools    []string `json:"pools"`    // that have to do with one another
+	Pools    []string `json:"pools"`    // connected with the contract's pool, including itself
 	Instance string   `json:"instance"` // SHA-256 of the instance without the contract
 	Methods  []string `json:"methods"`
 	Currency string   `json:"currency"`
-	Decision Decision `json:"decision"` // take, leave, or open: what it saves is within what could not be proven
+	Decision Decision `json:"decision"` // take, leave, or open: the saving is smaller than the proof gap
 	Verdict  string   `json:"verdict"`  // in words
-	// Worth is Without.Cost − With.Cost. What is proven is that the least costs
-	// there are differ by AtLeast or more, and AtMost or less.
+	// Worth is Without.Cost − With.Cost. It is proven that the difference between the two optimal
+	// costs is at least AtLeast and at most AtMost.
 	Worth   domain.Decimal `json:"worth"`
 	AtLeast domain.Decimal `json:"worth_at_least"`
-	AtMost  domain.Decimal `json:"worth_at_most"` // what is proven of its worth
-	Units   int            `json:"units"`         // that the plan takes of it
+	AtMost  domain.Decimal `json:"worth_at_most"` // proven upper bound of its worth
+	Units   int            `json:"units"`         // units of the contract that the plan takes
 	Order   *Order         `json:"order,omitempty"`
-	Renewed bool           `json:"renewed,omitempty"` // the plan goes on for the second term
+	Renewed bool           `json:"renewed,omitempty"` // the plan renews for the second term
 	Without Expectation    `json:"without"`
 	With    Expectation    `json:"with"`
-	// Signed is what comes of signing although the plan takes none: for the
-	// smallest order, as early as it can begin.
+	// Signed says what happens if the contract is signed although the plan takes none of it: for
+	// the smallest order at the earliest start.
 	Signed *Expectation `json:"signed,omitempty"`
-	// Hourly is the price asked, of the tier that the plan takes, or of that which the
-	// smallest order pays, and BreakEven the highest, in steps of 0.00001, at which it is
-	// proven that some of it is worth taking; nil: at no price. The prices of other tiers
-	// move with it, by as much. From BreakEvenAtMost on it is proven that none saves a
-	// cent; nil: at no price, because what is bought without it is not proven to that. Beyond
-	// is set, and both are nil, where it pays at all prices up to there.
+	// Hourly is the asked price, of the tier that the plan takes or else of the tier of the
+	// smallest order. BreakEven is the highest price, in steps of 0.00001, at which taking some of
+	// the contract is proven to pay; nil if there is no such price. Prices of other tiers shift by
+	// the same amount. At prices of BreakEvenAtMost or more, it is proven that no order saves a
+	// cent; nil if this is proven at no price because the cost without the contract is not proven
+	// closely enough. If the contract still pays at the highest price tried, BreakEvenBeyond is
+	// that price and the other two are nil.
 	Hourly          domain.Decimal  `json:"hourly"`
-	BreakEven       *domain.Decimal `json:"break_even_hourly,omitempty"`         // the highest price at which it is proven to pay
-	BreakEvenAtMost *domain.Decimal `json:"break_even_hourly_at_most,omitempty"` // from there on it is proven to save less than a cent
-	BreakEvenBeyond *domain.Decimal `json:"break_even_hourly_beyond,omitempty"`  // instead of both: it pays at this price still, and none was tried beyond
-	// Upfront is asked of that tier besides, nil: nothing. Where nothing is asked by the
-	// hour it breaks even as Hourly does, in steps of a cent.
+	BreakEven       *domain.Decimal `json:"break_even_hourly,omitempty"`         // highest price at which it is proven to pay
+	BreakEvenAtMost *domain.Decimal `json:"break_even_hourly_at_most,omitempty"` // at this price or above it is proven to save less than a cent
+	BreakEvenBeyond *domain.Decimal `json:"break_even_hourly_beyond,omitempty"`  // instead of both: it still pays at this price, the highest that was tried
+	// Upfront is the tier's asked upfront price; nil if there is none. If nothing is asked by the
+	// hour, the upfront break-even is defined like the hourly one, in steps of a cent.
 	Upfront                *domain.Decimal `json:"upfront,omitempty"`
 	BreakEvenUpfront       *domain.Decimal `json:"break_even_upfront,omitempty"`
-	BreakEvenUpfrontAtMost *domain.Decimal `json:"break_even_upfront_at_most,omitempty"` // likewise, where all is paid upfront
-	// BreakEvenUse is the share of its hours in which a unit must be used to cost no
-	// more than on demand, and Use that of what is committed in the pool during the
-	// term, in what is expected with it (or Signed), without what stands by for failures.
+	BreakEvenUpfrontAtMost *domain.Decimal `json:"break_even_upfront_at_most,omitempty"` // likewise, if all is paid upfront
+	// BreakEvenUse is the share of its hours in which a unit must be used to cost no more than on
+	// demand. Use is the expected utilization of the committed capacity in the pool during the
+	// term, with the contract (or with Signed), not counting failure spares.
 	BreakEvenUse *domain.Decimal `json:"break_even_utilization,omitempty"`
-	Use          *domain.Decimal `json:"utilization,omitempty"` // of what is committed in the pool during its term, without what stands by
+	Use          *domain.Decimal `json:"utilization,omitempty"` // of the committed capacity in the pool during its term, without failure spares
 	Replaces     []Replaced      `json:"replaces"`
 	Notes        []string        `json:"notes,omitempty"`
 }
 
-// Decision is what an appraisal comes to.
+// Decision is the outcome of an appraisal.
 type Decision string
 
-// The decisions. Open: the plan takes some of it, and what that saves is within
-// what could not be proven.
+// The decisions. Open means that the plan takes some of the contract, and the saving is smaller
+// than the proof gap.
 const (
 	Take  Decision = "take"
 	Leave Decision = "leave"
 	Open  Decision = "open"
 )
 
-// Expectation is what is to be expected without a contract or with it.
+// Expectation is the expected result without or with a contract.
 type Expectation struct {
 	Units      int            `json:"units"` // of the contract
 	Cost       domain.Decimal `json:"cost"`
@@ -84,15 +85,14 @@ type Expectation struct {
 	Gap        domain.Decimal `json:"gap"`
 	Penalty    domain.Decimal `json:"shortage_penalty"`
 	Nominal    domain.Decimal `json:"nominal_cost"`
-	// Unused is the expected unit-hours of its pool that are committed and serve
-	// nothing, and Stranded what those of all pools cost in the scenario of least
-	// demand, nominal.
+	// Unused is the expected number of committed but unused unit-hours of its pool. Stranded is the
+	// nominal cost of unused committed unit-hours in all pools in the scenario with the least
+	// demand.
 	Unused   domain.Decimal `json:"unused_unit_hours"`
 	Stranded domain.Decimal `json:"stranded_at_low_demand"`
 }
 
-// Replaced is an offer, or a commitment that renews, of which another number is
-// bought with the contract than without it.
+// Replaced is an offer, or a renewing commitment, whose bought quantity changes with the contract.
 type Replaced struct {
 	Offer      string `json:"offer,omitempty"`
 	Commitment string `json:"commitment,omitempty"`
@@ -100,8 +100,8 @@ type Replaced struct {
 	With       int    `json:"units_with"`
 }
 
-// Appraise weighs a contract against the instance without it. It refuses one that
-// breaks a rule with [Faults], whose paths are those of the contract.
+// Appraise weighs a contract against the instance without it. A contract that breaks a rule is
+// refused with [Faults] whose paths refer to the contract.
 func Appraise(ctx context.Context, in *Instance, c *Contract, lp linear.Solver) (*Appraisal, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
@@ -126,7 +126,8 @@ func Appraise(ctx context.Context, in *Instance, c *Contract, lp linear.Solver) 
 		return nil, err
 	}
 	out := &Appraisal{
-		Contract: c.Name, Pool: pool, Pools: pools, Instance: without.Instance, Methods: append([]string{ContractMethod}, without.Methods...),
+		Contract: c.Name, Pool: pool, Pools: pools, Instance: without.Instance,
+		Methods:  append([]string{ContractMethod}, without.Methods...),
 		Currency: in.Currency, Replaces: []Replaced{}, Decision: Leave,
 		AtMost:  decimal.Max(decimal.Zero, without.Cost.Sub(with.LowerBound)),
 		AtLeast: decimal.Max(decimal.Zero, without.LowerBound.Sub(with.Cost)),
@@ -137,7 +138,7 @@ func Appraise(ctx context.Context, in *Instance, c *Contract, lp linear.Solver) 
 	}
 	bound := with.LowerBound
 	i := slices.IndexFunc(with.Purchases, func(p Purchase) bool { return ours(&p) })
-	if i < 0 || without.Cost.LessThanOrEqual(with.Cost) { // what is bought without it can be bought with it
+	if i < 0 || without.Cost.LessThanOrEqual(with.Cost) { // the purchases without it remain available with it
 		with, i = without, -1
 	}
 	m, err := newLoads().compile(ctx, &beside, nil)
@@ -178,16 +179,21 @@ func Appraise(ctx context.Context, in *Instance, c *Contract, lp linear.Solver) 
 	out.BreakEven, out.BreakEvenAtMost, out.BreakEvenBeyond = hourly.low, hourly.high, hourly.beyond
 	out.BreakEvenUpfront, out.BreakEvenUpfrontAtMost = upfront.low, upfront.high
 	if x := out.BreakEvenBeyond; x != nil {
-		out.Notes = append(out.Notes, fmt.Sprintf("it pays at %s %s an hour still, and no price was tried beyond, so that no break-even is given: what is had without it is far dearer: look at what a shortage costs there", x, cmp.Or(c.Currency, in.Currency)))
+		out.Notes = append(out.Notes,
+			fmt.Sprintf("it pays at %s %s an hour still, and no price was tried beyond, so that no break-even is "+
+				"given: what is had without it is far dearer: look at what a shortage costs there", x,
+				cmp.Or(c.Currency, in.Currency)))
 	}
 	if c.Renews {
-		out.Notes = append(out.Notes, fmt.Sprintf("it renews: ending it after the first term, by notice of %d days, and going on for a second one are both weighed, and no third one", c.NoticeDays))
+		out.Notes = append(out.Notes,
+			fmt.Sprintf("it renews: ending it after the first term, by notice of %d days, and going on for a "+
+				"second one are both weighed, and no third one", c.NoticeDays))
 	}
 	out.Verdict = out.words(c)
 	return out, nil
 }
 
-// asks notes the prices that are asked.
+// asks records the asked prices.
 func (a *Appraisal) asks(t Tier) {
 	a.Hourly, a.Upfront = t.Hourly, nil
 	if t.Upfront.IsPositive() {
@@ -206,15 +212,18 @@ func share(part, whole domain.Decimal) domain.Decimal {
 	return part.DivRound(whole, 12)
 }
 
-// expectation sums an answer up.
+// expectation summarizes an answer.
 func (m *model) expectation(a *Answer, pool string, units int) Expectation {
-	out := Expectation{Units: units, Cost: a.Cost, LowerBound: a.LowerBound, Gap: a.Gap, Penalty: a.Penalty, Nominal: a.Nominal, Stranded: a.Stranded}
+	out := Expectation{
+		Units: units, Cost: a.Cost, LowerBound: a.LowerBound, Gap: a.Gap, Penalty: a.Penalty, Nominal: a.Nominal,
+		Stranded: a.Stranded,
+	}
 	_, _, out.Unused = m.committedUse(a, pool, 0, m.cal.n)
 	return out
 }
 
-// committedUse is the expected unit-hours that are committed in a pool in epochs
-// [from, to) and used, those that stand by for failures, and the others.
+// committedUse returns the expected committed unit-hours of a pool in epochs [from, to), split into
+// used, standing by for failures, and unused.
 func (m *model) committedUse(a *Answer, pool string, from, to int) (used, standby, unused domain.Decimal) {
 	weight := map[string]int{}
 	for _, s := range a.Scenarios {
@@ -228,7 +237,7 @@ func (m *model) committedUse(a *Answer, pool string, from, to int) (used, standb
 			if p.Pool != pool {
 				continue
 			}
-			// What an answer says of unit-hours is written by this package.
+			// This package wrote the answer's unit-hours, so they parse.
 			n := func(text string) domain.Decimal {
 				return decimal.RequireFromString(cmp.Or(text, "0")).Mul(whole(weight[r.Scenario]))
 			}
@@ -254,7 +263,7 @@ func (m *model) use(a *Answer, pool string, from, to int) *domain.Decimal {
 	return &x
 }
 
-// contractChoice is what an order of an offer from an epoch on is.
+// contractChoice finds the choice for an order of an offer that begins in an epoch.
 func (m *model) contractChoice(offer string, epoch, units int) *choice {
 	for i := range m.choices {
 		x := &m.choices[i]
@@ -266,13 +275,14 @@ func (m *model) contractChoice(offer string, epoch, units int) *choice {
 	return nil
 }
 
-// signed finds what comes of the smallest order that the plan would not make: it is
-// held, at its price, and the rest is solved around it.
+// signed evaluates the smallest order that the plan does not make: the order is held at its price,
+// and the rest is solved around it.
 func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Contract, offers []Offer, lp linear.Solver) error {
 	o := &offers[0]
 	var x *choice
 	for i := range m.choices {
-		if y := &m.choices[i]; y.order.Offer == o.ID && (x == nil || y.order.Epoch < x.order.Epoch || y.order.Epoch == x.order.Epoch && y.least < x.least) {
+		if y := &m.choices[i]; y.order.Offer == o.ID &&
+			(x == nil || y.order.Epoch < x.order.Epoch || y.order.Epoch == x.order.Epoch && y.least < x.least) {
 			x = y
 		}
 	}
@@ -287,8 +297,10 @@ func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Con
 	upfront, hourly := x.upfront.Mul(whole(n)), x.hourly.DivRound(whole(x.order.Units*perUnit), digits)
 	for i, r := range o.ramp(x.order.Epoch) {
 		held.Commitments = append(held.Commitments, Commitment{
-			ID: fmt.Sprintf("%s, signed, part %d", c.Name, i+1), Kind: o.Kind, Pool: o.Pool, Units: units * perUnit * r.permille / 1000,
-			Term: domain.Interval{From: spans[r.from].From, To: spans[r.to-1].To}, Upfront: upfront, Hourly: hourly, GuaranteesCapacity: o.GuaranteesCapacity,
+			ID: fmt.Sprintf("%s, signed, part %d", c.Name, i+1), Kind: o.Kind, Pool: o.Pool,
+			Units: units * perUnit * r.permille / 1000,
+			Term:  domain.Interval{From: spans[r.from].From, To: spans[r.to-1].To}, Upfront: upfront, Hourly: hourly,
+			GuaranteesCapacity: o.GuaranteesCapacity,
 		})
 		upfront = decimal.Zero
 	}
@@ -297,8 +309,7 @@ func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Con
 		return err
 	}
 	signed := m.expectation(ans, o.Pool, units)
-	// What is held is owed within the horizon; an order is credited with what it is
-	// worth beyond.
+	// Held commitments are owed within the horizon; an order is credited with its value beyond it.
 	owed := ans.Committed.Sub(m.owed.RoundBank(m.digits))
 	instead := decimal.New(int64(x.cost), -m.digits).Mul(whole(n)).Sub(owed)
 	signed.Cost, signed.LowerBound = signed.Cost.Add(instead), signed.LowerBound.Add(instead)
@@ -310,7 +321,7 @@ func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Con
 	return nil
 }
 
-// replaced compares what else is bought.
+// replaced compares the other purchases.
 func replaced(without, with *Answer, ours func(*Purchase) bool) []Replaced {
 	out := []Replaced{}
 	add := func(a *Answer, to func(*Replaced) *int) {
@@ -336,22 +347,25 @@ func replaced(without, with *Answer, ours func(*Purchase) bool) []Replaced {
 	return out
 }
 
-// words says what an appraisal comes to.
+// words summarizes an appraisal in a sentence.
 func (a *Appraisal) words(c *Contract) string {
 	var b strings.Builder
 	money := func(d domain.Decimal) string { return d.StringFixed(2) + " " + a.Currency }
 	switch a.Decision {
 	case Take:
-		fmt.Fprintf(&b, "take %d units: with them everything costs %s less, and it is proven to be at least %s", a.Units, money(a.Worth), money(a.AtLeast))
+		fmt.Fprintf(&b, "take %d units: with them everything costs %s less, and it is proven to be at least %s",
+			a.Units, money(a.Worth), money(a.AtLeast))
 	case Open:
-		fmt.Fprintf(&b, "%d units save %s, which is less than what could not be proven: they are worth between nothing and %s", a.Units, money(a.Worth), money(a.AtMost))
+		fmt.Fprintf(&b, "%d units save %s, which is less than what could not be proven: they are worth between "+
+			"nothing and %s", a.Units, money(a.Worth), money(a.AtMost))
 	default:
 		b.WriteString("leave it: the plan takes none of it at the price asked")
 		if a.AtMost.Round(2).IsPositive() {
 			fmt.Fprintf(&b, ", and it is proven that it would save %s at most", money(a.AtMost))
 		}
 		if a.Signed != nil {
-			fmt.Fprintf(&b, "; signed all the same, for %d units, everything costs %s more", a.Signed.Units, money(a.Signed.Cost.Sub(a.Without.Cost)))
+			fmt.Fprintf(&b, "; signed all the same, for %d units, everything costs %s more", a.Signed.Units,
+				money(a.Signed.Cost.Sub(a.Without.Cost)))
 		}
 	}
 	unit := cmp.Or(c.Currency, a.Currency)
@@ -361,7 +375,8 @@ func (a *Appraisal) words(c *Contract) string {
 	}
 	switch {
 	case a.Upfront != nil && a.Hourly.IsZero() && a.BreakEvenUpfront != nil:
-		fmt.Fprintf(&b, "; it pays at up to %s %s upfront, and %s are asked%s, with nothing by the hour", a.BreakEvenUpfront, unit, a.Upfront, size)
+		fmt.Fprintf(&b, "; it pays at up to %s %s upfront, and %s are asked%s, with nothing by the hour",
+			a.BreakEvenUpfront, unit, a.Upfront, size)
 		if a.BreakEven != nil {
 			fmt.Fprintf(&b, "; besides what is asked upfront it pays at up to %s %s an hour", a.BreakEven, unit)
 		}

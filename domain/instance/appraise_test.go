@@ -160,8 +160,8 @@ func TestContractFaults(t *testing.T) {
 	}{
 		{"/pool", "there is no pool", func(c *Contract) { c.Pool = "x" }},
 		{"/class", "there is no pool of", func(c *Contract) { c.Pool, c.Region, c.Class = "", "r", "x" }},
-		{"", "names no pool", func(c *Contract) { c.Pool = "" }},
-		{"/from", "no epoch of the horizon", func(c *Contract) { c.LeadHours = 10_000 }},
+		{"", "no pool is named", func(c *Contract) { c.Pool = "" }},
+		{"/from", "cannot begin with an epoch of the horizon", func(c *Contract) { c.LeadHours = 10_000 }},
 		{"/hourly", "negative", func(c *Contract) { c.Hourly = decimal.NewFromInt(-1) }},
 		{"/kind", "neither", func(c *Contract) { c.Kind = domain.OfferOwned }},
 		{"/max_units", "nothing can be bought", func(c *Contract) { c.MinUnits, c.MaxUnits = 5, 4 }},

@@ -7,8 +7,8 @@ import (
 	"quartermaster/domain"
 )
 
-// around is the part of an instance that has to do with a pool, and the pools in
-// it. A posture may protect any demand, so that with one all is left in.
+// around returns the part of an instance that is connected with a pool, and the pools in it. With a
+// posture nothing is removed, because a posture may protect any demand.
 func (in *Instance) around(ctx context.Context, pool string) (*Instance, []string, error) {
 	m, err := newLoads().compile(ctx, in, nil)
 	if err != nil {
@@ -18,7 +18,7 @@ func (in *Instance) around(ctx context.Context, pool string) (*Instance, []strin
 		return slices.ContainsFunc(c.pools, func(p int) bool { return m.in.Pools[p].ID == pool })
 	})
 	if k < 0 {
-		return nil, nil, fault("/pool", nil, "nothing is wanted from pool %q, so that nothing in it is worth buying", pool)
+		return nil, nil, fault("/pool", nil, "pool %q has no demand, so nothing in it is worth buying", pool)
 	}
 	here := map[string]bool{}
 	var pools []string
@@ -49,7 +49,9 @@ func (in *Instance) around(ctx context.Context, pool string) (*Instance, []strin
 		demands[out.Demands[i].ID] = true
 	}
 	out.Offers = slices.DeleteFunc(slices.Clone(in.Offers), func(o Offer) bool { return !here[o.Pool] && !rates(o.Rates) })
-	out.Commitments = slices.DeleteFunc(slices.Clone(in.Commitments), func(c Commitment) bool { return !here[c.Pool] && !rates(c.Rates) })
+	out.Commitments = slices.DeleteFunc(slices.Clone(in.Commitments), func(c Commitment) bool {
+		return !here[c.Pool] && !rates(c.Rates)
+	})
 	out.Quotas = slices.DeleteFunc(slices.Clone(in.Quotas), func(q Quota) bool { return !quotas[q.ID] })
 	out.Substitutes = nil
 	for _, s := range in.Substitutes {

@@ -16,30 +16,28 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// served is how a pool is used in an epoch of a scenario, in unit-hours of the
-// pool; demand with its spares, overflow and shortage in those of the demand at home
-// there.
+// served is how a pool is used in an epoch of a scenario, in unit-hours of the pool. Demand (with
+// its spares), overflow and shortage are in unit-hours of the demand at home there.
 type served struct {
 	demand, guaranteed, discountOnly, spot, onDemand, shortage big.Rat
-	spent                                                      big.Rat // on demand, paid by a commitment to spend
+	spent                                                      big.Rat // on demand, paid by a spend commitment
 	in, out                                                    big.Rat
-	// spare is what of demand is of its buffer for failures, and standby the part of
-	// what serves in the pool that stands by as such.
+	// spare is the part of demand that is its failure buffer. standby is the part of the serving
+	// capacity in the pool that stands by for it.
 	spare, standby big.Rat
 }
 
-// outcome is what purchases come to in all components.
+// outcome is the result of purchases in all components.
 type outcome struct {
 	by    [][][]served // by epoch, scenario and pool
 	extra [][]big.Rat  // by epoch and scenario: money of cross-region overflow, nominal
-	short [][]big.Rat  // by epoch and scenario: the price of what is not served, discounted
-	costs []*big.Int   // by component, in units, times weight, without what is held
-	// broken names bounds that the purchases do not keep.
+	short [][]big.Rat  // by epoch and scenario: discounted penalty of unserved demand
+	costs []*big.Int   // by component, in units, times weight, without existing commitments
+	// broken names limits that the purchases exceed.
 	broken []string
 }
 
-// answer says everything about purchases that a reader asks. Equal solutions give
-// equal answers.
+// answer builds the answer document for purchases. Equal solutions give equal answers.
 func (m *model) answer(s *solution) (*Answer, error) {
 	o, err := m.outcome(s.units)
 	if err != nil {
@@ -49,7 +47,10 @@ func (m *model) answer(s *solution) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{Format: AnswerFormat, Instance: digest, Methods: methods(), Currency: m.in.Currency, Notes: slices.Clone(m.notes), Binding: []Binding{}, EndOfHorizon: []Terminal{}, Proof: []Proof{}}
+	a := &Answer{
+		Format: AnswerFormat, Instance: digest, Methods: methods(), Currency: m.in.Currency,
+		Notes: slices.Clone(m.notes), Binding: []Binding{}, EndOfHorizon: []Terminal{}, Proof: []Proof{},
+	}
 	a.Interrupted = s.interrupted
 	a.Committed = m.owed.RoundBank(m.digits)
 	bought := new(big.Int)
@@ -99,8 +100,8 @@ func (m *model) answer(s *solution) (*Answer, error) {
 	return a, nil
 }
 
-// needless is what is paid for pools of which nothing is wanted: no component has
-// them. It is in units, times weight.
+// needless is the cost of purchases for pools without demand, which are in no component. It is in
+// units, times weight.
 func (m *model) needless(units []int) *big.Int {
 	wanted := make([]bool, len(m.choices))
 	for i := range m.components {
@@ -118,8 +119,8 @@ func (m *model) needless(units []int) *big.Int {
 	return sum.Mul(sum, big.NewInt(int64(m.weight)))
 }
 
-// proven holds the cost that is published of a component to the one that its
-// checker found, and says where that is lower.
+// proven checks the published cost of a component against the cost that its checker found, and
+// notes where the checker's is lower.
 func (m *model) proven(component int, cost *big.Int, p *proof) (notes []string, err error) {
 	c := &m.components[component]
 	pool := m.in.Pools[c.pools[0]].ID
@@ -129,9 +130,10 @@ func (m *model) proven(component int, cost *big.Int, p *proof) (notes []string, 
 	}
 	switch p.report.Cost.Cmp(cost) {
 	case 0:
-	case -1: // limits bind, and the checker keeps them in its own way
+	case -1: // limits bind, and the checker may keep them with a cheaper recourse
 		if len(c.bounds) > 0 {
-			return []string{fmt.Sprintf("budgets or limits bind: the checker keeps them with the same purchases for %s %s less, so what is stated is proven to be enough",
+			return []string{fmt.Sprintf("budgets or limits bind: the checker keeps them with the same purchases "+
+				"for %s %s less, so what is stated is proven to be enough",
 				m.quotient(new(big.Int).Sub(cost, p.report.Cost), true), m.in.Currency)}, nil
 		}
 		fallthrough
@@ -141,7 +143,7 @@ func (m *model) proven(component int, cost *big.Int, p *proof) (notes []string, 
 	return nil, nil
 }
 
-// certify puts the proofs of the components into an answer.
+// certify adds the components' proofs to an answer.
 func (m *model) certify(a *Answer, s *solution) error {
 	if len(s.proofs) == 0 {
 		return nil
@@ -173,7 +175,9 @@ func (m *model) certify(a *Answer, s *solution) error {
 	}
 	slices.Sort(a.Unproven)
 	if len(a.Unproven) > 0 {
-		a.Notes = append(a.Notes, fmt.Sprintf("no proven bound: in %s work may wait; it runs %s, and another way may cost less", strings.Join(a.Unproven, ", "), strings.ReplaceAll(string(a.Waiting), "_", " ")))
+		a.Notes = append(a.Notes,
+			fmt.Sprintf("no proven bound: in %s work may wait; it runs %s, and another way may cost less",
+				strings.Join(a.Unproven, ", "), strings.ReplaceAll(string(a.Waiting), "_", " ")))
 	}
 	a.LowerBound = a.Committed.Add(m.quotient(bound, false))
 	switch {
@@ -185,7 +189,7 @@ func (m *model) certify(a *Answer, s *solution) error {
 	return nil
 }
 
-// outcome serves all demand beside purchases.
+// outcome serves all demand with the given purchases.
 func (m *model) outcome(units []int) (*outcome, error) {
 	o := &outcome{}
 	for range m.cal.n {
@@ -249,9 +253,8 @@ func (m *model) outcomeAlone(c *component, units []int, o *outcome) error {
 	return nil
 }
 
-// standsBy adds what a demand wants as spares for failures, and returns the share of
-// what serves it that stands by as such: what is not served would have been spares
-// first.
+// standsBy adds the spares that a demand wants for failures. It returns the share of its serving
+// capacity that stands by: unserved demand is taken from the spares first.
 func (m *model) standsBy(o *outcome, demand, e, s int, wanted, short *big.Rat) (*big.Rat, error) {
 	share := new(big.Rat)
 	spares, err := m.spares(demand, s)
@@ -268,7 +271,7 @@ func (m *model) standsBy(o *outcome, demand, e, s int, wanted, short *big.Rat) (
 	return share.Quo(share, served), nil
 }
 
-// isShort adds what is not served of a demand.
+// isShort adds the unserved part of a demand.
 func (m *model) isShort(o *outcome, demand, e, s int, units *big.Rat) error {
 	d := &m.in.Demands[demand]
 	price, err := m.discounted(d.Shortage, e)
@@ -308,7 +311,7 @@ func (m *model) outcomeJoint(c *component, units []int, o *outcome) error {
 				add(&x.onDemand, y.OnDemand)
 				add(&x.spent, y.Committed)
 			}
-			standby := make([]*big.Rat, len(c.demands)) // share of what serves each
+			standby := make([]*big.Rat, len(c.demands)) // share of the capacity that serves each demand
 			for j, d := range c.demands {
 				wanted, unserved := new(big.Rat), new(big.Rat)
 				x := &o.by[e][s][m.pool[m.in.Demands[d].Pool]]
@@ -351,7 +354,7 @@ func (m *model) outcomeJoint(c *component, units []int, o *outcome) error {
 	return nil
 }
 
-// penalty is the expected price of what is not served, half to even.
+// penalty is the expected penalty of unserved demand, rounded half to even.
 func (m *model) penalty(o *outcome) domain.Decimal {
 	sum := new(big.Rat)
 	for s := range m.scenarios {
@@ -360,7 +363,7 @@ func (m *model) penalty(o *outcome) domain.Decimal {
 	return fixed(sum, m.digits)
 }
 
-// penaltyIn is the price of what is not served in a scenario.
+// penaltyIn is the penalty of unserved demand in a scenario.
 func (m *model) penaltyIn(s int, o *outcome) *big.Rat {
 	sum := new(big.Rat)
 	for e := range m.cal.n {
@@ -373,7 +376,7 @@ func (m *model) inCurrency(n procurement.Nano) *big.Rat {
 	return decimal.New(int64(n), -m.digits).Rat()
 }
 
-// fixed writes a fraction as a decimal, half to even.
+// fixed writes a fraction as a decimal, rounded half to even.
 func fixed(r *big.Rat, digits int32) domain.Decimal {
 	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
 	num := new(big.Int).Mul(r.Num(), scale)
@@ -385,10 +388,10 @@ func fixed(r *big.Rat, digits int32) domain.Decimal {
 	return decimal.NewFromBigInt(q, -digits)
 }
 
-// unitHours writes unit-hours: whole where they are, else with six digits.
+// unitHours writes unit-hours: as an integer if they are whole, else with six digits.
 func unitHours(r *big.Rat) string { return fixed(r, 6).String() }
 
-// purchases describes what is bought.
+// purchases describes the purchases of a solution.
 func (m *model) purchases(s *solution, o *outcome) []Purchase {
 	out := []Purchase{}
 	worth, committed := m.worths(s), m.committed(s.units)
@@ -397,7 +400,10 @@ func (m *model) purchases(s *solution, o *outcome) []Purchase {
 			continue
 		}
 		x := &m.choices[i]
-		p := Purchase{Order: x.order, Term: x.term, OrderBy: x.orderBy, Tier: x.tier, Upfront: x.upfront.Mul(whole(n)), Hourly: x.hourly.Mul(whole(n))}
+		p := Purchase{
+			Order: x.order, Term: x.term, OrderBy: x.orderBy, Tier: x.tier, Upfront: x.upfront.Mul(whole(n)),
+			Hourly: x.hourly.Mul(whole(n)),
+		}
 		p.Units *= n
 		p.Cost = decimal.New(int64(x.cost), -m.digits).Mul(whole(n))
 		if x.offer != nil {
@@ -415,12 +421,13 @@ func (m *model) purchases(s *solution, o *outcome) []Purchase {
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b Purchase) int {
-		return cmp.Or(cmp.Compare(a.Term.From, b.Term.From), cmp.Compare(a.Offer, b.Offer), cmp.Compare(a.Commitment, b.Commitment), cmp.Compare(a.Renewals, b.Renewals))
+		return cmp.Or(cmp.Compare(a.Term.From, b.Term.From), cmp.Compare(a.Offer, b.Offer),
+			cmp.Compare(a.Commitment, b.Commitment), cmp.Compare(a.Renewals, b.Renewals))
 	})
 	return out
 }
 
-// committed is the units held and bought in each pool and epoch.
+// committed returns the units held and bought in each pool and epoch.
 func (m *model) committed(units []int) [][]int64 {
 	out := make([][]int64, len(m.in.Pools))
 	for p := range out {
@@ -451,8 +458,10 @@ func (m *model) recourse(units []int, o *outcome) []Recourse {
 			for p := range m.in.Pools {
 				x := &o.by[e][s][p]
 				h := PoolHours{
-					Pool: m.in.Pools[p].ID, Demand: unitHours(new(big.Rat).Sub(&x.demand, &x.spare)), Guaranteed: unitHours(&x.guaranteed), DiscountOnly: unitHours(&x.discountOnly),
-					Spot: unitHours(&x.spot), OnDemand: unitHours(new(big.Rat).Add(&x.onDemand, &x.spent)), Shortage: unitHours(&x.shortage),
+					Pool: m.in.Pools[p].ID, Demand: unitHours(new(big.Rat).Sub(&x.demand, &x.spare)),
+					Guaranteed: unitHours(&x.guaranteed), DiscountOnly: unitHours(&x.discountOnly),
+					Spot: unitHours(&x.spot), OnDemand: unitHours(new(big.Rat).Add(&x.onDemand, &x.spent)),
+					Shortage:        unitHours(&x.shortage),
 					UnusedCommitted: unitHours(m.unused(committed, o, e, s, p)),
 				}
 				if x.spare.Sign() > 0 {
@@ -478,8 +487,8 @@ func (m *model) recourse(units []int, o *outcome) []Recourse {
 	return out
 }
 
-// working is the share of what serves in a pool that does not stand by for failures:
-// of each kind of capacity the same.
+// working is the share of a pool's serving capacity that does not stand by for failures. It is the
+// same for each kind of capacity.
 func (x *served) working() *big.Rat {
 	all := new(big.Rat)
 	for _, y := range []*big.Rat{&x.guaranteed, &x.discountOnly, &x.spot, &x.onDemand, &x.spent} {
@@ -491,15 +500,15 @@ func (x *served) working() *big.Rat {
 	return all.Sub(big.NewRat(1, 1), all.Quo(&x.standby, all))
 }
 
-// unused is the committed unit-hours of a pool that serve nothing, nor stand by.
+// unused returns the committed unit-hours of a pool that neither serve nor stand by.
 func (m *model) unused(committed [][]int64, o *outcome, e, s, p int) *big.Rat {
 	x := &o.by[e][s][p]
 	out := new(big.Rat).SetInt64(committed[p][e] * m.cal.hoursIn(e, e+1))
 	return out.Sub(out, &x.guaranteed).Sub(out, &x.discountOnly)
 }
 
-// serving is what serving costs in an epoch of a scenario, nominal: on demand beside
-// commitments to spend, spot with its overhead, and cross-region overflow.
+// serving is the nominal cost of serving in an epoch of a scenario: on demand less what spend
+// commitments pay, spot with its overhead, and cross-region overflow.
 func (m *model) serving(o *outcome, e, s int) *big.Rat {
 	sum := new(big.Rat).Set(&o.extra[e][s])
 	for p := range m.in.Pools {
@@ -514,7 +523,7 @@ func (m *model) serving(o *outcome, e, s int) *big.Rat {
 	return sum
 }
 
-// months is the calendar, and the cash in it.
+// months returns the calendar and its total cash.
 func (m *model) months(units []int, o *outcome) ([]MonthMoney, domain.Decimal) {
 	cash, accrual := make([]*big.Rat, m.cal.n), make([]*big.Rat, m.cal.n)
 	for e := range m.cal.n {
@@ -577,12 +586,14 @@ func (m *model) perScenario(a *Answer, units []int, o *outcome) []ScenarioCost {
 			sum.Add(sum, new(big.Rat).Mul(&o.extra[e][s], m.cal.middle[e].Rat()))
 		}
 		cost := a.Committed.Add(a.Bought).Add(fixed(sum, m.digits))
-		out[s] = ScenarioCost{Scenario: m.scenarios[s].ID, Weight: m.scenarios[s].Weight, Cost: cost, Unserved: unitHours(short)}
+		out[s] = ScenarioCost{
+			Scenario: m.scenarios[s].ID, Weight: m.scenarios[s].Weight, Cost: cost, Unserved: unitHours(short),
+		}
 	}
 	return out
 }
 
-// cvar is the mean cost of the worst tenth.
+// cvar is the mean cost of the worst tenth of the scenarios.
 func cvar(scenarios []ScenarioCost) domain.Decimal {
 	worst := slices.Clone(scenarios)
 	slices.SortStableFunc(worst, func(a, b ScenarioCost) int { return b.Cost.Cmp(a.Cost) })
@@ -590,7 +601,7 @@ func cvar(scenarios []ScenarioCost) domain.Decimal {
 	for _, s := range worst {
 		total += s.Weight
 	}
-	// In tenths of a weight, so that the tenth is whole.
+	// Count in tenths of a weight, so that the tenth is an integer.
 	left, sum := total, decimal.Zero
 	for _, s := range worst {
 		take := min(left, 10*s.Weight)
@@ -600,9 +611,9 @@ func cvar(scenarios []ScenarioCost) domain.Decimal {
 	return sum.DivRound(whole(total), 9)
 }
 
-// stranded is what committed unit-hours cost that serve nothing in the scenario of
-// least demand, nominal: each pool's charge for an epoch, by the share of its
-// unit-hours that is not used, and what is committed to spend and not spent.
+// stranded is the nominal cost of unused commitments in the scenario with the least demand: each
+// pool's charge for an epoch, times the unused share of its unit-hours, plus the unused part of
+// spend commitments.
 func (m *model) stranded(units []int, o *outcome) domain.Decimal {
 	least, of := new(big.Rat), -1
 	for s := range m.scenarios {
@@ -622,7 +633,7 @@ func (m *model) stranded(units []int, o *outcome) domain.Decimal {
 			charge[p] = append(charge[p], m.heldAccrual[p][e].Rat())
 		}
 	}
-	promised := new(big.Rat) // to spend
+	promised := new(big.Rat) // of spend commitments
 	for s := range m.spends {
 		for e := range m.cal.n {
 			promised.Add(promised, m.heldSpend[s][e].Mul(whole(m.cal.hoursIn(e, e+1))).Rat())
@@ -663,8 +674,8 @@ func (m *model) stranded(units []int, o *outcome) domain.Decimal {
 	return fixed(sum, m.digits)
 }
 
-// terminal is what the same purchases come to when terms beyond the horizon are
-// taken to be worth nothing, and everything; none where nothing sold outlives it.
+// terminal evaluates the same purchases with a salvage of 0 and of 1 for terms beyond the horizon.
+// It is empty if no offer outlives the horizon.
 func (m *model) terminal(a *Answer, units []int) []Terminal {
 	out := []Terminal{}
 	if m.outlive == 0 {
@@ -685,7 +696,8 @@ func (m *model) terminal(a *Answer, units []int) []Terminal {
 					cost = cost.Add(other.due(x.goes, x.goes.term(x.settled+k+1), true))
 				}
 			} else {
-				cost = other.worth(x.offer, prices{x.upfront, x.hourly}.of(x.order.Units), x.order.Epoch).Mul(whole(x.order.Units))
+				cost = other.worth(x.offer, prices{x.upfront, x.hourly}.of(x.order.Units),
+					x.order.Epoch).Mul(whole(x.order.Units))
 			}
 			sum = sum.Add(cost.RoundBank(m.digits).Mul(whole(n)))
 		}
@@ -694,7 +706,7 @@ func (m *model) terminal(a *Answer, units []int) []Terminal {
 	return out
 }
 
-// of is the price of one of so many units.
+// of is the price of one unit if the prices are for the given number of units.
 func (p prices) of(units int) prices {
 	return prices{p.upfront.DivRound(whole(units), digits), p.hourly.DivRound(whole(units), digits)}
 }

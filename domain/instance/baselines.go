@@ -15,51 +15,49 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// Baseline is what is done without a plan, and what that comes to over the same
-// scenarios, prices and rule for the end of the horizon: a rule of package baseline,
-// which every pool follows by itself. What is held stays, and goes on where nobody
-// gives notice, but where all is served on demand: there nothing is held, bought or
-// run on spot.
+// Baseline is a simple purchasing rule of package baseline, applied to every pool separately, and
+// its cost over the same scenarios, prices and end-of-horizon rule. Existing commitments stay, and
+// renew unless notice is given. The all-on-demand rule is the exception: it holds and buys nothing
+// and runs nothing on spot.
 //
-// Rules buy what a recommendation would name: one offer of capacity or of a price
-// for one pool. Least orders, lots and what excludes one another are no part of
-// them, nor are ramps, owned hardware and commitments to spend, so that a baseline may
-// be cheaper than anything that is sold. Nor do they look at budgets: all demand is
-// served that can be, whatever it costs, and what that is more than a budget allows is
-// in Broken. A baseline with anything there is no rival of the answer, which keeps it.
+// Rules buy what a recommendation would name: one offer of capacity or of a price for one pool.
+// They ignore least orders, lots, exclusive groups, ramps, owned hardware and spend commitments, so
+// a baseline may be cheaper than anything that is sold. They also ignore budgets: all demand is
+// served that can be, at any cost. Broken shows by how much budgets are exceeded. A baseline with
+// entries in Broken is not comparable with the answer, which satisfies all constraints.
 type Baseline struct {
 	Name    string         `json:"baseline"`
 	Cost    domain.Decimal `json:"cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"`
 	Nominal domain.Decimal `json:"nominal_cost"`
-	// Unserved is the expected unit-hours that nothing serves: where all is on demand,
-	// those that the quota refuses.
+	// Unserved is the expected number of unit-hours that nothing serves. For the all-on-demand rule
+	// these are what the quota refuses.
 	Unserved string `json:"unserved_unit_hours"`
-	// Broken is what it does not keep, none where it keeps all that the instance asks.
+	// Broken lists the violated constraints; empty if the baseline satisfies the whole instance.
 	Broken []Broken       `json:"does_not_keep,omitempty"`
 	Pools  []BaselinePool `json:"pools,omitempty"` // where a rule looks back
 }
 
-// Broken is what a baseline does not keep.
+// Broken is a constraint that a baseline violates.
 type Broken struct {
 	Bound string `json:"bound"` // "posture", "budget ID", "unserved share" or "spot share"
-	// Over is by how much a budget is exceeded, on its basis: nominal, expected over the
+	// Over is the amount by which a budget is exceeded on its basis: nominal, expected over the
 	// scenarios, in the instance's currency.
 	Over *domain.Decimal `json:"over,omitempty"`
 }
 
-// BaselinePool is what a rule does in a pool.
+// BaselinePool is the result of a rule in one pool.
 type BaselinePool struct {
 	Pool  string `json:"pool"`
-	Offer string `json:"offer,omitempty"` // the one that is bought, if it is one
-	Units int    `json:"units"`           // of the pool, that it aims at
-	Hours int    `json:"observed_hours"`  // that it looks at
-	// Horizon says that demand before the horizon is not given, and the first days of
-	// the horizon are looked at instead.
+	Offer string `json:"offer,omitempty"` // the bought offer, if there is just one
+	Units int    `json:"units"`           // target in units of the pool
+	Hours int    `json:"observed_hours"`  // number of observed hours that the rule uses
+	// Horizon says that no demand before the horizon is given, so the rule looks at the first days
+	// of the horizon instead.
 	Horizon bool `json:"looks_at_horizon,omitempty"`
 }
 
-// ladderParts are the parts in which a ladder buys: one a month of a year's term.
+// ladderParts is the number of parts in which a ladder buys: one a month of a year's term.
 const ladderParts = 12
 
 // rules are the baselines of an instance, in order.
@@ -67,10 +65,11 @@ var rules = []struct {
 	rule baseline.Rule
 	days int
 }{
-	{baseline.BuyNothing, 0}, {baseline.OnDemand, 0}, {baseline.Lookback, 7}, {baseline.Lookback, 30}, {baseline.Lookback, 60}, {baseline.Ladder, 60}, {baseline.Peak, 60},
+	{baseline.BuyNothing, 0}, {baseline.OnDemand, 0}, {baseline.Lookback, 7}, {baseline.Lookback, 30},
+	{baseline.Lookback, 60}, {baseline.Ladder, 60}, {baseline.Peak, 60},
 }
 
-// Baselines says what is done without a plan comes to. It needs no solver.
+// Baselines evaluates the purchasing rules. It needs no solver.
 func Baselines(ctx context.Context, in *Instance) ([]Baseline, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
@@ -105,7 +104,7 @@ func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 	if err != nil {
 		return nil, err
 	}
-	// Rules weigh prices pro rata, and pay as the answer does.
+	// Rules compare pro-rata prices and pay the same prices as the answer.
 	one := decimal.NewFromInt(1)
 	sold, err := w.compile(ctx, &loose, &one)
 	if err != nil {
@@ -142,7 +141,7 @@ func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 	return out, nil
 }
 
-// comesTo is what orders cost, beside budgets that are no part of the model.
+// comesTo evaluates orders, with budgets that are not part of the model.
 func (m *model) comesTo(orders []Order, budgets []Budget) (*Baseline, error) {
 	units, err := m.place(orders)
 	if err != nil {
@@ -180,12 +179,13 @@ func (m *model) comesTo(orders []Order, budgets []Budget) (*Baseline, error) {
 	}
 	_, nominal := m.months(units, o)
 	return &Baseline{
-		Cost: m.owed.RoundBank(m.digits).Add(m.quotient(cost, true)), Penalty: m.penalty(o), Nominal: nominal, Unserved: unitHours(short), Broken: broken,
+		Cost: m.owed.RoundBank(m.digits).Add(m.quotient(cost, true)), Penalty: m.penalty(o), Nominal: nominal,
+		Unserved: unitHours(short), Broken: broken,
 	}, nil
 }
 
-// taken is what purchases, with what is held, take of a budget: nominal and expected,
-// exactly.
+// taken is the exact amount that purchases and existing commitments take of a budget, nominal and
+// expected.
 func (m *model) taken(b *Budget, units []int, o *outcome) *big.Rat {
 	sum := new(big.Rat)
 	for e := range m.cal.n {
@@ -221,8 +221,8 @@ func (m *model) taken(b *Budget, units []int, o *outcome) *big.Rat {
 	return sum
 }
 
-// goesOn is what happens when nobody gives notice: every commitment that renews does,
-// as often as the horizon lets it.
+// goesOn returns the renewals when nobody gives notice: every renewing commitment renews as often
+// as the horizon allows.
 func (m *model) goesOn() []Order {
 	var out []Order
 	for i := range m.choices {
@@ -230,7 +230,7 @@ func (m *model) goesOn() []Order {
 		switch last := len(out) - 1; {
 		case x.goes == nil:
 		case last >= 0 && out[last].Commitment == x.order.Commitment:
-			out[last] = x.order // one more time
+			out[last] = x.order // one more term
 		default:
 			out = append(out, x.order)
 		}
@@ -238,8 +238,8 @@ func (m *model) goesOn() []Order {
 	return out
 }
 
-// rulePools states for each pool in order what a rule sees of it: prices, what is
-// held and goes on, and what is sold for it, by the unit of the pool.
+// rulePools states what a rule sees of each pool, in order: prices, existing and renewed
+// commitments, and offers, per unit of the pool.
 func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 	units, err := m.place(goesOn)
 	if err != nil {
@@ -249,7 +249,10 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 	for p := range out {
 		out[p].ID = m.in.Pools[p].ID
 		for e := range m.cal.n {
-			x := procurement.Epoch{Span: m.cal.spans[e], Quota: procurement.Unlimited, HeldGuaranteed: m.heldGuaranteed[p][e], HeldDiscountOnly: m.heldDiscountOnly[p][e]}
+			x := procurement.Epoch{
+				Span: m.cal.spans[e], Quota: procurement.Unlimited, HeldGuaranteed: m.heldGuaranteed[p][e],
+				HeldDiscountOnly: m.heldDiscountOnly[p][e],
+			}
 			if x.OnDemand, x.Spot, err = m.supply(p, e); err != nil {
 				return nil, err
 			}
@@ -274,20 +277,26 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 		}
 		p, each := &out[m.pool[x.offer.Pool]], max(1, x.offer.PerUnit)
 		if last := len(p.Offers) - 1; last < 0 || p.Offers[last].ID != x.offer.ID {
-			p.Offers = append(p.Offers, procurement.Offer{ID: x.offer.ID, Guaranteed: x.offer.GuaranteesCapacity, Term: x.offer.Term})
+			p.Offers = append(p.Offers, procurement.Offer{
+				ID: x.offer.ID, Guaranteed: x.offer.GuaranteesCapacity, Term: x.offer.Term,
+			})
 		}
 		most := procurement.Unlimited
 		if n := x.offer.MaxUnits; n > 0 && n <= procurement.MaxUnits/each {
 			most = n * each
 		}
 		o := &p.Offers[len(p.Offers)-1]
-		o.Starts = append(o.Starts, procurement.Start{Epoch: x.order.Epoch, Cost: (x.cost + procurement.Nano(each) - 1) / procurement.Nano(each), Max: most})
+		o.Starts = append(o.Starts, procurement.Start{
+			Epoch: x.order.Epoch, Cost: (x.cost + procurement.Nano(each) - 1) / procurement.Nano(each), Max: most,
+		})
 	}
 	return out, nil
 }
 
-// follow says what a rule buys in each pool.
-func (m *model) follow(pools []procurement.Pool, rule baseline.Rule, days int) (orders []Order, looked []BaselinePool, err error) {
+// follow returns what a rule buys in each pool.
+func (m *model) follow(
+	pools []procurement.Pool, rule baseline.Rule, days int,
+) (orders []Order, looked []BaselinePool, err error) {
 	for p := range pools {
 		past, interruptible, horizon, err := m.past(p, days)
 		if err != nil {
@@ -326,10 +335,9 @@ func (m *model) follow(pools []procurement.Pool, rule baseline.Rule, days int) (
 	return orders, looked, nil
 }
 
-// past is what the demands at home in a pool wanted in the last days, with the spares
-// that they keep, and the share in thousandths that spot may carry; nil: none is at
-// home there. Where one of them does not give its past, the first days of the horizon
-// stand for it, as they are stated.
+// past returns the observed demand of the last days of the demands at home in a pool, with their
+// spares, and the share in thousandths that spot may serve. It is nil if no demand is at home
+// there. If one of them has no past, the first days of the horizon are used as stated.
 func (m *model) past(pool, days int) (hours []int, interruptible int, horizon bool, err error) {
 	var home []int
 	for i := range m.in.Demands {
@@ -353,7 +361,7 @@ func (m *model) past(pool, days int) (hours []int, interruptible int, horizon bo
 		if err != nil {
 			return nil, 0, false, err
 		}
-		// Hours align at the end: what one gives less of was not observed.
+		// Series are aligned at the end; hours missing from a shorter one were not observed.
 		if hours == nil {
 			hours = one
 		} else {
@@ -377,7 +385,7 @@ func (m *model) past(pool, days int) (hours []int, interruptible int, horizon bo
 	return hours, interruptible, horizon, nil
 }
 
-// withSpares adds a buffer for failures to observed units.
+// withSpares adds the failure buffer to observed units.
 func (d *Demand) withSpares(units []int, top int) error {
 	spare, err := d.spares(top)
 	if err != nil {
@@ -391,9 +399,8 @@ func (d *Demand) withSpares(units []int, top int) error {
 	return nil
 }
 
-// firstDays is what a demand wants, as stated, in the first days of the horizon. Of a
-// load-duration curve the epochs that reach so far are taken, thinned to as many
-// hours.
+// firstDays returns the stated demand of the first days of the horizon. Of a load-duration curve it
+// takes the epochs that cover those days, thinned to as many hours.
 func (m *model) firstDays(demand, days int) ([]int, error) {
 	d := &m.in.Demands[demand]
 	all, err := m.wanted(demand, &Scenario{})
@@ -419,7 +426,7 @@ func (m *model) firstDays(demand, days int) ([]int, error) {
 	return out, nil
 }
 
-// Compare adds to an answer what is done without a plan.
+// Compare adds the baselines to an answer.
 func Compare(ctx context.Context, in *Instance, a *Answer) (err error) {
 	if err := in.Validate(); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// worths is what one unit of each choice that is bought is worth at the
-// certificates' prices, nil without proofs.
+// worths returns the value of one unit of each bought choice at the certificates' prices; nil
+// without proofs.
 func (m *model) worths(s *solution) []*big.Rat {
 	if len(s.proofs) == 0 {
 		return nil
@@ -25,7 +25,8 @@ func (m *model) worths(s *solution) []*big.Rat {
 			out[i] = new(big.Rat)
 		}
 	}
-	scale := new(big.Rat).SetInt(new(big.Int).Mul(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(m.digits)), nil), big.NewInt(int64(m.weight))))
+	scale := new(big.Rat).SetInt(new(big.Int).Mul(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(m.digits)), nil),
+		big.NewInt(int64(m.weight))))
 	for k, p := range s.proofs {
 		c := &m.components[k]
 		if p.alone != nil {
@@ -58,7 +59,8 @@ func (m *model) worths(s *solution) []*big.Rat {
 func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) string {
 	var b strings.Builder
 	each := p.Cost.DivRound(whole(p.Units), 2)
-	fmt.Fprintf(&b, "one costs %s %s within the horizon and is worth %s at the certificate's prices", each.StringFixed(2), m.in.Currency, p.Worth.StringFixed(2))
+	fmt.Fprintf(&b, "one costs %s %s within the horizon and is worth %s at the certificate's prices",
+		each.StringFixed(2), m.in.Currency, p.Worth.StringFixed(2))
 	switch {
 	case x.goes != nil:
 		fmt.Fprintf(&b, "; to let it end, give notice by %s", day(x.orderBy))
@@ -97,7 +99,8 @@ func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) 
 		if sum.Sign() > 0 {
 			cost := new(big.Rat).Quo(p.Cost.Rat(), new(big.Rat).SetInt64(int64(p.Units/x.order.Units)))
 			percent := cost.Quo(cost, sum)
-			fmt.Fprintf(&b, "; against the price on demand it pays from %s %% use on", fixed(percent.Mul(percent, big.NewRat(100, 1)), 1))
+			fmt.Fprintf(&b, "; against the price on demand it pays from %s %% use on",
+				fixed(percent.Mul(percent, big.NewRat(100, 1)), 1))
 		}
 	}
 	if there.Sign() > 0 {
@@ -109,13 +112,15 @@ func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) 
 			fmt.Fprintf(&b, ", and stands by for failures another %s %%", percent(by))
 		}
 	}
-	if len(m.needs) > 0 && slices.ContainsFunc(m.components, func(c component) bool { return slices.Contains(c.pools, pool) && len(c.needs) > 0 }) && x.covers[0].Guaranteed {
+	if len(m.needs) > 0 && slices.ContainsFunc(m.components, func(c component) bool {
+		return slices.Contains(c.pools, pool) && len(c.needs) > 0
+	}) && x.covers[0].Guaranteed {
 		b.WriteString("; it counts for what must be there when a region is lost")
 	}
 	return b.String()
 }
 
-// binding names what holds the answer back, with what loosening it by one is worth.
+// binding lists the binding constraints, with the value of loosening each by one.
 func (m *model) binding(s *solution) []Binding {
 	out := []Binding{}
 	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(m.digits)), nil)
@@ -134,11 +139,13 @@ func (m *model) binding(s *solution) []Binding {
 	worth := m.worths(s)
 	for i, n := range s.units {
 		x := &m.choices[i]
-		if n == 0 || x.offer == nil || x.max == procurement.Unlimited || n < x.max || x.offer.MaxUnits == 0 || x.offer.MaxUnits/max(1, x.offer.Lot) != x.max {
+		if n == 0 || x.offer == nil || x.max == procurement.Unlimited || n < x.max || x.offer.MaxUnits == 0 ||
+			x.offer.MaxUnits/max(1, x.offer.Lot) != x.max {
 			continue
 		}
 		price := new(big.Rat).Sub(worth[i], m.inCurrency(x.cost))
-		add("max_units", fmt.Sprintf("no more than %d units of offer %q are sold in an order, from %s on", x.offer.MaxUnits, x.offer.ID, day(x.term.From)),
+		add("max_units", fmt.Sprintf("no more than %d units of offer %q are sold in an order, from %s on",
+			x.offer.MaxUnits, x.offer.ID, day(x.term.From)),
 			price.Quo(price, new(big.Rat).SetInt64(int64(x.order.Units))), []int{x.order.Epoch})
 	}
 	for k, p := range s.proofs {
@@ -159,13 +166,16 @@ func (m *model) binding(s *solution) []Binding {
 		}
 		for q, prices := range p.joint.Prices.Quotas {
 			sum, at := list(prices, func(e int) int { return e })
-			add("quota", fmt.Sprintf("quota %q bounds what is served on demand; one more of it, in all these epochs", c.joint.Quotas[q]), sum, at)
+			add("quota", fmt.Sprintf("quota %q bounds what is served on demand; one more of it, in all these epochs",
+				c.joint.Quotas[q]), sum, at)
 		}
 		for j, prices := range p.joint.Prices.Needs {
 			n := &c.joint.Needs[j]
 			sum, at := list(prices, func(e int) int { return n.Epochs[e] })
 			unit := sum
-			if len(n.Terms) > 0 && slices.MaxFunc(n.Terms, func(a, b joint.NeedTerm) int { return a.PerUnit - b.PerUnit }).PerUnit > 1 {
+			if len(n.Terms) > 0 && slices.MaxFunc(n.Terms, func(a, b joint.NeedTerm) int {
+				return a.PerUnit - b.PerUnit
+			}).PerUnit > 1 {
 				unit = sum.Mul(sum, big.NewRat(needScale, 1))
 			}
 			add("posture", fmt.Sprintf("%s must be there; one unit less, in all these epochs", n.ID), unit, at)
@@ -174,7 +184,9 @@ func (m *model) binding(s *solution) []Binding {
 			b := &m.bounds[c.bounds[j]]
 			switch {
 			case b.budget != nil:
-				add("budget", fmt.Sprintf("budget %q (%s) of %s %s; one %s more", b.budget.ID, b.budget.Basis, b.budget.Amount, m.in.Currency, m.in.Currency), new(big.Rat).Mul(amount(price), big.NewRat(b.parts, 1)), nil)
+				add("budget", fmt.Sprintf("budget %q (%s) of %s %s; one %s more", b.budget.ID, b.budget.Basis,
+					b.budget.Amount, m.in.Currency, m.in.Currency),
+					new(big.Rat).Mul(amount(price), big.NewRat(b.parts, 1)), nil)
 			case b.Unserved:
 				add("max_unserved_share", fmt.Sprintf("at most %d unit-hours unserved; one more", b.Most), amount(price), nil)
 			default:
@@ -185,8 +197,7 @@ func (m *model) binding(s *solution) []Binding {
 	return out
 }
 
-// bindingAlone says what one more unit of a pool's quota would save beside the same
-// purchases.
+// bindingAlone finds what one more unit of a pool's quota would save with the same purchases.
 func (m *model) bindingAlone(c *component, units []int, add func(string, string, *big.Rat, []int)) {
 	pool := &m.in.Pools[c.pools[0]]
 	if pool.Quota == "" {
@@ -223,24 +234,26 @@ func (m *model) bindingAlone(c *component, units []int, add func(string, string,
 	}
 	saved := new(big.Rat).SetInt(new(big.Int).Sub(before.Cost, after.Cost))
 	saved.Quo(saved, new(big.Rat).SetInt64(int64(m.weight))).Mul(saved, m.inCurrency(1))
-	add("quota", fmt.Sprintf("quota %q bounds what is served on demand; one more unit, in all these epochs, beside the same purchases", pool.Quota), saved, epochs)
+	add("quota", fmt.Sprintf("quota %q bounds what is served on demand; one more unit, in all these epochs, "+
+		"beside the same purchases", pool.Quota), saved, epochs)
 }
 
-// Gaps from which on an answer says how weak its proof is, and from which on it
-// shows no prices of constraints.
+// plainGap is the gap above which an answer says how weak its proof is. weakGap is the gap above
+// which it shows no prices of constraints.
 var plainGap, weakGap = decimal.New(1, -4), decimal.New(1, -2)
 
-// weigh says what a gap that is more than rounding means, and takes prices off an
-// answer whose certificate proves too little for them: they are the certificate's.
+// weigh explains a gap that is more than rounding. It removes the constraints' prices if the
+// certificate, from which they come, proves too little.
 func (m *model) weigh(a *Answer) {
 	if !a.Gap.GreaterThan(plainGap) {
 		return
 	}
-	if len(a.Unproven) > 0 { // the gap says nothing of them, and prices are of one way of waiting
+	if len(a.Unproven) > 0 { // the gap excludes these pools, and prices are those of one schedule only
 		a.Binding = []Binding{}
 		return
 	}
-	note := fmt.Sprintf("the gap is %s %%: these purchases cost up to %s %s more than the best could, which is not known closer",
+	note := fmt.Sprintf("the gap is %s %%: these purchases cost up to %s %s more than the best could, which is "+
+		"not known closer",
 		a.Gap.Shift(2).RoundUp(3), a.Cost.Sub(a.LowerBound).RoundUp(2), m.in.Currency)
 	if a.Gap.GreaterThan(weakGap) {
 		note += "; what loosening a constraint is worth is left out, as a bound this weak does not tell"

@@ -7,11 +7,11 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// bounded is what of a solution's bound holds for the instance as it is stated. It is
-// nothing where another way of waiting may cost less than the one that was solved. Where
-// a budget counts more than is spent (see [model.refine]) the problem is tighter than the
-// instance: a budget that is larger by as much allows all that the instance does, and is
-// worth what its multiplier says, so that the bound is lower by that.
+// bounded converts a solution's bound into one that holds for the instance as stated. It is 0 where
+// a schedule of deferrable work other than the solved one may cost less. Where a budget counts more
+// than is spent (see [model.refine]), the problem is tighter than the instance. Enlarging the
+// budget by that excess would allow all that the instance allows; its multiplier says what this is
+// worth, and the bound is lowered by that much.
 func (m *model) bounded(c *component, bound *big.Int, by *joint.Solution) *big.Int {
 	if c.unproven {
 		return new(big.Int)
@@ -38,23 +38,23 @@ func (m *model) bounded(c *component, bound *big.Int, by *joint.Solution) *big.I
 				most = sum
 			}
 		}
-		// Multipliers are in 10⁻⁹, and bounds times the scenarios' weights.
+		// Multipliers are in 10⁻⁹; bounds are times the scenarios' weights.
 		most.Mul(most, big.NewInt(int64(m.weight))).Add(most, big.NewInt(999_999_999)).Quo(most, big.NewInt(1_000_000_000))
 		out.Sub(out, most)
 	}
-	if out.Sign() < 0 { // nothing costs less than nothing
+	if out.Sign() < 0 { // costs are never negative
 		out.SetInt64(0)
 	}
 	return out
 }
 
-// overcounted is by how much a budget, limit l of a component's problem, would have to be
-// larger to allow there whatever it allows in the instance.
+// overcounted is the amount by which a budget, limit l of a component's problem, must be enlarged
+// for the problem to allow whatever the instance allows.
 func (m *model) overcounted(c *component, b *bound, l int) *big.Int {
 	if b.budget == nil {
 		return new(big.Int)
 	}
-	ratio := big.NewRat(1, 1) // the most that is counted for what is spent
+	ratio := big.NewRat(1, 1) // the largest ratio of counted to spent
 	count := func(counted *big.Rat, spent domain.Decimal) {
 		if spent.IsPositive() {
 			if r := counted.Quo(counted, spent.Shift(m.digits).Rat()); r.Cmp(ratio) > 0 {

@@ -15,7 +15,7 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// pays is the tier of an offer whose price a choice pays.
+// pays returns the tier of an offer whose price a choice pays.
 func (x *choice) pays() Tier {
 	for _, t := range x.offer.Tiers {
 		if t.Units == x.tier {
@@ -25,7 +25,7 @@ func (x *choice) pays() Tier {
 	return Tier{Upfront: x.offer.Upfront, Hourly: x.offer.Hourly}
 }
 
-// breakEvenUse is what a choice costs over what its hours cost on demand.
+// breakEvenUse is the cost of a choice divided by the on-demand cost of its hours.
 func (m *model) breakEvenUse(x *choice) *domain.Decimal {
 	if x == nil {
 		return nil
@@ -46,28 +46,28 @@ func (m *model) breakEvenUse(x *choice) *domain.Decimal {
 	return &use
 }
 
-// Prices are told apart in steps: a cent for a thousand hours, and upfront a cent.
+// Resolution of prices in decimal digits: hourly, a cent for a thousand hours; upfront, a cent.
 const (
 	hourlyStep  = 5
 	upfrontStep = 2
 )
 
-// farthest is how many times what a unit can cost otherwise is looked for a price at
-// which a contract does not pay any more.
+// farthest bounds the search for a break-even price, as a multiple of the unit's alternative cost
+// (see pricing.scale).
 const farthest = 64
 
-// pricing solves the component of a contract at other prices.
+// pricing solves a contract's component at other prices.
 type pricing struct {
 	m       *model
 	offers  []Offer
-	asked   Tier // that is taken
-	upfront bool // it is the price upfront that moves, and not the hourly one
-	// scale is what a unit can cost, by the hour: what is asked, what was asked upfront
-	// over the hours of the term, or what on demand or a shortage costs.
+	asked   Tier // the tier that is taken
+	upfront bool // the upfront price is varied instead of the hourly one
+	// scale is the order of magnitude of a unit's hourly cost: the largest of the asked price, the
+	// upfront price over the hours of the term, and the price on demand or of a shortage.
 	scale domain.Decimal
 }
 
-// pricing prepares to solve at other prices than those of a tier.
+// pricing prepares to solve at prices other than those of a tier.
 func (m *model) pricing(offers []Offer, asked Tier) *pricing {
 	o := &offers[0]
 	from, _ := m.starts(o)
@@ -82,15 +82,18 @@ func (m *model) pricing(offers []Offer, asked Tier) *pricing {
 		other = decimal.Max(other, m.in.Demands[i].Shortage)
 	}
 	other = other.Mul(whole(max(1, o.PerUnit))).DivRound(m.in.fx(o.Currency), digits)
-	return &pricing{m: m, offers: offers, asked: asked, scale: decimal.Max(asked.Hourly, asked.Upfront.DivRound(hours, digits), other)}
+	return &pricing{
+		m: m, offers: offers, asked: asked,
+		scale: decimal.Max(asked.Hourly, asked.Upfront.DivRound(hours, digits), other),
+	}
 }
 
-// brackets are the highest price at which something of a contract is proven to be
-// worth taking, and the lowest, as far as it is proven, at which nothing is. Beyond is
-// set instead where it is worth taking at all prices up to there.
+// brackets hold the highest price at which taking some of a contract is proven to pay, and the
+// lowest price at which it is proven not to. beyond is set instead of both if it pays at every
+// price up to there.
 type brackets struct{ low, high, beyond *domain.Decimal }
 
-// of moves the hourly price, and that upfront where all is paid upfront.
+// of varies the hourly price, and also the upfront price if all is paid upfront.
 func (b *pricing) of(ctx context.Context, in *Instance, pool string, lp linear.Solver) (hourly, upfront brackets, err error) {
 	base, err := newLoads().compile(ctx, in, nil)
 	if err != nil {
@@ -100,12 +103,13 @@ func (b *pricing) of(ctx context.Context, in *Instance, pool string, lp linear.S
 	if err != nil {
 		return hourly, upfront, err
 	}
-	if hourly, err = b.breakEven(ctx, pool, lp, cost, bound, nil); err != nil || !b.asked.Hourly.IsZero() || !b.asked.Upfront.IsPositive() {
+	if hourly, err = b.breakEven(ctx, pool, lp, cost, bound, nil); err != nil || !b.asked.Hourly.IsZero() ||
+		!b.asked.Upfront.IsPositive() {
 		return hourly, upfront, err
 	}
 	o := &b.offers[0]
 	from, to := b.m.starts(o)
-	var about *domain.Decimal // what costs as much upfront
+	var about *domain.Decimal // equivalent upfront price
 	if hourly.low != nil && from < to {
 		free := b.m.worth(o, prices{}, from)
 		perHour, once := b.m.worth(o, prices{hourly: one}, from).Sub(free), b.m.worth(o, prices{upfront: one}, from).Sub(free)
@@ -120,16 +124,17 @@ func (b *pricing) of(ctx context.Context, in *Instance, pool string, lp linear.S
 	return hourly, upfront, err
 }
 
-// cent is the least saving that a contract may be worth taking for.
+// cent is the exponent of the smallest saving for which a contract is worth taking.
 const cent = 2
 
-// breakEven finds between which prices a contract ceases to be worth taking, beside
-// what is had without it. The least cost rises with the price, up to that without the
-// contract. Of some purchases it is linear in the price, so that the least of all is
-// concave: a line through two prices at which the contract pays does not reach the cost
-// without it beyond the price at which the least cost does. About is where it is looked
-// for first, if known.
-func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, cost, bound domain.Decimal, about *domain.Decimal) (out brackets, err error) {
+// breakEven brackets the price above which a contract is no longer worth taking. The least cost
+// rises with the price, up to the least cost without the contract. For fixed purchases the cost is
+// linear in the price, so the minimum over all purchases is concave. A line through two prices at
+// which the contract pays therefore reaches the cost without the contract no later than the least
+// cost does. The search begins at about, if given.
+func (b *pricing) breakEven(
+	ctx context.Context, pool string, lp linear.Solver, cost, bound domain.Decimal, about *domain.Decimal,
+) (out brackets, err error) {
 	step, price := int32(hourlyStep), b.asked.Hourly
 	if b.upfront {
 		step, price = upfrontStep, b.asked.Upfront
@@ -149,12 +154,12 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 		}
 		return result{c, l}, err
 	}
-	// What is left below zero is saved.
+	// A negative difference is a saving.
 	pays := func(k int64) (domain.Decimal, error) {
 		r, err := at(k)
 		return r.cost.Sub(bound), err
 	}
-	nothing := decimal.New(int64(b.m.weight), -cent) // and less
+	nothing := decimal.New(int64(b.m.weight), -cent) // smaller savings do not count
 	might := func(k int64) (domain.Decimal, error) {
 		r, err := at(k)
 		return r.bound.Sub(cost).Add(nothing), err
@@ -163,9 +168,9 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 		return max(1, decimal.Min(x.Shift(step), decimal.New(1, 14)).IntPart())
 	}
 	scale := steps(b.scale)
-	// last returns the highest price from a lower one, at which it does, at which
-	// something is saved; false, and the highest tried, where it is as far as anybody
-	// would look, or as far as can be counted.
+	// last returns the highest price, starting from a lower one, at which something is saved. It
+	// returns false with the highest price tried if the search range or the number range ends
+	// first.
 	last := func(left func(int64) (domain.Decimal, error), from, guess int64) (int64, bool, error) {
 		first, to, large := from, max(guess, from+1), int64(0)
 		var saves, before point // at the last two prices
@@ -197,8 +202,8 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 			}
 			from, to = to, to+width
 		}
-		// Proofs are not exact, so that a line may miss; then, and each third time, the
-		// stretch is halved.
+		// Bounds are not exact, so a line may miss. Then, and every third time, the interval is
+		// halved.
 		for step, missed := 1, false; to-from > 1; step++ {
 			k := from + (to-from)/2
 			line, ok := before.reaches(saves)
@@ -257,14 +262,14 @@ func (b *pricing) breakEven(ctx context.Context, pool string, lp linear.Solver, 
 	return out, nil
 }
 
-// point is what is left at a price, below zero where something is saved.
+// point is the cost difference at a price, negative if the contract saves.
 type point struct {
 	price int64
 	left  domain.Decimal
 }
 
-// reaches is the price up to which a line through two points, the second at a higher
-// price, stays below zero; false where it does not rise.
+// reaches returns the price up to which a line through two points stays negative, the second point
+// being at a higher price. It returns false if the line does not rise.
 func (p point) reaches(q point) (int64, bool) {
 	if rise := q.left.Sub(p.left); p.left.IsNegative() && q.price > p.price && rise.IsPositive() {
 		more := q.left.Neg().Mul(whole(q.price-p.price)).DivRound(rise, 0)
@@ -273,7 +278,7 @@ func (p point) reaches(q point) (int64, bool) {
 	return 0, false
 }
 
-// set gives a contract another price, hourly or upfront, its tiers as much more or less.
+// set changes a contract's hourly or upfront price, and shifts its tiers by the same amount.
 func (b *pricing) set(price domain.Decimal) error {
 	m, more, how := b.m, Tier{Hourly: price.Sub(b.asked.Hourly)}, "an hour"
 	if b.upfront {
@@ -288,10 +293,12 @@ func (b *pricing) set(price domain.Decimal) error {
 			}
 			t := x.pays()
 			fx, units := m.in.fx(x.offer.Currency), whole(x.order.Units)
-			p := prices{decimal.Max(decimal.Zero, t.Upfront.Add(more.Upfront)).Mul(fx), decimal.Max(decimal.Zero, t.Hourly.Add(more.Hourly)).Mul(fx)}
+			p := prices{decimal.Max(decimal.Zero, t.Upfront.Add(more.Upfront)).Mul(fx),
+				decimal.Max(decimal.Zero, t.Hourly.Add(more.Hourly)).Mul(fx)}
 			x.upfront, x.hourly = p.upfront.Mul(units), p.hourly.Mul(units)
 			var err error
-			if x.cost, err = m.nano(m.worth(x.offer, p, x.order.Epoch).Mul(units)); err == nil && x.cost > procurement.MaxWorth/procurement.Nano(m.weight) {
+			if x.cost, err = m.nano(m.worth(x.offer, p, x.order.Epoch).Mul(units)); err == nil &&
+				x.cost > procurement.MaxWorth/procurement.Nano(m.weight) {
 				err = errLarge
 			}
 			if err != nil {
@@ -319,8 +326,8 @@ func (b *pricing) set(price domain.Decimal) error {
 	return nil
 }
 
-// component solves the component of a pool: what it costs at most and at least, in
-// the currency, times the scenarios' weights, without what is held.
+// component solves a pool's component. It returns an upper and a lower bound of its cost in the
+// currency, times the scenarios' weights, without existing commitments.
 func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (cost, bound domain.Decimal, err error) {
 	for i := range m.components {
 		c := &m.components[i]
@@ -349,7 +356,7 @@ func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (c
 	return cost, bound, fmt.Errorf("no component has pool %q", pool)
 }
 
-// within is between what a component costs.
+// within returns the range in which a component's least cost lies.
 func (m *model) within(c *component, cost, bound *big.Int, by *joint.Solution) (domain.Decimal, domain.Decimal, error) {
 	return decimal.NewFromBigInt(cost, -m.digits), decimal.NewFromBigInt(m.bounded(c, bound, by), -m.digits), nil
 }

@@ -11,32 +11,31 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// choice is something that can be bought: an offer from an epoch on, at the price
-// of a tier, or so many further terms of a commitment. Its unit is the smallest
-// part that can be bought alone: a lot of the offer, or all of a commitment.
+// choice is something that can be bought: an offer with a start epoch at the price of a tier, or a
+// number of further terms of a commitment. Its unit is the smallest quantity that can be bought
+// alone: a lot of the offer, or a whole commitment.
 type choice struct {
-	order Order // Units is what one unit of the choice is
+	order Order // Units is the size of one unit of the choice
 	offer *Offer
-	goes  *Commitment // on
-	// settled is how many further terms of the commitment cannot be given notice of
-	// any more.
+	goes  *Commitment // the commitment that renews
+	// settled is the number of further terms that are certain because notice is too late.
 	settled int
 	path    string // in the document
-	tier    int    // least order of the tier, 0 below the first
-	// least and max are in units of the choice; max procurement.Unlimited: no bound.
+	tier    int    // least order size of the tier, 0 below the first
+	// least and max are in units of the choice; procurement.Unlimited means no bound.
 	least, max int
 	term       domain.Interval
 	orderBy    domain.Instant
 	upfront    domain.Decimal // of one unit, in the instance's currency
 	hourly     domain.Decimal
-	// cost of one unit within the horizon, after what is left at its end.
+	// cost of one unit within the horizon, less its salvage.
 	cost   procurement.Nano
 	covers []joint.Cover
 	spends []joint.SpendCover
 	group  string
 }
 
-// span is a stretch of epochs [from, to) in which a part of an order is there.
+// span is a range of epochs [from, to) in which part of an order is present.
 type span struct {
 	from, to, permille int
 }
@@ -62,7 +61,7 @@ func (o *Offer) ramp(s int) []span {
 // prices are those of one unit of an offer in the instance's currency.
 type prices struct{ upfront, hourly domain.Decimal }
 
-// declined returns what is left of a price in each epoch of the horizon.
+// declined returns the remaining fraction of a declining price in each epoch of the horizon.
 func (o *Offer) declined(n int) []domain.Decimal {
 	out := make([]domain.Decimal, n)
 	out[0] = one
@@ -73,7 +72,7 @@ func (o *Offer) declined(n int) []domain.Decimal {
 	return out
 }
 
-// monthly is what part of a month each epoch is.
+// monthly is the length of epoch i in months.
 func (m *model) monthly(i int) domain.Decimal {
 	if m.in.Epoch == Months {
 		return one
@@ -82,17 +81,17 @@ func (m *model) monthly(i int) domain.Decimal {
 	return one.DivRound(whole(int64(time.Date(u.Year(), u.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day())), digits)
 }
 
-// running is what a unit of owned hardware costs by the hour and by the month, in
-// the instance's currency, besides its price by the hour.
+// running is the running cost of a unit of owned hardware by the hour and by the month, in the
+// instance's currency, in addition to its hourly price.
 func (m *model) running(o *Offer) (hourly, month domain.Decimal) {
 	w, fx := o.Owned, m.in.fx(o.Currency)
 	return w.PowerKW.Mul(w.PUE).Mul(w.TariffKWh).Mul(fx), w.SpaceMonthly.Add(w.NetworkMonthly).Add(w.SupportMonthly).Mul(fx)
 }
 
-// worth is the present value of what a unit of an offer costs from epoch s on: what
-// is paid within the horizon, and of what its epochs beyond are worth all but the
-// salvage. The upfront payment is of the day on which the term begins, and spread
-// over its hours, so that epochs beyond the horizon carry their part of it.
+// worth is the present value of the cost of a unit of an offer that starts in epoch s: what is paid
+// within the horizon, plus the cost of its epochs beyond less their salvage. The upfront payment is
+// due on the day the term begins and is spread over its hours, so epochs beyond the horizon carry
+// their part of it.
 func (m *model) worth(o *Offer, p prices, s int) domain.Decimal {
 	c, n, end := m.cal, m.cal.n, s+o.Term
 	upfront := p.upfront.Mul(c.start[s])
@@ -124,8 +123,8 @@ func (m *model) worth(o *Offer, p prices, s int) domain.Decimal {
 	return sum
 }
 
-// money is what is paid for one unit of a choice in each epoch of the horizon, and
-// what the epoch is charged with. Without discount, in the instance's currency.
+// money returns what is paid for one unit of a choice in each epoch of the horizon, and what each
+// epoch is charged. Both are undiscounted, in the instance's currency.
 func (m *model) money(x *choice) (cash, accrual []domain.Decimal) {
 	n := m.cal.n
 	cash, accrual = make([]domain.Decimal, n), make([]domain.Decimal, n)
@@ -168,8 +167,8 @@ func (m *model) money(x *choice) (cash, accrual []domain.Decimal) {
 	return cash, accrual
 }
 
-// starts returns the epochs in which a term of an offer may begin: not before it
-// is sold, not before it can be delivered, and within the horizon.
+// starts returns the epochs in which a term of an offer may begin: within the horizon, not before
+// the offer is sold, and not before it can be delivered.
 func (m *model) starts(o *Offer) (from, to int) {
 	first := max(o.From, m.in.From+domain.Instant(o.LeadHours)*domain.Hour)
 	for from = 0; from < m.cal.n && m.cal.spans[from].From < first; from++ {
@@ -179,7 +178,7 @@ func (m *model) starts(o *Offer) (from, to int) {
 	return from, to
 }
 
-// offerChoices adds what can be bought of an offer.
+// offerChoices adds the choices of an offer.
 func (m *model) offerChoices(o *Offer, path string) error {
 	from, to := m.starts(o)
 	if from == to {
@@ -218,7 +217,8 @@ func (m *model) offerChoices(o *Offer, path string) error {
 			p := prices{t.Upfront.Mul(declined[s]).Mul(fx), t.Hourly.Mul(declined[s]).Mul(fx)}
 			units := whole(lot)
 			x := choice{
-				order: Order{Offer: o.ID, Epoch: s, Units: lot}, offer: o, path: path, tier: t.Units, least: least, max: most, group: group,
+				order: Order{Offer: o.ID, Epoch: s, Units: lot}, offer: o, path: path, tier: t.Units, least: least,
+				max: most, group: group,
 				term:    domain.Interval{From: m.cal.spans[s].From, To: m.cal.spans[s+o.Term-1].To},
 				upfront: p.upfront.Mul(units), hourly: p.hourly.Mul(units),
 			}
@@ -237,11 +237,14 @@ func (m *model) offerChoices(o *Offer, path string) error {
 					if err != nil {
 						return fault(path+"/hourly", err, "%v", err)
 					}
-					x.spends = append(x.spends, joint.SpendCover{Spend: m.spendOf[o.Spend], From: r.from, To: r.to, PerHour: perHour})
+					x.spends = append(x.spends, joint.SpendCover{
+						Spend: m.spendOf[o.Spend], From: r.from, To: r.to, PerHour: perHour,
+					})
 					continue
 				}
 				x.covers = append(x.covers, joint.Cover{
-					Pool: m.pool[o.Pool], From: r.from, To: r.to, Units: lot * max(1, o.PerUnit) * r.permille / 1000, Guaranteed: o.GuaranteesCapacity,
+					Pool: m.pool[o.Pool], From: r.from, To: r.to, Units: lot * max(1, o.PerUnit) * r.permille / 1000,
+					Guaranteed: o.GuaranteesCapacity,
 				})
 			}
 			m.choices = append(m.choices, x)

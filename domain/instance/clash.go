@@ -8,8 +8,7 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// clash says where in the document the constraints are that a component cannot
-// meet together.
+// clash maps conflicting constraints of a component to their places in the document.
 func (m *model) clash(e *joint.Infeasible) error {
 	out := &Infeasible{Undecided: e.Undecided}
 	add := func(path, text string, args ...any) {
@@ -31,17 +30,20 @@ func (m *model) clash(e *joint.Infeasible) error {
 				if b.Interval.To != 0 {
 					end = "to " + day(b.Interval.To)
 				}
-				add(m.bounds[i].path, "at most %s %s (%s) from %s %s", b.Amount, m.in.Currency, b.Basis, day(b.Interval.From), end)
+				add(m.bounds[i].path, "at most %s %s (%s) from %s %s", b.Amount, m.in.Currency, b.Basis,
+					day(b.Interval.From), end)
 			} else {
 				add(m.bounds[i].path, "at most %d unit-hours", m.bounds[i].Most)
 			}
 		case "quota":
 			i := slices.IndexFunc(m.in.Quotas, func(q Quota) bool { return q.ID == member.ID })
-			add(fmt.Sprintf("/quotas/%d", m.at.quotas[i]), "quota %q bounds what runs on demand: %s", member.ID, m.quotaRange(member.ID))
+			add(fmt.Sprintf("/quotas/%d", m.at.quotas[i]), "quota %q bounds what runs on demand: %s", member.ID,
+				m.quotaRange(member.ID))
 		case "demand":
 			d := &m.in.Demands[m.demand[member.ID]]
 			p := &m.in.Pools[m.pool[d.Pool]]
-			add(fmt.Sprintf("/demands/%d", m.at.demands[m.demand[member.ID]]), "demand %q wants to run in pool %q of region %q, or where it may overflow to", d.ID, p.ID, p.Region)
+			add(fmt.Sprintf("/demands/%d", m.at.demands[m.demand[member.ID]]),
+				"demand %q wants to run in pool %q of region %q, or where it may overflow to", d.ID, p.ID, p.Region)
 		default:
 			i := slices.IndexFunc(m.choices, func(x choice) bool { return choiceID(&x) == member.ID || x.group == member.ID })
 			if i < 0 {
@@ -62,7 +64,7 @@ func (m *model) clash(e *joint.Infeasible) error {
 	return out
 }
 
-// quotaRange says what a quota is over the epochs.
+// quotaRange describes a quota's range over the epochs.
 func (m *model) quotaRange(id string) string {
 	low, high := procurement.Unlimited, procurement.Unlimited
 	i := slices.IndexFunc(m.in.Quotas, func(q Quota) bool { return q.ID == id })

@@ -14,17 +14,16 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// model is an instance in order, with everything in it priced: what the problems
-// of its components are cut from.
+// model is a sorted and fully priced instance, from which the problems of its components are cut.
 type model struct {
 	in *Instance
 	at places
-	// cal reaches as far as any term.
+	// cal covers the latest end of any term.
 	cal *calendar
-	// digits is the unit in which costs are counted, 10⁻ᵈⁱᵍⁱᵗˢ of the currency: nine,
-	// and fewer where amounts times weights would leave what the solvers count in.
+	// digits is the resolution in which costs are counted, 10⁻ᵈⁱᵍⁱᵗˢ of the currency. It is nine,
+	// or fewer where amounts times weights would overflow the solvers' numbers.
 	digits int32
-	// salvage is the share of what epochs beyond the horizon cost that they are worth.
+	// salvage is the share of the cost of epochs beyond the horizon that is credited.
 	salvage   domain.Decimal
 	scenarios []Scenario
 	weight    int
@@ -34,17 +33,17 @@ type model struct {
 	rates                []rate    // by pool
 	spends               []string
 	spendOf              map[string]int
-	onDemand, spot       [][]domain.Decimal // by pool and epoch, nominal; spot with its overhead; nil: none
+	onDemand, spot       [][]domain.Decimal // by pool and epoch, nominal; spot with its overhead; nil: not sold
 	quotas               map[string][]int   // by epoch
 
 	heldGuaranteed, heldDiscountOnly [][]int // by pool and epoch
 	heldSpend                        [][]domain.Decimal
 	heldCash                         []domain.Decimal
-	heldAccrual                      [][]domain.Decimal // by pool, and last what is of none
-	owed                             domain.Decimal     // present value of what is held
+	heldAccrual                      [][]domain.Decimal // by pool; the last is charged to no pool
+	owed                             domain.Decimal     // present value of existing commitments
 
-	// loads is shared by all models of an instance, and exact says of which demands that
-	// wait it is known how they run at least cost.
+	// loads is shared by all models of an instance. exact marks the deferrable demands whose
+	// least-cost schedule is known.
 	loads *loads
 	exact []bool
 
@@ -57,23 +56,24 @@ type model struct {
 	components []component
 }
 
-// component is pools that have nothing to do with others.
+// component is a set of pools that are independent of all others.
 type component struct {
 	pools, demands, choices, needs, bounds []int
 	spends                                 []int
-	// alone is the problem of a single pool that procurement decides exactly, joint
-	// that of any other. One of them is nil.
+	// alone is the problem of a single pool that procurement solves exactly; joint is that of any
+	// other component. One of them is nil.
 	alone *procurement.Pool
 	joint *joint.Problem
-	// offers gives, for alone, the choice of an offer's start, by offer and epoch.
+	// offers maps, for alone, an offer and its start epoch to the choice.
 	offers map[[2]int]int
-	// unproven: work may wait in it, and another way of waiting may cost less than the
-	// one that the problem states. What bounds the problem does not bound the component.
+	// unproven means that the component has deferrable demand for which another schedule may cost
+	// less than the one in the problem. A bound of the problem is then not a bound of the
+	// component.
 	unproven bool
 }
 
-// newModel prepares an instance that was validated. terminal replaces what terms
-// beyond the horizon are taken to be worth; nil: as the instance says.
+// newModel prepares a validated instance. terminal replaces the salvage share of terms beyond the
+// horizon; nil keeps that of the instance.
 func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
 	m := &model{digits: 9, salvage: in.Salvage, loads: newLoads()}
 	if terminal != nil {
@@ -126,7 +126,7 @@ func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
 	return m, nil
 }
 
-// market prices what pools sell by the hour.
+// market computes the hourly prices and quotas of what pools sell.
 func (m *model) market() {
 	n, spans := m.cal.n, m.cal.spans[:m.cal.n]
 	m.quotas = map[string][]int{}
@@ -172,13 +172,13 @@ func (m *model) market() {
 	}
 }
 
-// compile states the problems of an instance that was validated, in the finest
-// unit of the currency in which its amounts can be counted.
+// compile states the problems of a validated instance, in the finest unit of the currency in which
+// its amounts can be counted.
 func compile(in *Instance, terminal *domain.Decimal) (*model, error) {
 	return newLoads().compile(context.Background(), in, terminal)
 }
 
-// compile is [compile] of the instance whose demand this is, until the context ends.
+// compile is [compile] with the shared demand of the instance and a context.
 func (w *loads) compile(ctx context.Context, in *Instance, terminal *domain.Decimal) (*model, error) {
 	for _, digits := range []int32{9, 8, 7, 6, 5, 4} {
 		m, err := newModel(in, terminal)
@@ -193,7 +193,8 @@ func (w *loads) compile(ctx context.Context, in *Instance, terminal *domain.Deci
 			return m, err
 		}
 	}
-	return nil, fmt.Errorf("instance %q: amounts times the scenarios' weights are too large to be computed: give fewer or smaller weights, or amounts in thousands", in.Name)
+	return nil, fmt.Errorf("instance %q: amounts times the scenarios' weights are too large to be computed: give "+
+		"fewer or smaller weights, or amounts in thousands", in.Name)
 }
 
 func (m *model) states(ctx context.Context) error {
@@ -225,8 +226,8 @@ func (m *model) states(ctx context.Context) error {
 	return nil
 }
 
-// fits reports whether what a unit costs that is short all the time, over all
-// scenarios, is within what the solvers count in.
+// fits reports whether the cost of a unit that is short all the time, over all scenarios, is within
+// the range of the solvers.
 func (m *model) fits() bool {
 	most := decimal.NewFromInt(int64(procurement.MaxWorth)).Shift(-m.digits)
 	for i := range m.in.Demands {
@@ -239,9 +240,11 @@ func (m *model) fits() bool {
 	return true
 }
 
-// large reports whether a choice costs more than the solvers count in.
+// large reports whether a choice costs more than the solvers can count.
 func (m *model) large() bool {
-	return slices.ContainsFunc(m.choices, func(x choice) bool { return x.cost > procurement.MaxWorth/procurement.Nano(m.weight) })
+	return slices.ContainsFunc(m.choices, func(x choice) bool {
+		return x.cost > procurement.MaxWorth/procurement.Nano(m.weight)
+	})
 }
 
 // cut finds the components.
@@ -316,21 +319,24 @@ func (m *model) cut() {
 		c := in(spend[s])
 		c.spends = append(c.spends, s)
 	}
-	// Nothing is decided where nothing is wanted and nothing has to be there.
-	m.components = slices.DeleteFunc(m.components, func(c component) bool { return len(c.demands)+len(c.needs)+len(c.bounds) == 0 })
+	// A component without demand, needs and bounds has nothing to decide.
+	m.components = slices.DeleteFunc(m.components, func(c component) bool {
+		return len(c.demands)+len(c.needs)+len(c.bounds) == 0
+	})
 }
 
-// permille is a share in thousandths, rounded down.
+// permille converts a share to thousandths, rounded down.
 func permille(share domain.Decimal) int { return int(share.Shift(3).IntPart()) }
 
-// single reports whether a component is a problem of procurement's.
+// single reports whether procurement can solve a component by itself.
 func (m *model) single(c *component) bool {
 	if len(c.pools) != 1 || len(c.demands) != 1 || len(c.needs)+len(c.bounds)+len(c.spends) > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(c.choices, func(i int) bool {
 		x := &m.choices[i]
-		return x.offer == nil || x.least > 1 || x.group != "" || len(x.offer.Ramp) > 0 || len(x.covers) != 1 || x.covers[0].Units != 1
+		return x.offer == nil || x.least > 1 || x.group != "" || len(x.offer.Ramp) > 0 || len(x.covers) != 1 ||
+			x.covers[0].Units != 1
 	})
 }
 
@@ -342,12 +348,12 @@ func (m *model) state(ctx context.Context, c *component) error {
 	return m.stateJoint(ctx, c)
 }
 
-// discounted is the price of an hour in an epoch, as an integer.
+// discounted is the discounted price of an hour in an epoch, as an integer.
 func (m *model) discounted(price domain.Decimal, e int) (procurement.Nano, error) {
 	return rounded(price.Mul(m.cal.middle[e]), m.digits)
 }
 
-// supply prices what a pool sells in an epoch; −1: nothing.
+// supply prices what a pool sells in an epoch; −1 means not sold.
 func (m *model) supply(pool, e int) (onDemand, spot procurement.Nano, err error) {
 	onDemand, spot = -1, -1
 	if p := m.onDemand[pool]; p != nil {
@@ -363,11 +369,11 @@ func (m *model) supply(pool, e int) (onDemand, spot procurement.Nano, err error)
 	return onDemand, spot, nil
 }
 
-// spotUnits is how many units of demand the spot of a pool serves in a scenario.
+// spotUnits is the number of units of demand that a pool's spot capacity serves in a scenario.
 func (m *model) spotUnits(pool, scenario int) int {
 	p := &m.in.Pools[pool]
 	if p.Spot == nil {
-		return procurement.Unlimited // of nothing
+		return procurement.Unlimited // no spot is sold
 	}
 	if n, ok := m.scenarios[scenario].Spot[p.ID]; ok {
 		return p.Spot.Serves(n)
@@ -378,8 +384,8 @@ func (m *model) spotUnits(pool, scenario int) int {
 	return procurement.Unlimited
 }
 
-// Serves is how many units of demand so many units of spot serve: interruptions take
-// their share of each hour, and whole units are left.
+// Serves returns how many units of demand a number of spot units serves. Interruptions take their
+// share of each hour; the result is rounded down to whole units.
 func (s *Spot) Serves(units int) int {
 	return int(whole(units).Mul(one.Sub(s.Overhead)).IntPart())
 }
@@ -393,7 +399,10 @@ func (m *model) stateAlone(ctx context.Context, c *component) error {
 	}
 	share := permille(d.Interruptible)
 	for e := range m.cal.n {
-		x := procurement.Epoch{Span: m.cal.spans[e], SpotPermille: share, Quota: procurement.Unlimited, HeldGuaranteed: m.heldGuaranteed[pool][e], HeldDiscountOnly: m.heldDiscountOnly[pool][e]}
+		x := procurement.Epoch{
+			Span: m.cal.spans[e], SpotPermille: share, Quota: procurement.Unlimited,
+			HeldGuaranteed: m.heldGuaranteed[pool][e], HeldDiscountOnly: m.heldDiscountOnly[pool][e],
+		}
 		var err error
 		if x.OnDemand, x.Spot, err = m.supply(pool, e); err != nil {
 			return err
@@ -402,7 +411,7 @@ func (m *model) stateAlone(ctx context.Context, c *component) error {
 			return fmt.Errorf("demand %q: shortage: %w", d.ID, err)
 		}
 		if share == 0 || x.Spot > x.Shortage {
-			x.Spot, x.SpotPermille = -1, 0 // serves nobody
+			x.Spot, x.SpotPermille = -1, 0 // spot cannot serve this demand
 		}
 		if q := m.in.Pools[pool].Quota; q != "" {
 			if n := m.quotas[q][e]; n != procurement.Unlimited {
@@ -429,7 +438,9 @@ func (m *model) stateAlone(ctx context.Context, c *component) error {
 	for _, i := range c.choices {
 		x := &m.choices[i]
 		if len(out.Offers) == 0 || x.offer.ID != last {
-			out.Offers = append(out.Offers, procurement.Offer{ID: x.offer.ID, Guaranteed: x.offer.GuaranteesCapacity, Term: x.offer.Term})
+			out.Offers = append(out.Offers, procurement.Offer{
+				ID: x.offer.ID, Guaranteed: x.offer.GuaranteesCapacity, Term: x.offer.Term,
+			})
 			last = x.offer.ID
 		}
 		o := &out.Offers[len(out.Offers)-1]
@@ -440,7 +451,7 @@ func (m *model) stateAlone(ctx context.Context, c *component) error {
 	return nil
 }
 
-// curve counts the hours of each demand.
+// curve counts the hours at each level of demand.
 func curve(units []int) []procurement.Step {
 	all := slices.Clone(units)
 	slices.Sort(all)
@@ -479,7 +490,9 @@ func (m *model) stateJoint(ctx context.Context, c *component) error {
 	}
 	var extra []domain.Decimal
 	for i, d := range c.demands {
-		out.Demands = append(out.Demands, joint.Demand{ID: m.in.Demands[d].ID, Interruptible: permille(m.in.Demands[d].Interruptible)})
+		out.Demands = append(out.Demands, joint.Demand{
+			ID: m.in.Demands[d].ID, Interruptible: permille(m.in.Demands[d].Interruptible),
+		})
 		for _, r := range m.ways[d] {
 			out.Routes = append(out.Routes, joint.Route{Demand: i, Pool: pool[r.pool], Num: r.num, Den: r.den})
 			extra = append(extra, r.extra)
@@ -551,7 +564,7 @@ func (m *model) spent(x *choice, b *bound) (procurement.Nano, error) {
 	return rounded(m.spentExactly(x, b).Shift(m.digits).Ceil().Shift(-m.digits), m.digits)
 }
 
-// spentExactly is what a unit of a choice takes of a budget, in its parts.
+// spentExactly is what a unit of a choice takes of a budget, in the budget's parts.
 func (m *model) spentExactly(x *choice, b *bound) domain.Decimal {
 	cash, accrual := m.money(x)
 	sum := decimal.Zero
@@ -567,10 +580,14 @@ func (m *model) spentExactly(x *choice, b *bound) domain.Decimal {
 	return sum.Mul(whole(b.parts))
 }
 
-func (m *model) jointEpoch(c *component, e int, extra []domain.Decimal, quota map[string]int, spend map[int]int, quotas []string) (*joint.Epoch, error) {
+func (m *model) jointEpoch(
+	c *component, e int, extra []domain.Decimal, quota map[string]int, spend map[int]int, quotas []string,
+) (*joint.Epoch, error) {
 	x := &joint.Epoch{Span: m.cal.spans[e]}
 	for _, p := range c.pools {
-		s := joint.Supply{Quota: -1, Spend: -1, HeldGuaranteed: m.heldGuaranteed[p][e], HeldDiscountOnly: m.heldDiscountOnly[p][e]}
+		s := joint.Supply{
+			Quota: -1, Spend: -1, HeldGuaranteed: m.heldGuaranteed[p][e], HeldDiscountOnly: m.heldDiscountOnly[p][e],
+		}
 		var err error
 		if s.OnDemand, s.Spot, err = m.supply(p, e); err != nil {
 			return nil, err
@@ -621,7 +638,7 @@ func (m *model) jointEpoch(c *component, e int, extra []domain.Decimal, quota ma
 	return x, nil
 }
 
-// slots counts the hours of each mix of demand.
+// slots counts the hours of each combination of demands.
 func (m *model) slots(ctx context.Context, c *component, out *joint.Problem) error {
 	if len(c.demands) == 0 {
 		return nil
@@ -677,8 +694,8 @@ func (m *model) slots(ctx context.Context, c *component, out *joint.Problem) err
 	return nil
 }
 
-// Takes is how much of a quota a unit takes in whatever pool, 1 where pools differ. No
-// use is left of a remainder that is less than that.
+// Takes is the amount of a quota that one unit takes, 1 if its pools differ. A remainder of the
+// quota below this amount is unusable.
 func (in *Instance) Takes(quota string) int {
 	each := 0
 	for i := range in.Pools {
@@ -693,9 +710,8 @@ func (in *Instance) Takes(quota string) int {
 	return max(1, each)
 }
 
-// fractions reports whether units of a component may serve for a part of an hour:
-// where units that take unlike shares share a quota, or one stands in for another at a
-// ratio.
+// fractions reports whether units of a component may serve for part of an hour. That is so where
+// units that take unequal amounts share a quota, or one unit substitutes for another at a ratio.
 func (m *model) fractions() bool {
 	return slices.ContainsFunc(m.components, func(c component) bool {
 		return c.joint != nil && (slices.ContainsFunc(c.pools, func(p int) bool {
@@ -706,14 +722,16 @@ func (m *model) fractions() bool {
 	})
 }
 
-// remark says what must be known to read the answer.
+// remark adds the notes that a reader needs to understand the answer.
 func (m *model) remark() {
 	note := func(text string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(text, args...)) }
 	if m.outlive > 0 {
-		note("of what terms cost beyond the horizon %s counts as worth keeping (offers that may reach so far: %d); end_of_horizon says how much rests on that, with nothing and with all of it", m.salvage, m.outlive)
+		note("of what terms cost beyond the horizon %s counts as worth keeping (offers that may reach so far: "+
+			"%d); end_of_horizon says how much rests on that, with nothing and with all of it", m.salvage, m.outlive)
 	}
 	if slices.ContainsFunc(m.in.Offers, func(o Offer) bool { return o.Owned != nil && o.Owned.Salvage.IsPositive() }) {
-		note("hardware that is owned is sold at the end of its life for its own salvage, discounted from then; what running it costs beyond the horizon counts for nothing, as what it serves there does")
+		note("hardware that is owned is sold at the end of its life for its own salvage, discounted from then; " +
+			"what running it costs beyond the horizon counts for nothing, as what it serves there does")
 	}
 	for i := range m.in.Pools {
 		p := &m.in.Pools[i]
@@ -732,12 +750,14 @@ func (m *model) remark() {
 	for i := range m.in.Demands {
 		d := &m.in.Demands[i]
 		if d.Buffer != nil {
-			note("demand %q is served with spare units for failures: they are shown apart, as standing by, neither used nor idle; what is not served counts as spares first", d.ID)
+			note("demand %q is served with spare units for failures: they are shown apart, as standing by, "+
+				"neither used nor idle; what is not served counts as spares first", d.ID)
 		}
 		for s := range m.scenarios {
 			x := &m.scenarios[s]
 			if f, named := x.Factors[d.ID]; x.Hourly[d.ID] == nil && (x.Factor != 0 && x.Factor != 1000 || named && f != 1000) {
-				note("where scenarios multiply demand %q each hour is rounded up to whole units, so that few units grow by more than the factor", d.ID)
+				note("where scenarios multiply demand %q each hour is rounded up to whole units, so that few "+
+					"units grow by more than the factor", d.ID)
 				break
 			}
 		}
@@ -748,16 +768,19 @@ func (m *model) remark() {
 		}
 	}
 	if m.fractions() {
-		note("within an hour units may serve for a part of it, and take as much of a quota: in whole units a little less may be served")
+		note("within an hour units may serve for a part of it, and take as much of a quota: in whole units a " +
+			"little less may be served")
 	}
 	for i := range m.in.Budgets {
 		counted := ""
 		for j := range m.bounds {
 			if b := &m.bounds[j]; b.budget == &m.in.Budgets[i] && !b.exact {
-				counted = fmt.Sprintf("; what is served by the hour counts at up to %s%% above what it costs; the lower bound allows for that", thousand.Div(whole(10*b.parts)).Shift(-3).Round(5))
+				counted = fmt.Sprintf("; what is served by the hour counts at up to %s%% above what it costs; the "+
+					"lower bound allows for that", thousand.Div(whole(10*b.parts)).Shift(-3).Round(5))
 			}
 		}
-		note("budget %q holds in expectation over the scenarios, and a scenario of more demand may exceed it%s", m.in.Budgets[i].ID, counted)
+		note("budget %q holds in expectation over the scenarios, and a scenario of more demand may exceed it%s",
+			m.in.Budgets[i].ID, counted)
 	}
 	if m.digits < 9 {
 		note("amounts are counted in 10⁻%d of the currency, because amounts times weights are large", m.digits)

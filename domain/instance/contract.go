@@ -10,16 +10,16 @@ import (
 	"quartermaster/domain"
 )
 
-// Contract is an offer on the table: a purchase of capacity or of a price that is
-// signed once or not at all. Amounts, units and epochs are as those of an [Offer].
+// Contract is an offer under negotiation: a purchase of capacity or of a price that is signed at
+// most once. Amounts, units and epochs are those of an [Offer].
 type Contract struct {
 	Name     string `json:"name"`
 	Provider string `json:"provider,omitempty"`
-	// Pool is named, or it is the only one of a region and class.
+	// Pool is given by name, or determined by Region and Class if only one pool matches.
 	Pool   string `json:"pool,omitempty"`
 	Region string `json:"region,omitempty"`
 	Class  string `json:"class,omitempty"`
-	// Kind is reserved or capacity_block; reserved if not said.
+	// Kind is reserved or capacity_block; the default is reserved.
 	Kind               domain.OfferKind `json:"kind,omitempty"`
 	Term               int              `json:"term_epochs"`
 	Upfront            domain.Decimal   `json:"upfront"`
@@ -27,8 +27,8 @@ type Contract struct {
 	Currency           string           `json:"currency,omitempty"`
 	GuaranteesCapacity bool             `json:"guarantees_capacity"`
 	PerUnit            int              `json:"covers_per_unit,omitempty"`
-	// From and To bound the day on which the term may begin. Without To it begins
-	// with the first epoch that begins at From or later.
+	// From and To bound the day on which the term may begin. Without To it begins with the first
+	// epoch at or after From.
 	From      domain.Instant `json:"from,omitempty"`
 	To        domain.Instant `json:"to,omitempty"`
 	LeadHours int            `json:"lead_time_hours,omitempty"`
@@ -37,15 +37,15 @@ type Contract struct {
 	Lot       int            `json:"lot,omitempty"`
 	Tiers     []Tier         `json:"tiers,omitempty"`
 	Ramp      []RampStep     `json:"ramp,omitempty"`
-	// Renews: it goes on for a second term at the same hourly price unless notice
-	// is given so many days before the end of the first. Both are weighed.
+	// Renews means that the term continues for a second one at the same hourly price, unless notice
+	// is given NoticeDays before the end of the first. Both options are weighed.
 	Renews     bool   `json:"renews,omitempty"`
 	NoticeDays int    `json:"notice_days,omitempty"`
 	Citation   string `json:"citation,omitempty"`
 }
 
-// offers states a contract as offers of an instance, those of a second term last.
-// It is signed once, so that they exclude one another.
+// offers converts a contract to offers of an instance, those with a second term last. They exclude
+// one another, because the contract is signed once.
 func (c *Contract) offers(in *Instance) ([]Offer, error) {
 	pool, err := c.pool(in)
 	if err != nil {
@@ -53,7 +53,8 @@ func (c *Contract) offers(in *Instance) ([]Offer, error) {
 	}
 	kind := cmp.Or(c.Kind, domain.OfferReserved)
 	if kind != domain.OfferReserved && kind != domain.OfferCapacityBlock {
-		return nil, fault("/kind", nil, "%q is neither %s nor %s: write owned hardware and commitments to spend into an instance", clip(string(kind)), domain.OfferReserved, domain.OfferCapacityBlock)
+		return nil, fault("/kind", nil, "%q is neither %s nor %s: write owned hardware and commitments to spend "+
+			"into an instance", clip(string(kind)), domain.OfferReserved, domain.OfferCapacityBlock)
 	}
 	if c.LeadHours < 0 || c.LeadHours > 1_000_000 {
 		return nil, fault("/lead_time_hours", nil, "%d is not within 0 to 1000000", c.LeadHours)
@@ -65,11 +66,14 @@ func (c *Contract) offers(in *Instance) ([]Offer, error) {
 	first := max(c.From, in.From+domain.Instant(c.LeadHours)*domain.Hour)
 	s := slices.IndexFunc(spans, func(s domain.Interval) bool { return s.From >= first })
 	if s < 0 || c.To != 0 && spans[s].From >= c.To {
-		return nil, fault("/from", nil, "its term can begin with no epoch of the horizon, which is from %s to %s", day(spans[0].From), day(spans[len(spans)-1].To))
+		return nil, fault("/from", nil, "its term cannot begin with an epoch of the horizon, %s to %s",
+			day(spans[0].From), day(spans[len(spans)-1].To))
 	}
 	o := Offer{
-		ID: c.Name, Provider: c.Provider, Kind: kind, Pool: pool, Term: c.Term, Upfront: c.Upfront, Hourly: c.Hourly, Currency: c.Currency,
-		GuaranteesCapacity: c.GuaranteesCapacity, PerUnit: c.PerUnit, From: spans[s].From, To: c.To, LeadHours: c.LeadHours, MinUnits: c.MinUnits,
+		ID: c.Name, Provider: c.Provider, Kind: kind, Pool: pool, Term: c.Term, Upfront: c.Upfront, Hourly: c.Hourly,
+		Currency:           c.Currency,
+		GuaranteesCapacity: c.GuaranteesCapacity, PerUnit: c.PerUnit, From: spans[s].From, To: c.To,
+		LeadHours: c.LeadHours, MinUnits: c.MinUnits,
 		MaxUnits: c.MaxUnits, Lot: c.Lot, Tiers: c.Tiers, Ramp: c.Ramp, Citation: c.Citation,
 	}
 	if o.To == 0 {
@@ -78,8 +82,11 @@ func (c *Contract) offers(in *Instance) ([]Offer, error) {
 	out := []Offer{o}
 	ends := s + c.Term
 	if c.Renews && ends < len(spans) && c.Term > 0 {
-		if upfront := slices.ContainsFunc(c.Tiers, func(t Tier) bool { return !t.Upfront.IsZero() }); upfront || !c.Upfront.IsZero() {
-			return nil, fault("/renews", nil, "it is paid upfront, and what renewing it costs upfront is not said: leave it out, and weigh the renewal as a contract of its own")
+		if upfront := slices.ContainsFunc(c.Tiers, func(t Tier) bool {
+			return !t.Upfront.IsZero()
+		}); upfront || !c.Upfront.IsZero() {
+			return nil, fault("/renews", nil, "it is paid upfront, and what renewing it costs upfront is not "+
+				"said: leave it out, and weigh the renewal as a contract of its own")
 		}
 		o.ID, o.Term = c.Name+", with a second term", 2*c.Term
 		out = append(out, o)
@@ -98,7 +105,9 @@ func (c *Contract) offers(in *Instance) ([]Offer, error) {
 		for _, f := range faults.List {
 			for i := range out {
 				at := fmt.Sprintf("/offers/%d", len(in.Offers)+i)
-				if path, ok := strings.CutPrefix(f.Path, at); ok && !slices.ContainsFunc(mine.List, func(x Fault) bool { return x.Path == path && x.Detail == f.Detail }) {
+				if path, ok := strings.CutPrefix(f.Path, at); ok && !slices.ContainsFunc(mine.List, func(x Fault) bool {
+					return x.Path == path && x.Detail == f.Detail
+				}) {
 					if path == "/id" {
 						path = "/name"
 					}
@@ -120,7 +129,7 @@ func (c *Contract) offers(in *Instance) ([]Offer, error) {
 func (c *Contract) pool(in *Instance) (string, error) {
 	if c.Pool != "" {
 		if c.Region+c.Class != "" {
-			return "", fault("/pool", nil, "name the pool, or its region and class, and not both")
+			return "", fault("/pool", nil, "give either pool, or region and class")
 		}
 		if slices.ContainsFunc(in.Pools, func(p Pool) bool { return p.ID == c.Pool }) {
 			return c.Pool, nil
@@ -128,7 +137,7 @@ func (c *Contract) pool(in *Instance) (string, error) {
 		return "", fault("/pool", nil, "there is no pool %q; %s", clip(c.Pool), poolsOf(in))
 	}
 	if c.Region == "" || c.Class == "" {
-		return "", fault("", nil, "it names no pool: give pool, or region and class")
+		return "", fault("", nil, "no pool is named: give pool, or region and class")
 	}
 	var found []string
 	for i := range in.Pools {
@@ -143,7 +152,8 @@ func (c *Contract) pool(in *Instance) (string, error) {
 		return found[0], nil
 	}
 	slices.Sort(found)
-	return "", fault("/class", nil, "%d pools are of %q in %q: give one as pool: %s", len(found), clip(c.Class), clip(c.Region), strings.Join(found[:min(len(found), 6)], ", "))
+	return "", fault("/class", nil, "%d pools match class %q in region %q: name one as pool: %s", len(found),
+		clip(c.Class), clip(c.Region), strings.Join(found[:min(len(found), 6)], ", "))
 }
 
 func poolsOf(in *Instance) string {

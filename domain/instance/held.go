@@ -11,14 +11,14 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// mostRenewals bounds how often a commitment that is weighed goes on.
+// mostRenewals bounds the number of renewals of a commitment that are weighed.
 const mostRenewals = 60
 
-// term is the k-th further term of a commitment, the 0th being that which is
-// stated. Terms of whole months go on by months.
+// term is the k-th further term of a commitment; k = 0 is the stated term. A term of whole months
+// renews by calendar months.
 func (c *Commitment) term(k int) domain.Interval { return shifted(c.Term, c.Term, k) }
 
-// notice is the day by which notice of the k-th further term has to be given.
+// notice is the day by which notice against the k-th further term must be given.
 func (c *Commitment) notice(k int) domain.Instant {
 	return shifted(domain.Interval{From: c.NoticeBy}, c.Term, k-1).From
 }
@@ -33,9 +33,10 @@ func shifted(what, term domain.Interval, k int) domain.Interval {
 	move := func(t domain.Instant) domain.Instant { return t + domain.Instant(k)*(term.To-term.From) }
 	if months > 0 && from.Day() <= 28 && from.AddDate(0, months, 0).Equal(to) {
 		move = func(t domain.Instant) domain.Instant {
-			// By the last day of a shorter month at the latest.
+			// In a shorter month, use its last day at the latest.
 			u := t.Time()
-			first := time.Date(u.Year(), u.Month()+time.Month(k*months), 1, u.Hour(), u.Minute(), u.Second(), u.Nanosecond(), time.UTC)
+			first := time.Date(u.Year(), u.Month()+time.Month(k*months), 1, u.Hour(), u.Minute(), u.Second(),
+				u.Nanosecond(), time.UTC)
 			return domain.InstantOf(first.AddDate(0, 0, min(u.Day(), first.AddDate(0, 1, -1).Day())-1))
 		}
 	}
@@ -46,8 +47,8 @@ func shifted(what, term domain.Interval, k int) domain.Interval {
 	return what
 }
 
-// settled is how many further terms are certain, notice being too late, and weighed
-// how many more begin within the horizon.
+// renewals returns the number of further terms that are certain because notice is too late
+// (settled), and the number of later ones that begin within the horizon (weighed).
 func (c *Commitment) renewals(from, end domain.Instant) (settled, weighed int) {
 	if !c.Renews {
 		return 0, 0
@@ -61,8 +62,7 @@ func (c *Commitment) renewals(from, end domain.Instant) (settled, weighed int) {
 	return settled, weighed
 }
 
-// commitments adds what is held and what it costs, and what of it goes on if nobody
-// gives notice.
+// commitments adds the existing commitments with their costs, and the choices of their renewals.
 func (m *model) commitments() error {
 	n := m.cal.n
 	held := make([]stretch, len(m.in.Commitments))
@@ -75,7 +75,7 @@ func (m *model) commitments() error {
 		if weighed > mostRenewals || settled == mostRenewals {
 			return fault(path+"/renews", nil, "it would go on more than %d times within the horizon", mostRenewals)
 		}
-		// What a commitment to spend costs is charged to no pool.
+		// The cost of a spend commitment is not charged to a pool.
 		pool, spend := len(m.in.Pools), 0
 		if c.Kind == domain.OfferSpendCommitment {
 			spend = m.spendOf[c.Spend]
@@ -109,12 +109,14 @@ func (m *model) commitments() error {
 		if c.Kind == domain.OfferSpendCommitment || weighed == 0 {
 			for e := range n {
 				if l := m.cal.overlap(e, until); l > 0 && l < m.cal.spans[e].Length() {
-					m.notes = append(m.notes, fmt.Sprintf("commitment %q holds for a part of an epoch: there it costs, and counts only where another goes on from it", c.ID))
+					m.notes = append(m.notes,
+						fmt.Sprintf("commitment %q holds for a part of an epoch: there it costs, and counts only "+
+							"where another goes on from it", c.ID))
 				}
 			}
 		}
 	}
-	for k, list := range on { // into places of their own
+	for k, list := range on { // each key writes its own entries, so the map's order does not matter
 		for e := range n {
 			units := throughout(held, list, m.cal.spans[e])
 			if k.guaranteed {
@@ -132,8 +134,9 @@ func (m *model) commitments() error {
 			t := c.term(settled + j)
 			cost = cost.Add(m.due(c, t, true))
 			x := choice{
-				order: Order{Commitment: c.ID, Renewals: j, Epoch: m.cal.of(first.From), Units: c.Units}, goes: c, settled: settled,
-				path: path, least: 1, max: 1, group: "renewals of " + c.ID,
+				order: Order{Commitment: c.ID, Renewals: j, Epoch: m.cal.of(first.From), Units: c.Units}, goes: c,
+				settled: settled,
+				path:    path, least: 1, max: 1, group: "renewals of " + c.ID,
 				term: domain.Interval{From: first.From, To: t.To}, orderBy: c.notice(settled + 1),
 				upfront: c.Upfront.Mul(fx).Mul(whole(j)), hourly: c.Hourly.Mul(fx).Mul(whole(c.Units)),
 			}
@@ -150,7 +153,9 @@ func (m *model) commitments() error {
 				before := domain.Interval{From: c.Term.From, To: first.From}
 				for e := range n {
 					if l := m.cal.spans[e].Length(); m.cal.overlap(e, until) == l && m.cal.overlap(e, before) < l {
-						x.spends = append(x.spends, joint.SpendCover{Spend: m.spendOf[c.Spend], From: e, To: e + 1, PerHour: perHour})
+						x.spends = append(x.spends, joint.SpendCover{
+							Spend: m.spendOf[c.Spend], From: e, To: e + 1, PerHour: perHour,
+						})
 					}
 				}
 			} else {
@@ -164,7 +169,9 @@ func (m *model) commitments() error {
 					if last := len(x.covers) - 1; last >= 0 && x.covers[last].To == e && x.covers[last].Units == more {
 						x.covers[last].To++
 					} else if more > 0 {
-						x.covers = append(x.covers, joint.Cover{Pool: k.pool, From: e, To: e + 1, Units: more, Guaranteed: k.guaranteed})
+						x.covers = append(x.covers, joint.Cover{
+							Pool: k.pool, From: e, To: e + 1, Units: more, Guaranteed: k.guaranteed,
+						})
 					}
 				}
 			}
@@ -174,7 +181,8 @@ func (m *model) commitments() error {
 	return nil
 }
 
-// shelf is what is held of one kind in a pool, and stretch some of it for a time.
+// shelf identifies one kind of held capacity in a pool. stretch is a number of its units for a
+// time.
 type shelf struct {
 	pool       int
 	guaranteed bool
@@ -185,7 +193,7 @@ type stretch struct {
 	units int
 }
 
-// throughout is the fewest units that there are at any time of a span.
+// throughout is the smallest number of units held at any time of a span.
 func throughout(held []stretch, list []int, span domain.Interval) int {
 	at := []domain.Instant{span.From}
 	for _, i := range list {
@@ -194,7 +202,7 @@ func throughout(held []stretch, list []int, span domain.Interval) int {
 		}
 	}
 	least := -1
-	for _, t := range at { // where it falls, and at the beginning
+	for _, t := range at { // the sum changes only at these times
 		units := 0
 		for _, i := range list {
 			if h := &held[i]; h.From <= t && (h.To == 0 || h.To > t) {
@@ -208,10 +216,10 @@ func throughout(held []stretch, list []int, span domain.Interval) int {
 	return least
 }
 
-// due is the present value of a term of a commitment: hour by hour from the middle
-// of their epochs, and upfront where it is still to begin. Of a further term that
-// reaches beyond the horizon counts what is not salvage, as of any purchase; of
-// what is held already only what is paid within.
+// due is the present value of a term of a commitment: hourly cost from the middle of each epoch,
+// and the upfront payment if the term has not begun. A further term that reaches beyond the horizon
+// also counts the cost beyond it less salvage, like any purchase. A term already held counts only
+// what is paid within the horizon.
 func (m *model) due(c *Commitment, t domain.Interval, further bool) domain.Decimal {
 	fx := m.in.fx(c.Currency)
 	inside, beyond, length := decimal.Zero, decimal.Zero, [2]domain.Instant{}
@@ -238,13 +246,13 @@ func (m *model) due(c *Commitment, t domain.Interval, further bool) domain.Decim
 	return sum
 }
 
-// pay adds what a term of a commitment costs in each epoch.
+// pay adds the cost of a term of a commitment to each epoch.
 func (m *model) pay(c *Commitment, t domain.Interval, cash, accrual []domain.Decimal) {
 	fx := m.in.fx(c.Currency)
 	hourly, upfront := c.Hourly.Mul(whole(c.Units)).Mul(fx), c.Upfront.Mul(fx)
 	if begins := m.cal.of(t.From); begins >= 0 && begins < m.cal.n {
 		cash[begins] = cash[begins].Add(upfront)
-		if t.To == 0 { // without end there is nothing to spread it over
+		if t.To == 0 { // an open-ended term has nothing to spread it over
 			accrual[begins] = accrual[begins].Add(upfront)
 		}
 	}

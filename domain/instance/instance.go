@@ -1,11 +1,11 @@
-// Package instance states a procurement problem whole, and its answer: what a
-// planner hands to somebody else, who gets the same answer from it without a
-// log. The planner composes instances from the log, what-ifs change them,
-// backtests cut them off at a past month; all of them are solved here.
+// Package instance defines a complete procurement problem and its answer. An instance can be handed
+// to another party, who computes the same answer from it without the log. The planner composes
+// instances from the log, what-if simulations change them, and backtests cut them off at a past
+// month. This package solves all of them.
 //
-// A document is JSON (schemas/instance/v1.schema.json). Amounts are decimal
-// strings in the currency of the instance unless they name another, time is UTC,
-// quantities are units of a pool: GPUs or machines, as the instance says.
+// A document is JSON (schemas/instance/v1.schema.json). Amounts are decimal strings in the currency
+// of the instance unless they name another. Time is UTC. Quantities are units of a pool: GPUs or
+// machines, as the pool says.
 package instance
 
 import (
@@ -21,20 +21,20 @@ type Instance struct {
 	Name     string `json:"name"`
 	Currency string `json:"currency"` // ISO 4217
 
-	// From is midnight UTC, and the first of a month where epochs are months. A
-	// horizon has so many epochs.
+	// From is midnight UTC, and the first of a month if epochs are months. Epochs is the length of
+	// the horizon.
 	From   domain.Instant `json:"from"`
 	Epoch  EpochKind      `json:"epoch"`
 	Epochs int            `json:"epochs"`
 
-	// AnnualRate discounts payments to From: upfront ones from the day on which a
-	// term begins, hourly ones from the middle of their epoch.
+	// AnnualRate discounts payments to From: upfront payments from the day on which a term begins,
+	// hourly ones from the middle of their epoch.
 	AnnualRate domain.Decimal `json:"annual_rate"`
-	// Salvage is the share of the cost of its epochs beyond the horizon that a
-	// purchase is taken to be worth, 0 to 1: of an upfront payment, the part of the
-	// term's hours that lie there. Owned hardware is no exception.
+	// Salvage is the share, 0 to 1, of a purchase's cost beyond the horizon that is credited. Of an
+	// upfront payment, the part beyond the horizon is in proportion to the term's hours there. This
+	// applies to owned hardware too.
 	Salvage domain.Decimal `json:"salvage"`
-	// FX says how much of Currency one unit of another is worth.
+	// FX is the value of one unit of another currency in Currency.
 	FX map[string]domain.Decimal `json:"fx,omitempty"`
 
 	Regions     []Region     `json:"regions"`
@@ -48,12 +48,12 @@ type Instance struct {
 	Posture     *Posture     `json:"posture,omitempty"`
 	Budgets     []Budget     `json:"budgets,omitempty"`
 	Limits      Limits       `json:"limits,omitzero"`
-	Scenarios   []Scenario   `json:"scenarios,omitempty"` // none: one, as stated
-	Source      string       `json:"source,omitempty"`    // what it was made from: position, file, methods
+	Scenarios   []Scenario   `json:"scenarios,omitempty"` // empty: one, as stated
+	Source      string       `json:"source,omitempty"`    // what it was composed from: position, file, methods
 	Notes       []string     `json:"notes,omitempty"`
 }
 
-// EpochKind is how long prices stay as they are.
+// EpochKind is the length of an epoch, within which prices are constant.
 type EpochKind string
 
 // The kinds of epochs. Days are for capacity blocks.
@@ -62,7 +62,7 @@ const (
 	Days   EpochKind = "day"
 )
 
-// Region is where pools are.
+// Region is a location of pools.
 type Region struct {
 	ID      string `json:"id"`
 	Country string `json:"country,omitempty"` // ISO 3166-1 alpha-2
@@ -75,19 +75,18 @@ type Pool struct {
 	Class  string `json:"class"` // GPU model or instance type
 	Unit   string `json:"unit"`  // "gpu" or "vm"
 	GPUs   int    `json:"gpus_per_unit,omitempty"`
-	// OnDemand is the price of a unit for an hour; none: there is no on-demand.
+	// OnDemand is the price of a unit for an hour; nil if the pool sells nothing on demand.
 	OnDemand *Price `json:"on_demand,omitempty"`
-	// Quota bounds on-demand and discount-only units, each of which takes
-	// QuotaPerUnit of it (1 if not said). "": no bound.
+	// Quota names the quota that bounds on-demand and discount-only units; empty means unlimited.
+	// Each unit takes QuotaPerUnit of it, 1 if zero.
 	Quota        string `json:"quota,omitempty"`
 	QuotaPerUnit int    `json:"quota_per_unit,omitempty"`
 	Spot         *Spot  `json:"spot,omitempty"`
-	// Certifications that the pool has.
+	// Certifications are those that the pool has.
 	Certifications []string `json:"certifications,omitempty"`
 }
 
-// Price is a price of a unit for an hour, with what it is later. A step applies
-// from its day on.
+// Price is the hourly price of a unit with its later changes. A step applies from its day on.
 type Price struct {
 	Hourly   domain.Decimal `json:"hourly"`
 	Currency string         `json:"currency,omitempty"`
@@ -100,65 +99,64 @@ type PriceStep struct {
 	Hourly domain.Decimal `json:"hourly"`
 }
 
-// Spot is capacity that may be taken back.
+// Spot is interruptible capacity.
 type Spot struct {
 	Price
-	// Overhead is the share of spot time that interruptions lose, below 1: serving
-	// an hour takes 1/(1 − overhead) hours.
+	// Overhead is the share of spot time lost to interruptions, below 1: serving an hour takes 1/(1
+	// − overhead) hours.
 	Overhead domain.Decimal `json:"overhead"`
-	// Available bounds the units in an hour; nil: no bound. Scenarios may differ. Of
-	// these interruptions take the overhead ([Spot.Serves]).
+	// Available bounds the units in an hour, before interruptions take the overhead
+	// ([Spot.Serves]); nil means no bound. Scenarios may replace it.
 	Available *int `json:"available_units,omitempty"`
 }
 
-// Demand is units wanted in each hour from a pool, or from others that may stand
-// in for it. Exactly one of Hourly and Duration is given.
+// Demand is the number of units wanted in each hour from a pool, or from others that may substitute
+// for it. Exactly one of Hourly and Duration is given.
 type Demand struct {
 	ID    string `json:"id"`
-	Pool  string `json:"pool"`            // at home
+	Pool  string `json:"pool"`            // home pool
 	Class string `json:"class,omitempty"` // training, fine_tuning, batch, serving
-	// Hourly is demand in each hour of the horizon.
+	// Hourly is the demand in each hour of the horizon.
 	Hourly []int `json:"hourly,omitempty"`
-	// Duration is a load-duration curve for each epoch, of all its hours, for demand
-	// that no other pool can serve.
+	// Duration is a load-duration curve over all hours of each epoch, for demand that no other pool
+	// can serve.
 	Duration [][]Step `json:"duration,omitempty"`
 	// Interruptible is the share that may run on spot, 0 to 1.
 	Interruptible domain.Decimal `json:"interruptible_share"`
-	// Shortage is what a unit costs for each hour that it is not served.
+	// Shortage is the penalty for a unit that is not served for an hour.
 	Shortage domain.Decimal `json:"shortage_hourly"`
-	// LatencyBudgetMS bounds the round trip to another region; 0: it stays at home.
+	// LatencyBudgetMS bounds the round trip to another region; 0 means it stays in its home region.
 	LatencyBudgetMS int `json:"latency_budget_ms,omitempty"`
-	// Countries to which it may go; none: any.
+	// Countries are those in which it may be served; empty means any.
 	Countries      []string `json:"countries,omitempty"`
-	Certifications []string `json:"certifications,omitempty"` // needed of a pool
-	// DeferHours lets DeferrableShare of each hour's demand wait for so many hours
-	// at most (whole windows from the start of the horizon). A posture and bounds of the
-	// answer as a whole count it as it comes.
+	Certifications []string `json:"certifications,omitempty"` // that a pool must have
+	// DeferHours lets DeferrableShare of each hour's demand wait for at most this many hours.
+	// Windows are consecutive from the start of the horizon. Postures and Limits count deferrable
+	// demand in the hour in which it arrives.
 	DeferrableShare domain.Decimal `json:"deferrable_share,omitzero"`
 	DeferHours      int            `json:"defer_hours,omitempty"`
 	// Buffer adds spare units for failures.
 	Buffer *Buffer `json:"buffer,omitempty"`
-	// Past is demand of the hours before the horizon, the last one right before it, as
-	// it was observed; -1: it was not. Nothing is decided by it but what is done
-	// without a plan ([Baseline]).
+	// Past is the observed demand of the hours before the horizon, the last one right before it; -1
+	// means not observed. It is used only by baselines ([Baseline]).
 	Past []int `json:"past_hourly,omitempty"`
 }
 
-// Step says in how many hours demand was just so many units.
+// Step is the number of hours in which demand was exactly Units.
 type Step struct {
 	Units int `json:"units"`
 	Hours int `json:"hours"`
 }
 
-// Buffer is the spare capacity that keeps a service level although machines
-// fail: the smallest n with P(at least demand of n are up) ≥ ServiceLevel, each
-// node of UnitsPerNode being down with the probability rate × time to repair.
+// Buffer is the spare capacity that keeps a service level despite machine failures: the smallest n
+// with P(at least demand of n are up) ≥ ServiceLevel. Each node of UnitsPerNode units is down with
+// probability rate × time to repair.
 type Buffer struct {
 	ServiceLevel       domain.Decimal `json:"service_level"` // below 1
 	FailuresPerGPUHour domain.Decimal `json:"failures_per_gpu_hour"`
 	RepairHours        domain.Decimal `json:"repair_hours"`
-	UnitsPerNode       int            `json:"units_per_node,omitempty"` // 1 if not said
-	GPUsPerUnit        int            `json:"gpus_per_unit,omitempty"`  // 1 if not said
+	UnitsPerNode       int            `json:"units_per_node,omitempty"` // 1 if zero
+	GPUsPerUnit        int            `json:"gpus_per_unit,omitempty"`  // 1 if zero
 }
 
 // Offer is what can be bought.
@@ -167,62 +165,62 @@ type Offer struct {
 	Provider string           `json:"provider,omitempty"`
 	Kind     domain.OfferKind `json:"kind"` // reserved, capacity_block, owned, spend_commitment
 	Pool     string           `json:"pool,omitempty"`
-	Spend    string           `json:"spend,omitempty"` // a spend commitment's name
-	// Term is in epochs. Owned hardware lasts its life.
+	Spend    string           `json:"spend,omitempty"` // name of the spend commitment
+	// Term is in epochs. For owned hardware it is the lifetime.
 	Term    int            `json:"term_epochs"`
-	Upfront domain.Decimal `json:"upfront"` // of a unit
-	Hourly  domain.Decimal `json:"hourly"`  // of a unit; of a spend commitment: what one unit commits an hour
-	// Decline is the share by which Upfront and Hourly are lower in each epoch
-	// that the purchase begins later; negative: higher.
+	Upfront domain.Decimal `json:"upfront"` // per unit
+	Hourly  domain.Decimal `json:"hourly"`  // per unit; of a spend commitment, the hourly amount that one unit commits
+	// Decline is the share by which Upfront and Hourly fall with each epoch that the purchase
+	// begins later; negative values raise them.
 	Decline  domain.Decimal `json:"decline_per_epoch,omitzero"`
 	Currency string         `json:"currency,omitempty"`
-	// GuaranteesCapacity says that what it covers is there. Otherwise it is a price.
+	// GuaranteesCapacity is false for a discount-only offer, which lowers a price and guarantees no
+	// capacity.
 	GuaranteesCapacity bool `json:"guarantees_capacity"`
-	// PerUnit is how many units of the pool one unit of the offer covers, 1 if not
-	// said; GPUs of a machine where the pool counts GPUs.
+	// PerUnit is the number of pool units that one unit of the offer covers, 1 if zero: for example
+	// the GPUs of a machine in a pool that counts GPUs.
 	PerUnit int `json:"covers_per_unit,omitempty"`
-	// From and To bound the day on which a term may begin; zero: the horizon.
+	// From and To bound the day on which a term may begin; zero means the horizon's bound.
 	From      domain.Instant `json:"from,omitempty"`
 	To        domain.Instant `json:"to,omitempty"`
 	LeadHours int            `json:"lead_time_hours,omitempty"`
-	MinUnits  int            `json:"min_units,omitempty"` // of one order
-	// MaxUnits bounds one order, and each epoch may begin with another: what can be
-	// had of the offer altogether is bounded by Exclusive or by From and To. 0: no
-	// bound; a document leaves it out.
+	MinUnits  int            `json:"min_units,omitempty"` // per order
+	// MaxUnits bounds one order; each epoch may begin with another one. Exclusive, or From and To,
+	// limit the offer's total. 0 means no bound; a document leaves the key out.
 	MaxUnits int `json:"max_units,omitempty"`
 	Lot      int `json:"lot,omitempty"` // orders are multiples of it
-	// Tiers are prices by the size of an order, ascending; the whole order pays the
-	// price of its tier. Upfront and Hourly above hold below the first.
+	// Tiers are prices by order size, ascending. The whole order pays the price of its tier.
+	// Upfront and Hourly above apply below the first tier.
 	Tiers []Tier `json:"tiers,omitempty"`
-	// Ramp says how much of an order is there from which epoch of the term on,
-	// ascending from epoch 0, in thousandths; none: all of it from the start. Hourly
-	// is paid for what is there, Upfront for all. A lot has to divide into whole
-	// units of the pool at each step.
+	// Ramp is the share of an order, in thousandths, that is present from an epoch of the term on,
+	// ascending from epoch 0. Without a ramp all of it is present from the start. Hourly is paid
+	// for what is present, Upfront for all. At each step a lot must come to whole units of the
+	// pool.
 	Ramp []RampStep `json:"ramp,omitempty"`
-	// Exclusive: of all offers that share the name one at most is bought, and once.
+	// Exclusive is a group name: of all offers in the group at most one is bought, and once.
 	Exclusive string `json:"exclusive,omitempty"`
 	Owned     *Owned `json:"owned,omitempty"`
-	// Rates is, for a spend commitment, the committed on-demand price by pool.
+	// Rates are, for a spend commitment, the committed on-demand prices by pool.
 	Rates     map[string]domain.Decimal `json:"rates,omitempty"`
 	Citation  string                    `json:"citation,omitempty"`
-	Generated bool                      `json:"generated,omitempty"` // made up, or not known at the time
+	Generated bool                      `json:"generated,omitempty"` // invented, or not known at the time
 }
 
-// Tier is the price of an order of at least so many units.
+// Tier is the price of orders of at least Units units.
 type Tier struct {
 	Units   int            `json:"units"`
 	Upfront domain.Decimal `json:"upfront"`
 	Hourly  domain.Decimal `json:"hourly"`
 }
 
-// RampStep is a part of an order from an epoch of its term on.
+// RampStep is the share of an order that is present from an epoch of its term on.
 type RampStep struct {
 	Epoch    int `json:"epoch"`
 	Permille int `json:"permille"`
 }
 
-// Owned is hardware that is bought and run: of one unit. Its Offer's Upfront is
-// the capital cost of the whole system (servers, network, storage, integration).
+// Owned is the running cost of one unit of purchased hardware. Its Offer's Upfront is the capital
+// cost of the whole system (servers, network, storage, integration).
 type Owned struct {
 	PowerKW        domain.Decimal `json:"power_kw"` // metered at the unit, under load
 	PUE            domain.Decimal `json:"pue"`      // ISO/IEC 30134-2
@@ -230,91 +228,90 @@ type Owned struct {
 	SpaceMonthly   domain.Decimal `json:"space_monthly"`
 	NetworkMonthly domain.Decimal `json:"network_monthly"`
 	SupportMonthly domain.Decimal `json:"support_monthly"` // maintenance and staff
-	// Salvage is the share of Upfront for which it is sold at the end of the term. Where
-	// that is beyond the horizon, Upfront less what is got then (both discounted) is
-	// the cost of the term, and its hours beyond are worth what the instance's Salvage
-	// says.
+	// Salvage is the share of Upfront for which the hardware is sold at the end of its term. If the
+	// term ends beyond the horizon, its cost is Upfront less the discounted proceeds; the part in
+	// the hours beyond the horizon is credited by the instance's Salvage.
 	Salvage domain.Decimal `json:"salvage"`
 }
 
-// Commitment is what is bought already.
+// Commitment is an existing purchase.
 type Commitment struct {
 	ID                 string           `json:"id"`
 	Kind               domain.OfferKind `json:"kind"`
 	Pool               string           `json:"pool,omitempty"`
 	Spend              string           `json:"spend,omitempty"`
-	Units              int              `json:"units"`   // of the pool; of a spend commitment 1
-	Term               domain.Interval  `json:"term"`    // To zero: no end
-	Upfront            domain.Decimal   `json:"upfront"` // of all units, where the term is still to begin
-	Hourly             domain.Decimal   `json:"hourly"`  // of a unit
+	Units              int              `json:"units"`   // of the pool; 1 for a spend commitment
+	Term               domain.Interval  `json:"term"`    // To zero: open-ended
+	Upfront            domain.Decimal   `json:"upfront"` // of all units, if the term has not begun
+	Hourly             domain.Decimal   `json:"hourly"`  // per unit
 	Currency           string           `json:"currency,omitempty"`
 	GuaranteesCapacity bool             `json:"guarantees_capacity"`
 	NoticeBy           domain.Instant   `json:"notice_by,omitempty"`
-	// Renews: the term goes on for as long again, unless notice is given; both are
-	// weighed when NoticeBy lies in the horizon.
+	// Renews means that the term repeats unless notice is given by NoticeBy. Both options are
+	// weighed if NoticeBy lies within the horizon.
 	Renews bool                      `json:"renews,omitempty"`
 	Rates  map[string]domain.Decimal `json:"rates,omitempty"`
 }
 
-// Quota bounds on-demand use of a provider's account, in every hour. What is less than a
-// unit takes is of no use, where all take the same. In pools that have to do with one
-// another and take unlike shares a unit may run for a part of an hour and takes as much
-// of the quota: the master of such problems is a linear program over hours, and a bound
-// in whole units would be a program of whole numbers for every hour.
+// Quota bounds the on-demand use of a provider's account in every hour. If all units take the same
+// amount, a remainder smaller than that is unusable. In connected pools whose units take different
+// amounts, a unit may run for part of an hour and takes that part of the quota. The reason is that
+// the master of such problems is a linear program over hours; a bound in whole units would need an
+// integer program for every hour.
 type Quota struct {
 	ID    string      `json:"id"`
 	Limit int         `json:"limit"`
 	Path  []QuotaStep `json:"path,omitempty"`
 }
 
-// QuotaStep is a bound from a day on.
+// QuotaStep is a limit from a day on.
 type QuotaStep struct {
 	From  domain.Instant `json:"from"`
 	Limit int            `json:"limit"`
 }
 
-// Overflow is how far apart two regions are and what it costs to serve from one
-// what belongs to the other. It holds one way.
+// Overflow is the round trip between two regions and the cost of serving one region's demand from
+// the other. It is directed.
 type Overflow struct {
 	From        string         `json:"from"` // region of the demand
 	To          string         `json:"to"`
 	RoundTripMS int            `json:"round_trip_ms"`
 	Estimated   bool           `json:"estimated,omitempty"` // not measured
-	Hourly      domain.Decimal `json:"hourly"`              // extra for a unit of demand: transfer
-	// Overhead is the share by which serving it there takes more capacity.
+	Hourly      domain.Decimal `json:"hourly"`              // extra cost per unit of demand, such as transfer
+	// Overhead is the share by which serving in the other region takes more capacity.
 	Overhead domain.Decimal `json:"overhead,omitzero"`
 }
 
-// Substitute lets a class do the work of another: Units of Class for one of For.
+// Substitute lets Units of Class do the work of one unit of For.
 type Substitute struct {
 	For   string         `json:"for"`
 	Class string         `json:"class"`
 	Units domain.Decimal `json:"units"`
-	// Demands for which it holds; none: all.
+	// Demands to which it applies; empty means all.
 	Demands []string `json:"demands,omitempty"`
 }
 
-// PostureKind is what happens when a region is lost.
+// PostureKind is a policy for the loss of a region.
 type PostureKind string
 
 // The postures.
 const (
-	// ActiveActive: the guaranteed capacity of the other regions carries the
-	// protected demand's peak when any one region is lost (N+1).
+	// ActiveActive: when any one region is lost, the guaranteed capacity of the others carries the
+	// protected demand's peak (N+1).
 	ActiveActive PostureKind = "active_active"
 	// ActivePassive: a standby region holds capacity for the primary's peak.
 	ActivePassive PostureKind = "active_passive"
 )
 
-// Posture protects demand from the loss of a region.
+// Posture protects demand against the loss of a region.
 type Posture struct {
 	Kind    PostureKind `json:"kind"`
-	Demands []string    `json:"demands,omitempty"` // protected; none: all of class serving
+	Demands []string    `json:"demands,omitempty"` // protected; empty: all of class serving
 	// Share of the demand that must survive, 0 to 1.
 	Share domain.Decimal `json:"share"`
-	// Standby is the region that takes over, and Cold the share of the on-demand
-	// price at which its capacity is kept when not needed; nil: hot, it is bought as
-	// guaranteed capacity.
+	// Standby is the region that takes over. Cold is the share of the on-demand price that keeping
+	// its capacity costs while it is not needed; nil means hot: it is bought as guaranteed
+	// capacity.
 	Standby string          `json:"standby,omitempty"`
 	Cold    *domain.Decimal `json:"cold_price_share,omitempty"`
 }
@@ -322,15 +319,14 @@ type Posture struct {
 // BudgetBasis says when money counts.
 type BudgetBasis string
 
-// The bases: when it is paid, or spread over what it is for.
+// The bases: when money is paid, or spread over the period it pays for.
 const (
 	Cash    BudgetBasis = "cash"
 	Accrual BudgetBasis = "accrual"
 )
 
-// Budget bounds spending in a stretch of the horizon, nominal, in expectation: it
-// is the mean over the scenarios, by their weights, that keeps it. In a scenario of
-// more demand than that, more may be spent.
+// Budget bounds nominal spending in an interval of the horizon. It applies to the expectation: the
+// mean over the scenarios, by their weights. A scenario with more demand may exceed it.
 type Budget struct {
 	ID       string          `json:"id"`
 	Basis    BudgetBasis     `json:"basis"`
@@ -338,22 +334,22 @@ type Budget struct {
 	Amount   domain.Decimal  `json:"amount"`
 }
 
-// Limits bound an answer as a whole. Nil: no bound.
+// Limits bound an answer as a whole; nil means no bound.
 type Limits struct {
 	MaxUnservedShare *domain.Decimal `json:"max_unserved_share,omitempty"`
 	MaxSpotShare     *domain.Decimal `json:"max_spot_share,omitempty"`
 }
 
-// Scenario is one way in which things may go.
+// Scenario is one possible future.
 type Scenario struct {
 	ID     string `json:"id"`
 	Weight int    `json:"weight"`
-	// Factor multiplies every demand, Factors those that it names, in thousandths
-	// and rounded up to whole units.
-	Factor  int            `json:"factor_permille,omitempty"` // 0: 1000; a document leaves it out
+	// Factor multiplies every demand, Factors the demands that it names. Factors are in
+	// thousandths; products are rounded up to whole units.
+	Factor  int            `json:"factor_permille,omitempty"` // 0: 1000; a document leaves the key out
 	Factors map[string]int `json:"factors_permille,omitempty"`
 	// Hourly replaces demands.
 	Hourly map[string][]int `json:"hourly,omitempty"`
-	// Spot replaces the spot units that can be had, by pool.
+	// Spot replaces the available spot units, by pool.
 	Spot map[string]int `json:"spot_available_units,omitempty"`
 }

@@ -10,11 +10,11 @@ import (
 	"quartermaster/domain/reliability"
 )
 
-// loads keeps what was computed of an instance's demand, which does not depend on
-// prices. Models of the instance share it, at the same time too.
+// loads caches computed demand of an instance, which does not depend on prices. Models of the
+// instance share it, also concurrently.
 type loads struct {
-	// level says how work that may wait runs where the best way is not known: level
-	// with what else its pool serves, or as it comes. See [model.exact].
+	// level schedules deferrable work for which the best schedule is unknown: levelled with the
+	// pool's other load if true, as it comes if false. See [model.exact].
 	level bool
 
 	mu     sync.Mutex
@@ -24,32 +24,31 @@ type loads struct {
 	peaks  map[string][][]int
 }
 
-// levelKey names a demand in a scenario, as it comes or levelled.
+// levelKey identifies a demand in a scenario, as it comes or levelled.
 type levelKey struct {
 	demand, scenario int
 	level            bool
 }
 
-// mostKept bounds the hours that are kept, 8 bytes each; what is beyond is computed
-// again.
+// mostKept bounds the cached hours, 8 bytes each; the rest is recomputed.
 const mostKept = 16_000_000
 
 func newLoads() *loads {
 	return &loads{levels: map[levelKey][]int{}, spares: map[levelKey][]int64{}, peaks: map[string][][]int{}}
 }
 
-// levels is what a demand runs in each hour of the horizon in a scenario: multiplied,
-// put off where it may wait, and with its buffer, in this order. Nobody may change it.
+// levels returns a demand's units in each hour of the horizon in a scenario: scaled, deferred if
+// deferrable, and with its buffer, in this order. Callers must not modify it.
 func (m *model) levels(demand, scenario int) ([]int, error) {
 	return m.levelsOf(m.levelKey(demand, scenario))
 }
 
-// levelKey is how a demand runs in a scenario.
+// levelKey returns the key of a demand's schedule in a scenario.
 func (m *model) levelKey(demand, scenario int) levelKey {
 	return levelKey{demand, scenario, m.in.Demands[demand].waits() && (m.loads.level || m.exact[demand])}
 }
 
-// stated is [model.levels] of a demand that never waits.
+// stated is [model.levels] of a demand that is not deferred.
 func (m *model) stated(demand, scenario int) ([]int, error) {
 	return m.levelsOf(levelKey{demand, scenario, false})
 }
@@ -85,7 +84,7 @@ func (m *model) levelsOf(at levelKey) ([]int, error) {
 	return out, nil
 }
 
-// peak keeps peaks of demand, if any are given, and returns those that are kept.
+// peak stores the given peaks, if any, and returns the stored ones.
 func (w *loads) peak(key string, peaks [][]int) [][]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,8 +94,8 @@ func (w *loads) peak(key string, peaks [][]int) [][]int {
 	return w.peaks[key]
 }
 
-// spares is how many of the unit-hours that a demand wants in each epoch of a
-// scenario are of its buffer for failures; nil: none are.
+// spares returns the failure buffer of a demand in unit-hours per epoch of a scenario; nil if it
+// has none.
 func (m *model) spares(demand, scenario int) ([]int64, error) {
 	if m.in.Demands[demand].Buffer == nil {
 		return nil, nil
@@ -116,8 +115,8 @@ func (m *model) spares(demand, scenario int) ([]int64, error) {
 	return w.spares[at], nil
 }
 
-// addSpares raises a demand by its buffer for failures, and says by how many
-// unit-hours in each epoch; nil: it has none.
+// addSpares adds a demand's failure buffer and returns the added unit-hours per epoch; nil if it
+// has none.
 func (m *model) addSpares(demand int, units []int) ([]int64, error) {
 	d := &m.in.Demands[demand]
 	if d.Buffer == nil {
@@ -139,7 +138,7 @@ func (m *model) addSpares(demand int, units []int) ([]int64, error) {
 	return out, nil
 }
 
-// spares is the buffer of a demand that has one, for up to so many units.
+// spares returns the buffer of a demand that has one, for up to top units.
 func (d *Demand) spares(top int) (*reliability.Buffer, error) {
 	spare, err := d.Buffer.Spares(top)
 	if err != nil {
@@ -148,17 +147,17 @@ func (d *Demand) spares(top int) (*reliability.Buffer, error) {
 	return spare, nil
 }
 
-// Unavailability is the probability with which a node is down.
+// Unavailability is the probability that a node is down.
 func (b *Buffer) Unavailability() domain.Decimal {
 	return reliability.Unavailability(b.FailuresPerGPUHour, b.RepairHours, max(1, b.UnitsPerNode)*max(1, b.GPUsPerUnit))
 }
 
-// Spares is what keeps the service level of up to so many units.
+// Spares returns the spares that keep the service level for up to top units.
 func (b *Buffer) Spares(top int) (*reliability.Buffer, error) {
 	return reliability.NewBuffer(top, max(1, b.UnitsPerNode), b.Unavailability(), b.ServiceLevel)
 }
 
-// wanted is what a demand wants in each hour of a scenario as it comes, without a buffer.
+// wanted returns a demand's units in each hour of a scenario, neither deferred nor buffered.
 func (m *model) wanted(demand int, s *Scenario) ([]int, error) {
 	d := &m.in.Demands[demand]
 	out := make([]int, m.cal.hours[m.cal.n])
@@ -197,7 +196,9 @@ func (m *model) wanted(demand int, s *Scenario) ([]int, error) {
 				x := int64(n) * (factor / 1_000_000)
 				x += (int64(n)*(factor%1_000_000) + 999_999) / 1_000_000
 				if x > MaxUnits {
-					return nil, fmt.Errorf("demand %q in scenario %q: %d units in hour %d, more than the %d that may be", d.ID, s.ID, x, h, MaxUnits)
+					return nil,
+						fmt.Errorf("demand %q in scenario %q: %d units in hour %d, more than the %d that may be",
+							d.ID, s.ID, x, h, MaxUnits)
 				}
 				out[h] = int(x)
 			}
@@ -206,11 +207,11 @@ func (m *model) wanted(demand int, s *Scenario) ([]int, error) {
 	return out, nil
 }
 
-// waits reports whether some of a demand may run later than it comes.
+// waits reports whether a demand has a deferrable share.
 func (d *Demand) waits() bool { return d.DeferHours > 0 && d.DeferrableShare.IsPositive() }
 
-// levelOut puts off what may wait of a demand, so that its pool serves as level a load
-// as can be. Of the other demands at home there those before it are put off already.
+// levelOut defers the deferrable share of a demand so that the load of its pool is as level as
+// possible. Of the other demands at home there, those before it are already deferred.
 func (m *model) levelOut(at levelKey, units []int) error {
 	d := &m.in.Demands[at.demand]
 	beside := make([]int, len(units))
@@ -233,12 +234,12 @@ func (m *model) levelOut(at levelKey, units []int) error {
 	return nil
 }
 
-// putOff lets a share of each hour's demand, rounded down to whole units, run
-// later within the window: each unit where the load, with what runs beside it, is
-// least, of equal hours the first. The hours that may be used by what arrives last are
-// the fewest, so it comes first. The loads are then as level as can be: no other way to
-// run the work costs less where an hour's cost is convex in its load and alike in all
-// hours (Hardy, Littlewood and Pólya, 1929). The tests compare it with every way.
+// putOff lets a share of each hour's demand, rounded down to whole units, run later within the
+// window. Each unit goes to the hour with the least load, including other demand; ties go to the
+// first hour. The last arrivals have the fewest hours to choose from, so they are placed first. The
+// resulting load is as level as possible: no other schedule costs less if an hour's cost is convex
+// in its load and the same in all hours (Hardy, Littlewood and Pólya, 1929). The tests compare it
+// with every schedule.
 func putOff(window, beside []int, permille int) {
 	load := &hours{}
 	for h := len(window) - 1; h >= 0; h-- {
@@ -251,16 +252,17 @@ func putOff(window, beside []int, permille int) {
 	}
 }
 
-// findExact finds the demands for which no other way of waiting costs less than the
-// most level one, whatever is bought. That is so where all hours of an epoch are served
-// alike, at a cost that is convex in one load:
+// findExact finds the demands for which no other schedule costs less than the most level one,
+// whatever is bought. That holds where all hours of an epoch are served alike, at a cost that is
+// convex in a single load:
 //
 //   - every window lies within an epoch;
-//   - of its component the demand alone may wait, and has no buffer, as spares are not
-//     in proportion to what they are for;
-//   - it is the only demand there, or all have the same pool, no other may serve them,
-//     and a shortage of each costs the same;
-//   - whole hours of them may run on spot, or none: a share is rounded down by the hour.
+//   - it is the only deferrable demand of its component, and has no buffer, because spares are
+//     not proportional to load;
+//   - it is the only demand of its component; or all have the same pool, no other pool may serve
+//     them, and their shortage costs are equal;
+//   - if a pool has spot, all these demands have the same interruptible share, 0 or 1, because
+//     other shares are rounded down in each hour.
 func (m *model) findExact() {
 	m.exact = make([]bool, len(m.in.Demands))
 	for i := range m.components {
@@ -291,14 +293,14 @@ func (m *model) findExact() {
 	}
 }
 
-// withinEpochs reports whether no window of so many hours reaches into another epoch.
+// withinEpochs reports whether no window of this length crosses an epoch boundary.
 func (m *model) withinEpochs(hours int) bool {
 	return !slices.ContainsFunc(m.cal.hours[:m.cal.n], func(h int64) bool { return h%int64(hours) != 0 })
 }
 
 type hour struct{ at, units int }
 
-// hours is a heap, the least loaded first.
+// hours is a heap with the least loaded hour first.
 type hours []hour
 
 func (h hours) Len() int { return len(h) }
@@ -307,10 +309,10 @@ func (h hours) Less(i, j int) bool {
 }
 func (h hours) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
-// Push is heap.Interface's.
+// Push implements heap.Interface.
 func (h *hours) Push(x any) { *h = append(*h, x.(hour)) }
 
-// Pop is heap.Interface's.
+// Pop implements heap.Interface.
 func (h *hours) Pop() any {
 	old := *h
 	x := old[len(old)-1]
@@ -318,12 +320,12 @@ func (h *hours) Pop() any {
 	return x
 }
 
-// fill puts n units on the least loaded hours, as if one after the other.
+// fill adds n units to the least loaded hours, as if one by one.
 func (h *hours) fill(n int) {
 	if n == 0 {
 		return
 	}
-	// The hours that are raised come to one level: take them out.
+	// The raised hours reach a common level: take them out of the heap.
 	var low []hour
 	sum := 0
 	for len(*h) > 0 && (*h)[0].units*len(low)-sum < n {
@@ -341,8 +343,8 @@ func (h *hours) fill(n int) {
 	}
 }
 
-// weighted returns the scenarios, at least one, with weights divided by what
-// they share.
+// weighted returns the scenarios, at least one, with their weights divided by the greatest common
+// divisor.
 func (in *Instance) weighted() []Scenario {
 	if len(in.Scenarios) == 0 {
 		return []Scenario{{ID: "as stated", Weight: 1}}

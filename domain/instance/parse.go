@@ -17,21 +17,21 @@ import (
 	"quartermaster/domain"
 )
 
-// Bounds of a document, so that no file exhausts the memory of who reads it.
+// Bounds of a document, so that no file exhausts the reader's memory.
 const (
 	MaxBytes = 256 << 20
 	maxDepth = 24
 )
 
-// ErrSyntax says that a document is none: it cannot be read as JSON of its
-// format. What is wrong with it, and where, precedes it.
+// ErrSyntax means that a document is not JSON of its format. The text before it says what is wrong
+// and where.
 var ErrSyntax = errors.New("not a document of this format")
 
-// Parse reads an instance and validates it. name is what errors call the
-// document. They name line, column and, as JSON Pointer, the place within it.
+// Parse reads and validates an instance. name identifies the document in errors, which give line,
+// column and the place within it as a JSON Pointer.
 //
-// It is strict: unknown and repeated keys, null, numbers beyond 64 bits, whatever
-// follows the document, and amounts that are not decimal strings are refused.
+// It is strict. It refuses unknown and repeated keys, null, numbers beyond 64 bits, anything after
+// the document, and amounts that are not decimal strings.
 func Parse(name string, data []byte) (*Instance, error) {
 	var in Instance
 	if err := decode(name, data, &in, required); err != nil {
@@ -46,7 +46,7 @@ func Parse(name string, data []byte) (*Instance, error) {
 	return &in, nil
 }
 
-// ParseAnswer reads an answer. Whether it is right, [Check] says.
+// ParseAnswer reads an answer without verifying it; see [Check].
 func ParseAnswer(name string, data []byte) (*Answer, error) {
 	var a Answer
 	if err := decode(name, data, &a, nil); err != nil {
@@ -68,7 +68,8 @@ func wrongFormat(have, want string) error {
 // decode reads one JSON document into v.
 func decode(name string, data []byte, v any, need map[string][]string) error {
 	if len(data) > MaxBytes {
-		return fmt.Errorf("%s: %d bytes, more than the %d that are read; cut the horizon or split the pools", name, len(data), MaxBytes)
+		return fmt.Errorf("%s: %d bytes exceed the limit of %d; shorten the horizon or split the pools", name,
+			len(data), MaxBytes)
 	}
 	if err := scan(data, need); err != nil {
 		return syntax(name, data, err)
@@ -80,10 +81,11 @@ func decode(name string, data []byte, v any, need map[string][]string) error {
 	return nil
 }
 
-// required names the keys that objects of an instance must have, by where they
-// are. What else is missing, or must not be there, is a rule of [Instance.Validate].
+// required lists the mandatory keys of an instance's objects, by place. Other missing or forbidden
+// keys are checked by [Instance.Validate].
 var required = map[string][]string{
-	"":                          {"format", "name", "currency", "from", "epoch", "epochs", "annual_rate", "salvage", "regions", "pools", "demands", "offers"},
+	"": {"format", "name", "currency", "from", "epoch", "epochs", "annual_rate", "salvage",
+		"regions", "pools", "demands", "offers"},
 	"/regions/*":                {"id"},
 	"/pools/*":                  {"id", "region", "class", "unit"},
 	"/pools/*/on_demand":        {"hourly"},
@@ -96,37 +98,45 @@ var required = map[string][]string{
 	"/offers/*":                 {"id", "kind", "term_epochs", "upfront", "hourly", "guarantees_capacity"},
 	"/offers/*/tiers/*":         {"units", "upfront", "hourly"},
 	"/offers/*/ramp/*":          {"epoch", "permille"},
-	"/offers/*/owned":           {"power_kw", "pue", "tariff_kwh", "space_monthly", "network_monthly", "support_monthly", "salvage"},
-	"/commitments/*":            {"id", "kind", "units", "term", "upfront", "hourly", "guarantees_capacity"},
-	"/commitments/*/term":       {"from", "to"},
-	"/quotas/*":                 {"id", "limit"},
-	"/quotas/*/path/*":          {"from", "limit"},
-	"/overflow/*":               {"from", "to", "round_trip_ms", "hourly"},
-	"/substitutes/*":            {"for", "class", "units"},
-	"/posture":                  {"kind", "share"},
-	"/budgets/*":                {"id", "basis", "interval", "amount"},
-	"/budgets/*/interval":       {"from", "to"},
-	"/scenarios/*":              {"id", "weight"},
+	"/offers/*/owned": {"power_kw", "pue", "tariff_kwh", "space_monthly", "network_monthly",
+		"support_monthly", "salvage"},
+	"/commitments/*":      {"id", "kind", "units", "term", "upfront", "hourly", "guarantees_capacity"},
+	"/commitments/*/term": {"from", "to"},
+	"/quotas/*":           {"id", "limit"},
+	"/quotas/*/path/*":    {"from", "limit"},
+	"/overflow/*":         {"from", "to", "round_trip_ms", "hourly"},
+	"/substitutes/*":      {"for", "class", "units"},
+	"/posture":            {"kind", "share"},
+	"/budgets/*":          {"id", "basis", "interval", "amount"},
+	"/budgets/*/interval": {"from", "to"},
+	"/scenarios/*":        {"id", "weight"},
 }
 
-// nothing are keys of which 0 would have to mean that there is nothing to buy,
-// while leaving them out means that there is no bound, or one. So 0 is refused.
+// nothing lists keys for which 0 would mean that nothing can be bought, while leaving them out
+// means no bound, or one. So 0 is refused.
 var nothing = map[string]struct{ at, why string }{
-	"max_units":       {"/offers/*/max_units", "nothing could be bought: leave the offer out, or the key where an order is not bounded"},
-	"lot":             {"/offers/*/lot", "an order is no multiple of it: leave the key out where any number can be ordered"},
-	"covers_per_unit": {"/offers/*/covers_per_unit", "it would cover nothing: leave the offer out, or the key where it covers one"},
-	"quota_per_unit":  {"/pools/*/quota_per_unit", "it would take nothing of its quota: leave the quota out, or the key where it takes one"},
-	"factor_permille": {"/scenarios/*/factor_permille", "nothing would be wanted: name the demands in factors_permille if so, or leave the key out where all stays as it is"},
+	"max_units": {"/offers/*/max_units",
+		"nothing could be bought: leave the offer out, or the key where an order is not bounded"},
+	"lot": {"/offers/*/lot", "an order is no multiple of it: leave the key out where any number can be ordered"},
+	"covers_per_unit": {"/offers/*/covers_per_unit",
+		"it would cover nothing: leave the offer out, or the key where it covers one"},
+	"quota_per_unit": {"/pools/*/quota_per_unit",
+		"it would take nothing of its quota: leave the quota out, or the key where it takes one"},
+	"factor_permille": {"/scenarios/*/factor_permille",
+		"nothing would be wanted: name the demands in factors_permille if so, or leave the key out where all " +
+			"stays as it is"},
 }
 
-// scan refuses what no document has, before anything is made of it. need says
-// which keys objects must have; nil: none, and null may be written.
+// scan refuses invalid content before decoding. need lists the mandatory keys of objects; if nil,
+// none are mandatory and null is allowed.
 func scan(data []byte, need map[string][]string) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
-	var open []map[string]bool // the keys of the objects around; nil for lists
+	var open []map[string]bool // keys of the enclosing objects; nil for lists
 	for {
 		refuse := func(text string, args ...any) error {
-			return &jsontext.SyntacticError{ByteOffset: dec.InputOffset(), JSONPointer: dec.StackPointer(), Err: fmt.Errorf(text, args...)}
+			return &jsontext.SyntacticError{
+				ByteOffset: dec.InputOffset(), JSONPointer: dec.StackPointer(), Err: fmt.Errorf(text, args...),
+			}
 		}
 		inside := dec.StackDepth()
 		name := false
@@ -137,15 +147,15 @@ func scan(data []byte, need map[string][]string) error {
 		t, err := dec.ReadToken()
 		if err != nil {
 			if dec.StackDepth() == 0 && dec.InputOffset() == 0 {
-				return refuse("the document is empty or no JSON: %w", err)
+				return refuse("the document is empty or not JSON: %w", err)
 			}
 			return err
 		}
 		switch k := t.Kind(); {
 		case k == 'n' && need != nil:
-			return refuse("null: leave the key out where nothing is to be said")
+			return refuse("null is not allowed: leave the key out")
 		case dec.StackDepth() > maxDepth:
-			return refuse("nested more than %d deep", maxDepth)
+			return refuse("nested more than %d levels deep", maxDepth)
 		case k == '{' && need != nil:
 			open = append(open, map[string]bool{})
 		case k == '[' && need != nil:
@@ -179,12 +189,14 @@ func scan(data []byte, need map[string][]string) error {
 		}
 	}
 	if rest := bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
-		return &jsontext.SyntacticError{ByteOffset: int64(len(data) - len(rest)), Err: errors.New("something follows the document")}
+		return &jsontext.SyntacticError{
+			ByteOffset: int64(len(data) - len(rest)), Err: errors.New("unexpected data after the document"),
+		}
 	}
 	return nil
 }
 
-// shape is where a decoder is, with * for places in lists.
+// shape is the decoder's place, with * for list indexes.
 func shape(dec *jsontext.Decoder) string {
 	var b strings.Builder
 	i := 0
@@ -200,7 +212,7 @@ func shape(dec *jsontext.Decoder) string {
 	return b.String()
 }
 
-// decimals are written plainly: no exponent, no plus, no leading zeros.
+// decimals are in plain notation: no exponent, no plus sign, no leading zeros.
 var decimals = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,30})?$`)
 
 func readDecimal(dec *jsontext.Decoder, into *domain.Decimal) error {
@@ -209,11 +221,13 @@ func readDecimal(dec *jsontext.Decoder, into *domain.Decimal) error {
 		return err
 	}
 	if t.Kind() != '"' {
-		return fmt.Errorf("%s is not a decimal string: write it in quotes, for example \"1.25\", so that no program rounds it", clip(t.String()))
+		return fmt.Errorf("%s is not a decimal string: write it in quotes, for example \"1.25\", so that no "+
+			"program rounds it", clip(t.String()))
 	}
 	text := t.String()
 	if !decimals.MatchString(text) {
-		return fmt.Errorf("%q is not a decimal number such as \"1.25\", with at most 18 digits before the point, 30 after it and no exponent", clip(text))
+		return fmt.Errorf("%q is not a decimal number such as \"1.25\", with at most 18 digits before the point, "+
+			"30 after it and no exponent", clip(text))
 	}
 	d, err := decimal.NewFromString(text)
 	if err != nil {
@@ -225,7 +239,7 @@ func readDecimal(dec *jsontext.Decoder, into *domain.Decimal) error {
 
 func clip(s string) string { return domain.Clip(s, 60) }
 
-// syntax says where in a document an error of its decoder is.
+// syntax locates a decoder's error in a document.
 func syntax(name string, data []byte, err error) error {
 	var (
 		broken *jsontext.SyntacticError
@@ -236,20 +250,20 @@ func syntax(name string, data []byte, err error) error {
 	case errors.As(err, &broken):
 		at, path, why = broken.ByteOffset, broken.JSONPointer, broken.Err
 		if errors.Is(why, jsontext.ErrDuplicateName) {
-			why = errors.New("the key is given twice")
+			why = errors.New("duplicate key")
 		}
 	case errors.As(err, &wrong):
 		at, path, why = wrong.ByteOffset, wrong.JSONPointer, wrong.Err
 		switch {
 		case errors.Is(why, json.ErrUnknownName):
-			why = errors.New("there is no such key")
+			why = errors.New("unknown key")
 		case why == nil:
-			why = fmt.Errorf("%s is not what belongs here, which is %s", kindName(wrong.JSONKind), wanted(wrong))
+			why = fmt.Errorf("%s is not valid here: expected %s", kindName(wrong.JSONKind), wanted(wrong))
 		case len(wrong.JSONValue) > 0 && wrong.GoType != nil && wrong.JSONKind == '0':
-			why = fmt.Errorf("%s is not what belongs here, which is %s", clip(string(wrong.JSONValue)), wanted(wrong))
+			why = fmt.Errorf("%s is not valid here: expected %s", clip(string(wrong.JSONValue)), wanted(wrong))
 		}
 	}
-	// A value's offset may lie before the space in front of it.
+	// A value's offset may lie before the white space in front of it.
 	for at < int64(len(data)) && bytes.IndexByte([]byte(" \t\r\n,:"), data[at]) >= 0 {
 		at++
 	}
@@ -298,7 +312,7 @@ func named(path jsontext.Pointer) string {
 	return ": " + string(path)
 }
 
-// position is file, line and column of an offset.
+// position is the file, line and column of an offset.
 func position(name string, data []byte, at int64) string {
 	before := data[:min(at, int64(len(data)))]
 	line := bytes.Count(before, []byte("\n")) + 1
@@ -306,8 +320,8 @@ func position(name string, data []byte, at int64) string {
 	return fmt.Sprintf("%s:%d:%d", name, line, column)
 }
 
-// place is file, line, column and path of a value of a document that was read.
-// What is missing there is placed where its owner is.
+// place is the file, line, column and path of a value of a parsed document. A missing value has the
+// place of its parent.
 func place(name string, data []byte, path string) string {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	at, best := int64(0), -1
@@ -330,7 +344,7 @@ func place(name string, data []byte, path string) string {
 	return position(name, data, at) + named(jsontext.Pointer(path))
 }
 
-// located adds to the faults of a document where they are in it.
+// located adds the places in a document to its faults.
 func located(name string, data []byte, err error) error {
 	var faults *Faults
 	if !errors.As(err, &faults) {
@@ -343,33 +357,33 @@ func located(name string, data []byte, err error) error {
 	return out
 }
 
-// Fault is a rule that an instance breaks.
+// Fault is one violated rule of an instance.
 type Fault struct {
 	Path   string `json:"path"` // JSON Pointer
 	Detail string `json:"detail"`
-	// Place is file, line, column and Path where a document was read.
+	// Place is file, line, column and Path, if a document was read.
 	Place string `json:"place,omitempty"`
 }
 
-// Faults is the error of an instance that breaks rules: the first of them, and
-// how many more there are.
+// Faults is the error of an instance that violates rules: the first of them, and the number of the
+// rest.
 //
-//nolint:errname // a list of faults, which a reader is shown one by one
+//nolint:errname // a list of faults, shown to the reader one by one
 type Faults struct {
 	List  []Fault
 	More  int
 	cause error
 }
 
-// fault is the error of one rule that is broken.
+// fault is the error of one violated rule.
 func fault(path string, cause error, text string, args ...any) error {
 	return &Faults{List: []Fault{{Path: path, Detail: fmt.Sprintf(text, args...)}}, cause: cause}
 }
 
-// Unwrap returns what broke the rule, where an error did.
+// Unwrap returns the error that caused the violation, if any.
 func (e *Faults) Unwrap() error { return e.cause }
 
-// mostFaults is how many faults are told one by one.
+// mostFaults is the number of faults that are reported individually.
 const mostFaults = 10
 
 func (e *Faults) Error() string {
@@ -390,8 +404,7 @@ func (e *Faults) Error() string {
 	return b.String()
 }
 
-// MarshalJSON writes an instance, the lists that it must have as empty where they
-// are nil.
+// MarshalJSON writes an instance; nil mandatory lists become empty ones.
 func (in Instance) MarshalJSON() ([]byte, error) {
 	type plain Instance
 	if in.Regions == nil {
@@ -409,9 +422,9 @@ func (in Instance) MarshalJSON() ([]byte, error) {
 	return stdjson.Marshal(plain(in))
 }
 
-// Canonical returns the one form in which an instance is compared and digested:
-// lists whose order says nothing are sorted, and JSON is written compactly with
-// keys as this package declares them.
+// Canonical returns the form in which instances are compared and digested: lists without a
+// meaningful order are sorted, and JSON is compact with keys in the order of this package's
+// declarations.
 func (in *Instance) Canonical() ([]byte, error) {
 	out, _ := in.sorted()
 	b, err := stdjson.Marshal(out)

@@ -15,8 +15,8 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// mostGroups bounds the kinds of protected demand that are told apart by where it
-// may be served: every union of them is a need of its own.
+// mostGroups bounds the number of groups of protected demand with different possible pools: every
+// union of groups is a need of its own.
 const mostGroups = 10
 
 // protected returns the demands that a posture protects.
@@ -24,29 +24,29 @@ func (m *model) protected() []int {
 	var out []int
 	for i := range m.in.Demands {
 		d := &m.in.Demands[i]
-		if p := m.in.Posture; slices.Contains(p.Demands, d.ID) || len(p.Demands) == 0 && domain.WorkloadClass(d.Class) == domain.ClassServing {
+		if p := m.in.Posture; slices.Contains(p.Demands, d.ID) ||
+			len(p.Demands) == 0 && domain.WorkloadClass(d.Class) == domain.ClassServing {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// posture states what must be there when a region is lost.
+// posture states the needs for the loss of each region.
 //
-// For each region that can be lost, and each set of protected demands, the
-// guaranteed capacity elsewhere that may serve any of the set must carry the peak
-// of their sum. That is necessary for each set, and for all of them together it is
-// enough (Hall, 1935; Gale, 1957), because then in every hour demand can be divided
-// among the pools. Demands that may go to the same pools are one. Where one kind of
-// unit stands in for another at a ratio, a set counts its worst, which is enough and
-// may be more than is necessary.
+// For each region that can be lost, and each set of protected demands, the guaranteed capacity
+// elsewhere that may serve any of the set must carry the peak of their sum. This is necessary for
+// each set, and for all sets together it is sufficient (Hall, 1935; Gale, 1957), because then
+// demand can be divided among the pools in every hour. Demands that may go to the same pools form
+// one group. Where one kind of unit substitutes for another at a ratio, a set counts its worst
+// ratio, which is sufficient but may exceed what is necessary.
 func (m *model) posture(ctx context.Context) error {
 	p := m.in.Posture
 	if p == nil || p.Share.IsZero() {
 		return nil
 	}
 	demands := m.protected()
-	lost := map[int][]int{} // homes by region
+	lost := map[int][]int{} // home regions with their demands
 	for _, i := range demands {
 		r := m.region[m.in.Pools[m.pool[m.in.Demands[i].Pool]].Region]
 		lost[r] = append(lost[r], i)
@@ -73,8 +73,8 @@ func (m *model) posture(ctx context.Context) error {
 	return nil
 }
 
-// most is the most that a pool takes for a unit of any of these demands, as routes
-// have it, where it may serve one.
+// most is the largest amount of a pool that a unit of any of these demands takes, by their routes.
+// ok is false if the pool may serve none of them.
 func (m *model) most(pool int, demands []int) (num, den int, ok bool) {
 	for _, i := range demands {
 		for _, r := range m.ways[i] {
@@ -86,20 +86,24 @@ func (m *model) most(pool int, demands []int) (num, den int, ok bool) {
 	return num, den, ok
 }
 
-// unprotected is the fault of a demand that nothing can take over.
+// unprotected is the fault of a demand that no other pool can take over.
 func (m *model) unprotected(demand, region int) error {
 	return fault(fmt.Sprintf("/demands/%d", m.at.demands[demand]), nil,
-		"it is protected, and when region %q is lost no pool elsewhere may serve it: see latency_budget_ms, countries, certifications, overflow and substitutes", m.in.Regions[region].ID)
+		"it is protected, and when region %q is lost no pool elsewhere may serve it: see latency_budget_ms, "+
+			"countries, certifications, overflow and substitutes", m.in.Regions[region].ID)
 }
 
-// survive adds the needs of demands when a region is lost and pools remain.
+// survive adds the needs of demands when a region is lost and the remaining pools are those for
+// which remains is true.
 func (m *model) survive(ctx context.Context, region int, demands []int, remains func(pool int) bool) error {
-	// Demands by the pools that remain to them.
+	// Group demands by their remaining pools.
 	var groups [][]int
 	byPools := map[string]int{}
 	for _, i := range demands {
 		var key strings.Builder
-		for _, r := range slices.SortedFunc(slices.Values(m.ways[i]), func(a, b route) int { return cmp.Compare(a.pool, b.pool) }) {
+		for _, r := range slices.SortedFunc(slices.Values(m.ways[i]), func(a, b route) int {
+			return cmp.Compare(a.pool, b.pool)
+		}) {
 			if remains(r.pool) {
 				fmt.Fprintf(&key, "%d ", r.pool)
 			}
@@ -116,7 +120,9 @@ func (m *model) survive(ctx context.Context, region int, demands []int, remains 
 		groups[g] = append(groups[g], i)
 	}
 	if len(groups) > mostGroups {
-		return fault("/posture/demands", nil, "protected demand may go %d different ways when region %q is lost, more than the %d that are weighed", len(groups), m.in.Regions[region].ID, mostGroups)
+		return fault("/posture/demands", nil,
+			"protected demand may go %d different ways when region %q is lost, more than the %d that are weighed",
+			len(groups), m.in.Regions[region].ID, mostGroups)
 	}
 	peaks, err := m.peaks(ctx, groups)
 	if err != nil {
@@ -143,18 +149,20 @@ func (m *model) survive(ctx context.Context, region int, demands []int, remains 
 				continue
 			}
 			counts := needScale * den / num
-			if counts == 0 { // over a thousand of it for one unit: too little to be counted
+			if counts == 0 { // one unit takes more than a thousand of it: too little to count
 				continue
 			}
 			n.pools = append(n.pools, joint.NeedTerm{Pool: pool, PerUnit: counts})
 			n.key += fmt.Sprintf("%d:%d ", pool, counts)
 		}
 		if len(n.pools) == 0 {
-			return fault("/posture", nil, "when region %q is lost, a unit of protected demand takes more than %d units of whatever pool remains: count that class in larger units", m.in.Regions[region].ID, needScale)
+			return fault("/posture", nil,
+				"when region %q is lost, a unit of protected demand takes more than %d units of whatever pool "+
+					"remains: count that class in larger units", m.in.Regions[region].ID, needScale)
 		}
 		needs = append(needs, n)
 	}
-	// Of sets with the same capacity the largest says all.
+	// Of sets with the same capacity the largest implies the others.
 	slices.SortStableFunc(needs, func(a, b need) int { return bits.OnesCount(uint(b.set)) - bits.OnesCount(uint(a.set)) })
 	seen := map[string][]int{}
 	for _, n := range needs {
@@ -167,11 +175,11 @@ func (m *model) survive(ctx context.Context, region int, demands []int, remains 
 	return nil
 }
 
-// needScale is what a unit of demand counts in a need, so that a pool of which it
-// takes a fraction counts whole.
+// needScale is the count of one unit of demand in a need, so that fractions of a pool's units are
+// integers.
 const needScale = 1000
 
-// need adds a need, one for all epochs with the same peak.
+// need adds one need for all epochs with the same peak.
 func (m *model) need(region, set int, terms []joint.NeedTerm, peaks []int) {
 	permille := m.in.Posture.Share.Shift(3).Ceil().IntPart()
 	scale := needScale
@@ -194,25 +202,28 @@ func (m *model) need(region, set int, terms []joint.NeedTerm, peaks []int) {
 	slices.Sort(least)
 	for _, n := range least {
 		m.needs = append(m.needs, joint.Need{
-			ID: fmt.Sprintf("loss of %s, demand set %d, %d units", m.in.Regions[region].ID, set, n/scale), Epochs: by[n], Terms: terms, Least: n,
+			ID:     fmt.Sprintf("loss of %s, demand set %d, %d units", m.in.Regions[region].ID, set, n/scale),
+			Epochs: by[n], Terms: terms, Least: n,
 		})
 	}
 }
 
-// mostSums bounds the sums of demand that a posture asks for: unions of groups times
-// hours times scenarios.
+// mostSums bounds the number of demand sums for a posture: unions of groups times hours times
+// scenarios.
 const mostSums = 20_000_000_000
 
-// peaks returns for each union of groups the most that they want in one hour of
-// each epoch, in any scenario, as it comes: capacity for a loss does not count on work
-// that waits. The same groups are summed up once.
+// peaks returns for each union of groups its largest demand in one hour of each epoch, over all
+// scenarios. Demand is not deferred here, because capacity for a loss must not depend on deferral.
+// Results for the same groups are cached.
 func (m *model) peaks(ctx context.Context, groups [][]int) ([][]int, error) {
 	key := fmt.Sprint(groups)
 	if known := m.loads.peak(key, nil); known != nil {
 		return known, nil
 	}
 	if n := m.cal.hours[m.cal.n] * int64(len(m.scenarios)); n > mostSums>>len(groups) {
-		return nil, fault("/posture/demands", nil, "protected demand may go %d different ways, which over %d hours of scenarios is more than is weighed: protect fewer demands, shorten the horizon or give fewer scenarios", len(groups), n)
+		return nil, fault("/posture/demands", nil, "protected demand may go %d different ways, which over %d "+
+			"hours of scenarios is more than is weighed: protect fewer demands, shorten the horizon or give fewer "+
+			"scenarios", len(groups), n)
 	}
 	out := make([][]int, 1<<len(groups))
 	for i := range out {
@@ -252,8 +263,8 @@ func (m *model) peaks(ctx context.Context, groups [][]int) ([][]int, error) {
 	return m.loads.peak(key, out), nil
 }
 
-// cold is what it costs to keep a standby that is bought on demand when needed: the
-// cheapest pool there, for the peak of what is lost.
+// cold adds the cost of a standby that is bought on demand when needed: the cheapest pool there,
+// for the peak of what is lost.
 func (m *model) cold(ctx context.Context, region int, demands []int, there func(pool int) bool) error {
 	p := m.in.Posture
 	permille := m.in.Posture.Share.Shift(3).Ceil()
@@ -289,13 +300,15 @@ func (m *model) cold(ctx context.Context, region int, demands []int, there func(
 			return m.unprotected(i, region)
 		}
 		m.owed = m.owed.Add(sum)
-		m.notes = append(m.notes, fmt.Sprintf("demand %q keeps a cold standby in %q for the loss of %q, at %s of the price on demand: a cost, and no guarantee of capacity",
-			d.ID, p.Standby, m.in.Regions[region].ID, *p.Cold))
+		m.notes = append(m.notes,
+			fmt.Sprintf("demand %q keeps a cold standby in %q for the loss of %q, at %s of the price on demand: a "+
+				"cost, and no guarantee of capacity",
+				d.ID, p.Standby, m.in.Regions[region].ID, *p.Cold))
 	}
 	return nil
 }
 
-// limits states budgets and bounds of the answer as a whole.
+// limits states budgets and the limits of the answer as a whole.
 func (m *model) limits(ctx context.Context) error {
 	for i := range m.in.Budgets {
 		b := &m.in.Budgets[i]
@@ -314,7 +327,10 @@ func (m *model) limits(ctx context.Context) error {
 			}
 			undo[e] = thousand.DivRound(m.cal.middle[e], digits)
 			if undo[e].GreaterThan(whole(joint.MaxRatio)) {
-				return fault("/annual_rate", nil, "at a rate of %s money in %s is worth less than a hundredth of its amount today, too little for budget %q to be kept with: lower the rate or shorten the horizon", m.in.AnnualRate, day(m.cal.spans[e].From), b.ID)
+				return fault("/annual_rate", nil,
+					"at a rate of %s money in %s is worth less than a hundredth of its amount today, too little "+
+						"for budget %q to be kept with: lower the rate or shorten the horizon", m.in.AnnualRate,
+					day(m.cal.spans[e].From), b.ID)
 			}
 		}
 		path := fmt.Sprintf("/budgets/%d", m.at.budgets[i])
@@ -325,7 +341,7 @@ func (m *model) limits(ctx context.Context) error {
 			}}
 		}
 		most, err := rounded(left.Shift(m.digits).Floor().Shift(-m.digits), m.digits)
-		if err != nil { // more than can be counted is no bound
+		if err != nil { // an amount too large to count is no bound
 			m.notes = append(m.notes, fmt.Sprintf("budget %q is larger than any plan of this size and bounds nothing", b.ID))
 			continue
 		}
@@ -369,38 +385,40 @@ func (m *model) limits(ctx context.Context) error {
 		m.bounds = append(m.bounds, bound{Limit: l, path: path, parts: 1, exact: true})
 		return nil
 	}
-	if err := count(m.in.Limits.MaxUnservedShare, joint.Limit{ID: "unserved share", Unserved: true}, "/limits/max_unserved_share"); err != nil {
+	if err := count(m.in.Limits.MaxUnservedShare, joint.Limit{ID: "unserved share", Unserved: true},
+		"/limits/max_unserved_share"); err != nil {
 		return err
 	}
 	return count(m.in.Limits.MaxSpotShare, joint.Limit{ID: "spot share", Spot: true}, "/limits/max_spot_share")
 }
 
-// bound is a limit, and where it is from.
+// bound is a limit and where it comes from.
 type bound struct {
 	joint.Limit
 	budget *Budget
 	path   string
-	// parts is how often a budget is counted, both what it allows and what is taken of
-	// it, so that what undoes the discount is rounded up by little.
+	// parts multiplies a budget's amount and what is taken of it, so that rounding up the factor
+	// that undoes the discount adds little.
 	parts int64
-	left  domain.Decimal // of the budget, beside what is held
-	// exact says that nothing was rounded.
+	left  domain.Decimal // of the budget, after existing commitments
+	// exact means that nothing was rounded.
 	exact bool
 }
 
-// refine counts a budget in as many parts as the solvers' numbers allow. Undo is what
-// undoes the discount of each epoch, in thousandths, 0 outside of the budget.
+// refine multiplies a budget by as many parts as the solvers' numbers allow. undo is the factor
+// that undoes the discount of each epoch, in thousandths; 0 outside the budget.
 //
-// The solvers know discounted prices, and take them times undo · parts, a whole number
-// of joint.MaxRatio at most, rounded up. So what is served on demand and on spot counts
-// by less than 1/(undo · parts) too much, undo being 1000 at least: with the parts that
-// MaxRatio leaves, below 0.002 % where money of the budget's last epoch is worth half or
-// more of its amount today, and below 0.1 % with a single part. Purchases and what is
-// held count exactly. A budget is thus kept, and at most that much of it is left unused.
-// Without a discount, or where undo is whole, nothing is rounded. To count it exactly
-// the solvers would have to be given the nominal price of each pool and way beside the
-// discounted one. What is proven of the tighter problem is lowered to hold for the stated
-// one ([model.bounded]).
+// The solvers know discounted prices and multiply them by undo · parts, rounded up to an integer of
+// at most joint.MaxRatio. So on-demand and spot use are overcounted by less than 1/(undo · parts),
+// undo being at least 1000. With the parts that MaxRatio leaves, that is below 0.002 % where money
+// of the budget's last epoch is worth at least half of its amount today, and below 0.1 % with a
+// single part. Purchases and existing commitments are counted exactly. The budget is thus always
+// kept, and at most that share of it is left unused. Without a discount, or where undo is an
+// integer, nothing is rounded.
+//
+// Counting exactly would require the nominal price of each pool and route in the solvers, in
+// addition to the discounted one. A bound of the tighter problem is lowered so that it holds for
+// the stated one ([model.bounded]).
 func (m *model) refine(x *bound, left domain.Decimal, undo []domain.Decimal) error {
 	most := slices.MaxFunc(undo, domain.Decimal.Cmp)
 	if !most.IsPositive() {

@@ -103,7 +103,7 @@ func TestCyclesOfSubstitution(t *testing.T) {
 	err := ring("0.9")
 	var faults *Faults
 	if !errors.As(err, &faults) || !slices.ContainsFunc([]string{"A → B → C → A", "B → C → A → B", "C → A → B → C"}, func(path string) bool {
-		return strings.Contains(err.Error(), "around "+path+" one unit becomes 0.9")
+		return strings.Contains(err.Error(), path+" form a cycle that turns one unit into 0.9")
 	}) {
 		t.Errorf("%v", err)
 	}

@@ -11,15 +11,14 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// digits is the precision of factors and means: far below what amounts are
-// rounded to. Rounding is half to even, and done once, where an amount becomes an
-// integer.
+// digits is the precision of factors and means, far finer than the rounding of amounts. Rounding is
+// half to even, and happens once, where an amount becomes an integer.
 const digits = 30
 
 // Spans returns the epochs of the horizon.
 func (in *Instance) Spans() []domain.Interval { return in.epochs(in.Epochs) }
 
-// epochs returns n epochs from the start of the horizon on.
+// epochs returns n epochs from the start of the horizon.
 func (in *Instance) epochs(n int) []domain.Interval {
 	at := func(i int) domain.Instant {
 		if in.Epoch == Days {
@@ -39,16 +38,17 @@ func hoursOf(i domain.Interval) int64 { return int64(i.Length() / domain.Hour) }
 
 func whole[N int | int64](n N) domain.Decimal { return decimal.NewFromInt(int64(n)) }
 
-// calendar is the horizon and the epochs beyond it that terms reach, with what
-// payments in them are worth at its start.
+// calendar is the horizon and the epochs beyond it that terms reach, with the discount factors of
+// payments in them.
 type calendar struct {
 	n     int // epochs of the horizon
 	spans []domain.Interval
-	hours []int64 // before each epoch, one more than there are
-	// start is the factor of a payment when an epoch begins, middle of one hour by
-	// hour in it: (1 + rate)^(−m/12), months being twelfths of a year and days 365ths.
+	hours []int64 // before each epoch, one entry more than epochs
+	// start is the discount factor of a payment at the beginning of an epoch, middle that of a
+	// payment by the hour within it: (1 + rate)^(−m/12), with months as twelfths of a year and days
+	// as 365ths.
 	start, middle []domain.Decimal
-	// paid is Σ hours × middle of the epochs before each.
+	// paid is Σ hours × middle of the preceding epochs.
 	paid []domain.Decimal
 }
 
@@ -75,7 +75,10 @@ func newCalendar(in *Instance, reach int) (*calendar, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &calendar{n: in.Epochs, spans: in.epochs(max(reach, in.Epochs)), hours: []int64{0}, start: []domain.Decimal{one}, paid: []domain.Decimal{decimal.Zero}}
+	c := &calendar{
+		n: in.Epochs, spans: in.epochs(max(reach, in.Epochs)), hours: []int64{0}, start: []domain.Decimal{one},
+		paid: []domain.Decimal{decimal.Zero},
+	}
 	for i, s := range c.spans {
 		h := hoursOf(s)
 		c.hours = append(c.hours, c.hours[i]+h)
@@ -89,11 +92,10 @@ func newCalendar(in *Instance, reach int) (*calendar, error) {
 // end is the end of the horizon.
 func (c *calendar) end() domain.Instant { return c.spans[c.n-1].To }
 
-// hoursIn is the hours of epochs [from, to).
+// hoursIn is the number of hours of epochs [from, to).
 func (c *calendar) hoursIn(from, to int) int64 { return c.hours[to] - c.hours[from] }
 
-// of returns the epoch in which a moment is, −1 before the first and
-// len(spans) after the last.
+// of returns the epoch that contains t, −1 before the first and len(spans) after the last.
 func (c *calendar) of(t domain.Instant) int {
 	if t < c.spans[0].From {
 		return -1
@@ -109,7 +111,7 @@ func (c *calendar) of(t domain.Instant) int {
 	return low
 }
 
-// overlap is how long epoch i belongs to a term, whose To may be zero.
+// overlap is the part of epoch i within a term, whose To may be zero.
 func (c *calendar) overlap(i int, term domain.Interval) domain.Instant {
 	s := c.spans[i]
 	if term.To != 0 {
@@ -123,7 +125,7 @@ func inHours(t domain.Instant) domain.Decimal {
 	return whole(int64(t)).DivRound(whole(int64(domain.Hour)), digits)
 }
 
-// fx returns what a unit of a currency is worth.
+// fx returns the value of a unit of a currency.
 func (in *Instance) fx(currency string) domain.Decimal {
 	if currency == "" || currency == in.Currency {
 		return one
@@ -131,8 +133,8 @@ func (in *Instance) fx(currency string) domain.Decimal {
 	return in.FX[currency]
 }
 
-// hourly returns the price of an hour in each epoch of the horizon, in the
-// instance's currency: the mean over its hours where a step lies within it.
+// hourly returns the hourly price in each epoch of the horizon, in the instance's currency: the
+// mean over the epoch's hours if a step lies within it.
 func (in *Instance) hourly(p *Price, spans []domain.Interval) []domain.Decimal {
 	fx := in.fx(p.Currency)
 	out := make([]domain.Decimal, len(spans))
@@ -155,8 +157,8 @@ func (in *Instance) hourly(p *Price, spans []domain.Interval) []domain.Decimal {
 	return out
 }
 
-// bounds returns the bound of a quota in each epoch, the least within it; one
-// beyond all demand is none.
+// bounds returns the limit of a quota in each epoch, the lowest within it. A limit beyond all
+// possible demand counts as unlimited.
 func (q *Quota) bounds(spans []domain.Interval) []int {
 	out := make([]int, len(spans))
 	for m, s := range spans {
@@ -181,8 +183,7 @@ func (q *Quota) bounds(spans []domain.Interval) []int {
 	return out
 }
 
-// rounded turns an amount into an integer of 10⁻ᵈⁱᵍⁱᵗˢ of the currency, half to
-// even.
+// rounded converts an amount to an integer in units of 10⁻ᵈⁱᵍⁱᵗˢ of the currency, half to even.
 func rounded(amount domain.Decimal, digits int32) (procurement.Nano, error) {
 	n := amount.Shift(digits).RoundBank(0).BigInt()
 	if !n.IsInt64() {
@@ -191,6 +192,5 @@ func rounded(amount domain.Decimal, digits int32) (procurement.Nano, error) {
 	return procurement.Nano(n.Int64()), nil
 }
 
-// errLarge means that an amount does not fit into 64 bits in the unit in which it
-// is counted.
+// errLarge means that an amount does not fit into 64 bits in the unit in which it is counted.
 var errLarge = errors.New("too large an amount")

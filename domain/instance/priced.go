@@ -10,19 +10,18 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// pricedDigits is the unit of prices that others read: 10⁻⁹ of the currency.
+// pricedDigits is the resolution of exported prices: 10⁻⁹ of the currency.
 const pricedDigits = 9
 
-// Priced is an instance as its problems see it: every price in its currency, as an
-// epoch has it and discounted, and what is held, with the terms that cannot be
-// given notice of any more. Lists are in the order of the instance. It is read by
-// whoever evaluates baselines of things that are not in the instance.
+// Priced is an instance as its problems see it: every price in the instance's currency, by epoch
+// and discounted, and the existing commitments with the further terms that are certain. Lists are
+// in the order of the instance. It is for callers that evaluate baselines outside of this package.
 type Priced struct {
 	Spans []domain.Interval
-	// Middle discounts what is paid by the hour in each epoch.
+	// Middle is the discount factor of hourly payments in each epoch.
 	Middle []domain.Decimal
 	Pools  []PricedPool
-	// Quotas by epoch: the least bound within it, procurement.Unlimited for none.
+	// Quotas by epoch: the lowest limit within it, procurement.Unlimited if none.
 	Quotas [][]int
 	Held   []HeldCost
 
@@ -30,26 +29,26 @@ type Priced struct {
 	m  *model
 }
 
-// PricedPool is what a pool sells, and what is held of it, by epoch.
+// PricedPool is what a pool sells and what is held in it, by epoch.
 type PricedPool struct {
-	// Listed prices are nominal, of a unit and hour: the mean over an epoch's hours.
+	// Listed prices are nominal, per unit and hour: the mean over an epoch's hours.
 	ListedOnDemand, ListedSpot []domain.Decimal
-	// OnDemand and Spot are discounted, spot with its overhead; nil: not sold.
+	// OnDemand and Spot are discounted, spot with its overhead; nil if not sold.
 	OnDemand, Spot                   []procurement.Nano
 	HeldGuaranteed, HeldDiscountOnly []int
 }
 
-// HeldCost is what a commitment costs within the horizon, with the further terms
-// that are certain.
+// HeldCost is the cost of an existing commitment within the horizon, with the further terms that
+// are certain.
 type HeldCost struct {
 	Term domain.Interval
 	Cost domain.Decimal // present value
-	// Hourly is the part of Cost that is paid by the hour, and Rent that by epoch.
+	// Hourly is the part of Cost that is paid by the hour, and Rent that part by epoch.
 	Hourly domain.Decimal
 	Rent   []domain.Decimal
 }
 
-// Priced reads an instance for evaluation.
+// Priced prices an instance for evaluation.
 func (in *Instance) Priced() (*Priced, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
@@ -109,23 +108,23 @@ func (in *Instance) Priced() (*Priced, error) {
 	return out, nil
 }
 
-// Worth is what one unit of a currency is in the instance's.
+// Worth is the value of one unit of a currency in the instance's currency.
 func (p *Priced) Worth(currency string) domain.Decimal { return p.in.fx(currency) }
 
-// Discounted is what a price by the hour comes to in an epoch.
+// Discounted is the discounted price of an hour in an epoch.
 func (p *Priced) Discounted(hourly domain.Decimal, epoch int) (procurement.Nano, error) {
 	return rounded(hourly.Mul(p.m.cal.middle[epoch]), pricedDigits)
 }
 
-// Route lets a pool serve a demand: Num/Den units of it do the work of one.
+// Route lets a pool serve a demand: Num/Den of its units do the work of one unit.
 type Route struct {
 	Pool     string
 	Num, Den int
-	Hourly   domain.Decimal // beside what serves, for a unit of demand and hour; nominal
+	Hourly   domain.Decimal // extra cost per unit of demand and hour; nominal
 }
 
-// Routes are by which pools a demand may be served, its own first: within its latency
-// budget, countries and certifications, by substitutes too.
+// Routes returns the pools that may serve a demand, its own first: within its latency budget,
+// countries and certifications, including substitutes.
 func (p *Priced) Routes(demand string) []Route {
 	var out []Route
 	for _, r := range p.m.ways[p.m.demand[demand]] {
@@ -147,8 +146,8 @@ func (p *Priced) Protected(demand string) bool {
 	return false
 }
 
-// Levels is what a demand wants in each hour in a scenario (0 where there are
-// none): levelled where it may wait ([Levelled]), and without spare units for failures.
+// Levels returns a demand's units in each hour of a scenario (scenario 0 if the instance has none):
+// levelled if deferrable ([Levelled]), and without spare units for failures.
 func (p *Priced) Levels(demand string, scenario int) ([]int, error) {
 	p.m.loads.level = true
 	at := p.m.levelKey(p.m.demand[demand], scenario)
@@ -164,18 +163,18 @@ type Bought struct {
 	Pool       string
 	Guaranteed bool
 	Units      []int          // by epoch
-	Cost       domain.Decimal // within the horizon, after salvage
-	// Hourly and Upfront are the parts of Cost that the price by the hour and the
-	// price upfront make; the rest is what owned hardware costs to run.
+	Cost       domain.Decimal // within the horizon, less salvage
+	// Hourly and Upfront are the parts of Cost from the hourly and upfront prices; the rest is the
+	// running cost of owned hardware.
 	Hourly, Upfront domain.Decimal
-	// Rent is the part of Hourly that is paid in each epoch. What Hourly has beside is
-	// of epochs beyond the horizon.
+	// Rent is the part of Hourly that is paid in each epoch. The remainder of Hourly belongs to
+	// epochs beyond the horizon.
 	Rent []domain.Decimal
 }
 
-// Bought says what orders cover and cost, and what a cold standby costs besides.
-// Orders are as [Evaluate] takes them. Without orders the posture need not be met:
-// it is nobody's that buys nothing.
+// Bought returns what orders cover and cost, and the cost of a cold standby. Orders are those of
+// [Evaluate]. Without orders the posture need not be met, because the course that buys nothing has
+// none.
 func (p *Priced) Bought(orders []Order) (bought []Bought, standby domain.Decimal, err error) {
 	if len(orders) == 0 && (p.in.Posture == nil || p.in.Posture.Cold == nil) {
 		return nil, standby, nil
@@ -215,8 +214,7 @@ func (p *Priced) Bought(orders []Order) (bought []Bought, standby domain.Decimal
 	return bought, standby, nil
 }
 
-// parts is what of the cost of a choice its price by the hour and its price upfront
-// make.
+// parts returns the parts of a choice's cost from its hourly and upfront prices.
 func (m *model) parts(x *choice) (hourly, upfront domain.Decimal) {
 	if x.goes != nil {
 		free := *x.goes
@@ -235,7 +233,7 @@ func (m *model) parts(x *choice) (hourly, upfront domain.Decimal) {
 	return part(prices{hourly: p.hourly}), part(prices{upfront: p.upfront})
 }
 
-// rents is what a choice pays by the hour in each epoch of the horizon, discounted.
+// rents returns the discounted hourly payments of a choice in each epoch of the horizon.
 func (m *model) rents(x *choice) []domain.Decimal {
 	out := make([]domain.Decimal, m.cal.n)
 	if x.goes != nil {
@@ -252,7 +250,7 @@ func (m *model) rents(x *choice) []domain.Decimal {
 	return out
 }
 
-// rent adds what a term of a commitment pays by the hour in each epoch, discounted.
+// rent adds the discounted hourly payments of a term of a commitment to each epoch.
 func (m *model) rent(c *Commitment, t domain.Interval, into []domain.Decimal) {
 	hourly := c.Hourly.Mul(whole(c.Units)).Mul(m.in.fx(c.Currency))
 	for e := range into {

@@ -11,26 +11,26 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// route lets a pool serve a demand: num/den units of it do the work of one.
+// route lets a pool serve a demand: num/den of its units do the work of one unit.
 type route struct {
 	pool     int
 	num, den int
-	extra    domain.Decimal // for a unit of demand and hour
+	extra    domain.Decimal // per unit of demand and hour
 }
 
-// routes returns by which pools a demand may be served, its own first.
+// routes returns the pools that may serve a demand, its own first.
 //
-// A pool may serve when it is in the demand's region or one that is near enough
-// (no way is known to a region that overflow does not list), in a country to which
-// the demand may go, certified for it, and of its class or one that stands in for
-// it. The overhead of the way multiplies what it takes of the pool. Machines of one
-// class with another number of GPUs are not taken to be alike.
+// A pool qualifies if all of this holds. It is in the demand's region, or in one within its latency
+// budget by a listed overflow. Its country is allowed. It has the certifications. It is of the
+// demand's class or of a substitute class. The overhead of an overflow multiplies the capacity
+// taken. Machines of one class with different numbers of GPUs are not interchangeable.
 func (m *model) routes(d *Demand) []route {
 	home := &m.in.Pools[m.pool[d.Pool]]
 	out := []route{{pool: m.pool[d.Pool], num: 1, den: 1}}
 	for i := range m.in.Pools {
 		p := &m.in.Pools[i]
-		if p.ID == home.ID || !m.allowed(d, p) || p.Class == home.Class && (p.Unit != home.Unit || max(1, p.GPUs) != max(1, home.GPUs)) {
+		if p.ID == home.ID || !m.allowed(d, p) ||
+			p.Class == home.Class && (p.Unit != home.Unit || max(1, p.GPUs) != max(1, home.GPUs)) {
 			continue
 		}
 		r, takes := route{pool: i}, one
@@ -49,8 +49,8 @@ func (m *model) routes(d *Demand) []route {
 			}
 			takes = takes.Mul(s.Units)
 		}
-		// A way and a substitute together may have too many digits: then it takes a
-		// little more.
+		// An overflow and a substitute together may have too many digits; then the ratio is rounded
+		// up.
 		for places := int32(4); ; places-- {
 			var ok bool
 			if r.num, r.den, ok = fraction(takes.RoundUp(places)); ok {
@@ -100,10 +100,10 @@ func (m *model) substitute(d *Demand, of, class string) *Substitute {
 	return nil
 }
 
-// together checks what no part of an instance shows alone.
+// together checks rules that span several parts of an instance.
 func (v *validator) together() {
 	in := v.in
-	// Not to serve must not be the cheapest way to serve.
+	// Leaving demand unserved must not be the cheapest option.
 	for i := range in.Demands {
 		d := &in.Demands[i]
 		p := v.pools[d.Pool]
@@ -112,7 +112,8 @@ func (v *validator) together() {
 		}
 		for m, price := range in.hourly(p.OnDemand, v.spans) {
 			if price.GreaterThan(d.Shortage) {
-				v.fault(fmt.Sprintf("/demands/%d/shortage_hourly", i), "%s is below the price on demand of pool %q, %s from %s on: it would be cheapest to serve nobody",
+				v.fault(fmt.Sprintf("/demands/%d/shortage_hourly", i),
+					"%s is below the price on demand of pool %q, %s from %s on: it would be cheapest to serve nobody",
 					d.Shortage, p.ID, price, day(v.spans[m].From))
 				break
 			}
@@ -121,8 +122,8 @@ func (v *validator) together() {
 	v.alone()
 }
 
-// alone checks that load-duration curves, which do not say which hours are the
-// busy ones, are in no pool that another demand or a quota meets by the hour.
+// alone checks load-duration curves, which do not say which hours are busy: no other demand or
+// quota may share hours with them.
 func (v *validator) alone() {
 	if !slices.ContainsFunc(v.in.Demands, func(d Demand) bool { return d.Duration != nil }) {
 		return
@@ -149,12 +150,13 @@ func (v *validator) alone() {
 			other = with[1]
 		}
 		v.fault(fmt.Sprintf("/demands/%d/duration", m.at.demands[i]),
-			"it meets demand %q hour by hour (a pool, route, quota or spend commitment is shared), and a load-duration curve does not say which hours are its busy ones: give it hourly", m.in.Demands[other].ID)
+			"it meets demand %q hour by hour (a pool, route, quota or spend commitment is shared), and a "+
+				"load-duration curve does not say which hours are its busy ones: give it hourly",
+			m.in.Demands[other].ID)
 	}
 }
 
-// blocks are the pools that meet in the same hour: by routes, quotas and
-// commitments to spend.
+// blocks are the pools that share hours: by routes, quotas and spend commitments.
 func (m *model) blocks() domain.Sets {
 	out := domain.NewSets(len(m.in.Pools))
 	for i := range m.in.Demands {
@@ -180,8 +182,7 @@ func (m *model) blocks() domain.Sets {
 	return out
 }
 
-// rate is the committed price of a pool's on-demand use, and the commitment to
-// spend that it is of; −1: none.
+// rate is the committed price of a pool's on-demand use and its spend commitment; −1 means none.
 type rate struct {
 	spend int
 	price domain.Decimal

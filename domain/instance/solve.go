@@ -26,18 +26,17 @@ func methods() []string {
 	return []string{Method, procurement.Method, joint.Method, reliability.Method}
 }
 
-// Solve answers an instance. lp may be nil: then an instance of which a component
-// needs a solver of linear programs is refused with an error wrapping
-// [linear.ErrUnavailable]. One that nothing meets is refused with [Infeasible],
-// and one that breaks a rule with [Faults]. The answer passed the checker.
+// Solve answers an instance. lp may be nil; an instance with a component that needs a linear
+// programming solver is then refused with an error that wraps [linear.ErrUnavailable]. An instance
+// that cannot be satisfied is refused with [Infeasible], and one that violates a rule with
+// [Faults]. The answer has passed the checker.
 func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
 	return SolveUntil(ctx, ctx, in, lp)
 }
 
-// SolveUntil is [Solve] that stops searching when until ends. Its answer is the best that
-// is known then, with the bound that is proven then, and says so (Answer.Interrupted).
-// To buy nothing is such an answer wherever that keeps the posture, budgets and limits;
-// where none is known the error is until's.
+// SolveUntil is [Solve] that stops searching when until ends. It then returns the best known answer
+// with the bound proven so far, and marks it (Answer.Interrupted). Buying nothing is such an answer
+// if it keeps the posture, budgets and limits. If no answer is known, the error is until's.
 func SolveUntil(ctx, until context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
@@ -56,10 +55,10 @@ func SolveUntil(ctx, until context.Context, in *Instance, lp linear.Solver) (*An
 	})
 }
 
-// eachWay answers with work that waits as it comes and, where it is not known what is
-// best, levelled as well. It returns the answer that costs less, so that it never costs
-// more than without permission to wait. What one way cannot meet the other may. Where the
-// second way is stopped, the first one's answer is interrupted too.
+// eachWay solves with deferrable work as it comes and, where the best schedule is unknown, also
+// levelled. It returns the cheaper answer, so deferral never makes an answer dearer. One schedule
+// may be feasible where the other is not. If the second search is stopped, the first one's answer
+// is marked as interrupted too.
 func eachWay(ctx context.Context, answer func(*loads) (*model, *Answer, error)) (*Answer, error) {
 	m, best, err := answer(newLoads())
 	var clash *Infeasible
@@ -75,18 +74,21 @@ func eachWay(ctx context.Context, answer func(*loads) (*model, *Answer, error)) 
 	}
 	switch {
 	case best != nil && stopped && ctx.Err() == nil:
-		return best, nil // the search was stopped, and this was found before
+		return best, nil // the search was stopped; this answer was found before
 	case otherErr != nil && !errors.As(otherErr, &clash):
 		return nil, otherErr
 	case otherErr != nil && err != nil:
 		for i := range m.in.Demands {
 			if d := &m.in.Demands[i]; d.waits() && !m.exact[i] {
-				clash.Constraints = append(clash.Constraints, Constraint{fmt.Sprintf("/demands/%d/deferrable_share", m.at.demands[i]), fmt.Sprintf("demand %q runs as it comes, or levelled within its windows: no other way of waiting was tried", d.ID)})
+				clash.Constraints = append(clash.Constraints,
+					Constraint{fmt.Sprintf("/demands/%d/deferrable_share", m.at.demands[i]),
+						fmt.Sprintf("demand %q runs as it comes, or levelled within its windows: no other way of "+
+							"waiting was tried", d.ID)})
 			}
 		}
 		return nil, clash
 	case err != nil || otherErr == nil && other.Cost.LessThan(best.Cost):
-		return other, nil //nolint:nilerr // what one way cannot meet the other did
+		return other, nil //nolint:nilerr // the other schedule is feasible
 	}
 	return best, nil
 }
@@ -96,16 +98,16 @@ func (m *model) unproven() bool {
 	return slices.ContainsFunc(m.components, func(c component) bool { return c.unproven })
 }
 
-// loads computes demand as an answer has it.
+// loads returns the demand as an answer schedules it.
 func (a *Answer) loads() *loads {
 	w := newLoads()
 	w.level = a.Waiting == Levelled
 	return w
 }
 
-// EndOfHorizon solves an instance again with nothing, and with everything, of what
-// terms beyond the horizon cost taken to be worth keeping, and notes the results in
-// its answer. It does nothing where no purchase could outlive the horizon.
+// EndOfHorizon solves an instance again with the salvage of terms beyond the horizon set to 0 and
+// to 1, and adds the results to its answer. It does nothing if no purchase could outlive the
+// horizon.
 func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver) error {
 	w := a.loads()
 	for i := range a.EndOfHorizon {
@@ -130,8 +132,8 @@ func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver
 	return nil
 }
 
-// solution is what was bought of each choice, and what proves each component; none
-// where purchases are only evaluated.
+// solution is the number of units bought of each choice and the proof of each component. Purchases
+// that are only evaluated have no proofs.
 type solution struct {
 	units       []int // by choice
 	proofs      []proof
@@ -141,10 +143,10 @@ type solution struct {
 type proof struct {
 	alone  *procurement.Solution
 	joint  *joint.Solution
-	report check.Report // what the checker found
+	report check.Report // the checker's result
 }
 
-// cost is what the solution states.
+// cost is the cost that the solution states.
 func (p *proof) cost() *big.Int {
 	if p.alone != nil {
 		return p.alone.Cost
@@ -198,10 +200,9 @@ func (m *model) solveUntil(ctx, until context.Context, lp linear.Solver) (*solut
 	return out, nil
 }
 
-// Evaluate says what given orders come to, with Recourse, Calendar and Scenarios,
-// and no proof: LowerBound and Gap are zero. It needs no solver of linear
-// programs. Orders that the instance does not sell are refused; those that do not
-// keep its posture, budgets and limits are told in Notes.
+// Evaluate computes the result of given orders, with Recourse, Calendar and Scenarios. It proves
+// nothing: LowerBound and Gap are zero. It needs no linear programming solver. Orders that the
+// instance does not sell are refused. Notes lists violations of its posture, budgets and limits.
 func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error
 	})
 }
 
-// place finds the choices that orders are.
+// place maps orders to choices.
 func (m *model) place(orders []Order) ([]int, error) {
 	units := make([]int, len(m.choices))
 	type key struct {
@@ -240,13 +241,15 @@ func (m *model) place(orders []Order) ([]int, error) {
 	for i, o := range orders {
 		k := key{o.Offer, o.Commitment, o.Renewals, o.Epoch}
 		if len(by[k]) == 0 {
-			return nil, fmt.Errorf("purchases/%d: nothing is sold as offer %q, commitment %q with %d renewals, from epoch %d on", i, o.Offer, o.Commitment, o.Renewals, o.Epoch)
+			return nil, fmt.Errorf("purchases/%d: nothing is sold as offer %q, commitment %q with %d renewals, "+
+				"from epoch %d on", i, o.Offer, o.Commitment, o.Renewals, o.Epoch)
 		}
 		if o.Units < 1 || o.Units > MaxUnits {
 			return nil, fmt.Errorf("purchases/%d: %d units", i, o.Units)
 		}
 		if sum[k] > 0 {
-			return nil, fmt.Errorf("purchases/%d: offer %q is ordered twice from epoch %d on: what begins together is one order", i, o.Offer, o.Epoch)
+			return nil, fmt.Errorf("purchases/%d: offer %q is ordered twice from epoch %d on: what begins "+
+				"together is one order", i, o.Offer, o.Epoch)
 		}
 		sum[k] = o.Units
 		found := false
@@ -258,7 +261,8 @@ func (m *model) place(orders []Order) ([]int, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("purchases/%d: %d units of %q from epoch %d on: not sold in such an order (see min_units, max_units and lot)", i, o.Units, o.Offer+o.Commitment, o.Epoch)
+			return nil, fmt.Errorf("purchases/%d: %d units of %q from epoch %d on: not sold in such an order (see "+
+				"min_units, max_units and lot)", i, o.Units, o.Offer+o.Commitment, o.Epoch)
 		}
 	}
 	groups := map[string]int{}
@@ -268,25 +272,23 @@ func (m *model) place(orders []Order) ([]int, error) {
 			continue
 		}
 		if j, ok := groups[x.group]; ok {
-			return nil, fmt.Errorf("purchases: %q and %q are both bought, and of %s one may be at most", choiceID(&m.choices[j]), choiceID(x), x.group)
+			return nil, fmt.Errorf("purchases: %q and %q are both bought, and of %s one may be at most",
+				choiceID(&m.choices[j]), choiceID(x), x.group)
 		}
 		groups[x.group] = i
 	}
 	return units, nil
 }
 
-// Check proves an answer of an instance again: it states the problems anew, has
-// each solution proven by a checker that shares no code with its solver, in exact
-// arithmetic, and computes from them everything that the answer says. Its error
-// wraps [check.ErrRejected] for an answer that is not what it claims to be, and is
-// the context's when that ends.
+// Check verifies an answer of an instance. It restates the problems, has each solution proven in
+// exact arithmetic by a checker that shares no code with its solver, and recomputes everything in
+// the answer. Its error wraps [check.ErrRejected] if the answer is wrong, and is the context's
+// error if that ends.
 //
-// Three things are no part of what is proven ([Answer.NotProven]): that the search was
-// interrupted, how little purchases
-// under another salvage could cost (Terminal.LowerBound; that Terminal.Purchases come
-// to Terminal.Best is computed again), and the counts of work in certificates.
-// Another certificate, or another mix of ways that keeps the limits, is as good as
-// the one that was found where it proves the same.
+// Three things are not proven ([Answer.NotProven]): that the search was interrupted; the lower
+// bound under another salvage (Terminal.LowerBound), while the cost of Terminal.Purchases,
+// Terminal.Best, is recomputed; and the work counts in certificates. Another certificate, or
+// another recourse that keeps the limits, is accepted if it proves the same.
 func Check(ctx context.Context, in *Instance, a *Answer) error {
 	if err := in.Validate(); err != nil {
 		return err
@@ -296,10 +298,11 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 		return err
 	}
 	if a.Instance != digest {
-		return fmt.Errorf("%w: it answers the instance %s, and this one is %s", check.ErrRejected, a.Instance, digest)
+		return fmt.Errorf("%w: it answers instance %s, not %s", check.ErrRejected, a.Instance, digest)
 	}
 	if !slices.Equal(a.Methods, methods()) {
-		return fmt.Errorf("%w: it was computed by %q, this program computes by %q: check it with that version", check.ErrRejected, a.Methods, methods())
+		return fmt.Errorf("%w: it was computed by %q, this program uses %q: check it with that version",
+			check.ErrRejected, a.Methods, methods())
 	}
 	w := a.loads()
 	m, err := w.compile(ctx, in, nil)
@@ -347,13 +350,13 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 	if path, err := differs(a, again); err != nil {
 		return err
 	} else if path != "" {
-		return fmt.Errorf("%w: %s is not what follows from the purchases and the certificate", check.ErrRejected, path)
+		return fmt.Errorf("%w: %s does not follow from the purchases and the certificate", check.ErrRejected, path)
 	}
 	return nil
 }
 
-// NotProven names, as JSON Pointers, what [Check] takes from an answer as it stands.
-// No other figure rests on it.
+// NotProven lists, as JSON Pointers, the values that [Check] takes from an answer without
+// verification. No other figure depends on them.
 func (a *Answer) NotProven() []string {
 	out := []string{}
 	if a.Interrupted {
@@ -370,14 +373,15 @@ func (a *Answer) NotProven() []string {
 	return out
 }
 
-// otherwise holds what an answer says of another salvage to what its purchases come
-// to, and copies it. How little could be paid is advice that it does not prove.
+// otherwise checks what an answer says about another salvage against the cost of its purchases, and
+// copies it. The lower bound is informative and not proven.
 func (w *loads) otherwise(ctx context.Context, in *Instance, says, again *Terminal) error {
 	if says.Best == nil && says.LowerBound == nil && says.Purchases == nil {
 		return nil
 	}
 	if says.Best == nil || says.LowerBound == nil || says.LowerBound.GreaterThan(*says.Best) {
-		return fmt.Errorf("%w: best_cost and lower_bound are not both there, the bound no higher", check.ErrRejected)
+		return fmt.Errorf("%w: best_cost and lower_bound must both be given, the bound no higher than the cost",
+			check.ErrRejected)
 	}
 	m, err := w.compile(ctx, in, &again.Salvage)
 	if err != nil {
@@ -416,7 +420,7 @@ func (m *model) prove(ctx context.Context, c *component, units []int, document j
 		for _, b := range s.Purchases {
 			i, ok := c.offers[[2]int{b.Offer, b.Epoch}]
 			if !ok || units[i] != b.Units {
-				return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
+				return nil, fmt.Errorf("%w: the certificate proves other purchases", check.ErrRejected)
 			}
 			bought++
 		}
@@ -426,7 +430,7 @@ func (m *model) prove(ctx context.Context, c *component, units []int, document j
 			}
 		}
 		if bought != 0 {
-			return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
+			return nil, fmt.Errorf("%w: the certificate proves other purchases", check.ErrRejected)
 		}
 		r, err := check.Check(c.alone, &s)
 		return &proof{alone: &s, report: r}, err
@@ -436,18 +440,18 @@ func (m *model) prove(ctx context.Context, c *component, units []int, document j
 		return nil, fmt.Errorf("%w: solution: %v", check.ErrRejected, err)
 	}
 	if len(s.Units) != len(c.choices) {
-		return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
+		return nil, fmt.Errorf("%w: the certificate proves other purchases", check.ErrRejected)
 	}
 	for j, i := range c.choices {
 		if s.Units[j] != units[i] {
-			return nil, fmt.Errorf("%w: it proves other purchases", check.ErrRejected)
+			return nil, fmt.Errorf("%w: the certificate proves other purchases", check.ErrRejected)
 		}
 	}
 	r, err := check.JointContext(ctx, c.joint, &s)
 	return &proof{joint: &s, report: r}, err
 }
 
-// differs returns where two answers do, "" if nowhere.
+// differs returns the place where two answers differ, "" if nowhere.
 func differs(a, b *Answer) (string, error) {
 	var trees [2]any
 	for i, x := range []*Answer{a, b} {
@@ -507,8 +511,7 @@ func difference(path string, a, b any) string {
 	return ""
 }
 
-// quotient turns a sum of weighted integers into the currency, exactly where the
-// weight divides it.
+// quotient converts a sum of weighted integers to the currency, exactly if the weight divides it.
 func (m *model) quotient(sum *big.Int, up bool) domain.Decimal {
 	q, r := new(big.Int).QuoRem(sum, big.NewInt(int64(m.weight)), new(big.Int))
 	switch {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// places says at which index of the document's lists what is sorted stood.
+// places maps the sorted lists back to indexes in the document.
 type places struct {
 	regions, pools, demands, offers, commitments, quotas, budgets, overflow, substitutes, scenarios []int
 }
 
-// sorted returns a copy whose lists are in one order, and where everything was.
-// What it shares with the instance is not written to.
+// sorted returns a copy with sorted lists, and the original indexes. It does not modify what it
+// shares with the instance.
 func (in *Instance) sorted() (*Instance, places) {
 	out := *in
 	var at places
@@ -30,13 +30,16 @@ func (in *Instance) sorted() (*Instance, places) {
 	out.Commitments, at.commitments = ordered(in.Commitments, func(a, b *Commitment) int { return cmp.Compare(a.ID, b.ID) })
 	out.Quotas, at.quotas = ordered(in.Quotas, func(a, b *Quota) int { return cmp.Compare(a.ID, b.ID) })
 	out.Budgets, at.budgets = ordered(in.Budgets, func(a, b *Budget) int { return cmp.Compare(a.ID, b.ID) })
-	out.Overflow, at.overflow = ordered(in.Overflow, func(a, b *Overflow) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	out.Overflow, at.overflow = ordered(in.Overflow, func(a, b *Overflow) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
 	substitutes := slices.Clone(in.Substitutes)
 	for i := range substitutes {
 		substitutes[i].Demands = set(substitutes[i].Demands)
 	}
 	out.Substitutes, at.substitutes = ordered(substitutes, func(a, b *Substitute) int {
-		return cmp.Or(cmp.Compare(a.For, b.For), cmp.Compare(a.Class, b.Class), strings.Compare(strings.Join(a.Demands, "\x00"), strings.Join(b.Demands, "\x00")))
+		return cmp.Or(cmp.Compare(a.For, b.For), cmp.Compare(a.Class, b.Class),
+			strings.Compare(strings.Join(a.Demands, "\x00"), strings.Join(b.Demands, "\x00")))
 	})
 	out.Scenarios, at.scenarios = ordered(in.Scenarios, func(a, b *Scenario) int { return cmp.Compare(a.ID, b.ID) })
 	if in.Posture != nil {
@@ -63,7 +66,7 @@ func ordered[T any](list []T, compare func(a, b *T) int) ([]T, []int) {
 	return out, at
 }
 
-// set sorts names and drops those that come twice.
+// set sorts names and removes duplicates.
 func set(names []string) []string {
 	if len(names) == 0 {
 		return nil

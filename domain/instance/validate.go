@@ -31,14 +31,17 @@ const (
 var (
 	one      = decimal.NewFromInt(1)
 	thousand = decimal.NewFromInt(1000)
-	// latest is the last day on which a horizon begins: the longest term from then
-	// on still ends within the years that an instant names.
+	// latest is the last day on which a horizon may begin, so that the longest term still ends in a
+	// year that an instant can represent.
 	latest = domain.InstantOf(time.Date(2140, 1, 1, 0, 0, 0, 0, time.UTC))
 )
 
-// Validate returns nil, or [Faults] that name the rules that the instance breaks.
+// Validate returns nil, or [Faults] with the rules that the instance violates.
 func (in *Instance) Validate() error {
-	v := &validator{in: in, pools: map[string]*Pool{}, regions: map[string]*Region{}, demands: map[string]*Demand{}, quotas: map[string]bool{}}
+	v := &validator{
+		in: in, pools: map[string]*Pool{}, regions: map[string]*Region{}, demands: map[string]*Demand{},
+		quotas: map[string]bool{},
+	}
 	v.instance()
 	if v.faults.More+len(v.faults.List) == 0 {
 		v.together()
@@ -52,7 +55,7 @@ func (in *Instance) Validate() error {
 type validator struct {
 	in      *Instance
 	faults  Faults
-	spans   []domain.Interval // nil while the horizon is at fault
+	spans   []domain.Interval // nil while the horizon is invalid
 	regions map[string]*Region
 	pools   map[string]*Pool
 	demands map[string]*Demand
@@ -82,15 +85,19 @@ func (v *validator) amount(d domain.Decimal, path string) bool {
 	if !v.check(!d.IsNegative(), path, "%s is negative", d) {
 		return false
 	}
-	return v.check(d.LessThan(decimal.New(1, 18)) && d.Exponent() >= -40, path, "%s is beyond what amounts may be", clip(d.String()))
+	return v.check(d.LessThan(decimal.New(1, 18)) && d.Exponent() >= -40, path, "%s is beyond what amounts may be",
+		clip(d.String()))
 }
 
 func (v *validator) id(id, path string) {
 	switch {
 	case id == "":
 		v.fault(path, "it has no name")
-	case len(id) > 200 || !utf8.ValidString(id) || strings.TrimSpace(id) != id || strings.ContainsFunc(id, func(r rune) bool { return r < 0x20 || r == 0x7f }):
-		v.fault(path, "%q is no name: 1 to 200 bytes without control characters or space at its ends", clip(id))
+	case len(id) > 200 || !utf8.ValidString(id) || strings.TrimSpace(id) != id ||
+		strings.ContainsFunc(id, func(r rune) bool {
+			return r < 0x20 || r == 0x7f
+		}):
+		v.fault(path, "%q is not a valid name: use 1 to 200 bytes without control characters or surrounding space", clip(id))
 	}
 }
 
@@ -132,7 +139,8 @@ func isCountry(c string) bool {
 func (v *validator) instance() {
 	in := v.in
 	v.check(in.Format == Format, "/format", "format is %q, not %q", clip(in.Format), Format)
-	v.check(isCurrency(in.Currency), "/currency", "%q is not an ISO 4217 code of three capital letters, for example USD", clip(in.Currency))
+	v.check(isCurrency(in.Currency), "/currency",
+		"%q is not an ISO 4217 code of three capital letters, for example USD", clip(in.Currency))
 	v.horizon()
 	v.share(in.AnnualRate, "/annual_rate")
 	v.share(in.Salvage, "/salvage")
@@ -140,13 +148,15 @@ func (v *validator) instance() {
 		path := "/fx/" + escape(c)
 		v.check(isCurrency(c), path, "%q is not an ISO 4217 code of three capital letters", clip(c))
 		v.check(c != in.Currency, path, "%s is the instance's own currency, which is worth 1", c)
-		v.check(in.FX[c].IsPositive() && in.FX[c].LessThan(decimal.New(1, 12)), path, "a rate of %s is not above 0 and below 10¹²", in.FX[c])
+		v.check(in.FX[c].IsPositive() && in.FX[c].LessThan(decimal.New(1, 12)), path,
+			"a rate of %s is not above 0 and below 10¹²", in.FX[c])
 	}
 	unique(v, in.Regions, "/regions", func(r *Region) string { return r.ID })
 	for i := range in.Regions {
 		r := &in.Regions[i]
 		v.regions[r.ID] = r
-		v.check(r.Country == "" || isCountry(r.Country), fmt.Sprintf("/regions/%d/country", i), "%q is not an ISO 3166-1 code of two capital letters, for example DE", clip(r.Country))
+		v.check(r.Country == "" || isCountry(r.Country), fmt.Sprintf("/regions/%d/country", i),
+			"%q is not an ISO 3166-1 code of two capital letters, for example DE", clip(r.Country))
 	}
 	unique(v, in.Quotas, "/quotas", func(q *Quota) string { return q.ID })
 	for i := range in.Quotas {
@@ -189,7 +199,7 @@ func (v *validator) instance() {
 	v.scenarios()
 }
 
-// escape writes a key as JSON Pointer does.
+// escape writes a key in JSON Pointer notation.
 func escape(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
@@ -228,7 +238,7 @@ func (v *validator) quota(q *Quota, path string) {
 	for i, s := range q.Path {
 		at := fmt.Sprintf("%s/path/%d", path, i)
 		v.check(s.Limit >= 0 && s.Limit <= maxQuota, at+"/limit", "%d is not within 0 to %d", s.Limit, maxQuota)
-		v.check(!s.From.IsZero(), at+"/from", "the day on which it begins to hold is not given")
+		v.check(!s.From.IsZero(), at+"/from", "the day on which it takes effect is missing")
 		v.check(i == 0 || s.From > q.Path[i-1].From, at+"/from", "%s is not after the step before", s.From)
 	}
 }
@@ -239,7 +249,7 @@ func (v *validator) price(p *Price, path string) {
 	for i, s := range p.Path {
 		at := fmt.Sprintf("%s/path/%d", path, i)
 		v.amount(s.Hourly, at+"/hourly")
-		v.check(!s.From.IsZero(), at+"/from", "the day on which it begins to hold is not given")
+		v.check(!s.From.IsZero(), at+"/from", "the day on which it takes effect is missing")
 		v.check(i == 0 || s.From > p.Path[i-1].From, at+"/from", "%s is not after the step before", s.From)
 	}
 }
@@ -259,8 +269,9 @@ func (v *validator) pool(p *Pool, path string) {
 	if p.Quota != "" && !v.quotas[p.Quota] {
 		v.fault(path+"/quota", "there is no quota %q", clip(p.Quota))
 	}
-	v.check(p.QuotaPerUnit >= 0 && p.QuotaPerUnit <= 1_000_000, path+"/quota_per_unit", "%d is not within 0 to 1000000", p.QuotaPerUnit)
-	v.check(p.Quota != "" || p.QuotaPerUnit == 0, path+"/quota_per_unit", "no quota is named that it would take")
+	v.check(p.QuotaPerUnit >= 0 && p.QuotaPerUnit <= 1_000_000, path+"/quota_per_unit",
+		"%d is not within 0 to 1000000", p.QuotaPerUnit)
+	v.check(p.Quota != "" || p.QuotaPerUnit == 0, path+"/quota_per_unit", "it needs a quota")
 	if p.Spot != nil {
 		v.price(&p.Spot.Price, path+"/spot")
 		if v.share(p.Spot.Overhead, path+"/spot/overhead") {
@@ -279,7 +290,9 @@ func (v *validator) pool(p *Pool, path string) {
 func (v *validator) hourly(units []int, path string) {
 	if v.spans != nil {
 		want := hoursOf(domain.Interval{From: v.spans[0].From, To: v.spans[len(v.spans)-1].To})
-		v.check(int64(len(units)) == want, path, "%d hours are given, and the horizon has %d: demand without gaps is needed, 0 where there is none", len(units), want)
+		v.check(int64(len(units)) == want, path,
+			"%d hours are given, and the horizon has %d: demand without gaps is needed, 0 where there is none",
+			len(units), want)
 	}
 	for i, n := range units {
 		if n < 0 || n > MaxUnits {
@@ -304,7 +317,7 @@ func (v *validator) demand(d *Demand, path string) {
 	case d.Hourly == nil && d.Duration == nil:
 		v.fault(path, "neither hourly nor duration is given")
 	case d.Hourly != nil && d.Duration != nil:
-		v.fault(path, "hourly and duration are both given: which is it?")
+		v.fault(path, "hourly and duration are both given: give one of them")
 	case d.Hourly != nil:
 		v.hourly(d.Hourly, path+"/hourly")
 	default:
@@ -312,7 +325,8 @@ func (v *validator) demand(d *Demand, path string) {
 	}
 	v.check(len(d.Past) <= maxPast, path+"/past_hourly", "%d hours, more than the %d that may be", len(d.Past), maxPast)
 	for i, n := range d.Past {
-		if !v.check(n >= -1 && n <= MaxUnits, fmt.Sprintf("%s/past_hourly/%d", path, i), "%d is not within 0 to %d, nor the -1 of an hour that was not observed", n, MaxUnits) {
+		if !v.check(n >= -1 && n <= MaxUnits, fmt.Sprintf("%s/past_hourly/%d", path, i),
+			"%d is not within 0 to %d, nor the -1 of an hour that was not observed", n, MaxUnits) {
 			break
 		}
 	}
@@ -320,30 +334,41 @@ func (v *validator) demand(d *Demand, path string) {
 	v.amount(d.Shortage, path+"/shortage_hourly")
 	v.check(d.LatencyBudgetMS >= 0, path+"/latency_budget_ms", "%d is negative", d.LatencyBudgetMS)
 	for i, c := range d.Countries {
-		v.check(isCountry(c), fmt.Sprintf("%s/countries/%d", path, i), "%q is not an ISO 3166-1 code of two capital letters", clip(c))
+		v.check(isCountry(c), fmt.Sprintf("%s/countries/%d", path, i),
+			"%q is not an ISO 3166-1 code of two capital letters", clip(c))
 	}
 	if home != nil {
 		if r := v.regions[home.Region]; r != nil && len(d.Countries) > 0 {
-			v.check(slices.Contains(d.Countries, r.Country), path+"/countries", "the region %q of its own pool is in %s, which is none of them", r.ID, orUnknown(r.Country))
+			v.check(slices.Contains(d.Countries, r.Country), path+"/countries",
+				"the region %q of its own pool is in %s, which is none of them", r.ID, orUnknown(r.Country))
 		}
 		for i, c := range d.Certifications {
-			v.check(slices.Contains(home.Certifications, c), fmt.Sprintf("%s/certifications/%d", path, i), "its own pool %q is not certified %q", home.ID, clip(c))
+			v.check(slices.Contains(home.Certifications, c), fmt.Sprintf("%s/certifications/%d", path, i),
+				"its own pool %q is not certified %q", home.ID, clip(c))
 		}
 	}
 	v.share(d.DeferrableShare, path+"/deferrable_share")
-	v.check(d.DeferHours >= 0 && d.DeferHours <= 744, path+"/defer_hours", "%d is not within 0 to 744, which are 31 days", d.DeferHours)
-	v.check(d.DeferHours > 0 || d.DeferrableShare.IsZero(), path+"/defer_hours", "it does not say how long the deferrable share may wait")
-	v.check(d.DeferHours == 0 || d.Duration == nil, path+"/defer_hours", "a load-duration curve has no order of hours in which demand could wait: give it hourly")
+	v.check(d.DeferHours >= 0 && d.DeferHours <= 744, path+"/defer_hours",
+		"%d is not within 0 to 744, which are 31 days", d.DeferHours)
+	v.check(d.DeferHours > 0 || d.DeferrableShare.IsZero(), path+"/defer_hours",
+		"it does not say how long the deferrable share may wait")
+	v.check(d.DeferHours == 0 || d.Duration == nil, path+"/defer_hours",
+		"a load-duration curve has no order of hours in which demand could wait: give it hourly")
 	if b := d.Buffer; b != nil {
 		at := path + "/buffer"
-		v.check(b.ServiceLevel.IsPositive() && b.ServiceLevel.LessThan(one), at+"/service_level", "%s is not above 0 and below 1", b.ServiceLevel)
+		v.check(b.ServiceLevel.IsPositive() && b.ServiceLevel.LessThan(one), at+"/service_level",
+			"%s is not above 0 and below 1", b.ServiceLevel)
 		v.amount(b.FailuresPerGPUHour, at+"/failures_per_gpu_hour")
 		v.amount(b.RepairHours, at+"/repair_hours")
-		v.check(b.UnitsPerNode >= 0 && b.UnitsPerNode <= 100_000, at+"/units_per_node", "%d is not within 0 to 100000", b.UnitsPerNode)
+		v.check(b.UnitsPerNode >= 0 && b.UnitsPerNode <= 100_000, at+"/units_per_node",
+			"%d is not within 0 to 100000", b.UnitsPerNode)
 		v.check(b.GPUsPerUnit >= 0 && b.GPUsPerUnit <= 1024, at+"/gpus_per_unit", "%d is not within 0 to 1024", b.GPUsPerUnit)
-		if gpus := max(1, b.UnitsPerNode) * max(1, b.GPUsPerUnit); gpus <= 1_000_000 && !b.FailuresPerGPUHour.IsNegative() && !b.RepairHours.IsNegative() {
+		if gpus := max(1, b.UnitsPerNode) * max(1, b.GPUsPerUnit); gpus <= 1_000_000 &&
+			!b.FailuresPerGPUHour.IsNegative() && !b.RepairHours.IsNegative() {
 			down := reliability.Unavailability(b.FailuresPerGPUHour, b.RepairHours, gpus)
-			v.check(down.LessThanOrEqual(decimal.New(5, -1)), at, "a node would be down %s of the time, more than half of it: %s failures of a GPU an hour, repaired in %s hours", down.Round(4), b.FailuresPerGPUHour, b.RepairHours)
+			v.check(down.LessThanOrEqual(decimal.New(5, -1)), at,
+				"a node would be down %s of the time, more than half of it: %s failures of a GPU an hour, "+
+					"repaired in %s hours", down.Round(4), b.FailuresPerGPUHour, b.RepairHours)
 		}
 	}
 }
@@ -359,7 +384,8 @@ func (v *validator) duration(curves [][]Step, path string) {
 	if v.spans == nil {
 		return
 	}
-	if !v.check(len(curves) == len(v.spans), path, "%d curves are given, and the horizon has %d epochs", len(curves), len(v.spans)) {
+	if !v.check(len(curves) == len(v.spans), path, "%d curves are given, and the horizon has %d epochs", len(curves),
+		len(v.spans)) {
 		return
 	}
 	for m, curve := range curves {
@@ -368,12 +394,15 @@ func (v *validator) duration(curves [][]Step, path string) {
 			at := fmt.Sprintf("%s/%d/%d", path, m, i)
 			v.check(s.Units >= 0 && s.Units <= MaxUnits, at+"/units", "%d is not within 0 to %d", s.Units, MaxUnits)
 			v.check(i == 0 || s.Units > curve[i-1].Units, at+"/units", "%d is not above the step before", s.Units)
-			if !v.check(s.Hours >= 1 && int64(s.Hours) <= whole, at+"/hours", "%d is not within 1 to the %d hours of the epoch", s.Hours, whole) {
+			if !v.check(s.Hours >= 1 && int64(s.Hours) <= whole, at+"/hours",
+				"%d is not within 1 to the %d hours of the epoch", s.Hours, whole) {
 				return
 			}
 			hours += int64(s.Hours)
 		}
-		v.check(hours == whole, fmt.Sprintf("%s/%d", path, m), "%d hours, and the epoch has %d: each is needed, in steps of 0 units where nothing is wanted", hours, whole)
+		v.check(hours == whole, fmt.Sprintf("%s/%d", path, m),
+			"%d hours, and the epoch has %d: each is needed, in steps of 0 units where nothing is wanted", hours,
+			whole)
 	}
 }
 
@@ -384,11 +413,13 @@ func (v *validator) scenarios() {
 	for i := range list {
 		s, path := &list[i], fmt.Sprintf("/scenarios/%d", i)
 		v.check(s.Weight >= 1 && s.Weight <= maxWeight, path+"/weight", "%d is not within 1 to %d", s.Weight, maxWeight)
-		v.check(s.Factor >= 0 && s.Factor <= maxPermille, path+"/factor_permille", "%d is not within 0 to %d", s.Factor, maxPermille)
+		v.check(s.Factor >= 0 && s.Factor <= maxPermille, path+"/factor_permille", "%d is not within 0 to %d",
+			s.Factor, maxPermille)
 		for _, id := range slices.Sorted(maps.Keys(s.Factors)) {
 			at := path + "/factors_permille/" + escape(id)
 			v.check(v.demands[id] != nil, at, "there is no demand %q", clip(id))
-			v.check(s.Factors[id] >= 0 && s.Factors[id] <= maxPermille, at, "%d is not within 0 to %d", s.Factors[id], maxPermille)
+			v.check(s.Factors[id] >= 0 && s.Factors[id] <= maxPermille, at, "%d is not within 0 to %d", s.Factors[id],
+				maxPermille)
 		}
 		for _, id := range slices.Sorted(maps.Keys(s.Hourly)) {
 			at := path + "/hourly/" + escape(id)

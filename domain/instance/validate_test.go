@@ -25,18 +25,18 @@ const small = `{
 
 func TestSyntaxErrorsSayWhere(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
-		{`"epochs": 1`, `"epochs": 1.5`, `^f:2:\d+: /epochs: 1.5 is not what belongs here, which is a whole number`},
+		{`"epochs": 1`, `"epochs": 1.5`, `^f:2:\d+: /epochs: 1.5 is not valid here: expected a whole number`},
 		{`"epochs": 1`, `"epochs": 1e2`, `/epochs: 1e2 is not`},
 		{`"epochs": 1`, `"epochs": 99999999999999999999`, `/epochs: 99999999999999999999 is not`},
 		{`"epochs": 1`, `"epochs": NaN`, `^f:2:\d+`},
-		{`"epochs": 1`, `"epochs": 1, "epochs": 2`, `/epochs: the key is given twice`},
-		{`"epochs": 1`, `"epochs": 1, "epoch_count": 2`, `/epoch_count: there is no such key`},
+		{`"epochs": 1`, `"epochs": 1, "epochs": 2`, `/epochs: duplicate key`},
+		{`"epochs": 1`, `"epochs": 1, "epoch_count": 2`, `/epoch_count: unknown key`},
 		{`"term_epochs": 1,`, `"term_epochs": 1, "max_units": 0,`, `^f:7:\d+: /offers/0/max_units: 0: nothing could be bought`},
 		{`"term_epochs": 1,`, `"term_epochs": 1, "covers_per_unit": 0,`, `/offers/0/covers_per_unit: 0: it would cover nothing`},
 		{`"unit": "gpu", "on_demand"`, `"unit": "gpu", "quota_per_unit": 0, "on_demand"`, `/pools/0/quota_per_unit: 0`},
 		{`"offers": [`, `"scenarios": [{"id": "a", "weight": 1, "factor_permille": 0}], "offers": [`, `/scenarios/0/factor_permille: 0: nothing would be wanted`},
-		{`"epochs": 1`, `"Epochs": 1`, `there is no such key|"epochs" is missing`},
-		{`"epochs": 1`, `"epochs": null`, `/epochs: null: leave the key out`},
+		{`"epochs": 1`, `"Epochs": 1`, `unknown key|"epochs" is missing`},
+		{`"epochs": 1`, `"epochs": null`, `/epochs: null is not allowed`},
 		{`"annual_rate": "0"`, `"annual_rate": 0.05`, `/annual_rate: 0.05 is not a decimal string: write it in quotes`},
 		{`"annual_rate": "0"`, `"annual_rate": "1e-9"`, `/annual_rate: "1e-9" is not a decimal number`},
 		{`"annual_rate": "0"`, `"annual_rate": "NaN"`, `"NaN" is not a decimal number`},
@@ -45,14 +45,14 @@ func TestSyntaxErrorsSayWhere(t *testing.T) {
 		{`"hourly": "1", "guar`, `"guar`, `/offers/0: "hourly" is missing`},
 		{`"id": "r", `, ``, `/regions/0: "id" is missing`},
 		{`"from": "2027-01-01T00:00:00Z"`, `"from": "2027-01-01"`, `/from: .*RFC 3339|/from: .*zone`},
-		{`"regions": [`, `"regions": [` + strings.Repeat("[", 40), `nested more than 24 deep`},
+		{`"regions": [`, `"regions": [` + strings.Repeat("[", 40), `nested more than 24 levels deep`},
 		{`  "offers"`, `  } "offers"`, `^f:7:\d+`},
 		{`true}]
 }`, `true}]
-} {}`, `f:8:3: something follows the document`},
+} {}`, `f:8:3: unexpected data after the document`},
 		{`quartermaster.instance/1`, `quartermaster.instance/9`, `f:2:\d+: /format: format is "quartermaster.instance/9"`},
-		{small, ``, `the document is empty or no JSON`},
-		{small, `[]`, `/?: a list is not what belongs here, which is an object`},
+		{small, ``, `the document is empty or not JSON`},
+		{small, `[]`, `/?: a list is not valid here: expected an object`},
 	} {
 		_, err := Parse("f", []byte(strings.Replace(small, c.from, c.to, 1)))
 		if err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) {
@@ -107,7 +107,7 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 			in.Demands[0].Buffer = &Buffer{ServiceLevel: dec("0.9"), FailuresPerGPUHour: dec("0.1"), RepairHours: dec("8")}
 		}, `/buffer: a node would be down 0.8 of the time`},
 		{func(in *Instance) { in.Offers[0].Kind = "gift" }, `/offers/0/kind: "gift" is none of`},
-		{func(in *Instance) { in.Offers[0].Kind = domain.OfferSpot }, `/offers/0/kind: spot is a price of its pool`},
+		{func(in *Instance) { in.Offers[0].Kind = domain.OfferSpot }, `/offers/0/kind: spot is priced by its pool`},
 		{func(in *Instance) { in.Offers[0].Term = 0 }, `/offers/0/term_epochs: 0`},
 		{func(in *Instance) { in.Offers[0].Term = 40_000 }, `/offers/0/term_epochs: 40000 is not within 1 to 36525`},
 		{func(in *Instance) { in.Epoch, in.Epochs, in.Offers[0].Term = Months, 1, 1201 }, `/offers/0/term_epochs: 1201 months: longer than the 1200 that a term may be`},
@@ -123,7 +123,7 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 		{func(in *Instance) { in.Offers[0].Ramp = []RampStep{{0, 0}} }, `/offers/0/ramp: it has no capacity`},
 		{func(in *Instance) { in.Offers[0].Ramp = []RampStep{{0, 250}} }, `/ramp/0/permille: 250 thousandths of a lot of 1 units are not whole: make the lot a multiple of 4`},
 		{func(in *Instance) { in.Offers[0].Tiers = []Tier{{Units: 3}, {Units: 3}} }, `/tiers/1/units: 3 is not above`},
-		{func(in *Instance) { in.Offers[0].Owned = &Owned{PUE: dec("1")} }, `/offers/0/owned: hardware that is owned`},
+		{func(in *Instance) { in.Offers[0].Owned = &Owned{PUE: dec("1")} }, `/offers/0/owned: owned hardware must state`},
 		{func(in *Instance) { in.Pools[0].OnDemand, in.Offers[0].GuaranteesCapacity = nil, false }, `/offers/0/guarantees_capacity: it is a discount only`},
 		{func(in *Instance) { in.Offers[0].Kind = domain.OfferSpendCommitment }, `/offers/0/spend: it has no name`},
 		{func(in *Instance) { in.Offers[0].To, in.Offers[0].From = day(1), day(2) }, `/offers/0/to`},
@@ -135,12 +135,12 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 		}, `/commitments/0/notice_by: it renews`},
 		{func(in *Instance) { in.Quotas = []Quota{{ID: "x", Limit: -1}} }, `/quotas/0/limit: -1`},
 		{func(in *Instance) { in.Overflow = []Overflow{{From: "r", To: "r"}} }, `/overflow/0/to: it is the region itself`},
-		{func(in *Instance) { in.Overflow = []Overflow{{From: "r", To: "s"}, {From: "r", To: "s"}} }, `/overflow/1: the way from "r" to "s" is that of /overflow/0 too`},
+		{func(in *Instance) { in.Overflow = []Overflow{{From: "r", To: "s"}, {From: "r", To: "s"}} }, `/overflow/1: the overflow from "r" to "s" duplicates /overflow/0`},
 		{func(in *Instance) { in.Substitutes = []Substitute{{For: "A", Class: "Z", Units: dec("1")}} }, `/substitutes/0/class: no pool is of class "Z"`},
 		{func(in *Instance) { in.Substitutes = []Substitute{{For: "A", Class: "B", Units: dec("0")}} }, `/substitutes/0/units: 0 is not above 0`},
 		{func(in *Instance) {
 			in.Substitutes = []Substitute{{For: "A", Class: "B", Units: dec("2")}, {For: "B", Class: "A", Units: dec("0.4")}}
-		}, `/substitutes/\d: around (A → B → A|B → A → B) one unit becomes 0.8`},
+		}, `/substitutes/\d: the substitutes (A → B → A|B → A → B) form a cycle that turns one unit into 0.8`},
 		{func(in *Instance) {
 			in.Overflow = []Overflow{{From: "r", To: "s", RoundTripMS: 10}}
 			in.Demands[0].LatencyBudgetMS = 20
@@ -153,7 +153,7 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 		}, `/budgets/0/basis: "soon"`},
 		{func(in *Instance) {
 			in.Budgets = []Budget{{ID: "b", Basis: Cash, Interval: domain.Interval{From: day(5), To: day(6)}}}
-		}, `/budgets/0/interval: it holds nothing`},
+		}, `/budgets/0/interval: it does not overlap the horizon`},
 		{func(in *Instance) { d := dec("2"); in.Limits.MaxSpotShare = &d }, `/limits/max_spot_share: 2`},
 		{func(in *Instance) { in.Scenarios = []Scenario{{ID: "a", Weight: 0}} }, `/scenarios/0/weight: 0`},
 		{func(in *Instance) { in.Scenarios = []Scenario{{ID: "a", Weight: 1, Factors: map[string]int{"x/y": 1}}} }, `/scenarios/0/factors_permille/x~1y: there is no demand "x/y"`},
