@@ -134,7 +134,7 @@ func (r *run) divideUntaken(x *match, lines []int32, sum *matchSum) error {
 			all = all[1:]
 		}
 		c.net = r.cell(x, all[:r.samePeriod(all)]).net
-		var own matchSum // discarded: the lines that buy report the same when they are divided
+		var own matchSum // only unmeasured is kept: the lines that buy report the rest
 		if err := r.divideCell(c, &own); err != nil {
 			return err
 		}

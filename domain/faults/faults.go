@@ -1,15 +1,16 @@
-// Package faults says what a fault of a GPU means: whose it is, what to do, and
-// whether the device can work meanwhile.
+// Package faults interprets GPU faults: the likely cause, the action to take, and
+// whether the device can work until then.
 //
-// The knowledge is data, table.txt, with a version; a file of the same form
-// replaces entries of it ([Table.With]). Two things stand above the table. The
-// recovery that the driver itself wants (DCGM field 1523, from R570 on) wins over
-// the table's action, except where the driver cannot know better: a verdict to
-// replace the GPU stands whatever it wants, and what is milder than the table ends
-// no failed health check and no fault that asks for more than a reset. And a code
-// that no table has keeps its number, belongs to no class, and asks for someone to
-// look: it never is dropped or guessed. A recovery that no table has holds the GPU
-// down until it is mapped.
+// The knowledge is data, table.txt, with a version. A file of the same form replaces
+// entries of it ([Table.With]). Two rules override the table:
+//
+//   - The recovery that the driver requests (DCGM field 1523, from R570 on) replaces the
+//     table's action. But a verdict to replace the GPU stands whatever the driver
+//     requests, and a milder request does not clear a failed health check or a fault
+//     whose action is more than a reset.
+//   - A code that is not in the table keeps its number, has no class, and asks for
+//     someone to look it up. It is never dropped or guessed. A recovery that is not in
+//     the table keeps the GPU down until it is mapped.
 package faults
 
 import (
@@ -23,14 +24,14 @@ import (
 	"quartermaster/domain"
 )
 
-// Sort says who numbers a fault.
+// Sort is the numbering scheme of a fault's code.
 type Sort string
 
 // The sorts of faults.
 const (
 	XID      Sort = "xid"      // the driver
 	Health   Sort = "health"   // DCGM's health checks
-	Recovers Sort = "recovery" // the driver, by what it wants done
+	Recovers Sort = "recovery" // the driver's requested recovery
 	Sign     Sort = "sign"     // the collector, by name
 )
 
@@ -53,19 +54,19 @@ const (
 var signs = []string{OffTheBus, NVLinkDown, RemapPending, RemapFailed, RemapCorrected, RemapUncorrectable,
 	ECCUncorrectable, RetirementPending, RetiredCorrected, RetiredUncorrectable, ThermalSlowdown, PowerBrake}
 
-// What can be done about a fault.
+// Actions for a fault.
 const (
 	ActionNone                 = "none"
 	ActionMonitor              = "monitor"
-	ActionFollowCause          = "follow_cause" // another fault says what to do
+	ActionFollowCause          = "follow_cause" // another fault determines the action
 	ActionRestartWorkload      = "restart_workload"
 	ActionResetGPU             = "reset_gpu" // drain the GPU, then reset it
 	ActionResetWhenIdle        = "reset_when_idle"
 	ActionDrainP2P             = "drain_p2p"       // stop traffic between GPUs
-	ActionDrainAndReset        = "drain_and_reset" // let work end, then reset
+	ActionDrainAndReset        = "drain_and_reset" // let work finish, then reset
 	ActionResetBus             = "reset_bus"
 	ActionRebootNode           = "reboot_node"
-	ActionRecoverIMEX          = "recover_imex" // the domain of memory that nodes share over NVLink
+	ActionRecoverIMEX          = "recover_imex" // the memory domain that nodes share over NVLink
 	ActionRestartVM            = "restart_vm"
 	ActionUpdateDriver         = "update_driver"
 	ActionRestartFabricManager = "restart_fabric_manager"
@@ -77,35 +78,35 @@ const (
 	ActionCheckPCIe            = "check_pcie"
 	ActionReplaceGPU           = "replace_gpu"
 	ActionContactSupport       = "contact_support"
-	ActionLookUp               = "look_up" // nobody has classified the code yet
+	ActionLookUp               = "look_up" // the code is not classified yet
 )
 
-// Actions lists what a table may name.
+// Actions lists the actions that a table may use.
 var Actions = []string{ActionNone, ActionMonitor, ActionFollowCause, ActionRestartWorkload, ActionResetGPU,
 	ActionResetWhenIdle, ActionDrainP2P, ActionDrainAndReset, ActionResetBus, ActionRebootNode, ActionRecoverIMEX,
-	ActionRestartVM, ActionUpdateDriver, ActionRestartFabricManager, ActionRereadCapacity, ActionRunDiagnostics, ActionCheckPower, ActionCheckCooling,
+	ActionRestartVM, ActionUpdateDriver, ActionRestartFabricManager, ActionRereadCapacity,
+	ActionRunDiagnostics, ActionCheckPower, ActionCheckCooling,
 	ActionCheckLink, ActionCheckPCIe, ActionReplaceGPU, ActionContactSupport, ActionLookUp}
 
-// Classes lists where the cause of a fault may be looked for.
+// Classes lists the classes of causes.
 var Classes = []string{"app", "driver", "hardware"}
 
-// Entry is what the table says of one fault.
+// Entry is one fault's entry in the table.
 type Entry struct {
 	Sort    Sort
 	Code    string // a number, or the name of a sign
 	Class   string
 	Action  string
-	Again   string // when it comes back on the same device
-	Fatal   bool   // the device cannot work until that was done
+	Again   string // action when it recurs on the same device
+	Fatal   bool   // the device cannot work until the action was taken
 	Meaning string
 }
 
-// Recovery is what the driver wants done, as DCGM field 1523 gives it, plus one:
-// zero is a driver that does not say. The numbers are those of NVML's enum
-// nvmlDeviceGpuRecoveryAction_t.
+// Recovery is the recovery that the driver requests: DCGM field 1523 plus one. Zero means that the
+// driver does not report it. The numbers are those of NVML's enum nvmlDeviceGpuRecoveryAction_t.
 type Recovery uint32
 
-// What a driver may want.
+// Recoveries that a driver may request.
 const (
 	RecoveryUnknown Recovery = iota
 	RecoveryNone
@@ -118,17 +119,17 @@ const (
 	RecoveryRebootSystem
 )
 
-// Verdict is what is known of a fault.
+// Verdict is the interpretation of a fault.
 type Verdict struct {
 	Class   string // "" where the code is unknown
 	Action  string
 	Fatal   bool
 	Meaning string
-	Known   bool // the table has the code; a caller warns when it does not
-	Driver  bool // the action is what the driver wants, or it is fatal because of that alone
+	Known   bool // the table has the code; callers warn if it does not
+	Driver  bool // the action comes from the driver, or the fault is fatal only because of the driver
 }
 
-// Table says what faults mean. It is never changed after it was made.
+// Table interprets faults. It is immutable.
 type Table struct {
 	version string
 	entries map[key]Entry
@@ -150,14 +151,14 @@ var standard = func() *Table {
 	return t
 }()
 
-// Standard returns the project's own table.
+// Standard returns the built-in table.
 func Standard() *Table { return standard }
 
-// Version is the table's own, for results to name: "1", or "1+7" where entries of a
-// table with version 7 replaced some of version 1.
+// Version is the table's version, which results state: "1", or "1+7" if entries of a table with
+// version 7 replaced entries of version 1.
 func (t *Table) Version() string { return t.version }
 
-// Entries returns what the table holds, by sort and code.
+// Entries returns the table's entries, by sort and code.
 func (t *Table) Entries() []Entry {
 	es := slices.Collect(maps.Values(t.entries))
 	slices.SortFunc(es, func(a, b Entry) int {
@@ -179,13 +180,13 @@ func (t *Table) With(other *Table) *Table {
 	return n
 }
 
-// Judge says what a fault with a number means. Seen is how often it was seen on this
-// device before, and recovery is what the driver wants of the device right now.
+// Judge interprets a fault with a numeric code. seen is how often it occurred on this device
+// before. recovery is what the driver currently requests for the device.
 func (t *Table) Judge(sort Sort, code uint32, recovery Recovery, seen uint64) Verdict {
 	return t.judge(sort, strconv.FormatUint(uint64(code), 10), recovery, seen)
 }
 
-// JudgeSign does the same for what the collector saw by itself.
+// JudgeSign is Judge for faults that the collector detected itself.
 func (t *Table) JudgeSign(name string, recovery Recovery, seen uint64) Verdict {
 	return t.judge(Sign, name, recovery, seen)
 }
@@ -210,18 +211,18 @@ func (t *Table) judge(sort Sort, code string, recovery Recovery, seen uint64) Ve
 		r.Action, r.Fatal = ActionContactSupport, true
 		v.Meaning += fmt.Sprintf("; the driver wants recovery %d, which is in no table", recovery-1)
 	}
-	if v.Action == ActionReplaceGPU { // nothing that the driver wants is more
+	if v.Action == ActionReplaceGPU { // the driver cannot request more
 		v.Driver = r.Fatal && !v.Fatal
 		v.Fatal = v.Fatal || r.Fatal
 		return v
 	}
-	// The driver knows the state of the device, and the table only the code. But of what
-	// a reset does not mend, and what DCGM's own check found, it may know nothing.
+	// The driver knows the state of the device; the table knows only the code. But the driver may
+	// be unaware of faults that a reset does not repair, and of what DCGM's own check found.
 	if v.Fatal && !r.Fatal && (sort == Health || v.Action != ActionResetGPU) {
 		return v
 	}
-	// That nothing need be done to the device says that it works, and says nothing of the
-	// workload that was hit.
+	// A driver that requests nothing for the device says that the device works. It says nothing
+	// about the workload that was hit.
 	if v.Fatal = r.Fatal; recovery != RecoveryNone {
 		v.Action, v.Driver = r.Action, true
 	}
@@ -239,13 +240,12 @@ func (v Verdict) Apply(e *domain.GPUFaultObserved) {
 	}
 }
 
-// Lifetime reports whether a DCGM field counts over the life of the GPU, through resets
-// and reboots, because the GPU keeps the count in its InfoROM: aggregate ECC errors,
-// retired pages, remapped rows. Its first value is what happened before anybody looked,
-// maybe years ago, and is no fault; what it grows by is. A counter that shrank was
-// cleared. Sources: dcgm_fields.h of DCGM 4.5 ("aggregate (persistent)", "monotonically
-// increasing"), and NVIDIA's manuals "Dynamic Page Retirement" and "GPU Memory Error
-// Management" (remapped rows).
+// Lifetime reports whether a DCGM field counts over the life of the GPU, across resets and reboots,
+// because the GPU keeps the count in its InfoROM: aggregate ECC errors, retired pages, remapped
+// rows. The first value covers the time before monitoring, maybe years ago, and is not a fault; an
+// increase is. A counter that shrank was cleared. Sources: dcgm_fields.h of DCGM 4.5 ("aggregate
+// (persistent)", "monotonically increasing"), and NVIDIA's manuals "Dynamic Page Retirement" and
+// "GPU Memory Error Management" (remapped rows).
 func Lifetime(field uint32) bool {
 	switch field {
 	case 313, 390, 391, 393, 394:

@@ -12,8 +12,8 @@ import (
 	"quartermaster/domain"
 )
 
-// The table knows every code of NVIDIA's catalog that we hold facts of, and does not
-// contradict what NVIDIA advises at once.
+// The table has every code of NVIDIA's catalog for which we hold facts, and does not contradict
+// NVIDIA's immediate advice.
 func TestEveryKnownXID(t *testing.T) {
 	dir := os.Getenv("QUARTERMASTER_DATA")
 	if dir == "" {
@@ -68,8 +68,7 @@ func TestEveryKnownXID(t *testing.T) {
 	}
 }
 
-// Every code of DCGM that a health check can give, and those that go-dcgm has no
-// name for, is judged.
+// Every health code of DCGM, including those that go-dcgm has no name for, has an entry.
 func TestHealthCodes(t *testing.T) {
 	for code := uint32(117); code <= 129; code++ {
 		if v := Standard().Judge(Health, code, RecoveryUnknown, 0); !v.Known {
@@ -92,7 +91,7 @@ func TestJudge(t *testing.T) {
 		seen     uint64
 		want     Verdict
 	}{
-		{"the table alone", 79, RecoveryUnknown, 0, Verdict{"hardware", ActionRebootNode, true, "the GPU fell off the bus", true, false}},
+		{"table only", 79, RecoveryUnknown, 0, Verdict{"hardware", ActionRebootNode, true, "the GPU fell off the bus", true, false}},
 		{"again", 79, RecoveryUnknown, 1, Verdict{"hardware", ActionReplaceGPU, true, "the GPU fell off the bus", true, false}},
 		{"the driver wants more", 13, RecoveryReset, 0, Verdict{"app", ActionResetGPU, true, "exception in a kernel: an address or an instruction that is not valid", true, true}},
 		{"the driver wants less", 62, RecoveryDrainP2P, 0, Verdict{"hardware", ActionDrainP2P, false, "a micro-controller halted", true, true}},
@@ -102,8 +101,8 @@ func TestJudge(t *testing.T) {
 		{"the driver wants nothing of one to replace", 48, RecoveryNone, 1, Verdict{"hardware", ActionReplaceGPU, true, "memory error of two bits, not correctable", true, false}},
 		{"the driver wants nothing, the work is lost all the same", 94, RecoveryNone, 0, Verdict{"hardware", ActionRestartWorkload, false, "memory error that hit one program alone", true, false}},
 		{"the driver says that the device works", 62, RecoveryNone, 0, Verdict{"hardware", ActionResetGPU, false, "a micro-controller halted", true, false}},
-		{"nobody knows it", 999, RecoveryUnknown, 0, Verdict{"", ActionLookUp, false, "xid 999 is in no table: look it up and add it", false, false}},
-		{"nobody but the driver", 999, RecoveryReboot, 0, Verdict{"", ActionRebootNode, true, "xid 999 is in no table: look it up and add it", false, true}},
+		{"unknown code", 999, RecoveryUnknown, 0, Verdict{"", ActionLookUp, false, "xid 999 is in no table: look it up and add it", false, false}},
+		{"unknown code, driver requests a reboot", 999, RecoveryReboot, 0, Verdict{"", ActionRebootNode, true, "xid 999 is in no table: look it up and add it", false, true}},
 		{"a driver newer than the table", 13, 9, 0, Verdict{"app", ActionContactSupport, true, "exception in a kernel: an address or an instruction that is not valid; the driver wants recovery 8, which is in no table", true, true}},
 		{"the link domain", 13, 6, 0, Verdict{"app", ActionRecoverIMEX, true, "exception in a kernel: an address or an instruction that is not valid", true, true}},
 	} {
@@ -113,8 +112,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What the driver wants is judged by itself too. A recovery that no table has holds the
-// GPU down until somebody maps it.
+// A requested recovery is also interpreted as a fault of its own. A recovery that is not in the
+// table keeps the GPU down until it is mapped.
 func TestRecoveries(t *testing.T) {
 	for action, want := range map[uint32]Verdict{
 		0: {"driver", ActionNone, false, "the driver wants nothing done", true, false},
@@ -130,8 +129,8 @@ func TestRecoveries(t *testing.T) {
 	}
 }
 
-// A check of DCGM that failed stands whatever the driver says; so does a counter that asks
-// for a replacement.
+// A failed check of DCGM stands whatever the driver requests; so does a counter that requires a
+// replacement.
 func TestNoneStandsBack(t *testing.T) {
 	for _, code := range []uint32{80, 120, 125, 4} {
 		if v := Standard().Judge(Health, code, RecoveryNone, 0); !v.Fatal {
@@ -146,8 +145,8 @@ func TestNoneStandsBack(t *testing.T) {
 	}
 }
 
-// A verdict to replace the GPU stays, and the GPU is out of service where the driver wants
-// something that takes it out of service.
+// A verdict to replace the GPU stays. The GPU is out of service if the driver requests something
+// that takes it out of service.
 func TestReplaceAndDriver(t *testing.T) {
 	const unmapped Recovery = 40
 	for _, c := range []struct {
@@ -229,8 +228,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// What can be read says nothing that an event must not say, and reads the same when
-// written again.
+// A parsed table contains nothing that an event must not contain, and survives a round trip.
 func FuzzParse(f *testing.F) {
 	f.Add(own)
 	f.Add("version 1\nxid 1 app monitor - no x\n")
@@ -262,7 +260,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// What ends with its program, or asks for nothing to be done to the GPU, holds no GPU
+// Faults that end with their program, or that require no action on the GPU, do not take the GPU
 // down.
 func TestProgramsHoldNoGPUDown(t *testing.T) {
 	mild := []string{ActionNone, ActionMonitor, ActionFollowCause, ActionRestartWorkload, ActionLookUp}

@@ -11,15 +11,15 @@ import (
 	"quartermaster/domain"
 )
 
-// Limits of a table that somebody gives.
+// Limits of a user's table.
 const (
 	maxLine    = 1 << 10
 	maxEntries = 10_000
 	maxMeaning = 200
 )
 
-// Parse reads a table in the form that table.txt explains. Name is that of the file,
-// for errors, which name line and field.
+// Parse reads a table in the form that table.txt explains. name is the file's name, for errors,
+// which state line and field.
 func Parse(name, text string) (*Table, error) {
 	t := &Table{entries: map[key]Entry{}}
 	lines := map[key]int{}
@@ -110,7 +110,8 @@ func Parse(name, text string) (*Table, error) {
 		t.entries[k] = e
 	}
 	if t.version == "" {
-		return nil, fmt.Errorf(`%s: it does not say its version: begin with a line "version 1", and count up with each change`, name)
+		return nil, fmt.Errorf(`%s: it does not state its version: begin with a line "version 1", and count up with each change`,
+			name)
 	}
 	return t, nil
 }

@@ -2,7 +2,7 @@ package forecast
 
 import "slices"
 
-// names of the candidates, in the order in which equals are taken.
+// names of the candidates. Ties are resolved in this order.
 var names = []string{
 	"seasonal naive",
 	"weekly profile with damped trend",
@@ -13,8 +13,8 @@ var names = []string{
 // Candidates names the models that a forecast chooses from.
 func Candidates() []string { return slices.Clone(names) }
 
-// candidates forecasts the hours after an origin with every model, from the hours
-// before it, of which there are two weeks at least.
+// candidates forecasts the hours after an origin with every model. learn is the hours before it, at
+// least two weeks.
 func candidates(learn []float64, hours int) [][]float64 {
 	profile, smooth := profileTrend(learn, hours), doubleSeasonal(learn, hours)
 	both := make([]float64, hours)
@@ -33,10 +33,10 @@ func seasonalNaive(learn []float64, hours int) []float64 {
 	return out
 }
 
-// profileTrend is the median weekly pattern of the last eight weeks, each
-// relative to its mean, at a level that follows the weekly means by Holt's method
-// with a damped trend (Gardner and McKenzie, 1985). Its three parameters are
-// those of a small grid that forecast the next week's mean best.
+// profileTrend is the median weekly pattern of the last eight weeks, each relative to its mean, at
+// a level that follows the weekly means by Holt's method with a damped trend (Gardner and McKenzie,
+// 1985). Its three parameters are chosen from a small grid: those that best forecast the next
+// week's mean.
 func profileTrend(learn []float64, hours int) []float64 {
 	weeks := len(learn) / Week
 	means := make([]float64, weeks)
@@ -53,8 +53,7 @@ func profileTrend(learn []float64, hours int) []float64 {
 	return out
 }
 
-// profile is the median over the last weeks of what each hour of the week is
-// relative to its week's mean.
+// profile is the median over the last weeks of each hour of the week, relative to its week's mean.
 func profile(learn, means []float64, over int) []float64 {
 	shape := make([]float64, Week)
 	buf := make([]float64, 0, over)

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// path is what a candidate erred by from one past origin on, hour by hour,
-// relative to the level that it forecast; NaN where nothing was observed.
+// path holds the errors of a candidate from one past origin, hour by hour, relative to the level
+// that it forecast; NaN for hours without an observation.
 type path []float64
 
-// errors returns the paths of a candidate from past origins, the oldest first.
+// errors returns the paths of a candidate from past origins, oldest first.
 func (w *window) errors(past []tried, candidate int) []path {
 	floor := w.floor()
 	out := make([]path, len(past))
@@ -26,11 +26,11 @@ func (w *window) errors(past []tried, candidate int) []path {
 	return out
 }
 
-// near is how many hours of a first week are a bucket of their own.
+// near is the number of hours in a bucket of the first week.
 const near = 24
 
-// buckets are the stretches of the horizon whose errors are taken together: each
-// day of the first week, then each week.
+// buckets are the parts of the horizon whose errors are pooled: each day of the first week, then
+// each week.
 func buckets(hours int) [][2]int {
 	var out [][2]int
 	for h := 0; h < hours; {
@@ -44,7 +44,7 @@ func buckets(hours int) [][2]int {
 	return out
 }
 
-// quantiles turns past errors into quantiles of what is to come.
+// quantiles turns past errors into quantiles of future demand.
 func (f *Forecast) quantiles(weeks int) {
 	hours := weeks * Week
 	f.Quantiles = make([][]int64, len(f.Levels))
@@ -70,8 +70,8 @@ func (f *Forecast) quantiles(weeks int) {
 	}
 }
 
-// errorsWithin returns the errors of the origins that saw a whole bucket, sorted,
-// and of how many origins they are.
+// errorsWithin returns the sorted errors of the origins that observed a whole bucket, and the
+// number of those origins.
 func (f *Forecast) errorsWithin(b [2]int) (errors []float64, origins int) {
 	for _, p := range f.paths {
 		if len(p) < b[1] {
@@ -91,9 +91,8 @@ func (f *Forecast) errorsWithin(b [2]int) (errors []float64, origins int) {
 	return errors, origins
 }
 
-// quantile returns the least of sorted values that, with one more that is not
-// known yet, a share of all does not exceed: the ⌈(n+1)·share⌉-th, bounded by the
-// least and the greatest.
+// quantile returns the split conformal quantile of sorted values: the ⌈(n+1)·share⌉-th value,
+// limited to the least and the greatest.
 func quantile(sorted []float64, share float64) float64 {
 	if len(sorted) == 0 {
 		return 0

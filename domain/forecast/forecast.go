@@ -1,30 +1,28 @@
-// Package forecast says what demand of a pool will be, hour by hour, and how sure
-// that is.
+// Package forecast predicts the hourly demand of a pool, with prediction intervals.
 //
-// A forecast is learned from a bounded window of hourly demand, so that its cost
-// does not grow with history. Several candidates ([Candidates]) each forecast from
-// past weeks what then happened (rolling origin); the one that erred least is
-// taken. Its errors there, hour by hour and relative to the level, give the
-// intervals (split conformal prediction by horizon) and, resampled in blocks of a
-// week, scenarios. A year of origins covers what a year's seasons err by. A level
-// that adapts to the coverage that was reached (Gibbs and Candès, 2021) was
-// measured beside it, over weekly origins: it covered less, at a greater loss.
+// A forecast is learned from a bounded window of hourly demand, so that its cost does
+// not grow with history. Several candidates ([Candidates]) forecast past weeks from
+// rolling origins; the one with the least error is chosen. Its errors there, hour by
+// hour and relative to the level, give the intervals (split conformal prediction by
+// horizon) and, resampled in blocks of a week, the scenarios. A year of origins covers
+// the errors of all seasons. Adapting the level to the observed coverage (Gibbs and
+// Candès, 2021) was measured as an alternative, over weekly origins: it had less
+// coverage and a greater loss.
 //
-// Hourly models carry some thirteen weeks at most. What lies beyond is the weekly
-// pattern at a level that the planner's scenarios of growth give ([Growth]).
+// Hourly models are useful for about thirteen weeks at most. Beyond that, the forecast
+// is the weekly pattern at a level that the planner's growth scenarios give ([Growth]).
 //
 // What always holds:
 //
-//   - Equal questions give equal answers, byte for byte, on every machine: no
-//     product is fused with a sum, nothing but the four operations and square
-//     roots is used on floating point, and answers are whole thousandths of a
-//     unit. From there on everything is exact.
-//   - A higher level is never below a lower one, nothing is below zero, and
-//     demand in other units gives the same forecast in those units, but for
-//     rounding.
-//   - What is known is used: a change of level from a time on ([Change]), and
-//     hours that are not to be learned from.
-//   - Draws come from the caller.
+//   - Equal questions give equal answers, byte for byte, on every machine: products
+//     are never fused with sums, floating-point code uses only the four operations and
+//     square roots, and answers are whole thousandths of a unit. All later steps are
+//     exact.
+//   - A higher level is never below a lower one, nothing is below zero, and demand in
+//     other units gives the same forecast in those units, except for rounding.
+//   - Known changes are used: changes of the level ([Change]), and hours to ignore in
+//     learning.
+//   - Random draws come from the caller.
 package forecast
 
 import (
@@ -34,8 +32,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Method is the version of this package's method. What is computed from a
-// forecast names it.
+// Method is the version of this package's method. Results computed from a forecast state it.
 const Method = "forecast/3"
 
 // Week is the season of every model, in hours.
@@ -45,90 +42,88 @@ const Week = 168
 const (
 	MinWeeks   = 4  // of history
 	MaxHorizon = 13 // weeks
-	// MaxMilli bounds demand: a million million units, which floating point holds
-	// exactly in thousandths.
+	// MaxMilli bounds demand: 10¹² units, which floating point represents exactly in thousandths.
 	MaxMilli = 1_000_000_000_000_000
 
-	// Stale is for how many hours before its end a history may say nothing: eight
-	// weeks, as imports of demand come weekly or monthly. Longer ago, demand may have
-	// stopped as well as gone on, and nothing can be said of what comes.
+	// Stale is the number of hours at the end of a history that may be unobserved: eight weeks,
+	// because imports of demand come weekly or monthly. After a longer gap, demand may have stopped
+	// as well as continued, and no forecast is possible.
 	Stale = 8 * Week
 
 	learned = 39 // weeks before an origin that candidates learn from
-	origins = 52 // weekly origins that errors are taken from
+	origins = 52 // weekly origins that the errors come from
 
-	// Window is the weeks of history that are looked at, at most.
+	// Window is the maximum number of weeks of history that are used.
 	Window = learned + origins + MaxHorizon
 )
 
-// Question is what a forecast is made from.
+// Question is the input of a forecast.
 type Question struct {
 	// From is the start of the first hour of History. The forecast begins where
 	// History ends.
 	From domain.Instant
-	// History is demand in thousandths of a unit by the hour; −1: not observed.
-	// What is older than the window is not looked at.
+	// History is demand in thousandths of a unit by the hour; −1: not observed. Hours before the
+	// window are ignored.
 	History []int64
 	Changes []Change
 	Weeks   int   // how far to look ahead
 	Levels  []int // of the quantiles in per mille, ascending; none: [Levels]
 }
 
-// Change is what is known of demand besides what was observed.
+// Change is a known change of demand that observations may not show.
 type Change struct {
-	Span domain.Interval `json:"span"` // To 0: for good
-	// Milli is what demand is higher by meanwhile than without it: a launch, or, if
-	// negative, what is shut down.
+	Span domain.Interval `json:"span"` // To 0: permanent
+	// Milli is the increase of demand during Span: a launch, or a shutdown if negative.
 	Milli int64 `json:"milli"`
-	// Ignored: what was observed meanwhile is not learned from, because it was an
-	// outage or a fault of metering. Milli is then 0.
+	// Ignored excludes the observations of Span from learning, because of an outage or a metering
+	// fault. Milli is then 0.
 	Ignored bool `json:"ignored"`
-	// Why says where it is known from, for whoever reads the answer.
+	// Why states the source of the information, for readers of the answer.
 	Why string `json:"why,omitempty"`
 }
 
-// Levels are the quantiles of a question that names none, in per mille.
+// Levels are the default quantiles, in per mille.
 var Levels = []int{50, 100, 250, 500, 750, 900, 950, 990}
 
-// Forecast is demand to come, in thousandths of a unit by the hour.
+// Forecast is predicted demand, in thousandths of a unit by the hour.
 type Forecast struct {
 	From  domain.Instant `json:"from"`
-	Point []int64        `json:"point"` // of the candidate that was taken
-	// Quantiles are by level and hour.
+	Point []int64        `json:"point"` // of the chosen candidate
+	// Quantiles are indexed by level and hour.
 	Levels    []int     `json:"levels"`
 	Quantiles [][]int64 `json:"quantiles"`
-	// Candidate is the one taken, and Tried what each erred by.
+	// Candidate is the chosen one, and Tried the errors of all.
 	Candidate string  `json:"candidate"`
 	Tried     []Trial `json:"tried"`
-	// Window is the history that was looked at, Missing the hours of it that were
-	// not observed or are ignored, Origins how many past weeks errors were taken
-	// from. With less than two, or for weeks ahead that none of them had seen, the
-	// errors of nearer weeks are scaled up.
+	// Window is the history that was used. Missing is the number of its hours that were not
+	// observed or are ignored. Origins is the number of past weeks that errors come from. With
+	// fewer than two, or for weeks ahead that no origin had observed, the errors of nearer weeks
+	// are scaled up.
 	Window  domain.Interval `json:"window"`
 	Missing int             `json:"missing_hours"`
 	Origins int             `json:"origins"`
-	// ObservedTo is the end of the last hour that was observed, and Gaps are the longest
-	// stretches of missing hours, ten at most, by start. A missing hour is taken from the
-	// same hour of the nearest week, and never for one without demand.
+	// ObservedTo is the end of the last observed hour. Gaps are the ten longest stretches of
+	// missing hours, by start. A missing hour is filled from the same hour of the nearest week, and
+	// never treated as zero demand.
 	ObservedTo domain.Instant    `json:"observed_to"`
 	Gaps       []domain.Interval `json:"gaps"` // the longest, ten at most
 
 	paths   []path    // of past errors, for scenarios
-	base    []float64 // the point without changes
+	base    []float64 // Point without changes
 	floor   float64
-	shift   []float64 // what changes add, by hour of the forecast
+	shift   []float64 // increase by changes, by hour of the forecast
 	changes []Change
-	steps   []float64 // by what the level changed within a quarter, see quarters
+	steps   []float64 // relative changes of the level within a quarter, see quarters
 }
 
-// Trial is what a candidate erred by: the mean absolute error over the origins, in
-// thousandths of a unit.
+// Trial is the error of a candidate: the mean absolute error over the origins, in thousandths of a
+// unit.
 type Trial struct {
 	Candidate string `json:"candidate"`
 	Error     int64  `json:"mean_absolute_error_milli"`
 }
 
-// At returns the quantile of a level, nil when the forecast has none of it.
+// At returns the quantile of a level, nil if the forecast does not have it.
 func (f *Forecast) At(level int) []int64 {
 	if i := slices.Index(f.Levels, level); i >= 0 {
 		return f.Quantiles[i]
@@ -136,7 +131,7 @@ func (f *Forecast) At(level int) []int64 {
 	return nil
 }
 
-// Make makes a forecast. Its errors say what is wrong with the question.
+// Make makes a forecast. Its errors explain what is wrong with the question.
 func Make(q *Question) (*Forecast, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -176,7 +171,8 @@ func Make(q *Question) (*Forecast, error) {
 func (q *Question) check() error {
 	switch {
 	case q.Weeks < 1 || q.Weeks > MaxHorizon:
-		return fmt.Errorf("forecast %d weeks ahead: 1 to %d can be; what is beyond is growth, which scenarios say", q.Weeks, MaxHorizon)
+		return fmt.Errorf("forecast %d weeks ahead: 1 to %d can be; what is beyond is growth, which scenarios say",
+			q.Weeks, MaxHorizon)
 	case q.From != q.From.HourStart():
 		return fmt.Errorf("history from %s: it begins with a whole hour", q.From)
 	}
@@ -187,7 +183,9 @@ func (q *Question) check() error {
 	}
 	for i, v := range q.History {
 		if v < -1 || v > MaxMilli {
-			return fmt.Errorf("demand of %d thousandths at %s: want 0 to %d, or -1 for an hour that was not observed", v, q.From+domain.Instant(i)*domain.Hour, int64(MaxMilli))
+			at := q.From + domain.Instant(i)*domain.Hour
+			return fmt.Errorf("demand of %d thousandths at %s: want 0 to %d, or -1 for an hour that was not observed",
+				v, at, int64(MaxMilli))
 		}
 	}
 	for _, c := range q.Changes {
@@ -203,7 +201,7 @@ func (q *Question) check() error {
 	return nil
 }
 
-// milli rounds to whole thousandths, not below 0 and not beyond what demand can be.
+// milli rounds to whole thousandths, and limits the result to 0 to MaxMilli.
 func milli(v float64) int64 {
 	switch {
 	case !(v > 0):

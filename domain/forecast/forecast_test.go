@@ -15,7 +15,7 @@ import (
 	"quartermaster/domain/forecast"
 )
 
-// wave is demand with a day and a week in it, around a level, with noise.
+// wave is demand with a daily and a weekly pattern, around a level, with noise.
 func wave(weeks int, level int64, noise int, seed uint64) []int64 {
 	d := rand.New(rand.NewPCG(seed, 1))
 	out := make([]int64, weeks*forecast.Week)
@@ -32,7 +32,7 @@ func wave(weeks int, level int64, noise int, seed uint64) []int64 {
 	return out
 }
 
-// fataler is what a test and a property have in common.
+// fataler is the common interface of a test and a property.
 type fataler interface {
 	Helper()
 	Fatal(args ...any)
@@ -51,7 +51,7 @@ func question(history []int64, weeks int) *forecast.Question {
 	return &forecast.Question{From: began, History: history, Weeks: weeks}
 }
 
-// What repeats exactly is forecast exactly, without spread, and zero stays zero.
+// An exactly repeating history is forecast exactly, without spread, and zero stays zero.
 func TestExactHistory(t *testing.T) {
 	for name, level := range map[string]int64{"zeros": 0, "pattern": 40_000} {
 		history := wave(12, level, 0, 1)
@@ -64,7 +64,7 @@ func TestExactHistory(t *testing.T) {
 	}
 }
 
-// Levels are in order and not negative; whatever was observed.
+// Quantiles are ordered and not negative, whatever was observed.
 func TestLevelsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := wave(rapid.IntRange(6, 9).Draw(t, "weeks"), rapid.Int64Range(0, 50_000).Draw(t, "level"), rapid.IntRange(0, 80_000).Draw(t, "noise"), rapid.Uint64().Draw(t, "seed"))
@@ -120,7 +120,7 @@ func TestScales(t *testing.T) {
 	})
 }
 
-// Where errors are exchangeable, a level covers as much as it says.
+// If errors are exchangeable, the coverage of a quantile equals its level.
 func TestCoversWhatItSays(t *testing.T) {
 	covered, n := map[int]float64{}, 0.0
 	for seed := range uint64(12) {
@@ -140,7 +140,7 @@ func TestCoversWhatItSays(t *testing.T) {
 	}
 }
 
-// Older history than the window does not matter, so that cost does not grow.
+// History before the window has no effect, so that cost does not grow.
 func TestBoundedWindow(t *testing.T) {
 	long := wave(140, 50_000, 9_000, 3)
 	other := slices.Clone(long)
@@ -165,8 +165,7 @@ func text(t testing.TB, v any) string {
 	return string(b)
 }
 
-// A launch that is known adds what it adds from its hour on; one that has
-// happened is no surprise.
+// A known launch adds its demand from its hour on; one that has already happened is no surprise.
 func TestKnownChanges(t *testing.T) {
 	history := wave(12, 40_000, 4_000, 5)
 	end := began + domain.Instant(len(history))*domain.Hour
@@ -203,9 +202,9 @@ func TestKnownChanges(t *testing.T) {
 	}
 }
 
-// Hours that were not observed are named, and are not hours without demand: what ends
-// three weeks before goes on as it was, and what ended more than eight weeks before is
-// not forecast, because nobody knows whether it does.
+// Hours without observations are reported, and are not hours of zero demand. A history that ends
+// three weeks early continues as before. One that ends more than eight weeks early is not forecast,
+// because it is unknown whether demand continues.
 func TestGapsAreNoZeros(t *testing.T) {
 	history := wave(20, 40_000, 0, 7)
 	unknown := func(from, to int) []int64 {
@@ -228,14 +227,14 @@ func TestGapsAreNoZeros(t *testing.T) {
 	if !slices.Equal(f.Point, history[:forecast.Week]) {
 		t.Errorf("what lags is forecast as %v", f.Point[:24])
 	}
-	must(t, question(unknown(n-forecast.Stale, n), 1)) // eight weeks are not more
+	must(t, question(unknown(n-forecast.Stale, n), 1)) // eight weeks are allowed
 	_, err := forecast.Make(question(unknown(n-forecast.Stale-1, n), 1))
 	if err == nil || !strings.Contains(err.Error(), "last observed at "+span(0, n-forecast.Stale-1).To.String()+", more than 8 weeks before") {
 		t.Errorf("ended: %v", err)
 	}
 }
 
-// An outage that is known is like hours that were not observed.
+// A known outage is treated like hours without observations.
 func TestKnownOutage(t *testing.T) {
 	history := wave(12, 40_000, 4_000, 6)
 	broken, missing := slices.Clone(history), slices.Clone(history)
@@ -293,8 +292,8 @@ func fill(v []int64, with int64) {
 
 func pcg(seed uint64) func() uint64 { return rand.NewPCG(seed, 7).Uint64 }
 
-// Scenarios are equal for equal draws, the first of many are the same as few, and
-// they spread as the quantiles say.
+// Equal draws give equal scenarios, the first of many are the same as few, and they spread as the
+// quantiles predict.
 func TestScenarios(t *testing.T) {
 	f := must(t, question(wave(60, 100_000, 30_000, 8), 4))
 	few, err := f.Scenarios(&forecast.Spread{Hours: 4 * forecast.Week, Count: 20}, pcg(1))
@@ -321,9 +320,9 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// Forecasts that are given equal draws repeat the errors of the same weeks: series that
-// moved together do so in scenarios, the younger one where it has those weeks, and each
-// of the weeks that it has is as likely.
+// Forecasts with equal draws repeat the errors of the same weeks: correlated series stay correlated
+// in scenarios. The younger series does so where it has those weeks, and each of its weeks is
+// equally likely.
 func TestScenariosMoveTogether(t *testing.T) {
 	old := wave(104, 100_000, 30_000, 8)
 	twice := slices.Clone(old)
@@ -348,8 +347,8 @@ func TestScenariosMoveTogether(t *testing.T) {
 			}
 		}
 	}
-	// Of 53 weeks that errors are drawn from the young one has 22: so often, and once in a
-	// while by chance, it moves as the old one does.
+	// The young series has 22 of the 53 weeks that errors are drawn from. So often, and
+	// occasionally by chance, it moves like the old one.
 	same, blocks := 0, 0
 	for i := range a {
 		for h := 0; h < len(a[i]); h += forecast.Week {
@@ -364,7 +363,7 @@ func TestScenariosMoveTogether(t *testing.T) {
 	}
 }
 
-// together reports whether what two series have beyond their means is much the same.
+// together reports whether the deviations of two series from their means are highly correlated.
 func together(a, b []int64) bool {
 	var ma, mb, ab, aa, bb float64
 	for h := range a {
@@ -377,8 +376,7 @@ func together(a, b []int64) bool {
 	return ab > 0.93*math.Sqrt(aa*bb)
 }
 
-// Beyond the forecast the level goes as the planner says, and what is known is
-// added to it.
+// Beyond the forecast the level follows the planner's growth, plus known changes.
 func TestGrowth(t *testing.T) {
 	f := must(t, question(wave(30, 0, 0, 1), 4))
 	if len(f.Point) != 4*forecast.Week {
@@ -421,8 +419,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// The bytes of a forecast and of its scenarios do not change from one machine or
-// build to the next.
+// The bytes of a forecast and of its scenarios are the same on every machine and in every build.
 func TestGolden(t *testing.T) {
 	f := must(t, question(wave(30, 80_000, 20_000, 9), 3))
 	s, err := f.Scenarios(&forecast.Spread{Hours: 40 * forecast.Week, Count: 3}, pcg(4))

@@ -11,27 +11,28 @@ import (
 // quarter is the length of a step of growth, in hours.
 const quarter = 13 * Week
 
-// Growth is a way in which the level may go beyond the horizon of a forecast.
+// Growth is a possible development of the level beyond the horizon of a forecast.
 type Growth struct {
-	Weight int // how likely it is beside the others, at least 1
-	// Quarterly multiplies the level every 13 weeks, in millionths: 1,050,000 is
-	// five percent more.
+	Weight int // relative probability, at least 1
+	// Quarterly multiplies the level every 13 weeks, in millionths: 1,050,000 means five percent
+	// more.
 	Quarterly int64
 }
 
-// Spread is how scenarios are drawn from a forecast.
+// Spread says how to draw scenarios from a forecast.
 type Spread struct {
 	Hours int // from the start of the forecast on; it may go beyond the forecast
 	Count int
-	// Growth is how the level goes on beyond the forecast. None: it walks at random
-	// without a direction, each quarter by one of the steps that the window saw, by
-	// the inverse of one, or not at all ([RandomWalk]). That is an assumption, and
-	// to be shown as one.
+	// Growth is the development of the level beyond the forecast. Without it the level follows a
+	// random walk without drift: each quarter it changes by one of the steps within the window, by
+	// the inverse of one, or not at all ([RandomWalk]). That is an assumption, and answers should
+	// show it.
 	Growth []Growth
 }
 
-// RandomWalk says what is assumed of the level where no growth is stated.
-const RandomWalk = "the level walks without a direction: each quarter by a step that the last weeks saw, by the inverse of one, or not at all"
+// RandomWalk states the assumption about the level if no growth is given.
+const RandomWalk = "the level walks without a direction: each quarter by a step that the last weeks saw, " +
+	"by the inverse of one, or not at all"
 
 // Bounds of a spread.
 const (
@@ -39,15 +40,15 @@ const (
 	MaxScenarios     = 10_000
 )
 
-// steps of growth are kept within these, so that a machine type that began within
-// the window does not grow for ever at the rate of its first weeks.
+// Bounds of growth steps, so that a machine type that began within the window does not keep growing
+// at the rate of its first weeks.
 const (
 	leastStep = 0.5
 	mostStep  = 1.5
 )
 
-// quarters returns what the level of four weeks was after a quarter relative to
-// before it, for every week of the window that has both.
+// quarters returns the ratio of the level of four weeks to that of a quarter before, for every week
+// of the window that has both.
 func (w *window) quarters() []float64 {
 	const span = 4 * Week
 	var out []float64
@@ -61,19 +62,17 @@ func (w *window) quarters() []float64 {
 	return out
 }
 
-// Scenarios draws ways in which demand may go, in thousandths of a unit by the
-// hour, all equally likely. Each repeats the errors of past forecasts, relative to
-// the level, week by week in blocks from random origins, at the level of its
-// growth. Equal draws give equal scenarios, and the first of many are the same as
-// few.
+// Scenarios draws equally likely courses of demand, in thousandths of a unit by the hour. Each
+// repeats the errors of past forecasts, relative to the level, in weekly blocks from random
+// origins, at the level of its growth. Equal draws give equal scenarios, and the first of many are
+// the same as few.
 //
-// Forecasts from the same hour, as far ahead, that are given equal draws repeat the
-// errors of the same weeks of the past in the same weeks to come, as far as each has
-// them, so that what moved together does so in scenarios of equal number. It is the
-// block bootstrap of a vector of series (Künsch, "The jackknife and the bootstrap for
-// general stationary observations", Annals of Statistics 17, 1989), of which the
-// blocks are drawn once for all. Stated growth is likewise; where none is stated each
-// walks by its own steps.
+// Forecasts from the same hour and with the same horizon that get equal draws repeat the errors of
+// the same past weeks in the same future weeks, as far as each has them. So correlated demand stays
+// correlated in scenarios with equal numbers. This is the block bootstrap of a vector of series
+// (Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of
+// Statistics 17, 1989), with blocks drawn once for all series. Given growth is shared in the same
+// way; without it, each series walks by its own steps.
 func (f *Forecast) Scenarios(s *Spread, draw func() uint64) ([][]int64, error) {
 	switch {
 	case s.Hours < 1 || s.Hours > MaxScenarioHours:
@@ -84,11 +83,13 @@ func (f *Forecast) Scenarios(s *Spread, draw func() uint64) ([][]int64, error) {
 	total := 0
 	for _, g := range s.Growth {
 		if g.Weight < 1 || g.Weight > MaxScenarios || g.Quarterly < 0 || g.Quarterly > 100_000_000 {
-			return nil, fmt.Errorf("growth to %d millionths a quarter with weight %d: want 0 to 100000000, and a weight from 1 to %d", g.Quarterly, g.Weight, MaxScenarios)
+			return nil, fmt.Errorf(
+				"growth to %d millionths a quarter with weight %d: want 0 to 100000000, and a weight from 1 to %d",
+				g.Quarterly, g.Weight, MaxScenarios)
 		}
 		total += g.Weight
 	}
-	below := func(n int) int { // each number from 0 to n−1 equally likely, to n/2⁶⁴
+	below := func(n int) int { // uniform from 0 to n−1, up to a bias of n/2⁶⁴
 		hi, _ := bits.Mul64(draw(), uint64(n))
 		return int(hi)
 	}
@@ -145,11 +146,11 @@ func (f *Forecast) scenario(hours int, shift []float64, draw func() uint64, step
 	return out
 }
 
-// block is a week of errors from a random origin, at the same distance from it if
-// any origin has seen that far, else at the farthest that one has. A draw names an
-// origin by how many weeks it lies before the end, of as many as a long history has;
-// where there are no errors from that one it is drawn on, from the same draw, so that
-// each that there is is equally likely and every block takes one draw.
+// block is a week of errors from a random origin, at the same distance from the origin if any
+// origin has observed that far, else at the farthest observed distance. A draw names an origin by
+// the number of weeks before the end, out of the number that a long history has. If there are no
+// errors from that origin, further numbers are derived from the same draw. So each available origin
+// is equally likely and every block takes one draw.
 func (f *Forecast) block(from int, draw uint64) path {
 	for ; from > 0; from -= Week {
 		if f.seeing(from+Week) > 0 {
@@ -179,7 +180,7 @@ func splitMix(state *uint64) uint64 {
 	return z ^ z>>31
 }
 
-// seeing is how many origins have seen so many hours: the oldest ones.
+// seeing is the number of origins that have observed that many hours. They are the oldest.
 func (f *Forecast) seeing(hours int) int {
 	n := 0
 	for n < len(f.paths) && len(f.paths[n]) >= hours {
@@ -188,7 +189,7 @@ func (f *Forecast) seeing(hours int) int {
 	return n
 }
 
-// known keeps changes for scenarios that go beyond the forecast.
+// known keeps the changes for scenarios that go beyond the forecast.
 func known(changes []Change, from domain.Instant) []Change {
 	var out []Change
 	for _, c := range changes {

@@ -2,12 +2,11 @@ package forecast
 
 import "math"
 
-// Measures of what a forecast was worth. Values and forecasts are of the same
-// unit and length.
+// Measures of forecast accuracy. Values and forecasts have the same unit and length.
 
-// MASE is the mean absolute error relative to that of repeating the last season
-// within the history that was learned from (Hyndman and Koehler, 2006). It is NaN
-// where that history repeats exactly, or is no longer than a season.
+// MASE is the mean absolute error relative to that of the seasonal naive forecast within the
+// history that was learned from (Hyndman and Koehler, 2006). It is NaN if that history repeats
+// exactly, or is no longer than a season.
 func MASE(learned []float64, season int, actual, forecast []float64) float64 {
 	scale := 0.0
 	for i := season; i < len(learned); i++ {
@@ -29,8 +28,8 @@ func MAE(actual, forecast []float64) float64 {
 	return sum / float64(len(actual))
 }
 
-// SMAPE is the symmetric mean absolute percentage error as the M4 competition
-// has it: 200 |a − f| ÷ (|a| + |f|), and 0 where both are 0.
+// SMAPE is the symmetric mean absolute percentage error as defined by the M4 competition: 200 |a −
+// f| ÷ (|a| + |f|), and 0 where both are 0.
 func SMAPE(actual, forecast []float64) float64 {
 	sum := 0.0
 	for i, a := range actual {
@@ -41,9 +40,9 @@ func SMAPE(actual, forecast []float64) float64 {
 	return sum / float64(len(actual))
 }
 
-// Pinball is the mean loss of forecasts of a quantile, without the factor of 2
-// that some write: a miss costs level per unit above and 1 − level per unit below
-// (Gneiting and Raftery, 2007).
+// Pinball is the mean pinball loss of a quantile's forecasts, without the factor of 2 that some
+// authors use: a miss costs level per unit above and 1 − level per unit below (Gneiting and
+// Raftery, 2007).
 func Pinball(level float64, actual, quantile []float64) float64 {
 	sum := 0.0
 	for i, a := range actual {
@@ -56,9 +55,9 @@ func Pinball(level float64, actual, quantile []float64) float64 {
 	return sum / float64(len(actual))
 }
 
-// Coverage is the share of values that are not above the forecast of a quantile. Of a
-// forecast with point masses it is above the quantile's level even if the forecast is
-// right; [QuantileScore] counts those.
+// Coverage is the share of values that are not above the forecast of a quantile. For a forecast
+// with point masses it exceeds the quantile's level even if the forecast is right; [QuantileScore]
+// corrects for those.
 func Coverage(actual, quantile []float64) float64 {
 	n := 0
 	for i, a := range actual {

@@ -21,9 +21,8 @@ var beer = []float64{
 	420, 390, 410, 488, 415, 398, 419, 488, 414, 374,
 }
 
-// The table in Hyndman and Athanasopoulos, Forecasting: principles and practice
-// (2nd ed. section 3.4, 3rd ed. section 5.8): learned from 1992 to 2007, the rest
-// forecast by three methods.
+// The table in Hyndman and Athanasopoulos, Forecasting: principles and practice (2nd ed. section
+// 3.4, 3rd ed. section 5.8): learned from 1992 to 2007, with the rest forecast by three methods.
 func TestPublishedBeer(t *testing.T) {
 	const learned, season = 64, 4
 	past, actual := beer[:learned], beer[learned:]
@@ -53,8 +52,8 @@ func TestPublishedBeer(t *testing.T) {
 	}
 }
 
-// The example in section 5.9 of the 3rd edition: a 10% quantile of 744.54 for a
-// price that came to 741.84 scores 4.86, which counts each loss twice.
+// The example in section 5.9 of the 3rd edition: a 10% quantile of 744.54 for a price of 741.84
+// scores 4.86, which counts each loss twice.
 func TestPublishedQuantileScore(t *testing.T) {
 	got := 2 * forecast.Pinball(0.1, []float64{741.84}, []float64{744.54})
 	if math.Abs(got-4.86) > 0.005 {
@@ -116,7 +115,8 @@ func m4(t *testing.T, file string) [][]float64 {
 	return out
 }
 
-// SMAPE once more without those data: reckoned by hand from the definition of the M4 competition: 200·|100−110|/210, 200·50/150 and 0.
+// SMAPE without those data, computed by hand from the definition of the M4 competition:
+// 200·|100−110|/210, 200·50/150 and 0.
 func TestSMAPE(t *testing.T) {
 	got := forecast.SMAPE([]float64{100, 50, 0}, []float64{110, 100, 0})
 	if want := (200*10/210.0 + 200*50/150.0) / 3; math.Abs(got-want) > 1e-12 {

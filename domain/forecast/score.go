@@ -9,69 +9,66 @@ import (
 	"quartermaster/domain"
 )
 
-// Score is what forecasts were worth, against what then came and against repeating
-// the week before each of them. It is counted in whole numbers, so that scores add
-// up to the same bytes in any order.
+// Score is the accuracy of forecasts, against actual demand and against the seasonal naive
+// forecast, which repeats the week before. It is computed in whole numbers, so that scores add up
+// to the same bytes in any order.
 //
-// Hours that were not observed do not count, and neither do those whose hour of
-// the week before was not, which nothing could repeat.
+// It skips hours without an observation, and hours whose same hour of the week before was not
+// observed, because the naive forecast has no value for them.
 type Score struct {
 	Forecasts int `json:"forecasts"`
 	Hours     int `json:"hours"`
-	// MASE is the mean over forecasts of the mean absolute error, each relative to
-	// what repeating the week before erred by within all the history that was known
-	// then (Hyndman and Koehler, 2006; [MASE]), and Naive the same of repeating the
-	// last week. Scaled is how many forecasts they are the mean of: history that
-	// repeats exactly gives no scale. To four digits.
+	// MASE is the mean over forecasts of the mean absolute error, each relative to the error of
+	// repeating the week before within all the history that was known then (Hyndman and Koehler,
+	// 2006; [MASE]). Naive is the same for repeating the last week. Scaled is the number of
+	// forecasts in the mean: history that repeats exactly gives no scale. To four digits.
 	MASE   domain.Decimal `json:"mase"`
 	Naive  domain.Decimal `json:"seasonal_naive_mase"`
-	Scaled int            `json:"forecasts_scaled"` // of which the MASE is the mean
-	// WeightedMASE and WeightedNaive are the same as a ratio of sums: all errors over
-	// what all hours would have erred by at the scale of their history. A pool whose
-	// history hardly had any demand, which a mean over forecasts hangs on, weighs
-	// hardly anything here.
-	WeightedMASE  domain.Decimal `json:"weighted_mase"`
-	WeightedNaive domain.Decimal `json:"seasonal_naive_weighted_mase"` // sums of errors over sums of scales, in which small pools weigh little
-	// AgainstNaive is the sum of absolute errors over that of repeating the last
-	// week, to four digits.
+	Scaled int            `json:"forecasts_scaled"` // number of forecasts in the MASE
+	// WeightedMASE and WeightedNaive are the same as a ratio of sums: all errors over the errors of
+	// all hours at the scale of their history. A pool whose history had hardly any demand dominates
+	// a mean over forecasts, but has hardly any weight here.
+	WeightedMASE domain.Decimal `json:"weighted_mase"`
+	// WeightedNaive is a sum of errors over a sum of scales, in which small pools have little weight.
+	WeightedNaive domain.Decimal `json:"seasonal_naive_weighted_mase"`
+	// AgainstNaive is the sum of absolute errors over that of repeating the last week, to four
+	// digits.
 	AgainstNaive domain.Decimal  `json:"error_against_seasonal_naive"`
 	Quantiles    []QuantileScore `json:"quantiles"`
-	// Mass is how many of the hours were just at a value that several quantiles share, as
-	// those are in which nothing was forecast and nothing came.
+	// Mass is the number of hours exactly at a value that several quantiles share, such as hours
+	// with neither forecast nor actual demand.
 	Mass int `json:"hours_at_point_mass"`
 
 	error, naive           big.Int        // sums of absolute errors
 	scaled, naiveScaled    domain.Decimal // sums over forecasts
 	scale                  domain.Decimal // sum over forecasts of hours times scale
-	weighed, naiveWeighed  big.Int        // of error and naive, what has a scale
+	weighed, naiveWeighed  big.Int        // the part of error and naive that has a scale
 	pinball, naivePinballs []big.Int      // by level, in thousandths of thousandths
-	within                 []int64        // by level, hours that count whole
-	parts                  []big.Rat      // by level, sums of those that count in part
+	within                 []int64        // by level, hours that count fully
+	parts                  []big.Rat      // by level, sums of hours that count partly
 }
 
-// QuantileScore is what the forecasts of one quantile were worth.
+// QuantileScore is the accuracy of the forecasts of one quantile.
 type QuantileScore struct {
 	Level int `json:"level"` // per mille
-	// Pinball is the mean loss of an hour in units ([Pinball]), Naive that of taking
-	// the hour of the last week for the quantile, both to six digits. Covered is the
-	// share of hours that were not above the quantile, to four; it is Level in the mean
-	// where the forecast is right.
+	// Pinball is the mean loss of an hour in units ([Pinball]). Naive is the loss with the same
+	// hour of the last week as the quantile. Both have six digits. Covered is the share of hours
+	// that were not above the quantile, to four digits; its mean is Level if the forecast is right.
 	//
-	// Where several levels have the same quantile the forecast has a point mass there:
-	// from the level below them, 0 if there is none, to the highest of them, or to 1 if
-	// that is the highest of all. An hour that is just there has no one place among the
-	// quantiles, and counts for each of them with the share of the mass that lies at or
-	// below its level, the expectation of the randomized probability integral transform
-	// (Smith, "Diagnostic checks of non-standard time series models", Journal of
-	// Forecasting 4, 1985; Czado, Gneiting and Held, "Predictive model assessment for
-	// count data", Biometrics 65, 2009). Counted whole, a pool without any demand would
-	// be below its 5% quantile at all times.
+	// Where several levels have the same quantile, the forecast has a point mass: from the level
+	// below them, 0 if there is none, to the highest of them, or to 1 if that is the highest of
+	// all. An hour exactly at that value has no single place among the quantiles. For each of them
+	// it counts with the share of the mass at or below its level, the expectation of the randomized
+	// probability integral transform (Smith, "Diagnostic checks of non-standard time series
+	// models", Journal of Forecasting 4, 1985; Czado, Gneiting and Held, "Predictive model
+	// assessment for count data", Biometrics 65, 2009). Counted fully, a pool without any demand
+	// would always be below its 5% quantile.
 	Pinball domain.Decimal `json:"pinball"`
 	Naive   domain.Decimal `json:"seasonal_naive_pinball"`
 	Covered domain.Decimal `json:"coverage"`
 }
 
-// At returns what a quantile was worth, nil for one that is not scored.
+// At returns the score of a quantile, nil if it is not scored.
 func (s *Score) At(level int) *QuantileScore {
 	for i := range s.Quantiles {
 		if s.Quantiles[i].Level == level {
@@ -81,9 +78,8 @@ func (s *Score) At(level int) *QuantileScore {
 	return nil
 }
 
-// Add scores a forecast by the hours that came, of which there may be fewer than
-// forecast, or more. history is what it was made from. All forecasts of a score
-// have the same levels.
+// Add scores a forecast against actual, which may have fewer or more hours than the forecast.
+// history is what the forecast was made from. All forecasts of a score MUST have the same levels.
 func (s *Score) Add(history []int64, f *Forecast, actual []int64) {
 	s.levels(f.Levels)
 	s.Forecasts++
@@ -127,7 +123,7 @@ func (s *Score) Add(history []int64, f *Forecast, actual []int64) {
 	s.settle()
 }
 
-// place counts an hour for the quantiles that it is just at.
+// place counts an hour for the quantiles that it exactly equals.
 func (s *Score) place(f *Forecast, h int, actual int64) {
 	first := slices.IndexFunc(f.Quantiles, func(q []int64) bool { return q[h] == actual })
 	if first < 0 {
@@ -154,7 +150,7 @@ func (s *Score) place(f *Forecast, h int, actual int64) {
 	}
 }
 
-// Merge adds the forecasts of another score, of the same levels or without any.
+// Merge adds the forecasts of another score, which MUST have the same levels or none.
 func (s *Score) Merge(o *Score) {
 	s.Forecasts += o.Forecasts
 	s.Hours += o.Hours
@@ -182,7 +178,7 @@ func (s *Score) Merge(o *Score) {
 	s.settle()
 }
 
-// levels makes room for the levels of the first forecast.
+// levels allocates the levels of the first forecast.
 func (s *Score) levels(levels []int) {
 	if s.Quantiles != nil {
 		return
@@ -195,7 +191,7 @@ func (s *Score) levels(levels []int) {
 	s.parts = make([]big.Rat, len(levels))
 }
 
-// settle says what the sums come to.
+// settle computes the results from the sums.
 func (s *Score) settle() {
 	ratio := func(a *big.Int, b *big.Int, digits int32) domain.Decimal {
 		if b.Sign() == 0 {
@@ -222,7 +218,7 @@ func (s *Score) settle() {
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }
 
-// loss is the pinball loss of an hour in thousandths of thousandths of a unit.
+// loss is the pinball loss of an hour in millionths of a unit.
 func loss(level int, actual, quantile int64) *big.Int {
 	if actual >= quantile {
 		return new(big.Int).Mul(big.NewInt(int64(level)), big.NewInt(actual-quantile))
@@ -230,8 +226,8 @@ func loss(level int, actual, quantile int64) *big.Int {
 	return new(big.Int).Mul(big.NewInt(int64(1000-level)), big.NewInt(quantile-actual))
 }
 
-// repeats is the sum of what hours of history differ by from the week before, and
-// how many of them do, or could.
+// repeats returns the sum of absolute differences between hours of history and the same hour of the
+// week before, and the number of such pairs.
 func repeats(history []int64) (sum *big.Int, pairs int64) {
 	sum = new(big.Int)
 	for i := Week; i < len(history); i++ {
@@ -243,11 +239,10 @@ func repeats(history []int64) (sum *big.Int, pairs int64) {
 	return sum, pairs
 }
 
-// Assess forecasts again, as a question does, from so many past origins, as far
-// apart as it looks ahead, the last of them just as long before the end of its
-// history; and scores each by what then came. A forecast is told of the changes
-// that had begun by its time, and hours that are ignored are not scored. Origins
-// before which too little was observed are left out.
+// Assess repeats the forecast of a question from past origins, which are one horizon apart, the
+// last of them one horizon before the end of the history. It scores each against what then
+// happened. A forecast knows the changes that had begun by its time. Ignored hours are not scored.
+// Origins with too little history are skipped.
 func Assess(q *Question, origins int) (*Score, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -280,7 +275,7 @@ func Assess(q *Question, origins int) (*Score, error) {
 			}
 		}
 		f, err := Make(&then)
-		if err != nil { // too little was observed
+		if err != nil { // too little history
 			continue
 		}
 		s.Add(then.History, f, actual[at:])

@@ -19,8 +19,8 @@ func float(d domain.Decimal) float64 {
 	return f
 }
 
-// A score is what the measures that are checked against published values say, over
-// all forecasts, and scores of parts merge into that of the whole.
+// A score equals the measures that are checked against published values, over all forecasts, and
+// scores of parts merge into the score of the whole.
 func TestScore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -79,8 +79,8 @@ func TestScore(t *testing.T) {
 	})
 }
 
-// Hours that were not observed, or not a week before, are not scored; and without
-// a scale there is no MASE.
+// Hours that were not observed, now or a week before, are not scored. Without a scale there is no
+// MASE.
 func TestScoreSkips(t *testing.T) {
 	history := make([]int64, 4*forecast.Week)
 	for h := range history {
@@ -99,9 +99,9 @@ func TestScoreSkips(t *testing.T) {
 	}
 }
 
-// A pool that is idle and is forecast to be covers what each quantile says, so that idle
-// pools neither raise nor lower the coverage of others; where it is idle half of the
-// time, quantiles up to the half share the mass.
+// An idle pool that is forecast to be idle covers every quantile exactly, so that idle pools
+// neither raise nor lower the coverage of others. If it is idle half of the time, the quantiles up
+// to one half share the mass.
 func TestCoverageOfPointMasses(t *testing.T) {
 	idle := make([]int64, 8*forecast.Week)
 	f := must(t, question(idle, 1))
@@ -115,7 +115,7 @@ func TestCoverageOfPointMasses(t *testing.T) {
 	if s.Mass != forecast.Week {
 		t.Errorf("%d hours at a point mass, want %d", s.Mass, forecast.Week)
 	}
-	// 0 at the levels 50, 100, 250 and 500, which make a mass of a half, and more above.
+	// 0 at the levels 50, 100, 250 and 500, which is a mass of one half, and more above.
 	for i, l := range forecast.Levels {
 		for h := range f.Quantiles[i] {
 			f.Quantiles[i][h] = max(0, int64(l)-500)
@@ -137,8 +137,7 @@ func TestCoverageOfPointMasses(t *testing.T) {
 	}
 }
 
-// What comes after an origin changes nothing of its forecast, and what is ignored
-// is not scored.
+// Demand after an origin does not affect its forecast, and ignored hours are not scored.
 func TestAssess(t *testing.T) {
 	history := make([]int64, 20*forecast.Week)
 	d := rand.New(rand.NewPCG(3, 4))

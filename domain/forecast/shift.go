@@ -2,29 +2,28 @@ package forecast
 
 import "quartermaster/domain"
 
-// believed is how many hours after a change must have been observed before what
-// was observed is asked whether it came.
+// believed is the number of observed hours after a change before which the change is assumed real
+// without a check.
 const believed = 24
 
-// Shifts returns the changes of demand that a forecast is to be told of, of those
-// that were declared. What begins when the history has ended, or was observed for
-// less than a day since, is believed. What began before counts if it shows: on the
-// mean of the week after it, against the same hours of the week before, demand
-// changed by what was declared for that time to within half of the change. What
-// began before the history is no change within it, and neither is what others half
-// undo, within a week before or after it, as autoscalers do. Changes never end;
-// those that are ignored hours are passed on.
+// Shifts returns those of the declared changes that a forecast should use. A change that begins
+// after the end of the history, or less than a day of observations before it, is assumed real. An
+// earlier change counts if observations show it: on the mean of the week after it, against the same
+// hours of the week before, demand changed by the amount declared for that time, to within half of
+// the change. Excluded are changes that begin before the history, and changes that others undo by
+// half within a week before or after, as autoscalers do. Changes never end. Ignored changes are
+// passed on.
 func Shifts(from domain.Instant, history []int64, changes []Change) []Change {
 	hours := len(history)
 	known := make([]bool, hours)
 	for h, v := range history {
 		known[h] = v >= 0
 	}
-	// index is the first whole hour of a time, within the history.
+	// index is the first whole hour at or after a time, within the history.
 	index := func(at domain.Instant) int {
 		return int(min(max(0, (at-from+domain.Hour-1)/domain.Hour), domain.Instant(hours)))
 	}
-	// What was declared by an hour, in all and by direction.
+	// Declared changes up to an hour: in total and by direction.
 	declared, up, down := make([]float64, hours+1), make([]float64, hours+1), make([]float64, hours+1)
 	for _, c := range changes {
 		switch {
@@ -36,7 +35,7 @@ func Shifts(from domain.Instant, history []int64, changes []Change) []Change {
 		case c.Span.To == 0:
 			clear(known[index(c.Span.From):])
 		default:
-			first := index(c.Span.From - domain.Hour + 1) // the hour that it begins in, too
+			first := index(c.Span.From - domain.Hour + 1) // includes the hour that it begins in
 			clear(known[first:max(first, index(c.Span.To))])
 		}
 	}

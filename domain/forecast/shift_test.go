@@ -19,8 +19,8 @@ func swing(levels ...int64) []int64 {
 	return out
 }
 
-// What was declared counts if it shows, if it cannot have been seen yet, or if it
-// is still to come; what an autoscaler did and undid does not.
+// A declared change counts if it shows, if it cannot have been observed yet, or if it is still to
+// come. A change that an autoscaler made and undid does not.
 func TestShifts(t *testing.T) {
 	const start = domain.Instant(100) * domain.Day
 	level := func(days int, of int64) []int64 { return slices.Repeat([]int64{of}, days) }
@@ -62,8 +62,8 @@ func TestShifts(t *testing.T) {
 	}
 }
 
-// A launch that the learner is told of is neither taken for a trend nor for an
-// error: the forecast of flat demand is at the new level, as sure as before it.
+// A launch that the learner is told of is taken neither for a trend nor for an error: the forecast
+// of flat demand is at the new level, with the same certainty as before.
 func TestToldOfALaunch(t *testing.T) {
 	history := append(slices.Repeat([]int64{10_000}, 16*forecast.Week), slices.Repeat([]int64{26_000}, 2*forecast.Week)...)
 	launch := forecast.Change{Span: domain.Interval{From: 16 * forecast.Week * domain.Hour}, Milli: 16_000}

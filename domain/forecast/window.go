@@ -8,8 +8,8 @@ import (
 	"quartermaster/domain"
 )
 
-// window is the history that is looked at: whole weeks up to its end, without
-// what changes added, with what was not observed filled in.
+// window is the history that is used: whole weeks up to its end, without the effect of known
+// changes, and with gaps filled in.
 type window struct {
 	end     domain.Instant
 	value   []float64
@@ -27,7 +27,8 @@ func newWindow(q *Question) (*window, error) {
 	}
 	weeks := min((len(q.History)-first)/Week, Window)
 	if weeks < MinWeeks {
-		return nil, fmt.Errorf("%d hours were observed from %s on: a forecast needs %d weeks of history", len(q.History)-first, q.From+domain.Instant(first)*domain.Hour, MinWeeks)
+		return nil, fmt.Errorf("%d hours were observed from %s on: a forecast needs %d weeks of history",
+			len(q.History)-first, q.From+domain.Instant(first)*domain.Hour, MinWeeks)
 	}
 	n := weeks * Week
 	skip := len(q.History) - n
@@ -39,7 +40,9 @@ func newWindow(q *Question) (*window, error) {
 		}
 	}
 	if w.end-w.observedTo > Stale*domain.Hour {
-		return nil, fmt.Errorf("demand was last observed at %s, more than %d weeks before %s: whether it goes on is not known", w.observedTo, Stale/Week, w.end)
+		return nil, fmt.Errorf(
+			"demand was last observed at %s, more than %d weeks before %s: whether it goes on is not known",
+			w.observedTo, Stale/Week, w.end)
 	}
 	for i, v := range q.History[skip:] {
 		w.value[i], w.known[i] = float64(v), v >= 0
@@ -66,16 +69,17 @@ func newWindow(q *Question) (*window, error) {
 	w.missing = n - seen
 	w.gaps = gaps(w.known, from)
 	if seen < 2*Week {
-		return nil, fmt.Errorf("of the %d hours before %s, %d were observed and count: a forecast needs two weeks of them", n, w.end, seen)
+		return nil, fmt.Errorf("of the %d hours before %s, %d were observed and count: a forecast needs two weeks of them",
+			n, w.end, seen)
 	}
 	w.fill()
 	return w, nil
 }
 
-// mostGaps bounds the gaps that are named.
+// mostGaps bounds the number of reported gaps.
 const mostGaps = 10
 
-// gaps are the longest stretches of hours from a time on that are not known, by start.
+// gaps are the longest stretches of unknown hours, by start.
 func gaps(known []bool, from domain.Instant) []domain.Interval {
 	out := []domain.Interval{}
 	at := func(h int) domain.Instant { return from + domain.Instant(h)*domain.Hour }
@@ -95,9 +99,8 @@ func gaps(known []bool, from domain.Instant) []domain.Interval {
 	return out
 }
 
-// fill takes hours that are not known from the same hour of the nearest week that
-// is, an earlier one before a later one; where no week has it, from the hour
-// before.
+// fill sets unknown hours to the same hour of the nearest week that is known, preferring an earlier
+// week. If no week has it, the hour before is used.
 func (w *window) fill() {
 	n := len(w.value)
 	filled := slices.Clone(w.known)
@@ -126,12 +129,13 @@ func (w *window) fill() {
 	}
 }
 
-// shifts is what changes add to the hours from the end of the window on.
+// shifts is the increase by changes, by hour from the end of the window on.
 func (w *window) shifts(changes []Change, hours int) []float64 {
 	out := make([]float64, hours)
 	for _, c := range changes {
 		for h := range out {
-			if at := w.end + domain.Instant(h)*domain.Hour; !c.Ignored && at >= c.Span.From && (c.Span.To == 0 || at < c.Span.To) {
+			at := w.end + domain.Instant(h)*domain.Hour
+			if !c.Ignored && at >= c.Span.From && (c.Span.To == 0 || at < c.Span.To) {
 				out[h] += float64(c.Milli)
 			}
 		}
@@ -139,22 +143,21 @@ func (w *window) shifts(changes []Change, hours int) []float64 {
 	return out
 }
 
-// learn is what candidates learn from at an origin.
+// learn is the history that candidates learn from at an origin.
 func (w *window) learn(at int) []float64 { return w.value[max(0, at-learned*Week):at] }
 
-// floor is the least level that errors are taken relative to: half the mean of
-// the last four weeks, and a thousandth of a unit at least. Without it the error
-// of a time when there was hardly any demand would say that demand may become a
-// thousandfold.
+// floor is the least level that errors are relative to: half the mean of the last four weeks, and
+// at least a thousandth of a unit. Without it, the relative error of a time with hardly any demand
+// would predict that demand may grow a thousandfold.
 func (w *window) floor() float64 { return max(1, mean(w.value[len(w.value)-4*Week:])/2) }
 
-// tried is what was forecast from a past origin.
+// tried is the forecasts from a past origin.
 type tried struct {
 	at       int // hours of the window before it
 	forecast [][]float64
 }
 
-// try forecasts from past origins a week apart, the oldest first.
+// try forecasts from past origins a week apart, oldest first.
 func (w *window) try(weeks int) []tried {
 	n := len(w.value)
 	var out []tried
@@ -166,8 +169,8 @@ func (w *window) try(weeks int) []tried {
 	return out
 }
 
-// choose returns the candidate that erred least from past origins, the first of
-// equals, and what each erred by.
+// choose returns the candidate with the least error from past origins, the first of equals, and the
+// errors of all.
 func (w *window) choose(past []tried) (best int, errors []float64) {
 	errors = make([]float64, len(names))
 	for c := range names {

@@ -31,7 +31,7 @@ func (b *Builder) Column(cost, lower, upper float64) int {
 	return len(b.cost) - 1
 }
 
-// WholeColumn adds a variable that has to be whole and returns its number.
+// WholeColumn adds an integer variable and returns its number.
 func (b *Builder) WholeColumn(cost, lower, upper float64) int {
 	j := b.Column(cost, lower, upper)
 	b.whole[j] = true
@@ -43,13 +43,13 @@ func (b *Builder) Add(row, column int, value float64) {
 	b.entries = append(b.entries, entry{row, column, value})
 }
 
-// Bounds changes the bounds of a column, say to fix it.
+// Bounds changes the bounds of a column, for example to fix it.
 func (b *Builder) Bounds(column int, lower, upper float64) {
 	b.lower[column], b.upper[column] = lower, upper
 }
 
-// Program returns the program so far, which shares nothing with the builder.
-// Entries of one place are added up in the order in which they came.
+// Program returns the current program, which shares no memory with the builder. Entries at the same
+// place are added up in insertion order.
 func (b *Builder) Program() *Program {
 	p := &Program{
 		Cost:     append([]float64(nil), b.cost...),
@@ -64,7 +64,7 @@ func (b *Builder) Program() *Program {
 			break
 		}
 	}
-	// By row, then by column: counting twice keeps the order of what is equal.
+	// By row, then by column: the counting sort is stable.
 	byRow := sorted(b.entries, len(b.rowLower), func(e entry) int { return e.row })
 	byColumn := sorted(byRow, len(b.cost), func(e entry) int { return e.column })
 	p.Start = append(make([]int, 0, len(b.cost)+1), 0)

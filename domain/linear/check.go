@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// Check returns what makes p no program, naming the column, row or entry.
+// Check returns why p is invalid, naming the column, row or entry.
 func (p *Program) Check() error {
 	columns, rows := len(p.Cost), len(p.RowLower)
 	switch {
 	case len(p.Lower) != columns || len(p.Upper) != columns:
 		return fmt.Errorf("linear program: %d columns have %d lower and %d upper bounds", columns, len(p.Lower), len(p.Upper))
 	case p.Whole != nil && len(p.Whole) != columns:
-		return fmt.Errorf("linear program: %d columns, but Whole speaks of %d", columns, len(p.Whole))
+		return fmt.Errorf("linear program: %d columns, but Whole has %d", columns, len(p.Whole))
 	case len(p.RowUpper) != rows:
 		return fmt.Errorf("linear program: rows have %d lower and %d upper bounds", rows, len(p.RowUpper))
 	case len(p.Start) != columns+1:
@@ -20,7 +20,8 @@ func (p *Program) Check() error {
 	case len(p.Value) != len(p.Index):
 		return fmt.Errorf("linear program: %d entries have %d values", len(p.Index), len(p.Value))
 	case p.Start[0] != 0 || p.Start[columns] != len(p.Index):
-		return fmt.Errorf("linear program: columns start at %d and end at %d, but there are %d entries", p.Start[0], p.Start[columns], len(p.Index))
+		return fmt.Errorf("linear program: columns start at %d and end at %d, but there are %d entries",
+			p.Start[0], p.Start[columns], len(p.Index))
 	}
 	for j := range columns {
 		if math.IsNaN(p.Cost[j]) || math.IsInf(p.Cost[j], 0) {
@@ -37,7 +38,8 @@ func (p *Program) Check() error {
 	}
 	for j := range columns {
 		if p.Start[j+1] < p.Start[j] || p.Start[j+1] > len(p.Index) {
-			return fmt.Errorf("linear program: column %d begins at entry %d and ends at %d of %d", j, p.Start[j], p.Start[j+1], len(p.Index))
+			return fmt.Errorf("linear program: column %d begins at entry %d and ends at %d of %d",
+				j, p.Start[j], p.Start[j+1], len(p.Index))
 		}
 		last := -1
 		for k := p.Start[j]; k < p.Start[j+1]; k++ {
@@ -55,7 +57,8 @@ func (p *Program) Check() error {
 		}
 	}
 	if w := p.Warm; w != nil && (len(w.Columns) > columns || len(w.Rows) > rows) {
-		return fmt.Errorf("linear program: a basis of %d columns and %d rows does not fit %d and %d", len(w.Columns), len(w.Rows), columns, rows)
+		return fmt.Errorf("linear program: a basis of %d columns and %d rows does not fit %d and %d",
+			len(w.Columns), len(w.Rows), columns, rows)
 	}
 	return nil
 }

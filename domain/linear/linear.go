@@ -1,10 +1,9 @@
-// Package linear is the port to a solver of linear programs, some of whose
-// variables may have to be whole. The planner proposes with it and never decides
-// by it: what comes back is floating point, and whoever uses it rounds, repairs
-// and proves in exact arithmetic.
+// Package linear is the port to a solver of (mixed-integer) linear programs. The planner uses it
+// for proposals, never for decisions: solutions are floating point, and callers round, repair and
+// prove them in exact arithmetic.
 //
-// What always holds: equal programs and limits give equal solutions, bit for
-// bit, on every machine. So a solver stops on counts of work, never on the clock.
+// What always holds: equal programs and limits give equal solutions, bit for bit, on every machine.
+// So a solver stops on counts of work, never on the clock.
 package linear
 
 import (
@@ -16,19 +15,19 @@ import (
 //
 //	minimise cost·x   such that   RowLower ≤ A·x ≤ RowUpper,  Lower ≤ x ≤ Upper
 //
-// with A by columns: the entries of column j are Index and Value from Start[j]
-// up to Start[j+1], rows ascending, none twice. math.Inf stands for no bound.
+// with A by columns: the entries of column j are Index and Value from Start[j] up to Start[j+1],
+// with rows ascending and distinct. math.Inf stands for no bound.
 type Program struct {
 	Cost         []float64 // by column
 	Lower, Upper []float64 // by column
-	Whole        []bool    // by column; nil: none has to be whole
+	Whole        []bool    // by column; nil: no integer variables
 	RowLower     []float64
 	RowUpper     []float64
-	Start        []int // one more than there are columns
+	Start        []int // one more than the number of columns
 	Index        []int
 	Value        []float64
-	// Warm is the basis of a solution of a like program, nil for none. What it
-	// lacks (rows or columns added at the end) is filled in.
+	// Warm is the basis of a solution of a similar program, nil for none. Missing entries (rows or
+	// columns added at the end) are filled in.
 	Warm *Basis
 }
 
@@ -36,13 +35,13 @@ type Program struct {
 type Limits struct {
 	Iterations int     // of the simplex
 	Nodes      int     // of branch and bound
-	Gap        float64 // relative, at which branch and bound may stop
-	// Checks is how often branch and bound may ask whether to go on, which it does
-	// thousands of times a second, within a node too.
+	Gap        float64 // relative gap at which branch and bound may stop
+	// Checks is how often branch and bound may ask whether to continue, which it does thousands of
+	// times a second, also within a node.
 	Checks int
 }
 
-// Status says what became of a program.
+// Status is the result status of a program.
 type Status string
 
 // The statuses.
@@ -50,42 +49,41 @@ const (
 	Optimal    Status = "optimal"
 	Infeasible Status = "infeasible"
 	Unbounded  Status = "unbounded"
-	Limited    Status = "limited" // work ran out; X is the best that was found, nil if none
+	Limited    Status = "limited" // a limit was reached; X is the best solution found, nil if none
 )
 
-// Solution is what a solver found. Prices are the dual values of the rows: what
-// the objective gains when a row's bound grows by one. With whole variables they
-// are those of no program, and nil.
+// Solution is the result of a solver. Prices are the dual values of the rows: the change of the
+// objective when a row's bound grows by one. With integer variables dual values do not exist, and
+// Prices is nil.
 type Solution struct {
 	Status     Status
 	X          []float64
 	Objective  float64
-	Bound      float64 // no solution is below it
+	Bound      float64 // lower bound on the objective
 	Prices     []float64
 	Basis      *Basis
 	Iterations int
 	Nodes      int
 }
 
-// Basis says where each column and row stands, in the solver's own codes but for
-// Basic. As many of them are basic as there are rows.
+// Basis holds the status of each column and row, in the solver's own codes except for Basic. As
+// many of them are basic as there are rows.
 type Basis struct {
 	Columns, Rows []int8
 }
 
-// Basic is the code of a column or row within the basis. A basic row is off its
-// bounds, or might as well not be there: its price is 0, and the basis without it
-// is one of the program without it.
+// Basic is the code of a basic column or row. A basic row is not binding: its price is 0, and the
+// basis without it is a basis of the program without it.
 const Basic = 1
 
 // Solver solves programs, one at a time.
 type Solver interface {
-	// Solve returns an error wrapping ErrUnavailable when there is no solver, the
-	// context's error when it ends first, and one of its own when a program is no
-	// program: NaN, bounds crossed, indices out of range.
+	// Solve returns an error wrapping ErrUnavailable if there is no solver, the context's error if
+	// the context ends first, and an error of its own for an invalid program: NaN, crossed bounds,
+	// indices out of range.
 	Solve(ctx context.Context, p *Program, l Limits) (*Solution, error)
 }
 
-// ErrUnavailable means that this build has no solver of linear programs. What
-// needs none still works; the rest says so and how to get one.
+// ErrUnavailable means that this build has no solver of linear programs. Features that need none
+// still work. The others say so, and how to get a solver.
 var ErrUnavailable = errors.New("no solver of linear programs is built in")

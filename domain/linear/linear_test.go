@@ -21,7 +21,7 @@ func small() *linear.Program {
 	}
 }
 
-// What is no program is named by column, row or entry.
+// The error of an invalid program names the column, row or entry.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		want string
@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 		{"", func(p *linear.Program) { p.Warm = &linear.Basis{Columns: []int8{1}} }},
 		{"0 columns need 1 starts, not 0", func(p *linear.Program) { *p = linear.Program{} }},
 		{"2 columns have 1 lower and 2 upper bounds", func(p *linear.Program) { p.Lower = p.Lower[:1] }},
-		{"2 columns, but Whole speaks of 1", func(p *linear.Program) { p.Whole = []bool{true} }},
+		{"2 columns, but Whole has 1", func(p *linear.Program) { p.Whole = []bool{true} }},
 		{"2 lower and 1 upper bounds", func(p *linear.Program) { p.RowUpper = p.RowUpper[:1] }},
 		{"3 entries have 2 values", func(p *linear.Program) { p.Value = p.Value[:2] }},
 		{"columns start at 0 and end at 2, but there are 3 entries", func(p *linear.Program) { p.Start[2] = 2 }},
@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// However the entries come, the program is the same and good.
+// The program is the same and valid for every order of entries.
 func TestBuilder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows, columns := rapid.IntRange(1, 5).Draw(t, "rows"), rapid.IntRange(1, 5).Draw(t, "columns")

@@ -1,7 +1,6 @@
-// Package long says how much work a test does. By default a test draws few cases,
-// so that all tests can be run after every change. With CI_LONG=1 in the
-// environment it draws many, and slow campaigns run too ("make long"). Only tests
-// import it.
+// Package long controls how much work a test does. By default a test draws few cases, so that all
+// tests can run after every change. With CI_LONG=1 in the environment it draws many, and slow
+// campaigns run too ("make long"). Only tests import it.
 package long
 
 import (
@@ -13,10 +12,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Run reports whether CI_LONG asks for long tests.
+// Run reports whether CI_LONG requests long tests.
 func Run() bool { return os.Getenv("CI_LONG") == "1" }
 
-// Count returns short, and many with CI_LONG=1.
+// Count returns short, or many with CI_LONG=1.
 func Count(short, many int) int {
 	if Run() {
 		return many
@@ -24,8 +23,7 @@ func Count(short, many int) int {
 	return short
 }
 
-// Only skips the test unless CI_LONG asks for long tests. The reason says what
-// takes the time.
+// Only skips the test unless CI_LONG requests long tests. The reason says why it is slow.
 func Only(t testing.TB, reason string) {
 	t.Helper()
 	if !Run() {
@@ -33,9 +31,8 @@ func Only(t testing.TB, reason string) {
 	}
 }
 
-// Check is rapid.Check with Count(short, many) cases. The flag -rapid.checks goes
-// before both. A test that uses it MUST NOT run in parallel with others, because the
-// count is global in rapid.
+// Check is rapid.Check with Count(short, many) cases. The flag -rapid.checks overrides both. A test
+// that uses it MUST NOT run in parallel with others, because the count is global in rapid.
 func Check(t *testing.T, short, many int, property func(*rapid.T)) {
 	t.Helper()
 	checks := flag.Lookup("rapid.checks")

@@ -12,14 +12,14 @@ import (
 
 const hour = 3_600_000
 
-// What the published rate is from: 419 interruptions in 54 days of 16,384 GPUs.
+// The source of the published rate: 419 interruptions in 54 days of 16,384 GPUs.
 func TestPublishedRate(t *testing.T) {
 	observed := int64(54 * 24 * 16_384)
 	per := observed / 419
 	if p := reliability.Published(); per < 50_000 || per > 51_000 || !p.GPUHours.Equal(dec("50000")) {
 		t.Errorf("one in %d GPU-hours, the prior says %s", per, p.GPUHours)
 	}
-	// That much evidence leaves next to nothing of the prior.
+	// With that much evidence the prior has almost no weight.
 	e, err := reliability.Published().Learn(reliability.Evidence{GPUMs: observed * hour, Interruptions: 419})
 	if err != nil {
 		t.Fatal(err)
@@ -29,9 +29,9 @@ func TestPublishedRate(t *testing.T) {
 	}
 }
 
-// By hand: nothing observed is the prior. 150,000 GPU-hours with 3 interruptions
-// beside 50,000 with 1 are 4 in 200,000, a quarter of it prior. Three repairs of
-// 30 hours in all, and one that lasts 2 so far, beside one of 24: (24 + 32)/4.
+// By hand: without observations, the result is the prior. 150,000 GPU-hours with 3 interruptions
+// plus 50,000 with 1 are 4 in 200,000, a quarter of it from the prior. Three repairs of 30 hours in
+// total, and one that has lasted 2 so far, plus one of 24: (24 + 32)/4.
 func TestLearnByHand(t *testing.T) {
 	for _, c := range []struct {
 		evidence                     reliability.Evidence
@@ -56,8 +56,8 @@ func TestLearnByHand(t *testing.T) {
 	}
 }
 
-// More faults never lower a rate, more hours without never raise it, and the
-// result lies between the prior and what was observed.
+// More faults never lower a rate, more hours without faults never raise it, and the result lies
+// between the prior and the observed rate.
 func TestLearnIsBetween(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := reliability.Published()

@@ -13,30 +13,31 @@ import (
 // MaxNodes bounds the nodes of a [Buffer], in use and spare.
 const MaxNodes = 1_000_000
 
-// places is how many decimals an unavailability or service level may have.
+// places is the maximum number of decimals of an unavailability or service level.
 const places = 18
 
-// Buffer says how many spare units keep a service level although nodes fail.
+// Buffer gives the number of spare units that keep a service level despite failures of
+// nodes.
 //
-// Nodes fail independently, and whole: each is down with one probability q, and
-// with it all of its units. Units in use fill nodes; spare units come as whole
-// nodes. Of k nodes in use and s spare ones, at most s are down with probability
+// Nodes fail independently and as a whole: each is down with the same probability q,
+// together with all of its units. Units in use fill nodes; spare units come as whole
+// nodes. With k nodes in use and s spare nodes, at most s are down with probability
 //
 //	P(Bin(k + s, q) ≤ s)
 //
-// and s is the smallest for which that reaches the service level. No rounding
-// decides it: the sum is computed with more than seventy digits, and where it
-// comes closer to the level than that, in whole numbers.
+// and s is the smallest number for which that reaches the service level. Rounding does
+// not affect the result: the sum is computed with more than seventy digits, and if it
+// is too close to the level for that, in whole numbers.
 type Buffer struct {
 	perNode int
-	// enough[s] is the most nodes in use that s spare ones are enough for.
+	// enough[s] is the maximum number of nodes in use for which s spare nodes are enough.
 	enough []int
-	nodes  int // that it goes up to
+	nodes  int // nodes in use that it was computed for
 }
 
-// NewBuffer computes the buffer of any number of units up to top, in one pass.
-// Unavailability is a node's q, 0 to 0.5, and level from above 0 to below 1, each
-// of at most 18 decimals.
+// NewBuffer computes the buffer for every number of units up to top, in one pass. unavailability is
+// a node's q, from 0 to 0.5, and level lies strictly between 0 and 1. Both have at most 18
+// decimals.
 func NewBuffer(top, unitsPerNode int, unavailability, level domain.Decimal) (*Buffer, error) {
 	half, one := decimal.New(5, -1), decimal.NewFromInt(1)
 	switch {
@@ -45,7 +46,8 @@ func NewBuffer(top, unitsPerNode int, unavailability, level domain.Decimal) (*Bu
 	case top < 0 || nodesOf(top, unitsPerNode) > MaxNodes/2:
 		return nil, fmt.Errorf("%d units on nodes of %d: not from 0 to %d nodes", top, unitsPerNode, MaxNodes/2)
 	case unavailability.IsNegative() || unavailability.GreaterThan(half):
-		return nil, fmt.Errorf("unavailability %s of a node: not from 0 to %s; what is down more often than up is no spare", unavailability, half)
+		return nil, fmt.Errorf("unavailability %s of a node: not from 0 to %s; a node that is down more often than up is no spare",
+			unavailability, half)
 	case !level.IsPositive() || level.GreaterThanOrEqual(one):
 		return nil, fmt.Errorf("service level %s: not above 0 and below 1; no number of spares reaches 1", level)
 	case !unavailability.Equal(unavailability.Truncate(places)) || !level.Equal(level.Truncate(places)):
@@ -64,18 +66,17 @@ func NewBuffer(top, unitsPerNode int, unavailability, level domain.Decimal) (*Bu
 
 func nodesOf(units, perNode int) int { return units/perNode + min(1, units%perNode) }
 
-// precision of the tail's sum, in bits. Each of at most 2·MaxNodes steps multiplies
-// a probability three times, so that is right to 2⁻²³³ of itself, and adds it to
-// the sum or takes it off, so that is within 2⁻²¹⁰ of the truth. What differs from
-// the level by margin or more is decided by it.
+// precision is that of the tail's sum, in bits. Each of at most 2·MaxNodes steps multiplies a
+// probability three times, so that its relative error stays below 2⁻²³³, and adds it to or
+// subtracts it from the sum, whose error so stays below 2⁻²¹⁰. If the sum differs from the level by
+// margin or more, it decides.
 const (
 	precision = 256
 	margin    = -200 // exponent of 2
 )
 
-// fill walks from one node on. Tail is P(Bin(n, q) > s), at the probability of
-// exactly s, here. A node more in use, n+1 and s, and a spare node more, n+1 and
-// s+1, are each a step from there:
+// fill starts with one node. tail is P(Bin(n, q) > s); here is the probability of exactly s. One
+// more node in use (n+1 and s) and one more spare node (n+1 and s+1) are each a step from there:
 //
 //	P(Bin(n+1, q) > s)   = P(Bin(n, q) > s) + q·P(Bin(n, q) = s)
 //	P(Bin(n+1, q) > s+1) = P(Bin(n, q) > s) − (1 − q)·P(Bin(n, q) = s+1)
@@ -83,9 +84,9 @@ func (b *Buffer) fill(unavailability, level domain.Decimal) error {
 	number := func(d domain.Decimal) *big.Float { return new(big.Float).SetPrec(precision).SetRat(d.Rat()) }
 	f := func() *big.Float { return new(big.Float).SetPrec(precision) }
 	q := number(unavailability)
-	p := number(decimal.NewFromInt(1).Sub(unavailability)) // that a node is up
+	p := number(decimal.NewFromInt(1).Sub(unavailability)) // probability that a node is up
 	odds := f().Quo(q, p)
-	most := number(decimal.NewFromInt(1).Sub(level)) // that the tail may be
+	most := number(decimal.NewFromInt(1).Sub(level)) // maximum of the tail
 	near := new(big.Float).SetMantExp(big.NewFloat(1), margin)
 
 	n, s := 0, 0
@@ -111,7 +112,8 @@ func (b *Buffer) fill(unavailability, level domain.Decimal) error {
 			n, s = n+1, s+1
 			here.Mul(here, ratio(n, n-s)).Mul(here, p)
 			if n > MaxNodes {
-				return fmt.Errorf("%d nodes of unavailability %s need more than %d spare ones for a service level of %s", k, unavailability, s, level)
+				return fmt.Errorf("%d nodes of unavailability %s need more than %d spare ones for a service level of %s",
+					k, unavailability, s, level)
 			}
 		}
 	}
@@ -126,7 +128,7 @@ func reaches(n, s int, unavailability, level domain.Decimal) bool {
 	up := new(big.Int).Sub(scale, down)
 	// Σ C(n, j)·down^j·up^(n−j) for j ≤ s is up^(n−s) times a sum of s+1 terms.
 	sum, term := new(big.Int), big.NewInt(1)
-	for j := 0; ; j++ { // term is C(n, j)·down^j, sum has been multiplied by up j times
+	for j := 0; ; j++ { // term is C(n, j)·down^j; sum has been multiplied by up j times
 		sum.Add(sum, term)
 		if j == s {
 			break
@@ -139,9 +141,8 @@ func reaches(n, s int, unavailability, level domain.Decimal) bool {
 	return sum.Cmp(want.Mul(want, level.Shift(places).BigInt())) >= 0
 }
 
-// Spares returns how many spare units are kept beside some in use, whole nodes of
-// them. It never falls as units grow. It panics beyond what the buffer was
-// computed for.
+// Spares returns the number of spare units for some units in use, in whole nodes. It never falls as
+// units grows. It panics for more units than the buffer was computed for.
 func (b *Buffer) Spares(units int) int {
 	k := nodesOf(max(0, units), b.perNode)
 	if k > b.nodes {
@@ -150,11 +151,11 @@ func (b *Buffer) Spares(units int) int {
 	return b.perNode * sort.SearchInts(b.enough, k)
 }
 
-// With returns units and their spares: what must be there for them to be served.
-// It grows with every unit.
+// With returns units and their spares: the capacity needed to serve units. It grows with every
+// unit.
 func (b *Buffer) With(units int) int { return units + b.Spares(units) }
 
-// Spares returns how many spare units keep a service level beside some in use; see
+// Spares returns the number of spare units that keep a service level for some units in use; see
 // [Buffer].
 func Spares(units, unitsPerNode int, unavailability, level domain.Decimal) (int, error) {
 	b, err := NewBuffer(units, unitsPerNode, unavailability, level)

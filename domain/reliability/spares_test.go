@@ -25,10 +25,10 @@ func spares(t testing.TB, units, perNode int, q, level string) int {
 	return s
 }
 
-// Cumulative binomial probabilities as printed in tables, to four places (NIST
-// Handbook of Mathematical Functions, and every textbook): of n nodes, with
-// probability q each down, at most s are down. Half a unit of the last place below
-// it s spare nodes are enough, and half a unit above they are not.
+// Cumulative binomial probabilities as printed in tables, to four places (NIST Handbook of
+// Mathematical Functions, and every textbook): the probability that at most s of n nodes are down
+// if each is down with probability q. For a level half a unit of the last place below it, s spare
+// nodes are enough; half a unit above, they are not.
 func TestTabulatedQuantiles(t *testing.T) {
 	for _, c := range []struct {
 		n, s int
@@ -70,8 +70,8 @@ func tail(n, s int, q *big.Rat) *big.Rat {
 	return sum
 }
 
-// Trying one spare after the other in fractions finds the same, whatever the
-// numbers, and where a level is met exactly, to the last digit.
+// Trying one spare after the other in fractions finds the same, for all numbers, and where a level
+// is met exactly, to the last digit.
 func TestSparesByForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := decimal.New(int64(rapid.IntRange(1, 500).Draw(t, "q")), -3)
@@ -104,8 +104,8 @@ func TestSparesByForce(t *testing.T) {
 	})
 }
 
-// A table says the same for every level as asking for it alone; more units never
-// need fewer spares; a higher level, worse nodes or larger nodes never do either.
+// A table gives the same for every level as a separate request. More units never need fewer spares;
+// neither do a higher level, worse nodes or larger nodes.
 func TestBufferIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top, perNode := rapid.IntRange(0, 300).Draw(t, "top"), rapid.IntRange(1, 8).Draw(t, "units per node")
@@ -139,8 +139,8 @@ func TestBufferIsMonotone(t *testing.T) {
 	})
 }
 
-// 100,000 levels in one pass; at some of them the sums in whole numbers say that
-// the spares are enough and one node fewer is not.
+// 100,000 levels in one pass. At some of them, whole-number sums show that the spares are enough
+// and that one node fewer is not.
 func TestLargeTable(t *testing.T) {
 	q, level := dec("0.00384"), dec("0.9999") // 8 GPUs, one in 50,000 hours, a day
 	b, err := reliability.NewBuffer(100_000, 1, q, level)
