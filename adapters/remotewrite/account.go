@@ -14,14 +14,14 @@ import (
 	"quartermaster/projections"
 )
 
-// fate is what became of a sample.
+// fate is the outcome of a sample.
 type fate int
 
 const (
-	mapped   fate = iota // into an event
-	filtered             // nothing that is kept
-	setAside             // kept by name, and its labels or value say too little or too much
-	refused              // against the protocol
+	mapped   fate = iota // became part of an event
+	filtered             // not needed: deliberately not kept
+	setAside             // of a kept metric, but its labels or value are missing or invalid
+	refused              // violates the protocol
 	fates
 )
 
@@ -30,18 +30,18 @@ var (
 	fateNames   = [fates]string{"mapped", "filtered", "set_aside", "refused"}
 )
 
-// reason says why samples were filtered, set aside or refused. The set is closed,
-// so that what is counted stays bounded.
+// reason says why samples were filtered, set aside or refused. The set is closed, so that counters
+// stay bounded.
 type reason uint8
 
 const (
 	reasonNone reason = iota
 	// Filtered.
 	otherMetric  // not in the catalogue
-	otherSeries  // of a metric of the catalogue, and of no use: another resource, condition or rank
+	otherSeries  // of a metric of the catalogue, but not needed: another resource, condition or rank
 	staleMarker  // the series ended
-	noNews       // of a deployment or node, nothing that is to be stated now
-	repeatedCell // a GPU's second reading in a cell of the grid
+	noNews       // of a deployment or node, nothing to report now
+	repeatedCell // the second reading of a GPU in a cell of the grid
 	// Set aside.
 	otherCluster
 	noNode
@@ -64,50 +64,105 @@ const (
 	reasonCount
 )
 
-var reasons = [reasonCount]struct {
+// reasonInfo describes a reason to people.
+type reasonInfo struct {
 	name, help string
 	fate       fate
-}{
-	otherMetric:    {"other_metric", "nothing is kept of this metric: write_relabel_configs of the stanza would save the traffic", filtered},
-	otherSeries:    {"other_series", "the metric is kept, and this series of it is of no use", filtered},
-	staleMarker:    {"stale_marker", "the series ended", filtered},
-	noNews:         {"no_news", "replicas and conditions are stated when they change and every ten minutes, replicas only where a model server of the deployment is known, and faults of GPUs when their gauge changes", filtered},
-	repeatedCell:   {"repeated_cell", "the GPU was read before in the same scrape interval: " + StepHeader + " is longer than scrape_interval, or the scrape came twice", filtered},
-	otherCluster:   {"other_cluster", "the label cluster names another cluster, and the key is that of {cluster}: write with the key of the cluster that is meant, or relabel the name that Prometheus has for this one", setAside},
-	noNode:         {"no_node", "no label node, hostname or Hostname says which machine the GPU is in: relabel __meta_kubernetes_pod_node_name to node", setAside},
-	podAsNode:      {"pod_as_node", "Hostname is the exporter's pod, not the machine: relabel __meta_kubernetes_pod_node_name to node", setAside},
-	noDevice:       {"no_device", "no label UUID says which GPU it is", setAside},
-	badDevice:      {"bad_device", "the label UUID is not the id of a GPU", setAside},
-	noModel:        {"no_model", "no label model_name says which model is served", setAside},
-	noServer:       {"no_server", "neither pod nor instance says which server it is", setAside},
-	badLabel:       {"bad_label", "a label, or namespace and name together, is longer than 256 bytes, holds control characters or is not UTF-8", setAside},
-	badBound:       {"bad_bound", "the label le of a bucket is not a number above 0", setAside},
-	badValue:       {"bad_value", "the value is blank, negative, beyond what the metric can be, or a fraction of a count", setAside},
-	twoHolders:     {"two_holders", "two pods hold the GPU at once and no label vgpu tells them apart: the first counts", setAside},
-	tooMany:        {"too_many", "the cluster named more GPUs, or more servers, in an hour than are kept", setAside},
-	tooManyDevices: {"too_many_devices", "more GPUs, instances and replicas in an hour than are kept of one node: does the label that names the node say the same of several?", setAside},
-	notValid:       {"not_valid", "what would come of it is no event that the log takes: a mapping rule may name something that is no name", setAside},
-	badSeries:      {"bad_series", "the series breaks the protocol", refused},
-	tooOld:         {"too_old", "the sample is older than seven days", refused},
-	inFuture:       {"in_future", "the sample is more than ten minutes ahead: set the clock", refused},
 }
 
-// account says what became of the samples of a request.
+var reasons = [reasonCount]reasonInfo{
+	otherMetric: {
+		"other_metric",
+		"this metric is not kept; write_relabel_configs of the stanza would save the traffic",
+		filtered,
+	},
+	otherSeries: {"other_series", "the metric is kept, but this series of it is not needed", filtered},
+	staleMarker: {"stale_marker", "the series ended", filtered},
+	noNews: {
+		"no_news",
+		"replicas and conditions are reported when they change and every ten minutes, " +
+			"replicas only if a model server of the deployment is known; " +
+			"faults of GPUs are reported when their gauge changes",
+		filtered,
+	},
+	repeatedCell: {
+		"repeated_cell",
+		"the GPU already has a reading in this scrape interval: " + StepHeader +
+			" is longer than scrape_interval, or the scrape was sent twice",
+		filtered,
+	},
+	otherCluster: {
+		"other_cluster",
+		"the label cluster names another cluster, but the key belongs to {cluster}: " +
+			"write with the key of the right cluster, or relabel Prometheus' name for this one",
+		setAside,
+	},
+	noNode: {
+		"no_node",
+		"no label node, hostname or Hostname names the GPU's machine: " +
+			"relabel __meta_kubernetes_pod_node_name to node",
+		setAside,
+	},
+	podAsNode: {
+		"pod_as_node",
+		"Hostname is the exporter's pod, not the machine: relabel __meta_kubernetes_pod_node_name to node",
+		setAside,
+	},
+	noDevice:  {"no_device", "no label UUID identifies the GPU", setAside},
+	badDevice: {"bad_device", "the label UUID is not the id of a GPU", setAside},
+	noModel:   {"no_model", "no label model_name names the model", setAside},
+	noServer:  {"no_server", "neither pod nor instance identifies the server", setAside},
+	badLabel: {
+		"bad_label",
+		"a label, or namespace and name together, is longer than 256 bytes, " +
+			"holds control characters or is not UTF-8",
+		setAside,
+	},
+	badBound: {"bad_bound", "the label le of a bucket is not a number above 0", setAside},
+	badValue: {
+		"bad_value",
+		"the value is missing (NaN or a DCGM blank), negative, above the metric's maximum, or a fraction of a count",
+		setAside,
+	},
+	twoHolders: {
+		"two_holders",
+		"two pods hold the GPU at once and no label vgpu tells them apart: the first counts",
+		setAside,
+	},
+	tooMany: {"too_many", "the cluster named more GPUs or more servers in an hour than are kept", setAside},
+	tooManyDevices: {
+		"too_many_devices",
+		"more GPUs, instances and replicas of one node in an hour than are kept: " +
+			"does the node label have the same value on several nodes?",
+		setAside,
+	},
+	notValid: {
+		"not_valid",
+		"the event made of these samples is not valid: a mapping rule may yield an invalid name",
+		setAside,
+	},
+	badSeries: {"bad_series", "the series violates the protocol", refused},
+	tooOld:    {"too_old", "the sample is older than seven days", refused},
+	inFuture:  {"in_future", "the sample is more than ten minutes ahead: set the clock", refused},
+}
+
+// account counts the samples of a request by fate.
 type account struct {
 	samples       [fates]int
-	histograms    int // good ones
+	histograms    int // valid ones
 	exemplars     int
 	badHistograms int
 	badExemplars  int
 }
 
-// written is what counts as written for whoever sent it: filtering is our choice.
+// written is the number of samples that the sender may regard as written. Filtering is the
+// receiver's choice, so it includes them.
 func (a *account) written() int { return a.samples[mapped] + a.samples[filtered] + a.samples[setAside] }
 
 // maxExamples is how many series are remembered for each reason.
 const maxExamples = 5
 
-// cluster is what is remembered of a cluster.
+// cluster is the state of the receiver for one cluster.
 type cluster struct {
 	name string
 
@@ -120,7 +175,7 @@ type cluster struct {
 	seed     maphash.Seed
 	gpus     targets
 	servers  targets
-	devices  map[uint64]int // of each node in the hour of gpus, by the hash of its name
+	devices  map[uint64]int // number of devices by hash of the node's name, in the hour of gpus
 	kube     kube
 }
 
@@ -131,25 +186,24 @@ func newCluster(name string) *cluster {
 // maxTargets is how many GPUs a cluster may name in an hour, and how many servers.
 const maxTargets = 1 << 17
 
-// targets are the GPUs or the servers that a cluster named, by the hash of what names
-// their rows. Those of the hour before that came again in it keep their places, so that
-// names that never come again take none from what is there all the time, and none in
-// the hour after.
+// targets are the GPUs or the servers that a cluster named, by a hash of the fields that identify
+// their rows. A target of the hour before that was named repeatedly keeps its place. So names that
+// occur only once cannot displace stable targets, and do not take places in the next hour.
 type targets struct {
 	hour   int64
-	known  map[uint64]int64 // when it was first named, in milliseconds since 1970; cameAgain
+	known  map[uint64]int64 // time of the first naming in milliseconds since 1970, or cameAgain
 	before map[uint64]struct{}
-	kept   int // places of before that were not taken in this hour
+	kept   int // places reserved for before that are not used in this hour yet
 }
 
-// A target came again when it was named so many milliseconds after it first was: parts of
-// one scrape are no more than that apart.
+// A target counts as named repeatedly if it was named at least lasting milliseconds after the first
+// time. The parts of one scrape are never that far apart.
 const (
 	lasting   = 60_000
 	cameAgain = -1
 )
 
-// turn begins an hour, and reports whether it is another.
+// turn begins an hour, and reports whether the hour changed.
 func (t *targets) turn(hour int64) bool {
 	if hour == t.hour && t.known != nil {
 		return false
@@ -167,7 +221,7 @@ func (t *targets) turn(hour int64) bool {
 	return true
 }
 
-// admit reports whether there is room for a target.
+// admit reports whether there is room for a target, and adds it.
 func (t *targets) admit(id uint64, now int64) bool {
 	if t.again(id, now) {
 		return true
@@ -191,21 +245,21 @@ func (t *targets) again(id uint64, now int64) bool {
 	return ok
 }
 
-// admitServer returns why there is no room for a server, reasonNone when there is. name
-// is all of what its rows are told apart by: two of one name are one target, and two of
-// different names two.
+// admitServer returns reasonNone if there is room for a server, or the reason for refusing it. name
+// contains all fields that identify its rows, so equal names are one target and different names are
+// two.
 func (c *cluster) admitServer(name string, now int64) reason {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.servers.turn(now / 3_600_000)
-	// The seed is ours alone, so that nobody can name targets that are one here.
+	// The seed is secret, so that nobody can choose names with equal hashes.
 	if !c.servers.admit(maphash.String(c.seed, name), now) {
 		return tooMany
 	}
 	return reasonNone
 }
 
-// admitDevice does so for a device of a node; name holds the node's.
+// admitDevice is admitServer for a device of a node. name includes the node's name.
 func (c *cluster) admitDevice(node, name []byte, now int64) reason {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +279,7 @@ func (c *cluster) admitDevice(node, name []byte, now int64) reason {
 	return reasonNone
 }
 
-// enter adds a request that was answered.
+// enter adds the counts of an answered request.
 func (c *cluster) enter(s *scan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,13 +305,11 @@ func (c *cluster) fail(a *account) {
 	c.failed += uint64(a.written())
 }
 
-// Status is the answer to a GET: what became of the samples of a cluster since
-// this process began.
+// Status is the answer to a GET: the fates of a cluster's samples since this process started.
 type Status struct {
 	Cluster string            `json:"cluster"`
 	Samples map[string]uint64 `json:"samples"` // by fate: mapped, filtered, set_aside, refused
-	// Unacknowledged counts samples that were answered with 503: Prometheus sends
-	// them again.
+	// Unacknowledged counts samples that were answered with 503. Prometheus sends them again.
 	Unacknowledged uint64         `json:"unacknowledged"`
 	Events         uint64         `json:"events"`
 	Reasons        []ReasonStatus `json:"reasons"`
@@ -269,19 +321,31 @@ type ReasonStatus struct {
 	Fate     string   `json:"fate"`
 	Samples  uint64   `json:"samples"`
 	Help     string   `json:"help"`
-	Examples []string `json:"examples"` // series, the first few
+	Examples []string `json:"examples"` // the first few series
 }
 
 func (c *cluster) status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Status{Cluster: c.name, Samples: map[string]uint64{}, Unacknowledged: c.failed, Events: c.events, Reasons: []ReasonStatus{}}
+	s := Status{
+		Cluster:        c.name,
+		Samples:        map[string]uint64{},
+		Unacknowledged: c.failed,
+		Events:         c.events,
+		Reasons:        []ReasonStatus{},
+	}
 	for i, n := range c.samples {
 		s.Samples[fateNames[i]] = n
 	}
 	for i, n := range c.reasons {
 		if n > 0 {
-			s.Reasons = append(s.Reasons, ReasonStatus{reasons[i].name, fateNames[reasons[i].fate], n, strings.ReplaceAll(reasons[i].help, "{cluster}", strconv.Quote(c.name)), append([]string{}, c.examples[i]...)})
+			s.Reasons = append(s.Reasons, ReasonStatus{
+				Reason:   reasons[i].name,
+				Fate:     fateNames[reasons[i].fate],
+				Samples:  n,
+				Help:     strings.ReplaceAll(reasons[i].help, "{cluster}", strconv.Quote(c.name)),
+				Examples: append([]string{}, c.examples[i]...),
+			})
 		}
 	}
 	return s
@@ -295,12 +359,18 @@ func (c *cluster) show(w http.ResponseWriter) {
 }
 
 var (
-	samplesDesc  = prometheus.NewDesc("quartermaster_remote_write_samples_total", "Samples that Prometheus sent, by cluster and what became of them.", []string{"cluster", "fate"}, nil)
-	reasonsDesc  = prometheus.NewDesc("quartermaster_remote_write_unmapped_total", "Samples that are in no event, by cluster and reason.", []string{"cluster", "reason"}, nil)
-	failedDesc   = prometheus.NewDesc("quartermaster_remote_write_unacknowledged_total", "Samples answered with 503, since the log did not acknowledge their events.", []string{"cluster"}, nil)
-	eventsDesc   = prometheus.NewDesc("quartermaster_remote_write_events_total", "Events made of samples.", []string{"cluster"}, nil)
-	requestsDesc = prometheus.NewDesc("quartermaster_remote_write_requests_total", "Requests, by class of status.", []string{"status"}, nil)
-	bytesDesc    = prometheus.NewDesc("quartermaster_remote_write_bytes_total", "Bytes read, compressed and decompressed together.", nil, nil)
+	samplesDesc = prometheus.NewDesc("quartermaster_remote_write_samples_total",
+		"Samples that Prometheus sent, by cluster and outcome.", []string{"cluster", "fate"}, nil)
+	reasonsDesc = prometheus.NewDesc("quartermaster_remote_write_unmapped_total",
+		"Samples that are in no event, by cluster and reason.", []string{"cluster", "reason"}, nil)
+	failedDesc = prometheus.NewDesc("quartermaster_remote_write_unacknowledged_total",
+		"Samples answered with 503, because the log did not acknowledge their events.", []string{"cluster"}, nil)
+	eventsDesc = prometheus.NewDesc("quartermaster_remote_write_events_total",
+		"Events made of samples.", []string{"cluster"}, nil)
+	requestsDesc = prometheus.NewDesc("quartermaster_remote_write_requests_total",
+		"Requests, by class of status.", []string{"status"}, nil)
+	bytesDesc = prometheus.NewDesc("quartermaster_remote_write_bytes_total",
+		"Bytes read, compressed and decompressed together.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

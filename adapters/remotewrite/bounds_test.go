@@ -23,7 +23,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// stored returns how many GPUs and servers the rows of events tell apart.
+// stored returns how many GPUs and servers the rows of events distinguish.
 func stored(t *testing.T, events []domain.Envelope) int {
 	t.Helper()
 	l := storetest.NewLog()
@@ -61,8 +61,8 @@ func stored(t *testing.T, events []domain.Envelope) int {
 	return len(found)
 }
 
-// What a cluster may name in an hour is bounded by what its rows are told apart by:
-// whichever label differs, there are as many targets as rows.
+// The bound on targets counts by the fields that identify rows: whichever label differs, there are
+// as many targets as rows.
 func TestTargetsAreWhatIsStored(t *testing.T) {
 	for _, c := range []struct {
 		series string
@@ -88,15 +88,14 @@ func TestTargetsAreWhatIsStored(t *testing.T) {
 					t.Fatalf("answer %d: %s", w.Code, w.Body)
 				}
 				if named, rows := remotewrite.Targets(r.Handler, "c1"), stored(t, r.events); named != rows || rows == 0 {
-					t.Errorf("%s with two values of %s: %d targets are counted, and %d are stored", c.series, label, named, rows)
+					t.Errorf("%s with two values of %s: %d targets are counted, but %d are stored", c.series, label, named, rows)
 				}
 			}
 		}
 	}
 }
 
-// A cluster that names more than it may fills no more memory with it, whichever label
-// is random.
+// A cluster that names too many targets fills no more memory, whichever label is random.
 func TestRandomTargets(t *testing.T) {
 	for name, text := range map[string]func(i int) string{
 		"tier": func(i int) string {
@@ -135,13 +134,13 @@ func TestRandomTargets(t *testing.T) {
 			}
 		}
 		if len(named) != remotewrite.MaxTargets {
-			t.Errorf("by random labels %s a cluster names %d targets, and may name %d", name, len(named), remotewrite.MaxTargets)
+			t.Errorf("with random labels %s a cluster names %d targets, but may name %d", name, len(named), remotewrite.MaxTargets)
 		}
 	}
 }
 
-// Of one node as many devices are kept as the rows hold, and what goes beyond is set
-// aside for that; other nodes and the servers do not suffer for it.
+// Only as many devices of a node are kept as the rows hold. The rest is set aside with that reason.
+// Other nodes and servers are not affected.
 func TestTooManyDevices(t *testing.T) {
 	r := newReceiver(nil)
 	var all []series
@@ -149,13 +148,13 @@ func TestTooManyDevices(t *testing.T) {
 		all = append(all, one(fmt.Sprintf(`DCGM_FI_DEV_GPU_UTIL{UUID="GPU-%08x-0000-0000-0000-000000000001",Hostname="same"}`, i+1), 1))
 	}
 	want := fmt.Sprintf("%d/0/%d/0", projections.MaxScraped, 2000-projections.MaxScraped)
-	for range 2 { // again: the same are kept
+	for range 2 { // again: the same devices are kept
 		if w := r.post(t, typeV2, v2(t, all)); w.Code != http.StatusNoContent || fates(w) != want {
 			t.Fatalf("answer %d, samples %s, want %s", w.Code, fates(w), want)
 		}
 	}
 	if got := stored(t, r.events); got != projections.MaxScraped {
-		t.Errorf("%d devices are stored of those that are called mapped", got)
+		t.Errorf("%d devices are stored of those reported as mapped", got)
 	}
 	if w := r.post(t, typeV2, v2(t, []series{one(`DCGM_FI_DEV_GPU_UTIL{`+gpu0+`,node="n1"}`, 1), one(`vllm:num_requests_running{model_name="m",pod="p"}`, 1)})); fates(w) != "2/0/0/0" {
 		t.Errorf("beside it: %s", fates(w))
@@ -169,8 +168,8 @@ func TestTooManyDevices(t *testing.T) {
 	}
 }
 
-// What a cluster names all the time keeps its place beside names that never come again,
-// of the same kind and of the other.
+// A target that is named all the time keeps its place beside names that occur only once, both GPUs
+// and servers.
 func TestRandomTargetsStarveNone(t *testing.T) {
 	at := now
 	r := newReceiver(func(c *remotewrite.Config) {
@@ -203,14 +202,14 @@ func TestRandomTargetsStarveNone(t *testing.T) {
 	if n := remotewrite.Targets(r.Handler, "c1"); n > remotewrite.MaxTargets+1 {
 		t.Errorf("%d targets are remembered", n)
 	}
-	// In the hour after they hold no places that others may need.
+	// In the next hour they do not occupy places that others may need.
 	at = at.Add(time.Hour)
 	if w := r.post(t, typeV2, v2(t, []series{one(`vllm:num_requests_running{model_name="m",pod="new"}`, 1)})); fates(w) != "1/0/0/0" {
 		t.Errorf("a server that is new after them: samples %s", fates(w))
 	}
 }
 
-// Servers with the longest labels are cut over events that each fit into a record.
+// Servers with the longest labels are split over events that each fit into a record.
 func TestEventsFitIntoRecords(t *testing.T) {
 	long := func(i int, of string) string { return fmt.Sprintf("%s%06d%s", of, i, strings.Repeat("x", 100)) }
 	var all []series
@@ -228,12 +227,12 @@ func TestEventsFitIntoRecords(t *testing.T) {
 	}
 	for i := range r.events {
 		ev := r.events[i].Event.(*domain.MetricsObserved)
-		size := 30*len(ev.Engine) + 35*len(ev.Series) + 15*len(ev.Value) // as encoded, at most
+		size := 30*len(ev.Engine) + 35*len(ev.Series) + 15*len(ev.Value) // upper bound on the encoded size
 		for _, text := range ev.Strings {
 			size += len(text) + 3
 		}
 		if size > 3<<20 {
-			t.Errorf("event %d takes %d bytes, and a record holds 4 MiB with all that it bears", i, size)
+			t.Errorf("event %d takes %d bytes, but a record holds 4 MiB including the envelope", i, size)
 		}
 	}
 	if got := stored(t, r.events); got != n {
@@ -241,7 +240,7 @@ func TestEventsFitIntoRecords(t *testing.T) {
 	}
 }
 
-// Requests that are small on the wire and large in memory are refused before they are.
+// Requests that are small on the wire but large in memory are refused before they use it.
 func TestLargeInMemory(t *testing.T) {
 	symbols := func(n int, text string) (msg []byte) {
 		for range n {
@@ -289,7 +288,7 @@ func TestLargeInMemory(t *testing.T) {
 	}
 }
 
-// A cluster has a rate of its own.
+// Each cluster has its own rate limit.
 func TestRate(t *testing.T) {
 	at := now
 	r := newReceiver(func(c *remotewrite.Config) {
@@ -329,7 +328,7 @@ func dial(t *testing.T, address, key, begin string) net.Conn {
 	return conn
 }
 
-// Senders whose bodies never come are left, and until then take next to no memory from
+// Senders whose bodies never arrive are cut off. Until then they take next to no memory from
 // others, however much they announce.
 func TestSlowSenders(t *testing.T) {
 	good := v2(t, []series{one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="n1"}`, 0.5)})
@@ -360,7 +359,7 @@ func TestSlowSenders(t *testing.T) {
 	}
 }
 
-// What a sender that left had asked for is either in the log and in the counts, or in
+// The samples of a sender that disconnected are either both in the log and in the counts, or in
 // neither.
 func TestSenderLeaves(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{}, 10)
@@ -387,13 +386,13 @@ func TestSenderLeaves(t *testing.T) {
 	onItsWay := send(leaves, "n1")
 	<-entered
 	leave()
-	waiting := send(leaves, "n2") // whoever left already, or leaves while it waits
+	waiting := send(leaves, "n2") // disconnected already, or disconnects while it waits
 	if code := <-waiting; code != http.StatusServiceUnavailable {
-		t.Errorf("who left while it waited is answered %d", code)
+		t.Errorf("a sender that disconnected while it waited is answered %d", code)
 	}
 	close(release)
 	if code := <-onItsWay; code != http.StatusNoContent {
-		t.Errorf("who left when its events were on their way is answered %d", code)
+		t.Errorf("a sender that disconnected during the append is answered %d", code)
 	}
 	// Only what was not appended is stated again.
 	if a, b := <-send(t.Context(), "n1"), <-send(t.Context(), "n2"); a != http.StatusNoContent || b != http.StatusNoContent {

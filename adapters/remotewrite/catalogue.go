@@ -8,12 +8,12 @@ import (
 	"quartermaster/projections"
 )
 
-// labelKey numbers the labels that are looked at. Exporters and relabelling spell
-// them in several ways.
+// labelKey numbers the labels that are read. Exporters and relabelling rules spell them in several
+// ways.
 type labelKey uint8
 
 const (
-	keyUnknown labelKey = iota // not asked for yet
+	keyUnknown labelKey = iota // not looked up yet
 	keyOther
 	keyName
 	keyLe
@@ -62,7 +62,8 @@ var labelKeys = map[string]labelKey{
 	"tp_rank": keyTPRank, "pp_rank": keyPPRank, "dp_rank": keyDPRank,
 	"finished_reason": keyReason, "err": keyErr, "method": keyMethod,
 	"resource": keyResource, "condition": keyCondition, "status": keyStatus,
-	"deployment": keyDeployment, "exported_deployment": keyDeployment, "statefulset": keyStatefulSet, "exported_statefulset": keyStatefulSet,
+	"deployment": keyDeployment, "exported_deployment": keyDeployment,
+	"statefulset": keyStatefulSet, "exported_statefulset": keyStatefulSet,
 	"tier": keyTier, "cluster": keyCluster,
 }
 
@@ -73,7 +74,7 @@ func keyOf(name []byte) labelKey {
 	return keyOther
 }
 
-// family says which program a metric is of, and so which labels it has.
+// family is the program that exposes a metric. It determines the metric's labels.
 type family uint8
 
 const (
@@ -89,11 +90,11 @@ const (
 
 var engines = map[family]string{familyVLLM: "vllm", familySGLang: "sglang", familyTGI: "tgi", familyPods: "kubernetes"}
 
-// column is what a GPU gauge fills.
+// column is the column of NodeSampled that a GPU gauge fills.
 type column uint8
 
 const (
-	columnSMActive column = iota // activity, the best first
+	columnSMActive column = iota // the columns of activity, best first
 	columnEngineActive
 	columnUtilization
 	columnTensor
@@ -104,24 +105,24 @@ const (
 	columnClock
 )
 
-// activityFields are the DCGM fields of the columns of activity.
+// activityFields are the DCGM fields of the activity columns.
 var activityFields = [...]uint32{projections.FieldSMActive, projections.FieldEngineActive, projections.FieldUtilization}
 
-// A metric that is kept. A value is multiplied by scale and rounded, and refused above
-// most: DCGM's codes for "no value" are numbers beyond any reading. Of faults a fraction
-// is refused as well.
+// metric is a metric that is kept. A value is multiplied by scale and rounded. It is set aside if
+// it is above most: DCGM's codes for "no value" are numbers beyond any reading. Fractions of fault
+// values are set aside as well.
 type metric struct {
 	name   string
 	family family
 	column column              // of familyGPU
 	serves domain.SeriesMetric // of engines and pods
 	fact   fact                // of kube-state-metrics
-	field  uint32              // of familyFaults, of DCGM
+	field  uint32              // DCGM field, for familyFaults
 	scale  float64
 	most   float64
 }
 
-// fact is what a metric of kube-state-metrics says.
+// fact is the kind of statement that a metric of kube-state-metrics makes.
 type fact uint8
 
 const (
@@ -134,12 +135,12 @@ const (
 const (
 	micros  = 1e6
 	milli   = 1000
-	maxHeld = 1 << 52 // what an event may hold
+	maxHeld = 1 << 52 // the most that an event may hold
 )
 
-// catalogue lists what is kept.
+// catalogue lists the metrics that are kept.
 var catalogue = func() []metric {
-	list := []metric{{}} // 0 is not asked for yet
+	list := []metric{{}} // index 0 means not looked up yet
 	gpu := func(name string, c column, scale, most float64) {
 		list = append(list, metric{name: name, family: familyGPU, column: c, scale: scale, most: most},
 			metric{name: strings.ToLower(name), family: familyGPU, column: c, scale: scale, most: most})
@@ -166,7 +167,7 @@ var catalogue = func() []metric {
 			x.most = 1000
 		}
 		list = append(list, x)
-		if strings.Contains(name, ":") { // some relabel it away
+		if strings.Contains(name, ":") { // some configurations replace the colon
 			x.name = strings.ReplaceAll(name, ":", "_")
 			list = append(list, x)
 		}
@@ -176,8 +177,10 @@ var catalogue = func() []metric {
 		serve(f, name+"_sum", sum, micros)
 		serve(f, name+"_count", count, 1)
 	}
-	histogram(familyVLLM, "vllm:time_to_first_token_seconds", domain.MetricTTFT, domain.MetricTTFTSum, domain.MetricTTFTCount)
-	histogram(familyVLLM, "vllm:request_queue_time_seconds", domain.MetricQueueWait, domain.MetricQueueWaitSum, domain.MetricQueueWaitCount)
+	histogram(familyVLLM, "vllm:time_to_first_token_seconds",
+		domain.MetricTTFT, domain.MetricTTFTSum, domain.MetricTTFTCount)
+	histogram(familyVLLM, "vllm:request_queue_time_seconds",
+		domain.MetricQueueWait, domain.MetricQueueWaitSum, domain.MetricQueueWaitCount)
 	serve(familyVLLM, "vllm:num_requests_waiting", domain.MetricWaiting, milli)
 	serve(familyVLLM, "vllm:num_requests_running", domain.MetricRunning, milli)
 	serve(familyVLLM, "vllm:kv_cache_usage_perc", domain.MetricKVCache, 1000)
@@ -186,8 +189,10 @@ var catalogue = func() []metric {
 	serve(familyVLLM, "vllm:generation_tokens_total", domain.MetricGeneratedLength, 1)
 	serve(familyVLLM, "vllm:request_success_total", domain.MetricRequestsOK, 1)
 
-	histogram(familySGLang, "sglang:time_to_first_token_seconds", domain.MetricTTFT, domain.MetricTTFTSum, domain.MetricTTFTCount)
-	histogram(familySGLang, "sglang:queue_time_seconds", domain.MetricQueueWait, domain.MetricQueueWaitSum, domain.MetricQueueWaitCount)
+	histogram(familySGLang, "sglang:time_to_first_token_seconds",
+		domain.MetricTTFT, domain.MetricTTFTSum, domain.MetricTTFTCount)
+	histogram(familySGLang, "sglang:queue_time_seconds",
+		domain.MetricQueueWait, domain.MetricQueueWaitSum, domain.MetricQueueWaitCount)
 	serve(familySGLang, "sglang:num_queue_reqs", domain.MetricWaiting, milli)
 	serve(familySGLang, "sglang:num_running_reqs", domain.MetricRunning, milli)
 	serve(familySGLang, "sglang:token_usage", domain.MetricKVCache, 1000)
@@ -196,7 +201,8 @@ var catalogue = func() []metric {
 	serve(familySGLang, "sglang:num_requests_total", domain.MetricRequestsReceived, 1)
 	serve(familySGLang, "sglang:num_aborted_requests_total", domain.MetricRequestsAborted, 1)
 
-	histogram(familyTGI, "tgi_request_queue_duration", domain.MetricQueueWait, domain.MetricQueueWaitSum, domain.MetricQueueWaitCount)
+	histogram(familyTGI, "tgi_request_queue_duration",
+		domain.MetricQueueWait, domain.MetricQueueWaitSum, domain.MetricQueueWaitCount)
 	serve(familyTGI, "tgi_batch_forward_duration_sum", domain.MetricPrefillSum, micros)
 	serve(familyTGI, "tgi_batch_forward_duration_count", domain.MetricPrefillCount, 1)
 	serve(familyTGI, "tgi_queue_size", domain.MetricWaiting, milli)
@@ -220,7 +226,7 @@ var catalogue = func() []metric {
 	return list
 }()
 
-// notKept stands for a name that is in no catalogue.
+// notKept is the index of a metric that is not in the catalogue.
 const notKept int32 = -1
 
 var metricNames = func() map[string]int32 {
@@ -231,7 +237,7 @@ var metricNames = func() map[string]int32 {
 	return m
 }()
 
-// metricOf returns the place of a metric in the catalogue, or notKept.
+// metricOf returns the index of a metric in the catalogue, or notKept.
 func metricOf(name []byte) int32 {
 	if i, ok := metricNames[string(name)]; ok {
 		return i

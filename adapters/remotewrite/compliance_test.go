@@ -16,8 +16,8 @@ import (
 	"quartermaster/domain"
 )
 
-// The public suite of prometheus/compliance for receivers. "make compliance" builds
-// it, from the module beside this package, and names the program.
+// TestCompliance runs the public suite of prometheus/compliance for receivers. "make compliance"
+// builds it, from the module in the directory compliance, and passes the program's name.
 func TestCompliance(t *testing.T) {
 	suite := os.Getenv("QM_COMPLIANCE")
 	if suite == "" {

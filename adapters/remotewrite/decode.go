@@ -16,30 +16,30 @@ import (
 	"quartermaster/adapters/admission"
 )
 
-// body is the memory of a request, used again.
+// body is the memory of a request. It is reused.
 type body struct {
 	compressed, raw []byte
 	symbols         []label
-	keys            []labelKey // of symbols; 0 where not asked for yet
-	metrics         []int32    // of symbols, as metric names; 0 not asked for yet
+	keys            []labelKey // of symbols; 0: not looked up yet
+	metrics         []int32    // of symbols, as metric names; 0: not looked up yet
 }
 
 var buffers sync.Pool // of *body
 
-// done gives the memory back, unless it is much: a few large requests must not
-// be held for ever.
+// done gives the memory back to the pool, unless it is large: the memory of a few large requests
+// must not be held for ever.
 func (b *body) done() {
 	if cap(b.compressed) > 4<<20 || cap(b.raw) > 4<<20 || cap(b.symbols) > 1<<16 {
 		return
 	}
-	clear(b.symbols) // which hold parts of what others may read into next
+	clear(b.symbols) // symbols refer to raw, which the next request overwrites
 	buffers.Put(b)
 }
 
-// maxExpansion is above what snappy can do: a copy of 64 bytes takes three.
+// maxExpansion is more than snappy can reach: a copy of 64 bytes takes three bytes.
 const maxExpansion = 24
 
-// read returns the decompressed body, of whose memory the request takes account.
+// read returns the decompressed body, and counts its memory against the request.
 func (b *body) read(w http.ResponseWriter, req *http.Request, q *admission.Request) (raw []byte, err error) {
 	buf, err := q.Read(w, req, b.compressed, maxBody)
 	var large *http.MaxBytesError
@@ -55,7 +55,8 @@ func (b *body) read(w http.ResponseWriter, req *http.Request, q *admission.Reque
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "the body is not snappy: %w", err)
 	case size > maxBody:
-		return nil, refuse(http.StatusRequestEntityTooLarge, "the body has %d bytes when decompressed, more than %d: lower max_samples_per_send", size, maxBody)
+		return nil, refuse(http.StatusRequestEntityTooLarge,
+			"the body has %d bytes when decompressed, more than %d: lower max_samples_per_send", size, maxBody)
 	case size > maxExpansion*len(buf):
 		return nil, refuse(http.StatusBadRequest, "the body claims %d bytes in %d, more than snappy can do", size, len(buf))
 	}
@@ -74,11 +75,11 @@ func (b *body) read(w http.ResponseWriter, req *http.Request, q *admission.Reque
 
 var errMessage = errors.New("the message is cut off or damaged")
 
-// labelSeed makes hashes that nobody can make equal.
+// labelSeed is secret, so that nobody can choose labels with equal hashes.
 var labelSeed = maphash.MakeSeed()
 
-// fields calls yield for each field of a message. v is what a varint or a fixed
-// number holds, b what bytes hold.
+// fields calls yield for each field of a message. v is the value of a varint or a fixed-size
+// number, b the value of a bytes field.
 func fields(msg []byte, yield func(num protowire.Number, kind protowire.Type, v uint64, b []byte) error) error {
 	for len(msg) > 0 {
 		num, kind, n := protowire.ConsumeTag(msg)
@@ -116,7 +117,7 @@ type sample struct {
 }
 
 func readSample(msg []byte) (s sample, err error) {
-	// Nearly always a value and then a time.
+	// Fast path for the usual encoding: a value and then a time.
 	if len(msg) > 10 && msg[0] == 1<<3|byte(protowire.Fixed64Type) && msg[9] == 2<<3|byte(protowire.VarintType) {
 		s.value = math.Float64frombits(binary.LittleEndian.Uint64(msg[1:]))
 		v, n := protowire.ConsumeVarint(msg[10:])
@@ -137,7 +138,7 @@ func readSample(msg []byte) (s sample, err error) {
 	return s, err
 }
 
-// readV2 reads io.prometheus.write.v2.Request: symbols, to which labels refer.
+// readV2 reads io.prometheus.write.v2.Request, in which labels refer to symbols.
 func (s *scan) readV2(msg []byte, b *body) error {
 	b.symbols = b.symbols[:0]
 	err := fields(msg, func(num protowire.Number, kind protowire.Type, _ uint64, v []byte) error {
@@ -191,7 +192,7 @@ func zeroed[T any](s []T, n int) []T {
 	return s
 }
 
-// refs reads labels as pairs of references.
+// refs reads labels as pairs of symbol references.
 func (s *scan) refs(packed []byte, b *body) {
 	for len(packed) > 0 {
 		name, n := protowire.ConsumeVarint(packed)
@@ -224,7 +225,7 @@ func (s *scan) refs(packed []byte, b *body) {
 	}
 }
 
-// readV1 reads prometheus.WriteRequest: labels as text.
+// readV1 reads prometheus.WriteRequest, in which labels are text.
 func (s *scan) readV1(msg []byte) error {
 	return fields(msg, func(num protowire.Number, kind protowire.Type, _ uint64, v []byte) error {
 		if num != 1 || kind != protowire.BytesType {
@@ -270,7 +271,7 @@ func (s *scan) readV1(msg []byte) error {
 	})
 }
 
-// exemplar counts one, and notes a reference that leads nowhere.
+// exemplar counts an exemplar, and checks its symbol references.
 func (s *scan) exemplar(msg []byte, symbols int) error {
 	s.exemplars++
 	return fields(msg, func(num protowire.Number, kind protowire.Type, _ uint64, packed []byte) error {
@@ -280,7 +281,7 @@ func (s *scan) exemplar(msg []byte, symbols int) error {
 		for len(packed) > 0 {
 			ref, n := protowire.ConsumeVarint(packed)
 			if n < 0 || ref >= uint64(symbols) {
-				s.broken("an exemplar refers to a symbol that is not there")
+				s.broken("an exemplar refers to a missing symbol")
 				return nil
 			}
 			packed = packed[n:]
@@ -289,11 +290,11 @@ func (s *scan) exemplar(msg []byte, symbols int) error {
 	})
 }
 
-// histogram checks a native histogram: that its buckets are as many as its spans
-// say and add up to its count. Nothing of it is kept.
+// histogram checks a native histogram: the number of buckets must match the spans, and the buckets
+// must add up to the count. Its values are not kept.
 func (s *scan) histogram(msg []byte) error {
 	var count, zero, sum float64
-	var buckets, spans [2]float64 // how much is in them; how many there are
+	var buckets, spans [2]float64 // by sign: observations in the buckets; number of buckets
 	var have [2]float64
 	whole := true
 	err := fields(msg, func(num protowire.Number, kind protowire.Type, v uint64, b []byte) error {
@@ -320,7 +321,7 @@ func (s *scan) histogram(msg []byte) error {
 				}
 				return nil
 			})
-		case 9, 12: // differences
+		case 9, 12: // deltas
 			if kind == protowire.VarintType {
 				return errors.New("the buckets of a histogram are not packed")
 			}
@@ -354,7 +355,7 @@ func (s *scan) histogram(msg []byte) error {
 	}
 	s.histograms++
 	total := zero + buckets[0] + buckets[1]
-	// What was observed as NaN is in no bucket.
+	// NaN observations are in no bucket.
 	short := math.IsNaN(sum) && total <= count
 	switch {
 	case have != spans:

@@ -7,8 +7,8 @@ import (
 	"quartermaster/projections"
 )
 
-// rowsDigest is the digest of the rows of measurements, but for how many samples
-// made them, which is all that repeats may change.
+// rowsDigest is the digest of the rows of measurements without their sample counts, which are all
+// that repeats may change.
 func rowsDigest(t testing.TB, m *projections.Memory) (sum [32]byte) {
 	h := sha256.New()
 	err := m.View(t.Context(), func(v projections.View) error {

@@ -11,9 +11,9 @@ import (
 	"quartermaster/domain/faults"
 )
 
-// Ids of the DCGM fields that tell of faults, and the names that dcgm-exporter gives
-// them. Source: dcgm_fields.h of DCGM 4.5; the exporter's etc/default-counters.csv lists
-// them, most of them switched off.
+// Ids of the DCGM fields that indicate faults. faultFields has the names that dcgm-exporter gives
+// them. Source: dcgm_fields.h of DCGM 4.5. The exporter lists them in etc/default-counters.csv,
+// most of them disabled.
 const (
 	fieldXID               = 230
 	fieldECC               = 311 // since the driver was loaded
@@ -38,20 +38,20 @@ var faultFields = map[string]uint32{
 	"DCGM_FI_DEV_ROW_REMAP_PENDING":           fieldRemapPending,
 }
 
-// faultKey is a gauge of faults of a GPU.
+// faultKey identifies a fault gauge of a GPU.
 type faultKey struct {
 	node  string
 	gpu   domain.GPUID
 	field uint32
 }
 
-// faultSample is a value of a gauge of faults.
+// faultSample is a value of a fault gauge.
 type faultSample struct {
 	faultKey
 	count
 }
 
-// fault takes a series of dcgm-exporter that tells of faults.
+// fault takes a series of dcgm-exporter that indicates faults.
 func (s *scan) fault(m *metric) {
 	at, ok := s.deviceOf()
 	if !ok {
@@ -70,15 +70,20 @@ func (s *scan) fault(m *metric) {
 	}
 }
 
-// faultsOfGPUs appends a fault for each value of a gauge that is news ([faultSample.news]).
-// What a gauge was before it is first seen here, the log says. Once the events are in
-// the log, noted is to be called.
+// faultsOfGPUs appends a fault for each gauge value that reports new faults ([faultSample.news]).
+// The value of a gauge before this process first saw it is read from the log. The caller MUST call
+// noted once the events are in the log.
 func (s *scan) faultsOfGPUs(events []domain.Envelope) (out []domain.Envelope, noted func()) {
 	if len(s.faults) == 0 {
 		return events, func() {}
 	}
 	slices.SortFunc(s.faults, func(a, b faultSample) int {
-		return cmp.Or(cmp.Compare(a.node, b.node), bytes.Compare(a.gpu[:], b.gpu[:]), cmp.Compare(a.field, b.field), cmp.Compare(a.time, b.time))
+		return cmp.Or(
+			cmp.Compare(a.node, b.node),
+			bytes.Compare(a.gpu[:], b.gpu[:]),
+			cmp.Compare(a.field, b.field),
+			cmp.Compare(a.time, b.time),
+		)
 	})
 	c := s.cluster
 	c.mu.Lock()
@@ -89,7 +94,8 @@ func (s *scan) faultsOfGPUs(events []domain.Envelope) (out []domain.Envelope, no
 		}
 	}
 	c.mu.Unlock()
-	var asked faultKey // samples of a gauge follow each other, and the log is asked once for each
+	// Samples of a gauge are adjacent, and the log is asked once for each gauge.
+	var asked faultKey
 	for _, f := range s.faults {
 		had, known := last[f.faultKey]
 		if known && f.time <= had.time {
@@ -97,13 +103,13 @@ func (s *scan) faultsOfGPUs(events []domain.Envelope) (out []domain.Envelope, no
 			continue
 		}
 		more := f.news(had.value, known)
-		// Of a lifetime counter the log is asked although it is known here: another
-		// instance may have told of the increase before.
+		// For a lifetime counter the log is asked even if the value is known here, because another
+		// instance may have reported the increase already.
 		if s.cfg.Faulted != nil && asked != f.faultKey && f.value != 0 && (!known || more > 0 && faults.Lifetime(f.field)) {
 			asked = f.faultKey
 			detail, err := s.cfg.Faulted(c.name, f.node, f.gpu, f.field)
 			if told, ok := f.told(detail); err == nil && ok && (!known || told == f.value) {
-				more = f.news(told, true) // what is told twice at about one time, the folds know
+				more = f.news(told, true) // the folds remove duplicates of about the same time
 			}
 		}
 		last[f.faultKey] = f.count
@@ -114,7 +120,9 @@ func (s *scan) faultsOfGPUs(events []domain.Envelope) (out []domain.Envelope, no
 		ev := f.fault()
 		ev.Count = more
 		s.account.samples[mapped]++
-		events = append(events, domain.Envelope{Cluster: c.name, Subject: f.node, Time: domain.Instant(f.time) * 1_000_000, Event: ev})
+		events = append(events, domain.Envelope{
+			Cluster: c.name, Subject: f.node, Time: domain.Instant(f.time) * 1_000_000, Event: ev,
+		})
 	}
 	return events, func() {
 		c.mu.Lock()
@@ -130,15 +138,15 @@ func (s *scan) faultsOfGPUs(events []domain.Envelope) (out []domain.Envelope, no
 	}
 }
 
-// news returns how many faults a value tells of when before was the last value, where
-// one is known:
-//   - a lifetime counter ([faults.Lifetime]): what it grew by. Its first value is what happened before
-//     anybody looked, maybe years ago, and is no fault. One that shrank was cleared.
-//   - a counter since the driver was loaded: what it grew by, or all of it where it is
-//     the first value or shrank, because the driver was loaded anew.
-//   - a state, such as a retirement that is pending, and the last XID, which the
-//     exporter holds for as long as it runs: one when it changed to another value than
-//     zero, the first value included.
+// news returns how many faults a value reports. before is the previous value, if known:
+//   - A lifetime counter ([faults.Lifetime]) reports its increase. Its first value
+//     reports nothing, because it happened before anybody looked, maybe years ago.
+//     If it decreased, it was cleared and reports nothing.
+//   - A counter since the driver was loaded reports its increase. Its first value, or
+//     one after a decrease, is reported whole: the driver was loaded again.
+//   - A state, such as a pending retirement, and the last XID, which the exporter
+//     holds for as long as it runs, report one fault when they change to a value
+//     other than zero. This includes the first value.
 func (f faultSample) news(before uint64, known bool) uint64 {
 	grew := known && f.value > before
 	switch {
@@ -154,11 +162,11 @@ func (f faultSample) news(before uint64, known bool) uint64 {
 	return 1
 }
 
-// detailFormat is the end of a fault's text: of which field it is, and its value.
+// detailFormat is the end of a fault's detail: the field and its value.
 const detailFormat = "DCGM field %d is %d"
 
-// told reads the value from the detail of a fault of the same field. The verdict's
-// meaning stands before it.
+// told reads the value from the detail of a fault of the same field. The detail begins with the
+// meaning of the verdict.
 func (k faultKey) told(detail string) (value uint64, ok bool) {
 	var field uint32
 	i := max(0, strings.LastIndex(detail, "DCGM field "))
@@ -166,9 +174,14 @@ func (k faultKey) told(detail string) (value uint64, ok bool) {
 	return value, err == nil && field == k.field
 }
 
-// fault returns the fault that a value tells of.
+// fault returns the fault that a value indicates.
 func (f faultSample) fault() *domain.GPUFaultObserved {
-	ev := &domain.GPUFaultObserved{Node: strings.Clone(f.node), GPU: f.gpu, Field: f.field, Detail: fmt.Sprintf(detailFormat, f.field, f.value)}
+	ev := &domain.GPUFaultObserved{
+		Node:   strings.Clone(f.node),
+		GPU:    f.gpu,
+		Field:  f.field,
+		Detail: fmt.Sprintf(detailFormat, f.field, f.value),
+	}
 	t := faults.Standard()
 	sign := func(kind domain.FaultKind, name string) faults.Verdict {
 		ev.Kind = kind

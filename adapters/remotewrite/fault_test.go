@@ -14,9 +14,9 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// XIDs and failures of memory that dcgm-exporter tells are faults, judged by the
-// table, and each is one however often, by however many servers and to however many
-// of ours it is told.
+// XIDs and memory failures that dcgm-exporter reports are faults, judged by the table. Each is
+// counted once, however often it is reported, by however many servers and to however many
+// instances.
 func TestFaults(t *testing.T) {
 	l := storetest.NewLog()
 	var told int
@@ -56,11 +56,11 @@ func TestFaults(t *testing.T) {
 	a, b := receive(true), receive(true)
 	const xid = "DCGM_FI_DEV_XID_ERRORS"
 	send(a, "a", -60, xid, 0, 0, 31, 31, 31)
-	send(a, "a", -60, xid, 0, 0, 31, 31, 31) // told again
-	send(b, "b", -59, xid, 31, 31)           // by another server to another of ours
+	send(a, "a", -60, xid, 0, 0, 31, 31, 31) // reported again
+	send(b, "b", -59, xid, 31, 31)           // by another server to another instance
 	send(a, "a", -40, xid, 31, 79, 79)
-	send(receive(true), "a", -10, xid, 79)  // after a start
-	send(receive(false), "c", -40, xid, 79) // which cannot ask
+	send(receive(true), "a", -10, xid, 79)  // after a restart
+	send(receive(false), "c", -40, xid, 79) // an instance that cannot ask the log
 	send(a, "a", -5, "DCGM_FI_DEV_ROW_REMAP_FAILURE", 0, 1, 1)
 	send(a, "a", -5, "DCGM_FI_DEV_ROW_REMAP_PENDING", 1)
 	send(a, "a", -5, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 0, 2, 2, 3)
@@ -88,8 +88,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The values of fault gauges are codes, counts and states: a fraction is none of them, and
-// is set aside, not rounded to the next code.
+// The values of fault gauges are codes, counts and states. A fraction is set aside, not rounded to
+// the next code.
 func TestFaultsAreWhole(t *testing.T) {
 	r := newReceiver(func(*remotewrite.Config) {})
 	for _, name := range []string{"DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ROW_REMAP_FAILURE"} {
@@ -103,10 +103,9 @@ func TestFaultsAreWhole(t *testing.T) {
 	}
 }
 
-// What a GPU counts over its life, through resets and reboots, is a fault where it
-// grows; what it stood at when it was first seen is not. A retirement that is pending
-// is a state, and a fault when it is first seen. Names and meanings are from DCGM's
-// dcgm_fields.h and dcgm-exporter's etc/default-counters.csv.
+// An increase of a lifetime counter, which survives resets and reboots, is a fault. Its first value
+// is not. A pending retirement is a state, and a fault when it is first seen. Names and meanings
+// are from DCGM's dcgm_fields.h and dcgm-exporter's etc/default-counters.csv.
 func TestLifetimeCounters(t *testing.T) {
 	const total, dbe, sbe, pending, remapped = "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "DCGM_FI_DEV_RETIRED_DBE",
 		"DCGM_FI_DEV_RETIRED_SBE", "DCGM_FI_DEV_RETIRED_PENDING", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
@@ -120,7 +119,7 @@ func TestLifetimeCounters(t *testing.T) {
 		})
 	}
 	a, b := receive(), receive()
-	later := receive() // after a start
+	later := receive() // after a restart
 	for i, c := range []struct {
 		r      *receiver
 		gpu    string
@@ -131,12 +130,12 @@ func TestLifetimeCounters(t *testing.T) {
 		{a, gpu0, total, []float64{7, 7}, ""},
 		{b, gpu0, total, []float64{7}, ""},
 		{a, gpu0, total, []float64{7, 9, 9, 10}, "ecc x2 reset_gpu true; ecc x1 reset_gpu true"},
-		{b, gpu0, total, []float64{10}, ""}, // the other instance told of it
+		{b, gpu0, total, []float64{10}, ""}, // the other instance reported it
 		{later, gpu0, total, []float64{10, 10}, ""},
-		{later, gpu0, total, []float64{0, 1}, "ecc x1 reset_gpu true"}, // somebody cleared it
+		{later, gpu0, total, []float64{0, 1}, "ecc x1 reset_gpu true"}, // it was cleared
 		{a, gpu1, total, []float64{3}, ""},                             // another GPU in the slot
 		{a, gpu1, total, []float64{4}, "ecc x1 reset_gpu true"},
-		{receive(), gpu1, total, []float64{6}, "ecc x2 reset_gpu true"}, // grew while nobody looked
+		{receive(), gpu1, total, []float64{6}, "ecc x2 reset_gpu true"}, // increased between two instances
 		{a, gpu0, strings.ToLower(dbe), []float64{12}, ""},
 		{a, gpu0, dbe, []float64{13}, "page_retirement x1 reset_when_idle false"},
 		{a, gpu0, sbe, []float64{0, 2}, "page_retirement x2 monitor false"},

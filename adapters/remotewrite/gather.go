@@ -10,8 +10,8 @@ import (
 	"quartermaster/domain"
 )
 
-// gatherer appends the events of requests that wait at the same time in one call:
-// an acknowledgement takes a disk's or a network's time, however much it is for.
+// gatherer appends the events of concurrent requests in one call, because the time of an
+// acknowledgement hardly depends on the number of events.
 type gatherer struct {
 	append   func(context.Context, []domain.Envelope) error
 	patience time.Duration
@@ -23,13 +23,13 @@ type gatherer struct {
 
 type waiter struct {
 	events []domain.Envelope
-	done   chan error // of one
-	// lost are those of the events that the log will never take. They are the
-	// request's once done was sent.
+	done   chan error // receives one result
+	// lost are the events that the log will never accept. The request may read it after done was
+	// sent.
 	lost []lostEvent
 }
 
-// lostEvent is an event that the log will never take, and why.
+// lostEvent is an event that the log will never accept, and the reason.
 type lostEvent struct {
 	event *domain.Envelope
 	err   error
@@ -38,11 +38,10 @@ type lostEvent struct {
 // maxGathered bounds the events of one call.
 const maxGathered = 20_000
 
-// put appends events and returns once they are acknowledged, or known not to be, but
-// for those that the log will never take, which it returns. When
-// ctx ends before they are on their way, they are not appended; when they are, the
-// answer is still waited for, which patience bounds. After an error the log may take
-// them later nevertheless: see Config.Append.
+// put appends events and returns once they are acknowledged, or known not to be. It returns the
+// events that the log will never accept. If ctx ends before the append begins, the events are not
+// appended. If it ends later, put still waits for the result, for at most patience. After an error
+// the log may still accept the events later: see Config.Append.
 func (g *gatherer) put(ctx context.Context, events []domain.Envelope) ([]lostEvent, error) {
 	if len(events) == 0 {
 		return nil, nil
@@ -73,7 +72,7 @@ func (g *gatherer) put(ctx context.Context, events []domain.Envelope) ([]lostEve
 	return w.lost, err
 }
 
-// run appends until nobody waits.
+// run appends until no request waits.
 func (g *gatherer) run(ctx context.Context) {
 	for {
 		g.mu.Lock()
@@ -100,7 +99,7 @@ func (g *gatherer) run(ctx context.Context) {
 		err := g.call(ctx, all)
 		for _, w := range batch {
 			if errors.Is(err, ErrRefused) {
-				// One of them has an event that spoils the call for all.
+				// An event of one of the requests makes the call fail for all.
 				var own error
 				w.lost, own = g.without(ctx, w.events, nil)
 				w.done <- own
@@ -111,8 +110,8 @@ func (g *gatherer) run(ctx context.Context) {
 	}
 }
 
-// without appends events but for those that the log refuses by themselves, which it
-// adds to lost. It finds them by halves.
+// without appends events except those that the log refuses individually, which it adds to lost. It
+// finds them by bisection.
 func (g *gatherer) without(ctx context.Context, events []domain.Envelope, lost []lostEvent) ([]lostEvent, error) {
 	err := g.call(ctx, events)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"quartermaster/domain"
 )
 
-// gpuScan gathers readings of GPUs.
+// gpuScan collects readings of GPUs.
 type gpuScan struct {
 	nodes    []string
 	node     map[string]uint32
@@ -21,37 +21,40 @@ type gpuScan struct {
 	readings []reading
 }
 
-// device is a GPU, an instance of one or a replica, in somebody's hands.
+// device is a GPU, a MIG instance or a time-slice replica, with its holder.
 type device struct {
 	node    uint32
 	id      domain.GPUID
-	parent  domain.GPUID // zero: it is whole
+	parent  domain.GPUID // zero for a whole GPU
 	profile string
-	model   string // of the whole GPU, "" not told
+	model   string // of the whole GPU; "" if unknown
 	replica uint32
 	holder  holder
 	held    bool
 	refused reason
 }
 
-// reading is a value of a device in a cell.
+// reading is a value of a device in a cell of the grid.
 type reading struct {
-	cell   int64 // number of the step since 1970
+	cell   int64 // number of scrape intervals since 1970
 	time   int64
 	device uint32
 	column column
 	value  uint32
 }
 
-// maxModel is how long the model of a GPU may be, in bytes. A longer one is not kept. It
-// is NVML_DEVICE_NAME_V2_BUFFER_SIZE of nvml.h.
+// maxModel bounds the length of a GPU's model in bytes. A longer one is not kept. It is
+// NVML_DEVICE_NAME_V2_BUFFER_SIZE of nvml.h.
 const maxModel = 96
 
-// deviceOf returns which device the series is of, and false when that is not known,
-// for which it accounts.
+// deviceOf returns the index of the series' device. It returns false if the device is not known,
+// and then accounts for the samples.
 func (s *scan) deviceOf() (uint32, bool) {
 	s.text = s.text[:0]
-	for _, k := range [...]labelKey{keyNode, keyHostname, keyUUID, keyInstanceID, keyProfile, keyVGPU, keyExportedPod, keyExportedNamespace, keyExportedContainer, keyPod, keyNamespace, keyContainer} {
+	for _, k := range [...]labelKey{
+		keyNode, keyHostname, keyUUID, keyInstanceID, keyProfile, keyVGPU,
+		keyExportedPod, keyExportedNamespace, keyExportedContainer, keyPod, keyNamespace, keyContainer,
+	} {
 		s.text = append(append(s.text, s.values[k]...), 0)
 	}
 	at, ok := s.gpus.device[string(s.text)]
@@ -84,11 +87,13 @@ func (s *scan) gpu(m *metric) {
 		if !ok {
 			continue
 		}
-		s.gpus.readings = append(s.gpus.readings, reading{cell: x.time / step, time: x.time, device: at, column: m.column, value: uint32(v)})
+		s.gpus.readings = append(s.gpus.readings, reading{
+			cell: x.time / step, time: x.time, device: at, column: m.column, value: uint32(v),
+		})
 	}
 }
 
-// newDevice reads from labels what GPU it is and who held it.
+// newDevice reads the GPU and its holder from labels.
 func (s *scan) newDevice() (d device) {
 	node := s.first(keyNode, keyHostname)
 	switch {
@@ -102,7 +107,9 @@ func (s *scan) newDevice() (d device) {
 		d.refused = noDevice
 		return d
 	}
-	for _, k := range [...]labelKey{keyNode, keyHostname, keyProfile, keyInstanceID, keyExportedPod, keyExportedNamespace, keyPod, keyNamespace} {
+	for _, k := range [...]labelKey{
+		keyNode, keyHostname, keyProfile, keyInstanceID, keyExportedPod, keyExportedNamespace, keyPod, keyNamespace,
+	} {
 		if !plain(s.values[k]) {
 			d.refused = badLabel
 			return d
@@ -115,7 +122,7 @@ func (s *scan) newDevice() (d device) {
 	}
 	d.id = id
 	if instance := s.values[keyInstanceID]; len(instance) > 0 {
-		// The exporter names the parent alone, so the instance's id is ours.
+		// The exporter gives only the parent's UUID, so the instance's id is derived.
 		d.parent, d.profile = id, string(s.values[keyProfile])
 		sum := sha256.Sum256([]byte("mig/" + id.String() + "/" + string(instance) + "/" + d.profile))
 		d.id = domain.GPUID(sum[:16])
@@ -136,8 +143,8 @@ func (s *scan) newDevice() (d device) {
 		s.gpus.node[string(node)] = name
 	}
 	d.node = name
-	// What Prometheus adds as the scraped pod is the exporter; what the exporter
-	// says is called exported_ then.
+	// The labels that Prometheus adds for the scraped pod describe the exporter. The exporter's own
+	// labels then have the prefix exported_.
 	pod, namespace := s.values[keyPod], s.values[keyNamespace]
 	switch {
 	case (s.given>>keyExportedPod|s.given>>keyExportedNamespace|s.given>>keyExportedContainer)&1 != 0:
@@ -157,7 +164,7 @@ func (s *scan) newDevice() (d device) {
 	return d
 }
 
-// gpuID reads "GPU-" and a UUID.
+// gpuID parses "GPU-" or "MIG-" and a UUID.
 func gpuID(b []byte) (id domain.GPUID, ok bool) {
 	b = bytes.TrimPrefix(bytes.TrimPrefix(b, []byte("GPU-")), []byte("MIG-"))
 	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
@@ -175,13 +182,13 @@ func gpuID(b []byte) (id domain.GPUID, ok bool) {
 	return id, true
 }
 
-// samplesOfNodes appends an event for each node, cell and field of activity.
+// samplesOfNodes appends an event for each node, cell and activity field.
 func (s *scan) samplesOfNodes(events []domain.Envelope) []domain.Envelope {
 	g := &s.gpus
 	if len(g.readings) == 0 {
 		return events
 	}
-	// Devices in the order of their ids, those held before the others.
+	// Devices are in the order of their ids. Held ones come before the others.
 	order := make([]uint32, len(g.devices))
 	for i := range order {
 		order[i] = uint32(i)
@@ -189,8 +196,14 @@ func (s *scan) samplesOfNodes(events []domain.Envelope) []domain.Envelope {
 	slices.SortFunc(order, func(a, b uint32) int {
 		x, y := &g.devices[a], &g.devices[b]
 		held := cmp.Compare(btoi(y.held), btoi(x.held))
-		return cmp.Or(cmp.Compare(g.name(x), g.name(y)), bytes.Compare(x.id[:], y.id[:]), cmp.Compare(x.replica, y.replica), held,
-			cmp.Compare(x.holder.unit, y.holder.unit), cmp.Compare(x.holder.workspace, y.holder.workspace))
+		return cmp.Or(
+			cmp.Compare(g.name(x), g.name(y)),
+			bytes.Compare(x.id[:], y.id[:]),
+			cmp.Compare(x.replica, y.replica),
+			held,
+			cmp.Compare(x.holder.unit, y.holder.unit),
+			cmp.Compare(x.holder.workspace, y.holder.workspace),
+		)
 	})
 	rank := make([]uint32, len(g.devices))
 	for i, d := range order {
@@ -208,9 +221,12 @@ func (s *scan) samplesOfNodes(events []domain.Envelope) []domain.Envelope {
 		}
 		return cmp.Compare(a.time, b.time)
 	})
+	sameEvent := func(a, b reading) bool {
+		return a.cell == b.cell && g.devices[a.device].node == g.devices[b.device].node
+	}
 	for i := 0; i < len(g.readings); {
 		j := i
-		for j < len(g.readings) && g.readings[j].cell == g.readings[i].cell && g.devices[g.readings[j].device].node == g.devices[g.readings[i].device].node {
+		for j < len(g.readings) && sameEvent(g.readings[j], g.readings[i]) {
 			j++
 		}
 		events = s.samplesOfNode(events, g.readings[i:j])
@@ -233,15 +249,15 @@ func (g *gpuScan) name(d *device) string {
 	return g.nodes[d.node]
 }
 
-// entry is what is known of a device in a cell.
+// entry collects the readings of a device in a cell.
 type entry struct {
 	device *device
 	have   [columnClock + 1]bool
 	value  [columnClock + 1]uint32
 }
 
-// samplesOfNode appends the events of one node and cell: one for each field that
-// activity was best read from, since an event names one field.
+// samplesOfNode appends the events of one node and cell: one for each field that was some device's
+// best source of activity, since an event names only one field.
 func (s *scan) samplesOfNode(events []domain.Envelope, readings []reading) []domain.Envelope {
 	var entries []entry
 	for i := range readings {
@@ -267,7 +283,7 @@ func (s *scan) samplesOfNode(events []domain.Envelope, readings []reading) []dom
 	}
 	step := domain.Instant(s.step)
 	from := domain.Instant(readings[0].cell) * step
-	for best := column(0); best <= columnTensor; best++ { // columnTensor: those without activity
+	for best := column(0); best <= columnTensor; best++ { // columnTensor stands for devices without activity
 		var of []*entry
 		for i := range entries {
 			if e := &entries[i]; e.best() == best {
@@ -288,10 +304,10 @@ func (s *scan) samplesOfNode(events []domain.Envelope, readings []reading) []dom
 	return events
 }
 
-// maxDevices is how many devices an event holds.
+// maxDevices bounds the devices of an event.
 const maxDevices = 1024
 
-// best returns the column of the best activity, columnTensor for none.
+// best returns the column with the best source of activity, or columnTensor if there is none.
 func (e *entry) best() column {
 	for c := range columnTensor {
 		if e.have[c] {

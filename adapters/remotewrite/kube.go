@@ -8,22 +8,21 @@ import (
 	"quartermaster/domain"
 )
 
-// kube is what was seen of a cluster's deployments and nodes. It is not needed to
-// count anything: it keeps what has not changed from being stated at each scrape.
-// What is stated is stated again after restate, so that two servers of ours that
-// see parts of it agree soon.
+// kube is the last known state of a cluster's deployments and nodes. No count depends on it. It
+// only avoids repeating unchanged statements at each scrape. Statements are repeated after restate,
+// so that two instances that see different parts of the cluster soon agree.
 type kube struct {
-	models      map[string]served // by deployment: what its servers say they serve
+	models      map[string]served // by deployment: the model that its servers report
 	deployments map[string]*replicas
 	controllers int // in deployments
 	nodes       map[string]*nodeState
-	faults      map[faultKey]count // of each gauge of faults, the last value
+	faults      map[faultKey]count // last value of each fault gauge
 }
 
 type served struct{ model, tier string }
 
-// replicas are those of a deployment. It is one controller in Kubernetes, unless a
-// rule says that several are one deployment of ours: then they are added up.
+// replicas are the replicas of a deployment. A deployment is one controller in Kubernetes, unless a
+// mapping rule joins several into one deployment. Then their replicas are added up.
 type replicas struct {
 	workspace   string
 	controllers map[string]*controller // by namespace and name
@@ -33,8 +32,8 @@ type replicas struct {
 
 type controller struct{ desired, ready count }
 
-// sum returns how many replicas are ready and how many there should be, and as of
-// when; false while part of it is not known.
+// sum returns the numbers of ready and desired replicas, and their time. known is false while part
+// of it is missing.
 func (r *replicas) sum() (now [2]uint64, at int64, known bool) {
 	for _, c := range r.controllers {
 		if c.desired.time == 0 || c.ready.time == 0 {
@@ -46,7 +45,7 @@ func (r *replicas) sum() (now [2]uint64, at int64, known bool) {
 	return now, at, true
 }
 
-// count is a value with its time; time 0: not seen yet.
+// count is a value with its time in milliseconds since 1970; time 0 means not seen yet.
 type count struct {
 	value uint64
 	time  int64
@@ -56,21 +55,26 @@ type nodeState struct {
 	ready, unschedulable count
 	stated               string
 	statedAt             int64
-	// mended: no cordon for repair of before this process began lasts.
+	// mended says that a repair cordon from before this process started has been ended.
 	mended bool
 }
 
 const (
 	restate = 10 * 60_000 // milliseconds
-	// maxFacts bounds each map; a cluster has some thousands of nodes.
+	// maxFacts bounds each map. A cluster has a few thousand nodes.
 	maxFacts = 20_000
 )
 
 func newKube() kube {
-	return kube{models: map[string]served{}, deployments: map[string]*replicas{}, nodes: map[string]*nodeState{}, faults: map[faultKey]count{}}
+	return kube{
+		models:      map[string]served{},
+		deployments: map[string]*replicas{},
+		nodes:       map[string]*nodeState{},
+		faults:      map[faultKey]count{},
+	}
 }
 
-// serves notes which model a deployment serves.
+// serves records which model a deployment serves.
 func (c *cluster) serves(deployment, model, tier string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +134,7 @@ func (s *scan) fact(m *metric) {
 		}
 		f.name, f.workspace, f.controller = h.deployment, h.workspace, kind+"\x00"+string(namespace)+"\x00"+string(name)
 	}
-	// Of several samples the last holds; those before are part of it.
+	// Of several samples the last one counts. The samples before it count as part of it.
 	for _, x := range s.samples {
 		v, ok := s.usable(x, m)
 		if !ok {
@@ -153,8 +157,8 @@ func (c *count) take(n count) {
 	}
 }
 
-// statements appends what changed, or was not stated for a while. Once it is in
-// the log, stated is to be called.
+// statements appends events for facts that changed or were not stated for a while. The caller MUST
+// call the returned function once they are in the log.
 func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) {
 	if len(s.facts) == 0 {
 		return events, func() {}
@@ -212,14 +216,17 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 		model, ok := k.models[name]
 		now, at, known := r.sum()
 		if !ok || !known {
-			continue // it serves no model that was seen, or half of it is known
+			continue // no model server of it is known, or only half of its counts
 		}
 		if now == r.stated && at < r.statedAt+restate {
 			continue
 		}
 		events = append(events, domain.Envelope{
 			Cluster: c.name, Workspace: r.workspace, Subject: name, Time: domain.Instant(at) * 1_000_000,
-			Event: &domain.ReplicasObserved{Deployment: name, Model: model.model, Tier: model.tier, Ready: uint32(now[0]), Desired: uint32(now[1])},
+			Event: &domain.ReplicasObserved{
+				Deployment: name, Model: model.model, Tier: model.tier,
+				Ready: uint32(now[0]), Desired: uint32(now[1]),
+			},
 		})
 		done = append(done, func() { r.stated, r.statedAt = now, at })
 		deployments[name] = true
@@ -228,8 +235,8 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 		n := k.nodes[name]
 		state := n.state()
 		at := max(n.ready.time, n.unschedulable.time)
-		// Of a cordon for repair and one that is none both would last. A life of ours
-		// before, or another server, may have stated either.
+		// A repair cordon and a plain cordon would otherwise both last. Another instance, or this
+		// process before a restart, may have stated the first one.
 		changed := n.stated != "" && n.stated != state && state != "ready" && n.stated != "ready"
 		mends := state == "unschedulable" && n.ready.time > 0 && !n.mended
 		if state == "" || state == n.stated && at < n.statedAt+restate && !mends {
@@ -273,7 +280,7 @@ func (s *scan) statements(events []domain.Envelope) ([]domain.Envelope, func()) 
 	}
 }
 
-// state says how a node is, "" while it is not known.
+// state returns the state of a node, or "" while it is unknown.
 func (n *nodeState) state() string {
 	switch {
 	case n.ready.time > 0 && n.ready.value == 0:

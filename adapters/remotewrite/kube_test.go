@@ -11,9 +11,8 @@ import (
 	"quartermaster/domain"
 )
 
-// A node that was mended and is still unschedulable is no longer cordoned for repair,
-// also when it was another process of ours that stated so. The end of the repair is
-// stated once, and once it is known that there is one.
+// A node that was repaired but is still unschedulable is no longer cordoned for repair, even if
+// another instance stated that. The end of the repair is stated once, when readiness is known.
 func TestRepairEndsAfterRestart(t *testing.T) {
 	at := now
 	r := newReceiver(func(c *remotewrite.Config) { c.Now = func() time.Time { return at } })
@@ -29,7 +28,7 @@ func TestRepairEndsAfterRestart(t *testing.T) {
 		send []series
 		want []string
 	}{
-		{"first, of its readiness nothing", []series{unschedulable()}, []string{"cordoned"}},
+		{"first, readiness unknown", []series{unschedulable()}, []string{"cordoned"}},
 		{"ready", []series{ready(1)}, []string{"returned kubernetes: ready", "cordoned"}},
 		{"again", []series{ready(1), unschedulable()}, nil},
 		{"not ready", []series{ready(0)}, []string{"returned kubernetes: no longer unschedulable", "cordoned for repair"}},

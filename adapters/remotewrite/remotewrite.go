@@ -1,30 +1,37 @@
-// Package remotewrite receives what Prometheus scrapes: remote write 1.0 and 2.0,
-// turned into events of the cluster whose key the request bears.
+// Package remotewrite receives samples from Prometheus by remote write 1.0 and 2.0, and turns them
+// into events of the cluster that the request's key belongs to.
 //
-// What always holds:
+// Invariants:
 //
-//   - An answer that says success was given after the log acknowledged what came of
-//     the request. A failure of the log is 503, so that Prometheus sends again.
-//   - Nothing that counts rests on memory: events hold samples as they came, and
-//     the folds take each once, however it is cut, repeated or delivered by several
-//     Prometheus servers to several of ours. Memory serves to state slow facts
-//     (replicas, cordons) only when they change, and again every ten minutes.
-//   - Every sample is accounted for. It is mapped into an event, filtered as
-//     nothing that is kept, set aside because its labels or value say too little
-//     or too much, or refused because it breaks the protocol. The first three
-//     count as written, as the protocol demands; the headers
-//     X-Quartermaster-Samples-{Mapped,Filtered,Set-Aside,Refused} say how many of
-//     each, a GET of the same address and /metrics say why.
-//   - Memory is bounded by the requests in flight, whatever labels say: it is counted
-//     before it is taken, of all clusters and of each. What a cluster may name in an
-//     hour is bounded too, by what its rows are told apart by, and the rest is set aside.
+//   - Success is answered only after the log acknowledged the events of the
+//     request. A failure of the log is answered with 503, so that Prometheus sends
+//     again.
+//   - No figure depends on this process's memory. Events hold samples as received,
+//     and the folds count each once, however requests are split, repeated or
+//     delivered by several Prometheus servers to several instances. Memory only
+//     serves to state slow facts (replicas, cordons) when they change, and again
+//     every ten minutes.
+//   - Every sample is accounted for. It is mapped into an event, filtered because
+//     it is not needed, set aside because its labels or value are missing or
+//     invalid, or refused because it violates the protocol. The first three count
+//     as written, as the protocol demands. The headers
+//     X-Quartermaster-Samples-{Mapped,Filtered,Set-Aside,Refused} give the number
+//     of each. A GET of the same address and /metrics give the reasons.
+//   - Memory is bounded by the requests in flight, whatever their labels are. It is
+//     counted before it is allocated, in total and for each cluster. The number of
+//     targets (by the fields that identify their rows) that a cluster may name in an
+//     hour is bounded too, and the rest is set aside.
 //
-// What is read: gauges of faults of dcgm-exporter become GPUFaultObserved when they
-// change (fault.go); its other gauges become NodeSampled, one for each node
-// and cell of the scrape's grid, with the best field for activity that came with
-// it; series of vLLM, SGLang and TGI and the GPUs that pods ask for become
-// MetricsObserved; replicas and node conditions of kube-state-metrics become
-// ReplicasObserved, NodeCordoned and NodeReturned. See catalogue.go.
+// These series are read (see catalogue.go):
+//
+//   - Fault gauges of dcgm-exporter become GPUFaultObserved when they change
+//     (fault.go).
+//   - Its other gauges become NodeSampled, one for each node and cell of the
+//     scrape's grid, with the best activity field that came with it.
+//   - Series of vLLM, SGLang and TGI, and the GPUs that pods request, become
+//     MetricsObserved.
+//   - Replicas and node conditions of kube-state-metrics become ReplicasObserved,
+//     NodeCordoned and NodeReturned.
 package remotewrite
 
 import (
@@ -44,84 +51,83 @@ import (
 	"quartermaster/domain"
 )
 
-// Config says what the receiver stands on.
+// Config has the receiver's dependencies and limits.
 type Config struct {
-	// Authenticate returns the cluster whose key the request bears. An error is
-	// answered with 401, one that wraps [ErrUnavailable] with 503.
+	// Authenticate returns the cluster that the request's key belongs to. An error is answered with
+	// 401, or with 503 if it wraps [ErrUnavailable].
 	Authenticate func(*http.Request) (cluster string, err error)
 
-	// Append puts events into the log and returns nil once all are acknowledged.
-	// It sets Source, which must begin with "prometheus/", Incarnation and
-	// Sequence. It may be called again with the same facts after an error, and
-	// must not keep more than a call's events behind one. Calls do not overlap.
-	// An error that wraps [ErrRefused] means that nothing was appended, and that
-	// of these events never all will be.
+	// Append appends events to the log and returns nil once all are acknowledged. It sets Source,
+	// which must begin with "prometheus/", Incarnation and Sequence. After an error it may be
+	// called again with the same facts. It must not keep more than one call's events in the
+	// background after an error. Calls do not overlap. An error that wraps [ErrRefused] means that
+	// nothing was appended, and that the log will never accept all of these events.
 	Append func(ctx context.Context, events []domain.Envelope) error
 
 	// Now is the clock.
 	Now func() time.Time
 
-	// Holder says whose a controller of that name in the namespace is, and which
-	// deployment it or a pod is of; "" leaves that as it would be without. Without
-	// it, or with ok false, there is no workspace, and the deployment is named
-	// namespace/name, of a pod without what its controller added. Samples of GPUs
-	// name no workspace: mapping rules say who pays when usage is read.
+	// Holder returns the workspace and the deployment of a controller or pod with that name in the
+	// namespace. An empty result means the default, and so does ok false or a nil Holder. By
+	// default there is no workspace, and the deployment is namespace/name, for a pod without the
+	// suffixes that its controller added. Samples of GPUs name no workspace, because mapping rules
+	// assign them when usage is read.
 	Holder func(cluster, namespace, name string) (workspace, deployment string, ok bool)
 
-	// Faulted returns the detail of the fault of a GPU that was last reported of a
-	// DCGM field by Prometheus, "" when there is none. It is asked of gauges that are
-	// seen for the first time; nil: nothing was reported.
+	// Faulted returns the detail of the last fault of a GPU's DCGM field that Prometheus reported,
+	// or "" if there is none. It is called when a gauge is seen for the first time, and when a
+	// lifetime counter increased. Nil means that nothing was reported.
 	Faulted func(cluster, node string, gpu domain.GPUID, field uint32) (detail string, err error)
 
-	// Patience is how long Append may take; 30 s when zero.
+	// Patience bounds the time of Append; 0 means 30 s.
 	Patience time.Duration
 
-	// InFlight bounds the memory of all requests at once, with what is made of them,
-	// beyond which the answer is 503; 256 MiB when zero. A cluster has a quarter of it,
-	// beyond which the answer is 429, or 413 to a request that needs more by itself.
+	// InFlight bounds the memory of all requests together, including the events made of them. Above
+	// it, the answer is 503. Zero means 256 MiB. A cluster may use a quarter of it. Above that, the
+	// answer is 429, or 413 if the request alone needs more.
 	InFlight int64
 
-	// Rate is how many samples a second are taken of a cluster, and twice as many at
-	// once after a while without any, beyond which the answer is 429. Zero: any.
+	// Rate bounds the samples of a cluster a second. After a pause, twice as many are accepted at
+	// once. Above it, the answer is 429. Zero means no bound.
 	Rate int
 
-	// Arrival is how long a body may take to arrive, after which the answer is 503 and
-	// the connection is closed; 30 s when zero.
+	// Arrival bounds the time in which a body must arrive. After it, the answer is 503 and the
+	// connection is closed. Zero means 30 s.
 	Arrival time.Duration
 
-	// Registerer is told of the metrics; nil: nobody.
+	// Registerer, if not nil, gets the metrics.
 	Registerer prometheus.Registerer
 
-	// Log is told of failures; nil: nobody.
+	// Log, if not nil, gets failures.
 	Log *slog.Logger
 }
 
-// ErrUnavailable is wrapped by errors of Authenticate that are no refusal: the
-// keys cannot be read now, say. Prometheus tries again.
-var ErrUnavailable = errors.New("cannot tell now")
+// ErrUnavailable is wrapped by errors of Authenticate that do not reject the key, for example
+// because the keys cannot be read now. Prometheus tries again.
+var ErrUnavailable = errors.New("cannot check the key now")
 
-// ErrRefused is wrapped by errors of Append for events of which the log will never take
-// one: it is too large, say. The others are appended without it, and what it was made
-// of is set aside.
-var ErrRefused = errors.New("the log will never take it")
+// ErrRefused is wrapped by errors of Append if the log will never accept one of the events, for
+// example because it is too large. The receiver appends the others without it, and sets its samples
+// aside.
+var ErrRefused = errors.New("the log will never accept it")
 
-// StepHeader is the header of a request that says how often its series are
-// scraped, as a duration. The stanza sets it.
+// StepHeader is the request header with the scrape interval of its series, as a duration. The
+// stanza sets it.
 const StepHeader = "X-Quartermaster-Scrape-Interval"
 
 const (
 	defaultStep = 30 * time.Second
 	leastStep   = 5 * time.Second
 	mostStep    = 10 * time.Minute
-	maxBody     = 32 << 20 // bytes, compressed and not
+	maxBody     = 32 << 20 // bytes, both compressed and decompressed
 	retryAfter  = "5"
 
-	atOnce  = 256 // requests of a cluster
+	atOnce  = 256 // concurrent requests of a cluster
 	quarter = 4
 )
 
-// Handler returns the receiver: POST writes, GET says what became of the samples
-// of the key's cluster.
+// Handler returns the receiver. POST writes samples. GET returns the [Status] of the cluster that
+// the key belongs to.
 func Handler(cfg Config) http.Handler {
 	if cfg.Patience == 0 {
 		cfg.Patience = 30 * time.Second
@@ -129,12 +135,19 @@ func Handler(cfg Config) http.Handler {
 	if cfg.InFlight == 0 {
 		cfg.InFlight = 256 << 20
 	}
-	r := &receiver{cfg: cfg, clusters: map[string]*cluster{}, limiter: admission.New(admission.Limits{
-		Requests: atOnce, Bytes: cfg.InFlight, ClusterBytes: cfg.InFlight / quarter, Rate: cfg.Rate, Burst: 2 * cfg.Rate, Patience: cfg.Arrival,
-	})}
+	limits := admission.Limits{
+		Requests:     atOnce,
+		Bytes:        cfg.InFlight,
+		ClusterBytes: cfg.InFlight / quarter,
+		Rate:         cfg.Rate,
+		Burst:        2 * cfg.Rate,
+		Patience:     cfg.Arrival,
+	}
+	r := &receiver{cfg: cfg, clusters: map[string]*cluster{}, limiter: admission.New(limits)}
 	r.gather.append = cfg.Append
 	r.gather.patience = cfg.Patience
-	r.write = remote.NewWriteHandler(r, remote.MessageTypes{remote.WriteV1MessageType, remote.WriteV2MessageType}, remote.WithWriteHandlerMiddlewares())
+	accepted := remote.MessageTypes{remote.WriteV1MessageType, remote.WriteV2MessageType}
+	r.write = remote.NewWriteHandler(r, accepted, remote.WithWriteHandlerMiddlewares())
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(r)
 	}
@@ -153,7 +166,7 @@ type receiver struct {
 	bytes    uint64
 }
 
-// delivery is a request with whom it is of.
+// delivery is a request with its cluster.
 type delivery struct {
 	*admission.Request
 	cluster *cluster
@@ -189,7 +202,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	defer q.Done()
 	counted := &countingWriter{ResponseWriter: w, status: http.StatusOK}
-	r.write.ServeHTTP(counted, req.WithContext(context.WithValue(req.Context(), deliveryKey{}, &delivery{q, c, w})))
+	d := &delivery{q, c, w}
+	r.write.ServeHTTP(counted, req.WithContext(context.WithValue(req.Context(), deliveryKey{}, d)))
 	r.count(counted.status)
 }
 
@@ -209,7 +223,7 @@ func (r *receiver) count(status int) {
 	r.requests[min(max(status/100, 0), 5)]++
 }
 
-// maxClusters bounds what is remembered: clusters have keys, so there are few.
+// maxClusters bounds the clusters in memory. Clusters need keys, so there are few.
 const maxClusters = 10_000
 
 func (r *receiver) cluster(name string) *cluster {
@@ -232,7 +246,7 @@ func (r *receiver) readBytes(n int) {
 	r.bytes += uint64(n)
 }
 
-// hindered returns the answer to what did not arrive or did not fit in.
+// hindered returns the answer to a request that did not arrive or exceeded a limit.
 func (q *delivery) hindered(err error) error {
 	switch {
 	case errors.As(err, new(*refusal)):
@@ -251,7 +265,7 @@ func (q *delivery) hindered(err error) error {
 	return refuse(http.StatusBadRequest, "%w", err)
 }
 
-// refusal is an error with the status that says what to do about it.
+// refusal is an error with the status of the answer, which tells the sender what to do.
 type refusal struct {
 	status int
 	err    error
@@ -263,8 +277,8 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status, fmt.Errorf(format, args...)}
 }
 
-// Store implements what remote.NewWriteHandler asks for. It always sets a status:
-// an error without one would be answered as success.
+// Store implements the interface that remote.NewWriteHandler needs. It always sets a status,
+// because an error without a status would be answered as success.
 func (r *receiver) Store(req *http.Request, kind remote.WriteMessageType) (*remote.WriteResponse, error) {
 	res := remote.NewWriteResponse()
 	a, err := r.store(req, kind)
@@ -335,34 +349,38 @@ func (r *receiver) store(req *http.Request, kind remote.WriteMessageType) (*acco
 			r.cfg.Log.Error("remote write: append to the log", "cluster", c.name, "events", len(events), "err", err)
 		}
 		c.fail(s.account)
-		// Nothing is known to be in the log, so nothing is said to be written.
+		// No event is known to be in the log, so no sample is reported as written.
 		return nil, refuse(http.StatusServiceUnavailable, "the log did not acknowledge %d events; send again: %w", len(events), err)
 	}
 	for _, l := range lost {
 		s.disown(l.event, l.err)
 		s.made--
 		if r.cfg.Log != nil {
-			r.cfg.Log.Error("remote write: the log does not take an event; what it was made of is set aside", "cluster", c.name, "type", string(l.event.Event.Type()), "err", l.err)
+			r.cfg.Log.Error("remote write: the log refuses an event; its samples are set aside",
+				"cluster", c.name, "type", string(l.event.Event.Type()), "err", l.err)
 		}
 	}
 	stated()
 	c.enter(s)
 	if s.refused != nil {
-		return s.account, refuse(http.StatusBadRequest, "%d samples, %d histograms and %d exemplars are refused, the others are written: %w",
+		return s.account, refuse(http.StatusBadRequest,
+			"%d samples, %d histograms and %d exemplars are refused, the others are written: %w",
 			s.account.samples[refused], s.account.badHistograms, s.account.badExemplars, s.refused)
 	}
 	return s.account, nil
 }
 
-// stepOf reads the header that says how often series are scraped. Cells begin with
-// the hour, so the step is the least that divides it evenly and is no shorter.
+// stepOf reads the header with the scrape interval. Cells begin with the hour, so the result is the
+// shortest step that divides the hour evenly and is not shorter than the interval.
 func stepOf(text string) (time.Duration, error) {
 	if text == "" {
 		return defaultStep, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < leastStep || d > mostStep {
-		return 0, refuse(http.StatusBadRequest, "%s: %q: want a duration from %s to %s, for example 30s: what scrape_interval says of the jobs that are kept", StepHeader, text, leastStep, mostStep)
+		return 0, refuse(http.StatusBadRequest,
+			"%s: %q: want a duration from %s to %s, for example 30s: the scrape_interval of the jobs that are kept",
+			StepHeader, text, leastStep, mostStep)
 	}
 	d = d.Truncate(time.Second)
 	for time.Hour%d != 0 {

@@ -39,10 +39,10 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens")
 
-// now is when the tests take place; cells of 30 s begin with it.
+// now is the time of the tests. Cells of 30 s begin with it.
 var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// series is what a test sends: the text form of a series, and its samples.
+// series is a series in text form, with its samples.
 type series struct {
 	text   string
 	values []float64
@@ -53,7 +53,7 @@ func one(text string, value float64) series {
 	return series{text, []float64{value}, []time.Duration{0}}
 }
 
-// parse reads NAME{label="value",...} and, behind it, whatever follows.
+// parse reads NAME{label="value",...} and returns the rest of the text.
 func parse(t testing.TB, text string) (labels [][2]string, rest string) {
 	t.Helper()
 	name, rest, braces := strings.Cut(text, "{")
@@ -136,7 +136,7 @@ const (
 	typeV2 = "application/x-protobuf;proto=io.prometheus.write.v2.Request"
 )
 
-// receiver is a receiver with a log that a test looks into.
+// receiver is a receiver with a log that tests can inspect.
 type receiver struct {
 	http.Handler
 	mu     sync.Mutex
@@ -195,7 +195,7 @@ func (r *receiver) post(t testing.TB, contentType string, msg []byte, change ...
 	return w
 }
 
-// fates reads what an answer says became of samples.
+// fates returns the counts of samples in the headers of an answer.
 func fates(w *httptest.ResponseRecorder) string {
 	var parts []string
 	for _, f := range []string{"Mapped", "Filtered", "Set-Aside", "Refused"} {
@@ -209,7 +209,7 @@ const (
 	gpu1 = `UUID="GPU-af2c63a8-8c8b-21cc-581a-bab6bba89d09"`
 )
 
-// text shows events for a golden.
+// text formats events for a golden.
 func text(t testing.TB, events []domain.Envelope) string {
 	var b strings.Builder
 	for i := range events {
@@ -267,8 +267,8 @@ func text(t testing.TB, events []domain.Envelope) string {
 	return b.String()
 }
 
-// scrapes are what the exporters say, in the spellings that are met; every file
-// of testdata/scrapes is one, with the events it becomes beside it.
+// scrapes are exporters' outputs, in the spellings that occur in practice. Every file of
+// testdata/scrapes is one, with the events made of it in the golden.
 func TestScrapes(t *testing.T) {
 	paths, err := filepath.Glob("testdata/scrapes/*.prom")
 	if err != nil || len(paths) < 5 {
@@ -331,8 +331,8 @@ func readScrape(t testing.TB, path string) (all []series) {
 	return all
 }
 
-// The public samples, where they are at hand: every sample is accounted for, and
-// with the labels that Prometheus adds some of each file is mapped.
+// If the public samples are available: every sample is accounted for, and with the labels that
+// Prometheus adds some of each file are mapped.
 func TestPublicScrapes(t *testing.T) {
 	dir := os.Getenv("QUARTERMASTER_DATA")
 	if dir == "" {
@@ -353,7 +353,7 @@ func TestPublicScrapes(t *testing.T) {
 			t.Errorf("%s: answer %d accounts for %s of %d: %s", file, w.Code, fates(w), len(all), w.Body)
 		}
 		t.Logf("%s: %s", file, fates(w))
-		// With a target's labels, as Prometheus adds them, nothing is set aside but blanks.
+		// With the target labels that Prometheus adds, only blanks are set aside.
 		for i := range all {
 			all[i].text = strings.Replace(all[i].text, "{", `{instance="10.0.0.1:8000",`, 1)
 			if !strings.Contains(all[i].text, "node=") {
@@ -368,7 +368,7 @@ func TestPublicScrapes(t *testing.T) {
 	}
 }
 
-// Answers to requests that are no good, or come at a bad time.
+// Answers to invalid requests, and to requests at a bad time.
 func TestAnswers(t *testing.T) {
 	good := []series{one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="n1"}`, 0.5)}
 	header := func(k, v string) func(*http.Request) { return func(r *http.Request) { r.Header.Set(k, v) } }
@@ -443,8 +443,8 @@ func withBody(r *http.Request, b []byte) *http.Request {
 	return out
 }
 
-// A log that does not acknowledge is never answered as success, and what is sent
-// again is mapped again, statements included.
+// A failed append is never answered as success. Samples that are sent again are mapped again,
+// including statements.
 func TestLogFails(t *testing.T) {
 	r := newReceiver(nil)
 	r.fail = errors.New("no leader")
@@ -462,13 +462,13 @@ func TestLogFails(t *testing.T) {
 	if w = r.post(t, typeV2, v2(t, all)); w.Code != http.StatusNoContent || len(r.events) != 2 {
 		t.Fatalf("answer %d with %d events: %s", w.Code, len(r.events), w.Body)
 	}
-	// Said already, and not long ago.
+	// Stated already, and not long ago.
 	if w = r.post(t, typeV2, v2(t, all)); w.Code != http.StatusNoContent || len(r.events) != 3 {
 		t.Fatalf("answer %d with %d events: %s", w.Code, len(r.events), w.Body)
 	}
 }
 
-// Requests that wait together are acknowledged together, each by itself.
+// Concurrent requests are appended together, but each gets its own answer.
 func TestGathered(t *testing.T) {
 	var calls int
 	release, entered := make(chan struct{}), make(chan struct{}, 1)
@@ -507,8 +507,8 @@ func TestGathered(t *testing.T) {
 	}
 }
 
-// An event that the log will never take is set aside and said, and spoils neither the
-// rest of its request nor the requests that wait with it.
+// An event that the log will never accept is set aside and reported. It affects neither the rest of
+// its request nor concurrent requests.
 func TestRefusedByTheLog(t *testing.T) {
 	var calls int
 	release, entered := make(chan struct{}), make(chan struct{}, 1)
@@ -565,8 +565,8 @@ func TestRefusedByTheLog(t *testing.T) {
 	}
 }
 
-// A million series with random labels: nothing grows by them but what is in
-// flight, whether their metric is kept or not.
+// A million series with random labels use no memory beyond the requests in flight, whether their
+// metric is kept or not.
 func TestRandomSeries(t *testing.T) {
 	total := long.Count(100_000, 1_000_000)
 	r := newReceiver(func(c *remotewrite.Config) {
@@ -609,15 +609,14 @@ func TestRandomSeries(t *testing.T) {
 		t.Errorf("%d of %d samples are accounted for", n, total)
 	}
 	t.Logf("mapped/filtered/set aside/refused %v; heap %d MiB at half, %d MiB at the end", counts, before.HeapAlloc>>20, after.HeapAlloc>>20)
-	// The bound is what a cluster may name, not what was sent.
+	// The bound is on the targets of a cluster, not on the samples sent.
 	if after.HeapAlloc > 64<<20 {
 		t.Errorf("the heap has %d MiB", after.HeapAlloc>>20)
 	}
 	runtime.KeepAlive(r)
 }
 
-// Two Prometheus servers, parts, repeats and other orders of requests: the rows
-// are those of one delivery.
+// Two Prometheus servers, split, repeated and reordered requests yield the rows of one delivery.
 func TestDeliveredTwice(t *testing.T) {
 	var all []series
 	for _, m := range []string{"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"} {
@@ -663,10 +662,10 @@ func TestDeliveredTwice(t *testing.T) {
 		}
 	}
 	if rowsDigest(t, deliver(apart, 1)) != rowsDigest(t, deliver(apart, 3)) {
-		t.Error("repeats make other rows")
+		t.Error("repeats change rows")
 	}
 	if got := answers(t, deliver(apart, 2)); got != once {
-		t.Errorf("cut up and repeated it says\n%s\nwant\n%s", got, once)
+		t.Errorf("split and repeated it says\n%s\nwant\n%s", got, once)
 	}
 	slices.SortStableFunc(apart, func(a, b []series) int { return int(a[0].times[0] - b[0].times[0]) })
 	if got := answers(t, deliver(apart, 1)); got != once {
@@ -677,7 +676,7 @@ func TestDeliveredTwice(t *testing.T) {
 	}
 }
 
-// answers is what the views say.
+// answers are the figures that the views return.
 func answers(t testing.TB, m *projections.Memory) string {
 	var b strings.Builder
 	err := m.View(t.Context(), func(v projections.View) error {
@@ -701,8 +700,8 @@ func answers(t testing.TB, m *projections.Memory) string {
 	return b.String()
 }
 
-// A rule that makes one deployment of two controllers makes one count of them, under
-// the name that their pods' servers have.
+// A mapping rule that joins two controllers into one deployment adds up their replicas, under the
+// name that their pods' servers have.
 func TestRuleNamesDeployment(t *testing.T) {
 	r := newReceiver(func(c *remotewrite.Config) {
 		c.Holder = func(_, namespace, _ string) (string, string, bool) { return "research", "chat", namespace == "ml" }
@@ -719,8 +718,8 @@ func TestRuleNamesDeployment(t *testing.T) {
 	}
 }
 
-// The GPU's model is the exporter's label modelName, of a MIG instance that of its GPU.
-// What no model can be is left out, and the reading counts all the same.
+// A GPU's model is the exporter's label modelName; for a MIG instance it is the model of its GPU.
+// An invalid model is left out, but the reading still counts.
 func TestModelOfGPU(t *testing.T) {
 	for _, c := range []struct{ labels, want string }{
 		{`modelName="NVIDIA H100 80GB HBM3"`, "NVIDIA H100 80GB HBM3"},
@@ -745,8 +744,8 @@ func TestModelOfGPU(t *testing.T) {
 	}
 }
 
-// What would come of a sample that no fold takes is not appended: it is set aside with
-// what is wrong with it, and the rest of the request counts.
+// Samples whose event would not be valid are set aside with the reason, and the rest of the request
+// counts.
 func TestNotValid(t *testing.T) {
 	r := newReceiver(func(c *remotewrite.Config) {
 		c.Holder = func(_, namespace, _ string) (string, string, bool) { return "", "team\x01", namespace == "ml" }
@@ -814,7 +813,7 @@ func TestStanza(t *testing.T) {
 	}
 }
 
-// The stanza has no field that Prometheus 2.42 does not know, as it refuses those:
+// The stanza has only fields that Prometheus 2.42 knows, because it refuses others:
 // https://prometheus.io/docs/prometheus/2.42/configuration/configuration/#remote_write
 func TestStanzaOfOldPrometheus(t *testing.T) {
 	var known struct {
@@ -862,7 +861,7 @@ func TestStanzaOfOldPrometheus(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, the answer is one, and what is appended is valid.
+// Any bytes get exactly one answer, and appended events are valid.
 func fuzz(f *testing.F, contentType string, form func(testing.TB, []series) []byte) {
 	all := []series{
 		one(`DCGM_FI_PROF_SM_ACTIVE{`+gpu0+`,node="n1",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb"}`, 0.5), one(`vllm:time_to_first_token_seconds_bucket{model_name="m",pod="p-0",le="0.5"}`, 3),

@@ -14,8 +14,8 @@ import (
 	"quartermaster/domain"
 )
 
-// scan goes through the series of one request. It holds one series at a time, and
-// of what is kept the readings that events are made of.
+// scan processes the series of one request. It holds one series at a time, and the readings that
+// become events.
 type scan struct {
 	cluster *cluster
 	cfg     *Config
@@ -25,24 +25,24 @@ type scan struct {
 	why     [reasonCount]int
 	// examples are a few series for each reason.
 	examples [reasonCount][]string
-	refused  error // the first
-	made     int   // events
-	taken    int   // samples
+	refused  error // the first error
+	made     int   // number of events
+	taken    int   // number of samples
 	request  *admission.Request
-	room     int   // of what request took, not spent yet
-	full     error // there is no more
+	room     int   // memory that was taken from request and not spent yet
+	full     error // set when the memory is exhausted
 
-	// The series at hand.
+	// The current series.
 	values     [keyCount][]byte
-	given      uint64 // bit of each key that it has
+	given      uint64 // bit set of the keys that it has
 	labels     int
-	others     []label // those that are not looked at, to find repeats
+	others     []label // labels that are not read, to find duplicates
 	metric     int32
 	samples    []sample
 	exemplars  int
 	histograms int
 	problem    error
-	long       bool // a label that is looked at has more than maxText
+	long       bool // a label that is read is longer than maxText
 
 	gpus    gpuScan
 	servers serverScan
@@ -54,7 +54,7 @@ type scan struct {
 
 const (
 	oldest = 7 * 24 * 3_600_000 // milliseconds before now
-	newest = 10 * 60_000        // after
+	newest = 10 * 60_000        // milliseconds after now
 
 	maxLabels = 256
 	maxText   = 256
@@ -78,8 +78,8 @@ func bitOf(set uint64) int {
 	return n
 }
 
-// What things take in memory, with what is allocated beside them and what their events
-// take. They are bounds from above, but for what is freed at once.
+// Memory costs in bytes, including side allocations and the resulting events. They are upper
+// bounds, except for memory that is freed at once.
 const (
 	perSample = 128
 	perTarget = 512
@@ -90,8 +90,8 @@ const (
 	spendAtOnce = 256 << 10
 )
 
-// spend takes account of memory for n bytes. When there is no more, s.full says why,
-// and the request ends with the series at hand.
+// spend counts n bytes of memory. If there is no more, s.full has the reason, and the request ends
+// with the current series.
 func (s *scan) spend(n int) {
 	if s.room -= n; s.room >= 0 || s.full != nil {
 		return
@@ -101,7 +101,7 @@ func (s *scan) spend(n int) {
 	s.room += more
 }
 
-// sample takes a sample of the series.
+// sample adds a sample to the series.
 func (s *scan) sample(msg []byte) error {
 	x, err := readSample(msg)
 	s.samples = append(s.samples, x)
@@ -109,15 +109,15 @@ func (s *scan) sample(msg []byte) error {
 	return cmp.Or(err, s.full)
 }
 
-// label is a name with its hash, which is compared first. valid is whether it is
-// UTF-8. They are found once for a symbol that many series refer to.
+// label is a name with its hash, which is compared first. valid says whether it is UTF-8. Both are
+// computed once for a symbol that many series refer to.
 type label struct {
 	name  []byte
 	hash  uint64
 	valid bool
 }
 
-// label takes a label of the series.
+// label adds a label to the series.
 func (s *scan) label(key labelKey, name label, value []byte, valid bool) {
 	s.labels++
 	switch {
@@ -133,25 +133,25 @@ func (s *scan) label(key labelKey, name label, value []byte, valid bool) {
 	case key == keyOther:
 		for _, o := range s.others {
 			if o.hash == name.hash && string(o.name) == string(name.name) {
-				s.broken("label %.64q is there twice", name.name)
+				s.broken("label %.64q occurs twice", name.name)
 				return
 			}
 		}
 		s.others = append(s.others, name)
 		return
 	case key == keyName && s.given>>keyName&1 != 0:
-		s.broken("label __name__ is there twice")
+		s.broken("label __name__ occurs twice")
 		return
 	}
 	s.long = s.long || key != keyName && len(value) > maxText
-	// Of several spellings the first that says something counts.
+	// Of several spellings the first that is not empty counts.
 	if len(s.values[key]) == 0 {
 		s.values[key] = value
 	}
 	s.given |= 1 << key
 }
 
-// end takes the series that was read.
+// end processes the series that was read.
 func (s *scan) end() {
 	n := len(s.samples)
 	s.taken += n
@@ -210,14 +210,18 @@ func (s *scan) drop(why reason, n int) {
 	}
 }
 
-// show writes the series for people, cut at some length.
+// show formats the series for people, cut at some length.
 func (s *scan) show() string {
 	var b strings.Builder
 	b.WriteString(strings.ToValidUTF8(string(s.values[keyName]), "?"))
 	b.WriteByte('{')
-	for _, k := range [...]labelKey{keyCluster, keyUUID, keyInstanceID, keyHostname, keyNode, keyExportedPod, keyPod, keyNamespace, keyInstance, keyModel, keyLe} {
+	for _, k := range [...]labelKey{
+		keyCluster, keyUUID, keyInstanceID, keyHostname, keyNode, keyExportedPod, keyPod,
+		keyNamespace, keyInstance, keyModel, keyLe,
+	} {
 		if s.given>>k&1 != 0 {
-			b.WriteString(keyLabels[k] + "=" + strconv.Quote(strings.ToValidUTF8(string(s.values[k][:min(len(s.values[k]), 64)]), "?")) + " ")
+			value := string(s.values[k][:min(len(s.values[k]), 64)])
+			b.WriteString(keyLabels[k] + "=" + strconv.Quote(strings.ToValidUTF8(value, "?")) + " ")
 		}
 	}
 	shown := strings.TrimSuffix(b.String(), " ") + "}"
@@ -225,17 +229,18 @@ func (s *scan) show() string {
 }
 
 var keyLabels = [keyCount]string{
-	keyCluster: "cluster", keyUUID: "UUID", keyInstanceID: "GPU_I_ID", keyHostname: "Hostname", keyNode: "node", keyExportedPod: "exported_pod", keyPod: "pod",
-	keyNamespace: "namespace", keyInstance: "instance", keyModel: "model_name", keyLe: "le",
+	keyCluster: "cluster", keyUUID: "UUID", keyInstanceID: "GPU_I_ID", keyHostname: "Hostname", keyNode: "node",
+	keyExportedPod: "exported_pod", keyPod: "pod", keyNamespace: "namespace", keyInstance: "instance",
+	keyModel: "model_name", keyLe: "le",
 }
 
-// reading turns a value into the whole number that events hold.
+// reading converts a value to the whole number that events hold.
 func (m *metric) reading(v float64) (uint64, bool) {
 	x := math.Round(v * m.scale)
 	if m.family == familyFaults && x != v {
 		return 0, false // codes, counts and states have no fractions
 	}
-	// Shares are computed by exporters and may exceed one by a breath.
+	// Exporters compute shares, which may slightly exceed one.
 	if m.most == 1000 && x > m.most && x <= m.most*1.01 {
 		x = m.most
 	}
@@ -245,10 +250,10 @@ func (m *metric) reading(v float64) (uint64, bool) {
 	return uint64(x), true
 }
 
-// staleNaN is the value by which Prometheus says that a series ended.
+// staleNaN is the value by which Prometheus marks the end of a series.
 const staleNaN = 0x7ff0000000000002
 
-// usable reports whether a sample may be mapped, and accounts for it otherwise.
+// usable reports whether a sample may be mapped, and accounts for it if not.
 func (s *scan) usable(x sample, m *metric) (uint64, bool) {
 	switch {
 	case x.time < s.now-oldest:
@@ -276,7 +281,7 @@ func (s *scan) late(why reason, format string, x sample) {
 	s.drop(why, 1)
 }
 
-// first returns the first of several labels that says something.
+// first returns the first of several labels that is not empty.
 func (s *scan) first(keys ...labelKey) []byte {
 	for _, k := range keys {
 		if len(s.values[k]) > 0 {
@@ -286,7 +291,7 @@ func (s *scan) first(keys ...labelKey) []byte {
 	return nil
 }
 
-// plain reports whether a label may stand in an event.
+// plain reports whether a label's value is valid in an event.
 func plain(b []byte) bool {
 	if len(b) > maxText {
 		return false
@@ -308,20 +313,20 @@ func plainText(s string) bool {
 	return true
 }
 
-// holder is who a pod belongs to.
+// holder is what a pod belongs to.
 type holder struct{ workspace, deployment, unit string }
 
-// holderOf says whose a pod is. Who pays for it is said by the mapping rules when
-// its usage is read, so it has no workspace.
+// holderOf returns the holder of a pod. It has no workspace, because mapping rules assign one when
+// usage is read.
 func (s *scan) holderOf(namespace, pod []byte) holder {
 	h := s.belongs(namespace, pod, true)
 	h.workspace = ""
 	return h
 }
 
-// belongs says whose a pod is, or whatever else has a name in a namespace: a
-// deployment, say. Names are those of a namespace, so that two namespaces of a
-// cluster may use one.
+// belongs returns the holder of a pod, or of another object with a name in a namespace, such as a
+// deployment. The result's names include the namespace, because two namespaces of a cluster may use
+// the same name.
 func (s *scan) belongs(namespace, name []byte, pod bool) holder {
 	s.text = append(append(append(append(s.text[:0], byte(btoi(pod))), namespace...), 0), name...)
 	h, ok := s.holders[string(s.text)]
@@ -350,12 +355,12 @@ func (s *scan) belongs(namespace, name []byte, pod bool) holder {
 	return h
 }
 
-// suffixed are the letters that Kubernetes makes suffixes of: no vowels, and
-// nothing that is easily misread (k8s.io/apimachinery/pkg/util/rand).
+// suffixed are the letters of Kubernetes' random suffixes. There are no vowels, and no letters that
+// are easily misread (k8s.io/apimachinery/pkg/util/rand).
 const suffixed = "bcdfghjklmnpqrstvwxz2456789"
 
-// Workload returns a pod's name without what its controller added: the hash of a
-// replica set and the suffix of a pod, the ordinal of a stateful set.
+// Workload returns a pod's name without the parts that its controller added: the hash of a replica
+// set and the suffix of a pod, or the ordinal of a stateful set.
 func Workload(pod string) string {
 	cut := func(name string, least, most int, letters string) (string, bool) {
 		i := strings.LastIndexByte(name, '-')
@@ -375,8 +380,7 @@ func Workload(pod string) string {
 	return name
 }
 
-// events makes the events of the request. Once they are in the log, stated is to
-// be called.
+// events makes the events of the request. The caller MUST call stated once they are in the log.
 func (s *scan) events() (events []domain.Envelope, stated func()) {
 	events = s.samplesOfNodes(nil)
 	events = s.samplesOfServers(events)
@@ -393,13 +397,16 @@ func (s *scan) events() (events []domain.Envelope, stated func()) {
 	return events, func() { facts(); noted() }
 }
 
-// disown sets aside what an event was made of that no fold, or not the log, would take.
+// disown sets the samples of an event aside that is not valid or that the log refuses.
 func (s *scan) disown(e *domain.Envelope, err error) {
 	n := 1
 	switch ev := e.Event.(type) {
 	case *domain.NodeSampled:
 		n = 0
-		for _, column := range [][]uint32{ev.ActivityMean, ev.TensorActive, ev.DRAMActive, ev.MemoryUsedMiB, ev.PowerWatts, ev.TemperatureC, ev.SMClockMHz} {
+		for _, column := range [][]uint32{
+			ev.ActivityMean, ev.TensorActive, ev.DRAMActive, ev.MemoryUsedMiB,
+			ev.PowerWatts, ev.TemperatureC, ev.SMClockMHz,
+		} {
 			for _, v := range column {
 				n += min(int(v), 1)
 			}
@@ -417,14 +424,15 @@ func (s *scan) disown(e *domain.Envelope, err error) {
 	}
 }
 
-// hash is FNV-1a: it names series, and no one gains by two of one name.
+// hash is FNV-1a. It identifies series. A collision only affects the sender's own series, so it
+// need not be secure.
 type hash uint64
 
 func (h hash) add(b []byte) hash {
 	for _, c := range b {
 		h = (h ^ hash(c)) * 1099511628211
 	}
-	return (h ^ 0xff) * 1099511628211 // which no text holds
+	return (h ^ 0xff) * 1099511628211 // a byte that no valid text contains
 }
 
 const newHash hash = 14695981039346656037

@@ -10,7 +10,7 @@ import (
 	"quartermaster/projections"
 )
 
-// serverScan gathers samples of model servers.
+// serverScan collects samples of model servers.
 type serverScan struct {
 	servers []server
 	server  map[string]uint32 // by labels
@@ -23,7 +23,7 @@ type server struct {
 }
 
 type serverSample struct {
-	period int64 // of half a day: an event covers no more
+	period int64 // number of the half day: an event covers no more
 	server uint32
 	metric domain.SeriesMetric
 	bound  uint64
@@ -34,7 +34,7 @@ type serverSample struct {
 
 const halfDay = 12 * 3_600_000
 
-// server takes a series of a model server, or of what a pod asks for.
+// server takes a series of a model server, or of a pod's GPU requests.
 func (s *scan) server(m *metric) {
 	n := len(s.samples)
 	serves := m.serves
@@ -65,7 +65,10 @@ func (s *scan) server(m *metric) {
 		}
 	}
 	s.text = append(s.text[:0], byte(m.family))
-	for _, k := range [...]labelKey{keyModel, keyTier, keyNamespace, keyPod, keyExportedNamespace, keyExportedPod, keyInstance, keyDeployment, keyNode} {
+	for _, k := range [...]labelKey{
+		keyModel, keyTier, keyNamespace, keyPod, keyExportedNamespace, keyExportedPod,
+		keyInstance, keyDeployment, keyNode,
+	} {
 		s.text = append(append(s.text, s.values[k]...), 0)
 	}
 	at, ok := s.servers.server[string(s.text)]
@@ -83,12 +86,14 @@ func (s *scan) server(m *metric) {
 		s.drop(why, n)
 		return
 	}
-	// What tells series of one server apart, but for what names the Prometheus
-	// that scraped them: so two of them are one.
+	// The hash covers the labels that distinguish series of one server. It leaves out labels that
+	// name the Prometheus that scraped them, so that the series of two Prometheus servers are one.
 	h := newHash
-	for _, k := range [...]labelKey{keyInstance, keyEngine, keyDPRank, keyReason, keyErr, keyContainer, keyExportedContainer, keyResource} {
+	for _, k := range [...]labelKey{
+		keyInstance, keyEngine, keyDPRank, keyReason, keyErr, keyContainer, keyExportedContainer, keyResource,
+	} {
 		if m.family == familyPods && k == keyInstance {
-			continue // of kube-state-metrics, which may be several
+			continue // the instance of kube-state-metrics, of which there may be several
 		}
 		h = h.add(s.values[k])
 	}
@@ -98,16 +103,24 @@ func (s *scan) server(m *metric) {
 			continue
 		}
 		s.account.samples[mapped]++
-		s.servers.samples = append(s.servers.samples, serverSample{x.time / halfDay, at, serves, bound, uint64(h), x.time, v})
+		s.servers.samples = append(s.servers.samples, serverSample{
+			period: x.time / halfDay,
+			server: at,
+			metric: serves,
+			bound:  bound,
+			series: uint64(h),
+			time:   x.time,
+			value:  v,
+		})
 	}
 }
 
 func rankAbove(rank []byte) bool { return len(rank) > 0 && string(rank) != "0" }
 
-// isGPUResource reports whether a resource that pods ask for is a whole GPU.
+// isGPUResource reports whether a resource that pods request is a whole GPU.
 func isGPUResource(name []byte) bool { return string(name) == "nvidia_com_gpu" }
 
-// boundOf reads the bound of a bucket in seconds.
+// boundOf parses the bound of a bucket in seconds and returns it in microseconds.
 func boundOf(le []byte) (uint64, bool) {
 	f, err := strconv.ParseFloat(string(le), 64)
 	switch {
@@ -124,14 +137,17 @@ func boundOf(le []byte) (uint64, bool) {
 }
 
 func (s *scan) newServer(f family) (v server) {
-	for _, k := range [...]labelKey{keyModel, keyTier, keyNamespace, keyPod, keyExportedNamespace, keyExportedPod, keyInstance, keyDeployment, keyNode} {
+	for _, k := range [...]labelKey{
+		keyModel, keyTier, keyNamespace, keyPod, keyExportedNamespace, keyExportedPod,
+		keyInstance, keyDeployment, keyNode,
+	} {
 		if !plain(s.values[k]) {
 			v.refused = badLabel
 			return v
 		}
 	}
 	v.engine, v.model, v.tier = engines[f], string(s.values[keyModel]), string(s.values[keyTier])
-	// kube-state-metrics speaks of other pods than its own; a server of itself.
+	// kube-state-metrics describes other pods than its own; a model server describes itself.
 	pod, namespace := s.first(keyPod, keyExportedPod), s.first(keyNamespace, keyExportedNamespace)
 	if f == familyPods {
 		pod, namespace = s.first(keyExportedPod, keyPod), s.first(keyExportedNamespace, keyNamespace)
@@ -147,7 +163,7 @@ func (s *scan) newServer(f family) (v server) {
 		v.refused = noServer
 		return v
 	case v.model == "" && f == familyTGI:
-		// It names no model: the deployment stands for it.
+		// TGI reports no model: the deployment's name stands for it.
 	case v.model == "" && f != familyPods:
 		v.refused = noModel
 		return v
@@ -172,7 +188,8 @@ func (s *scan) newServer(f family) (v server) {
 	if f != familyPods {
 		v.node = string(s.values[keyNode])
 	}
-	if v.refused = s.cluster.admitServer(projections.ServerID(v.deployment, v.model, v.tier, v.engine, v.unit), s.now); v.refused != reasonNone {
+	id := projections.ServerID(v.deployment, v.model, v.tier, v.engine, v.unit)
+	if v.refused = s.cluster.admitServer(id, s.now); v.refused != reasonNone {
 		return v
 	}
 	if f != familyPods {
@@ -181,15 +198,15 @@ func (s *scan) newServer(f family) (v server) {
 	return v
 }
 
-// The most that one event holds: well below what a record may, which is 4 MiB.
+// Bounds on one event, well below the 4 MiB of a record.
 const (
 	maxEventSamples = 1 << 15
 	maxEventSeries  = 1 << 14
 	maxEventBytes   = 3 << 20
 )
 
-// The most bytes that a part of an event is encoded in: numbers of 32 bits take 5 at
-// most, those of 64 bits 10, and a text its own and up to 3.
+// Upper bounds on the encoded size of an event's parts: a 32-bit number takes at most 5 bytes, a
+// 64-bit number 10, and a text up to 3 more than its length.
 const (
 	sampleBytes = 5 + 10
 	seriesBytes = 3*5 + 2*10
@@ -202,7 +219,7 @@ func (v *server) bytes() (n int) {
 	return n
 }
 
-// samplesOfServers appends the events of servers' samples.
+// samplesOfServers appends the events of the servers' samples.
 func (s *scan) samplesOfServers(events []domain.Envelope) []domain.Envelope {
 	all := s.servers.samples
 	if len(all) == 0 {

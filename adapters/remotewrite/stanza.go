@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Stanza returns what the Prometheus of a cluster needs in its configuration: where
-// to write, with which key, and which series. keyfile is the file that holds the key
-// on the machine or in the pod of Prometheus; step is the scrape_interval of the
-// jobs whose series are kept, zero for 30 seconds. Prometheus 2.42 and later take it:
-// protobuf_message, which came with 2.54, is left out, so version 1.0 is written.
+// Stanza returns the configuration that the Prometheus of a cluster needs: where to write, with
+// which key, and which series. keyfile is the file with the key on the machine or in the pod of
+// Prometheus. step is the scrape_interval of the jobs whose series are kept; zero means 30 seconds.
+// The stanza works with Prometheus 2.42 and later. It omits protobuf_message, which 2.54 added, so
+// Prometheus writes version 1.0.
 func Stanza(cluster, url, keyfile string, step time.Duration) string {
 	if step == 0 {
 		step = defaultStep
@@ -23,7 +23,7 @@ func Stanza(cluster, url, keyfile string, step time.Duration) string {
 		}
 		names.WriteString(n)
 	}
-	quote := strconv.Quote // of YAML, a JSON string is one too
+	quote := strconv.Quote // a JSON string is also a YAML string
 	return fmt.Sprintf(`remote_write:
   - name: quartermaster
     url: %s
@@ -31,18 +31,18 @@ func Stanza(cluster, url, keyfile string, step time.Duration) string {
       type: Bearer
       credentials_file: %s
     headers:
-      # scrape_interval of the jobs below; the longest, where they differ.
+      # scrape_interval of the jobs below; the longest, if they differ.
       %s: %s
     write_relabel_configs:
       - source_labels: [__name__]
         regex: %s
         action: keep
-      # What a series is of names of other things than GPUs is of no use here.
+      # Requests for resources other than GPUs are not needed.
       - source_labels: [__name__, resource]
         regex: "kube_pod_container_resource_requests;(cpu|memory|ephemeral_storage)"
         action: drop
-      # A series whose label cluster names another cluster is set aside. Where
-      # Prometheus has another name for this one, say which:
+      # A series whose label cluster names another cluster is set aside. If Prometheus
+      # has another name for this cluster, map it:
       # - source_labels: [cluster]
       #   regex: ITS-NAME
       #   target_label: cluster
