@@ -10,26 +10,28 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// MonthMoney is money in a month of the horizon, nominal and without penalty.
+// MonthMoney is the nominal money of a month of the horizon, without penalties.
 type MonthMoney struct {
 	Month string `json:"month"` // 2006-01
-	// Cash is what is paid in it. Accrual is what it is charged with: an upfront
-	// payment is spread over the hours of its term.
+	// Cash is what is paid in the month. Accrual is what the month is charged: an upfront payment
+	// is spread over the hours of its term.
 	Cash    domain.Decimal `json:"cash"`
 	Accrual domain.Decimal `json:"accrual"`
 }
 
-// account puts the money of a pool's plan into months, and says what is committed
-// for nothing when demand is low, as if the pool served its own demand. serves says
-// how many unit-hours run on demand and on spot in a month; nil: as the pool would by
-// itself.
-func (c *composer) account(out *PoolPlan, p *procurement.Pool, k *candidate, bought []procurement.Purchase, serves func(month int) (onDemand, spot domain.Decimal)) error {
+// account fills the calendar of a pool's plan, and the cost of commitments stranded at low demand,
+// assuming that the pool serves its own demand. serves returns the on-demand and spot unit-hours of
+// a month; nil means those of the pool planned by itself.
+func (c *composer) account(
+	out *PoolPlan, p *procurement.Pool, k *candidate, bought []procurement.Purchase,
+	serves func(month int) (onDemand, spot domain.Decimal),
+) error {
 	ev, err := procurement.Evaluate(p, bought)
 	if err != nil {
 		return err
 	}
 	n := len(c.span)
-	cash, charged := make([]domain.Decimal, n), make([]domain.Decimal, n) // of what is committed
+	cash, charged := make([]domain.Decimal, n), make([]domain.Decimal, n) // of commitments
 	commit := func(term domain.Interval, upfront, hourly domain.Decimal) {
 		for m, month := range c.span {
 			if month.From <= term.From && term.From < month.To {
@@ -68,7 +70,10 @@ func (c *composer) account(out *PoolPlan, p *procurement.Pool, k *candidate, bou
 			price := k.shelf.spot.Hourly.DivRound(decimal.NewFromInt(1).Sub(c.a.SpotOverhead), digits)
 			served = served.Add(price.Mul(spot))
 		}
-		x := MonthMoney{Month: month.From.Time().Format("2006-01"), Cash: cash[m].Add(served).Round(9), Accrual: charged[m].Add(served).Round(9)}
+		x := MonthMoney{
+			Month: month.From.Time().Format("2006-01"), Cash: cash[m].Add(served).Round(9),
+			Accrual: charged[m].Add(served).Round(9),
+		}
 		out.Calendar, out.Nominal = append(out.Calendar, x), out.Nominal.Add(x.Cash)
 	}
 	if len(ev.Scenarios) > 0 {
@@ -78,7 +83,7 @@ func (c *composer) account(out *PoolPlan, p *procurement.Pool, k *candidate, bou
 	return c.strand(out, p, k, bought, charged)
 }
 
-// shared is a number of unit-hours over so many scenarios.
+// shared is the mean of unit-hours over n scenarios.
 func shared(unitHours int64, n int) domain.Decimal {
 	if n == 1 {
 		return decimal.NewFromInt(unitHours)
@@ -86,7 +91,7 @@ func shared(unitHours int64, n int) domain.Decimal {
 	return decimal.NewFromInt(unitHours).DivRound(decimal.NewFromInt(int64(n)), digits)
 }
 
-// leastDemand is the scenario of the fewest unit-hours, the first of equals.
+// leastDemand returns the scenario with the fewest unit-hours; ties go to the first.
 func leastDemand(scenarios []procurement.Evaluation) *procurement.Evaluation {
 	var least *procurement.Evaluation
 	fewest := int64(math.MaxInt64)
@@ -106,9 +111,11 @@ func hoursDecimal(t domain.Instant) domain.Decimal {
 	return decimal.NewFromInt(int64(t)).DivRound(decimal.NewFromInt(int64(domain.Hour)), digits)
 }
 
-// strand serves low demand with what is committed: the week of least demand of
-// those repeated, week after week, and not grown where growth is assumed.
-func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, bought []procurement.Purchase, charged []domain.Decimal) error {
+// strand serves low demand with the commitments: the least demanding of the repeated weeks, week
+// after week, without assumed growth.
+func (c *composer) strand(
+	out *PoolPlan, p *procurement.Pool, k *candidate, bought []procurement.Purchase, charged []domain.Decimal,
+) error {
 	h, err := observe(k.Pool, c.a, c.q.At)
 	if err != nil {
 		return err
@@ -117,7 +124,7 @@ func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, boug
 	for w := 0; w < len(h.milli); w += week {
 		all := int64(0)
 		for _, milli := range h.milli[w : w+week] {
-			if all += milli; all < 0 { // beyond what 64 bits count
+			if all += milli; all < 0 { // beyond 64 bits
 				all = math.MaxInt64
 				break
 			}
@@ -159,8 +166,11 @@ func (c *composer) strand(out *PoolPlan, p *procurement.Pool, k *candidate, boug
 	return nil
 }
 
-// unused adds up what committed unit-hours cost that serve nothing.
-func (c *composer) unused(out *PoolPlan, p *procurement.Pool, bought []procurement.Purchase, served []procurement.Serving, charged []domain.Decimal) {
+// unused adds up the cost of committed unit-hours that serve nothing.
+func (c *composer) unused(
+	out *PoolPlan, p *procurement.Pool, bought []procurement.Purchase, served []procurement.Serving,
+	charged []domain.Decimal,
+) {
 	for m := range p.Epochs {
 		_, units := coverage(p, bought, m)
 		if units == 0 {
@@ -172,7 +182,7 @@ func (c *composer) unused(out *PoolPlan, p *procurement.Pool, bought []procureme
 	}
 }
 
-// sumMonths adds a calendar up to another of the same months.
+// sumMonths adds one calendar to another with the same months.
 func sumMonths(into, more []MonthMoney) []MonthMoney {
 	if into == nil {
 		return slices.Clone(more)

@@ -12,30 +12,30 @@ import (
 	"quartermaster/domain/procurement/baseline"
 )
 
-// Baseline is what is done without a plan: a rule of package baseline. It serves the
-// same demand as the plan, under the same quota and prices; what it leaves unserved
-// is in Cost at the price of a shortage, and that part in Penalty. Least orders are
-// no part of the rules, so that a baseline may buy fewer than an offer sells.
+// Baseline is a simple purchasing rule of package baseline. It serves the same demand as the plan,
+// under the same quota and prices. Unserved demand is in Cost at the price of a shortage; Penalty
+// is that part. The rules ignore least orders, so a baseline may buy fewer units than an offer
+// sells.
 type Baseline struct {
 	Name    string         `json:"baseline"`
 	Cost    domain.Decimal `json:"cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"`
-	// Offer is the one that it buys, and Units what it aims at; none in sums.
+	// Offer is what the rule buys, and Units its target. Both are empty in sums.
 	Offer string `json:"offer,omitempty"`
 	Units int    `json:"units,omitempty"`
 }
 
-// lookbackWeeks hold the sixty days that the longest rule looks back over.
+// lookbackWeeks covers the sixty days of the rule with the longest lookback.
 const lookbackWeeks = 9
 
-// compare adds what the rules of package baseline come to. What is still owed is in
-// each but the one that serves all on demand, as if nothing were held.
+// compare adds the baselines. Each includes what is still owed, except all-on-demand, which is
+// computed as if nothing were held.
 func (c *composer) compare(out *PoolPlan, p *procurement.Pool, k *candidate) error {
 	past, err := c.past(k)
 	if err != nil {
 		return err
 	}
-	// Rules weigh prices pro rata, and pay as the plan does.
+	// Rules compare pro-rata prices and pay the same prices as the plan.
 	sold, err := c.problem(k, decimal.NewFromInt(1))
 	if err != nil {
 		return err
@@ -57,8 +57,8 @@ func (c *composer) compare(out *PoolPlan, p *procurement.Pool, k *candidate) err
 	return nil
 }
 
-// past is what was observed before the horizon, in machines by the hour. Where less
-// than sixty days were, the rules look at what there is.
+// past returns the observed demand before the horizon, in machines by the hour. If fewer than sixty
+// days were observed, the rules use what there is.
 func (c *composer) past(k *candidate) ([]int, error) {
 	h, err := observe(k.Pool, &Assumptions{Weeks: lookbackWeeks}, c.q.At)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *composer) past(k *candidate) ([]int, error) {
 	return out, nil
 }
 
-// sumBaselines adds baselines up by name.
+// sumBaselines adds baselines by name.
 func sumBaselines(into []Baseline, more []Baseline) []Baseline {
 	for _, x := range more {
 		i := slices.IndexFunc(into, func(y Baseline) bool { return y.Name == x.Name })
@@ -95,7 +95,7 @@ func sumBaselines(into []Baseline, more []Baseline) []Baseline {
 	return into
 }
 
-// explain says of each purchase of a solution what it is worth, and why it is made.
+// explain adds the worth and the reason of each purchase of a solution.
 func (c *composer) explain(bought []Purchase, p *procurement.Pool, s *shelf, sol *answer) {
 	for _, b := range sol.Purchases {
 		o := &s.terms[b.Offer]
@@ -107,23 +107,25 @@ func (c *composer) explain(bought []Purchase, p *procurement.Pool, s *shelf, sol
 		for m := b.Epoch; m < min(b.Epoch+int(o.TermMonths), len(p.Epochs)); m++ {
 			onDemand = onDemand.Add(money(big.NewInt(int64(p.Epochs[m].OnDemand))).Mul(decimal.NewFromInt(hoursOf(p.Epochs[m].Span))))
 		}
-		reason := fmt.Sprintf("one costs %s within the horizon and is worth %s at the certificate's prices", each.StringFixed(2), worth.StringFixed(2))
+		reason := fmt.Sprintf("one costs %s within the horizon and is worth %s at the certificate's prices",
+			each.StringFixed(2), worth.StringFixed(2))
 		if onDemand.IsPositive() {
-			reason += fmt.Sprintf("; on demand all its hours cost %s, so it pays from %s%% use on", onDemand.StringFixed(2), each.Shift(2).DivRound(onDemand, 1))
+			reason += fmt.Sprintf("; on demand all its hours cost %s, so it pays from %s%% use on",
+				onDemand.StringFixed(2), each.Shift(2).DivRound(onDemand, 1))
 		}
 		if b.Units == o.least() && o.least() > 1 {
 			reason += "; that is the least order"
 		}
 		i := slices.IndexFunc(bought, func(x Purchase) bool {
-			return x.Reason == "" && x.Provider == o.Market.Provider && x.Offer == o.Offer && x.Term.From == c.all[b.Epoch].From && x.Units == b.Units
+			return x.Reason == "" && x.Provider == o.Market.Provider && x.Offer == o.Offer &&
+				x.Term.From == c.all[b.Epoch].From && x.Units == b.Units
 		})
 		bought[i].Worth, bought[i].Reason = &worth, reason
 	}
 }
 
-// worthOfQuota is what one machine more of a quota would save: the difference of
-// what is proven to be needed without it and with it, both exact but for what the
-// certificates leave open.
+// worthOfQuota is what one more machine of a quota would save: the difference between the proven
+// lower bounds without it and with it. Both are exact except for the certificates' gaps.
 func worthOfQuota(p *procurement.Pool, bound *big.Int) (domain.Decimal, error) {
 	more := *p
 	more.Epochs = slices.Clone(p.Epochs)

@@ -24,16 +24,16 @@ import (
 // MaxMonths bounds the horizon.
 const MaxMonths = 120
 
-// latest is the last time that a plan is made for: 240 months later instants end.
+// latest is the latest time of a plan: 240 months later instants end.
 var latest = domain.InstantOf(time.Date(2240, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// Compute answers a question. It returns an [OutOfRangeError] when an assumption is out
-// of range, or an error wrapping check.ErrRejected when the checker refuses what the
-// solver found: then there is no plan, and the solver is at fault.
+// Compute answers a question. It returns an [OutOfRangeError] when an assumption is out of range.
+// It returns an error that wraps check.ErrRejected when the checker rejects a solution: then there
+// is no plan, and the solver has a bug.
 //
-// lp plans pools together that share something; without one (nil, or one that is
-// [linear.ErrUnavailable]) each is planned by itself, and the plan says so. The
-// context ends that, and is looked at between pools.
+// lp plans pools together that share something. Without one (nil or [linear.ErrUnavailable]) each
+// pool is planned by itself, and the plan says so. The context can stop a joint solve, and is
+// checked between pools.
 func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) {
 	c, err := newComposer(q)
 	if err != nil {
@@ -41,7 +41,8 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	}
 	p := &Plan{
 		Position: q.Position, At: q.At, Horizon: domain.Interval{From: c.span[0].From, To: c.end()}, Assumptions: q.Assumptions,
-		Methods: q.Assumptions.Methods(q.Folds), Regions: []RegionPlan{}, Excluded: []ExcludedPool{}, Baselines: []Baseline{}, Calendar: []MonthMoney{},
+		Methods: q.Assumptions.Methods(q.Folds), Regions: []RegionPlan{}, Excluded: []ExcludedPool{},
+		Baselines: []Baseline{}, Calendar: []MonthMoney{},
 	}
 	if len(q.Only) == 1 {
 		p.Region = q.Only[0]
@@ -107,7 +108,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	return p, p.name()
 }
 
-// take prepares the pools of a question, in the order that plans name them in.
+// take prepares the pools of a question in the order in which plans list them.
 func (c *composer) take(pools []Pool) {
 	pools = slices.Clone(pools)
 	slices.SortFunc(pools, func(x, y Pool) int {
@@ -119,16 +120,16 @@ func (c *composer) take(pools []Pool) {
 	c.assign()
 }
 
-// composer holds a question on its way to a plan.
+// composer turns a question into a plan.
 type composer struct {
 	q        *Question
 	a        *Assumptions
 	discount discount
 	growth   growth
 	all      []domain.Interval // months from the start of the horizon on
-	span     []domain.Interval // those of the horizon
+	span     []domain.Interval // the months of the horizon
 	pools    []*candidate      // by region, kind and unit
-	held     []Held            // with what each serves
+	held     []Held            // with the pool that each serves
 }
 
 // OutOfRangeError is an assumption that is out of range.
@@ -136,10 +137,10 @@ type OutOfRangeError struct{ Err error }
 
 func (e *OutOfRangeError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is out of range.
+// Unwrap returns the underlying error.
 func (e *OutOfRangeError) Unwrap() error { return e.Err }
 
-// newComposer refuses assumptions that are out of range, with an [OutOfRangeError].
+// newComposer returns an [OutOfRangeError] for assumptions that are out of range.
 func newComposer(q *Question) (*composer, error) {
 	c, err := compose(q)
 	if err != nil {
@@ -176,7 +177,7 @@ func compose(q *Question) (*composer, error) {
 	if c.discount, err = newDiscount(a.AnnualRate, 2*MaxMonths); err != nil {
 		return nil, err
 	}
-	// From staleAfter before At to the horizon three months begin at most.
+	// At most three months begin between staleAfter before At and the horizon.
 	if c.growth, err = newGrowth(a.MonthlyGrowth, a.Months+2); err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func compose(q *Question) (*composer, error) {
 // end is the end of the horizon.
 func (c *composer) end() domain.Instant { return c.span[len(c.span)-1].To }
 
-// leave takes a pool out of the plan, and with it what is held for it.
+// leave removes a pool from the plan, together with what is held for it.
 func (c *composer) leave(k *candidate, why error) {
 	k.refuse(why)
 	for i := range c.held {
@@ -196,20 +197,19 @@ func (c *composer) leave(k *candidate, why error) {
 	}
 }
 
-// Methods names the versions of everything that a plan is computed by, given that
-// of the rows, when demand repeats.
+// Methods lists the versions of everything that computes a plan for repeated demand, given the
+// version of the rows.
 func Methods(folds string) []string {
 	return []string{folds, Method, packing.Method, procurement.Method}
 }
 
-// MethodsNow names the versions that the plan would be computed by again, given
-// that of the rows.
+// MethodsNow lists the versions that would compute the plan now, given the version of the rows.
 func (p *Plan) MethodsNow(folds string) []string {
 	return append(p.Assumptions.Methods(folds), p.methodsOfComponents()...)
 }
 
-// Methods names the versions of everything that a plan with these assumptions is
-// computed by, given that of the rows, but for pools that share something.
+// Methods lists the versions of everything that computes a plan with these assumptions, given the
+// version of the rows. It leaves out the methods of components.
 func (a *Assumptions) Methods(folds string) []string {
 	out := Methods(folds)
 	if a.Demand == Forecast {
@@ -218,9 +218,8 @@ func (a *Assumptions) Methods(folds string) []string {
 	return out
 }
 
-// name gives the plan an id that is a digest of everything in it but the
-// position: the same question asked again later, with nothing new, is the same
-// plan.
+// name sets the plan's id to a digest of everything in it but the position: the same question,
+// asked again later with nothing new, gives the same plan id.
 func (p *Plan) name() error {
 	position := p.Position
 	p.ID, p.Position = "", ""
@@ -229,8 +228,8 @@ func (p *Plan) name() error {
 	return err
 }
 
-// IDOf returns an id for an answer: what it is and a digest of its JSON, in which
-// the id itself MUST be empty, and a position where equal answers are one.
+// IDOf returns an id for an answer: its kind and a digest of its JSON. The id field itself MUST be
+// empty, and so must the position if equal answers at different positions are to share an id.
 func IDOf(kind string, answer any) (string, error) {
 	b, err := json.Marshal(answer)
 	if err != nil {
@@ -240,9 +239,11 @@ func IDOf(kind string, answer any) (string, error) {
 	return kind + "-" + hex.EncodeToString(sum[:6]), nil
 }
 
-// region returns the plan of a region, made in its place when there is none yet.
+// region returns the plan of a region, inserting it in order if missing.
 func (p *Plan) region(name string) *RegionPlan {
-	i, ok := slices.BinarySearchFunc(p.Regions, name, func(r RegionPlan, name string) int { return cmp.Compare(r.Region, name) })
+	i, ok := slices.BinarySearchFunc(p.Regions, name, func(r RegionPlan, name string) int {
+		return cmp.Compare(r.Region, name)
+	})
 	if !ok {
 		p.Regions = slices.Insert(p.Regions, i, RegionPlan{Region: name, Purchases: []Purchase{}, Pools: []PoolPlan{}})
 	}

@@ -18,45 +18,43 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// Component is pools that cannot be planned each by itself, and what proves the
-// plan of them all.
+// Component is a set of pools that cannot be planned separately, with the proof of their joint
+// plan.
 type Component struct {
 	Pools []string `json:"pools"`      // as "region kind"
 	By    []string `json:"coupled_by"` // in words
-	// Apart says why they are planned each by itself all the same, as if nothing were
-	// shared; "": they are planned together, and what follows is there.
+	// Apart says why the pools are planned separately all the same, as if nothing were shared. If
+	// it is empty they are planned together, and the fields below are set.
 	Apart string `json:"planned_apart,omitempty"`
-	// Cost and LowerBound hold what is still owed. Nothing that can be bought makes
-	// Cost less than LowerBound; those of the pools are parts of them.
+	// Cost and LowerBound include what is still owed. No purchases make Cost less than LowerBound.
+	// The pools' own costs and bounds are parts of these.
 	Cost       domain.Decimal `json:"cost"`
 	LowerBound domain.Decimal `json:"lower_bound"`
 	Gap        domain.Decimal `json:"gap"`
 	Binding    []Binding      `json:"binding,omitempty"`
-	// EndOfHorizon is the plan of the pools if purchases beyond the horizon were worth
-	// nothing, and everything. What is owed is in its costs.
+	// EndOfHorizon is the joint plan under salvage 0 and 1. Its costs include what is still owed.
 	EndOfHorizon []instance.Terminal `json:"end_of_horizon,omitempty"`
 	Certificate  []instance.Proof    `json:"certificate,omitempty"`
 }
 
-// Region is where pools are, and how far from others.
+// Region is a location of pools, with its distance to other regions.
 type Region struct {
 	Region     string
-	Country    string // ISO 3166-1 alpha-2, "" where it is not known
+	Country    string // ISO 3166-1 alpha-2, "" if unknown
 	RoundTrips []domain.RoundTrip
 }
 
-// group is a component on its way into a plan.
+// group is a component under construction.
 type group struct {
 	pools    []*candidate
 	by       []string
 	overflow []instance.Overflow
 }
 
-// groups finds the pools that cannot be planned each by itself: those that share a
-// quota, and those of which one may serve demand of another. Groups are by their
-// first pool.
+// groups finds the pools that cannot be planned separately: those that share a quota, and those
+// that may serve each other's demand. Groups are in the order of their first pool.
 func (c *composer) groups(planned func(*candidate) bool) []group {
-	of := make([]int, len(c.pools)) // the least of its group
+	of := make([]int, len(c.pools)) // the first pool of its group
 	for i := range of {
 		of[i] = i
 	}
@@ -89,14 +87,18 @@ func (c *composer) groups(planned func(*candidate) bool) []group {
 			}
 			if i < j && sharesQuota(k, l) {
 				q := k.shelf.quota
-				join(i, j, fmt.Sprintf("the on-demand quota of %s in %s for all models together, %d GPUs", q.Provider, k.Region, q.GPUs))
+				join(i, j, fmt.Sprintf("the on-demand quota of %s in %s for all models together, %d GPUs", q.Provider,
+					k.Region, q.GPUs))
 			}
 			if way := c.way(k, l); way != nil {
 				measured := "measured"
 				if way.Estimated {
 					measured = "estimated"
 				}
-				join(i, j, fmt.Sprintf("demand of %s may be served in %s: a round trip of %d ms, %s, is within the budget of %d ms of every deployment declared for it", k.name(), l.Region, way.RoundTripMS, measured, k.LatencyMicros/1000))
+				join(i, j,
+					fmt.Sprintf("demand of %s may be served in %s: a round trip of %d ms, %s, is within the "+
+						"budget of %d ms of every deployment declared for it", k.name(), l.Region, way.RoundTripMS,
+						measured, k.LatencyMicros/1000))
 				if s := &overflow[of[i]]; !slices.Contains(*s, *way) {
 					*s = append(*s, *way)
 				}
@@ -113,32 +115,38 @@ func (c *composer) groups(planned func(*candidate) bool) []group {
 		}
 		if len(g.pools) > 1 {
 			slices.Sort(g.by)
-			slices.SortFunc(g.overflow, func(a, b instance.Overflow) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+			slices.SortFunc(g.overflow, func(a, b instance.Overflow) int {
+				return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+			})
 			out = append(out, g)
 		}
 	}
 	return out
 }
 
-// sharesQuota reports whether the on-demand use of two pools is bounded by one
-// number together, and by nothing else.
+// sharesQuota reports whether one number bounds the on-demand use of two pools together, and
+// nothing else does.
 func sharesQuota(k, l *candidate) bool {
 	a, b := k.quota(), l.quota()
-	return a != nil && b != nil && a.Together && b.Together && k.Region == l.Region && a.Provider == b.Provider && a.GPUs == b.GPUs
+	return a != nil && b != nil && a.Together && b.Together && k.Region == l.Region && a.Provider == b.Provider &&
+		a.GPUs == b.GPUs
 }
 
-// way says how far it is to a pool that may serve all demand of another, nil where
-// it may not: every deployment declared for the demand has to name a budget for the
-// round trip, and none may be bound to certifications or clusters, nor be apart from
-// others in one place and not in another: machines were counted for one of the two.
+// way returns the overflow to a pool that may serve all demand of another, nil if there is none.
+// Every deployment declared for the demand must name a latency budget. None may be bound to
+// certifications or clusters, or have anti-affinity in only one of the two regions, because
+// machines were counted for one of them.
 func (c *composer) way(k, l *candidate) *instance.Overflow {
-	if k.Region == l.Region || k.Kind != l.Kind || k.Unit != l.Unit || k.shelf.gpus != l.shelf.gpus || k.LatencyMicros < 1000 || len(k.Mix) == 0 {
+	if k.Region == l.Region || k.Kind != l.Kind || k.Unit != l.Unit || k.shelf.gpus != l.shelf.gpus ||
+		k.LatencyMicros < 1000 || len(k.Mix) == 0 {
 		return nil
 	}
 	from, to := c.region(k.Region), c.region(l.Region)
 	for i := range k.Mix {
 		w := &k.Mix[i]
-		if len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster)+len(w.ApartIn) > 0 || len(w.Countries) > 0 && !(slices.Contains(w.Countries, to.Country) && slices.Contains(w.Countries, from.Country)) {
+		if len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster)+len(w.ApartIn) > 0 ||
+			len(w.Countries) > 0 && !(slices.Contains(w.Countries, to.Country) &&
+				slices.Contains(w.Countries, from.Country)) {
 			return nil
 		}
 	}
@@ -169,15 +177,15 @@ func (c *composer) statement(g *group) (*instance.Instance, error) {
 		r := &in.Regions[i]
 		r.Country = c.region(r.ID).Country
 	}
-	// A region's ways are of all its demand in the instance; budgets and countries
-	// say again which of it may go.
+	// In the instance a region's overflow applies to all its demand; budgets and countries narrow
+	// it to the demand that may leave.
 	for _, k := range g.pools {
 		if !slices.ContainsFunc(g.pools, func(l *candidate) bool { return c.way(k, l) != nil }) {
 			continue
 		}
 		d := &in.Demands[slices.IndexFunc(in.Demands, func(d instance.Demand) bool { return d.ID == k.name() })]
 		d.LatencyBudgetMS = int(min(k.LatencyMicros/1000, 1_000_000))
-		var both []string // countries that all may go to
+		var both []string // countries allowed for every demand
 		bound := false
 		for i := range k.Mix {
 			if w := &k.Mix[i]; len(w.Countries) > 0 && !bound {
@@ -191,10 +199,10 @@ func (c *composer) statement(g *group) (*instance.Instance, error) {
 	return in, nil
 }
 
-// couple plans pools together that share something: it replaces what pools, planned
-// each by itself, say of purchases and money. An error that wraps check.ErrRejected
-// or is the context's ends the plan; without a solver of linear programs, or where
-// the group is too large, the pools stay as they are, and the component says so.
+// couple plans the pools of a group together. It replaces the purchases and amounts of the separate
+// plans. An error that wraps check.ErrRejected or is the context's ends the plan. Without a linear
+// programming solver, or if the group is too large, the separate plans stay, and the component says
+// so.
 func (c *composer) couple(ctx context.Context, g *group, lp linear.Solver, pools map[*candidate]*PoolPlan) (*Component, error) {
 	out := &Component{By: g.by}
 	for _, k := range g.pools {
@@ -235,7 +243,7 @@ func (c *composer) couple(ctx context.Context, g *group, lp linear.Solver, pools
 	for _, k := range g.pools {
 		owed = owed.Add(k.owed)
 	}
-	// What is owed is the plan's own sum, which may differ in the ninth digit.
+	// What is owed is the plan's own sum; it may differ in the ninth digit.
 	ours := func(d domain.Decimal) domain.Decimal { return d.Sub(a.Committed).Add(owed) }
 	out.Cost, out.LowerBound, out.Certificate, out.EndOfHorizon = ours(a.Cost), ours(a.LowerBound), a.Proof, a.EndOfHorizon
 	out.Gap = gap(out.Cost, out.LowerBound)
@@ -258,8 +266,11 @@ func (c *composer) couple(ctx context.Context, g *group, lp linear.Solver, pools
 	return out, c.divide(ctx, g, in, a, out, pools)
 }
 
-// divide gives each pool of a group its part of what they do together.
-func (c *composer) divide(ctx context.Context, g *group, in *instance.Instance, a *instance.Answer, of *Component, pools map[*candidate]*PoolPlan) error {
+// divide gives each pool of a group its part of the joint plan.
+func (c *composer) divide(
+	ctx context.Context, g *group, in *instance.Instance, a *instance.Answer, of *Component,
+	pools map[*candidate]*PoolPlan,
+) error {
 	parts, err := c.parts(g, a)
 	if err != nil {
 		return err
@@ -279,7 +290,7 @@ func (c *composer) divide(ctx context.Context, g *group, in *instance.Instance, 
 	for i, k := range g.pools {
 		x, p := &parts[i], pools[k]
 		if i == 0 {
-			x.cost = x.cost.Add(rest) // what rounding leaves
+			x.cost = x.cost.Add(rest) // the rounding remainder
 		}
 		problem, err := c.problem(k, c.a.Salvage)
 		if err != nil {
@@ -299,7 +310,8 @@ func (c *composer) divide(ctx context.Context, g *group, in *instance.Instance, 
 		p.risk()
 		p.Purchases = c.purchases(problem, k.shelf, x.bought)
 		c.reasons(p.Purchases, k, a)
-		p.Certificate, p.Sensitivity, p.Binding = procurement.Certificate{Cover: []procurement.Nano{}, Guarantee: []procurement.Nano{}}, []Sensitivity{}, []Binding{}
+		p.Certificate = procurement.Certificate{Cover: []procurement.Nano{}, Guarantee: []procurement.Nano{}}
+		p.Sensitivity, p.Binding = []Sensitivity{}, []Binding{}
 		p.bind("shortage", fmt.Sprintf("%d unit-hours stay unserved", p.Served.Shortage), x.short...)
 		for _, proof := range a.Proof {
 			if slices.Contains(proof.Pools, k.name()) {
@@ -307,32 +319,37 @@ func (c *composer) divide(ctx context.Context, g *group, in *instance.Instance, 
 			}
 		}
 		p.Calendar, p.Nominal, p.Stranded = nil, decimal.Zero, decimal.Zero
-		if err := c.account(p, problem, k, x.bought, func(m int) (onDemand, spot domain.Decimal) { return x.onDemand[m], x.spot[m] }); err != nil {
+		if err := c.account(p, problem, k, x.bought, func(m int) (onDemand, spot domain.Decimal) {
+			return x.onDemand[m], x.spot[m]
+		}); err != nil {
 			return err
 		}
 	}
 	return c.baselinesTogether(ctx, g, in, pools)
 }
 
-// part is what a pool does in a component. Amounts hold what is still owed.
+// part is a pool's part of a component. Amounts include what is still owed.
 type part struct {
 	cost, penalty  domain.Decimal
 	costs          []domain.Decimal // by scenario
 	onDemand, spot []domain.Decimal // expected unit-hours by month
-	short          []domain.Instant // months in which demand is not served
+	short          []domain.Instant // months with unserved demand
 	served         Served
 	bought         []procurement.Purchase
 }
 
-// parts divides an answer by pool: purchases and what is owed by the pool that they
-// cover, what serves by the pool that it runs in, and shortage by that of the demand.
+// parts divides an answer by pool: purchases and what is owed go to the pool that they cover,
+// supply to the pool in which it runs, and shortage to the pool of the demand.
 func (c *composer) parts(g *group, a *instance.Answer) ([]part, error) {
 	out := make([]part, len(g.pools))
 	index := map[string]int{}
 	weight := decimal.NewFromInt(int64(max(1, len(a.Scenarios))))
 	for i, k := range g.pools {
 		index[k.name()] = i
-		out[i] = part{cost: k.owed, costs: slices.Repeat([]domain.Decimal{k.owed}, len(a.Scenarios)), onDemand: make([]domain.Decimal, len(c.span)), spot: make([]domain.Decimal, len(c.span))}
+		out[i] = part{
+			cost: k.owed, costs: slices.Repeat([]domain.Decimal{k.owed}, len(a.Scenarios)),
+			onDemand: make([]domain.Decimal, len(c.span)), spot: make([]domain.Decimal, len(c.span)),
+		}
 	}
 	for i := range a.Purchases {
 		b := &a.Purchases[i]
@@ -372,7 +389,8 @@ func (c *composer) parts(g *group, a *instance.Answer) ([]part, error) {
 			read(h.UnusedCommitted, &sum.unused)
 			read(h.OverflowIn, &sum.in)
 			read(h.OverflowOut, &sum.out)
-			spot, onDemand, shortage := read(h.Spot, &sum.spot), read(h.OnDemand, &sum.onDemand), read(h.Shortage, &sum.shortage)
+			spot, onDemand, shortage := read(h.Spot, &sum.spot), read(h.OnDemand, &sum.onDemand),
+				read(h.Shortage, &sum.shortage)
 			if wrong != nil {
 				return nil, fmt.Errorf("read the recourse of %s: %w", h.Pool, wrong)
 			}
@@ -399,24 +417,26 @@ func (c *composer) parts(g *group, a *instance.Answer) ([]part, error) {
 		whole := func(d domain.Decimal) int64 { return d.DivRound(weight, 0).IntPart() }
 		x.cost, x.penalty = x.cost.Round(9), x.penalty.Round(9)
 		x.served = Served{
-			Held: whole(sum.guaranteed.Add(sum.discountOnly)), Guaranteed: whole(sum.guaranteed), DiscountOnly: whole(sum.discountOnly), Unused: whole(sum.unused),
-			Spot: whole(sum.spot), OnDemand: whole(sum.onDemand), Shortage: whole(sum.shortage), Elsewhere: whole(sum.out), ForOthers: whole(sum.in),
+			Held: whole(sum.guaranteed.Add(sum.discountOnly)), Guaranteed: whole(sum.guaranteed),
+			DiscountOnly: whole(sum.discountOnly), Unused: whole(sum.unused),
+			Spot: whole(sum.spot), OnDemand: whole(sum.onDemand), Shortage: whole(sum.shortage),
+			Elsewhere: whole(sum.out), ForOthers: whole(sum.in),
 		}
 	}
 	return out, nil
 }
 
-// reasons copies from an answer what purchases of a pool are worth and why they are
-// made.
+// reasons copies the worth and the reasons of a pool's purchases from an answer.
 func (c *composer) reasons(bought []Purchase, k *candidate, a *instance.Answer) {
 	for i := range a.Purchases {
 		x := &a.Purchases[i]
 		for j := range bought {
 			b := &bought[j]
-			// Of offers in several zones either may be named.
+			// For an offer in several zones any of them may be named.
 			if x.Pool == k.name() && b.Reason == "" && b.Term.From == c.span[x.Epoch].From && b.Units == x.Units &&
 				slices.ContainsFunc(k.shelf.terms, func(t term) bool {
-					return t.Market.Provider == b.Provider && t.Offer == b.Offer && OfferName(k.name(), t.OfferQuoted) == x.Offer
+					return t.Market.Provider == b.Provider && t.Offer == b.Offer &&
+						OfferName(k.name(), t.OfferQuoted) == x.Offer
 				}) {
 				worth := x.Worth
 				b.Worth, b.Reason = &worth, x.Reason
@@ -426,9 +446,11 @@ func (c *composer) reasons(bought []Purchase, k *candidate, a *instance.Answer) 
 	}
 }
 
-// baselinesTogether replaces what is done without a plan: each pool follows the rule
-// by itself, and what that comes to, comes of all of them together.
-func (c *composer) baselinesTogether(ctx context.Context, g *group, in *instance.Instance, pools map[*candidate]*PoolPlan) error {
+// baselinesTogether replaces the baselines of a group's pools. Each pool follows the rules by
+// itself; the cost is computed for all of them together.
+func (c *composer) baselinesTogether(
+	ctx context.Context, g *group, in *instance.Instance, pools map[*candidate]*PoolPlan,
+) error {
 	rules := make([][]baseline.Baseline, len(g.pools))
 	for i, k := range g.pools {
 		past, err := c.past(k)
@@ -442,7 +464,7 @@ func (c *composer) baselinesTogether(ctx context.Context, g *group, in *instance
 		rules[i] = baseline.All(problem, past)
 	}
 	for n := range rules[0] {
-		// Least orders are no part of the rules.
+		// Rules ignore least orders.
 		loose := *in
 		loose.Offers = slices.Clone(in.Offers)
 		for i := range loose.Offers {
@@ -457,7 +479,9 @@ func (c *composer) baselinesTogether(ctx context.Context, g *group, in *instance
 		var orders []instance.Order
 		for i, k := range g.pools {
 			for _, b := range joined(rules[i][n].Purchases, nil) {
-				orders = append(orders, instance.Order{Offer: OfferName(k.name(), k.shelf.terms[b.Offer].OfferQuoted), Epoch: b.Epoch, Units: b.Units})
+				orders = append(orders, instance.Order{
+					Offer: OfferName(k.name(), k.shelf.terms[b.Offer].OfferQuoted), Epoch: b.Epoch, Units: b.Units,
+				})
 			}
 		}
 		a, err := instance.Evaluate(ctx, &loose, orders)
@@ -480,23 +504,24 @@ func (c *composer) baselinesTogether(ctx context.Context, g *group, in *instance
 	return nil
 }
 
-// noSolver is why pools are planned apart in a build, or on a machine, that solves no
-// linear programs.
-const noSolver = "this program was built without a solver of linear programs, or cannot run it here: \"make highs\" brings it in"
+// noSolver says why pools are planned separately in a build, or on a machine, without a linear
+// programming solver.
+const noSolver = "this program was built without a solver of linear programs, or cannot run it here: " +
+	"\"make highs\" brings it in"
 
-// WithoutSolver reports whether pools of the plan were planned apart because there
-// was no solver of linear programs.
+// WithoutSolver reports whether pools of the plan were planned separately because there was no
+// linear programming solver.
 func (p *Plan) WithoutSolver() bool {
 	return slices.ContainsFunc(p.Components, func(x Component) bool { return x.Apart == noSolver })
 }
 
-// SolvedTogether reports whether pools of the plan were planned together, which takes
-// a solver of linear programs.
+// SolvedTogether reports whether some pools of the plan were planned together, which needs a linear
+// programming solver.
 func (p *Plan) SolvedTogether() bool {
 	return slices.ContainsFunc(p.Components, func(x Component) bool { return x.Apart == "" })
 }
 
-// methodsOfComponents names what components were solved by, beside a plan's other
+// methodsOfComponents lists the methods that solved components, in addition to a plan's other
 // methods.
 func (p *Plan) methodsOfComponents() []string {
 	if !p.SolvedTogether() {

@@ -11,8 +11,8 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// baselines compares the plan with buying nothing and with all on-demand, and
-// finds the bounds that it runs into.
+// baselines computes the costs of buying nothing and of all on-demand, and finds the binding bounds
+// of the plan.
 func (c *composer) baselines(out *PoolPlan, p *procurement.Pool, k *candidate, sol *answer) error {
 	s := k.shelf
 	plan, err := procurement.Evaluate(p, sol.Purchases)
@@ -69,12 +69,14 @@ func (c *composer) baselines(out *PoolPlan, p *procurement.Pool, k *candidate, s
 		}
 	}
 	out.Served.Held = out.Served.Guaranteed + out.Served.DiscountOnly
-	for _, n := range []*int64{&out.Refused, &out.Served.Held, &out.Served.Guaranteed, &out.Served.DiscountOnly, &out.Served.Unused, &out.Served.Spot, &out.Served.OnDemand, &out.Served.Shortage} {
+	for _, n := range []*int64{&out.Refused, &out.Served.Held, &out.Served.Guaranteed, &out.Served.DiscountOnly,
+		&out.Served.Unused, &out.Served.Spot, &out.Served.OnDemand, &out.Served.Shortage} {
 		*n = mean(*n, p.Weight())
 	}
 	out.Amounts.OnDemand = expected(p, onDemand)
 	if s.quota != nil {
-		out.bind("on_demand_quota", fmt.Sprintf("%s allows %d GPUs on demand, and the plan uses all of it", s.quota.Provider, s.quota.GPUs), quota...)
+		out.bind("on_demand_quota", fmt.Sprintf("%s allows %d GPUs on demand, and the plan uses all of it",
+			s.quota.Provider, s.quota.GPUs), quota...)
 	}
 	if len(quota) > 0 {
 		price, err := worthOfQuota(p, sol.Bound)
@@ -92,7 +94,8 @@ func (c *composer) baselines(out *PoolPlan, p *procurement.Pool, k *candidate, s
 			out.bind("max_units", fmt.Sprintf("%s sells at most %d at a time", name, o.MaxUnits), from)
 			starts := p.Offers[b.Offer].Starts
 			at := slices.IndexFunc(starts, func(s procurement.Start) bool { return s.Epoch == b.Epoch })
-			price := expected(p, big.NewInt(int64(sol.Certificate.Worth(p, b.Offer, at)))).Sub(money(big.NewInt(int64(starts[at].Cost))))
+			worth := big.NewInt(int64(sol.Certificate.Worth(p, b.Offer, at)))
+			price := expected(p, worth).Sub(money(big.NewInt(int64(starts[at].Cost))))
 			i := slices.IndexFunc(out.Binding, func(x Binding) bool {
 				return x.Constraint == "max_units" && x.Months[len(x.Months)-1] == from && strings.HasPrefix(x.Detail, name)
 			})
@@ -106,12 +109,13 @@ func (c *composer) baselines(out *PoolPlan, p *procurement.Pool, k *candidate, s
 	}
 	for _, b := range sol.tooFew {
 		o := &s.terms[b.Offer]
-		out.bind("min_units", fmt.Sprintf("%s sells at least %d at a time, and fewer would be bought", p.Offers[b.Offer].ID, o.MinUnits), c.span[b.Epoch].From)
+		out.bind("min_units", fmt.Sprintf("%s sells at least %d at a time, and fewer would be bought",
+			p.Offers[b.Offer].ID, o.MinUnits), c.span[b.Epoch].From)
 	}
 	return nil
 }
 
-// demandOf are the steps of an epoch, of all its scenarios.
+// demandOf yields the steps of an epoch over all its scenarios.
 func demandOf(e *procurement.Epoch) iter.Seq[procurement.Step] {
 	return func(yield func(procurement.Step) bool) {
 		for _, step := range e.Demand {
@@ -129,7 +133,7 @@ func demandOf(e *procurement.Epoch) iter.Seq[procurement.Step] {
 	}
 }
 
-// bind says in which months a bound decides: none, if in none.
+// bind records a binding bound with its months; it does nothing if there are none.
 func (out *PoolPlan) bind(constraint, detail string, months ...domain.Instant) {
 	if len(months) == 0 {
 		return
@@ -143,8 +147,8 @@ func (out *PoolPlan) bind(constraint, detail string, months ...domain.Instant) {
 	out.Binding = append(out.Binding, Binding{Constraint: constraint, Detail: detail, Months: months})
 }
 
-// coverage returns the units of guaranteed capacity, and with those of
-// discount-only commitments, that cover an epoch.
+// coverage returns the units that cover an epoch with guaranteed capacity, and the total with
+// discount-only commitments.
 func coverage(p *procurement.Pool, bought []procurement.Purchase, m int) (guaranteed, total int) {
 	e := &p.Epochs[m]
 	guaranteed, total = e.HeldGuaranteed, e.HeldGuaranteed+e.HeldDiscountOnly

@@ -16,15 +16,14 @@ import (
 
 const week = 168 // hours
 
-// staleAfter is how long before a plan's time the last observation of a series
-// may lie. Imports of demand come weekly or monthly, so eight weeks are one that
-// was missed; what has not been seen for longer is taken to have ended, and
-// nothing is bought for it.
+// staleAfter is the greatest age of a series' last observation at the time of a plan. Imports of
+// demand are weekly or monthly, so eight weeks allow for one that was missed. A series not seen for
+// longer is assumed to have ended, and nothing is bought for it.
 const staleAfter = 8 * week * domain.Hour
 
 var unobserved = &refusal{"its demand was never observed", "import what was observed of its demand"}
 
-// history is the demand of a pool that is laid over the horizon.
+// history is the observed demand of a pool that is repeated over the horizon.
 type history struct {
 	milli    []int64 // thousandths of a unit by the hour, whole weeks
 	from, to domain.Instant
@@ -34,14 +33,13 @@ type history struct {
 	repeats  []string // notes on what is repeated
 }
 
-// observe takes the last weeks of a pool's demand before a time. Its error says
-// why there are none.
+// observe returns the last weeks of a pool's demand before a time. Its error says why there are
+// none.
 //
-// The weeks end with the newest series. An hour that was not observed is taken
-// from the same hour of the nearest week that has it, an earlier one before a
-// later one, and so is what a series lags behind; where no week has it, from the last
-// hour before that was observed. Before its first observation a series is nothing: it
-// had not begun.
+// The weeks end with the newest series. A missing hour takes the value of the same hour in the
+// nearest week that has it, preferring an earlier week; this includes the hours by which a series
+// lags behind. If no week has that hour, the last observed hour before it is used. Before its first
+// observation a series is zero, because it had not begun.
 func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 	series := slices.Clone(p.Series)
 	slices.SortStableFunc(series, func(x, y Series) int {
@@ -68,12 +66,15 @@ func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 	case newest == 0:
 		return nil, unobserved
 	case len(series) == 0:
-		return nil, &refusal{fmt.Sprintf("no demand data since %s, more than %d weeks before the plan", newest, staleAfter/(week*domain.Hour)), "plan for an earlier time, or import newer data; if the demand has ended, nothing needs to be bought"}
+		return nil, &refusal{fmt.Sprintf("no demand data since %s, more than %d weeks before the plan", newest,
+			staleAfter/(week*domain.Hour)),
+			"plan for an earlier time, or import newer data; if the demand has ended, nothing needs to be bought"}
 	}
 	h.sources = slices.Compact(h.sources)
 	weeks := min(a.Weeks, int((h.to-first)/domain.Hour)/week)
 	if weeks < 1 {
-		return nil, &refusal{fmt.Sprintf("at least a week of observed demand is needed, and it begins at %s and ends at %s", first, h.to), "import what was observed of its demand before, or wait for a week of it"}
+		return nil, &refusal{fmt.Sprintf("at least a week of observed demand is needed, and it begins at %s and "+
+			"ends at %s", first, h.to), "import what was observed of its demand before, or wait for a week of it"}
 	}
 	h.milli = make([]int64, weeks*week)
 	h.from = h.to - domain.Instant(len(h.milli))*domain.Hour
@@ -84,10 +85,12 @@ func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 		}
 	}
 	if len(stale) > 0 {
-		h.notes = append(h.notes, fmt.Sprintf("left out because last observed more than %d weeks before: %s", staleAfter/(week*domain.Hour), listed(stale)))
+		h.notes = append(h.notes, fmt.Sprintf("left out because last observed more than %d weeks before: %s",
+			staleAfter/(week*domain.Hour), listed(stale)))
 	}
 	if len(young) > 0 {
-		h.repeats = append(h.repeats, "first observed within the weeks that are repeated, so in a part of them only: "+listed(young))
+		h.repeats = append(h.repeats,
+			"first observed within the weeks that are repeated, so in a part of them only: "+listed(young))
 	}
 	if weeks < a.Weeks {
 		h.repeats = append(h.repeats, fmt.Sprintf("only %d whole weeks were observed and are repeated", weeks))
@@ -95,7 +98,7 @@ func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 	return h, nil
 }
 
-// listed names the first few.
+// listed joins the first few names.
 func listed(names []string) string {
 	const few = 6
 	if len(names) <= few {
@@ -104,7 +107,7 @@ func listed(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// observedTo is the end of the last hour that was observed, 0 when none was.
+// observedTo is the end of the last observed hour, 0 if there is none.
 func (s *Series) observedTo() domain.Instant {
 	for i, milli := range slices.Backward(s.Milli) {
 		if milli >= 0 {
@@ -114,8 +117,8 @@ func (s *Series) observedTo() domain.Instant {
 	return 0
 }
 
-// addTo adds a series to the hours of a window, and returns how many it had to
-// take from another week.
+// addTo adds a series to the hours of a window. It returns how many hours it took from another
+// week.
 func (s *Series) addTo(window []int64, from domain.Instant) (missing int) {
 	shift := int((from - s.From) / domain.Hour)
 	for i := range window {
@@ -131,16 +134,16 @@ func (s *Series) addTo(window []int64, from domain.Instant) (missing int) {
 			missing++
 			v = s.nearest(at)
 		}
-		if window[i] += v; window[i] < 0 { // beyond what 64 bits count
+		if window[i] += v; window[i] < 0 { // beyond 64 bits
 			window[i] = math.MaxInt64
 		}
 	}
 	return missing
 }
 
-// nearest returns the value of the same hour in the nearest week that has one, and
-// where none has that of the nearest hour, an earlier one before a later one. Of a
-// series some hour was observed.
+// nearest returns the value of the same hour in the nearest week that has one. If no week has it,
+// it returns that of the nearest hour. Ties go to the earlier one. The series must have at least
+// one observed hour.
 func (s *Series) nearest(at int) int64 {
 	observed := func(at int) bool { return at >= 0 && at < len(s.Milli) && s.Milli[at] >= 0 }
 	for d := week; at-d >= 0 || at+d < len(s.Milli); d += week {
@@ -164,19 +167,19 @@ func (s *Series) nearest(at int) int64 {
 
 // future is demand over the horizon, in machines.
 type future struct {
-	steps   [][]procurement.Step   // per month, of demand that repeats
-	cases   [][][]procurement.Step // of scenarios, per month
+	steps   [][]procurement.Step   // per month, of repeated demand
+	cases   [][][]procurement.Step // by scenario and month
 	summary DemandSummary
 }
 
-// repeat lays history over the months of the horizon, hour of the week on hour
-// of the week, grown month by month, and counts in machines.
+// repeat repeats history over the months of the horizon, hour of the week by hour of the week, with
+// monthly growth, and converts it to machines.
 func (h *history) repeat(span []domain.Interval, growth growth, f *fit) (*future, error) {
 	out := &future{summary: DemandSummary{
 		ObservedFrom: h.from, ObservedTo: h.to, MissingHours: h.missing, Sources: h.sources,
 		Curve: f.curve, Packing: f.basis,
 	}}
-	units := map[int64]int{} // of a demand, in one month
+	units := map[int64]int{} // machines of a demand level, within one month
 	var hours []int
 	for _, month := range span {
 		clear(units)
@@ -209,10 +212,10 @@ func (h *history) repeat(span []domain.Interval, growth growth, f *fit) (*future
 // grown is the scale of growth factors.
 const grown = 1_000_000_000
 
-// growth is by what demand is multiplied after so many months, in billionths.
+// growth is the factor of demand after a number of months, in billionths.
 type growth []int64
 
-// newGrowth prepares factors for a number of months at a monthly rate.
+// newGrowth computes the factors for a number of months at a monthly rate.
 func newGrowth(rate domain.Decimal, n int) (growth, error) {
 	one := decimal.NewFromInt(1)
 	if rate.LessThan(decimal.New(-5, -1)) || rate.GreaterThan(one) {
@@ -231,8 +234,8 @@ func newGrowth(rate domain.Decimal, n int) (growth, error) {
 	return out, nil
 }
 
-// between returns the factor of a month: one step for every month that begins
-// from the end of what was observed to the month's own beginning, both included.
+// between returns the factor of a month: one step for every month that begins from the end of the
+// observations to the month's own beginning, both included.
 func (g growth) between(observed, month domain.Instant) int64 {
 	n := 0
 	for at := months(observed, 1)[0].From; at <= month; at = months(at+1, 1)[0].From {
@@ -244,7 +247,7 @@ func (g growth) between(observed, month domain.Instant) int64 {
 // maxUnits bounds the machines of a pool.
 const maxUnits = 1_000_000
 
-// machines returns how many machines hold a demand, rounded up.
+// machines returns the number of machines for a demand, rounded up.
 func (f *fit) machines(milli, factor int64) (int, error) {
 	// In thousandths of GPUs times grown.
 	d := new(big.Int).Mul(big.NewInt(milli), big.NewInt(factor))
@@ -258,14 +261,15 @@ func (f *fit) machines(milli, factor int64) (int, error) {
 	return Filled{}.upTo(below, d)
 }
 
-// upTo is the machines for a demand on the line between two points, rounded up.
+// upTo interpolates the machines for a demand between two points, rounded up.
 func (a Filled) upTo(b Filled, d *big.Int) (int, error) {
 	d = new(big.Int).Sub(d, new(big.Int).Mul(big.NewInt(a.GPUMilli), big.NewInt(grown)))
 	d.Mul(d, big.NewInt(b.Nodes-a.Nodes))
 	per := new(big.Int).Mul(big.NewInt(b.GPUMilli-a.GPUMilli), big.NewInt(grown))
 	d.Add(d, per).Sub(d, big.NewInt(1)).Quo(d, per).Add(d, big.NewInt(a.Nodes))
 	if !d.IsInt64() || d.Int64() > maxUnits {
-		return 0, &refusal{fmt.Sprintf("its demand is %s machines, at most %d are planned for", d, maxUnits), "check the demand that was observed and its growth"}
+		return 0, &refusal{fmt.Sprintf("its demand is %s machines, at most %d are planned for", d, maxUnits),
+			"check the demand that was observed and its growth"}
 	}
 	return int(d.Int64()), nil
 }

@@ -15,11 +15,11 @@ import (
 	"quartermaster/domain"
 )
 
-// ErrCurrencies is returned for plans whose amounts are in different currencies. Who asks
-// makes both in one.
+// ErrCurrencies is returned for plans in different currencies. The caller should make both plans in
+// one currency.
 var ErrCurrencies = errors.New("plans in different currencies cannot be compared")
 
-// Status is what became of something from one plan to another.
+// Status says how something differs between two plans.
 type Status string
 
 // The statuses.
@@ -29,24 +29,24 @@ const (
 	Changed Status = "changed"
 )
 
-// Diff is what differs between two plans, the first of which is A. What is equal is not in
-// it, but for the costs, which are always there.
+// Diff is the difference between plan A and plan B. Equal items are left out, except costs, which
+// are always present.
 //
-// What always holds: a plan does not differ from itself; and the diff of B and A is that
-// of A and B with the sides exchanged, added for removed and changes negated.
+// Invariants: a plan does not differ from itself; and the diff of B and A is that of A and B with
+// the sides exchanged, added and removed swapped, and changes negated.
 type Diff struct {
 	A        Compared       `json:"a"`
 	B        Compared       `json:"b"`
 	Currency string         `json:"currency"`
 	Costs    []AmountChange `json:"costs"`
-	// Assumptions are what was taken as given, by the name of its key.
+	// Assumptions are the changed assumptions, by key.
 	Assumptions []AssumptionChange `json:"assumptions"`
 	Regions     []RegionChange     `json:"regions"`
 	Pools       []PoolChange       `json:"pools"`
 	Purchases   []PurchaseChange   `json:"purchases"`
 }
 
-// Compared names a plan that is compared.
+// Compared identifies one of the two plans.
 type Compared struct {
 	Plan     string          `json:"plan"`
 	At       domain.Instant  `json:"at"`
@@ -54,7 +54,7 @@ type Compared struct {
 	Position string          `json:"position"`
 }
 
-// AmountChange is an amount in both plans. An amount that one does not have is 0 there.
+// AmountChange is an amount in both plans; 0 in a plan that does not have it.
 type AmountChange struct {
 	Name   string         `json:"name"`
 	A      domain.Decimal `json:"a"`
@@ -62,7 +62,7 @@ type AmountChange struct {
 	Change domain.Decimal `json:"change"` // B less A
 }
 
-// AssumptionChange is an assumption as each plan has it, "" where one has none.
+// AssumptionChange is an assumption in both plans; "" in a plan that does not have it.
 type AssumptionChange struct {
 	Name string `json:"name"`
 	A    string `json:"a"`
@@ -76,25 +76,24 @@ type RegionChange struct {
 	Cost   AmountChange `json:"cost"`
 }
 
-// PoolChange is a pool that one plan plans and the other does not, or whose amounts,
-// demand or use of commitments differ.
+// PoolChange is a pool that only one plan has, or whose amounts, demand or use of commitments
+// differ.
 type PoolChange struct {
 	Region string       `json:"region"`
 	Kind   string       `json:"kind"`
 	Unit   string       `json:"unit"`
 	Status Status       `json:"status"` // added, removed or changed
 	Cost   AmountChange `json:"cost"`
-	// UnitHours are the demand, and Held what commitments and owned machines serve of it.
+	// UnitHours are the demand, and Held the part served by commitments and owned machines.
 	UnitHoursA int64 `json:"unit_hours_a"`
 	UnitHoursB int64 `json:"unit_hours_b"`
 	HeldA      int64 `json:"committed_unit_hours_a"`
 	HeldB      int64 `json:"committed_unit_hours_b"`
-	// Reason is why the plan that has not the pool leaves it out, "" where it does not say.
+	// Reason is why the plan without the pool leaves it out; "" if it does not say.
 	Reason string `json:"reason,omitempty"`
 }
 
-// PurchaseChange is what is bought of an offer for a term; equal purchases of a plan are
-// added up.
+// PurchaseChange is what is bought of an offer for a term; equal purchases of a plan are added up.
 type PurchaseChange struct {
 	Region   string           `json:"region"`
 	Provider string           `json:"provider"`
@@ -110,14 +109,14 @@ type PurchaseChange struct {
 	Cost     AmountChange     `json:"cost"`
 }
 
-// Empty reports whether the plans differ in nothing that a diff shows.
+// Empty reports whether a diff shows no difference.
 func (d *Diff) Empty() bool {
 	return len(d.Assumptions)+len(d.Regions)+len(d.Pools)+len(d.Purchases) == 0 &&
 		!slices.ContainsFunc(d.Costs, func(c AmountChange) bool { return !c.Change.IsZero() })
 }
 
-// NewDiff compares two plans. Amounts are net present values at the start of each plan's
-// horizon; where the horizons differ, that is among the assumptions.
+// NewDiff compares two plans. Amounts are net present values at the start of each plan's horizon. A
+// difference in horizons is listed under assumptions.
 func NewDiff(a, b *Plan) (*Diff, error) {
 	if x, y := a.Assumptions.Currency, b.Assumptions.Currency; x != y {
 		return nil, fmt.Errorf("%w: %s is in %s, %s is in %s", ErrCurrencies, a.ID, x, b.ID, y)
@@ -140,7 +139,8 @@ func change(name string, a, b domain.Decimal) AmountChange {
 func costChanges(a, b *Plan) []AmountChange {
 	x, y := &a.Total, &b.Total
 	out := []AmountChange{
-		change("cost", x.Cost, y.Cost), change("of it held", x.Held, y.Held), change("of it penalty", x.Penalty, y.Penalty), change("lower bound", x.LowerBound, y.LowerBound),
+		change("cost", x.Cost, y.Cost), change("of it held", x.Held, y.Held),
+		change("of it penalty", x.Penalty, y.Penalty), change("lower bound", x.LowerBound, y.LowerBound),
 	}
 	was, is := a.savings(), b.savings()
 	for _, against := range []string{BuyNothing, UnderQuota, WithoutQuota} {
@@ -157,10 +157,11 @@ func costChanges(a, b *Plan) []AmountChange {
 			out = append(out, change(against, m, n))
 		}
 	}
-	return append(out, change("paid within the horizon", x.Nominal, y.Nominal), change("stranded at low demand", x.Stranded, y.Stranded))
+	return append(out, change("paid within the horizon", x.Nominal, y.Nominal),
+		change("stranded at low demand", x.Stranded, y.Stranded))
 }
 
-// assumptionChanges compares what was asked, and by which methods it was answered.
+// assumptionChanges compares the questions and the methods that answered them.
 func assumptionChanges(a, b *Plan) ([]AssumptionChange, error) {
 	was, err := a.given()
 	if err != nil {
@@ -181,7 +182,7 @@ func assumptionChanges(a, b *Plan) ([]AssumptionChange, error) {
 	return out, nil
 }
 
-// given returns what a plan takes as given, by key. Numbers that are equal are equal texts.
+// given returns a plan's assumptions by key. Equal numbers have equal texts.
 func (p *Plan) given() (map[string]string, error) {
 	text, err := json.Marshal(&p.Assumptions)
 	if err != nil {
@@ -227,7 +228,7 @@ func regionChanges(a, b *Plan) []RegionChange {
 	return out
 }
 
-// statusOf says which of two there is, and copies what there is.
+// statusOf determines the status, and copies the values that exist.
 func statusOf[T any](a, b *T, intoA, intoB *T) Status {
 	if a != nil {
 		*intoA = *a
@@ -244,7 +245,7 @@ func statusOf[T any](a, b *T, intoA, intoB *T) Status {
 	return Changed
 }
 
-// keysOf returns the keys of both maps, in order.
+// keysOf returns the keys of both maps in order.
 func keysOf[K comparable, V any](a, b map[K]V, compare func(x, y K) int) []K {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
@@ -273,7 +274,10 @@ func poolChanges(a, b *Plan) []PoolChange {
 	out := []PoolChange{}
 	for _, k := range keysOf(was, is, poolKey.compare) {
 		var m, n PoolPlan
-		x := PoolChange{Region: k.region, Kind: k.kind, Unit: k.unit, Status: statusOf(was[k], is[k], &m, &n), Cost: change("cost", m.Cost, n.Cost)}
+		x := PoolChange{
+			Region: k.region, Kind: k.kind, Unit: k.unit, Status: statusOf(was[k], is[k], &m, &n),
+			Cost: change("cost", m.Cost, n.Cost),
+		}
 		x.UnitHoursA, x.UnitHoursB, x.HeldA, x.HeldB = m.Demand.UnitHours, n.Demand.UnitHours, m.Served.Held, n.Served.Held
 		switch x.Status {
 		case Added:
@@ -290,7 +294,7 @@ func poolChanges(a, b *Plan) []PoolChange {
 	return out
 }
 
-// excluded returns why a plan leaves a pool out, "" where it does not say.
+// excluded returns why a plan leaves a pool out, "" if it does not say.
 func (p *Plan) excluded(k poolKey) string {
 	if i := slices.IndexFunc(p.Excluded, func(l ExcludedPool) bool { return poolKey{l.Region, l.Kind, l.Unit} == k }); i >= 0 {
 		return p.Excluded[i].Reason
@@ -307,7 +311,8 @@ type purchaseKey struct {
 
 func (k purchaseKey) compare(o purchaseKey) int {
 	return cmp.Or(cmp.Compare(k.region, o.region), cmp.Compare(k.provider, o.provider), cmp.Compare(k.offer, o.offer),
-		cmp.Compare(k.term.From, o.term.From), cmp.Compare(k.term.To, o.term.To), cmp.Compare(k.kind, o.kind), cmp.Compare(k.sku, o.sku), cmp.Compare(k.model, o.model))
+		cmp.Compare(k.term.From, o.term.From), cmp.Compare(k.term.To, o.term.To), cmp.Compare(k.kind, o.kind),
+		cmp.Compare(k.sku, o.sku), cmp.Compare(k.model, o.model))
 }
 
 func purchasesOf(p *Plan) map[purchaseKey]*Purchase {

@@ -9,35 +9,36 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// fit is how many machines hold how many GPUs of demand, and how that was found.
+// fit is the number of machines per GPUs of demand, and how it was found.
 type fit struct {
-	// curve ascends in both, from nothing: between its points machines rise in
-	// proportion, beyond the last as they do up to it.
+	// curve ascends in both values. It is piecewise linear from the origin; beyond the last point
+	// it continues in proportion to that point.
 	curve []Filled
 	basis string
 }
 
-// Filled is GPUs of demand, in thousandths, and the machines that hold them.
+// Filled is an amount of GPU demand, in thousandths, and the machines that hold it.
 type Filled struct {
 	GPUMilli int64 `json:"gpu_milli"`
 	Nodes    int64 `json:"nodes"`
 }
 
-// fitLevels are the levels of a mix, in thousandths, of which machines are counted:
-// few replicas leave more of a machine unused than many.
+// fitLevels are the levels of a mix, in thousandths, for which machines are counted: few replicas
+// leave more of a machine unused than many.
 var fitLevels = []int64{125, 250, 500, 1000, 2000, 4000}
 
 // mostReplicas bounds the replicas that are packed to count machines.
 const mostReplicas = 1_000_000
 
-// perMachine packs what runs in a pool onto machines like those for sale, where
-// both are known; else a machine holds as many GPUs as it has.
+// perMachine packs the workloads of a pool onto machines of the kind for sale, if both are known.
+// Otherwise a machine holds as many GPUs as it has.
 func perMachine(p *Pool, s *shelf, country string) (*fit, error) {
 	if !p.inGPUs() {
 		return &fit{[]Filled{{1000, 1}}, "demand counts machines"}, nil
 	}
 	divided := func(why string, args ...any) (*fit, error) {
-		return &fit{[]Filled{{int64(s.gpus) * 1000, 1}}, fmt.Sprintf("%d GPUs fill a machine: ", s.gpus) + fmt.Sprintf(why, args...)}, nil
+		return &fit{[]Filled{{int64(s.gpus) * 1000, 1}},
+			fmt.Sprintf("%d GPUs fill a machine: ", s.gpus) + fmt.Sprintf(why, args...)}, nil
 	}
 	if len(p.Mix) == 0 {
 		return divided("no deployments are declared for it")
@@ -46,20 +47,23 @@ func perMachine(p *Pool, s *shelf, country string) (*fit, error) {
 		return divided("CPU and memory of %s are not known", s.onDemand.SKU)
 	}
 	machine := packing.Node{
-		ID: s.onDemand.SKU, Count: packing.Unlimited, Region: p.Region, Country: country, Model: s.onDemand.GPUModel, GPUs: s.gpus,
+		ID: s.onDemand.SKU, Count: packing.Unlimited, Region: p.Region, Country: country, Model: s.onDemand.GPUModel,
+		GPUs:     s.gpus,
 		CPUMilli: clamped(s.onDemand.CPUMilli), MemoryMiB: clamped(s.onDemand.MemoryMiB),
 	}
 	mix := make([]packing.Workload, 0, len(p.Mix))
 	replicas := int64(0)
 	for _, w := range p.Mix {
-		// What binds a workload to places binds the choice of a pool, which is
-		// made already; what is left is its shape, and whom it shares no machine with.
+		// A workload's bounds on places were met by choosing the pool. What remains is its shape
+		// and anti-affinity within a machine.
 		w.Models, w.Countries, w.Certifications, w.Clusters, w.ApartCluster = nil, nil, nil, nil, nil
 		w.ApartIn = slices.DeleteFunc(slices.Clone(w.ApartIn), func(x packing.Apart) bool { return x.Cluster })
 		mix = append(mix, w)
 		replicas += int64(w.Replicas)
 	}
-	levels := slices.DeleteFunc(slices.Clone(fitLevels), func(l int64) bool { return l > 1000 && replicas*(l/1000) > mostReplicas })
+	levels := slices.DeleteFunc(slices.Clone(fitLevels), func(l int64) bool {
+		return l > 1000 && replicas*(l/1000) > mostReplicas
+	})
 	points, err := packing.Curve(context.Background(), []packing.Node{machine}, mix, levels, packing.Options{})
 	if err != nil {
 		return nil, &refusal{"its deployments could not be packed: " + err.Error(), "correct the deployments that it names"}
@@ -79,7 +83,7 @@ func perMachine(p *Pool, s *shelf, country string) (*fit, error) {
 	return f, nil
 }
 
-// pack says for each region whether what is declared fits the fleet there.
+// pack reports for each region whether the declared workloads fit its fleet.
 func (c *composer) pack(p *Plan) {
 	packings := slices.Clone(c.q.Packings)
 	slices.SortFunc(packings, func(x, y Packing) int { return cmp.Compare(x.Region, y.Region) })
@@ -87,14 +91,17 @@ func (c *composer) pack(p *Plan) {
 		k := &packings[i]
 		r, err := packing.Pack(k.Nodes, k.Workloads, packing.Options{})
 		if err != nil {
-			p.Excluded = append(p.Excluded, ExcludedPool{Region: k.Region, Reason: "what is declared there could not be packed onto the fleet: " + err.Error(), Next: "correct the deployments and nodes that it names"})
+			p.Excluded = append(p.Excluded, ExcludedPool{
+				Region: k.Region, Reason: "what is declared there could not be packed onto the fleet: " + err.Error(),
+				Next: "correct the deployments and nodes that it names",
+			})
 			continue
 		}
 		p.region(k.Region).Packing = newPackingReport(r)
 	}
 }
 
-// PackingReport says whether what is declared in a region fits its fleet.
+// PackingReport says whether the declared workloads of a region fit its fleet.
 type PackingReport struct {
 	Order          string             `json:"order"`
 	NodesUsed      int                `json:"nodes_used"`
@@ -106,19 +113,19 @@ type PackingReport struct {
 	Unplaced       Unplaced           `json:"unplaced"`
 }
 
-// Unplaced adds up what found no place.
+// Unplaced adds up the workloads that found no place.
 type Unplaced struct {
 	Workloads int `json:"workloads"`
 	Replicas  int `json:"replicas"`
-	// RuledOut adds up, over those workloads, the machines that each constraint
-	// was the first to rule out.
+	// RuledOut counts, over those workloads, the machines that each constraint was the first to
+	// rule out.
 	RuledOut []packing.RuledOut `json:"ruled_out"`
 	// First are the first few of them.
 	First []packing.Unplaced `json:"first"`
 }
 
-// listedUnplaced is how many workloads a plan names; "quartermaster fleet
-// packing" has all of them.
+// listedUnplaced is the number of workloads that a plan names; "quartermaster fleet packing" lists
+// all.
 const listedUnplaced = 10
 
 func newPackingReport(r *packing.Result) *PackingReport {
@@ -133,7 +140,9 @@ func newPackingReport(r *packing.Result) *PackingReport {
 			out.Unplaced.First = append(out.Unplaced.First, u)
 		}
 		for _, ruled := range u.RuledOut {
-			at := slices.IndexFunc(out.Unplaced.RuledOut, func(x packing.RuledOut) bool { return x.Constraint == ruled.Constraint })
+			at := slices.IndexFunc(out.Unplaced.RuledOut, func(x packing.RuledOut) bool {
+				return x.Constraint == ruled.Constraint
+			})
 			if at < 0 {
 				out.Unplaced.RuledOut = append(out.Unplaced.RuledOut, ruled)
 			} else {

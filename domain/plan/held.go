@@ -11,22 +11,22 @@ import (
 	"quartermaster/domain"
 )
 
-// holding is what is held under one name and serves a pool: the terms of a
-// commitment, or owned machines. Units are machines of the pool.
+// holding is what is held under one name and serves a pool: the terms of a commitment, or owned
+// machines. Units are machines of the pool.
 type holding struct {
-	of         Held // the first of its terms
+	of         Held // its first term
 	guaranteed bool
 	terms      []heldTerm
 }
 
 type heldTerm struct {
-	domain.Interval // To math.MaxInt64: no end
+	domain.Interval // To math.MaxInt64: open-ended
 	units           int
 	hourly          domain.Decimal // of all units
 	upfront         domain.Decimal // paid when the term begins
 }
 
-// name is what CountsFor calls a pool.
+// name is the pool's name in CountsFor.
 func (k *candidate) name() string { return k.Region + " " + k.Kind }
 
 func namesOf(pools []*candidate) []string {
@@ -37,9 +37,9 @@ func namesOf(pools []*candidate) []string {
 	return out
 }
 
-// assign gives everything that is held to the one pool that it serves: of those
-// that it matches the first, pools of GPUs before pools of machines, then by
-// region and name. What serves none says why.
+// assign assigns everything held to the one pool that it serves: the first matching pool, in the
+// order pools of GPUs before pools of machines, then region and name. Anything that serves no pool
+// gets a reason.
 func (c *composer) assign() {
 	c.held = slices.Clone(c.q.Held)
 	slices.SortFunc(c.held, compareHeld)
@@ -89,12 +89,14 @@ func (c *composer) assign() {
 func compareHeld(x, y Held) int {
 	return cmp.Or(
 		cmp.Compare(x.Commitment, y.Commitment), cmp.Compare(x.Provider, y.Provider), cmp.Compare(x.Region, y.Region),
-		cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.SKU, y.SKU), cmp.Compare(x.GPUModel, y.GPUModel), cmp.Compare(x.GPUs, y.GPUs),
+		cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.SKU, y.SKU), cmp.Compare(x.GPUModel, y.GPUModel),
+		cmp.Compare(x.GPUs, y.GPUs),
 		cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Term.To, y.Term.To), cmp.Compare(x.Units, y.Units),
 		cmp.Compare(fmt.Sprint(x.Guaranteed, x.Hourly), fmt.Sprint(y.Guaranteed, y.Hourly)))
 }
 
-// serves returns how many machines of a pool something held is, or why none.
+// serves returns the number of the pool's machines that something held provides, or why it provides
+// none.
 func (c *composer) serves(h *Held, k *candidate) (units int, reason string) {
 	if k.left != "" {
 		return 0, "its pool is left out of the plan"
@@ -122,7 +124,8 @@ func (c *composer) serves(h *Held, k *candidate) (units int, reason string) {
 // hold adds a term to what serves a pool.
 func (k *candidate) hold(h *Held, units int) {
 	i := slices.IndexFunc(k.held, func(x holding) bool {
-		return h.Kind != domain.OfferOwned && x.of.Commitment == h.Commitment && x.of.Provider == h.Provider && x.of.Kind == h.Kind &&
+		return h.Kind != domain.OfferOwned && x.of.Commitment == h.Commitment && x.of.Provider == h.Provider &&
+			x.of.Kind == h.Kind &&
 			x.of.SKU == h.SKU && x.of.GPUs == h.GPUs && x.guaranteed == h.Guaranteed
 	})
 	if i < 0 {
@@ -136,9 +139,8 @@ func (k *candidate) hold(h *Held, units int) {
 	k.held[i].terms = append(k.held[i].terms, t)
 }
 
-// throughout returns how many units there are from the beginning of a month to
-// its end, one term going on from another, and the most that there are of them
-// at some time in it.
+// throughout returns the units present during all of a month, with consecutive terms joined, and
+// the largest number present at any time in it.
 func (h *holding) throughout(month domain.Interval) (always, most int) {
 	covered := month.From
 	always = math.MaxInt
@@ -158,9 +160,8 @@ func (h *holding) throughout(month domain.Interval) (always, most int) {
 	return always, most
 }
 
-// machines returns the machines held in each month, guaranteed and to a price
-// alone. What holds for a part of a month does not count in it, which the notes
-// say.
+// machines returns the machines held in each month, guaranteed and discount-only. A commitment that
+// covers only part of a month does not count in it, which the notes say.
 func (k *candidate) machines(span []domain.Interval) (guaranteed, discountOnly []int) {
 	guaranteed, discountOnly = make([]int, len(span)), make([]int, len(span))
 	owned := 0
@@ -173,7 +174,8 @@ func (k *candidate) machines(span []domain.Interval) (guaranteed, discountOnly [
 		for m, month := range span {
 			always, most := h.throughout(month)
 			if always < most {
-				parts = append(parts, fmt.Sprintf("%s in %s (%d of %d)", h.of.Commitment, month.From.Time().Format("2006-01"), always, most))
+				parts = append(parts, fmt.Sprintf("%s in %s (%d of %d)", h.of.Commitment,
+					month.From.Time().Format("2006-01"), always, most))
 			}
 			if h.guaranteed {
 				guaranteed[m] += always
@@ -191,8 +193,8 @@ func (k *candidate) machines(span []domain.Interval) (guaranteed, discountOnly [
 	return guaranteed, discountOnly
 }
 
-// owed is what is still to be paid within the horizon for what serves a pool, as
-// present value to a nano-unit: hour by hour, and upfront for terms that begin.
+// owed is the present value, to a nano-unit, of what is still to be paid within the horizon for
+// what serves a pool: hourly, and upfront for terms that have not begun.
 func (c *composer) owed(k *candidate) domain.Decimal {
 	sum := decimal.Zero
 	for i := range k.held {
@@ -213,17 +215,19 @@ func (c *composer) owed(k *candidate) domain.Decimal {
 	return sum.Round(9)
 }
 
-// ignored is what is bought and serves no pool of the plan. Owned machines are bought by
-// no commitment.
+// ignored lists the commitments that serve no pool of the plan. Owned machines are not bought by a
+// commitment and are left out.
 func (c *composer) ignored() []Ignored {
 	var out []Ignored
 	for i := range c.held {
 		h := &c.held[i]
-		if h.CountsFor != "" || h.Kind == domain.OfferOwned || h.Term.To != 0 && h.Term.To <= c.span[0].From || h.Term.From >= c.end() {
+		if h.CountsFor != "" || h.Kind == domain.OfferOwned || h.Term.To != 0 && h.Term.To <= c.span[0].From ||
+			h.Term.From >= c.end() {
 			continue
 		}
-		if n := len(out); n > 0 && out[n-1].Commitment == h.Commitment && out[n-1].Reason == h.NotCounted && out[n-1].Term.To == h.Term.From {
-			out[n-1].Term.To = h.Term.To // it goes on
+		if n := len(out); n > 0 && out[n-1].Commitment == h.Commitment && out[n-1].Reason == h.NotCounted &&
+			out[n-1].Term.To == h.Term.From {
+			out[n-1].Term.To = h.Term.To // consecutive term
 			continue
 		}
 		out = append(out, Ignored{h.Commitment, h.Provider, h.Region, h.Kind, h.SKU, h.Units, h.Term, h.NotCounted})
@@ -231,7 +235,7 @@ func (c *composer) ignored() []Ignored {
 	return out
 }
 
-// ladder is what runs out, in order, and what it serves until then.
+// ladder lists what expires, in order, and the pool that it serves until then.
 func (c *composer) ladder() []Held {
 	out := slices.Clone(c.q.Expiry)
 	if out == nil {

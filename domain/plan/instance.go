@@ -12,18 +12,17 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// Instance states a question as a problem that needs no log: what of it can be
-// planned, in machines, with the demand of each hour of the horizon. What cannot
-// be planned is named in the notes, as a plan names it.
+// Instance converts a question to a problem that needs no log: the pools that can be planned, in
+// machines, with the demand of each hour of the horizon. The notes name the pools that cannot be
+// planned, as a plan does.
 //
-// Prices, quotas and offers are those in force at the question's time. A pool has
-// the name of its region and kind, and its one demand has the pool's name. Offers
-// are those that a plan considers; one that is ordered at once can begin when its
-// lead time is over. What is held serves the pool that it serves in a plan.
-// Scenarios of a forecast are the instance's.
+// Prices, quotas and offers are those in force at the question's time. A pool is named after its
+// region and kind, and its single demand has the same name. Offers are those that a plan considers;
+// an offer can begin when its lead time after an immediate order is over. Everything held serves
+// the same pool as in a plan. Scenarios are those of the forecast.
 //
-// In a currency other than the question's are only what [Question.FX] has a rate
-// for; without one they are left out, as a plan leaves them out.
+// Prices in other currencies are converted if [Question.FX] has a rate, and left out otherwise, as
+// a plan does.
 func (q *Question) Instance() (*instance.Instance, error) {
 	if len(q.FX) > 0 {
 		q = q.exchanged()
@@ -36,13 +35,13 @@ func (q *Question) Instance() (*instance.Instance, error) {
 	return c.instance(c.pools)
 }
 
-// instance states pools that were prepared, in their order. Demand is served in its
-// own region.
+// instance states prepared pools in their order. Demand is served in its own region.
 func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 	q := c.q
 	one := decimal.NewFromInt(1)
 	in := &instance.Instance{
-		Format: instance.Format, Name: "plan", Currency: q.Assumptions.Currency, From: c.span[0].From, Epoch: instance.Months, Epochs: len(c.span),
+		Format: instance.Format, Name: "plan", Currency: q.Assumptions.Currency, From: c.span[0].From,
+		Epoch: instance.Months, Epochs: len(c.span),
 		AnnualRate: q.Assumptions.AnnualRate, Salvage: q.Assumptions.Salvage,
 		Regions: []instance.Region{}, Pools: []instance.Pool{}, Demands: []instance.Demand{}, Offers: []instance.Offer{},
 		Source: fmt.Sprintf("the log at %s, as of %s, by %s and %s", q.Position, q.At, q.Folds, Method),
@@ -64,7 +63,10 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 			in.Notes = append(in.Notes, fmt.Sprintf("left out: %s in %s: a pool of that name counts otherwise", name, k.Unit))
 			continue
 		}
-		p := instance.Pool{ID: name, Region: k.Region, Class: k.Kind, Unit: "vm", GPUs: s.gpus, OnDemand: &instance.Price{Hourly: s.onDemand.Hourly}}
+		p := instance.Pool{
+			ID: name, Region: k.Region, Class: k.Kind, Unit: "vm", GPUs: s.gpus,
+			OnDemand: &instance.Price{Hourly: s.onDemand.Hourly},
+		}
 		if s.quota != nil {
 			p.Quota, p.QuotaPerUnit = quotaName(k), s.gpus
 			limit := int(min(s.quota.GPUs, uint64(maxUnits)*uint64(max(1, s.gpus))))
@@ -73,7 +75,7 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 				at = len(in.Quotas)
 				in.Quotas = append(in.Quotas, instance.Quota{ID: p.Quota})
 			}
-			// Of no use is what is no whole machine of any pool.
+			// A remainder smaller than a whole machine of any pool is unusable.
 			sizes[p.Quota] = divisor(sizes[p.Quota], max(1, s.gpus))
 			in.Quotas[at].Limit = limit - limit%sizes[p.Quota]
 		}
@@ -91,7 +93,9 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 		}
 		for i := range scenarios {
 			if len(in.Scenarios) == i {
-				in.Scenarios = append(in.Scenarios, instance.Scenario{ID: fmt.Sprintf("forecast %03d", i+1), Weight: 1, Hourly: map[string][]int{}})
+				in.Scenarios = append(in.Scenarios, instance.Scenario{
+					ID: fmt.Sprintf("forecast %03d", i+1), Weight: 1, Hourly: map[string][]int{},
+				})
 			}
 			in.Scenarios[i].Hourly[name] = scenarios[i]
 		}
@@ -100,7 +104,10 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 			Shortage: s.onDemand.Hourly.Mul(q.Assumptions.ShortageFactor),
 		})
 		if f := k.future.summary.Failures; f != nil {
-			in.Demands[len(in.Demands)-1].Buffer = &instance.Buffer{ServiceLevel: c.a.ServiceLevel, FailuresPerGPUHour: f.PerGPUHour, RepairHours: f.RepairHours, GPUsPerUnit: s.gpus}
+			in.Demands[len(in.Demands)-1].Buffer = &instance.Buffer{
+				ServiceLevel: c.a.ServiceLevel, FailuresPerGPUHour: f.PerGPUHour, RepairHours: f.RepairHours,
+				GPUsPerUnit: s.gpus,
+			}
 		}
 		for j := range s.terms {
 			in.Offers = append(in.Offers, c.offer(name, &s.terms[j]))
@@ -116,7 +123,7 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 	return in, nil
 }
 
-// divisor is the greatest that two numbers have in common, of which one may be 0.
+// divisor is the greatest common divisor of two numbers; one of them may be 0.
 func divisor(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b
@@ -124,7 +131,7 @@ func divisor(a, b int) int {
 	return a
 }
 
-// exchanged is the question with everything in its own currency.
+// exchanged returns the question with all amounts in its own currency.
 func (q *Question) exchanged() *Question {
 	out := *q
 	own := q.Assumptions.Currency
@@ -155,8 +162,8 @@ func (q *Question) exchanged() *Question {
 	return &out
 }
 
-// quotaName names a quota: one for all models together is the same for every pool
-// that nothing else bounds.
+// quotaName names a quota. One for all models together has the same name for every pool that
+// nothing else bounds.
 func quotaName(k *candidate) string {
 	q := k.shelf.quota
 	if q.Together {
@@ -165,7 +172,7 @@ func quotaName(k *candidate) string {
 	return q.Provider + " " + k.name()
 }
 
-// hourlyCases is the demand of a pool in each scenario, none where it repeats.
+// hourlyCases is the demand of a pool in each scenario; nil for repeated demand.
 func (c *composer) hourlyCases(k *candidate) ([][]int, error) {
 	if c.a.Demand != Forecast {
 		return nil, nil
@@ -183,8 +190,8 @@ func (c *composer) hourlyCases(k *candidate) ([][]int, error) {
 	return out, nil
 }
 
-// hourly is the demand of a pool in each hour of the horizon, in machines, as
-// repeat lays it out. Scenarios of a forecast replace it.
+// hourly is the demand of a pool in each hour of the horizon, in machines, as repeat lays it out.
+// Scenarios of a forecast replace it.
 func (c *composer) hourly(k *candidate) ([]int, error) {
 	h, err := observe(k.Pool, c.a, c.q.At)
 	if err != nil {
@@ -214,8 +221,8 @@ func (c *composer) hourly(k *candidate) ([]int, error) {
 	return out, nil
 }
 
-// offer states what a plan considers for a pool. When a term may begin is in From
-// and To, its lead time among the rest.
+// offer states an offer that a plan considers for a pool. From and To hold when a term may begin,
+// including the lead time.
 func (c *composer) offer(pool string, t *term) instance.Offer {
 	out := instance.Offer{
 		ID: OfferName(pool, t.OfferQuoted), Provider: t.Market.Provider, Kind: t.Kind, Pool: pool, Term: int(t.TermMonths),
@@ -229,7 +236,7 @@ func (c *composer) offer(pool string, t *term) instance.Offer {
 	return out
 }
 
-// OfferName is what an instance calls an offer to a pool.
+// OfferName is the name of an offer to a pool in an instance.
 func OfferName(pool string, o *domain.OfferQuoted) string {
 	name := pool + "|" + o.Market.Provider + "|" + o.Offer
 	if o.Zone != "" {
@@ -238,7 +245,7 @@ func OfferName(pool string, o *domain.OfferQuoted) string {
 	return name
 }
 
-// distinct numbers what is held under one name.
+// distinct numbers commitments with the same name.
 func distinct(held []instance.Commitment) {
 	seen := make(map[string]int, len(held))
 	for i := range held {
@@ -249,13 +256,14 @@ func distinct(held []instance.Commitment) {
 	}
 }
 
-// commitmentsOf states the terms of what is held, in units of the pool.
+// commitmentsOf states the terms of a holding, in units of the pool.
 func commitmentsOf(pool string, h *holding) []instance.Commitment {
 	out := make([]instance.Commitment, 0, len(h.terms))
 	for i, t := range h.terms {
 		x := instance.Commitment{
 			ID: h.of.Commitment, Kind: h.of.Kind, Pool: pool, Units: t.units, Term: t.Interval, Upfront: t.upfront,
-			Hourly: t.hourly.DivRound(decimal.NewFromInt(int64(t.units)), 18), GuaranteesCapacity: h.guaranteed, NoticeBy: h.of.NoticeBy,
+			Hourly: t.hourly.DivRound(decimal.NewFromInt(int64(t.units)), 18), GuaranteesCapacity: h.guaranteed,
+			NoticeBy: h.of.NoticeBy,
 		}
 		if i > 0 {
 			x.ID = fmt.Sprintf("%s, term %d", x.ID, i+1)

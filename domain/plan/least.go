@@ -9,28 +9,27 @@ import (
 	"quartermaster/domain/procurement/check"
 )
 
-// leastSteps bounds the problems that are solved to find good least orders.
+// leastSteps bounds the number of problems solved in the search for least orders.
 const leastSteps = 24
 
-// answer is a solution that was checked, with the purchases below their offer's
-// least order that would be made if there were none.
+// answer is a checked solution, with the purchases below their offer's least order that would be
+// made without least orders.
 type answer struct {
 	*procurement.Solution
 	tooFew []procurement.Purchase
 }
 
-// solve finds the purchases of a pool, of each offer at least so many units or
-// none, and has them checked.
+// solve finds the purchases of a pool, with for each offer none or at least its least order, and
+// has them checked.
 //
-// Least orders are no part of what procurement solves, so that is a bound and a
-// first proposal. Where it buys too few from a start on, either that start is
-// taken away, or its least order is bought and the rest solved around it: depth
-// first, a branch that cannot become cheaper cut off, and after leastSteps
-// problems the cheapest so far is the answer. Every proposal counts, with what is
-// too few taken away, and with it rounded up. The bound is that of the problem
-// without least orders, and holds for it with them.
+// Procurement does not solve least orders; its solution is a bound and a first proposal. Where it
+// buys too few in some start, the search branches: the start is removed, or its least order is
+// bought and the rest solved around it. The search is depth first and cuts off branches that cannot
+// become cheaper. After leastSteps problems the cheapest answer so far is returned. Every proposal
+// is also tried with the purchases that are too small removed, and rounded up. The bound is that of
+// the problem without least orders, which also holds with them.
 //
-// known are purchases that can be made; the answer costs no more than they.
+// known are feasible purchases; the answer costs no more than they do.
 func solve(p *procurement.Pool, least []int, known []procurement.Purchase) (*answer, error) {
 	relaxed, err := procurement.Solve(p)
 	if err != nil {
@@ -67,8 +66,8 @@ type search struct {
 	cost  *big.Int // of best, nil for none yet
 }
 
-// branch is a pool in which some starts are gone and the least orders of others
-// are bought, for a price: times the pool's weight, as costs are.
+// branch is a pool in which some starts are removed and the least orders of others are bought.
+// Their price is multiplied by the pool's weight, as costs are.
 type branch struct {
 	pool   *procurement.Pool
 	bought []procurement.Purchase
@@ -127,8 +126,8 @@ func (s *search) tooFew(bought []procurement.Purchase) (short []procurement.Purc
 	return short
 }
 
-// roundedUp buys at least the least order of everything. A start sells that
-// much: offers that do not are not considered.
+// roundedUp raises every purchase to its least order. A start always sells that much, because
+// offers that do not are not considered.
 func (s *search) roundedUp(bought []procurement.Purchase) []procurement.Purchase {
 	out := slices.Clone(bought)
 	for i := range out {
@@ -141,7 +140,7 @@ func without(bought, gone []procurement.Purchase) []procurement.Purchase {
 	return slices.DeleteFunc(slices.Clone(bought), func(b procurement.Purchase) bool { return slices.Contains(gone, b) })
 }
 
-// joined adds purchases up, by offer and epoch.
+// joined adds up purchases by offer and epoch.
 func joined(a, b []procurement.Purchase) []procurement.Purchase {
 	all := slices.Concat(a, b)
 	slices.SortStableFunc(all, func(x, y procurement.Purchase) int {
@@ -167,8 +166,8 @@ func (b *branch) closed(at procurement.Purchase) branch {
 	return branch{&p, b.bought, b.price}
 }
 
-// ordered is the branch in which units are bought at the start of a purchase:
-// there they are held, and more can be bought.
+// ordered is the branch in which units are bought at the start of a purchase: they are held there,
+// and more can be bought.
 func (b *branch) ordered(at procurement.Purchase, units int) branch {
 	p := *b.pool
 	p.Offers, p.Epochs = slices.Clone(p.Offers), slices.Clone(p.Epochs)

@@ -13,29 +13,28 @@ import (
 
 // shelf is what is for sale to a pool, in machines of one size.
 type shelf struct {
-	gpus     int // of a machine
+	gpus     int // per machine
 	onDemand *domain.OfferQuoted
 	spot     *domain.OfferQuoted
 	terms    []term // by provider, offer and zone
 	quota    *Quota // of the on-demand provider
-	others   int    // suppliers on demand that are not used
+	others   int    // unused on-demand suppliers
 	left     []ExcludedOffer
 }
 
-// term is an offer of a reservation or capacity block, and the months of the
-// horizon in which it can begin; at least one.
+// term is an offer of a reservation or capacity block, and the months of the horizon in which it
+// can begin; at least one.
 type term struct {
 	*domain.OfferQuoted
 	starts []int
 }
 
-// least is the fewest units of an order.
+// least is the least order in units.
 func (t *term) least() int { return int(max(1, t.MinUnits)) }
 
-// stock sorts the offers of a pool. Machines of several sizes are not mixed: a
-// pool counted in GPUs takes the size of the fleet's machines there, else the
-// largest that is sold on demand. Of several on-demand or spot offers the
-// cheapest is taken. Its error says why there is no price to plan against.
+// stock sorts the offers of a pool. Machine sizes are not mixed: a pool counted in GPUs takes the
+// size of the fleet's machines there, else the largest sold on demand. Of several on-demand or spot
+// offers the cheapest is taken. The error says why there is no price to plan against.
 func (c *composer) stock(p *Pool) (*shelf, error) {
 	s := &shelf{}
 	offers := make([]*domain.OfferQuoted, 0, len(p.Offers))
@@ -43,7 +42,8 @@ func (c *composer) stock(p *Pool) (*shelf, error) {
 		offers = append(offers, &p.Offers[i])
 	}
 	slices.SortFunc(offers, func(x, y *domain.OfferQuoted) int {
-		return cmp.Or(cmp.Compare(x.Market.Provider, y.Market.Provider), cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Zone, y.Zone))
+		return cmp.Or(cmp.Compare(x.Market.Provider, y.Market.Provider), cmp.Compare(x.Offer, y.Offer),
+			cmp.Compare(x.Zone, y.Zone))
 	})
 	s.gpus = p.NodeGPUs
 	if p.inGPUs() && s.gpus == 0 {
@@ -81,8 +81,9 @@ func (c *composer) stock(p *Pool) (*shelf, error) {
 		s.gpus = int(s.onDemand.GPUCount)
 	}
 	for i := range p.Quotas {
-		// A quota counts GPUs, and bounds no machine that has none.
-		if q := &p.Quotas[i]; q.Provider == s.onDemand.Market.Provider && s.gpus > 0 && (s.quota == nil || q.GPUs < s.quota.GPUs) {
+		// A quota counts GPUs, so it does not bound machines without GPUs.
+		if q := &p.Quotas[i]; q.Provider == s.onDemand.Market.Provider && s.gpus > 0 &&
+			(s.quota == nil || q.GPUs < s.quota.GPUs) {
 			s.quota = q
 		}
 	}
@@ -94,7 +95,7 @@ func (c *composer) stock(p *Pool) (*shelf, error) {
 		return false
 	})
 	if s.spot != nil {
-		// Spot that is no cheaper than not to serve would serve nobody.
+		// Spot that is not cheaper than a shortage would serve no demand.
 		one := decimal.NewFromInt(1)
 		if !s.spot.Hourly.LessThan(s.onDemand.Hourly.Mul(c.a.ShortageFactor).Mul(one.Sub(c.a.SpotOverhead))) {
 			s.leave("no cheaper, with interruptions, than to leave demand unserved", s.spot)
@@ -104,14 +105,14 @@ func (c *composer) stock(p *Pool) (*shelf, error) {
 	return s, nil
 }
 
-// uses reports whether a commitment of a provider can serve the pool. One to a
-// price alone serves as on-demand use does, so where a quota bounds that, only
-// one of the same provider is within it.
+// uses reports whether a commitment of a provider can serve the pool. A discount-only commitment
+// serves like on-demand use. Where a quota bounds that, only a commitment of the same provider is
+// within it.
 func (s *shelf) uses(provider string, guaranteed bool) bool {
 	return guaranteed || s.quota == nil || provider == s.onDemand.Market.Provider
 }
 
-// consider puts a reservation on the shelf, or says why not.
+// consider puts a reservation on the shelf, or records why not.
 func (c *composer) consider(s *shelf, o *domain.OfferQuoted) {
 	switch {
 	case o.TermMonths == 0:
@@ -141,9 +142,9 @@ func (c *composer) consider(s *shelf, o *domain.OfferQuoted) {
 	s.terms = append(s.terms, t)
 }
 
-// ready is when an offer that is ordered at once is there.
+// ready is when an immediately ordered offer can begin.
 func (c *composer) ready(o *domain.OfferQuoted) domain.Instant {
-	const longest = 240 * 31 * 24 // beyond every horizon, and far within an instant
+	const longest = 240 * 31 * 24 // beyond every horizon, and far within the range of an instant
 	return c.q.At + domain.Instant(min(o.LeadTimeHours, longest))*domain.Hour
 }
 
@@ -154,7 +155,8 @@ func (c *composer) foreign(currency string) string {
 // unpriced says why a pool has no on-demand price.
 func (c *composer) unpriced(p *Pool, s *shelf, offers []*domain.OfferQuoted) error {
 	if p.Region == "" {
-		return &refusal{"its region is not known, so there is no price to plan against", "register the cluster that the demand comes from, with its region"}
+		return &refusal{"its region is not known, so there is no price to plan against",
+			"register the cluster that the demand comes from, with its region"}
 	}
 	var currencies, sizes []string
 	here := slices.ContainsFunc(offers, func(o *domain.OfferQuoted) bool { return o.Currency == c.a.Currency })
@@ -173,14 +175,17 @@ func (c *composer) unpriced(p *Pool, s *shelf, offers []*domain.OfferQuoted) err
 	}
 	switch {
 	case len(sizes) > 0:
-		return &refusal{fmt.Sprintf("offered on demand in machines of %s GPUs, the fleet there has machines of %d", joined(sizes), s.gpus), fmt.Sprintf("import prices on demand of machines of %d GPUs there", s.gpus)}
+		return &refusal{fmt.Sprintf("offered on demand in machines of %s GPUs, the fleet there has machines of %d",
+			joined(sizes), s.gpus), fmt.Sprintf("import prices on demand of machines of %d GPUs there", s.gpus)}
 	case len(currencies) > 0:
-		return &refusal{c.foreign(joined(currencies)), fmt.Sprintf("plan in that currency, or import prices in %s", c.a.Currency)}
+		return &refusal{c.foreign(joined(currencies)),
+			fmt.Sprintf("plan in that currency, or import prices in %s", c.a.Currency)}
 	}
-	return &refusal{"nobody offers it on demand there, so there is no price to plan against", "import prices that offer it on demand there"}
+	return &refusal{"nobody offers it on demand there, so there is no price to plan against",
+		"import prices that offer it on demand there"}
 }
 
-// cheaper keeps the cheaper of two offers of a kind, the first of equals.
+// cheaper keeps the cheaper of two offers of a kind; ties go to the first.
 func (s *shelf) cheaper(have, o *domain.OfferQuoted) *domain.OfferQuoted {
 	if have == nil {
 		return o

@@ -1,26 +1,24 @@
-// Package plan composes what to buy: it takes what was observed and offered,
-// turns demand into machines, prices into present values, asks procurement for
-// the cheapest purchases of each pool, and lets the checker decide whether the
-// answer may be shown.
+// Package plan composes what to buy. It turns observed demand into machines and prices into present
+// values, asks procurement for the cheapest purchases of each pool, and lets the checker decide
+// whether the answer may be shown.
 //
-// A pool is machines of one shape in one region, whoever sells them. Demand of
-// the future is the demand of the last weeks, repeated week by week and grown
-// at a rate that the planner names: an assumption, stated in the answer, and no
-// forecast. Or it is scenarios of a forecast, equally likely: then purchases are
-// made before it is known which comes true, what is minimised is the expectation,
-// and amounts and unit-hours are means over scenarios. Amounts are net present values at the start of the horizon; a
-// purchase that outlives the horizon is credited with a stated share of what it
-// is still worth.
+// A pool is machines of one shape in one region, from any supplier. Future demand is either
+// repeated or forecast. Repeated demand is that of the last weeks, week by week, with an assumed
+// growth rate that the answer states. A forecast is a set of equally likely scenarios. Purchases
+// are then made before it is known which scenario comes true; the expected cost is minimised, and
+// amounts and unit-hours are means over scenarios. Amounts are net present values at the start of
+// the horizon. A purchase that outlives the horizon is credited with a stated share of its
+// remaining value.
 //
 // What always holds:
 //
 //   - Equal questions give equal plans, byte for byte, and so equal ids.
-//   - A pool's plan passed a checker that shares no code with the solver; one
-//     that does not is an error, not a plan.
-//   - Lower bound ≤ cost. Whatever is bought costs at least the lower bound.
-//   - A pool that cannot be planned is named with the reason, and the others are
-//     planned without it.
-//   - What is held, bought or owned, serves one pool at most.
+//   - A pool's plan has passed a checker that shares no code with the solver. A plan that does
+//     not pass is an error.
+//   - Lower bound ≤ cost. Any purchases cost at least the lower bound.
+//   - A pool that cannot be planned is named with the reason, and the others are planned
+//     without it.
+//   - Anything held, bought or owned, serves at most one pool.
 package plan
 
 import (
@@ -35,35 +33,35 @@ import (
 // Method is the version of this package's method. A plan names it.
 const Method = "plan/7"
 
-// Assumptions are what a plan takes as given without having observed it.
+// Assumptions are the inputs of a plan that were not observed.
 type Assumptions struct {
 	// Months is the length of the horizon.
 	Months int `json:"months"`
 	// Weeks of observed demand before the horizon are repeated over it.
 	Weeks int `json:"lookback_weeks"`
-	// MonthlyGrowth multiplies demand by 1 + it for every month since it was observed.
+	// MonthlyGrowth multiplies demand by 1 + MonthlyGrowth for every month since it was observed.
 	MonthlyGrowth domain.Decimal `json:"monthly_growth"`
-	// AnnualRate discounts payments: upfront ones from their day, hourly ones
-	// from the middle of their month.
+	// AnnualRate discounts payments: upfront ones from their day, hourly ones from the middle of
+	// their month.
 	AnnualRate domain.Decimal `json:"annual_rate"`
-	// Salvage is the share of the cost of the months beyond the horizon that a
-	// purchase reaching beyond it is taken to be worth, 0 to 1.
+	// Salvage is the share, 0 to 1, of a purchase's cost in months beyond the horizon that is
+	// credited.
 	Salvage domain.Decimal `json:"salvage"`
-	// SpotOverhead is the share of spot time lost to interruptions: restarts and
-	// lost work. Serving one hour takes 1/(1 − overhead) hours of spot.
+	// SpotOverhead is the share of spot time lost to interruptions: restarts and lost work. Serving
+	// one hour takes 1/(1 − overhead) hours of spot.
 	SpotOverhead domain.Decimal `json:"spot_overhead"`
-	// ShortageFactor says how many times the on-demand price an hour unserved costs.
+	// ShortageFactor is the price of an unserved hour as a multiple of the on-demand price.
 	ShortageFactor domain.Decimal `json:"shortage_factor"`
-	// ServiceLevel is the probability with which all demand can be served at any time
-	// although machines fail, below 1; 0: there are no spare machines for failures.
+	// ServiceLevel is the probability, below 1, that all demand can be served at any time despite
+	// machine failures; 0 means no spare machines.
 	ServiceLevel domain.Decimal `json:"service_level,omitzero"`
 	// Currency of all amounts, ISO 4217. Offers in others are left out.
 	Currency string `json:"currency"`
-	// Demand is [Forecast], or "" for demand that repeats. A forecast does not look
-	// at Weeks, and MonthlyGrowth is how its level goes on beyond 13 weeks.
+	// Demand is [Forecast], or "" for repeated demand. A forecast does not use Weeks; MonthlyGrowth
+	// continues its level beyond 13 weeks.
 	Demand string `json:"demand,omitempty"`
-	// Scenarios is how many ways demand may go in a forecast, and Seed what they are
-	// drawn with; 0 for demand that repeats.
+	// Scenarios is the number of forecast scenarios, and Seed that of their draws; both are 0 for
+	// repeated demand.
 	Scenarios int    `json:"scenarios,omitempty"`
 	Seed      uint64 `json:"seed,omitempty"`
 }
@@ -72,31 +70,29 @@ type Assumptions struct {
 type Question struct {
 	At          domain.Instant // offers and quotas are those in force then; the horizon begins with the next month
 	Position    string
-	Only        []string // regions that the question is narrowed to, in order; none: all
+	Only        []string // regions that the question is narrowed to, in order; empty: all
 	Folds       string   // method version of the rows
 	Assumptions Assumptions
 	Pools       []Pool
-	// Held is what is bought already, each term of a commitment by itself, and the
-	// machines that are owned (Kind owned, a term without end).
+	// Held is what is bought already, each term of a commitment separately, and owned machines
+	// (Kind owned, an open-ended term).
 	Held []Held
-	// Expiry is what runs out of commitments, each with the units that no later
-	// term goes on with. A plan passes it on.
+	// Expiry lists expiring commitments, each with the units that no later term continues. A plan
+	// passes it on.
 	Expiry []Held
-	// Packings are the fleets of regions and what should run on them.
+	// Packings are the fleets of regions and the workloads that should run on them.
 	Packings []Packing
-	// Regions say how far it is from one to another, where demand may be served
-	// elsewhere.
+	// Regions hold the distances between regions, for serving demand elsewhere.
 	Regions []Region
-	// FX says how much of the plan's currency one unit of another is worth. An
-	// instance of the question is in one currency; a plan leaves out what is priced
-	// in others.
+	// FX is the value of one unit of another currency in the plan's currency. An instance of the
+	// question is in one currency; a plan leaves out what is priced in others.
 	FX map[string]domain.Decimal
-	// Draws returns a source of draws for a number; equal numbers give equal ones,
-	// and Assumptions.Seed decides which. For demand that is forecast.
+	// Draws returns a source of random draws for a stream number; equal numbers give equal sources,
+	// and Assumptions.Seed decides which. It is needed for forecast demand.
 	Draws func(stream uint64) func() uint64 `json:"-"`
 }
 
-// Packing is the fleet of a region and what should run on it.
+// Packing is the fleet of a region and the workloads that should run on it.
 type Packing struct {
 	Region    string
 	Nodes     []packing.Node
@@ -106,30 +102,29 @@ type Packing struct {
 // Pool is demand for machines of one shape in one region.
 type Pool struct {
 	Region string
-	// Kind is the GPU model where demand is counted in GPUs (Unit "gpu"), and the
-	// instance type where it is counted in machines (Unit "vm").
+	// Kind is the GPU model if demand is counted in GPUs (Unit "gpu"), and the instance type if it
+	// is counted in machines (Unit "vm").
 	Kind, Unit string
-	// Series are the demands that add up to the pool's.
+	// Series add up to the pool's demand.
 	Series []Series
 	Offers []domain.OfferQuoted // of the region, for the kind
-	// Quotas bound on-demand use; providers that are not in it have no known bound.
+	// Quotas bound on-demand use; a provider without one has no known bound.
 	Quotas []Quota
 	// SpotShare is the share of demand that may run on spot, 0 to 1.
 	SpotShare domain.Decimal
-	// NodeGPUs is how many GPUs a machine of the fleet has there, 0 when there is none.
+	// NodeGPUs is the number of GPUs per machine of the fleet there, 0 if there is none.
 	NodeGPUs int
-	// Mix is what runs in the pool, to learn how many machines its GPUs need; none:
-	// GPUs fill machines.
+	// Mix is what runs in the pool, used to count the machines that its GPUs need; if empty, GPUs
+	// fill machines.
 	Mix []packing.Workload
-	// Failures is how often its GPUs are interrupted, for a service level; nil: not
-	// asked for.
+	// Failures is the interruption rate of its GPUs, for a service level; nil if not requested.
 	Failures *reliability.Estimate
-	// Observed is its demand as a forecast learns from it; nil: not asked for.
+	// Observed is its demand as input of a forecast; nil if not requested.
 	Observed *Observed
-	// LatencyMicros is the least round trip that deployments declared for it allow, 0
-	// where one of them names none: then its demand is served at home.
+	// LatencyMicros is the smallest round trip that any deployment declared for it allows. It is 0
+	// if one of them names none: then its demand is served at home.
 	LatencyMicros uint64
-	// Note is what must be known of the demand.
+	// Note is a remark on the demand.
 	Note string
 }
 
@@ -151,15 +146,14 @@ func (s *Series) To() domain.Instant { return s.From + domain.Instant(len(s.Mill
 type Quota struct {
 	Provider string
 	GPUs     uint64
-	// Shared: a quota for all models together is in it, which other pools use too.
+	// Shared: includes a quota for all models together, which other pools use too.
 	Shared bool
-	// Together: it is that of all models together, and nothing else bounds the pool.
-	// Pools of which that holds share the number.
+	// Together: it is the quota of all models together, and nothing else bounds the pool. Such
+	// pools share the number.
 	Together bool
 }
 
-// Held is a term of a commitment that is bought already, or machines that are
-// owned. A Term.To of 0 is no end.
+// Held is a term of an existing commitment, or owned machines. A Term.To of 0 means open-ended.
 type Held struct {
 	Commitment string           `json:"commitment"`
 	Provider   string           `json:"provider"`
@@ -175,21 +169,21 @@ type Held struct {
 	// Upfront is what all units cost when the term begins.
 	Upfront    domain.Money `json:"upfront"`
 	Guaranteed bool         `json:"guarantees_capacity"`
-	// CountsFor is the pool that it serves in the plan, as "region kind", and
-	// NotCounted why it serves none.
+	// CountsFor is the pool that it serves in the plan, as "region kind". NotCounted says why it
+	// serves none.
 	CountsFor  string `json:"counts_for,omitempty"`
 	NotCounted string `json:"not_counted,omitempty"`
 }
 
-// Plan is what to buy, with what it rests on and what proves it. All amounts
-// are net present values in Currency, as decimal strings.
+// Plan is what to buy, its inputs and its proof. All amounts are net present values in Currency, as
+// decimal strings.
 type Plan struct {
 	ID       string         `json:"plan"`
 	Position string         `json:"position"`
 	Methods  []string       `json:"methods"`
 	At       domain.Instant `json:"at"`
-	// Region is the region that it is narrowed to, and Only are those where there are
-	// several; see [Plan.Asked].
+	// Region is the single region that the plan is narrowed to; Only lists several. See
+	// [Plan.Asked].
 	Region      string          `json:"region,omitempty"`
 	Only        []string        `json:"regions_asked,omitempty"`
 	Horizon     domain.Interval `json:"horizon"`
@@ -198,19 +192,19 @@ type Plan struct {
 	Total       Amounts         `json:"total"`
 	Baselines   []Baseline      `json:"baselines"` // of all pools
 	Calendar    []MonthMoney    `json:"calendar"`  // of all pools
-	// Expiry is what is bought already, by the end of its term.
+	// Expiry lists existing commitments by the end of their terms.
 	Expiry []Held `json:"expiry_ladder"`
-	// Ignored are commitments of which some of the horizon is left that serve nothing in
-	// the plan: what they cost is in no amount, and what they save in no decision.
+	// Ignored are commitments that extend into the horizon and serve nothing in the plan. Their
+	// cost is in no amount, and their savings in no decision.
 	Ignored []Ignored `json:"ignored_commitments,omitempty"`
 	// Excluded names the pools that are not in the answer, and why.
 	Excluded []ExcludedPool `json:"excluded"`
-	// Components are the pools that share something, by what they share, with the
-	// proof of their plan. Pools that share nothing prove theirs alone.
+	// Components are the groups of pools that share something, each with the proof of its joint
+	// plan. Pools that share nothing have their own proof.
 	Components []Component `json:"components,omitempty"`
 }
 
-// Asked returns the regions that a plan is narrowed to, none where it is of all.
+// Asked returns the regions that a plan is narrowed to; empty means all.
 func (p *Plan) Asked() []string {
 	if p.Region != "" {
 		return []string{p.Region}
@@ -218,7 +212,7 @@ func (p *Plan) Asked() []string {
 	return p.Only
 }
 
-// Ignored is a commitment that is held and not planned with.
+// Ignored is an existing commitment that the plan does not use.
 type Ignored struct {
 	Commitment string           `json:"commitment"`
 	Provider   string           `json:"provider"`
@@ -236,47 +230,45 @@ type ExcludedPool struct {
 	Kind   string `json:"kind"`
 	Unit   string `json:"unit"`
 	Reason string `json:"reason"`
-	// Next is what whoever asked can do about it.
+	// Next is what the user can do about it.
 	Next string `json:"next_step"`
 }
 
-// Empty reports whether the plan plans no pool: then it says only why not, and what
-// to do about it.
+// Empty reports whether the plan contains no pool; it then only says why, and what to do about it.
 func (p *Plan) Empty() bool {
 	return !slices.ContainsFunc(p.Regions, func(r RegionPlan) bool { return len(r.Pools) > 0 })
 }
 
-// Amounts compares baselines. What is still owed on held commitments within the
-// horizon is in Cost, in Current and in LowerBound, because they serve demand in
-// each; OnDemand is a yardstick without them.
+// Amounts compares costs. What is still owed on held commitments within the horizon is in Cost,
+// Current and LowerBound, because they serve demand in each; OnDemand is a yardstick without them.
 type Amounts struct {
-	// Cost is the plan's: what is held, new purchases, spot, on-demand, and the
-	// penalty for what stays unserved. Held and Penalty are those parts of it; the
-	// rest is money that the plan spends.
+	// Cost is the plan's cost: what is held, new purchases, spot, on-demand, and the penalty for
+	// unserved demand. Held and Penalty are those parts of it; the rest is money that the plan
+	// spends.
 	Cost    domain.Decimal `json:"cost"`
 	Held    domain.Decimal `json:"held_cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"`
-	// Current is to buy nothing new, with the penalty that is in it.
+	// Current is the cost of buying nothing new, including its penalty.
 	Current        domain.Decimal `json:"buy_nothing_cost"`
 	CurrentPenalty domain.Decimal `json:"buy_nothing_penalty"`
-	// OnDemand is every hour at the on-demand price, as if no quota refused any.
+	// OnDemand is the cost of every hour at the on-demand price, as if no quota refused any.
 	OnDemand domain.Decimal `json:"on_demand_cost"`
-	// LowerBound is proven: no purchases of the offers considered make Cost less.
-	// A pool's certificate proves it but for Held. Of a pool in a component it is its
-	// part, by cost, of what the component's certificate proves of all of them.
+	// LowerBound is proven: no purchases of the considered offers make Cost less. A pool's
+	// certificate proves it, except for Held. For a pool in a component it is the pool's part, in
+	// proportion to cost, of the component's proven bound.
 	LowerBound domain.Decimal `json:"lower_bound"`
 	// Gap is (Cost − LowerBound) ÷ LowerBound to twelve digits, 0 when both are 0.
 	Gap domain.Decimal `json:"gap"`
-	// Nominal is the money that is paid within the horizon, without discount and
-	// without penalty: the sum of the calendar's cash.
+	// Nominal is the money paid within the horizon, undiscounted and without penalties: the sum of
+	// the calendar's cash.
 	Nominal domain.Decimal `json:"nominal_cost"`
-	// Stranded is what committed unit-hours cost, nominal, that would serve nothing
-	// if demand were low: as in the week of least demand of those repeated, every
-	// week, and not growing; of a forecast, as in each pool's scenario of least demand.
+	// Stranded is the nominal cost of committed unit-hours that would serve nothing at low demand.
+	// Low demand repeats the least demanding observed week without growth; for a forecast it is
+	// each pool's scenario with the least demand.
 	Stranded domain.Decimal `json:"stranded_at_low_demand"`
-	// Costs are what Cost is the mean of, by scenario, none where demand repeats. Those
-	// of equal number add up: in each, all pools err as they did in the same weeks of the
-	// past. CVaR is the mean of the worst tenth.
+	// Costs are the costs by scenario, of which Cost is the mean; none for repeated demand.
+	// Scenarios with equal numbers add up across pools: in each, all pools have the forecast errors
+	// of the same past weeks. CVaR is the mean of the worst tenth.
 	Costs []domain.Decimal `json:"scenario_costs,omitempty"`
 	CVaR  *domain.Decimal  `json:"cvar_90,omitempty"`
 	Range *CostRange       `json:"cost_range,omitempty"`
@@ -293,7 +285,7 @@ type RegionPlan struct {
 	Calendar  []MonthMoney   `json:"calendar,omitempty"`
 }
 
-// Purchase is some units of an offer for a term.
+// Purchase is a number of units of an offer for a term.
 type Purchase struct {
 	Provider   string           `json:"provider"`
 	Offer      string           `json:"offer"`
@@ -306,12 +298,12 @@ type Purchase struct {
 	OrderBy    domain.Instant   `json:"order_by,omitempty"` // the lead time before the term begins
 	Upfront    domain.Decimal   `json:"upfront"`            // of all units, nominal
 	Hourly     domain.Decimal   `json:"hourly"`             // of all units, nominal
-	Cost       domain.Decimal   `json:"cost"`               // of all units within the horizon, after salvage
+	Cost       domain.Decimal   `json:"cost"`               // of all units within the horizon, less salvage
 	Guaranteed bool             `json:"guarantees_capacity"`
-	Generated  bool             `json:"generated,omitempty"` // the offer is made up
+	Generated  bool             `json:"generated,omitempty"` // the offer is synthetic
 	Citation   string           `json:"citation,omitempty"`
-	// Worth is what one unit is worth at the certificate's prices, and Reason says
-	// in words why it is bought; neither in a sensitivity.
+	// Worth is the value of one unit at the certificate's prices, and Reason says in words why it
+	// is bought; neither is set in a sensitivity.
 	Worth  *domain.Decimal `json:"worth_per_unit,omitempty"`
 	Reason string          `json:"reason,omitempty"`
 }
@@ -322,42 +314,40 @@ type PoolPlan struct {
 	Unit        string `json:"unit"`
 	SKU         string `json:"sku"` // whose on-demand price applies
 	GPUsPerUnit int    `json:"gpus_per_unit"`
-	// Notes say what must be known to read the plan of the pool: that demand is of
-	// machines, that no quota or no commitment is known, that one supplier's
-	// on-demand price was taken.
+	// Notes say what a reader must know: for example that demand counts machines, that no quota or
+	// commitment is known, or that one supplier's on-demand price was taken.
 	Notes []string `json:"notes"`
 	Amounts
 	Demand    DemandSummary `json:"demand"`
 	Purchases []Purchase    `json:"purchases"`
-	// Served is the unit-hours of the plan by what serves them.
+	// Served is the plan's unit-hours by what serves them.
 	Served         Served          `json:"served_unit_hours"`
 	Binding        []Binding       `json:"binding"`
 	ExcludedOffers []ExcludedOffer `json:"offers_excluded"`
 	OnDemand       Price           `json:"on_demand"`
 	Spot           *Price          `json:"spot,omitempty"`
 	QuotaGPUs      *uint64         `json:"quota_gpus,omitempty"`
-	// Refused is how many unit-hours the quota refuses where all is served on demand. Of
-	// pools that are planned together it is of them all, under the quota
-	// that they share: what all on demand leaves unserved of the demand of this one.
+	// Refused is the number of unit-hours that the quota refuses if everything is served on demand.
+	// For pools planned together under a shared quota, it is this pool's part of the refused
+	// demand.
 	Refused int64  `json:"refused_unit_hours"`
 	Solver  string `json:"solver"`
-	// Certificate's prices are, with scenarios, times their number.
+	// Certificate's prices are multiplied by the number of scenarios, if there are any.
 	Certificate procurement.Certificate `json:"certificate"`
-	// Sensitivity is what would be bought if purchases beyond the horizon were
-	// worth nothing, and everything.
-	// Of a pool in a component it is with that.
+	// Sensitivity is what would be bought under salvage 0 and 1. For a pool in a component it is
+	// empty; see [Component.EndOfHorizon].
 	Sensitivity []Sensitivity `json:"sensitivity"`
-	// Baselines are what is done without a plan, and what it comes to.
+	// Baselines are simple purchasing rules and their costs.
 	Baselines []Baseline   `json:"baselines"`
 	Calendar  []MonthMoney `json:"calendar"`
 }
 
-// Price is a price of one unit for an hour, nominal.
+// Price is a nominal price of one unit for an hour.
 type Price struct {
 	Provider  string         `json:"provider"`
 	Offer     string         `json:"offer"`
 	Hourly    domain.Decimal `json:"hourly"`
-	Generated bool           `json:"generated,omitempty"` // the offer is made up
+	Generated bool           `json:"generated,omitempty"` // the offer is synthetic
 	Citation  string         `json:"citation,omitempty"`
 }
 
@@ -370,22 +360,22 @@ type DemandSummary struct {
 	Hours        int            `json:"hours"` // of the horizon
 	UnitHours    int64          `json:"unit_hours"`
 	Peak         int            `json:"peak_units"`
-	// Curve says how many machines hold how much demand, by packing what runs there:
-	// in proportion between its points, from nothing, and beyond the last.
+	// Curve is the number of machines by demand, found by packing the pool's workloads. It is
+	// piecewise linear from the origin, and proportional beyond the last point.
 	Curve []Filled `json:"packing_curve"`
-	// Packing says how Curve was found, or why by division alone.
+	// Packing says how Curve was found, or why it is a plain division.
 	Packing string `json:"packing_basis"`
-	// SparePeak and SpareHours are the machines for failures that are in Peak and
-	// UnitHours, and Failures is what they were computed from.
+	// SparePeak and SpareHours are the spare machines for failures contained in Peak and UnitHours.
+	// Failures is the estimate behind them.
 	SparePeak  int                   `json:"spare_units_at_peak,omitempty"`
 	SpareHours int64                 `json:"spare_unit_hours,omitempty"`
 	Failures   *reliability.Estimate `json:"failures,omitempty"`
-	// Range is what a forecast ranges over. UnitHours and SpareHours are then means,
-	// and Peak is the highest of any scenario.
+	// Range is the range of a forecast. UnitHours and SpareHours are then means, and Peak is the
+	// highest of any scenario.
 	Range *DemandRange `json:"forecast,omitempty"`
 }
 
-// Served is unit-hours by how they are served.
+// Served is unit-hours by what serves them.
 type Served struct {
 	Held         int64 `json:"committed"`
 	Unused       int64 `json:"bought_unused"`
@@ -394,19 +384,18 @@ type Served struct {
 	Shortage     int64 `json:"shortage"`
 	Guaranteed   int64 `json:"guaranteed"`
 	DiscountOnly int64 `json:"discount_only"`
-	// Elsewhere is how much of its demand other pools serve, and ForOthers how much
-	// it serves of theirs, which is in the rest.
+	// Elsewhere is the part of its demand that other pools serve. ForOthers is what it serves of
+	// theirs, which is included in the other fields.
 	Elsewhere int64 `json:"served_elsewhere,omitempty"`
 	ForOthers int64 `json:"served_for_others,omitempty"`
 }
 
-// Binding is a bound that the plan runs into.
+// Binding is a binding bound of the plan.
 type Binding struct {
 	Constraint string           `json:"constraint"` // on_demand_quota, spot_share, max_units, min_units, lead_time, shortage
 	Detail     string           `json:"detail"`
 	Months     []domain.Instant `json:"months,omitempty"`
-	// Price is what one machine more of it is worth over the horizon; nil: not
-	// known.
+	// Price is the value of one more machine over the horizon; nil if unknown.
 	Price *domain.Decimal `json:"shadow_price,omitempty"`
 }
 
@@ -417,7 +406,7 @@ type ExcludedOffer struct {
 	First  string `json:"first"`
 }
 
-// Sensitivity is the purchases under another salvage, and what they make of Cost.
+// Sensitivity is the purchases under another salvage share, and the resulting Cost.
 type Sensitivity struct {
 	Salvage   domain.Decimal `json:"salvage"`
 	Cost      domain.Decimal `json:"cost"`

@@ -15,7 +15,7 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// candidate is a pool on its way into a plan.
+// candidate is a pool being planned.
 type candidate struct {
 	*Pool
 	shelf                    *shelf
@@ -25,16 +25,16 @@ type candidate struct {
 	guaranteed, discountOnly []int // machines held, by month
 	owed                     domain.Decimal
 	notes                    []string
-	left, next               string // why it is not in the plan, "" while it is, and what to do
+	left, next               string // why it is not in the plan, "" if it is, and what to do
 }
 
-// refusal is why a pool cannot be planned, and what whoever asks can do about it.
+// refusal says why a pool cannot be planned, and what the user can do about it.
 type refusal struct{ why, next string }
 
 func (r *refusal) Error() string { return r.why }
 
-// refuse notes why a pool is not in the plan. What no refusal says is about amounts:
-// prices or demand beyond what is counted.
+// refuse records why a pool is not in the plan. An error that is not a refusal is about amounts:
+// prices or demand too large to count.
 func (k *candidate) refuse(why error) {
 	k.left, k.next = why.Error(), "check the prices and the demand of the pool: one of them is larger than a plan can count"
 	if r := (*refusal)(nil); errors.As(why, &r) {
@@ -42,7 +42,7 @@ func (k *candidate) refuse(why error) {
 	}
 }
 
-// prepare gathers what is for sale to a pool and what it needs.
+// prepare gathers what is for sale to a pool and its demand.
 func (c *composer) prepare(p *Pool) *candidate {
 	k := &candidate{Pool: p, notes: []string{}}
 	if err := c.fill(k); err != nil {
@@ -76,18 +76,20 @@ func (c *composer) fill(k *candidate) (err error) {
 	}
 	k.notes = append(k.notes, h.notes...)
 	if c.a.Demand == Forecast {
-		k.notes = append(k.notes, fmt.Sprintf("demand is %d scenarios of a forecast by %s, equally likely, each of the same weeks of past errors in all pools; beyond %d weeks its level grows as assumed",
-			c.a.Scenarios, k.future.summary.Range.Candidate, forecast.MaxHorizon))
+		k.notes = append(k.notes,
+			fmt.Sprintf("demand is %d scenarios of a forecast by %s, equally likely, each of the same weeks of "+
+				"past errors in all pools; beyond %d weeks its level grows as assumed",
+				c.a.Scenarios, k.future.summary.Range.Candidate, forecast.MaxHorizon))
 	} else {
 		k.notes = append(k.notes, h.repeats...)
 	}
 	return c.spares(k)
 }
 
-// longLead is the lead time in hours from which on a plan speaks of it: a month.
+// longLead is the lead time in hours, about a month, from which a plan mentions it.
 const longLead = 720
 
-// note says what must be known to read the plan of a pool.
+// note adds the remarks that a reader of the pool's plan needs.
 func (c *composer) note(k *candidate) {
 	s := k.shelf
 	note := func(text string, args ...any) { k.notes = append(k.notes, fmt.Sprintf(text, args...)) }
@@ -105,12 +107,14 @@ func (c *composer) note(k *candidate) {
 	} else if s.quota.Shared {
 		var with []string
 		for _, other := range c.pools {
-			if q := other.quota(); other != k && other.Region == k.Region && q != nil && q.Shared && q.Provider == s.quota.Provider && !sharesQuota(k, other) {
+			if q := other.quota(); other != k && other.Region == k.Region && q != nil && q.Shared &&
+				q.Provider == s.quota.Provider && !sharesQuota(k, other) {
 				with = append(with, other.Kind)
 			}
 		}
 		if len(with) > 0 {
-			note("the on-demand quota of %s is for all models together, shared with %s, and another one bounds one of them, too; each is planned as if it had all of its own", s.quota.Provider, listed(with))
+			note("the on-demand quota of %s is for all models together, shared with %s, and another one bounds "+
+				"one of them, too; each is planned as if it had all of its own", s.quota.Provider, listed(with))
 		}
 	}
 	if n, latest := 0, ""; len(s.terms) > 0 {
@@ -120,17 +124,20 @@ func (c *composer) note(k *candidate) {
 			if from := c.span[t.starts[0]].From; t.LeadTimeHours >= longLead && from > c.span[0].From {
 				n++
 				if from > last {
-					last, latest = from, fmt.Sprintf("%s %s (%d days), from %s on", t.Market.Provider, t.Offer, t.LeadTimeHours/24, from.Time().Format("2006-01-02"))
+					last, latest = from, fmt.Sprintf("%s %s (%d days), from %s on", t.Market.Provider, t.Offer,
+						t.LeadTimeHours/24, from.Time().Format("2006-01-02"))
 				}
 			}
 		}
 		if n > 0 {
-			note("%d of %d commitments offered take a month or more to come and cannot be there when the horizon begins; the last of them: %s", n, len(s.terms), latest)
+			note("%d of %d commitments offered take a month or more to come and cannot be there when the horizon "+
+				"begins; the last of them: %s", n, len(s.terms), latest)
 		}
 	}
 	bound := 0
 	for i := range k.Mix {
-		if w := &k.Mix[i]; len(w.Countries)+len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster) > 0 || apartInClusters(w) {
+		if w := &k.Mix[i]; len(w.Countries)+len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster) > 0 ||
+			apartInClusters(w) {
 			bound++
 		}
 	}
@@ -139,7 +146,7 @@ func (c *composer) note(k *candidate) {
 	}
 }
 
-// apartInClusters reports whether a workload stays out of clusters of others somewhere.
+// apartInClusters reports whether some workload in ApartIn excludes w from whole clusters.
 func apartInClusters(w *packing.Workload) bool {
 	return slices.ContainsFunc(w.ApartIn, func(x packing.Apart) bool { return x.Cluster })
 }
@@ -192,7 +199,9 @@ func (c *composer) problem(k *candidate, salvage domain.Decimal) (*procurement.P
 	}
 	for i := range s.terms {
 		o := &s.terms[i]
-		offer := procurement.Offer{ID: o.Market.Provider + "|" + o.Offer, Guaranteed: o.GuaranteesCapacity, Term: int(o.TermMonths)}
+		offer := procurement.Offer{
+			ID: o.Market.Provider + "|" + o.Offer, Guaranteed: o.GuaranteesCapacity, Term: int(o.TermMonths),
+		}
 		bound := procurement.Unlimited
 		if o.MaxUnits > 0 {
 			bound = int(min(o.MaxUnits, procurement.MaxUnits))
@@ -214,8 +223,8 @@ func (c *composer) problem(k *candidate, salvage domain.Decimal) (*procurement.P
 	return out, nil
 }
 
-// plan plans a pool. Its error wraps check.ErrRejected when the solver is at
-// fault, and otherwise says what about the pool cannot be planned.
+// plan plans a pool. Its error wraps check.ErrRejected if the solver is at fault, and otherwise
+// says what about the pool cannot be planned.
 func (c *composer) plan(k *candidate) (*PoolPlan, error) {
 	s := k.shelf
 	out := &PoolPlan{
@@ -236,8 +245,8 @@ func (c *composer) plan(k *candidate) (*PoolPlan, error) {
 	for i := range s.terms {
 		least[i] = s.terms[i].least()
 	}
-	// What is bought at one salvage can be bought at a higher one, for less: each
-	// answer is one that the next has to beat.
+	// Purchases made at one salvage can be made at a higher one for less, so each answer is an
+	// upper bound for the next.
 	salvages := []domain.Decimal{decimal.Zero, c.a.Salvage, decimal.NewFromInt(1)}
 	var known []procurement.Purchase
 	for i, salvage := range salvages {
@@ -255,7 +264,9 @@ func (c *composer) plan(k *candidate) (*PoolPlan, error) {
 		known = answer.Purchases
 		bought := c.purchases(problem, s, known)
 		if i != 1 {
-			out.Sensitivity = append(out.Sensitivity, Sensitivity{Salvage: salvage, Cost: expected(problem, answer.Cost).Add(k.owed), Purchases: bought})
+			out.Sensitivity = append(out.Sensitivity, Sensitivity{
+				Salvage: salvage, Cost: expected(problem, answer.Cost).Add(k.owed), Purchases: bought,
+			})
 			continue
 		}
 		out.Purchases, out.Solver, out.Certificate = bought, string(answer.Algorithm), answer.Certificate
@@ -276,11 +287,10 @@ func (c *composer) plan(k *candidate) (*PoolPlan, error) {
 	return out, nil
 }
 
-// money turns nano-units into the currency.
+// money converts nano-units to the currency.
 func money(n *big.Int) domain.Decimal { return decimal.NewFromBigInt(n, -9) }
 
-// purchases shows what is bought. A solution that was checked buys at starts of
-// the problem alone.
+// purchases describes what is bought. A checked solution buys only at starts of the problem.
 func (c *composer) purchases(p *procurement.Pool, s *shelf, bought []procurement.Purchase) []Purchase {
 	out := []Purchase{}
 	for _, b := range bought {
@@ -306,5 +316,6 @@ func (c *composer) purchases(p *procurement.Pool, s *shelf, bought []procurement
 }
 
 func comparePurchases(x, y Purchase) int {
-	return cmp.Or(cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Provider, y.Provider), cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Term.To, y.Term.To))
+	return cmp.Or(cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Provider, y.Provider),
+		cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Term.To, y.Term.To))
 }

@@ -10,17 +10,17 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// digits is the precision of discount factors: far below a nano-unit of any price.
+// digits is the precision of discount factors, far finer than a nano-unit of any price.
 const digits = 30
 
 // discount returns present values at the start of the horizon.
 type discount struct {
 	month []domain.Decimal // factor of payments at the start of month i
-	half  domain.Decimal   // and of the half month from there to its middle
+	half  domain.Decimal   // factor of the half month from there to its middle
 }
 
-// newDiscount prepares factors for a number of months at an annual rate:
-// (1 + rate)^(−m/12), the twelfth root taken to 30 digits.
+// newDiscount computes factors for a number of months at an annual rate: (1 + rate)^(−m/12), the
+// twelfth root taken to 30 digits.
 func newDiscount(rate domain.Decimal, months int) (discount, error) {
 	one := decimal.NewFromInt(1)
 	if rate.IsNegative() || rate.GreaterThan(one) {
@@ -45,7 +45,7 @@ func newDiscount(rate domain.Decimal, months int) (discount, error) {
 	return d, nil
 }
 
-// middle is the factor of what is paid hour by hour in month i.
+// middle is the factor of hourly payments in month i.
 func (d discount) middle(i int) domain.Decimal { return d.month[i].Mul(d.half) }
 
 // nano rounds an amount to the unit in which procurement counts, half away from zero.
@@ -73,13 +73,12 @@ func months(t domain.Instant, n int) []domain.Interval {
 
 func hoursOf(i domain.Interval) int64 { return int64((i.To - i.From) / domain.Hour) }
 
-// purchaseCost is what one unit of an offer costs that begins in month s of the
-// horizon of n months: what is paid within it, and of what its months beyond
-// are worth, all but the salvage. all are the months that any term can reach.
+// purchaseCost is the cost of one unit of an offer that begins in month s of a horizon of n months:
+// what is paid within the horizon, plus the cost of its months beyond less the salvage share. all
+// are the months that any term can reach.
 //
-// The upfront payment is discounted from the day on which the term begins, and
-// spread over the term's hours, so that months beyond the horizon carry their
-// part of it.
+// The upfront payment is discounted from the day on which the term begins and spread over the
+// term's hours, so months beyond the horizon carry their part of it.
 func purchaseCost(o *domain.OfferQuoted, s, n int, all []domain.Interval, d discount, salvage domain.Decimal) domain.Decimal {
 	term := all[s : s+int(o.TermMonths)]
 	hours := decimal.NewFromInt(hoursOf(domain.Interval{From: term[0].From, To: term[len(term)-1].To}))

@@ -13,46 +13,46 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Forecast is demand of the future as package forecast draws it (Assumptions.Demand).
+// Forecast is the kind of demand drawn by package forecast (Assumptions.Demand).
 const Forecast = "forecast"
 
-// MaxScenarios bounds the ways in which demand may go in a plan.
+// MaxScenarios bounds the number of demand scenarios in a plan.
 const MaxScenarios = 200
 
-// Observed is the demand of a pool as a forecast learns from it.
+// Observed is the demand of a pool as input of a forecast.
 type Observed struct {
 	From domain.Instant // start of the first hour
-	// Milli is in thousandths of a unit per hour; −1 where it was not observed. The
-	// forecast begins where it ends.
+	// Milli is in thousandths of a unit per hour; −1 means not observed. The forecast begins at its
+	// end.
 	Milli []int64
-	// Changes are what is known of it besides, as far as it shows.
+	// Changes are the known changes of demand, as far as they are visible.
 	Changes []forecast.Change
 }
 
-// DemandRange is demand over the horizon by scenarios of a forecast.
+// DemandRange is the range of demand over the horizon in the scenarios of a forecast.
 type DemandRange struct {
-	Candidate string         `json:"candidate"` // what forecasts
+	Candidate string         `json:"candidate"` // the method that forecasts
 	UnitHours Quantiles      `json:"unit_hours"`
 	Peak      Quantiles      `json:"peak_units"`
 	Months    []MonthsDemand `json:"months"`
 }
 
-// MonthsDemand is demand of a month.
+// MonthsDemand is the demand of a month.
 type MonthsDemand struct {
 	Month     string    `json:"month"` // 2006-01
 	UnitHours Quantiles `json:"unit_hours"`
 	Peak      Quantiles `json:"peak_units"`
 }
 
-// Quantiles are those of scenarios: the least value that a tenth, half and nine
-// tenths of them do not exceed.
+// Quantiles are those of scenarios: the smallest values that at least a tenth, half and nine tenths
+// of them do not exceed.
 type Quantiles struct {
 	P10 int64 `json:"p10"`
 	P50 int64 `json:"p50"`
 	P90 int64 `json:"p90"`
 }
 
-// CostRange is what a plan costs over scenarios.
+// CostRange is the range of a plan's cost over scenarios.
 type CostRange struct {
 	Least domain.Decimal `json:"least"`
 	P50   domain.Decimal `json:"p50"`
@@ -74,10 +74,9 @@ func (a *Assumptions) checkDemand() error {
 	return nil
 }
 
-// foresee draws scenarios of a pool's demand over the horizon. h says what is known
-// of its sources. All pools are drawn with the same draws, so that scenarios of equal
-// number are of the same weeks of the past, and a plan of one region draws what a plan
-// of all draws.
+// foresee draws scenarios of a pool's demand over the horizon. h holds what is known of its
+// sources. All pools use the same draws, so that scenarios with equal numbers use the same past
+// weeks, and a plan of one region draws the same as a plan of all.
 func (c *composer) foresee(p *Pool, h *history, f *fit) (*future, error) {
 	drawn, made, err := c.draw(p)
 	if err != nil {
@@ -93,7 +92,7 @@ func (c *composer) foresee(p *Pool, h *history, f *fit) (*future, error) {
 	return out, nil
 }
 
-// draw forecasts a pool and draws from that, in thousandths of a unit by the hour.
+// draw forecasts a pool and draws scenarios, in thousandths of a unit by the hour.
 func (c *composer) draw(p *Pool) ([][]int64, *forecast.Forecast, error) {
 	switch {
 	case c.q.Draws == nil:
@@ -107,7 +106,8 @@ func (c *composer) draw(p *Pool) ([][]int64, *forecast.Forecast, error) {
 	weeks := min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week)
 	made, err := forecast.Make(&forecast.Question{From: o.From, History: o.Milli, Changes: o.Changes, Weeks: weeks})
 	if err != nil {
-		return nil, nil, &refusal{"no forecast: " + err.Error(), "plan for demand that repeats, or import what was observed of it before"}
+		return nil, nil, &refusal{"no forecast: " + err.Error(),
+			"plan for demand that repeats, or import what was observed of it before"}
 	}
 	drawn, err := made.Scenarios(&forecast.Spread{Hours: hours, Count: c.a.Scenarios, Growth: c.beyond()}, c.q.Draws(0))
 	if err != nil {
@@ -116,15 +116,14 @@ func (c *composer) draw(p *Pool) ([][]int64, *forecast.Forecast, error) {
 	return drawn, made, nil
 }
 
-// beyond is how the level goes on beyond a forecast: by the assumed growth of three
-// months in a quarter.
+// beyond is the growth beyond the forecast: three months of the assumed growth per quarter.
 func (c *composer) beyond() []forecast.Growth {
 	step := decimal.NewFromInt(1).Add(c.a.MonthlyGrowth)
 	return []forecast.Growth{{Weight: 1, Quarterly: step.Mul(step).Mul(step).Shift(6).Round(0).IntPart()}}
 }
 
-// going counts drawn demand in machines, by scenario and month. It begins at a
-// time at or before the horizon.
+// going converts drawn demand to machines, by scenario and month. from MUST be at or before the
+// horizon's start.
 func (c *composer) going(drawn [][]int64, from domain.Instant, f *fit) (*future, error) {
 	out := &future{summary: DemandSummary{Curve: f.curve, Packing: f.basis, Range: &DemandRange{}}}
 	for _, milli := range drawn {
@@ -159,7 +158,7 @@ func (c *composer) unitsOf(milli []int64, from domain.Instant, f *fit) ([]int, e
 	return out, nil
 }
 
-// summarize says of the scenarios of a future how much demand there is.
+// summarize summarizes the demand of the scenarios.
 func (c *composer) summarize(f *future) {
 	s := &f.summary
 	n := len(f.cases)
@@ -175,7 +174,8 @@ func (c *composer) summarize(f *future) {
 			all[i] += hours[i]
 			peaks[i] = max(peaks[i], peak[i])
 		}
-		s.Range.Months = append(s.Range.Months, MonthsDemand{span.From.Time().Format("2006-01"), quantiles(hours), quantiles(peak)})
+		s.Range.Months = append(s.Range.Months, MonthsDemand{span.From.Time().Format("2006-01"), quantiles(hours),
+			quantiles(peak)})
 	}
 	s.Range.UnitHours, s.Range.Peak = quantiles(all), quantiles(peaks)
 	s.Peak = int(slices.Max(peaks))
@@ -186,7 +186,7 @@ func (c *composer) summarize(f *future) {
 	s.UnitHours = mean(sum, n)
 }
 
-// rank is the place of a quantile in per mille among so many values by size.
+// rank is the index of a quantile, in per mille, among n sorted values.
 func rank(n, level int) int { return max(0, (n*level+999)/1000-1) }
 
 func quantiles(values []int64) Quantiles {
@@ -194,12 +194,11 @@ func quantiles(values []int64) Quantiles {
 	return Quantiles{v[rank(len(v), 100)], v[rank(len(v), 500)], v[rank(len(v), 900)]}
 }
 
-// mean is the sum of whole numbers, none negative, shared by so many, to the
-// nearest.
+// mean is a sum of non-negative integers divided by n, rounded to the nearest.
 func mean(sum int64, n int) int64 { return (sum + int64(n)/2) / int64(n) }
 
-// expected turns what a pool of procurement comes to, which is a sum over its
-// scenarios by weight, into the expectation in the currency, to nine digits.
+// expected converts a cost of procurement, which is a weighted sum over scenarios, to the
+// expectation in the currency, to nine digits.
 func expected(p *procurement.Pool, sum *big.Int) domain.Decimal {
 	if p.Weight() == 1 {
 		return money(sum)
@@ -207,10 +206,9 @@ func expected(p *procurement.Pool, sum *big.Int) domain.Decimal {
 	return money(sum).DivRound(decimal.NewFromInt(int64(p.Weight())), 9)
 }
 
-// risk says how cost is spread over scenarios, if there are any. The conditional
-// value at risk is the mean of the worst tenth by weight, of which a scenario may
-// be a part (Rockafellar and Uryasev, "Optimization of conditional value-at-risk",
-// Journal of Risk 2(3), 2000).
+// risk computes the spread of cost over scenarios, if there are any. The conditional value at risk
+// is the mean of the worst tenth by weight, of which a scenario may be a part (Rockafellar and
+// Uryasev, "Optimization of conditional value-at-risk", Journal of Risk 2(3), 2000).
 func (a *Amounts) risk() {
 	n := len(a.Costs)
 	if n == 0 {
@@ -219,7 +217,7 @@ func (a *Amounts) risk() {
 	v := slices.Clone(a.Costs)
 	slices.SortFunc(v, domain.Decimal.Cmp)
 	a.Range = &CostRange{v[0], v[rank(n, 500)], v[n-1]}
-	left, sum := n, decimal.Zero // in tenths of a scenario, so that the tenth is whole
+	left, sum := n, decimal.Zero // in tenths of a scenario, so that the tenth is an integer
 	for _, cost := range slices.Backward(v) {
 		take := min(left, 10)
 		sum = sum.Add(cost.Mul(decimal.NewFromInt(int64(take))))

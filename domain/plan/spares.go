@@ -7,16 +7,17 @@ import (
 	"quartermaster/domain/reliability"
 )
 
-// spares adds to a pool's demand the machines that keep the service level although
-// machines fail, each as a whole and by itself. Demand of more machines needs no
-// fewer of them, so that steps stay apart.
+// spares adds to a pool's demand the machines that keep the service level. Machines fail as a whole
+// and independently. More machines never need fewer spares, so distinct steps stay distinct.
 func (c *composer) spares(k *candidate) error {
 	f := k.future
 	if c.a.ServiceLevel.IsZero() || f.summary.Peak == 0 {
 		return nil
 	}
 	if k.Failures == nil || k.shelf.gpus == 0 {
-		k.notes = append(k.notes, fmt.Sprintf("demand holds no spare machines for a service level of %s: failures are known by the GPU, and no offer says how many GPUs %s has", c.a.ServiceLevel, k.Kind))
+		k.notes = append(k.notes,
+			fmt.Sprintf("demand holds no spare machines for a service level of %s: failures are known by the GPU, "+
+				"and no offer says how many GPUs %s has", c.a.ServiceLevel, k.Kind))
 		return nil
 	}
 	b, err := c.buffer(k, f.summary.Peak)
@@ -36,12 +37,14 @@ func (c *composer) spares(k *candidate) error {
 		f.summary.Peak += f.summary.SparePeak
 		f.summary.UnitHours += f.summary.SpareHours
 	}
-	k.notes = append(k.notes, fmt.Sprintf("demand holds spare machines for a service level of %s: %s interruptions of a GPU an hour, %s hours to repair, %s of that rate from %s",
-		c.a.ServiceLevel, k.Failures.PerGPUHour, k.Failures.RepairHours, k.Failures.RatePrior, k.Failures.Source))
+	k.notes = append(k.notes,
+		fmt.Sprintf("demand holds spare machines for a service level of %s: %s interruptions of a GPU an hour, %s "+
+			"hours to repair, %s of that rate from %s",
+			c.a.ServiceLevel, k.Failures.PerGPUHour, k.Failures.RepairHours, k.Failures.RatePrior, k.Failures.Source))
 	return nil
 }
 
-// buffer is what keeps the service level for up to so many machines.
+// buffer returns the spares that keep the service level for up to top machines.
 func (c *composer) buffer(k *candidate, top int) (*reliability.Buffer, error) {
 	b, err := reliability.NewBuffer(top, 1, k.Failures.Unavailability(k.shelf.gpus), c.a.ServiceLevel)
 	if err != nil {

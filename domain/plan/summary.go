@@ -10,52 +10,51 @@ import (
 	"quartermaster/domain"
 )
 
-// Summary is a plan on one screen: what it costs and saves, what commitments do in it,
-// what it leaves out, and what holds it back. It is a pure function of the plan, and in no
-// recorded document.
+// Summary is a plan on one screen: cost and savings, use of commitments, what is left out, and
+// binding bounds. It is a pure function of the plan, and part of no recorded document.
 type Summary struct {
 	Plan     string          `json:"plan"`
 	Horizon  domain.Interval `json:"horizon"`
 	Currency string          `json:"currency"`
 	Regions  []string        `json:"regions"`
 	Pools    int             `json:"pools"`
-	// Cost is the plan's net present cost, and LowerBound what is proven of it.
+	// Cost is the plan's net present cost, and LowerBound its proven bound.
 	Cost       domain.Decimal `json:"cost"`
 	LowerBound domain.Decimal `json:"lower_bound"`
 	Gap        domain.Decimal `json:"gap"`
-	// Savings compare Cost with what is done without a plan: [BuyNothing],
-	// [UnderQuota] and [WithoutQuota], in this order, as far as the plan has them.
+	// Savings compare Cost with [BuyNothing], [UnderQuota] and [WithoutQuota], in this order, as
+	// far as the plan has them.
 	Savings []Saving `json:"savings"`
-	// Purchases are how many orders the plan makes, Units and GPUs what they buy, and
-	// Upfront what is paid upfront, nominal.
+	// Purchases is the number of orders in the plan, Units and GPUs what they buy, and Upfront the
+	// nominal upfront payment.
 	Purchases int            `json:"purchases"`
 	Units     int            `json:"units"`
 	GPUs      int            `json:"gpus"`
 	Upfront   domain.Decimal `json:"upfront"`
-	// Coverage is the percentage of the GPU-hours of demand that commitments and owned
-	// machines serve, Utilization the percentage of their GPU-hours that serve; rounded
-	// to two places, half away from zero, and null where there are no such hours.
+	// Coverage is the percentage of demand GPU-hours that commitments and owned machines serve.
+	// Utilization is the percentage of their GPU-hours that serve. Both are rounded to two places,
+	// half away from zero, and null if there are no such hours.
 	Coverage    *domain.Decimal `json:"commitment_coverage_percent"`
 	Utilization *domain.Decimal `json:"commitment_utilization_percent"`
 	Excluded    []Excluded      `json:"excluded"`
-	// Binding are the bounds that the plan runs into, those that cost most first.
+	// Binding are the binding bounds of the plan, the most costly first.
 	Binding []SummaryBinding `json:"binding"`
 }
 
 // Names of what a plan is compared with. Each is one number of a plan.
 const (
 	BuyNothing   = "buy nothing"           // Amounts.Current
-	UnderQuota   = "on-demand under quota" // the baseline on_demand: nothing held, and what the quota refuses is penalised
+	UnderQuota   = "on-demand under quota" // the baseline on_demand: nothing held, with a penalty for what the quota refuses
 	WithoutQuota = "on-demand, no quota"   // Amounts.OnDemand
 )
 
-// Saving is what a plan saves against something else, negative where that is cheaper.
+// Saving is what a plan saves against an alternative, negative if that is cheaper.
 type Saving struct {
 	Against string         `json:"against"`
 	Cost    domain.Decimal `json:"cost"`
 	Amount  domain.Decimal `json:"amount"` // Cost less the plan's
-	// Percent is Amount in percent of Cost, rounded to two places, half away from zero;
-	// null where Cost is 0.
+	// Percent is Amount in percent of Cost, rounded to two places, half away from zero; null if
+	// Cost is 0.
 	Percent *domain.Decimal `json:"percent"`
 }
 
@@ -64,22 +63,23 @@ type Excluded struct {
 	What   string   `json:"what"` // pools, commitments or offers
 	Reason string   `json:"reason"`
 	Count  int      `json:"count"`
-	Names  []string `json:"names"` // of pools and commitments all, of offers the first of each pool
-	// Next is what whoever asked can do about it, "" where nothing is known.
+	Names  []string `json:"names"` // all for pools and commitments; for offers the first of each pool
+	// Next is what the user can do about it, "" if unknown.
 	Next string `json:"next_step,omitempty"`
 }
 
-// SummaryBinding is a bound with the pool, or the pools, that run into it.
+// SummaryBinding is a bound with the pools in which it binds.
 type SummaryBinding struct {
 	Pools []string `json:"pools"` // as "region kind"
 	Binding
 }
 
-// Summary returns a plan on one screen.
+// Summary returns the plan's summary.
 func (p *Plan) Summary() *Summary {
 	s := &Summary{
-		Plan: p.ID, Horizon: p.Horizon, Currency: p.Assumptions.Currency, Regions: []string{}, Excluded: []Excluded{}, Binding: []SummaryBinding{},
-		Cost: p.Total.Cost, LowerBound: p.Total.LowerBound, Gap: p.Total.Gap, Savings: p.savings(),
+		Plan: p.ID, Horizon: p.Horizon, Currency: p.Assumptions.Currency, Regions: []string{}, Excluded: []Excluded{},
+		Binding: []SummaryBinding{},
+		Cost:    p.Total.Cost, LowerBound: p.Total.LowerBound, Gap: p.Total.Gap, Savings: p.savings(),
 	}
 	var served, held, idle decimal.Decimal // in GPU-hours
 	for i := range p.Regions {
@@ -123,16 +123,18 @@ func (p *Plan) Summary() *Summary {
 	}
 	order := []string{"pools", "commitments", "offers"}
 	slices.SortStableFunc(s.Excluded, func(a, b Excluded) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Next, b.Next))
+		return cmp.Or(cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)),
+			cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Next, b.Next))
 	})
 	slices.SortStableFunc(s.Binding, func(a, b SummaryBinding) int {
-		return cmp.Or(boundPrice(b.Price).Cmp(boundPrice(a.Price)), cmp.Compare(len(b.Months), len(a.Months)), slices.Compare(a.Pools, b.Pools),
+		return cmp.Or(boundPrice(b.Price).Cmp(boundPrice(a.Price)), cmp.Compare(len(b.Months), len(a.Months)),
+			slices.Compare(a.Pools, b.Pools),
 			cmp.Compare(a.Constraint, b.Constraint), cmp.Compare(a.Detail, b.Detail))
 	})
 	return s
 }
 
-// boundPrice orders bounds of which nobody knows a price behind all others.
+// boundPrice sorts bounds without a price last.
 func boundPrice(price *domain.Decimal) domain.Decimal {
 	if price == nil {
 		return decimal.NewFromInt(-1)
@@ -142,7 +144,7 @@ func boundPrice(price *domain.Decimal) domain.Decimal {
 
 func (p *Plan) poolName(region, kind string) string { return strings.TrimSpace(region + " " + kind) }
 
-// savings compares the plan with what is done without one.
+// savings compares the plan with the alternatives.
 func (p *Plan) savings() []Saving {
 	saving := func(against string, cost domain.Decimal) Saving {
 		amount := cost.Sub(p.Total.Cost)
@@ -155,7 +157,7 @@ func (p *Plan) savings() []Saving {
 	return append(out, saving(WithoutQuota, p.Total.OnDemand))
 }
 
-// exclude adds what is left out to what is for the same reason.
+// exclude adds an item to those left out for the same reason.
 func (s *Summary) exclude(what, reason, next string, count int, name string) {
 	i := slices.IndexFunc(s.Excluded, func(x Excluded) bool { return x.What == what && x.Reason == reason && x.Next == next })
 	if i < 0 {
@@ -169,7 +171,7 @@ func (s *Summary) exclude(what, reason, next string, count int, name string) {
 	}
 }
 
-// percentOf returns the percentage that a part is of a whole, nil of nothing.
+// percentOf returns a part as a percentage of a whole, nil if the whole is 0.
 func percentOf(part, whole domain.Decimal) *domain.Decimal {
 	if whole.IsZero() {
 		return nil
