@@ -25,57 +25,54 @@ import (
 	"quartermaster/projections"
 )
 
-// Gateway takes the events of nodes into the log:
+// Gateway appends the events of nodes to the log:
 //
 //	POST /v1/events
 //	Authorization: Bearer <key of the cluster>
 //	Content-Type: application/vnd.quartermaster.events
 //	Content-Encoding: zstd                               (or none)
 //
-// The body is a batch of encoded records. Every record becomes one of the
-// caller's cluster: the key of a record and its partition follow from whose key
-// was shown, and a record that names another cluster makes the whole request
-// fail with 403, is reported and changes nothing.
+// The body is a batch of encoded records. The key and partition of each record are set from the
+// cluster of the caller's key. If a record names another cluster, the whole request fails with
+// 403, nothing is appended, and the attempt is reported to Denied.
 //
-//	200  Accepted. Kafka has acknowledged every record that is not listed as
-//	     refused. What is refused will be refused for ever, and why is said. The
+//	200  Accepted. Kafka has acknowledged every record except those listed as
+//	     refused. A refused record will always be refused; the reason is given. The
 //	     answer to an empty body names the cluster of the key.
-//	400  The body is no batch.
-//	401  The key is missing, mistyped, unknown or has ended; which, is said.
-//	403  A record names another cluster than the key's.
+//	400  The body is not a batch.
+//	401  The key is missing, mistyped, unknown or has ended; the text says which.
+//	403  A record names a cluster other than the key's.
 //	408  The body did not arrive in half a minute.
 //	413  The body is too large: send fewer records at once.
-//	415  Another content type or encoding.
-//	429  The cluster sends too much; Retry-After says when.
+//	415  Unsupported content type or encoding.
+//	429  The cluster sends too much; retry after Retry-After.
 //	503  The log or the keys cannot be reached, or all clusters together send too
-//	     much; Retry-After says when.
+//	     much; retry after Retry-After.
 //
-// After 408, 429 and 503, and after no answer, the same may be sent again: the log
-// may then hold a record twice, and folds count it once, by its stream and
-// sequence.
+// After 408, 429 or 503, or without an answer, the sender may send the same batch again. The log
+// may then contain a record twice; folds count it once, by its stream and sequence.
 //
-// A cluster has a quarter of the memory and of the places that there are, and a place
-// is taken once the whole body is there, so that no cluster keeps another waiting.
+// A cluster gets at most a quarter of the memory and of the worker places. A request takes a
+// place only after its whole body has arrived. So no cluster blocks another.
 type Gateway struct {
 	Keys *Keys
 	// Read returns the records of a body, with topic, headers and value.
 	Read func(body []byte) ([]domain.Record, error)
-	// ContentType is that of the bodies that Read reads.
+	// ContentType is the content type of the bodies that Read reads.
 	ContentType string
-	// AnswerType is the content type of answers, by which senders know them from
-	// those of a proxy.
+	// AnswerType is the content type of answers. It tells them from the answers of a proxy.
 	AnswerType string
-	// NewDecoder returns what decodes records; one is used by one request at a time.
+	// NewDecoder returns a decoder of records. A decoder serves one request at a time.
 	NewDecoder func() projections.Decoder
 	// Append writes records and returns once they are acknowledged.
 	Append func(context.Context, []domain.Record) error
-	// Denied is told of attempts at another cluster and of keys that do not hold.
+	// Denied is called for records of another cluster and for invalid keys.
 	Denied func(Denial)
-	// Rate is how many records of a cluster are taken per second, Burst how many
-	// may come at once after a while without any; a larger batch counts as Burst.
+	// Rate is the number of records per second that a cluster may send. Burst is how many it
+	// may send at once after a pause; a larger batch counts as Burst.
 	Rate, Burst int
 	// MaxAge is how old an event may be, MaxAhead how far ahead of the clock; 7 days and
-	// 10 minutes when zero. What is beyond is refused for ever.
+	// 10 minutes when zero. Events outside this range are always refused.
 	MaxAge, MaxAhead time.Duration
 	// Patience is how long a body may take to arrive; 30 s when zero.
 	Patience time.Duration
@@ -88,29 +85,29 @@ type Gateway struct {
 	records  *prometheus.CounterVec
 }
 
-// Denial is an attempt that was refused for what the caller may not do.
+// Denial is an attempt that the caller is not authorized for.
 type Denial struct {
-	Principal string // the key, or where the request came from
-	Target    string // the cluster that was meant; "" when it is not known, or what the caller wrote is no plain name
-	// Reason is one of few for each principal, whatever the caller sends: what it made
-	// up is not among them.
+	Principal string // the key, or the address of the sender
+	Target    string // the cluster in the record; "" if unknown or not a plain name
+	// Reason is one of a few texts per principal. It contains nothing that the caller chose, so
+	// the number of different denials stays small.
 	Reason string
 }
 
-// Bounds of requests. Bodies take at most inFlight as they were sent, and places ×
-// maxBody where they are worked on.
+// Limits of requests. The memory of bodies is at most inFlight as sent, plus places × maxBody
+// for those being processed.
 const (
-	maxSent     = 4 << 20  // bytes of a body as it is sent
-	maxBody     = 16 << 20 // bytes of a body once decompressed
-	inFlight    = 128 << 20
+	maxSent     = 4 << 20   // bytes of a body as sent
+	maxBody     = 16 << 20  // bytes of a body after decompression
+	inFlight    = 128 << 20 // bytes of all bodies as sent
 	places      = 16
-	requests    = 1024 // of a cluster at a time
+	requests    = 1024 // concurrent requests per cluster
 	aQuarter    = 4
 	retryAfter  = 2 // seconds
 	maxRefusals = 1000
 )
 
-// ErrorBody is what is answered with every other status than 200.
+// ErrorBody is the answer with any status other than 200.
 type ErrorBody struct {
 	Error string `json:"error"`
 }
@@ -119,18 +116,17 @@ type ErrorBody struct {
 type Accepted struct {
 	Accepted int       `json:"accepted"`
 	Refused  []Refused `json:"refused,omitempty"`
-	// Cluster is that of the key. It answers an empty body, by which a sender asks.
+	// Cluster is the cluster of the key. It is set only in the answer to an empty body.
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// Refused is a record that the log will never hold, by its place in the batch.
+// Refused is a record that will never be accepted, by its index in the batch.
 type Refused struct {
 	Index int    `json:"index"`
 	Error string `json:"error"`
 }
 
-// fromNodes are the types of events that a node may report. A decision never
-// comes this way.
+// fromNodes are the types of events that a node may report. Decisions are not among them.
 var fromNodes = []domain.Type{
 	domain.TypeNodeSampled, domain.TypeServingSampled, domain.TypeEnergyMetered,
 	domain.TypeJobQueued, domain.TypeJobStarted, domain.TypeJobFinished,
@@ -141,26 +137,32 @@ var fromNodes = []domain.Type{
 
 const nodeSource = "node-reporter/"
 
-// SourceOf returns what the source of every event of a cluster's nodes begins with.
+// SourceOf returns the prefix of the source of every event that a cluster's nodes report.
 func SourceOf(cluster string) string { return nodeSource + cluster + "/" }
 
 func (g *Gateway) init() {
 	g.once.Do(func() {
 		g.decoders.New = func() any { return g.NewDecoder() }
 		g.limiter = admission.New(admission.Limits{
-			Requests: requests, Bytes: inFlight, ClusterBytes: inFlight / aQuarter, Places: places, ClusterPlaces: places / aQuarter,
-			Rate: g.Rate, Burst: g.Burst, Patience: g.Patience,
+			Requests:      requests,
+			Bytes:         inFlight,
+			ClusterBytes:  inFlight / aQuarter,
+			Places:        places,
+			ClusterPlaces: places / aQuarter,
+			Rate:          g.Rate,
+			Burst:         g.Burst,
+			Patience:      g.Patience,
 		})
 		g.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quartermaster_gateway_requests_total", Help: "Deliveries of nodes, by the status they were answered with.",
+			Name: "quartermaster_gateway_requests_total", Help: "Deliveries of nodes, by status code of the answer.",
 		}, []string{"status"})
 		g.records = prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quartermaster_gateway_records_total", Help: "Records of nodes, by cluster and what became of them.",
+			Name: "quartermaster_gateway_records_total", Help: "Records of nodes, by cluster and outcome.",
 		}, []string{"cluster", "outcome"})
 	})
 }
 
-// Metrics are the gateway's own.
+// Metrics returns the gateway's metrics.
 func (g *Gateway) Metrics() []prometheus.Collector {
 	g.init()
 	return []prometheus.Collector{g.requests, g.records}
@@ -188,16 +190,16 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", g.AnswerType)
 	w.WriteHeader(status)
-	// Whoever does not get the answer sends again.
+	// A sender that does not get the answer sends again.
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// take appends what a request holds. The error is a *StatusError, or what hinders
-// the log.
+// take appends the records of a request. The error is a *StatusError, or any other error, which
+// means 503.
 func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return nil, refuse(http.StatusMethodNotAllowed, "%s is not answered here: POST a batch of events", r.Method)
+		return nil, refuse(http.StatusMethodNotAllowed, "%s is not supported: POST a batch of events", r.Method)
 	}
 	caller, err := g.Keys.Caller(r)
 	if err != nil {
@@ -244,7 +246,10 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 			g.Log.Warn("events of a node could not be appended", "cluster", caller.Cluster, "events", len(taken), "error", err)
 			var l projections.Lasting
 			if errors.As(err, &l) {
-				return nil, refuse(http.StatusServiceUnavailable, "the log takes no events until an operator has acted: %v (%s); keep them", l, l.Advice())
+				return nil, refuse(
+					http.StatusServiceUnavailable,
+					"the log does not take events until an operator has acted: %v (%s); keep them", l, l.Advice(),
+				)
 			}
 			return nil, refuse(http.StatusServiceUnavailable, "the log does not take events at the moment; send again later")
 		}
@@ -254,12 +259,15 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 	return ans, nil
 }
 
-// busy returns the answer to what the bounds of requests do not let in. Other errors
-// stay as they are.
+// busy turns an error of the limiter into the answer. It returns other errors unchanged.
 func (g *Gateway) busy(w http.ResponseWriter, caller Caller, err error) error {
 	switch {
 	case errors.Is(err, admission.ErrCluster):
-		return refuse(http.StatusTooManyRequests, "cluster %s sends more than %d events a second, or too much at once; send again later", caller.Cluster, g.Rate)
+		return refuse(
+			http.StatusTooManyRequests,
+			"cluster %s sends more than %d events a second, or too much at once; send again later",
+			caller.Cluster, g.Rate,
+		)
 	case errors.Is(err, admission.ErrFull):
 		return refuse(http.StatusServiceUnavailable, "%v", err)
 	case errors.Is(err, admission.ErrSlow):
@@ -269,17 +277,24 @@ func (g *Gateway) busy(w http.ResponseWriter, caller Caller, err error) error {
 	return err
 }
 
-// Deny tells of a request that was refused for its key.
+// Deny reports a request that was refused for its key to Denied.
 func (g *Gateway) Deny(r *http.Request, why *StatusError) {
 	g.Denied(Denial{Principal: "address " + remote(r), Reason: why.Kind})
 }
 
-var errTooLarge = refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d MiB as sent, or %d MiB once decompressed: send fewer events at once", maxSent>>20, maxBody>>20)
+var errTooLarge = refuse(
+	http.StatusRequestEntityTooLarge,
+	"the body is larger than %d MiB as sent, or %d MiB once decompressed: send fewer events at once",
+	maxSent>>20, maxBody>>20,
+)
 
 // body reads the body as it was sent.
 func (g *Gateway) body(w http.ResponseWriter, r *http.Request, q *admission.Request) ([]byte, error) {
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != g.ContentType {
-		return nil, refuse(http.StatusUnsupportedMediaType, "content type %.60q; want %s", r.Header.Get("Content-Type"), g.ContentType)
+		return nil, refuse(
+			http.StatusUnsupportedMediaType,
+			"content type %.60q; want %s", r.Header.Get("Content-Type"), g.ContentType,
+		)
 	}
 	sent, err := q.Read(w, r, nil, maxSent)
 	var large *http.MaxBytesError
@@ -294,7 +309,7 @@ func (g *Gateway) body(w http.ResponseWriter, r *http.Request, q *admission.Requ
 	return nil, refuse(http.StatusBadRequest, "read the body: %v", err)
 }
 
-// decompressed returns what a body holds.
+// decompressed returns the decompressed body.
 func decompressed(r *http.Request, sent []byte) ([]byte, error) {
 	switch encoding := r.Header.Get("Content-Encoding"); encoding {
 	case "", "identity":
@@ -305,7 +320,7 @@ func decompressed(r *http.Request, sent []byte) ([]byte, error) {
 		case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
 			return nil, errTooLarge
 		case err != nil:
-			return nil, refuse(http.StatusBadRequest, "the body is no zstd: %v", err)
+			return nil, refuse(http.StatusBadRequest, "the body is not valid zstd: %v", err)
 		}
 		return body, nil
 	default:
@@ -322,8 +337,8 @@ var inflate = func() *zstd.Decoder {
 	return d
 }()
 
-// check stamps the records of a batch as the cluster's and tells those that the
-// log may hold from those that it never will. The error is a *StatusError of all.
+// check sets the key and partition of each record in a batch, and separates the acceptable
+// records from the refused. The error is a *StatusError for the whole batch.
 func (g *Gateway) check(caller Caller, recs []domain.Record) (*Accepted, []domain.Record, error) {
 	ans := &Accepted{}
 	taken := recs[:0]
@@ -344,7 +359,11 @@ func (g *Gateway) check(caller Caller, recs []domain.Record) (*Accepted, []domai
 				Principal: fmt.Sprintf("key %s of cluster %s", caller.KeyID, caller.Cluster), Target: target,
 				Reason: fmt.Sprintf("its key pushes for cluster %s alone", caller.Cluster),
 			})
-			return nil, nil, refuse(http.StatusForbidden, "record %d is of cluster %s, and the key is that of cluster %s; nothing was taken", i, shown, caller.Cluster)
+			return nil, nil, refuse(
+				http.StatusForbidden,
+				"record %d is of cluster %s, but the key is of cluster %s; nothing was accepted",
+				i, shown, caller.Cluster,
+			)
 		}
 		if err == nil {
 			taken = append(taken, rec)
@@ -357,12 +376,16 @@ func (g *Gateway) check(caller Caller, recs []domain.Record) (*Accepted, []domai
 		}
 	}
 	if len(recs)-ans.Accepted > maxRefusals {
-		return nil, nil, refuse(http.StatusBadRequest, "more than %d records are no events that a node may send, the first: %s; nothing was taken", maxRefusals, ans.Refused[0].Error)
+		return nil, nil, refuse(
+			http.StatusBadRequest,
+			"more than %d records are not events that a node may send, the first: %s; nothing was accepted",
+			maxRefusals, ans.Refused[0].Error,
+		)
 	}
 	return ans, taken, nil
 }
 
-// checkOne checks one record; foreign is the other cluster that it names.
+// checkOne checks one record. Foreign is another cluster that it names, or "".
 func (g *Gateway) checkOne(d projections.Decoder, caller Caller, rec *domain.Record, env *domain.Envelope) (foreign string, err error) {
 	*env = domain.Envelope{}
 	if c := rec.Header("ce_cluster"); c != nil && string(c) != caller.Cluster {
@@ -380,36 +403,44 @@ func (g *Gateway) checkOne(d projections.Decoder, caller Caller, rec *domain.Rec
 		return "", fmt.Errorf("source %.100q does not begin with %s", env.Source, prefix)
 	}
 	if t := env.Event.Type(); !slices.Contains(fromNodes, t) {
-		return "", fmt.Errorf("%s is no event that a node may send", t)
+		return "", fmt.Errorf("%s is not an event that a node may send", t)
 	}
 	if env.Cites != "" {
-		return "", fmt.Errorf("it mends %.100q, which an operator decides: quartermaster quarantine repair", env.Cites)
+		return "", fmt.Errorf("it repairs %.100q, which only an operator may: quartermaster quarantine repair", env.Cites)
 	}
 	if n := max(env.Sequence, env.PreviousSequence); n > maxSequence {
-		return "", fmt.Errorf("sequence %d is beyond %d, which no life of a source comes to: it counts the events of one from 1", n, uint64(maxSequence))
+		return "", fmt.Errorf(
+			"sequence %d is beyond the limit of %d: it must count the events of an incarnation from 1",
+			n, uint64(maxSequence),
+		)
 	}
-	// What the folds would quarantine marks every report of everybody, so that it must
-	// not come to the log.
+	// Every report to every workspace mentions a record in quarantine, so a record that folds
+	// would quarantine must not enter the log.
 	if err := domain.Validate(env); err != nil {
 		return "", err
 	}
-	if err := domain.CheckAge(env, domain.InstantOf(g.Keys.Now()), cmp.Or(g.MaxAge, time.Duration(domain.MaxAge)), cmp.Or(g.MaxAhead, time.Duration(domain.MaxAhead))); err != nil {
+	now := domain.InstantOf(g.Keys.Now())
+	maxAge := cmp.Or(g.MaxAge, time.Duration(domain.MaxAge))
+	maxAhead := cmp.Or(g.MaxAhead, time.Duration(domain.MaxAhead))
+	if err := domain.CheckAge(env, now, maxAge, maxAhead); err != nil {
 		return "", err
 	}
 	return "", env.CheckSignature()
 }
 
-// maxSequence bounds the sequences of nodes: a thousand events a second for thirty
-// years. A greater one would have the folds await for good what never was.
+// maxSequence bounds the sequence numbers of nodes: a thousand events a second for thirty
+// years. A greater one would open a gap for events that will never arrive.
 const maxSequence = 1 << 40
 
-// isPlainName reports whether a text that anybody may have written can stand in the log
-// as the name of a cluster.
+// isPlainName reports whether an untrusted text may be recorded as the name of a cluster.
 func isPlainName(s string) bool {
-	return len(s) <= 256 && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	if len(s) > 256 || !utf8.ValidString(s) {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// remote names where a request came from, without its port, which changes.
+// remote returns the address of the sender without its port, which changes.
 func remote(r *http.Request) string {
 	if i := strings.LastIndexByte(r.RemoteAddr, ':'); i > 0 {
 		return r.RemoteAddr[:i]

@@ -26,8 +26,8 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// The gateway knows no encoding: in these tests a body is lines of "source type
-// node", and "!" at the end of the type makes a line that does not decode.
+// The gateway does not depend on an encoding. In these tests a body is lines of "source type
+// node"; a "!" at the end of the type makes a line that does not decode.
 type lines struct{}
 
 const linesType = "text/lines"
@@ -82,7 +82,7 @@ type house struct {
 	now      time.Time
 	appended []domain.Record
 	logErr   error
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards the fields below
 	denied   []httpapi.Denial
 	lab, eu  domain.ClusterKey
 }
@@ -122,14 +122,14 @@ func newHouse(t *testing.T) *house {
 			defer h.mu.Unlock()
 			h.denied = append(h.denied, d)
 		},
-		// The events of these tests are of 1970, but for those of TestAges.
+		// The events of these tests are of 1970, except those of TestGatewayAges.
 		MaxAge: 100 * 366 * 24 * time.Hour,
 		Rate:   100, Burst: 200, Log: slog.New(slog.DiscardHandler),
 	}
 	return h
 }
 
-// answered is what a request was answered.
+// answered is the answer to a request.
 type answered struct {
 	status int
 	text   string
@@ -168,7 +168,7 @@ func TestGatewayAccepts(t *testing.T) {
 	}
 }
 
-// What can never be accepted is listed, and the rest is in the log.
+// Records that can never be accepted are listed, and the rest is appended.
 func TestGatewayRefusesSingleRecords(t *testing.T) {
 	h := newHouse(t)
 	res := h.post(h.lab.String(), labLine+
@@ -184,11 +184,11 @@ func TestGatewayRefusesSingleRecords(t *testing.T) {
 	if err := json.Unmarshal([]byte(res.text), &ans); err != nil || res.status != http.StatusOK {
 		t.Fatalf("%d: %v", res.status, err)
 	}
-	want := []string{"1 field 3: cut off", "2 ClusterRegistered is no event that a node may send", "3 NodeCordoned: node: is missing", `4 source "importer/file" does not begin with node-reporter/lab/`,
+	want := []string{"1 field 3: cut off", "2 ClusterRegistered is not an event that a node may send", "3 NodeCordoned: node: is missing", `4 source "importer/file" does not begin with node-reporter/lab/`,
 		`5 NodeCordoned: signature does not verify: not made by operator "o" over these bytes`,
-		"6 sequence 1000000000000000000 is beyond 1099511627776, which no life of a source comes to: it counts the events of one from 1",
-		"7 sequence 1000000000000000000 is beyond 1099511627776, which no life of a source comes to: it counts the events of one from 1",
-		`8 it mends "qm.hardware/1@7", which an operator decides: quartermaster quarantine repair`}
+		"6 sequence 1000000000000000000 is beyond the limit of 1099511627776: it must count the events of an incarnation from 1",
+		"7 sequence 1000000000000000000 is beyond the limit of 1099511627776: it must count the events of an incarnation from 1",
+		`8 it repairs "qm.hardware/1@7", which only an operator may: quartermaster quarantine repair`}
 	var got []string
 	for _, r := range ans.Refused {
 		got = append(got, fmt.Sprint(r.Index, " ", r.Error))
@@ -198,7 +198,7 @@ func TestGatewayRefusesSingleRecords(t *testing.T) {
 	}
 }
 
-// What is older or further ahead than configured is refused for ever, with the reason.
+// Events older or further ahead than configured are refused, with the reason.
 func TestGatewayAges(t *testing.T) {
 	for _, c := range []struct {
 		now  time.Duration // since 1970; the events are of 01:00
@@ -245,31 +245,31 @@ func TestGatewayAnswers(t *testing.T) {
 		want    string
 		denied  string
 	}{
-		"no key":              {change: func(r *http.Request) { r.Header.Del("Authorization") }, status: 401, want: "no cluster key: send it as Authorization: Bearer", denied: "address 192.0.2.1 →  it shows no cluster key"},
-		"basic auth":          {change: header("Authorization", "Basic Zm9v"), status: 401, want: "no cluster key", denied: "it shows no cluster key"},
-		"mistyped":            {key: func(h *house) string { return strings.Replace(h.lab.String(), "a", "b", 1) }, status: 401, want: "checksum", denied: "mistyped or cut"},
-		"cut":                 {key: func(h *house) string { return h.lab.String()[:40] }, status: 401, want: "was it cut?", denied: "mistyped or cut"},
-		"unknown":             {prepare: func(h *house) { h.keys = h.keys[1:] }, status: 401, want: "is not known here", denied: "its key is not known here"},
-		"another's MAC":       {prepare: func(h *house) { h.keys[0].Cluster = "prod" }, status: 401, want: "has another secret", denied: "another secret"},
-		"expired":             {prepare: func(h *house) { h.keys[0].Until, h.keys[0].Why = domain.Hour, "expires" }, status: 401, want: "of cluster lab ended at 1970-01-01T01:00:00Z (expires)", denied: "ended at"},
-		"revoked":             {prepare: func(h *house) { h.keys[0].Revoked, h.keys[0].Why = true, "revoked: lost" }, status: 401, want: "(revoked: lost)", denied: "revoked"},
-		"keys unreadable":     {prepare: func(h *house) { h.loadErr = errors.New("no database") }, status: 503, want: "which keys hold cannot be read at the moment: no database"},
-		"foreign source":      {body: labLine + "node-reporter/eu/n1 cordon n1", status: 403, want: "record 1 is of cluster eu, and the key is that of cluster lab; nothing was taken", denied: "→ eu its key pushes for cluster lab alone"},
-		"foreign, no name":    {body: "node-reporter/e\x01u/n1 cordon n1", status: 403, want: `is of cluster \"e\\x01u\"`, denied: "→  its key pushes for cluster lab alone"},
-		"foreign header":      {body: "node-reporter/lab/n1 cordon n1 eu", status: 403, want: "record 0 is of cluster eu", denied: "→ eu"},
-		"get":                 {change: func(r *http.Request) { r.Method = http.MethodGet }, status: 405, want: "POST a batch"},
-		"content type":        {change: header("Content-Type", "application/json"), status: 415, want: "want text/lines"},
-		"no content type":     {change: header("Content-Type", ""), status: 415, want: "want text/lines"},
-		"content encoding":    {change: header("Content-Encoding", "br"), status: 415, want: "want zstd or none"},
-		"no batch":            {body: "x", status: 400, want: `line \"x\"`},
-		"no zstd":             {change: header("Content-Encoding", "zstd"), status: 400, want: "the body is no zstd"},
-		"too large":           {body: large, status: 413, want: "larger than 4 MiB as sent"},
-		"a bomb":              {body: deflated(strings.Repeat(labLine, 17<<20/len(labLine))), change: header("Content-Encoding", "zstd"), status: 413, want: "16 MiB once decompressed"},
-		"the log is away":     {prepare: func(h *house) { h.logErr = errors.New("no leader") }, status: 503, want: "the log does not take events at the moment"},
-		"nothing":             {body: " ", change: func(r *http.Request) { r.Body = http.NoBody }, status: 200, want: `{"accepted":0,"cluster":"lab"}`},
-		"nothing, no key":     {change: func(r *http.Request) { r.Body = http.NoBody; r.Header.Del("Authorization") }, status: 401, want: "no cluster key", denied: "no cluster key"},
-		"nothing is an event": {body: strings.Repeat("node-reporter/lab/n1 cordon! n1\n", 1001), status: 400, want: "more than 1000 records are no events"},
-		"zstd":                {body: deflated(labLine), change: header("Content-Encoding", "zstd"), status: 200, want: `{"accepted":1}`},
+		"no key":             {change: func(r *http.Request) { r.Header.Del("Authorization") }, status: 401, want: "no cluster key: send it as Authorization: Bearer", denied: "address 192.0.2.1 →  it shows no cluster key"},
+		"basic auth":         {change: header("Authorization", "Basic Zm9v"), status: 401, want: "no cluster key", denied: "it shows no cluster key"},
+		"mistyped":           {key: func(h *house) string { return strings.Replace(h.lab.String(), "a", "b", 1) }, status: 401, want: "checksum", denied: "mistyped or cut"},
+		"cut":                {key: func(h *house) string { return h.lab.String()[:40] }, status: 401, want: "was it cut?", denied: "mistyped or cut"},
+		"unknown":            {prepare: func(h *house) { h.keys = h.keys[1:] }, status: 401, want: "is not known here", denied: "its key is not known here"},
+		"another's MAC":      {prepare: func(h *house) { h.keys[0].Cluster = "prod" }, status: 401, want: "has another secret", denied: "another secret"},
+		"expired":            {prepare: func(h *house) { h.keys[0].Until, h.keys[0].Why = domain.Hour, "expires" }, status: 401, want: "of cluster lab ended at 1970-01-01T01:00:00Z (expires)", denied: "ended at"},
+		"revoked":            {prepare: func(h *house) { h.keys[0].Revoked, h.keys[0].Why = true, "revoked: lost" }, status: 401, want: "(revoked: lost)", denied: "revoked"},
+		"keys unreadable":    {prepare: func(h *house) { h.loadErr = errors.New("no database") }, status: 503, want: "the cluster keys cannot be read at the moment: no database"},
+		"foreign source":     {body: labLine + "node-reporter/eu/n1 cordon n1", status: 403, want: "record 1 is of cluster eu, but the key is of cluster lab; nothing was accepted", denied: "→ eu its key pushes for cluster lab alone"},
+		"foreign, no name":   {body: "node-reporter/e\x01u/n1 cordon n1", status: 403, want: `is of cluster \"e\\x01u\"`, denied: "→  its key pushes for cluster lab alone"},
+		"foreign header":     {body: "node-reporter/lab/n1 cordon n1 eu", status: 403, want: "record 0 is of cluster eu", denied: "→ eu"},
+		"get":                {change: func(r *http.Request) { r.Method = http.MethodGet }, status: 405, want: "POST a batch"},
+		"content type":       {change: header("Content-Type", "application/json"), status: 415, want: "want text/lines"},
+		"no content type":    {change: header("Content-Type", ""), status: 415, want: "want text/lines"},
+		"content encoding":   {change: header("Content-Encoding", "br"), status: 415, want: "want zstd or none"},
+		"not a batch":        {body: "x", status: 400, want: `line \"x\"`},
+		"not zstd":           {change: header("Content-Encoding", "zstd"), status: 400, want: "the body is not valid zstd"},
+		"too large":          {body: large, status: 413, want: "larger than 4 MiB as sent"},
+		"a bomb":             {body: deflated(strings.Repeat(labLine, 17<<20/len(labLine))), change: header("Content-Encoding", "zstd"), status: 413, want: "16 MiB once decompressed"},
+		"log unavailable":    {prepare: func(h *house) { h.logErr = errors.New("no leader") }, status: 503, want: "the log does not take events at the moment"},
+		"empty body":         {body: " ", change: func(r *http.Request) { r.Body = http.NoBody }, status: 200, want: `{"accepted":0,"cluster":"lab"}`},
+		"empty body, no key": {change: func(r *http.Request) { r.Body = http.NoBody; r.Header.Del("Authorization") }, status: 401, want: "no cluster key", denied: "no cluster key"},
+		"no valid event":     {body: strings.Repeat("node-reporter/lab/n1 cordon! n1\n", 1001), status: 400, want: "more than 1000 records are not events"},
+		"zstd":               {body: deflated(labLine), change: header("Content-Encoding", "zstd"), status: 200, want: `{"accepted":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
@@ -292,7 +292,7 @@ func TestGatewayAnswers(t *testing.T) {
 				t.Errorf("%d %s\nwant %d %s", res.status, res.text, c.status, c.want)
 			}
 			if res.typ != "text/answer" {
-				t.Errorf("the answer is of type %q, and may be a proxy's", res.typ)
+				t.Errorf("the answer has content type %q, like that of a proxy", res.typ)
 			}
 			if res.retry != (c.status == 503 || c.status == 429) {
 				t.Errorf("Retry-After: %t", res.retry)
@@ -318,11 +318,11 @@ func TestGatewayRate(t *testing.T) {
 	h := newHouse(t)
 	batch := strings.Repeat(labLine, 150)
 	statuses := []int{h.post(h.lab.String(), batch).status, h.post(h.lab.String(), batch).status}
-	// Another cluster has an allowance of its own, and this one gets another with time.
+	// Another cluster has its own allowance, and this one is replenished with time.
 	statuses = append(statuses, h.post(h.eu.String(), strings.ReplaceAll(batch, "lab", "eu")).status)
 	h.now = h.now.Add(time.Second)
 	statuses = append(statuses, h.post(h.lab.String(), batch).status)
-	// A batch beyond the burst is taken whenever nothing came for long enough.
+	// A batch above the burst is accepted after a long enough pause.
 	h.now = h.now.Add(10 * time.Second)
 	statuses = append(statuses, h.post(h.lab.String(), batch+batch).status)
 	if want := []int{200, 429, 200, 200, 200}; !slices.Equal(statuses, want) {
@@ -330,11 +330,11 @@ func TestGatewayRate(t *testing.T) {
 	}
 }
 
-// pass lets the time of a bubble go by, which takes none.
+// pass advances the fake time of a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
-// A key counts as soon as the rows know it and not much longer than they do, and
-// the rows are not read for every request.
+// A key works soon after the rows have it and stops soon after they revoke it. The rows are not
+// read for every request.
 func TestKeysFollowTheRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -363,20 +363,20 @@ func TestKeysFollowTheRows(t *testing.T) {
 		}
 		h.loadErr = errors.New("away")
 		if s := try(2 * time.Second); s != 200 {
-			t.Errorf("the rows are away for a moment: %d", s)
+			t.Errorf("the rows are unavailable for a moment: %d", s)
 		}
 		if s := try(2 * time.Second); s != 503 {
-			t.Errorf("the rows are away for long: %d", s)
+			t.Errorf("the rows are unavailable for long: %d", s)
 		}
-		// Whoever asks meanwhile is told, and the rows are left alone for a while.
+		// Requests get the error meanwhile, and the rows are not read for a while.
 		before = h.loads
 		for range 10 {
 			if s := try(10 * time.Millisecond); s != 503 {
-				t.Errorf("the rows are away: %d", s)
+				t.Errorf("the rows are unavailable: %d", s)
 			}
 		}
 		if h.loads != before {
-			t.Errorf("10 requests in a tenth of a second asked rows that are away %d times", h.loads-before)
+			t.Errorf("10 requests in a tenth of a second read the unavailable rows %d times", h.loads-before)
 		}
 		h.loadErr, h.keys[1].Revoked = nil, true
 		if s := try(200 * time.Millisecond); s != 401 {
@@ -385,8 +385,8 @@ func TestKeysFollowTheRows(t *testing.T) {
 	})
 }
 
-// A revoked key ends within five seconds, however much of that reading the rows takes
-// and however many ask.
+// A revoked key stops working within five seconds, however long reading the rows takes and
+// however many requests come.
 func TestKeysEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -394,7 +394,7 @@ func TestKeysEndInTime(t *testing.T) {
 		load := h.Keys.Load
 		h.Keys.Load = func(ctx context.Context) ([]registry.ClusterKeyEntry, error) {
 			keys, err := load(ctx)
-			pass(2 * time.Second) // what was read is as old as that
+			pass(2 * time.Second) // age of what Load returns
 			return keys, err
 		}
 		if s := h.post(h.lab.String(), labLine).status; s != 200 {
@@ -408,11 +408,11 @@ func TestKeysEndInTime(t *testing.T) {
 			}
 			pass(100 * time.Millisecond)
 		}
-		pass(3 * time.Second) // until nothing is read any more
+		pass(3 * time.Second) // until no read is in progress
 	})
 }
 
-// Reading the keys slowly hinders only who is not among those that are known.
+// A slow read of the keys delays only requests with unknown keys.
 func TestKeysReadSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -435,7 +435,7 @@ func TestKeysReadSlowly(t *testing.T) {
 		for range 10 {
 			go func() {
 				if s := h.post(stranger.String(), labLine).status; s != 401 {
-					t.Errorf("a stranger: %d", s)
+					t.Errorf("an unknown key: %d", s)
 				}
 			}()
 		}
@@ -450,7 +450,7 @@ func TestKeysReadSlowly(t *testing.T) {
 	})
 }
 
-// A clock that was set back does not make old knowledge new.
+// Setting the clock back does not make a stale cache fresh.
 func TestKeysOfAnotherTime(t *testing.T) {
 	h := newHouse(t)
 	if s := h.post(h.lab.String(), labLine).status; s != 200 {
@@ -463,20 +463,19 @@ func TestKeysOfAnotherTime(t *testing.T) {
 	}
 }
 
-// Senders of one cluster that never end keep no other cluster's from the log, nor
-// those of their own.
+// Senders that never finish block neither other clusters nor the other senders of their own.
 func TestGatewaySlowSenders(t *testing.T) {
 	h := newHouse(t)
 	srv := httptest.NewServer(h)
 	defer srv.Close()
-	const slow = 40 // more than there are places
+	const slow = 40 // more than the number of places
 	for range slow {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		// 100 tells that the body is being read.
+		// Status 100 means that the body is being read.
 		if _, err := fmt.Fprintf(conn, "POST /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 4000000\r\nExpect: 100-continue\r\n\r\n", h.lab, linesType); err != nil {
 			t.Fatal(err)
 		}
@@ -487,12 +486,12 @@ func TestGatewaySlowSenders(t *testing.T) {
 	for _, key := range []domain.ClusterKey{h.eu, h.lab} {
 		cluster := map[domain.ClusterKey]string{h.eu: "eu", h.lab: "lab"}[key]
 		if res := h.post(key.String(), strings.ReplaceAll(labLine, "lab", cluster)); res.status != http.StatusOK {
-			t.Errorf("beside %d slow senders of lab, %s is answered %d %s", slow, cluster, res.status, res.text)
+			t.Errorf("with %d slow senders of lab, %s gets %d %s", slow, cluster, res.status, res.text)
 		}
 	}
 }
 
-// A log that hangs for one cluster keeps no place from another.
+// A log that hangs for one cluster does not take the places of another.
 func TestGatewayPlaces(t *testing.T) {
 	h := newHouse(t)
 	hangs, entered := make(chan struct{}), make(chan struct{}, 100)
@@ -519,7 +518,7 @@ func TestGatewayPlaces(t *testing.T) {
 	wg.Wait()
 }
 
-// A sender whose body does not come is answered, and its connection closed.
+// A sender whose body does not arrive gets an answer, and its connection is closed.
 func TestGatewayPatience(t *testing.T) {
 	h := newHouse(t)
 	h.Patience = 50 * time.Millisecond
@@ -543,7 +542,7 @@ func TestGatewayPatience(t *testing.T) {
 	}
 }
 
-// What is recorded of denials does not grow by what strangers make up.
+// The number of different denials does not grow with what unauthenticated senders make up.
 func TestGatewayDenialsAreFew(t *testing.T) {
 	h := newHouse(t)
 	kinds := map[httpapi.Denial]bool{}

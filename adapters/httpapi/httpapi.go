@@ -1,14 +1,13 @@
-// Package httpapi is the service's HTTP surface: whether it lives, whether it
-// is ready, and its metrics in the Prometheus exposition format.
+// Package httpapi is the HTTP API of the service: liveness, readiness, metrics in the
+// Prometheus exposition format, and the [Gateway] for the events of nodes.
 //
 //	GET /healthz  200 while the process works, 503 once folding has failed
-//	GET /readyz   200 once the rows have caught up with the log, as long as
-//	              this process can keep them so, else 503 and why; a
-//	              partition of the rows that are read and that stands still is
-//	              named with offset, reason and what to do, where this process
-//	              folds it or cannot catch up for it; after ok comes what is
-//	              wrong otherwise or will be soon, in lines that begin with
-//	              "warning: "
+//	GET /readyz   200 once the rows have caught up with the log and while this
+//	              process can keep them current, else 503 and the reason. A
+//	              stopped partition of the active generation is named with
+//	              offset, reason and remedy if this process folds it or cannot
+//	              catch up because of it. After "ok", lines that begin with
+//	              "warning: " name other problems, present or imminent.
 //	GET /metrics  counters of the folds, lag per partition, quarantine, gaps
 package httpapi
 
@@ -31,38 +30,38 @@ import (
 	"quartermaster/projections/inventory"
 )
 
-// Status is what the service says of itself. Its functions are called for
-// every request and must not block.
+// Status reports the state of the service. Its functions are called for every request. They
+// MUST NOT block.
 type Status struct {
-	// Failure returns why the service cannot go on, nil while it can.
+	// Failure returns why the service cannot go on, or nil while it can.
 	Failure func() error
-	// CaughtUp reports whether the rows have once reached the end of the log.
+	// CaughtUp reports whether the rows have reached the end of the log at least once.
 	CaughtUp func() bool
-	// Behind are the partitions for which they cannot, whoever folds them; Progress
-	// says it of those that this process folds.
+	// Behind returns the partitions that keep the rows from reaching the end of the log,
+	// whichever process folds them. Progress has those that this process folds.
 	Behind func() projections.Stops
-	// Hindrance returns why this process does not fold at the moment what it
-	// should, though it may again; nil while it does.
+	// Hindrance returns why this process is temporarily not folding what it should, or nil.
 	Hindrance func() error
-	// Warnings returns what is wrong or will be soon, and does not hinder, a line each.
+	// Warnings returns present or imminent problems that do not affect readiness, one per line.
 	Warnings func() []string
-	// Progress is what this process folded since its start, by generation of
-	// rows; positions are of the partitions that it folds now.
+	// Progress returns what this process has folded since its start, by generation of rows.
+	// Its positions are of the partitions that it folds now.
 	Progress func() map[string]projections.Progress
-	// Active returns the generation of rows that is read: what stands still in another
-	// one does not count against readiness.
+	// Active returns the generation of rows that is read. Stopped partitions of other
+	// generations do not affect readiness.
 	Active func() string
-	// Seen is what was last seen of the log and of the rows.
+	// Seen returns the last observation of the log and the rows.
 	Seen func() Seen
-	// More are further metrics.
+	// More are additional metrics.
 	More []prometheus.Collector
 }
 
-// Seen is what is looked at now and then, because looking costs something.
+// Seen is an observation of the log and the rows. It is made only at intervals, because it is
+// expensive.
 type Seen struct {
 	End         domain.Position         // of the log
-	First       domain.Position         // of each partition whose beginning is gone, the first offset that is there
-	Quarantined int                     // records in quarantine that are not resolved; -1: not known yet
+	First       domain.Position         // first available offset of each partition that lost its beginning
+	Quarantined int                     // unresolved records in quarantine; -1: not known yet
 	Missing     map[domain.Topic]uint64 // events that are known to exist and have not arrived
 	Uncompared  []inventory.Uncompared
 }
@@ -70,7 +69,11 @@ type Seen struct {
 // Handler serves the endpoints.
 func Handler(s Status) http.Handler {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector{s})
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collector{s},
+	)
 	reg.MustRegister(s.More...)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -109,8 +112,8 @@ func Handler(s Status) http.Handler {
 	return mux
 }
 
-// stopped names the partitions that stand still, of the generation that is read and of
-// the others. Behind are those of the one that is read, once more or of other processes.
+// stopped describes the stopped partitions of the generation that is read and of the others.
+// Behind has the partitions of the generation that is read, including those of other processes.
 func stopped(progress map[string]projections.Progress, read string, behind projections.Stops) (active, others []error) {
 	for _, generation := range slices.Sorted(maps.Keys(progress)) {
 		stops := progress[generation].Stopped
@@ -134,25 +137,75 @@ func stopped(progress map[string]projections.Progress, read string, behind proje
 }
 
 var (
-	recordsDesc    = prometheus.NewDesc("quartermaster_records_total", "Records folded since the start, by what became of them.", []string{"generation", "outcome"}, nil)
-	nextDesc       = prometheus.NewDesc("quartermaster_partition_next_offset", "Offset of the next record to fold, of the partitions that this process folds.", []string{"generation", "topic", "partition"}, nil)
-	lagDesc        = prometheus.NewDesc("quartermaster_partition_lag_records", "Records in the log that are not folded yet, of the partitions that this process folds.", []string{"generation", "topic", "partition"}, nil)
-	stoppedDesc    = prometheus.NewDesc("quartermaster_partition_stopped", "1 for each partition that this process folds and that stands still, with the reason. The kind is shorter, other_record or other_leader where the log diverged from the rows, else trimmed, corrupt, transaction or passing.", []string{"generation", "topic", "partition", "kind", "reason"}, nil)
-	quarantineDesc = prometheus.NewDesc("quartermaster_quarantine_open_records", "Records that could not be folded and are not resolved.", nil, nil)
-	conflictsDesc  = prometheus.NewDesc("quartermaster_stream_conflicts_total", "Records folded since the start that claim the source, incarnation and sequence of another record with other content; they are among those quarantined.", []string{"generation"}, nil)
-	uncomparedDesc = prometheus.NewDesc("quartermaster_not_compared_total", "Records folded since the start that may be repeats or not, as the record that came first is no longer remembered; telemetry was dropped, the rest is in quarantine.", []string{"generation"}, nil)
-	streamsDesc    = prometheus.NewDesc("quartermaster_stream_not_compared_records", "Records of a stream that may be repeats or not, of all time for those that were dropped, open for those in quarantine; of at most 100 streams. Incarnation 0 stands for those that have ended.", []string{"topic", "partition", "source", "incarnation", "outcome"}, nil)
-	trimmedDesc    = prometheus.NewDesc("quartermaster_log_trimmed_records", "Records at the beginning of a partition that the log no longer has, of partitions that lack any: rows cannot be folded again from such a log.", []string{"topic", "partition"}, nil)
-	missingDesc    = prometheus.NewDesc("quartermaster_missing_events", "Events that are known to exist, by the gaps in their streams, and have not arrived.", []string{"topic"}, nil)
+	recordsDesc = prometheus.NewDesc(
+		"quartermaster_records_total",
+		"Records folded since the start, by outcome.",
+		[]string{"generation", "outcome"}, nil,
+	)
+	nextDesc = prometheus.NewDesc(
+		"quartermaster_partition_next_offset",
+		"Offset of the next record to fold, per partition that this process folds.",
+		[]string{"generation", "topic", "partition"}, nil,
+	)
+	lagDesc = prometheus.NewDesc(
+		"quartermaster_partition_lag_records",
+		"Records in the log that are not folded yet, per partition that this process folds.",
+		[]string{"generation", "topic", "partition"}, nil,
+	)
+	stoppedDesc = prometheus.NewDesc(
+		"quartermaster_partition_stopped",
+		"1 for each stopped partition that this process folds, with the reason. The kind is shorter, "+
+			"other_record or other_leader where the log diverged from the rows, else trimmed, corrupt, "+
+			"transaction or passing.",
+		[]string{"generation", "topic", "partition", "kind", "reason"}, nil,
+	)
+	quarantineDesc = prometheus.NewDesc(
+		"quartermaster_quarantine_open_records",
+		"Records that could not be folded and are not resolved.",
+		nil, nil,
+	)
+	conflictsDesc = prometheus.NewDesc(
+		"quartermaster_stream_conflicts_total",
+		"Records folded since the start that have the source, incarnation and sequence of another "+
+			"record but different content; they are also counted as quarantined.",
+		[]string{"generation"}, nil,
+	)
+	uncomparedDesc = prometheus.NewDesc(
+		"quartermaster_not_compared_total",
+		"Records folded since the start that may be repeats: the record that came first is no longer "+
+			"remembered. Telemetry was dropped, the rest is in quarantine.",
+		[]string{"generation"}, nil,
+	)
+	streamsDesc = prometheus.NewDesc(
+		"quartermaster_stream_not_compared_records",
+		"Records of a stream that may be repeats: all that were ever dropped, and those still open in "+
+			"quarantine; at most 100 streams. Incarnation 0 stands for all ended incarnations.",
+		[]string{"topic", "partition", "source", "incarnation", "outcome"}, nil,
+	)
+	trimmedDesc = prometheus.NewDesc(
+		"quartermaster_log_trimmed_records",
+		"Records that the log no longer has at the beginning of a partition, per partition that lacks "+
+			"any: rows cannot be folded again from such a log.",
+		[]string{"topic", "partition"}, nil,
+	)
+	missingDesc = prometheus.NewDesc(
+		"quartermaster_missing_events",
+		"Events that are known to exist from the gaps in their streams but have not arrived.",
+		[]string{"topic"}, nil,
+	)
 )
 
-// maxStreams bounds the streams that have metrics of their own: anybody may name many.
+// maxStreams bounds the number of streams with metrics of their own, because sources choose
+// their stream names.
 const maxStreams = 100
 
 type collector struct{ s Status }
 
 func (collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{recordsDesc, nextDesc, lagDesc, stoppedDesc, quarantineDesc, conflictsDesc, uncomparedDesc, streamsDesc, trimmedDesc, missingDesc} {
+	for _, d := range []*prometheus.Desc{
+		recordsDesc, nextDesc, lagDesc, stoppedDesc, quarantineDesc,
+		conflictsDesc, uncomparedDesc, streamsDesc, trimmedDesc, missingDesc,
+	} {
 		ch <- d
 	}
 }
@@ -168,11 +221,15 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		for tp, next := range p.Position {
 			part := strconv.Itoa(tp.Partition)
 			ch <- prometheus.MustNewConstMetric(nextDesc, prometheus.GaugeValue, float64(next), generation, string(tp.Topic), part)
-			ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(max(0, seen.End[tp]-next)), generation, string(tp.Topic), part)
+			lag := float64(max(0, seen.End[tp]-next))
+			ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, lag, generation, string(tp.Topic), part)
 		}
 		for tp, stop := range p.Stopped {
 			reason := strings.ToValidUTF8(stop.Reason, "?")
-			ch <- prometheus.MustNewConstMetric(stoppedDesc, prometheus.GaugeValue, 1, generation, string(tp.Topic), strconv.Itoa(tp.Partition), stop.Kind, reason)
+			ch <- prometheus.MustNewConstMetric(
+				stoppedDesc, prometheus.GaugeValue, 1,
+				generation, string(tp.Topic), strconv.Itoa(tp.Partition), stop.Kind, reason,
+			)
 		}
 	}
 	if seen.Quarantined >= 0 {
@@ -185,7 +242,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			source = strconv.QuoteToASCII(source)
 		}
 		for outcome, n := range map[string]uint64{"dropped": u.Dropped, "quarantined": u.Quarantined} {
-			ch <- prometheus.MustNewConstMetric(streamsDesc, prometheus.GaugeValue, float64(n), string(u.Topic), strconv.Itoa(u.Partition), source, strconv.FormatUint(u.Incarnation, 10), outcome)
+			ch <- prometheus.MustNewConstMetric(
+				streamsDesc, prometheus.GaugeValue, float64(n),
+				string(u.Topic), strconv.Itoa(u.Partition), source, strconv.FormatUint(u.Incarnation, 10), outcome,
+			)
 		}
 	}
 	for tp, first := range seen.First {

@@ -12,49 +12,48 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// How old what is known of the keys may be. It is read again once it is older than
-// keysFresh, or keysAgain when a key is asked for that is not among them; who has a key
-// that is does not wait for that. Nobody is let in on what is older than keysStale, so
-// a key that is revoked ends within keysStale of the fold that learned of it. A read
-// that failed is answered with its error until keysAgain has passed.
+// Ages of the key cache. The keys are read again once the cache is older than keysFresh, or
+// older than keysAgain if a request has an unknown key. A request with a known key does not
+// wait for the read. A cache older than keysStale admits no request, so a revoked key stops
+// working within keysStale of the fold of its revocation. After a failed read, its error is the
+// answer until keysAgain has passed.
 const (
 	keysFresh    = 2 * time.Second
 	keysAgain    = 200 * time.Millisecond
 	keysStale    = 4 * time.Second
-	keysPatience = 3 * time.Second // with which they are read
+	keysPatience = 3 * time.Second // timeout of a read
 )
 
-// Keys knows whose key a request shows. It is safe for concurrent use.
+// Keys authenticates requests by their cluster key. It is safe for concurrent use.
 type Keys struct {
-	// Load returns every key that clusters have, as the rows have them now. Calls do
-	// not overlap.
+	// Load returns all cluster keys from the current rows. Calls do not overlap.
 	Load func(context.Context) ([]registry.ClusterKeyEntry, error)
 	// Now is the clock.
 	Now func() time.Time
 
 	mu    sync.Mutex
-	at    time.Time // when reading began of what is known
+	at    time.Time // when the read that filled known began
 	known map[string]registry.ClusterKeyEntry
-	read  *keysRead // the last, which may be going on
+	read  *keysRead // the last one, possibly in progress
 }
 
-// keysRead is a reading of the keys, for all who wait for it.
+// keysRead is one read of the keys, shared by all who wait for it.
 type keysRead struct {
-	done chan struct{} // closed once the others are set
+	done chan struct{} // closed once err and at are set
 	err  error
 	at   time.Time // when it ended
 }
 
-// Caller is who sends a request.
+// Caller is the sender of a request.
 type Caller struct{ Cluster, KeyID string }
 
-// StatusError is why a request is not taken. What is wrong with it is for the
-// sender to read, and tells no secret.
+// StatusError is the reason why a request is refused. Its text is for the sender and contains
+// no secret.
 type StatusError struct {
-	Status int // of HTTP
+	Status int // HTTP status code
 	Text   string
-	// Kind says in general what is wrong with a key: of a key that is not known here,
-	// nothing that its sender made up.
+	// Kind describes what is wrong with a key. For an unknown key it contains nothing that the
+	// sender chose.
 	Kind string
 }
 
@@ -69,8 +68,8 @@ func refuseKey(kind, format string, args ...any) *StatusError {
 	return &StatusError{http.StatusUnauthorized, fmt.Sprintf(format, args...), kind}
 }
 
-// Caller returns whose key stands in the request's Authorization. The error is
-// a *StatusError: 401 when the key is missing, mistyped, unknown or over, and 503
+// Caller returns the caller by the key in the Authorization header. The error is a
+// *StatusError: 401 when the key is missing, mistyped, unknown, expired or revoked, and 503
 // while the keys cannot be read.
 func (k *Keys) Caller(r *http.Request) (Caller, error) {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -86,18 +85,23 @@ func (k *Keys) Caller(r *http.Request) (Caller, error) {
 	case err != nil:
 		return Caller{}, err
 	case e == nil:
-		return Caller{}, refuseKey("its key is not known here", "key %s is not known here; \"quartermaster cluster list\" shows those that are", key.ID)
+		return Caller{}, refuseKey(
+			"its key is not known here",
+			"key %s is not known here; \"quartermaster cluster list\" shows the known keys", key.ID,
+		)
 	case !key.Is(e.Cluster, e.MAC):
-		return Caller{}, refuseKey(fmt.Sprintf("key %s of cluster %s has another secret than the one sent", key.ID, e.Cluster), "key %s has another secret than the one sent", key.ID)
+		return Caller{}, refuseKey(
+			fmt.Sprintf("key %s of cluster %s has another secret than the one sent", key.ID, e.Cluster),
+			"key %s has another secret than the one sent", key.ID,
+		)
 	case !e.Live(domain.InstantOf(k.Now())):
 		ended := fmt.Sprintf("key %s of cluster %s ended at %s (%s)", key.ID, e.Cluster, e.Until, e.Why)
-		return Caller{}, refuseKey(ended, "%s; \"quartermaster key rotate %s\" makes another", ended, e.Cluster)
+		return Caller{}, refuseKey(ended, "%s; \"quartermaster key rotate %s\" issues a new one", ended, e.Cluster)
 	}
 	return Caller{e.Cluster, key.ID}, nil
 }
 
-// entry returns what is known of a key, nil when it is none. The error is a
-// *StatusError.
+// entry returns the key with an id, or nil if it is unknown. The error is a *StatusError.
 func (k *Keys) entry(ctx context.Context, id string) (*registry.ClusterKeyEntry, error) {
 	e, found, read := k.look(ctx, id)
 	if read == nil || found {
@@ -109,7 +113,7 @@ func (k *Keys) entry(ctx context.Context, id string) (*registry.ClusterKeyEntry,
 		return nil, refuse(http.StatusServiceUnavailable, "the request ended")
 	}
 	if read.err != nil {
-		return nil, refuse(http.StatusServiceUnavailable, "which keys hold cannot be read at the moment: %v", read.err)
+		return nil, refuse(http.StatusServiceUnavailable, "the cluster keys cannot be read at the moment: %v", read.err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -119,8 +123,8 @@ func (k *Keys) entry(ctx context.Context, id string) (*registry.ClusterKeyEntry,
 	return nil, nil
 }
 
-// look returns what is known of a key, if that may be answered with, and the read that
-// would tell more, which it begins where none goes on.
+// look returns the cached key with an id, if the cache is fresh enough to answer from. Where a
+// newer read is needed, it returns that read too, and starts it if none is in progress.
 func (k *Keys) look(ctx context.Context, id string) (e *registry.ClusterKeyEntry, found bool, read *keysRead) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -144,20 +148,20 @@ func (k *Keys) look(ctx context.Context, id string) (e *registry.ClusterKeyEntry
 		}
 	}
 	k.read = &keysRead{done: make(chan struct{})}
-	// For those who wait and those who follow, whether or not this one's sender does.
+	// Others may wait for this read, so it must survive the end of this request.
 	go k.load(context.WithoutCancel(ctx), k.read, now)
 	return e, found, k.read
 }
 
-// load reads the keys, as they are at a time or later.
+// load reads the keys into the cache. The read began at began.
 func (k *Keys) load(ctx context.Context, read *keysRead, began time.Time) {
 	ctx, stop := context.WithTimeout(ctx, keysPatience)
 	defer stop()
 	all, err := k.Load(ctx)
 	known := make(map[string]registry.ClusterKeyEntry, len(all))
 	for _, e := range all {
-		// Ids are random. Of two clusters that give one id to their keys the first
-		// is taken, and the other's key then has another secret.
+		// Ids are random. If two clusters have keys with the same id, the first one wins and
+		// the other fails the comparison of secrets.
 		if _, twice := known[e.KeyID]; !twice {
 			known[e.KeyID] = e
 		}

@@ -1,9 +1,9 @@
-// Package keyfile keeps an operator's Ed25519 private key in a file, as PEM of
-// PKCS #8, so that OpenSSL and others read it too.
+// Package keyfile stores an operator's Ed25519 private key in a file, as PKCS #8 in PEM, so
+// that OpenSSL and other tools can read it.
 //
-// The file belongs to one person: [Create] makes it readable by its owner
-// alone and never writes over an existing one; [Load] refuses a file that
-// others may read or write, because what it signs would then prove nothing.
+// The file belongs to one person. [Create] makes it readable only by its owner and never
+// overwrites an existing file. [Load] refuses a file that others may read or write, because
+// its signatures would prove nothing.
 package keyfile
 
 import (
@@ -17,19 +17,17 @@ import (
 	"os"
 )
 
-// ErrExposed is returned for a key file that others may read or write. Whether
-// they did cannot be known: revoke the key and register a new one, or, if sure,
-// chmod 600 the file.
+// ErrExposed means that others may read or write the key file. It is unknown whether they did:
+// revoke the key and register a new one, or chmod 600 the file if you are sure that no one did.
 var ErrExposed = errors.New("key file is open to users other than its owner")
 
-// maxFile bounds what is read: a key takes about 120 bytes.
+// maxFile is the largest accepted file in bytes. A key takes about 120.
 const maxFile = 16 << 10
 
 const pemType = "PRIVATE KEY"
 
-// Create makes a new key and writes it to a new file with mode 0600, synced to
-// disk. A file that exists already is left alone, with an error wrapping
-// [os.ErrExist].
+// Create generates a key and writes it to a new file with mode 0600, synced to disk. If the
+// file exists, Create does not touch it and returns an error that wraps [os.ErrExist].
 func Create(path string) (ed25519.PrivateKey, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -51,16 +49,15 @@ func Create(path string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// Load reads the key in a file that [Create] made, or any PKCS #8 PEM file with
-// one Ed25519 key. The error wraps [os.ErrNotExist] when there is no such file
-// and [ErrExposed] when others may read it.
+// Load reads a file from [Create], or any other PKCS #8 PEM file with one Ed25519 key. The
+// error wraps [os.ErrNotExist] when the file does not exist and [ErrExposed] when others may
+// read or write it.
 func Load(path string) (ed25519.PrivateKey, error) {
 	return load(path, func(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 })
 }
 
-// LoadFor is [Load] for a key that belongs to a program: who may have it is for
-// exposed to say, which reports whether others than those it is meant for may read
-// or write the file.
+// LoadFor is [Load] for a key that belongs to a program. The argument exposed reports whether
+// users that the file is not meant for may read or write it.
 func LoadFor(path string, exposed func(path string, info fs.FileInfo) bool) (ed25519.PrivateKey, error) {
 	return load(path, func(info fs.FileInfo) bool { return exposed(path, info) })
 }
@@ -94,7 +91,7 @@ func read(f *os.File, exposed func(fs.FileInfo) bool) (ed25519.PrivateKey, error
 		return nil, err
 	}
 	if len(b) > maxFile {
-		return nil, fmt.Errorf("more than %d bytes, so no key", maxFile)
+		return nil, fmt.Errorf("more than %d bytes: not a key file", maxFile)
 	}
 	block, rest := pem.Decode(b)
 	if block == nil || block.Type != pemType {

@@ -31,7 +31,7 @@ func TestCreateAndLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !loaded.Equal(made) {
-		t.Error("another key was loaded than was made")
+		t.Error("the loaded key differs from the created key")
 	}
 	if _, err := Create(path); !errors.Is(err, os.ErrExist) {
 		t.Errorf("creating over an existing file: %v, want os.ErrExist", err)

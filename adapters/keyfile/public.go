@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// LoadPublic returns the public half of a key: from a file of the public half
-// alone (PEM "PUBLIC KEY"), which anyone may read, or from a private one.
+// LoadPublic returns the public half of a key, from a PEM file with a "PUBLIC KEY" that anyone
+// may read, or from a private key file.
 func LoadPublic(path string) (ed25519.PublicKey, error) {
 	f, err := os.Open(path)
 	if err != nil {
