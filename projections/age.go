@@ -8,17 +8,17 @@ import (
 	"quartermaster/domain"
 )
 
-// What an observation may be dated, against the time of its record. A gateway takes
-// what is up to [domain.MaxAge] old; an hour more is for what waits on its way into the
-// log. These bounds are part of [Method].
+// How old an observation may be, and how far ahead, relative to the time of its record. A gateway
+// accepts observations up to [domain.MaxAge] old. The extra hour allows for delays on the way into
+// the log. These bounds are part of [Method].
 const (
 	maxLate  = domain.MaxAge + domain.Hour
 	maxEarly = domain.MaxAhead
 )
 
-// checkAge holds that an observation is of the time at which it was appended. Imports,
-// what an operator's command states, corrections and decisions may be of any time, and
-// so may an event that mends a record in quarantine: it was decided that it counts.
+// checkAge checks that an observation was appended at about the time that it is of. Imports,
+// commands of operators, corrections and decisions may be of any time. So may an event that repairs
+// a quarantined record: an operator decided that it counts.
 func (f *Projector) checkAge(rows *WorkingSet, rec *domain.Record) (kind string, err error) {
 	env := &f.env
 	from, to, observed := domain.ObservedTime(env)
@@ -27,7 +27,8 @@ func (f *Projector) checkAge(rows *WorkingSet, rec *domain.Record) (kind string,
 	}
 	switch {
 	case from < rec.Time-maxLate:
-		kind, err = KindTooOld, fmt.Errorf("it is of %s, more than 7 days before it was appended at %s: \"quartermaster quarantine repair\" counts it if it is true", from, rec.Time)
+		kind, err = KindTooOld, fmt.Errorf("it is of %s, more than 7 days before it was appended at %s: "+
+			"\"quartermaster quarantine repair\" counts it if it is true", from, rec.Time)
 	case to > rec.Time+maxEarly:
 		kind, err = KindInFuture, fmt.Errorf("it is of %s, more than 10 minutes after it was appended at %s", to, rec.Time)
 	default:
@@ -39,9 +40,9 @@ func (f *Projector) checkAge(rows *WorkingSet, rec *domain.Record) (kind string,
 	return kind, err
 }
 
-// mends reports whether the event stands for a record in quarantine. That of another
-// partition of its topic is not seen here: only an operator's command cites one, and no
-// gateway takes an event that does.
+// mends reports whether the event replaces a quarantined record. A record in another partition of
+// the topic cannot be checked here. That is safe: only an operator's command cites one, and
+// gateways refuse events that do.
 func (f *Projector) mends(rows *WorkingSet) bool {
 	part, _, _ := strings.Cut(f.env.Cites, "@")
 	if cited, ok := f.cited(); ok {
@@ -51,8 +52,8 @@ func (f *Projector) mends(rows *WorkingSet) bool {
 	return topic == string(f.tp.Topic) && part != f.tp.String()
 }
 
-// cited returns the key of the record in quarantine that the event mends, if that is
-// in this partition.
+// cited returns the key of the quarantined record that the event repairs, if it is in this
+// partition.
 func (f *Projector) cited() (Key, bool) {
 	part, offset, _ := strings.Cut(f.env.Cites, "@")
 	if part != f.tp.String() {
@@ -65,8 +66,8 @@ func (f *Projector) cited() (Key, bool) {
 	return f.quarantineKey(&domain.Record{Offset: at[f.tp]}), true
 }
 
-// importSources begin the sources of files and of commands, which tell of the past, and
-// of what a simulation supposes. A node's events never have them: the gateway sees to that.
+// importSources are the prefixes of the sources of files and commands, which report the past, and
+// of what-if simulations. The gateway refuses events of nodes with such a source.
 var importSources = []string{"sha256:", "quartermaster/", "what-if/"}
 
 func imported(source string) bool {

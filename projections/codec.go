@@ -8,10 +8,9 @@ import (
 	"quartermaster/domain"
 )
 
-// Rows are written as CBOR in the core deterministic encoding of RFC 8949
-// §4.2.1: equal rows have equal bytes, and any CBOR tool can read them.
-// Decimals, instants and GPU ids are text, as everywhere else, but for the ids
-// in usage hours, which are 16 bytes.
+// Rows are encoded as CBOR in the core deterministic encoding of RFC 8949 §4.2.1: equal rows have
+// equal bytes, and any CBOR tool can read them. Decimals, instants and GPU ids are text, as
+// everywhere else, except that GPU ids in usage hours are 16 bytes.
 var canonical, lenient = modes()
 
 func modes() (cbor.UserBufferEncMode, cbor.DecMode) {
@@ -28,7 +27,7 @@ func modes() (cbor.UserBufferEncMode, cbor.DecMode) {
 		MaxArrayElements:  1 << 24,
 		MaxMapPairs:       1 << 24,
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
-		// What was written can be read, whatever bytes some source calls itself by.
+		// Everything that was written can be read, whatever bytes are in a source's name.
 		UTF8: cbor.UTF8DecodeInvalid,
 	}.DecMode()
 	if err != nil {
@@ -54,7 +53,7 @@ func EncodeRow(row Row) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeRow reads what [EncodeRow] wrote for a row of the table.
+// DecodeRow decodes the output of [EncodeRow] for a row of the table.
 func DecodeRow(t Table, b []byte) (Row, error) {
 	row := newRow(t)
 	unmarshal := func() error { return lenient.Unmarshal(b, row) }
@@ -72,7 +71,7 @@ func DecodeRow(t Table, b []byte) (Row, error) {
 	return row, nil
 }
 
-// versionWire is how a version is written: the event under its type's name.
+// versionWire is the encoding of a version. The event is stored with its type's name.
 type versionWire struct {
 	Order     domain.Precedence  `cbor:"order"`
 	Recorded  domain.Instant     `cbor:"recorded,omitempty"`
@@ -92,7 +91,9 @@ func (v Version) MarshalCBOR() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return canonical.Marshal(versionWire{v.Order, v.Recorded, v.Workspace, v.Signer, v.Again, v.Count, v.Last, v.Rest, v.Event.Type(), ev})
+	return canonical.Marshal(versionWire{
+		v.Order, v.Recorded, v.Workspace, v.Signer, v.Again, v.Count, v.Last, v.Rest, v.Event.Type(), ev,
+	})
 }
 
 // UnmarshalCBOR implements cbor.Unmarshaler.
@@ -108,6 +109,9 @@ func (v *Version) UnmarshalCBOR(b []byte) error {
 	if err := lenient.Unmarshal(w.Event, ev); err != nil {
 		return fmt.Errorf("%s: %w", w.Type, err)
 	}
-	*v = Version{Order: w.Order, Recorded: w.Recorded, Workspace: w.Workspace, Signer: w.Signer, Again: w.Again, Count: w.Count, Last: w.Last, Rest: w.Rest, Event: ev}
+	*v = Version{
+		Order: w.Order, Recorded: w.Recorded, Workspace: w.Workspace, Signer: w.Signer, Again: w.Again,
+		Count: w.Count, Last: w.Last, Rest: w.Rest, Event: ev,
+	}
 	return nil
 }

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Difference is a row that two views do not have alike.
+// Difference is a row that differs between two views.
 type Difference struct {
 	Key      Key
 	InA, InB bool
 }
 
-// Differences returns the rows that one of two views lacks or has otherwise,
-// by table and key, at most limit of them. It holds one table's keys at a time.
+// Differences returns the rows that are missing in or differ between two views, by table and key,
+// at most limit of them. It holds the keys of one table at a time.
 func Differences(a, b View, limit int) ([]Difference, error) {
 	var out []Difference
 	for _, t := range Tables() {

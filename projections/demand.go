@@ -7,24 +7,23 @@ import (
 	"quartermaster/domain"
 )
 
-// DemandMonth is the row of what was observed of one series of demand (a pool's,
-// in one model and unit) in a cluster, in the intervals that begin in one UTC
-// month. Three years of an hourly series are 36 rows of 36 KB instead of 26,280.
+// DemandMonth is the row of the observations of one demand series (a pool with one model and unit)
+// in a cluster, for intervals that begin in one UTC month. Three years of an hourly series are 36
+// rows of 36 KB instead of 26,280 rows.
 //
-// An interval that is stated again with other figures keeps both: the statement
-// that stands later in the log counts, and whoever asks what was known at a time
-// gets the one before. One that is stated again alike is kept once, known from
-// the earlier time. Intervals that overlap without being equal stand side by
-// side; [demand.Pools] says which of them counts.
+// If an interval is stated again with other figures, both are kept: the one later in the log
+// counts, and a query for an earlier time gets the earlier one. An equal statement is kept once,
+// with the earlier time. Intervals that overlap without being equal are all kept; [demand.Pools]
+// decides which of them counts.
 type DemandMonth struct {
 	Labels []DemandLabel
-	// Spans by interval; of one interval in the order of the log.
+	// Spans are ordered by interval, and for one interval in log order.
 	Spans []DemandSpan
 }
 
 func (*DemandMonth) row() {}
 
-// DemandLabel is what an observation says besides figures.
+// DemandLabel holds the attributes of an observation, without its figures.
 type DemandLabel struct {
 	Region    string // "" for the cluster's
 	Workspace string // "" for the cluster's owner
@@ -39,11 +38,11 @@ type DemandSpan struct {
 	Running uint64
 	Pending uint64
 	Owned   uint64
-	Known   domain.Instant // since when it is known: as recorded, else when it was appended
+	Known   domain.Instant // when it became known: as recorded, else when it was appended
 }
 
-// seriesID makes one id of what names a series. Names may hold the separator,
-// and two series must never share a row.
+// seriesID joins the names of a series into one id. It escapes separators within names, so that two
+// series never share a row.
 func seriesID(pool, model, unit string) string {
 	return escapeBar(pool) + "|" + escapeBar(model) + "|" + unit
 }
@@ -55,7 +54,7 @@ func escapeBar(s string) string {
 	return strings.NewReplacer(`|`, `\|`, `\`, `\\`).Replace(s)
 }
 
-// SplitSeries undoes seriesID.
+// SplitSeries is the inverse of seriesID.
 func SplitSeries(id string) (pool, model, unit string) {
 	var parts [3]string
 	n := 0
@@ -81,8 +80,8 @@ func demandKey(scope string, d *domain.DemandObserved) Key {
 	return Key{Table: TableDemand, Scope: scope, ID: seriesID(d.Pool, d.Model, d.Unit), Hour: MonthStart(d.Interval.From)}
 }
 
-// foldDemand enters an observation, known from a time on. Times are kept to the
-// millisecond; an interval that is shorter than one is passed over.
+// foldDemand adds an observation that became known at a time. Times are stored in milliseconds; a
+// shorter interval is skipped.
 func foldDemand(rows *WorkingSet, scope, workspace string, known domain.Instant, d *domain.DemandObserved) {
 	k := demandKey(scope, d)
 	from := d.Interval.From / NsPerMs
@@ -110,8 +109,8 @@ func (m *DemandMonth) label(rows *WorkingSet, region, workspace string) uint32 {
 	return uint32(len(m.Labels) - 1)
 }
 
-// add enters an observation behind those of its interval and of earlier ones.
-// The usual one is the latest and is appended.
+// add inserts an observation after those of earlier intervals and of the same interval. Usually it
+// is the latest and is appended.
 func (m *DemandMonth) add(s DemandSpan) {
 	n := len(m.Spans)
 	i := n

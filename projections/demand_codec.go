@@ -4,8 +4,8 @@ import (
 	"quartermaster/domain"
 )
 
-// Months of demand are written and read without reflection, as usage hours are,
-// in the same deterministic CBOR:
+// Months of demand are encoded and decoded without reflection, like usage hours, in the same
+// deterministic CBOR:
 //
 //	month   [[label...], spans]
 //	label   [region, workspace]
@@ -27,7 +27,7 @@ func appendDemand(b []byte, m *DemandMonth) []byte {
 	return b
 }
 
-// spanNumbers is how many numbers a span is written as.
+// spanNumbers is the number of values in an encoded span.
 const spanNumbers = 7
 
 func appendInt(b []byte, v int64) []byte {

@@ -10,53 +10,59 @@ import (
 	"quartermaster/domain"
 )
 
-// Method is the version of the folds. Rows computed under different versions
-// are not comparable; a new version builds its rows anew, from the log.
+// Method is the version of the folds. Rows of different versions are not comparable. A new version
+// rebuilds its rows from the log.
 const Method = "folds/7"
 
-// Decoder turns a record into an event. What it puts into the envelope may
-// share memory with the record; the fold copies what it keeps.
+// Decoder turns a record into an event. The envelope may share memory with the record; the fold
+// copies what it keeps.
 type Decoder interface {
-	// Decode fills env from rec, as far as it gets before an error.
+	// Decode fills env from rec, as far as possible before an error.
 	Decode(rec *domain.Record, env *domain.Envelope) error
 }
 
-// Projector applies the records of one partition to its rows, one after the
-// other. It is a pure function of the records and the rows, but for the memory
-// that it reuses; it is not safe for concurrent use.
+// Projector applies the records of one partition to its rows, one after the other. It is a pure
+// function of the records and the rows, apart from memory that it reuses. It is not safe for
+// concurrent use.
 type Projector struct {
 	tp     domain.TopicPartition
 	rows   string // the scope of rows about the partition itself
 	n      int
 	dec    Decoder
 	env    domain.Envelope
-	key    []byte // of the last record in the right partition
+	key    []byte // of the last record that was in the right partition
 	scope  string // the same
 	buf    []byte // for sum
 	counts Counts
-	failed map[int64]error // what the program failed with, by offset
+	failed map[int64]error // errors of the program, by offset
 }
 
-// Counts says what became of the records that a Projector saw. It is not part of
-// the rows: a repeat changes nothing.
+// Counts counts the records that a Projector saw by result. It is not part of the rows, because a
+// repeat must not change them.
 type Counts struct {
 	Folded      int64 `json:"folded"`
 	Repeats     int64 `json:"repeats"`
 	Quarantined int64 `json:"quarantined"`
-	// Uncompared counts the records, among Repeats and Quarantined, that may be repeats or
-	// not, as what came first is no longer remembered. Those of imports are not among them.
+	// Uncompared counts the records, among Repeats and Quarantined, that may or may not be repeats,
+	// because the first record is no longer remembered. Records of imports are not counted.
 	Uncompared int64 `json:"not_compared"`
-	// Conflicts counts the records, among Quarantined, that claim the place of another.
+	// Conflicts counts the records, among Quarantined, that claim the sequence of another.
 	Conflicts int64 `json:"conflicts"`
 }
 
 // Plus returns the sum of two counts.
 func (c Counts) Plus(d Counts) Counts {
-	return Counts{c.Folded + d.Folded, c.Repeats + d.Repeats, c.Quarantined + d.Quarantined, c.Uncompared + d.Uncompared, c.Conflicts + d.Conflicts}
+	return Counts{
+		c.Folded + d.Folded, c.Repeats + d.Repeats, c.Quarantined + d.Quarantined,
+		c.Uncompared + d.Uncompared, c.Conflicts + d.Conflicts,
+	}
 }
 
 func (c Counts) minus(d Counts) Counts {
-	return Counts{c.Folded - d.Folded, c.Repeats - d.Repeats, c.Quarantined - d.Quarantined, c.Uncompared - d.Uncompared, c.Conflicts - d.Conflicts}
+	return Counts{
+		c.Folded - d.Folded, c.Repeats - d.Repeats, c.Quarantined - d.Quarantined,
+		c.Uncompared - d.Uncompared, c.Conflicts - d.Conflicts,
+	}
 }
 
 // NewProjector returns a Projector for a partition. partitions is the number of
@@ -65,11 +71,11 @@ func NewProjector(tp domain.TopicPartition, partitions int, dec Decoder) *Projec
 	return &Projector{tp: tp, rows: StreamScope(tp), n: partitions, dec: dec}
 }
 
-// Counts returns what became of the records so far.
+// Counts returns the counts of the records so far.
 func (f *Projector) Counts() Counts { return f.counts }
 
-// read decodes a record and checks that it is where it belongs. The kind is that of
-// the error.
+// read decodes a record and checks that it is in the right partition. kind is the kind of the
+// error.
 func (f *Projector) read(rec *domain.Record) (kind string, err error) {
 	f.env = domain.Envelope{}
 	if rec.Span != nil {
@@ -91,7 +97,7 @@ func (f *Projector) read(rec *domain.Record) (kind string, err error) {
 	return "", nil
 }
 
-// Keys yields the keys of every row that applying the record may touch.
+// Keys yields the keys of all rows that applying the record may touch.
 func (f *Projector) Keys(rec *domain.Record, yield func(Key) bool) (more bool) {
 	if rec.IsMarker() {
 		return true
@@ -104,7 +110,7 @@ func (f *Projector) Keys(rec *domain.Record, yield func(Key) bool) (more bool) {
 	}
 	yielding := false
 	defer func() {
-		if yielding { // what panics is not the fold
+		if yielding { // the panic is not the fold's
 			return
 		}
 		if p := recover(); p != nil {
@@ -120,8 +126,8 @@ func (f *Projector) Keys(rec *domain.Record, yield func(Key) bool) (more bool) {
 	})
 }
 
-// fail notes that the program fails on a record, so that it is quarantined when it
-// comes again. The text is the same in every process of this program.
+// fail remembers that the program fails on a record, so that the record is quarantined the next
+// time. The text is the same in every process of this program.
 func (f *Projector) fail(rec *domain.Record, err error) {
 	if f.failed == nil {
 		f.failed = map[int64]error{}
@@ -172,19 +178,18 @@ func (f *Projector) quarantineKey(rec *domain.Record) Key {
 // StreamScope is the scope of rows about a partition itself.
 func StreamScope(tp domain.TopicPartition) string { return tp.String() }
 
-// ScopePartition returns the partition that streamScope named.
+// ScopePartition is the inverse of [StreamScope].
 func ScopePartition(scope string) domain.TopicPartition {
 	topic, partition, _ := strings.Cut(scope, "/")
 	n, _ := strconv.Atoi(partition)
 	return domain.TopicPartition{Topic: domain.Topic(topic), Partition: n}
 }
 
-// Apply folds one record. A record that is no good becomes a quarantine row
-// and changes nothing else, but that its sequence counts as seen; a repeat
-// changes nothing at all. The error is [ErrHalfway]: the program failed, or panicked,
-// on this record and may have changed rows. Whoever gets it MUST discard all changes
-// since the last commit and fold those records again with the same Projector, which then
-// quarantines this one.
+// Apply folds one record. An invalid record becomes a quarantine row and has no other effect,
+// except that its sequence counts as seen. A repeat changes nothing. The only error is
+// [ErrHalfway]: the program failed or panicked on this record and may have changed rows. The caller
+// MUST discard all changes since the last commit and fold those records again with the same
+// Projector, which then quarantines this one.
 func (f *Projector) Apply(rows *WorkingSet, rec *domain.Record) (err error) {
 	if rec.IsMarker() {
 		return nil
@@ -225,7 +230,9 @@ func (f *Projector) apply(rows *WorkingSet, rec *domain.Record) error {
 			return nil
 		case uncertain:
 			f.counts.Uncompared++
-			f.quarantine(rows, rec, KindUncertain, fmt.Errorf("sequence %d may be late or a repeat: it lies below %d, and the gaps there were too many to remember", env.Sequence, stream.Forgotten))
+			f.quarantine(rows, rec, KindUncertain, fmt.Errorf(
+				"sequence %d may be late or a repeat: it lies below %d, and the gaps there were too many to remember",
+				env.Sequence, stream.Forgotten))
 			return nil
 		}
 	}
@@ -237,7 +244,10 @@ func (f *Projector) apply(rows *WorkingSet, rec *domain.Record) error {
 				return nil
 			case uncertain:
 				f.counts.Uncompared++
-				f.quarantine(rows, rec, KindUncertain, fmt.Errorf("sequence %d may be late or a repeat: incarnation %d lies between %d and %d, of which only those bounds are remembered", env.Sequence, env.Incarnation, ended.Past.First, ended.Past.Last))
+				f.quarantine(rows, rec, KindUncertain, fmt.Errorf(
+					"sequence %d may be late or a repeat: incarnation %d lies between %d and %d, "+
+						"of which only those bounds are remembered",
+					env.Sequence, env.Incarnation, ended.Past.First, ended.Past.Last))
 				return nil
 			}
 		}
@@ -304,11 +314,11 @@ func (f *Projector) apply(rows *WorkingSet, rec *domain.Record) error {
 	return h.insert(v, p.collapse)
 }
 
-// repeat deals with a record whose sequence was seen: one that says what was read
-// before changes nothing, another one is a conflict. One that is too old to compare may
-// be either. It is in quarantine, as a lost fault is worse than a question asked twice, but
-// for telemetry: of that there is too much, it is dropped, and the row of its stream
-// counts it. A file that is imported again repeats itself, and is no question.
+// repeat handles a record whose sequence was seen before. A record with the same content changes
+// nothing; one with other content is a conflict. If the first record is too old to compare, it may
+// be either. Then it is quarantined, because losing a fault is worse than asking an operator about
+// a repeat. Telemetry is dropped instead, because there is too much of it, and counted in the row
+// of its stream. A file that is imported again is a plain repeat.
 func (f *Projector) repeat(rows *WorkingSet, rec *domain.Record, key Key, recent Recent, sum uint32) {
 	env := &f.env
 	same, first := recent.compare(env.Sequence, sum)
@@ -318,11 +328,16 @@ func (f *Projector) repeat(rows *WorkingSet, rec *domain.Record, key Key, recent
 	case first != nil:
 		offset := first.Offset
 		f.counts.Conflicts++
-		f.quarantine(rows, rec, KindConflict, fmt.Errorf("sequence %d of the stream is taken by another record, at offset %d: one of the two may be forged", env.Sequence, offset)).Conflicts = &offset
+		reason := fmt.Errorf(
+			"sequence %d of the stream is taken by another record, at offset %d: one of the two may be forged",
+			env.Sequence, offset)
+		f.quarantine(rows, rec, KindConflict, reason).Conflicts = &offset
 		change[*Stream](rows, key).Recent.keep(Seen{env.Sequence, rec.Offset, sum})
 	case f.tp.Topic != domain.TopicTelemetry:
 		f.counts.Uncompared++
-		f.quarantine(rows, rec, KindUncertain, fmt.Errorf("sequence %d of incarnation %d was seen, too long ago to compare: it is a repeat, or one of the two is forged", env.Sequence, env.Incarnation))
+		f.quarantine(rows, rec, KindUncertain, fmt.Errorf(
+			"sequence %d of incarnation %d was seen, too long ago to compare: it is a repeat, or one of the two is forged",
+			env.Sequence, env.Incarnation))
 	default:
 		f.counts.Repeats++
 		f.counts.Uncompared++
@@ -330,8 +345,8 @@ func (f *Projector) repeat(rows *WorkingSet, rec *domain.Record, key Key, recent
 	}
 }
 
-// quarantine sets a record aside. What of the event could be read is kept, so
-// that it is known whom it may concern.
+// quarantine sets a record aside. It keeps the readable parts of the event, to show whom it may
+// concern.
 func (f *Projector) quarantine(rows *WorkingSet, rec *domain.Record, kind string, reason error) *Quarantined {
 	q := change[*Quarantined](rows, f.quarantineKey(rec))
 	sum := rec.Hash()
@@ -351,12 +366,12 @@ func (f *Projector) quarantine(rows *WorkingSet, rec *domain.Record, kind string
 	return q
 }
 
-// clip copies the text of a broken event, bounded.
+// clip copies the text of a broken event, truncated.
 func clip(s string) string { return string([]byte(s[:min(len(s), 256)])) }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum returns the checksum by which a repeat is known, see [Seen].
+// sum returns the checksum by which a repeat is recognized, see [Seen].
 func (f *Projector) sum(rec *domain.Record) uint32 {
 	f.buf = rec.AppendContent(f.buf[:0])
 	return crc32.Checksum(f.buf, castagnoli)

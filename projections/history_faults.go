@@ -9,38 +9,38 @@ import (
 	"quartermaster/domain"
 )
 
-// A row of faults holds those of a node and day. A broken GPU, or whoever has a key of
-// the cluster, may report any number of them, and a store writes a row whole. So a row
-// keeps a bounded number of versions, and every event counts in exactly one of them:
+// A row of faults holds those of one node and day. A broken GPU, or anyone with a key of
+// the cluster, may report any number of them, and a store writes a row as a whole. So a
+// row keeps a bounded number of versions, and every event counts in exactly one of them:
 //
-//   - The same fault from the same source, known on the same day, no more than
-//     repeatGap after the one before, is a repeat: one version with the first time, the
-//     last and the count. This does not depend on the order of arrival.
-//   - Beyond maxFaults fatal ones, and as many others, the two versions of the same
-//     fault that are closest in time become one.
-//   - Beyond maxFaults different ones, a new one is counted with the rest of its kind.
-//     The rest of fatal ones is kept for each GPU, up to maxFaultGPUs. Beyond those it
-//     is of the node as a whole, which then counts as failed: no flood of faults hides
-//     that something failed.
+//   - The same fault from the same source, known on the same day and at most RepeatGap
+//     after the one before, is a repeat: one version holds the first time, the last time
+//     and the count. The order of arrival does not matter.
+//   - Beyond maxFaults fatal versions, and as many others, the two versions of the same
+//     fault that are closest in time are merged.
+//   - Beyond maxFaults different faults, a new one is counted in the rest of its kind.
+//     The rest of fatal faults is kept for each GPU, up to maxFaultGPUs. Beyond those it
+//     belongs to the node as a whole, which then counts as failed: no flood of faults
+//     hides a failure.
 //
-// Fatal faults and others do not share a bound. A row has 64 KiB or less, and at most
-// 512 KiB where every text in it is as long as [domain.Validate] allows.
+// Fatal and other faults have separate bounds. A row usually has up to 64 KiB, and at
+// most 512 KiB if every text in it is as long as [domain.Validate] allows.
 const (
 	RepeatGap    = 60 * domain.Second
 	maxFaults    = 48
 	maxFaultGPUs = 16
-	// From maxLongTexts versions on, the texts of a new one are cut to maxShortText bytes.
+	// From maxLongTexts versions on, the texts of a new one are truncated to maxShortText bytes.
 	maxLongTexts = 8
 	maxShortText = 128
 )
 
-// Events returns how many events a version stands for.
+// Events returns the number of events that a version stands for.
 func (v *Version) Events() uint64 { return max(1, v.Count) }
 
-// LastAt returns when the last event took effect that a version stands for.
+// LastAt returns the effective time of the last event that a version stands for.
 func (v *Version) LastAt() domain.Instant { return max(v.Order.Effective, v.Last) }
 
-// enterFault counts a fault, or a version of several.
+// enterFault adds a fault, or a version of several faults.
 func (h *History) enterFault(v Version) {
 	f := *v.Event.(*domain.GPUFaultObserved)
 	if len(h.Versions) >= maxLongTexts {
@@ -68,14 +68,17 @@ func (h *History) enterFault(v Version) {
 	if h.mergeClosest(f.Fatal) {
 		return
 	}
-	// All are different: this one is counted with the rest of its kind.
+	// All are different: count this one in the rest of its kind.
 	h.Versions = slices.DeleteFunc(h.Versions, func(w Version) bool { return w.Order == v.Order })
 	gpu := domain.GPUID{}
 	if f.Fatal && h.roomFor(f.Kind, f.GPU) {
 		gpu = f.GPU
 	}
 	v.Rest, v.Workspace, v.Signer = true, "", nil
-	v.Event = &domain.GPUFaultObserved{Node: f.Node, GPU: gpu, Kind: f.Kind, Count: f.Count, Fatal: f.Fatal, Detail: "one of more faults than are kept apart"}
+	v.Event = &domain.GPUFaultObserved{
+		Node: f.Node, GPU: gpu, Kind: f.Kind, Count: f.Count, Fatal: f.Fatal,
+		Detail: "one of more faults than are kept apart",
+	}
 	for i := range h.Versions {
 		have := &h.Versions[i]
 		if r := have.Event.(*domain.GPUFaultObserved); have.Rest && r.Kind == f.Kind && r.GPU == gpu && r.Fatal == f.Fatal {
@@ -87,13 +90,13 @@ func (h *History) enterFault(v Version) {
 	h.put(v)
 }
 
-// put enters a version in its place.
+// put inserts a version in its place.
 func (h *History) put(v Version) {
 	i := sort.Search(len(h.Versions), func(i int) bool { return h.Versions[i].Order.After(v.Order) })
 	h.Versions = slices.Insert(h.Versions, i, v)
 }
 
-// roomFor reports whether the rest of fatal faults of a kind is kept for a GPU.
+// roomFor reports whether the rest of a kind's fatal faults is kept for a GPU.
 func (h *History) roomFor(kind domain.FaultKind, gpu domain.GPUID) bool {
 	n := 0
 	for i := range h.Versions {
@@ -110,8 +113,8 @@ func (h *History) roomFor(kind domain.FaultKind, gpu domain.GPUID) bool {
 	return n < maxFaultGPUs
 }
 
-// mergeClosest makes one of the two versions of the same fault that are closest in time;
-// of several such pairs, of the first. It reports false where no fault is there twice.
+// mergeClosest merges the two versions of the same fault that are closest in time; of several such
+// pairs, the first. It reports false if no fault occurs twice.
 func (h *History) mergeClosest(isFatal bool) bool {
 	first, second, least := -1, -1, domain.Instant(math.MaxInt64)
 	for i := range h.Versions {
@@ -127,7 +130,7 @@ func (h *History) mergeClosest(isFatal bool) bool {
 			if apart := b.Order.Effective - a.LastAt(); apart < least {
 				first, second, least = i, j, apart
 			}
-			break // the next one of the fault is the closest to this
+			break // the next version of the fault is the closest to this one
 		}
 	}
 	if first < 0 {
@@ -138,8 +141,8 @@ func (h *History) mergeClosest(isFatal bool) bool {
 	return true
 }
 
-// mergeFaults returns one version for two. It says what the first of them said, and is
-// known since the first of them was.
+// mergeFaults merges two versions. The result has the content of the first, and is known since the
+// first became known.
 func mergeFaults(a, b *Version) Version {
 	if a.Order.After(b.Order) {
 		a, b = b, a
@@ -161,18 +164,19 @@ func mergeFaults(a, b *Version) Version {
 
 func fatal(v *Version) bool { return v.Event.(*domain.GPUFaultObserved).Fatal }
 
-// repeats reports whether two versions are of the same fault, from one source, and
-// became known on the same day: what is known by the end of a day does not change later.
+// repeats reports whether two versions are of the same fault, from one source, and became known on
+// the same day. So what is known at the end of a day does not change later.
 func (v *Version) repeats(w *Version) bool {
 	return sameFault(v, w) && v.Order.Source == w.Order.Source && DayOf(v.Known()) == DayOf(w.Known())
 }
 
-// sameFault reports whether two versions say the same of the same device, but for how
-// often and, unless a monitoring system said it, the text: a driver's text names
-// processes and addresses.
+// sameFault reports whether two versions are equal and of the same device, ignoring counts. It
+// ignores texts too, except those of monitoring systems, because a driver's text names processes
+// and addresses.
 func sameFault(v, w *Version) bool {
 	a, b := v.Event.(*domain.GPUFaultObserved), w.Event.(*domain.GPUFaultObserved)
-	if a.Code != b.Code || a.GPU != b.GPU || v.Rest || w.Rest || v.Signer != nil || w.Signer != nil || v.Workspace != w.Workspace {
+	if a.Code != b.Code || a.GPU != b.GPU || v.Workspace != w.Workspace ||
+		v.Rest || w.Rest || v.Signer != nil || w.Signer != nil {
 		return false
 	}
 	x, y := *a, *b
@@ -183,14 +187,14 @@ func sameFault(v, w *Version) bool {
 	return x == y
 }
 
-// sight reports whether a fault is a further sighting of one that a monitoring system
-// saw within sightingGap of it, and notes when it was seen last: a GPU that was returned
-// in between has failed again (see resume). The first sighting is when it happened: where
-// v is earlier, it takes the place of the other.
+// sight reports whether a fault is a further sighting of one that a monitoring system saw within
+// SightingGap of it, and notes when it was last seen: if a GPU was returned in between, it has
+// failed again (see Resume). The first sighting is the time of the fault: if v is earlier, it
+// replaces the other.
 func (h *History) sight(v *Version) bool {
 	for i := range h.Versions {
 		have := &h.Versions[i]
-		to := have.Order.Effective // of one fault; it does not go on by being seen again
+		to := have.Order.Effective // of one fault; further sightings do not extend it
 		if have.Count > 0 {
 			to = have.LastAt()
 		}
@@ -211,7 +215,7 @@ func (h *History) sight(v *Version) bool {
 	return false
 }
 
-// shorten cuts a text.
+// shorten truncates a text.
 func shorten(s string) string {
 	if len(s) <= maxShortText {
 		return s
@@ -223,8 +227,8 @@ func shorten(s string) string {
 	return s[:n] + "…"
 }
 
-// Until returns what a version stands for of the time up to at: of repeats that go on
-// beyond it, as many as belong there if they are evenly spread.
+// Until returns the part of a version up to at. If repeats continue beyond at, it counts the share
+// that belongs there if they are evenly spread.
 func (v *Version) Until(at domain.Instant) Version {
 	w := *v
 	first := v.Order.Effective
@@ -238,10 +242,10 @@ func (v *Version) Until(at domain.Instant) Version {
 	return w
 }
 
-// Resume enters that a fault goes on where its device is returned amid its repeats: it
-// is taken as back at once, although it may have come repeatGap later (sightingGap, of a
-// monitoring system), or at any time up to the last repeat where the row was full. The
-// versions are in order, and stay so.
+// Resume inserts the continuation of a fault whose device was returned between its repeats. The
+// fault is assumed to recur at once, although it may have recurred later: by up to RepeatGap, or
+// SightingGap for a monitoring system, or at any time up to the last repeat if the row was full.
+// The versions MUST be in order, and stay in order.
 func Resume(versions []Version) []Version {
 	var going []*Version
 	var out []Version
@@ -277,8 +281,8 @@ func Resume(versions []Version) []Version {
 	return out
 }
 
-// SpreadRepeats appends a version and, where it stands for several events, as many of
-// them as are least apart from each other, taken as evenly spread.
+// SpreadRepeats appends a version. If it stands for several events, it appends evenly spread
+// copies, at least least apart.
 func SpreadRepeats(versions []Version, v *Version, least domain.Instant) []Version {
 	versions = append(versions, *v)
 	n := domain.Instant(min(v.Events()-1, math.MaxInt64))
@@ -295,10 +299,10 @@ func SpreadRepeats(versions []Version, v *Version, least domain.Instant) []Versi
 	return versions
 }
 
-// Ends reports whether a return to service ends what a fault, a cordon or a drain
-// began. One of faults alone ends those of its device, or of the node itself, and no
-// cordon. What a monitoring system says ends only a cordon that one made: that a
-// scheduler would use a node does not mend its GPUs.
+// Ends reports whether a return to service ends what a fault, a cordon or a drain began. A return
+// of only faults ends those of its device, or of the node itself, and no cordon. A return reported
+// by a monitoring system ends only a cordon that a monitoring system reported: that a scheduler
+// would use a node does not repair its GPUs.
 func Ends(returned, begun *Version) bool {
 	r := returned.Event.(*domain.NodeReturned)
 	if Scraped(returned.Order.Source) {

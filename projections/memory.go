@@ -12,14 +12,13 @@ import (
 	"quartermaster/domain"
 )
 
-// Memory is the store that keeps every row in memory: the home of the embedded
-// log, of simulations and of an auditor's replay. It survives as snapshots
-// (snapshot.go). Its ceiling is memory: about 700 bytes for a past hour of a
-// node of eight GPUs, three times that for the present one.
+// Memory is the store that keeps every row in memory. It serves the embedded log, simulations and
+// an auditor's replay. Snapshots persist it (snapshot.go). Its limit is memory: about 700 bytes for
+// a past hour of a node with eight GPUs, three times that for the current hour.
 type Memory struct {
-	// Strict makes every transaction check that the fold touches only the keys
-	// that it announced, as a store that loads rows by key relies on, and seals
-	// as many rows as it can. For tests.
+	// Strict makes every transaction check that the fold touches only the keys that it announced,
+	// because stores that load rows by key rely on it. It also seals as many rows as possible. For
+	// tests.
 	Strict bool
 
 	parts map[domain.TopicPartition]*memoryPartition
@@ -29,7 +28,7 @@ type memoryPartition struct {
 	mu   sync.RWMutex
 	next int64
 	last domain.Anchor // the record before next
-	// broken is set when a fold failed halfway: the rows are ahead of next.
+	// broken is set if a fold failed halfway: the rows are ahead of next.
 	broken bool
 	rows   *WorkingSet
 }
@@ -101,9 +100,9 @@ func (t *memoryTx) Commit(_ context.Context, next int64, last domain.Anchor) err
 	return nil
 }
 
-// Rollback ends the transaction. Rows cannot be taken back in memory; but folding
-// fails only where the program is wrong, and then the partition begins again from its
-// first record. Until then no view shows it.
+// Rollback ends the transaction. Changes of rows in memory cannot be undone. But folding fails only
+// because of a program error, and then the partition restarts from its first record. Until then no
+// view shows it.
 func (t *memoryTx) Rollback() {
 	if !t.done {
 		t.p.broken = len(t.p.rows.changed) > 0

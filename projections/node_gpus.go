@@ -9,28 +9,28 @@ import (
 	"quartermaster/domain"
 )
 
-// NodeGPUs is the row of a node and UTC month: which GPUs were reported under the
-// node's name. By it a GPU that was reported under two names is found without
-// reading usage; see aliases.go. It also says what was appended after the month.
+// NodeGPUs is the row of a node and UTC month: which GPUs were reported under the node's name. It
+// allows finding a GPU that was reported under two names without reading usage; see aliases.go. It
+// also records what was appended after the month.
 type NodeGPUs struct {
 	GPUs   []ReportedGPU `json:"gpus"`             // by id
 	Models []ToldModel   `json:"models,omitempty"` // by id
 	Late   []LateDay     `json:"late,omitempty"`   // by day; see [maxLateDays]
 }
 
-// LateDay is what samples of a month say that were appended after its end, on one
-// UTC day or, of the first in a row, on several.
+// LateDay sums up samples of a month that were appended after its end, on one UTC day, or for the
+// first entry of a row on several days.
 type LateDay struct {
 	_     struct{}       `cbor:",toarray"`
 	First domain.Instant `json:"first"` // append
 	Last  domain.Instant `json:"last"`  // append
-	// GPUMs is the time of physical GPUs that the samples state, in milliseconds. Time
-	// that two samples state counts twice.
+	// GPUMs is the time of physical GPUs in the samples, in milliseconds. Time in two samples
+	// counts twice.
 	GPUMs int64 `json:"gpu_ms"`
 }
 
-// ReportedGPU is a physical GPU with the first hour of the month and the last in
-// which it, an instance or a replica of it was reported, in hours since 1970.
+// ReportedGPU is a physical GPU with the first and the last hour of the month in which it, an
+// instance or a replica of it was reported, in hours since 1970.
 type ReportedGPU struct {
 	_     struct{}     `cbor:",toarray"`
 	ID    domain.GPUID `json:"uuid"`
@@ -38,8 +38,8 @@ type ReportedGPU struct {
 	Last  int64        `json:"last_hour"`
 }
 
-// ToldModel is the model of a physical GPU as the first sample of it in an hour told it.
-// Of several that of the latest hour counts, and of that hour the last in byte order.
+// ToldModel is the model of a physical GPU according to the first sample of it in an hour. Of
+// several models the one of the latest hour counts, and within an hour the last in byte order.
 type ToldModel struct {
 	_     struct{}     `cbor:",toarray"`
 	ID    domain.GPUID `json:"uuid"`
@@ -47,18 +47,18 @@ type ToldModel struct {
 	Hour  int64        `json:"hour"` // since 1970
 }
 
-// After reports whether a model counts rather than another of the same GPU.
+// After reports whether a model takes precedence over another of the same GPU.
 func (m ToldModel) After(o ToldModel) bool {
 	return cmp.Or(cmp.Compare(m.Hour, o.Hour), cmp.Compare(m.Model, o.Model)) > 0
 }
 
 func (*NodeGPUs) row() {}
 
-// maxNodeGPUsNoted bounds a row: labels can name any number, and a node has at most
-// some dozens in a month. Those beyond it are not looked for under other names.
+// maxNodeGPUsNoted bounds a row, because labels can name any number of GPUs. A node has at most
+// some dozens in a month. GPUs beyond the bound are not looked up under other names.
 const maxNodeGPUsNoted = 4096
 
-// maxModelNoted bounds the model of a GPU, in bytes; a longer one is not noted. It is
+// maxModelNoted bounds the model of a GPU, in bytes; a longer one is not recorded. It is
 // NVML_DEVICE_NAME_V2_BUFFER_SIZE of nvml.h.
 const maxModelNoted = 96
 
@@ -66,7 +66,7 @@ func nodeGPUsKey(scope, node string, at domain.Instant) Key {
 	return Key{Table: TableNodeGPUs, Scope: scope, ID: node, Hour: MonthStart(at)}
 }
 
-// noteGPUs notes that a sample's GPUs were reported in the hour that begins at h.
+// noteGPUs records that a sample's GPUs were reported in the hour that begins at h.
 func noteGPUs(rows *WorkingSet, scope string, s *domain.NodeSampled, h domain.Instant) {
 	key, hour := nodeGPUsKey(scope, s.Node, h), HourOf(h)
 	for i := range s.Entries() {
@@ -91,13 +91,14 @@ func noteGPUs(rows *WorkingSet, scope string, s *domain.NodeSampled, h domain.In
 	}
 }
 
-// noteModel notes what model a GPU was told to be.
+// noteModel records the reported model of a GPU.
 func noteModel(rows *WorkingSet, key Key, m ToldModel) {
 	row, _ := rows.Get(key).(*NodeGPUs)
 	if row == nil {
 		return
 	}
-	at, known := slices.BinarySearchFunc(row.Models, m.ID, func(t ToldModel, id domain.GPUID) int { return bytes.Compare(t.ID[:], id[:]) })
+	byID := func(t ToldModel, id domain.GPUID) int { return bytes.Compare(t.ID[:], id[:]) }
+	at, known := slices.BinarySearchFunc(row.Models, m.ID, byID)
 	if known && !m.After(row.Models[at]) || !known && len(row.Models) >= maxNodeGPUsNoted {
 		return
 	}
@@ -110,7 +111,7 @@ func noteModel(rows *WorkingSet, key Key, m ToldModel) {
 	}
 }
 
-// physical returns the GPU that an entry of a sample is, or is a part of.
+// physical returns the GPU that an entry of a sample is or is a part of.
 func physical(s *domain.NodeSampled, i int) domain.GPUID {
 	if len(s.Parent) > 0 && s.Parent[i] > 0 {
 		return domain.GPUID(s.Parents[16*(s.Parent[i]-1):])
@@ -118,17 +119,18 @@ func physical(s *domain.NodeSampled, i int) domain.GPUID {
 	return domain.GPUID(s.IDs[16*i:])
 }
 
-// Find returns where a GPU is in the row, or belongs, and whether it is there.
+// Find returns the index of a GPU in the row, or where to insert it, and whether it is there.
 func (r *NodeGPUs) Find(id domain.GPUID) (int, bool) {
-	return slices.BinarySearchFunc(r.GPUs, id, func(g ReportedGPU, id domain.GPUID) int { return bytes.Compare(g.ID[:], id[:]) })
+	byID := func(g ReportedGPU, id domain.GPUID) int { return bytes.Compare(g.ID[:], id[:]) }
+	return slices.BinarySearchFunc(r.GPUs, id, byID)
 }
 
-// maxLateDays bounds the late days of a row. A reporter's samples come within 8 days
-// ([maxLate]); beyond the bound the two earliest days become one.
+// maxLateDays bounds the late days of a row. A reporter's samples arrive within 8 days ([maxLate]).
+// Beyond the bound the two earliest days are merged.
 const maxLateDays = 32
 
-// noteLate notes a part of a sample, of ms milliseconds in the hour that begins at h,
-// when it was appended after the month of that hour.
+// noteLate records a part of a sample, of ms milliseconds in the hour that begins at h, if it was
+// appended after the month of that hour.
 func noteLate(rows *WorkingSet, scope string, s *domain.NodeSampled, h domain.Instant, ms uint32, appended domain.Instant) {
 	if appended < h+domain.Hour || appended < BillingMonth(h).To {
 		return

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Past is what a source's row of incarnation 0 knows of incarnations that have ended.
-// An incarnation goes there, and its own row is removed, once the next one has named its
-// last sequence and everything up to that has arrived. The row's Mark counts the events.
+// Past is the part of a source's row of incarnation 0 about incarnations that have ended. An
+// incarnation is moved there, and its own row removed, once the next one has named its last
+// sequence and everything up to that has arrived. The row's Mark counts the events.
 type Past struct {
 	Incarnations uint64 `json:"incarnations"`
-	// Lives are the highest of them, ascending: see [maxLives].
+	// Lives are the highest of these incarnations, ascending: see [maxLives].
 	Lives []Life `json:"lives"`
-	// First and Last bound the others.
+	// First and Last are the bounds of the others.
 	First uint64 `json:"first,omitempty"`
 	Last  uint64 `json:"last,omitempty"`
 }
@@ -24,17 +24,16 @@ type Life struct {
 	Mark        uint64   `json:"mark"`
 }
 
-// maxLives bounds the incarnations that a row names one by one. One takes about 12 bytes.
+// maxLives bounds the incarnations that a row lists. One takes about 12 bytes.
 const maxLives = 128
 
 func (p *Past) find(incarnation uint64) (int, bool) {
 	return slices.BinarySearchFunc(p.Lives, incarnation, func(l Life, n uint64) int { return cmp.Compare(l.Incarnation, n) })
 }
 
-// judge says what a sequence of an incarnation without a row of its own is. What lies
-// beyond the end of an incarnation that is named counts: its row is opened again. Of the
-// others only their bounds are known, and anybody may have claimed them: what lies within
-// is uncertain.
+// judge classifies a sequence of an incarnation without a row of its own. A sequence beyond the end
+// of a listed incarnation counts: its row is opened again. Of the others only the bounds are known,
+// and anyone may have claimed them. A sequence within the bounds is uncertain.
 func (p *Past) judge(incarnation, seq uint64) verdict {
 	if i, ok := p.find(incarnation); ok {
 		if seq <= p.Lives[i].Mark {
@@ -65,8 +64,8 @@ func (p *Past) enter(l Life) {
 
 func (f *Projector) pastKey(source string) Key { return f.streamKey(source, 0) }
 
-// open returns the row of an incarnation to be changed. One that had ended goes on
-// from where it did.
+// open returns the row of an incarnation for changes. If the incarnation had ended, it continues
+// from there.
 func (f *Projector) open(rows *WorkingSet, source string, incarnation uint64) *Stream {
 	key := f.streamKey(source, incarnation)
 	s := change[*Stream](rows, key)
@@ -88,7 +87,7 @@ func (f *Projector) open(rows *WorkingSet, source string, incarnation uint64) *S
 	return s
 }
 
-// end notes that an incarnation ended with a sequence, as the next one says.
+// end records that an incarnation ended with a sequence, as the next incarnation says.
 func (f *Projector) end(rows *WorkingSet, source string, incarnation, seq uint64) {
 	if rows.Get(f.streamKey(source, incarnation)) == nil {
 		sum, _ := rows.Get(f.pastKey(source)).(*Stream)
@@ -102,8 +101,8 @@ func (f *Projector) end(rows *WorkingSet, source string, incarnation, seq uint64
 	f.close(rows, s)
 }
 
-// close puts an incarnation that has ended, and of which everything has arrived, into
-// the row of its source. One that went on beyond its end keeps its row.
+// close moves an incarnation that has ended and completely arrived into the row of its source. An
+// incarnation that continued beyond its end keeps its row.
 func (f *Projector) close(rows *WorkingSet, s *Stream) {
 	if s.Ended == 0 || s.Mark != s.Ended || s.Missing() > 0 {
 		return
@@ -125,9 +124,9 @@ type Lives struct {
 	Open []uint64
 }
 
-// IncarnationsOf counts the incarnations of a source over its partitions: exactly those
-// that are named one by one, and of the others, which several partitions may have had
-// alike, as many as the partition that had most.
+// IncarnationsOf counts the incarnations of a source over its partitions. Listed incarnations are
+// counted exactly. Of the others, which several partitions may share, it counts as many as the
+// partition with the most.
 func IncarnationsOf(parts []*Lives) int {
 	var last uint64
 	for _, p := range parts {

@@ -6,26 +6,25 @@ import (
 	"quartermaster/domain"
 )
 
-// Placement is where an event about a declared thing belongs.
+// Placement says which row an event about a declared thing belongs to.
 type Placement struct {
 	Key Key
-	// effective is when it takes effect; zero: at the event's time.
+	// Effective is when it takes effect; zero: at the event's time.
 	Effective domain.Instant
-	// stated: what was said of it last counts, whatever time it is about, so that
-	// it takes effect when it is appended. A bill is restated for a charge that
-	// ended earlier, and an invoice voided without a date.
+	// stated: the last statement counts, whatever time it is about, so that it takes effect when it
+	// is appended. For example, a bill is restated for a charge that ended earlier, and an invoice
+	// is voided without a date.
 	stated bool
-	// collapse leaves out what says nothing new.
+	// collapse drops statements that repeat the one before.
 	collapse bool
-	// fault counts repeats and bounds the row, see [History.enterFault]. What several
-	// monitoring systems saw within sightingGap of each other is one fault.
+	// fault counts repeats and bounds the row, see [History.enterFault]. Sightings by several
+	// monitoring systems within SightingGap of each other are one fault.
 	fault bool
 }
 
-// Place says which history an event belongs to. Events of one thing share a
-// history: a node's registration and its retirement, an offer and its
-// withdrawal. It reports false for the measurements, which are added up
-// instead (see usage.go).
+// Place says which history an event belongs to. Events of one thing share a history: a node's
+// registration and its retirement, an offer and its withdrawal. It reports false for measurements,
+// which are summed instead (see usage.go).
 func Place(env *domain.Envelope, scope string) (Placement, bool) {
 	at := func(t Table, id string) Placement { return Placement{Key: Key{Table: t, Scope: scope, ID: id}} }
 	state := func(t Table, id string, effective domain.Instant) Placement {
@@ -37,16 +36,16 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		}
 		return Placement{Key: Key{Table: t, Scope: scope, ID: id, Hour: MonthStart(effective)}, Effective: effective}
 	}
-	// What is observed again and again, and always counts, is cut up by day: with
-	// each observation a store writes the whole row again.
+	// Frequent observations that always count are split by day, because a store writes the whole
+	// row for each of them.
 	daily := func(t Table, id string, effective domain.Instant) Placement {
 		if effective == 0 {
 			effective = env.Time
 		}
 		return Placement{Key: Key{Table: t, Scope: scope, ID: id, Hour: DayOf(effective)}, Effective: effective}
 	}
-	// A monitoring system states again and again what it sees, so that nobody must
-	// remember what was stated: what is the same as before is noted only.
+	// A monitoring system repeats its observations, so that it need not remember what it stated.
+	// Repeats of the same statement are only noted.
 	observed := func(t Table, id string) Placement {
 		p := daily(t, id, 0)
 		p.collapse = Scraped(env.Source)
@@ -117,7 +116,7 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 	case *domain.SpoolDropped:
 		return daily(TableHealth, ev.Node, 0), true
 
-	// Telemetry that is stated rather than added up.
+	// Telemetry that is not summed.
 	case *domain.JobQueued:
 		return at(TableJobs, ev.Job), true
 	case *domain.JobStarted:
@@ -149,7 +148,7 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 	case *domain.BillingPeriodClosed:
 		return at(TableBillingPeriods, ev.Period.From.String()), true
 
-	// Market: prices change for ever, so their histories are cut up by month.
+	// Market: prices change continuously, so their histories are split by month.
 	case *domain.OfferQuoted:
 		p := monthly(TableOffers, ev.Offer, ev.ValidFrom)
 		p.collapse = true
@@ -203,7 +202,8 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 	case *domain.StreamConflictObserved:
 		return at(TableConflicts, RecordID(ev.Topic, ev.Partition, ev.Offset)), true
 	case *domain.StreamGapResolved:
-		return at(TableGapResolutions, GapStream(domain.TopicPartition{Topic: ev.Topic, Partition: int(ev.Partition)}.String(), ev.Source, ev.Incarnation)), true
+		tp := domain.TopicPartition{Topic: ev.Topic, Partition: int(ev.Partition)}
+		return at(TableGapResolutions, GapStream(tp.String(), ev.Source, ev.Incarnation)), true
 	case *domain.GenerationSwitched:
 		return at(TableSwitches, ev.To), true
 	case *domain.AccessDenied:
@@ -217,8 +217,8 @@ func RecordID(topic domain.Topic, partition uint32, offset int64) string {
 	return string(topic) + "/" + strconv.Itoa(int(partition)) + "@" + strconv.FormatInt(offset, 10)
 }
 
-// billed places a line under its billing month, so that a period's lines are
-// found without reading history.
+// billed places a line in its billing month, so that reading a period does not read its whole
+// history.
 func billed(scope string, l *domain.BillingLine) Placement {
 	month := MonthStart(middle(domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}))
 	return Placement{Key: Key{Table: TableBillingLines, Scope: scope, ID: l.LineID, Hour: month}, stated: true}
@@ -230,14 +230,13 @@ func BillingMonth(t domain.Instant) domain.Interval {
 	return domain.Interval{From: from, To: domain.InstantOf(from.Time().AddDate(0, 1, 0))}
 }
 
-// MonthOf returns the month that a billing period belongs to: the one that its
-// middle lies in, whether bills come by the week or by the quarter, and
-// whichever zone the issuer's months begin in.
+// MonthOf returns the month that a billing period belongs to: the one that contains its middle. So
+// bills may be weekly or quarterly, and the issuer's months may begin in any time zone.
 func MonthOf(period domain.Interval) domain.Interval { return BillingMonth(middle(period)) }
 
 func middle(i domain.Interval) domain.Instant { return i.From + (i.To-i.From)/2 }
 
-// GapStream names a stream as the row of its resolutions does.
+// GapStream returns the id of a stream in the table of gap resolutions.
 func GapStream(partition, source string, incarnation uint64) string {
 	return partition + " " + source + "#" + strconv.FormatUint(incarnation, 10)
 }

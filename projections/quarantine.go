@@ -6,35 +6,35 @@ import (
 	"quartermaster/domain"
 )
 
-// QuarantineEntry is a record that could not be folded, with what became of it.
+// QuarantineEntry is a record that could not be folded, with its resolution.
 type QuarantineEntry struct {
-	ID string `json:"id"` // topic/partition@offset, as [domain.Envelope.Cites] has it
+	ID string `json:"id"` // topic/partition@offset, as in [domain.Envelope.Cites]
 	Quarantined
 	Resolution string         `json:"resolution,omitempty"` // reappended, discarded; empty: open
 	Resolved   domain.Instant `json:"resolved,omitempty"`
 	ResolvedBy string         `json:"resolved_by,omitempty"`
-	Note       string         `json:"note,omitempty"` // the reason that was given for the resolution
+	Note       string         `json:"note,omitempty"` // the reason given for the resolution
 }
 
-// QuarantineList is every record that could not be folded.
+// QuarantineList lists all records that could not be folded.
 type QuarantineList struct {
 	Position   string            `json:"position"`
 	Entries    []QuarantineEntry `json:"entries"` // by topic, partition, offset
 	Open       int               `json:"open"`    // events
 	Incomplete Incomplete        `json:"incomplete"`
 
-	places map[string]int // of the entries, by id; made when one is looked for
+	places map[string]int // indexes of the entries, by id; made on first use
 }
 
-// Incomplete says how many open records may concern whom. A report about a
-// workspace lacks up to All plus Workspaces[it] events.
+// Incomplete counts the open records by the workspace that they may concern. A report about a
+// workspace lacks up to All plus Workspaces[workspace] events.
 type Incomplete struct {
-	All        int            `json:"all"` // their workspace is not known
+	All        int            `json:"all"` // their workspace is unknown
 	Workspaces map[string]int `json:"workspaces"`
 }
 
-// For returns how many events a report about a workspace may lack; "" is a
-// report about all of them.
+// For returns how many events a report about a workspace may lack; "" stands for a report about
+// all.
 func (i Incomplete) For(workspace string) int {
 	if workspace != "" {
 		return i.All + i.Workspaces[workspace]
@@ -46,8 +46,8 @@ func (i Incomplete) For(workspace string) int {
 	return n
 }
 
-// Note returns "incomplete: n events" for a report about a workspace ("" for
-// all), and "" when it is complete.
+// Note returns "incomplete: n events" for a report about a workspace ("" for all), and "" if it is
+// complete.
 func (i Incomplete) Note(workspace string) string {
 	switch n := i.For(workspace); n {
 	case 0:
@@ -68,8 +68,7 @@ func (i *Incomplete) Add(q *Quarantined) {
 	}
 }
 
-// Find returns the entry of an id such as "qm.fleet/3@17", nil when that record
-// is not in quarantine.
+// Find returns the entry of an id such as "qm.fleet/3@17", nil if that record is not in quarantine.
 func (l *QuarantineList) Find(id string) *QuarantineEntry {
 	if l.places == nil {
 		l.places = make(map[string]int, len(l.Entries))

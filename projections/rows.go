@@ -12,8 +12,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Table names a kind of row. The numbers are internal; what is written and
-// hashed is the name.
+// Table names a kind of row. The numbers are internal; encodings and digests use the name.
 type Table uint8
 
 // The tables, by the topic whose events make their rows.
@@ -97,7 +96,8 @@ var tableNames = [tableEnd]string{
 	TableCertifications: "certifications", TableMethods: "methods", TableMappingRules: "mapping_rules",
 	TableClusters: "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
 	TableAssets: "assets", TableMaintenance: "maintenance", TableOutages: "outages",
-	TableUsage: "usage_hours", TableNodeGPUs: "node_gpus", TableServing: "serving_hours", TableServers: "server_hours", TableJobs: "jobs",
+	TableUsage: "usage_hours", TableNodeGPUs: "node_gpus", TableServing: "serving_hours",
+	TableServers: "server_hours", TableJobs: "jobs",
 	TableDemand: "demand_months", TableEnergy: "energy", TableUsageCorrections: "usage_corrections",
 	TableFaults: "faults", TableHealth: "health",
 	TableDeployments: "deployments", TableReplicas: "replicas",
@@ -128,8 +128,8 @@ func Tables() []Table {
 	return ts
 }
 
-// Topic returns the topic whose events make the table's rows, "" for streams
-// and quarantine, which every topic has.
+// Topic returns the topic whose events make the table's rows, "" for streams and quarantine, which
+// all topics have.
 func (t Table) Topic() domain.Topic {
 	switch {
 	case t <= TableQuarantine:
@@ -164,15 +164,15 @@ func tableNamed(name string) (Table, bool) {
 	return 0, false
 }
 
-// Key names a row. Scope is the topic key of the events that make the row, so
-// a row belongs to one partition for ever, and no two partitions ever write
-// the same row: that is why their order cannot matter.
+// Key identifies a row. Scope is the topic key of the events that make the row. So a row always
+// belongs to one partition, and no two partitions ever write the same row: that is why their order
+// cannot matter.
 type Key struct {
 	Table Table
 	Scope string
 	ID    string
-	// Hour places a row in time where its table is cut up by time: hours since
-	// 1970 UTC of the hour, day or month that it covers. 0 elsewhere.
+	// Hour places a row in time if its table is split by time: hours since 1970 UTC of the hour,
+	// day or month that it covers. It is 0 otherwise.
 	Hour int64
 }
 
@@ -200,7 +200,7 @@ func (k Key) String() string {
 	return s
 }
 
-// clone frees the key from memory that it may share with a record.
+// clone copies the key's text, which may share memory with a record.
 func (k Key) clone() Key {
 	k.Scope = strings.Clone(k.Scope)
 	k.ID = strings.Clone(k.ID)
@@ -219,8 +219,8 @@ func MonthStart(t domain.Instant) int64 {
 	return int64(domain.InstantOf(u.AddDate(0, 0, 1-u.Day())).DayStart() / domain.Hour)
 }
 
-// Row is what folds keep: one of [*Stream], [*Quarantined], [*History],
-// [*UsageHour], [*NodeGPUs], [*ServingHour], [*ServerHour] and [*DemandMonth]. Its key is not part of it.
+// Row is what folds keep: one of [*Stream], [*Quarantined], [*History], [*UsageHour], [*NodeGPUs],
+// [*ServingHour], [*ServerHour] and [*DemandMonth]. Its key is not part of it.
 type Row interface{ row() }
 
 func newRow(t Table) Row {
@@ -248,13 +248,12 @@ type entry struct {
 	key  Key
 	row  Row    // nil while sealed
 	raw  []byte // the row's encoding while sealed, nil otherwise
-	mark uint64 // the batch that changed it last
+	mark uint64 // the last batch that changed it
 	gone bool   // removed by this batch
 }
 
-// shelf holds the sealed usage hours of a node, by hour. It is one object for
-// hundreds of rows, so that neither lookups nor the garbage collector slow down
-// with history.
+// shelf holds the sealed usage hours of a node, by hour. It is one object for hundreds of rows, so
+// that history slows down neither lookups nor the garbage collector.
 type shelf struct {
 	hours []int64 // ascending
 	raws  [][]byte
@@ -265,12 +264,12 @@ type shelfKey struct {
 	month     int64
 }
 
-// ShelfHours is how many hours a shelf spans: about a month.
+// ShelfHours is the number of hours that a shelf spans: about a month.
 const ShelfHours = 31 * 24
 
 func shelfOf(k Key) shelfKey { return shelfKey{k.Scope, k.ID, k.Hour / ShelfHours} }
 
-// find returns where an hour is or would be.
+// find returns the index of an hour, or where to insert it.
 func (s *shelf) find(hour int64) (int, bool) {
 	if n := len(s.hours); n == 0 || hour > s.hours[n-1] {
 		return n, false
@@ -278,7 +277,7 @@ func (s *shelf) find(hour int64) (int, bool) {
 	return slices.BinarySearch(s.hours, hour)
 }
 
-// read returns the row without opening the entry, so that several may read.
+// read returns the row without unsealing the entry, so that concurrent reads are safe.
 func (e *entry) read() (Row, error) {
 	if e.row != nil {
 		return e.row, nil
@@ -290,34 +289,31 @@ func (e *entry) read() (Row, error) {
 	return row, nil
 }
 
-// WorkingSet is the working set of one partition: the rows that a fold sees and
-// changes. It is not safe for concurrent use; a [Store] hands it out inside a
-// transaction.
+// WorkingSet is the working set of one partition: the rows that a fold reads and changes. It is not
+// safe for concurrent use. A [Store] provides it within a transaction.
 type WorkingSet struct {
 	tables [tableEnd]map[Key]*entry
-	// Usage hours are not in tables: hours holds those that are open, shelves
-	// those that are sealed.
+	// Usage hours are not in tables: hours holds the open ones, shelves the sealed ones.
 	hours   map[Key]*entry
 	shelves map[shelfKey]*shelf
 	sealed  int // hours on shelves
 	changed []*entry
-	settled []*entry // stored, and to be sealed at once
+	settled []*entry // stored, to be sealed at once
 	batch   uint64
-	// declared, when not nil, is what the fold announced that it would touch;
-	// touching anything else is a programming error, which strict stores report.
+	// declared, unless nil, is the set of keys that the fold announced. Touching any other key is a
+	// programming error, which strict stores report.
 	declared map[Key]bool
 	trespass []Key
-	// names holds one copy of each name that rows keep, since thousands of rows
-	// keep the same few.
+	// names holds one copy of each name in rows, because thousands of rows share a few names.
 	names map[string]string
-	// newest is the latest usage hour, and kept how many stayed open when some
-	// were last sealed.
+	// newest is the latest usage hour. kept is the number of hours that stayed open when
+	// some were last sealed.
 	newest int64
 	kept   int
-	least  int   // how many may stay open in any case
-	served int64 // the latest hour of a server: those before are sealed
-	open   int   // usage hours that were left when some were last forgotten
-	// spare are usage hours whose memory the next ones take over.
+	least  int   // number that may always stay open
+	served int64 // the latest hour of a server; earlier ones are sealed
+	open   int   // usage hours that were left after the last eviction
+	// spare are usage hours whose memory is reused for new ones.
 	spare []*UsageHour
 	// err is the first failure to open a sealed row.
 	err error
@@ -325,10 +321,13 @@ type WorkingSet struct {
 
 // NewWorkingSet returns an empty working set.
 func NewWorkingSet() *WorkingSet {
-	return &WorkingSet{batch: 1, least: leastOpen, hours: make(map[Key]*entry), shelves: make(map[shelfKey]*shelf)}
+	return &WorkingSet{
+		batch: 1, least: leastOpen,
+		hours: make(map[Key]*entry), shelves: make(map[shelfKey]*shelf),
+	}
 }
 
-// lookup returns the entry of a key, nil when there is none.
+// lookup returns the entry of a key, nil if there is none.
 func (r *WorkingSet) lookup(k Key) *entry {
 	if k.Table != TableUsage {
 		return r.tables[k.Table][k]
@@ -344,7 +343,7 @@ func (r *WorkingSet) lookup(k Key) *entry {
 	return nil
 }
 
-// enter puts an entry where it belongs.
+// enter adds an entry.
 func (r *WorkingSet) enter(e *entry) {
 	if e.key.Table == TableUsage {
 		if e.row == nil {
@@ -389,7 +388,7 @@ func (r *WorkingSet) unshelve(k Key) {
 	}
 }
 
-// each calls yield with every entry of a table that a query names, in no order.
+// each calls yield with every entry of a table that a query selects, in no particular order.
 func (r *WorkingSet) each(q Query, yield func(*entry)) {
 	if q.Table != TableUsage {
 		for k, e := range r.tables[q.Table] {
@@ -417,7 +416,7 @@ func (r *WorkingSet) each(q Query, yield func(*entry)) {
 	}
 }
 
-// eachOf is each for some hours of one node: what others have is not looked at.
+// eachOf is each for some hours of one node, without visiting other nodes.
 func (r *WorkingSet) eachOf(q Query, yield func(*entry)) {
 	for k := (Key{TableUsage, q.Scope, q.ID, q.From}); len(r.hours) > 0 && k.Hour < q.To; k.Hour++ {
 		if e := r.hours[k]; e != nil {
@@ -461,18 +460,16 @@ func (r *WorkingSet) find(k Key) *entry {
 	return e
 }
 
-// sealsAtOnce reports whether rows of a table are sealed as soon as they are
-// stored: a line of a bill is written once, read when its month is, and takes a
-// quarter of the memory encoded.
+// sealsAtOnce reports whether rows of a table are sealed as soon as they are stored. A billing line
+// is written once and read only with its month, and its encoding takes a quarter of the memory.
 func sealsAtOnce(t Table) bool { return t == TableBillingLines }
 
-// leastOpen is how many usage hours may stay open before any is sealed.
+// leastOpen is the number of usage hours that may stay open before any is sealed.
 const leastOpen = 1024
 
-// seal encodes the usage hours that are behind the present one and were not
-// touched by the last batch. An encoded row takes a quarter of the memory, and
-// the garbage collector does not look into it; a late sample opens it again.
-// So the cost of folding does not grow with history.
+// seal encodes the usage hours before the current one that the last batch did not touch. An encoded
+// row takes a quarter of the memory, and the garbage collector does not scan it. A late sample
+// opens it again. So the cost of folding does not grow with history.
 func (r *WorkingSet) seal() {
 	for _, e := range r.settled {
 		if e.row == nil {
@@ -505,7 +502,7 @@ func (r *WorkingSet) seal() {
 	r.kept = len(r.hours)
 }
 
-// Get returns a row for reading, nil when there is none.
+// Get returns a row for reading, nil if there is none.
 func (r *WorkingSet) Get(k Key) Row {
 	if e := r.find(k); e != nil && !e.gone {
 		return e.row
@@ -516,10 +513,10 @@ func (r *WorkingSet) Get(k Key) Row {
 // Add puts a row that is already stored into the working set.
 func (r *WorkingSet) Add(k Key, row Row) { r.enter(&entry{key: k, row: row}) }
 
-// addSealed puts a stored row into the working set as it is encoded.
+// addSealed adds a stored row in its encoded form.
 func (r *WorkingSet) addSealed(k Key, raw []byte) { r.enter(&entry{key: k, raw: raw}) }
 
-// fresh returns an empty row, in the memory of a sealed one where it can.
+// fresh returns an empty row. It reuses the memory of a sealed one if possible.
 func (r *WorkingSet) fresh(t Table) Row {
 	if n := len(r.spare); t == TableUsage && n > 0 {
 		u := r.spare[n-1]
@@ -530,7 +527,7 @@ func (r *WorkingSet) fresh(t Table) Row {
 	return newRow(t)
 }
 
-// maxNames bounds the memory of names that are no longer used.
+// maxNames bounds the memory of unused names.
 const maxNames = 1 << 16
 
 // keep returns a copy of a name that does not share memory with a record.
@@ -555,8 +552,8 @@ func (r *WorkingSet) Len() int {
 	return n
 }
 
-// Changed calls yield for each row changed since [WorkingSet.Settle], in the order
-// of their first change. The row is nil where it was removed.
+// Changed calls yield for each row changed since [WorkingSet.Settle], in the order of their first
+// change. The row is nil if it was removed.
 func (r *WorkingSet) Changed(yield func(Key, Row) bool) {
 	for _, e := range r.changed {
 		row := e.row
@@ -569,7 +566,7 @@ func (r *WorkingSet) Changed(yield func(Key, Row) bool) {
 	}
 }
 
-// Settle forgets what changed, after it was stored.
+// Settle clears the list of changes, after they were stored.
 func (r *WorkingSet) Settle() {
 	for _, e := range r.changed {
 		if e.gone {
@@ -588,12 +585,11 @@ func (r *WorkingSet) Settle() {
 	r.batch++
 }
 
-// Evict forgets rows that the last batch did not change. Usage hours that are
-// behind the present one go as soon as there are more than leastOpen: they are
-// hardly ever asked for again, and memory would grow with history by them. Others
-// go once there are more than limit. Both wait until there are twice as many as
-// were left the last time. It is for stores that can load rows again, after
-// [WorkingSet.Settle].
+// Evict drops rows that the last batch did not change. Usage hours before the current one are
+// dropped as soon as there are more than leastOpen: they are hardly ever needed again, and memory
+// would grow with history. Other rows are dropped if there are more than limit. Both wait until
+// there are twice as many as were left the last time. It is for stores that can load rows again,
+// after [WorkingSet.Settle].
 func (r *WorkingSet) Evict(limit int) {
 	clear(r.settled)
 	r.settled = r.settled[:0]
@@ -615,8 +611,8 @@ func (r *WorkingSet) Evict(limit int) {
 // Holds reports whether the working set has a row under k.
 func (r *WorkingSet) Holds(k Key) bool { return r.lookup(k) != nil }
 
-// change returns the row under k to be changed, a fresh one when there is none.
-// Whoever calls it has made sure that the event is good.
+// change returns the row under k for changes, a new one if there is none. Callers MUST have
+// validated the event before.
 func change[R Row](r *WorkingSet, k Key) R {
 	e := r.find(k)
 	if e == nil {
@@ -638,7 +634,7 @@ func (r *WorkingSet) touch(e *entry) {
 	}
 }
 
-// remove takes a row away, of tables that are never sealed.
+// remove deletes a row of a table that is never sealed.
 func (r *WorkingSet) remove(k Key) {
 	if e := r.find(k); e != nil {
 		r.touch(e)

@@ -12,31 +12,33 @@ import (
 	"quartermaster/domain"
 )
 
-// Log is where the runner reads records.
+// Log is where the runner reads records from.
 type Log interface {
-	// ReadAfter calls yield with the records of a partition with from <= offset < to,
-	// in order and without holes, in batches. It fails when the log does not hold
-	// them all, or no longer holds last, the record before from, unless that is zero.
-	// The records' memory may be reused after yield returns.
-	ReadAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error) error
-	// FollowAfter is ReadAfter without an end: it waits for more until ctx ends. It may
-	// call yield with no records, which says that the partition can be read.
-	FollowAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64, yield func([]domain.Record) error) error
+	// ReadAfter calls yield with the records of a partition with from <= offset < to, in order and
+	// without holes, in batches. It fails if the log does not hold them all, or no longer holds
+	// last, the record before from. A zero last is not checked. The records' memory may be reused
+	// after yield returns.
+	ReadAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64,
+		yield func([]domain.Record) error) error
+	// FollowAfter is ReadAfter without an end: it waits for more until ctx ends. It may call yield
+	// without records, to say that the partition can be read.
+	FollowAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64,
+		yield func([]domain.Record) error) error
 }
 
 // endless stands for the end of a partition that is followed.
 const endless = -1
 
-// Runner folds the log into a store, every partition on its own. It keeps no
-// state but what the store has; any number of runs may follow one another.
+// Runner folds the log into a store, each partition independently. All its state is in the store;
+// any number of runs may follow each other.
 type Runner struct {
 	Log    Log
 	Store  Store
 	Topics []domain.TopicSpec
 	// NewDecoder returns a decoder for one partition.
 	NewDecoder func() Decoder
-	// Pause waits before [Runner.Follow] tries a partition again that stands still;
-	// false says that it is to be tried no more. Nil: it never is.
+	// Pause waits before [Runner.Follow] retries a stopped partition. It returns false to end
+	// retries. Nil: no retries.
 	Pause func(context.Context) bool
 
 	records atomic.Int64
@@ -46,16 +48,16 @@ type Runner struct {
 	stops   Stops
 }
 
-// Progress is what a Runner did so far.
+// Progress is the work of a Runner so far.
 type Progress struct {
 	Counts
 	Records  int64           `json:"records"`
 	Position domain.Position `json:"-"`
-	// Stopped are the partitions that stand still, of those that this Runner folds.
+	// Stopped are the stopped partitions among those that this Runner folds.
 	Stopped Stops `json:"-"`
 }
 
-// Progress returns what was done so far; it may be called at any time.
+// Progress returns the progress so far. It is safe for concurrent use.
 func (r *Runner) Progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,9 +69,9 @@ func (r *Runner) Progress() Progress {
 	}
 }
 
-// CatchUp folds every partition up to the given position and returns. Where
-// the store is already further, it stays there. When partitions stand still, for
-// [Lasting] errors, it returns a [StoppedError] once all others are folded.
+// CatchUp folds every partition up to the given position and returns. If the store is already
+// further, it stays there. If partitions stop because of [Lasting] errors, it returns a
+// [StoppedError] after all others are folded.
 func (r *Runner) CatchUp(ctx context.Context, to domain.Position) error {
 	if err := r.each(ctx, func(ctx context.Context, tp domain.TopicPartition) error {
 		if to[tp] == 0 {
@@ -78,7 +80,7 @@ func (r *Runner) CatchUp(ctx context.Context, to domain.Position) error {
 		err := r.run(ctx, tp, to[tp])
 		if lasting(err) != nil {
 			_ = r.stopped(ctx, tp, err)
-			return nil //nolint:nilerr // the others go on, and the answer names it
+			return nil //nolint:nilerr // the others continue, and the answer names it
 		}
 		return err
 	}); err != nil {
@@ -92,8 +94,8 @@ func (r *Runner) CatchUp(ctx context.Context, to domain.Position) error {
 	return nil
 }
 
-// Follow folds every partition as it grows, until ctx ends or one fails for a
-// reason that is not [Lasting]. One that stands still is tried again after a Pause.
+// Follow folds every partition as it grows, until ctx ends or one fails with an error that is not
+// [Lasting]. A stopped partition is retried after a Pause.
 func (r *Runner) Follow(ctx context.Context) error {
 	err := r.each(ctx, func(ctx context.Context, tp domain.TopicPartition) error {
 		for {
@@ -113,9 +115,9 @@ func (r *Runner) Follow(ctx context.Context) error {
 	return err
 }
 
-// FollowPartition folds one partition as it grows, until ctx ends or it cannot
-// be folded on. It is for processes that share the partitions. [Runner.Progress] names
-// the partition, and why it stands still, until [Runner.Forget].
+// FollowPartition folds one partition as it grows, until ctx ends or folding fails. It is for
+// processes that share the partitions. [Runner.Progress] reports the partition and why it stopped,
+// until [Runner.Forget].
 func (r *Runner) FollowPartition(ctx context.Context, tp domain.TopicPartition) error {
 	if err := r.run(ctx, tp, endless); err != nil {
 		return fmt.Errorf("fold %s: %w", tp, r.stopped(ctx, tp, err))
@@ -123,7 +125,7 @@ func (r *Runner) FollowPartition(ctx context.Context, tp domain.TopicPartition) 
 	return nil
 }
 
-// Forget leaves a partition out of [Runner.Progress] that this process no longer folds.
+// Forget removes a partition from [Runner.Progress] that this process no longer folds.
 func (r *Runner) Forget(tp domain.TopicPartition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,8 +133,7 @@ func (r *Runner) Forget(tp domain.TopicPartition) {
 	delete(r.stops, tp)
 }
 
-// each runs work for every partition and returns the first failure, after all
-// have stopped.
+// each runs work for every partition and returns the first failure, after all have stopped.
 func (r *Runner) each(ctx context.Context, work func(context.Context, domain.TopicPartition) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -155,15 +156,15 @@ func (r *Runner) run(ctx context.Context, tp domain.TopicPartition, to int64) er
 	i := slices.IndexFunc(r.Topics, func(t domain.TopicSpec) bool { return t.Topic == tp.Topic })
 	folder := NewProjector(tp, r.Topics[i].Partitions, r.NewDecoder())
 	for {
-		// Each time another record is set aside, so this ends.
+		// Each pass sets another record aside, so this terminates.
 		if err := r.pass(ctx, tp, to, folder); !errors.Is(err, ErrHalfway) {
 			return err
 		}
 	}
 }
 
-// pass folds from where the store stands. It returns [ErrHalfway] when a record was
-// set aside on which the program fails.
+// pass folds from the store's position. It returns [ErrHalfway] if it set a record aside because
+// the program fails on it.
 func (r *Runner) pass(ctx context.Context, tp domain.TopicPartition, to int64, folder *Projector) error {
 	tx, err := r.Store.Begin(ctx, tp)
 	if err != nil {
@@ -225,7 +226,7 @@ func (r *Runner) batch(ctx context.Context, tp domain.TopicPartition, folder *Pr
 	}
 	after := folder.Counts()
 	r.records.Add(next - records[0].Offset)
-	// One step, so that no Progress shows the new position with the old stop.
+	// In one step, so that Progress never shows the new position with the old stop.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts = r.counts.Plus(after.minus(before))

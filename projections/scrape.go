@@ -8,28 +8,28 @@ import (
 	"quartermaster/domain"
 )
 
-// What a monitoring system scraped comes in parts: a scrape of a node is cut
-// over requests, each of which may be delivered again, by this or another of its
-// servers, through this or another of ours. So what is scraped is entered in a
-// way that a part or a repeat cannot disturb:
+// Scraped data comes in parts: a scrape of a node is split over requests, and each
+// request may be delivered again, by the same or another monitoring server, through the
+// same or another gateway. So scraped data is added in a way that parts and repeats
+// cannot disturb:
 //
-//   - Whoever delivered it, it is one source for the cluster, as several
-//     observers: one for each field that activity was read from, named after it,
-//     which holds activity and who held the device, and one named "readings",
-//     which holds everything else and who held the device. When the row is read,
-//     SM activity is believed before engine activity, and that before
-//     utilization, so no blank and no poorer field hides a better one.
-//   - Where time is covered already, by whatever of the same field and device,
-//     nothing is added. So a second delivery changes nothing.
-//   - A hole of no more than the sample's own length before it is bridged: a
-//     scrape that failed, or came a moment late, makes no GPU unobserved.
+//   - All scraped data of a cluster has one source with several observers, whoever
+//     delivered it. For each field that activity was read from there is one, named
+//     after the field, which holds activity and the holder of the device. One named
+//     "readings" holds everything else and the holder. On reading, SM activity takes
+//     precedence over engine activity, and that over utilization, so that blanks and
+//     poorer fields do not hide better ones.
+//   - Time that the same field of the same device already covers is not added again.
+//     So a second delivery changes nothing.
+//   - A gap of at most the sample's own length before it is bridged, so that a failed
+//     or slightly late scrape does not make a GPU unobserved.
 
 const scrapedPrefix = "prometheus/"
 
 // Scraped reports whether a source is a monitoring system.
 func Scraped(source string) bool { return strings.HasPrefix(source, scrapedPrefix) }
 
-// scrapedObserver names the observer of a field that was scraped; 0: the readings.
+// scrapedObserver names the observer of a scraped field; 0 stands for the readings.
 func scrapedObserver(scope string, field uint32) string {
 	switch field {
 	case 0:
@@ -45,19 +45,19 @@ func scrapedObserver(scope string, field uint32) string {
 	}
 }
 
-// The DCGM fields that activity is read from, the best first.
+// The DCGM fields that activity is read from, best first.
 const (
 	FieldSMActive     = 1002
 	FieldEngineActive = 1001
 	FieldUtilization  = 203
 )
 
-// MaxScraped bounds the devices of an observer that was scraped, of a node and hour:
-// labels can name any number. A node has at most 32 GPUs, cut into 8 instances each.
-// Who receives what was scraped sets aside what goes beyond.
+// MaxScraped bounds the devices of a scraped observer, of one node and hour, because labels can
+// name any number of them. A node has at most 32 GPUs, with 8 instances each. The receiver of
+// scraped data drops what exceeds the bound.
 const MaxScraped = 512
 
-// scrape enters what was scraped of a node from one time to another.
+// scrape adds scraped data of a node from one time to another.
 func (u *UsageHour) scrape(rows *WorkingSet, scope string, s *domain.NodeSampled, from, to uint32) {
 	var few [32]uint32
 	holders := u.holders(few[:0], rows, s)
@@ -112,7 +112,7 @@ func (u *UsageHour) scrape(rows *WorkingSet, scope string, s *domain.NodeSampled
 	}
 }
 
-// scrapedDevice returns a device of the observer, nil when there is no room for it.
+// scrapedDevice returns a device of the observer, nil if there is no room for it.
 func (o *Observer) scrapedDevice(rows *WorkingSet, s *domain.NodeSampled, i int) *Device {
 	id := domain.GPUID(s.IDs[16*i:])
 	var replica uint32
@@ -132,12 +132,12 @@ func (o *Observer) scrapedDevice(rows *WorkingSet, s *domain.NodeSampled, i int)
 	return d
 }
 
-// maxBridge bounds the holes that are bridged, in milliseconds: who scrapes less
-// often than this means something by it.
+// maxBridge bounds the gaps that are bridged, in milliseconds: longer scrape intervals are
+// deliberate.
 const maxBridge = 300_000
 
-// fill enters a segment where nothing is entered yet, with a mean activity in
-// per mille where that was measured.
+// fill adds a segment where nothing is recorded yet, with a mean activity in per mille if that was
+// measured.
 func (d *Device) fill(g Segment, mean uint64, measured bool) {
 	put := func(from, to uint32) {
 		p := Segment{From: from, To: to, Holder: g.Holder}
@@ -153,7 +153,7 @@ func (d *Device) fill(g Segment, mean uint64, measured bool) {
 	if free := i == len(d.Segments) || d.Segments[i].From > g.From; free && i > 0 {
 		g.From = bridge(d.Segments[i-1].To, g.From, g.To)
 	}
-	// The holes are found before any is filled, as filling moves what is there.
+	// Find all gaps before filling any, because filling moves segments.
 	var few [4]Span
 	holes := few[:0]
 	at := g.From
@@ -171,7 +171,8 @@ func (d *Device) fill(g Segment, mean uint64, measured bool) {
 	}
 }
 
-// bridge returns from where a part counts that follows on one that ended before.
+// bridge returns the start of a part, extended back to the end of the one before if the gap is
+// small.
 func bridge(end, from, to uint32) uint32 {
 	if hole := from - end; hole <= to-from && hole <= maxBridge {
 		return end
@@ -179,8 +180,7 @@ func bridge(end, from, to uint32) uint32 {
 	return from
 }
 
-// cover adds a part to spans, bridges a hole before it, and returns how much was
-// not covered before.
+// cover adds a part to spans, bridges a gap before it, and returns how much was not covered before.
 func cover(spans *[]Span, from, to uint32) (added uint32) {
 	s := *spans
 	i := len(s) // the first that ends after the part begins
@@ -209,8 +209,8 @@ func cover(spans *[]Span, from, to uint32) (added uint32) {
 	return added
 }
 
-// ScrapedFault returns the detail of the last fault of a GPU that a monitoring system
-// reported of a DCGM field, "" when there is none.
+// ScrapedFault returns the detail of the last fault of a GPU that a monitoring system reported for
+// a DCGM field, "" if there is none.
 func ScrapedFault(view View, cluster, node string, gpu domain.GPUID, field uint32) (detail string, err error) {
 	var last *Version
 	err = view.Scan(Query{Table: TableFaults, Scope: cluster, ID: node}, func(_ Key, row Row) error {

@@ -9,27 +9,26 @@ import (
 	"quartermaster/domain"
 )
 
-// ServedSums are counts and means. A mean is nil where nothing was measured.
+// ServedSums are counts and means. A mean is nil if nothing was measured.
 type ServedSums struct {
 	InputTokens     uint64  `json:"input_tokens"`
 	GeneratedTokens uint64  `json:"generated_tokens"`
 	RequestsOK      uint64  `json:"requests_ok"`
 	RequestsFailed  uint64  `json:"requests_failed"`
-	RequestsAborted uint64  `json:"requests_aborted"` // given up by who asked: neither
+	RequestsAborted uint64  `json:"requests_aborted"` // cancelled by the client; neither OK nor failed
 	Success         *uint64 `json:"success_permille"` // of those that succeeded or failed
-	// Waiting and Running are means over time for each server, in thousandths of
-	// a request; Peak is the highest mean of one server that was seen, Batch the
-	// mean of Running as a share of it.
+	// Waiting and Running are means over time for each server, in thousandths of a request. Peak is
+	// the highest mean of Running of one server. Batch is the mean of Running as a share of Peak.
 	Waiting *uint64 `json:"waiting_milli"`
 	Running *uint64 `json:"running_milli"`
 	Peak    *uint64 `json:"running_peak_milli"`
 	Batch   *uint64 `json:"batch_permille"`
 	KVCache *uint64 `json:"kv_cache_permille"`
-	// MeanTTFT is the exact mean of times to the first token. Engines that do not
-	// measure it (tgi) have the mean wait plus the mean prefill.
+	// MeanTTFT is the exact mean of the time to first token. For engines that do not measure it
+	// (tgi) it is the mean wait plus the mean prefill.
 	MeanTTFT    *uint64 `json:"ttft_mean_micros"`
 	GPURequests *uint64 `json:"gpu_requests_milli"` // of a pod, mean
-	Crowded     uint64  `json:"crowded,omitempty"`  // samples without room
+	Crowded     uint64  `json:"crowded,omitempty"`  // samples that exceeded the size limit
 }
 
 // Latency is a histogram with its quantiles.
@@ -42,20 +41,20 @@ type Latency struct {
 	Buckets []LatencyBucket `json:"buckets"`
 }
 
-// LatencyBucket counts what took more than the bucket before and at most UpTo.
+// LatencyBucket counts requests above the bucket before and at most UpTo.
 type LatencyBucket struct {
 	UpTo  *uint64 `json:"up_to"` // microseconds; null: no end
 	Count uint64  `json:"count"`
 }
 
-// Quantile is a time that a share of requests did not exceed, in microseconds.
+// Quantile is a time that a given share of requests did not exceed, in microseconds.
 type Quantile struct {
 	Micros uint64  `json:"micros"`
 	Above  uint64  `json:"above"`
 	UpTo   *uint64 `json:"up_to"`
 }
 
-// Served adds up servers.
+// Served sums up servers.
 type Served struct {
 	Servers, Deployments, Engines map[string]bool
 	counts                        map[domain.SeriesMetric]uint64
@@ -66,7 +65,7 @@ type Served struct {
 
 type gauge struct{ sum, known, peak uint64 }
 
-// NewServed returns a sum of no servers.
+// NewServed returns an empty sum.
 func NewServed() *Served {
 	return &Served{
 		Servers: map[string]bool{}, Deployments: map[string]bool{}, Engines: map[string]bool{},
@@ -83,8 +82,8 @@ func (g *Served) gauge(m domain.SeriesMetric, sum, known, peak uint64) {
 	x.sum, x.known, x.peak = Saturating(x.sum, sum, 1), Saturating(x.known, known, 1), max(x.peak, peak)
 }
 
-// Server adds an hour of a server. Series of one metric, of the engines within it
-// say, are added up: their gauges over the time that one of them was known.
+// Server adds an hour of a server. Series of one metric, for example of the engines within it, are
+// summed, and their gauges are averaged over the time for which one of them was known.
 func (g *Served) Server(h *ServerHour) {
 	g.crowded = Saturating(g.crowded, h.Crowded, 1)
 	buckets := map[uint64]map[uint64]uint64{} // by series, then bound
@@ -102,7 +101,7 @@ func (g *Served) Server(h *ServerHour) {
 			for _, s := range all {
 				sum, known, peak = Saturating(sum, s.Sum, 1), max(known, s.Known), Saturating(peak, s.Max, 1)
 			}
-			if metric == domain.MetricKVCache { // a share, and no amount
+			if metric == domain.MetricKVCache { // a share, which is not summed
 				sum /= uint64(len(all))
 				peak /= uint64(len(all))
 			}
@@ -130,7 +129,7 @@ func (g *Served) Server(h *ServerHour) {
 	}
 }
 
-// Sampled adds what servers reported as differences.
+// Sampled adds data that servers reported as differences.
 func (g *Served) Sampled(s *ServingSums) {
 	g.gauge(domain.MetricWaiting, s.QueueDepthMilli, s.Known, 0)
 	g.gauge(domain.MetricRunning, s.BatchSizeMilli, s.Known, 0)
@@ -184,11 +183,13 @@ func (g *Served) mean(m domain.SeriesMetric) *uint64 {
 func (g *Served) Sums() ServedSums {
 	s := ServedSums{
 		InputTokens: g.counts[domain.MetricInputLength], GeneratedTokens: g.counts[domain.MetricGeneratedLength],
-		RequestsOK: g.counts[domain.MetricRequestsOK], RequestsFailed: g.counts[domain.MetricRequestsFailed], RequestsAborted: g.counts[domain.MetricRequestsAborted],
-		Waiting: g.mean(domain.MetricWaiting), Running: g.mean(domain.MetricRunning), KVCache: g.mean(domain.MetricKVCache),
+		RequestsOK:      g.counts[domain.MetricRequestsOK],
+		RequestsFailed:  g.counts[domain.MetricRequestsFailed],
+		RequestsAborted: g.counts[domain.MetricRequestsAborted],
+		Waiting:         g.mean(domain.MetricWaiting), Running: g.mean(domain.MetricRunning), KVCache: g.mean(domain.MetricKVCache),
 		GPURequests: g.mean(domain.MetricGPURequests), Crowded: g.crowded,
 	}
-	// An engine that counts what it received and what was aborted served the rest.
+	// An engine that counts received and aborted requests served the rest.
 	if received := g.counts[domain.MetricRequestsReceived]; received > 0 {
 		s.RequestsOK = Saturating(s.RequestsOK, received-min(received, s.RequestsAborted), 1)
 	}
@@ -221,11 +222,11 @@ func (g *Served) Sums() ServedSums {
 	return s
 }
 
-// Share returns a of b in per mille, rounded down.
+// Share returns a/b in per mille, rounded down.
 func Share(a, b uint64) uint64 { return a/b*1000 + a%b*1000/max(b, 1) }
 
-// layouts are histograms by their bounds: those of other bounds cannot be merged
-// without guessing.
+// layouts are histograms by their bounds. Histograms with different bounds cannot be merged without
+// guessing.
 type layouts map[string]*layout
 
 type layout struct {
@@ -234,8 +235,8 @@ type layout struct {
 	sum        uint64
 }
 
-// add adds a histogram, given how much each bucket and those below it grew. One
-// that lacks its last bucket has not wholly arrived, and is left out.
+// add adds a histogram, given the growth of each cumulative bucket. A histogram without its last
+// bucket has not arrived completely, and is skipped.
 func (l layouts) add(buckets map[uint64]uint64, sum uint64) {
 	if _, whole := buckets[domain.Infinite]; !whole {
 		return
@@ -244,7 +245,7 @@ func (l layouts) add(buckets map[uint64]uint64, sum uint64) {
 	cumulative := make([]uint64, len(bounds))
 	var most uint64
 	for i, b := range bounds {
-		// Buckets are scraped at once, but may have come in parts.
+		// Buckets are scraped together, but may have arrived in parts.
 		most = max(most, buckets[b])
 		cumulative[i] = most
 	}
@@ -294,8 +295,8 @@ func (h *layout) latency() Latency {
 	return out
 }
 
-// quantile returns the time that a share of requests, in per mille, did not
-// exceed: the one of rank ceil(count × share).
+// quantile returns the time that a share of requests, in per mille, did not exceed: that of rank
+// ceil(count × share).
 func (h *layout) quantile(permille uint64) *Quantile {
 	count := h.cumulative[len(h.cumulative)-1]
 	rank := count/1000*permille + (count%1000*permille+999)/1000

@@ -11,14 +11,14 @@ import (
 	"quartermaster/domain"
 )
 
-// ServerHour is the row of one model server, a pod say, and UTC hour: what its
-// series counted and measured in the hour, as a monitoring system scraped them.
+// ServerHour is the row of one model server, such as a pod, and UTC hour: the scraped counters and
+// gauges of its series in the hour.
 //
-// A sample changes the row once, however often it is delivered and by however
-// many monitoring systems, because each series keeps the time of the last one
-// and takes later ones alone. An hour begins from where the hour before it ended:
-// its first sample takes the difference to the last of the hour before, which is
-// closed by that. After more than an hour without samples a series begins anew.
+// A sample changes the row once, however often it is delivered and by however many monitoring
+// systems, because each series keeps the time of its last sample and accepts only later ones. An
+// hour continues the hour before it: its first sample takes the difference to the last sample of
+// the hour before, which closes that hour. After more than an hour without samples a series starts
+// anew.
 type ServerHour struct {
 	Engine     string         `json:"engine"`
 	Deployment string         `json:"deployment"`
@@ -27,23 +27,23 @@ type ServerHour struct {
 	Unit       string         `json:"unit"`
 	Node       string         `json:"node,omitempty"`
 	Series     []ServerSeries `json:"series"` // by metric, bound and id
-	// Crowded counts samples of series for which the row had no room.
+	// Crowded counts samples of series that exceeded the size limit of the row.
 	Crowded uint64 `json:"crowded,omitempty"`
 }
 
 func (*ServerHour) row() {}
 
-// ServerSeries is what a series did in the hour.
+// ServerSeries is one series in the hour.
 type ServerSeries struct {
 	Metric domain.SeriesMetric `json:"metric"`
 	Bound  uint64              `json:"bound,omitempty"` // of a bucket, microseconds or [domain.Infinite]
-	ID     uint64              `json:"id"`              // tells series of one metric and bound apart
-	// At is the time of the last sample, in milliseconds into the hour, and Last
-	// its value. msPerHour means that the next hour has begun from it.
+	ID     uint64              `json:"id"`              // distinguishes series of one metric and bound
+	// At is the time of the last sample, in milliseconds into the hour, and Last its value.
+	// MsPerHour means that the next hour has continued from it.
 	At   uint32 `json:"at_ms"`
 	Last uint64 `json:"last"`
-	// Sum is by how much a counter grew; of a gauge its values times the
-	// milliseconds that each stood for, which Known adds up.
+	// Sum is the growth of a counter. For a gauge it is the sum of values times the milliseconds
+	// for which each held. Known is the sum of those milliseconds.
 	Sum   uint64 `json:"sum"`
 	Known uint64 `json:"known_ms"`
 	Max   uint64 `json:"max"` // of a gauge
@@ -61,13 +61,13 @@ func (h *ServerHour) Until() domain.Instant {
 // maxServerSeries bounds the series of a server: engines have about a hundred.
 const maxServerSeries = 1024
 
-// serverID names a server of an event within its cluster.
+// serverID returns the id within its cluster of a server of an event.
 func serverID(m *domain.MetricsObserved, i int) string {
 	return ServerID(m.Text(m.Deployment, i), m.Text(m.Model, i), m.Text(m.Tier, i), m.Text(m.Engine, i), m.Text(m.Unit, i))
 }
 
-// ServerID names a server within its cluster: those of one id share a row in each
-// hour. A bar within a name has a backslash before it, so that no others do.
+// ServerID returns the id of a server within its cluster. Servers with one id share a row in each
+// hour. Bars within names are escaped with a backslash, so that ids are unique.
 func ServerID(deployment, model, tier, engine, unit string) string {
 	var b strings.Builder
 	for n, s := range [...]string{deployment, model, tier, engine, unit} {
@@ -84,8 +84,8 @@ func ServerID(deployment, model, tier, engine, unit string) string {
 
 var serverEscaper = strings.NewReplacer(`\`, `\\`, `|`, `\|`)
 
-// serverSpan returns the hours that an event's samples may touch, the one before
-// the first included: the first samples of an hour begin from it.
+// serverSpan returns the hours that an event's samples may touch, including the hour before the
+// first, because the first samples of an hour continue it.
 func serverSpan(m *domain.MetricsObserved) (from, to int64) {
 	latest := m.Base
 	if len(m.Offset) > 0 {
@@ -98,7 +98,7 @@ func serverSpan(m *domain.MetricsObserved) (from, to int64) {
 func serverKeys(scope string, m *domain.MetricsObserved, yield func(Key) bool) bool {
 	from, to := serverSpan(m)
 	if to-from > 25 {
-		return true // more than an event may cover: it will be set aside
+		return true // more than an event may cover: it will be quarantined
 	}
 	for i := range m.Engine {
 		id := serverID(m, i)
@@ -111,7 +111,7 @@ func serverKeys(scope string, m *domain.MetricsObserved, yield func(Key) bool) b
 	return true
 }
 
-// foldServers adds samples to the hours that they are in.
+// foldServers adds samples to their hours.
 func foldServers(rows *WorkingSet, scope string, m *domain.MetricsObserved) {
 	ids := make([]string, len(m.Engine))
 	next := 0
@@ -152,13 +152,13 @@ func compareSeries(a, b ServerSeries) int {
 	return cmp.Or(cmp.Compare(a.Metric, b.Metric), cmp.Compare(a.Bound, b.Bound), cmp.Compare(a.ID, b.ID))
 }
 
-// find returns where a series is or would be.
+// find returns the index of a series, or where to insert it.
 func (h *ServerHour) find(name ServerSeries) (int, bool) {
 	return slices.BinarySearchFunc(h.Series, name, compareSeries)
 }
 
-// carryOn returns a series as an hour ended, and closes it there, so that the next
-// hour can begin from it; false when there is none to begin from.
+// carryOn returns a series at the end of an hour, and closes it there, so that the next hour can
+// continue from it. It returns false if there is none.
 func carryOn(rows *WorkingSet, k Key, name ServerSeries) (ServerSeries, bool) {
 	row, ok := rows.Get(k).(*ServerHour)
 	if !ok {
@@ -174,15 +174,18 @@ func carryOn(rows *WorkingSet, k Key, name ServerSeries) (ServerSeries, bool) {
 	return ended, true
 }
 
-// take adds a sample. The first of an hour asks before for how the hour before ended.
-func (h *ServerHour) take(name ServerSeries, at uint32, value uint64, step uint32, before func(ServerSeries) (ServerSeries, bool)) {
+// take adds a sample. For the first sample of an hour it calls before for the end of the hour
+// before.
+func (h *ServerHour) take(
+	name ServerSeries, at uint32, value uint64, step uint32, before func(ServerSeries) (ServerSeries, bool),
+) {
 	i, ok := h.find(name)
 	since := int64(math.MaxInt64) // milliseconds since the sample before
 	var last uint64
 	if ok {
 		s := &h.Series[i]
 		if at <= s.At {
-			return // it was counted, or came too late
+			return // a repeat, or too late
 		}
 		since, last = int64(at-s.At), s.Last
 	} else {
@@ -198,7 +201,7 @@ func (h *ServerHour) take(name ServerSeries, at uint32, value uint64, step uint3
 	s := &h.Series[i]
 	s.At, s.Last = at, value
 	if name.Metric.Kind() == domain.GaugeKind {
-		// A first sample stands for one step, a later one for no more than two.
+		// The first sample holds for one step, later ones for at most two.
 		ms := uint64(step)
 		if since < math.MaxInt64 {
 			ms = uint64(min(since, 2*int64(step)))
@@ -209,17 +212,17 @@ func (h *ServerHour) take(name ServerSeries, at uint32, value uint64, step uint3
 		return
 	}
 	if since == math.MaxInt64 {
-		return // from where it counts
+		return // the counter's starting point
 	}
 	if value < last {
-		last = 0 // the server started anew
+		last = 0 // the server restarted
 	}
 	s.Sum = Saturating(s.Sum, value-last, 1)
 	s.Known += uint64(since)
 }
 
-// MarshalJSON shows the hour in sums and histograms, for people who ask in SQL: a row
-// has some eighty series.
+// MarshalJSON shows the hour as sums and histograms, for SQL queries, because a row has about
+// eighty series.
 func (h *ServerHour) MarshalJSON() ([]byte, error) {
 	g := NewServed()
 	g.Server(h)
@@ -236,7 +239,7 @@ func (h *ServerHour) MarshalJSON() ([]byte, error) {
 	}{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node, g.Sums(), g.TTFT.Latencies(), g.Wait.Latencies()})
 }
 
-// Saturating returns sum + a × b, or the greatest number where that is more.
+// Saturating returns sum + a × b, or the greatest number if that overflows.
 func Saturating(sum, a, b uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	total, carry := bits.Add64(sum, low, 0)
@@ -246,7 +249,7 @@ func Saturating(sum, a, b uint64) uint64 {
 	return total
 }
 
-// The encoding of a server's hour, as that of usage hours in deterministic CBOR:
+// The encoding of a server's hour in deterministic CBOR, like that of usage hours:
 //
 //	hour    [engine, deployment, model, tier, unit, node, series, crowded]
 //	series  metric, bound, id, at, last, sum, known, max of each, in one array
@@ -294,7 +297,7 @@ func (h *ServerHour) UnmarshalCBOR(b []byte) error {
 	return r.err
 }
 
-// sumOf returns what a counter of the same series as a histogram adds up to.
+// sumOf returns the sum of the counter of the same server and id as a histogram.
 func (h *ServerHour) sumOf(metric domain.SeriesMetric, id uint64) uint64 {
 	if i, ok := h.find(ServerSeries{Metric: metric, ID: id}); ok {
 		return h.Series[i].Sum

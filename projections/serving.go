@@ -7,31 +7,31 @@ import (
 	"quartermaster/domain"
 )
 
-// ServingHour is the row of a model server's deployment and UTC hour: sums of
-// what its units reported, per source. An interval belongs to the hour that it
-// starts in.
+// ServingHour is the row of a model server's deployment and UTC hour: sums of what its units
+// reported, by source. An interval belongs to the hour in which it starts.
 type ServingHour struct {
 	Sources []ServingSums `json:"sources"`
 }
 
 func (*ServingHour) row() {}
 
-// ServingSums adds up the reports of one source. Gauges are summed times
-// milliseconds, so that a mean is sum ÷ Known.
+// ServingSums adds up the reports of one source. Gauges are multiplied by milliseconds and summed,
+// so that a mean is sum ÷ Known.
 type ServingSums struct {
-	Source           string             `json:"source"`
-	Model            string             `json:"model"`
-	Tier             string             `json:"tier,omitempty"`
-	Engine           string             `json:"engine"`
-	Known            uint64             `json:"known_ms"` // summed over units
-	QueueDepthMilli  uint64             `json:"queue_depth_milli_ms"`
-	BatchSizeMilli   uint64             `json:"batch_size_milli_ms"`
-	KVCachePermille  uint64             `json:"kv_cache_permille_ms"`
-	PromptTokens     uint64             `json:"prompt_tokens"`
-	GenerationTokens uint64             `json:"generation_tokens"`
-	RequestsOK       uint64             `json:"requests_ok"`
-	RequestsFailed   uint64             `json:"requests_failed"`
-	TTFT             []domain.Histogram `json:"ttft"` // one per set of bounds: others cannot be merged without guessing
+	Source           string `json:"source"`
+	Model            string `json:"model"`
+	Tier             string `json:"tier,omitempty"`
+	Engine           string `json:"engine"`
+	Known            uint64 `json:"known_ms"` // summed over units
+	QueueDepthMilli  uint64 `json:"queue_depth_milli_ms"`
+	BatchSizeMilli   uint64 `json:"batch_size_milli_ms"`
+	KVCachePermille  uint64 `json:"kv_cache_permille_ms"`
+	PromptTokens     uint64 `json:"prompt_tokens"`
+	GenerationTokens uint64 `json:"generation_tokens"`
+	RequestsOK       uint64 `json:"requests_ok"`
+	RequestsFailed   uint64 `json:"requests_failed"`
+	// TTFT has one histogram for each set of bounds: different bounds cannot be merged without guessing.
+	TTFT []domain.Histogram `json:"ttft"`
 }
 
 func servingKey(scope string, s *domain.ServingSampled) Key {
@@ -43,7 +43,9 @@ func foldServing(rows *WorkingSet, scope, source string, s *domain.ServingSample
 	i := slices.IndexFunc(row.Sources, func(t ServingSums) bool { return t.Source == source && t.Engine == s.Engine })
 	if i < 0 {
 		i = len(row.Sources)
-		row.Sources = append(row.Sources, ServingSums{Source: strings.Clone(source), Model: s.Model, Tier: s.Tier, Engine: s.Engine})
+		row.Sources = append(row.Sources, ServingSums{
+			Source: strings.Clone(source), Model: s.Model, Tier: s.Tier, Engine: s.Engine,
+		})
 	}
 	t := &row.Sources[i]
 	ms := uint64(s.Interval.Length() / NsPerMs)

@@ -28,13 +28,12 @@ import (
 //	digest    32 bytes: the digest of the rows
 //	seal      32 bytes: the SHA-256 of header and digest
 //
-// Lengths are 8 bytes, big-endian. The chunks of a section make up a CBOR
-// sequence (RFC 8742) of [table, scope, id, hour, row], ordered by key. A chunk
-// holds whole rows and ends with the one that brings it to chunkSize. The digest
-// of a partition is the SHA-256 of its sequence, which chunks have no part in;
-// the digest of the rows is the SHA-256 of every partition's name and digest in
-// order, so that equal rows have equal digests wherever they live. Equal rows at
-// one position in one log are equal files.
+// Lengths are 8 bytes, big-endian. The chunks of a section form a CBOR sequence (RFC
+// 8742) of [table, scope, id, hour, row], ordered by key. A chunk holds whole rows and
+// ends with the row that brings it to chunkSize. The digest of a partition is the
+// SHA-256 of its sequence, independent of chunks. The digest of the rows is the SHA-256
+// of every partition's name and digest in order, so that equal rows have equal digests
+// in every store. Equal rows at one position of one log give equal files.
 
 const (
 	snapshotMagic = "QMSNAP3\n"
@@ -45,8 +44,7 @@ type snapshotHeader struct {
 	Method   string `cbor:"method"`
 	Log      string `cbor:"log"`
 	Position string `cbor:"position"`
-	// Anchors are the last records before the position, by partition: how the log is
-	// known again.
+	// Anchors are the last records before the position, by partition. They identify the log.
 	Anchors []snapshotAnchor `cbor:"anchors"`
 }
 
@@ -68,7 +66,7 @@ func snapshotHeaderOf(v View, log string) snapshotHeader {
 	return h
 }
 
-// AppendRow appends a row with its key as sections and digests have it.
+// AppendRow appends a row with its key, in the form of sections and digests.
 func AppendRow(b []byte, k Key, row Row) ([]byte, error) {
 	b = appendKey(b, k)
 	switch row := row.(type) {
@@ -94,12 +92,12 @@ func appendKey(b []byte, k Key) []byte {
 	return appendHead(b, majorNegative, uint64(-1-k.Hour))
 }
 
-// digest is a running digest of rows: it is fed partitions in order.
+// digest is a running digest of rows. Partitions MUST be added in order.
 type digest struct{ total hash.Hash }
 
 func newDigest() digest { return digest{sha256.New()} }
 
-// add enters a partition with the SHA-256 of its section.
+// add adds a partition with the SHA-256 of its section.
 func (d digest) add(tp domain.TopicPartition, section [32]byte) {
 	fmt.Fprintf(d.total, "%s %x\n", tp, section)
 }
@@ -118,20 +116,20 @@ func DigestOf(v View) ([32]byte, error) {
 	return d.sum(), nil
 }
 
-// Digester makes the digest of rows that are at hand anyway, in the order of
-// [Key.Compare]. Its zero value has none.
+// Digester computes the digest of rows that are passed in the order of [Key.Compare]. Its zero
+// value is the digest of no rows.
 type Digester struct {
 	sections map[domain.TopicPartition]hash.Hash
 }
 
-// Add enters a row as [AppendRow] has it.
+// Add adds a row in the form of [AppendRow].
 func (d *Digester) Add(k Key, encoded []byte) {
 	if d.sections == nil {
 		d.sections = map[domain.TopicPartition]hash.Hash{}
 	}
 	tp, ok := sectionOf(k)
 	if !ok {
-		return // no partition tells of itself so
+		return // no partition has such a row
 	}
 	h := d.sections[tp]
 	if h == nil {
@@ -141,7 +139,7 @@ func (d *Digester) Add(k Key, encoded []byte) {
 	h.Write(encoded)
 }
 
-// Sum returns the digest: that of [DigestOf] for a view with these rows.
+// Sum returns the digest, equal to [DigestOf] for a view with these rows.
 func (d *Digester) Sum() [32]byte {
 	total := newDigest()
 	for _, tp := range domain.AllPartitions() {
@@ -154,7 +152,7 @@ func (d *Digester) Sum() [32]byte {
 	return total.sum()
 }
 
-// sectionOf returns the partition whose section has a row.
+// sectionOf returns the partition whose section contains a row.
 func sectionOf(k Key) (domain.TopicPartition, bool) {
 	if topic := k.Table.Topic(); topic != "" {
 		return domain.TopicPartition{Topic: topic, Partition: domain.PartitionOf([]byte(k.Scope), topic.Partitions())}, true
@@ -171,10 +169,9 @@ var sectionOfStream = func() map[string]domain.TopicPartition {
 	return m
 }()
 
-// WriteSnapshot writes the rows of a view and their position, and returns their
-// digest. log names the log that they were folded from; a snapshot is of no use
-// to another. It holds a few chunks in memory and the keys of one table, however
-// many rows there are.
+// WriteSnapshot writes the rows of a view and their position, and returns their digest. log
+// identifies the log that they were folded from; a snapshot is of no use with another log. It holds
+// a few chunks and the keys of one table in memory, however many rows there are.
 func WriteSnapshot(w io.Writer, v View, log string) ([32]byte, error) {
 	sum, err := writeSnapshot(w, v, log)
 	if err != nil {
@@ -211,12 +208,12 @@ func writeSnapshot(w io.Writer, v View, log string) (sum [32]byte, err error) {
 	}
 	sum = d.sum()
 	seal := sha256.Sum256(append(head, sum[:]...))
-	bw.Write(sum[:]) // what fails, Flush says
+	bw.Write(sum[:]) // Flush reports errors
 	bw.Write(seal[:])
 	return sum, bw.Flush()
 }
 
-// Digest returns the digest of the rows and the position that they stand for.
+// Digest returns the digest of the rows and their position.
 func (m *Memory) Digest() (sum [32]byte, at domain.Position, err error) {
 	err = m.View(context.Background(), func(v View) (err error) {
 		at = v.Position()
@@ -226,7 +223,7 @@ func (m *Memory) Digest() (sum [32]byte, at domain.Position, err error) {
 	return sum, at, err
 }
 
-// WriteSnapshot is [WriteSnapshot] of everything in the store.
+// WriteSnapshot writes a snapshot of the whole store, like the function [WriteSnapshot].
 func (m *Memory) WriteSnapshot(w io.Writer, log string) (sum [32]byte, at domain.Position, err error) {
 	err = m.View(context.Background(), func(v View) (err error) {
 		at = v.Position()
@@ -236,8 +233,8 @@ func (m *Memory) WriteSnapshot(w io.Writer, log string) (sum [32]byte, at domain
 	return sum, at, err
 }
 
-// sections encodes every partition in order. It calls chunk with each chunk of
-// a section, unless it is nil, and end after the last of them.
+// sections encodes every partition in order. It calls chunk, unless it is nil, with each chunk of a
+// section, and end after the last chunk.
 func sections(v View, chunk func([]byte) error, end func(domain.TopicPartition, [32]byte) error) error {
 	if mv, ok := v.(memoryView); ok {
 		return mv.m.sections(chunk, end)
@@ -261,11 +258,11 @@ func sections(v View, chunk func([]byte) error, end func(domain.TopicPartition, 
 	return nil
 }
 
-// rowYield takes a row: as it is, or where row is nil as it is encoded.
+// rowYield takes a row, either decoded or, if row is nil, encoded.
 type rowYield func(k Key, row Row, raw []byte) error
 
-// section encodes rows that come in order. hand takes each chunk, and returns
-// memory for the next.
+// section encodes rows, which must come in order. hand takes each chunk, and returns memory for the
+// next.
 func section(each func(rowYield) error, hand func([]byte) ([]byte, error)) (sum [32]byte, err error) {
 	h := sha256.New()
 	var b []byte
@@ -296,13 +293,12 @@ func section(each func(rowYield) error, hand func([]byte) ([]byte, error)) (sum 
 	return [32]byte(h.Sum(nil)), nil
 }
 
-// scopesByPartition finds the rows of a partition in a view that does not know
-// partitions: those of its topic's tables whose scope hashes to it, and what
-// tells of the partition itself.
+// scopesByPartition finds the rows of a partition in a view without partitions: those of its
+// topic's tables whose scope hashes to it, and the rows about the partition itself.
 type scopesByPartition struct {
 	v     View
 	topic domain.Topic
-	of    map[Table][]string // of the tables of topic, every scope
+	of    map[Table][]string // all scopes, by table of the topic
 }
 
 func (s *scopesByPartition) rows(tp domain.TopicPartition, yield rowYield) error {
@@ -334,7 +330,7 @@ func (s *scopesByPartition) rows(tp domain.TopicPartition, yield rowYield) error
 		for _, scope := range scopes {
 			var last *Key
 			if err := s.v.Scan(Query{Table: t, Scope: scope}, func(k Key, row Row) error {
-				// A database that sorts text by a language would make another digest.
+				// A database that sorts text by a locale would give another digest.
 				if last != nil && last.Compare(k) >= 0 {
 					return fmt.Errorf("scan %s: %s comes after %s", t, k, last)
 				}
@@ -353,18 +349,18 @@ func tablesByName() []Table {
 	return slices.SortedFunc(slices.Values(Tables()), func(a, b Table) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// How many partitions are encoded at a time at most, and how many chunks of each
-// may wait for those before it: the bound of memory while a snapshot is written.
+// The maximum number of partitions that are encoded at a time, and of chunks of each that may wait
+// for earlier partitions. They bound memory while a snapshot is written.
 const (
 	encoders    = 4
 	chunksAhead = 8
 )
 
-// sections is [sections] with several partitions encoded at a time.
+// sections is the function [sections] with several partitions encoded at a time.
 func (m *Memory) sections(chunk func([]byte) error, end func(domain.TopicPartition, [32]byte) error) error {
 	type encoded struct {
 		chunks chan []byte
-		sum    [32]byte // and err, once chunks is closed
+		sum    [32]byte // it and err are valid once chunks is closed
 		err    error
 	}
 	tps := m.partitions()
@@ -393,8 +389,7 @@ func (m *Memory) sections(chunk func([]byte) error, end func(domain.TopicPartiti
 			}
 		}
 	}
-	// Whoever called holds the rows still, and lets go when this returns: no
-	// encoder may be at work then.
+	// The caller holds the read locks until this returns, so no encoder may outlive it.
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer close(stop)
@@ -456,8 +451,7 @@ func (p *memoryPartition) each(yield rowYield) error {
 	return nil
 }
 
-// eachHour calls yield with every usage hour by key, holding the keys of shelves
-// rather than of hours.
+// eachHour calls yield with every usage hour by key. It holds the keys of shelves, not of hours.
 func (r *WorkingSet) eachHour(yield func(*entry) error) error {
 	open := map[shelfKey][]*entry{}
 	for k, e := range r.hours {

@@ -14,20 +14,17 @@ import (
 	"quartermaster/domain"
 )
 
-// ErrSnapshotMethod means that a snapshot was made by another version of the
-// folds: it is sound, but its rows cannot be folded on. The log can be
-// replayed instead.
+// ErrSnapshotMethod means that a snapshot was made by another version of the folds. It is intact,
+// but folding cannot continue from its rows. Replay the log instead.
 var ErrSnapshotMethod = errors.New("snapshot was made by another version of the folds")
 
-// ErrSnapshotLog means that a snapshot is of another log. The log at hand can be
-// replayed instead.
+// ErrSnapshotLog means that a snapshot is of another log. Replay this log instead.
 var ErrSnapshotLog = errors.New("snapshot is of another log")
 
-// ErrSnapshotDamaged means that a snapshot is not what was written. The log can
-// be replayed instead.
+// ErrSnapshotDamaged means that a snapshot is corrupt. Replay the log instead.
 var ErrSnapshotDamaged = errors.New("snapshot is damaged")
 
-// SnapshotInfo says what a snapshot is of.
+// SnapshotInfo describes a snapshot.
 type SnapshotInfo struct {
 	Method   string          // of the folds that made its rows
 	Log      string          // that they were folded from
@@ -36,9 +33,8 @@ type SnapshotInfo struct {
 	Digest   [32]byte // of the rows
 }
 
-// ReadSnapshotInfo reads what a snapshot of size bytes is of, and checks that
-// this is what was written of it. It reads a few hundred bytes: that the rows
-// are sound is for [CheckSnapshot] to say.
+// ReadSnapshotInfo reads the description of a snapshot of size bytes, and checks it against its
+// seal. It reads a few hundred bytes. Use [CheckSnapshot] to verify the rows.
 func ReadSnapshotInfo(r io.ReaderAt, size int64) (SnapshotInfo, error) {
 	s := newSnapshotReader(io.NewSectionReader(r, 0, size), size)
 	info, err := s.info()
@@ -52,9 +48,9 @@ func ReadSnapshotInfo(r io.ReaderAt, size int64) (SnapshotInfo, error) {
 	return info, s.end(&info)
 }
 
-// CheckSnapshot reads a snapshot of size bytes through, and fails with
-// [ErrSnapshotDamaged] unless every byte is what was written. It keeps nothing
-// of the rows, and reads those of other logs and methods too.
+// CheckSnapshot reads a whole snapshot of size bytes, and fails with [ErrSnapshotDamaged] if any
+// byte differs from what was written. It keeps no rows, and also accepts snapshots of other logs
+// and methods.
 func CheckSnapshot(r io.Reader, size int64) (SnapshotInfo, error) {
 	s := newSnapshotReader(r, size)
 	info, err := s.info()
@@ -82,9 +78,8 @@ func CheckSnapshot(r io.Reader, size int64) (SnapshotInfo, error) {
 	return info, s.matches(&info, d)
 }
 
-// ReadSnapshot fills an empty store from a snapshot of size bytes, and checks
-// every byte of it against its digest, and that it is of the log named. The
-// store is unusable after an error.
+// ReadSnapshot fills an empty store from a snapshot of size bytes. It verifies the digest and that
+// the snapshot is of the given log. The store is unusable after an error.
 func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Position, error) {
 	s := newSnapshotReader(r, size)
 	info, err := s.info()
@@ -131,7 +126,7 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Posit
 	return info.Position, s.matches(&info, d)
 }
 
-// snapshotReader reads a snapshot from its front.
+// snapshotReader reads a snapshot from its start.
 type snapshotReader struct {
 	*bufio.Reader
 	left int64
@@ -154,7 +149,7 @@ func (s *snapshotReader) take(n int64, what string) ([]byte, error) {
 	return b, nil
 }
 
-// length reads the length of what follows, which is not beyond the end.
+// length reads the length of the next part, and checks that the part fits in the file.
 func (s *snapshotReader) length(what string) (int64, error) {
 	b, err := s.take(8, what)
 	if err != nil {
@@ -195,7 +190,8 @@ func (s *snapshotReader) info() (info SnapshotInfo, err error) {
 	for _, a := range h.Anchors {
 		tp := domain.TopicPartition{Topic: a.Topic, Partition: a.Partition}
 		if len(a.Hash) != sha256.Size || a.Offset < 0 || a.Offset >= info.Position[tp] {
-			return info, fmt.Errorf("%w: header: the last record of %s is at offset %d and has a hash of %d bytes", ErrSnapshotDamaged, tp, a.Offset, len(a.Hash))
+			return info, fmt.Errorf("%w: header: the last record of %s is at offset %d and has a hash of %d bytes",
+				ErrSnapshotDamaged, tp, a.Offset, len(a.Hash))
 		}
 		info.Anchors[tp] = domain.Anchor{Offset: a.Offset, Epoch: a.Epoch, Hash: [32]byte(a.Hash)}
 	}
@@ -218,8 +214,7 @@ func (s *snapshotReader) section(tp domain.TopicPartition) (chunks [][]byte, err
 	}
 }
 
-// matches reads the end, and checks that the rows have the digest that stands
-// there.
+// matches reads the end, and checks that the digest there is that of the rows.
 func (s *snapshotReader) matches(info *SnapshotInfo, d digest) error {
 	if err := s.end(info); err != nil {
 		return err
@@ -230,8 +225,7 @@ func (s *snapshotReader) matches(info *SnapshotInfo, d digest) error {
 	return nil
 }
 
-// end reads digest and seal. The digest is of the rows alone; the position is
-// part of the seal.
+// end reads digest and seal. The digest covers only the rows; the seal also covers the position.
 func (s *snapshotReader) end(info *SnapshotInfo) error {
 	sum, err := s.take(sha256.Size, "digest")
 	if err != nil {
@@ -248,7 +242,7 @@ func (s *snapshotReader) end(info *SnapshotInfo) error {
 	return nil
 }
 
-// wellFormed takes any CBOR and keeps nothing of it.
+// wellFormed accepts any CBOR and discards it.
 type wellFormed struct{}
 
 func (*wellFormed) UnmarshalCBOR([]byte) error { return nil }

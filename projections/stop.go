@@ -11,40 +11,41 @@ import (
 	"quartermaster/domain"
 )
 
-// Stop says why a partition stands still. The other partitions go on.
+// Stop says why a partition stopped. The other partitions continue.
 type Stop struct {
 	Offset int64  `json:"offset"` // of the first record that is not folded
 	Reason string `json:"reason"`
-	Advice string `json:"advice"` // what a person does about it; empty: it is tried again and may pass
-	// Kind is that of the [Lasting] error, for metrics of the process that met it; "passing" of another error.
+	Advice string `json:"advice"` // what a person can do about it; empty: it is retried and may pass
+	// Kind is that of the [Lasting] error, for metrics of the process that met it. It is
+	// "passing" for any other error.
 	Kind string `json:"-"`
 }
 
 func (s Stop) String() string {
-	text := fmt.Sprintf("stands still at offset %d: %s", s.Offset, s.Reason)
+	text := fmt.Sprintf("stopped at offset %d: %s", s.Offset, s.Reason)
 	if s.Advice != "" {
 		text += "; " + s.Advice
 	}
 	return text
 }
 
-// Lasting is an error that trying again at once does not mend. It stops the partition
-// that it is about, and no other.
+// Lasting is an error that an immediate retry does not fix. It stops only the partition that it is
+// about.
 type Lasting interface {
 	error
-	// Advice says in one sentence what a person does; empty: it may pass by itself.
+	// Advice says in one sentence what a person can do; empty: it may pass by itself.
 	Advice() string
-	// Kind is one of a few words for what is wrong.
+	// Kind is one of a few words for the kind of error.
 	Kind() string
 }
 
-// lasting returns the [Lasting] error that err wraps, nil where it wraps none.
+// lasting returns the [Lasting] error that err wraps, nil if there is none.
 func lasting(err error) (l Lasting) {
 	errors.As(err, &l)
 	return l
 }
 
-// Stops are the partitions that stand still, each with the reason.
+// Stops are the stopped partitions, each with the reason.
 type Stops map[domain.TopicPartition]Stop
 
 // Partitions returns the partitions in order.
@@ -52,8 +53,8 @@ func (s Stops) Partitions() []domain.TopicPartition {
 	return slices.SortedFunc(maps.Keys(s), domain.TopicPartition.Compare)
 }
 
-// StoppedError means that some partitions could not be folded as far as they
-// should. The others were. Whoever gets it says so beside the answer, or gives none.
+// StoppedError means that some partitions could not be folded as far as requested. The others were.
+// The caller either reports it with the answer or gives no answer.
 type StoppedError struct{ Stops Stops }
 
 func (e *StoppedError) Error() string {
@@ -64,15 +65,15 @@ func (e *StoppedError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// StopKeeper is a [Store] that remembers why a partition stands still, for other
-// processes to see. Moving the position forgets it.
+// StopKeeper is a [Store] that remembers why a partition stopped, so that other processes can see
+// it. Moving the position clears it.
 type StopKeeper interface {
-	// KeepStop remembers the reason; nil says that the partition is read again.
+	// KeepStop stores the reason; nil says that the partition is read again.
 	KeepStop(ctx context.Context, tp domain.TopicPartition, stop *Stop) error
 }
 
-// stopped notes that a partition cannot be folded on. The failure to tell other
-// processes is part of the answer, since it may have the same cause.
+// stopped records that folding of a partition stopped. If storing the reason for other processes
+// fails too, the result includes that failure, since it may have the same cause.
 func (r *Runner) stopped(ctx context.Context, tp domain.TopicPartition, err error) error {
 	if ctx.Err() != nil || errors.Is(err, ErrFenced) {
 		return err
@@ -94,7 +95,7 @@ func (r *Runner) stopped(ctx context.Context, tp domain.TopicPartition, err erro
 	return err
 }
 
-// reads notes that a partition that stood still is read again.
+// reads records that a stopped partition is read again.
 func (r *Runner) reads(ctx context.Context, tp domain.TopicPartition) error {
 	r.mu.Lock()
 	delete(r.stops, tp)

@@ -8,16 +8,14 @@ import (
 	"quartermaster/domain"
 )
 
-// Store keeps rows and the position that they stand for. It is implemented by
-// [Memory] and by adapters/postgres; projections/storetest shows what an
-// implementation must hold.
+// Store keeps rows and the position that they are for. It is implemented by [Memory] and by
+// adapters/postgres. projections/storetest tests the contract of an implementation.
 type Store interface {
-	// Begin opens the transaction in which the next records of a partition are
-	// folded. At most one transaction per partition is open; Begin waits for it.
+	// Begin opens the transaction in which the next records of a partition are folded. At most one
+	// transaction per partition is open; Begin waits for it.
 	Begin(ctx context.Context, tp domain.TopicPartition) (Tx, error)
-	// View calls read with a consistent snapshot: rows and position belong
-	// together, and neither changes while read runs. The rows are not to be
-	// changed, nor kept after read returns.
+	// View calls read with a consistent snapshot: rows and position match, and neither changes
+	// while read runs. Callers MUST NOT change the rows, nor keep them after read returns.
 	View(ctx context.Context, read func(View) error) error
 }
 
@@ -26,23 +24,21 @@ type Store interface {
 type Tx interface {
 	// Next is the offset of the first record that is not yet folded.
 	Next() int64
-	// Anchor is the last record that was folded, as Commit was told.
+	// Anchor is the last folded record, as passed to Commit.
 	Anchor() domain.Anchor
-	// Load returns a working set that holds at least the stored rows under
-	// keys. A store that keeps every row at hand need not look at keys. It may
-	// be called again, for more keys, until Commit.
+	// Load returns a working set that holds at least the stored rows under keys. A store that keeps
+	// every row in memory may ignore keys. It may be called again, for more keys, until Commit.
 	Load(ctx context.Context, keys iter.Seq[Key]) (*WorkingSet, error)
-	// Commit stores what changed in the working set, and moves the partition's
-	// position to next and its anchor to last, the last record before it: all of
-	// that or nothing. It fails with ErrFenced, storing nothing, when the position
-	// is no longer where Begin found it.
+	// Commit stores the changes of the working set, moves the partition's position to next, and
+	// sets its anchor to last, the last record before next. It does all of this or nothing. It
+	// fails with ErrFenced, storing nothing, if the position is no longer where Begin found it.
 	Commit(ctx context.Context, next int64, last domain.Anchor) error
 	// Rollback ends the transaction and stores nothing.
 	Rollback()
 }
 
-// ErrFenced means that another process folds this partition now. Whoever gets
-// it MUST stop folding the partition; nothing was stored.
+// ErrFenced means that another process folds this partition now. The caller MUST stop folding the
+// partition; nothing was stored.
 var ErrFenced = errors.New("partition was taken over by another process")
 
 // View is a consistent snapshot of rows.
@@ -51,29 +47,30 @@ type View interface {
 	Position() domain.Position
 	// Anchors are the last records before that position, of partitions that have any.
 	Anchors() map[domain.TopicPartition]domain.Anchor
-	// Scan calls yield for each row that the query names, by key, until it
-	// returns an error, which Scan then returns.
+	// Scan calls yield for each row that the query selects, by key, until yield returns an error,
+	// which Scan then returns.
 	Scan(q Query, yield func(Key, Row) error) error
-	// Get returns one row, nil when there is none.
+	// Get returns one row, nil if there is none.
 	Get(k Key) (Row, error)
-	// Scopes returns the scopes that a table has rows of, in order.
+	// Scopes returns the scopes that a table has rows in, in order.
 	Scopes(t Table) ([]string, error)
 }
 
-// Query names rows of a table.
+// Query selects rows of a table.
 type Query struct {
 	Table Table
 	Scope string // "" means every scope
 	ID    string // "" means every id
-	// From and To bound [Key.Hour], half-open, in tables that are cut up by
-	// time; From 0 means no beginning, To 0 no end. The incarnation of a stream
-	// is any 64 bits, and stands there as a signed number.
+	// From and To bound [Key.Hour], half-open, in tables that are split by time. From 0 means no
+	// beginning, To 0 no end. In the table of streams, Hour is the incarnation: any 64 bits, as a
+	// signed number.
 	From, To int64
-	// Last asks for the row of the greatest hour alone, of each scope and id.
+	// Last selects only the row with the greatest hour of each scope and id.
 	Last bool
 }
 
-// Holds reports whether a key of the table is among those named.
+// Holds reports whether a key of the table matches the query.
 func (q *Query) Holds(k Key) bool {
-	return (q.Scope == "" || k.Scope == q.Scope) && (q.ID == "" || k.ID == q.ID) && (q.From == 0 || k.Hour >= q.From) && (q.To == 0 || k.Hour < q.To)
+	return (q.Scope == "" || k.Scope == q.Scope) && (q.ID == "" || k.ID == q.ID) &&
+		(q.From == 0 || k.Hour >= q.From) && (q.To == 0 || k.Hour < q.To)
 }

@@ -9,22 +9,20 @@ import (
 	"quartermaster/domain"
 )
 
-// maxGaps bounds the open gaps remembered per stream. A stream that loses
-// events in more places than this is broken; what then arrives late cannot be
-// told from a repeat and is quarantined.
+// maxGaps bounds the open gaps remembered for a stream. A stream that loses events in more places
+// is broken. Late events in forgotten gaps cannot be told from repeats and are quarantined.
 const maxGaps = 64
 
-// Gap is a run of sequences that were skipped and may still arrive: First to
-// Last, both included.
+// Gap is a range of sequences that were skipped and may still arrive: First to Last, both included.
 type Gap struct {
 	_     struct{} `cbor:",toarray"`
 	First uint64   `json:"first"`
 	Last  uint64   `json:"last"`
 }
 
-// Stream is the row that tells news from repeats: how far a stream has come in
-// this partition, and what is missing below. Its size does not grow with the
-// stream. An incarnation that has ended goes into the row of incarnation 0: see [Past].
+// Stream is the row that distinguishes new events from repeats: how far a stream has come in this
+// partition, and what is missing below. Its size does not grow with the stream. An incarnation that
+// has ended is moved to the row of incarnation 0: see [Past].
 type Stream struct {
 	Source      string         `json:"source"`
 	Incarnation uint64         `json:"incarnation"`
@@ -33,16 +31,18 @@ type Stream struct {
 	Forgotten   uint64         `json:"forgotten,omitempty"` // gaps up to here were dropped from Gaps
 	Lost        uint64         `json:"lost,omitempty"`      // sequences in the gaps that were dropped
 	Last        domain.Instant `json:"last"`                // latest event time
-	Ahead       domain.Instant `json:"ahead,omitempty"`     // most that an event was dated after its record, in nanoseconds
-	// Ended is the last sequence of the incarnation, as the next one says; 0: none did.
+	// Ahead is the most that an event was dated after its record, in nanoseconds.
+	Ahead domain.Instant `json:"ahead,omitempty"`
+	// Ended is the last sequence of the incarnation, as the next one says; 0 if there is no next
+	// one.
 	Ended uint64 `json:"ended,omitempty"`
-	// Past is of the row of incarnation 0 alone: the incarnations of the source that
-	// have no row of their own any more.
+	// Past is set only in the row of incarnation 0: the incarnations of the source that no longer
+	// have a row of their own.
 	Past *Past `json:"past,omitempty"`
-	// Uncompared counts the sequences that came again when the record that came first was
-	// no longer in Recent: they were dropped as repeats, and each may have been another event.
+	// Uncompared counts the sequences that came again when the first record was no longer in
+	// Recent. They were dropped as repeats, and each may have been a different event.
 	Uncompared uint64 `json:"not_compared,omitempty"`
-	// Recent tells a repeat from another record that claims its sequence.
+	// Recent distinguishes a repeat from another record with the same sequence.
 	Recent Recent `json:"-" cbor:"recent,omitempty"`
 }
 
@@ -62,11 +62,11 @@ type verdict int
 const (
 	news verdict = iota
 	repeat
-	// uncertain: below a gap that had to be forgotten, so it may be late or a repeat.
+	// uncertain: in a forgotten gap, so it may be late or a repeat.
 	uncertain
 )
 
-// judge says what a sequence is, without changing the stream.
+// judge classifies a sequence, without changing the stream.
 func (s *Stream) judge(seq uint64) verdict {
 	switch {
 	case seq > s.Mark:
@@ -89,7 +89,7 @@ func (s *Stream) gap(seq uint64) int {
 	return -1
 }
 
-// take enters a sequence that judge called news.
+// take adds a sequence that judge called news.
 func (s *Stream) take(seq uint64) {
 	if seq > s.Mark {
 		s.reach(seq - 1)
@@ -109,8 +109,8 @@ func (s *Stream) take(seq uint64) {
 	s.trim()
 }
 
-// reach opens a gap up to and including seq: the stream is known to have got
-// that far, by a later sequence or by what the next incarnation says of it.
+// reach opens a gap up to and including seq: the stream is known to have got that far, from a later
+// sequence or from what the next incarnation says of it.
 func (s *Stream) reach(seq uint64) {
 	if seq <= s.Mark {
 		return
@@ -129,28 +129,28 @@ func (s *Stream) trim() {
 	}
 }
 
-// maxRecent bounds the records of a stream that a repeat can be compared with: those
-// of the highest sequences. It holds the last two deliveries of a node, so that one that
-// was sent again is compared also when the next came before it. One takes 24 bytes in
-// memory and about 6 in the row, so a stream takes at most 3 KB more and its row 800 bytes.
+// maxRecent bounds the records of a stream that a repeat can be compared with: those of the highest
+// sequences. It holds the last two deliveries of a node, so that a delivery that was sent again can
+// be compared even if the next one arrived before it. One record takes 24 bytes in memory and about
+// 6 in the row, so a stream takes at most 3 KB more and its row 800 bytes.
 const maxRecent = 2 * domain.MaxDelivered
 
-// Seen is a record that was read: where, and the CRC-32C of its content
-// ([domain.Record.AppendContent]). Two different records are taken for one with a chance of
-// 2^-32. Whoever has read a record can make another with its sum, as with 32 bits of any
-// hash: that one counts as the repeat, and changes nothing either.
+// Seen identifies a record that was read: its place and the CRC-32C of its content
+// ([domain.Record.AppendContent]). Two different records are mistaken for one with a probability of
+// 2^-32. Anyone who has read a record can make another with the same sum, as with 32 bits of any
+// hash. Such a record counts as a repeat, and so changes nothing either.
 type Seen struct {
 	Sequence uint64
 	Offset   int64
 	Sum      uint32
 }
 
-// Recent are records of a stream, by sequence. Where several claim one sequence, the
-// first of them counts, and the others are in quarantine.
+// Recent are records of a stream, by sequence. If several claim one sequence, the first of them
+// counts, and the others are in quarantine.
 type Recent []Seen
 
-// compare returns the record that a repeat says the same as, nil when none does, and
-// the first of its sequence, nil when that is no longer kept.
+// compare returns the record with the same content as a repeat, nil if there is none, and the first
+// record of its sequence, nil if that is no longer kept.
 func (r Recent) compare(seq uint64, sum uint32) (same, first *Seen) {
 	i, _ := slices.BinarySearchFunc(r, seq, func(s Seen, seq uint64) int { return cmp.Compare(s.Sequence, seq) })
 	for ; i < len(r) && r[i].Sequence == seq; i++ {
@@ -164,8 +164,8 @@ func (r Recent) compare(seq uint64, sum uint32) (same, first *Seen) {
 	return nil, first
 }
 
-// keep enters a record behind those of its sequence. When there are too many, those of
-// the lowest sequence go.
+// keep inserts a record after those with its sequence. If there are too many, it drops those with
+// the lowest sequence.
 func (r *Recent) keep(s Seen) {
 	i, _ := slices.BinarySearchFunc(*r, s.Sequence, func(x Seen, seq uint64) int {
 		if x.Sequence <= seq {
@@ -188,9 +188,9 @@ func (r *Recent) keep(s Seen) {
 	*r = slices.Delete(*r, 0, n)
 }
 
-// MarshalCBOR implements cbor.Marshaler. It is a byte string: of each record the
-// difference of its sequence and of its offset to the record before, as varints, and
-// the four bytes of its sum.
+// MarshalCBOR implements cbor.Marshaler. The encoding is a byte string. For each record it holds
+// the differences of its sequence and its offset to the record before, as varints, and the four
+// bytes of its sum.
 func (r Recent) MarshalCBOR() ([]byte, error) {
 	b := make([]byte, 0, 7*len(r))
 	var seq uint64
@@ -228,63 +228,67 @@ func (r *Recent) UnmarshalCBOR(raw []byte) error {
 	return nil
 }
 
-// recordedOnce reports whether an event is appended once for an input, in a stream of
-// its own, so that the attempt that came first counts and a later one may say something
-// else: a plan or a checkpoint that was computed again after a crash, and the event that
-// mends a record in quarantine, which whoever appends it looks up.
+// recordedOnce reports whether an event is appended once for an input, in a stream of its own, so
+// that the first attempt counts and a later one may differ: a plan or a checkpoint that was
+// computed again after a crash, and an event that repairs a quarantined record, because the writer
+// looks for an earlier one.
 func recordedOnce(env *domain.Envelope) bool {
 	t := env.Event.Type()
 	return t == domain.TypePlanComputed || t == domain.TypeCheckpointSigned || env.Cites != ""
 }
 
-// The kinds of reasons for which a record is in quarantine.
+// The kinds of reasons for quarantine.
 const (
 	KindBatch       = "batch"       // its batch cannot be unpacked, or its transaction was aborted
-	KindUndecodable = "undecodable" // it is no event that this program can read
+	KindUndecodable = "undecodable" // this program cannot read it as an event
 	KindMisplaced   = "misplaced"   // its key or type belongs elsewhere
 	KindUncertain   = "uncertain"   // it may be late or a repeat
 	KindConflict    = "conflict"    // another record has its place in the stream
 	KindInvalid     = "invalid"     // it lacks something or contradicts itself
 	KindUnsigned    = "unsigned"    // its signature is missing or does not verify
-	KindFailed      = "failed"      // the program fails on it: a mended one and a rebuild fold it
-	KindTooOld      = "too_old"     // an observation of long before its record
-	KindInFuture    = "in_future"   // an observation of after its record
+	KindFailed      = "failed"      // the program fails on it: a fixed program and a rebuild fold it
+	KindTooOld      = "too_old"     // an observation from long before its record
+	KindInFuture    = "in_future"   // an observation from after its record
 )
 
 // QuarantineKinds returns the kinds in the order in which they are checked.
 func QuarantineKinds() []string {
-	return []string{KindBatch, KindUndecodable, KindMisplaced, KindUncertain, KindConflict, KindInvalid, KindUnsigned, KindTooOld, KindInFuture, KindFailed}
+	return []string{
+		KindBatch, KindUndecodable, KindMisplaced, KindUncertain, KindConflict,
+		KindInvalid, KindUnsigned, KindTooOld, KindInFuture, KindFailed,
+	}
 }
 
-// Quarantined is the row of a record that could not be folded, or of a run of them
-// that stand in one batch. The records themselves stay where they are in the log.
+// Quarantined is the row of a record that could not be folded, or of a run of records in one batch.
+// The records themselves stay in the log.
 type Quarantined struct {
 	Topic     domain.Topic `json:"topic"`
 	Partition int          `json:"partition"`
 	Offset    int64        `json:"offset"`
-	Last      int64        `json:"last,omitempty"` // the last offset of a run, each of which is an event; 0: there is one
-	SHA256    []byte       `json:"sha256"`         // of the record's key, headers and value; of a batch see [domain.Span]
-	Kind      string       `json:"kind"`           // one of [QuarantineKinds]
-	Reason    string       `json:"reason"`
-	// Conflicts is the offset of the record of this partition that came first with the
-	// same source, incarnation and sequence; nil but for kind conflict.
+	// Last is the last offset of a run, each of which is an event; 0: a single event.
+	Last   int64  `json:"last,omitempty"`
+	SHA256 []byte `json:"sha256"` // of the record's key, headers and value; for a batch see [domain.Span]
+	Kind   string `json:"kind"`   // one of [QuarantineKinds]
+	Reason string `json:"reason"`
+	// Conflicts is the offset of the record of this partition that came first with the same source,
+	// incarnation and sequence; nil for kinds other than conflict.
 	Conflicts   *int64         `json:"conflicts_with,omitempty"`
 	Type        domain.Type    `json:"type,omitempty"` // as far as it could be read
 	Source      string         `json:"source,omitempty"`
 	Incarnation uint64         `json:"incarnation,omitempty"`
 	Sequence    uint64         `json:"sequence,omitempty"`
-	Workspace   string         `json:"workspace,omitempty"` // empty: unknown, so every report may be touched
+	Workspace   string         `json:"workspace,omitempty"` // empty: unknown, so every report may be affected
 	Cluster     string         `json:"cluster,omitempty"`
 	Appended    domain.Instant `json:"appended"` // the record's time
 }
 
 func (*Quarantined) row() {}
 
-// Events returns how many events the row stands for.
+// Events returns the number of events that the row stands for.
 func (q *Quarantined) Events() int { return int(max(q.Last-q.Offset, 0)) + 1 }
 
-// Awaited returns how many sequences have not arrived and are not said to be lost,
-// given what is, ascending and disjoint.
+// Awaited returns how many sequences have not arrived and are not declared lost. lost lists the
+// declared ones, ascending and disjoint.
 func (s *Stream) Awaited(lost []Gap) uint64 {
 	n, forgotten := s.Missing(), s.Lost
 	for _, l := range lost {
@@ -294,7 +298,7 @@ func (s *Stream) Awaited(lost []Gap) uint64 {
 				given += last - first + 1
 			}
 		}
-		// Of gaps that had to be forgotten only their number is known.
+		// Of forgotten gaps only the number of sequences is known.
 		if l.First <= s.Forgotten {
 			known := min(forgotten, min(l.Last, s.Forgotten)-l.First+1)
 			given, forgotten = given+known, forgotten-known

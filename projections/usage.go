@@ -9,40 +9,37 @@ import (
 	"quartermaster/domain"
 )
 
-// The units of time in rows: milliseconds within an hour, of nanoseconds each.
+// Units of time in rows: milliseconds within an hour, and their nanoseconds.
 const (
 	MsPerHour = 3_600_000
 	NsPerMs   = 1_000_000
 )
 
-// Holder is who held a device.
+// Holder identifies the holder of a device.
 type Holder struct {
 	Workspace  string `json:"workspace"`
 	Deployment string `json:"deployment,omitempty"`
 	Unit       string `json:"unit,omitempty"` // pod or job
 }
 
-// BusyAt is the activity, in per mille, from which on a device counts as at work. A GPU
-// that nothing runs on shows 0; one that is polled or drives a display shows a few percent
-// of utilization.
+// BusyAt is the activity, in per mille, from which a device counts as busy. A GPU that runs nothing
+// shows 0; one that is polled or drives a display shows a few percent of utilization.
 const BusyAt = 50
 
-// Segment is a part of an hour in which one observer saw a device in one pair
-// of hands. From and To are milliseconds into the hour, half-open. Where nobody
-// held it, the samples in one segment are alike: all measured at work, all
-// measured at rest, or none measured.
+// Segment is a part of an hour in which one observer saw a device with one holder. From and To are
+// milliseconds into the hour, half-open. Without a holder, all samples in one segment are of one
+// state: measured busy, measured idle, or not measured.
 type Segment struct {
 	From   uint32
 	To     uint32
-	Holder uint32 // index+1 into the row's Holders; 0: nobody
-	// Known is for how many milliseconds of it activity was measured, and
-	// Active the sum of per-mille activity over those milliseconds.
+	Holder uint32 // index+1 into the row's Holders; 0: none
+	// Known is the number of milliseconds with measured activity. Active is the sum of per-mille
+	// activity over those milliseconds.
 	Known  uint32
 	Active uint64
 }
 
-// Reading sums a metric over an hour: Sum is value × milliseconds, so the mean
-// is Sum ÷ Known.
+// Reading sums a metric over an hour: Sum is value × milliseconds, so the mean is Sum ÷ Known.
 type Reading struct {
 	Sum   uint64
 	Known uint32
@@ -65,8 +62,7 @@ type Cut struct {
 	Profile string
 }
 
-// Device is what one observer saw of a GPU, MIG instance or time-slice replica
-// in one hour.
+// Device is what one observer saw of a GPU, MIG instance or time-slice replica in one hour.
 type Device struct {
 	ID       domain.GPUID
 	Replica  uint32
@@ -78,18 +74,18 @@ type Device struct {
 	Power    Reading   // watts
 	Heat     Reading   // degrees Celsius
 	Clock    Reading   // MHz
-	// Covered are the parts of the hour that each reading has counted, of what a
-	// monitoring system scraped; nil of other observers.
+	// Covered are the parts of the hour that each reading includes, for scraped data; nil for other
+	// observers.
 	Covered *[6][]Span
-	// Unasked are the parts of the hour in which the observer did not know who held
-	// the device: of a segment without a holder, those in which nobody need have.
+	// Unasked are the parts of the hour in which the observer did not know the holder of the
+	// device. A segment without a holder may have had one during those parts.
 	Unasked []Span
 }
 
 // Span is a part of an hour in milliseconds, half-open.
 type Span struct{ From, To uint32 }
 
-// Other sums a reading that has no column of its own, by DCGM field.
+// Other sums a reading without a column of its own, by DCGM field.
 type Other struct {
 	Device uint32 // index into the observer's Devices
 	Field  uint32 // DCGM field id
@@ -98,9 +94,8 @@ type Other struct {
 	Max    uint64
 }
 
-// Observer is what one source reported of a node in one hour. Two sources are
-// never added up: which of them counts where they overlap is decided when the
-// row is read: by rank, and within a rank for whoever came later.
+// Observer is what one source reported of a node in one hour. Sources are never summed. Where two
+// overlap, the reader decides which counts: by rank, and within a rank the one that came later.
 type Observer struct {
 	Source        string
 	ActivityField uint32 // DCGM field of the activity, of the last sample
@@ -110,10 +105,9 @@ type Observer struct {
 	Samples       uint32
 }
 
-// UsageHour is the row of a node and UTC hour: which of its devices was in
-// whose hands when, as seen by each source. Within a source, where two samples
-// overlap, the later in the log holds; of what a monitoring system scraped, the
-// first (see scrape.go).
+// UsageHour is the row of a node and UTC hour: who held its devices when, as seen by each source.
+// If two samples of one source overlap, the later in the log counts; for scraped data, the first
+// (see scrape.go).
 type UsageHour struct {
 	Holders   []Holder
 	Observers []Observer
@@ -134,8 +128,8 @@ func (u *UsageHour) observer(rows *WorkingSet, source string) *Observer {
 	return o
 }
 
-// add adds a device. Like observer it takes over the memory that a sealed
-// hour left behind the end of the slice.
+// add adds a device. Like observer it reuses the memory that a sealed hour left behind the end of
+// the slice.
 func (o *Observer) add(id domain.GPUID, replica uint32) *Device {
 	n := len(o.Devices)
 	o.Devices = slices.Grow(o.Devices, 1)[:n+1]
@@ -157,10 +151,11 @@ func (u *UsageHour) holder(rows *WorkingSet, workspace, deployment, unit string)
 	return uint32(len(u.Holders))
 }
 
-// usageKeys yields the rows that a sample touches.
+// usageKeys yields the keys of the rows that a sample touches.
 func usageKeys(scope string, s *domain.NodeSampled, yield func(Key) bool) bool {
 	for h := s.Interval.From.HourStart(); h < s.Interval.To; h += domain.Hour {
-		if !yield(Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)}) || !yield(nodeGPUsKey(scope, s.Node, h)) {
+		hour := Key{Table: TableUsage, Scope: scope, ID: s.Node, Hour: int64(h / domain.Hour)}
+		if !yield(hour) || !yield(nodeGPUsKey(scope, s.Node, h)) {
 			return false
 		}
 	}
@@ -189,7 +184,7 @@ func foldSample(rows *WorkingSet, scope, source string, s *domain.NodeSampled, a
 	}
 }
 
-// size changes when the hour hears of another device, or of another cut of one.
+// size changes when the hour gets another device, or another cut of one.
 func (u *UsageHour) size() (n int) {
 	for i := range u.Observers {
 		n += len(u.Observers[i].Devices) + len(u.Observers[i].Cuts)
@@ -252,18 +247,19 @@ func (u *UsageHour) add(rows *WorkingSet, source string, s *domain.NodeSampled, 
 	}
 }
 
-// holders appends the event's holders, as the row numbers them.
+// holders appends the numbers in the row of the event's holders.
 func (u *UsageHour) holders(holders []uint32, rows *WorkingSet, s *domain.NodeSampled) []uint32 {
 	if cap(u.Holders) == 0 && len(s.HolderWorkspace) > 0 {
 		u.Holders = make([]Holder, 0, len(s.HolderWorkspace))
 	}
 	for i := range s.HolderWorkspace {
-		holders = append(holders, u.holder(rows, s.Text(s.HolderWorkspace, i), s.Text(s.HolderDeployment, i), s.Text(s.HolderUnit, i)))
+		workspace, deployment := s.Text(s.HolderWorkspace, i), s.Text(s.HolderDeployment, i)
+		holders = append(holders, u.holder(rows, workspace, deployment, s.Text(s.HolderUnit, i)))
 	}
 	return holders
 }
 
-// device finds a device, first where it stood last time.
+// device finds a device. It first tries the index of the last time.
 func (o *Observer) device(i int, id domain.GPUID, replica uint32) *Device {
 	if i < len(o.Devices) && o.Devices[i].ID == id && o.Devices[i].Replica == replica {
 		return &o.Devices[i]
@@ -309,7 +305,7 @@ func (o *Observer) other(entry, field uint32, value uint64, s *domain.NodeSample
 	}
 }
 
-// unasked enters a time in which nobody knew who held the device.
+// unasked adds a time in which the holder of the device was unknown.
 func (d *Device) unasked(from, to uint32) {
 	if n := len(d.Unasked); n > 0 && d.Unasked[n-1].To == from {
 		d.Unasked[n-1].To = to
@@ -318,8 +314,8 @@ func (d *Device) unasked(from, to uint32) {
 	d.Unasked = append(d.Unasked, Span{From: from, To: to})
 }
 
-// hold enters a segment. The usual one follows on the last and either extends
-// it or stands behind it; anything else is laid over what was there.
+// hold adds a segment. Usually it follows the last segment and extends it or is appended. Otherwise
+// it replaces what it overlaps.
 func (d *Device) hold(g Segment) {
 	n := len(d.Segments)
 	if n == 0 {
@@ -339,7 +335,7 @@ func (d *Device) hold(g Segment) {
 	}
 }
 
-// overlay lays g over segments: what it covers of them is gone.
+// overlay puts g over segments, replacing what it covers.
 func overlay(segments []Segment, g Segment) []Segment {
 	out := make([]Segment, 0, len(segments)+2)
 	put := func(s Segment) {
@@ -376,13 +372,12 @@ func (s *Segment) joins(next *Segment) bool {
 		(s.Holder > 0 || (s.Known > 0) == (next.Known > 0) && s.Busy() == next.Busy())
 }
 
-// Busy reports whether a device that nobody is known to have held was at work.
+// Busy reports whether a device without a known holder was busy.
 func (s *Segment) Busy() bool {
 	return s.Holder == 0 && s.Known > 0 && s.Active >= BusyAt*uint64(s.Known)
 }
 
-// part returns the part of a segment, with its share of what was measured,
-// rounded down.
+// part returns a part of a segment, with its share of the measurements, rounded down.
 func (s Segment) part(from, to uint32) Segment {
 	if from == s.From && to == s.To {
 		return s
@@ -394,7 +389,7 @@ func (s Segment) part(from, to uint32) Segment {
 	return s
 }
 
-// Join adds what a row says of some GPUs in some parts of its hour.
+// Join adds a row's data of some GPUs in some parts of its hour.
 func (u *UsageHour) Join(row *UsageHour, of func(domain.GPUID) []Span) {
 	base := uint32(len(u.Holders))
 	used := false
@@ -428,10 +423,10 @@ func (u *UsageHour) Join(row *UsageHour, of func(domain.GPUID) []Span) {
 	}
 }
 
-// within returns what was seen of a device in parts of its hour that are ascending and
-// disjoint, with their share of each reading by the time in which the device was seen.
-// The shares of parts that make up the hour add up to the reading. It is false where
-// nothing was seen of the device then.
+// within returns what was seen of a device in parts of its hour, which are ascending and disjoint,
+// with their share of each reading in proportion to the time in which the device was seen. The
+// shares of parts that make up the hour add up to the reading. It returns false if the device was
+// not seen then.
 func (d Device) within(spans []Span) (Device, bool) {
 	if len(spans) == 1 && spans[0] == WholeHour[0] {
 		return d, true
@@ -451,7 +446,9 @@ func (d Device) within(spans []Span) (Device, bool) {
 			s := &d.Segments[i]
 			if from, to := max(s.From, span.From), min(s.To, span.To); from < to {
 				known, active := s.Measured(from, to)
-				out.Segments = append(out.Segments, Segment{From: from, To: to, Holder: s.Holder, Known: uint32(known), Active: uint64(active)})
+				out.Segments = append(out.Segments, Segment{
+					From: from, To: to, Holder: s.Holder, Known: uint32(known), Active: uint64(active),
+				})
 			}
 		}
 		for _, s := range d.Unasked {
@@ -468,7 +465,7 @@ func (d Device) within(spans []Span) (Device, bool) {
 	return out, len(out.Segments) > 0
 }
 
-// seenUpTo returns for how many milliseconds of the hour before a time a device was seen.
+// seenUpTo returns how many milliseconds of the hour before a time a device was seen.
 func (d *Device) seenUpTo(at uint32) (ms uint64) {
 	for _, s := range d.Segments {
 		if s.From < at {
@@ -478,8 +475,8 @@ func (d *Device) seenUpTo(at uint32) (ms uint64) {
 	return ms
 }
 
-// Seen returns the time from the first moment of an hour in which a device was seen to
-// the last, empty if none was.
+// Seen returns the time from the first to the last moment of an hour in which any device was seen;
+// empty if none was.
 func (u *UsageHour) Seen(hour domain.Instant) domain.Interval {
 	from, to := uint32(MsPerHour), uint32(0)
 	for i := range u.Observers {
@@ -510,7 +507,7 @@ func (u *UsageHour) HeldUntil(holder uint32) uint32 {
 	return end
 }
 
-// Alone returns the one deployment that held a device in the hour.
+// Alone returns the deployment that held a device in the hour, if there was exactly one.
 func (u *UsageHour) Alone(d *Device) (string, bool) {
 	var who *Holder
 	for _, s := range d.Segments {
@@ -529,8 +526,7 @@ func (u *UsageHour) Alone(d *Device) (string, bool) {
 	return who.Deployment, true
 }
 
-// Measured returns the activity of a part of a segment. Parts that follow on
-// each other add up to the segment.
+// Measured returns the activity of a part of a segment. Adjacent parts add up to the segment.
 func (s *Segment) Measured(from, to uint32) (known, active int64) {
 	if from == s.From && to == s.To {
 		return int64(s.Known), int64(s.Active)
@@ -542,13 +538,13 @@ func (s *Segment) Measured(from, to uint32) (known, active int64) {
 	return known, active
 }
 
-// UnaskedAt reports whether it was not known who held the device at a moment.
+// UnaskedAt reports whether the holder of the device was unknown at a moment.
 func (d *Device) UnaskedAt(at uint32) bool {
 	return slices.ContainsFunc(d.Unasked, func(s Span) bool { return s.From <= at && at < s.To })
 }
 
-// ObserverRank orders observers by how near to the device they look, and what
-// was scraped by how well the field tells how busy a GPU is.
+// ObserverRank orders observers by how close to the device they measure. Scraped observers are
+// ordered by how well their field shows how busy a GPU is.
 func ObserverRank(o *Observer) int {
 	switch {
 	case strings.HasPrefix(o.Source, "node-reporter/"), strings.HasPrefix(o.Source, "reporter/"):
@@ -570,10 +566,9 @@ func ObserverRank(o *Observer) int {
 	}
 }
 
-// Ranked returns the observers of a row, the most believed first: by rank, and
-// within a rank whoever came into the hour later. So a corrected file that is
-// imported after the first one counts. Which came later is the order of their
-// partition in the log.
+// Ranked returns the observers of a row, most trusted first: by rank, and within a rank by which
+// came into the hour later. So a corrected file that is imported after the first one counts. The
+// order of arrival is that of their partition in the log.
 func Ranked(into []*Observer, row *UsageHour) []*Observer {
 	into = into[:0]
 	if row == nil {
@@ -589,7 +584,7 @@ func Ranked(into []*Observer, row *UsageHour) []*Observer {
 	return into
 }
 
-// Physical returns the GPU that a device is, or is a part of.
+// Physical returns the GPU that a device is or is a part of.
 func (o *Observer) Physical(d *Device) domain.GPUID {
 	if d.Cut > 0 {
 		return o.Cuts[d.Cut-1].Parent
@@ -597,10 +592,10 @@ func (o *Observer) Physical(d *Device) domain.GPUID {
 	return d.ID
 }
 
-// WholeHour is the one span of an hour.
+// WholeHour is the single span of a whole hour.
 var WholeHour = []Span{{0, MsPerHour}}
 
-// portion returns sum × part ÷ whole, rounded down. Part is at most whole.
+// portion returns sum × part ÷ whole, rounded down. part is at most whole.
 func portion(sum, part, whole uint64) uint64 {
 	if part == whole {
 		return sum

@@ -9,17 +9,17 @@ import (
 	"quartermaster/domain"
 )
 
-// Usage hours are most of what a snapshot holds, so they are written and read
-// without reflection: ten times as fast. The form is the same deterministic
-// CBOR as everywhere else:
+// Usage hours are most of a snapshot, so they are encoded and decoded without
+// reflection, which is ten times as fast. The form is the same deterministic CBOR as
+// everywhere else:
 //
 //	hour      [[holder...], [observer...]]
 //	holder    [workspace, deployment, unit]
 //	observer  [source, activity field, [cut...], [device...], [other...], samples]
 //	cut       [GPU id as 16 bytes, profile]
-//	device    [id as 16 bytes, replica, cut, segments, readings] and, of what was
-//	          scraped, covered: from and to of each span, an array for each reading;
-//	          where it is not known who held it, [] or covered, and from and to of
+//	device    [id as 16 bytes, replica, cut, segments, readings], followed for scraped
+//	          data by covered: from and to of each span, an array for each reading.
+//	          If the holder is unknown for a time: [] or covered, and from and to of
 //	          each such span
 //	segments  from, to, holder, known, active of each segment, in one array
 //	readings  sum, known, max of tensor, DRAM, memory, power, heat, clock, in one array
@@ -155,12 +155,12 @@ func (u *UsageHour) UnmarshalCBOR(b []byte) error {
 
 var errCBOR = errors.New("not the CBOR of this row")
 
-// cborReader reads CBOR from the front of b. After the first failure it returns
-// zeros, and keeps the failure.
+// cborReader reads CBOR from the front of b. After the first failure it returns zeros, and keeps
+// the failure.
 type cborReader struct {
 	b     []byte
 	err   error
-	names map[string]string // when not nil, one copy of each text
+	names map[string]string // unless nil, one copy of each text
 }
 
 func (r *cborReader) fail(format string, args ...any) {
@@ -221,7 +221,7 @@ func (r *cborReader) uint32() uint32 {
 	return uint32(n)
 }
 
-// array returns the number of elements; every element takes at least a byte.
+// array returns the number of elements. Every element takes at least a byte.
 func (r *cborReader) array() int {
 	n := r.head(majorArray)
 	if n > uint64(len(r.b)) {
@@ -262,10 +262,10 @@ func (r *cborReader) text() string {
 	return s
 }
 
-// maxDepth is more than any row nests.
+// maxDepth is more than the nesting of any row.
 const maxDepth = 16
 
-// skip passes over one item of the kinds that rows are made of.
+// skip skips one item of the kinds that occur in rows.
 func (r *cborReader) skip(depth int) {
 	if len(r.b) == 0 || depth == 0 {
 		r.fail("it ends early or nests too deep")
