@@ -1,11 +1,12 @@
-// Package slurm says which Slurm job holds which GPU of a node. It asks nobody:
+// Package slurm finds the Slurm jobs that hold the GPUs of a node. It has two sources, neither of
+// which asks Slurm:
 //
-//   - A directory that the prolog writes: a file for each GPU, named by its index or
-//     UUID, with the job's id and what the prolog knows of the job. It needs no
-//     rights, and is what to use. (dcgm-exporter reads the same directory.)
-//   - Processes: whoever has the device /dev/nvidiaN open is in a cgroup that names
-//     the job. That needs the right to look into the processes of others
-//     (CAP_SYS_PTRACE), and sees a job only while a process of it uses the GPU.
+//   - A directory that the prolog writes. It has a file for each GPU, named by its index
+//     or UUID, with the job's id and labels. It needs no rights and is the recommended
+//     source. (dcgm-exporter reads the same directory.)
+//   - Processes. A process that has the device /dev/nvidiaN open is in a cgroup that names
+//     the job. This needs the right to inspect other users' processes (CAP_SYS_PTRACE), and
+//     sees a job only while one of its processes uses the GPU.
 package slurm
 
 import (
@@ -25,13 +26,14 @@ import (
 // Job is a job that holds a GPU.
 type Job struct {
 	ID     string
-	Labels map[string]string // account, partition, user ...: what the prolog wrote
+	Labels map[string]string // account, partition, user ...: as written by the prolog
 }
 
-// GPU names a GPU by what is known of it.
+// GPU identifies a GPU by UUID or by number.
 type GPU struct {
-	UUID        domain.GPUID // zero where Index says which
-	Index       uint32       // as the driver counts, or with Minor the number of its /dev/nvidiaN, which may be another
+	UUID domain.GPUID // zero if Index identifies the GPU
+	// Index is the driver's index. With Minor, it is the number of /dev/nvidiaN, which may differ.
+	Index       uint32
 	Minor       bool
 	GPUInstance uint32 // with MIG
 	MIG         bool
@@ -45,8 +47,8 @@ type Holding struct {
 
 const maxFile = 64 << 10
 
-// Directory reads what the prolog wrote. A file that it cannot make sense of is an
-// error beside what could be read; a directory that is not there is an error alone.
+// Directory reads the prolog's directory. If a file is invalid, it returns an error along with the
+// jobs of the other files. If the directory does not exist, it returns only an error.
 func Directory(path string) ([]Holding, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -98,8 +100,8 @@ func readSmall(path string) ([]byte, error) {
 	return b, err
 }
 
-// ParseGPU reads the name of a file: the GPU's index, index.GI for a MIG instance,
-// or a UUID as the driver writes it.
+// ParseGPU parses the name of a file: the GPU's index, index.GI for a MIG instance, or a UUID as
+// the driver formats it.
 func ParseGPU(name string) (GPU, error) {
 	if strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-") {
 		id, err := domain.ParseGPUID(name)
@@ -130,8 +132,7 @@ func small(s string) (uint32, bool) {
 	return uint32(n), err == nil
 }
 
-// ParseJobs reads a file: a job a line, its id and then key=value for what else is
-// known.
+// ParseJobs parses a file. Each line is a job's id followed by labels as key=value.
 func ParseJobs(text string) (jobs []Job, err error) {
 	for i, line := range strings.Split(text, "\n") {
 		words := strings.Fields(line)
@@ -140,7 +141,7 @@ func ParseJobs(text string) (jobs []Job, err error) {
 		}
 		j := Job{ID: words[0]}
 		if !jobID(j.ID) {
-			return jobs, fmt.Errorf("line %d: %.80q is no job id", i+1, j.ID)
+			return jobs, fmt.Errorf("line %d: %.80q is not a job id", i+1, j.ID)
 		}
 		for _, w := range words[1:] {
 			key, value, ok := strings.Cut(w, "=")
@@ -157,7 +158,7 @@ func ParseJobs(text string) (jobs []Job, err error) {
 	return jobs, nil
 }
 
-// jobID accepts what Slurm calls a job: 123, 123_4 of an array, 123+1 of a
+// jobID reports whether s is a Slurm job id: 123, 123_4 for an array task, 123+1 for a
 // heterogeneous job.
 func jobID(s string) bool {
 	if len(s) == 0 || len(s) > 64 || s[0] < '0' || s[0] > '9' {
@@ -166,9 +167,9 @@ func jobID(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '_' && r != '+' })
 }
 
-// ParseCgroup returns the job that a process belongs to, "" when none, from its
-// /proc/N/cgroup: of version 2 (0::/system.slice/slurmstepd.scope/job_12/step_0/…) or
-// 1 (9:devices:/slurm/uid_1000/job_12/step_0). The path must be Slurm's.
+// ParseCgroup returns the job that a process belongs to, or "", from the text of /proc/N/cgroup. It
+// reads version 2 (0::/system.slice/slurmstepd.scope/job_12/step_0/…) and version 1
+// (9:devices:/slurm/uid_1000/job_12/step_0). The path must be Slurm's.
 func ParseCgroup(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
@@ -193,8 +194,8 @@ func ParseCgroup(text string) string {
 	return ""
 }
 
-// Processes returns the jobs whose processes have a GPU open, by the minor number of
-// its device. Refused is how many processes it was not allowed to look into.
+// Processes returns the jobs whose processes have a GPU open, by the minor number of its device.
+// refused is the number of processes that it was not allowed to inspect.
 func Processes(proc string) (out []Holding, refused int, err error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {

@@ -73,7 +73,7 @@ func TestDirectory(t *testing.T) {
 		}
 	}
 	got, err := Directory(dir)
-	for _, want := range []string{`file "README"`, `file 3: line 2: "nonsense" is no job id`, `file 4: line 1: "account" is not key=value`} {
+	for _, want := range []string{`file "README"`, `file 3: line 2: "nonsense" is not a job id`, `file 4: line 1: "account" is not key=value`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

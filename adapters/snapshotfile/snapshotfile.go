@@ -1,12 +1,16 @@
 // Package snapshotfile keeps snapshots of rows as files in a directory.
 //
-// What always holds: a file under its final name is complete and synced, and of
-// the files of one kind the newest has the greatest name. What is kept stays
-// until a person removes it; of what commands save on their own the newest two
-// stay, and one is only removed once a newer one is in place. What a crash left
-// half-written goes when another is written a day later or more. Any number of
-// processes may read and write at a time. Reading needs no right to write; who
-// may read the directory may read a file in it.
+// Invariants:
+//
+//   - A file under its final name is complete and synced. Among the files of one
+//     kind, the newest has the greatest name.
+//   - A kept snapshot stays until a person removes it. Of the snapshots that
+//     commands save on their own, the newest two stay. One is removed only after a
+//     newer one is in place.
+//   - A file that a crash left half-written is removed when another is written, a
+//     day later or more.
+//   - Any number of processes may read and write at a time. Reading needs no right
+//     to write. Whoever may read the directory may read the files in it.
 package snapshotfile
 
 import (
@@ -27,18 +31,17 @@ import (
 )
 
 const (
-	// Suffix is how the name of every snapshot ends.
+	// Suffix is the suffix of every snapshot's name.
 	Suffix = ".snapshot"
-	// saved is how many of the snapshots stay that commands save on their own: the
-	// newest, and the one before in case the newest is damaged.
+	// saved is how many snapshots that commands save on their own stay: the newest, and the one
+	// before it in case the newest is damaged.
 	saved = 2
-	// abandoned is when a file that is being written has not been for so long that
-	// nobody can be at it any more.
+	// abandoned is the age after which a half-written file cannot belong to a running process.
 	abandoned = 24 * time.Hour
 )
 
-// Save writes a snapshot taken at a position on its own, to open faster
-// the next time, and removes those that it replaces.
+// Save writes an automatic snapshot at a position, which makes the next opening faster. It removes
+// the snapshots that it replaces.
 func Save(dir string, at domain.Position, write func(io.Writer) error) (path string, err error) {
 	path, err = put(dir, fmt.Sprintf("%020d", at.Records()), write)
 	if err != nil {
@@ -47,8 +50,8 @@ func Save(dir string, at domain.Position, write func(io.Writer) error) (path str
 	return path, errors.Join(prune(dir), sweep(dir))
 }
 
-// Keep writes a snapshot taken at a position that stays. One of the same
-// position and method is replaced, by the same bytes.
+// Keep writes a snapshot at a position that stays until a person removes it. It replaces one of the
+// same position and method, which has the same bytes.
 func Keep(dir string, at domain.Position, write func(io.Writer) error) (path string, err error) {
 	// Positions of equal length need not be equal.
 	sum := sha256.Sum256([]byte(projections.Method + "\n" + at.String()))
@@ -59,7 +62,7 @@ func Keep(dir string, at domain.Position, write func(io.Writer) error) (path str
 	return path, sweep(dir)
 }
 
-// put writes a file. Names begin with how many records a snapshot stands for.
+// put writes a file. Names begin with the number of records before the snapshot's position.
 func put(dir, name string, write func(io.Writer) error) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("save snapshot: %w", err)
@@ -84,7 +87,7 @@ func put(dir, name string, write func(io.Writer) error) (path string, err error)
 	return path, syncDir(dir)
 }
 
-// readable lets those read f who may read dir.
+// readable lets those who may read dir read f.
 func readable(f *os.File, dir string) error {
 	st, err := os.Stat(dir)
 	if err != nil {
@@ -93,7 +96,7 @@ func readable(f *os.File, dir string) error {
 	return f.Chmod(0o600 | st.Mode().Perm()&0o444)
 }
 
-// kept reports whether a snapshot stays.
+// kept reports whether a snapshot was made by [Keep].
 func kept(path string) bool { return strings.Contains(filepath.Base(path), "-") }
 
 // List returns the paths of the snapshots in a directory, newest first. A
@@ -117,19 +120,19 @@ func List(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// Info is what is known of a snapshot without reading its rows.
+// Info describes a snapshot without its rows.
 type Info struct {
 	Path string
 	Kept bool // it stays until a person removes it
 	Size int64
 	Made domain.Instant // when the file was last written
 	projections.SnapshotInfo
-	// Err says why it cannot be used: its header or end are damaged, or it cannot
-	// be read. What it is of is unknown then.
+	// Err says why the snapshot cannot be used: its header or end is damaged, or it cannot be read.
+	// The embedded SnapshotInfo is unknown then.
 	Err error
 }
 
-// InfoOf returns what is known of a file.
+// InfoOf returns the description of a file.
 func InfoOf(path string) Info {
 	in := Info{Path: path, Kept: kept(path)}
 	in.Err = func() error {
@@ -163,7 +166,7 @@ func Open(path string) (f *os.File, size int64, err error) {
 	return f, st.Size(), nil
 }
 
-// Infos returns what is known of every snapshot in a directory, newest first.
+// Infos returns the descriptions of all snapshots in a directory, newest first.
 func Infos(dir string) ([]Info, error) {
 	paths, err := List(dir)
 	if err != nil {
@@ -178,9 +181,9 @@ func Infos(dir string) ([]Info, error) {
 	return infos, nil
 }
 
-// Nearest returns the snapshots of a log that are at or before a position and can
-// be folded on to it, the one with most records first. There is more than one
-// because the nearest may turn out to be damaged.
+// Nearest returns the snapshots of a log that are at or before a position and can be folded further
+// to it, the one with the most records first. It returns all of them because the nearest may be
+// damaged.
 func Nearest(dir, log string, to domain.Position) ([]Info, error) {
 	infos, err := Infos(dir)
 	if err != nil {
@@ -207,7 +210,7 @@ func prune(dir string) error {
 	return nil
 }
 
-// sweep removes what a crash left half-written, which is of no use to anyone.
+// sweep removes files that a crash left half-written.
 func sweep(dir string) error {
 	stale, err := filepath.Glob(filepath.Join(dir, "new-*"))
 	if err != nil {

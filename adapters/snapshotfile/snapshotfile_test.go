@@ -28,7 +28,7 @@ func logOf(n int) (*storetest.Log, domain.Position) {
 	return l, l.End()
 }
 
-// writer returns what writes a snapshot of a log folded up to a position.
+// writer returns a function that writes a snapshot of a log folded up to a position.
 func writer(t *testing.T, l *storetest.Log, at domain.Position, name string) func(io.Writer) error {
 	t.Helper()
 	m := projections.NewMemory(domain.TopicSpecs())
@@ -49,8 +49,7 @@ func names(infos []Info) []string {
 	return out
 }
 
-// What commands save on their own is replaced, what is kept stays, and neither is
-// in the other's way.
+// Saved snapshots are replaced, kept ones stay, and neither affects the other.
 func TestKeepAndSave(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "snapshots")
 	if infos, err := Infos(dir); err != nil || len(infos) != 0 {
@@ -89,8 +88,8 @@ func TestKeepAndSave(t *testing.T) {
 	}
 }
 
-// The nearest snapshot is of this log and method, does not look further than
-// asked in any partition, and has most records.
+// Nearest returns snapshots of this log and method that are not past the position in any partition,
+// the one with the most records first.
 func TestNearest(t *testing.T) {
 	dir := t.TempDir()
 	l, end := logOf(8)
@@ -143,7 +142,7 @@ func TestNearest(t *testing.T) {
 		}
 	}
 
-	// What is damaged where it can be seen at once is listed, and not proposed.
+	// A snapshot that is visibly damaged is listed, but not proposed.
 	if err := os.Truncate(whole, 90); err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +155,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// A snapshot that could not be written is not there, nor what was written of it;
-// what a crash left is removed once nobody can be at it.
+// A failed write leaves no file. A file that a crash left is removed once no process can be writing
+// it.
 func TestHalfWritten(t *testing.T) {
 	dir := t.TempDir()
 	full := errors.New("no space left")
@@ -193,7 +192,7 @@ func TestHalfWritten(t *testing.T) {
 	}
 }
 
-// Whoever may read the directory may read what is saved there later.
+// Whoever may read the directory may read snapshots that are saved there later.
 func TestSnapshotsAreAsReadableAsTheirDirectory(t *testing.T) {
 	l, at := logOf(1)
 	for mode, want := range map[os.FileMode]os.FileMode{0o700: 0o600, 0o750: 0o640, 0o755: 0o644, 0o770: 0o640} {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// directory is the disk that a spool is on.
+// directory implements disk with a directory of the file system.
 type directory struct {
 	path string
 	lock *os.File
@@ -40,12 +40,12 @@ func openDirectory(path string) (*directory, error) {
 	return &directory{path, lock}, nil
 }
 
-// makeLasting makes a directory, and those that it is in, whose names are on disk when it
-// returns: files that are synced later do not go with a folder that was not.
+// makeLasting makes a directory and its parents. Their names are on disk when it returns: otherwise
+// a file in it could be lost even though it was synced.
 func makeLasting(path string) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return os.MkdirAll(path, 0o700) // which says what is wrong
+		return os.MkdirAll(path, 0o700) // returns what is wrong
 	}
 	parent := filepath.Dir(path)
 	if parent != path {
@@ -68,7 +68,7 @@ func syncDirectory(path string) error {
 	return syncFile(f)
 }
 
-// syncFile waits for the disk. Tests see what is asked of it.
+// syncFile waits for the disk. Tests replace it to record the calls.
 var syncFile = (*os.File).Sync
 
 func (d *directory) Folder(name string) error { return makeLasting(filepath.Join(d.path, name)) }
@@ -109,7 +109,7 @@ func (d *directory) SyncDir(folder string) error {
 	return syncDirectory(filepath.Join(d.path, folder))
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (d *directory) Close() { d.lock.Close() }
 
 type diskFile struct{ *os.File }

@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// The parts of a frame; see the package comment.
+// Offsets and sizes of a frame's parts; see the package comment.
 const (
 	frameHead   = 44
 	frameRest   = frameHead + markerBytes // and the end
@@ -23,13 +23,13 @@ const (
 var (
 	frameMarker  = [markerBytes]byte{'Q', 'S', 'P', 'L'}
 	headerMarker = [markerBytes]byte{'Q', 'S', 'P', 'H'}
-	// frameEnd tells a frame whose end was written from one that is torn, and maybe
+	// frameEnd distinguishes a frame that was written to its end from a torn one, which may be
 	// filled up with zeros.
 	frameEnd   = [markerBytes]byte{'Q', 'E', 'N', 'D'}
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// appendFrame appends a frame that will stand in a segment at an offset.
+// appendFrame appends a frame for a segment and an offset.
 func appendFrame(b []byte, marker [markerBytes]byte, segment uint64, offset int64, e *Entry) []byte {
 	start := len(b)
 	b = append(b, marker[:]...)
@@ -54,8 +54,7 @@ func frameSum(frame []byte, segment uint64, offset int64) uint32 {
 	return crc32.Update(sum, castagnoli, frame[atBody:])
 }
 
-// parseFrame reads the frame at an offset of a segment whose bytes are given.
-// The data is not copied.
+// parseFrame parses the frame at an offset of a segment. The data is not copied.
 func parseFrame(segment []byte, marker [markerBytes]byte, number uint64, offset int64) (e Entry, size int64, ok bool) {
 	b := segment[offset:]
 	if len(b) < frameRest || [markerBytes]byte(b) != marker {
@@ -77,17 +76,16 @@ func parseFrame(segment []byte, marker [markerBytes]byte, number uint64, offset 
 	return e, size, true
 }
 
-// damage is a run of bytes that are no frame.
+// damage is a run of bytes that are not a frame.
 type damage struct {
 	offset, size int64
-	// whole is how many frames the bytes seem to hold from the first to the last
-	// byte, so that they were written and not torn.
+	// whole is how many complete frames the run seems to contain. They were written to their end,
+	// so they are not torn.
 	whole uint64
 }
 
-// scan hands out every sound frame of a segment from an offset on, which is that of
-// a frame, and every run of other bytes between them. Zeros at the end, which is
-// what a power failure may leave of a tail, are neither.
+// scan yields every valid frame of a segment. offset must be that of a frame. It calls broken for
+// every run of other bytes. It skips zeros at the end, which a power failure may leave.
 func scan(segment []byte, number uint64, offset int64, yield func(at int64, e Entry, size int64) bool, broken func(damage)) {
 	for end := int64(len(segment)); offset < end; {
 		if e, size, ok := parseFrame(segment, frameMarker, number, offset); ok {
@@ -106,7 +104,7 @@ func scan(segment []byte, number uint64, offset int64, yield func(at int64, e En
 	}
 }
 
-// nextFrame returns the offset of the next sound frame, the end when there is none.
+// nextFrame returns the offset of the next valid frame, or the end if there is none.
 func nextFrame(segment []byte, number uint64, from int64) int64 {
 	for from < int64(len(segment)) {
 		i := bytes.Index(segment[from:], frameMarker[:])
@@ -122,13 +120,13 @@ func nextFrame(segment []byte, number uint64, from int64) int64 {
 	return int64(len(segment))
 }
 
-// wholeFrames counts the frames that bytes without a sound one seem to have held:
-// those whose end stands where their length says, or where the next begins.
+// wholeFrames counts the complete frames that a damaged run seems to contain: those whose end
+// marker is where their length says, or where the next frame begins.
 func wholeFrames(run []byte) (n uint64) {
 	for len(run) >= frameRest && ([markerBytes]byte(run) == frameMarker || n == 0) {
 		size := frameRest + int64(binary.LittleEndian.Uint32(run[atLength:]))
 		if size > int64(len(run)) || !bytes.HasSuffix(run[:size], frameEnd[:]) {
-			// Its length may be what is damaged.
+			// The length itself may be damaged.
 			if bytes.HasSuffix(bytes.TrimRight(run, "\x00"), frameEnd[:]) {
 				n++
 			}

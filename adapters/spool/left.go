@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// maxSource bounds the source's name that a segment is read for.
+// maxSource bounds the length of a source's name in a segment's header.
 const maxSource = 1 << 10
 
-// Left returns how many bytes of segments wait to be delivered in the spool of a directory,
-// by the source that wrote them. It locks nothing and may be called while the spool is open
-// elsewhere; what changes meanwhile may be counted or not.
+// Left returns the undelivered bytes of segments in the spool of a directory, by the source that
+// wrote them. It takes no lock and may be called while the spool is open elsewhere. Concurrent
+// changes may be counted or not.
 func Left(dir string) (bytes map[string]int64, err error) {
 	bytes = map[string]int64{}
 	folders, err := os.ReadDir(dir)
@@ -30,7 +30,7 @@ func Left(dir string) (bytes map[string]int64, err error) {
 		}
 		at, err := placeIn(filepath.Join(dir, folder.Name(), stateName))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // no queue
+			continue // not a queue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read spool: %w", err)
@@ -46,7 +46,7 @@ func Left(dir string) (bytes map[string]int64, err error) {
 				continue
 			}
 			source, size, err := headOf(filepath.Join(dir, folder.Name(), f.Name()), n)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) { // it was delivered meanwhile
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // delivered meanwhile
 				return nil, fmt.Errorf("read spool: %w", err)
 			}
 			if size > 0 && at.before(position{segment: n, offset: size}) {
@@ -61,7 +61,7 @@ func Left(dir string) (bytes map[string]int64, err error) {
 	return bytes, nil
 }
 
-// placeIn reads where delivery stands, from a file of state.
+// placeIn reads the delivery position from a state file.
 func placeIn(path string) (position, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -77,8 +77,8 @@ func placeIn(path string) (position, error) {
 	return st.at, nil
 }
 
-// headOf reads the source of a segment, "" where it is damaged, and how far its frames
-// reach behind the header: a segment with none has nothing that waits.
+// headOf reads the source of a segment ("" if it is damaged) and the segment's size. The size is 0
+// if it contains no frames, so that nothing waits for delivery.
 func headOf(path string, number uint64) (source string, size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// memory is a disk that can be full, fail, and lose power: what was not synced is
-// then there, gone or torn, as chance has it.
+// memory is a disk that can be full, fail, and lose power. After a power failure, unsynced data is
+// there, gone or torn at random.
 type memory struct {
 	files   map[string]*memoryFile // as a running program sees them
-	lasting map[string]*memoryFile // the names that survive a power failure for sure
-	room    int64                  // bytes that files may have together; no limit when negative
-	failing int                    // how many syncs are left to fail
-	after   int                    // operations until the power fails; never when negative
+	lasting map[string]*memoryFile // the names that certainly survive a power failure
+	room    int64                  // bound on the bytes of all files; negative: none
+	failing int                    // number of syncs that will fail
+	after   int                    // operations until the power fails; negative: never
 	broken  map[string]error       // files that cannot be opened, and why
 }
 
@@ -59,7 +59,7 @@ func (m *memory) off(rng *rand.Rand) *memory {
 	names := slices.Sorted(maps.Keys(m.files))
 	for name := range m.lasting {
 		if m.files[name] == nil {
-			names = append(names, name) // removed, and that was not synced
+			names = append(names, name) // the removal was not synced
 		}
 	}
 	slices.Sort(names)
@@ -197,7 +197,7 @@ func (f *memoryFile) WriteAt(b []byte, at int64) (int, error) {
 	}
 	grows := at + int64(len(b)) - int64(len(f.data))
 	if free := f.disk.room - f.disk.used(); f.disk.room >= 0 && grows > max(free, 0) {
-		// As a file system does: what fits is written.
+		// Like a file system, write the part that fits.
 		b = b[:max(0, int64(len(b))-(grows-max(free, 0)))]
 		f.data = place(f.data, at, b)
 		f.writes = append(f.writes, write{at: at, data: slices.Clone(b)})

@@ -14,44 +14,44 @@ import (
 	"quartermaster/domain"
 )
 
-// Queue is one stream of events on disk. One goroutine at a time may deliver from
-// it; any may append.
+// Queue is one stream of events on disk. Only one goroutine at a time may deliver from it. Any may
+// append.
 type Queue struct {
 	spool *Spool
 	rule  Rule
 	ready chan struct{}
 
 	segments []*segment // ascending
-	active   file       // of the last segment, while it may be written to
+	active   file       // of the last segment, while it is written
 	held     []Entry    // numbered, not on disk
 	heldSize int
-	burnt    []Loss // given up in memory; delivery finds the holes
+	burnt    []Loss // dropped from memory; delivery finds the holes
 
 	state file
 	st    state
 
 	newest    uint64 // the greatest incarnation before this life
-	previous  stream // the last of the life before that wrote here
+	previous  stream // the last event of the previous life that wrote to the queue
 	given     uint64 // the last sequence of this life
-	released  stream // what is stored up to here need not be retained
+	released  stream // stored events up to here need not be retained
 	waiting   uint64
 	delivered uint64
 	lost      uint64
-	doneTo    domain.Instant // what was delivered covers up to here
-	reached   domain.Instant // what earlier lives stored last covers up to here
+	doneTo    domain.Instant // end of the time covered by delivered events
+	reached   domain.Instant // end of the time covered by the last event of earlier lives
 	buf       []byte
 }
 
 // segment is a file of frames.
 type segment struct {
 	number  uint64
-	size    int64 // of what was accepted
+	size    int64 // accepted bytes
 	frames  uint64
-	header  Entry // zero when it is damaged
+	header  Entry // zero if damaged
 	first   stream
 	last    stream
 	covered domain.Interval
-	failed  int // how often it could not be read since it last could
+	failed  int // failed reads in a row
 }
 
 const segmentSuffix = ".seg"
@@ -60,7 +60,7 @@ func (q *Queue) name(n uint64) string {
 	return fmt.Sprintf("%s/%016x%s", q.rule.Name, n, segmentSuffix)
 }
 
-// load reads what earlier lives left.
+// load reads the files of earlier lives.
 func (q *Queue) load() error {
 	disk := q.spool.disk
 	if err := disk.Folder(q.rule.Name); err != nil {
@@ -91,7 +91,8 @@ func (q *Queue) load() error {
 	}
 	q.newest = max(q.newest, q.st.newest, q.st.last.incarnation)
 	q.reached = q.st.reached
-	// The place may lie in a segment that is gone: delivered, and the state is older.
+	// The position may be in a segment that was removed after delivery, if the saved state is
+	// older.
 	if len(q.segments) > 0 && q.st.at.segment < q.segments[0].number {
 		q.st.at.segment, q.st.at.offset = q.segments[0].number, 0
 	}
@@ -117,10 +118,11 @@ func (q *Queue) loadState() error {
 	case okZ:
 		q.st = z
 	case n > 0:
-		q.spool.log.Error("the state of the spool is damaged: what is stored is delivered again, and repeats are dropped where they are read", "queue", q.rule.Name)
+		q.spool.log.Error("the state of the spool is damaged: stored events are delivered again; readers drop repeats",
+			"queue", q.rule.Name)
 	}
 	if n < 2*slotBytes {
-		// The slots take their space now, so that they can be written on a full disk.
+		// Allocate the slots now, so that they can be written on a full disk.
 		if _, err := f.WriteAt(make([]byte, 2*slotBytes), 0); err != nil {
 			return err
 		}
@@ -137,8 +139,9 @@ func (q *Queue) loadSegment(n uint64, newest bool) error {
 		b, err = q.readFile(n, -1)
 	}
 	if err != nil && ofDisk(err) {
-		// It is as one that somebody removed: what is around it says what is missing.
-		q.spool.log.Error("a segment of the spool cannot be read, and is given up; what is known to be lost is reported", "segment", q.name(n), "error", err)
+		// This is like a segment that was removed by hand: its neighbours tell what is missing.
+		q.spool.log.Error("a segment of the spool cannot be read and is given up; known losses are reported",
+			"segment", q.name(n), "error", err)
 		if err := q.spool.disk.Remove(q.name(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -163,14 +166,16 @@ func (q *Queue) loadSegment(n uint64, newest bool) error {
 	})
 	for _, d := range broken {
 		if d.whole == 0 && d.offset+d.size == s.size {
-			q.spool.log.Info("the spool ends in a torn record, which was never accepted", "queue", q.rule.Name, "segment", q.name(n), "offset", d.offset, "bytes", d.size)
+			q.spool.log.Info("the spool ends in a torn record, which was never accepted",
+				"queue", q.rule.Name, "segment", q.name(n), "offset", d.offset, "bytes", d.size)
 			continue
 		}
-		q.spool.log.Error("the spool is damaged; what is intact is kept, and what is lost is reported", "queue", q.rule.Name, "segment", q.name(n), "offset", d.offset, "bytes", d.size)
+		q.spool.log.Error("the spool is damaged; intact events are kept, and losses are reported",
+			"queue", q.rule.Name, "segment", q.name(n), "offset", d.offset, "bytes", d.size)
 	}
 	last := s.last
 	if newest && tail > 0 {
-		// It ends in what was whole when it was written.
+		// The damaged frames at the end were complete once, so their sequence numbers were used.
 		last.sequence += tail
 	}
 	q.newest = max(q.newest, s.last.incarnation)
@@ -189,7 +194,7 @@ func sourceSum(source string) uint32 { return crc32.Checksum([]byte(source), cas
 
 func (q *Queue) ownSum() uint32 { return sourceSum(q.spool.cfg.Source) }
 
-// readHeader reads the header and returns where frames begin.
+// readHeader reads the header and returns the offset of the first frame.
 func (q *Queue) readHeader(s *segment, b []byte) (at int64) {
 	e, size, ok := parseFrame(b, headerMarker, s.number, 0)
 	if !ok {
@@ -217,13 +222,16 @@ func (s *segment) enter(e *Entry) {
 	s.covered.To = max(s.covered.To, e.Covered.To)
 }
 
-// mostFailures is how often a segment is read in vain before it counts as damaged.
+// mostFailures is how many failed reads in a row make a segment count as damaged.
 const mostFailures = 10
 
-// ofDisk reports whether a file cannot be read because of what is on disk, and not
-// because of what this process may do, or has, at the moment.
+// ofDisk reports whether a read failed because of the disk, and not because of this process's
+// rights or resources.
 func ofDisk(err error) bool {
-	for _, own := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN} {
+	own := []error{
+		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN,
+	}
+	for _, own := range own {
 		if errors.Is(err, own) {
 			return false
 		}
@@ -231,7 +239,7 @@ func ofDisk(err error) bool {
 	return true
 }
 
-// readFile returns the bytes of a segment that is not written to.
+// readFile returns the bytes of a segment that is not being written.
 func (q *Queue) readFile(n uint64, limit int64) ([]byte, error) {
 	f, err := q.spool.disk.Open(q.name(n))
 	if err != nil {
@@ -241,7 +249,7 @@ func (q *Queue) readFile(n uint64, limit int64) ([]byte, error) {
 	return q.read(f, limit)
 }
 
-// read returns the bytes of a file, up to limit where that is not negative.
+// read returns the bytes of a file, up to limit unless it is negative.
 func (q *Queue) read(f file, limit int64) ([]byte, error) {
 	size, err := f.Size()
 	if err != nil {
@@ -252,7 +260,7 @@ func (q *Queue) read(f file, limit int64) ([]byte, error) {
 	}
 	const most = 1 << 30
 	if size > most {
-		return nil, fmt.Errorf("has %d bytes, which no segment has", size)
+		return nil, fmt.Errorf("has %d bytes, too many for a segment", size)
 	}
 	if int64(cap(q.buf)) < size {
 		q.buf = make([]byte, size)
@@ -265,7 +273,7 @@ func (q *Queue) read(f file, limit int64) ([]byte, error) {
 	return q.buf[:n], err
 }
 
-// begin starts this life.
+// begin starts this life of the queue.
 func (q *Queue) begin() error {
 	if q.st.found && q.st.source != q.ownSum() {
 		q.st.last = stream{}
@@ -292,12 +300,12 @@ func (q *Queue) signal() {
 // Ready receives when there may be something to deliver.
 func (q *Queue) Ready() <-chan struct{} { return q.ready }
 
-// Append gives an event its place and takes it: build makes its bytes, and covered
-// is the time that it is of. A queue that keeps returns nil once the event is on
-// disk; any other takes it into memory until Sync.
+// Append gives an event its place and accepts it. build makes its bytes, and covered is the time
+// that it covers. A queue with Keep returns nil once the event is on disk. Any other queue holds
+// the event in memory until Sync.
 //
-// An error that wraps [ErrHeld] means that the event is taken all the same; after
-// any other it is not, and used no sequence.
+// An error that wraps [ErrHeld] means that the event was accepted all the same. After any other
+// error it was not, and used no sequence number.
 func (q *Queue) Append(covered domain.Interval, build func(Place) ([]byte, error)) error {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
@@ -332,7 +340,7 @@ func (q *Queue) Append(covered domain.Interval, build func(Place) ([]byte, error
 	return q.flush()
 }
 
-// burn gives up the oldest event in memory.
+// burn drops the oldest event in memory.
 func (q *Queue) burn() {
 	e := q.held[0]
 	q.held = slices.Delete(q.held, 0, 1)
@@ -346,8 +354,8 @@ func (q *Queue) burn() {
 	}
 }
 
-// Sync writes what was appended since and waits for the disk. An error that wraps
-// [ErrHeld] means that some is in memory still.
+// Sync writes the events in memory and waits for the disk. An error that wraps [ErrHeld] means that
+// some are still in memory.
 func (q *Queue) Sync() error {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
@@ -363,7 +371,7 @@ func (q *Queue) flush() error {
 			case errors.Is(err, errQuota):
 				why = Quota
 			case !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT):
-				// Once more in a new file, in case it was this one.
+				// Try once more in a new file, in case the fault is in this one.
 				attempt = 64
 			}
 			if attempt < 64 && !q.spool.makeRoom(q.rule.Keep, why) {
@@ -374,21 +382,22 @@ func (q *Queue) flush() error {
 		if err != nil {
 			if !q.spool.full {
 				q.spool.full = true
-				q.spool.log.Error("the spool's disk does not take events: they are held in memory until it does", "dir", q.spool.cfg.Dir, "queue", q.rule.Name, "error", err)
+				q.spool.log.Error("the spool's disk does not accept events: they are held in memory until it does",
+					"dir", q.spool.cfg.Dir, "queue", q.rule.Name, "error", err)
 			}
 			return fmt.Errorf("write to spool: %w: %w", ErrHeld, err)
 		}
 	}
 	if q.spool.full && !slices.ContainsFunc(q.spool.queues, func(q *Queue) bool { return len(q.held) > 0 }) {
 		q.spool.full = false
-		q.spool.log.Info("the spool's disk takes events again")
+		q.spool.log.Info("the spool's disk accepts events again")
 	}
 	return nil
 }
 
-var errQuota = errors.New("the spool has reached its quota with what it must keep")
+var errQuota = errors.New("the events that the spool must keep have reached its quota")
 
-// write writes as much of what is held as one segment takes, and syncs it.
+// write writes as many held events as fit in one segment, and syncs it.
 func (q *Queue) write() error {
 	s := q.spool
 	if n := len(q.segments); q.active != nil && q.segments[n-1].size+int64(frameRest+len(q.held[0].Data)) > int64(q.rule.Segment) {
@@ -420,7 +429,8 @@ func (q *Queue) write() error {
 		err = q.active.Sync()
 	}
 	if err != nil {
-		// What the disk now holds there is not known: nothing more is written to it.
+		// The content of the disk after seg.size is unknown now, so the segment is not written any
+		// more.
 		_ = q.active.Truncate(seg.size)
 		q.seal()
 		return err
@@ -438,7 +448,7 @@ func (q *Queue) write() error {
 	return nil
 }
 
-// seal ends the segment that is written to. One that holds nothing is removed.
+// seal closes the segment that is being written. An empty one is removed.
 func (q *Queue) seal() {
 	if q.active == nil {
 		return
@@ -508,7 +518,7 @@ func (q *Queue) save(durable bool) error {
 	return nil
 }
 
-// sealed returns how many of the segments, from the first, are closed.
+// sealed returns how many of the segments are closed. Those come first.
 func (q *Queue) sealed() int {
 	if q.active != nil {
 		return len(q.segments) - 1
@@ -516,8 +526,7 @@ func (q *Queue) sealed() int {
 	return len(q.segments)
 }
 
-// forget removes delivered segments, but for those that are retained. It reports
-// whether it removed any.
+// forget removes delivered segments, except retained ones. It reports whether it removed any.
 func (q *Queue) forget() bool {
 	n := 0
 	for ; n < q.sealed(); n++ {
@@ -529,8 +538,8 @@ func (q *Queue) forget() bool {
 	if n == 0 {
 		return false
 	}
-	// The place is on disk before what it leads past is gone, or the sequences
-	// would seem lost.
+	// The position must be on disk before the segments before it are removed. Otherwise their
+	// events would seem lost.
 	if err := q.save(true); err != nil {
 		return false
 	}
@@ -540,8 +549,7 @@ func (q *Queue) forget() bool {
 	return true
 }
 
-// Release says that stored events up to a place are not needed any more once they are
-// delivered.
+// Release says that stored events up to a place need not be retained once they are delivered.
 func (q *Queue) Release(incarnation, sequence uint64) {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
@@ -551,8 +559,8 @@ func (q *Queue) Release(incarnation, sequence uint64) {
 	}
 }
 
-// drop drops the oldest segment that was not delivered, and reports whether there
-// was one. With active it may be the one that is being written to.
+// drop drops the oldest undelivered segment, and reports whether there was one. If active is true,
+// it may drop the segment that is being written.
 func (q *Queue) drop(active bool, why Reason) bool {
 	q.forget()
 	if q.sealed() == 0 && active {
@@ -576,17 +584,22 @@ func (q *Queue) drop(active bool, why Reason) bool {
 	q.st.lose(lost...)
 	q.st.at, q.st.known = position{s.number, s.size, s.last}, true
 	if err := q.save(true); err != nil {
-		// What is not said must not go: it stays until the state can be written.
+		// A loss must be recorded before the segment is removed, so the segment stays until the
+		// state can be written.
 		q.spool.log.Error("the state of the spool cannot be written", "queue", q.rule.Name, "error", err)
 		return false
 	}
-	q.spool.log.Warn("the spool drops its oldest samples", "queue", q.rule.Name, "from", l.From, "to", l.To, "covered_from", l.Covered.From.String(), "covered_to", l.Covered.To.String(), "reason", why.String())
+	q.spool.log.Warn("the spool drops its oldest samples",
+		"queue", q.rule.Name,
+		"from", l.From, "to", l.To,
+		"covered_from", l.Covered.From.String(), "covered_to", l.Covered.To.String(),
+		"reason", why.String())
 	q.remove(0)
 	return true
 }
 
-// passed returns what is missing between what was delivered last and an event of a
-// segment, and moves cur to just before that event.
+// passed returns what is missing between the last delivered event and the next event of a segment.
+// It moves cur to just before that event.
 func (q *Queue) passed(cur *stream, s *segment, next stream) (lost []Loss) {
 	lose := func(incarnation, from, to uint64) {
 		l := Loss{Incarnation: incarnation, From: from, To: to, Reason: Damaged}
@@ -601,7 +614,7 @@ func (q *Queue) passed(cur *stream, s *segment, next stream) (lost []Loss) {
 	before := stream{uint64(s.header.Covered.From), uint64(s.header.Covered.To)}
 	switch {
 	case *cur == (stream{}):
-		// Where delivery stood is not known, or this is the first of all.
+		// The delivery position is unknown, or this is the first event ever.
 		switch {
 		case !q.st.known:
 			*cur = stream{next.incarnation, next.sequence - 1}
@@ -627,20 +640,20 @@ func (q *Queue) passed(cur *stream, s *segment, next stream) (lost []Loss) {
 	return lost
 }
 
-// Batch is a run of events to be delivered together.
+// Batch is a run of events that are delivered together.
 type Batch struct {
 	Entries []Entry
-	// Source is that of the life that wrote them, "" where damage hides it.
+	// Source is the source of the life that wrote them, or "" if damage hides it.
 	Source string
 	end    position
 	to     domain.Instant
 	lost   []Loss
-	unread uint64 // of lost: events that waited, of segments that were given up
+	unread uint64 // of lost: undelivered events in segments that were given up
 }
 
-// Next returns the next events to deliver, at most so many and about so many bytes,
-// all of one segment; none when there are none. Their memory is the queue's, until
-// Next is called again. It returns the same again until Done.
+// Next returns the next events to deliver, at most the given number and approximately the given
+// bytes. They are all of one segment. An empty batch means that there are none. Next returns the
+// same events until Done. Their memory is valid until the next call of Next.
 func (q *Queue) Next(records, bytes int) (Batch, error) {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
@@ -659,7 +672,7 @@ func (q *Queue) Next(records, bytes int) (Batch, error) {
 		case ofDisk(err) && s.failed+1 >= mostFailures:
 			q.giveUp(&b, s, err)
 			if active {
-				q.seal() // what comes goes elsewhere
+				q.seal() // new events go to another segment
 			}
 		default:
 			s.failed++
@@ -670,7 +683,7 @@ func (q *Queue) Next(records, bytes int) (Batch, error) {
 		}
 	}
 	if q.st.at.before(b.end) {
-		// Nothing but damage, or what is there twice: go on behind it.
+		// There is only damage or repeats: continue after it.
 		if err := q.finish(b); err != nil {
 			return Batch{}, err
 		}
@@ -702,7 +715,7 @@ func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) 
 	scan(data, s.number, from, func(at int64, e Entry, n int64) bool {
 		next := stream{e.Incarnation, e.Sequence}
 		if next.incarnation == b.end.incarnation && next.sequence <= b.end.sequence {
-			return true // written twice, because the disk was not sure
+			return true // written twice, because the first write was uncertain
 		}
 		if len(b.Entries) >= records || total > 0 && total+len(e.Data) > size {
 			b.end.offset = at
@@ -710,7 +723,7 @@ func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) 
 		}
 		lost := q.passed(&b.end.stream, s, next)
 		for i := range lost {
-			// The time between its neighbours is what it covered at most.
+			// The lost events cover at most the time between their neighbours.
 			if l := &lost[i]; l.Covered == (domain.Interval{}) && last > 0 && last < e.Covered.From {
 				l.Covered = domain.Interval{From: last, To: e.Covered.From}
 			}
@@ -723,13 +736,13 @@ func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) 
 		return true
 	}, func(damage) {})
 	if b.end.offset < s.size && len(data) < int(s.size) {
-		b.end.offset = s.size // the file was cut short behind our back
+		b.end.offset = s.size // the file was truncated by someone else
 	}
 	return nil
 }
 
-// Refuse makes a loss of an entry of a batch, by its place, which Done then records. What
-// another source observed is none: nobody knows its stream by this source's name.
+// Refuse records the entry i of a batch as a loss, which Done stores. An entry of another source is
+// not recorded, because its stream is not known under this source's name.
 func (q *Queue) Refuse(b *Batch, i int) {
 	if b.Source == "" || b.Source == q.spool.cfg.Source {
 		e := &b.Entries[i]
@@ -737,7 +750,7 @@ func (q *Queue) Refuse(b *Batch, i int) {
 	}
 }
 
-// giveUp goes on behind a segment that cannot be read: what it held is lost.
+// giveUp moves past a segment that cannot be read, and records its events as lost.
 func (q *Queue) giveUp(b *Batch, s *segment, err error) {
 	b.end.offset = s.size
 	next := s.first
@@ -757,11 +770,12 @@ func (q *Queue) giveUp(b *Batch, s *segment, err error) {
 	b.end.stream = s.last
 	if s.failed < mostFailures {
 		s.failed = mostFailures
-		q.spool.log.Error("a segment of the spool cannot be read, and is given up", "segment", q.name(s.number), "from", l.From, "to", l.To, "error", err)
+		q.spool.log.Error("a segment of the spool cannot be read and is given up",
+			"segment", q.name(s.number), "from", l.From, "to", l.To, "error", err)
 	}
 }
 
-// Done says that a batch is in the log, or will never be and was kept elsewhere.
+// Done confirms that a batch is in the log, or will never be and was kept elsewhere.
 func (q *Queue) Done(b Batch) error {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
@@ -791,15 +805,15 @@ func (q *Queue) finish(b Batch) error {
 	return err
 }
 
-// Losses returns what was lost and is not yet said.
+// Losses returns the losses that are not reported yet.
 func (q *Queue) Losses() []Loss {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
 	return slices.Clone(q.st.losses)
 }
 
-// Said says that a loss was reported, and that the event which does is on disk. What
-// was lost next to it since then stays.
+// Said confirms that a loss was reported, and that the reporting event is on disk. Losses that were
+// merged into it since then stay.
 func (q *Queue) Said(l Loss) error {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
@@ -818,8 +832,8 @@ func (q *Queue) Said(l Loss) error {
 	return q.save(true)
 }
 
-// Stored hands out every event that is on disk, those that were delivered and are
-// retained included. Their memory is the queue's.
+// Stored yields every event on disk, including delivered ones that are retained. Their memory
+// belongs to the queue.
 func (q *Queue) Stored(yield func(Entry) bool) error {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
@@ -849,8 +863,8 @@ func (q *Queue) Stored(yield func(Entry) bool) error {
 	return nil
 }
 
-// Reached returns the time that the last event of earlier lives covers up to, delivered or
-// not, 0 when there was none.
+// Reached returns the end of the time covered by the last event of earlier lives, delivered or not;
+// 0 if there was none.
 func (q *Queue) Reached() domain.Instant { return q.reached }
 
 // Stats returns how full the queue is.
@@ -867,8 +881,8 @@ func (q *Queue) Stats() Stats {
 	return st
 }
 
-// Last returns the place of the last event that this life appended, zero when there was
-// none, and how many events are held in memory.
+// Last returns the place of the last event that this life appended (zero if none), and the number
+// of events held in memory.
 func (q *Queue) Last() (last Place, held int) {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()

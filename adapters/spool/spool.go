@@ -1,56 +1,52 @@
-// Package spool keeps events on a node's disk until the log has acknowledged
-// them. What a node observes goes into the spool first, always, and from there to
-// wherever it is delivered; so a cut network, a gateway that is down, a crash and
-// a power failure cost time and no facts.
+// Package spool keeps events on a node's disk until the log has acknowledged them. A node writes
+// every observation to the spool first, and delivers it from there. So a cut network, a gateway
+// that is down, a crash or a power failure costs time but no facts.
 //
-// A spool is a directory with one [Queue] per topic. A queue is one stream: it
-// gives its events dense sequences from 1 in this life of the program, the
-// incarnation, and links the first to the last of the life before.
+// A spool is a directory with one [Queue] per topic. A queue is one stream. It gives its events
+// dense sequence numbers from 1 in this incarnation (life of the program), and links the first
+// event to the last one of the life before.
 //
-// What always holds:
+// Invariants:
 //
 //   - An event that Append or Sync accepted (returned nil for) is on disk, synced.
-//     [Queue.Next] hands out no other, so a sequence that anybody outside has seen
-//     never names another event, whatever crashes.
-//   - What was accepted is handed out again, in order, until [Queue.Done] says that
-//     it was acknowledged. After a crash some of it may be handed out once more;
-//     readers drop repeats by sequence.
-//   - A queue that keeps (faults) loses nothing by itself. Where the disk takes no
-//     more, its events are held in memory, numbered ([ErrHeld]), and written as
-//     soon as that works; when memory is full as well, nothing more is taken
-//     ([ErrFull]).
-//   - A queue that does not keep (samples) makes room when the quota is reached or
-//     the disk is full, for itself and for those that keep, by dropping its oldest
-//     segment; it never drops what came later first.
-//   - What is lost, dropped, damaged or refused, is a [Loss]: which sequences, what time they
-//     covered, and why. A loss is recorded together with the place that delivery
-//     has reached, and stays until [Queue.Said].
-//   - Damage is found by checksums, located, and costs no more than the records
-//     that it touches. A torn tail, which was never accepted, is no loss. A segment
-//     that cannot be read, ten times in a row, counts as damaged as a whole.
+//     [Queue.Next] returns no other event. So a sequence number that was ever seen
+//     outside never names another event, whatever crashes.
+//   - Accepted events are returned again, in order, until [Queue.Done] confirms
+//     that they were acknowledged. After a crash some may be returned once more.
+//     Readers drop repeats by sequence number.
+//   - A queue with Keep (faults) never drops events. If the disk fails or is full,
+//     events are held in memory, numbered ([ErrHeld]), and written as soon as that
+//     works. If memory is full as well, further events are refused ([ErrFull]).
+//   - A queue without Keep (samples) drops its oldest segment when the quota is
+//     reached or the disk is full, also to make room for queues with Keep. It never
+//     drops newer events first.
+//   - Events that are dropped, damaged or refused are recorded as a [Loss]: the
+//     sequence numbers, the time covered, and the reason. A loss is recorded
+//     together with the delivery position, and stays until [Queue.Said].
+//   - Checksums find and locate damage, which costs only the records that it
+//     touches. A torn tail was never accepted, so it is not a loss. A segment that
+//     cannot be read ten times in a row counts as damaged as a whole.
 //
 // # Files
 //
-// A queue is a folder with numbered segments and a file of state. A segment is a
-// header and frames; both have the form
+// A queue is a folder with numbered segments and a state file. A segment is a header and frames.
+// Both have the form
 //
 //	marker u32, length of data u32, CRC-32C u32,
 //	incarnation u64, sequence u64, from i64, to i64, data, end u32
 //
-// in little endian. The checksum covers everything but the marker and itself, and
-// before that the number of the segment and the offset, so that bytes that belong
-// elsewhere are not believed. In the header the sequence is the first that the
-// segment may hold, from and to are the incarnation before and its last sequence,
-// and the data is the source. A segment is written by one life of the program and
-// never appended to by another: what a crash left at its end stays as it is.
+// in little endian. The checksum covers the number of the segment, the offset, and everything but
+// the marker and the checksum itself. So bytes that belong elsewhere are detected. In the header,
+// the sequence is the first one that the segment may hold, from and to are the previous incarnation
+// and its last sequence, and the data is the source. A segment is written by one life of the
+// program. Another life never appends to it, and does not change what a crash left at its end.
 //
-// The state has two slots of fixed size, written in turn: where delivery stands,
-// the last sequence given, and the losses not yet said. It is written in place,
-// which works on a full disk too. Should it get lost, what is on disk is handed out
-// again from the first.
+// The state has two slots of fixed size, written in turn: the delivery position, the last sequence
+// given, and the losses that are not reported yet. It is written in place, which works on a full
+// disk too. If the state is lost, all events on disk are delivered again.
 //
-// A reserve of fixed size is given up when the disk is full, so that faults still
-// find room when others filled the disk.
+// A reserve of fixed size is freed when the disk is full, so that faults still find room if others
+// filled the disk. find room when others filled the disk.
 package spool
 
 import (
@@ -63,28 +59,27 @@ import (
 	"quartermaster/domain"
 )
 
-// ErrHeld means that the disk did not take the event. The queue holds it in memory,
-// numbered, and writes it at the next Append or Sync that works. The caller calls
-// Sync again later, and MUST NOT append the event again.
+// ErrHeld means that the disk did not accept the event. The queue holds it in memory, numbered, and
+// writes it at the next successful Append or Sync. The caller calls Sync again later, and MUST NOT
+// append the event again.
 var ErrHeld = errors.New("event is held in memory, because the disk did not take it")
 
-// ErrFull means that the disk takes nothing and memory holds as much as it may.
-// The event was not taken and used no sequence: the caller keeps it, and tries again
-// once Sync worked.
+// ErrFull means that the disk accepts nothing and the memory bound is reached. The event was not
+// accepted and used no sequence number. The caller keeps it and tries again once Sync succeeds.
 var ErrFull = errors.New("spool is full")
 
 // ErrLocked means that another process has the directory open.
 var ErrLocked = errors.New("spool is in use by another process")
 
-// Rule says what a queue is for.
+// Rule describes a queue.
 type Rule struct {
 	// Name is the queue's folder.
 	Name string
-	// Keep makes the queue one that never drops, and every Append one that waits
-	// for the disk.
+	// Keep makes the queue one that never drops events, and makes every Append wait for the
+	// disk.
 	Keep bool
-	// Segment is about how many bytes a segment has; what is dropped, is dropped by
-	// segments. 256 KiB when zero.
+	// Segment is the approximate size of a segment in bytes; 0 means 256 KiB. Events are dropped by
+	// whole segments.
 	Segment int
 	// Retain keeps delivered segments for [Queue.Stored] until [Queue.Release].
 	Retain bool
@@ -93,32 +88,31 @@ type Rule struct {
 // Config describes a spool.
 type Config struct {
 	Dir string
-	// Source names the stream's source. When it is another than before, the life
-	// before is another's, and is not linked to.
+	// Source names the stream's source. If it differs from the previous life's, this life is not
+	// linked to that one.
 	Source string
-	// Incarnation is the least that this life is called by; it is greater than any
-	// before. Derive it from the clock, so that a spool that was lost does not
-	// return to an old number.
+	// Incarnation is the minimum for this life's incarnation, which is greater than any before.
+	// Derive it from the clock, so that a spool that was lost does not reuse an old number.
 	Incarnation uint64
 	Queues      []Rule
 	// Quota bounds the bytes of all segments together.
 	Quota int64
-	// Reserve is the size of the reserve; none when zero.
+	// Reserve is the size of the reserve; 0 means none.
 	Reserve int64
-	// Held bounds the events that a queue holds in memory while the disk does not
-	// take them; 4096 when zero.
+	// Held bounds the events of a queue in memory while the disk does not accept them; 0 means
+	// 4096.
 	Held int
-	// Logger is told of damage and of what a person must mend; nothing when nil.
+	// Logger, if not nil, gets damage and problems that a person must fix.
 	Logger *slog.Logger
 
-	disk disk // tests'; the directory when nil
+	disk disk // for tests; nil: the directory
 }
 
-// Place is where an event stands in its stream.
+// Place is the position of an event in its stream.
 type Place struct {
 	Incarnation         uint64
 	Sequence            uint64
-	PreviousIncarnation uint64 // on the first event of an incarnation, where there was one before
+	PreviousIncarnation uint64 // on the first event of an incarnation, if there was one before
 	PreviousSequence    uint64
 }
 
@@ -130,7 +124,7 @@ type Entry struct {
 	Data        []byte
 }
 
-// Reason is why events were lost.
+// Reason says why events were lost.
 type Reason uint8
 
 // The reasons.
@@ -138,7 +132,7 @@ const (
 	Quota    Reason = iota + 1 // dropped to stay within the quota
 	DiskFull                   // dropped because the disk was full
 	Damaged                    // the bytes on disk were damaged or removed
-	Refused                    // the log will never hold them
+	Refused                    // the log will never accept them
 )
 
 // String returns the reason in words.
@@ -156,11 +150,11 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Loss is a run of events that will not be handed out.
+// Loss is a run of events that will not be delivered.
 type Loss struct {
 	Incarnation uint64
 	From, To    uint64 // sequences, both included
-	// Covered is the time that they covered, as far as it is known.
+	// Covered is the time that they covered, if known.
 	Covered domain.Interval
 	Reason  Reason
 }
@@ -177,10 +171,10 @@ type Spool struct {
 	bytes    int64 // of all segments
 	reserved bool
 	closed   bool
-	full     bool // the disk refused the last write; said once
+	full     bool // the last write failed; logged once
 }
 
-// Open locks the directory, which it creates, and reads what is there.
+// Open locks the directory, which it creates if needed, and reads its content.
 func Open(cfg Config) (*Spool, error) {
 	if cfg.Held == 0 {
 		cfg.Held = 4096
@@ -225,10 +219,10 @@ func (s *Spool) open() error {
 	return nil
 }
 
-// Incarnation returns the number of this life.
+// Incarnation returns the incarnation of this life.
 func (s *Spool) Incarnation() uint64 { return s.incarnation }
 
-// Queue returns the queue of a rule's name, nil when there is none.
+// Queue returns the queue with this name, or nil.
 func (s *Spool) Queue(name string) *Queue {
 	for _, q := range s.queues {
 		if q.rule.Name == name {
@@ -238,7 +232,7 @@ func (s *Spool) Queue(name string) *Queue {
 	return nil
 }
 
-// Close writes what is held, if it can, and gives the directory back.
+// Close writes events that are held, if possible, and releases the directory.
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,27 +252,27 @@ func (s *Spool) Close() error {
 	return errors.Join(errs...)
 }
 
-// Stats says how full a queue is.
+// Stats describes how full a queue is.
 type Stats struct {
-	Bytes     int64  // on disk, what was delivered and is retained included
-	Waiting   uint64 // events on disk that are not delivered
-	Held      int    // events in memory that the disk did not take
+	Bytes     int64  // on disk, including delivered segments that are retained
+	Waiting   uint64 // undelivered events on disk
+	Held      int    // events in memory that the disk did not accept
 	Oldest    domain.Instant
 	Delivered uint64 // in this life
-	Losses    uint64 // events lost, as found in this life
+	Losses    uint64 // events whose loss was found in this life
 	Segments  int
 }
 
-// Bytes returns how much the segments of all queues take.
+// Bytes returns the size of the segments of all queues.
 func (s *Spool) Bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes
 }
 
-// makeRoom frees space and reports whether it could: first what was delivered, then
-// the oldest of what may be dropped, and for an event that must be kept the segment
-// that is being written to and the reserve too.
+// makeRoom frees space and reports whether it could. It removes delivered segments first, then the
+// oldest that may be dropped. For an event that must be kept it also drops the segment that is
+// being written, and frees the reserve.
 func (s *Spool) makeRoom(keep bool, why Reason) bool {
 	for _, q := range s.queues {
 		if q.forget() {
@@ -292,7 +286,7 @@ func (s *Spool) makeRoom(keep bool, why Reason) bool {
 	}
 	if keep && why == DiskFull && s.reserved {
 		s.reserved = false
-		s.log.Error("the disk is full: the spool gives up its reserve, so that faults find room; free space on it", "dir", s.cfg.Dir)
+		s.log.Error("the disk is full: the spool frees its reserve for faults; free space on the disk", "dir", s.cfg.Dir)
 		return s.disk.Remove(reserveName) == nil
 	}
 	return false
@@ -300,8 +294,8 @@ func (s *Spool) makeRoom(keep bool, why Reason) bool {
 
 const reserveName = "reserve"
 
-// reserve sets the reserve aside, if there is room. Its bytes are not all alike,
-// because some file systems store those of one kind in no space.
+// reserve writes the reserve, if there is room. Its bytes are pseudo-random, because some file
+// systems store constant bytes without using space.
 func (s *Spool) reserve() {
 	if s.cfg.Reserve == 0 || s.reserved {
 		return
@@ -342,9 +336,9 @@ func (s *Spool) reserve() {
 	s.reserved = true
 }
 
-// disk is a directory, with files in it and in folders of it.
+// disk is a directory with folders that contain files.
 type disk interface {
-	// Folder makes a folder, if it is not there.
+	// Folder makes a folder, if it does not exist.
 	Folder(name string) error
 	// List returns the names of the files in a folder.
 	List(folder string) ([]string, error)
@@ -353,7 +347,7 @@ type disk interface {
 	// Open opens a file to be read and written.
 	Open(name string) (file, error)
 	Remove(name string) error
-	// SyncDir makes creations and removals in a folder last.
+	// SyncDir makes creations and removals in a folder durable.
 	SyncDir(folder string) error
 	Close()
 }
@@ -364,5 +358,5 @@ type file interface {
 	Truncate(size int64) error
 	Size() (int64, error)
 	Sync() error
-	Close() // what must last was synced
+	Close() // without a sync
 }

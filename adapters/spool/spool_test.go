@@ -16,10 +16,10 @@ import (
 	"quartermaster/domain/long"
 )
 
-// books holds what a spool promised, over all its lives.
+// books records what a spool promised, over all its lives.
 type books struct {
 	t     testing.TB
-	given map[string]string // what was ever handed out
+	given map[string]string // content by place of everything that was delivered
 	lost  map[string]bool
 	clock domain.Instant
 	last  map[string]uint64 // the greatest sequence handed out
@@ -50,7 +50,7 @@ func open(t testing.TB, d disk, quota int64, segment int, change ...func(*Config
 	return s
 }
 
-// put appends an event whose content tells where it stands.
+// put appends an event whose content is its place.
 func (b *books) put(q *Queue, size int) (k, content string, err error) {
 	b.clock += domain.Second
 	err = q.Append(domain.Interval{From: b.clock, To: b.clock + domain.Second}, func(p Place) ([]byte, error) {
@@ -89,7 +89,7 @@ func (b *books) take(q *Queue, records int) (n int, err error) {
 	return len(batch.Entries), b.hear(q)
 }
 
-// hear takes note of losses.
+// hear records losses.
 func (b *books) hear(q *Queue) error {
 	losses := q.Losses()
 	for _, l := range losses {
@@ -125,7 +125,7 @@ func TestRoundTrip(t *testing.T) {
 	for life := range 3 {
 		s := open(t, d, 1<<20, 500)
 		if got, least := s.Incarnation(), uint64(life+1); got < least {
-			t.Fatalf("life %d is called %d", life, got)
+			t.Fatalf("life %d has incarnation %d", life, got)
 		}
 		for i := range 10 {
 			for _, name := range []string{"faults", "samples"} {
@@ -139,7 +139,7 @@ func TestRoundTrip(t *testing.T) {
 		if batch, err := s.Queue("samples").Next(100, 1<<20); err != nil {
 			t.Fatal(err)
 		} else if life == 0 && len(batch.Entries) > 0 {
-			t.Error("samples are handed out before they are on disk")
+			t.Error("samples are delivered before they are on disk")
 		}
 		if err := s.Queue("samples").Sync(); err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	if len(b.given) != len(want) || len(b.lost) > 0 {
-		t.Errorf("%d came back of %d, %d are called lost", len(b.given), len(want), len(b.lost))
+		t.Errorf("%d came back of %d, %d are reported lost", len(b.given), len(want), len(b.lost))
 	}
 	for _, q := range s.queues {
 		if st := q.Stats(); st.Waiting != 0 || st.Bytes != 0 {
@@ -169,8 +169,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Power fails at random points of a random life, again and again, on a disk that is
-// sometimes full and sometimes fails. Nothing that was accepted may be missing.
+// The power fails at random points of a random life, again and again, on a disk that is sometimes
+// full and sometimes fails. No accepted event may be missing.
 func TestPowerFailures(t *testing.T) {
 	trials := long.Count(300, 20_000)
 	lives, faults := 0, 0
@@ -234,7 +234,7 @@ func TestPowerFailures(t *testing.T) {
 		for _, q := range s.queues {
 			b.drain(q)
 		}
-		// A loss at the end shows once something follows.
+		// A loss at the end is found once another event follows.
 		for _, q := range s.queues {
 			if _, _, err := b.put(q, 1); err != nil {
 				t.Fatal(err)
@@ -250,9 +250,9 @@ func TestPowerFailures(t *testing.T) {
 			case b.given[k] != "":
 				t.Errorf("seed %d: %s came back as %q, was %q", seed, k, b.given[k], content)
 			case k[0] == 'f':
-				t.Errorf("seed %d: %s was accepted and never handed out (lost: %v)", seed, k, b.lost[k])
+				t.Errorf("seed %d: %s was accepted but never delivered (lost: %v)", seed, k, b.lost[k])
 			case !b.lost[k]:
-				t.Errorf("seed %d: %s was neither handed out nor called lost", seed, k)
+				t.Errorf("seed %d: %s was neither delivered nor reported lost", seed, k)
 			}
 		}
 		if t.Failed() {
@@ -262,8 +262,8 @@ func TestPowerFailures(t *testing.T) {
 	t.Logf("%d lives, %d faults accepted", lives, faults)
 }
 
-// A segment is cut off at every byte. What lies before the cut comes back; the rest
-// was never accepted, and is not called lost.
+// A segment is truncated at every byte. Events before the cut come back. The rest was never
+// accepted, and is not reported lost.
 func TestTornAtEveryByte(t *testing.T) {
 	whole := newMemory()
 	s := open(t, whole, 1<<20, 1<<20)
@@ -282,7 +282,7 @@ func TestTornAtEveryByte(t *testing.T) {
 		f := d.files[name]
 		f.data = f.data[:cut]
 		if cut%2 == 0 && cut > 0 {
-			f.data = append(f.data, make([]byte, 50)...) // a size that was stored before the data
+			f.data = append(f.data, make([]byte, 50)...) // the size was stored before the data
 		}
 		s := open(t, d, 1<<20, 1<<20)
 		b := newBooks(t)
@@ -302,15 +302,15 @@ func TestTornAtEveryByte(t *testing.T) {
 		}
 		b.drain(s.Queue("faults"))
 		if b.given[k] == "" {
-			t.Fatalf("cut at %d: what came after it did not come back", cut)
+			t.Fatalf("cut at %d: later events did not come back", cut)
 		}
 		if len(b.lost) > 0 {
-			t.Fatalf("cut at %d: %v is called lost, and was never accepted", cut, b.lost)
+			t.Fatalf("cut at %d: %v is reported lost, but was never accepted", cut, b.lost)
 		}
 	}
 }
 
-// Any bit may flip. What it touches is called lost, what it does not comes back.
+// A random bit flips. The event that it touches is reported lost, all others come back.
 func TestBitFlips(t *testing.T) {
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -351,12 +351,12 @@ func TestBitFlips(t *testing.T) {
 		for k, content := range want {
 			switch {
 			case b.given[k] == content && b.lost[k]:
-				t.Errorf("seed %d: %s came back and is called lost", seed, k)
+				t.Errorf("seed %d: %s came back but is reported lost", seed, k)
 			case b.given[k] == content:
 			case b.given[k] != "":
 				t.Errorf("seed %d: %s came back as %q", seed, k, b.given[k])
 			case !b.lost[k]:
-				t.Errorf("seed %d: %s is missing and not called lost (bit %d of %s)", seed, k, bit, name)
+				t.Errorf("seed %d: %s is missing but not reported lost (bit %d of %s)", seed, k, bit, name)
 				missing++
 			default:
 				missing++
@@ -364,7 +364,7 @@ func TestBitFlips(t *testing.T) {
 		}
 		for k := range b.lost {
 			if want[k] == "" {
-				t.Errorf("seed %d: %s is called lost and never was", seed, k)
+				t.Errorf("seed %d: %s is reported lost but was not", seed, k)
 			}
 		}
 		if missing > 1 {
@@ -376,7 +376,7 @@ func TestBitFlips(t *testing.T) {
 	}
 }
 
-// A segment that somebody removed is a loss, and so is one cut short long after.
+// A segment that was removed by hand is a loss, and so is one that was truncated later.
 func TestMissingSegment(t *testing.T) {
 	d := newMemory()
 	b := newBooks(t)
@@ -392,13 +392,12 @@ func TestMissingSegment(t *testing.T) {
 	s = open(t, d, 1<<20, 300)
 	b.drain(s.Queue("faults"))
 	if len(b.given)+len(b.lost) != 20 || len(b.lost) == 0 {
-		t.Errorf("%d came back and %d are called lost, of 20", len(b.given), len(b.lost))
+		t.Errorf("%d came back and %d are reported lost, of 20", len(b.given), len(b.lost))
 	}
 }
 
-// A segment that cannot be read any more, when the reporter starts or while it runs, is a
-// loss that is told, and what is around it is delivered. One that this process may not
-// open for now waits.
+// A segment that can no longer be read, at the start or later, is a reported loss, and the segments
+// around it are delivered. A segment that this process may not open for now waits.
 func TestUnreadableSegment(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -452,7 +451,7 @@ func TestUnreadableSegment(t *testing.T) {
 			}
 			if !c.gone {
 				if failures <= 3*mostFailures || len(b.lost) > 0 {
-					t.Errorf("%s at %s: %d are called lost after %d failures", name, at, len(b.lost), failures)
+					t.Errorf("%s at %s: %d are reported lost after %d failures", name, at, len(b.lost), failures)
 				}
 				d.broken = nil
 				b.drain(q)
@@ -464,11 +463,11 @@ func TestUnreadableSegment(t *testing.T) {
 			put(1)
 			b.drain(q)
 			if len(b.given)+len(b.lost) != 21 || len(b.lost) == 0 || len(b.lost) > 4 {
-				t.Errorf("%s at %s: %d came back and %d are called lost, of 21", name, at, len(b.given), len(b.lost))
+				t.Errorf("%s at %s: %d came back and %d are reported lost, of 21", name, at, len(b.given), len(b.lost))
 			}
 			for k := range b.lost {
 				if b.given[k] != "" {
-					t.Errorf("%s at %s: %s was handed out and is called lost", name, at, k)
+					t.Errorf("%s at %s: %s was delivered but is reported lost", name, at, k)
 				}
 			}
 			if st := q.Stats(); st.Waiting != 0 || st.Losses != uint64(len(b.lost)) {
@@ -478,7 +477,7 @@ func TestUnreadableSegment(t *testing.T) {
 	}
 }
 
-// The segment that is written to cannot be read: what comes later goes elsewhere.
+// If the segment that is being written cannot be read, new events go to another one.
 func TestUnreadableActiveSegment(t *testing.T) {
 	d := newMemory()
 	b := newBooks(t)
@@ -496,7 +495,7 @@ func TestUnreadableActiveSegment(t *testing.T) {
 		}
 	}
 	if _, err := b.take(q, 7); err != nil || len(b.lost) != 3 {
-		t.Errorf("%d are called lost: %v", len(b.lost), err)
+		t.Errorf("%d are reported lost: %v", len(b.lost), err)
 	}
 	k, content, err := b.put(q, 60)
 	if err != nil {
@@ -540,7 +539,7 @@ func TestQuotaDropsOldestSamples(t *testing.T) {
 	if want := (domain.Interval{From: domain.Hour + 2*domain.Second, To: domain.Hour + domain.Instant(l.To+2)*domain.Second}); l.Covered != want {
 		t.Errorf("covered %v, want %v", l.Covered, want)
 	}
-	// The power fails: the losses are still to be said.
+	// The power fails: the losses are still to be reported.
 	s = open(t, d.off(rand.New(rand.NewPCG(3, 3))), 4000, 400)
 	q = s.Queue("samples")
 	if again := q.Losses(); !slices.Equal(again, losses) {
@@ -554,12 +553,12 @@ func TestQuotaDropsOldestSamples(t *testing.T) {
 	for n := uint64(1); n <= 200; n++ {
 		k := key("samples", l.Incarnation, n)
 		if (b.given[k] != "") == b.lost[k] {
-			t.Errorf("sample %d: handed out %v, lost %v", n, b.given[k] != "", b.lost[k])
+			t.Errorf("sample %d: delivered %v, lost %v", n, b.given[k] != "", b.lost[k])
 		}
 	}
 }
 
-// A loss grows between being reported and being said: what was not reported stays.
+// A loss grows after it was reported and before Said: the unreported part stays.
 func TestSaidLeavesWhatWasLostSince(t *testing.T) {
 	s := open(t, newMemory(), 4000, 400)
 	q := s.Queue("samples")
@@ -571,17 +570,17 @@ func TestSaidLeavesWhatWasLostSince(t *testing.T) {
 	}
 	want := []Loss{{Incarnation: 1, From: 11, To: 15, Covered: domain.Interval{From: 11, To: 16}, Reason: Quota}}
 	if got := q.Losses(); !slices.Equal(got, want) {
-		t.Errorf("left %+v, want %+v", got, want)
+		t.Errorf("the rest is %+v, want %+v", got, want)
 	}
 	if err := q.Said(told); err != nil || !slices.Equal(q.Losses(), want) {
-		t.Errorf("said twice: %v, left %+v", err, q.Losses())
+		t.Errorf("Said twice: %v, the rest is %+v", err, q.Losses())
 	}
 	if err := q.Said(want[0]); err != nil || len(q.Losses()) > 0 {
-		t.Errorf("%v, left %+v", err, q.Losses())
+		t.Errorf("%v, the rest is %+v", err, q.Losses())
 	}
 }
 
-// What a life under another source left is handed out under its name.
+// Events of a life with another source are delivered under that source's name.
 func TestBatchNamesItsSource(t *testing.T) {
 	d := newMemory()
 	b := newBooks(t)
@@ -608,8 +607,8 @@ func TestBatchNamesItsSource(t *testing.T) {
 	}
 }
 
-// Faults alone reach the quota: they are held in memory, then refused, and written
-// once there is room, none missing and none twice.
+// Faults alone reach the quota. They are held in memory, then refused, and written once there is
+// room, none missing and none repeated.
 func TestFaultsAreNeverDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		quota   int64
@@ -660,14 +659,14 @@ func TestFaultsAreNeverDropped(t *testing.T) {
 				}
 			}
 			if len(b.given) != len(want) || len(b.lost) > 0 {
-				t.Errorf("%d came back of %d, %d called lost", len(b.given), len(want), len(b.lost))
+				t.Errorf("%d came back of %d, %d reported lost", len(b.given), len(want), len(b.lost))
 			}
 		})
 	}
 }
 
-// A disk that is full of samples gives way to a fault, even when the only segment of
-// samples is the one that is being written.
+// A disk that is full of samples makes room for a fault, even if the only segment of samples is the
+// one being written.
 func TestSamplesGiveWayToFaults(t *testing.T) {
 	d := newMemory()
 	b := newBooks(t)
@@ -689,11 +688,11 @@ func TestSamplesGiveWayToFaults(t *testing.T) {
 	b.drain(s.Queue("faults"))
 	b.drain(s.Queue("samples"))
 	if b.given[k] != content || len(b.lost) != 50 {
-		t.Errorf("the fault came back as %q, %d samples are called lost", b.given[k], len(b.lost))
+		t.Errorf("the fault came back as %q, %d samples are reported lost", b.given[k], len(b.lost))
 	}
 }
 
-// While the disk fails, samples are held, then the oldest given up, and that shows.
+// While the disk fails, samples are held, then the oldest are dropped and reported lost.
 func TestFailingDisk(t *testing.T) {
 	d := newMemory()
 	b := newBooks(t)
@@ -716,7 +715,7 @@ func TestFailingDisk(t *testing.T) {
 	for n := uint64(1); n <= 35; n++ {
 		k := key("samples", 1, n)
 		if (b.given[k] != "") == b.lost[k] {
-			t.Errorf("sample %d: handed out %v, lost %v", n, b.given[k] != "", b.lost[k])
+			t.Errorf("sample %d: delivered %v, lost %v", n, b.given[k] != "", b.lost[k])
 		}
 	}
 	if len(b.lost) == 0 || len(b.lost) > 25 {
@@ -724,7 +723,7 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// The folders that a new spool makes last, before anything in them is said to.
+// The folders of a new spool are durable before anything in them counts as stored.
 func TestFoldersLast(t *testing.T) {
 	usual := syncFile
 	defer func() { syncFile = usual }()

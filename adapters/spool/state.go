@@ -7,22 +7,22 @@ import (
 	"quartermaster/domain"
 )
 
-// state is what a queue knows beside its segments.
+// state is the persistent state of a queue beside its segments.
 type state struct {
 	at      position
-	last    stream         // the last sequence given, to whichever life gave one
-	newest  uint64         // the greatest incarnation that there was
+	last    stream         // last sequence given, in whichever life
+	newest  uint64         // greatest incarnation so far
 	source  uint32         // checksum of the source's name
-	reached domain.Instant // what the last event on disk covers up to, or covered before it was delivered
-	losses  []Loss         // not yet said
-	counter uint64         // of saves; the greater one holds
-	// known says that at is where delivery stands. It is not when the state was lost:
-	// then nothing before the first event that is left is called lost.
+	reached domain.Instant // end of the time covered by the last event that was ever on disk
+	losses  []Loss         // not reported yet
+	counter uint64         // number of the save; the slot with the greater one is valid
+	// known says that at is the delivery position. It is false if the state was lost. Then nothing
+	// before the first stored event counts as lost.
 	known bool
 	found bool // it was read from disk
 }
 
-// position is how far delivery has come.
+// position is the delivery position.
 type position struct {
 	segment uint64
 	offset  int64
@@ -33,7 +33,7 @@ func (p position) before(q position) bool {
 	return p.segment < q.segment || p.segment == q.segment && p.offset < q.offset
 }
 
-// stream is a sequence of a life.
+// stream is a sequence number in an incarnation.
 type stream struct{ incarnation, sequence uint64 }
 
 func (s stream) before(t stream) bool {
@@ -108,8 +108,8 @@ func (s *state) decode(b []byte) bool {
 
 func instant(b []byte) domain.Instant { return domain.Instant(binary.LittleEndian.Uint64(b)) }
 
-// lose notes losses. What exceeds the slot is merged with the last of its life, so
-// that it says more than was lost rather than less.
+// lose records losses. If the slot is full, a loss is merged with the last one. The recorded losses
+// may then exceed the real ones, but never the reverse.
 func (s *state) lose(losses ...Loss) {
 	for _, l := range losses {
 		n := len(s.losses)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// OtherDelimiter says by what the columns of a header seem to be separated when it is
-// not the comma: more often than by commas. It is empty where it is the comma.
+// OtherDelimiter returns a message if the columns of a header seem to be separated by something
+// else than commas: by a mark that is more frequent. It returns "" if the delimiter is the comma.
 func OtherDelimiter(header []string) string {
 	text := strings.Join(header, ",")
 	found, most := "", strings.Count(text, ",")

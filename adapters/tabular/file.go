@@ -1,10 +1,9 @@
-// Package tabular reads what every file of rows has, whatever its columns mean: it
-// unpacks a file within limits, finds where each row of CSV ends, and names what
-// is wrong with one. Package importer and package focus stand on it.
+// Package tabular reads files of rows, whatever their columns mean. It unpacks a file within
+// limits, finds where each row of CSV ends, and describes invalid rows. Packages importer and focus
+// are built on it.
 //
-// What always holds: memory is bounded by the longest row allowed, a row that is
-// no good does not take its successors with it, and a row that an error cuts off
-// is never given as if whole.
+// Invariants: memory is bounded by the longest row allowed. An invalid row does not affect the rows
+// after it. A row that an error cuts off is never returned as a whole row.
 package tabular
 
 import (
@@ -18,12 +17,12 @@ import (
 	"io"
 )
 
-// ErrTooLarge is wrapped by the error of a file that asks for more than the
-// limits allow. Whoever trusts the file raises [Limits] and reads it again.
+// ErrTooLarge is wrapped by the error of a file that exceeds the limits. A caller that trusts the
+// file raises [Limits] and reads it again.
 var ErrTooLarge = errors.New("file is larger than allowed")
 
-// ErrDamaged is wrapped by the error of a gzip file that cannot be unpacked to
-// its end: fetch it again from where it came.
+// ErrDamaged is wrapped by the error of a gzip file that cannot be unpacked to its end. The user
+// fetches the file again.
 var ErrDamaged = errors.New("the file is damaged: fetch it again")
 
 // Limits bound what a file may cost. Zero fields take the defaults.
@@ -33,11 +32,11 @@ type Limits struct {
 	Ratio        int64 // unpacked bytes per packed byte, once 16 MiB are unpacked; default 250
 }
 
-// ratioGrace is what a gzip file may unpack to before its ratio counts: small
-// files of equal rows pack very well and harm nobody.
+// ratioGrace is how much a gzip file may unpack to before its ratio counts. Small files of equal
+// rows compress very well and are harmless.
 const ratioGrace = 16 << 20
 
-// WithDefaults fills in what is zero.
+// WithDefaults replaces zero fields by their defaults.
 func (l Limits) WithDefaults() Limits {
 	if l.LineBytes <= 0 {
 		l.LineBytes = 1 << 20
@@ -51,10 +50,9 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Open returns the text of a file, whether it is gzip or not, without a byte
-// order mark. A file that is plainly no CSV gives an error that wraps noRows.
-// Reading ends with an error at the limits and when the context is done: a file
-// may hold more blank lines than anyone waits for.
+// Open returns the text of a file, gzip or not, without a byte order mark. A file that is
+// recognizably not CSV gives an error that wraps noRows. Reading ends with an error at the limits
+// and when the context is done, because a file may hold more blank lines than anyone waits for.
 func Open(ctx context.Context, file io.Reader, limits Limits, noRows error) (io.Reader, error) {
 	m := &meter{ctx: ctx, limits: limits}
 	packed := bufio.NewReaderSize(readerFunc(func(p []byte) (int, error) {
@@ -91,7 +89,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// meter counts what is read of a file and what that unpacks to.
+// meter counts the bytes read from a file and the bytes unpacked.
 type meter struct {
 	ctx            context.Context
 	text           io.Reader
@@ -117,8 +115,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// damaged says what is wrong with a gzip file, and names the commonest. Other
-// errors are of reading, and the file may be as it should.
+// damaged returns the error of unpacking a gzip file. It wraps ErrDamaged only if the content is at
+// fault. After other errors, which are those of reading, the file may be intact.
 func damaged(err error) error {
 	var corrupt flate.CorruptInputError
 	switch {
@@ -130,10 +128,9 @@ func damaged(err error) error {
 	return fmt.Errorf("unpack gzip: %w", err)
 }
 
-// Whole reads a file to its end, unpacking it, and returns the error of a file
-// that is damaged or beyond the limits, or that [Open] refuses. It is for callers
-// that take a file whole or not at all: reading row by row finds damage only where
-// it is, when the rows before are out.
+// Whole reads a file to its end, unpacking it. It returns an error if the file is damaged, exceeds
+// the limits, or is refused by [Open]. It is for callers that accept a whole file or nothing:
+// reading row by row finds damage only after the rows before it were returned.
 func Whole(ctx context.Context, file io.Reader, limits Limits, noRows error) error {
 	text, err := Open(ctx, file, limits.WithDefaults(), noRows)
 	if err != nil {

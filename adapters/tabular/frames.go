@@ -11,10 +11,10 @@ import (
 // in memory bounded by the longest row allowed.
 type Frames struct {
 	Line   int   // line of the file at which the next row starts, from 1
-	Offset int64 // byte of the unpacked file at which it does
+	Offset int64 // byte offset in the unpacked file at which the next row starts
 
 	r     io.Reader
-	max   int // bytes of a row
+	max   int // bound on the bytes of a row
 	buf   []byte
 	pos   int   // start of the row to be read, in buf
 	end   int   // bytes in buf
@@ -23,26 +23,25 @@ type Frames struct {
 	start int // of the frame, in buf
 }
 
-// Held is how many bytes of memory rows are read in: at most two more than the
-// longest row allowed.
+// Held returns the bytes of memory of the buffer: at most two more than the longest row allowed.
 func (f *Frames) Held() int { return len(f.buf) }
 
-// Frame is one row as it stands in the file.
+// Frame is one row as it is in the file.
 type Frame struct {
 	Line   int    // where it starts
-	Offset int64  // byte of the unpacked file where it starts
-	Raw    []byte // with its line end; valid until the next row is asked for
-	Broken string // why the row cannot be found; Raw is how it begins
+	Offset int64  // byte offset in the unpacked file where it starts
+	Raw    []byte // with its line end; valid until the next call of Next
+	Broken string // why the row's end cannot be found; Raw is then its beginning
 }
 
-// NewFrames reads rows of at most so many bytes.
+// NewFrames reads rows of at most the given number of bytes.
 func NewFrames(r io.Reader, most int) *Frames {
 	return &Frames{r: r, max: most, buf: make([]byte, min(64<<10, most+2)), Line: 1}
 }
 
-// Next returns the next row, blank ones too. It returns io.EOF after the last,
-// and any other error of the file once the complete rows before it were returned.
-// After a row that cannot be found, reading goes on in the next line of the file.
+// Next returns the next row, including blank ones. It returns io.EOF after the last. It returns any
+// other error of the file after the complete rows before it. After a row whose end cannot be found,
+// reading continues in the next line.
 func (f *Frames) Next() (Frame, error) {
 	f.frame, f.start = Frame{Line: f.Line, Offset: f.Offset}, f.pos
 	length, why := f.extent()
@@ -60,8 +59,8 @@ func (f *Frames) Next() (Frame, error) {
 	return f.frame, nil
 }
 
-// FirstLineOnly takes back all of the last row but its first line: whoever cannot
-// split a row reads on in the next line of the file.
+// FirstLineOnly reduces the last row to its first line. A caller that cannot split a row thus
+// continues in the next line of the file.
 func (f *Frames) FirstLineOnly() {
 	length := len(f.frame.Raw)
 	if i := bytes.IndexByte(f.frame.Raw, '\n'); i >= 0 {
@@ -73,10 +72,10 @@ func (f *Frames) FirstLineOnly() {
 
 const atEnd = "end of file"
 
-// extent finds the end of the row at pos: its length with the line end, or why
-// there is none.
+// extent finds the end of the row at pos. It returns the row's length with the line end, or why
+// there is no end.
 func (f *Frames) extent() (length int, why string) {
-	odd := false // an odd number of quotes: a line end is part of a field
+	odd := false // an odd number of quotes so far: a line end is part of a field
 	scanned := 0 // from pos
 	for {
 		for {
@@ -120,8 +119,8 @@ func (f *Frames) tooLong(scanned int) string {
 	return fmt.Sprintf("the line is longer than %d bytes", f.max)
 }
 
-// fill reads more bytes behind those at hand, making room first. It reports
-// false when there are none left or the row at pos is as long as allowed.
+// fill reads more bytes after those in buf, making room first. It returns false if there are none
+// left or the row at pos has the maximum length.
 func (f *Frames) fill() bool {
 	if f.err != nil {
 		return false

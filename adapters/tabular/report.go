@@ -29,8 +29,7 @@ func (b BadRow) String() string {
 	return s + b.Reason
 }
 
-// Warning is something that was imported and deserves a look. Equal ones are
-// counted.
+// Warning is about something that was imported but should be checked. Equal warnings are counted.
 type Warning struct {
 	Reason string `json:"reason"`
 	Value  string `json:"value,omitempty"`
@@ -38,8 +37,7 @@ type Warning struct {
 	Line   int    `json:"line"` // of the first
 }
 
-// maxWarnings bounds the different warnings of a file; what is beyond is counted
-// as one.
+// maxWarnings bounds the different warnings of a file. Further ones are counted as one.
 const maxWarnings = 200
 
 // Warnings counts equal warnings. The zero value is ready to use.
@@ -48,7 +46,7 @@ type Warnings struct {
 	at   map[Warning]int // by reason and value, to the index in List
 }
 
-// Add counts a warning about a line, and returns where in List it stands.
+// Add counts a warning about a line, and returns its index in List.
 func (w *Warnings) Add(reason, value string, line int) int {
 	key := Warning{Reason: reason, Value: Clip(value)}
 	i, ok := w.at[key]
@@ -70,9 +68,9 @@ func (w *Warnings) Add(reason, value string, line int) int {
 	return i
 }
 
-// Local reads a time that is written without a zone: a day, or a day and a time with
-// a T between them. It says why it stands for no moment of the zone, and is not ok
-// where s is no such time. Without a zone it is refused.
+// Local parses a time without a zone: a day, or a day and a time separated by T. ok says whether s
+// has that form. why says why it is not a unique moment in the zone. If zone is nil, the time is
+// refused.
 func Local(s string, zone *time.Location) (t time.Time, why string, ok bool) {
 	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04", "2006-01-02"} {
 		naive, err := time.Parse(layout, s)
@@ -88,10 +86,9 @@ func Local(s string, zone *time.Location) (t time.Time, why string, ok bool) {
 	return time.Time{}, "", false
 }
 
-// inZone finds the one moment at which clocks in a zone showed a local time, or
-// says why there is none. Where clocks are put forward there is none, where they
-// are put back there are two; either is refused, because a guess moves what
-// happened by an hour.
+// inZone returns the moment at which clocks in a zone showed a local time, or why there is none.
+// There is no such moment where clocks are put forward, and there are two where they are put back.
+// Both are refused, because a guess would be wrong by an hour.
 func inZone(naive time.Time, zone *time.Location) (t time.Time, why string) {
 	var found []time.Time
 	for _, around := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
@@ -111,7 +108,7 @@ func inZone(naive time.Time, zone *time.Location) (t time.Time, why string) {
 	}
 }
 
-// Clip shortens a value for display to whole characters of UTF-8.
+// Clip shortens a value for display, at a character boundary of UTF-8.
 func Clip(s string) string {
 	const most = 120
 	s = strings.ToValidUTF8(s, "�")

@@ -1,6 +1,5 @@
-// Package transport is what the programs share of their connections: certificates that
-// are read again when their files change, and listeners that bound how many connections
-// are open at once.
+// Package transport has the parts of connections that the programs share: certificates that are
+// read again when their files change, and listeners that bound the number of open connections.
 package transport
 
 import (
@@ -17,7 +16,7 @@ import (
 	"quartermaster/adapters/configfile"
 )
 
-// lookAgain is how long what was read is used before its files are looked at again.
+// lookAgain is how long a value is used before its files are checked again.
 const lookAgain = 10 * time.Second
 
 // maxCertificates bounds a file with certificates.
@@ -37,8 +36,8 @@ type reloaded[T any] struct {
 	value   T
 }
 
-// get fails only while the files were never read: one of them may be half written at
-// the moment, and the next look will tell.
+// get fails only if the files could never be read. A changed file may be half written, so after a
+// failed read the previous value stays and the next check reads again.
 func (r *reloaded[T]) get() (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,16 +61,16 @@ func (r *reloaded[T]) get() (T, error) {
 	case !r.have:
 		return value, fmt.Errorf("read the %s: %w", r.what, err)
 	default:
-		r.log.Warn("the "+r.what+" changed and cannot be read; the one before is used", "error", err)
+		r.log.Warn("the "+r.what+" changed but cannot be read; the previous one is used", "error", err)
 	}
 	return r.value, nil
 }
 
-// Certificate is a certificate and its private key in two PEM files, which are read
-// again when either changes. It may be used by several goroutines at once.
+// Certificate is a certificate and its private key in two PEM files, which are read again when
+// either changes. It is safe for concurrent use.
 type Certificate struct{ pair reloaded[*tls.Certificate] }
 
-// NewCertificate reads nothing yet. The log is told when changed files cannot be read.
+// NewCertificate does not read the files yet. log gets a warning when changed files cannot be read.
 func NewCertificate(certFile, keyFile string, log *slog.Logger) *Certificate {
 	return &Certificate{reloaded[*tls.Certificate]{
 		what: "certificate", files: []string{certFile, keyFile}, log: log,
@@ -82,16 +81,16 @@ func NewCertificate(certFile, keyFile string, log *slog.Logger) *Certificate {
 	}}
 }
 
-// Get returns the certificate as the files have it, or as they last had it.
+// Get returns the certificate in the files, or the last one that could be read.
 func (c *Certificate) Get() (*tls.Certificate, error) { return c.pair.get() }
 
-// EndsSoon is how long before its end a certificate is warned of, but no longer than the
-// last third of its life, in which cert-manager renews by default
+// EndsSoon is how long before a certificate's end a warning is given, but at most the last third of
+// its lifetime. In that third cert-manager renews by default
 // (https://cert-manager.io/docs/usage/certificate/#reissuance-triggered-by-expiry-renewal).
 const EndsSoon = 14 * 24 * time.Hour
 
-// Validity returns a warning when the certificate ends soon, and an error when it is not
-// valid now or cannot be read. Otherwise it returns when it ends.
+// Validity returns when the certificate ends. It returns a warning if that is soon, and an error if
+// the certificate is not valid now or cannot be read.
 func (c *Certificate) Validity(now time.Time) (ends time.Time, warning string, err error) {
 	pair, err := c.Get()
 	if err != nil {
@@ -100,29 +99,33 @@ func (c *Certificate) Validity(now time.Time) (ends time.Time, warning string, e
 	leaf := pair.Leaf
 	ends = leaf.NotAfter.UTC()
 	left := ends.Sub(now)
+	file := c.pair.files[0]
 	switch {
 	case now.Before(leaf.NotBefore):
-		err = fmt.Errorf("the certificate in %s is not valid before %s", c.pair.files[0], leaf.NotBefore.UTC().Format(time.RFC3339))
+		err = fmt.Errorf("the certificate in %s is not valid before %s", file, leaf.NotBefore.UTC().Format(time.RFC3339))
 	case left < 0:
-		err = fmt.Errorf("the certificate in %s ended at %s: replace it and its key, they are read again at once", c.pair.files[0], ends.Format(time.RFC3339))
+		err = fmt.Errorf("the certificate in %s ended at %s: replace it and its key; they are read again at once",
+			file, ends.Format(time.RFC3339))
 	case left < min(EndsSoon, leaf.NotAfter.Sub(leaf.NotBefore)/3):
-		warning = fmt.Sprintf("the certificate in %s ends at %s, in %.1f days", c.pair.files[0], ends.Format(time.RFC3339), left.Hours()/24)
+		warning = fmt.Sprintf("the certificate in %s ends at %s, in %.1f days",
+			file, ends.Format(time.RFC3339), left.Hours()/24)
 	}
 	return ends, warning, err
 }
 
-// Authorities are the certificates in a PEM file that sign those of others. The file is
-// read again when it changes. They may be used by several goroutines at once.
+// Authorities are the CA certificates in a PEM file. The file is read again when it changes. It is
+// safe for concurrent use.
 type Authorities struct{ pool reloaded[*x509.CertPool] }
 
-// NewAuthorities reads nothing yet. The log is told when the changed file cannot be read.
+// NewAuthorities does not read the file yet. log gets a warning when the changed file cannot be
+// read.
 func NewAuthorities(file string, log *slog.Logger) *Authorities {
 	return &Authorities{reloaded[*x509.CertPool]{
 		what: "authorities", files: []string{file}, log: log, read: func() (*x509.CertPool, error) { return Pool(file) },
 	}}
 }
 
-// Get returns the authorities as the file has them, or as it last had them.
+// Get returns the authorities in the file, or the last ones that could be read.
 func (a *Authorities) Get() (*x509.CertPool, error) { return a.pool.get() }
 
 // Pool returns the certificates of a PEM file.
@@ -138,9 +141,9 @@ func Pool(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Require makes a server refuse each client that shows no certificate of theirs. The
-// authorities hold that are in the file when a connection begins, for resumed sessions
-// too, which tls.Config.ClientCAs would not look at again.
+// Require makes a server refuse each client that has no certificate signed by the authorities. It
+// uses the authorities in the file at the beginning of each connection, including resumed sessions,
+// for which tls.Config.ClientCAs would not be checked again.
 func (a *Authorities) Require(server *tls.Config) {
 	server.ClientAuth, server.VerifyConnection = tls.RequireAnyClientCert, a.verify
 }

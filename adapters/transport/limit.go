@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// Limit lets no more connections of a listener be open at once. Others wait to be
-// accepted.
+// Limit bounds the open connections of a listener. Further connections wait to be accepted.
 func Limit(ln net.Listener, connections int) net.Listener {
 	return &limited{Listener: ln, places: make(chan struct{}, connections), closed: make(chan struct{})}
 }

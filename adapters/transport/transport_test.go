@@ -15,8 +15,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// Files that change are read again, and as long as they cannot be, what was read before
-// is used.
+// Changed files are read again. While they cannot be read, the previous content is used.
 func TestReadAgain(t *testing.T) {
 	first, second := testcert.New(t), testcert.New(t)
 	c, a := NewCertificate(first.Cert, first.Key, quiet), NewAuthorities(first.Cert, quiet)
@@ -55,8 +54,8 @@ func TestReadAgain(t *testing.T) {
 	}
 }
 
-// A client is refused without a certificate and with one of another authority, and a
-// session is not resumed past a rotation of authorities.
+// A client without a certificate, or with one of another authority, is refused. A session is not
+// resumed after a change of authorities.
 func TestRequire(t *testing.T) {
 	server, ours, others := testcert.New(t), testcert.New(t), testcert.New(t)
 	authorities := NewAuthorities(ours.Cert, quiet)
@@ -119,7 +118,7 @@ func TestRequire(t *testing.T) {
 			t.Fatal(err)
 		}
 		if resumed, err := dial(right); err == nil {
-			t.Errorf("%x: an authority that was taken out still counts, resumed %t", version, resumed)
+			t.Errorf("%x: an authority that was removed is still trusted, resumed %t", version, resumed)
 		}
 		if authorities.pool.value, err = Pool(ours.Cert); err != nil {
 			t.Fatal(err)
@@ -189,6 +188,6 @@ func TestLimit(t *testing.T) {
 	_ = second.Close()
 	_ = l.Close()
 	if _, open := <-got; open {
-		t.Error("it accepts after it was closed")
+		t.Error("it accepts after Close")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Certificate is one with its key, in the PEM files Cert and Key.
+// Certificate is a certificate and its key, in the PEM files Cert and Key.
 type Certificate struct {
 	Cert, Key string
 
@@ -24,20 +24,20 @@ type Certificate struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority that signs itself, for localhost and 127.0.0.1, of which an hour
-// is over and an hour is left.
+// New makes a self-signed authority for localhost and 127.0.0.1. It is valid from an hour ago to an
+// hour from now.
 func New(t testing.TB) *Certificate {
 	t.Helper()
 	return issue(t, nil, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 }
 
-// Client makes a certificate for a client, which c signs.
+// Client makes a client certificate that c signs.
 func (c *Certificate) Client(t testing.TB) *Certificate {
 	t.Helper()
 	return issue(t, c, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 }
 
-// Lasting makes an authority like New of another time.
+// Lasting makes an authority like New, but with another period of validity.
 func Lasting(t testing.TB, from, to time.Time) *Certificate {
 	t.Helper()
 	return issue(t, nil, from, to)
@@ -98,7 +98,7 @@ func (c *Certificate) Replace(t testing.TB, other *Certificate) {
 		if err := os.WriteFile(to, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		later := time.Now().Add(time.Minute) // a file system may tell no two times of one moment apart
+		later := time.Now().Add(time.Minute) // a file system may have a coarse clock
 		if err := os.Chtimes(to, later, later); err != nil {
 			t.Fatal(err)
 		}
