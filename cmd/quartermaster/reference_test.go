@@ -137,12 +137,15 @@ func metricsPage(t *testing.T) string {
 
 // metricIn returns the name and the help of the metric that a piece of source makes.
 func metricIn(n ast.Node) (name, help string) {
-	text := func(e ast.Expr) string {
-		if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
-			s, err := strconv.Unquote(l.Value)
-			if err == nil {
+	var text func(ast.Expr) string
+	text = func(e ast.Expr) string {
+		switch e := e.(type) {
+		case *ast.BasicLit:
+			if s, err := strconv.Unquote(e.Value); err == nil && e.Kind == token.STRING {
 				return s
 			}
+		case *ast.BinaryExpr: // "a" + "b"
+			return text(e.X) + text(e.Y)
 		}
 		return ""
 	}
