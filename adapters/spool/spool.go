@@ -46,7 +46,7 @@
 // disk too. If the state is lost, all events on disk are delivered again.
 //
 // A reserve of fixed size is freed when the disk is full, so that faults still find room if others
-// filled the disk. find room when others filled the disk.
+// filled the disk.
 package spool
 
 import (

@@ -10,19 +10,19 @@ import (
 	delivery "quartermaster/schemas/delivery/v1"
 )
 
-// BatchContentType is the media type of what [AppendBatch] writes.
+// BatchContentType is the media type of the body that [AppendBatch] writes.
 const BatchContentType = "application/vnd.quartermaster.events"
 
-// AnswerContentType is the media type of what the gateway answers. Whoever sends
-// events gives one up only when an answer of this type says that it will never be
-// taken: proxies and other servers answer 400 too.
+// AnswerContentType is the media type of the gateway's answers. A sender MUST NOT give up an event
+// unless an answer of this type says that it will never be accepted, because proxies and other
+// servers answer 400 too.
 const AnswerContentType = "application/vnd.quartermaster.answer+json"
 
-// MaxBatch is the most records that [ReadBatch] takes from one body.
+// MaxBatch is the maximum number of records that [ReadBatch] accepts in one body.
 const MaxBatch = 10_000
 
-// AppendBatch appends a record to the body of a delivery and returns the longer
-// body. Topic, headers and value travel; key, partition, offset and time do not.
+// AppendBatch appends a record to the body of a delivery and returns the extended body. The body
+// contains topic, headers and value. It does not contain key, partition, offset and time.
 func AppendBatch(body []byte, rec *domain.Record) ([]byte, error) {
 	m := delivery.Record{Topic: string(rec.Topic), Value: rec.Value, Headers: make([]*delivery.Header, len(rec.Headers))}
 	for i, h := range rec.Headers {
@@ -36,16 +36,14 @@ func AppendBatch(body []byte, rec *domain.Record) ([]byte, error) {
 	return append(body, b...), nil
 }
 
-// ReadBatch returns the records of a delivery, in their order, with topic,
-// headers and value. They share memory with the body. What a record says is not
-// looked at; [Decoder.Decode] does that. The error is about the body as a whole:
-// it is cut off or no batch, or holds more than [MaxBatch] records, a topic that
-// is none of ours, or a record beyond the bounds of the log.
+// ReadBatch returns the records of a delivery, in order, with topic, headers and value. They share
+// memory with the body. Their content is not checked; [Decoder.Decode] does that. The error
+// concerns the whole body: it is truncated or not a batch, holds more than [MaxBatch] records, or
+// has a record with an unknown topic or beyond the bounds of the log.
 func ReadBatch(body []byte) ([]domain.Record, error) {
-	// Counted before anything is allocated: two bytes on the wire would be a
-	// hundred in memory.
+	// Count the fields before allocating: two bytes on the wire become a hundred in memory.
 	_, err := count(body, MaxBatch, "records", func(record []byte) error {
-		_, err := count(record, maxHeaders+2, "fields", nil) // topic and value besides
+		_, err := count(record, maxHeaders+2, "fields", nil) // topic and value in addition
 		return err
 	})
 	if err != nil {
@@ -62,7 +60,7 @@ func ReadBatch(body []byte) ([]domain.Record, error) {
 	for i, r := range m.Records {
 		switch {
 		case domain.Topic(r.Topic).Partitions() == 0:
-			return nil, fmt.Errorf("read the batch: record %d: topic %.40q is none of ours", i, r.Topic)
+			return nil, fmt.Errorf("read the batch: record %d: topic %.40q is unknown", i, r.Topic)
 		case len(r.Value) > maxRecord:
 			return nil, fmt.Errorf("read the batch: record %d: payload of %d bytes, more than %d", i, len(r.Value), maxRecord)
 		}
@@ -78,8 +76,8 @@ func ReadBatch(body []byte) ([]domain.Record, error) {
 	return recs, nil
 }
 
-// count returns how many fields a message has, at most most; each may look into
-// a field that holds bytes.
+// count returns the number of fields in a message, at most most. each is called with every field
+// that holds bytes.
 func count(message []byte, most int, what string, each func([]byte) error) (n int, err error) {
 	for rest := message; len(rest) > 0; n++ {
 		if n == most {

@@ -52,7 +52,7 @@ func TestBatchRefused(t *testing.T) {
 		"cut off":      {whole[:len(whole)-1], "not of " + BatchContentType},
 		"text":         {[]byte(`{"specversion":"1.0"}`), "not of " + BatchContentType},
 		"too many":     {many, "more than 10000 records"},
-		"other topic":  {batchOf(t, domain.Record{Topic: "qm.secrets"}), `topic "qm.secrets" is none of ours`},
+		"other topic":  {batchOf(t, domain.Record{Topic: "qm.secrets"}), `topic "qm.secrets" is unknown`},
 		"many headers": {batchOf(t, headers), "record 0: more than 66 fields"},
 		"long header":  {batchOf(t, domain.Record{Topic: domain.TopicHardware, Headers: []domain.Header{{Key: "k", Value: make([]byte, maxAttribute+1)}}}), "header 0 is longer"},
 		"large value":  {batchOf(t, domain.Record{Topic: domain.TopicHardware, Value: make([]byte, maxRecord+1)}), "payload of 4194305 bytes"},

@@ -7,14 +7,14 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// A message is a generated message of the schemas.
+// message is a generated message of the schemas.
 type message interface {
 	proto.Message
 	UnmarshalVT([]byte) error
 }
 
-// bind gives an event its message and the function that moves the fields
-// between the two, nil for NodeSampled, which is laid out by hand.
+// bind returns an event's message and the function that moves the fields between the two. It
+// returns nil for NodeSampled, which is encoded by hand.
 func bind(ev domain.Event) (message, func(*mover)) {
 	switch d := ev.(type) {
 	case *domain.WorkspaceRegistered:

@@ -10,9 +10,9 @@ import (
 	"quartermaster/domain"
 )
 
-// cloudEvent is an event in CloudEvents 1.0 JSON, structured mode. Numbers that
-// may exceed 2^53 are strings, because that is what CloudEvents asks and what
-// readers in other languages survive. Keys are absent when empty.
+// cloudEvent is an event in CloudEvents 1.0 JSON, structured mode. Numbers that may exceed 2^53 are
+// strings, because CloudEvents asks for that and other languages lose precision. Empty keys are
+// absent.
 type cloudEvent struct {
 	SpecVersion         string         `json:"specversion"`
 	ID                  string         `json:"id"`
@@ -35,13 +35,12 @@ type cloudEvent struct {
 	Data                any            `json:"data"`
 }
 
-// CloudEvent returns an event as one line of CloudEvents 1.0 JSON, for people
-// and programs that read the log from outside. The keys are those of the
-// specification and, in lower case, the extensions that the package comment
-// lists; data is the event with the keys of its struct in package domain, GPU
-// ids and references of NodeSampled written out. It cannot be turned back into
-// the same record: what counts, and what signatures cover, are the bytes in the
-// log. [ReadCloudEvent] makes a new event of it.
+// CloudEvent returns an event as one line of CloudEvents 1.0 JSON, for people and programs that
+// read the log from outside. The keys are those of the specification and, in lower case, the
+// extensions that the package comment lists. data is the event with the keys of its struct in
+// package domain. GPU ids and references of NodeSampled are written out. It cannot be turned back
+// into the same record: only the bytes in the log count, and signatures cover them.
+// [ReadCloudEvent] makes a new event of it.
 func CloudEvent(env *domain.Envelope) ([]byte, error) {
 	if env.Event == nil {
 		return nil, fmt.Errorf("show event: %w: it holds no event", domain.ErrIncomplete)
@@ -88,8 +87,8 @@ func CloudEvent(env *domain.Envelope) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// sampleView is NodeSampled as it is shown: an object per entry instead of an
-// array per metric. A metric that was not read, or was blank, is absent.
+// sampleView is the JSON form of NodeSampled: an object per entry instead of an array per metric. A
+// metric that was not read, or was blank, is absent.
 type sampleView struct {
 	Node          string          `json:"node"`
 	Interval      domain.Interval `json:"interval"`
@@ -129,7 +128,7 @@ type holderView struct {
 	Unit       string `json:"unit,omitempty"` // pod or job
 }
 
-// showSample writes out a sample that domain.Validate has passed.
+// showSample converts a sample that domain.Validate has accepted.
 func showSample(s *domain.NodeSampled) sampleView {
 	holder := func(i int) holderView {
 		return holderView{s.Text(s.HolderWorkspace, i), s.Text(s.HolderDeployment, i), s.Text(s.HolderUnit, i)}
@@ -181,7 +180,7 @@ func at(vs []uint32, i int) uint32 {
 	return vs[i]
 }
 
-// metric returns what was measured, nil when it was not.
+// metric returns the measured value, or nil if there is none.
 func metric(vs []uint32, i int) *uint32 {
 	v := at(vs, i)
 	if v == 0 {

@@ -9,35 +9,34 @@ import (
 	"quartermaster/domain"
 )
 
-// Decoder turns records into events, and uses the memory of samples again. The
-// zero value is ready. One goroutine uses a Decoder at a time.
+// Decoder turns records into events, and reuses the memory of samples. The zero value is ready. It
+// is not safe for concurrent use.
 type Decoder struct {
 	sample domain.NodeSampled
 	parts  []uint32 // of the table of names
-	values []uint32 // what the arrays of the sample point into
-	arena  []byte   // what the names of the sample point into
+	values []uint32 // the arrays of the sample point into it
+	arena  []byte   // the names of the sample point into it
 	arrays sampleTable
-	filled uint64 // the fields that the last sample may have left in sample
+	filled uint64 // the fields that the last sample may have set in sample
 
-	cluster   string // of the last sample, which was in its place
+	cluster   string // of the last sample that was in its place
 	partition int
 }
 
 // Decode sets env to the event in rec.
 //
-// For NodeSampled the event, its arrays and all text in it and in env lie in
-// the memory of the Decoder and of rec. They are valid until the next call, and
-// no longer than the memory behind rec: whoever keeps any of it must clone it.
-// In steady state nothing is allocated. Every other event is fresh memory that
-// shares nothing with rec, and is the caller's.
+// For NodeSampled the event, its arrays and all text in it and in env are in the memory of the
+// Decoder and of rec. They are valid until the next call, and no longer than the memory behind rec.
+// A caller that keeps any of it MUST clone it. In steady state nothing is allocated. Every other
+// event has its own memory, which shares nothing with rec and belongs to the caller.
 //
-// A sample that was decoded has been parsed, no more: its text is safe to keep
-// and to show, and its interval is not empty and at most a day. Its arrays may
-// be of any length and its references may point anywhere. Whoever follows them
-// calls [domain.Validate] first; folds do so in any case, and once is enough.
+// A decoded sample was only parsed. Its text is safe to keep and to show, and its interval is not
+// empty and at most a day. Its arrays may have any length and its references may point anywhere. A
+// caller that follows them MUST call [domain.Validate] first. Folds do so in any case, and once is
+// enough.
 //
-// An error leaves env without meaning. It is one line for whoever looks at the
-// quarantine; [ErrUnknownType] is in it when a newer program may read the record.
+// After an error, env is meaningless. The error is one line for people who inspect the quarantine.
+// It wraps [ErrUnknownType] if a newer program may be able to read the record.
 func (d *Decoder) Decode(rec *domain.Record, env *domain.Envelope) error {
 	*env = domain.Envelope{}
 	if rec.IsMarker() {
@@ -73,7 +72,8 @@ func decode(rec *domain.Record, env *domain.Envelope) (domain.Type, error) {
 		return "", err
 	}
 	if typ == domain.TypeNodeSampled {
-		return typ, fmt.Errorf("it has %s and %s as its only headers, there are %d", headerNames[attrSpecVersion], headerNames[attrType], len(rec.Headers))
+		return typ, fmt.Errorf("it has %s and %s as its only headers, there are %d",
+			headerNames[attrSpecVersion], headerNames[attrType], len(rec.Headers))
 	}
 	for i, v := range a[:lastRequired+1] {
 		if v == "" {
@@ -117,7 +117,7 @@ func decode(rec *domain.Record, env *domain.Envelope) (domain.Type, error) {
 	return typ, nil
 }
 
-// checkPlace holds that a record is where its event belongs.
+// checkPlace checks that a record is in the topic and partition of its event, under its key.
 func checkPlace(rec *domain.Record, topic domain.Topic, key string) error {
 	switch {
 	case rec.Topic != topic:
@@ -162,7 +162,7 @@ func headers(rec *domain.Record) (attributes, error) {
 	return a, nil
 }
 
-// context sets all of env but the event and the message of its signature.
+// context sets all of env except the event and the signed message.
 func (a *attributes) context(env *domain.Envelope) error {
 	env.Source = a[attrSource]
 	env.Subject = a[attrSubject]

@@ -9,7 +9,7 @@ import (
 	"quartermaster/domain"
 )
 
-// What a record may not be. Each case damages one thing of a good record.
+// Invalid records. Each case damages one part of a valid record.
 func TestDecodeRefuses(t *testing.T) {
 	set := func(name, value string) func(*domain.Record) {
 		return func(r *domain.Record) {
@@ -91,7 +91,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Headers of others, and fields of newer writers, are let be.
+// Foreign headers and fields of newer writers are ignored.
 func TestDecodeLetsBe(t *testing.T) {
 	for _, env := range []*domain.Envelope{envelope(&counter{}, &domain.PolicySet{}), node(0)} {
 		rec := mustEncode(t, env)
@@ -108,7 +108,7 @@ func TestDecodeLetsBe(t *testing.T) {
 	}
 }
 
-// A signature covers what was decided, and nothing that is given at appending.
+// A signature covers the decision, but not the attributes that are set when it is appended.
 func TestSignature(t *testing.T) {
 	signed := func() *domain.Envelope {
 		env := envelope(&counter{}, &domain.QuotaSet{})
@@ -140,7 +140,7 @@ func TestSignature(t *testing.T) {
 		t.Error(err)
 	}
 	if err := check(replace("ce_source", func(string) string { return "someone else" })); err != nil {
-		t.Errorf("source is given when appended: %v", err)
+		t.Errorf("source is set when appended: %v", err)
 	}
 	for _, name := range []string{"ce_time", "ce_recordedtime", "ce_subject", "ce_cites", "ce_operator", "ce_cluster"} {
 		err := check(replace(name, func(v string) string {
@@ -166,7 +166,7 @@ func TestSignature(t *testing.T) {
 		t.Errorf("workspace and key changed: %v, want ErrSignature", err)
 	}
 	if err := check(func(r *domain.Record) { r.Value = append(r.Value, 0xfa, 0x3e, 1, 'x') }); !errors.Is(err, domain.ErrSignature) {
-		t.Errorf("a field added that nobody knows: %v, want ErrSignature", err)
+		t.Errorf("an unknown field added: %v, want ErrSignature", err)
 	}
 	if err := Sign(node(0), "ada", signer); err == nil {
 		t.Error("a sample was signed")

@@ -19,14 +19,14 @@ import (
 	"quartermaster/domain"
 )
 
-// MaxDocument is the most bytes of a document that [ReadCloudEvent] reads:
-// four times those of a record, since JSON is longer than Protobuf.
+// MaxDocument is the maximum size in bytes of a document that [ReadCloudEvent] reads. It is four
+// times that of a record, because JSON is longer than Protobuf.
 const MaxDocument = 4 * maxRecord
 
-// DocumentError says where a document is wrong, and why, in one line.
+// DocumentError describes what is wrong with a document, and where, in one line.
 type DocumentError struct {
 	Line    int    // from 1
-	Field   string // path in the names of the document, for example data.gpus[3].uuid; "" for all of it
+	Field   string // path in the names of the document, for example data.gpus[3].uuid; "" for the whole document
 	Problem string
 }
 
@@ -38,16 +38,14 @@ func (e *DocumentError) Error() string {
 	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Field, e.Problem)
 }
 
-// ReadCloudEvent reads an event from the JSON that [CloudEvent] writes, for
-// people who mend one. What it returns satisfies [domain.Validate]. The error is
-// a [*DocumentError].
+// ReadCloudEvent reads an event from the JSON that [CloudEvent] writes, for people who correct an
+// event. The result satisfies [domain.Validate]. The error is a [*DocumentError].
 //
-// It reads strictly, because what it reads is about to be written for ever: a
-// key that is not known, differs in case or is there twice is refused, so is a
-// number with an exponent, and every bound of a record holds. Source,
-// incarnation, sequence and what belongs to them may be absent, since the stream
-// that appends the event gives them anew. The id is not read, for it follows
-// from them, and neither is a signature: it covers bytes that are in the log.
+// Reading is strict, because the event is about to be stored for ever. It refuses unknown and
+// duplicate keys, keys in another case, and numbers with an exponent, and it enforces every bound
+// of a record. Source, incarnation, sequence and related attributes may be absent, because the
+// stream that appends the event sets them. The id is not read, because it follows from them. A
+// signature is not read, because it covers bytes in the log.
 func ReadCloudEvent(doc []byte) (*domain.Envelope, error) {
 	if len(doc) > MaxDocument {
 		return nil, &DocumentError{Line: 1, Problem: fmt.Sprintf("%d bytes, more than %d", len(doc), MaxDocument)}
@@ -59,7 +57,7 @@ func ReadCloudEvent(doc []byte) (*domain.Envelope, error) {
 	return d.envelope()
 }
 
-// attributeKeys are the keys of a document besides data.
+// attributeKeys are the keys of a document other than data.
 var attributeKeys = func() map[string]bool {
 	keys := map[string]bool{"datacontenttype": true}
 	for a, header := range headerNames {
@@ -70,15 +68,15 @@ var attributeKeys = func() map[string]bool {
 	return keys
 }()
 
-// document is a CloudEvent in JSON, on its way to an event.
+// document is a CloudEvent in JSON that is being read.
 type document struct {
 	text   []byte
 	values map[string]string // of the attributes
-	data   []byte            // nil when absent
+	data   []byte            // nil if absent
 	offset int               // of data in text
 }
 
-// misfit is something wrong with a value that is JSON.
+// misfit is an error about a value that is valid JSON.
 type misfit struct {
 	pointer jsontext.Pointer
 	problem string
@@ -86,7 +84,7 @@ type misfit struct {
 
 func (m *misfit) Error() string { return m.problem }
 
-// split takes the document apart into attributes and data.
+// split splits the document into attributes and data.
 func (d *document) split() error {
 	dec := jsontext.NewDecoder(bytes.NewReader(d.text))
 	if k := dec.PeekKind(); k != jsontext.KindBeginObject && k != 0 {
@@ -112,7 +110,7 @@ func (d *document) split() error {
 		}
 		at := dec.StackPointer()
 		if !attributeKeys[key] {
-			return &misfit{at, "is no attribute of an event"}
+			return &misfit{at, "is not an attribute of an event"}
 		}
 		if k := dec.PeekKind(); k != jsontext.KindString && k != 0 {
 			return &misfit{at, "is " + kindName(k) + ", want text"}
@@ -126,7 +124,7 @@ func (d *document) split() error {
 		}
 		d.values[key] = v
 	}
-	if _, err := dec.ReadToken(); err != nil { // the end of the object, or what stands in its place
+	if _, err := dec.ReadToken(); err != nil { // the end of the object, or an invalid token
 		return err
 	}
 	switch _, err := dec.ReadToken(); {
@@ -138,7 +136,7 @@ func (d *document) split() error {
 	return nil
 }
 
-// envelope makes the event of the parts.
+// envelope builds the event from the parts.
 func (d *document) envelope() (*domain.Envelope, error) {
 	fail := func(key, format string, args ...any) error {
 		return d.explain(&misfit{jsontext.Pointer("").AppendToken(key), fmt.Sprintf(format, args...)}, 0, "")
@@ -258,9 +256,15 @@ func readDecimal(v jsontext.Value) (domain.Decimal, error) {
 	return parseDecimal(string(text))
 }
 
-// readSample is the way back from showSample.
+// readSample is the inverse of showSample.
 func readSample(v *sampleView) (*domain.NodeSampled, error) {
-	s := &domain.NodeSampled{Node: v.Node, Interval: v.Interval, ActivityField: v.ActivityField, SkewNanos: v.SkewNanos, HoldersUnknown: v.Unknown}
+	s := &domain.NodeSampled{
+		Node:           v.Node,
+		Interval:       v.Interval,
+		ActivityField:  v.ActivityField,
+		SkewNanos:      v.SkewNanos,
+		HoldersUnknown: v.Unknown,
+	}
 	names := map[string]uint32{"": 0}
 	name := func(text string) uint32 {
 		ref, ok := names[text]
@@ -279,7 +283,7 @@ func readSample(v *sampleView) (*domain.NodeSampled, error) {
 	}
 	holders, parents := map[holderView]uint32{}, map[domain.GPUID]uint32{}
 	n := len(v.Entries)
-	// set puts a value into an array that is absent while nothing is in it.
+	// set stores a value in an array. The array stays nil while all values are zero.
 	set := func(array *[]uint32, i int, value uint32) {
 		if value != 0 && *array == nil {
 			*array = make([]uint32, n)
@@ -320,7 +324,9 @@ func readSample(v *sampleView) (*domain.NodeSampled, error) {
 			array *[]uint32
 			value *uint32
 		}{
-			{"activity_permille/mean", &s.ActivityMean, a.Mean}, {"activity_permille/min", &s.ActivityMin, a.Min}, {"activity_permille/max", &s.ActivityMax, a.Max},
+			{"activity_permille/mean", &s.ActivityMean, a.Mean},
+			{"activity_permille/min", &s.ActivityMin, a.Min},
+			{"activity_permille/max", &s.ActivityMax, a.Max},
 			{"tensor_active_permille", &s.TensorActive, e.Tensor}, {"dram_active_permille", &s.DRAMActive, e.DRAM},
 			{"memory_used_mib", &s.MemoryUsedMiB, e.Memory}, {"power_watts", &s.PowerWatts, e.Power},
 			{"temperature_c", &s.TemperatureC, e.Heat}, {"sm_clock_mhz", &s.SMClockMHz, e.SMClock},
@@ -328,8 +334,11 @@ func readSample(v *sampleView) (*domain.NodeSampled, error) {
 			if m.value == nil {
 				continue
 			}
-			if *m.value == math.MaxUint32 { // one more is written, and 0 is blank
-				return nil, &misfit{jsontext.Pointer(fmt.Sprintf("/entries/%d/%s", i, m.field)), fmt.Sprintf("is %d, at most %d is allowed", *m.value, uint32(math.MaxUint32-1))}
+			if *m.value == math.MaxUint32 { // the value plus one is stored, and 0 is blank
+				return nil, &misfit{
+					jsontext.Pointer(fmt.Sprintf("/entries/%d/%s", i, m.field)),
+					fmt.Sprintf("is %d, at most %d is allowed", *m.value, uint32(math.MaxUint32-1)),
+				}
 			}
 			set(m.array, i, *m.value+1)
 		}
@@ -345,8 +354,8 @@ func readSample(v *sampleView) (*domain.NodeSampled, error) {
 	return s, nil
 }
 
-// explain turns an error into one that says where it is. The error is of the
-// part of the document that begins at offset and is found under prefix.
+// explain adds the location to an error. The error is about the part of the document that begins at
+// offset and has the path prefix.
 func (d *document) explain(err error, offset int, prefix jsontext.Pointer) error {
 	var (
 		syntactic *jsontext.SyntacticError
@@ -361,7 +370,7 @@ func (d *document) explain(err error, offset int, prefix jsontext.Pointer) error
 		problem := "is not JSON: " + syntactic.Err.Error()
 		switch {
 		case errors.Is(err, jsontext.ErrDuplicateName):
-			problem = "is there twice"
+			problem = "occurs twice"
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			problem = "is not JSON: it ends too early"
 		}
@@ -378,7 +387,7 @@ func (d *document) explain(err error, offset int, prefix jsontext.Pointer) error
 func semanticProblem(e *json.SemanticError) string {
 	switch {
 	case errors.Is(e.Err, json.ErrUnknownName):
-		return "is no field of it"
+		return "is not a field of it"
 	case e.Err != nil && isText(e.GoType) && e.JSONKind != jsontext.KindString:
 	case e.Err != nil && !errors.Is(e.Err, strconv.ErrRange) && !errors.Is(e.Err, strconv.ErrSyntax):
 		return e.Err.Error()
@@ -392,7 +401,7 @@ func isText(t reflect.Type) bool {
 	return t != nil && reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// wanted says what a value of a type is in JSON.
+// wanted describes the JSON value of a type.
 func wanted(t reflect.Type) string {
 	switch {
 	case t == nil:
@@ -435,10 +444,10 @@ func kindName(k jsontext.Kind) string {
 	case jsontext.KindBeginObject:
 		return "an object"
 	}
-	return "no JSON"
+	return "not JSON"
 }
 
-// invalid says where in the document domain.Validate found something wrong.
+// invalid returns the location in the document of an error of domain.Validate.
 func (d *document) invalid(err error) error {
 	var invalid *domain.InvalidError
 	if !errors.As(err, &invalid) {
@@ -462,7 +471,7 @@ func (d *document) invalid(err error) error {
 	return &DocumentError{d.line(at), fieldPath(at), invalid.Problem}
 }
 
-// line returns the line of a value, or of the nearest around it that is there.
+// line returns the line of a value, or of the nearest enclosing value that exists.
 func (d *document) line(at jsontext.Pointer) int {
 	dec := jsontext.NewDecoder(bytes.NewReader(d.text))
 	best, end := jsontext.Pointer(""), 0
@@ -486,7 +495,7 @@ func (d *document) lineAt(offset int) int {
 	return 1 + bytes.Count(d.text[:max(0, min(offset, len(d.text)))], []byte("\n"))
 }
 
-// fieldPath writes /data/gpus/3/uuid as data.gpus[3].uuid, shortened, on one line.
+// fieldPath formats /data/gpus/3/uuid as data.gpus[3].uuid, shortened, on one line.
 func fieldPath(p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {

@@ -13,8 +13,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Every field of every event is read as it is shown, whether or not the event is
-// valid. Samples are shown in another form, so theirs are compared as shown.
+// Every field of every event survives writing and reading, whether or not the event is valid.
+// Samples have another JSON form, so that form is compared.
 func TestDocumentFields(t *testing.T) {
 	show := func(t rapid.TB, env *domain.Envelope) []byte {
 		b, err := CloudEvent(env)
@@ -59,8 +59,8 @@ func TestDocumentFields(t *testing.T) {
 	})
 }
 
-// A valid event of any type is read whole, but for its signature, and is
-// written as the same record.
+// A valid event of any type is read completely except its signature, and encodes to the same
+// record.
 func TestReadCloudEvent(t *testing.T) {
 	envs := storetest.Examples()
 	for i, env := range []*domain.Envelope{node(0), node(7)} {
@@ -86,7 +86,7 @@ func TestReadCloudEvent(t *testing.T) {
 		}
 		want := *env
 		want.Signature = nil
-		if env.Event.Type() != domain.TypeNodeSampled { // whose tables may be in another order
+		if env.Event.Type() != domain.TypeNodeSampled { // its tables may be in another order
 			sameEnvelope(t, got, &want)
 		}
 		if shown, err := CloudEvent(got); err != nil || env.Signature == nil && !bytes.Equal(shown, doc) {
@@ -136,17 +136,17 @@ func TestReadCloudEventRefuses(t *testing.T) {
 		{"empty", good, good, "", "line 1: is not JSON: it ends too early"},
 		{"list", good, good, "[]", "line 1: it is a list, want an object"},
 		{"text", good, good, `"x"`, "line 1: it is text, want an object"},
-		{"no JSON", good, good, "\x00\x01\x02PK", "line 1: is not JSON: invalid character"},
+		{"not JSON", good, good, "\x00\x01\x02PK", "line 1: is not JSON: invalid character"},
 		{"cut off", good, good[len(good)-20:], "", "line 12: data.gpus[1]"},
 		{"two events", good, good, good + "\n" + good, "something follows the event; want one event"},
-		{"rubbish after it", good, good, good + "}", "line 15: is not JSON: invalid character"},
+		{"garbage after it", good, good, good + "}", "line 15: is not JSON: invalid character"},
 		{"not UTF-8", good, "n1", "n\xff", "line 7: data.node: is not JSON: invalid UTF-8"},
-		{"attribute twice", good, `"cluster": "lab"`, `"cluster": "a", "cluster": "b"`, "line 5: cluster: is there twice"},
-		{"field twice", good, `"node": "n1"`, `"node": "n1", "node": "n1"`, "line 7: data.node: is there twice"},
-		{"another case", good, `"node"`, `"Node"`, "line 7: data.Node: is no field of it"},
-		{"unknown field", good, `"index": 1`, `"indeks": 1`, "line 12: data.gpus[1].indeks: is no field of it"},
-		{"unknown attribute", good, `"cluster"`, `"clustre"`, "line 5: clustre: is no attribute of an event"},
-		{"whole record", good, good, `{"topic": "qm.fleet", "event": ` + good + `}`, "line 1: topic: is no attribute of an event"},
+		{"attribute twice", good, `"cluster": "lab"`, `"cluster": "a", "cluster": "b"`, "line 5: cluster: occurs twice"},
+		{"field twice", good, `"node": "n1"`, `"node": "n1", "node": "n1"`, "line 7: data.node: occurs twice"},
+		{"another case", good, `"node"`, `"Node"`, "line 7: data.Node: is not a field of it"},
+		{"unknown field", good, `"index": 1`, `"indeks": 1`, "line 12: data.gpus[1].indeks: is not a field of it"},
+		{"unknown attribute", good, `"cluster"`, `"clustre"`, "line 5: clustre: is not an attribute of an event"},
+		{"whole record", good, good, `{"topic": "qm.fleet", "event": ` + good + `}`, "line 1: topic: is not an attribute of an event"},
 		{"attribute a number", good, `"lab"`, "7", "line 5: cluster: is a number, want text"},
 		{"attribute long", good, `"lab"`, `"` + strings.Repeat("x", 2000) + `"`, "line 5: cluster: text of 2000 bytes"},
 		{"field text", good, "1024", `"1024"`, "line 9: data.memory_mib: is text, want a whole number"},
@@ -161,7 +161,7 @@ func TestReadCloudEventRefuses(t *testing.T) {
 		{"no cluster", good, `"cluster": "lab",`, "", "line 1: cluster: is missing"},
 		{"no time", good, `"2026-05-01T00:00:00Z"`, `""`, "line 4: time: is missing"},
 		{"time without a zone", good, "00:00:00Z", "00:00:00", `line 4: time: time "2026-05-01T00:00:00" has no zone`},
-		{"no data", good, `"data"`, `"subject": "x", "clusters"`, "clusters: is no attribute"},
+		{"no data", good, `"data"`, `"subject": "x", "clusters"`, "clusters: is not an attribute"},
 		{"data null", good, good[strings.Index(good, `"data"`):], `"data": null}`, "line 6: data: is null, want an object: the fields of NodeRegistered"},
 		{"data missing", good, good[strings.Index(good, `,
   "data"`):], `}`, "line 1: data: is missing"},
@@ -180,12 +180,12 @@ func TestReadCloudEventRefuses(t *testing.T) {
 		{"deep", good, `"n1"`, strings.Repeat("[", 1<<20), "line 7: data.node"},
 		{"wide", good, `"n1"`, `"` + strings.Repeat("x", MaxDocument) + `"`, "bytes, more than"},
 		{"sample's time", string(sample), `"time":"2`, `"time":"1`, "line 1: time: "},
-		{"sample's metric", string(sample), `"power_watts":`, `"power_watts":4294967295,"x":`, "is no field of it"},
-		{"sample's metric too great", string(sample), `"sm_clock_mhz":`, `"replica":4294967295,"sm_clock_mhz":429496729`, "sm_clock_mhz: is"},
+		{"sample's metric", string(sample), `"power_watts":`, `"power_watts":4294967295,"x":`, "is not a field of it"},
+		{"sample's metric too large", string(sample), `"sm_clock_mhz":`, `"replica":4294967295,"sm_clock_mhz":429496729`, "sm_clock_mhz: is"},
 	} {
 		doc := strings.Replace(c.from, c.from2, c.to, 1)
 		if doc == c.from {
-			t.Errorf("%s: nothing is changed", c.name)
+			t.Errorf("%s: nothing was changed", c.name)
 		}
 		env, err := ReadCloudEvent([]byte(doc))
 		var wrong *DocumentError
@@ -197,8 +197,8 @@ func TestReadCloudEventRefuses(t *testing.T) {
 	}
 }
 
-// Whatever a document holds, reading ends with an event that can be shown and
-// read again, or with an error of one line.
+// Reading any document ends with an event that can be written and read again, or with an error of
+// one line.
 func FuzzReadCloudEvent(f *testing.F) {
 	for _, env := range storetest.Examples() {
 		env.Source, env.Incarnation, env.Sequence = "s", 7, 1
@@ -229,7 +229,7 @@ func FuzzReadCloudEvent(f *testing.F) {
 		if again, err := CloudEvent(got); err != nil || !bytes.Equal(again, shown) {
 			t.Fatalf("shown\n%s\nread and shown again\n%s, %v", shown, again, err)
 		}
-		// Some of what is valid is too much for a record all the same.
+		// Some valid events are too large for a record.
 		if _, err := Encode(env); err != nil {
 			oneLine(t, err)
 		}

@@ -11,12 +11,11 @@ import (
 	"quartermaster/domain"
 )
 
-// Encode returns the record of an event: topic, partition, key, value and
-// headers; offset and time are the log's to give. It refuses an event that
-// [Decoder.Decode] would not read, naming the event and the field, with
-// [domain.ErrIncomplete] where an attribute is missing, and a signature that
-// does not verify over this event with [domain.ErrSignature]. A decision
-// without a signature is encoded: whether it counts is the fold's to say.
+// Encode returns the record of an event: topic, partition, key, value and headers. The log sets
+// offset and time. Encode refuses an event that [Decoder.Decode] would not read. The error names
+// the event and the field, and wraps [domain.ErrIncomplete] if an attribute is missing, or
+// [domain.ErrSignature] if the signature does not verify over this event. A decision without a
+// signature is encoded, because the fold decides whether it is valid.
 //
 // Equal events give equal bytes.
 func Encode(env *domain.Envelope) (domain.Record, error) {
@@ -91,8 +90,8 @@ func encode(env *domain.Envelope) (domain.Record, error) {
 	return rec, nil
 }
 
-// payload encodes an event other than NodeSampled, maps in the order of their
-// keys. vtprotobuf would be faster, but writes maps in no order.
+// payload encodes an event other than NodeSampled, with maps in the order of their keys. vtprotobuf
+// would be faster, but writes maps in random order.
 func payload(ev domain.Event) ([]byte, error) {
 	msg, move := bind(ev)
 	if msg == nil {
@@ -113,7 +112,7 @@ func payload(ev domain.Event) ([]byte, error) {
 	return b, nil
 }
 
-// attributesOf returns all attributes but the id.
+// attributesOf returns all attributes except the id.
 func attributesOf(env *domain.Envelope) attributes {
 	a := attributes{
 		attrSpecVersion:         specVersion,

@@ -37,7 +37,8 @@ func billingLine(m *mover, p *eventsv1.BillingLine, d *domain.BillingLine) {
 	text(m, "commitment_discount_status", &p.CommitmentDiscountStatus, &d.CommitmentDiscountStatus)
 	text(m, "commitment_discount_type", &p.CommitmentDiscountType, &d.CommitmentDiscountType)
 	text(m, "commitment_discount_unit", &p.CommitmentDiscountUnit, &d.CommitmentDiscountUnit)
-	text(m, "commitment_program_eligibility_details", &p.CommitmentProgramEligibilityDetails, &d.CommitmentProgramEligibilityDetails)
+	text(m, "commitment_program_eligibility_details",
+		&p.CommitmentProgramEligibilityDetails, &d.CommitmentProgramEligibilityDetails)
 	m.nullDecimal("consumed_quantity", &p.ConsumedQuantity, &d.ConsumedQuantity)
 	text(m, "consumed_unit", &p.ConsumedUnit, &d.ConsumedUnit)
 	text(m, "contract_applied", &p.ContractApplied, &d.ContractApplied)
@@ -52,7 +53,8 @@ func billingLine(m *mover, p *eventsv1.BillingLine, d *domain.BillingLine) {
 	m.nullDecimal("list_unit_price", &p.ListUnitPrice, &d.ListUnitPrice)
 	text(m, "pricing_category", &p.PricingCategory, &d.PricingCategory)
 	text(m, "pricing_currency", &p.PricingCurrency, &d.PricingCurrency)
-	m.nullDecimal("pricing_currency_contracted_unit_price", &p.PricingCurrencyContractedUnitPrice, &d.PricingCurrencyContractedUnitPrice)
+	m.nullDecimal("pricing_currency_contracted_unit_price",
+		&p.PricingCurrencyContractedUnitPrice, &d.PricingCurrencyContractedUnitPrice)
 	m.nullDecimal("pricing_currency_effective_cost", &p.PricingCurrencyEffectiveCost, &d.PricingCurrencyEffectiveCost)
 	m.nullDecimal("pricing_currency_list_unit_price", &p.PricingCurrencyListUnitPrice, &d.PricingCurrencyListUnitPrice)
 	m.nullDecimal("pricing_quantity", &p.PricingQuantity, &d.PricingQuantity)

@@ -5,7 +5,7 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Fields of the events of qm.books, keyed by ledger entity: what finance and auditors did.
+// Fields of the events of qm.books, keyed by ledger entity: actions of finance and auditors.
 
 func closePrepared(m *mover, p *eventsv1.ClosePrepared, d *domain.ClosePrepared) {
 	text(m, "entity", &p.Entity, &d.Entity)

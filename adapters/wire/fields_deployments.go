@@ -5,7 +5,7 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Fields of the events of qm.deployments, keyed by cluster: what should run and what does.
+// Fields of the events of qm.deployments, keyed by cluster: desired and observed deployments.
 
 func gpuNeed(m *mover, p *eventsv1.GPUNeed, d *domain.GPUNeed) {
 	m.texts("models", &p.Models, &d.Models)

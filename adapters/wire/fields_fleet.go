@@ -5,7 +5,7 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Fields of the events of qm.fleet, keyed by cluster: what hardware there is.
+// Fields of the events of qm.fleet, keyed by cluster: the hardware inventory.
 
 func clusterRegistered(m *mover, p *eventsv1.ClusterRegistered, d *domain.ClusterRegistered) {
 	text(m, "name", &p.Name, &d.Name)

@@ -5,7 +5,7 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Fields of the events of qm.hardware, keyed by cluster: what broke and what was done.
+// Fields of the events of qm.hardware, keyed by cluster: faults and repairs.
 
 func gpuFaultObserved(m *mover, p *eventsv1.GPUFaultObserved, d *domain.GPUFaultObserved) {
 	text(m, "node", &p.Node, &d.Node)

@@ -5,7 +5,7 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Fields of the events of qm.procurement, keyed by workspace: what to buy, and what was bought.
+// Fields of the events of qm.procurement, keyed by workspace: recommendations and purchases.
 
 func planComputed(m *mover, p *eventsv1.PlanComputed, d *domain.PlanComputed) {
 	text(m, "plan", &p.Plan, &d.Plan)

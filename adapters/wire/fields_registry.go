@@ -5,8 +5,8 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Fields of the events of qm.workspaces, keyed by workspace: who there is, who may decide,
-// and the rules that they decided on.
+// Fields of the events of qm.workspaces, keyed by workspace: workspaces, operators, and the rules
+// that they decided.
 
 func workspaceRegistered(m *mover, p *eventsv1.WorkspaceRegistered, d *domain.WorkspaceRegistered) {
 	text(m, "name", &p.Name, &d.Name)

@@ -5,8 +5,8 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Fields of the events of qm.telemetry, keyed by cluster, but for NodeSampled, which has a
-// file of its own: what was served, queued, wanted and metered.
+// Fields of the events of qm.telemetry, keyed by cluster: serving, jobs, demand and energy.
+// NodeSampled has a file of its own.
 
 func histogram(m *mover, p *eventsv1.Histogram, d *domain.Histogram) {
 	same(m, &p.Bounds, &d.Bounds)

@@ -16,13 +16,13 @@ import (
 	"quartermaster/domain"
 )
 
-// A filler gives values to the fields of an event, in the order of the struct.
+// filler sets the fields of an event, in the order of the struct.
 type filler interface {
 	text(field string) string
 	number(field string, most uint64) uint64
 	bool(field string) bool
 	decimal(field string) domain.Decimal
-	length(field string) int // of a list, a map or a byte string; 0 also for what may be absent
+	length(field string) int // of a list, a map or a byte string; 0 also for optional ones
 }
 
 // fill gives every field a value, by reflection.
@@ -96,7 +96,7 @@ func digest(f filler, field string) []byte {
 	return h[:]
 }
 
-// counter fills every field with a value that is not zero and that no other field has.
+// counter gives every field a unique non-zero value.
 type counter struct{ n uint64 }
 
 func (c *counter) next() uint64 { c.n++; return c.n }
@@ -119,7 +119,7 @@ func (c *counter) decimal(string) domain.Decimal {
 	return decimal.New(-1234567890123456789, -10).Sub(decimal.New(int64(c.next()), 0))
 }
 
-// drawer fills fields with what rapid draws.
+// drawer fills fields with values that rapid draws.
 type drawer struct{ t *rapid.T }
 
 var (
@@ -129,7 +129,7 @@ var (
 
 func (d drawer) text(field string) string {
 	switch field {
-	case "Source", "Workspace", "Cluster", "Node", // never absent where they count
+	case "Source", "Workspace", "Cluster", "Node", // required in keys
 		"Entity", "Provider", "InvoiceIssuerName", "BillingAccountID", "Base", "Quote": // parts of keys
 		return someText.Draw(d.t, field)
 	}
@@ -144,7 +144,7 @@ func (d drawer) decimal(field string) domain.Decimal {
 	return decimal.New(rapid.Int64().Draw(d.t, field), rapid.Int32Range(-maxPlaces, 30).Draw(d.t, field))
 }
 
-// envelope gives an event an envelope with every attribute that fits it.
+// envelope gives an event an envelope with all attributes that it may have.
 func envelope(f filler, ev domain.Event) *domain.Envelope {
 	if _, sample := ev.(*domain.NodeSampled); sample {
 		f = identifiers{f}
@@ -179,7 +179,7 @@ func envelope(f filler, ev domain.Event) *domain.Envelope {
 	return env
 }
 
-// identifiers fills text with what domain.Validate lets an identifier be.
+// identifiers fills text with identifiers that domain.Validate accepts.
 type identifiers struct{ filler }
 
 func (f identifiers) text(field string) string {
@@ -195,7 +195,7 @@ func (f identifiers) text(field string) string {
 	return s
 }
 
-// fillSample makes a sample that holds together: arrays of one length, references within their tables.
+// fillSample makes a consistent sample: arrays of one length, references within their tables.
 func fillSample(f filler, s *domain.NodeSampled) {
 	s.Node = f.text("Node")
 	s.Interval.From = max(1, domain.Instant(f.number("From", uint64(endOfTime-1)-uint64(maxInterval))))
@@ -227,7 +227,7 @@ func fillSample(f filler, s *domain.NodeSampled) {
 		s.HolderUnit = append(s.HolderUnit, ref("HolderUnit"))
 	}
 	entries := 9 * f.length("Entries")
-	if entries == 0 { // then there is nothing to be cut, held or named
+	if entries == 0 { // then there are no instances, holders or names
 		s.Parents, s.Strings, s.HolderWorkspace, s.HolderDeployment, s.HolderUnit = nil, nil, nil, nil, nil
 	}
 	for i := range entries {
@@ -265,11 +265,11 @@ func fillSample(f filler, s *domain.NodeSampled) {
 	}
 }
 
-// signer is a key that every test knows.
+// signer is the key of all tests.
 var signer = ed25519.NewKeyFromSeed([]byte("quartermaster tests, not secret!"))
 
-// difference reports where two values differ, "" when nowhere. Decimals are equal
-// when their text is, and absent lists and maps equal empty ones.
+// difference reports where two values differ, or "". Decimals are equal if their text is, and
+// absent lists and maps equal empty ones.
 func difference(a, b reflect.Value, path string) string {
 	if d, ok := a.Interface().(domain.Decimal); ok {
 		e := b.Interface().(domain.Decimal)

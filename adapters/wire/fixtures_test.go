@@ -48,8 +48,8 @@ func fixtureOf(rec domain.Record) fixture {
 	return f
 }
 
-// Every record ever frozen decodes to what it said when it was written, and is
-// written today as it was then. Every type has one.
+// Every frozen record decodes to its original event, and encodes to the same bytes as then. Every
+// type has one.
 func TestFixtures(t *testing.T) {
 	for _, typ := range domain.Types() {
 		path := filepath.Join(fixtures, string(typ)+".v1.record.json")

@@ -13,8 +13,8 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Whatever a record holds, decoding ends with an event that can be written
-// again and shown, or with an error of one line; so does validating a sample.
+// Decoding any record ends with an event that can be encoded and shown, or with an error of one
+// line. So does validating a sample.
 func FuzzDecode(f *testing.F) {
 	for _, typ := range domain.Types() {
 		env := envelope(&counter{}, domain.NewEvent(typ))
@@ -43,12 +43,12 @@ func FuzzDecode(f *testing.F) {
 		if env.Event.Type() == domain.TypeNodeSampled && domain.Validate(&env) != nil {
 			return
 		}
-		env.Signature = nil // covers the bytes as they were, not as they would be written
+		env.Signature = nil // covers the original bytes
 		again(t, &env)
 	})
 }
 
-// The payload of each type, without the headers that would have to fit it.
+// The payload of each type, without the matching headers.
 func FuzzPayload(f *testing.F) {
 	types := domain.Types()
 	for i, typ := range types {
@@ -90,8 +90,8 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// Any payload of a sample. What is accepted, the generated code accepts too, and
-// the fold ends with it, in a row or in quarantine as domain.Validate says.
+// Any payload of a sample. The generated code accepts every payload that this package accepts, and
+// the fold puts it into a row or in quarantine, as domain.Validate says.
 func FuzzSample(f *testing.F) {
 	for _, env := range []*domain.Envelope{node(0), node(7), envelope(&counter{}, &domain.NodeSampled{})} {
 		f.Add(mustEncode(f, env).Value)
@@ -106,7 +106,7 @@ func FuzzSample(f *testing.F) {
 			oneLine(t, err)
 			return
 		}
-		rec.Time = env.Time // folds refuse what is far from it
+		rec.Time = env.Time // folds refuse times far from it
 		if err := proto.Unmarshal(value, &eventsv1.NodeSampled{}); err != nil {
 			t.Fatalf("read, but not a message: %v", err)
 		}
@@ -130,7 +130,7 @@ func FuzzSample(f *testing.F) {
 	})
 }
 
-// folded folds a record into no rows, and asks for the keys of those that it touches.
+// folded folds a record into an empty store, and asks for the keys of the rows that it touches.
 func folded(t *testing.T, rec *domain.Record) projections.Counts {
 	tp := domain.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}
 	f := projections.NewProjector(tp, rec.Topic.Partitions(), new(Decoder))

@@ -13,26 +13,24 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Bounds of what a payload may say. Beyond them lies damage or malice, and what
-// folds keep of it for ever would be theirs to pay for.
+// Bounds on the content of a payload. Values beyond them are damage or malice, and the folds would
+// have to keep them for ever.
 const (
 	maxText   = 64 << 10 // bytes of one text field
-	maxDigits = 60       // digits of a decimal, with those after the point
+	maxDigits = 60       // digits of a decimal, including those after the point
 	maxPlaces = 40       // digits of a decimal after the point
 )
 
-// A mover carries fields between a domain event and its message, in whichever
-// direction it is set to. Each message has one function that lists its fields
-// once for both directions, so that what is written is what is read. The first
-// field that may not stand in the log ends it: err names it, and nothing more
-// is moved.
+// mover copies fields between a domain event and its message, in either direction. Each message has
+// one function that lists its fields once for both directions, so reading and writing always agree.
+// The first field that is not valid in the log ends the copying: err names it.
 type mover struct {
 	decode bool
-	path   []step // what the present field lies within
+	path   []step // path of the current field
 	err    error
 }
 
-// A step leads into a message, or into one of a list.
+// step is a step of a path into a message, or into a message of a list.
 type step struct {
 	field string
 	index int // -1: not a list
@@ -53,7 +51,7 @@ func (m *mover) fail(field, format string, args ...any) {
 	m.err = fmt.Errorf("field %s%s: %s", at.String(), field, fmt.Sprintf(format, args...))
 }
 
-// same moves what looks alike on both sides.
+// same copies a value that has the same type on both sides.
 func same[T any](m *mover, p, d *T) {
 	if m.decode {
 		*d = *p
@@ -77,8 +75,8 @@ func (m *mover) checkText(field, s string) {
 	}
 }
 
-// checkText holds what is true of every text in the log. NUL is refused because
-// neither Postgres nor a CSV reader would take it.
+// checkText checks the rules for every text in the log. NUL is refused because neither Postgres nor
+// a CSV reader accepts it.
 func checkText(s string, most int) error {
 	switch {
 	case len(s) <= most && plain(s):
@@ -93,8 +91,8 @@ func checkText(s string, most int) error {
 	return nil
 }
 
-// plain reports whether s is ASCII without NUL, eight bytes at a time: then
-// neither a byte nor a byte less one has its high bit set.
+// plain reports whether s is ASCII without NUL. It tests eight bytes at a time: the high bit must
+// be clear in each byte and in each byte minus one.
 func plain(s string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(s) >= 32; s = s[32:] {
@@ -103,7 +101,7 @@ func plain(s string) bool {
 			return false
 		}
 	}
-	if len(s) >= 8 { // up to three words, and the last eight bytes, which may overlap them
+	if len(s) >= 8 { // up to three words, and the last eight bytes, which may overlap with them
 		w := word(s[len(s)-8:])
 		for all := w | (w - ones); ; s = s[8:] {
 			if len(s) < 8 {
@@ -223,7 +221,7 @@ func within[P, D any](m *mover, s step, p **P, d *D, move func(*mover, *P, *D)) 
 	if m.err != nil {
 		return
 	}
-	if *p == nil { // absent in a message: every field of it is zero
+	if *p == nil { // absent in a message: all its fields are zero
 		*p = new(P)
 	}
 	m.path = append(m.path, s)
@@ -245,8 +243,8 @@ func list[P, D any](m *mover, field string, p *[]*P, d *[]D, move func(*mover, *
 	}
 }
 
-// formatDecimal writes a decimal without an exponent and with the digits after
-// the point that it has, zeros at the end included.
+// formatDecimal formats a decimal without an exponent. It keeps the digits after the point,
+// including trailing zeros.
 func formatDecimal(d domain.Decimal) (string, error) {
 	e := int64(d.Exponent())
 	switch {
@@ -260,8 +258,8 @@ func formatDecimal(d domain.Decimal) (string, error) {
 	return d.String(), nil
 }
 
-// parseDecimal reads what formatDecimal writes. It refuses exponents: a dozen
-// bytes would name a number that fills the memory.
+// parseDecimal parses the output of formatDecimal. It refuses exponents, because a dozen bytes
+// could then stand for a number that fills the memory.
 func parseDecimal(s string) (domain.Decimal, error) {
 	whole, places, point := strings.Cut(strings.TrimPrefix(s, "-"), ".")
 	switch {
@@ -272,7 +270,7 @@ func parseDecimal(s string) (domain.Decimal, error) {
 	case len(places) > maxPlaces:
 		return domain.Decimal{}, fmt.Errorf("decimal with %d digits after the point, more than %d", len(places), maxPlaces)
 	}
-	if len(whole)+len(places) > 18 { // beyond what is sure to fit 64 bits
+	if len(whole)+len(places) > 18 { // may not fit 64 bits
 		return decimal.NewFromString(s)
 	}
 	var n int64

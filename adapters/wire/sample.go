@@ -7,10 +7,9 @@ import (
 	"quartermaster/domain"
 )
 
-// NodeSampled is written and read by hand, straight between the record's bytes
-// and domain.NodeSampled: generated code would need a second struct, and knows
-// no front-coded names. The tests hold that it is the same encoding as that of
-// the generated code.
+// NodeSampled is encoded and decoded by hand, directly between the record's bytes and
+// domain.NodeSampled. Generated code would need a second struct, and does not support front-coded
+// names. The tests check that the encoding is the same as that of the generated code.
 
 // The fields of NodeSampled in sample.proto.
 const (
@@ -73,18 +72,18 @@ var sampleFields = [fieldCount]string{
 	fieldHoldersUnknown: "holders_unknown", fieldModel: "model",
 }
 
-// Bounds of a sample, beside those of domain.Validate. The largest machines of
-// today, cut up as far as they can be, stay below a tenth of each.
+// Bounds of a sample, in addition to those of domain.Validate. The largest machines of today,
+// divided into as many instances as possible, stay below a tenth of each.
 const (
 	maxSample    = 256 << 10 // bytes of a payload
 	maxName      = 1 << 10   // bytes of one name
-	maxNameBytes = 256 << 10 // bytes of all names, written out
+	maxNameBytes = 256 << 10 // bytes of all names, decoded
 	maxInterval  = domain.Day
 )
 
 type sampleTable [fieldCount]*[]uint32
 
-// arrayFields are the fields of the sampleTable of a Decoder, as bits.
+// arrayFields are the fields of sampleTable as a bit set.
 const arrayFields uint64 = 1<<fieldNameParts | 1<<fieldHolder | 1<<fieldHolderWorkspace | 1<<fieldHolderDeployment |
 	1<<fieldHolderUnit | 1<<fieldActivityMean | 1<<fieldActivityMin | 1<<fieldActivityMax | 1<<fieldTensorActive |
 	1<<fieldDRAMActive | 1<<fieldMemoryUsed | 1<<fieldPower | 1<<fieldTemperature | 1<<fieldSMClock |
@@ -115,8 +114,7 @@ func sampleArrays(s *domain.NodeSampled) sampleTable {
 	}
 }
 
-// checkInterval bounds what a reader may be made to walk through, hour by hour,
-// before it validates a sample.
+// checkInterval bounds the hours that a reader may have to process before it validates a sample.
 func checkInterval(i domain.Interval) error {
 	switch {
 	case i.From < 0 || i.To >= endOfTime:

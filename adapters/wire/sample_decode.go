@@ -27,13 +27,12 @@ var (
 
 const (
 	everyField uint64 = 1<<fieldCount - 2
-	// rareTexts are the texts that most samples lack.
+	// rareTexts are text fields that most samples lack.
 	rareTexts uint64 = 1<<fieldSubject | 1<<fieldWorkspace | 1<<fieldCites
 )
 
-// decodeSample reads what appendSample writes, into the decoder's memory. Half
-// a million samples pass here for every other event, so it does what is usual
-// without calling anything.
+// decodeSample decodes the output of appendSample into the decoder's memory. There are half a
+// million samples for every other event, so the common path calls no functions.
 func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	buf := rec.Value
 	if len(buf) > maxSample {
@@ -44,22 +43,22 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 		d.arrays = sampleArrays(s)
 		d.arrays[fieldNameParts] = &d.parts
 	}
-	if len(d.values) < len(buf)+8 { // no value is shorter than a byte; 8 are pointed at
+	if len(d.values) < len(buf)+8 { // no value is shorter than a byte; word access needs 8 more
 		d.values = make([]uint32, 2*len(buf)+8)
 	}
 	values := d.values
 	before := d.filled
 	d.filled = everyField
 
-	used := 0           // of values
-	var tails, text int // where name_tails begin and end
+	used := 0           // number of values used
+	var tails, text int // start and end of name_tails
 	var seen uint64
 	for i := 0; i < len(buf); {
 		begin := i
 		tag := uint64(buf[i])
 		i++
 		if tag >= 0x80 {
-			if i < len(buf) && buf[i] < 0x80 { // every field above 15
+			if i < len(buf) && buf[i] < 0x80 { // every field number above 15
 				tag = tag&0x7f | uint64(buf[i])<<7
 				i++
 			} else {
@@ -243,7 +242,7 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 		}
 	}
 	if rec.Partition == d.partition && env.Cluster == d.cluster && rec.Topic == domain.TopicTelemetry && d.cluster != "" {
-		return nil // where the last sample was found
+		return nil // same place as the last sample
 	}
 	if env.Cluster == "" {
 		return errors.New("the record has no key, which names the cluster")
@@ -258,11 +257,10 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 	return nil
 }
 
-// columns reads an array of as many as 127 bytes and those that follow it
-// directly, from the tag at i on, as long as they are what a writer of today
-// writes: it returns where it ended, how many values there are then, and which
-// fields were seen. Everything else is left to decodeSample, which asked. Most
-// machines have eight GPUs, so arrays of 8 and 16 bytes are taken in one step.
+// columns decodes an array of at most 127 bytes, whose tag is at i, and the arrays that directly
+// follow it, as long as they have the usual encoding. It returns the offset after them, the number
+// of values used, and the fields seen. decodeSample, its caller, handles everything else. Most
+// machines have eight GPUs, so arrays of 8 and 16 bytes are decoded in one step.
 func (d *Decoder) columns(buf []byte, i, used int, seen uint64) (int, int, uint64) {
 	p := unsafe.Pointer(unsafe.SliceData(buf))
 	for i+8 <= len(buf) {
@@ -275,7 +273,8 @@ func (d *Decoder) columns(buf []byte, i, used int, seen uint64) (int, int, uint6
 			tag, w, at = tag|w>>1&0x3f80, w>>8, i+3
 		}
 		f, size := tag>>3, int(w>>8&0xff)
-		if f >= fieldCount || tag&7 != uint64(protowire.BytesType) || arrayFields&^seen>>f&1 == 0 || size >= 0x80 || size > len(buf)-at {
+		if f >= fieldCount || tag&7 != uint64(protowire.BytesType) ||
+			arrayFields&^seen>>f&1 == 0 || size >= 0x80 || size > len(buf)-at {
 			break
 		}
 		n := 8
@@ -312,19 +311,19 @@ func word8(p unsafe.Pointer, i int) uint64 {
 	return binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(p, i))[:])
 }
 
-// oneByte takes apart eight varints of one byte each.
+// oneByte splits eight varints of one byte each.
 func oneByte(out *[8]uint32, w uint64) {
 	out[0], out[1], out[2], out[3] = uint32(uint8(w)), uint32(uint8(w>>8)), uint32(uint8(w>>16)), uint32(uint8(w>>24))
 	out[4], out[5], out[6], out[7] = uint32(uint8(w>>32)), uint32(uint8(w>>40)), uint32(uint8(w>>48)), uint32(w>>56)
 }
 
-// twoBytes takes apart four varints of two bytes each.
+// twoBytes splits four varints of two bytes each.
 func twoBytes(out *[4]uint32, w uint64) {
 	w = w&evenSeven | w>>1&oddSeven
 	out[0], out[1], out[2], out[3] = uint32(uint16(w)), uint32(uint16(w>>16)), uint32(uint16(w>>32)), uint32(w>>48)
 }
 
-// clear empties what a sample before this one filled and this one lacks.
+// clear resets the fields that an earlier sample set and this one lacks.
 func (d *Decoder) clear(absent uint64) {
 	s := &d.sample
 	for rest := absent & arrayFields; rest != 0; rest &= rest - 1 {
@@ -359,7 +358,7 @@ func (d *Decoder) clear(absent uint64) {
 	}
 }
 
-// skip returns the length of a field that a newer writer knows.
+// skip returns the length of a field that only newer writers know.
 func skip(f uint64, kind protowire.Type, b []byte) (int, bool) {
 	if f == 0 || f > uint64(protowire.MaxValidNumber) {
 		return 0, false
@@ -368,11 +367,11 @@ func skip(f uint64, kind protowire.Type, b []byte) (int, bool) {
 	return n, n >= 0
 }
 
-// alias returns b as a string that lives and changes with it.
+// alias returns b as a string that shares its memory.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// varint reads one varint, and returns 0 bytes where there is none. Up to eight
-// bytes are taken at once: the groups of seven bits are pushed together in pairs.
+// varint reads one varint, and returns length 0 if there is none. It reads up to eight bytes at
+// once, and joins the groups of seven bits pairwise.
 func varint(b []byte) (uint64, int) {
 	if len(b) >= 8 {
 		w := binary.LittleEndian.Uint64(b)
@@ -388,8 +387,8 @@ func varint(b []byte) (uint64, int) {
 	return v, max(n, 0)
 }
 
-// The continuation bits of eight bytes: all of them, those of four varints of
-// two bytes, those of two of three bytes, and their bits of value.
+// Masks over eight bytes: the continuation bits of all bytes, of four varints of two bytes, and of
+// two varints of three bytes, and the corresponding value bits.
 const (
 	highBits  = 0x8080808080808080
 	evenBits  = 0x0080008000800080
@@ -399,13 +398,11 @@ const (
 	sixBits   = 0x0000008080008080
 )
 
-// unpack sets values to the varints in b, of which there is room for as many as
-// there are bytes, and returns how many there are, -1 when that is not what the
-// bytes are. Most arrays hold numbers of one, two or three bytes throughout,
-// which are taken eight bytes at a time; what lies behind b, up to its capacity,
-// may be read and is dropped, and so is what is written behind the last value.
-// No number is shorter than a byte, so all of it stays within the room for eight
-// more values than b has bytes.
+// unpack sets values to the varints in b and returns their number, or -1 if b is not valid. values
+// MUST have room for eight more values than b has bytes. Most arrays hold numbers of one, two or
+// three bytes throughout, which are decoded eight bytes at a time. unpack may read bytes after b,
+// up to its capacity, and ignores them. It may also write after the last value. Every number has at
+// least one byte, so all writes stay within that room.
 func unpack(values []uint32, b []byte) int {
 	if len(values) < len(b)+8 {
 		return -1
@@ -453,13 +450,13 @@ func unpack(values []uint32, b []byte) int {
 		}
 		n++
 	}
-	if i > len(b) { // the last one goes on behind the array
+	if i > len(b) { // the last number extends beyond the array
 		return -1
 	}
 	return n
 }
 
-// unpackRest goes on where numbers are longer, or the last few are left.
+// unpackRest continues unpack with longer numbers, or with the last few.
 func unpackRest(values []uint32, n int, b []byte) int {
 	for len(b) > 0 {
 		if b[0] < 0x80 {
@@ -487,7 +484,7 @@ func unpackRest(values []uint32, n int, b []byte) int {
 	return n
 }
 
-// block is what names are copied by: without a loop for nearly all of them.
+// block is the unit in which names are copied. Nearly all names need one block, so no loop.
 const block = 32
 
 func copyBlock(to, from unsafe.Pointer) {
@@ -495,12 +492,12 @@ func copyBlock(to, from unsafe.Pointer) {
 	*(*[block / 2]byte)(unsafe.Add(to, block/2)) = *(*[block / 2]byte)(unsafe.Add(from, block/2))
 }
 
-// names writes out the table of names, which frontCode made, one behind the
-// other; the tails are the first size bytes of text. Each name may share with
-// the one before, so a few bytes can stand for very many: hence the bound.
+// names decodes the table of names that frontCode made, one after the other. The tails are the
+// first size bytes of text. Each name may share a prefix with the one before, so a few bytes can
+// stand for very many: hence the bound.
 //
-// A copy goes on to the end of a block, over what will be overwritten next, and
-// may read on behind the tails where the payload does.
+// A copy extends to the end of a block, over bytes that are overwritten next. It may read beyond
+// the tails, within the payload.
 func (d *Decoder) names(text []byte, size int) error {
 	s := &d.sample
 	parts := d.parts
@@ -519,10 +516,12 @@ func (d *Decoder) names(text []byte, size int) error {
 		}
 	}
 	arena := unsafe.Pointer(unsafe.SliceData(d.arena))
-	room := len(d.arena) - 2*maxName                                       // a name and a block fit behind it
-	at, length := 0, 0                                                     // in the arena: where this name begins; how long the one before is
-	like, alike := 0, 0                                                    // where the first that shares at least as much with this one begins, and how much that is
-	first, last := unsafe.Pointer(unsafe.SliceData(text)), len(text)-block // a block can be read from there
+	room := len(d.arena) - 2*maxName // a name and a block fit after it
+	// at is where this name begins in the arena, and length is how long the one before it is.
+	at, length := 0, 0
+	// like is where the first name begins that shares at least alike bytes with this one.
+	like, alike := 0, 0
+	first, last := unsafe.Pointer(unsafe.SliceData(text)), len(text)-block // the last offset of a whole block
 	tail := 0
 	for i := range names {
 		shared, rest := int(min(parts[0], maxSample)), int(min(parts[1], maxSample))

@@ -9,7 +9,7 @@ import (
 	"quartermaster/domain"
 )
 
-// appendSample appends the payload of a sample, or refuses it.
+// appendSample appends the payload of a sample, or returns why it is invalid.
 func appendSample(b []byte, env *domain.Envelope, s *domain.NodeSampled) ([]byte, error) {
 	if env.Time != s.Interval.To {
 		return nil, fmt.Errorf("time %s is not the end of its interval, %s", env.Time, s.Interval.To)
@@ -126,7 +126,7 @@ func appendPacked[T uint32 | uint64](b []byte, f protowire.Number, vs []T) []byt
 	return b
 }
 
-// frontCode writes each name as what it shares with the one before and the rest.
+// frontCode encodes each name as the length of the prefix shared with the one before, and the rest.
 func frontCode(names []string) (tails string, parts []uint32, err error) {
 	var b []byte
 	last, total := "", 0
@@ -141,7 +141,7 @@ func frontCode(names []string) (tails string, parts []uint32, err error) {
 		for n < len(name) && n < len(last) && name[n] == last[n] {
 			n++
 		}
-		for n > 0 && n < len(name) && !utf8.RuneStart(name[n]) { // tails are text themselves
+		for n > 0 && n < len(name) && !utf8.RuneStart(name[n]) { // each tail must be valid text itself
 			n--
 		}
 		parts = append(parts, uint32(n), uint32(len(name)-n))

@@ -14,8 +14,7 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// pods are the names that Kubernetes gives to the pods of three deployments of
-// two workspaces, as they share a machine.
+// pods are names of pods in Kubernetes: three deployments of two workspaces share a machine.
 var pods = []struct{ workspace, deployment, pod string }{
 	{"search-platform", "llama-3-70b-instruct", "llama-3-70b-instruct-7d9f8b6c5d-x2v4q"},
 	{"search-platform", "llama-3-70b-instruct", "llama-3-70b-instruct-7d9f8b6c5d-8kzlw"},
@@ -27,7 +26,7 @@ var pods = []struct{ workspace, deployment, pod string }{
 	{"ml-research", "whisper-finetune", "whisper-finetune-86d5f7c4f9-n7g2k"},
 }
 
-// table collects names in the order in which a reporter meets them.
+// table collects names in the order of their first use.
 type table []string
 
 func (t *table) ref(s string) uint32 {
@@ -38,8 +37,8 @@ func (t *table) ref(s string) uint32 {
 	return uint32(len(*t))
 }
 
-// node samples a machine of eight GPUs, whole or each cut into instances, with
-// one holder per entry and every named metric read.
+// node samples a machine of eight GPUs, whole or each divided into instances, with one holder per
+// entry and every named metric.
 func node(instances int) *domain.Envelope {
 	s := &domain.NodeSampled{
 		Node:          "ip-10-42-117-203.ec2.internal",
@@ -99,9 +98,9 @@ func mustEncode(t testing.TB, env *domain.Envelope) domain.Record {
 	return rec
 }
 
-// A sample of eight whole GPUs stays within 700 bytes: it takes 652, of which the
-// UUIDs are 128. The same machine cut into 56 instances of 1g.10gb, each with a
-// holder of its own, takes 2,880, and the UUIDs 1,024.
+// A sample of eight whole GPUs takes at most 700 bytes. It takes 652, of which the UUIDs are 128.
+// The same machine divided into 56 instances of 1g.10gb, each with a holder of its own, takes
+// 2,880, of which the UUIDs are 1,024.
 func TestSampleSize(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -136,8 +135,8 @@ func TestSampleDecodesWithoutAllocating(t *testing.T) {
 	}
 }
 
-// Arrays are read as protowire reads them, number by number, whatever their
-// sizes, wherever they are cut and whatever stands behind them.
+// Arrays are decoded as protowire decodes them number by number, whatever their sizes, wherever
+// they are truncated and whatever bytes follow.
 func TestUnpack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b []byte
@@ -166,8 +165,8 @@ func TestUnpack(t *testing.T) {
 	})
 }
 
-// The same sample in this package's decoder, which checks its text and writes out
-// its names, and in generated code, which does neither.
+// The same sample in this package's decoder, which checks text and decodes names, and in generated
+// code, which does neither.
 func BenchmarkDecodeSample(b *testing.B) {
 	for _, c := range []struct {
 		name      string
@@ -239,7 +238,7 @@ func BenchmarkEncodeSample(b *testing.B) {
 	})
 }
 
-// The widest of the events that come in bulk, with all of its columns filled.
+// The widest of the high-volume events, with all its columns filled.
 func BenchmarkBillingLine(b *testing.B) {
 	env := envelope(&counter{}, &domain.BillingLineRecorded{})
 	rec := mustEncode(b, env)

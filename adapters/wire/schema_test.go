@@ -12,8 +12,7 @@ import (
 
 const schemaPackage = "quartermaster.events.v1"
 
-// private are words in the names of fields that would hold what users sent to a
-// model, what it answered, or what it learned.
+// private are words in field names that would indicate users' prompts, model outputs or weights.
 var private = map[string]bool{}
 
 func init() {
@@ -27,11 +26,11 @@ func init() {
 	}
 }
 
-// harmless are the fields that have such a word in their names and are numbers.
+// harmless are fields with such a word in their names that hold numbers.
 var harmless = map[string]bool{
-	"ServingSampled.prompt_tokens":     true, // how many
-	"ServingSampled.generation_tokens": true, // how many
-	"NodeSampled.tensor_active":        true, // busy share of a kind of circuit
+	"ServingSampled.prompt_tokens":     true, // a count
+	"ServingSampled.generation_tokens": true, // a count
+	"NodeSampled.tensor_active":        true, // busy share of the tensor cores
 }
 
 func suspicious(name string) bool {
@@ -73,8 +72,7 @@ func TestNothingPrivateHasAField(t *testing.T) {
 	}
 }
 
-// Every event type has the message of its name, and nothing else has a message
-// on its own: the rest are parts.
+// Every event type has the message of its name. No other message stands alone: the rest are parts.
 func TestEveryTypeHasItsMessage(t *testing.T) {
 	parts := map[protoreflect.FullName]bool{}
 	messages := map[protoreflect.FullName]bool{}

@@ -9,12 +9,11 @@ import (
 	"quartermaster/domain"
 )
 
-// signaturePrefix sets what is signed here apart from everything else that the
-// same key may ever sign.
+// signaturePrefix distinguishes these signatures from all others that the same key may ever make.
 const signaturePrefix = "quartermaster decision v1\n"
 
-// signedAttributes are those that a signature covers, in the order in which it
-// does: all that say what was decided, by whom, about what and when.
+// signedAttributes are the attributes that a signature covers, in the order in which it covers
+// them. They say what was decided, by whom, about what and when.
 var signedAttributes = [...]attribute{
 	attrType, attrOperator, attrOperatorKey, attrTime, attrRecorded,
 	attrSubject, attrWorkspace, attrCluster, attrCites,
@@ -38,10 +37,10 @@ func signedMessage(a *attributes, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// Sign sets the event's signature: that of the operator, made with their key.
-// Event, time, recorded time, subject, workspace, cluster and cites must be
-// what they will be when appended; source, incarnation and sequence are given
-// later. It fails when the event cannot be encoded, and for NodeSampled.
+// Sign sets the event's signature, made with the operator's key. Event, time, recorded time,
+// subject, workspace, cluster and cites MUST have their final values. Source, incarnation and
+// sequence are set later, when the event is appended. Sign fails if the event cannot be encoded,
+// and for NodeSampled.
 func Sign(env *domain.Envelope, operator string, key ed25519.PrivateKey) error {
 	if len(key) != ed25519.PrivateKeySize {
 		return fmt.Errorf("sign %s: private key of %d bytes, want %d", nameOf(env.Event), len(key), ed25519.PrivateKeySize)
@@ -53,8 +52,8 @@ func Sign(env *domain.Envelope, operator string, key ed25519.PrivateKey) error {
 	return nil
 }
 
-// ToSign is [Sign] for a key that is elsewhere: it sets the event's signature, but for its
-// bytes. Those are the Ed25519 signature of env.Signature.Message.
+// ToSign is [Sign] for a private key that is elsewhere. It sets the event's signature without its
+// Bytes, which are the Ed25519 signature of env.Signature.Message.
 func ToSign(env *domain.Envelope, operator string, key ed25519.PublicKey) error {
 	err := toSign(env, operator, key)
 	if err != nil {

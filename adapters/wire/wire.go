@@ -1,11 +1,11 @@
-// Package wire turns events into the records of the log and back. What it
-// writes is kept for ever: this comment is the contract of the encoding, and
-// the only code that knows old versions of it is here.
+// Package wire turns events into records of the log and back. Records are kept for ever. So this
+// comment is the contract of the encoding, and this package is the only code that knows old
+// versions of it.
 //
-// A record is a CloudEvent 1.0 in Kafka's binary mode. Its key is
-// [domain.Envelope.Key], its partition [domain.PartitionOf] the key, its value
-// the Protobuf message of schemas/events/v1 that bears the event's name. The
-// attributes are headers, each at most once, absent when empty:
+// A record is a CloudEvent 1.0 in Kafka's binary mode. Its key is [domain.Envelope.Key], its
+// partition is [domain.PartitionOf] the key, and its value is the Protobuf message of
+// schemas/events/v1 with the event's name. The attributes are headers, each at most once, absent
+// when empty:
 //
 //	ce_specversion          1.0
 //	ce_type                 quartermaster.<Type>.v<version>
@@ -23,41 +23,36 @@
 //	ce_operatorkey          their Ed25519 public key, base64
 //	ce_signature            Ed25519 signature, base64
 //
-// The id is computed, not drawn: whoever knows the stream and the sequence of
-// an event knows its id, and two events of one source cannot share one. Headers
-// of other names are let be.
+// The id is computed from the stream and the sequence of an event, so two events of one source
+// cannot have the same id. Other headers are ignored.
 //
-// NodeSampled is sent half a million times where others are sent once, and
-// headers would cost a third of reading it. It has two headers, ce_specversion
-// and ce_type: the version of the rules by which the other attributes are to be
-// understood, and the payload that holds them. They are the first two headers of
-// every record, so a reader looks in one place to learn what it has. Source,
-// incarnation and sequence stand in the payload, time is the end of the
-// interval, the cluster is the key, the subject is the node unless the payload
-// says otherwise. [CloudEvent] shows it like any other event.
+// NodeSampled occurs half a million times as often as all other events, and headers would be a
+// third of the cost of reading it. It has two headers, ce_specversion and ce_type. They give the
+// version of the rules for the other attributes, and the payload that holds them. They are the
+// first two headers of every record, so a reader finds the type in one place. Source, incarnation
+// and sequence are in the payload. The time is the end of the interval, the cluster is the key, and
+// the subject is the node unless the payload has another one. [CloudEvent] shows it like any other
+// event.
 //
-// Decoding is strict, because a log is read by people with money at stake: what
-// is missing, given twice, out of bounds or contradicts itself is an error of
-// one line that says so, and the record goes into quarantine. What a newer
-// writer may add is let be: unknown fields of a message and unknown values of a
-// choice. A type or version that this program does not know is [ErrUnknownType].
+// Decoding is strict, because people make financial decisions from the log. Anything missing,
+// duplicate, out of bounds or contradictory is an error of one line, and the record goes into
+// quarantine. Additions of newer writers are ignored: unknown fields of a message and unknown enum
+// values. A type or version that this program does not know is [ErrUnknownType].
 //
 // # Signatures
 //
-// A decision is signed over a prefix that no other use of the key has, the
-// attributes that say what was decided, and the bytes of the payload as they
-// stand in the log; see [Sign]. Nothing is encoded again to check it, so a
-// signature outlives every change of this package.
+// The signature of a decision covers a prefix that no other use of the key has, the attributes that
+// say what was decided, and the bytes of the payload as they are in the log; see [Sign]. Checking
+// it encodes nothing again, so a signature stays valid through every change of this package.
 //
-// Source, incarnation and sequence are not covered: they are given when the
-// event is appended, after it was signed. Whoever may append can therefore
-// append a decision once more, under another name. That is safe as long as
-// folds take decisions as statements (this rule, from this time on) and never
-// count them: the copy states the same, in effect from the same time, and loses
-// against whatever was decided since. A copy cannot be moved in time, to another
-// workspace, cluster or subject, nor made another's. One thing it can do: where
-// two decisions take effect at the very same instant, the tie goes by source
-// ([domain.Precedence]), and a copy of the one that lost may win it.
+// Source, incarnation and sequence are not covered, because they are set when the event is
+// appended, after it was signed. So whoever may append can append a copy of a decision under
+// another source. That is safe as long as folds treat decisions as statements (this rule, from this
+// time on) and never count them. The copy states the same, in effect from the same time, and loses
+// against any later decision. A copy cannot be moved in time, to another workspace, cluster or
+// subject, nor attributed to another operator. There is one exception: if two decisions take effect
+// at the same instant, the tie is broken by source ([domain.Precedence]), and a copy of the losing
+// one may win.
 package wire
 
 import (
@@ -69,16 +64,16 @@ import (
 	"quartermaster/domain"
 )
 
-// ErrUnknownType is returned for an event of a type, or of a version of a type,
-// that this program does not know. A newer program may: quarantine the record,
-// and rebuild with the program that knows it.
+// ErrUnknownType is returned for an event type, or a version of a type, that this program does not
+// know. The caller puts the record into quarantine. An operator rebuilds with a newer program that
+// knows it.
 var ErrUnknownType = errors.New("unknown event type")
 
-// Bounds of a record. Appending holds its own, larger or equal.
+// Bounds of a record. The log's own bounds are at least as large.
 const (
 	maxRecord    = 4 << 20 // bytes of a value
 	maxAttribute = 1 << 10 // bytes of an attribute
-	maxHeaders   = 64      // headers of a record, ours and others'
+	maxHeaders   = 64      // headers of a record, including foreign ones
 )
 
 // endOfTime is 2262-01-01, the last whole year before nanoseconds overflow.
@@ -152,11 +147,11 @@ var attributeOf = func() map[string]attribute {
 	return m
 }()
 
-// attributes are the attributes of one event as text, "" when absent.
+// attributes are the attributes of one event as text; "" if absent.
 type attributes [attributeCount]string
 
-// ID returns the CloudEvents id of an event: unique within its source, and
-// known to whoever knows its stream and sequence.
+// ID returns the CloudEvents id of an event. It is unique within its source, and follows from the
+// event's stream and sequence.
 func ID(env *domain.Envelope) (string, error) {
 	key, err := env.Key()
 	if err != nil {
@@ -173,7 +168,7 @@ func eventID(env *domain.Envelope, topic domain.Topic, partition int) string {
 
 func typeName(t domain.Type) string { return typePrefix + string(t) + typeVersion }
 
-// parseType reads what typeName writes.
+// parseType parses the output of typeName.
 func parseType(s string) (domain.Type, error) {
 	name, ours := strings.CutPrefix(s, typePrefix)
 	if !ours {
@@ -189,8 +184,8 @@ func parseType(s string) (domain.Type, error) {
 	return domain.Type(name), nil
 }
 
-// TypeOf returns the type that a record's header names, "" when it names none that
-// this program knows. Whether the record is an event of it, [Decoder.Decode] says.
+// TypeOf returns the type in a record's header, or "" if this program does not know it. Only
+// [Decoder.Decode] checks that the record is a valid event of the type.
 func TypeOf(rec *domain.Record) domain.Type {
 	typ, err := parseType(string(rec.Header(typeHeader)))
 	if err != nil {
@@ -199,8 +194,7 @@ func TypeOf(rec *domain.Record) domain.Type {
 	return typ
 }
 
-// checkContext holds what is true of the attributes of every event, whether
-// it is about to be written or was just read.
+// checkContext checks the attributes of an event, both before writing and after reading.
 func checkContext(env *domain.Envelope) error {
 	switch {
 	case env.Source == "":

@@ -17,9 +17,8 @@ import (
 	eventsv1 "quartermaster/schemas/events/v1"
 )
 
-// Whatever an event says is what is read from its record, in a fresh decoder
-// and in one whose memory was used before. The types of a topic share the draws;
-// with CI_LONG=1 each type has its own.
+// Decoding a record yields its event, in a fresh decoder and in one whose memory is reused. The
+// types of a topic share the draws; with CI_LONG=1 each type has its own.
 func TestRoundTrip(t *testing.T) {
 	groups := map[string][]domain.Type{}
 	for _, typ := range domain.Types() {
@@ -70,8 +69,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Every field of every event reaches the record: with all of them filled, none
-// is lost and no field of the message is left empty.
+// Every field of every event is encoded: if all fields are filled, none is lost and no field of the
+// message is empty.
 func TestEveryFieldTravels(t *testing.T) {
 	for _, typ := range domain.Types() {
 		env := envelope(&counter{}, domain.NewEvent(typ))
@@ -82,7 +81,7 @@ func TestEveryFieldTravels(t *testing.T) {
 			continue
 		}
 		sameEnvelope(t, &got, env)
-		if typ != domain.TypeNodeSampled { // fresh memory: what becomes of the record's is nothing to it
+		if typ != domain.TypeNodeSampled { // fresh memory: changes of the record's bytes do not affect it
 			again := mustEncode(t, env)
 			scribble(&rec)
 			sameEnvelope(t, &got, env)
@@ -114,7 +113,7 @@ func scribble(rec *domain.Record) {
 	}
 }
 
-// full reports fields without a value, and such of another name than the event's.
+// full reports empty fields, and fields with another name than the event's.
 func full(t *testing.T, m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -136,7 +135,7 @@ func full(t *testing.T, m protoreflect.Message) {
 	}
 }
 
-// A sample's own encoding is that of the generated code.
+// The hand-written encoding of samples equals that of the generated code.
 func TestSampleIsItsMessage(t *testing.T) {
 	fields := (&eventsv1.NodeSampled{}).ProtoReflect().Descriptor().Fields()
 	if fields.Len() != fieldCount-1 {
@@ -183,7 +182,7 @@ func TestSampleIsItsMessage(t *testing.T) {
 	})
 }
 
-// What an event needs before it may be appended, and what it may not hold.
+// Events that are incomplete or contain invalid values are not encoded.
 func TestEncodeRefuses(t *testing.T) {
 	base := func() *domain.Envelope {
 		return &domain.Envelope{
@@ -242,9 +241,9 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// A sample that contradicts itself is not written, nor shown. One that somebody
-// else wrote is read, and refused by domain.Validate; only an interval that a
-// reader would walk through first is refused at once.
+// A contradictory sample is neither encoded nor shown. If another program wrote it, it is decoded,
+// and domain.Validate refuses it. Only an invalid interval is refused when decoding, because a
+// reader would process its hours first.
 func TestSampleRefused(t *testing.T) {
 	for _, c := range []struct {
 		want   string
@@ -280,9 +279,9 @@ func TestSampleRefused(t *testing.T) {
 			t.Errorf("shown, want an error with %q", c.want)
 		}
 		if env.Time != s.Interval.To {
-			continue // cannot be said on the wire
+			continue // cannot be encoded
 		}
-		// The same, written by someone who does not check.
+		// The same sample, written by a program without checks.
 		m := &eventsv1.NodeSampled{}
 		if err := proto.Unmarshal(good.Value, m); err != nil {
 			t.Fatal(err)
@@ -308,7 +307,7 @@ func TestSampleRefused(t *testing.T) {
 	}
 }
 
-// A few bytes that stand for very many are refused before they are written out.
+// A few bytes that stand for very many are refused before they are decoded.
 func TestNameBomb(t *testing.T) {
 	rec := mustEncode(t, node(0))
 	m := &eventsv1.NodeSampled{}
@@ -326,7 +325,7 @@ func TestNameBomb(t *testing.T) {
 	}
 }
 
-// Decimals keep their digits as written, with or without a short cut to 64 bits.
+// Decimals keep their digits as written, with or without the fast path for 64 bits.
 func TestDecimal(t *testing.T) {
 	for _, s := range []string{
 		"0", "0.00", "12.50", "-12.50", "-0.0000000001", "999999999999999999", "-99999999999999999.9",
