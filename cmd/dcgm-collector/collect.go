@@ -25,38 +25,45 @@ import (
 // stopWithin is how long DCGM may take to shut down.
 const stopWithin = 2 * time.Second
 
-// collector is one run. Everything but beat happens in one goroutine, since DCGM
-// answers one call after the other anyway; see askRecovery for the one call that is not
-// always waited for.
+// collector is one run. Everything except heartbeats happens in one goroutine, because DCGM
+// serializes its calls anyway. The one exception is askRecovery, which does not always wait for its
+// call.
 type collector struct {
 	cfg    Config
-	engine frames.Engine // that is used
+	engine frames.Engine // the one in use
 	tried  []Attempt
 	out    *frames.Writer
 	lib    *loaded
 	calls  calls
 
 	inventory frames.Inventory
-	machine   machine                    // what DCGM calls the devices of the inventory
-	cut       []dcgm.MigHierarchyInfo_v2 // how GPUs are cut by MIG
-	known     string                     // fingerprint of what the inventory was made from
+	machine   machine                    // DCGM's names of the devices of the inventory
+	cut       []dcgm.MigHierarchyInfo_v2 // MIG partitioning of the GPUs
+	known     string                     // fingerprint of the data that the inventory was made from
 	groups    []*group
 	handles   handles
 	health    *watchedHealth
-	links     frames.Group // state of NVLinks, as Hello says it
+	links     frames.Group // state of NVLinks, as in Hello
 	xids      *xidReader
 	states    *states
-	suspects  map[entity]bool   // GPUs whose values say that they are lost
-	said      map[string]string // troubles that were told, by what they are about
-	late      chan error        // the answer to what recovery a driver wants, nil: none is awaited
+	suspects  map[entity]bool   // GPUs whose values indicate that they are lost
+	said      map[string]string // reported troubles, by subject
+	late      chan error        // receives the answer of a late recovery query; nil if none is pending
 }
 
 func newCollector(cfg Config, out io.Writer) *collector {
-	return &collector{cfg: cfg, out: frames.NewWriter(out), states: newStates(), xids: newXIDReader(cfg.Since, now()),
-		health: &watchedHealth{active: map[incidentKey]frames.Event{}}, suspects: map[entity]bool{}, said: map[string]string{}}
+	return &collector{
+		cfg:      cfg,
+		out:      frames.NewWriter(out),
+		states:   newStates(),
+		xids:     newXIDReader(cfg.Since, now()),
+		health:   &watchedHealth{active: map[incidentKey]frames.Event{}},
+		suspects: map[entity]bool{},
+		said:     map[string]string{},
+	}
 }
 
-// calls says what DCGM is asked right now. The heartbeat reads it.
+// calls tracks the current call of DCGM. The heartbeat reads it.
 type calls struct {
 	mu       sync.Mutex
 	name     string
@@ -64,7 +71,7 @@ type calls struct {
 	answered atomic.Uint64
 }
 
-// do asks DCGM something.
+// do makes a call of DCGM.
 func (c *calls) do(name string, f func() error) error {
 	c.mu.Lock()
 	c.name, c.began = name, bootClock()
@@ -99,8 +106,8 @@ func frame(b frames.Body) frames.Frame {
 	return frames.Frame{At: domain.InstantOf(time.Now()), Boot: bootClock(), Body: b}
 }
 
-// say writes a frame. When nobody reads any more there is nothing left to do, and the
-// thread that asks DCGM may hang: the process ends here.
+// say writes a frame. If the reader is gone there is nothing left to do, and the thread that calls
+// DCGM may hang, so the process ends.
 func (c *collector) say(b frames.Body) error {
 	if err := c.out.Write(frame(b)); err != nil {
 		return fmt.Errorf("%w: %v", errOutput, err)
@@ -108,7 +115,7 @@ func (c *collector) say(b frames.Body) error {
 	return nil
 }
 
-// collect runs until it is told to end, or cannot go on.
+// collect runs until it is told to end, or cannot continue.
 func collect(ctx context.Context, cfg Config, stdout *os.File, stderr io.Writer) error {
 	c := newCollector(cfg, stdout)
 	done := make(chan error, 1)
@@ -138,7 +145,8 @@ func collect(ctx context.Context, cfg Config, stdout *os.File, stderr io.Writer)
 			stop, end = nil, time.After(stopWithin)
 		case <-end:
 			h := c.calls.heartbeat()
-			fmt.Fprintf(stderr, "dcgm-collector: DCGM has not answered %q for %v: ending without it\n", h.Call, h.Waiting.Round(time.Millisecond))
+			fmt.Fprintf(stderr, "dcgm-collector: DCGM has not answered %q for %v: ending without it\n",
+				h.Call, h.Waiting.Round(time.Millisecond))
 			return nil
 		}
 	}
@@ -157,7 +165,7 @@ func (c *collector) run(ctx context.Context) error {
 	if err := c.say(hello); err != nil {
 		return err
 	}
-	// An engine that is there and is not used contends with this one for the GPUs.
+	// An engine that exists but is not used contends with this one for the GPUs.
 	for _, a := range c.tried {
 		if a.Reason == "" || a.Result == engineAbsent {
 			continue
@@ -166,13 +174,13 @@ func (c *collector) run(ctx context.Context) error {
 			return err
 		}
 	}
-	// What starting took is garbage now.
+	// The memory used for starting is garbage now.
 	debug.FreeOSMemory()
 	tick := time.NewTicker(c.cfg.Every)
 	defer tick.Stop()
 	last := map[time.Duration]time.Time{}
 	due := func(every time.Duration, now time.Time) bool {
-		// Half a tick early is on time, so that ticks that jitter do not skip a turn.
+		// Half a tick early counts as on time, so that jitter does not skip a turn.
 		if t, ok := last[every]; ok && now.Sub(t) < every-c.cfg.Every/2 {
 			return false
 		}
@@ -234,7 +242,8 @@ func (c *collector) open() (stop func(), err error) {
 		}
 		a := Attempt{Engine: e.String(), Result: engineUsed}
 		if e.Remote() {
-			a.Reason = "and it may be on another machine: DCGM's connections are neither encrypted nor authenticated, and its GPUs are taken to be this node's"
+			a.Reason = "and it may be on another machine: DCGM's connections are neither encrypted nor authenticated, " +
+				"and its GPUs are assumed to be this node's"
 		}
 		c.engine, c.tried = e, append(c.tried, a)
 		break
@@ -244,22 +253,23 @@ func (c *collector) open() (stop func(), err error) {
 	}, nil
 }
 
-// lookForEngine ends a run that embedded DCGM because auto found no nv-hostengine, once
-// one is there: it was restarted, or it started later. The next run attaches to it, since
-// two engines on one node contend for the profiling counters. One that was there and
-// failed is left alone until it was away, so that no run ends for it again and again.
+// lookForEngine ends a run in which auto embedded DCGM, once an nv-hostengine has started or
+// restarted. The next run attaches to it, because two engines on one node contend for the profiling
+// counters. An engine that was there and failed is ignored until it has been away, so that it does
+// not end run after run.
 func (c *collector) lookForEngine() error {
 	if c.cfg.Engine.Kind != frames.EngineAuto || c.engine.Kind != frames.EngineEmbedded {
 		return nil
 	}
-	for i, e := range candidates(c.cfg.Engine) { // tried has an attempt for each
+	for i, e := range candidates(c.cfg.Engine) { // tried has an attempt for each candidate
 		if e.Kind == frames.EngineEmbedded {
 			break
 		}
 		if result, reason := passBy(e); result != "" {
 			c.tried[i] = Attempt{e.String(), result, reason}
 		} else if c.tried[i].Result != engineFailed {
-			return give(frames.TroubleConnection, "an nv-hostengine is at %s now: attaching to it instead of embedding DCGM", e)
+			return give(frames.TroubleConnection,
+				"an nv-hostengine is at %s now: attaching to it instead of embedding DCGM", e)
 		}
 	}
 	return nil
@@ -276,7 +286,8 @@ func (c *collector) notStarted(err error, e frames.Engine) error {
 	case stNoPermission, stRequiresRoot:
 		f = give(frames.TroublePermission, "%s: no permission: give this user the right to open the socket and /dev/nvidia*", what)
 	case stVersionMismatch:
-		f = give(frames.TroubleVersion, "%s: the engine and %s (DCGM %s) are of versions that do not fit: install one", what, library, c.lib.version)
+		f = give(frames.TroubleVersion, "%s: the engine and %s (DCGM %s) are of versions that do not fit: install one",
+			what, library, c.lib.version)
 	case stNoLibrary, stNVMLNotLoaded:
 		f = give(frames.TroubleDriver, "%s: NVIDIA's driver is not loaded: nvidia-smi says why", what)
 	case stDriverTimeout:
@@ -306,7 +317,8 @@ func (c *collector) hello() (*frames.Hello, error) {
 		return nil, err
 	}
 	if len(c.inventory.Devices) == 0 {
-		return nil, give(frames.TroubleNoGPUs, "DCGM sees no GPUs: nvidia-smi -L says whether the driver does, and which this user may open")
+		return nil, give(frames.TroubleNoGPUs,
+			"DCGM sees no GPUs: nvidia-smi -L says whether the driver does, and which this user may open")
 	}
 	c.links = frames.Group{Name: "links", Every: c.cfg.Slow, Works: true}
 	if _, err := c.askLinks(); err != nil {
@@ -335,15 +347,14 @@ func programVersion() string {
 	return ""
 }
 
-// turn is what happens every second. XIDs are read first and told as soon as they are,
-// since they are what is waited for, and a driver that reported one may hang in whatever
-// it is asked next.
+// turn runs every second. It reads and reports XIDs first, because they are the most urgent, and a
+// driver that reported one may hang in the next call.
 func (c *collector) turn(medium, slow bool) error {
 	xids, err := c.xids.read(c)
 	if err != nil {
 		return err
 	}
-	// Even without events now and then, so that a reader knows the cursor.
+	// Send events now and then even if there are none, so that a reader knows the cursor.
 	if err := c.tell(xids, medium); err != nil {
 		return err
 	}
@@ -379,17 +390,21 @@ func (c *collector) turn(medium, slow bool) error {
 	return nil
 }
 
-// tell says what happened.
+// tell sends events.
 func (c *collector) tell(xids []frames.Event, always bool) error {
-	e := &frames.Events{Generation: c.inventory.Generation, Events: append(xids, c.states.take()...), Cursor: c.xids.cursor}
+	e := &frames.Events{
+		Generation: c.inventory.Generation,
+		Events:     append(xids, c.states.take()...),
+		Cursor:     c.xids.cursor,
+	}
 	if len(e.Events) == 0 && !always {
 		return nil
 	}
 	return c.say(e)
 }
 
-// trouble tells what does not work, once for as long as it does not and stays the same.
-// An error nil says that it works again. The result is an error that ends the run.
+// trouble reports a failure, once for as long as it lasts and stays the same. A nil err means that
+// the subject works again. The result is an error that ends the run.
 func (c *collector) trouble(about string, err error) error {
 	if err == nil {
 		delete(c.said, about)
@@ -406,10 +421,12 @@ func (c *collector) trouble(about string, err error) error {
 		return nil
 	}
 	c.said[about] = err.Error()
-	return c.say(&frames.Trouble{Code: frames.TroubleCall, Text: fmt.Sprintf("%s: %v", about, err), Returned: code, Group: about})
+	return c.say(&frames.Trouble{
+		Code: frames.TroubleCall, Text: fmt.Sprintf("%s: %v", about, err), Returned: code, Group: about,
+	})
 }
 
-// check does what a run begins with, and reads once.
+// check does the beginning of a run, and reads once.
 func check(cfg Config) *Report {
 	c := newCollector(cfg, io.Discard)
 	r := &Report{}
@@ -452,7 +469,9 @@ func check(cfg Config) *Report {
 			if d.Parent != 0 {
 				id = "MIG" + strings.TrimPrefix(id, "GPU")
 			}
-			r.Devices = append(r.Devices, ReportGPU{GPU: d.GPU, UUID: id, Model: d.Model, PCI: d.PCI, Profile: d.Profile, Lost: d.Lost})
+			r.Devices = append(r.Devices, ReportGPU{
+				GPU: d.GPU, UUID: id, Model: d.Model, PCI: d.PCI, Profile: d.Profile, Lost: d.Lost,
+			})
 		}
 		for _, g := range a.h.Groups {
 			r.Groups = append(r.Groups, ReportGroup{Name: g.Name, Works: g.Works, Fields: g.Fields, Reason: g.Reason})
@@ -460,7 +479,9 @@ func check(cfg Config) *Report {
 		return fill(nil)
 	case <-time.After(checkWithin):
 		h := c.calls.heartbeat()
-		r.Text, r.Trouble, r.Exit = fmt.Sprintf("DCGM has not answered %q for %v: the driver hangs, and the node may need a reboot", h.Call, checkWithin), frames.TroubleDriver, exitDriver
+		r.Trouble, r.Exit = frames.TroubleDriver, exitDriver
+		r.Text = fmt.Sprintf("DCGM has not answered %q for %v: the driver hangs, and the node may need a reboot",
+			h.Call, checkWithin)
 		return r
 	}
 }

@@ -17,26 +17,26 @@ import (
 	"quartermaster/adapters/dcgm"
 )
 
-// Where nv-hostengine listens: on Unix sockets as packages and --domain-socket make them,
-// and on TCP by default.
+// Addresses of nv-hostengine: the Unix sockets of packages and --domain-socket, and the default TCP
+// address.
 var (
 	sockets    = []string{"/run/nv-hostengine.sock", "/tmp/nv-hostengine"}
 	tcpAddress = dcgm.DefaultEngine
 )
 
-// Attempt is what came of one engine.
+// Attempt is the result of trying one engine.
 type Attempt struct {
 	Engine string `json:"engine"`
 	Result string `json:"result"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// What can come of an engine.
+// Results of trying an engine.
 const (
 	engineUsed      = "used"
 	engineAbsent    = "absent"    // nothing is there
 	engineUntrusted = "untrusted" // another user may have started it
-	engineFailed    = "failed"    // it does not answer as an engine
+	engineFailed    = "failed"    // it does not answer like an engine
 )
 
 func (a Attempt) text() string {
@@ -46,8 +46,8 @@ func (a Attempt) text() string {
 	return a.Result + ", " + a.Reason
 }
 
-// candidates are the engines to try, in their order: the one that is named, or for auto
-// the Unix sockets, TCP on this machine, and DCGM embedded.
+// candidates are the engines to try, in order: the named one, or for auto the Unix sockets, TCP on
+// this machine, and embedded DCGM.
 func candidates(e dcgm.Engine) []dcgm.Engine {
 	if e.Kind != dcgm.EngineAuto {
 		return []dcgm.Engine{e}
@@ -59,8 +59,8 @@ func candidates(e dcgm.Engine) []dcgm.Engine {
 	return append(all, dcgm.Engine{Kind: dcgm.EngineTCP, Address: tcpAddress}, dcgm.Engine{Kind: dcgm.EngineEmbedded})
 }
 
-// passBy says whether an engine that nobody named is to be left alone: nothing is there,
-// or another user may have started it.
+// passBy returns why auto must skip an engine: it is absent, or another user may have started it.
+// The result is "" if the engine may be used.
 func passBy(e dcgm.Engine) (result, reason string) {
 	switch e.Kind {
 	case dcgm.EngineUnix:
@@ -85,12 +85,12 @@ func passBy(e dcgm.Engine) (result, reason string) {
 	return engineUntrusted, reason + "; name it with --engine " + e.String() + " if it is yours"
 }
 
-// ours reports whether a user can be trusted with what the GPUs do: root and this user.
+// ours reports whether a user's engine is trusted: root and this user.
 func ours(user uint32) bool { return user == 0 || int(user) == os.Geteuid() }
 
-// untrustedListener says why what listens at a TCP address of this machine may be another
-// user's trap, "" when it cannot be: every user may listen on a port above 1023. Linux
-// tells in /proc/net who made a socket.
+// untrustedListener returns why the listener at a TCP address of this machine may be another user's
+// trap, or "" if it cannot. Every user may listen on a port above 1023. Linux shows in /proc/net
+// who made a socket.
 func untrustedListener(address string) (why string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -110,14 +110,14 @@ func untrustedListener(address string) (why string) {
 		}
 	}
 	if !found {
-		return "who listens there is not known"
+		return "the listener's user is unknown"
 	}
 	return ""
 }
 
-// listeners returns the users who listen at an address of this machine, in the kernel's
-// table of TCP sockets (proc_net_tcp of Linux): after a header one socket a line, with its
-// number, local address, remote address, state, queues, timer, retransmits and user.
+// listeners returns the users who listen at an address of this machine. table is the kernel's table
+// of TCP sockets (proc_net_tcp of Linux). After a header it has one socket a line: number, local
+// address, remote address, state, queues, timer, retransmits and user.
 func listeners(table string, host net.IP, port string) (users []uint32) {
 	const listening = "0A"
 	for line := range strings.Lines(table) {
@@ -133,7 +133,7 @@ func listeners(table string, host net.IP, port string) (users []uint32) {
 		if err != nil || len(ip)%4 != 0 {
 			continue
 		}
-		for i := 0; i < len(ip); i += 4 { // words in the machine's order, little-endian here
+		for i := 0; i < len(ip); i += 4 { // words in the machine's byte order, here little-endian
 			slices.Reverse(ip[i : i+4])
 		}
 		if a := net.IP(ip); !a.IsUnspecified() && !a.Equal(host) {
@@ -146,13 +146,13 @@ func listeners(table string, host net.IP, port string) (users []uint32) {
 	return users
 }
 
-// untrustedSocket says why a socket that was found, not named, may be another user's trap,
-// "" when it cannot be: whoever answers there says what the GPUs do. It must lie in a
-// directory where only root or this user make files; or in one like /tmp, where everybody
-// makes files and nobody replaces those of others, if it belongs to root or this user.
+// untrustedSocket returns why a socket found by auto may be another user's trap, or "" if it
+// cannot. A false engine could report false GPU states. The socket must be in a directory where
+// only root or this user can make files. It may also be in a directory like /tmp, where everybody
+// can make files but not replace those of others, if the socket belongs to root or this user.
 func untrustedSocket(path string, info fs.FileInfo) (why string) {
 	if info.Mode()&fs.ModeSocket == 0 {
-		return "it is no socket"
+		return "it is not a socket"
 	}
 	own := func(info fs.FileInfo) (user uint32, ok bool) {
 		st, ok := info.Sys().(*syscall.Stat_t)

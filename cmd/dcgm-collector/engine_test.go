@@ -13,8 +13,8 @@ import (
 	"quartermaster/adapters/dcgm"
 )
 
-// Of the sockets that are looked for, only one that root or this user must have made is
-// attached to; what is passed by is named, with the reason.
+// auto attaches only to a socket that root or this user must have made. Skipped sockets are
+// reported with the reason.
 func TestTrustedSocket(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -28,8 +28,8 @@ func TestTrustedSocket(t *testing.T) {
 		{name: "like /tmp, another's", mode: 0o777 | os.ModeSticky, other: true, refuse: "it belongs to user 12345, and everybody can make files in "},
 		{name: "open to all", mode: 0o777, refuse: "others can replace files in its directory "},
 		{name: "open to a group", mode: 0o775, refuse: "(mode 0775)"},
-		{name: "a link", mode: 0o777 | os.ModeSticky, kind: "link", refuse: "it is no socket"},
-		{name: "a file", mode: 0o755, kind: "file", refuse: "it is no socket"},
+		{name: "a link", mode: 0o777 | os.ModeSticky, kind: "link", refuse: "it is not a socket"},
+		{name: "a file", mode: 0o755, kind: "file", refuse: "it is not a socket"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.other && os.Getuid() != 0 {
@@ -94,8 +94,8 @@ func TestTrustedSocket(t *testing.T) {
 	}
 }
 
-// Auto tries Unix sockets, TCP and DCGM embedded, in that order; an engine that is named
-// is the only one.
+// auto tries Unix sockets, TCP and embedded DCGM, in that order. A named engine is the only
+// candidate.
 func TestCandidates(t *testing.T) {
 	for text, want := range map[string]string{
 		"auto":                 "unix:/run/nv-hostengine.sock unix:/tmp/nv-hostengine tcp://127.0.0.1:5555 embedded",
@@ -117,8 +117,8 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// Who listens on a TCP port stands in the kernel's table: only those at this address
-// count, or at all addresses.
+// The kernel's table shows who listens on a TCP port. Only listeners at this address or at all
+// addresses count.
 func TestListeners(t *testing.T) {
 	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:15B3 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0 100 0 0 10 0
@@ -141,7 +141,7 @@ func TestListeners(t *testing.T) {
 	if why := untrustedListener(l.Addr().String()); why != "" {
 		t.Errorf("our own listener: %s", why)
 	}
-	if why := untrustedListener("127.0.0.1:1"); why != "who listens there is not known" {
+	if why := untrustedListener("127.0.0.1:1"); why != "the listener's user is unknown" {
 		t.Errorf("nobody listens: %q", why)
 	}
 }

@@ -16,13 +16,13 @@ import (
 	"quartermaster/domain"
 )
 
-// device names the device at an index of the inventory.
+// device returns the device at an index of the inventory.
 func (c *collector) device(at int) device {
 	d := c.inventory.Devices[at]
 	return device{index: uint32(at + 1), uuid: d.UUID, gpu: d.GPU}
 }
 
-// deviceOf is the device that an entity is, or the node.
+// deviceOf returns the device of an entity, or the node.
 func (c *collector) deviceOf(e entity) device {
 	if at, ok := c.machine.devices[e]; ok {
 		return c.device(at)
@@ -30,14 +30,14 @@ func (c *collector) deviceOf(e entity) device {
 	return device{}
 }
 
-// xidReader reads what the driver reported since the last time. It asks for all devices
-// at once; where that fails, because DCGM answers for none when one device fails, it asks
-// for each GPU alone, so that a GPU that is lost does not hide the others' faults.
+// xidReader reads the XIDs since the last time. It asks for all devices at once. If that fails,
+// because DCGM answers for none when one device fails, it asks for each GPU alone. So a lost GPU
+// does not hide the faults of others.
 type xidReader struct {
-	cursor  int64           // everything before was read; microseconds, by DCGM's clock
-	floor   int64           // nothing before is wanted
-	cursors map[uint]int64  // of GPUs that were asked alone
-	seen    map[xidKey]bool // what was told lately
+	cursor  int64           // XIDs before it were read; microseconds, by DCGM's clock
+	floor   int64           // XIDs before it are not wanted
+	cursors map[uint]int64  // of GPUs that are asked alone
+	seen    map[xidKey]bool // XIDs that were reported lately
 	order   []xidKey        // the same, by age
 	group   *group          // nil: the events cannot be watched
 	alone   map[uint]dcgm.GroupHandle
@@ -49,18 +49,24 @@ type xidKey struct {
 	code   int64
 }
 
-// mostSeen is how many XIDs are recognised when they come again. They do when the clock
-// was set back, or a run begins where another ended.
+// mostSeen is how many XIDs are remembered to drop repeats. Repeats occur when the clock was set
+// back, or when a run begins where another ended.
 const mostSeen = 4096
 
 func newXIDReader(since int64, now time.Time) *xidReader {
 	if since == 0 {
 		since = now.UnixMicro()
 	}
-	return &xidReader{cursor: since, floor: since, cursors: map[uint]int64{}, seen: map[xidKey]bool{}, alone: map[uint]dcgm.GroupHandle{}}
+	return &xidReader{
+		cursor:  since,
+		floor:   since,
+		cursors: map[uint]int64{},
+		seen:    map[xidKey]bool{},
+		alone:   map[uint]dcgm.GroupHandle{},
+	}
 }
 
-// use takes the groups of a new inventory.
+// use switches to the groups of a new inventory.
 func (x *xidReader) use(c *collector) {
 	for _, g := range x.alone {
 		_ = c.calls.do("let go of a group", func() error { return dcgm.DestroyGroup(g) })
@@ -74,7 +80,7 @@ func (x *xidReader) use(c *collector) {
 	}
 }
 
-// read returns XIDs by their time. The result is an error that ends the run.
+// read returns XIDs in the order of their times. The error ends the run.
 func (x *xidReader) read(c *collector) ([]frames.Event, error) {
 	if x.group == nil {
 		return nil, nil
@@ -99,12 +105,18 @@ func (x *xidReader) read(c *collector) ([]frames.Event, error) {
 	return out, nil
 }
 
-// ask reads what a group reported since a cursor, and returns where to go on.
-func (x *xidReader) ask(c *collector, g dcgm.GroupHandle, since int64, what string) (out []frames.Event, next int64, err error) {
+// ask reads the XIDs of a group since a cursor, and returns the next cursor.
+func (x *xidReader) ask(
+	c *collector,
+	g dcgm.GroupHandle,
+	since int64,
+	what string,
+) (out []frames.Event, next int64, err error) {
 	var vs []dcgm.FieldValue_v2
 	var until time.Time
 	err = c.calls.do(what, func() (err error) {
-		vs, until, err = dcgm.GetValuesSince(g, x.group.watched[0], time.UnixMicro(max(since-overlap.Microseconds(), x.floor)))
+		from := time.UnixMicro(max(since-overlap.Microseconds(), x.floor))
+		vs, until, err = dcgm.GetValuesSince(g, x.group.watched[0], from)
 		return err
 	})
 	if err != nil {
@@ -124,12 +136,14 @@ func (x *xidReader) ask(c *collector, g dcgm.GroupHandle, since int64, what stri
 				x.order = slices.Delete(x.order, 0, 1)
 			}
 			d := c.deviceOf(e)
-			out = append(out, frames.Event{Kind: frames.KindXID, Device: d.index, UUID: d.uuid, Code: uint32(code), Field: frames.FieldXID,
-				Count: 1, At: domain.InstantOf(time.UnixMicro(v.TS))})
+			out = append(out, frames.Event{
+				Kind: frames.KindXID, Device: d.index, UUID: d.uuid, Code: uint32(code), Field: frames.FieldXID,
+				Count: 1, At: domain.InstantOf(time.UnixMicro(v.TS)),
+			})
 		}
 	}
 	next = until.UnixMicro()
-	// A clock that was set back far: what comes from now on stands before the cursor.
+	// The clock was set back far: new XIDs are before the cursor.
 	if next < since-overlap.Microseconds() {
 		x.floor = min(x.floor, next-overlap.Microseconds())
 		return out, next, nil
@@ -137,8 +151,8 @@ func (x *xidReader) ask(c *collector, g dcgm.GroupHandle, since int64, what stri
 	return out, max(next, since), nil
 }
 
-// overlap is how far before the cursor is read again, so that a clock that is set back a
-// little hides nothing. What was told already is recognised.
+// overlap is how far before the cursor is read again, so that XIDs are not missed if the clock is
+// set back a little. Repeats are recognized.
 const overlap = 5 * time.Second
 
 func (x *xidReader) eachAlone(c *collector) (out []frames.Event, err error) {
@@ -172,7 +186,7 @@ func (x *xidReader) eachAlone(c *collector) (out []frames.Event, err error) {
 			since = x.cursor
 		}
 		events, next, err := x.ask(c, g, since, "read "+about)
-		// A GPU that is lost is told as such.
+		// A lost GPU is reported elsewhere.
 		if err != nil && c.lib.code(err) == stLost {
 			err = nil
 			next = since
@@ -192,12 +206,12 @@ func (x *xidReader) eachAlone(c *collector) (out []frames.Event, err error) {
 	return out, nil
 }
 
-// patience is how long XIDs wait for what the driver wants of their GPU.
+// patience is how long XIDs wait for the driver's recovery action.
 const patience = time.Second
 
-// askRecovery says for each XID what the driver wants of its GPU now: what was read within
-// the last second may be older than the XID. A driver that takes longer to answer is not
-// waited for, and nothing is known of what it wants; see awaitRecovery.
+// askRecovery adds the driver's current recovery action to each XID. The last reading may be older
+// than the XID. If the driver takes longer than patience to answer, the action is unknown; see
+// awaitRecovery.
 func (c *collector) askRecovery(xids []frames.Event) error {
 	asked := map[entity]bool{}
 	for i := range xids {
@@ -246,8 +260,8 @@ func (c *collector) askRecoveryOf(e entity, d device) error {
 	return nil
 }
 
-// awaitRecovery waits for the answer that XIDs did not wait for, for as long as it takes:
-// DCGM is asked nothing else meanwhile, and heartbeats say so.
+// awaitRecovery waits for the answer that the XIDs did not wait for, however long it takes. DCGM is
+// not called meanwhile, and heartbeats say so.
 func (c *collector) awaitRecovery() error {
 	if c.late == nil {
 		return nil
@@ -260,7 +274,7 @@ func (c *collector) awaitRecovery() error {
 	return nil
 }
 
-// wholeGPU is the GPU that a MIG device is a part of: the driver repairs whole GPUs.
+// wholeGPU returns the GPU that a MIG device is part of, because the driver repairs whole GPUs.
 func (c *collector) wholeGPU(d device) device {
 	if d.index == 0 {
 		return d
@@ -272,7 +286,7 @@ func (c *collector) wholeGPU(d device) device {
 	return d
 }
 
-// watchedHealth is DCGM's health checks.
+// watchedHealth is the state of DCGM's health checks.
 type watchedHealth struct {
 	said   frames.Group
 	active map[incidentKey]frames.Event
@@ -292,7 +306,9 @@ func (c *collector) watchHealth() error {
 		h.said.Reason = "no such devices"
 		return nil
 	}
-	err := c.calls.do("watch health", func() error { return dcgm.HealthSet(c.handles.of[onGPUs], dcgm.DCGM_HEALTH_WATCH_ALL) })
+	err := c.calls.do("watch health", func() error {
+		return dcgm.HealthSet(c.handles.of[onGPUs], dcgm.DCGM_HEALTH_WATCH_ALL)
+	})
 	if err != nil {
 		h.said.Reason, h.said.Code = err.Error(), c.lib.code(err)
 		return c.trouble("health", err)
@@ -301,7 +317,7 @@ func (c *collector) watchHealth() error {
 	return nil
 }
 
-// aGPU is how DCGM's messages name GPUs, with numbers that are not those of GPUs.
+// aGPU matches the GPU numbers in DCGM's messages, which are not the numbers of GPUs.
 var aGPU = regexp.MustCompile(`GPU \d+`)
 
 func (c *collector) checkHealth() error {
@@ -310,7 +326,10 @@ func (c *collector) checkHealth() error {
 		return nil
 	}
 	var r dcgm.HealthResponse
-	err := c.calls.do("check health", func() (err error) { r, err = dcgm.HealthCheck(c.handles.of[onGPUs]); return err })
+	err := c.calls.do("check health", func() (err error) {
+		r, err = dcgm.HealthCheck(c.handles.of[onGPUs])
+		return err
+	})
 	if err != nil {
 		return c.trouble("health", err)
 	}
@@ -328,15 +347,22 @@ func (c *collector) checkHealth() error {
 		if in.Health != healthWarn && in.Health != healthFail {
 			continue
 		}
-		e := frames.Event{Kind: frames.KindHealth, Code: k.code, System: k.system, At: at, Failed: in.Health == healthFail, Found: !h.asked,
-			Detail: aGPU.ReplaceAllString(plain(in.Error.Message), "the GPU")}
+		e := frames.Event{
+			Kind:   frames.KindHealth,
+			Code:   k.code,
+			System: k.system,
+			At:     at,
+			Failed: in.Health == healthFail,
+			Found:  !h.asked,
+			Detail: aGPU.ReplaceAllString(plain(in.Error.Message), "the GPU"),
+		}
 		if was, ok := h.active[k]; !ok || e.Failed && !was.Failed {
 			c.states.add(c.deviceOf(k.entity), e)
 		}
 		h.active[k] = e
 	}
 	for k, e := range h.active {
-		// A device that is checked no more is not healthy for that.
+		// The incident of a device that is no longer checked is not over.
 		if !seen[k] && (k.entity.EntityGroupId != dcgm.FE_GPU || slices.Contains(c.machine.gpus, k.entity)) {
 			delete(h.active, k)
 			e.At, e.Over, e.Found = at, true, false
@@ -382,7 +408,8 @@ func (c *collector) askLinks() (links []dcgm.NvLinkStatus, err error) {
 	return links, err
 }
 
-// tellLost tells which devices the driver reaches no more, and which again.
+// tellLost adds events for devices that the driver can no longer reach, and for those that it
+// reaches again.
 func (c *collector) tellLost(before []frames.Device, found bool) {
 	at := domain.InstantOf(now())
 	for i, d := range c.inventory.Devices {
@@ -394,14 +421,21 @@ func (c *collector) tellLost(before []frames.Device, found bool) {
 			was = was || o.Parent == 0 && o.GPU == d.GPU && o.Lost
 		}
 		if d.Lost != was {
-			c.states.add(c.device(i), frames.Event{Kind: frames.KindLost, At: at, Over: !d.Lost, Found: found, Detail: d.PCI})
+			c.states.add(c.device(i), frames.Event{
+				Kind: frames.KindLost, At: at, Over: !d.Lost, Found: found, Detail: d.PCI,
+			})
 		}
 	}
-	// A GPU of which not even DCGM knows any more.
+	// A GPU that DCGM does not list any more.
 	for _, o := range before {
-		if o.Parent != 0 || o.Lost || slices.ContainsFunc(c.inventory.Devices, func(d frames.Device) bool { return d.Parent == 0 && d.GPU == o.GPU }) {
+		listed := slices.ContainsFunc(c.inventory.Devices, func(d frames.Device) bool {
+			return d.Parent == 0 && d.GPU == o.GPU
+		})
+		if o.Parent != 0 || o.Lost || listed {
 			continue
 		}
-		c.states.add(device{uuid: o.UUID, gpu: o.GPU}, frames.Event{Kind: frames.KindLost, At: at, Detail: fmt.Sprintf("GPU %d at %s is not listed any more", o.GPU, o.PCI)})
+		c.states.add(device{uuid: o.UUID, gpu: o.GPU}, frames.Event{
+			Kind: frames.KindLost, At: at, Detail: fmt.Sprintf("GPU %d at %s is not listed any more", o.GPU, o.PCI),
+		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Fields that say what a device is.
+// Fields that identify a device.
 const (
 	fieldDriver  = 1
 	fieldName    = 50
@@ -29,17 +29,17 @@ const (
 
 const liveData = 1 // DCGM_FV_FLAG_LIVE_DATA: ask the driver now
 
-// entity is what DCGM calls a device. It can be a key.
+// entity is DCGM's name for a device. It can be a map key.
 type entity = dcgm.GroupEntityPair
 
 // machine maps between DCGM's entities and the devices of the inventory.
 type machine struct {
 	driver    string
-	gpus      []entity         // of the devices that are GPUs and not lost
+	gpus      []entity         // GPUs that are not lost
 	instances []entity         // GPU instances
 	all       []entity         // these, and compute instances
-	devices   map[entity]int   // device that an event of an entity is about
-	readers   map[entity][]int // devices that what is read of an entity is of
+	devices   map[entity]int   // the device of an entity's events
+	readers   map[entity][]int // the devices that an entity's readings belong to
 }
 
 // live asks the driver for fields of entities, and returns the values by entity.
@@ -54,7 +54,7 @@ func (c *collector) live(entities []entity, fields ...dcgm.Short) (map[entity][]
 		if err != nil && c.lib.code(err) == stConnection {
 			return nil, err
 		} else if err != nil {
-			continue // a device that cannot be asked is one without a name
+			continue // a device that cannot be asked has no name
 		}
 		by[e] = vs
 	}
@@ -80,10 +80,10 @@ func number(vs []dcgm.FieldValue_v2, field dcgm.Short) uint64 {
 	return 0
 }
 
-// takeInventory lists the devices, and keeps the list when it is the one that there was.
-// Devices are asked who they are when some came, went or changed their state, and with
-// full in any case. So they are where a GPU is cut: the numbers of MIG devices come again
-// when it is cut anew, and only their UUIDs say that they are others.
+// takeInventory lists the devices, and keeps the old list if it is equal. It asks devices for their
+// identity if some came, went or changed their state, and always if full is true. It also asks if a
+// GPU is partitioned by MIG: the numbers of MIG devices are reused when the partitioning changes,
+// and only the UUIDs differ.
 func (c *collector) takeInventory(full bool) error {
 	var ids []uint
 	err := c.calls.do("list GPUs", func() (err error) {
@@ -126,11 +126,12 @@ func (c *collector) takeInventory(full bool) error {
 		switch st {
 		case dcgm.EntityStatusOk, dcgm.EntityStatusLost, dcgm.EntityStatusUnknown, dcgm.EntityStatusFake:
 		default:
-			continue // not for DCGM to read, or detached on purpose
+			continue // DCGM may not read it, or it was detached on purpose
 		}
 		d := frames.Device{GPU: uint32(id), Lost: st == dcgm.EntityStatusLost}
 		if !d.Lost {
-			by, err := c.live([]entity{e}, fieldDriver, fieldName, fieldSerial, fieldUUID, fieldMinor, fieldPCI, fieldMIGMode, fieldMemory)
+			by, err := c.live([]entity{e},
+				fieldDriver, fieldName, fieldSerial, fieldUUID, fieldMinor, fieldPCI, fieldMIGMode, fieldMemory)
 			if err != nil {
 				return give(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
 			}
@@ -145,7 +146,7 @@ func (c *collector) takeInventory(full bool) error {
 				m.driver = v
 			}
 		}
-		// A device that is lost tells its name no more.
+		// A lost device no longer tells its name.
 		for _, old := range c.inventory.Devices {
 			if old.Parent == 0 && old.GPU == d.GPU && d.UUID == (domain.GPUID{}) {
 				old.Lost, old.MIG = d.Lost, d.MIG
@@ -167,8 +168,21 @@ func (c *collector) takeInventory(full bool) error {
 			m.devices[in.entity] = at // unless it has a compute instance
 			for _, ci := range in.computes {
 				m.all = append(m.all, ci.entity)
-				dev := frames.Device{UUID: ci.uuid, GPU: uint32(id), Minor: d.Minor, Parent: uint32(at + 1), Model: d.Model, Serial: d.Serial, PCI: d.PCI,
-					MemoryMiB: in.memory, Profile: in.profile, GPUInstance: in.id, ComputeInstance: ci.id, Slices: in.slices, Shared: len(in.computes) > 1}
+				dev := frames.Device{
+					UUID:            ci.uuid,
+					GPU:             uint32(id),
+					Minor:           d.Minor,
+					Parent:          uint32(at + 1),
+					Model:           d.Model,
+					Serial:          d.Serial,
+					PCI:             d.PCI,
+					MemoryMiB:       in.memory,
+					Profile:         in.profile,
+					GPUInstance:     in.id,
+					ComputeInstance: ci.id,
+					Slices:          in.slices,
+					Shared:          len(in.computes) > 1,
+				}
 				m.devices[ci.entity] = len(devices)
 				if len(in.computes) == 1 {
 					m.devices[in.entity] = len(devices)
@@ -193,7 +207,7 @@ func (c *collector) takeInventory(full bool) error {
 	return nil
 }
 
-// difference says what changed between two inventories.
+// difference describes the changes between two inventories.
 func difference(old, now []frames.Device) string {
 	var says []string
 	gpus := func(ds []frames.Device) (out []frames.Device, mig map[uint32]string) {
@@ -236,7 +250,7 @@ func difference(old, now []frames.Device) string {
 
 type instance struct {
 	entity   entity
-	id       uint32 // as the driver numbers it
+	id       uint32 // the driver's number
 	slices   uint32
 	profile  string
 	memory   uint64
@@ -249,7 +263,8 @@ type compute struct {
 	uuid   domain.GPUID
 }
 
-// hierarchy returns how GPUs are cut. Where DCGM cannot say right now, they are as before.
+// hierarchy returns the MIG partitioning of GPUs. If DCGM cannot tell it now, the previous one
+// stays.
 func (c *collector) hierarchy() ([]dcgm.MigHierarchyInfo_v2, error) {
 	var h dcgm.MigHierarchy_v2
 	err := c.calls.do("MIG hierarchy", func() (err error) { h, err = dcgm.GetGPUInstanceHierarchy(); return err })
@@ -261,7 +276,7 @@ func (c *collector) hierarchy() ([]dcgm.MigHierarchyInfo_v2, error) {
 	return c.cut, c.trouble("mig", err)
 }
 
-// identify returns the GPU instances by GPU, and what runs on each, in their order.
+// identify returns the GPU instances by GPU, with their compute instances, in order.
 func (c *collector) identify(cut []dcgm.MigHierarchyInfo_v2) (map[uint][]*instance, error) {
 	by := map[uint][]*instance{}
 	of := map[uint]*instance{}
@@ -302,7 +317,7 @@ func (c *collector) identify(cut []dcgm.MigHierarchyInfo_v2) (map[uint][]*instan
 	return by, nil
 }
 
-// profileOf is the profile in a name such as "NVIDIA H100 80GB HBM3 MIG 1g.10gb".
+// profileOf returns the profile in a name such as "NVIDIA H100 80GB HBM3 MIG 1g.10gb".
 func profileOf(name string) string {
 	if i := strings.LastIndexByte(name, ' '); i >= 0 {
 		name = name[i+1:]
@@ -313,8 +328,7 @@ func profileOf(name string) string {
 	return name
 }
 
-// renew looks whether devices came, went or were cut anew, and watches those that are
-// there now.
+// renew checks whether devices came, went or were repartitioned, and watches the current ones.
 func (c *collector) renew(full bool) error {
 	before := c.inventory
 	if err := c.takeInventory(full); err != nil {

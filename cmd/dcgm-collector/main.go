@@ -1,17 +1,20 @@
-// Command dcgm-collector reads the GPUs of a node through NVIDIA's DCGM and says on its
-// standard output what it finds, as frames (package adapters/dcgm). node-reporter starts
-// it, and ends it when it hangs.
+// Command dcgm-collector reads the GPUs of a node through NVIDIA's DCGM and writes the results to
+// its standard output, as frames (package adapters/dcgm). node-reporter starts it, and kills it if
+// it hangs.
 //
-// It is the only program of the project with C in it, and has a process of its own for
-// three reasons: a function that libdcgm.so.4 lacks ends the process that calls it with
-// exit code 127, a driver that hangs keeps the thread that asked it for ever, and a crash
-// in the driver's libraries must not take with it what was observed before. So it keeps
-// nothing: not on disk, and in memory only what it needs to see a change.
+// It is the only program of the project with C code. It is a separate process for three reasons. A
+// function that libdcgm.so.4 lacks ends the calling process with exit code 127. A driver that hangs
+// blocks the calling thread for ever. And a crash in the driver's libraries must not lose earlier
+// observations. So the collector keeps no state on disk, and in memory only what it needs to detect
+// a change.
 //
-// What holds: before the first call of DCGM every function that is called later was
-// looked up; each group of fields works or fails alone; a value is a number only when
-// its status, its age and its range say so; standard output carries frames alone,
-// whatever a library prints; and heartbeats come from a thread that calls nothing.
+// Invariants:
+//
+//   - Every DCGM function is looked up before the first call of DCGM.
+//   - Each group of fields works or fails on its own.
+//   - A value is a number only if its status, its age and its range are good.
+//   - Standard output carries only frames, whatever a library prints.
+//   - Heartbeats come from a thread that makes no DCGM calls.
 package main
 
 import (
@@ -34,26 +37,25 @@ import (
 	"quartermaster/adapters/dcgm"
 )
 
-// Config is what the collector is told. It has no file of its own: node-reporter passes
-// flags.
+// Config is the collector's configuration. There is no file for it: node-reporter passes flags.
 type Config struct {
 	// Engine is the DCGM that reads the GPUs; see candidates.
 	Engine dcgm.Engine
-	// Since is the cursor of an earlier run, in microseconds since 1970: XIDs that an
-	// nv-hostengine kept from then on are reported. 0 begins with now.
+	// Since is the cursor of an earlier run, in microseconds since 1970. XIDs that an nv-hostengine
+	// kept since then are reported. 0 begins now.
 	Since int64
 	// Every is the time between readings of utilization.
 	Every time.Duration
-	// Medium and Slow are those of thermals and clocks, and of errors and links.
+	// Medium is the time between readings of thermals and clocks, Slow that of errors and links.
 	Medium, Slow time.Duration
 	// Heartbeat is the time between heartbeats.
 	Heartbeat time.Duration
-	// Profiling says whether the profiling module is asked for. Two clients cannot
-	// profile one GPU with some drivers; a debugger may need it for itself.
+	// Profiling says whether to use the profiling module. With some drivers, two clients cannot
+	// profile the same GPU, and a debugger may need it.
 	Profiling bool
 }
 
-// What the program exits with. The text of the fatal Trouble says more.
+// Exit codes. The text of the fatal Trouble says more.
 const (
 	exitOther      = 1
 	exitUsage      = 2
@@ -66,7 +68,7 @@ const (
 	exitDriver     = 15
 	exitNoGPUs     = 16
 	exitConnection = 17
-	exitOutput     = 18 // nobody reads the frames any more
+	exitOutput     = 18 // the frames' reader is gone
 )
 
 var exits = map[string]int{
@@ -81,7 +83,7 @@ var exits = map[string]int{
 	dcgm.TroubleWithoutC:   exitWithoutC,
 }
 
-// fatal is a trouble that ends the program.
+// fatal is an error that ends the program.
 type fatal struct{ dcgm.Trouble }
 
 func (f *fatal) Error() string { return f.Text }
@@ -89,8 +91,8 @@ func (f *fatal) Error() string { return f.Text }
 var errOutput = errors.New("nobody reads the frames any more")
 
 func main() {
-	// Two threads suffice: one that asks DCGM, one that beats. The memory is bounded
-	// because values of DCGM are 4 KiB each, and garbage a second later.
+	// Two threads suffice: one for DCGM, one for heartbeats. The memory is bounded because each
+	// DCGM value takes 4 KiB, and is garbage a second later.
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(32 << 20)
@@ -102,7 +104,7 @@ func main() {
 	os.Exit(run(os.Args[1:], out, os.Stderr))
 }
 
-// run is the program without the process.
+// run is the program without its process.
 func run(args []string, stdout *os.File, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -117,17 +119,17 @@ func run(args []string, stdout *os.File, stderr io.Writer) int {
 output, for node-reporter, which starts this program. Run "dcgm-collector check" to
 see what works on this node.
 
-It attaches to an nv-hostengine where one runs, because two engines on one node contend
-for the profiling counters: auto tries the Unix sockets /run/nv-hostengine.sock and
-/tmp/nv-hostengine, then tcp://127.0.0.1:5555, and embeds DCGM where none answers. One
-that another user may have started is passed by; an engine that is named is taken as it
-is. Where auto embedded DCGM and an nv-hostengine starts later, it ends, and attaches
-when it is started again. "dcgm-collector check" says which was used, and what came of
-the others.
+It attaches to an nv-hostengine if one runs, because two engines on one node contend for
+the profiling counters. auto tries the Unix sockets /run/nv-hostengine.sock and
+/tmp/nv-hostengine, then tcp://127.0.0.1:5555, and embeds DCGM if none answers. auto
+skips an engine that another user may have started; an engine that --engine names is
+always used. If auto embedded DCGM and an nv-hostengine starts later, the collector
+ends, and attaches to it when it is started again. "dcgm-collector check" shows which
+engine was used, and the results of the others.
 
-It needs libdcgm.so.4 (package datacenter-gpu-manager-4-core) and no rights beyond
-those to open /dev/nvidia*; profiling counters may need more, and are left out where
-they are refused.
+It needs libdcgm.so.4 (package datacenter-gpu-manager-4-core) and the right to open
+/dev/nvidia*. Profiling counters may need more rights, and are left out if they are
+refused.
 
 Exit codes: 0 ended when asked to, 1 other, 2 wrong flags, 3 built without C,
 10 no libdcgm.so.4, 11 another version of DCGM, 12 the library lacks a function,
@@ -148,7 +150,8 @@ away, or one came while DCGM was embedded, 18 nobody reads the frames.`,
 		SilenceUsage:  true,
 		RunE: func(*cobra.Command, []string) error {
 			if isTerminal(stdout) {
-				return errors.New(`frames are no text, and standard output is a terminal: pipe it into node-reporter, or run "dcgm-collector check"`)
+				return errors.New("frames are binary, and standard output is a terminal: " +
+					"pipe it into node-reporter, or run \"dcgm-collector check\"")
 			}
 			if err := cfg.valid(); err != nil {
 				return err
@@ -162,7 +165,8 @@ away, or one came while DCGM was embedded, 18 nobody reads the frames.`,
 		},
 	}
 	fs := root.PersistentFlags()
-	fs.StringVar(&engine, "engine", "auto", "tcp://HOST:PORT or unix:PATH of an nv-hostengine, embedded, or auto: the first that is there and that root or this user started, else embedded")
+	fs.StringVar(&engine, "engine", "auto", "tcp://HOST:PORT or unix:PATH of an nv-hostengine, embedded, "+
+		"or auto: the first that is there and that root or this user started, else embedded")
 	fs.BoolVar(&cfg.Profiling, "profiling", true, "read SM, tensor and DRAM activity from the profiling module")
 	own := root.Flags()
 	own.Int64Var(&cfg.Since, "since", 0, "cursor of an earlier run, microseconds since 1970: report XIDs from there on")
@@ -218,17 +222,17 @@ func exitOf(err error) int {
 	return exitOther
 }
 
-// Report is what check found, as JSON.
+// Report is the result of check, as JSON.
 type Report struct {
 	OK      bool          `json:"ok"`
-	Trouble string        `json:"trouble,omitempty"` // a word, as in frames
+	Trouble string        `json:"trouble,omitempty"` // a code word, as in frames
 	Text    string        `json:"text,omitempty"`    // for people
-	Exit    int           `json:"exit"`              // what the program exits with
+	Exit    int           `json:"exit"`              // exit code of the program
 	Library string        `json:"library,omitempty"` // version of DCGM
 	Path    string        `json:"path,omitempty"`    // of the library
 	Driver  string        `json:"driver,omitempty"`
-	Engine  string        `json:"engine,omitempty"` // that is used
-	Tried   []Attempt     `json:"tried,omitempty"`  // engines, in their order
+	Engine  string        `json:"engine,omitempty"` // the one in use
+	Tried   []Attempt     `json:"tried,omitempty"`  // engines, in the order of trying
 	Devices []ReportGPU   `json:"devices,omitempty"`
 	Groups  []ReportGroup `json:"groups,omitempty"`
 }
@@ -256,10 +260,10 @@ func checkCommand(cfg *Config, stdout io.Writer, code *int, output *string) *cob
 		Use:   "check",
 		Short: "Say what works on this node, and what is missing",
 		Long: `Loads DCGM, attaches to an engine or embeds one, lists the GPUs and watches every
-group of fields for a moment. Exits as the collector would.
+group of fields for a moment. The exit codes are the collector's.
 
-Keys of -o json: ok; trouble (a word), text and exit where something is missing;
-library (version of DCGM), path, driver; engine (that is used); tried (engine, result:
+Keys of -o json: ok; trouble (a word), text and exit if something is missing;
+library (version of DCGM), path, driver; engine (the one in use); tried (engine, result:
 used, absent, untrusted or failed, reason); devices (gpu, uuid, model, pci, profile,
 lost); groups (name, works, fields, reason).`,
 		Example: `  dcgm-collector check

@@ -25,11 +25,11 @@ import (
 	"quartermaster/domain/faults"
 )
 
-// The test binary is the collector as well, so that it runs under the race detector in
-// a process of its own against the library that the environment names.
+// The test binary is also the collector, so that the collector runs under the race detector, in its
+// own process, with the library that the environment names.
 func TestMain(m *testing.M) {
 	if os.Getenv("QM_COLLECTOR") != "" {
-		// Engines of this machine are none of a test's.
+		// Tests do not use engines of this machine.
 		sockets, tcpAddress = nil, "127.0.0.1:1"
 		if at := os.Getenv("QM_HOST_ENGINE"); at != "" {
 			tcpAddress = at
@@ -48,7 +48,7 @@ var libraries struct {
 	dir string
 }
 
-// simulated builds the simulated DCGM once, without what is named.
+// simulated builds the simulated DCGM once, without the named functions.
 func simulated(t testing.TB, without ...string) string {
 	t.Helper()
 	libraries.Lock()
@@ -97,7 +97,7 @@ func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	return c
 }
 
-// collecting is a collector that runs.
+// collecting is a running collector.
 type collecting struct {
 	t      testing.TB
 	m      *simdcgm.Machine
@@ -107,9 +107,9 @@ type collecting struct {
 	err    error
 	stderr bytes.Buffer
 	hello  *frames.Hello
-	// What was seen so far.
+	// What was received so far.
 	inventory frames.Inventory
-	readings  map[[2]uint32]frames.Reading // the last of device and field
+	readings  map[[2]uint32]frames.Reading // the last one by device and field
 	events    []frames.Event
 	troubles  []frames.Trouble
 	cursor    int64
@@ -156,8 +156,8 @@ func start(t testing.TB, m *simdcgm.Machine, args ...string) *collecting {
 	return c
 }
 
-// until reads frames until what is wanted has been seen. The time is only for a test
-// that would wait for ever.
+// until reads frames until a condition holds. The timeout only stops a test that would wait for
+// ever.
 func (c *collecting) until(what string, seen func(frames.Body) bool) {
 	c.t.Helper()
 	end := time.After(30 * time.Second)
@@ -177,7 +177,7 @@ func (c *collecting) until(what string, seen func(frames.Body) bool) {
 			case *frames.Events:
 				c.cursor = b.Cursor
 				for _, e := range b.Events {
-					if !e.Found || e.Total > 0 || !faults.Lifetime(e.Field) { // a baseline of 0 is no news
+					if !e.Found || e.Total > 0 || !faults.Lifetime(e.Field) { // a baseline of 0 is not news
 						c.events = append(c.events, e)
 					}
 				}
@@ -282,8 +282,8 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// Two XIDs of one moment, an unknown one, and one while the driver wants a reset: each
-// is told, and once.
+// Two XIDs at one moment, an unknown one, and one while the driver wants a reset: each is reported
+// once.
 func TestXIDs(t *testing.T) {
 	c := start(t, node(t, "gpus 4"))
 	c.untilHello()
@@ -313,7 +313,7 @@ func TestXIDs(t *testing.T) {
 	}
 }
 
-// A GPU that is lost makes DCGM refuse the events of all: those of the others still come.
+// A lost GPU makes DCGM refuse the events of all GPUs. The events of the others are still reported.
 func TestLost(t *testing.T) {
 	c := start(t, node(t, "gpus 4"))
 	c.untilHello()
@@ -329,7 +329,7 @@ func TestLost(t *testing.T) {
 	c.do("xid 3 31", "xid 0 13", "xid 2 79")
 	c.untilEvent("the XID of another GPU", xid(3, 31))
 	c.untilEvent("the XID of the first GPU", xid(0, 13))
-	// What the driver wanted before it was lost does not make light of it.
+	// The driver's recovery action from before the loss does not apply to it.
 	if e := c.untilEvent("the XID of the lost GPU", xid(2, 79)); e.Recovery != 0 {
 		t.Errorf("the driver is taken to want %d of a GPU that it does not reach", e.Recovery-1)
 	}
@@ -346,7 +346,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// A GPU that is lost before the run begins is told as found.
+// A GPU that is lost before the run begins is reported as found.
 func TestLostBefore(t *testing.T) {
 	c := start(t, node(t, "gpus 2", "lost 1", "nvlink 0 4 down", "remap 0 pending 1", "remap 0 corrected 3", "retire 0 pending 1", "retire 0 uncorrectable 2"))
 	c.untilEvent("lost", func(e frames.Event) bool { return e.Kind == frames.KindLost && e.Found && e.Device == 2 })
@@ -388,7 +388,7 @@ func TestMIG(t *testing.T) {
 	if n := c.inventory; len(n.Devices) != 3 || n.Devices[2].Profile != "7g.80gb" || n.Reason != "MIG of GPU 1 was configured anew" {
 		t.Errorf("%+v", n)
 	}
-	// The same profiles again are other devices.
+	// The same profiles after repartitioning are other devices.
 	c.do("mig 1 7")
 	c.until("the same cut anew", func(frames.Body) bool { return c.inventory.Generation == 3 })
 	c.do("mig 1 off")
@@ -399,8 +399,8 @@ func TestMIG(t *testing.T) {
 	}
 }
 
-// The same cut anew is seen without waiting for the slow turn: the numbers of its devices
-// are those of before.
+// Repartitioning with the same profiles is noticed without waiting for the slow turn, although the
+// devices keep their numbers.
 func TestCutAnewAlike(t *testing.T) {
 	c := start(t, node(t, "gpus 2", "mig 1 3 4"), "--slow=1h")
 	c.untilHello()
@@ -419,9 +419,9 @@ func TestCutAnewAlike(t *testing.T) {
 	}
 }
 
-// Two compute instances on one GPU instance are two devices that share what is read; an
-// instance without any is no device, and a GPU in MIG mode without instances stands for
-// itself, without a utilization.
+// Two compute instances on one GPU instance are two devices that share readings. An instance
+// without compute instances is not a device. A GPU in MIG mode without instances is a device
+// itself, without utilization.
 func TestMIGCorners(t *testing.T) {
 	c := start(t, node(t, "gpus 2", "mig 1 3:2 2 1:0"))
 	c.untilHello()
@@ -436,7 +436,7 @@ func TestMIGCorners(t *testing.T) {
 	if c.readings[[2]uint32{2, 252}].Value != c.readings[[2]uint32{3, 252}].Value {
 		t.Errorf("%+v", c.readings)
 	}
-	// What is reported of an instance with two devices is no one's of them alone.
+	// Events of an instance with two devices belong to neither of them.
 	c.do("xid 1 43 0", "xid 1 31 1")
 	if e := c.untilEvent("the XID of the shared instance", func(e frames.Event) bool { return e.Code == 43 }); e.UUID != ds[1].UUID {
 		t.Errorf("%+v", e)
@@ -464,7 +464,7 @@ func TestMIGCorners(t *testing.T) {
 	}
 }
 
-// DCGM has 64 groups. Cutting GPUs anew more often than that leaves none behind.
+// DCGM has 64 groups. Repartitioning GPUs more often than that leaks none.
 func TestGroupsAreFreed(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))
 	c.untilHello()
@@ -479,7 +479,7 @@ func TestGroupsAreFreed(t *testing.T) {
 	}
 }
 
-// Each group fails alone.
+// Each group fails on its own.
 func TestGroupsDegrade(t *testing.T) {
 	for _, s := range []struct {
 		scenario string
@@ -506,8 +506,7 @@ func TestGroupsDegrade(t *testing.T) {
 	}
 }
 
-// Whatever DCGM says in place of a number, no number comes of it, and other fields and
-// devices have theirs.
+// No blank code of DCGM becomes a number, and other fields and devices still have values.
 func TestNoNumbers(t *testing.T) {
 	for code, want := range map[int]frames.Status{
 		-6: frames.StatusUnsupported, -14: frames.StatusAbsent, -16: frames.StatusAbsent, -17: frames.StatusRefused, -3: frames.StatusFailed,
@@ -539,7 +538,7 @@ func TestHealth(t *testing.T) {
 	if e := c.untilEvent("what was before", at(42)); !e.Found || e.Failed || e.System != 0x80 || e.Device != 1 {
 		t.Errorf("%+v", e)
 	}
-	// Codes that go-dcgm has no name for, and an XID's incident, whose system is all ones.
+	// Codes that go-dcgm does not name, and an XID's incident, whose system has all bits set.
 	c.do("health 1 0x200 125 fail", "health 1 0xffffffff 101 fail")
 	e := c.untilEvent("a reset", at(125))
 	if e.Found || !e.Failed || e.Device != 2 || e.Detail != "the GPU had an incident with code 125" {
@@ -557,7 +556,7 @@ func TestHealth(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))
-	// Links are asked for after the errors are told.
+	// Links are queried after the errors are reported.
 	times := 0
 	c.until("links and errors once", func(b frames.Body) bool {
 		if r, ok := b.(*frames.Readings); ok && slices.ContainsFunc(r.Readings, func(r frames.Reading) bool { return r.Field == 439 }) {
@@ -590,8 +589,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// While DCGM hangs, heartbeats go on and say so; afterwards nothing is missing; and asked
-// to end, the collector ends without it.
+// While DCGM hangs, heartbeats continue and say so. Afterwards nothing is missing. If asked to end
+// meanwhile, the collector ends without DCGM.
 func TestHang(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))
 	c.untilHello()
@@ -629,8 +628,7 @@ func TestHangAtStart(t *testing.T) {
 	}
 }
 
-// A driver that hangs inside DCGM's own thread leaves calls that are answered, with what
-// was measured before.
+// If the driver hangs in DCGM's own thread, calls are still answered, with old values.
 func TestHangWithin(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))
 	c.untilHello()
@@ -648,7 +646,7 @@ func TestHangWithin(t *testing.T) {
 	}
 }
 
-// When nobody reads any more, the collector ends, even while DCGM hangs.
+// When the reader is gone, the collector ends, even while DCGM hangs.
 func TestNobodyReads(t *testing.T) {
 	m := node(t, "gpus 2", "hang")
 	cmd := command(t, m.Env(), quick...)
@@ -688,7 +686,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// What a library prints to standard output does not reach the frames.
+// Output of a library on standard output does not mix with the frames.
 func TestPrints(t *testing.T) {
 	c := start(t, node(t, "gpus 2", "print at the start"))
 	c.untilHello()
@@ -701,7 +699,7 @@ func TestPrints(t *testing.T) {
 	}
 }
 
-// A driver that hangs in a health check hides no XID: it was told before.
+// A driver that hangs in a health check hides no XID, because XIDs are reported first.
 func TestHangInHealthCheck(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))
 	c.untilHello()
@@ -713,8 +711,8 @@ func TestHangInHealthCheck(t *testing.T) {
 	})
 }
 
-// Nor does one that hangs when it is asked what it wants of the GPU: nothing is known of
-// that then.
+// A driver that hangs in the query of the recovery action hides no XID either. The action is then
+// unknown.
 func TestHangInRecovery(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))
 	c.untilHello()
@@ -732,7 +730,7 @@ func TestHangInRecovery(t *testing.T) {
 	}
 }
 
-// What a file of the simulated machine says wrong is said with its line.
+// An error in a simulation file is reported with its line.
 func TestScenarioErrors(t *testing.T) {
 	m := node(t, "gpus 2", "# a comment", "xid 9 79")
 	c := start(t, m)
@@ -760,7 +758,7 @@ func TestScenarioErrors(t *testing.T) {
 	}
 }
 
-// A clock that is set back an hour hides no XID, and repeats none.
+// If the clock is set back an hour, no XID is missed or repeated.
 func TestClockSetBack(t *testing.T) {
 	c := start(t, node(t, "gpus 2"))
 	c.untilHello()
@@ -777,8 +775,8 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// An engine outlives its collectors: killed at any moment, the next one that is given
-// the cursor tells what happened in between.
+// An engine outlives its collectors. If a collector is killed at any moment, the next one with its
+// cursor reports the XIDs in between.
 func TestKilled(t *testing.T) {
 	m := node(t, "gpus 4")
 	socket := filepath.Join(t.TempDir(), "engine.sock")
@@ -876,7 +874,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// hostEngine is an address where an nv-hostengine listens, as far as clients see.
+// hostEngine is an address where a fake nv-hostengine listens.
 func hostEngine(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -887,8 +885,8 @@ func hostEngine(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// An nv-hostengine listens on TCP unless it is told otherwise. It is attached to by that
-// kind of address, named or found; where none answers DCGM is embedded.
+// An nv-hostengine listens on TCP by default. The collector connects to that kind of address, named
+// or found. If none answers, DCGM is embedded.
 func TestEngines(t *testing.T) {
 	tcp, unix := hostEngine(t), filepath.Join(t.TempDir(), "engine.sock")
 	if err := os.WriteFile(unix, nil, 0o600); err != nil {
@@ -900,7 +898,7 @@ func TestEngines(t *testing.T) {
 		scenario     string
 		used         string
 		connects     []string
-		tried        string // the first
+		tried        string // the first attempt
 		trouble      string
 	}{
 		{name: "TCP by name", engine: "tcp://" + tcp, used: "tcp://" + tcp, connects: []string{"tcp " + tcp}, tried: "tcp://" + tcp + ": used"},
@@ -941,9 +939,9 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// An nv-hostengine that restarts, or that starts after the collector, is used once it is
-// there: a run that embeds DCGM meanwhile ends, and the next one attaches. One that does
-// not answer as an engine ends no run.
+// An nv-hostengine that restarts, or starts after the collector, is used once it is there: a run
+// with embedded DCGM ends, and the next one attaches. An engine that does not answer does not end a
+// run.
 func TestEngineComesBack(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

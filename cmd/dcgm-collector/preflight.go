@@ -45,9 +45,8 @@ import (
 
 const library = "libdcgm.so.4"
 
-// symbols are the functions of DCGM that this program calls through go-dcgm, which
-// leaves them to be resolved at the first call, and the process to end then where one
-// is missing.
+// symbols are the functions of DCGM that this program calls through go-dcgm. go-dcgm resolves them
+// at the first call, and a missing one then ends the process.
 var symbols = []string{
 	"dcgmInit", "dcgmShutdown", "dcgmStartEmbedded", "dcgmStopEmbedded", "dcgmConnect_v2", "dcgmDisconnect",
 	"dcgmGetEntityGroupEntities", "dcgmGetGpuStatus", "dcgmGetGpuInstanceHierarchy", "dcgmGetNvLinkLinkStatus",
@@ -56,14 +55,14 @@ var symbols = []string{
 	"dcgmGetValuesSince_v2", "dcgmHealthSet", "dcgmHealthCheck", "dcgmVersionInfo", "errorString",
 }
 
-// loaded is a library that has all that is called.
+// loaded is a library that has all required functions.
 type loaded struct {
 	path, version string
-	codes         map[string]int32 // what DCGM returns, by the library's own words
+	codes         map[string]int32 // return codes by the library's text for them
 }
 
-// claimOutput keeps standard output for frames: what a library prints there goes to
-// standard error from now on.
+// claimOutput reserves standard output for frames. Whatever a library prints there goes to standard
+// error from now on.
 func claimOutput() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -81,7 +80,7 @@ func isTerminal(f *os.File) bool {
 }
 
 func open(name string) (unsafe.Pointer, string) {
-	// What dlerror says is of the thread that asked.
+	// dlerror is per thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c := C.CString(name)
@@ -103,8 +102,8 @@ func give(code, format string, args ...any) *fatal {
 	return &fatal{frames.Trouble{Code: code, Text: fmt.Sprintf(format, args...), Fatal: true}}
 }
 
-// load opens the library and looks up everything, so that no later call can end the
-// process. The library stays open.
+// load opens the library and looks up every function, so that no later call can end the process.
+// The library stays open.
 func load() (*loaded, error) {
 	lib, why := open(library)
 	if lib == nil {
@@ -113,11 +112,15 @@ func load() (*loaded, error) {
 		}
 		for _, old := range []string{"libdcgm.so.3", "libdcgm.so.2"} {
 			if l, _ := open(old); l != nil {
-				return nil, give(frames.TroubleVersion, "this node has %s, and DCGM 4 (%s) is needed: install the package datacenter-gpu-manager-4-core", old, library)
+				return nil, give(frames.TroubleVersion,
+					"this node has %s, and DCGM 4 (%s) is needed: install the package datacenter-gpu-manager-4-core",
+					old, library)
 			}
 		}
 		if strings.Contains(why, "No such file") && strings.HasPrefix(why, library+":") {
-			return nil, give(frames.TroubleNoLibrary, "%s is not installed: install the package datacenter-gpu-manager-4-core, or name its folder in LD_LIBRARY_PATH", library)
+			return nil, give(frames.TroubleNoLibrary,
+				"%s is not installed: install the package datacenter-gpu-manager-4-core, or name its folder in LD_LIBRARY_PATH",
+				library)
 		}
 		return nil, give(frames.TroubleNoLibrary, "%s does not load: %s", library, why)
 	}
@@ -135,11 +138,14 @@ func load() (*loaded, error) {
 		}
 		major, _ := strconv.Atoi(l.version[:max(0, strings.IndexByte(l.version, '.'))])
 		if l.version != "" && major != 4 {
-			return nil, give(frames.TroubleVersion, "%s is of DCGM %s, and DCGM 4 is needed: install the package datacenter-gpu-manager-4-core", l.path, l.version)
+			return nil, give(frames.TroubleVersion,
+				"%s is of DCGM %s, and DCGM 4 is needed: install the package datacenter-gpu-manager-4-core",
+				l.path, l.version)
 		}
 	}
 	if len(missing) > 0 {
-		return nil, give(frames.TroubleSymbol, "%s (DCGM %s) lacks %s: install DCGM 4.2 or later of the 4 series", l.path, or(l.version, "unknown"), strings.Join(missing, ", "))
+		return nil, give(frames.TroubleSymbol, "%s (DCGM %s) lacks %s: install DCGM 4.2 or later of the 4 series",
+			l.path, or(l.version, "unknown"), strings.Join(missing, ", "))
 	}
 	f := lookup(lib, "errorString")
 	for code := int32(-1); code > -100; code-- {
@@ -152,8 +158,8 @@ func load() (*loaded, error) {
 	return l, nil
 }
 
-// code is what DCGM returned where go-dcgm made an error of it: some of its errors keep
-// the number, the others only its words at their end.
+// code returns the DCGM code of a go-dcgm error. Some of these errors contain the code, the others
+// only its text, at their end.
 func (l *loaded) code(err error) int32 {
 	var e *dcgm.Error
 	if errors.As(err, &e) {
@@ -174,7 +180,7 @@ func (l *loaded) code(err error) int32 {
 	return code
 }
 
-// field is one of "name:value;name:value".
+// field returns one value of "name:value;name:value".
 func field(text, name string) string {
 	for part := range strings.SplitSeq(text, ";") {
 		if k, v, ok := strings.Cut(part, ":"); ok && k == name {

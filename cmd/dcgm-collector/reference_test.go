@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference anew")
 
-// The reference of the command is what the program says of itself.
+// The reference of the command is its own help.
 func TestReference(t *testing.T) {
 	page := manual.Note + "# dcgm-collector\n\nThe program with C in it, which reads GPUs. node-reporter starts it.\n"
 	for _, args := range [][]string{{"--help"}, {"check", "--help"}} {

@@ -8,29 +8,29 @@ import (
 	"quartermaster/domain/faults"
 )
 
-// states sees changes in what is read: it turns values into events. It knows nothing of
-// a device when a run begins, so that what it sees first is told as found.
+// states detects changes in readings and turns them into events. It starts without knowledge of the
+// devices, so the first values are reported as found.
 type states struct {
 	last   map[stateKey]float64
-	at     map[stateKey]time.Time // when a field was measured last
-	mute   map[stateKey]bool      // cannot be read at the moment
+	at     map[stateKey]time.Time // when a field was last measured
+	mute   map[stateKey]bool      // cannot be read now
 	events []dcgm.Event
 }
 
-// A value that is older than the one before is not news: the driver was asked in between.
-// Much older, it is of a clock that was set back.
+// A value that is older than the previous one is ignored: the driver was asked in between. If it is
+// much older, the clock was set back, and the value counts.
 const oldValue = 10 * time.Second
 
 type stateKey struct {
 	device domain.GPUID
-	gpu    uint32 // where the device has no UUID
+	gpu    uint32 // if the device has no UUID
 	field  uint32
 	code   uint32 // bit, link
 }
 
-// device is whom a value or event is about.
+// device identifies the device of a value or event.
 type device struct {
-	index uint32 // +1 in the inventory, 0: the node
+	index uint32 // index in the inventory + 1; 0: the node
 	uuid  domain.GPUID
 	gpu   uint32
 }
@@ -39,8 +39,8 @@ func newStates() *states {
 	return &states{last: map[stateKey]float64{}, at: map[stateKey]time.Time{}, mute: map[stateKey]bool{}}
 }
 
-// recovery is what the driver wants of a device, +1, 0 where it has not said or
-// cannot: what it wanted before a GPU was lost is no judgement of the loss.
+// recovery returns the driver's recovery action for a device, + 1, or 0 if it is unknown. The
+// action from before a GPU was lost does not apply to the loss.
 func (s *states) recovery(d device) uint32 {
 	k := stateKey{d.uuid, d.gpu, dcgm.FieldRecovery, 0}
 	if v, ok := s.last[k]; ok && !s.mute[k] {
@@ -49,10 +49,10 @@ func (s *states) recovery(d device) uint32 {
 	return 0
 }
 
-// silence says that what the driver wants of a device cannot be read.
+// silence records that the driver's recovery action for a device cannot be read.
 func (s *states) silence(d device) { s.mute[stateKey{d.uuid, d.gpu, dcgm.FieldRecovery, 0}] = true }
 
-// take returns the events since the last time.
+// take returns the events since the last call.
 func (s *states) take() []dcgm.Event {
 	out := s.events
 	s.events = nil
@@ -71,7 +71,7 @@ func (s *states) add(d device, e dcgm.Event) {
 	s.events = append(s.events, e)
 }
 
-// observe takes a value of a device.
+// observe processes a value of a device.
 func (s *states) observe(d device, field uint32, value float64, at time.Time) {
 	k := stateKey{d.uuid, d.gpu, field, 0}
 	if before := at.Sub(s.at[k]); before < 0 && before > -oldValue {
@@ -108,7 +108,7 @@ func (s *states) observe(d device, field uint32, value float64, at time.Time) {
 	}
 }
 
-// replace keeps a value and returns the one before, 0 where there was none.
+// replace stores a value and returns the previous one, or 0 if there was none.
 func (s *states) replace(d device, field, code uint32, value float64) (was, now float64, known bool) {
 	k := stateKey{d.uuid, d.gpu, field, code}
 	was, known = s.last[k]
@@ -116,7 +116,7 @@ func (s *states) replace(d device, field, code uint32, value float64) (was, now 
 	return was, value, known
 }
 
-// state tells when something that lasts begins and ends.
+// state adds an event when a lasting condition begins or ends.
 func (s *states) state(d device, kind dcgm.Kind, field, code uint32, on bool, at domain.Instant, detail string) {
 	value := 0.0
 	if on {
@@ -128,8 +128,9 @@ func (s *states) state(d device, kind dcgm.Kind, field, code uint32, on bool, at
 	}
 }
 
-// count tells when a counter has grown. One that shrank was started anew, with the
-// driver; a lifetime counter was cleared, and is told at first.
+// count adds an event when a counter has grown. If a counter decreased, the driver was restarted
+// and it counts from 0 again. A lifetime counter that decreased was cleared. The first value of a
+// lifetime counter is always reported.
 func (s *states) count(d device, kind dcgm.Kind, field uint32, value float64, at domain.Instant) {
 	was, now, known := s.replace(d, field, 0, value)
 	lifetime := faults.Lifetime(field)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A slip on a command line never passes for success.
+// A mistake on a command line is always reported.
 func TestWrongCommandLines(t *testing.T) {
 	answer := func(line string) (code int, stdout, stderr string) {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 	frames "quartermaster/adapters/dcgm"
 )
 
-// What DCGM returns, of which this program must tell apart (dcgm_structs.h).
+// Return codes of DCGM that this program distinguishes (dcgm_structs.h), and bounds on values.
 const (
 	stBadParam         = -1
 	stNotSupported     = -6
@@ -66,7 +66,7 @@ func statusOf(code int) frames.Status {
 	return frames.StatusFailed
 }
 
-// blank says what a mark for "no value" means, by its distance from the first.
+// blank returns the meaning of a "no value" code by its offset from the first one.
 func blank(kind int64) frames.Status {
 	switch kind {
 	case 1:
@@ -79,11 +79,11 @@ func blank(kind int64) frames.Status {
 	return frames.StatusBlank
 }
 
-// value is the number that DCGM gave, or why there is none. Now is the time by this
-// host's clock, which is DCGM's; every is how often the field is measured, 0 for one
-// whose age says nothing.
+// value returns the number of a DCGM value, or a status that says why there is none. now is this
+// host's time, which DCGM uses too. every is the interval at which the field is measured, or 0 if
+// its age does not matter.
 func value(v *dcgm.FieldValue_v2, now time.Time, every time.Duration) (frames.Status, float64) {
-	// The status comes first: the rest of a value that has none is left over from others.
+	// Check the status first: if it is bad, the rest of the value is left over from others.
 	if s := statusOf(v.Status); s != frames.StatusOK {
 		return s, 0
 	}
@@ -101,7 +101,8 @@ func value(v *dcgm.FieldValue_v2, now time.Time, every time.Duration) (frames.St
 		if n >= int64Blank {
 			return blank(n - int64Blank), 0
 		}
-		// Narrower marks reach wider fields. A counter can rightly stand there.
+		// Codes of narrower types occur in wider fields. A counter can have such a value
+		// legitimately.
 		counter := v.FieldID == fieldEnergy || v.FieldID >= firstNVLinkCounter && v.FieldID <= lastNVLinkCounter
 		for _, first := range []int64{int32Blank, uint32Blank} {
 			if !counter && n >= first && n < first+blankKinds {
@@ -133,7 +134,7 @@ func value(v *dcgm.FieldValue_v2, now time.Time, every time.Duration) (frames.St
 	return frames.StatusFailed, 0
 }
 
-// text is a string that DCGM gave, "" where it gave none.
+// text returns the string of a DCGM value, or "".
 func text(v *dcgm.FieldValue_v2) string {
 	if v.Status != 0 || v.FieldType != dcgm.DCGM_FT_STRING || v.StringValue == nil {
 		return ""
@@ -141,7 +142,7 @@ func text(v *dcgm.FieldValue_v2) string {
 	return plain(*v.StringValue)
 }
 
-// plain is s without the marks of DCGM and without what no event may hold.
+// plain removes DCGM's placeholder texts, and characters that are not valid in an event.
 func plain(s string) string {
 	s = strings.ToValidUTF8(s, "")
 	if strings.HasPrefix(s, "<<<") && strings.Contains(s, ">>>") {

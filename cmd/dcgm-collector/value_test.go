@@ -31,7 +31,7 @@ func doubleValue(field dcgm.Short, f float64) *dcgm.FieldValue_v2 {
 	return v
 }
 
-// Each mark of DCGM (dcgm_structs.h) in each type, and what stands beside it.
+// Each blank code of DCGM (dcgm_structs.h) in each type, and values next to them.
 func TestValue(t *testing.T) {
 	const ok, blank, absent, unsupported, refused = frames.StatusOK, frames.StatusBlank, frames.StatusAbsent, frames.StatusUnsupported, frames.StatusRefused
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func TestValue(t *testing.T) {
 		{int64Value(250, 4294967280), blank, 0},
 		{int64Value(250, 0x7fffffef), ok, 0x7fffffef},
 		{int64Value(250, 0x7ffffff4), ok, 0x7ffffff4},
-		// A counter of energy passes there.
+		// An energy counter may have that value.
 		{int64Value(156, 0x7ffffff2), ok, 0x7ffffff2},
 		{int64Value(409, 4294967281), ok, 4294967281},
 		{int64Value(156, 1<<53), ok, 1 << 53},
@@ -78,7 +78,7 @@ func TestValue(t *testing.T) {
 			t.Errorf("field %d, type %c, %x: %v %v, want %v %v", c.v.FieldID, rune(c.v.FieldType), c.v.Value[:8], s, n, c.status, c.value)
 		}
 	}
-	// The status stands above whatever is in the value, and age above that.
+	// The status takes precedence over the value, and so does the age.
 	for code, want := range map[int]frames.Status{-6: unsupported, -14: absent, -15: frames.StatusStale, -16: absent, -17: refused, -18: frames.StatusLost, -3: frames.StatusFailed, -99: frames.StatusFailed} {
 		v := int64Value(203, 50)
 		v.Status = code
@@ -104,8 +104,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A state is told when it begins and ends, a counter when it grows, each once; values that
-// come late are not news.
+// A state is reported when it begins and ends, and a counter when it grows, each once. Late values
+// are ignored.
 func TestStatesAlone(t *testing.T) {
 	s, d := newStates(), device{index: 1, gpu: 0, uuid: [16]byte{1}}
 	say := func() string {
@@ -123,7 +123,7 @@ func TestStatesAlone(t *testing.T) {
 	}{
 		{1523, 0, 0, ""},
 		{1523, 4, 1, "recovery 4 x1=0 found=false over=false"},
-		{1523, 0, 0, ""}, // measured before
+		{1523, 0, 0, ""}, // measured earlier
 		{1523, 2, 2, "recovery 2 x1=0 found=false over=false"},
 		{1523, 0, 3, "recovery 2 x1=0 found=false over=true"},
 		{112, 0xc1, 0, "thermal 64 x1=0 found=true over=false; thermal 128 x1=0 found=true over=false"},
@@ -131,13 +131,13 @@ func TestStatesAlone(t *testing.T) {
 		{311, 0, 0, ""},
 		{311, 3, 1, "ecc 0 x3=3 found=false over=false"},
 		{311, 3, 2, ""},
-		{311, 1, 3, "ecc 0 x1=1 found=false over=false"}, // the driver began anew
+		{311, 1, 3, "ecc 0 x1=1 found=false over=false"}, // the driver restarted
 		{393, 5, 0, "row_remap 0 x5=5 found=true over=false"},
 		{396, 1, 0, "row_remap 0 x1=0 found=true over=false"},
 		{396, 0, 1, "row_remap 0 x1=0 found=false over=true"},
-		{313, 0, 0, "ecc 0 x1=0 found=true over=false"}, // where a lifetime counter stands is always told
+		{313, 0, 0, "ecc 0 x1=0 found=true over=false"}, // the first value of a lifetime counter is always reported
 		{313, 2, 1, "ecc 0 x2=2 found=false over=false"},
-		{313, 0, 2, ""}, // cleared
+		{313, 0, 2, ""}, // it was cleared
 		{313, 1, 3, "ecc 0 x1=1 found=false over=false"},
 		{391, 12, 0, "page_retirement 0 x12=12 found=true over=false"},
 		{391, 13, 1, "page_retirement 0 x1=13 found=false over=false"},
@@ -156,8 +156,8 @@ func TestStatesAlone(t *testing.T) {
 	}
 }
 
-// Eight GPUs for a while: memory stays where it is and a core is hardly touched.
-// It measures for a minute, and for as long as QM_FOOTPRINT says, for example 60m.
+// With eight GPUs, memory stays constant and CPU use is negligible. The test runs for a minute, or
+// for as long as QM_FOOTPRINT says, for example 60m.
 func TestFootprint(t *testing.T) {
 	span := time.Minute
 	if s := os.Getenv("QM_FOOTPRINT"); s != "" {

@@ -13,7 +13,7 @@ import (
 	frames "quartermaster/adapters/dcgm"
 )
 
-// What a group of fields is read of.
+// The entities that a group of fields is read from.
 const (
 	onGPUs = iota
 	onInstances
@@ -26,8 +26,8 @@ type spec struct {
 	fields []dcgm.Short
 	every  func(*Config) time.Duration
 	on     int
-	keep   time.Duration // of history, for what is read since the last time
-	failed string        // what people lose
+	keep   time.Duration // of history, for reading since the last time
+	failed string        // what is missing for users if it fails
 }
 
 func everySecond(c *Config) time.Duration { return c.Every }
@@ -36,24 +36,38 @@ func slow(c *Config) time.Duration        { return c.Slow }
 
 const eventsKept = 5 * time.Minute
 
-// specs lists what is watched. Fields are ids, because their names change between
-// releases of DCGM and the ids do not.
+// specs lists the watched fields by id, because the names change between releases of DCGM and the
+// ids do not.
 var specs = []spec{
-	{name: "core", fields: []dcgm.Short{203, 252, 155}, every: everySecond},                            // GPU utilization, memory used, power
-	{name: "mig", fields: []dcgm.Short{252}, every: everySecond, on: onInstances},                      // memory used
-	{name: "profiling", fields: profilingFields, every: everySecond, failed: "utilization is coarser"}, // see below
-	{name: "profiling-mig", fields: profilingFields, every: everySecond, on: onInstances, failed: "MIG devices have no utilization"},
-	{name: "recovery", fields: []dcgm.Short{frames.FieldRecovery}, every: everySecond, failed: "the driver's own advice is missing"},
-	{name: "clocks", fields: []dcgm.Short{150, 140, 100, 101, frames.FieldClockReasons, fieldEnergy}, every: medium}, // temperatures, clocks, why they are low, energy
-	{name: "errors", fields: []dcgm.Short{310, 311, 312, 313, 390, 391, 392, 393, 394, 395, 396, 202}, every: slow},  // ECC, page retirement, row remapping, PCIe replays
-	{name: "nvlink", fields: []dcgm.Short{409, 419, 429, 439}, every: slow},                                          // flit and data checksum errors, replays, recoveries
-	{name: "events", fields: []dcgm.Short{frames.FieldXID}, every: everySecond, on: onAll, keep: eventsKept, failed: "XIDs are not seen"},
+	// GPU utilization, memory used, power.
+	{name: "core", fields: []dcgm.Short{203, 252, 155}, every: everySecond},
+	// Memory used.
+	{name: "mig", fields: []dcgm.Short{252}, every: everySecond, on: onInstances},
+	{name: "profiling", fields: profilingFields, every: everySecond, failed: "utilization is coarser"},
+	{
+		name: "profiling-mig", fields: profilingFields, every: everySecond, on: onInstances,
+		failed: "MIG devices have no utilization",
+	},
+	{
+		name: "recovery", fields: []dcgm.Short{frames.FieldRecovery}, every: everySecond,
+		failed: "the driver's own advice is missing",
+	},
+	// Temperatures, clocks, why they are low, energy.
+	{name: "clocks", fields: []dcgm.Short{150, 140, 100, 101, frames.FieldClockReasons, fieldEnergy}, every: medium},
+	// ECC, page retirement, row remapping, PCIe replays.
+	{name: "errors", fields: []dcgm.Short{310, 311, 312, 313, 390, 391, 392, 393, 394, 395, 396, 202}, every: slow},
+	// Flit and data checksum errors, replays, recoveries.
+	{name: "nvlink", fields: []dcgm.Short{409, 419, 429, 439}, every: slow},
+	{
+		name: "events", fields: []dcgm.Short{frames.FieldXID}, every: everySecond, on: onAll, keep: eventsKept,
+		failed: "XIDs are not seen",
+	},
 }
 
-// Graphics engine, SM, tensor and DRAM activity.
+// profilingFields are graphics engine, SM, tensor and DRAM activity.
 var profilingFields = []dcgm.Short{1001, 1002, 1004, 1005}
 
-// group is a spec as it is watched now.
+// group is a watched spec.
 type group struct {
 	spec
 	entities []entity
@@ -70,8 +84,8 @@ type handles struct {
 	have [3]bool
 }
 
-// watch makes DCGM measure the devices of the inventory, and then lets go of those that
-// it measured before: in that order, so that no history is dropped in between.
+// watch makes DCGM measure the devices of the inventory, and then releases those that it measured
+// before. This order keeps the history of devices that stay.
 func (c *collector) watch() error {
 	old, oldHandles := c.groups, c.handles
 	c.groups, c.handles = nil, handles{}
@@ -126,11 +140,11 @@ func (c *collector) watch() error {
 	return nil
 }
 
-// errGone says that of the devices of an inventory none is there any more.
+// errGone means that none of the devices of an inventory exists any more.
 var errGone = errors.New("none of the devices can be watched")
 
-// groupOf makes a group of DCGM. Its name is no one else's on a shared engine. A device
-// that went away since the inventory was taken is left out: the next inventory says so.
+// groupOf makes a group of DCGM with a unique name, because the engine may be shared. It leaves out
+// devices that went away since the inventory was taken. The next inventory will show that.
 func (c *collector) groupOf(set []entity) (g dcgm.GroupHandle, err error) {
 	err = c.calls.do("make a group", func() error {
 		made, err := dcgm.CreateGroup(fmt.Sprintf("quartermaster-%x", rand.Uint64()))
@@ -153,8 +167,8 @@ func (c *collector) groupOf(set []entity) (g dcgm.GroupHandle, err error) {
 	return g, err
 }
 
-// watchGroup watches all fields of a group, and where that fails each alone. The result
-// is an error that ends the run.
+// watchGroup watches all fields of a group, and if that fails, each field alone. The error ends the
+// run.
 func (c *collector) watchGroup(g *group) error {
 	every := g.every(&c.cfg)
 	keep := max(g.keep, 5*every, 10*time.Second)
@@ -207,7 +221,9 @@ func (c *collector) watchGroup(g *group) error {
 	}
 	if c.said["watch "+g.name] != g.reason {
 		c.said["watch "+g.name] = g.reason
-		return c.say(&frames.Trouble{Code: frames.TroubleGroup, Text: g.name + ": " + g.reason, Returned: g.code, Group: g.name})
+		return c.say(&frames.Trouble{
+			Code: frames.TroubleGroup, Text: g.name + ": " + g.reason, Returned: g.code, Group: g.name,
+		})
 	}
 	return nil
 }
@@ -227,17 +243,18 @@ func (c *collector) groupsSaid() []frames.Group {
 	return append(out, c.health.said, c.links)
 }
 
-// mostValues bounds how many values are asked for at once: each has 4 KiB, twice.
+// mostValues bounds the values of one call: each takes 4 KiB, twice.
 const mostValues = 64
 
-// read takes the latest values of the groups whose turn it is, tells them, and tells
-// apart what is a fault. Suspect says that a device seems to be gone.
+// read reads and reports the latest values of the groups that are due, and detects faults. suspect
+// says that a device seems to be gone.
 func (c *collector) read(medium, slow bool) (readings *frames.Readings, suspect bool, err error) {
 	readings = &frames.Readings{Generation: c.inventory.Generation}
 	current, old := 0, 0
 	for _, g := range c.groups {
 		every := g.every(&c.cfg)
-		if len(g.working) == 0 || g.spec.on == onAll || every > c.cfg.Every && !(medium && every == c.cfg.Medium || slow && every == c.cfg.Slow) {
+		due := every <= c.cfg.Every || medium && every == c.cfg.Medium || slow && every == c.cfg.Slow
+		if len(g.working) == 0 || g.spec.on == onAll || !due {
 			continue
 		}
 		step := max(1, mostValues/len(g.working))
@@ -261,7 +278,9 @@ func (c *collector) read(medium, slow bool) (readings *frames.Readings, suspect 
 				}
 				e := entity{EntityGroupId: v.EntityGroupId, EntityId: v.EntityID}
 				for _, d := range c.machine.readers[e] {
-					readings.Readings = append(readings.Readings, frames.Reading{Device: uint32(d), Field: uint32(v.FieldID), Status: s, Value: n})
+					readings.Readings = append(readings.Readings, frames.Reading{
+						Device: uint32(d), Field: uint32(v.FieldID), Status: s, Value: n,
+					})
 				}
 				if d, ok := c.machine.devices[e]; ok && e.EntityGroupId == dcgm.FE_GPU {
 					if s == frames.StatusLost {
@@ -275,11 +294,14 @@ func (c *collector) read(medium, slow bool) (readings *frames.Readings, suspect 
 			}
 		}
 	}
-	// A driver that hangs keeps DCGM's own thread, and DCGM goes on giving what it had.
+	// If the driver hangs in DCGM's own thread, DCGM continues to return old values.
 	if old > 0 && current == 0 {
 		if c.said["driver"] == "" {
 			c.said["driver"] = "old"
-			err = c.say(&frames.Trouble{Code: frames.TroubleDriver, Text: "DCGM has no new values of any GPU: the driver hangs, and the node may need a reboot"})
+			err = c.say(&frames.Trouble{
+				Code: frames.TroubleDriver,
+				Text: "DCGM has no new values of any GPU: the driver hangs, and the node may need a reboot",
+			})
 		}
 	} else if current > 0 {
 		delete(c.said, "driver")

@@ -10,7 +10,8 @@ import (
 	"quartermaster/adapters/dcgm"
 )
 
-const withoutC = "this dcgm-collector was built without C and cannot load DCGM: build it on Linux with a C compiler, make collector"
+const withoutC = "this dcgm-collector was built without C and cannot load DCGM: " +
+	"build it on Linux with a C compiler, make collector"
 
 func collect(_ context.Context, _ Config, stdout *os.File, _ io.Writer) error {
 	t := dcgm.Trouble{Code: dcgm.TroubleWithoutC, Text: withoutC, Fatal: true}
