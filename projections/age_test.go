@@ -12,8 +12,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Observations of long before or after their record are in quarantine, whoever wrote
-// them. Imports, decisions and what mends a record in quarantine may be of any time.
+// Observations from long before or after their record are quarantined, whoever wrote them. Imports,
+// decisions and repairs of quarantined records may be of any time.
 func TestAges(t *testing.T) {
 	const now = storetest.Start
 	fault := &domain.GPUFaultObserved{Node: "n", GPU: storetest.GPU("c", "n", 0), Kind: domain.FaultXID, Code: 79, Fatal: true}
@@ -59,7 +59,7 @@ func TestAges(t *testing.T) {
 	add("", "quartermaster/demo", now-180*domain.Day, fault, "")
 	add("", "desk", now-180*domain.Day, &domain.UsageCorrected{Correction: "x", Node: "n", GPU: fault.GPU, Interval: domain.Interval{From: now - 181*domain.Day, To: now - 180*domain.Day}, Workspace: "w", Reason: "r"}, "")
 	add("", "anybody/mended/"+old, now-180*domain.Day, sample(now-180*domain.Day), old)
-	// The record that it mends lay in the wrong partition.
+	// The record that it repairs was in the wrong partition.
 	part, _, _ := strings.Cut(old, "/")
 	tp, _, _ := strings.Cut(old, "@")
 	for i := range domain.TopicTelemetry.Partitions() {

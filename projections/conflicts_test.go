@@ -12,9 +12,9 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// A forged record does not silence the true one of its sequence: that stands in
-// quarantine beside the record that came first, is told of, and repeats of either
-// change nothing.
+// A forged record does not suppress the true one with its sequence: the true one is quarantined
+// beside the record that came first, the conflict is reported, and repeats of either change
+// nothing.
 func TestStreamConflict(t *testing.T) {
 	l := storetest.NewLog()
 	fault := func(seq uint64, xid uint32) domain.Envelope {
@@ -90,8 +90,8 @@ func TestStreamConflict(t *testing.T) {
 	})
 }
 
-// What came long ago cannot be compared. A sample is dropped as a repeat, and its stream
-// is named with how many; the same of an import is no question. A stream's row keeps its size.
+// Old records cannot be compared. A sample is dropped as a repeat, and its stream reports the
+// count. The same of an import is not reported. A stream's row keeps its size.
 func TestOldSamplesAreCounted(t *testing.T) {
 	l := storetest.NewLog()
 	var tp domain.TopicPartition
@@ -113,7 +113,7 @@ func TestOldSamplesAreCounted(t *testing.T) {
 	for i := range domain.Instant(300) {
 		l.Append(sample("sha256:12/usage.v1", storetest.Start+i*storetest.Minute))
 	}
-	for i := range int64(300) { // the file once more
+	for i := range int64(300) { // the same file again
 		l.Repeat(tp, begin+i)
 	}
 	m := projections.NewMemory(domain.TopicSpecs())
@@ -169,13 +169,12 @@ func notCompared(t *testing.T, v projections.View) (out []string) {
 	return out
 }
 
-// No flood of forged sequences and no forged end of a life makes a true fault vanish: it
-// counts, or it is in quarantine and an exception names its stream. Nor are true resends
-// questions.
+// No flood of forged sequences and no forged end of an incarnation hides a true fault: it counts,
+// or it is in quarantine and an exception names its stream. True resends are not reported.
 func TestFaultsSurviveFloods(t *testing.T) {
 	const source = "node-reporter/c/n"
 	fault := func(life, seq uint64, xid uint32) domain.Envelope {
-		gpu := storetest.GPU("c", "n", int(seq)%8) // or alike faults of a day are one
+		gpu := storetest.GPU("c", "n", int(seq)%8) // otherwise equal faults of a day are merged
 		return domain.Envelope{Source: source, Cluster: "c", Time: storetest.Start + domain.Instant(seq), Incarnation: life, Sequence: seq,
 			Event: &domain.GPUFaultObserved{Node: "n", GPU: gpu, Kind: domain.FaultXID, Code: xid, Fatal: xid == 79}}
 	}

@@ -32,8 +32,8 @@ func drawDemandMonth(t *rapid.T) *DemandMonth {
 	return m
 }
 
-// What is written for a month of demand is read back whole, from a row and from
-// a snapshot, and is the core deterministic encoding.
+// A month of demand survives a round trip through a row and a snapshot, and its encoding is the
+// core deterministic encoding.
 func TestDemandMonthEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDemandMonth(t)
@@ -68,8 +68,8 @@ func TestDemandMonthEncoding(t *testing.T) {
 	})
 }
 
-// Whatever the bytes, reading a month of demand ends with a row or an error,
-// and the labels of a row are there.
+// For all bytes, decoding a month of demand ends with a row or an error, and the labels of a row
+// exist.
 func FuzzDemandMonth(f *testing.F) {
 	f.Add([]byte{0x82, 0x80, 0x80})
 	f.Add(appendDemand(nil, &DemandMonth{

@@ -14,21 +14,21 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// maxFaultRow is the most bytes that a row of faults is to have.
+// maxFaultRow is the maximum size of a row of faults, in bytes.
 const maxFaultRow = 64 << 10
 
-// faultFloods are what may be reported of a node without end, the i-th of n in a day.
+// faultFloods are faults that may be reported without end; each function returns the i-th of a day.
 var faultFloods = map[string]func(i int) *domain.GPUFaultObserved{
-	"a fault again and again": func(int) *domain.GPUFaultObserved {
+	"one repeated fault": func(int) *domain.GPUFaultObserved {
 		return &domain.GPUFaultObserved{GPU: storetest.GPU("c", "n", 0), Kind: domain.FaultXID, Code: 79, Fatal: true}
 	},
-	"of eight GPUs, each in words of its own": func(i int) *domain.GPUFaultObserved {
+	"eight GPUs, each fault with its own text": func(i int) *domain.GPUFaultObserved {
 		return &domain.GPUFaultObserved{GPU: storetest.GPU("c", "n", i%8), Kind: domain.FaultXID, Code: uint32(13 + i%3), Detail: fmt.Sprintf("NVRM: Xid (PCI:0000:3b:00): 31, pid=%d, name=python, Ch 00000008", i)}
 	},
-	"codes that nobody knows": func(i int) *domain.GPUFaultObserved {
+	"unknown codes": func(i int) *domain.GPUFaultObserved {
 		return &domain.GPUFaultObserved{GPU: storetest.GPU("c", "n", 0), Kind: domain.FaultXID, Code: uint32(i), Detail: strings.Repeat("é", 2000)}
 	},
-	"fatal ones of GPUs that nobody has": func(i int) *domain.GPUFaultObserved {
+	"fatal faults of unknown GPUs": func(i int) *domain.GPUFaultObserved {
 		return &domain.GPUFaultObserved{GPU: storetest.GPU("c", "n", i), Kind: []domain.FaultKind{domain.FaultXID, domain.FaultECC}[i%2], Code: 79, Fatal: true}
 	},
 	"everything": func(i int) *domain.GPUFaultObserved {
@@ -43,7 +43,7 @@ func faultAt(i, n int, f *domain.GPUFaultObserved) domain.Envelope {
 	return domain.Envelope{Source: "node-reporter/c/n", Cluster: "c", Time: storetest.Start + domain.Instant(i)*(domain.Day/domain.Instant(n)), Event: f}
 }
 
-// A row of faults stays small, and counts each of them once by its kind.
+// A row of faults stays small, and counts each fault once by its kind.
 func TestFaultRowsAreBounded(t *testing.T) {
 	for name, flood := range faultFloods {
 		t.Run(name, func(t *testing.T) {
@@ -93,8 +93,8 @@ func TestFaultRowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWritingDoesNotGrowWithFaults counts the bytes that a store writes for a fault: no
-// more after 3,000 of a day than after 600.
+// TestWritingDoesNotGrowWithFaults counts the bytes that a store writes for a fault: no more after
+// 3,000 faults of a day than after 600.
 func TestWritingDoesNotGrowWithFaults(t *testing.T) {
 	for name, flood := range faultFloods {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestWritingDoesNotGrowWithFaults(t *testing.T) {
 	}
 }
 
-// What failed is seen, whatever comes before and after it.
+// A failure is visible, whatever comes before and after it.
 func TestNoFloodHidesAFailure(t *testing.T) {
 	const n = 5000
 	for name, flood := range faultFloods {
@@ -144,7 +144,7 @@ func TestNoFloodHidesAFailure(t *testing.T) {
 	}
 }
 
-// Repeats make the same row in whatever order they arrive.
+// Repeats give the same row in every order of arrival.
 func TestFaultsCollapseInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var said []domain.Envelope
@@ -178,7 +178,7 @@ func TestFaultsCollapseInAnyOrder(t *testing.T) {
 	})
 }
 
-// A view of what was known shows of repeats those that there were by then.
+// A view of what was known at a time shows the repeats up to then.
 func TestKnownRepeats(t *testing.T) {
 	l := storetest.NewLog()
 	for s := range 11 {

@@ -9,8 +9,8 @@ import (
 	"quartermaster/domain"
 )
 
-// What holds at any time is what was stated last before it, in whatever order
-// the statements arrive, although equal ones are not all kept.
+// The valid statement at any time is the last one stated before it, in every order of arrival,
+// although not all equal statements are kept.
 func TestHistoryHoldsWhatWasStatedLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type statement struct {
@@ -35,8 +35,8 @@ func TestHistoryHoldsWhatWasStatedLast(t *testing.T) {
 			}
 		}
 		for i, s := range said {
-			// A statement that was stated again before something late fell between
-			// may be known by its first and last time only.
+			// If a late statement falls between repeats of a statement, only the first and last
+			// time of that statement are known.
 			got := h.At(s.at).Event.(*domain.WorkspaceRegistered).Name
 			if got != s.name && !(i > late && said[late].name != s.name && i < n-1 && said[i+1].name == s.name) {
 				t.Fatalf("at %s %q holds, want %q; arrived %v, kept %+v", s.at, got, s.name, order, h.Versions)

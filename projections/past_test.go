@@ -10,9 +10,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// A source that was started again 10,000 times has one row of its past beside the row of
-// its present, and the same counts; what comes again of any past incarnation cannot be
-// compared, and is in quarantine.
+// A source that was restarted 10,000 times has one row for its past beside the row of its present,
+// and the same counts. Repeats of past incarnations cannot be compared, and are quarantined.
 func TestPastIncarnationsAreOneRow(t *testing.T) {
 	const restarts = 10_000
 	const source = "node-reporter/c/n"
@@ -76,7 +75,8 @@ func TestPastIncarnationsAreOneRow(t *testing.T) {
 		return n, past, size
 	}
 	n, past, size := rows()
-	// Its present, the one before with a gap, and the one that went on beyond its end.
+	// Its present incarnation, the one before with a gap, and the one that continued beyond its
+	// end.
 	if n != 4 || past == nil || past.Past.Incarnations != restarts-1 || size > 2500 {
 		t.Fatalf("%d rows, past %+v of %d bytes", n, past, size)
 	}

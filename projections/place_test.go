@@ -8,9 +8,9 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// TestWritingDoesNotGrowWithHistory folds what is reported again and again, one
-// report to a transaction, and counts the bytes of the rows that change with it,
-// which is what a store writes: as many after a month as after two days.
+// TestWritingDoesNotGrowWithHistory folds repeated reports, one per transaction, and counts the
+// bytes of the rows that change, which is what a store writes: as many after a month as after two
+// days.
 func TestWritingDoesNotGrowWithHistory(t *testing.T) {
 	const every = 30 * 60 * domain.Second
 	device := storetest.GPU("c1", "n1", 0)
@@ -72,7 +72,7 @@ func TestWritingDoesNotGrowWithHistory(t *testing.T) {
 			var early, late int
 			for day := range 30 {
 				switch n := written(day); day {
-				case 4: // by then a stream keeps as many records to compare with as it ever does
+				case 4: // by then a stream keeps the maximum number of records to compare with
 					early = n
 				case 29:
 					late = n
@@ -85,8 +85,8 @@ func TestWritingDoesNotGrowWithHistory(t *testing.T) {
 	}
 }
 
-// changedBytes folds the next record of a partition and returns how many bytes the rows
-// have that it changed.
+// changedBytes folds the next record of a partition and returns the size in bytes of the rows that
+// it changed.
 func changedBytes(t *testing.T, l *storetest.Log, s projections.Store, tp domain.TopicPartition) (bytes int) {
 	t.Helper()
 	tx, err := s.Begin(t.Context(), tp)

@@ -20,8 +20,7 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// Whatever the order in which partitions are read, and in whatever batches, the
-// rows are the same.
+// The rows are the same for every order in which partitions are read, and every size of batches.
 func TestInterleavings(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.Draw(t)
@@ -50,8 +49,8 @@ func TestInterleavings(t *testing.T) {
 	})
 }
 
-// Any part of any stream may stand in the log again: the rows that it makes are
-// the same, and so is everything but the position.
+// Any part of any stream may be repeated in the log: the rows are the same, and so is everything
+// except the position.
 func TestRepeats(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.Draw(t)
@@ -64,8 +63,8 @@ func TestRepeats(t *testing.T) {
 			}
 			from := rapid.IntRange(0, len(records)-1).Draw(t, "from")
 			for i := from; i <= rapid.IntRange(from, len(records)-1).Draw(t, "to"); i++ {
-				// What does not decode has no place in a stream, and stands in
-				// quarantine wherever it stands in the log.
+				// A record that does not decode has no place in a stream, and is quarantined
+				// wherever it is in the log.
 				if l.Event(&records[i]) != nil && domain.PartitionOf(records[i].Key, tp.Topic.Partitions()) == tp.Partition && l.Event(&records[i]).Topic() == tp.Topic {
 					l.Repeat(tp, int64(i))
 				}
@@ -75,8 +74,8 @@ func TestRepeats(t *testing.T) {
 		if storetest.DigestOf(t, after) == storetest.DigestOf(t, before) {
 			return
 		}
-		// What came first of an incarnation that ended is no longer remembered: such a
-		// repeat is uncertain, and nothing else is changed by it.
+		// The first records of an incarnation that ended are no longer remembered: such a repeat is
+		// uncertain, and changes nothing else.
 		storetest.Look(t, before, func(a projections.View) error {
 			storetest.Look(t, after, func(b projections.View) error {
 				differ, err := projections.Differences(a, b, math.MaxInt)
@@ -116,8 +115,8 @@ func encoded(t *rapid.T, row projections.Row) []byte {
 	return b
 }
 
-// What is left out of streams is missing in number and place; when it is
-// delivered late, nothing is missing any more.
+// Omitted events are missing in number and place. When they are delivered late, nothing is missing
+// any more.
 func TestGaps(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		full := storetest.NewLog()
@@ -137,7 +136,7 @@ func TestGaps(t *testing.T) {
 		var late []domain.Record
 		l := full.Filter(func(rec *domain.Record) bool {
 			n, seq := name(rec), full.Event(rec).Sequence
-			// Nobody can know of what follows the last that arrived.
+			// Events after the last that arrived cannot be known.
 			if seq == last[n] || rapid.IntRange(0, 2).Draw(t, "drop") > 0 {
 				return true
 			}
@@ -195,8 +194,8 @@ func TestGaps(t *testing.T) {
 	})
 }
 
-// Broken records stop nothing: what the others make is what they make alone,
-// and every broken one is in quarantine.
+// Broken records stop nothing: the other records give the same rows as without them, and every
+// broken one is in quarantine.
 func TestBroken(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		clean, l := storetest.NewLog(), storetest.NewLog()
@@ -228,7 +227,7 @@ func TestBroken(t *testing.T) {
 			}
 			return nil
 		})
-		// Signed rows and streams say at which offsets records stand, so those are left out.
+		// Signed rows and streams contain offsets of records, so they are excluded.
 		storetest.Look(t, m, func(a projections.View) error {
 			return storetest.Fold(t, clean).View(context.Background(), func(b projections.View) error {
 				differences, err := projections.Differences(a, b, 1000)
@@ -244,8 +243,8 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// The segments of a GPU's part never overlap, and at every moment in service
-// its parts add up to it; groups add up to the whole, however they are cut.
+// The segments of a GPU's part never overlap, and at every moment in service its parts add up to
+// it. Groups add up to the total, for every grouping.
 func TestUsageAddsUp(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
@@ -282,14 +281,14 @@ func TestUsageAddsUp(t *testing.T) {
 						t.Errorf("activity of %+v", s)
 					}
 					if s.State == inventory.Unprovisioned || s.State >= inventory.Unobserved || s.Device == d.GPU && s.Replica == 0 {
-						continue // the rest of a GPU stands beside its instances
+						continue // the rest of a GPU is listed beside its instances
 					}
 					p := part{d.Cluster, d.Node, s.Device, s.Replica, d.Hour}
 					if s.From < ends[p] && s.State == inventory.Allocated {
 						t.Errorf("%v overlaps at %d", p, s.From)
 					}
 				}
-				// Between two edges the parts fill the GPU or, undeclared, nothing.
+				// Between two edges the parts fill the GPU or, if it is undeclared, nothing.
 				at := make([]uint32, 0, len(edges))
 				for e := range edges {
 					at = append(at, e)
@@ -348,8 +347,8 @@ func TestUsageAddsUp(t *testing.T) {
 	})
 }
 
-// rowsDisjoint checks that what one observer saw of a device never overlaps,
-// and that no more was measured of it than there was.
+// rowsDisjoint checks that the segments of a device from one observer never overlap, and that
+// measured time never exceeds the segment.
 func rowsDisjoint(t *rapid.T, v projections.View) {
 	err := v.Scan(projections.Query{Table: projections.TableUsage}, func(k projections.Key, row projections.Row) error {
 		for _, o := range row.(*projections.UsageHour).Observers {
@@ -370,8 +369,8 @@ func rowsDisjoint(t *rapid.T, v projections.View) {
 	}
 }
 
-// serviceTime adds up declared GPUs times time in service, in milliseconds, by
-// the plainest way: minute by minute, which is how the generated fleets change.
+// serviceTime adds up declared GPUs times time in service, in milliseconds, in the simplest way:
+// minute by minute, which is how the generated fleets change.
 func serviceTime(t *rapid.T, v projections.View, from, to domain.Instant) int64 {
 	var ms int64
 	a, err := registry.NewAuthority(v)
@@ -410,7 +409,7 @@ func serviceTime(t *rapid.T, v projections.View, from, to domain.Instant) int64 
 	return ms
 }
 
-// A snapshot keeps everything, and whoever changed a byte of it is found out.
+// A snapshot keeps everything, and every changed byte is detected.
 func TestSnapshots(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.Draw(t)
@@ -437,7 +436,7 @@ func TestSnapshots(t *testing.T) {
 	})
 }
 
-// refused returns an error when a snapshot is read that must not be.
+// refused returns an error if a snapshot is accepted that must not be.
 func refused(data []byte) error {
 	_, err := projections.NewMemory(domain.TopicSpecs()).ReadSnapshot(bytes.NewReader(data), int64(len(data)), "test")
 	if !errors.Is(err, projections.ErrSnapshotDamaged) && !errors.Is(err, projections.ErrSnapshotMethod) && !errors.Is(err, projections.ErrSnapshotLog) {

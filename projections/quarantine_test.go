@@ -75,7 +75,7 @@ func TestQuarantineAndStats(t *testing.T) {
 					t.Errorf("%+v", p)
 				}
 			case domain.TopicPartition{Topic: domain.TopicWorkspaces}:
-				// What was understood and found bad has its place in the stream.
+				// A record that was decoded and found invalid keeps its place in the stream.
 				if p.Next != 2 || p.Quarantined != 1 || p.Events != 2 || p.Missing != 0 {
 					t.Errorf("%+v", p)
 				}
@@ -97,8 +97,8 @@ func TestQuarantineAndStats(t *testing.T) {
 	}
 }
 
-// Every report says what it may lack: what is in open quarantine and concerns
-// its workspace or nobody knows whom, and what its topics miss.
+// Every report says what it may lack: open quarantined records of its workspace or of an unknown
+// one, and missing events of its topics.
 func TestReportsSayWhatTheyLack(t *testing.T) {
 	reports := func(t *testing.T, l *storetest.Log, workspace string) (all [3]registry.Completeness) {
 		t.Helper()
@@ -134,7 +134,7 @@ func TestReportsSayWhatTheyLack(t *testing.T) {
 	}
 
 	telemetry := domain.TopicPartition{Topic: domain.TopicTelemetry, Partition: 1}
-	l.AppendRaw(telemetry, []byte("k"), []byte("no event"), storetest.Start) // whose, nobody knows
+	l.AppendRaw(telemetry, []byte("k"), []byte("no event"), storetest.Start) // of an unknown workspace
 	l.AppendRaw(telemetry, []byte("k"), []byte("no event either"), storetest.Start)
 	l.Append(storetest.Root.Sign(domain.Envelope{Time: storetest.Start + 1, Event: &domain.QuarantineResolved{
 		Entity: "house", Topic: telemetry.Topic, Partition: uint32(telemetry.Partition), Offset: 1, Resolution: "discarded", Reason: "seen to",
@@ -173,7 +173,7 @@ func TestReportsSayWhatTheyLack(t *testing.T) {
 			t.Errorf("%+v is noted as %q, want %q", c, got, want)
 		}
 	}
-	// What anybody may claim is not added up beyond the end of the numbers.
+	// Numbers that anyone may claim do not overflow.
 	for i := range 2 {
 		env := domain.Envelope{Source: fmt.Sprint("liar ", i), Sequence: 1<<64 - 1, Cluster: "c", Time: storetest.Start, Event: &domain.NodeCordoned{Node: "n"}}
 		l.Append(env)

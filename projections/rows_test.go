@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Rows that a store can load again do not pile up with history, and those of the
-// present hour stay however many they are.
+// Rows that a store can load again do not accumulate with history. Those of the current hour stay,
+// however many there are.
 func TestEvict(t *testing.T) {
 	rows := NewWorkingSet()
 	const nodes = 3 * leastOpen / 2
@@ -35,8 +35,7 @@ func TestEvict(t *testing.T) {
 	if rows.Holds(key(7, 3)) {
 		t.Error("an hour long past is held")
 	}
-	// A late sample opens an hour that was forgotten; it must not count as changed
-	// once it was stored.
+	// A late sample reopens an evicted hour, which must not count as changed once it was stored.
 	rows.Settle()
 	rows.Add(key(7, 3), &UsageHour{})
 	change[*UsageHour](rows, key(7, 3))

@@ -10,7 +10,7 @@ import (
 	"quartermaster/domain"
 )
 
-// A dumb hour: one entry for each second.
+// A naive hour: one entry for each second.
 type seconds [3600]int
 
 func (s *seconds) fill(from, to uint32, v int) {
@@ -29,8 +29,7 @@ func (s *seconds) fill(from, to uint32, v int) {
 	}
 }
 
-// What is entered where something is entered already changes nothing, in any
-// order: compared with an array of seconds.
+// Filling covered time changes nothing, in any order: compared with an array of seconds.
 func TestFill(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var d Device
@@ -74,7 +73,7 @@ func TestFill(t *testing.T) {
 				wantActive += 1000 * uint64((want[i]-1)/10)
 				mean := (want[i] - 1) / 10
 				if want[i] = 1 + (want[i]-1)%10; want[i] == 1 && mean >= 50 {
-					want[i] = -1 // at work, held by nobody known
+					want[i] = -1 // busy without a known holder
 				}
 			}
 		}
@@ -101,9 +100,8 @@ func (s *seconds) total() (n int) {
 	return n
 }
 
-// scrapedCells draws what two servers of a monitoring system, alike or each half
-// of it, deliver of two GPUs: parts of scrapes, some again, in the order of time
-// or nearly.
+// scrapedCells draws what two monitoring servers, equal or each with half of the data, deliver of
+// two GPUs: parts of scrapes, some repeated, roughly in the order of time.
 func scrapedCells(t *rapid.T) []*domain.NodeSampled {
 	var out []*domain.NodeSampled
 	for cell := range rapid.IntRange(1, 12).Draw(t, "cells") {
@@ -129,8 +127,7 @@ func scrapedCells(t *rapid.T) []*domain.NodeSampled {
 
 const t0 = domain.Instant(1_780_272_000) * domain.Second
 
-// Whatever is delivered again, by whom, and cut as it may be: the row is that of
-// one delivery.
+// Repeated deliveries, by any server and in any parts, give the row of a single delivery.
 func TestScrapedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := scrapedCells(t)
@@ -144,7 +141,7 @@ func TestScrapedTwice(t *testing.T) {
 			for range rapid.IntRange(0, 2).Draw(t, "again") {
 				old := parts[rapid.IntRange(0, len(parts)-1).Draw(t, "which")]
 				if old.Interval.To > s.Interval.To {
-					old = s // nobody delivers what is to come
+					old = s // nobody delivers the future
 				}
 				if slices.Index(parts, old) <= slices.Index(parts, s) {
 					foldSample(again, "c", rapid.SampledFrom([]string{"prometheus/a", "prometheus/b"}).Draw(t, "by"), old, 0)
@@ -154,7 +151,7 @@ func TestScrapedTwice(t *testing.T) {
 		k := Key{Table: TableUsage, Scope: "c", ID: "n", Hour: HourOf(t0)}
 		a, b := once.Get(k).(*UsageHour), again.Get(k).(*UsageHour)
 		for i := range b.Observers {
-			b.Observers[i].Samples = a.Observers[i].Samples // how many came is all that may differ
+			b.Observers[i].Samples = a.Observers[i].Samples // only the number of samples may differ
 		}
 		x, _ := EncodeRow(a)
 		y, _ := EncodeRow(b)
@@ -164,8 +161,8 @@ func TestScrapedTwice(t *testing.T) {
 	})
 }
 
-// SM activity is believed before engine activity and that before utilization, in
-// whatever order they come; a part without activity hides none.
+// SM activity takes precedence over engine activity and that over utilization, in every order of
+// arrival. A part without activity hides none.
 func TestScrapedFields(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.Permutation(scrapedCells(t)).Draw(t, "order")
@@ -187,7 +184,7 @@ func TestScrapedFields(t *testing.T) {
 			at := uint32((from - t0) / NsPerMs)
 			for _, o := range ranks {
 				covers := slices.ContainsFunc(o.Devices[0].Segments, func(s Segment) bool { return s.From <= at && at < s.To })
-				// A better field may bridge a hole over this cell.
+				// A better field may bridge a gap over this cell.
 				if covers && rank(o.ActivityField) > rank(field) {
 					t.Fatalf("at %d observer %s is believed, and there is field %d", at, o.Source, field)
 				}

@@ -46,9 +46,8 @@ func sums(rows *WorkingSet) (sum, known uint64) {
 	return sum, known
 }
 
-// A counter that is scraped over hours, and begins anew now and then, adds up to
-// what it counted after the first sample, however the samples are cut into
-// events and however often those are delivered again.
+// A counter that is scraped for hours and sometimes restarts adds up to what it counted after the
+// first sample, for every split of the samples into events and every number of repeats.
 func TestCounters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []value
@@ -82,7 +81,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// What a series did before a silence of more than an hour is not counted on.
+// Growth during a silence of more than an hour is not counted.
 func TestCounterSilence(t *testing.T) {
 	rows := NewWorkingSet()
 	for _, v := range []value{{t0, 5}, {t0 + 30*minutes, 7}, {t0 + 3*domain.Hour, 100}, {t0 + 3*domain.Hour + 1*minutes, 101}} {
@@ -91,7 +90,7 @@ func TestCounterSilence(t *testing.T) {
 	if got, _ := sums(rows); got != 3 {
 		t.Errorf("adds up to %d, want 3", got)
 	}
-	// Late samples of an hour from which the next has begun are not counted twice.
+	// Late samples of an hour that the next one has continued are not counted twice.
 	foldServers(rows, "c", metricsOf(domain.MetricInputLength, []value{{t0 + 4*domain.Hour, 110}}))
 	foldServers(rows, "c", metricsOf(domain.MetricInputLength, []value{{t0 + 3*domain.Hour + 59*minutes, 108}}))
 	if got, _ := sums(rows); got != 12 {
@@ -99,7 +98,7 @@ func TestCounterSilence(t *testing.T) {
 	}
 }
 
-// A gauge stands for the time since the sample before, for two steps at most.
+// A gauge holds for the time since the sample before, for at most two steps.
 func TestGauges(t *testing.T) {
 	rows := NewWorkingSet()
 	for _, s := range []struct {
@@ -114,7 +113,7 @@ func TestGauges(t *testing.T) {
 	}
 }
 
-// Labels may name any number of series: a row has room for so many.
+// Labels may name any number of series: the size of a row is limited.
 func TestServerCrowded(t *testing.T) {
 	rows := NewWorkingSet()
 	m := metricsOf(domain.MetricRunning, []value{{t0, 1}})

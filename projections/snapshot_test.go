@@ -15,7 +15,7 @@ import (
 	"quartermaster/domain"
 )
 
-// plainView is a view that shows no more than the interface, as a database does.
+// plainView exposes only the interface of a view, as a database does.
 type plainView struct{ View }
 
 // storeOf returns a store with n usage hours, half of them sealed, and as many
@@ -76,9 +76,8 @@ func snapshotOf(t testing.TB, m *Memory, of func(View) View) ([]byte, [32]byte) 
 	return b.Bytes(), sum
 }
 
-// Sections of several chunks are the same file from a store that encodes its
-// partitions side by side and from a view that is only asked, and are read again
-// as they were.
+// Sections of several chunks give the same file from a store that encodes its partitions
+// concurrently and from a plain view, and survive a round trip.
 func TestSnapshotInChunks(t *testing.T) {
 	m := storeOf(t, 8_000, 6_000)
 	fast, sum := snapshotOf(t, m, func(v View) View { return v })
@@ -106,8 +105,8 @@ func TestSnapshotInChunks(t *testing.T) {
 	}
 }
 
-// Whatever byte of a snapshot is changed, and wherever it is cut, both ways of
-// reading it through notice; its header and digest vouch for each other.
+// Both ways of reading a snapshot detect every changed byte and every truncation. Header and digest
+// authenticate each other.
 func TestCheckSnapshotEveryByte(t *testing.T) {
 	whole, _ := snapshotOf(t, storeOf(t, 3, 3), func(v View) View { return v })
 	for i := range whole {
@@ -129,7 +128,7 @@ func TestCheckSnapshotEveryByte(t *testing.T) {
 	}
 }
 
-// backwards is a view whose database sorts text otherwise.
+// backwards is a view whose database sorts text in another order.
 type backwards struct{ View }
 
 func (b backwards) Scan(q Query, yield func(Key, Row) error) error {
@@ -194,8 +193,8 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// BenchmarkSnapshot writes and reads usage hours of nodes of eight GPUs.
-// above-MB is how much more memory writing held at its most than the rows.
+// BenchmarkSnapshot writes and reads usage hours of nodes with eight GPUs. above-MB is the peak of
+// memory above the rows while writing.
 func BenchmarkSnapshot(b *testing.B) {
 	for _, hours := range []int{50_000, 500_000} {
 		m := storeOf(b, hours, 1000)
@@ -249,8 +248,8 @@ func (c countTo) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// peak returns how much more live memory there was at some moment of work than
-// before it. It collects garbage all the time, so that it counts what is held.
+// peak returns the peak of live memory during work, above that before it. It runs the garbage
+// collector continuously, to count only live memory.
 func peak(work func()) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
 	var most, before runtime.MemStats
@@ -284,8 +283,8 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// When a snapshot cannot be written, nobody reads the rows any more once that
-// is known: folding goes on at once. The race detector watches.
+// After a failure to write a snapshot, nobody reads the rows any more: folding continues at once.
+// The race detector checks this.
 func TestFailedSnapshotReadsNoFurther(t *testing.T) {
 	m := NewMemory(domain.TopicSpecs())
 	round := 0

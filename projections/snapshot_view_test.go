@@ -14,12 +14,12 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// plain is a view that shows no more than the interface, as a database does.
+// plain exposes only the interface of a view, as a database does.
 type plain struct{ projections.View }
 
-// A snapshot is the same bytes, and rows have the same digest, whether they come
-// from a store that knows its partitions and keeps rows encoded, or from a view
-// that is only asked; and again when they were read from it.
+// A snapshot has the same bytes, and rows have the same digest, whether they come from a store that
+// knows its partitions and keeps rows encoded, or from a plain view, or from a snapshot that was
+// read.
 func TestSnapshotsOfAnyView(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
@@ -31,7 +31,7 @@ func TestSnapshotsOfAnyView(t *testing.T) {
 			tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
 			l.AppendRaw(tp, []byte("key"), []byte("broken"), storetest.Start)
 		}
-		m := storetest.Fold(t, l) // strict: as much as can be is sealed
+		m := storetest.Fold(t, l) // strict: everything that can be sealed is sealed
 		var store, view bytes.Buffer
 		sum, _, err := m.WriteSnapshot(&store, "test")
 		if err != nil {
@@ -62,8 +62,8 @@ func TestSnapshotsOfAnyView(t *testing.T) {
 	})
 }
 
-// A stream whose incarnation is greater than signed numbers are is in a
-// snapshot as every other: what it sent is not counted again.
+// A stream whose incarnation exceeds the signed range survives a snapshot like any other: its
+// events are not counted again.
 func TestSnapshotOfAnyIncarnation(t *testing.T) {
 	l := storetest.NewLog()
 	env := storetest.Examples()[0]

@@ -9,7 +9,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// kept is a memory store that outlives its process as a snapshot.
+// kept is a memory store that is kept as a snapshot when its process ends.
 type kept struct{ *projections.Memory }
 
 func (k kept) Reopen(t *testing.T) projections.Store {

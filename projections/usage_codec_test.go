@@ -61,8 +61,8 @@ func drawUsage(t *rapid.T) *UsageHour {
 	return u
 }
 
-// What is written for a usage hour is read back whole, and is the core
-// deterministic encoding: the library writes the same bytes for the same data.
+// A usage hour survives a round trip, and its encoding is the core deterministic encoding: the
+// library writes the same bytes for the same data.
 func TestUsageHourEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u := drawUsage(t)
@@ -91,7 +91,7 @@ func TestUsageHourEncoding(t *testing.T) {
 	})
 }
 
-// Whatever the bytes, reading a usage hour ends with a row or an error.
+// For all bytes, decoding a usage hour ends with a row or an error.
 func FuzzUsageHour(f *testing.F) {
 	f.Add([]byte{0x82, 0x80, 0x80})
 	f.Add(appendUsage(nil, &UsageHour{

@@ -6,9 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Of every moment the last sample says who held the device, and where nobody did,
-// whether it worked, whatever samples were joined and cut: compared with an array
-// of milliseconds.
+// At every moment the last sample decides who held the device, and without a holder, whether it was
+// busy, however samples were joined and cut: compared with an array of milliseconds.
 func TestHold(t *testing.T) {
 	type moment struct {
 		seen, busy bool

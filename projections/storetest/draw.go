@@ -8,9 +8,8 @@ import (
 	"quartermaster/domain"
 )
 
-// Draw returns a random log: a few hundred records of a small house, from
-// several sources, with late, repeated, missing, forged, broken and misplaced
-// ones among them, and sources that were started anew.
+// Draw returns a random log: a few hundred records of a small fleet, from several sources,
+// including late, repeated, missing, forged, broken and misplaced records, and restarted sources.
 func Draw(t *rapid.T) *Log {
 	l := NewLog()
 	l.Batch = rapid.IntRange(1, 40).Draw(t, "batch")
@@ -24,13 +23,13 @@ func Draw(t *rapid.T) *Log {
 			value := rapid.SampledFrom([]string{"", "not an event", "\x00", "-1", "999999999"}).Draw(t, "value")
 			l.AppendRaw(tp, []byte("c1"), []byte(value), drawTime(t))
 		case 1:
-			// A good event where it does not belong.
+			// A valid event in the wrong place.
 			tp := rapid.SampledFrom(domain.AllPartitions()).Draw(t, "partition")
 			l.AppendRaw(tp, []byte("elsewhere"), []byte("0"), drawTime(t))
 		case 2:
 			l.repeatSome(t)
 		case 3:
-			// Something is lost, or two streams of one source follow each other.
+			// An event is lost, or two streams of one source follow each other.
 			env := DrawEvent(t)
 			env.Incarnation = rapid.Uint64Range(1, 3).Draw(t, "incarnation")
 			if env.Incarnation > 1 {
@@ -75,26 +74,28 @@ func drawTime(t *rapid.T) domain.Instant {
 	return Start + domain.Instant(rapid.IntRange(0, 5*60).Draw(t, "minute"))*60*domain.Second
 }
 
-// DrawEvent returns a good random event about a fleet of two clusters with two
-// nodes each of two GPUs.
+// DrawEvent returns a valid random event about a fleet of two clusters, with two nodes each, with
+// two GPUs each.
 func DrawEvent(t *rapid.T) domain.Envelope {
 	cluster := rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "cluster")
 	node := rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
 	return drawEvent(t, cluster, node, rapid.IntRange(0, 18).Draw(t, "event"))
 }
 
-// DrawUsage returns a random log about one node: what its few observers saw,
-// laid over each other many times, and what befell it.
+// DrawUsage returns a random log about one node: what its few observers saw, with many overlaps,
+// and events about the node.
 func DrawUsage(t *rapid.T) *Log {
 	l := NewLog()
 	for range rapid.IntRange(1, 30).Draw(t, "events") {
-		l.Append(drawEvent(t, "c1", "n1", rapid.SampledFrom([]int{0, 1, 3, 4, 5, 6, 7, 8, 8, 15, 20, 20, 20, 20, 20, 20, 20, 20}).Draw(t, "event")))
+		// Mostly samples (20), and some other kinds.
+		kinds := []int{0, 1, 3, 4, 5, 6, 7, 8, 8, 15, 20, 20, 20, 20, 20, 20, 20, 20}
+		l.Append(drawEvent(t, "c1", "n1", rapid.SampledFrom(kinds).Draw(t, "event")))
 	}
 	return l
 }
 
-// DrawDemand returns a random log about one cluster, which may be registered
-// and move, and its demand.
+// DrawDemand returns a random log about one cluster, which may be registered and move between
+// regions, and its demand.
 func DrawDemand(t *rapid.T) *Log {
 	l := NewLog()
 	for i := range rapid.IntRange(0, 2).Draw(t, "places") {
@@ -106,8 +107,7 @@ func DrawDemand(t *rapid.T) *Log {
 	return l
 }
 
-// drawEvent returns an event of a kind, which is a number below; above them it
-// is a sample.
+// drawEvent returns an event of a kind, one of the numbers below. Higher kinds are samples.
 func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 	pick := func(name string, from ...string) string { return rapid.SampledFrom(from).Draw(t, name) }
 	at := drawTime(t)
@@ -115,7 +115,9 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 		Cluster: cluster, Time: at,
 		Source: pick("source", "reporter/a", "prometheus/b", "import/c"),
 	}
-	interval := domain.Interval{From: at, To: at + domain.Instant(rapid.IntRange(1, 150).Draw(t, "length"))*60*domain.Second - domain.Instant(rapid.IntRange(0, 1).Draw(t, "odd"))*1_500_000}
+	length := domain.Instant(rapid.IntRange(1, 150).Draw(t, "length")) * 60 * domain.Second
+	odd := domain.Instant(rapid.IntRange(0, 1).Draw(t, "odd")) * 1_500_000
+	interval := domain.Interval{From: at, To: at + length - odd}
 	device := GPU(cluster, node, rapid.IntRange(0, 2).Draw(t, "gpu"))
 	switch kind {
 	case 0:
@@ -126,7 +128,9 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 		env.Workspace = pick("owner", "acme", "beta")
 		env.Event = &domain.ClusterRegistered{Provider: "p", ProviderClass: domain.Neocloud, Region: pick("region", "eu", "us")}
 	case 3:
-		env.Event = &domain.GPUFaultObserved{Node: node, GPU: device, Kind: domain.FaultXID, Code: 79, Fatal: rapid.Bool().Draw(t, "fatal")}
+		env.Event = &domain.GPUFaultObserved{
+			Node: node, GPU: device, Kind: domain.FaultXID, Code: 79, Fatal: rapid.Bool().Draw(t, "fatal"),
+		}
 	case 4:
 		env.Event = &domain.NodeCordoned{Node: node, Repair: rapid.Bool().Draw(t, "repair")}
 	case 5:
@@ -138,14 +142,27 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 		}
 		env.Event = r
 	case 7:
-		env.Event = &domain.MaintenanceScheduled{Maintenance: pick("window", "m1", "m2"), Nodes: []string{node}, Window: interval, Cancelled: rapid.Bool().Draw(t, "cancelled")}
+		env.Event = &domain.MaintenanceScheduled{
+			Maintenance: pick("window", "m1", "m2"), Nodes: []string{node}, Window: interval,
+			Cancelled: rapid.Bool().Draw(t, "cancelled"),
+		}
 	case 8:
-		env.Event = &domain.UsageCorrected{Correction: pick("correction", "x1", "x2", "x3"), Node: node, GPU: device, Replica: uint32(rapid.IntRange(0, 1).Draw(t, "replica")), Interval: interval, Workspace: pick("holder", "", "acme", "beta"), Reason: "r", Cancelled: rapid.IntRange(0, 3).Draw(t, "withdrawn") == 0}
+		env.Event = &domain.UsageCorrected{
+			Correction: pick("correction", "x1", "x2", "x3"), Node: node, GPU: device,
+			Replica: uint32(rapid.IntRange(0, 1).Draw(t, "replica")), Interval: interval,
+			Workspace: pick("holder", "", "acme", "beta"), Reason: "r",
+			Cancelled: rapid.IntRange(0, 3).Draw(t, "withdrawn") == 0,
+		}
 	case 9:
 		env.Workspace = pick("workspace", "acme", "beta")
-		env.Event = &domain.DeploymentChanged{Deployment: pick("deployment", "d1", "d2"), Model: pick("runs", "llama", "qwen"), Class: domain.ClassServing, Replicas: uint32(rapid.IntRange(0, 3).Draw(t, "replicas"))}
+		env.Event = &domain.DeploymentChanged{
+			Deployment: pick("deployment", "d1", "d2"), Model: pick("runs", "llama", "qwen"),
+			Class: domain.ClassServing, Replicas: uint32(rapid.IntRange(0, 3).Draw(t, "replicas")),
+		}
 	case 10:
-		env.Event = &domain.ReplicasObserved{Deployment: pick("deployment", "", "d1", "d2"), Model: pick("runs", "llama", "qwen"), Ready: 1, Desired: 1}
+		env.Event = &domain.ReplicasObserved{
+			Deployment: pick("deployment", "", "d1", "d2"), Model: pick("runs", "llama", "qwen"), Ready: 1, Desired: 1,
+		}
 	case 11:
 		env.Workspace = "acme"
 		env.Event = &domain.QuotaSet{Quota: pick("quota", "q1", "q2"), Resource: "gpu", EffectiveFrom: drawTime(t)}
@@ -157,7 +174,10 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 	case 14:
 		env.Event = drawScrape(t, at)
 	case 15:
-		env.Event = &domain.OutageDeclared{Outage: pick("outage", "o1", "o2"), Nodes: []string{node}, Window: interval, Reason: "power", Cancelled: rapid.Bool().Draw(t, "cancelled")}
+		env.Event = &domain.OutageDeclared{
+			Outage: pick("outage", "o1", "o2"), Nodes: []string{node}, Window: interval, Reason: "power",
+			Cancelled: rapid.Bool().Draw(t, "cancelled"),
+		}
 	default:
 		env.Time = interval.To
 		s := Sample(node, interval, drawDevices(t, cluster, node)...)
@@ -167,9 +187,8 @@ func drawEvent(t *rapid.T, cluster, node string, kind int) domain.Envelope {
 	return env
 }
 
-// drawScrape returns what was scraped of one of two servers for a while: few
-// series, whose values grow, fall and begin anew, some of them of times that came
-// before.
+// drawScrape returns a scrape of one of two servers over some time: few series, whose values grow,
+// fall and restart, some of them for times that were scraped before.
 func drawScrape(t *rapid.T, at domain.Instant) *domain.MetricsObserved {
 	var series []Scraped
 	for _, metric := range []domain.SeriesMetric{domain.MetricTTFT, domain.MetricInputLength, domain.MetricRunning} {
@@ -184,9 +203,9 @@ func drawScrape(t *rapid.T, at domain.Instant) *domain.MetricsObserved {
 	return Scrape("d1", rapid.SampledFrom([]string{"u1", "u2"}).Draw(t, "server"), at, step, series...)
 }
 
-// drawDemand makes env an observation of demand: of few series and few
-// intervals, so that some are stated again, alike or not, late, and laid over
-// each other, across the ends of hours and of a month.
+// drawDemand makes env an observation of demand. There are few series and few intervals, so that
+// some are repeated, equal or different, late, or overlapping, across the ends of hours and of a
+// month.
 func drawDemand(t *rapid.T, env *domain.Envelope, interval domain.Interval) {
 	if rapid.Bool().Draw(t, "whole hours") {
 		interval.From = Start + domain.Instant(rapid.IntRange(-3, 3).Draw(t, "hour"))*domain.Hour
@@ -206,8 +225,8 @@ func drawDemand(t *rapid.T, env *domain.Envelope, interval domain.Interval) {
 	}
 }
 
-// drawDevices returns what a sample may say of a node: GPUs that are whole,
-// cut, shared, unknown or left out.
+// drawDevices returns the devices of a sample: GPUs that are whole, partitioned, shared, unknown or
+// missing.
 func drawDevices(t *rapid.T, cluster, node string) []Seen {
 	var out []Seen
 	hold := func(s Seen) {
@@ -223,7 +242,9 @@ func drawDevices(t *rapid.T, cluster, node string) []Seen {
 		case 0:
 		case 1:
 			for j := range rapid.IntRange(1, 4).Draw(t, "instances") {
-				hold(Seen{ID: GPU(cluster, node, 10*(i+1)+j), Parent: id, Profile: rapid.SampledFrom([]string{"1g.10gb", "3g.40gb", "4g.40gb", "7g.80gb", "odd"}).Draw(t, "profile")})
+				profiles := []string{"1g.10gb", "3g.40gb", "4g.40gb", "7g.80gb", "odd"}
+				profile := rapid.SampledFrom(profiles).Draw(t, "profile")
+				hold(Seen{ID: GPU(cluster, node, 10*(i+1)+j), Parent: id, Profile: profile})
 			}
 		case 2:
 			for j := range rapid.IntRange(1, 3).Draw(t, "replicas") {

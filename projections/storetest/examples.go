@@ -9,15 +9,14 @@ import (
 	"quartermaster/domain"
 )
 
-// Start is when the examples happen: 2026-05-01.
+// Start is the time of the examples: 2026-05-01.
 const Start domain.Instant = 1777593600 * domain.Second
 
-// Root is the operator who registered himself first in the examples.
+// Root is the first operator in the examples, who registered himself.
 var Root = NewOperator("root", 1)
 
-// Examples returns events of every type, at least one of each, that are all
-// good: one house of two workspaces, a cluster and a node. Their decisions are
-// in force.
+// Examples returns valid events of every type, at least one of each: a small fleet with two
+// workspaces, a cluster and a node. Their decisions are valid.
 func Examples() []domain.Envelope {
 	dec := decimal.RequireFromString
 	usd := func(s string) domain.Money { return domain.Money{Amount: dec(s), Currency: "USD"} }

@@ -5,7 +5,7 @@ import (
 	"quartermaster/projections"
 )
 
-// failing is a decoder of events on which folds panic after they changed rows.
+// failing is a decoder of events that make folds panic after they changed rows.
 type failing struct {
 	projections.Decoder
 	tp  domain.TopicPartition

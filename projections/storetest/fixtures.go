@@ -68,14 +68,14 @@ func DigestOf(t *rapid.T, m *projections.Memory) [32]byte {
 	return sum
 }
 
-// Look reads rows, and fails the test where that fails.
+// Look reads rows, and fails the test on an error.
 func Look(t *rapid.T, m *projections.Memory, read func(projections.View) error) {
 	if err := m.View(context.Background(), read); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Indices returns the numbers from 0 to below n.
+// Indices returns the numbers from 0 to n-1.
 func Indices(n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -90,8 +90,8 @@ func Dec(s string) domain.Decimal { return decimal.RequireFromString(s) }
 // USD reads an amount in dollars.
 func USD(s string) *domain.Money { return &domain.Money{Amount: Dec(s), Currency: "USD"} }
 
-// FoldView folds a log into a strict store and shows its rows. Nothing may be in
-// quarantine: a test that wants that says so by itself.
+// FoldView folds a log into a strict store and passes its rows to read. No record may be
+// quarantined: tests that need quarantine fold the log themselves.
 func FoldView(t *testing.T, l *Log, read func(projections.View)) {
 	t.Helper()
 	m, err := l.Fold(context.Background())
@@ -111,7 +111,7 @@ func FoldView(t *testing.T, l *Log, read func(projections.View)) {
 	}
 }
 
-// Operators that may sign, once somebody registered them.
+// Operators that may sign after somebody registered them.
 var (
 	Ann     = NewOperator("ann", 1)
 	Bob     = NewOperator("bob", 1)
@@ -154,7 +154,7 @@ func Hardware(minutes int, ev domain.Event) domain.Envelope {
 	return domain.Envelope{Cluster: "c", Time: Start + domain.Instant(minutes)*Minute, Event: ev}
 }
 
-// Held is the first GPU of node n, held by a workspace, or idle when that is empty.
+// Held is the first GPU of node n, held by a workspace, or idle if that is empty.
 func Held(by string) Seen {
 	s := Seen{ID: DeviceOf(0), Workspace: by, Activity: 500}
 	if by == "" {

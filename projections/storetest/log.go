@@ -1,7 +1,6 @@
-// Package storetest shows what a [projections.Store] must hold: [Run] is the
-// suite that every implementation passes. It also has what such tests are made
-// of: a [Log] in memory that carries domain events without any encoding, an
-// example of every event type, and generators of random logs.
+// Package storetest tests the contract of a [projections.Store]: [Run] is the suite that every
+// implementation passes. It also has helpers for such tests: an in-memory [Log] that carries domain
+// events without an encoding, an example of every event type, and generators of random logs.
 package storetest
 
 import (
@@ -18,11 +17,10 @@ import (
 	"quartermaster/projections"
 )
 
-// Log is a log in memory. It implements [projections.Log] and
-// [projections.Decoder]: a record's value is the number of its event here, and
-// a value that is no such number does not decode.
+// Log is an in-memory log. It implements [projections.Log] and [projections.Decoder]: a record's
+// value is the number of its event in the log. Other values do not decode.
 type Log struct {
-	// Batch is the most records handed out at a time; 0 means 16.
+	// Batch is the maximum number of records per batch; 0 means 16.
 	Batch int
 
 	mu        sync.Mutex
@@ -47,7 +45,7 @@ func NewLog() *Log {
 	}
 }
 
-// place says where an event goes.
+// place returns the partition and key of an event.
 func place(env *domain.Envelope) (domain.TopicPartition, []byte, error) {
 	key, err := env.Key()
 	if err != nil {
@@ -57,10 +55,9 @@ func place(env *domain.Envelope) (domain.TopicPartition, []byte, error) {
 	return domain.TopicPartition{Topic: topic, Partition: domain.PartitionOf([]byte(key), topic.Partitions())}, []byte(key), nil
 }
 
-// Append appends events, recorded at their own time, and observations at the end of what
-// they cover. A missing incarnation
-// becomes 1, a missing sequence the next of the stream. It panics on an event
-// without a key, which is a mistake in a test.
+// Append appends events. An event is recorded at its own time, an observation at the end of what it
+// covers. A missing incarnation becomes 1, a missing sequence the next of the stream. It panics on
+// an event without a key, which is a mistake in a test.
 func (l *Log) Append(envs ...domain.Envelope) {
 	for _, env := range envs {
 		at := env.Time
@@ -71,14 +68,15 @@ func (l *Log) Append(envs ...domain.Envelope) {
 	}
 }
 
-// founded is when [Root] registered himself in a log that registers nobody.
+// founded is when [Root] registers himself in a log without operators.
 const founded domain.Instant = 946684800 * domain.Second // 2000-01-01
 
-// AppendAt appends one event as recorded at a time and returns its partition
-// and offset. The registration of a cluster, the correction of usage and the outage
-// that nobody signed are signed by [Root], who is registered first where no operator is yet.
+// AppendAt appends one event as recorded at a time and returns its partition and offset. It signs
+// unsigned registrations of clusters, corrections of usage and outages as [Root], and registers
+// Root first if there is no operator yet.
 func (l *Log) AppendAt(env domain.Envelope, at domain.Instant) (domain.TopicPartition, int64) {
-	if env.Signature == nil && slices.Contains([]domain.Type{domain.TypeClusterRegistered, domain.TypeUsageCorrected, domain.TypeOutageDeclared}, env.Event.Type()) {
+	signed := []domain.Type{domain.TypeClusterRegistered, domain.TypeUsageCorrected, domain.TypeOutageDeclared}
+	if env.Signature == nil && slices.Contains(signed, env.Event.Type()) {
 		l.found()
 		env = Root.Sign(env)
 	}
@@ -103,7 +101,7 @@ func (l *Log) AppendAt(env domain.Envelope, at domain.Instant) (domain.TopicPart
 	return tp, l.append(tp, domain.Record{Time: at, Key: key, Value: strconv.AppendInt(nil, int64(len(l.events)-1), 10)})
 }
 
-// found registers Root, unless somebody is registered.
+// found registers Root, unless an operator is registered.
 func (l *Log) found() {
 	for i := range l.events {
 		if l.events[i].Event.Type() == domain.TypeOperatorRegistered {
@@ -113,7 +111,7 @@ func (l *Log) found() {
 	l.Append(Root.Register(Root, "home", domain.RoleAdmin, nil, founded))
 }
 
-// AppendRaw appends a record that may be anything.
+// AppendRaw appends an arbitrary record.
 func (l *Log) AppendRaw(tp domain.TopicPartition, key, value []byte, at domain.Instant) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,26 +132,26 @@ func (l *Log) AppendSpan(tp domain.TopicPartition, n int, fault string) {
 	defer l.mu.Unlock()
 	first := int64(len(l.parts[tp]))
 	s := &domain.Span{Last: first + int64(n) - 1, Fault: fault, SHA256: sha256.Sum256([]byte(fault))}
-	for range n { // each stands at its offset, so that all of them are counted
+	for range n { // one per offset, so that all of them are counted
 		l.append(tp, domain.Record{Span: s})
 	}
 }
 
-// Repeat appends a record that stands in the log once more.
+// Repeat appends a copy of a record of the log.
 func (l *Log) Repeat(tp domain.TopicPartition, offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.append(tp, l.parts[tp][offset])
 }
 
-// Records returns the records of a partition, not to be changed.
+// Records returns the records of a partition. Callers MUST NOT change them.
 func (l *Log) Records(tp domain.TopicPartition) []domain.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clip(l.parts[tp])
 }
 
-// Event returns the event of a record, nil when it does not decode.
+// Event returns the event of a record, nil if it does not decode.
 func (l *Log) Event(rec *domain.Record) *domain.Envelope {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,8 +162,8 @@ func (l *Log) Event(rec *domain.Record) *domain.Envelope {
 	return &l.events[i]
 }
 
-// Break lets no reader of a partition get beyond an offset: it fails with a
-// [projections.Lasting] error. Mend ends that, for every partition.
+// Break makes reads of a partition fail at an offset with a [projections.Lasting] error. Mend
+// undoes that, for every partition.
 func (l *Log) Break(tp domain.TopicPartition, at int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +193,7 @@ func (l *Log) Filter(keep func(*domain.Record) bool) *Log {
 	return out
 }
 
-// End returns the position behind the last record.
+// End returns the position after the last record.
 func (l *Log) End() domain.Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,14 +211,16 @@ func (l *Log) Decode(rec *domain.Record, env *domain.Envelope) error {
 	}
 	e := l.Event(rec)
 	if e == nil {
-		return fmt.Errorf("record value %q is no event", rec.Value)
+		return fmt.Errorf("record value %q is not an event", rec.Value)
 	}
 	*env = *e
 	return nil
 }
 
 // ReadAfter implements [projections.Log].
-func (l *Log) ReadAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
+func (l *Log) ReadAfter(
+	ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error,
+) error {
 	batch := int64(l.Batch)
 	if batch <= 0 {
 		batch = 16
@@ -269,7 +269,9 @@ func (brokenError) Advice() string { return "mend it" }
 func (brokenError) Kind() string   { return "broken" }
 
 // FollowAfter implements [projections.Log].
-func (l *Log) FollowAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64, yield func([]domain.Record) error) error {
+func (l *Log) FollowAfter(
+	ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64, yield func([]domain.Record) error,
+) error {
 	for {
 		l.mu.Lock()
 		to, grown := int64(len(l.parts[tp])), l.grown
@@ -331,8 +333,8 @@ type Operator struct {
 	key  ed25519.PrivateKey
 }
 
-// NewOperator returns an operator whose key is derived from the name and a
-// number, so that tests are the same at every run.
+// NewOperator returns an operator whose key is derived from the name and a number, so that tests
+// are reproducible.
 func NewOperator(name string, key int) Operator {
 	seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", name, key))
 	return Operator{name, ed25519.NewKeyFromSeed(seed[:])}
@@ -355,9 +357,10 @@ func (o Operator) Sign(env domain.Envelope) domain.Envelope {
 	return env
 }
 
-// Register returns the event by which admin registers the operator in a
-// workspace.
-func (o Operator) Register(admin Operator, workspace string, role domain.Role, limit *domain.Money, at domain.Instant) domain.Envelope {
+// Register returns the event with which admin registers the operator in a workspace.
+func (o Operator) Register(
+	admin Operator, workspace string, role domain.Role, limit *domain.Money, at domain.Instant,
+) domain.Envelope {
 	ev := &domain.OperatorRegistered{Operator: o.Name, PublicKey: o.Public(), Role: role}
 	if limit != nil {
 		ev.AuthorityLimits = []domain.Money{*limit}

@@ -6,17 +6,17 @@ import (
 	"quartermaster/domain"
 )
 
-// Seen is what a sample says of one device.
+// Seen is one device in a sample.
 type Seen struct {
 	ID      domain.GPUID
 	Replica uint32
 	// Parent and Profile say which part of a GPU a MIG instance is.
 	Parent  domain.GPUID
 	Profile string
-	Model   string // "" not told
-	// Workspace, Deployment and Unit name the holder; neither workspace nor unit: nobody.
+	Model   string // "" if unknown
+	// Workspace, Deployment and Unit identify the holder; without workspace and unit there is none.
 	Workspace, Deployment, Unit string
-	// Activity is in per mille, below 0 not measured.
+	// Activity is in per mille; negative if not measured.
 	Activity int
 }
 
@@ -79,7 +79,10 @@ func GPU(cluster, node string, i int) domain.GPUID { return domain.DeriveGPUID(c
 
 // Node declares a node of n GPUs of a model, in service from a time.
 func Node(cluster, node, model string, n int, from domain.Instant) domain.Envelope {
-	r := &domain.NodeRegistered{Node: node, CPUMilli: 64_000, MemoryMiB: 1 << 20, IDsDerived: true, DriverVersion: "580.95.05", CUDAVersion: "13.0"}
+	r := &domain.NodeRegistered{
+		Node: node, CPUMilli: 64_000, MemoryMiB: 1 << 20, IDsDerived: true,
+		DriverVersion: "580.95.05", CUDAVersion: "13.0",
+	}
 	for i := range n {
 		r.GPUs = append(r.GPUs, domain.GPUDeclared{ID: GPU(cluster, node, i), Index: uint32(i), Model: model})
 	}
@@ -93,9 +96,8 @@ func Cluster(cluster, workspace, provider, region string, at domain.Instant) dom
 	}}
 }
 
-// Fleet returns a log of one cluster: nodes of eight GPUs, sampled every ten
-// minutes for some hours, each GPU held by one of a few workspaces or nobody.
-// Equal arguments give equal logs.
+// Fleet returns a log of one cluster: nodes of eight GPUs, sampled every ten minutes for some
+// hours, each GPU held by one of a few workspaces or by none. Equal arguments give equal logs.
 func Fleet(nodes, hours int, start domain.Instant) *Log {
 	l := NewLog()
 	l.Batch = 1000

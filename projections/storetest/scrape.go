@@ -2,8 +2,8 @@ package storetest
 
 import "quartermaster/domain"
 
-// Scraped is what a scrape says of one series of a server: its values, one for
-// each step from the scrape's beginning on.
+// Scraped is one series in a scrape of a server: its values, one for each step from the scrape's
+// beginning on.
 type Scraped struct {
 	Metric domain.SeriesMetric
 	Bound  uint64
@@ -11,8 +11,8 @@ type Scraped struct {
 	Values []uint64
 }
 
-// Scrape builds what a monitoring system saw of one server of the model llama,
-// from a time on, a step between each value and the next.
+// Scrape builds a scrape of one server of the model llama, from a time on, with one step between
+// values.
 func Scrape(deployment, unit string, from, step domain.Instant, series ...Scraped) *domain.MetricsObserved {
 	const ms = domain.Second / 1000
 	m := &domain.MetricsObserved{

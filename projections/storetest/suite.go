@@ -16,16 +16,16 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Reopener is a store that can be closed and opened again with what it kept.
-// Where a store is one, the suite compares it before and after.
+// Reopener is a store that can be closed and reopened with its contents. If a store is one, the
+// suite compares it before and after.
 type Reopener interface {
 	// Reopen closes the store and returns it opened again.
 	Reopen(t *testing.T) projections.Store
 }
 
-// Step folds the next records of a partition, at most n of them, in one
-// transaction, and returns how many there were. It fails with
-// [projections.ErrFenced] when another folded the partition meanwhile.
+// Step folds the next records of a partition, at most n of them, in one transaction, and returns
+// how many there were. It fails with [projections.ErrFenced] if another process folded the
+// partition meanwhile.
 func Step(ctx context.Context, l *Log, s projections.Store, tp domain.TopicPartition, n int) (int, error) {
 	tx, err := s.Begin(ctx, tp)
 	if err != nil {
@@ -45,7 +45,7 @@ func Step(ctx context.Context, l *Log, s projections.Store, tp domain.TopicParti
 	return len(records), tx.Commit(ctx, tx.Next()+int64(len(records)), last)
 }
 
-// apply folds records into a transaction that stays open.
+// apply folds records into a transaction and leaves it open.
 func apply(ctx context.Context, l *Log, tx projections.Tx, tp domain.TopicPartition, records []domain.Record) error {
 	f := projections.NewProjector(tp, tp.Topic.Partitions(), l)
 	rows, err := tx.Load(ctx, func(yield func(projections.Key) bool) {
@@ -66,7 +66,7 @@ func apply(ctx context.Context, l *Log, tx projections.Tx, tp domain.TopicPartit
 	return nil
 }
 
-// state is what a view shows.
+// state summarizes a view.
 type state struct {
 	at      string
 	anchors string
@@ -95,7 +95,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		}
 		return st
 	}
-	// reference returns what a memory store shows after the whole log.
+	// reference returns the state of a memory store after the whole log.
 	reference := func(t *testing.T, l *Log) state {
 		t.Helper()
 		m, err := l.Fold(ctx)
@@ -115,7 +115,8 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		l.Append(Examples()...)
 		return l
 	}
-	fleet := domain.TopicPartition{Topic: domain.TopicFleet, Partition: domain.PartitionOf([]byte("c1"), domain.TopicFleet.Partitions())}
+	c1 := domain.PartitionOf([]byte("c1"), domain.TopicFleet.Partitions())
+	fleet := domain.TopicPartition{Topic: domain.TopicFleet, Partition: c1}
 
 	t.Run("Empty", func(t *testing.T) {
 		s := open(t)
@@ -270,7 +271,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		}
 	})
 
-	// Rows of incarnations that ended are removed, and come back where one goes on.
+	// Rows of incarnations that ended are removed, and reappear if one continues.
 	t.Run("PastIncarnations", func(t *testing.T) {
 		for _, batch := range []int{1, 3, 40} {
 			l := NewLog()
@@ -307,7 +308,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			// The past, 13 with gaps, one that went on, and the last.
+			// The past, 13 incarnations with gaps, one that continued, and the last.
 			if want := 16; n != want {
 				t.Errorf("in batches of %d: %d rows of streams, want %d", batch, n, want)
 			}
@@ -347,7 +348,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			t.Fatal(err)
 		}
 		tx.Rollback()
-		// A store may refuse to go on, but it must not show what was rolled back.
+		// A store may refuse to continue, but it must not show what was rolled back.
 		got, err := stateOf(ctx, s)
 		if err == nil && got != before {
 			t.Errorf("after a rollback the store shows %x at %s, want %x at %s", got.digest, got.at, before.digest, before.at)
@@ -388,7 +389,7 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The second waits for the first, or is refused when it commits.
+		// The second waits for the first, or is refused on commit.
 		second := make(chan error, 1)
 		go func() {
 			tx, err := s.Begin(ctx, fleet)
@@ -494,8 +495,8 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		}
 	})
 
-	// A record on which the program fails is set aside, and nothing of it is kept,
-	// wherever in a batch it stands and however often the program starts again.
+	// A record on which the program fails is set aside, and none of its changes are kept, wherever
+	// it is in a batch and however often the program restarts.
 	t.Run("Panics", func(t *testing.T) {
 		l, s := Fleet(6, 6, Start), open(t)
 		var tp domain.TopicPartition
@@ -609,9 +610,9 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			t.Errorf("the others stand at %s, want %s", got, all)
 		}
 		if err := r.CatchUp(ctx, all); err != nil {
-			t.Errorf("up to where it stands still: %v", err)
+			t.Errorf("up to where it stopped: %v", err)
 		}
-		// It goes on by itself once the log is mended.
+		// It continues by itself once the log is repaired.
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		paused, done := make(chan struct{}), make(chan error, 1)
@@ -691,8 +692,8 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 	})
 }
 
-// consistent checks that rows and position of a view belong together: in a log
-// without repeats, every record is in a stream or in quarantine.
+// consistent checks that rows and position of a view match: in a log without repeats, every record
+// is in a stream or in quarantine.
 func consistent(v projections.View) error {
 	counted := map[string]int64{}
 	count := func(table projections.Table, n func(projections.Row) int64) error {
