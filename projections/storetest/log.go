@@ -211,7 +211,7 @@ func (l *Log) Decode(rec *domain.Record, env *domain.Envelope) error {
 	}
 	e := l.Event(rec)
 	if e == nil {
-		return fmt.Errorf("record value %q is not an event", rec.Value)
+		return fmt.Errorf("record value %q is no event", rec.Value)
 	}
 	*env = *e
 	return nil
