@@ -131,9 +131,9 @@ func TestConfigCheckFirstStart(t *testing.T) {
 	address := broker(t)
 	path := writeConfig(t, "kafka: {replication: 3, brokers: ['%s']}\npostgres: {dsn_file: %q}\n", address, writeSecret(t, dsn))
 	_, checks := checked(t, path)
-	expect(t, checks, "replication", app.CheckFailed, "kafka.replication is 3, and 1 brokers are there", "set kafka.replication: 1")
-	expect(t, checks, "topics", app.CheckFailed, "there are none yet; they will be made by \"quartermaster serve\", but a trial failed", "")
-	expect(t, checks, "schema", app.CheckWarning, "there is none yet", "will be made by \"quartermaster generation migrate\"")
+	expect(t, checks, "replication", app.CheckFailed, "kafka.replication is 3, and there are 1 brokers", "set kafka.replication: 1")
+	expect(t, checks, "topics", app.CheckFailed, "there are none yet; they will be created by \"quartermaster serve\", but a trial failed", "")
+	expect(t, checks, "schema", app.CheckWarning, "there is none yet", "will be created by \"quartermaster generation migrate\"")
 	path = writeConfig(t, "kafka: {replication: 1, brokers: ['%s']}\npostgres: {dsn_file: %q}\n", address, writeSecret(t, dsn))
 	if code, checks := checked(t, path); code != 0 {
 		t.Errorf("all of it can be made, and it exits %d: %+v", code, checks)
@@ -142,7 +142,7 @@ func TestConfigCheckFirstStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, checks = checked(t, path)
-	expect(t, checks, "topics", app.CheckWarning, "there are none yet", "will be made by \"quartermaster serve\"")
+	expect(t, checks, "topics", app.CheckWarning, "there are none yet", "will be created by \"quartermaster serve\"")
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -196,8 +196,8 @@ func TestConfigCheckRights(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit %d", code)
 	}
-	expect(t, checks, "schema", app.CheckFailed, "will be made by \"quartermaster generation migrate\", but these rights are missing: CREATE on database "+name, "grant them")
-	expect(t, checks, "topics", app.CheckFailed, "will be made by \"quartermaster serve\", but these rights are missing: Create on the cluster", "grant them to User:reader")
+	expect(t, checks, "schema", app.CheckFailed, "will be created by \"quartermaster generation migrate\", but these rights are missing: CREATE on database "+name, "grant them")
+	expect(t, checks, "topics", app.CheckFailed, "will be created by \"quartermaster serve\", but these rights are missing: Create on the cluster", "grant them to User:reader")
 
 	exec("grant create on database " + name + " to " + role)
 	_, checks = checked(t, path)
@@ -214,7 +214,7 @@ func TestConfigCheckSettings(t *testing.T) {
 	address := broker(t, kfake.SeedTopics(int32(spec.Partitions)+1, string(spec.Topic)))
 	_, checks := checked(t, writeConfig(t, "kafka: {brokers: ['%s']}\n%s", address, noDatabase))
 	name := "topic " + string(spec.Topic)
-	expect(t, checks, name, app.CheckFailed, fmt.Sprintf("partitions is %d, must be %d", spec.Partitions+1, spec.Partitions), "Kafka takes no partition away")
+	expect(t, checks, name, app.CheckFailed, fmt.Sprintf("partitions is %d, must be %d", spec.Partitions+1, spec.Partitions), "Kafka cannot remove partitions")
 	expect(t, checks, name, app.CheckFailed, "retention.ms is ", "kafka-configs.sh --alter --entity-type topics --entity-name "+string(spec.Topic)+" --add-config retention.ms=-1")
 }
 
@@ -352,7 +352,7 @@ func TestConfigCheckPostgres(t *testing.T) {
 	exec(`insert into quartermaster.active (generation) values ('g')`)
 	exec(`insert into quartermaster.log (log_id) values ('another')`)
 	code, checks = checked(t, path)
-	expect(t, checks, "generation", app.CheckFailed, "g was made by folds/0, this program folds by "+projections.Method, "generation rebuild")
+	expect(t, checks, "generation", app.CheckFailed, "g was made by folds/0, this program folds with "+projections.Method, "generation rebuild")
 	expect(t, checks, "rows", app.CheckFailed, "are of log another, and the brokers' is "+id, "do not belong together")
 	if code != 1 {
 		t.Errorf("exit %d", code)

@@ -185,7 +185,7 @@ func (c *campaign) loseTail(ctx context.Context, rows *rowsOf) {
 		for tries := 0; ; tries++ {
 			code, out, said := command(append(args, "-o", "json", "--quiet")...)
 			// A machine that stands still for longer than a lease ends a rebuild, too.
-			if code != 0 && tries < 5 && strings.Contains(said, "it goes on where it stopped") && rest(ctx, 2*crashLease) {
+			if code != 0 && tries < 5 && strings.Contains(said, "run it again to resume") && rest(ctx, 2*crashLease) {
 				c.say("%v: %s", args, said)
 				continue
 			}

@@ -66,13 +66,13 @@ func TestSnapshotAndTail(t *testing.T) {
 	if err := os.WriteFile(paths[0], b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	same("the newest is damaged", 120, "is left aside: snapshot is damaged")
+	same("the newest is damaged", 120, "was ignored: snapshot is damaged")
 	for _, p := range paths {
 		if err := os.Truncate(p, 100); err != nil {
 			t.Fatal(err)
 		}
 	}
-	same("all are damaged", 240, "is left aside")
+	same("all are damaged", 240, "was ignored")
 
 	// A snapshot of another log is of no use, however long that log is.
 	other := t.TempDir()
@@ -135,7 +135,7 @@ func TestNoHomeInTheEnvironment(t *testing.T) {
 		if err := os.WriteFile("estate.yaml", []byte("apiVersion: quartermaster/v1\nkind: Estate\nworkspaces: [{id: a}]\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code := run(args, strings.NewReader(""), &out, &errs); code != 2 || !strings.Contains(errs.String(), "there is no data directory: HOME is not set; name one with --data-dir or QUARTERMASTER_DATA_DIR") {
+		if code := run(args, strings.NewReader(""), &out, &errs); code != 2 || !strings.Contains(errs.String(), "no data directory: HOME is not set; name one with --data-dir or QUARTERMASTER_DATA_DIR") {
 			t.Errorf("%v: exit %d\n%s%s", args, code, out.String(), errs.String())
 		}
 	}

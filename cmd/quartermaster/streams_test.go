@@ -48,7 +48,7 @@ func TestStreamsResolve(t *testing.T) {
 		run(want, append([]string{"streams", "resolve", "node-reporter/lab/n1", "--topic", "qm.hardware", "--reason", "the disk is gone"}, more...)...)
 	}
 	run("no event is awaited", "streams", "list")
-	resolve("!no event of source", "--lost")
+	resolve("!no gap of source", "--lost")
 	fault(1)
 	fault(5)
 	code, out := command(t, dir, "streams", "list", "-o", "json")
@@ -61,7 +61,7 @@ func TestStreamsResolve(t *testing.T) {
 	}
 	run("3 events have not arrived", "fleet")
 	resolve("!--lost says")
-	resolve("!no event of source", "--lost", "--incarnation", "8")
+	resolve("!no gap of source", "--lost", "--incarnation", "8")
 	resolve("would call lost 3 events", "--lost", "--dry-run")
 	run("3 events have not arrived", "fleet")
 	resolve("lost: 3 events of node-reporter/lab/n1 in qm.hardware/", "--lost")

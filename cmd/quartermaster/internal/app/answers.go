@@ -12,26 +12,25 @@ import (
 	"quartermaster/projections"
 )
 
-// keptBytes bounds what answers are kept, by the length of their JSON or by what they say
-// of their size, and mostBytes one of them.
+// keptBytes bounds the total size of the cached answers, and mostBytes that of one answer. The
+// size is the length of the answer's JSON, or what its Bytes method returns.
 const (
 	keptBytes = 128 << 20
 	mostBytes = keptBytes / 2
 )
 
-// answers keeps what was answered last. An answer is a pure function of the operation,
-// what is asked, on whose behalf, the position and the version of the program, so that it
-// is right for as long as it is kept. Equal questions at once are answered once. The zero
-// value is ready.
+// answers caches the latest answers. An answer is a pure function of the operation, the question,
+// the principal, the position and the version of the program, so a cached one never becomes
+// stale. Equal questions that arrive at once are computed once. The zero value is ready to use.
 type answers struct {
 	once singleflight.Group
 
 	mu    sync.Mutex
 	bytes int
-	list  list.List // of *answer, the one that was asked for last in front
+	list  list.List // of *answer, most recently used in front
 	byKey map[string]*list.Element
 
-	computed int // how many answers were computed, for tests
+	computed int // number of answers computed, for tests
 }
 
 type answer struct {
@@ -40,8 +39,8 @@ type answer struct {
 	bytes int
 }
 
-// kept returns the answer to a question about rows: the kept one, or what compute returns.
-// Nobody may change it.
+// kept returns the cached answer to a question about rows, or calls compute and caches its
+// result. Callers MUST NOT modify the answer.
 func kept[T any](c *Caller, v projections.View, operation string, question any, compute func() (T, error)) (T, error) {
 	asked, err := json.Marshal(question)
 	if err != nil {
@@ -79,8 +78,7 @@ func (a *answers) get(key string) (any, bool) {
 	return e.Value.(*answer).value, true
 }
 
-// put keeps an answer, unless it is too large, and drops those that were not asked for
-// the longest.
+// put caches an answer, unless it is too large, and evicts the least recently used ones.
 func (a *answers) put(key string, value any) {
 	size := keptBytes + 1
 	var n counter
@@ -107,7 +105,6 @@ func (a *answers) put(key string, value any) {
 	}
 }
 
-// counter counts the bytes that are written to it.
 type counter int
 
 func (c *counter) Write(p []byte) (int, error) {

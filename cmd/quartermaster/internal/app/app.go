@@ -9,49 +9,49 @@ import (
 	"quartermaster/cmd/quartermaster/internal/config"
 )
 
-// App is where a log and its rows are, and how they are reached: an embedded log in a
-// data directory, a Kafka cluster with rows in memory, or a configuration that names a
-// Kafka cluster and a Postgres database. It is for one goroutine at a time.
+// App locates a log and its rows: an embedded log in a data directory, a Kafka cluster with rows
+// in memory, or a configuration that names a Kafka cluster and a Postgres database. It is not
+// safe for concurrent use.
 type App struct {
 	Dir     string   // data directory: the embedded log, snapshots, the first operator's key
-	Named   bool     // somebody chose Dir
-	Brokers []string // of a Kafka cluster that holds the log instead
+	Named   bool     // Dir was given explicitly
+	Brokers []string // Kafka cluster that holds the log instead of Dir
 
 	ConfigPath string
-	Config     *config.Config // what ConfigPath says; nil without
+	Config     *config.Config // contents of ConfigPath; nil without one
 
-	// Patience is how long the rows may stand still while somebody waits for them to catch
-	// up with the log; 0: 10 s.
+	// Patience is how long to wait for rows that make no progress towards the end of the log; 0:
+	// 10 s.
 	Patience time.Duration
-	Logger   *slog.Logger // of the connections to brokers; nil: they do not log
+	Logger   *slog.Logger // for broker connections; nil: no logging
 
-	// Tell is told what a person should know beside an answer; nil: nobody is.
+	// Tell receives notes for the user that are not part of an answer; nil: discarded.
 	Tell func(note string)
-	// Track follows long work; nil: nobody does.
+	// Track returns a progress display for long work; nil: none.
 	Track func(Work) Progress
 
-	// Lacks is set once rows were read that lack events of the log, because partitions
-	// stand still.
+	// Lacks is set once an answer used rows that lack events of the log, because partitions are
+	// stopped.
 	Lacks bool
 
-	conn    *Conn // open; nil: none is
+	conn    *Conn // nil: not open
 	answers answers
 }
 
-// Work is work that takes long.
+// Work describes a long-running task.
 type Work struct {
 	Name  string // for example "fold"
 	Total int64  // in units
 	Unit  string // for example "events"
-	Slow  bool   // each unit takes long, so that a few are worth a bar
+	Slow  bool   // each unit takes long, so a progress bar is useful even for a few
 }
 
-// Progress is told how far work is, and that it has ended. Work on several goroutines
-// calls Set from each.
+// Progress receives how much work is done, and when it has ended. Set may be called from several
+// goroutines.
 type Progress interface {
-	// Set tells how many units are done.
+	// Set reports how many units are done.
 	Set(done int64)
-	// Stop tells that the work has ended, done or not.
+	// Stop reports that the work has ended, successfully or not.
 	Stop()
 }
 
@@ -60,7 +60,7 @@ type untracked struct{}
 func (untracked) Set(int64) {}
 func (untracked) Stop()     {}
 
-// track begins to follow work.
+// track starts the progress display of work.
 func (s *App) track(w Work) Progress {
 	if s.Track == nil {
 		return untracked{}
@@ -68,8 +68,7 @@ func (s *App) track(w Work) Progress {
 	return s.Track(w)
 }
 
-// follow tells p ten times a second how much is done, until the returned function is
-// called.
+// follow reports done() to p ten times a second, until the returned function is called.
 func follow(p Progress, done func() int64) (stop func()) {
 	if _, nobody := p.(untracked); nobody {
 		return func() {}
@@ -77,24 +76,24 @@ func follow(p Progress, done func() int64) (stop func()) {
 	return every(100*time.Millisecond, func() { p.Set(done()) })
 }
 
-// tell tells a person something beside the answer.
+// tell passes a note to the user.
 func (s *App) tell(format string, args ...any) {
 	if s.Tell != nil {
 		s.Tell(fmt.Sprintf(format, args...))
 	}
 }
 
-// SayEvery is how often work says how far it is where there is no terminal.
+// SayEvery is how often progress is reported where there is no terminal.
 const SayEvery = 10 * time.Second
 
-// still says every now and then that work of which nobody knows how much it is
-// goes on, until the returned function is called.
+// still reports at intervals that work of unknown length goes on, until the returned function is
+// called.
 func (s *App) still(what string) (stop func()) {
 	start := time.Now()
 	return every(SayEvery, func() { s.tell("%s for %s", what, time.Since(start).Round(time.Second)) })
 }
 
-// every calls do now and then until the returned function is called.
+// every calls do at intervals until the returned function is called.
 func every(pause time.Duration, do func()) (stop func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -116,7 +115,7 @@ func every(pause time.Duration, do func()) (stop func()) {
 	}
 }
 
-// Place names the data directory, for people.
+// Place names the location of the log for people: configuration file, brokers or data directory.
 func (s *App) Place() string {
 	switch {
 	case s.Config != nil:

@@ -15,7 +15,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Changes are how declarations differ from what the log says.
+// Changes is the difference between declarations and the log.
 type Changes struct {
 	Changes   []Change `json:"changes"`
 	Notices   []Notice `json:"notices"`
@@ -24,7 +24,7 @@ type Changes struct {
 	Operator  string   `json:"operator,omitempty"`
 }
 
-// Change is a declaration that the log does not have, or has otherwise.
+// Change is a declaration that the log lacks or has with other content.
 type Change struct {
 	Action string       `json:"action"` // add or change
 	Type   domain.Type  `json:"type"`
@@ -32,11 +32,11 @@ type Change struct {
 	Name   string       `json:"name"`
 	Before domain.Event `json:"before,omitempty"`
 	After  domain.Event `json:"after"`
-	// Held is what a correction of usage changes, nil of all else.
+	// Held is what a correction of usage changes; nil for other types.
 	Held *HeldChange `json:"held,omitempty"`
 }
 
-// Notice says of something declared what its author may not expect.
+// Notice warns the author of a declaration about behaviour that they may not expect.
 type Notice struct {
 	Type   domain.Type `json:"type"`
 	Of     string      `json:"of"` // workspace or cluster
@@ -44,10 +44,10 @@ type Notice struct {
 	Notice string      `json:"notice"`
 }
 
-// notYetEnforced is said of quotas and budgets of workspaces.
+// notYetEnforced is the notice on quotas and budgets of workspaces.
 const notYetEnforced = "recorded, and not yet enforced: no plan keeps to it, and nobody is notified when it is exceeded"
 
-// noticeOf returns what must be said of a declaration, changed or not.
+// noticeOf returns the notice on a declaration, whether it changes anything or not.
 func noticeOf(env *domain.Envelope) (Notice, bool) {
 	switch env.Event.(type) {
 	case *domain.QuotaSet, *domain.BudgetSet:
@@ -56,23 +56,23 @@ func noticeOf(env *domain.Envelope) (Notice, bool) {
 	return Notice{}, false
 }
 
-// Document is a file of declarations. Its name is for errors.
+// Document is a file of declarations. Name appears in errors.
 type Document struct {
 	Name string
 	Text io.Reader // YAML or JSON
 }
 
-// Declarations are what documents declare.
+// Declarations are the contents of one or more documents.
 type Declarations struct {
 	envs    []domain.Envelope
-	entries []manifest.Entry // of envs, none where a program made them
+	entries []manifest.Entry // of envs; empty if a program made them
 	refs    []manifest.Reference
 }
 
-// ReadDeclarations reads documents. What two of them declare is an error.
+// ReadDeclarations reads documents. It is an error if two of them declare the same thing.
 func ReadDeclarations(documents ...Document) (*Declarations, error) {
 	d := &Declarations{}
-	declared := map[string]string{} // the document of each thing
+	declared := map[string]string{} // document name by identity
 	for _, doc := range documents {
 		got, err := manifest.Load(doc.Name, doc.Text, manifest.Options{Now: Now()})
 		if err != nil {
@@ -88,16 +88,19 @@ func ReadDeclarations(documents ...Document) (*Declarations, error) {
 				return nil, err
 			}
 			if first, twice := declared[id]; twice && first != doc.Name {
-				return nil, &InvalidError{Err: fmt.Errorf("%s: %s %s is declared in %s already; keep one of them", doc.Name, got.Envelopes[i].Event.Type(), got.Envelopes[i].Subject, first)}
+				return nil, &InvalidError{Err: fmt.Errorf("%s: %s %s is declared in %s already; keep one of them",
+					doc.Name, got.Envelopes[i].Event.Type(), got.Envelopes[i].Subject, first)}
 			}
 			declared[id] = doc.Name
 		}
-		d.envs, d.entries, d.refs = append(d.envs, got.Envelopes...), append(d.entries, got.Entries...), append(d.refs, got.References...)
+		d.envs = append(d.envs, got.Envelopes...)
+		d.entries = append(d.entries, got.Entries...)
+		d.refs = append(d.refs, got.References...)
 	}
 	return d, nil
 }
 
-// Apply compares declarations with what the log says, and drafts those that are new.
+// Apply compares declarations with the log, and drafts those that are new or changed.
 func (c *Caller) Apply(ctx context.Context, d *Declarations) (ans *Changes, draft Draft, err error) {
 	draft.Use, draft.OfEstate = "apply", true
 	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
@@ -107,7 +110,7 @@ func (c *Caller) Apply(ctx context.Context, d *Declarations) (ans *Changes, draf
 	return ans, draft, err
 }
 
-// changes compares declarations with rows, and returns those that are to be appended.
+// changes compares declarations with rows, and returns the events to append.
 func changes(ctx context.Context, v projections.View, d *Declarations) (*Changes, []domain.Envelope, error) {
 	ans := &Changes{Changes: []Change{}, Notices: []Notice{}}
 	var todo []domain.Envelope
@@ -133,12 +136,12 @@ func changes(ctx context.Context, v projections.View, d *Declarations) (*Changes
 		}
 		if ev, ok := envs[i].Event.(*domain.OutageDeclared); ok && ev.Cancelled && before == nil {
 			if entries[i].Region == "" {
-				return nil, nil, &InvalidError{Err: entries[i].Fault("id", "there is no outage %q of cluster %q to call off", ev.Outage, envs[i].Cluster)}
+				return nil, nil, &InvalidError{Err: entries[i].Fault("id", "there is no outage %q of cluster %q to cancel", ev.Outage, envs[i].Cluster)}
 			}
-			continue // a cluster that was not in the region then
+			continue // the cluster was not in the region when the outage was declared
 		}
-		// It takes effect when the file says, unless that would leave it
-		// behind what holds already.
+		// A declaration takes effect at the time in the file, unless a version with a later
+		// effective time exists: then it takes effect now.
 		if before != nil && before.Order.Effective > envs[i].Time {
 			envs[i].Time = Now()
 		}
@@ -166,8 +169,8 @@ func changes(ctx context.Context, v projections.View, d *Declarations) (*Changes
 	return ans, todo, correct(ctx, v, auth, envs, fixes)
 }
 
-// resolve refuses names that are declared neither in the files nor in the log:
-// they are slips of the pen, and would sit in every report.
+// resolve refuses names that are declared neither in the files nor in the log. They are typos,
+// and would otherwise appear in every report.
 func resolve(v projections.View, envs []domain.Envelope, refs []manifest.Reference) error {
 	if len(refs) == 0 {
 		return nil
@@ -195,7 +198,7 @@ func resolve(v projections.View, envs []domain.Envelope, refs []manifest.Referen
 			return err
 		}
 	}
-	// A policy outlives the deployments that it is about.
+	// A policy may outlive its deployments, so deployments that were removed count too.
 	if err := v.Scan(projections.Query{Table: projections.TableDeployments}, func(k projections.Key, row projections.Row) error {
 		known["deployment"][k.Scope+"/"+k.ID] = true
 		for _, version := range row.(*projections.History).Versions {
@@ -224,19 +227,19 @@ func resolve(v projections.View, envs []domain.Envelope, refs []manifest.Referen
 	var errs []error
 	for _, r := range refs {
 		if ids, ok := known[r.Kind]; ok && !ids[r.ID] {
-			what := fmt.Sprintf("%s %q is declared neither here nor in the log", r.Kind, r.ID)
+			what := fmt.Sprintf("%s %q is declared neither in these files nor in the log", r.Kind, r.ID)
 			switch r.Kind {
 			case "environment":
-				what = fmt.Sprintf("no deployment has the environment %q, here or in the log", r.ID)
+				what = fmt.Sprintf("no deployment has the environment %q, in these files or in the log", r.ID)
 			case "country":
-				what = fmt.Sprintf("no region is in the country %q, here or in the log", r.ID)
+				what = fmt.Sprintf("no region is in the country %q, in these files or in the log", r.ID)
 			}
 			if names := slices.Sorted(maps.Keys(ids)); len(names) > 0 {
 				what += "; "
-				if near := domain.Suggest(r.ID, names); strings.HasSuffix(near, "?") && r.Kind != "country" { // two letters are always near
+				if near := domain.Suggest(r.ID, names); strings.HasSuffix(near, "?") && r.Kind != "country" { // two-letter codes are always similar
 					what += near + " "
 				}
-				what += domain.Clip("known are "+strings.Join(names, ", "), 300)
+				what += domain.Clip("known: "+strings.Join(names, ", "), 300)
 			}
 			errs = append(errs, fmt.Errorf("%s: %s: %s", r.Where, r.Field, what))
 		}
@@ -254,5 +257,5 @@ func scopeOf(env *domain.Envelope) string {
 	return env.Workspace
 }
 
-// Declare declares events that are made by a program, and not by a document.
+// Declare returns the declarations of events that a program made, rather than a document.
 func Declare(events ...domain.Envelope) *Declarations { return &Declarations{envs: events} }

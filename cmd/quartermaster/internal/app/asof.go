@@ -16,7 +16,7 @@ import (
 	"quartermaster/projections"
 )
 
-// goBack gives a data directory whose log is open the rows of a point in the past.
+// goBack replaces the rows of an open data directory by those at a point in the past.
 func (h *Conn) goBack(ctx context.Context, asOf string) error {
 	end, err := h.End(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func (h *Conn) goBack(ctx context.Context, asOf string) error {
 		return err
 	}
 	if !end.Covers(to) {
-		return invalid("as-of", "%s lies beyond the log, which ends at %s", to, end)
+		return invalid("as-of", "%s is beyond the end of the log, %s", to, end)
 	}
 	m, from, err := h.rowsAt(ctx, to, file)
 	if err != nil {
@@ -43,7 +43,7 @@ func (h *Conn) goBack(ctx context.Context, asOf string) error {
 	return nil
 }
 
-// sub returns what lies between two positions, as a position.
+// sub returns the difference of two positions, as a position.
 func sub(a, b domain.Position) domain.Position {
 	out := a.Clone()
 	for tp, n := range b {
@@ -52,14 +52,14 @@ func sub(a, b domain.Position) domain.Position {
 	return out
 }
 
-// pointInLog reads what --as-of was given: a position, a snapshot or a time. file
-// is the snapshot that was named.
+// pointInLog parses the argument of --as-of: a position, a snapshot or a time. file is the
+// snapshot, if one was named.
 func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position, file *snapshotfile.Info, err error) {
 	switch {
 	case strings.HasSuffix(asOf, snapshotfile.Suffix):
 		in := snapshotfile.InfoOf(h.snapshotPath(asOf))
 		if errors.Is(in.Err, os.ErrNotExist) {
-			return nil, nil, &NotFoundError{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)}
+			return nil, nil, &NotFoundError{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" shows the existing ones", in.Path)}
 		}
 		if in.Err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", in.Path, in.Err)
@@ -68,7 +68,7 @@ func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 			return nil, nil, fmt.Errorf("%s: %w: %q, this is %q", in.Path, projections.ErrSnapshotLog, in.Log, h.ID)
 		}
 		if in.Method != projections.Method {
-			h.app.tell("%s has rows of %s; the answer is computed by %s from the log up to the same position", in.Path, in.Method, projections.Method)
+			h.app.tell("%s has rows of %s; the answer is computed by %s from the log at the same position", in.Path, in.Method, projections.Method)
 			return in.Position, nil, nil
 		}
 		return in.Position, &in, nil
@@ -87,7 +87,7 @@ func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 			break
 		}
 		if t > Now() {
-			return nil, nil, invalid("as-of", "%s is in the future, and more may be appended before it: leave --as-of out for all there is", t)
+			return nil, nil, invalid("as-of", "%s is in the future, and events may still be appended before it; omit --as-of to read the whole log", t)
 		}
 		if to, err = h.Log.Before(ctx, domain.AllPartitions(), t); err != nil {
 			return nil, nil, err
@@ -95,24 +95,25 @@ func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 		return to, nil, nil
 	}
 	if err != nil {
-		return nil, nil, invalid("as-of", "%q is no point in the log: want a position such as qm.fleet/0=12,qm.telemetry/3=4711 (every answer has its own under \"position\"), the name of a snapshot, or a time such as 2026-05-01T00:00:00Z: %w", asOf, err)
+		return nil, nil, invalid("as-of", "%q is not a point in the log: want a position such as qm.fleet/0=12,qm.telemetry/3=4711 "+
+			"(every answer has its own under \"position\"), the name of a snapshot, or a time such as 2026-05-01T00:00:00Z: %w", asOf, err)
 	}
 	return to, nil, nil
 }
 
-// What the rows of the past take in memory: nodeHourBytes for each hour of a node
-// with eight GPUs, measured; it is said from manyRecords on.
+// Memory of past rows: nodeHourBytes for each hour of a node with eight GPUs, as measured. From
+// manyRecords on, a note tells the user.
 const (
 	nodeHourBytes = 700
 	manyRecords   = 50_000_000
 )
 
-// rowsAt returns the rows at a position of the log, and the snapshot that they
-// were folded on from, nil where that was the beginning of the log. A snapshot
-// that was asked for is tried first.
+// rowsAt returns the rows at a position of the log, and the snapshot that the fold started from;
+// nil if it started from the beginning of the log. A snapshot that was asked for is tried first.
 func (h *Conn) rowsAt(ctx context.Context, to domain.Position, first *snapshotfile.Info) (*projections.Memory, *snapshotfile.Info, error) {
 	if n := to.Records(); n >= manyRecords {
-		h.app.tell("the rows of %s events are held in memory: about %s where nodes of eight GPUs report once a minute", comma(int(n)), humanize.Bytes(uint64(n)*nodeHourBytes/60))
+		h.app.tell("the rows of %s events are held in memory: about %s where nodes of eight GPUs report once a minute",
+			comma(int(n)), humanize.Bytes(uint64(n)*nodeHourBytes/60))
 	}
 	near, err := snapshotfile.Nearest(h.Snapshots(), h.ID, to)
 	if err != nil {
@@ -130,7 +131,7 @@ func (h *Conn) rowsAt(ctx context.Context, to domain.Position, first *snapshotfi
 		}
 		m = projections.NewMemory(domain.TopicSpecs())
 		if !errors.Is(err, os.ErrNotExist) {
-			h.app.tell("%s is left aside: %v", near[i].Path, err)
+			h.app.tell("%s was ignored: %v", near[i].Path, err)
 		}
 	}
 	total, log := to.Records(), memoryLog{h.Log, ""}
@@ -159,9 +160,9 @@ func readSnapshot(m *projections.Memory, path, log string) error {
 	return err
 }
 
-// now is what a report is about that names no time: the present; as of a point in
-// the past, when the last record before it was appended, so that the same
-// question has the same answer for ever.
+// now returns the default time of a report. For the present it is the current time. As of a point
+// in the past it is the append time of the last record before that point, so that the same
+// question always has the same answer.
 func (h *Conn) now(ctx context.Context) (domain.Instant, error) {
 	if h.asOf == nil {
 		return Now(), nil

@@ -15,20 +15,19 @@ import (
 	"quartermaster/simulations/backtest"
 )
 
-// Backtested is what alternatives would have cost in the past.
+// Backtested is what the alternatives would have cost in the past.
 type Backtested struct {
 	*backtest.Result
 	Excluded []backtest.Excluded `json:"excluded"`
 }
 
-// monthStart is the start of the month of a time, and of one so many months later.
+// monthStart returns the start of the month of at, plus later months.
 func monthStart(at domain.Instant, later int) domain.Instant {
 	t := at.DayStart().Time()
 	return domain.InstantOf(t.AddDate(0, later, 1-t.Day()))
 }
 
-// fromFile reads the pools of a test from files, with notes of what the files leave
-// out.
+// fromFile reads the pools of a test from files. The notes list what the files leave out.
 func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.Excluded, notes []string, err error) {
 	histories, absent, err := readDemand(ctx, &q.DemandQuery)
 	if err != nil {
@@ -59,7 +58,10 @@ func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.Excluded,
 	}
 	for i := range histories {
 		h := &histories[i]
-		p := backtest.Pool{Region: h.Region, Kind: h.Kind, From: h.From, Milli: h.Milli, Markets: slices.Repeat([]backtest.Market{backtest.Generated()}, len(months))}
+		p := backtest.Pool{
+			Region: h.Region, Kind: h.Kind, From: h.From, Milli: h.Milli,
+			Markets: slices.Repeat([]backtest.Market{backtest.Generated()}, len(months)),
+		}
 		if q.Group == "region" {
 			if n := len(q.Pools); n > 0 && q.Pools[n-1].Region == h.Region {
 				addDemand(q.Pools[n-1].Milli, h.Milli)
@@ -80,7 +82,7 @@ func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.Excluded,
 	return left, notes, err
 }
 
-// addDemand adds hour by hour; what one of both does not know, neither does.
+// addDemand adds demand hour by hour. An hour that is unknown in either is unknown in the sum.
 func addDemand(to, more []int64) {
 	for h := range to {
 		if to[h] < 0 || more[h] < 0 {
@@ -91,7 +93,7 @@ func addDemand(to, more []int64) {
 	}
 }
 
-// readPrices reads a list of offers. Bad rows refuse the file.
+// readPrices reads a list of offers. One bad row refuses the whole file.
 func readPrices(ctx context.Context, path string) ([]domain.OfferQuoted, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -127,7 +129,7 @@ func (q *BacktestQuery) fromLog(ctx context.Context, h *Conn) (left []backtest.E
 	}
 	q.From = cmp.Or(q.From, monthStart(q.To, -12))
 	if q.Group == "region" {
-		return nil, fmt.Errorf("--group region goes with --demand: in the log, kinds have prices of their own")
+		return nil, fmt.Errorf("--group region goes with --demand: in the log, each kind has its own prices")
 	}
 	err = h.View(ctx, func(v projections.View) error {
 		if err := (narrowed{region: q.Region}).known(v); err != nil {
@@ -144,24 +146,25 @@ func (q *BacktestQuery) fromLog(ctx context.Context, h *Conn) (left []backtest.E
 	q.Pools = slices.DeleteFunc(q.Pools, func(p backtest.Pool) bool { return q.Kind != "" && p.Kind != q.Kind })
 	left = slices.DeleteFunc(left, func(l backtest.Excluded) bool { return q.Kind != "" && l.Kind != q.Kind })
 	if len(q.Pools)+len(left) == 0 {
-		return nil, fmt.Errorf("backtest from %s to %s: no demand%s was observed; import some with \"quartermaster import demand --historical\"", q.From, q.To, &q.DemandQuery)
+		return nil, fmt.Errorf("backtest from %s to %s: no demand%s was observed; import some with \"quartermaster import demand --historical\"",
+			q.From, q.To, &q.DemandQuery)
 	}
 	return left, nil
 }
 
-// BacktestQuery asks what the plan's advice would have been worth in the past.
+// BacktestQuery asks what following the plans would have saved in the past.
 type BacktestQuery struct {
-	*backtest.Question // but for its pools; From and To 0: the usual period
+	*backtest.Question // without its pools; From and To 0: the default period
 	DemandQuery
-	Prices    string         // file of offers, with a file of demand; "": of a file a generated list
-	Group     string         // kind: pools are of one kind; region: all kinds of a region together
+	Prices    string         // file of offers, with a file of demand; "": generated list for a file
+	Group     string         // kind: one pool per kind; region: all kinds of a region together
 	Overhead  domain.Decimal // share of spot time lost to interruptions
 	SpotShare domain.Decimal // of demand that may run on spot, 0 to 1
-	Quota     int            // on-demand units of a pool; -1: as the log says, without bound of a file
+	Quota     int            // on-demand units of a pool; -1: from the log, unlimited for a file
 }
 
-// Backtest goes back to the start of each month of a period, plans with what was known
-// then, and pays for the demand that came.
+// Backtest goes back to the start of each month of a period, plans with what was known then, and
+// computes the cost of serving the demand that came.
 func (c *Caller) Backtest(ctx context.Context, q *BacktestQuery) (*Backtested, error) {
 	left, notes := []backtest.Excluded{}, []string(nil)
 	var err error
@@ -189,7 +192,7 @@ func (c *Caller) Backtest(ctx context.Context, q *BacktestQuery) (*Backtested, e
 			}
 		}
 	}
-	// A bar counts what takes time: the hours that decisions are about.
+	// The progress bar counts the hours that decisions are about, because they take the time.
 	const hoursAMonth = 730
 	bar := c.app.track(Work{Name: "backtest", Total: int64(q.Decisions()) * hoursAMonth, Unit: "hours"})
 	q.Progress = func(done int) { bar.Set(int64(done) * hoursAMonth) }

@@ -8,10 +8,10 @@ import (
 	"quartermaster/projections"
 )
 
-// Principal is on whose behalf something is asked or decided.
+// Principal is on whose behalf a question is asked or a decision is made.
 type Principal struct{ name string }
 
-// Everyone may read everything. There is no other principal yet.
+// Everyone may read everything. It is the only principal so far.
 var Everyone = Principal{"everyone"}
 
 // Caller asks and decides on behalf of a principal. Its methods are the use cases.
@@ -20,16 +20,15 @@ type Caller struct {
 	who Principal
 }
 
-// For returns what a principal may ask and decide.
+// For returns the use cases of a principal.
 func (s *App) For(p Principal) *Caller { return &Caller{s, p} }
 
-// At is the point in the past of which an answer is wanted: a position as every answer
-// names its own, the file name of a snapshot, or a time (RFC 3339, or a date or a month in
-// UTC). The empty one is the present.
+// At is the point in time of an answer: a position as in the "position" of every answer, the file
+// name of a snapshot, or a time (RFC 3339, or a date or a month in UTC). The empty At is the
+// present.
 type At string
 
-// Close ends the use of what answers were read from. It leaves a snapshot behind where
-// that saves time later.
+// Close closes the log and the rows. It leaves a snapshot behind where that saves time later.
 func (s *App) Close() error {
 	if s.conn == nil {
 		return nil
@@ -42,9 +41,9 @@ func (s *App) Close() error {
 	return c.Shut()
 }
 
-// conn returns the open log with rows of everything that it holds, opened for at least
-// the purpose. It stays open until the app is closed; its rows are of when it was opened,
-// and of what was appended through it since.
+// conn returns the open log with rows of everything that it holds, opened for at least the
+// purpose. It stays open until the app is closed. Its rows are those at opening time, plus what
+// was appended through it since.
 func (c *Caller) conn(ctx context.Context, why purpose) (*Conn, error) {
 	s := c.app
 	if h := s.conn; h != nil && h.caughtUp {
@@ -67,7 +66,7 @@ func (c *Caller) conn(ctx context.Context, why purpose) (*Conn, error) {
 	return h, err
 }
 
-// log returns the open log, of which nothing need be folded.
+// log returns the open log; its rows need not be folded.
 func (c *Caller) log(ctx context.Context) (*Conn, error) {
 	s := c.app
 	if err := s.reading(); err != nil {
@@ -81,9 +80,9 @@ func (c *Caller) log(ctx context.Context) (*Conn, error) {
 	return h, err
 }
 
-// at returns the open log with the rows of a point in the past, or of the present. Of the
-// past only the log and the snapshots are used: the nearest snapshot before it, and what
-// follows in the log up to it, folded in memory.
+// at returns the open log with the rows of a point in the past, or of the present. For the past
+// it uses only the log and the snapshots: it loads the nearest earlier snapshot and folds the
+// rest in memory.
 func (c *Caller) at(ctx context.Context, at At) (*Conn, error) {
 	if at == "" {
 		return c.conn(ctx, Reading)
@@ -115,8 +114,8 @@ func (c *Caller) read(ctx context.Context, at At, read func(*Conn, projections.V
 	return h.View(ctx, func(v projections.View) error { return read(h, v) })
 }
 
-// readFrom is read with the time that a question is about: the one that is given, else now
-// or when the last event before the point in the past was appended.
+// readFrom is read with the time that a question is about: the given time, else now, or for a
+// point in the past the append time of the last event before it.
 func (c *Caller) readFrom(ctx context.Context, at At, about domain.Instant, read func(projections.View, domain.Instant) error) error {
 	h, err := c.at(ctx, at)
 	if err != nil {
@@ -130,7 +129,7 @@ func (c *Caller) readFrom(ctx context.Context, at At, about domain.Instant, read
 	return h.View(ctx, func(v projections.View) error { return read(v, about) })
 }
 
-// invalid is an error about a field of a question.
+// invalid returns an error about a field of a question.
 func invalid(field, format string, args ...any) error {
 	return &InvalidError{Field: field, Err: fmt.Errorf(format, args...)}
 }

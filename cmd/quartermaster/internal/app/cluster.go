@@ -13,7 +13,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// fillCluster completes a registration with what was declared before.
+// fillCluster fills empty fields of a registration from the previous declaration.
 func fillCluster(reg, before *domain.ClusterRegistered) {
 	for _, f := range []struct {
 		now    *string
@@ -32,33 +32,33 @@ func fillCluster(reg, before *domain.ClusterRegistered) {
 	reg.Labels = before.Labels
 }
 
-// liveKeys returns the keys of a cluster that hold, by when they were issued.
+// liveKeys returns the valid keys of a cluster, in the order of issue.
 func liveKeys(v projections.View, cluster string, at domain.Instant) ([]registry.ClusterKeyEntry, error) {
 	keys, err := registry.ClusterKeys(v)
 	return slices.DeleteFunc(keys, func(k registry.ClusterKeyEntry) bool { return k.Cluster != cluster || !k.Live(at) }), err
 }
 
-// ClusterRegistration is what is said of a cluster that is registered.
+// ClusterRegistration is the input of [Caller.RegisterCluster].
 type ClusterRegistration struct {
 	Name      string
-	Workspace string // that owns it; "": the one that it has, else platform
+	Workspace string // owner; "": the present owner, else platform
 	domain.ClusterRegistered
 	Expires domain.Instant // end of its first key; 0: none
 }
 
-// NewKey is a key that a decision gives a cluster. The log learns only its HMAC.
+// NewKey is a key that a decision issues to a cluster. The log learns only its HMAC.
 type NewKey struct {
 	Cluster       string
 	Workspace     string
 	Registered    bool // the declaration of the cluster is new or changed
 	Key           domain.ClusterKey
-	Expires       domain.Instant // 0: it does not
-	Previous      string         // id of the key that holds a while longer
+	Expires       domain.Instant // 0: never
+	Previous      string         // id of the previous key, valid until the overlap ends
 	PreviousUntil domain.Instant
 }
 
-// RegisterCluster drafts the declaration of a cluster and its first key. Of a cluster that
-// was declared before, what is not said stays.
+// RegisterCluster drafts the declaration of a cluster and its first key. For a cluster that was
+// declared before, empty fields keep their value.
 func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*NewKey, Draft, error) {
 	at := Now()
 	env := domain.Envelope{Time: at, Subject: r.Name, Cluster: r.Name, Workspace: r.Workspace, Event: &r.ClusterRegistered}
@@ -90,7 +90,8 @@ func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*
 		}
 		live, err := liveKeys(v, r.Name, at)
 		if err == nil && len(live) > 0 {
-			err = &ConflictError{Err: fmt.Errorf("cluster %s has key %s already; \"quartermaster key rotate %s\" makes another", r.Name, live[len(live)-1].KeyID, r.Name)}
+			err = &ConflictError{Err: fmt.Errorf("cluster %s has key %s already; \"quartermaster key rotate %s\" makes another",
+				r.Name, live[len(live)-1].KeyID, r.Name)}
 		}
 		return err
 	}); err != nil {
@@ -113,10 +114,10 @@ func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*
 	return &NewKey{Cluster: r.Name, Workspace: env.Workspace, Registered: !same, Key: key, Expires: r.Expires}, draft, nil
 }
 
-// RotateKey drafts a new key of a cluster. The key before holds for the overlap.
+// RotateKey drafts a new key of a cluster. The previous key stays valid for the overlap.
 func (c *Caller) RotateKey(ctx context.Context, cluster string, overlap domain.Instant, expires domain.Instant) (*NewKey, Draft, error) {
 	if overlap < 0 {
-		return nil, Draft{}, invalid("overlap", "%s: want 0 or a time ahead", time.Duration(overlap))
+		return nil, Draft{}, invalid("overlap", "%s: want 0 or a positive duration", time.Duration(overlap))
 	}
 	at := Now()
 	var live []registry.ClusterKeyEntry
@@ -128,10 +129,12 @@ func (c *Caller) RotateKey(ctx context.Context, cluster string, overlap domain.I
 	}
 	switch len(live) {
 	case 0:
-		return nil, Draft{}, &NotFoundError{What: "key", Name: cluster, Err: fmt.Errorf("cluster %q has no key that holds; \"quartermaster cluster register\" makes one, \"quartermaster cluster list\" shows the clusters", cluster)}
+		return nil, Draft{}, &NotFoundError{What: "key", Name: cluster, Err: fmt.Errorf("cluster %q has no valid key; "+
+			"\"quartermaster cluster register\" makes one, \"quartermaster cluster list\" shows the clusters", cluster)}
 	case 1:
 	default:
-		return nil, Draft{}, &ConflictError{Err: fmt.Errorf("cluster %s has two keys already, %s until %s; wait, or \"quartermaster key revoke %s\"", cluster, live[0].KeyID, live[0].Until, live[0].KeyID)}
+		return nil, Draft{}, &ConflictError{Err: fmt.Errorf("cluster %s has two keys already, %s until %s; wait, or \"quartermaster key revoke %s\"",
+			cluster, live[0].KeyID, live[0].Until, live[0].KeyID)}
 	}
 	key, err := domain.NewClusterKey(rand.Reader)
 	if err != nil {
@@ -148,12 +151,12 @@ type RevokedKey struct {
 	Cluster   string         `json:"cluster"`
 	KeyID     string         `json:"key_id"`
 	RevokedAt domain.Instant `json:"revoked_at"`
-	KeysLeft  int            `json:"keys_left"` // of the cluster, that hold
+	KeysLeft  int            `json:"keys_left"` // valid keys of the cluster that remain
 }
 
-// RevokeKey drafts the end of a key, which is named by its id or given whole.
+// RevokeKey drafts the end of a key, which is named by its id or given in full.
 func (c *Caller) RevokeKey(ctx context.Context, id, reason string) (*RevokedKey, Draft, error) {
-	// Whoever has the key at hand may well give all of it.
+	// Accept the full key too: its owner may have only that at hand.
 	if k, err := domain.ParseClusterKey(id); err == nil {
 		id = k.ID
 	}

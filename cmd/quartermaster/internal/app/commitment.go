@@ -16,26 +16,26 @@ import (
 type CommitmentDecision struct {
 	Workspace  string                    `json:"workspace"`
 	Commitment string                    `json:"commitment"`
-	Before     []planning.CommitmentTerm `json:"before"` // the terms that are left
+	Before     []planning.CommitmentTerm `json:"before"` // the remaining terms
 	After      []planning.CommitmentTerm `json:"after"`
-	Commits    []domain.Money            `json:"commits"`  // over the new term
-	Released   []domain.Money            `json:"released"` // that would have been paid by the hour
+	Commits    []domain.Money            `json:"commits"`  // amounts over the new term
+	Released   []domain.Money            `json:"released"` // hourly payments that are no longer due
 	Reason     string                    `json:"reason,omitempty"`
 	At         domain.Instant            `json:"at,omitempty"`       // when it was decided
 	Operator   string                    `json:"operator,omitempty"` // who signed it
-	Decided    bool                      `json:"decided"`            // false: this was a dry run
+	Decided    bool                      `json:"decided"`            // false: a dry run
 }
 
-// Renewal is how a commitment goes on; zero fields are as in its last term.
+// Renewal is the next term of a commitment. Zero fields keep the value of its last term.
 type Renewal struct {
 	From, To domain.Instant // From 0: when the commitment ends
 	Units    uint32
-	Upfront  *domain.Money // in all
+	Upfront  *domain.Money // total
 	Hourly   *domain.Money // per unit
 	NoticeBy domain.Instant
 }
 
-// RenewCommitment drafts that a commitment goes on after or within its last term.
+// RenewCommitment drafts a renewal of a commitment, from within or at the end of its last term.
 func (c *Caller) RenewCommitment(ctx context.Context, name string, r Renewal) (*CommitmentDecision, Draft, error) {
 	return c.decideCommitment(ctx, "commitment-renew", name, func(e *planning.CommitmentEntry, ans *CommitmentDecision) (domain.Event, error) {
 		last := e.Terms[len(e.Terms)-1]
@@ -57,7 +57,7 @@ func (c *Caller) RenewCommitment(ctx context.Context, name string, r Renewal) (*
 		case r.Upfront != nil:
 			ev.Upfront = *r.Upfront
 		case last.Upfront.Amount.Sign() > 0:
-			return nil, invalid("upfront", "%s was paid upfront for the last term; say what is paid for the next, which may be 0", last.Upfront)
+			return nil, invalid("upfront", "%s was paid upfront for the last term; give the upfront payment of the next term, which may be 0", last.Upfront)
 		}
 		switch {
 		case ev.Term.To <= e.End() && r.From == 0:
@@ -65,18 +65,20 @@ func (c *Caller) RenewCommitment(ctx context.Context, name string, r Renewal) (*
 		case ev.Term.Empty():
 			return nil, invalid("until", "%s is not after the start of the term, %s", ev.Term.To, ev.Term.From)
 		case ev.Term.From > e.End():
-			return nil, invalid("from", "%s is after the end of the commitment, %s: what begins anew is declared with \"quartermaster apply\"", ev.Term.From, e.End())
+			return nil, invalid("from", "%s is after the end of the commitment, %s: declare a new commitment with \"quartermaster apply\"", ev.Term.From, e.End())
 		case ev.Term.From <= last.Term.From:
 			return nil, invalid("from", "%s is not after the start of the last term, %s, which would be undone", ev.Term.From, last.Term.From)
 		}
 		ans.After = cutTerms(e.Terms, ev.Term.From)
-		ans.After = append(ans.After, planning.CommitmentTerm{Term: ev.Term, Units: ev.Units, Upfront: ev.Upfront, Hourly: ev.Hourly, NoticeBy: ev.NoticeBy, Renewed: true})
+		ans.After = append(ans.After, planning.CommitmentTerm{
+			Term: ev.Term, Units: ev.Units, Upfront: ev.Upfront, Hourly: ev.Hourly, NoticeBy: ev.NoticeBy, Renewed: true,
+		})
 		ans.Commits = append(ans.Commits, registry.Committed(ev)...)
 		return ev, nil
 	})
 }
 
-// EndCommitment drafts that a commitment ends at a time, 0 for now.
+// EndCommitment drafts the end of a commitment at a time; 0 is now.
 func (c *Caller) EndCommitment(ctx context.Context, name string, at domain.Instant, reason string) (*CommitmentDecision, Draft, error) {
 	if at == 0 {
 		at = Now()
@@ -86,17 +88,18 @@ func (c *Caller) EndCommitment(ctx context.Context, name string, at domain.Insta
 		case at >= e.End():
 			return nil, &ConflictError{Err: fmt.Errorf("commitment %q ends at %s already", name, e.End())}
 		case len(e.Terms) > 1 && at < e.Terms[len(e.Terms)-1].Term.From:
-			// The rows are read in the order of effect: the renewal would go on from the end.
+			// Events take effect in the order of their effective times, so the later renewal
+			// would resume the commitment after its end.
 			return nil, &ConflictError{Err: fmt.Errorf("commitment %q is renewed from %s: it can end then or later", name, e.Terms[len(e.Terms)-1].Term.From)}
 		case at < e.Terms[0].Term.From && Now() >= e.Terms[0].Term.From:
-			return nil, invalid("at", "%s is before the start of the term that runs, %s", at, e.Terms[0].Term.From)
+			return nil, invalid("at", "%s is before the start of the current term, %s", at, e.Terms[0].Term.From)
 		}
 		ans.After, ans.Reason = cutTerms(e.Terms, at), reason
 		return &domain.CommitmentEnded{Commitment: name, At: at, Reason: reason}, nil
 	})
 }
 
-// cutTerms returns what is left of terms when they end at a time.
+// cutTerms returns the remaining terms when they end at a time.
 func cutTerms(terms []planning.CommitmentTerm, at domain.Instant) []planning.CommitmentTerm {
 	out := []planning.CommitmentTerm{}
 	for _, t := range terms {
@@ -108,7 +111,7 @@ func cutTerms(terms []planning.CommitmentTerm, at domain.Instant) []planning.Com
 	return out
 }
 
-// decideCommitment drafts an event about a commitment that is not over.
+// decideCommitment drafts an event about a commitment that has not ended.
 func (c *Caller) decideCommitment(ctx context.Context, use, name string, event func(*planning.CommitmentEntry, *CommitmentDecision) (domain.Event, error)) (ans *CommitmentDecision, draft Draft, err error) {
 	ans = &CommitmentDecision{Commitment: name, Commits: []domain.Money{}, Released: []domain.Money{}}
 	draft.Use = use
@@ -138,7 +141,7 @@ func (c *Caller) decideCommitment(ctx context.Context, use, name string, event f
 		if err != nil {
 			return err
 		}
-		// What was to be paid by the hour and is not, under the terms before.
+		// Hourly payments of the previous terms that are no longer due.
 		for _, t := range e.Terms {
 			gone := t.Term
 			for _, kept := range ans.After {

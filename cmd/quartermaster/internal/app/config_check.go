@@ -29,22 +29,22 @@ import (
 )
 
 const (
-	// A check gives a server that does not answer this long: whoever checks waits.
+	// checkPatience is short, because a person waits for the check.
 	checkPatience = time.Second
 	checkAtMost   = time.Minute
-	// farApart is from where on clocks confuse a person who compares logs. Nothing
-	// depends on them: leases go by the database's clock.
+	// farApart is the clock difference above which people who compare logs are confused. Nothing
+	// depends on it: leases use the database's clock.
 	farApart = 5 * time.Second
 )
 
-// checker tries what a config names.
+// checker checks a configuration and the servers that it names.
 type checker struct {
 	c    *config.Config
 	list []ConfigCheck
 
-	log *kafka.Log // nil: it does not answer
+	log *kafka.Log // nil: the log does not answer
 
-	missing int   // what list says of missing topics, counted from 1; 0: nothing
+	missing int   // 1 + index in list of the check of missing topics; 0: none
 	create  error // why serve could not create them
 }
 
@@ -60,8 +60,7 @@ func (k *checker) failed(check string, err error, next string) {
 	k.note(check, CheckFailed, err.Error(), next)
 }
 
-// CheckConfig reads a configuration and tries what it names. Without offline it
-// connects.
+// CheckConfig checks a configuration. Without offline it also connects to the servers in it.
 func CheckConfig(ctx context.Context, path string, offline bool) []ConfigCheck {
 	k := &checker{}
 	c, err := config.Read(path, os.Getenv)
@@ -76,9 +75,9 @@ func CheckConfig(ctx context.Context, path string, offline bool) []ConfigCheck {
 	for _, v := range c.File.Values() {
 		given[v.From]++
 	}
-	k.ok("configuration", "%d fields from the file, %d from the environment, %d by default", given[configfile.FromFile], given[configfile.FromEnvironment], given[configfile.FromDefault])
+	k.ok("configuration", "%d fields from the file, %d from the environment, %d defaults", given[configfile.FromFile], given[configfile.FromEnvironment], given[configfile.FromDefault])
 	for _, name := range c.EnvironmentFaults(os.Environ()) {
-		k.note("environment", CheckWarning, name+" names no field and is ignored", "correct its name, or unset it")
+		k.note("environment", CheckWarning, name+" does not name a field and is ignored", "correct its name, or unset it")
 	}
 	ready := k.secrets()
 	k.gateway(time.Now())
@@ -117,12 +116,11 @@ func (k *checker) secrets() (ready bool) {
 			n++
 		}
 	}
-	k.ok("secrets", "all %d are there, and open to nobody else", n)
+	k.ok("secrets", "all %d are present, and only this user can read them", n)
 	return true
 }
 
-// gateway looks at the certificate that the gateway shows and the authorities of those
-// that it wants to see.
+// gateway checks the gateway's own certificate and the CA of the clients' certificates.
 func (k *checker) gateway(now time.Time) {
 	g := k.c.Gateway
 	if g.CertFile != "" {
@@ -160,7 +158,7 @@ func (k *checker) snapshots() {
 		err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 	}
 	if err != nil {
-		k.failed("snapshots", err, fmt.Sprintf("make %s, and let this user (%d) write to it", dir, os.Getuid()))
+		k.failed("snapshots", err, fmt.Sprintf("create %s, and let this user (%d) write to it", dir, os.Getuid()))
 		return
 	}
 	k.ok("snapshots", "%s can be written", dir)
@@ -191,12 +189,12 @@ func (k *checker) webhooks() {
 		if w.SecretFile != "" {
 			signed = "signed"
 		}
-		k.ok("webhook "+w.Name, "%s to %s, %s; it was not called", what, config.HiddenURL(w.URL), signed)
+		k.ok("webhook "+w.Name, "%s to %s, %s; not called", what, config.HiddenURL(w.URL), signed)
 	}
 }
 
-// kafka tries the brokers one by one, then the log. It returns the log's id and
-// its topics', as far as they are known.
+// kafka tries the brokers one by one, then the log. It returns the log's id and its topics' ids,
+// as far as they are known.
 func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic]string) {
 	cfg, err := k.c.ForKafka()
 	if err != nil {
@@ -254,7 +252,7 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 	}
 	first, next, err := log.AllBounds(ctx, domain.AllPartitions())
 	if err != nil {
-		k.failed("partitions", err, "every broker must be reached at the address it advertises: see advertised.listeners, and that all of them run")
+		k.failed("partitions", err, "every broker must be reached at the address it advertises: check advertised.listeners, and that all brokers run")
 		return id, nil
 	}
 	if trimmed := TrimmedTexts(trimmedOf(first)); len(trimmed) > 0 {
@@ -270,15 +268,15 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 	return id, topics
 }
 
-// replication compares how many replicas new topics get with how many brokers
-// there are to hold them. Of topics that exist the brokers tell more, see [checker.durability].
+// replication compares the replicas of new topics with the number of brokers. For existing topics
+// [checker.durability] checks what the brokers report.
 func (k *checker) replication(ctx context.Context, log *kafka.Log, exist bool) {
 	n, err := log.Brokers(ctx)
 	switch want := k.c.Kafka.Replication; {
 	case err != nil:
 		k.failed("replication", err, "")
 	case want > n:
-		k.failed("replication", fmt.Errorf("kafka.replication is %d, and %d brokers are there", want, n),
+		k.failed("replication", fmt.Errorf("kafka.replication is %d, and there are %d brokers", want, n),
 			fmt.Sprintf("start the others, or set kafka.replication: %d", n))
 	case want < 3 && !exist:
 		k.note("replication", CheckWarning, fmt.Sprintf("topics will get %d, with %d brokers: a machine that loses power may lose acknowledged events", want, n),
@@ -288,7 +286,7 @@ func (k *checker) replication(ctx context.Context, log *kafka.Log, exist bool) {
 	}
 }
 
-// durability says of topics that exist whether the loss of a machine loses events.
+// durability reports for existing topics whether the loss of a machine loses events.
 func (k *checker) durability(ctx context.Context, log *kafka.Log, exist []domain.TopicSpec) {
 	if len(exist) == 0 {
 		return
@@ -311,8 +309,8 @@ func (k *checker) durability(ctx context.Context, log *kafka.Log, exist []domain
 	}
 }
 
-// notYet says that missing topics are as it should be, if they can be made: the
-// rows are of no log, so none was deleted.
+// notYet downgrades missing topics to a warning if they can be created: the rows belong to no log
+// yet, so no topic was deleted.
 func (k *checker) notYet() {
 	if k.missing == 0 {
 		return
@@ -320,17 +318,17 @@ func (k *checker) notYet() {
 	c := &k.list[k.missing-1]
 	switch {
 	case k.create == nil:
-		c.Result, c.Next = CheckWarning, "they will be made by \"quartermaster serve\" at its first start"
+		c.Result, c.Next = CheckWarning, "they will be created by \"quartermaster serve\" at its first start"
 	case errors.Is(k.create, kafka.ErrNoRight):
-		c.Found += "; they will be made by \"quartermaster serve\", but these rights are missing: Create on the cluster, or on each of these topics"
+		c.Found += "; they will be created by \"quartermaster serve\", but these rights are missing: Create on the cluster, or on each of these topics"
 		c.Next = "grant them to " + k.kafkaUser() + ", or create the topics as it"
 	default:
-		c.Found += "; they will be made by \"quartermaster serve\", but a trial failed: " + k.create.Error()
+		c.Found += "; they will be created by \"quartermaster serve\", but a trial failed: " + k.create.Error()
 		c.Next = ""
 	}
 }
 
-// kafkaUser is who the brokers take this program for.
+// kafkaUser is the user name that the brokers see.
 func (k *checker) kafkaUser() string {
 	switch c := k.c.Kafka; {
 	case c.SASL.User != "":
@@ -341,7 +339,7 @@ func (k *checker) kafkaUser() string {
 	return "User:ANONYMOUS"
 }
 
-// topics checks each topic by itself, so that each failure names its own.
+// topics checks each topic separately, so that each failure names its own.
 func (k *checker) topics(ctx context.Context, log *kafka.Log) (exist bool) {
 	specs := domain.TopicSpecs()
 	found := make([]error, len(specs))
@@ -364,7 +362,7 @@ func (k *checker) topics(ctx context.Context, log *kafka.Log) (exist bool) {
 			for _, e := range configfile.Joined(err) {
 				var s *kafka.SettingError
 				advice := k.topicAdvice(e)
-				if errors.As(e, &s) { // whose text names the topic, as the check does
+				if errors.As(e, &s) { // whose text repeats the topic's name
 					e = errors.New(strings.TrimPrefix(s.Error(), name+": "))
 				}
 				k.failed(name, e, advice)
@@ -377,9 +375,10 @@ func (k *checker) topics(ctx context.Context, log *kafka.Log) (exist bool) {
 	}
 	switch {
 	case len(missing) == len(specs):
-		k.failed("topics", errors.New("there are none yet"), "\"quartermaster serve\" makes them at its first start; if it ran before, this is another Kafka: correct kafka.brokers")
+		k.failed("topics", errors.New("there are none yet"), "\"quartermaster serve\" creates them at its first start; if it ran before, this is a different Kafka cluster: correct kafka.brokers")
 	case len(missing) > 0:
-		k.failed("topics", fmt.Errorf("these do not exist: %s", joinTopics(missing)), "if they never did, \"quartermaster serve\" makes them; if they were deleted, they do not come back: "+kafka.Anew)
+		k.failed("topics", fmt.Errorf("these do not exist: %s", joinTopics(missing)),
+			"if they never existed, \"quartermaster serve\" creates them; if they were deleted, they cannot be recovered: "+kafka.Anew)
 	}
 	return len(missing) == 0
 }
@@ -400,8 +399,8 @@ func (k *checker) topicAdvice(err error) string {
 	case !errors.As(err, &s):
 		return ""
 	case s.Setting == "partitions":
-		return fmt.Sprintf("the number of partitions is fixed, because keys would move, and Kafka takes no partition away. "+
-			"If %s is empty still, delete it and create it with %s; else %s", s.Topic, s.Wanted, kafka.Anew)
+		return fmt.Sprintf("the number of partitions is fixed, because keys would move, and Kafka cannot remove partitions. "+
+			"If %s is still empty, delete it and create it with %s; else %s", s.Topic, s.Wanted, kafka.Anew)
 	case s.Setting == kafka.Replicas:
 		return "let more brokers hold it (kafka-reassign-partitions.sh), or set kafka.replication: " + s.Found + ": then a warning says what that may lose"
 	default:
@@ -410,7 +409,7 @@ func (k *checker) topicAdvice(err error) string {
 	}
 }
 
-// brokerAdvice says what to do about a broker that did not answer as it should.
+// brokerAdvice says what to do about a broker that did not answer as expected.
 func (k *checker) brokerAdvice(err error) string {
 	var (
 		unknown  x509.UnknownAuthorityError
@@ -421,25 +420,26 @@ func (k *checker) brokerAdvice(err error) string {
 	hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 	switch {
 	case errors.As(err, &unknown):
-		return "name the authority that signed the broker's certificate: kafka.tls.ca_file"
+		return "name the CA that signed the broker's certificate: kafka.tls.ca_file"
 	case errors.As(err, &hostname):
-		return "name the broker as its certificate does, or set kafka.tls.server_name"
+		return "use the broker name in its certificate, or set kafka.tls.server_name"
 	case errors.As(err, &record):
-		return "it does not speak TLS on this port: name its TLS port, or set kafka.tls.enabled: false"
+		return "it does not speak TLS on this port: use its TLS port, or set kafka.tls.enabled: false"
 	case errors.Is(err, kafkago.SASLAuthenticationFailed):
 		return "it refused the login: correct kafka.sasl.user, or the password in " + k.c.Kafka.SASL.PasswordFile
 	case errors.Is(err, kafkago.UnsupportedSASLMechanism):
-		return "it does not know this kafka.sasl.mechanism on this port"
+		return "this port does not support this kafka.sasl.mechanism"
 	case errors.Is(err, kafkago.IllegalSASLState):
-		return "it asks for no login on this port: leave kafka.sasl out, or name the port that does"
+		return "this port does not ask for a login: omit kafka.sasl, or use the port that does"
 	case errors.As(err, &dns):
-		return "no such host is known: correct kafka.brokers"
+		return "unknown host: correct kafka.brokers"
 	case hungUp && k.c.Kafka.TLS.Enabled:
-		return "it hung up: perhaps the port is without TLS (name its TLS port, or set kafka.tls.enabled: false), wants a login (kafka.sasl), or the login is wrong"
+		return "it closed the connection: perhaps the port has no TLS (use its TLS port, or set kafka.tls.enabled: false), " +
+			"needs a login (kafka.sasl), or the login is wrong"
 	case hungUp:
-		return "it hung up: perhaps the port wants TLS (kafka.tls.enabled: true) or a login (kafka.sasl), or the login is wrong"
+		return "it closed the connection: perhaps the port needs TLS (kafka.tls.enabled: true) or a login (kafka.sasl), or the login is wrong"
 	}
-	return "" // the error says it
+	return "" // the error is clear enough
 }
 
 func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.Topic]string) {
@@ -449,7 +449,7 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 		return
 	}
 	if host, plain := sentInPlain(cfg.DSN); plain {
-		k.note("postgres", CheckWarning, "connections to "+host+" are not encrypted: sslmode=disable", "leave sslmode out, or set sslmode=verify-full")
+		k.note("postgres", CheckWarning, "connections to "+host+" are not encrypted: sslmode=disable", "omit sslmode, or set sslmode=verify-full")
 	}
 	before := time.Now()
 	s, err := postgres.Inspect(ctx, cfg)
@@ -460,9 +460,9 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 	version := fmt.Sprintf("%d.%d", s.Version/10000, s.Version%10000)
 	switch {
 	case s.Version < postgres.MinVersion:
-		k.failed("postgres", fmt.Errorf("it is version %s", version), "upgrade it to 15 or newer")
+		k.failed("postgres", fmt.Errorf("the server is version %s", version), "upgrade it to 15 or newer")
 	case s.Standby:
-		k.failed("postgres", errors.New("it is a standby, which takes no writes"), "name the primary, or add target_session_attrs=read-write")
+		k.failed("postgres", errors.New("the server is a standby, which accepts no writes"), "name the primary, or add target_session_attrs=read-write")
 	default:
 		k.ok("postgres", "version %s", version)
 	}
@@ -470,19 +470,19 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 	switch {
 	case len(s.MissingRights) > 0:
 		k.notYet()
-		k.failed("schema", fmt.Errorf("it will be made by \"quartermaster generation migrate\", but these rights are missing: %s", strings.Join(s.MissingRights, "; ")),
+		k.failed("schema", fmt.Errorf("it will be created by \"quartermaster generation migrate\", but these rights are missing: %s", strings.Join(s.MissingRights, "; ")),
 			"grant them to the user of postgres.dsn, or let that user own the database")
 	case s.Schema == 0:
 		k.notYet()
-		k.note("schema", CheckWarning, "there is none yet; this user may make it", "it will be made by \"quartermaster generation migrate\": run that before the first start")
+		k.note("schema", CheckWarning, "there is none yet; this user may make it", "it will be created by \"quartermaster generation migrate\": run that before the first start")
 	case s.Schema < s.Wanted:
-		k.failed("schema", fmt.Errorf("it is version %d, this program needs %d", s.Schema, s.Wanted), "stop older instances, then run \"quartermaster generation migrate\"")
+		k.failed("schema", fmt.Errorf("the schema is version %d, this program needs %d", s.Schema, s.Wanted), "stop older instances, then run \"quartermaster generation migrate\"")
 	case s.Schema > s.Wanted:
 		k.failed("schema", fmt.Errorf("it is version %d, this program knows %d", s.Schema, s.Wanted), "upgrade this program")
 	default:
 		k.ok("schema", "version %d", s.Schema)
 		if len(s.MissingReaders) > 0 {
-			k.note("readers", CheckWarning, "no roles of the server, so they may read nothing: "+strings.Join(s.MissingReaders, ", "),
+			k.note("readers", CheckWarning, "these are not roles of the server, so they cannot read: "+strings.Join(s.MissingReaders, ", "),
 				"create role NAME login …, then \"quartermaster generation migrate\"; or take them out of postgres.readers")
 		} else if len(cfg.Readers) > 0 {
 			k.ok("readers", "all %d are roles of the server", len(cfg.Readers))
@@ -499,14 +499,14 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 	}
 }
 
-// rows checks what the rows were made by and of. It returns where the log is not what
-// they were folded from.
+// rows checks which method and log the rows were folded with. It returns the partitions where the
+// log differs from what they were folded from.
 func (k *checker) rows(ctx context.Context, s postgres.State, logID string, topics map[domain.Topic]string) map[domain.TopicPartition]*kafka.DivergedError {
 	switch {
 	case s.Active == "":
 		k.ok("generation", "none yet; \"quartermaster generation migrate\" makes the first")
 	case s.ActiveMethod != projections.Method:
-		k.failed("generation", fmt.Errorf("%s was made by %s, this program folds by %s", s.Active, s.ActiveMethod, projections.Method),
+		k.failed("generation", fmt.Errorf("%s was made by %s, this program folds with %s", s.Active, s.ActiveMethod, projections.Method),
 			fmt.Sprintf("run the program that has %s, or \"quartermaster generation rebuild\" with this one", s.ActiveMethod))
 	default:
 		k.ok("generation", "%s, made by %s", s.Active, s.ActiveMethod)
@@ -527,7 +527,8 @@ func (k *checker) rows(ctx context.Context, s postgres.State, logID string, topi
 	for _, spec := range domain.TopicSpecs() {
 		if was, is := s.Topics[spec.Topic].ID, topics[spec.Topic]; was != "" && is != "" && was != is {
 			bound = false
-			k.failed("rows", fmt.Errorf("are of topic %s with id %s, and now its id is %s: it was deleted and created again", spec.Topic, was, is), "a topic that was deleted does not come back: "+kafka.Anew)
+			k.failed("rows", fmt.Errorf("are of topic %s with id %s, and now its id is %s: it was deleted and created again", spec.Topic, was, is),
+				"a deleted topic cannot be recovered: "+kafka.Anew)
 		}
 	}
 	switch {
@@ -550,20 +551,19 @@ func (k *checker) rows(ctx context.Context, s postgres.State, logID string, topi
 	return diverged
 }
 
-// clock compares this machine's clock with the database's, which was read
-// between two times here.
+// clock compares this machine's clock with the database's, which was read between the times
+// before and after.
 func (k *checker) clock(database, before, after time.Time) {
 	apart := before.Add(after.Sub(before) / 2).Sub(database).Round(time.Millisecond)
 	how := fmt.Sprintf("this machine's is %s ahead of the database's, give or take %s", apart, (after.Sub(before) / 2).Round(time.Millisecond))
 	if apart.Abs() >= farApart {
-		k.note("clock", CheckWarning, how, "let both follow NTP; leases go by the database's clock and are not touched, times in events and logs are")
+		k.note("clock", CheckWarning, how, "synchronize both with NTP; leases use the database's clock and are not affected, times in events and logs are")
 		return
 	}
 	k.ok("clock", "%s", how)
 }
 
-// sentInPlain returns a host to which the connection would cross a network
-// without encryption.
+// sentInPlain returns the host that the connection would reach over a network without encryption.
 func sentInPlain(dsn string) (host string, plain bool) {
 	cfg, err := pq.NewConfig(dsn)
 	if err != nil || cfg.SSLMode != pq.SSLModeDisable {
@@ -590,7 +590,7 @@ func postgresAdvice(err error) string {
 	var answer *pq.Error
 	if !errors.As(err, &answer) {
 		if strings.Contains(err.Error(), "SSL is not enabled") {
-			return "the server does not encrypt: switch it on there, or add sslmode=disable if it is on this machine"
+			return "the server does not support encryption: enable it there, or add sslmode=disable if it is on this machine"
 		}
 		return "start it, or correct postgres.dsn"
 	}
@@ -600,22 +600,22 @@ func postgresAdvice(err error) string {
 	case "3D000":
 		return "create the database, or correct its name in postgres.dsn"
 	case "42501":
-		return "let the user read and make tables: it should own the database"
+		return "let the user read and create tables: it should own the database"
 	case "53300":
 		return "raise max_connections, or lower postgres.max_conns"
 	}
 	return ""
 }
 
-// The results of a check.
+// Results of a check.
 const (
 	CheckOK      = "ok"
 	CheckFailed  = "failed"
-	CheckWarning = "warning" // works, and somebody should know
+	CheckWarning = "warning" // works, with a risk that somebody should know
 	CheckSkipped = "skipped"
 )
 
-// ConfigCheck is what came of one check.
+// ConfigCheck is the result of one check.
 type ConfigCheck struct {
 	Check  string `json:"check"`
 	Result string `json:"result"` // ok, warning, failed or skipped

@@ -22,10 +22,10 @@ func TestConfigCheckBrokerAdvice(t *testing.T) {
 	k := &checker{c: &config.Config{Kafka: config.Kafka{SASL: config.SASL{PasswordFile: "/f/p"}}}}
 	for want, err := range map[string]error{
 		"correct kafka.sasl.user, or the password in /f/p": kafkago.SASLAuthenticationFailed,
-		"does not know this kafka.sasl.mechanism":          kafkago.UnsupportedSASLMechanism,
-		"asks for no login on this port":                   kafkago.IllegalSASLState,
+		"does not support this kafka.sasl.mechanism":       kafkago.UnsupportedSASLMechanism,
+		"this port does not ask for a login":               kafkago.IllegalSASLState,
 		"does not speak TLS on this port":                  tls.RecordHeaderError{},
-		"no such host is known":                            &net.DNSError{},
+		"unknown host":                                     &net.DNSError{},
 		"it hung up":                                       io.EOF,
 		"":                                                 syscall.ECONNREFUSED,
 	} {
@@ -33,7 +33,7 @@ func TestConfigCheckBrokerAdvice(t *testing.T) {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
-	for tls, want := range map[bool]string{true: "the port is without TLS", false: "the port wants TLS"} {
+	for tls, want := range map[bool]string{true: "the port has no TLS", false: "the port needs TLS"} {
 		k.c.Kafka.TLS.Enabled = tls
 		if got := k.brokerAdvice(io.ErrUnexpectedEOF); !strings.Contains(got, want) {
 			t.Errorf("hung up with TLS %t: %q, want %q", tls, got, want)

@@ -11,13 +11,13 @@ import (
 	"quartermaster/projections/inventory"
 )
 
-// conflictSource begins the sources of the events about conflicts. The id of the record
-// in quarantine follows, and the event is the only one of its stream: whoever appends it
-// appends the same bytes, so that it counts once however many instances do.
+// conflictSource begins the source names of the events about conflicts. The id of the quarantined
+// record follows, and the event is the only one of its stream. Every instance appends the same
+// bytes, so the event counts once.
 const conflictSource = "quartermaster/conflict/"
 
-// TellConflicts appends an event for every record that claims the place of another in
-// its stream, and that no event tells of yet. It returns how many.
+// TellConflicts appends an event for every record that claims the place of another in its stream,
+// unless one was appended before. It returns the number of events.
 func (h *Conn) TellConflicts(ctx context.Context) (int, error) {
 	var events []domain.Envelope
 	if err := h.View(ctx, func(v projections.View) (err error) {
@@ -27,8 +27,8 @@ func (h *Conn) TellConflicts(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	var batch []domain.Record
-	// A source may call itself by what no event can hold. Its records stay in quarantine,
-	// where "inventory" names them.
+	// A source name may be invalid in an event. Its records stay in quarantine, where "inventory"
+	// names them.
 	events = slices.DeleteFunc(events, func(env domain.Envelope) bool { return domain.Validate(&env) != nil })
 	for i := range events {
 		env := &events[i]

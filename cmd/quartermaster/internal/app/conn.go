@@ -24,16 +24,16 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// A snapshot is worth its time once this many records were folded since the last
-// one, about a second of replaying, or a twentieth of the log.
+// A snapshot is written once this many records were folded since the last one (about a second of
+// replay), or a twentieth of the log.
 const (
 	snapshotEvery = 200_000
 	snapshotShare = 20
 )
 
-// Conn is an open log: the log, and the rows folded from it. The rows are in
-// memory, folded by this process, or with --config in a database, folded by the
-// instances of "quartermaster serve" (production.go).
+// Conn is an open log and the rows folded from it. The rows are in memory, folded by this
+// process, or with --config in a database, folded by the instances of "quartermaster serve"
+// (production.go).
 type Conn struct {
 	app    *App
 	Broker *embedded.Broker // nil with --brokers and --config
@@ -45,20 +45,21 @@ type Conn struct {
 	saved  domain.Position     // of the newest snapshot
 	from   string              // the snapshot that the rows were loaded from; "": none
 	aside  []string            // snapshots that could not be used, and why
-	asOf   domain.Position     // the past position that the rows are of; nil: they are the present
+	asOf   domain.Position     // past position of the rows; nil: the present
 
 	purpose  purpose // that it was opened for
-	caughtUp bool    // the rows are of everything that the log held
-	asked    At      // what asOf was found from
+	caughtUp bool    // the rows cover everything that the log held at opening
+	asked    At      // the At that asOf was resolved from
 
-	Generation string // the one that is read; "": the active one
+	Generation string // the generation to read; "": the active one
 	agreed     agreed // with --config: whether log and rows agree
 }
 
-// errNoData means that a command that only reads was pointed at nothing.
-var errNoData error = &UnavailableError{Err: errors.New("there is no data here yet: \"quartermaster apply\" or \"quartermaster import\" make one, or name another with --data-dir")}
+// errNoData means that a read-only command found no data directory.
+var errNoData error = &UnavailableError{Err: errors.New("there is no data here yet: \"quartermaster apply\" or \"quartermaster import\" creates it, " +
+	"or name another directory with --data-dir")}
 
-// reading refuses to make a data directory only to answer that it is empty: the path is
+// reading refuses to create a data directory only to answer that it is empty: the path is
 // probably mistyped.
 func (s *App) reading() error {
 	if err := s.placed(); err != nil {
@@ -73,7 +74,7 @@ func (s *App) reading() error {
 	return nil
 }
 
-// Open opens the data directory with rows of everything that the log holds so far, to append.
+// Open opens the data directory for appending, with rows of everything that the log holds so far.
 func (s *App) Open(ctx context.Context) (*Conn, error) { return s.openFor(ctx, Appending) }
 
 func (s *App) openFor(ctx context.Context, why purpose) (h *Conn, err error) {
@@ -98,8 +99,8 @@ func (s *App) openFor(ctx context.Context, why purpose) (h *Conn, err error) {
 	return h, nil
 }
 
-// mayAppend refuses to append to a log that lost records, as new ones would take their
-// offsets, and in a directory that cannot be written to.
+// mayAppend refuses to append to a log that lost records, because new ones would take their
+// offsets, and in a directory that is not writable.
 func (h *Conn) mayAppend(ctx context.Context) error {
 	if h.DB == nil {
 		if h.Broker != nil && h.Broker.ReadOnly() {
@@ -109,13 +110,13 @@ func (h *Conn) mayAppend(ctx context.Context) error {
 	}
 	diverged, err := h.diverged(ctx)
 	if err = errors.Join(diverged, err); err != nil {
-		return fmt.Errorf("nothing is appended: %w", err)
+		return fmt.Errorf("nothing was appended: %w", err)
 	}
 	return nil
 }
 
-// Unavailable is the error of a log or a database that could not be opened, if it is of
-// no other kind.
+// Unavailable wraps the error of a log or a database that could not be opened in an
+// [UnavailableError], unless it has a kind already.
 func Unavailable(err error) error {
 	if err == nil || KindOf(err) != KindNone || errors.Is(err, context.Canceled) {
 		return err
@@ -123,10 +124,10 @@ func Unavailable(err error) error {
 	return &UnavailableError{Err: err}
 }
 
-// embedded reports whether the log is in a directory of this machine.
+// embedded reports whether the log is in a local directory.
 func (s *App) embedded() bool { return len(s.Brokers) == 0 && s.Config == nil }
 
-// logConfig says how to reach the log, when it is not embedded.
+// logConfig returns how to reach a log that is not embedded.
 func (s *App) logConfig() (kafka.Config, error) {
 	if s.Config != nil {
 		return s.Config.ForKafka()
@@ -139,7 +140,7 @@ func (s *App) logConfig() (kafka.Config, error) {
 	return kafka.Config{Brokers: s.Brokers, Patience: patience}, nil
 }
 
-// OpenLog opens the log alone. In production it makes no topics.
+// OpenLog opens the log alone. With --config it creates no topics.
 func (s *App) OpenLog(ctx context.Context) (*Conn, error) {
 	h, err := s.Dial(ctx)
 	if err != nil {
@@ -157,7 +158,7 @@ func (s *App) OpenLog(ctx context.Context) (*Conn, error) {
 	return h, nil
 }
 
-// Dial reaches the log, and leaves its topics as they are.
+// Dial connects to the log, and leaves its topics as they are.
 func (s *App) Dial(ctx context.Context) (_ *Conn, err error) {
 	defer func() { err = Unavailable(err) }()
 	if err := s.placed(); err != nil {
@@ -215,14 +216,14 @@ func NewRunner(log projections.Log, store projections.Store) *projections.Runner
 	}
 }
 
-// stoppedPause is how long a partition that stands still waits until it is tried again.
+// stoppedPause is how long a stopped partition waits before it is retried.
 const stoppedPause = 15 * time.Second
 
-// patience is how long a command waits for a broker that does not answer. In
-// production it is the longer time that brokers take to replace one another.
+// patience is how long a command waits for a broker that does not answer. With --config it is the
+// longer time that a broker failover takes.
 const patience = 10 * time.Second
 
-// Snapshots is where the snapshots of this log are.
+// Snapshots returns the directory of this log's snapshots.
 func (h *Conn) Snapshots() string {
 	dir := filepath.Join(h.app.Dir, "snapshots")
 	if h.app.Config != nil && h.app.Config.Snapshots != "" {
@@ -231,8 +232,8 @@ func (h *Conn) Snapshots() string {
 	return filepath.Join(dir, h.ID)
 }
 
-// Load fills the store from the newest snapshot that is sound. Without one the
-// log is folded from its beginning, which gives the same.
+// Load fills the store from the newest usable snapshot. Without one the log is folded from its
+// beginning, with the same result.
 func (h *Conn) Load() {
 	paths, err := snapshotfile.List(h.Snapshots())
 	if err != nil {
@@ -246,10 +247,10 @@ func (h *Conn) Load() {
 			return
 		}
 		h.reset()
-		// One of another version was right in its time, and stays if it was kept.
+		// A snapshot of another method version is not damaged: keep it, without a note.
 		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, projections.ErrSnapshotMethod) {
 			h.aside = append(h.aside, fmt.Sprintf("%s: %v", path, err))
-			h.app.tell("%s is left aside: %v", path, err)
+			h.app.tell("%s was ignored: %v", path, err)
 		}
 	}
 }
@@ -267,15 +268,14 @@ func (h *Conn) loadFile(path string) (domain.Position, error) {
 	return h.store.ReadSnapshot(f, info.Size(), h.ID)
 }
 
-// End returns the position of everything that is in the log now.
+// End returns the present end of the log.
 func (h *Conn) End(ctx context.Context) (domain.Position, error) {
 	_, next, err := h.Bounds(ctx)
 	return next, err
 }
 
-// Bounds returns the end of the log, and the first offset of each partition that lacks
-// its beginning: where records were deleted, what was computed from them cannot be
-// computed again.
+// Bounds returns the end of the log, and the first offset of each partition whose beginning was
+// deleted. What was computed from deleted records cannot be computed again.
 func (h *Conn) Bounds(ctx context.Context) (trimmed, next domain.Position, err error) {
 	first, next, err := h.Log.AllBounds(ctx, domain.AllPartitions())
 	if err != nil {
@@ -284,7 +284,7 @@ func (h *Conn) Bounds(ctx context.Context) (trimmed, next domain.Position, err e
 	return trimmedOf(first), next, nil
 }
 
-// trimmedOf returns the partitions that lack their beginning.
+// trimmedOf returns the partitions whose beginning was deleted, with their first offsets.
 func trimmedOf(first domain.Position) domain.Position {
 	trimmed := domain.Position{}
 	for tp, at := range first {
@@ -295,7 +295,7 @@ func trimmedOf(first domain.Position) domain.Position {
 	return trimmed
 }
 
-// TrimmedTexts says of each partition that lacks its beginning what that means.
+// TrimmedTexts explains for each partition what the deletion of its beginning means.
 func TrimmedTexts(trimmed domain.Position) (texts []string) {
 	for _, tp := range slices.SortedFunc(maps.Keys(trimmed), domain.TopicPartition.Compare) {
 		err := &kafka.TrimmedError{Partition: tp, Wanted: 0, Found: trimmed[tp]}
@@ -304,19 +304,20 @@ func TrimmedTexts(trimmed domain.Position) (texts []string) {
 	return texts
 }
 
-// Advised is the text of an error with what a person does about it, so that all
-// commands say the same of a log that lacks records.
+// Advised returns the text of an error with its advice, so that all commands say the same about a
+// log that lacks records.
 func Advised(err error) string {
 	var trimmed *kafka.TrimmedError
 	var l projections.Lasting
 	text := err.Error()
-	if (errors.As(err, &trimmed) || errors.Is(err, kafka.ErrCorrupt) || errors.Is(err, kafka.ErrDiverged)) && errors.As(err, &l) && !strings.Contains(text, l.Advice()) {
+	lost := errors.As(err, &trimmed) || errors.Is(err, kafka.ErrCorrupt) || errors.Is(err, kafka.ErrDiverged)
+	if lost && errors.As(err, &l) && !strings.Contains(text, l.Advice()) {
 		text += "; " + l.Advice()
 	}
 	return text
 }
 
-// CatchUp sees to it that everything that is in the log now is folded.
+// CatchUp folds everything that is in the log now, or waits until it is folded.
 func (h *Conn) CatchUp(ctx context.Context) error {
 	trimmed, end, err := h.Bounds(ctx)
 	if err != nil {
@@ -330,7 +331,8 @@ func (h *Conn) CatchUp(ctx context.Context) error {
 	}
 	for tp, at := range h.saved {
 		if end[tp] < at {
-			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records; %s", kafka.ErrTrimmed, tp, end[tp], at, withoutSnapshot(h.from))
+			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records; %s",
+				kafka.ErrTrimmed, tp, end[tp], at, withoutSnapshot(h.from))
 		}
 	}
 	if err := h.compareUnread(ctx, end); err != nil {
@@ -352,7 +354,7 @@ func (h *Conn) CatchUp(ctx context.Context) error {
 	return nil
 }
 
-// noteStops says which partitions stand still, so that an answer lacks what follows.
+// noteStops names the stopped partitions, because the answer lacks their later events.
 func (h *Conn) noteStops(stops projections.Stops, end domain.Position) {
 	for _, tp := range stops.Partitions() {
 		h.app.Lacks = true
@@ -368,13 +370,13 @@ func (h *Conn) View(ctx context.Context, read func(projections.View) error) erro
 	return h.store.View(ctx, read)
 }
 
-// Save writes a snapshot when enough was folded since the last one. Only the
-// log's owner does: others would write over it.
+// Save writes a snapshot when enough was folded since the last one. Only the owner of the log
+// does, so that processes do not overwrite each other's.
 func (h *Conn) Save() error {
 	if h.DB != nil || h.Broker != nil && !h.Broker.Owner() {
 		return nil
 	}
-	// Rows of a log that is no more are not kept once more.
+	// Do not save rows of a deleted log again.
 	for _, stop := range h.Runner.Progress().Stopped {
 		if h.from != "" && stop.Advice == withoutSnapshot(h.from) {
 			return nil
@@ -402,16 +404,16 @@ func (h *Conn) Save() error {
 	return nil
 }
 
-// Close ends the use of the data directory, leaving a snapshot behind if it is worth it. A
-// snapshot that cannot be written costs time later, and no answer now.
+// Close closes the data directory, and leaves a snapshot behind if it saves time. Failing to
+// write it does not affect an answer.
 func (h *Conn) Close() error {
 	if err := h.Save(); err != nil {
-		h.app.tell("no snapshot is left behind: %v", err)
+		h.app.tell("no snapshot was written: %v", err)
 	}
 	return h.Shut()
 }
 
-// Shut closes what is open.
+// Shut closes the log and the database.
 func (h *Conn) Shut() error {
 	err := errors.Join(h.Log.Close(), h.CloseBroker())
 	if h.DB != nil {
@@ -420,7 +422,7 @@ func (h *Conn) Shut() error {
 	return err
 }
 
-// CloseBroker closes the embedded log, where there is one.
+// CloseBroker closes the embedded log, if there is one.
 func (h *Conn) CloseBroker() error {
 	if h.Broker == nil {
 		return nil
@@ -431,8 +433,7 @@ func (h *Conn) CloseBroker() error {
 // Now is the program's clock.
 func Now() domain.Instant { return domain.InstantOf(time.Now()) }
 
-// ParseTime reads a time on the command line: RFC 3339, or a date or month
-// in UTC.
+// ParseTime parses a time of the command line: RFC 3339, or a date or month in UTC.
 func ParseTime(s string) (domain.Instant, error) {
 	for _, layout := range []string{time.DateOnly, "2006-01"} {
 		if t, err := time.ParseInLocation(layout, s, time.UTC); err == nil {
@@ -441,7 +442,7 @@ func ParseTime(s string) (domain.Instant, error) {
 	}
 	t, err := domain.ParseInstant(s)
 	if err != nil {
-		return 0, fmt.Errorf("%w; a date such as 2026-05-01 or a month such as 2026-05 is fine too", err)
+		return 0, fmt.Errorf("%w; a date such as 2026-05-01 or a month such as 2026-05 also works", err)
 	}
 	return t, nil
 }
@@ -456,18 +457,18 @@ func (s *App) withLog(ctx context.Context, work func(*Conn) error) (err error) {
 	return work(h)
 }
 
-// placed refuses to work in a directory that nobody named and no environment gives.
-// In production the log and the rows are elsewhere, so that none is needed.
+// placed refuses to work without a data directory when none was given and no environment variable
+// names one. With --config none is needed.
 func (s *App) placed() error {
 	if s.Dir != "" || s.Config != nil {
 		return nil
 	}
-	return invalid("data-dir", "there is no data directory: HOME is not set; name one with --data-dir or QUARTERMASTER_DATA_DIR")
+	return invalid("data-dir", "no data directory: HOME is not set; name one with --data-dir or QUARTERMASTER_DATA_DIR")
 }
 
 func comma(n int) string { return humanize.Comma(int64(n)) }
 
-// Day shows the date of an instant, "" for none.
+// day formats the date of an instant; "" for 0.
 func day(t domain.Instant) string {
 	if t == 0 {
 		return ""

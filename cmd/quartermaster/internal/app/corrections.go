@@ -17,13 +17,13 @@ import (
 	"quartermaster/simulations/whatif"
 )
 
-// HeldChange is who held a device in the time of a correction, without and with it.
+// HeldChange is who held a device during a correction, without and with the correction.
 type HeldChange struct {
 	Before []Held `json:"before"`
 	After  []Held `json:"after"`
 }
 
-// Held is how long a device was held by somebody, or in a state in which nobody held it.
+// Held is how long a device was held by a holder, or was in a state without one.
 type Held struct {
 	State      string `json:"state"`
 	Workspace  string `json:"workspace,omitempty"`
@@ -32,19 +32,19 @@ type Held struct {
 	GPUMs      int64  `json:"gpu_ms"`
 }
 
-// fix is a correction of usage that is new or changes.
+// fix is a new or changed correction of usage.
 type fix struct {
 	env    *domain.Envelope
 	ev     *domain.UsageCorrected
-	before *domain.UsageCorrected // what it takes the place of, nil where there is none
+	before *domain.UsageCorrected // the version that it replaces; nil: none
 	entry  manifest.Entry
 	held   HeldChange
 
 	there []domain.Interval // when the device was in service or reported
-	gpus  map[string]bool   // that the node had then
+	gpus  map[string]bool   // GPUs of the node at that time
 }
 
-// spans are the times that a fix changes.
+// spans returns the times that a fix changes.
 func (f *fix) spans() []domain.Interval {
 	spans := []domain.Interval{f.ev.Interval}
 	if f.before != nil && f.before.Node == f.ev.Node && f.before.GPU == f.ev.GPU {
@@ -53,14 +53,14 @@ func (f *fix) spans() []domain.Interval {
 	return ordered(spans)
 }
 
-// ordered joins spans in the order of their begin.
+// ordered merges spans in the order of their start.
 func ordered(spans []domain.Interval) []domain.Interval {
 	slices.SortFunc(spans, func(a, b domain.Interval) int { return cmp.Compare(a.From, b.From) })
 	return inventory.Joined(spans)
 }
 
-// correct refuses corrections of what is not known or was not there, and says of the others
-// who held what before and after. It reads the hours that they are about.
+// correct refuses corrections of unknown or absent devices. For the others it computes who held
+// what before and after. It reads the hours of the corrections.
 func correct(ctx context.Context, v projections.View, auth *registry.Authority, envs []domain.Envelope, fixes []*fix) error {
 	if len(fixes) == 0 {
 		return nil
@@ -146,12 +146,15 @@ func eachHour(v projections.View, spans []domain.Interval, yield func(*usage.Dev
 	return nil
 }
 
-// see notes when the device of a correction was there.
+// see notes when the device of a correction was present.
 func (f *fix) see(d *usage.DeviceHour) {
 	f.gpus[d.GPU.String()] = true
 	for i := range d.Segments {
 		if s := &d.Segments[i]; d.GPU == f.ev.GPU || s.Device == f.ev.GPU {
-			at := domain.Interval{From: d.Hour + domain.Instant(s.From)*projections.NsPerMs, To: d.Hour + domain.Instant(s.To)*projections.NsPerMs}
+			at := domain.Interval{
+				From: d.Hour + domain.Instant(s.From)*projections.NsPerMs,
+				To:   d.Hour + domain.Instant(s.To)*projections.NsPerMs,
+			}
 			if at = at.Intersect(f.ev.Interval); !at.Empty() {
 				f.there = append(f.there, at)
 			}
@@ -159,7 +162,7 @@ func (f *fix) see(d *usage.DeviceHour) {
 	}
 }
 
-// add adds what a device's hour has of the time of a correction.
+// add adds the part of a device's hour within a correction to held.
 func (f *fix) add(held []Held, d *usage.DeviceHour) []Held {
 	for _, span := range f.spans() {
 		if span = span.Intersect(domain.Interval{From: d.Hour, To: d.Hour + domain.Hour}); span.Empty() {
@@ -187,17 +190,17 @@ func (f *fix) add(held []Held, d *usage.DeviceHour) []Held {
 	return held
 }
 
-// fault returns what is wrong with a correction, nil when nothing is.
+// fault returns the error in a correction, or nil.
 func (f *fix) fault(nodes, deployments map[string]bool) error {
 	ev := f.ev
 	if ev.Cancelled {
 		if f.before == nil {
-			return f.entry.Fault("id", "there is no correction %q of cluster %q to call off", ev.Correction, f.env.Cluster)
+			return f.entry.Fault("id", "there is no correction %q of cluster %q to cancel", ev.Correction, f.env.Cluster)
 		}
 		return nil
 	}
 	if !nodes[ev.Node] {
-		return f.entry.Fault("node", "cluster %q had no node %q then%s", f.env.Cluster, ev.Node, suggested(ev.Node, nodes))
+		return f.entry.Fault("node", "cluster %q had no node %q at that time%s", f.env.Cluster, ev.Node, suggested(ev.Node, nodes))
 	}
 	f.there = ordered(f.there)
 	var covered domain.Instant
@@ -205,12 +208,12 @@ func (f *fix) fault(nodes, deployments map[string]bool) error {
 		covered += s.To - s.From
 	}
 	if covered == 0 && f.gpus[ev.GPU.String()] {
-		return f.entry.Fault("interval", "node %q did not have the GPU then", ev.Node)
+		return f.entry.Fault("interval", "node %q did not have the GPU at that time", ev.Node)
 	}
 	if covered == 0 {
-		return f.entry.Fault("gpu", "node %q did not have %s then%s", ev.Node, ev.GPU, suggested(ev.GPU.String(), f.gpus))
+		return f.entry.Fault("gpu", "node %q did not have %s at that time%s", ev.Node, ev.GPU, suggested(ev.GPU.String(), f.gpus))
 	}
-	// Usage is in whole milliseconds.
+	// Usage is in whole milliseconds, so each end may be off by one.
 	if length := ev.Interval.To - ev.Interval.From; covered+2*projections.NsPerMs < length {
 		return f.entry.Fault("interval", "is %s, and node %q had the GPU for %s of it, from %s to %s",
 			time.Duration(length), ev.Node, time.Duration(covered), f.there[0].From, f.there[len(f.there)-1].To)
@@ -221,7 +224,7 @@ func (f *fix) fault(nodes, deployments map[string]bool) error {
 	return nil
 }
 
-// suggested says which name of those that are known may be meant.
+// suggested names a similar known name, if there is one.
 func suggested(word string, known map[string]bool) string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(name string) bool { return name == "" })
 	if len(names) == 0 {
@@ -230,8 +233,7 @@ func suggested(word string, known map[string]bool) string {
 	return "; " + domain.Clip(domain.Suggest(word, names), 300)
 }
 
-// overlaps reports corrections of a time that another one is about: the GPU would be given
-// away twice.
+// overlaps reports corrections that overlap another one: the GPU would be assigned twice.
 func overlaps(v projections.View, auth *registry.Authority, fixes []*fix, report func(error)) error {
 	type named struct {
 		cluster string
@@ -251,9 +253,12 @@ func overlaps(v projections.View, auth *registry.Authority, fixes []*fix, report
 	}
 	for _, f := range fixes {
 		for _, o := range others {
-			if !f.ev.Cancelled && !o.ev.Cancelled && f.env.Cluster == o.cluster && f.ev.Node == o.ev.Node && f.ev.GPU == o.ev.GPU &&
-				(f.ev.Replica == o.ev.Replica || f.ev.Replica == 0 || o.ev.Replica == 0) && !f.ev.Interval.Intersect(o.ev.Interval).Empty() {
-				report(f.entry.Fault("interval", "correction %q is about the same GPU from %s to %s; change that one, or call it off", o.ev.Correction, o.ev.Interval.From, o.ev.Interval.To))
+			overlap := f.env.Cluster == o.cluster && f.ev.Node == o.ev.Node && f.ev.GPU == o.ev.GPU &&
+				(f.ev.Replica == o.ev.Replica || f.ev.Replica == 0 || o.ev.Replica == 0) &&
+				!f.ev.Interval.Intersect(o.ev.Interval).Empty()
+			if !f.ev.Cancelled && !o.ev.Cancelled && overlap {
+				report(f.entry.Fault("interval", "correction %q is about the same GPU from %s to %s; change that one, or cancel it",
+					o.ev.Correction, o.ev.Interval.From, o.ev.Interval.To))
 				break
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"quartermaster/projections/costs"
 )
 
-// Costs divides a billing month among those who used what was billed.
+// Costs allocates a billing month to those who used what was billed.
 func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Report, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		if r, err = c.costs(v, q); err == nil && len(r.Groups) == 0 {
@@ -22,7 +22,7 @@ func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Repo
 	return r, err
 }
 
-// costs is Costs of rows. A report is kept, and is nobody's to change.
+// costs is Costs on rows. The report is cached: callers MUST NOT modify it.
 func (c *Caller) costs(v projections.View, q costs.Query) (*costs.Report, error) {
 	return kept(c, v, "costs", q, func() (*costs.Report, error) {
 		d, err := c.division(v, q.Month)
@@ -36,8 +36,8 @@ func (c *Caller) costs(v projections.View, q costs.Query) (*costs.Report, error)
 	})
 }
 
-// division is what every question about a month's costs is answered from, so that the month
-// is divided once for each position; nil for a month that is too large to keep.
+// division returns the base of all answers about a month's costs, so that the month is divided
+// once for each position. It is nil for a month that is too large to cache.
 func (c *Caller) division(v projections.View, month domain.Interval) (*costs.Division, error) {
 	return kept(c, v, "division", month, func() (*costs.Division, error) {
 		d, err := costs.Divide(v, month, mostBytes)
@@ -48,15 +48,16 @@ func (c *Caller) division(v projections.View, month domain.Interval) (*costs.Div
 	})
 }
 
-// CostsExplained asks what a workspace is charged for in a month, and what changed.
+// CostsExplained asks what a workspace is charged for in a month, and what changed since the
+// month before.
 type CostsExplained struct {
 	Month     domain.Interval
 	Workspace string
 	Ledger    costs.Ledger // "": effective
-	Largest   int          // how many allocations each of the deepest steps names
+	Largest   int          // allocations to name in each of the deepest steps
 }
 
-// ExplainCosts explains to a workspace what it is charged for in a month, beside the month
+// ExplainCosts explains what a workspace is charged for in a month, compared with the month
 // before. Each month is divided once for each position.
 func (c *Caller) ExplainCosts(ctx context.Context, at At, q CostsExplained) (w *costs.Waterfall, err error) {
 	if q.Workspace == "" {
@@ -71,7 +72,8 @@ func (c *Caller) ExplainCosts(ctx context.Context, at At, q CostsExplained) (w *
 		if err != nil {
 			return err
 		}
-		if w, err = costs.NewWaterfall(this, before, costs.WaterfallQuery{Workspace: q.Workspace, Ledger: q.Ledger}); err == nil && len(w.Currencies) == 0 && this.Lines > 0 {
+		w, err = costs.NewWaterfall(this, before, costs.WaterfallQuery{Workspace: q.Workspace, Ledger: q.Ledger})
+		if err == nil && len(w.Currencies) == 0 && this.Lines > 0 {
 			err = charged(v, q.Workspace)
 		}
 		return err
@@ -79,7 +81,7 @@ func (c *Caller) ExplainCosts(ctx context.Context, at At, q CostsExplained) (w *
 	return w, err
 }
 
-// BillingMonths answers which months have bills.
+// BillingMonths returns the months that have bills.
 func (c *Caller) BillingMonths(ctx context.Context, at At) (months []domain.Interval, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		months, err = costs.BillingMonths(v)
@@ -88,8 +90,8 @@ func (c *Caller) BillingMonths(ctx context.Context, at At) (months []domain.Inte
 	return months, err
 }
 
-// Allocations calls yield with every part of a billing month's lines that the filter
-// picks, until it returns an error. It returns how many there were.
+// Allocations calls yield with every allocation of a billing month that passes the filter, until
+// yield returns an error. It returns their number.
 func (c *Caller) Allocations(ctx context.Context, at At, month domain.Interval, filter costs.AllocationFilter, yield func(*costs.Allocation) error) (n int, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		count := func(a *costs.Allocation) error {
@@ -115,8 +117,8 @@ func (c *Caller) Allocations(ctx context.Context, at At, month domain.Interval, 
 	return n, err
 }
 
-// ExplainAllocation traces one allocation to its line, the machines, the rules and the
-// event that recorded it.
+// ExplainAllocation traces one allocation to its line, the machines, the rules and the event that
+// recorded it.
 func (c *Caller) ExplainAllocation(ctx context.Context, at At, ref attribution.Ref) (x *costs.Explanation, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		x, err = kept(c, v, "allocation", ref, func() (*costs.Explanation, error) { return costs.Explain(v, ref) })
@@ -128,8 +130,8 @@ func (c *Caller) ExplainAllocation(ctx context.Context, at At, ref attribution.R
 	return x, err
 }
 
-// CostsMoved compares an answer that was kept with what the methods of this program make of
-// the same month at the same position.
+// CostsMoved compares a saved answer with what this program computes for the same month at the
+// same position.
 func (c *Caller) CostsMoved(ctx context.Context, before *costs.Kept) (m *costs.Moves, err error) {
 	err = c.read(ctx, At(before.Position), func(_ *Conn, v projections.View) error {
 		r, err := c.costs(v, costs.Query{

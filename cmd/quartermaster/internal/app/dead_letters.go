@@ -16,7 +16,7 @@ import (
 
 // DeadLetter is an event that a reaction could not handle.
 type DeadLetter struct {
-	At        domain.Instant `json:"at"` // when it was given up
+	At        domain.Instant `json:"at"` // when the reaction gave up
 	Reaction  string         `json:"reaction"`
 	Topic     domain.Topic   `json:"topic"`
 	Partition int            `json:"partition"`
@@ -26,15 +26,15 @@ type DeadLetter struct {
 	Reason    string         `json:"reason"`
 }
 
-// DeadLettersOf returns the newest messages of the topic, the oldest first. It
-// reads the one partition that the topic is made with.
+// DeadLettersOf returns the newest n messages of the topic, the oldest first. The topic has one
+// partition.
 func DeadLettersOf(ctx context.Context, log *kafka.Log, n int) ([]DeadLetter, error) {
 	list := []DeadLetter{}
-	// The first reaction to start makes it; who only looks does not.
-	if missing, err := log.MissingTopics(ctx, PoisonTopics); err != nil || len(missing) > 0 {
+	// The first reaction to start creates the topic; a reader does not.
+	if missing, err := log.MissingTopics(ctx, DeadLetterTopics); err != nil || len(missing) > 0 {
 		return list, err
 	}
-	tp := domain.TopicPartition{Topic: TopicPoison}
+	tp := domain.TopicPartition{Topic: TopicDeadLetters}
 	first, next, err := log.Bounds(ctx, tp)
 	if err != nil {
 		return nil, err
@@ -46,16 +46,16 @@ func DeadLettersOf(ctx context.Context, log *kafka.Log, n int) ([]DeadLetter, er
 				continue
 			}
 			e := DeadLetter{
-				At: r.Time, Reaction: ReactionOf(string(r.Header(PoisonHandler))), Topic: domain.Topic(r.Header(PoisonTopic)),
-				Type: wire.TypeOf(r), Subject: string(r.Header("ce_subject")), Reason: string(r.Header(PoisonReason)),
+				At: r.Time, Reaction: ReactionOf(string(r.Header(DeadLetterHandler))), Topic: domain.Topic(r.Header(DeadLetterTopic)),
+				Type: wire.TypeOf(r), Subject: string(r.Header("ce_subject")), Reason: string(r.Header(DeadLetterReason)),
 			}
 			var err error
-			e.Partition, err = strconv.Atoi(string(r.Header(PoisonPartition)))
+			e.Partition, err = strconv.Atoi(string(r.Header(DeadLetterPartition)))
 			if err == nil {
-				e.Offset, err = strconv.ParseInt(string(r.Header(PoisonOffset)), 10, 64)
+				e.Offset, err = strconv.ParseInt(string(r.Header(DeadLetterOffset)), 10, 64)
 			}
 			if err != nil {
-				// Somebody else's message hides none of ours.
+				// A foreign message must not hide ours.
 				e = DeadLetter{
 					At: r.Time, Topic: tp.Topic, Partition: tp.Partition, Offset: r.Offset, Type: e.Type, Subject: e.Subject,
 					Reason: fmt.Sprintf("no reaction wrote this message: %v", err),
@@ -68,8 +68,8 @@ func DeadLettersOf(ctx context.Context, log *kafka.Log, n int) ([]DeadLetter, er
 	return list, err
 }
 
-// DeadLetters answers the newest events that a reaction gave up, the oldest first. wrong says
-// that the topic is not as it was made, so that some may be missing.
+// DeadLetters returns the newest dead letters, the oldest first. wrong says that the topic's
+// settings were changed, so that some may be missing.
 func (c *Caller) DeadLetters(ctx context.Context, n int) (list []DeadLetter, wrong, err error) {
 	if n < 1 || n > MaxTail {
 		return nil, nil, invalid("lines", "%d: want 1 to %d", n, MaxTail)
@@ -79,36 +79,36 @@ func (c *Caller) DeadLetters(ctx context.Context, n int) (list []DeadLetter, wro
 		return nil, nil, err
 	}
 	if h.Broker != nil {
-		return nil, nil, invalid("brokers", "there are no reactions on the embedded log: name a Kafka cluster with --config or --brokers")
+		return nil, nil, invalid("brokers", "reactions do not run on the embedded log: name a Kafka cluster with --config or --brokers")
 	}
 	if list, err = DeadLettersOf(ctx, h.Log, n); err != nil {
 		return nil, nil, err
 	}
 	var setting *kafka.SettingError
-	if err := h.Log.CheckTopics(ctx, PoisonTopics); len(list) > 0 && errors.As(err, &setting) {
+	if err := h.Log.CheckTopics(ctx, DeadLetterTopics); len(list) > 0 && errors.As(err, &setting) {
 		wrong = err
 	}
 	return list, wrong, nil
 }
 
-// TopicPoison holds the events that a reaction could not handle. It is no part
-// of the log: nothing is folded from it. A message there is the record with its
-// key, headers and value, and the headers named below.
-const TopicPoison = "qm.dead-letters"
+// TopicDeadLetters holds the events that a reaction could not handle. It is not part of the log:
+// nothing is folded from it. A message has the key, headers and value of the record, and the
+// headers below.
+const TopicDeadLetters = "qm.dead-letters"
 
-// PoisonTopics is how the dead-letter topic is made, which keeps what it has for ever.
-var PoisonTopics = []domain.TopicSpec{{Topic: TopicPoison, Partitions: 1}}
+// DeadLetterTopics specifies the dead-letter topic, whose records are kept forever.
+var DeadLetterTopics = []domain.TopicSpec{{Topic: TopicDeadLetters, Partitions: 1}}
 
-// The headers that the dead-letter topic adds; the first three are Watermill's names.
+// Headers that are added to a dead letter. Watermill names the first three.
 const (
-	PoisonReason    = middleware.ReasonForPoisonedKey
-	PoisonTopic     = middleware.PoisonedTopicKey
-	PoisonHandler   = middleware.PoisonedHandlerKey
-	PoisonPartition = "partition_poisoned"
-	PoisonOffset    = "offset_poisoned"
-	// PoisonExcluded says why the value is not there.
-	PoisonExcluded = "value_excluded"
+	DeadLetterReason    = middleware.ReasonForPoisonedKey
+	DeadLetterTopic     = middleware.PoisonedTopicKey
+	DeadLetterHandler   = middleware.PoisonedHandlerKey
+	DeadLetterPartition = "partition_poisoned"
+	DeadLetterOffset    = "offset_poisoned"
+	// DeadLetterExcluded says why the value is missing.
+	DeadLetterExcluded = "value_excluded"
 )
 
-// ReactionOf returns the reaction of a handler, which is one of its topics.
+// ReactionOf returns the reaction of a handler's name, which is "REACTION TOPIC".
 func ReactionOf(handler string) string { return handler[:max(0, strings.LastIndexByte(handler, ' '))] }

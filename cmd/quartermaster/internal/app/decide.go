@@ -21,40 +21,38 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Platform is the workspace that every data directory begins with.
+// Platform is the workspace that exists in every data directory.
 const Platform = "platform"
 
-// Draft is what somebody wants to decide. A decision takes three steps: a use case makes
-// the draft, [Caller.Propose] says what is to be signed, and [Caller.Decide] appends what
-// was signed. The keys of people stay with them.
+// Draft is a proposed decision. A decision takes three steps: a use case makes the draft,
+// [Caller.Propose] returns the bytes to sign, and [Caller.Decide] appends the signed events.
+// Private keys never enter this package.
 type Draft struct {
-	// Use names what it is for, for example apply. The events are of the source
-	// quartermaster/USE.
+	// Use names the use case, for example apply. The source of the events is quartermaster/USE.
 	Use    string
 	Events []domain.Envelope
-	// Source is that of the events where it is not quartermaster/USE. All that is decided
-	// with such a source is one stream, so that the first decision counts.
+	// Source replaces quartermaster/USE as the source of the events. All decisions with such a
+	// source share one stream, so that the first one counts.
 	Source string
-	// OfNodes: it is about nodes of a workspace, of which agents and files tell unsigned.
-	// Every event is signed then, by an admin or operator of the workspace.
+	// OfNodes: the events are about nodes of a workspace, and of types that agents and files
+	// report unsigned. Here every event is signed, by an admin or operator of the workspace.
 	OfNodes bool
-	// OfEstate: it declares an estate, some of it by events that need no signature. An admin
-	// or operator of each workspace that such an event is about decides that.
+	// OfEstate: the events declare an estate, and some need no signature. For those the signer
+	// must be an admin or operator of the workspace that the event is about.
 	OfEstate bool
-	// Alike says that all events decide the same about the same, so that the right to one
-	// is the right to all.
+	// Alike: all events need the same right, so checking one of them is enough.
 	Alike bool
-	// First is the name of the operator who decides this as the first one that there is;
-	// "" where there is one already.
+	// First is the name of the operator who registers themselves as the first one; "" where an
+	// operator exists.
 	First string
-	// As is the name of the signer for rows that know no operator: in production the first
-	// one may be registered, and not folded yet. The log judges the decision.
+	// As is the name of the signer for rows without an operator: with --config the first operator
+	// may be registered but not folded yet. The log judges the decision.
 	As string
 	// DryRun: nothing will be appended.
 	DryRun bool
 }
 
-// Signed reports whether any of it is signed.
+// Signed reports whether any event is signed.
 func (d *Draft) Signed() bool {
 	return d.OfNodes || slices.ContainsFunc(d.Events, func(e domain.Envelope) bool { return domain.NeedsSignature(e.Event.Type()) })
 }
@@ -62,9 +60,8 @@ func (d *Draft) Signed() bool {
 // Proposal is a draft that its signer has the right to decide.
 type Proposal struct {
 	Draft
-	Operator string // who signs
-	// Key tells this decision from every other: [Caller.Decide] appends what has the same
-	// key once.
+	Operator string // the signer
+	// Key identifies this decision: [Caller.Decide] appends the same key once.
 	Key string
 	// Messages are the bytes to sign with Ed25519, one for each event; nil for an event that
 	// needs no signature.
@@ -82,8 +79,8 @@ func (p *Proposal) Sign(key ed25519.PrivateKey) [][]byte {
 	return signatures
 }
 
-// Begin opens the log to append to it, and makes what it lacks. A dry run makes no topics
-// of a log in production.
+// Begin opens the log for appending, and creates what is missing. A dry run with --config creates
+// no topics.
 func (c *Caller) Begin(ctx context.Context, dryRun bool) error {
 	if c.app.conn != nil || !dryRun {
 		_, err := c.conn(ctx, Appending)
@@ -107,9 +104,9 @@ func (c *Caller) Operators(ctx context.Context) (ops []registry.Grant, err error
 	return ops, err
 }
 
-// Propose completes a draft for whoever has the private half of a key: it dates the
-// decisions now, validates them and returns what is to be signed. It is a [DeniedError]
-// when the operator has no right to decide one of them.
+// Propose completes a draft for the owner of a key: it dates the decisions now, validates them
+// and returns the bytes to sign. It returns a [DeniedError] when the operator has no right to
+// decide one of them.
 func (c *Caller) Propose(ctx context.Context, d Draft, signer ed25519.PublicKey) (*Proposal, error) {
 	why := Appending
 	if d.DryRun {
@@ -138,7 +135,7 @@ func (c *Caller) Propose(ctx context.Context, d Draft, signer ed25519.PublicKey)
 		case d.First == "" && d.As != "":
 			p.Operator, auth = d.As, nil
 		case d.First == "":
-			return &DeniedError{Err: errors.New("there is no operator yet who could decide: the first one registers themselves")}
+			return &DeniedError{Err: errors.New("there is no operator yet; the first one registers themselves")}
 		default:
 			p.Operator = d.First
 			auth = registry.FirstAuthority(Platform, d.First, signer)
@@ -147,7 +144,7 @@ func (c *Caller) Propose(ctx context.Context, d Draft, signer ed25519.PublicKey)
 			env := &p.Events[i]
 			needs := domain.NeedsSignature(env.Event.Type())
 			if needs {
-				env.Time = Now() // a decision is made now, whenever it takes effect
+				env.Time = Now() // the decision is made now, whenever it takes effect
 			}
 			if err := domain.Validate(env); err != nil {
 				return &InvalidError{Err: err}
@@ -159,8 +156,8 @@ func (c *Caller) Propose(ctx context.Context, d Draft, signer ed25519.PublicKey)
 				p.Messages[i] = env.Signature.Message
 			}
 		}
-		// The first operator registers themselves, which nobody has the right to; rows that
-		// know no operator leave it to the log.
+		// No one has the right to register the first operator. Rows without an operator leave the
+		// judgement to the log.
 		if auth == nil || d.First != "" && !d.DryRun {
 			return nil
 		}
@@ -175,7 +172,7 @@ func (c *Caller) Propose(ctx context.Context, d Draft, signer ed25519.PublicKey)
 	return p, nil
 }
 
-// operatorOf returns the name under which a key may decide now.
+// operatorOf returns the operator whose key this is and who may decide now.
 func operatorOf(auth *registry.Authority, key ed25519.PublicKey) (string, error) {
 	for _, g := range auth.Grants() {
 		if bytes.Equal(g.PublicKey, key) && (g.To == 0 || g.To > Now()) {
@@ -186,8 +183,8 @@ func operatorOf(auth *registry.Authority, key ed25519.PublicKey) (string, error)
 }
 
 // unsignedAllowed returns an error when the signer is not an admin or operator of a workspace
-// that an event is about. Where agents tell of such events too, no signature is needed and
-// the folds judge none, so this is the only place that does.
+// that an unsigned event is about. Agents report such events too, so the folds do not judge them:
+// this is the only check.
 func (p *Proposal) unsignedAllowed(auth *registry.Authority, v projections.View, signer ed25519.PublicKey) error {
 	if !p.OfNodes && !p.OfEstate {
 		return nil
@@ -219,23 +216,25 @@ func (p *Proposal) unsignedAllowed(auth *registry.Authority, v projections.View,
 	return nil
 }
 
-// ownerOf returns the workspace that owns a cluster, or will with what is proposed; "" where
-// nobody does.
+// ownerOf returns the workspace that owns a cluster, including by a proposed event; "" if none
+// does.
 func ownerOf(auth *registry.Authority, v projections.View, cluster string, proposed []domain.Envelope) (string, error) {
 	for i := range proposed {
 		if _, ok := proposed[i].Event.(*domain.ClusterRegistered); ok && proposed[i].Cluster == cluster {
 			return proposed[i].Workspace, nil
 		}
 	}
-	registered, err := registry.Declared(v, auth, &domain.Envelope{Time: Now(), Subject: cluster, Cluster: cluster, Event: &domain.ClusterRegistered{}})
+	registered, err := registry.Declared(v, auth, &domain.Envelope{
+		Time: Now(), Subject: cluster, Cluster: cluster, Event: &domain.ClusterRegistered{},
+	})
 	if err != nil || registered == nil {
 		return "", err
 	}
 	return registered.Workspace, nil
 }
 
-// refused returns an error that names every event of a proposal whose signer has no right
-// to decide it.
+// refused returns an error that names every event of a proposal that its signer has no right to
+// decide.
 func refused(auth *registry.Authority, v projections.View, p *Proposal) error {
 	envs := make([]*domain.Envelope, len(p.Events))
 	for i := range p.Events {
@@ -255,16 +254,17 @@ func refused(auth *registry.Authority, v projections.View, p *Proposal) error {
 		}
 	}
 	if len(errs) > 0 {
-		errs = append(errs, errors.New("nothing was appended; an admin changes what an operator may do with \"quartermaster operator add NAME --role ROLE --limit AMOUNT --public-key-of FILE\""))
+		errs = append(errs, errors.New("nothing was appended; an admin changes what an operator may do with "+
+			"\"quartermaster operator add NAME --role ROLE --limit AMOUNT --public-key-of FILE\""))
 		return &DeniedError{Err: errors.Join(errs...)}
 	}
 	return nil
 }
 
-// Decide appends a signed proposal and waits until it is folded. The signatures are those
-// of its messages, in order. Under a key that was decided before, nothing is appended
-// again: the answer is the same. It is a [DeniedError] when a signature is wrong, or the
-// operator had no right at the time of the proposal, as the rows know now.
+// Decide appends a signed proposal and waits until it is folded. The signatures are those of its
+// messages, in order. Decide is idempotent: a key that was decided before appends nothing and
+// gets the same answer. It returns a [DeniedError] when a signature is wrong, or when by the
+// present rows the operator had no right at the time of the proposal.
 func (c *Caller) Decide(ctx context.Context, p *Proposal, signatures [][]byte, idempotencyKey string) error {
 	incarnation, err := strconv.ParseUint(idempotencyKey, 10, 64)
 	if err != nil {
@@ -304,7 +304,7 @@ func (c *Caller) Decide(ctx context.Context, p *Proposal, signatures [][]byte, i
 	return h.CatchUp(ctx)
 }
 
-// accept puts signatures to the events, once they verify.
+// accept adds the signatures to the events, if they verify.
 func (p *Proposal) accept(signatures [][]byte) error {
 	if len(signatures) != len(p.Events) {
 		return invalid("signatures", "%d signatures for %d events", len(signatures), len(p.Events))
@@ -343,23 +343,24 @@ func streamKnown(v projections.View, envs []*domain.Envelope, source string, inc
 	return false, nil
 }
 
-// sourceOf names the source of what a use case appends.
+// sourceOf returns the source name of a use case.
 func sourceOf(use string) string { return "quartermaster/" + use }
 
-// newKey returns the key of a new decision, which is the incarnation of its stream. Keys
-// grow with time, so that what was decided later wins where two decisions take effect at
-// once, and two at the same time never number events alike.
+// newKey returns the key of a new decision, which is the incarnation of its stream. Keys grow
+// with time, so that the later of two decisions with one effective time wins. A random part keeps
+// simultaneous decisions apart.
 func newKey() string {
 	return strconv.FormatUint(NewIncarnation(), 10)
 }
 
-// NewIncarnation returns the number of a new life of a source. It is greater than those before.
+// NewIncarnation returns the number of a new incarnation of a source. It is greater than earlier
+// ones.
 func NewIncarnation() uint64 { return uint64(time.Now().UnixMicro())<<10 | uint64(rand.N(1<<10)) }
 
-// Stream returns a stream for the events of one use.
+// Stream returns a new stream for the events of one use case.
 func (h *Conn) Stream(use string) *kafka.Stream { return h.StreamOf(sourceOf(use), NewIncarnation()) }
 
-// StreamOf returns a stream of a source in one of its lives.
+// StreamOf returns the stream of a source and incarnation.
 func (h *Conn) StreamOf(source string, incarnation uint64) *kafka.Stream {
 	return kafka.NewStream(h.Log, kafka.StreamConfig{Source: source, Incarnation: incarnation, Encode: wire.Encode})
 }
@@ -373,12 +374,13 @@ func FirstOperator(name string, key ed25519.PublicKey) Draft {
 	}}
 }
 
-// RegisterOperator drafts who may decide in a workspace, with which key, role and limits.
+// RegisterOperator drafts the registration of an operator in a workspace, with key, role and
+// limits.
 func RegisterOperator(workspace string, reg *domain.OperatorRegistered) Draft {
 	return Draft{Use: "operator-add", Events: []domain.Envelope{{Time: Now(), Subject: reg.Operator, Workspace: workspace, Event: reg}}}
 }
 
-// Me is the name of whoever runs the program, which the first operator gets.
+// Me is the name of the user that runs the program, the default name of the first operator.
 func Me() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return strings.ToValidUTF8(u.Username, "?")

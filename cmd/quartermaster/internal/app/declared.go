@@ -13,7 +13,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Declared is what of a kind is in force at a time.
+// Declared lists what of a kind is in force at a time.
 type Declared struct {
 	Position string               `json:"position"`
 	At       domain.Instant       `json:"at"`
@@ -40,8 +40,8 @@ func DeclaredKinds() []string {
 	return kinds
 }
 
-// Get answers what of a kind is in force, since when and decided by whom; with a name or a
-// workspace, only those of it. As of a point in the past it answers what was then.
+// Get returns what of a kind is in force, since when, and who decided it; with a name or a
+// workspace, only those. As of a point in the past it returns what was in force then.
 func (c *Caller) Get(ctx context.Context, at At, kind, name, workspace string) (ans *Declared, err error) {
 	if err := among("kind", kind, DeclaredKinds()); err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ type Decisions struct {
 	Decisions []registry.Decision `json:"decisions"`
 }
 
-// Decisions answers who decided what, when, and under which role and limit, those that
-// take no effect among them.
+// Decisions returns who decided what, when, and under which role and limit, including decisions
+// without effect.
 func (c *Caller) Decisions(ctx context.Context, at At, filter registry.DecisionFilter) (ans *Decisions, err error) {
 	if filter.To != 0 && filter.To <= filter.From {
 		return nil, invalid("until", "%s is not after %s", filter.To, filter.From)
@@ -153,19 +153,19 @@ func (c *Caller) Decisions(ctx context.Context, at At, filter registry.DecisionF
 	return ans, nil
 }
 
-// Revocation is what ends with an operator's revocation.
+// Revocation is what a revocation of an operator ends.
 type Revocation struct {
 	Operator  string           `json:"operator"`
 	Workspace string           `json:"workspace"`
 	Reason    string           `json:"reason"`
-	Keys      []registry.Grant `json:"keys"` // that held until then
+	Keys      []registry.Grant `json:"keys"` // valid until then
 	At        domain.Instant   `json:"at"`
 	By        string           `json:"by,omitempty"` // who signed it
-	Revoked   bool             `json:"revoked"`      // false: this was a dry run
+	Revoked   bool             `json:"revoked"`      // false: a dry run
 }
 
-// RevokeOperator drafts that an operator decides no more in a workspace: with all their
-// keys, or with one.
+// RevokeOperator drafts the revocation of an operator of a workspace: with all their keys, or
+// with one.
 func (c *Caller) RevokeOperator(ctx context.Context, workspace, name string, key []byte, reason string) (ans *Revocation, draft Draft, err error) {
 	at := Now()
 	ans = &Revocation{Operator: name, Workspace: workspace, Reason: reason, At: at, Keys: []registry.Grant{}}
@@ -209,7 +209,8 @@ func (c *Caller) RevokeOperator(ctx context.Context, workspace, name string, key
 		case len(ans.Keys) == 0:
 			return among("operator", name, slices.Compact(names))
 		case root && !others:
-			return &DeniedError{Err: fmt.Errorf("operator %q is the last admin of workspace %q, and nobody could register anyone after: register another admin first", name, workspace)}
+			return &DeniedError{Err: fmt.Errorf("operator %q is the last admin of workspace %q, and nobody could register anyone after: "+
+				"register another admin first", name, workspace)}
 		}
 		return nil
 	})

@@ -63,7 +63,7 @@ func TestGet(t *testing.T) {
 	for _, x := range []struct{ kind, name, workspace, want string }{
 		{"colours", "", "", `there is no kind "colours"; there are: budgets, clusters, commitments`},
 		{"policies", "cold", "", `there is no policy "cold"; there are: spot`},
-		{"budgets", "cold", "", `there is no budget "cold", and no other yet`},
+		{"budgets", "cold", "", `there is no budget "cold"; none exist yet`},
 		{"quotas", "", "nowhere", `there is no workspace "nowhere"; there are: platform`},
 	} {
 		if _, err := c.Get(ctx, "", x.kind, x.name, x.workspace); !errors.As(err, &missing) || !strings.Contains(err.Error(), x.want) {

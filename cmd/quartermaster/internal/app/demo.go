@@ -13,22 +13,24 @@ import (
 	"path/filepath"
 )
 
-// NotDemo keeps somebody's own facts out of the data directory of the demo, where they would
-// land by leaving out --data-dir. Whoever means it names the data directory.
+// NotDemo keeps a user's own facts out of the data directory of the demo, where they would land
+// when --data-dir is forgotten. Naming the directory explicitly allows it.
 func (s *App) NotDemo() error {
 	if s.Named || !s.embedded() {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, demoMark)); err == nil {
-		return &ConflictError{Err: fmt.Errorf("%s holds the demo: name a directory for what is yours with --data-dir or QUARTERMASTER_DATA_DIR (or this one, to add to the demo)", s.Dir)}
+		return &ConflictError{Err: fmt.Errorf("%s holds the demo: name a directory for your own data with --data-dir or QUARTERMASTER_DATA_DIR "+
+			"(or this one, to add to the demo)", s.Dir)}
 	}
 	return nil
 }
 
-// demoMark is the file that tells a data directory of the demo from one that is somebody's.
+// demoMark is the file that marks a data directory as the demo's.
 const demoMark = "demo.json"
 
-// MarkDemo refuses a data directory that is not the demo's, or that of other input.
+// MarkDemo refuses a data directory that has other data or a demo of other input, and marks a new
+// one.
 func (s *App) MarkDemo(ctx context.Context, input string) error {
 	if err := s.placed(); err != nil {
 		return err
@@ -51,7 +53,8 @@ func (s *App) MarkDemo(ctx context.Context, input string) error {
 		err = s.withLog(ctx, func(h *Conn) error {
 			end, err := h.End(ctx)
 			if err == nil && end.Records() > 0 {
-				err = fmt.Errorf("the log holds %s events that the demo of %s did not make, and would be mixed with it; the demo needs a log of its own", comma(int(end.Records())), s.Dir)
+				err = fmt.Errorf("the log holds %s events that the demo of %s did not make, and would be mixed with it; the demo needs a log of its own",
+					comma(int(end.Records())), s.Dir)
 			}
 			return err
 		})
@@ -70,7 +73,7 @@ func (s *App) MarkDemo(ctx context.Context, input string) error {
 	})
 }
 
-// WriteWhole writes a file that is either there as a whole or not at all.
+// WriteWhole writes a file atomically: it exists as a whole or not at all.
 func WriteWhole(path string, write func(io.Writer) error) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"quartermaster/projections"
 )
 
-// memoryLog is the log for rows in memory. What they begin with is a snapshot, so where
-// the log diverged from them it says what to do about that file: there is no generation
-// in a database to rebuild.
+// memoryLog is the log for rows in memory. Such rows start from a snapshot file, so where the log
+// diverged from them the advice is about that file: there is no generation in a database to
+// rebuild.
 type memoryLog struct {
 	*kafka.Log
 	snapshot string // the file that the rows were loaded from; "": none
@@ -54,17 +54,17 @@ func (e *memoryDivergedError) Kind() string {
 	return "diverged"
 }
 
-// withoutSnapshot says how rows in memory become those of the log that there is.
+// withoutSnapshot says how to make rows in memory match the existing log.
 func withoutSnapshot(path string) string {
 	if path == "" {
 		return "start this again: the rows are folded anew from what the log holds now; what it lost is lost"
 	}
-	return "the snapshot " + path + " is of a log that is no more. If you have that log, put it back. Otherwise remove this file: " +
+	return "the snapshot " + path + " is of a deleted log. If you have that log, restore it. Otherwise remove this file: " +
 		"the rows are then folded from the snapshot before it, which is compared in the same way, or from the beginning of the log; what the log lost is lost"
 }
 
-// compareUnread says which partitions have as many records as the snapshot that was
-// loaded, and others. Where there are more, the log is compared when they are read.
+// compareUnread reports partitions that have as many records as the loaded snapshot, but
+// different ones. A longer partition is compared when its further records are read.
 func (h *Conn) compareUnread(ctx context.Context, end domain.Position) error {
 	if h.from == "" {
 		return nil

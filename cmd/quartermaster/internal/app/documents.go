@@ -13,8 +13,7 @@ import (
 	instances "quartermaster/domain/instance"
 )
 
-// ReadDocument reads a file, or standard input as "-", up to what an instance may
-// measure.
+// ReadDocument reads a file, or standard input for "-", up to the maximum size of an instance.
 func ReadDocument(path string, stdin io.Reader) ([]byte, error) {
 	from := stdin
 	if path != "-" {
@@ -48,8 +47,7 @@ func ReadInstance(path string, stdin io.Reader) (*instances.Instance, error) {
 	return in, nil
 }
 
-// ReadContract reads a contract and the tree that it is in. Errors name file, line
-// and column.
+// ReadContract reads a contract and the tree that it is in. Errors name file, line and column.
 func ReadContract(path string) (*whatif.Node, *instances.Contract, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -77,7 +75,7 @@ func parseContract(data []byte) (*whatif.Node, *instances.Contract, error) {
 	return doc, c, err
 }
 
-// InFile adds the name of a file to what is wrong with it.
+// InFile adds the name of a file to an error.
 func InFile(path string, err error) error {
 	var faults whatif.Errors
 	if !errors.As(err, &faults) {

@@ -9,17 +9,16 @@ import (
 	"quartermaster/domain"
 )
 
-// durability says whether the loss of a machine, or of its power, may lose events that
-// topics have acknowledged. What loses them without any such loss is refused before.
+// durability says whether the loss of a machine, or of its power, may lose acknowledged events.
+// Settings that lose them without any such loss are refused earlier.
 type durability struct {
 	Topics []domain.Topic
 	Unsafe bool
 	Found  string
-	Next   string // what a person sets; empty where it is safe
+	Next   string // what to set; empty where it is safe
 }
 
-// Durabilities groups topics of which the same is to be said, as docs/operate/diverged.md
-// says it.
+// Durabilities groups topics with the same findings, as docs/operate/diverged.md describes them.
 func Durabilities(ds []kafka.Durability) (out []durability) {
 	for _, d := range ds {
 		said := durable(d)
@@ -54,7 +53,7 @@ func durable(d kafka.Durability) durability {
 	return durability{Found: kept + "; an acknowledged event outlives the loss of a machine"}
 }
 
-// flushed is the value of a setting that says when a broker waits for its disk.
+// flushed formats a setting for when a broker flushes to disk.
 func flushed(n int64) string {
 	switch n {
 	case 0:

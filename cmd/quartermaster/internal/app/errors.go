@@ -1,22 +1,21 @@
-// Package app is the application: one method of [Caller] for each use case, whoever asks, a
-// command line, a server or a page. It knows neither flags nor HTTP, and renders nothing.
+// Package app is the application: one method of [Caller] for each use case, shared by the command
+// line, the server and the web pages. It knows neither flags nor HTTP, and renders nothing.
 //
-// [App] says where a log and its rows are, and holds them open. [App.For] returns what a
-// principal may ask and decide. A question names the point in time that it is about ([At]);
-// its answer is a pure function of the question, the position and the version of the
-// program. A decision takes three steps: a use case drafts it, [Caller.Propose] validates it
-// and returns the bytes to sign, and [Caller.Decide] appends what was signed. Errors are of
-// a closed set of kinds; only who shows an error words it for its reader, as an exit code, a
-// status or a sentence.
+// [App] locates a log and its rows, and holds them open. [App.For] returns the use cases of a
+// principal. A question names its point in time ([At]); its answer is a pure function of the
+// question, the position and the version of the program. A decision takes three steps: a use case
+// drafts it, [Caller.Propose] validates it and returns the bytes to sign, and [Caller.Decide]
+// appends what was signed. Errors are of a closed set of kinds. Callers render them for their
+// readers, as an exit code, an HTTP status or a sentence.
 package app
 
 import "errors"
 
-// Kind is what is wrong.
+// Kind classifies an error.
 type Kind string
 
-// The kinds. What an error of none of them is about is a defect, or a failure that
-// nobody asked to tell apart.
+// The kinds. An error without a kind is a defect, or a failure that no caller needs to tell
+// apart.
 const (
 	KindNone        Kind = ""
 	KindInvalid     Kind = "invalid"
@@ -27,32 +26,32 @@ const (
 	KindUnavailable Kind = "unavailable"
 )
 
-// InvalidError is a question or a document that is wrong: who asks writes it anew.
+// InvalidError is a wrong question or document: the caller corrects it.
 type InvalidError struct {
-	Field string // that is wrong, "" for a whole document
+	Field string // the wrong field; "" for a whole document
 	Err   error
 }
 
-// NotFoundError is a name that nothing has: who asks names one of those that are known.
+// NotFoundError is an unknown name: the caller uses one of the known ones.
 type NotFoundError struct {
 	What, Name string   // for example cluster, lab
-	Known      []string // the names that there are
+	Known      []string // the existing names
 	Err        error
 }
 
-// DeniedError is a decision or an answer that whoever asks has no right to: somebody else
-// asks, or gives the right.
+// DeniedError is a decision or an answer that the caller has no right to: somebody else asks, or
+// grants the right.
 type DeniedError struct{ Err error }
 
-// ConflictError is what contradicts what is there already: nothing was done.
+// ConflictError is a contradiction with existing data: nothing was done.
 type ConflictError struct{ Err error }
 
-// IncompleteError is work that did not come to its end: who asks does it again, and it goes
-// on where it stopped.
+// IncompleteError is work that was interrupted: the caller repeats it, and it resumes where it
+// stopped.
 type IncompleteError struct{ Err error }
 
-// UnavailableError is a log, a database or a file that cannot be reached or read: who asks
-// tries again when it can be.
+// UnavailableError is a log, a database or a file that cannot be reached or read: the caller
+// retries later.
 type UnavailableError struct{ Err error }
 
 func (e *InvalidError) Error() string     { return e.Err.Error() }
@@ -62,40 +61,40 @@ func (e *ConflictError) Error() string    { return e.Err.Error() }
 func (e *IncompleteError) Error() string  { return e.Err.Error() }
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *NotFoundError) Unwrap() error { return e.Err }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *ConflictError) Unwrap() error { return e.Err }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *IncompleteError) Unwrap() error { return e.Err }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// Kind is what such an error is of.
+// Kind returns KindInvalid.
 func (e *InvalidError) Kind() Kind { return KindInvalid }
 
-// Kind is what such an error is of.
+// Kind returns KindNotFound.
 func (e *NotFoundError) Kind() Kind { return KindNotFound }
 
-// Kind is what such an error is of.
+// Kind returns KindDenied.
 func (e *DeniedError) Kind() Kind { return KindDenied }
 
-// Kind is what such an error is of.
+// Kind returns KindConflict.
 func (e *ConflictError) Kind() Kind { return KindConflict }
 
-// Kind is what such an error is of.
+// Kind returns KindIncomplete.
 func (e *IncompleteError) Kind() Kind { return KindIncomplete }
 
-// Kind is what such an error is of.
+// Kind returns KindUnavailable.
 func (e *UnavailableError) Kind() Kind { return KindUnavailable }
 
 // KindOf returns the kind of an error, the outermost where several are wrapped.

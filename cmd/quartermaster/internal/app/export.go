@@ -9,7 +9,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Export says what of the log is exported; empty fields narrow nothing.
+// Export selects what of the log is exported. Empty fields do not filter.
 type Export struct {
 	Topics     []string
 	Types      []domain.Type
@@ -19,7 +19,7 @@ type Export struct {
 	Until      string         // position to stop at; "": the end of the log
 }
 
-// partitions returns those that may hold what is exported.
+// partitions returns the partitions that may hold selected records.
 func (x *Export) partitions() ([]domain.TopicPartition, error) {
 	tps, err := partitionsOf(x.Topics)
 	if err != nil {
@@ -31,7 +31,7 @@ func (x *Export) partitions() ([]domain.TopicPartition, error) {
 	}
 	for _, t := range x.Types {
 		if !slices.Contains(known, string(t)) {
-			return nil, invalid("type", "%q is no type of event: %s", t, domain.Suggest(string(t), known))
+			return nil, invalid("type", "%q is not a type of event: %s", t, domain.Suggest(string(t), known))
 		}
 	}
 	if len(x.Types) > 0 { // a type is in one topic
@@ -42,8 +42,8 @@ func (x *Export) partitions() ([]domain.TopicPartition, error) {
 	return tps, nil
 }
 
-// all reports whether every record of the partitions is wanted, those included that
-// cannot be decoded.
+// all reports whether every record of the partitions is selected, including those that cannot be
+// decoded.
 func (x *Export) all() bool {
 	return len(x.Types)+len(x.Workspaces)+len(x.Clusters) == 0 && x.From == 0 && x.To == 0
 }
@@ -55,8 +55,8 @@ func (x *Export) holds(env *domain.Envelope) bool {
 		env.Time >= x.From && (x.To == 0 || env.Time < x.To)
 }
 
-// Export writes records of the log as JSON lines, partition by partition in order. It
-// reads the log as it goes, and holds little in memory.
+// Export writes records of the log as JSON lines, partition by partition in order. It streams,
+// and holds little in memory.
 func (c *Caller) Export(ctx context.Context, x Export, out io.Writer) error {
 	tps, err := x.partitions()
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Caller) Export(ctx context.Context, x Export, out io.Writer) error {
 			return &InvalidError{Field: "until", Err: err}
 		}
 		if !end.Covers(until) {
-			return invalid("until", "%s lies beyond the log, which ends at %s", until, end)
+			return invalid("until", "%s is beyond the end of the log, %s", until, end)
 		}
 		end = until
 	}
@@ -121,7 +121,7 @@ func (c *Caller) Export(ctx context.Context, x Export, out io.Writer) error {
 	return nil
 }
 
-// show is show for what is wanted.
+// show returns the exported form of a record, and whether it is selected.
 func (x *Export) show(dec *wire.Decoder, rec *domain.Record) (Record, bool) {
 	if x.all() {
 		return shown(dec, rec), true
@@ -130,5 +130,6 @@ func (x *Export) show(dec *wire.Decoder, rec *domain.Record) (Record, bool) {
 	if err := dec.Decode(rec, &env); err != nil || !x.holds(&env) {
 		return Record{}, false
 	}
-	return Record{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Appended: rec.Time, Key: string(rec.Key)}.of(rec, &env), true
+	shown := Record{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Appended: rec.Time, Key: string(rec.Key)}
+	return shown.of(rec, &env), true
 }

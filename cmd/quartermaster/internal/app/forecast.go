@@ -16,12 +16,12 @@ import (
 	"quartermaster/projections/demand"
 )
 
-// DemandQuery says which hourly demand is meant, and where it comes from.
+// DemandQuery selects hourly demand and its source.
 type DemandQuery struct {
 	File   string // in the columns of "import demand"; "": the log
-	Zone   string // of times in the file that name none
-	Region string // only this one; "" all
-	Kind   string // only this GPU model or machine type; "" all
+	Zone   string // time zone of times in the file without one
+	Region string // "": all
+	Kind   string // GPU model or machine type; "": all
 }
 
 func (q *DemandQuery) wants(p *demand.History) bool {
@@ -41,7 +41,7 @@ func (q *DemandQuery) wanted(pools []demand.History) ([]demand.History, error) {
 	return pools, nil
 }
 
-// String says what was asked for, for example " in region north of kind A100".
+// String describes the query, for example " in region north of kind A100".
 func (q *DemandQuery) String() string {
 	s := inRegion(q.Region)
 	if q.Kind != "" {
@@ -50,23 +50,23 @@ func (q *DemandQuery) String() string {
 	return s
 }
 
-// demandLimit is how many years of hours a file may span.
+// demandLimit is the most hours that a file may span: 20 years.
 const demandLimit = 20 * 366 * 24
 
-// fileKey names a pool of a file.
+// fileKey identifies a pool of a file.
 type fileKey struct{ region, kind, unit string }
 
-// absence is in how many hours a file has no row of a kind while its region has
-// others, and when its last row ends.
+// absence is the number of hours without a row of a kind while its region has others, and the end
+// of its last row.
 type absence struct {
 	hours int
 	last  domain.Instant
 }
 
-// readDemand reads a file of hourly demand, by region and kind. A kind without a
-// row in an hour in which its region has others wanted nothing then, as files leave
-// such rows out, and how often that was is returned; an hour without any row of a
-// region was not observed there. Bad rows refuse the file.
+// readDemand reads a file of hourly demand, by region and kind. A kind without a row in an hour
+// in which its region has others had no demand then, because files omit such rows; the number of
+// such hours is returned. An hour without any row of a region was not observed there. One bad row
+// refuses the file.
 func readDemand(ctx context.Context, q *DemandQuery) ([]demand.History, map[fileKey]absence, error) {
 	f, err := os.Open(q.File)
 	if err != nil {
@@ -106,7 +106,8 @@ func readDemand(ctx context.Context, q *DemandQuery) ([]demand.History, map[file
 	case err != nil:
 		return nil, nil, err
 	case len(bad) > 0:
-		return nil, nil, fmt.Errorf("read demand: %s\nthe file has bad rows; mend them, since hours that are missing would pass for hours without demand", strings.Join(bad, "\n"))
+		return nil, nil, fmt.Errorf("read demand: %s\nthe file has bad rows; correct them, because missing hours would count as hours without demand",
+			strings.Join(bad, "\n"))
 	case len(series) == 0:
 		return nil, nil, fmt.Errorf("read demand %s: there is no row in it", q.File)
 	}
@@ -149,15 +150,15 @@ func readDemand(ctx context.Context, q *DemandQuery) ([]demand.History, map[file
 	return pools, absent, err
 }
 
-// Forecasts is what forecast answers: pools, and how good such forecasts were
-// by region and in all.
+// Forecasts is the answer of forecast: pools, and the accuracy of such forecasts by region and in
+// total.
 type Forecasts struct {
 	Pools   []PoolForecast  `json:"pools"`
 	Regions []RegionScore   `json:"regions"`
 	All     *forecast.Score `json:"all"`
 }
 
-// RegionScore is what forecasts of a region were worth.
+// RegionScore is the accuracy of the forecasts of a region.
 type RegionScore struct {
 	Region string          `json:"region"`
 	Score  *forecast.Score `json:"score"`
@@ -169,28 +170,28 @@ type PoolForecast struct {
 	Kind     string             `json:"kind"`
 	Unit     string             `json:"unit"`
 	Forecast *forecast.Forecast `json:"forecast,omitempty"`
-	// Known is what was known besides what was observed.
+	// Known are known changes of demand, besides what was observed.
 	Known []forecast.Change `json:"known"`
 	Why   string            `json:"why_none,omitempty"`
-	// Notes say what of its demand was not observed, and what was taken for it.
+	// Notes say what of its demand was not observed, and what was assumed instead.
 	Notes []string `json:"notes"`
-	// Score is what forecasts as this one were worth that were made in the past.
+	// Score is the accuracy of the same forecast made in the past.
 	Score *forecast.Score `json:"score"`
 
-	// History is what it was learned from, by hour in thousandths of a unit, -1 where nothing
-	// was observed.
+	// History is the demand that the forecast was learned from, by hour in thousandths of a unit,
+	// -1 where none was observed.
 	History []int64 `json:"-"`
 }
 
-// MaxOrigins bounds the forecasts of the past that are measured.
+// MaxOrigins bounds the number of past forecasts that are scored.
 const MaxOrigins = 52
 
-// forecastOf forecasts a pool from a time on, 0 for the end of its history. What
-// the log knows of its demand counts as far as it shows, what flags say as it is.
+// forecastOf forecasts a pool from a time on, 0 for the end of its history. Changes in the log
+// count as far as observed demand supports them, changes given by flags count fully.
 func forecastOf(p *demand.History, at domain.Instant, weeks, origins int, logged, known []forecast.Change) PoolForecast {
 	out := PoolForecast{Region: p.Region, Kind: p.Kind, Unit: p.Unit, Notes: []string{}, History: p.Milli}
 	if n := int((at - p.From) / domain.Hour); at != 0 {
-		// What a file does not reach was not observed.
+		// Hours after the end of a file were not observed.
 		more := min(max(0, n-len(p.Milli)), demandLimit)
 		out.History = slices.Concat(p.Milli, slices.Repeat([]int64{-1}, more))
 		out.History = out.History[:min(max(0, n), len(out.History))]
@@ -219,14 +220,14 @@ func forecastOf(p *demand.History, at domain.Instant, weeks, origins int, logged
 // ForecastQuery asks for demand of the next weeks by the hour.
 type ForecastQuery struct {
 	DemandQuery
-	At      domain.Instant // forecast from here on; 0: now, or the end of the file
-	Weeks   int            // to look ahead, 1 to 13
-	Origins int            // forecasts of the past to measure by, 0 to [MaxOrigins]
+	At      domain.Instant // start of the forecast; 0: now, or the end of the file
+	Weeks   int            // horizon, 1 to 13
+	Origins int            // past forecasts to score, 0 to [MaxOrigins]
 	Known   []forecast.Change
 }
 
-// Forecast answers what demand of each pool will be, hour by hour, with how sure that is, and
-// how good such forecasts were in the past.
+// Forecast returns the expected demand of each pool, hour by hour, with prediction intervals and
+// the accuracy of such forecasts in the past.
 func (c *Caller) Forecast(ctx context.Context, at At, q ForecastQuery) (*Forecasts, error) {
 	if q.Origins < 0 || q.Origins > MaxOrigins {
 		return nil, invalid("score", "%d: want 0 to %d", q.Origins, MaxOrigins)
@@ -246,7 +247,8 @@ func (c *Caller) Forecast(ctx context.Context, at At, q ForecastQuery) (*Forecas
 		if err := (narrowed{region: q.Region}).known(v); err != nil {
 			return err
 		}
-		if pools, err = demand.Histories(v, q.At-domain.Instant(forecast.Window+1+q.Origins*q.Weeks)*forecast.Week*domain.Hour, q.At, demand.Filter{Region: q.Region}); err != nil {
+		from := q.At - domain.Instant(forecast.Window+1+q.Origins*q.Weeks)*forecast.Week*domain.Hour
+		if pools, err = demand.Histories(v, from, q.At, demand.Filter{Region: q.Region}); err != nil {
 			return err
 		}
 		declared, unplaced, err = demand.Changes(v, pools, q.At+domain.Instant(q.Weeks*forecast.Week)*domain.Hour, 0)
@@ -258,7 +260,7 @@ func (c *Caller) Forecast(ctx context.Context, at At, q ForecastQuery) (*Forecas
 	for _, u := range unplaced {
 		c.app.tell("not counted: %s", u)
 	}
-	// Which pool a deployment belongs to depends on all there are.
+	// The pool of a deployment depends on all pools, so they are filtered afterwards.
 	for i := len(pools) - 1; i >= 0; i-- {
 		if !q.wants(&pools[i]) {
 			pools, declared = slices.Delete(pools, i, i+1), slices.Delete(declared, i, i+1)
@@ -270,7 +272,7 @@ func (c *Caller) Forecast(ctx context.Context, at At, q ForecastQuery) (*Forecas
 	return q.forecasts(pools, declared, nil), nil
 }
 
-// forecasts forecasts every pool, and adds up what such forecasts were worth.
+// forecasts forecasts every pool, and sums up the accuracy.
 func (q *ForecastQuery) forecasts(pools []demand.History, declared [][]demand.Change, absent map[fileKey]absence) *Forecasts {
 	ans := &Forecasts{Pools: []PoolForecast{}, Regions: []RegionScore{}, All: &forecast.Score{}}
 	for i := range pools {

@@ -15,40 +15,40 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// Fragmentation is what is free and of no use, and what would help.
+// Fragmentation is the stranded capacity and what would free it.
 type Fragmentation struct {
 	Position string         `json:"position"`
 	At       domain.Instant `json:"at"`
 	From     domain.Instant `json:"from"`
 	Region   string         `json:"region,omitempty"`
 	Nodes    int            `json:"nodes"`
-	// Machines that did not report, of which nothing is said.
+	// Machines that did not report, which the answer does not cover.
 	UnseenNodes int           `json:"unseen_nodes"`
 	UnseenGPUs  int           `json:"unseen_gpus"`
 	Replicas    int           `json:"replicas"`
 	FixedGPUs   int           `json:"fixed_gpus"`
-	Workloads   int           `json:"workloads"` // by which is judged
+	Workloads   int           `json:"workloads"` // number of declared workloads that the answer is based on
 	Models      []online.Idle `json:"models"`
 	Moves       []online.Move `json:"moves"`
 	Fits        []online.Fit  `json:"rightsizing"`
-	Unpriced    string        `json:"unpriced,omitempty"` // why savings have no money
+	Unpriced    string        `json:"unpriced,omitempty"` // why savings have no price
 }
 
 const mostMoves = 1000
 
-// FragmentationQuery asks what is free and of no use.
+// FragmentationQuery asks for stranded capacity.
 type FragmentationQuery struct {
 	At     domain.Instant // 0: now
-	Days   int            // how far back what was seen counts, 1 to 366
-	Region string         // only this one; "" all
-	Moves  int            // to name at most, 0 to 1000
-	// HeadroomPermille is what a slice must have beyond the peak of memory and the mean
-	// activity, 0 to 10000.
+	Days   int            // how many days back observations count, 1 to 366
+	Region string         // "": all
+	Moves  int            // maximum number of moves to name, 0 to 1000
+	// HeadroomPermille is the spare capacity that a slice must have beyond the peak of memory and
+	// the mean activity, 0 to 10000.
 	HeadroomPermille int64
 }
 
-// Fragmentation answers which free GPUs are stranded by shape, which moves would free them,
-// and which deployments a slice would do for.
+// Fragmentation returns which free GPUs are stranded by shape, which moves would free them, and
+// for which deployments a slice is enough.
 func (c *Caller) Fragmentation(ctx context.Context, at At, q FragmentationQuery) (ans *Fragmentation, err error) {
 	switch {
 	case q.Days < 1 || q.Days > 366:
@@ -87,7 +87,8 @@ func (c *Caller) fragmentation(v projections.View, from, at domain.Instant, q Fr
 		return nil, err
 	}
 	ans := &Fragmentation{
-		Position: v.Position().String(), At: at, From: from, Region: q.Region, Nodes: len(s.Nodes), UnseenNodes: s.Unseen, UnseenGPUs: s.UnseenGPUs,
+		Position: v.Position().String(), At: at, From: from, Region: q.Region,
+		Nodes: len(s.Nodes), UnseenNodes: s.Unseen, UnseenGPUs: s.UnseenGPUs,
 		Replicas: len(s.Assignments), FixedGPUs: s.Fixed, Workloads: len(s.Declared), Models: f.Stranded(),
 	}
 	if ans.Moves, err = online.Moves(s.Nodes, mix, s.Assignments, q.Moves); err != nil {
@@ -105,8 +106,8 @@ func (c *Caller) fragmentation(v projections.View, from, at domain.Instant, q Fr
 	return ans, nil
 }
 
-// effectivePrices returns what an hour of a GPU cost by cluster, or why that is
-// not known. A cluster billed in two currencies has no one price.
+// effectivePrices returns the cost of a GPU-hour by cluster, or why it is unknown. A cluster
+// billed in two currencies has no single price.
 func (c *Caller) effectivePrices(v projections.View, month domain.Interval) (prices map[string]online.Price, why string, err error) {
 	r, err := c.costs(v, costs.Query{Month: month, By: []costs.Dimension{costs.ByCluster}})
 	if err != nil {

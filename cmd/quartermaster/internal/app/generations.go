@@ -14,7 +14,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// withDatabase opens the rows in production.
+// withDatabase opens the database.
 func (s *App) withDatabase(ctx context.Context, work func(*postgres.DB) error) (err error) {
 	db, err := s.Database(ctx)
 	if err != nil {
@@ -24,33 +24,33 @@ func (s *App) withDatabase(ctx context.Context, work func(*postgres.DB) error) (
 	return work(db)
 }
 
-// Migrated is what bringing the schema to this version changed.
+// Migrated is what a schema migration changed.
 type Migrated struct {
 	Before     int64  `json:"before"`
-	After      int64  `json:"after"`                // version of the schema; 0 is none
-	Generation string `json:"generation,omitempty"` // the first one, when it was made
-	// Readers may read everything now; MissingReaders are configured and no roles.
+	After      int64  `json:"after"`                // schema version; 0 is none
+	Generation string `json:"generation,omitempty"` // the first one, if it was created
+	// Readers may read everything now.
 	Readers        []string `json:"readers"`
-	MissingReaders []string `json:"missing_readers"` // configured, and no roles of the server
+	MissingReaders []string `json:"missing_readers"` // configured, but not roles of the server
 }
 
-// GenerationsStatus is how the rows in a database stand.
+// GenerationsStatus is the state of the rows in a database.
 type GenerationsStatus struct {
 	Active      string             `json:"active"`
 	Method      string             `json:"method"` // of this program
 	LogError    string             `json:"log_error,omitempty"`
 	Generations []GenerationStatus `json:"generations"`
-	// Trimmed are the partitions of which the log no longer has the beginning.
+	// Trimmed are the partitions whose beginning was deleted from the log.
 	Trimmed   []TrimmedStatus  `json:"trimmed"`
 	Instances []InstanceStatus `json:"instances"`
 	Runs      []RunStatus      `json:"runs"`
-	// Switches are signed switches that the active rows know of, the latest first.
+	// Switches are the signed switches in the active rows, the latest first.
 	Switches []registry.SwitchEntry `json:"switches"`
 	// Untold says that the event of the last switch is not in the log yet.
 	Untold bool `json:"untold"`
 }
 
-// GenerationStatus is how far a generation of rows is.
+// GenerationStatus is the progress of a generation of rows.
 type GenerationStatus struct {
 	Name       string            `json:"name"`
 	Method     string            `json:"method"`
@@ -64,22 +64,22 @@ type GenerationStatus struct {
 	Partitions []PartitionStatus `json:"partitions"`
 }
 
-// PartitionStatus is how far a partition is folded.
+// PartitionStatus is the progress of a partition.
 type PartitionStatus struct {
 	Topic     domain.Topic `json:"topic"`
 	Partition int          `json:"partition"`
 	Next      int64        `json:"next"`
 	Lag       *int64       `json:"lag"`
-	Instance  string       `json:"instance"` // which folds it
-	// Stopped says why it stands still at Next; null: it does not.
+	Instance  string       `json:"instance"` // the instance that folds it
+	// Stopped says why folding stopped at Next; null: it runs.
 	Stopped *projections.Stop `json:"stopped"`
 }
 
-// TrimmedStatus is a partition that lacks its beginning.
+// TrimmedStatus is a partition whose beginning was deleted.
 type TrimmedStatus struct {
 	Topic     domain.Topic `json:"topic"`
 	Partition int          `json:"partition"`
-	First     int64        `json:"first"` // offset that is there
+	First     int64        `json:"first"` // first remaining offset
 }
 
 // InstanceStatus is a process that folds.
@@ -87,12 +87,12 @@ type InstanceStatus struct {
 	Name    string    `json:"name"`
 	Method  string    `json:"method"`
 	Alive   bool      `json:"alive"`
-	Sharing bool      `json:"sharing"` // whether partitions are dealt to it
+	Sharing bool      `json:"sharing"` // whether it takes part in the assignment of partitions
 	Started time.Time `json:"started"`
-	Until   time.Time `json:"until"` // by when it must be heard of
+	Until   time.Time `json:"until"` // when it counts as gone unless it renews
 }
 
-// RunStatus is scheduled work that was done.
+// RunStatus is one run of a scheduled job.
 type RunStatus struct {
 	Job      string            `json:"job"`
 	Input    string            `json:"input"`
@@ -111,12 +111,18 @@ type RunStatus struct {
 const ShownRuns = 20
 
 func (s *App) generations(ctx context.Context, db *postgres.DB) (*GenerationsStatus, error) {
-	ans := &GenerationsStatus{Method: projections.Method, Generations: []GenerationStatus{}, Trimmed: []TrimmedStatus{}, Instances: []InstanceStatus{}, Runs: []RunStatus{}}
+	ans := &GenerationsStatus{
+		Method:      projections.Method,
+		Generations: []GenerationStatus{},
+		Trimmed:     []TrimmedStatus{},
+		Instances:   []InstanceStatus{},
+		Runs:        []RunStatus{},
+	}
 	gens, err := db.Generations(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The log is asked after the positions, so that it has what was folded.
+	// Read the log's end after the positions, so that it covers what was folded.
 	trimmed, end, diverged, err := s.askLog(ctx, gens)
 	if err != nil {
 		ans.LogError = err.Error()
@@ -182,8 +188,8 @@ func (s *App) generations(ctx context.Context, db *postgres.DB) (*GenerationsSta
 	return ans, nil
 }
 
-// askLog asks which partitions lack their beginning, how long the log is, and where it
-// is not what the active generation was folded from. It makes no topics.
+// askLog returns which partitions lack their beginning, the end of the log, and where it differs
+// from what the active generation was folded from. It creates no topics.
 func (s *App) askLog(ctx context.Context, gens []postgres.Generation) (trimmed, end domain.Position, diverged map[domain.TopicPartition]*kafka.DivergedError, err error) {
 	cfg, err := s.logConfig()
 	if err != nil {
@@ -206,8 +212,8 @@ func (s *App) askLog(ctx context.Context, gens []postgres.Generation) (trimmed, 
 	return trimmedOf(first), end, diverged, err
 }
 
-// Migrate brings the database's schema to this program's version, makes the first generation
-// where there is none, and lets the configured readers read.
+// Migrate brings the database's schema to this program's version, creates the first generation if
+// there is none, and grants read access to the configured readers.
 func (c *Caller) Migrate(ctx context.Context) (*Migrated, error) {
 	s := c.app
 	if s.Config == nil {
@@ -236,7 +242,7 @@ func (c *Caller) Migrate(ctx context.Context) (*Migrated, error) {
 	return ans, err
 }
 
-// Generations answers how the generations of rows stand, who folds them, and what the log
+// Generations returns the state of the generations, which instances fold them, and what the log
 // lacks.
 func (c *Caller) Generations(ctx context.Context) (ans *GenerationsStatus, err error) {
 	err = c.app.withDatabase(ctx, func(db *postgres.DB) error {
@@ -246,8 +252,7 @@ func (c *Caller) Generations(ctx context.Context) (ans *GenerationsStatus, err e
 	return ans, err
 }
 
-// DropGeneration removes a generation that is not active; one that is folded at the moment
-// only with force.
+// DropGeneration removes an inactive generation; one that is being folded only with force.
 func (c *Caller) DropGeneration(ctx context.Context, name string, force bool) error {
 	return c.app.withDatabase(ctx, func(db *postgres.DB) error { return db.Drop(ctx, name, force) })
 }

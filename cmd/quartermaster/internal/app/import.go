@@ -25,8 +25,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// billingLines calls yield with every line that the ledger has of the month of a
-// billing period.
+// billingLines calls yield with every line that the ledger has of the month of a billing period.
 func (h *Conn) billingLines(ctx context.Context, period domain.Interval, yield func(*domain.BillingLine) error) error {
 	return h.View(ctx, func(v projections.View) error {
 		return costs.EachLine(v, projections.MonthOf(period), func(l *costs.LedgerLine) error { return yield(&l.BillingLine) })
@@ -51,7 +50,7 @@ func billsOf(opts focus.Options) reader {
 	}
 }
 
-// Imported is what became of one file.
+// Imported is the result of importing one file.
 type Imported struct {
 	File     string              `json:"file"`
 	Source   string              `json:"source"`
@@ -61,44 +60,44 @@ type Imported struct {
 	Events   int                 `json:"events"`
 	Types    map[domain.Type]int `json:"types"` // events by type
 	Appended int                 `json:"appended"`
-	Known    int                 `json:"known"` // events that were in the log already
-	// Of the events of a bill that were appended: how many the ledger had nothing of,
-	// how many it had otherwise, and how many say what it had. Nil for other files.
+	Known    int                 `json:"known"` // events that the log already had
+	// Of the appended events of a bill: how many are new to the ledger, how many change it, and
+	// how many repeat it. Nil for other files.
 	Stated   *Stated           `json:"stated,omitempty"`
 	Bad      []tabular.BadRow  `json:"bad"` // the first hundred
 	BadRows  int               `json:"bad_rows"`
-	Refused  bool              `json:"refused"` // whole, by --strict
+	Refused  bool              `json:"refused"` // the whole file, by --strict
 	Warnings []tabular.Warning `json:"warnings"`
-	// Deviations and Rounded are of import focus alone: see focus.Summary.
+	// Deviations and Rounded are set by import focus alone: see focus.Summary.
 	Deviations map[focus.Deviation]int `json:"deviations,omitempty"`
 	Rounded    []focus.Rounding        `json:"rounded,omitempty"`
 	Seconds    float64                 `json:"seconds"`
 }
 
-// Stated is how a bill differs from what the ledger has.
+// Stated is how a bill differs from the ledger.
 type Stated struct {
 	New       int `json:"new"`
 	Changed   int `json:"changed"`
 	Unchanged int `json:"unchanged"`
 }
 
-// listedBad is how many bad rows are listed one by one.
+// listedBad is how many bad rows are listed individually.
 const listedBad = 100
 
-// reader is how files of one sort are read.
+// reader reads files of one format.
 type reader struct {
 	// source names a file as a source of events, by its SHA-256.
 	source func(sum [32]byte) string
-	// oneZone: in another zone the file would count again, and is refused.
+	// oneZone: the same file in another time zone would count again, and is refused.
 	oneZone bool
-	// whole reads a file to its end and says why it cannot be unpacked.
+	// whole reads a file to its end and returns why it cannot be decompressed.
 	whole func(ctx context.Context, file io.Reader) error
-	// run hands out the events of a file, and each row that became none. again is
-	// the file from its beginning, for a reader that must look at all of it first.
+	// run emits the events of a file, and reports each row that became no event. again is the
+	// file from its beginning, for a reader that needs two passes.
 	run func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error)
 }
 
-// fileRead is what became of a file.
+// fileRead is the summary of a file.
 type fileRead struct {
 	dataset, version  string
 	rows, events, bad int
@@ -108,7 +107,7 @@ type fileRead struct {
 	rounded           []focus.Rounding
 }
 
-// columnsOf reads public files in their own columns.
+// columnsOf reads public files in their publishers' columns.
 func columnsOf(kind importer.Kind, opts importer.Options) reader {
 	return reader{
 		source: func(sum [32]byte) string { return importer.SourceName(kind, sum, opts) },
@@ -122,8 +121,8 @@ func columnsOf(kind importer.Kind, opts importer.Options) reader {
 	}
 }
 
-// checkDeclared refuses an import that names what nobody declared: it is
-// usually a slip of the pen, and would sit in every report.
+// checkDeclared refuses an import that names something undeclared. It is usually a typo, and
+// would otherwise appear in every report.
 func (h *Conn) checkDeclared(ctx context.Context, opts importer.Options) error {
 	return h.View(ctx, func(v projections.View) error {
 		if c := opts.Cluster; c != "" {
@@ -136,7 +135,8 @@ func (h *Conn) checkDeclared(ctx context.Context, opts importer.Options) error {
 				return err
 			}
 			if declared == nil {
-				return &NotFoundError{What: "cluster", Name: c, Err: fmt.Errorf("cluster %q is not registered: declare it with \"quartermaster apply -f FILE\" (see \"quartermaster apply --help\" for an example)", c)}
+				return &NotFoundError{What: "cluster", Name: c, Err: fmt.Errorf("cluster %q is not registered: declare it with "+
+					"\"quartermaster apply -f FILE\" (see \"quartermaster apply --help\" for an example)", c)}
 			}
 		}
 		names := slices.Sorted(maps.Values(opts.Workspaces))
@@ -175,8 +175,8 @@ func (h *Conn) importFile(ctx context.Context, path string, strict bool, rd read
 		return ans, fmt.Errorf("import %s: not a regular file; a file is read twice, first for its SHA-256", path)
 	}
 	sum := sha256.New()
-	// Half a bill in the books is worse than none, so a file that cannot be
-	// unpacked to its end is refused before anything of it is appended.
+	// Half a bill in the ledger is worse than none. A file that cannot be decompressed to its end
+	// is refused before anything is appended.
 	if err := rd.whole(ctx, io.TeeReader(f, sum)); err != nil {
 		return ans, fmt.Errorf("import %s: nothing of it was imported: %w", path, err)
 	}
@@ -189,7 +189,7 @@ func (h *Conn) importFile(ctx context.Context, path string, strict bool, rd read
 			return ans, err
 		}
 	}
-	again := sha256.New() // of what is read the second time
+	again := sha256.New() // of the second pass
 	bad := func(b tabular.BadRow) {
 		ans.BadRows++
 		if len(ans.Bad) < listedBad {
@@ -250,13 +250,14 @@ func (h *Conn) importFile(ctx context.Context, path string, strict bool, rd read
 		return ans, fmt.Errorf("import %s: %w", path, err)
 	}
 	if !bytes.Equal(again.Sum(nil), sum.Sum(nil)) {
-		return ans, fmt.Errorf("import %s: the file changed while it was read, so what went in as %s is not what that name says; import the file again, and look at what it was", path, ShortSource(ans.Source))
+		return ans, fmt.Errorf("import %s: the file changed while it was read, so the events of source %s do not match its checksum; "+
+			"import the file again, and check what it contained", path, ShortSource(ans.Source))
 	}
 	return ans, nil
 }
 
-// oneZone refuses a file whose times were read in another zone before: its rows
-// would be other rows, and count again.
+// oneZone refuses a file whose times were read in another zone before: its rows would differ, and
+// count again.
 func (h *Conn) oneZone(ctx context.Context, path, source string) error {
 	file, zone := zoneOf(source)
 	if zone == "" {
@@ -265,14 +266,15 @@ func (h *Conn) oneZone(ctx context.Context, path, source string) error {
 	return h.View(ctx, func(v projections.View) error {
 		return v.Scan(projections.Query{Table: projections.TableStreams}, func(k projections.Key, _ projections.Row) error {
 			if name, before := zoneOf(k.ID); name == file && before != "" && before != zone {
-				return fmt.Errorf("import %s: the log has this file with its times in zone %s; read in %s its rows would be others, and count again", path, before, zone)
+				return fmt.Errorf("import %s: the log has this file with its times in zone %s; in %s its rows would differ, and count again",
+					path, before, zone)
 			}
 			return nil
 		})
 	})
 }
 
-// zoneOf takes the name of a file's source apart.
+// zoneOf splits the source name of a file.
 func zoneOf(source string) (file, zone string) {
 	file, options, _ := strings.Cut(source, "?")
 	values, err := url.ParseQuery(options)
@@ -282,8 +284,8 @@ func zoneOf(source string) (file, zone string) {
 	return file, values.Get("zone")
 }
 
-// sips reads a little at a time, so that the place in a file says how far its
-// rows are: a compressed file of a month is no larger than a buffer.
+// sips reads a little at a time, so that the offset in a file shows the progress of its rows: a
+// month of data may compress to less than a buffer.
 type sips struct{ r io.Reader }
 
 func (s sips) Read(p []byte) (int, error) { return s.r.Read(p[:min(len(p), 4096)]) }
@@ -293,22 +295,22 @@ type appender struct {
 	ctx             context.Context
 	log             *kafka.Log
 	source          string
-	marks           map[domain.TopicPartition]uint64 // what the log has of the source
+	marks           map[domain.TopicPartition]uint64 // the log's marks of the source
 	seq             map[domain.TopicPartition]uint64
 	batch           []domain.Record
 	appended, known int
 
-	// rows, if not nil, is asked what the ledger has of a bill.
+	// rows, if not nil, reads what the ledger has of a bill.
 	rows      func(context.Context, func(projections.View) error) error
 	restating costs.Restating
 	stated    Stated
-	said      []costs.Said // by the events of a bill in the batch
+	said      []costs.Said // statements of a bill in the batch
 }
 
-// importIncarnation is the one life of an imported file.
+// importIncarnation is the only incarnation of an imported file.
 const importIncarnation = 1
 
-// resume returns an appender that skips what the log already has of a source.
+// resume returns an appender that skips the events of a source that the log already has.
 func (h *Conn) resume(ctx context.Context, source string) (*appender, error) {
 	ap := &appender{
 		ctx: ctx, log: h.Log, source: source,
@@ -370,7 +372,7 @@ func (ap *appender) flush(ctx context.Context) error {
 	if len(ap.batch) == 0 {
 		return nil
 	}
-	// Before they are appended: in production others fold them at once.
+	// Compare before appending: with --config other instances fold the events at once.
 	if err := ap.compare(ctx); err != nil {
 		return err
 	}
@@ -382,8 +384,7 @@ func (ap *appender) flush(ctx context.Context) error {
 	return nil
 }
 
-// compare counts what the batch says of a bill beside the ledger as it was when the
-// import began.
+// compare compares the batch with the ledger at the start of the import.
 func (ap *appender) compare(ctx context.Context) error {
 	if len(ap.said) == 0 {
 		return nil
@@ -409,7 +410,7 @@ func (ap *appender) compare(ctx context.Context) error {
 	return err
 }
 
-// ShortSource makes a source's name fit a line.
+// ShortSource shortens a source name to fit a line.
 func ShortSource(s string) string {
 	if rest, ok := strings.CutPrefix(s, "sha256:"); ok && len(rest) > 64 {
 		return "sha256:" + rest[:12] + "…" + rest[64:]
@@ -417,9 +418,9 @@ func ShortSource(s string) string {
 	return s
 }
 
-// ImportColumns appends what files say that are in their publishers' own columns, one after
-// the other. done is called with what became of each; with what went in of it, where the
-// import is interrupted. With strict a file of which any row is bad is refused whole.
+// ImportColumns imports files in their publishers' columns, one after the other. It calls done
+// with the result of each file, including the partial result of an interrupted one. With strict a
+// file with any bad row is refused as a whole.
 func (c *Caller) ImportColumns(ctx context.Context, kind importer.Kind, opts importer.Options, files []string, strict bool, done func(*Imported) error) error {
 	h, err := c.conn(ctx, Appending)
 	if err != nil {
@@ -431,7 +432,7 @@ func (c *Caller) ImportColumns(ctx context.Context, kind importer.Kind, opts imp
 	return h.importFiles(ctx, files, strict, columnsOf(kind, opts), done)
 }
 
-// ImportBills is ImportColumns for suppliers' bills in the columns of FOCUS. Rows that name no
+// ImportBills is ImportColumns for suppliers' bills in the columns of FOCUS. Rows without an
 // issuer are compared with all of the files and with the ledger.
 func (c *Caller) ImportBills(ctx context.Context, opts focus.Options, files []string, strict bool, done func(*Imported) error) error {
 	h, err := c.conn(ctx, Appending)
@@ -453,7 +454,7 @@ func (h *Conn) importFiles(ctx context.Context, files []string, strict bool, rd 
 			}
 		}
 		got, err := h.importFile(ctx, file, strict, rd)
-		if err == nil || got.Appended > 0 { // whoever is interrupted learns how far it got
+		if err == nil || got.Appended > 0 { // report the progress of an interrupted import too
 			err = errors.Join(err, done(&got))
 		}
 		if err != nil {

@@ -19,9 +19,8 @@ import (
 	"quartermaster/projections"
 )
 
-// replayThrough folds the log from its beginning into fresh rows, and calls at
-// whenever it has come to the next of the positions, each of which must cover
-// the one before.
+// replayThrough folds the log from its beginning into fresh rows, and calls at when it reaches
+// each of the positions. Each position must cover the one before.
 func replayThrough(ctx context.Context, log *kafka.Log, stops []domain.Position, b Progress, at func(i int, m *projections.Memory, r *projections.Runner) error) error {
 	m := projections.NewMemory(domain.TopicSpecs())
 	r := NewRunner(log, m)
@@ -42,7 +41,7 @@ type Record struct {
 	Topic     domain.Topic    `json:"topic"`
 	Partition int             `json:"partition"`
 	Offset    int64           `json:"offset"`
-	Last      int64           `json:"last,omitempty"` // where error is about a run of offsets
+	Last      int64           `json:"last,omitempty"` // last offset, where Error is about a run of offsets
 	Appended  domain.Instant  `json:"appended"`
 	Key       string          `json:"key"`
 	Event     json.RawMessage `json:"event,omitempty"` // a CloudEvents 1.0 event in JSON
@@ -55,14 +54,14 @@ type Record struct {
 	Subject string      `json:"-"`
 }
 
-// AppendLine appends the record as a line of JSON. It is what encoding/json writes of
-// it, but for the event, which is JSON already and is not read again.
+// AppendLine appends the record as a line of JSON. The result is that of encoding/json, but the
+// event is JSON already and is not parsed again.
 func (s *Record) AppendLine(b []byte) ([]byte, error) {
 	text := func(v any) {
 		var line bytes.Buffer
 		enc := json.NewEncoder(&line)
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(v); err == nil { // strings and bytes always are
+		if err := enc.Encode(v); err == nil { // strings and bytes never fail
 			b = append(b, bytes.TrimSuffix(line.Bytes(), []byte("\n"))...)
 		}
 	}
@@ -112,7 +111,7 @@ func shown(dec *wire.Decoder, rec *domain.Record) Record {
 	return s.of(rec, &env)
 }
 
-// of adds the event that a record holds.
+// of returns s with the event that a record holds.
 func (s Record) of(rec *domain.Record, env *domain.Envelope) Record {
 	s.Type, s.Subject = env.Event.Type(), env.Subject
 	ev, err := wire.CloudEvent(env)
@@ -141,8 +140,8 @@ func partitionsOf(topics []string) ([]domain.TopicPartition, error) {
 	return slices.DeleteFunc(all, func(tp domain.TopicPartition) bool { return !slices.Contains(topics, string(tp.Topic)) }), nil
 }
 
-// Tail calls yield with the newest n records of topics (none: of all), the oldest first; with
-// follow it goes on with new ones until ctx ends. yield is called by one goroutine at a time.
+// Tail calls yield with the newest n records of topics (none: all topics), the oldest first. With
+// follow it continues with new ones until ctx ends. yield is never called concurrently.
 func (c *Caller) Tail(ctx context.Context, topics []string, n int, follow bool, yield func(Record) error) error {
 	tps, err := partitionsOf(topics)
 	if err != nil {
@@ -215,7 +214,7 @@ func (c *Caller) Tail(ctx context.Context, topics []string, n int, follow bool, 
 	return nil
 }
 
-// Replay is what folding the log from its beginning gave.
+// Replay is the result of folding the log from its beginning.
 type Replay struct {
 	Events          int64   `json:"events"`
 	Seconds         float64 `json:"seconds"`
@@ -227,29 +226,28 @@ type Replay struct {
 	Position        string  `json:"position"`
 	ReplayDigest    string  `json:"replay_digest"`
 	LiveDigest      string  `json:"live_digest,omitempty"`
-	// LiveFrom says what the live rows were before the tail of the log was folded
-	// into them: the position of a snapshot, or "0".
+	// LiveFrom is where the live rows started from: the position of a snapshot, or "0".
 	LiveFrom string `json:"live_from,omitempty"`
-	// LeftAside are snapshots that could not be used, and why.
+	// LeftAside lists snapshots that could not be used, and why.
 	LeftAside []string `json:"left_aside,omitempty"`
-	// SnapshotsChecked counts those that were compared with the log on the way, and
-	// SnapshotsFailed has those that are not what it says.
+	// SnapshotsChecked counts the snapshots that were compared with the log on the way.
+	// SnapshotsFailed lists those that differ from it.
 	SnapshotsChecked *int             `json:"snapshots_checked,omitempty"`
-	SnapshotsFailed  []*SnapshotCheck `json:"snapshots_failed,omitempty"` // those that are not what the log says
+	SnapshotsFailed  []*SnapshotCheck `json:"snapshots_failed,omitempty"` // those that differ from the log
 
 	Equal       *bool           `json:"equal,omitempty"`
 	Differences []RowDifference `json:"differences,omitempty"` // the first hundred
 }
 
-// RowDifference is a row that two sets of rows do not have alike.
+// RowDifference is a row that differs between two sets of rows.
 type RowDifference struct {
 	Row    string `json:"row"`
 	Live   bool   `json:"live"`   // the live rows have it
 	Replay bool   `json:"replay"` // the replayed rows have it
 }
 
-// Replay folds the log from its beginning into fresh rows, and with verify compares them
-// with the live rows and with every snapshot on the way.
+// Replay folds the log from its beginning into fresh rows. With verify it compares them with the
+// live rows, and compares every snapshot on the way.
 func (c *Caller) Replay(ctx context.Context, verify bool) (*Replay, error) {
 	h, err := c.log(ctx)
 	if verify {
@@ -281,7 +279,7 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 	if err != nil {
 		return ans, err
 	}
-	// The first pass over the snapshots is on the way, if it does not go further.
+	// The first pass over the snapshots is done on the way, if it ends no later.
 	var way []*SnapshotCheck
 	if len(passes) > 0 && end.Covers(passes[0][len(passes[0])-1].info.Position) {
 		way, passes = passes[0], passes[1:]
@@ -317,14 +315,14 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 	return ans, nil
 }
 
-// replayTo folds the log from its beginning to a position, comparing the
-// snapshots on the way with it, and says how that went.
+// replayTo folds the log from its beginning to a position, compares the snapshots on the way with
+// it, and fills the answer.
 func (h *Conn) replayTo(ctx context.Context, end domain.Position, way []*SnapshotCheck, ans *Replay) (fresh *projections.Memory, err error) {
 	b := h.app.track(Work{Name: "replay", Total: end.Records(), Unit: "events"})
 	defer b.Stop()
 	took, start := time.Duration(0), time.Now()
 	err = replayThrough(ctx, h.Log, append(positionsOf(way), end), b, func(i int, m *projections.Memory, r *projections.Runner) error {
-		took += time.Since(start) // which comparing is no part of
+		took += time.Since(start) // excludes the comparison
 		defer func() { start = time.Now() }()
 		if i < len(way) {
 			return way[i].compareWith(ctx, m)
@@ -342,12 +340,12 @@ func (h *Conn) replayTo(ctx context.Context, end domain.Position, way []*Snapsho
 	return fresh, err
 }
 
-// differences names the rows in which two sets of rows differ, the first hundred.
+// differences returns the rows in which two sets of rows differ, at most a hundred.
 func differences(ctx context.Context, live, replay func(context.Context, func(projections.View) error) error) (out []RowDifference, err error) {
 	err = live(ctx, func(lv projections.View) error {
 		return replay(ctx, func(rv projections.View) error {
 			if lv.Position().String() != rv.Position().String() {
-				return nil // rows in a database go on
+				return nil // rows in a database continue to change
 			}
 			diffs, err := projections.Differences(lv, rv, 100)
 			for _, d := range diffs {

@@ -14,7 +14,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// NodeDecision is a decision about a node, with how the node stood before and stands after.
+// NodeDecision is a decision about a node, with the node's state before and after.
 type NodeDecision struct {
 	Cluster  string            `json:"cluster"`
 	Node     string            `json:"node"`
@@ -26,61 +26,66 @@ type NodeDecision struct {
 	Health   *inventory.Health `json:"health"`
 }
 
-// ReturnNode drafts that what took a node, or one GPU of it, out of service is over.
+// ReturnNode drafts the return of a node, or one GPU of it, to service.
 func (c *Caller) ReturnNode(ctx context.Context, cluster string, ev *domain.NodeReturned) (*NodeDecision, Draft, error) {
 	ans := &NodeDecision{Cluster: cluster, Node: ev.Node, GPU: ev.GPU, Reason: ev.Reason}
 	draft, err := c.decideNode(ctx, "node-return", ans, ev, func(was *inventory.Health, _ []inventory.GPUEntry) error {
-		if (ev.GPU == (domain.GPUID{}) || slices.Contains(was.Missing, ev.GPU.String())) && len(was.Missing) > 0 && len(was.Faults) == 0 && !was.Cordoned && !was.Drained {
-			return fmt.Errorf("%s/%s: GPU %s is missing, and no return ends that: it does when the node reports the GPU again or another in its slot, or with \"quartermaster node retire\"", cluster, ev.Node, was.Missing[0])
+		missing := ev.GPU == (domain.GPUID{}) || slices.Contains(was.Missing, ev.GPU.String())
+		if missing && len(was.Missing) > 0 && len(was.Faults) == 0 && !was.Cordoned && !was.Drained {
+			return fmt.Errorf("%s/%s: GPU %s is missing, and a return does not end that: it ends when the node reports the GPU again "+
+				"or another in its slot, or with \"quartermaster node retire\"", cluster, ev.Node, was.Missing[0])
 		}
 		if ev.GPU == (domain.GPUID{}) && !was.Cordoned && !was.Drained && len(was.Faults) == 0 {
-			return fmt.Errorf("%s/%s: nothing that a return ends keeps it from service: it is %s", cluster, ev.Node, was.State)
+			return fmt.Errorf("%s/%s: there is nothing to return it from: it is %s", cluster, ev.Node, was.State)
 		}
 		if ev.GPU != (domain.GPUID{}) && !slices.ContainsFunc(was.Faults, func(f string) bool { return strings.HasPrefix(f, ev.GPU.String()+" ") }) {
-			return fmt.Errorf("%s/%s: no fatal fault of %s lasts", cluster, ev.Node, ev.GPU)
+			return fmt.Errorf("%s/%s: %s has no lasting fatal fault", cluster, ev.Node, ev.GPU)
 		}
 		return nil
 	})
 	return ans, draft, err
 }
 
-// RetireGPU drafts that a GPU of a node is out of the fleet for good.
+// RetireGPU drafts the permanent removal of a GPU from the fleet.
 func (c *Caller) RetireGPU(ctx context.Context, cluster string, ev *domain.GPURetired) (*NodeDecision, Draft, error) {
 	ans := &NodeDecision{Cluster: cluster, Node: ev.Node, GPU: ev.GPU, Reason: ev.Reason}
 	draft, err := c.decideNode(ctx, "gpu-retire", ans, ev, func(_ *inventory.Health, gpus []inventory.GPUEntry) error {
 		if slices.ContainsFunc(gpus, func(g inventory.GPUEntry) bool { return g.ID == ev.GPU }) {
 			return nil
 		}
-		return &NotFoundError{What: "gpu", Name: ev.GPU.String(), Err: fmt.Errorf("%s/%s: %s is not in service there; see \"quartermaster fleet --nodes -o json\"", cluster, ev.Node, ev.GPU)}
+		return &NotFoundError{What: "gpu", Name: ev.GPU.String(), Err: fmt.Errorf("%s/%s: %s is not in service there; see \"quartermaster fleet --nodes -o json\"",
+			cluster, ev.Node, ev.GPU)}
 	})
 	return ans, draft, err
 }
 
-// DrainNode drafts that a node is out of service and has no workload left.
+// DrainNode drafts that a node is out of service and empty.
 func (c *Caller) DrainNode(ctx context.Context, cluster string, ev *domain.NodeDrained) (*NodeDecision, Draft, error) {
 	ans := &NodeDecision{Cluster: cluster, Node: ev.Node, Reason: ev.Reason}
 	draft, err := c.decideNode(ctx, "node-drain", ans, ev, func(was *inventory.Health, _ []inventory.GPUEntry) error {
 		if was.Drained {
-			return &ConflictError{Err: fmt.Errorf("%s/%s is drained already, since %s: \"quartermaster node return\" ends that", cluster, ev.Node, was.Since)}
+			return &ConflictError{Err: fmt.Errorf("%s/%s has been drained since %s: \"quartermaster node return\" ends that",
+				cluster, ev.Node, was.Since)}
 		}
 		return nil
 	})
 	return ans, draft, err
 }
 
-// RetireNode drafts that a registered node is out of the fleet for good, with all its GPUs.
+// RetireNode drafts the permanent removal of a registered node with all its GPUs.
 func (c *Caller) RetireNode(ctx context.Context, cluster string, ev *domain.NodeRetired) (*NodeDecision, Draft, error) {
 	ans := &NodeDecision{Cluster: cluster, Node: ev.Node, Reason: ev.Reason}
 	draft, err := c.decideNode(ctx, "node-retire", ans, ev, func(_ *inventory.Health, gpus []inventory.GPUEntry) error {
 		if gpus == nil {
-			return &NotFoundError{What: "node", Name: cluster + "/" + ev.Node, Err: fmt.Errorf("%s/%s reports and is registered by nobody, so there is nothing to retire; see \"quartermaster fleet --nodes\"", cluster, ev.Node)}
+			return &NotFoundError{What: "node", Name: cluster + "/" + ev.Node, Err: fmt.Errorf("%s/%s reports but is not registered, "+
+				"so there is nothing to retire; see \"quartermaster fleet --nodes\"", cluster, ev.Node)}
 		}
 		return nil
 	})
 	return ans, draft, err
 }
 
-// NodeHealth answers how a node stands at a time.
+// NodeHealth returns the health of a node at a time.
 func (c *Caller) NodeHealth(ctx context.Context, cluster, node string, at domain.Instant) (health *inventory.Health, err error) {
 	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
 		health, _, _, err = healthOf(v, cluster, node, at)
@@ -89,8 +94,8 @@ func (c *Caller) NodeHealth(ctx context.Context, cluster, node string, at domain
 	return health, err
 }
 
-// decideNode drafts an event about the node of ans, unless check, which gets how the node
-// stands and its GPUs in service, has something against it. It completes ans.
+// decideNode drafts an event about the node of ans and completes ans. check gets the node's
+// health and its GPUs in service, and may refuse.
 func (c *Caller) decideNode(ctx context.Context, use string, ans *NodeDecision, ev domain.Event,
 	check func(was *inventory.Health, gpus []inventory.GPUEntry) error,
 ) (Draft, error) {
@@ -107,7 +112,7 @@ func (c *Caller) decideNode(ctx context.Context, use string, ans *NodeDecision, 
 	return draft, err
 }
 
-// healthOf returns how a node stands, its GPUs in service, nil where nobody registered it,
+// healthOf returns a node's health, its GPUs in service (nil for a node that is not registered)
 // and the workspace that owns its cluster.
 func healthOf(v projections.View, cluster, node string, at domain.Instant) (*inventory.Health, []inventory.GPUEntry, string, error) {
 	inv, err := inventory.New(v, inventory.Filter{Cluster: cluster, At: at})
@@ -127,11 +132,12 @@ func healthOf(v projections.View, cluster, node string, at domain.Instant) (*inv
 			}
 		}
 	}
-	return nil, nil, "", &NotFoundError{What: "node", Name: cluster + "/" + node, Err: fmt.Errorf("%s/%s: no node of that name is in service or reports; see \"quartermaster fleet --nodes\"", cluster, node)}
+	return nil, nil, "", &NotFoundError{What: "node", Name: cluster + "/" + node, Err: fmt.Errorf("%s/%s: no node of that name is in service or reports; "+
+		"see \"quartermaster fleet --nodes\"", cluster, node)}
 }
 
-// mayOperate returns an error when the holder of a key is no admin or operator of a
-// workspace that an event is about.
+// mayOperate returns an error when the key does not belong to an admin or operator of a workspace
+// that an event is about.
 func mayOperate(auth *registry.Authority, operator string, key ed25519.PublicKey, env *domain.Envelope, workspace string) error {
 	for _, g := range auth.Grants() {
 		if !bytes.Equal(g.PublicKey, key) || g.To != 0 && g.To <= Now() {
@@ -141,5 +147,6 @@ func mayOperate(auth *registry.Authority, operator string, key ed25519.PublicKey
 			return nil
 		}
 	}
-	return &DeniedError{Err: fmt.Errorf("operator %q may not decide %s %s: that takes an admin or operator of workspace %q", operator, env.Event.Type(), env.Subject, workspace)}
+	return &DeniedError{Err: fmt.Errorf("operator %q may not decide %s %s: that takes an admin or operator of workspace %q",
+		operator, env.Event.Type(), env.Subject, workspace)}
 }

@@ -20,21 +20,21 @@ type RegisteredNodes struct {
 	Operator   string           `json:"operator,omitempty"`
 }
 
-// RegisteredNode is a node as it is registered.
+// RegisteredNode is a node of the registration.
 type RegisteredNode struct {
 	*domain.NodeRegistered
 	LastTelemetry  domain.Instant `json:"last_telemetry,omitempty"`
-	MissingBilling []string       `json:"missing_for_billing"` // of resource_id, billing_account and sku
+	MissingBilling []string       `json:"missing_for_billing"` // missing fields: resource_id, billing_account, sku
 }
 
-// NodeFacts are what is stated of nodes. Empty fields state nothing.
+// NodeFacts are the stated facts about nodes. Empty fields state nothing.
 type NodeFacts struct {
 	Cluster string
 	Nodes   []string
-	// Seen registers nodes that report and that nobody declared: those named, or all. Without
-	// it more is stated of nodes that are in service.
+	// Seen registers nodes that report and are not declared: the named ones, or all. Without it
+	// the facts are added to nodes in service.
 	Seen           bool
-	Provider       string // where it is not the cluster's
+	Provider       string // if not the cluster's
 	BillingAccount string
 	SKU            string
 	Zone           string
@@ -42,11 +42,11 @@ type NodeFacts struct {
 	ResourceIDs    map[string]string // by node
 	CPUMilli       uint64            // of each node
 	MemoryMiB      uint64            // of each node
-	GPU            domain.GPUModel   // of the GPUs; with Seen, of those whose model is not known
-	From           domain.Instant    // since when; 0: since they were first seen, or now
+	GPU            domain.GPUModel   // with Seen, only of GPUs of unknown model
+	From           domain.Instant    // start of service; 0: when they were first seen, or now
 }
 
-// state writes into a node what is stated of it.
+// state writes the stated facts into a node.
 func (n *NodeFacts) state(r *domain.NodeRegistered) {
 	for to, text := range map[*string]string{
 		&r.Provider: n.Provider, &r.BillingAccount: n.BillingAccount, &r.SKU: n.SKU, &r.Zone: n.Zone,
@@ -64,8 +64,8 @@ func (n *NodeFacts) state(r *domain.NodeRegistered) {
 	}
 }
 
-// RegisterNodes drafts the registration of nodes. Incomplete says which models of GPUs are
-// not known, with which nothing may be registered.
+// RegisterNodes drafts the registration of nodes. incomplete names GPUs of unknown model, which
+// prevent the registration.
 func (c *Caller) RegisterNodes(ctx context.Context, facts *NodeFacts) (ans *RegisteredNodes, draft Draft, incomplete error, err error) {
 	ans = &RegisteredNodes{Cluster: facts.Cluster, Nodes: []RegisteredNode{}}
 	var owner string
@@ -81,7 +81,8 @@ func (c *Caller) RegisterNodes(ctx context.Context, facts *NodeFacts) (ans *Regi
 			return err
 		}
 		if cluster == nil {
-			return &NotFoundError{What: "cluster", Name: facts.Cluster, Err: fmt.Errorf("cluster %q is not registered; see \"quartermaster cluster register --help\"", facts.Cluster)}
+			return &NotFoundError{What: "cluster", Name: facts.Cluster, Err: fmt.Errorf("cluster %q is not registered; "+
+				"see \"quartermaster cluster register --help\"", facts.Cluster)}
 		}
 		owner = cluster.Workspace
 		if facts.Seen {
@@ -99,17 +100,19 @@ func (c *Caller) RegisterNodes(ctx context.Context, facts *NodeFacts) (ans *Regi
 	}
 	for node := range facts.ResourceIDs {
 		if !slices.ContainsFunc(ans.Nodes, func(n RegisteredNode) bool { return n.Node == node }) {
-			return nil, Draft{}, nil, invalid("resource-id", "node %q is not among those to be registered", node)
+			return nil, Draft{}, nil, invalid("resource-id", "node %q is not among the nodes to register", node)
 		}
 	}
 	draft = Draft{Use: "node-register", OfNodes: true}
 	for _, n := range ans.Nodes {
-		draft.Events = append(draft.Events, domain.Envelope{Time: Now(), Subject: n.Node, Cluster: ans.Cluster, Workspace: owner, Event: n.NodeRegistered})
+		draft.Events = append(draft.Events, domain.Envelope{
+			Time: Now(), Subject: n.Node, Cluster: ans.Cluster, Workspace: owner, Event: n.NodeRegistered,
+		})
 	}
 	return ans, draft, ans.unknownModels(), nil
 }
 
-// seenNodes returns those that report and that nobody declared: all, or the named.
+// seenNodes returns the nodes that report and are not declared: all, or the named ones.
 func seenNodes(v projections.View, facts *NodeFacts, names []string) ([]RegisteredNode, error) {
 	seen, err := inventory.SeenNodes(v, facts.Cluster, Now())
 	if err != nil {
@@ -117,7 +120,8 @@ func seenNodes(v projections.View, facts *NodeFacts, names []string) ([]Register
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(seen, func(n inventory.SeenNode) bool { return n.Node == name }) {
-			return nil, fmt.Errorf("%s/%s: no node of that name reports GPUs and is not registered; see \"quartermaster fleet --nodes\"", facts.Cluster, name)
+			return nil, fmt.Errorf("%s/%s: no unregistered node of that name reports GPUs; see \"quartermaster fleet --nodes\"",
+				facts.Cluster, name)
 		}
 	}
 	out := []RegisteredNode{}
@@ -135,7 +139,7 @@ func seenNodes(v projections.View, facts *NodeFacts, names []string) ([]Register
 	return out, nil
 }
 
-// nodesInService returns the named nodes as they are described.
+// nodesInService returns the named nodes with their present description.
 func nodesInService(v projections.View, facts *NodeFacts, names []string) ([]RegisteredNode, error) {
 	out := []RegisteredNode{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
@@ -147,14 +151,15 @@ func nodesInService(v projections.View, facts *NodeFacts, names []string) ([]Reg
 			return nil, fmt.Errorf("%s/%s: no node of that name is in service; --seen registers one that reports", facts.Cluster, name)
 		}
 		if r.InServiceFrom = facts.From; facts.From != 0 && facts.From < from {
-			return nil, fmt.Errorf("%s/%s: what holds of it was stated from %s on, and would replace this: give --from %s or later", facts.Cluster, name, from, from)
+			return nil, fmt.Errorf("%s/%s: its present description is valid from %s, and would replace this one: give --from %s or later",
+				facts.Cluster, name, from, from)
 		}
 		out = append(out, RegisteredNode{NodeRegistered: r})
 	}
 	return out, nil
 }
 
-// complete states the facts and lists what a bill cannot be matched by.
+// complete adds the facts and lists what is missing to match a bill.
 func (r *RegisteredNode) complete(facts *NodeFacts, account string) {
 	facts.state(r.NodeRegistered)
 	r.MissingBilling = []string{}
@@ -167,7 +172,7 @@ func (r *RegisteredNode) complete(facts *NodeFacts, account string) {
 	}
 }
 
-// unknownModels returns an error that says of which GPUs the model is not known.
+// unknownModels returns an error that names the GPUs of unknown model.
 func (ans *RegisteredNodes) unknownModels() error {
 	gpus, first := 0, ""
 	for _, n := range ans.Nodes {
@@ -180,5 +185,6 @@ func (ans *RegisteredNodes) unknownModels() error {
 	if gpus == 0 {
 		return nil
 	}
-	return invalid("model", "the model of %d GPUs is not known, the first in node %s: give it, and name the nodes where they differ", gpus, first)
+	return invalid("model", "the model of %d GPUs is unknown, the first in node %s: give it, and name the nodes where they differ",
+		gpus, first)
 }

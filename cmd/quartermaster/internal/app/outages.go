@@ -11,8 +11,8 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// placed makes of an outage of a region one for each cluster that is in it, and refuses
-// outages of nodes that their cluster never had.
+// placed expands an outage of a region to one for each of its clusters, and refuses outages of
+// nodes that their cluster never had.
 func placed(v projections.View, auth *registry.Authority, d *Declarations) ([]domain.Envelope, []manifest.Entry, error) {
 	if !slices.ContainsFunc(d.envs, func(env domain.Envelope) bool { return env.Event.Type() == domain.TypeOutageDeclared }) {
 		return slices.Clone(d.envs), d.entries, nil
@@ -31,7 +31,7 @@ func placed(v projections.View, auth *registry.Authority, d *Declarations) ([]do
 		case !ok:
 		case entry.Region != "":
 			if len(clusters[entry.Region]) == 0 {
-				errs = append(errs, entry.Fault("region", "no cluster is in %q, here or in the log", entry.Region))
+				errs = append(errs, entry.Fault("region", "no cluster is in %q, in these files or in the log", entry.Region))
 			}
 			for _, cluster := range clusters[entry.Region] {
 				env.Cluster = cluster
@@ -57,8 +57,7 @@ func placed(v projections.View, auth *registry.Authority, d *Declarations) ([]do
 	return envs, entries, nil
 }
 
-// clustersOf returns the clusters of each region, by name: of the log and of what is
-// declared with them.
+// clustersOf returns the cluster names of each region, from the log and from the declarations.
 func clustersOf(v projections.View, auth *registry.Authority, envs []domain.Envelope) (map[string][]string, error) {
 	known, err := auth.Clusters(v)
 	if err != nil {
@@ -80,7 +79,7 @@ func clustersOf(v projections.View, auth *registry.Authority, envs []domain.Enve
 	return of, nil
 }
 
-// nodesOf returns the nodes that a cluster ever had.
+// nodesOf returns all nodes that a cluster ever had.
 func nodesOf(v projections.View, cluster string) (map[string]bool, error) {
 	known := map[string]bool{}
 	err := v.Scan(projections.Query{Table: projections.TableNodes, Scope: cluster}, func(k projections.Key, _ projections.Row) error {

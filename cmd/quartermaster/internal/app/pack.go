@@ -20,8 +20,8 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// readNodes reads a list of nodes in the columns of the openb trace, one
-// machine each, in the order of the rows.
+// readNodes reads a list of nodes in the columns of the openb trace, one machine each, in the
+// order of the rows.
 func readNodes(ctx context.Context, path string) ([]packing.Node, error) {
 	var nodes []packing.Node
 	err := readTable(ctx, importer.Nodes, path, func(event domain.Event) error {
@@ -42,9 +42,9 @@ func readNodes(ctx context.Context, path string) ([]packing.Node, error) {
 	return nodes, err
 }
 
-// readPods reads a list of pods in the columns of the openb trace, each a
-// workload of one replica, in the order of the rows. The models that a pod
-// allows (gpu_spec) are spelled as those of nodes are.
+// readPods reads a list of pods in the columns of the openb trace, each a workload of one
+// replica, in the order of the rows. The models that a pod allows (gpu_spec) are spelled like
+// those of nodes.
 func readPods(ctx context.Context, path string) ([]packing.Workload, error) {
 	var pods []packing.Workload
 	err := readTable(ctx, importer.Pods, path, func(event domain.Event) error {
@@ -66,17 +66,17 @@ func readPods(ctx context.Context, path string) ([]packing.Workload, error) {
 	return pods, err
 }
 
-// Packed is how pods go onto nodes, and how good that is.
+// Packed is a packing of pods onto nodes, with its quality.
 type Packed struct {
 	Method         string             `json:"method"`
 	Order          string             `json:"order"`
 	Shape          *PackShape         `json:"shape,omitempty"`
-	Pods           int                `json:"pods"`        // that were to be packed
-	Excluded       int                `json:"excluded"`    // without GPUs, not to be packed
-	Bins           int                `json:"bins"`        // of the pods that fit a node at all
-	FitNoNode      int                `json:"fit_no_node"` // of a shape, nodes without end: what is not placed
+	Pods           int                `json:"pods"`        // number of pods to pack
+	Excluded       int                `json:"excluded"`    // without GPUs, not packed
+	Bins           int                `json:"bins"`        // used by the pods that fit a node
+	FitNoNode      int                `json:"fit_no_node"` // unplaced pods, with a shape of unlimited nodes
 	LowerBound     int                `json:"lower_bound"`
-	Gap            int                `json:"gap"` // bins less lower_bound
+	Gap            int                `json:"gap"` // bins minus lower_bound
 	Columns        packing.Columns    `json:"columns"`
 	GPUMilliNeeded int64              `json:"gpu_milli_needed"`
 	GPUMilliPlaced int64              `json:"gpu_milli_placed"`
@@ -96,13 +96,13 @@ type PackShape struct {
 	Model     string `json:"model,omitempty"`
 }
 
-// PackPattern is machines that hold the same numbers of pods of the same sizes.
+// PackPattern is a group of machines that hold the same numbers of pods of the same sizes.
 type PackPattern struct {
 	Machines int       `json:"machines"`
 	On       []PackPod `json:"on"`
 }
 
-// PackPod is pods of one size on a machine.
+// PackPod is a number of pods of one size on a machine.
 type PackPod struct {
 	CPUMilli  int64    `json:"cpu_milli"`
 	MemoryMiB int64    `json:"memory_mib"`
@@ -115,19 +115,19 @@ type PackPod struct {
 type PackConstraint struct {
 	Constraint packing.Constraint `json:"constraint"`
 	Pods       int                `json:"pods"`
-	Machines   int                `json:"machines"` // how many unplaced pods it ruled machines out for
+	Machines   int                `json:"machines"` // unplaced pods that it ruled machines out for
 }
 
-// PackQuery asks how pods go onto nodes.
+// PackQuery asks how to place pods on nodes.
 type PackQuery struct {
 	Nodes string // file of nodes to pack onto, in the columns of the openb trace
 	Pods  string // file of pods, likewise
-	Shape string // of as many nodes as it takes, instead of Nodes, as 96000m,393216MiB,8
-	// EveryPod packs the pods without GPUs, too, where a shape is given.
+	Shape string // size of unlimited nodes, instead of Nodes, such as 96000m,393216MiB,8
+	// EveryPod also packs the pods without GPUs, with Shape.
 	EveryPod bool
 }
 
-// Pack packs what files say. It reads no log.
+// Pack packs the pods of a file onto nodes. It reads no log.
 func (c *Caller) Pack(ctx context.Context, q PackQuery) (*Packed, error) {
 	nodes, pods, err := readPackFiles(ctx, q)
 	if err != nil {
@@ -172,7 +172,7 @@ func packFiles(ctx context.Context, q PackQuery, nodes []packing.Node, pods []pa
 		solver, openErr := highs.Open(highs.Options{})
 		switch {
 		case openErr == nil:
-			defer func() { _ = solver.Close() }() // it ends a process that has nothing to say
+			defer func() { _ = solver.Close() }() // the process has nothing left to report
 			opts.LP = solver
 		case !errors.Is(openErr, linear.ErrUnavailable):
 			return nil, openErr
@@ -208,15 +208,19 @@ func packFiles(ctx context.Context, q PackQuery, nodes []packing.Node, pods []pa
 	return ans, nil
 }
 
-// packPatterns counts machines by the sizes of the pods on them, the most
-// machines first.
+// packPatterns groups machines by the sizes of the pods on them, the largest group first.
 func packPatterns(r *packing.Result, pods []packing.Workload) []PackPattern {
 	byID := make(map[string]*packing.Workload, len(pods))
 	for i := range pods {
 		byID[pods[i].ID] = &pods[i]
 	}
 	bySize := func(x, y PackPod) int {
-		return cmp.Or(cmp.Compare(y.GPUMilli, x.GPUMilli), cmp.Compare(y.CPUMilli, x.CPUMilli), cmp.Compare(y.MemoryMiB, x.MemoryMiB), slices.Compare(x.Models, y.Models))
+		return cmp.Or(
+			cmp.Compare(y.GPUMilli, x.GPUMilli),
+			cmp.Compare(y.CPUMilli, x.CPUMilli),
+			cmp.Compare(y.MemoryMiB, x.MemoryMiB),
+			slices.Compare(x.Models, y.Models),
+		)
 	}
 	all := make([]PackPattern, 0, len(r.Machines))
 	for _, m := range r.Machines {
@@ -253,23 +257,22 @@ func packPatterns(r *packing.Result, pods []packing.Workload) []PackPattern {
 	return patterns
 }
 
-// filesCluster is where the nodes of a file stand: in one cluster.
+// filesCluster is the cluster of all nodes of a file.
 const filesCluster = "files"
 
-// clampedAmount keeps what is beyond any machine beyond any machine, so that
-// the packer and not the conversion refuses it.
+// clampedAmount converts amounts beyond any machine without overflow, so that the packer refuses
+// them.
 func clampedAmount(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// readTable hands out the events of a file, in the order of its rows. Unlike an
-// import it refuses a file of which any row is bad: what is left would be
-// another problem.
+// readTable calls each with the events of a file, in the order of its rows. Unlike an import it
+// refuses a file with any bad row, because the remaining rows would be a different problem.
 func readTable(ctx context.Context, kind importer.Kind, path string, each func(domain.Event) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", kind, err)
 	}
 	defer f.Close()
-	// The times of pods do not matter here, so any epoch will do.
+	// The times of pods do not matter here, so any epoch works.
 	opts := importer.Options{
 		Cluster: filesCluster, Workspace: Platform, Standing: true,
 		Epoch: domain.InstantOf(time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC)),
@@ -293,14 +296,14 @@ func readTable(ctx context.Context, kind importer.Kind, path string, each func(d
 		if more := sum.Bad - len(bad); more > 0 {
 			lines = append(lines, fmt.Sprintf("and %s more", comma(more)))
 		}
-		return fmt.Errorf("%s of %s rows of %s cannot be read: %s", comma(sum.Bad), comma(sum.Rows), path, strings.Join(lines, "\n  "))
+		return fmt.Errorf("%s of %s rows of %s cannot be read: %s",
+			comma(sum.Bad), comma(sum.Rows), path, strings.Join(lines, "\n  "))
 	}
 	return nil
 }
 
-// parseShape reads a size of nodes: CPU in thousandths ("96000m") or cores
-// ("96"), memory in MiB or GiB ("393216MiB", "384GiB"), GPUs, and perhaps their
-// model.
+// parseShape parses a size of nodes: CPU in thousandths ("96000m") or cores ("96"), memory in MiB
+// or GiB ("393216MiB", "384GiB"), GPUs, and optionally their model.
 func parseShape(text string) (packing.Node, error) {
 	n := packing.Node{ID: "node", Count: packing.Unlimited}
 	fields := strings.Split(text, ",")
@@ -308,7 +311,8 @@ func parseShape(text string) (packing.Node, error) {
 		return packing.Node{}, invalid("node-shape", "%q: %s %q is not %s", text, what, value, want)
 	}
 	if len(fields) != 3 && len(fields) != 4 {
-		return packing.Node{}, invalid("node-shape", "%q has %d parts, want CPU, memory, GPUs and perhaps their model, as 96000m,393216MiB,8", text, len(fields))
+		return packing.Node{}, invalid("node-shape", "%q has %d parts, want CPU, memory, GPUs and optionally their model, as 96000m,393216MiB,8",
+			text, len(fields))
 	}
 	for i := range fields {
 		fields[i] = strings.TrimSpace(fields[i])
@@ -343,9 +347,9 @@ func parseShape(text string) (packing.Node, error) {
 	}
 	switch {
 	case n.CPUMilli == 0:
-		return wrong("CPU", fields[0], "above 0, and a node without any holds no pod")
+		return wrong("CPU", fields[0], "above 0; a node without any cannot hold a pod")
 	case n.MemoryMiB == 0:
-		return wrong("memory", fields[1], "above 0, and a node without any holds no pod")
+		return wrong("memory", fields[1], "above 0; a node without any cannot hold a pod")
 	}
 	n.GPUs = int(gpus)
 	if len(fields) == 4 {

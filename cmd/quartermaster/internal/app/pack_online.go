@@ -13,7 +13,7 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// Arrivals is what a policy makes of pods that arrive one by one.
+// Arrivals is the result of a policy for pods that arrive one by one.
 type Arrivals struct {
 	Policy     online.Policy   `json:"policy"`
 	Arrive     decimal.Decimal `json:"arrive"`
@@ -22,7 +22,7 @@ type Arrivals struct {
 	Nodes      int             `json:"nodes"`
 	GPUs       int64           `json:"gpus"`
 	Pods       int             `json:"pods"`
-	Allocation online.Series   `json:"gpu_allocation_percent"` // by arrived load in percent of the GPUs; the mean of the runs
+	Allocation online.Series   `json:"gpu_allocation_percent"` // by arrived load in percent of the GPUs; mean of the runs
 	Runs       []ArrivalRun    `json:"runs"`
 }
 
@@ -41,16 +41,16 @@ const (
 	mostSeeds  = 1000
 )
 
-// ArrivalsQuery asks what policies make of pods that arrive one by one.
+// ArrivalsQuery asks how policies place pods that arrive one by one.
 type ArrivalsQuery struct {
 	PackQuery
 	Policies []online.Policy
-	Arrive   domain.Decimal // GPUs asked for in all, in parts of those that the nodes have
-	Seed     int64          // of the order of arrivals
-	Seeds    int            // runs, with this seed and the next ones
+	Arrive   domain.Decimal // total GPUs requested, as a multiple of the nodes' GPUs
+	Seed     int64          // seed of the order of arrivals
+	Seeds    int            // number of runs, with consecutive seeds from Seed
 }
 
-// PackArrivals replays arrivals of pods on nodes, by one or several policies.
+// PackArrivals replays arrivals of pods on nodes, with one or several policies.
 func (c *Caller) PackArrivals(ctx context.Context, q ArrivalsQuery) ([]*Arrivals, error) {
 	perMille := q.Arrive.Shift(3)
 	if !perMille.IsInteger() || !perMille.IsPositive() || perMille.GreaterThan(decimal.NewFromInt(mostArrive*1000)) {

@@ -24,23 +24,23 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// RepeatDemand is demand of the future as it was observed, week by week.
+// RepeatDemand is future demand that repeats the observed weeks.
 const RepeatDemand = "repeat"
 
-// ErrNothingToPlan means that no demand was observed that a plan could serve.
+// ErrNothingToPlan means that no demand to plan for was observed.
 var ErrNothingToPlan = errors.New("there is nothing to plan")
 
 // PlanQuery asks what to buy.
 type PlanQuery struct {
 	At          domain.Instant // 0: now
-	Regions     []string       // only these, in any order; none: all
-	Workspace   string         // whose plan it is
+	Regions     []string       // in any order; none: all regions
+	Workspace   string         // owner of the plan
 	Assumptions plan.Assumptions
-	DryRun      bool // records nothing
+	DryRun      bool // do not record the plan
 }
 
-// Plan computes a plan and records it as an event, unless the same was recorded before.
-// recorded tells that it was now. A plan that is empty is not recorded.
+// Plan computes a plan and records it as an event, unless the same plan was recorded before.
+// recorded reports whether it was recorded now. An empty plan is not recorded.
 func (c *Caller) Plan(ctx context.Context, at At, q PlanQuery) (p *plan.Plan, recorded bool, err error) {
 	if at != "" && !q.DryRun {
 		return nil, false, invalid("as-of", "a plan computed from the past is not recorded: add --dry-run")
@@ -75,7 +75,7 @@ func (h *Conn) plan(ctx context.Context, q PlanQuery) (*plan.Plan, bool, error) 
 	return p, true, h.CatchUp(ctx)
 }
 
-// inRegion names the regions that a question is narrowed to.
+// inRegion describes the regions of a question, for messages.
 func inRegion(only ...string) string {
 	switch {
 	case len(only) == 0 || len(only) == 1 && only[0] == "":
@@ -86,8 +86,8 @@ func inRegion(only ...string) string {
 	return " in regions " + strings.Join(only, ", ")
 }
 
-// knownRegions refuses a region that does not exist, and puts those that do in order, so
-// that equal questions are equal.
+// knownRegions refuses unknown regions, and sorts the known ones, so that equal questions are
+// equal.
 func knownRegions(v projections.View, named []string) ([]string, error) {
 	for _, region := range named {
 		if region == "" {
@@ -102,15 +102,15 @@ func knownRegions(v projections.View, named []string) ([]string, error) {
 	return slices.Compact(only), nil
 }
 
-// computePlan computes a plan and tells whether the same was recorded before.
-// An empty one is not worth recording: nothing could be planned.
+// computePlan computes a plan and reports whether the same was recorded before. An empty plan is
+// not worth recording: nothing could be planned.
 func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, known bool, err error) {
 	err = h.View(ctx, func(v projections.View) error {
 		only, err := knownRegions(v, q.Regions)
 		if err != nil {
 			return err
 		}
-		if q.Workspace != Platform { // which there is even before it is registered
+		if q.Workspace != Platform { // it exists even before it is registered
 			if err := (narrowed{workspace: q.Workspace}).empty(v); err != nil {
 				return err
 			}
@@ -129,7 +129,8 @@ func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, know
 			return err
 		}
 		if len(p.Regions) == 0 && len(p.Excluded) == 0 {
-			return fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"", ErrNothingToPlan, inRegion(only...), q.At)
+			return fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"",
+				ErrNothingToPlan, inRegion(only...), q.At)
 		}
 		row, err := v.Get(projections.Key{Table: projections.TablePlans, Scope: q.Workspace, ID: p.ID})
 		known = row != nil
@@ -138,7 +139,7 @@ func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, know
 	return p, known, err
 }
 
-// planQuestion is what a plan is computed from, with draws for what is forecast.
+// planQuestion returns the input of a plan, with draws for forecast demand.
 func planQuestion(v projections.View, at domain.Instant, only []string, as plan.Assumptions) (*plan.Question, error) {
 	q, err := planning.Question(v, at, only, as)
 	if err == nil {
@@ -147,7 +148,7 @@ func planQuestion(v projections.View, at domain.Instant, only []string, as plan.
 	return q, err
 }
 
-// planComputed is the event that records a plan.
+// planComputed returns the event that records a plan.
 func planComputed(p *plan.Plan, workspace string, as plan.Assumptions) (*domain.Envelope, error) {
 	document, err := json.Marshal(p)
 	if err != nil {
@@ -166,7 +167,7 @@ func planComputed(p *plan.Plan, workspace string, as plan.Assumptions) (*domain.
 	return env, domain.Validate(env)
 }
 
-// RecordedPlan is a plan that the log has.
+// RecordedPlan is a plan in the log.
 type RecordedPlan struct {
 	Plan       string          `json:"plan"`
 	Workspace  string          `json:"workspace"`
@@ -183,7 +184,7 @@ type RecordedPlan struct {
 	Document []byte `json:"-"`
 }
 
-// Plans answers which plans were recorded, the newest first.
+// Plans returns the recorded plans, the newest first.
 func (c *Caller) Plans(ctx context.Context, at At) ([]RecordedPlan, error) {
 	h, err := c.at(ctx, at)
 	if err != nil {
@@ -192,7 +193,7 @@ func (c *Caller) Plans(ctx context.Context, at At) ([]RecordedPlan, error) {
 	return h.Plans(ctx)
 }
 
-// RecordedPlan answers a recorded plan by its id.
+// RecordedPlan returns a recorded plan by its id.
 func (c *Caller) RecordedPlan(ctx context.Context, at At, id string) (*RecordedPlan, *plan.Plan, error) {
 	all, err := c.Plans(ctx, at)
 	if err != nil {
@@ -200,7 +201,7 @@ func (c *Caller) RecordedPlan(ctx context.Context, at At, id string) (*RecordedP
 	}
 	i := slices.IndexFunc(all, func(p RecordedPlan) bool { return p.Plan == id })
 	if i < 0 {
-		return nil, nil, &NotFoundError{What: "plan", Name: id, Err: fmt.Errorf("no plan %q; \"quartermaster plan list\" names those recorded", id)}
+		return nil, nil, &NotFoundError{What: "plan", Name: id, Err: fmt.Errorf("no plan %q; \"quartermaster plan list\" shows the recorded plans", id)}
 	}
 	var p plan.Plan
 	if err := json.Unmarshal(all[i].Document, &p); err != nil {
@@ -209,7 +210,7 @@ func (c *Caller) RecordedPlan(ctx context.Context, at At, id string) (*RecordedP
 	return &all[i], &p, nil
 }
 
-// VerifyPlan folds the log up to a recorded plan's position and computes it again.
+// VerifyPlan folds the log up to a recorded plan's position and computes the plan again.
 func (c *Caller) VerifyPlan(ctx context.Context, e *RecordedPlan, p *plan.Plan) (*Verified, error) {
 	h, err := c.log(ctx)
 	if err != nil {
@@ -238,7 +239,7 @@ func (h *Conn) Plans(ctx context.Context) ([]RecordedPlan, error) {
 	return out, err
 }
 
-// verifyPlan folds the log up to a plan's position and computes it again.
+// verifyPlan folds the log up to a plan's position and computes the plan again.
 func (h *Conn) verifyPlan(ctx context.Context, e *RecordedPlan, p *plan.Plan) (*Verified, error) {
 	if now := strings.Join(p.MethodsNow(projections.Method), " "); e.Method != now {
 		return nil, fmt.Errorf("plan %s was computed by %s, this program computes by %s: verify it with that version", e.Plan, e.Method, now)
@@ -253,33 +254,34 @@ func (h *Conn) verifyPlan(ctx context.Context, e *RecordedPlan, p *plan.Plan) (*
 		defer done()
 		switch {
 		case p.WithoutSolver():
-			lp = nil // as it was computed
+			lp = nil // as the plan was computed
 		case p.SolvedTogether() && lp == nil:
-			return nil, errors.New("pools of the plan were planned together, and this program was built without a solver of linear programs: run \"make highs\" and build again")
+			return nil, errors.New("pools of the plan were planned together, and this program was built without a linear programming solver: " +
+				"run \"make highs\" and build again")
 		}
 		return plan.Compute(ctx, q, lp)
 	})
 }
 
-// recorded is a document that the log can be asked for again.
+// recorded is a document that can be recomputed from the log.
 type recorded struct {
 	kind, id string
-	verb     string // what was done to get it
+	verb     string // verb for messages: how it was made
 	position string
 	digest   string // SHA-256 of the document, in hexadecimal digits
 	document []byte
 }
 
-// Verified is a recorded document beside what the log gives again.
+// Verified compares a recorded document with a recomputed one.
 type Verified struct {
-	Position string // of the rows that it was made from
-	Recorded string // SHA-256 of what was recorded, in hexadecimal digits
-	Again    string // and of what was made again
+	Position string // of the rows that it was computed from
+	Recorded string // SHA-256 of the recorded document, in hexadecimal digits
+	Again    string // SHA-256 of the recomputed one
 	Equal    bool   // byte for byte
 }
 
-// verify folds the log up to a document's position, has it made again from the
-// rows there, and compares byte for byte.
+// verify folds the log up to a document's position, calls again with the rows there, and compares
+// the documents byte for byte.
 func (h *Conn) verify(ctx context.Context, r *recorded, again func(projections.View) (any, error)) (*Verified, error) {
 	until, err := domain.ParsePosition(r.position)
 	if err != nil {
@@ -304,26 +306,27 @@ func (h *Conn) verify(ctx context.Context, r *recorded, again func(projections.V
 	return &Verified{r.position, r.digest, sum, bytes.Equal(document, r.document) && sum == r.digest}, nil
 }
 
-// noPools says why nothing can be weighed.
+// noPools says why there is nothing to plan.
 func noPools(in *instances.Instance, only []string, at domain.Instant) error {
 	if len(in.Notes) == 0 {
-		return fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"", ErrNothingToPlan, inRegion(only...), at)
+		return fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"",
+			ErrNothingToPlan, inRegion(only...), at)
 	}
 	more := ""
 	if n := len(in.Notes) - 1; n > 0 {
 		more = fmt.Sprintf(", and %s more", comma(n))
 	}
-	return fmt.Errorf("%w at %s: %s%s; --at DATE names another time", ErrNothingToPlan, at, in.Notes[0], more)
+	return fmt.Errorf("%w at %s: %s%s; choose another time with --at DATE", ErrNothingToPlan, at, in.Notes[0], more)
 }
 
-// lazySolver opens a solver of linear programs when the first program comes, so
-// that an instance that needs none never starts it.
+// lazySolver opens a linear programming solver at the first program, so that an instance that
+// needs none never starts it.
 type lazySolver struct {
 	solver *highs.Solver
 	err    error
 }
 
-// Solve is linear.Solver's.
+// Solve implements [linear.Solver].
 func (l *lazySolver) Solve(ctx context.Context, p *linear.Program, limits linear.Limits) (*linear.Solution, error) {
 	if l.solver == nil && l.err == nil {
 		l.solver, l.err = highs.Open(highs.Options{})
@@ -336,7 +339,7 @@ func (l *lazySolver) Solve(ctx context.Context, p *linear.Program, limits linear
 
 func (l *lazySolver) close() {
 	if l.solver != nil {
-		_ = l.solver.Close() // its answers are here
+		_ = l.solver.Close() // all answers were received
 	}
 }
 
@@ -349,8 +352,8 @@ func linearSolver() (solver linear.Solver, done func()) {
 	return l, l.close
 }
 
-// UsualPlan is what is asked where nothing else is said, by a person or by a schedule:
-// three years, four weeks of observed demand repeated without growth.
+// UsualPlan is the default query of people and schedules: three years, four weeks of observed
+// demand repeated without growth.
 func UsualPlan() PlanQuery {
 	return PlanQuery{Workspace: Platform, Assumptions: plan.Assumptions{
 		Months: 36, Weeks: 4, AnnualRate: planning.FromPolicy, Salvage: decimal.New(5, -1),

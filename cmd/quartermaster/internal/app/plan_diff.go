@@ -32,7 +32,7 @@ func (c *Caller) PlanDiff(ctx context.Context, at At, a, b string) (*plan.Diff, 
 // planPrefix begins the ids of plans.
 const planPrefix = "plan-"
 
-// planNamed returns the plan of an id, or of a file.
+// planNamed returns the plan with an id, or in a file.
 func (c *Caller) planNamed(ctx context.Context, at At, name string) (*plan.Plan, error) {
 	document, err := os.ReadFile(name)
 	switch {
@@ -48,7 +48,8 @@ func (c *Caller) planNamed(ctx context.Context, at At, name string) (*plan.Plan,
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, &UnavailableError{Err: fmt.Errorf("read plan: %w", err)}
 	case !strings.HasPrefix(name, planPrefix) || strings.ContainsAny(name, "./\\"):
-		return nil, &NotFoundError{What: "plan", Name: name, Err: fmt.Errorf("%q is neither a file nor the id of a plan; \"quartermaster plan list\" names those recorded", name)}
+		return nil, &NotFoundError{What: "plan", Name: name, Err: fmt.Errorf("%q is neither a file nor the id of a plan; "+
+			"\"quartermaster plan list\" shows the recorded plans", name)}
 	}
 	_, p, err := c.RecordedPlan(ctx, at, name)
 	return p, err

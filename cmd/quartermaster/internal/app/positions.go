@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// positionsName is the file of the data directory that remembers positions by their
-	// short names: a line each with the SHA-256 of the position's text and the text.
+	// positionsName is the file of the data directory that stores positions by their short names:
+	// one line each, with the SHA-256 of the position's text and the text.
 	positionsName = "positions"
-	// keptPositions is how many are kept when there are twice as many.
+	// keptPositions is how many are kept when the file has twice as many.
 	keptPositions = 1000
-	// shortDigits is how many digits of the SHA-256 a short name has at least.
+	// shortDigits is the minimum number of SHA-256 digits in a short name.
 	shortDigits = 6
 )
 
-// ShortPosition returns a short name of a position, such as @6f3a9c, and remembers it in
-// the data directory, so that [At] takes it. Where nothing can be written it returns the
-// position as it is.
+// ShortPosition returns a short name of a position, such as @6f3a9c, and stores it in the data
+// directory, so that [At] accepts it. Where the directory is not writable it returns the full
+// position.
 func (c *Caller) ShortPosition(position string) string {
 	if len(position) <= shortDigits || c.app.Dir == "" {
 		return position
@@ -49,7 +49,7 @@ func (c *Caller) ShortPosition(position string) string {
 	return "@" + sum[:digits]
 }
 
-// remember adds a line to the positions, and drops the oldest of very many.
+// remember adds a line to the positions, and drops the oldest when there are too many.
 func (s *App) remember(line string, all []string) error {
 	path := filepath.Join(s.Dir, positionsName)
 	if len(all) >= 2*keptPositions {
@@ -64,8 +64,7 @@ func (s *App) remember(line string, all []string) error {
 	return errors.Join(err, f.Close())
 }
 
-// positions returns the lines of the positions that are remembered. One that is cut off or
-// was changed is no line.
+// positions returns the lines of the stored positions. It skips truncated and altered lines.
 func (s *App) positions() (lines []string, err error) {
 	data, err := os.ReadFile(filepath.Join(s.Dir, positionsName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +83,7 @@ func (s *App) positions() (lines []string, err error) {
 	return lines, in.Err()
 }
 
-// positionOf returns the position that has a short name here.
+// positionOf returns the position with a short name in this data directory.
 func (s *App) positionOf(short string) (string, error) {
 	digits := strings.TrimPrefix(short, "@")
 	lines, err := s.positions()
@@ -93,7 +92,8 @@ func (s *App) positionOf(short string) (string, error) {
 	}
 	var found []string
 	for _, l := range lines {
-		if sum, position, _ := strings.Cut(l, " "); len(digits) >= shortDigits && strings.HasPrefix(sum, strings.ToLower(digits)) && !slices.Contains(found, position) {
+		sum, position, _ := strings.Cut(l, " ")
+		if len(digits) >= shortDigits && strings.HasPrefix(sum, strings.ToLower(digits)) && !slices.Contains(found, position) {
 			found = append(found, position)
 		}
 	}
@@ -101,7 +101,8 @@ func (s *App) positionOf(short string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", &NotFoundError{What: "position", Name: short, Err: fmt.Errorf("no position %s is remembered in %s: give it whole, as answers in JSON have it", short, s.Dir)}
+		return "", &NotFoundError{What: "position", Name: short, Err: fmt.Errorf("no position %s is stored in %s: "+
+			"give the full position, as in JSON answers", short, s.Dir)}
 	default:
 		return "", invalid("as-of", "%s may be one of %d positions: give more of its digits", short, len(found))
 	}

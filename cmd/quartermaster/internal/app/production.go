@@ -18,9 +18,9 @@ import (
 	"quartermaster/projections"
 )
 
-var errNoProduction = errors.New("this is for a log in production: name the configuration with --config or QUARTERMASTER_CONFIG")
+var errNoProduction = errors.New("this command needs a configuration: name it with --config or QUARTERMASTER_CONFIG")
 
-// Database opens the rows in production.
+// Database opens the database of the configuration.
 func (s *App) Database(ctx context.Context) (*postgres.DB, error) {
 	if s.Config == nil {
 		return nil, errNoProduction
@@ -35,18 +35,18 @@ func (s *App) Database(ctx context.Context) (*postgres.DB, error) {
 // purpose is what a data directory is opened for.
 type purpose int
 
-// Whoever only reads makes nothing; whoever appends makes the topics of a log
-// that no rows are of yet.
+// A command that only reads creates nothing. A command that appends creates the topics of a log,
+// if no rows were folded from it yet.
 const (
 	Reading purpose = iota
 	Appending
 )
 
-// errNoTopics means that a Kafka has no topics of ours: it is new, or another.
-var errNoTopics = errors.New("this Kafka has no topics of Quartermaster's yet: start \"quartermaster serve\", which makes them, or correct kafka.brokers")
+// errNoTopics means that a Kafka cluster has no topics of ours: it is new, or the wrong one.
+var errNoTopics = errors.New("this Kafka cluster has no topics of Quartermaster yet: " +
+	"start \"quartermaster serve\", which creates them, or correct kafka.brokers")
 
-// OpenProduction opens log and rows. Rows of another log are refused before
-// anything is made.
+// OpenProduction opens log and rows. It refuses rows of another log before it creates anything.
 func (s *App) OpenProduction(ctx context.Context, why purpose) (*Conn, error) {
 	h, err := s.Dial(ctx)
 	if err != nil {
@@ -82,12 +82,12 @@ func (h *Conn) openRows(ctx context.Context, why purpose) (err error) {
 		err = h.makeTopics(ctx, state.Topics)
 	}
 	if err != nil || state.LogID == "" && why == Reading {
-		return err // rows that are of no log yet are none: whoever folds the first says of which
+		return err // rows that belong to no log yet are empty: the first instance to fold binds them
 	}
 	return h.Bind(ctx)
 }
 
-// haveTopics makes sure that the topics are there and as they must be.
+// haveTopics checks that the topics exist with the required settings.
 func (h *Conn) haveTopics(ctx context.Context) error {
 	specs := domain.TopicSpecs()
 	missing, err := h.Log.MissingTopics(ctx, specs)
@@ -97,13 +97,14 @@ func (h *Conn) haveTopics(ctx context.Context) error {
 	case len(missing) == len(specs):
 		return errNoTopics
 	case len(missing) > 0:
-		return fmt.Errorf("this Kafka lacks topics %v: if they were never there, start \"quartermaster serve\", which makes them; if they were deleted, restore them", missing)
+		return fmt.Errorf("this Kafka cluster lacks topics %v: if they never existed, start \"quartermaster serve\", which creates them; "+
+			"if they were deleted, restore them", missing)
 	}
 	return h.Log.CheckTopics(ctx, specs)
 }
 
-// makeTopics makes those topics that the rows know nothing of and checks all. One
-// that rows were folded from is never made again: it would be empty.
+// makeTopics creates the topics that the rows do not know and checks all. A topic that rows were
+// folded from is never created again: it would be empty.
 func (h *Conn) makeTopics(ctx context.Context, known map[domain.Topic]postgres.TopicIdentity) error {
 	specs := domain.TopicSpecs()
 	fresh := slices.DeleteFunc(slices.Clone(specs), func(s domain.TopicSpec) bool { _, ok := known[s.Topic]; return ok })
@@ -113,7 +114,8 @@ func (h *Conn) makeTopics(ctx context.Context, known map[domain.Topic]postgres.T
 		if n, err := h.Log.Brokers(ctx); err == nil {
 			has = fmt.Sprint(n)
 		}
-		return fmt.Errorf("%w: kafka.replication is %d and the cluster has %s brokers: start the others, or set kafka.replication to what it has", err, h.app.Config.Kafka.Replication, has)
+		return fmt.Errorf("%w: kafka.replication is %d and the cluster has %s brokers: start the others, or lower kafka.replication",
+			err, h.app.Config.Kafka.Replication, has)
 	}
 	if err != nil {
 		return err
@@ -125,7 +127,7 @@ func (h *Conn) makeTopics(ctx context.Context, known map[domain.Topic]postgres.T
 	return err
 }
 
-// Bind refuses rows of another log, and a log whose topics were made anew.
+// Bind refuses rows of another log, and a log whose topics were recreated.
 func (h *Conn) Bind(ctx context.Context) error {
 	topics, err := h.Log.TopicIDs(ctx)
 	if err != nil {
@@ -134,16 +136,16 @@ func (h *Conn) Bind(ctx context.Context) error {
 	return h.DB.Bind(ctx, h.ID, topics)
 }
 
-// How a command waits for rows that other processes fold: it looks every
-// awaitEvery, and gives up once they have not moved for awaitPatience.
+// A command that waits for rows of other processes polls every awaitEvery, and gives up when they
+// make no progress for awaitPatience.
 const (
 	AwaitEvery    = 100 * time.Millisecond
 	awaitPatience = 10 * time.Second
 )
 
-// await waits until the instances have folded the log up to end. Where they do
-// not, the answer is of what is folded, and a note says so: an answer names its
-// position, and old rows are better than none while a database is restarted.
+// await waits until the instances have folded the log up to end. If they do not, the answer uses
+// what is folded, and a note says so. An answer names its position, and old rows are better than
+// none during a database restart.
 func (h *Conn) await(ctx context.Context, end domain.Position) error {
 	bar := h.app.track(Work{Name: "wait", Total: end.Records(), Unit: "events"})
 	defer bar.Stop()
@@ -159,7 +161,7 @@ func (h *Conn) await(ctx context.Context, end domain.Position) error {
 		if now.Covers(end) {
 			diverged, err := h.diverged(ctx)
 			if err == nil && diverged != nil {
-				h.app.tell("%s. What follows is of the log as it was", Advised(diverged))
+				h.app.tell("%s. The answer is from the log as it was", Advised(diverged))
 			}
 			return err
 		}
@@ -196,8 +198,8 @@ func (h *Conn) await(ctx context.Context, end domain.Position) error {
 	}
 }
 
-// diverged returns what is wrong where the log is not the one that the rows were
-// folded from, a [kafka.ErrDiverged]; nil: it is the same.
+// diverged returns a [kafka.ErrDiverged] where the log is not the one that the rows were folded
+// from; nil: it is the same.
 func (h *Conn) diverged(ctx context.Context) (wrong, err error) {
 	found, err := h.DivergedPartitions(ctx)
 	return JoinedErrors(found), err
@@ -213,7 +215,7 @@ func (h *Conn) DivergedPartitions(ctx context.Context) (map[domain.TopicPartitio
 	return h.Log.Diverged(ctx, at, anchors)
 }
 
-// JoinedErrors are the errors in order; nil where there are none.
+// JoinedErrors joins the errors in the order of partitions; nil if there are none.
 func JoinedErrors(found map[domain.TopicPartition]*kafka.DivergedError) error {
 	var errs []error
 	for _, tp := range slices.SortedFunc(maps.Keys(found), domain.TopicPartition.Compare) {
@@ -222,28 +224,28 @@ func JoinedErrors(found map[domain.TopicPartition]*kafka.DivergedError) error {
 	return errors.Join(errs...)
 }
 
-// StopOf is the stop of a partition that has diverged, as its runner says it.
+// StopOf returns the stop of a diverged partition, in the words of its runner.
 func StopOf(d *kafka.DivergedError) projections.Stop {
 	return projections.Stop{Offset: d.Position, Reason: d.Error(), Advice: d.Advice(), Kind: d.Kind()}
 }
 
-// agreed is what is known of whether the log still is what the rows were folded from.
+// agreed caches whether the log still is the one that the rows were folded from.
 type agreed struct {
 	mu      sync.Mutex
-	read    time.Time // when the rows were asked
+	read    time.Time // when the rows were read
 	at      domain.Position
 	anchors map[domain.TopicPartition]domain.Anchor
 	stops   projections.Stops
 	checked map[domain.TopicPartition]time.Time
 }
 
-// agreeEvery is how long a partition counts as the one that was folded.
+// agreeEvery is how long a comparison of a partition stays valid.
 const agreeEvery = time.Second
 
-// agrees is the [kafka.Log.Guard] in production: records that are appended to a
-// log that lost some would take their offsets. It fails with a [kafka.ErrDiverged]. A
-// partition is looked at once a second, and after each failure or new connection. While the
-// database is away, the rows are those that were read last.
+// agrees is the [kafka.Log.Guard] with --config: new records of a log that lost some would take
+// the offsets of lost ones. It fails with a [kafka.ErrDiverged]. It compares a partition once a
+// second, and after each failure or new connection. While the database is unreachable it uses the
+// rows that were read last.
 func (h *Conn) agrees(ctx context.Context, tp domain.TopicPartition, anew bool) error {
 	known := &h.agreed
 	known.mu.Lock()
@@ -261,7 +263,7 @@ func (h *Conn) agrees(ctx context.Context, tp domain.TopicPartition, anew bool) 
 	if err != nil {
 		return fmt.Errorf("compare the log with the rows: %w", err)
 	}
-	// The last record is compared where something happened, not each second.
+	// Compare the last record only after an incident, not every second.
 	if anew || next < at[tp] || stops[tp].Advice != "" {
 		found, err := h.Log.Diverged(ctx, domain.Position{tp: at[tp]}, anchors)
 		if err != nil {
@@ -280,8 +282,8 @@ func (h *Conn) agrees(ctx context.Context, tp domain.TopicPartition, anew bool) 
 	return nil
 }
 
-// folded returns how far the rows are folded and what stands still: as of now when asked
-// anew, else as of a second ago at most, or as last known while the database does not answer.
+// folded returns how far the rows are folded and which partitions are stopped: as of now with
+// anew, else at most a second old, or as last known while the database does not answer.
 func (h *Conn) folded(ctx context.Context, anew bool) (domain.Position, map[domain.TopicPartition]domain.Anchor, projections.Stops, error) {
 	known := &h.agreed
 	known.mu.Lock()
@@ -303,8 +305,8 @@ func (h *Conn) folded(ctx context.Context, anew bool) (domain.Position, map[doma
 	return known.at, known.anchors, known.stops, nil
 }
 
-// Standing returns the partitions that rows at a position lack records of, if every
-// one of them stands still until a person acts: there is nothing to wait for.
+// Standing returns the partitions that rows at a position lack records of, if each of them is
+// stopped until a person acts: then there is nothing to wait for.
 func (h *Conn) Standing(ctx context.Context, at, end domain.Position) (projections.Stops, error) {
 	stops, err := h.DB.Stops(ctx)
 	if err != nil {
@@ -324,7 +326,7 @@ func (h *Conn) Standing(ctx context.Context, at, end domain.Position) (projectio
 	return lag, nil
 }
 
-// Digest returns the digest of the rows and the position that they stand for.
+// Digest returns the digest of the rows and their position.
 func (h *Conn) Digest(ctx context.Context) (sum [32]byte, at domain.Position, err error) {
 	if h.DB == nil {
 		return h.store.Digest()

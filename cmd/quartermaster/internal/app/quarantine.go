@@ -14,7 +14,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Quarantine is what could not be folded, and the decisions that took no effect.
+// Quarantine lists what could not be folded, and the decisions without effect.
 type Quarantine struct {
 	*projections.QuarantineList
 	Rejected []registry.Rejection `json:"rejected_decisions"`
@@ -27,7 +27,7 @@ type QuarantinedRecord struct {
 	Event  *Record   `json:"event,omitempty"`
 }
 
-// RawRecord is a record byte for byte; headers and value are in hexadecimal.
+// RawRecord is a record byte for byte. Headers and value are in hexadecimal.
 type RawRecord struct {
 	Topic     domain.Topic   `json:"topic"`
 	Partition int            `json:"partition"`
@@ -44,10 +44,10 @@ type RawHeader struct {
 	Value string `json:"value"` // in hexadecimal
 }
 
-// QuarantineFilter picks entries of the quarantine; empty fields pick all.
+// QuarantineFilter selects entries of the quarantine. Empty fields do not filter.
 type QuarantineFilter struct {
 	Topic     domain.Topic
-	Partition int    // of the topic, -1: all
+	Partition int    // of the topic; -1: all
 	Kind      string // of the reason
 	Matching  string // in the reason
 	From, To  domain.Instant
@@ -55,12 +55,14 @@ type QuarantineFilter struct {
 }
 
 func (q *QuarantineFilter) holds(e *projections.QuarantineEntry) bool {
-	return (!q.Open || e.Resolution == "") && (q.Topic == "" || e.Topic == q.Topic) && (q.Partition < 0 || e.Partition == q.Partition) &&
+	return (!q.Open || e.Resolution == "") &&
+		(q.Topic == "" || e.Topic == q.Topic) &&
+		(q.Partition < 0 || e.Partition == q.Partition) &&
 		(q.Kind == "" || e.Kind == q.Kind) && strings.Contains(e.Reason, q.Matching) &&
 		e.Appended >= q.From && (q.To == 0 || e.Appended < q.To)
 }
 
-// Quarantine answers what could not be folded, and why.
+// Quarantine returns what could not be folded, and why.
 func (c *Caller) Quarantine(ctx context.Context, at At, filter QuarantineFilter) (q *Quarantine, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		l, err := registry.Quarantine(v)
@@ -99,7 +101,7 @@ func (h *Conn) entry(ctx context.Context, id string) (entry projections.Quaranti
 	return entry, err
 }
 
-// Quarantined answers what a record in quarantine holds, as it stands in the log.
+// Quarantined returns the content of a record in quarantine, as it is in the log.
 func (c *Caller) Quarantined(ctx context.Context, at At, id string) (*QuarantinedRecord, error) {
 	h, err := c.at(ctx, at)
 	if err != nil {
@@ -125,8 +127,8 @@ func (c *Caller) Quarantined(ctx context.Context, at At, id string) (*Quarantine
 	return ans, err
 }
 
-// QuarantinedEvent answers the event of a record in quarantine as CloudEvents JSON, even
-// when it contradicts the record or is not valid, for people to mend.
+// QuarantinedEvent returns the event of a record in quarantine as CloudEvents JSON, even when it
+// contradicts the record or is invalid, for people to repair.
 func (c *Caller) QuarantinedEvent(ctx context.Context, at At, id string) (doc []byte, err error) {
 	h, err := c.at(ctx, at)
 	if err != nil {
@@ -139,7 +141,8 @@ func (c *Caller) QuarantinedEvent(ctx context.Context, at At, id string) (doc []
 	err = h.Log.Read(ctx, domain.TopicPartition{Topic: e.Topic, Partition: e.Partition}, e.Offset, e.Offset+1, func(recs []domain.Record) error {
 		env := asFarAsRead(&recs[0])
 		if env == nil {
-			return fmt.Errorf("%s holds nothing that can be read as an event (%s): ask whoever appended it what it was to say, and write that in the form of the key \"event\" of \"quartermaster log export --topic %s\"", e.ID, e.Reason, e.Topic)
+			return fmt.Errorf("%s has no readable event (%s): ask its author what it was meant to say, "+
+				"and write that in the form of the key \"event\" of \"quartermaster log export --topic %s\"", e.ID, e.Reason, e.Topic)
 		}
 		if doc, err = wire.CloudEvent(env); err != nil {
 			return fmt.Errorf("%s cannot be shown as an event: %w", e.ID, err)
@@ -149,7 +152,7 @@ func (c *Caller) QuarantinedEvent(ctx context.Context, at At, id string) (doc []
 	return doc, err
 }
 
-// parseRecordID reads "topic/partition@offset".
+// parseRecordID parses "topic/partition@offset".
 func parseRecordID(id string) (tp domain.TopicPartition, offset int64, err error) {
 	part, at, ok := strings.Cut(id, "@")
 	topic, num, ok2 := strings.Cut(part, "/")

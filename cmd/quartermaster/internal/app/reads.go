@@ -15,11 +15,11 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// narrowed is what a question is narrowed to; empty fields narrow nothing.
+// narrowed is the scope of a question. Empty fields do not filter.
 type narrowed struct{ workspace, cluster, region string }
 
-// known refuses a cluster or region that does not exist. An answer that is empty because
-// of a typo looks like one about something that is idle.
+// known refuses a cluster or region that does not exist. Because of a typo an answer would be
+// empty, and look like one about something idle.
 func (n narrowed) known(v projections.View) error {
 	if n.cluster == "" && n.region == "" {
 		return nil
@@ -34,8 +34,8 @@ func (n narrowed) known(v projections.View) error {
 	return among("region", n.region, names.Regions)
 }
 
-// empty refuses a workspace that does not exist. It is for answers that are empty, because
-// who holds GPUs may be in no registry.
+// empty refuses a workspace that does not exist. It is called for empty answers only, because a
+// workspace that holds GPUs need not be registered.
 func (n narrowed) empty(v projections.View) error {
 	if n.workspace == "" {
 		return nil
@@ -47,19 +47,19 @@ func (n narrowed) empty(v projections.View) error {
 	return among("workspace", n.workspace, names.Workspaces)
 }
 
-// offered is how many names an error lists, and widest how many characters of each.
+// offered is how many names an error lists, and widest the most characters of each.
 const (
 	offered = 20
 	widest  = 40
 )
 
-// among refuses a name that is not among those that there are.
+// among refuses a name that is not in names.
 func among(what, value string, names []string) error {
 	if value == "" || slices.Contains(names, value) {
 		return nil
 	}
 	if len(names) == 0 {
-		return &NotFoundError{What: what, Name: value, Err: fmt.Errorf("there is no %s %q, and no other yet", what, value)}
+		return &NotFoundError{What: what, Name: value, Err: fmt.Errorf("there is no %s %q; none exist yet", what, value)}
 	}
 	list := make([]string, 0, offered)
 	for _, name := range names[:min(offered, len(names))] {
@@ -69,7 +69,8 @@ func among(what, value string, names []string) error {
 	if n := len(names) - offered; n > 0 {
 		more = fmt.Sprintf(" and %s more", comma(n))
 	}
-	return &NotFoundError{What: what, Name: value, Known: names, Err: fmt.Errorf("there is no %s %q; there are: %s%s", what, value, strings.Join(list, ", "), more)}
+	return &NotFoundError{What: what, Name: value, Known: names, Err: fmt.Errorf("there is no %s %q; there are: %s%s",
+		what, value, strings.Join(list, ", "), more)}
 }
 
 // charged refuses a workspace that no cost can be charged to.
@@ -86,8 +87,8 @@ func charged(v projections.View, workspace string) error {
 	return among("workspace", workspace, slices.Compact(all))
 }
 
-// Fleet answers what there is: clusters, nodes, GPUs and their health. Without filter.At it
-// is about the present, or the time of the last event before at.
+// Fleet returns clusters, nodes and GPUs with their health. If filter.At is 0, it is about the
+// present, or the time of the last event before at.
 func (c *Caller) Fleet(ctx context.Context, at At, filter inventory.Filter) (inv *inventory.Inventory, err error) {
 	err = c.readFrom(ctx, at, filter.At, func(v projections.View, about domain.Instant) error {
 		filter.At = about
@@ -103,8 +104,8 @@ func (c *Caller) Fleet(ctx context.Context, at At, filter inventory.Filter) (inv
 	return inv, err
 }
 
-// Models answers which models run where: declared, seen, shadow and stale. What went unseen
-// for longer than stale is stale.
+// Models returns which models run where: declared, seen, shadow and stale. A model that was not
+// seen for longer than stale is stale.
 func (c *Caller) Models(ctx context.Context, at At, about, stale domain.Instant, filter inventory.ModelFilter) (m *inventory.ModelInventory, err error) {
 	err = c.readFrom(ctx, at, about, func(v projections.View, about domain.Instant) error {
 		n := narrowed{workspace: filter.Workspace, cluster: filter.Cluster}
@@ -119,10 +120,10 @@ func (c *Caller) Models(ctx context.Context, at At, about, stale domain.Instant,
 	return m, err
 }
 
-// mostYears bounds the period of usage, of which every hour of every node is walked.
+// mostYears bounds the period of usage, because every hour of every node is read.
 const mostYears = 10
 
-// Usage answers who used the GPUs in a period, and what became of every second.
+// Usage returns who used the GPUs in a period, and accounts for every second.
 func (c *Caller) Usage(ctx context.Context, at At, period domain.Interval, filter usage.Filter, by ...usage.Dimension) (r *usage.Report, err error) {
 	if period.Empty() {
 		return nil, invalid("to", "the end %s is not after the start %s", period.To, period.From)
@@ -143,10 +144,10 @@ func (c *Caller) Usage(ctx context.Context, at At, period domain.Interval, filte
 	return r, err
 }
 
-// Serving answers how fast and how full model servers were in a period of whole hours.
+// Serving returns the latency and load of model servers in a period of whole hours.
 func (c *Caller) Serving(ctx context.Context, at At, period domain.Interval, filter serving.Filter) (r *serving.Report, err error) {
 	if period.From != period.From.HourStart() || period.To != period.To.HourStart() {
-		return nil, invalid("from", "%s to %s: servers are added up by the hour: name whole hours", period.From, period.To)
+		return nil, invalid("from", "%s to %s: servers are aggregated by the hour: use whole hours", period.From, period.To)
 	}
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		if err := (narrowed{cluster: filter.Cluster}).known(v); err != nil {
@@ -158,7 +159,7 @@ func (c *Caller) Serving(ctx context.Context, at At, period domain.Interval, fil
 	return r, err
 }
 
-// Jobs answers how jobs ended in a period, and how long they waited.
+// Jobs returns how jobs ended in a period, and how long they waited.
 func (c *Caller) Jobs(ctx context.Context, at At, period domain.Interval, filter serving.JobsFilter) (r *serving.JobsReport, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		n := narrowed{workspace: filter.Workspace, cluster: filter.Cluster}
@@ -173,7 +174,7 @@ func (c *Caller) Jobs(ctx context.Context, at At, period domain.Interval, filter
 	return r, err
 }
 
-// LogStats answers what the log and the rows hold, and what is missing.
+// LogStats returns what the log and the rows hold, and what is missing.
 func (c *Caller) LogStats(ctx context.Context, at At) (s *registry.LogStats, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		s, err = registry.NewLogStats(v)
@@ -182,13 +183,13 @@ func (c *Caller) LogStats(ctx context.Context, at At) (s *registry.LogStats, err
 	return s, err
 }
 
-// StreamGaps are the streams of which events are awaited.
+// StreamGaps lists the streams with gaps.
 type StreamGaps struct {
 	Position string                `json:"position"`
 	Streams  []registry.StreamGaps `json:"streams"`
 }
 
-// Streams answers which streams skipped sequences.
+// Streams returns which streams skipped sequences.
 func (c *Caller) Streams(ctx context.Context, at At) (ans *StreamGaps, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		gaps, err := registry.OpenGaps(v)
@@ -198,7 +199,7 @@ func (c *Caller) Streams(ctx context.Context, at At) (ans *StreamGaps, err error
 	return ans, err
 }
 
-// Clusters are all clusters with the keys that they have had.
+// Clusters lists all clusters with all their keys.
 type Clusters struct {
 	Clusters []ClusterEntry `json:"clusters"`
 }
@@ -220,7 +221,7 @@ type KeyEntry struct {
 	Live bool `json:"live"`
 }
 
-// Clusters answers which clusters there are and which of their keys hold.
+// Clusters returns the clusters and which of their keys are valid.
 func (c *Caller) Clusters(ctx context.Context) (*Clusters, error) {
 	ans, at := &Clusters{[]ClusterEntry{}}, Now()
 	err := c.read(ctx, "", func(_ *Conn, v projections.View) error {

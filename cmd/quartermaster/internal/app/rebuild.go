@@ -17,18 +17,18 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Rebuilt is what came of a rebuild.
+// Rebuilt is the result of a rebuild.
 type Rebuilt struct {
 	Generation      string              `json:"generation"`
 	Method          string              `json:"method"`
-	ResumedAt       string              `json:"resumed_at"` // the position that was there
+	ResumedAt       string              `json:"resumed_at"` // position of an interrupted rebuild
 	Events          int64               `json:"events"`
 	Seconds         float64             `json:"seconds"`
 	EventsPerSecond float64             `json:"events_per_second"`
 	Position        string              `json:"position"` // where the generations were compared
 	ComparedWith    string              `json:"compared_with"`
 	ComparedMethod  string              `json:"compared_method"`
-	RowByRow        bool                `json:"row_by_row"` // whether rows were compared, or only counted
+	RowByRow        bool                `json:"row_by_row"` // whether rows were compared, rather than only counted
 	Equal           bool                `json:"equal"`
 	Digest          string              `json:"digest,omitempty"`
 	ActiveDigest    string              `json:"active_digest,omitempty"`
@@ -36,7 +36,7 @@ type Rebuilt struct {
 	Differences     []RebuiltDifference `json:"differences"`
 	State           string              `json:"state"`
 	Switched        bool                `json:"switched"`
-	Diverged        []string            `json:"diverged"`    // what is wrong with the log; empty: nothing
+	Diverged        []string            `json:"diverged"`    // divergences of the log; empty: none
 	HandedOver      bool                `json:"handed_over"` // whether it was brought to within a second of the active one before the switch
 }
 
@@ -50,7 +50,7 @@ type RebuiltTable struct {
 	OnlyRebuilt int64  `json:"only_rebuilt"`
 }
 
-// RebuiltDifference is a row that the two do not have alike.
+// RebuiltDifference is a row that differs between the two.
 type RebuiltDifference struct {
 	Row     string `json:"row"`
 	Active  bool   `json:"active"`  // the active generation has it
@@ -69,8 +69,8 @@ type rebuild struct {
 	ans    Rebuilt
 }
 
-// nearEnough is how many events may be left when the comparison begins, which
-// folds them while it holds the active rows still.
+// nearEnough is how many events may be left when the comparison begins, which folds them while it
+// locks the active rows.
 const nearEnough = 20_000
 
 func (r *rebuild) run(ctx context.Context, change bool) (err error) {
@@ -80,7 +80,9 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	s, err := r.db.Join(ctx, postgres.SessionConfig{Instance: config.RebuildPrefix + r.name, Method: projections.Method, Lease: r.app.Config.Lease})
+	s, err := r.db.Join(ctx, postgres.SessionConfig{
+		Instance: config.RebuildPrefix + r.name, Method: projections.Method, Lease: r.app.Config.Lease,
+	})
 	if err != nil {
 		return err
 	}
@@ -122,7 +124,7 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 	if c.RowByRow && !c.Equal() {
 		return nil
 	}
-	// The active one has moved on while they were compared.
+	// The active generation has moved on during the comparison.
 	if err := r.near(ctx, fold); err != nil {
 		return r.failed(ctx, err)
 	}
@@ -146,8 +148,8 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 	return nil
 }
 
-// diverged reports whether the log is not the one that the active generation was
-// folded from, and keeps what is wrong.
+// diverged reports whether the log is not the one that the active generation was folded from, and
+// records the differences.
 func (r *rebuild) diverged(ctx context.Context) (bool, error) {
 	g, err := r.db.Generation(ctx, r.active)
 	if err != nil {
@@ -164,8 +166,8 @@ func (r *rebuild) diverged(ctx context.Context) (bool, error) {
 	return len(found) > 0, nil
 }
 
-// anew folds the log as it is now. There is no position at which the rows could be
-// compared with the active ones, so the switch is left to a person.
+// anew folds the log as it is now. There is no position at which the rows could be compared with
+// the active ones, so an operator must switch.
 func (r *rebuild) anew(ctx context.Context, store *postgres.Store) error {
 	for _, text := range r.ans.Diverged {
 		r.app.tell("%s", text)
@@ -202,7 +204,7 @@ func (r *rebuild) anew(ctx context.Context, store *postgres.Store) error {
 	return nil
 }
 
-// reach folds up to where the active generation stands now.
+// reach folds up to the present position of the active generation.
 func (r *rebuild) reach(ctx context.Context) error {
 	at, err := r.position(ctx, r.active)
 	if err == nil {
@@ -215,17 +217,17 @@ func (r *rebuild) reach(ctx context.Context) error {
 }
 
 const (
-	// handOverWait is how long a rebuild waits for the instances to fold its
-	// generation, before it leaves the switch to a person.
+	// handOverWait is how long a rebuild waits for the instances to fold its generation, before
+	// it leaves the switch to an operator.
 	handOverWait = time.Minute
-	// handOverLag is how much older than the active rows the new ones may be when
-	// they begin to be read: both are folded on, neither waits for the other.
+	// handOverLag is how much older than the active rows the new ones may be at the switch. Both
+	// are folded on, and neither waits for the other.
 	handOverLag = time.Second
 )
 
-// handOver lets the instances take over a generation that is live, and waits until
-// they have it and it is as new as the active one. Where none runs, it is folded
-// here to where the active one stands.
+// handOver lets the instances take over a live generation, and waits until they have folded it as
+// far as the active one. If no instance runs, it is folded here up to the position of the active
+// one.
 func (r *rebuild) handOver(ctx context.Context, store *postgres.Store) (done bool, err error) {
 	if alone, err := r.alone(ctx); err != nil || alone {
 		return true, errors.Join(err, r.reach(ctx))
@@ -239,7 +241,7 @@ func (r *rebuild) handOver(ctx context.Context, store *postgres.Store) (done boo
 		when   time.Time
 		active domain.Position
 	}
-	var past []seen // where the active one stood, the oldest first
+	var past []seen // positions of the active one, the oldest first
 	tick := time.NewTicker(AwaitEvery)
 	defer tick.Stop()
 	for start := time.Now(); time.Since(start) < handOverWait; {
@@ -266,7 +268,8 @@ func (r *rebuild) handOver(ctx context.Context, store *postgres.Store) (done boo
 		case <-tick.C:
 		}
 	}
-	r.app.tell("generation %s is live, and after %s the running instances have not brought it to where %s stands: see \"quartermaster generation status\", then \"quartermaster generation switch %s\"",
+	r.app.tell("generation %s is live, and after %s the running instances have not folded it as far as %s: "+
+		"see \"quartermaster generation status\", then \"quartermaster generation switch %s\"",
 		r.name, handOverWait, r.active, r.name)
 	return false, nil
 }
@@ -279,7 +282,7 @@ func (r *rebuild) alone(ctx context.Context) (bool, error) {
 	}), err
 }
 
-// both returns the active generation and the new one, as of one moment.
+// both returns the active generation and the new one, read in one transaction.
 func (r *rebuild) both(ctx context.Context) (active, fresh *postgres.Generation, err error) {
 	all, err := r.db.Generations(ctx)
 	for i := range all {
@@ -296,15 +299,15 @@ func (r *rebuild) both(ctx context.Context) (active, fresh *postgres.Generation,
 	return active, fresh, err
 }
 
-// failed says why folding ended, when it was because the session was lost.
+// failed returns why folding ended, if the session was lost.
 func (r *rebuild) failed(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(cause, projections.ErrFenced) {
 		err = cause
 	}
-	return fmt.Errorf("rebuild %s: %w; run it again, it goes on where it stopped", r.name, err)
+	return fmt.Errorf("rebuild %s: %w; run it again to resume", r.name, err)
 }
 
-// begin makes the generation, or finds what an interrupted rebuild left.
+// begin creates the generation, or finds that of an interrupted rebuild.
 func (r *rebuild) begin(ctx context.Context) error {
 	g, err := r.db.Generation(ctx, r.name)
 	if errors.Is(err, postgres.ErrNoGeneration) {
@@ -319,12 +322,13 @@ func (r *rebuild) begin(ctx context.Context) error {
 	case g.State == postgres.Live:
 		return fmt.Errorf("rebuild %s: there is a live generation of that name; choose another, or drop it first", r.name)
 	case g.Method != projections.Method:
-		return fmt.Errorf("rebuild %s: the one left there was begun with other folds (%s) than this program's (%s): go on with that program, or drop it first", r.name, g.Method, projections.Method)
+		return fmt.Errorf("rebuild %s: it was begun with other folds (%s) than this program's (%s): resume it with that program, or drop it first",
+			r.name, g.Method, projections.Method)
 	}
 	at := g.Position()
 	r.ans = Rebuilt{Generation: r.name, Method: g.Method, ResumedAt: at.String(), State: string(g.State)}
 	if at.Records() > 0 {
-		r.app.tell("going on with generation %s, which has %s events", r.name, humanize.Comma(at.Records()))
+		r.app.tell("resuming generation %s, which has %s events", r.name, humanize.Comma(at.Records()))
 	}
 	return nil
 }
@@ -337,8 +341,7 @@ func (r *rebuild) position(ctx context.Context, name string) (domain.Position, e
 	return g.Position(), nil
 }
 
-// near brings the generation near to where the active one stands, which moves on
-// meanwhile.
+// near folds up to near the active generation, which moves on meanwhile.
 func (r *rebuild) near(ctx context.Context, fold func(context.Context, domain.Position) error) error {
 	for {
 		at, err := r.position(ctx, r.name)
@@ -383,8 +386,8 @@ func (r *rebuild) answer(c *postgres.Comparison, took time.Duration) {
 	}
 }
 
-// Rebuild folds the log into a new generation of rows beside the active one, compares the two
-// at a common position and, with change, makes it the one that is read where they are equal.
+// Rebuild folds the log into a new generation of rows beside the active one and compares the two
+// at a common position. With change it switches to the new one if they are equal.
 func (c *Caller) Rebuild(ctx context.Context, name string, change bool) (ans *Rebuilt, err error) {
 	if c.app.Config == nil {
 		return nil, errNoProduction

@@ -18,11 +18,11 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Repair is the mending of a record in quarantine. The event that mends it is decided
-// first, and the resolution once it is known to be the one that counts.
+// Repair repairs a record in quarantine. The repaired event is decided first, and the resolution
+// once that event is known to count.
 type Repair struct {
 	ID         string          `json:"id"`
-	Appended   string          `json:"appended,omitempty"` // the record of the mended event
+	Appended   string          `json:"appended,omitempty"` // the record of the repaired event
 	Event      json.RawMessage `json:"event"`
 	Resolution string          `json:"resolution"`
 	Reason     string          `json:"reason"`
@@ -30,7 +30,7 @@ type Repair struct {
 	Resumed    bool            `json:"resumed"` // an earlier run had appended the event
 	DryRun     bool            `json:"dry_run"`
 
-	// Mended is the draft of the mended event; without events when it is in the log already.
+	// Mended is the draft of the repaired event; without events if the log has it already.
 	Mended Draft `json:"-"`
 	// Resolved is the draft of the record's resolution.
 	Resolved Draft `json:"-"`
@@ -38,11 +38,11 @@ type Repair struct {
 	record *mending
 }
 
-// Discard is the resolution of records that are not to be counted.
+// Discard is the resolution of records that will not count.
 type Discard struct {
-	Resolved   []string       `json:"resolved"` // the ids that were named; [] where filters name them
+	Resolved   []string       `json:"resolved"` // the named ids; [] where filters select the records
 	Records    int            `json:"records"`  // how many
-	Kinds      map[string]int `json:"kinds"`    // how many of each kind of reason
+	Kinds      map[string]int `json:"kinds"`    // number by kind of reason
 	Resolution string         `json:"resolution"`
 	Reason     string         `json:"reason"`
 	Operator   string         `json:"operator,omitempty"`
@@ -64,18 +64,17 @@ func quarantined(l *projections.QuarantineList, id string) (*projections.Quarant
 	}
 }
 
-// resolution is the event that ends a record's quarantine.
+// resolution returns the event that ends a record's quarantine.
 func resolution(e *projections.QuarantineEntry, what, reason string) domain.Envelope {
 	return domain.Envelope{Time: Now(), Subject: e.ID, Event: &domain.QuarantineResolved{
 		Entity: Platform, Topic: e.Topic, Partition: uint32(e.Partition), Offset: e.Offset, Resolution: what, Reason: reason,
 	}}
 }
 
-// mendSource names the source of the event that mends a record. It is the same
-// in every run, and the event its first and only one: so an event that is
-// appended twice is a repeat, which every fold leaves out. It begins with the
-// source of the record, as far as that could be read, since by that samples are
-// ranked.
+// mendSource returns the source of the event that repairs a record. It is the same in every run,
+// and the event is its first and only one: an event that is appended twice is a repeat, which the
+// folds drop. It begins with the source of the record, as far as that could be read, because
+// samples are ranked by it.
 func mendSource(e *projections.QuarantineEntry) string {
 	source := cmp.Or(e.Source, "quartermaster")
 	if len(source) > 200 || !utf8.ValidString(source) || strings.ContainsFunc(source, unicode.IsControl) {
@@ -84,10 +83,10 @@ func mendSource(e *projections.QuarantineEntry) string {
 	return source + mendedMark + e.ID
 }
 
-// mendedMark stands in the source of every event that mends a record.
+// mendedMark is in the source of every event that repairs a record.
 const mendedMark = "/mended/"
 
-// mendedAt names the stream of an event that mends a record, but for its partition.
+// mendedAt identifies the stream of an event that repairs a record, without its partition.
 type mendedAt struct {
 	topic  domain.Topic
 	source string
@@ -95,12 +94,12 @@ type mendedAt struct {
 
 const mendIncarnation = 1
 
-// mending is how far the mending of a record has come.
+// mending is the progress of repairing a record.
 type mending struct {
 	entry  projections.QuarantineEntry
 	source string
-	at     *domain.TopicPartition // where its event is in the log already, nil when it is not
-	from   domain.Position        // what is folded
+	at     *domain.TopicPartition // partition whose log has the event already; nil: none
+	from   domain.Position        // folded position
 }
 
 func (h *Conn) mending(ctx context.Context, id string) (*mending, error) {
@@ -111,8 +110,8 @@ func (h *Conn) mending(ctx context.Context, id string) (*mending, error) {
 	return list[0], nil
 }
 
-// mendings is mending of many records, which are read once. Its error is of every
-// id that is not to be mended.
+// mendings is mending for many records, in one read. Its error joins those of all ids that cannot
+// be repaired.
 func (h *Conn) mendings(ctx context.Context, ids ...string) (list []*mending, err error) {
 	err = h.View(ctx, func(v projections.View) error {
 		l, err := registry.Quarantine(v)
@@ -150,9 +149,9 @@ func (h *Conn) mendings(ctx context.Context, ids ...string) (list []*mending, er
 	return list, err
 }
 
-// Repair drafts the event that mends a record in quarantine, and the record's resolution.
-// The event is for the same topic and key; it becomes the one event of a stream of its own.
-// nil finishes what an earlier run began.
+// Repair drafts the event that repairs a record in quarantine, and the record's resolution. The
+// event has the same topic and key, and becomes the only event of its own stream. A nil event
+// finishes what an earlier run began.
 func (c *Caller) Repair(ctx context.Context, id string, mended *domain.Envelope, reason string) (*Repair, error) {
 	h, err := c.conn(ctx, Reading)
 	if err != nil {
@@ -163,7 +162,8 @@ func (c *Caller) Repair(ctx context.Context, id string, mended *domain.Envelope,
 		return nil, err
 	}
 	if n := m.entry.Events(); n > 1 {
-		return nil, &ConflictError{Err: fmt.Errorf("%s stands for %s events of one batch, and one event does not mend them: have whoever wrote them append them again, in smaller batches, then \"quartermaster quarantine discard %s\"", id, comma(n), id)}
+		return nil, &ConflictError{Err: fmt.Errorf("%s stands for %s events of one batch, and one event cannot repair them: "+
+			"have their author append them again, in smaller batches, then \"quartermaster quarantine discard %s\"", id, comma(n), id)}
 	}
 	r := &Repair{ID: id, Resolution: "reappended", Reason: reason, Resumed: m.at != nil, record: m}
 	r.Resolved = Draft{Use: "quarantine-repair", Events: []domain.Envelope{resolution(&m.entry, r.Resolution, reason)}}
@@ -181,15 +181,16 @@ func (c *Caller) Repair(ctx context.Context, id string, mended *domain.Envelope,
 	case m.at != nil:
 		return r, h.confirm(ctx, m, *m.at, 0, mended, r)
 	case mended == nil:
-		return nil, invalid("event", "give the mended event: nothing has been appended for %s yet; begin with \"quartermaster quarantine show %s --event > event.json\"", id, id)
+		return nil, invalid("event", "give the repaired event: nothing has been appended for %s yet; "+
+			"begin with \"quartermaster quarantine show %s --event > event.json\"", id, id)
 	}
 	r.Mended = Draft{Use: "quarantine-repair", Source: m.source, Events: []domain.Envelope{*mended}}
 	r.Event, err = wire.CloudEvent(mended)
 	return r, err
 }
 
-// Repaired looks that the mended event that was decided is the one that counts, and that
-// nobody resolved the record meanwhile. It completes r.
+// Repaired checks that the decided event is the one that counts, and that the record was not
+// resolved meanwhile. It completes r.
 func (c *Caller) Repaired(ctx context.Context, r *Repair, decided *Proposal) error {
 	h, err := c.conn(ctx, Appending)
 	if err != nil {
@@ -210,11 +211,12 @@ func (c *Caller) Repaired(ctx context.Context, r *Repair, decided *Proposal) err
 	return err
 }
 
-// checkPlace holds that a mended event is for the place of the record: its topic,
-// and a key that the record has or states.
+// checkPlace checks that a repaired event is for the place of the record: its topic, and a key
+// that the record has or states.
 func (h *Conn) checkPlace(ctx context.Context, e *projections.QuarantineEntry, mended *domain.Envelope) error {
 	if t := mended.Topic(); t != e.Topic {
-		return fmt.Errorf("%s is an event of %s, and %s of %s: content may change, place may not", mended.Event.Type(), t, e.ID, e.Topic)
+		return fmt.Errorf("%s is an event of %s, and %s of %s: content may change, place may not",
+			mended.Event.Type(), t, e.ID, e.Topic)
 	}
 	key, err := mended.Key()
 	if err != nil {
@@ -240,8 +242,8 @@ func (h *Conn) checkPlace(ctx context.Context, e *projections.QuarantineEntry, m
 	return nil
 }
 
-// asFarAsRead returns the event of a record in quarantine, nil when it cannot be
-// read. It may contradict the record; its memory is that of rec.
+// asFarAsRead returns the event of a record in quarantine; nil if it cannot be read. It may
+// contradict the record. It shares memory with rec.
 func asFarAsRead(rec *domain.Record) *domain.Envelope {
 	var env domain.Envelope
 	var dec wire.Decoder
@@ -253,8 +255,8 @@ func asFarAsRead(rec *domain.Record) *domain.Envelope {
 
 var errFound = errors.New("found")
 
-// confirm finds the first event that mends a record, which is the one that
-// counts, and holds that it says what mended does, if that is not nil.
+// confirm finds the first event that repairs a record, which is the one that counts, and checks
+// that it says the same as mended, if that is not nil.
 func (h *Conn) confirm(ctx context.Context, m *mending, tp domain.TopicPartition, from int64, mended *domain.Envelope, ans *Repair) error {
 	if tp.Partition == m.entry.Partition {
 		from = max(from, m.entry.Offset+1)
@@ -267,7 +269,9 @@ func (h *Conn) confirm(ctx context.Context, m *mending, tp domain.TopicPartition
 	err = h.Log.Read(ctx, tp, from, end[tp], func(recs []domain.Record) error {
 		for i := range recs {
 			var env domain.Envelope
-			if dec.Decode(&recs[i], &env) != nil || env.Source != m.source || env.Incarnation != mendIncarnation || env.Sequence != 1 {
+			first := dec.Decode(&recs[i], &env) == nil &&
+				env.Source == m.source && env.Incarnation == mendIncarnation && env.Sequence == 1
+			if !first {
 				continue
 			}
 			ans.Appended = fmt.Sprintf("%s@%d", tp, recs[i].Offset)
@@ -280,7 +284,8 @@ func (h *Conn) confirm(ctx context.Context, m *mending, tp domain.TopicPartition
 					return err
 				}
 				if !same {
-					return fmt.Errorf("another event was appended for %s before, %s, and that one counts: \"quartermaster quarantine repair %s --reason TEXT\" without --event leaves it at that", m.entry.ID, ans.Appended, m.entry.ID)
+					return fmt.Errorf("another event was appended for %s before, %s, and that one counts: "+
+						"\"quartermaster quarantine repair %s --reason TEXT\" without --event accepts it", m.entry.ID, ans.Appended, m.entry.ID)
 				}
 			}
 			return errFound
@@ -296,18 +301,19 @@ func (h *Conn) confirm(ctx context.Context, m *mending, tp domain.TopicPartition
 	return fmt.Errorf("the rows know an event of source %q, but %s does not hold it", m.source, tp)
 }
 
-// sameStatement reports whether two events say the same, of the same time; a
-// decision is decided anew each time.
+// sameStatement reports whether two events say the same about the same time. Times of decision
+// are ignored, because each run decides anew.
 func sameStatement(a, b *domain.Envelope) (bool, error) {
-	if a.Subject != b.Subject || a.Workspace != b.Workspace || a.Cluster != b.Cluster || a.Recorded != b.Recorded || a.Cites != b.Cites ||
+	if a.Subject != b.Subject || a.Workspace != b.Workspace || a.Cluster != b.Cluster ||
+		a.Recorded != b.Recorded || a.Cites != b.Cites ||
 		a.Time != b.Time && !domain.NeedsSignature(a.Event.Type()) {
 		return false, nil
 	}
 	return projections.SameEvent(a.Event, b.Event)
 }
 
-// Discard drafts that records in quarantine are not to be counted: those of ids, or without
-// ids the open ones of a filter.
+// Discard drafts that records in quarantine will not count: those with ids, or without ids the
+// open ones of a filter.
 func (c *Caller) Discard(ctx context.Context, ids []string, filter QuarantineFilter, reason string) (*Discard, Draft, error) {
 	draft := Draft{Use: "quarantine-discard", Alike: true}
 	ans := &Discard{Resolved: append([]string{}, ids...), Resolution: "discarded", Reason: reason}

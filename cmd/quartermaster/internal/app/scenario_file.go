@@ -16,7 +16,7 @@ import (
 	"quartermaster/simulations/whatif"
 )
 
-// The bounds of a scenario file. They are looked at before a parser is.
+// Bounds of a scenario file, checked before parsing.
 const (
 	scenarioBytes = 1 << 20
 	scenarioLines = 20_000
@@ -46,7 +46,7 @@ func ReadScenario(path string) (*whatif.Scenario, error) {
 	return s, err
 }
 
-// ParseScenario reads a scenario from YAML. The error is [whatif.Errors].
+// ParseScenario parses a scenario from YAML. The error is [whatif.Errors].
 func ParseScenario(data []byte) (*whatif.Scenario, error) {
 	doc, err := ScenarioTree(data)
 	if err != nil {
@@ -55,7 +55,7 @@ func ParseScenario(data []byte) (*whatif.Scenario, error) {
 	return whatif.Parse(doc)
 }
 
-// ScenarioTree reads the one document of a file.
+// ScenarioTree parses a file with a single document.
 func ScenarioTree(data []byte) (doc *whatif.Node, err error) {
 	fail := func(line, column int, format string, args ...any) error {
 		return whatif.Errors{{Line: line, Column: column, Problem: fmt.Sprintf(format, args...)}}
@@ -76,10 +76,10 @@ func ScenarioTree(data []byte) (doc *whatif.Node, err error) {
 			marks++
 		}
 		if line > scenarioLines {
-			return nil, fail(line, 1, "is a line too many: a scenario has at most %d", scenarioLines)
+			return nil, fail(line, 1, "too many lines: a scenario has at most %d", scenarioLines)
 		}
 		if marks > scenarioMarks {
-			return nil, fail(line, column, "is a mark too many: a scenario has at most %d colons, commas, dashes and brackets", scenarioMarks)
+			return nil, fail(line, column, "too much punctuation: a scenario has at most %d colons, commas, dashes and brackets", scenarioMarks)
 		}
 		i += size
 		column++
@@ -160,7 +160,7 @@ func scenarioNode(a ast.Node) (*whatif.Node, error) {
 			return nil, err
 		}
 	default:
-		return nil, whatif.Errors{{Line: n.Line, Column: n.Column, Problem: "this part of YAML is not read; write plain lists, mappings and values"}}
+		return nil, whatif.Errors{{Line: n.Line, Column: n.Column, Problem: "this part of YAML is not supported; write plain lists, mappings and values"}}
 	}
 	return n, nil
 }

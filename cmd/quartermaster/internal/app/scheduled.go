@@ -23,10 +23,9 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// recordOnce appends an event that is the only one of its stream: source, life,
-// sequence 1. Another that is appended by the same name, after a crash between
-// this and the note that it was done, is a repeat, which the folds drop: the
-// first counts.
+// recordOnce appends the only event of its stream: source, life, sequence 1. After a crash before
+// the run was noted as done, the next attempt may append another. It is a repeat, which the folds
+// drop: the first one counts.
 func (h *Conn) recordOnce(ctx context.Context, source string, life domain.Instant, env *domain.Envelope) error {
 	s := kafka.NewStream(h.Log, kafka.StreamConfig{Source: source, Incarnation: lifeOf(life), Encode: wire.Encode})
 	if err := s.Append(ctx, env); err != nil {
@@ -35,11 +34,11 @@ func (h *Conn) recordOnce(ctx context.Context, source string, life domain.Instan
 	return nil
 }
 
-// lifeOf numbers the incarnation that a time stands for.
+// lifeOf returns the incarnation of a time.
 func lifeOf(t domain.Instant) uint64 { return uint64(t / domain.Second) }
 
-// recorded tells whether the rows know an event that recordOnce appended. They may
-// not know it yet.
+// recorded reports whether the rows know an event that recordOnce appended. They may not know it
+// yet.
 func (h *Conn) recorded(ctx context.Context, topic domain.Topic, key, source string, life domain.Instant) (known bool, err error) {
 	tp := domain.TopicPartition{Topic: topic, Partition: domain.PartitionOf([]byte(key), topic.Partitions())}
 	err = h.View(ctx, func(v projections.View) error {
@@ -53,12 +52,12 @@ func (h *Conn) recorded(ctx context.Context, topic domain.Topic, key, source str
 // PlanSource is the source of the plans of the schedule.
 const PlanSource = "quartermaster/schedule/plan"
 
-// PlannedBefore is the outcome of a run that finds its plan recorded by an earlier
-// attempt, which ended before that was noted.
+// PlannedBefore is the outcome of a run whose plan was recorded by an earlier attempt that ended
+// before it was noted as done.
 const PlannedBefore = "a plan was recorded before"
 
-// PlanOnce computes the usual plan at the present position and records it, once
-// for a source and life.
+// PlanOnce computes the usual plan at the present position and records it, once for a source and
+// life.
 func (h *Conn) PlanOnce(ctx context.Context, source string, life, at domain.Instant) (outcome string, err error) {
 	q := UsualPlan()
 	q.At = at
@@ -86,7 +85,7 @@ func (h *Conn) PlanOnce(ctx context.Context, source string, life, at domain.Inst
 	return p.ID, nil
 }
 
-// Snapshot writes the rows as they are now into a snapshot that stays.
+// Snapshot writes the present rows into a snapshot that is kept.
 func (h *Conn) Snapshot(ctx context.Context) (outcome string, err error) {
 	var path string
 	var sum [32]byte
@@ -103,13 +102,12 @@ func (h *Conn) Snapshot(ctx context.Context) (outcome string, err error) {
 	return fmt.Sprintf("%s, digest %x", path, sum), nil
 }
 
-// MonthBefore returns the month before that of a time.
+// MonthBefore returns the month before that of t.
 func MonthBefore(t time.Time) domain.Interval {
 	return projections.BillingMonth(projections.BillingMonth(domain.InstantOf(t)).From - 1)
 }
 
-// Remind calls tell for every ledger entity whose books of the month before are
-// not closed.
+// Remind calls tell for every ledger entity whose books of the previous month are not closed.
 func (h *Conn) Remind(ctx context.Context, tick time.Time, tell func(entity string, period domain.Interval) error) (outcome string, err error) {
 	month := MonthBefore(tick)
 	var open []string
@@ -132,10 +130,9 @@ func (h *Conn) Remind(ctx context.Context, tick time.Time, tell func(entity stri
 	return "open: " + strings.Join(open, ", "), nil
 }
 
-// openBooks returns the ledger entities whose books of a period no close in force
-// covers, in order. Entities are known by what was closed or exported for them.
-// A house that never did either, but has bills of that month, is reminded for
-// its workspace platform.
+// openBooks returns the ledger entities whose books of a period are not covered by a close in
+// force, in order. Entities are known by earlier closes and exports. Without either, bills of
+// that month remind of the workspace platform.
 func openBooks(v projections.View, period domain.Interval) (open []string, err error) {
 	entities := map[string]bool{} // whether closed
 	for _, t := range []projections.Table{projections.TableCloses, projections.TableExports} {
@@ -162,7 +159,8 @@ func openBooks(v projections.View, period domain.Interval) (open []string, err e
 	if err := v.Scan(projections.Query{Table: projections.TableCloses}, func(k projections.Key, row projections.Row) error {
 		history := row.(*projections.History)
 		for i := range history.Versions {
-			if c, ok := history.Versions[i].Event.(*domain.BooksClosed); ok && c.Period.From <= period.From && c.Period.To >= period.To && authority.Judge(k, history, i) == "" {
+			c, ok := history.Versions[i].Event.(*domain.BooksClosed)
+			if ok && c.Period.From <= period.From && c.Period.To >= period.To && authority.Judge(k, history, i) == "" {
 				entities[k.Scope] = true
 			}
 		}
@@ -187,13 +185,12 @@ func openBooks(v projections.View, period domain.Interval) (open []string, err e
 //	method METHOD                  version of the folds
 //	rows sha256 HEX                digest of the rows; see projections/snapshot.go
 //
-// It shows that the holder of the key said, no later than the log's own time of
-// the event, that folding these N records by this method gives these rows: who
-// folds the log to the position and finds another digest has another log, or
-// other folds. It does not name the records by their hash, proves nothing of a
-// single one, and is no checkpoint of a Merkle tree, which is why its text does
-// not have the form of one. And whoever holds the key and can write over the log
-// can sign another history: only a copy kept elsewhere tells.
+// It shows that the holder of the key said, no later than the log's own time of the event, that
+// folding these N records by this method gives these rows. If folding to the position gives
+// another digest, the log or the folds differ. It does not contain a hash of the records, proves
+// nothing about a single record, and is not a checkpoint of a Merkle tree, so its text does not
+// have that form. Whoever holds the key and can overwrite the log can sign another history: only
+// a copy kept elsewhere reveals that.
 func (h *Conn) Checkpoint(ctx context.Context, key ed25519.PrivateKey, life, at domain.Instant) (outcome string, err error) {
 	const source = "quartermaster/schedule/checkpoint"
 	if known, err := h.recorded(ctx, domain.TopicBooks, Platform, source, life); err != nil || known {
@@ -227,8 +224,8 @@ func (h *Conn) Checkpoint(ctx context.Context, key ed25519.PrivateKey, life, at 
 	if err := h.recordOnce(ctx, source, life, env); err != nil {
 		return "", err
 	}
-	// An attempt that ended before it was noted may have appended one that the rows
-	// did not know above.
+	// An attempt that ended before it was noted as done may have appended one that the rows did
+	// not know above.
 	return fmt.Sprintf("%d records, rows %x; where an earlier attempt appended one, that one counts", pos.Records(), sum), nil
 }
 
@@ -239,7 +236,7 @@ type noteSigner struct {
 	key  ed25519.PrivateKey
 }
 
-// newNoteSigner fails when the name cannot be that of a note's key.
+// newNoteSigner fails when name is not valid for a note's key.
 func newNoteSigner(name string, key ed25519.PrivateKey) (*noteSigner, error) {
 	text, err := note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // Freeze records a scenario with its answer as an event, once.
 func (c *Caller) Freeze(ctx context.Context, r *whatif.Result, workspace string) error {
 	if r.Scenario.Base.Instance != "" {
-		return invalid("base.instance", "a scenario of an instance cannot be frozen: what it rests on is not in the log; base it on a position")
+		return invalid("base.instance", "a scenario of an instance cannot be frozen: its base is not in the log; base it on a position")
 	}
 	h, err := c.at(ctx, At(r.Scenario.Base.Position))
 	if err != nil {
@@ -66,14 +66,14 @@ type FrozenScenario struct {
 	Position   string         `json:"position"`
 	Digest     string         `json:"digest"` // SHA-256 of the document
 
-	// Document is the answer as it was recorded, and Result what is in it.
+	// Document is the answer as it was recorded, and Result its content.
 	Document []byte        `json:"-"`
 	Result   whatif.Result `json:"-"`
 }
 
 // Simulate answers a scenario. It forks the log in memory, or takes the instance that the
-// scenario names, and appends nothing. workers are trials that are evaluated at once, 0: one
-// for each processor; the answer is the same.
+// scenario names, and appends nothing. workers is the number of trials evaluated at once; 0 is
+// one for each processor. It does not affect the answer.
 func (c *Caller) Simulate(ctx context.Context, s *whatif.Scenario, workers int) (r *whatif.Result, err error) {
 	if s.Base.Instance != "" {
 		in, err := ReadInstance(s.Base.Instance, strings.NewReader(""))
@@ -92,7 +92,7 @@ func (c *Caller) Simulate(ctx context.Context, s *whatif.Scenario, workers int) 
 	return r, err
 }
 
-// Simulations answers which scenarios were frozen, the newest first.
+// Simulations returns the frozen scenarios, the newest first.
 func (c *Caller) Simulations(ctx context.Context, at At) ([]FrozenScenario, error) {
 	h, err := c.at(ctx, at)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Caller) Simulations(ctx context.Context, at At) ([]FrozenScenario, erro
 	return h.simulations(ctx)
 }
 
-// Simulation answers a frozen scenario by its id.
+// Simulation returns a frozen scenario by its id.
 func (c *Caller) Simulation(ctx context.Context, at At, id string) (*FrozenScenario, error) {
 	h, err := c.at(ctx, at)
 	if err != nil {
@@ -151,16 +151,16 @@ func (h *Conn) simulation(ctx context.Context, id string) (*FrozenScenario, erro
 	}
 	i := slices.IndexFunc(all, func(e FrozenScenario) bool { return e.Simulation == id })
 	if i < 0 {
-		return nil, &NotFoundError{What: "simulation", Name: id, Err: fmt.Errorf("no frozen scenario %q; \"quartermaster simulate list\" names those recorded", id)}
+		return nil, &NotFoundError{What: "simulation", Name: id, Err: fmt.Errorf("no frozen scenario %q; \"quartermaster simulate list\" shows the recorded ones", id)}
 	}
 	return &all[i], nil
 }
 
-// verifySimulation folds the log up to a frozen scenario's position and answers it
-// again.
+// verifySimulation folds the log up to a frozen scenario's position and answers it again.
 func (h *Conn) verifySimulation(ctx context.Context, e *FrozenScenario, workers int) (*Verified, error) {
 	if now := strings.Join(whatif.Methods(), " "); e.Method != now {
-		return nil, fmt.Errorf("scenario %s was answered by %s, this program answers by %s: verify it with that version", e.Simulation, e.Method, now)
+		return nil, fmt.Errorf("scenario %s was answered by %s, this program answers by %s: verify it with that version",
+			e.Simulation, e.Method, now)
 	}
 	r := recorded{"answer", e.Simulation, "answered", e.Position, e.Digest, e.Document}
 	return h.verify(ctx, &r, func(v projections.View) (any, error) {
@@ -205,7 +205,8 @@ func CompareSimulations(x, y *whatif.Result) *SimulationDiff {
 		}
 		z := &y.Alternatives[j]
 		d.Alternatives = append(d.Alternatives, AlternativeChange{
-			Alternative: o.Alternative, A: o.Expected, B: z.Expected, Change: z.Expected.Sub(o.Expected), P95: z.P95.Sub(o.P95), Units: bought(z) - bought(o),
+			Alternative: o.Alternative, A: o.Expected, B: z.Expected,
+			Change: z.Expected.Sub(o.Expected), P95: z.P95.Sub(o.P95), Units: bought(z) - bought(o),
 		})
 	}
 	for i := range y.Alternatives {
@@ -215,8 +216,13 @@ func CompareSimulations(x, y *whatif.Result) *SimulationDiff {
 		}
 	}
 	for _, n := range []struct{ what, a, b string }{
-		{"position", x.Position, y.Position}, {"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)}, {"trials", fmt.Sprint(x.Runs), fmt.Sprint(y.Runs)}, {"methods", strings.Join(x.Methods, " "), strings.Join(y.Methods, " ")},
-		{"currency", x.Currency, y.Currency}, {"horizon", day(x.Horizon.From) + " to " + day(x.Horizon.To), day(y.Horizon.From) + " to " + day(y.Horizon.To)}, {"time", x.At.String(), y.At.String()},
+		{"position", x.Position, y.Position},
+		{"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)},
+		{"trials", fmt.Sprint(x.Runs), fmt.Sprint(y.Runs)},
+		{"methods", strings.Join(x.Methods, " "), strings.Join(y.Methods, " ")},
+		{"currency", x.Currency, y.Currency},
+		{"horizon", day(x.Horizon.From) + " to " + day(x.Horizon.To), day(y.Horizon.From) + " to " + day(y.Horizon.To)},
+		{"time", x.At.String(), y.At.String()},
 	} {
 		if n.a != n.b {
 			d.Notes = append(d.Notes, fmt.Sprintf("another %s: %s, and %s", n.what, domain.Clip(n.a, 200), domain.Clip(n.b, 200)))

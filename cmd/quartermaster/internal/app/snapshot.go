@@ -16,8 +16,7 @@ import (
 	"quartermaster/projections"
 )
 
-// snapshotPath returns the path of a snapshot that a person named: by its file's
-// name, or by a path.
+// snapshotPath resolves a file name or path to the path of a snapshot.
 func (h *Conn) snapshotPath(name string) string {
 	if filepath.Base(name) == name {
 		return filepath.Join(h.Snapshots(), name)
@@ -48,13 +47,13 @@ func snapshotOf(in *snapshotfile.Info) Snapshot {
 	return s
 }
 
-// SnapshotCheck says whether a snapshot is what the log says.
+// SnapshotCheck is the comparison of a snapshot with the log.
 type SnapshotCheck struct {
 	File     string `json:"file"`
 	Result   string `json:"result"` // equal, different, damaged, other_method, other_log or beyond_log
 	Position string `json:"position,omitempty"`
 	Digest   string `json:"digest,omitempty"`
-	// LogDigest is that of the rows that the log says.
+	// LogDigest is the digest of the rows folded from the log.
 	LogDigest   string               `json:"log_digest,omitempty"`
 	Why         string               `json:"why,omitempty"`
 	Differences []SnapshotDifference `json:"differences,omitempty"` // the first hundred
@@ -62,31 +61,31 @@ type SnapshotCheck struct {
 	info snapshotfile.Info
 }
 
-// SnapshotDifference is a row that a snapshot and the log do not have alike.
+// SnapshotDifference is a row that differs between a snapshot and the log.
 type SnapshotDifference struct {
 	Row      string `json:"row"`
 	Snapshot bool   `json:"snapshot"` // the snapshot has it
-	Replay   bool   `json:"replay"`   // the log says it
+	Replay   bool   `json:"replay"`   // the log has it
 }
 
-// What a check of a snapshot may come to.
+// Results of a check.
 const (
 	SnapshotEqual       = "equal"
-	snapshotDifferent   = "different"    // sound, and not what the log says
+	snapshotDifferent   = "different"    // undamaged, but differs from the log
 	snapshotDamaged     = "damaged"      // not what was written
-	SnapshotOtherMethod = "other_method" // this version of the folds cannot tell
+	SnapshotOtherMethod = "other_method" // made by another version of the folds, so not checked
 	snapshotOtherLog    = "other_log"
-	snapshotBeyond      = "beyond_log" // the log lacks what it was made from
+	snapshotBeyond      = "beyond_log" // the log lacks records that it was made from
 	snapshotUnchecked   = "unchecked"
 )
 
-// Bad reports whether the result is one to act upon.
+// Bad reports whether the result needs action.
 func (c *SnapshotCheck) Bad() bool {
 	return c.Result != SnapshotEqual && c.Result != SnapshotOtherMethod
 }
 
-// readThrough checks what can be told of snapshots without the log: all others
-// have the result unchecked, and are sound.
+// readThrough does the checks of snapshots that do not need the log. All others get the result
+// unchecked, and are undamaged.
 func (h *Conn) readThrough(infos []snapshotfile.Info, end domain.Position) []*SnapshotCheck {
 	var checks []*SnapshotCheck
 	for _, in := range infos {
@@ -110,7 +109,7 @@ func (h *Conn) readThrough(infos []snapshotfile.Info, end domain.Position) []*Sn
 		case in.Log != h.ID:
 			set(snapshotOtherLog, "it is of log %q, this is %q", in.Log, h.ID)
 		case in.Method != projections.Method:
-			set(SnapshotOtherMethod, "it was made by %s, this program folds by %s: verify it with that version", in.Method, projections.Method)
+			set(SnapshotOtherMethod, "it was made by %s, this program folds with %s: verify it with that version", in.Method, projections.Method)
 		case !end.Covers(in.Position):
 			set(snapshotBeyond, "the log ends at %s: restore it", end)
 		default:
@@ -134,7 +133,7 @@ func (c *SnapshotCheck) compareWith(ctx context.Context, replay *projections.Mem
 	c.Result = snapshotDifferent
 	was := projections.NewMemory(domain.TopicSpecs())
 	if err := readSnapshot(was, c.File, c.info.Log); err != nil {
-		return fmt.Errorf("%s is not what the log says, and cannot be read again: %w", c.File, err)
+		return fmt.Errorf("%s differs from the log, and cannot be read again: %w", c.File, err)
 	}
 	diffs, err := differences(ctx, was.View, replay.View)
 	for _, d := range diffs {
@@ -143,8 +142,8 @@ func (c *SnapshotCheck) compareWith(ctx context.Context, replay *projections.Mem
 	return err
 }
 
-// unchecked returns the checks that need the log, in as few passes over it as can
-// easily be found: within one, every position covers those before.
+// unchecked groups the checks that need the log into few passes over it. Within a pass, every
+// position covers the previous ones.
 func unchecked(checks []*SnapshotCheck) (passes [][]*SnapshotCheck) {
 	var left []*SnapshotCheck
 	for _, c := range checks {
@@ -193,7 +192,7 @@ func (h *Conn) checkAgainstLog(ctx context.Context, passes [][]*SnapshotCheck) e
 	return nil
 }
 
-// String returns one line about a check.
+// String returns a one-line summary of the check.
 func (c *SnapshotCheck) String() string {
 	s := filepath.Base(c.File) + ": " + strings.ReplaceAll(c.Result, "_", " ")
 	if c.Why != "" {
@@ -202,10 +201,11 @@ func (c *SnapshotCheck) String() string {
 	return s
 }
 
-// MakeSnapshot keeps the rows as of a point in time in a file that stays.
+// MakeSnapshot writes the rows at a point in time into a file that is kept.
 func (c *Caller) MakeSnapshot(ctx context.Context, at At) (*Snapshot, error) {
 	if s := c.app; s.Dir == "" && (s.Config == nil || s.Config.Snapshots == "") {
-		return nil, invalid("data-dir", "there is no directory for snapshots: set snapshots in the configuration, or name a data directory with --data-dir")
+		return nil, invalid("data-dir", "there is no directory for snapshots: set snapshots in the configuration, "+
+			"or name a data directory with --data-dir")
 	}
 	var path string
 	if err := c.read(ctx, at, func(h *Conn, v projections.View) (err error) {
@@ -225,8 +225,7 @@ func (c *Caller) MakeSnapshot(ctx context.Context, at At) (*Snapshot, error) {
 	return &s, nil
 }
 
-// Snapshots answers which snapshots of the log there are, the newest first, and in which
-// directory.
+// Snapshots returns the snapshots of the log, the newest first, and their directory.
 func (c *Caller) Snapshots(ctx context.Context) (list []Snapshot, dir string, err error) {
 	h, err := c.log(ctx)
 	if err != nil {
@@ -240,8 +239,8 @@ func (c *Caller) Snapshots(ctx context.Context) (list []Snapshot, dir string, er
 	return list, h.Snapshots(), err
 }
 
-// VerifySnapshots replays the log and compares snapshots with it: those that are named, or
-// all of the log.
+// VerifySnapshots replays the log and compares snapshots with it: the named ones, or all of the
+// log.
 func (c *Caller) VerifySnapshots(ctx context.Context, names []string) ([]*SnapshotCheck, error) {
 	h, err := c.log(ctx)
 	if err != nil {
@@ -256,7 +255,8 @@ func (c *Caller) VerifySnapshots(ctx context.Context, names []string) ([]*Snapsh
 	for _, name := range names {
 		in := snapshotfile.InfoOf(h.snapshotPath(name))
 		if errors.Is(in.Err, os.ErrNotExist) {
-			return nil, &NotFoundError{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" names those there are", in.Path)}
+			return nil, &NotFoundError{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: "+
+				"\"quartermaster snapshot list\" shows the existing ones", in.Path)}
 		}
 		infos = append(infos, in)
 	}

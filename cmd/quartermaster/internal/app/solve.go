@@ -13,14 +13,14 @@ import (
 	"quartermaster/projections/planning"
 )
 
-// SolveOptions say what is computed beside the answer to an instance.
+// SolveOptions select additional results.
 type SolveOptions struct {
-	EndOfHorizon bool // what the purchases cost with nothing and with all of what is left at the end credited
-	Baselines    bool // what is done without a plan
+	EndOfHorizon bool // cost with none and with all of the remaining value credited at the end
+	Baselines    bool // results without a plan
 }
 
-// Solve answers a procurement problem with the solver of this build. When until ends, it
-// answers with what is known by then. It reads no log.
+// Solve answers a procurement problem with the solver of this build. When until ends, it returns
+// the best answer so far. It reads no log.
 func (c *Caller) Solve(until context.Context, in *instances.Instance, opts SolveOptions) (*instances.Answer, error) {
 	lp, done := linearSolver()
 	defer done()
@@ -37,14 +37,14 @@ func (c *Caller) Solve(until context.Context, in *instances.Instance, opts Solve
 	}
 	switch {
 	case errors.Is(err, linear.ErrUnavailable):
-		return nil, fmt.Errorf("%w: instances whose pools have to do with one another need one; \"make highs\" fetches it, then build again", err)
+		return nil, fmt.Errorf("%w: instances with connected pools need one; \"make highs\" fetches it, then build again", err)
 	case errors.Is(err, check.ErrRejected):
 		return nil, fmt.Errorf("the checker refuses the solver's answer, so there is none; please report this: %w", err)
 	}
 	return ans, err
 }
 
-// PlanInstance answers the procurement problem that [Caller.Plan] solves, as an instance.
+// PlanInstance returns the procurement problem that [Caller.Plan] solves, as an instance.
 func (c *Caller) PlanInstance(ctx context.Context, at At, q PlanQuery) (in *instances.Instance, err error) {
 	err = c.readFrom(ctx, at, q.At, func(v projections.View, about domain.Instant) error {
 		only, err := knownRegions(v, q.Regions)
@@ -63,15 +63,16 @@ func (c *Caller) PlanInstance(ctx context.Context, at At, q PlanQuery) (in *inst
 	return in, err
 }
 
-// Appraise answers what a contract is worth beside the plan without it.
+// Appraise returns what a contract is worth, compared with the plan without it.
 func (c *Caller) Appraise(ctx context.Context, in *instances.Instance, contract *instances.Contract) (*instances.Appraisal, error) {
 	lp, done := linearSolver()
 	defer done()
-	defer c.app.still("weighing the contract")()
+	defer c.app.still("appraising the contract")()
 	got, err := instances.Appraise(ctx, in, contract, lp)
 	switch {
 	case errors.Is(err, linear.ErrUnavailable):
-		return nil, fmt.Errorf("%w: a contract with a least order, tiers, a ramp or a renewal needs one; \"make highs\" fetches it, then build again", err)
+		return nil, fmt.Errorf("%w: a contract with a minimum order, tiers, a ramp or a renewal needs one; "+
+			"\"make highs\" fetches it, then build again", err)
 	case errors.Is(err, check.ErrRejected):
 		return nil, fmt.Errorf("the checker refuses the solver's answer, so there is none; please report this: %w", err)
 	}

@@ -24,18 +24,20 @@ type Switched struct {
 	Replayed bool                 `json:"replayed"`
 	Lost     []domain.LostRecords `json:"lost"`
 	Operator string               `json:"operator,omitempty"`
-	Finished bool                 `json:"finished"` // a switch that an earlier run began
+	Finished bool                 `json:"finished"` // completed a switch that an earlier run began
 }
 
 // SwitchQuery asks to read another generation from now on.
 type SwitchQuery struct {
 	To     string
 	Reason string
-	Digest string // SHA-256 that a replay of the log elsewhere gave, in hexadecimal digits; "": replay here where one is needed
+	// Digest is the SHA-256 of a replay of the log elsewhere, in hexadecimal digits; "": replay
+	// here if needed
+	Digest string
 }
 
-// Switch drafts that another generation is read from now on. Nothing is drafted where it is
-// read already. An earlier switch that is not in the log yet is appended.
+// Switch drafts a switch to another generation. It drafts nothing if that one is active already.
+// It appends an earlier switch that is not in the log yet.
 func (c *Caller) Switch(ctx context.Context, q SwitchQuery) (ans *Switched, draft Draft, err error) {
 	if c.app.Config == nil {
 		return nil, draft, errNoProduction
@@ -50,7 +52,7 @@ func (c *Caller) Switch(ctx context.Context, q SwitchQuery) (ans *Switched, draf
 	if err != nil {
 		return nil, draft, err
 	}
-	h.caughtUp = true // who may sign is what the new rows say, however far they are
+	h.caughtUp = true // the new rows decide who may sign, however far they are folded
 	c.app.conn = h
 	to := q.To
 	h.Generation = to
@@ -67,17 +69,18 @@ func (c *Caller) Switch(ctx context.Context, q SwitchQuery) (ans *Switched, draf
 	case err != nil:
 		return nil, draft, err
 	case next.State == postgres.Building:
-		return nil, draft, fmt.Errorf("switch to generation %s: it is still building; \"quartermaster generation rebuild %s\" goes on with it", to, to)
+		return nil, draft, fmt.Errorf("switch to generation %s: it is still building; \"quartermaster generation rebuild %s\" resumes it", to, to)
 	case next.Method != projections.Method:
-		return nil, draft, fmt.Errorf("generation %s was made by folds %s, and this program's are %s: switch to it with the program that made it", to, next.Method, projections.Method)
+		return nil, draft, fmt.Errorf("generation %s was made by folds %s, and this program's are %s: switch to it with the program that made it",
+			to, next.Method, projections.Method)
 	}
 	if found, err := h.lost(ctx, next); err != nil {
 		return nil, draft, err
 	} else if len(found) > 0 {
-		return nil, draft, fmt.Errorf("generation %s is no better: the log has diverged from it, too; rebuild another", to)
+		return nil, draft, fmt.Errorf("generation %s has diverged from the log, too; rebuild another", to)
 	}
 	ans = &Switched{Active: to, Before: from, Lost: []domain.LostRecords{}}
-	// Appended here, whatever the active rows say: the log is that of the rows to come.
+	// Append the earlier switch, whatever the active rows say: the log belongs to the new rows.
 	if ans.Finished, err = h.TellSwitch(ctx); err != nil || from == to {
 		return ans, draft, err
 	}
@@ -92,7 +95,8 @@ func (c *Caller) Switch(ctx context.Context, q SwitchQuery) (ans *Switched, draf
 	switch {
 	case q.Digest != "":
 		if !strings.EqualFold(q.Digest, ans.Digest) {
-			return nil, draft, fmt.Errorf("nothing was switched: the rows of generation %s have digest %s at position %s, and not %s; replay the log to the same position while nothing is appended", to, ans.Digest, at, q.Digest)
+			return nil, draft, fmt.Errorf("nothing was switched: the rows of generation %s have digest %s at position %s, and not %s; "+
+				"replay the log to the same position while nothing is appended", to, ans.Digest, at, q.Digest)
 		}
 	case len(ans.Lost) > 0 || before.Method != next.Method:
 		var replay Replay
@@ -100,18 +104,20 @@ func (c *Caller) Switch(ctx context.Context, q SwitchQuery) (ans *Switched, draf
 			return nil, draft, err
 		}
 		if replay.ReplayDigest != ans.Digest {
-			return nil, draft, fmt.Errorf("nothing was switched: at position %s the rows of generation %s have digest %s, and a replay of the log %s; drop it and rebuild another", at, to, ans.Digest, replay.ReplayDigest)
+			return nil, draft, fmt.Errorf("nothing was switched: at position %s the rows of generation %s have digest %s, and a replay of the log %s; "+
+				"drop it and rebuild another", at, to, ans.Digest, replay.ReplayDigest)
 		}
 		ans.Replayed = true
 	}
 	draft = Draft{Use: "switch", Events: []domain.Envelope{{Time: Now(), Subject: to, Event: &domain.GenerationSwitched{
-		Entity: Platform, From: from, To: to, Method: next.Method, Position: ans.Position, Digest: sum[:], Reason: q.Reason, Lost: ans.Lost,
+		Entity: Platform, From: from, To: to, Method: next.Method, Position: ans.Position, Digest: sum[:],
+		Reason: q.Reason, Lost: ans.Lost,
 	}}}}
 	return ans, draft, nil
 }
 
-// DecideSwitch makes a signed switch: the pointer and the signed event are kept in one
-// transaction, and the event is appended after it.
+// DecideSwitch performs a signed switch. The pointer and the signed event are stored in one
+// transaction, and the event is appended to the log after it.
 func (c *Caller) DecideSwitch(ctx context.Context, ans *Switched, p *Proposal, signatures [][]byte) error {
 	h := c.app.conn
 	if err := p.accept(signatures); err != nil {
@@ -125,13 +131,13 @@ func (c *Caller) DecideSwitch(ctx context.Context, ans *Switched, p *Proposal, s
 		return err
 	}
 	if _, err := h.TellSwitch(ctx); err != nil {
-		return fmt.Errorf("generation %s is read now, and the log does not say so yet; run the command again: %w", ans.Active, err)
+		return fmt.Errorf("generation %s is active now, but its event is not in the log yet; run the command again: %w", ans.Active, err)
 	}
 	ans.Operator = p.Operator
 	return nil
 }
 
-// lost returns which records a generation was folded from and the log has no longer.
+// lost returns the records that a generation was folded from and that the log no longer has.
 func (h *Conn) lost(ctx context.Context, g *postgres.Generation) ([]domain.LostRecords, error) {
 	found, err := h.Log.Diverged(ctx, g.Position(), g.Anchors())
 	if err != nil {
@@ -148,11 +154,14 @@ func (h *Conn) lost(ctx context.Context, g *postgres.Generation) ([]domain.LostR
 	return out, nil
 }
 
-// lostRecords are those from the first offset on of which the error tells that its
-// record is lost: where the logs parted by the broker's account, or the log ends, or
-// at the latest the last record that was folded.
+// lostRecords returns the records that are known to be lost. They begin where the broker says
+// that the logs parted, or at the end of the log, or at the latest with the last record that was
+// folded.
 func lostRecords(d *kafka.DivergedError, end int64) domain.LostRecords {
-	l := domain.LostRecords{Topic: d.Partition.Topic, Partition: uint32(d.Partition.Partition), Since: d.Position - 1, Position: d.Position, End: end}
+	l := domain.LostRecords{
+		Topic: d.Partition.Topic, Partition: uint32(d.Partition.Partition),
+		Since: d.Position - 1, Position: d.Position, End: end,
+	}
 	for _, at := range []int64{d.Since, d.End} {
 		if at >= 0 {
 			l.Since = min(l.Since, at)
@@ -161,8 +170,8 @@ func lostRecords(d *kafka.DivergedError, end int64) domain.LostRecords {
 	return l
 }
 
-// SwitchRecord returns the record of a signed switch as [Conn.TellSwitch] appends it. It is
-// the only one of its stream, so that it counts once however often that is done.
+// SwitchRecord returns the record of a signed switch as [Conn.TellSwitch] appends it. It is the
+// only one of its stream, so it counts once however often it is appended.
 func SwitchRecord(signed *domain.Envelope) ([]byte, error) {
 	signed.Source, signed.Incarnation, signed.Sequence = switchSource+signed.Subject, uint64(signed.Time)/1000, 1
 	rec, err := wire.Encode(signed)
@@ -175,8 +184,8 @@ func SwitchRecord(signed *domain.Envelope) ([]byte, error) {
 // switchSource begins the sources of switches; the generation follows.
 const switchSource = "quartermaster/switch/"
 
-// TellSwitch appends the event of a switch that is not in the log yet, and reports
-// whether there was one.
+// TellSwitch appends the event of a switch that is not in the log yet, and reports whether there
+// was one.
 func (h *Conn) TellSwitch(ctx context.Context) (bool, error) {
 	body, err := h.DB.Untold(ctx)
 	if err != nil || body == nil {

@@ -18,21 +18,21 @@ import (
 	"quartermaster/simulations/whatif"
 )
 
-// ProgramInfo is what a report names of the program that made it.
+// ProgramInfo identifies the program that made a report.
 type ProgramInfo struct {
 	Version string   `json:"version"`
 	Commit  string   `json:"commit"`
 	Date    string   `json:"date"`    // of the commit
-	Methods []string `json:"methods"` // the versions of the methods
+	Methods []string `json:"methods"` // method versions
 }
 
-// Program returns what reports name of this program.
+// Program returns the ProgramInfo of this program.
 func Program() ProgramInfo {
 	v := Version()
 	return ProgramInfo{v.Version, v.Commit, v.Date, slices.Sorted(maps.Values(v.Methods))}
 }
 
-// Version names this build and the methods with which it computes.
+// Version returns this build and its method versions.
 func Version() buildinfo.Version {
 	return buildinfo.Of("quartermaster",
 		projections.Method, attribution.Method, reliability.Method, forecast.Method, plan.Method, packing.Method,

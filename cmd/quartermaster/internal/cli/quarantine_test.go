@@ -220,7 +220,7 @@ func TestReappendUnreadable(t *testing.T) {
 	}
 	for _, e := range list.Entries {
 		code, out := command(t, dir, "quarantine", "show", e.ID, "--event")
-		if code == 0 || !strings.Contains(out, "holds nothing that can be read as an event") {
+		if code == 0 || !strings.Contains(out, "has no readable event") {
 			t.Errorf("exit %d\n%s", code, out)
 		}
 		// One has a key, which holds; the other has none, so any will do.

@@ -124,7 +124,7 @@ func TestSimulateInstanceRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, errs, code := simulateInstance(t, "owned-hardware", "[]", "[{name: a}]", "--freeze"); code == 0 || !strings.Contains(errs, "a scenario of an instance cannot be frozen: what it rests on is not in the log") {
+	if _, errs, code := simulateInstance(t, "owned-hardware", "[]", "[{name: a}]", "--freeze"); code == 0 || !strings.Contains(errs, "a scenario of an instance cannot be frozen: its base is not in the log") {
 		t.Errorf("frozen: exit %d, %s", code, errs)
 	}
 }

@@ -35,7 +35,7 @@ import (
 //     each partition: the next event of a partition waits for the one before. It
 //     may handle one twice, after a crash or when instances come and go.
 //   - It handles what the folds would take: an event that cannot be decoded, is
-//     invalid or lacks its signature is in quarantine, and goes to the poison
+//     invalid or lacks its signature is in quarantine, and goes to the dead-letter
 //     topic here. Whether an operator had the right to decide is not judged, for
 //     that is a question to the rows.
 //   - An event that cannot be handled goes to the dead-letter topic, with the reason,
@@ -67,9 +67,9 @@ const (
 
 // workMetrics counts what is done beside folding: reactions and scheduled work.
 type workMetrics struct {
-	reactions, runs *prometheus.CounterVec
-	last            *prometheus.GaugeVec
-	poisonWrong     prometheus.Gauge
+	reactions, runs  *prometheus.CounterVec
+	last             *prometheus.GaugeVec
+	deadLettersWrong prometheus.Gauge
 }
 
 func newWorkMetrics() *workMetrics {
@@ -83,7 +83,7 @@ func newWorkMetrics() *workMetrics {
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "quartermaster_scheduled_last_success_timestamp_seconds", Help: "When this instance last finished scheduled work.",
 		}, []string{"job"}),
-		poisonWrong: prometheus.NewGauge(prometheus.GaugeOpts{
+		deadLettersWrong: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "quartermaster_dead_letter_topic_misconfigured", Help: "1 when the dead-letter topic's settings were not what they should be when this instance started its reactions.",
 		}),
 	}
@@ -94,7 +94,7 @@ func (m *workMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.reactions.Describe(ch)
 	m.runs.Describe(ch)
 	m.last.Describe(ch)
-	m.poisonWrong.Describe(ch)
+	m.deadLettersWrong.Describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -102,7 +102,7 @@ func (m *workMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.reactions.Collect(ch)
 	m.runs.Collect(ch)
 	m.last.Collect(ch)
-	m.poisonWrong.Collect(ch)
+	m.deadLettersWrong.Collect(ch)
 }
 
 // reaction is what is done about events of some types.
@@ -170,7 +170,7 @@ type reactor struct {
 func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := rt.ensurePoison(ctx); err != nil {
+	if err := rt.ensureDeadLetters(ctx); err != nil {
 		return err
 	}
 	ends, err := rt.ends(ctx, list)
@@ -183,8 +183,8 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	if err != nil {
 		return err
 	}
-	publisher := &poisonPublisher{kafka.NewPublisher(rt.log, recordKey), rt.metrics, rt.slog}
-	poison, err := middleware.PoisonQueueWithFilter(publisher, app.TopicPoison, func(err error) bool { return !errors.Is(err, errInterrupted) })
+	publisher := &deadLetterPublisher{kafka.NewPublisher(rt.log, recordKey), rt.metrics, rt.slog}
+	deadLetters, err := middleware.PoisonQueueWithFilter(publisher, app.TopicDeadLetters, func(err error) bool { return !errors.Is(err, errInterrupted) })
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 			})
 			subscribers = append(subscribers, s)
 			router.AddConsumerHandler(handlerOf(r, topic), string(topic), undisturbed{s}, rt.handle(r)).AddMiddleware(
-				rt.interruptible(ctx, r), poison, patient, rt.retries.Middleware, rt.attempt(r), middleware.Recoverer)
+				rt.interruptible(ctx, r), deadLetters, patient, rt.retries.Middleware, rt.attempt(r), middleware.Recoverer)
 		}
 	}
 	stopped := make(chan error, 1)
@@ -227,17 +227,17 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	return errors.Join(err, <-stopped)
 }
 
-// ensurePoison makes the dead-letter topic. One whose settings are not what they should
+// ensureDeadLetters makes the dead-letter topic. One whose settings are not what they should
 // be is used all the same: it is no part of the log, and no reason to stop.
-func (rt *reactor) ensurePoison(ctx context.Context) error {
-	err := rt.log.EnsureTopics(ctx, app.PoisonTopics)
+func (rt *reactor) ensureDeadLetters(ctx context.Context) error {
+	err := rt.log.EnsureTopics(ctx, app.DeadLetterTopics)
 	var setting *kafka.SettingError
 	if !errors.As(err, &setting) {
-		rt.metrics.poisonWrong.Set(0)
+		rt.metrics.deadLettersWrong.Set(0)
 		return err
 	}
-	rt.metrics.poisonWrong.Set(1)
-	rt.slog.Warn("the dead-letter topic may lose what reactions could not handle; correct its settings", "topic", app.TopicPoison, "error", err)
+	rt.metrics.deadLettersWrong.Set(1)
+	rt.slog.Warn("the dead-letter topic may lose what reactions could not handle; correct its settings", "topic", app.TopicDeadLetters, "error", err)
 	return nil
 }
 
@@ -302,8 +302,8 @@ func (rt *reactor) interruptible(stop context.Context, r *reaction) message.Hand
 			defer context.AfterFunc(mine, func() { cancel(errInterrupted) })()
 			m.SetContext(ctx)
 			if rec, ok := kafka.RecordFrom(mine); ok {
-				m.Metadata.Set(app.PoisonPartition, strconv.Itoa(rec.Partition))
-				m.Metadata.Set(app.PoisonOffset, strconv.FormatInt(rec.Offset, 10))
+				m.Metadata.Set(app.DeadLetterPartition, strconv.Itoa(rec.Partition))
+				m.Metadata.Set(app.DeadLetterOffset, strconv.FormatInt(rec.Offset, 10))
 			}
 			_, err := next(m)
 			if errors.Is(err, errInterrupted) {
@@ -321,22 +321,30 @@ type earlyError struct{ wait time.Duration }
 
 func (e *earlyError) Error() string { return "it is too early by " + e.wait.String() }
 
-// patient waits until an event can be handled. It stands outside of the retries,
-// whose time begins when the waiting is over.
+// patient waits until an event can be handled, outside of the retries, whose time begins
+// when the wait is over. Whatever failed after this instance lost the event is an
+// interruption: the last failure may be a consequence of it, and is no reason for a dead letter.
 func patient(next message.HandlerFunc) message.HandlerFunc {
 	return func(m *message.Message) ([]*message.Message, error) {
 		for {
 			_, err := next(m)
 			var early *earlyError
-			if !errors.As(err, &early) {
-				return nil, err
+			if errors.As(err, &early) {
+				if err = sleep(m.Context(), early.wait); err == nil {
+					continue
+				}
 			}
-			if err := sleep(m.Context(), early.wait); err != nil {
-				return nil, err
+			if err != nil && lost(m.Context()) {
+				err = errInterrupted
 			}
+			return nil, err
 		}
 	}
 }
+
+// lost reports whether an event is no longer this instance's to handle, or the program
+// stops. The context of the message's own handler is asked too, because it ends first.
+func lost(ctx context.Context) bool { return ctx.Err() != nil || held(ctx).Err() != nil }
 
 // attempt judges one try: a failure while the event is no longer ours is an
 // interruption, and a panic is a defect that trying again does not mend.
@@ -350,7 +358,7 @@ func (rt *reactor) attempt(r *reaction) message.HandlerMiddleware {
 			switch {
 			case err == nil:
 				return nil, nil
-			case ctx.Err() != nil:
+			case lost(ctx):
 				return nil, backoff.Permanent(errInterrupted)
 			case errors.As(err, &panicked):
 				return nil, backoff.Permanent(err)
@@ -402,36 +410,36 @@ func (rt *reactor) handle(r *reaction) message.NoPublishHandlerFunc {
 	}
 }
 
-// poisonPublisher writes to the dead-letter topic, bounded, and says so.
-type poisonPublisher struct {
+// deadLetterPublisher writes to the dead-letter topic, bounded, and says so.
+type deadLetterPublisher struct {
 	message.Publisher
 	metrics *workMetrics
 	slog    *slog.Logger
 }
 
 // Publish implements [message.Publisher].
-func (p *poisonPublisher) Publish(topic string, messages ...*message.Message) error {
+func (p *deadLetterPublisher) Publish(topic string, messages ...*message.Message) error {
 	for _, m := range messages {
-		reason := m.Metadata.Get(app.PoisonReason)
+		reason := m.Metadata.Get(app.DeadLetterReason)
 		if len(reason) > maxReason {
 			reason = strings.ToValidUTF8(reason[:maxReason], "") // not within a character
-			m.Metadata.Set(app.PoisonReason, reason)
+			m.Metadata.Set(app.DeadLetterReason, reason)
 		}
 		err := p.Publisher.Publish(topic, m)
 		if large := new(kafka.TooLargeError); errors.As(err, &large) {
 			// What was added does not fit beside it. The record stays where it is in the log.
 			bare := message.NewMessage(m.UUID, nil)
 			bare.SetContext(m.Context())
-			for _, name := range []string{app.PoisonReason, app.PoisonTopic, app.PoisonHandler, app.PoisonPartition, app.PoisonOffset} {
+			for _, name := range []string{app.DeadLetterReason, app.DeadLetterTopic, app.DeadLetterHandler, app.DeadLetterPartition, app.DeadLetterOffset} {
 				bare.Metadata.Set(name, m.Metadata.Get(name))
 			}
-			bare.Metadata.Set(app.PoisonExcluded, "too large")
+			bare.Metadata.Set(app.DeadLetterExcluded, "too large")
 			err = p.Publisher.Publish(topic, bare)
 		}
 		if err != nil {
 			return err
 		}
-		name := app.ReactionOf(m.Metadata.Get(app.PoisonHandler))
+		name := app.ReactionOf(m.Metadata.Get(app.DeadLetterHandler))
 		p.metrics.reactions.WithLabelValues(name, "poisoned").Inc()
 		p.slog.Error("an event could not be handled and went to the dead-letter topic", "reaction", name, "event", placeOf(m.Context()), "topic", topic, "error", reason)
 	}

@@ -232,7 +232,7 @@ func handled(s *started, reaction, outcome string) int {
 
 // What became of an event that was not handled at once: tried again, or set aside
 // with its reason, and the next of its partition is handled.
-func TestPoisonTopic(t *testing.T) {
+func TestDeadLetterTopic(t *testing.T) {
 	log := brokered(t)()
 	var mu sync.Mutex
 	tries := map[string]int{}
@@ -263,6 +263,35 @@ func TestPoisonTopic(t *testing.T) {
 	s := startReactions(t, log, fast, w.reaction(), panics, alertReaction(slog.New(slog.NewTextHandler(alerts, nil))))
 
 	const cluster = "lab"
+	given := func() (out []string) {
+		t.Helper()
+		list, err := app.DeadLettersOf(t.Context(), log, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			out = append(out, fmt.Sprintf("%s %s/%d@%d %s %s: %s", e.Reaction, e.Topic, e.Partition, e.Offset, e.Type, e.Subject, e.Reason))
+		}
+		return out
+	}
+	counter := func(name, outcome string) int { return handled(s, name, outcome) }
+
+	// A group has a member for each topic, and an event in hand when the second one joins
+	// comes again. So the counts begin once every member has handled an event, each in a
+	// partition of its own.
+	apptest.AppendEvents(t, log, domain.Envelope{Time: apptest.May, Workspace: elsewhere(domain.TopicProcurement, app.Platform), Subject: "early", Event: &domain.CommitmentEnded{Commitment: "early", At: apptest.May}})
+	until(t, func() bool { return counter("webhook.w", "poisoned") > 0 && counter("alerts", "poisoned") > 0 })
+	apptest.AppendEvents(t, log, cordoned(elsewhere(domain.TopicHardware, cluster), "early"))
+	until(t, func() bool {
+		return counter("webhook.w", "handled") > 0 && counter("alerts", "handled") > 0 && counter("panics", "handled") > 0
+	})
+	early := given()
+	was := map[string]int{}
+	for _, outcome := range []string{"handled", "retried", "poisoned"} {
+		was[outcome] = counter("webhook.w", outcome)
+	}
+	wasAlerts, wasPanics := counter("alerts", "handled"), counter("panics", "handled")
+
 	tp := domain.TopicPartition{Topic: domain.TopicHardware, Partition: domain.PartitionOf([]byte(cluster), domain.TopicHardware.Partitions())}
 	broken, err := wire.Encode(&domain.Envelope{Source: "x", Incarnation: 1, Sequence: 1, Time: apptest.May, Cluster: cluster, Event: &domain.NodeCordoned{Node: "n"}})
 	if err != nil {
@@ -278,28 +307,16 @@ func TestPoisonTopic(t *testing.T) {
 	unsigned := domain.Envelope{Time: apptest.May, Workspace: app.Platform, Subject: "c-1", Event: &domain.CommitmentEnded{Commitment: "c-1", At: apptest.May}}
 	apptest.AppendEvents(t, log, unsigned, domain.Envelope{Time: apptest.May, Cluster: cluster, Subject: "last", Event: &domain.NodeCordoned{Node: "last", Repair: true}})
 
-	given := func() (out []string) {
-		t.Helper()
-		list, err := app.DeadLettersOf(t.Context(), log, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range list {
-			out = append(out, fmt.Sprintf("%s %s/%d@%d %s %s: %s", e.Reaction, e.Topic, e.Partition, e.Offset, e.Type, e.Subject, e.Reason))
-		}
-		return out
-	}
 	for e := range got {
 		if e.Subject == "last" {
 			break
 		}
 	}
-	counter := func(name, outcome string) int { return handled(s, name, outcome) }
 	until(t, func() bool {
-		return len(given()) >= 9 && counter("alerts", "handled") == 6 && counter("panics", "handled") == 4
+		return len(given()) >= len(early)+9 && counter("alerts", "handled") == wasAlerts+6 && counter("panics", "handled") == wasPanics+4
 	})
 	at := func(offset int) string { return fmt.Sprintf("%s@%d", tp, offset) }
-	have := given()
+	have := given()[len(early):]
 	for _, want := range []string{
 		"webhook.w " + at(0) + " NodeCordoned : decode NodeCordoned: ",
 		"panics " + at(0) + " NodeCordoned : decode NodeCordoned: ",
@@ -312,14 +329,14 @@ func TestPoisonTopic(t *testing.T) {
 		"alerts qm.procurement/0@0 CommitmentEnded c-1: CommitmentEnded: signature does not verify",
 	} {
 		if !slices.ContainsFunc(have, func(s string) bool { return strings.HasPrefix(s, want) }) {
-			t.Errorf("no poison message says %q", want)
+			t.Errorf("no dead letter says %q", want)
 		}
 	}
 	if newest, err := app.DeadLettersOf(t.Context(), log, 2); err != nil || len(newest) != 2 {
 		t.Errorf("%d of the newest, want 2: %v", len(newest), err)
 	}
 	if len(have) != 9 {
-		t.Errorf("%d poison messages, want 9:\n%s", len(have), strings.Join(have, "\n"))
+		t.Errorf("%d dead letters, want 9:\n%s", len(have), strings.Join(have, "\n"))
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -329,11 +346,11 @@ func TestPoisonTopic(t *testing.T) {
 		}
 	}
 	for outcome, want := range map[string]int{"handled": 3, "retried": 2 + 4, "poisoned": 5} {
-		if n := counter("webhook.w", outcome); n != want {
+		if n := counter("webhook.w", outcome) - was[outcome]; n != want {
 			t.Errorf("the webhook counts %d %s, want %d", n, outcome, want)
 		}
 	}
-	if n := strings.Count(alerts.String(), "alert=NodeCordoned"); n != 5 {
+	if n := strings.Count(alerts.String(), "alert=NodeCordoned") - wasAlerts; n != 5 {
 		t.Errorf("%d alerts of nodes, want 5:\n%s", n, alerts)
 	}
 	if strings.Contains(alerts.String(), "alert=GPUFaultObserved") {
@@ -341,6 +358,16 @@ func TestPoisonTopic(t *testing.T) {
 	}
 	if strings.Contains(s.logged.String()+strings.Join(have, ""), url) {
 		t.Error("the address, which may be a secret, is shown")
+	}
+}
+
+// elsewhere returns a key of another partition of a topic than a key is in.
+func elsewhere(topic domain.Topic, key string) string {
+	n := topic.Partitions()
+	for i := 0; ; i++ {
+		if other := fmt.Sprint("other-", i); domain.PartitionOf([]byte(other), n) != domain.PartitionOf([]byte(key), n) {
+			return other
+		}
 	}
 }
 
@@ -364,13 +391,8 @@ func until(t *testing.T, ok func() bool) {
 func TestWebhookGoesOn(t *testing.T) {
 	log := brokered(t)()
 	// Two clusters of two partitions.
-	busy, quiet := "c0", ""
-	n := domain.TopicHardware.Partitions()
-	for i := 1; quiet == ""; i++ {
-		if c := fmt.Sprint("c", i); domain.PartitionOf([]byte(c), n) != domain.PartitionOf([]byte(busy), n) {
-			quiet = c
-		}
-	}
+	busy := "c0"
+	quiet := elsewhere(domain.TopicHardware, busy)
 	apptest.AppendEvents(t, log, cordoned(busy, "history"), cordoned(quiet, "history"))
 	var mu sync.Mutex
 	down := false
@@ -411,13 +433,13 @@ func TestWebhookGoesOn(t *testing.T) {
 	second := startReactions(t, log, patient, w.reaction())
 	next("2", "3", "3 quiet")
 	second.stop()
-	if _, end, err := log.Bounds(t.Context(), domain.TopicPartition{Topic: app.TopicPoison}); err != nil || end != 0 {
-		t.Errorf("%d poison messages: %v", end, err)
+	if _, end, err := log.Bounds(t.Context(), domain.TopicPartition{Topic: app.TopicDeadLetters}); err != nil || end != 0 {
+		t.Errorf("%d dead letters: %v", end, err)
 	}
 }
 
 // A record that leaves no room for the reason goes without its value.
-func TestPoisonOfTheLargestRecord(t *testing.T) {
+func TestDeadLetterOfTheLargestRecord(t *testing.T) {
 	log := brokered(t)()
 	s := startReactions(t, log, fast, reaction{name: "no", group: "no", types: []domain.Type{domain.TypeNodeCordoned}, do: nil})
 	tp := domain.TopicPartition{Topic: domain.TopicHardware, Partition: domain.PartitionOf([]byte("k"), domain.TopicHardware.Partitions())}
@@ -427,10 +449,10 @@ func TestPoisonOfTheLargestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, func() bool { return handled(s, "no", "poisoned") == 1 })
-	if err := log.Read(t.Context(), domain.TopicPartition{Topic: app.TopicPoison}, 0, 1, func(recs []domain.Record) error {
+	if err := log.Read(t.Context(), domain.TopicPartition{Topic: app.TopicDeadLetters}, 0, 1, func(recs []domain.Record) error {
 		r := &recs[0]
-		if len(r.Value) != 0 || string(r.Header(app.PoisonExcluded)) != "too large" || string(r.Header(app.PoisonTopic)) != string(tp.Topic) || string(r.Header(app.PoisonOffset)) != "0" {
-			t.Errorf("the poison message has %d bytes and headers %v", len(r.Value), r.Headers)
+		if len(r.Value) != 0 || string(r.Header(app.DeadLetterExcluded)) != "too large" || string(r.Header(app.DeadLetterTopic)) != string(tp.Topic) || string(r.Header(app.DeadLetterOffset)) != "0" {
+			t.Errorf("the dead letter has %d bytes and headers %v", len(r.Value), r.Headers)
 		}
 		return nil
 	}); err != nil {
@@ -474,24 +496,24 @@ func TestWaitingIsNoTry(t *testing.T) {
 // What somebody else wrote into the dead-letter topic hides nothing, a reason ends with
 // a whole character, looking makes no topic, and one that is not as it should be
 // stops nothing.
-func TestPoisonTopicOfOthers(t *testing.T) {
+func TestDeadLetterTopicOfOthers(t *testing.T) {
 	log := brokered(t)()
 	if list, err := app.DeadLettersOf(t.Context(), log, 10); err != nil || len(list) != 0 {
 		t.Fatalf("%v: %v", list, err)
 	}
-	if missing, err := log.MissingTopics(t.Context(), app.PoisonTopics); err != nil || len(missing) != 1 {
+	if missing, err := log.MissingTopics(t.Context(), app.DeadLetterTopics); err != nil || len(missing) != 1 {
 		t.Fatalf("looking made the topic: %v", err)
 	}
-	if err := log.EnsureTopics(t.Context(), []domain.TopicSpec{{Topic: app.TopicPoison, Partitions: 2}}); err != nil {
+	if err := log.EnsureTopics(t.Context(), []domain.TopicSpec{{Topic: app.TopicDeadLetters, Partitions: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Append(t.Context(), []domain.Record{{Topic: app.TopicPoison, Value: []byte("lunch?")}}); err != nil {
+	if err := log.Append(t.Context(), []domain.Record{{Topic: app.TopicDeadLetters, Value: []byte("lunch?")}}); err != nil {
 		t.Fatal(err)
 	}
 	s := startReactions(t, log, fast, reaction{name: "no", group: "no", types: []domain.Type{domain.TypeNodeCordoned}, do: func(context.Context, *domain.Record, *domain.Envelope) error {
 		return backoff.Permanent(errors.New("x" + strings.Repeat("é", maxReason)))
 	}})
-	if n := testutil.ToFloat64(s.metrics.poisonWrong); n != 1 {
+	if n := testutil.ToFloat64(s.metrics.deadLettersWrong); n != 1 {
 		t.Error("a poison topic of two partitions is not noticed")
 	}
 	cluster := "lab"
@@ -501,12 +523,45 @@ func TestPoisonTopicOfOthers(t *testing.T) {
 	apptest.AppendEvents(t, log, cordoned(cluster, "n"))
 	until(t, func() bool { return handled(s, "no", "poisoned") == 1 })
 	list, err := app.DeadLettersOf(t.Context(), log, 10)
-	if err != nil || len(list) == 0 || list[0].Reaction != "" || list[0].Topic != app.TopicPoison || !strings.HasPrefix(list[0].Reason, "no reaction wrote") {
+	if err != nil || len(list) == 0 || list[0].Reaction != "" || list[0].Topic != app.TopicDeadLetters || !strings.HasPrefix(list[0].Reason, "no reaction wrote") {
 		t.Fatalf("%+v: %v", list, err)
 	}
 	last := list[len(list)-1].Reason
 	if len(list) != 2 || !utf8.ValidString(last) || !strings.HasSuffix(last, "é") || len(last) > maxReason {
 		t.Errorf("%d messages, the last with %d bytes that end with %q", len(list), len(last), last[max(0, len(last)-4):])
+	}
+}
+
+// A call that fails because its event went to another instance is an interruption, and no
+// reason for a dead letter, even before the program's own context has ended.
+func TestFailuresOfLostEvents(t *testing.T) {
+	rt := &reactor{metrics: newWorkMetrics(), slog: slog.New(slog.DiscardHandler)}
+	for _, retries := range []int{0, 3} {
+		mine, lose := context.WithCancel(t.Context())
+		m := message.NewMessage("1", nil)
+		m.SetContext(context.WithValue(t.Context(), heldKey{}, mine))
+		retry := fast
+		retry.MaxRetries = retries
+		call := func(*message.Message) ([]*message.Message, error) {
+			lose()
+			return nil, fmt.Errorf("webhook: %w", context.Canceled)
+		}
+		if _, err := patient(retry.Middleware(rt.attempt(&reaction{name: "r"})(call)))(m); !errors.Is(err, errInterrupted) {
+			t.Errorf("after %d retries: %v, want an interruption", retries, err)
+		}
+		// The last try failed, and the event was lost before it was set aside.
+		mine, lose = context.WithCancel(t.Context())
+		m.SetContext(context.WithValue(t.Context(), heldKey{}, mine))
+		failed := func(*message.Message) ([]*message.Message, error) {
+			defer lose()
+			return nil, errors.New("the database was restarting")
+		}
+		if _, err := patient(failed)(m); !errors.Is(err, errInterrupted) {
+			t.Errorf("%v, want an interruption", err)
+		}
+	}
+	if n := testutil.ToFloat64(rt.metrics.reactions.WithLabelValues("r", "retried")); n != 0 {
+		t.Errorf("%v count as tried again, want none", n)
 	}
 }
 
@@ -616,10 +671,20 @@ func TestReact(t *testing.T) {
 	go func() {
 		ended <- react(ctx, h, cfg, (&runBook{}).once, newWorkMetrics(), slog.New(slog.NewTextHandler(logged, nil)))
 	}()
-	// Its groups begin at the end of the log, which is somewhere in between.
-	for i := 0; len(got) == 0 || !strings.Contains(logged.String(), "alert=NodeCordoned"); i++ {
+	// Groups start at the end of the log as they join, so events are appended until both
+	// reactions have handled one. Deliveries are taken out, or a full channel would block the webhook.
+	delivered := false
+	for i := 0; !delivered || !strings.Contains(logged.String(), "alert=NodeCordoned"); i++ {
 		apptest.AppendEvents(t, h.Log, cordoned("lab", strconv.Itoa(i)))
-		sleep(ctx, 5*time.Millisecond) // the groups need the processor to join
+		for len(got) > 0 {
+			<-got
+			delivered = true
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("reactions ended: %v\n%s", err, logged)
+		case <-time.After(5 * time.Millisecond): // leave the groups some processor time to join
+		}
 	}
 	stop()
 	if err := <-ended; err != nil {
