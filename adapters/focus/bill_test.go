@@ -13,8 +13,7 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// The columns that must be there, and a row under them in which cells can be
-// changed by name.
+// The mandatory columns, and a row whose cells can be changed by name.
 var (
 	columns = []string{
 		"BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodStart", "BillingPeriodEnd", "ChargeCategory",
@@ -26,8 +25,8 @@ var (
 	}
 )
 
-// bill writes a file with the needed columns and those given as name=value, one
-// row for each list of them.
+// bill returns a file with the needed columns and those given as name=value, with one row for
+// each list.
 func bill(rows ...[]string) string {
 	header := append([]string(nil), columns...)
 	at := map[string]int{}
@@ -66,10 +65,10 @@ func bill(rows ...[]string) string {
 	return b.String()
 }
 
-// result is what a run gave.
+// result is the result of a run.
 type result struct {
 	focus.Summary
-	events []domain.Envelope // their events are copies
+	events []domain.Envelope // the events are copies
 	bad    []tabular.BadRow
 	err    error
 }
@@ -84,7 +83,7 @@ func (r result) line(i int) domain.BillingLine {
 	panic("not a billing line")
 }
 
-// warned returns the values under which a reason was warned of, and how often.
+// warned returns the values and the row count of the warnings with a reason.
 func (r result) warned(reason string) (values []string, rows int) {
 	for _, w := range r.Warnings {
 		if strings.Contains(w.Reason, reason) {
@@ -95,7 +94,7 @@ func (r result) warned(reason string) (values []string, rows int) {
 	return values, rows
 }
 
-// read runs an import and holds what is true of every one.
+// read runs an import and checks the invariants of every import.
 func read(t testing.TB, text string, opts focus.Options) result {
 	t.Helper()
 	var r result
@@ -117,8 +116,8 @@ func read(t testing.TB, text string, opts focus.Options) result {
 	return r
 }
 
-// dividable says why attribution cannot take an event: what was imported must
-// never be left out of the books. A quantity that was set aside is not divided by.
+// dividable returns why attribution cannot process an event. Attribution must be able to process
+// everything that was imported. It ignores a quantity that was set aside.
 func dividable(e domain.Event) error {
 	var line *domain.BillingLine
 	switch e := e.(type) {
@@ -137,7 +136,7 @@ func dividable(e domain.Event) error {
 	return err
 }
 
-// copied copies an event by way of JSON, which keeps every field of these.
+// copied copies an event through JSON, which keeps every field of these events.
 func copied(t testing.TB, e domain.Event) domain.Event {
 	t.Helper()
 	b, err := json.Marshal(e)

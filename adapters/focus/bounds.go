@@ -11,40 +11,44 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// What a row may say at most; a typo or a wrong unit is far likelier than more.
+// Limits of a row. A larger value is almost certainly a typo or a wrong unit.
 const (
-	// maxAmountDigits is how many digits before the point an amount may have
-	// that is divided. See attribution.AmountOf.
+	// maxAmountDigits is the number of digits before the point of an amount that attribution
+	// divides. See attribution.AmountOf.
 	maxAmountDigits = 15
-	// maxMachineHours is the machine time of one line: 268,000 machines for a
-	// month. It is less than attribution.LineOf takes for meant.
+	// maxMachineHours is the machine time of one line: 268,000 machines for a month. The limit
+	// of attribution.LineOf is higher.
 	maxMachineHours = 200_000_000
-	// maxUsageMonths is the length of a charge period of usage: a year and the
-	// month in which it is settled. Purchases are for terms of any length.
+	// maxUsageMonths is the length of a charge period of usage: a year and the month in which
+	// it is settled. Purchases may have terms of any length.
 	maxUsageMonths = 13
 )
 
 const millisecond = domain.Second / 1000
 
-// maxUnits bounds the memory for units; those beyond are worked out each time.
+// maxUnits bounds the cache of units. Units beyond it are computed each time.
 const maxUnits = 1 << 10
 
-// dividable refuses a line whose charge period attribution could not divide, and
-// sets aside quantities of machine time that no charge has: the line buys no time
-// then, and its money follows what else is known of the machine. Amounts are
-// refused by parseAmount.
+// dividable refuses a line whose charge period attribution could not divide. It sets aside
+// quantities of machine time that are out of bounds: the line then buys no time, and attribution
+// divides its cost by what else is known of the machine. Amounts out of bounds are refused by
+// parseAmount.
 func (ls *lines) dividable(l *line) error {
-	// Thirteen months are longer than this, so that most rows need no calendar.
+	// A shortcut without the calendar: thirteen months are always longer than 366 days.
 	if length := l.ChargePeriodEnd - l.ChargePeriodStart; l.ChargeCategory == "Usage" && length > 366*domain.Day {
 		if last := l.ChargePeriodStart.Time().AddDate(0, maxUsageMonths, 0); l.ChargePeriodEnd.Time().After(last) {
-			return ls.refuse("ChargePeriodEnd", fmt.Sprintf("is more than %d months after ChargePeriodStart %s, which no usage is", maxUsageMonths, l.ChargePeriodStart))
+			return ls.refuse("ChargePeriodEnd", fmt.Sprintf(
+				"is more than %d months after ChargePeriodStart %s, too long for usage",
+				maxUsageMonths, l.ChargePeriodStart,
+			))
 		}
 	}
 	for _, q := range []struct {
 		column, unit string
 		value        *domain.NullDecimal
 	}{
-		{"PricingQuantity", l.PricingUnit, &l.PricingQuantity}, {"ConsumedQuantity", l.ConsumedUnit, &l.ConsumedQuantity},
+		{"PricingQuantity", l.PricingUnit, &l.PricingQuantity},
+		{"ConsumedQuantity", l.ConsumedUnit, &l.ConsumedQuantity},
 	} {
 		if !q.value.Valid || q.unit == "" {
 			continue
@@ -63,29 +67,31 @@ func (ls *lines) dividable(l *line) error {
 	return nil
 }
 
-// unusable says why a line cannot have a quantity of a unit, of which it may have so
-// much: null for what is no machine time.
+// unusable returns why a quantity is out of bounds for its unit, or "". The limit most is null
+// for a unit that does not measure machine time.
 func unusable(l *line, unit string, d domain.Decimal, most domain.NullDecimal) string {
 	switch {
 	case !most.Valid:
 		return ""
 	case above(d, most.Decimal):
-		return fmt.Sprintf("of %q is more than %d machine-hours, which no line has", tabular.Clip(unit), maxMachineHours)
+		return fmt.Sprintf("of %q is more than %d machine-hours, the limit of one line", tabular.Clip(unit), maxMachineHours)
 	case d.IsNegative() && !mayBeNegative(l):
-		return onlyTakenBack
+		return notNegative
 	}
 	return ""
 }
 
-const onlyTakenBack = "is negative, which only a correction is or a charge that is taken back with a negative cost"
+const notNegative = "is negative, but the row is neither a correction nor has a negative cost"
 
-// mayBeNegative reports whether the quantities of a line may be.
+// mayBeNegative reports whether the quantities of a line may be negative.
 func mayBeNegative(l *line) bool {
-	return l.ChargeClass == "Correction" || l.ChargeCategory != "Usage" && l.ChargeCategory != "Purchase" || takenBack(l)
+	return l.ChargeClass == "Correction" ||
+		l.ChargeCategory != "Usage" && l.ChargeCategory != "Purchase" ||
+		hasNegativeCost(l)
 }
 
-// above reports whether a quantity is larger in magnitude than a bound, which
-// its digits show for all but a few.
+// above reports whether a quantity is larger in magnitude than a bound. In most cases the number
+// of digits decides.
 func above(d, bound domain.Decimal) bool {
 	if bound.IsZero() {
 		return !d.IsZero()
@@ -96,11 +102,11 @@ func above(d, bound domain.Decimal) bool {
 	return d.Abs().Cmp(bound) > 0
 }
 
-// order returns how many digits a number that is not zero has before the point.
+// order returns the number of digits before the point of a nonzero number.
 func order(d domain.Decimal) int64 { return int64(d.NumDigits()) + int64(d.Exponent()) }
 
-// mostOf returns the largest quantity that a line may have of a unit; null for
-// what is no machine time.
+// mostOf returns the largest quantity of a unit that a line may have. It is null for a unit that
+// does not measure machine time.
 func (ls *lines) mostOf(unit string) domain.NullDecimal {
 	most, ok := ls.most[unit]
 	if !ok {
@@ -113,9 +119,13 @@ func (ls *lines) mostOf(unit string) domain.NullDecimal {
 }
 
 func mostOf(unit string) domain.NullDecimal {
-	one := domain.BillingLine{ChargePeriodEnd: 1, PricingQuantity: decimal.NewNullDecimal(decimal.New(1, 0)), PricingUnit: unit}
+	one := domain.BillingLine{
+		ChargePeriodEnd: 1,
+		PricingQuantity: decimal.NewNullDecimal(decimal.New(1, 0)),
+		PricingUnit:     unit,
+	}
 	switch at, err := attribution.LineOf(&one); {
-	case err != nil || at.UnusableQuantity != "": // one of it is too much
+	case err != nil || at.UnusableQuantity != "": // a quantity of 1 is too much already
 		return domain.NullDecimal{Valid: true}
 	case max(at.NodeMs, at.GPUMs) > 0:
 		ms := decimal.New(max(at.NodeMs, at.GPUMs), 0)

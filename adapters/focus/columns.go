@@ -13,30 +13,30 @@ const (
 	InvoiceDetails = "Invoice Detail"
 )
 
-// Columns of ours, which any reader of FOCUS takes for custom ones.
+// Our own columns. To FOCUS they are custom columns.
 const (
 	columnLineID       = "x_LineId"
 	columnCorrects     = "x_CorrectsLineId"
 	columnReason       = "x_CorrectionReason"
 	columnFocusVersion = "x_FocusVersion"
 	columnGenerated    = "x_Generated"
-	// columnIssuerSource says where the issuer of a row that names none comes
-	// from: one of the issuerOf values, or the column.
+	// columnIssuerSource is the origin of an inferred issuer: one of the issuerOf values, or the
+	// column that it was taken from.
 	columnIssuerSource = "x_InvoiceIssuerNameSource"
 )
 
 type line = domain.BillingLine
 
-// field is a column of Cost and Usage and its place in a billing line: exactly
-// one of text, number, cost and time is set.
+// field is a column of Cost and Usage and its field in a billing line. Exactly one of text,
+// number, cost and time is set.
 type field struct {
 	name      string
-	since     int  // 12: introduced by FOCUS 1.2, or there before 1.0
-	mandatory bool // to FOCUS
-	needed    bool // to attribution: a file without the column is not read, a row where it is null is bad
+	since     int  // first version, times ten: 12 for FOCUS 1.2; 10 also for older columns
+	mandatory bool // in FOCUS
+	needed    bool // by attribution: a file without it is refused, a row where it is null is bad
 	divided   bool // an amount that attribution divides
-	decides   bool // a value that cannot be kept refuses the row; see the package comment, Deviations
-	closed    bool // FOCUS lists its values
+	decides   bool // an invalid value refuses the row; see the package comment, Deviations
+	closed    bool // FOCUS lists the allowed values
 	json      bool
 	text      func(*line) *string
 	number    func(*line) *domain.NullDecimal
@@ -123,13 +123,13 @@ const (
 // columnServiceProvider is the successor of columnProvider.
 const columnServiceProvider = "ServiceProviderName"
 
-// versions are those that FOCUS released and that are read.
+// versions are the supported versions of FOCUS.
 var versions = []string{"1.0", "1.1", "1.2", "1.3", "1.4"}
 
 func versionName(v int) string { return fmt.Sprintf("%d.%d", v/10, v%10) }
 
-// versionOf returns the oldest version that has all the columns of FOCUS that
-// are there. A column that 1.4 dropped keeps a file below 1.4.
+// versionOf returns the oldest version of FOCUS that defines all FOCUS columns of the file. A
+// column that 1.4 dropped keeps the version below 1.4.
 func versionOf(has func(string) bool) int {
 	v := 10
 	for i := range fields {
@@ -143,8 +143,8 @@ func versionOf(has func(string) bool) int {
 	return v
 }
 
-// missingOf returns the columns that attribution cannot do without, and those
-// that the version makes mandatory besides, where they are missing.
+// missingOf returns the missing columns that attribution needs, and the other missing columns
+// that are mandatory in the version.
 func missingOf(version int, has func(string) bool) (needed, wanted []string) {
 	if !has("InvoiceIssuerName") && !has(columnProvider) && !has(columnPublisher) {
 		needed = append(needed, "InvoiceIssuerName (or, before 1.4, "+columnProvider+")")
@@ -172,5 +172,5 @@ var invoiceColumns = []string{
 	"ReferenceInvoiceId",
 }
 
-// fold is how names of columns are compared: warehouses change their case.
+// fold normalizes the name of a column for comparison, because warehouses change its case.
 func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) }

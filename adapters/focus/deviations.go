@@ -9,43 +9,43 @@ import (
 	"quartermaster/domain"
 )
 
-// Deviation is a way in which a value is not what FOCUS or a line allows,
-// without being needed to divide the charge.
+// Deviation is a kind of value that FOCUS or a billing line does not allow, in a column that
+// attribution does not need.
 type Deviation string
 
-// The deviations. All but NegativeQuantity, which the line holds as it is, keep
-// what was written in the column that domain.AsWritten names.
+// The deviations. A line stores a NegativeQuantity as it is. For all others the original text is
+// kept in the column that domain.AsWritten names.
 const (
-	UnknownValue     Deviation = "unknown_value"     // not among those that FOCUS lists; null
-	NotANumber       Deviation = "not_a_number"      // or one of 10²⁴ and more; null
-	NegativePrice    Deviation = "negative_price"    // null
-	NegativeQuantity Deviation = "negative_quantity" // of what is no machine time
-	UnusableQuantity Deviation = "unusable_quantity" // of machine time: negative, or more than 200,000,000 hours; null
-	MoreDecimals     Deviation = "more_decimals"     // than 18; rounded half to even
+	UnknownValue     Deviation = "unknown_value"     // not a value that FOCUS lists; becomes null
+	NotANumber       Deviation = "not_a_number"      // not a number, or 10²⁴ or more; becomes null
+	NegativePrice    Deviation = "negative_price"    // becomes null
+	NegativeQuantity Deviation = "negative_quantity" // of a unit that does not measure machine time
+	UnusableQuantity Deviation = "unusable_quantity" // machine time, negative or above 200,000,000 hours; becomes null
+	MoreDecimals     Deviation = "more_decimals"     // more than 18; rounded half to even
 	BrokenText       Deviation = "broken_text"       // too long, control characters, not UTF-8; cut and cleaned
 )
 
-// Rounding is what rounding to 18 decimals took from the costs of the lines of
-// one invoice: what was written less what was kept, exactly.
+// Rounding is what rounding to 18 decimals removed from the costs of the lines of one invoice:
+// the exact sum of the amounts as written minus the amounts kept.
 type Rounding struct {
 	Issuer    string          `json:"issuer"`
 	Account   string          `json:"account"`
-	Invoice   string          `json:"invoice"`         // "" for lines that name none
-	Period    domain.Interval `json:"period,omitzero"` // of those
+	Invoice   string          `json:"invoice"`         // "" for lines without an invoice
+	Period    domain.Interval `json:"period,omitzero"` // billing period, for lines without an invoice
 	Currency  string          `json:"currency"`
-	Lines     int             `json:"lines"` // with such a cost
+	Lines     int             `json:"lines"` // number of rounded lines
 	Billed    domain.Decimal  `json:"billed"`
 	Effective domain.Decimal  `json:"effective"`
 }
 
-// invoiceRounded is what a Rounding is of.
+// invoiceRounded is the key of a Rounding.
 type invoiceRounded struct {
 	issuer, account, invoice, currency string
 	period                             domain.Interval
 }
 
-// round adds what was taken from a line of an invoice. Invoices beyond
-// maxInvoicesWatched are added up under no name, by currency.
+// round adds the rounding differences of a line of an invoice. Invoices beyond
+// maxInvoicesWatched are summed by currency alone.
 func (r *run) round(of invoiceRounded, billed, effective domain.Decimal) {
 	i, ok := r.rounded[of]
 	if !ok && len(r.rounded) >= maxInvoicesWatched {
@@ -58,14 +58,20 @@ func (r *run) round(of invoiceRounded, billed, effective domain.Decimal) {
 		}
 		i = len(r.sum.Rounded)
 		r.rounded[of] = i
-		r.sum.Rounded = append(r.sum.Rounded, Rounding{Issuer: of.issuer, Account: of.account, Invoice: of.invoice, Period: of.period, Currency: of.currency})
+		r.sum.Rounded = append(r.sum.Rounded, Rounding{
+			Issuer:   of.issuer,
+			Account:  of.account,
+			Invoice:  of.invoice,
+			Period:   of.period,
+			Currency: of.currency,
+		})
 	}
 	sum := &r.sum.Rounded[i]
 	sum.Lines++
 	sum.Billed, sum.Effective = sum.Billed.Add(billed), sum.Effective.Add(effective)
 }
 
-// deviates counts a deviation of a row that went in.
+// deviates counts a deviation of an imported row.
 func (r *run) deviates(d deviation) {
 	r.sum.Deviations[d.kind]++
 	reason, kept := "", ", and kept as written in "+domain.AsWritten(d.column)
@@ -73,41 +79,42 @@ func (r *run) deviates(d deviation) {
 	case UnknownValue:
 		reason = " is not one of the values of FOCUS: it is read as null" + kept
 	case NotANumber:
-		reason = " is no number that can be kept: it is read as null" + kept
+		reason = " is not a number that can be stored: it is read as null" + kept
 	case NegativePrice:
 		reason = " is a negative price, which FOCUS does not have: it is read as null" + kept
 	case NegativeQuantity:
 		reason = " is negative, without ChargeClass Correction or a negative cost"
 	case UnusableQuantity:
-		reason = " is machine time that is negative without a negative cost, or too much for one charge: it is read as null" + kept
+		reason = " is machine time that is negative without a negative cost, or too much for one charge: " +
+			"it is read as null" + kept
 	case MoreDecimals:
 		reason = " has more than 18 decimals: it is rounded half to even" + kept
 	case BrokenText:
-		reason = " is too long or holds what is no text: it is cut and cleaned"
+		reason = " is too long or has invalid characters: it is cut and cleaned"
 	}
 	r.warn(d.column+reason, d.value)
 }
 
-// deviation is one value that deviates. value is given where few differ.
+// deviation is one deviating value. The field value is set only for kinds with few distinct values.
 type deviation struct {
 	kind          Deviation
 	column, value string
 }
 
-// What a text may have: in a column of FOCUS, and in one of JSON or a custom one,
-// as domain.Validate holds it.
+// Limits of a text in bytes, as in domain.Validate: maxText in a column of FOCUS, maxKept in a
+// JSON or custom column.
 const (
 	maxText = 4096
 	maxKept = 1 << 16
 )
 
-// cleaned returns as much of a text as fits, with U+FFFD for what is no text.
+// cleaned replaces invalid characters of a text by U+FFFD and cuts it to at most most bytes.
 func cleaned(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' {
 			return utf8.RuneError
 		}
-		return r // strings.Map reads what is not UTF-8 as U+FFFD
+		return r // strings.Map passes invalid UTF-8 as U+FFFD
 	}, s)
 	if len(s) > most {
 		for s = s[:most]; !utf8.ValidString(s); {
@@ -117,7 +124,7 @@ func cleaned(s string, most int) string {
 	return s
 }
 
-// put reads a number or a text into a line.
+// put stores a number or a text in a line.
 func (f *field) put(l *line, text string, n number) {
 	switch {
 	case f.text != nil:
@@ -129,7 +136,7 @@ func (f *field) put(l *line, text string, n number) {
 	}
 }
 
-// parse reads a number of the column.
+// parse parses a number of the column.
 func (f *field) parse(text string) (number, string) {
 	if f.divided {
 		return parseAmount(text)
@@ -137,8 +144,8 @@ func (f *field) parse(text string) (number, string) {
 	return parseDecimal(text)
 }
 
-// settle makes of a value that domain.Validate refuses one that the line can
-// hold. It reports false where the row must be refused.
+// settle replaces a value that domain.Validate refuses by a valid one. It reports false if the
+// row must be refused.
 func (f *field) settle(l *line) (kind Deviation, ok bool) {
 	switch {
 	case f.decides:
@@ -164,8 +171,8 @@ func (f *field) settle(l *line) (kind Deviation, ok bool) {
 	return BrokenText, true
 }
 
-// writtenAs reports whether a line is what is read where the column has this
-// text, so that it may be written in the column's place. Other is not compared.
+// writtenAs reports whether reading text in this column gives the value that the line has, so
+// that the writer may write the text instead. It does not compare Other.
 func (f *field) writtenAs(l *line, text string) bool {
 	if text == "" || text != strings.TrimSpace(text) || isNull(text) || f.time != nil {
 		return false
@@ -186,14 +193,15 @@ func (f *field) writtenAs(l *line, text string) bool {
 		f.put(&again, text, number{})
 	}
 	var invalid *domain.InvalidError
-	if err := domain.Validate(&domain.Envelope{Time: 1, Event: &domain.BillingLineRecorded{Line: again}}); !errors.As(err, &invalid) || invalid.Field != "line."+f.name {
+	err := domain.Validate(&domain.Envelope{Time: 1, Event: &domain.BillingLineRecorded{Line: again}})
+	if !errors.As(err, &invalid) || invalid.Field != "line."+f.name {
 		return false
 	}
 	_, ok := f.settle(&again)
 	return ok && f.equal(&again, l)
 }
 
-// unusable reports whether the column holds machine time, and a line no such quantity.
+// unusable reports whether the column is a quantity and d is out of bounds for its unit.
 func (f *field) unusable(l *line, d domain.Decimal) bool {
 	switch f.name {
 	case "PricingQuantity":

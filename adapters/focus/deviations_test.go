@@ -12,14 +12,14 @@ import (
 	"quartermaster/domain"
 )
 
-// A charge is never lost for a column that its division does not need. Each
-// deviation was seen in a bill, or is one that FOCUS's own documents name.
+// A charge is never lost for a column that attribution does not need. Each deviation occurred in
+// a bill or is named in FOCUS's own documents.
 func TestRowsWithMoneyGoIn(t *testing.T) {
 	long := strings.Repeat("é", 3000)
 	for _, c := range []struct {
 		change string // separated by ';'
-		column string // whose text is kept
-		field  string // what the line has in the column
+		column string // whose original text is kept
+		field  string // value of the column in the line
 		kind   focus.Deviation
 	}{
 		{"ChargeFrequency=Usage-based", "ChargeFrequency", "", focus.UnknownValue}, // the sample of the FOCUS project
@@ -96,7 +96,7 @@ func TestRowsWithMoneyGoIn(t *testing.T) {
 	}
 }
 
-// An exponent is a number to FOCUS, so nothing is said of it.
+// FOCUS allows exponents, so there is no warning.
 func TestExponentsAreNoDeviation(t *testing.T) {
 	r := read(t, bill([]string{"BilledCost=35.2E-7", "ListCost=1.5e+3"}), focus.Options{Strict: true})
 	if len(r.events) != 1 || len(r.Deviations) != 0 || r.line(0).Other != nil || r.line(0).BilledCost.String() != "0.00000352" {
@@ -104,7 +104,7 @@ func TestExponentsAreNoDeviation(t *testing.T) {
 	}
 }
 
-// What rounding takes from costs is known to the last digit, by invoice.
+// Rounding differences of costs are summed exactly, by invoice.
 func TestRoundingIsCountedByInvoice(t *testing.T) {
 	fine := "BilledCost=0.00000123456789012345678"
 	r := read(t, bill(
@@ -137,8 +137,8 @@ func TestRoundingIsCountedByInvoice(t *testing.T) {
 	}
 }
 
-// A column of the supplier's own that only looks like a kept text never takes the
-// place of what the line has.
+// A supplier's custom column whose name looks like that of a kept text never replaces the value
+// of the line.
 func TestWriterTrustsNoTextThatReadsOtherwise(t *testing.T) {
 	for column, text := range map[string]string{
 		"BilledCost": "13", "EffectiveCost": "0.1234567890123456789", "PricingCategory": "Committed", "ListUnitPrice": "1", "ChargeDescription": "short",

@@ -15,59 +15,57 @@ import (
 	"quartermaster/domain"
 )
 
-// version is the version of the mapping. It is part of the source's name: a
-// changed mapping is another source.
+// version is the version of the mapping. It is part of the source's name, because a changed
+// mapping makes a different source.
 const version = "v2"
 
-// ErrColumns is wrapped by the error of a file that is no dataset of FOCUS that
-// is read here. Nothing of it was imported; the text says what is missing.
+// ErrColumns means that the file is not a FOCUS dataset that [Run] supports. Nothing was
+// imported. The text of the error names the missing columns.
 var ErrColumns = errors.New("not the columns of a FOCUS dataset that can be imported")
 
-// Options say what a file does not.
+// Options supply what a file does not contain.
 type Options struct {
-	// Zone is the IANA name, such as UTC or Europe/Berlin, of the zone of times
-	// that name none. Empty: such times are bad rows.
+	// Zone is the IANA name, such as UTC or Europe/Berlin, of the time zone of times without
+	// one. If empty, such times make bad rows.
 	Zone string
-	// Currency, when given, is the one that the file must be billed in; rows in
-	// another are bad.
+	// Currency, if not empty, is the currency that the file must be billed in. Rows in another
+	// currency are bad.
 	Currency string
-	// FocusVersion, when given, is the version that the file was written in:
-	// 1.0 to 1.4. Otherwise it is told from the columns.
+	// FocusVersion, if not empty, is the version of the file: 1.0 to 1.4. If empty, it is
+	// detected from the columns.
 	FocusVersion string
-	// Historical declares that every fact was known when it became true, so
-	// that backtests may use it; otherwise it is known from when it is appended.
+	// Historical declares that every fact was known when it became true, so that backtests may
+	// use it. Otherwise a fact counts as known from when it is appended.
 	Historical bool
-	// Strict makes a bad row of every row with a value that would be set aside or
-	// rounded: see the package comment, Deviations.
+	// Strict makes every row with a deviation a bad row: see the package comment, Deviations.
 	Strict bool
-	// Elsewhere says who issued an invoice where the file does not; nil: only the file.
+	// Elsewhere finds the issuers that the file does not name. If nil, only the file is used.
 	Elsewhere *Elsewhere
-	// Limits bound what a hostile file may cost.
+	// Limits bound the resources that a hostile file can use.
 	Limits tabular.Limits
-	// InvoiceBytes is the most that Invoice Detail may hold in memory, for an
-	// invoice is complete only when the file is; default 256 MiB.
+	// InvoiceBytes limits the memory for Invoice Detail, which is held until the end of the
+	// file; default 256 MiB.
 	InvoiceBytes int64
 }
 
-// Summary is what became of a file.
+// Summary is the result of importing a file.
 type Summary struct {
-	Dataset      string              `json:"dataset"`       // CostAndUsage or InvoiceDetails; empty when it is neither
+	Dataset      string              `json:"dataset"`       // CostAndUsage or InvoiceDetails; empty if neither
 	FocusVersion string              `json:"focus_version"` // given or detected
-	Rows         int                 `json:"rows"`          // read, without header and blank lines; bad ones included
-	Events       int                 `json:"events"`        // handed out
+	Rows         int                 `json:"rows"`          // read, including bad rows, without header and blank lines
+	Events       int                 `json:"events"`        // emitted
 	Bad          int                 `json:"bad"`           // rows not imported
 	Types        map[domain.Type]int `json:"types"`         // events by type
-	// Deviations counts the values of each kind that went in though the line
-	// cannot hold them as they stand.
+	// Deviations counts the values, by kind, that a line cannot hold as written.
 	Deviations map[Deviation]int `json:"deviations,omitempty"`
-	// Rounded is what rounding took from the costs of each invoice.
+	// Rounded is what rounding removed from the costs of each invoice.
 	Rounded  []Rounding        `json:"rounded,omitempty"`
 	Warnings []tabular.Warning `json:"warnings,omitempty"`
 }
 
-// SourceName returns the name under which a file is a source of events: its
-// SHA-256, the version of the mapping, and the options that change its events,
-// sorted. Options that Run would refuse give a name too.
+// SourceName returns the name of a file as a source of events: its SHA-256, the version of the
+// mapping, and the options that change its events, sorted. It accepts options that Run would
+// refuse.
 func SourceName(sum [32]byte, o Options) string {
 	q := url.Values{}
 	for key, value := range map[string]string{"zone": o.Zone, "currency": o.Currency, "focus_version": o.FocusVersion} {
@@ -96,38 +94,41 @@ type run struct {
 	badTo    func(tabular.BadRow)
 	env      domain.Envelope
 	sum      Summary
-	line     int                    // of the row at hand
-	warnings tabular.Warnings       // whose list is sum.Warnings
-	ofFile   []int                  // indexes of the warnings that concern all rows
-	rounded  map[invoiceRounded]int // to the index in sum.Rounded
+	line     int                    // of the current row
+	warnings tabular.Warnings       // its list is sum.Warnings
+	ofFile   []int                  // indices of the warnings that concern all rows
+	rounded  map[invoiceRounded]int // index in sum.Rounded
 }
 
-// dataset reads the rows of one dataset. row returns a *refusal for a bad row,
-// which must then have emitted nothing, and any other error to stop. end is
-// called after the last row.
+// dataset reads the rows of one dataset. For a bad row, row MUST emit nothing and return a
+// *refusal. Any other error stops the import. end is called after the last row.
 type dataset interface {
 	row(fields []string) error
 	end() error
 }
 
-// Run reads a file of Cost and Usage or Invoice Detail. name stands for the
-// file in messages. again MUST be the same file from its beginning; it is read
-// to its end at the first row that names no issuer, and otherwise not at all.
+// Run reads a file of Cost and Usage or Invoice Detail. Messages call the file name. The
+// argument again MUST be the same file from its beginning. Run reads it only at the first row
+// without an issuer, and then to its end.
 //
-// Each event is handed to emit, each row that was not imported to bad (nil:
-// they are only counted). The envelope has Time, Recorded, Subject and Event
-// set and satisfies domain.Validate; whoever appends it sets Source and
-// Sequence. The envelope and a billing line are used again for the next one:
-// emit MUST copy what it keeps.
+// Run passes each event to emit and each row that was not imported to bad, which may be nil.
+// The envelope has Time, Recorded, Subject and Event set and satisfies domain.Validate. The
+// caller sets Source and Sequence. Run reuses the envelope and its billing line, so emit MUST
+// copy what it keeps.
 //
-// Run returns an error wrapping [ErrColumns] when the file is no such dataset,
-// [tabular.ErrTooLarge] when it asks for more than the limits, [tabular.ErrDamaged] when a gzip
-// file cannot be unpacked (and [io.ErrUnexpectedEOF] when it is cut off; see
-// [tabular.Whole]), and what emit, the context or the file returned;
-// the events of the rows before are out by then. The invoices of Invoice Detail
-// come out only when the whole file was read. The Summary tells what was done
-// in every case.
-func Run(ctx context.Context, file, again io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (Summary, error) {
+// The error wraps [ErrColumns] if the file is not such a dataset, [tabular.ErrTooLarge] if it
+// exceeds the limits, and [tabular.ErrDamaged] if a gzip file cannot be decompressed (with
+// [io.ErrUnexpectedEOF] if it is truncated; see [tabular.Whole]). Errors of emit, the context
+// and the file are returned as well. The events of earlier rows have then been emitted already.
+// Invoices are emitted only after the whole file was read. The Summary is valid in every case.
+func Run(
+	ctx context.Context,
+	file, again io.Reader,
+	name string,
+	opts Options,
+	emit func(*domain.Envelope) error,
+	bad func(tabular.BadRow),
+) (Summary, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	if opts.InvoiceBytes <= 0 {
 		opts.InvoiceBytes = 256 << 20
@@ -148,11 +149,11 @@ func Run(ctx context.Context, file, again io.Reader, name string, opts Options, 
 	return r.sum, err
 }
 
-// check refuses options under which no row could be read.
+// check refuses invalid options.
 func (r *run) check() error {
 	o := &r.opts
 	if v := o.FocusVersion; v != "" && !slices.Contains(versions, v) {
-		return fmt.Errorf("FOCUS version %q is none of %s", tabular.Clip(v), strings.Join(versions, ", "))
+		return fmt.Errorf("FOCUS version %q is not one of %s", tabular.Clip(v), strings.Join(versions, ", "))
 	}
 	if c := o.Currency; c != "" && (len(c) != 3 || strings.Trim(c, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "") {
 		return fmt.Errorf("currency %q is not an ISO 4217 code of three capital letters, for example USD", tabular.Clip(c))
@@ -160,7 +161,7 @@ func (r *run) check() error {
 	switch o.Zone {
 	case "":
 	case "Local":
-		return errors.New("zone Local means something else on every machine: name it")
+		return errors.New("zone Local differs between machines: name the zone")
 	default:
 		zone, err := time.LoadLocation(o.Zone)
 		if err != nil {
@@ -208,7 +209,7 @@ func (r *run) read(file io.Reader) error {
 		if refused == nil && len(rec.fields) != len(header) {
 			refused = &refusal{reason: fmt.Sprintf("has %d fields where the header has %d", len(rec.fields), len(header))}
 			if rec.open {
-				refused.reason += ", and the file ends without a line end, as one that was cut off does"
+				refused.reason += ", and the file ends without a line end: it may be cut off"
 			}
 		}
 		if refused == nil {
@@ -228,7 +229,7 @@ func (r *run) read(file io.Reader) error {
 	return set.end()
 }
 
-// header reads the names of the columns, in their own spelling.
+// header reads the names of the columns as written.
 func (r *run) header(rs *table) ([]string, error) {
 	rec, err := rs.next()
 	if errors.Is(err, io.EOF) {
@@ -245,7 +246,10 @@ func (r *run) header(rs *table) ([]string, error) {
 	for i, f := range rec.fields {
 		header[i] = strings.TrimSpace(f)
 		if j, twice := at[fold(f)]; twice && fold(f) != "" {
-			return nil, fmt.Errorf("%w: column %q stands twice in the header, as number %d and %d", ErrColumns, tabular.Clip(header[i]), j+1, i+1)
+			return nil, fmt.Errorf(
+				"%w: column %q is in the header twice, as columns %d and %d",
+				ErrColumns, tabular.Clip(header[i]), j+1, i+1,
+			)
 		}
 		at[fold(f)] = i
 	}
@@ -253,7 +257,7 @@ func (r *run) header(rs *table) ([]string, error) {
 	return header, nil
 }
 
-// open says which dataset a file is, and prepares to read it.
+// open detects the dataset of a file and prepares to read it.
 func (r *run) open(header []string) (dataset, error) {
 	at := make(map[string]int, len(header))
 	for i, name := range header {
@@ -278,13 +282,14 @@ func (r *run) open(header []string) (dataset, error) {
 	}
 	r.sum.Dataset, r.sum.FocusVersion = CostAndUsage, versionName(v)
 	if len(wanted) > 0 {
-		r.warnOfFile("columns that FOCUS "+versionName(v)+" makes mandatory are missing and read as null", strings.Join(wanted, ", "))
+		reason := "columns that FOCUS " + versionName(v) + " makes mandatory are missing and read as null"
+		r.warnOfFile(reason, strings.Join(wanted, ", "))
 	}
 	return r.openLines(header, has), nil
 }
 
-// columnsError names what is missing, what was found, and what the file looks
-// like instead.
+// columnsError names the missing columns, the columns found, and what the file looks like
+// instead.
 func columnsError(header []string, has func(string) bool, missing []string) error {
 	hint := ""
 	switch {
@@ -297,10 +302,11 @@ func columnsError(header []string, has func(string) bool, missing []string) erro
 	case tabular.OtherDelimiter(header) != "":
 		hint = "; " + tabular.OtherDelimiter(header)
 	}
-	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), tabular.Clip(strings.Join(header, ", ")), hint)
+	found := tabular.Clip(strings.Join(header, ", "))
+	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), found, hint)
 }
 
-// emit hands out one event, or refuses what the ledger would quarantine.
+// emit emits one event, or refuses an event that the ledger would quarantine.
 func (r *run) emit(at domain.Instant, subject string, event domain.Event) error {
 	r.env = domain.Envelope{Time: at, Subject: subject, Event: event}
 	if r.opts.Historical {
@@ -324,7 +330,13 @@ func (r *run) emit(at domain.Instant, subject string, event domain.Event) error 
 func (r *run) bad(line int, why *refusal) {
 	r.sum.Bad++
 	if r.badTo != nil {
-		r.badTo(tabular.BadRow{File: r.name, Line: line, Field: tabular.Clip(why.field), Value: tabular.Clip(why.value), Reason: why.reason})
+		r.badTo(tabular.BadRow{
+			File:   r.name,
+			Line:   line,
+			Field:  tabular.Clip(why.field),
+			Value:  tabular.Clip(why.value),
+			Reason: why.reason,
+		})
 	}
 }
 
@@ -334,7 +346,7 @@ func (r *run) warn(reason, value string) int {
 	return i
 }
 
-// warnOfFile warns of something that concerns every row.
+// warnOfFile adds a warning that concerns every row.
 func (r *run) warnOfFile(reason, value string) {
 	r.ofFile = append(r.ofFile, r.warn(reason, value))
 }

@@ -78,7 +78,7 @@ func TestFilesThatAreNoDataset(t *testing.T) {
 		{"empty", "", "the file is empty"},
 		{"blank", "\n\n\r\n", "the file is empty"},
 		{"missing", "BilledCost,BillingAccountId,x\n", "missing InvoiceIssuerName (or, before 1.4, ProviderName), BillingCurrency, BillingPeriodEnd, BillingPeriodStart, ChargeCategory, ChargePeriodEnd, ChargePeriodStart; found BilledCost, BillingAccountId, x"},
-		{"twice", "BilledCost,x,billedCost\n", `column "billedCost" stands twice in the header, as number 1 and 3`},
+		{"twice", "BilledCost,x,billedCost\n", `column "billedCost" is in the header twice, as columns 1 and 3`},
 		{"commitments", "ContractCommitmentId,ContractId\n", "Contract Commitment, which is not imported"},
 		{"periods", "BillingPeriodStatus,BillingPeriodStart\n", "Billing Period, which is not imported"},
 		{"AWS", "line_item_unblended_cost\n", "export it as FOCUS"},

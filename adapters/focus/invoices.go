@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"quartermaster/adapters/tabular"
@@ -12,20 +11,20 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// invoices reads Invoice Detail. An invoice is complete only at the end of the
-// file, since its rows may stand anywhere in it.
+// invoices reads Invoice Detail. The rows of an invoice may be anywhere in the file, so an
+// invoice is complete only at the end of the file.
 type invoices struct {
 	*run
 	names []string       // of the columns, as in the file
-	at    map[string]int // place of a column, by its folded name
-	cells []string       // values of the row at hand, trimmed, "" for null
-	held  int64          // bytes held, about
+	at    map[string]int // index of a column, by its folded name
+	cells []string       // values of the current row, trimmed, "" for null
+	held  int64          // memory held, approximately, in bytes
 	list  []*invoice
 	named map[[3]string]*invoice
-	lost  bool // a bad row did not say which invoice it is of
+	lost  bool // a bad row did not name its invoice
 }
 
-// head is what all rows of an invoice say alike.
+// head has the values that all rows of an invoice share.
 type head struct {
 	currency, status                 string
 	issued, due                      domain.Instant
@@ -41,12 +40,12 @@ type invoice struct {
 	details []domain.InvoiceDetail
 	lines   []int
 	seen    map[rowKey]int // line of each detail
-	at      domain.Instant // when it came to be as it is
-	refused int            // line for which it is refused, 0 when it is not
+	at      domain.Instant // of its last update
+	refused int            // line for which it is refused; 0: not refused
 }
 
-// neededOfInvoice are the columns without which there is no invoice; the others
-// that FOCUS makes mandatory may be missing, with a warning.
+// neededOfInvoice are the columns that a file must have. The other columns that FOCUS makes
+// mandatory may be missing, with a warning.
 var (
 	neededOfInvoice = []string{
 		"BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory",
@@ -55,7 +54,7 @@ var (
 	wantedOfInvoice = []string{"InvoiceDetailLastUpdated", "InvoiceIssueDate", "PaymentDueDate", "PaymentTerms", "ReferenceInvoiceId"}
 )
 
-// maxDetails bounds the breakdown that an event carries.
+// Limits of the details in an event.
 const (
 	maxDetails     = 10_000
 	maxDetailBytes = 1 << 20
@@ -83,7 +82,13 @@ func (r *run) openInvoices(header []string, has func(string) bool) (dataset, err
 	if len(wanted) > 0 {
 		r.warnOfFile("columns that FOCUS 1.4 makes mandatory are missing and read as null", strings.Join(wanted, ", "))
 	}
-	iv := &invoices{run: r, at: map[string]int{}, names: header, cells: make([]string, len(header)), named: map[[3]string]*invoice{}}
+	iv := &invoices{
+		run:   r,
+		at:    map[string]int{},
+		names: header,
+		cells: make([]string, len(header)),
+		named: map[[3]string]*invoice{},
+	}
 	known := map[string]bool{fold(columnGenerated): true}
 	for _, name := range invoiceColumns {
 		known[fold(name)] = true
@@ -117,7 +122,7 @@ func (iv *invoices) row(values []string) error {
 	for i, column := range []string{"InvoiceIssuerName", "BillingAccountId", "InvoiceId"} {
 		if key[i] == "" {
 			iv.lost = true
-			return &refusal{field: column, reason: "is null, so that the row is of no invoice"}
+			return &refusal{field: column, reason: "is null, so the row belongs to no invoice"}
 		}
 	}
 	inv := iv.named[key]
@@ -141,7 +146,7 @@ func (iv *invoices) row(values []string) error {
 	return err
 }
 
-// add adds the row at hand to its invoice.
+// add adds the current row to its invoice.
 func (iv *invoices) add(inv *invoice) error {
 	h, updated, err := iv.head()
 	if err != nil {
@@ -159,7 +164,7 @@ func (iv *invoices) add(inv *invoice) error {
 	var billed number
 	if cost != "" {
 		if billed, reason = parseAmount(cost); reason == "" && iv.opts.Strict && !billed.rest.IsZero() {
-			reason = behindThePoint(-int(billed.rest.Exponent())) + ", at most " + strconv.Itoa(maxDecimals) + " are kept exactly"
+			reason = tooManyDecimals(-int(billed.rest.Exponent()))
 		}
 	}
 	if reason != "" {
@@ -171,15 +176,18 @@ func (iv *invoices) add(inv *invoice) error {
 	}
 	if len(inv.lines) == 0 {
 		h.currency, h.status = strings.Clone(h.currency), strings.Clone(h.status)
-		h.paidIn, h.terms, h.order, h.referenced = strings.Clone(h.paidIn), strings.Clone(h.terms), strings.Clone(h.order), strings.Clone(h.referenced)
+		h.paidIn, h.terms = strings.Clone(h.paidIn), strings.Clone(h.terms)
+		h.order, h.referenced = strings.Clone(h.order), strings.Clone(h.referenced)
 		inv.head = h
 		iv.held += int64(len(h.terms) + len(h.order) + len(h.referenced))
 	} else if column := h.unlike(&inv.head); column != "" {
-		return &refusal{field: column, value: iv.value(column), reason: fmt.Sprintf("is not what line %d says of the same invoice", inv.lines[0])}
+		reason := fmt.Sprintf("differs from line %d of the same invoice", inv.lines[0])
+		return &refusal{field: column, value: iv.value(column), reason: reason}
 	}
 	id := keyOf([]byte(d.InvoiceDetailID + "\x00" + d.ChargeCategory + "\x00" + d.Grain))
 	if first, twice := inv.seen[id]; twice {
-		return &refusal{field: "InvoiceDetailId", value: d.InvoiceDetailID, reason: fmt.Sprintf("is also the detail of line %d, in the same category and grain", first)}
+		reason := fmt.Sprintf("is also the id of the detail in line %d, in the same category and grain", first)
+		return &refusal{field: "InvoiceDetailId", value: d.InvoiceDetailID, reason: reason}
 	}
 	inv.seen[id] = iv.line
 	inv.lines = append(inv.lines, iv.line)
@@ -187,7 +195,8 @@ func (iv *invoices) add(inv *invoice) error {
 	if !billed.rest.IsZero() {
 		iv.sum.Deviations[MoreDecimals]++
 		iv.warn("BilledCost has more than 18 decimals: it is rounded half to even", "")
-		iv.round(invoiceRounded{issuer: inv.key[0], account: inv.key[1], invoice: inv.key[2], currency: h.currency}, billed.rest, domain.Decimal{})
+		of := invoiceRounded{issuer: inv.key[0], account: inv.key[1], invoice: inv.key[2], currency: h.currency}
+		iv.round(of, billed.rest, domain.Decimal{})
 	}
 	inv.at = max(inv.at, updated)
 	d.InvoiceDetailID, d.ChargeCategory = strings.Clone(d.InvoiceDetailID), strings.Clone(d.ChargeCategory)
@@ -197,7 +206,7 @@ func (iv *invoices) add(inv *invoice) error {
 	return nil
 }
 
-// head reads what concerns the invoice, and when this row last changed.
+// head reads the values of the invoice, and when this row was last updated.
 func (iv *invoices) head() (head, domain.Instant, error) {
 	h := head{
 		currency: iv.value("BillingCurrency"), status: iv.value("InvoiceIssueStatus"),
@@ -231,18 +240,25 @@ func (iv *invoices) head() (head, domain.Instant, error) {
 	case mark != "" && !h.generated && !strings.EqualFold(mark, "false"):
 		return h, 0, &refusal{field: columnGenerated, value: mark, reason: "is neither true nor false"}
 	case h.period.Empty():
-		return h, 0, &refusal{field: "BillingPeriodEnd", value: iv.value("BillingPeriodEnd"), reason: "is not after BillingPeriodStart " + h.period.From.String()}
+		return h, 0, &refusal{
+			field:  "BillingPeriodEnd",
+			value:  iv.value("BillingPeriodEnd"),
+			reason: "is not after BillingPeriodStart " + h.period.From.String(),
+		}
 	case iv.opts.Currency != "" && h.currency != iv.opts.Currency:
-		return h, 0, &refusal{field: "BillingCurrency", value: h.currency, reason: "is not " + iv.opts.Currency + ", in which the file is expected to be billed"}
+		return h, 0, &refusal{
+			field:  "BillingCurrency",
+			value:  h.currency,
+			reason: "is not " + iv.opts.Currency + ", the currency that the file is expected to be billed in",
+		}
 	}
 	if h.paidIn != "" && h.paidIn != h.currency {
-		iv.warn("the invoice is paid in another currency; its amounts in that are not kept", h.paidIn)
+		iv.warn("the invoice is paid in another currency; amounts in it are not kept", h.paidIn)
 	}
 	return h, max(created, updated), nil
 }
 
-// unlike returns the column in which two rows of an invoice differ, "" when
-// they do not.
+// unlike returns the first column in which two rows of an invoice differ, or "".
 func (h *head) unlike(first *head) string {
 	switch {
 	case h.currency != first.currency:
@@ -271,17 +287,21 @@ func (h *head) unlike(first *head) string {
 	return ""
 }
 
-// end hands out the invoices in the order in which they first appeared.
+// end emits the invoices in the order of their first rows.
 func (iv *invoices) end() error {
 	for _, inv := range iv.list {
 		if err := iv.ctx.Err(); err != nil {
 			return err
 		}
 		if len(inv.lines) == 0 {
-			continue // none of its rows was good
+			continue // all of its rows were bad
 		}
 		iv.line = inv.lines[0]
-		why := &refusal{field: "InvoiceId", value: inv.key[2], reason: fmt.Sprintf("is an invoice that is refused whole, for line %d", inv.refused)}
+		why := &refusal{
+			field:  "InvoiceId",
+			value:  inv.key[2],
+			reason: fmt.Sprintf("is refused as a whole because of line %d", inv.refused),
+		}
 		if inv.refused == 0 {
 			err := iv.hand(inv)
 			if err == nil {
@@ -290,19 +310,19 @@ func (iv *invoices) end() error {
 			if !errors.As(err, &why) {
 				return fmt.Errorf("line %d: %w", inv.lines[0], err)
 			}
-			why.reason += "; the invoice is refused whole"
+			why.reason += "; the invoice is refused as a whole"
 		}
 		for _, line := range inv.lines {
 			iv.bad(line, why)
 		}
 	}
 	if iv.lost {
-		iv.warn("rows that name no invoice were not imported: the invoices of this file may lack them", "")
+		iv.warn("rows that name no invoice were not imported: the invoices of this file may be incomplete", "")
 	}
 	return nil
 }
 
-// hand hands out one invoice.
+// hand emits one invoice.
 func (iv *invoices) hand(inv *invoice) error {
 	h := &inv.head
 	e := &domain.InvoiceReceived{
@@ -313,14 +333,21 @@ func (iv *invoices) hand(inv *invoice) error {
 		Details: inv.details, Generated: h.generated,
 	}
 	if _, err := attribution.AmountOf(inv.total); err != nil {
-		return &refusal{field: "BilledCost", value: inv.total.String(), reason: "is the sum of an invoice, and more than can be held against divided lines"}
+		return &refusal{
+			field:  "BilledCost",
+			value:  inv.total.String(),
+			reason: "is the total of an invoice, and too large to reconcile with attributed lines",
+		}
 	}
 	size := 0
 	for _, d := range inv.details {
 		size += len(d.InvoiceDetailID) + len(d.ChargeCategory) + len(d.Description) + len(d.Grain) + 32
 	}
 	if len(e.Details) > maxDetails || size > maxDetailBytes {
-		iv.warn(fmt.Sprintf("an invoice has more than %d details or %d bytes of them: only its total is kept", maxDetails, maxDetailBytes), e.InvoiceID)
+		iv.warn(fmt.Sprintf(
+			"an invoice has more than %d details or %d bytes of them: only its total is kept",
+			maxDetails, maxDetailBytes,
+		), e.InvoiceID)
 		e.Details = nil
 	}
 	at := inv.at

@@ -63,25 +63,25 @@ func TestInvoiceDetail(t *testing.T) {
 	}
 }
 
-// An invoice of which a row is no good is not there: its total would be wrong.
+// An invoice with a bad row is not imported, because its total would be wrong.
 func TestInvoicesAreRefusedWhole(t *testing.T) {
 	for _, c := range []struct {
 		row, field, reason string
 	}{
-		{detail("I-1", "d2", "1", "InvoiceIssueStatus=Open"), "InvoiceIssueStatus", "is not what line 2 says of the same invoice"},
-		{detail("I-1", "d2", "1", "BillingCurrency=EUR"), "BillingCurrency", "is not what line 2 says"},
-		{detail("I-1", "d2", "1", "InvoiceIssueDate="), "InvoiceIssueDate", "is not what line 2 says"},
-		{detail("I-1", "d2", "1", "PaymentDueDate=2026-07-04T00:00:00Z"), "PaymentDueDate", "is not what line 2 says"},
-		{detail("I-1", "d2", "1", "BillingPeriodStart=2026-05-02T00:00:00Z"), "BillingPeriodStart", "is not what line 2 says"},
-		{detail("I-1", "d2", "1", "BillingPeriodEnd=2026-06-02T00:00:00Z"), "BillingPeriodEnd", "is not what line 2 says"},
-		{detail("I-1", "d2", "1", "PaymentTerms=cash"), "PaymentTerms", "is not what line 2 says"},
-		{detail("I-1", "d2", "1", "PurchaseOrderNumber="), "PurchaseOrderNumber", "is not what line 2 says"},
-		{detail("I-1", "d2", "1", "ReferenceInvoiceId=I-0"), "ReferenceInvoiceId", "is not what line 2 says"},
+		{detail("I-1", "d2", "1", "InvoiceIssueStatus=Open"), "InvoiceIssueStatus", "differs from line 2 of the same invoice"},
+		{detail("I-1", "d2", "1", "BillingCurrency=EUR"), "BillingCurrency", "differs from line 2"},
+		{detail("I-1", "d2", "1", "InvoiceIssueDate="), "InvoiceIssueDate", "differs from line 2"},
+		{detail("I-1", "d2", "1", "PaymentDueDate=2026-07-04T00:00:00Z"), "PaymentDueDate", "differs from line 2"},
+		{detail("I-1", "d2", "1", "BillingPeriodStart=2026-05-02T00:00:00Z"), "BillingPeriodStart", "differs from line 2"},
+		{detail("I-1", "d2", "1", "BillingPeriodEnd=2026-06-02T00:00:00Z"), "BillingPeriodEnd", "differs from line 2"},
+		{detail("I-1", "d2", "1", "PaymentTerms=cash"), "PaymentTerms", "differs from line 2"},
+		{detail("I-1", "d2", "1", "PurchaseOrderNumber="), "PurchaseOrderNumber", "differs from line 2"},
+		{detail("I-1", "d2", "1", "ReferenceInvoiceId=I-0"), "ReferenceInvoiceId", "differs from line 2"},
 		{detail("I-1", "d2", "one"), "BilledCost", "is not a number"},
 		{detail("I-1", "d2", ""), "BilledCost", "is null"},
 		{detail("I-1", "d2", "1e15"), "BilledCost", "is 1e15 or more"},
 		{detail("I-1", "", "1"), "InvoiceDetailId", "is null"},
-		{detail("I-1", "d1", "1"), "InvoiceDetailId", "is also the detail of line 2"},
+		{detail("I-1", "d1", "1"), "InvoiceDetailId", "is also the id of the detail in line 2"},
 		{detail("I-1", "d2", "1", "BillingPeriodEnd=2026-05-01T00:00:00Z"), "BillingPeriodEnd", "is not after"},
 		{detail("I-1", "d2", "1", "BillingPeriodStart="), "BillingPeriodStart", "is null"},
 		{detail("I-1", "d2", "1", "InvoiceIssueDate=3.6.2026"), "InvoiceIssueDate", "is not a time"},
@@ -94,11 +94,11 @@ func TestInvoicesAreRefusedWhole(t *testing.T) {
 		if b := r.bad[0]; b.Line != 3 || b.Field != c.field || !strings.Contains(b.Reason, c.reason) {
 			t.Errorf("%s: bad row %+v, want field %q, reason %q", c.row, b, c.field, c.reason)
 		}
-		if b := r.bad[1]; b.Line != 2 || b.Reason != "is an invoice that is refused whole, for line 3" {
+		if b := r.bad[1]; b.Line != 2 || b.Reason != "is refused as a whole because of line 3" {
 			t.Errorf("%s: the other row %+v", c.row, b)
 		}
 	}
-	// What only the invoice as a whole shows.
+	// Faults that only the whole invoice shows.
 	for changes, field := range map[string]string{"InvoiceIssueStatus=Paid": "InvoiceIssueStatus", "ChargeCategory=Fee": "details[0].ChargeCategory", "BillingCurrency=usd": "total"} {
 		r := read(t, invoiceHeader+detail("I-1", "d1", "1", changes), focus.Options{})
 		if len(r.bad) != 1 || r.bad[0].Field != field || len(r.events) != 0 || r.bad[0].Line != 2 {

@@ -12,27 +12,26 @@ import (
 	"quartermaster/domain"
 )
 
-// What x_InvoiceIssuerNameSource says: the rows or the column that named the
-// issuer of a row that names none. Behind the first two it may say AndProvider:
-// of those rows, the ones with the row's provider.
+// Values of x_InvoiceIssuerNameSource: which rows named the issuer of a row that names none. The
+// suffix withProvider means that only those rows with the same provider counted. If a column
+// named the issuer, the value is the name of the column.
 const (
 	issuerOfInvoice = "Invoice"
 	issuerOfPeriod  = "AccountAndPeriod"
 	withProvider    = "AndProvider"
 )
 
-// Elsewhere is what says who issued the invoices of a file beside the file: the
-// files that are imported with it and the ledger. It is asked at the first row
-// that names no issuer, and remembers the answers: several runs, one after the
-// other, should share it.
+// Elsewhere finds issuers that a file does not name, in the files imported with it and in the
+// ledger. It reads them at the first row that names no issuer and caches the result. Consecutive
+// runs should share it.
 type Elsewhere struct {
-	// Files are the parts of the bill. The file that is read may be among them.
+	// Files are the parts of the bill. The file being imported may be among them.
 	Files []File
-	// Lines calls yield with every line that the ledger has of the month of a
-	// billing period, until yield returns an error. The line is not kept.
+	// Lines calls yield with every ledger line of the month of a billing period, until yield
+	// returns an error. It may reuse the line after yield returns.
 	Lines func(ctx context.Context, period domain.Interval, yield func(*domain.BillingLine) error) error
 
-	found   *issuers // nil until asked
+	found   *issuers // nil until needed
 	periods map[domain.Interval]bool
 }
 
@@ -42,36 +41,36 @@ type File struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// issuers is who issued invoices, as rows say: by billing account and invoice, by
-// billing account and billing period, and by each of them with a provider.
+// issuers has the issuers that rows name: by billing account and invoice, by billing account and
+// billing period, and by each of them with a provider.
 type issuers struct {
-	names []string // each once
+	names []string // without duplicates
 	known map[string]int32
-	files []string // "" is the file that is read
+	files []string // "" is the file being imported
 	of    map[rowKey]attested
-	// lines are those of the ledger that named no issuer, by account and id.
+	// lines are the ledger lines whose issuer was inferred, by account and id.
 	lines map[rowKey]inferred
-	// last is what the row before said, which most rows repeat.
+	// last is the key of the previous row, because most rows repeat it.
 	last    []byte
 	scratch []byte
 }
 
-// attested are the issuers that rows of one invoice, or of one account and
-// period, name: the first, and the first that differs from it.
+// attested are the issuers that rows of one invoice, or of one account and period, name: the
+// first one and the first one that differs from it.
 type attested struct{ first, other witness }
 
-// witness is a row that names an issuer. The zero value is none.
+// witness is a row that names an issuer. The zero value means none.
 type witness struct {
-	name, file int32 // in issuers.names and files; file -1 is the ledger
+	name, file int32 // indices in issuers.names and files; file -1 is the ledger
 	line       int32
 }
 
-// inferred is an issuer that was taken from elsewhere.
-type inferred struct{ name, source int32 } // in issuers.names
+// inferred is the inferred issuer of a ledger line, as indices in issuers.names.
+type inferred struct{ name, source int32 }
 
 const inLedger = -1
 
-// Bounds of what is kept of issuers. The longest is that of an identifier.
+// Limits of issuers. The length is that of an identifier.
 const (
 	maxIssuers     = 1 << 16
 	maxIssuerBytes = 256
@@ -81,10 +80,10 @@ func newIssuers() *issuers {
 	return &issuers{known: map[string]int32{}, of: map[rowKey]attested{}, lines: map[rowKey]inferred{}}
 }
 
-// inferIssuer fills in the issuer of a row that names none; see the package comment.
+// inferIssuer sets the issuer of a row that names none; see the package comment.
 func (ls *lines) inferIssuer(l *line) error {
 	period := domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}
-	line := ls.line // reading a header moves it
+	line := ls.line // reading a header changes it
 	beside, err := ls.opts.Elsewhere.issuers(ls.run, period)
 	if err == nil && ls.issuers == nil {
 		ls.issuers = newIssuers()
@@ -98,7 +97,7 @@ func (ls *lines) inferIssuer(l *line) error {
 	if err != nil {
 		return fmt.Errorf("find the issuer of a row that names none: %w", err)
 	}
-	// A row that the ledger has is the same line, whatever is known by now.
+	// A row that is in the ledger keeps its issuer, whatever was imported since.
 	if was, ok := beside.lines[lineIssuerKey(l.BillingAccountID, ls.rowID())]; ok {
 		name := beside.names[was.name]
 		ls.warn("InvoiceIssuerName is null and is taken from the line that the ledger has of the row", name)
@@ -111,8 +110,18 @@ func (ls *lines) inferIssuer(l *line) error {
 		key          func(provider string) rowKey
 		ok           bool
 	}{
-		{issuerOfInvoice, "the invoice", func(p string) rowKey { return invoiceIssuerKey(l.BillingAccountID, l.InvoiceID, p) }, l.InvoiceID != ""},
-		{issuerOfPeriod, "the billing account and period", func(p string) rowKey { return periodIssuerKey(l.BillingAccountID, period, p) }, true},
+		{
+			source: issuerOfInvoice,
+			what:   "the invoice",
+			key:    func(p string) rowKey { return invoiceIssuerKey(l.BillingAccountID, l.InvoiceID, p) },
+			ok:     l.InvoiceID != "",
+		},
+		{
+			source: issuerOfPeriod,
+			what:   "the billing account and period",
+			key:    func(p string) rowKey { return periodIssuerKey(l.BillingAccountID, period, p) },
+			ok:     true,
+		},
 	} {
 		for _, is := range []*issuers{ls.issuers, beside} {
 			at, found := is.of[by.key("")]
@@ -121,7 +130,8 @@ func (ls *lines) inferIssuer(l *line) error {
 			}
 			source, what := by.source, by.what
 			if at.several() {
-				unclear = cmp.Or(unclear, fmt.Sprintf("the other rows of %s name two issuers, %s and %s", what, is.text(at.first), is.text(at.other)))
+				two := fmt.Sprintf("the other rows of %s name two issuers, %s and %s", what, is.text(at.first), is.text(at.other))
+				unclear = cmp.Or(unclear, two)
 				if at, found = is.of[by.key(provider)]; provider == "" || !found || at.several() {
 					break
 				}
@@ -145,9 +155,9 @@ func (ls *lines) inferIssuer(l *line) error {
 		}
 	}
 	if unclear != "" {
-		return ls.refuse("InvoiceIssuerName", "is null, and "+unclear+": write into the row which it is")
+		return ls.refuse("InvoiceIssuerName", "is null, and "+unclear+"; set it in the row")
 	}
-	return ls.refuse("InvoiceIssuerName", "is null, and neither another row nor another column says who issued the invoice")
+	return ls.refuse("InvoiceIssuerName", "is null, and neither another row nor another column names the issuer of the invoice")
 }
 
 func (ls *lines) issuedBy(l *line, name, source string) {
@@ -155,7 +165,7 @@ func (ls *lines) issuedBy(l *line, name, source string) {
 	ls.other[columnIssuerSource] = source
 }
 
-// issuers returns what is said elsewhere that may concern a billing period.
+// issuers returns the issuers that may concern a billing period.
 func (e *Elsewhere) issuers(r *run, period domain.Interval) (*issuers, error) {
 	if e == nil {
 		return &issuers{}, nil
@@ -179,7 +189,7 @@ func (e *Elsewhere) issuers(r *run, period domain.Interval) (*issuers, error) {
 	return e.found, nil
 }
 
-// readOther notes the issuers of another file. One that is no dataset says nothing.
+// readOther adds the issuers of another file. It ignores a file that is not a dataset.
 func (r *run) readOther(into *issuers, f File) error {
 	file, err := f.Open()
 	if err != nil {
@@ -192,8 +202,8 @@ func (r *run) readOther(into *issuers, f File) error {
 	return nil
 }
 
-// readIssuers reads a file for the issuers alone. A row counts whatever else is
-// wrong with it, as long as it has all fields.
+// readIssuers adds the issuers of a file. A bad row counts too, provided that it has the right
+// number of fields.
 func (r *run) readIssuers(into *issuers, file io.Reader, name string) error {
 	rs, header, err := r.table(file)
 	if err != nil {
@@ -228,7 +238,7 @@ func (r *run) readIssuers(into *issuers, file io.Reader, name string) error {
 			}
 			return notNull(rec.fields[i])
 		}
-		said := saying{
+		said := attestation{
 			issuer: value("InvoiceIssuerName"), account: value("BillingAccountId"), invoice: value("InvoiceId"),
 			provider: cmp.Or(value(columnServiceProvider), value(columnProvider)),
 		}
@@ -243,11 +253,11 @@ func (r *run) readIssuers(into *issuers, file io.Reader, name string) error {
 	}
 }
 
-// line notes what a line of the ledger says.
+// line adds the issuer of a ledger line.
 func (is *issuers) line(l *domain.BillingLine) error {
 	source := l.Other[columnIssuerSource]
 	if source == "" {
-		return is.add(&saying{
+		return is.add(&attestation{
 			issuer: l.InvoiceIssuerName, account: l.BillingAccountID, invoice: l.InvoiceID, provider: l.ServiceProviderName,
 			period: domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd},
 		}, witness{file: inLedger})
@@ -267,17 +277,20 @@ func (is *issuers) line(l *domain.BillingLine) error {
 	return nil
 }
 
-// saying is what a row says of its issuer.
-type saying struct {
+// attestation is the issuer that a row names, with the keys that it counts for.
+type attestation struct {
 	issuer, account, invoice, provider string
 	period                             domain.Interval
 }
 
-func (is *issuers) add(s *saying, w witness) error {
+func (is *issuers) add(s *attestation, w witness) error {
 	if s.issuer == "" || s.account == "" || len(s.issuer) > maxIssuerBytes {
 		return nil
 	}
-	is.scratch = fmt.Appendf(is.scratch[:0], "%s\x00%s\x00%s\x00%s\x00%d\x00%d", s.issuer, s.account, s.invoice, s.provider, s.period.From, s.period.To)
+	is.scratch = fmt.Appendf(
+		is.scratch[:0], "%s\x00%s\x00%s\x00%s\x00%d\x00%d",
+		s.issuer, s.account, s.invoice, s.provider, s.period.From, s.period.To,
+	)
 	if string(is.scratch) == string(is.last) {
 		return nil
 	}
@@ -324,7 +337,7 @@ func (is *issuers) name(s string) (int32, error) {
 	return id, nil
 }
 
-// text says what a witness says.
+// text describes a witness: the issuer and the row that names it.
 func (is *issuers) text(w witness) string {
 	text := fmt.Sprintf("%q in ", tabular.Clip(is.names[w.name]))
 	switch {
@@ -348,7 +361,7 @@ func lineIssuerKey(account, id string) rowKey {
 	return keyOf([]byte("line\x00" + account + "\x00" + id))
 }
 
-// notNull returns a value without the blanks around it, "" for null.
+// notNull returns a value without surrounding blanks, or "" if it is null.
 func notNull(v string) string {
 	if v = strings.TrimSpace(v); isNull(v) {
 		return ""

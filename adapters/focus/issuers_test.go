@@ -11,8 +11,8 @@ import (
 	"quartermaster/domain"
 )
 
-// Suppliers leave InvoiceIssuerName null in rows of tax. The other rows say who
-// issued their invoice, wherever they stand in the file.
+// Suppliers leave InvoiceIssuerName null in rows of tax. The other rows name the issuer of their
+// invoice, wherever they are in the file.
 func TestANullIssuerIsThatOfTheInvoice(t *testing.T) {
 	tax := func(more ...string) []string {
 		return append([]string{"InvoiceIssuerName=", "ProviderName=AWS", "ChargeCategory=Tax"}, more...)
@@ -35,7 +35,7 @@ func TestANullIssuerIsThatOfTheInvoice(t *testing.T) {
 		{"invoice of another account", [][]string{tax("InvoiceId=I-1", "BillingAccountId=b"), aws("InvoiceId=I-1"), emea("BillingAccountId=b")}, "Amazon Web Services EMEA SARL", "AccountAndPeriod", ""},
 		{"period, no invoice yet", [][]string{tax(), aws(), emea(june...)}, "Amazon Web Services, Inc.", "AccountAndPeriod", ""},
 		{"period in another zone", [][]string{tax("BillingPeriodStart=2026-05-01T02:00:00+02:00"), aws()}, "Amazon Web Services, Inc.", "AccountAndPeriod", ""},
-		{"a row that is no good names it too", [][]string{tax(), aws("BilledCost=x")}, "Amazon Web Services, Inc.", "AccountAndPeriod", ""},
+		{"a bad row names it too", [][]string{tax(), aws("BilledCost=x")}, "Amazon Web Services, Inc.", "AccountAndPeriod", ""},
 		{"no other row", [][]string{tax(), emea(june...)}, "AWS", "ProviderName", ""},
 		{"publisher", [][]string{{"InvoiceIssuerName=", "ProviderName=NULL", "PublisherName=Seller"}}, "Seller", "PublisherName", ""},
 		{"two of one invoice", [][]string{tax("InvoiceId=I-1"), aws("InvoiceId=I-1"), emea("InvoiceId=I-1")}, "AWS", "ProviderName", ""},
@@ -47,7 +47,7 @@ func TestANullIssuerIsThatOfTheInvoice(t *testing.T) {
 		{"two of one invoice, one with the provider", [][]string{tax("InvoiceId=I-1"), {"InvoiceIssuerName=NVIDIA", "InvoiceId=I-1", "ServiceProviderName=NVIDIA"}, aws("InvoiceId=I-1", "ServiceProviderName=AWS")}, "Amazon Web Services, Inc.", "InvoiceAndProvider", ""},
 		{"two with the provider", [][]string{tax(), aws("ProviderName=AWS"), emea("ProviderName=AWS")}, "AWS", "ProviderName", ""},
 		{"the successor of the provider", [][]string{tax("ProviderName=", "ServiceProviderName=AWS"), aws("InvoiceId=I-1"), emea("InvoiceId=I-2")}, "AWS", "ServiceProviderName", ""},
-		{"nothing says it", [][]string{{"InvoiceIssuerName=", "x_Note=a"}, aws("BillingAccountId=b")}, "", "", "neither another row nor another column says who issued the invoice"},
+		{"nothing names it", [][]string{{"InvoiceIssuerName=", "x_Note=a"}, aws("BillingAccountId=b")}, "", "", "neither another row nor another column names the issuer of the invoice"},
 	} {
 		for name, text := range map[string]string{"plain": bill(c.rows...), "gzip": zipped(t, bill(c.rows...))} {
 			r := read(t, text, focus.Options{})
@@ -71,8 +71,8 @@ func TestANullIssuerIsThatOfTheInvoice(t *testing.T) {
 	}
 }
 
-// A bill comes in parts. Who issued an invoice may stand in another part, or in the
-// ledger; and what was taken once stays, whatever is known later.
+// A bill comes in parts. Another part or the ledger may name the issuer of an invoice. An issuer
+// once inferred stays, whatever is imported later.
 func TestANullIssuerIsNamedElsewhere(t *testing.T) {
 	tax := []string{"InvoiceIssuerName=", "ProviderName=AWS", "ChargeCategory=Tax", "InvoiceId=I-9"}
 	usage := []string{"InvoiceIssuerName=AWS Inc", "ProviderName=AWS", "InvoiceId=I-9"}
@@ -107,7 +107,7 @@ func TestANullIssuerIsNamedElsewhere(t *testing.T) {
 		"nowhere":                      {focus.Elsewhere{}, "AWS", "ProviderName", ""},
 		"the file itself":              {focus.Elsewhere{Files: []focus.File{file("a.csv", text)}}, "AWS", "ProviderName", ""},
 		"another part":                 {focus.Elsewhere{Files: []focus.File{file("a.csv", text), file("b.csv", bill(usage, other))}}, "AWS Inc", "Invoice", ""},
-		"no bill":                      {focus.Elsewhere{Files: []focus.File{file("a.csv", "x"), file("empty.csv", "")}}, "AWS", "ProviderName", ""},
+		"not a bill":                   {focus.Elsewhere{Files: []focus.File{file("a.csv", "x"), file("empty.csv", "")}}, "AWS", "ProviderName", ""},
 		"a part that cannot be read":   {focus.Elsewhere{Files: []focus.File{gone}}, "", "", "read gone.csv: it is gone"},
 		"the ledger":                   {focus.Elsewhere{Lines: ledger(bill(usage, other))}, "AWS Inc", "Invoice", ""},
 		"the ledger, of the period":    {focus.Elsewhere{Lines: ledger(bill([]string{"InvoiceIssuerName=AWS Inc"}))}, "AWS Inc", "AccountAndPeriod", ""},
@@ -116,7 +116,7 @@ func TestANullIssuerIsNamedElsewhere(t *testing.T) {
 		"another part, by its account": {focus.Elsewhere{Files: []focus.File{file("b.csv", bill(append([]string{"BillingAccountId=b"}, usage...)))}}, "AWS", "ProviderName", ""},
 	} {
 		opened = 0
-		for range 2 { // the second run opens no file again
+		for range 2 { // the second run opens no file
 			r := read(t, text, focus.Options{Elsewhere: &c.Elsewhere})
 			if c.failed != "" {
 				if r.err == nil || !strings.Contains(r.err.Error(), c.failed) {

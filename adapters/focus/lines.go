@@ -19,52 +19,52 @@ import (
 type lines struct {
 	*run
 	cells []*cell
-	// order lists the columns by name, for the id of a row.
+	// order has the columns sorted by name, for the id of a row.
 	order  []*cell
 	named  map[string]*cell
 	billed *cell // of BilledCost
 
 	known     map[string]*field // by name
-	found     []deviation       // of the row at hand
+	found     []deviation       // of the current row
 	event     domain.BillingLineRecorded
 	corrected domain.BillingLineCorrected
 	other     map[string]string
 	scratch   []byte
-	// seen remembers every row by 16 bytes of SHA-256: what is there twice.
+	// seen has every row by 16 bytes of its SHA-256, to detect duplicates.
 	seen map[rowKey]rowSeen
 	// currencies is the first currency of each invoice, by its key.
 	currencies map[string]string
-	// issuers is what the rows of the file say of issuers; nil until a row names none.
+	// issuers has the issuers that the rows of the file name; nil until a row names none.
 	issuers *issuers
-	// most is the largest quantity of each unit of machine time that was seen.
+	// most caches the result of mostOf by unit.
 	most map[string]domain.NullDecimal
 }
 
 type rowKey [16]byte
 
 type rowSeen struct {
-	line  int32 // of the first
+	line  int32 // of the first row
 	times int32
 }
 
-// cell is one column of the file and its value in the row at hand.
+// cell is one column of the file and its value in the current row.
 type cell struct {
 	name  string // FOCUS's spelling, else the file's
 	field *field // nil for columns that FOCUS 1.4 does not define
-	ours  bool   // not to be kept in Other
+	ours  bool   // not kept in Other
 	value string // trimmed, "" for null
-	// What was read last, because times and quantities repeat from row to row
-	// and costs from column to column.
+	// The last parsed value, because times and quantities repeat from row to row and costs from
+	// column to column.
 	last   []byte // as written
 	time   domain.Instant
 	number number
-	plain  []byte // as the id of a row has it
+	plain  []byte // its form in the id of a row
 }
 
-// repeats reports whether the value was read last.
+// repeats reports whether the value equals the last parsed value.
 func (c *cell) repeats() bool { return len(c.last) > 0 && string(c.last) == c.value }
 
-// maxInvoicesWatched bounds the memory for currencies of invoices.
+// maxInvoicesWatched bounds the memory for the currencies of invoices.
 const maxInvoicesWatched = 1 << 16
 
 func (r *run) openLines(header []string, has func(string) bool) *lines {
@@ -108,13 +108,12 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 	return ls
 }
 
-// columnCorrectsShort is another name of x_CorrectsLineId.
+// columnCorrectsShort is an alias of x_CorrectsLineId.
 const columnCorrectsShort = "x_Corrects"
 
 func (ls *lines) end() error { return nil }
 
-// value returns what stands in a column, "" for null and when there is no such
-// column.
+// value returns the value of a column, or "" if it is null or the column does not exist.
 func (ls *lines) value(column string) string {
 	if c := ls.named[column]; c != nil {
 		return c.value
@@ -186,8 +185,8 @@ func (ls *lines) row(values []string) error {
 	return nil
 }
 
-// settle makes of a value that the ledger would refuse one that it takes, where
-// division does not need it. It reports false where the row must be refused.
+// settle replaces a value that the ledger would refuse by a valid one, if attribution does not
+// need the column. It reports false if the row must be refused.
 func (ls *lines) settle(l *line, column string) bool {
 	if ls.opts.Strict {
 		return false
@@ -195,7 +194,7 @@ func (ls *lines) settle(l *line, column string) bool {
 	if v, ok := ls.other[column]; ok {
 		text := cleaned(v, maxKept)
 		if text == v {
-			return false // its name is no good
+			return false // the name of the column is invalid
 		}
 		ls.other[column] = text
 		ls.found = append(ls.found, deviation{BrokenText, column, ""})
@@ -222,13 +221,13 @@ func (ls *lines) settle(l *line, column string) bool {
 	return true
 }
 
-// setAside keeps what was written in a column, and notes why.
+// setAside keeps the original text of a column and records the deviation.
 func (ls *lines) setAside(d deviation, written string) {
 	ls.other[domain.AsWritten(d.column)] = cleaned(written, maxKept)
 	ls.found = append(ls.found, d)
 }
 
-// wrongOther returns which of the other columns is why a line is refused.
+// wrongOther returns the custom column for which a line is refused.
 func (ls *lines) wrongOther(l *line) string {
 	for _, c := range ls.order {
 		if v, ok := l.Other[c.name]; ok {
@@ -239,16 +238,16 @@ func (ls *lines) wrongOther(l *line) string {
 			}
 		}
 	}
-	return "" // it is their number
+	return "" // there are too many of them
 }
 
-// read puts the value of one column into the line.
+// read parses the value of one column into the line.
 func (ls *lines) read(l *line, c *cell) error {
 	f := c.field
 	switch {
 	case c.value == "":
 		if f != nil && f.needed {
-			return &refusal{field: c.name, reason: "is null, and no charge can be attributed without it"}
+			return &refusal{field: c.name, reason: "is null, but attribution needs it"}
 		}
 	case f == nil && c.name == "":
 		ls.warn("the values of a column without a name are left out", "")
@@ -276,7 +275,7 @@ func (ls *lines) read(l *line, c *cell) error {
 		switch {
 		case rounded && ls.opts.Strict:
 			scale := -int(c.number.rest.Exponent())
-			return &refusal{field: c.name, value: c.value, reason: behindThePoint(scale) + ", at most " + strconv.Itoa(maxDecimals) + " are kept exactly"}
+			return &refusal{field: c.name, value: c.value, reason: tooManyDecimals(scale)}
 		case rounded:
 			ls.setAside(deviation{kind: MoreDecimals, column: c.name}, c.value)
 		case reason != "" && (f.decides || ls.opts.Strict):
@@ -291,13 +290,13 @@ func (ls *lines) read(l *line, c *cell) error {
 	return nil
 }
 
-// readNumber reads the number in a cell, or says why it cannot.
+// readNumber parses the number in a cell, or returns why it cannot.
 func (ls *lines) readNumber(c *cell) string {
 	if c.repeats() {
 		return ""
 	}
 	c.last = c.last[:0]
-	// Most costs of a line are what is billed, whose bounds are the narrowest.
+	// Most costs of a line equal BilledCost, which has the narrowest bounds.
 	if billed := ls.billed; string(billed.last) == c.value {
 		c.number, c.plain = billed.number, append(c.plain[:0], billed.plain...)
 	} else {
@@ -315,8 +314,7 @@ func (ls *lines) readNumber(c *cell) string {
 	return ""
 }
 
-// derive fills in what older versions say in other columns, and what only we
-// write.
+// derive fills fields from the columns of older versions and from our own columns.
 func (ls *lines) derive(l *line) error {
 	if l.ServiceProviderName == "" {
 		l.ServiceProviderName = ls.value(columnProvider)
@@ -343,7 +341,7 @@ func (ls *lines) derive(l *line) error {
 	return nil
 }
 
-// plausible refuses what FOCUS does not allow and no single column shows.
+// plausible refuses combinations of columns that FOCUS does not allow.
 func (ls *lines) plausible(l *line) error {
 	correction := l.ChargeClass == "Correction"
 	switch {
@@ -352,11 +350,11 @@ func (ls *lines) plausible(l *line) error {
 	case l.ChargePeriodEnd <= l.ChargePeriodStart:
 		return ls.refuse("ChargePeriodEnd", "is not after ChargePeriodStart "+l.ChargePeriodStart.String())
 	case ls.opts.Currency != "" && l.BillingCurrency != ls.opts.Currency:
-		return ls.refuse("BillingCurrency", "is not "+ls.opts.Currency+", in which the file is expected to be billed")
+		return ls.refuse("BillingCurrency", "is not "+ls.opts.Currency+", the currency that the file is expected to be billed in")
 	case correction || l.ChargeCategory != "Usage":
-		// Corrections are of earlier charges, purchases for terms to come.
+		// Corrections concern earlier charges, purchases future terms.
 	case l.ChargePeriodStart >= l.BillingPeriodEnd:
-		return ls.refuse("ChargePeriodStart", "is usage after the end of the billing period "+l.BillingPeriodEnd.String()+", before it can have happened")
+		return ls.refuse("ChargePeriodStart", "is usage after the end of the billing period "+l.BillingPeriodEnd.String())
 	case l.ChargePeriodEnd <= l.BillingPeriodStart:
 		ls.warn("usage from before its billing period, without ChargeClass Correction: it was billed late", "")
 	}
@@ -370,12 +368,14 @@ func (ls *lines) plausible(l *line) error {
 		column string
 		value  domain.NullDecimal
 	}{
-		{"ConsumedQuantity", l.ConsumedQuantity}, {"PricingQuantity", l.PricingQuantity}, {"CommitmentDiscountQuantity", l.CommitmentDiscountQuantity},
+		{"ConsumedQuantity", l.ConsumedQuantity},
+		{"PricingQuantity", l.PricingQuantity},
+		{"CommitmentDiscountQuantity", l.CommitmentDiscountQuantity},
 	} {
 		switch {
 		case !q.value.Valid || !q.value.Decimal.IsNegative():
 		case ls.opts.Strict:
-			return ls.refuse(q.column, onlyTakenBack)
+			return ls.refuse(q.column, notNegative)
 		default:
 			ls.found = append(ls.found, deviation{kind: NegativeQuantity, column: q.column})
 		}
@@ -383,9 +383,9 @@ func (ls *lines) plausible(l *line) error {
 	return nil
 }
 
-// takenBack reports whether a charge lowers the bill: within an open period
-// suppliers take back charges without ChargeClass Correction.
-func takenBack(l *line) bool {
+// hasNegativeCost reports whether a charge lowers the bill. Suppliers reverse charges of an open
+// period without ChargeClass Correction.
+func hasNegativeCost(l *line) bool {
 	if l.BilledCost.IsNegative() {
 		return true
 	}
@@ -397,10 +397,10 @@ func takenBack(l *line) bool {
 	return false
 }
 
-// trueAt returns when a charge became true: the end of its charge period where
-// that lies in the billing period, and otherwise (corrections, terms paid in
-// advance, late usage) the end of the billing period, when it was known at the
-// latest. No replay of history can so use a charge before it could be known.
+// trueAt returns when a charge became true: the end of its charge period if that is within the
+// billing period, otherwise (corrections, prepaid terms, late usage) the end of the billing
+// period, the latest time at which it was known. So no replay of history uses a charge before
+// it could be known.
 func trueAt(l *line) domain.Instant {
 	if l.ChargePeriodEnd > l.BillingPeriodStart && l.ChargePeriodEnd <= l.BillingPeriodEnd {
 		return l.ChargePeriodEnd
@@ -408,8 +408,8 @@ func trueAt(l *line) domain.Instant {
 	return l.BillingPeriodEnd
 }
 
-// identify gives the line its id: x_LineId where the file has one, else one
-// made of the row itself. See the package comment.
+// identify sets the id of the line: x_LineId if the file has one, else an id computed from the
+// row. See the package comment.
 func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
 	if id := ls.value(columnLineID); id != "" {
 		b := append(ls.scratch[:0], l.InvoiceIssuerName...)
@@ -427,7 +427,7 @@ func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
 	return key, ls.seen[key], nil
 }
 
-// rowID returns the id of the row at hand.
+// rowID returns the id of the current row.
 func (ls *lines) rowID() string {
 	if id := ls.value(columnLineID); id != "" {
 		return id
@@ -435,7 +435,7 @@ func (ls *lines) rowID() string {
 	return ls.idOf(ls.hash())
 }
 
-// idOf returns the id of the next row that has a hash.
+// idOf returns the id of the next row with a hash.
 func (ls *lines) idOf(key rowKey) string {
 	id := hex.EncodeToString(key[:])
 	if n := ls.seen[key].times; n > 0 {
@@ -444,7 +444,7 @@ func (ls *lines) idOf(key rowKey) string {
 	return id
 }
 
-// hash returns what the id of a row without x_LineId is made of.
+// hash returns the hash for the id of a row without x_LineId.
 func (ls *lines) hash() rowKey {
 	b := ls.scratch[:0]
 	for _, c := range ls.order {
@@ -458,7 +458,7 @@ func (ls *lines) hash() rowKey {
 		} else {
 			b = append(b, c.plain...)
 		}
-		// The length behind each value keeps two rows from reading alike.
+		// The length after each value makes the encoding unambiguous.
 		b = append(strconv.AppendInt(append(b, ' '), int64(len(b)-from), 10), '\n')
 	}
 	ls.scratch = b
@@ -472,11 +472,13 @@ func keyOf(b []byte) rowKey {
 
 func lineNumber(line int) int32 { return int32(min(line, math.MaxInt32)) }
 
-// remember notes a line that went in, and warns of what only the invoice can
-// settle.
+// remember records an imported line, and warns of problems that only the invoice can resolve.
 func (ls *lines) remember(l *line, key rowKey, first rowSeen) {
 	if first.times > 0 {
-		ls.warn(fmt.Sprintf("this row equals the one in line %d, and both count: the invoice must tell whether that is one charge too many", first.line), "")
+		ls.warn(fmt.Sprintf(
+			"this row equals the one in line %d, and both count: check against the invoice whether one is a duplicate",
+			first.line,
+		), "")
 		first.times++
 	} else {
 		first = rowSeen{line: lineNumber(ls.line), times: 1}
@@ -490,14 +492,19 @@ func (ls *lines) remember(l *line, key rowKey, first rowSeen) {
 	}
 	if rounded {
 		billed, effective := l.RoundedAway()
-		of := invoiceRounded{issuer: l.InvoiceIssuerName, account: l.BillingAccountID, invoice: l.InvoiceID, currency: l.BillingCurrency}
+		of := invoiceRounded{
+			issuer:   l.InvoiceIssuerName,
+			account:  l.BillingAccountID,
+			invoice:  l.InvoiceID,
+			currency: l.BillingCurrency,
+		}
 		if l.InvoiceID == "" {
 			of.period = domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}
 		}
 		ls.round(of, billed, effective)
 	}
 
-	// Where suppliers name no invoice, the account has one for the period.
+	// A supplier that names no invoice has one per account and billing period.
 	invoice := l.InvoiceID
 	if invoice == "" {
 		invoice = l.BillingPeriodStart.String()

@@ -12,8 +12,8 @@ import (
 )
 
 func TestIdsOfRows(t *testing.T) {
-	// Another order of columns, other spellings of numbers, times and names,
-	// and a column that is null make no other line; any value does.
+	// The id does not depend on the order of columns, on the spelling of numbers, times and
+	// names, or on null columns. It depends on every value.
 	base := read(t, bill([]string{"ResourceId=i-1", "ListCost=1.50"}), focus.Options{}).line(0).LineID
 	if len(base) != 32 {
 		t.Errorf("id %q", base)
@@ -33,7 +33,7 @@ func TestIdsOfRows(t *testing.T) {
 	for _, change := range []string{
 		"ResourceId=i-2", "ResourceId=i-1;ListCost=1.51", "ResourceId=i-1;ListCost=1.50;x_Plan=p", "ResourceName=i-1;ListCost=1.5", "ListCost=1.5",
 		"ResourceId=i-1;EffectiveCost=1.50", "ResourceId=i-1;ListCost=1.5;x_Generated=true",
-		// These would read alike if values were not closed off.
+		// These would have equal encodings without the lengths of values.
 		"ResourceId=i-1 3\nSkuId=s;ListCost=1.5", "ResourceId=i-1;SkuId=s;ListCost=1.5",
 	} {
 		r := read(t, bill(strings.Split(change, ";")), focus.Options{})
@@ -57,8 +57,8 @@ func TestIdsOfRows(t *testing.T) {
 	}
 }
 
-// The recipe of an id as the package comment has it, so that an auditor can
-// follow it and no change of the program changes it unseen.
+// The id is computed as the package comment describes, so that an auditor can follow it and no
+// change of the program changes it unnoticed.
 func TestIdIsMadeAsDocumented(t *testing.T) {
 	r := read(t, bill([]string{"ListCost=1.50", "Tags={\"k\": \"v\"}", "x_Plan=gold", "RegionId="}), focus.Options{})
 	recipe := ""
@@ -82,7 +82,7 @@ func TestRowsShareNothing(t *testing.T) {
 	}
 }
 
-// Values that repeat are read once, and no row may get those of another.
+// Repeated values are parsed once, and no row gets the values of another.
 func TestRowsAreReadAsIfAlone(t *testing.T) {
 	var rows [][]string
 	for _, billed := range []string{"1.50", "2", "2", "1.5"} {

@@ -12,7 +12,7 @@ import (
 
 func TestRoundingIsHalfToEven(t *testing.T) {
 	for text, want := range map[string]string{
-		"0.00000000000000000050":       "0", // half of the last digit, to even
+		"0.00000000000000000050":       "0", // a tie, rounded to even
 		"0.0000000000000000015":        "0.000000000000000002",
 		"0.0000000000000000025":        "0.000000000000000002",
 		"-0.0000000000000000025":       "-0.000000000000000002",
@@ -32,8 +32,8 @@ func TestRoundingIsHalfToEven(t *testing.T) {
 	}
 }
 
-// FuzzNumber holds the parser to rationals, whatever comes in: what it reads is
-// exact but for what it says it rounded, and within the bounds of a line.
+// FuzzNumber compares the parser with rational arithmetic: kept plus rest is exact, and kept is
+// within the bounds of a line.
 func FuzzNumber(f *testing.F) {
 	for _, s := range []string{
 		"0", "-0", "1.5", "-12.50", ".5", "5.", "1e3", "35.2E-7", "1e-19", "5e-324", "1e999999999", "1e-1100", "1e+2", "--1", "1e", "e1", ".", "", "NaN", "0x1",

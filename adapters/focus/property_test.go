@@ -31,7 +31,7 @@ func asJSON(t testing.TB, v any) string {
 	return string(b)
 }
 
-// texts are what CSV and trimming leave as they are.
+// texts are texts that CSV and trimming do not change.
 var texts = rapid.Custom(func(t *rapid.T) string {
 	s := rapid.OneOf(
 		rapid.SampledFrom([]string{"", "a", "i-1", `"quoted"`, "a,b", "two\nlines", "ünïcödé €", `{"k":"v"}`, "tab\tbed", "=1+1", "nullable", "-"}),
@@ -44,14 +44,14 @@ var texts = rapid.Custom(func(t *rapid.T) string {
 	return s
 })
 
-// numbers have up to 24 digits before and 18 behind the point.
+// numbers have up to 24 digits before the point and 18 after it.
 var numbers = rapid.Custom(func(t *rapid.T) domain.Decimal {
 	n := new(big.Int)
 	n.SetString(rapid.StringMatching(`-?[0-9]{1,24}`).Draw(t, "digits"), 10)
 	return decimal.NewFromBigInt(n, -rapid.Int32Range(0, 18).Draw(t, "scale"))
 })
 
-// amounts have up to 15 digits before the point: they can be divided.
+// amounts have up to 15 digits before the point, so attribution can divide them.
 var amounts = rapid.Custom(func(t *rapid.T) domain.Decimal {
 	digits := rapid.StringMatching(`[0-9]{1,33}`).Draw(t, "digits")
 	scale := rapid.Int32Range(max(0, int32(len(digits))-15), 18).Draw(t, "scale")
@@ -62,7 +62,7 @@ var amounts = rapid.Custom(func(t *rapid.T) domain.Decimal {
 	return d
 })
 
-// drawLine fills every field of a line with what Validate accepts.
+// drawLine fills every field of a line with a value that Validate accepts.
 func drawLine(t *rapid.T) domain.BillingLine {
 	var l domain.BillingLine
 	v := reflect.ValueOf(&l).Elem()
@@ -87,7 +87,7 @@ func drawLine(t *rapid.T) domain.BillingLine {
 		*s = strings.TrimSpace(*s)
 	}
 	l.BillingCurrency = rapid.StringMatching(`[A-Z]{3}`).Draw(t, "currency")
-	l.ChargeClass = "Correction" // of which FOCUS allows everything
+	l.ChargeClass = "Correction" // FOCUS has no rules for corrections
 	one := func(values ...string) string { return rapid.SampledFrom(values).Draw(t, "value") }
 	l.ChargeCategory = one("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 	l.ChargeFrequency = one("", "One-Time", "Recurring", "Usage-Based")
@@ -118,7 +118,7 @@ func drawLine(t *rapid.T) domain.BillingLine {
 	if v := texts.Draw(t, "other"); v != "" {
 		l.Other = map[string]string{"x_Other": v}
 	}
-	// What was set aside or rounded comes back as it was written.
+	// A value that was set aside or rounded is written as it was read.
 	written := func(column, text string) {
 		if l.Other == nil {
 			l.Other = map[string]string{}
@@ -138,8 +138,8 @@ func drawLine(t *rapid.T) domain.BillingLine {
 	return l
 }
 
-// TestLinesComeBackAsWritten holds writer and reader against each other: no
-// digit, text or time of any column is lost.
+// TestLinesComeBackAsWritten checks the round trip of writer and reader: no digit, text or time
+// of any column is lost.
 func TestLinesComeBackAsWritten(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := drawLine(rt)
@@ -167,15 +167,15 @@ func TestLinesComeBackAsWritten(t *testing.T) {
 		if r.err != nil || len(r.events) != 1 {
 			rt.Fatalf("bad %v, error %v in\n%s", r.bad, r.err, b.String())
 		}
-		// What is filled in where it is null cannot be null again.
+		// The reader fills this field where it is null, so it cannot be null again.
 		if got, want := asJSON(t, r.events[0].Event), asJSON(t, want); got != want {
 			rt.Fatalf("came back as\n%s, was\n%s", got, want)
 		}
 	})
 }
 
-// TestNumbersAreReadExactly holds the reader of numbers against rationals: to 18
-// decimals, and what is beyond is neither lost nor more than half of the last.
+// TestNumbersAreReadExactly compares the parser with rational arithmetic: numbers are exact to 18
+// decimals, and the rest is kept and at most half of the last digit.
 func TestNumbersAreReadExactly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := rapid.StringMatching(`-?[0-9]{0,14}(\.[0-9]{0,14})?([eE][+-]?[0-9]{1,2})?`).Draw(rt, "number")
@@ -210,8 +210,8 @@ func TestNumbersAreReadExactly(t *testing.T) {
 	})
 }
 
-// FuzzRead feeds damaged files: whatever comes in, every event is valid, every
-// row that is none is reported, and a second run gives the same.
+// FuzzRead reads damaged files: every event is valid, every other row is reported, and a second
+// run gives the same result.
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{
 		bill(nil, []string{"ResourceId=NULL", "Tags={}", "x_Plan=p"}),
@@ -267,8 +267,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// month writes a bill of n machine-hours in the columns of 1.2, as hyperscalers
-// send them.
+// month returns a bill of n machine-hours with the columns of 1.2 that hyperscalers send.
 func month(t testing.TB, n int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -297,7 +296,7 @@ func month(t testing.TB, n int) []byte {
 	return b.Bytes()
 }
 
-// Memory follows the number of rows by a hash for each, not by their size.
+// Memory grows by a hash per row, not with the size of the rows.
 func TestMemoryOfAMonth(t *testing.T) {
 	const n = 5_000
 	text := month(t, n)
@@ -339,7 +338,7 @@ func BenchmarkRead(b *testing.B) {
 	b.ReportMetric(b.Elapsed().Seconds()/plain.Seconds(), "×csv")
 }
 
-// plainCSV is how long encoding/csv takes for the same file.
+// plainCSV returns how long encoding/csv takes for the same file.
 func plainCSV(b *testing.B, text []byte) time.Duration {
 	b.Helper()
 	start := time.Now()

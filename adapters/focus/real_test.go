@@ -17,8 +17,7 @@ import (
 	"quartermaster/simulations/public"
 )
 
-// published reads a file of the FOCUS project's and suppliers' own examples, or
-// skips the test.
+// published reads a published example of the FOCUS project or a supplier, or skips the test.
 func published(t *testing.T, name string) string {
 	t.Helper()
 	b, err := io.ReadAll(public.Open(t, "focus/"+name))
@@ -28,8 +27,8 @@ func published(t *testing.T, name string) string {
 	return string(b)
 }
 
-// with adds columns of one value each in front of a file that lacks them, and
-// drops its blank rows, which have no fields.
+// with prepends columns with constant values to a file that lacks them, and drops its blank
+// rows.
 func with(text string, added ...string) string {
 	names, values := []string{}, []string{}
 	for _, a := range added {
@@ -58,7 +57,7 @@ func TestOfficialSample(t *testing.T) {
 	if r.err != nil || r.Rows != 300 || r.Events != 300 || r.FocusVersion != "1.0" {
 		t.Fatalf("%+v, bad %v, error %v", r.Summary, r.bad, r.err)
 	}
-	// The sum by other means: the column as encoding/csv and decimals have it.
+	// An independent sum of the column, with encoding/csv and decimals.
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil {
 		t.Fatal(err)
@@ -88,9 +87,8 @@ func TestOfficialSample(t *testing.T) {
 	}
 }
 
-// The examples of the specification are excerpts: without the columns that no
-// bill can lack, which is said of them all at once, or with dates such as
-// 5/1/25.
+// The examples of the specification are excerpts. They lack mandatory columns, which one error
+// names together, or have dates such as 5/1/25.
 func TestSpecificationExamples(t *testing.T) {
 	excerpts, undated := 0, 0
 	published(t, "focus_1_4_columns.csv")
@@ -126,8 +124,8 @@ func TestSpecificationExamples(t *testing.T) {
 	}
 }
 
-// The commitment scenarios, completed to bills: what is bought is what is used
-// and unused.
+// The commitment scenarios, completed to bills: the purchase equals the used plus the unused
+// commitment.
 func TestCommitmentScenarios(t *testing.T) {
 	for file, want := range map[string]string{ // rows, bad, billed and effective
 		"commitment_discount_scenarios/commitment_discount_purchase_scenario_1.csv":                                                 "1 0 8760 0",
@@ -152,7 +150,7 @@ func TestCommitmentScenarios(t *testing.T) {
 		if got := strings.Join([]string{decimal.NewFromInt(int64(r.Rows)).String(), decimal.NewFromInt(int64(r.Bad)).String(), billed.String(), effective.String()}, " "); got != want {
 			t.Errorf("%s: %s, want %s; bad %v, error %v", file, got, want, r.bad, r.err)
 		}
-		for _, b := range r.bad { // the examples write 30 o'clock
+		for _, b := range r.bad { // the examples contain the hour 30
 			if b.Field != "ChargePeriodEnd" || b.Value != "2023-02-01T30:00:00Z" {
 				t.Errorf("%s: %v", file, b)
 			}
@@ -160,8 +158,8 @@ func TestCommitmentScenarios(t *testing.T) {
 	}
 }
 
-// The corrections of a closed period, completed to bills: charges of May billed
-// in June, which change nothing in sum.
+// The corrections of a closed period, completed to bills: charges of May billed in June, which
+// add up to zero.
 func TestClosedPeriodCorrections(t *testing.T) {
 	for file, want := range map[string]string{"closed_scenario_1_original.csv": "1500", "closed_scenario_1_delta.csv": "0", "closed_scenario_1_ledger.csv": "0"} {
 		r := read(t, with(published(t, "spec-corrections/"+file), "InvoiceIssuerName=Example", "BillingAccountId=a", "BillingCurrency=USD"), focus.Options{})
@@ -182,7 +180,7 @@ func TestClosedPeriodCorrections(t *testing.T) {
 	}
 }
 
-// Azure's columns are enough, though it leaves some of FOCUS's out.
+// Azure's columns suffice, although some of FOCUS's are missing.
 func TestAzureColumns(t *testing.T) {
 	var schema struct {
 		FocusVersion string
@@ -208,7 +206,7 @@ func TestAzureColumns(t *testing.T) {
 	}
 }
 
-// The table of columns is the specification's.
+// The table of columns equals that of the specification.
 func TestColumnsAreThoseOfTheSpecification(t *testing.T) {
 	rows, err := csv.NewReader(strings.NewReader(published(t, "focus_1_4_columns.csv"))).ReadAll()
 	if err != nil {

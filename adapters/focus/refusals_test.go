@@ -9,8 +9,8 @@ import (
 	"quartermaster/domain"
 )
 
-// The columns of FOCUS that can refuse a row with money by their value. The package
-// comment says of each why.
+// The columns of FOCUS whose value can refuse a row with money. The package comment gives the
+// reason for each.
 var canRefuse = []string{
 	"BilledCost", "EffectiveCost",
 	"BillingAccountId", "BillingCurrency", "InvoiceDetailId", "InvoiceId", "InvoiceIssuerName",

@@ -10,18 +10,16 @@ import (
 	"quartermaster/adapters/tabular"
 )
 
-// refusal is why a row is not imported. It is an error so that the reader of a
-// row can return it; every other error ends the import.
+// refusal is the reason why a row is not imported. Any other error of a row ends the import.
 type refusal struct {
 	field, value, reason string
 }
 
 func (r *refusal) Error() string { return fmt.Sprintf("%s %q %s", r.field, r.value, r.reason) }
 
-// table reads CSV row by row: package tabular finds where a row ends, encoding/csv
-// splits it and is handed no more than that. So a row costs at most the memory
-// allowed to it, though encoding/csv reads a quoted field to wherever the file
-// closes it.
+// table reads CSV row by row. Package tabular finds the end of each row, and encoding/csv gets
+// only that row to split. This bounds the memory of a row: on its own, encoding/csv would read a
+// quoted field up to the closing quote, however far away.
 type table struct {
 	frames *tabular.Frames
 	row    bytes.Reader
@@ -32,7 +30,7 @@ type table struct {
 type record struct {
 	line   int // where it starts
 	fields []string
-	open   bool // the file ends before the row's line does
+	open   bool // the row has no line end: it is the last in the file
 	broken *refusal
 }
 
@@ -42,7 +40,7 @@ func newTable(r io.Reader, most int) *table {
 	return t
 }
 
-// resetCSV forgets what encoding/csv has of a row.
+// resetCSV discards the state of encoding/csv.
 func (t *table) resetCSV() {
 	t.row.Reset(nil)
 	t.csv = csv.NewReader(&t.row)
@@ -50,8 +48,7 @@ func (t *table) resetCSV() {
 	t.csv.ReuseRecord = true
 }
 
-// next returns the next row that is not blank. Its errors are those of
-// [tabular.Frames.Next].
+// next returns the next nonblank row. Its errors are those of [tabular.Frames.Next].
 func (t *table) next() (record, error) {
 	for {
 		frame, err := t.frames.Next()
@@ -77,7 +74,7 @@ func (t *table) next() (record, error) {
 	}
 }
 
-// broken says why encoding/csv could not split a row.
+// broken returns why encoding/csv could not split a row.
 func broken(raw []byte, err error) *refusal {
 	var at *csv.ParseError
 	r := &refusal{reason: err.Error()}
@@ -93,7 +90,7 @@ func broken(raw []byte, err error) *refusal {
 	case errors.Is(err, csv.ErrBareQuote):
 		r.reason = "has a quote in the middle: a field with quotes must be quoted whole"
 	case errors.Is(err, csv.ErrQuote):
-		r.reason = "has a quote that is not closed, or text behind one that is"
+		r.reason = "has an unclosed quote, or text after a closing quote"
 	}
 	return r
 }

@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 )
 
-// readAll reads rows to their end: the good ones, the lines of the others.
+// readAll reads all rows. It returns the good rows and the lines of the bad ones.
 func readAll(t testing.TB, r io.Reader, most int) (rows [][]string, broken []int, err error) {
 	t.Helper()
 	rs := newTable(r, most)
@@ -85,8 +85,8 @@ func TestRowsResumeInTheNextLine(t *testing.T) {
 	}
 }
 
-// FuzzRows holds the reader of rows to encoding/csv wherever that reads the
-// whole text, and everywhere to its bounds.
+// FuzzRows compares the reader of rows with encoding/csv wherever that can read the whole text,
+// and checks its limits everywhere.
 func FuzzRows(f *testing.F) {
 	for _, s := range []string{"a,b\n1,2\n", "\"a\nb\",\"c\"\"\"\r\n", "a\"b\n", "\"a", "\"a\"b,\n\n\nc", ",\r\r\n,\r", "\"\n\"\n\"\n\"", "\"\r\n\"", strings.Repeat("x", 300) + "\n\"" + strings.Repeat("y\n", 200)} {
 		f.Add([]byte(s))
@@ -99,7 +99,7 @@ func FuzzRows(f *testing.F) {
 		r := csv.NewReader(bytes.NewReader(in))
 		r.FieldsPerRecord = -1
 		whole, err := r.ReadAll()
-		if err != nil || len(in) > 128 || bytes.Contains(in, []byte("\r\r")) { // where "\r\r\n" is a row to encoding/csv, it is blank here
+		if err != nil || len(in) > 128 || bytes.Contains(in, []byte("\r\r")) { // "\r\r\n" is a row for encoding/csv but a blank line here
 			return
 		}
 		if len(broken) > 0 || !slices.EqualFunc(rows, whole, slices.Equal) {
@@ -108,8 +108,7 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// The canonical form of a number is what its String method writes, and every
-// number that is read has no needless zeros.
+// appendPlain equals the String method, and no parsed number has trailing zeros.
 func TestAppendPlain(t *testing.T) {
 	for _, text := range []string{"0", "1", "-1", "0.1", "-0.000000000000000001", "1500", "12.50", "999999999999999999", "1000000000000000000", "123456789012345678901234.123456789012345678", "-0.05", "5e3", "1e-5", "100.001"} {
 		n, reason := parseDecimal(text)

@@ -15,32 +15,31 @@ import (
 	"quartermaster/domain"
 )
 
-// isNull reports whether a value that is not empty stands for null. FOCUS
-// leaves null fields empty; the sample data of its own project do not.
+// isNull reports whether a nonempty value means null. FOCUS leaves null fields empty, but the
+// sample data of its own project do not.
 func isNull(v string) bool { return v == "NULL" || v == "null" || v == "(null)" }
 
-// What a number of a line may have, as domain.Validate holds it.
+// Limits of a number, as in domain.Validate.
 const (
 	maxDecimals = 18
 	maxDigits   = 24 // before the point
 )
 
-// number is a number as it is kept.
+// number is a number rounded to 18 decimals.
 type number struct {
 	kept domain.Decimal
-	// rest is what rounding to 18 decimals took: the number as written less
-	// kept. Zero where nothing was rounded.
+	// rest is the number as written minus kept; zero if nothing was rounded.
 	rest domain.Decimal
 }
 
-// parseDecimal reads a number, or says why it cannot. FOCUS allows exponents.
-// Beyond 18 decimals it rounds half to even.
+// parseDecimal parses a number, or returns why it cannot. FOCUS allows exponents. It rounds half
+// to even at 18 decimals.
 func parseDecimal(s string) (number, string) { return parseBelow(s, maxDigits) }
 
-// parseAmount reads a number that attribution divides.
+// parseAmount parses an amount that attribution divides.
 func parseAmount(s string) (number, string) { return parseBelow(s, maxAmountDigits) }
 
-// parseBelow reads a number with at most so many digits before the point.
+// parseBelow parses a number with at most most digits before the point.
 func parseBelow(s string, most int) (number, string) {
 	zero := number{}
 	if len(s) > domain.MaxWritten {
@@ -62,7 +61,7 @@ func parseBelow(s string, most int) (number, string) {
 	if len(whole)+len(fraction) == 0 || !isDigits(whole) || !isDigits(fraction) {
 		return zero, notANumber(s)
 	}
-	// The number is digits × 10^-scale, without zeros in front of them or behind.
+	// The number is coefficient × 10^-scale, without leading and trailing zeros.
 	var room [80]byte
 	coefficient := append(append(room[:0], whole...), fraction...)
 	coefficient = bytes.TrimLeft(coefficient, "0")
@@ -75,7 +74,7 @@ func parseBelow(s string, most int) (number, string) {
 	case len(coefficient)-scale > most:
 		return zero, tooLarge(most)
 	case scale > domain.MaxWrittenPlaces:
-		return zero, behindThePoint(scale) + ", at most " + strconv.Itoa(domain.MaxWrittenPlaces) + " are read"
+		return zero, hasDecimals(scale) + ", at most " + strconv.Itoa(domain.MaxWrittenPlaces) + " are read"
 	case scale > maxDecimals:
 		exact := decimalOf(coefficient, scale, negative)
 		kept := exact.RoundBank(maxDecimals)
@@ -90,14 +89,18 @@ func parseBelow(s string, most int) (number, string) {
 	return number{kept: decimalOf(coefficient, scale, negative)}, ""
 }
 
-func behindThePoint(scale int) string {
-	return "has " + strconv.Itoa(scale) + " digits behind the point"
+func hasDecimals(scale int) string {
+	return "has " + strconv.Itoa(scale) + " decimals"
+}
+
+func tooManyDecimals(scale int) string {
+	return hasDecimals(scale) + ", at most " + strconv.Itoa(maxDecimals) + " are kept exactly"
 }
 
 func tooLarge(most int) string {
 	reason := "is 1e" + strconv.Itoa(most) + " or more"
 	if most == maxAmountDigits {
-		reason += ", which is more than can be divided"
+		reason += ", too large for attribution"
 	}
 	return reason
 }
@@ -121,11 +124,10 @@ func decimalOf(digits []byte, scale int, negative bool) domain.Decimal {
 	return decimal.NewFromBigInt(n, -int32(scale))
 }
 
-// maxInt64Digits is how many digits always fit an int64.
+// maxInt64Digits is the number of decimal digits that always fit in an int64.
 const maxInt64Digits = 18
 
-// appendPlain appends a number that parseDecimal gave, as its String method
-// would write it.
+// appendPlain appends a number from parseDecimal in the form of its String method.
 func appendPlain(b []byte, d domain.Decimal) []byte {
 	scale := -int(d.Exponent())
 	if scale < 0 || scale > maxDecimals || d.NumDigits() > maxInt64Digits {
@@ -160,7 +162,7 @@ func isDigits(s string) bool {
 	return true
 }
 
-// notANumber names the commonest reasons.
+// notANumber returns why s is not a number, for the most common mistakes.
 func notANumber(s string) string {
 	switch {
 	case strings.HasPrefix(s, "+"):
@@ -173,21 +175,21 @@ func notANumber(s string) string {
 	return "is not a number"
 }
 
-// clock reads the times of a file: RFC 3339, or local times of one zone.
+// clock parses the times of a file: RFC 3339, or local times of one zone.
 type clock struct {
 	zone *time.Location // nil: times without a zone are refused
 }
 
-// withoutSeconds is how Azure writes times.
+// withoutSeconds is Azure's format of times.
 const withoutSeconds = "2006-01-02T15:04Z07:00"
 
-// parse reads a time, or says why it cannot.
+// parse parses a time, or returns why it cannot.
 func (k clock) parse(s string) (domain.Instant, string) {
 	want := "is not a time such as 2026-05-01T00:00:00Z"
 	if len(s) > 40 {
 		return 0, want
 	}
-	if utc, ok := strings.CutSuffix(s, " UTC"); ok { // as BigQuery writes it
+	if utc, ok := strings.CutSuffix(s, " UTC"); ok { // BigQuery's format
 		s = utc + "Z"
 	}
 	s = strings.Replace(s, " ", "T", 1)

@@ -11,34 +11,30 @@ import (
 	"quartermaster/domain"
 )
 
-// Writer writes Cost and Usage as CSV: the columns of FOCUS 1.4 in its order,
-// then x_LineId, x_CorrectsLineId, x_CorrectionReason, x_FocusVersion and
-// x_Generated, then the other columns that [NewWriter] was given. Numbers are
-// plain decimals with the digits that they have, times RFC 3339 in UTC, null is
-// an empty field. Equal lines give equal bytes. Where a line keeps what the
-// supplier wrote in a column (domain.AsWritten) and that reads as what the line
-// has, it is written in that column's place.
+// Writer writes Cost and Usage as CSV: the columns of FOCUS 1.4 in its order, then x_LineId,
+// x_CorrectsLineId, x_CorrectionReason, x_FocusVersion and x_Generated, then the other columns
+// given to [NewWriter]. Numbers are plain decimals with all their digits, times are RFC 3339 in
+// UTC, and null is an empty field. Equal lines give equal bytes. If a line keeps the supplier's
+// original text of a column (domain.AsWritten), and reading that text gives the value of the
+// line, the original text is written.
 //
-// What is written is read back by [Run] as it was, with two exceptions that
-// are CSV's and FOCUS's: within a text, CR LF becomes LF and blanks around it
-// are lost; and the texts NULL, null and (null) are null.
+// [Run] reads the same lines back, with two exceptions due to CSV and FOCUS: in a text, CR LF
+// becomes LF and surrounding blanks are lost; and the texts NULL, null and (null) become null.
 type Writer struct {
 	csv    *csv.Writer
-	other  []string // names of further columns
+	other  []string // names of additional columns
 	record []string
 	begun  bool
 }
 
-// NewWriter returns a Writer onto w. Further columns, such as those that lines
-// carry in Other, are written behind all others, in the order given. Nothing
-// is written before the first line or Flush.
+// NewWriter returns a Writer to w. Additional columns, such as those in Other, come last, in the
+// order given. Nothing is written before the first line or Flush.
 func NewWriter(w io.Writer, other ...string) *Writer {
 	return &Writer{csv: csv.NewWriter(w), other: slices.Clone(other)}
 }
 
-// WriteLine writes one line. It refuses, with an error that names the line, one
-// with a value in a column that this Writer does not have, because leaving it
-// out would go unnoticed.
+// WriteLine writes one line. If the line has a value in a column that this Writer does not have,
+// WriteLine returns an error instead of losing the value.
 func (w *Writer) WriteLine(l *domain.BillingLine) error { return w.write(l, "", "") }
 
 // WriteCorrection writes a line that corrects another.
@@ -88,7 +84,10 @@ func (w *Writer) write(l *domain.BillingLine, corrects, reason string) error {
 	}
 	w.record = r
 	if found < len(l.Other) {
-		return fmt.Errorf("write line %q: it has %d columns that are not among the %d of this file", l.LineID, len(l.Other)-found, len(w.other))
+		return fmt.Errorf(
+			"write line %q: it has %d columns that are not among the %d additional columns of this file",
+			l.LineID, len(l.Other)-found, len(w.other),
+		)
 	}
 	return w.csv.Write(r)
 }
@@ -110,7 +109,7 @@ func (w *Writer) begin() error {
 		case fold(name) == "":
 			return errors.New("write Cost and Usage: a column has no name")
 		case seen[fold(name)]:
-			return fmt.Errorf("write Cost and Usage: column %q stands twice", name)
+			return fmt.Errorf("write Cost and Usage: duplicate column %q", name)
 		}
 		seen[fold(name)] = true
 	}
@@ -118,8 +117,8 @@ func (w *Writer) begin() error {
 	return w.csv.Write(header)
 }
 
-// Flush writes what is still held back, and the header of a file without
-// lines. It returns the first error of any write.
+// Flush writes buffered data, and the header of a file without lines. It returns the first error
+// of any write.
 func (w *Writer) Flush() error {
 	if err := w.begin(); err != nil {
 		return err
@@ -128,13 +127,13 @@ func (w *Writer) Flush() error {
 	return w.csv.Error()
 }
 
-// WriteInvoices writes Invoice Detail as CSV: the columns of FOCUS 1.4 in its
-// order, then x_Generated, one row for each detail of each invoice, in the
-// order given. Columns that an InvoiceReceived does not have (when a detail was
-// created and last updated, and amounts in the payment currency) stay empty.
+// WriteInvoices writes Invoice Detail as CSV: the columns of FOCUS 1.4 in its order, then
+// x_Generated, with one row for each detail of each invoice, in the order given. Columns that an
+// InvoiceReceived does not have (creation and last update of a detail, amounts in the payment
+// currency) stay empty.
 //
-// An invoice without details, one whose details do not add up to its total, and
-// one that is there twice are refused: read back, they would not be the same.
+// It refuses an invoice without details, an invoice whose details do not add up to its total,
+// and a duplicate invoice, because they would be different when read back.
 func WriteInvoices(w io.Writer, invoices []domain.InvoiceReceived) error {
 	out := csv.NewWriter(w)
 	if err := out.Write(append(slices.Clone(invoiceColumns), columnGenerated)); err != nil {
@@ -147,9 +146,12 @@ func WriteInvoices(w io.Writer, invoices []domain.InvoiceReceived) error {
 		key := strings.Join([]string{inv.InvoiceIssuerName, inv.BillingAccountID, inv.InvoiceID}, "\x00")
 		switch {
 		case len(inv.Details) == 0:
-			return fmt.Errorf("write invoice %q of %s: it has no details, and Invoice Detail has no row for a total", inv.InvoiceID, inv.InvoiceIssuerName)
+			return fmt.Errorf(
+				"write invoice %q of %s: it has no details, and Invoice Detail has no row for a total",
+				inv.InvoiceID, inv.InvoiceIssuerName,
+			)
 		case seen[key]:
-			return fmt.Errorf("write invoice %q of %s: it is there twice", inv.InvoiceID, inv.InvoiceIssuerName)
+			return fmt.Errorf("write invoice %q of %s: it is a duplicate", inv.InvoiceID, inv.InvoiceIssuerName)
 		}
 		seen[key] = true
 		sum := domain.Decimal{}
@@ -157,7 +159,10 @@ func WriteInvoices(w io.Writer, invoices []domain.InvoiceReceived) error {
 			sum = sum.Add(d.BilledCost)
 		}
 		if !sum.Equal(inv.Total.Amount) {
-			return fmt.Errorf("write invoice %q of %s: its details add up to %s, its total is %s", inv.InvoiceID, inv.InvoiceIssuerName, sum, inv.Total)
+			return fmt.Errorf(
+				"write invoice %q of %s: its details add up to %s, its total is %s",
+				inv.InvoiceID, inv.InvoiceIssuerName, sum, inv.Total,
+			)
 		}
 		for _, d := range inv.Details {
 			record = record[:0]
@@ -173,7 +178,7 @@ func WriteInvoices(w io.Writer, invoices []domain.InvoiceReceived) error {
 	return out.Error()
 }
 
-// invoiceCell returns what stands in a column of Invoice Detail.
+// invoiceCell returns the value of a column of Invoice Detail.
 func invoiceCell(name string, inv *domain.InvoiceReceived, d *domain.InvoiceDetail) string {
 	switch name {
 	case "BilledCost":
@@ -223,7 +228,7 @@ func nullDecimal(n domain.NullDecimal) string {
 	return n.Decimal.String()
 }
 
-// mark writes a flag that is absent when it is not set.
+// mark returns "true", or "" for a flag that is not set.
 func mark(set bool) string {
 	if set {
 		return "true"

@@ -11,10 +11,10 @@ import (
 	"quartermaster/domain"
 )
 
-// may2026 is the start of the month that these tests bill.
+// may2026 is the start of the billing period of these tests.
 const may2026 = domain.Instant(1777593600) * domain.Second
 
-// machine is a line as a supplier of GPUs would send it.
+// machine is a typical line of a supplier of GPUs.
 func machine() *domain.BillingLine {
 	return &domain.BillingLine{
 		LineID: "l1", BilledCost: decimal.RequireFromString("12.50000000001"), BillingAccountID: "acct-1", BillingCurrency: "USD",
@@ -72,7 +72,7 @@ func TestWriterRefusesWhatItWouldDrop(t *testing.T) {
 	}
 	inv.Total.Amount = decimal.NewFromInt(2)
 	inv.Details = []domain.InvoiceDetail{{InvoiceDetailID: "d", ChargeCategory: "Usage", BilledCost: decimal.NewFromInt(2)}}
-	if err := focus.WriteInvoices(&bytes.Buffer{}, []domain.InvoiceReceived{inv, inv}); err == nil || !strings.Contains(err.Error(), "twice") {
+	if err := focus.WriteInvoices(&bytes.Buffer{}, []domain.InvoiceReceived{inv, inv}); err == nil || !strings.Contains(err.Error(), "duplicate") {
 		t.Errorf("an invoice twice: error %v", err)
 	}
 }

@@ -164,7 +164,7 @@ func TestFilesThatAreNoTableOfTheKind(t *testing.T) {
 		{"other kind", podHeader, "these are the columns of pods"},
 		{"prices", priceHeader, "these are the columns of prices"},
 		{"usage", usageHeader, "these are the columns of usage"},
-		{"twice", "sn,gpu,SN\n", `column "sn" stands twice in the header, as number 1 and 3`},
+		{"twice", "sn,gpu,SN\n", `column "sn" is in the header twice, as columns 1 and 3`},
 		{"semicolons", "sn;gpu;model\n", `the delimiter looks like ";": save the file with commas`},
 		{"UTF-16", "\xff\xfes\x00n\x00", "UTF-16"},
 		{"spreadsheet", "PK\x03\x04....", "export it as CSV"},

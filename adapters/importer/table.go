@@ -170,7 +170,7 @@ func (t *table) readHeader() error {
 	for i, f := range rec.fields {
 		names[i] = strings.ToLower(strings.TrimSpace(string(f)))
 		if j, twice := at[names[i]]; twice && names[i] != "" {
-			return fmt.Errorf("%w: column %q stands twice in the header, as number %d and %d", ErrColumns, names[i], j+1, i+1)
+			return fmt.Errorf("%w: column %q is in the header twice, as columns %d and %d", ErrColumns, names[i], j+1, i+1)
 		}
 		at[names[i]] = i
 	}
