@@ -14,10 +14,10 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// overflow is a program as capacity planning makes them: capacity of a few regions,
-// bought once, serves demand of many hours there or, at a loss, elsewhere; the
-// rest is bought by the hour. Every number is a quotient of two whole ones, which
-// all processors round alike. Eight rows and 24 columns for an hour.
+// overflow is a program of the kind that capacity planning makes. Capacity of a few regions is
+// bought once and serves the demand of many hours there or, at a loss, elsewhere. The rest is
+// bought by the hour. Every number is a quotient of two integers, which all processors round
+// alike. An hour has eight rows and 24 columns.
 func overflow(hours int, seed uint64) *linear.Program {
 	const regions = 4
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -33,7 +33,7 @@ func overflow(hours int, seed uint64) *linear.Program {
 		}
 		p.Start = append(p.Start, len(p.Index))
 	}
-	// Rows of hour t: 8t+r is region r's demand, 8t+4+r its capacity.
+	// Rows of hour t: 8t+r is the demand of region r, 8t+4+r its capacity.
 	for g := range regions {
 		var own []float64
 		for t := range hours {
@@ -69,7 +69,7 @@ func overflow(hours int, seed uint64) *linear.Program {
 // freeMPS writes a program for other solvers.
 func freeMPS(p *linear.Program) []byte {
 	var b bytes.Buffer
-	// FREE is for CBC, which otherwise reads bounds by the column of the page.
+	// FREE is for CBC, which otherwise reads bounds in fixed columns.
 	b.WriteString("NAME p FREE\nROWS\n N cost\n")
 	var ranges bytes.Buffer
 	rhs := make([]float64, len(p.RowLower))
@@ -170,7 +170,7 @@ func BenchmarkOverflow(b *testing.B) {
 	}
 }
 
-// What others take for the same program, reading it included.
+// The time of other solvers for the same program, including reading it.
 func BenchmarkOthers(b *testing.B) {
 	for _, hours := range []int{168, 2052} {
 		p := overflow(hours, 1)
@@ -197,8 +197,8 @@ func BenchmarkOthers(b *testing.B) {
 	}
 }
 
-// A master of a decomposition: a hundred cuts at a time are added to it, and each
-// time it begins where it ended.
+// A master problem of a decomposition. Cuts are added a hundred at a time, and each solve is
+// warm-started from the last one.
 func BenchmarkCuts(b *testing.B) {
 	s := open(b)
 	if err := s.Warm(b.Context()); err != nil {
@@ -224,8 +224,8 @@ func BenchmarkCuts(b *testing.B) {
 	}
 }
 
-// cuts approximates a sum of convex functions by tangents, of which rows adds
-// a hundred at a point.
+// cuts approximates a sum of convex functions by tangents; rows adds a hundred of them at a
+// point.
 func cuts(columns int, seed uint64) (*linear.Program, func(x []float64)) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	const parts = 100
@@ -295,7 +295,7 @@ func BenchmarkTiny(b *testing.B) {
 	}
 }
 
-// BenchmarkStart starts children whose module is compiled already.
+// BenchmarkStart starts children with a compiled module.
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		s := open(b)

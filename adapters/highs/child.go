@@ -21,22 +21,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child is this very program with one argument and one variable set. Both are
-// needed, so that no chance of a command line or an environment makes one.
+// A child is this same program with one argument and one environment variable set. Both are
+// required, so that a program does not become a child by accident.
 const (
 	childArgument = "solve-linear-programs"
 	childVariable = "QUARTERMASTER_HIGHS_CHILD"
 )
 
-// Whatever program imports this package can be its own child: it becomes one
-// before its main begins, and never gets there.
+// Every program that imports this package can be its own child. A child starts here and never
+// reaches main.
 func init() {
 	if len(os.Args) == 3 && os.Args[1] == childArgument && os.Getenv(childVariable) == moduleSum {
 		os.Exit(serve(os.Stdin, os.Stdout, os.Stderr, os.Args[2]))
 	}
 }
 
-// plenty is what a buffer may keep between programs.
+// plenty is the largest buffer kept between programs, in bytes.
 const plenty = 64 << 20
 
 // serve answers programs until its input ends.
@@ -47,7 +47,9 @@ func serve(in io.Reader, out, errs io.Writer, cacheDir string) int {
 	}
 	begun := time.Now()
 	ctx := context.Background()
-	m, cached, err := prepare(cacheDir, func(c wazero.CompilationCache) (*machine, error) { return newMachine(ctx, c) })
+	m, cached, err := prepare(cacheDir, func(c wazero.CompilationCache) (*machine, error) {
+		return newMachine(ctx, c)
+	})
 	if err != nil {
 		return fail(err)
 	}
@@ -59,7 +61,7 @@ func serve(in io.Reader, out, errs io.Writer, cacheDir string) int {
 		return fail(err)
 	}
 
-	// Whoever reads also notices that the parent is gone, in the middle of a solve.
+	// The goroutine that reads also notices during a solve that the parent is gone.
 	type frame struct {
 		body []byte
 		done chan struct{}
@@ -82,8 +84,8 @@ func serve(in io.Reader, out, errs io.Writer, cacheDir string) int {
 			}
 			f := frame{body, make(chan struct{})}
 			frames <- f
-			// The parent sends nothing until it has its answer, so what this reads
-			// before is the end.
+			// The parent sends nothing until it has its answer. Until then, Peek can only
+			// return the end of the input.
 			if _, err := r.Peek(1); err != nil {
 				os.Exit(0) //nolint:revive // deep-exit: a child has no main
 			}
@@ -98,8 +100,8 @@ func serve(in io.Reader, out, errs io.Writer, cacheDir string) int {
 		kind := uint32(kindFailure)
 		r, err := parseProgram(f.body)
 		if err == nil {
-			// A garbage collection would wait for the module, which stops for nothing,
-			// and everything else would wait with it.
+			// The module cannot be preempted. A garbage collection would wait for it, and
+			// all other goroutines would wait for the garbage collection.
 			percent := debug.SetGCPercent(-1)
 			s, serr := m.solve(ctx, r)
 			debug.SetGCPercent(percent)
@@ -122,9 +124,8 @@ func serve(in io.Reader, out, errs io.Writer, cacheDir string) int {
 	return 0
 }
 
-// prepare makes a machine of what the cache holds, or compiles. A folder that
-// cannot be written to, or a disk that is full, costs the time of compiling, at
-// this start and the next.
+// prepare makes a machine from the cached code, or compiles. A folder that is not writable or a
+// full disk only costs the time of compiling, at this start and the next.
 func prepare(cacheDir string, compile func(wazero.CompilationCache) (*machine, error)) (m *machine, cached bool, err error) {
 	store := openCache(cacheDir)
 	if m, err = compile(store.cache); err == nil {
@@ -133,20 +134,20 @@ func prepare(cacheDir string, compile func(wazero.CompilationCache) (*machine, e
 	if store.cache == nil {
 		return nil, false, err
 	}
-	store.unlock() // what it wrote stays without digest, and counts for nothing
+	store.unlock() // the files that it wrote have no digest, so they are ignored
 	m, err = compile(nil)
 	return m, false, err
 }
 
-// Compiling takes ten seconds, so the machine code is kept. It is executed as
-// it is found: a file of it counts only with its own SHA-256 beside it, and a
-// folder only if it is ours and nobody else may write to it. A file that does not match is removed and
-// compiled anew. One process compiles while the others wait for it.
+// store is the cache of compiled code, because compiling takes ten seconds. The code is executed
+// without further checks. So a file counts only if its SHA-256 is in a file next to it, and a
+// folder only if it is owned by this user and not writable by others. A file that does not match
+// is removed and compiled again. One process compiles while the others wait for it.
 type store struct {
 	cache wazero.CompilationCache // nil when the folder cannot be used
 	dir   string
 	lock  *os.File
-	known map[string]bool // files that match
+	known map[string]bool // files with a matching digest
 }
 
 const sealed = ".sha256"
@@ -174,8 +175,7 @@ func openCache(dir string) *store {
 	return s
 }
 
-// ours reports whether a folder belongs to who runs this and nobody else may
-// write to it.
+// ours reports whether a folder is owned by this user and not writable by others.
 func ours(dir string) bool {
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
@@ -185,8 +185,8 @@ func ours(dir string) bool {
 	return ok && int(owner.Uid) == os.Geteuid()
 }
 
-// seal writes the digests of what was compiled since openCache, lets the other
-// processes in, and returns whether nothing had to be compiled.
+// seal writes the digests of the files compiled since openCache and releases the lock. It reports
+// whether nothing had to be compiled.
 func (s *store) seal() (cached bool) {
 	if s.cache == nil {
 		return false
@@ -208,8 +208,7 @@ func (s *store) unlock() {
 	}
 }
 
-// walkCode calls f for each file of code. What cannot be read is as good as not
-// there.
+// walkCode calls f for each file of code. It ignores files that cannot be read.
 func walkCode(dir string, f func(file, sum string)) {
 	_ = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && !strings.HasSuffix(file, sealed) && filepath.Dir(file) != dir {

@@ -11,12 +11,11 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// Parent and child speak in frames: sixteen bytes of header (a magic number, the
-// kind, the length of the body), then the body. Everything is little-endian,
-// arrays lie one after the other without padding, so that the child passes a
-// program to the module as it arrived.
+// Parent and child exchange frames: a header of sixteen bytes (magic number, kind, length of the
+// body), then the body. All numbers are little-endian, and arrays follow each other without
+// padding, so the child can pass a program to the module unchanged.
 const (
-	magic      = 0x31504c51 // "QLP1"; another format is another number
+	magic      = 0x31504c51 // "QLP1"; another format gets another number
 	headerSize = 16
 
 	kindHello    = 1 // child, once: it is ready to solve
@@ -25,8 +24,8 @@ const (
 	kindFailure  = 4 // child: why there is no solution, as text
 )
 
-// What a program may measure. The module addresses 2 GiB, of which the simplex
-// needs some hundred bytes for each row and column and fifty for each entry.
+// Limits of a program. The module can address 2 GiB. The simplex needs some hundred bytes for
+// each row and column and fifty for each entry.
 const (
 	MaxRows    = 1 << 22
 	MaxColumns = 1 << 22
@@ -36,8 +35,10 @@ const (
 const (
 	maxText    = 16 << 10
 	programFix = 40
-	maxProgram = programFix + 8*(3*MaxColumns+2*MaxRows+MaxEntries) + 4*(MaxColumns+1+MaxEntries+2*MaxColumns+MaxRows)
-	maxAnswer  = solutionFix + 9*(MaxColumns+MaxRows)
+	maxProgram = programFix +
+		8*(3*MaxColumns+2*MaxRows+MaxEntries) +
+		4*(MaxColumns+1+MaxEntries+2*MaxColumns+MaxRows)
+	maxAnswer = solutionFix + 9*(MaxColumns+MaxRows)
 
 	solutionFix = 40
 )
@@ -58,8 +59,8 @@ func writeFrame(w io.Writer, kind uint32, body []byte) error {
 	return err
 }
 
-// readFrame reads a frame into buf, which grows as bytes arrive and not before.
-// The error is io.EOF where a frame would begin.
+// readFrame reads a frame into buf, which grows only as bytes arrive. The error is io.EOF if the
+// input ends before the first byte of a frame.
 func readFrame(r io.Reader, buf []byte, most int) (kind uint32, body []byte, err error) {
 	var h [headerSize]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
@@ -71,7 +72,7 @@ func readFrame(r io.Reader, buf []byte, most int) (kind uint32, body []byte, err
 	kind = binary.LittleEndian.Uint32(h[4:])
 	length := binary.LittleEndian.Uint64(h[8:])
 	if length > uint64(most) {
-		return 0, nil, fmt.Errorf("%w: %d bytes, at most %d are taken", errFrame, length, most)
+		return 0, nil, fmt.Errorf("%w: %d bytes, want at most %d", errFrame, length, most)
 	}
 	const chunk = 16 << 20
 	body = buf[:0]
@@ -102,14 +103,14 @@ func readFrame(r io.Reader, buf []byte, most int) (kind uint32, body []byte, err
 //	value                           float64 by entry
 //	start                           int32, one more than columns
 //	index                           int32 by entry
-//	whole                           int32 by column, where flagged
-//	basis of columns, of rows       int32, where flagged
+//	whole                           int32 by column, if flagged
+//	basis of columns, of rows       int32, if flagged
 const (
 	flagWhole = 1
 	flagWarm  = 2
 )
 
-// appendProgram encodes a program that Check found good.
+// appendProgram encodes a program that Check accepts.
 func appendProgram(b []byte, p *linear.Program, l linear.Limits) []byte {
 	rows, columns := len(p.RowLower), len(p.Cost)
 	var flags uint32
@@ -132,7 +133,10 @@ func appendProgram(b []byte, p *linear.Program, l linear.Limits) []byte {
 			b = u32(b, uint32(x))
 		}
 	}
-	for _, v := range []uint32{uint32(rows), uint32(columns), uint32(len(p.Index)), flags, count(l.Iterations), count(l.Nodes)} {
+	for _, v := range []uint32{
+		uint32(rows), uint32(columns), uint32(len(p.Index)), flags,
+		count(l.Iterations), count(l.Nodes),
+	} {
 		b = u32(b, v)
 	}
 	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(l.Gap))
@@ -188,8 +192,7 @@ const (
 
 func count(n int) uint32 { return uint32(min(max(n, 0), math.MaxInt32)) }
 
-// request is a program as the module takes it: the arrays stand in body, at
-// these offsets.
+// request is a program in the layout of the module: body and the offsets of the arrays in it.
 type request struct {
 	body                         []byte
 	rows, columns, entries       int
@@ -202,9 +205,8 @@ type request struct {
 	whole, columnBasis, rowBasis int // 0 for none
 }
 
-// parseProgram finds the parts of a program. It checks sizes only: what the
-// entries mean is checked by linear.Program.Check before they are sent, and by
-// the module, from which nothing gets out.
+// parseProgram finds the parts of a program. It checks only sizes. linear.Program.Check has
+// checked the values before they are sent, and the module, which is sandboxed, checks them again.
 func parseProgram(body []byte) (*request, error) {
 	if len(body) < programFix {
 		return nil, fmt.Errorf("%w: a program of %d bytes", errFrame, len(body))
@@ -237,7 +239,10 @@ func parseProgram(body []byte) (*request, error) {
 		r.columnBasis, r.rowBasis = take(r.columns, 4), take(r.rows, 4)
 	}
 	if at != len(body) {
-		return nil, fmt.Errorf("%w: %d rows, %d columns and %d entries are %d bytes, but there are %d", errFrame, r.rows, r.columns, r.entries, at, len(body))
+		return nil, fmt.Errorf(
+			"%w: %d rows, %d columns and %d entries are %d bytes, but there are %d",
+			errFrame, r.rows, r.columns, r.entries, at, len(body),
+		)
 	}
 	return r, nil
 }
@@ -247,9 +252,9 @@ func parseProgram(body []byte) (*request, error) {
 //	status, flags       uint32
 //	iterations, nodes   int64
 //	objective, bound    float64
-//	x                   float64 by column, where flagged
-//	prices              float64 by row, where flagged
-//	basis               one byte for each column, then for each row, where flagged
+//	x                   float64 by column, if flagged
+//	prices              float64 by row, if flagged
+//	basis               one byte for each column, then for each row, if flagged
 const (
 	flagX      = 1
 	flagPrices = 2
@@ -293,7 +298,7 @@ func appendSolution(b []byte, s *linear.Solution) []byte {
 	return b
 }
 
-// parseSolution decodes the solution of a program of so many rows and columns.
+// parseSolution decodes the solution of a program with the given numbers of rows and columns.
 func parseSolution(body []byte, rows, columns int) (*linear.Solution, error) {
 	if len(body) < solutionFix {
 		return nil, fmt.Errorf("%w: a solution of %d bytes", errFrame, len(body))
@@ -311,7 +316,10 @@ func parseSolution(body []byte, rows, columns int) (*linear.Solution, error) {
 		want += columns + rows
 	}
 	if int64(status) >= int64(len(statuses)) || flags&^(flagX|flagPrices|flagBasis) != 0 || want != len(body) {
-		return nil, fmt.Errorf("%w: a solution of %d rows and %d columns with status %d and flags %#x in %d bytes", errFrame, rows, columns, status, flags, len(body))
+		return nil, fmt.Errorf(
+			"%w: a solution of %d rows and %d columns with status %d and flags %#x in %d bytes",
+			errFrame, rows, columns, status, flags, len(body),
+		)
 	}
 	s := &linear.Solution{
 		Status:     statuses[status],

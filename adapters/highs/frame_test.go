@@ -13,8 +13,7 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// What a frame holds comes out as it went in, and a frame that is cut short is
-// never taken for one that is whole.
+// A frame survives a round trip, and a truncated frame is never accepted.
 func TestFrames(t *testing.T) {
 	var b bytes.Buffer
 	for _, body := range []string{"", "a", "some more"} {
@@ -43,7 +42,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A header that promises gigabytes takes no memory until they come.
+// A header that announces gigabytes allocates no memory before they arrive.
 func TestFramePromises(t *testing.T) {
 	head := appendHeader(nil, kindProgram, maxProgram)
 	var before, after runtime.MemStats
@@ -81,7 +80,7 @@ func TestSolutions(t *testing.T) {
 	}
 }
 
-// No bytes make the parsers panic, and what they take is as long as it says.
+// The parsers do not panic, and what they accept has the announced length.
 func FuzzFrames(f *testing.F) {
 	p := overflow(1, 1)
 	f.Add(append(appendHeader(nil, kindProgram, 0), appendProgram(nil, p, linear.Limits{Gap: 0.1})...), uint8(8), uint8(28))
@@ -115,7 +114,7 @@ func FuzzFrames(f *testing.F) {
 			}
 		}
 		if s, err := parseSolution(body, int(rows), int(columns)); err == nil {
-			// NaN differs from itself, but not its bytes.
+			// NaN differs from itself, but its bytes do not.
 			if again := appendSolution(nil, s); !bytes.Equal(again, body) {
 				t.Fatalf("%d bytes came out as %d others", len(body), len(again))
 			}
@@ -123,7 +122,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// An option of a type that the solver has no setter for is never left out in silence.
+// An option of a type without a setter is never ignored silently.
 func TestOptionOfUnknownType(t *testing.T) {
 	for _, v := range []any{1, int64(1), float32(1), nil} {
 		func() {

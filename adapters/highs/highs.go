@@ -1,20 +1,20 @@
-// Package highs solves linear programs, also such with whole variables, by
-// HiGHS: compiled to WebAssembly by others, embedded here, translated to machine
-// code by wazero. No C compiler and no library is needed.
+// Package highs solves linear and mixed-integer programs with HiGHS. The npm package highs
+// compiles HiGHS to WebAssembly; this package embeds that module, and wazero compiles it to
+// machine code. So it needs neither a C compiler nor a C library.
 //
 // What always holds:
 //
-//   - Equal programs and limits give equal solutions, bit for bit, on every
-//     machine. A program is solved in a fresh instance of the module, in one
-//     thread, with a fixed seed, without a clock: time is what the module counts
-//     by asking for it. WebAssembly leaves no room in how floats are rounded.
-//   - A solve can be ended at any moment. It runs in a child process, which is this
-//     same program started once more, and which is killed when the context ends.
-//     The next solve starts another.
-//   - Nothing that a program can hold reaches out of the child: the module has no
-//     file, network or environment, and at most 2 GiB of memory.
+//   - Equal programs and limits give equal solutions, bit for bit, on every machine. Each
+//     program is solved in a new instance of the module, in one thread, with a fixed seed and
+//     without a real clock: its time advances only when the module asks for it. WebAssembly
+//     defines the rounding of floating point exactly.
+//   - A solve can be cancelled at any moment. It runs in a child process, another instance of
+//     this same program, which is killed when the context ends. The next solve starts a new
+//     child.
+//   - A program cannot affect anything outside of the child: the module has no files, network
+//     or environment, and at most 2 GiB of memory.
 //
-// The module is put in place by "make highs"; without it Available says no.
+// "make highs" installs the module. Without it, Available returns false.
 package highs
 
 import (
@@ -36,18 +36,18 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// Options of a solver. The zero value is a good choice.
+// Options are the options of a solver. The zero value is a good choice.
 type Options struct {
-	// CacheDir keeps the compiled module, about 20 MB. Empty stands for
-	// quartermaster/highs in the user's cache directory.
+	// CacheDir holds the compiled module, about 20 MB. The default is quartermaster/highs in the
+	// user's cache directory.
 	CacheDir string
 }
 
-// Start says what it took to start a child: ten seconds or so when the module had
-// to be compiled, which happens once on a machine, else some tenths.
+// Start is how long a child took to start: about ten seconds if it had to compile the module,
+// which happens once per machine, else some tenths of a second.
 type Start struct {
 	Took   time.Duration
-	Cached bool // the compiled module was there
+	Cached bool // the compiled module was in the cache
 }
 
 // Available reports whether this build can solve linear programs on this machine.
@@ -56,8 +56,8 @@ func Available() bool {
 	return err == nil && b != nil && compiles()
 }
 
-// compiles reports whether wazero can compile for this machine; interpreting
-// would take a hundred times as long.
+// compiles reports whether wazero can compile for this machine. Interpreting would take a hundred
+// times as long.
 func compiles() bool {
 	switch runtime.GOARCH {
 	case "amd64", "arm64":
@@ -66,13 +66,12 @@ func compiles() bool {
 	return false
 }
 
-// Solver is a linear.Solver. It may be used from several goroutines, and solves
-// one program at a time.
+// Solver is a linear.Solver. It is safe for concurrent use and solves one program at a time.
 type Solver struct {
 	options Options
-	turn    chan struct{} // holds one token: whoever has it may solve
+	turn    chan struct{} // holds one token: its holder may solve
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	child  *child
 	starts []Start
 	closed bool
@@ -80,12 +79,12 @@ type Solver struct {
 
 var _ linear.Solver = (*Solver)(nil)
 
-// errClosed is for programs that come after Close.
+// errClosed is the error of a program after Close.
 var errClosed = errors.New("the solver of linear programs is closed")
 
-// Open returns a solver, which starts its child at the first program. The error
-// wraps linear.ErrUnavailable when the build has no module or the machine is none
-// for which it can be compiled.
+// Open returns a solver. It starts its child at the first program. The error wraps
+// linear.ErrUnavailable if the build has no module or the module cannot be compiled for this
+// machine.
 func Open(o Options) (*Solver, error) {
 	b, err := embedded()
 	switch {
@@ -106,15 +105,14 @@ func Open(o Options) (*Solver, error) {
 	return s, nil
 }
 
-// Starts returns what each child took to start, the first one first.
+// Starts returns how long each child took to start, in order.
 func (s *Solver) Starts() []Start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Start(nil), s.starts...)
 }
 
-// Close kills the child and waits until it is gone. A solve in progress returns
-// an error.
+// Close kills the child and waits until it has ended. A solve in progress returns an error.
 func (s *Solver) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -122,7 +120,7 @@ func (s *Solver) Close() error {
 		s.child.kill()
 	}
 	s.mu.Unlock()
-	<-s.turn // who solves fails now and takes the child away
+	<-s.turn // a solve in progress fails now and removes the child
 	defer func() { s.turn <- struct{}{} }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,15 +131,15 @@ func (s *Solver) Close() error {
 	return nil
 }
 
-// Warm starts the child, so that the first program does not wait for it.
+// Warm starts the child, so that the first program need not wait for it.
 func (s *Solver) Warm(ctx context.Context) error {
 	return s.with(ctx, func(*child) error { return nil })
 }
 
-// Solve solves a program. See linear.Solver for its errors. Without whole
-// variables Limits.Iterations alone bounds the work, with them the others do; a
-// Gap of 0 is then one of 1e-4. Values beyond 1e15 in the matrix are refused,
-// those within 1e-9 of 0 count as 0, and a bound from 1e20 on is none.
+// Solve solves a program. See linear.Solver for its errors. Limits.Iterations bounds the work of
+// a program without integer variables; the other limits bound that of a program with them, where
+// a Gap of 0 means 1e-4. Matrix values above 1e15 in magnitude are refused, values below 1e-9 count as
+// 0, and a bound of 1e20 or more means no bound.
 func (s *Solver) Solve(ctx context.Context, p *linear.Program, l linear.Limits) (*linear.Solution, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -149,8 +147,12 @@ func (s *Solver) Solve(ctx context.Context, p *linear.Program, l linear.Limits) 
 	if err := checkLimits(l); err != nil {
 		return nil, err
 	}
-	if rows, columns, entries := len(p.RowLower), len(p.Cost), len(p.Index); rows > MaxRows || columns > MaxColumns || entries > MaxEntries {
-		return nil, fmt.Errorf("a program of %d rows, %d columns and %d entries is too large: at most %d, %d and %d fit into the solver's 2 GiB", rows, columns, entries, MaxRows, MaxColumns, MaxEntries)
+	rows, columns, entries := len(p.RowLower), len(p.Cost), len(p.Index)
+	if rows > MaxRows || columns > MaxColumns || entries > MaxEntries {
+		return nil, fmt.Errorf(
+			"a program of %d rows, %d columns and %d entries is too large: at most %d, %d and %d fit into the solver's 2 GiB",
+			rows, columns, entries, MaxRows, MaxColumns, MaxEntries,
+		)
 	}
 	if len(p.Cost) == 0 {
 		return empty(p), nil
@@ -168,12 +170,15 @@ func (s *Solver) Solve(ctx context.Context, p *linear.Program, l linear.Limits) 
 
 func checkLimits(l linear.Limits) error {
 	if l.Iterations < 0 || l.Nodes < 0 || l.Checks < 0 || !(l.Gap >= 0) || l.Gap > 1e9 {
-		return fmt.Errorf("limits of %d iterations, %d nodes, %d checks and gap %g: none may be negative, and a gap is a number", l.Iterations, l.Nodes, l.Checks, l.Gap)
+		return fmt.Errorf(
+			"limits of %d iterations, %d nodes, %d checks and gap %g: want none negative, and a gap of at most 1e9",
+			l.Iterations, l.Nodes, l.Checks, l.Gap,
+		)
 	}
 	return nil
 }
 
-// empty solves a program without columns: every row is 0.
+// empty solves a program without columns, in which every row is 0.
 func empty(p *linear.Program) *linear.Solution {
 	s := &linear.Solution{Status: linear.Optimal, X: []float64{}, Prices: make([]float64, len(p.RowLower))}
 	s.Basis = &linear.Basis{Columns: []int8{}, Rows: make([]int8, len(p.RowLower))}
@@ -186,18 +191,18 @@ func empty(p *linear.Program) *linear.Solution {
 	return s
 }
 
-// refused is what a child says of a program that it could not solve, and after
-// which it can solve the next.
+// refused is a child's error for a program that it could not solve. The child can solve the next
+// program.
 type refused string
 
 func (r refused) Error() string { return string(r) }
 
-// errGone is for a child that ended while it had nothing to do.
+// errGone means that the child ended while it was idle.
 var errGone = errors.New("it ended while it was idle")
 
-// with runs f with a child that runs, and kills it when the context ends or f
-// fails otherwise than by a refusal. For a child that is gone it starts another,
-// once.
+// with runs f with a running child. It kills the child when the context ends or when f fails
+// with an error other than refused. If the child is gone, it starts another one and tries once
+// more.
 func (s *Solver) with(ctx context.Context, f func(*child) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -259,10 +264,10 @@ func (s *Solver) once(ctx context.Context, f func(*child) error) error {
 	case closed:
 		return errClosed
 	}
-	return fmt.Errorf("the process that solves linear programs failed, and the next program starts another: %w%s", err, said)
+	return fmt.Errorf("the solver process failed; the next program starts another: %w%s", err, said)
 }
 
-// ready waits for a child's first word.
+// ready waits for a child's hello.
 func (s *Solver) ready(c *child) error {
 	if c.started {
 		return nil
@@ -296,11 +301,11 @@ type child struct {
 func spawn(cacheDir string) (*child, error) {
 	self, err := executable()
 	if err != nil {
-		return nil, fmt.Errorf("find this program to start it once more: %w", err)
+		return nil, fmt.Errorf("find the executable of this program: %w", err)
 	}
 	c := &child{cmd: exec.Command(self, childArgument, cacheDir), ended: make(chan struct{})}
 	c.cmd.Args[0] = os.Args[0]
-	// Nothing of the parent's environment is needed, and no secret in it is passed on.
+	// The child does not need the parent's environment, which may contain secrets.
 	c.cmd.Env = []string{childVariable + "=" + moduleSum, "GOMAXPROCS=2"}
 	c.cmd.Stderr = &c.said
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
@@ -312,7 +317,7 @@ func spawn(cacheDir string) (*child, error) {
 	}
 	c.out = bufio.NewReaderSize(out, 64<<10)
 	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the process that solves linear programs: %w", err)
+		return nil, fmt.Errorf("start the solver process: %w", err)
 	}
 	go func() {
 		_, _ = c.cmd.Process.Wait()
@@ -321,8 +326,7 @@ func spawn(cacheDir string) (*child, error) {
 	return c, nil
 }
 
-// executable is the file of this program, also when another has taken its place
-// since it started.
+// executable returns the file of this program, even if the file was replaced since the start.
 func executable() (string, error) {
 	if runtime.GOOS == "linux" {
 		const self = "/proc/self/exe"
@@ -335,11 +339,11 @@ func executable() (string, error) {
 
 func (c *child) kill() { _ = c.cmd.Process.Kill() }
 
-// wait returns what the child said last on its standard error, once it has ended.
+// wait waits for the end of the child and returns the end of its standard error.
 func (c *child) wait() string {
 	_ = c.in.Close()
 	<-c.ended
-	_ = c.cmd.Wait() // of what it said
+	_ = c.cmd.Wait() // for the copy of its standard error
 	if said := c.said.String(); said != "" {
 		return ": " + said
 	}
@@ -348,7 +352,7 @@ func (c *child) wait() string {
 
 func (c *child) solve(p *linear.Program, l linear.Limits) (*linear.Solution, error) {
 	select {
-	case <-c.ended: // its pipes may still be open
+	case <-c.ended: // check first, because its pipes may still be open
 		return nil, errGone
 	default:
 	}

@@ -52,7 +52,7 @@ func solve(t interface {
 	return got
 }
 
-// program has a slice for each row: its two bounds, then its coefficients.
+// program makes a program from a slice for each row: its two bounds, then its coefficients.
 func program(cost, lower, upper []float64, rows ...[]float64) *linear.Program {
 	var b linear.Builder
 	for j := range cost {
@@ -86,7 +86,7 @@ func TestKnown(t *testing.T) {
 		l         linear.Limits
 		status    linear.Status
 		objective float64
-		x, prices []float64 // nil: not looked at
+		x, prices []float64 // nil: not checked
 	}{
 		{name: "a row above and one below", p: program([]float64{2, 3}, zero, free, []float64{4, inf, 1, 1}, []float64{-inf, 3, 1, 0}),
 			status: linear.Optimal, objective: 9, x: []float64{3, 1}, prices: []float64{3, -1}},
@@ -106,7 +106,7 @@ func TestKnown(t *testing.T) {
 			status: linear.Infeasible, objective: inf},
 		{name: "unbounded", p: program([]float64{-1, 1}, zero, free, []float64{-inf, 3, -1, 1}),
 			status: linear.Unbounded, objective: -inf},
-		// HiGHS 1.15.1 calls it infeasible when it presolves.
+		// HiGHS 1.15.1 calls it infeasible with presolve.
 		{name: "unbounded, of which 0 is a point", p: program([]float64{0, 0, -1}, []float64{0, 0, 0}, []float64{inf, inf, inf}, []float64{-inf, 7, 4, 1, -3}, []float64{-inf, 2, -3, -4, 1}),
 			status: linear.Unbounded, objective: -inf},
 		{name: "whole, unbounded, of which 0 is a point", p: whole(program([]float64{0, 0, -1}, []float64{0, 0, 0}, []float64{inf, inf, inf}, []float64{-inf, 7, 4, 1, -3}, []float64{-inf, 2, -3, -4, 1})),
@@ -162,7 +162,7 @@ func allNear(a, b []float64) bool {
 	return true
 }
 
-// A program that is none is refused before a child sees it, and so are limits.
+// Invalid programs and limits are refused before a child sees them.
 func TestRefused(t *testing.T) {
 	s := open(t)
 	bad := program([]float64{1}, []float64{0}, []float64{1})
@@ -176,7 +176,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("limits %+v were taken", l)
 		}
 	}
-	// Check knows nothing of what the solver's arithmetic can hold. The solver does.
+	// The solver refuses values beyond its arithmetic, which Check does not know.
 	huge := program([]float64{1}, []float64{0}, []float64{1}, []float64{0, 1, 1e16})
 	if _, err := s.Solve(t.Context(), huge, linear.Limits{}); err == nil {
 		t.Error("an entry of 1e16 was taken")
@@ -198,8 +198,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// drawProgram draws a program with small numbers, so that ties and degenerate
-// corners are common. All three statuses occur.
+// drawProgram draws a program with small numbers, so that ties and degenerate vertices are
+// common. All three statuses occur.
 func drawProgram(t *rapid.T, whole bool) *linear.Program {
 	var b linear.Builder
 	columns, rows := rapid.IntRange(1, 6).Draw(t, "columns"), rapid.IntRange(0, 6).Draw(t, "rows")
@@ -248,9 +248,9 @@ func activities(p *linear.Program, x []float64) []float64 {
 	return out
 }
 
-// checkPoint holds that x is a solution and costs what is said.
+// checkPoint checks that x is feasible and has the stated objective.
 func checkPoint(t interface{ Fatalf(string, ...any) }, p *linear.Program, s *linear.Solution) {
-	const tolerance = 2e-6 // HiGHS allows itself 1e-6 with whole variables, 1e-7 without
+	const tolerance = 2e-6 // HiGHS tolerates 1e-6 with integer variables, 1e-7 without
 	cost := 0.0
 	for j, x := range s.X {
 		cost += p.Cost[j] * x
@@ -271,8 +271,8 @@ func checkPoint(t interface{ Fatalf(string, ...any) }, p *linear.Program, s *lin
 	}
 }
 
-// dual returns the bound that prices prove: what the rows' bounds are worth, and
-// what is left of the columns' costs at the better of their bounds.
+// dual returns the lower bound that prices prove: the value of the rows' bounds, plus the reduced
+// costs of the columns at the better of their bounds.
 func dual(p *linear.Program, prices []float64) float64 {
 	worth := func(price, lower, upper float64) float64 {
 		switch {
@@ -296,8 +296,8 @@ func dual(p *linear.Program, prices []float64) float64 {
 	return sum
 }
 
-// What is called optimal is proven so by its prices, whatever basis it began
-// with; GLPK agrees on the status and the objective.
+// The prices prove every optimum, whatever basis the solve began with. GLPK agrees on the status
+// and the objective.
 func TestLinearProperty(t *testing.T) {
 	s := open(t)
 	glpk := newGLPK(t)
@@ -314,8 +314,8 @@ func TestLinearProperty(t *testing.T) {
 		}
 		glpk.compare(t, p, got)
 
-		// A basis is a hint: with the right one nothing is left to do, with any other
-		// the answer is the same.
+		// A basis is a hint: the right one leaves nothing to do, and any other gives the same
+		// answer.
 		if got.Basis != nil {
 			p.Warm = got.Basis
 			if again := solve(t, s, p, linear.Limits{}); again.Status != got.Status || !near(again.Objective, got.Objective) || again.Iterations > 0 && got.Status == linear.Optimal {
@@ -335,7 +335,7 @@ func TestLinearProperty(t *testing.T) {
 	}
 }
 
-// With whole variables the best is found among all, and GLPK finds no better.
+// With integer variables GLPK finds no better solution.
 func TestWholeProperty(t *testing.T) {
 	s := open(t)
 	glpk := newGLPK(t)
@@ -352,7 +352,7 @@ func TestWholeProperty(t *testing.T) {
 	})
 }
 
-// Of few variables, all whole, every point is tried.
+// For a few variables, all integer, brute force tries every point.
 func TestBruteForce(t *testing.T) {
 	s := open(t)
 	seen := map[linear.Status]int{}
@@ -405,7 +405,7 @@ func TestBruteForce(t *testing.T) {
 	}
 }
 
-// glpk is the independent solver; without it nothing is compared.
+// glpk is an independent solver; without it nothing is compared.
 type glpk struct {
 	path, dir string
 }
@@ -430,12 +430,12 @@ func (g *glpk) compare(t *rapid.T, p *linear.Program, got *linear.Solution) {
 		t.Fatal(err)
 	}
 	os.Remove(out)
-	// Without presolving it says of every program what became of it.
+	// Without presolve it reports the status of every program.
 	said, err := exec.Command(g.path, "--freemps", in, "--nopresol", "--output", out).CombinedOutput()
 	if p.Whole != nil {
-		// With whole variables GLPK 5.0 at times aborts, calls feasible programs
-		// infeasible, or rounds 3x between 1 and 2 to x = 1 and says itself that this
-		// is none. So only an optimum that it stands by is evidence.
+		// With integer variables GLPK 5.0 sometimes aborts, calls feasible programs
+		// infeasible, or rounds 3x between 1 and 2 to x = 1 and itself reports that this is
+		// infeasible. So only an optimum that it confirms is evidence.
 		b, _ := os.ReadFile(out)
 		if err != nil || !bytes.Contains(b, []byte("INTEGER OPTIMAL")) || bytes.Contains(b, []byte("SOLUTION IS INFEASIBLE")) {
 			return
@@ -475,8 +475,8 @@ func (g *glpk) compare(t *rapid.T, p *linear.Program, got *linear.Solution) {
 	}
 }
 
-// The same program gives the same bytes again, after others, in another process,
-// and on another machine: the digest is that of the first one that solved it.
+// The same program gives the same bytes after other programs, in another process and on another
+// machine. The digest is from the first machine that solved it.
 func TestSameBytes(t *testing.T) {
 	s := open(t)
 	p := overflow(48, 7)
@@ -504,13 +504,13 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// A program that is extended begins from the basis of the one before.
+// An extended program starts from the basis of the previous one.
 func TestWarm(t *testing.T) {
 	s := open(t)
 	p := overflow(168, 1)
 	first := solve(t, s, p, linear.Limits{})
-	// Forty hours get a row that forbids part of what they do: the capacity that
-	// serves elsewhere is halved.
+	// Forty hours get a row that cuts off their solution: it halves the capacity that serves
+	// elsewhere.
 	b := new(linear.Builder)
 	for j := range p.Cost {
 		b.Column(p.Cost[j], p.Lower[j], p.Upper[j])
@@ -540,7 +540,7 @@ func TestWarm(t *testing.T) {
 	}
 }
 
-// Limits of branch and bound hold, and what they leave is a solution and a bound.
+// Branch and bound respects its limits and then still returns a solution and a bound.
 func TestLimits(t *testing.T) {
 	s := open(t)
 	p := whole(overflow(8, 1))
@@ -558,7 +558,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// busy waits until the child works on a program: it has used processor time since.
+// busy waits until the child works on a program, which its use of processor time shows.
 func busy(t testing.TB, pid int) {
 	t.Helper()
 	used := func() int {
@@ -589,17 +589,16 @@ func (s *Solver) pid() int {
 	return s.child.cmd.Process.Pid
 }
 
-// endless takes minutes.
+// endless is a program that takes minutes.
 func endless() *linear.Program { return whole(overflow(100, 1)) }
 
-// A solve that is under way ends with its context, from outside, or by Close, and
-// with it the child.
+// A running solve and its child end with the context, with a kill from outside, or with Close.
 func TestEnded(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		end   func(s *Solver, cancel func())
 		want  error
-		after bool // another program can be solved
+		after bool // another program can be solved afterwards
 	}{
 		{"context", func(_ *Solver, cancel func()) { cancel() }, context.Canceled, true},
 		{"killed", func(s *Solver, _ func()) { s.child.kill() }, nil, true},
@@ -619,7 +618,7 @@ func TestEnded(t *testing.T) {
 				done <- err
 			}()
 			busy(t, pid)
-			// While it solves, another waits for its turn, and not longer than it wants to.
+			// Meanwhile another program waits for its turn, until its context ends.
 			short, stop := context.WithCancel(context.Background())
 			waiting := make(chan error, 1)
 			go func() {
@@ -646,7 +645,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// Close leaves no child behind that has nothing to do, not even a dead one.
+// Close leaves no idle child behind, not even a zombie.
 func TestCloseIdle(t *testing.T) {
 	s := open(t)
 	solve(t, s, overflow(1, 1), linear.Limits{})
@@ -665,7 +664,7 @@ func TestCloseIdle(t *testing.T) {
 	}
 }
 
-// Who has a program does not notice that the child was killed while it was idle.
+// A kill of the idle child does not affect the next program.
 func TestIdleChildKilled(t *testing.T) {
 	s := open(t)
 	want := solve(t, s, overflow(1, 1), linear.Limits{})
@@ -680,7 +679,7 @@ func TestIdleChildKilled(t *testing.T) {
 	}
 }
 
-// A child whose parent is killed in the middle of a solve ends.
+// A child ends when its parent is killed during a solve.
 func TestOrphan(t *testing.T) {
 	if os.Getenv("QM_TEST_PARENT") == "1" {
 		s := open(t)
@@ -719,8 +718,8 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// What is no frame ends the child with a word about it; a frame that holds no
-// program does not.
+// Input that is not a frame ends the child with an error message. A frame without a valid program
+// does not end it.
 func TestHostileFrames(t *testing.T) {
 	s := open(t)
 	good := overflow(1, 1)
@@ -776,11 +775,10 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// A program that does not fit into the module's memory is refused, and the next
-// one is solved.
+// A program that does not fit into the module's memory is refused, and the next one is solved.
 func TestMemory(t *testing.T) {
 	s := open(t)
-	if err := s.Warm(t.Context()); err != nil { // and so the module is compiled
+	if err := s.Warm(t.Context()); err != nil { // compiles the module
 		t.Fatal(err)
 	}
 	code := openCache(s.options.CacheDir)
@@ -805,7 +803,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// The names of the module's functions are those of the package that it is from.
+// The names of the module's functions equal those in its package.
 func TestNames(t *testing.T) {
 	script, err := os.ReadFile("testdata/highs.js")
 	if err != nil {
@@ -818,7 +816,7 @@ func TestNames(t *testing.T) {
 	}
 	for name, short := range exports {
 		switch name {
-		case "__wasm_call_ctors": // is called, and has no name
+		case "__wasm_call_ctors": // called, but not in the list
 			has(`FS\.init\(\);TTY\.init\(\);wasmExports\["` + short + `"\]\(\)`)
 		default:
 			has(`\b_` + name + `=Module\["_` + name + `"\]=wasmExports\["` + short + `"\]`)
@@ -830,7 +828,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Code that was changed on disk, or that nobody sealed, is not executed.
+// Code that was changed on disk or was never sealed is not executed.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
 	code := filepath.Join(dir, "wazero", "code")
@@ -871,14 +869,14 @@ func TestStore(t *testing.T) {
 	openCache(dir).seal()
 	is(code, "two")
 
-	// Where there can be no folder, there is no cache.
+	// If the folder cannot be made, there is no cache.
 	s = openCache(filepath.Join(code, "below a file"))
 	if s.cache != nil || s.seal() {
 		t.Error("a cache below a file")
 	}
 }
 
-// A folder that others may write to is not used, nor one of somebody else's.
+// A folder that others may write to or that another user owns is not used.
 func TestForeignCache(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
@@ -905,8 +903,8 @@ func TestForeignCache(t *testing.T) {
 	}
 }
 
-// What fails with a cache is tried without, once, and nothing that the failure
-// left counts.
+// A failure with a cache is retried once without it, and files that the failed attempt left are
+// ignored.
 func TestCacheFails(t *testing.T) {
 	full := errors.New("no space left on device")
 	dir := t.TempDir()
@@ -942,7 +940,7 @@ func TestCacheFails(t *testing.T) {
 	}
 }
 
-// Programs are solved where the compiled module cannot be kept.
+// Programs are solved even if the compiled module cannot be cached.
 func TestCacheCannotBeWritten(t *testing.T) {
 	long.Only(t, "compiles four times")
 	s := open(t)
@@ -957,7 +955,7 @@ func TestCacheCannotBeWritten(t *testing.T) {
 		name string
 		make func(t *testing.T, dir string)
 	}{
-		{"no file can be made", func(t *testing.T, dir string) { // for root either
+		{"no file can be made", func(t *testing.T, dir string) { // not even by root
 			for _, f := range folders {
 				if err := os.Symlink("/proc/self", filepath.Join(dir, filepath.Base(f))); err != nil {
 					t.Fatal(err)
@@ -997,7 +995,7 @@ func TestCacheCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Code that is corrupt on disk costs a compilation, and no answer.
+// Corrupt code on disk costs a compilation but does not change an answer.
 func TestCorruptCache(t *testing.T) {
 	long.Only(t, "compiles three times")
 	open(t)

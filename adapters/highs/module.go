@@ -19,14 +19,14 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// The module, its licence and a notice, as far as "make highs" has put them there.
+// files has the module, its licence and a notice, if "make highs" has installed them.
 //
 //go:embed module
 var files embed.FS
 
-// The module is that of npm's highs 1.15.3, which is HiGHS 1.15.1. The names of
-// its functions are two letters that another build deals anew, so they hold for
-// these bytes alone; a test compares them with the package's own list.
+// The module is that of the npm package highs 1.15.3, which has HiGHS 1.15.1. The build minifies
+// the names of its functions, so they are valid only for exactly these bytes. A test compares
+// them with the list in the package.
 const (
 	moduleSum = "528be4365bea1d4188988646b244263f50320df55782e14d6af5bce7cd45c840"
 
@@ -79,7 +79,7 @@ var imports = map[string]string{
 	"r": "proc_exit",
 }
 
-// embedded returns the module, nil where the build has none.
+// embedded returns the module, or nil if the build has none.
 func embedded() ([]byte, error) {
 	b, err := files.ReadFile("module/highs.wasm")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,12 +90,12 @@ func embedded() ([]byte, error) {
 	}
 	sum := sha256.Sum256(b)
 	if got := hex.EncodeToString(sum[:]); got != moduleSum {
-		return nil, fmt.Errorf("adapters/highs/module/highs.wasm has SHA-256 %s, but %s is what this program knows: run make highs", got, moduleSum)
+		return nil, fmt.Errorf("adapters/highs/module/highs.wasm has SHA-256 %s, want %s: run make highs", got, moduleSum)
 	}
 	return b, nil
 }
 
-// ticksPerSecond is how often the module asks for the time in a second of its own.
+// ticksPerSecond is the number of requests for the time that make one second of module time.
 const ticksPerSecond = 1_000_000
 
 const (
@@ -103,13 +103,12 @@ const (
 	memoryLimit = 2 << 30
 )
 
-// A machine holds the compiled module and makes a new instance of it for every
-// program, so that each is solved in one and the same state: what was solved
-// before cannot show in an answer.
+// machine holds the compiled module and makes a new instance of it for every program. So every
+// solve starts in the same state, and earlier programs cannot affect an answer.
 type machine struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
-	limit    uint64 // bytes of an instance's memory
+	limit    uint64 // memory of an instance in bytes
 	ticks    uint64 // of the instance's clock
 }
 
@@ -135,24 +134,24 @@ func newMachine(ctx context.Context, cache wazero.CompilationCache) (*machine, e
 		module, name, _ := f.Import()
 		call := m.host(imports[name])
 		if module != "a" || call == nil {
-			return nil, fmt.Errorf("the solver imports %s.%s, which is not known", module, name)
+			return nil, fmt.Errorf("the solver imports an unknown function %s.%s", module, name)
 		}
 		host.NewFunctionBuilder().WithGoModuleFunction(call, f.ParamTypes(), f.ResultTypes()).Export(name)
 	}
 	if _, err := host.Instantiate(ctx); err != nil {
-		return nil, fmt.Errorf("instantiate what the solver imports: %w", err)
+		return nil, fmt.Errorf("instantiate the imports of the solver: %w", err)
 	}
 	return m, nil
 }
 
-// ended is what the module's own end is told by.
+// ended is the error of a module that ended itself.
 type ended string
 
 func (e ended) Error() string { return string(e) }
 
-// host returns what the module imports by that name. It gets no file, no
-// environment and no clock: time is the number of times that it asked, so that
-// nothing depends on how fast a machine is.
+// host returns the function that the module imports under a name. The module gets no files, no
+// environment and no real clock. Its time is the number of requests for the time, so that results
+// do not depend on the speed of the machine.
 func (m *machine) host(name string) api.GoModuleFunction {
 	result := func(v uint64) api.GoModuleFunc {
 		return func(_ context.Context, _ api.Module, stack []uint64) {
@@ -181,7 +180,7 @@ func (m *machine) host(name string) api.GoModuleFunction {
 		return api.GoModuleFunc(func(_ context.Context, mod api.Module, stack []uint64) {
 			stack[0] = grow(mod.Memory(), uint64(uint32(stack[0])), m.limit)
 		})
-	case "fd_write": // whatever it prints is gone
+	case "fd_write": // discards the output
 		return api.GoModuleFunc(func(_ context.Context, mod api.Module, stack []uint64) {
 			var n uint32
 			for i := range uint32(stack[2]) {
@@ -211,7 +210,7 @@ func (m *machine) host(name string) api.GoModuleFunction {
 	return nil
 }
 
-// grow makes the memory at least want bytes long, and a fifth longer than it is.
+// grow grows the memory to at least want bytes, and by at least a fifth.
 func grow(memory api.Memory, want, limit uint64) uint64 {
 	have := uint64(memory.Size())
 	if want > limit {
@@ -224,7 +223,7 @@ func grow(memory api.Memory, want, limit uint64) uint64 {
 	return 1
 }
 
-// reserved is memory in its final place, of which pages come as they are touched.
+// reserved is memory reserved at its full size. The kernel allocates pages as they are touched.
 type reserved []byte
 
 func reserve(_, most uint64) experimental.LinearMemory {
@@ -244,7 +243,7 @@ func (r reserved) Reallocate(size uint64) []byte {
 
 func (r reserved) Free() { _ = unix.Munmap(r) }
 
-// instance is the module in the state of one solve.
+// instance is an instance of the module, for one solve.
 type instance struct {
 	ctx    context.Context
 	module api.Module
@@ -252,7 +251,7 @@ type instance struct {
 	highs  uint64
 }
 
-// failure stops a solve from within; solve returns it.
+// failure is a panic that ends a solve with an error; solve recovers it.
 type failure struct{ error }
 
 func (x *instance) call(name string, args ...uint64) uint64 {
@@ -273,10 +272,10 @@ func (x *instance) call(name string, args ...uint64) uint64 {
 	return results[0]
 }
 
-// must calls what returns a status, of which -1 is an error.
+// must calls a function that returns a status, where -1 is an error.
 func (x *instance) must(name string, args ...uint64) {
 	if status := int32(x.call(name, append([]uint64{x.highs}, args...)...)); status < 0 {
-		panic(failure{fmt.Errorf("%s refused it", name)})
+		panic(failure{fmt.Errorf("%s refused the program", name)})
 	}
 }
 
@@ -291,7 +290,7 @@ func (x *instance) alloc(n int) uint64 {
 func (x *instance) write(b []byte) uint64 {
 	p := x.alloc(len(b))
 	if !x.memory.Write(uint32(p), b) {
-		panic(failure{errors.New("the solver's memory is shorter than it said")})
+		panic(failure{errors.New("the solver returned an address outside of its memory")})
 	}
 	return p
 }
@@ -299,7 +298,7 @@ func (x *instance) write(b []byte) uint64 {
 func (x *instance) read(p uint64, n int) []byte {
 	b, ok := x.memory.Read(uint32(p), uint32(n))
 	if !ok {
-		panic(failure{errors.New("the solver's memory is shorter than it said")})
+		panic(failure{errors.New("the solver returned an address outside of its memory")})
 	}
 	return b
 }
@@ -321,7 +320,7 @@ func (x *instance) option(name string, v any) {
 	case string:
 		x.must("Highs_setStringOptionValue", x.name(name), x.name(v))
 	default:
-		panic(failure{fmt.Errorf("option %s is given a %T, which the solver has no setter for", name, v)})
+		panic(failure{fmt.Errorf("option %s has type %T, and the solver has no setter for it", name, v)})
 	}
 }
 
@@ -338,7 +337,7 @@ func (x *instance) info(name string) uint64 {
 	return binary.LittleEndian.Uint64(x.read(p, 8))
 }
 
-// The solver's codes of what became of a model.
+// The solver's codes for the status of a model.
 const (
 	modelEmpty          = 6
 	modelOptimal        = 7
@@ -357,7 +356,7 @@ func (x *instance) run() (status int32) {
 	return int32(x.call("Highs_getModelStatus", x.highs))
 }
 
-// runWith solves the model anew with other costs.
+// runWith solves the model again with other costs.
 func (x *instance) runWith(cost uint64, columns int) (status int32) {
 	x.must("Highs_clearSolver")
 	x.must("Highs_changeColsCostByRange", 0, uint64(columns-1), cost)
@@ -394,8 +393,11 @@ func (m *machine) solve(ctx context.Context, r *request) (s *linear.Solution, er
 		}
 	}()
 	m.ticks = 0
-	module, err := m.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(reserve)), m.compiled,
-		wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	module, err := m.runtime.InstantiateModule(
+		experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(reserve)),
+		m.compiled,
+		wazero.NewModuleConfig().WithName("").WithStartFunctions(),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("instantiate the solver: %w", err)
 	}
@@ -442,15 +444,15 @@ func (m *machine) solve(ctx context.Context, r *request) (s *linear.Solution, er
 	} else {
 		x.must("Highs_passLp", model...)
 	}
-	// A basis is a hint: one that the solver cannot use costs time and no answer.
+	// A basis is only a hint: an unusable one costs time, but does not change the answer.
 	if r.columnBasis != 0 {
 		x.call("Highs_setBasis", x.highs, at(r.columnBasis), at(r.rowBasis))
 	}
 
 	status := x.run()
 	if status == modelInfeasible || status == modelEither {
-		// Presolving, HiGHS 1.15.1 calls some programs infeasible that are unbounded.
-		// Without costs nothing is unbounded, so that answer is believed.
+		// The presolve of HiGHS 1.15.1 calls some unbounded programs infeasible. Solve again
+		// without costs: then no program is unbounded, so the answer can be trusted.
 		status = x.runWith(x.write(make([]byte, 8*r.columns)), r.columns)
 		switch {
 		case limited(status):
@@ -464,8 +466,8 @@ func (m *machine) solve(ctx context.Context, r *request) (s *linear.Solution, er
 			}
 		}
 	} else if !answered(status) {
-		// Rarely the simplex loses its footing. Without presolve and basis it takes
-		// another path.
+		// Rarely the simplex fails numerically. Without presolve and basis it takes another
+		// path.
 		x.option("presolve", "off")
 		if status = x.runWith(at(r.cost), r.columns); !answered(status) {
 			const primal int32 = 4
@@ -493,7 +495,7 @@ func (m *machine) solve(ctx context.Context, r *request) (s *linear.Solution, er
 	case modelTimeLimit, modelIterationLimit, modelSolutionLimit:
 		s.Status = linear.Limited
 	default:
-		return nil, fmt.Errorf("the solver came to no answer (its model status is %d)", status)
+		return nil, fmt.Errorf("the solver found no answer (model status %d)", status)
 	}
 	if whole {
 		s.Bound = math.Float64frombits(x.info("mip_dual_bound"))

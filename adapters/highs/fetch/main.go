@@ -1,12 +1,12 @@
-// Command fetch puts HiGHS for WebAssembly, and its licence, where the build
-// embeds them: "make highs" runs it. The version and the integrity hash of the npm
-// package that holds them stand in package-lock.json.
+// Command fetch downloads HiGHS for WebAssembly and its licence to where the build embeds them.
+// "make highs" runs it. package-lock.json has the version and the integrity hash of the npm
+// package.
 //
-//	go run ./adapters/highs/fetch                      from the registry that npm_config_registry names,
-//	                                                   else from the one that npm is set to use
-//	go run ./adapters/highs/fetch highs-1.15.3.tgz     from a file that "npm pack" or a browser fetched
-//	go run ./adapters/highs/fetch -try                 when it cannot be had, say so and succeed;
-//	                                                   for ten minutes it is then not tried again
+//	go run ./adapters/highs/fetch                      from the registry in npm_config_registry,
+//	                                                   else from npm's configured registry
+//	go run ./adapters/highs/fetch highs-1.15.3.tgz     from a downloaded file
+//	go run ./adapters/highs/fetch -try                 on failure, report it and exit with 0;
+//	                                                   do not try again for ten minutes
 package main
 
 import (
@@ -30,22 +30,22 @@ import (
 
 const (
 	dir  = "adapters/highs"
-	most = 64 << 20 // of the package, packed and unpacked; it has 2 and 4 MB
+	most = 64 << 20 // largest size of the package, packed and unpacked; it has 2 and 4 MB
 
-	// failed is what the last try with -try left when it had no success, so that
-	// each target of the Makefile does not wait for a network that is not there.
+	// failed is the file that a failed run with -try leaves, so that not every target of the
+	// Makefile waits for an unavailable network.
 	failed  = dir + "/module/.failed"
 	patient = 10 * time.Minute
 
-	dialing   = 10 * time.Second // to a host, and for its first word
+	dialing   = 10 * time.Second // timeout for connecting, and for the response header
 	receiving = 2 * time.Minute
 )
 
-// wanted says which files of the package go where.
+// wanted maps the files of the package to their destinations.
 var wanted = map[string]string{
 	"package/build/highs.wasm": "module/highs.wasm",
 	"package/LICENSE":          "module/LICENSE",
-	"package/build/highs.js":   "testdata/highs.js", // which names the module's functions, for a test
+	"package/build/highs.js":   "testdata/highs.js", // names the module's functions, for a test
 }
 
 func main() {
@@ -55,7 +55,7 @@ func main() {
 		args = args[1:]
 	}
 	if try && lately(failed, time.Now()) {
-		fmt.Fprintf(os.Stderr, "going on without a solver of linear programs: fetching it failed minutes ago; make highs tries again\n")
+		fmt.Fprintf(os.Stderr, "continuing without a solver: a recent download failed; make highs tries again\n")
 		return
 	}
 	err := run(args)
@@ -64,14 +64,14 @@ func main() {
 		_ = os.Remove(failed)
 	case try:
 		_ = os.WriteFile(failed, []byte(err.Error()+"\n"), 0o644)
-		fmt.Fprintf(os.Stderr, "going on without a solver of linear programs, which make highs would fetch: %v\n", err)
+		fmt.Fprintf(os.Stderr, "continuing without a solver; make highs downloads it: %v\n", err)
 	default:
 		fmt.Fprintf(os.Stderr, "fetch HiGHS: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// lately reports whether a file was written in the last minutes.
+// lately reports whether a file was written in the last ten minutes.
 func lately(file string, now time.Time) bool {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -135,13 +135,13 @@ func readLock(file string) (lock, error) {
 	}
 	l := all.Packages["node_modules/highs"]
 	if l.Version == "" || !strings.HasPrefix(l.Integrity, "sha512-") {
-		return lock{}, fmt.Errorf("%s locks no version of highs with a sha512 hash", file)
+		return lock{}, fmt.Errorf("%s has no version of highs with a sha512 hash", file)
 	}
 	return l, nil
 }
 
-// registry is the place that npm would use: the one that its variable names, or
-// that npm itself says.
+// registry returns the registry that npm would use: from its environment variable, else from its
+// configuration.
 func registry() (string, error) {
 	place := os.Getenv("npm_config_registry")
 	if place == "" {
@@ -180,7 +180,7 @@ func download(url string) ([]byte, error) {
 	return b, nil
 }
 
-// unpack returns the files of a package that are wanted.
+// unpack returns the wanted files of a package.
 func unpack(packed []byte) (map[string][]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -203,7 +203,7 @@ func unpack(packed []byte) (map[string][]byte, error) {
 	}
 }
 
-// replace writes a file whole or not at all.
+// replace writes a file atomically.
 func replace(file string, b []byte) error {
 	if have, err := os.ReadFile(file); err == nil && bytes.Equal(have, b) {
 		now := time.Now()

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A failure counts for some minutes, and a clock that went backwards does not
-// make it count for ever.
+// A failure counts for ten minutes. A clock that was set back does not make it count for ever.
 func TestLately(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "failed")
 	now := time.Now()
