@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# A GPU node from end to end, on a machine without GPUs: dcgm-collector reads a
-# simulated DCGM, node-reporter spools what it says and delivers it through the
-# gateway into an embedded log. Then a GPU falls off the bus and is found again, the
-# gateway is killed and started again, and the fleet shows each fault once, and its end.
+# A GPU node from end to end, on a machine without GPUs. dcgm-collector reads a simulated
+# DCGM. node-reporter spools the readings and delivers them through the gateway into an
+# embedded log. Then a GPU falls off the bus and comes back, the gateway is killed and
+# restarted, and the fleet shows each fault once, and its end.
 #
-# Needs a C compiler. The programs are those of bin/.
+# Needs a C compiler and the programs in bin/.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-fault_within=${FAULT_WITHIN:-30} # seconds, generous: machines that test may be busy
+fault_within=${FAULT_WITHIN:-30} # seconds; generous, because test machines may be busy
 run=$(mktemp -d)
 pids=()
 end() {
@@ -19,7 +19,7 @@ end() {
 trap end EXIT
 
 qm() { bin/quartermaster --data-dir "$run/home" --quiet "$@"; }
-die() { # die MESSAGE: with what the programs said
+die() { # die MESSAGE: prints the message and the end of the programs' logs
 	echo "demo-node: $*"
 	tail -n 20 "$run"/*.log
 	exit 1
@@ -28,7 +28,7 @@ await() { # await SECONDS WHAT COMMAND...: until the command succeeds
 	local by=$((SECONDS + $1)) what=$2
 	shift 2
 	until "$@" >/dev/null 2>&1; do
-		[ $SECONDS -lt $by ] || die "waited in vain for $what"
+		[ $SECONDS -lt $by ] || die "timed out waiting for $what"
 		sleep 0.1
 	done
 }
@@ -48,8 +48,8 @@ qm apply -f "$run/estate.yaml" >/dev/null
 qm cluster register lab --provider own --class owned --region eu --key-file "$run/key"
 
 address=127.0.0.1:0
-serve() { # serve: starts the service, whose gateway keeps its address
-	# A port that was just let go may need a moment.
+serve() { # serve: starts the service; its gateway keeps its address across restarts
+	# A port that was just released may need a moment.
 	bin/quartermaster --data-dir "$run/home" serve --listen 127.0.0.1:0 --gateway "$address" >>"$run/serve.log" 2>&1 &
 	service=$!
 	pids+=("$service")
@@ -89,11 +89,11 @@ begin=$(date +%s%N)
 printf 'recovery 3 2\nxid 3 79\nlost 3\n' >>"$run/control"
 broken() { qm fleet --cluster lab -o json | grep -q 'xid 79 at'; }
 await "$fault_within" 'the fault in the fleet' broken
-echo "in the fleet after $((($(date +%s%N) - begin) / 1000000)) ms, the command's own start included:"
+echo "in the fleet after $((($(date +%s%N) - begin) / 1000000)) ms, including the start of the command:"
 qm fleet --cluster lab --nodes
 
 echo
-echo '== after a reset GPU 3 is found again'
+echo '== after a reset GPU 3 is back'
 printf 'found 3\nrecovery 3 0\n' >>"$run/control"
 mended() { [ "$(qm fleet --cluster lab -o json | grep -c '"state": "ok"')" = 1 ]; }
 await 60 'the end of the fault in the fleet' mended
@@ -104,7 +104,7 @@ echo '== the gateway is killed, another GPU fails, the gateway comes back'
 kill -9 "$service"
 wait "$service" 2>/dev/null || true
 printf 'recovery 5 1\nxid 5 48\n' >>"$run/control"
-sleep 3 # so that the fault is in the spool and delivery has failed
+sleep 3 # until the fault is in the spool and delivery has failed
 : >"$run/serve.log"
 serve
 second() { qm fleet --cluster lab -o json | grep -q 'xid 48 at'; }
@@ -118,7 +118,7 @@ done
 echo 'XID 48 counts once'
 
 echo
-echo '== a person says that GPU 5 is mended'
+echo '== an operator declares that GPU 5 is repaired'
 qm node return lab/gpu-node-1 --reason 'reset by hand'
 await 10 'the end of the fault in the fleet' mended
 qm usage --by workspace --from "$(date -u +%FT%H:00:00Z)" --to "$(date -u -d "+1 hour" +%FT%H:00:00Z)"

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# The tutorial of the first GPU node, as printed, on a machine without GPUs: the lines are
-# copied from docs/tutorials/first-gpu-node.md, and only the host, the ports and the place
-# of the spool are others.
-# dcgm-collector reads a simulated DCGM. It ends well when the node counts: it is in the
-# fleet, and its GPUs have hours.
+# Runs the tutorial of the first GPU node, as printed, on a machine without GPUs. The commands
+# are copied from docs/tutorials/first-gpu-node.md. Only the host, the ports and the spool
+# directory differ. dcgm-collector reads a simulated DCGM. The script succeeds when the node
+# is in the fleet and its GPUs have hours.
 #
-# Needs a C compiler for the simulation, and openssl. The programs are those of bin/.
+# Needs a C compiler for the simulation, openssl, and the programs in bin/.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,7 +15,7 @@ end() {
 	rm -rf "$run"
 }
 trap end EXIT
-die() { # die MESSAGE: with what the programs said
+die() { # die MESSAGE: prints the message and the end of the programs' logs
 	echo "quick start: $*"
 	tail -n 20 "$run"/*.log
 	exit 1
@@ -25,7 +24,7 @@ die() { # die MESSAGE: with what the programs said
 page=docs/tutorials/first-gpu-node.md
 sed -n '/^```sh node$/,/^```$/{/^```/!p}' "$page" >"$run/lines"
 for line in 'make build' 'quartermaster serve ' 'node-reporter check ' 'node-reporter run '; do
-	[ "$(grep -c "^$line" "$run/lines")" = 1 ] || die "$page has not one line that begins with \"$line\""
+	[ "$(grep -c "^$line" "$run/lines")" = 1 ] || die "$page does not have exactly one line that begins with \"$line\""
 done
 
 port=$((20000 + RANDOM % 10000))
@@ -36,14 +35,14 @@ await() { # await SECONDS WHAT COMMAND...: until the command succeeds
 	shift 2
 	until "$@" >/dev/null 2>&1; do
 		if [ $SECONDS -ge "$by" ]; then
-			echo "waited in vain for $what"
+			echo "timed out waiting for $what"
 			return 1
 		fi
 		sleep 0.2
 	done
 }
 serving() { grep -q 'msg="caught up"' serve.log && grep -q 'taking events of nodes' serve.log; }
-hours() { # hours KIND: milliseconds of GPUs, of all workspaces
+hours() { # hours KIND: milliseconds of GPU time of all workspaces
 	quartermaster usage --by workspace --from "$(date -u -d '-1 day' +%FT%H:00:00Z)" --to "$(date -u -d '+1 hour' +%FT%H:00:00Z)" -o json |
 		sed -nE 's/^ *"'"$1"'_gpu_ms": ([0-9]+),?$/\1/p' | tail -n 1
 }
@@ -51,7 +50,8 @@ counts() {
 	quartermaster fleet --cluster lab -o json >fleet.json
 	grep -q '"state": "ok"' fleet.json && grep -q '"last_telemetry"' fleet.json && [ $(($(hours idle) + $(hours busy_unattributed) - $(hours undeclared))) -gt 0 ]
 }
-# What runs until it is ended does so in the background, and what follows waits for it.
+# Programs that do not end by themselves run in the background, and the next command waits
+# until they are ready.
 {
 	declare -f await serving hours counts
 	sed -E -e 's/^make build( && )?//' -e "s/(0\.0\.0\.0|quartermaster\.example):7443/127.0.0.1:$port/; s/DNS:quartermaster\.example/IP:127.0.0.1/" \
@@ -68,5 +68,5 @@ echo "== The commands of $page, as printed"
 	export QUARTERMASTER_DATA_DIR=$run/home NODE_REPORTER_SPOOL_DIR=$run/spool NODE_REPORTER_LISTEN=off
 	export LD_LIBRARY_PATH=$run/bin/simdcgm SIMDCGM_SCENARIO=$run/scenario SIMDCGM_CONTROL=$run/control
 	exec bash -eu -o pipefail script
-) || die "the lines of $page do not end with a node that counts"
+) || die "the commands of $page did not produce a node with GPU hours"
 echo

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Production on one machine: starts a real Apache Kafka and a real Postgres, runs
-# the tests that need them, then the demo through three instances while broker,
-# database and instances are stopped and killed, compares the rows with those
-# that a fold of the same log in memory gives, and cleans up.
+# Production on one machine. Starts a real Apache Kafka and a real Postgres and runs the tests
+# that need them. Then runs the demo through three instances while broker, database and
+# instances are stopped and killed. Compares the rows with those of an in-memory fold of the
+# same log, and cleans up.
 #
-#   integration.sh            all of it
-#   integration.sh docs       the commands of docs/operate/production.md alone, on the default ports
-#   integration.sh tests      the tests and a short crash campaign alone
-#   integration.sh demo       the demo alone
+#   integration.sh            everything
+#   integration.sh docs       only the commands of docs/operate/production.md, on the default ports
+#   integration.sh tests      only the tests and a short crash campaign
+#   integration.sh demo       only the demo
 #
 # With CI_LONG=1 the tests also start three brokers and kill them.
 set -euo pipefail
@@ -17,7 +17,7 @@ go=${GO:-go}
 kafka_port=${KAFKA_PORT:-29092} postgres_port=${POSTGRES_PORT:-25432}
 
 run=$(mktemp -d)
-chmod 755 "$run" # the database's user must reach its folder
+chmod 755 "$run" # the database's user must be able to enter it
 kafka() { deploy/dev/kafka.sh "$@" --dir "$run/kafka" --port "$kafka_port"; }
 postgres() { deploy/dev/postgres.sh "$@" --dir "$run/postgres" --port "$postgres_port"; }
 declare -A serving=() # process ids by instance
@@ -37,7 +37,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# What the instances of a campaign that failed said last, and at the very end why it failed.
+# Prints the last log lines of the instances of a failed campaign, and then why it failed.
 rivals() {
 	local said log
 	said=$(sed -n 's/.*what the rivals said is in //p' "$run/campaign" 2>/dev/null)
@@ -62,8 +62,8 @@ ready() {
 	return 1
 }
 
-# Copies the lines from the page and runs them on the default ports, in a data directory
-# of their own. The servers that a developer may run there are left alone.
+# Copies the commands from the page and runs them on the default ports, in a separate data
+# directory. Servers that a developer runs on these ports are not touched.
 page=docs/operate/production.md
 docs() {
 	local port home=$run/dev installed
@@ -82,7 +82,7 @@ docs() {
 	ln -s "$PWD/deploy" "$run/first/deploy"
 	sed -n '/^```sh production$/,/^```$/{/^```/!p}' "$page" >"$run/first/lines"
 	[ "$(wc -l <"$run/first/lines")" -ge 6 ] || fail "$page has no commands"
-	# serve runs in the background, and what follows waits until it is ready.
+	# serve runs in the background, and the next command waits until it is ready.
 	{
 		declare -f ready
 		sed -E 's/^(quartermaster serve [^#]*).*/\1 \&\necho $! >pid; ready/' "$run/first/lines"
@@ -112,7 +112,7 @@ if [ -n "${CI_LONG:-}" ]; then export QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh; fi
 
 if [ "$what" != demo ]; then
 	say 'tests against both servers'
-	# Side by side, because each package has a server to itself and waits most of the time.
+	# In parallel, because each package has its own server and waits most of the time.
 	"$go" test -count=1 -timeout 20m ./adapters/kafka ./adapters/postgres
 	"$go" test -count=1 -timeout 20m -run '^TestProduction|^TestProjection|^TestScript$/^projection$' ./cmd/quartermaster
 	say 'a broker that loses the end of its log, on a server of its own'
@@ -146,15 +146,15 @@ start() { # start NAME...
 		serving[$name]=$!
 	done
 }
-end() { # end SIGNAL NAME: and wait for it
+end() { # end SIGNAL NAME: sends a signal to an instance and waits for its end
 	kill "-$1" "${serving[$2]}"
 	wait "${serving[$2]}" 2>/dev/null || [ "$1" = KILL ] || fail "instance $2 did not end well"
 	unset "serving[$2]"
 }
-owners() { # the instances that fold something, one a line
+owners() { # prints the instance of each partition, one per line
 	qm generation status -o json | sed -nE 's/^ *"instance": "(.*)",?$/\1/p' | sed 's/^$/nobody/'
 }
-# taken over: every partition is folded, and by nobody but those named.
+# Waits until exactly the named instances fold all partitions.
 folded_by() { # folded_by NAME...
 	local want deadline=$((SECONDS + 60))
 	want=$(printf '%s\n' "$@" | sort | tr '\n' ' ')
@@ -191,15 +191,15 @@ qm demo --once --quiet --data-dir "$run/demo" >"$run/demo.log" 2>&1 &
 demo=$!
 trouble
 runs=1
-# What was cut off goes on where it was: nothing is counted twice.
+# An interrupted demo resumes where it stopped. Nothing is counted twice.
 until wait "$demo"; do
-	[ $runs -lt 5 ] || fail 'the demo does not come to its end'
+	[ $runs -lt 5 ] || fail 'the demo did not finish'
 	runs=$((runs + 1))
 	tail -n 1 "$run/demo.log"
 	qm demo --once --quiet --data-dir "$run/demo" >"$run/demo.log" 2>&1 &
 	demo=$!
 done
-say "the demo came to its end in $runs runs"
+say "the demo finished in $runs runs"
 grep -E 'difference|equal' "$run/demo.log" || true
 
 say 'another program writes in transactions, aborts one, and writes a batch that is too large'
@@ -218,10 +218,10 @@ folded_by a b
 
 say 'rows in Postgres beside a fold of the same log in memory'
 qm log replay --verify
-# What the other program wrote is in quarantine, so the answer says that it is incomplete.
+# Records of the other program are in quarantine, so the answer says that it is incomplete.
 code=0
 qm costs --period 2026-05 --by workspace >/dev/null || code=$?
 [ "$code" = 0 ] || [ "$code" = 5 ] || fail "costs ended with $code"
 end TERM a
 end TERM b
-say 'all of it went well'
+say 'everything passed'

@@ -12,17 +12,17 @@ Apache Kafka on this machine, without Docker.
 
 Usage: $self COMMAND [BROKER...] [--option VALUE...]
 
-Commands. Those that take brokers mean all of them when none is named.
+Commands. Commands that take brokers act on all of them if none is named.
   install            fetch the jars with Maven and verify their checksums
   start   [BROKER]   install if needed, start, wait until the brokers answer
-  stop    [BROKER]   stop in order; partitions are handed over first
+  stop    [BROKER]   stop cleanly; partitions are handed over first
   kill    [BROKER]   kill -9
   restart [BROKER]   stop and start
   pause   [BROKER]   freeze (SIGSTOP); clients see a broker that does not answer
-  resume  [BROKER]   let it go on (SIGCONT)
-  check   [BROKER]   say how each is; status 0 only if all answer
+  resume  [BROKER]   resume it (SIGCONT)
+  check   [BROKER]   print the state of each; status 0 only if all answer
   brokers            print the addresses for clients, host:port,host:port
-  clean              kill what runs and remove the data
+  clean              kill the brokers and remove the data
 
 Options, each also an environment variable
   --port N           PORT           first port, default 19092; broker N of three listens
@@ -34,13 +34,13 @@ Options, each also an environment variable
                                     $home_default
   --version V        KAFKA_VERSION  ${versions[*]}
   --heap SIZE        KAFKA_HEAP     memory of a broker's heap, default 512m
-  --session SECONDS  KAFKA_SESSION  after how long a silent broker counts as dead, default 9 as
-                                    Kafka's own. For so long the partitions of a killed broker
-                                    have no leader, and it cannot come back itself
+  --session SECONDS  KAFKA_SESSION  how long a broker may be silent before it counts as dead,
+                                    default 9 (Kafka's default). For that long the partitions
+                                    of a killed broker have no leader, and it cannot rejoin
   --wait SECONDS     KAFKA_WAIT     how long start and stop may take, default 120
 
-Port, brokers and version are chosen by the first start in a directory and remembered
-there, so that later commands need --dir or --port alone.
+The first start in a directory sets port, brokers and version, and stores them there. Later
+commands need only --dir or --port.
 
 Examples
   $self start
@@ -59,8 +59,7 @@ die() {
 
 # ---- Options -------------------------------------------------------------------
 
-# Of root's home nothing can be read by others, and Postgres, which shares this
-# folder, never runs as root.
+# Others cannot read root's home, and Postgres, which shares this folder, never runs as root.
 if [ "$(id -u)" = 0 ]; then
 	home_default=/var/cache/quartermaster/dev
 else
@@ -105,12 +104,12 @@ esac
 [[ $patience =~ ^[1-9][0-9]*$ ]] || die "--wait $patience is not a number of seconds"
 [[ $session =~ ^[1-9][0-9]*$ ]] || die "--session $session is not a number of seconds"
 
-absolute() { realpath -m -- "$1"; } # one spelling from anywhere, whether or not it exists
+absolute() { realpath -m -- "$1"; } # also for a path that does not exist
 home=$(absolute "$home")
 [ -z "$dir" ] && dir=$home/run/kafka-${port:-19092}
 dir=$(absolute "$dir")
 
-# What the first start chose holds; naming something else later is a mistake.
+# The settings of the first start are kept. Other settings later are an error.
 remember() { # remember NAME GIVEN DEFAULT
 	local kept=''
 	[ -f "$dir/settings" ] && kept=$(sed -n "s/^$1=//p" "$dir/settings")
@@ -190,18 +189,18 @@ install() {
 	mkdir -p "$home"
 	exec 8>"$home/lock"
 	flock 8
-	if [ ! -d "$libs" ]; then # another may have been quicker
+	if [ ! -d "$libs" ]; then # another process may have installed it meanwhile
 		echo "fetching Kafka $version"
 		local fresh=$libs.fresh
 		rm -rf "$fresh"
-		# Checksums of the repository are enforced (-C); ours decide.
+		# Maven checks the repository's checksums (-C). Our list decides.
 		local arguments=(-q -B -C -Dstyle.color=never -f "$here/kafka/pom.xml" "$plugin:copy-dependencies"
 			"-Dkafka.version=$version" -DincludeScope=runtime "-DoutputDirectory=$fresh")
 		case $version in 3.*) arguments+=(-Dreload4j) ;; esac
 		mvn "${arguments[@]}" 2>&1 8>&- | sed $'s/\e\\[0m//g' >&2 || die "Maven could not fetch Kafka $version; its settings name the repository"
 		if ! verify "$fresh"; then
 			rm -rf "$fresh"
-			die "what Maven fetched are not the jars of $sums: nothing was installed"
+			die "Maven fetched other jars than those of $sums: nothing was installed"
 		fi
 		mv "$fresh" "$libs"
 	fi
@@ -213,7 +212,7 @@ install() {
 
 properties() { echo "$dir/broker-$1/server.properties"; }
 
-pid_of() { # the process of a broker, nothing if there is none; a reused number is not it
+pid_of() { # prints the process id of a running broker; ignores an id that was reused
 	local pid arguments
 	pid=$(cat "$dir/broker-$1/pid" 2>/dev/null) && [ -n "$pid" ] || return 1
 	# A process shows no arguments once it is dead (a zombie), and for a moment while
@@ -222,15 +221,14 @@ pid_of() { # the process of a broker, nothing if there is none; a reused number 
 		grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$pid/status" 2>/dev/null || return 1
 		sleep 0.02
 	done
-	# The last is the file of settings, as whoever started it spelt it.
+	# The last argument is the path of the settings file, as it was given at the start.
 	[ "$(realpath -m -- "${arguments##*$'\n'}")" = "$(properties "$1")" ] || return 1
 	echo "$pid"
 }
 
-# What is not set here is Kafka's own default, above all that data is flushed by
-# the operating system: an acknowledged record survives the death of the broker,
-# and with three also that of a machine. Only what a small machine needs and what
-# the number of brokers asks for is set.
+# Sets only what a small machine and the number of brokers require. Everything else is Kafka's
+# default. Above all, the operating system flushes data: an acknowledged record survives the
+# death of a broker process, but the loss of a machine only with three brokers.
 configure() {
 	local id=$1 voters='' n replicas=$brokers
 	for ((n = 1; n <= brokers; n++)); do voters+=,$n@127.0.0.1:$(($(port_of "$n") + 1)); done
@@ -245,7 +243,7 @@ controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs=$dir/broker-$id/data
 
-# A topic exists because someone created it with its settings.
+# Topics are created explicitly, with their settings.
 auto.create.topics.enable=false
 default.replication.factor=$replicas
 min.insync.replicas=$((replicas / 2 + 1))
@@ -265,7 +263,7 @@ group.initial.rebalance.delay.ms=0
 PROPERTIES
 	[ "$version" = "${version#3.}" ] || sed -i '/^share\./d' "$(properties "$id")"
 	if [ ! -f "$dir/broker-$id/data/meta.properties" ]; then
-		# Formatted beside its place and moved, so that a half-formatted folder is never taken for data.
+		# Formatted in a temporary directory that is then moved, so that no half-formatted data is used.
 		rm -rf "$dir/broker-$id/fresh"
 		sed "s|^log.dirs=.*|log.dirs=$dir/broker-$id/fresh|" "$(properties "$id")" >"$dir/broker-$id/format.properties"
 		java_line "$id"
@@ -277,26 +275,25 @@ PROPERTIES
 	fi
 }
 
-java_line() { # sets line to the Java command that runs something of Kafka's for a broker
+java_line() { # sets line to the Java command for a broker, without the class to run
 	line=("${JAVA_HOME:+$JAVA_HOME/bin/}java" "-Dquartermaster.logs=$dir/broker-$1/logs"
 		"-Dlog4j2.configurationFile=$here/kafka/log4j2.properties"
 		"-Dlog4j.configuration=file:$here/kafka/log4j.properties"
 		-Djava.awt.headless=true -cp "$libs/*")
 }
 
-launch() { # in a session of its own, so that a Ctrl-C meant for a test does not reach it
+launch() { # in a separate session, so that Ctrl-C in a test does not reach the broker
 	local id=$1
 	java_line "$id"
-	# Half of what a start costs is the loading of classes. The first broker that
-	# stops in order leaves them in a form that Java maps into memory.
+	# Half of a start is the loading of classes. The first broker that stops cleanly saves them
+	# in an archive that Java maps into memory.
 	rm -f "$dir/broker-$id/classes"
 	if [ -f "$classes" ]; then
 		line+=("-XX:SharedArchiveFile=$classes")
 	else
 		line+=("-XX:ArchiveClassesAtExit=$dir/broker-$id/classes")
 	fi
-	# The process writes its number before it becomes Java: there is no moment at
-	# which a broker runs that nobody knows of.
+	# The process writes its id before it becomes Java, so a running broker always has a pid file.
 	rm -f "$dir/broker-$id/pid"
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	setsid bash -c 'echo $$ >"$1/pid"; shift; exec "$@"' start "$dir/broker-$id" \
@@ -306,8 +303,8 @@ launch() { # in a session of its own, so that a Ctrl-C meant for a test does not
 	launched+=($!) # setsid does not fork here, so this is the broker
 }
 
-# Asks a broker for the brokers of its cluster (Metadata, version 1, no topics) and
-# prints their ids. A broker that says so serves requests and has a controller.
+# Asks a broker for the brokers of its cluster (Metadata, version 1, no topics) and prints
+# their ids. A broker that answers serves requests and has a controller.
 ask() {
 	(
 		exec 3<>"/dev/tcp/127.0.0.1/$(port_of "$1")" || exit 1
@@ -359,12 +356,12 @@ start() {
 	done
 	trap undo EXIT
 	for id in "${started[@]}"; do launch "$id"; done
-	# All that were named must answer, also those that ran already.
+	# All named brokers must answer, including those that ran before.
 	for id in "${ids[@]}"; do
 		until answers "$id"; do
 			if [ -s "$dir/broker-$id/pid" ] && ! pid_of "$id" >/dev/null; then
 				tail -n 5 "$dir/broker-$id/logs/output.log" "$dir/broker-$id/logs/server.log" >&2 || true
-				die "broker $id ended at once; what it said is in $dir/broker-$id/logs"
+				die "broker $id exited immediately; see $dir/broker-$id/logs"
 			fi
 			if [ $((SECONDS - begin)) -ge "$patience" ]; then
 				die "broker $id did not answer within $patience s; see $dir/broker-$id/logs"
@@ -376,7 +373,7 @@ start() {
 	echo "Kafka $version answers at $(addresses)"
 }
 
-undo() { # a start that failed, or was interrupted, leaves nothing behind
+undo() { # cleans up after a failed or interrupted start
 	local pid
 	for pid in "${launched[@]}"; do
 		kill -9 "$pid" 2>/dev/null || true
@@ -384,14 +381,14 @@ undo() { # a start that failed, or was interrupted, leaves nothing behind
 	done
 }
 
-signal() { # signal NAME: to those that run; says which did not
+signal() { # signal NAME: sends a signal to running brokers, and names those that do not run
 	local id pid
 	for id in "${ids[@]}"; do
 		if pid=$(pid_of "$id"); then kill -s "$1" "$pid"; elif [ -n "$chosen" ]; then echo "broker $id does not run"; fi
 	done
 }
 
-gone() { # waits until the processes have ended
+gone() { # gone SECONDS: waits until the processes have ended
 	local id begin=$SECONDS
 	for id in "${ids[@]}"; do
 		while pid_of "$id" >/dev/null; do
@@ -403,18 +400,18 @@ gone() { # waits until the processes have ended
 	done
 }
 
-# Stops before anything is forgotten or removed while a broker that the numbers in
-# the directory do not lead to may run there: one that was moved or started otherwise.
+# Fails if a broker may still run in the directory that its pid file does not name, for example
+# because it was started in another way. Nothing is removed then.
 known() {
 	local id=$1 pid arguments
 	for pid in /proc/[0-9]*; do
 		arguments=$(tr '\0' '\n' 2>/dev/null <"$pid/cmdline") || continue
 		case $arguments in *kafka.Kafka*) ;; *) continue ;; esac
 		[ "$(realpath -m -- "${arguments##*$'\n'}")" != "$(properties "$id")" ] ||
-			die "broker $id runs as process ${pid#/proc/}, which $dir/broker-$id/pid does not say: nothing was removed; stop that process first"
+			die "broker $id runs as process ${pid#/proc/}, but $dir/broker-$id/pid does not name it: nothing was removed; stop that process first"
 	done
 	if [ -e "$dir/broker-$id/pid" ] && answers "$id"; then
-		die "a broker $id answers at port $(port_of "$id"), and the process in $dir/broker-$id/pid does not run: nothing was removed; stop what listens there first"
+		die "a broker $id answers at port $(port_of "$id"), but the process in $dir/broker-$id/pid does not run: nothing was removed; stop the listening process first"
 	fi
 }
 
@@ -423,7 +420,7 @@ stop() {
 	local id
 	lock
 	signal TERM
-	signal CONT >/dev/null # a frozen one must go on to hear it
+	signal CONT >/dev/null # a frozen broker must resume to receive the signal
 	if ! gone "$patience"; then
 		signal KILL
 		gone 10 || die "brokers in $dir do not end"

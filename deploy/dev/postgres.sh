@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Postgres on this machine for development and tests, without Docker: a cluster of
-# its own, apart from any that the distribution runs. `postgres.sh --help` is the manual.
+# Postgres on this machine for development and tests, without Docker: a separate cluster,
+# independent of the distribution's. `postgres.sh --help` is the manual.
 set -euo pipefail
 
 self=${0##*/}
@@ -13,12 +13,12 @@ Usage: $self COMMAND [--option VALUE...] [-- ARGUMENTS of psql]
 
 Commands
   install      install the package if it is missing
-  start        install if needed, make the cluster, start, wait until it answers
-  stop         stop in order (fast: sessions are cut, data is flushed)
+  start        install if needed, create the cluster, start, wait until it answers
+  stop         stop cleanly (fast: sessions are ended, data is flushed)
   immediate    stop as in a crash; the next start recovers from the log
   restart      stop and start
-  check        log in and say how it is; status 0 only if it answers
-  dsn          print what a client needs (lib/pq); dsn --socket goes by the unix socket
+  check        log in and print the state; status 0 only if it answers
+  dsn          print the connection string (lib/pq); dsn --socket uses the unix socket
   password     print the password of the role quartermaster
   psql         a session as the role quartermaster; as the superuser with --admin
   clean        stop and remove the data
@@ -31,10 +31,10 @@ Options, each also an environment variable
   --user USER     PG_USER          root only: who runs the server, default postgres
   --wait SECONDS  PG_WAIT          how long start and stop may take, default 60
 
-The database quartermaster belongs to the role quartermaster, which may create other
-databases and roles (tests do). Passwords are made up when the cluster is and lie in DIR, for the owner
-alone; they are asked for on the socket, too, since others may use this machine. Everything
-else is Postgres' default, above all fsync=on.
+The role quartermaster owns the database quartermaster and may create other databases and
+roles (tests do). Passwords are generated with the cluster and stored in DIR, readable only by
+the owner. The socket requires them too, because others may use this machine. All other
+settings are Postgres' defaults, above all fsync=on.
 
 Examples
   $self start
@@ -52,7 +52,7 @@ die() {
 
 # ---- Options -------------------------------------------------------------------
 
-# Of root's home nothing can be read by others, and Postgres never runs as root.
+# Others cannot read root's home, and Postgres never runs as root.
 if [ "$(id -u)" = 0 ]; then
 	home_default=/var/cache/quartermaster/dev
 else
@@ -96,12 +96,12 @@ esac
 [ ${#rest[@]} -eq 0 ] || [ "$command" = psql ] || die "arguments after -- are for psql"
 [[ $patience =~ ^[1-9][0-9]*$ ]] || die "--wait $patience is not a number of seconds"
 
-absolute() { realpath -m -- "$1"; } # one spelling from anywhere, whether or not it exists
+absolute() { realpath -m -- "$1"; } # also for a path that does not exist
 home=$(absolute "$home")
 [ -n "$dir" ] || dir=$home/run/postgres-${port:-15432}
 dir=$(absolute "$dir")
 
-# What the first start chose holds; naming something else later is a mistake.
+# The settings of the first start are kept. Other settings later are an error.
 remember() { # remember NAME GIVEN DEFAULT
 	local kept=''
 	[ -f "$dir/settings" ] && kept=$(sed -n "s/^$1=//p" "$dir/settings")
@@ -117,7 +117,7 @@ version=$(remember version "$version" '')
 
 # ---- Installation --------------------------------------------------------------
 
-# Where the programs are. Debian keeps them apart by version and out of PATH.
+# Finds the programs. Debian has a directory for each version, outside PATH.
 find_programs() {
 	local candidate
 	for candidate in "/usr/lib/postgresql/${version:-15}/bin" \
@@ -146,7 +146,7 @@ install() {
 		package=postgresql
 	fi
 	echo "installing $package"
-	# The package would make and start a cluster of its own, which nobody asked for.
+	# By default the package would create and start a cluster of its own.
 	local settings=/etc/postgresql-common/createcluster.d
 	if [ ! -e "$settings" ]; then
 		mkdir -p "$settings"
@@ -177,15 +177,15 @@ runs() { [ -f "$dir/data/postmaster.pid" ] && as "$bin/pg_ctl" -D "$dir/data" st
 ask() { # ask ROLE DATABASE ARGUMENT...: psql over the socket
 	local role=$1 database=$2
 	shift 2
-	# What the environment says of other servers is not meant here.
+	# The environment may have settings for other servers.
 	env -u PGPASSWORD -u PGSERVICE -u PGHOST -u PGHOSTADDR -u PGOPTIONS -u PGSSLMODE PGPASSFILE="$dir/pgpass" "$bin/psql" -X -h "$dir/socket" -p "$port" -U "$role" -d "$database" "$@"
 }
 
 secret() { head -c 24 /dev/urandom | base64 | tr '+/' 'ab'; }
 
-prepare() { # the directory, before the cluster is in it
+prepare() { # creates the directory and the passwords
 	[ ! -e "$dir" ] || [ -f "$dir/settings" ] || [ -z "$(ls -A "$dir")" ] || [ "$(ls -A "$dir")" = lock ] ||
-		die "$dir holds something else: choose another --dir"
+		die "$dir contains other files: choose another --dir"
 	mkdir -p "$dir"
 	# The longest path of a socket is 107 bytes.
 	[ $((${#dir} + ${#port} + 17)) -le 107 ] || die "$dir is too long a path for a unix socket: choose a shorter --dir"
@@ -206,7 +206,7 @@ prepare() { # the directory, before the cluster is in it
 	mv "$dir/settings.fresh" "$dir/settings"
 }
 
-initialise() { # beside its place, and moved: a half-made cluster is never taken for one
+initialise() { # in a temporary directory that is then moved, so that no half-made cluster is used
 	[ ! -d "$dir/data" ] || return 0
 	rm -rf "$dir/fresh"
 	local folder
@@ -232,8 +232,8 @@ SETTINGS
 	mv "$dir/fresh" "$dir/data"
 }
 
-undo() { # a start that failed, or was interrupted, leaves nothing behind
-	for _ in {1..20}; do # a server that has only just begun is not known to pg_ctl yet
+undo() { # cleans up after a failed or interrupted start
+	for _ in {1..20}; do # pg_ctl does not know yet a server that has just started
 		if as "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; then return; fi
 		sleep 0.1
 	done
@@ -254,8 +254,8 @@ start() {
 			die "Postgres did not start; see $dir/log and $dir/start.log"
 		}
 	fi
-	# After a crash in the middle of this, the next start does the rest.
-	# The password is read by psql, since everyone sees the arguments of a process.
+	# After a crash in between, the next start does the rest.
+	# psql reads the password from a file, because everyone can see a process's arguments.
 	word=$dir/password ask postgres postgres -q -v ON_ERROR_STOP=1 <<'SQL'
 \set word `cat "$word"`
 select format('create role quartermaster login createdb createrole password %L', :'word')
@@ -269,13 +269,13 @@ SQL
 
 stop() { # stop MODE
 	[ -d "$dir/data" ] || return 0
-	find_programs || die "the programs of Postgres $version are gone"
+	find_programs || die "the programs of Postgres $version were not found"
 	owner
 	lock
 	if runs; then
 		as "$bin/pg_ctl" -D "$dir/data" -m "$1" -t "$patience" -w stop >/dev/null || die "Postgres in $dir does not stop"
 	elif "$bin/pg_isready" -q -h "$dir/socket" -p "$port"; then
-		die "a server answers in $dir/socket, and $dir/data/postmaster.pid does not name it: nothing was removed; stop it first"
+		die "a server answers in $dir/socket, but $dir/data/postmaster.pid does not name it: nothing was removed; stop it first"
 	fi
 	exec 9>&-
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs in Postgres' container when its data is made: the database, and a role that
-# owns it and nothing else, since row security does not bind a superuser.
+# Runs in Postgres' container when its data directory is initialized. Creates the database and a
+# role that owns only this database, because row security does not apply to a superuser.
 set -eu
 psql -v ON_ERROR_STOP=1 -U postgres <<'SQL'
 \set word `cat /run/secrets/role`

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes up the passwords of compose.yaml once, each in a file that its reader alone
-# may open: Postgres' user (999 in its image), or Quartermaster's group (65532).
+# Generates the passwords of compose.yaml once. Each is in a file that only its reader can
+# open: the user of Postgres (999 in its image), or the group of Quartermaster (65532).
 set -eu
 umask 077
 cd /run/secrets

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tells node-reporter which job holds which GPU of this node: a file for each GPU, named
-# by its index, with the job's id and what is known of the job. Run it from the prolog
-# and, with the argument end, from the epilog:
+# Tells node-reporter which job holds which GPU of this node. It writes a file for each GPU,
+# named by the GPU's index, with the job's id, account, partition and user. Run it from the
+# prolog and, with the argument end, from the epilog:
 #
 #   Prolog=/etc/slurm/prolog.d/node-reporter        slurm-prolog.sh
 #   Epilog=/etc/slurm/epilog.d/node-reporter        slurm-prolog.sh end
@@ -15,7 +15,7 @@ for gpu in $(printf %s "${SLURM_JOB_GPUS:-${CUDA_VISIBLE_DEVICES:-}}" | tr , ' '
 	case $gpu in
 	*[!A-Za-z0-9-]* | '') continue ;;
 	esac
-	# One job may have several on a GPU that is shared: each has a line of its own.
+	# A shared GPU may have several jobs. Each job has a line of its own.
 	touch "$dir/$gpu"
 	grep -v "^$SLURM_JOB_ID\( \|\$\)" "$dir/$gpu" >"$dir/.$gpu.$$" || true
 	if [ "${1:-}" != end ]; then
