@@ -1,8 +1,8 @@
-# Quartermaster. `make` alone explains what there is.
+# Quartermaster. `make` alone lists the targets.
 #
-# Go is all that a machine needs: the tools are built from the versions in
-# tools.mod on first use (a few minutes on two cores) and cached by Go itself.
-# With a C compiler the collector is built and tested too, and there is make race.
+# Only Go is required. The tools are built from the versions in tools.mod on first use (a few
+# minutes on two cores), and Go caches them. With a C compiler the collector is built and
+# tested too, and make race works.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -17,7 +17,7 @@ RUN      ?=
 BENCH    ?= .
 COUNT    ?= 1
 FUZZTIME ?= 5s
-# The programs need no C.
+# Programs are built without C by default.
 CGO      ?= 0
 
 COMPILER := $(shell command -v $$($(GO) env CC) 2>/dev/null)
@@ -40,8 +40,8 @@ help: ## List the targets
 	@echo '  PLAN=short   how much crash does: short (minutes) or long (an hour or two)'
 	@echo '  RESULTS=     file that crash adds its counts to, deploy/dev/crash-results.json'
 
-# HiGHS solves the planner's linear programs: WebAssembly that the build embeds.
-# A machine that cannot fetch it builds and tests without, and is told.
+# HiGHS solves the planner's linear programs. It is WebAssembly that the build embeds. If it
+# cannot be fetched, builds and tests go on without it, with a message.
 HIGHS := adapters/highs/module/highs.wasm
 FETCH  = GOOS= GOARCH= $(GO) run ./adapters/highs/fetch
 
@@ -59,22 +59,22 @@ build: solver ## Build every command under cmd/ into bin/
 	CGO_ENABLED=$(CGO) $(GO) build -trimpath -o bin/ ./cmd/...
 	@$(if $(COMPILER),$(MAKE) collector,echo 'no C compiler: bin/dcgm-collector cannot load DCGM')
 
-# The one program with C in it. It looks functions of DCGM up when it calls them, which
-# a linker told to bind at once (-z now) would not allow.
+# The only program with C in it. It looks up functions of DCGM at the first call, which
+# immediate binding (-z now) would prevent.
 .PHONY: collector
 collector: ## Build bin/dcgm-collector with C, which reads GPUs
 	@mkdir -p bin
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-extldflags=-Wl,-z,lazy' -o bin/ ./cmd/dcgm-collector
 
 .PHONY: simdcgm
-simdcgm: ## Build bin/simdcgm/libdcgm.so.4, which stands in for DCGM where no GPU is (adapters/dcgm/simdcgm)
+simdcgm: ## Build bin/simdcgm/libdcgm.so.4, which simulates DCGM on machines without GPUs (adapters/dcgm/simdcgm)
 	$(GO) run ./adapters/dcgm/simdcgm/build bin/simdcgm
 
-# The demo keeps its home between runs, so that it can be killed and gone on with.
+# The demo keeps its data directory between runs, so that it can resume after a kill.
 DEMO_DIR = $${QUARTERMASTER_DATA_DIR:-$${XDG_DATA_HOME:-$$HOME/.local/share}/quartermaster}
 
 .PHONY: demo
-demo: build ## Show all of it on a made-up fleet; with DATA=DIR on the public files of docs/evidence/data-sources.md
+demo: build ## Run the demo on a generated fleet; with DATA=DIR on the public files of docs/evidence/data-sources.md
 	@bin/quartermaster demo --once $(if $(DATA),--from '$(DATA)' --data-dir "$(DEMO_DIR)-public")
 
 .PHONY: demo-node
@@ -86,23 +86,24 @@ demo-node: build simdcgm ## Show a GPU node end to end on a simulated DCGM, with
 test: solver ## Run the tests with few cases each
 	$(TEST) $(PKG)
 
-# The detector sleeps a second at the end of every process, and scripts start hundreds. Three
-# packages at once, because those of the node programs wait most of the time.
+# By default the detector sleeps a second at the end of every process, and scripts start
+# hundreds of processes. Three packages run at once, because those of the node programs wait
+# most of the time.
 .PHONY: race
 race: solver ## Run the same tests under the race detector, which takes several times as long
 	@$(if $(COMPILER),,echo 'the race detector needs a C compiler'; exit 1)
 	GORACE="$${GORACE:-atexit_sleep_ms=20}" $(TEST) -p 3 -race $(PKG)
 
-# Without the race detector: these are the demo and some hundred commands on its data.
+# Without the race detector, because it runs the demo and some hundred commands on its data.
 .PHONY: docs
-docs: solver ## Run every command of README and docs, as printed, on the data of the demo
+docs: solver ## Run every command of README and docs, as printed, on the demo's data
 	QM_DOCS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestDocs$$' ./cmd/quartermaster
 
 .PHONY: integration
 integration: build ## Start a real Kafka and a real Postgres, test against them and run the demo through them
 	deploy/dev/integration.sh
 
-# A module of its own, so that what the suite needs is not among what is built here.
+# A separate module, so that the suite's dependencies are not those of this module.
 .PHONY: compliance
 compliance: ## Run the public suite of prometheus/compliance against the remote-write receiver
 	@mkdir -p bin
@@ -124,16 +125,16 @@ crash: ## Kill, freeze and cut off instances on a real Kafka and Postgres, compa
 	$(GO) test -count=1 -timeout 4h -v -run '^TestCrashCampaign$$' ./cmd/quartermaster
 
 .PHONY: bench
-bench: solver ## Run the benchmarks into bin/bench.txt and sum them up
+bench: solver ## Run the benchmarks into bin/bench.txt and summarize them
 	@mkdir -p bin
 	@[ -n "$${QM_KAFKA_BROKERS:-}" -a -n "$${QM_POSTGRES_DSN:-}" ] || \
-		echo 'QM_KAFKA_BROKERS and QM_POSTGRES_DSN name no servers: Kafka and Postgres are not measured; make bench-production starts both and does'
+		echo 'QM_KAFKA_BROKERS and QM_POSTGRES_DSN are not set: Kafka and Postgres are not measured; make bench-production starts both and measures them'
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(PKG) | tee bin/bench.txt
 	@$(TOOL) benchstat $(OLD) bin/bench.txt
 
-# A million events, in two minutes; QM_BENCH_EVENTS=10000000 is what docs/evidence/benchmarks.md reports.
+# A million events, in two minutes. docs/evidence/benchmarks.md reports QM_BENCH_EVENTS=10000000.
 .PHONY: bench-production
-bench-production: ## Start a real Kafka and a real Postgres and measure folding, take-over and restart
+bench-production: ## Start a real Kafka and a real Postgres and measure folding, takeover and restart
 	@run=$$(mktemp -d); chmod 755 "$$run"; \
 	kafka="deploy/dev/kafka.sh --dir $$run/kafka --port $${KAFKA_PORT:-39092}"; \
 	postgres="deploy/dev/postgres.sh --dir $$run/postgres --port $${POSTGRES_PORT:-35432}"; \
@@ -159,7 +160,7 @@ fmt: ## Format Go code and schemas
 	$(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
-# The reference in docs and the schemas of answers are written by the tests that compare them.
+# The tests that compare the reference in docs and the schemas of answers can also write them.
 REFERENCE := $(GO) test -count=1 -run '^TestReference$$' ./cmd/* ./cmd/quartermaster/internal/cli
 
 .PHONY: generate
@@ -167,20 +168,19 @@ generate: ## Generate Go code from the schemas; docs/reference and schemas of an
 	$(TOOL) buf generate
 	$(REFERENCE) -update
 
-# Everything is compared with what is in the tree, whether committed or not,
-# and nothing in the tree is changed.
+# Compares with the working tree, whether committed or not, and changes nothing in it.
 .PHONY: verify
 verify: ## Check generated code and reference, links, module files, formats and schemas; changes nothing
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; mkdir -p "$$fresh/schemas"; \
-	echo 'generated code is that of the schemas'; \
+	echo 'generated code matches the schemas'; \
 	$(TOOL) buf generate -o "$$fresh"; \
 	(cd schemas && find . -name '*.pb.go' | sort) >"$$fresh/have"; \
 	(cd "$$fresh/schemas" && find . -name '*.pb.go' | sort) >"$$fresh/want"; \
-	diff -u "$$fresh/have" "$$fresh/want" || { echo 'files differ: make generate, and remove what no schema stands for'; exit 1; }; \
+	diff -u "$$fresh/have" "$$fresh/want" || { echo 'files differ: run make generate, and remove files without a schema'; exit 1; }; \
 	while read -r f; do \
-		diff -u "schemas/$$f" "$$fresh/schemas/$$f" || { echo "schemas/$$f differs: make generate"; exit 1; }; \
+		diff -u "schemas/$$f" "$$fresh/schemas/$$f" || { echo "schemas/$$f differs: run make generate"; exit 1; }; \
 	done <"$$fresh/want"
-	@echo 'docs/reference is what the programs say, and links in documents lead somewhere'
+	@echo 'docs/reference matches the programs, and links in documents have targets'
 	@$(REFERENCE)
 	@$(GO) test -count=1 -run '^(TestLinks|TestNamed.*|TestSizes)$$' .
 	@echo 'go.mod is tidy'
@@ -189,18 +189,18 @@ verify: ## Check generated code and reference, links, module files, formats and 
 	@echo 'code and schemas are formatted'
 	@$(TOOL) golangci-lint fmt --diff
 	@$(TOOL) buf format --diff --exit-code
-	@echo 'arm64 fuses no product with a sum, so that answers are the same bytes on every processor'
+	@echo 'arm64 uses no fused multiply-add, so that answers are the same bytes on every processor'
 	@GOARCH=arm64 CGO_ENABLED=0 $(GO) build -gcflags=-S ./domain/... ./projections/... ./simulations/... 2>&1 | \
 		awk '/TEXT/ {seen = 1} /\tFN?M(ADD|SUB)[DS]\t/ {print; bad = 1} \
 			END {if (!seen) print "the compiler printed no assembly"; if (bad) print "write float64(a*b) + c"; exit bad || !seen}'
-	@echo 'schemas follow their rules'
+	@echo 'schemas pass the linter'
 	@$(TOOL) buf lint
 	@tag=$$(git describe --tags --abbrev=0 2>/dev/null || true); \
-	if [ -z "$$tag" ]; then echo 'no tag exists yet, so no schema is frozen: comparison skipped'; \
+	if [ -z "$$tag" ]; then echo 'no tag exists, so no schema is frozen: comparison skipped'; \
 	elif ! git cat-file -e "$$tag:buf.yaml" 2>/dev/null; then echo "tag $$tag has no schemas: comparison skipped"; \
 	else echo "schemas can read what $$tag wrote"; \
 		$(TOOL) buf breaking --against "$$(git rev-parse --git-common-dir)#tag=$$tag"; fi
 
 .PHONY: clean
-clean: ## Remove what was built or fetched
+clean: ## Remove built and fetched files
 	rm -rf bin $(HIGHS) $(dir $(HIGHS))LICENSE $(dir $(HIGHS)).failed adapters/highs/testdata/highs.js

@@ -1,5 +1,5 @@
-// Package quartermaster_test holds what is true of the module as a whole:
-// which package may import which.
+// Package quartermaster_test checks rules of the whole module: which package may import which,
+// and that links in documents have targets.
 package quartermaster_test
 
 import (
@@ -17,23 +17,21 @@ import (
 	"testing"
 )
 
-// rules says what each package may import besides the standard library. The
-// first line whose pattern matches a package is its rule, and a package that no
-// line matches does not belong in the module.
+// rules says what each package may import besides the standard library. The first line whose
+// pattern matches a package is its rule. A package that no line matches is an error.
 //
-// A pattern is a folder. "x/*" is a folder directly under x, "x/..." is x and
-// all below it. After the colon stand the folders of ours and the modules of
-// others that may be imported, in the same patterns ("x/..." only), and the
-// words
+// A pattern is a folder. "x/*" is a folder directly under x, "x/..." is x and everything below
+// it. The words after the colon are our folders and third-party modules that may be imported,
+// in the same patterns ("x/..." only), or
 //
-//	pure    not what reaches files, network, environment or randomness in the
-//	        standard library; see impure
-//	own     everything below the folder that the pattern stands for
-//	any     every module of others
-//	-what   never, whatever else is said
+//	pure    no packages of the standard library that access files, network, environment or
+//	        randomness; see impure
+//	own     everything below the folder that the pattern matches
+//	any     every third-party module
+//	-what   never, even if another word permits it
 //
-// Tests follow the rule of their package, and may also import the package
-// itself and those below it, what is in testOnly and proving, and what pure forbids.
+// Tests follow the rule of their package. They may also import the package itself, packages
+// below it, those in testOnly and proving, and packages that pure forbids.
 const rules = `
 .:
 
@@ -83,17 +81,16 @@ var testOnly = []string{
 	"github.com/rogpeppe/go-internal/...",
 }
 
-// proving may be imported by the tests of what takes a solver of linear programs,
-// whose port is domain/linear, of what the checker proves, and of what is held to
-// public data, and of what draws cases.
+// proving may be imported by every test: the solver of linear programs and its port, the
+// checker, the public data, and the counts of random cases.
 var proving = []string{"domain/long", "domain/linear", "adapters/highs", "domain/procurement/check", "simulations/public"}
 
-// support is made for tests: nothing else may import it.
+// support lists packages for tests. Nothing else may import them.
 var support = []string{"domain/long", "projections/storetest", "simulations/public", "adapters/transport/testcert", "adapters/kafka/freeport", "cmd/quartermaster/internal/config/configtest", "cmd/quartermaster/internal/apptest", "adapters/commandline/manual"}
 
-// impure is what a pure package does not import, because all that it knows is
-// passed in. The functions that read a clock are the linter's to refuse
-// (.golangci.yml), because package time also holds what is pure.
+// impure lists packages that a pure package may not import, because everything it needs is
+// passed in. The linter forbids functions that read a clock (.golangci.yml), because package
+// time also has pure functions.
 var impure = []string{
 	"C", "crypto/rand", "database/sql/...", "io/ioutil", "log/...", "math/rand/...", "net/...",
 	"os/...", "plugin", "syscall/...",
@@ -126,8 +123,8 @@ func parseRules(t *testing.T, text string) []rule {
 	return rs
 }
 
-// match reports whether a folder or import path matches a pattern, and which
-// leading part of it the pattern stands for.
+// match reports whether a folder or import path matches a pattern, and returns the leading part
+// that the pattern matches.
 func match(pattern, name string) (root string, ok bool) {
 	pattern, below := strings.CutSuffix(pattern, "/...")
 	want, have := strings.Split(pattern, "/"), strings.Split(name, "/")
@@ -146,8 +143,7 @@ func matchAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { _, ok := match(p, name); return ok })
 }
 
-// refuse returns why the package in dir may not import what it imports, "" when
-// it may.
+// refuse returns why the package in dir may not import a package, or "" if it may.
 func refuse(rs []rule, dir, imported string, test bool) string {
 	i := slices.IndexFunc(rs, func(r rule) bool { _, ok := match(r.pattern, dir); return ok })
 	if i < 0 {
@@ -171,7 +167,7 @@ func refuse(rs []rule, dir, imported string, test bool) string {
 	case first == module:
 		switch {
 		case test && ours == dir:
-		case test && strings.HasPrefix(ours, dir+"/"): // what stands on it helps to test it
+		case test && strings.HasPrefix(ours, dir+"/"): // packages below may help to test it
 		case test && matchAny(proving, ours):
 		case test && ours == "cmd/quartermaster/internal/apptest" && strings.HasPrefix(dir, "cmd/quartermaster/"):
 		case !test && matchAny(support, ours) && !matchAny(support, dir):
@@ -197,9 +193,8 @@ type finding struct {
 	file, imported, why string
 }
 
-// check holds every Go file under root to the rules, whatever its build tags,
-// so that a package that this machine does not build is covered too. It also
-// returns the folders that hold Go files.
+// check applies the rules to every Go file under root. It ignores build tags, so that packages
+// that this machine does not build are checked too. It also returns the folders with Go files.
 func check(t *testing.T, rs []rule, root string) (found []finding, dirs []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
@@ -255,12 +250,12 @@ func TestImports(t *testing.T) {
 		t.Errorf("%s imports %q: %s", f.file, f.imported, f.why)
 	}
 	if !slices.Contains(dirs, "domain") {
-		t.Errorf("the check saw %v, and so not the whole module", dirs)
+		t.Errorf("the check did not see the whole module, only %v", dirs)
 	}
 }
 
-// The tree under testdata/imports breaks every rule once. Each import that must
-// be refused says so in a comment, and nothing else may be refused.
+// The tree under testdata/imports violates every rule once. A comment marks each import that
+// must be refused. No other import may be refused.
 func TestImportsBite(t *testing.T) {
 	const root = "testdata/imports"
 	found, _ := check(t, parseRules(t, rules), root)
@@ -272,7 +267,7 @@ func TestImportsBite(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if len(want) < 20 {
-		t.Errorf("only %d violations under %s: the tree was not read", len(want), root)
+		t.Errorf("only %d marked violations under %s: the tree was not read", len(want), root)
 	}
 	for _, w := range want {
 		if !slices.Contains(got, w) {

@@ -21,7 +21,7 @@ var (
 	mdSource = regexp.MustCompile(`(?:src|href)="([^"]+)"`)
 	mdRest   = regexp.MustCompile(`[^\p{L}\p{N}\-_ ]`)
 	mdFunc   = regexp.MustCompile("\\[`([\\w.]+)`\\]\\(([^)\\s]+\\.go)\\)")
-	// A page that a message or a comment names, but not one of another site.
+	// A page of this repository that a message or a comment names.
 	namedPage = regexp.MustCompile(`(^|[^/\w.-])(docs/[\w/-]+\.md)(#[\w-]+)?`)
 )
 
@@ -36,7 +36,7 @@ type link struct {
 	target string
 }
 
-// readPage reads Markdown as GitHub shows it, as far as links need.
+// readPage reads the links and headings of Markdown as GitHub renders it.
 func readPage(text string) page {
 	p := page{anchors: map[string]bool{}}
 	fenced := false
@@ -65,14 +65,14 @@ func readPage(text string) page {
 	return p
 }
 
-// anchorOf is what GitHub makes of a heading.
+// anchorOf returns GitHub's anchor for a heading.
 func anchorOf(title string) string {
 	title = mdLink.ReplaceAllString(title, "]")
 	title = strings.Map(unicode.ToLower, strings.TrimSpace(title))
 	return strings.ReplaceAll(mdRest.ReplaceAllString(title, ""), " ", "-")
 }
 
-// broken says why a link leads nowhere; "" when it leads somewhere or to another site.
+// broken says why a link has no target. It returns "" for a good link and for other sites.
 func broken(from, target string, pages map[string]page) string {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -85,7 +85,7 @@ func broken(from, target string, pages map[string]page) string {
 	if u.Path != "" {
 		to = path.Join(path.Dir(from), u.Path)
 		if strings.HasPrefix(u.Path, "/") || strings.HasPrefix(to, "..") {
-			return "it leads out of the repository"
+			return "it leaves the repository"
 		}
 		if _, err := os.Stat(filepath.FromSlash(to)); err != nil {
 			return "there is no such file"
@@ -97,7 +97,7 @@ func broken(from, target string, pages map[string]page) string {
 	p, ok := pages[to]
 	switch {
 	case !ok:
-		return "it is no Markdown, and has no headings"
+		return "it is not Markdown, so it has no headings"
 	case !p.anchors[u.Fragment]:
 		return "no heading there has this anchor"
 	}
@@ -112,8 +112,8 @@ func declares(source, name string) bool {
 	return regexp.MustCompile(`(?m)^(func|type) ` + name + `\b`).MatchString(source)
 }
 
-// A link whose text is the name of a function leads to the file that declares it, so that
-// ARCHITECTURE.md can be followed.
+// In ARCHITECTURE.md, a link whose text is the name of a function must lead to the file that
+// declares it.
 func TestNamedFunctions(t *testing.T) {
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
@@ -132,32 +132,33 @@ func TestNamedFunctions(t *testing.T) {
 		}
 	}
 	if found < 30 {
-		t.Errorf("found %d names of functions", found)
+		t.Errorf("found only %d names of functions", found)
 	}
 	if declares("func (x *T) Read(", "T.Write") || declares("func f(", "g") || !declares("func (T) Read(", "T.Read") {
-		t.Error("declares does not tell what is declared")
+		t.Error("declares gives a wrong answer")
 	}
 }
 
-// What a newcomer reads first stays short.
+// The first documents for newcomers stay short.
 func TestSizes(t *testing.T) {
 	architecture, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := len(architecture); n > 10<<10 {
-		t.Errorf("ARCHITECTURE.md has %d bytes, at most %d can be read in ten minutes", n, 10<<10)
+		t.Errorf("ARCHITECTURE.md has %d bytes, want at most %d: it must be readable in ten minutes", n, 10<<10)
 	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := len(strings.Fields(string(readme))); n > 900 {
-		t.Errorf("README.md has %d words, and may have 900: move what not everybody needs to docs", n)
+		t.Errorf("README.md has %d words, want at most 900: move details to docs", n)
 	}
 }
 
-// The tests that guarantees name are there. One that ends in … stands for all that begin so.
+// Every test that guarantees.md names exists. A name that ends in … stands for all tests with
+// this prefix.
 func TestNamedTests(t *testing.T) {
 	var have []string
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -182,17 +183,18 @@ func TestNamedTests(t *testing.T) {
 	}
 	named := regexp.MustCompile(`\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)(…?)`).FindAllStringSubmatch(string(text), -1)
 	for _, m := range named {
-		if !slices.ContainsFunc(have, func(name string) bool { return name == m[1] || m[2] != "" && strings.HasPrefix(name, m[1]) }) {
-			t.Errorf("guarantees.md names %s, and there is no such test", m[1]+m[2])
+		exists := func(name string) bool { return name == m[1] || m[2] != "" && strings.HasPrefix(name, m[1]) }
+		if !slices.ContainsFunc(have, exists) {
+			t.Errorf("guarantees.md names %s, which does not exist", m[1]+m[2])
 		}
 	}
 	if len(named) < 50 {
-		t.Errorf("found %d names of tests", len(named))
+		t.Errorf("found only %d names of tests", len(named))
 	}
 }
 
-// Every link between documents leads to a file and a heading, and every page that code or
-// a script names is there.
+// Every link between documents leads to a file and a heading, and every page that code or a
+// script names exists.
 func TestLinks(t *testing.T) {
 	pages := map[string]page{}
 	named := map[string][]link{}
@@ -250,14 +252,15 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	if links < 20 || len(named) < 5 {
-		t.Errorf("found %d links and %d files that name pages: too few to believe", links, len(named))
+		t.Errorf("found only %d links and %d files that name pages", links, len(named))
 	}
 }
 
 func TestBrokenLinksAreFound(t *testing.T) {
 	pages := map[string]page{
-		"README.md": readPage("# A `b` c: d_e, [f](docs)!\n## Same\n## Same\n```\n# no heading\n[x](none)\n```\n`[x](none)` [y](docs/a.md#z \"t\") <img src=\"p.svg\">\n"),
-		"go.mod":    {},
+		"README.md": readPage("# A `b` c: d_e, [f](docs)!\n## Same\n## Same\n```\n# no heading\n[x](none)\n```\n" +
+			"`[x](none)` [y](docs/a.md#z \"t\") <img src=\"p.svg\">\n"),
+		"go.mod": {},
 	}
 	if got := fmt.Sprint(pages["README.md"].links); got != "[{1 docs} {8 docs/a.md#z} {8 p.svg}]" {
 		t.Errorf("links are %s", got)
