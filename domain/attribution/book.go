@@ -238,7 +238,7 @@ func (b *book) lookalikes(ex *exceptions) {
 	for i := 1; i < len(order); i++ {
 		first, r := &b.records[order[i-1]], &b.records[order[i]]
 		if byContent(first, r) == 0 && !(r.billed.IsZero() && r.effective.IsZero()) {
-			ex.money(DuplicateLooking, b.subject(r), "differs from another line in nothing but its id; both are counted", b, r)
+			ex.money(DuplicateLooking, b.subject(r), "differs from another line only in its id; both are counted", b, r)
 		}
 	}
 }

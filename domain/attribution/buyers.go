@@ -285,12 +285,12 @@ func (r *run) award(x *match, m Meter, stretch domain.Interval, bids []bid, refu
 
 var stanceTexts = [...]string{
 	buysTime:  "it buys the time that it states",
-	addsOn:    "it buys no time and follows those who held the machine",
-	givesBack: "its cost runs against its quantity, so it takes money back and no time",
-	outranked: "lines of a meter that comes first buy the machine's time, and it follows those who held it",
-	shared:    "lines of a meter that comes first buy a part of its charge period, and it buys the rest",
-	refunded:  "another line takes all of its money back, and the time was charged again: it follows those who held the machine",
-	outbid:    "more time is stated than there was, another SKU buys it, and this follows those who held the machine",
+	addsOn:    "it buys no time and is divided among those who held the machine",
+	givesBack: "its cost and its quantity have opposite signs, so it refunds money and not time",
+	outranked: "lines of a higher-ranked meter buy the machine's time, and it is divided among those who held it",
+	shared:    "lines of a higher-ranked meter buy a part of its charge period, and it buys the rest",
+	refunded:  "another line refunds all of it, and the time was charged again: it is divided among those who held the machine",
+	outbid:    "more time is stated than there was, another SKU buys it, and this is divided among those who held the machine",
 }
 
 // sells explains why a line does or does not buy time.

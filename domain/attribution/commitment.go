@@ -46,7 +46,7 @@ func newOwners(cs []Commitment) (*owners, error) {
 				return nil, fmt.Errorf("commitment %q: share of %q: %w", c.ID, p.Workspace, err)
 			}
 			if a.Sign() <= 0 || p.Workspace == "" {
-				return nil, fmt.Errorf("commitment %q: share %s of %q is no share", c.ID, p.Share, p.Workspace)
+				return nil, fmt.Errorf("commitment %q: share %s of %q is not a share", c.ID, p.Share, p.Workspace)
 			}
 			total = total.Add(a)
 			m, _ := a.parts()
@@ -120,14 +120,14 @@ func (r *run) owned(rec *record) error {
 	shares := r.owners.shares[r.line.Commitment]
 	what := "the unused part"
 	if rec.basis == byCovered {
-		what = "a fee, and nothing is known that it covered,"
+		what = "a fee without known covered usage"
 	}
 	if len(shares) == 0 {
-		r.trace.because("it is %s of commitment %q, for which nobody answers", what, r.line.Commitment)
+		r.trace.because("it is %s of commitment %q, which has no known owner", what, r.line.Commitment)
 		key := allocationKey{workspace: Platform, component: UnusedCommitment}
 		return r.all(rec, 0, ByCommitment, key, r.committed(rec), rec.bought)
 	}
-	r.trace.because("it is %s of commitment %q, for which its owners answer", what, r.line.Commitment)
+	r.trace.because("it is %s of commitment %q, which its owners pay for", what, r.line.Commitment)
 	b, e, time := divisionOf(rec.billed), divisionOf(rec.effective), divisionOfMs(rec.bought)
 	whole, _ := Whole(1).parts()
 	hardware := r.committed(rec)

@@ -130,7 +130,7 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 	if owner == "" || m.idleToPlatform {
 		if left := busy + idle + unprovisioned; h.Owner == "" && left > 0 && len(d.matches) > 0 && !m.idleToPlatform {
 			m.ex.time(OwnerMissing, d.Cluster,
-				"nobody owns the cluster: the platform is charged for the time that nobody is known to have held", left/1000)
+				"the cluster has no owner: the platform is charged for time without a known holder", left/1000)
 		}
 		owner = Platform
 	}
@@ -150,7 +150,7 @@ func (p *Part) measured() int64 { return min(1000*max(p.KnownMs, p.UsefulMs), p.
 func (m *meter) hold(workspace string, d *desc, deployment string, micros, useful, known int64) {
 	if workspace == "" && micros > 0 {
 		if len(d.matches) > 0 {
-			m.ex.time(OwnerMissing, d.Cluster, "held by no known workspace: the platform is charged", micros/1000)
+			m.ex.time(OwnerMissing, d.Cluster, "held by an unknown workspace: the platform is charged", micros/1000)
 		}
 		workspace = Platform
 	}

@@ -344,7 +344,7 @@ func TestInputRefused(t *testing.T) {
 		"shares add up to": func(e *estate) {
 			e.commitments = []attribution.Commitment{{ID: "k", Owners: []domain.Share{{Workspace: "a", Share: decimal.New(5, -1)}}}}
 		},
-		"is no share": func(e *estate) {
+		"is not a share": func(e *estate) {
 			e.commitments = []attribution.Commitment{{ID: "k", Owners: []domain.Share{{Workspace: "a"}}}}
 		},
 		"is given twice": func(e *estate) {

@@ -207,7 +207,7 @@ func (r *run) reconcile() error {
 			r.line = Line{
 				Issuer: t.Issuer, Account: t.Account, ID: "invoice:" + t.Invoice, Invoice: t.Invoice, Currency: t.Currency,
 				Class:       Rounding,
-				ClassReason: "it is no line of the bill, and makes up for the rounding of the invoice",
+				ClassReason: "it is not a line of the bill; it corrects for the rounding of the invoice",
 				Billed:      t.RoundingAdjustment, Generated: t.Generated,
 			}
 			r.out = Allocation{Line: &r.line, MatchMethod: ByFollowing, Weight: Whole(1), Of: Whole(1)}

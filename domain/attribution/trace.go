@@ -94,15 +94,17 @@ const (
 )
 
 var howTexts = [...]string{
-	howNamed:        "ResourceId names machines of the billing account",
-	howShared:       "it is for no machine, and all machines of the billing account share it",
-	howBare:         "ResourceId names a machine without GPUs, which serves all machines of the billing account",
-	howDeclared:     "it is for the account's machines of the SKU and region that no line names, and that are declared as what it pays for",
-	howPool:         "it is for the account's machines of the SKU and region that no line names",
-	howWholePool:    "the discount rule divides it among all of the account's machines of the SKU and region but its own, named by lines or not",
+	howNamed:  "ResourceId names machines of the billing account",
+	howShared: "it is not for a machine, and all machines of the billing account share it",
+	howBare:   "ResourceId names a machine without GPUs, which serves all machines of the billing account",
+	howDeclared: "it is for the account's machines of the SKU and region that no line names, " +
+		"and that are declared as what it pays for",
+	howPool: "it is for the account's machines of the SKU and region that no line names",
+	howWholePool: "the discount rule divides it among all of the account's machines of the SKU and region " +
+		"except owned hardware, named by lines or not",
 	howUnknownName:  "ResourceId names no machine of the fleet, and other lines do name machines that it could be for",
 	howNotInService: "ResourceId names a machine that was not in service in the charge period",
-	howNoMachine:    "nothing in the fleet is known that it could be for",
+	howNoMachine:    "no machine of the fleet matches it",
 	howNoPeriod:     "its charge period is empty",
 	howLongPeriod:   "its charge period is longer than ten years",
 }

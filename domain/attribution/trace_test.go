@@ -123,7 +123,7 @@ func TestTraceInWords(t *testing.T) {
 		t.Errorf("%+v follows %+v", x, x.Followed)
 	}
 	x = trace(e, "gone", "platform")
-	if x.ClassReason != "PricingCategory is Standard" || x.MatchReason != "nothing in the fleet is known that it could be for" || len(x.Machines) > 0 {
+	if x.ClassReason != "PricingCategory is Standard" || x.MatchReason != "no machine of the fleet matches it" || len(x.Machines) > 0 {
 		t.Errorf("%+v", x)
 	}
 	// A missing allocation is not explained.

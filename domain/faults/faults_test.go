@@ -205,7 +205,7 @@ func TestApply(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	const v = "version 1\n"
 	for _, c := range []struct{ text, want string }{
-		{"", `f: it does not say its version: begin with a line "version 1", and count up with each change`},
+		{"", `f: it does not state its version: begin with a line "version 1", and count up with each change`},
 		{"version zwei\n", `f:1: version: "zwei" is not a number from 1 to 2147483647`},
 		{v + "version 2\n", "f:2: version: it stands once, before the first fault"},
 		{v + "xid 13\n", "f:2: line: has 2 fields, want sort, code, class, action, again, fatal and meaning"},

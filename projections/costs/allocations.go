@@ -11,8 +11,8 @@ import (
 	"quartermaster/projections/dimension"
 )
 
-// Allocation is one line's part for one hour, workspace, cluster, deployment and
-// component, as it is listed. [Explain] says where it comes from.
+// Allocation is one line's part for one hour, workspace, cluster, deployment and component, as it
+// is listed. [Explain] explains it.
 type Allocation struct {
 	Allocation  string                  `json:"allocation"` // see [attribution.Allocation.Ref]
 	Line        string                  `json:"line"`
@@ -31,9 +31,9 @@ type Allocation struct {
 	Effective   attribution.Amount      `json:"effective"`
 	Bought      int64                   `json:"bought_gpu_ms"`
 	Allocated   int64                   `json:"allocated_gpu_ms"`
-	Measured    int64                   `json:"measured_gpu_ms"` // the part for which activity was measured
-	Useful      *int64                  `json:"useful_gpu_ms"`   // null where it was held and not measured
-	Generated   bool                    `json:"generated"`       // its line was made by a generator
+	Measured    int64                   `json:"measured_gpu_ms"` // the part with measured activity
+	Useful      *int64                  `json:"useful_gpu_ms"`   // null if it was held and not measured
+	Generated   bool                    `json:"generated"`       // its line is synthetic
 }
 
 func newAllocation(l *attribution.Allocation) Allocation {
@@ -41,24 +41,27 @@ func newAllocation(l *attribution.Allocation) Allocation {
 		Allocation: l.Ref(), Line: l.Line.ID, Invoice: l.Line.Invoice, Hour: l.Hour,
 		Workspace: l.Workspace, Cluster: l.Cluster, Deployment: l.Deployment,
 		Component: l.Component, Class: l.Line.Class, MatchMethod: l.MatchMethod,
-		GPUModel: cmp.Or(l.Hardware.GPUModel, dimension.Unknown), Billing: cmp.Or(l.Hardware.Billing, dimension.Unknown), Currency: l.Line.Currency,
-		Billed: l.Billed, Effective: l.Effective, Bought: l.BoughtMs, Allocated: l.AllocatedMs, Measured: l.MeasuredMs, Useful: usefulOf(l.AllocatedMs, l.MeasuredMs, l.UsefulMs), Generated: l.Line.Generated,
+		GPUModel: cmp.Or(l.Hardware.GPUModel, dimension.Unknown), Billing: cmp.Or(l.Hardware.Billing, dimension.Unknown),
+		Currency: l.Line.Currency, Billed: l.Billed, Effective: l.Effective,
+		Bought: l.BoughtMs, Allocated: l.AllocatedMs, Measured: l.MeasuredMs,
+		Useful: usefulOf(l.AllocatedMs, l.MeasuredMs, l.UsefulMs), Generated: l.Line.Generated,
 	}
 }
 
-// AllocationFilter picks allocations; empty fields match all.
+// AllocationFilter selects allocations; empty fields match all.
 type AllocationFilter struct {
 	Workspace string
-	Line      string // its id, or as groups name it: issuer|account|id, a bar within the first two as \|
+	Line      string // its id, or as groups name it: issuer|account|id, with a bar within the first two as \|
 	Where     []dimension.Condition
 }
 
 func (f *AllocationFilter) accepts(l *attribution.Allocation) bool {
 	return (f.Workspace == "" || l.Workspace == f.Workspace) &&
-		(f.Line == "" || l.Line.ID == f.Line || strings.HasSuffix(f.Line, l.Line.ID) && f.Line == ledgerName(l.Line.Issuer, l.Line.Account, l.Line.ID))
+		(f.Line == "" || l.Line.ID == f.Line ||
+			strings.HasSuffix(f.Line, l.Line.ID) && f.Line == ledgerName(l.Line.Issuer, l.Line.Account, l.Line.ID))
 }
 
-// picking returns what hands the allocations that the filter picks to yield.
+// picking returns a function that passes the allocations that the filter selects to yield.
 func (f *AllocationFilter) picking(yield func(*Allocation) error) (func(*part) error, error) {
 	picker, err := dimensions.Picker(f.Where)
 	if err != nil {
@@ -73,9 +76,11 @@ func (f *AllocationFilter) picking(yield func(*Allocation) error) (func(*part) e
 	}, nil
 }
 
-// EachAllocation calls yield with every allocation of a month that the filter picks, in the
-// order of [attribution.Run], until it returns an error.
-func EachAllocation(view projections.View, month domain.Interval, filter AllocationFilter, yield func(*Allocation) error) error {
+// EachAllocation calls yield with every allocation of a month that the filter selects, in the order
+// of [attribution.Run], until yield returns an error.
+func EachAllocation(
+	view projections.View, month domain.Interval, filter AllocationFilter, yield func(*Allocation) error,
+) error {
 	pick, err := filter.picking(yield)
 	if err != nil {
 		return err

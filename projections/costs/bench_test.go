@@ -13,8 +13,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// billedFleet is a week of nodes of eight GPUs whose holders change every two
-// hours, reported and billed by the hour.
+// billedFleet is a week of nodes with eight GPUs whose holders change every two hours, reported and
+// billed by the hour.
 func billedFleet(nodes, hours int) *storetest.Log {
 	l := storetest.NewLog()
 	l.Batch = 1000
@@ -47,8 +47,7 @@ func billedFleet(nodes, hours int) *storetest.Log {
 	return l
 }
 
-// Ten times the nodes, and so ten times the lines and allocations, take ten times as
-// long.
+// Ten times the nodes, and so ten times the lines and allocations, take ten times as long.
 func BenchmarkCosts(b *testing.B) {
 	const hours = 168
 	for _, nodes := range []int{50, 500} {
@@ -77,7 +76,7 @@ func BenchmarkCosts(b *testing.B) {
 				b.ReportMetric(float64(allocations), "allocations")
 			})
 		}
-		// The next question about a month that was divided.
+		// The next query about a divided month.
 		b.Run(fmt.Sprintf("%d/kept", nodes), func(b *testing.B) {
 			var d *costs.Division
 			err := m.View(context.Background(), func(v projections.View) (err error) {

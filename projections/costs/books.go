@@ -8,14 +8,14 @@ import (
 	"quartermaster/projections"
 )
 
-// books is what a billing month is divided from, at the position of a view.
+// books is the input of a billing month's division, at the position of a view.
 type books struct {
 	*ledger
 	*costFleet
 	providers map[string]provider // of billing accounts; see [books.providerOf]
 }
 
-// openBooks reads what a month is divided from, but for its lines and hours.
+// openBooks reads the input of a month's division, except its lines and hours.
 func openBooks(view projections.View, month domain.Interval) (*books, error) {
 	l, err := readLedger(view, month)
 	if err != nil {
@@ -28,7 +28,7 @@ func openBooks(view projections.View, month domain.Interval) (*books, error) {
 	return &books{l, f, map[string]provider{}}, nil
 }
 
-// reader returns books that answer by themselves what is remembered while reading.
+// reader returns a copy of the books with its own caches, for concurrent queries.
 func (b *books) reader() *books {
 	fleet, workloads := *b.costFleet, *b.workloads
 	fleet.workloads = &workloads
@@ -40,9 +40,11 @@ func (b *books) divide(allocation func(*attribution.Allocation) error) (*attribu
 	return b.divideSeen(nil, allocation, nil)
 }
 
-// divideSeen is divide that traces an allocation, and shows hour, which may be nil, the
-// hours that usage is read of.
-func (b *books) divideSeen(trace *attribution.Ref, allocation func(*attribution.Allocation) error, hour func(*attribution.NodeHour)) (*attribution.Result, error) {
+// divideSeen is divide that also traces an allocation, and calls hour, which may be nil, with the
+// hours of usage.
+func (b *books) divideSeen(
+	trace *attribution.Ref, allocation func(*attribution.Allocation) error, hour func(*attribution.NodeHour),
+) (*attribution.Result, error) {
 	return attribution.Run(&attribution.Input{
 		Lines: func(yield func(*attribution.Line) error) error { return b.lines(b.view, yield) },
 		Nodes: b.nodes,
@@ -60,8 +62,8 @@ func (b *books) divideSeen(trace *attribution.Ref, allocation func(*attribution.
 	}, allocation)
 }
 
-// region returns the region of an allocation's cluster in its hour, else that of its
-// line as the supplier spells it.
+// region returns the region of an allocation's cluster in its hour, else the region of its line as
+// the supplier spells it.
 func (b *books) region(l *attribution.Allocation) string {
 	if c, _ := b.fleet.Cluster(l.Cluster, cmp.Or(l.Hour, l.Line.ChargePeriod.From)); c != nil {
 		return c.Region

@@ -7,35 +7,34 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// Cost is money in the two ledgers, exact, with the GPU time that it bought, in
+// Cost is an exact amount of money in the two ledgers, with the GPU time that it bought, in
 // milliseconds of a whole GPU.
 //
-// The three rates are Effective per GPU-hour, rounded half away from zero to six places.
-// Each has all of Effective above the line: what a team pays for tax, for idle time and
-// for a commitment is part of what its GPU-hours cost. They differ in what they are
-// divided by, so that of one cost, bought is the lowest and useful the highest. A rate
-// that is not defined is null and says why; it is never 0.
+// The three rates are Effective per GPU-hour, rounded half away from zero to six places. The
+// numerator of each is all of Effective: tax, idle time and commitments are part of the cost of a
+// team's GPU-hours. Only the denominators differ, so that for one cost, the rate per bought hour is
+// the lowest and the rate per useful hour the highest. An undefined rate is null, with a reason; it
+// is never 0.
 type Cost struct {
 	Currency  string             `json:"currency"`  // ISO 4217
 	Billed    attribution.Amount `json:"billed"`    // reconciles with invoices
 	Effective attribution.Amount `json:"effective"` // reconciles with commitments over their term
-	// BilledMinor and EffectiveMinor are the same in whole minor units of the currency.
-	// Those of groups add up to those of totals; see [Report].
+	// BilledMinor and EffectiveMinor are the amounts in whole minor units of the currency. Those of
+	// groups add up to those of totals; see [Report].
 	BilledMinor    attribution.Minor `json:"billed_minor"`
 	EffectiveMinor attribution.Minor `json:"effective_minor"`
 
 	Bought    int64 `json:"bought_gpu_ms"`    // as the lines state it; see [attribution.Allocation]
-	Allocated int64 `json:"allocated_gpu_ms"` // the part of Bought that somebody held
-	// Measured is the part of Allocated for which activity was measured.
+	Allocated int64 `json:"allocated_gpu_ms"` // the part of Bought with a holder
+	// Measured is the part of Allocated with measured activity.
 	Measured int64 `json:"measured_gpu_ms"`
-	// Useful is Measured times the activity; null where something was allocated and
-	// nothing of it was measured.
+	// Useful is Measured times the activity; null if time was allocated and none of it measured.
 	Useful *int64 `json:"useful_gpu_ms"`
 
-	// PerBought is Effective per hour of Bought, PerAllocated per hour of Allocated, and
-	// PerUseful per hour of Useful. What was not measured is not useful, so PerUseful is
-	// an upper bound where Measured is less than Allocated. The Absent of a rate is why it
-	// is null, "" where it is not.
+	// PerBought is Effective per hour of Bought, PerAllocated per hour of Allocated, and PerUseful
+	// per hour of Useful. Time that was not measured is not useful, so PerUseful is an upper bound
+	// if Measured is less than Allocated. A rate's Absent field says why it is null, and is ""
+	// otherwise.
 	PerBought          *domain.Decimal `json:"effective_per_bought_gpu_hour"`
 	PerBoughtAbsent    Absent          `json:"effective_per_bought_gpu_hour_absent,omitempty"`
 	PerAllocated       *domain.Decimal `json:"effective_per_allocated_gpu_hour"`
@@ -46,15 +45,15 @@ type Cost struct {
 	useful int64
 }
 
-// Absent is why a rate, or a change, is not defined.
+// Absent says why a rate or a change is undefined.
 type Absent string
 
 // The reasons.
 const (
-	NoneBought    Absent = "none bought"    // no line says that it bought GPU time, or all was taken back
-	NoneAllocated Absent = "none allocated" // nobody held what was bought
-	NotMeasured   Absent = "not measured"   // somebody held it, and nobody measured its activity
-	NoneUseful    Absent = "none useful"    // it was measured, and did nothing
+	NoneBought    Absent = "none bought"    // no line says that it bought GPU time, or all was refunded
+	NoneAllocated Absent = "none allocated" // nobody held the bought time
+	NotMeasured   Absent = "not measured"   // it was held, and its activity was not measured
+	NoneUseful    Absent = "none useful"    // it was measured, and idle
 )
 
 func (c *Cost) add(l *attribution.Allocation) {
@@ -65,7 +64,7 @@ func (c *Cost) add(l *attribution.Allocation) {
 	c.useful += l.UsefulMs
 }
 
-// sum adds another cost that is finished.
+// sum adds another finished cost.
 func (c *Cost) sum(o *Cost) {
 	c.Billed, c.Effective = c.Billed.Add(o.Billed), c.Effective.Add(o.Effective)
 	c.Bought += o.Bought
@@ -76,7 +75,7 @@ func (c *Cost) sum(o *Cost) {
 	}
 }
 
-// finish fills in what follows from the sums, but for minor units.
+// finish computes the fields that follow from the sums, except minor units.
 func (c *Cost) finish() {
 	c.Useful = usefulOf(c.Allocated, c.Measured, c.useful)
 	c.PerBought, c.PerAllocated, c.PerUseful = c.per(c.Bought), c.per(c.Allocated), c.per(c.useful)
@@ -97,7 +96,7 @@ func (c *Cost) finish() {
 	}
 }
 
-// per is the effective cost per hour of so much GPU time, nil of none.
+// per is the effective cost per hour of ms GPU milliseconds, nil for none.
 func (c *Cost) per(ms int64) *domain.Decimal {
 	if ms == 0 {
 		return nil
@@ -106,8 +105,8 @@ func (c *Cost) per(ms int64) *domain.Decimal {
 	return &rate
 }
 
-// usefulOf is useful time where it is known: where nobody held anything nothing was
-// useful, and of what was held and not measured nobody knows.
+// usefulOf returns the useful time if it is known. It is 0 if nothing was held, and unknown if held
+// time was not measured.
 func usefulOf(allocated, measured, useful int64) *int64 {
 	if allocated != 0 && measured == 0 {
 		return nil
@@ -115,7 +114,7 @@ func usefulOf(allocated, measured, useful int64) *int64 {
 	return &useful
 }
 
-// amount returns what counts in a ledger.
+// amount returns the amount in a ledger.
 func (c *Cost) amount(of Ledger) attribution.Amount {
 	if of == Billed {
 		return c.Billed
@@ -123,7 +122,7 @@ func (c *Cost) amount(of Ledger) attribution.Amount {
 	return c.Effective
 }
 
-// minor returns the same in minor units.
+// minor returns the amount in a ledger in minor units.
 func (c *Cost) minor(of Ledger) attribution.Minor {
 	if of == Billed {
 		return c.BilledMinor

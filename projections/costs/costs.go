@@ -8,25 +8,25 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Query is what is asked of the books.
+// Query is a query for a cost report.
 type Query struct {
 	// Month is the billing period: see [projections.MonthOf].
 	Month domain.Interval
-	// Workspace narrows groups, totals and statements to what one workspace
-	// is charged. What reconciles with the supplier's figures (invoices, commitments,
-	// matches, exceptions) stays whole, because a part of a bill reconciles with nothing.
+	// Workspace restricts groups, totals and statements to what one workspace is charged. What
+	// reconciles with the supplier's figures (invoices, commitments, matches, exceptions) stays
+	// whole, because a part of a bill reconciles with nothing.
 	Workspace string
 	By        []Dimension
-	// Where narrows groups and totals further, to what meets all conditions. Statements
-	// are of whole invoices and do not follow it.
+	// Where restricts groups and totals further, to what meets all conditions. It does not affect
+	// statements, which are for whole invoices.
 	Where []dimension.Condition
-	// Largest is how many allocations each group names, the largest by what counts in
-	// LargestBy first; 0 names none.
+	// Largest is the number of allocations to list for each group, the largest in LargestBy first;
+	// 0 lists none.
 	Largest   int
 	LargestBy Ledger
 }
 
-// Ledger is one of the two that costs are kept in.
+// Ledger is one of the two ledgers of costs.
 type Ledger string
 
 // The ledgers; see [Cost]. The zero Ledger is Effective.
@@ -37,39 +37,40 @@ const (
 
 // Report is a billing month divided among those who used what was billed.
 //
-// Billed and effective are two ledgers. What was billed adds up to the lines of
-// the bill and the rounding adjustments of its invoices, and reconciles with totals that were
-// received apart from them. What was consumed (effective) spreads commitments
-// over their terms.
+// It has two ledgers. Billed costs add up to the lines of the bill and the rounding adjustments of
+// its invoices, and reconcile with independently received totals. Effective costs spread
+// commitments over their terms.
 type Report struct {
 	Position  string                `json:"position"`
 	Month     domain.Interval       `json:"period"`
-	Workspace string                `json:"workspace,omitempty"` // that groups, totals and statements are narrowed to
-	Note      string                `json:"note,omitempty"`      // what stays whole beside that
+	Workspace string                `json:"workspace,omitempty"` // restricts groups, totals and statements
+	Note      string                `json:"note,omitempty"`      // says what Workspace does not restrict
 	Methods   Methods               `json:"methods"`
 	Policies  []AppliedPolicy       `json:"policies"`
 	By        []Dimension           `json:"by"`
-	Where     []dimension.Condition `json:"where,omitempty"` // that groups and totals are narrowed to
+	Where     []dimension.Condition `json:"where,omitempty"` // restricts groups and totals
 	Groups    []Group               `json:"groups"`          // by their keys, in the order of By, then currency
 	Totals    []Cost                `json:"totals"`          // one for each currency
-	// What each workspace is charged of each invoice, rounded once to what can be
-	// paid, so that an invoice's statements add up to it.
+	// What each workspace is charged of each invoice, rounded once to payable amounts, so that an
+	// invoice's statements add up to it.
 	Statements []attribution.Statement `json:"statements"`
-	// Coverage is how much of the time that was held in the hours billed, by
-	// the workspace or by all, activity was measured for; per mille, rounded
-	// down, null where nothing was held. What was not measured is not counted as
-	// useful, so below 1000 the cost per useful hour is an upper bound.
+	// Coverage is the share of held time, in the billed hours of the workspace or of all, with
+	// measured activity. It is in per mille, rounded down, and null if nothing was held. Time
+	// without measurements does not count as useful, so below 1000 the cost per useful hour is an
+	// upper bound.
 	Coverage *int64 `json:"activity_coverage_permille"`
 
-	Invoices          []InvoiceReconciliation     `json:"invoices"`
-	Unreconciled      []Unreconciled              `json:"unreconciled"` // empty when every invoice reconciles, and every line that names one
+	Invoices []InvoiceReconciliation `json:"invoices"`
+	// Unreconciled is empty if every invoice reconciles, and so does every line that names one.
+	Unreconciled      []Unreconciled              `json:"unreconciled"`
 	UnreconciledCount int                         `json:"unreconciled_count"`
 	Commitments       []attribution.CommitmentUse `json:"commitments"`
 	Matches           []attribution.Matched       `json:"matches"`
 	Exceptions        []attribution.Exception     `json:"exceptions"` // by kind, subject and detail
 	Lines             int                         `json:"lines"`
-	Allocations       int                         `json:"allocations"` // how many
-	Generated         bool                        `json:"generated"`   // something of it was made by a generator, and no supplier sent it
+	Allocations       int                         `json:"allocations"` // number of allocations
+	// Generated: some of the input is synthetic, and no supplier sent it.
+	Generated bool `json:"generated"`
 	registry.Completeness
 }
 
@@ -81,8 +82,8 @@ type Methods struct {
 
 var costMethods = Methods{Folds: projections.Method, Attribution: attribution.Method}
 
-// NewReport divides a billing month. Its memory follows lines, nodes and groups;
-// hours of usage pass through it. Who asks several queries of a month asks [Divide] once.
+// NewReport divides a billing month. Its memory grows with lines, nodes and groups; hours of usage
+// are streamed. For several queries of a month, call [Divide] once instead.
 func NewReport(view projections.View, q Query) (*Report, error) {
 	s, err := newSums(&q)
 	if err != nil {
@@ -95,9 +96,12 @@ func NewReport(view projections.View, q Query) (*Report, error) {
 	return d.report(s), nil
 }
 
-// costTopics are the topics that costs are made of. Whatever is missing in one
-// of them may concern every workspace, because a bill is divided as a whole.
-var costTopics = []domain.Topic{domain.TopicBilling, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments, domain.TopicProcurement, domain.TopicWorkspaces}
+// costTopics are the topics that costs depend on. A missing event in any of them may concern every
+// workspace, because a bill is divided as a whole.
+var costTopics = []domain.Topic{
+	domain.TopicBilling, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware,
+	domain.TopicDeployments, domain.TopicProcurement, domain.TopicWorkspaces,
+}
 
 func orEmpty[T any](s []T) []T {
 	if s == nil {

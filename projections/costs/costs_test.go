@@ -32,16 +32,16 @@ func report(t *testing.T, l *storetest.Log, q costs.Query) (r *costs.Report) {
 	return r
 }
 
-// house is a log of a month with something of everything; see houseEvents.
+// house is a log of a month with some of everything; see houseEvents.
 func house() *storetest.Log {
 	l := storetest.NewLog()
 	l.Append(houseEvents()...)
 	return l
 }
 
-// houseEvents are two nodes of two GPUs that lines name, a pool of two, a
-// commitment with owners, tax, a credit, and machines that one side alone
-// knows. The first is the operator's registration.
+// houseEvents are two nodes of two GPUs that lines name, a pool of two, a commitment with owners,
+// tax, a credit, and machines that only the bill or only the fleet knows. The first event is the
+// operator's registration.
 func houseEvents() (l logged) {
 	const day = domain.Day
 	limit := storetest.USD("1000000")
@@ -118,7 +118,7 @@ func houseEvents() (l logged) {
 	return l
 }
 
-// logged gathers what a log will hold.
+// logged collects events for a log.
 type logged []domain.Envelope
 
 func (l *logged) Append(envs ...domain.Envelope) { *l = append(*l, envs...) }
@@ -157,8 +157,8 @@ func TestCostsGolden(t *testing.T) {
 	golden(t, "costs.json", reportText(t, r))
 }
 
-// The order in which partitions are read, the order of events within them and
-// repeats change no byte of a report but its position.
+// The order of partitions, the order of events within them and repeats change nothing in a report
+// except its position.
 func TestCostsKnowNoOrder(t *testing.T) {
 	all := costs.Dimensions()
 	text := func(t *rapid.T, l *storetest.Log, m *projections.Memory) string {
@@ -182,7 +182,7 @@ func TestCostsKnowNoOrder(t *testing.T) {
 		}
 		events := houseEvents()
 		l := storetest.NewLog()
-		l.Append(events[0]) // whoever registers first decides
+		l.Append(events[0]) // the first to register decides
 		for _, i := range rapid.Permutation(storetest.Indices(len(events)-1)).Draw(t, "order") {
 			l.Append(events[1+i])
 			if rapid.IntRange(0, 9).Draw(t, "repeat") == 0 {
@@ -211,8 +211,8 @@ func TestCostsKnowNoOrder(t *testing.T) {
 	})
 }
 
-// However a bill is cut, its parts add up to it: groups to totals, totals to
-// lines and rounding adjustments, workspaces to the whole, statements to what was received.
+// However a bill is divided, its parts add up to it: groups to totals, totals to lines and rounding
+// adjustments, workspaces to the total, statements to what was received.
 func TestCostsAddUp(t *testing.T) {
 	m, err := house().Fold(context.Background())
 	if err != nil {
@@ -284,8 +284,8 @@ func TestCostsAddUp(t *testing.T) {
 	})
 }
 
-// The policies of the house decide who is charged for idle time and who enjoys a
-// discount, and what a generator made says so.
+// Policies decide who is charged for idle time and who benefits from a discount, and synthetic data
+// is marked.
 func TestCostsFollowPolicies(t *testing.T) {
 	l := house()
 	by := []costs.Dimension{costs.ByWorkspace, costs.ByComponent, costs.ByMatchMethod}
@@ -300,8 +300,7 @@ func TestCostsFollowPolicies(t *testing.T) {
 	}
 	regions := report(t, l, costs.Query{Month: storetest.MayBill, By: []costs.Dimension{costs.ByRegion}})
 	for _, g := range regions.Groups {
-		// Of what no cluster is known for, the supplier's word counts: tax and
-		// owners have none.
+		// Without a known cluster, the supplier's region counts: tax and owners have none.
 		if key := g.Key[costs.ByRegion]; key != "eu" && key != "far" && key != "" || key == "far" && g.Billed.String() != "2" {
 			t.Errorf("region %q has %+v", key, g.Cost)
 		}
@@ -335,7 +334,7 @@ func TestCostsFollowPolicies(t *testing.T) {
 	})
 }
 
-// What quarantine holds may be of any bill, so it counts for every workspace.
+// Quarantined records may concern any bill, so they count for every workspace.
 func TestCostsLack(t *testing.T) {
 	l := house()
 	l.AppendRaw(domain.TopicPartition{Topic: domain.TopicBilling}, []byte("k"), []byte("no event"), storetest.Start)

@@ -10,12 +10,11 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// Dimension is what costs are grouped by and narrowed to.
+// Dimension is a dimension that costs are grouped and filtered by.
 type Dimension = dimension.Name
 
-// The dimensions. Workspace may be one of the platform's accounts. Region is
-// the cluster's, else the line's. Day and hour are empty where a line's charge
-// period was not spread over time.
+// The dimensions. Workspace may be one of the platform's accounts. Region is the cluster's, else
+// the line's. Day and hour are empty if a line's charge period was not spread over time.
 const (
 	ByWorkspace     Dimension = "workspace"
 	ByComponent     Dimension = "component"
@@ -35,13 +34,13 @@ const (
 	ByMatchMethod   Dimension = "match_method"
 )
 
-// part is what has one value in each dimension: an allocation of a month's books.
+// part is an allocation of a month's books. It has one value in each dimension.
 type part struct {
 	books      *books
 	allocation *attribution.Allocation
 }
 
-// costKey is a group's key with no more in it than was asked for.
+// costKey is a group's key, with only the requested dimensions set.
 type costKey struct {
 	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
 	provider, providerClass, model, billing, workload                                string
@@ -91,7 +90,8 @@ var dimensions = dimension.Set[part, costKey]{
 		Value: func(k *costKey) string { return k.model },
 	},
 	{
-		Name: ByBillingModel, Doc: "how those machines are declared to be paid for, else how the line is", Values: usage.BillingModels,
+		Name: ByBillingModel, Doc: "how those machines are declared to be paid for, else how the line is",
+		Values: usage.BillingModels,
 		Read: func(p *part, k *costKey) {
 			k.billing = cmp.Or(string(p.allocation.Hardware.Billing), dimension.Unknown)
 		},
@@ -103,9 +103,10 @@ var dimensions = dimension.Set[part, costKey]{
 		Value: func(k *costKey) string { return k.provider },
 	},
 	{
-		Name: ByProviderClass, Doc: "the class of the cluster's provider, else of the billing account's clusters", Values: usage.ProviderClasses,
-		Read:  func(p *part, k *costKey) { _, k.providerClass = p.provider() },
-		Value: func(k *costKey) string { return k.providerClass },
+		Name: ByProviderClass, Doc: "the class of the cluster's provider, else of the billing account's clusters",
+		Values: usage.ProviderClasses,
+		Read:   func(p *part, k *costKey) { _, k.providerClass = p.provider() },
+		Value:  func(k *costKey) string { return k.providerClass },
 	},
 	{
 		Name: ByRegion, Doc: "the cluster's region, else the line's", Blank: "(none)",
@@ -128,7 +129,8 @@ var dimensions = dimension.Set[part, costKey]{
 	},
 	{
 		Name: ByDay, Doc: "the day, in UTC", Blank: "(whole period)",
-		Read: func(p *part, k *costKey) { k.hour = max(k.hour, p.allocation.Hour.DayStart()) }, // beside the hour, the hour says it
+		// If the hour is in the key too, it implies the day.
+		Read: func(p *part, k *costKey) { k.hour = max(k.hour, p.allocation.Hour.DayStart()) },
 		Value: func(k *costKey) string {
 			if k.hour == 0 {
 				return ""
@@ -151,7 +153,7 @@ var dimensions = dimension.Set[part, costKey]{
 	},
 }
 
-// namesOf returns the names of all values of an enumeration, which begins at 1.
+// namesOf returns the names of all values of an enumeration that begins at 1.
 func namesOf[T interface {
 	~uint8
 	String() string
@@ -169,8 +171,8 @@ func namesOf[T interface {
 // Dimensions returns every dimension.
 func Dimensions() []Dimension { return dimensions.Names() }
 
-// ParseDimensions reads the names of dimensions. Its error is a [dimension.UnknownError]
-// where one is unknown.
+// ParseDimensions reads the names of dimensions. For an unknown name its error is a
+// [dimension.UnknownError].
 func ParseDimensions(names []string) ([]Dimension, error) { return dimensions.Parse(names) }
 
 // ParseConditions reads conditions of the form dimension=value.
@@ -186,8 +188,8 @@ func Blank(d Dimension) string {
 	return ""
 }
 
-// workload returns the class of the deployment that held what an allocation is for, in
-// its hour, else in the line's charge period.
+// workload returns the class of the deployment that held the time of an allocation, in its hour,
+// else in the line's charge period.
 func (p *part) workload() string {
 	l := p.allocation
 	if l.Component != attribution.Allocated {
@@ -200,7 +202,7 @@ func (p *part) workload() string {
 	return p.books.workloads.Class(l.Cluster, l.Deployment, l.Workspace, during)
 }
 
-// provider returns who provides what an allocation is for, and of which class that is.
+// provider returns the provider of what an allocation is for, and the provider's class.
 func (p *part) provider() (provider, class string) {
 	l := p.allocation
 	if c, _ := p.books.fleet.Cluster(l.Cluster, cmp.Or(l.Hour, l.Line.ChargePeriod.From)); c != nil {
@@ -212,8 +214,8 @@ func (p *part) provider() (provider, class string) {
 
 type provider struct{ provider, class string }
 
-// providerOf returns what the clusters of a billing account have in common in the month:
-// those that are declared with it, and those that have nodes of it.
+// providerOf returns the common provider of a billing account's clusters in the month: of those
+// declared with the account, and those with nodes of it.
 func (b *books) providerOf(account string) provider {
 	if known, ok := b.providers[account]; ok {
 		return known

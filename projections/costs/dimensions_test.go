@@ -15,7 +15,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// classified is the house with classes of deployments and machines that tell more.
+// classified is the house with classes of deployments and more attributes of machines.
 func classified() *storetest.Log {
 	l := house()
 	deploy := func(name, workspace string, class domain.WorkloadClass, at domain.Instant) domain.Envelope {
@@ -48,8 +48,8 @@ func TestCostsByEveryDimension(t *testing.T) {
 	golden(t, "dimensions.txt", text.String())
 }
 
-// What a condition picks is the group of that value, and what the conditions of all
-// values pick adds up to the whole.
+// A condition selects the group of that value, and the conditions of all values together select
+// everything.
 func TestCostsWhere(t *testing.T) {
 	storetest.FoldView(t, classified(), func(v projections.View) {
 		for _, d := range costs.Dimensions() {
@@ -90,7 +90,7 @@ func TestCostsWhere(t *testing.T) {
 	})
 }
 
-// Rounded groups add up to rounded totals, and those of workspaces are their statements.
+// Rounded groups add up to rounded totals, and rounded workspaces are their statements.
 func TestCostsMinorFoots(t *testing.T) {
 	storetest.FoldView(t, classified(), func(v projections.View) {
 		for _, by := range [][]costs.Dimension{{costs.ByWorkspace}, {costs.ByWorkspace, costs.ByComponent}, {costs.ByLine, costs.ByHour}, {costs.ByGPUModel, costs.ByProvider}} {

@@ -12,9 +12,8 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// Division is a billing month divided among those who used what was billed, at a position,
-// with all allocations. Each [Query] and [AllocationFilter] of the month is answered from
-// it. Several may ask at once.
+// Division is a divided billing month at a position, with all allocations. It answers each [Query]
+// and [AllocationFilter] of the month. It is safe for concurrent use.
 type Division struct {
 	position     string
 	books        *books
@@ -27,15 +26,14 @@ type Division struct {
 	bytes        int
 }
 
-// heldTime is GPU time that somebody held, and the part of it that activity was measured
-// for.
+// heldTime is GPU time with a holder, and the part of it with measured activity.
 type heldTime struct{ heldMs, measuredMs int64 }
 
-// ErrTooLarge is returned for a month that takes more memory than was allowed.
+// ErrTooLarge is returned for a month that takes more memory than allowed.
 var ErrTooLarge = errors.New("the month is too large to keep")
 
-// Divide divides a month and keeps all allocations. It gives up with [ErrTooLarge] once
-// they take more than so many bytes.
+// Divide divides a month and keeps all allocations. It returns [ErrTooLarge] if they take more than
+// most bytes.
 func Divide(view projections.View, month domain.Interval, most int) (*Division, error) {
 	var allocations []attribution.Allocation
 	var line *attribution.Line
@@ -58,12 +56,12 @@ func Divide(view projections.View, month domain.Interval, most int) (*Division, 
 		return nil, err
 	}
 	d.allocations, d.bytes = allocations, bytes+len(d.books.nodes)*int(unsafe.Sizeof(attribution.Node{}))
-	d.books.view = nil // the rows may go on
+	d.books.view = nil // the rows may change after this
 	return d, nil
 }
 
-// divide divides a month and calls each with every allocation, which is reused after each
-// returns. Its memory follows lines and nodes; hours of usage pass through it.
+// divide divides a month and calls each with every allocation, which is reused after each returns.
+// Its memory grows with lines and nodes; hours of usage are streamed.
 func divide(view projections.View, month domain.Interval, each func(*part) error) (*Division, error) {
 	b, err := openBooks(view, month)
 	if err != nil {
@@ -93,7 +91,7 @@ func divide(view projections.View, month domain.Interval, each func(*part) error
 	return d, err
 }
 
-// Bytes is about how much memory the division takes; none where there is none.
+// Bytes is the approximate memory of the division, 0 for nil.
 func (d *Division) Bytes() int {
 	if d == nil {
 		return 0
@@ -116,8 +114,8 @@ func (d *Division) Report(q Query) (*Report, error) {
 	return d.report(s), nil
 }
 
-// Each calls yield with every allocation that the filter picks, in the order of
-// [attribution.Run], until it returns an error.
+// Each calls yield with every allocation that the filter selects, in the order of
+// [attribution.Run], until yield returns an error.
 func (d *Division) Each(filter AllocationFilter, yield func(*Allocation) error) error {
 	pick, err := filter.picking(yield)
 	if err != nil {
@@ -137,7 +135,7 @@ func (d *Division) each(yield func(*part) error) error {
 	return nil
 }
 
-// report answers a query whose allocations were added up.
+// report answers a query from the sums of its allocations.
 func (d *Division) report(s *sums) *Report {
 	q, result := s.query, d.result
 	r := &Report{
@@ -148,7 +146,8 @@ func (d *Division) report(s *sums) *Report {
 		Generated: d.books.generated, Completeness: d.completeness,
 	}
 	if q.Workspace != "" {
-		r.Note = "groups, totals and statements are what " + q.Workspace + " is charged; invoices, commitments, matches, exceptions, lines and allocations are of the whole period"
+		r.Note = "groups, totals and statements are what " + q.Workspace +
+			" is charged; invoices, commitments, matches, exceptions, lines and allocations are of the whole period"
 	}
 	var held heldTime
 	for workspace, of := range d.held {

@@ -12,7 +12,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// A division that is kept answers every question as the rows do, several at once too.
+// A stored division answers every query like the rows do, also concurrently.
 func TestDivisionAnswersAsRowsDo(t *testing.T) {
 	for name, l := range map[string]*storetest.Log{"classified": classified(), "fleet": billedFleet(3, 30)} {
 		m, err := l.Fold(t.Context())
@@ -20,7 +20,7 @@ func TestDivisionAnswersAsRowsDo(t *testing.T) {
 			t.Fatal(err)
 		}
 		var d *costs.Division
-		want := map[string]string{} // by question
+		want := map[string]string{} // by query
 		var queries []costs.Query
 		var filters []costs.AllocationFilter
 		for _, by := range costs.Dimensions() {

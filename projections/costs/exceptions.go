@@ -8,48 +8,66 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// What the ledger finds in question. They join the kinds that attribution
-// finds: [ExceptionKinds] has both.
+// Kinds of exceptions that the ledger reports, in addition to those of attribution.
+// [ExceptionKinds] lists both.
 const (
-	LineUnusable            attribution.Kind = "line_unusable"              // a line that cannot be divided; its amount is in no group, and its invoice does not reconcile
-	LineRestated            attribution.Kind = "line_restated"              // a line whose amount was another before
-	LineInTwoMonths         attribution.Kind = "line_in_two_months"         // one line id that counts in this month and in one beside it
-	CorrectionOfUnknownLine attribution.Kind = "correction_of_unknown_line" // a correction of a line that nobody has
-	InvoiceUnusable         attribution.Kind = "invoice_unusable"           // a total that cannot be compared
-	InvoiceRestated         attribution.Kind = "invoice_restated"           // an invoice whose total was another before, or that was voided
-	InvoiceOfOtherPeriod    attribution.Kind = "invoice_of_other_period"    // lines of the period name an invoice for another one
-	InvoiceSpansMonths      attribution.Kind = "invoice_spans_months"       // lines of several months name an invoice
-	CommitmentOutOfTerm     attribution.Kind = "commitment_out_of_term"     // charged for a time in which it was in no term
-	CommitmentDeclaredTwice attribution.Kind = "commitment_declared_twice"  // by two workspaces; the later decision counts
-	PolicyNotApplied        attribution.Kind = "policy_not_applied"         // a policy about costs that this report does not follow, and why
-	PolicyChangedInPeriod   attribution.Kind = "policy_changes_in_period"   // the policy at the start of the period counts for all of it
-	DecisionVoid            attribution.Kind = "decision_void"              // a policy or a purchase that takes no effect, and why
-	ChangedAfterBill        attribution.Kind = "changed_after_bill"         // what came into the log after the month was billed
+	// LineUnusable: a line that cannot be divided. Its amount is in no group, and its invoice
+	// does not reconcile.
+	LineUnusable attribution.Kind = "line_unusable"
+	// LineRestated: a line that was stated with another amount before.
+	LineRestated attribution.Kind = "line_restated"
+	// LineInTwoMonths: one line id that counts in this month and in an adjacent one.
+	LineInTwoMonths attribution.Kind = "line_in_two_months"
+	// CorrectionOfUnknownLine: a correction of an unknown line.
+	CorrectionOfUnknownLine attribution.Kind = "correction_of_unknown_line"
+	// InvoiceUnusable: a total that cannot be compared.
+	InvoiceUnusable attribution.Kind = "invoice_unusable"
+	// InvoiceRestated: an invoice that had another total before, or was voided.
+	InvoiceRestated attribution.Kind = "invoice_restated"
+	// InvoiceOfOtherPeriod: lines of the period name an invoice for another period.
+	InvoiceOfOtherPeriod attribution.Kind = "invoice_of_other_period"
+	// InvoiceSpansMonths: lines of several months name an invoice.
+	InvoiceSpansMonths attribution.Kind = "invoice_spans_months"
+	// CommitmentOutOfTerm: a commitment was charged for a time outside its terms.
+	CommitmentOutOfTerm attribution.Kind = "commitment_out_of_term"
+	// CommitmentDeclaredTwice: two workspaces declared it; the later decision counts.
+	CommitmentDeclaredTwice attribution.Kind = "commitment_declared_twice"
+	// PolicyNotApplied: a policy about costs that this report does not follow, and why.
+	PolicyNotApplied attribution.Kind = "policy_not_applied"
+	// PolicyChangedInPeriod: the policy at the start of the period counts for all of it.
+	PolicyChangedInPeriod attribution.Kind = "policy_changes_in_period"
+	// DecisionVoid: a policy or a purchase that is void, and why.
+	DecisionVoid attribution.Kind = "decision_void"
+	// ChangedAfterBill: events that were appended after the month was billed.
+	ChangedAfterBill attribution.Kind = "changed_after_bill"
 )
 
-// ExceptionKinds returns the kinds of what a cost report finds in question,
-// in the order in which it lists them.
+// ExceptionKinds returns the kinds of exceptions of a cost report, in the order in which it lists
+// them.
 func ExceptionKinds() []attribution.Kind {
 	all := []attribution.Kind{
 		attribution.BilledNeverSeen, attribution.SeenNeverBilled, attribution.RegisteredNeither, attribution.UnmatchedLine,
-		attribution.LineConflict, attribution.InvoiceConflict, attribution.DetailDiffers, attribution.DuplicateLooking, attribution.OwnerMissing, attribution.QuantityUnusable,
+		attribution.LineConflict, attribution.InvoiceConflict, attribution.DetailDiffers,
+		attribution.DuplicateLooking, attribution.OwnerMissing, attribution.QuantityUnusable,
 		attribution.BuyerAmbiguous, attribution.NotInService,
-		LineUnusable, LineRestated, LineInTwoMonths, CorrectionOfUnknownLine, InvoiceUnusable, InvoiceRestated, InvoiceOfOtherPeriod,
-		InvoiceSpansMonths, CommitmentOutOfTerm, CommitmentDeclaredTwice, PolicyNotApplied, PolicyChangedInPeriod, DecisionVoid, ChangedAfterBill,
+		LineUnusable, LineRestated, LineInTwoMonths, CorrectionOfUnknownLine,
+		InvoiceUnusable, InvoiceRestated, InvoiceOfOtherPeriod, InvoiceSpansMonths,
+		CommitmentOutOfTerm, CommitmentDeclaredTwice, PolicyNotApplied, PolicyChangedInPeriod,
+		DecisionVoid, ChangedAfterBill,
 	}
 	slices.Sort(all)
 	return all
 }
 
-// Unreconciled is why a bill cannot be said to reconcile with what was received for it.
+// Unreconciled says why a bill does not reconcile with what was received for it.
 type Unreconciled struct {
 	Subject string `json:"subject"` // issuer|account|id of an invoice, or of a line
 	Why     string `json:"why"`
 }
 
-// unreconciled lists the invoices that do not equal what was attributed to the cent,
-// those that lines name and nobody received, and what could not be compared.
-// Lines that name no invoice have nothing to reconcile with.
+// unreconciled lists the invoices that differ from the attributed amounts, those that lines name
+// and that were not received, and what could not be compared. Lines without an invoice have nothing
+// to reconcile with.
 func unreconciled(ties []InvoiceReconciliation, all []attribution.Exception) []Unreconciled {
 	out := []Unreconciled{}
 	for i := range ties {
@@ -85,17 +103,19 @@ func unreconciled(ties []InvoiceReconciliation, all []attribution.Exception) []U
 }
 
 func compareExceptions(x, y attribution.Exception) int {
-	return cmp.Or(strings.Compare(string(x.Kind), string(y.Kind)), strings.Compare(x.Subject, y.Subject), strings.Compare(x.Detail, y.Detail))
+	return cmp.Or(
+		strings.Compare(string(x.Kind), string(y.Kind)),
+		strings.Compare(x.Subject, y.Subject), strings.Compare(x.Detail, y.Detail),
+	)
 }
 
-// sortExceptions brings exceptions into the order in which they are reported,
-// each once.
+// sortExceptions sorts exceptions into report order and removes duplicates.
 func sortExceptions(all []attribution.Exception) []attribution.Exception {
 	slices.SortFunc(all, compareExceptions)
 	return slices.Compact(all)
 }
 
-// findings returns the exceptions of the ledger with those of a division.
+// findings returns the exceptions of the ledger and of a division.
 func (b *books) findings(result *attribution.Result) []attribution.Exception {
 	all := slices.Concat(result.Exceptions, sortExceptions(slices.Concat(b.exceptions, b.unusable)))
 	slices.SortStableFunc(all, compareExceptions)

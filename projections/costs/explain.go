@@ -14,53 +14,53 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Explanation traces an allocation to the line that it is a part of, to what its
-// part was measured by, and to the decisions and versions that divided it.
+// Explanation traces an allocation to its line, to the usage that it was measured by, and to the
+// decisions and versions that divided it.
 type Explanation struct {
 	Allocation
 	Position string          `json:"position"`
 	Month    domain.Interval `json:"period"`
 	Methods  Methods         `json:"methods"`
 	Policies []AppliedPolicy `json:"policies"`
-	// The allocation gets Weight of Of of its line. Of bounds what all allocations of the
-	// line weigh.
+	// The allocation gets the share Weight/Of of its line. Of bounds the sum of weights of the
+	// line's allocations.
 	Weight     attribution.Amount `json:"weight"`
 	Of         attribution.Amount `json:"of"`
 	WeightUnit string             `json:"weight_unit"` // gpu_ms, money, share or whole
 	Why        []string           `json:"why"`         // the class, the match method, the meter and the weight, in words
-	// Interval is the part of the charge period that the allocation is for.
+	// Interval is the part of the charge period that the allocation covers.
 	Interval domain.Interval `json:"interval"`
-	// Usage is what the weight was measured on: the machines that the line was
-	// matched to. It is empty where the weight is no GPU time. What the machines
-	// weigh adds up to Weight, but for what is Unseen: that is UnseenMs of Of.
+	// Usage is what the weight was measured on: the machines that the line was matched to. It is
+	// empty if the weight is not GPU time. The weights of machines add up to Weight, except for
+	// Unseen time, which is UnseenMs of Of.
 	Usage    []ExplainedUsage `json:"usage"`
 	UnseenMs int64            `json:"unseen_gpu_ms"`
-	// Followed is what the line followed; nil for a line that followed nothing.
+	// Followed is what the line followed; null for a line that followed nothing.
 	Followed *attribution.Followed `json:"followed"`
 
-	// Charge is the line as the supplier wrote it, nil for a rounding adjustment, which is no
-	// supplier's.
+	// Charge is the line as the supplier wrote it; null for a rounding adjustment, which is not a
+	// supplier's line.
 	Charge *domain.BillingLine `json:"charge"`
 	Whole  *ExplainedLine      `json:"whole"`
 	Event  *LedgerEvent        `json:"event"` // that recorded the line, or for a rounding adjustment the invoice
 
 	Invoice   *InvoiceReconciliation `json:"invoice_reconciliation"`
-	Statement *attribution.Statement `json:"statement"` // that the allocation is in, rounded once
+	Statement *attribution.Statement `json:"statement"` // that contains the allocation, rounded once
 	registry.Completeness
 }
 
-// ExplainedLine is what attribution made of a line.
+// ExplainedLine is a line as attribution interpreted it.
 type ExplainedLine struct {
 	Billed      attribution.Amount `json:"billed"`
 	Effective   attribution.Amount `json:"effective"`
 	Allocations int                `json:"allocations"`
 	Corrects    string             `json:"corrects,omitempty"`
 	Reason      string             `json:"reason,omitempty"`
-	Stated      int                `json:"stated"` // how often; the last statement counts
+	Stated      int                `json:"stated"` // number of statements; the last counts
 }
 
-// ExplainedUsage is what one machine weighs in an allocation, and all of its time that the
-// line was divided by.
+// ExplainedUsage is the weight of one machine in an allocation, and all of its time that the line
+// was divided by.
 type ExplainedUsage struct {
 	Cluster    string `json:"cluster"`
 	Node       string `json:"node"`
@@ -72,16 +72,16 @@ type ExplainedUsage struct {
 	PeriodMs   int64  `json:"period_gpu_ms"`
 }
 
-// ErrNoAllocation is returned for an allocation that a division does not have. The text says
-// what there is instead.
+// ErrNoAllocation is returned for an allocation that a division does not have. The text says what
+// exists instead.
 var ErrNoAllocation = errors.New("no such allocation")
 
-// roundingAdjustmentPrefix begins the id of the line that attribution makes up for the
-// rounding of an invoice.
+// roundingAdjustmentPrefix begins the id of the line that attribution adds for the rounding of an
+// invoice.
 const roundingAdjustmentPrefix = "invoice:"
 
-// Explain divides the month that an allocation is of, and explains the allocation. Where
-// several months have the line, the last of them that has the allocation counts.
+// Explain divides the month of an allocation, and explains the allocation. If several months have
+// the line, the last of them that has the allocation counts.
 func Explain(view projections.View, ref attribution.Ref) (*Explanation, error) {
 	sources, err := allocationSources(view, ref)
 	if err != nil {
@@ -98,7 +98,7 @@ func Explain(view projections.View, ref attribution.Ref) (*Explanation, error) {
 	return nil, missing
 }
 
-// explainIn explains an allocation as one month has it.
+// explainIn explains an allocation in one month.
 func explainIn(view projections.View, ref attribution.Ref, from *allocationSource) (*Explanation, error) {
 	b, err := openBooks(view, from.month)
 	if err != nil {
@@ -121,14 +121,17 @@ func explainIn(view projections.View, ref attribution.Ref, from *allocationSourc
 	case err != nil:
 		return nil, err
 	case result.Trace == nil && whole.Allocations == 0:
-		return nil, fmt.Errorf("%w: line %q cannot be divided, see the exceptions of %s", ErrNoAllocation, ref.Line, monthText(from.month))
+		return nil, fmt.Errorf("%w: line %q cannot be divided, see the exceptions of %s",
+			ErrNoAllocation, ref.Line, monthText(from.month))
 	case result.Trace == nil:
-		return nil, fmt.Errorf("%w: line %q has %d allocations, such as\n  %s", ErrNoAllocation, ref.Line, whole.Allocations, strings.Join(others, "\n  "))
+		return nil, fmt.Errorf("%w: line %q has %d allocations, such as\n  %s",
+			ErrNoAllocation, ref.Line, whole.Allocations, strings.Join(others, "\n  "))
 	}
 	allocation := &result.Trace.Allocation
 	line := allocation.Line
 	x := &Explanation{
-		Allocation: newAllocation(allocation), Position: view.Position().String(), Month: from.month, Methods: costMethods, Policies: b.policies,
+		Allocation: newAllocation(allocation), Position: view.Position().String(), Month: from.month,
+		Methods: costMethods, Policies: b.policies,
 		Weight: allocation.Weight, Of: allocation.Of, Why: []string{}, Interval: line.ChargePeriod, Usage: []ExplainedUsage{},
 		UnseenMs: result.Trace.UnseenMs, Followed: result.Trace.Followed, Charge: from.charge, Whole: &whole, Event: &from.event,
 	}
@@ -141,13 +144,15 @@ func explainIn(view projections.View, ref attribution.Ref, from *allocationSourc
 	ties := b.reconciliations(result)
 	for i := range ties {
 		t := &ties[i]
-		if t.Issuer == line.Issuer && t.Account == line.Account && t.Invoice == line.Invoice && t.Currency == line.Currency && (t.Invoice != "" || t.Period == line.BillingPeriod) {
+		if t.Issuer == line.Issuer && t.Account == line.Account && t.Invoice == line.Invoice &&
+			t.Currency == line.Currency && (t.Invoice != "" || t.Period == line.BillingPeriod) {
 			x.Invoice = t
 		}
 	}
 	for i := range result.Statements {
 		s := &result.Statements[i]
-		if x.Invoice != nil && s.Workspace == allocation.Workspace && s.Issuer == x.Invoice.Issuer && s.Account == x.Invoice.Account && s.Invoice == x.Invoice.Invoice && s.Currency == x.Invoice.Currency && s.Period == x.Invoice.Period {
+		if in := x.Invoice; in != nil && s.Workspace == allocation.Workspace && s.Issuer == in.Issuer &&
+			s.Account == in.Account && s.Invoice == in.Invoice && s.Currency == in.Currency && s.Period == in.Period {
 			x.Statement = s
 		}
 	}
@@ -163,10 +168,10 @@ func explainIn(view projections.View, ref attribution.Ref, from *allocationSourc
 	return x, err
 }
 
-// offeredAllocations is how many allocations an error lists.
+// offeredAllocations is the number of allocations that an error lists.
 const offeredAllocations = 8
 
-// allocationSource is a line, or the invoice of a rounding adjustment, as one month has it.
+// allocationSource is a line, or the invoice of a rounding adjustment, in one month.
 type allocationSource struct {
 	month  domain.Interval
 	event  LedgerEvent
@@ -174,17 +179,18 @@ type allocationSource struct {
 	whole  ExplainedLine
 }
 
-// allocationSources returns where an allocation may be, the last month first, and of a
-// rounding adjustment the invoice's own month before all.
+// allocationSources returns where an allocation may be, last month first. For a rounding
+// adjustment, the invoice's own month comes before all others.
 func allocationSources(view projections.View, ref attribution.Ref) ([]allocationSource, error) {
 	scope := domain.AccountKey(ref.Issuer, ref.Account)
 	invoice, roundingAdjustment := strings.CutPrefix(ref.Line, roundingAdjustmentPrefix)
 	var sources []allocationSource
 	var some, accounts []string
 	lines := 0
-	months := map[int64]bool{} // whose lines name the invoice
-	err := view.Scan(projections.Query{Table: projections.TableBillingLines, Scope: scope}, func(k projections.Key, row projections.Row) error {
-		if k.Scope != scope { // the scope is empty, and names all
+	months := map[int64]bool{} // months with lines that name the invoice
+	billed := projections.Query{Table: projections.TableBillingLines, Scope: scope}
+	err := view.Scan(billed, func(k projections.Key, row projections.Row) error {
+		if k.Scope != scope { // an empty scope selects all
 			return nil
 		}
 		if lines++; len(some) < offeredAllocations {
@@ -198,7 +204,10 @@ func allocationSources(view projections.View, ref attribution.Ref) ([]allocation
 			months[k.Hour] = true
 		}
 		if k.ID == ref.Line {
-			sources = append(sources, allocationSource{projections.BillingMonth(domain.Instant(k.Hour) * domain.Hour), line.Event, &line.BillingLine, ExplainedLine{Corrects: line.Corrects, Reason: line.Reason, Stated: line.Stated}})
+			sources = append(sources, allocationSource{
+				projections.BillingMonth(domain.Instant(k.Hour) * domain.Hour), line.Event, &line.BillingLine,
+				ExplainedLine{Corrects: line.Corrects, Reason: line.Reason, Stated: line.Stated},
+			})
 		}
 		return nil
 	})
@@ -218,16 +227,18 @@ func allocationSources(view projections.View, ref attribution.Ref) ([]allocation
 			delete(months, projections.MonthStart(own.From))
 			sources = append(sources, allocationSource{month: own, event: ledgerEvent(k, v)})
 			for _, m := range slices.Backward(slices.Sorted(maps.Keys(months))) {
-				sources = append(sources, allocationSource{month: projections.BillingMonth(domain.Instant(m) * domain.Hour), event: ledgerEvent(k, v)})
+				month := projections.BillingMonth(domain.Instant(m) * domain.Hour)
+				sources = append(sources, allocationSource{month: month, event: ledgerEvent(k, v)})
 			}
 		}
 	}
 	if len(sources) > 0 {
 		return sources, nil
 	}
-	// Say what there is, at the first step that leads nowhere.
+	// Say what exists, at the first step that fails.
 	if lines > 0 {
-		return nil, fmt.Errorf("%w: issuer %q and account %q have %d lines and none is %q; such as %s", ErrNoAllocation, ref.Issuer, ref.Account, lines, ref.Line, strings.Join(some, ", "))
+		return nil, fmt.Errorf("%w: issuer %q and account %q have %d lines and none is %q; such as %s",
+			ErrNoAllocation, ref.Issuer, ref.Account, lines, ref.Line, strings.Join(some, ", "))
 	}
 	err = view.Scan(projections.Query{Table: projections.TableBillingLines}, func(k projections.Key, _ projections.Row) error {
 		if n := len(accounts); n == 0 || accounts[n-1] != k.Scope {
@@ -241,13 +252,18 @@ func allocationSources(view projections.View, ref attribution.Ref) ([]allocation
 	case len(accounts) == 0:
 		return nil, fmt.Errorf("%w: there is no billing line yet", ErrNoAllocation)
 	}
-	return nil, fmt.Errorf("%w: no line of issuer %q and account %q; there are: %s", ErrNoAllocation, ref.Issuer, ref.Account, strings.Join(accounts[:min(len(accounts), offeredAllocations)], ", "))
+	return nil, fmt.Errorf("%w: no line of issuer %q and account %q; there are: %s",
+		ErrNoAllocation, ref.Issuer, ref.Account, strings.Join(accounts[:min(len(accounts), offeredAllocations)], ", "))
 }
 
-// reasons says in words what decided.
+// reasons explains the division in words.
 func (x *Explanation) reasons(t *attribution.Trace) {
 	l := &t.Allocation
-	for _, reason := range []struct{ what, of, why string }{{"class", l.Line.Class.String(), t.ClassReason}, {"match method", l.MatchMethod.String(), t.MatchReason}, {"meter", l.Line.Meter.String(), t.MeterReason}} {
+	for _, reason := range []struct{ what, of, why string }{
+		{"class", l.Line.Class.String(), t.ClassReason},
+		{"match method", l.MatchMethod.String(), t.MatchReason},
+		{"meter", l.Line.Meter.String(), t.MeterReason},
+	} {
 		if reason.why != "" {
 			x.Why = append(x.Why, fmt.Sprintf("%s %s: %s", reason.what, reason.of, reason.why))
 		}
@@ -268,7 +284,7 @@ func (x *Explanation) reasons(t *attribution.Trace) {
 	}
 }
 
-// held says what became of the time that an allocation is for.
+// held describes the state of an allocation's time.
 func held(l *attribution.Allocation) string {
 	switch l.Component {
 	case attribution.Allocated:

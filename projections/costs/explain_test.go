@@ -15,8 +15,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Every allocation of a month is found again by its reference, with the same amounts,
-// and leads to the event that recorded its line.
+// Every allocation of a month is found by its reference, with the same amounts, and leads to the
+// event that recorded its line.
 func TestExplainEveryAllocation(t *testing.T) {
 	storetest.FoldView(t, house(), func(v projections.View) {
 		var allocations []costs.Allocation
@@ -82,8 +82,8 @@ func TestExplain(t *testing.T) {
 			}
 			return x
 		}
-		// The line bought two hours of the two GPUs of n1, and a held one for the
-		// first of them.
+		// The line bought two hours of the two GPUs of n1, and a held one of them in the first
+		// hour.
 		x := explain("issuer=p;account=1;line=01-n1;hour=2026-05-01T00:00:00Z;workspace=a;cluster=c;deployment=chat;component=allocated")
 		if x.Billed.String() != "2.5025" || x.Weight.String() != "3600000" || x.Of.String() != "14400000" || len(x.Usage) != 1 || x.Usage[0].Node != "n1" || x.Usage[0].Resource != "r-1" ||
 			x.Interval != storetest.Span(0, 60) || x.Charge.ResourceID != "r-1" || x.Event.Source != "focus/p" || x.Event.Sequence == 0 || x.Whole.Billed.String() != "10.01" {

@@ -8,7 +8,7 @@ import (
 	"quartermaster/projections"
 )
 
-// CostHours shows the tests what attribution is given of the fleet.
+// CostHours exposes the usage that attribution gets from the fleet.
 func CostHours(view projections.View, spans []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) ([]attribution.Node, error) {
 	c, err := readCostFleet(view, domain.Interval{From: spans[0].From, To: spans[len(spans)-1].To})
 	if err != nil {
@@ -17,7 +17,7 @@ func CostHours(view projections.View, spans []domain.Interval, cuts attribution.
 	return c.nodes, c.usage(spans, cuts, yield)
 }
 
-// MonthTerms shows the tests what a month is divided by.
+// MonthTerms exposes the rules that a month is divided by.
 func MonthTerms(view projections.View, month domain.Interval) ([]AppliedPolicy, []attribution.Commitment, []attribution.Invoice, []attribution.Exception, error) {
 	l, err := readLedger(view, month)
 	if err != nil {

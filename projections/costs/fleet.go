@@ -15,8 +15,8 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// costFleet is the fleet and what it did, in the terms of attribution. Its
-// size follows nodes and deployments; hours pass through it one by one.
+// costFleet is the fleet and its usage, in the terms of attribution. Its size grows with nodes and
+// deployments; hours are streamed.
 type costFleet struct {
 	view      projections.View
 	fleet     *inventory.Fleet
@@ -24,12 +24,12 @@ type costFleet struct {
 	index     map[inventory.NodeName][]int // into nodes, by time
 	workloads *usage.Workloads
 	names     map[string]string
-	elsewhere map[[2]string]bool // (account, resource) of what was in service at other times
+	elsewhere map[[2]string]bool // (account, resource) of machines that were in service at other times
 	also      []attribution.OtherID
 }
 
-// readCostFleet describes every node that was in service or reported within a
-// span of time, in whole hours.
+// readCostFleet describes every node that was in service or reported within a span of time, in
+// whole hours.
 func readCostFleet(view projections.View, span domain.Interval) (*costFleet, error) {
 	if !span.Empty() {
 		span = domain.Interval{From: span.From.HourStart(), To: (span.To - 1).HourStart() + domain.Hour}
@@ -38,7 +38,10 @@ func readCostFleet(view projections.View, span domain.Interval) (*costFleet, err
 	if err != nil {
 		return nil, err
 	}
-	c := &costFleet{view: view, fleet: f, index: map[inventory.NodeName][]int{}, names: map[string]string{}, elsewhere: map[[2]string]bool{}}
+	c := &costFleet{
+		view: view, fleet: f, index: map[inventory.NodeName][]int{},
+		names: map[string]string{}, elsewhere: map[[2]string]bool{},
+	}
 	seen, err := c.reporting(span)
 	if err != nil {
 		return nil, err
@@ -72,8 +75,8 @@ func readCostFleet(view projections.View, span domain.Interval) (*costFleet, err
 	return c, err
 }
 
-// reporting returns the nodes that reported within a span, with the number of
-// GPUs in their last report of it.
+// reporting returns the nodes that reported within a span, with the number of GPUs in their last
+// report of the span.
 func (c *costFleet) reporting(span domain.Interval) (map[inventory.NodeName]int, error) {
 	out := map[inventory.NodeName]int{}
 	if span.Empty() {
@@ -98,15 +101,16 @@ func (c *costFleet) reporting(span domain.Interval) (map[inventory.NodeName]int,
 	return out, nil
 }
 
-// usageWithin asks for the usage hours that overlap a span.
+// usageWithin selects the usage hours that overlap a span.
 func usageWithin(span domain.Interval) projections.Query {
-	return projections.Query{Table: projections.TableUsage, From: projections.HourOf(span.From), To: projections.HourOf(span.To-1) + 1}
+	return projections.Query{
+		Table: projections.TableUsage, From: projections.HourOf(span.From), To: projections.HourOf(span.To-1) + 1,
+	}
 }
 
-// describe enters the descriptions of a node. What a node does not say of
-// itself is its cluster's, so that a cluster described anew cuts its nodes, at
-// the next full hour: a cluster is one thing for an hour, as in
-// [usage.EachDeviceHour].
+// describe adds the descriptions of a node. A node inherits from its cluster what it does not state
+// itself. So a new description of a cluster splits those of its nodes, at the next full hour: a
+// cluster has one description for an hour, as in [usage.EachDeviceHour].
 func (c *costFleet) describe(n *inventory.NodeTime, span domain.Interval) {
 	for i := range n.Service {
 		s := &n.Service[i]
@@ -146,7 +150,7 @@ func (c *costFleet) describe(n *inventory.NodeTime, span domain.Interval) {
 	}
 }
 
-// modelOf returns the model that GPUs have in common.
+// modelOf returns the common model of GPUs.
 func modelOf(gpus []inventory.Declared) string {
 	for i := range gpus {
 		if gpus[i].Model != gpus[0].Model {
@@ -159,8 +163,8 @@ func modelOf(gpus []inventory.Declared) string {
 	return gpus[0].Model
 }
 
-// renamed enters the resource ids of machines that were declared under several names:
-// where one name declares all GPUs that another does, or more, they are one machine.
+// renamed adds the resource ids of machines that were declared under several names: if one name
+// declares all GPUs that another does, or more, they are one machine.
 func (c *costFleet) renamed() {
 	var several inventory.Claimants
 	for _, n := range c.fleet.Nodes {
@@ -216,7 +220,8 @@ func (c *costFleet) renamed() {
 				continue
 			}
 			for _, o := range claims[gpuIn{n.Cluster, s.GPUs[0].ID}] {
-				if o.node != n && !slices.ContainsFunc(s.GPUs, func(g inventory.Declared) bool { return !inventory.Declares(o.s.Node, g.ID) }) {
+				foreign := func(g inventory.Declared) bool { return !inventory.Declares(o.s.Node, g.ID) }
+				if o.node != n && !slices.ContainsFunc(s.GPUs, foreign) {
 					also(claim{n, s}, o)
 					also(o, claim{n, s})
 				}
@@ -225,8 +230,8 @@ func (c *costFleet) renamed() {
 	}
 }
 
-// changed returns the first full hour after t from which a cluster is described
-// by another version than at t.
+// changed returns the first full hour after t from which a cluster has another description than at
+// t.
 func (c *costFleet) changed(cluster string, t domain.Instant) domain.Instant {
 	if h := c.fleet.Clusters[cluster]; h != nil {
 		for i := range h.Versions[1:] {
@@ -238,11 +243,10 @@ func (c *costFleet) changed(cluster string, t domain.Instant) domain.Instant {
 	return inventory.Forever
 }
 
-// undeclared enters the hours in which a node was in no service and reported, or a
-// correction is about it, up to where its service begins and from where it ends. In
-// its other hours out of service nothing is known of it, and no line is for it. A node
-// that nobody declared at any time has no resource that a line could name, so that for
-// it the whole span does.
+// undeclared adds the hours in which a node was out of service and reported, or in which a
+// correction is about it, limited by its service before and after. In its other hours out of
+// service nothing is known of it, and no line is for it. A node that was never declared has no
+// resource id that a line could name, so for it the whole span is added.
 func (c *costFleet) undeclared(a *inventory.Aliases, name inventory.NodeName, gpus int, span domain.Interval) error {
 	add := func(i domain.Interval) {
 		node := attribution.Node{Cluster: name.Cluster, Node: name.Node, GPUs: min(gpus, maxNodeGPUs), Service: i}
@@ -264,13 +268,15 @@ func (c *costFleet) undeclared(a *inventory.Aliases, name inventory.NodeName, gp
 		var hours []domain.Interval
 		note := func(known domain.Interval) {
 			if known = known.Intersect(gap); !known.Empty() {
-				hours = append(hours, domain.Interval{From: known.From.HourStart(), To: (known.To - 1).HourStart() + domain.Hour}.Intersect(gap))
+				whole := domain.Interval{From: known.From.HourStart(), To: (known.To - 1).HourStart() + domain.Hour}
+				hours = append(hours, whole.Intersect(gap))
 			}
 		}
 		for i := range n.Corrections {
 			note(n.Corrections[i].Ev.Interval)
 		}
-		err := a.Hours(c.view, name, projections.HourOf(gap.From), projections.HourOf(gap.To-1)+1, func(k projections.Key, row *projections.UsageHour) error {
+		first, end := projections.HourOf(gap.From), projections.HourOf(gap.To-1)+1
+		err := a.Hours(c.view, name, first, end, func(k projections.Key, row *projections.UsageHour) error {
 			note(row.Seen(domain.Instant(k.Hour) * domain.Hour))
 			return nil
 		})
@@ -285,9 +291,8 @@ func (c *costFleet) undeclared(a *inventory.Aliases, name inventory.NodeName, gp
 	return nil
 }
 
-// at returns the description of a node that holds at a time. Times of usage
-// are whole milliseconds, and so a description begins with the millisecond that
-// it begins in.
+// at returns the description of a node at a time. Usage times are whole milliseconds, and so a
+// description begins with the millisecond that it begins in.
 func (c *costFleet) at(name inventory.NodeName, t domain.Instant) (int, bool) {
 	for _, i := range c.index[name] {
 		if s := c.nodes[i].Service; wholeMs(s.From) <= t && t < wholeMs(s.To) {
@@ -299,21 +304,22 @@ func (c *costFleet) at(name inventory.NodeName, t domain.Instant) (int, bool) {
 
 func wholeMs(t domain.Instant) domain.Instant { return t - t%projections.NsPerMs }
 
-// componentOf maps what a GPU was in to what becomes of its cost.
+// componentOf maps the state of a GPU to the component of its cost.
 var componentOf = [inventory.StateEnd]attribution.Component{
-	inventory.Allocated: attribution.Allocated, inventory.Failed: attribution.Failed, inventory.Maintenance: attribution.Maintenance,
-	inventory.BusyUnattributed: attribution.BusyUnattributed, inventory.Idle: attribution.Idle, inventory.Unprovisioned: attribution.Unprovisioned, inventory.Unobserved: attribution.Unobserved,
+	inventory.Allocated: attribution.Allocated, inventory.Failed: attribution.Failed,
+	inventory.Maintenance: attribution.Maintenance, inventory.BusyUnattributed: attribution.BusyUnattributed,
+	inventory.Idle: attribution.Idle, inventory.Unprovisioned: attribution.Unprovisioned,
+	inventory.Unobserved: attribution.Unobserved,
 }
 
-// walks is how many stretches of time usage is read in at once. What lies
-// between spans in one stretch is read and passed over.
+// walks is the maximum number of stretches of time in which usage is read concurrently. Time
+// between spans in one stretch is read and skipped.
 const walks = 8
 
-// usage calls yield with every hour that overlaps one of the spans, in the parts
-// that cuts leave of it, by cluster, node and time. It is the Usage of an [attribution.Input]. Spans are
-// ascending and disjoint: months, as a rule, and a few hours long ago that a
-// correction is for. Each stretch is a walk of its own, and the walks take turns
-// so that a node's hours come together.
+// usage calls yield with every hour that overlaps one of the spans, split at cuts, by cluster, node
+// and time. It is the Usage of an [attribution.Input]. Spans are ascending and disjoint: usually
+// months, and a few earlier hours that a correction is for. Each stretch is a separate walk, and
+// the walks take turns so that a node's hours come together.
 func (c *costFleet) usage(spans []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) error {
 	hours, stretches := wholeHours(spans)
 	if len(stretches) == 1 {
@@ -336,7 +342,7 @@ func (c *costFleet) usage(spans []domain.Interval, cuts attribution.Cuts, yield 
 		heads[i], _ = pull()
 	}
 	for {
-		// Nodes are numbered by name and then by time, and so are stretches.
+		// Nodes are numbered by name and then by time, and stretches are in the order of time.
 		first := -1
 		for i, h := range heads {
 			if failed[i] != nil {
@@ -356,11 +362,11 @@ func (c *costFleet) usage(spans []domain.Interval, cuts attribution.Cuts, yield 
 	}
 }
 
-// errStopped ends a walk that nobody listens to any more.
+// errStopped ends a walk whose results are no longer needed.
 var errStopped = errors.New("stopped")
 
-// wholeHours rounds spans out to whole hours, and joins them into at most so
-// many stretches, across the shortest gaps.
+// wholeHours rounds spans out to whole hours, and joins them into at most walks stretches, across
+// the shortest gaps.
 func wholeHours(spans []domain.Interval) (hours, stretches []domain.Interval) {
 	for _, s := range spans {
 		if s.Empty() {
@@ -384,7 +390,9 @@ func wholeHours(spans []domain.Interval) (hours, stretches []domain.Interval) {
 }
 
 // walk calls yield with the hours within a stretch.
-func (c *costFleet) walk(stretch domain.Interval, hours []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) error {
+func (c *costFleet) walk(
+	stretch domain.Interval, hours []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error,
+) error {
 	h := nodeHours{fleet: c, cuts: cuts, yield: yield}
 	err := usage.EachDeviceHour(c.view, stretch.From, stretch.To, func(d *usage.DeviceHour) error {
 		i, _ := slices.BinarySearchFunc(hours, d.Hour, func(s domain.Interval, t domain.Instant) int {
@@ -404,8 +412,8 @@ func (c *costFleet) walk(stretch domain.Interval, hours []domain.Interval, cuts 
 	return h.flush()
 }
 
-// nodeHours gathers the GPUs of a node's hour, in one part, or in several where
-// charges begin or end within it.
+// nodeHours collects the GPUs of a node's hour, in one part, or in several if charges begin or end
+// within it.
 type nodeHours struct {
 	fleet *costFleet
 	cuts  attribution.Cuts
@@ -423,8 +431,8 @@ type hourPart struct {
 	held [][]msRange // of each of its parts
 }
 
-// What attribution takes for one machine, and for one part of its hour. A
-// report may claim more; it must not stop the books of the whole house.
+// The limits of attribution for one machine, and for one part of its hour. A report may claim more,
+// but it must not stop the division of the month.
 const (
 	maxNodeGPUs = 1024
 	maxPart     = maxNodeGPUs * projections.MsPerHour
@@ -433,7 +441,8 @@ const (
 type msRange struct{ from, to uint32 }
 
 func (h *nodeHours) add(d *usage.DeviceHour) error {
-	i, ok := h.fleet.at(inventory.NodeName{Cluster: d.Cluster, Node: d.Node}, d.Hour+domain.Instant(d.Segments[0].From)*projections.NsPerMs)
+	at := d.Hour + domain.Instant(d.Segments[0].From)*projections.NsPerMs
+	i, ok := h.fleet.at(inventory.NodeName{Cluster: d.Cluster, Node: d.Node}, at)
 	if !ok {
 		return fmt.Errorf("usage of node %s/%s at %s is outside the time that was asked for", d.Cluster, d.Node, d.Hour)
 	}
@@ -460,7 +469,7 @@ func (h *nodeHours) add(d *usage.DeviceHour) error {
 	return nil
 }
 
-// begin opens an hour in the parts that it comes in.
+// begin starts an hour, split into its parts.
 func (h *nodeHours) begin(node int, d *usage.DeviceHour) {
 	h.open, h.node, h.hour, h.ends = true, node, d.Hour, h.ends[:0]
 	from := d.Hour
@@ -490,7 +499,8 @@ func (h *hourPart) segment(fleet *costFleet, s *usage.DeviceSegment) {
 		key.Workspace, key.Deployment, key.Unit = s.Holder.Workspace, s.Holder.Deployment, s.Holder.Unit
 	}
 	i := slices.IndexFunc(h.out.Parts, func(p attribution.Part) bool {
-		return p.Component == key.Component && p.Unit == key.Unit && p.Deployment == key.Deployment && p.Workspace == key.Workspace &&
+		return p.Component == key.Component && p.Unit == key.Unit && p.Deployment == key.Deployment &&
+			p.Workspace == key.Workspace &&
 			p.GPUMs <= maxPart-s.GPUMs
 	})
 	if i < 0 {
@@ -521,9 +531,8 @@ func (h *hourPart) segment(fleet *costFleet, s *usage.DeviceSegment) {
 	h.held[i] = append(held, msRange{s.From, s.To})
 }
 
-// part returns an empty part of a node's hour with what its unit asks for: what
-// the deployment of that name asks for one replica, where the holder is its
-// workspace.
+// part returns an empty part of a node's hour with the requests of its unit: those of one replica
+// of the deployment of that name, if the holder is its workspace.
 func (c *costFleet) part(node int, hour domain.Instant, key attribution.Part) attribution.Part {
 	key.Workspace, key.Deployment = c.name(key.Workspace), c.name(key.Deployment)
 	if key.Unit == "" || key.Deployment == "" {
@@ -533,7 +542,7 @@ func (c *costFleet) part(node int, hour domain.Instant, key attribution.Part) at
 	if h == nil {
 		return key
 	}
-	// Of what was declared within the hour, the first counts for all of it.
+	// If something was declared within the hour, the first declaration counts for all of it.
 	v := h.At(hour)
 	if v == nil {
 		v = h.At(hour + domain.Hour - 1)
@@ -581,7 +590,7 @@ func (h *nodeHours) flush() error {
 	return nil
 }
 
-// covered returns the length of what ranges cover together. It reorders them.
+// covered returns the length of the union of ranges. It reorders them.
 func covered(ranges []msRange) int64 {
 	slices.SortFunc(ranges, func(a, b msRange) int { return cmp.Compare(a.from, b.from) })
 	var total int64

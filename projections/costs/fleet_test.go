@@ -25,8 +25,8 @@ var stateOf = map[attribution.Component]inventory.State{
 
 func noCuts(int, domain.Instant) []domain.Instant { return nil }
 
-// Whatever happened to a fleet, attribution gets every second of every GPU, in
-// the state and the hands that usage says, under one description of its node.
+// For every history of a fleet, attribution gets every second of every GPU, with the state and the
+// holder of usage, under one description of its node.
 func TestCostHoursAreUsage(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage}).Draw(t, "log")
@@ -79,7 +79,7 @@ func TestCostHoursAreUsage(t *testing.T) {
 			}
 			var hours []seen
 			last, held := hourOf{-1, 0}, domain.Interval{}
-			// Every other hour is cut, at some nodes twice.
+			// Every other hour is split, at some nodes twice.
 			cuts := func(node int, hour domain.Instant) []domain.Instant {
 				all := []domain.Instant{hour + 7*storetest.Minute, hour + 40*storetest.Minute + 1}
 				return all[:int(hour/domain.Hour)%2*(1+node%2)]
@@ -161,7 +161,7 @@ func TestCostNodes(t *testing.T) {
 	})
 	want := []string{
 		`c/n "1" eu 1 true 0.00-1.00`,
-		`c/n "own" eu 2 true 1.00-2.04`, // the cluster moves within an hour: from the next on
+		`c/n "own" eu 2 true 1.00-2.04`, // the cluster moves within an hour: valid from the next hour on
 		`c/n "own" us 2 true 2.04-5.00`,
 		`c/n "2" us 1 false 6.00-6.04`, // it reported for an hour after it was retired
 		`c/quiet "2" us 1 true 20.00-31.00`,
@@ -173,8 +173,8 @@ func TestCostNodes(t *testing.T) {
 	}
 }
 
-// A unit counts once for as long as it was on a node, however many of its GPUs
-// it held, and asks for what its deployment asks for one replica.
+// A unit counts once for its time on a node, however many GPUs it held, and has the requests of one
+// replica of its deployment.
 func TestCostParts(t *testing.T) {
 	deploy := func(minutes int, workspace string, cpu uint64) domain.Envelope {
 		return domain.Envelope{Cluster: "c", Workspace: workspace, Time: storetest.Start + domain.Instant(minutes)*storetest.Minute, Event: &domain.DeploymentChanged{

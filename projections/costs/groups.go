@@ -10,16 +10,16 @@ import (
 	"quartermaster/projections/dimension"
 )
 
-// Group is the cost of one group. Key has a value for each dimension that was asked for.
+// Group is the cost of one group. Key has a value for each requested dimension.
 type Group struct {
 	Key map[Dimension]string `json:"key"`
 	Cost
-	Allocations int `json:"allocations"` // how many it is the sum of
-	// Largest are the largest of them, as far as they were asked for.
+	Allocations int `json:"allocations"` // number of allocations in the sum
+	// Largest are the largest of them, as many as were requested.
 	Largest []Allocation `json:"largest,omitempty"`
 }
 
-// sums adds up allocations by group. Its size follows groups.
+// sums adds up allocations by group. Its size grows with groups.
 type sums struct {
 	query  *Query
 	by     []*dimension.Of[part, costKey]
@@ -27,7 +27,7 @@ type sums struct {
 	groups map[costKey]*groupSum
 	totals map[string]*Cost
 
-	key   costKey // of the allocation that is added
+	key   costKey // of the current allocation
 	last  costKey // of sum and total
 	sum   *groupSum
 	total *Cost
@@ -36,7 +36,7 @@ type sums struct {
 type groupSum struct {
 	Cost
 	allocations int
-	largest     []Allocation // the largest first
+	largest     []Allocation // largest first
 }
 
 func newSums(q *Query) (*sums, error) {
@@ -81,8 +81,8 @@ func (s *sums) add(p *part) {
 	s.sum.keep(l, s.query)
 }
 
-// keep notes an allocation if it is among the largest of its group: by magnitude, and of
-// equal ones the first in the order of [attribution.Run].
+// keep records an allocation if it is among the largest of its group by magnitude. Ties go to the
+// first in the order of [attribution.Run].
 func (g *groupSum) keep(l *attribution.Allocation, q *Query) {
 	if q.Largest <= 0 {
 		return
@@ -108,7 +108,7 @@ func (g *groupSum) keep(l *attribution.Allocation, q *Query) {
 	g.largest = slices.Insert(g.largest, at, newAllocation(l))
 }
 
-// report enters what was added up, in order, and rounds it to minor units.
+// report adds the sums to the report, sorted, and rounds them to minor units.
 func (s *sums) report(r *Report) {
 	keys := make([]costKey, 0, len(s.groups))
 	for k := range s.groups {

@@ -10,10 +10,10 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// billTimes says when a month was billed, by billing account: when the first invoice of
-// the account came into the log after the end of the month, else when the last of its
-// lines was first stated, and never before the end of the month. Lines that correct
-// others do not count: they come whenever an error is found.
+// billTimes says when a month was billed, by billing account: when the first invoice of the account
+// was appended after the end of the month, else when the last of its lines was first stated, and
+// never before the end of the month. Correction lines do not count, because they may come at any
+// time.
 type billTimes struct {
 	month           domain.Interval
 	invoices, lines map[string]domain.Instant
@@ -35,7 +35,7 @@ func (b *billTimes) line(l *LedgerLine) {
 	}
 }
 
-// of returns when the month was billed for an account, and reports false when it was not.
+// of returns when the month was billed for an account. It reports false if it was not billed.
 func (b *billTimes) of(account string) (domain.Instant, bool) {
 	if at, ok := b.invoices[account]; ok {
 		return at, true
@@ -44,7 +44,7 @@ func (b *billTimes) of(account string) (domain.Instant, bool) {
 	return at, ok
 }
 
-// first returns when the first account was billed. It reports false when none was.
+// first returns when the first account was billed. It reports false if none was.
 func (b *billTimes) first() (first domain.Instant, ok bool) {
 	for account := range b.lines {
 		if at, _ := b.of(account); !ok || at < first {
@@ -54,7 +54,7 @@ func (b *billTimes) first() (first domain.Instant, ok bool) {
 	return first, ok
 }
 
-// lateness finds what came into the log after the month was billed.
+// lateness finds events that were appended after the month was billed.
 type lateness struct {
 	b         *books
 	month     domain.Interval
@@ -76,16 +76,19 @@ type lateEvents struct {
 	gpuMs        int64
 }
 
-// changedAfterBill notes what may divide the month otherwise than when it was billed:
-// samples, corrections and whatever else usage and owners follow from, by the time of
-// its append. A node is billed with its account; what belongs to no account that is
-// billed, with the first that is. It is not known whether a share of money changed.
+// changedAfterBill reports what may change the division of the month since it was billed: samples,
+// corrections and everything else that determines usage and owners, by the time of its append. A
+// node is billed with its account. What belongs to no billed account is billed with the first
+// account that is. Whether amounts changed is not known.
 func (b *books) changedAfterBill() error {
 	first, ok := b.billed.first()
 	if !ok {
 		return nil
 	}
-	l := &lateness{b, b.ledger.month, first, map[string]domain.Instant{}, map[inventory.NodeName]domain.Instant{}, map[lateName]*lateEvents{}}
+	l := &lateness{
+		b, b.ledger.month, first, map[string]domain.Instant{},
+		map[inventory.NodeName]domain.Instant{}, map[lateName]*lateEvents{},
+	}
 	for i := range b.nodes {
 		n := &b.nodes[i]
 		at, ok := b.billed.of(n.Account)
@@ -106,7 +109,7 @@ func (b *books) changedAfterBill() error {
 	return l.events()
 }
 
-// of returns when what is about a thing was billed.
+// of returns when a thing was billed.
 func (l *lateness) of(t projections.Table, scope, id string) domain.Instant {
 	if t.Topic() == domain.TopicWorkspaces || t.Topic() == domain.TopicProcurement {
 		return l.first
@@ -120,10 +123,11 @@ func (l *lateness) of(t projections.Table, scope, id string) domain.Instant {
 	return l.first
 }
 
-// samples notes the samples of the month's nodes.
+// samples reports late samples of the month's nodes.
 func (l *lateness) samples() error {
 	at := projections.MonthStart(l.month.From)
-	err := l.b.view.Scan(projections.Query{Table: projections.TableNodeGPUs, From: at, To: at + 1}, func(k projections.Key, row projections.Row) error {
+	months := projections.Query{Table: projections.TableNodeGPUs, From: at, To: at + 1}
+	err := l.b.view.Scan(months, func(k projections.Key, row projections.Row) error {
 		billed := l.of(projections.TableNodeGPUs, k.Scope, k.ID)
 		var ms int64
 		var last domain.Instant
@@ -138,7 +142,8 @@ func (l *lateness) samples() error {
 			ms, last = ms+d.GPUMs, max(last, d.Last)
 		}
 		if last > 0 {
-			l.b.except(ChangedAfterBill, k.Scope+"/"+k.ID, "samples of the month, the last appended at %s; it was billed at %s%s", last, billed, bound)
+			l.b.except(ChangedAfterBill, k.Scope+"/"+k.ID,
+				"samples of the month, the last appended at %s; it was billed at %s%s", last, billed, bound)
 			l.b.exceptions[len(l.b.exceptions)-1].GPUMs = ms
 		}
 		return nil
@@ -149,14 +154,15 @@ func (l *lateness) samples() error {
 	return nil
 }
 
-// events notes corrections, outages, and what was declared or decided.
+// events reports late corrections, outages, declarations and decisions.
 func (l *lateness) events() error {
 	a, err := registry.NewAuthority(l.b.view)
 	if err != nil {
 		return err
 	}
 	for _, t := range []projections.Table{
-		projections.TablePolicies, projections.TableMappingRules, projections.TableClusters, projections.TableNodes, projections.TableMaintenance, projections.TableOutages, projections.TableUsageCorrections,
+		projections.TablePolicies, projections.TableMappingRules, projections.TableClusters,
+		projections.TableNodes, projections.TableMaintenance, projections.TableOutages, projections.TableUsageCorrections,
 		projections.TableFaults, projections.TableHealth, projections.TableDeployments, projections.TableCommitments,
 	} {
 		q := projections.Query{Table: t}
@@ -194,16 +200,18 @@ func (l *lateness) events() error {
 		}
 	}
 	for name, e := range l.decisions {
-		l.b.except(ChangedAfterBill, name.subject, "%s of the month, %d of them, the last appended at %s; it was billed at %s", name.typ, e.n, e.last, e.billed)
+		l.b.except(ChangedAfterBill, name.subject, "%s of the month, %d of them, the last appended at %s; it was billed at %s",
+			name.typ, e.n, e.last, e.billed)
 		l.b.exceptions[len(l.b.exceptions)-1].GPUMs = e.gpuMs
 	}
 	return nil
 }
 
-// touches reports whether a version says something of the month that its division follows.
+// touches reports whether the division of the month depends on a version.
 func (l *lateness) touches(h *projections.History, i int) bool {
 	v := &h.Versions[i]
-	inForce := v.Order.Effective < l.month.To && (i+1 == len(h.Versions) || h.Versions[i+1].Order.Effective > l.month.From)
+	replaced := i+1 < len(h.Versions) && h.Versions[i+1].Order.Effective <= l.month.From
+	inForce := v.Order.Effective < l.month.To && !replaced
 	switch e := v.Event.(type) {
 	case *domain.UsageCorrected:
 		return !e.Interval.Intersect(l.month).Empty()
@@ -212,7 +220,8 @@ func (l *lateness) touches(h *projections.History, i int) bool {
 	case *domain.MaintenanceScheduled:
 		return !e.Window.Intersect(l.month).Empty()
 	case *domain.PolicySet:
-		return inForce && (e.Kind == domain.PolicyCommitmentDiscount || e.Kind == domain.PolicyIdleCost) && (e.EffectiveTo == 0 || e.EffectiveTo > l.month.From)
+		applies := e.Kind == domain.PolicyCommitmentDiscount || e.Kind == domain.PolicyIdleCost
+		return inForce && applies && (e.EffectiveTo == 0 || e.EffectiveTo > l.month.From)
 	case *domain.CommitmentPurchased:
 		return inForce && l.charged(e.Commitment)
 	case *domain.CommitmentRenewed:

@@ -11,8 +11,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// What comes into the log after a month was billed, and changes how it divides, is an
-// exception of the month's report.
+// Events that are appended after a month was billed, and change its division, are an exception of
+// the month's report.
 func TestCostsChangedAfterBill(t *testing.T) {
 	const hour = domain.Hour
 	billed := storetest.MayBill.To // of the house's invoices
@@ -34,7 +34,7 @@ func TestCostsChangedAfterBill(t *testing.T) {
 	cases := map[string]struct {
 		env  domain.Envelope
 		at   domain.Instant
-		want string // of the exception; "" for none
+		want string // the exception; "" for none
 		ms   int64
 	}{
 		"samples that were imported": {held("sha256:1", "n1", 0, 120), billed + 180*domain.Day, "c/n1: samples", 2 * 2 * 3600_000},
@@ -52,7 +52,7 @@ func TestCostsChangedAfterBill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := house()
 			if c.env.Event.Type() == domain.TypeNodeRegistered {
-				c.env.Source = "sha256:12/nodes.v1" // a node itself may not date back
+				c.env.Source = "sha256:12/nodes.v1" // nodes may not backdate
 			}
 			l.AppendAt(c.env, c.at)
 			found := ""
@@ -72,7 +72,7 @@ func TestCostsChangedAfterBill(t *testing.T) {
 	}
 }
 
-// A node's row of a month keeps the days of a late arrival bounded, and loses no time of it.
+// A node's row of a month bounds the late days that it keeps, and loses no time.
 func TestLateDaysAreBounded(t *testing.T) {
 	l := storetest.NewLog()
 	seen := storetest.Seen{ID: storetest.GPU("c", "n", 0), Workspace: "a"}

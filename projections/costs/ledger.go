@@ -8,19 +8,19 @@ import (
 	"quartermaster/projections"
 )
 
-// LedgerLine is one line of a supplier's bill, and which event recorded it.
+// LedgerLine is one line of a supplier's bill, with the event that recorded it.
 type LedgerLine struct {
 	domain.BillingLine
 	Corrects string // the line that it corrects, "" for none
 	Reason   string // of the correction
 	Event    LedgerEvent
-	Stated   int            // how often the line was stated; the last statement counts
+	Stated   int            // number of statements of the line; the last counts
 	Since    domain.Instant // when it was first stated
-	// Before is what was stated last of another amount, nil for none.
+	// Before is the last earlier statement with another amount, nil for none.
 	Before *domain.BillingLine
 }
 
-// LedgerEvent is where an event stands in the log.
+// LedgerEvent is the place of an event in the log.
 type LedgerEvent struct {
 	Type        domain.Type    `json:"type"`
 	Topic       domain.Topic   `json:"topic"`
@@ -35,8 +35,10 @@ type LedgerEvent struct {
 
 func ledgerEvent(k projections.Key, v *projections.Version) LedgerEvent {
 	return LedgerEvent{
-		Type: v.Event.Type(), Topic: domain.TopicBilling, Partition: domain.PartitionOf([]byte(k.Scope), domain.TopicBilling.Partitions()), Key: k.Scope,
-		Source: v.Order.Source, Incarnation: v.Order.Incarnation, Sequence: v.Order.Sequence, Time: v.Order.Time, Appended: v.Order.Appended,
+		Type: v.Event.Type(), Topic: domain.TopicBilling,
+		Partition: domain.PartitionOf([]byte(k.Scope), domain.TopicBilling.Partitions()), Key: k.Scope,
+		Source: v.Order.Source, Incarnation: v.Order.Incarnation, Sequence: v.Order.Sequence,
+		Time: v.Order.Time, Appended: v.Order.Appended,
 	}
 }
 
@@ -71,16 +73,16 @@ func (l *LedgerLine) name() string {
 	return ledgerName(l.InvoiceIssuerName, l.BillingAccountID, l.LineID)
 }
 
-// EachLine calls yield with every line of a billing month (see [projections.MonthOf]), by
-// issuer and account and then by line id, until it returns an error. Every line
-// id counts once, with what was stated of it last; a correction is a line of its
-// own. What yield gets is not to be changed.
+// EachLine calls yield with every line of a billing month (see [projections.MonthOf]), by issuer
+// and account and then by line id, until yield returns an error. Every line id counts once, with
+// its last statement; a correction is a line of its own. yield MUST NOT change the line.
 func EachLine(view projections.View, month domain.Interval, yield func(*LedgerLine) error) error {
 	if month != projections.BillingMonth(month.From) {
 		return fmt.Errorf("read lines from %s to %s: want a calendar month in UTC", month.From, month.To)
 	}
 	at := projections.MonthStart(month.From)
-	err := view.Scan(projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}, func(k projections.Key, row projections.Row) error {
+	q := projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}
+	err := view.Scan(q, func(k projections.Key, row projections.Row) error {
 		return yield(ledgerLine(k, row.(*projections.History)))
 	})
 	if err != nil {
@@ -89,7 +91,7 @@ func EachLine(view projections.View, month domain.Interval, yield func(*LedgerLi
 	return nil
 }
 
-// BillingMonths returns the months that the ledger has lines of, in order.
+// BillingMonths returns the months with lines in the ledger, in order.
 func BillingMonths(view projections.View) ([]domain.Interval, error) {
 	var hours []int64
 	err := view.Scan(projections.Query{Table: projections.TableBillingLines}, func(k projections.Key, _ projections.Row) error {

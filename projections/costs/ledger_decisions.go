@@ -11,7 +11,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// contract is a commitment as its history has it.
+// contract is a commitment according to its history.
 type contract struct {
 	order    domain.Precedence // of the purchase
 	scope    string
@@ -20,12 +20,12 @@ type contract struct {
 	hardware attribution.Hardware
 }
 
-// billingModels are what machines under an offer are paid by.
+// billingModels are the billing models of machines under an offer.
 var billingModels = map[domain.OfferKind]domain.BillingModel{
 	domain.OfferReserved: domain.BillingReserved, domain.OfferCapacityBlock: domain.BillingCapacityBlock,
 }
 
-// modelName is a GPU model as the catalogue spells it, else as it is.
+// modelName returns the catalogue's name of a GPU model, or the name unchanged if it is unknown.
 func modelName(model string) string {
 	if m, ok := domain.LookupGPU(model); ok {
 		return m.Name
@@ -33,9 +33,8 @@ func modelName(model string) string {
 	return model
 }
 
-// contractOf reads the decisions in force about a commitment that take effect
-// before a time: the last purchase with its owners, renewals that go on from
-// it, and its end. It is nil when nothing was bought yet.
+// contractOf reads the valid decisions about a commitment that take effect before a time: the last
+// purchase with its owners, its renewals, and its end. It returns nil if there is no purchase yet.
 func contractOf(a *registry.Authority, k projections.Key, h *projections.History, before domain.Instant) *contract {
 	var c *contract
 	for i := range h.Versions {
@@ -45,7 +44,10 @@ func contractOf(a *registry.Authority, k projections.Key, h *projections.History
 		}
 		switch ev := v.Event.(type) {
 		case *domain.CommitmentPurchased:
-			c = &contract{order: v.Order, scope: k.Scope, owners: ev.Owners, terms: []domain.Interval{ev.Term}, hardware: attribution.Hardware{GPUModel: modelName(ev.GPUModel), Billing: billingModels[ev.Kind]}}
+			c = &contract{
+				order: v.Order, scope: k.Scope, owners: ev.Owners, terms: []domain.Interval{ev.Term},
+				hardware: attribution.Hardware{GPUModel: modelName(ev.GPUModel), Billing: billingModels[ev.Kind]},
+			}
 		case *domain.CommitmentRenewed:
 			if c != nil {
 				c.terms = append(c.terms, ev.Term)
@@ -62,9 +64,8 @@ func contractOf(a *registry.Authority, k projections.Key, h *projections.History
 	return c
 }
 
-// readCommitments reads who answers for the commitments on the bill. Owners
-// are bound for the terms that they bought and for nothing else, but who
-// receives a bill for another time is told: it is charged to them and listed.
+// readCommitments reads the owners of the commitments on the bill. Owners commit only for the terms
+// that they bought. A bill for any other time is charged to them too, but reported as an exception.
 func (l *ledger) readCommitments(view projections.View, a *registry.Authority, charges map[string]charged) error {
 	contracts := map[string]*contract{}
 	err := view.Scan(projections.Query{Table: projections.TableCommitments}, func(k projections.Key, row projections.Row) error {
@@ -87,7 +88,8 @@ func (l *ledger) readCommitments(view projections.View, a *registry.Authority, c
 			if c.order.After(other.order) {
 				winner = c
 			}
-			l.except(CommitmentDeclaredTwice, k.ID, "by %s and %s; the decision of %s is the later", other.scope, k.Scope, winner.scope)
+			l.except(CommitmentDeclaredTwice, k.ID, "by %s and %s; the decision of %s is the later",
+				other.scope, k.Scope, winner.scope)
 			c = winner
 		}
 		contracts[k.ID] = c
@@ -105,7 +107,8 @@ func (l *ledger) readCommitments(view projections.View, a *registry.Authority, c
 			}
 		}
 		if !used.Empty() {
-			l.except(CommitmentOutOfTerm, id, "charged for %s to %s, in which it has no term; its owners are charged for that too", used.From, used.To)
+			l.except(CommitmentOutOfTerm, id,
+				"charged for %s to %s, in which it has no term; its owners are charged for that too", used.From, used.To)
 		}
 	}
 	slices.SortFunc(l.commitments, func(a, b attribution.Commitment) int { return cmp.Compare(a.ID, b.ID) })
@@ -116,36 +119,40 @@ func (l *ledger) readCommitments(view projections.View, a *registry.Authority, c
 type AppliedPolicy struct {
 	Kind      domain.PolicyKind `json:"kind"`
 	Value     string            `json:"value"`
-	Policy    string            `json:"policy,omitempty"` // empty: nobody decided, and the value is the default
+	Policy    string            `json:"policy,omitempty"` // empty: no decision, and the value is the default
 	Workspace string            `json:"workspace,omitempty"`
 	From      domain.Instant    `json:"effective_from,omitempty"`
 	Operator  string            `json:"operator,omitempty"`
 }
 
-// readPolicies reads the two questions that a house answers by policy. The
-// bill is one for all, so only policies of the workspace whose operators decide
-// everywhere count, and only as they stand when the month begins.
+// readPolicies reads the two accounting policies. A bill is divided by the same rules for
+// everybody. So only policies of the root workspace count, whose operators decide for all
+// workspaces, and only as they are when the month begins.
 func (l *ledger) readPolicies(view projections.View, a *registry.Authority) error {
 	type candidate struct {
 		AppliedPolicy
 		order domain.Precedence
 	}
 	chosen := map[domain.PolicyKind]*candidate{
-		domain.PolicyCommitmentDiscount: {AppliedPolicy: AppliedPolicy{Kind: domain.PolicyCommitmentDiscount, Value: string(attribution.AsSupplied)}},
-		domain.PolicyIdleCost:           {AppliedPolicy: AppliedPolicy{Kind: domain.PolicyIdleCost, Value: "owner"}},
+		domain.PolicyCommitmentDiscount: {AppliedPolicy: AppliedPolicy{
+			Kind: domain.PolicyCommitmentDiscount, Value: string(attribution.AsSupplied),
+		}},
+		domain.PolicyIdleCost: {AppliedPolicy: AppliedPolicy{Kind: domain.PolicyIdleCost, Value: "owner"}},
 	}
 	err := view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
 		subject := k.Scope + "/" + k.ID
 		for i := range h.Versions {
 			ev := h.Versions[i].Event.(*domain.PolicySet)
-			if chosen[ev.Kind] == nil || h.Versions[i].Order.Effective >= l.month.To || ev.EffectiveTo != 0 && ev.EffectiveTo <= l.month.From {
+			ended := ev.EffectiveTo != 0 && ev.EffectiveTo <= l.month.From
+			if chosen[ev.Kind] == nil || h.Versions[i].Order.Effective >= l.month.To || ended {
 				continue
 			}
 			if reason := a.Judge(k, h, i); reason != "" {
 				l.except(DecisionVoid, subject, "PolicySet: %s", reason)
 			} else if h.Versions[i].Order.Effective > l.month.From {
-				l.except(PolicyChangedInPeriod, subject, "%s %q takes effect at %s, from the next month on", ev.Kind, ev.Value, h.Versions[i].Order.Effective)
+				l.except(PolicyChangedInPeriod, subject, "%s %q takes effect at %s, from the next month on",
+					ev.Kind, ev.Value, h.Versions[i].Order.Effective)
 			}
 		}
 		v := a.At(k, h, l.month.From)
@@ -158,7 +165,7 @@ func (l *ledger) readPolicies(view projections.View, a *registry.Authority) erro
 		case have == nil || ev.EffectiveTo != 0 && ev.EffectiveTo <= l.month.From:
 			return nil
 		case k.Scope != a.Root():
-			l.except(PolicyNotApplied, subject, "%s is decided for the whole house, by %s", ev.Kind, cmp.Or(a.Root(), "nobody yet"))
+			l.except(PolicyNotApplied, subject, "%s is decided for all workspaces, by %s", ev.Kind, cmp.Or(a.Root(), "nobody yet"))
 			return nil
 		case !ev.Selector.IsZero():
 			l.except(PolicyNotApplied, subject, "%s for a part of the workloads: a bill is divided by one rule", ev.Kind)
@@ -171,7 +178,7 @@ func (l *ledger) readPolicies(view projections.View, a *registry.Authority) erro
 			if have.order.After(next.order) {
 				have, next = next, have
 			}
-			l.except(PolicyNotApplied, have.Workspace+"/"+have.Policy, "%s is decided anew by %s", ev.Kind, next.Policy)
+			l.except(PolicyNotApplied, have.Workspace+"/"+have.Policy, "%s is replaced by %s", ev.Kind, next.Policy)
 		}
 		chosen[ev.Kind] = next
 		return nil
@@ -189,9 +196,8 @@ func (l *ledger) readPolicies(view projections.View, a *registry.Authority) erro
 	return nil
 }
 
-// readRules reads the mapping rules that say what lines buy. As with policies,
-// those of the workspace whose operators decide everywhere count, as they stand
-// when the month begins.
+// readRules reads the mapping rules that say what lines buy. As with policies, only those of the
+// root workspace count, as they are when the month begins.
 func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 	type rule struct {
 		*domain.MappingRuleSet
@@ -209,7 +215,8 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 			if reason := a.Judge(k, h, i); reason != "" {
 				l.except(DecisionVoid, subject, "MappingRuleSet: %s", reason)
 			} else if v.Order.Effective > l.month.From {
-				l.except(PolicyChangedInPeriod, subject, "a rule that says what lines buy takes effect at %s, from the next month on", v.Order.Effective)
+				l.except(PolicyChangedInPeriod, subject,
+					"a rule that says what lines buy takes effect at %s, from the next month on", v.Order.Effective)
 			}
 		}
 		v := a.At(k, h, l.month.From)
@@ -220,7 +227,8 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 		switch {
 		case ev.Buys == "":
 		case k.Scope != a.Root():
-			l.except(PolicyNotApplied, subject, "what lines buy is decided for the whole house, by %s", cmp.Or(a.Root(), "nobody yet"))
+			l.except(PolicyNotApplied, subject, "what lines buy is decided for all workspaces, by %s",
+				cmp.Or(a.Root(), "nobody yet"))
 		default:
 			rules = append(rules, rule{ev, attribution.MeterRule{Name: subject, Columns: ev.Columns, Buys: ev.Buys}})
 		}
@@ -229,7 +237,9 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 	if err != nil {
 		return fmt.Errorf("read mapping rules: %w", err)
 	}
-	slices.SortFunc(rules, func(x, y rule) int { return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.Rule, y.Rule)) })
+	slices.SortFunc(rules, func(x, y rule) int {
+		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.Rule, y.Rule))
+	})
 	for i := range rules {
 		l.rules = append(l.rules, rules[i].MeterRule)
 	}

@@ -15,7 +15,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// terms returns what a month of a log is divided by, as text.
+// terms returns the rules that a month of a log is divided by, as text.
 func terms(t *testing.T, l *storetest.Log, month domain.Interval) string {
 	t.Helper()
 	var got []string
@@ -75,9 +75,9 @@ func TestMonthPolicies(t *testing.T) {
 		{"not by whoever may", []domain.Envelope{storetest.Mallory.Sign(policy("i", idle, "platform", storetest.Start-day))},
 			standard + "\ndecision_void home/i: PolicySet: operator \"mallory\" has no such key in the registry"},
 		{"of a tenant, and of a part", []domain.Envelope{storetest.Root.Sign(elsewhere(policy("i", idle, "platform", storetest.Start-day), "acme")), storetest.Root.Sign(policy("d", discount, "pool_rate", storetest.Start-day, func(p *domain.PolicySet) { p.Selector.Cluster = "c" }))},
-			standard + "\npolicy_not_applied acme/i: idle_cost is decided for the whole house, by home\npolicy_not_applied home/d: commitment_discount for a part of the workloads: a bill is divided by one rule"},
+			standard + "\npolicy_not_applied acme/i: idle_cost is decided for all workspaces, by home\npolicy_not_applied home/d: commitment_discount for a part of the workloads: a bill is divided by one rule"},
 		{"twice: the later", []domain.Envelope{storetest.Root.Sign(policy("b", idle, "platform", storetest.Start-2*day)), storetest.Root.Sign(policy("a", idle, "owner", storetest.Start-day)), storetest.Root.Sign(policy("c", idle, "owner", storetest.Start-3*day))},
-			"commitment_discount as_supplied default\nidle_cost owner a\npolicy_not_applied home/b: idle_cost is decided anew by a\npolicy_not_applied home/c: idle_cost is decided anew by a"},
+			"commitment_discount as_supplied default\nidle_cost owner a\npolicy_not_applied home/b: idle_cost is replaced by a\npolicy_not_applied home/c: idle_cost is replaced by a"},
 		{"of something else", []domain.Envelope{storetest.Root.Sign(policy("s", domain.PolicyActivity, "1002", storetest.Start-day))}, standard},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -14,24 +14,23 @@ import (
 	"quartermaster/projections"
 )
 
-// SpansMonths is the status of an invoice whose lines fall in several billing
-// months and come to its total together, but for its rounding.
+// SpansMonths is the status of an invoice whose lines fall in several billing months and together
+// equal its total, except for its rounding.
 const SpansMonths attribution.ReconciliationStatus = "spans_months"
 
-// InvoiceReconciliation compares an invoice with its lines. Where lines of other months
-// name it too, Received is the whole invoice and Difference is what is left of
-// it after the lines of all months; Billed, Attributed and RoundingAdjustment are of this
-// month, and what the months print adds up to the invoice.
+// InvoiceReconciliation compares an invoice with its lines. If lines of other months name it too,
+// Received is the whole invoice and Difference is the remainder after the lines of all months.
+// Billed, Attributed and RoundingAdjustment are for this month, and those of all months add up to
+// the invoice.
 type InvoiceReconciliation struct {
 	attribution.Reconciliation
 	Elsewhere []InvoicePart `json:"elsewhere,omitempty"` // by month
-	// RoundedAway is what rounding to 18 decimals took from the billed costs of
-	// this month's lines, exactly: as the supplier wrote them less as they are
-	// kept. Null where nothing was rounded.
+	// RoundedAway is what rounding to 18 decimals removed from the billed costs of this month's
+	// lines, exactly: the supplier's values less the kept values. Null if nothing was rounded.
 	RoundedAway *domain.Decimal `json:"rounded_away,omitempty"`
 }
 
-// InvoicePart is what the lines of one month come to that name an invoice.
+// InvoicePart sums up the lines of one month that name an invoice.
 type InvoicePart struct {
 	Month  domain.Interval    `json:"period"`
 	Lines  int                `json:"lines"`
@@ -40,7 +39,7 @@ type InvoicePart struct {
 
 type invoiceName struct{ issuer, account, id, currency string }
 
-// linesOf are the lines of an invoice, or those of a period that name none.
+// linesOf identifies the lines of an invoice, or the lines of a period without an invoice.
 type linesOf struct {
 	invoiceName
 	period domain.Interval
@@ -54,13 +53,13 @@ func linesOfLine(line *domain.BillingLine) linesOf {
 	return of
 }
 
-// named is what lines come to that name invoices, by month.
+// named sums up lines that name invoices, by month.
 type named map[invoiceName]map[int64]InvoicePart
 
 func (n named) add(month int64, line *domain.BillingLine) {
 	billed, err := attribution.AmountOf(line.BilledCost)
 	if line.InvoiceID == "" || err != nil || line.ChargePeriodEnd <= line.ChargePeriodStart {
-		return // it is reconciled with nothing, or is in no division
+		return // it reconciles with nothing, or is in no division
 	}
 	name := invoiceName{line.InvoiceIssuerName, line.BillingAccountID, line.InvoiceID, line.BillingCurrency}
 	parts := n[name]
@@ -70,7 +69,7 @@ func (n named) add(month int64, line *domain.BillingLine) {
 	}
 	p := parts[month]
 	if p.Billed.Abs().Cmp(attribution.Whole(1e18)) > 0 {
-		return // no division takes so much, and says so
+		return // attribution reports such a sum as too large
 	}
 	p.Month = projections.BillingMonth(domain.Instant(month) * domain.Hour)
 	p.Lines++
@@ -78,21 +77,20 @@ func (n named) add(month int64, line *domain.BillingLine) {
 	parts[month] = p
 }
 
-// receivedInvoice is an invoice as it was stated last.
+// receivedInvoice is the last statement of an invoice.
 type receivedInvoice struct {
 	*domain.InvoiceReceived
 	scope string
 	name  invoiceName
 	total attribution.Amount
-	own   bool // of the month that is read
+	own   bool // of the month being read
 }
 
 func (r *receivedInvoice) subject() string {
 	return ledgerName(r.name.issuer, r.name.account, r.name.id)
 }
 
-// readInvoices reads what was received for the month and the invoices that its
-// lines name.
+// readInvoices reads the invoices of the month and the invoices that its lines name.
 func (l *ledger) readInvoices(view projections.View) error {
 	var all []receivedInvoice
 	at := projections.MonthStart(l.month.From)
@@ -129,12 +127,14 @@ func (l *ledger) readInvoices(view projections.View) error {
 	return nil
 }
 
-// invoiceRestated notes an invoice that once said something else.
+// invoiceRestated reports an invoice whose earlier statement was different.
 func (l *ledger) invoiceRestated(r *receivedInvoice, h *projections.History) {
 	for i := len(h.Versions) - 2; i >= 0; i-- {
 		before := h.Versions[i].Event.(*domain.InvoiceReceived)
-		if before.Total.Currency != r.Total.Currency || !before.Total.Amount.Equal(r.Total.Amount) || (before.Status == voided) != (r.Status == voided) {
-			l.except(InvoiceRestated, r.subject(), "%s, %s; before %s, %s", r.Total, cmp.Or(r.Status, "no status"), before.Total, cmp.Or(before.Status, "no status"))
+		sameTotal := before.Total.Currency == r.Total.Currency && before.Total.Amount.Equal(r.Total.Amount)
+		if !sameTotal || (before.Status == voided) != (r.Status == voided) {
+			l.except(InvoiceRestated, r.subject(), "%s, %s; before %s, %s",
+				r.Total, cmp.Or(r.Status, "no status"), before.Total, cmp.Or(before.Status, "no status"))
 			return
 		}
 	}
@@ -142,13 +142,13 @@ func (l *ledger) invoiceRestated(r *receivedInvoice, h *projections.History) {
 
 const voided = "Voided"
 
-// spanYears bounds how far from an invoice's own period its lines are looked
-// for: a year before and after.
+// spanYears bounds the search for an invoice's lines around its own period: one year before and
+// after.
 const spanYears = 1
 
-// readFurther reads the other months of an account, where an invoice does not
-// reconcile with the lines of the month: some of its lines may be there. Every month
-// reads the same of an invoice, and so finds the same.
+// readFurther reads the other months of an account if an invoice does not reconcile with the lines
+// of the month, because some of its lines may be there. Every month reads the same for an invoice,
+// and so gives the same result.
 func (l *ledger) readFurther(view projections.View, all []receivedInvoice) error {
 	at := projections.MonthStart(l.month.From)
 	windows, wanted := map[string]domain.Interval{}, map[invoiceName]bool{}
@@ -167,7 +167,11 @@ func (l *ledger) readFurther(view projections.View, all []receivedInvoice) error
 	}
 	for _, scope := range slices.Sorted(maps.Keys(windows)) {
 		w := windows[scope]
-		err := view.Scan(projections.Query{Table: projections.TableBillingLines, Scope: scope, From: projections.MonthStart(w.From), To: projections.MonthStart(w.To) + 1}, func(k projections.Key, row projections.Row) error {
+		q := projections.Query{
+			Table: projections.TableBillingLines, Scope: scope,
+			From: projections.MonthStart(w.From), To: projections.MonthStart(w.To) + 1,
+		}
+		err := view.Scan(q, func(k projections.Key, row projections.Row) error {
 			line := ledgerLine(k, row.(*projections.History))
 			if wanted[invoiceName{line.InvoiceIssuerName, line.BillingAccountID, line.InvoiceID, line.BillingCurrency}] {
 				l.named.add(k.Hour, &line.BillingLine)
@@ -181,17 +185,16 @@ func (l *ledger) readFurther(view projections.View, all []receivedInvoice) error
 	return nil
 }
 
-// rounds reports whether a difference may be the rounding of an invoice as a
-// whole: see [attribution.Reconciliation].
+// rounds reports whether a difference may be the rounding of a whole invoice: see
+// [attribution.Reconciliation].
 func (r *receivedInvoice) rounds(difference attribution.Amount) bool {
 	return difference.Abs().Decimal().Cmp(decimal.New(1, int32(-domain.MinorUnits(r.name.currency)))) <= 0
 }
 
-// enterInvoice enters an invoice, or the month's part of it. The part is what
-// the lines of the month come to, in whole minor units. One month, the
-// invoice's own or else the first that has lines of it, has what is left: the
-// rounding is there once. Rows of the invoice are not compared then, because
-// lines of several months may name one.
+// enterInvoice adds an invoice, or the month's part of it. The part is the sum of the month's
+// lines, in whole minor units. One month, the invoice's own or else the first with lines of it,
+// gets the remainder, so that the rounding occurs once. Rows of the invoice are then not compared,
+// because lines of several months may name one.
 func (l *ledger) enterInvoice(r *receivedInvoice) {
 	at := projections.MonthStart(l.month.From)
 	in := attribution.Invoice{
@@ -210,7 +213,8 @@ func (l *ledger) enterInvoice(r *receivedInvoice) {
 	}
 	if r.Status == voided || len(elsewhere) == 0 {
 		if !r.own {
-			l.except(InvoiceOfOtherPeriod, r.subject(), "it is for %s to %s, and lines of %s name it", r.BillingPeriod.From, r.BillingPeriod.To, monthText(l.month))
+			l.except(InvoiceOfOtherPeriod, r.subject(), "it is for %s to %s, and lines of %s name it",
+				r.BillingPeriod.From, r.BillingPeriod.To, monthText(l.month))
 		}
 		in.Details = r.details()
 		l.invoices = append(l.invoices, in)
@@ -220,7 +224,7 @@ func (l *ledger) enterInvoice(r *receivedInvoice) {
 	if _, ok := parts[home]; !ok {
 		home = months[0]
 	}
-	left := r.total // for the home of the invoice
+	left := r.total // for the invoice's home month
 	for _, m := range months {
 		if m != home {
 			left = left.Sub(parts[m].Billed.Minor(r.name.currency).Amount)
@@ -239,11 +243,12 @@ func (l *ledger) enterInvoice(r *receivedInvoice) {
 	for _, m := range months {
 		text = append(text, fmt.Sprintf("%s in %s", parts[m].Billed, monthText(parts[m].Month)))
 	}
-	l.except(InvoiceSpansMonths, r.subject(), "of %s received, lines come to %s; %s is left", r.Total, strings.Join(text, ", "), difference)
+	l.except(InvoiceSpansMonths, r.subject(), "of %s received, lines come to %s; %s is left",
+		r.Total, strings.Join(text, ", "), difference)
 }
 
-// details returns the rows of an invoice. One whose amount attribution cannot
-// hold is left out: the total is compared without it.
+// details returns the rows of an invoice. A row whose amount attribution cannot represent is left
+// out: the total is compared without it.
 func (r *receivedInvoice) details() []attribution.InvoiceDetail {
 	var rows []attribution.InvoiceDetail
 	for _, d := range r.Details {
@@ -261,11 +266,10 @@ type span struct {
 	received   attribution.Amount
 	elsewhere  []InvoicePart
 	sum        attribution.Amount // of elsewhere
-	reconciles bool               // the lines of all months come to it
+	reconciles bool               // the lines of all months add up to it
 }
 
-// reconciliations returns how the invoices of a division compare with their lines of all
-// months.
+// reconciliations compares the invoices of a division with their lines of all months.
 func (l *ledger) reconciliations(result *attribution.Result) []InvoiceReconciliation {
 	out := make([]InvoiceReconciliation, len(result.Invoices))
 	for i, t := range result.Invoices {
@@ -278,7 +282,7 @@ func (l *ledger) reconciliations(result *attribution.Result) []InvoiceReconcilia
 			continue
 		}
 		x := &out[i]
-		x.Elsewhere, x.Details = s.elsewhere, nil // what was compared is this month's part
+		x.Elsewhere, x.Details = s.elsewhere, nil // only this month's part was compared
 		whole := t.Attributed.Add(s.sum)
 		x.Received, x.Difference = s.received, s.received.Sub(whole)
 		x.DifferenceMinor = s.received.Minor(t.Currency).Sub(whole.Minor(t.Currency))

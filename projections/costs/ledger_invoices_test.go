@@ -26,8 +26,8 @@ func invoiced(id, total, status string, period domain.Interval) domain.Envelope 
 	}}
 }
 
-// An invoice reconciles with its lines whatever months they are of: each month says
-// what is its own and what is not, and what the months print adds up to it.
+// An invoice reconciles with its lines in any months: each month states its own part and the other
+// parts, and the printed parts of all months add up to the invoice.
 func TestInvoiceSpansMonths(t *testing.T) {
 	april, june := projections.BillingMonth(storetest.MayBill.From-1), projections.BillingMonth(storetest.MayBill.To)
 	july := projections.BillingMonth(june.To)
@@ -90,7 +90,7 @@ func TestInvoiceSpansMonths(t *testing.T) {
 	}
 }
 
-// Whatever keeps a bill from its invoices is listed with its reason.
+// Every reason why a bill does not reconcile is listed.
 func TestUnreconciled(t *testing.T) {
 	unnamed := func(l *domain.BillingLine) { l.InvoiceID = "" }
 	for _, c := range []struct {
@@ -122,7 +122,7 @@ func TestUnreconciled(t *testing.T) {
 	}
 }
 
-// What was stated anew, counts twice, or corrects nothing is in question.
+// Restated, duplicate and unknown statements are reported.
 func TestRestatedAndUnknown(t *testing.T) {
 	april, june := projections.BillingMonth(storetest.MayBill.From-1), projections.BillingMonth(storetest.MayBill.To)
 	year := projections.BillingMonth(storetest.MayBill.From - 400*domain.Day)
@@ -152,7 +152,7 @@ func TestRestatedAndUnknown(t *testing.T) {
 		}
 	}
 	want := []string{
-		`correction_of_unknown_line p|1|c5: it corrects line "lost", which nobody has`,
+		`correction_of_unknown_line p|1|c5: it corrects line "lost", which is unknown`,
 		"invoice_restated p|1|i-3: 6 USD, Voided; before 6 USD, Issued",
 		"line_in_two_months p|1|moved: it counts in 2026-04 and in 2026-05: its billing period was restated, or two lines have one id",
 		"line_restated p|1|l1: 7 USD; before 5 USD; stated 4 times",
@@ -165,8 +165,8 @@ func TestRestatedAndUnknown(t *testing.T) {
 	}
 }
 
-// A line that counts in two months is found in each by what it became there, and
-// the rounding adjustment of an invoice that spans months in the month that has it.
+// A line that counts in two months is found in each by its allocation there, and the rounding
+// adjustment of an invoice that spans months in the month that has it.
 func TestExplainTriesEachMonth(t *testing.T) {
 	april, june := projections.BillingMonth(storetest.MayBill.From-1), projections.BillingMonth(storetest.MayBill.To)
 	l := storetest.NewLog()
@@ -199,8 +199,8 @@ func TestExplainTriesEachMonth(t *testing.T) {
 	}
 }
 
-// What rounding took from lines stands beside their invoice, exactly, and only
-// what is a rounding of that cost.
+// What rounding removed from lines is listed with their invoice, exactly, and only if it is a
+// rounding of that cost.
 func TestRoundedAwayOfAnInvoice(t *testing.T) {
 	written := func(cost string) func(*domain.BillingLine) {
 		return func(l *domain.BillingLine) {
@@ -212,7 +212,7 @@ func TestRoundedAwayOfAnInvoice(t *testing.T) {
 	l.Append(
 		billFor("l1", "2.000001234567890123", storetest.MayBill, written("2.00000123456789012345678")),
 		billFor("l2", "1", storetest.MayBill, written("999999999999999999.5E-18")),
-		billFor("l3", "5", storetest.MayBill, written("5.5")), // a column of the supplier's own
+		billFor("l3", "5", storetest.MayBill, written("5.5")), // a supplier's own column
 		billFor("l4", "5", storetest.MayBill, written("1e-999999999")),
 		billFor("l5", "5", storetest.MayBill, written("n/a")),
 		billFor("l6", "0.000000000000000001", storetest.MayBill, written("0.0000000000000000006"), unnamed),

@@ -10,7 +10,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// ledger is what the books say about a billing month, but for its lines.
+// ledger holds the books of a billing month, without its lines.
 type ledger struct {
 	month       domain.Interval
 	charged     domain.Interval // from the first charge to the last; empty without lines
@@ -20,11 +20,11 @@ type ledger struct {
 	policy      attribution.Policy
 	rules       []attribution.MeterRule
 	exceptions  []attribution.Exception
-	unusable    []attribution.Exception // of lines, once they were read
+	unusable    []attribution.Exception // of lines, set after they were read
 	generated   bool
-	named       named // what lines of the month and those beside it come to
+	named       named // sums of lines of the month and the adjacent months
 	spans       map[invoiceName]span
-	roundedAway map[linesOf]domain.Decimal // from what the lines of the month bill
+	roundedAway map[linesOf]domain.Decimal // from the billed cost of the month's lines
 	billed      billTimes
 }
 
@@ -79,11 +79,11 @@ func readLedger(view projections.View, month domain.Interval) (*ledger, error) {
 	return l, nil
 }
 
-// charged is the time that lines about a commitment are for: what was used of
-// it or not, and together with what was paid for it.
+// charged is the time that lines of a commitment are for: its used and unused time, and that
+// together with the time of its purchases.
 type charged struct{ usage, any domain.Interval }
 
-// hull returns the least interval around two, of which one may be empty.
+// hull returns the smallest interval that contains two, one of which may be empty.
 func hull(a, b domain.Interval) domain.Interval {
 	if a.Empty() {
 		return b
@@ -91,15 +91,16 @@ func hull(a, b domain.Interval) domain.Interval {
 	return domain.Interval{From: min(a.From, b.From), To: max(a.To, b.To)}
 }
 
-// lines calls yield with every line of the month that can be divided, and
-// notes the others. It is the Lines of an [attribution.Input].
+// lines calls yield with every line of the month that can be divided, and records the others. It is
+// the Lines of an [attribution.Input].
 func (l *ledger) lines(view projections.View, yield func(*attribution.Line) error) error {
 	l.unusable = l.unusable[:0]
 	return EachLine(view, l.month, func(line *LedgerLine) error {
 		at, err := attribution.LineOf(&line.BillingLine, l.rules...)
 		if err != nil {
 			l.unusable = append(l.unusable, attribution.Exception{
-				Kind: LineUnusable, Subject: line.name(), Detail: fmt.Sprintf("%s %s: %v", line.BilledCost, line.BillingCurrency, err),
+				Kind: LineUnusable, Subject: line.name(),
+				Detail: fmt.Sprintf("%s %s: %v", line.BilledCost, line.BillingCurrency, err),
 			})
 			return nil
 		}

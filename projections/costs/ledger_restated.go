@@ -10,18 +10,24 @@ import (
 	"quartermaster/projections"
 )
 
-// readLines reads the lines of the month, and those of the month before and
-// after it that name the same invoices or have the same ids.
+// readLines reads the lines of the month, and those of the adjacent months that name the same
+// invoices or have the same ids.
 func (l *ledger) readLines(view projections.View, yield func(*LedgerLine)) error {
 	at := projections.MonthStart(l.month.From)
-	window := projections.Query{Table: projections.TableBillingLines, From: projections.MonthStart(l.month.From - 1), To: projections.MonthStart(projections.BillingMonth(l.month.To).To)}
+	window := projections.Query{
+		Table: projections.TableBillingLines,
+		From:  projections.MonthStart(l.month.From - 1),
+		To:    projections.MonthStart(projections.BillingMonth(l.month.To).To),
+	}
 	var before projections.Key
 	var fixes []lineFix
 	err := view.Scan(window, func(k projections.Key, row projections.Row) error {
 		line := ledgerLine(k, row.(*projections.History))
 		if k.ID == before.ID && k.Scope == before.Scope && (k.Hour == at || before.Hour == at) {
-			l.except(LineInTwoMonths, line.name(), "it counts in %s and in %s: its billing period was restated, or two lines have one id",
-				monthText(projections.BillingMonth(domain.Instant(before.Hour)*domain.Hour)), monthText(projections.BillingMonth(domain.Instant(k.Hour)*domain.Hour)))
+			l.except(LineInTwoMonths, line.name(),
+				"it counts in %s and in %s: its billing period was restated, or two lines have one id",
+				monthText(projections.BillingMonth(domain.Instant(before.Hour)*domain.Hour)),
+				monthText(projections.BillingMonth(domain.Instant(k.Hour)*domain.Hour)))
 		}
 		before = k
 		l.named.add(k.Hour, &line.BillingLine)
@@ -56,12 +62,11 @@ func sameAmounts(a, b *domain.BillingLine) bool {
 		a.EffectiveCost.Valid == b.EffectiveCost.Valid && a.EffectiveCost.Decimal.Equal(b.EffectiveCost.Decimal)
 }
 
-// lineFix is a line that says which it corrects.
+// lineFix is a line that names the line that it corrects.
 type lineFix struct{ scope, corrects, name string }
 
-// correctsUnknown notes corrections of lines that nobody has. A correction
-// comes soon as a rule, and so months are read backwards, and the rest of the
-// history only if it must be.
+// correctsUnknown reports corrections of unknown lines. Corrections usually come soon, so months
+// are read backwards, and the rest of the history only if needed.
 func (l *ledger) correctsUnknown(view projections.View, fixes []lineFix) error {
 	at := projections.MonthStart(l.month.From)
 	unknown := map[string]map[string][]lineFix{} // by scope and line
@@ -105,7 +110,7 @@ func (l *ledger) correctsUnknown(view projections.View, fixes []lineFix) error {
 		}
 		for _, all := range wanted {
 			for _, c := range all {
-				l.except(CorrectionOfUnknownLine, c.name, "it corrects line %q, which nobody has", c.corrects)
+				l.except(CorrectionOfUnknownLine, c.name, "it corrects line %q, which is unknown", c.corrects)
 			}
 		}
 	}

@@ -15,8 +15,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// billLine is a line of invoice i-1 of account 1 for usage in the whole of May,
-// edited.
+// billLine is an edited line of invoice i-1 of account 1 for usage in all of May.
 func billLine(id, billed string, edit ...func(*domain.BillingLine)) domain.BillingLine {
 	l := domain.BillingLine{
 		LineID: id, InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: "i-1", BillingCurrency: "USD",
@@ -85,7 +84,7 @@ func TestEachLine(t *testing.T) {
 	})
 }
 
-// What was stated last counts, whatever time it is about.
+// The last statement counts, whatever time it is about.
 func TestLastStatementCounts(t *testing.T) {
 	l := storetest.NewLog()
 	line := recorded(billLine("l1", "1"))
@@ -93,7 +92,7 @@ func TestLastStatementCounts(t *testing.T) {
 	restated.Time -= 20 * domain.Day // its charge ended earlier
 	invoice := domain.Envelope{Source: "focus/i", Time: storetest.MayBill.To, Event: &domain.InvoiceReceived{InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: "i-1", Total: *storetest.USD("1"), Status: "Issued", BillingPeriod: storetest.MayBill}}
 	voided := invoice
-	voided.Time = storetest.MayBill.From // nobody said when
+	voided.Time = storetest.MayBill.From // without a date
 	again := *invoice.Event.(*domain.InvoiceReceived)
 	again.Status = "Voided"
 	voided.Event = &again
@@ -116,7 +115,8 @@ func TestLastStatementCounts(t *testing.T) {
 	}
 }
 
-// A month of a zone is the month of that name, and a week that of most of it.
+// A month of another time zone is the month of that name, and a week belongs to the month that
+// contains most of it.
 func TestMonthOf(t *testing.T) {
 	berlin := domain.Interval{From: storetest.Start - 2*domain.Hour, To: storetest.MayBill.To - 2*domain.Hour}
 	l := storetest.NewLog()
@@ -140,7 +140,7 @@ func TestMonthOf(t *testing.T) {
 	}
 }
 
-// Accounts whose names differ by where a bar stands are two.
+// Accounts whose names differ only in the place of a bar are different.
 func TestAccountsWithBars(t *testing.T) {
 	line := func(issuer, account, billed string) domain.Envelope {
 		return recorded(billLine("l1", billed, func(l *domain.BillingLine) { l.InvoiceIssuerName, l.BillingAccountID = issuer, account }))

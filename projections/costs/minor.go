@@ -4,11 +4,10 @@ import "quartermaster/domain/attribution"
 
 // roundMinor rounds groups and totals to minor units, once.
 //
-// What is billed in total is what statements add up to, because those were rounded for
-// each invoice and are paid; under a condition statements say nothing, and the total is
-// rounded. What is effective in total is rounded. Groups are rounded so that they add up
-// to the total, see [attribution.Foot], by their order; by workspace alone, each is what
-// its statements add up to.
+// The billed total is the sum of the statements, because those are rounded for each invoice and are
+// paid. Under a condition statements do not apply, and the total is rounded. The effective total is
+// rounded. Groups are rounded so that they add up to the total, see [attribution.Foot], in their
+// order. Groups by workspace alone are the sums of their statements.
 func (r *Report) roundMinor() {
 	paid := map[[2]string]attribution.Amount{} // by workspace, "" for all, and currency
 	for _, s := range r.Statements {
@@ -40,7 +39,7 @@ func (r *Report) roundMinor() {
 	}
 }
 
-// foot rounds costs so that they add up to a total that was rounded.
+// foot rounds costs so that they add up to a rounded total.
 func foot(costs []*Cost, billed, effective []attribution.Amount, total *Cost) {
 	b, e := attribution.Foot(billed, total.BilledMinor), attribution.Foot(effective, total.EffectiveMinor)
 	for i, c := range costs {

@@ -13,8 +13,8 @@ import (
 	"quartermaster/projections"
 )
 
-// Kept is what [Compare] needs of an answer that was kept: the fields of
-// a [Report] of those names, whatever program version wrote it.
+// Kept is the part of a stored answer that [Compare] needs: the fields of a [Report] with those
+// names, written by any program version.
 type Kept struct {
 	Position  string          `json:"position"`
 	Month     domain.Interval `json:"period"`
@@ -33,17 +33,17 @@ type Kept struct {
 	} `json:"totals"`
 }
 
-// Check reports whether an answer can be compared: its groups are by workspace and
-// component, among others, and add up to its totals.
+// Check reports whether an answer can be compared: its groups are by workspace and component, among
+// others, and add up to its totals.
 func (k *Kept) Check() error {
 	if k.Position == "" || k.Methods.Attribution == "" || k.Month != projections.BillingMonth(k.Month.From) {
-		return errors.New(`it is no answer of "quartermaster costs -o json": it has no position, methods or period`)
+		return errors.New(`it is not an answer of "quartermaster costs -o json": it has no position, methods or period`)
 	}
 	sums := map[string][2]attribution.Amount{}
 	for _, g := range k.Groups {
 		for _, d := range []Dimension{ByWorkspace, ByComponent} {
 			if _, ok := g.Key[d]; !ok {
-				return fmt.Errorf("its groups have no %s: keep an answer of --by workspace,component", d)
+				return fmt.Errorf("its groups have no %s: store an answer of --by workspace,component", d)
 			}
 		}
 		s := sums[g.Currency]
@@ -51,7 +51,7 @@ func (k *Kept) Check() error {
 	}
 	for _, t := range k.Totals {
 		if sums[t.Currency] != [2]attribution.Amount{t.Billed, t.Effective} {
-			return fmt.Errorf("its groups do not add up to its total in %s: it was changed, or is not whole", t.Currency)
+			return fmt.Errorf("its groups do not add up to its total in %s: it was changed, or is incomplete", t.Currency)
 		}
 	}
 	return nil
@@ -69,7 +69,7 @@ func (m *Moved) add(before, after attribution.Amount) {
 	m.Moved = m.After.Sub(m.Before)
 }
 
-// Move is what one workspace was charged of one component, and is charged now.
+// Move is what one workspace was charged for one component, before and after.
 type Move struct {
 	Workspace string `json:"workspace"`
 	Component string `json:"component"`
@@ -82,7 +82,7 @@ type Move struct {
 type Moves struct {
 	Position string          `json:"position"`
 	Month    domain.Interval `json:"period"`
-	// Workspace is the one that both answers are narrowed to, "" for none.
+	// Workspace is the one that both answers are restricted to, "" for none.
 	Workspace string  `json:"workspace,omitempty"`
 	Before    Methods `json:"before"`
 	After     Methods `json:"after"`
@@ -90,11 +90,12 @@ type Moves struct {
 	Totals    []Move  `json:"totals"` // one for each currency: the sums of Moves
 }
 
-// Compare says what moved between a kept answer and one of today for the same
-// month, position and workspace, by workspace and component.
+// Compare returns the differences between a stored answer and a current one for the same month,
+// position and workspace, by workspace and component.
 func Compare(before *Kept, after *Report) (*Moves, error) {
 	if before.Month != after.Month || before.Position != after.Position || before.Workspace != after.Workspace {
-		return nil, fmt.Errorf("compare costs of %s at %s for %q with those of %s at %s for %q: want the same", monthText(before.Month), before.Position, before.Workspace,
+		return nil, fmt.Errorf("compare costs of %s at %s for %q with those of %s at %s for %q: want the same",
+			monthText(before.Month), before.Position, before.Workspace,
 			monthText(after.Month), after.Position, after.Workspace)
 	}
 	type key struct{ workspace, component, currency string }
@@ -125,12 +126,18 @@ func Compare(before *Kept, after *Report) (*Moves, error) {
 	for _, g := range after.Groups {
 		enter(key{g.Key[ByWorkspace], g.Key[ByComponent], g.Currency}, 1, g.Billed, g.Effective)
 	}
-	out := &Moves{Position: after.Position, Month: after.Month, Workspace: after.Workspace, Before: before.Methods, After: after.Methods, Moves: []Move{}, Totals: []Move{}}
+	out := &Moves{
+		Position: after.Position, Month: after.Month, Workspace: after.Workspace,
+		Before: before.Methods, After: after.Methods, Moves: []Move{}, Totals: []Move{},
+	}
 	for _, m := range moves {
 		out.Moves = append(out.Moves, *m)
 	}
 	slices.SortFunc(out.Moves, func(a, b Move) int {
-		return cmp.Or(strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Component, b.Component), strings.Compare(a.Currency, b.Currency))
+		return cmp.Or(
+			strings.Compare(a.Workspace, b.Workspace),
+			strings.Compare(a.Component, b.Component), strings.Compare(a.Currency, b.Currency),
+		)
 	})
 	for _, currency := range slices.Sorted(maps.Keys(totals)) {
 		out.Totals = append(out.Totals, *totals[currency])

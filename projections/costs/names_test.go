@@ -36,7 +36,7 @@ func billAs(id, resource string, from, to int) domain.Envelope {
 	}))
 }
 
-// billedTo are the groups of a report and its exceptions.
+// billedTo returns the groups of a report and its exceptions.
 func billedTo(t *testing.T, log []domain.Envelope) (out []string) {
 	l := storetest.NewLog()
 	l.Append(domain.Envelope{Workspace: "own", Cluster: "c", Time: storetest.Start - 40*domain.Day, Event: &domain.ClusterRegistered{
@@ -53,8 +53,8 @@ func billedTo(t *testing.T, log []domain.Envelope) (out []string) {
 	return out
 }
 
-// A machine that gets another name within the month stays the machine of the bill: what
-// was held is allocated to its holder, whichever name the resource id belongs to.
+// A machine that is renamed within the month stays the machine of the bill: held time is allocated
+// to its holder, whichever name the resource id belongs to.
 func TestCostsOfARenamedMachine(t *testing.T) {
 	want := []string{"a allocated billed 60 bought 21600000 allocated 21600000"}
 	for _, ids := range []struct{ second, bill string }{{"r-1", "r-1"}, {"", "r-1"}, {"r-2", "r-1"}, {"r-2", "r-2"}} {
@@ -75,8 +75,8 @@ func TestCostsOfARenamedMachine(t *testing.T) {
 	}
 }
 
-// Whichever names are declared when, and whichever of them bills name, the time that was
-// held is allocated, bought once, and adds up to the bill.
+// Whenever names are declared, and whichever of them bills use, held time is allocated, bought
+// once, and adds up to the bill.
 func TestCostsOfAMachineUnderTwoNames(t *testing.T) {
 	const month = 31 * 24 * 60
 	retire := func(node string, at int) domain.Envelope {

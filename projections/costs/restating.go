@@ -7,14 +7,14 @@ import (
 	"quartermaster/projections"
 )
 
-// Restating tells of statements of a bill whether the ledger has them already, before
-// they are appended. It reads the lines of an account's month once, and holds 16 bytes
-// and an id of each. The zero value is ready.
+// Restating says whether the ledger already has statements of a bill, before they are appended. It
+// reads the lines of an account's month once, and holds an id and 16 bytes for each. The zero value
+// is ready to use.
 type Restating struct {
 	lines map[projections.Key]map[string]lineDigest // by account and month, with no id
 }
 
-// Said is what an event states of a line or an invoice, in few bytes.
+// Said is a compact form of what an event states about a line or an invoice.
 type Said struct {
 	of     projections.Key
 	digest lineDigest
@@ -22,17 +22,17 @@ type Said struct {
 
 type lineDigest [16]byte
 
-// Statement is what an event says beside the ledger.
+// Statement compares an event with the ledger.
 type Statement int
 
 // The statements.
 const (
-	NewLine   Statement = iota // the ledger has nothing of that name
-	Changed                    // it has something else of that name
+	NewLine   Statement = iota // the ledger has nothing with that name
+	Changed                    // it has something else with that name
 	Unchanged                  // it has the same
 )
 
-// Says returns what an event states, false if it is no statement of a bill.
+// Says returns what an event states; it reports false if the event is not a statement of a bill.
 func Says(env *domain.Envelope) (Said, bool, error) {
 	switch env.Event.(type) {
 	case *domain.BillingLineRecorded, *domain.BillingLineCorrected, *domain.InvoiceReceived:
@@ -48,7 +48,7 @@ func Says(env *domain.Envelope) (Said, bool, error) {
 	return Said{p.Key, digest}, true, err
 }
 
-// Beside compares what is stated with the rows, and with what was asked of before.
+// Beside compares a statement with the rows, and with statements of earlier calls.
 func (r *Restating) Beside(view projections.View, said Said) (Statement, error) {
 	month, id := said.of, said.of.ID
 	month.ID = ""

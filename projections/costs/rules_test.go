@@ -14,9 +14,9 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// A line of another SKU states the same two hours of a machine. Until a mapping
-// rule says that it buys nothing, that is an exception; a rule of another workspace
-// than the root's is none.
+// A line of another SKU states the same two hours of a machine. That is an exception until a
+// mapping rule says that the line buys nothing. A rule of a workspace other than the root has no
+// effect.
 func TestCostsMappingRules(t *testing.T) {
 	l := house()
 	l.Append(recorded(billLine("13-fabric", "1", func(b *domain.BillingLine) {
@@ -65,7 +65,7 @@ func TestCostsMappingRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const want = "meter add_on: mapping rule home/fabric says nothing; it buys no time and follows those who held the machine"
+		const want = "meter add_on: mapping rule home/fabric says nothing; it buys no time and is divided among those who held the machine"
 		if !slices.Contains(x.Why, want) {
 			t.Errorf("it says %s, want %s", strings.Join(x.Why, "\n"), want)
 		}

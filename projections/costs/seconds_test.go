@@ -16,8 +16,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Where charges cut an hour, each part has what each second of it had: who held each
-// GPU, for how long a unit was there, and how busy it was.
+// If charges split an hour, each part equals the sum of its seconds: the holder of each GPU, the
+// time of each unit, and the activity.
 func TestCostPartsAreTheirSeconds(t *testing.T) {
 	const hourSeconds = 3600
 	type second struct {
@@ -112,8 +112,8 @@ func TestCostPartsAreTheirSeconds(t *testing.T) {
 			}
 			for k := range maps.Keys(want) {
 				w, g := want[k], got[k]
-				// The activity of a stretch with one holder is its mean, so that of a part of
-				// it may differ from what its seconds had; over the hour it is exact.
+				// The activity of a segment is its mean, so that a part of it may differ from the
+				// sum of its seconds; over the hour it is exact.
 				if w.gpu != g.gpu || w.known != g.known || w.held != g.held {
 					t.Errorf("%+v: got %+v, want %+v", k, g, w)
 				}

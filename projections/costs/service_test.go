@@ -12,9 +12,9 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// A charge for a machine that the fleet knows, wholly outside its service, is not
-// in service: no pool of its type pays, and it is not called unknown. That holds
-// within the month of the bill and beyond, and whether the machine reports or not.
+// A charge for a known machine, completely outside its service, is NotInService: no pool of its
+// type pays, and the machine is not reported as unknown. That holds within the month of the bill
+// and beyond, and whether the machine reports or not.
 func TestCostsNotInService(t *testing.T) {
 	const later = storetest.Start + domain.Hour
 	sampled := func(l *storetest.Log, at domain.Instant) {
@@ -75,8 +75,8 @@ func TestCostsNotInService(t *testing.T) {
 	}
 }
 
-// What a machine did before anybody declared it is its own: it is found by the
-// resource that was declared later, in the hours in which it reported.
+// The usage of a machine before its declaration is its own: the machine is found by the resource
+// that was declared later, in the hours in which it reported.
 func TestCostsBeforeService(t *testing.T) {
 	l := house()
 	env := storetest.Node("c", "n9", "H100 80GB", 1, storetest.Start+domain.Day)

@@ -8,9 +8,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Three replicas share a GPU, reported a second at a time. A third of a second is
-// no whole number of milliseconds, and the rounding of each second fell to the same
-// replicas.
+// Three replicas share a GPU, reported one second at a time. A third of a second is not a whole
+// number of milliseconds, and the rounding of each second went to the same replicas.
 func TestCostsOfSharesAreExact(t *testing.T) {
 	l := storetest.NewLog()
 	env := storetest.Node("c", "n1", "H100 80GB", 1, storetest.Start-domain.Day)
@@ -23,7 +22,7 @@ func TestCostsOfSharesAreExact(t *testing.T) {
 		s := domain.Interval{From: storetest.Start + i*domain.Second, To: storetest.Start + (i+1)*domain.Second}
 		var seen []storetest.Seen
 		for r, workspace := range []string{"ada", "bob", "cyd"} {
-			// Whose deployment changes each second, so that seconds do not join.
+			// The deployment changes each second, so that seconds are not joined.
 			seen = append(seen, storetest.Seen{ID: storetest.GPU("c", "n1", 0), Replica: uint32(r + 1), Workspace: workspace, Deployment: "d" + string(rune('a'+i%2))})
 		}
 		l.Append(domain.Envelope{Source: "reporter/n1", Cluster: "c", Time: s.To, Event: storetest.Sample("n1", s, seen...)})
@@ -32,7 +31,7 @@ func TestCostsOfSharesAreExact(t *testing.T) {
 		b.ChargePeriodStart, b.ChargePeriodEnd, b.ResourceID, b.ServiceCategory = storetest.Start, storetest.Start+seconds*domain.Second, "r-1", "Compute"
 	})))
 	for _, g := range report(t, l, costs.Query{Month: storetest.MayBill, By: []costs.Dimension{costs.ByWorkspace}}).Groups {
-		// A microsecond of a second in a minute of 300,000.
+		// One microsecond per second in a minute of 300,000.
 		if off := g.Billed.Decimal().Sub(storetest.Dec("100000")).Abs(); off.GreaterThan(storetest.Dec("0.2")) {
 			t.Errorf("%s pays %s of 300000", g.Key[costs.ByWorkspace], g.Billed)
 		}

@@ -16,59 +16,58 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// waterfallLevels are the steps of a waterfall from the whole down to allocations.
+// waterfallLevels are the levels of a waterfall from the total down to allocations.
 var waterfallLevels = []Dimension{ByComponent, ByCluster, ByDeployment}
 
-// WaterfallOf returns what has to be asked of a month for a waterfall of a workspace, so
-// that the deepest steps name so many of their allocations. A report by more dimensions,
-// or of all workspaces and by workspace, does as well.
+// WaterfallOf returns the query of a month for a waterfall of a workspace, whose deepest steps list
+// up to largest allocations. A report by more dimensions, or of all workspaces and by workspace,
+// works as well.
 func WaterfallOf(month domain.Interval, workspace string, ledger Ledger, largest int) Query {
 	return Query{Month: month, Workspace: workspace, By: slices.Clone(waterfallLevels), Largest: largest, LargestBy: ledger}
 }
 
-// WaterfallQuery is what is asked of two reports.
+// WaterfallQuery selects a waterfall from two reports.
 type WaterfallQuery struct {
 	Workspace string
-	Ledger    Ledger // that orders, and that shares and changes are of; "" is Effective
+	Ledger    Ledger // for the order, shares and changes; "" is Effective
 }
 
-// Waterfall explains to a workspace what it is charged for in a month, step by step: by
-// component, then by cluster, then by deployment, the largest first, and at the end the
-// largest allocations, which [Explain] traces to their lines.
+// Waterfall explains to a workspace what it is charged for in a month, step by step: by component,
+// then by cluster, then by deployment, largest first, and finally the largest allocations, which
+// [Explain] traces to their lines.
 //
-// What always holds, for each currency: the steps of a step add up to it, exactly and in
-// minor units, in this month and in the month before, and so do their changes; and the
-// first step is what [NewReport] says that the workspace is charged.
+// What always holds, for each currency: the parts of a step add up to it, exactly and in minor
+// units, in this month and in the month before, and so do their changes; and the first step is what
+// [NewReport] says that the workspace is charged.
 type Waterfall struct {
 	Position  string          `json:"position"`
 	Month     domain.Interval `json:"period"`
 	Workspace string          `json:"workspace"`
-	Ledger    Ledger          `json:"ledger"` // effective or billed: what shares and changes are of
-	// Before is the month that is compared with; null where it has no bills.
+	Ledger    Ledger          `json:"ledger"` // effective or billed: for shares and changes
+	// Before is the month compared with; null if it has no bills.
 	Before     *domain.Interval `json:"before"`
 	Methods    Methods          `json:"methods"`
-	Currencies []Step           `json:"currencies"` // the whole, once for each currency, by currency
-	Generated  bool             `json:"generated"`  // something of it was made by a generator, and no supplier sent it
+	Currencies []Step           `json:"currencies"` // the totals, by currency
+	Generated  bool             `json:"generated"`  // some of the input is synthetic, and no supplier sent it
 	registry.Completeness
 }
 
-// Step is a part of a waterfall with the parts that it is made of.
+// Step is a part of a waterfall with its own parts.
 type Step struct {
-	Level Dimension `json:"level,omitempty"` // "" for the whole
+	Level Dimension `json:"level,omitempty"` // "" for the total
 	Name  string    `json:"name"`            // the value in that dimension
 	Cost
-	// Share is the percentage of the whole in the ledger of the waterfall, rounded to two
-	// places, half away from zero; null where the whole is 0.
+	// Share is the percentage of the total in the ledger of the waterfall, rounded to two places,
+	// half away from zero; null if the total is 0.
 	Share *domain.Decimal `json:"share_percent"`
-	// Before is what the same step was in the month before; null where that has no bills.
-	// A step that it did not have cost 0.
+	// Before is the same step in the month before; null if that month has no bills. A step that did
+	// not exist then cost 0.
 	Before *Cost  `json:"before"`
 	Change Change `json:"change"`
-	// Steps are ordered by their amount, the largest first, then by the amount before, and
-	// by name.
+	// Steps are ordered by amount, largest first, then by the amount before, then by name.
 	Steps []Step `json:"steps,omitempty"`
-	// Allocations are how many allocations it is made of this month. Largest are the
-	// largest of them, of a step that has no further steps, as far as the report has them.
+	// Allocations is the number of allocations in the step this month. Largest are the
+	// largest of them, for a step without further steps, as far as the report has them.
 	Allocations int          `json:"allocations"`
 	Largest     []Allocation `json:"largest,omitempty"`
 }
@@ -77,25 +76,25 @@ type Step struct {
 type Change struct {
 	Amount *attribution.Amount `json:"amount"`       // null without bills of the month before
 	Minor  *attribution.Minor  `json:"amount_minor"` // the difference of both in minor units
-	// Percent is the change in percent of the amount before, rounded to two places, half
-	// away from zero; null where it is not defined, and PercentAbsent says why.
+	// Percent is the change in percent of the amount before, rounded to two places, half away from
+	// zero. It is null if undefined, and PercentAbsent says why.
 	Percent       *domain.Decimal `json:"percent"`
 	PercentAbsent Absent          `json:"percent_absent,omitempty"`
 }
 
-// Why a change in percent is not defined.
+// Why a change in percent is undefined.
 const (
 	NoBillsBefore   Absent = "no bills before"   // the month before has none
 	NothingBefore   Absent = "nothing before"    // it cost 0 in the month before
-	BelowZeroBefore Absent = "below zero before" // the month before took money back
+	BelowZeroBefore Absent = "below zero before" // the month before had a net refund
 )
 
-// ErrNotComparable is returned for reports that no waterfall can be made of. The text says
-// why; who asks makes the reports with [WaterfallOf].
+// ErrNotComparable is returned for reports that cannot form a waterfall. The text says why. Make
+// the reports with [WaterfallOf].
 var ErrNotComparable = errors.New("no waterfall can be made of these reports")
 
-// NewWaterfall explains a workspace's month by its report, and by that of the month before,
-// nil where there is none. The reports are read and not changed, so that they may be kept.
+// NewWaterfall explains a workspace's month by its report and by that of the month before, which
+// may be nil. It does not change the reports.
 func NewWaterfall(this, before *Report, q WaterfallQuery) (*Waterfall, error) {
 	switch q.Ledger {
 	case "":
@@ -118,7 +117,8 @@ func NewWaterfall(this, before *Report, q WaterfallQuery) (*Waterfall, error) {
 	}
 	if before != nil {
 		if before.Month != projections.BillingMonth(this.Month.From-1) || before.Position != this.Position {
-			return nil, fmt.Errorf("%w: %s at %s is not the month before %s at %s", ErrNotComparable, monthText(before.Month), before.Position, monthText(this.Month), this.Position)
+			return nil, fmt.Errorf("%w: %s at %s is not the month before %s at %s",
+				ErrNotComparable, monthText(before.Month), before.Position, monthText(this.Month), this.Position)
 		}
 		w.Generated = w.Generated || before.Generated
 		w.Incomplete, w.Missing = max(w.Incomplete, before.Incomplete), max(w.Missing, before.Missing)
@@ -142,13 +142,14 @@ func NewWaterfall(this, before *Report, q WaterfallQuery) (*Waterfall, error) {
 	return w, nil
 }
 
-// fits refuses a report that does not say enough.
+// fits returns an error for a report without the necessary data.
 func (q *WaterfallQuery) fits(r *Report) error {
 	if r == nil {
 		return nil
 	}
 	if r.Workspace != q.Workspace && (r.Workspace != "" || !slices.Contains(r.By, ByWorkspace)) {
-		return fmt.Errorf("%w: that of %s is of workspace %q, want %q or all by workspace", ErrNotComparable, monthText(r.Month), r.Workspace, q.Workspace)
+		return fmt.Errorf("%w: that of %s is of workspace %q, want %q or all by workspace",
+			ErrNotComparable, monthText(r.Month), r.Workspace, q.Workspace)
 	}
 	if len(r.Where) > 0 {
 		return fmt.Errorf("%w: that of %s is narrowed, and statements are of the whole", ErrNotComparable, monthText(r.Month))
@@ -161,7 +162,7 @@ func (q *WaterfallQuery) fits(r *Report) error {
 	return nil
 }
 
-// branch is a step that is being added up.
+// branch is a step while it is being summed.
 type branch struct {
 	level       int // 0 for the whole, else of waterfallLevels
 	name        string
@@ -202,7 +203,7 @@ func (q *WaterfallQuery) grow(trees map[string]*branch, r *Report, before bool) 
 	}
 }
 
-// child returns the branch of a name, made when first asked for.
+// child returns the branch of a name. It creates the branch on first use.
 func (b *branch) child(name string) *branch {
 	n := b.next[name]
 	if n == nil {
@@ -215,8 +216,8 @@ func (b *branch) child(name string) *branch {
 	return n
 }
 
-// keep notes the largest allocations of a group, of which a step may have several: as many
-// as the group with the most has.
+// keep merges the largest allocations of a group. A step may have several groups; it keeps as many
+// allocations as the group with the most.
 func (b *branch) keep(largest []Allocation, of Ledger) {
 	n := max(len(b.largest), len(largest))
 	b.largest = append(slices.Clone(b.largest), largest...)
@@ -232,8 +233,8 @@ func (l *Allocation) size(of Ledger) attribution.Amount {
 	return l.Effective.Abs()
 }
 
-// charged returns what a workspace is charged in a month as it is paid: what its
-// statements add up to, and its effective cost rounded.
+// charged returns what a workspace pays for a month: the sum of its statements, and its rounded
+// effective cost.
 func (r *Report) charged(workspace, currency string, exact *Cost) Cost {
 	paid := attribution.Amount{}
 	for i := range r.Statements {
@@ -244,7 +245,7 @@ func (r *Report) charged(workspace, currency string, exact *Cost) Cost {
 	return Cost{BilledMinor: paid.Minor(currency), EffectiveMinor: exact.Effective.Minor(currency)}
 }
 
-// cost returns what a branch is in one of the two months.
+// cost returns the cost of a branch in one of the two months.
 func (b *branch) cost(before bool) *Cost {
 	if before {
 		return &b.before
@@ -252,7 +253,7 @@ func (b *branch) cost(before bool) *Cost {
 	return &b.now
 }
 
-// branches returns the branches of a branch by name.
+// branches returns the children of a branch by name.
 func (b *branch) branches() []*branch {
 	all := make([]*branch, 0, len(b.next))
 	for _, name := range slices.Sorted(maps.Keys(b.next)) {
@@ -261,7 +262,7 @@ func (b *branch) branches() []*branch {
 	return all
 }
 
-// round gives a branch its minor units, and its branches parts that add up to them.
+// round sets the minor units of a branch, and rounds its children so that they add up to them.
 func (b *branch) round(to Cost, before bool) {
 	c := b.cost(before)
 	c.BilledMinor, c.EffectiveMinor = to.BilledMinor, to.EffectiveMinor
@@ -279,7 +280,7 @@ func (b *branch) round(to Cost, before bool) {
 	}
 }
 
-// step makes a step of a branch, as a part of a whole.
+// step makes a step of a branch, as a part of the total.
 func (b *branch) step(q *WaterfallQuery, compared bool, whole attribution.Amount) Step {
 	s := Step{Name: b.name, Cost: b.now, Allocations: b.allocations, Share: percent(b.now.amount(q.Ledger), whole)}
 	if b.level > 0 {
@@ -319,7 +320,7 @@ func changeOf(now, before *Cost, of Ledger) Change {
 	return c
 }
 
-// percent returns the percentage that a part is of a whole, nil of nothing.
+// percent returns part as a percentage of whole, nil if whole is 0.
 func percent(part, whole attribution.Amount) *domain.Decimal {
 	if whole.IsZero() {
 		return nil

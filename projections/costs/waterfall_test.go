@@ -23,7 +23,7 @@ import (
 
 var aprilBill = projections.BillingMonth(storetest.MayBill.From - 1)
 
-// twoMonths is the house with bills for two hours of April, of which a held one.
+// twoMonths is the house with bills for two hours of April, one of which a held.
 func twoMonths() *storetest.Log {
 	l := classified()
 	l.Append(domain.Envelope{Source: "reporter/n1", Cluster: "c", Time: storetest.Start, Event: storetest.Sample("n1", storetest.Span(-120, -60),
@@ -63,7 +63,7 @@ func waterfallOf(t *testing.T, v projections.View, workspace string, ledger cost
 	return w
 }
 
-// stepText is a waterfall as a table would show it.
+// stepText renders a waterfall like a table.
 func stepText(b *strings.Builder, s *costs.Step, depth int) {
 	or := func(d *domain.Decimal, absent costs.Absent) string {
 		if d == nil {
@@ -93,7 +93,7 @@ func TestWaterfallGolden(t *testing.T) {
 			stepText(&b, &w.Currencies[i], 0)
 		}
 		golden(t, "waterfall.txt", b.String())
-		// The largest allocations are those that can be explained.
+		// The largest allocations can be explained.
 		deepest := w.Currencies[1].Steps[0].Steps[0].Steps[0]
 		ref, err := attribution.ParseRef(deepest.Largest[0].Allocation)
 		if err != nil {
@@ -105,8 +105,8 @@ func TestWaterfallGolden(t *testing.T) {
 	})
 }
 
-// What a waterfall begins with is what costs say of the workspace; in both ledgers, of a
-// report of one workspace and of all.
+// The first step of a waterfall equals the costs of the workspace, in both ledgers, for a report of
+// one workspace and of all.
 func TestWaterfallIsOfTheCosts(t *testing.T) {
 	storetest.FoldView(t, twoMonths(), func(v projections.View) {
 		all := map[domain.Interval]*costs.Report{}
@@ -177,7 +177,7 @@ func TestWaterfallRefuses(t *testing.T) {
 	})
 }
 
-// naiveStep is a step found by going through all groups again for it.
+// naiveStep is a step computed by scanning all groups again.
 type naiveStep struct{ now, before *big.Rat }
 
 func naiveSteps(this, before *costs.Report, of costs.Ledger, path []string) naiveStep {

@@ -10,8 +10,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Ada holds a machine for the first half of an hour and bob for the second, and
-// the price falls at half past: each pays for the half that was theirs.
+// Ada holds a machine for the first half of an hour and bob for the second, and the price falls at
+// half past: each pays for their own half.
 func TestCostsWithinAnHour(t *testing.T) {
 	l := storetest.NewLog()
 	env := storetest.Node("c", "n1", "H100 80GB", 1, storetest.Start-domain.Day)
@@ -32,7 +32,7 @@ func TestCostsWithinAnHour(t *testing.T) {
 	const half, second = 30 * storetest.Minute, domain.Second
 	charge("dear", "100", 0, half)
 	charge("cheap", "10", half, 2*half)
-	// A charge that ends within bob's half is his and ada's by the seconds held.
+	// A charge that ends within bob's half is split between him and ada by the seconds held.
 	charge("over", "40", half-30*second, half+10*second)
 
 	got := map[string]string{}
