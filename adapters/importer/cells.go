@@ -14,8 +14,7 @@ import (
 	"quartermaster/domain"
 )
 
-// refusal is why a row is not imported. It is an error so that the reader of a
-// row can return it; every other error ends the import.
+// refusal is the reason why a row is not imported. Any other error of a row ends the import.
 type refusal struct {
 	Field, Value, Reason string
 }
@@ -24,14 +23,13 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("%s %q: %s", r.Field, r.Value, r.Reason)
 }
 
-// column is a column by name and by its place in the header, -1 when absent.
+// column is a column with its index in the header, -1 if it is absent.
 type column struct {
 	name string
 	at   int
 }
 
-// cells reads the fields of one row. The first that cannot be read is kept as
-// the refusal of the row, and what follows reads as empty.
+// cells reads the fields of one row. It keeps the first error as the refusal of the row.
 type cells struct {
 	line    int
 	fields  [][]byte
@@ -52,10 +50,10 @@ func (c *cells) refuse(k column, reason string) {
 	}
 }
 
-// maxName is the longest identifier that events may hold, in bytes.
+// maxName is the longest identifier in events, in bytes.
 const maxName = 256
 
-// checkName says why a text cannot be an identifier, "" when it can.
+// checkName returns why a text cannot be an identifier, or "".
 func checkName(s string) string {
 	if len(s) > maxName {
 		return fmt.Sprintf("is longer than %d bytes", maxName)
@@ -88,7 +86,7 @@ func (c *cells) name(k column) string {
 	return s
 }
 
-// amount reads a decimal number that is not negative; absent when empty.
+// amount reads a nonnegative decimal number. It reports false if the field is empty.
 func (c *cells) amount(k column) (domain.Decimal, bool) {
 	b := c.raw(k)
 	if len(b) == 0 {
@@ -105,10 +103,10 @@ func (c *cells) amount(k column) (domain.Decimal, bool) {
 	return d, true
 }
 
-// parseDecimal reads plain and exponent notation exactly. What a number costs
-// is bounded before any arithmetic is done with it.
+// parseDecimal reads plain and exponent notation exactly. It bounds the size of a number before
+// any arithmetic.
 func parseDecimal(s string) (domain.Decimal, string) {
-	const digits = 18 // before the point, and twice as many behind it
+	const digits = 18 // before the point, and twice as many after it
 	if len(s) > 64 || strings.Trim(s, "+-.0123456789eE") != "" || !strings.ContainsAny(s, "0123456789") {
 		return domain.Decimal{}, "is not a number"
 	}
@@ -123,15 +121,14 @@ func parseDecimal(s string) (domain.Decimal, string) {
 	case int(d.Exponent())+d.NumDigits() > digits:
 		return domain.Decimal{}, "is too large"
 	case d.Exponent() < -2*digits:
-		return domain.Decimal{}, "has too many digits behind the point"
+		return domain.Decimal{}, "has too many decimals"
 	case d.Exponent() > 0:
 		d = decimal.NewFromBigInt(d.BigInt(), 0)
 	}
 	return d, ""
 }
 
-// milli reads a quantity in units as thousandths, rounding half to even what
-// is finer than that; 0 when empty.
+// milli reads a quantity as thousandths, rounded half to even; 0 if empty.
 func (c *cells) milli(k column) uint64 {
 	d, ok := c.amount(k)
 	if !ok {
@@ -148,7 +145,7 @@ func (c *cells) milli(k column) uint64 {
 // maxMilli bounds quantities: 10¹² units in thousandths.
 const maxMilli = 1_000_000_000_000_000
 
-// count reads a whole number from 0 to limit; "8.0" is one. Empty is refused.
+// count reads a whole number from 0 to limit, such as "8" or "8.0". It refuses an empty field.
 func (c *cells) count(k column, limit int64) uint64 {
 	if len(c.raw(k)) == 0 {
 		c.refuse(k, "is empty")
@@ -168,7 +165,7 @@ func (c *cells) count(k column, limit int64) uint64 {
 	return uint64(d.IntPart())
 }
 
-// optionalCount is count with 0 for an empty or absent field.
+// optionalCount is count, but returns 0 for an empty or absent field.
 func (c *cells) optionalCount(k column, limit int64) uint64 {
 	if len(c.raw(k)) == 0 {
 		return 0
@@ -176,7 +173,7 @@ func (c *cells) optionalCount(k column, limit int64) uint64 {
 	return c.count(k, limit)
 }
 
-// instant reads a time; empty is refused.
+// instant reads a time. It refuses an empty field.
 func (c *cells) instant(k column) domain.Instant {
 	b := c.raw(k)
 	if len(b) == 0 {
@@ -191,7 +188,7 @@ func (c *cells) instant(k column) domain.Instant {
 	return t
 }
 
-// hour reads the start of an hour as the interval that it opens.
+// hour reads the start of an hour and returns the interval of that hour.
 func (c *cells) hour(k column) domain.Interval {
 	t := c.instant(k)
 	if c.refused == nil && t.HourStart() != t {
@@ -200,17 +197,17 @@ func (c *cells) hour(k column) domain.Interval {
 	return domain.Interval{From: t, To: t + domain.Hour}
 }
 
-// clock reads the times of a file: RFC 3339, or local times of one zone.
+// clock parses the times of a file: RFC 3339, or local times of one zone.
 type clock struct {
 	zone  *time.Location // nil: times without a zone are refused
 	shift domain.Instant
-	// Hourly files name each hour many times in a row.
+	// The last parsed time, because hourly files repeat each hour in many rows.
 	lastText []byte
 	lastTime domain.Instant
 }
 
-// Bounds of what a file may date: the years 1971 to 2260, so that a day more
-// or less never leaves what an event may hold.
+// Limits of times: the years 1971 to 2259. Adding or subtracting a day stays in the range of
+// events.
 const (
 	minInstant = 365 * domain.Day
 	maxInstant = 9151574400 * domain.Second // 2260-01-01T00:00:00Z

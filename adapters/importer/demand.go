@@ -28,7 +28,7 @@ type demandReader struct {
 	demand domain.DemandObserved
 }
 
-// demandKey tells series apart: each has one value an hour.
+// demandKey identifies a series, which has one value per hour.
 type demandKey struct{ pool, region, model, unit string }
 
 type demandPool struct {
@@ -37,7 +37,7 @@ type demandPool struct {
 	line int            // of that hour
 }
 
-// renamed returns the name that is given for a name, else the name itself.
+// renamed returns the new name for a name, or the name itself if there is none.
 func renamed(names map[string]string, name string) string {
 	if other := names[name]; other != "" {
 		return other
@@ -45,8 +45,8 @@ func renamed(names map[string]string, name string) string {
 	return name
 }
 
-// unnamed warns of a series whose name is missing where others are renamed: it
-// may be mistyped there.
+// unnamed warns about a name that is not renamed although others are: the given names may have a
+// typo.
 func (d *demandReader) unnamed(reason string, names map[string]string, name string) {
 	if len(names) > 0 && name != "" && names[name] == "" {
 		d.warn(reason, name)
@@ -55,7 +55,12 @@ func (d *demandReader) unnamed(reason string, names map[string]string, name stri
 
 func (d *demandReader) row(c *cells) error {
 	hour := c.hour(d.hour)
-	key := demandKey{c.text(d.pool), renamed(d.opts.Regions, c.text(d.region)), renamed(d.opts.Models, c.text(d.model)), c.text(d.unit)}
+	key := demandKey{
+		pool:   c.text(d.pool),
+		region: renamed(d.opts.Regions, c.text(d.region)),
+		model:  renamed(d.opts.Models, c.text(d.model)),
+		unit:   c.text(d.unit),
+	}
 	switch {
 	case key.pool == "" && key.region == "":
 		if d.pool.at >= 0 {
@@ -63,7 +68,7 @@ func (d *demandReader) row(c *cells) error {
 		}
 		c.refuse(d.region, "is empty")
 	case key.pool == "" && len(key.region)+1+len(key.model) > maxName:
-		c.refuse(d.region, "makes too long a name of a pool")
+		c.refuse(d.region, "makes the name of the pool too long")
 	}
 	switch key.unit {
 	case "gpu", "vm":
@@ -81,7 +86,7 @@ func (d *demandReader) row(c *cells) error {
 	running, pending, owned := c.milli(d.count), c.milli(d.pending), c.milli(d.owned)
 	series := d.pools[key]
 	if series != nil && c.refused == nil && hour.From <= series.last {
-		c.refuse(d.hour, fmt.Sprintf("does not come after the hour of pool %s in line %d", series.name, series.line))
+		c.refuse(d.hour, fmt.Sprintf("is not after the hour of pool %s in line %d", series.name, series.line))
 	}
 	if c.refused != nil {
 		return c.refused
@@ -95,8 +100,8 @@ func (d *demandReader) row(c *cells) error {
 			}
 		}
 		d.pools[key] = series
-		d.unnamed("the region is in none of the names that are given, and is kept as written", d.opts.Regions, c.text(d.region))
-		d.unnamed("the model is in none of the names that are given, and is kept as written", d.opts.Models, c.text(d.model))
+		d.unnamed("the region is not among the given names and is kept as written", d.opts.Regions, c.text(d.region))
+		d.unnamed("the model is not among the given names and is kept as written", d.opts.Models, c.text(d.model))
 	}
 	series.last, series.line = hour.From, c.line
 

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens anew; read the difference before committing it")
 
-// golden files, each with the options it is read under.
+// golden files, each with its options.
 var goldens = []struct {
 	kind importer.Kind
 	file string

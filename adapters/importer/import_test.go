@@ -28,10 +28,10 @@ const (
 	priceHeader  = "provider,region,instance_type,gpu_model,gpu_count,gpu_memory,vcpu,memory,offer,term_months,upfront,hourly,effective_hourly,currency,as_of,source\n"
 )
 
-// options that satisfy every kind.
+// options are valid for every kind.
 var options = importer.Options{Cluster: "c1", Workspace: "w1", Epoch: epoch, GPUModel: "V100"}
 
-// run imports a text and returns what was emitted, in render's form.
+// run imports a text and returns the emitted events in the form of render.
 func run(t testing.TB, kind importer.Kind, text string, opts importer.Options) (sum importer.Summary, events []string, bad []tabular.BadRow, err error) {
 	t.Helper()
 	sum, err = importer.Run(context.Background(), kind, strings.NewReader(text), "f.csv", opts, func(e *domain.Envelope) error {
@@ -48,7 +48,7 @@ func run(t testing.TB, kind importer.Kind, text string, opts importer.Options) (
 }
 
 func TestBadRowsAreLocatedAndTheRestGoesIn(t *testing.T) {
-	const good = 1 // the row that follows each bad one
+	const good = 1 // the good row after each bad one
 	berlin := options
 	berlin.Zone = "Europe/Berlin"
 	utc := options
@@ -82,14 +82,14 @@ func TestBadRowsAreLocatedAndTheRestGoesIn(t *testing.T) {
 		{importer.Nodes, options, nodeHeader, "n\xff,1,1,0,,", "n2,1,1,0,,", "sn", "is not valid UTF-8"},
 		{importer.Nodes, options, nodeHeader, "n1,1,1,0", "n2,1,1,0,,", "", "has 4 fields where the header has 6"},
 		{importer.Nodes, options, nodeHeader, "n1,1,1,2,T4," + uuid, "n2,1,1,0,,", "uuids", "names 1 devices where gpu says 2"},
-		{importer.Nodes, options, nodeHeader, "n1,1,1,2,T4," + uuid + ";" + uuid, "n2,1,1,0,,", "uuids", "is there twice"},
+		{importer.Nodes, options, nodeHeader, "n1,1,1,2,T4," + uuid + ";" + uuid, "n2,1,1,0,,", "uuids", "is a duplicate"},
 		{importer.Nodes, options, nodeHeader, "n1,1,1,1,T4,GPU-7", "n2,1,1,0,,", "uuids", "is not a UUID"},
 		{importer.Nodes, options, nodeHeader, `n1,1,1,0,"T4,`, "n2,1,1,0,,", "", "never closed"},
 		{importer.Pods, options, podHeader, "p1,1,1,2,500,LS,1,2", "p2,1,1,1,500,LS,1,2", "gpu_milli", "is a fraction of several GPUs"},
-		{importer.Pods, options, podHeader, "p1,1,1,1,0,LS,1,2", "p2,1,1,1,500,LS,1,2", "gpu_milli", "is no share of a GPU"},
-		{importer.Pods, options, podHeader, "p1,1,1,0,5,LS,1,2", "p2,1,1,1,500,LS,1,2", "gpu_milli", "is a share of a GPU where num_gpu is 0"},
+		{importer.Pods, options, podHeader, "p1,1,1,1,0,LS,1,2", "p2,1,1,1,500,LS,1,2", "gpu_milli", "is 0 although"},
+		{importer.Pods, options, podHeader, "p1,1,1,0,5,LS,1,2", "p2,1,1,1,500,LS,1,2", "gpu_milli", "is not 0 although num_gpu is 0"},
 		{importer.Pods, options, podHeader, "p1,1,1,1,1001,LS,1,2", "p2,1,1,1,500,LS,1,2", "gpu_milli", "is more than 1000"},
-		{importer.Pods, options, podHeader, "p1,1,1,1,10,LX,1,2", "p2,1,1,1,500,LS,1,2", "qos", "is none of"},
+		{importer.Pods, options, podHeader, "p1,1,1,1,10,LX,1,2", "p2,1,1,1,500,LS,1,2", "qos", "is not one of"},
 		{importer.Pods, options, podHeader, "p1,1,1,1,10,LS,5,4", "p2,1,1,1,500,LS,1,2", "deletion_time", "is before the creation"},
 		{importer.Pods, options, podHeader, "p1,1,1,1,10,LS,99999999999,", "p2,1,1,1,500,LS,1,2", "creation_time", "is too many seconds"},
 		{importer.Usage, options, usageHeader, "2020-05-01 00:00,a,8,1,0", "2020-05-01T01:00:00Z,a,1,1,0", "hour", "has no time zone"},
@@ -110,11 +110,11 @@ func TestBadRowsAreLocatedAndTheRestGoesIn(t *testing.T) {
 		{importer.Prices, options, priceHeader, offer("1", "spot", "12", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "term_months", "is a term for an offer without one"},
 		{importer.Prices, options, priceHeader, offer("1", "spot", "0", "0", "-1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "hourly", "is negative"},
 		{importer.Prices, options, priceHeader, offer("1", "spot", "0", "0", "", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "hourly", "is empty"},
-		{importer.Prices, options, priceHeader, offer("1", "spot", "0", "0", "1", "2026"), offer("1", "spot", "0", "0", "1", "2026-01"), "as_of", "names no month"},
-		{importer.Prices, options, priceHeader, offer("1", "leased", "0", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "offer", "is none of"},
+		{importer.Prices, options, priceHeader, offer("1", "spot", "0", "0", "1", "2026"), offer("1", "spot", "0", "0", "1", "2026-01"), "as_of", "is not a month"},
+		{importer.Prices, options, priceHeader, offer("1", "leased", "0", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "offer", "is not one of"},
 		{importer.Prices, options, priceHeader, offer("1", "reserved_standard", "12", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "offer", "does not end in a payment"},
 		{importer.Prices, options, priceHeader, offer("1", "reserved_gold_no_upfront", "12", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "offer", "in no known class"},
-		{importer.Prices, options, priceHeader, offer("1", "reserved_standard_no_upfront", "0", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "term_months", "is no term"},
+		{importer.Prices, options, priceHeader, offer("1", "reserved_standard_no_upfront", "0", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "term_months", "is missing for"},
 		{importer.Prices, options, priceHeader, offer("1", "reserved_standard_no_upfront", "12", "5", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "upfront", "for no_upfront"},
 		{importer.Prices, options, priceHeader, offer("1", "reserved_standard_all_upfront", "12", "5", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "hourly", "for all_upfront"},
 	} {
@@ -144,9 +144,9 @@ func TestRepeatsNameTheLineOfTheFirst(t *testing.T) {
 		{importer.Nodes, nodeHeader + "n1,1,1,0,,\nn2,1,1,0,,\nn1,2,2,0,,\n", "is also the node of line 2"},
 		{importer.Nodes, nodeHeader + "n1,1,1,1,T4," + uuid + "\nn2,1,1,0,,\nn3,1,1,1,T4," + strings.ToUpper(uuid[4:]) + "\n", "is also a GPU of line 2"},
 		{importer.Pods, podHeader + "p1,1,1,0,0,,,\np2,1,1,0,0,,,\np1,1,1,0,0,,,\n", "is also the pod of line 2"},
-		{importer.Usage, usageHeader + "2020-05-01 01:00,a,1,1,0\n2020-05-01 01:00,b,1,1,0\n2020-05-01T01:00:00Z,a,1,1,0\n", "does not come after the hour of a in line 2"},
-		{importer.Usage, usageHeader + "2020-05-01 01:00,a,1,1,0\n2020-05-01 01:00,b,1,1,0\n2020-05-01 00:00,a,1,1,0\n", "does not come after the hour of a in line 2"},
-		{importer.Demand, demandHeader + "2020-05-01 01:00,a,1,\n2020-05-01 02:00,a,1,vm\n2020-05-01 01:00,a,1,gpu\n", "does not come after the hour of pool a in line 2"},
+		{importer.Usage, usageHeader + "2020-05-01 01:00,a,1,1,0\n2020-05-01 01:00,b,1,1,0\n2020-05-01T01:00:00Z,a,1,1,0\n", "is not after the hour of a in line 2"},
+		{importer.Usage, usageHeader + "2020-05-01 01:00,a,1,1,0\n2020-05-01 01:00,b,1,1,0\n2020-05-01 00:00,a,1,1,0\n", "is not after the hour of a in line 2"},
+		{importer.Demand, demandHeader + "2020-05-01 01:00,a,1,\n2020-05-01 02:00,a,1,vm\n2020-05-01 01:00,a,1,gpu\n", "is not after the hour of pool a in line 2"},
 		{importer.Prices, priceHeader + offer + strings.Replace(offer, "p5", "p4", 1) + offer, "repeats line 2"},
 	} {
 		sum, _, bad, err := run(t, c.kind, c.text, utc)
@@ -200,7 +200,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{importer.Usage, func(o *importer.Options) { o.Interval = -time.Minute }, "divide an hour"},
 		{importer.Usage, func(o *importer.Options) { o.Shift = time.Minute }, "whole number of hours"},
 		{importer.Usage, func(o *importer.Options) { o.SKU = "a\nb" }, "SKU"},
-		{importer.Usage, func(o *importer.Options) { o.MemoryMiB = 1 << 60 }, "not credible"},
+		{importer.Usage, func(o *importer.Options) { o.MemoryMiB = 1 << 60 }, "implausibly large"},
 		{importer.Demand, func(o *importer.Options) { o.Regions = map[string]string{"1": "\x00"} }, "region of 1"},
 		{importer.Demand, func(o *importer.Options) { o.Zone = "Middle/Earth" }, "Middle/Earth"},
 		{importer.Demand, func(o *importer.Options) { o.Zone = "Local" }, "Local"},
@@ -279,7 +279,7 @@ func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
 		}
 	}
-	// A file that cannot be read is not called damaged.
+	// A read error is not reported as damage.
 	gone := errors.New("the disk is gone")
 	file := io.MultiReader(bytes.NewReader(packed[:30]), iotest.ErrReader(gone))
 	if err := tabular.Whole(context.Background(), file, tabular.Limits{}, importer.ErrColumns); !errors.Is(err, gone) || errors.Is(err, tabular.ErrDamaged) {
@@ -347,7 +347,7 @@ func TestErrorsOfTheCallerStopTheImport(t *testing.T) {
 	}
 }
 
-// blankLines never ends and calls then once.
+// blankLines is an endless reader that calls then once.
 type blankLines struct {
 	after int
 	then  func()
@@ -431,8 +431,8 @@ func TestDemandIsRenamed(t *testing.T) {
 			t.Errorf("event %d is %s, want %s", i, events[i], want)
 		}
 	}
-	// Two regions that become one must not overwrite each other.
-	if len(bad) != 1 || bad[0].Line != 5 || !strings.Contains(bad[0].Reason, "does not come after the hour of pool us-east-1/p5.48xlarge in line 2") {
+	// Two regions with the same new name must not overwrite each other.
+	if len(bad) != 1 || bad[0].Line != 5 || !strings.Contains(bad[0].Reason, "is not after the hour of pool us-east-1/p5.48xlarge in line 2") {
 		t.Errorf("bad rows %+v", bad)
 	}
 	values := []string{}
@@ -459,7 +459,7 @@ func TestLocalTimesFollowTheClocksOfTheirZone(t *testing.T) {
 	}
 }
 
-// Standing pods are a mix to pack: all of them are there from the epoch on.
+// Standing pods are a mix to pack: all of them exist from the epoch on.
 func TestStandingPods(t *testing.T) {
 	text := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\na,1000,1024,1,1000,50,70\nb,1000,1024,0,0,60,90\n"
 	opts := importer.Options{Cluster: "lab", Workspace: "research", Epoch: domain.Instant(1_700_000_000) * domain.Second, Standing: true}
@@ -479,16 +479,16 @@ func TestStandingPods(t *testing.T) {
 	}
 }
 
-// Two series of one pool under one name would replace each other hour by hour.
+// Two series with one name would replace each other hour by hour.
 func TestModelsKeepTheirSeries(t *testing.T) {
 	opts := importer.Options{Cluster: "lab", Zone: "UTC", Models: map[string]string{"A": "big", "B": "big"}}
-	if _, err := importer.Run(context.Background(), importer.Demand, strings.NewReader(""), "demand.csv", opts, nil, nil); err == nil || !strings.Contains(err.Error(), `"A" and "B" are both called "big"`) {
+	if _, err := importer.Run(context.Background(), importer.Demand, strings.NewReader(""), "demand.csv", opts, nil, nil); err == nil || !strings.Contains(err.Error(), `"A" and "B" are both renamed to "big"`) {
 		t.Errorf("two names for one model: %v", err)
 	}
 }
 
-// A source's name fits into an event, however many options there are, and still
-// tells one set of them from another.
+// A source's name fits into an event with any number of options, and different options still give
+// different names.
 func TestSourceNamesFit(t *testing.T) {
 	opts := importer.Options{Cluster: "lab", Zone: "UTC", GPUModel: "V100 32GB", Workspaces: map[string]string{}}
 	for i := range 40 {
@@ -504,7 +504,7 @@ func TestSourceNamesFit(t *testing.T) {
 	}
 }
 
-// What was measured of running GPUs is read exactly or not at all.
+// Measurements of running GPUs are read exactly or refused.
 func TestUsageActivity(t *testing.T) {
 	opts := importer.Options{Cluster: "c1", Zone: "UTC", GPUModel: "V100M32"}
 	for _, c := range []struct{ active, memory, field string }{

@@ -20,7 +20,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Kind is a format that files come in.
+// Kind is a file format.
 type Kind string
 
 // The kinds.
@@ -35,29 +35,29 @@ const (
 // Kinds returns every kind in a fixed order.
 func Kinds() []Kind { return []Kind{Nodes, Pods, Usage, Prices, Demand} }
 
-// version returns the version of a kind's mapping. It is part of the source's
-// name: a changed mapping is another source, and the others stay what they are.
+// version returns the version of a kind's mapping. It is part of the source's name, so a changed
+// mapping makes a different source without affecting the other kinds.
 func version(kind Kind) string {
 	if kind == Usage {
-		return "v3" // v1 gave nodes no resource_id, v2 read no activity
+		return "v3" // v1 had no resource_id for nodes, v2 no activity
 	}
 	return "v1"
 }
 
-// Options say what a file does not. Fields that a kind does not name are
-// ignored by it.
+// Options supply what a file does not contain. Each field names the kinds that use it.
 type Options struct {
 	// Cluster receives the events of nodes, pods, usage and demand. Required for these.
 	Cluster string
 	// Workspace owns the deployments of pods. Required for these.
 	Workspace string
-	// Workspaces maps virtual clusters of usage to workspaces; others are their own.
+	// Workspaces maps virtual clusters of usage to workspaces. An unmapped virtual cluster is
+	// its own workspace.
 	Workspaces map[string]string
-	// Epoch is when a node list without dates became true, and what the seconds
-	// of pods count from. Required for these two.
+	// Epoch is the time of a node list without dates, and the origin of the seconds in pods.
+	// Required for pods, and for nodes without in_service_from.
 	Epoch domain.Instant
-	// Zone is the IANA name, such as UTC or Europe/Berlin, of the zone of times
-	// that name none. Empty: such times are bad rows. Not used by pods and prices.
+	// Zone is the IANA name, such as UTC or Europe/Berlin, of the time zone of times without
+	// one. If empty, such times make bad rows. Not used by pods and prices.
 	Zone string
 	// Shift is added to every time of the file. For usage and demand it is a
 	// whole number of hours.
@@ -69,42 +69,39 @@ type Options struct {
 	Interval time.Duration
 	// GPUModel is the model of the GPUs of usage. Required for it.
 	GPUModel string
-	// SKU is the instance type of the nodes of usage and Account the billing
-	// account that pays for them, as bills name them. With the nodes' names,
-	// which stand as their resource ids, they are how a bill finds the nodes.
+	// SKU is the instance type of the nodes of usage, and Account the billing account that pays
+	// for them, as in bills. A bill is matched to the nodes by them and by the nodes' names,
+	// which are also their resource ids.
 	SKU, Account string
-	// CPUMilli, thousandths of a CPU, and MemoryMiB are what a full node of usage
-	// has beside GPUs, below 2⁵⁰ each; a smaller node has its share, rounded
-	// down. 0: not known.
+	// CPUMilli (thousandths of a CPU) and MemoryMiB are the size of a full node of usage, below
+	// 2⁵⁰ each. A smaller node gets its share, rounded down. 0 means unknown.
 	CPUMilli, MemoryMiB uint64
-	// Regions and Models give the regions and the models (or machine types) of
-	// demand other names, as "1" the name "us-east-1". A name that is not in
-	// them stays, with a warning where others are.
+	// Regions and Models rename the regions and the models (or machine types) of demand, such as
+	// "1" to "us-east-1". A name that is not in a nonempty map is kept, with a warning.
 	Regions, Models map[string]string
-	// Standing takes pods for a mix that stands from the epoch on and never ends,
-	// whatever the file says of their times: something to pack, not a schedule.
+	// Standing ignores the times of pods: all pods exist from the epoch on and never end. That
+	// is a workload mix to pack, not a schedule.
 	Standing bool
-	// Historical declares that every fact was known when it became true, so
-	// that backtests may use it; otherwise it is known from when it is appended.
+	// Historical declares that every fact was known when it became true, so that backtests may
+	// use it. Otherwise a fact counts as known from when it is appended.
 	Historical bool
-	// Limits bound what a hostile file may cost.
+	// Limits bound the resources that a hostile file can use.
 	Limits tabular.Limits
 }
 
-// Summary is what became of a file.
+// Summary is the result of importing a file.
 type Summary struct {
 	Kind     Kind                `json:"kind"`
-	Rows     int                 `json:"rows"`   // read, without header and blank lines; bad ones included
-	Events   int                 `json:"events"` // handed out
+	Rows     int                 `json:"rows"`   // read, including bad rows, without header and blank lines
+	Events   int                 `json:"events"` // emitted
 	Bad      int                 `json:"bad"`    // rows not imported
 	Types    map[domain.Type]int `json:"types"`  // events by type
 	Warnings []tabular.Warning   `json:"warnings,omitempty"`
 }
 
-// SourceName returns the name under which a file is a source of events: its
-// SHA-256, the kind with the version of its mapping, and the options that
-// change its events, sorted, or their SHA-256 where they would not fit. Options
-// that Run would refuse give a name too.
+// SourceName returns the name of a file as a source of events: its SHA-256, the kind with the
+// version of its mapping, and the options that change its events, sorted. If the options would
+// not fit, their SHA-256 replaces them. SourceName accepts options that Run would refuse.
 func SourceName(kind Kind, sum [32]byte, o Options) string {
 	o = o.withDefaults()
 	q := url.Values{}
@@ -180,7 +177,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// check refuses options under which no row could be read.
+// check refuses invalid options.
 func (o Options) check(kind Kind) error {
 	missing := func(what string) error { return fmt.Errorf("import %s: no %s given", kind, what) }
 	switch {
@@ -191,7 +188,7 @@ func (o Options) check(kind Kind) error {
 	case kind == Pods && o.Workspace == "":
 		return missing("workspace")
 	case kind == Pods && o.Epoch == 0:
-		return missing("epoch, the moment that its seconds count from,")
+		return missing("epoch for its seconds")
 	case kind == Usage && o.GPUModel == "":
 		return missing("GPU model")
 	case kind == Usage && (o.NodeGPUs < 1 || o.NodeGPUs > 64):
@@ -199,14 +196,18 @@ func (o Options) check(kind Kind) error {
 	case kind == Usage && (o.Interval < time.Second || o.Interval%time.Second != 0 || time.Hour%o.Interval != 0):
 		return fmt.Errorf("import usage: interval %v is not whole seconds that divide an hour", o.Interval)
 	case kind == Usage && (o.CPUMilli > maxNodeSize || o.MemoryMiB > maxNodeSize):
-		return fmt.Errorf("import usage: nodes of %d thousandths of a CPU and %d MiB are not credible", o.CPUMilli, o.MemoryMiB)
+		return fmt.Errorf("import usage: nodes of %d thousandths of a CPU and %d MiB are implausibly large", o.CPUMilli, o.MemoryMiB)
 	case (kind == Usage || kind == Demand) && o.Shift%time.Hour != 0:
 		return fmt.Errorf("import %s: shift %v is not a whole number of hours", kind, o.Shift)
 	case o.Epoch != 0 && (o.Epoch < minInstant || o.Epoch > maxInstant):
 		return fmt.Errorf("import %s: epoch %s is outside the years 1971 to 2259", kind, o.Epoch)
 	}
 	names := []struct{ what, name string }{
-		{"cluster", o.Cluster}, {"workspace", o.Workspace}, {"GPU model", o.GPUModel}, {"SKU", o.SKU}, {"billing account", o.Account},
+		{"cluster", o.Cluster},
+		{"workspace", o.Workspace},
+		{"GPU model", o.GPUModel},
+		{"SKU", o.SKU},
+		{"billing account", o.Account},
 	}
 	for _, m := range []struct {
 		what  string
@@ -220,7 +221,10 @@ func (o Options) check(kind Kind) error {
 	for _, from := range slices.Sorted(maps.Keys(o.Models)) {
 		to := o.Models[from]
 		if first, twice := models[to]; twice {
-			return fmt.Errorf("import %s: models %q and %q are both called %q, so that of two series one would replace the other", kind, tabular.Clip(first), tabular.Clip(from), tabular.Clip(to))
+			return fmt.Errorf(
+				"import %s: models %q and %q are both renamed to %q: one series would replace the other",
+				kind, tabular.Clip(first), tabular.Clip(from), tabular.Clip(to),
+			)
 		}
 		models[to] = from
 	}
@@ -232,7 +236,7 @@ func (o Options) check(kind Kind) error {
 	return nil
 }
 
-// maxNodeSize bounds the size of a node, so that shares of it can be computed.
+// maxNodeSize bounds the size of a node, so that computing shares of it cannot overflow.
 const maxNodeSize = 1 << 50
 
 // importer is one run over one file.
@@ -243,14 +247,14 @@ type importer struct {
 	env      domain.Envelope
 	sum      Summary
 	line     int
-	warnings tabular.Warnings // whose list is sum.Warnings
+	warnings tabular.Warnings // its list is sum.Warnings
 }
 
-// format is how one kind is read. start is given the columns of the header and
-// returns what reads a row; that returns a *refusal for a bad row, which must
-// then have emitted nothing, and any other error to stop.
+// format is the reader of one kind. start gets a function that finds columns in the header, and
+// returns the function that reads a row. For a bad row, that function MUST emit nothing and
+// return a *refusal. Any other error stops the import.
 type format struct {
-	// columns lists the names that must be there; alternatives are separated by '|'.
+	// columns lists the required columns; alternative names are separated by '|'.
 	columns []string
 	start   func(im *importer, col func(names string) column) func(*cells) error
 }
@@ -270,21 +274,27 @@ func formatOf(k Kind) format {
 	}
 }
 
-// Run reads a file as a kind. name stands for the file in messages.
+// Run reads a file as a kind. Messages call the file name.
 //
-// Each event is handed to emit, each row that was not imported to bad (nil:
-// they are only counted). The envelope has Time, Recorded, Subject, Workspace,
-// Cluster and Event set; whoever appends it sets Source and Sequence. The
-// envelope and, for NodeSampled and DemandObserved, the event are used again
-// for the next one: emit MUST copy what it keeps.
+// Run passes each event to emit and each row that was not imported to bad, which may be nil. The
+// envelope has Time, Recorded, Subject, Workspace, Cluster and Event set. The caller sets Source
+// and Sequence. Run reuses the envelope and the events NodeSampled and DemandObserved, so emit
+// MUST copy what it keeps.
 //
-// Run returns an error wrapping [ErrColumns] when the file is no table of this
-// kind, [tabular.ErrTooLarge] when it unpacks to more than the limits,
-// [tabular.ErrDamaged] when a gzip file cannot be unpacked (and [io.ErrUnexpectedEOF]
-// when it is cut off; see [tabular.Whole]), and what emit, the context or the file
-// returned; the events of the rows before are out by then.
-// The Summary tells what was done in every case.
-func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Options, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (Summary, error) {
+// The error wraps [ErrColumns] if the file is not a table of this kind, [tabular.ErrTooLarge] if
+// it decompresses to more than the limits, and [tabular.ErrDamaged] if a gzip file cannot be
+// decompressed (with [io.ErrUnexpectedEOF] if it is truncated; see [tabular.Whole]). Errors of
+// emit, the context and the file are returned as well. The events of earlier rows have then been
+// emitted already. The Summary is valid in every case.
+func Run(
+	ctx context.Context,
+	kind Kind,
+	file io.Reader,
+	name string,
+	opts Options,
+	emit func(*domain.Envelope) error,
+	bad func(tabular.BadRow),
+) (Summary, error) {
 	opts = opts.withDefaults()
 	im := &importer{ctx: ctx, opts: opts, emitTo: emit}
 	im.sum = Summary{Kind: kind, Types: map[domain.Type]int{}}
@@ -294,7 +304,7 @@ func Run(ctx context.Context, kind Kind, file io.Reader, name string, opts Optio
 	clk := &clock{shift: domain.Instant(opts.Shift)}
 	if opts.Zone != "" {
 		if opts.Zone == "Local" {
-			return im.sum, errors.New("zone Local means something else on every machine: name it")
+			return im.sum, errors.New("zone Local differs between machines: name the zone")
 		}
 		zone, err := time.LoadLocation(opts.Zone)
 		if err != nil {
@@ -347,7 +357,13 @@ func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad
 		if refused != nil {
 			im.sum.Bad++
 			if bad != nil {
-				bad(tabular.BadRow{File: name, Line: rec.line, Field: refused.Field, Value: tabular.Clip(refused.Value), Reason: refused.Reason})
+				bad(tabular.BadRow{
+					File:   name,
+					Line:   rec.line,
+					Field:  refused.Field,
+					Value:  tabular.Clip(refused.Value),
+					Reason: refused.Reason,
+				})
 			}
 		}
 	}
@@ -357,7 +373,7 @@ func (im *importer) read(kind Kind, file io.Reader, name string, clk *clock, bad
 	return nil
 }
 
-// emit hands out one event.
+// emit emits one event.
 func (im *importer) emit(at domain.Instant, subject, workspace string, event domain.Event) error {
 	im.env = domain.Envelope{Time: at, Subject: subject, Workspace: workspace, Cluster: im.opts.Cluster, Event: event}
 	if im.opts.Historical {
@@ -376,7 +392,7 @@ func (im *importer) warn(reason, value string) {
 	im.sum.Warnings = im.warnings.List
 }
 
-// model returns the one spelling of a GPU model, or the source's own with a warning.
+// model returns the canonical spelling of a GPU model, or the source's spelling with a warning.
 func (im *importer) model(name string) domain.GPUModel {
 	m, ok := domain.LookupGPU(name)
 	if !ok {
@@ -410,14 +426,15 @@ func columnsError(kind Kind, header, missing []string) error {
 	hint := ""
 	for _, other := range Kinds() {
 		if other != kind && len(missingColumns(formatOf(other), header)) == 0 {
-			hint = fmt.Sprintf("; these are the columns of %s: import it as that", other)
+			hint = fmt.Sprintf("; these are the columns of %[1]s: import the file as %[1]s", other)
 			break
 		}
 	}
 	if other := tabular.OtherDelimiter(header); hint == "" && other != "" {
 		hint = "; " + other
 	}
-	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), tabular.Clip(strings.Join(header, ", ")), hint)
+	found := tabular.Clip(strings.Join(header, ", "))
+	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), found, hint)
 }
 
 // after adds seconds to the epoch.

@@ -7,8 +7,8 @@ import (
 	"quartermaster/domain"
 )
 
-// maxNodeGPUs is more than any machine has, with room: a number beyond it is a
-// column mixed up.
+// maxNodeGPUs is well above the GPUs of any machine. A larger number means that columns are mixed
+// up.
 const maxNodeGPUs = 1024
 
 var nodesKind = format{
@@ -16,10 +16,22 @@ var nodesKind = format{
 	start: func(im *importer, col func(string) column) func(*cells) error {
 		n := &nodeReader{
 			importer: im,
-			sn:       col("sn"), cpu: col("cpu_milli"), memory: col("memory_mib"), gpu: col("gpu"), model: col("model"),
-			uuids: col("uuids"), zone: col("zone"), sku: col("sku"), resource: col("resource_id"), billing: col("billing_model"),
-			provider: col("provider"), account: col("billing_account"), fabric: col("fabric_domain"), from: col("in_service_from"),
-			names: map[string]int{}, ids: map[domain.GPUID]int{},
+			sn:       col("sn"),
+			cpu:      col("cpu_milli"),
+			memory:   col("memory_mib"),
+			gpu:      col("gpu"),
+			model:    col("model"),
+			uuids:    col("uuids"),
+			zone:     col("zone"),
+			sku:      col("sku"),
+			resource: col("resource_id"),
+			billing:  col("billing_model"),
+			provider: col("provider"),
+			account:  col("billing_account"),
+			fabric:   col("fabric_domain"),
+			from:     col("in_service_from"),
+			names:    map[string]int{},
+			ids:      map[domain.GPUID]int{},
 		}
 		return n.row
 	},
@@ -52,16 +64,21 @@ func (n *nodeReader) row(c *cells) error {
 		c.refuse(n.model, "is empty for a node with GPUs")
 	}
 	switch ev.BillingModel {
-	case "", domain.BillingReserved, domain.BillingOnDemand, domain.BillingSpot, domain.BillingCapacityBlock, domain.BillingOwned:
+	case "",
+		domain.BillingReserved,
+		domain.BillingOnDemand,
+		domain.BillingSpot,
+		domain.BillingCapacityBlock,
+		domain.BillingOwned:
 	default:
-		c.refuse(n.billing, "is none of reserved, on_demand, spot, capacity_block, owned")
+		c.refuse(n.billing, "is not one of reserved, on_demand, spot, capacity_block, owned")
 	}
 	at, reason := shifted(n.opts.Epoch, domain.Instant(n.opts.Shift))
 	if len(c.raw(n.from)) > 0 {
 		ev.InServiceFrom = c.instant(n.from)
 		at = ev.InServiceFrom
 	} else if n.opts.Epoch == 0 {
-		c.refuse(n.from, "is empty, and no epoch is given that could stand in for it")
+		c.refuse(n.from, "is empty, and no epoch is given to replace it")
 	} else if reason != "" {
 		c.refuse(n.from, "the epoch "+reason)
 	}
@@ -78,7 +95,7 @@ func (n *nodeReader) row(c *cells) error {
 		}
 		for _, other := range ids[:i] {
 			if other == id {
-				c.refused = &refusal{Field: n.uuids.name, Value: id.String(), Reason: "is there twice"}
+				c.refused = &refusal{Field: n.uuids.name, Value: id.String(), Reason: "is a duplicate"}
 			}
 		}
 	}

@@ -13,9 +13,16 @@ var podsKind = format{
 	start: func(im *importer, col func(string) column) func(*cells) error {
 		p := &podReader{
 			importer: im,
-			name:     col("name"), cpu: col("cpu_milli"), memory: col("memory_mib"), gpus: col("num_gpu"), share: col("gpu_milli"),
-			spec: col("gpu_spec"), qos: col("qos"), created: col("creation_time"), deleted: col("deletion_time"),
-			names: map[string]int{},
+			name:     col("name"),
+			cpu:      col("cpu_milli"),
+			memory:   col("memory_mib"),
+			gpus:     col("num_gpu"),
+			share:    col("gpu_milli"),
+			spec:     col("gpu_spec"),
+			qos:      col("qos"),
+			created:  col("creation_time"),
+			deleted:  col("deletion_time"),
+			names:    map[string]int{},
 		}
 		return p.row
 	},
@@ -43,9 +50,9 @@ func (p *podReader) row(c *cells) error {
 	switch {
 	case c.refused != nil:
 	case gpus == 0 && share != 0:
-		c.refuse(p.share, "is a share of a GPU where num_gpu is 0")
+		c.refuse(p.share, "is not 0 although num_gpu is 0")
 	case gpus > 0 && share == 0:
-		c.refuse(p.share, "is no share of a GPU where num_gpu is not 0")
+		c.refuse(p.share, "is 0 although num_gpu is not 0")
 	case gpus > 1 && share != 1000:
 		c.refuse(p.share, "is a fraction of several GPUs: with num_gpu above 1 it must be 1000")
 	}
@@ -58,7 +65,7 @@ func (p *podReader) row(c *cells) error {
 		ev.Class = domain.ClassServing
 	case "", "BE", "Burstable", "Guaranteed":
 	default:
-		c.refuse(p.qos, "is none of LS, BE, Burstable, Guaranteed")
+		c.refuse(p.qos, "is not one of LS, BE, Burstable, Guaranteed")
 	}
 	created, _ := p.moment(c, p.created, 0)
 	deleted, ends := p.moment(c, p.deleted, created)
@@ -90,8 +97,8 @@ func (p *podReader) row(c *cells) error {
 	return p.emit(deleted, ev.Deployment, p.opts.Workspace, &domain.DeploymentRemoved{Deployment: ev.Deployment})
 }
 
-// moment reads seconds after the epoch, which must not lie before least. An
-// empty field stands for the epoch and is reported as not given.
+// moment reads seconds after the epoch. The time must not be before least. An empty field means
+// the epoch, and moment reports false.
 func (p *podReader) moment(c *cells, k column, least domain.Instant) (domain.Instant, bool) {
 	given := len(c.raw(k)) > 0
 	t, reason := p.after(c.optionalCount(k, maxMilli))

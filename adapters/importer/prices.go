@@ -14,30 +14,27 @@ import (
 
 // pricesKind reads dated offers.
 //
-// Offer ids: "sku/gpus x model/offer/term", for example
-// "p5.48xlarge/8xNVIDIA H100/reserved_standard_no_upfront/12m". A missing sku
-// is replaced by the parts, "1xA4000 (16 GB) 2vcpu 4gib". Ids are made of what
-// is sold and how, in the source's words, never of the price, so that a later
-// quotation of the same offer replaces this one. A file that quotes one id at several prices
-// does not say what differs: the second is "id#2", with a warning. A row that
-// repeats another in every column that is read is a bad row.
+// Offer ids have the form "sku/gpus x model/offer/term", for example
+// "p5.48xlarge/8xNVIDIA H100/reserved_standard_no_upfront/12m". A missing sku is replaced by the
+// parts, "1xA4000 (16 GB) 2vcpu 4gib". An id is made of what is sold and how, in the source's
+// spelling, never of the price, so that a later quote of the same offer replaces this one. If a
+// file quotes one id at several prices, it does not tell what differs: the second is "id#2", with
+// a warning. A row that repeats another in every column that is read is a bad row.
 //
-// Offer: on_demand, spot, capacity_block, spend_commitment, owned, or
-// reserved_CLASS_PAYMENT with class standard, convertible, savings or
-// or_savings_plan and payment no_upfront, partial_upfront or all_upfront,
-// where payment must agree with upfront and hourly. Reserved instances and
-// savings plans are prices: neither guarantees capacity unless the column
-// guarantees_capacity says so. A capacity block does.
+// Offer is on_demand, spot, capacity_block, spend_commitment, owned, or reserved_CLASS_PAYMENT.
+// CLASS is standard, convertible, savings or or_savings_plan. PAYMENT is no_upfront,
+// partial_upfront or all_upfront, and must agree with upfront and hourly. Reserved instances and
+// savings plans are discounts: neither guarantees capacity unless the column guarantees_capacity
+// is true. A capacity block guarantees it.
 //
-// Memory: numbers are GiB whatever they are called, because that is what
-// clouds mean by GB. gpu_memory is per GPU in some sources and of all GPUs in
-// others: the catalogue decides, with a warning where neither fits; for
-// unknown models it is used only where there is one GPU. Of a range ("20-26")
-// the lower end is taken, with a warning. "Unknown" and empty are not known.
+// Memory: numbers are GiB whatever the unit, because clouds mean GiB by GB. gpu_memory is per GPU
+// in some sources and of all GPUs in others. The catalogue decides, with a warning if neither
+// fits. For unknown models it is used only if there is one GPU. Of a range ("20-26") the lower
+// end is used, with a warning. "Unknown" and empty mean unknown.
 //
-// A region that is empty, unspecified or global becomes "". gpu_count is a
-// number of whole GPUs, or the part of one that is sold, from 0.001 to 0.999 in
-// thousandths; gpu_memory is then that of the whole GPU.
+// A region that is empty, unspecified or global becomes "". gpu_count is a number of whole GPUs,
+// or the part of one that is sold, from 0.001 to 0.999 in thousandths; gpu_memory is then the
+// memory of the whole GPU.
 var pricesKind = format{
 	columns: []string{
 		"provider", "region", "instance_type", "gpu_model", "gpu_count", "gpu_memory", "vcpu", "memory",
@@ -48,10 +45,13 @@ var pricesKind = format{
 		p := &priceReader{
 			importer: im,
 			provider: col("provider"), region: col("region"), sku: col("instance_type"),
-			gpu: col("gpu_model"), gpus: col("gpu_count"), gpuMemory: col("gpu_memory"), vcpu: col("vcpu"), memory: col("memory"),
-			offer: col("offer"), term: col("term_months"), upfront: col("upfront"), hourly: col("hourly"), effective: col("effective_hourly"),
+			gpu: col("gpu_model"), gpus: col("gpu_count"), gpuMemory: col("gpu_memory"),
+			vcpu: col("vcpu"), memory: col("memory"),
+			offer: col("offer"), term: col("term_months"),
+			upfront: col("upfront"), hourly: col("hourly"), effective: col("effective_hourly"),
 			currency: col("currency"), asOf: col("as_of"), source: col("source"),
-			guarantees: col("guarantees_capacity"), lead: col("lead_time_hours"), minUnits: col("min_units"), maxUnits: col("max_units"),
+			guarantees: col("guarantees_capacity"), lead: col("lead_time_hours"),
+			minUnits: col("min_units"), maxUnits: col("max_units"),
 			seen: map[string]int{}, ids: map[string]int{},
 		}
 		return p.row
@@ -60,11 +60,15 @@ var pricesKind = format{
 
 type priceReader struct {
 	*importer
-	provider, region, sku, gpu, gpus, gpuMemory, vcpu, memory, offer, term, upfront, hourly, effective, currency, asOf, source column
-	guarantees, lead, minUnits, maxUnits                                                                                       column
+	provider, region, sku                column
+	gpu, gpus, gpuMemory, vcpu, memory   column
+	offer, term                          column
+	upfront, hourly, effective, currency column
+	asOf, source                         column
+	guarantees, lead, minUnits, maxUnits column
 
-	seen map[string]int // line of each row by what it says
-	ids  map[string]int // how often each id was made, by market and id
+	seen map[string]int // line of each row, by its content
+	ids  map[string]int // uses of each id, by market and id
 }
 
 func (p *priceReader) row(c *cells) error {
@@ -117,7 +121,7 @@ func (p *priceReader) row(c *cells) error {
 	p.nameModel(ev, model, stated, memory)
 	for _, k := range []column{p.vcpu, p.memory} {
 		if strings.Contains(string(c.raw(k)), "-") {
-			p.warn("the lower end of a range is taken as "+k.name, string(c.raw(k)))
+			p.warn("the lower end of a range is used as "+k.name, string(c.raw(k)))
 		}
 	}
 	ev.Offer = id
@@ -125,7 +129,7 @@ func (p *priceReader) row(c *cells) error {
 	p.ids[market]++
 	if n := p.ids[market]; n > 1 {
 		ev.Offer += "#" + strconv.Itoa(n)
-		p.warn("several prices for what reads as one offer", ev.Market.Key()+" "+id)
+		p.warn("several prices for one offer id", ev.Market.Key()+" "+id)
 	}
 	return p.emit(ev.ValidFrom, ev.Offer, "", ev)
 }
@@ -135,19 +139,19 @@ var (
 	currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
 )
 
-// price reads an amount of money; empty is refused.
+// price reads an amount of money. It refuses an empty field.
 func (p *priceReader) price(c *cells, k column) domain.Decimal {
 	d, ok := c.amount(k)
 	switch {
 	case !ok:
 		c.refuse(k, "is empty")
 	case d.Exponent() < -18:
-		c.refuse(k, "has more than 18 digits behind the point")
+		c.refuse(k, "has more than 18 decimals")
 	}
 	return d
 }
 
-// gpuCount reads whole GPUs, or the thousandths of one of which a part is sold.
+// gpuCount reads a number of whole GPUs, or the sold part of one GPU in thousandths.
 func (p *priceReader) gpuCount(c *cells) (count, milli uint32) {
 	d, ok := c.amount(p.gpus)
 	if !ok || d.IsInteger() || d.GreaterThan(decimal.New(maxNodeGPUs, 0)) {
@@ -168,7 +172,7 @@ func (p *priceReader) gpuCount(c *cells) (count, milli uint32) {
 // "30.5 GB", "80-100", "640 GB HBM3".
 var quantity = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(?:\s*-\s*[0-9]+(?:\.[0-9]+)?)?(?:\s*(GB|GiB)(?:\s+([A-Za-z0-9]+))?)?$`)
 
-// lowest reads a quantity, of a range the lower end; zero when it is not known.
+// lowest reads a quantity, or the lower end of a range; zero if unknown.
 func (p *priceReader) lowest(c *cells, k column, unit string) domain.Decimal {
 	text := string(c.raw(k))
 	if text == "" || strings.EqualFold(text, "unknown") {
@@ -190,8 +194,7 @@ func (p *priceReader) lowest(c *cells, k column, unit string) domain.Decimal {
 	return d
 }
 
-// gpuMemoryGiB reads gpu_memory: the number as stated, and the text that names
-// one kind of memory, such as HBM3.
+// gpuMemoryGiB reads gpu_memory: the number as stated, and the type of memory, such as HBM3.
 func (p *priceReader) gpuMemoryGiB(c *cells) (gib domain.Decimal, memory string) {
 	if m := quantity.FindStringSubmatch(string(c.raw(p.gpuMemory))); m != nil {
 		memory = m[3]
@@ -199,8 +202,8 @@ func (p *priceReader) gpuMemoryGiB(c *cells) (gib domain.Decimal, memory string)
 	return p.lowest(c, p.gpuMemory, "GiB"), memory
 }
 
-// nameModel finds the model in the catalogue, by its memory where the name
-// alone does not tell, and the memory of one GPU.
+// nameModel sets the model from the catalogue, if needed with the help of its memory, and the
+// memory of one GPU.
 func (p *priceReader) nameModel(ev *domain.OfferQuoted, model string, stated domain.Decimal, memory string) {
 	if model == "" {
 		return
@@ -230,12 +233,15 @@ func (p *priceReader) nameModel(ev *domain.OfferQuoted, model string, stated dom
 	case m.MemoryMiB == 0 && ev.GPUCount == 1:
 		ev.GPUMemoryMiB = uint64(stated.Mul(mib).IntPart())
 	case m.MemoryMiB != 0 && !near(stated, m.MemoryMiB) && !near(perGPU, m.MemoryMiB):
-		p.warn(fmt.Sprintf("gpu_memory fits neither one nor all GPUs of %d MiB; the catalogue's is taken", m.MemoryMiB), fmt.Sprintf("%s × %s with %s", quotedGPUs(ev), model, stated))
+		p.warn(
+			fmt.Sprintf("gpu_memory fits neither one nor all GPUs of %d MiB; the catalogue's value is used", m.MemoryMiB),
+			fmt.Sprintf("%s × %s with %s", quotedGPUs(ev), model, stated),
+		)
 	}
 }
 
-// near reports whether sizes agree within 3 %: makers and clouds round
-// differently, while the sizes of one model differ by more.
+// near reports whether sizes agree within 3%. Manufacturers and clouds round differently, but the
+// sizes of the variants of a model differ by more.
 func near(gib domain.Decimal, nominalMiB uint64) bool {
 	nominal := decimal.New(int64(nominalMiB), 0)
 	return gib.Mul(mib).Sub(nominal).Abs().Mul(decimal.New(100, 0)).LessThanOrEqual(nominal.Mul(decimal.New(3, 0)))
@@ -258,7 +264,7 @@ func (p *priceReader) terms(c *cells, ev *domain.OfferQuoted) {
 		ev.Kind = kind
 		ev.GuaranteesCapacity = kind == domain.OfferCapacityBlock
 	default:
-		c.refuse(p.offer, "is none of on_demand, spot, capacity_block, spend_commitment, owned, reserved_CLASS_PAYMENT")
+		c.refuse(p.offer, "is not one of on_demand, spot, capacity_block, spend_commitment, owned, reserved_CLASS_PAYMENT")
 	}
 	switch text := c.text(p.guarantees); text {
 	case "":
@@ -284,7 +290,7 @@ func (p *priceReader) reservedTerms(c *cells, ev *domain.OfferQuoted, class stri
 		c.refuse(p.offer, "is reserved in no known class: standard, convertible, savings, or_savings_plan")
 	}
 	if ev.TermMonths == 0 {
-		c.refuse(p.term, "is no term for a reserved offer")
+		c.refuse(p.term, "is missing for a reserved offer")
 	}
 	switch {
 	case payment == "":
@@ -298,8 +304,8 @@ func (p *priceReader) reservedTerms(c *cells, ev *domain.OfferQuoted, class stri
 	}
 }
 
-// offerID names what is sold and how, in the source's words. An offer without
-// a sku is given one that names its parts.
+// offerID returns the id of an offer: what is sold and how, in the source's spelling. An offer
+// without a sku gets one that names its parts.
 func (p *priceReader) offerID(c *cells, ev *domain.OfferQuoted) string {
 	gpus := fmt.Sprintf("%sx%s", quotedGPUs(ev), c.raw(p.gpu))
 	id := ev.SKU + "/" + gpus
@@ -314,12 +320,12 @@ func (p *priceReader) offerID(c *cells, ev *domain.OfferQuoted) string {
 	return id
 }
 
-// quotedGPUs returns how many GPUs an offer is of, such as 8 or 0.125.
+// quotedGPUs returns the number of GPUs in an offer, such as 8 or 0.125.
 func quotedGPUs(ev *domain.OfferQuoted) domain.Decimal {
 	return decimal.New(int64(ev.GPUCount), 0).Add(decimal.New(int64(ev.GPUMilli), -3))
 }
 
-// content joins all columns that are read, to tell repeated rows.
+// content joins all columns that are read, to detect duplicate rows.
 func (p *priceReader) content(c *cells) string {
 	var b strings.Builder
 	for _, k := range []column{
@@ -332,8 +338,8 @@ func (p *priceReader) content(c *cells) string {
 	return b.String()
 }
 
-// validFrom reads as_of: a month, a day, or a span of them ("2023..2025-03"),
-// of which the last counts.
+// validFrom reads as_of: a month, a day, or a range of them ("2023..2025-03"), of which the last
+// counts.
 func (p *priceReader) validFrom(c *cells) domain.Instant {
 	last := c.name(p.asOf)
 	if i := strings.LastIndex(last, ".."); i >= 0 {
@@ -353,6 +359,6 @@ func (p *priceReader) validFrom(c *cells) domain.Instant {
 		}
 		return at
 	}
-	c.refuse(p.asOf, "names no month such as 2026-01")
+	c.refuse(p.asOf, "is not a month such as 2026-01")
 	return 0
 }

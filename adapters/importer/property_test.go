@@ -20,15 +20,15 @@ import (
 	"quartermaster/simulations/public"
 )
 
-// hourOfPool is what a usage row was expanded into, by interval and node.
+// hourOfPool is the expansion of a usage row, by interval and node.
 type hourOfPool struct {
 	demand domain.DemandObserved
 	held   map[domain.Interval][]int // devices held, by node
 	sizes  map[domain.Interval][]int // devices reported, by node
 }
 
-// TestUsageExpansion holds the expansion to its promises on random files, with
-// rounding done by rational numbers.
+// TestUsageExpansion checks the documented rules of the expansion on random files, with rounding
+// by rational numbers.
 func TestUsageExpansion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts := importer.Options{
@@ -145,9 +145,8 @@ func halfEven(r *big.Rat) int64 {
 	return floor + floor%2
 }
 
-// fuzzKind feeds damaged files of a kind: whatever comes in, every event is
-// valid, every row that is not imported is reported, in order, and a second
-// run gives the same.
+// fuzzKind reads damaged files of a kind: every event is valid, every row that is not imported is
+// reported, in order, and a second run gives the same result.
 func fuzzKind(f *testing.F, kind importer.Kind, seeds ...string) {
 	f.Helper()
 	for _, g := range goldens {
@@ -172,7 +171,7 @@ func fuzzKind(f *testing.F, kind importer.Kind, seeds ...string) {
 			events, bads, last := 0, 0, 0
 			sum, err := importer.Run(context.Background(), kind, bytes.NewReader(in), "f", opts, func(e *domain.Envelope) error {
 				if events++; events > 20_000 {
-					return io.ErrShortWrite // a pool of 100,000 GPUs is real and slow
+					return io.ErrShortWrite // a pool of 100,000 GPUs is valid but slow
 				}
 				if err := domain.Validate(e); err != nil {
 					t.Fatalf("invalid event: %v", err)

@@ -12,7 +12,7 @@ import (
 	"quartermaster/simulations/public"
 )
 
-// collect runs an import and checks what holds for every one of them.
+// collect runs an import and checks the invariants of every import.
 type collected struct {
 	importer.Summary
 	bad []tabular.BadRow
@@ -96,8 +96,8 @@ func TestOpenbPods(t *testing.T) {
 	}
 }
 
-// The totals were computed from the file by other means: GPU-intervals held are
-// the sum of six times each mean, rounded half to even.
+// The totals were computed from the file independently: held GPU-intervals are the sum of six
+// times each mean, rounded half to even.
 func TestHeliosUsage(t *testing.T) {
 	var held, entries int
 	var running, pending uint64
@@ -188,7 +188,7 @@ func TestOffers(t *testing.T) {
 	for _, w := range c.Warnings {
 		byReason[w.Reason] += w.Rows
 	}
-	if byReason["several prices for what reads as one offer"] != 11 {
+	if byReason["several prices for one offer id"] != 11 {
 		t.Errorf("warnings %v, want 11 offers at several prices", byReason)
 	}
 }

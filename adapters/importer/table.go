@@ -11,12 +11,12 @@ import (
 	"quartermaster/adapters/tabular"
 )
 
-// ErrColumns is wrapped by the error of a file that is no table of the kind
-// asked for. Nothing of it was imported; the text says what is missing.
+// ErrColumns means that the file is not a table of the requested kind. Nothing was imported. The
+// text of the error names the missing columns.
 var ErrColumns = errors.New("not the columns of this kind")
 
-// table reads CSV row by row: package tabular finds where a row ends, and split cuts
-// it into fields without a copy.
+// table reads CSV row by row. Package tabular finds the end of each row, and split splits it into
+// fields without copying.
 type table struct {
 	frames  *tabular.Frames
 	header  []string
@@ -27,9 +27,9 @@ type table struct {
 // record is one row. Its fields are valid until the next call of next.
 type record struct {
 	line   int   // where it starts
-	offset int64 // byte of the unpacked file where it starts
+	offset int64 // where it starts in the decompressed file, in bytes
 	fields [][]byte
-	// broken says why the row could not be read, with the column where it is known.
+	// broken is why the row could not be read, with the column if known.
 	broken *refusal
 }
 
@@ -37,8 +37,7 @@ func newTable(r io.Reader, limits tabular.Limits) *table {
 	return &table{frames: tabular.NewFrames(r, limits.LineBytes)}
 }
 
-// next returns the next row that is not blank. Its errors are those of
-// [tabular.Frames.Next].
+// next returns the next nonblank row. Its errors are those of [tabular.Frames.Next].
 func (t *table) next() (record, error) {
 	for {
 		frame, err := t.frames.Next()
@@ -66,7 +65,7 @@ func trimEOL(b []byte) []byte {
 	return bytes.TrimSuffix(b, []byte{'\r'})
 }
 
-// split cuts a row into fields, without the quotes.
+// split splits a row into fields and removes the quotes.
 func (t *table) split(raw []byte) ([][]byte, *refusal) {
 	t.fields = t.fields[:0]
 	if bytes.IndexByte(raw, '"') < 0 {
@@ -113,7 +112,11 @@ func (t *table) splitQuoted(raw []byte) *refusal {
 			}
 			f := raw[i : i+end]
 			if bytes.IndexByte(f, '"') >= 0 {
-				return &refusal{Field: t.columnName(len(t.fields)), Value: string(f), Reason: "has a quote in the middle: a field with quotes must be quoted whole"}
+				return &refusal{
+					Field:  t.columnName(len(t.fields)),
+					Value:  string(f),
+					Reason: "has a quote in the middle: a field with quotes must be quoted whole",
+				}
 			}
 			t.fields = append(t.fields, f)
 			i += end
@@ -123,7 +126,11 @@ func (t *table) splitQuoted(raw []byte) *refusal {
 			for {
 				j := bytes.IndexByte(raw[i:], '"')
 				if j < 0 {
-					return &refusal{Field: t.columnName(len(t.fields)), Value: string(raw[i:]), Reason: "is a quoted field that is never closed"}
+					return &refusal{
+						Field:  t.columnName(len(t.fields)),
+						Value:  string(raw[i:]),
+						Reason: "is a quoted field that is never closed",
+					}
 				}
 				t.scratch = append(t.scratch, raw[i:i+j]...)
 				i += j + 1
@@ -134,7 +141,11 @@ func (t *table) splitQuoted(raw []byte) *refusal {
 				i++
 			}
 			if i < len(raw) && raw[i] != ',' {
-				return &refusal{Field: t.columnName(len(t.fields)), Value: string(raw[i:]), Reason: "has text behind its closing quote"}
+				return &refusal{
+					Field:  t.columnName(len(t.fields)),
+					Value:  string(raw[i:]),
+					Reason: "has text after its closing quote",
+				}
 			}
 			t.fields = append(t.fields, t.scratch[start:len(t.scratch):len(t.scratch)])
 		}
@@ -152,8 +163,8 @@ func (t *table) columnName(i int) string {
 	return fmt.Sprintf("column %d", i+1)
 }
 
-// readHeader reads the first row as the names of the columns: lower case,
-// without blanks around them.
+// readHeader reads the first row as the names of the columns, in lower case and without
+// surrounding blanks.
 func (t *table) readHeader() error {
 	rec, err := t.next()
 	if errors.Is(err, io.EOF) {
@@ -170,7 +181,10 @@ func (t *table) readHeader() error {
 	for i, f := range rec.fields {
 		names[i] = strings.ToLower(strings.TrimSpace(string(f)))
 		if j, twice := at[names[i]]; twice && names[i] != "" {
-			return fmt.Errorf("%w: column %q is in the header twice, as columns %d and %d", ErrColumns, names[i], j+1, i+1)
+			return fmt.Errorf(
+				"%w: column %q is in the header twice, as columns %d and %d",
+				ErrColumns, names[i], j+1, i+1,
+			)
 		}
 		at[names[i]] = i
 	}

@@ -13,7 +13,7 @@ import (
 	"quartermaster/adapters/tabular"
 )
 
-// readAll reads a table to its end: the good rows, the lines of the others.
+// readAll reads all rows. It returns the good rows and the lines of the bad ones.
 func readAll(t testing.TB, r io.Reader, limits tabular.Limits) (rows [][]string, broken []int, err error) {
 	t.Helper()
 	tab := newTable(r, limits.WithDefaults())
@@ -95,8 +95,8 @@ func TestTableNeverReturnsARowCutOffByAnError(t *testing.T) {
 	}
 }
 
-// FuzzTable holds the reader against encoding/csv wherever that reads the whole
-// text, and else to its own promises.
+// FuzzTable compares the reader with encoding/csv wherever that can read the whole text, and checks
+// its own contract everywhere.
 func FuzzTable(f *testing.F) {
 	for _, s := range []string{
 		"a,b\n1,2\n", "\"a\nb\",\"c\"\"\"\r\n", "a\"b\n", "\"a", "\"a\"b,\n\n\nc", "\x00,\xff\n", ",\r\r\n,\r", "\"\n\"\n\"\n\"", "\"\"\"\"\"\",\n",

@@ -7,7 +7,7 @@ import (
 	"quartermaster/domain"
 )
 
-// maxPoolGPUs bounds what one row can expand into.
+// maxPoolGPUs bounds the size of a row's expansion.
 const maxPoolGPUs = 100_000
 
 var usageKind = format{
@@ -16,10 +16,15 @@ var usageKind = format{
 		m := im.model(im.opts.GPUModel)
 		u := &usageReader{
 			importer: im,
-			hour:     col("hour"), vc: col("vc"), total: col("total_gpu"), running: col("running_gpu_mean"), pending: col("pending_gpu_mean"),
-			active: col("running_sm_active"), memory: col("running_memory_mib"),
-			gpu:   m,
-			pools: map[string]*usagePool{},
+			hour:     col("hour"),
+			vc:       col("vc"),
+			total:    col("total_gpu"),
+			running:  col("running_gpu_mean"),
+			pending:  col("pending_gpu_mean"),
+			active:   col("running_sm_active"),
+			memory:   col("running_memory_mib"),
+			gpu:      m,
+			pools:    map[string]*usagePool{},
 		}
 		return u.row
 	},
@@ -34,16 +39,16 @@ type usageReader struct {
 	demand domain.DemandObserved
 	sample domain.NodeSampled
 	held   []uint32 // backs sample.Holder
-	// What the file says of the running GPUs of a row, first to last, as samples hold it:
-	// plus one, 0 for blank. Empty where the row says nothing.
+	// Measurements of the running GPUs of the current row, first to last, encoded as in samples:
+	// value plus one, 0 for blank. Empty if the row has none.
 	activity, memoryMiB []uint32
-	columns             [2][]uint32 // back the sample's columns of them
+	columns             [2][]uint32 // back the sample's columns for them
 }
 
-// usagePool is a virtual cluster as far as it was seen.
+// usagePool is the state of a virtual cluster.
 type usagePool struct {
 	workspace string
-	strings   []string // table of its samples: workspace, deployment
+	strings   []string // string table of its samples: workspace, deployment
 	nodes     []usageNode
 	last      domain.Instant // its last hour
 	line      int            // of that hour
@@ -54,8 +59,8 @@ type usageNode struct {
 	ids  []byte // 16 per device registered
 }
 
-// The holder arrays of a sample in which somebody held something; its string
-// table is usagePool.strings. They are shared and never written to.
+// The holder arrays of a sample with held devices; its string table is usagePool.strings. They
+// are shared and MUST NOT be written to.
 var (
 	holderWorkspace  = []uint32{1}
 	holderDeployment = []uint32{2}
@@ -79,11 +84,11 @@ func (u *usageReader) row(c *cells) error {
 		u.memoryMiB = c.listed(u.memory, total, 0, maxMemoryMiB, u.memoryMiB[:0])
 	}
 	if c.refused == nil && len(name) > maxName-8 {
-		c.refuse(u.vc, "is too long to name nodes by")
+		c.refuse(u.vc, "is too long for the names of nodes")
 	}
 	pool := u.pools[name]
 	if pool != nil && hour.From <= pool.last {
-		c.refuse(u.hour, fmt.Sprintf("does not come after the hour of %s in line %d", name, pool.line))
+		c.refuse(u.hour, fmt.Sprintf("is not after the hour of %s in line %d", name, pool.line))
 	}
 	if c.refused != nil {
 		return c.refused
@@ -111,8 +116,7 @@ func (u *usageReader) row(c *cells) error {
 	return u.expand(pool, total, running, hour)
 }
 
-// register declares the nodes that total devices need and that were not seen
-// before, or were smaller.
+// register declares the nodes for total devices that are new or have grown.
 func (u *usageReader) register(pool *usagePool, name string, total int, at domain.Instant) error {
 	size := u.opts.NodeGPUs
 	for i := 0; i*size < total; i++ {
@@ -126,7 +130,8 @@ func (u *usageReader) register(pool *usagePool, name string, total int, at domai
 		}
 		ev := &domain.NodeRegistered{
 			Node: node.name, ResourceID: node.name, SKU: u.opts.SKU, BillingAccount: u.opts.Account,
-			CPUMilli: u.opts.CPUMilli * uint64(devices) / uint64(size), MemoryMiB: u.opts.MemoryMiB * uint64(devices) / uint64(size),
+			CPUMilli:   u.opts.CPUMilli * uint64(devices) / uint64(size),
+			MemoryMiB:  u.opts.MemoryMiB * uint64(devices) / uint64(size),
 			IDsDerived: true, GPUs: make([]domain.GPUDeclared, devices),
 		}
 		node.ids = make([]byte, 0, 16*devices)
@@ -175,9 +180,11 @@ func (u *usageReader) expand(pool *usagePool, total int, running uint64, hour do
 			}
 			u.measured(i*size, devices, held)
 			if held > 0 {
-				s.Strings, s.HolderWorkspace, s.HolderDeployment, s.HolderUnit = pool.strings, holderWorkspace, holderDeployment, holderUnit
+				s.Strings = pool.strings
+				s.HolderWorkspace, s.HolderDeployment, s.HolderUnit = holderWorkspace, holderDeployment, holderUnit
 			} else {
-				s.Strings, s.HolderWorkspace, s.HolderDeployment, s.HolderUnit = nil, nil, nil, nil
+				s.Strings = nil
+				s.HolderWorkspace, s.HolderDeployment, s.HolderUnit = nil, nil, nil
 			}
 			if err := u.emit(s.Interval.To, node.name, "", s); err != nil {
 				return err
@@ -187,8 +194,8 @@ func (u *usageReader) expand(pool *usagePool, total int, running uint64, hour do
 	return nil
 }
 
-// measured states what the file measured of the devices of a node that are held, from the
-// first to the one before held. Of a device that nobody holds the file says nothing.
+// measured sets the measurements of the held devices of a node, which are its first ones. Devices
+// that are not held have no measurements.
 func (u *usageReader) measured(first, devices, held int) {
 	s := &u.sample
 	s.ActivityField, s.ActivityMean, s.MemoryUsedMiB = 0, nil, nil
@@ -203,7 +210,7 @@ func (u *usageReader) measured(first, devices, held int) {
 	}
 }
 
-// upTo returns at most n values from the first on, none where all of them are blank.
+// upTo returns at most n values from index first on, or nil if all of them are blank.
 func upTo(values []uint32, first, n int) []uint32 {
 	values = values[min(first, len(values)):min(first+n, len(values))]
 	for _, v := range values {
@@ -217,12 +224,12 @@ func upTo(values []uint32, first, n int) []uint32 {
 // smActive is DCGM_FI_PROF_SM_ACTIVE.
 const smActive = 1002
 
-// maxMemoryMiB is more memory than any GPU has, with room.
+// maxMemoryMiB is well above the memory of any GPU.
 const maxMemoryMiB = 1 << 24
 
-// listed reads values that ';' separates, at most so many, each blank or from 0 to limit
-// with so many decimal places, into what samples hold: in units of the last place plus one,
-// 0 for blank.
+// listed reads at most most values separated by ';', each blank or a number from 0 to limit with
+// at most places decimals. It appends them to into, encoded as in samples: in units of the last
+// decimal plus one, 0 for blank.
 func (c *cells) listed(k column, most, places int, limit uint64, into []uint32) []uint32 {
 	rest := bytes.TrimSpace(c.raw(k))
 	if len(rest) == 0 {
@@ -237,7 +244,10 @@ func (c *cells) listed(k column, most, places int, limit uint64, into []uint32) 
 		}
 		v, ok := stored(bytes.TrimSpace(field), places, limit)
 		if !ok {
-			c.refuse(k, fmt.Sprintf("has %q, want nothing or a number from 0 to %d with at most %d decimal places", field, limit, places))
+			c.refuse(k, fmt.Sprintf(
+				"has %q, want nothing or a number from 0 to %d with at most %d decimal places",
+				field, limit, places,
+			))
 			return into
 		}
 		into = append(into, v)
@@ -245,7 +255,7 @@ func (c *cells) listed(k column, most, places int, limit uint64, into []uint32) 
 	return into
 }
 
-// stored reads a value as [cells.listed] does.
+// stored reads one value for [cells.listed].
 func stored(b []byte, places int, limit uint64) (uint32, bool) {
 	if len(b) == 0 {
 		return 0, true
