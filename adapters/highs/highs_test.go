@@ -631,7 +631,7 @@ func TestEnded(t *testing.T) {
 			}
 			c.end(s, cancel)
 			err := <-done
-			if c.want != nil && !errors.Is(err, c.want) || c.want == nil && (err == nil || !strings.Contains(err.Error(), "failed, and the next program starts another")) {
+			if c.want != nil && !errors.Is(err, c.want) || c.want == nil && (err == nil || !strings.Contains(err.Error(), "failed; the next program starts another")) {
 				t.Errorf("ended: %v", err)
 			}
 			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
