@@ -16,25 +16,24 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Change is by how much the demand of a pool is declared to change, because
-// deployments begin, end, grow or shrink.
+// Change is a declared change of a pool's demand, because deployments begin, end, grow or shrink.
 type Change struct {
 	At          domain.Instant // start of the first whole hour in which it holds
 	Milli       int64          // thousandths of the pool's unit; not 0
 	Deployments []string       // cluster/deployment, sorted
 }
 
-// Changes returns by how much declared deployments change the demand of
-// each pool, by time, after its history begins and before a time (until), as it
-// was known by a third (knownBy, 0: now). What takes effect after the histories
-// end counts only if it was known when they end.
+// Changes returns the declared changes of each pool's demand by deployments, by time, after the
+// pool's history begins and before until, as known at knownBy (0: now). A change that takes effect
+// after the histories end counts only if it was known when they end.
 //
-// A deployment belongs to the pool of its region that has what its replicas need,
-// of those that its cluster feeds if there are any, and of those that count GPUs
-// if there are any. Replicas count what they need of GPUs; a pool of machines
-// counts them in machines of its type, as nodes of it were declared. unplaced says
-// which changes to come belong to no pool, or to one of several.
-func Changes(view projections.View, pools []History, until, knownBy domain.Instant) (changes [][]Change, unplaced []string, err error) {
+// A deployment belongs to the pool of its region that has what its replicas need. Pools that its
+// cluster feeds are preferred, then pools that count GPUs. Replicas count by the GPUs that they
+// need. A pool of machines counts them in machines of its type, as its nodes were declared.
+// unplaced lists coming changes that belong to no pool, or to one of several.
+func Changes(
+	view projections.View, pools []History, until, knownBy domain.Instant,
+) (changes [][]Change, unplaced []string, err error) {
 	changes = make([][]Change, len(pools))
 	if len(pools) == 0 {
 		return changes, nil, nil
@@ -111,8 +110,8 @@ func Changes(view projections.View, pools []History, until, knownBy domain.Insta
 	return changes, unplaced, nil
 }
 
-// Knows says in terms of forecasts what the log knows of a pool's demand besides
-// what was observed: its outages, and what deployments change.
+// Knows converts what the log knows of a pool's demand besides observations, its outages and the
+// changes by deployments, for forecasts.
 func (p *History) Knows(declared []Change) []forecast.Change {
 	out := []forecast.Change{}
 	for _, o := range p.Outages {
@@ -123,19 +122,22 @@ func (p *History) Knows(declared []Change) []forecast.Change {
 		if more := len(d.Deployments) - 3; more > 0 {
 			why += fmt.Sprintf(" and %d more", more)
 		}
-		out = append(out, forecast.Change{Span: domain.Interval{From: d.At}, Milli: max(-forecast.MaxMilli, min(d.Milli, forecast.MaxMilli)), Why: why})
+		out = append(out, forecast.Change{
+			Span: domain.Interval{From: d.At}, Milli: max(-forecast.MaxMilli, min(d.Milli, forecast.MaxMilli)),
+			Why: why,
+		})
 	}
 	return out
 }
 
-// machineType is what a machine of a type has.
+// machineType describes the machines of a type.
 type machineType struct {
 	model string
 	gpus  int64
 }
 
-// machineTypes returns what was declared of nodes: what each type has, the most
-// GPUs of those that differ, and the models there are.
+// machineTypes returns the declared types of machines with their GPUs (the maximum if nodes
+// differ), and the declared models.
 func machineTypes(view projections.View) (map[string]machineType, []string, error) {
 	sizes, models := map[string]machineType{}, map[string]bool{}
 	err := view.Scan(projections.Query{Table: projections.TableNodes}, func(_ projections.Key, row projections.Row) error {
@@ -158,15 +160,15 @@ func machineTypes(view projections.View) (map[string]machineType, []string, erro
 	return sizes, slices.Sorted(maps.Keys(models)), nil
 }
 
-// demandPlaces says which pool a deployment belongs to.
+// demandPlaces finds the pool of a deployment.
 type demandPlaces struct {
 	pools   []History
 	sizes   map[string]machineType
 	present []string
 }
 
-// place returns the pool of a deployment and what it takes of it, in thousandths;
-// −1 when it takes none, and why that is not known.
+// place returns the pool of a deployment and the demand on it, in thousandths. If there is no pool
+// it returns −1, and why says why the pool is unknown.
 func (p *demandPlaces) place(cluster, region string, d *domain.DeploymentChanged) (pool int, milli int64, why string) {
 	milli, models := GPUNeed(&d.Need, p.present)
 	if milli == 0 {

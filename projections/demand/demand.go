@@ -11,34 +11,32 @@ import (
 	"quartermaster/projections/inventory"
 )
 
-// Filter picks series of demand; empty fields match all.
+// Filter selects series of demand; empty fields match all.
 type Filter struct {
 	Cluster, Pool, Model, Unit, Region, Workspace string
-	// KnownBy leaves out what became known later; 0: nothing. What is known is
-	// known from when its source says that it was recorded, else from when it
-	// was appended to the log.
+	// KnownBy excludes what became known later; 0: nothing. A statement is known from the time that
+	// its source recorded it, else from when it was appended to the log.
 	KnownBy domain.Instant
 }
 
-// Pool is a series of demand by the UTC hour, in thousandths of its unit.
+// Pool is an hourly series of demand in UTC, in thousandths of its unit.
 type Pool struct {
 	Cluster, Pool, Model, Unit string
-	// Region and Workspace are those of the last observation, else of the
-	// cluster as it is registered at the end of the time asked for.
+	// Region and Workspace are those of the last observation, else those of the cluster as
+	// registered at the end of the requested time.
 	Region, Workspace string
 	From              domain.Instant // start of the first hour
-	// One entry for each hour: means over the part of it that was observed,
-	// rounded down.
+	// One entry for each hour: means over the observed part of the hour, rounded down.
 	Running, Pending, Owned []uint64
-	// ObservedMs is how much of each hour was observed, in milliseconds: 0 for
-	// an hour of which nothing is known, 3,600,000 for a whole one.
+	// ObservedMs is the observed part of each hour, in milliseconds: 0 for an unknown hour,
+	// 3,600,000 for a complete one.
 	ObservedMs []uint32
 }
 
 // Hours returns the number of hours.
 func (p *Pool) Hours() int { return len(p.ObservedMs) }
 
-// Gaps returns the runs of hours that were not observed as a whole.
+// Gaps returns the runs of hours that were not completely observed.
 func (p *Pool) Gaps() []domain.Interval {
 	var gaps []domain.Interval
 	for i, ms := range p.ObservedMs {
@@ -55,13 +53,12 @@ func (p *Pool) Gaps() []domain.Interval {
 	return gaps
 }
 
-// Pools returns the demand observed from one time to another, both widened to
-// whole UTC hours, by cluster, pool, model and unit. Series of which nothing is
-// known then are left out.
+// Pools returns the demand observed between two times, both widened to whole UTC hours, by cluster,
+// pool, model and unit. Series without observations in that time are left out.
 //
-// Where observations of a series overlap, the shorter interval counts, because
-// it says more; of equally long ones the one that starts later; and of one
-// interval the statement that stands later in the log.
+// If observations of a series overlap, the shorter interval counts, because it is more precise; of
+// equally long ones the one that starts later; and of statements about one interval the one later
+// in the log.
 func Pools(view projections.View, from, to domain.Instant, f Filter) ([]Pool, error) {
 	if to <= from {
 		return nil, fmt.Errorf("demand from %s to %s: there is no time between", from, to)
@@ -91,14 +88,18 @@ func Pools(view projections.View, from, to domain.Instant, f Filter) ([]Pool, er
 	}
 	var last projections.Key
 	// No observation is longer than a day.
-	q := projections.Query{Table: projections.TableDemand, Scope: f.Cluster, From: projections.MonthStart(max(0, from-domain.Day)), To: projections.HourOf(to-1) + 1}
+	q := projections.Query{
+		Table: projections.TableDemand, Scope: f.Cluster, From: projections.MonthStart(max(0, from-domain.Day)),
+		To: projections.HourOf(to-1) + 1,
+	}
 	err = view.Scan(q, func(k projections.Key, row projections.Row) error {
 		if s == nil || k.Scope != last.Scope || k.ID != last.ID {
 			finish()
 			s = newDemandSeries(k, from, to)
 			last = k
 		}
-		if p := &s.pool; (f.Pool == "" || f.Pool == p.Pool) && (f.Model == "" || f.Model == p.Model) && (f.Unit == "" || f.Unit == p.Unit) {
+		p := &s.pool
+		if (f.Pool == "" || f.Pool == p.Pool) && (f.Model == "" || f.Model == p.Model) && (f.Unit == "" || f.Unit == p.Unit) {
 			s.month(k.Hour, row.(*projections.DemandMonth), f.KnownBy)
 		}
 		return nil
@@ -108,21 +109,24 @@ func Pools(view projections.View, from, to domain.Instant, f Filter) ([]Pool, er
 	}
 	finish()
 	slices.SortFunc(out, func(a, b Pool) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Unit, b.Unit))
+		return cmp.Or(
+			cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Model, b.Model),
+			cmp.Compare(a.Unit, b.Unit),
+		)
 	})
 	return out, nil
 }
 
-// demandSeries puts the observations of a series, which come by their start,
-// into hours. Times are in milliseconds since 1970.
+// demandSeries sums observations of a series, which come by start, by hour. Times are in
+// milliseconds since 1970.
 type demandSeries struct {
 	pool     Pool
 	from, to int64
-	// group holds observations that overlap, up to end.
+	// group holds overlapping observations, up to end.
 	group []observation
 	end   int64
-	under []*observation // of the group: those under way, the one that counts last
-	// What was added up of the hour at index open.
+	under []*observation // of the group: those in progress, the one that counts last
+	// The sums of the hour at index open.
 	open  int
 	ms    uint32
 	sums  [3]wide
@@ -152,11 +156,11 @@ func newDemandSeries(k projections.Key, from, to domain.Instant) *demandSeries {
 	return s
 }
 
-// month enters the observations of a row.
+// month adds the observations of a row.
 func (s *demandSeries) month(hour int64, m *projections.DemandMonth, knownBy domain.Instant) {
 	start := hour * projections.MsPerHour
 	for i := 0; i < len(m.Spans); {
-		// The last statement of an interval that was known then.
+		// The last statement of an interval that was known by then.
 		var says *projections.DemandSpan
 		for first := &m.Spans[i]; i < len(m.Spans) && m.Spans[i].From == first.From && m.Spans[i].Length == first.Length; i++ {
 			if knownBy == 0 || m.Spans[i].Known <= knownBy {
@@ -179,15 +183,14 @@ func (s *demandSeries) month(hour int64, m *projections.DemandMonth, knownBy dom
 	}
 }
 
-// flush enters a group of observations that overlap.
+// flush adds a group of overlapping observations.
 func (s *demandSeries) flush() {
 	if len(s.group) == 1 {
 		s.put(s.group[0].from, s.group[0].to, &s.group[0])
 		s.group = s.group[:0]
 		return
 	}
-	// At every moment the one of those under way counts that is last by length,
-	// longest first, then start.
+	// Of the observations in progress the last counts, by length (longest first), then by start.
 	counts := func(a, b *observation) int {
 		return cmp.Or(cmp.Compare(b.to-b.from, a.to-a.from), cmp.Compare(a.from, b.from))
 	}
@@ -219,8 +222,7 @@ func (s *demandSeries) flush() {
 	s.group = s.group[:0]
 }
 
-// put enters what an observation says of a time. Times do not overlap and come
-// in order.
+// put adds an observation for a time. Times do not overlap and come in order.
 func (s *demandSeries) put(from, to int64, o *observation) {
 	from, to = max(from, s.from), min(to, s.to)
 	if from >= to {

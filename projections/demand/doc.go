@@ -1,4 +1,4 @@
-// Package demand reads the demand that was observed and declared, per pool (region,
-// GPU model or machine type, unit): hourly means ([Pools]), histories for forecasts
-// ([Histories]), and changes that deployments announce ([Changes]).
+// Package demand reads observed and declared demand, by pool (region, GPU model or machine type,
+// unit): hourly means ([Pools]), histories for forecasts ([Histories]), and changes announced by
+// deployments ([Changes]).
 package demand

@@ -7,30 +7,31 @@ import (
 	"quartermaster/domain"
 )
 
-// Nowhere stands in a list of what is allowed (models, countries or clusters)
-// when rules leave nothing, because an empty list allows everything. No
-// identifier holds a control character.
+// Nowhere is an entry in a list of allowed models, countries or clusters if rules leave nothing,
+// because an empty list allows everything. Identifiers contain no control characters, so it matches
+// none.
 const Nowhere = "\x00nowhere"
 
-// GPUNeed turns what one replica needs of GPUs into thousandths, 1000 for each
-// whole one, and the models on which that holds, sorted; none: any.
+// GPUNeed returns the GPUs that one replica needs in thousandths, 1000 for each whole
+// one, and the models that this is for, sorted; none: any.
 //
-//   - Whole GPUs and parts of one are as declared. A memory that is asked for
-//     rules out models on which that part, or one whole GPU, has less.
-//   - A MIG profile is the larger of its shares of compute and memory, rounded
-//     up, on the model where that is most; models without the profile are ruled
-//     out. Where no model is named, those present in the fleet are meant. A profile that the catalogue does not have takes a whole GPU, and so
-//     does any on a model whose profiles it does not have.
-//   - Memory alone is the share of a GPU that has it, rounded up, or as many
-//     whole ones, on the model where that is most. Where no model is named, it
-//     takes the fewest whole GPUs that any model can do with.
+//   - Whole GPUs and parts of one are as declared. A required memory rules out models
+//     on which that part, or one whole GPU, has less.
+//   - A MIG profile is the larger of its shares of compute and memory, rounded up, on
+//     the model where that is largest. Models without the profile are ruled out. If no
+//     model is named, the models present in the fleet are used. A profile that is not in
+//     the catalogue takes a whole GPU, and so does any profile on a model whose profiles
+//     are unknown.
+//   - Memory alone is the share of a GPU that has it, rounded up, or that many whole
+//     GPUs, on the model where that is largest. If no model is named, it is the fewest
+//     whole GPUs that suffice on some model.
 //
-// A model that the catalogue does not know, or whose memory it does not know,
-// is taken at its word where it is named, and left out where it is not; of
-// memory alone, one that it does not know gives a whole GPU.
+// A model that the catalogue does not know, or whose memory is unknown, is accepted if
+// it is named, and ignored otherwise. For memory alone, an unknown model gives a whole
+// GPU.
 func GPUNeed(n *domain.GPUNeed, present []string) (milli int64, models []string) {
 	models = allowedModels(n.Models)
-	// within keeps the models for which fits holds; unknown ones stay if named.
+	// within keeps the models that fits accepts. Unknown models stay if named.
 	within := func(fits func(domain.GPUModel) bool) {
 		if len(models) == 0 {
 			for _, m := range domain.GPUModels() {
@@ -104,7 +105,7 @@ func migNeed(n *domain.GPUNeed, models, present []string) (milli int64, fit []st
 				milli = max(milli, ceilDiv(1000*int64(p.ComputeSlices), compute), ceilDiv(1000*int64(p.MemorySlices), memory))
 			}
 		case known && m.MIG != nil && m.MemoryMiB == 0:
-			families = append(families, name) // whose members stand in the list too
+			families = append(families, name) // the family's members are in the list too
 		case len(models) > 0 && (!known || m.MIG != nil && len(m.MIG.Profiles) == 0 && m.MemoryMiB >= n.MemoryMiB):
 			whole = append(whole, name)
 		}
@@ -131,7 +132,7 @@ func memoryNeed(mib uint64, models []string) (milli int64, fit []string) {
 			switch {
 			case !known:
 				milli = max(milli, 1000)
-			case m.MemoryMiB == 0: // a family, whose smallest stands in the list too
+			case m.MemoryMiB == 0: // a family, whose smallest member is in the list too
 			case gpus(m) > 1:
 				milli = max(milli, 1000*gpus(m))
 			default:
@@ -157,9 +158,8 @@ func memoryNeed(mib uint64, models []string) (milli int64, fit []string) {
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// allowedModels spells models as the catalogue does and adds those that a name
-// leaves open: "H100" allows every H100, "H100 80GB" the SXM and the PCIe one.
-// The list is sorted.
+// allowedModels returns the catalogue's names of models, including those that a name leaves open:
+// "H100" allows every H100, "H100 80GB" the SXM and the PCIe one. The list is sorted.
 func allowedModels(names []string) []string {
 	var out []string
 	for _, name := range names {

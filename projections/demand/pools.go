@@ -14,39 +14,36 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// lagAfter is how long a series may have said nothing before it is taken to have
-// ended. Imports of demand come weekly or monthly, so eight weeks are one that was
-// missed.
+// lagAfter is the time without data after which a series counts as ended. Imports of demand come
+// weekly or monthly, so eight weeks allow for one missed import.
 const lagAfter = 56 * domain.Day
 
-// History is the demand of one kind and unit in one region, whichever clusters
-// and workspaces it comes from.
+// History is the demand for one kind and unit in one region, over all clusters and workspaces.
 type History struct {
 	Region, Kind, Unit string
 	Clusters           []string
 	From               domain.Instant // start of the first hour
-	// Milli is what ran and waited, in thousandths of a unit by the hour; −1 where
-	// it is not known as a whole.
+	// Milli is running plus pending demand, in thousandths of a unit by the hour; −1 if it is not
+	// completely known.
 	Milli []int64
-	// Ended are the series that are taken to have ended, while others go on.
+	// Ended are the series that count as ended, while others continue.
 	Ended []EndedSeries
-	// Outages are times in which a whole cluster of the pool was in maintenance, or
-	// half of its machines or more were down; at most two weeks in one go.
+	// Outages are times in which a whole cluster of the pool was in maintenance, or at least half
+	// of its machines were down; each is at most two weeks long.
 	Outages []domain.Interval
 }
 
-// EndedSeries is a part of a pool that has said nothing for eight weeks or more.
+// EndedSeries is a part of a pool without data for at least eight weeks.
 type EndedSeries struct {
 	Source string         // cluster and pool of the series
-	At     domain.Instant // end of the last hour that was observed
+	At     domain.Instant // end of the last observed hour
 }
 
-// Histories returns the demand of pools from one time to another as it was
-// known by a third (0: now), by region, kind and unit. Where a series does not
-// know an hour between its first and its last, or lags behind by less than eight
-// weeks, the pool does not know it either. What has said nothing for longer has ended,
-// and wants nothing; but where nothing of a pool goes on, nothing is known of it: that
-// nobody observed is not that nobody wanted. All begin with the same hour.
+// Histories returns the demand of pools between two times as known at a third (0: now), by region,
+// kind and unit. If a series has no data for an hour between its first and its last, or lags by
+// less than eight weeks, the pool's hour is unknown too. A series without data for longer has
+// ended, and its demand is zero. But if no series of a pool continues, its demand is unknown:
+// missing observations do not mean missing demand. All histories begin with the same hour.
 func Histories(view projections.View, from, to domain.Instant, f Filter) ([]History, error) {
 	series, err := Pools(view, from, to, f)
 	if err != nil {
@@ -107,7 +104,7 @@ func Histories(view projections.View, from, to domain.Instant, f Filter) ([]Hist
 				p.Milli[h] = -1
 			}
 		}
-		if !spanned[k][len(p.Milli)-1] { // all of it has, and that is what is said
+		if !spanned[k][len(p.Milli)-1] { // all of it has ended, and that is reported
 			p.Ended = nil
 		}
 		if p.Outages, err = outages(known, fleet, p, from, to); err != nil {
@@ -118,19 +115,21 @@ func Histories(view projections.View, from, to domain.Instant, f Filter) ([]Hist
 	return out, nil
 }
 
-// longOutage is how long most of a pool may be down before that is a smaller fleet
-// and no outage.
+// longOutage is the maximum time for which most of a pool may be down and count as an outage. A
+// longer one counts as a smaller fleet.
 const longOutage = 14 * domain.Day
 
-// outages returns when a pool was down from one time to another, by start and
-// disjoint: while a whole cluster of it was to be in maintenance, and while half of
-// its machines or more could not be used: failed, cordoned, drained or in
-// maintenance. One that goes on ends with the time asked for.
+// outages returns when a pool was down between two times, by start and disjoint: while a whole
+// cluster of it was scheduled for maintenance, and while at least half of its machines were
+// unusable: failed, cordoned, drained or in maintenance. An outage that continues ends with the
+// requested time.
 func outages(view projections.View, f *inventory.Fleet, p *History, from, to domain.Instant) ([]domain.Interval, error) {
 	var out []domain.Interval
 	for _, c := range p.Clusters {
-		err := view.Scan(projections.Query{Table: projections.TableMaintenance, Scope: c}, func(_ projections.Key, row projections.Row) error {
-			if says := row.(*projections.History).Latest().Event.(*domain.MaintenanceScheduled); !says.Cancelled && len(says.Nodes) == 0 {
+		query := projections.Query{Table: projections.TableMaintenance, Scope: c}
+		err := view.Scan(query, func(_ projections.Key, row projections.Row) error {
+			says := row.(*projections.History).Latest().Event.(*domain.MaintenanceScheduled)
+			if !says.Cancelled && len(says.Nodes) == 0 {
 				out = append(out, says.Window)
 			}
 			return nil
@@ -149,12 +148,12 @@ func outages(view projections.View, f *inventory.Fleet, p *History, from, to dom
 	return inventory.Joined(out), nil
 }
 
-// mostlyDown returns the times in which half of the machines of a pool or more
-// were down as a whole, by GPUs where the pool counts them.
+// mostlyDown returns the times in which at least half of the machines of a pool were completely
+// down, by GPUs if the pool counts GPUs.
 func mostlyDown(f *inventory.Fleet, p *History) []domain.Interval {
 	type turn struct {
 		at       domain.Instant
-		up, down int // by how much what is in service, and what of it is down, changes
+		up, down int // changes of what is in service, and of the part of it that is down
 	}
 	var turns []turn
 	for _, n := range f.Nodes {
@@ -208,7 +207,7 @@ func mostlyDown(f *inventory.Fleet, p *History) []domain.Interval {
 	return out
 }
 
-// PoolKey names a pool.
+// PoolKey identifies a pool.
 type PoolKey struct{ Region, Kind, Unit string }
 
 // Compare orders pools by region, kind and unit.

@@ -1,12 +1,12 @@
-// Package dimension is the registry of what answers are grouped by and narrowed to.
+// Package dimension is the registry of dimensions that answers are grouped and filtered by.
 //
-// A [Set] lists the dimensions of one kind of answer: what each is called, how it is read,
-// and what an empty value of it is called. Who parses a question and who answers it use
-// the same set, so that no dimension can be asked for that is not answered.
+// A [Set] lists the dimensions of one kind of answer: the name of each, how it is read, and the
+// name of its empty value. Parsing and answering a query use the same set, so that every dimension
+// that can be requested is answered.
 //
-// What always holds: everything that is counted has one value in each dimension, so the
-// groups of any grouping add up to the same total. What nobody said is [Unknown], and
-// nothing is left out for it.
+// What always holds: everything that is counted has one value in each dimension, so the groups of
+// any grouping add up to the same total. An unknown value is [Unknown]; nothing is left out because
+// of it.
 package dimension
 
 import (
@@ -16,29 +16,27 @@ import (
 	"strings"
 )
 
-// Name is a dimension's name, as questions and answers have it.
+// Name is a dimension's name in queries and answers.
 type Name string
 
-// Values that stand for none of a dimension's own.
+// Special values of a dimension.
 const (
-	Unknown = "unknown" // nobody said
+	Unknown = "unknown" // not stated
 	Mixed   = "mixed"   // several that differ
-	None    = "none"    // there is nothing that could have one, as idle time has no workload
+	None    = "none"    // not applicable: idle time has no workload
 )
 
-// Of is a dimension of what a source S is: an allocation, a moment of a GPU. Keys K have
-// the values of those dimensions that were asked for, and nothing else, so that equal
-// keys are one group.
+// Of is a dimension of a source S: an allocation, a moment of a GPU. Keys K hold the values of the
+// requested dimensions and nothing else, so that equal keys are one group.
 type Of[S, K any] struct {
 	Name Name
-	Doc  string // what it says, in a line
+	Doc  string // what it means, in one line
 	// Blank is what a table shows for an empty value, such as "(nobody)". A dimension
 	// without Blank has no empty value.
 	Blank string
-	// Values are all that there are, apart from Unknown, Mixed and None; nil where any
-	// text may be one.
+	// Values are all possible values, except Unknown, Mixed and None; nil if any text is possible.
 	Values []string
-	// Read copies the value of a source into a key.
+	// Read copies the source's value into a key.
 	Read func(*S, *K)
 	// Value is the text of a key's value.
 	Value func(*K) string
@@ -49,7 +47,7 @@ type Of[S, K any] struct {
 // Set lists the dimensions of an answer.
 type Set[S any, K comparable] []Of[S, K]
 
-// Names returns the names of all.
+// Names returns all names.
 func (s Set[S, K]) Names() []Name {
 	names := make([]Name, len(s))
 	for i := range s {
@@ -58,7 +56,7 @@ func (s Set[S, K]) Names() []Name {
 	return names
 }
 
-// Find returns a dimension, nil where there is none of the name.
+// Find returns the dimension with a name, nil if there is none.
 func (s Set[S, K]) Find(name Name) *Of[S, K] {
 	if i := slices.IndexFunc(s, func(d Of[S, K]) bool { return d.Name == name }); i >= 0 {
 		return &s[i]
@@ -66,10 +64,10 @@ func (s Set[S, K]) Find(name Name) *Of[S, K] {
 	return nil
 }
 
-// UnknownError is a dimension that an answer does not have, or a value that a dimension
-// cannot have. Who asked picks one of Known.
+// UnknownError is an unknown dimension, or an impossible value of a dimension. The caller picks one
+// of Known.
 type UnknownError struct {
-	What  string // dimension, or the name of the dimension whose value it is
+	What  string // "dimension", or the name of the dimension of the value
 	Name  string
 	Known []string
 }
@@ -78,7 +76,7 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("%s %q is unknown; known are %s", e.What, e.Name, strings.Join(e.Known, ", "))
 }
 
-// Parse reads names, and refuses what is unknown or named twice.
+// Parse reads names. It returns an error for unknown and repeated names.
 func (s Set[S, K]) Parse(names []string) ([]Name, error) {
 	by := make([]Name, len(names))
 	for i, n := range names {
@@ -88,7 +86,7 @@ func (s Set[S, K]) Parse(names []string) ([]Name, error) {
 	return by, err
 }
 
-// By returns the dimensions of names, in their order.
+// By returns the dimensions with the given names, in their order.
 func (s Set[S, K]) By(names []Name) ([]*Of[S, K], error) {
 	by := make([]*Of[S, K], len(names))
 	for i, n := range names {
@@ -110,15 +108,15 @@ func (s Set[S, K]) unknown(n Name) error {
 	return e
 }
 
-// Condition narrows an answer to what has one of some values in a dimension.
+// Condition restricts an answer to some values of a dimension.
 type Condition struct {
 	Dimension Name     `json:"dimension"`
 	Values    []string `json:"values"`
 }
 
-// ParseConditions reads conditions of the form dimension=value. Several for one dimension
-// are one condition that any of the values meets. The result is sorted, so that equal
-// questions are equal.
+// ParseConditions reads conditions of the form dimension=value. Several for one dimension become
+// one condition that any of the values meets. The result is sorted, so that equal queries are
+// equal.
 func (s Set[S, K]) ParseConditions(words []string) ([]Condition, error) {
 	var where []Condition
 	for _, w := range words {
@@ -142,18 +140,18 @@ func (s Set[S, K]) ParseConditions(words []string) ([]Condition, error) {
 	return where, err
 }
 
-// Picker decides which sources meet all of some conditions.
+// Picker decides which sources meet all given conditions.
 type Picker[S any, K comparable] struct {
 	of     []*Of[S, K]
 	values [][]string
-	key    K // of the source that is judged
-	last   K // the key that was judged before
+	key    K // of the current source
+	last   K // the key of the last decision
 	judged bool
 	meets  bool
 }
 
-// Picker returns what judges by conditions. It refuses a dimension that is unknown or named
-// twice, and a value that its dimension cannot have.
+// Picker returns a picker for conditions. It returns an error for a dimension that is unknown or
+// named twice, and for an impossible value.
 func (s Set[S, K]) Picker(where []Condition) (*Picker[S, K], error) {
 	names := make([]Name, len(where))
 	p := &Picker[S, K]{}
@@ -204,8 +202,8 @@ type Group[K any] struct {
 	Values []string // in the order of the dimensions
 }
 
-// Groups returns keys with their values, ordered by dimensions, the first that differs
-// first. Keys that no dimension tells apart are ordered by then.
+// Groups returns keys with their values, ordered by dimension. Keys that are equal in all
+// dimensions are ordered by then.
 func Groups[S, K any](by []*Of[S, K], keys []K, then func(a, b *K) int) []Group[K] {
 	groups := make([]Group[K], len(keys))
 	values := make([]string, 0, len(keys)*len(by))
@@ -230,7 +228,7 @@ func Groups[S, K any](by []*Of[S, K], keys []K, then func(a, b *K) int) []Group[
 	return groups
 }
 
-// Named returns the values of a group by the names of dimensions.
+// Named returns the values of a group by dimension name.
 func Named[S, K any](by []*Of[S, K], g Group[K]) map[Name]string {
 	named := make(map[Name]string, len(by))
 	for i, d := range by {

@@ -1,3 +1,3 @@
-// Package failures counts, per GPU model, the hours in service and the interruptions
-// that were seen, as evidence for the rates in package reliability.
+// Package failures counts, per GPU model, the hours in service and the observed interruptions, as
+// evidence for the rates in package reliability.
 package failures

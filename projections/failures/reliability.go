@@ -14,21 +14,19 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// outageLookback is how far before the time asked for an outage may have begun to
-// be known of.
+// outageLookback is how far before the requested time the start of a known outage may lie.
 const outageLookback = 90 * domain.Day
 
-// Model is what was observed of the GPUs of a model.
+// Model is what was observed of the GPUs of one model.
 type Model struct {
-	Model string `json:"model"` // as the catalogue spells it; "" for GPUs that nobody declared
+	Model string `json:"model"` // as the catalogue spells it; "" for undeclared GPUs
 	GPUs  int    `json:"gpus"`  // that reported
 	reliability.Evidence
-	Causes []Cause `json:"causes"` // of the interruptions, most first
+	Causes []Cause `json:"causes"` // of the interruptions, most frequent first
 }
 
-// Cause is what interruptions began with: a fault, "cordon" for a node that was
-// cordoned for repair with no fault that counts, or "outage" for one that somebody
-// declared.
+// Cause is what an interruption began with: a fault, "cordon" for a node that was cordoned for
+// repair without a fault that counts, or "outage" for a declared outage.
 type Cause struct {
 	Kind  string `json:"kind"`
 	Code  uint32 `json:"code,omitempty"`
@@ -36,25 +34,25 @@ type Cause struct {
 	Count int64  `json:"count"`
 }
 
-// ByModel returns, by GPU model, how long GPUs were observed up from one time
-// to another, what interrupted them and how long repairs took: the evidence that
-// [reliability.Prior.Learn] takes.
+// ByModel returns, by GPU model, how long GPUs were observed up between two times, what
+// interrupted them and how long repairs took: the evidence for [reliability.Prior.Learn].
 //
-// A node fails as a whole. What counts (see [reliability.Counts]) on a node that is
-// up is an interruption: of the model of the GPU that it names, else of the model
-// of which the node has most. A fault that is fatal, or a cordon for repair, begins
-// an outage, which lasts until the node is returned or all that it lasts for has
-// ended. One that somebody declared lasts as long as they said; whatever comes before then belongs to it. Time to repair is that of outages that began within the time asked
-// for. One that lasts beyond it, or until the node is retired, counts as far as it
-// went and is no repair that ended. What happens to a node that nobody declared, or
-// that is not in service, is of no model.
+// A node fails as a whole. An event that counts (see [reliability.Counts]) on a node that
+// is up is an interruption: of the model of the GPU that it names, else of the model
+// that most of the node's GPUs have. A fatal fault, or a cordon for repair, begins an
+// outage, which lasts until the node is returned or all of its causes have ended. A
+// declared outage lasts as long as declared. Events during an outage belong to it. Time
+// to repair is the length of outages that began within the requested time. An outage
+// that lasts beyond that time, or until the node is retired, counts up to then and does
+// not count as an ended repair. Events of a node that is undeclared or out of service
+// belong to no model.
 //
-// A GPU is up while any observer reports it, or an instance or replica of it, and
-// its node has no outage. An outage that began more than 90 days before the time
-// asked for is not known of.
+// A GPU is up while any observer reports it, or an instance or replica of it, and its
+// node has no outage. Outages that began more than 90 days before the requested time are
+// ignored.
 //
-// It reads the nodes declared, and of usage, faults and health the rows of the
-// time asked for (and health of the days before it): time before costs nothing.
+// It reads the declared nodes, and the rows of usage, faults and health of the requested
+// time (and health of the days before it): older history costs nothing.
 func ByModel(view projections.View, from, to domain.Instant, counts reliability.Counts) ([]Model, error) {
 	if from <= 0 || to <= from {
 		return nil, fmt.Errorf("reliability from %s to %s: want a time and a later one", from, to)
@@ -76,7 +74,9 @@ func ByModel(view projections.View, from, to domain.Instant, counts reliability.
 		return nil, fmt.Errorf("read %s: %w", projections.TableNodes, err)
 	}
 	for _, t := range []projections.Table{projections.TableFaults, projections.TableHealth} {
-		q := projections.Query{Table: t, From: max(1, projections.DayOf(max(0, from-outageLookback))), To: projections.DayOf(to-1) + 1}
+		q := projections.Query{
+			Table: t, From: max(1, projections.DayOf(max(0, from-outageLookback))), To: projections.DayOf(to-1) + 1,
+		}
 		err := view.Scan(q, func(k projections.Key, row projections.Row) error {
 			n := w.fleet.Node(k.Scope, k.ID)
 			for i := range row.(*projections.History).Versions {
@@ -84,7 +84,7 @@ func ByModel(view projections.View, from, to domain.Instant, counts reliability.
 				f, ok := v.Event.(*domain.GPUFaultObserved)
 				switch {
 				case ok && !counts.Fault(f):
-				case ok && f.Fatal: // one goes on by itself, unless its node is retired
+				case ok && f.Fatal: // a fatal fault continues by itself, unless its node is retired
 					n.Health = projections.SpreadRepeats(n.Health, v, domain.Hour)
 				default: // each may be an interruption
 					n.Health = projections.SpreadRepeats(n.Health, v, min(counts.Same, projections.RepeatGap))
@@ -106,7 +106,8 @@ func ByModel(view projections.View, from, to domain.Instant, counts reliability.
 	for _, n := range w.fleet.Index {
 		w.interruptions(n, &counts)
 	}
-	err = inventory.EachUsage(view, w.fleet.Index, projections.Query{From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}, func(k projections.Key, row *projections.UsageHour) error {
+	query := projections.Query{From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}
+	err = inventory.EachUsage(view, w.fleet.Index, query, func(k projections.Key, row *projections.UsageHour) error {
 		w.hour(k, row)
 		return nil
 	})
@@ -122,7 +123,10 @@ func ByModel(view projections.View, from, to domain.Instant, counts reliability.
 			r.Causes = append(r.Causes, c)
 		}
 		slices.SortFunc(r.Causes, func(a, b Cause) int {
-			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Class, b.Class))
+			return cmp.Or(
+				cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Code, b.Code),
+				cmp.Compare(a.Class, b.Class),
+			)
 		})
 		out = append(out, r)
 	}
@@ -140,7 +144,7 @@ type reliabilityWalk struct {
 type modelEvidence struct {
 	reliability.Evidence
 	gpus   map[domain.GPUID]bool
-	causes map[Cause]int64 // of Count 0
+	causes map[Cause]int64 // with Count 0
 }
 
 func (w *reliabilityWalk) model(name string) *modelEvidence {
@@ -152,8 +156,8 @@ func (w *reliabilityWalk) model(name string) *modelEvidence {
 	return m
 }
 
-// declared enters the begin and the end of declared outages in what happened to nodes. An
-// end is marked as Left.
+// declared adds the start and the end of declared outages to the history of nodes. An end is marked
+// with Left.
 func (w *reliabilityWalk) declared(view projections.View, a *registry.Authority) error {
 	known := domain.Interval{From: w.span.From - outageLookback, To: w.span.To}
 	err := view.Scan(projections.Query{Table: projections.TableOutages}, func(k projections.Key, row projections.Row) error {
@@ -179,13 +183,14 @@ func (w *reliabilityWalk) declared(view projections.View, a *registry.Authority)
 		return fmt.Errorf("read %s: %w", projections.TableOutages, err)
 	}
 	for _, n := range w.fleet.Index {
-		slices.SortStableFunc(n.Health, func(x, y projections.Version) int { return cmp.Compare(x.Order.Effective, y.Order.Effective) })
+		slices.SortStableFunc(n.Health, func(x, y projections.Version) int {
+			return cmp.Compare(x.Order.Effective, y.Order.Effective)
+		})
 	}
 	return nil
 }
 
-// interruptions goes through what happened to a node. What it adds up does not
-// depend on the order of nodes.
+// interruptions processes the history of a node. Its sums do not depend on the order of nodes.
 func (w *reliabilityWalk) interruptions(n *inventory.NodeTime, counts *reliability.Counts) {
 	type outage struct {
 		domain.Interval
@@ -208,11 +213,11 @@ func (w *reliabilityWalk) interruptions(n *inventory.NodeTime, counts *reliabili
 		}
 		open = nil
 	}
-	var last *outage // that took nothing away
+	var last *outage // that took no device down
 	begin := func(v *projections.Version, gpu domain.GPUID, cause Cause, lasts bool) {
 		at := v.Order.Effective
 		if open != nil && at >= n.Until(open.From) {
-			end(at, false) // it was retired, and is back
+			end(at, false) // it was retired, and has returned
 		}
 		if open != nil {
 			if lasts {
@@ -222,7 +227,7 @@ func (w *reliabilityWalk) interruptions(n *inventory.NodeTime, counts *reliabili
 		}
 		o := &outage{Interval: domain.Interval{From: at}, model: n.ModelOf(gpu, at), lasts: []*projections.Version{v}}
 		if last != nil && at-last.From <= counts.Same {
-			o.model = last.model // it goes on
+			o.model = last.model // the same interruption continues
 		} else if w.holds(at) && !v.Moved {
 			m := w.model(o.model)
 			m.Interruptions++
@@ -287,7 +292,7 @@ type gpuSeen struct {
 	from, to uint32
 }
 
-// hour adds up the time that a node's GPUs were up in an hour.
+// hour adds the uptime of a node's GPUs in an hour.
 func (w *reliabilityWalk) hour(k projections.Key, row *projections.UsageHour) {
 	w.seen = w.seen[:0]
 	for i := range row.Observers {
@@ -297,7 +302,7 @@ func (w *reliabilityWalk) hour(k projections.Key, row *projections.UsageHour) {
 			gpu := o.Physical(d)
 			for _, s := range d.Segments {
 				if n := len(w.seen); n > 0 && w.seen[n-1].gpu == gpu && w.seen[n-1].to == s.From {
-					w.seen[n-1].to = s.To // as most do
+					w.seen[n-1].to = s.To // the usual case
 					continue
 				}
 				w.seen = append(w.seen, gpuSeen{gpu, s.From, s.To})
@@ -317,12 +322,15 @@ func (w *reliabilityWalk) hour(k projections.Key, row *projections.UsageHour) {
 				continue
 			}
 			done = to
-			w.up(n, gpu, domain.Interval{From: start + domain.Instant(from)*projections.NsPerMs, To: start + domain.Instant(to)*projections.NsPerMs})
+			w.up(n, gpu, domain.Interval{
+				From: start + domain.Instant(from)*projections.NsPerMs,
+				To:   start + domain.Instant(to)*projections.NsPerMs,
+			})
 		}
 	}
 }
 
-// up adds a time in which a GPU was reported, as far as its node had no outage.
+// up adds a time in which a GPU was reported, without its node's outages.
 func (w *reliabilityWalk) up(n *inventory.NodeTime, gpu domain.GPUID, span domain.Interval) {
 	span = span.Intersect(w.span)
 	if span.Empty() {
@@ -333,7 +341,8 @@ func (w *reliabilityWalk) up(n *inventory.NodeTime, gpu domain.GPUID, span domai
 		total := ms(part)
 		if n != nil {
 			outages := w.outages[n.NodeName]
-			i, _ := slices.BinarySearchFunc(outages, part.From, func(o domain.Interval, at domain.Instant) int { return cmp.Compare(o.To, at+1) })
+			endsAfter := func(o domain.Interval, at domain.Instant) int { return cmp.Compare(o.To, at+1) }
+			i, _ := slices.BinarySearchFunc(outages, part.From, endsAfter)
 			for ; i < len(outages) && outages[i].From < part.To; i++ {
 				if down := outages[i].Intersect(part); !down.Empty() {
 					total -= ms(down)

@@ -1,3 +1,3 @@
-// Package market lists what suppliers offer at a time: offers, on-demand quotas, and the
-// rates at which spot capacity was interrupted.
+// Package market lists what suppliers offer at a time: offers, on-demand quotas, and interruption
+// rates of spot capacity.
 package market

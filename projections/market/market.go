@@ -13,7 +13,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// ModelName returns a GPU model as the catalogue spells it, else as it is.
+// ModelName returns the catalogue's name of a GPU model, or the name unchanged if it is unknown.
 func ModelName(name string) string {
 	if m, ok := domain.LookupGPU(name); ok {
 		return m.Name
@@ -21,26 +21,25 @@ func ModelName(name string) string {
 	return name
 }
 
-// OfferFilter picks offers; empty fields match all.
+// OfferFilter selects offers; empty fields match all.
 type OfferFilter struct {
 	Provider, Region, SKU string
 	GPUModel              string // in any spelling that the catalogue knows
-	// KnownBy leaves out what became known later, as in [demand.Filter].
+	// KnownBy excludes what became known later, as in [demand.Filter].
 	KnownBy domain.Instant
 }
 
-// OfferEntry is an offer in force: its latest quote and where that comes from.
+// OfferEntry is a valid offer: its latest quote and its source.
 type OfferEntry struct {
 	domain.OfferQuoted
 	Model string            `json:"model"` // GPU model as the catalogue spells it, else as quoted
-	Known domain.Instant    `json:"known"` // since when the quote is known
+	Known domain.Instant    `json:"known"` // when the quote became known
 	Order domain.Precedence `json:"order"` // the event: its source, sequence and times
 }
 
-// Offers returns the offers in force at a time, by provider, region and id. Of
-// what was quoted or withdrawn by then the last counts: an offer that was
-// withdrawn, or whose last quote has run out, is not in force, although an
-// earlier quote may have been given for longer.
+// Offers returns the valid offers at a time, by provider, region and id. The last quote or
+// withdrawal up to then counts: an offer that was withdrawn, or whose last quote has expired, is
+// not valid, even if an earlier quote was given for longer.
 func Offers(view projections.View, at domain.Instant, f OfferFilter) ([]OfferEntry, error) {
 	out := []OfferEntry{}
 	model := ModelName(f.GPUModel)
@@ -95,15 +94,15 @@ func compareMarkets(a, b domain.Market) int {
 	return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Region, b.Region))
 }
 
-// OnDemandQuotaEntry is a quota in force.
+// OnDemandQuotaEntry is a valid quota.
 type OnDemandQuotaEntry struct {
 	domain.OnDemandQuotaSet
-	Model string `json:"model"` // GPU model as the catalogue spells it, else as stated; "" for every model together
+	// Model is the GPU model as the catalogue spells it, else as stated; "" for all models together.
+	Model string `json:"model"`
 }
 
-// OnDemandQuotas returns the quotas of accounts in force at a time, by provider,
-// region, account and model. Of quotas for one model under several spellings
-// the later decision counts.
+// OnDemandQuotas returns the valid quotas of accounts at a time, by provider, region, account and
+// model. If one model has quotas under several spellings, the latest decision counts.
 func OnDemandQuotas(view projections.View, a *registry.Authority, at domain.Instant) ([]OnDemandQuotaEntry, error) {
 	type bound struct {
 		market         domain.Market
@@ -114,7 +113,8 @@ func OnDemandQuotas(view projections.View, a *registry.Authority, at domain.Inst
 		order domain.Precedence
 	}
 	quotas := map[bound]decided{}
-	err := view.Scan(projections.Query{Table: projections.TableOnDemandQuotas}, func(k projections.Key, row projections.Row) error {
+	query := projections.Query{Table: projections.TableOnDemandQuotas}
+	err := view.Scan(query, func(k projections.Key, row projections.Row) error {
 		v := a.At(k, row.(*projections.History), at)
 		if v == nil {
 			return nil
@@ -143,8 +143,8 @@ func CompareQuotas(a, b OnDemandQuotaEntry) int {
 	return cmp.Or(compareMarkets(a.Market, b.Market), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Model, b.Model))
 }
 
-// SpotRate is what was observed of spot capacity in a market: how many units
-// were taken back, and for how long units were there to be taken.
+// SpotRate is what was observed of spot capacity in a market: how many units were interrupted, and
+// for how long units were in service.
 type SpotRate struct {
 	Market       domain.Market `json:"market"`
 	SKU          string        `json:"sku"`
@@ -154,19 +154,19 @@ type SpotRate struct {
 	NoticeMedian uint32        `json:"notice_seconds"` // the lower median over events
 }
 
-// PerUnitHour returns the interruptions per unit and hour to 12 digits, false
-// when no unit was seen in service.
+// PerUnitHour returns the interruptions per unit and hour to 12 digits. It returns false if no unit
+// was seen in service.
 func (r *SpotRate) PerUnitHour() (domain.Decimal, bool) {
 	if r.ServiceMs == 0 {
 		return domain.Decimal{}, false
 	}
-	return decimal.NewFromUint64(r.Interrupted).Mul(decimal.NewFromInt(projections.MsPerHour)).DivRound(decimal.NewFromInt(r.ServiceMs), 12), true
+	perMs := decimal.NewFromUint64(r.Interrupted).Mul(decimal.NewFromInt(projections.MsPerHour))
+	return perMs.DivRound(decimal.NewFromInt(r.ServiceMs), 12), true
 }
 
-// SpotRates returns what was observed of spot capacity from one time to
-// another, by provider, region and SKU: the interruptions, and the time in
-// service of the nodes that were registered as spot. Where either was not
-// observed it is zero.
+// SpotRates returns what was observed of spot capacity between two times, by provider, region and
+// SKU: the interruptions, and the time in service of nodes registered as spot. A quantity that was
+// not observed is zero.
 func SpotRates(view projections.View, from, to domain.Instant) ([]SpotRate, error) {
 	type kind struct {
 		market domain.Market
@@ -185,7 +185,11 @@ func SpotRates(view projections.View, from, to domain.Instant) ([]SpotRate, erro
 	if span.Empty() {
 		return nil, fmt.Errorf("spot rates from %s to %s: there is no time between", from, to)
 	}
-	err := view.Scan(projections.Query{Table: projections.TableSpotInterruptions, From: projections.DayOf(max(0, from)), To: projections.HourOf(to-1) + 1}, func(_ projections.Key, row projections.Row) error {
+	query := projections.Query{
+		Table: projections.TableSpotInterruptions, From: projections.DayOf(max(0, from)),
+		To: projections.HourOf(to-1) + 1,
+	}
+	err := view.Scan(query, func(_ projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
 		for i := range h.Versions {
 			if at := h.Versions[i].Order.Effective; at < from || at >= to {

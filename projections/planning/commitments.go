@@ -12,8 +12,8 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// CommitmentEntry is a commitment of which something is left: what was bought,
-// under the terms that still hold or are to come.
+// CommitmentEntry is a commitment that is not over: what was bought, with its current and future
+// terms.
 type CommitmentEntry struct {
 	Workspace          string             `json:"workspace"` // whose operators decided
 	Commitment         string             `json:"commitment"`
@@ -29,20 +29,20 @@ type CommitmentEntry struct {
 	SpendPerHour       domain.NullDecimal `json:"spend_per_hour,omitzero"`
 	GuaranteesCapacity bool               `json:"guarantees_capacity"`
 	Owners             []domain.Share     `json:"owners,omitempty"`
-	Terms              []CommitmentTerm   `json:"terms"` // those not over, ascending and disjoint; at least one
+	Terms              []CommitmentTerm   `json:"terms"` // current and future terms, ascending and disjoint; at least one
 }
 
-// CommitmentTerm is a time in which a commitment holds, at one price.
+// CommitmentTerm is a time in which a commitment is valid, at one price.
 type CommitmentTerm struct {
 	Term     domain.Interval `json:"term"`
 	Units    uint32          `json:"units"`
-	Upfront  domain.Money    `json:"upfront"` // in all
+	Upfront  domain.Money    `json:"upfront"` // in total
 	Hourly   domain.Money    `json:"hourly"`  // per unit
 	NoticeBy domain.Instant  `json:"notice_by,omitempty"`
-	Renewed  bool            `json:"renewed"` // false: as it was bought
+	Renewed  bool            `json:"renewed"` // false: the original purchase
 }
 
-// At returns the term that holds at a time, nil when none does.
+// At returns the term that is valid at a time, nil if there is none.
 func (e *CommitmentEntry) At(t domain.Instant) *CommitmentTerm {
 	for i := range e.Terms {
 		if e.Terms[i].Term.From <= t && t < e.Terms[i].Term.To {
@@ -52,15 +52,13 @@ func (e *CommitmentEntry) At(t domain.Instant) *CommitmentTerm {
 	return nil
 }
 
-// End returns when the commitment runs out for good.
+// End returns when the last term ends.
 func (e *CommitmentEntry) End() domain.Instant { return e.Terms[len(e.Terms)-1].Term.To }
 
-// CommitmentsHeld returns the commitments that are not over at a time, those to
-// come among them, by when they run out, then id. What counts are decisions in
-// force that had taken effect or had been made by then: the last purchase, the
-// renewals that go on from it, each from its start in place of what held then,
-// and its end. Of one commitment that several workspaces declare, the later
-// purchase counts.
+// CommitmentsHeld returns the commitments that are not over at a time, including future ones, by
+// end and then id. It counts valid decisions that had taken effect or had been made by then: the
+// last purchase, its renewals, each of which replaces what was valid from its start on, and its
+// end. If several workspaces declare one commitment, the later purchase counts.
 func CommitmentsHeld(view projections.View, a *registry.Authority, at domain.Instant) ([]CommitmentEntry, error) {
 	type bought struct {
 		entry CommitmentEntry
@@ -92,10 +90,12 @@ func CommitmentsHeld(view projections.View, a *registry.Authority, at domain.Ins
 	return out, nil
 }
 
-// commitmentOf reads a history with every term, and when it was bought; nil
-// when nothing was.
-func commitmentOf(a *registry.Authority, k projections.Key, h *projections.History, at domain.Instant) (e *CommitmentEntry, order domain.Precedence) {
-	// cut ends what holds from a time on.
+// commitmentOf reads a history with every term, and the order of its purchase; nil if there is
+// none.
+func commitmentOf(
+	a *registry.Authority, k projections.Key, h *projections.History, at domain.Instant,
+) (e *CommitmentEntry, order domain.Precedence) {
+	// cut ends the terms from a time on.
 	cut := func(from domain.Instant) {
 		e.Terms = slices.DeleteFunc(e.Terms, func(t CommitmentTerm) bool { return t.Term.From >= from })
 		if n := len(e.Terms); n > 0 {
@@ -111,9 +111,11 @@ func commitmentOf(a *registry.Authority, k projections.Key, h *projections.Histo
 		case *domain.CommitmentPurchased:
 			e, order = &CommitmentEntry{
 				Workspace: k.Scope, Commitment: ev.Commitment, Contract: ev.Contract, Market: ev.Market, Offer: ev.Offer,
-				BillingAccount: ev.BillingAccount, Kind: ev.Kind, SKU: ev.SKU, GPUModel: ev.GPUModel, Model: market.ModelName(ev.GPUModel),
-				GPUsPerUnit: ev.GPUsPerUnit, SpendPerHour: ev.SpendPerHour, GuaranteesCapacity: ev.GuaranteesCapacity, Owners: ev.Owners,
-				Terms: []CommitmentTerm{{ev.Term, ev.Units, ev.Upfront, ev.Hourly, ev.NoticeBy, false}},
+				BillingAccount: ev.BillingAccount, Kind: ev.Kind, SKU: ev.SKU, GPUModel: ev.GPUModel,
+				Model:       market.ModelName(ev.GPUModel),
+				GPUsPerUnit: ev.GPUsPerUnit, SpendPerHour: ev.SpendPerHour, GuaranteesCapacity: ev.GuaranteesCapacity,
+				Owners: ev.Owners,
+				Terms:  []CommitmentTerm{{ev.Term, ev.Units, ev.Upfront, ev.Hourly, ev.NoticeBy, false}},
 			}, v.Order
 		case *domain.CommitmentRenewed:
 			if e != nil {
@@ -129,9 +131,9 @@ func commitmentOf(a *registry.Authority, k projections.Key, h *projections.Histo
 	return e, order
 }
 
-// Expiry is units of a commitment that run out at a time.
+// Expiry is units of a commitment that expire at a time.
 type Expiry struct {
-	From               domain.Instant   `json:"from"` // of the term that runs out
+	From               domain.Instant   `json:"from"` // of the expiring term
 	At                 domain.Instant   `json:"at"`
 	Workspace          string           `json:"workspace"`
 	Commitment         string           `json:"commitment"`
@@ -142,14 +144,14 @@ type Expiry struct {
 	Units              uint32           `json:"units"`
 	GPUsPerUnit        uint32           `json:"gpus_per_unit"`
 	GPUs               uint64           `json:"gpus"`
-	Hourly             domain.Money     `json:"hourly"` // per unit, as it was paid
+	Hourly             domain.Money     `json:"hourly"` // per unit, as paid
 	GuaranteesCapacity bool             `json:"guarantees_capacity"`
-	NoticeBy           domain.Instant   `json:"notice_by,omitempty"` // until when a renewal can be stopped or asked for
+	NoticeBy           domain.Instant   `json:"notice_by,omitempty"` // last time to stop or request a renewal
 }
 
-// ExpiryLadder returns what runs out of commitments and when, by time, then
-// commitment: at the end of a term the units that no term goes on with. A spend
-// commitment runs out with the units that it states, which may be none.
+// ExpiryLadder returns when units of commitments expire, by time, then commitment: at the end of a
+// term, the units without a following term. A spend commitment expires with the units that it
+// states, which may be none.
 func ExpiryLadder(held []CommitmentEntry) []Expiry {
 	out := []Expiry{}
 	for i := range held {
@@ -165,8 +167,10 @@ func ExpiryLadder(held []CommitmentEntry) []Expiry {
 				units -= next
 			}
 			out = append(out, Expiry{
-				From: t.Term.From, At: t.Term.To, Workspace: e.Workspace, Commitment: e.Commitment, Market: e.Market, Kind: e.Kind,
-				SKU: e.SKU, Model: e.Model, Units: units, GPUsPerUnit: e.GPUsPerUnit, GPUs: uint64(units) * uint64(e.GPUsPerUnit), Hourly: t.Hourly,
+				From: t.Term.From, At: t.Term.To, Workspace: e.Workspace, Commitment: e.Commitment, Market: e.Market,
+				Kind: e.Kind,
+				SKU:  e.SKU, Model: e.Model, Units: units, GPUsPerUnit: e.GPUsPerUnit,
+				GPUs: uint64(units) * uint64(e.GPUsPerUnit), Hourly: t.Hourly,
 				GuaranteesCapacity: e.GuaranteesCapacity, NoticeBy: t.NoticeBy,
 			})
 		}

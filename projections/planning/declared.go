@@ -8,10 +8,9 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// CommitmentStatements returns [CommitmentsHeld] as statements, by workspace and
-// commitment. Since is the start of the first term that is left, Until the end of the
-// last, and DecidedBy who made the latest of the decisions that count. Its Declared is a
-// [CommitmentEntry].
+// CommitmentStatements returns [CommitmentsHeld] as statements, by workspace and commitment. Since
+// is the start of the first remaining term, Until the end of the last, and DecidedBy the operator
+// of the latest decision that counts. Declared is a [CommitmentEntry].
 func CommitmentStatements(view projections.View, a *registry.Authority, at domain.Instant) ([]registry.Statement, error) {
 	held, err := CommitmentsHeld(view, a, at)
 	if err != nil {
@@ -32,7 +31,8 @@ func CommitmentStatements(view projections.View, a *registry.Authority, at domai
 		var last *projections.Version
 		for j := range h.Versions {
 			v := &h.Versions[j]
-			if (v.Order.Effective <= at || v.Order.Time <= at) && a.Judge(k, h, j) == "" && (last == nil || v.Order.Time >= last.Order.Time) {
+			begun := v.Order.Effective <= at || v.Order.Time <= at
+			if begun && a.Judge(k, h, j) == "" && (last == nil || v.Order.Time >= last.Order.Time) {
 				last = v
 			}
 		}

@@ -15,34 +15,32 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// Placements is who sits where on the machines of a region, as last seen, and what
-// the deployments made of what they held.
+// Placements is the placement of replicas on the machines of a region, as last seen, and the
+// holdings of deployments.
 type Placements struct {
-	// Nodes are the healthy machines that reported, by id. What sits there and
-	// cannot be moved or told apart is held.
+	// Nodes are the healthy machines that reported, by id. GPUs of holders that cannot be moved or
+	// identified are held.
 	Nodes []packing.Node
-	// Unseen counts the healthy machines that did not report, and their GPUs:
-	// nothing is said of those.
+	// Unseen counts the healthy machines that did not report, and their GPUs: nothing is known of
+	// those.
 	Unseen, UnseenGPUs int
-	// Sitting are the replicas of declared deployments, by id, which is
-	// "cluster/node/unit".
+	// Assignments are the replicas of declared deployments, by id, which is "cluster/node/unit".
 	Assignments []online.Assignment
-	// Fixed counts the GPUs that are held, at least in part, by what is not among
-	// Sitting: undeclared, without the name of a unit, sliced, against its own
-	// declaration, or at work for nobody known.
+	// Fixed counts the GPUs that are held, at least in part, by something outside Assignments:
+	// undeclared, without a unit name, sliced, violating its own declaration, or busy without a
+	// known holder.
 	Fixed int
-	// Declared are the deployments declared for the region, else for any.
+	// Declared are the deployments declared for the region, or for any if region is "".
 	Declared []packing.Workload
 	Held     []online.Holding // by cluster, workspace, deployment and model
 }
 
-// PlacementsAt returns the seating of a region ("" for all) at a time, as it was last
-// seen in [from, at).
+// PlacementsAt returns the placements in a region ("" for all) at a time, as last seen in [from,
+// at).
 //
-// A replica is what one unit (pod or job) of a declared deployment held whole on
-// a machine in its last observed moment; CPU and memory are those declared.
-// Memory in use is taken from the readings of hours in which one deployment
-// alone held a whole GPU.
+// A replica is what one unit (pod or job) of a declared deployment held as whole GPUs on a machine
+// in the last observed moment. CPU and memory are the declared values. Memory in use comes from
+// readings of hours in which a single deployment held a whole GPU.
 func PlacementsAt(view projections.View, a *registry.Authority, from, at domain.Instant, region string) (*Placements, error) {
 	all, err := PackingNodes(view, a, at, NodeFilter{Region: region})
 	if err != nil {
@@ -96,25 +94,28 @@ func PlacementsAt(view projections.View, a *registry.Authority, from, at domain.
 type heldKey struct{ cluster, workspace, deployment, model string }
 
 func (k heldKey) compare(l heldKey) int {
-	return cmp.Or(cmp.Compare(k.cluster, l.cluster), cmp.Compare(k.workspace, l.workspace), cmp.Compare(k.deployment, l.deployment), cmp.Compare(k.model, l.model))
+	return cmp.Or(
+		cmp.Compare(k.cluster, l.cluster), cmp.Compare(k.workspace, l.workspace),
+		cmp.Compare(k.deployment, l.deployment), cmp.Compare(k.model, l.model),
+	)
 }
 
-// seatWalk gathers what hours of devices say.
+// seatWalk collects data from device hours.
 type seatWalk struct {
 	last map[string]*seatNode // by "cluster/node"
 	held map[heldKey]*online.Holding
-	// The models of GPUs by the node of the hour that is being walked.
+	// The number of GPUs by holder on the node of the current hour.
 	together map[projections.Holder]int
 	node     string
 	hour     domain.Instant
 	models   map[inventory.NodeName]string
 }
 
-// seatNode is a machine's last hour of which something was observed.
+// seatNode is the last observed hour of a machine.
 type seatNode struct {
 	observed bool
-	gpus     []seatGPU // declared, of every model, in order
-	// The hour that is being walked.
+	gpus     []seatGPU // declared GPUs of every model, in order
+	// The current hour of the walk.
 	hour domain.Instant
 	next []seatGPU
 	seen bool
@@ -124,7 +125,7 @@ type seatGPU struct {
 	id       domain.GPUID
 	model    string
 	observed bool
-	at       []usage.DeviceSegment // who held it, or worked on it, in its last observed moment
+	at       []usage.DeviceSegment // the holders or the work in its last observed moment
 }
 
 func (w *seatWalk) see(d *usage.DeviceHour) {
@@ -145,13 +146,15 @@ func (w *seatWalk) see(d *usage.DeviceHour) {
 		k := heldKey{d.Cluster, s.Holder.Workspace, s.Holder.Deployment, d.Model}
 		h := w.held[k]
 		if h == nil {
-			h = &online.Holding{Cluster: k.cluster, Workspace: k.workspace, Deployment: k.deployment, Model: k.model, MostTogether: 1}
+			h = &online.Holding{
+				Cluster: k.cluster, Workspace: k.workspace, Deployment: k.deployment, Model: k.model, MostTogether: 1,
+			}
 			w.held[k] = h
 		}
 		h.GPUMs += s.GPUMs
 		h.KnownMs += s.Known
 		h.ActiveMs += s.Active
-		// Without the name of a unit, who holds how many together is not known.
+		// Without a unit name, the number of GPUs held together is unknown.
 		if s.Holder.Unit != "" && !units[*s.Holder] {
 			units[*s.Holder] = true
 			w.together[*s.Holder]++
@@ -166,14 +169,15 @@ func (w *seatWalk) see(d *usage.DeviceHour) {
 		n = &seatNode{}
 		w.last[id] = n
 	}
-	// An hour in which the machine was described anew lists its GPUs again.
+	// In an hour with a new description of the machine its GPUs are listed again.
 	if n.hour != d.Hour || slices.ContainsFunc(n.next, func(g seatGPU) bool { return g.id == d.GPU }) {
 		n.hour, n.next, n.seen = d.Hour, nil, false
 	}
 	g := seatGPU{id: d.GPU, model: d.Model}
 	end := uint32(0)
 	for i := range d.Segments {
-		if st := d.Segments[i].State; st == inventory.Allocated || st == inventory.BusyUnattributed || st == inventory.Idle || st == inventory.Unprovisioned {
+		switch d.Segments[i].State {
+		case inventory.Allocated, inventory.BusyUnattributed, inventory.Idle, inventory.Unprovisioned:
 			end, g.observed = max(end, d.Segments[i].To), true
 		}
 	}
@@ -188,13 +192,14 @@ func (w *seatWalk) see(d *usage.DeviceHour) {
 	}
 }
 
-// memory adds the memory that was seen in use.
+// memory adds the observed memory in use.
 func (w *seatWalk) memory(view projections.View, from, at domain.Instant) error {
 	f, err := inventory.ReadFleet(view)
 	if err != nil {
 		return err
 	}
-	err = inventory.EachUsage(view, f.Index, projections.Query{From: projections.HourOf(from), To: projections.HourOf(at-1) + 1}, func(k projections.Key, u *projections.UsageHour) error {
+	query := projections.Query{From: projections.HourOf(from), To: projections.HourOf(at-1) + 1}
+	err = inventory.EachUsage(view, f.Index, query, func(k projections.Key, u *projections.UsageHour) error {
 		model, ok := w.models[inventory.NodeName{Cluster: k.Scope, Node: k.ID}]
 		if !ok {
 			return nil
@@ -212,7 +217,9 @@ func (w *seatWalk) memory(view projections.View, from, at domain.Instant) error 
 					if s.Holder == 0 || s.Holder == who {
 						continue
 					}
-					alone = alone && (who == 0 || u.Holders[s.Holder-1].Deployment == u.Holders[who-1].Deployment && u.Holders[s.Holder-1].Workspace == u.Holders[who-1].Workspace)
+					alone = alone && (who == 0 ||
+						u.Holders[s.Holder-1].Deployment == u.Holders[who-1].Deployment &&
+							u.Holders[s.Holder-1].Workspace == u.Holders[who-1].Workspace)
 					who = s.Holder
 				}
 				if who == 0 || !alone {
@@ -233,7 +240,7 @@ func (w *seatWalk) memory(view projections.View, from, at domain.Instant) error 
 	return nil
 }
 
-// seat turns what was last seen of a machine into replicas and what is held.
+// seat turns the last observation of a machine into replicas and held GPUs.
 func (s *Placements) seat(n *packing.Node, seen *seatNode, declared []packing.Workload) {
 	n.Held.GPUMilli = make([]int64, n.GPUs)
 	units := map[projections.Holder][]int{}
@@ -257,7 +264,8 @@ func (s *Placements) seat(n *packing.Node, seen *seatNode, declared []packing.Wo
 		return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Unit, b.Unit))
 	}) {
 		gpus := units[by]
-		i, ok := slices.BinarySearchFunc(declared, n.Cluster+"/"+by.Deployment, func(w packing.Workload, id string) int { return cmp.Compare(w.ID, id) })
+		byID := func(w packing.Workload, id string) int { return cmp.Compare(w.ID, id) }
+		i, ok := slices.BinarySearchFunc(declared, n.Cluster+"/"+by.Deployment, byID)
 		if !ok || declared[i].GPUMilli != int64(len(gpus))*1000 {
 			for _, g := range gpus {
 				n.Held.GPUMilli[g] = 1000
@@ -271,8 +279,8 @@ func (s *Placements) seat(n *packing.Node, seen *seatNode, declared []packing.Wo
 	}
 }
 
-// settle makes held what sits where its own declaration, or that of another,
-// does not allow it, so that everything else can be placed as it is.
+// settle turns replicas whose own declaration, or that of another workload, does not allow their
+// place into held GPUs, so that everything else can be placed as it is.
 func (s *Placements) settle() error {
 	slices.SortFunc(s.Assignments, func(a, b online.Assignment) int { return cmp.Compare(a.ID, b.ID) })
 	for {
@@ -286,13 +294,14 @@ func (s *Placements) settle() error {
 				kept = append(kept, x)
 				continue
 			}
-			i, _ := slices.BinarySearchFunc(s.Nodes, x.At.Node, func(n packing.Node, id string) int { return cmp.Compare(n.ID, id) })
+			byID := func(n packing.Node, id string) int { return cmp.Compare(n.ID, id) }
+			i, _ := slices.BinarySearchFunc(s.Nodes, x.At.Node, byID)
 			for _, g := range x.At.GPUs {
 				s.Nodes[i].Held.GPUMilli[g] = 1000
 			}
 			s.Fixed += len(x.At.GPUs)
 		}
-		// What is held now may rule out more: a machine for one workload alone.
+		// New held GPUs may rule out more replicas: those that need a machine of their own.
 		if len(kept) == len(s.Assignments) {
 			return nil
 		}

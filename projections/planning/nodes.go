@@ -14,21 +14,20 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// NodeFilter picks machines; empty fields match all.
+// NodeFilter selects machines; empty fields match all.
 type NodeFilter struct {
 	Cluster, Region string
 	Model           string // GPU model, in any spelling that the catalogue knows
 }
 
-// PackingNodes returns the machines in service and healthy at a time, by id,
-// which is "cluster/node". A machine that failed, is cordoned or drained, or is
-// in a maintenance window is left out whole. What a machine does not say of
-// itself is its cluster's. Certifications are those in force of the cluster and
-// of the provider, and those that the cluster's registration states.
+// PackingNodes returns the machines in service and healthy at a time, by id, which is
+// "cluster/node". A machine that failed, is cordoned or drained, or is in a maintenance window is
+// left out completely. A machine inherits from its cluster what it does not state itself.
+// Certifications are the valid ones of the cluster and of the provider, and those in the cluster's
+// registration.
 //
-// Where the GPUs of a machine are of several models, those of the model with
-// the most count (of equally many the first by name), since a packing's node
-// has one.
+// If a machine has GPUs of several models, only those of the most frequent model count (in a tie,
+// the first by name), because a packing node has one model.
 func PackingNodes(view projections.View, a *registry.Authority, at domain.Instant, f NodeFilter) ([]packing.Node, error) {
 	fleet, err := inventory.ReadFleet(view)
 	if err != nil {
@@ -80,8 +79,7 @@ func PackingNodes(view projections.View, a *registry.Authority, at domain.Instan
 	return out, nil
 }
 
-// certificatesOf returns what is certified of machines of a provider in a
-// cluster, sorted.
+// certificatesOf returns the certifications of a provider's machines in a cluster, sorted.
 func certificatesOf(cluster, provider string, c *domain.ClusterRegistered, certified []registry.CertificationEntry) []string {
 	held := slices.Clone(c.Certifications)
 	for _, e := range certified {

@@ -23,25 +23,23 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// planLookback is how far before the plan's time demand is looked for. What a
-// plan repeats is the end of what is found.
+// planLookback is how far before the plan's time demand is read. A plan repeats the end of what is
+// found.
 const planLookback = 400 * domain.Day
 
-// FromPolicy stands for an annual rate that is to be taken from the policy
-// cost_of_capital in force, or defaultRate without one.
+// FromPolicy stands for the annual rate of the valid cost_of_capital policy, or defaultRate without
+// one.
 var FromPolicy = decimal.NewFromInt(-1)
 
 var defaultRate = decimal.New(8, -2)
 
-// Question gathers what a plan is computed from, as it stands at a time: the
-// demand observed before it, the offers, quotas, commitments and policies in
-// force, the machines that are owned, the fleet and what should run on it. only are the regions that it
-// is narrowed to, in order; none is all.
+// Question collects the input of a plan at a time: the demand observed before it, the valid offers,
+// quotas, commitments and policies, owned machines, the fleet and its workloads. only are the
+// regions that it is restricted to, in order; none means all.
 //
-// Demand of one kind and unit in one region is one pool, whichever clusters and
-// workspaces it comes from. Demand that names no region, because its cluster is
-// not registered, is a pool of region "" that nobody sells to, and shows as left
-// out.
+// Demand for one kind and unit in one region is one pool, over all clusters and workspaces. Demand
+// without a region, because its cluster is not registered, is a pool of region "". No offers exist
+// there, and it is shown as excluded.
 func Question(view projections.View, at domain.Instant, only []string, as plan.Assumptions) (*plan.Question, error) {
 	a, err := registry.NewAuthority(view)
 	if err != nil {
@@ -127,7 +125,7 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 		p.Observed = observed[k]
 		if model := gpuModel(p); model != "" && as.ServiceLevel.IsPositive() {
 			e := failures[model]
-			if e == nil { // nothing was observed of the model: the prior alone
+			if e == nil { // nothing was observed of the model: only the prior counts
 				x, err := reliability.Published().Learn(reliability.Evidence{})
 				if err != nil {
 					return nil, err
@@ -149,12 +147,12 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 	return q, nil
 }
 
-// regions are those that a question is narrowed to; none: it is of all.
+// regions are the regions that a question is restricted to; none means all.
 type regions []string
 
 func (r regions) has(region string) bool { return len(r) == 0 || slices.Contains(r, region) }
 
-// one returns the region of a question of one, else "", for filters that know one region.
+// one returns the region if there is exactly one, else "", for filters with a single region.
 func (r regions) one() string {
 	if len(r) == 1 {
 		return r[0]
@@ -162,7 +160,7 @@ func (r regions) one() string {
 	return ""
 }
 
-// planRegions returns the regions that are defined at a time, by id.
+// planRegions returns the regions defined at a time, by id.
 func planRegions(view projections.View, at domain.Instant) ([]plan.Region, error) {
 	var out []plan.Region
 	err := view.Scan(projections.Query{Table: projections.TableRegions}, func(k projections.Key, row projections.Row) error {
@@ -179,8 +177,7 @@ func planRegions(view projections.View, at domain.Instant) ([]plan.Region, error
 	return out, nil
 }
 
-// latencyBudgets returns the round trips that deployments allow, by the id of their
-// workload.
+// latencyBudgets returns the round-trip limits of deployments, by workload id.
 func latencyBudgets(view projections.View, at domain.Instant) (map[string]uint64, error) {
 	out := map[string]uint64{}
 	err := view.Scan(projections.Query{Table: projections.TableDeployments}, func(k projections.Key, row projections.Row) error {
@@ -197,12 +194,14 @@ func latencyBudgets(view projections.View, at domain.Instant) (map[string]uint64
 	return out, nil
 }
 
-// forecastLookback is how far before a plan's time a forecast looks: its window.
+// forecastLookback is the history of a forecast: its window.
 const forecastLookback = (forecast.Window + 1) * 7 * domain.Day
 
-// planObserved gathers what forecasts of pools learn from, if demand is to be
-// forecast: what was observed, and what the log knows of it up to the plan's end.
-func planObserved(view projections.View, at domain.Instant, in regions, as plan.Assumptions) (map[demand.PoolKey]*plan.Observed, error) {
+// planObserved collects what forecasts of pools learn from, if demand is to be forecast:
+// observations, and known changes up to the plan's end.
+func planObserved(
+	view projections.View, at domain.Instant, in regions, as plan.Assumptions,
+) (map[demand.PoolKey]*plan.Observed, error) {
 	out := map[demand.PoolKey]*plan.Observed{}
 	if as.Demand != plan.Forecast {
 		return out, nil
@@ -213,7 +212,7 @@ func planObserved(view projections.View, at domain.Instant, in regions, as plan.
 		return nil, err
 	}
 	pools = slices.DeleteFunc(pools, func(p demand.History) bool { return !in.has(p.Region) })
-	// What begins after the plan's end changes nothing in it.
+	// Changes after the plan's end have no effect.
 	changes, _, err := demand.Changes(view, pools, at+domain.Instant(as.Months+1)*31*domain.Day, 0)
 	if err != nil {
 		return nil, err
@@ -227,11 +226,10 @@ func planObserved(view projections.View, at domain.Instant, in regions, as plan.
 	return out, nil
 }
 
-// failureLookback is how far before a plan's time interruptions are learned from.
+// failureLookback is the time over which interruptions are counted.
 const failureLookback = 90 * domain.Day
 
-// planFailures learns how often GPUs of each model are interrupted, if a service
-// level is asked for.
+// planFailures estimates the interruption rate of each GPU model, if a service level is requested.
 func planFailures(view projections.View, at domain.Instant, as plan.Assumptions) (map[string]*reliability.Estimate, error) {
 	out := map[string]*reliability.Estimate{}
 	if !as.ServiceLevel.IsPositive() {
@@ -251,8 +249,8 @@ func planFailures(view projections.View, at domain.Instant, as plan.Assumptions)
 	return out, nil
 }
 
-// gpuModel is the model of the GPUs that a pool has, "" where nothing says that it has
-// any. Machines have those of the first of their offers that names some.
+// gpuModel is the model of a pool's GPUs, "" if no source names one. Machines have the GPUs of the
+// first of their offers that names some.
 func gpuModel(p *plan.Pool) string {
 	if p.Unit == "gpu" {
 		return p.Kind
@@ -264,7 +262,10 @@ func gpuModel(p *plan.Pool) string {
 	return p.Offers[i].GPUModel
 }
 
-func newPool(k demand.PoolKey, view projections.View, at domain.Instant, series []demand.Pool, quotas []market.OnDemandQuotaEntry, shares []spotShare, country string) (*plan.Pool, error) {
+func newPool(
+	k demand.PoolKey, view projections.View, at domain.Instant, series []demand.Pool,
+	quotas []market.OnDemandQuotaEntry, shares []spotShare, country string,
+) (*plan.Pool, error) {
 	p := &plan.Pool{Region: k.Region, Kind: k.Kind, Unit: k.Unit}
 	filter := market.OfferFilter{Region: k.Region, GPUModel: k.Kind}
 	if k.Unit == "vm" {
@@ -298,7 +299,10 @@ func newPool(k demand.PoolKey, view projections.View, at domain.Instant, series 
 		for s.ObservedMs[last] == 0 {
 			last--
 		}
-		out := plan.Series{Source: s.Cluster + "/" + s.Pool, From: s.From + domain.Instant(first)*domain.Hour, Milli: make([]int64, last+1-first)}
+		out := plan.Series{
+			Source: s.Cluster + "/" + s.Pool, From: s.From + domain.Instant(first)*domain.Hour,
+			Milli: make([]int64, last+1-first),
+		}
 		total := uint64(0)
 		for h := first; h <= last; h++ {
 			out.Milli[h-first] = -1
@@ -318,7 +322,7 @@ func newPool(k demand.PoolKey, view projections.View, at domain.Instant, series 
 	return p, nil
 }
 
-// usualSize returns how many GPUs most nodes of a model have, the more of equals.
+// usualSize returns the most frequent number of GPUs per node of a model; in a tie, the greatest.
 func usualSize(nodes []packing.Node, model string) int {
 	counts := map[int]int{}
 	for i := range nodes {
@@ -337,13 +341,13 @@ func usualSize(nodes []packing.Node, model string) int {
 
 // spotShare is a policy: at most Share of a workspace's demand runs on spot.
 type spotShare struct {
-	workspace string           // "" for every
-	where     *domain.Selector // of its regions and countries
+	workspace string           // "" for all
+	where     *domain.Selector // its regions and countries
 	share     domain.Decimal
 }
 
-// shareOf returns the least share that a policy allows a workspace in a region, 0 where
-// none allows any: spot is for what may be interrupted, and nobody said that.
+// shareOf returns the smallest spot share that a policy allows a workspace in a region. Without a
+// policy it is 0: spot is only for interruptible work, and only a policy says that work is.
 func shareOf(shares []spotShare, workspace, region, country string) domain.Decimal {
 	least, ok := decimal.Zero, false
 	for _, s := range shares {
@@ -354,10 +358,12 @@ func shareOf(shares []spotShare, workspace, region, country string) domain.Decim
 	return least
 }
 
-// planPolicies returns the policies about spot that can be applied to the demand
-// of workspaces, and the cost of capital. A policy about classes, deployments,
-// clusters, tiers or environments says nothing about demand that does not name them.
-func planPolicies(view projections.View, a *registry.Authority, at domain.Instant) (shares []spotShare, rate domain.Decimal, err error) {
+// planPolicies returns the spot policies that apply to the demand of workspaces, and the cost of
+// capital. A policy about classes, deployments, clusters, tiers or environments does not apply,
+// because demand does not name them.
+func planPolicies(
+	view projections.View, a *registry.Authority, at domain.Instant,
+) (shares []spotShare, rate domain.Decimal, err error) {
 	rate = defaultRate
 	var order domain.Precedence
 	err = view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
@@ -394,13 +400,13 @@ func planPolicies(view projections.View, a *registry.Authority, at domain.Instan
 	return shares, rate, err
 }
 
-// Quotas returns what on-demand quotas allow of a model in a region, by
-// provider. A quota of an account for the model and one for all models together
-// both bound it, so the lesser does; accounts add up.
+// Quotas returns the on-demand quotas of a model in a region, by provider. An account's quota for
+// the model and its quota for all models together both apply, so the smaller counts. Accounts add
+// up.
 func Quotas(quotas []market.OnDemandQuotaEntry, region, model string) []plan.Quota {
 	var out []plan.Quota
 	for i := 0; i < len(quotas); {
-		// Quotas of a market are together, by account.
+		// Quotas of a market are adjacent, by account.
 		first := &quotas[i]
 		least, all, shared, bound := uint64(math.MaxUint64), uint64(math.MaxUint64), false, false
 		for ; i < len(quotas) && quotas[i].Market == first.Market && quotas[i].Account == first.Account; i++ {
@@ -429,38 +435,41 @@ func Quotas(quotas []market.OnDemandQuotaEntry, region, model string) []plan.Quo
 	return out
 }
 
-// planHeld returns the terms of commitments that are not over, and what runs out
-// of them.
+// planHeld returns the terms of commitments that are not over, and when they expire.
 func planHeld(view projections.View, a *registry.Authority, at domain.Instant, in regions) (held, expiry []plan.Held, err error) {
 	entries, err := CommitmentsHeld(view, a, at)
 	if err != nil {
 		return nil, nil, err
 	}
 	entries = slices.DeleteFunc(entries, func(e CommitmentEntry) bool {
-		return !in.has(e.Market.Region) && e.Market.Region != "" // which is of all regions
+		return !in.has(e.Market.Region) && e.Market.Region != "" // "" means all regions
 	})
 	for i := range entries {
 		e := &entries[i]
 		for _, t := range e.Terms {
 			held = append(held, plan.Held{
-				Commitment: e.Commitment, Provider: e.Market.Provider, Region: e.Market.Region, Kind: e.Kind, SKU: e.SKU, GPUModel: e.Model,
-				GPUs: int(e.GPUsPerUnit), Units: int(t.Units), Term: t.Term, NoticeBy: t.NoticeBy, Hourly: t.Hourly, Upfront: t.Upfront, Guaranteed: e.GuaranteesCapacity,
+				Commitment: e.Commitment, Provider: e.Market.Provider, Region: e.Market.Region, Kind: e.Kind,
+				SKU: e.SKU, GPUModel: e.Model,
+				GPUs: int(e.GPUsPerUnit), Units: int(t.Units), Term: t.Term, NoticeBy: t.NoticeBy, Hourly: t.Hourly,
+				Upfront: t.Upfront, Guaranteed: e.GuaranteesCapacity,
 			})
 		}
 	}
 	for _, x := range ExpiryLadder(entries) {
 		expiry = append(expiry, plan.Held{
-			Commitment: x.Commitment, Provider: x.Market.Provider, Region: x.Market.Region, Kind: x.Kind, SKU: x.SKU, GPUModel: x.Model,
-			GPUs: int(x.GPUsPerUnit), Units: int(x.Units), Term: domain.Interval{From: x.From, To: x.At}, NoticeBy: x.NoticeBy, Hourly: x.Hourly,
+			Commitment: x.Commitment, Provider: x.Market.Provider, Region: x.Market.Region, Kind: x.Kind, SKU: x.SKU,
+			GPUModel: x.Model,
+			GPUs:     int(x.GPUsPerUnit), Units: int(x.Units), Term: domain.Interval{From: x.From, To: x.At},
+			NoticeBy: x.NoticeBy, Hourly: x.Hourly,
 			Guaranteed: x.GuaranteesCapacity,
 		})
 	}
 	return held, expiry, nil
 }
 
-// planOwned returns the healthy machines of clusters of owned hardware, equal
-// ones of a cluster together: capacity that is there and needs no purchase. Its
-// cost is in the books, whatever the plan.
+// planOwned returns the healthy machines of clusters with owned hardware, with equal ones of a
+// cluster combined: capacity that exists and needs no purchase. Its cost is in the books, whatever
+// the plan.
 func planOwned(view projections.View, at domain.Instant, in regions) ([]plan.Held, error) {
 	fleet, err := inventory.ReadFleet(view)
 	if err != nil {
@@ -475,11 +484,13 @@ func planOwned(view projections.View, at domain.Instant, in regions) ([]plan.Hel
 		}
 		model, gpus := inventory.MostGPUs(s.GPUs)
 		h := plan.Held{
-			Commitment: n.Cluster, Provider: cmp.Or(s.Node.Provider, c.Provider), Region: c.Region, Kind: domain.OfferOwned, SKU: s.Node.SKU,
+			Commitment: n.Cluster, Provider: cmp.Or(s.Node.Provider, c.Provider), Region: c.Region,
+			Kind: domain.OfferOwned, SKU: s.Node.SKU,
 			GPUModel: model, GPUs: gpus, Units: 1, Term: domain.Interval{From: s.From}, Guaranteed: true,
 		}
 		same := slices.IndexFunc(out, func(x plan.Held) bool {
-			return x.Commitment == h.Commitment && x.Provider == h.Provider && x.SKU == h.SKU && x.GPUModel == h.GPUModel && x.GPUs == h.GPUs
+			return x.Commitment == h.Commitment && x.Provider == h.Provider &&
+				x.SKU == h.SKU && x.GPUModel == h.GPUModel && x.GPUs == h.GPUs
 		})
 		if same < 0 {
 			out = append(out, h)

@@ -10,10 +10,9 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// HeldThen returns what was held at a past time, as it looked then: commitments
-// whose terms were not over and machines of one's own. What had begun counts
-// whenever the log heard of it, because it had been bought; a purchase, a renewal
-// or an end that was to come counts if it was known.
+// HeldThen returns what was held at a past time, as known then: commitments that were not over, and
+// owned machines. Terms that had begun count even if the log learned of them later, because they
+// had been bought. A future purchase, renewal or end counts if it was known.
 func HeldThen(view projections.View, a *registry.Authority, at domain.Instant, region string) ([]plan.Held, error) {
 	view = registry.Then(view, at)
 	var in regions
@@ -31,9 +30,8 @@ func HeldThen(view projections.View, a *registry.Authority, at domain.Instant, r
 	return append(held, owned...), nil
 }
 
-// OnDemandQuotasThen returns the quotas in force at a past time as they were known
-// then. Of an account in a market of which none was known, those count that are
-// known now to have been in force.
+// OnDemandQuotasThen returns the quotas valid at a past time as known then. For an account in a
+// market without a known quota, the quotas count that are now known to have been valid.
 func OnDemandQuotasThen(view projections.View, a *registry.Authority, at domain.Instant) ([]market.OnDemandQuotaEntry, error) {
 	out, err := market.OnDemandQuotas(registry.Known(view, at), a, at)
 	if err != nil {
@@ -45,7 +43,8 @@ func OnDemandQuotasThen(view projections.View, a *registry.Authority, at domain.
 	}
 	known := len(out)
 	for _, q := range since {
-		if !slices.ContainsFunc(out[:known], func(o market.OnDemandQuotaEntry) bool { return o.Market == q.Market && o.Account == q.Account }) {
+		same := func(o market.OnDemandQuotaEntry) bool { return o.Market == q.Market && o.Account == q.Account }
+		if !slices.ContainsFunc(out[:known], same) {
 			out = append(out, q)
 		}
 	}

@@ -15,26 +15,26 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// WorkloadFilter picks workloads; empty fields match all.
+// WorkloadFilter selects workloads; empty fields match all.
 type WorkloadFilter struct {
 	Workspace, Cluster, Deployment string
 	Region                         string // of the cluster
 	Class                          domain.WorkloadClass
 }
 
-// Ruling says what a policy did to workloads, so that a plan can be explained.
+// Ruling says what a policy did to workloads, to explain a plan.
 type Ruling struct {
 	Workspace  string             `json:"workspace"` // that set the policy
 	Policy     string             `json:"policy"`
 	Kind       domain.PolicyKind  `json:"kind"`
-	Constraint packing.Constraint `json:"constraint"` // under which it shows in a packing
+	Constraint packing.Constraint `json:"constraint"` // under which it appears in a packing
 	Workloads  []string           `json:"workloads"`  // ids, sorted
-	// Emptied are those of them for which this policy left nothing allowed, after
-	// what they asked for themselves and the policies before it: [demand.Nowhere].
+	// Emptied are those of them for which this policy left nothing allowed, after their own
+	// requirements and the policies before it: [demand.Nowhere].
 	Emptied []string `json:"emptied,omitempty"`
 }
 
-// workload is a deployment on its way to a packing.
+// workload is a deployment that is being converted for a packing.
 type workload struct {
 	packing.Workload
 	cluster, tier, environment string
@@ -42,24 +42,24 @@ type workload struct {
 	shown                      bool
 }
 
-// Workloads returns the deployments declared at a time as workloads to pack, by
-// id, which is "cluster/deployment", and the policies that ruled them, by
-// workspace and policy.
+// Workloads returns the deployments declared at a time as workloads to pack, by id, which is
+// "cluster/deployment", and the policies that apply to them, by workspace and policy.
 //
-// A workload bears what its deployment asks for and, on top of that, every
-// policy in force whose selector matches it: it may be only where all of them
-// allow, and has all certifications that any of them needs. Policies of the
-// workspace whose operators decide everywhere bind every workload, those of
-// another workspace its own. A workload is not bound to the cluster that it was
-// declared in; whoever wants that filters.
+// A workload has the requirements of its deployment and of every valid policy whose selector
+// matches it: it may be only where all of them allow, and has all certifications that any of them
+// needs. Policies of the root workspace, whose operators decide everywhere, bind every workload;
+// those of another workspace bind its own. A workload is not bound to the cluster that declares it;
+// callers that need this must filter.
 //
-// "Apart" is between workloads: replicas of one are bounded by max_per_node
-// alone. Where its selectors name regions or countries it binds the machines there
-// ([packing.Workload.ApartIn]), wherever deployments are declared. For all other
-// policies the region of a workload is that of the cluster that declares it. A replica that is a gang over several nodes counts as that many, of
-// which one node takes no more than one of each gang; that a gang needs one
-// fabric domain is not part of a packing.
-func Workloads(view projections.View, a *registry.Authority, at domain.Instant, f WorkloadFilter) ([]packing.Workload, []Ruling, error) {
+// "Apart" is between workloads: replicas of one are limited only by max_per_node. If its selectors
+// name regions or countries, it binds the machines there ([packing.Workload.ApartIn]), wherever
+// deployments are declared. For all other policies the region of a workload is that of the cluster
+// that declares it. A replica that is a gang over several nodes counts as that many replicas, and
+// one node takes at most one of each gang. That a gang needs one fabric domain is not part of a
+// packing.
+func Workloads(
+	view projections.View, a *registry.Authority, at domain.Instant, f WorkloadFilter,
+) ([]packing.Workload, []Ruling, error) {
 	loads, err := readWorkloads(view, at, f)
 	if err != nil {
 		return nil, nil, err
@@ -175,8 +175,8 @@ func modelsPresent(view projections.View, at domain.Instant) ([]string, error) {
 	return slices.Sorted(maps.Keys(models)), nil
 }
 
-// rule applies a policy to the workloads that it binds: those of a workspace,
-// or of all when that is empty.
+// rule applies a policy to the workloads that it binds: those of a workspace, or all if that is
+// empty.
 func rule(workspace, binds string, p *domain.PolicySet, loads []workload) Ruling {
 	r := Ruling{Workspace: workspace, Policy: p.Policy, Kind: p.Kind}
 	var from []apartFrom
@@ -193,7 +193,7 @@ func rule(workspace, binds string, p *domain.PolicySet, loads []workload) Ruling
 		r.Constraint = packing.ApartConstraint
 		from = separations(p, loads)
 	default:
-		return r // it rules no packing
+		return r // the policy does not affect packing
 	}
 	for i := range loads {
 		w := &loads[i]
@@ -224,22 +224,22 @@ func rule(workspace, binds string, p *domain.PolicySet, loads []workload) Ruling
 	return r
 }
 
-// picks reports whether a selector matches a workload, wherever that is.
+// picks reports whether a selector matches a workload, ignoring its place.
 func picks(s *domain.Selector, w *workload) bool {
 	return (s.Workspace == "" || s.Workspace == w.Workspace) && (s.Class == "" || string(s.Class) == w.Class) &&
 		(s.Deployment == "" || s.Deployment == w.Deployment) && (s.Cluster == "" || s.Cluster == w.cluster) &&
 		(s.Tier == "" || s.Tier == w.tier) && (s.Environment == "" || s.Environment == w.environment)
 }
 
-// apartFrom is workloads to stay away from, and where.
+// apartFrom is a set of workloads to stay away from, and where.
 type apartFrom struct {
 	ids []string // sorted
 	in  packing.Place
 }
 
-// separations returns whom a policy keeps its workloads away from, by place, in the
-// order of its selectors. Two that share a machine are in one place, so it is one that
-// both selectors list.
+// separations returns the workloads that a policy separates its workloads from, by place, in the
+// order of its selectors. Workloads that share a machine are in the same place, so only places in
+// both selectors count.
 func separations(p *domain.PolicySet, loads []workload) []apartFrom {
 	var out []apartFrom
 	for i := range p.Others {
@@ -267,7 +267,7 @@ func separations(p *domain.PolicySet, loads []workload) []apartFrom {
 	return out
 }
 
-// meet returns the place that two selectors list, and false where there is none.
+// meet returns the common place of two selectors, and false if there is none.
 func meet(s, t *domain.Selector) (packing.Place, bool) {
 	both := func(a, b []string) (list []string, some bool) {
 		switch {
@@ -288,7 +288,7 @@ func meet(s, t *domain.Selector) (packing.Place, bool) {
 	return packing.Place{Regions: regions, Countries: countries}, ok && too
 }
 
-// keepApart keeps a workload away from others.
+// keepApart separates a workload from others.
 func (w *workload) keepApart(from []apartFrom, cluster bool) {
 	for _, x := range from {
 		if len(x.in.Regions)+len(x.in.Countries) > 0 {
@@ -305,8 +305,8 @@ func (w *workload) keepApart(from []apartFrom, cluster bool) {
 	}
 }
 
-// narrow returns what is both among what was allowed (nothing stands for
-// everything) and among what a rule allows, and whether that emptied it.
+// narrow returns the intersection of the allowed entries (nothing stands for everything)
+// and the entries that a rule allows, and whether the rule emptied it.
 func narrow(allowed, by []string) (both []string, emptied bool) {
 	if len(allowed) == 0 {
 		return sortedSet(by), false
@@ -322,9 +322,8 @@ func narrow(allowed, by []string) (both []string, emptied bool) {
 	return both, false
 }
 
-// joinOthers adds sorted ids to sorted ids, but for one's own. Thousands of
-// workloads may be apart from the same thousands, so lists are shared where
-// they can be.
+// joinOthers merges two sorted lists of ids, without own. Thousands of workloads may be apart from
+// the same thousands, so lists are shared where possible.
 func joinOthers(have, others []string, own string) []string {
 	if i, ok := slices.BinarySearch(others, own); ok {
 		others = slices.Concat(others[:i], others[i+1:])

@@ -1,6 +1,6 @@
-// Package serving reports how model servers and jobs did over a time: requests, tokens,
-// latency histograms and queues ([NewReport]), and jobs by outcome ([Jobs]).
+// Package serving reports the work of model servers and jobs over a time: requests, tokens, latency
+// histograms and queues ([NewReport]), and jobs by outcome ([Jobs]).
 //
-// Histograms are merged only where their bounds are equal; nothing is interpolated
-// between unlike ones.
+// Histograms are merged only if their bounds are equal; nothing is interpolated between different
+// ones.
 package serving

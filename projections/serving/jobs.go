@@ -12,8 +12,7 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// JobsReport says how jobs ended in [From, To), and how long those waited that
-// began in it.
+// JobsReport says how jobs ended in [From, To), and how long jobs that started in it waited.
 type JobsReport struct {
 	Position string         `json:"position"`
 	From     domain.Instant `json:"from"`
@@ -27,7 +26,7 @@ type JobsReport struct {
 type JobsGroup struct {
 	Workspace string               `json:"workspace"`
 	Cluster   string               `json:"cluster"`
-	Class     domain.WorkloadClass `json:"class"` // "" of jobs that nobody saw in the queue
+	Class     domain.WorkloadClass `json:"class"` // "" for jobs that were not seen in the queue
 	JobCounts
 }
 
@@ -39,22 +38,21 @@ type JobCounts struct {
 	Cancelled   int `json:"cancelled"`
 	Preempted   int `json:"preempted"`
 	Interrupted int `json:"interrupted"`
-	// Success is the share that succeeded of those that were not cancelled, and
-	// Retained the mean share of work that survived of all that finished; null
-	// where there are none.
+	// Success is the share of successful jobs among those that were not cancelled, and Retained the
+	// mean share of surviving work of all finished jobs; null if there are none.
 	Success  *int64 `json:"success_permille"`
 	Retained *int64 `json:"retained_permille"` // mean share of work that survived
-	// Wait is how long jobs waited that began, exact: of the job of that rank.
+	// Wait is the exact queue wait of started jobs: that of the job with that rank.
 	Started int    `json:"started"`
 	WaitP50 *int64 `json:"queue_wait_p50_ms"`
 	WaitP95 *int64 `json:"queue_wait_p95_ms"`
-	WaitP99 *int64 `json:"queue_wait_p99_ms"` // of the job of that rank; null where none began
+	WaitP99 *int64 `json:"queue_wait_p99_ms"` // of the job with that rank; null if none started
 
 	retained int64
 	waits    []domain.Instant
 }
 
-// JobsFilter picks what a report shows; empty fields match all.
+// JobsFilter selects jobs; empty fields match all.
 type JobsFilter struct {
 	Workspace, Cluster string
 }
@@ -66,7 +64,9 @@ func Jobs(view projections.View, from, to domain.Instant, filter JobsFilter) (*J
 	}
 	r := &JobsReport{Position: view.Position().String(), From: from, To: to, Groups: []JobsGroup{}}
 	var err error
-	if r.Completeness, err = registry.CompletenessOf(view, filter.Workspace, filter.Cluster, domain.Interval{From: from, To: to}, domain.TopicTelemetry); err != nil {
+	span := domain.Interval{From: from, To: to}
+	r.Completeness, err = registry.CompletenessOf(view, filter.Workspace, filter.Cluster, span, domain.TopicTelemetry)
+	if err != nil {
 		return nil, err
 	}
 	type name struct {
@@ -74,7 +74,8 @@ func Jobs(view projections.View, from, to domain.Instant, filter JobsFilter) (*J
 		class              domain.WorkloadClass
 	}
 	groups := map[name]*JobCounts{}
-	err = view.Scan(projections.Query{Table: projections.TableJobs, Scope: filter.Cluster}, func(k projections.Key, row projections.Row) error {
+	query := projections.Query{Table: projections.TableJobs, Scope: filter.Cluster}
+	err = view.Scan(query, func(k projections.Key, row projections.Row) error {
 		n := name{cluster: k.Scope}
 		var queued, started domain.Instant
 		var ended *domain.JobFinished
@@ -88,7 +89,7 @@ func Jobs(view projections.View, from, to domain.Instant, filter JobsFilter) (*J
 				started = at
 			case *domain.JobFinished:
 				if ended = nil; from <= at && at < to {
-					ended = ev // of several the last says how it ended
+					ended = ev // the last event says how it ended
 				}
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Report says what model servers did in whole hours of [From, To).
+// Report is the work of model servers in whole hours of [From, To).
 type Report struct {
 	Position string         `json:"position"`
 	From     domain.Instant `json:"from"`
@@ -21,15 +21,17 @@ type Report struct {
 	// Groups are by model, cluster and tier.
 	Groups []Group `json:"groups"`
 	Models []Model `json:"models"` // by name
-	// Quantiles says how a quantile is read from a histogram.
+	// Quantiles explains how quantiles are read from a histogram.
 	Quantiles string `json:"quantiles"`
 	registry.Completeness
 }
 
-// HowQuantiles is the rule by which quantiles are read from histograms.
-const HowQuantiles = "the bucket that holds the quantile is exact (more than \"above\", at most \"up_to\"); \"micros\" is interpolated linearly within it, and is \"above\" in a bucket without an end; histograms are merged only where their bounds are equal"
+// HowQuantiles explains how quantiles are read from histograms.
+const HowQuantiles = "the bucket that holds the quantile is exact (more than \"above\", at most \"up_to\"); " +
+	"\"micros\" is interpolated linearly within it, and is \"above\" in a bucket without an end; " +
+	"histograms are merged only where their bounds are equal"
 
-// Group is a model of a tier in a cluster.
+// Group is one model and tier in a cluster.
 type Group struct {
 	Model       string   `json:"model"`
 	Cluster     string   `json:"cluster"`
@@ -40,11 +42,11 @@ type Group struct {
 	Engines     []string `json:"engines"`
 	Servers     int      `json:"servers"`
 	projections.ServedSums
-	// TTFT and QueueWait have an entry for each set of bounds, the one of most
-	// requests first.
+	// TTFT and QueueWait have an entry for each set of bounds, the one with the most requests
+	// first.
 	TTFT      []projections.Latency `json:"ttft"`
 	QueueWait []projections.Latency `json:"queue_wait"`
-	// Memory is that of the GPUs that the deployments held alone.
+	// Memory is that of GPUs that a single deployment held.
 	Memory *MemoryUse `json:"gpu_memory"`
 }
 
@@ -55,9 +57,9 @@ type Model struct {
 	projections.ServedSums
 	TTFT      []projections.Latency `json:"ttft"`
 	QueueWait []projections.Latency `json:"queue_wait"`
-	// Spread compares p50, p95 and p99 of clusters; nil with fewer than two that
-	// measured. EqualBounds is false where their histograms have other bounds, so
-	// that a difference may be one of rounding.
+	// Spread compares p50, p95 and p99 of clusters; null with fewer than two measurements.
+	// EqualBounds is false if their histograms have different bounds, so that a difference may be
+	// due to rounding.
 	Spread *Spread `json:"ttft_spread"`
 }
 
@@ -69,7 +71,7 @@ type Spread struct {
 	EqualBounds bool  `json:"equal_bounds"`
 }
 
-// Range has the clusters with the least and the greatest, in microseconds.
+// Range has the clusters with the least and the greatest value, in microseconds.
 type Range struct {
 	Least        uint64 `json:"least_micros"`
 	LeastAt      string `json:"least_cluster"`
@@ -80,32 +82,37 @@ type Range struct {
 
 // MemoryUse is GPU memory in use over time.
 type MemoryUse struct {
-	MeanMiB  uint64  `json:"mean_mib"` // of a GPU
-	PeakMiB  uint32  `json:"peak_mib"` // of one GPU
+	MeanMiB  uint64  `json:"mean_mib"` // mean of a GPU
+	PeakMiB  uint32  `json:"peak_mib"` // peak of one GPU
 	GPUMs    uint64  `json:"measured_gpu_ms"`
-	Permille *uint64 `json:"permille"` // of what the GPUs have; null where that is not known
+	Permille *uint64 `json:"permille"` // of the GPUs' memory; null if unknown
 }
 
-// Filter picks what a report shows; empty fields match all.
+// Filter selects servers; empty fields match all.
 type Filter struct {
 	Cluster, Model, Tier string
 }
 
-// NewReport returns what model servers did in the hours of [from, to), both whole
-// hours.
+// NewReport returns the work of model servers in the hours of [from, to), both whole hours.
 func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*Report, error) {
 	if from <= 0 || to <= from || from != from.HourStart() || to != to.HourStart() {
 		return nil, fmt.Errorf("serving from %s to %s: want a whole hour and a later one", from, to)
 	}
-	r := &Report{Position: view.Position().String(), From: from, To: to, Groups: []Group{}, Models: []Model{}, Quantiles: HowQuantiles}
+	r := &Report{
+		Position: view.Position().String(), From: from, To: to, Groups: []Group{}, Models: []Model{},
+		Quantiles: HowQuantiles,
+	}
 	var err error
-	if r.Completeness, err = registry.CompletenessOf(view, "", filter.Cluster, domain.Interval{From: from, To: to}, domain.TopicTelemetry); err != nil {
+	within := domain.Interval{From: from, To: to}
+	r.Completeness, err = registry.CompletenessOf(view, "", filter.Cluster, within, domain.TopicTelemetry)
+	if err != nil {
 		return nil, err
 	}
 	type name struct{ model, cluster, tier string }
 	groups := map[name]*projections.Served{}
 	group := func(n name) *projections.Served {
-		if filter.Cluster != "" && n.cluster != filter.Cluster || filter.Model != "" && n.model != filter.Model || filter.Tier != "" && n.tier != filter.Tier {
+		if filter.Cluster != "" && n.cluster != filter.Cluster || filter.Model != "" && n.model != filter.Model ||
+			filter.Tier != "" && n.tier != filter.Tier {
 			return nil
 		}
 		g := groups[n]
@@ -115,11 +122,14 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*
 		}
 		return g
 	}
-	span := projections.Query{Table: projections.TableServers, Scope: filter.Cluster, From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}
+	span := projections.Query{
+		Table: projections.TableServers, Scope: filter.Cluster, From: projections.HourOf(from),
+		To: projections.HourOf(to-1) + 1,
+	}
 	err = view.Scan(span, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.ServerHour)
 		if h.Model == "" {
-			return nil // a pod that asks for GPUs
+			return nil // a pod that requests GPUs
 		}
 		if g := group(name{h.Model, k.Scope, h.Tier}); g != nil {
 			g.Server(h)
@@ -179,7 +189,10 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*
 	}
 	for _, model := range slices.Sorted(maps.Keys(models)) {
 		t := models[model]
-		out := Model{Model: model, Clusters: []string{}, ServedSums: t.Sums(), TTFT: t.TTFT.Latencies(), QueueWait: t.Wait.Latencies(), Spread: spread(by[model])}
+		out := Model{
+			Model: model, Clusters: []string{}, ServedSums: t.Sums(), TTFT: t.TTFT.Latencies(),
+			QueueWait: t.Wait.Latencies(), Spread: spread(by[model]),
+		}
 		for _, g := range by[model] {
 			if !slices.Contains(out.Clusters, g.Cluster) {
 				out.Clusters = append(out.Clusters, g.Cluster)
@@ -190,7 +203,7 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*
 	return r, nil
 }
 
-// spread compares clusters by their histogram of most requests.
+// spread compares clusters by their histogram with the most requests.
 func spread(groups []Group) *Spread {
 	s := Spread{EqualBounds: true}
 	var first []projections.LatencyBucket
@@ -233,8 +246,8 @@ type heldBy struct{ cluster, deployment string }
 
 // memorySum adds up memory: MiB times milliseconds.
 type memorySum struct {
-	used, known, room uint64 // room: of GPUs whose memory is known
-	inRoom            uint64 // used of those
+	used, known, room uint64 // room: memory of GPUs whose size is known
+	inRoom            uint64 // used memory of those
 	peak              uint32
 }
 
@@ -242,7 +255,9 @@ func (m *memorySum) add(o *memorySum) {
 	if o == nil {
 		return
 	}
-	m.used, m.known, m.room = projections.Saturating(m.used, o.used, 1), projections.Saturating(m.known, o.known, 1), projections.Saturating(m.room, o.room, 1)
+	m.used = projections.Saturating(m.used, o.used, 1)
+	m.known = projections.Saturating(m.known, o.known, 1)
+	m.room = projections.Saturating(m.room, o.room, 1)
 	m.inRoom, m.peak = projections.Saturating(m.inRoom, o.inRoom, 1), max(m.peak, o.peak)
 }
 
@@ -258,8 +273,8 @@ func (m *memorySum) use() *MemoryUse {
 	return u
 }
 
-// memoryUse adds up the memory in use of whole GPUs, in hours in which one
-// deployment alone held them.
+// memoryUse adds up the memory in use of whole GPUs, in hours in which a single deployment held
+// them.
 func memoryUse(view projections.View, from, to int64, cluster string) (map[heldBy]*memorySum, *inventory.Fleet, error) {
 	f, err := inventory.ReadFleet(view)
 	if err != nil {
@@ -267,7 +282,8 @@ func memoryUse(view projections.View, from, to int64, cluster string) (map[heldB
 	}
 	out := map[heldBy]*memorySum{}
 	var ranks []*projections.Observer
-	err = inventory.EachUsage(view, f.Index, projections.Query{Scope: cluster, From: from, To: to}, func(k projections.Key, u *projections.UsageHour) error {
+	query := projections.Query{Scope: cluster, From: from, To: to}
+	err = inventory.EachUsage(view, f.Index, query, func(k projections.Key, u *projections.UsageHour) error {
 		ranks = projections.Ranked(ranks, u)
 		var s *inventory.Service
 		if n := f.Index[inventory.NodeName{Cluster: k.Scope, Node: k.ID}]; n != nil {

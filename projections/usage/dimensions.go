@@ -9,11 +9,11 @@ import (
 	"quartermaster/projections/dimension"
 )
 
-// Dimension is what usage is grouped by and narrowed to.
+// Dimension is a dimension that usage is grouped and filtered by.
 type Dimension = dimension.Name
 
-// The dimensions. Workspace and deployment are those of the holder, and empty for
-// time that nobody held.
+// The dimensions. Workspace and deployment are those of the holder, and empty for time without a
+// holder.
 const (
 	ByWorkspace     Dimension = "workspace"
 	ByCluster       Dimension = "cluster"
@@ -30,30 +30,33 @@ const (
 	ByDay           Dimension = "day"
 )
 
-// ProviderClasses, WorkloadClasses and BillingModels are the values of dimensions whose
-// values are fixed.
+// ProviderClasses, WorkloadClasses and BillingModels are the values of dimensions with fixed
+// values.
 var (
 	ProviderClasses = []string{string(domain.Hyperscaler), string(domain.Neocloud), string(domain.Reseller), string(domain.Owned)}
-	WorkloadClasses = []string{string(domain.ClassTraining), string(domain.ClassFineTuning), string(domain.ClassBatch), string(domain.ClassServing)}
-	BillingModels   = []string{
+	WorkloadClasses = []string{
+		string(domain.ClassTraining), string(domain.ClassFineTuning),
+		string(domain.ClassBatch), string(domain.ClassServing),
+	}
+	BillingModels = []string{
 		string(domain.BillingReserved), string(domain.BillingOnDemand), string(domain.BillingSpot),
 		string(domain.BillingCapacityBlock), string(domain.BillingOwned),
 	}
 )
 
-// cell is what has one value in each dimension: a segment of a GPU's hour.
+// cell is a segment of a GPU's hour. It has one value in each dimension.
 type cell struct {
 	hour      *DeviceHour
 	segment   *DeviceSegment
-	workloads *Workloads // nil unless workload classes are asked for
+	workloads *Workloads // nil unless workload classes are requested
 }
 
-// usageKey is a group's key with no more in it than was asked for.
+// usageKey is a group's key, with only the requested dimensions set.
 type usageKey struct {
 	workspace, cluster, node, model, deployment, workload, region, provider, class, billing string
 
 	gpu  domain.GPUID
-	hour domain.Instant // of a day its start
+	hour domain.Instant // for a day, its start
 }
 
 var dimensions = dimension.Set[cell, usageKey]{
@@ -97,11 +100,13 @@ var dimensions = dimension.Set[cell, usageKey]{
 		Value: func(k *usageKey) string { return k.deployment },
 	},
 	{
-		Name: ByWorkloadClass, Doc: "the class of the deployment that held it; none for time that nobody held", Values: WorkloadClasses,
+		Name: ByWorkloadClass, Doc: "the class of the deployment that held it; none for time that nobody held",
+		Values: WorkloadClasses,
 		Read: func(c *cell, k *usageKey) {
 			k.workload = dimension.None
 			if h := c.segment.Holder; h != nil {
-				k.workload = c.workloads.Class(c.hour.Cluster, h.Deployment, h.Workspace, domain.Interval{From: c.hour.Hour, To: c.hour.Hour})
+				at := domain.Interval{From: c.hour.Hour, To: c.hour.Hour}
+				k.workload = c.workloads.Class(c.hour.Cluster, h.Deployment, h.Workspace, at)
 			}
 		},
 		Value: func(k *usageKey) string { return k.workload },
@@ -134,7 +139,8 @@ var dimensions = dimension.Set[cell, usageKey]{
 	},
 	{
 		Name: ByDay, Doc: "the day, in UTC",
-		Read:    func(c *cell, k *usageKey) { k.hour = max(k.hour, c.hour.Hour.DayStart()) }, // beside the hour, the hour says it
+		// If the hour is in the key too, it implies the day.
+		Read:    func(c *cell, k *usageKey) { k.hour = max(k.hour, c.hour.Hour.DayStart()) },
 		Value:   func(k *usageKey) string { return k.hour.Time().Format(time.DateOnly) },
 		Compare: func(a, b *usageKey) int { return cmp.Compare(a.hour.DayStart(), b.hour.DayStart()) },
 	},
@@ -143,8 +149,8 @@ var dimensions = dimension.Set[cell, usageKey]{
 // Dimensions returns every dimension.
 func Dimensions() []Dimension { return dimensions.Names() }
 
-// ParseDimensions reads the names of dimensions. Its error is a [dimension.UnknownError]
-// where one is unknown.
+// ParseDimensions reads the names of dimensions. For an unknown name its error is a
+// [dimension.UnknownError].
 func ParseDimensions(names []string) ([]Dimension, error) { return dimensions.Parse(names) }
 
 // ParseConditions reads conditions of the form dimension=value.

@@ -8,8 +8,8 @@ import (
 	"quartermaster/projections/inventory"
 )
 
-// gpuWalk resolves what is known of one GPU in a part of an hour into segments
-// that add up to it. Its memory is reused from GPU to GPU.
+// gpuWalk merges everything known of one GPU in a part of an hour into segments that add up to it.
+// Its memory is reused for the next GPU.
 type gpuWalk struct {
 	id       domain.GPUID
 	from, to uint32
@@ -24,14 +24,14 @@ type gpuWalk struct {
 	out     []DeviceSegment
 }
 
-// lane is one device as one observer saw it.
+// lane is one device as seen by one observer.
 type lane struct {
 	rank   int
 	source string
 	dev    *projections.Device
 	cut    string // MIG profile, "" for a whole GPU
 	weight int64  // of a MIG instance; 0: the whole GPU
-	at     int    // the first segment that is not behind
+	at     int    // the first segment that is not in the past
 }
 
 type outage struct {
@@ -45,8 +45,7 @@ type fix struct {
 	holder   projections.Holder
 }
 
-// unit is a MIG instance or a whole GPU at a moment, with the replicas that
-// share it.
+// unit is a MIG instance or a whole GPU at a moment, with the replicas that share it.
 type unit struct {
 	id      domain.GPUID
 	part    bool // a MIG instance
@@ -57,9 +56,9 @@ type unit struct {
 
 type hand struct {
 	replica       uint32
-	holder        *projections.Holder // nil: nobody
-	known, active int64               // of the moment, unweighted
-	busy          bool                // at work, and nobody is known to hold it
+	holder        *projections.Holder // nil: none
+	known, active int64               // at the moment, unweighted
+	busy          bool                // busy without a known holder
 	source        string
 }
 
@@ -82,17 +81,20 @@ func (g *gpuWalk) outage(from, to uint32, failed bool) {
 	}
 }
 
-// correct enters a correction when it is about this GPU or a part of it.
+// correct adds a correction if it is about this GPU or a part of it.
 func (g *gpuWalk) correct(from, to uint32, ev *domain.UsageCorrected) {
 	from, to = max(from, g.from), min(to, g.to)
-	if from >= to || ev.GPU != g.id && !slices.ContainsFunc(g.lanes, func(l lane) bool { return l.dev.ID == ev.GPU }) {
+	isPart := func(l lane) bool { return l.dev.ID == ev.GPU }
+	if from >= to || ev.GPU != g.id && !slices.ContainsFunc(g.lanes, isPart) {
 		return
 	}
-	g.fixes = append(g.fixes, fix{from, to, ev, projections.Holder{Workspace: ev.Workspace, Deployment: ev.Deployment, Unit: ev.Unit}})
+	holder := projections.Holder{Workspace: ev.Workspace, Deployment: ev.Deployment, Unit: ev.Unit}
+	g.fixes = append(g.fixes, fix{from, to, ev, holder})
 }
 
 func (g *gpuWalk) resolve() []DeviceSegment {
-	if len(g.outages) > 0 || len(g.fixes) > 0 || len(g.lanes) > 1 || len(g.lanes) == 1 && (g.lanes[0].weight > 0 || g.lanes[0].dev.Replica > 0) {
+	if len(g.outages) > 0 || len(g.fixes) > 0 || len(g.lanes) > 1 ||
+		len(g.lanes) == 1 && (g.lanes[0].weight > 0 || g.lanes[0].dev.Replica > 0) {
 		g.sweep()
 		return g.out
 	}
@@ -107,7 +109,10 @@ func (g *gpuWalk) resolve() []DeviceSegment {
 				continue
 			}
 			g.nothing(at, from)
-			seg := DeviceSegment{From: from, To: to, State: inventory.Idle, Holder: g.holder(s.Holder), Device: g.id, GPUMs: int64(to - from), Micros: 1000 * int64(to-from), Source: l.source}
+			seg := DeviceSegment{
+				From: from, To: to, State: inventory.Idle, Holder: g.holder(s.Holder), Device: g.id,
+				GPUMs: int64(to - from), Micros: 1000 * int64(to-from), Source: l.source,
+			}
 			seg.Known, seg.Active = s.Measured(from, to)
 			switch {
 			case seg.Holder != nil:
@@ -123,14 +128,17 @@ func (g *gpuWalk) resolve() []DeviceSegment {
 	return g.out
 }
 
-// nothing enters a time of which nothing is known.
+// nothing adds a time without observations.
 func (g *gpuWalk) nothing(from, to uint32) {
 	if from < to && g.declared {
-		g.out = append(g.out, DeviceSegment{From: from, To: to, State: inventory.Unobserved, Device: g.id, GPUMs: int64(to - from), Micros: 1000 * int64(to-from)})
+		g.out = append(g.out, DeviceSegment{
+			From: from, To: to, State: inventory.Unobserved, Device: g.id,
+			GPUMs: int64(to - from), Micros: 1000 * int64(to-from),
+		})
 	}
 }
 
-// holder returns a holder of the row, nil for nobody.
+// holder returns a holder of the row, nil for none.
 func (g *gpuWalk) holder(i uint32) *projections.Holder {
 	if i == 0 {
 		return nil
@@ -138,7 +146,7 @@ func (g *gpuWalk) holder(i uint32) *projections.Holder {
 	return &g.row.Holders[i-1]
 }
 
-// sweep goes from change to change; between two of them nothing changes.
+// sweep processes the time between each change and the next.
 func (g *gpuWalk) sweep() {
 	g.cuts = append(g.cuts[:0], g.from, g.to)
 	cut := func(at uint32) {
@@ -171,7 +179,7 @@ func (g *gpuWalk) sweep() {
 	}
 }
 
-// moment enters a time in which nothing changes.
+// moment adds a time without changes.
 func (g *gpuWalk) moment(from, to uint32) {
 	g.units = g.units[:0]
 	g.observe(from, to)
@@ -237,24 +245,29 @@ func (g *gpuWalk) moment(from, to uint32) {
 			done += ms
 			us := micros*n/held - doneMicros
 			doneMicros += us
-			g.put(DeviceSegment{From: from, To: to, State: inventory.Allocated, Holder: h.holder, Device: u.id, Replica: h.replica, Profile: u.profile, GPUMs: ms, Micros: us,
-				Known: h.known * ms / length, Active: h.active * ms / length, WhileFailed: failed, Source: h.source})
+			g.put(DeviceSegment{
+				From: from, To: to, State: inventory.Allocated, Holder: h.holder,
+				Device: u.id, Replica: h.replica, Profile: u.profile, GPUMs: ms, Micros: us,
+				Known: h.known * ms / length, Active: h.active * ms / length, WhileFailed: failed, Source: h.source,
+			})
 		}
 	}
 	if givenMicros < 1000*length {
-		g.put(DeviceSegment{From: from, To: to, State: rest, Device: g.id, GPUMs: length - given, Micros: 1000*length - givenMicros, Source: g.units[0].hands[0].source})
+		g.put(DeviceSegment{
+			From: from, To: to, State: rest, Device: g.id,
+			GPUMs: length - given, Micros: 1000*length - givenMicros, Source: g.units[0].hands[0].source,
+		})
 	}
 }
 
-// observe enters what the most believed observer of the moment saw. Instances
-// count rather than the GPU that they are cut from, replicas rather than what
-// they share.
+// observe adds what the most trusted observer of the moment saw. Instances count instead of the GPU
+// that contains them, replicas instead of the device that they share.
 //
-// An observer that does not know who held any part of the GPU leaves that, and how
-// the GPU was cut, to the next that does. What it measured of a part still counts.
-// Where nobody knows, nobody is known to have held it.
+// An observer that does not know the holder of some part of the GPU is skipped for holders and
+// partitioning, in favour of the next that does. Its measurements of a part still count. If no
+// observer knows, there is no known holder.
 func (g *gpuWalk) observe(from, to uint32) {
-	first, best := -1, -1 // by rank; best knows who held it
+	first, best := -1, -1 // by rank; best knows the holders
 	for i := range g.lanes {
 		l := &g.lanes[i]
 		for l.at < len(l.dev.Segments) && l.dev.Segments[l.at].To <= from {
@@ -297,7 +310,7 @@ func (g *gpuWalk) observe(from, to uint32) {
 	}
 }
 
-// now returns the segment of a moment, nil when there is none. l.at is set to it.
+// now returns the current segment, nil if there is none, and sets l.at to it.
 func (l *lane) now(from uint32) *projections.Segment {
 	if l.at == len(l.dev.Segments) || l.dev.Segments[l.at].From > from {
 		return nil
@@ -315,8 +328,8 @@ func (g *gpuWalk) measuredBy(rank int, d *projections.Device, from uint32) *proj
 	return nil
 }
 
-// busy reports whether a device that nobody is known to hold worked at a moment, by
-// the first observer that measured it then.
+// busy reports whether a device without a known holder was busy at a moment, according to the first
+// observer that measured it then.
 func (g *gpuWalk) busy(d *projections.Device, from uint32) bool {
 	for i := range g.lanes {
 		l := &g.lanes[i]
@@ -351,8 +364,7 @@ func (g *gpuWalk) unit(id domain.GPUID, profile string, weight int64) *unit {
 	return u
 }
 
-// take enters a hand. The device itself steps back where replicas of it are
-// known.
+// take adds a hand. Replicas replace the entry of the device itself.
 func (u *unit) take(h hand) {
 	for i := range u.hands {
 		switch have := &u.hands[i]; {
@@ -370,9 +382,8 @@ func (u *unit) take(h hand) {
 	u.hands = append(u.hands, h)
 }
 
-// fix lays the corrections of the moment over what was observed. One of the
-// whole GPU replaces everything; one of an instance or replica that nobody saw
-// at this moment adds it.
+// fix applies the corrections of the moment to the observations. One for the whole GPU replaces
+// everything; one for an instance or replica that was not observed adds it.
 func (g *gpuWalk) fix(from, to uint32) {
 	for i := range g.fixes {
 		f := &g.fixes[i]
@@ -402,8 +413,8 @@ func (g *gpuWalk) fix(from, to uint32) {
 	}
 }
 
-// put enters a segment, joined with the one before of the same part and share
-// where only time separates them.
+// put adds a segment. It is merged with the previous one of the same part and share if they differ
+// only in time.
 func (g *gpuWalk) put(s DeviceSegment) {
 	if s.Micros == 0 {
 		return
@@ -415,7 +426,8 @@ func (g *gpuWalk) put(s DeviceSegment) {
 		}
 		if o.To == s.From && o.Device == s.Device && o.Replica == s.Replica && o.State == s.State && o.Profile == s.Profile &&
 			o.WhileFailed == s.WhileFailed && o.Source == s.Source &&
-			o.GPUMs*int64(s.To-s.From) == s.GPUMs*int64(o.To-o.From) && (o.Holder == s.Holder || o.Holder != nil && s.Holder != nil && *o.Holder == *s.Holder) {
+			o.GPUMs*int64(s.To-s.From) == s.GPUMs*int64(o.To-o.From) &&
+			(o.Holder == s.Holder || o.Holder != nil && s.Holder != nil && *o.Holder == *s.Holder) {
 			o.To = s.To
 			o.GPUMs += s.GPUMs
 			o.Micros += s.Micros

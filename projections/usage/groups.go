@@ -12,8 +12,8 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// GPUTime adds up GPU time in milliseconds of a whole GPU, by [inventory.State]. The
-// states add up to Service exactly.
+// GPUTime sums GPU time in milliseconds of a whole GPU, by [inventory.State]. The states add up to
+// Service exactly.
 type GPUTime struct {
 	Service          int64 `json:"in_service_gpu_ms"`
 	Allocated        int64 `json:"allocated_gpu_ms"`
@@ -25,15 +25,14 @@ type GPUTime struct {
 	Unobserved       int64 `json:"unobserved_gpu_ms"`
 	// WhileFailed is the part of Allocated that was held although failed.
 	WhileFailed int64 `json:"allocated_while_failed_gpu_ms"`
-	// Undeclared is the part of Service of GPUs that nobody declared.
+	// Undeclared is the part of Service of undeclared GPUs.
 	Undeclared int64 `json:"undeclared_gpu_ms"`
-	// Measured is the part of Allocated for which activity was measured, and
-	// Active that times the activity in per mille.
+	// Measured is the part of Allocated with measured activity, and Active is Measured times the
+	// activity in per mille.
 	Measured int64 `json:"activity_measured_gpu_ms"`
 	Active   int64 `json:"activity_permille_gpu_ms"` // measured time times per mille
-	// Activity is the mean activity of allocated time where it was measured, and
-	// Coverage how much of allocated time that is, both per mille and rounded
-	// down; nil where there is nothing to divide by.
+	// Activity is the mean activity of measured allocated time, and Coverage the measured share of
+	// allocated time, both in per mille, rounded down; null if there is nothing to divide by.
 	Activity *int64 `json:"activity_permille"`
 	Coverage *int64 `json:"activity_coverage_permille"` // null without allocated time
 }
@@ -82,28 +81,28 @@ func Permille(a, b int64) int64 {
 	return a/b*1000 + a%b*1000/b
 }
 
-// Group is the time of one group. Key has a value for each dimension that
-// was asked for; hours and days are their start.
+// Group is the time of one group. Key has a value for each requested dimension; hours and days are
+// their start.
 type Group struct {
 	Key map[Dimension]string `json:"key"` // a value for each dimension
 	GPUTime
 }
 
-// Report says what GPUs were in which state in [From, To).
+// Report is the GPU time by state in [From, To).
 type Report struct {
 	Position string                `json:"position"`
 	From     domain.Instant        `json:"from"`
 	To       domain.Instant        `json:"to"`
 	By       []Dimension           `json:"by"`
-	Where    []dimension.Condition `json:"where,omitempty"` // that it is narrowed to
+	Where    []dimension.Condition `json:"where,omitempty"` // restricts the report
 	Groups   []Group               `json:"groups"`          // by their keys, in the order of By
 	Total    GPUTime               `json:"total"`
 	registry.Completeness
 }
 
-// Filter picks what a usage report counts; empty fields match all.
-// Workspace picks the time that it held and what nobody held in its clusters. Where picks
-// by any dimension: there, a workspace is the holder.
+// Filter selects what a usage report counts; empty fields match all. Workspace selects the time
+// that the workspace held, and time without a holder in its clusters. Where selects by any
+// dimension; there, a workspace is the holder.
 type Filter struct {
 	Workspace, Cluster, Region string
 	Where                      []dimension.Condition
@@ -119,13 +118,14 @@ func (f *Filter) accepts(d *DeviceHour, s *DeviceSegment) bool {
 	return d.Owner == f.Workspace
 }
 
-// asks reports whether a dimension decides about a report.
+// asks reports whether a report depends on a dimension.
 func asks(d Dimension, by []Dimension, where []dimension.Condition) bool {
-	return slices.Contains(by, d) || slices.ContainsFunc(where, func(c dimension.Condition) bool { return c.Dimension == d })
+	on := func(c dimension.Condition) bool { return c.Dimension == d }
+	return slices.Contains(by, d) || slices.ContainsFunc(where, on)
 }
 
-// NewReport adds up the time of [EachDeviceHour] by the given dimensions. Its
-// memory follows the number of groups.
+// NewReport sums the time of [EachDeviceHour] by the given dimensions. Its memory grows with the
+// number of groups.
 func NewReport(view projections.View, from, to domain.Instant, filter Filter, by ...Dimension) (*Report, error) {
 	dims, err := dimensions.By(by)
 	if err != nil {
@@ -143,7 +143,10 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter, by
 			return nil, err
 		}
 	}
-	report := &Report{Position: view.Position().String(), From: from, To: to, By: append([]Dimension{}, by...), Where: filter.Where, Groups: []Group{}}
+	report := &Report{
+		Position: view.Position().String(), From: from, To: to, By: append([]Dimension{}, by...), Where: filter.Where,
+		Groups: []Group{},
+	}
 	lacks, err := registry.CompletenessOf(view, filter.Workspace, filter.Cluster, domain.Interval{From: from, To: to}, topics...)
 	if err != nil {
 		return nil, err

@@ -11,74 +11,70 @@ import (
 	"quartermaster/projections/inventory"
 )
 
-// DeviceSegment is a part of a GPU for a part of an hour, in one state and one
-// pair of hands.
+// DeviceSegment is a part of a GPU for a part of an hour, in one state with one holder.
 type DeviceSegment struct {
 	From, To uint32 // milliseconds into the hour, half-open
 	State    inventory.State
-	Holder   *projections.Holder // who held it; nil when not allocated
-	// Device, Replica and Profile say which part: the GPU itself, a MIG
-	// instance, a time-slice replica. What no instance covers is the GPU.
+	Holder   *projections.Holder // nil when not allocated
+	// Device, Replica and Profile identify the part: the GPU itself, a MIG instance, or a
+	// time-slice replica. The remainder outside of instances is the GPU.
 	Device  domain.GPUID
 	Replica uint32
 	Profile string
-	// GPUMs is the length times the part's share of the GPU, in milliseconds of
-	// a whole GPU. At every moment the parts add up to the GPU.
+	// GPUMs is the length times the part's share of the GPU, in milliseconds of a whole GPU. At
+	// every moment the parts add up to the GPU.
 	GPUMs int64
-	// Micros are the same in microseconds, with less rounding: GPUMs times 1000,
-	// and a part of a GPU to the microsecond.
+	// Micros is the same in microseconds, with less rounding: GPUMs times 1000, or for a part of a
+	// GPU, exact to the microsecond.
 	Micros int64
-	// Known is the part of GPUMs for which activity was measured, Active that
-	// times the activity in per mille.
+	// Known is the part of GPUMs with measured activity. Active is Known times the activity in per
+	// mille.
 	Known, Active int64
 	WhileFailed   bool   // allocated although failed
-	Source        string // the observer that was believed, "correction", or ""
+	Source        string // the observer that counted, "correction", or ""
 }
 
 // DeviceHour is one GPU in one UTC hour under one description of its node.
 type DeviceHour struct {
 	Cluster, Node string
-	Owner         string // workspace that owns the cluster, "" when nobody registered it
+	Owner         string // workspace that owns the cluster, "" if it is not registered
 	Region        string // of the cluster
-	// Provider and ProviderClass are the cluster's, Billing the node's; "" when not
-	// declared.
+	// Provider and ProviderClass are the cluster's, Billing is the node's; "" if not declared.
 	Provider      string
 	ProviderClass domain.ProviderClass
 	Billing       domain.BillingModel
 	Hour          domain.Instant
 	GPU           domain.GPUID
-	Model         string // as the catalogue spells it, else as declared; "" when not declared
-	// Declared is false for a GPU that reported without being declared. It is
-	// in service while it reports.
+	Model         string // as the catalogue spells it, else as declared; "" if not declared
+	// Declared is false for a GPU that reported without a declaration. It is in service while it
+	// reports.
 	Declared bool
 	// Segments add up to the time in service within the hour.
 	Segments []DeviceSegment
 }
 
-// EachDeviceHour calls yield for each GPU and hour of [from, to) with a moment
-// in service, by cluster, node, hour and the order of declaration. An hour in
-// which the node was described anew comes in parts, one after the other. What
-// yield gets is reused after it returns. Memory is bounded by nodes, incidents
-// and one usage row.
+// EachDeviceHour calls yield for each GPU and hour of [from, to) with any time in service, by
+// cluster, node, hour and the order of declaration. An hour with a change of the node's description
+// comes in parts, one after the other. What yield gets is reused after it returns. Memory is
+// bounded by nodes, incidents and one usage row.
 //
-// Where several observers reported a GPU at the same moment, the first by rank
-// decides about the whole GPU, how it was cut included: sources that begin with
-// "node-reporter/" or "reporter/", then "prometheus/" (SM activity before engine
-// activity before utilization), then others, and within a rank whoever came into
-// the hour later. One that did not know who held any part of the GPU at the moment
-// leaves that to the next that did, but for what it measured. Where none did, or none
-// saw a holder, the GPU is busy_unattributed or idle, by the first of them that measured
-// its activity; where none measured it, idle.
-// Of a GPU that several names of nodes report at the same moment, all observers are
-// those of one of them (see aliases.go).
-// [domain.UsageCorrected] overrides all of them; of two corrections the later
-// holds. One that says that nobody held a GPU makes it idle, whatever was measured.
+// If several observers reported a GPU at the same moment, the first by rank decides about the whole
+// GPU, including its partitioning. Ranks are: sources that begin with "node-reporter/" or
+// "reporter/", then "prometheus/" (SM activity before engine activity before utilization), then
+// others, and within a rank the one that came into the hour later. An observer that did not know
+// the holder of some part of the GPU at the moment is skipped in favour of the next that did,
+// except for its measurements. If none knew, or none saw a holder, the GPU is busy_unattributed or
+// idle, according to the first of them that measured its activity; if none measured it, idle. If
+// several node names report a GPU at the same moment, only the observers of one of them count (see
+// aliases.go).
 //
-// MIG instances weigh max(compute slices, memory slices) of their parent's
-// slices; where that adds up to more than the GPU, as 3g with 4g does, all
-// shrink in proportion. Time-slice replicas that are held at a moment share it
-// equally, so over time they share by the seconds held. Shares are rounded to
-// milliseconds so that they add up exactly.
+// [domain.UsageCorrected] overrides all of them; of two corrections the later counts. A correction
+// to no holder makes a GPU idle, whatever was measured.
+//
+// MIG instances weigh max(compute slices, memory slices) of their parent's slices. If that adds up
+// to more than the GPU, as 3g plus 4g does, all shrink in proportion. Time-slice replicas that are
+// held at a moment share it equally, so over time they share by the seconds held. Shares are
+// rounded to milliseconds so that they add up exactly.
 func EachDeviceHour(view projections.View, from, to domain.Instant, yield func(*DeviceHour) error) error {
 	if from <= 0 || to <= from {
 		return fmt.Errorf("usage from %s to %s: want a time and a later one", from, to)
@@ -88,7 +84,8 @@ func EachDeviceHour(view projections.View, from, to domain.Instant, yield func(*
 		return err
 	}
 	w := &usageWalk{fleet: f, span: domain.Interval{From: from, To: to}, yield: yield, weights: map[cutOf]int64{}}
-	err = inventory.EachUsage(view, f.Index, projections.Query{From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}, func(k projections.Key, row *projections.UsageHour) error {
+	query := projections.Query{From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}
+	err = inventory.EachUsage(view, f.Index, query, func(k projections.Key, row *projections.UsageHour) error {
 		name := inventory.NodeName{Cluster: k.Scope, Node: k.ID}
 		if w.node == nil || w.node.NodeName != name {
 			if err := w.advance(name); err != nil {
@@ -116,20 +113,20 @@ type usageWalk struct {
 	yield   func(*DeviceHour) error
 	weights map[cutOf]int64
 
-	done int                 // nodes of the fleet that are behind
-	node *inventory.NodeTime // being walked
-	next domain.Instant      // its first hour that was not yielded
+	done int                 // nodes of the fleet that are done
+	node *inventory.NodeTime // current node
+	next domain.Instant      // its first hour that is not yielded yet
 
 	ranks []*projections.Observer
-	plain []bool // of ranks: whole GPUs only, one entry each
+	plain []bool // by rank: whole GPUs only, one entry each
 	seen  []domain.GPUID
 	here  []domain.Interval
 	out   DeviceHour
 	gpu   gpuWalk
 }
 
-// advance finishes the node being walked and every node of the fleet before
-// name, which have no rows, and begins with name. A zero name is the end.
+// advance finishes the current node and every node of the fleet before name, which have no rows,
+// and starts with name. A zero name is the end.
 func (w *usageWalk) advance(name inventory.NodeName) error {
 	finish := func(n *inventory.NodeTime) error {
 		w.node = n
@@ -174,13 +171,14 @@ func (w *usageWalk) silent(end domain.Instant) error {
 	return nil
 }
 
-// hour yields an hour of the node, cut where its description changes.
+// hour yields an hour of the node, split where its description changes.
 func (w *usageWalk) hour(hour domain.Instant, row *projections.UsageHour) error {
 	span := domain.Interval{From: hour, To: hour + domain.Hour}.Intersect(w.span)
 	w.ranks = projections.Ranked(w.ranks, row)
 	w.plain = w.plain[:0]
 	for _, o := range w.ranks {
-		w.plain = append(w.plain, len(o.Cuts) == 0 && !slices.ContainsFunc(o.Devices, func(d projections.Device) bool { return d.Replica > 0 }))
+		isReplica := func(d projections.Device) bool { return d.Replica > 0 }
+		w.plain = append(w.plain, len(o.Cuts) == 0 && !slices.ContainsFunc(o.Devices, isReplica))
 	}
 	w.out.Cluster, w.out.Node, w.out.Hour = w.node.Cluster, w.node.Node, hour
 	w.out.Region, w.out.Owner, w.out.Provider, w.out.ProviderClass = "", "", "", ""
@@ -210,8 +208,7 @@ func (w *usageWalk) hour(hour domain.Instant, row *projections.UsageHour) error 
 	return nil
 }
 
-// part yields the GPUs of a part of an hour: those declared, then those that
-// reported without.
+// part yields the GPUs of a part of an hour: declared ones, then undeclared ones that reported.
 func (w *usageWalk) part(span domain.Interval, s *inventory.Service, row *projections.UsageHour) error {
 	from, to := w.ms(span.From), w.ms(span.To)
 	if from >= to {
@@ -241,7 +238,7 @@ func (w *usageWalk) part(span domain.Interval, s *inventory.Service, row *projec
 		reported += len(o.Devices)
 	}
 	if total == reported && len(w.node.Corrections) == 0 {
-		return nil // every device that reported belongs to a declared GPU
+		return nil // every reported device belongs to a declared GPU
 	}
 	w.seen = w.seen[:0]
 	note := func(id domain.GPUID) {
@@ -268,7 +265,7 @@ func (w *usageWalk) part(span domain.Interval, s *inventory.Service, row *projec
 	return nil
 }
 
-// ms returns where in the hour being walked a time lies, in milliseconds.
+// ms returns a time's place in the current hour, in milliseconds.
 func (w *usageWalk) ms(t domain.Instant) uint32 {
 	return uint32(max(0, min(t-w.out.Hour, domain.Hour)) / projections.NsPerMs)
 }
@@ -285,8 +282,8 @@ func (w *usageWalk) instance(id domain.GPUID) bool {
 	return false
 }
 
-// device yields one GPU and returns how many of the devices reported are it or
-// its parts. hint is where it probably stands among them.
+// device yields one GPU and returns how many of the reported devices are it or its parts. hint is
+// its probable index among them.
 func (w *usageWalk) device(id domain.GPUID, model string, hint int, from, to uint32, row *projections.UsageHour) (int, error) {
 	g := &w.gpu
 	g.begin(id, from, to, w.out.Declared, row)
@@ -327,13 +324,11 @@ func (w *usageWalk) device(id domain.GPUID, model string, hint int, from, to uin
 	return len(g.lanes), w.yield(&w.out)
 }
 
-// whole is the weight of a whole GPU: a multiple of every number of slices
-// that GPUs have.
+// whole is the weight of a whole GPU: a multiple of every number of slices of a GPU.
 const whole = 840
 
-// weight returns what part of its parent a MIG profile takes, in parts of
-// whole. Of a profile that the catalogue does not know, the compute slices that
-// its name begins with are taken for sevenths.
+// weight returns the part of the parent that a MIG profile takes, in units of whole. For an unknown
+// profile, the compute slices at the start of its name are assumed to be sevenths.
 func (w *usageWalk) weight(model, profile string) int64 {
 	key := cutOf{model, profile}
 	if n, ok := w.weights[key]; ok {
@@ -347,7 +342,8 @@ func (w *usageWalk) weight(model, profile string) int64 {
 func profileWeight(model, profile string) int64 {
 	if m, ok := domain.LookupGPU(model); ok && m.MIG != nil {
 		if p, ok := m.MIG.Profile(profile); ok {
-			return max(whole*int64(p.ComputeSlices)/int64(m.MIG.ComputeSlices), whole*int64(p.MemorySlices)/int64(m.MIG.MemorySlices))
+			compute := whole * int64(p.ComputeSlices) / int64(m.MIG.ComputeSlices)
+			return max(compute, whole*int64(p.MemorySlices)/int64(m.MIG.MemorySlices))
 		}
 	}
 	slices, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(profile, "MIG "), "MIG-"), "g.")
@@ -358,8 +354,8 @@ func profileWeight(model, profile string) int64 {
 	return whole * int64(n) / 7
 }
 
-// Within returns the part of a segment that lies in a part of the hour. Parts that
-// follow on each other add up to the segment.
+// Within returns the part of a segment within a part of the hour. Adjacent parts add up to the
+// segment.
 func (s *DeviceSegment) Within(from, to uint32) (DeviceSegment, bool) {
 	from, to = max(from, s.From), min(to, s.To)
 	if from >= to {

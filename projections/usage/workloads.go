@@ -8,7 +8,7 @@ import (
 	"quartermaster/projections/dimension"
 )
 
-// Workloads says of which class deployments are. Its size follows deployments.
+// Workloads knows the classes of deployments. Its size grows with deployments.
 type Workloads struct {
 	deployments map[workload]*projections.History
 	last        workloadAt
@@ -23,7 +23,7 @@ type workloadAt struct {
 	during    domain.Interval
 }
 
-// ReadWorkloads reads what was declared of deployments.
+// ReadWorkloads reads the declarations of deployments.
 func ReadWorkloads(view projections.View) (*Workloads, error) {
 	w := &Workloads{deployments: map[workload]*projections.History{}}
 	err := view.Scan(projections.Query{Table: projections.TableDeployments}, func(k projections.Key, row projections.Row) error {
@@ -36,15 +36,15 @@ func ReadWorkloads(view projections.View) (*Workloads, error) {
 	return w, nil
 }
 
-// History returns what was declared of a deployment, nil for nothing.
+// History returns the declarations of a deployment, nil for none.
 func (w *Workloads) History(cluster, deployment string) *projections.History {
 	return w.deployments[workload{cluster, deployment}]
 }
 
-// Class returns the class of a workspace's deployment in a time, as it was declared last
-// before that, else first; [dimension.Mixed] where it was declared with another class
-// within it. An interval of no length is a moment. Of what a workspace did not declare
-// itself, the class is [dimension.Unknown].
+// Class returns the class of a workspace's deployment during a time: the class last declared before
+// it, else the first; [dimension.Mixed] if another class was declared within it. An interval of
+// zero length is a moment. For a deployment that the workspace did not declare itself, the class is
+// [dimension.Unknown].
 func (w *Workloads) Class(cluster, deployment, workspace string, during domain.Interval) string {
 	at := workloadAt{workload{cluster, deployment}, workspace, during}
 	if w.class == "" || at != w.last {
