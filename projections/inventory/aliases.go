@@ -13,21 +13,19 @@ import (
 	"quartermaster/projections"
 )
 
-// Within a cluster the UUID of a GPU is one device, whatever its node is called: a
-// reporter takes the machine's name, and an exporter may name its pod or an address.
-// So usage hours are read through eachUsage, which enters what was reported of a GPU
-// at a moment under one name alone: that of the node that declares the GPU then. What
-// is left of an hour is entered under one name: of a node that declares the GPU within
-// the hour, else of the one whose observer is believed most (see observerRank), else
-// the first. There the observers of all names stand side by side, and which of them
-// counts at a moment is decided as ever. So a node that is renamed and registered anew
-// within an hour has its reports on both sides of that moment, whichever name they
-// bear. A GPU that moves from one node to another is in neither at the time of the
-// other, and stays where it was.
+// Within a cluster the UUID of a GPU is one device, whatever its node is called: a reporter uses
+// the machine's name, and an exporter may use its pod's name or an address. So usage hours are read
+// through [EachUsage], which assigns the reports of a GPU at a moment to a single name: that of the
+// node that declares the GPU then. The rest of an hour is assigned to one name: that of a node that
+// declares the GPU within the hour, else the one whose observer is most trusted (see
+// [projections.ObserverRank]), else the first. The observers of all names are then listed under
+// that name, and which of them counts at a moment is decided as usual. So if a node is renamed and
+// registered again within an hour, its reports are on both sides of that moment, whatever name they
+// use. A GPU that moves between nodes is never in both at the same time, and is not reassigned.
 //
-// Which GPUs have two names is known from what is declared and from [projections.NodeGPUs], whose
-// size follows nodes and months. Only the hours of nodes that share a GPU are read
-// again, a month at a time.
+// Which GPUs have two names follows from declarations and from [projections.NodeGPUs], whose size
+// grows with nodes and months. Only the hours of nodes that share a GPU are read again, a month at
+// a time.
 
 // Aliases are the nodes that share GPUs, by name.
 type Aliases struct {
@@ -35,28 +33,28 @@ type Aliases struct {
 	index map[NodeName]*sharing
 }
 
-// sharing is a name under which GPUs are known that are known under others too.
+// sharing is a name whose GPUs are partly known under other names too.
 type sharing struct {
 	NodeName
-	declared *NodeTime // nil: nobody declared a node of that name
+	declared *NodeTime // nil: no node with that name was declared
 	gpus     map[domain.GPUID][]*sharing
-	// others are the names that it shares GPUs with, itself among them.
+	// others are the names that it shares GPUs with, including itself.
 	others []*sharing
-	// From and to bound the hours of the GPUs that it shares, half-open; reported is
-	// the last in which one was reported under this name, 0 for none.
+	// from and to bound the hours of the shared GPUs, half-open. reported is the last hour in which
+	// one was reported under this name, 0 for none.
 	from, to, reported int64
 }
 
-// gpuClaim says that a GPU is known under a name in the hours from first to last.
+// gpuClaim says that a GPU is known under a name from the first to the last hour.
 type gpuClaim struct {
 	NodeName
 	gpu         domain.GPUID
 	first, last int64
-	reported    bool // and not only declared
+	reported    bool // reported, not only declared
 }
 
-// Claimants finds GPUs that may be known under several names. It goes by a part of
-// their ids, so it may find too many, and never too few.
+// Claimants finds GPUs that may be known under several names. It compares a part of their ids, so
+// it may find too many but never too few.
 type Claimants struct {
 	first   map[uint64]NodeName
 	Several map[uint64]bool
@@ -64,7 +62,7 @@ type Claimants struct {
 
 func partOf(id domain.GPUID) uint64 { return binary.BigEndian.Uint64(id[8:]) }
 
-// Add notes that a node has a GPU.
+// Add records that a node has a GPU.
 func (c *Claimants) Add(id domain.GPUID, name NodeName) {
 	if c.first == nil {
 		c.first = map[uint64]NodeName{}
@@ -80,13 +78,13 @@ func (c *Claimants) Add(id domain.GPUID, name NodeName) {
 	}
 }
 
-// Has reports whether more than one node has a GPU. It may say so of one that shares
-// some of its id with another.
+// Has reports whether several nodes have a GPU. It may also report a GPU that shares a part of its
+// id with another.
 func (c *Claimants) Has(id domain.GPUID) bool { return c.Several[partOf(id)] }
 
-// FindAliases returns the nodes that share GPUs in the hours that a query names; of
-// each node's last month alone where it asks for the last hour since ever, so that
-// what is read does not grow with history.
+// FindAliases returns the nodes that share GPUs in the hours that a query selects. If the query
+// asks for the last hour without a start, it considers only each node's last month, so that the
+// cost does not grow with history.
 func FindAliases(view projections.View, nodes map[NodeName]*NodeTime, q projections.Query) (*Aliases, error) {
 	end := int64(math.MaxInt64)
 	if q.To != 0 {
@@ -163,13 +161,16 @@ func FindAliases(view projections.View, nodes map[NodeName]*NodeTime, q projecti
 	return a, nil
 }
 
-// enter notes that a GPU is known under several names, given by name.
+// enter records that a GPU is known under several names; claims are sorted by name.
 func (a *Aliases) enter(claims []gpuClaim, nodes map[NodeName]*NodeTime) {
 	var names []*sharing
 	for _, c := range claims {
 		n := a.index[c.NodeName]
 		if n == nil {
-			n = &sharing{NodeName: c.NodeName, declared: nodes[c.NodeName], gpus: map[domain.GPUID][]*sharing{}, from: c.first, to: c.last + 1}
+			n = &sharing{
+				NodeName: c.NodeName, declared: nodes[c.NodeName], gpus: map[domain.GPUID][]*sharing{}, from: c.first,
+				to: c.last + 1,
+			}
 			a.index[c.NodeName], a.nodes = n, append(a.nodes, n)
 		}
 		n.from, n.to = min(n.from, c.first), max(n.to, c.last+1)
@@ -190,10 +191,13 @@ func (a *Aliases) enter(claims []gpuClaim, nodes map[NodeName]*NodeTime) {
 	}
 }
 
-// EachUsage calls take with the usage hours that a query names, by node and hour,
-// each GPU of a cluster under one name and every holder with the workspace that pays.
-// nodes are those declared. What take gets is not to be changed, nor kept.
-func EachUsage(view projections.View, nodes map[NodeName]*NodeTime, q projections.Query, take func(projections.Key, *projections.UsageHour) error) error {
+// EachUsage calls take with the usage hours that a query selects, by node and hour, with each GPU
+// of a cluster under one name and every holder with the workspace that pays. nodes are the declared
+// ones. take MUST NOT change or keep what it gets.
+func EachUsage(
+	view projections.View, nodes map[NodeName]*NodeTime, q projections.Query,
+	take func(projections.Key, *projections.UsageHour) error,
+) error {
 	q.Table = projections.TableUsage
 	p, err := readPayers(view)
 	if err != nil {
@@ -205,7 +209,7 @@ func EachUsage(view projections.View, nodes map[NodeName]*NodeTime, q projection
 		return err
 	}
 	pending := a.nodes
-	// upTo yields the hours of the nodes that share GPUs and come before a name.
+	// upTo yields the hours of the sharing nodes before a name.
 	upTo := func(name NodeName, all bool) error {
 		for ; len(pending) > 0; pending = pending[1:] {
 			n := pending[0]
@@ -236,9 +240,11 @@ func EachUsage(view projections.View, nodes map[NodeName]*NodeTime, q projection
 	return upTo(NodeName{}, true)
 }
 
-// Hours yields the usage hours of one node within [from, to), as eachUsage does but for
-// who pays. The aliases MUST be those of these hours or more.
-func (a *Aliases) Hours(view projections.View, name NodeName, from, to int64, yield func(projections.Key, *projections.UsageHour) error) error {
+// Hours yields the usage hours of one node within [from, to), like [EachUsage], but without
+// resolving who pays. The aliases MUST cover at least these hours.
+func (a *Aliases) Hours(
+	view projections.View, name NodeName, from, to int64, yield func(projections.Key, *projections.UsageHour) error,
+) error {
 	q := projections.Query{Table: projections.TableUsage, Scope: name.Cluster, ID: name.Node, From: from, To: to}
 	if n := a.index[name]; n != nil {
 		return n.hours(view, q, func(k projections.Key, row *projections.UsageHour) error {
@@ -252,10 +258,12 @@ func (a *Aliases) Hours(view projections.View, name NodeName, from, to int64, yi
 }
 
 // hours yields the hours of a node that shares GPUs.
-func (n *sharing) hours(view projections.View, q projections.Query, yield func(projections.Key, *projections.UsageHour) error) error {
+func (n *sharing) hours(
+	view projections.View, q projections.Query, yield func(projections.Key, *projections.UsageHour) error,
+) error {
 	span := projections.Query{Table: projections.TableUsage, Scope: n.Cluster, ID: n.Node, From: q.From, To: q.To}
-	// The months in which it shares a GPU are gone through together with the other
-	// names; those before and after are its own.
+	// The months in which it shares a GPU are read together with the other names. The months before
+	// and after are its own.
 	if q.Last {
 		return n.last(view, span, yield)
 	}
@@ -270,7 +278,8 @@ func (n *sharing) hours(view projections.View, q projections.Query, yield func(p
 		}
 	}
 	for from := n.from; from < n.to; from += projections.ShelfHours {
-		if err := n.window(view, from, min(n.to, from+projections.ShelfHours), func(k projections.Key, row *projections.UsageHour) (bool, error) { return true, yield(k, row) }, false); err != nil {
+		all := func(k projections.Key, row *projections.UsageHour) (bool, error) { return true, yield(k, row) }
+		if err := n.window(view, from, min(n.to, from+projections.ShelfHours), all, false); err != nil {
 			return err
 		}
 	}
@@ -281,7 +290,9 @@ func (n *sharing) hours(view projections.View, q projections.Query, yield func(p
 }
 
 // last yields the last hour of a node that shares GPUs.
-func (n *sharing) last(view projections.View, q projections.Query, yield func(projections.Key, *projections.UsageHour) error) error {
+func (n *sharing) last(
+	view projections.View, q projections.Query, yield func(projections.Key, *projections.UsageHour) error,
+) error {
 	found := false
 	take := func(k projections.Key, row *projections.UsageHour) (bool, error) {
 		found = true
@@ -303,16 +314,18 @@ func (n *sharing) last(view projections.View, q projections.Query, yield func(pr
 		}
 	}
 	if found || q.From == 0 || q.From >= n.from {
-		return nil // of a name that shared its last month, the months before are not known
+		return nil // for a name that shared its last month, earlier months are not known
 	}
 	before := q
 	before.To, before.Last = n.from, true
 	return view.Scan(before, func(k projections.Key, row projections.Row) error { return yield(k, row.(*projections.UsageHour)) })
 }
 
-// window yields the hours of [from, to), the last first where backwards says so,
-// until yield returns false.
-func (n *sharing) window(view projections.View, from, to int64, yield func(projections.Key, *projections.UsageHour) (bool, error), backwards bool) error {
+// window yields the hours of [from, to), last first if backwards is set, until yield returns false.
+func (n *sharing) window(
+	view projections.View, from, to int64, yield func(projections.Key, *projections.UsageHour) (bool, error),
+	backwards bool,
+) error {
 	rows := make([]map[int64]*projections.UsageHour, len(n.others))
 	var hours []int64
 	for i, o := range n.others {
@@ -320,7 +333,8 @@ func (n *sharing) window(view projections.View, from, to int64, yield func(proje
 		if o.to <= from || to <= o.from {
 			continue
 		}
-		err := view.Scan(projections.Query{Table: projections.TableUsage, Scope: o.Cluster, ID: o.Node, From: from, To: to}, func(k projections.Key, row projections.Row) error {
+		query := projections.Query{Table: projections.TableUsage, Scope: o.Cluster, ID: o.Node, From: from, To: to}
+		err := view.Scan(query, func(k projections.Key, row projections.Row) error {
 			rows[i][k.Hour] = row.(*projections.UsageHour)
 			hours = append(hours, k.Hour)
 			return nil
@@ -343,18 +357,19 @@ func (n *sharing) window(view projections.View, from, to int64, yield func(proje
 		if row == nil {
 			continue
 		}
-		if more, err := yield(projections.Key{Table: projections.TableUsage, Scope: n.Cluster, ID: n.Node, Hour: hour}, row); err != nil || !more {
+		key := projections.Key{Table: projections.TableUsage, Scope: n.Cluster, ID: n.Node, Hour: hour}
+		if more, err := yield(key, row); err != nil || !more {
 			return err
 		}
 	}
 	return nil
 }
 
-// resolve returns the hour of a node with what any name reported of its GPUs, and
-// without what is entered under another name; nil when nothing is left.
+// resolve returns the hour of a node with the reports of its GPUs under all names, and without what
+// is assigned to another name; nil if nothing is left.
 func (n *sharing) resolve(hour int64, rows map[*sharing]*projections.UsageHour) *projections.UsageHour {
 	own := rows[n]
-	var moved map[domain.GPUID][]projections.Span // which part of the hour of a GPU is entered here
+	var moved map[domain.GPUID][]projections.Span // the parts of the hour of a GPU that are assigned here
 	for gpu, names := range n.gpus {
 		if home := homeOf(gpu, hour, names, rows); home != nil {
 			if moved == nil {
@@ -367,7 +382,7 @@ func (n *sharing) resolve(hour int64, rows map[*sharing]*projections.UsageHour) 
 		return own
 	}
 	out := &projections.UsageHour{}
-	// Whoever stands later is believed before those of its rank.
+	// Of equal rank, the later one is more trusted.
 	for i := len(n.others) - 1; i >= 0; i-- {
 		if o := n.others[i]; o != n && rows[o] != nil {
 			out.Join(rows[o], func(id domain.GPUID) []projections.Span { return moved[id] })
@@ -387,15 +402,19 @@ func (n *sharing) resolve(hour int64, rows map[*sharing]*projections.UsageHour) 
 	return out
 }
 
-// entry returns the parts of an hour of which a GPU's reports are entered under this
-// name: those in which it declares the GPU and, of the home, those in which no other
-// name does. Together the parts of all names are the hour.
+// entry returns the parts of an hour in which a GPU's reports are assigned to this name: those in
+// which it declares the GPU and, for the home, those in which no other name does. The parts of all
+// names together are the hour.
 func (n *sharing) entry(gpu domain.GPUID, hour int64, names []*sharing, home *sharing) []projections.Span {
 	var out []projections.Span
 	start := domain.Instant(hour) * domain.Hour
 	add := func(parts []domain.Interval) {
 		for _, p := range parts {
-			if s := (projections.Span{From: uint32((p.From - start) / projections.NsPerMs), To: uint32((p.To - start) / projections.NsPerMs)}); s.From < s.To {
+			s := projections.Span{
+				From: uint32((p.From - start) / projections.NsPerMs),
+				To:   uint32((p.To - start) / projections.NsPerMs),
+			}
+			if s.From < s.To {
 				out = append(out, s)
 			}
 		}
@@ -427,9 +446,9 @@ func (n *sharing) declares(gpu domain.GPUID, hour int64) (times []domain.Interva
 	return times
 }
 
-// homeOf returns the name that a GPU is entered under in an hour where nobody declares
-// it (see entry), nil when all that is known of it may stay where it is: one name alone
-// speaks of it, or each at times of its own.
+// homeOf returns the name that an undeclared GPU is assigned to in an hour (see entry). It returns
+// nil if nothing needs to be reassigned: only one name reports the GPU, or each reports it at
+// different times.
 func homeOf(gpu domain.GPUID, hour int64, names []*sharing, rows map[*sharing]*projections.UsageHour) *sharing {
 	var home *sharing
 	var rank int
@@ -455,8 +474,8 @@ func homeOf(gpu domain.GPUID, hour int64, names []*sharing, rows map[*sharing]*p
 	return home
 }
 
-// times returns when within an hour a name speaks of a GPU, by declaration or by
-// report, and how much it is believed: less is more.
+// times returns when within an hour a name declares or reports a GPU, and the rank of its observer:
+// less is more trusted.
 func (n *sharing) times(gpu domain.GPUID, hour int64, row *projections.UsageHour) (times []domain.Interval, rank int) {
 	start := domain.Instant(hour) * domain.Hour
 	rank = math.MaxInt
@@ -477,21 +496,23 @@ func (n *sharing) times(gpu domain.GPUID, hour int64, row *projections.UsageHour
 				rank = min(rank, projections.ObserverRank(o))
 			}
 			for _, s := range d.Segments {
-				times = append(times, domain.Interval{From: start + domain.Instant(s.From)*projections.NsPerMs, To: start + domain.Instant(s.To)*projections.NsPerMs})
+				times = append(times, domain.Interval{
+					From: start + domain.Instant(s.From)*projections.NsPerMs,
+					To:   start + domain.Instant(s.To)*projections.NsPerMs,
+				})
 			}
 		}
 	}
 	return times, rank
 }
 
-// underOther is what of a node's last report is entered under another name.
+// underOther is the part of a node's last report that is assigned to other names.
 type underOther struct {
 	at   domain.Instant            // the end of the hour
-	gpus map[domain.GPUID]*sharing // and under which
+	gpus map[domain.GPUID]*sharing // by GPU, the other name
 }
 
-// entered returns, of each name, the GPUs of its last report that are entered under
-// another.
+// entered returns, for each name, the GPUs of its last report that are assigned to another.
 func (a *Aliases) entered(view projections.View) (map[NodeName]*underOther, error) {
 	out := map[NodeName]*underOther{}
 	for _, n := range a.nodes {

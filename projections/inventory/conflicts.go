@@ -8,14 +8,13 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// StreamConflict is the kind of an inventory's exception for streams in which several
-// records claim one sequence.
+// StreamConflict is the kind of exceptions for streams in which several records claim one sequence.
 const StreamConflict = "stream_conflict"
 
-// UntoldConflicts returns the events that say which records in quarantine claim the
-// place of another, for those that no event in the log says it of, by topic, partition
-// and offset. They are functions of the rows: whoever computes them computes the same.
-// What the clock says is not in them, and their time is the record's.
+// UntoldConflicts returns events about quarantined records that claim the sequence of another, for
+// those that have no such event in the log yet, by topic, partition and offset. The events are a
+// function of the rows: every process computes the same. They do not depend on the clock; their
+// time is the record's.
 func UntoldConflicts(view projections.View, entity string) ([]domain.Envelope, error) {
 	told := map[string]struct{}{}
 	if err := view.Scan(projections.Query{Table: projections.TableConflicts}, func(k projections.Key, _ projections.Row) error {
@@ -43,8 +42,8 @@ func UntoldConflicts(view projections.View, entity string) ([]domain.Envelope, e
 	return out, nil
 }
 
-// eachConflict calls yield with the records in quarantine that claim the place of
-// another, and that one's offset.
+// eachConflict calls yield with the quarantined records that claim the sequence of another, and the
+// offset of the other.
 func eachConflict(view projections.View, yield func(q *projections.Quarantined, first int64)) error {
 	err := view.Scan(projections.Query{Table: projections.TableQuarantine}, func(_ projections.Key, row projections.Row) error {
 		if q := row.(*projections.Quarantined); q.Conflicts != nil {
@@ -58,8 +57,8 @@ func eachConflict(view projections.View, yield func(q *projections.Quarantined, 
 	return nil
 }
 
-// conflicting adds an exception for each stream with records in open quarantine that
-// claim the places of others.
+// conflicting adds an exception for each stream with open quarantined records that claim sequences
+// of others.
 func (inv *Inventory) conflicting(view projections.View, cluster string) error {
 	list, err := registry.Quarantine(view)
 	if err != nil {
@@ -77,7 +76,9 @@ func (inv *Inventory) conflicting(view projections.View, cluster string) error {
 		}
 	}
 	for name, e := range first {
-		inv.except(StreamConflict, name, fmt.Sprintf("%d records in quarantine claim sequences that other records have, one of which may be forged; the first is %s, of sequence %d, which %s has",
+		inv.except(StreamConflict, name, fmt.Sprintf(
+			"%d records in quarantine claim sequences that other records have, one of which may be forged; "+
+				"the first is %s, of sequence %d, which %s has",
 			n[name], e.ID, e.Sequence, projections.RecordID(e.Topic, uint32(e.Partition), *e.Conflicts)))
 	}
 	return nil

@@ -12,31 +12,31 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Forever stands for an end that is not known.
+// Forever stands for an unknown end.
 const Forever domain.Instant = math.MaxInt64
 
-// Fleet is what was declared and what broke, prepared for views that go
-// through time. Its size follows nodes and incidents, not hours.
+// Fleet holds declarations and incidents, prepared for views over time. Its size grows with nodes
+// and incidents, not hours.
 type Fleet struct {
 	Clusters map[string]*projections.History
 	Nodes    []*NodeTime // by cluster, then node
 	Index    map[NodeName]*NodeTime
 }
 
-// NodeName names a node of a cluster.
+// NodeName identifies a node of a cluster.
 type NodeName struct{ Cluster, Node string }
 
-// NodeTime is a node through time.
+// NodeTime is the history of a node.
 type NodeTime struct {
 	NodeName
 	Service     []Service             // ascending, disjoint
-	missing     []down                // GPUs that the node's agent left out when it registered
+	missing     []down                // GPUs that the node's agent omitted when it registered
 	retired     []down                // GPUs from their retirement until they are registered again
 	Health      []projections.Version // faults, cordons, drains, returns, silences, in order
 	windows     []window
 	outages     []outage
 	Down        []down       // of health, windows and outages, ascending
-	Corrections []correction // the later one wins
+	Corrections []correction // the later one counts
 }
 
 type window struct {
@@ -50,7 +50,7 @@ type outage struct {
 	ev *domain.OutageDeclared
 }
 
-// of reports whether it is about a node of its cluster.
+// of reports whether the outage includes a node of its cluster.
 func (o outage) of(node string) bool {
 	return len(o.ev.Nodes) == 0 || slices.Contains(o.ev.Nodes, node)
 }
@@ -62,25 +62,24 @@ type Service struct {
 	GPUs []Declared
 }
 
-// Declared is a GPU that a registration of its node states.
+// Declared is a GPU in a registration of its node.
 type Declared struct {
 	ID    domain.GPUID
 	Model string // as the catalogue spells it, else as declared
-	// left is when a registration left it out, 0 where the last one states it.
+	// left is when a registration omitted it, 0 if the last one states it.
 	left domain.Instant
-	// elsewhere are times at which another node of the cluster has it: of two that
-	// declare it, one that was not registered without it since, else the later, else the
-	// first by name. One that was registered without it has it no more from then on.
+	// elsewhere are times at which another node of the cluster has the GPU. Of two nodes that
+	// declare it, the one that was not registered without it since has it, else the later one, else
+	// the first by name. A node that was registered without it does not have it from then on.
 	elsewhere []domain.Interval // ascending, disjoint
 }
 
-// gone reports whether a GPU that a registration left out is another node's at a time.
+// gone reports whether an omitted GPU belongs to another node at a time.
 func (g *Declared) gone(at domain.Instant) bool {
 	return g.left > 0 && slices.ContainsFunc(g.elsewhere, func(t domain.Interval) bool { return t.From <= at && at < t.To })
 }
 
-// has reports whether a service has a GPU at some moment of a span, and returns when
-// it does.
+// has returns the times of a span at which a service has a GPU.
 func (s *Service) has(gpu domain.GPUID, span domain.Interval) []domain.Interval {
 	for i := range s.GPUs {
 		if s.GPUs[i].ID == gpu {
@@ -90,12 +89,12 @@ func (s *Service) has(gpu domain.GPUID, span domain.Interval) []domain.Interval 
 	return nil
 }
 
-// Within appends the parts of a span at which the GPU is nowhere else.
+// Within appends the parts of a span at which the GPU is not elsewhere.
 func (g *Declared) Within(parts []domain.Interval, span domain.Interval) []domain.Interval {
 	return Without(parts, span, g.elsewhere)
 }
 
-// Without appends a span without others that are ascending and disjoint.
+// Without appends a span without others, which are ascending and disjoint.
 func Without(left []domain.Interval, span domain.Interval, others []domain.Interval) []domain.Interval {
 	for _, o := range others {
 		if before := (domain.Interval{From: span.From, To: min(o.From, span.To)}); !before.Empty() {
@@ -109,8 +108,8 @@ func Without(left []domain.Interval, span domain.Interval, others []domain.Inter
 	return left
 }
 
-// Joined joins the spans that overlap or touch, of spans ascending by their begin. It
-// uses their memory.
+// Joined merges the spans that overlap or touch. Spans are ascending by start. It reuses their
+// memory.
 func Joined(spans []domain.Interval) []domain.Interval {
 	n := 0
 	for _, s := range spans {
@@ -124,13 +123,12 @@ func Joined(spans []domain.Interval) []domain.Interval {
 	return spans[:n]
 }
 
-// down is a time in which a device, or with a zero id every device of the node,
-// could not be given to anybody.
+// down is a time in which a device, or with a zero id every device of the node, was unavailable.
 type down struct {
 	domain.Interval
 	GPU    domain.GPUID
-	Failed bool                 // otherwise set aside on purpose
-	begun  *projections.Version // nil of a window, an outage and a GPU that is missing
+	Failed bool                 // otherwise set aside deliberately
+	begun  *projections.Version // nil for a window, an outage and a missing GPU
 }
 
 type correction struct {
@@ -138,8 +136,7 @@ type correction struct {
 	Ev    *domain.UsageCorrected
 }
 
-// ReadClusters returns a fleet of which only clusters are known: their
-// registrations that are in force.
+// ReadClusters returns a fleet with only clusters: their valid registrations.
 func ReadClusters(view projections.View) (*Fleet, error) {
 	a, err := registry.NewAuthority(view)
 	if err != nil {
@@ -156,7 +153,7 @@ func clustersOf(view projections.View, a *registry.Authority) (*Fleet, error) {
 	return &Fleet{Clusters: clusters, Index: map[NodeName]*NodeTime{}}, nil
 }
 
-// ReadFleet returns what was declared of clusters, nodes and GPUs over time.
+// ReadFleet returns the declarations of clusters, nodes and GPUs over time.
 func ReadFleet(view projections.View) (*Fleet, error) {
 	a, err := registry.NewAuthority(view)
 	if err != nil {
@@ -169,7 +166,10 @@ func ReadFleet(view projections.View) (*Fleet, error) {
 	models := map[string]string{}
 	windows := map[string][]window{}
 	outages := map[string][]outage{}
-	for _, t := range []projections.Table{projections.TableNodes, projections.TableHealth, projections.TableFaults, projections.TableMaintenance, projections.TableOutages, projections.TableUsageCorrections} {
+	for _, t := range []projections.Table{
+		projections.TableNodes, projections.TableHealth, projections.TableFaults,
+		projections.TableMaintenance, projections.TableOutages, projections.TableUsageCorrections,
+	} {
 		err := view.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) error {
 			h := row.(*projections.History)
 			switch t {
@@ -238,7 +238,7 @@ func ReadFleet(view projections.View) (*Fleet, error) {
 	return f, nil
 }
 
-// Settle gives each GPU that several nodes of a cluster declare at once to one.
+// Settle assigns each GPU that several nodes of a cluster declare at once to one of them.
 func (f *Fleet) Settle() {
 	each := func(yield func(*NodeTime, *Service, *Declared)) {
 		for _, n := range f.Index {
@@ -267,9 +267,12 @@ func (f *Fleet) Settle() {
 		}
 	})
 	for _, claims := range twice {
-		// The strongest comes first.
+		// The strongest claim comes first.
 		slices.SortFunc(claims, func(a, b claim) int {
-			return cmp.Or(cmp.Compare(min(a.g.left, 1), min(b.g.left, 1)), cmp.Compare(b.s.From, a.s.From), cmp.Compare(a.node.Node, b.node.Node))
+			return cmp.Or(
+				cmp.Compare(min(a.g.left, 1), min(b.g.left, 1)), cmp.Compare(b.s.From, a.s.From),
+				cmp.Compare(a.node.Node, b.node.Node),
+			)
 		})
 		var taken []domain.Interval
 		for _, c := range claims {
@@ -304,7 +307,7 @@ func (f *Fleet) Settle() {
 	}
 }
 
-// Node returns a node of the fleet, a new one where nothing was declared of it.
+// Node returns a node of the fleet. It creates the node if nothing was declared of it.
 func (f *Fleet) Node(cluster, node string) *NodeTime {
 	name := NodeName{cluster, node}
 	n := f.Index[name]
@@ -315,9 +318,8 @@ func (f *Fleet) Node(cluster, node string) *NodeTime {
 	return n
 }
 
-// Cluster returns the registration of a cluster at a time and its owner; before
-// the first registration it is the first. It is nil for a cluster that nobody
-// registered.
+// Cluster returns the registration of a cluster at a time and its owner. Before the first
+// registration it returns the first. It returns nil for an unregistered cluster.
 func (f *Fleet) Cluster(id string, at domain.Instant) (*domain.ClusterRegistered, string) {
 	h := f.Clusters[id]
 	if h == nil {
@@ -330,10 +332,10 @@ func (f *Fleet) Cluster(id string, at domain.Instant) (*domain.ClusterRegistered
 	return v.Event.(*domain.ClusterRegistered), v.Workspace
 }
 
-// Serve turns registrations and retirements into times in service. A GPU that a
-// registration leaves out stays in service (see [domain.NodeRegistered]); where the node's
-// own agent left it out it is missing, and failed until that registers it again or another
-// node declares it (see settle). The faults of a GPU end when it leaves.
+// Serve turns registrations and retirements into times in service. A GPU that a registration omits
+// stays in service (see [domain.NodeRegistered]). If the node's own agent omitted it, it is
+// missing: it counts as failed until the agent registers it again or another node declares it (see
+// Settle). The faults of a GPU end when it leaves.
 func (n *NodeTime) Serve(a *registry.Authority, k projections.Key, h *projections.History, models map[string]string) {
 	end := func(at domain.Instant) {
 		if last := len(n.Service) - 1; last >= 0 && n.Service[last].To == Forever {
@@ -342,14 +344,14 @@ func (n *NodeTime) Serve(a *registry.Authority, k projections.Key, h *projection
 			}
 		}
 	}
-	// now is the description in force until at, nil where the node is not in service.
+	// now is the valid description until at, nil if the node is not in service.
 	now := func(at domain.Instant) *domain.NodeRegistered {
 		if last := len(n.Service) - 1; last >= 0 && n.Service[last].To >= at {
 			return n.Service[last].Node
 		}
 		return nil
 	}
-	left := map[domain.GPUID]domain.Instant{} // when a registration left a GPU out
+	left := map[domain.GPUID]domain.Instant{} // when a registration omitted a GPU
 	begin := func(at domain.Instant, node *domain.NodeRegistered) {
 		s := Service{Interval: domain.Interval{From: at, To: Forever}, Node: node, GPUs: make([]Declared, len(node.GPUs))}
 		for j, g := range node.GPUs {
@@ -435,11 +437,11 @@ func Declares(r *domain.NodeRegistered, gpu domain.GPUID) bool {
 	return slices.ContainsFunc(r.GPUs, func(g domain.GPUDeclared) bool { return g.ID == gpu })
 }
 
-// ofAgent reports whether a node's own agent stated something.
+// ofAgent reports whether a node's own agent made a statement.
 func ofAgent(v *projections.Version) bool { return strings.HasPrefix(v.Order.Source, "node-reporter/") }
 
-// keep returns a registration with those GPUs of the one before behind its own that it
-// leaves out and that were not replaced.
+// keep returns a registration extended by those GPUs of the one before that it omits and that were
+// not replaced.
 func (n *NodeTime) keep(before, ev *domain.NodeRegistered, v *projections.Version) *domain.NodeRegistered {
 	var kept []domain.GPUDeclared
 	for _, g := range before.GPUs {
@@ -469,14 +471,14 @@ func (n *NodeTime) keep(before, ev *domain.NodeRegistered, v *projections.Versio
 	return &all
 }
 
-// miss notes that a GPU is missing.
+// miss records that a GPU is missing.
 func (n *NodeTime) miss(gpu domain.GPUID, at domain.Instant) {
 	if !slices.ContainsFunc(n.missing, func(d down) bool { return d.GPU == gpu && d.To == Forever }) {
 		n.missing = append(n.missing, down{Interval: domain.Interval{From: at, To: Forever}, GPU: gpu, Failed: true})
 	}
 }
 
-// found ends that a GPU is missing.
+// found ends the time in which a GPU is missing.
 func (n *NodeTime) found(gpu domain.GPUID, at domain.Instant) {
 	for i := range n.missing {
 		if d := &n.missing[i]; d.GPU == gpu && d.To == Forever {
@@ -485,20 +487,23 @@ func (n *NodeTime) found(gpu domain.GPUID, at domain.Instant) {
 	}
 }
 
-// leave ends what is wrong with a GPU that leaves the node.
+// leave ends the faults of a GPU that leaves the node.
 func (n *NodeTime) leave(gpu domain.GPUID, v *projections.Version, why string) {
 	n.found(gpu, v.Order.Effective)
-	n.Health = append(n.Health, projections.Version{Order: v.Order, Left: true, Event: &domain.NodeReturned{Node: n.Node, GPU: gpu, Faults: true, Reason: why}})
+	n.Health = append(n.Health, projections.Version{
+		Order: v.Order, Left: true, Event: &domain.NodeReturned{Node: n.Node, GPU: gpu, Faults: true, Reason: why},
+	})
 }
 
-// suffer turns faults, cordons, drains and returns into times down. A cordon
-// lasts, and a fatal fault disables its device, until a return ends it. A drain
-// without a cordon is one for convenience.
+// suffer turns faults, cordons, drains and returns into times down. A cordon lasts until a return
+// ends it, and a fatal fault disables its device until then. A drain without a cordon is for
+// convenience.
 func (n *NodeTime) suffer() {
 	var open []down
 	begin := func(d down) {
 		for _, o := range open {
-			if o.GPU == d.GPU && o.Failed == d.Failed && o.begun.Event.Type() == d.begun.Event.Type() && projections.Scraped(o.begun.Order.Source) == projections.Scraped(d.begun.Order.Source) {
+			if o.GPU == d.GPU && o.Failed == d.Failed && o.begun.Event.Type() == d.begun.Event.Type() &&
+				projections.Scraped(o.begun.Order.Source) == projections.Scraped(d.begun.Order.Source) {
 				return
 			}
 		}
@@ -542,7 +547,7 @@ func (n *NodeTime) failed(gpu domain.GPUID, at domain.Instant) bool {
 	})
 }
 
-// At returns the time in service that holds t, nil when there is none.
+// At returns the time in service that contains t, nil if there is none.
 func (n *NodeTime) At(t domain.Instant) *Service {
 	for i := range n.Service {
 		if s := &n.Service[i]; s.From <= t && t < s.To {
@@ -558,13 +563,13 @@ func (n *NodeTime) Until(at domain.Instant) domain.Instant {
 	for i := range n.Service {
 		s := &n.Service[i]
 		if s.From <= at && at < s.To || i > 0 && end == s.From && s.From > at {
-			end = s.To // described anew is not retired
+			end = s.To // a new description is not a retirement
 		}
 	}
 	return end
 }
 
-// ModelOf returns the model of a GPU of the node at a time, or of most of them.
+// ModelOf returns the model of a GPU of the node at a time, or the most frequent model.
 func (n *NodeTime) ModelOf(gpu domain.GPUID, at domain.Instant) string {
 	s := n.At(at)
 	if s == nil {
@@ -579,7 +584,7 @@ func (n *NodeTime) ModelOf(gpu domain.GPUID, at domain.Instant) string {
 	return model
 }
 
-// Memory returns how much memory a GPU has, in MiB; 0: not known.
+// Memory returns the memory of a GPU in MiB; 0 if unknown.
 func (s *Service) Memory(id domain.GPUID) uint64 {
 	if s == nil {
 		return 0
@@ -599,7 +604,7 @@ func (s *Service) Memory(id domain.GPUID) uint64 {
 	return 0
 }
 
-// MostGPUs returns the model of which there are most, and how many.
+// MostGPUs returns the most frequent model, and its number of GPUs.
 func MostGPUs(gpus []Declared) (model string, n int) {
 	counts := map[string]int{}
 	for _, g := range gpus {

@@ -9,21 +9,21 @@ import (
 	"quartermaster/projections"
 )
 
-// gpuIn is a GPU of a cluster. Within a cluster it is one device, whatever the node is
-// called that tells of it.
+// gpuIn is a GPU of a cluster. Within a cluster it is one device, whatever the reporting node is
+// called.
 type gpuIn struct {
 	cluster string
 	gpu     domain.GPUID
 }
 
-// home is a time at which a node has a GPU, see [Fleet.settle].
+// home is a time at which a node has a GPU, see [Fleet.Settle].
 type home struct {
 	domain.Interval
 	node *NodeTime
 }
 
-// Tell gives what was told of GPUs to the nodes that have them, counts what several told
-// once, and puts it in order. It comes after settle.
+// Tell assigns faults and returns of GPUs to the nodes that have them, merges reports of one fault
+// by several sources, and sorts them. It MUST run after Settle.
 func (f *Fleet) Tell(view projections.View) error {
 	for _, n := range f.Index {
 		n.Health = slices.DeleteFunc(n.Health, func(v projections.Version) bool {
@@ -52,11 +52,11 @@ func (n *NodeTime) sort() {
 		case b.Order.After(a.Order):
 			return -1
 		}
-		return 0 // of two that a move made
+		return 0 // equal: two that a move created
 	})
 }
 
-// gpuOf returns the GPU that a fault or a return is about.
+// gpuOf returns the GPU of a fault or a return.
 func gpuOf(v *projections.Version) (gpu domain.GPUID, ok bool) {
 	switch ev := v.Event.(type) {
 	case *domain.GPUFaultObserved:
@@ -69,10 +69,9 @@ func gpuOf(v *projections.Version) (gpu domain.GPUID, ok bool) {
 	return gpu, gpu != domain.GPUID{}
 }
 
-// follow gives each fault and each return of a GPU to the node that has the GPU at its
-// time. One that nobody has then stays under the name by which it was told. A fatal fault
-// goes with its GPU to the node that has it next, but for one that says that the GPU is
-// not there.
+// follow assigns each fault and each return of a GPU to the node that has the GPU at that time. If
+// no node has it, the event stays with the node that reported it. A fatal fault follows its GPU to
+// the next node that has it, except for one that says that the GPU is absent.
 func (f *Fleet) follow() {
 	homes := map[gpuIn][]home{}
 	for _, n := range f.Index {
@@ -102,7 +101,7 @@ func (f *Fleet) follow() {
 	for _, h := range homes {
 		slices.SortFunc(h, func(a, b home) int { return cmp.Compare(a.From, b.From) })
 	}
-	told := map[*NodeTime][]projections.Version{} // under another name
+	told := map[*NodeTime][]projections.Version{} // reported under another name
 	for _, n := range f.Index {
 		n.Health = slices.DeleteFunc(n.Health, func(v projections.Version) bool {
 			gpu, ok := gpuOf(&v)
@@ -148,8 +147,8 @@ func (f *Fleet) follow() {
 	}
 }
 
-// hand ends the faults of a GPU that another node has from now on, and enters there those
-// that go with it.
+// hand ends the faults of a GPU that another node has from now on, and adds to that node the faults
+// that follow the GPU.
 func (n *NodeTime) hand(gpu domain.GPUID, to home) {
 	n.sort()
 	var open []projections.Version
@@ -160,8 +159,9 @@ func (n *NodeTime) hand(gpu domain.GPUID, to home) {
 		}
 		switch ev := v.Event.(type) {
 		case *domain.GPUFaultObserved:
-			// Of repeats that are spread over time, each is the same event.
-			if ev.Fatal && ev.GPU == gpu && !slices.ContainsFunc(open, func(o projections.Version) bool { return o.Event == v.Event }) {
+			// Spread repeats are all the same event.
+			same := func(o projections.Version) bool { return o.Event == v.Event }
+			if ev.Fatal && ev.GPU == gpu && !slices.ContainsFunc(open, same) {
 				open = append(open, *v)
 			}
 		case *domain.NodeReturned:
@@ -186,10 +186,10 @@ func (n *NodeTime) hand(gpu domain.GPUID, to home) {
 	}
 }
 
-// agree sets aside a fault that a monitoring system told where the node's own agent told
-// of the same GPU, kind and code within sightingGap of it: a scrape is later than what it
-// shows. After a return it is one of its own unless the agent reported the node at that
-// time, because then the agent would have told of it.
+// agree removes a fault reported by a monitoring system if the node's own agent reported one of the
+// same GPU, kind and code within SightingGap of it, because a scrape is later than what it shows.
+// After a return it is a separate fault, unless the agent was reporting the node at that time,
+// because then the agent would have reported the fault.
 func (n *NodeTime) agree(view projections.View) error {
 	type fault struct {
 		gpu  domain.GPUID
@@ -203,7 +203,7 @@ func (n *NodeTime) agree(view projections.View) error {
 		}
 		return fault{f.GPU, f.Kind, f.Code}, true
 	}
-	by := map[fault][]*projections.Version{} // the agent's, ascending
+	by := map[fault][]*projections.Version{} // of the agent, ascending
 	var returns []*projections.Version
 	some := false
 	for i := range n.Health {
@@ -223,7 +223,7 @@ func (n *NodeTime) agree(view projections.View) error {
 		for i := len(by[k]) - 1; i >= 0; i-- {
 			a := by[k][i]
 			if a.Order.Effective < at-projections.SightingGap-domain.Day {
-				break // a version has repeats of one day
+				break // repeats of a version lie within one day
 			}
 			if at-a.LastAt() > projections.SightingGap || a.Order.Effective-at > projections.SightingGap {
 				continue
@@ -265,14 +265,16 @@ func (n *NodeTime) agree(view projections.View) error {
 	return nil
 }
 
-// agentLag is how far from a moment an agent's report may be to be one of that moment.
+// agentLag is the maximum distance of an agent's report from a moment to count as a report of that
+// moment.
 const agentLag = 60 * domain.Second
 
-// reported reports whether the agent that told a fault reported GPUs of its node at a time.
+// reported reports whether the agent that reported a fault reported GPUs of its node at a time.
 func (n *NodeTime) reported(view projections.View, told *projections.Version, at domain.Instant) (bool, error) {
 	span := domain.Interval{From: at - agentLag, To: at + agentLag}
 	for hour := projections.HourOf(span.From); hour <= projections.HourOf(span.To); hour++ {
-		row, err := view.Get(projections.Key{Table: projections.TableUsage, Scope: n.Cluster, ID: told.Event.(*domain.GPUFaultObserved).Node, Hour: hour})
+		node := told.Event.(*domain.GPUFaultObserved).Node
+		row, err := view.Get(projections.Key{Table: projections.TableUsage, Scope: n.Cluster, ID: node, Hour: hour})
 		if err != nil {
 			return false, fmt.Errorf("read usage: %w", err)
 		}
@@ -285,7 +287,8 @@ func (n *NodeTime) reported(view projections.View, told *projections.Version, at
 			o := &u.Observers[i]
 			if o.Source == told.Order.Source && slices.ContainsFunc(o.Devices, func(d projections.Device) bool {
 				return slices.ContainsFunc(d.Segments, func(s projections.Segment) bool {
-					return start+domain.Instant(s.From)*projections.NsPerMs < span.To && span.From < start+domain.Instant(s.To)*projections.NsPerMs
+					return start+domain.Instant(s.From)*projections.NsPerMs < span.To &&
+						span.From < start+domain.Instant(s.To)*projections.NsPerMs
 				})
 			}) {
 				return true, nil

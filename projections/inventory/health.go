@@ -9,26 +9,26 @@ import (
 	"quartermaster/projections"
 )
 
-// Health is how a node stands at a time.
+// Health is the condition of a node at a time.
 type Health struct {
 	State  string         `json:"state"` // ok, failed, maintenance: see [State]
 	Since  domain.Instant `json:"since,omitempty"`
 	Reason string         `json:"reason,omitempty"`
-	// Cordoned and Drained since the node was last returned.
+	// Cordoned and Drained are since the last return of the node.
 	Cordoned    bool     `json:"cordoned"`
 	Drained     bool     `json:"drained"`
-	Maintenance string   `json:"maintenance,omitempty"` // the window that it is in
-	Outage      string   `json:"outage,omitempty"`      // the declared one that it is in
-	Faults      []string `json:"faults,omitempty"`      // fatal ones that no return ended
-	// Missing are the GPUs that the node's agent does not report any more. Each is failed
-	// until it is seen again, replaced in its slot, declared by another node, or retired.
+	Maintenance string   `json:"maintenance,omitempty"` // the current maintenance window
+	Outage      string   `json:"outage,omitempty"`      // the current declared outage
+	Faults      []string `json:"faults,omitempty"`      // fatal ones without a return
+	// Missing are the GPUs that the node's agent no longer reports. Each counts as failed until it
+	// is seen again, replaced in its slot, declared by another node, or retired.
 	Missing []string `json:"missing,omitempty"`
 }
 
-// HealthAt returns how a node stands at a time.
+// HealthAt returns the condition of a node at a time.
 func (n *NodeTime) HealthAt(at domain.Instant) Health {
 	h := Health{State: "ok"}
-	var seen []projections.Version // what counts since the node was last returned
+	var seen []projections.Version // what counts since the node's last return
 	for _, v := range n.Health {
 		if v.Order.Effective > at {
 			break

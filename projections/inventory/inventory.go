@@ -14,8 +14,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Filter picks what an inventory shows; empty fields match all. At is
-// the time that it is of.
+// Filter selects what an inventory shows; empty fields match all. At is the time of the inventory.
 type Filter struct {
 	Workspace string // that owns the cluster
 	Cluster   string
@@ -23,8 +22,7 @@ type Filter struct {
 	At        domain.Instant
 }
 
-// Inventory is what hardware there is at a time, and what about it does not
-// agree.
+// Inventory is the hardware at a time, and the inconsistencies found.
 type Inventory struct {
 	Position   string         `json:"position"`
 	At         domain.Instant `json:"at"`
@@ -38,38 +36,38 @@ type Inventory struct {
 // ClusterEntry is a cluster with its nodes in service.
 type ClusterEntry struct {
 	Cluster        string               `json:"cluster"`
-	Registered     bool                 `json:"registered"` // false: events name it, and nobody declared it
+	Registered     bool                 `json:"registered"` // false: events name it, but it was not declared
 	Workspace      string               `json:"workspace"`  // owner
 	Name           string               `json:"name,omitempty"`
 	Provider       string               `json:"provider"`
 	ProviderClass  domain.ProviderClass `json:"provider_class"`
 	Region         string               `json:"region"`
-	Country        string               `json:"country,omitempty"` // of the region, when it was defined
+	Country        string               `json:"country,omitempty"` // of the region, if that was defined
 	Certifications []CertificationOf    `json:"certifications"`
 	Nodes          []NodeEntry          `json:"nodes"`
-	// UnregisteredNodes report and were never declared: they count nowhere.
+	// UnregisteredNodes report without a declaration. They are not counted.
 	UnregisteredNodes []UnregisteredNode `json:"unregistered_nodes"` // by node
 }
 
-// UnregisteredNode is a node that reports and that nobody declared.
+// UnregisteredNode is an undeclared node that reports.
 type UnregisteredNode struct {
 	Node          string          `json:"node"`
-	LastTelemetry domain.Instant  `json:"last_telemetry,omitempty"` // none of a node that reported faults alone
+	LastTelemetry domain.Instant  `json:"last_telemetry,omitempty"` // empty for a node that reported only faults
 	Health        Health          `json:"health"`
-	GPUs          []UndeclaredGPU `json:"gpus"` // as last reported, or at fault; by id
+	GPUs          []UndeclaredGPU `json:"gpus"` // as last reported, or with faults; by id
 }
 
-// UndeclaredGPU is a GPU of a node that nobody declared.
+// UndeclaredGPU is a GPU of an undeclared node.
 type UndeclaredGPU struct {
 	ID     domain.GPUID `json:"uuid"`
 	MIG    []string     `json:"mig,omitempty"` // profiles of its instances, as last observed
-	Failed bool         `json:"failed"`        // a fatal fault, and the node not yet returned
+	Failed bool         `json:"failed"`        // a fatal fault without a return since
 }
 
-// CertificationOf is a certification of a cluster and where it comes from.
+// CertificationOf is a certification of a cluster and its source.
 type CertificationOf struct {
 	Certification string         `json:"certification"`
-	From          string         `json:"from"`               // cluster, provider, or registration: stated, without evidence
+	From          string         `json:"from"`               // cluster, provider, or registration: stated without evidence
 	ValidTo       domain.Instant `json:"valid_to,omitempty"` // none for a registration
 	Evidence      string         `json:"evidence,omitempty"`
 }
@@ -77,7 +75,7 @@ type CertificationOf struct {
 // NodeEntry is a node in service.
 type NodeEntry struct {
 	Node               string              `json:"node"`
-	Provider           string              `json:"provider,omitempty"` // where it is not the cluster's
+	Provider           string              `json:"provider,omitempty"` // if it differs from the cluster's
 	BillingAccount     string              `json:"billing_account,omitempty"`
 	ResourceID         string              `json:"resource_id,omitempty"`
 	SKU                string              `json:"sku,omitempty"`
@@ -89,23 +87,23 @@ type NodeEntry struct {
 	DriverVersion      string              `json:"driver_version,omitempty"`
 	CUDAVersion        string              `json:"cuda_version,omitempty"`
 	DedicatedWorkspace string              `json:"dedicated_workspace,omitempty"`
-	DescribedFrom      domain.Instant      `json:"described_from"` // since when this description holds
+	DescribedFrom      domain.Instant      `json:"described_from"` // start of this description
 	LastTelemetry      domain.Instant      `json:"last_telemetry,omitempty"`
 	Health             Health              `json:"health"`
 	GPUs               []GPUEntry          `json:"gpus"`
 }
 
-// GPUEntry is a GPU that is declared.
+// GPUEntry is a declared GPU.
 type GPUEntry struct {
 	ID         domain.GPUID `json:"uuid"`
-	IDDerived  bool         `json:"uuid_derived,omitempty"` // made up from names, because the source gave none
+	IDDerived  bool         `json:"uuid_derived,omitempty"` // derived from names, because the source gave none
 	Index      uint32       `json:"index"`
 	Model      string       `json:"model"`       // as the catalogue spells it, else as declared
 	ModelKnown bool         `json:"model_known"` // in the catalogue
 	MemoryMiB  uint64       `json:"memory_mib,omitempty"`
 	MIG        []string     `json:"mig,omitempty"` // profiles of its instances, as last observed
-	Failed     bool         `json:"failed"`        // a fatal fault, and the node not yet returned
-	// LastTelemetry is until when the GPU itself was reported, under any name of its node.
+	Failed     bool         `json:"failed"`        // a fatal fault without a return since
+	// LastTelemetry is the end of the last report of the GPU itself, under any name of its node.
 	LastTelemetry domain.Instant `json:"last_telemetry,omitempty"`
 }
 
@@ -124,7 +122,7 @@ type AssetEntry struct {
 	Disposed domain.Instant `json:"disposed,omitempty"`
 }
 
-// Exception is something about the fleet that does not agree.
+// Exception is an inconsistency in the fleet.
 type Exception struct {
 	Kind    string `json:"kind"`
 	Subject string `json:"subject"`
@@ -141,13 +139,13 @@ const (
 	NodeNeverSeen         = "node_never_seen"        // declared, never reported
 	NodeNotInService      = "node_not_in_service"    // reported when it was not in service
 	GPUUndeclared         = "gpu_undeclared"         // reported by a declared node that does not declare it
-	GPUNotReported        = "gpu_not_reported"       // declared, and absent from the node's last report
-	ClusterUnregistered   = "cluster_unregistered"   // events name it, nobody declared it
-	NamespaceUnmapped     = "namespace_unmapped"     // pods of it held GPUs in a last report, and no mapping rule says who pays
-	WorkspaceUnregistered = "workspace_unregistered" // a cluster, a deployment or a last report names it, nobody registered it
+	GPUNotReported        = "gpu_not_reported"       // declared, and missing in the node's last report
+	ClusterUnregistered   = "cluster_unregistered"   // events name it, but it was not declared
+	NamespaceUnmapped     = "namespace_unmapped"     // its pods held GPUs in a last report, and no mapping rule says who pays
+	WorkspaceUnregistered = "workspace_unregistered" // named by a cluster, a deployment or a last report, but not registered
 	UnknownGPUModel       = "gpu_model_unknown"      // not in the catalogue; one for each cluster
 	CollectorIsSilent     = "collector_silent"       // a node's agent measures nothing
-	SamplesDropped        = "samples_dropped"        // a node's agent lost what it could not keep
+	SamplesDropped        = "samples_dropped"        // a node's agent had to drop samples
 	StreamIncomplete      = "stream_incomplete"      // events are missing
 	StreamAhead           = "stream_ahead_of_clock"  // events dated after they were appended
 )
@@ -155,9 +153,8 @@ const (
 // maxAhead is how far a source's clock may run before the log's.
 const maxAhead = 5 * 60 * domain.Second
 
-// New returns the fleet at a time. Exceptions about streams stand in
-// every inventory that shows their cluster, because nobody knows what was in the
-// events that are missing.
+// New returns the fleet at a time. Exceptions about streams are in every inventory that shows their
+// cluster, because the content of missing events is unknown.
 func New(view projections.View, filter Filter) (*Inventory, error) {
 	f, err := ReadFleet(view)
 	if err != nil {
@@ -187,8 +184,12 @@ func New(view projections.View, filter Filter) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	inv := &Inventory{Position: view.Position().String(), At: filter.At, Clusters: []ClusterEntry{}, Counts: []GPUCount{}, Assets: []AssetEntry{}, Exceptions: []Exception{}}
-	inv.Completeness, err = registry.CompletenessOf(view, filter.Workspace, filter.Cluster, domain.Interval{}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments)
+	inv := &Inventory{
+		Position: view.Position().String(), At: filter.At, Clusters: []ClusterEntry{}, Counts: []GPUCount{},
+		Assets: []AssetEntry{}, Exceptions: []Exception{},
+	}
+	inv.Completeness, err = registry.CompletenessOf(view, filter.Workspace, filter.Cluster, domain.Interval{},
+		domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments)
 	if err != nil {
 		return nil, err
 	}
@@ -198,13 +199,18 @@ func New(view projections.View, filter Filter) (*Inventory, error) {
 	}
 	entries := map[string]*ClusterEntry{}
 	for _, id := range slices.Sorted(maps.Keys(named)) {
-		e := ClusterEntry{Cluster: id, Certifications: []CertificationOf{}, Nodes: []NodeEntry{}, UnregisteredNodes: []UnregisteredNode{}}
+		e := ClusterEntry{
+			Cluster: id, Certifications: []CertificationOf{}, Nodes: []NodeEntry{},
+			UnregisteredNodes: []UnregisteredNode{},
+		}
 		if c, owner := f.Cluster(id, filter.At); c != nil {
-			e.Registered, e.Workspace, e.Name, e.Provider, e.ProviderClass, e.Region = true, owner, c.Name, c.Provider, c.ProviderClass, c.Region
+			e.Registered, e.Workspace, e.Name = true, owner, c.Name
+			e.Provider, e.ProviderClass, e.Region = c.Provider, c.ProviderClass, c.Region
 			e.Country = country[c.Region]
 			e.certify(c, certified)
 		}
-		if (filter.Workspace == "" || filter.Workspace == e.Workspace) && (filter.Cluster == "" || filter.Cluster == id) && (filter.Region == "" || filter.Region == e.Region) {
+		if (filter.Workspace == "" || filter.Workspace == e.Workspace) &&
+			(filter.Cluster == "" || filter.Cluster == id) && (filter.Region == "" || filter.Region == e.Region) {
 			entries[id] = &e
 			if !e.Registered {
 				inv.except(ClusterUnregistered, id, fmt.Sprintf("%s names it, and no ClusterRegistered does", named[id]))
@@ -265,12 +271,18 @@ func (e *ClusterEntry) certify(c *domain.ClusterRegistered, certified []registry
 		e.Certifications = append(e.Certifications, CertificationOf{Certification: name, From: "registration"})
 	}
 	slices.SortFunc(e.Certifications, func(x, y CertificationOf) int {
-		return cmp.Or(cmp.Compare(x.Certification, y.Certification), cmp.Compare(x.From, y.From), cmp.Compare(x.Evidence, y.Evidence))
+		return cmp.Or(
+			cmp.Compare(x.Certification, y.Certification), cmp.Compare(x.From, y.From),
+			cmp.Compare(x.Evidence, y.Evidence),
+		)
 	})
 }
 
-// nodes enters the nodes in service, and what of nodes does not agree.
-func (inv *Inventory) nodes(view projections.View, f *Fleet, shared *Aliases, seen map[NodeName]*lastSeen, under map[NodeName]*underOther, entries map[string]*ClusterEntry) error {
+// nodes adds the nodes in service, and exceptions about nodes.
+func (inv *Inventory) nodes(
+	view projections.View, f *Fleet, shared *Aliases, seen map[NodeName]*lastSeen, under map[NodeName]*underOther,
+	entries map[string]*ClusterEntry,
+) error {
 	type modelOf struct{ cluster, model string }
 	type unknownModel struct {
 		gpus  int
@@ -296,7 +308,8 @@ func (inv *Inventory) nodes(view projections.View, f *Fleet, shared *Aliases, se
 		}
 		r := s.Node
 		entry := NodeEntry{
-			Node: n.Node, Provider: r.Provider, BillingAccount: r.BillingAccount, ResourceID: r.ResourceID, SKU: r.SKU, Zone: r.Zone,
+			Node: n.Node, Provider: r.Provider, BillingAccount: r.BillingAccount, ResourceID: r.ResourceID,
+			SKU: r.SKU, Zone: r.Zone,
 			BillingModel: r.BillingModel, CPUMilli: r.CPUMilli, MemoryMiB: r.MemoryMiB, FabricDomain: r.FabricDomain,
 			DriverVersion: r.DriverVersion, CUDAVersion: r.CUDAVersion, DedicatedWorkspace: r.DedicatedWorkspace,
 			DescribedFrom: s.From, Health: n.HealthAt(inv.At), GPUs: []GPUEntry{},
@@ -306,7 +319,8 @@ func (inv *Inventory) nodes(view projections.View, f *Fleet, shared *Aliases, se
 		case last == nil && other != nil:
 			entry.LastTelemetry = other.at
 		case last == nil:
-			inv.except(NodeNeverSeen, subject, fmt.Sprintf("declared from %s with %d GPUs, and it has not reported", n.Service[0].From, len(r.GPUs)))
+			inv.except(NodeNeverSeen, subject,
+				fmt.Sprintf("declared from %s with %d GPUs, and it has not reported", n.Service[0].From, len(r.GPUs)))
 		default:
 			entry.LastTelemetry = last.at
 		}
@@ -317,7 +331,10 @@ func (inv *Inventory) nodes(view projections.View, f *Fleet, shared *Aliases, se
 			}
 			declared[g.ID] = true
 			_, known := domain.LookupGPU(g.Model)
-			x := GPUEntry{ID: g.ID, IDDerived: r.IDsDerived, Index: g.Index, Model: s.GPUs[i].Model, ModelKnown: known, MemoryMiB: g.MemoryMiB}
+			x := GPUEntry{
+				ID: g.ID, IDDerived: r.IDsDerived, Index: g.Index, Model: s.GPUs[i].Model, ModelKnown: known,
+				MemoryMiB: g.MemoryMiB,
+			}
 			x.Failed = n.failed(g.ID, inv.At)
 			if !known {
 				u := unknown[modelOf{n.Cluster, g.Model}]
@@ -330,7 +347,8 @@ func (inv *Inventory) nodes(view projections.View, f *Fleet, shared *Aliases, se
 			if last != nil {
 				x.MIG, x.LastTelemetry = last.mig[g.ID], last.gpu[g.ID]
 				if _, reported := last.gpu[g.ID]; !reported && (other == nil || other.gpus[g.ID] == nil) {
-					inv.except(GPUNotReported, g.ID.String(), fmt.Sprintf("%s declares it and last reported without it at %s", subject, last.at))
+					inv.except(GPUNotReported, g.ID.String(),
+						fmt.Sprintf("%s declares it and last reported without it at %s", subject, last.at))
 				}
 			}
 			if x.LastTelemetry == 0 {
@@ -344,7 +362,8 @@ func (inv *Inventory) nodes(view projections.View, f *Fleet, shared *Aliases, se
 		if last != nil {
 			for id := range last.gpu {
 				if !declared[id] {
-					inv.except(GPUUndeclared, id.String(), fmt.Sprintf("%s reported it at %s and does not declare it", subject, last.at))
+					inv.except(GPUUndeclared, id.String(),
+						fmt.Sprintf("%s reported it at %s and does not declare it", subject, last.at))
 				}
 			}
 		}
@@ -356,15 +375,14 @@ func (inv *Inventory) nodes(view projections.View, f *Fleet, shared *Aliases, se
 	return nil
 }
 
-// unregistered enters the nodes that report, by samples or by faults, and were never
-// declared.
+// unregistered adds the undeclared nodes that report, by samples or by faults.
 func (inv *Inventory) unregistered(f *Fleet, seen map[NodeName]*lastSeen, entries map[string]*ClusterEntry) {
 	names := map[NodeName]bool{}
 	for name := range seen {
 		names[name] = true
 	}
 	for _, n := range f.Nodes {
-		// What a scheduler says of a node is no report of its GPUs.
+		// What a scheduler says of a node is not a report of its GPUs.
 		if slices.ContainsFunc(n.Health, func(v projections.Version) bool {
 			return v.Order.Effective <= inv.At && !projections.Scraped(v.Order.Source)
 		}) {
@@ -403,7 +421,8 @@ func (inv *Inventory) unregistered(f *Fleet, seen map[NodeName]*lastSeen, entrie
 		}
 		slices.SortFunc(entry.GPUs, func(a, b UndeclaredGPU) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 		e.UnregisteredNodes = append(e.UnregisteredNodes, entry)
-		detail += ` and is not registered, so it counts nowhere: register it ("quartermaster node register --seen", an import), or let its agent do so (register.enabled)`
+		detail += ` and is not registered, so it counts nowhere: register it ` +
+			`("quartermaster node register --seen", an import), or let its agent do so (register.enabled)`
 		if h := entry.Health; h.State != "ok" {
 			detail += fmt.Sprintf("; %s since %s: %s", h.State, h.Since, h.Reason)
 		}
@@ -414,7 +433,7 @@ func (inv *Inventory) unregistered(f *Fleet, seen map[NodeName]*lastSeen, entrie
 	}
 }
 
-// count adds up the GPUs of the nodes shown.
+// count counts the GPUs of the shown nodes.
 func (inv *Inventory) count() {
 	type key struct {
 		region, model string
@@ -422,7 +441,7 @@ func (inv *Inventory) count() {
 	}
 	counts := map[key]int{}
 	for _, c := range inv.Clusters {
-		counted := map[domain.GPUID]bool{} // a GPU that two nodes declare is one
+		counted := map[domain.GPUID]bool{} // a GPU that two nodes declare counts once
 		for _, n := range c.Nodes {
 			for _, g := range n.GPUs {
 				if counted[g.ID] {
@@ -437,12 +456,15 @@ func (inv *Inventory) count() {
 		inv.Counts = append(inv.Counts, GPUCount{k.region, k.model, k.class, n})
 	}
 	slices.SortFunc(inv.Counts, func(x, y GPUCount) int {
-		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Model, y.Model), cmp.Compare(x.ProviderClass, y.ProviderClass))
+		return cmp.Or(
+			cmp.Compare(x.Region, y.Region), cmp.Compare(x.Model, y.Model),
+			cmp.Compare(x.ProviderClass, y.ProviderClass),
+		)
 	})
 }
 
-// twoNamesFor is for how long the inventory names a node whose GPUs are reported under
-// another name too.
+// twoNamesFor is the time for which the inventory lists a node whose GPUs are also reported under
+// another name.
 const twoNamesFor = 31 * domain.Day
 
 // twoNames finds the names under which GPUs of other nodes were reported.
@@ -453,21 +475,25 @@ func (inv *Inventory) twoNames(f *Fleet, under map[NodeName]*underOther, shown m
 		}
 		homes := map[string][]domain.GPUID{}
 		for id, home := range other.gpus {
-			if n := f.Index[name]; n != nil && n.At(other.at-1) != nil && slices.ContainsFunc(n.At(other.at-1).GPUs, func(g Declared) bool { return g.ID == id }) {
-				continue // both declare it, which is said
+			isID := func(g Declared) bool { return g.ID == id }
+			n := f.Index[name]
+			if n != nil && n.At(other.at-1) != nil && slices.ContainsFunc(n.At(other.at-1).GPUs, isID) {
+				continue // both declare it, which is reported already
 			}
 			homes[home.Node] = append(homes[home.Node], id)
 		}
 		for home, gpus := range homes {
 			first := slices.MinFunc(gpus, func(a, b domain.GPUID) int { return bytes.Compare(a[:], b[:]) })
-			inv.except(GPUUnderTwoNames, name.Cluster+"/"+name.Node, fmt.Sprintf("%d GPUs of node %s are reported under this name too, last before %s, the first %s: each counts once, under %s; relabel the exporter's hostname",
+			inv.except(GPUUnderTwoNames, name.Cluster+"/"+name.Node, fmt.Sprintf(
+				"%d GPUs of node %s are reported under this name too, last before %s, the first %s: "+
+					"each counts once, under %s; relabel the exporter's hostname",
 				len(gpus), home, other.at, first, home))
 		}
 	}
 }
 
-// conflicts finds what two nodes or clusters claim at once, whether or not both
-// are shown.
+// conflicts finds things that two nodes or clusters claim at once, even if only one of them is
+// shown.
 func (inv *Inventory) conflicts(f *Fleet, shown map[string]*ClusterEntry) {
 	gpus := map[domain.GPUID][]NodeName{}
 	ids := map[string][]string{}
@@ -533,8 +559,10 @@ func (inv *Inventory) assets(view projections.View, shown map[string]*ClusterEnt
 	return nil
 }
 
-// workspaces finds those that what is shown names and nobody registered.
-func (inv *Inventory) workspaces(view projections.View, seen map[NodeName]*lastSeen, shown map[string]*ClusterEntry, known map[string]bool) error {
+// workspaces finds unregistered workspaces that are named by what is shown.
+func (inv *Inventory) workspaces(
+	view projections.View, seen map[NodeName]*lastSeen, shown map[string]*ClusterEntry, known map[string]bool,
+) error {
 	namedBy := map[string][]string{} // clusters first, then deployments, then nodes
 	name := func(workspace, by string) {
 		if workspace != "" && !known[workspace] {
@@ -572,7 +600,9 @@ func (inv *Inventory) workspaces(view projections.View, seen map[NodeName]*lastS
 	}
 	for namespace, nodes := range unmapped {
 		inv.except(NamespaceUnmapped, namespace, fmt.Sprintf(
-			"it held GPUs of %d nodes, and no rule says who pays, so its workspace is %q: for pods add a rule to mapping_rules of \"quartermaster apply\", for jobs of Slurm (job) one to attribution.rules of the node-reporter", nodes, Unmapped))
+			"it held GPUs of %d nodes, and no rule says who pays, so its workspace is %q: "+
+				"for pods add a rule to mapping_rules of \"quartermaster apply\", "+
+				"for jobs of Slurm (job) one to attribution.rules of the node-reporter", nodes, Unmapped))
 	}
 	for workspace, by := range namedBy {
 		detail := by[0]
@@ -588,8 +618,9 @@ func (inv *Inventory) streams(view projections.View, cluster string) error {
 	agents := map[string]map[uint64]domain.Instant{} // by source and incarnation, the last event
 	err := view.Scan(projections.Query{Table: projections.TableStreams}, func(k projections.Key, row projections.Row) error {
 		s := row.(*projections.Stream)
-		// One that has ended was followed by another on the same machine.
-		if strings.HasPrefix(s.Source, registry.NodeSources) && s.Past == nil && s.Ended == 0 && s.Last >= inv.At-domain.Day && !registry.OfAnother(s.Source, cluster) {
+		// An incarnation that has ended was followed by another on the same machine.
+		current := s.Past == nil && s.Ended == 0 && s.Last >= inv.At-domain.Day
+		if strings.HasPrefix(s.Source, registry.NodeSources) && current && !registry.OfAnother(s.Source, cluster) {
 			source := strings.Clone(s.Source)
 			if agents[source] == nil {
 				agents[source] = map[uint64]domain.Instant{}
@@ -597,7 +628,9 @@ func (inv *Inventory) streams(view projections.View, cluster string) error {
 			agents[source][s.Incarnation] = max(agents[source][s.Incarnation], s.Last)
 		}
 		if s.Ahead > maxAhead && !registry.OfAnother(s.Source, cluster) {
-			inv.except(StreamAhead, streamName(k, s), fmt.Sprintf("an event is dated %s after it was appended: the source's clock is wrong", s.Ahead.Time().Sub(domain.Instant(0).Time())))
+			inv.except(StreamAhead, streamName(k, s), fmt.Sprintf(
+				"an event is dated %s after it was appended: the source's clock is wrong",
+				s.Ahead.Time().Sub(domain.Instant(0).Time())))
 		}
 		return nil
 	})
@@ -614,9 +647,9 @@ func (inv *Inventory) streams(view projections.View, cluster string) error {
 	})
 }
 
-// twoAgents finds agents of one name that reported at the same time. The incarnation of
-// an agent is when it started, in microseconds since 1970; a clock that was set back by
-// less than a minute between two lives of one makes no second agent.
+// twoAgents finds agents of one name that reported at the same time. The incarnation of an agent is
+// its start time, in microseconds since 1970. A clock that was set back by less than a minute
+// between two incarnations does not count as a second agent.
 func (inv *Inventory) twoAgents(subject string, lives map[uint64]domain.Instant) {
 	started := slices.Sorted(maps.Keys(lives))
 	for i := 1; i < len(started); i++ {
@@ -627,7 +660,9 @@ func (inv *Inventory) twoAgents(subject string, lives map[uint64]domain.Instant)
 				continue
 			}
 			inv.except(TwoAgentsOfOneName, subject, fmt.Sprintf(
-				"agents started at %s and %s both reported up to %s: two machines use this name, and each takes the other's GPUs out of service; give each its own (node in the configuration of the node-reporter)",
+				"agents started at %s and %s both reported up to %s: two machines use this name, "+
+					"and each takes the other's GPUs out of service; "+
+					"give each its own (node in the configuration of the node-reporter)",
 				domain.Instant(before)*1000, start, both))
 			return
 		}
@@ -658,16 +693,16 @@ func Countries(view projections.View, at domain.Instant) (map[string]string, err
 	return out, nil
 }
 
-// silence is a time in which a node's collector says nothing.
+// silence is a time in which a node's collector reports nothing.
 type silence struct {
 	since  domain.Instant
 	reason string
 }
 
-// silent finds collectors that are silent at the inventory's time, and what was lost in
-// the month before. A silence ends by being told to have ended, and by a report of the
-// node's agent for a later time. It does not end with the life of the agent that told of
-// it: the next one knows of it, and tells its end alone.
+// silent finds collectors that are silent at the inventory's time, and losses of the month before.
+// A silence ends when it is reported to have ended, and with a report of the node's agent for a
+// later time. It does not end with the incarnation of the agent that reported it: the next one
+// knows of it, and reports only its end.
 func (inv *Inventory) silent(f *Fleet, seen map[NodeName]*lastSeen, shown map[string]*ClusterEntry) {
 	open := map[NodeName]map[string]silence{} // by source
 	for _, n := range f.Nodes {
@@ -714,7 +749,8 @@ func (inv *Inventory) silent(f *Fleet, seen map[NodeName]*lastSeen, shown map[st
 			if last := seen[name]; last != nil && last.agent > s.since {
 				continue
 			}
-			inv.except(CollectorIsSilent, name.Cluster+"/"+name.Node, fmt.Sprintf("its collector measures nothing since %s: %s", s.since, cmp.Or(s.reason, "it did not say why")))
+			inv.except(CollectorIsSilent, name.Cluster+"/"+name.Node, fmt.Sprintf(
+				"its collector measures nothing since %s: %s", s.since, cmp.Or(s.reason, "it did not say why")))
 		}
 	}
 }

@@ -12,28 +12,32 @@ import (
 // lastSeen is the last report of a node.
 type lastSeen struct {
 	at domain.Instant
-	// agent is until when the node's own agent reported in the hour of the report.
+	// agent is the end of the reports of the node's own agent in the hour of the report.
 	agent domain.Instant
 	mig   map[domain.GPUID][]string
-	// gpu is until when each GPU was reported in the hour of the report.
+	// gpu is the end of the reports of each GPU in the hour of the report.
 	gpu map[domain.GPUID]domain.Instant
 	// holders are the workspaces that held a device in the hour of the report.
 	holders map[string]bool
-	// unmapped are the namespaces of pods that held one and for which nobody pays.
+	// unmapped are the namespaces of pods that held a device and for which nobody pays.
 	unmapped map[string]bool
 }
 
-// lastReports returns the last report of each node before a time, each GPU of a
-// cluster under one name. nodes are those declared.
+// lastReports returns the last report of each node before a time, with each GPU of a cluster under
+// one name. nodes are the declared ones.
 func lastReports(view projections.View, nodes map[NodeName]*NodeTime, at domain.Instant) (map[NodeName]*lastSeen, error) {
 	out := map[NodeName]*lastSeen{}
 	var ranks []*projections.Observer
-	err := EachUsage(view, nodes, projections.Query{To: projections.HourOf(at-1) + 1, Last: true}, func(k projections.Key, u *projections.UsageHour) error {
+	query := projections.Query{To: projections.HourOf(at-1) + 1, Last: true}
+	err := EachUsage(view, nodes, query, func(k projections.Key, u *projections.UsageHour) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
 		name := NodeName{k.Scope, k.ID}
 		s := out[name]
 		if s == nil {
-			s = &lastSeen{mig: map[domain.GPUID][]string{}, gpu: map[domain.GPUID]domain.Instant{}, holders: map[string]bool{}, unmapped: map[string]bool{}}
+			s = &lastSeen{
+				mig: map[domain.GPUID][]string{}, gpu: map[domain.GPUID]domain.Instant{}, holders: map[string]bool{},
+				unmapped: map[string]bool{},
+			}
 			out[name] = s
 		}
 		clear(s.mig)
@@ -66,8 +70,8 @@ func lastReports(view projections.View, nodes map[NodeName]*NodeTime, at domain.
 		if !slices.ContainsFunc(ranks, func(o *projections.Observer) bool { return len(o.Cuts) > 0 }) {
 			return nil
 		}
-		// How a GPU is cut is what its most believed observer saw last: what of
-		// the hour reaches to the end of what it saw.
+		// The partitioning of a GPU is what its most trusted observer saw last: the entries of the
+		// hour that reach the end of its observations.
 		decided := map[domain.GPUID]bool{}
 		for _, o := range ranks {
 			ends := map[domain.GPUID]uint32{}
@@ -100,9 +104,11 @@ func lastReports(view projections.View, nodes map[NodeName]*NodeTime, at domain.
 	return out, nil
 }
 
-// lastReport returns until when a GPU of a node was reported before a time, under any of
-// the names that its node has, 0 for never.
-func (a *Aliases) lastReport(view projections.View, name NodeName, gpu domain.GPUID, at domain.Instant) (last domain.Instant, err error) {
+// lastReport returns the end of the last report of a node's GPU before a time, under any of the
+// node's names, 0 for never.
+func (a *Aliases) lastReport(
+	view projections.View, name NodeName, gpu domain.GPUID, at domain.Instant,
+) (last domain.Instant, err error) {
 	names := []NodeName{name}
 	if n := a.index[name]; n != nil {
 		for _, o := range n.gpus[gpu] {
@@ -114,11 +120,12 @@ func (a *Aliases) lastReport(view projections.View, name NodeName, gpu domain.GP
 	end := projections.HourOf(at-1) + 1
 	for _, name := range names {
 		from, to := int64(0), int64(0)
-		err := view.Scan(projections.Query{Table: projections.TableNodeGPUs, Scope: name.Cluster, ID: name.Node, To: end}, func(_ projections.Key, row projections.Row) error {
+		query := projections.Query{Table: projections.TableNodeGPUs, Scope: name.Cluster, ID: name.Node, To: end}
+		err := view.Scan(query, func(_ projections.Key, row projections.Row) error {
 			r := row.(*projections.NodeGPUs)
 			if i, known := r.Find(gpu); known && r.GPUs[i].First < end {
 				from, to = r.GPUs[i].Last, r.GPUs[i].Last+1
-				if to > end { // it was reported later in that month too
+				if to > end { // it was also reported later in that month
 					from, to = r.GPUs[i].First, end
 				}
 			}
@@ -130,13 +137,15 @@ func (a *Aliases) lastReport(view projections.View, name NodeName, gpu domain.GP
 		if to == 0 {
 			continue
 		}
-		err = view.Scan(projections.Query{Table: projections.TableUsage, Scope: name.Cluster, ID: name.Node, From: from, To: to}, func(k projections.Key, row projections.Row) error {
+		query = projections.Query{Table: projections.TableUsage, Scope: name.Cluster, ID: name.Node, From: from, To: to}
+		err = view.Scan(query, func(k projections.Key, row projections.Row) error {
 			u := row.(*projections.UsageHour)
 			for i := range u.Observers {
 				o := &u.Observers[i]
 				for j := range o.Devices {
 					if n := len(o.Devices[j].Segments); n > 0 && o.Physical(&o.Devices[j]) == gpu {
-						until := domain.Instant(k.Hour)*domain.Hour + domain.Instant(o.Devices[j].Segments[n-1].To)*projections.NsPerMs
+						to := domain.Instant(o.Devices[j].Segments[n-1].To)
+						until := domain.Instant(k.Hour)*domain.Hour + to*projections.NsPerMs
 						last = max(last, min(at, until))
 					}
 				}

@@ -12,28 +12,28 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// ModelInventory says which model should run where and which does.
+// ModelInventory says which models should run where, and which do.
 type ModelInventory struct {
 	Position   string         `json:"position"`
-	At         domain.Instant `json:"at,omitempty"` // not there as of a log without events
+	At         domain.Instant `json:"at,omitempty"` // absent for a log without events
 	StaleAfter string         `json:"stale_after"`  // as a duration, for example 1h0m0s
-	// Deployments are those declared and those seen within StaleAfter, by
-	// workspace, cluster, model, tier and deployment.
+	// Deployments are the declared ones and those seen within StaleAfter, by workspace, cluster,
+	// model, tier and deployment.
 	Deployments []ModelEntry `json:"deployments"`
 	Models      []ModelTotal `json:"models"` // by name
 	registry.Completeness
 }
 
-// ModelStatus says how what was declared and what was seen agree.
+// ModelStatus compares the declaration with what was seen.
 type ModelStatus string
 
 // The statuses.
 const (
-	ModelRunning ModelStatus = "running" // declared, and seen within the time
-	ModelShadow  ModelStatus = "shadow"  // seen within the time, and not declared
-	ModelStale   ModelStatus = "stale"   // declared for longer than the time, and not seen within it
-	ModelPending ModelStatus = "pending" // declared within the time, and not seen yet
-	ModelStopped ModelStatus = "stopped" // declared with no replicas, and not seen within the time
+	ModelRunning ModelStatus = "running" // declared, and seen within StaleAfter
+	ModelShadow  ModelStatus = "shadow"  // seen within StaleAfter, and not declared
+	ModelStale   ModelStatus = "stale"   // declared for longer than StaleAfter, and not seen within it
+	ModelPending ModelStatus = "pending" // declared within StaleAfter, and not seen yet
+	ModelStopped ModelStatus = "stopped" // declared with no replicas, and not seen within StaleAfter
 )
 
 // ModelEntry is a deployment of a model in a cluster.
@@ -49,18 +49,16 @@ type ModelEntry struct {
 	Declared         bool                 `json:"declared"`
 	DeclaredReplicas uint32               `json:"declared_replicas"`
 	DeclaredAt       domain.Instant       `json:"declared_at,omitempty"`
-	// ReadyReplicas is what an observer last counted; nil when nobody did
-	// within the time.
+	// ReadyReplicas is the last count of an observer; null if there was none within StaleAfter.
 	ReadyReplicas *uint32 `json:"ready_replicas"`
-	// Units is the number of pods or jobs that held GPUs in the last hour in
-	// which any did.
+	// Units is the number of pods or jobs that held GPUs in the last hour in which any did.
 	Units      int            `json:"units"`
 	LastSeen   domain.Instant `json:"last_seen,omitempty"`
 	SeenBy     []string       `json:"seen_by"` // tables: replicas, server_hours, serving_hours, usage_hours
 	LastUpdate domain.Instant `json:"last_update"`
 }
 
-// ModelTotal adds up a model over clusters and workspaces.
+// ModelTotal sums up a model over clusters and workspaces.
 type ModelTotal struct {
 	Model            string   `json:"model"`
 	Clusters         []string `json:"clusters"`
@@ -69,17 +67,17 @@ type ModelTotal struct {
 	Shadow           int      `json:"shadow"`
 	Stale            int      `json:"stale"`
 	DeclaredReplicas uint64   `json:"declared_replicas"`
-	ReadyReplicas    uint64   `json:"ready_replicas"` // of those that were counted
+	ReadyReplicas    uint64   `json:"ready_replicas"` // sum over counted deployments
 }
 
-// ModelFilter picks what a model inventory shows; empty fields match all.
+// ModelFilter selects models; empty fields match all.
 type ModelFilter struct {
 	Workspace, Cluster string
 }
 
 type modelKey struct{ workspace, cluster, deployment, model, tier string }
 
-// sighting is what was seen of something that runs.
+// sighting is what was seen of a running deployment.
 type sighting struct {
 	last    domain.Instant
 	ready   *uint32
@@ -101,11 +99,10 @@ func (s sightings) of(k modelKey, t projections.Table) *sighting {
 	return x
 }
 
-// Models returns the model inventory at a time. What was not seen within
-// staleAfter before it is taken not to run. What is seen belongs to the
-// declared deployment of that name in the cluster, as far as both name the same
-// workspace, model and tier; otherwise it is a shadow. Where nobody says whose
-// it is, it is the cluster's owner's.
+// Models returns the model inventory at a time. A deployment that was not seen within staleAfter
+// before it counts as not running. A sighting belongs to the declared deployment with its name in
+// the cluster, if they do not differ in workspace, model or tier; otherwise it is a shadow. If no
+// source names its workspace, it belongs to the cluster's owner.
 func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFilter) (*ModelInventory, error) {
 	if staleAfter <= 0 {
 		return nil, fmt.Errorf("models stale after %d ns: want a time above 0", staleAfter)
@@ -115,7 +112,10 @@ func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFi
 		Deployments: []ModelEntry{}, Models: []ModelTotal{},
 	}
 	var err error
-	if inv.Completeness, err = registry.CompletenessOf(view, filter.Workspace, filter.Cluster, domain.Interval{From: at - staleAfter, To: at}, domain.TopicFleet, domain.TopicTelemetry, domain.TopicDeployments); err != nil {
+	inv.Completeness, err = registry.CompletenessOf(view, filter.Workspace, filter.Cluster,
+		domain.Interval{From: at - staleAfter, To: at},
+		domain.TopicFleet, domain.TopicTelemetry, domain.TopicDeployments)
+	if err != nil {
 		return nil, err
 	}
 	type name struct{ cluster, deployment string }
@@ -129,8 +129,10 @@ func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFi
 		switch ev := v.Event.(type) {
 		case *domain.DeploymentChanged:
 			declared[name{k.Scope, k.ID}] = &ModelEntry{
-				Workspace: v.Workspace, Cluster: k.Scope, Model: ev.Model, Tier: ev.Tier, Deployment: k.ID, Class: ev.Class, Environment: ev.Environment,
-				Declared: true, DeclaredReplicas: ev.Replicas, DeclaredAt: v.Order.Effective, LastUpdate: v.Order.Effective, SeenBy: []string{},
+				Workspace: v.Workspace, Cluster: k.Scope, Model: ev.Model, Tier: ev.Tier, Deployment: k.ID,
+				Class: ev.Class, Environment: ev.Environment,
+				Declared: true, DeclaredReplicas: ev.Replicas, DeclaredAt: v.Order.Effective,
+				LastUpdate: v.Order.Effective, SeenBy: []string{},
 			}
 		case *domain.DeploymentRemoved:
 			removed[name{k.Scope, k.ID}] = v.Order.Effective
@@ -155,7 +157,8 @@ func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFi
 		s := seen[k]
 		n := name{k.cluster, k.deployment}
 		e := declared[n]
-		if e == nil || k.deployment == "" || !fits(e.Workspace, k.workspace) || !fits(e.Model, k.model) || e.Tier != k.tier && k.tier != "" {
+		if e == nil || k.deployment == "" || !fits(e.Workspace, k.workspace) ||
+			!fits(e.Model, k.model) || e.Tier != k.tier && k.tier != "" {
 			if s.last <= since || s.last <= removed[n] {
 				continue
 			}
@@ -193,29 +196,28 @@ func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFi
 }
 
 func compareModels(a, b modelKey) int {
-	// Who names the model comes first, so that who does not can follow.
+	// Sightings with a model come first, so that those without can follow them.
 	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.deployment, b.deployment), cmp.Compare(b.model, a.model),
 		cmp.Compare(b.workspace, a.workspace), cmp.Compare(b.tier, a.tier))
 }
 
-// shadowIndex holds what was seen and not declared. What is seen comes in the
-// order of [compareModels], so what one deployment could be is looked up, and not
-// searched for among all that the deployment was seen to be.
+// shadowIndex holds what was seen and not declared. Sightings come in the order of [compareModels].
+// So the possible shadows of a deployment are looked up, instead of searching all of them.
 type shadowIndex struct {
-	all []*ModelEntry // deployments that were declared follow at the end
+	all []*ModelEntry // the declared deployments are appended at the end
 
-	// Of the cluster and deployment that were seen last: the last shadow, and that
-	// of each model and tier and of each workspace, by their place in all.
+	// For the cluster and deployment seen last: the last shadow, and the last shadow of each model
+	// and tier and of each workspace, as indexes into all.
 	cluster, deployment string
 	last                int // -1: none
 	serving             map[[2]string]int
 	workspace           map[string]int
-	nobodys             []int // shadows of which nobody said whose they are, ascending
+	nobodys             []int // shadows without a workspace, ascending
 }
 
-// of returns the shadow that a sighting is of: the last that another sighting of
-// the same deployment made and that fits, else a new one. Holders do not name a
-// model, servers no workspace.
+// of returns the shadow that a sighting belongs to: the last one from another sighting of the same
+// deployment that fits, else a new one. Holders do not name a model, servers do not name a
+// workspace.
 func (x *shadowIndex) of(k modelKey) *ModelEntry {
 	if x.serving == nil || x.cluster != k.cluster || x.deployment != k.deployment {
 		x.cluster, x.deployment, x.last = k.cluster, k.deployment, -1
@@ -229,7 +231,10 @@ func (x *shadowIndex) of(k modelKey) *ModelEntry {
 		}
 		return e
 	}
-	e := &ModelEntry{Workspace: k.workspace, Cluster: k.cluster, Model: k.model, Tier: k.tier, Deployment: k.deployment, SeenBy: []string{}}
+	e := &ModelEntry{
+		Workspace: k.workspace, Cluster: k.cluster, Model: k.model, Tier: k.tier, Deployment: k.deployment,
+		SeenBy: []string{},
+	}
 	x.last = len(x.all)
 	x.serving[[2]string{k.model, k.tier}] = x.last
 	if k.workspace == "" {
@@ -241,10 +246,10 @@ func (x *shadowIndex) of(k modelKey) *ModelEntry {
 	return e
 }
 
-// find returns the place of the last shadow that a sighting fits, -1 for none.
+// find returns the index of the last shadow that a sighting fits, -1 for none.
 func (x *shadowIndex) find(k modelKey) int {
 	if k.model != "" {
-		// Whoever names a workspace came before, and no two name all the same.
+		// Sightings with a workspace came before, and no two are the same in all names.
 		if i, ok := x.serving[[2]string{k.model, k.tier}]; ok && k.workspace == "" {
 			return i
 		}
@@ -263,7 +268,7 @@ func (x *shadowIndex) find(k modelKey) int {
 	return found
 }
 
-// see enters a sighting.
+// see adds a sighting.
 func (e *ModelEntry) see(k modelKey, s *sighting, since domain.Instant) {
 	e.Workspace = cmp.Or(e.Workspace, k.workspace)
 	e.Model = cmp.Or(e.Model, k.model)
@@ -285,7 +290,7 @@ func (e *ModelEntry) see(k modelKey, s *sighting, since domain.Instant) {
 	slices.Sort(e.SeenBy)
 }
 
-// seeModels gathers what was seen running up to a time.
+// seeModels collects what was seen running up to a time.
 func seeModels(view projections.View, at domain.Instant) (sightings, error) {
 	seen := sightings{}
 	err := view.Scan(projections.Query{Table: projections.TableReplicas}, func(k projections.Key, row projections.Row) error {
@@ -299,7 +304,7 @@ func seeModels(view projections.View, at domain.Instant) (sightings, error) {
 			ready := ev.Ready
 			s.ready, s.counted = &ready, v.Order
 		}
-		// That nothing is ready is known, and no sign of life.
+		// Zero ready replicas is information, but not a sign of life.
 		for _, v := range row.(*projections.History).Versions {
 			if v.Order.Effective <= at && v.Event.(*domain.ReplicasObserved).Ready > 0 {
 				s.last = max(s.last, v.Order.Effective)
@@ -313,7 +318,8 @@ func seeModels(view projections.View, at domain.Instant) (sightings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read replicas: %w", err)
 	}
-	err = view.Scan(projections.Query{Table: projections.TableServing, To: projections.HourOf(at-1) + 1}, func(k projections.Key, row projections.Row) error {
+	query := projections.Query{Table: projections.TableServing, To: projections.HourOf(at-1) + 1}
+	err = view.Scan(query, func(k projections.Key, row projections.Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
 		for _, x := range row.(*projections.ServingHour).Sources {
 			deployment := strings.TrimSuffix(k.ID, "|"+x.Model+"|"+x.Tier)
@@ -325,10 +331,11 @@ func seeModels(view projections.View, at domain.Instant) (sightings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read serving hours: %w", err)
 	}
-	err = view.Scan(projections.Query{Table: projections.TableServers, To: projections.HourOf(at-1) + 1}, func(k projections.Key, row projections.Row) error {
+	query = projections.Query{Table: projections.TableServers, To: projections.HourOf(at-1) + 1}
+	err = view.Scan(query, func(k projections.Key, row projections.Row) error {
 		x := row.(*projections.ServerHour)
 		if x.Model == "" {
-			return nil // a pod that asks for GPUs, and no model server
+			return nil // a pod that requests GPUs, not a model server
 		}
 		s := seen.of(modelKey{"", k.Scope, x.Deployment, x.Model, x.Tier}, projections.TableServers)
 		s.last = max(s.last, min(at, domain.Instant(k.Hour)*domain.Hour+x.Until()))
@@ -341,7 +348,8 @@ func seeModels(view projections.View, at domain.Instant) (sightings, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = view.Scan(projections.Query{Table: projections.TableUsage, To: projections.HourOf(at-1) + 1}, func(k projections.Key, row projections.Row) error {
+	query = projections.Query{Table: projections.TableUsage, To: projections.HourOf(at-1) + 1}
+	err = view.Scan(query, func(k projections.Key, row projections.Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
 		u := pay.paid(k, row.(*projections.UsageHour))
 		for i, h := range u.Holders {

@@ -14,19 +14,18 @@ import (
 // Unmapped is [domain.Unmapped].
 const Unmapped = domain.Unmapped
 
-// payers say which workspace pays for what a pod held. A program that observes a
-// pod names the pod and no workspace: the pod's owner could write any into its
-// labels. The signed mapping rules say it, when usage is read. Of the rules in
-// force at the start of an hour the first that names the pod's cluster and
-// namespace decides, by priority and then by name.
+// payers decides which workspace pays for what a pod held. A program that observes a pod names the
+// pod and not a workspace, because the pod's owner could write any workspace into its labels. The
+// signed mapping rules decide, when usage is read. Of the rules valid at the start of an hour, the
+// first that names the pod's cluster and namespace counts, by priority and then by name.
 type payers struct {
 	rules  []ruleTimes
 	epochs []domain.Instant // when rules change, ascending
 	known  map[podsOf]string
-	row    projections.UsageHour // what paid returned last
+	row    projections.UsageHour // the last result of paid
 }
 
-// ruleTimes is a mapping rule with its versions that are in force.
+// ruleTimes is a mapping rule with its valid versions.
 type ruleTimes struct {
 	name     string // workspace and rule
 	versions []projections.Version
@@ -65,7 +64,7 @@ func readPayers(view projections.View) (*payers, error) {
 	return p, nil
 }
 
-// namespaceOf returns the namespace of a pod, "" when its name tells none.
+// namespaceOf returns the namespace of a pod, "" if its name has none.
 func namespaceOf(pod string) string {
 	namespace, _, ok := strings.Cut(pod, "/")
 	if !ok {
@@ -93,7 +92,8 @@ func (p *payers) of(cluster, pod string, at domain.Instant) string {
 			continue
 		}
 		ev := v.Event.(*domain.MappingRuleSet)
-		if ev.ToWorkspace == "" || ev.Cluster != "" && ev.Cluster != k.cluster || ev.Namespace != "" && ev.Namespace != k.namespace {
+		if ev.ToWorkspace == "" || ev.Cluster != "" && ev.Cluster != k.cluster ||
+			ev.Namespace != "" && ev.Namespace != k.namespace {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(ev.Priority, best.Priority), cmp.Compare(r.name, name)) < 0 {
@@ -108,8 +108,8 @@ func (p *payers) of(cluster, pod string, at domain.Instant) string {
 	return payer
 }
 
-// paid returns a row in which every holder has a workspace. It shares memory with
-// the row given, and with the next that is returned.
+// paid returns a row in which every holder has a workspace. It shares memory with the given row,
+// and with the next result.
 func (p *payers) paid(k projections.Key, row *projections.UsageHour) *projections.UsageHour {
 	first := slices.IndexFunc(row.Holders, func(h projections.Holder) bool { return h.Workspace == "" })
 	if first < 0 {

@@ -9,23 +9,22 @@ import (
 	"quartermaster/projections"
 )
 
-// SeenNode is a node that reports GPUs and that nobody declared.
+// SeenNode is an undeclared node that reports GPUs.
 type SeenNode struct {
 	Node  string
-	First domain.Instant // the hour in which one of GPUs was first reported
-	Last  domain.Instant // until when the node reported
+	First domain.Instant // the hour of the first report of one of GPUs
+	Last  domain.Instant // end of the last report
 	GPUs  []SeenGPU      // of its last two hours of reports, by id
 }
 
-// SeenGPU is a GPU of a node that nobody declared.
+// SeenGPU is a GPU of an undeclared node.
 type SeenGPU struct {
 	ID    domain.GPUID
-	Model string // as last declared in any node, else as last reported, else ""
+	Model string // as last declared for any node, else as last reported, else ""
 }
 
-// SeenNodes returns the nodes of a cluster that report GPUs and were never declared, by
-// name. A GPU that a node in service declares is that node's, whatever name it is
-// reported under.
+// SeenNodes returns the undeclared nodes of a cluster that report GPUs, by name. A GPU that a node
+// in service declares belongs to that node, under whatever name it is reported.
 func SeenNodes(view projections.View, cluster string, at domain.Instant) ([]SeenNode, error) {
 	inv, err := New(view, Filter{Cluster: cluster, At: at})
 	if err != nil {
@@ -45,7 +44,8 @@ func SeenNodes(view projections.View, cluster string, at domain.Instant) ([]Seen
 	}
 	reported := map[string][]projections.ReportedGPU{} // of all months
 	told := map[domain.GPUID]projections.ToldModel{}
-	err = view.Scan(projections.Query{Table: projections.TableNodeGPUs, Scope: cluster, To: projections.HourOf(at-1) + 1}, func(k projections.Key, row projections.Row) error {
+	query := projections.Query{Table: projections.TableNodeGPUs, Scope: cluster, To: projections.HourOf(at-1) + 1}
+	err = view.Scan(query, func(k projections.Key, row projections.Row) error {
 		if _, unknown := last[k.ID]; unknown {
 			reported[k.ID] = append(reported[k.ID], row.(*projections.NodeGPUs).GPUs...)
 			for _, m := range row.(*projections.NodeGPUs).Models {
@@ -86,7 +86,7 @@ func SeenNodes(view projections.View, cluster string, at domain.Instant) ([]Seen
 	return out, nil
 }
 
-// declaredModel is a model that a registration states.
+// declaredModel is a model in a registration.
 type declaredModel struct {
 	order domain.Precedence
 	model string
@@ -113,8 +113,8 @@ func declaredModels(view projections.View) (map[domain.GPUID]declaredModel, erro
 	return out, nil
 }
 
-// Description returns what holds of a node that is in service at a time, with the GPUs
-// that it has then, and since when it was so described; nil when it is not in service.
+// Description returns the description of a node at a time, with the GPUs that it has then, and the
+// start of that description; nil if the node is not in service.
 func Description(view projections.View, cluster, node string, at domain.Instant) (*domain.NodeRegistered, domain.Instant, error) {
 	f, err := ReadFleet(view)
 	if err != nil {

@@ -4,25 +4,24 @@ import (
 	"strconv"
 )
 
-// State is what a GPU was in at a moment. Every moment of a GPU in service is
-// in exactly one state; where several could be said, the first that applies
-// counts:
+// State is the state of a GPU at a moment. Every moment of a GPU in service is in exactly
+// one state. If several apply, the first counts:
 //
-//   - allocated: somebody was seen to hold it. That is observed of the moment
-//     itself, while "failed" lasts from one event to another of which the
-//     second may be missing; and what one holds nobody else can have, however
-//     ill it is. What was held while failed is reported beside it.
-//   - failed: a fatal fault or a cordon for repair, and the node not yet
-//     returned; or an outage that somebody declared. A failure inside a maintenance window is a failure: the window
-//     did not cause it.
-//   - maintenance: set aside on purpose, by a window, a cordon that is no
-//     repair, or a drain.
-//   - busy_unattributed: it worked, at [projections.BusyAt] or more, and nobody is known to have
-//     held it: a process on the machine itself, or a holder that no observer knew of.
-//   - idle: reported, nobody is known to have held it, and it was not seen to work.
-//   - unprovisioned: the part of a GPU that is cut into MIG instances which no
-//     instance covers: nobody can be given it until somebody cuts it. It takes
-//     a report to know that, so a GPU that never reported is not in it.
+//   - allocated: it was seen to have a holder. That is an observation of the moment
+//     itself, while "failed" lasts from one event to another, of which the second may be
+//     missing. And a held GPU is not available to others, whatever its condition. Time
+//     that was held while failed is reported separately.
+//   - failed: a fatal fault or a cordon for repair without a return since, or a declared
+//     outage. A failure within a maintenance window is a failure: the window did not
+//     cause it.
+//   - maintenance: set aside deliberately, by a window, a cordon that is not for repair,
+//     or a drain.
+//   - busy_unattributed: it was busy, at [projections.BusyAt] or more, without a known
+//     holder: a process on the machine itself, or a holder that no observer knew of.
+//   - idle: reported, without a known holder, and not seen busy.
+//   - unprovisioned: the part of a MIG-partitioned GPU that no instance covers. It is not
+//     available until somebody creates an instance. Only a report shows that, so a GPU
+//     that never reported is not in this state.
 //   - unobserved: in service, and nothing is known.
 type State uint8
 
@@ -38,7 +37,9 @@ const (
 	StateEnd
 )
 
-var stateNames = [StateEnd]string{"allocated", "failed", "maintenance", "busy_unattributed", "idle", "unprovisioned", "unobserved"}
+var stateNames = [StateEnd]string{
+	"allocated", "failed", "maintenance", "busy_unattributed", "idle", "unprovisioned", "unobserved",
+}
 
 // String returns the state's name.
 func (s State) String() string {

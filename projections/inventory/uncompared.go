@@ -11,22 +11,21 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// StreamNotCompared is the kind of an inventory's exception for streams of which a
-// sequence came again when the record that came first was no longer remembered.
+// StreamNotCompared is the kind of exceptions for streams with repeated sequences whose first
+// record was no longer remembered.
 const StreamNotCompared = "stream_not_compared"
 
-// Uncompared is a source of which events in one partition came with sequences that had
-// been seen too long ago to compare. They are repeats, or some are forged or of a copy of
-// the source.
+// Uncompared is a source with events in one partition whose sequences had been seen too long ago to
+// compare. They are repeats, or some are forged or from a copy of the source.
 type Uncompared struct {
 	Topic     domain.Topic `json:"topic"`
 	Partition int          `json:"partition"`
 	Source    string       `json:"source"`
-	// Incarnation is 0 for all those that have ended and have no row of their own.
+	// Incarnation is 0 for the sum of all that have ended and have no row of their own.
 	Incarnation uint64 `json:"incarnation"`
-	Dropped     uint64 `json:"dropped"`         // telemetry: taken for repeats
+	Dropped     uint64 `json:"dropped"`         // telemetry, counted as repeats
 	Quarantined uint64 `json:"quarantined"`     // in open quarantine, of kind "uncertain"
-	First       string `json:"first,omitempty"` // of those in quarantine
+	First       string `json:"first,omitempty"` // the first in quarantine
 }
 
 // String names the stream.
@@ -38,7 +37,10 @@ func (u *Uncompared) String() string {
 }
 
 func (u *Uncompared) compare(v *Uncompared) int {
-	return cmp.Or(cmp.Compare(u.Topic, v.Topic), cmp.Compare(u.Partition, v.Partition), cmp.Compare(u.Source, v.Source), cmp.Compare(u.Incarnation, v.Incarnation))
+	return cmp.Or(
+		cmp.Compare(u.Topic, v.Topic), cmp.Compare(u.Partition, v.Partition), cmp.Compare(u.Source, v.Source),
+		cmp.Compare(u.Incarnation, v.Incarnation),
+	)
 }
 
 // UncomparedStreams returns the streams with events that could not be compared, by topic,
@@ -48,7 +50,10 @@ func UncomparedStreams(view projections.View) ([]Uncompared, error) {
 	if err := view.Scan(projections.Query{Table: projections.TableStreams}, func(k projections.Key, row projections.Row) error {
 		if s := row.(*projections.Stream); s.Uncompared > 0 {
 			tp := projections.ScopePartition(k.Scope)
-			all = append(all, Uncompared{Topic: tp.Topic, Partition: tp.Partition, Source: s.Source, Incarnation: s.Incarnation, Dropped: s.Uncompared})
+			all = append(all, Uncompared{
+				Topic: tp.Topic, Partition: tp.Partition, Source: s.Source, Incarnation: s.Incarnation,
+				Dropped: s.Uncompared,
+			})
 		}
 		return nil
 	}); err != nil {
@@ -58,14 +63,18 @@ func UncomparedStreams(view projections.View) ([]Uncompared, error) {
 	if err := registry.EachResolution(view, func(id string, _ *projections.Version) { resolved[id] = struct{}{} }); err != nil {
 		return nil, err
 	}
-	if err := view.Scan(projections.Query{Table: projections.TableQuarantine}, func(_ projections.Key, row projections.Row) error {
+	quarantine := projections.Query{Table: projections.TableQuarantine}
+	if err := view.Scan(quarantine, func(_ projections.Key, row projections.Row) error {
 		q := row.(*projections.Quarantined)
 		if q.Kind != projections.KindUncertain {
 			return nil
 		}
 		id := projections.RecordID(q.Topic, uint32(q.Partition), q.Offset)
 		if _, done := resolved[id]; !done {
-			all = append(all, Uncompared{Topic: q.Topic, Partition: q.Partition, Source: q.Source, Incarnation: q.Incarnation, Quarantined: 1, First: id})
+			all = append(all, Uncompared{
+				Topic: q.Topic, Partition: q.Partition, Source: q.Source, Incarnation: q.Incarnation, Quarantined: 1,
+				First: id,
+			})
 		}
 		return nil
 	}); err != nil {
@@ -77,7 +86,8 @@ func UncomparedStreams(view projections.View) ([]Uncompared, error) {
 		u := &all[i]
 		if n := len(out); n > 0 && out[n-1].compare(u) == 0 {
 			last := &out[n-1]
-			last.Dropped, last.Quarantined, last.First = last.Dropped+u.Dropped, last.Quarantined+u.Quarantined, cmp.Or(last.First, u.First)
+			last.Dropped, last.Quarantined = last.Dropped+u.Dropped, last.Quarantined+u.Quarantined
+			last.First = cmp.Or(last.First, u.First)
 			continue
 		}
 		out = append(out, *u)
@@ -103,7 +113,9 @@ func (inv *Inventory) uncompared(view projections.View, cluster string) error {
 		if u.Quarantined > 0 {
 			parts = append(parts, fmt.Sprintf("%d are in quarantine, the first is %s", u.Quarantined, u.First))
 		}
-		inv.except(StreamNotCompared, u.String(), "events came with sequences that had been seen too long ago to compare, so that some may be forged or of a copy of the source: "+strings.Join(parts, ", "))
+		inv.except(StreamNotCompared, u.String(),
+			"events came with sequences that had been seen too long ago to compare, "+
+				"so that some may be forged or of a copy of the source: "+strings.Join(parts, ", "))
 	}
 	return nil
 }

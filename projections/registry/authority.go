@@ -13,77 +13,73 @@ import (
 	"quartermaster/projections"
 )
 
-// Authority says whose decisions count. It is computed from the histories of
-// operators and of clusters, and every view asks it before a signed event takes
-// effect.
+// Authority says whose decisions count. It is computed from the histories of operators and of
+// clusters, and every view consults it before a signed event takes effect.
 //
-// Trust starts at the root: the first admin in the log who registered himself.
-// He alone may sign his own registration. Whoever comes after must be
-// registered by an admin whose own registration holds, of the root's workspace
-// for any workspace, of another workspace for that one. Operators of the root's
-// workspace decide everywhere, others within their workspace; what has no
-// workspace (rates, tariffs, quotas of accounts, corrections of usage, books) is for those of the
-// root's workspace.
+// Trust starts at the root: the first admin in the log who registered himself. Only the root may
+// sign their own registration. All others must be registered by an admin with a valid registration:
+// an admin of the root's workspace for any workspace, of another workspace for that one. Operators
+// of the root's workspace decide everywhere, others within their workspace. Decisions without a
+// workspace (rates, tariffs, quotas of accounts, corrections of usage, books) are for operators of
+// the root's workspace.
 //
-// The root is first by offset, not by time, because a time can be made up and
-// a place in the log cannot. Otherwise what counts is when a decision was made
-// ([projections.Signer]), not when it takes effect: a rate for last month is decided today.
-// A key that was revoked decides nothing that is dated or was appended after
-// its end, so its decisions cannot be dated back. Registrations that a key
-// signed after the time from which it is revoked fall with it.
+// The root is first by offset, not by time, because a time can be forged and a place in the log
+// cannot. Otherwise the time at which a decision was made counts ([projections.Signer]), not the
+// time at which it takes effect: a rate for last month is decided today. A revoked key decides
+// nothing that is dated or was appended after its end, so its decisions cannot be backdated.
+// Registrations that a key signed after the time from which it is revoked are void too.
 //
-// A mapping rule is for the operators of the workspace that it makes pay.
+// A mapping rule is decided by operators of the workspace that it makes pay.
 //
-// A cluster is owned by the workspace that registered it first. Its keys are for
-// the operators of its owner, and so is giving it to another workspace, for which
-// they must be of that one too.
+// A cluster is owned by the workspace that registered it first. Its keys are decided by operators
+// of its owner. So is a transfer to another workspace, for which they must also be operators of
+// that workspace.
 //
-// An admin may decide everything, so that one person can run a small house.
-// Limits of money and the rule of two persons bind admins too, and nobody raises
-// a limit of their own. The last admin of the root's workspace cannot be revoked
-// or given another role: nobody could register anyone ever after.
+// An admin may decide everything, so that one person can run a small installation. Money limits and
+// the four-eyes rule bind admins too, and nobody raises a limit of their own. The last admin of the
+// root's workspace cannot be revoked or given another role, because then nobody could register
+// anyone any more.
 type Authority struct {
-	supposed []byte // the key of what a view supposes; see Supposing
+	supposed []byte // the key whose decisions a view supposes; see Supposing
 	root     string // the workspace of the first admin
 	grants   map[operatorKey][]Grant
 	owners   map[string][]ownership // of each cluster, by offset
 	rejected []Rejection
 }
 
-// ownership is a registration of a cluster that is in force.
+// ownership is a valid registration of a cluster.
 type ownership struct {
-	offset    int64 // in the partition that the cluster's keys are in too
+	offset    int64 // in the partition that also contains the cluster's keys
 	workspace string
 }
 
-// Supposing is a view that holds decisions which nobody made: a fork of the log
-// that somebody asks "what if" of. What is signed by the key that it supposes is
-// in force. No view of a log is one.
+// Supposing is a view with hypothetical decisions: a fork of the log for a what-if question.
+// Decisions signed with its supposed key are valid. No view of a real log is one.
 type Supposing interface {
 	projections.View
-	// Supposed returns the key whose decisions are in force without an operator.
+	// Supposed returns the key whose decisions are valid without an operator.
 	Supposed() (publicKey []byte)
 }
 
 type operatorKey struct{ workspace, operator, key string }
 
-// Grant is the right of one key of an operator to decide, from From on and,
-// when To is not zero, until To.
+// Grant is the right of one key of an operator to decide, from From on and, if To is not zero,
+// until To.
 type Grant struct {
 	Workspace       string         `json:"workspace"`
 	Operator        string         `json:"operator"`
 	PublicKey       []byte         `json:"public_key"`
 	Role            domain.Role    `json:"role"`
-	AuthorityLimits []domain.Money `json:"authority_limits,omitempty"` // each of another currency
+	AuthorityLimits []domain.Money `json:"authority_limits,omitempty"` // one per currency
 	From            domain.Instant `json:"from"`
 	To              domain.Instant `json:"to,omitempty"`
 	RegisteredBy    string         `json:"registered_by"`
-	Root            bool           `json:"root,omitempty"` // of the workspace whose operators decide everywhere
+	Root            bool           `json:"root,omitempty"` // belongs to the workspace whose operators decide everywhere
 
 	revoked bool // ended by a revocation, not by a new registration
 }
 
-// Rejection is a decision that takes no effect, and why.
+// Rejection is a void decision, and why it is void.
 type Rejection struct {
 	Table     string         `json:"table"`
 	Scope     string         `json:"scope"` // the topic key of the event
@@ -96,7 +92,10 @@ type Rejection struct {
 }
 
 func reject(k projections.Key, v *projections.Version, reason string) Rejection {
-	r := Rejection{Table: k.Table.String(), Scope: k.Scope, ID: k.ID, Type: v.Event.Type(), Time: v.Order.Effective, Reason: reason}
+	r := Rejection{
+		Table: k.Table.String(), Scope: k.Scope, ID: k.ID, Type: v.Event.Type(), Time: v.Order.Effective,
+		Reason: reason,
+	}
 	if s := v.Signer; s != nil {
 		r.Operator, r.PublicKey, r.Time = s.Operator, s.Key, s.Time
 	}
@@ -124,10 +123,9 @@ func NewAuthority(view projections.View) (*Authority, error) {
 		return nil, fmt.Errorf("read operators: %w", err)
 	}
 	slices.SortFunc(events, func(a, b operatorEvent) int { return cmp.Compare(a.v.Signer.Offset, b.v.Signer.Offset) })
-	// A revocation may take effect before registrations that stand in front of
-	// it. The first that is found ends the pass and is known from the start of the
-	// next, so that what its key signed later is judged without it. There are at
-	// most as many passes as revocations, and one more.
+	// A revocation may take effect before registrations that come before it in the log. The first
+	// new one ends the pass and is known from the start of the next, so that what its key signed
+	// later is judged without it. There are at most as many passes as revocations, plus one.
 	known := map[int64]bool{}
 	for {
 		a, again := derive(events, known)
@@ -140,19 +138,20 @@ func NewAuthority(view projections.View) (*Authority, error) {
 	}
 }
 
-// FirstAuthority is who may decide once an operator is registered as the first admin,
-// and nobody else.
+// FirstAuthority is the authority after an operator is registered as the first admin, and nobody
+// else.
 func FirstAuthority(workspace, operator string, publicKey []byte) *Authority {
 	return &Authority{
 		root:   workspace,
 		owners: map[string][]ownership{},
 		grants: map[operatorKey][]Grant{{workspace, operator, string(publicKey)}: {{
-			Workspace: workspace, Operator: operator, PublicKey: publicKey, Role: domain.RoleAdmin, RegisteredBy: operator, Root: true,
+			Workspace: workspace, Operator: operator, PublicKey: publicKey, Role: domain.RoleAdmin,
+			RegisteredBy: operator, Root: true,
 		}}},
 	}
 }
 
-// own goes through the registrations of clusters in the order of the log.
+// own processes the registrations of clusters in log order.
 func (a *Authority) own(view projections.View) error {
 	a.owners = map[string][]ownership{}
 	err := view.Scan(projections.Query{Table: projections.TableClusters}, func(k projections.Key, row projections.Row) error {
@@ -177,8 +176,8 @@ func (a *Authority) own(view projections.View) error {
 	return nil
 }
 
-// owner returns the workspace that owned a cluster before an offset of its
-// partition, "" when nobody had registered it.
+// owner returns the workspace that owned a cluster before an offset of its partition, "" if it was
+// not registered.
 func (a *Authority) owner(cluster string, before int64) string {
 	owner := ""
 	for _, o := range a.owners[cluster] {
@@ -190,8 +189,8 @@ func (a *Authority) owner(cluster string, before int64) string {
 	return owner
 }
 
-// Clusters returns the histories of clusters without the registrations that
-// take no effect. A cluster without one that does is not among them.
+// Clusters returns the histories of clusters without void registrations. Clusters without a valid
+// registration are left out.
 func (a *Authority) Clusters(view projections.View) (map[string]*projections.History, error) {
 	out := map[string]*projections.History{}
 	err := view.Scan(projections.Query{Table: projections.TableClusters}, func(k projections.Key, row projections.Row) error {
@@ -213,8 +212,8 @@ func (a *Authority) Clusters(view projections.View) (map[string]*projections.His
 	return out, nil
 }
 
-// raises returns "" unless operators would raise their own limit. Whoever
-// registers is an admin already, and there is no higher role.
+// raises returns "" unless operators would raise their own limit. Only an admin registers
+// operators, and there is no higher role.
 func raises(g *Grant, ev *domain.OperatorRegistered) string {
 	for _, m := range ev.AuthorityLimits {
 		if covers(g, m) != "" {
@@ -224,9 +223,8 @@ func raises(g *Grant, ev *domain.OperatorRegistered) string {
 	return ""
 }
 
-// derive goes through the operators' events in the order of the log. It adds
-// the first revocation that holds and is new to known, and reports whether there
-// was one: then the pass is to be made again.
+// derive processes the operators' events in log order. It adds the first valid revocation that is
+// new to known, and reports whether there was one: then the pass must be repeated.
 func derive(events []operatorEvent, known map[int64]bool) (*Authority, bool) {
 	a := &Authority{grants: map[operatorKey][]Grant{}}
 	found := false
@@ -255,7 +253,7 @@ func derive(events []operatorEvent, known map[int64]bool) (*Authority, bool) {
 			}
 			key := operatorKey{e.key.Scope, ev.Operator, string(ev.PublicKey)}
 			grants := a.grants[key]
-			// Registered again, a key has the new role and limit from then on.
+			// If a key is registered again, it has the new role and limit from then on.
 			for i := range grants {
 				if g := &grants[i]; g.To == 0 || g.To > s.Time {
 					g.To, g.revoked = max(g.From, s.Time), false
@@ -282,8 +280,8 @@ func derive(events []operatorEvent, known map[int64]bool) (*Authority, bool) {
 	return a, false
 }
 
-// last returns "" unless a key is that of the only admin of the root's workspace at a
-// time, so that nobody could decide who decides without it.
+// last returns "" unless a key is that of the only admin of the root's workspace at a time. Without
+// it, nobody could register operators.
 func (a *Authority) last(workspace, operator string, key []byte, at domain.Instant) string {
 	if a.root == "" || workspace != a.root {
 		return ""
@@ -307,8 +305,8 @@ func (a *Authority) last(workspace, operator string, key []byte, at domain.Insta
 	return fmt.Sprintf("operator %q is the last admin of workspace %q: register another admin first", operator, a.root)
 }
 
-// Root returns the workspace whose operators decide everywhere, "" when the
-// registry has no valid operator.
+// Root returns the workspace whose operators decide everywhere, "" if the registry has no valid
+// operator.
 func (a *Authority) Root() string { return a.root }
 
 // Grants returns every grant, by workspace, operator, key and time.
@@ -324,8 +322,8 @@ func (a *Authority) Grants() []Grant {
 	return out
 }
 
-// Judge returns "" when version i of a history is in force, and otherwise why
-// it takes no effect. What needs no signature is always in force.
+// Judge returns "" if version i of a history is valid, and otherwise why it is void. Events that
+// need no signature are always valid.
 func (a *Authority) Judge(k projections.Key, h *projections.History, i int) string {
 	v := &h.Versions[i]
 	if k.Table == projections.TableOperators {
@@ -364,7 +362,7 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 			return reason
 		}
 		if r.Operator == s.Operator {
-			return "" // everyone may give up a key of their own
+			return "" // everyone may revoke a key of their own
 		}
 	}
 	if reason := mayDecide(g, v.Event); reason != "" {
@@ -381,7 +379,7 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 			return raises(g, ev)
 		}
 	case *domain.ClusterRegistered:
-		// Whoever takes a cluster over must be one who may give it away.
+		// An operator who transfers a cluster must have the right to give it away.
 		if owner := a.owner(k.Scope, s.Offset); owner != "" && owner != scope {
 			from, reason := a.grant(owner, s)
 			if reason == "" {
@@ -407,17 +405,18 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 	return ""
 }
 
-// decidedFor returns the workspace that a decision is for, "" when it is for the
-// whole house, and otherwise why it is for none.
+// decidedFor returns the workspace that a decision is for, "" if it is for all workspaces, and
+// otherwise why it is for none.
 func (a *Authority) decidedFor(k projections.Key, v *projections.Version) (workspace, reason string) {
 	switch k.Table {
-	case projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates, projections.TableCloses, projections.TableResolutions,
+	case projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates,
+		projections.TableCloses, projections.TableResolutions,
 		projections.TableUsageCorrections: // a correction takes from one workspace what it gives to another
 		return "", ""
 	case projections.TableClusters:
 		return v.Workspace, ""
 	case projections.TableMappingRules:
-		// Whoever is to pay.
+		// The workspace that pays.
 		return cmp.Or(v.Event.(*domain.MappingRuleSet).ToWorkspace, k.Scope), ""
 	case projections.TableClusterKeys, projections.TableNodes, projections.TableOutages:
 		owner := a.owner(k.Scope, v.Signer.Offset)
@@ -429,7 +428,7 @@ func (a *Authority) decidedFor(k projections.Key, v *projections.Version) (works
 	return k.Scope, ""
 }
 
-// mayDecide returns "" when the role of a grant may decide an event.
+// mayDecide returns "" if the role of a grant may decide an event.
 func mayDecide(g *Grant, ev domain.Event) string {
 	if roles := deciders(ev); !slices.Contains(roles, g.Role) {
 		return fmt.Sprintf("operator %q is %s, and %s is for %v", g.Operator, g.Role, ev.Type(), roles)
@@ -477,7 +476,8 @@ func deciders(ev domain.Event) []domain.Role {
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}
 	case *domain.OnDemandQuotaSet:
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner, domain.RoleOperator}
-	case *domain.ClusterRegistered, *domain.ClusterKeyIssued, *domain.ClusterKeyRotated, *domain.ClusterKeyRevoked, *domain.GPURetired, *domain.OutageDeclared:
+	case *domain.ClusterRegistered, *domain.ClusterKeyIssued, *domain.ClusterKeyRotated, *domain.ClusterKeyRevoked,
+		*domain.GPURetired, *domain.OutageDeclared:
 		return []domain.Role{domain.RoleAdmin, domain.RoleOperator}
 	case *domain.CertificationHeld:
 		return []domain.Role{domain.RoleAdmin, domain.RoleAuditor, domain.RoleOperator}
@@ -491,8 +491,8 @@ func deciders(ev domain.Event) []domain.Role {
 	}
 }
 
-// commits returns the money that a decision commits: of a purchase the whole
-// term, of an approval the cost that the recommendation states.
+// commits returns the money that a decision commits: for a purchase, that of the whole term; for an
+// approval, the cost that the recommendation states.
 func commits(h *projections.History, v *projections.Version) ([]domain.Money, string) {
 	switch ev := v.Event.(type) {
 	case *domain.CommitmentPurchased:
@@ -500,10 +500,12 @@ func commits(h *projections.History, v *projections.Version) ([]domain.Money, st
 		if ev.SpendPerHour.Valid {
 			hourly = decimal.Max(hourly, ev.SpendPerHour.Decimal)
 		}
-		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)}, ev.Term), ""
+		currency := cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)
+		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: currency}, ev.Term), ""
 	case *domain.CommitmentRenewed:
 		hourly := ev.Hourly.Amount.Mul(decimal.NewFromInt(int64(ev.Units)))
-		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)}, ev.Term), ""
+		currency := cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)
+		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: currency}, ev.Term), ""
 	case *domain.RecommendationApproved:
 		for i := range h.Versions {
 			if made, ok := h.Versions[i].Event.(*domain.RecommendationMade); ok {
@@ -525,9 +527,9 @@ func term(upfront, hourly domain.Money, t domain.Interval) []domain.Money {
 	return []domain.Money{upfront, hourly}
 }
 
-// covers returns "" when a grant's limit in its currency covers an amount. Without one no
-// money may be committed, and no rate turns one currency into another: which rate would
-// be a decision of its own.
+// covers returns "" if a grant's limit in the amount's currency covers it. Without a limit in that
+// currency no money may be committed. Currencies are never converted, because the choice of a rate
+// would be a decision of its own.
 func covers(g *Grant, m domain.Money) string {
 	if m.Amount.Sign() <= 0 {
 		return ""
@@ -545,11 +547,11 @@ func covers(g *Grant, m domain.Money) string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("operator %q has no limit in %s, this commits %s: their limits are %s", g.Operator, m.Currency, m, strings.Join(limits, ", "))
+	return fmt.Sprintf("operator %q has no limit in %s, this commits %s: their limits are %s",
+		g.Operator, m.Currency, m, strings.Join(limits, ", "))
 }
 
-// approves holds the rule of two persons: whoever prepared a close does not
-// approve it.
+// approves enforces the four-eyes rule: whoever prepared a close does not approve it.
 func approves(h *projections.History, c *domain.CloseApproved, s *projections.Signer) string {
 	prepared := false
 	for i := range h.Versions {
@@ -568,8 +570,8 @@ func approves(h *projections.History, c *domain.CloseApproved, s *projections.Si
 	return ""
 }
 
-// At returns the version of a history in effect at a time, as [projections.History.At]
-// does, but passes over decisions that are void. It is nil when there is none.
+// At returns the version of a history in effect at a time, like [projections.History.At], but skips
+// void decisions. It returns nil if there is none.
 func (a *Authority) At(k projections.Key, h *projections.History, t domain.Instant) *projections.Version {
 	for i := len(h.Versions) - 1; i >= 0; i-- {
 		if h.Versions[i].Order.Effective <= t && a.Judge(k, h, i) == "" {
@@ -579,8 +581,8 @@ func (a *Authority) At(k projections.Key, h *projections.History, t domain.Insta
 	return nil
 }
 
-// Latest returns the version in force that takes effect last, even if that is
-// still to come, nil when there is none.
+// Latest returns the valid version that takes effect last, even if that is in the future, nil if
+// there is none.
 func (a *Authority) Latest(k projections.Key, h *projections.History) *projections.Version {
 	for i := len(h.Versions) - 1; i >= 0; i-- {
 		if a.Judge(k, h, i) == "" {
@@ -590,18 +592,20 @@ func (a *Authority) Latest(k projections.Key, h *projections.History) *projectio
 	return nil
 }
 
-// signedTables lists the tables that hold decisions.
+// signedTables lists the tables with decisions.
 func signedTables() []projections.Table {
 	return []projections.Table{
-		projections.TableOperators, projections.TablePolicies, projections.TableQuotas, projections.TableBudgets, projections.TableCertifications, projections.TableMethods, projections.TableMappingRules,
-		projections.TableClusters, projections.TableClusterKeys, projections.TableNodes, projections.TableOutages, projections.TableUsageCorrections,
-		projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates, projections.TableRecommendations, projections.TableCommitments, projections.TableCloses, projections.TableResolutions,
+		projections.TableOperators, projections.TablePolicies, projections.TableQuotas, projections.TableBudgets,
+		projections.TableCertifications, projections.TableMethods, projections.TableMappingRules,
+		projections.TableClusters, projections.TableClusterKeys, projections.TableNodes,
+		projections.TableOutages, projections.TableUsageCorrections,
+		projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates,
+		projections.TableRecommendations, projections.TableCommitments, projections.TableCloses, projections.TableResolutions,
 		projections.TableGapResolutions, projections.TableSwitches,
 	}
 }
 
-// Rejections returns every decision in the log that takes no effect, by table,
-// scope, id and order.
+// Rejections returns every void decision in the log, by table, scope, id and order.
 func (a *Authority) Rejections(view projections.View) ([]Rejection, error) {
 	out := []Rejection{}
 	for _, t := range signedTables() {

@@ -8,29 +8,27 @@ import (
 	"quartermaster/projections"
 )
 
-// ClusterKeyEntry is a key of a cluster. It may push until Until, when that is
-// not zero.
+// ClusterKeyEntry is a key of a cluster. It may push until Until, if that is not zero.
 type ClusterKeyEntry struct {
 	Cluster string         `json:"cluster"`
 	KeyID   string         `json:"key_id"`
 	MAC     []byte         `json:"-"`
 	Issued  domain.Instant `json:"issued"`
 	Until   domain.Instant `json:"until,omitempty"`
-	Why     string         `json:"why,omitempty"` // of Until: expires, replaced or revoked, and the reason given
+	Why     string         `json:"why,omitempty"` // reason for Until: expires, replaced or revoked, and the reason given
 	Revoked bool           `json:"revoked"`
 }
 
-// Live reports whether the key holds at a time. It does as soon as it is known,
-// and does not as soon as it is known to be revoked, because the clocks of those
-// who decide and of those who check differ.
+// Live reports whether the key is valid at a time. It is valid as soon as it is known, and invalid
+// as soon as it is known to be revoked, because the clocks of those who decide and of those who
+// check differ.
 func (e *ClusterKeyEntry) Live(at domain.Instant) bool {
 	return !e.Revoked && (e.Until == 0 || at < e.Until)
 }
 
-// ClusterKeys returns the keys that clusters ever had, by cluster, then by when
-// they were issued. A key that was issued twice under one id counts as it was
-// first issued; what ends it first, ends it. Decisions that take no effect neither
-// make a key nor end one.
+// ClusterKeys returns all keys that clusters ever had, by cluster, then by time of issue. If two
+// keys were issued under one id, the first counts. The first event that ends a key ends it. Void
+// decisions neither make a key nor end one.
 func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 	a, err := NewAuthority(view)
 	if err != nil {

@@ -10,23 +10,25 @@ import (
 	"quartermaster/projections"
 )
 
-// Completeness says what a report may lack. The two overlap: what could not
-// even be decoded is in quarantine, and its sequence is missing too.
+// Completeness says what a report may lack. The two counts overlap: an event that could not be
+// decoded is in quarantine, and its sequence is missing too.
 type Completeness struct {
 	Incomplete int `json:"incomplete"` // events in open quarantine that may concern the report
-	// Missing are events of its topics that are known to exist and have not arrived,
-	// whomever they concern, but for those that the nodes of another cluster than the
-	// report's sent.
+	// Missing counts events of the report's topics that are known to exist and have not arrived,
+	// whatever workspace they concern. Events from nodes of other clusters than the report's are
+	// excluded.
 	Missing uint64 `json:"missing"`
-	// Dropped is what agents of nodes said that they lost of the report's time: those
-	// events are not missing, as they never come.
+	// Dropped lists what nodes' agents reported as lost in the report's time. Those events do not
+	// count as missing, because they never come.
 	Dropped []Loss `json:"dropped,omitempty"`
 }
 
-// CompletenessOf returns what a report about a workspace and a cluster ("" for all) and a
-// time that is made of the given topics may lack. What the nodes of one cluster say
-// concerns no other, while it may concern any workspace.
-func CompletenessOf(view projections.View, workspace, cluster string, span domain.Interval, topics ...domain.Topic) (Completeness, error) {
+// CompletenessOf returns what a report about a workspace and a cluster ("" for all) and a time,
+// computed from the given topics, may lack. Events of the nodes of one cluster concern no other
+// cluster, but may concern any workspace.
+func CompletenessOf(
+	view projections.View, workspace, cluster string, span domain.Interval, topics ...domain.Topic,
+) (Completeness, error) {
 	open, err := openOf(view, cluster)
 	if err != nil {
 		return Completeness{}, err
@@ -37,19 +39,18 @@ func CompletenessOf(view projections.View, workspace, cluster string, span domai
 	}
 	c := Completeness{Incomplete: open.For(workspace)}
 	for _, t := range topics {
-		// Anybody may claim any sequence, so the sum may overflow.
+		// Anyone may claim any sequence, so the sum could overflow.
 		c.Missing += min(missing[t], math.MaxUint64-c.Missing)
 	}
 	c.Dropped, err = lossesIn(view, cluster, span, topics)
 	return c, err
 }
 
-// Missing returns how many events of each topic are known to exist, by the gaps
-// in their streams, and have not arrived. What an agent said that it lost is not
-// awaited.
+// Missing returns how many events of each topic are known to exist, from the gaps in their streams,
+// and have not arrived. Events that an agent reported as lost are excluded.
 func Missing(view projections.View) (map[domain.Topic]uint64, error) { return missingOf(view, "") }
 
-// missingOf leaves out what is of other clusters' nodes.
+// missingOf excludes events of other clusters' nodes.
 func missingOf(view projections.View, cluster string) (map[domain.Topic]uint64, error) {
 	missing := map[domain.Topic]uint64{}
 	err := EachAwaited(view, func(k projections.Key, s *projections.Stream, n uint64) {
@@ -62,9 +63,9 @@ func missingOf(view projections.View, cluster string) (map[domain.Topic]uint64, 
 	return missing, err
 }
 
-// Note returns for example "incomplete: 3 events; 7 events have not arrived; samples
-// of node c/n from 2026-05-01T00:00:00Z to 2026-05-01T01:00:00Z were dropped", and ""
-// when nothing is known to lack.
+// Note returns for example "incomplete: 3 events; 7 events have not arrived; samples of node c/n
+// from 2026-05-01T00:00:00Z to 2026-05-01T01:00:00Z were dropped", and "" if nothing is known to be
+// missing.
 func (c Completeness) Note() string {
 	parts := []string{}
 	if note := c.events(); note != "" {
@@ -80,10 +81,10 @@ func (c Completeness) Note() string {
 	return strings.Join(parts, "; ")
 }
 
-// namedLosses is how many losses a note names.
+// namedLosses is the number of losses that a note lists.
 const namedLosses = 3
 
-// events says what of a note is about events that may come.
+// events is the part of a note about events that may still come.
 func (c Completeness) events() string {
 	note := projections.Incomplete{All: c.Incomplete}.Note("")
 	if c.Missing == 0 {
@@ -99,14 +100,15 @@ func (c Completeness) events() string {
 	return note + "; " + missing
 }
 
-// EachResolution calls yield with the resolutions that whoever signed them had the
-// right to make, by the record that they resolve. Of one there may be several.
+// EachResolution calls yield with the valid resolutions, by the record that they resolve. A record
+// may have several.
 func EachResolution(view projections.View, yield func(id string, v *projections.Version)) error {
 	a, err := NewAuthority(view)
 	if err != nil {
 		return err
 	}
-	if err := view.Scan(projections.Query{Table: projections.TableResolutions}, func(k projections.Key, row projections.Row) error {
+	resolutions := projections.Query{Table: projections.TableResolutions}
+	if err := view.Scan(resolutions, func(k projections.Key, row projections.Row) error {
 		if v := a.Latest(k, row.(*projections.History)); v != nil {
 			yield(k.ID, v)
 		}
@@ -117,11 +119,11 @@ func EachResolution(view projections.View, yield func(id string, v *projections.
 	return nil
 }
 
-// Open counts what is in quarantine and not resolved. What it keeps in memory is
-// the place of each record that was resolved, and not the records.
+// Open counts what is in quarantine and not resolved. In memory it keeps only the place of each
+// resolved record.
 func Open(view projections.View) (projections.Incomplete, error) { return openOf(view, "") }
 
-// openOf leaves out what is of other clusters' nodes.
+// openOf excludes records of other clusters' nodes.
 func openOf(view projections.View, cluster string) (projections.Incomplete, error) {
 	resolved := map[string]struct{}{}
 	if err := EachResolution(view, func(id string, _ *projections.Version) { resolved[id] = struct{}{} }); err != nil {
@@ -146,9 +148,8 @@ func openOf(view projections.View, cluster string) (projections.Incomplete, erro
 	return open, nil
 }
 
-// Quarantine lists what could not be folded. A resolution counts when whoever
-// signed it had the right to; of several the latest. It holds every record that
-// was ever in quarantine: where their number is enough, see [Open].
+// Quarantine lists what could not be folded, with valid resolutions; of several the latest counts.
+// It holds every record that was ever in quarantine. If the number is enough, use [Open].
 func Quarantine(view projections.View) (*projections.QuarantineList, error) {
 	resolutions := map[string]*projections.Version{}
 	if err := EachResolution(view, func(id string, v *projections.Version) {
@@ -158,7 +159,10 @@ func Quarantine(view projections.View) (*projections.QuarantineList, error) {
 	}); err != nil {
 		return nil, err
 	}
-	list := &projections.QuarantineList{Position: view.Position().String(), Entries: []projections.QuarantineEntry{}, Incomplete: projections.Incomplete{Workspaces: map[string]int{}}}
+	list := &projections.QuarantineList{
+		Position: view.Position().String(), Entries: []projections.QuarantineEntry{},
+		Incomplete: projections.Incomplete{Workspaces: map[string]int{}},
+	}
 	err := view.Scan(projections.Query{Table: projections.TableQuarantine}, func(_ projections.Key, row projections.Row) error {
 		q := row.(*projections.Quarantined)
 		tp := domain.TopicPartition{Topic: q.Topic, Partition: q.Partition}

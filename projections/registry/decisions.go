@@ -12,39 +12,39 @@ import (
 // Decision is a signed event: who decided what, when, and under which right.
 type Decision struct {
 	Time      domain.Instant `json:"time"`      // when it was decided
-	Effective domain.Instant `json:"effective"` // from when it counts
+	Effective domain.Instant `json:"effective"` // when it takes effect
 	Operator  string         `json:"operator"`
 	PublicKey []byte         `json:"public_key"`
 	Type      domain.Type    `json:"type"`
 	Workspace string         `json:"workspace,omitempty"` // of the event
 	Scope     string         `json:"scope"`               // the topic key of the event
 	ID        string         `json:"id"`
-	// Role and Limits are those under which it was decided: of the grant of the operator's
-	// key at that time. Both are empty where the key had none.
+	// Role and Limits are those of the grant of the operator's key at that time. Both are empty if
+	// the key had no grant.
 	Role    domain.Role    `json:"role,omitempty"`
 	Limits  []domain.Money `json:"limits,omitempty"`
 	Commits []domain.Money `json:"commits,omitempty"` // the money that it commits
-	Refused string         `json:"refused,omitempty"` // why it takes no effect
+	Refused string         `json:"refused,omitempty"` // why it is void
 	Event   domain.Event   `json:"event"`
 
 	offset int64
 }
 
-// DecisionFilter picks decisions; empty fields pick all.
+// DecisionFilter selects decisions; empty fields match all.
 type DecisionFilter struct {
 	Operator  string
 	Workspace string         // of the event
 	From, To  domain.Instant // of the decision, To exclusive; 0: no bound
 }
 
-// decisionTables lists the tables with signed events: those that hold decisions, and the
-// health of nodes, where who returns or drains a node signs it.
+// decisionTables lists the tables with signed events: those with decisions, and the health of
+// nodes, where returns and drains are signed.
 func decisionTables() []projections.Table {
 	return append(signedTables(), projections.TableHealth)
 }
 
-// Decisions returns the decisions in the log, by time, then table, scope, id and offset:
-// those that hold, and those that take no effect, with the reason.
+// Decisions returns the decisions in the log, valid and void, by time, then table, scope, id and
+// offset.
 func (a *Authority) Decisions(view projections.View, f DecisionFilter) ([]Decision, error) {
 	type placed struct {
 		key projections.Key
@@ -68,7 +68,7 @@ func (a *Authority) Decisions(view projections.View, f DecisionFilter) ([]Decisi
 				if g := a.under(k, v); g != nil {
 					d.Role, d.Limits = g.Role, g.AuthorityLimits
 				}
-				// What cannot be priced is refused for that.
+				// A decision without a computable price is refused for that reason.
 				d.Commits, _ = commits(h, v)
 				d.Commits = slices.DeleteFunc(d.Commits, func(m domain.Money) bool { return m.Amount.Sign() <= 0 })
 				found = append(found, placed{k, d})
@@ -102,7 +102,7 @@ func (a *Authority) Deciders(decisions []Decision) []string {
 	return slices.Compact(names)
 }
 
-// under returns the grant under which a version was decided, nil when there was none.
+// under returns the grant under which a version was decided, nil if there was none.
 func (a *Authority) under(k projections.Key, v *projections.Version) *Grant {
 	scope, reason := v.Workspace, ""
 	if domain.NeedsSignature(v.Event.Type()) {
@@ -115,8 +115,8 @@ func (a *Authority) under(k projections.Key, v *projections.Version) *Grant {
 	return g
 }
 
-// Committed returns the money that a decision about a commitment commits: of a purchase or
-// a renewal the whole term.
+// Committed returns the money that a decision about a commitment commits: for a purchase or a
+// renewal, that of the whole term.
 func Committed(ev domain.Event) []domain.Money {
 	amounts, _ := commits(nil, &projections.Version{Event: ev})
 	return slices.DeleteFunc(amounts, func(m domain.Money) bool { return m.Amount.Sign() <= 0 })

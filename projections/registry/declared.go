@@ -9,10 +9,9 @@ import (
 	"quartermaster/projections"
 )
 
-// Declared returns what the rows say about the thing that an event is about,
-// in effect when the event would take effect: the version that the event would
-// replace, nil when there is none or the event is a measurement. An event that
-// takes effect at once is compared with the latest. Void decisions do not count.
+// Declared returns the version that an event would replace: the one in effect when the event would
+// take effect. It returns nil if there is none or if the event is a measurement. An event that
+// takes effect at once is compared with the latest version. Void decisions do not count.
 func Declared(v projections.View, a *Authority, env *domain.Envelope) (*projections.Version, error) {
 	p, h, err := history(v, env)
 	switch {
@@ -25,11 +24,10 @@ func Declared(v projections.View, a *Authority, env *domain.Envelope) (*projecti
 	}
 }
 
-// Refusals says of each event why it would take no effect, if all were appended
-// now in this order; "" when it would or needs no signature. Whoever appends
-// decisions asks first, because a void decision stays in the log for ever. What
-// is appended may rest on a cluster that is registered with it, and not on an
-// operator who is.
+// Refusals returns for each event why it would be void if all were appended now in this order; ""
+// if it would be valid or needs no signature. Writers of decisions check this first, because a void
+// decision stays in the log forever. Events may depend on a cluster that is registered along with
+// them, but not on an operator who is.
 func (a *Authority) Refusals(v projections.View, envs []*domain.Envelope) ([]string, error) {
 	then := *a
 	then.owners = maps.Clone(a.owners)
@@ -50,7 +48,10 @@ func (a *Authority) Refusals(v projections.View, envs []*domain.Envelope) ([]str
 		offset := math.MaxInt64 - int64(len(envs)-i)
 		reasons[i] = then.judge(p.Key, h, &projections.Version{
 			Order: order, Workspace: env.Workspace, Event: env.Event,
-			Signer: &projections.Signer{Operator: env.Signature.Operator, Key: env.Signature.Key, Time: env.Time, Appended: env.Time, Offset: offset},
+			Signer: &projections.Signer{
+				Operator: env.Signature.Operator, Key: env.Signature.Key,
+				Time: env.Time, Appended: env.Time, Offset: offset,
+			},
 		})
 		if env.Event.Type() == domain.TypeClusterRegistered && reasons[i] == "" {
 			owned := then.owners[env.Cluster]
@@ -60,8 +61,8 @@ func (a *Authority) Refusals(v projections.View, envs []*domain.Envelope) ([]str
 	return reasons, nil
 }
 
-// Identity names what an event declares and from when, so that two events of
-// one identity contradict or repeat each other.
+// Identity identifies what an event declares and from when. Two events with the same identity
+// contradict or repeat each other.
 func Identity(env *domain.Envelope) (string, error) {
 	scope, err := env.Key()
 	if err != nil {
@@ -71,7 +72,7 @@ func Identity(env *domain.Envelope) (string, error) {
 	return fmt.Sprintf("%s %s %s", p.Key, env.Event.Type(), p.Effective), nil
 }
 
-// history returns the history that an event belongs to, nil when there is none.
+// history returns the history that an event belongs to, nil if there is none.
 func history(v projections.View, env *domain.Envelope) (projections.Placement, *projections.History, error) {
 	scope, err := env.Key()
 	if err != nil {

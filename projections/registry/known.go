@@ -5,10 +5,9 @@ import (
 	"quartermaster/projections"
 )
 
-// Known returns a view of what was known by a time: of every history the versions
-// that their source says were recorded by then, or else that had been appended; 0:
-// the view as it is. Rows that are no histories stand as they are; [demand.Pools] has a
-// filter of its own.
+// Known returns a view of what was known by a time: the versions of every history that their source
+// recorded by then, or else that had been appended; 0: the view unchanged. Rows other than
+// histories are unchanged; [demand.Pools] has its own filter.
 func Known(view projections.View, by domain.Instant) projections.View {
 	if by == 0 {
 		return view
@@ -16,14 +15,13 @@ func Known(view projections.View, by domain.Instant) projections.View {
 	return knownView{view, by, func(v *projections.Version) bool { return v.Known() <= by }}
 }
 
-// Then returns a view of what had taken effect or was known by a time. What had
-// taken effect was known to whoever did it, whenever the log heard of it.
+// Then returns a view of what had taken effect or was known by a time. What had taken effect was
+// known to its author, whenever the log learned of it.
 func Then(view projections.View, at domain.Instant) projections.View {
 	return knownView{view, at, func(v *projections.Version) bool { return v.Order.Effective <= at || v.Known() <= at }}
 }
 
-// knownView shows the versions of histories that it keeps, without repeats of faults
-// that came later.
+// knownView shows the versions of histories that keep accepts, without later repeats of faults.
 type knownView struct {
 	projections.View
 	by    domain.Instant
@@ -40,7 +38,7 @@ func (v knownView) Scan(q projections.Query, yield func(projections.Key, project
 			return yield(k, row)
 		})
 	}
-	// The row of the greatest hour may not have been known.
+	// The row with the greatest hour may not have been known.
 	q.Last = false
 	var last projections.Key
 	var found projections.Row
@@ -77,7 +75,7 @@ func (v knownView) Get(k projections.Key) (projections.Row, error) {
 	return v.known(row), nil
 }
 
-// known returns what was known of a row, nil when nothing was.
+// known returns the part of a row that was known, nil if nothing was.
 func (v knownView) known(row projections.Row) projections.Row {
 	h, ok := row.(*projections.History)
 	if !ok {

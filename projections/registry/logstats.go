@@ -10,7 +10,7 @@ import (
 	"quartermaster/projections"
 )
 
-// LogStats says what the folds have seen of the log.
+// LogStats describes what the folds have read of the log.
 type LogStats struct {
 	Position   string           `json:"position"`
 	Partitions []PartitionStats `json:"partitions"` // every partition, in order
@@ -21,11 +21,11 @@ type LogStats struct {
 // StreamTotals adds up streams.
 type StreamTotals struct {
 	Streams int    `json:"streams"`
-	Events  uint64 `json:"events"`  // arrived, repeats not counted
-	Missing uint64 `json:"missing"` // known to exist and not arrived, Lost included
-	Lost    uint64 `json:"lost"`    // missing for good: too many gaps to remember
-	// Last is the latest time that an event bears, AheadMs how far an event was
-	// dated after its record at most, in milliseconds.
+	Events  uint64 `json:"events"`  // arrived, without repeats
+	Missing uint64 `json:"missing"` // known to exist and not arrived, including Lost
+	Lost    uint64 `json:"lost"`    // permanently missing: too many gaps to remember
+	// Last is the latest time of an event. AheadMs is the most that an event was dated after its
+	// record, in milliseconds.
 	Last    domain.Instant `json:"last,omitempty"`
 	AheadMs int64          `json:"ahead_ms"`
 }
@@ -58,7 +58,7 @@ type SourceStats struct {
 	StreamTotals
 }
 
-// NewLogStats returns what the folds have seen at the view's position.
+// NewLogStats returns what the folds have read at the view's position.
 func NewLogStats(view projections.View) (*LogStats, error) {
 	at := view.Position()
 	stats := &LogStats{Position: at.String(), Rows: map[string]int64{}}

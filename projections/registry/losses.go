@@ -10,14 +10,14 @@ import (
 	"quartermaster/projections"
 )
 
-// Loss is what an agent said that it had to drop. Its sequences are gaps of a stream
-// that nothing will fill: they are named as lost, and no longer awaited.
+// Loss is what an agent reported that it had to drop. Its sequences are gaps of a stream that will
+// never be filled: they are listed as lost, and no longer awaited.
 type Loss struct {
 	Cluster string         `json:"cluster"`
 	Node    string         `json:"node"`
 	Topic   domain.Topic   `json:"topic"`
 	Events  uint64         `json:"events"`
-	From    domain.Instant `json:"from,omitempty"` // of what the events covered; none: not known
+	From    domain.Instant `json:"from,omitempty"` // of the covered time; empty: unknown
 	To      domain.Instant `json:"to,omitempty"`
 	Reason  string         `json:"reason,omitempty"`
 
@@ -27,7 +27,7 @@ type Loss struct {
 	lost   projections.Gap
 }
 
-// String says what was lost.
+// String describes the loss.
 func (l *Loss) String() string {
 	what := "samples"
 	if l.Topic != domain.TopicTelemetry {
@@ -45,7 +45,7 @@ func (l *Loss) touches(span domain.Interval) bool {
 	return l.To == 0 || l.From < span.To && span.From < l.To
 }
 
-// LossOf reads what a version says was lost. A source speaks of its own streams alone.
+// LossOf reads the loss that a version reports. A source reports only on its own streams.
 func LossOf(cluster string, v *projections.Version) (Loss, bool) {
 	e, ok := v.Event.(*domain.SpoolDropped)
 	if !ok {
@@ -56,12 +56,13 @@ func LossOf(cluster string, v *projections.Version) (Loss, bool) {
 		return Loss{}, false
 	}
 	return Loss{
-		Cluster: cluster, Node: e.Node, Topic: domain.Topic(topic), Events: e.To - e.From + 1, From: e.Covered.From, To: e.Covered.To, Reason: e.Reason,
+		Cluster: cluster, Node: e.Node, Topic: domain.Topic(topic), Events: e.To - e.From + 1, From: e.Covered.From,
+		To: e.Covered.To, Reason: e.Reason,
 		said: v.Order, source: v.Order.Source, life: e.Incarnation, lost: projections.Gap{First: e.From, Last: e.To},
 	}, true
 }
 
-// readLosses returns what was said to be lost since a time, 0: ever.
+// readLosses returns the losses reported since a time, 0: ever.
 func readLosses(view projections.View, since domain.Instant) ([]Loss, error) {
 	var out []Loss
 	q := projections.Query{Table: projections.TableHealth}
@@ -82,15 +83,14 @@ func readLosses(view projections.View, since domain.Instant) ([]Loss, error) {
 	return out, nil
 }
 
-// streamLife names a stream but for its partition, which its key decides.
+// streamLife identifies a stream, without its partition, which follows from its key.
 type streamLife struct {
 	source string
 	topic  domain.Topic
 	life   uint64
 }
 
-// lostOf are the sequences that were said to be lost, by stream, ascending and
-// disjoint.
+// lostOf returns the lost sequences, by stream, ascending and disjoint.
 func lostOf(losses []Loss) map[streamLife][]projections.Gap {
 	out := map[streamLife][]projections.Gap{}
 	for i := range losses {
@@ -104,12 +104,12 @@ func lostOf(losses []Loss) map[streamLife][]projections.Gap {
 	return out
 }
 
-// NodeSources begins the sources of events of nodes; the cluster follows, and then the
-// node. Whoever takes such events sees to it that a cluster's key shows for it.
+// NodeSources is the prefix of the sources of nodes' events. The cluster follows, and then the
+// node. Receivers of such events MUST check that they were pushed with that cluster's key.
 const NodeSources = "node-reporter/"
 
-// OfAnother reports whether a source is of the nodes of another cluster than the given
-// one; "" stands for all clusters, of which none is another.
+// OfAnother reports whether a source is a node of another cluster than the given one. For "", which
+// stands for all clusters, it is false.
 func OfAnother(source, cluster string) bool {
 	rest, ok := strings.CutPrefix(source, NodeSources)
 	if !ok || cluster == "" {
@@ -119,7 +119,7 @@ func OfAnother(source, cluster string) bool {
 	return ok && of != cluster
 }
 
-// EachAwaited calls yield with each stream that something is awaited of, and how much.
+// EachAwaited calls yield with each stream with awaited events, and their number.
 func EachAwaited(view projections.View, yield func(projections.Key, *projections.Stream, uint64)) error {
 	type lacking struct {
 		key projections.Key
@@ -148,7 +148,11 @@ func EachAwaited(view projections.View, yield func(projections.Key, *projections
 		return err
 	}
 	for _, f := range found {
-		given := slices.Concat(lost[streamLife{f.s.Source, projections.ScopePartition(f.key.Scope).Topic, f.s.Incarnation}], resolved[projections.GapStream(f.key.Scope, f.s.Source, f.s.Incarnation)])
+		topic := projections.ScopePartition(f.key.Scope).Topic
+		given := slices.Concat(
+			lost[streamLife{f.s.Source, topic, f.s.Incarnation}],
+			resolved[projections.GapStream(f.key.Scope, f.s.Source, f.s.Incarnation)],
+		)
 		if n := f.s.Awaited(disjoint(given)); n > 0 {
 			yield(f.key, f.s, n)
 		}
@@ -156,13 +160,13 @@ func EachAwaited(view projections.View, yield func(projections.Key, *projections
 	return nil
 }
 
-// lossesIn returns what of some topics and a cluster, "" for all, was said to be lost of
-// a time, by cluster, node and time.
+// lossesIn returns the losses of some topics and a cluster, "" for all, within a time, by cluster,
+// node and time.
 func lossesIn(view projections.View, cluster string, span domain.Interval, topics []domain.Topic) ([]Loss, error) {
 	if span.Empty() {
 		return nil, nil
 	}
-	// Nothing is said to be lost before it is; clocks differ by less than a day.
+	// A loss is reported after it happened; clocks differ by less than a day.
 	losses, err := readLosses(view, max(1, span.From-domain.Day))
 	if err != nil {
 		return nil, err
@@ -171,10 +175,14 @@ func lossesIn(view projections.View, cluster string, span domain.Interval, topic
 		return cluster != "" && l.Cluster != cluster || !slices.Contains(topics, l.Topic) || !l.touches(span)
 	})
 	slices.SortFunc(losses, func(a, b Loss) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.life, b.life), cmp.Compare(a.lost.First, b.lost.First))
+		return cmp.Or(
+			cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.From, b.From),
+			cmp.Compare(a.To, b.To), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.life, b.life),
+			cmp.Compare(a.lost.First, b.lost.First),
+		)
 	})
 	return losses, nil
 }
 
-// SpokenFor is for how long the inventory names a loss.
+// SpokenFor is the time for which the inventory lists a loss.
 const SpokenFor = 31 * domain.Day

@@ -9,15 +9,14 @@ import (
 	"quartermaster/projections"
 )
 
-// Names is what there is to ask for, each list sorted. Whoever asks for
-// anything else has probably mistyped it.
+// Names lists the known names, each list sorted. Any other name in a query is probably a typo.
 type Names struct {
-	Workspaces []string // registered, or the owner of a cluster
-	Clusters   []string // that an event names
-	Regions    []string // defined, or that of a cluster, at any time
+	Workspaces []string // registered, or owners of clusters
+	Clusters   []string // named by an event
+	Regions    []string // defined, or the region of a cluster, at any time
 }
 
-// NewNames returns what there is to ask for.
+// NewNames returns the known names.
 func NewNames(view projections.View) (*Names, error) {
 	a, err := NewAuthority(view)
 	if err != nil {
@@ -57,8 +56,8 @@ func NewNames(view projections.View) (*Names, error) {
 	}, nil
 }
 
-// Registered returns the workspaces that somebody registered, at any time:
-// history that is imported is older than the registration.
+// Registered returns the workspaces that were registered at any time, because imported history is
+// older than the registration.
 func Registered(view projections.View, a *Authority) (map[string]bool, error) {
 	out := map[string]bool{}
 	err := view.Scan(projections.Query{Table: projections.TableWorkspaces}, func(k projections.Key, row projections.Row) error {
@@ -77,13 +76,15 @@ func Registered(view projections.View, a *Authority) (map[string]bool, error) {
 	return out, nil
 }
 
-// ClustersNamed returns every cluster that an event names, with a table that
-// has it.
+// ClustersNamed returns every cluster that an event names, with a table that contains it.
 func ClustersNamed(view projections.View) (map[string]projections.Table, error) {
 	named := map[string]projections.Table{}
 	for _, t := range []projections.Table{
-		projections.TableClusters, projections.TableNodes, projections.TableUsage, projections.TableServing, projections.TableServers, projections.TableHealth, projections.TableFaults, projections.TableDeployments, projections.TableReplicas,
-		projections.TableJobs, projections.TableDemand, projections.TableEnergy, projections.TableUsageCorrections, projections.TableClusterKeys, projections.TableAssets, projections.TableMaintenance, projections.TableOutages,
+		projections.TableClusters, projections.TableNodes, projections.TableUsage, projections.TableServing,
+		projections.TableServers, projections.TableHealth, projections.TableFaults, projections.TableDeployments,
+		projections.TableReplicas,
+		projections.TableJobs, projections.TableDemand, projections.TableEnergy, projections.TableUsageCorrections,
+		projections.TableClusterKeys, projections.TableAssets, projections.TableMaintenance, projections.TableOutages,
 	} {
 		last := ""
 		err := view.Scan(projections.Query{Table: t, Last: true}, func(k projections.Key, _ projections.Row) error {

@@ -7,14 +7,14 @@ import (
 	"quartermaster/projections"
 )
 
-// Registry is who there is and which rules hold at a time. Decisions that are
-// void take no effect in it; they are listed.
+// Registry lists the tenants, operators and rules that are valid at a time. Void decisions have no
+// effect in it, but are listed.
 type Registry struct {
 	Position       string               `json:"position"`
 	At             domain.Instant       `json:"at"`
 	Root           string               `json:"root,omitempty"` // the workspace whose operators decide everywhere
 	Workspaces     []WorkspaceEntry     `json:"workspaces"`
-	Operators      []Grant              `json:"operators"` // every key there was, with the time for which it held
+	Operators      []Grant              `json:"operators"` // every key, with the time for which it was valid
 	Policies       []PolicyEntry        `json:"policies"`
 	Quotas         []QuotaEntry         `json:"quotas"`
 	Budgets        []BudgetEntry        `json:"budgets"`
@@ -25,24 +25,24 @@ type Registry struct {
 	Rejected       []Rejection          `json:"rejected"` // of every signed table, at any time
 }
 
-// The entries of a registry are the events in force with their workspace.
+// The entries of a registry are the valid events with their workspace.
 type (
 	// WorkspaceEntry is a tenant.
 	WorkspaceEntry struct {
 		Workspace string `json:"workspace"`
 		domain.WorkspaceRegistered
 	}
-	// PolicyEntry is a policy in force.
+	// PolicyEntry is a valid policy.
 	PolicyEntry struct {
 		Workspace string `json:"workspace"`
 		domain.PolicySet
 	}
-	// QuotaEntry is a quota in force.
+	// QuotaEntry is a valid quota.
 	QuotaEntry struct {
 		Workspace string `json:"workspace"`
 		domain.QuotaSet
 	}
-	// BudgetEntry is the budget of a period that is not over.
+	// BudgetEntry is a budget whose period is not over.
 	BudgetEntry struct {
 		Workspace string `json:"workspace"`
 		domain.BudgetSet
@@ -52,17 +52,17 @@ type (
 		Workspace string `json:"workspace"`
 		domain.RegionDefined
 	}
-	// CertificationEntry is a certification that is valid.
+	// CertificationEntry is a valid certification.
 	CertificationEntry struct {
 		Workspace string `json:"workspace"`
 		domain.CertificationHeld
 	}
-	// MethodEntry is a method version in force.
+	// MethodEntry is a valid method version.
 	MethodEntry struct {
 		Workspace string `json:"workspace"`
 		domain.MethodChanged
 	}
-	// MappingRuleEntry is a mapping rule in force.
+	// MappingRuleEntry is a valid mapping rule.
 	MappingRuleEntry struct {
 		Workspace string `json:"workspace"`
 		domain.MappingRuleSet
@@ -80,7 +80,10 @@ func New(view projections.View, at domain.Instant) (*Registry, error) {
 		Workspaces: []WorkspaceEntry{}, Operators: a.Grants(), Policies: []PolicyEntry{}, Quotas: []QuotaEntry{},
 		Budgets: []BudgetEntry{}, Regions: []RegionEntry{}, Methods: []MethodEntry{}, MappingRules: []MappingRuleEntry{},
 	}
-	for _, t := range []projections.Table{projections.TableWorkspaces, projections.TablePolicies, projections.TableQuotas, projections.TableBudgets, projections.TableRegions, projections.TableMethods, projections.TableMappingRules} {
+	for _, t := range []projections.Table{
+		projections.TableWorkspaces, projections.TablePolicies, projections.TableQuotas, projections.TableBudgets,
+		projections.TableRegions, projections.TableMethods, projections.TableMappingRules,
+	} {
 		err := view.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) error {
 			h := row.(*projections.History)
 			v := a.At(k, h, at)
@@ -122,13 +125,13 @@ func New(view projections.View, at domain.Instant) (*Registry, error) {
 	return r, nil
 }
 
-// Certifications returns what is certified at a time. A certification has an
-// interval of its own, which the event may state long after it began: of two
-// statements the one whose interval starts later counts from there on, and of
-// two that start together the later statement.
+// Certifications returns the certifications valid at a time. A certification has its own interval,
+// and may be stated long after its start: of two statements the one whose interval starts later
+// counts from there on, and of two that start together the later statement.
 func Certifications(view projections.View, a *Authority, at domain.Instant) ([]CertificationEntry, error) {
 	out := []CertificationEntry{}
-	err := view.Scan(projections.Query{Table: projections.TableCertifications}, func(k projections.Key, row projections.Row) error {
+	query := projections.Query{Table: projections.TableCertifications}
+	err := view.Scan(query, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
 		var held *domain.CertificationHeld
 		for i := range h.Versions {

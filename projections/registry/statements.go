@@ -10,22 +10,22 @@ import (
 	"quartermaster/projections"
 )
 
-// Statement is something declared that is in force, or is to come into force, at a time.
+// Statement is a declaration that is valid, or will be valid, at a time.
 type Statement struct {
-	Workspace string         `json:"workspace,omitempty"` // of the event; "" for what belongs to none
+	Workspace string         `json:"workspace,omitempty"` // of the event; "" if it belongs to none
 	Name      string         `json:"name"`
 	Since     domain.Instant `json:"since"`
-	Until     domain.Instant `json:"until,omitempty"`      // when it ends, where it says so itself
-	DecidedBy string         `json:"decided_by,omitempty"` // "" for what needs no signature
+	Until     domain.Instant `json:"until,omitempty"`      // when it ends, if it states that itself
+	DecidedBy string         `json:"decided_by,omitempty"` // "" if it needs no signature
 	Decided   domain.Instant `json:"decided,omitempty"`
 	Source    string         `json:"source,omitempty"` // of the event
-	Declared  any            `json:"declared"`         // the event, or what several of them add up to
+	Declared  any            `json:"declared"`         // the event, or the combination of several
 }
 
-// Statements returns what is declared in a table and in force at a time, by workspace,
-// name and since. Void decisions do not count. What is over is left out: a policy that
-// ended, the budget of a past period, a window that is past or was called off, a
-// deployment that was removed. A window or period that is announced counts already.
+// Statements returns the declarations of a table that are valid at a time, by workspace, name and
+// since. Void decisions do not count. Past declarations are left out: a policy that ended, the
+// budget of a past period, a window that is past or was cancelled, a deployment that was removed. A
+// future window or period counts already.
 func Statements(view projections.View, a *Authority, table projections.Table, at domain.Instant) ([]Statement, error) {
 	out := []Statement{}
 	err := view.Scan(projections.Query{Table: table}, func(k projections.Key, row projections.Row) error {
@@ -58,15 +58,18 @@ func Statements(view projections.View, a *Authority, table projections.Table, at
 	return out, nil
 }
 
-// SortStatements orders statements by workspace, name, since and who decided.
+// SortStatements orders statements by workspace, name, since and decider.
 func SortStatements(s []Statement) {
 	slices.SortStableFunc(s, func(x, y Statement) int {
-		return cmp.Or(cmp.Compare(x.Workspace, y.Workspace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Since, y.Since), cmp.Compare(x.DecidedBy, y.DecidedBy))
+		return cmp.Or(
+			cmp.Compare(x.Workspace, y.Workspace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Since, y.Since),
+			cmp.Compare(x.DecidedBy, y.DecidedBy),
+		)
 	})
 }
 
-// Operators returns the keys that may decide at a time, one statement each, by workspace,
-// operator and since. Its Declared is a [Grant].
+// Operators returns the keys that may decide at a time, one statement each, by workspace, operator
+// and since. Declared is a [Grant].
 func (a *Authority) Operators(at domain.Instant) []Statement {
 	out := []Statement{}
 	for _, g := range a.Grants() {
@@ -74,15 +77,15 @@ func (a *Authority) Operators(at domain.Instant) []Statement {
 			continue
 		}
 		out = append(out, Statement{
-			Workspace: g.Workspace, Name: g.Operator, Since: g.From, Until: g.To, DecidedBy: g.RegisteredBy, Decided: g.From, Declared: g,
+			Workspace: g.Workspace, Name: g.Operator, Since: g.From, Until: g.To, DecidedBy: g.RegisteredBy,
+			Decided: g.From, Declared: g,
 		})
 	}
 	SortStatements(out)
 	return out
 }
 
-// ends returns when what an event declares is over by itself, 0 when it does not say, and
-// whether it is at a time.
+// ends returns the end that an event states, 0 if none, and whether it is over at a time.
 func ends(ev domain.Event, at domain.Instant) (until domain.Instant, over bool) {
 	switch ev := ev.(type) {
 	case *domain.PolicySet:

@@ -9,14 +9,14 @@ import (
 	"quartermaster/projections"
 )
 
-// SwitchEntry is a switch of generations that somebody decided who had the right to.
+// SwitchEntry is a switch of generations with a valid signature.
 type SwitchEntry struct {
 	domain.GenerationSwitched
 	At       domain.Instant `json:"at"`
 	Operator string         `json:"operator"`
 }
 
-// Switches returns the switches of generations, the latest first.
+// Switches returns the switches of generations, latest first.
 func Switches(view projections.View) ([]SwitchEntry, error) {
 	a, err := NewAuthority(view)
 	if err != nil {
