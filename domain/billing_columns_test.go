@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A mapping rule may go by every column of text that a line keeps, and reads it.
+// A mapping rule may use every text column that a line keeps, and reads it.
 func TestMappingRulesReadEveryColumnOfText(t *testing.T) {
 	kept := map[string]bool{"ProviderName": true, "PublisherName": true, "x_Anything": true}
 	line := BillingLine{Other: map[string]string{}}

@@ -42,7 +42,7 @@ func TestClusterKey(t *testing.T) {
 	}
 }
 
-// Any single character that is replaced, left out or put twice is noticed.
+// Every replaced, omitted or doubled character is detected.
 func TestClusterKeyTypos(t *testing.T) {
 	text := clusterKey(t, 200).String()
 	rapid.Check(t, func(t *rapid.T) {

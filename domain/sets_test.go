@@ -8,8 +8,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Numbers are in one set exactly where joins connect them, and the set is named by
-// the least of them.
+// Numbers are in one set exactly if joins connect them, and the set's name is its least member.
 func TestSetsAreWhatJoinsConnect(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "n")

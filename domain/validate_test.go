@@ -427,8 +427,8 @@ func TestValidateNothing(t *testing.T) {
 	}
 }
 
-// Whatever an event holds, Validate ends with one line that begins with the
-// type, twice the same.
+// For every event, Validate returns one line that begins with the type, and the same line each
+// time.
 func TestValidateHostile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		typ := rapid.SampledFrom(Types()).Draw(t, "type")
@@ -464,7 +464,7 @@ var (
 	hostileDecimals = []Decimal{{}, dec("1"), dec("-1"), dec("0.5"), decimal.New(1, math.MaxInt32), decimal.New(-1, math.MinInt32), decimal.New(0, math.MaxInt32), dec("999999999999999999999999.999999999999999999")}
 )
 
-// hostile overwrites some of the fields of v with values that go wrong most easily.
+// hostile overwrites some of the fields of v with the values most likely to fail.
 func hostile(t *rapid.T, v reflect.Value) {
 	if !rapid.Bool().Draw(t, "touch") && v.Kind() != reflect.Struct {
 		return
@@ -545,7 +545,7 @@ func FuzzValidateNodeSampled(f *testing.F) {
 		if Validate(wrap(e)) != nil {
 			return
 		}
-		// What was accepted can be read without asking again.
+		// An accepted event can be read without further checks.
 		for i := range e.Entries() {
 			if i < len(e.Holder) && e.Holder[i] != 0 {
 				h := e.Holder[i] - 1

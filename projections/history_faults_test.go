@@ -48,7 +48,7 @@ func TestFaultRowsAreBounded(t *testing.T) {
 	for name, flood := range faultFloods {
 		t.Run(name, func(t *testing.T) {
 			n := 20_000
-			if name == "a fault again and again" {
+			if name == "one repeated fault" {
 				n = 100_000
 			}
 			l := storetest.NewLog()
@@ -136,7 +136,7 @@ func TestNoFloodHidesAFailure(t *testing.T) {
 						ofGPU, ofNode = ofGPU || f.GPU == lost, ofNode || f.GPU == (domain.GPUID{})
 					}
 				}
-				if harmless := name == "codes that nobody knows" || strings.HasPrefix(name, "of eight"); harmless && !ofGPU || !ofGPU && !ofNode {
+				if harmless := name == "unknown codes" || strings.HasPrefix(name, "eight GPUs"); harmless && !ofGPU || !ofGPU && !ofNode {
 					t.Errorf("the failure is not in the row")
 				}
 			}

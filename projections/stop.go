@@ -22,7 +22,7 @@ type Stop struct {
 }
 
 func (s Stop) String() string {
-	text := fmt.Sprintf("stopped at offset %d: %s", s.Offset, s.Reason)
+	text := fmt.Sprintf("stands still at offset %d: %s", s.Offset, s.Reason)
 	if s.Advice != "" {
 		text += "; " + s.Advice
 	}

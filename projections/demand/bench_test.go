@@ -11,8 +11,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// demandLog is a log of hourly demand, made up as it is read: record i states
-// the demand of series i mod series in hour i ÷ series.
+// demandLog is a log of hourly demand, generated while it is read: record i states the demand of
+// series i mod series in hour i ÷ series.
 type demandLog struct {
 	tp     domain.TopicPartition
 	series int
@@ -81,9 +81,8 @@ func (l *demandLog) foldInto(tb testing.TB, m *projections.Memory, hours int) {
 // threeYears is 1,095 days of hours.
 const threeYears = 3 * 365 * 24
 
-// Three years of hourly demand of two regions with twelve types, 630,720
-// observations, and of three times as many: what folding takes, and what the
-// rows occupy.
+// Three years of hourly demand of two regions with twelve types, 630,720 observations, and of three
+// times as many: the cost of folding, and the memory of the rows.
 func BenchmarkFoldDemand(b *testing.B) {
 	for _, series := range []int{24, 72} {
 		b.Run(fmt.Sprint(series*threeYears), func(b *testing.B) {

@@ -12,8 +12,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// stated is an event of a cluster that is recorded at a time and takes effect at
-// another, in days.
+// stated is an event of a cluster that is recorded at one time and takes effect at another, in
+// days.
 func stated(cluster string, recorded, effective int, ev domain.Event) domain.Envelope {
 	return domain.Envelope{
 		Workspace: "acme", Cluster: cluster, Time: storetest.Start.DayStart() + domain.Instant(effective)*domain.Day, Recorded: storetest.Start.DayStart() + domain.Instant(recorded)*domain.Day, Event: ev,
@@ -43,8 +43,8 @@ func launches() *storetest.Log {
 	return l
 }
 
-// What deployments begin, end, grow and shrink by is a change of the pool that has
-// what they need, in its unit, from the first whole hour on.
+// The start, end, growth and shrinking of deployments is a change of the pool that has what they
+// need, in its unit, from the first whole hour on.
 func TestDemandChanges(t *testing.T) {
 	h100, two := domain.GPUNeed{Models: []string{"H100"}, Count: 8}, domain.GPUNeed{Count: 2}
 	l := launches()
@@ -56,7 +56,7 @@ func TestDemandChanges(t *testing.T) {
 		stated("c1", 1, 3, wants("gang", 1, domain.GPUNeed{Models: []string{"H100"}, Count: 8, GangNodes: 4})),
 		stated("c1", 1, 15, wants("gang", 2, domain.GPUNeed{Models: []string{"H100"}, Count: 8, GangNodes: 4})),
 		stated("c1", 1, 14, wants("part", 3, domain.GPUNeed{Models: []string{"H100"}, Count: 1, Milli: 500})),
-		stated("c2", 1, 13, wants("any", 3, two)), // its cluster feeds machines alone
+		stated("c2", 1, 13, wants("any", 3, two)), // its cluster feeds only machines
 		stated("c1", 1, 16, wants("cpu", 3, domain.GPUNeed{CPUMilli: 1000})),
 		stated("c1", 1, 16, wants("moves", 1, two)),
 		stated("c1", 1, 17, wants("moves", 1, domain.GPUNeed{Models: []string{"A100"}, Count: 4})),
@@ -93,8 +93,8 @@ func TestDemandChanges(t *testing.T) {
 	})
 }
 
-// Whatever is recorded later, and whatever it says of the past or the future,
-// nothing known by then changes: neither launches nor outages, nor demand.
+// What is recorded later, about the past or the future, does not change what was known before:
+// launches, outages and demand.
 func TestNothingLaterIsKnown(t *testing.T) {
 	const cut = 10
 	need := domain.GPUNeed{Models: []string{"H100"}, Count: 1}
@@ -139,8 +139,8 @@ func TestNothingLaterIsKnown(t *testing.T) {
 	}
 }
 
-// A pool is down while half of its GPUs or more are, failed or set aside, and not
-// for longer than two weeks.
+// A pool is down while at least half of its GPUs are, failed or set aside, but for at most two
+// weeks.
 func TestPoolOutages(t *testing.T) {
 	l := storetest.NewLog()
 	at := func(day int, ev domain.Event) domain.Envelope { return stated("c1", day, day, ev) }

@@ -28,8 +28,7 @@ func read(t *rapid.T, m *projections.Memory, from, to domain.Instant, f demand.F
 	return out
 }
 
-// plainDemand answers what Demand does from the records themselves, moment by
-// moment.
+// plainDemand computes the same as Pools directly from the records, moment by moment.
 func plainDemand(l *storetest.Log, from, to domain.Instant, f demand.Filter) []demand.Pool {
 	type name struct{ cluster, pool, model, unit string }
 	type said struct {
@@ -119,8 +118,8 @@ func plainDemand(l *storetest.Log, from, to domain.Instant, f demand.Filter) []d
 	return out
 }
 
-// What the rows answer about demand is what the records say, moment by moment,
-// at any time asked for and as of any time of knowledge.
+// The demand from the rows equals that from the records, moment by moment, for any requested time
+// and any time of knowledge.
 func TestDemandIsWhatWasObserved(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.DrawDemand(t)
@@ -204,7 +203,7 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// The largest figures there are do not overflow a mean.
+// The largest possible figures do not overflow a mean.
 func TestDemandOfTheLargest(t *testing.T) {
 	l := storetest.NewLog()
 	for _, i := range []domain.Interval{storetest.Span(0, 7), storetest.Span(7, 31), storetest.Span(31, 59)} {
@@ -223,8 +222,7 @@ func TestDemandOfTheLargest(t *testing.T) {
 	})
 }
 
-// Reading the demand of three years, of 630,720 observations and of three times
-// as many.
+// Reads the demand of three years, 630,720 observations, and of three times as many.
 func BenchmarkDemand(b *testing.B) {
 	for _, series := range []int{24, 72} {
 		b.Run(fmt.Sprint(series*threeYears), func(b *testing.B) {

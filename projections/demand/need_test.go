@@ -15,7 +15,7 @@ func TestGPUNeed(t *testing.T) {
 		name   string
 		need   domain.GPUNeed
 		milli  int64
-		models string // "some" for a list that is too long to state
+		models string // "some" for a list that is too long to write
 	}{
 		{"none", domain.GPUNeed{CPUMilli: 1000, Models: []string{"T4"}}, 0, ""},
 		{"whole", domain.GPUNeed{Count: 4}, 4000, ""},
@@ -51,8 +51,8 @@ func TestGPUNeed(t *testing.T) {
 	}
 }
 
-// Whatever is needed, the part has a meaning, and every model that is allowed
-// and known has the memory that was asked for in it.
+// For every need, the result is consistent, and every allowed and known model has the requested
+// memory in that part.
 func TestGPUNeedHasTheMemory(t *testing.T) {
 	names := []string{"G2", "A100"}
 	profiles := []string{"", "", "odd"}
@@ -100,7 +100,7 @@ func TestGPUNeedHasTheMemory(t *testing.T) {
 	})
 }
 
-// A slice weighs what it weighs on the machines that there are.
+// The weight of a slice depends on the models present.
 func TestGPUNeedOnWhatIsThere(t *testing.T) {
 	need := domain.GPUNeed{MIGProfile: "1g.10gb"}
 	anywhere, _ := GPUNeed(&need, nil)

@@ -10,10 +10,9 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Two clusters of a region are one pool. An hour that one of them does not know is
-// not known, what lags behind by less than eight weeks is not demand of nothing, what
-// lags for longer has ended, unless all of the pool did, and maintenance of a whole
-// cluster is an outage.
+// Two clusters of a region are one pool. An hour that is unknown for one of them is unknown. A lag
+// of less than eight weeks does not mean zero demand. A series that lags for longer has ended,
+// unless the whole pool did. Maintenance of a whole cluster is an outage.
 func TestPoolHistories(t *testing.T) {
 	const hour = domain.Hour
 	seen := func(cluster string, at int, milli uint64) domain.Envelope {
@@ -48,7 +47,7 @@ func TestPoolHistories(t *testing.T) {
 		if !slices.Equal(p.Outages, []domain.Interval{window}) {
 			t.Errorf("outages %v", p.Outages)
 		}
-		// Long after the last word of all of it nothing is known.
+		// Long after the last observation of the pool nothing is known.
 		pools, err = demand.Histories(v, from, from+6*hour+70*domain.Day, demand.Filter{KnownBy: from + 5*hour})
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +56,7 @@ func TestPoolHistories(t *testing.T) {
 			t.Errorf("known by then %v, at the end %d, ended %v", p.Milli[:7], p.Milli[len(p.Milli)-1], p.Ended)
 		}
 	})
-	// One that goes on makes it nothing that the other says nothing any more.
+	// If one series continues, the silence of the other means zero demand.
 	l.Append(seen("c2", 60*24, 500))
 	storetest.FoldView(t, l, func(v projections.View) {
 		from := storetest.Start.HourStart()

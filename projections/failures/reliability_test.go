@@ -45,19 +45,19 @@ func TestReliability(t *testing.T) {
 		want   string // "model: minutes up, interruptions, repairs of minutes; causes" over hours 1 to 3
 	}{
 		{name: "declared and silent", log: []domain.Envelope{two}},
-		{name: "observed, and cut to the time asked for", log: []domain.Envelope{two, both(0, 60), both(60, 90), both(180, 240)},
+		{name: "observed, limited to the requested time", log: []domain.Envelope{two, both(0, 60), both(60, 90), both(180, 240)},
 			want: "H100 80GB: 60 up, 0, 0 of 0"},
 		// 2 GPUs from 60 to 90 and from 120 to 180; the repair took from 90 to 120.
 		{name: "a fault, its cordon and others are one interruption", log: []domain.Envelope{two, both(60, 120), both(120, 180),
 			storetest.Fault(90, 0, 79, true), cordon(91, true), storetest.Fault(95, 1, 79, true), storetest.Fault(96, -1, 48, true), returned(120)},
 			want: "H100 80GB: 180 up, 1, 1 of 30; xid 79 hardware 1"},
-		{name: "each fault ends by itself", log: []domain.Envelope{two, both(60, 120), both(120, 180),
+		{name: "each fault ends separately", log: []domain.Envelope{two, both(60, 120), both(120, 180),
 			storetest.Fault(90, 0, 79, true), storetest.Fault(95, 1, 79, true), storetest.Mended(100, 1), storetest.Mended(120, 0), storetest.Fault(150, 0, 79, true), storetest.Mended(155, 1), storetest.Mended(160, 0)},
 			want: "H100 80GB: 160 up, 2, 2 of 40; xid 79 hardware 2"},
 		{name: "again after it was returned", log: []domain.Envelope{two, both(60, 120), both(120, 180),
 			storetest.Fault(70, 0, 79, true), returned(80), cordon(100, true), returned(130), storetest.Fault(150, 1, 79, true), returned(170)},
 			want: "H100 80GB: 120 up, 3, 3 of 60; xid 79 hardware 2, cordon 1"},
-		{name: "a repair that lasts", log: []domain.Envelope{two, both(60, 180), storetest.Fault(150, 0, 79, true), returned(180)},
+		{name: "a repair that continues", log: []domain.Envelope{two, both(60, 180), storetest.Fault(150, 0, 79, true), returned(180)},
 			want: "H100 80GB: 180 up, 1, 0 of 30; xid 79 hardware 1"},
 		{name: "a repair that ends with the node", log: []domain.Envelope{two, both(60, 180), storetest.Fault(150, 0, 79, true),
 			storetest.Hardware(170, &domain.NodeRetired{Node: "n"}), returned(175)},
@@ -65,28 +65,28 @@ func TestReliability(t *testing.T) {
 		{name: "back after it was retired, it can fail again", log: []domain.Envelope{two, both(60, 180), storetest.Fault(100, 0, 79, true),
 			storetest.Hardware(110, &domain.NodeRetired{Node: "n"}), storetest.Node("c", "n", "H100 80GB", 2, storetest.Start+120*storetest.Minute), storetest.Fault(140, 0, 79, true), returned(150)},
 			want: ": 20 up, 0, 0 of 0\nH100 80GB: 180 up, 2, 1 of 20; xid 79 hardware 2"},
-		{name: "described anew is not retired", log: []domain.Envelope{two, both(60, 180), storetest.Fault(100, 0, 79, true),
+		{name: "a new description is not a retirement", log: []domain.Envelope{two, both(60, 180), storetest.Fault(100, 0, 79, true),
 			storetest.Node("c", "n", "H200", 2, storetest.Start+120*storetest.Minute), returned(150)},
 			want: "H100 80GB: 80 up, 1, 1 of 50; xid 79 hardware 1\nH200 141GB: 60 up, 0, 0 of 0"},
-		// What began before counts for nothing, but the node is down till it returns.
+		// An interruption that began before does not count, but the node is down until its return.
 		{name: "begun before", log: []domain.Envelope{two, both(0, 60), both(60, 180), storetest.Fault(30, 0, 79, true), storetest.Fault(70, 0, 79, true), returned(90)},
 			want: "H100 80GB: 180 up, 0, 0 of 0"},
-		{name: "what takes nothing away does not count", log: []domain.Envelope{two, both(60, 180), storetest.Fault(70, 0, 31, false), cordon(80, false), returned(90)},
+		{name: "faults that take nothing down do not count", log: []domain.Envelope{two, both(60, 180), storetest.Fault(70, 0, 31, false), cordon(80, false), returned(90)},
 			want: "H100 80GB: 240 up, 0, 0 of 0"},
-		{name: "unless it is said to, and an hour long once", log: []domain.Envelope{two, both(60, 180),
+		{name: "unless configured, and then once per hour", log: []domain.Envelope{two, both(60, 180),
 			storetest.Fault(60, 0, 31, false), storetest.Fault(90, 0, 31, false), storetest.Fault(120, 1, 31, false), storetest.Fault(121, 1, 31, false), storetest.Fault(182, 1, 31, false)},
 			counts: func(c *reliability.Counts) { c.XIDs = []uint32{31} },
 			want:   "H100 80GB: 240 up, 2, 0 of 0; xid 31 hardware 2"},
 		{name: "a cordon that a fault led to", log: []domain.Envelope{two, both(60, 180), storetest.Fault(70, 0, 31, false), cordon(75, true), returned(95)},
 			counts: func(c *reliability.Counts) { c.Classes = []string{"hardware"} },
 			want:   "H100 80GB: 200 up, 1, 1 of 20; xid 31 hardware 1"},
-		{name: "cordons alone", log: []domain.Envelope{two, both(60, 180), storetest.Fault(70, 0, 79, true), cordon(75, true), returned(95)},
+		{name: "only cordons count", log: []domain.Envelope{two, both(60, 180), storetest.Fault(70, 0, 79, true), cordon(75, true), returned(95)},
 			counts: func(c *reliability.Counts) { c.Fatal = false },
 			want:   "H100 80GB: 200 up, 1, 1 of 20; cordon 1"},
-		{name: "faults alone", log: []domain.Envelope{two, both(60, 180), cordon(75, true), returned(95)},
+		{name: "only faults count", log: []domain.Envelope{two, both(60, 180), cordon(75, true), returned(95)},
 			counts: func(c *reliability.Counts) { c.Repair = false },
 			want:   "H100 80GB: 240 up, 0, 0 of 0"},
-		{name: "the model of the GPU, else of most", log: []domain.Envelope{mixed,
+		{name: "the model of the GPU, else the most frequent", log: []domain.Envelope{mixed,
 			storetest.Sampled("reporter/n", 60, 180, storetest.Seen{ID: storetest.DeviceOf(0), Activity: -1}, storetest.Seen{ID: storetest.DeviceOf(2), Activity: -1}),
 			storetest.Fault(60, 0, 79, true), returned(70), storetest.Fault(80, -1, 79, true), returned(90)},
 			want: "A100 80GB: 100 up, 1, 1 of 10; xid 79 hardware 1\nH100 80GB: 100 up, 1, 1 of 10; xid 79 hardware 1"},
@@ -97,9 +97,9 @@ func TestReliability(t *testing.T) {
 			want: "H100 80GB: 100 up, 0, 0 of 0"},
 		{name: "a declared outage, and faults within it", log: []domain.Envelope{lab, two, both(60, 120), both(120, 180), down(80, 110, "n"), storetest.Fault(90, 0, 79, true), returned(100)},
 			want: "H100 80GB: 180 up, 1, 1 of 30; outage 1"},
-		{name: "one of the cluster, one called off, one of another node", log: []domain.Envelope{lab, two, both(60, 180), down(80, 110), down(120, 130, "o"), off},
+		{name: "one of the cluster, one cancelled, one of another node", log: []domain.Envelope{lab, two, both(60, 180), down(80, 110), down(120, 130, "o"), off},
 			want: "H100 80GB: 180 up, 1, 1 of 30; outage 1"},
-		{name: "nobody declared it", log: []domain.Envelope{both(60, 120), storetest.Fault(90, 0, 79, true), returned(100)},
+		{name: "undeclared node", log: []domain.Envelope{both(60, 120), storetest.Fault(90, 0, 79, true), returned(100)},
 			want: ": 100 up, 1, 1 of 10; xid 79 hardware 1"},
 	} {
 		l := storetest.NewLog()
@@ -139,9 +139,8 @@ func TestReliability(t *testing.T) {
 	})
 }
 
-// Where nothing breaks, GPUs are up for just the time in which the usage view does
-// not call them unobserved, whoever reported them; and cutting the time in two
-// changes nothing.
+// If nothing breaks, GPUs are up for exactly the time in which the usage view does not call them
+// unobserved, for every observer. Splitting the time in two changes nothing.
 func TestReliabilityIsUsage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := storetest.DrawUsage(t)
@@ -203,7 +202,7 @@ func TestReliabilityIsUsage(t *testing.T) {
 	})
 }
 
-// counting counts rows that are read.
+// counting counts the rows read.
 type counting struct {
 	projections.View
 	rows map[projections.Table]int
@@ -216,7 +215,7 @@ func (c counting) Scan(q projections.Query, yield func(projections.Key, projecti
 	})
 }
 
-// A day costs what a day holds, however long the fleet ran before and after.
+// The cost of a day is that of the day's rows, however long the fleet ran before and after.
 func TestReliabilityReadsWhatIsAsked(t *testing.T) {
 	l := storetest.Fleet(3, 24*20, storetest.Start)
 	for d := range 20 {

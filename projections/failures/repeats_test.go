@@ -11,7 +11,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Repeats that are one version count as if each stood by itself.
+// Repeats merged in one version count like separate faults.
 func TestReliabilityOfRepeats(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -21,9 +21,9 @@ func TestReliabilityOfRepeats(t *testing.T) {
 	}{
 		{"each hour of a storm", storetest.Storm(0, 300, 0, 31, false), domain.Hour, "5 0 0"},
 		{"each of a storm", storetest.Storm(0, 300, 0, 31, false), 0, "1800 0 0"},
-		{"anew after a return", append(storetest.Storm(0, 300, 0, 31, false), storetest.Hardware(150, &domain.NodeReturned{Node: "n"})), domain.Hour, "6 0 0"},
+		{"again after a return", append(storetest.Storm(0, 300, 0, 31, false), storetest.Hardware(150, &domain.NodeReturned{Node: "n"})), domain.Hour, "6 0 0"},
 		{"fatal ones", storetest.Storm(0, 300, 0, 79, true), domain.Hour, "1 0 360"},
-		{"fatal ones amid which the GPU was returned", append(storetest.Storm(0, 300, 0, 79, true), storetest.Mended(150, 0), storetest.Mended(310, 0)), domain.Hour, "2 2 310"},
+		{"fatal ones with a return in between", append(storetest.Storm(0, 300, 0, 79, true), storetest.Mended(150, 0), storetest.Mended(310, 0)), domain.Hour, "2 2 310"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := storetest.NewLog()

@@ -20,8 +20,8 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// One GPU, under whatever names its node is known, is one: its states add up to the
-// hour, and whoever is believed most is, whatever name he uses.
+// A GPU whose node has several names is one GPU: its states add up to the hour, and the most
+// trusted observer counts, whatever name it uses.
 func TestGPUUnderTwoNames(t *testing.T) {
 	as := func(node, source string, from, to int, devices ...storetest.Seen) domain.Envelope {
 		i := storetest.Span(from, to)
@@ -50,11 +50,11 @@ func TestGPUUnderTwoNames(t *testing.T) {
 			"n 0-60 allocated a 3600000"},
 		{"the other name comes first and fills in", []domain.Envelope{one, as("n", "node-reporter/c/n", 10, 20, storetest.Held("a")), as("a-ip-10", "prometheus/p", 0, 50, storetest.Held("b"))},
 			"n 0-10 allocated b 600000, n 10-20 allocated a 600000, n 20-50 allocated b 1800000, n 50-60 unobserved 600000"},
-		{"declared, and reported under another name alone", []domain.Envelope{one, as("ip-10", "prometheus/p", 0, 60, storetest.Held(""))},
+		{"declared, but reported only under another name", []domain.Envelope{one, as("ip-10", "prometheus/p", 0, 60, storetest.Held(""))},
 			"n 0-60 idle 3600000"},
-		{"nobody declared it: under the reporter's name", []domain.Envelope{as("n", "node-reporter/c/n", 0, 30, storetest.Held("a")), as("a-ip-10", "prometheus/p", 0, 60, storetest.Held("b"))},
+		{"undeclared: under the reporter's name", []domain.Envelope{as("n", "node-reporter/c/n", 0, 30, storetest.Held("a")), as("a-ip-10", "prometheus/p", 0, 60, storetest.Held("b"))},
 			"n 0-30 allocated? a 1800000, n 30-60 allocated? b 1800000"},
-		{"what is not shared stays", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, storetest.Held("a")), as("ip-10", "prometheus/p", 0, 60, storetest.Held("b"), other)},
+		{"GPUs that are not shared stay", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, storetest.Held("a")), as("ip-10", "prometheus/p", 0, 60, storetest.Held("b"), other)},
 			"n 0-60 allocated a 3600000, ip-10 0-60 allocated? o 3600000"},
 		{"instances", []domain.Envelope{one, as("n", "node-reporter/c/n", 0, 60, mig(1, "4g.40gb", "a"), mig(2, "3g.40gb", "")), as("ip-10", "prometheus/p", 0, 60, mig(3, "4g.40gb", "a"), mig(4, "3g.40gb", "b"))},
 			"n 0-60 allocated a 1920000, n 0-60 idle 1680000"},
@@ -63,7 +63,7 @@ func TestGPUUnderTwoNames(t *testing.T) {
 		{"a GPU that moved is in each node at its time", []domain.Envelope{one, as("n", "reporter/n", 0, 20, storetest.Held("a")), storetest.Hardware(20, &domain.NodeRetired{Node: "n"}),
 			storetest.Node("c", "m", "H100 80GB", 1, storetest.Start+90*storetest.Minute), as("m", "reporter/m", 30, 60, storetest.Held("b"))},
 			"n 0-20 allocated a 1200000, m 30-60 allocated? b 1800000"},
-		{"declared by two: by who did so later", []domain.Envelope{one, twice, as("n", "reporter/n", 0, 60, storetest.Held("a"))},
+		{"declared by two: the later counts", []domain.Envelope{one, twice, as("n", "reporter/n", 0, 60, storetest.Held("a"))},
 			"n 0-30 allocated a 1800000, o 30-60 allocated a 1800000"},
 		{"declared by two, reported under the later name", []domain.Envelope{one, twice, as("o", "reporter/o", 0, 60, storetest.Held("a"))},
 			"n 0-30 allocated a 1800000, o 30-60 allocated a 1800000"},
@@ -73,7 +73,7 @@ func TestGPUUnderTwoNames(t *testing.T) {
 			"n 0-30 allocated a 1800000, o 30-60 allocated a 1800000"},
 		{"renamed, and registered late", []domain.Envelope{one, twice, as("n", "reporter/n", 0, 20, storetest.Held("a")), as("o", "reporter/o", 20, 50, storetest.Held("b"))},
 			"n 0-20 allocated a 1200000, n 20-30 allocated b 600000, o 30-50 allocated b 1200000, o 50-60 unobserved 600000"},
-		{"renamed, with a time that nobody declares", []domain.Envelope{one, storetest.Hardware(20, &domain.NodeRetired{Node: "n"}), at(twice, 40), as("o", "reporter/o", 0, 60, storetest.Held("a"))},
+		{"renamed, with an undeclared time", []domain.Envelope{one, storetest.Hardware(20, &domain.NodeRetired{Node: "n"}), at(twice, 40), as("o", "reporter/o", 0, 60, storetest.Held("a"))},
 			"n 0-20 allocated a 1200000, n 20-40 allocated? a 1200000, o 40-60 allocated a 1200000"},
 		{"two declared names, reported under a third", []domain.Envelope{one, twice, as("z", "reporter/z", 10, 60, storetest.Held("a"))},
 			"n 0-10 unobserved 600000, n 10-30 allocated a 1200000, o 30-60 allocated a 1800000"},
@@ -116,8 +116,7 @@ func TestGPUUnderTwoNames(t *testing.T) {
 	}
 }
 
-// What else reads usage counts such a GPU once too, and the inventory says which name
-// is to be mended.
+// Other views of usage count such a GPU once too, and the inventory says which name to fix.
 func TestTwoNamesElsewhere(t *testing.T) {
 	l := storetest.NewLog()
 	l.Append(storetest.Cluster("c", "acme", "p", "eu", storetest.Start), storetest.Node("c", "n", "H100 80GB", 2, storetest.Start), domain.Envelope{Workspace: "acme", Time: storetest.Start, Event: &domain.WorkspaceRegistered{Name: "Acme"}})
@@ -164,19 +163,19 @@ func TestTwoNamesElsewhere(t *testing.T) {
 			t.Errorf("at %s the inventory is %+v", at, inv)
 		}
 	}
-	// Long after the name was mended it is no news.
+	// Long after the name was fixed it is no longer reported.
 	if inv := take(t, l, inventory.Filter{At: storetest.Start + 60*domain.Day}); slices.ContainsFunc(inv.Exceptions, func(e inventory.Exception) bool { return e.Kind == inventory.GPUUnderTwoNames }) {
 		t.Errorf("exceptions %v", inv.Exceptions)
 	}
 }
 
-// Whatever names a node is given, each of its GPUs is in service just as long as it
-// would be under one name, and never longer than the hour.
+// Whatever the names of a node, each of its GPUs is in service exactly as long as under one name,
+// and never longer than the hour.
 func TestNamesDoNotCount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := storetest.Start + 30*domain.Day - 2*domain.Hour // over the end of a month
 		var several, single []domain.Envelope
-		// Some of the names are declared, some of them again and again, and some end.
+		// Some of the names are declared, some of them repeatedly, and some end.
 		const steps = 72 // of five minutes
 		var declared [steps]bool
 		moment := func(step int) domain.Instant { return start + domain.Instant(step)*5*storetest.Minute }
@@ -259,10 +258,10 @@ func TestNamesDoNotCount(t *testing.T) {
 	})
 }
 
-// Two machines of one image report as one node. With the state of the reporter copied
-// too, the records of the second that claim the sequences of the first are in quarantine
-// and an exception, and the time of the first counts once. With a state of its own the
-// time of the second counts as well.
+// Two machines with one image report as one node. If the state of the reporter was copied too, the
+// second machine's records that claim sequences of the first are quarantined and reported as an
+// exception, and the time of the first counts once. With a state of its own, the time of the second
+// counts as well.
 func TestClonedImage(t *testing.T) {
 	for _, copied := range []bool{true, false} {
 		l := storetest.NewLog()

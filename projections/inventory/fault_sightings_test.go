@@ -15,7 +15,7 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// toldFault is XID 79 of a GPU of node n, told by a source.
+// toldFault is XID 79 of a GPU of node n, reported by a source.
 func toldFault(source string, minutes, g int) domain.Envelope {
 	return domain.Envelope{Source: source, Cluster: "c", Time: storetest.Start + domain.Instant(minutes)*storetest.Minute,
 		Event: &domain.GPUFaultObserved{Node: "n", GPU: storetest.DeviceOf(g), Kind: domain.FaultXID, Code: 79, Count: 1, Fatal: true}}
@@ -26,8 +26,8 @@ const (
 	agentOf = "node-reporter/c/n"
 )
 
-// standing says how the nodes in service stand: "node state faults", with the GPUs that
-// failed by their index.
+// standing returns the condition of the nodes in service: "node state faults", with the indexes of
+// failed GPUs.
 func standing(t *testing.T, l *storetest.Log, at domain.Instant) string {
 	t.Helper()
 	var out []string
@@ -43,8 +43,8 @@ func standing(t *testing.T, l *storetest.Log, at domain.Instant) string {
 	return strings.Join(out, ", ")
 }
 
-// A fault that a monitoring system sees again after a return keeps its GPU down, however
-// soon it is back, and in whatever order the two sightings arrive.
+// A fault that a monitoring system sees again after a return keeps its GPU down, however soon it
+// recurs, and in every order of the two sightings.
 func TestSightedAgainAfterReturn(t *testing.T) {
 	first, back, again := toldFault(scraper, 5, 0), storetest.Hardware(10, &domain.NodeReturned{Node: "n"}), toldFault(scraper, 15, 0)
 	other := toldFault("prometheus/q", 15, 0)
@@ -54,13 +54,13 @@ func TestSightedAgainAfterReturn(t *testing.T) {
 		want string
 	}{
 		{"returned", []domain.Envelope{first, back}, "n ok 0"},
-		{"told again before the return", []domain.Envelope{first, toldFault(scraper, 9, 0), back}, "n ok 0"},
+		{"reported again before the return", []domain.Envelope{first, toldFault(scraper, 9, 0), back}, "n ok 0"},
 		{"back after the return", []domain.Envelope{first, back, again}, "n failed 1 !0"},
-		{"told by another system", []domain.Envelope{first, back, other}, "n failed 1 !0"},
+		{"reported by another system", []domain.Envelope{first, back, other}, "n failed 1 !0"},
 		{"the later arrives first", []domain.Envelope{again, back, first}, "n failed 1 !0"},
 		{"between two others", []domain.Envelope{first, again, toldFault(scraper, 8, 0), back}, "n failed 1 !0"},
 		{"returned again", []domain.Envelope{first, back, again, storetest.Hardware(20, &domain.NodeReturned{Node: "n"})}, "n ok 0"},
-		{"told by the agent", []domain.Envelope{toldFault(agentOf, 5, 0), back, toldFault(agentOf, 15, 0)}, "n failed 1 !0"},
+		{"reported by the agent", []domain.Envelope{toldFault(agentOf, 5, 0), back, toldFault(agentOf, 15, 0)}, "n failed 1 !0"},
 	} {
 		l := storetest.NewLog()
 		l.Append(storetest.Cluster("c", "acme", "p", "eu", storetest.Start), storetest.Node("c", "n", "H100 80GB", 1, storetest.Start))
@@ -73,15 +73,15 @@ func TestSightedAgainAfterReturn(t *testing.T) {
 			for i := range row.Versions {
 				events += row.Versions[i].Events()
 			}
-			if want := uint64(1); events != want && c.name != "told by the agent" {
+			if want := uint64(1); events != want && c.name != "reported by the agent" {
 				t.Errorf("%s: counts %d faults, want %d", c.name, events, want)
 			}
 		}
 	}
 }
 
-// A fault is of a GPU, so it counts in the node that has the GPU, whatever the name under
-// which it was told, and goes on there when the GPU moves.
+// A fault belongs to a GPU. It counts for the node that has the GPU, under whatever name it was
+// reported, and follows the GPU to another node.
 func TestFaultsFollowGPUs(t *testing.T) {
 	under := func(node string, env domain.Envelope) domain.Envelope {
 		switch ev := env.Event.(type) {
@@ -114,22 +114,22 @@ func TestFaultsFollowGPUs(t *testing.T) {
 		log  []domain.Envelope
 		want string
 	}{
-		{"told under another name", []domain.Envelope{one, under("ip-10", toldFault(scraper, 5, 0))}, "n failed 1 !0"},
+		{"reported under another name", []domain.Envelope{one, under("ip-10", toldFault(scraper, 5, 0))}, "n failed 1 !0"},
 		{"and returned under the node's", []domain.Envelope{one, under("ip-10", toldFault(scraper, 5, 0)), storetest.Hardware(6, &domain.NodeReturned{Node: "n"})}, "n ok 0"},
 		{"and mended under another", []domain.Envelope{one, toldFault(agentOf, 5, 0), under("ip-10", storetest.Mended(6, 0))}, "n ok 0"},
-		{"told before the node was declared", []domain.Envelope{under("ip-10", toldFault(scraper, 0, 0)), one}, "n failed 1 !0"},
-		{"of a GPU that nobody has", []domain.Envelope{one, under("ip-10", toldFault(scraper, 5, 3))}, "n ok 0"},
+		{"reported before the node was declared", []domain.Envelope{under("ip-10", toldFault(scraper, 0, 0)), one}, "n failed 1 !0"},
+		{"of an unknown GPU", []domain.Envelope{one, under("ip-10", toldFault(scraper, 5, 3))}, "n ok 0"},
 		{"renamed with a fault", []domain.Envelope{one, toldFault(agentOf, 5, 0), registered("m", 6, 0)}, "m failed 1 !0, n ok 0"},
-		{"amid its repeats", append(storetest.Storm(2, 8, 0, 79, true), one, registered("m", 6, 0)), "m failed 1 !0, n ok 0"},
+		{"between its repeats", append(storetest.Storm(2, 8, 0, 79, true), one, registered("m", 6, 0)), "m failed 1 !0, n ok 0"},
 		{"renamed when it was mended", []domain.Envelope{one, toldFault(agentOf, 5, 0), storetest.Mended(6, 0), registered("m", 7, 0)}, "m ok 0, n ok 0"},
 		{"mended under the new name", []domain.Envelope{one, toldFault(agentOf, 5, 0), registered("m", 6, 0), under("m", storetest.Mended(7, 0))}, "m ok 0, n ok 0"},
 		{"renamed and back", []domain.Envelope{one, toldFault(agentOf, 5, 0), registered("m", 6, 0), storetest.Hardware(7, &domain.NodeRetired{Node: "m"})}, "n failed 1 !0"},
 		{"the old name is returned", []domain.Envelope{one, toldFault(agentOf, 5, 0), registered("m", 6, 0), storetest.Hardware(7, &domain.NodeReturned{Node: "n"})}, "m failed 1 !0, n ok 0"},
 
 		{"retired, then pulled", []domain.Envelope{registered("n", 1, 0, 1), retired(4), registered("n", 5, 0), offBus("n", 5, 1)}, "n ok 0"},
-		{"retired amid repeats", append(storetest.Storm(2, 8, 1, 79, true), registered("n", 1, 0, 1), retired(4)), "n ok 0"},
+		{"retired between repeats", append(storetest.Storm(2, 8, 1, 79, true), registered("n", 1, 0, 1), retired(4)), "n ok 0"},
 		{"retired, and back", []domain.Envelope{registered("n", 1, 0, 1), retired(4), registered("n", 5, 0, 1), toldFault(agentOf, 6, 1)}, "n failed 1 !1"},
-		{"retired by nobody who may", []domain.Envelope{registered("n", 1, 0, 1),
+		{"retired without the right to", []domain.Envelope{registered("n", 1, 0, 1),
 			storetest.Mallory.Sign(storetest.Hardware(4, &domain.GPURetired{Node: "n", GPU: storetest.DeviceOf(1), Reason: "r"})), toldFault(agentOf, 5, 1)}, "n failed 1 !1"},
 
 		{"moved to another node", []domain.Envelope{registered("a", 1, 0, 1), registered("a", 3, 0), offBus("a", 3, 1), registered("b", 4, 2, 1)}, "a ok 0, b ok 0"},
@@ -157,7 +157,7 @@ func TestFaultsFollowGPUs(t *testing.T) {
 	}
 }
 
-// A fault told under a second name fails the hour of the node that has the GPU.
+// A fault reported under a second name fails the hour of the node that has the GPU.
 func TestFaultUnderOtherNameFailsTheHour(t *testing.T) {
 	l := storetest.NewLog()
 	l.Append(storetest.Node("c", "n", "H100 80GB", 1, storetest.Start))
@@ -182,8 +182,8 @@ func TestFaultUnderOtherNameFailsTheHour(t *testing.T) {
 	})
 }
 
-// What the agent and a monitoring system tell of one fault is one, and a scrape that comes
-// after the agent's return fails nothing while the agent reports the node.
+// Reports of one fault by the agent and a monitoring system are one fault. A scrape after the
+// agent's return has no effect while the agent reports the node.
 func TestFaultToldByAgentAndScrape(t *testing.T) {
 	reports := func(from, to int) domain.Envelope {
 		return storetest.Sampled(agentOf, from, to, storetest.Seen{ID: storetest.DeviceOf(0), Activity: 0})
@@ -199,7 +199,7 @@ func TestFaultToldByAgentAndScrape(t *testing.T) {
 		{"mended, and a late scrape", []domain.Envelope{reports(0, 20), toldFault(agentOf, 5, 0), back, toldFault(scraper, 7, 0)}, "n ok 0"},
 		{"scraped twice", []domain.Envelope{reports(0, 20), toldFault(agentOf, 5, 0), toldFault(scraper, 5, 0), back, toldFault(scraper, 7, 0)}, "n ok 0"},
 		{"long after the agent's", []domain.Envelope{reports(0, 40), toldFault(agentOf, 5, 0), back, toldFault(scraper, 25, 0)}, "n failed 1 !0"},
-		{"the agent is gone", []domain.Envelope{reports(0, 6), toldFault(agentOf, 5, 0), back, toldFault(scraper, 15, 0)}, "n failed 1 !0"},
+		{"the agent stopped", []domain.Envelope{reports(0, 6), toldFault(agentOf, 5, 0), back, toldFault(scraper, 15, 0)}, "n failed 1 !0"},
 		{"the agent goes while it is scraped", []domain.Envelope{reports(0, 8), toldFault(agentOf, 5, 0), back, toldFault(scraper, 7, 0), toldFault(scraper, 15, 0)}, "n failed 1 !0"},
 		{"another GPU", []domain.Envelope{reports(0, 20), toldFault(agentOf, 5, 0), back, toldFault(scraper, 7, 1)}, "n failed 1 !1"},
 	} {

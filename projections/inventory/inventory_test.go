@@ -125,8 +125,7 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// When a GPU was last reported is its own matter: one that stopped before its node did
-// shows when.
+// Each GPU has its own time of the last report: a GPU that stopped before its node shows that.
 func TestLastReportOfEachGPU(t *testing.T) {
 	l := storetest.NewLog()
 	l.Append(storetest.Node("c", "n", "H100 80GB", 3, storetest.Start))
@@ -152,8 +151,8 @@ func TestLastReportOfEachGPU(t *testing.T) {
 	}
 }
 
-// A GPU that its node goes on without keeps the time of its last report, over the end of
-// hours and months, under whatever name it was reported, and seen from any time.
+// A GPU that its node no longer reports keeps the time of its last report, across hours and months,
+// under whatever name it was reported, and seen from any time.
 func TestLastReportStays(t *testing.T) {
 	l := storetest.NewLog()
 	const hours = 40 * 24
@@ -176,8 +175,8 @@ func TestLastReportStays(t *testing.T) {
 	}
 }
 
-// Two machines with one name are named, whether or not each took the other's GPUs out of
-// service; one that was restarted, even without its memory, is none.
+// Two machines with one name are reported, whether or not each took the other's GPUs out of
+// service. A restarted machine, even without its state, is not.
 func TestTwoAgentsOfOneName(t *testing.T) {
 	report := func(source string, start, sequence, from, to, g int) domain.Envelope {
 		over := storetest.Span(from, to)
@@ -194,7 +193,7 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 		{"at once", []domain.Envelope{report(agent, 0, 1, 0, 20, 0), report(agent, 10, 1, 10, 30, 1), report(agent, 0, 2, 20, 40, 0)}, 60,
 			"c/n: agents started at 2026-05-01T00:00:00Z and 2026-05-01T00:10:00Z both reported up to 2026-05-01T00:30:00Z: two machines use this name, and each takes the other's GPUs out of service; give each its own (node in the configuration of the node-reporter)"},
 		{"a day later", []domain.Envelope{report(agent, 0, 1, 0, 20, 0), report(agent, 10, 1, 10, 30, 1)}, 60 * 30, ""},
-		{"restarted without its memory", []domain.Envelope{report(agent, 0, 1, 0, 20, 0), report(agent, 21, 1, 21, 40, 0)}, 60, ""},
+		{"restarted without its state", []domain.Envelope{report(agent, 0, 1, 0, 20, 0), report(agent, 21, 1, 21, 40, 0)}, 60, ""},
 		{"two observers", []domain.Envelope{report(agent, 0, 1, 0, 20, 0), report("import/x", 10, 1, 10, 30, 0)}, 60, ""},
 	} {
 		l := storetest.NewLog()
@@ -212,8 +211,8 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 	}
 }
 
-// A node that reports and that nobody registered is shown with its GPUs and faults,
-// and counts nowhere. One that a scheduler alone names has no GPUs to show.
+// An unregistered node that reports is shown with its GPUs and faults, and is not counted. A node
+// that only a scheduler names has no GPUs to show.
 func TestUnregisteredNode(t *testing.T) {
 	l := storetest.NewLog()
 	i := domain.Interval{From: storetest.Start, To: storetest.Start + 30*storetest.Minute}
@@ -287,7 +286,7 @@ func TestExceptions(t *testing.T) {
 		log  []domain.Envelope
 		want []string
 	}{
-		{"nothing is wrong", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 1, storetest.Start), seen("c1", "n1", 0)}, nil},
+		{"no exceptions", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 1, storetest.Start), seen("c1", "n1", 0)}, nil},
 		{"declared twice", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 1, storetest.Start), seen("c1", "n1", 0), stolen, {Source: "reporter/n2", Cluster: "c1", Time: i.To, Event: storetest.Sample("n2", i, storetest.Seen{ID: storetest.GPU("c1", "n1", 0), Activity: -1})}},
 			[]string{"gpu_in_two_nodes " + storetest.GPU("c1", "n1", 0).String() + ": declared by [c1/n1 c1/n2]"}},
 		{"a node in two clusters", []domain.Envelope{cluster("c1"), cluster("c2"), storetest.Node("c1", "n1", "A100 40GB", 1, storetest.Start), seen("c1", "n1", 0), storetest.Node("c2", "n1", "A100 40GB", 1, storetest.Start), seen("c2", "n1", 0)},
@@ -303,7 +302,7 @@ func TestExceptions(t *testing.T) {
 			cluster("c1"), storetest.Node("c1", "n2", "G2", 3, storetest.Start), seen("c1", "n2", 0, 1, 2), storetest.Node("c1", "n1", "G2", 1, storetest.Start), seen("c1", "n1", 0), storetest.Node("c1", "n3", "G3", 1, storetest.Start), seen("c1", "n3", 0),
 			cluster("c2"), storetest.Node("c2", "m1", "G2", 2, storetest.Start), seen("c2", "m1", 0, 1),
 		}, []string{"gpu_model_unknown G2: 2 GPUs in c2, the first in node m1", "gpu_model_unknown G2: 4 GPUs in c1, the first in node n1", "gpu_model_unknown G3: 1 GPUs in c1, the first in node n3"}},
-		{"workspaces that nobody registered", []domain.Envelope{
+		{"unregistered workspaces", []domain.Envelope{
 			cluster("c1"), storetest.Cluster("c2", "owner", "p", "eu", storetest.Start), storetest.Cluster("c3", "owner", "p", "eu", storetest.Start),
 			storetest.Node("c1", "n1", "A100 40GB", 2, storetest.Start), storetest.Node("c1", "n2", "A100 40GB", 1, storetest.Start),
 			{Cluster: "c1", Workspace: "gone", Time: storetest.Start, Event: &domain.DeploymentChanged{Deployment: "d", Model: "m", Class: domain.ClassServing}},
@@ -350,8 +349,8 @@ func TestExceptions(t *testing.T) {
 	})
 }
 
-// Each GPU's fault ends by itself; the node is ok when none is left. What a monitoring
-// system says ends none.
+// Each GPU's fault ends separately; the node is ok when none is left. A return by a monitoring
+// system ends none.
 func TestFaultsEnd(t *testing.T) {
 	at := func(minutes int, ev domain.Event) domain.Envelope {
 		return domain.Envelope{Source: "node-reporter/c1/n1", Cluster: "c1", Time: storetest.Start + domain.Instant(minutes)*storetest.Minute, Event: ev}

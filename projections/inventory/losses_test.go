@@ -16,22 +16,22 @@ import (
 
 const agent = "node-reporter/c/n"
 
-// dropped says that the agent of node n lost sequences of its samples.
+// dropped reports that the agent of node n lost sequences of its samples.
 func dropped(source string, at int, from, to uint64, covered domain.Interval) domain.Envelope {
 	return domain.Envelope{Source: source, Incarnation: 1, Cluster: "c", Time: storetest.Start + domain.Instant(at)*storetest.Minute, Event: &domain.SpoolDropped{
 		Node: "n", Stream: agent + " qm.telemetry", From: from, To: to, Covered: covered, Reason: "quota", Incarnation: 1,
 	}}
 }
 
-// What an agent said that it lost is named by reports of that time, and makes no other
-// report incomplete for ever.
+// A loss that an agent reported is listed in reports of that time, and does not mark other reports
+// as incomplete forever.
 func TestDroppedSamples(t *testing.T) {
 	sample := func(seq uint64, from, to int) domain.Envelope {
 		e := storetest.Sampled(agent, from, to, storetest.Held("a"))
 		e.Incarnation, e.Sequence = 1, seq
 		return e
 	}
-	// After 64 gaps the oldest are remembered by their number alone.
+	// After 64 gaps only the number of the oldest is remembered.
 	var torn []domain.Envelope
 	for i := range 80 {
 		torn = append(torn, sample(uint64(2*i+2), i, i+1))
@@ -43,14 +43,14 @@ func TestDroppedSamples(t *testing.T) {
 		note    string // of the first hour
 	}{
 		{"a gap", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40)}, 2, "incomplete: 2 events have not arrived"},
-		{"said to be lost", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40), dropped(agent, 41, 2, 3, storetest.Span(10, 30))}, 0,
+		{"reported as lost", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40), dropped(agent, 41, 2, 3, storetest.Span(10, 30))}, 0,
 			"samples of node c/n from 2026-05-01T00:10:00Z to 2026-05-01T00:30:00Z were dropped"},
 		{"in part", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40), dropped(agent, 41, 3, 3, storetest.Span(20, 30))}, 1,
 			"incomplete: 1 event has not arrived; samples of node c/n from 2026-05-01T00:20:00Z to 2026-05-01T00:30:00Z were dropped"},
 		{"twice", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40), dropped(agent, 41, 2, 3, storetest.Span(10, 30)), dropped(agent, 42, 3, 3, storetest.Span(20, 30))}, 0,
 			"samples of node c/n from 2026-05-01T00:10:00Z to 2026-05-01T00:30:00Z were dropped; samples of node c/n from 2026-05-01T00:20:00Z to 2026-05-01T00:30:00Z were dropped"},
 		{"by somebody else", []domain.Envelope{sample(1, 0, 10), sample(4, 30, 40), dropped("node-reporter/c/m", 41, 2, 3, storetest.Span(10, 30))}, 2, "incomplete: 2 events have not arrived"},
-		{"at a time that is not known", []domain.Envelope{sample(1, 0, 10), sample(3, 30, 40), dropped(agent, 41, 2, 2, domain.Interval{})}, 0,
+		{"at an unknown time", []domain.Envelope{sample(1, 0, 10), sample(3, 30, 40), dropped(agent, 41, 2, 2, domain.Interval{})}, 0,
 			"samples of node c/n at a time that is not known were dropped"},
 		{"more than is remembered", append(torn[:80:80], dropped(agent, 90, 1, 31, storetest.Span(0, 16)), dropped(agent, 91, 33, 200, storetest.Span(16, 80))), 0,
 			"samples of node c/n from 2026-05-01T00:00:00Z to 2026-05-01T00:16:00Z were dropped; samples of node c/n from 2026-05-01T00:16:00Z to 2026-05-01T01:20:00Z were dropped"},
@@ -85,9 +85,8 @@ func TestDroppedSamples(t *testing.T) {
 	}
 }
 
-// What the nodes of a cluster lack, lost or had quarantined marks the reports about it
-// and about all clusters, and those about another not. A source that names no cluster
-// marks every report.
+// Missing, lost and quarantined events of a cluster's nodes mark reports about that cluster and
+// about all clusters, but not about another. A source that names no cluster marks every report.
 func TestClustersMarkTheirOwn(t *testing.T) {
 	leap := func(source, cluster string, seq uint64) domain.Envelope {
 		return domain.Envelope{Source: source, Incarnation: 1, Sequence: seq, Cluster: cluster, Time: storetest.Start, Event: &domain.NodeCordoned{Node: "n"}}
@@ -136,8 +135,7 @@ func TestClustersMarkTheirOwn(t *testing.T) {
 	}
 }
 
-// The fleet shows whose collector is silent, until that is over in whatever way, and
-// what was lost.
+// The fleet shows silent collectors, until the silence ends in any way, and losses.
 func TestSilence(t *testing.T) {
 	silent := func(at int, life uint64, from, to int) domain.Envelope {
 		i := domain.Interval{From: storetest.Start + domain.Instant(from)*storetest.Minute}
@@ -159,13 +157,13 @@ func TestSilence(t *testing.T) {
 	}{
 		{"silent", []domain.Envelope{life(1, storetest.Sampled(agent, 0, 30, storetest.Held("a"))), silent(31, 1, 30, 0)}, 60, open},
 		{"not yet", []domain.Envelope{life(1, storetest.Sampled(agent, 0, 30, storetest.Held("a"))), silent(31, 1, 30, 0)}, 30, ""},
-		{"it spoke again", []domain.Envelope{life(1, storetest.Sampled(agent, 0, 30, storetest.Held("a"))), silent(31, 1, 30, 0), silent(40, 1, 30, 40)}, 60, ""},
+		{"silence ended", []domain.Envelope{life(1, storetest.Sampled(agent, 0, 30, storetest.Held("a"))), silent(31, 1, 30, 0), silent(40, 1, 30, 40)}, 60, ""},
 		{"silent again", []domain.Envelope{silent(11, 1, 10, 0), silent(20, 1, 10, 20), silent(31, 1, 30, 0)}, 60, open},
 		{"a later sample", []domain.Envelope{silent(31, 1, 30, 0), life(1, storetest.Sampled(agent, 40, 50, storetest.Held("a")))}, 60, ""},
 		{"a sample of somebody else", []domain.Envelope{silent(31, 1, 30, 0), storetest.Sampled("prometheus/p", 40, 50, storetest.Held("a"))}, 60, open},
 		{"the agent was killed and knows of it", []domain.Envelope{silent(31, 1, 30, 0), life(2, storetest.Sampled(agent, 0, 10, storetest.Held("a")))}, 60, open},
-		{"the next one tells its end", []domain.Envelope{silent(31, 1, 30, 0), silent(40, 2, 30, 40)}, 60, ""},
-		{"the new one is silent too", []domain.Envelope{silent(21, 1, 20, 0), silent(31, 2, 30, 0)}, 60, open},
+		{"the next incarnation reports its end", []domain.Envelope{silent(31, 1, 30, 0), silent(40, 2, 30, 40)}, 60, ""},
+		{"the next incarnation is silent too", []domain.Envelope{silent(21, 1, 20, 0), silent(31, 2, 30, 0)}, 60, open},
 		{"samples were lost", []domain.Envelope{dropped(agent, 31, 2, 3, storetest.Span(10, 30))}, 60,
 			"samples_dropped c/n: 2 events were dropped, samples of node c/n from 2026-05-01T00:10:00Z to 2026-05-01T00:30:00Z were dropped: quota"},
 		{"twice", []domain.Envelope{dropped(agent, 31, 2, 3, storetest.Span(10, 30)), dropped(agent, 41, 7, 7, domain.Interval{})}, 60,

@@ -10,9 +10,9 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// A registration takes no GPU out of service that it leaves out. One that the node's own
-// agent leaves out has failed until it is seen again, replaced in its slot, or retired by
-// a signature that counts; its faults end when it leaves.
+// A GPU that a registration omits stays in service. If the node's own agent omits it, it counts as
+// failed until it is seen again, replaced in its slot, or validly retired. Its faults end when it
+// leaves.
 func TestMissingGPUs(t *testing.T) {
 	gpu := func(i int) domain.GPUID { return storetest.GPU("c", "n", i) }
 	name := func(id domain.GPUID) string {
@@ -46,19 +46,19 @@ func TestMissingGPUs(t *testing.T) {
 		log  []domain.Envelope
 		want string // GPUs in service, ! failed; state; missing
 	}{
-		{"the agent leaves one out", []domain.Envelope{registered(agent, 1, false, two...), registered(agent, 3, false, two[0])}, "0 1! failed 1"},
+		{"the agent omits one", []domain.Envelope{registered(agent, 1, false, two...), registered(agent, 3, false, two[0])}, "0 1! failed 1"},
 		{"it is seen again", []domain.Envelope{registered(agent, 1, false, two...), registered(agent, 3, false, two[0]), registered(agent, 4, false, two...)}, "0 1 ok"},
 		{"the first of two, and what stays moves up", []domain.Envelope{registered(agent, 1, false, two...), registered(agent, 3, false, slot{1, 0, "p1"})}, "1 0! failed 0"},
-		{"a file leaves one out", []domain.Envelope{registered(agent, 1, false, two...), registered(file, 3, false, two[0])}, "0 1 ok"},
+		{"a file omits one", []domain.Envelope{registered(agent, 1, false, two...), registered(file, 3, false, two[0])}, "0 1 ok"},
 		{"replaced in its slot, with its faults", []domain.Envelope{registered(agent, 1, false, two...), fault, registered(agent, 3, false, two[0], slot{2, 1, "p1"})}, "0 2 ok"},
 		{"another in another slot", []domain.Envelope{registered(agent, 1, false, two...), registered(agent, 3, false, two[0], slot{2, 1, "p2"})}, "0 2 1! failed 1"},
-		{"no slot is known: the index", []domain.Envelope{registered(file, 1, false, slot{0, 0, ""}, slot{1, 1, ""}), registered(agent, 3, false, two[0], slot{2, 1, "p1"})}, "0 2 ok"},
+		{"unknown slot: the index counts", []domain.Envelope{registered(file, 1, false, slot{0, 0, ""}, slot{1, 1, ""}), registered(agent, 3, false, two[0], slot{2, 1, "p1"})}, "0 2 ok"},
 		{"ids were derived from names", []domain.Envelope{registered(file, 1, true, slot{7, 0, ""}, slot{8, 1, ""}), registered(agent, 3, false, two[0])}, "0 ok"},
 		{"retired by the owner's operator, with its faults", []domain.Envelope{registered(agent, 1, false, two...), fault, registered(agent, 3, false, two[0]), storetest.Ann.Sign(event(4, retired))}, "0 ok"},
-		{"and the agent registers anew", []domain.Envelope{registered(agent, 1, false, two...), storetest.Ann.Sign(event(4, retired)), registered(agent, 5, false, two[0])}, "0 ok"},
+		{"and the agent registers again", []domain.Envelope{registered(agent, 1, false, two...), storetest.Ann.Sign(event(4, retired)), registered(agent, 5, false, two[0])}, "0 ok"},
 		{"it comes back after it was retired", []domain.Envelope{registered(agent, 1, false, two...), fault, storetest.Ann.Sign(event(4, retired)), registered(agent, 5, false, two...)}, "0 1 ok"},
-		{"another's operator retires nothing", []domain.Envelope{registered(agent, 1, false, two...), registered(agent, 3, false, two[0]), storetest.Mallory.Sign(event(4, retired))}, "0 1! failed 1"},
-		{"a return ends no absence", []domain.Envelope{registered(agent, 1, false, two...), registered(agent, 3, false, two[0]), event(4, &domain.NodeReturned{Node: "n"})}, "0 1! failed 1"},
+		{"an operator of another workspace retires nothing", []domain.Envelope{registered(agent, 1, false, two...), registered(agent, 3, false, two[0]), storetest.Mallory.Sign(event(4, retired))}, "0 1! failed 1"},
+		{"a return does not end the absence", []domain.Envelope{registered(agent, 1, false, two...), registered(agent, 3, false, two[0]), event(4, &domain.NodeReturned{Node: "n"})}, "0 1! failed 1"},
 		{"the node is retired and comes back with one", []domain.Envelope{registered(agent, 1, false, two...), fault, event(3, &domain.NodeRetired{Node: "n"}), registered(agent, 4, false, two[0])}, "0 ok"},
 	} {
 		l := storetest.NewLog()

@@ -11,8 +11,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// many is a cluster in which one name serves n models of n workspaces, none of
-// which is declared.
+// many is a cluster in which one name serves n models of n workspaces, all undeclared.
 func many(n int) *storetest.Log {
 	l := storetest.NewLog()
 	for i := range n {
@@ -23,7 +22,7 @@ func many(n int) *storetest.Log {
 	return l
 }
 
-// The time of ten times as many is ten times as long.
+// Ten times as many take ten times as long.
 func BenchmarkModels(b *testing.B) {
 	for _, n := range []int{2_000, 20_000} {
 		m, err := many(n).Fold(context.Background())

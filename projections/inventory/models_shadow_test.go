@@ -8,8 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// searched is what [shadowIndex.of] returns, found by looking at every shadow of
-// the deployment.
+// searched returns the same as [shadowIndex.of], found by searching all shadows of the deployment.
 func searched(shadows []*ModelEntry, k modelKey) int {
 	if k.deployment == "" {
 		return -1

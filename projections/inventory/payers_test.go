@@ -13,8 +13,8 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// Who pays for a pod is said by signed rules, when usage is read: what observes a pod
-// states none, and what no rule names is nobody's, and seen.
+// Signed rules decide who pays for a pod, when usage is read. Observers of a pod state no payer. A
+// pod without a rule belongs to nobody, visibly.
 func TestPayers(t *testing.T) {
 	rule := func(by storetest.Operator, scope, name string, priority uint32, namespace, to string, from domain.Instant) domain.Envelope {
 		return by.Sign(domain.Envelope{Workspace: scope, Time: storetest.Start, Event: &domain.MappingRuleSet{

@@ -11,8 +11,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// The model of a GPU that nobody declared is the one that it was last reported with, in
-// whatever order the samples came.
+// The model of an undeclared GPU is the last reported one, in every order of samples.
 func TestSeenModels(t *testing.T) {
 	const at = 1_780_272_000 * domain.Second // 2026-06-01
 	sample := func(hour int, models ...string) domain.Envelope {

@@ -9,7 +9,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Offers in force are stated with where they come from.
+// Valid offers are listed with their source.
 func TestOfferStatements(t *testing.T) {
 	start := storetest.Start
 	quote := func(region, id string, to domain.Instant) domain.Envelope {

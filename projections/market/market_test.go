@@ -55,13 +55,13 @@ func TestOffers(t *testing.T) {
 		{0, market.OfferFilter{}, "eu-central-1 history 5, eu-central-1 late 40, eu-central-1 p5 55, us-east-1 p5 70"},
 		{39, market.OfferFilter{Region: "eu-central-1", SKU: "p5.48xlarge"}, "eu-central-1 late 40, eu-central-1 p5 55"},
 		{40, market.OfferFilter{Provider: "aws", Region: "eu-central-1", SKU: "p5.48xlarge"}, "eu-central-1 late 40, eu-central-1 p5 44"},
-		// The last quote has run out: the one before does not come back.
+		// The last quote has expired: the one before does not become valid again.
 		{80, market.OfferFilter{Region: "eu-central-1", GPUModel: "NVIDIA H100 80GB HBM3"}, "eu-central-1 late 40"},
 		{44, market.OfferFilter{GPUModel: "NVIDIA A100-SXM4-40GB"}, "eu-central-1 p4 32"},
 		{45, market.OfferFilter{SKU: "p4d.24xlarge"}, ""},
 		{61, market.OfferFilter{SKU: "p4d.24xlarge"}, "eu-central-1 p4 20"},
 		{61, market.OfferFilter{Provider: "gcp"}, ""},
-		// What was known on the tenth day: not what came on the twentieth, but what
+		// What was known on the tenth day excludes what came on the twentieth, but includes what
 		// its source recorded on the first.
 		{10, market.OfferFilter{Region: "eu-central-1", KnownBy: storetest.Start + 10*domain.Day}, "eu-central-1 history 5, eu-central-1 p4 32, eu-central-1 p5 55"},
 	} {
@@ -84,8 +84,7 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// What is in force of an offer is what was said last of it, over months and in
-// whatever order it arrived.
+// The valid version of an offer is its last statement, over months and in every order of arrival.
 func TestOffersAreWhatWasSaidLast(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.NewLog()

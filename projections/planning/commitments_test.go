@@ -16,7 +16,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// buyer may commit any money.
+// buyer may commit any amount.
 func buyer(at domain.Instant) []domain.Envelope {
 	return []domain.Envelope{storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, storetest.USD("1000000000"), at)}
 }
@@ -118,8 +118,8 @@ func TestCommitmentsHeld(t *testing.T) {
 	}
 }
 
-// The units held on a day are what the decisions say of that day, one after the
-// other; the terms are disjoint; and the ladder takes away what is held.
+// The units held on a day equal a step-by-step evaluation of the decisions of that day. The terms
+// are disjoint, and the ladder removes what is held.
 func TestCommitmentsDayByDay(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.NewLog()

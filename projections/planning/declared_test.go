@@ -10,7 +10,7 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// A commitment is stated by who decided last about it, of those whose decisions count.
+// A commitment is listed with the operator of its last valid decision.
 func TestCommitmentStatements(t *testing.T) {
 	const day = domain.Day
 	start := storetest.Start

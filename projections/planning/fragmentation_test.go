@@ -13,9 +13,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Two nodes of two GPUs: who sits where is what was seen last, what cannot be
-// told apart is held, a node that is silent is left out, and the one move that
-// makes room for two GPUs together is found.
+// Two nodes of two GPUs: placements are those last seen, unidentifiable holders are fixed, a silent
+// node is left out, and the one move that makes room for two GPUs together is found.
 func TestSeated(t *testing.T) {
 	at := storetest.Start + 3*domain.Hour
 	declare := func(deployment string, gpus uint32) domain.Envelope {
@@ -49,7 +48,7 @@ func TestSeated(t *testing.T) {
 		sampled("a", 2, []uint32{7_001, 0}, gpu("a", 0, "small", "s1"), gpu("a", 1, "", "")),
 		sampled("b", 2, []uint32{0, 5_001}, gpu("b", 0, "", ""), gpu("b", 1, "small", "s2")),
 		sampled("d", 2, nil, gpu("d", 0, "wild", "x"), gpu("d", 1, "small", "")),
-		// What works for nobody known is not free.
+		// A busy GPU without a known holder is not free.
 		sampled("e", 2, nil, storetest.Seen{ID: storetest.GPU("c", "e", 0), Activity: 500}),
 	)
 	storetest.FoldView(t, l, func(v projections.View) {
@@ -93,7 +92,7 @@ wild A100 80GB 1.0h peak 0 in 0.0h
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Of two free GPUs on two nodes a pair could use none; after the move both.
+		// Two free GPUs on two nodes are useless for a pair; after the move both can be used.
 		if len(moves) != 1 || moves[0].Replica != "c/a/s1" || moves[0].To != "c/b" || moves[0].GainMilli != 1000 {
 			t.Errorf("%+v", moves)
 		}

@@ -67,9 +67,9 @@ func TestWorkloads(t *testing.T) {
 		deployed("c2", "beta", domain.DeploymentChanged{Deployment: "batch", Class: domain.ClassBatch, Countries: []string{"US"}, Need: domain.GPUNeed{Count: 1, Milli: 300}}),
 		deployed("c2", "beta", domain.DeploymentChanged{Deployment: "gone"}),
 		domain.Envelope{Cluster: "c2", Time: storetest.Start + storetest.Minute, Event: &domain.DeploymentRemoved{Deployment: "gone"}},
-		// Of the whole house: everything in Europe.
+		// A policy of the root workspace: everything in Europe.
 		policy(storetest.Root, "home", domain.PolicySet{Policy: "europe", Kind: domain.PolicyResidency, Countries: []string{"FR", "DE", "NL"}}),
-		// Of acme: only its own, whatever the selector says.
+		// A policy of acme: only its own workloads, whatever the selector says.
 		policy(storetest.Ann, "acme", domain.PolicySet{Policy: "iso", Kind: domain.PolicyCertification, Certifications: []string{"ISO 27001", "SOC 2"}}),
 		policy(storetest.Ann, "acme", domain.PolicySet{Policy: "hands off", Kind: domain.PolicyDedicated, Selector: domain.Selector{Workspace: "beta"}}),
 		policy(storetest.Ann, "acme", domain.PolicySet{Policy: "gold", Kind: domain.PolicyPlacement, Selector: domain.Selector{Tier: "gold"}, Clusters: []string{"c2", "c1"}}),
@@ -87,7 +87,7 @@ func TestWorkloads(t *testing.T) {
 			Clusters: []string{"c1", "c2"}, MaxPerNode: 2, ApartNode: []string{"c2/batch"},
 		},
 		{
-			// Two gangs of four, and no node takes two of one gang.
+			// Two gangs of four, and no node takes two replicas of one gang.
 			ID: "c1/train", Workspace: "acme", Class: "training", Deployment: "train", Replicas: 8, GPUMilli: 8000, Dedicated: true, MaxPerNode: 2,
 			Countries: []string{"DE", "FR", "NL"}, Certifications: []string{"ISO 27001", "SOC 2"}, ApartCluster: []string{"c2/batch"},
 		},
@@ -123,7 +123,7 @@ func TestWorkloads(t *testing.T) {
 		var ids []string
 		for _, w := range some {
 			ids = append(ids, w.ID)
-			// Leaving others out changes nothing about it.
+			// Filtering others out does not change it.
 			if i := slices.IndexFunc(loads, func(x packing.Workload) bool { return x.ID == w.ID }); !reflect.DeepEqual(w, loads[i]) {
 				t.Errorf("%+v: %+v, want %+v", c.filter, w, loads[i])
 			}
@@ -139,7 +139,7 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// Two rules that nothing satisfies together are blamed once, on the later.
+// Two rules that cannot be satisfied together are reported once, for the later.
 func TestContradictions(t *testing.T) {
 	l := storetest.NewLog()
 	l.Append(
@@ -233,7 +233,7 @@ func TestPackingNodes(t *testing.T) {
 		{ID: "c2/far", Count: 1, Cluster: "c2", Region: "us", Model: "odd", GPUs: 4, CPUMilli: 64_000, MemoryMiB: 1 << 20, Certifications: []string{"BSI", "PCI"}},
 		{ID: "c3/stray", Count: 1, Cluster: "c3", Model: "T4", GPUs: 1, CPUMilli: 64_000, MemoryMiB: 1 << 20},
 	}
-	for range 8 { // which of two models is named first is no matter of luck
+	for range 8 { // the order of two models does not depend on chance
 		if got := nodes(storetest.Start+domain.Hour, planning.NodeFilter{}); !reflect.DeepEqual(got, want) {
 			t.Fatalf("nodes\n%s\nwant\n%s", lines(got), lines(want))
 		}
@@ -263,9 +263,9 @@ func TestPackingNodes(t *testing.T) {
 	}
 }
 
-// "Production in the EU never beside research": environments pick workloads, regions
-// and countries the machines on which they stay apart, wherever they are declared. Of
-// other kinds of policies it is the cluster's region that counts.
+// "Production in the EU never beside research": environments select workloads, regions and
+// countries the machines on which they stay apart, wherever they are declared. For other kinds of
+// policies the cluster's region counts.
 func TestSelectorsOfPlaces(t *testing.T) {
 	define := func(region, country string) domain.Envelope {
 		return domain.Envelope{Workspace: "home", Time: storetest.Start, Event: &domain.RegionDefined{Region: region, Country: country}}
@@ -314,8 +314,8 @@ func TestSelectorsOfPlaces(t *testing.T) {
 		t.Errorf("rulings %q, want %q", got, want)
 	}
 
-	// On the machines of the log: with the dedication gone, research goes beside
-	// production in the United States and nowhere else.
+	// On the machines of the log: without the dedication, research is placed beside production in
+	// the United States and nowhere else.
 	var nodes []packing.Node
 	storetest.FoldView(t, l, func(v projections.View) {
 		a, err := registry.NewAuthority(v)
@@ -339,8 +339,8 @@ func TestSelectorsOfPlaces(t *testing.T) {
 	}
 }
 
-// On any log every view of the planner answers, twice alike, whatever the order
-// in which the partitions were folded.
+// Every view of the planner answers for every log, identically each time, whatever the order in
+// which the partitions were folded.
 func TestPlannerViewsOfAnything(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		l := storetest.Draw(t)

@@ -22,9 +22,9 @@ func wanted(cluster, pool, workspace, region, model string, hour int, running, p
 	}}
 }
 
-// Demand of one kind in one region is one pool, whoever wants it; spot is what
-// policies allow of it, weighted by who wants how much; quotas, commitments and
-// the cost of capital are those in force and decided by whoever may.
+// Demand for one kind in one region is one pool, over all workspaces. The spot share follows from
+// policies, weighted by demand. Quotas, commitments and the cost of capital are the valid ones of
+// authorized operators.
 func TestPlanQuestion(t *testing.T) {
 	const h100 = "NVIDIA H100 80GB HBM3"
 	model := "H100 SXM 80GB"
@@ -70,7 +70,7 @@ func TestPlanQuestion(t *testing.T) {
 		if want := storetest.Dec("8").Mul(storetest.Dec("0.5")).Add(storetest.Dec("0.1")).DivRound(storetest.Dec("9"), 12); !p.SpotShare.Equal(want) {
 			t.Errorf("spot share %s, want %s", p.SpotShare, want)
 		}
-		// In its region a policy for it binds on top.
+		// In its region a policy for that region applies in addition.
 		if far := q.Pools[1-i]; far.Region != "mars" || !far.SpotShare.Equal(storetest.Dec("0.25")) {
 			t.Errorf("spot share of %s %s, want 0.25", far.Region, far.SpotShare)
 		}
@@ -100,8 +100,8 @@ func TestPlanQuestion(t *testing.T) {
 	})
 }
 
-// Healthy machines of owned clusters are held, equal ones together, without end
-// and without cost; those of others are not.
+// Healthy machines of owned clusters are held, with equal ones combined, without an end and without
+// cost; those of other clusters are not.
 func TestPlanQuestionOwned(t *testing.T) {
 	const h100 = "NVIDIA H100 80GB HBM3"
 	l := storetest.NewLog()
@@ -133,8 +133,8 @@ func TestPlanQuestionOwned(t *testing.T) {
 	})
 }
 
-// Of the quotas of an account the lesser bounds, and accounts add up. A renewal
-// goes on with a commitment: what runs out is the units that it lacks.
+// The smaller of an account's quotas applies, and accounts add up. A renewal continues a
+// commitment: only the units that it lacks expire.
 func TestPlanQuestionQuotasAndExpiry(t *testing.T) {
 	const h100 = "NVIDIA H100 80GB HBM3"
 	quota := func(provider, account, model string, gpus uint64) domain.Envelope {
@@ -170,7 +170,7 @@ func TestPlanQuestionQuotasAndExpiry(t *testing.T) {
 	})
 }
 
-// A quota for all models is what pools share, unless another bounds one of them, too.
+// Pools share a quota for all models, unless another quota limits one of them too.
 func TestPlanQuotasTogether(t *testing.T) {
 	entry := func(account, model string, gpus uint64) market.OnDemandQuotaEntry {
 		return market.OnDemandQuotaEntry{OnDemandQuotaSet: domain.OnDemandQuotaSet{Market: storetest.Frankfurt, Account: account, LimitGPUs: gpus}, Model: model}
@@ -194,8 +194,8 @@ func TestPlanQuotasTogether(t *testing.T) {
 	}
 }
 
-// How far regions are and what round trip deployments allow come with the question:
-// of a pool the least, and none where one of them names none.
+// A question includes distances between regions and the round trips that deployments allow: for a
+// pool the smallest, and none if one of its deployments states none.
 func TestPlanQuestionWays(t *testing.T) {
 	const h100 = "NVIDIA H100 80GB HBM3"
 	serves := func(id string, micros uint64) domain.Envelope {
@@ -233,8 +233,8 @@ func TestPlanQuestionWays(t *testing.T) {
 	}
 }
 
-// A pool that is counted in machines learns of failures from the GPUs that its offers
-// name, and knows none where they name no GPU.
+// A pool that counts machines learns failure rates from the GPUs that its offers name, and has none
+// if they name none.
 func TestPlanQuestionFailuresOfMachines(t *testing.T) {
 	const sku = "p5.48xlarge"
 	quoted := func(sku string, gpus uint32, model string) domain.Envelope {

@@ -11,9 +11,9 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// Clusters and their keys are decisions of the workspace that owns the cluster.
-// An auditor could revoke a key, and whoever had a key of any workspace could
-// register a cluster of another one as theirs.
+// Clusters and their keys are decided by the workspace that owns the cluster. Previously an auditor
+// could revoke a key, and anyone with a key of any workspace could register another workspace's
+// cluster as their own.
 func TestClusterAuthority(t *testing.T) {
 	const owner, other = "acme", "beta"
 	cluster := func(by storetest.Operator, workspace string, at domain.Instant) domain.Envelope {
@@ -38,7 +38,7 @@ func TestClusterAuthority(t *testing.T) {
 		name string
 		role domain.Role // bob's
 		log  []domain.Envelope
-		want string   // owner of the cluster, and the keys that hold
+		want string   // owner of the cluster, and its valid keys
 		void []string // parts of the reasons, in order
 	}{
 		{"an operator of the workspace does all of it", domain.RoleAuditor,
@@ -102,7 +102,7 @@ func TestClusterAuthority(t *testing.T) {
 	}
 }
 
-// Nobody raises a limit of their own, under no name and with no key.
+// Nobody raises a limit of their own, under any name or with any key.
 func TestOwnLimit(t *testing.T) {
 	key2 := storetest.NewOperator("ann", 2)
 	eur := func(eur, usd string) domain.Envelope {

@@ -17,7 +17,7 @@ func quota(id string, at domain.Instant) domain.Envelope {
 	}}
 }
 
-// rejected returns "type operator: reason" of everything void.
+// rejected returns "type operator: reason" of every void decision.
 func rejected(t *testing.T, l *storetest.Log) string {
 	t.Helper()
 	var lines []string
@@ -61,14 +61,14 @@ func TestAuthority(t *testing.T) {
 		log  func(l *storetest.Log)
 		want []string // parts of the lines, in order
 	}{
-		{"the first may sign himself", func(l *storetest.Log) { l.Append(first, storetest.Root.Sign(quota("q", storetest.Start))) }, nil},
+		{"the first may sign their own registration", func(l *storetest.Log) { l.Append(first, storetest.Root.Sign(quota("q", storetest.Start))) }, nil},
 		{"nobody else may, not even with an earlier date", func(l *storetest.Log) {
 			l.Append(first, storetest.Mallory.Register(storetest.Mallory, "home", domain.RoleAdmin, nil, storetest.Start-day), storetest.Mallory.Sign(quota("q", storetest.Start)))
 		}, []string{"mallory OperatorRegistered mallory: operator \"mallory\" has no such key", "q QuotaSet mallory: operator \"mallory\" has no such key"}},
-		{"nor in a workspace of his own", func(l *storetest.Log) {
+		{"nor in their own workspace", func(l *storetest.Log) {
 			l.Append(first, storetest.Mallory.Register(storetest.Mallory, "acme", domain.RoleAdmin, nil, storetest.Start+day), storetest.Mallory.Sign(quota("q", storetest.Start+2*day)))
 		}, []string{"OperatorRegistered mallory", "QuotaSet mallory"}},
-		{"a first who is no admin is nobody", func(l *storetest.Log) {
+		{"the first must be an admin", func(l *storetest.Log) {
 			l.Append(storetest.Ann.Register(storetest.Ann, "home", domain.RoleFinance, nil, storetest.Start), first)
 		}, []string{"ann OperatorRegistered ann: operator \"ann\" has no such key"}},
 		{"a chain", func(l *storetest.Log) {
@@ -77,7 +77,7 @@ func TestAuthority(t *testing.T) {
 		{"an admin of a workspace registers nobody elsewhere", func(l *storetest.Log) {
 			l.Append(first, storetest.Ann.Register(storetest.Root, "acme", domain.RoleAdmin, nil, storetest.Start+1), storetest.Bob.Register(storetest.Ann, "beta", domain.RolePlanner, nil, storetest.Start+2))
 		}, []string{"bob OperatorRegistered ann: operator \"ann\" has no such key"}},
-		{"a role that may not", func(l *storetest.Log) {
+		{"a role without the right", func(l *storetest.Log) {
 			l.Append(first, storetest.Bob.Register(storetest.Root, "acme", domain.RoleAuditor, nil, storetest.Start+1), storetest.Bob.Sign(quota("q", storetest.Start+3)))
 		}, []string{"q QuotaSet bob: operator \"bob\" is auditor"}},
 		{"another key of the same name", func(l *storetest.Log) {
@@ -86,11 +86,11 @@ func TestAuthority(t *testing.T) {
 		{"decided before the right was given, and again after", func(l *storetest.Log) {
 			l.Append(first, storetest.Bob.Sign(quota("q", storetest.Start)), storetest.Bob.Register(storetest.Root, "acme", domain.RolePlanner, nil, storetest.Start+day), storetest.Bob.Sign(quota("q", storetest.Start+2*day)))
 		}, []string{"q QuotaSet bob: the key of operator \"bob\" was registered at 2026-05-02T00:00:00Z, after"}},
-		{"revoked, and dated back", func(l *storetest.Log) {
+		{"revoked, and backdated", func(l *storetest.Log) {
 			l.Append(first, storetest.Bob.Register(storetest.Root, "acme", domain.RolePlanner, nil, storetest.Start+1), storetest.Bob.Sign(quota("before", storetest.Start+2)), revoke(storetest.Root, "acme", storetest.Bob, storetest.Start+day), storetest.Bob.Sign(quota("after", storetest.Start+2*day)))
 			l.AppendAt(storetest.Bob.Sign(quota("back", storetest.Start+3)), storetest.Start+2*day)
 		}, []string{"after QuotaSet bob: the key of operator \"bob\" ended at", "back QuotaSet bob: the key of operator \"bob\" ended at 2026-05-02T00:00:00Z, and this was appended later"}},
-		{"who was registered by a stolen key falls with it", func(l *storetest.Log) {
+		{"registrations by a stolen key are void too", func(l *storetest.Log) {
 			l.Append(first, storetest.Ann.Register(storetest.Root, "acme", domain.RoleAdmin, nil, storetest.Start+1), storetest.Mallory.Register(storetest.Ann, "acme", domain.RoleAdmin, nil, storetest.Start+2*day), storetest.Mallory.Sign(quota("q", storetest.Start+3*day)))
 			l.AppendAt(revoke(storetest.Root, "acme", storetest.Ann, storetest.Start+day), storetest.Start+4*day)
 		}, []string{"mallory OperatorRegistered ann: the key of operator \"ann\" ended", "q QuotaSet mallory: operator \"mallory\" has no such key"}},
@@ -109,7 +109,7 @@ func TestAuthority(t *testing.T) {
 		{"nor is the last admin given another role", func(l *storetest.Log) {
 			l.Append(first, storetest.Root.Register(storetest.Root, "home", domain.RoleFinance, nil, storetest.Start+1), storetest.Root.Sign(quota("q", storetest.Start+2)))
 		}, []string{"root OperatorRegistered root: operator \"root\" is the last admin"}},
-		{"an admin whose end is known is no other admin", func(l *storetest.Log) {
+		{"a revoked admin does not count as another admin", func(l *storetest.Log) {
 			l.Append(first, storetest.Ann.Register(storetest.Root, "home", domain.RoleAdmin, nil, storetest.Start+1),
 				revoke(storetest.Root, "home", storetest.Ann, storetest.Start+2*day), revoke(storetest.Root, "home", storetest.Root, storetest.Start+day))
 		}, []string{"root OperatorRevoked root: operator \"root\" is the last admin"}},
@@ -219,8 +219,8 @@ func TestRegistryInForce(t *testing.T) {
 	}
 }
 
-// The same decision, first by a key that was not registered yet: the second
-// must not be taken for a repeat of the first.
+// The same decision, first by a key that was not registered yet: the second MUST NOT count as a
+// repeat of the first.
 func TestDecidedAgain(t *testing.T) {
 	budget := func(at domain.Instant) domain.Envelope {
 		return storetest.Bob.Sign(domain.Envelope{Workspace: "acme", Time: at, Event: &domain.BudgetSet{

@@ -21,7 +21,7 @@ func authority(t *testing.T, v projections.View) *registry.Authority {
 	return a
 }
 
-// What is in force is what was decided last by somebody who may, and is not over.
+// The valid declaration is the last one by an authorized operator that is not over.
 func TestStatements(t *testing.T) {
 	const day = domain.Day
 	start := storetest.Start
@@ -101,8 +101,8 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// Every signed event is listed once, with the right under which it was decided, or why it
-// takes no effect.
+// Every signed event is listed once, with the right under which it was decided, or the reason why
+// it is void.
 func TestDecisions(t *testing.T) {
 	const day = domain.Day
 	start := storetest.Start

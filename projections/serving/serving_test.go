@@ -29,8 +29,8 @@ func served(t *testing.T, l *storetest.Log) *serving.Report {
 	return r
 }
 
-// scrape is a server's histogram of times to the first token at the beginning
-// and end of half an hour, with bounds in milliseconds.
+// scrape is a server's histogram of the time to first token at the start and end of
+// half an hour, with bounds in milliseconds.
 func scrape(cluster, unit string, bounds []uint64, counts []uint64, sum uint64) domain.Envelope {
 	var all []storetest.Scraped
 	for i, n := range counts {
@@ -47,8 +47,8 @@ func scrape(cluster, unit string, bounds []uint64, counts []uint64, sum uint64) 
 	return domain.Envelope{Source: "prometheus/x", Cluster: cluster, Time: storetest.Start + domain.Hour, Event: storetest.Scrape("chat", unit, storetest.Start+60*domain.Second, 1800*domain.Second, all...)}
 }
 
-// Histograms of equal bounds are added up, others stand beside each other, and a
-// quantile names the bucket that it is in.
+// Histograms with equal bounds are merged, others are listed separately, and a quantile
+// states its bucket.
 func TestServingQuantiles(t *testing.T) {
 	l := storetest.NewLog()
 	l.Append(
@@ -89,7 +89,7 @@ func TestServingQuantiles(t *testing.T) {
 	}
 }
 
-// What lies above every bound has no end.
+// The bucket above all bounds has no end.
 func TestServingBeyondBounds(t *testing.T) {
 	l := storetest.NewLog()
 	l.Append(scrape("c1", "a", []uint64{100}, []uint64{1, 100}, 1))
@@ -99,8 +99,8 @@ func TestServingBeyondBounds(t *testing.T) {
 	}
 }
 
-// A GPU that the reporter and Prometheus see counts once, as the reporter saw it;
-// where the reporter is silent Prometheus counts.
+// A GPU that the reporter and Prometheus see counts once, as the reporter saw it. While
+// the reporter is silent, Prometheus counts.
 func TestReporterAndPrometheus(t *testing.T) {
 	l := storetest.NewLog()
 	l.Append(storetest.Cluster("c", "a", "p", "r", storetest.Start), storetest.Node("c", "n", "H100 80GB", 1, storetest.Start))
@@ -143,7 +143,7 @@ func TestReporterAndPrometheus(t *testing.T) {
 	}
 }
 
-// That a scheduler would use a node ends what a scheduler said, and mends no GPU.
+// A return by a scheduler ends what a scheduler reported, and repairs no GPU.
 func TestScrapedReturn(t *testing.T) {
 	l := storetest.NewLog()
 	l.Append(storetest.Node("c", "n", "H100 80GB", 1, storetest.Start))

@@ -10,8 +10,8 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// A thousand node-hours of eight GPUs whose holders change every two hours; the
-// time of a hundred thousand is a hundred times this.
+// A thousand node-hours of eight GPUs whose holders change every two hours. A hundred thousand take
+// a hundred times as long.
 func BenchmarkUsage(b *testing.B) {
 	const nodes, hours = 100, 10
 	m, err := storetest.Fleet(nodes, hours, storetest.Start).Fold(context.Background())

@@ -13,8 +13,7 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// A node of a cluster that is declared, with a deployment that is, and one of which
-// nobody declared anything.
+// A node of a declared cluster, with a declared deployment, and one without any declarations.
 func TestUsageByEveryDimension(t *testing.T) {
 	l := storetest.NewLog()
 	node := storetest.Node("c", "n", "NVIDIA H100 80GB HBM3", 2, storetest.Start)
