@@ -274,7 +274,8 @@ func (x *Explanation) reasons(t *attribution.Trace) {
 		x.Why = append(x.Why, fmt.Sprintf("weight: %s of %s GPU milliseconds in the charge period were %s", l.Weight, l.Of, held(l)))
 	case t.Followed != nil:
 		x.WeightUnit = "money"
-		x.Why = append(x.Why, fmt.Sprintf("weight: what it follows cost %s %s, of which %s for this", l.Of, l.Line.Currency, l.Weight))
+		x.Why = append(x.Why, fmt.Sprintf("weight: what it follows cost %s %s, of which %s for this",
+			l.Of, l.Line.Currency, l.Weight))
 	case l.Component == attribution.UnusedCommitment && l.Of != l.Weight:
 		x.WeightUnit = "share"
 		x.Why = append(x.Why, fmt.Sprintf("weight: %s owns %s of the commitment, as fixed at its purchase", l.Workspace, l.Weight))
