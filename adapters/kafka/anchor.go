@@ -13,40 +13,44 @@ import (
 	"quartermaster/domain"
 )
 
-// ErrDiverged means that the log is not the one that rows were folded from: it ends
-// before their position, or holds another record where they folded one. A broker
-// that loses acknowledged records, as an unsynced tail in a power cut, leaves such a
-// log. Rows and log cannot be joined again; see docs/operate/diverged.md.
+// ErrDiverged means that the log is not the one that rows were folded from: it ends before their
+// position, or has another record where they folded one. This happens when a broker loses
+// acknowledged records, such as an unsynced tail in a power cut. Rows and log cannot be
+// reconciled; see docs/operate/diverged.md.
 var ErrDiverged error = &lasting{"diverged", "diverged", divergedAdvice}
 
-// divergedAdvice is what is left to do once rows and log are not of one history.
+// divergedAdvice is what an operator can do when rows and log have diverged.
 const divergedAdvice = "stop writers, keep the database, and see docs/operate/diverged.md: " +
-	"\"quartermaster generation rebuild NAME\" folds what the log holds now, and \"quartermaster generation switch NAME\" goes over to it"
+	"\"quartermaster generation rebuild NAME\" folds what the log holds now, " +
+	"and \"quartermaster generation switch NAME\" activates it"
 
-// DivergedError is an [ErrDiverged] with its place.
+// DivergedError is an [ErrDiverged] with its details.
 type DivergedError struct {
 	Partition domain.TopicPartition
 	Position  int64         // of the rows
 	Folded    domain.Anchor // the last record that they were folded from
-	// End is the end of the log where it is shorter than the rows, else -1.
+	// End is the end of the log if it is shorter than the rows, else -1.
 	End int64
-	// Found is the record that the log has at Folded.Offset; zero where End says that
-	// there is none, or where the broker only said that its leaders were others.
+	// Found is the record that the log has at Folded.Offset. It is zero if the log is shorter, or
+	// if the broker only reported different leader epochs.
 	Found domain.Anchor
-	// Since is the offset from which on the log is another one, as the broker tells by
-	// the epochs of its leaders; -1: not known.
+	// Since is the offset from which on the log differs, derived by the broker from its leader
+	// epochs; -1: unknown.
 	Since int64
 }
 
 func (e *DivergedError) Error() string {
-	text := fmt.Sprintf("%v: %s was folded up to offset %d, the last record at %s", ErrDiverged, e.Partition, e.Position, e.Folded)
+	text := fmt.Sprintf(
+		"%v: %s was folded up to offset %d, the last record at %s",
+		ErrDiverged, e.Partition, e.Position, e.Folded,
+	)
 	if e.End >= 0 {
 		text += fmt.Sprintf("; the log ends at offset %d", e.End)
 	} else {
 		text += fmt.Sprintf("; the log has %s", e.Found)
 	}
 	if e.Since >= 0 {
-		text += fmt.Sprintf("; it is another one from offset %d on", e.Since)
+		text += fmt.Sprintf("; it differs from offset %d on", e.Since)
 	}
 	return text
 }
@@ -56,9 +60,9 @@ func (e *DivergedError) Unwrap() error { return ErrDiverged }
 // Advice implements projections.Lasting.
 func (e *DivergedError) Advice() string { return divergedAdvice }
 
-// Kind implements projections.Lasting: "shorter" where the log ends before the rows,
-// "other_record" where another one was found, "other_leader" where the broker only says
-// that the leader that appended the last record was another.
+// Kind implements projections.Lasting: "shorter" if the log ends before the rows, "other_record"
+// if it has another record, "other_leader" if the broker only reported that another leader
+// appended the last record.
 func (e *DivergedError) Kind() string {
 	switch {
 	case e.End >= 0:
@@ -69,24 +73,40 @@ func (e *DivergedError) Kind() string {
 	return "other_leader"
 }
 
-// ReadAfter is [Log.Read] for whoever folded the partition up to from and keeps the
-// last record before. It fails with a [*DivergedError] unless the log still holds that
-// record, now and whenever it connects anew.
-func (l *Log) ReadAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
+// ReadAfter is [Log.Read] for a reader that has folded the partition up to from. The anchor last
+// is the last record before from. ReadAfter fails with a [*DivergedError] unless the log still has
+// that record. It checks this at the start and after each reconnect.
+func (l *Log) ReadAfter(
+	ctx context.Context,
+	tp domain.TopicPartition,
+	last domain.Anchor,
+	from, to int64,
+	yield func([]domain.Record) error,
+) error {
 	if to < from {
 		return &TrimmedError{tp, from, to}
 	}
 	return l.read(ctx, tp, last, from, to, yield)
 }
 
-// FollowAfter is [Log.ReadAfter] without an end, as [Log.Follow] is of Read.
-func (l *Log) FollowAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64, yield func([]domain.Record) error) error {
+// FollowAfter is [Log.ReadAfter] without an end.
+func (l *Log) FollowAfter(
+	ctx context.Context,
+	tp domain.TopicPartition,
+	last domain.Anchor,
+	from int64,
+	yield func([]domain.Record) error,
+) error {
 	return l.read(ctx, tp, last, from, math.MaxInt64, yield)
 }
 
-// Diverged returns the partitions, of those that have a position, whose log is not
-// the one that was folded up to there. It reads one batch of each that has an anchor.
-func (l *Log) Diverged(ctx context.Context, at domain.Position, anchors map[domain.TopicPartition]domain.Anchor) (map[domain.TopicPartition]*DivergedError, error) {
+// Diverged returns the partitions whose log is not the one that was folded up to their position.
+// It ignores partitions without a position, and reads one batch of each partition with an anchor.
+func (l *Log) Diverged(
+	ctx context.Context,
+	at domain.Position,
+	anchors map[domain.TopicPartition]domain.Anchor,
+) (map[domain.TopicPartition]*DivergedError, error) {
 	out := map[domain.TopicPartition]*DivergedError{}
 	var tps []domain.TopicPartition
 	for _, tp := range domain.AllPartitions() {
@@ -121,7 +141,7 @@ func (l *Log) Diverged(ctx context.Context, at domain.Position, anchors map[doma
 			out[tp] = &DivergedError{Partition: tp, Position: at[tp], Folded: last, End: next[tp], Since: -1}
 			continue
 		case last.IsZero() || first[tp] > last.Offset:
-			continue // nothing to compare with; a trimmed log is said to be one elsewhere
+			continue // nothing to compare with; a trimmed log is reported elsewhere
 		}
 		err := l.retry(ctx, func(ctx context.Context) error {
 			leaders, err := l.leaders(ctx, string(tp.Topic))
@@ -156,23 +176,23 @@ func (l *Log) Diverged(ctx context.Context, at domain.Position, anchors map[doma
 		case errors.As(err, &diverged):
 			out[tp] = diverged
 		case err != nil:
-			return nil, fmt.Errorf("compare %s with the last record that was folded: %w", tp, err)
+			return nil, fmt.Errorf("compare %s with the last folded record: %w", tp, err)
 		}
 	}
 	return out, nil
 }
 
-// resumeWait is how long the broker holds the question for a record that must be there.
+// resumeWait is the maximum wait of a fetch request for a record that should exist.
 const resumeWait = 500 * time.Millisecond
 
-// resume makes sure that the log holds the last record before r.next, if that is known.
+// resume checks that the log has the last record before r.next, if that record is known.
 func (r *reader) resume(ctx context.Context, conn net.Conn) error {
 	if r.last.IsZero() {
 		return nil
 	}
 	since := int64(-1)
-	// The leader's epoch lets the broker itself say where the logs parted (Fetch from
-	// version 12 on). The record is asked for again without, to name what is there.
+	// With the leader epoch, the broker itself reports where the logs diverged (Fetch from
+	// version 12 on). A second request without the epoch finds the record that is there now.
 	for _, epoch := range []int32{r.last.Epoch, -1} {
 		if err := r.ask(conn, fetch{from: r.last.Offset, epoch: epoch, bytes: 1, least: 1, wait: resumeWait}); err != nil {
 			return err
@@ -180,7 +200,7 @@ func (r *reader) resume(ctx context.Context, conn net.Conn) error {
 		set, _, err := r.answer(conn)
 		switch {
 		case errors.Is(err, kafkago.OffsetOutOfRange) && epoch >= 0:
-			continue // Kafka says this too of an epoch that it never had
+			continue // Kafka returns this also for an epoch that it never had
 		case errors.Is(err, kafkago.OffsetOutOfRange):
 			return r.short(ctx, since)
 		case err != nil:
@@ -203,7 +223,7 @@ func (r *reader) resume(ctx context.Context, conn net.Conn) error {
 	return &DivergedError{r.tp, r.next, r.last, -1, domain.Anchor{}, since}
 }
 
-// short returns what is wrong with a log that holds no record where one was folded.
+// short returns the error for a log that has no record where one was folded.
 func (r *reader) short(ctx context.Context, since int64) error {
 	first, next, err := r.log.Bounds(ctx, r.tp)
 	switch {
@@ -211,14 +231,14 @@ func (r *reader) short(ctx context.Context, since int64) error {
 		return err
 	case first > r.last.Offset:
 		return &TrimmedError{r.tp, r.last.Offset, first}
-	case next > r.last.Offset: // it was mended between the two requests
+	case next > r.last.Offset: // the record appeared between the two requests
 		return kafkago.OffsetNotAvailable
 	}
 	diverged := &DivergedError{r.tp, r.next, r.last, next, domain.Anchor{}, since}
 	if since >= 0 {
 		return diverged
 	}
-	// Not final at once: a new leader may not yet know the end that an earlier one gave.
+	// Possibly temporary: a new leader may not know yet the end that an earlier one reported.
 	return &passing{diverged}
 }
 
@@ -229,10 +249,13 @@ func (r *reader) record(set []byte) (found foundRecord, err error) {
 		return found, err
 	}
 	if !whole || h.base > r.last.Offset || h.last < r.last.Offset {
-		return found, fmt.Errorf("%w: asked for offset %d, got a batch from %d to %d", ErrCorrupt, r.last.Offset, h.base, h.last)
+		return found, fmt.Errorf(
+			"%w: asked for offset %d, got a batch from %d to %d",
+			ErrCorrupt, r.last.Offset, h.base, h.last,
+		)
 	}
 	defer r.dec.reset()
-	// A record of a transaction that was aborted was folded as the span of its batch.
+	// A record of an aborted transaction was folded as the span of its batch.
 	for _, aborted := range []bool{false, true} {
 		if err := r.dec.decode(set[:h.size], r.tp, r.last.Offset, r.last.Offset+1, aborted); err != nil {
 			return found, err
@@ -247,10 +270,10 @@ func (r *reader) record(set []byte) (found foundRecord, err error) {
 	return found, nil
 }
 
-// foundRecord is what the log has at an offset.
+// foundRecord is the record that the log has at an offset.
 type foundRecord struct{ record domain.Anchor }
 
-// same reports whether it is the record that was folded.
+// same reports whether it is the folded record.
 func (f foundRecord) same(a domain.Anchor) bool {
 	epochs := f.record.Epoch == a.Epoch || f.record.Epoch < 0 || a.Epoch < 0
 	return f.record.Offset == a.Offset && f.record.Hash == a.Hash && epochs

@@ -20,18 +20,17 @@ import (
 
 const (
 	maxBatchRecords  = 1000
-	targetBatchBytes = 1 << 20 // a batch is closed by the record that reaches this, before compression
+	targetBatchBytes = 1 << 20 // before compression; the record that reaches it closes the batch
 
-	// MaxRecordBytes is the most that key, value and headers of one record may
-	// take together.
+	// MaxRecordBytes is the largest size of the key, value and headers of one record together.
 	MaxRecordBytes = 4 << 20
 
-	// A record of the largest size may join a batch that is all but full.
+	// The largest record may still be added to an almost full batch.
 	maxBatchBytes = MaxRecordBytes + targetBatchBytes + 64<<10
 )
 
-// TooLargeError means that a record exceeds [MaxRecordBytes]. Nothing of the
-// call was appended. The caller must split or refuse the event.
+// TooLargeError means that a record exceeds [MaxRecordBytes]. The call appended nothing. The
+// caller must split or refuse the event.
 type TooLargeError struct {
 	Index int // of the record in the call
 	Topic domain.Topic
@@ -44,11 +43,11 @@ func (e *TooLargeError) Error() string {
 		e.Index, e.Topic, e.Key, e.Bytes, MaxRecordBytes)
 }
 
-// PartitionError says how far an append to one partition came. It wraps the
-// cause: the broker's refusal, or why waiting for it ended.
+// PartitionError means that an append to one partition did not complete. It wraps the cause: the
+// broker's refusal, or why the wait for its answer ended.
 type PartitionError struct {
 	Partition    domain.TopicPartition
-	Acknowledged int // this many of the partition's records, from the first, are in the log
+	Acknowledged int // number of the partition's records, from the first, that are in the log
 	Err          error
 }
 
@@ -58,20 +57,18 @@ func (e *PartitionError) Error() string {
 
 func (e *PartitionError) Unwrap() error { return e.Err }
 
-// Append writes records to the partitions they name and returns nil once all
-// of them are acknowledged by all in-sync replicas. Within a partition they
-// keep their order, also against earlier and later calls that do not overlap;
-// partitions are written in parallel. The log keeps times in milliseconds; a
-// record without a Time gets the present.
+// Append writes records to the partitions that they name. It returns nil once all in-sync
+// replicas have acknowledged all of them. Records of a partition keep their order, also across
+// calls that do not overlap. Partitions are written in parallel. The log stores times in
+// milliseconds; a record without a Time gets the current time.
 //
-// The errors of all partitions that failed come joined, each a
-// [*PartitionError]. The records that were not acknowledged may be in the log
-// nevertheless: an answer can get lost. Append tries again while the broker
-// fails, so records may be in the log twice; see [Stream].
+// The error joins one [*PartitionError] per failed partition. A record that was not acknowledged
+// may still be in the log, because an answer can get lost. Append retries while the broker fails,
+// so records may be in the log twice; see [Stream].
 //
-// When ctx ends Append returns at once. A request already sent still holds its
-// partition until it is answered or given up, so that a later call cannot
-// overtake it. The records' memory is the caller's again once Append returns.
+// When ctx ends, Append returns at once. A request in flight keeps its partition locked until it
+// is answered or times out, so that a later call cannot overtake it. The caller may reuse the
+// memory of the records once Append returns.
 func (l *Log) Append(ctx context.Context, recs []domain.Record) error {
 	for i := range recs {
 		r := &recs[i]
@@ -137,8 +134,13 @@ func (l *Log) lane(tp domain.TopicPartition) lane {
 	return ln
 }
 
-// appendTo writes recs[which...] to one partition, batch after batch.
-func (l *Log) appendTo(ctx context.Context, tp domain.TopicPartition, recs []domain.Record, which []int) (acked int, err error) {
+// appendTo writes recs[which...] to one partition, batch by batch.
+func (l *Log) appendTo(
+	ctx context.Context,
+	tp domain.TopicPartition,
+	recs []domain.Record,
+	which []int,
+) (acked int, err error) {
 	ln := l.lane(tp)
 	select {
 	case ln <- struct{}{}:
@@ -184,22 +186,22 @@ func (l *Log) appendTo(ctx context.Context, tp domain.TopicPartition, recs []dom
 			}
 			given = true
 		}
-		if given { // an attempt that was given up may still read the batch
+		if given { // an abandoned request may still read the batch
 			enc, given = &batchEncoder{codec: l.cfg.Codec, zstd: l.zstd}, false
 		}
 		acked += n
 	}
-	// Only here: after a failure a request that was given up may still read the batch.
+	// Only on success: after a failure an abandoned request may still read the batch.
 	encoders.Put(enc)
 	return acked, nil
 }
 
-// guard asks the Guard, by whoever holds the partition's lane.
+// guard calls Guard. The caller holds the partition's lane.
 func (l *Log) guard(ctx context.Context, tp domain.TopicPartition, failed bool) error {
 	if l.Guard == nil {
 		return nil
 	}
-	changes := l.changes.Load() // before: what changes meanwhile is asked about again
+	changes := l.changes.Load() // before the call: later changes need another call
 	l.mu.Lock()
 	anew := failed || l.agreed[tp] != changes
 	l.mu.Unlock()
@@ -212,7 +214,7 @@ func (l *Log) guard(ctx context.Context, tp domain.TopicPartition, failed bool) 
 	return nil
 }
 
-// countedConn counts how it ends.
+// countedConn counts the ends of a connection in changes.
 type countedConn struct {
 	net.Conn
 	changes *atomic.Int64
@@ -233,14 +235,14 @@ func (c *countedConn) Close() error {
 
 var encoders sync.Pool // of *batchEncoder
 
-// produce sends a batch and delivers the outcome. It outlives ctx, up to
-// requestTimeout, so that the outcome is known before the lane is given up.
+// produce sends a batch and delivers the result in the channel. The request outlives ctx, up to
+// requestTimeout, so that the result is known before the lane is released.
 func (l *Log) produce(ctx context.Context, tp domain.TopicPartition, batch []byte) <-chan error {
 	answer := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
-		size := binary.BigEndian.AppendUint32(nil, uint32(len(batch))) // kafka-go leaves this prefix to its caller
+		size := binary.BigEndian.AppendUint32(nil, uint32(len(batch))) // kafka-go does not add this prefix
 		res, err := l.client.RawProduce(ctx, &kafkago.RawProduceRequest{
 			Topic:        string(tp.Topic),
 			Partition:    tp.Partition,

@@ -18,18 +18,21 @@ import (
 	"quartermaster/domain"
 )
 
-// ErrCorrupt means that the log handed out bytes that are not a sound record
-// batch: a checksum or a length is wrong. The broker's copy has to be examined;
-// what was written may be whole in another replica.
-var ErrCorrupt error = &lasting{"log is corrupt", "corrupt", "the broker's copy of the records is damaged: let a replica lead the partition whose copy is whole " +
-	"(kafka-leader-election.sh, kafka-reassign-partitions.sh), and folding goes on by itself; if none is, " + Anew}
+// ErrCorrupt means that the log returned an invalid record batch: a checksum or a length is
+// wrong. An operator has to examine the broker's copy; another replica may have an intact copy.
+var ErrCorrupt error = &lasting{
+	text: "log is corrupt",
+	kind: "corrupt",
+	advice: "the broker's copy of the records is damaged: make a replica with an intact copy the leader of the partition " +
+		"(kafka-leader-election.sh, kafka-reassign-partitions.sh), and folding continues; if there is none, " + Anew,
+}
 
-// The fixed head of a record batch, format 2. Numbers are big-endian.
+// The fixed header of a record batch, format 2. Numbers are big-endian.
 // Source: kafka.apache.org/documentation/#recordbatch.
 const (
 	headBase       = 0  // int64 offset of the first record
 	headLength     = 8  // int32 bytes after this field
-	headEpoch      = 12 // int32 of the leader that appended it
+	headEpoch      = 12 // int32 epoch of the leader that appended it
 	headMagic      = 16 // int8, 2
 	headCRC        = 17 // uint32 Castagnoli, of everything from headAttributes
 	headAttributes = 21 // int16: codec, log append time, transactional, control
@@ -45,13 +48,14 @@ const (
 	attrTransactional = 0x10
 	attrControl       = 0x20
 
-	// maxPlainBytes is what one batch may unpack to, and beside that what its records
-	// and headers may take as recordCost and headerCost say; ours stay below 6 MiB.
+	// maxPlainBytes limits the decompressed size of a batch. It also limits the memory for its
+	// records and headers, which take recordCost and headerCost each. Our own batches stay below
+	// 6 MiB.
 	maxPlainBytes = 64 << 20
 	recordCost    = 128
 	headerCost    = 40
 
-	maxMillis = math.MaxInt64 / 1_000_000 // the latest time that an Instant holds
+	maxMillis = math.MaxInt64 / 1_000_000 // the latest time of an Instant
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -66,10 +70,10 @@ func varintSize(v int64) int {
 	return n
 }
 
-// bytesSize is the size of a length-prefixed field.
+// bytesSize is the encoded size of a length-prefixed field of n bytes.
 func bytesSize(n int) int { return varintSize(int64(n)) + n }
 
-// batchEncoder builds record batches in memory that it reuses.
+// batchEncoder builds record batches in reused memory.
 type batchEncoder struct {
 	codec Codec
 	zstd  *zstd.Encoder
@@ -77,9 +81,9 @@ type batchEncoder struct {
 	out   []byte
 }
 
-// encode packs records into one batch, valid until the next call. It takes
-// them in order until the batch is full and returns how many it took, at least
-// one. now stands in for records without a time, in milliseconds.
+// encode packs records, in order, into one batch until it is full. It returns the number of
+// records packed, which is at least one. The batch is valid until the next call. Records without
+// a time get the time now, in milliseconds.
 func (e *batchEncoder) encode(recs []domain.Record, which []int, now int64) (batch []byte, taken int, err error) {
 	e.plain = e.plain[:0]
 	var first, latest int64
@@ -116,7 +120,7 @@ func (e *batchEncoder) encode(recs []domain.Record, which []int, now int64) (bat
 	e.out = out
 	be := binary.BigEndian
 	be.PutUint32(out[headLength:], uint32(len(out)-headMagic+4))
-	be.PutUint32(out[headEpoch:], 0xffffffff) // leader epoch, the broker's to fill
+	be.PutUint32(out[headEpoch:], 0xffffffff) // leader epoch, set by the broker
 	out[headMagic] = 2
 	be.PutUint16(out[headAttributes:], uint16(code))
 	be.PutUint32(out[headLastDelta:], uint32(taken-1))
@@ -151,7 +155,7 @@ func appendRecord(b []byte, r *domain.Record, timeDelta, offsetDelta int64) []by
 	return b
 }
 
-// appendBytes writes a field; nil is null, which takes as many bytes as empty.
+// appendBytes appends a field. Nil is null, which is as long as an empty field.
 func appendBytes(b, field []byte) []byte {
 	if field == nil {
 		return appendVarint(b, -1)
@@ -159,7 +163,7 @@ func appendBytes(b, field []byte) []byte {
 	return append(appendVarint(b, int64(len(field))), field...)
 }
 
-// batchHead is what continuity needs to know of a batch before unpacking it.
+// batchHead has the header fields that are needed before decompression.
 type batchHead struct {
 	base, last int64
 	size       int // bytes of the whole batch
@@ -167,8 +171,8 @@ type batchHead struct {
 	attributes uint16
 }
 
-// readHead reads the head of the first batch of b. ok is false when b ends
-// before the batch does: brokers cut the last batch of an answer.
+// readHead reads the header of the first batch in b. It reports false if the batch is incomplete:
+// brokers truncate the last batch of an answer.
 func readHead(b []byte) (h batchHead, ok bool, err error) {
 	if len(b) < headSize {
 		return h, false, nil
@@ -190,15 +194,15 @@ func readHead(b []byte) (h batchHead, ok bool, err error) {
 	return h, len(b) >= h.size, nil
 }
 
-// batchDecoder unpacks record batches into memory that it reuses after reset.
+// batchDecoder decodes record batches into memory that it reuses after reset.
 type batchDecoder struct {
 	zstd    *zstd.Decoder
 	records []domain.Record
 	headers []domain.Header
-	plain   [][]byte // unpacked batches, each in memory of its own, so that none moves when another follows
-	used    int      // how many of them since reset
+	plain   [][]byte // decompressed batches, each in its own memory, so that adding one moves none
+	used    int      // entries of plain in use since reset
 	size    int      // bytes in these
-	names   []string // header names by place in the record: they hardly ever differ
+	names   []string // header names by index in the record, because they rarely differ
 }
 
 func newBatchDecoder() (*batchDecoder, error) {
@@ -219,17 +223,16 @@ func (d *batchDecoder) reset() {
 		held += cap(b)
 	}
 	if held > keptBytes && d.size < held/4 {
-		d.plain = nil // one large record is no reason to stay large
+		d.plain = nil // release the memory of a single large record
 	}
 	d.records, d.headers, d.used, d.size = d.records[:0], d.headers[:0], 0, 0
 }
 
-// decode appends the records of a whole batch with from <= offset < to. They
-// share memory with the decoder and with b. A marker of Kafka's own becomes a
-// [domain.Span]; so do the records of an aborted transaction, and a batch that
-// cannot be unpacked or takes too much memory. That depends on nothing but the
-// batch, whose checksum shows that this is what was written. The error is for what
-// only the broker's copy can mend.
+// decode appends the records of a complete batch with from <= offset < to. They share memory with
+// the decoder and with b. Three kinds of batches become a [domain.Span]: a control batch of Kafka,
+// the batch of an aborted transaction, and a batch that cannot be decoded or takes too much
+// memory. This depends only on the batch, and its checksum proves that it was written like this.
+// An error means that the broker's copy is damaged or incomplete.
 func (d *batchDecoder) decode(b []byte, tp domain.TopicPartition, from, to int64, aborted bool) error {
 	be := binary.BigEndian
 	base := int64(be.Uint64(b[headBase:]))
@@ -254,21 +257,24 @@ func (d *batchDecoder) decode(b []byte, tp domain.TopicPartition, from, to int64
 	first, end := max(base, from), min(base+int64(count), to)
 	if first < end {
 		d.records = append(d.records, domain.Record{
-			Topic: tp.Topic, Partition: tp.Partition, Offset: first, Time: instant(int64(be.Uint64(b[headMaxTime:]))),
-			Epoch: int32(be.Uint32(b[headEpoch:])),
-			Span:  &domain.Span{Last: end - 1, Fault: fault, SHA256: sha256.Sum256(b[headAttributes:])},
+			Topic:     tp.Topic,
+			Partition: tp.Partition,
+			Offset:    first,
+			Time:      instant(int64(be.Uint64(b[headMaxTime:]))),
+			Epoch:     int32(be.Uint32(b[headEpoch:])),
+			Span:      &domain.Span{Last: end - 1, Fault: fault, SHA256: sha256.Sum256(b[headAttributes:])},
 		})
 	}
 	return nil
 }
 
-// instant returns a time in milliseconds, clipped to what an Instant holds.
+// instant converts a time in milliseconds, clipped to the range of an Instant.
 func instant(ms int64) domain.Instant {
 	return domain.Instant(min(max(ms, -maxMillis), maxMillis) * 1e6)
 }
 
-// take appends the records of a batch, or returns what is wrong with it. The text is
-// part of rows: no version of a library may change it.
+// take appends the records of a batch, or returns its fault. The text of the fault is stored in
+// rows, so it MUST NOT change, and it contains no error text of a library.
 func (d *batchDecoder) take(b []byte, tp domain.TopicPartition, from, to int64) (fault string) {
 	be := binary.BigEndian
 	base, count := int64(be.Uint64(b[headBase:])), int(be.Uint32(b[headCount:]))
@@ -336,16 +342,16 @@ func (d *batchDecoder) take(b []byte, tp domain.TopicPartition, from, to int64) 
 	return ""
 }
 
-// gapWithin describes a batch with missing records, as compaction leaves it.
+// gapWithin is the error for a batch with missing records, as compaction leaves it.
 func gapWithin(base, found int64, wanted int) error {
 	return fmt.Errorf("%w: batch at offset %d is not dense: found record %d where %d belongs", ErrTrimmed, base, found, wanted)
 }
 
-// errTooLarge means that a batch unpacks to more than maxPlainBytes.
+// errTooLarge means that a batch decompresses to more than maxPlainBytes.
 var errTooLarge = errors.New("batch is too large")
 
-// unpack decompresses into the decoder's memory, at most maxPlainBytes of it. What a
-// library does with bytes of strangers ends no process.
+// unpack decompresses into the decoder's memory, up to maxPlainBytes. It recovers panics of the
+// codec, because the input is untrusted.
 func (d *batchDecoder) unpack(code compress.Compression, in []byte) (out []byte, err error) {
 	if code == compress.None {
 		return in, nil
@@ -372,7 +378,7 @@ func (d *batchDecoder) unpack(code compress.Compression, in []byte) (out []byte,
 	default:
 		codec := code.Codec()
 		if codec == nil {
-			return nil, fmt.Errorf("no codec %d", code)
+			return nil, fmt.Errorf("unknown codec %d", code)
 		}
 		r := codec.NewReader(bytes.NewReader(in))
 		defer r.Close()
@@ -395,8 +401,8 @@ func (d *batchDecoder) unpack(code compress.Compression, in []byte) (out []byte,
 	return out, nil
 }
 
-// Java's clients cut Snappy into blocks behind a head of 16 bytes; others write one
-// block. Lengths in it are checked before memory is taken for them.
+// Java clients write Snappy as blocks after a header of 16 bytes; other clients write one block.
+// Lengths are checked before memory is allocated for them.
 // Source: org.xerial.snappy.SnappyOutputStream.
 const (
 	xerialMagic = "\x82SNAPPY\x00"
@@ -435,8 +441,8 @@ func appendSnappy(into, block []byte) ([]byte, error) {
 	return into, err
 }
 
-// name returns b as a string, without allocating when the header in the same
-// place of an earlier record had the same name.
+// name returns b as a string. It does not allocate if the header at the same index of the previous
+// record had the same name.
 func (d *batchDecoder) name(place int, b []byte) string {
 	if place < len(d.names) {
 		if d.names[place] != string(b) {
@@ -451,8 +457,8 @@ func (d *batchDecoder) name(place int, b []byte) string {
 	return s
 }
 
-// cursor reads the fields of Kafka's formats. After a field that does not fit
-// it is bad, and returns zeroes.
+// cursor reads the fields of Kafka's formats. After a field that exceeds the input it is bad and
+// returns zero values.
 type cursor struct {
 	b   []byte
 	bad bool
@@ -504,8 +510,8 @@ func (c *cursor) count() int {
 // string reads a string with a 16-bit length; null is "".
 func (c *cursor) string() string { return string(c.skip(max(0, int(c.int16())))) }
 
-// compactCount, compactString, compactBytes and tags read the fields of flexible
-// versions, whose lengths are one more than what they count; 0 is null.
+// compactCount, compactString, compactBytes and tags read the fields of flexible versions. They
+// encode a length plus one; 0 is null.
 func (c *cursor) compactCount() int {
 	u, n := binary.Uvarint(c.b)
 	if n <= 0 || u > uint64(len(c.b)) {

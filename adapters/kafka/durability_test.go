@@ -26,8 +26,8 @@ func TestReplicasAreChecked(t *testing.T) {
 		{2, 1, 2, "min.insync.replicas is 1, must be 2 or more"},
 		{3, 1, 3, "min.insync.replicas is 1, must be 2 or more"},
 		{3, 2, 3, ""},
-		{1, 1, 3, "replicas is 1, must be 3 or more, as kafka.replication says"},
-		{2, 2, 3, "replicas is 2, must be 3 or more, as kafka.replication says"},
+		{1, 1, 3, "replicas is 1, must be 3 or more (kafka.replication)"},
+		{2, 2, 3, "replicas is 2, must be 3 or more (kafka.replication)"},
 	} {
 		t.Run(fmt.Sprint(c.replicas, c.inSync, c.configured), func(t *testing.T) {
 			cluster := fake(t, kfake.NumBrokers(3))

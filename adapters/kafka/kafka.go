@@ -1,33 +1,29 @@
-// Package kafka is the log: the one implementation of appending to, reading
-// and reacting to the topics of [domain.TopicSpecs], used against Apache Kafka
-// and against the embedded broker, which speaks the same protocol.
+// Package kafka is the log: it appends to, reads and subscribes to the topics of
+// [domain.TopicSpecs]. The same code serves Apache Kafka and the embedded broker, which speaks
+// the same protocol.
 //
 // What always holds:
 //
-//   - A record that [Log.Append] reported as written was acknowledged by all
-//     in-sync replicas. One request is in flight per partition, so the order in
-//     which records were given is the order in the log. A retry may write
-//     records twice, never in another order: folds drop repeats by sequence.
-//   - [Log.Read] and [Log.Follow] hand out every offset from the first to the
-//     last exactly once, having checked every checksum and every offset: as a
-//     record, or in a [domain.Span] where transactions or broken batches left
-//     none. A log that was trimmed, recreated or compacted stops them with
-//     [ErrTrimmed].
+//   - A record that [Log.Append] reports as written was acknowledged by all in-sync replicas.
+//     One request is in flight per partition, so records are in the log in the order given. A
+//     retry may write records twice, but never in another order. Folds drop repeats by sequence.
+//   - [Log.Read] and [Log.Follow] deliver every offset from the first to the last exactly once,
+//     after checking every checksum and every offset. An offset without a record, because of a
+//     transaction or a broken batch, is in a [domain.Span]. A trimmed, recreated or compacted
+//     log stops them with [ErrTrimmed].
 //   - The partition of a record is [domain.PartitionOf] its key.
 //   - Topics are kept for ever: [Log.EnsureTopics] refuses any other setting.
-//   - A [Stream] numbers its events densely from 1 per partition, and after a
-//     failure delivers exactly what was left before anything new.
+//   - A [Stream] numbers its events densely from 1 per partition. After a failure it delivers
+//     exactly the undelivered events before anything new.
 //
-// segmentio/kafka-go finds brokers, connects, authenticates, administers
-// topics, sends produce requests and runs consumer groups. Record batches
-// (format 2) are encoded and decoded here, in memory that is reused: a fold
-// reads every event of history, kafka-go's readers take two to three times as
-// long per record, do not check checksums and silently move an offset that is
-// out of range; and its writers read the caller's memory after a cancelled
-// call has returned.
+// segmentio/kafka-go finds brokers, connects, authenticates, administers topics, sends produce
+// requests and runs consumer groups. This package itself encodes and decodes record batches
+// (format 2), in reused memory, because a fold reads every event of history. kafka-go's readers
+// take two to three times as long per record, do not verify checksums and silently move an
+// out-of-range offset. Its writers read the caller's memory after a cancelled call has returned.
 //
-// [Publisher] and [Subscriber] carry Watermill's messages over the same log,
-// for components that react to single events.
+// [Publisher] and [Subscriber] carry Watermill messages over the same log, for components that
+// react to single events.
 package kafka
 
 import (
@@ -50,65 +46,61 @@ import (
 	"quartermaster/domain"
 )
 
-// Codec is a compression of record batches. Reading understands all of Kafka's.
+// Codec is a compression of record batches. Reading supports all of Kafka's codecs.
 type Codec int8
 
-// The codecs that appending offers.
+// The codecs for appending.
 const (
 	Zstd Codec = iota // the default
 	LZ4               // for installations whose other programs lack zstd
 )
 
-// Config says how to reach the log. The zero value of every field but Brokers
-// and Dial has a sound meaning; one of these two must be given.
+// Config is the configuration of a [Log]. Either Brokers or Dial is required. The zero value of
+// every other field is a good default.
 type Config struct {
-	// Brokers are the host:port addresses asked first. Not needed with Dial.
+	// Brokers are the host:port addresses to bootstrap from. Not needed with Dial.
 	Brokers []string
 
-	// Dial opens a connection, and replaces TCP. It is called for every
-	// connection, also to brokers whose address the cluster advertises, and is
-	// free to ignore the address: the embedded log does.
+	// Dial opens a connection in place of TCP. It is called for every connection, including
+	// those to addresses that the cluster advertises. It may ignore the address, as the embedded
+	// log does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// TLS encrypts connections when set. An empty ServerName means the host
-	// that is dialled.
+	// TLS encrypts connections when set. An empty ServerName means the dialled host.
 	TLS *tls.Config
 
 	// SASL authenticates connections when set.
 	SASL sasl.Mechanism
 
-	// Codec compresses what is appended.
+	// Codec compresses appended records.
 	Codec Codec
 
-	// Replication is the replication factor of topics created by EnsureTopics,
-	// 1 when zero, and the least that existing ones may have. From 2 on
-	// min.insync.replicas is 2 or more: a broker may be lost without losing an event,
-	// and from 3 on without refusing one.
+	// Replication is the replication factor of topics created by EnsureTopics, and the minimum
+	// for existing ones; 1 when zero. From 2 on, min.insync.replicas is at least 2, so that
+	// losing one broker loses no event. From 3 on, appends still succeed without one broker.
 	Replication int
 
 	// ClientID names this program in the broker's logs; "quartermaster" when empty.
 	ClientID string
 
-	// Batch is about how many records Read and Follow collect from what a broker
-	// sent before they hand them out, 1000 when zero. A large one is for readers
-	// to whom each batch costs a transaction.
+	// Batch is the approximate number of records that Read and Follow collect before they
+	// deliver them; 1000 when zero. A large value suits readers that pay a transaction for each
+	// batch.
 	Batch int
 
-	// Patience is how long Append, Read and Bounds go on trying while the
-	// broker fails or is away, before they return its error; 30 s when zero.
+	// Patience is how long Append, Read and Bounds retry while the broker fails or is
+	// unreachable, before they return its error; 30 s when zero.
 	Patience time.Duration
 
-	// MinBytes and MaxWait let Follow gather: the broker answers once a
-	// partition has MinBytes of new records, or MaxWait after it was asked.
-	// Whoever follows many partitions and pays for each batch (a transaction,
-	// say) sets for example 64 KiB and 250 ms. 1 byte and 5 s when zero: every
-	// record is handed out as soon as it is there.
+	// MinBytes and MaxWait let Follow collect larger batches: the broker answers once a
+	// partition has MinBytes of new records, or after MaxWait. A reader that follows many
+	// partitions and pays a transaction for each batch sets for example 64 KiB and 250 ms. The
+	// defaults are 1 byte and 5 s: every record is delivered at once.
 	MinBytes int
 	MaxWait  time.Duration
 
-	// Logger is told once when those who read get no answer any more, once when they
-	// get answers again, and once of each partition whose answers are not what they
-	// must be; nothing is logged when nil.
+	// Logger gets one entry when readers stop getting answers, one when they get answers again,
+	// and one for each partition with invalid answers. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -123,12 +115,12 @@ var ErrClosed = errors.New("log is closed")
 
 // Log is a connection to the log. It is safe for concurrent use.
 type Log struct {
-	// Guard is asked before every request that appends to a partition, one at a time
-	// for each; its error ends the append. anew says that a request failed, or a
-	// connection began or ended, since it last agreed: the broker may have been restarted.
-	// It may be set before the first Append.
+	// Guard is called before every request that appends to a partition, one call at a time per
+	// partition. Its error ends the append. The argument anew means that since the last
+	// successful call a request failed or a connection was opened or closed, so the broker may
+	// have been restarted. Guard MUST be set before the first Append.
 	Guard   func(ctx context.Context, tp domain.TopicPartition, anew bool) error
-	changes atomic.Int64 // connections of client that were opened, broke or were closed
+	changes atomic.Int64 // connections of client that were opened, broken or closed
 
 	cfg       Config
 	client    *kafkago.Client
@@ -138,13 +130,13 @@ type Log struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	heldFor time.Duration // openWait, but in tests
+	heldFor time.Duration // openWait, except in tests
 
-	byID bool // the brokers tell topic ids and are asked for records by them
+	byID bool // the brokers support topic ids, and fetch requests use them
 
 	mu     sync.Mutex
 	lanes  map[domain.TopicPartition]lane
-	agreed map[domain.TopicPartition]int64 // changes, when Guard last agreed
+	agreed map[domain.TopicPartition]int64 // changes at the last successful call of Guard
 	ids    map[domain.Topic]topicID        // as first seen
 
 	outage outage
@@ -162,7 +154,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		cfg.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	if cfg.Codec != Zstd && cfg.Codec != LZ4 {
-		return nil, fmt.Errorf("open log: no codec %d", cfg.Codec)
+		return nil, fmt.Errorf("open log: unknown codec %d", cfg.Codec)
 	}
 	if cfg.ClientID == "" {
 		cfg.ClientID = "quartermaster"
@@ -188,7 +180,14 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l := &Log{cfg: cfg, zstd: enc, heldFor: openWait, lanes: map[domain.TopicPartition]lane{}, agreed: map[domain.TopicPartition]int64{}, ids: map[domain.Topic]topicID{}}
+	l := &Log{
+		cfg:     cfg,
+		zstd:    enc,
+		heldFor: openWait,
+		lanes:   map[domain.TopicPartition]lane{},
+		agreed:  map[domain.TopicPartition]int64{},
+		ids:     map[domain.Topic]topicID{},
+	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.transport = &kafkago.Transport{
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -229,13 +228,15 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		l.byID = top[fetchKey] >= fetchByID && top[metadataKey] >= metadataWithIDs
 		return nil
 	}); err != nil {
-		return nil, errors.Join(fmt.Errorf("open log: no Kafka broker answered at %s: %w; start Kafka, or correct the addresses, TLS or SASL",
-			strings.Join(cfg.Brokers, ", "), err), l.Close())
+		return nil, errors.Join(fmt.Errorf(
+			"open log: no Kafka broker answered at %s: %w; start Kafka, or correct the addresses, TLS or SASL",
+			strings.Join(cfg.Brokers, ", "), err,
+		), l.Close())
 	}
 	return l, nil
 }
 
-// ID returns the cluster's id, which tells this log from every other.
+// ID returns the id of the cluster, which identifies the log.
 func (l *Log) ID(ctx context.Context) (id string, err error) {
 	err = l.retry(ctx, func(ctx context.Context) error {
 		m, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{}})
@@ -248,13 +249,13 @@ func (l *Log) ID(ctx context.Context) (id string, err error) {
 		err = errors.New("the cluster has no id")
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask for the log's id: %w", err)
+		return "", fmt.Errorf("get the log's id: %w", err)
 	}
 	return id, nil
 }
 
-// Close ends every connection; calls in progress return an error. It may be
-// called more than once.
+// Close closes every connection. Calls in progress return an error. It may be called more than
+// once.
 func (l *Log) Close() error {
 	l.cancel()
 	l.transport.CloseIdleConnections()
@@ -268,7 +269,7 @@ func (l *Log) bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// retry calls do until it succeeds, fails for good, ctx ends or patience runs out.
+// retry calls do until it succeeds or fails permanently, ctx ends or Patience runs out.
 func (l *Log) retry(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := l.bind(ctx)
 	defer cancel()
@@ -285,20 +286,19 @@ func (l *Log) retry(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// backoff spaces attempts, from 20 ms doubling to 1 s, and gives up once
-// attempts have failed for as long as patience.
+// backoff delays attempts, from 20 ms doubling to 1 s, and gives up after failures for patience.
 type backoff struct {
 	patience time.Duration
 	step     time.Duration
-	since    time.Time // of the first failure; zero when there was none since reset
+	since    time.Time // of the first failure since reset; zero if none
 }
 
 func newBackoff(patience time.Duration) backoff { return backoff{patience: patience} }
 
 func (b *backoff) reset() { b.step, b.since = 0, time.Time{} }
 
-// sleep waits before the next attempt after failure err. It returns the reason
-// not to try again.
+// sleep waits before the next attempt after the failure err. Its error is the reason not to try
+// again.
 func (b *backoff) sleep(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -321,29 +321,33 @@ func (b *backoff) sleep(ctx context.Context, err error) error {
 	}
 }
 
-// passing marks an error that would be final if it did not pass.
+// passing marks an error that may be temporary, although its kind is permanent.
 type passing struct{ err error }
 
 func (e *passing) Error() string { return e.err.Error() }
 func (e *passing) Unwrap() error { return e.err }
 
-// temporary reports whether trying again can help: what is not an answer of
-// the broker is trouble with the network, and that passes.
+// temporary reports whether a retry can help. An error that is not an answer of the broker is a
+// network error, which is temporary.
 func temporary(err error) bool {
 	var answer kafkago.Error
 	if errors.As(err, &answer) {
-		// kafka-go holds the first two to be final, and says the first itself of
-		// a broker that is gone from the metadata it has just read.
+		// kafka-go considers the first two permanent. It also returns the first one for a
+		// broker that is missing in the metadata it has just read.
 		return answer == kafkago.BrokerNotAvailable || answer == kafkago.ReplicaNotAvailable || answer.Temporary()
 	}
 	var p *passing
+	if errors.As(err, &p) {
+		return true
+	}
 	var open *OpenTransactionError
-	return errors.As(err, &p) || !errors.Is(err, ErrTrimmed) && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrDiverged) && !errors.As(err, &open)
+	permanent := errors.Is(err, ErrTrimmed) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrDiverged) || errors.As(err, &open)
+	return !permanent
 }
 
-// leaders returns the addresses of the brokers that lead the topics' partitions,
-// every one of them, from metadata at most metadataTTL old. While a partition
-// has no leader it fails, temporarily. It asks for no topic to be created.
+// leaders returns the address of the leader of every partition of the topics, from metadata at
+// most metadataTTL old. While a partition has no leader, it fails with a temporary error. It does
+// not auto-create topics.
 func (l *Log) leaders(ctx context.Context, topics ...string) (map[domain.TopicPartition]string, error) {
 	md, err := l.metadata(ctx, topics...)
 	if err != nil {
@@ -359,8 +363,8 @@ func (l *Log) leaders(ctx context.Context, topics ...string) (map[domain.TopicPa
 	return at, nil
 }
 
-// metadata returns what is known of topics, each of which exists and whose partitions
-// are all led.
+// metadata returns the metadata of topics. It fails unless every topic exists and every partition
+// has a leader.
 func (l *Log) metadata(ctx context.Context, topics ...string) (*kafkago.MetadataResponse, error) {
 	md, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: topics})
 	if err != nil {
@@ -379,7 +383,7 @@ func (l *Log) metadata(ctx context.Context, topics ...string) (*kafkago.Metadata
 	return md, nil
 }
 
-// dialer connects as the configuration says.
+// dialer returns a dialer with the configured TLS, SASL and Dial.
 func (l *Log) dialer(opened func(net.Conn)) *kafkago.Dialer {
 	return &kafkago.Dialer{
 		ClientID:      l.cfg.ClientID,
@@ -411,8 +415,7 @@ func (l *Log) dialer(opened func(net.Conn)) *kafkago.Dialer {
 	}
 }
 
-// dial opens a connection to a broker, encrypted and authenticated, ready for
-// requests.
+// dial opens a connection to a broker, encrypted, authenticated and ready for requests.
 func (l *Log) dial(ctx context.Context, address string) (net.Conn, error) {
 	var c net.Conn
 	if _, err := l.dialer(func(opened net.Conn) { c = opened }).DialContext(ctx, "tcp", address); err != nil {

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// outageAfter is how long a reader fails before the log counts as away: a
-	// partition that gets another leader is no outage.
+	// outageAfter is how long a reader must fail before the log counts as unreachable. A change
+	// of leader is shorter and is not an outage.
 	outageAfter = time.Second
-	// outageAgain is how often a subscription says that it still fails.
+	// outageAgain is the interval at which a subscription logs that it still fails.
 	outageAgain = time.Minute
 )
 
-// outage is a time in which the brokers do not answer, of all readers of a Log
-// together: it is said once that it began and once that it is over.
+// outage is a period in which the brokers do not answer, for all readers of a Log together. Its
+// begin and its end are logged once each.
 type outage struct {
 	mu      sync.Mutex
 	since   time.Time // of the first failure; zero while there is no outage
 	failing map[*reader]bool
-	wrong   map[domain.TopicPartition]bool // partitions whose answers were said to be wrong
+	wrong   map[domain.TopicPartition]bool // partitions whose invalid answers were logged
 }
 
-// away notes that a reader has failed since a time. A broker that answers what should
-// pass is not away.
+// away records that a reader has failed since a time. A broker that answers with a passing error
+// is reachable, so this is not an outage.
 func (l *Log) away(r *reader, since time.Time, err error) {
 	if l.cfg.Logger == nil || since.IsZero() || time.Since(since) < outageAfter {
 		return
@@ -37,7 +37,7 @@ func (l *Log) away(r *reader, since time.Time, err error) {
 	if p := (*passing)(nil); errors.As(err, &p) {
 		l.answered(r)
 		if !o.wrong[r.tp] {
-			l.cfg.Logger.Warn("a partition cannot be read on; reading is tried again", "partition", r.tp.String(), "error", err)
+			l.cfg.Logger.Warn("cannot continue reading a partition; retrying", "partition", r.tp.String(), "error", err)
 		}
 		if o.wrong == nil {
 			o.wrong = map[domain.TopicPartition]bool{}
@@ -51,11 +51,11 @@ func (l *Log) away(r *reader, since time.Time, err error) {
 	o.failing[r] = true
 	if o.since.IsZero() {
 		o.since = since
-		l.cfg.Logger.Warn("the log does not answer; reading is tried again", "partition", r.tp.String(), "error", err)
+		l.cfg.Logger.Warn("the log does not answer; retrying", "partition", r.tp.String(), "error", err)
 	}
 }
 
-// back notes that a reader got an answer.
+// back records that a reader got an answer.
 func (l *Log) back(r *reader) {
 	if l.cfg.Logger == nil {
 		return
@@ -67,7 +67,7 @@ func (l *Log) back(r *reader) {
 	l.answered(r)
 }
 
-// answered is to be called with the lock on the outage.
+// answered ends the outage if no reader fails any more. The caller holds the lock of the outage.
 func (l *Log) answered(r *reader) {
 	o := &l.outage
 	delete(o.failing, r)
@@ -77,23 +77,23 @@ func (l *Log) answered(r *reader) {
 	}
 }
 
-// left notes that a reader has ended. If it did so because nothing answered, the
-// outage goes on until whoever reads next is answered.
+// left records that a reader has ended. If it ended because of the outage, the outage lasts until
+// the next reader gets an answer.
 func (l *Log) left(r *reader) {
 	l.outage.mu.Lock()
 	defer l.outage.mu.Unlock()
 	delete(l.outage.failing, r)
 }
 
-// failures turns those of a subscription that go on into few lines.
+// failures limits how often a subscription logs continuing failures.
 type failures struct {
 	mu          sync.Mutex
-	since, said time.Time // zero while there is none
-	grave       bool      // one was said that is not a group's forming
+	since, said time.Time // zero while there is no failure
+	grave       bool      // a failure other than the forming of the group was logged
 }
 
-// fail tells whether to say a failure: the first, the first that is grave, and
-// one in a while.
+// fail reports whether to log a failure: the first, the first grave one, and then one per
+// outageAgain.
 func (f *failures) fail(now time.Time, grave bool) (say bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,8 +107,8 @@ func (f *failures) fail(now time.Time, grave bool) (say bool) {
 	return false
 }
 
-// end tells how long there were failures, zero when there were none or none grave:
-// that a group forms is no failure whose end anybody waits for.
+// end returns how long the failures lasted. It returns zero if there was no grave one, because
+// nobody needs to know that a consumer group has formed.
 func (f *failures) end(now time.Time) (lasted time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,29 +17,28 @@ import (
 	"quartermaster/domain"
 )
 
-// ErrTrimmed means that the log does not hold the records it should: the
-// beginning was deleted, records within were, or the log was lost and begun
-// again. What was computed from it cannot be continued. The caller stops folding
-// that partition; an operator does what Advice of the error says.
+// ErrTrimmed means that the log lacks records that it must have: its beginning was deleted,
+// records within were deleted, or the log was lost and recreated. Results computed from it cannot
+// be continued. The caller MUST stop folding that partition; an operator follows the Advice of the
+// error.
 var ErrTrimmed error = &lasting{"log is trimmed", "trimmed", Anew}
 
-// Anew is what is left to do once a topic is not what it was: nothing in Kafka
-// gives a topic its partitions, its id or its records back.
-const Anew = "make the log anew in another Kafka, from a mirror or a backup of the records, and begin a new database for it"
+// Anew is the advice for a topic that has changed. Kafka cannot restore the partitions, the id or
+// the records of a topic.
+const Anew = "recreate the log in another Kafka, from a mirror or a backup of the records, and start a new database for it"
 
-// lasting is an error that trying again does not mend: it implements
-// projections.Lasting.
+// lasting is a permanent error. It implements projections.Lasting.
 type lasting struct{ text, kind, advice string }
 
 func (e *lasting) Error() string  { return e.text }
 func (e *lasting) Advice() string { return e.advice }
 func (e *lasting) Kind() string   { return e.kind }
 
-// TrimmedError is an [ErrTrimmed] with its place.
+// TrimmedError is an [ErrTrimmed] with its offsets.
 type TrimmedError struct {
 	Partition domain.TopicPartition
-	Wanted    int64 // the offset that must come next
-	Found     int64 // the nearest offset there is, or the end of the log when it ends before Wanted
+	Wanted    int64 // the next expected offset
+	Found     int64 // the nearest existing offset, or the end of the log if it ends before Wanted
 }
 
 func (e *TrimmedError) Error() string {
@@ -51,15 +50,15 @@ func (e *TrimmedError) Error() string {
 
 func (e *TrimmedError) Unwrap() error { return ErrTrimmed }
 
-// OpenTransactionError means that a transaction keeps back what follows it. It ends by
-// itself, so there is no advice: the caller reads again later.
+// OpenTransactionError means that an open transaction blocks the records after it. The transaction
+// ends without intervention, so there is no advice: the caller reads again later.
 type OpenTransactionError struct {
 	Partition domain.TopicPartition
 	Since     int64 // the first offset of the transaction
 }
 
 func (e *OpenTransactionError) Error() string {
-	return fmt.Sprintf("a transaction is open since offset %d, and what follows can be read once it has ended: "+
+	return fmt.Sprintf("a transaction is open since offset %d; the records after it can be read once it has ended: "+
 		"stop its producer, or wait for the broker to end it (transaction.timeout.ms)", e.Since)
 }
 
@@ -69,35 +68,32 @@ func (e *OpenTransactionError) Advice() string { return "" }
 // Kind implements projections.Lasting.
 func (e *OpenTransactionError) Kind() string { return "transaction" }
 
-// openWait is how long a transaction may keep back what follows before it is said. It is
+// openWait is how long a transaction may block the records after it before it is reported. It is
 // longer than a producer needs, and shorter than Kafka's own limit of a minute.
 const openWait = 20 * time.Second
 
 const (
 	fetchBytes   = 4 << 20
-	fetchWait    = 5 * time.Second // how long the broker holds a request when there is nothing new
-	readWait     = time.Second     // the same, where there should be something
-	maxFrame     = 256 << 20       // an answer larger than this is not one
-	keptBytes    = 16 << 20        // memory for answers and batches that is kept for the next
+	fetchWait    = 5 * time.Second // maximum wait of a fetch for new records
+	readWait     = time.Second     // the same for records that should exist
+	maxFrame     = 256 << 20       // largest valid answer in bytes
+	keptBytes    = 16 << 20        // memory for answers and batches that is kept for reuse
 	yieldRecords = 1000            // see Config.Batch
-	yieldBytes   = 1 << 20         // of records, for every yieldRecords
+	yieldBytes   = 1 << 20         // bytes of records for every yieldRecords
 )
 
-// Read hands out the records of a partition with from <= offset < to, in
-// order, and returns nil when it reached to. The end of the log, see
-// [Log.Bounds], is the largest sensible to. What cannot be had of a batch, and
-// Kafka's own markers, come in their place as a [domain.Span]: every offset is
-// either a record or in a span. Records of a transaction are handed out once it was
-// committed; those of one that was aborted are a span with a fault.
+// Read delivers the records of a partition with from <= offset < to, in order. It returns nil when
+// it reaches to, which should be at most the end of the log ([Log.Bounds]). Batches that cannot be
+// decoded and Kafka's control batches are delivered as a [domain.Span], so every offset is either
+// a record or in a span. Records of a transaction are delivered once it is committed; those of an
+// aborted transaction are a span with a fault.
 //
-// For a partition, Read takes as much memory as the largest batch in the log has
-// bytes, which the broker bounds (message.max.bytes), and four times 64 MiB at most
-// for what it unpacks to.
+// Per call, Read takes as much memory as the largest batch in the log, which the broker limits
+// (message.max.bytes), plus at most four times 64 MiB for decompressed data.
 //
-// The slice given to yield and all memory behind it are reused once yield
-// returns. An error of yield ends Read and is returned as it is. Trouble with
-// the broker is retried for the configured patience; records are not repeated.
-// [ErrTrimmed] and [ErrCorrupt] are final.
+// The slice passed to yield and all memory behind it are reused once yield returns. An error of
+// yield ends Read and is returned unchanged. Errors of the broker are retried for Patience;
+// records are not repeated. [ErrTrimmed] and [ErrCorrupt] are permanent.
 func (l *Log) Read(ctx context.Context, tp domain.TopicPartition, from, to int64, yield func([]domain.Record) error) error {
 	if to < from {
 		return &TrimmedError{tp, from, to}
@@ -105,16 +101,22 @@ func (l *Log) Read(ctx context.Context, tp domain.TopicPartition, from, to int64
 	return l.read(ctx, tp, domain.Anchor{}, from, to, yield)
 }
 
-// Follow is [Log.Read] without an end: it waits for new records until ctx ends,
-// and returns what ended it. When the first answer holds no records it calls yield
-// without any: so whoever waits knows that the partition can be read. While an open
-// transaction keeps back what follows, it does not, and fails with a
-// [*OpenTransactionError] after 20 s: whoever gets it tells, and follows again.
+// Follow is [Log.Read] without an end: it waits for new records until ctx ends, and returns the
+// error that ended it. If the first answer has no records, Follow calls yield without any, which
+// shows that the partition can be read. It does not while an open transaction blocks the next
+// records. Then it fails with a [*OpenTransactionError] after 20 s; the caller reports it and
+// follows again.
 func (l *Log) Follow(ctx context.Context, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error {
 	return l.read(ctx, tp, domain.Anchor{}, from, math.MaxInt64, yield)
 }
 
-func (l *Log) read(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
+func (l *Log) read(
+	ctx context.Context,
+	tp domain.TopicPartition,
+	last domain.Anchor,
+	from, to int64,
+	yield func([]domain.Record) error,
+) error {
 	if from < 0 {
 		return fmt.Errorf("read %s: offset is %d", tp, from)
 	}
@@ -125,7 +127,16 @@ func (l *Log) read(ctx context.Context, tp domain.TopicPartition, last domain.An
 		return fmt.Errorf("read %s: %w", tp, err)
 	}
 	defer dec.zstd.Close()
-	r := &reader{log: l, tp: tp, last: last, next: from, to: to, yield: yield, dec: dec, wait: newBackoff(l.cfg.Patience)}
+	r := &reader{
+		log:   l,
+		tp:    tp,
+		last:  last,
+		next:  from,
+		to:    to,
+		yield: yield,
+		dec:   dec,
+		wait:  newBackoff(l.cfg.Patience),
+	}
 	defer l.left(r)
 	for r.next < r.to {
 		err := r.connected(ctx)
@@ -136,7 +147,7 @@ func (l *Log) read(ctx context.Context, tp domain.TopicPartition, last domain.An
 		case ctx.Err() == nil && !temporary(err):
 			return fmt.Errorf("read %s at offset %d: %w", tp, r.next, err)
 		default:
-			if ctx.Err() == nil { // else it is we who ended the connection
+			if ctx.Err() == nil { // else this end closed the connection
 				l.away(r, r.wait.since, err)
 			}
 			if err := r.wait.sleep(ctx, err); err != nil {
@@ -151,30 +162,30 @@ func (l *Log) read(ctx context.Context, tp domain.TopicPartition, last domain.An
 type reader struct {
 	log      *Log
 	tp       domain.TopicPartition
-	next, to int64         // offset of the next record to hand out, and where to stop
-	last     domain.Anchor // the record before next; zero when it is not known
+	next, to int64         // offset of the next record to deliver, and where to stop
+	last     domain.Anchor // the record before next; zero if unknown
 	yield    func([]domain.Record) error
-	refused  error     // what yield returned
-	told     bool      // that the partition can be read
-	stable   int64     // where the first open transaction begins, or the end of the log
-	held     time.Time // since when an open transaction keeps back what is next; zero: none does
+	refused  error     // error of yield
+	told     bool      // yield was called without records
+	stable   int64     // last stable offset: begin of the first open transaction, or end of the log
+	held     time.Time // since when an open transaction blocks next; zero: none does
 	aborted  []transaction
 	dec      *batchDecoder
 	wait     backoff
-	topic    topicID // unless the log asks for records by name
+	topic    topicID // unset if the log fetches by name
 	request  []byte
 	frame    []byte
-	id       int32 // correlation
-	// diverging is from where on the broker's log is another one than was asked about,
-	// in its last answer; -1: it did not say so.
+	id       int32 // correlation id
+	// diverging is the offset from which on the broker's log differs, in its last answer; -1:
+	// none reported.
 	diverging int64
 }
 
-// transaction is one that was aborted, as an answer to Fetch names it.
+// transaction is an aborted transaction in an answer to Fetch.
 type transaction struct{ producer, first int64 }
 
-// connected reads over one connection to the partition's leader until the
-// goal, an error, or the end of ctx.
+// connected reads over one connection to the leader of the partition until r.to, an error, or the
+// end of ctx.
 func (r *reader) connected(ctx context.Context) error {
 	dialing, done := context.WithTimeout(ctx, 2*dialTimeout)
 	defer done()
@@ -213,13 +224,14 @@ func (r *reader) connected(ctx context.Context) error {
 		}
 		next, err := r.check(set)
 		if err != nil {
-			if next > r.next { // what comes before is sound
+			if next > r.next { // the batches before are valid
 				err = cmp.Or(r.handOut(set, next), err)
 			}
 			return err
 		}
 		if next == r.next && end < r.to && r.to != math.MaxInt64 {
-			// Not final at once: a new leader may not yet know the end that an earlier one gave.
+			// Possibly temporary: a new leader may not know yet the end that an earlier one
+			// reported.
 			return &passing{&TrimmedError{r.tp, r.to, end}}
 		}
 		open := next == r.next && next < end && r.stable >= 0 && r.stable <= next
@@ -241,7 +253,7 @@ func (r *reader) connected(ctx context.Context) error {
 				return r.refused
 			}
 		}
-		if next < r.to { // the broker works on the next answer while this one is handed out
+		if next < r.to { // the broker prepares the next answer while this one is delivered
 			if err := r.send(conn, next); err != nil {
 				return err
 			}
@@ -257,14 +269,14 @@ func (r *reader) connected(ctx context.Context) error {
 
 const (
 	fetchKey = 1
-	// fetchByName is the first Fetch that knows zstd; brokers from 2.1 on speak it.
+	// fetchByName is the first version of Fetch with zstd, for brokers from 2.1 on.
 	fetchByName = 10
-	// fetchByID is the first that names a topic by its id, so that a topic that
-	// was deleted and created again cannot answer for the one before; 3.1.
+	// fetchByID is the first version that identifies a topic by its id, for brokers from 3.1
+	// on. A recreated topic then cannot be mistaken for the old one.
 	fetchByID = 13
 )
 
-// send asks for records from an offset on.
+// send requests records from an offset on.
 func (r *reader) send(conn net.Conn, from int64) error {
 	minBytes, maxWait := 1, readWait
 	if r.to == math.MaxInt64 {
@@ -273,11 +285,11 @@ func (r *reader) send(conn net.Conn, from int64) error {
 	return r.ask(conn, fetch{from, -1, fetchBytes, minBytes, maxWait})
 }
 
-// fetch is a question for records.
+// fetch is a request for records.
 type fetch struct {
 	from  int64
-	epoch int32 // of the last record before, to be compared by the broker; -1: do not
-	bytes int   // no more than that, but the first batch whole
+	epoch int32 // leader epoch of the previous record, for the broker to compare; -1: none
+	bytes int   // maximum size of the answer; the first batch is always complete
 	least int   // bytes to wait for
 	wait  time.Duration
 }
@@ -296,8 +308,8 @@ func (r *reader) ask(conn net.Conn, f fetch) error {
 	b = be.AppendUint32(b, 0xffffffff) // not a replica
 	b = be.AppendUint32(b, uint32(f.wait.Milliseconds()))
 	b = be.AppendUint32(b, uint32(f.least))
-	b = be.AppendUint32(b, uint32(f.bytes)) // but the first batch always comes whole
-	b = append(b, 1)                        // read committed: up to the first open transaction, with what was aborted
+	b = be.AppendUint32(b, uint32(f.bytes))
+	b = append(b, 1) // read committed: up to the first open transaction, with the list of aborted ones
 	b = be.AppendUint32(b, 0)
 	b = be.AppendUint32(b, 0xffffffff) // no fetch session
 	if byID {
@@ -315,7 +327,7 @@ func (r *reader) ask(conn net.Conn, f fetch) error {
 	if byID {
 		b = be.AppendUint32(b, uint32(f.epoch))
 	}
-	b = be.AppendUint64(b, math.MaxUint64) // log start, known to replicas only
+	b = be.AppendUint64(b, math.MaxUint64) // log start, which only replicas set
 	b = be.AppendUint32(b, uint32(f.bytes))
 	if byID {
 		b = append(b, 0, 0, 1, 1, 0) // ends of partition and topic, nothing to forget, no rack
@@ -326,8 +338,8 @@ func (r *reader) ask(conn net.Conn, f fetch) error {
 	return writeRequest(conn, r.request)
 }
 
-// receive reads the answer to send: the record batches, which are valid until
-// the next call, and the end of the log.
+// receive reads the answer to send: the record batches and the end of the log. The batches are
+// valid until the next call.
 func (r *reader) receive(ctx context.Context, conn net.Conn) (set []byte, end int64, err error) {
 	set, end, err = r.answer(conn)
 	if !errors.Is(err, kafkago.OffsetOutOfRange) {
@@ -342,7 +354,7 @@ func (r *reader) receive(ctx context.Context, conn net.Conn) (set []byte, end in
 		found = first
 	}
 	switch {
-	case found == r.next: // it was mended between the two requests
+	case found == r.next: // the offset became valid between the two requests
 		return nil, 0, kafkago.OffsetNotAvailable
 	case found < r.next && !r.last.IsZero():
 		return nil, 0, &DivergedError{r.tp, r.next, r.last, found, domain.Anchor{}, -1}
@@ -350,7 +362,7 @@ func (r *reader) receive(ctx context.Context, conn net.Conn) (set []byte, end in
 	return nil, 0, &TrimmedError{r.tp, r.next, found}
 }
 
-// answer is receive without a reason for an offset that is out of range.
+// answer is receive without the reason for an out-of-range offset.
 func (r *reader) answer(conn net.Conn) (set []byte, end int64, err error) {
 	if cap(r.frame) > keptBytes {
 		r.frame = nil
@@ -376,9 +388,9 @@ func (r *reader) answer(conn net.Conn) (set []byte, end int64, err error) {
 	return set, end, nil
 }
 
-// parse takes an answer to Fetch by name apart. The cursor is bad when it is not one.
+// parse parses an answer to Fetch by name. If the answer is malformed, the cursor is bad.
 func (r *reader) parse(c *cursor) (set []byte, end int64, code kafkago.Error) {
-	c.int32() // throttled for; the broker has waited already
+	c.int32() // throttle time; the broker has waited already
 	code = kafkago.Error(c.int16())
 	c.int32() // session
 	for range c.count() {
@@ -403,8 +415,8 @@ func (r *reader) parse(c *cursor) (set []byte, end int64, code kafkago.Error) {
 
 // parseByID is parse for an answer to Fetch by id.
 func (r *reader) parseByID(c *cursor) (set []byte, end int64, code kafkago.Error) {
-	c.tags()  // of the head
-	c.int32() // throttled for; the broker has waited already
+	c.tags()  // of the header
+	c.int32() // throttle time; the broker has waited already
 	code = kafkago.Error(c.int16())
 	c.int32() // session
 	for range c.compactCount() {
@@ -421,7 +433,7 @@ func (r *reader) parseByID(c *cursor) (set []byte, end int64, code kafkago.Error
 				r.aborted = append(r.aborted, transaction{c.int64(), c.int64()})
 				c.tags()
 			}
-			c.int32() // replica to prefer
+			c.int32() // preferred replica
 			set = c.compactBytes()
 			r.parseDiverging(c)
 			c.bad = c.bad || id != r.topic || partition != r.tp.Partition
@@ -432,15 +444,15 @@ func (r *reader) parseByID(c *cursor) (set []byte, end int64, code kafkago.Error
 	return set, end, code
 }
 
-// parseDiverging takes the tagged fields of a partition apart: the first says that the
-// broker's log ends, for the epoch that was asked about, before the offset asked for.
+// parseDiverging parses the tagged fields of a partition. The first field means that the broker's
+// log for the requested epoch ends before the requested offset.
 func (r *reader) parseDiverging(c *cursor) {
 	fields := c.uvarint()
 	for i := uint64(0); i < fields && !c.bad; i++ {
 		tag, size := c.uvarint(), c.uvarint()
 		field := cursor{b: c.skip(int(min(size, math.MaxInt32)))}
 		if tag == 0 {
-			field.int32() // the largest epoch that it has, up to the one asked about
+			field.int32() // the broker's largest epoch up to the requested one
 			if r.diverging = field.int64(); field.bad {
 				c.bad = true
 			}
@@ -448,8 +460,8 @@ func (r *reader) parseDiverging(c *cursor) {
 	}
 }
 
-// check walks the batches of an answer and returns the offset that follows
-// them, having found no offset missing between r.next and there.
+// check checks that no offset is missing in the batches of an answer, from r.next on. It returns
+// the offset after them.
 func (r *reader) check(set []byte) (next int64, err error) {
 	next = r.next
 	for rest := set; len(rest) > 0; {
@@ -463,7 +475,7 @@ func (r *reader) check(set []byte) (next int64, err error) {
 			}
 			break
 		}
-		// Only the first batch may begin early: the broker stores batches whole.
+		// Only the first batch may begin before r.next, because the broker returns complete batches.
 		if h.base > next || h.last < next || h.base < next && next != r.next {
 			return next, &TrimmedError{r.tp, next, h.base}
 		}
@@ -473,10 +485,10 @@ func (r *reader) check(set []byte) (next int64, err error) {
 	return next, nil
 }
 
-// handOut unpacks the batches up to offset next and yields them.
+// handOut decodes the batches up to offset next and yields their records.
 func (r *reader) handOut(set []byte, next int64) error {
 	slices.SortFunc(r.aborted, func(a, b transaction) int { return cmp.Compare(a.first, b.first) })
-	aborting := map[int64]bool{} // producers in a transaction that they will abort
+	aborting := map[int64]bool{} // producers in a transaction that was aborted later
 	for at := r.next; at < min(next, r.to); {
 		h, _, err := readHead(set)
 		if err != nil {
@@ -499,7 +511,9 @@ func (r *reader) handOut(set []byte, next int64) error {
 		}
 		at = h.last + 1
 		set = set[h.size:]
-		if n := len(r.dec.records); n > 0 && (n >= r.log.cfg.Batch || r.dec.size >= max(1, r.log.cfg.Batch/yieldRecords)*yieldBytes || at >= min(next, r.to)) {
+		n := len(r.dec.records)
+		full := n >= r.log.cfg.Batch || r.dec.size >= max(1, r.log.cfg.Batch/yieldRecords)*yieldBytes
+		if n > 0 && (full || at >= min(next, r.to)) {
 			if err := r.pass(); err != nil {
 				return err
 			}
@@ -508,7 +522,7 @@ func (r *reader) handOut(set []byte, next int64) error {
 	return nil
 }
 
-// pass yields what is unpacked.
+// pass yields the decoded records.
 func (r *reader) pass() error {
 	if r.refused = r.yield(r.dec.records); r.refused != nil {
 		return r.refused
@@ -519,15 +533,14 @@ func (r *reader) pass() error {
 	return nil
 }
 
-// Bounds returns the first offset that a partition holds and the offset that
-// its next record will get.
+// Bounds returns the first offset in a partition and the offset that its next record will get.
 func (l *Log) Bounds(ctx context.Context, tp domain.TopicPartition) (first, next int64, err error) {
 	firsts, nexts, err := l.AllBounds(ctx, []domain.TopicPartition{tp})
 	return firsts[tp], nexts[tp], err
 }
 
-// AllBounds is [Log.Bounds] for many partitions, with two requests to each
-// broker that leads any of them.
+// AllBounds is [Log.Bounds] for many partitions, with two requests to each broker that leads one
+// of them.
 func (l *Log) AllBounds(ctx context.Context, tps []domain.TopicPartition) (first, next domain.Position, err error) {
 	first, next = domain.Position{}, domain.Position{}
 	err = l.allOffsets(ctx, tps, offsets{kafkago.FirstOffset, first}, offsets{kafkago.LastOffset, next})
@@ -537,12 +550,11 @@ func (l *Log) AllBounds(ctx context.Context, tps []domain.TopicPartition) (first
 	return first, next, nil
 }
 
-// Before returns, for each partition, the offset of the first record that was
-// appended at t or later, by the clock of whoever appended it; where there is
-// none, the offset that the next record will get. Records with earlier times
-// that follow such a record, because clocks disagree, lie beyond.
+// Before returns, for each partition, the offset of the first record appended at t or later, by
+// the clock of its producer. Without such a record, it is the offset that the next record will
+// get. Because clocks differ, records with earlier times may follow that offset.
 func (l *Log) Before(ctx context.Context, tps []domain.TopicPartition, t domain.Instant) (domain.Position, error) {
-	// The end is asked first: what is appended meanwhile may be of t or later.
+	// Get the end first, because a record appended meanwhile may have the time t or later.
 	next, at := domain.Position{}, domain.Position{}
 	ms := (int64(t) + 1e6 - 1) / 1e6
 	if err := l.allOffsets(ctx, tps, offsets{kafkago.LastOffset, next}, offsets{ms, at}); err != nil {
@@ -556,15 +568,15 @@ func (l *Log) Before(ctx context.Context, tps []domain.TopicPartition, t domain.
 	return at, nil
 }
 
-// offsets is what ListOffsets is asked for: the first offset of a time in
-// milliseconds or later, or one of Kafka's names for another.
+// offsets is one query of ListOffsets: a time in milliseconds, for the first offset at that time or
+// later, or one of Kafka's special values.
 type offsets struct {
 	time int64
 	into domain.Position
 }
 
-// allOffsets asks every broker that leads any of the partitions, one question
-// after the other.
+// allOffsets sends the queries, one after the other, to every broker that leads one of the
+// partitions.
 func (l *Log) allOffsets(ctx context.Context, tps []domain.TopicPartition, asked ...offsets) error {
 	return l.retry(ctx, func(ctx context.Context) error {
 		var topics []string
@@ -618,7 +630,7 @@ func (l *Log) listOffsets(ctx context.Context, address string, tps []domain.Topi
 		if err != nil {
 			return err
 		}
-		c.int32() // throttled for
+		c.int32() // throttle time
 		answered := 0
 		for range c.count() {
 			topic := c.string()
@@ -640,7 +652,7 @@ func (l *Log) listOffsets(ctx context.Context, address string, tps []domain.Topi
 	return nil
 }
 
-// requestHead begins a request; [finishRequest] fills in its length.
+// requestHead appends the header of a request; [finishRequest] sets its length.
 func requestHead(b []byte, key, version uint16, id int32, client string) []byte {
 	be := binary.BigEndian
 	b = be.AppendUint32(b, 0)
@@ -669,7 +681,7 @@ func writeRequest(conn net.Conn, b []byte) error {
 	return nil
 }
 
-// readAnswer reads the answer to request id into frame, which it returns grown.
+// readAnswer reads the answer to the request id into frame and returns the frame, grown if needed.
 func readAnswer(conn net.Conn, frame []byte, id int32, timeout time.Duration) (cursor, []byte, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return cursor{}, frame, fmt.Errorf("read answer: %w", err)

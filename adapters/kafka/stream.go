@@ -9,50 +9,49 @@ import (
 	"quartermaster/domain"
 )
 
-// ErrUndelivered means that a [Stream] took events but has not seen all of them
-// acknowledged. It holds them, numbered, and delivers them before anything
-// new. The caller calls Flush, or Append with further events; it MUST NOT
-// append the same events again, which would number them anew.
+// ErrUndelivered means that a [Stream] accepted events but not all of them were acknowledged. It
+// keeps them, numbered, and delivers them before anything new. The caller calls Flush, or Append
+// with more events. It MUST NOT append the same events again, because that would give them new
+// sequence numbers.
 var ErrUndelivered = errors.New("events are not yet delivered")
 
 // StreamConfig describes a source that appends events.
 type StreamConfig struct {
-	// Source and Incarnation name the stream; see [domain.Envelope]. Two
-	// streams of the same name MUST NOT append at the same time.
+	// Source and Incarnation name the stream; see [domain.Envelope]. Two streams with the same
+	// name MUST NOT append at the same time.
 	Source      string
 	Incarnation uint64
 
-	// Sequences are the last sequences that this incarnation has in the log,
-	// by partition; nil for a new incarnation.
+	// Sequences are the last sequence numbers of this incarnation in the log, by partition; nil
+	// for a new incarnation.
 	Sequences map[domain.TopicPartition]uint64
 
-	// PreviousIncarnation and PreviousSequences say where the incarnation
-	// before left off; zero and nil when there was none.
+	// PreviousIncarnation and PreviousSequences are where the previous incarnation ended; zero
+	// and nil if there was none.
 	PreviousIncarnation uint64
 	PreviousSequences   map[domain.TopicPartition]uint64
 
-	// Encode turns an event into the Time, Key, Value and Headers of a record;
-	// Topic and Partition are set by the stream. Their memory must stay as it
-	// is until the call of Append that encoded them returns.
+	// Encode turns an event into the Time, Key, Value and Headers of a record. The stream sets
+	// Topic and Partition. The memory of the record MUST NOT change until the call of Append
+	// that encoded it returns.
 	Encode func(*domain.Envelope) (domain.Record, error)
 }
 
-// Stream appends the events of one source with dense sequences: in every
-// partition 1, 2, 3 and so on, each for ever the same event. A failure may put
-// events into the log twice, which the sequence shows; it never leaves one
-// out. A Stream is safe for concurrent use; calls take turns.
+// Stream appends the events of one source with dense sequence numbers: in every partition 1, 2, 3
+// and so on, each always for the same event. A failure may write events twice, which the sequence
+// shows, but never skips one. A Stream is safe for concurrent use; calls take turns.
 type Stream struct {
 	cfg    StreamConfig
 	append func(context.Context, []domain.Record) error
 
-	turn  chan struct{} // held by the call that may touch what follows
+	turn  chan struct{} // guards the fields below
 	given map[domain.TopicPartition]uint64
 	acked map[domain.TopicPartition]uint64
-	held  []domain.Record // given a sequence, not acknowledged, in order
-	owned int             // how many of held, from the first, are copies
+	held  []domain.Record // numbered but not acknowledged, in order
+	owned int             // number of copies at the beginning of held
 }
 
-// NewStream returns a stream over the log.
+// NewStream returns a stream that appends to the log.
 func NewStream(log *Log, cfg StreamConfig) *Stream {
 	s := &Stream{
 		cfg: cfg, append: log.Append, turn: make(chan struct{}, 1),
@@ -63,14 +62,14 @@ func NewStream(log *Log, cfg StreamConfig) *Stream {
 	return s
 }
 
-// Append numbers the events and returns nil once they, and all that was held
-// before them, are acknowledged. It sets Source, Incarnation and Sequence of
-// each envelope, and the previous incarnation on the first in a partition.
+// Append numbers the events and returns nil once they, and all events held before them, are
+// acknowledged. It sets Source, Incarnation and Sequence of each envelope, and the previous
+// incarnation of the first one in a partition.
 //
-// After an error that wraps [ErrUndelivered] the stream holds what was not
-// acknowledged. After any other error it took no event and used no sequence:
-// ctx ended while another call had its turn, or an event lacks its key, cannot
-// be encoded or is a [*TooLargeError].
+// After an error that wraps [ErrUndelivered], the stream holds the events that were not
+// acknowledged. After any other error it accepted no event and used no sequence number: ctx ended
+// while another call had its turn, or an event has no key, cannot be encoded or is too large
+// ([*TooLargeError]).
 func (s *Stream) Append(ctx context.Context, events ...*domain.Envelope) error {
 	if err := s.take(ctx); err != nil {
 		return fmt.Errorf("append events: %w", err)
@@ -92,7 +91,7 @@ func (s *Stream) Append(ctx context.Context, events ...*domain.Envelope) error {
 	return s.deliver(ctx)
 }
 
-// Flush delivers what is held.
+// Flush delivers the held events.
 func (s *Stream) Flush(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
 		return fmt.Errorf("flush events: %w", err)
@@ -101,15 +100,15 @@ func (s *Stream) Flush(ctx context.Context) error {
 	return s.deliver(ctx)
 }
 
-// Held returns how many events wait to be delivered.
+// Held returns the number of events that wait for delivery.
 func (s *Stream) Held() int {
 	s.turn <- struct{}{}
 	defer s.release()
 	return len(s.held)
 }
 
-// Sequences returns the last sequence acknowledged in each partition: what a
-// later StreamConfig of this incarnation starts from.
+// Sequences returns the last acknowledged sequence number of each partition, for a later
+// StreamConfig of this incarnation.
 func (s *Stream) Sequences() map[domain.TopicPartition]uint64 {
 	s.turn <- struct{}{}
 	defer s.release()
@@ -127,8 +126,8 @@ func (s *Stream) take(ctx context.Context) error {
 
 func (s *Stream) release() { <-s.turn }
 
-// number gives an event its place and encodes it. fresh holds the sequences
-// that this call has given out.
+// number assigns a partition and a sequence number to an event and encodes it. The map fresh has
+// the sequence numbers that this call of Append has assigned.
 func (s *Stream) number(e *domain.Envelope, fresh map[domain.TopicPartition]uint64) (domain.Record, error) {
 	key, err := e.Key()
 	if err != nil {
@@ -160,7 +159,7 @@ func (s *Stream) number(e *domain.Envelope, fresh map[domain.TopicPartition]uint
 	return r, nil
 }
 
-// deliver appends what is held and keeps what was not acknowledged.
+// deliver appends the held events and keeps those that were not acknowledged.
 func (s *Stream) deliver(ctx context.Context) error {
 	if len(s.held) == 0 {
 		return nil
@@ -191,7 +190,7 @@ func (s *Stream) deliver(ctx context.Context) error {
 	return nil
 }
 
-// partitionErrors takes an error of [Log.Append] apart.
+// partitionErrors splits an error of [Log.Append] by partition.
 func partitionErrors(err error) map[domain.TopicPartition]*PartitionError {
 	failed := map[domain.TopicPartition]*PartitionError{}
 	parts := []error{err}

@@ -15,13 +15,13 @@ import (
 	"quartermaster/domain"
 )
 
-// SettingError means that a topic exists with a setting under which the log
-// could lose, reorder or refuse events. Only an operator can mend it, by
-// changing the setting or by moving to a new topic; nothing was changed.
+// SettingError means that a topic exists with a setting under which the log could lose, reorder
+// or refuse events. Nothing was changed. Only an operator can fix it, by changing the setting or
+// by moving to a new topic.
 type SettingError struct {
 	Topic         domain.Topic
 	Setting       string // "partitions", [Replicas] or the name of a Kafka topic setting
-	Found, Wanted string // Found is "" when the broker did not say
+	Found, Wanted string // Found is "" if the broker did not report it
 }
 
 func (e *SettingError) Error() string {
@@ -32,12 +32,12 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("topic %s: %s is %s, must be %s", e.Topic, e.Setting, found, e.Wanted)
 }
 
-// setting is one topic setting: what a new topic gets, and which values of an
-// existing topic will do.
+// setting is one topic setting: the value for a new topic, and the values accepted for an
+// existing one.
 type setting struct {
 	name, value string
-	atLeast     bool // a larger number will do as well
-	optional    bool // brokers that do not know it (the embedded one) are safe without
+	atLeast     bool // a larger number is accepted as well
+	optional    bool // brokers that do not support it (the embedded one) are safe without it
 }
 
 func (l *Log) settings() []setting {
@@ -47,41 +47,42 @@ func (l *Log) settings() []setting {
 		{name: "retention.bytes", value: "-1"},
 		{name: "message.timestamp.type", value: "CreateTime"},
 		{name: "max.message.bytes", value: strconv.Itoa(maxBatchBytes), atLeast: true},
-		// Kafka 4 refuses records from a clock an hour ahead; folds judge such events instead.
+		// By default Kafka 4 refuses records from a clock more than an hour ahead. Folds
+		// handle such events instead.
 		{name: "message.timestamp.after.max.ms", value: strconv.FormatInt(math.MaxInt64, 10), optional: true},
 		{name: "unclean.leader.election.enable", value: "false", optional: true},
 	}
 	return append(s, setting{name: minInSync, value: strconv.Itoa(inSync(l.cfg.Replication)), atLeast: true})
 }
 
-// What decides, with the number of replicas, whether an acknowledged event outlives
+// The settings that, with the number of replicas, decide whether an acknowledged event survives
 // the loss of a machine.
 const (
-	Replicas      = "replicas" // in a [SettingError]: no setting of Kafka's, but where a topic's partitions are
+	Replicas      = "replicas" // in a [SettingError]: the number of replicas, which is not a Kafka setting
 	minInSync     = "min.insync.replicas"
 	flushMessages = "flush.messages"
 	flushMs       = "flush.ms"
 )
 
-// inSync is the least min.insync.replicas of a topic: where there are several replicas,
-// no event is acknowledged that one machine alone has.
+// inSync is the minimum of min.insync.replicas for a topic. With several replicas, no event may
+// be acknowledged that only one machine has.
 func inSync(replicas int) int { return min(2, replicas) }
 
-// Durability is what the brokers say of a topic that decides whether an acknowledged
-// event outlives the loss of a machine: see docs/operate/diverged.md.
+// Durability is the settings of a topic that decide whether an acknowledged event survives the
+// loss of a machine: see docs/operate/diverged.md.
 type Durability struct {
 	Topic    domain.Topic
-	Replicas int // of the partition that has fewest
+	Replicas int // of the partition with the fewest
 	InSync   int // min.insync.replicas
-	// FlushMessages and FlushMs are after how many records, and how many milliseconds, the
-	// broker waits for its disk; 0 where it does not say. Kafka's default is never.
+	// FlushMessages and FlushMs are the number of records and of milliseconds after which the
+	// broker flushes to disk; 0 if it does not report them. Kafka's default is never.
 	FlushMessages, FlushMs int64
 }
 
-// Flushed reports whether the broker waits for its disk before it acknowledges.
+// Flushed reports whether the broker flushes to disk before it acknowledges.
 func (d *Durability) Flushed() bool { return d.FlushMessages == 1 }
 
-// Durabilities returns what the brokers say of the topics, which must exist, in the order of specs.
+// Durabilities returns the durability of the topics, which MUST exist, in the order of specs.
 func (l *Log) Durabilities(ctx context.Context, specs []domain.TopicSpec) (ds []Durability, err error) {
 	err = l.retry(ctx, func(ctx context.Context) error {
 		found, err := l.describe(ctx, specs)
@@ -95,7 +96,7 @@ func (l *Log) Durabilities(ctx context.Context, specs []domain.TopicSpec) (ds []
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read how topics are kept: %w", err)
+		return nil, fmt.Errorf("read the durability of topics: %w", err)
 	}
 	return ds, nil
 }
@@ -114,23 +115,23 @@ func (l *Log) EnsureTopics(ctx context.Context, specs []domain.TopicSpec) error 
 	return l.CheckTopics(ctx, specs)
 }
 
-// ErrNoRight means that this user may not create a topic. Who administers the
-// cluster grants Create on the cluster, or on topics by the name.
+// ErrNoRight means that this user may not create a topic. An administrator of the cluster has to
+// grant Create on the cluster or on the topics.
 var ErrNoRight = errors.New("no right to create the topic")
 
-// TryTopics asks the cluster whether EnsureTopics could create the topics, and
-// creates none. It takes as long as patience where it could: the client waits for
-// the topics to appear, and answers when it has waited long enough.
+// TryTopics checks whether EnsureTopics could create the topics, without creating any. On success
+// it takes as long as Patience, because the client waits for the topics to appear.
 func (l *Log) TryTopics(ctx context.Context, topics ...domain.Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Patience)
 	defer cancel()
 	req := &kafkago.CreateTopicsRequest{ValidateOnly: true}
 	for _, topic := range topics {
-		req.Topics = append(req.Topics, l.newTopic(domain.TopicSpec{Topic: topic, Partitions: topic.Partitions()}, false))
+		spec := domain.TopicSpec{Topic: topic, Partitions: topic.Partitions()}
+		req.Topics = append(req.Topics, l.newTopic(spec, false))
 	}
 	res, err := l.client.CreateTopics(ctx, req)
 	if err != nil {
-		return fmt.Errorf("ask whether topics can be created: %w", err)
+		return fmt.Errorf("check whether topics can be created: %w", err)
 	}
 	for _, topic := range topics {
 		if err := created(res.Errors[string(topic)]); err != nil {
@@ -140,10 +141,9 @@ func (l *Log) TryTopics(ctx context.Context, topics ...domain.Topic) error {
 	return nil
 }
 
-// CheckTopics is EnsureTopics without creating any. It takes one request, so a
-// long-running program calls it now and then to learn that partitions were
-// added or a setting was changed. A topic that does not exist is an error once
-// patience has run out.
+// CheckTopics is [Log.EnsureTopics] without creating topics. It is cheap, so a long-running
+// program calls it at intervals to detect added partitions and changed settings. If a topic does
+// not exist, it returns an error after Patience.
 func (l *Log) CheckTopics(ctx context.Context, specs []domain.TopicSpec) error {
 	var refused []error
 	if err := l.retry(ctx, func(ctx context.Context) (err error) {
@@ -155,8 +155,8 @@ func (l *Log) CheckTopics(ctx context.Context, specs []domain.TopicSpec) error {
 	return errors.Join(refused...)
 }
 
-// MissingTopics returns those topics that do not exist, in the order of specs. It
-// does not wait for any.
+// MissingTopics returns the topics that do not exist, in the order of specs. It does not wait for
+// them.
 func (l *Log) MissingTopics(ctx context.Context, specs []domain.TopicSpec) (missing []domain.Topic, err error) {
 	there := map[string]bool{}
 	if err := l.retry(ctx, func(ctx context.Context) error {
@@ -179,7 +179,7 @@ func (l *Log) MissingTopics(ctx context.Context, specs []domain.TopicSpec) (miss
 	return missing, nil
 }
 
-// Brokers returns how many brokers the cluster has at the moment.
+// Brokers returns the current number of brokers in the cluster.
 func (l *Log) Brokers(ctx context.Context) (n int, err error) {
 	err = l.retry(ctx, func(ctx context.Context) error {
 		md, err := l.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{}})
@@ -197,7 +197,9 @@ func (l *Log) Brokers(ctx context.Context) (n int, err error) {
 func (l *Log) createTopic(ctx context.Context, spec domain.TopicSpec) error {
 	create := func(optional bool) error {
 		return l.retry(ctx, func(ctx context.Context) error {
-			res, err := l.client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{l.newTopic(spec, optional)}})
+			res, err := l.client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{
+				Topics: []kafkago.TopicConfig{l.newTopic(spec, optional)},
+			})
 			if err != nil {
 				return err
 			}
@@ -211,7 +213,7 @@ func (l *Log) createTopic(ctx context.Context, spec domain.TopicSpec) error {
 	return created(err)
 }
 
-// newTopic describes a topic to be created, with the optional settings or without.
+// newTopic returns the configuration of a new topic, with or without the optional settings.
 func (l *Log) newTopic(spec domain.TopicSpec, optional bool) kafkago.TopicConfig {
 	var entries []kafkago.ConfigEntry
 	for _, s := range l.settings() {
@@ -220,11 +222,14 @@ func (l *Log) newTopic(spec domain.TopicSpec, optional bool) kafkago.TopicConfig
 		}
 	}
 	return kafkago.TopicConfig{
-		Topic: string(spec.Topic), NumPartitions: spec.Partitions, ReplicationFactor: l.cfg.Replication, ConfigEntries: entries,
+		Topic:             string(spec.Topic),
+		NumPartitions:     spec.Partitions,
+		ReplicationFactor: l.cfg.Replication,
+		ConfigEntries:     entries,
 	}
 }
 
-// created returns why a topic is not there after it was to be created.
+// created returns why the creation of a topic failed. A topic that exists already is no failure.
 func created(err error) error {
 	switch {
 	case errors.Is(err, kafkago.TopicAlreadyExists):
@@ -235,9 +240,9 @@ func created(err error) error {
 	return err
 }
 
-// topicState is what the brokers say of a topic.
+// topicState is the state of a topic as the brokers report it.
 type topicState struct {
-	partitions, replicas int // replicas: of the partition that has fewest
+	partitions, replicas int // replicas: of the partition with the fewest
 	settings             map[string]string
 }
 
@@ -249,7 +254,8 @@ func (t *topicState) durability(topic domain.Topic) Durability {
 	return Durability{topic, t.replicas, int(number(minInSync)), number(flushMessages), number(flushMs)}
 }
 
-// describe asks for topics, every one of which must exist and be led.
+// describe returns the state of topics. It fails unless every topic exists and every partition
+// has a leader.
 func (l *Log) describe(ctx context.Context, specs []domain.TopicSpec) (map[domain.Topic]*topicState, error) {
 	var names []string
 	req := &kafkago.DescribeConfigsRequest{}
@@ -289,7 +295,7 @@ func (l *Log) describe(ctx context.Context, specs []domain.TopicSpec) (map[domai
 	return found, nil
 }
 
-// checkTopics returns what must be refused, or an error when it cannot tell.
+// checkTopics returns the settings that must be refused. Its error means that it could not check.
 func (l *Log) checkTopics(ctx context.Context, specs []domain.TopicSpec) (refused []error, err error) {
 	found, err := l.describe(ctx, specs)
 	if err != nil {
@@ -304,10 +310,10 @@ func (l *Log) checkTopics(ctx context.Context, specs []domain.TopicSpec) (refuse
 			refuse("partitions", strconv.Itoa(t.partitions), strconv.Itoa(spec.Partitions))
 		}
 		if t.replicas < l.cfg.Replication {
-			refuse(Replicas, strconv.Itoa(t.replicas), fmt.Sprintf("%d or more, as kafka.replication says", l.cfg.Replication))
+			refuse(Replicas, strconv.Itoa(t.replicas), fmt.Sprintf("%d or more (kafka.replication)", l.cfg.Replication))
 		}
 		for _, s := range l.settings() {
-			if s.name == minInSync { // by the replicas that there are, which may be more or fewer than a new topic gets
+			if s.name == minInSync { // depends on the actual replicas, not on those of a new topic
 				s.value = strconv.Itoa(inSync(t.replicas))
 			}
 			value, ok := t.settings[s.name]
@@ -332,8 +338,8 @@ func (s setting) accepts(value string) bool {
 	return err == nil && err2 == nil && found >= wanted
 }
 
-// RecreatedError is an [ErrTrimmed]: a topic was deleted and created again, so
-// that its offsets, however many there are, no longer count what they did.
+// RecreatedError is an [ErrTrimmed]: a topic was deleted and created again, so its offsets now
+// refer to other records.
 type RecreatedError struct {
 	Topic   domain.Topic
 	Was, Is string // ids, as [Log.TopicIDs] returns them
@@ -345,23 +351,22 @@ func (e *RecreatedError) Error() string {
 
 func (e *RecreatedError) Unwrap() error { return ErrTrimmed }
 
-// topicID is what the cluster names a topic by, for as long as it exists.
+// topicID is the cluster's id of a topic, for as long as the topic exists.
 type topicID [16]byte
 
-// String is how Kafka's own tools show it.
+// String returns the form that Kafka's own tools show.
 func (id topicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// TopicIDs returns the ids of the topics named, of [domain.TopicSpecs] when
-// none are. A topic keeps its id until it is deleted; one of the same name that
-// is created after it has another. Whoever computes from the log keeps the ids
-// beside its position, and MUST NOT go on from there when one has changed.
+// TopicIDs returns the ids of the given topics, or of [domain.TopicSpecs] if none are given. A
+// topic keeps its id until it is deleted; a new topic with the same name gets a new id. A program
+// that computes from the log stores the ids next to its position. It MUST NOT continue from that
+// position when an id has changed.
 //
-// Within the life of a Log a changed id is found without that: this call, Read
-// and Follow return a [*RecreatedError], whatever the new topic holds. Append
-// knows topics by name only.
+// During the life of a Log this is checked automatically: TopicIDs, Read and Follow return a
+// [*RecreatedError] when an id has changed. Append refers to topics only by name.
 //
-// A log whose brokers tell no ids has none: the embedded one, which deletes no
-// topic and is told from another by [Log.ID], and Apache Kafka before 3.1.
+// The result is empty if the brokers do not support ids. That is Apache Kafka before 3.1, and the
+// embedded log, which never deletes a topic and is identified by [Log.ID].
 func (l *Log) TopicIDs(ctx context.Context, topics ...domain.Topic) (map[domain.Topic]string, error) {
 	if !l.byID {
 		return map[domain.Topic]string{}, nil
@@ -377,7 +382,7 @@ func (l *Log) TopicIDs(ctx context.Context, topics ...domain.Topic) (map[domain.
 		if err != nil {
 			return fmt.Errorf("read metadata: %w", err)
 		}
-		for i, broker := range md.Brokers { // any of them knows
+		for i, broker := range md.Brokers { // any broker can answer
 			found, err := l.askTopicIDs(ctx, net.JoinHostPort(broker.Host, strconv.Itoa(broker.Port)), topics)
 			if err != nil && temporary(err) && i < len(md.Brokers)-1 {
 				continue
@@ -390,7 +395,7 @@ func (l *Log) TopicIDs(ctx context.Context, topics ...domain.Topic) (map[domain.
 		return kafkago.BrokerNotAvailable
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask for the ids of topics: %w", err)
+		return nil, fmt.Errorf("get the ids of topics: %w", err)
 	}
 	return ids, nil
 }
@@ -410,8 +415,8 @@ const (
 	metadataWithIDs = 12
 )
 
-// identify asks a broker for the ids of topics, which must be those that this
-// Log has seen before: Metadata, version 12.
+// identify asks a broker for the ids of topics (Metadata, version 12). It fails if an id differs
+// from the one that this Log has seen before.
 func (l *Log) identify(conn net.Conn, topics ...domain.Topic) (map[domain.Topic]topicID, error) {
 	b := requestHead(nil, metadataKey, metadataWithIDs, 0, l.cfg.ClientID)
 	b = append(b, 0) // no tagged fields, here and below
@@ -421,7 +426,7 @@ func (l *Log) identify(conn net.Conn, topics ...domain.Topic) (map[domain.Topic]
 		b = binary.AppendUvarint(b, uint64(len(t))+1)
 		b = append(append(b, t...), 0)
 	}
-	b = append(b, 0, 0, 0) // neither create topics nor tell who may do what
+	b = append(b, 0, 0, 0) // do not create topics, do not report authorized operations
 	if err := writeRequest(conn, finishRequest(b)); err != nil {
 		return nil, err
 	}
@@ -449,8 +454,8 @@ func (l *Log) identify(conn net.Conn, topics ...domain.Topic) (map[domain.Topic]
 }
 
 func parseTopicIDs(c *cursor) (map[domain.Topic]topicID, error) {
-	c.tags()  // of the head
-	c.int32() // throttled for; the broker has waited already
+	c.tags()  // of the header
+	c.int32() // throttle time; the broker has waited already
 	for range c.compactCount() {
 		c.int32() // broker
 		c.compactString()
@@ -476,11 +481,11 @@ func parseTopicIDs(c *cursor) (map[domain.Topic]topicID, error) {
 			}
 			c.tags()
 		}
-		c.int32() // what the client may do
+		c.int32() // authorized operations
 		c.tags()
 	}
 	if c.tags(); c.bad || len(c.b) > 0 {
-		return nil, errors.New("metadata answer does not have the form of one")
+		return nil, errors.New("malformed metadata answer")
 	}
 	return ids, nil
 }

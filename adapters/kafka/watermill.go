@@ -17,8 +17,8 @@ import (
 	"quartermaster/domain"
 )
 
-// headerUUID carries a message's UUID, under the name that Watermill's own
-// Kafka adapter uses.
+// headerUUID is the header with the UUID of a message. Watermill's own Kafka adapter uses the same
+// name.
 const headerUUID = "_watermill_message_uuid"
 
 // Publisher is Watermill's message.Publisher over a [Log].
@@ -32,18 +32,17 @@ type Publisher struct {
 
 var _ message.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a publisher. key gives the record key of a message,
-// which decides its partition; when key is nil, or what it returns is, the
-// message's UUID is the key.
+// NewPublisher returns a publisher. The function key returns the record key of a message, which
+// determines its partition. If key or its result is nil, the key is the UUID of the message.
 func NewPublisher(log *Log, key func(topic string, m *message.Message) []byte) *Publisher {
 	p := &Publisher{log: log, key: key}
 	p.ctx, p.cancel = log.bind(context.Background())
 	return p
 }
 
-// Publish appends the messages with one [Log.Append], whose promises hold:
-// messages with one key keep their order, and nothing waits for a batch to
-// fill. The topic must exist. A message's metadata become record headers.
+// Publish appends the messages with one [Log.Append], with the same guarantees: messages with the
+// same key keep their order, and nothing waits for a batch to fill. The topic MUST exist. The
+// metadata of a message become record headers.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.ctx.Err() != nil {
 		return fmt.Errorf("publish to %s: %w", topic, ErrClosed)
@@ -89,56 +88,53 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// SubscriberConfig says what a [Subscriber] reads and remembers.
+// SubscriberConfig is the configuration of a [Subscriber].
 type SubscriberConfig struct {
-	// Group is the consumer group whose members share the partitions and whose
-	// place the broker keeps. Empty means every partition, from Start.
+	// Group is the consumer group. Its members share the partitions, and the broker stores its
+	// offsets. Empty means all partitions, from Start.
 	Group string
 
-	// Start gives the offset to begin at without a Group; nil means the first
-	// there is. A group begins there when it has no place yet, and that is its
-	// place from then on.
+	// Start returns the offset to begin at without a Group; nil means the first offset of the
+	// log. A group without a committed offset begins there too, and commits it.
 	Start func(domain.TopicPartition) int64
 
-	// NackDelay is how long a refused message rests before it comes again; 100 ms when zero.
+	// NackDelay is the delay before a nacked message is delivered again; 100 ms when zero.
 	NackDelay time.Duration
 
-	// Drain is how long Close waits for messages that handlers hold; 1 s when zero.
+	// Drain is how long Close waits for messages in handlers; 1 s when zero.
 	Drain time.Duration
 
-	// Partitions is the count for topics that SubscribeInitialize creates
-	// beside those of [domain.TopicSpecs]; 1 when zero.
+	// Partitions is the number of partitions of topics that SubscribeInitialize creates, except
+	// those of [domain.TopicSpecs]; 1 when zero.
 	Partitions int
 
-	// Logger receives what cannot be returned; nothing is logged when nil.
+	// Logger gets the errors that cannot be returned. If nil, nothing is logged.
 	Logger watermill.LoggerAdapter
 }
 
 const (
 	commitEvery = 200 * time.Millisecond
 	heartbeat   = time.Second
-	// sessionTimeout is how long a member that died holds its partitions, and
-	// rebalanceTimeout how long the others wait for one that went while they
-	// were sharing partitions out. Brokers allow a session of 6 s at the least.
+	// sessionTimeout is how long a dead member keeps its partitions. rebalanceTimeout is how
+	// long the others wait for a member that left during a rebalance. Brokers require a session
+	// timeout of at least 6 s.
 	sessionTimeout   = 10 * time.Second
 	rebalanceTimeout = 5 * time.Second
 )
 
 // Subscriber is Watermill's message.Subscriber over a [Log].
 //
-// Each partition delivers one message at a time, in offset order: the next
-// comes once the last was acknowledged, so the place committed never passes a
-// message that is not done. A refused message comes again. After a rebalance
-// or a crash, messages since the last commit come again.
+// Each partition delivers one message at a time, in offset order. The next message follows once
+// the last one was acknowledged, so the committed offset never passes an unfinished message. A
+// nacked message is delivered again. After a rebalance or a crash, messages since the last commit
+// are delivered again.
 //
-// Once the group has told this member that a rebalance begins, nothing more of
-// the old assignment is delivered: no reader's queue outlives it. The messages
-// that handlers hold then have an ended context and their acknowledgement
-// counts for nothing; they come again, here or at another member. A member that
-// was cut off or frozen learns of it late, at the latest when it wakes, and may
-// until then handle what another member handles too: every message at least
-// once, and a handler that must not repeat itself keys what it does by the
-// message.
+// Once a rebalance begins, this member delivers nothing more of the old assignment, because no
+// queue of a reader outlives it. The contexts of messages in handlers end, and acknowledging them
+// has no effect. They are delivered again, to this or another member. A member that was cut off or
+// frozen learns of the rebalance late, at the latest when it resumes. Until then it may handle the
+// same messages as another member. So delivery is at least once, and a handler whose effect must
+// not be repeated MUST key it by the message.
 //
 // A trimmed log delivers nothing and is logged as an error.
 type Subscriber struct {
@@ -157,7 +153,7 @@ var (
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
 )
 
-// NewSubscriber returns a subscriber. The Log must stay open until it is closed.
+// NewSubscriber returns a subscriber. The Log MUST stay open until the subscriber is closed.
 func NewSubscriber(log *Log, cfg SubscriberConfig) *Subscriber {
 	if cfg.NackDelay == 0 {
 		cfg.NackDelay = 100 * time.Millisecond
@@ -171,7 +167,7 @@ func NewSubscriber(log *Log, cfg SubscriberConfig) *Subscriber {
 	return &Subscriber{log: log, cfg: cfg, rebalance: rebalanceTimeout, stop: make(chan struct{})}
 }
 
-// SubscribeInitialize creates the topic, as [Log.EnsureTopics] does.
+// SubscribeInitialize creates the topic with [Log.EnsureTopics].
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	n := domain.Topic(topic).Partitions()
 	if n == 0 {
@@ -180,9 +176,9 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return s.log.EnsureTopics(s.log.ctx, []domain.TopicSpec{{Topic: domain.Topic(topic), Partitions: n}})
 }
 
-// Subscribe delivers the topic's messages until ctx ends or the subscriber is
-// closed; then the channel is closed. A message's context carries the record,
-// see [RecordFrom], and ends when it is acknowledged or refused, or delivery ends.
+// Subscribe delivers the messages of the topic until ctx ends or the subscriber is closed. Then it
+// closes the channel. The context of a message carries its record ([RecordFrom]). It ends when the
+// message is acked or nacked, or when delivery ends.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,8 +220,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return sub.out, nil
 }
 
-// Close stops delivery, waits for the messages that handlers hold, commits,
-// leaves the group and closes the channels. It may be called more than once.
+// Close stops delivery, waits for messages in handlers, commits, leaves the group and closes the
+// channels. It may be called more than once.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -264,8 +260,12 @@ func (s *subscription) runAll(ctx context.Context) {
 	taking, cancel := s.stopping(ctx)
 	defer cancel()
 	var at map[domain.TopicPartition]string
-	for err := errors.New("not asked yet"); err != nil; {
-		if at, err = s.log.leaders(taking, string(s.topic)); err != nil && !s.pause(taking, &s.failed, "find partitions", err) {
+	for {
+		var err error
+		if at, err = s.log.leaders(taking, string(s.topic)); err == nil {
+			break
+		}
+		if !s.pause(taking, &s.failed, "find partitions", err) {
 			return
 		}
 	}
@@ -276,12 +276,11 @@ func (s *subscription) runAll(ctx context.Context) {
 	wg.Wait()
 }
 
-// runGroup consumes the partitions that the group assigns, one generation of
-// the group after another.
+// runGroup consumes the partitions that the group assigns to this member, generation by generation.
 func (s *subscription) runGroup(ctx context.Context, group *kafkago.ConsumerGroup) {
 	taking, cancel := s.stopping(ctx)
 	defer cancel()
-	defer func() { _ = group.Close() }() // it only repeats what leaving met
+	defer func() { _ = group.Close() }() // its error only repeats that of leaving the group
 	for taking.Err() == nil {
 		gen, err := group.Next(taking)
 		if err != nil {
@@ -296,7 +295,7 @@ func (s *subscription) runGroup(ctx context.Context, group *kafkago.ConsumerGrou
 			defer close(ended)
 			s.runGeneration(ctx, taking, life, gen)
 			if taking.Err() != nil {
-				go func() { _ = group.Close() }() // leave from within: returning first would join once more
+				go func() { _ = group.Close() }() // leave before returning, because returning would rejoin
 				<-life.Done()
 			}
 		})
@@ -304,8 +303,8 @@ func (s *subscription) runGroup(ctx context.Context, group *kafkago.ConsumerGrou
 	}
 }
 
-// runGeneration consumes until the group rebalances, which ends life, or
-// delivery is to stop. It must return soon after: the group waits for it.
+// runGeneration consumes until the group rebalances, which ends life, or until delivery stops. It
+// MUST return soon after that, because the group waits for it.
 func (s *subscription) runGeneration(ctx, taking, life context.Context, gen *kafkago.Generation) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -315,7 +314,7 @@ func (s *subscription) runGeneration(ctx, taking, life context.Context, gen *kaf
 	defer context.AfterFunc(life, cancelTaking)()
 
 	var mu sync.Mutex
-	done := map[int]int64{} // partition → offset to go on from, not committed yet
+	done := map[int]int64{} // next offset by partition, not committed yet
 	commit := func() {
 		mu.Lock()
 		due := maps.Clone(done)
@@ -340,7 +339,7 @@ func (s *subscription) runGeneration(ctx, taking, life context.Context, gen *kaf
 	}
 	idle := make(chan struct{})
 	go func() {
-		<-taking.Done() // also a member without partitions stays until then
+		<-taking.Done() // a member without partitions stays until then too
 		wg.Wait()
 		close(idle)
 	}()
@@ -357,21 +356,26 @@ func (s *subscription) runGeneration(ctx, taking, life context.Context, gen *kaf
 	}
 }
 
-// consume delivers one partition's messages until taking ends. ctx ends later,
-// when messages in handlers' hands are given up.
-func (s *subscription) consume(ctx, taking context.Context, tp domain.TopicPartition, from int64, acked func(next int64)) {
+// consume delivers the messages of one partition until taking ends. The context ctx ends later,
+// when messages in handlers are abandoned.
+func (s *subscription) consume(
+	ctx, taking context.Context,
+	tp domain.TopicPartition,
+	from int64,
+	acked func(next int64),
+) {
 	var failed failures
 	for {
 		fresh := from < 0
 		err := s.start(taking, tp, &from)
 		if err == nil && fresh {
-			acked(from) // a group that has kept its place once does not begin anew, whatever Start says then
+			acked(from) // commit the start, so that the group never consults Start again
 		}
 		if err == nil {
 			err = s.log.Follow(taking, tp, from, func(recs []domain.Record) error {
 				s.again(&failed, "reads "+tp.String()+" again")
 				for i := range recs {
-					// Of what is no record, the folds keep account.
+					// Spans have no messages; folds record them.
 					if recs[i].Span == nil && !s.deliver(ctx, taking, &recs[i]) {
 						return context.Canceled
 					}
@@ -387,7 +391,7 @@ func (s *subscription) consume(ctx, taking context.Context, tp domain.TopicParti
 	}
 }
 
-// start resolves an offset that is not known yet.
+// start sets the offset to begin at, if it is not known yet.
 func (s *subscription) start(ctx context.Context, tp domain.TopicPartition, from *int64) (err error) {
 	if *from >= 0 {
 		return nil
@@ -403,26 +407,31 @@ func (s *subscription) start(ctx context.Context, tp domain.TopicPartition, from
 	return err
 }
 
-// again says that failures are over, if there were any.
+// again logs the end of failures, if there were any.
 func (s *subscription) again(f *failures, what string) {
 	lasted := f.end(time.Now())
 	switch {
 	case lasted == 0:
-	case s.log.cfg.Logger != nil: // Watermill's may be told to keep such to itself
-		s.log.cfg.Logger.Info(what, "topic", string(s.topic), "group", s.cfg.Group, "after", lasted.Round(100*time.Millisecond).String())
+	case s.log.cfg.Logger != nil: // Watermill's logger may be configured to drop Info
+		s.log.cfg.Logger.Info(
+			what,
+			"topic", string(s.topic),
+			"group", s.cfg.Group,
+			"after", lasted.Round(100*time.Millisecond).String(),
+		)
 	default:
 		s.logger.Info(what, watermill.LogFields{"after": lasted.String()})
 	}
 }
 
-// pause waits a second after a failure, which it logs unless the same goes on and
-// was logged within the minute. It is false when ctx has ended.
+// pause waits a second after a failure. It logs the failure unless one was logged within the last
+// minute. It reports false when ctx has ended.
 func (s *subscription) pause(ctx context.Context, f *failures, doing string, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
 	var answer kafkago.Error
-	forms := errors.As(err, &answer) && answer.Temporary() // a group that forms or moves
+	forms := errors.As(err, &answer) && answer.Temporary() // the group is forming or moving
 	switch say := f.fail(time.Now(), !forms); {
 	case say && forms:
 		s.logger.Info(doing+": "+answer.Title()+"; trying again", nil)
@@ -437,7 +446,7 @@ func (s *subscription) pause(ctx context.Context, f *failures, doing string, err
 	}
 }
 
-// deliver hands out a record until it is acknowledged; false when it was not.
+// deliver delivers a record until it is acknowledged. It reports false if delivery ended before.
 func (s *subscription) deliver(ctx, taking context.Context, r *domain.Record) bool {
 	own := cloneRecord(r)
 	for {
@@ -470,7 +479,7 @@ const (
 )
 
 func (s *subscription) handle(ctx, taking context.Context, m *message.Message) outcome {
-	if taking.Err() != nil { // a handler may be waiting as well, and select would toss a coin
+	if taking.Err() != nil { // check first, because select would choose randomly
 		return gone
 	}
 	select {
@@ -506,8 +515,8 @@ func cloneRecord(r *domain.Record) domain.Record {
 	return c
 }
 
-// messageOf turns a record into a message. A record that was not published as
-// a message is named by its CloudEvents id, else by its place.
+// messageOf turns a record into a message. The UUID of a record that was not published as a message
+// is its CloudEvents id, else its topic, partition and offset.
 func messageOf(r *domain.Record) *message.Message {
 	uuid := string(r.Header(headerUUID))
 	if uuid == "" {
@@ -527,8 +536,8 @@ func messageOf(r *domain.Record) *message.Message {
 
 type recordKey struct{}
 
-// RecordFrom returns the record that a message's context carries. It is the
-// handler's to keep, not to change.
+// RecordFrom returns the record in the context of a message. The handler may keep it but MUST NOT
+// change it.
 func RecordFrom(ctx context.Context) (*domain.Record, bool) {
 	r, ok := ctx.Value(recordKey{}).(*domain.Record)
 	return r, ok

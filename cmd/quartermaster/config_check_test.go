@@ -373,7 +373,7 @@ func TestConfigCheckPostgres(t *testing.T) {
 	if topic := string(domain.TopicSpecs()[0].Topic); topics[domain.Topic(topic)] != "" {
 		exec(`update quartermaster.topics set topic_id = 'was' where topic = $1`, topic)
 		_, checks = checked(t, path)
-		expect(t, checks, "rows", app.CheckFailed, "topic "+topic+" with id was, and now its id is", "make the log anew in another Kafka")
+		expect(t, checks, "rows", app.CheckFailed, "topic "+topic+" with id was, and now its id is", "recreate the log in another Kafka")
 	}
 	for _, v := range []struct {
 		version int64

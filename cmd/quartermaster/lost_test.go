@@ -233,7 +233,7 @@ func lostTail(t *testing.T, s *site) {
 	b.says(1, "error=\"fold "+tp.String())
 	b.says(1, "diverged: "+tp.String())
 	if s.script == "" { // Apache Kafka compares epochs, and so is certain at once
-		b.says(1, "a partition cannot be read on")
+		b.says(1, "cannot continue reading a partition")
 	}
 	c := s.serve("c")
 	for _, r := range []*running{c, b} { // one of them folds it, from now on or all along, and both name it

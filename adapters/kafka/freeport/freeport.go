@@ -1,5 +1,4 @@
-// Package freeport finds ports for the programs that tests start. Only tests
-// import it.
+// Package freeport finds free ports for programs that tests start. Only tests import it.
 package freeport
 
 import (
@@ -11,12 +10,11 @@ import (
 
 const (
 	lowest  = 20000
-	highest = 32000 // from here on connections take ports of their own
+	highest = 32000 // the range of ephemeral ports begins above
 )
 
-// Row returns the first of n ports in a row that nobody listens at. Processes
-// begin their search at different ports, so that tests that run at the same time
-// seldom meet.
+// Row returns the first of n consecutive ports without a listener. Processes begin their search at
+// different ports, so that concurrent tests rarely collide.
 func Row(t testing.TB, n int) int {
 	t.Helper()
 	for first := lowest + os.Getpid()%1000*n; first+n <= highest; first += n {
