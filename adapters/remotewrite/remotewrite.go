@@ -122,8 +122,8 @@ const (
 	maxBody     = 32 << 20 // bytes, both compressed and decompressed
 	retryAfter  = "5"
 
-	atOnce  = 256 // concurrent requests of a cluster
-	quarter = 4
+	maxConcurrent = 256 // concurrent requests of a cluster
+	quarter       = 4
 )
 
 // Handler returns the receiver. POST writes samples. GET returns the [Status] of the cluster that
@@ -136,7 +136,7 @@ func Handler(cfg Config) http.Handler {
 		cfg.InFlight = 256 << 20
 	}
 	limits := admission.Limits{
-		Requests:     atOnce,
+		Requests:     maxConcurrent,
 		Bytes:        cfg.InFlight,
 		ClusterBytes: cfg.InFlight / quarter,
 		Rate:         cfg.Rate,
@@ -246,8 +246,8 @@ func (r *receiver) readBytes(n int) {
 	r.bytes += uint64(n)
 }
 
-// hindered returns the answer to a request that did not arrive or exceeded a limit.
-func (q *delivery) hindered(err error) error {
+// refusalOf returns the answer to a request that did not arrive or exceeded a limit.
+func (q *delivery) refusalOf(err error) error {
 	switch {
 	case errors.As(err, new(*refusal)):
 		return err
@@ -321,7 +321,7 @@ func (r *receiver) store(req *http.Request, kind remote.WriteMessageType) (*acco
 	defer b.done()
 	raw, err := b.read(q.w, req, q.Request)
 	if err != nil {
-		return nil, q.hindered(err)
+		return nil, q.refusalOf(err)
 	}
 	r.readBytes(len(b.compressed) + len(raw))
 	now := r.cfg.Now()
@@ -333,15 +333,15 @@ func (r *receiver) store(req *http.Request, kind remote.WriteMessageType) (*acco
 	}
 	switch {
 	case s.full != nil:
-		return nil, q.hindered(s.full)
+		return nil, q.refusalOf(s.full)
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "read request: %w", err)
 	case s.taken > 0 && !q.Allow(now, s.taken):
-		return nil, q.hindered(admission.ErrCluster)
+		return nil, q.refusalOf(admission.ErrCluster)
 	}
 	events, stated := s.events()
 	if s.full != nil {
-		return nil, q.hindered(s.full)
+		return nil, q.refusalOf(s.full)
 	}
 	lost, err := r.gather.put(req.Context(), events)
 	if err != nil {
@@ -353,7 +353,7 @@ func (r *receiver) store(req *http.Request, kind remote.WriteMessageType) (*acco
 		return nil, refuse(http.StatusServiceUnavailable, "the log did not acknowledge %d events; send again: %w", len(events), err)
 	}
 	for _, l := range lost {
-		s.disown(l.event, l.err)
+		s.setAsideEvent(l.event, l.err)
 		s.made--
 		if r.cfg.Log != nil {
 			r.cfg.Log.Error("remote write: the log refuses an event; its samples are set aside",

@@ -257,9 +257,9 @@ const staleNaN = 0x7ff0000000000002
 func (s *scan) usable(x sample, m *metric) (uint64, bool) {
 	switch {
 	case x.time < s.now-oldest:
-		s.late(tooOld, "a sample of %s is older than seven days", x)
+		s.refuseSample(tooOld, "a sample of %s is older than seven days", x)
 	case x.time > s.now+newest:
-		s.late(inFuture, "a sample is dated %s, more than ten minutes ahead", x)
+		s.refuseSample(inFuture, "a sample is dated %s, more than ten minutes ahead", x)
 	case math.Float64bits(x.value) == staleNaN:
 		s.drop(staleMarker, 1)
 	default:
@@ -272,7 +272,7 @@ func (s *scan) usable(x sample, m *metric) (uint64, bool) {
 	return 0, false
 }
 
-func (s *scan) late(why reason, format string, x sample) {
+func (s *scan) refuseSample(why reason, format string, x sample) {
 	if s.refused == nil {
 		s.problem = nil
 		s.broken(format, time.UnixMilli(x.time).UTC().Format(time.RFC3339))
@@ -389,7 +389,7 @@ func (s *scan) events() (events []domain.Envelope, stated func()) {
 	events = slices.DeleteFunc(events, func(e domain.Envelope) bool {
 		err := domain.Validate(&e)
 		if err != nil {
-			s.disown(&e, err)
+			s.setAsideEvent(&e, err)
 		}
 		return err != nil
 	})
@@ -397,8 +397,8 @@ func (s *scan) events() (events []domain.Envelope, stated func()) {
 	return events, func() { facts(); noted() }
 }
 
-// disown sets the samples of an event aside that is not valid or that the log refuses.
-func (s *scan) disown(e *domain.Envelope, err error) {
+// setAsideEvent sets the samples of an event aside that is not valid or that the log refuses.
+func (s *scan) setAsideEvent(e *domain.Envelope, err error) {
 	n := 1
 	switch ev := e.Event.(type) {
 	case *domain.NodeSampled:

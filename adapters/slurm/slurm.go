@@ -113,18 +113,18 @@ func ParseGPU(name string) (GPU, error) {
 	index, gi, mig := strings.Cut(name, ".")
 	g := GPU{MIG: mig}
 	var ok bool
-	if g.Index, ok = small(index); !ok {
+	if g.Index, ok = parseSmall(index); !ok {
 		return GPU{}, fmt.Errorf("file %.80q: want a GPU's index or UUID", name)
 	}
 	if mig {
-		if g.GPUInstance, ok = small(gi); !ok {
+		if g.GPUInstance, ok = parseSmall(gi); !ok {
 			return GPU{}, fmt.Errorf("file %.80q: want INDEX.GI for a MIG instance", name)
 		}
 	}
 	return g, nil
 }
 
-func small(s string) (uint32, bool) {
+func parseSmall(s string) (uint32, bool) {
 	if len(s) == 0 || len(s) > 4 || strings.ContainsAny(s, "+-") {
 		return 0, false
 	}
@@ -225,7 +225,7 @@ func Processes(proc string) (out []Holding, refused int, err error) {
 				refused++
 				break
 			}
-			n, ok := small(strings.TrimPrefix(target, "/dev/nvidia"))
+			n, ok := parseSmall(strings.TrimPrefix(target, "/dev/nvidia"))
 			if err != nil || !ok || !strings.HasPrefix(target, "/dev/nvidia") {
 				continue
 			}

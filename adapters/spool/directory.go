@@ -18,7 +18,7 @@ type directory struct {
 const lockName = "lock"
 
 func openDirectory(path string) (*directory, error) {
-	if err := makeLasting(path); err != nil {
+	if err := makeDurable(path); err != nil {
 		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
@@ -40,16 +40,16 @@ func openDirectory(path string) (*directory, error) {
 	return &directory{path, lock}, nil
 }
 
-// makeLasting makes a directory and its parents. Their names are on disk when it returns: otherwise
+// makeDurable makes a directory and its parents. Their names are on disk when it returns: otherwise
 // a file in it could be lost even though it was synced.
-func makeLasting(path string) error {
+func makeDurable(path string) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return os.MkdirAll(path, 0o700) // returns what is wrong
 	}
 	parent := filepath.Dir(path)
 	if parent != path {
-		if err := makeLasting(parent); err != nil {
+		if err := makeDurable(parent); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,7 @@ func syncDirectory(path string) error {
 // syncFile waits for the disk. Tests replace it to record the calls.
 var syncFile = (*os.File).Sync
 
-func (d *directory) Folder(name string) error { return makeLasting(filepath.Join(d.path, name)) }
+func (d *directory) Folder(name string) error { return makeDurable(filepath.Join(d.path, name)) }
 
 func (d *directory) List(folder string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(d.path, folder))

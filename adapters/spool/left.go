@@ -28,7 +28,7 @@ func Left(dir string) (bytes map[string]int64, err error) {
 		if !folder.IsDir() {
 			continue
 		}
-		at, err := placeIn(filepath.Join(dir, folder.Name(), stateName))
+		at, err := readPosition(filepath.Join(dir, folder.Name(), stateName))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // not a queue
 		}
@@ -61,8 +61,8 @@ func Left(dir string) (bytes map[string]int64, err error) {
 	return bytes, nil
 }
 
-// placeIn reads the delivery position from a state file.
-func placeIn(path string) (position, error) {
+// readPosition reads the delivery position from a state file.
+func readPosition(path string) (position, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return position{}, err

@@ -21,11 +21,11 @@ type Queue struct {
 	rule  Rule
 	ready chan struct{}
 
-	segments []*segment // ascending
-	active   file       // of the last segment, while it is written
-	held     []Entry    // numbered, not on disk
-	heldSize int
-	burnt    []Loss // dropped from memory; delivery finds the holes
+	segments    []*segment // ascending
+	active      file       // of the last segment, while it is written
+	held        []Entry    // numbered, not on disk
+	heldSize    int
+	droppedHeld []Loss // dropped from memory; delivery finds the holes
 
 	state file
 	st    state
@@ -135,10 +135,10 @@ func (q *Queue) loadState() error {
 
 func (q *Queue) loadSegment(n uint64, newest bool) error {
 	b, err := q.readFile(n, -1)
-	for failed := 1; err != nil && failed < mostFailures; failed++ {
+	for failed := 1; err != nil && failed < maxReadFailures; failed++ {
 		b, err = q.readFile(n, -1)
 	}
-	if err != nil && ofDisk(err) {
+	if err != nil && isDiskError(err) {
 		// This is like a segment that was removed by hand: its neighbours tell what is missing.
 		q.spool.log.Error("a segment of the spool cannot be read and is given up; known losses are reported",
 			"segment", q.name(n), "error", err)
@@ -222,12 +222,12 @@ func (s *segment) enter(e *Entry) {
 	s.covered.To = max(s.covered.To, e.Covered.To)
 }
 
-// mostFailures is how many failed reads in a row make a segment count as damaged.
-const mostFailures = 10
+// maxReadFailures is how many failed reads in a row make a segment count as damaged.
+const maxReadFailures = 10
 
-// ofDisk reports whether a read failed because of the disk, and not because of this process's
+// isDiskError reports whether a read failed because of the disk, and not because of this process's
 // rights or resources.
-func ofDisk(err error) bool {
+func isDiskError(err error) bool {
 	own := []error{
 		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN,
 	}
@@ -280,7 +280,7 @@ func (q *Queue) begin() error {
 	}
 	q.previous = q.st.last
 	q.st.source, q.st.newest = q.ownSum(), q.spool.incarnation
-	q.forget()
+	q.removeDelivered()
 	if err := q.save(true); err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
@@ -318,7 +318,7 @@ func (q *Queue) Append(covered domain.Interval, build func(Place) ([]byte, error
 		if q.rule.Keep {
 			return fmt.Errorf("append to spool: %w", ErrFull)
 		}
-		q.burn()
+		q.dropHeld()
 	}
 	p := Place{Incarnation: q.spool.incarnation, Sequence: q.given + 1}
 	if p.Sequence == 1 {
@@ -340,17 +340,17 @@ func (q *Queue) Append(covered domain.Interval, build func(Place) ([]byte, error
 	return q.flush()
 }
 
-// burn drops the oldest event in memory.
-func (q *Queue) burn() {
+// dropHeld drops the oldest event in memory.
+func (q *Queue) dropHeld() {
 	e := q.held[0]
 	q.held = slices.Delete(q.held, 0, 1)
 	q.heldSize -= len(e.Data)
 	q.st.last = stream{e.Incarnation, e.Sequence}
 	l := Loss{e.Incarnation, e.Sequence, e.Sequence, e.Covered, DiskFull}
-	if n := len(q.burnt); n > 0 && q.burnt[n-1].To+1 == l.From {
-		q.burnt[n-1].To, q.burnt[n-1].Covered.To = l.To, l.Covered.To
+	if n := len(q.droppedHeld); n > 0 && q.droppedHeld[n-1].To+1 == l.From {
+		q.droppedHeld[n-1].To, q.droppedHeld[n-1].Covered.To = l.To, l.Covered.To
 	} else {
-		q.burnt = append(q.burnt, l)
+		q.droppedHeld = append(q.droppedHeld, l)
 	}
 }
 
@@ -526,8 +526,9 @@ func (q *Queue) sealed() int {
 	return len(q.segments)
 }
 
-// forget removes delivered segments, except retained ones. It reports whether it removed any.
-func (q *Queue) forget() bool {
+// removeDelivered removes delivered segments, except retained ones. It reports whether it removed
+// any.
+func (q *Queue) removeDelivered() bool {
 	n := 0
 	for ; n < q.sealed(); n++ {
 		s := q.segments[n]
@@ -555,14 +556,14 @@ func (q *Queue) Release(incarnation, sequence uint64) {
 	defer q.spool.mu.Unlock()
 	if to := (stream{incarnation, sequence}); q.released.before(to) {
 		q.released = to
-		q.forget()
+		q.removeDelivered()
 	}
 }
 
 // drop drops the oldest undelivered segment, and reports whether there was one. If active is true,
 // it may drop the segment that is being written.
 func (q *Queue) drop(active bool, why Reason) bool {
-	q.forget()
+	q.removeDelivered()
 	if q.sealed() == 0 && active {
 		q.seal()
 	}
@@ -571,7 +572,7 @@ func (q *Queue) drop(active bool, why Reason) bool {
 	}
 	s := q.segments[0]
 	cur := q.st.at.stream
-	lost := q.passed(&cur, s, s.first)
+	lost := q.missingBefore(&cur, s, s.first)
 	l := Loss{Incarnation: s.last.incarnation, From: cur.sequence + 1, To: s.last.sequence, Covered: s.covered, Reason: why}
 	if s.covered.From < q.doneTo && q.doneTo < s.covered.To {
 		l.Covered.From = q.doneTo
@@ -598,12 +599,12 @@ func (q *Queue) drop(active bool, why Reason) bool {
 	return true
 }
 
-// passed returns what is missing between the last delivered event and the next event of a segment.
-// It moves cur to just before that event.
-func (q *Queue) passed(cur *stream, s *segment, next stream) (lost []Loss) {
+// missingBefore returns what is missing between the last delivered event and the next event of a
+// segment. It moves cur to just before that event.
+func (q *Queue) missingBefore(cur *stream, s *segment, next stream) (lost []Loss) {
 	lose := func(incarnation, from, to uint64) {
 		l := Loss{Incarnation: incarnation, From: from, To: to, Reason: Damaged}
-		for _, b := range q.burnt {
+		for _, b := range q.droppedHeld {
 			if b.Incarnation == incarnation && b.From <= to && from <= b.To {
 				l.Reason, l.Covered = b.Reason, b.Covered
 				break
@@ -669,7 +670,7 @@ func (q *Queue) Next(records, bytes int) (Batch, error) {
 		switch err := q.readBatch(&b, s, active, records, bytes); {
 		case err == nil:
 			s.failed = 0
-		case ofDisk(err) && s.failed+1 >= mostFailures:
+		case isDiskError(err) && s.failed+1 >= maxReadFailures:
 			q.giveUp(&b, s, err)
 			if active {
 				q.seal() // new events go to another segment
@@ -721,7 +722,7 @@ func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) 
 			b.end.offset = at
 			return false
 		}
-		lost := q.passed(&b.end.stream, s, next)
+		lost := q.missingBefore(&b.end.stream, s, next)
 		for i := range lost {
 			// The lost events cover at most the time between their neighbours.
 			if l := &lost[i]; l.Covered == (domain.Interval{}) && last > 0 && last < e.Covered.From {
@@ -760,7 +761,7 @@ func (q *Queue) giveUp(b *Batch, s *segment, err error) {
 	if s.frames == 0 || next.sequence > s.last.sequence {
 		return
 	}
-	b.lost = append(b.lost, q.passed(&b.end.stream, s, next)...)
+	b.lost = append(b.lost, q.missingBefore(&b.end.stream, s, next)...)
 	l := Loss{Incarnation: next.incarnation, From: next.sequence, To: s.last.sequence, Covered: s.covered, Reason: Damaged}
 	if l.Covered.From < q.doneTo && q.doneTo < l.Covered.To {
 		l.Covered.From = q.doneTo
@@ -768,8 +769,8 @@ func (q *Queue) giveUp(b *Batch, s *segment, err error) {
 	b.lost = append(b.lost, l)
 	b.unread += l.To - l.From + 1
 	b.end.stream = s.last
-	if s.failed < mostFailures {
-		s.failed = mostFailures
+	if s.failed < maxReadFailures {
+		s.failed = maxReadFailures
 		q.spool.log.Error("a segment of the spool cannot be read and is given up",
 			"segment", q.name(s.number), "from", l.From, "to", l.To, "error", err)
 	}
@@ -787,7 +788,9 @@ func (q *Queue) finish(b Batch) error {
 		return nil // dropped meanwhile
 	}
 	q.st.at, q.st.known = b.end, true
-	q.burnt = slices.DeleteFunc(q.burnt, func(l Loss) bool { return l.Incarnation == b.end.incarnation && l.To <= b.end.sequence })
+	q.droppedHeld = slices.DeleteFunc(q.droppedHeld, func(l Loss) bool {
+		return l.Incarnation == b.end.incarnation && l.To <= b.end.sequence
+	})
 	slices.SortStableFunc(b.lost, func(x, y Loss) int {
 		return cmp.Or(cmp.Compare(x.Incarnation, y.Incarnation), cmp.Compare(x.From, y.From))
 	})
@@ -800,7 +803,7 @@ func (q *Queue) finish(b Batch) error {
 	q.delivered += n
 	q.doneTo = max(q.doneTo, b.to)
 	err := q.save(len(b.lost) > 0)
-	q.forget()
+	q.removeDelivered()
 	q.spool.reserve()
 	return err
 }

@@ -75,8 +75,7 @@ var ErrLocked = errors.New("spool is in use by another process")
 type Rule struct {
 	// Name is the queue's folder.
 	Name string
-	// Keep makes the queue one that never drops events, and makes every Append wait for the
-	// disk.
+	// Keep makes the queue one that never drops events, and makes every Append wait for the disk.
 	Keep bool
 	// Segment is the approximate size of a segment in bytes; 0 means 256 KiB. Events are dropped by
 	// whole segments.
@@ -275,7 +274,7 @@ func (s *Spool) Bytes() int64 {
 // being written, and frees the reserve.
 func (s *Spool) makeRoom(keep bool, why Reason) bool {
 	for _, q := range s.queues {
-		if q.forget() {
+		if q.removeDelivered() {
 			return true
 		}
 	}

@@ -447,10 +447,10 @@ func TestUnreadableSegment(t *testing.T) {
 				if err != nil {
 					failures++
 				}
-				done = err == nil && n == 0 || failures > 3*mostFailures
+				done = err == nil && n == 0 || failures > 3*maxReadFailures
 			}
 			if !c.gone {
-				if failures <= 3*mostFailures || len(b.lost) > 0 {
+				if failures <= 3*maxReadFailures || len(b.lost) > 0 {
 					t.Errorf("%s at %s: %d are reported lost after %d failures", name, at, len(b.lost), failures)
 				}
 				d.broken = nil
@@ -489,7 +489,7 @@ func TestUnreadableActiveSegment(t *testing.T) {
 		}
 	}
 	q.active = &unreadable{q.active}
-	for range mostFailures - 1 {
+	for range maxReadFailures - 1 {
 		if _, err := b.take(q, 7); !errors.Is(err, syscall.EIO) {
 			t.Fatal(err)
 		}

@@ -76,19 +76,19 @@ type document struct {
 	offset int               // of data in text
 }
 
-// misfit is an error about a value that is valid JSON.
-type misfit struct {
+// valueError is an error about a value that is valid JSON.
+type valueError struct {
 	pointer jsontext.Pointer
 	problem string
 }
 
-func (m *misfit) Error() string { return m.problem }
+func (m *valueError) Error() string { return m.problem }
 
 // split splits the document into attributes and data.
 func (d *document) split() error {
 	dec := jsontext.NewDecoder(bytes.NewReader(d.text))
 	if k := dec.PeekKind(); k != jsontext.KindBeginObject && k != 0 {
-		return &misfit{"", "it is " + kindName(k) + ", want an object: one event, as \"specversion\", \"type\" and so on"}
+		return &valueError{"", "it is " + kindName(k) + ", want an object: one event, as \"specversion\", \"type\" and so on"}
 	}
 	if _, err := dec.ReadToken(); err != nil {
 		return err
@@ -110,17 +110,17 @@ func (d *document) split() error {
 		}
 		at := dec.StackPointer()
 		if !attributeKeys[key] {
-			return &misfit{at, "is not an attribute of an event"}
+			return &valueError{at, "is not an attribute of an event"}
 		}
 		if k := dec.PeekKind(); k != jsontext.KindString && k != 0 {
-			return &misfit{at, "is " + kindName(k) + ", want text"}
+			return &valueError{at, "is " + kindName(k) + ", want text"}
 		}
 		if tok, err = dec.ReadToken(); err != nil {
 			return err
 		}
 		v := tok.String()
 		if err := checkText(v, maxAttribute); err != nil {
-			return &misfit{at, err.Error()}
+			return &valueError{at, err.Error()}
 		}
 		d.values[key] = v
 	}
@@ -129,7 +129,7 @@ func (d *document) split() error {
 	}
 	switch _, err := dec.ReadToken(); {
 	case err == nil:
-		return &misfit{"", "something follows the event; want one event"}
+		return &valueError{"", "something follows the event; want one event"}
 	case !errors.Is(err, io.EOF):
 		return err
 	}
@@ -139,7 +139,7 @@ func (d *document) split() error {
 // envelope builds the event from the parts.
 func (d *document) envelope() (*domain.Envelope, error) {
 	fail := func(key, format string, args ...any) error {
-		return d.explain(&misfit{jsontext.Pointer("").AppendToken(key), fmt.Sprintf(format, args...)}, 0, "")
+		return d.explain(&valueError{jsontext.Pointer("").AppendToken(key), fmt.Sprintf(format, args...)}, 0, "")
 	}
 	for _, key := range []string{"specversion", "type", "time"} {
 		if d.values[key] == "" {
@@ -335,7 +335,7 @@ func readSample(v *sampleView) (*domain.NodeSampled, error) {
 				continue
 			}
 			if *m.value == math.MaxUint32 { // the value plus one is stored, and 0 is blank
-				return nil, &misfit{
+				return nil, &valueError{
 					jsontext.Pointer(fmt.Sprintf("/entries/%d/%s", i, m.field)),
 					fmt.Sprintf("is %d, at most %d is allowed", *m.value, uint32(math.MaxUint32-1)),
 				}
@@ -360,7 +360,7 @@ func (d *document) explain(err error, offset int, prefix jsontext.Pointer) error
 	var (
 		syntactic *jsontext.SyntacticError
 		semantic  *json.SemanticError
-		wrong     *misfit
+		wrong     *valueError
 	)
 	switch {
 	case errors.As(err, &wrong):

@@ -36,19 +36,19 @@ type collector struct {
 	lib    *loaded
 	calls  calls
 
-	inventory frames.Inventory
-	machine   machine                    // DCGM's names of the devices of the inventory
-	cut       []dcgm.MigHierarchyInfo_v2 // MIG partitioning of the GPUs
-	known     string                     // fingerprint of the data that the inventory was made from
-	groups    []*group
-	handles   handles
-	health    *watchedHealth
-	links     frames.Group // state of NVLinks, as in Hello
-	xids      *xidReader
-	states    *states
-	suspects  map[entity]bool   // GPUs whose values indicate that they are lost
-	said      map[string]string // reported troubles, by subject
-	late      chan error        // receives the answer of a late recovery query; nil if none is pending
+	inventory       frames.Inventory
+	machine         machine                    // DCGM's names of the devices of the inventory
+	cut             []dcgm.MigHierarchyInfo_v2 // MIG partitioning of the GPUs
+	known           string                     // fingerprint of the data that the inventory was made from
+	groups          []*group
+	handles         handles
+	health          *watchedHealth
+	links           frames.Group // state of NVLinks, as in Hello
+	xids            *xidReader
+	states          *states
+	suspects        map[entity]bool   // GPUs whose values indicate that they are lost
+	reported        map[string]string // reported troubles, by subject
+	pendingRecovery chan error        // receives the answer of a late recovery query; nil if none is pending
 }
 
 func newCollector(cfg Config, out io.Writer) *collector {
@@ -59,7 +59,7 @@ func newCollector(cfg Config, out io.Writer) *collector {
 		xids:     newXIDReader(cfg.Since, now()),
 		health:   &watchedHealth{active: map[incidentKey]frames.Event{}},
 		suspects: map[entity]bool{},
-		said:     map[string]string{},
+		reported: map[string]string{},
 	}
 }
 
@@ -106,9 +106,9 @@ func frame(b frames.Body) frames.Frame {
 	return frames.Frame{At: domain.InstantOf(time.Now()), Boot: bootClock(), Body: b}
 }
 
-// say writes a frame. If the reader is gone there is nothing left to do, and the thread that calls
+// send writes a frame. If the reader is gone there is nothing left to do, and the thread that calls
 // DCGM may hang, so the process ends.
-func (c *collector) say(b frames.Body) error {
+func (c *collector) send(b frames.Body) error {
 	if err := c.out.Write(frame(b)); err != nil {
 		return fmt.Errorf("%w: %v", errOutput, err)
 	}
@@ -123,7 +123,7 @@ func collect(ctx context.Context, cfg Config, stdout *os.File, stderr io.Writer)
 		runtime.LockOSThread()
 		err := c.run(ctx)
 		if f := (*fatal)(nil); errors.As(err, &f) {
-			if said := c.say(&f.Trouble); said != nil {
+			if said := c.send(&f.Trouble); said != nil {
 				err = said
 			}
 		}
@@ -138,7 +138,7 @@ func collect(ctx context.Context, cfg Config, stdout *os.File, stderr io.Writer)
 		case err := <-done:
 			return err
 		case <-beat.C:
-			if err := c.say(c.calls.heartbeat()); err != nil {
+			if err := c.send(c.calls.heartbeat()); err != nil {
 				return err
 			}
 		case <-stop:
@@ -162,7 +162,7 @@ func (c *collector) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.say(hello); err != nil {
+	if err := c.send(hello); err != nil {
 		return err
 	}
 	// An engine that exists but is not used contends with this one for the GPUs.
@@ -170,7 +170,7 @@ func (c *collector) run(ctx context.Context) error {
 		if a.Reason == "" || a.Result == engineAbsent {
 			continue
 		}
-		if err := c.say(&frames.Trouble{Code: frames.TroubleEngine, Text: a.Engine + ": " + a.text()}); err != nil {
+		if err := c.send(&frames.Trouble{Code: frames.TroubleEngine, Text: a.Engine + ": " + a.text()}); err != nil {
 			return err
 		}
 	}
@@ -216,7 +216,7 @@ func (c *collector) open() (stop func(), err error) {
 	auto := c.cfg.Engine.Kind == frames.EngineAuto
 	for _, e := range candidates(c.cfg.Engine) {
 		if auto {
-			if result, reason := passBy(e); result != "" {
+			if result, reason := skipReason(e); result != "" {
 				c.tried = append(c.tried, Attempt{e.String(), result, reason})
 				continue
 			}
@@ -265,10 +265,10 @@ func (c *collector) lookForEngine() error {
 		if e.Kind == frames.EngineEmbedded {
 			break
 		}
-		if result, reason := passBy(e); result != "" {
+		if result, reason := skipReason(e); result != "" {
 			c.tried[i] = Attempt{e.String(), result, reason}
 		} else if c.tried[i].Result != engineFailed {
-			return give(frames.TroubleConnection,
+			return newFatal(frames.TroubleConnection,
 				"an nv-hostengine is at %s now: attaching to it instead of embedding DCGM", e)
 		}
 	}
@@ -284,29 +284,29 @@ func (c *collector) notStarted(err error, e frames.Engine) error {
 	var f *fatal
 	switch code {
 	case stNoPermission, stRequiresRoot:
-		f = give(frames.TroublePermission, "%s: no permission: give this user the right to open the socket and /dev/nvidia*", what)
+		f = newFatal(frames.TroublePermission, "%s: no permission: give this user the right to open the socket and /dev/nvidia*", what)
 	case stVersionMismatch:
-		f = give(frames.TroubleVersion, "%s: the engine and %s (DCGM %s) are of versions that do not fit: install one",
+		f = newFatal(frames.TroubleVersion, "%s: the engine and %s (DCGM %s) are of versions that do not fit: install one",
 			what, library, c.lib.version)
 	case stNoLibrary, stNVMLNotLoaded:
-		f = give(frames.TroubleDriver, "%s: NVIDIA's driver is not loaded: nvidia-smi says why", what)
+		f = newFatal(frames.TroubleDriver, "%s: NVIDIA's driver is not loaded: nvidia-smi says why", what)
 	case stDriverTimeout:
-		f = give(frames.TroubleDriver, "%s: NVIDIA's driver does not answer: the node needs a reboot", what)
+		f = newFatal(frames.TroubleDriver, "%s: NVIDIA's driver does not answer: the node needs a reboot", what)
 	default:
 		if e.Kind == frames.EngineUnix {
 			if _, serr := os.Stat(e.Address); serr != nil {
-				f = give(frames.TroubleEngine, "%s: there is no such socket: start nvidia-dcgm.service, or give --engine embedded", what)
+				f = newFatal(frames.TroubleEngine, "%s: there is no such socket: start nvidia-dcgm.service, or give --engine embedded", what)
 				break
 			} else if unix.Access(e.Address, unix.W_OK) != nil {
-				f = give(frames.TroublePermission, "%s: no permission: give this user the right to write to the socket", what)
+				f = newFatal(frames.TroublePermission, "%s: no permission: give this user the right to write to the socket", what)
 				break
 			}
 		}
 		if e.Kind == frames.EngineTCP && code == stConnection {
-			f = give(frames.TroubleEngine, "%s: no engine answers: start nvidia-dcgm.service, or give --engine embedded", what)
+			f = newFatal(frames.TroubleEngine, "%s: no engine answers: start nvidia-dcgm.service, or give --engine embedded", what)
 			break
 		}
-		f = give(frames.TroubleEngine, "%s: %v", what, err)
+		f = newFatal(frames.TroubleEngine, "%s: %v", what, err)
 	}
 	f.Returned = code
 	return f
@@ -317,7 +317,7 @@ func (c *collector) hello() (*frames.Hello, error) {
 		return nil, err
 	}
 	if len(c.inventory.Devices) == 0 {
-		return nil, give(frames.TroubleNoGPUs,
+		return nil, newFatal(frames.TroubleNoGPUs,
 			"DCGM sees no GPUs: nvidia-smi -L says whether the driver does, and which this user may open")
 	}
 	c.links = frames.Group{Name: "links", Every: c.cfg.Slow, Works: true}
@@ -355,7 +355,7 @@ func (c *collector) turn(medium, slow bool) error {
 		return err
 	}
 	// Send events now and then even if there are none, so that a reader knows the cursor.
-	if err := c.tell(xids, medium); err != nil {
+	if err := c.sendEvents(xids, medium); err != nil {
 		return err
 	}
 	if err := c.awaitRecovery(); err != nil {
@@ -365,11 +365,11 @@ func (c *collector) turn(medium, slow bool) error {
 	if err != nil {
 		return err
 	}
-	if err := c.tell(nil, false); err != nil {
+	if err := c.sendEvents(nil, false); err != nil {
 		return err
 	}
 	if len(readings.Readings) > 0 {
-		if err := c.say(readings); err != nil {
+		if err := c.send(readings); err != nil {
 			return err
 		}
 	}
@@ -380,7 +380,7 @@ func (c *collector) turn(medium, slow bool) error {
 		if err := c.checkLinks(); err != nil {
 			return err
 		}
-		if err := c.tell(nil, false); err != nil {
+		if err := c.sendEvents(nil, false); err != nil {
 			return err
 		}
 	}
@@ -390,8 +390,9 @@ func (c *collector) turn(medium, slow bool) error {
 	return nil
 }
 
-// tell sends events.
-func (c *collector) tell(xids []frames.Event, always bool) error {
+// sendEvents sends XIDs and the pending events of states. If always is true, it also sends the
+// cursor when there are no events.
+func (c *collector) sendEvents(xids []frames.Event, always bool) error {
 	e := &frames.Events{
 		Generation: c.inventory.Generation,
 		Events:     append(xids, c.states.take()...),
@@ -400,14 +401,14 @@ func (c *collector) tell(xids []frames.Event, always bool) error {
 	if len(e.Events) == 0 && !always {
 		return nil
 	}
-	return c.say(e)
+	return c.send(e)
 }
 
 // trouble reports a failure, once for as long as it lasts and stays the same. A nil err means that
 // the subject works again. The result is an error that ends the run.
 func (c *collector) trouble(about string, err error) error {
 	if err == nil {
-		delete(c.said, about)
+		delete(c.reported, about)
 		return nil
 	}
 	if errors.Is(err, errOutput) {
@@ -415,13 +416,13 @@ func (c *collector) trouble(about string, err error) error {
 	}
 	code := c.lib.code(err)
 	if code == stConnection {
-		return give(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
+		return newFatal(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
 	}
-	if c.said[about] == err.Error() {
+	if c.reported[about] == err.Error() {
 		return nil
 	}
-	c.said[about] = err.Error()
-	return c.say(&frames.Trouble{
+	c.reported[about] = err.Error()
+	return c.send(&frames.Trouble{
 		Code: frames.TroubleCall, Text: fmt.Sprintf("%s: %v", about, err), Returned: code, Group: about,
 	})
 }

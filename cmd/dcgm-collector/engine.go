@@ -59,9 +59,9 @@ func candidates(e dcgm.Engine) []dcgm.Engine {
 	return append(all, dcgm.Engine{Kind: dcgm.EngineTCP, Address: tcpAddress}, dcgm.Engine{Kind: dcgm.EngineEmbedded})
 }
 
-// passBy returns why auto must skip an engine: it is absent, or another user may have started it.
-// The result is "" if the engine may be used.
-func passBy(e dcgm.Engine) (result, reason string) {
+// skipReason returns why auto must skip an engine: it is absent, or another user may have started
+// it. The result is "" if the engine may be used.
+func skipReason(e dcgm.Engine) (result, reason string) {
 	switch e.Kind {
 	case dcgm.EngineUnix:
 		info, err := os.Lstat(e.Address)
@@ -85,8 +85,8 @@ func passBy(e dcgm.Engine) (result, reason string) {
 	return engineUntrusted, reason + "; name it with --engine " + e.String() + " if it is yours"
 }
 
-// ours reports whether a user's engine is trusted: root and this user.
-func ours(user uint32) bool { return user == 0 || int(user) == os.Geteuid() }
+// trustedUser reports whether a user's engine is trusted: root and this user.
+func trustedUser(user uint32) bool { return user == 0 || int(user) == os.Geteuid() }
 
 // untrustedListener returns why the listener at a TCP address of this machine may be another user's
 // trap, or "" if it cannot. Every user may listen on a port above 1023. Linux shows in /proc/net
@@ -103,7 +103,7 @@ func untrustedListener(address string) (why string) {
 			continue // a kernel without IPv6
 		}
 		for _, user := range listeners(string(text), net.ParseIP(host), port) {
-			if !ours(user) {
+			if !trustedUser(user) {
 				return fmt.Sprintf("user %d listens there", user)
 			}
 			found = true
@@ -159,7 +159,7 @@ func untrustedSocket(path string, info fs.FileInfo) (why string) {
 		if !ok {
 			return 0, false
 		}
-		return st.Uid, ours(st.Uid)
+		return st.Uid, trustedUser(st.Uid)
 	}
 	folder := filepath.Dir(path)
 	dir, err := os.Stat(folder)

@@ -222,8 +222,8 @@ func (c *collector) askRecovery(xids []frames.Event) error {
 		e := entity{EntityGroupId: dcgm.FE_GPU, EntityId: uint(d.gpu)}
 		if !asked[e] && slices.Contains(c.machine.gpus, e) {
 			asked[e] = true
-			if c.late != nil {
-				c.states.silence(d)
+			if c.pendingRecovery != nil {
+				c.states.muteRecovery(d)
 			} else if err := c.askRecoveryOf(e, d); err != nil {
 				return err
 			}
@@ -247,15 +247,15 @@ func (c *collector) askRecoveryOf(e entity, d device) error {
 			return c.trouble("recovery", err)
 		}
 	case <-time.After(patience):
-		c.late = done
-		c.states.silence(d)
+		c.pendingRecovery = done
+		c.states.muteRecovery(d)
 		return nil
 	}
 	v := get(by[e], frames.FieldRecovery)
 	if s, n := value(v, now(), 0); s == frames.StatusOK {
 		c.states.observe(d, frames.FieldRecovery, n, time.UnixMicro(v.TS))
 	} else {
-		c.states.silence(d)
+		c.states.muteRecovery(d)
 	}
 	return nil
 }
@@ -263,11 +263,11 @@ func (c *collector) askRecoveryOf(e entity, d device) error {
 // awaitRecovery waits for the answer that the XIDs did not wait for, however long it takes. DCGM is
 // not called meanwhile, and heartbeats say so.
 func (c *collector) awaitRecovery() error {
-	if c.late == nil {
+	if c.pendingRecovery == nil {
 		return nil
 	}
-	err := <-c.late
-	c.late = nil
+	err := <-c.pendingRecovery
+	c.pendingRecovery = nil
 	if err != nil {
 		return c.trouble("recovery", err)
 	}

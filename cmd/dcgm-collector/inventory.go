@@ -94,11 +94,11 @@ func (c *collector) takeInventory(full bool) error {
 		code := c.lib.code(err)
 		switch code {
 		case stNVMLNotLoaded, stNoLibrary, stDriverTimeout:
-			return give(frames.TroubleDriver, "list the GPUs: NVIDIA's driver does not answer: nvidia-smi says why (%v)", err)
+			return newFatal(frames.TroubleDriver, "list the GPUs: NVIDIA's driver does not answer: nvidia-smi says why (%v)", err)
 		case stConnection:
-			return give(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
+			return newFatal(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
 		}
-		return give(frames.TroubleEngine, "list the GPUs: %v", err)
+		return newFatal(frames.TroubleEngine, "list the GPUs: %v", err)
 	}
 	slices.Sort(ids)
 	m := machine{devices: map[entity]int{}, readers: map[entity][]int{}}
@@ -133,7 +133,7 @@ func (c *collector) takeInventory(full bool) error {
 			by, err := c.live([]entity{e},
 				fieldDriver, fieldName, fieldSerial, fieldUUID, fieldMinor, fieldPCI, fieldMIGMode, fieldMemory)
 			if err != nil {
-				return give(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
+				return newFatal(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
 			}
 			vs := by[e]
 			d.Model, d.Serial, d.PCI = text(get(vs, fieldName)), text(get(vs, fieldSerial)), text(get(vs, fieldPCI))
@@ -337,11 +337,11 @@ func (c *collector) renew(full bool) error {
 	if before.Generation == c.inventory.Generation {
 		return nil
 	}
-	if err := c.say(&c.inventory); err != nil {
+	if err := c.send(&c.inventory); err != nil {
 		return err
 	}
 	c.tellLost(before.Devices, false)
-	if err := c.tell(nil, false); err != nil {
+	if err := c.sendEvents(nil, false); err != nil {
 		return err
 	}
 	return c.watch()

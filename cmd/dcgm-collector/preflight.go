@@ -98,7 +98,7 @@ func lookup(lib unsafe.Pointer, name string) unsafe.Pointer {
 	return C.dlsym(lib, c)
 }
 
-func give(code, format string, args ...any) *fatal {
+func newFatal(code, format string, args ...any) *fatal {
 	return &fatal{frames.Trouble{Code: code, Text: fmt.Sprintf(format, args...), Fatal: true}}
 }
 
@@ -108,21 +108,21 @@ func load() (*loaded, error) {
 	lib, why := open(library)
 	if lib == nil {
 		if strings.Contains(why, "ermission denied") {
-			return nil, give(frames.TroublePermission, "open %s: %s: give this user the right to read the library", library, why)
+			return nil, newFatal(frames.TroublePermission, "open %s: %s: give this user the right to read the library", library, why)
 		}
 		for _, old := range []string{"libdcgm.so.3", "libdcgm.so.2"} {
 			if l, _ := open(old); l != nil {
-				return nil, give(frames.TroubleVersion,
+				return nil, newFatal(frames.TroubleVersion,
 					"this node has %s, and DCGM 4 (%s) is needed: install the package datacenter-gpu-manager-4-core",
 					old, library)
 			}
 		}
 		if strings.Contains(why, "No such file") && strings.HasPrefix(why, library+":") {
-			return nil, give(frames.TroubleNoLibrary,
+			return nil, newFatal(frames.TroubleNoLibrary,
 				"%s is not installed: install the package datacenter-gpu-manager-4-core, or name its folder in LD_LIBRARY_PATH",
 				library)
 		}
-		return nil, give(frames.TroubleNoLibrary, "%s does not load: %s", library, why)
+		return nil, newFatal(frames.TroubleNoLibrary, "%s does not load: %s", library, why)
 	}
 	l := &loaded{path: C.GoString(C.path_of(lib)), codes: map[string]int32{}}
 	var missing []string
@@ -138,13 +138,13 @@ func load() (*loaded, error) {
 		}
 		major, _ := strconv.Atoi(l.version[:max(0, strings.IndexByte(l.version, '.'))])
 		if l.version != "" && major != 4 {
-			return nil, give(frames.TroubleVersion,
+			return nil, newFatal(frames.TroubleVersion,
 				"%s is of DCGM %s, and DCGM 4 is needed: install the package datacenter-gpu-manager-4-core",
 				l.path, l.version)
 		}
 	}
 	if len(missing) > 0 {
-		return nil, give(frames.TroubleSymbol, "%s (DCGM %s) lacks %s: install DCGM 4.2 or later of the 4 series",
+		return nil, newFatal(frames.TroubleSymbol, "%s (DCGM %s) lacks %s: install DCGM 4.2 or later of the 4 series",
 			l.path, or(l.version, "unknown"), strings.Join(missing, ", "))
 	}
 	f := lookup(lib, "errorString")

@@ -49,8 +49,10 @@ func (s *states) recovery(d device) uint32 {
 	return 0
 }
 
-// silence records that the driver's recovery action for a device cannot be read.
-func (s *states) silence(d device) { s.mute[stateKey{d.uuid, d.gpu, dcgm.FieldRecovery, 0}] = true }
+// muteRecovery records that the driver's recovery action for a device cannot be read.
+func (s *states) muteRecovery(d device) {
+	s.mute[stateKey{d.uuid, d.gpu, dcgm.FieldRecovery, 0}] = true
+}
 
 // take returns the events since the last call.
 func (s *states) take() []dcgm.Event {
@@ -63,7 +65,7 @@ func (s *states) add(d device, e dcgm.Event) {
 	e.Device, e.UUID = d.index, d.uuid
 	e.Count = max(e.Count, 1)
 	if e.Kind == dcgm.KindLost && !e.Over {
-		s.silence(d)
+		s.muteRecovery(d)
 	}
 	if e.Kind != dcgm.KindRecovery {
 		e.Recovery = s.recovery(d)

@@ -96,7 +96,7 @@ func (c *collector) watch() error {
 		}
 		g, err := c.groupOf(set)
 		if err != nil && (i == onGPUs || c.lib.code(err) == stConnection) {
-			return give(frames.TroubleEngine, "make a group of devices: %v", err)
+			return newFatal(frames.TroubleEngine, "make a group of devices: %v", err)
 		} else if errors.Is(err, errGone) {
 			continue
 		} else if err := c.trouble("devices", err); err != nil {
@@ -206,7 +206,7 @@ func (c *collector) watchGroup(g *group) error {
 	g.code = c.lib.code(err)
 	switch g.code {
 	case stConnection:
-		return give(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
+		return newFatal(frames.TroubleConnection, "the nv-hostengine went away: %v", err)
 	case stModuleNotLoaded:
 		g.reason = "DCGM's profiling module is not loaded: install datacenter-gpu-manager-4-proprietary"
 	case stNoPermission, stRequiresRoot:
@@ -219,9 +219,9 @@ func (c *collector) watchGroup(g *group) error {
 	if g.failed != "" {
 		g.reason += "; " + g.failed
 	}
-	if c.said["watch "+g.name] != g.reason {
-		c.said["watch "+g.name] = g.reason
-		return c.say(&frames.Trouble{
+	if c.reported["watch "+g.name] != g.reason {
+		c.reported["watch "+g.name] = g.reason
+		return c.send(&frames.Trouble{
 			Code: frames.TroubleGroup, Text: g.name + ": " + g.reason, Returned: g.code, Group: g.name,
 		})
 	}
@@ -296,15 +296,15 @@ func (c *collector) read(medium, slow bool) (readings *frames.Readings, suspect 
 	}
 	// If the driver hangs in DCGM's own thread, DCGM continues to return old values.
 	if old > 0 && current == 0 {
-		if c.said["driver"] == "" {
-			c.said["driver"] = "old"
-			err = c.say(&frames.Trouble{
+		if c.reported["driver"] == "" {
+			c.reported["driver"] = "old"
+			err = c.send(&frames.Trouble{
 				Code: frames.TroubleDriver,
 				Text: "DCGM has no new values of any GPU: the driver hangs, and the node may need a reboot",
 			})
 		}
 	} else if current > 0 {
-		delete(c.said, "driver")
+		delete(c.reported, "driver")
 	}
 	return readings, suspect, err
 }
