@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// walker reads a request's fields in order; after the first that is not
-// there, every read gives zero and bad stays set.
+// walker reads the fields of a request in order. After the first missing field, bad is set and every
+// read returns zero.
 type walker struct {
 	b   []byte
 	bad bool
@@ -46,10 +46,9 @@ type appended struct {
 	fault string // why the batch is refused
 }
 
-// judgeProduce walks the request without allocating for what it claims to
-// hold. The broker checks a batch's CRC, but not that the offsets it takes
-// are those of its records, and it breaks the CRC of batches that ask for
-// the time of appending; either would be damage at the next opening.
+// judgeProduce checks a produce request without allocating memory for claimed sizes. The broker
+// checks the CRC of a batch, but not that its offsets match its records. It also invalidates the CRC
+// of batches with log append time. Both would be damage at the next opening.
 func (g *guard) judgeProduce(frame, body []byte, version int16) (request, []byte, error) {
 	w := walker{b: body}
 	if n := w.int16(); n >= 0 && !w.bad { // transactional id
@@ -71,7 +70,7 @@ func (g *guard) judgeProduce(frame, body []byte, version int16) (request, []byte
 		}
 	}
 	if w.bad || len(w.b) > 0 {
-		return request{}, nil, fmt.Errorf("request Produce version %d does not have the form of one", version)
+		return request{}, nil, fmt.Errorf("request Produce version %d is malformed", version)
 	}
 	code := kerr.InvalidRecord.Code
 	why := fmt.Sprintf("append refused: %s", firstFault(all))
@@ -80,7 +79,7 @@ func (g *guard) judgeProduce(frame, body []byte, version int16) (request, []byte
 		if err == nil {
 			req := request{key: produce}
 			if acks == 0 {
-				req.key = -1 // no answer comes
+				req.key = -1 // there is no answer
 			}
 			for _, a := range all {
 				req.appends = append(req.appends, a.topicPartition)
@@ -105,10 +104,10 @@ func firstFault(all []appended) string {
 	return ""
 }
 
-// batchFault says what is wrong with the one batch that b should be.
+// batchFault returns what is wrong with b, which should be exactly one batch, or "".
 func batchFault(b []byte) string {
 	if len(b) < batchHeader {
-		return fmt.Sprintf("%d bytes are no record batch", len(b))
+		return fmt.Sprintf("%d bytes are not a record batch", len(b))
 	}
 	attributes := binary.BigEndian.Uint16(b[21:])
 	delta := int32(binary.BigEndian.Uint32(b[23:]))
@@ -146,13 +145,13 @@ func refuseProduce(all []appended, version, code int16, why string) kmsg.Respons
 	return resp
 }
 
-// judgeCreateTopics refuses topics that could lose events or that would take
-// all memory, with an answer that says why. It returns nil to admit.
+// judgeCreateTopics refuses topics that could lose events or exhaust the memory. It returns the
+// answer with the reason, or nil to admit the request.
 func judgeCreateTopics(frame, body []byte, version int16) ([]byte, error) {
 	var req kmsg.CreateTopicsRequest
 	req.SetVersion(version)
 	if err := req.ReadFrom(body); err != nil {
-		return nil, fmt.Errorf("request CreateTopics version %d does not have the form of one: %w", version, err)
+		return nil, fmt.Errorf("request CreateTopics version %d is malformed: %w", version, err)
 	}
 	why := ""
 	total := 0
@@ -165,7 +164,7 @@ func judgeCreateTopics(frame, body []byte, version int16) ([]byte, error) {
 		}
 	}
 	if total > maxPartitions {
-		why = fmt.Sprintf("%d partitions in one request, up to %d are made", total, maxPartitions)
+		why = fmt.Sprintf("%d partitions in one request, at most %d are allowed", total, maxPartitions)
 	}
 	if why == "" {
 		return nil, nil

@@ -21,7 +21,7 @@ import (
 	"quartermaster/domain/long"
 )
 
-// The test binary runs itself as other processes; the environment says as what.
+// The test binary runs itself as other processes. The environment selects the role.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("EMBEDDED_TEST_SERVE"); dir != "" {
 		serve(dir)
@@ -77,7 +77,7 @@ func serve(dir string) {
 						fmt.Println("error", err)
 						return
 					}
-					// One write a line: a kill leaves no half line of another.
+					// One write per line, so that a kill leaves at most one partial line.
 					fmt.Fprintf(os.Stdout, "ack %d %d %d-%d\n", p, off, os.Getpid(), n)
 					if n%16 == 0 {
 						if err := commitOffset(c, p, off); err == nil {
@@ -105,7 +105,7 @@ func commitOffset(c *kafka.Client, partition int, offset int64) error {
 	return resp.Topics["t"][0].Error
 }
 
-// another is a process of this test binary.
+// another is another process of this test binary.
 type another struct {
 	cmd   *exec.Cmd
 	in    io.Closer
@@ -141,8 +141,8 @@ func (a *another) line(t *testing.T) string {
 	return a.lines.Text()
 }
 
-// TestKill kills the owner again and again while four writers append. What
-// was acknowledged must be there, at its offset, and the log must open.
+// TestKill repeatedly kills the owner while four writers append. Every acknowledged record must exist
+// at its offset, and the log must open.
 func TestKill(t *testing.T) {
 	kills := long.Count(10, 50)
 	dir := t.TempDir()
@@ -173,7 +173,7 @@ func TestKill(t *testing.T) {
 				t.Fatal(a.lines.Text())
 			}
 			if n == stop {
-				// The rest of what it prints before it dies counts as well.
+				// The output until its death counts as well.
 				a.cmd.Process.Kill()
 			}
 		}
@@ -225,7 +225,7 @@ func TestSecondProcess(t *testing.T) {
 	a.cmd.Process.Kill()
 	a.cmd.Wait()
 	<-b.Done()
-	// The killed owner's socket is still there; the next opening replaces it.
+	// The socket of the killed owner still exists; the next opening replaces it.
 	if _, err := os.Stat(filepath.Join(dir, socketFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestStoppedOwner(t *testing.T) {
 	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// The signal is sent; the parent is told once every thread has stopped.
+	// Wait until every thread has stopped.
 	var status syscall.WaitStatus
 	for !status.Stopped() {
 		if _, err := syscall.Wait4(a.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil && !errors.Is(err, syscall.EINTR) {

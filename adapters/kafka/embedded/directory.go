@@ -27,18 +27,18 @@ const (
 	idFile      = "id"
 	logDir      = "log"
 
-	// A unix socket's path holds 107 bytes and a final NUL on Linux.
+	// The path of a unix socket has at most 107 bytes and a final NUL on Linux.
 	longestSocketPath = 107
 
-	// An owner listens as soon as it has the lock, so a lock without a
-	// listener is only ever seen for moments.
+	// An owner listens immediately after it gets the lock, so a lock without a listener lasts only
+	// moments.
 	listenGrace = 3 * time.Second
 )
 
 // directory is a data directory: its lock and its socket.
 type directory struct {
 	path string
-	self *os.File // held open: long paths are reached through it
+	self *os.File // kept open for access to long paths
 	lock *os.File // non-nil while this process holds the lock
 }
 
@@ -57,7 +57,7 @@ func openDirectory(path string, create bool) (*directory, error) {
 
 func (d *directory) close() { d.self.Close() }
 
-// socket returns a name for the socket that fits into a socket address.
+// socket returns a path of the socket that fits into a socket address.
 func (d *directory) socket() string {
 	p := filepath.Join(d.path, socketFile)
 	if len(p) <= longestSocketPath {
@@ -96,20 +96,21 @@ func (d *directory) tryLock() (bool, error) {
 	return true, nil
 }
 
-// unlock gives the directory up. The lock file stays: removing it would let
-// two processes lock two files of the same name.
+// unlock releases the lock. The lock file stays, because removing it would let two processes lock
+// two files with the same name.
 func (d *directory) unlock() {
 	d.lock.Close()
 	d.lock = nil
 }
 
-// listen replaces whatever socket a killed owner left. The lock must be held.
+// listen listens on the socket and replaces the socket of a killed owner. The caller MUST hold the
+// lock.
 func (d *directory) listen() (*net.UnixListener, error) {
 	name := d.socket()
 	if err := os.Remove(filepath.Join(d.path, socketFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove stale socket: %w", err)
 	}
-	// The mode of the descriptor before it is bound becomes the socket's.
+	// The socket file gets the mode that the descriptor has before it is bound.
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		if cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }); cerr != nil {
@@ -126,8 +127,8 @@ func (d *directory) listen() (*net.UnixListener, error) {
 	return ul, nil
 }
 
-// identity returns the id that the log was given when it was created, by which
-// it is told from every other. Kafka clients see it as the cluster's id.
+// identity returns the unique id of the log, and creates it for a new log. Kafka clients see it as
+// the cluster id.
 func (d *directory) identity() (string, error) {
 	id, err := d.knownIdentity()
 	if !errors.Is(err, os.ErrNotExist) {
@@ -142,7 +143,7 @@ func (d *directory) identity() (string, error) {
 	return id, syncDir(d.path)
 }
 
-// knownIdentity is identity without giving one.
+// knownIdentity is identity, but does not create an id.
 func (d *directory) knownIdentity() (string, error) {
 	path := filepath.Join(d.path, idFile)
 	b, err := os.ReadFile(path)
@@ -152,7 +153,7 @@ func (d *directory) knownIdentity() (string, error) {
 	if id := strings.TrimSpace(string(b)); len(id) == 2*idBytes {
 		return id, nil
 	}
-	return "", fmt.Errorf("%s holds no id of a log; restore it, or remove it to give the log a new one", path)
+	return "", fmt.Errorf("%s has no valid log id; restore it, or remove it to give the log a new id", path)
 }
 
 const idBytes = 12
@@ -170,7 +171,7 @@ func (d *directory) dial(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// writable returns why this process may not make files in the directory.
+// writable returns an error if this process may not create files in the directory.
 func (d *directory) writable() error {
 	if err := unix.Faccessat(unix.AT_FDCWD, d.path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 		return fmt.Errorf("write to %s: %w", d.path, err)
@@ -178,7 +179,7 @@ func (d *directory) writable() error {
 	return nil
 }
 
-// denied reports whether err is of a directory that this process may not write to.
+// denied reports whether err means that the directory is not writable.
 func denied(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
@@ -198,8 +199,8 @@ func (d *directory) reach(ctx context.Context, wait time.Duration) (net.Conn, er
 	return c, nil
 }
 
-// lockOrServe takes the lock and returns true, or reaches the owner, hands
-// the connection that proved it to keep, and returns false.
+// lockOrServe takes the lock and returns true. If there is an owner, it connects to it, passes the
+// connection to keep and returns false.
 func (d *directory) lockOrServe(ctx context.Context, wait time.Duration, keep func(net.Conn)) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, ErrHeld)
 	defer cancel()
@@ -235,10 +236,14 @@ func (d *directory) held() error {
 	if who == "" {
 		who = "unknown pid"
 	}
-	return fmt.Errorf("%w: %s is locked by %s; if that process hangs, end it and try again (the lock goes with the process, do not delete the file)", ErrHeld, d.path, who)
+	return fmt.Errorf(
+		"%w: %s is locked by %s; if that process hangs, end it and try again "+
+			"(the lock goes with the process, do not delete the file)",
+		ErrHeld, d.path, who,
+	)
 }
 
-// handshake asks for the API versions, which every serving owner answers.
+// handshake requests the API versions, which every serving owner answers.
 func handshake(ctx context.Context, c net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()

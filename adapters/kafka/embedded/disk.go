@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk confirms, before an acknowledgement leaves, what the broker does not:
-// that the names of new files are durable and that no write failed.
+// disk checks what the broker does not check before an acknowledgement: that the directory entries of
+// new files are durable and that no write failed.
 type disk struct {
 	path    string
 	minFree int64
@@ -29,23 +29,23 @@ type topicPartition struct {
 	number int32
 }
 
-// watched is a directory whose names were synced, and its newest segment.
+// watched is a directory with synced entries, and its newest segment.
 type watched struct {
 	dir     *os.File
-	changed time.Time // modification time that was last synced
+	changed time.Time // modification time at the last sync
 	segment *os.File
 	base    int64
 }
 
-// tick is longer than the granularity of a file's modification time: a
-// change this recent may be followed by another of the same time.
+// tick is longer than the granularity of modification times. Within it, another change may follow with
+// the same modification time.
 const tick = 20 * time.Millisecond
 
 func newDisk(path string, minFree int64) *disk {
 	return &disk{path: path, minFree: minFree, parts: make(map[topicPartition]*watched)}
 }
 
-// room returns an error when an append of n bytes would leave too little.
+// room returns an error if an append of n bytes would leave too little free space.
 func (d *disk) room(n int) error {
 	if d.minFree < 0 {
 		return nil
@@ -56,7 +56,10 @@ func (d *disk) room(n int) error {
 	}
 	//nolint:unconvert // other systems have 32 bits here
 	if free := int64(st.Bavail) * int64(st.Bsize); free-int64(n) < d.minFree {
-		return fmt.Errorf("append refused: %s has %d bytes free, %d are kept; free some space, appends then go on", d.path, free, d.minFree)
+		return fmt.Errorf(
+			"append refused: %s has %d bytes free, %d must stay free; free some space to resume appends",
+			d.path, free, d.minFree,
+		)
 	}
 	return nil
 }
@@ -69,7 +72,7 @@ func (d *disk) confirmAppend(tp topicPartition) error {
 	if w == nil {
 		dir, err := os.Open(filepath.Join(d.path, "partitions", partitionDirName(tp.topic, int(tp.number))))
 		if errors.Is(err, os.ErrNotExist) {
-			return nil // no such partition: the answer says so
+			return nil // no such partition, which the answer reports
 		}
 		if err == nil {
 			err = syncDir(filepath.Join(d.path, "partitions"))
@@ -141,7 +144,7 @@ func (w *watched) syncNames(segments bool) error {
 		w.segment.Close()
 	}
 	w.segment, w.base = f, newest
-	// The broker's own fsync of this first batch went unseen.
+	// The result of the broker's own fsync of this first batch is unknown.
 	return f.Sync()
 }
 

@@ -1,92 +1,81 @@
-// Package embedded is the log of a single machine: a broker inside the
-// process that speaks Kafka's protocol and keeps its records in a data
-// directory, so that the code that talks to Apache Kafka talks to it unchanged.
+// Package embedded is the log of a single machine: a broker inside the process that speaks Kafka's
+// protocol and stores its records in a data directory. The client code for Apache Kafka works with
+// it unchanged.
 //
-// The broker itself is kfake, which was written for tests. What this package
-// adds is what makes it fit to keep books:
+// The broker itself is kfake, which was written for tests. This package adds the guarantees that a
+// ledger needs:
 //
-//   - An acknowledged record is on disk. Every batch is synced before its
-//     acknowledgement, the directory entries that lead to it too, and an
-//     acknowledgement is withheld, and the broker stopped for good, as soon as
-//     the disk reports any error.
-//   - A log that is opened is whole. Before the broker starts, every byte of
-//     every segment is read and checked: CRC-32C, dense offsets, and what the
-//     last opening or stop recorded. Damage refuses the start and is located
-//     ([DamageError]); only bytes that a crash can have left behind, at the end
-//     of the last segment, are trimmed, and that is reported ([Trim]).
-//   - Nothing is ever deleted: retention is infinite, compaction is refused,
-//     requests that delete or reconfigure are refused.
-//   - No request ends the process: a guard reads every frame before the broker
-//     does, and admits known requests of bounded size in encodings whose cost
-//     is bounded by their length.
-//   - A directory has one owner, whoever holds its lock. Other processes are
-//     served by the owner through a socket, on the same path that the owner's
-//     own connections take.
+//   - An acknowledged record is on disk. Every batch and the directory entries that lead to it are
+//     synced before the acknowledgement. As soon as the disk reports any error, the
+//     acknowledgement is withheld and the broker stops permanently.
+//   - An opened log is intact. Before the broker starts, every byte of every segment is read and
+//     checked: CRC-32C, dense offsets, and the state recorded at the last opening or stop. Damage
+//     prevents the start and is located ([DamageError]). Only bytes that a crash can have left at
+//     the end of the last segment are trimmed, and that is reported ([Trim]).
+//   - Nothing is ever deleted: retention is infinite, and requests that compact, delete or
+//     reconfigure are refused.
+//   - No request crashes the process. A guard reads every frame before the broker does. It admits
+//     only known requests of limited size, in encodings whose cost is bounded by their length.
+//   - A directory has one owner, the process that holds its lock. The owner serves other processes
+//     through a socket, on the same path as its own connections.
 //
-// What is not promised: protection from whoever can write to the directory.
-// Two windows remain, because kfake ignores the result of fsync. Writeback
-// errors are noticed through a second descriptor (sync_file_range) before the
-// acknowledgement, but not for the first batch of a segment, nor when the
-// error is the journal's alone. And a last batch damaged after it was
-// acknowledged, when the process crashed before the next opening or clean
-// stop, cannot be told from a torn write: it is trimmed and reported.
+// There is no protection from users who can write to the directory. Two gaps remain, because kfake
+// ignores the result of fsync. First, writeback errors are detected through a second descriptor
+// (sync_file_range) before the acknowledgement, but not for the first batch of a segment, and not
+// if only the journal failed. Second, if the last batch is damaged after it was acknowledged and
+// the process crashes before the next opening or clean stop, the damage cannot be distinguished
+// from a torn write: the batch is trimmed and reported.
 //
 // # Data directory (mode 0700)
 //
-//	lock       flock held by the owner; its text names the owner's pid; mode 0600
+//	lock       flock held by the owner; contains the owner's pid; mode 0600
 //	log.sock   the owner's unix socket, mode 0600; replaced only under the lock
-//	id         the log's own, which clients see as the cluster's
+//	id         the id of the log, which clients see as the cluster id
 //	stopped    left by a clean stop, removed when the log is opened
 //	log/       kfake's files: meta.json, topics.json, groups.log, pids.log, …
 //	  partitions/TOPIC-N/BASE.dat       record batches (v2) from offset BASE
-//	  partitions/TOPIC-N/BASE.idx       15 bytes a batch; rebuilt when it disagrees
+//	  partitions/TOPIC-N/BASE.idx       15 bytes per batch; rebuilt when it disagrees
 //	  partitions/TOPIC-N/snapshot.json  segments and their sizes at the last
 //	                                    opening or clean stop
 //
 // # Life of a batch
 //
-//  1. A client dials the socket; the guard reads one frame, at most MaxFrame
-//     bytes, and walks the produce request: sizes, one v2 batch a partition,
-//     as many offsets as records.
-//  2. With less than MinFree bytes left on the disk it answers
-//     KAFKA_STORAGE_ERROR; no byte is written.
-//  3. kfake checks the CRC, gives the batch its offset, appends it and syncs.
-//  4. The guard holds the answer until the directory entries are synced and
-//     the disk reported no error, then lets it through.
+//  1. A client dials the socket. The guard reads one frame, at most MaxFrame bytes, and checks the
+//     produce request: sizes, one v2 batch per partition, as many offsets as records.
+//  2. With less than MinFree bytes free on the disk, the guard answers KAFKA_STORAGE_ERROR and
+//     writes nothing.
+//  3. kfake checks the CRC, assigns the offset, appends the batch and syncs.
+//  4. The guard holds the answer until the directory entries are synced and the disk has reported
+//     no error. Then it forwards the answer.
 //
 // # Reading without write access
 //
-// An auditor's read-only mount, or another user, reads the log from its files
-// ([Config.ReadOnly], or because the directory cannot be written to). Nothing in
-// the directory is made, changed or locked. The same client code reads through
-// [Broker.Dial]; requests are answered in the process, from the segments.
+// An auditor with a read-only mount, or another user, reads the log from its files
+// ([Config.ReadOnly], or because the directory is not writable). Nothing in the directory is
+// created, changed or locked. The same client code reads through [Broker.Dial]; the process answers
+// requests from the segments.
 //
-//   - What is read is the log as it was when it was opened: of each partition
-//     all whole batches up to some offset. Records appended later are seen by
-//     opening again. An owner may append meanwhile; what it is writing just then
-//     is left out, and so is the torn tail of a crash ([Report.Unfinished]).
-//   - A batch that is whole in the file is read, also when its owner has not yet
-//     acknowledged it.
-//   - Every byte is checked at opening as an owner does, and damage refused.
+//   - The reader sees the log as of the opening: all complete batches of each partition up to some
+//     offset. To see later records, open it again. An owner may append meanwhile. A batch that is
+//     being written is left out, and so is the torn tail of a crash ([Report.Unfinished]).
+//   - A complete batch in the file is read even if the owner has not acknowledged it yet.
+//   - Every byte is checked at opening, as for an owner, and damage is refused.
 //   - There are no consumer groups.
-//   - A topic that the log lacks can be created for this reader alone: it is
-//     empty. So a newer program reads an older log.
+//   - A topic that the log lacks can be created for this reader only; it is empty. So a newer
+//     program can read an older log.
 //
-// It costs no copy of the log. Opening reads it once; in memory are 24 bytes for
-// every 64 KiB of log, and for each connection two buffers of one answer, which
-// is 8 MiB or the largest batch.
+// It needs no copy of the log. Opening reads it once. It takes 24 bytes of memory for every 64 KiB
+// of log, and per connection two buffers of one answer, which is 8 MiB or the largest batch.
 //
-// The data directory's mode keeps others out, and an operator's private key may
-// lie in it. To let a group read the log, give it DIR itself, and DIR/id and
-// DIR/log with all below: see docs/operate/backup-and-restore.md. Files made
-// later follow the mode of their directory.
+// The mode of the data directory excludes other users, and it may contain an operator's private
+// key. To let a group read the log, give it access to DIR itself, to DIR/id and to DIR/log with all
+// below: see docs/operate/backup-and-restore.md. New files get the mode of their directory.
 //
-// # What opening costs
+// # Cost of opening
 //
-// Every opening reads the log twice, warm at about 5 GB/s for the scan and
-// 2 GB/s for kfake. Two cores shared with other work, ext4, page cache warm,
-// 300-byte records in batches of a thousand, four partitions; peak is the
-// whole process (TestMeasure, CI_LONG=1):
+// Every opening reads the log twice, warm at about 5 GB/s for the scan and 2 GB/s for kfake.
+// Measured on two cores shared with other work, ext4, warm page cache, 300-byte records in batches
+// of a thousand, four partitions; peak is the whole process (TestMeasure, CI_LONG=1):
 //
 //	records  log      after        scan    kfake   open    peak memory
 //	1 M      286 MB   kill -9      0.05 s  0.22 s  0.27 s  109 MB
@@ -95,8 +84,8 @@
 //	5 M      1430 MB  clean stop   0.27 s  0.86 s  1.13 s  163 MB
 //	5 M      1430 MB  read only    0.51 s  none    0.51 s   22 MB
 //
-// Memory follows partitions times segment size, not the length of the log,
-// but for 72 bytes a batch: append batches of a thousand.
+// Memory grows with partitions times segment size, not with the length of the log, except for 72
+// bytes per batch: append batches of a thousand.
 package embedded
 
 import (
@@ -111,62 +100,59 @@ import (
 	"time"
 )
 
-// Config says where the log lives and what bounds it. The zero value of every
-// field but Dir is a sound default.
+// Config is the configuration of an embedded log. The zero value of every field except Dir is a
+// good default.
 type Config struct {
 	// Dir is the data directory. It is created with mode 0700, unless ReadOnly is set.
 	Dir string
 
-	// ReadOnly reads the files and touches nothing, even where this process may
-	// write to the directory and where an owner serves: see "Reading without
-	// write access". Without it a directory that this process may not write to is
-	// read so when no owner is reached.
+	// ReadOnly reads the files and changes nothing, even if this process may write to the
+	// directory or an owner serves it: see "Reading without write access". Without ReadOnly, a
+	// directory that is not writable is read in the same way if no owner can be reached.
 	ReadOnly bool
 
-	// Log receives refusals and repairs. Nil: they are dropped; the report and
-	// the errors say what matters.
+	// Log gets refusals and repairs. If nil, they are not logged; the report and the errors have
+	// everything important.
 	Log *slog.Logger
 
-	// Wait bounds how long a second process waits for an owner that holds the
-	// lock and has not finished opening the log. Default one minute.
+	// Wait limits how long a second process waits for an owner that holds the lock and is still
+	// opening the log. Default one minute.
 	Wait time.Duration
 
-	// MinFree is the free space in bytes below which appends are refused.
-	// Default 64 MiB; negative switches the check off.
+	// MinFree is the free space in bytes below which appends are refused. Default 64 MiB; negative
+	// switches the check off.
 	MinFree int64
 
-	// MaxFrame is the largest produce request accepted, in bytes; other
-	// requests are held to 1 MiB. Default 16 MiB.
+	// MaxFrame is the size of the largest accepted produce request in bytes. The limit of other
+	// requests is 1 MiB. Default 16 MiB.
 	MaxFrame int
 
-	// MaxConns is how many connections are served at once. Default 256.
+	// MaxConns is the maximum number of concurrent connections. Default 256.
 	MaxConns int
 
-	// FrameTimeout bounds the time from the first byte of a request to its
-	// last, from a connection's start to its first request, and for a client
-	// to take an answer. Default 30 s.
+	// FrameTimeout limits the time from the first byte of a request to its last, from the start of
+	// a connection to its first request, and for a client to read an answer. Default 30 s.
 	FrameTimeout time.Duration
 
-	// SegmentBytes is the size at which a segment is sealed, for topics that
-	// do not set segment.bytes. Start-up memory follows it; the broker keeps a
-	// descriptor for each sealed segment that was read. Default 16 MiB.
+	// SegmentBytes is the size at which a segment is sealed, for topics that do not set
+	// segment.bytes. Memory at start grows with it. The broker keeps a descriptor for each sealed
+	// segment that was read. Default 16 MiB.
 	SegmentBytes int64
 }
 
-// ErrHeld is returned when another process holds the directory's lock but
-// does not answer on its socket. The caller stops that process, or waits.
+// ErrHeld means that another process holds the lock of the directory but does not answer on its
+// socket. The caller stops that process, or waits.
 var ErrHeld = errors.New("data directory is held by another process that does not answer")
 
-// ErrOwnerGone is what [Broker.Err] returns in a client whose owner has gone.
-// The caller opens the directory again, and may become its owner.
+// ErrOwnerGone is the result of [Broker.Err] in a client after its owner has gone. The caller opens
+// the directory again, and may become its owner.
 var ErrOwnerGone = errors.New("the process that served the log is gone")
 
-// ErrReadOnly means that the log was opened to read its files alone. The caller
-// opens it as a user who may write to the directory, or runs beside the owner
-// as a user who may use its socket.
+// ErrReadOnly means that the log was opened only for reading its files. To append, open it as a
+// user who may write to the directory, or as a user who may use the owner's socket.
 var ErrReadOnly = errors.New("the log is open for reading only")
 
-// ErrClosed is what [Broker.Err] and [Broker.Dial] return after Close.
+// ErrClosed is the result of [Broker.Err] and [Broker.Dial] after Close.
 var ErrClosed = errors.New("embedded log is closed")
 
 // Broker is an open log: its owner, a client of its owner, or a reader of its files.
@@ -176,7 +162,7 @@ type Broker struct {
 	reader *reader  // only in a reader
 	life   net.Conn // in a client: ends when the owner does
 
-	// Report says what opening found. It is zero in a client.
+	// Report is what opening found. It is zero in a client.
 	Report Report
 
 	once sync.Once
@@ -187,12 +173,11 @@ type Broker struct {
 	closeErr error
 }
 
-// Open opens the log in cfg.Dir. The process becomes the directory's owner
-// when nobody else is; otherwise it is served by the owner. Where it may not
-// write to the directory and reaches no owner it reads the files, and appends
-// are refused: see [Broker.ReadOnly]. It returns a [DamageError] when the log is
-// damaged and [ErrHeld] when the owner does not answer. ctx bounds the opening
-// alone.
+// Open opens the log in cfg.Dir. The process becomes the owner of the directory if it has none;
+// otherwise the owner serves it. If the directory is not writable and no owner can be reached, Open
+// reads the files, and appends are refused: see [Broker.ReadOnly]. It returns a [DamageError] if
+// the log is damaged and [ErrHeld] if the owner does not answer. The context limits only the
+// opening.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -234,10 +219,10 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// errAsked is why appends are refused where [Config.ReadOnly] was set.
+// errAsked is the reason to refuse appends if [Config.ReadOnly] is set.
 var errAsked = errors.New("ReadOnly is set")
 
-// readFiles makes b a reader of the files. cause is why it is no more than that.
+// readFiles makes b a reader of the files. The cause is why it cannot append.
 func (b *Broker) readFiles(ctx context.Context, cfg Config, cause error) (_ *Broker, err error) {
 	if b.reader, b.Report, err = newReader(ctx, cfg, b.dir, cause); err != nil {
 		b.dir.close()
@@ -282,15 +267,13 @@ func (c Config) withDefaults() (Config, error) {
 // Owner reports whether this process owns the directory.
 func (b *Broker) Owner() bool { return b.owner != nil }
 
-// ReadOnly reports whether the log is read from its files, so that it takes no
-// appends. A caller that means to append MUST ask first and give up with
-// [Broker.Refusal]; what it sends nevertheless is answered with
-// POLICY_VIOLATION, which kafka.Log.Append returns at once. What the caller
-// keeps beside the log in the directory, such as snapshots, it can read and
-// MUST NOT write.
+// ReadOnly reports whether the log is read from its files and accepts no appends. A caller that
+// wants to append MUST check it first and give up with [Broker.Refusal]. Any append is answered with
+// POLICY_VIOLATION, which kafka.Log.Append returns at once. The caller MUST NOT write other files in
+// the directory either, such as snapshots.
 func (b *Broker) ReadOnly() bool { return b.reader != nil }
 
-// Refusal is nil, or an [ErrReadOnly] with the reason.
+// Refusal returns nil, or an [ErrReadOnly] with the reason.
 func (b *Broker) Refusal() error {
 	if b.reader == nil {
 		return nil
@@ -298,12 +281,12 @@ func (b *Broker) Refusal() error {
 	return b.reader.refusal()
 }
 
-// Address is the broker's address as metadata gives it. No resolver knows it:
-// only Dial leads there.
+// Address returns the advertised address of the broker. It cannot be resolved: only Dial connects
+// to it.
 func (b *Broker) Address() string { return advertised }
 
-// Dial connects to the broker, whatever the network and address: it is the
-// dial function to hand to a Kafka client.
+// Dial connects to the broker and ignores the network and address. It is the dial function for a
+// Kafka client.
 func (b *Broker) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	select {
 	case <-b.done:
@@ -316,12 +299,12 @@ func (b *Broker) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return b.dir.dial(ctx)
 }
 
-// Done is closed when the log can no longer be used: after Close, when a
-// client's owner is gone, and when an owner stopped because of its disk.
-// [Broker.Err] says which.
+// Done returns a channel that is closed when the log can no longer be used: after Close, when a
+// client's owner is gone, or when an owner stopped because of its disk. [Broker.Err] returns the
+// reason.
 func (b *Broker) Done() <-chan struct{} { return b.done }
 
-// Err returns nil until Done is closed, and why it was closed from then on.
+// Err returns nil until Done is closed, and then the reason.
 func (b *Broker) Err() error {
 	select {
 	case <-b.done:
@@ -331,9 +314,9 @@ func (b *Broker) Err() error {
 	}
 }
 
-// Close stops the broker cleanly when this process owns it, and leaves the
-// owner's alone otherwise. It returns what went wrong on the disk, now or
-// before; the log is then checked as after a crash.
+// Close stops the broker cleanly if this process owns it; otherwise it only disconnects. It returns
+// the errors of the disk, including earlier ones. After an error, the next opening checks the log as
+// after a crash.
 func (b *Broker) Close() error {
 	b.closing.Do(func() {
 		failed := b.Err()
@@ -362,15 +345,15 @@ func (b *Broker) end(err error) {
 	})
 }
 
-// watchOwner waits for the end of a connection that carries nothing.
+// watchOwner waits for the end of an idle connection to the owner.
 func (b *Broker) watchOwner() {
 	var one [1]byte
-	_, _ = b.life.Read(one[:]) // whatever it returns, it returns because the owner is gone
+	_, _ = b.life.Read(one[:]) // returns only when the owner is gone
 	b.life.Close()
 	b.end(ErrOwnerGone)
 }
 
-// Report is what opening found and did.
+// Report is the result of opening a log.
 type Report struct {
 	Clean      bool // the last owner stopped cleanly
 	Topics     int
@@ -380,24 +363,24 @@ type Report struct {
 	Records    int64
 	Bytes      int64
 	Trimmed    []Trim
-	Unfinished []Trim        // of a reader: ends that are no whole batch and stay as they are
+	Unfinished []Trim        // in a reader: incomplete batches at the end of files, left unchanged
 	Rebuilt    []string      // index files that disagreed with their segment
-	Scan       time.Duration // the check of every byte
-	Start      time.Duration // the broker's own start after it
+	Scan       time.Duration // time to check every byte
+	Start      time.Duration // time of the broker's own start after that
 }
 
-// Trim is one torn tail that was cut off, or in [Report.Unfinished] not read.
+// Trim is a torn tail that was removed, or in [Report.Unfinished] was not read.
 type Trim struct {
 	File       string
 	Topic      string // empty for groups.log and pids.log
 	Partition  int
 	Position   int64  // bytes kept
-	Bytes      int64  // bytes cut off
-	LastOffset int64  // last good offset, -1 when none is left
-	Reason     string // what the first byte cut off was the start of
+	Bytes      int64  // bytes removed
+	LastOffset int64  // last good offset, -1 if none is left
+	Reason     string // what is wrong with the removed bytes
 }
 
-// String describes the cut in one line.
+// String describes the trim in one line.
 func (t Trim) String() string {
 	s := fmt.Sprintf("%s: %d bytes trimmed at byte %d (%s)", t.File, t.Bytes, t.Position, t.Reason)
 	if t.Topic != "" {
@@ -406,14 +389,14 @@ func (t Trim) String() string {
 	return s
 }
 
-// DamageError says where the log is not what was written. The log is left as
-// it was found. The caller restores the file from a copy.
+// DamageError means that the log is not what was written. The log was not changed. An operator
+// restores the file from a copy.
 type DamageError struct {
 	File      string
 	Position  int64 // byte within the file
 	Topic     string
 	Partition int
-	Offset    int64 // first offset that cannot be vouched for
+	Offset    int64 // first offset that may be damaged
 	Reason    string
 }
 
@@ -425,7 +408,7 @@ func (e *DamageError) Error() string {
 	return s + ": " + e.Reason + "; nothing was changed, restore the file from a copy"
 }
 
-// syncDir makes the names in a directory durable.
+// syncDir makes the entries of a directory durable.
 func syncDir(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -118,7 +118,7 @@ func TestRecordsSurviveAStop(t *testing.T) {
 	if vs := readAll(t, b, "qm.fleet", 1); len(vs) != 20 || vs[19] != "19" {
 		t.Fatalf("read %v", vs)
 	}
-	// The log goes on where it was.
+	// The log continues where it ended.
 	if off, err := produceTo(client(t, b), "qm.fleet", 1, "next"); err != nil || off != 20 {
 		t.Fatalf("append after a stop: offset %d, %v", off, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallDisk mounts a file system of so many bytes and returns how to grow it.
+// smallDisk mounts a small file system and returns a function that grows it.
 func smallDisk(t *testing.T, bytes int) (dir string, grow func(bytes int)) {
 	t.Helper()
 	dir = t.TempDir()
@@ -32,7 +32,7 @@ func smallDisk(t *testing.T, bytes int) (dir string, grow func(bytes int)) {
 	}
 }
 
-// fill appends until something refuses, and returns what was acknowledged.
+// fill appends until an append fails, and returns the acknowledged records.
 func fill(t *testing.T, c *kafka.Client, from []string) ([]string, error) {
 	t.Helper()
 	for n := len(from); ; n++ {
@@ -61,8 +61,7 @@ func checkAcknowledged(t *testing.T, b *Broker, want []string) {
 	}
 }
 
-// TestFullDisk: appends are refused before the disk is full and go on when
-// there is space again.
+// TestFullDisk: appends are refused before the disk is full and succeed again once there is space.
 func TestFullDisk(t *testing.T) {
 	dir, grow := smallDisk(t, 8<<20)
 	var l logged
@@ -98,8 +97,8 @@ func TestFullDisk(t *testing.T) {
 	checkAcknowledged(t, b, more)
 }
 
-// TestDiskFillsUnderTheBroker: others take the space between the check and
-// the write. The broker stops with a reason; nothing acknowledged is lost.
+// TestDiskFillsUnderTheBroker: the disk fills between the check and the write. The broker stops with a
+// reason, and no acknowledged record is lost.
 func TestDiskFillsUnderTheBroker(t *testing.T) {
 	dir, grow := smallDisk(t, 4<<20)
 	cfg := Config{Dir: dir, MinFree: -1, SegmentBytes: 1 << 20}

@@ -20,15 +20,15 @@ const (
 	createTopics   = int16(kmsg.CreateTopics)
 	initProducerID = int16(kmsg.InitProducerID)
 
-	// otherFrame bounds requests that carry no records. The broker allocates
-	// about a hundred times the bytes of a request full of empty arrays.
+	// otherFrame limits requests without records, in bytes. For a request full of empty arrays, the
+	// broker allocates about a hundred times its size.
 	otherFrame = 1 << 20
 
-	maxPartitions = 1024 // of one CreateTopics request
+	maxPartitions = 1024 // in one CreateTopics request
 )
 
-// admittedKeys are the requests that an event log needs. None deletes,
-// reconfigures or opens a transaction.
+// admittedKeys are the requests that an event log needs. None of them deletes, reconfigures or opens
+// a transaction.
 var admittedKeys = []kmsg.Key{
 	kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets, kmsg.Metadata,
 	kmsg.OffsetCommit, kmsg.OffsetFetch, kmsg.FindCoordinator,
@@ -38,9 +38,8 @@ var admittedKeys = []kmsg.Key{
 	kmsg.DescribeConfigs,
 }
 
-// admitted returns the highest admitted version of each key: the last before
-// tagged fields, whose counts are not bounded by the length of the frame.
-// Clients learn of it from ApiVersions.
+// admitted returns the highest admitted version of each key: the last one without tagged fields,
+// because the length of the frame does not bound their counts. Clients get it from ApiVersions.
 func admitted() *kversion.Versions {
 	vs := new(kversion.Versions)
 	for _, k := range admittedKeys {
@@ -58,11 +57,10 @@ func admitted() *kversion.Versions {
 	return vs
 }
 
-// versions is admitted, which is the same always.
+// versions caches the result of admitted, which is constant.
 var versions = admitted()
 
-// guard is the listener that the broker accepts from. Every connection it
-// hands out delivers whole, admitted requests and nothing else.
+// guard is the listener of the broker. Its connections deliver only complete, admitted requests.
 type guard struct {
 	net.Listener
 	cfg      Config
@@ -74,11 +72,19 @@ type guard struct {
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
 	closed bool
-	err    error // why nothing is acknowledged any more
+	err    error // why the broker has stopped
 }
 
 func newGuard(l net.Listener, cfg Config, d *disk, end func(error)) *guard {
-	return &guard{Listener: l, cfg: cfg, log: cfg.Log, disk: d, versions: versions, end: end, conns: make(map[*conn]struct{})}
+	return &guard{
+		Listener: l,
+		cfg:      cfg,
+		log:      cfg.Log,
+		disk:     d,
+		versions: versions,
+		end:      end,
+		conns:    make(map[*conn]struct{}),
+	}
 }
 
 type address string
@@ -86,10 +92,10 @@ type address string
 func (address) Network() string  { return "tcp" }
 func (a address) String() string { return string(a) }
 
-// Addr is what the broker advertises.
+// Addr returns the advertised address.
 func (g *guard) Addr() net.Addr { return address(advertised) }
 
-// Accept returns the next connection that there is room for.
+// Accept returns the next connection within the limit of connections.
 func (g *guard) Accept() (net.Conn, error) {
 	for {
 		nc, err := g.Listener.Accept()
@@ -97,7 +103,7 @@ func (g *guard) Accept() (net.Conn, error) {
 			if errors.Is(err, net.ErrClosed) {
 				return nil, err
 			}
-			// Out of descriptors, most likely: later is better than never.
+			// Most likely out of file descriptors: try again later.
 			g.log.Warn("accept connection", "error", err)
 			time.Sleep(10 * time.Millisecond)
 			continue
@@ -128,7 +134,7 @@ func (g *guard) admit(c *conn) error {
 	return nil
 }
 
-// fail stops the broker for good: no answer leaves after the first failure.
+// fail stops the broker permanently: it sends no answer after the first failure.
 func (g *guard) fail(err error) {
 	g.mu.Lock()
 	first := g.err == nil
@@ -161,23 +167,23 @@ func (g *guard) shut() {
 	g.mu.Unlock()
 	g.Listener.Close()
 	for _, c := range open {
-		_ = c.Close() // it is over either way
+		_ = c.Close() // its error does not matter here
 	}
 }
 
-// request is what the guard keeps of a request until its answer passes.
+// request is what the guard remembers of a request until its answer is sent.
 type request struct {
 	key     int16
 	appends []topicPartition
 }
 
-// conn delivers frames to the broker. The broker reads from one goroutine at
-// a time and writes each answer with one Write, in the order of the requests.
+// conn delivers frames to the broker. The broker reads from one goroutine at a time and writes each
+// answer with one Write, in the order of the requests.
 type conn struct {
 	net.Conn
 	g     *guard
 	frame []byte // admitted, not yet read by the broker
-	later bool   // the first request has come
+	later bool   // the first request has arrived
 
 	mu       sync.Mutex
 	answered sync.Cond
@@ -206,7 +212,7 @@ func (c *conn) Close() error {
 func (c *conn) Read(b []byte) (int, error) {
 	for len(c.frame) == 0 {
 		if err := c.next(); err != nil {
-			_ = c.Close() // err says what matters
+			_ = c.Close() // err is the important error
 			return 0, err
 		}
 	}
@@ -215,8 +221,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next reads one frame and admits it, answers it, or returns why the
-// connection ends.
+// next reads one frame and admits or answers it. Its error ends the connection.
 func (c *conn) next() error {
 	frame, err := c.readFrame()
 	if err != nil {
@@ -239,8 +244,8 @@ func (c *conn) next() error {
 	return nil
 }
 
-// readFrame reads the length and then the frame, in pieces, so that memory
-// follows the bytes that came and not the length that was claimed.
+// readFrame reads the length and then the frame in pieces, so that memory grows with the received
+// bytes, not with the claimed length.
 func (c *conn) readFrame() ([]byte, error) {
 	var head [12]byte
 	if c.later {
@@ -280,7 +285,8 @@ func (c *conn) readFrame() ([]byte, error) {
 		n, err := c.Conn.Read(frame[have:])
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				c.g.log.Warn("connection dropped", "reason", fmt.Sprintf("request of %d bytes stopped after %d: %v", total, have, err))
+				reason := fmt.Sprintf("request of %d bytes stopped after %d: %v", total, have, err)
+				c.g.log.Warn("connection dropped", "reason", reason)
 			}
 			return nil, err
 		}
@@ -289,7 +295,7 @@ func (c *conn) readFrame() ([]byte, error) {
 	return frame, nil
 }
 
-// readHead fills b; the time allowed for the request starts with its first byte.
+// readHead fills b. The time limit of the request starts with its first byte.
 func (c *conn) readHead(b []byte, first bool) error {
 	for have := 0; have < len(b); {
 		n, err := c.Conn.Read(b[have:])
@@ -307,7 +313,7 @@ func (c *conn) readHead(b []byte, first bool) error {
 	return nil
 }
 
-// bound refuses a frame whose length is not that of a request.
+// bound refuses a frame with an invalid length.
 func (g *guard) bound(size, most int64, name string) error {
 	if size < 10 || size > most {
 		return fmt.Errorf("request %s of %d bytes, 10 to %d are read", name, size, most)
@@ -315,7 +321,7 @@ func (g *guard) bound(size, most int64, name string) error {
 	return nil
 }
 
-// answer writes the guard's own answer once all earlier ones have passed.
+// answer writes an answer of the guard itself, after all earlier answers.
 func (c *conn) answer(b []byte) error {
 	c.mu.Lock()
 	for len(c.waiting) > 0 && !c.shut {
@@ -331,13 +337,12 @@ func (c *conn) answer(b []byte) error {
 	return err
 }
 
-// Write lets an answer of the broker's through once what it acknowledges is
-// durable.
+// Write sends an answer of the broker once the acknowledged data is durable.
 func (c *conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	if len(c.waiting) == 0 {
 		c.mu.Unlock()
-		_ = c.Close() // the error below says what matters
+		_ = c.Close() // the error below is the important one
 		return 0, errors.New("answer without a request")
 	}
 	req := c.waiting[0]
@@ -353,7 +358,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	c.answered.Broadcast()
 	c.mu.Unlock()
 	if err != nil {
-		_ = c.Close() // err says what matters
+		_ = c.Close() // err is the important error
 	}
 	return n, err
 }
@@ -371,7 +376,12 @@ func (g *guard) confirm(r request) error {
 				break
 			}
 		}
-	case kmsg.CreateTopics, kmsg.OffsetCommit, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.LeaveGroup, kmsg.InitProducerID:
+	case kmsg.CreateTopics,
+		kmsg.OffsetCommit,
+		kmsg.JoinGroup,
+		kmsg.SyncGroup,
+		kmsg.LeaveGroup,
+		kmsg.InitProducerID:
 		if err = g.disk.confirmNames(); err != nil {
 			err = fmt.Errorf("sync %s: %w", g.disk.path, err)
 		}
@@ -383,7 +393,7 @@ func (g *guard) confirm(r request) error {
 	return err
 }
 
-// judge admits a frame, or answers it itself, or returns why it is refused.
+// judge admits a frame or returns the guard's own answer. Its error means that the frame is refused.
 func (g *guard) judge(frame []byte) (request, []byte, error) {
 	key := int16(binary.BigEndian.Uint16(frame[4:]))
 	version := int16(binary.BigEndian.Uint16(frame[6:]))
@@ -415,8 +425,8 @@ func (g *guard) judge(frame []byte) (request, []byte, error) {
 	return request{key: key}, nil, nil
 }
 
-// unknownVersion answers ApiVersions of a version that is too high: the client
-// learns what we speak and asks again (KIP-511).
+// unknownVersion answers an ApiVersions request with a version that is too high. The client learns the
+// supported version and asks again (KIP-511).
 func unknownVersion(key, top int16) kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	resp.ErrorCode = kerr.UnsupportedVersion.Code
@@ -426,8 +436,8 @@ func unknownVersion(key, top int16) kmsg.Response {
 	return resp
 }
 
-// skipClientID returns what follows the header: length 4, key 2, version 2,
-// correlation 4, client id 2 + n. A frame has at least the length bytes of it.
+// skipClientID returns the bytes after the header: length 4, key 2, version 2, correlation id 4,
+// client id 2 + n. A frame has at least the 2 bytes of the client id's length.
 func skipClientID(frame []byte) ([]byte, error) {
 	n := int(int16(binary.BigEndian.Uint16(frame[12:])))
 	body := frame[14:]
@@ -445,7 +455,7 @@ func encode(frame []byte, resp kmsg.Response) []byte {
 	return encodeTo(make([]byte, 0, 256), frame, resp)
 }
 
-// encodeTo is encode into b, which is empty.
+// encodeTo is encode with the empty buffer b.
 func encodeTo(b, frame []byte, resp kmsg.Response) []byte {
 	b = append(append(b, 0, 0, 0, 0), frame[8:12]...)
 	b = resp.AppendTo(b)

@@ -71,8 +71,8 @@ func frame(key, version int16, body ...byte) []byte {
 	return b
 }
 
-// TestHostileFrames: each is dropped with its reason, and the broker goes on
-// serving others.
+// TestHostileFrames: each connection is dropped with its reason, and the broker continues to serve
+// others.
 func TestHostileFrames(t *testing.T) {
 	var l logged
 	b := open(t, Config{Dir: t.TempDir(), Log: l.logger(), FrameTimeout: 100 * time.Millisecond})
@@ -86,7 +86,7 @@ func TestHostileFrames(t *testing.T) {
 		frame  []byte
 		reason string
 	}{
-		{"unknown key", frame(32000, 0), "request 32000"}, // 14 bytes that end kfake
+		{"unknown key", frame(32000, 0), "request 32000"}, // these 14 bytes crash kfake
 		{"negative key", frame(-1, 0), "not served"},
 		{"DeleteTopics", frame(20, 1, 0, 0, 0, 0, 0, 0, 0, 0), "DeleteTopics) is not served"},
 		{"DeleteRecords", frame(21, 0, 0, 0, 0, 0, 0, 0, 0, 0), "not served"},
@@ -107,8 +107,8 @@ func TestHostileFrames(t *testing.T) {
 		{"nothing", nil, ""},
 		{"long client id", append(size(10), 0, 3, 0, 0, 0, 0, 0, 0, 0x7f, 0xff), "client id"},
 		{"http", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "bytes, 10 to"},
-		{"Produce without body", frame(0, 7), "does not have the form"},
-		{"Produce of 2^31 topics", frame(0, 7, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff), "does not have the form"},
+		{"Produce without body", frame(0, 7), "is malformed"},
+		{"Produce of 2^31 topics", frame(0, 7, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff), "is malformed"},
 		{"Produce to 1,025 partitions", frame(0, 7, append([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 't', 0, 0, 4, 1},
 			bytes.Repeat([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, 1025)...)...), "more than 1024 partitions"},
 		{"Produce in a transaction", frame(0, 7, 0, 1, 'x', 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0), "transaction"},
@@ -131,8 +131,7 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// TestRandomFrames sends noise of all kinds: pure, and behind every admitted
-// key and version.
+// TestRandomFrames sends random bytes, alone and after every admitted key and version.
 func TestRandomFrames(t *testing.T) {
 	b := open(t, Config{Dir: t.TempDir(), FrameTimeout: time.Second})
 	c := client(t, b)
@@ -153,7 +152,7 @@ func TestRandomFrames(t *testing.T) {
 				for i := range body {
 					body[i] = byte(rng.Uint32())
 					if rng.IntN(2) == 0 {
-						body[i] = 0 // small counts get further
+						body[i] = 0 // small counts pass more checks
 					}
 				}
 				nc := raw(t, b)
@@ -192,7 +191,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if !strings.Contains(l.String(), "4 connections are open") {
 		t.Fatalf("logged %s", l.String())
 	}
-	// One that sent a request before may stand idle; one that ends makes room.
+	// A connection that has sent a request may be idle; one that ends makes room.
 	if err := handshake(t.Context(), held[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +203,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSettingsThatForgetAreRefused: with an answer, since people will try.
+// TestSettingsThatForgetAreRefused: settings that delete events are refused with an answer, because
+// people will try them.
 func TestSettingsThatForgetAreRefused(t *testing.T) {
 	b := open(t, Config{Dir: t.TempDir()})
 	c := client(t, b)
@@ -224,8 +224,8 @@ func TestSettingsThatForgetAreRefused(t *testing.T) {
 	if err := createTopic(c, "t", 3); err != nil {
 		t.Fatal(err)
 	}
-	// A topic that says nothing of retention keeps everything, too: the
-	// broker's own setting then holds, which it lists under its own name.
+	// A topic without retention settings keeps everything too, by the broker's own setting, which
+	// it lists under its own name.
 	resp, err := c.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: "plain", NumPartitions: 1, ReplicationFactor: 1}}})
 	if err != nil || resp.Errors["plain"] != nil {
 		t.Fatal(resp, err)
@@ -242,8 +242,8 @@ func TestSettingsThatForgetAreRefused(t *testing.T) {
 	}
 }
 
-// TestBatchesThatBreakTheLogAreRefused: the broker would store them, and the
-// next opening would find damage.
+// TestBatchesThatBreakTheLogAreRefused: the broker would store these batches, and the next opening
+// would find damage.
 func TestBatchesThatBreakTheLogAreRefused(t *testing.T) {
 	cfg := Config{Dir: t.TempDir()}
 	b := open(t, cfg)
@@ -301,8 +301,8 @@ func TestBatchesThatBreakTheLogAreRefused(t *testing.T) {
 
 const kafka87 = 87 // INVALID_RECORD
 
-// TestOtherClients: the limits leave room for clients other than kafka-go,
-// with their newer protocol and their idempotent producers.
+// TestOtherClients: the limits admit clients other than kafka-go, with newer protocol versions and
+// idempotent producers.
 func TestOtherClients(t *testing.T) {
 	b := open(t, Config{Dir: t.TempDir()})
 	if err := createTopic(client(t, b), "t", 2); err != nil {
@@ -332,8 +332,8 @@ func TestOtherClients(t *testing.T) {
 	}
 }
 
-// TestBrokerComplaintStopsAcknowledgements: after the broker says that a
-// write failed, no answer leaves, whatever it answers.
+// TestBrokerComplaintStopsAcknowledgements: after the broker reports a failed write, none of its answers
+// is sent.
 func TestBrokerComplaintStopsAcknowledgements(t *testing.T) {
 	b := open(t, Config{Dir: t.TempDir()})
 	c := client(t, b)

@@ -15,8 +15,7 @@ import (
 	"quartermaster/domain/long"
 )
 
-// TestMeasure prints what opening costs: time and peak memory (VmHWM) of a
-// fresh process, at one and five million records of 300 bytes in batches of a
+// TestMeasure prints the cost of opening: time and peak memory (VmHWM) of a new process, at one and five million records of 300 bytes in batches of a
 // thousand over four partitions, after kill -9 and after a clean stop.
 // It writes up to 1.6 GB and runs with CI_LONG=1 only.
 func TestMeasure(t *testing.T) {
@@ -55,7 +54,7 @@ func peak() string {
 	return "unknown"
 }
 
-// measure opens dir and says what it cost.
+// measure opens dir and returns the cost.
 func measure(dir string) *Broker {
 	began := time.Now()
 	b, err := Open(context.Background(), Config{Dir: dir, ReadOnly: os.Getenv("EMBEDDED_TEST_MEASURE") == "read"})
@@ -70,7 +69,7 @@ func measure(dir string) *Broker {
 	return b
 }
 
-// fillLog appends batches of a thousand records and says what it cost.
+// fillLog appends batches of a thousand records and returns the cost.
 func fillLog(b *Broker, batches int) {
 	c := &kafka.Client{Addr: kafka.TCP(b.Address()), Transport: &kafka.Transport{Dial: b.Dial}}
 	if err := createTopic(c, "t", writers); err != nil {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// advertised is the address in metadata. The name is reserved (RFC 2606), so
-// that a client without [Broker.Dial] fails and does not reach another broker.
+// advertised is the address in metadata. The name is reserved (RFC 2606), so that a client without
+// [Broker.Dial] fails instead of reaching another broker.
 const (
 	advertised     = advertisedHost + ":9092"
 	advertisedHost = "embedded.invalid"
@@ -33,10 +33,11 @@ type owner struct {
 	cluster *kfake.Cluster
 }
 
-// own opens the log whose lock d holds. end is told why the broker stopped.
+// own opens the log. The directory d holds its lock. The function end is called with the reason when
+// the broker stops.
 func own(ctx context.Context, cfg Config, d *directory, end func(error)) (_ *owner, r Report, err error) {
-	// Listening comes first: another process that finds the lock taken waits
-	// in the backlog until the log has been checked.
+	// Listen first, so that another process that finds the lock taken waits in the backlog until the
+	// log has been checked.
 	l, err := d.listen()
 	if err != nil {
 		return nil, r, err
@@ -80,8 +81,8 @@ func own(ctx context.Context, cfg Config, d *directory, end func(error)) (_ *own
 	g := newGuard(l, cfg, newDisk(logPath, cfg.MinFree), end)
 	w := &watcher{guard: g, log: cfg.Log}
 	began = time.Now()
-	// The broker reads whole segments, as many at once as there are
-	// partitions; collecting early bounds what that holds.
+	// The broker reads whole segments of all partitions concurrently. Frequent garbage collection
+	// limits the memory that this takes.
 	percent := debug.SetGCPercent(20)
 	cluster, err := kfake.NewCluster(
 		kfake.NumBrokers(1),
@@ -96,7 +97,7 @@ func own(ctx context.Context, cfg Config, d *directory, end func(error)) (_ *own
 			"log.retention.ms":    "-1",
 			"log.retention.bytes": "-1",
 			"log.segment.bytes":   strconv.FormatInt(cfg.SegmentBytes, 10),
-			// A hundred years: a consumer that was away keeps its place.
+			// A hundred years, so that an absent consumer keeps its offsets.
 			"offsets.retention.minutes": "52560000",
 		}),
 	)
@@ -113,7 +114,7 @@ func own(ctx context.Context, cfg Config, d *directory, end func(error)) (_ *own
 	return &owner{dir: d, guard: g, cluster: cluster}, r, nil
 }
 
-// stop ends the broker and leaves the mark of a clean stop if all is well.
+// stop stops the broker. Without an error it leaves the mark of a clean stop.
 func (o *owner) stop(clean bool) error {
 	o.guard.shut()
 	o.cluster.Close()
@@ -129,8 +130,8 @@ func (o *owner) stop(clean bool) error {
 	return errors.Join(err, syncDir(o.dir.path))
 }
 
-// allowedConfig reports whether a topic may have a setting: whatever could
-// delete events is refused.
+// allowedConfig reports whether a topic may have a setting. It refuses settings that could delete
+// events.
 func allowedConfig(name, value string) bool {
 	switch name {
 	case "cleanup.policy":
@@ -146,16 +147,16 @@ func allowedConfig(name, value string) bool {
 	return true
 }
 
-// watcher hears what the broker logs. The broker goes on after failed writes
-// and says so only here, on the goroutine that then sends the answer: whatever
-// it says about persistence breaks the guard first.
+// watcher is the logger of the broker. The broker continues after failed writes and reports them only
+// here, on the goroutine that then sends the answer. So any message about persistence stops the guard
+// before that.
 type watcher struct {
 	guard *guard
 	log   *slog.Logger
 	first atomic.Pointer[string]
 }
 
-// diskTrouble are the beginnings of the broker's messages about its files.
+// diskTrouble are the prefixes of the broker's messages about its files.
 var diskTrouble = []string{
 	"persist", "compact", "rebuildSegments", "partition ", "groups.log", "pids.log",
 	"save session state", "load session state", "delete topic", "endTx: failed",
@@ -176,8 +177,8 @@ func (w *watcher) Logf(level kfake.LogLevel, format string, args ...any) {
 	w.log.Warn("broker", "message", text)
 }
 
-// loaded returns what the broker complained about while it read the log,
-// which the scan should have refused or repaired.
+// loaded returns the first complaint of the broker while it read the log. The scan should have
+// refused or repaired its cause.
 func (w *watcher) loaded() error {
 	if text := w.first.Load(); text != nil {
 		return fmt.Errorf("the broker does not accept the log: %s", *text)
@@ -185,8 +186,8 @@ func (w *watcher) loaded() error {
 	return nil
 }
 
-// raiseFileLimit asks for as many descriptors as the process may have: the
-// broker keeps each sealed segment open that was ever read.
+// raiseFileLimit raises the limit of file descriptors to the maximum, because the broker keeps every
+// sealed segment open that it has read.
 func raiseFileLimit(segments int, log *slog.Logger) {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {

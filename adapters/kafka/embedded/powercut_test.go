@@ -14,10 +14,9 @@ import (
 	"quartermaster/domain/long"
 )
 
-// TestPowerCut takes away what was not synced: the log lies on an ext4 image
-// behind a loop device, the owner is stopped between two instructions, and
-// the image is copied as the "disk" has it then, without what the kernel has
-// only in memory. Everything acknowledged must be on the copy, names included.
+// TestPowerCut discards everything that was not synced. The log is on an ext4 image behind a loop device.
+// The owner is stopped between two instructions, and the image is copied without the dirty pages of the
+// kernel. Every acknowledged record must be on the copy, including its directory entries.
 func TestPowerCut(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting an image needs root")
@@ -50,7 +49,7 @@ func TestPowerCut(t *testing.T) {
 		t.Skip(err)
 	}
 	dir := filepath.Join(mount(image), "data")
-	acked := make(map[string]int64) // partition and value to offset
+	acked := make(map[string]int64) // offset by partition and value
 	for cut := range cuts {
 		a := start(t, dir, "EMBEDDED_TEST_WRITE=1")
 		if line := a.line(t); !strings.HasPrefix(line, "open true") {

@@ -20,8 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// reader answers requests from the files of a log, as they were when it was
-// opened.
+// reader answers requests from the files of a log, as of its opening.
 type reader struct {
 	path  string // the data directory
 	id    string
@@ -36,19 +35,19 @@ type reader struct {
 	topics map[string]*readTopic
 }
 
-// readTopic is a topic with all its partitions; one that holds nothing has no segments.
+// readTopic is a topic with all its partitions. An empty partition has no segments.
 type readTopic struct {
 	partitions []*partition
 	configs    map[string]string
 }
 
 const (
-	// maxAnswer bounds an answer to Fetch, but for a batch that is larger.
+	// maxAnswer is the maximum size of an answer to Fetch, except for a single larger batch.
 	maxAnswer = 8 << 20
-	// pending is how many requests of a connection may wait for their answers.
+	// pending is the number of requests of a connection that may wait for their answers.
 	pending = 16
-	// looks is how often a log is looked at before what seems to be damage is
-	// damage: an owner that opens it or appends to it changes what is looked at.
+	// looks is the number of attempts before apparent damage is reported as damage, because an
+	// owner may change the files meanwhile.
 	looks = 3
 )
 
@@ -73,7 +72,14 @@ func newReader(ctx context.Context, cfg Config, d *directory, cause error) (_ *r
 			return nil, r, fmt.Errorf("open log %s to read it (%w): %w", d.path, cause, err)
 		}
 	}
-	rd := &reader{path: d.path, id: id, cause: cause, cfg: cfg, log: cfg.Log, topics: make(map[string]*readTopic, len(topics))}
+	rd := &reader{
+		path:   d.path,
+		id:     id,
+		cause:  cause,
+		cfg:    cfg,
+		log:    cfg.Log,
+		topics: make(map[string]*readTopic, len(topics)),
+	}
 	rd.ctx, rd.cancel = context.WithCancel(context.Background())
 	r.Topics = len(topics)
 	for _, t := range topics {
@@ -96,7 +102,7 @@ func newReadTopic(partitions int, configs map[string]string) *readTopic {
 	return t
 }
 
-// leaveTail leaves out what follows the last whole batch.
+// leaveTail ignores and reports the bytes after the last complete batch.
 func (p *partition) leaveTail(r *Report) {
 	n := len(p.segments)
 	if n == 0 {
@@ -118,7 +124,7 @@ func (r *reader) refusal() error {
 
 func (r *reader) close() { r.cancel() }
 
-// dial returns a connection that is answered in this process.
+// dial returns a connection that this process serves.
 func (r *reader) dial() net.Conn {
 	client, server := net.Pipe()
 	go r.serve(server)
@@ -131,8 +137,8 @@ func (r *reader) serve(c net.Conn) {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	defer c.Close()
-	// A client may send its next request before it takes the last answer, and
-	// the connection itself holds nothing.
+	// A client may send its next request before it reads the last answer, and the pipe has no
+	// buffer.
 	frames := make(chan []byte, pending)
 	go func() {
 		defer cancel()
@@ -190,14 +196,14 @@ type session struct {
 	set, out []byte
 }
 
-// readerKeys are the requests of those who read, and of those who must be told that
-// they cannot append, with the first version of each that is answered.
+// readerKeys are the supported requests with their first supported version: those for reading, and
+// those that are answered with a refusal to append.
 var readerKeys = map[kmsg.Key]int16{
 	kmsg.Produce: 3, kmsg.Fetch: 4, kmsg.ListOffsets: 1, kmsg.Metadata: 1,
 	kmsg.ApiVersions: 0, kmsg.CreateTopics: 0, kmsg.DescribeConfigs: 0,
 }
 
-// answer returns the answer to a request, which is valid until the next.
+// answer returns the answer to a request. It is valid until the next call.
 func (s *session) answer(frame []byte) ([]byte, error) {
 	key := int16(binary.BigEndian.Uint16(frame[4:]))
 	version := int16(binary.BigEndian.Uint16(frame[6:]))
@@ -205,7 +211,7 @@ func (s *session) answer(frame []byte) ([]byte, error) {
 	top, _ := versions.LookupMaxKeyVersion(key)
 	switch {
 	case !known:
-		return nil, fmt.Errorf("request %d (%s) is not served to who only reads the files", key, kmsg.NameForKey(key))
+		return nil, fmt.Errorf("request %d (%s) is not served in read-only mode", key, kmsg.NameForKey(key))
 	case key == apiVersions && version > top:
 		return encode(frame, unknownVersion(key, top)), nil
 	case version < least || version > top:
@@ -218,7 +224,7 @@ func (s *session) answer(frame []byte) ([]byte, error) {
 	req := kmsg.RequestForKey(key)
 	req.SetVersion(version)
 	if err := req.ReadFrom(body); err != nil {
-		return nil, fmt.Errorf("request %s version %d does not have the form of one: %w", kmsg.NameForKey(key), version, err)
+		return nil, fmt.Errorf("request %s version %d is malformed: %w", kmsg.NameForKey(key), version, err)
 	}
 	var resp kmsg.Response
 	switch req := req.(type) {
@@ -244,7 +250,7 @@ func (s *session) answer(frame []byte) ([]byte, error) {
 	return s.out, nil
 }
 
-// produce refuses to append.
+// produce refuses the append.
 func (s *session) produce(req *kmsg.ProduceRequest) (kmsg.Response, error) {
 	why := fmt.Sprintf("append refused: %v", s.refusal())
 	if req.Acks == 0 {
@@ -259,7 +265,7 @@ func (s *session) produce(req *kmsg.ProduceRequest) (kmsg.Response, error) {
 	return refuseProduce(all, req.Version, kerr.PolicyViolation.Code, why), nil
 }
 
-// partition returns nil when there is none of the number.
+// partition returns a partition, or nil if it does not exist.
 func (r *reader) partition(topic string, number int32) *partition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,13 +287,13 @@ func (s *session) fetch(req *kmsg.FetchRequest) kmsg.Response {
 			p := kmsg.NewFetchResponseTopicPartition()
 			p.Partition = rp.Partition
 			p.HighWatermark, p.LastStableOffset, p.LogStartOffset = -1, -1, -1
-			p.RecordBatches = []byte{} // some clients take null for damage
+			p.RecordBatches = []byte{} // some clients treat null as damage
 			part := s.partition(rt.Topic, rp.Partition)
 			switch {
 			case part == nil:
 				p.ErrorCode = kerr.UnknownTopicOrPartition.Code
 			case rp.CurrentLeaderEpoch > 0:
-				p.ErrorCode = kerr.UnknownLeaderEpoch.Code // it is always 0
+				p.ErrorCode = kerr.UnknownLeaderEpoch.Code // the epoch is always 0
 			default:
 				p.HighWatermark, p.LastStableOffset, p.LogStartOffset = part.end(), part.end(), 0
 				if rp.FetchOffset < 0 || rp.FetchOffset > part.end() {
@@ -311,7 +317,7 @@ func (s *session) fetch(req *kmsg.FetchRequest) kmsg.Response {
 		}
 		resp.Topics = append(resp.Topics, t)
 	}
-	if waiting && len(s.set) == 0 && req.MinBytes > 0 { // there will be nothing new
+	if waiting && len(s.set) == 0 && req.MinBytes > 0 { // wait in vain: a reader gets no new records
 		select {
 		case <-s.ctx.Done():
 		case <-time.After(time.Duration(req.MaxWaitMillis) * time.Millisecond):
@@ -403,7 +409,7 @@ func (s *session) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	return resp
 }
 
-// createTopics makes topics that are known to this reader alone, and empty.
+// createTopics creates empty topics that exist only in this reader.
 func (s *session) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	s.mu.Lock()
@@ -430,7 +436,7 @@ func (s *session) createTopics(req *kmsg.CreateTopicsRequest) kmsg.Response {
 	return resp
 }
 
-// always is how topics are kept that do not say otherwise; see allowedConfig.
+// always are the default settings of topics; see allowedConfig.
 var always = map[string]string{
 	"cleanup.policy":         "delete",
 	"retention.ms":           "-1",

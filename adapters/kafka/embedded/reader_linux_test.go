@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReadOnlyMount opens a mount that root cannot write to either.
+// TestReadOnlyMount opens a log on a mount that not even root can write to.
 func TestReadOnlyMount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
@@ -38,7 +38,7 @@ func TestReadOnlyMount(t *testing.T) {
 	if after := stamp(t, dir); after != before {
 		t.Errorf("reading changed\n%sto\n%s", before, after)
 	}
-	// The owner beside it, through the other mount, serves this one as well.
+	// An owner on the writable mount serves this one as well.
 	owner := open(t, Config{Dir: dir})
 	if b = open(t, Config{Dir: at}); b.ReadOnly() || b.Owner() || !owner.Owner() {
 		t.Errorf("beside an owner: read only %v, owner %v", b.ReadOnly(), b.Owner())

@@ -26,7 +26,7 @@ import (
 	"quartermaster/domain/long"
 )
 
-// seen is what a process without write access finds.
+// seen is the result of a process without write access.
 type seen struct {
 	Error      string // of opening
 	ReadOnly   bool
@@ -37,7 +37,7 @@ type seen struct {
 	Create     string // the error of making a file in the directory
 }
 
-// look is that process.
+// look is the main function of that process.
 func look(dir string) {
 	var s seen
 	defer func() {
@@ -81,11 +81,11 @@ func look(dir string) {
 	}
 }
 
-// stranger is the user nobody, and whatever else is no user of the test's files.
+// stranger is the user nobody, who owns none of the test's files.
 const stranger = 65534
 
-// lookAs runs look in a process of another user, which root can start; or of
-// this one, from which the mode of a directory keeps root alone not out.
+// lookAs runs look in a process of another user if root runs the test, because modes do not restrict
+// root; otherwise in a process of this user.
 func lookAs(t *testing.T, dir string) (s seen) {
 	t.Helper()
 	program, err := os.Open(os.Args[0])
@@ -93,7 +93,7 @@ func lookAs(t *testing.T, dir string) (s seen) {
 		t.Fatal(err)
 	}
 	defer program.Close()
-	// The folder of the test binary is root's own.
+	// Only root can read the folder of the test binary.
 	own, err := os.MkdirTemp("", "reader")
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func lookAs(t *testing.T, dir string) (s seen) {
 	return s
 }
 
-// reachable makes a folder that other users can reach.
+// reachable creates a folder that other users can access.
 func reachable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "reader")
@@ -145,7 +145,7 @@ func reachable(t *testing.T) string {
 	return dir
 }
 
-// chmod gives every folder and file below dir a mode, sockets and the lock excepted.
+// chmod sets the mode of every folder and file below dir, except sockets and the lock.
 func chmod(t *testing.T, dir string, folders, files fs.FileMode) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -164,7 +164,7 @@ func chmod(t *testing.T, dir string, folders, files fs.FileMode) {
 	}
 }
 
-// stamp tells a folder and all below it from another state of it.
+// stamp returns a fingerprint of a folder and everything below it.
 func stamp(t *testing.T, dir string) string {
 	t.Helper()
 	var text strings.Builder
@@ -210,8 +210,7 @@ func lastSegment(t *testing.T, dir string) *segment {
 	return segs[len(segs)-1]
 }
 
-// TestReadWithoutWriteAccess opens logs as a user who may read every file and
-// write none.
+// TestReadWithoutWriteAccess opens logs as a user who may read every file but write none.
 func TestReadWithoutWriteAccess(t *testing.T) {
 	refused := func(t *testing.T, s seen) {
 		t.Helper()
@@ -281,7 +280,7 @@ func TestReadWithoutWriteAccess(t *testing.T) {
 		if !slices.Equal(s.Values, want) {
 			t.Errorf("read %q", s.Values)
 		}
-		// What the owner makes now can be read as well.
+		// New files of the owner can be read as well.
 		c := client(t, b)
 		for _, v := range []string{"more", "and more"} {
 			if _, err := produceTo(c, "t", 0, v); err != nil {
@@ -312,7 +311,7 @@ func TestReadWithoutWriteAccess(t *testing.T) {
 	})
 }
 
-// TestReadOnlyTouchesNothing is of a process that could write.
+// TestReadOnlyTouchesNothing runs in a process that could write.
 func TestReadOnlyTouchesNothing(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Open(t.Context(), Config{Dir: filepath.Join(dir, "none"), ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
@@ -363,8 +362,8 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	}
 }
 
-// TestReaderAtEveryCut reads the log that a crash, or an owner who is writing,
-// leaves after each byte, with CI_LONG=1, of the last segment.
+// TestReaderAtEveryCut reads the log as a crash or a writing owner leaves it, cut at bytes of the last
+// segment; with CI_LONG=1, at every byte.
 func TestReaderAtEveryCut(t *testing.T) {
 	dir := t.TempDir()
 	want := closedLog(t, dir, 24)
@@ -373,7 +372,7 @@ func TestReaderAtEveryCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The sizes that a clean stop recorded would say that bytes are missing.
+	// With the sizes recorded by a clean stop, the missing bytes would be damage.
 	if err := os.Remove(filepath.Join(filepath.Dir(last.file), snapshotFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +417,7 @@ func TestReaderRefusesDamage(t *testing.T) {
 		t.Fatalf("open a damaged log: %v", err)
 	}
 	flip(t, segs[1].file, 100)
-	// What is damaged after the opening is not handed out either.
+	// Records damaged after the opening are not delivered either.
 	b := open(t, Config{Dir: dir, ReadOnly: true})
 	if err := os.Truncate(segs[1].file, 100); err != nil {
 		t.Fatal(err)
@@ -441,8 +440,7 @@ func TestReaderRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestReaderAnswersAsTheOwner puts the same questions to the owner of a log and
-// to a reader of its files.
+// TestReaderAnswersAsTheOwner sends the same requests to the owner of a log and to a reader of its files.
 func TestReaderAnswersAsTheOwner(t *testing.T) {
 	dir := t.TempDir()
 	owner := open(t, Config{Dir: dir, SegmentBytes: 400_000})
@@ -458,7 +456,7 @@ func TestReaderAnswersAsTheOwner(t *testing.T) {
 		for range 1 + rng.IntN(12) {
 			n++
 			at := epoch.Add(time.Duration(n*3+rng.Int64N(40)) * time.Millisecond) // out of order
-			value := make([]byte, rng.IntN(2000))                                 // which no codec makes smaller
+			value := make([]byte, rng.IntN(2000))                                 // incompressible
 			for i := range value {
 				value[i] = byte(rng.Uint32())
 			}
@@ -511,7 +509,7 @@ func TestReaderAnswersAsTheOwner(t *testing.T) {
 			continue
 		}
 		for _, limit := range []int64{1, 20_000} {
-			// The owner goes on into the next segment where the reader ends.
+			// The owner continues into the next segment where the reader ends.
 			want, got := fetch(c, 1, offset, limit), fetch(rc, 1, offset, limit)
 			if want != got && !(limit > 1 && len(got) > 100 && strings.HasPrefix(want, got)) {
 				t.Fatalf("fetch from %d, %d bytes: the owner says\n%sthe reader\n%s", offset, limit, want, got)
@@ -567,7 +565,7 @@ func TestReaderAnswersAsTheOwner(t *testing.T) {
 	}
 }
 
-// TestLogThroughReader uses the log as programs do.
+// TestLogThroughReader uses the log through kafka.Log, like the programs do.
 func TestLogThroughReader(t *testing.T) {
 	dir := t.TempDir()
 	owner := open(t, Config{Dir: dir})
@@ -581,7 +579,7 @@ func TestLogThroughReader(t *testing.T) {
 	}
 	l := through(owner)
 	specs := domain.TopicSpecs()
-	// The log was made before its last topic was known.
+	// The log is older than the last topic.
 	if err := l.EnsureTopics(t.Context(), specs[:len(specs)-1]); err != nil {
 		t.Fatal(err)
 	}
@@ -655,7 +653,7 @@ func TestLogThroughReader(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), ErrReadOnly.Error()) || time.Since(began) > 4*time.Second {
 		t.Errorf("append: %v after %s", err, time.Since(began))
 	}
-	// Who follows waits, and is told nothing new.
+	// Follow waits and gets no new records.
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	told := 0
@@ -668,8 +666,8 @@ func TestLogThroughReader(t *testing.T) {
 	}
 }
 
-// TestReaderBesideAnOwner opens the files again and again while another process
-// appends to them from four writers, is killed, and opens them.
+// TestReaderBesideAnOwner repeatedly opens the files while another process appends to them from four
+// writers, is killed, and opens them again.
 func TestReaderBesideAnOwner(t *testing.T) {
 	dir := t.TempDir()
 	rounds, opened := 3, 0
@@ -703,13 +701,13 @@ func TestReaderBesideAnOwner(t *testing.T) {
 		if said := a.line(t); !strings.HasPrefix(said, "open true") {
 			t.Fatal(said)
 		}
-		a.line(t) // an acknowledgement: there is a log
+		a.line(t) // the first acknowledgement: the log exists
 		go io.Copy(io.Discard, a.out)
 		until := time.Now().Add(500 * time.Millisecond)
 		openings(func() bool { return time.Now().Before(until) })
 		a.cmd.Process.Kill()
 		a.cmd.Wait()
-		// The next owner trims what this one left, beside the reader.
+		// The next owner trims the torn tail while the reader is open.
 		next := start(t, dir)
 		until = time.Now().Add(100 * time.Millisecond)
 		openings(func() bool { return time.Now().Before(until) })

@@ -22,18 +22,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// partition is one partition's directory as the scan finds it.
+// partition is the directory of one partition.
 type partition struct {
 	topic    string
 	number   int
 	dir      string
 	segments []*segment
-	old      *snapshot // nil when none was recorded
+	old      *snapshot // nil if none was recorded
 }
 
-// snapshot is kfake's snapshot.json. With one that agrees with the segments
-// kfake starts without holding the log in memory; and because it is written
-// at each opening and clean stop, it tells what must still be there.
+// snapshot is kfake's snapshot.json. If it agrees with the segments, kfake starts without loading the
+// log into memory. It is written at each opening and clean stop, so it also tells which bytes must
+// still exist.
 type snapshot struct {
 	Version          int           `json:"version"`
 	HighWatermark    int64         `json:"high_watermark"`
@@ -55,9 +55,8 @@ type sealedBytes struct {
 
 const snapshotFile = "snapshot.json"
 
-// scan checks every byte of the log in dir, repairs what a crash can have
-// left, and writes the snapshots that bound the broker's memory. It changes
-// nothing when it finds damage.
+// scan checks every byte of the log in dir, repairs the traces of a crash, and writes the snapshots
+// that limit the broker's memory. If it finds damage, it changes nothing.
 func scan(ctx context.Context, dir string, clean bool) (Report, error) {
 	r := Report{Clean: clean}
 	topics, parts, err := survey(ctx, dir)
@@ -72,7 +71,7 @@ func scan(ctx context.Context, dir string, clean bool) (Report, error) {
 		}
 	}
 
-	// From here on the log is sound but for torn tails.
+	// From here on the log is intact except for torn tails.
 	for _, name := range []string{"groups.log", "pids.log"} {
 		if t := logs[name]; t != nil {
 			if err := truncate(t.File, t.Position); err != nil {
@@ -82,7 +81,7 @@ func scan(ctx context.Context, dir string, clean bool) (Report, error) {
 		}
 	}
 	if !clean {
-		// Written at a clean stop only, so it is older than the log now.
+		// This file is written only at a clean stop, so it is out of date now.
 		if err := os.Remove(filepath.Join(dir, "seq_windows.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return r, err
 		}
@@ -106,7 +105,7 @@ func (r *Report) count(p *partition) {
 	}
 }
 
-// survey reads and judges every segment of the log in dir and changes nothing.
+// survey reads and checks every segment of the log in dir. It changes nothing.
 func survey(ctx context.Context, dir string) ([]topic, []*partition, error) {
 	topics, parts, err := inventory(dir)
 	if err != nil {
@@ -137,9 +136,9 @@ type topic struct {
 	Configs    map[string]string `json:"configs"`
 }
 
-// inventory lists the topics and the partitions that hold data, and refuses a
-// directory that the broker would not read whole. Where an owner is at work it
-// finds a state of the log that was: what is written later is read first.
+// inventory lists the topics and the partitions with data. It refuses a directory that the broker
+// would not read completely. To get a consistent state while an owner writes, it reads files in
+// reverse order of writing.
 func inventory(dir string) ([]topic, []*partition, error) {
 	root := filepath.Join(dir, "partitions")
 	dirs, err := os.ReadDir(root)
@@ -166,7 +165,10 @@ func inventory(dir string) ([]topic, []*partition, error) {
 	for _, t := range topics.Topics {
 		for name, value := range t.Configs {
 			if !allowedConfig(name, value) {
-				return nil, nil, fmt.Errorf("open embedded log: topic %s has %s=%s, which could delete events; this log keeps everything", t.Name, name, value)
+				return nil, nil, fmt.Errorf(
+					"open embedded log: topic %s has %s=%s, which could delete events; this log keeps everything",
+					t.Name, name, value,
+				)
 			}
 		}
 		for i := range t.Partitions {
@@ -187,12 +189,16 @@ func inventory(dir string) ([]topic, []*partition, error) {
 			continue
 		}
 		if p == nil || metaErr != nil {
-			return nil, nil, &DamageError{File: topicsFile, Reason: "the broker would not read " + loaded.dir + ", which holds records: topics.json or meta.json is missing or not the one that was written"}
+			return nil, nil, &DamageError{
+				File: topicsFile,
+				Reason: "the broker would not read " + loaded.dir + ", which holds records: " +
+					"topics.json or meta.json is missing or not the one that was written",
+			}
 		}
 		parts = append(parts, loaded)
 	}
-	// A partition that is known but has no directory was never written to:
-	// the first append makes the directory, the first opening its snapshot.
+	// A known partition without a directory was never written to: the first append creates the
+	// directory, the first opening creates its snapshot.
 	return topics.Topics, parts, nil
 }
 
@@ -200,8 +206,8 @@ func partitionDirName(topic string, n int) string {
 	return url.PathEscape(topic) + "-" + strconv.Itoa(n)
 }
 
-// load reads the snapshot before it lists the segments: those that it records
-// are there then, at that size or longer.
+// load reads the snapshot before it lists the segments, so that the recorded segments exist with at
+// least the recorded size.
 func (p *partition) load() error {
 	text, err := os.ReadFile(filepath.Join(p.dir, snapshotFile))
 	switch {
@@ -214,7 +220,12 @@ func (p *partition) load() error {
 			err = json.Unmarshal(text, p.old)
 		}
 		if err != nil {
-			return &DamageError{File: filepath.Join(p.dir, snapshotFile), Topic: p.topic, Partition: p.number, Reason: err.Error()}
+			return &DamageError{
+				File:      filepath.Join(p.dir, snapshotFile),
+				Topic:     p.topic,
+				Partition: p.number,
+				Reason:    err.Error(),
+			}
 		}
 	}
 	entries, err := os.ReadDir(p.dir)
@@ -229,7 +240,12 @@ func (p *partition) load() error {
 		file := filepath.Join(p.dir, e.Name())
 		base, err := strconv.ParseInt(number, 10, 64)
 		if err != nil || base < 0 || strconv.FormatInt(base, 10) != number {
-			return &DamageError{File: file, Topic: p.topic, Partition: p.number, Reason: "a segment is named after its first offset, this one is not"}
+			return &DamageError{
+				File:      file,
+				Topic:     p.topic,
+				Partition: p.number,
+				Reason:    "the name of a segment must be its first offset",
+			}
 		}
 		p.segments = append(p.segments, &segment{file: file, base: base})
 	}
@@ -237,7 +253,7 @@ func (p *partition) load() error {
 	return nil
 }
 
-// judge decides for every segment whether it is whole, torn or damaged.
+// judge returns an error if a segment is damaged. Only the last segment may have a torn tail.
 func (p *partition) judge() error {
 	recorded := make(map[int64]int64)
 	if p.old != nil {
@@ -270,7 +286,14 @@ func (p *partition) judge() error {
 				}
 			}
 			if sealed != "" {
-				return &DamageError{File: s.file, Position: s.good, Topic: p.topic, Partition: p.number, Offset: s.next, Reason: s.fault + ", " + sealed}
+				return &DamageError{
+					File:      s.file,
+					Position:  s.good,
+					Topic:     p.topic,
+					Partition: p.number,
+					Offset:    s.next,
+					Reason:    s.fault + ", " + sealed,
+				}
 			}
 		} else if s.good < was {
 			return &DamageError{File: s.file, Position: s.good, Topic: p.topic, Partition: p.number, Offset: s.next,
@@ -280,14 +303,19 @@ func (p *partition) judge() error {
 	}
 	for base, size := range recorded {
 		if size > 0 {
-			return &DamageError{File: filepath.Join(p.dir, strconv.FormatInt(base, 10)+".dat"), Topic: p.topic, Partition: p.number, Offset: base,
-				Reason: fmt.Sprintf("the file is missing, %d bytes were recorded", size)}
+			return &DamageError{
+				File:      filepath.Join(p.dir, strconv.FormatInt(base, 10)+".dat"),
+				Topic:     p.topic,
+				Partition: p.number,
+				Offset:    base,
+				Reason:    fmt.Sprintf("the file is missing, %d bytes were recorded", size),
+			}
 		}
 	}
 	return nil
 }
 
-// settle trims the torn tail, makes the index agree and writes the snapshot.
+// settle trims the torn tail, repairs the index and writes the snapshot.
 func (p *partition) settle(r *Report) error {
 	if n := len(p.segments); n > 0 {
 		last := p.segments[n-1]
@@ -338,10 +366,9 @@ func (p *partition) settle(r *Report) error {
 	return syncDir(p.dir)
 }
 
-// checkEntries checks a log of framed entries: little-endian length and
-// CRC-32C, both over what follows the CRC. It returns the torn tail, if any.
-// The broker would stop reading at a torn entry yet append after it, so a
-// tail that stayed would hide every later commit.
+// checkEntries checks a log of framed entries: a little-endian length and a CRC-32C, both of the bytes
+// after the CRC. It returns the torn tail, if any. The tail must be removed, because the broker would
+// stop reading at a torn entry but append after it, which would hide every later commit.
 func checkEntries(file string) (*Trim, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -359,13 +386,23 @@ func checkEntries(file string) (*Trim, error) {
 	}
 	for at := pos + 1; at < len(raw); at++ {
 		if entryAt(raw[at:]) > 0 {
-			return nil, &DamageError{File: file, Position: int64(pos), Reason: fmt.Sprintf("an entry does not match its checksum, a whole one follows at byte %d", at)}
+			return nil, &DamageError{
+				File:     file,
+				Position: int64(pos),
+				Reason:   fmt.Sprintf("an entry does not match its checksum, a whole one follows at byte %d", at),
+			}
 		}
 	}
-	return &Trim{File: file, Position: int64(pos), Bytes: int64(len(raw) - pos), LastOffset: -1, Reason: "incomplete entry"}, nil
+	return &Trim{
+		File:       file,
+		Position:   int64(pos),
+		Bytes:      int64(len(raw) - pos),
+		LastOffset: -1,
+		Reason:     "incomplete entry",
+	}, nil
 }
 
-// entryAt returns the length of the whole entry that b starts with, or 0.
+// entryAt returns the length of the complete entry at the start of b, or 0.
 func entryAt(b []byte) int {
 	if len(b) < 10 {
 		return 0
@@ -392,8 +429,7 @@ func truncate(file string, size int64) error {
 	return f.Sync()
 }
 
-// replaceFile writes a file that is never seen half-written. Whoever may read
-// its directory may read it.
+// replaceFile writes a file atomically. Users who may read its directory may read it.
 func replaceFile(file string, text []byte) error {
 	tmp := file + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -417,7 +453,7 @@ func replaceFile(file string, text []byte) error {
 	return os.Rename(tmp, file)
 }
 
-// syncTree makes every name under the log directory durable.
+// syncTree makes every directory entry below the log directory durable.
 func syncTree(dir string) error {
 	root := filepath.Join(dir, "partitions")
 	entries, err := os.ReadDir(root)

@@ -24,8 +24,7 @@ import (
 
 // killed returns the log/ directory of an owner that was killed after it
 // acknowledged n batches of three records in one partition of topic t, in
-// several segments. The files are copied while the owner stands idle, so they
-// are what kill -9 leaves.
+// several segments. The files are copied while the owner is idle, so they are what kill -9 leaves.
 func killed(t testing.TB, n int) string {
 	t.Helper()
 	b := open(t, Config{Dir: t.TempDir(), SegmentBytes: 2000})
@@ -96,8 +95,8 @@ func (f files) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// boundaries returns where batches start in a segment, and its end, with the
-// offset that is next there: an independent reading of the format.
+// boundaries returns the positions where batches start in a segment, and its end, with the next offset
+// at each. It reads the format independently.
 func boundaries(b []byte) (at []int64, next []int64) {
 	pos, off := int64(0), int64(binary.BigEndian.Uint64(b))
 	for {
@@ -167,7 +166,7 @@ func TestFlippedByteIsLocated(t *testing.T) {
 	if read(t, dir).digest() != whole.digest() {
 		t.Fatal("a refused opening changed the log")
 	}
-	// The same through the front door.
+	// The same through Open.
 	flip(t, sealed[1].file, 100)
 	_, err := serveLog(t, dir)
 	var d *DamageError
@@ -191,8 +190,8 @@ func flip(t testing.TB, file string, pos int) {
 	}
 }
 
-// TestTornTailAtEveryCut cuts the last segment beside every batch and at some bytes
-// between, with CI_LONG=1 at every byte.
+// TestTornTailAtEveryCut cuts the last segment at every batch boundary and at some bytes between; with
+// CI_LONG=1, at every byte.
 func TestTornTailAtEveryCut(t *testing.T) {
 	dir := killed(t, 24)
 	whole := read(t, dir)
@@ -200,7 +199,7 @@ func TestTornTailAtEveryCut(t *testing.T) {
 	last := segs[len(segs)-1]
 	good := whole[last.file]
 	at, next := boundaries(good)
-	beside := func(cut int) bool { // a boundary of batches
+	beside := func(cut int) bool { // next to a batch boundary
 		return slices.ContainsFunc(at, func(b int64) bool { return b-2 <= int64(cut) && int64(cut) <= b+2 })
 	}
 	for cut := range len(good) + 1 {
@@ -229,7 +228,7 @@ func TestTornTailAtEveryCut(t *testing.T) {
 		} else if want := (Trim{File: last.file, Topic: "t", Position: at[i], Bytes: int64(cut) - at[i], LastOffset: next[i] - 1}); len(r.Trimmed) != 1 || withoutReason(r.Trimmed[0]) != want {
 			t.Fatalf("cut at %d: %v, want %v", cut, r.Trimmed, want)
 		}
-		// A second scan finds a whole log.
+		// A second scan finds an intact log.
 		if r, err := scan(t.Context(), dir, false); err != nil || len(r.Trimmed) != 0 || len(r.Rebuilt) != 0 || r.Records != next[i] {
 			t.Fatalf("cut at %d, scanned again: %+v, %v", cut, r, err)
 		}
@@ -251,8 +250,7 @@ func TestTornTailAtEveryCut(t *testing.T) {
 
 func withoutReason(t Trim) Trim { t.Reason = ""; return t }
 
-// TestTornTailOfGarbage leaves what a power cut can: zeros or stale bytes
-// where the last batch should be.
+// TestTornTailOfGarbage simulates a power cut: zeros or stale bytes in place of the last batch.
 func TestTornTailOfGarbage(t *testing.T) {
 	dir := killed(t, 10)
 	whole := read(t, dir)
@@ -274,8 +272,8 @@ func TestTornTailOfGarbage(t *testing.T) {
 	})
 }
 
-// TestDamageIsNotATornTail: whatever an acknowledged batch follows, or was
-// recorded as whole, cannot be what a crash left.
+// TestDamageIsNotATornTail: a fault before an acknowledged batch, or in bytes recorded as whole, cannot
+// be the trace of a crash.
 func TestDamageIsNotATornTail(t *testing.T) {
 	dir := killed(t, 24)
 	segs := segments(t, dir)
@@ -313,7 +311,7 @@ func TestDamageIsNotATornTail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.from.restore(t, dir)
-			if name == "commit flipped" { // one whole commit behind the broken one
+			if name == "commit flipped" { // one complete commit after the broken one
 				f := filepath.Join(dir, "groups.log")
 				os.WriteFile(f, append(c.from[f], c.from[f]...), 0o600)
 			}
@@ -336,7 +334,7 @@ func firstBatch(segment []byte) int64 {
 	return at[1]
 }
 
-// TestRebuiltIndex: the index is derived, so damage to it costs nothing.
+// TestRebuiltIndex: the index is derived data, so it is rebuilt after damage.
 func TestRebuiltIndex(t *testing.T) {
 	dir := killed(t, 24)
 	segs := segments(t, dir)
@@ -355,8 +353,8 @@ func TestRebuiltIndex(t *testing.T) {
 	}
 }
 
-// TestTornCommit: the broker stops reading its group log at a torn entry but
-// appends behind it, so a torn entry that stayed would hide later commits.
+// TestTornCommit: the broker stops reading its group log at a torn entry but appends after it, so a
+// torn entry that is not removed would hide later commits.
 func TestTornCommit(t *testing.T) {
 	dir := killed(t, 5)
 	f := filepath.Join(dir, "groups.log")
@@ -399,7 +397,7 @@ func TestForgettingTopicIsRefused(t *testing.T) {
 	}
 }
 
-// batch makes a whole record batch around bytes that stand for its records.
+// batch makes a complete record batch with arbitrary bytes as its records.
 func batch(offset int64, records int32, payload []byte) []byte {
 	b := make([]byte, batchHeader, batchHeader+len(payload))
 	binary.BigEndian.PutUint64(b, uint64(offset))
@@ -412,8 +410,7 @@ func batch(offset int64, records int32, payload []byte) []byte {
 	return b
 }
 
-// TestCheckAcrossBuffers: batches larger than the read buffer, at sizes
-// around its own.
+// TestCheckAcrossBuffers: batches around and above the size of the read buffer.
 func TestCheckAcrossBuffers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "5.dat")
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -436,8 +433,8 @@ func TestCheckAcrossBuffers(t *testing.T) {
 	}
 }
 
-// FuzzSegment: any bytes are a good part and a fault, and the good part is
-// what an independent reading finds.
+// FuzzSegment: any bytes are a good part and a fault, and the good part equals that of an independent
+// reader.
 func FuzzSegment(f *testing.F) {
 	two := append(batch(0, 3, []byte("abc")), batch(3, 1, nil)...)
 	f.Add(two)

@@ -14,7 +14,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 )
 
-// end returns the offset that follows the last record.
+// end returns the offset after the last record.
 func (p *partition) end() int64 {
 	if n := len(p.segments); n > 0 {
 		return p.segments[n-1].next
@@ -22,8 +22,8 @@ func (p *partition) end() int64 {
 	return 0
 }
 
-// read appends to set whole batches of one segment, from the one that holds an
-// offset below end: as many as fit into limit bytes, and one at least.
+// read appends complete batches of one segment to set, from the batch with the offset on: as many as
+// fit into limit bytes, and at least one. The offset must be below end.
 func (p *partition) read(set []byte, offset, limit int64) ([]byte, error) {
 	s := p.segments[sort.Search(len(p.segments), func(i int) bool { return p.segments[i].base > offset })-1]
 	f, err := os.Open(s.file)
@@ -64,7 +64,7 @@ func (p *partition) read(set []byte, offset, limit int64) ([]byte, error) {
 	return set[:from+int(whole)], nil
 }
 
-// headerAt reads the header of the batch at a place.
+// headerAt reads the header of the batch at a position.
 func (s *segment) headerAt(f *os.File, at, offset int64) (header, error) {
 	var h [batchHeader]byte
 	if _, err := f.ReadAt(h[:], at); err != nil {
@@ -81,8 +81,8 @@ func (s *segment) changed(at int64, fault string) error {
 	return fmt.Errorf("segment %s at byte %d is not what it was when the log was opened: %s", s.file, at, fault)
 }
 
-// since returns the offset and the time of the first record whose time in
-// milliseconds is ms or later, in the first batch that has one; -1 for none.
+// since returns the offset and the time of the first record with a time of ms milliseconds or later,
+// in the first batch that has one; -1 if there is none.
 func (p *partition) since(ms int64) (offset, at int64, err error) {
 	for _, s := range p.segments {
 		for i, m := range s.marks {
@@ -101,7 +101,7 @@ func (p *partition) since(ms int64) (offset, at int64, err error) {
 	return -1, -1, nil
 }
 
-// since looks between a mark and the byte at end.
+// since searches between a mark and the byte at end.
 func (s *segment) since(m mark, end, ms int64) (offset, at int64, err error) {
 	f, err := os.Open(s.file)
 	if err != nil {
@@ -131,8 +131,7 @@ func (s *segment) since(m mark, end, ms int64) (offset, at int64, err error) {
 	return -1, -1, nil
 }
 
-// recordSince looks through the records of a batch, unpacking no more of them
-// than it must.
+// recordSince searches the records of a batch. It decompresses only as much as necessary.
 func recordSince(batch []byte, records, ms int64) (offset, at int64, err error) {
 	var unpacked io.Reader = bytes.NewReader(batch[batchHeader:])
 	if c := compress.Compression(batch[22] & 0x07); c != compress.None {
@@ -171,7 +170,7 @@ func recordSince(batch []byte, records, ms int64) (offset, at int64, err error) 
 	return -1, -1, nil
 }
 
-// counted counts the bytes that were read one by one.
+// counted counts the bytes read by ReadByte.
 type counted struct {
 	*bufio.Reader
 	n int64

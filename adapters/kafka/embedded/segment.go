@@ -26,7 +26,7 @@ const (
 	indexEntry = 15
 )
 
-// segment is one .dat file. check fills what follows base.
+// segment is one .dat file. check sets the fields after base.
 type segment struct {
 	file string
 	base int64
@@ -35,33 +35,32 @@ type segment struct {
 	good    int64 // bytes before the first fault, or size
 	next    int64 // offset after the last good record
 	batches int64
-	fault   string // empty when the whole file is good
+	fault   string // empty if the whole file is good
 	marks   []mark
 }
 
-// mark is a place in a segment where a batch begins.
+// mark is the offset and the position of a batch in a segment.
 type mark struct {
 	offset, at int64
-	latest     int64 // the greatest time, in milliseconds, from here to the next mark
+	latest     int64 // the latest time from here to the next mark, in milliseconds
 }
 
-// markEvery is how many bytes lie between two marks at least: a search reads
-// no more than that and one batch.
+// markEvery is the minimum distance between two marks in bytes. A search reads at most that and one
+// batch.
 const markEvery = 64 << 10
 
 func (s *segment) index() string { return strings.TrimSuffix(s.file, ".dat") + ".idx" }
 
-// header is what must hold of a batch before its records are read.
+// header has the fields of a batch header that are needed here.
 type header struct {
 	length  int64 // of the whole batch in bytes
 	records int64
 	crc     uint32
-	latest  int64 // the greatest time of its records, in milliseconds
+	latest  int64 // the latest time of its records, in milliseconds
 }
 
-// readHeader checks the fields of a batch header. room is how many bytes the
-// file has from here on. The leader epoch is not covered by the CRC; in this
-// log it is always 0.
+// readHeader checks the fields of a batch header. The argument room is the number of bytes left in
+// the file. The CRC does not cover the leader epoch, which is always 0 in this log.
 func readHeader(h []byte, offset, room int64) (header, string) {
 	base := int64(binary.BigEndian.Uint64(h))
 	length := int64(int32(binary.BigEndian.Uint32(h[8:])))
@@ -84,7 +83,7 @@ func readHeader(h []byte, offset, room int64) (header, string) {
 	return header{length + 12, records, binary.BigEndian.Uint32(h[17:]), int64(binary.BigEndian.Uint64(h[35:]))}, ""
 }
 
-// check reads the whole file through a bounded buffer.
+// check checks the whole file, with a bounded buffer.
 func (s *segment) check(ctx context.Context) error {
 	f, err := os.Open(s.file)
 	if err != nil {
@@ -95,7 +94,7 @@ func (s *segment) check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read segment: %w", err)
 	}
-	s.size, s.next = info.Size(), s.base // what is appended from now on is not looked at
+	s.size, s.next = info.Size(), s.base // ignore anything appended from now on
 	r := bufio.NewReaderSize(f, 256<<10)
 	for s.good < s.size {
 		if err := ctx.Err(); err != nil {
@@ -142,9 +141,9 @@ func (s *segment) check(ctx context.Context) error {
 	return nil
 }
 
-// validAfterFault returns where a whole batch starts after the fault, or -1.
-// Batches are synced one by one, so a crash leaves at most one unfinished
-// batch, at the very end: anything whole after a fault proves damage.
+// validAfterFault returns the position of a complete batch after the fault, or -1. Batches are
+// synced one by one, so a crash leaves at most one incomplete batch, at the very end. A complete
+// batch after a fault therefore proves damage.
 func (s *segment) validAfterFault() (int64, error) {
 	f, err := os.Open(s.file)
 	if err != nil {
@@ -172,9 +171,9 @@ func (s *segment) validAfterFault() (int64, error) {
 	return -1, nil
 }
 
-// settleIndex makes the .idx file agree with the segment: for each batch a
-// version, a checksum of the rest, and an epoch, an earlier timestamp (not
-// read) and flags that in this log are all 0. It reports whether it had to.
+// settleIndex rebuilds the .idx file if it does not agree with the segment, and reports whether it
+// did. An entry has a version, a checksum of the rest, an epoch, an earlier timestamp (not read) and
+// flags; the last three are all 0 in this log.
 func (s *segment) settleIndex() (bool, error) {
 	have, err := os.ReadFile(s.index())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
