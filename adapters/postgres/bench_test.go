@@ -45,8 +45,7 @@ func hours(b *testing.B, n int) *projections.Memory {
 }
 
 // BenchmarkCommit stores usage hours with their rows of usage_held. It compares with a plain COPY
-// of the same rows into
-// the same tables. "new" inserts rows, "again" replaces them.
+// of the same rows into the same tables. "new" inserts rows, "again" replaces them.
 func BenchmarkCommit(b *testing.B) {
 	db := opened(b)
 	g := generation(b, db)
@@ -167,7 +166,7 @@ func store(b *testing.B, db *DB, w *write) {
 func writeOf(b *testing.B, s *Store, m *projections.Memory, fresh bool) *write {
 	b.Helper()
 	w := newWrite(s)
-	w.careful = !fresh
+	w.uncertain = !fresh
 	err := m.View(b.Context(), func(v projections.View) error {
 		return v.Scan(projections.Query{Table: projections.TableUsage}, func(k projections.Key, row projections.Row) error {
 			return w.add(k, row, true, nil)
@@ -180,8 +179,7 @@ func writeOf(b *testing.B, s *Store, m *projections.Memory, fresh bool) *write {
 }
 
 // BenchmarkFold measures the whole path from samples in memory to stored rows: loading, folding and
-// storing, in batches
-// of a few sizes.
+// storing, in batches of a few sizes.
 func BenchmarkFold(b *testing.B) {
 	db := opened(b)
 	g := generation(b, db)
@@ -245,8 +243,8 @@ func BenchmarkLoad(b *testing.B) {
 }
 
 // cpu returns the CPU time of this process and, if the server runs on the same Linux machine, of
-// its connections to this
-// database. Unlike elapsed time, it does not depend on the load of the machine.
+// its connections to this database. Unlike elapsed time, it does not depend on the load of the
+// machine.
 func cpu(b *testing.B, db *DB) time.Duration {
 	b.Helper()
 	pids := []string{"self"}

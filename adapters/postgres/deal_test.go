@@ -26,7 +26,7 @@ func TestDeal(t *testing.T) {
 			} else {
 				sharers = slices.Insert(sharers, i, name)
 			}
-			at = deal(parts, before, sharers)
+			at = assign(parts, before, sharers)
 			if len(sharers) == 0 {
 				continue
 			}
@@ -44,7 +44,7 @@ func TestDeal(t *testing.T) {
 			if most-least > 1 {
 				t.Fatalf("loads %v", load)
 			}
-			if again := deal(parts, at, sharers); !slices.Equal(again, at) {
+			if again := assign(parts, at, sharers); !slices.Equal(again, at) {
 				t.Fatal("the assignment is not stable")
 			}
 			// During the handover, the assignment stays the same.
@@ -54,7 +54,7 @@ func TestDeal(t *testing.T) {
 					half[i] = ""
 				}
 			}
-			got := deal(parts, half, sharers)
+			got := assign(parts, half, sharers)
 			for i := range got {
 				if before[i] == at[i] && got[i] != at[i] {
 					t.Fatalf("%s moves in the middle of a change", parts[i])

@@ -9,23 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// silence is how long a server may be silent before the connection is given up. The operating
+// peerTimeout is how long a server may be silent before the connection is given up. The operating
 // system's default is about a quarter of an hour. During that time a waiting query cannot be
 // cancelled, because the driver cancels by asking the server.
-const silence = 15 * time.Second
+const peerTimeout = 15 * time.Second
 
 // dialer opens connections that notice a dead peer.
 type dialer struct{ net.Dialer }
 
 func newDialer() *dialer {
 	return &dialer{net.Dialer{
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 3, Interval: silence / 3, Count: 2},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: peerTimeout / 3, Interval: peerTimeout / 3, Count: 2},
 		Control: func(network, _ string, c syscall.RawConn) (err error) {
 			if network == "unix" {
 				return nil
 			}
 			if cerr := c.Control(func(fd uintptr) {
-				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(peerTimeout.Milliseconds()))
 			}); cerr != nil {
 				return cerr
 			}

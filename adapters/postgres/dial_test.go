@@ -15,7 +15,7 @@ func TestDialer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	conn, err := newDialer().DialTimeout("tcp", l.Addr().String(), silence)
+	conn, err := newDialer().DialTimeout("tcp", l.Addr().String(), peerTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

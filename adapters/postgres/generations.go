@@ -113,7 +113,7 @@ func (db *DB) change(ctx context.Context, work func(*sql.Tx) error) error {
 	}
 	defer func() { _ = tx.Rollback() }()
 	// A process that freezes in here must not keep all others from starting.
-	if _, err := tx.ExecContext(ctx, `select `+giveUp+`, set_config('lock_timeout', $1, true)`, changeWait); err != nil {
+	if _, err := tx.ExecContext(ctx, `select `+idleTimeout+`, set_config('lock_timeout', $1, true)`, changeWait); err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `lock table quartermaster.generations in share row exclusive mode`)

@@ -259,7 +259,7 @@ func TestColumnText(t *testing.T) {
 	seen := map[string]string{}
 	for _, name := range hostile {
 		text, exact := columnText(name, maxKey)
-		if exact != (text == name) || len(text) > maxKey || strings.ContainsRune(text, 0) || !strings.HasPrefix(text, standIn) && !exact {
+		if exact != (text == name) || len(text) > maxKey || strings.ContainsRune(text, 0) || !strings.HasPrefix(text, replacementPrefix) && !exact {
 			t.Errorf("%.40q is kept as %.40q, exact %v", name, text, exact)
 		}
 		if again, _ := columnText(text, maxKey); !exact && again == text {

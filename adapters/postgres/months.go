@@ -65,7 +65,7 @@ func (s *Store) ensureMonths(ctx context.Context, months map[month]bool) error {
 
 // lockMonths serializes processes that make the same month. Check whether the month exists after
 // taking the lock.
-const lockMonths = `select ` + giveUp + `, pg_advisory_xact_lock(hashtextextended($1, 0))`
+const lockMonths = `select ` + idleTimeout + `, pg_advisory_xact_lock(hashtextextended($1, 0))`
 
 func monthsOf(generation string) string { return "quartermaster months " + generation }
 

@@ -76,10 +76,10 @@ type DB struct {
 // the client's transaction holds its locks until then. At read committed, each statement sees what
 // was committed before it, so a transaction that waited for a row sees the row's new value.
 var settings = map[string]string{
-	"tcp_keepalives_idle":           seconds(silence / 3),
-	"tcp_keepalives_interval":       seconds(silence / 3),
+	"tcp_keepalives_idle":           seconds(peerTimeout / 3),
+	"tcp_keepalives_interval":       seconds(peerTimeout / 3),
 	"tcp_keepalives_count":          "2",
-	"tcp_user_timeout":              strconv.FormatInt(silence.Milliseconds(), 10),
+	"tcp_user_timeout":              strconv.FormatInt(peerTimeout.Milliseconds(), 10),
 	"default_transaction_isolation": "read committed",
 }
 

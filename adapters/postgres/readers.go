@@ -79,7 +79,7 @@ func (db *DB) Grant(ctx context.Context) (granted, missing []string, err error) 
 				return err
 			}
 		}
-		return db.patiently(ctx, tx, grantViews(granted))
+		return db.execWithLockRetry(ctx, tx, grantViews(granted))
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("let %s read: %w", strings.Join(db.readers, ", "), err)

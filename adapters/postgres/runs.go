@@ -109,7 +109,7 @@ const maxNote = 64 << 10
 
 // noteText makes the text of a job valid for a column.
 func noteText(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, standIn), "\x00", standIn)
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, replacementPrefix), "\x00", replacementPrefix)
 	if len(s) <= maxNote {
 		return s
 	}
@@ -183,7 +183,7 @@ func (s *Session) record(
 			return err
 		case <-s.ctx.Done():
 			return errors.Join(err, context.Cause(s.ctx))
-		case <-time.After(s.cfg.Lease / beats):
+		case <-time.After(s.cfg.Lease / heartbeatsPerLease):
 		}
 	}
 }

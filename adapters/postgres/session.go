@@ -40,8 +40,9 @@ type SessionConfig struct {
 	Log *slog.Logger
 }
 
-// beats is how many heartbeats a session sends during a lease. It looks for partitions as often.
-const beats = 4
+// heartbeatsPerLease is how many heartbeats a session sends during a lease. It looks for partitions
+// as often.
+const heartbeatsPerLease = 4
 
 // aliveNow is the condition under which the session of a row s of quartermaster.sessions is alive:
 // its last heartbeat was within its lease. A time further ahead than one lease was written before
@@ -51,8 +52,8 @@ const beats = 4
 // statement waits, so a heartbeat that arrived meanwhile would lie ahead of it.
 const aliveNow = `(s.alive_until > now() and s.alive_until <= clock_timestamp() + s.lease)`
 
-// forgotten is how long the row of a dead session is kept, for people to see.
-const forgotten = "10 minutes"
+// deadSessionRetention is how long the row of a dead session is kept, for people to see.
+const deadSessionRetention = "10 minutes"
 
 // ErrInstanceTaken means that another live process has the same instance name. An operator stops
 // one of the two, or gives it another name.
@@ -99,7 +100,7 @@ func (db *DB) Join(ctx context.Context, cfg SessionConfig) (*Session, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Instance == "" || cfg.Method == "" || cfg.Lease < beats*time.Millisecond {
+	if cfg.Instance == "" || cfg.Method == "" || cfg.Lease < heartbeatsPerLease*time.Millisecond {
 		return nil, fmt.Errorf("join as instance %q with method %q and lease %s: all three are needed",
 			cfg.Instance, cfg.Method, cfg.Lease)
 	}
@@ -127,7 +128,7 @@ func (s *Session) register(ctx context.Context) (asked time.Time, err error) {
 		res, err := s.db.ExecContext(ctx, `
 			with gone as (
 				delete from quartermaster.sessions where instance <> $2 and
-					alive_until not between now() - interval '`+forgotten+`' and now() + lease + interval '`+forgotten+`'
+					alive_until not between now() - interval '`+deadSessionRetention+`' and now() + lease + interval '`+deadSessionRetention+`'
 			)
 			insert into quartermaster.sessions as s (token, instance, method, lease, alive_until)
 			values ($1, $2, $3, $4 * interval '1 microsecond', now() + $4 * interval '1 microsecond')
@@ -154,7 +155,7 @@ func (s *Session) register(ctx context.Context) (asked time.Time, err error) {
 			return asked, err
 		}
 		left := time.Duration(max(0, micros))*time.Microsecond + time.Millisecond
-		pause := s.cfg.Lease / beats
+		pause := s.cfg.Lease / heartbeatsPerLease
 		if deadline.IsZero() {
 			deadline = time.Now().Add(min(left, s.cfg.Lease) + pause)
 			s.log.Info("another process has this instance's name; waiting to see whether it is dead",
@@ -179,7 +180,7 @@ func (s *Session) beat(last time.Time) {
 		s.end(lostError(fmt.Sprintf("the database has not answered instance %q for %s", s.cfg.Instance, s.cfg.Lease)))
 	})
 	defer watch.Stop()
-	tick := time.NewTicker(s.cfg.Lease / beats)
+	tick := time.NewTicker(s.cfg.Lease / heartbeatsPerLease)
 	defer tick.Stop()
 	// The heartbeat has a connection of its own, so that it never waits for a fold's.
 	var conn *sql.Conn

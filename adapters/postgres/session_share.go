@@ -45,7 +45,7 @@ type Work func(ctx context.Context, store *Store, tp domain.TopicPartition) erro
 //
 // The partitions of the live generations of the session's method are assigned to the live sessions
 // of that method that share. The assignment is even, depends on the names of the instances, and
-// moves as few partitions as possible (see deal). A session claims free partitions that are
+// moves as few partitions as possible (see assign). A session claims free partitions that are
 // assigned to it. It releases a partition that is assigned elsewhere after the work on it has
 // returned. A session that joins or leaves is noticed within a quarter of a lease, and a dead one
 // when its lease is over.
@@ -78,7 +78,7 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 			}
 		})
 	}
-	tick := time.NewTicker(s.cfg.Lease / beats)
+	tick := time.NewTicker(s.cfg.Lease / heartbeatsPerLease)
 	defer tick.Stop()
 	sharing, failing := false, false
 	for ctx.Err() == nil {
@@ -88,7 +88,7 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 			sharing = err == nil
 		}
 		if sharing {
-			err = s.rearrange(ctx, stores, start)
+			err = s.rebalance(ctx, stores, start)
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			s.log.Warn("cannot see how the partitions are shared", "error", err)
@@ -111,7 +111,7 @@ func (s *Session) Share(ctx context.Context, work Work) error {
 		s.log.Info("lost partitions with the session", "partitions", s.dropped, "why", context.Cause(s.ctx))
 	}
 	if s.ctx.Err() == nil {
-		if err := s.abandon(ctx); err != nil {
+		if err := s.releaseAll(ctx); err != nil {
 			s.log.Warn("cannot release all partitions", "error", err)
 		}
 	}
@@ -131,22 +131,22 @@ func (s *Session) share(ctx context.Context, sharing bool) error {
 	return err
 }
 
-// abandon releases all partitions that the session owns, including those of a claim that was
+// releaseAll releases all partitions that the session owns, including those of a claim that was
 // interrupted after it was made.
-func (s *Session) abandon(ctx context.Context) error {
+func (s *Session) releaseAll(ctx context.Context) error {
 	bound, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Lease)
 	defer stop()
 	_, err := s.db.ExecContext(bound, `update quartermaster.partitions set owner = null where owner = $1`, s.token)
 	return err
 }
 
-// dealt is a partition that is assigned to this session or owned by it.
-type dealt struct {
+// assignment is a partition that is assigned to this session or owned by it.
+type assignment struct {
 	Holding
 	mine, own, free bool // assigned to this session, owned by it, owned by no live session
 }
 
-func (s *Session) look(ctx context.Context) ([]dealt, error) {
+func (s *Session) look(ctx context.Context) ([]assignment, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		with alive as (
 			select s.token, s.instance, sharing and method = $1 as shares from quartermaster.sessions s where `+aliveNow+`
@@ -167,7 +167,7 @@ func (s *Session) look(ctx context.Context) ([]dealt, error) {
 		sharers       pq.StringArray
 		read          int
 	)
-	found, err := collect(rows, func(rows *sql.Rows, d *dealt) error {
+	found, err := collect(rows, func(rows *sql.Rows, d *assignment) error {
 		var owner string
 		var folded bool
 		err := rows.Scan(&d.Generation, &d.Topic, &d.Partition, &d.own, &owner, &folded, &sharers)
@@ -181,17 +181,17 @@ func (s *Session) look(ctx context.Context) ([]dealt, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, to := range deal(names, owners, sharers) {
+	for i, to := range assign(names, owners, sharers) {
 		found[at[i]].mine = to == s.cfg.Instance
 	}
-	return slices.DeleteFunc(found, func(d dealt) bool { return !d.mine && !d.own }), nil
+	return slices.DeleteFunc(found, func(d assignment) bool { return !d.mine && !d.own }), nil
 }
 
-// deal assigns each partition to one of the sharers, given its current owner. sharers MUST be
+// assign assigns each partition to one of the sharers, given its current owner. sharers MUST be
 // sorted. If there are no sharers, the result is "". Loads differ by at most one. As few partitions
 // as possible move: if a sharer leaves, only its own partitions move, and if one joins, only as
 // many as it gets. Equal arguments give equal results.
-func deal(partitions, owners, sharers []string) []string {
+func assign(partitions, owners, sharers []string) []string {
 	to := make([]string, len(partitions))
 	if len(sharers) == 0 {
 		return to
@@ -272,8 +272,8 @@ func weight(sharer, partition string) uint64 {
 	return binary.BigEndian.Uint64(h[:])
 }
 
-// rearrange claims partitions that are assigned to this session and releases the others.
-func (s *Session) rearrange(ctx context.Context, stores map[string]*Store, start func(Holding, *Store)) error {
+// rebalance claims partitions that are assigned to this session and releases the others.
+func (s *Session) rebalance(ctx context.Context, stores map[string]*Store, start func(Holding, *Store)) error {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.Lease)
 	defer stop()
 	found, err := s.look(ctx)
@@ -331,7 +331,7 @@ func (s *Session) rearrange(ctx context.Context, stores map[string]*Store, start
 // hold works on a partition while this session holds it, then releases it. It returns only fatal
 // errors.
 func (s *Session) hold(ctx context.Context, h Holding, store *Store, work Work) error {
-	err := s.persist(ctx, h, store, work)
+	err := s.workUntilDone(ctx, h, store, work)
 	if s.cfg.Left != nil {
 		s.cfg.Left(h)
 	}
@@ -363,8 +363,8 @@ func (s *Session) hold(ctx context.Context, h Holding, store *Store, work Work) 
 	return err
 }
 
-// persist works until ctx ends, and then returns its cause, or until a retry cannot help.
-func (s *Session) persist(ctx context.Context, h Holding, store *Store, work Work) error {
+// workUntilDone works until ctx ends, and then returns its cause, or until a retry cannot help.
+func (s *Session) workUntilDone(ctx context.Context, h Holding, store *Store, work Work) error {
 	var said string
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		began := time.Now()

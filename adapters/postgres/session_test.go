@@ -74,8 +74,9 @@ func join(t *testing.T, db *DB, instance string) *Session {
 	return s
 }
 
-// house is a number of sessions that share. It records which session works on which partition.
-type house struct {
+// sessionGroup is a number of sessions that share. It records which session works on which
+// partition.
+type sessionGroup struct {
 	t  *testing.T
 	db *DB
 
@@ -85,11 +86,11 @@ type house struct {
 	changed chan struct{}
 }
 
-func newHouse(t *testing.T, db *DB) *house {
-	return &house{t: t, db: db, at: map[Holding]string{}, changed: make(chan struct{}, 1)}
+func newSessionGroup(t *testing.T, db *DB) *sessionGroup {
+	return &sessionGroup{t: t, db: db, at: map[Holding]string{}, changed: make(chan struct{}, 1)}
 }
 
-func (h *house) note() {
+func (h *sessionGroup) note() {
 	select {
 	case h.changed <- struct{}{}:
 	default:
@@ -103,7 +104,7 @@ type member struct {
 	done chan error
 }
 
-func (h *house) join(instance string) *member {
+func (h *sessionGroup) join(instance string) *member {
 	h.t.Helper()
 	s := join(h.t, h.db, instance)
 	ctx, cancel := context.WithCancel(h.t.Context())
@@ -133,7 +134,7 @@ func (h *house) join(instance string) *member {
 }
 
 // settled waits until the members share evenly.
-func (h *house) settled(members ...string) {
+func (h *sessionGroup) settled(members ...string) {
 	h.t.Helper()
 	for {
 		h.mu.Lock()
@@ -188,7 +189,7 @@ func TestClockStepsBack(t *testing.T) {
 	t.Parallel()
 	setup := append([]string{}, shifted("+ (select by from public.clock)")...)
 	db, _ := migrated(t, append([]string{`create table public.clock (by interval)`, `insert into public.clock values ('0')`}, setup...)...)
-	h := newHouse(t, db)
+	h := newSessionGroup(t, db)
 	a, b, c := h.join("a"), h.join("b"), h.join("c")
 	h.settled("a", "b", "c")
 	killed := fmt.Errorf("killed: %w", projections.ErrFenced)
@@ -228,7 +229,7 @@ func TestShare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, _ := migrated(t, setup...)
-			h := newHouse(t, db)
+			h := newSessionGroup(t, db)
 			a := h.join("a")
 			h.settled("a")
 			b := h.join("b")
@@ -292,7 +293,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-func (h *house) countOf(topic domain.Topic) map[string]int {
+func (h *sessionGroup) countOf(topic domain.Topic) map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	count := map[string]int{}
@@ -317,7 +318,7 @@ func TestShareGenerations(t *testing.T) {
 	if err := db.SetLive(t.Context(), "other"); err != nil {
 		t.Fatal(err)
 	}
-	h := newHouse(t, db)
+	h := newSessionGroup(t, db)
 	m, n := h.join("m"), h.join("n")
 	h.settled("m", "n") // "b" is building, and "other" has another method
 	if err := db.SetLive(t.Context(), "b"); err != nil {
@@ -413,7 +414,7 @@ func TestLostSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, _ := migrated(t)
-			h := newHouse(t, db)
+			h := newSessionGroup(t, db)
 			m := h.join("m")
 			h.settled("m")
 			if _, err := db.Exec(q, "m"); err != nil {
@@ -503,7 +504,7 @@ func TestFrozen(t *testing.T) {
 	if err := zombie.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	h := newHouse(t, db)
+	h := newSessionGroup(t, db)
 	m := h.join("heir")
 	h.settled("heir")
 	if err := zombie.Process.Signal(syscall.SIGCONT); err != nil {

@@ -55,7 +55,7 @@ type tuning struct {
 //
 // COPY thus takes 1.0 to 1.5 times as much, COPY and merge 1.2 to 1.4 times. BenchmarkCommit
 // compares with a plain COPY.
-var usual = tuning{keep: 16_384, array: 2_000, bytes: 16 << 20, page: 256}
+var defaultTuning = tuning{keep: 16_384, array: 2_000, bytes: 16 << 20, page: 256}
 
 // part is a partition's claim and working set. The goroutine that holds the gate may use the other
 // fields.
@@ -68,8 +68,8 @@ type part struct {
 	rows    *projections.WorkingSet // nil: must be read again, with the position
 	// held are the rows of usage_held for the usage hours in rows.
 	held map[projections.Key][]heldRow
-	// careful is set after a failure: rows that are believed new may exist in the database.
-	careful bool
+	// uncertain is set after a failure: rows that are believed new may exist in the database.
+	uncertain bool
 	// absent are keys that this transaction asked for and that have no row.
 	absent map[projections.Key]bool
 }
@@ -82,7 +82,7 @@ func (db *DB) Store(generation, token string) *Store {
 		generation: generation,
 		schema:     schemaOf(generation),
 		token:      token,
-		tuning:     usual,
+		tuning:     defaultTuning,
 		log:        slog.New(slog.DiscardHandler),
 		parts:      map[domain.TopicPartition]*part{},
 		months:     map[month]bool{},
@@ -315,10 +315,10 @@ func (t *tx) Commit(ctx context.Context, next int64, last domain.Anchor) error {
 	case errors.Is(err, projections.ErrFenced):
 		p.lose()
 	case err != nil:
-		p.careful = true
+		p.uncertain = true
 		p.forget()
 	default:
-		p.next, p.last, p.careful = next, last, false
+		p.next, p.last, p.uncertain = next, last, false
 		p.absent = nil
 		p.rows.Settle()
 		before := p.rows.Len()
@@ -349,10 +349,10 @@ func (t *tx) Rollback() {
 	t.part.leave()
 }
 
-// giveUp makes the server end a transaction whose client is idle for 5 s. A client that is frozen,
-// or whose machine is gone, holds the lock of its partition, and no other session can take the
-// partition over before that.
-const giveUp = `set_config('idle_in_transaction_session_timeout', '5s', true)`
+// idleTimeout makes the server end a transaction whose client is idle for 5 s. A client that is
+// frozen, or whose machine is gone, holds the lock of its partition, and no other session can take
+// the partition over before that.
+const idleTimeout = `set_config('idle_in_transaction_session_timeout', '5s', true)`
 
 // applicationName is the application_name of a session's transactions, by which evict finds them.
 // The idle timeout does not end a transaction whose client froze in the middle of a message,
@@ -367,7 +367,7 @@ const moveSQL = `
 	update quartermaster.partitions set next_offset = $6, last_offset = $8, last_epoch = $9, last_sha256 = $10,
 		stop_reason = null, stop_advice = null
 	where generation = $1 and topic = $2 and partition = $3 and next_offset = $4 and epoch = $5
-		and ` + giveUp + ` is not null and set_config('application_name', $7, true) is not null`
+		and ` + idleTimeout + ` is not null and set_config('application_name', $7, true) is not null`
 
 // commit stores the changed rows and moves the position in one transaction.
 func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64, last domain.Anchor) error {

@@ -15,24 +15,24 @@ const (
 	maxHeld = 400
 )
 
-// standIn is the prefix of the replacement for a name that a column cannot hold.
-const standIn = "\uFFFD"
+// replacementPrefix is the prefix of the replacement for a name that a column cannot hold.
+const replacementPrefix = "\uFFFD"
 
 // columnText returns a name as a column can hold it. It replaces a name that Postgres cannot hold
 // as text, that is very long, or that looks like a replacement itself. exact is false for a
 // replacement. Different names have different texts.
 func columnText(name string, most int) (text string, exact bool) {
-	if len(name) <= most && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 && !strings.HasPrefix(name, standIn) {
+	if len(name) <= most && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0 && !strings.HasPrefix(name, replacementPrefix) {
 		return name, true
 	}
 	sum := sha256.Sum256([]byte(name))
 	short := name[:min(len(name), 64)]
-	return standIn + plainText(short) + " " + hex.EncodeToString(sum[:]), false
+	return replacementPrefix + plainText(short) + " " + hex.EncodeToString(sum[:]), false
 }
 
 // plainText replaces bytes that the server does not accept as text.
 func plainText(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, standIn), "\x00", standIn)
+	return strings.ReplaceAll(strings.ToValidUTF8(s, replacementPrefix), "\x00", replacementPrefix)
 }
 
 // jsonText replaces NUL characters in JSON, which the server's jsonb does not accept. It changes b.

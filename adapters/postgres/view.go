@@ -28,13 +28,13 @@ func (s *Store) View(ctx context.Context, read func(projections.View) error) err
 // View calls read with a consistent snapshot of the active generation. It fails with [ErrMethod] if
 // another fold version made that generation.
 func (db *DB) View(ctx context.Context, read func(projections.View) error) error {
-	return db.view(ctx, "", usual.page, read)
+	return db.view(ctx, "", defaultTuning.page, read)
 }
 
 // ViewOf is View of a named generation, which this fold version MUST have made; "" is the active
 // one.
 func (db *DB) ViewOf(ctx context.Context, generation string, read func(projections.View) error) error {
-	return db.view(ctx, generation, usual.page, read)
+	return db.view(ctx, generation, defaultTuning.page, read)
 }
 
 // view calls read with a snapshot of a generation, "" for the active one.
@@ -336,7 +336,8 @@ func (t *table) scanSQL(schema string, q *projections.Query, exact bool) (string
 		if !q.Holds(projections.Key{Scope: q.Scope, ID: q.ID}) {
 			where = "false"
 		}
-		return fmt.Sprintf("select %s, %s, %s, t.exact, t.row from %s where %s order by %s", scope, id, number, from, where, thing), args
+		return fmt.Sprintf("select %s, %s, %s, t.exact, t.row from %s where %s order by %s",
+			scope, id, number, from, where, thing), args
 	}
 	at := "t." + t.at.name
 	switch t.kind {

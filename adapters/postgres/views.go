@@ -125,10 +125,10 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 	if without != "" {
 		fmt.Fprintf(&create, "drop schema if exists %s cascade;\n", schemaOf(without))
 	}
-	err = db.patiently(ctx, tx, create.String())
+	err = db.execWithLockRetry(ctx, tx, create.String())
 	if isCode(err, pqerror.InvalidTableDefinition) {
 		// The columns changed: an older program made the views.
-		err = db.patiently(ctx, tx, drop.String()+create.String())
+		err = db.execWithLockRetry(ctx, tx, drop.String()+create.String())
 	}
 	if isCode(err, pqerror.LockNotAvailable) {
 		err = fmt.Errorf("%w: %w", ErrRead, err)
@@ -144,9 +144,9 @@ func readable() []string {
 	return append(viewNames(), "active", "generations", "partitions", "log", "topics", "runs")
 }
 
-// patiently runs statements that lock what others read. It waits for the locks briefly, lets
-// queries that queued behind it go first, and tries again.
-func (db *DB) patiently(ctx context.Context, tx *sql.Tx, statements string) error {
+// execWithLockRetry runs statements that lock what others read. It waits for the locks briefly,
+// lets queries that queued behind it go first, and tries again.
+func (db *DB) execWithLockRetry(ctx context.Context, tx *sql.Tx, statements string) error {
 	var before string
 	if err := tx.QueryRowContext(ctx, "select current_setting('lock_timeout')").Scan(&before); err != nil {
 		return err

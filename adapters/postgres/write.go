@@ -19,8 +19,8 @@ type write struct {
 	held   []heldRow
 	hours  map[projections.Key][]heldRow // the rows of usage_held for each changed hour, after this write
 	months map[month]bool
-	// careful upserts rows even if they are believed new.
-	careful bool
+	// uncertain upserts rows even if they are believed new.
+	uncertain bool
 }
 
 // stored is a row in the form of its table's columns.
@@ -48,7 +48,7 @@ func newWrite(s *Store) *write {
 // prepare encodes what changed in a working set.
 func (s *Store) prepare(p *part) (*write, error) {
 	w := newWrite(s)
-	w.careful = p.careful
+	w.uncertain = p.uncertain
 	for k, row := range p.rows.Changed {
 		fresh := p.absent[k] || k.Table == projections.TableQuarantine
 		if err := w.add(k, row, fresh, p.held[k]); err != nil {
@@ -71,7 +71,7 @@ func (w *write) add(k projections.Key, row projections.Row, fresh bool, before [
 	}
 	scope, scopePlain := columnText(k.Scope, maxKey)
 	id, idPlain := columnText(k.ID, maxKey)
-	r := stored{key: k, scope: scope, id: id, plain: scopePlain && idPlain, row: raw, fresh: fresh && !w.careful}
+	r := stored{key: k, scope: scope, id: id, plain: scopePlain && idPlain, row: raw, fresh: fresh && !w.uncertain}
 	if t.facts != "" {
 		r.facts = facts(row)
 	}
@@ -80,7 +80,7 @@ func (w *write) add(k projections.Key, row projections.Row, fresh bool, before [
 	}
 	if u, ok := row.(*projections.UsageHour); ok {
 		w.hours[k] = heldOf(k, u)
-		w.held = appendChanged(w.held, w.hours[k], before, !w.careful)
+		w.held = appendChanged(w.held, w.hours[k], before, !w.uncertain)
 	}
 	w.rows[k.Table] = append(w.rows[k.Table], r)
 	return nil

@@ -43,14 +43,14 @@ func TestLargeRows(t *testing.T) {
 				row: make([]byte, 5<<20), facts: []byte(`[]`), fresh: fresh,
 			})
 		}
-		rows[4].row = make([]byte, usual.bytes+1)
+		rows[4].row = make([]byte, defaultTuning.bytes+1)
 		sent := 0
-		for chunk := range messages(rows, usual, (*stored).size) {
+		for chunk := range messages(rows, defaultTuning, (*stored).size) {
 			n := 0
 			for _, a := range spec.arrays(chunk) {
 				n += len(a.([]byte))
 			}
-			if len(chunk) > 1 && n > usual.bytes+1<<10 {
+			if len(chunk) > 1 && n > defaultTuning.bytes+1<<10 {
 				t.Errorf("%d rows are sent in %d bytes", len(chunk), n)
 			}
 			sent++
@@ -58,8 +58,8 @@ func TestLargeRows(t *testing.T) {
 		if sent != 5 {
 			t.Errorf("sent in %d messages, want 5", sent)
 		}
-		inTx(t, db, func(tx *sql.Tx) error { return writeRows(t.Context(), tx, usual, spec.target(s.schema), rows) })
-		if got := texts(t, db, "select count(*) || ' ' || sum(length(row)) from "+s.schema+".nodes")[0]; got != fmt.Sprintf("9 %d", 8*5<<20+usual.bytes+1) {
+		inTx(t, db, func(tx *sql.Tx) error { return writeRows(t.Context(), tx, defaultTuning, spec.target(s.schema), rows) })
+		if got := texts(t, db, "select count(*) || ' ' || sum(length(row)) from "+s.schema+".nodes")[0]; got != fmt.Sprintf("9 %d", 8*5<<20+defaultTuning.bytes+1) {
 			t.Errorf("stored %s", got)
 		}
 	}
