@@ -19,52 +19,52 @@ import (
 	"quartermaster/domain"
 )
 
-// slot is a device, or a share of one by time from 1.
+// slot is a device, or a time-slice replica of one (counted from 1).
 type slot struct {
 	id      domain.GPUID
 	replica uint32
 }
 
-// holder is who holds a slot.
+// holder identifies what holds a slot.
 type holder struct{ workspace, deployment, unit string }
 
-// holdings say who holds what.
+// holdings are the holders of slots.
 type holdings struct {
 	held map[slot]holder
-	// shares is into how many shares a device is divided, where it is.
+	// shares is the number of time-slice replicas of devices that are shared.
 	shares map[domain.GPUID]uint32
-	// unknown: what nobody is said to hold may be held, because nothing was asked who
-	// holds what, or a source did not answer.
+	// unknown says that slots without a holder may be held after all, because no source is
+	// configured or a source did not answer.
 	unknown bool
 }
 
-// place is a device as a source names it.
+// place is a device in the terms of a source.
 type place struct {
-	id       domain.GPUID // zero where index says which
+	id       domain.GPUID // zero if index identifies the device
 	index    uint32
 	minor    bool // index is the number of /dev/nvidiaN
 	instance uint32
 	compute  uint32
 	mig      bool
-	within   bool // id is the GPU's, and instance and compute name the MIG device of it
+	within   bool // id is the GPU's; instance and compute identify its MIG device
 	replica  uint32
 }
 
-// claim is what a source says of a device.
+// claim is a source's statement about the holder of a device.
 type claim struct {
-	place     place
-	namespace string // slurm for jobs; "" where workspace says all
-	job       bool   // of Slurm; otherwise a pod
-	labels    map[string]string
-	blind     bool   // it may have labels that nobody could read
-	holder    holder // unit, and of the static file all
+	place         place
+	namespace     string // slurm for jobs; "" if workspace is complete
+	job           bool   // of Slurm; otherwise a pod
+	labels        map[string]string
+	labelsUnknown bool   // it may have labels that could not be read
+	holder        holder // unit; for the static file all fields
 }
 
-// staleAfter is how long what a source said last is held to when it says nothing any
-// more. A kubelet that restarts leaves pods as they are.
+// staleAfter is how long the last statement of a source is used if it stops answering. A kubelet
+// that restarts does not change pods.
 const staleAfter = 10 * time.Minute
 
-// attributor asks who holds which device.
+// attributor asks the sources for the holders of devices.
 type attributor struct {
 	cfg     *Config
 	log     *slog.Logger
@@ -72,7 +72,7 @@ type attributor struct {
 	labels  *podresources.Labels
 	static  staticFile
 
-	// What labels pods had when they were read last, which only refresh uses.
+	// labelled are the labels of pods when they were last read. Only refresh uses them.
 	labelled   map[podresources.PodName]map[string]string
 	labelledAt time.Time
 
@@ -80,9 +80,9 @@ type attributor struct {
 	claims  [3][]claim // of the static file, Slurm and Kubernetes
 	shares  map[place]uint32
 	fresh   [3]time.Time
-	known   [3]bool   // what a source said is held to
-	faults  [3]string // what is wrong with a source, "" nothing
-	unknown int       // ids that nobody understands, at the last refresh
+	known   [3]bool   // the last statement of a source is in use
+	faults  [3]string // error of a source; "" if there is none
+	unknown int       // device ids that could not be parsed, at the last refresh
 }
 
 var attributionSources = [3]string{"static", "slurm", "kubernetes"}
@@ -103,13 +103,13 @@ func newAttributor(cfg *Config, log *slog.Logger) *attributor {
 	return a
 }
 
-// sources says which sources are configured.
+// sources reports which sources are configured.
 func (a *attributor) sources() [3]bool {
 	s := a.cfg.Attribution.Slurm
 	return [3]bool{a.cfg.Attribution.Static != "", s.JobDir != "" || s.Processes, a.kubelet != nil}
 }
 
-// refresh asks every source that is configured.
+// refresh asks every configured source.
 func (a *attributor) refresh(ctx context.Context, now time.Time) {
 	ask := a.sources()
 	if ask[0] {
@@ -131,7 +131,7 @@ func (a *attributor) refresh(ctx context.Context, now time.Time) {
 	}
 }
 
-// take keeps what a source said. Claims beside an error are what could be read.
+// take stores the statement of a source. If err is not nil, claims are the part that could be read.
 func (a *attributor) take(source int, claims []claim, err error, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,10 +139,10 @@ func (a *attributor) take(source int, claims []claim, err error, now time.Time) 
 	if err != nil {
 		text = err.Error()
 		if a.faults[source] == "" {
-			a.log.Warn("who holds which GPU is not known in full", "source", attributionSources[source], "error", err)
+			a.log.Warn("the holders of GPUs are not fully known", "source", attributionSources[source], "error", err)
 		}
 	} else if a.faults[source] != "" {
-		a.log.Info("who holds which GPU is known again", "source", attributionSources[source])
+		a.log.Info("the holders of GPUs are known again", "source", attributionSources[source])
 	}
 	a.faults[source] = text
 	switch {
@@ -153,7 +153,7 @@ func (a *attributor) take(source int, claims []claim, err error, now time.Time) 
 	}
 }
 
-// holdings says who holds the devices of an inventory.
+// holdings returns the holders of the devices of an inventory.
 func (a *attributor) holdings(cluster, node string, devices []dcgm.Device) *holdings {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,11 +184,11 @@ func (a *attributor) holdings(cluster, node string, devices []dcgm.Device) *hold
 	return h
 }
 
-// anyDevice is the index of a claim to the whole node.
+// anyDevice is the index of a claim to all devices of the node.
 const anyDevice = ^uint32(0)
 
-// find returns the ids of the devices that a place means. Where nothing tells the minor
-// numbers of any, they are taken to be the driver's indices.
+// find returns the ids of the devices that a place means. If no device has a known minor number,
+// minor numbers are assumed to be the driver's indices.
 func find(cluster, node string, devices []dcgm.Device, p place) (ids []domain.GPUID) {
 	minors := p.minor && slices.ContainsFunc(devices, func(d dcgm.Device) bool { return d.Minor > 0 })
 	for i := range devices {
@@ -196,11 +196,11 @@ func find(cluster, node string, devices []dcgm.Device, p place) (ids []domain.GP
 		id := idOf(cluster, node, d)
 		switch {
 		case p.within: // an old driver's name
-			if d.Parent > 0 && int(d.Parent) <= len(devices) && devices[d.Parent-1].UUID == p.id && d.GPUInstance == p.instance && d.ComputeInstance == p.compute {
+			if partOf(devices, d, p.id) && d.GPUInstance == p.instance && d.ComputeInstance == p.compute {
 				ids = append(ids, id)
 			}
 		case p.id != (domain.GPUID{}):
-			if id == p.id || d.Parent > 0 && int(d.Parent) <= len(devices) && devices[d.Parent-1].UUID == p.id {
+			if id == p.id || partOf(devices, d, p.id) {
 				ids = append(ids, id)
 			}
 		case p.index == anyDevice:
@@ -213,16 +213,21 @@ func find(cluster, node string, devices []dcgm.Device, p place) (ids []domain.GP
 	return ids
 }
 
-// holder applies the rules to a claim. A pod has no workspace: the signed mapping rules
-// say who pays for it, and not what its owner wrote into its labels.
+// partOf reports whether d is a MIG device of the GPU with this id.
+func partOf(devices []dcgm.Device, d *dcgm.Device, gpu domain.GPUID) bool {
+	return d.Parent > 0 && int(d.Parent) <= len(devices) && devices[d.Parent-1].UUID == gpu
+}
+
+// holder applies the rules to a claim. A pod gets no workspace: signed mapping rules say who pays
+// for it, not the labels that its owner wrote.
 func (a *attributor) holder(c *claim) holder {
 	h := c.holder
 	if c.namespace == "" {
 		return h
 	}
 	for _, r := range a.cfg.Attribution.Rules {
-		if c.blind && len(r.Labels) > 0 && (r.Namespace == "" || r.Namespace == c.namespace) {
-			break // whether it is the one nobody knows
+		if c.labelsUnknown && len(r.Labels) > 0 && (r.Namespace == "" || r.Namespace == c.namespace) {
+			break // unknown whether this rule matches
 		}
 		if r.matches(c) {
 			h.deployment = r.fill(r.Deployment, c)
@@ -250,7 +255,7 @@ func (r *RuleConfig) matches(c *claim) bool {
 	return true
 }
 
-// fill puts what a claim says into a rule's text.
+// fill replaces the placeholders in a rule's text by values of the claim.
 func (r *RuleConfig) fill(text string, c *claim) string {
 	text = strings.ReplaceAll(text, "{namespace}", c.namespace)
 	for {
@@ -263,9 +268,9 @@ func (r *RuleConfig) fill(text string, c *claim) string {
 	}
 }
 
-// pods asks the kubelet, and Kubernetes for labels. While Kubernetes does not answer, pods
-// keep the labels that they had; one whose labels were never read is of no deployment that
-// a rule gives by labels, nor of the next rule's.
+// pods asks the kubelet, and Kubernetes for labels. While Kubernetes does not answer, pods keep
+// their previous labels. A pod whose labels were never read gets no deployment from a rule with
+// labels, nor from a later rule.
 func (a *attributor) pods(ctx context.Context, now time.Time) (claims []claim, shares map[place]uint32, unknown int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -303,7 +308,7 @@ func (a *attributor) pods(ctx context.Context, now time.Time) (claims []claim, s
 		}
 		labels, read := a.labelled[podresources.PodName{Namespace: h.Namespace, Pod: h.Pod}]
 		claims = append(claims, claim{
-			place: placeOf(&d), namespace: h.Namespace, labels: labels, blind: a.labels != nil && !read,
+			place: placeOf(&d), namespace: h.Namespace, labels: labels, labelsUnknown: a.labels != nil && !read,
 			holder: holder{unit: h.Namespace + "/" + h.Pod},
 		})
 	}
@@ -311,7 +316,7 @@ func (a *attributor) pods(ctx context.Context, now time.Time) (claims []claim, s
 	return claims, shares, unknown, err
 }
 
-// relabel reads the labels of pods. One that ended while this asked has those of before.
+// relabel reads the labels of pods. A pod that ended meanwhile keeps its previous labels.
 func (a *attributor) relabel(ctx context.Context, held []podresources.Held, now time.Time) error {
 	labels, err := a.labels.Pods(ctx)
 	switch {
@@ -330,10 +335,19 @@ func (a *attributor) relabel(ctx context.Context, held []podresources.Held, now 
 }
 
 func placeOf(d *podresources.Device) place {
-	return place{id: d.UUID, index: d.Index, minor: d.Minor, instance: d.GPUInstance, compute: d.ComputeInstance, mig: d.MIG, within: d.Within, replica: d.Replica}
+	return place{
+		id:       d.UUID,
+		index:    d.Index,
+		minor:    d.Minor,
+		instance: d.GPUInstance,
+		compute:  d.ComputeInstance,
+		mig:      d.MIG,
+		within:   d.Within,
+		replica:  d.Replica,
+	}
 }
 
-// jobs asks for the jobs of Slurm.
+// jobs asks for Slurm's jobs.
 func jobs(s SlurmConfig) (claims []claim, err error) {
 	var found []slurm.Holding
 	var errs []error
@@ -345,7 +359,8 @@ func jobs(s SlurmConfig) (claims []claim, err error) {
 		h, refused, err := slurm.Processes("/proc")
 		found, errs = append(found, h...), append(errs, err)
 		if refused > 0 {
-			errs = append(errs, fmt.Errorf("%d processes of jobs may not be looked into; give this program CAP_SYS_PTRACE, or use job_dir", refused))
+			errs = append(errs, fmt.Errorf("%d processes of jobs may not be inspected; "+
+				"give this program CAP_SYS_PTRACE, or use job_dir", refused))
 		}
 	}
 	claims = []claim{}
@@ -358,7 +373,7 @@ func jobs(s SlurmConfig) (claims []claim, err error) {
 	return claims, errors.Join(errs...)
 }
 
-// staticFile is read again when it changes.
+// staticFile is the static file of holders. It is read again when it changes.
 type staticFile struct {
 	path   string
 	at     time.Time
@@ -373,26 +388,26 @@ func (f *staticFile) read() ([]claim, error) {
 	info, err := os.Stat(f.path)
 	if err != nil {
 		f.at = time.Time{}
-		return nil, fmt.Errorf("read who holds what: %w", err)
+		return nil, fmt.Errorf("read the static file: %w", err)
 	}
 	if f.at.Equal(info.ModTime()) && f.size == info.Size() {
 		return f.claims, f.err
 	}
 	b, err := configfile.Small(f.path, maxStatic)
 	if err != nil {
-		return nil, fmt.Errorf("read who holds what: %w", err)
+		return nil, fmt.Errorf("read the static file: %w", err)
 	}
 	f.claims, f.err = parseStatic(string(b))
 	if f.err != nil {
-		f.err = fmt.Errorf("read who holds what: %s: %w", f.path, f.err)
+		f.err = fmt.Errorf("read the static file: %s: %w", f.path, f.err)
 	}
 	f.at, f.size = info.ModTime(), info.Size()
 	return f.claims, f.err
 }
 
-// parseStatic reads lines of a device (its UUID, its index, or * for the whole node), a
-// workspace, and maybe a deployment and a unit; - is none. What stands behind # is a
-// comment. The error joins the bad lines; the others hold.
+// parseStatic parses lines of a device (its UUID, its index, or * for the whole node), a workspace,
+// and optionally a deployment and a unit. A - stands for none. # begins a comment. The error joins
+// the errors of bad lines; the claims are those of the good lines.
 func parseStatic(text string) (claims []claim, err error) {
 	claims = []claim{}
 	var errs []error
@@ -433,7 +448,7 @@ func parseStatic(text string) (claims []claim, err error) {
 	if err := lines.Err(); err != nil {
 		errs = append(errs, err)
 	}
-	// What names a device comes before what names them all.
+	// Claims to a single device come before claims to all devices.
 	slices.SortStableFunc(claims, func(a, b claim) int {
 		return boolInt(a.place.index == anyDevice) - boolInt(b.place.index == anyDevice)
 	})

@@ -51,7 +51,7 @@ func TestHoldings(t *testing.T) {
 	a.shares = map[place]uint32{{id: devices[1].UUID}: 4}
 	h := a.holdings("c", "n", devices)
 	want := map[slot]holder{
-		// Whatever a pod's labels say, it has no workspace: mapping rules say who pays.
+		// A pod has no workspace, whatever its labels are: mapping rules say who pays.
 		{devices[0].UUID, 0}: {"", "chat-ml", "ml/a"},
 		{devices[1].UUID, 2}: {"", "research", "ml/b"},
 		{devices[3].UUID, 0}: {"", "", "slurm/c"},
@@ -67,7 +67,7 @@ func TestHoldings(t *testing.T) {
 		t.Errorf("%d held, shares %v", len(h.held), h.shares)
 	}
 
-	// A kubelet that restarts leaves pods as they are, for a while.
+	// After a kubelet restart, the previous pods are used for a while.
 	a.take(2, nil, errors.New("connection refused"), now.Add(time.Minute))
 	if h := a.holdings("c", "n", devices); len(h.held) != len(want) || a.faults[2] == "" {
 		t.Error("what the kubelet said last is forgotten at once")
@@ -76,7 +76,7 @@ func TestHoldings(t *testing.T) {
 	if h := a.holdings("c", "n", devices); len(h.held) != 1 {
 		t.Errorf("%d are held by what the kubelet said an hour ago", len(h.held))
 	}
-	// The static file wins.
+	// The static file takes precedence.
 	claims, err := parseStatic("3 owner\n")
 	a.take(0, claims, err, now)
 	if h := a.holdings("c", "n", devices); h.held[slot{devices[5].UUID, 0}].workspace != "owner" {
@@ -84,7 +84,7 @@ func TestHoldings(t *testing.T) {
 	}
 }
 
-// That nobody holds a device is said by those alone who were asked and answered.
+// Only sources that were asked and answered can show that a device has no holder.
 func TestHoldersUnknown(t *testing.T) {
 	a := newAttributor(&Config{}, slog.New(slog.DiscardHandler))
 	unknown := func() bool { return a.holdings("c", "n", []dcgm.Device{gpu(0)}).unknown }
@@ -115,14 +115,14 @@ func TestHoldersUnknown(t *testing.T) {
 	}
 }
 
-// The driver numbers GPUs in one order and the files of their devices in another: each
-// source is read by the one that it means.
+// The driver numbers GPUs in one order and the files of their devices in another. Each source uses
+// one of the two numbers.
 func TestMinorNumbers(t *testing.T) {
 	devices := []dcgm.Device{gpu(0), gpu(1), gpu(2), {UUID: domain.DeriveGPUID("mig", "n", 1), GPU: 2, Parent: 3, GPUInstance: 1, Profile: "1g.10gb"}, gpu(3)}
 	for i, minor := range []uint32{3, 0, 1, 1} {
 		devices[i].Minor = minor + 1
 	}
-	// GPU 3 was lost before anything told its minor number.
+	// GPU 3 was lost before its minor number was known.
 	for id, want := range map[string][]int{
 		"nvidia0": {1}, "nvidia1": {2, 3}, "nvidia2": nil, "nvidia3": {0}, "nvidia1/gi1": {3}, "nvidia3/gi1": nil, "nvidia0/vgpu1": {1},
 		"0": {0}, "1": {1}, "2": {2, 3}, "3": {4}, "gpu-0": {0},
@@ -139,14 +139,14 @@ func TestMinorNumbers(t *testing.T) {
 			t.Errorf("%s is %v, want devices %v", id, got, want)
 		}
 	}
-	// Without any, they are taken to be the same.
+	// Without minor numbers, the indices are used.
 	if got := find("c", "n", []dcgm.Device{gpu(0), gpu(1)}, place{index: 1, minor: true}); !slices.Equal(got, []domain.GPUID{gpu(1).UUID}) {
 		t.Errorf("%v", got)
 	}
 }
 
-// While Kubernetes does not say which labels pods have, those that it said before hold for
-// a while, and a pod whose labels nobody knows is not taken for the next rule's.
+// While Kubernetes does not answer, the previous labels of pods are used for a while. A pod with
+// unknown labels does not match a later rule instead.
 func TestLabelsUnknown(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "kubelet.sock")
@@ -220,7 +220,7 @@ func TestLabelsUnknown(t *testing.T) {
 	if got := held(2*time.Hour, 0); got != "blue" || a.faults[2] != "" {
 		t.Errorf("it is held by %q, %s", got, a.faults[2])
 	}
-	// One that Kubernetes does not list, because it has just ended, has the labels of before.
+	// A pod that Kubernetes no longer lists, because it has just ended, keeps its previous labels.
 	a.labelled[podresources.PodName{Namespace: "ml", Pod: "new"}] = map[string]string{"team": "red"}
 	if got := held(2*time.Hour, 1); got != "red" {
 		t.Errorf("it is held by %q", got)
@@ -280,6 +280,6 @@ func FuzzRule(f *testing.F) {
 		r := RuleConfig{Workspace: text, Labels: map[string]string{key: "*"}}
 		c := &claim{namespace: ns, labels: map[string]string{key: value}}
 		r.matches(c)
-		r.fill(text, c) // ends
+		r.fill(text, c) // terminates
 	})
 }

@@ -32,7 +32,7 @@ func env(values map[string]string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
-// A fault of the driver is in the log of the gateway soon after; how soon is logged.
+// A fault of the driver is in the gateway's log soon after. The delay is logged.
 func TestFaultArrives(t *testing.T) {
 	b := newBooks(t)
 	n := newNode(t, b, "", "")
@@ -55,8 +55,8 @@ func TestFaultArrives(t *testing.T) {
 	}
 }
 
-// Whatever ails the collector is said, with what to do, and told to the log; it is
-// started again, and once it measures that is told too.
+// Every failure of the collector is shown with what to do, and reported to the log. The collector
+// is restarted, and its recovery is reported too.
 func TestSilentCollector(t *testing.T) {
 	for mode, want := range map[string]string{
 		"none":    "libdcgm.so.4 is not there: install datacenter-gpu-manager-4-core",
@@ -82,7 +82,7 @@ func TestSilentCollector(t *testing.T) {
 			if e.Node != "n1" || !strings.Contains(e.Reason, want) || e.Silent.From == 0 || e.Silent.To != 0 {
 				t.Errorf("%+v, want %q", e, want)
 			}
-			until(t, "another start", func() bool { return strings.Count(n.said(), "is started again") > 1 })
+			until(t, "another start", func() bool { return strings.Count(n.said(), "is restarted") > 1 })
 			if got := len(events[*domain.CollectorSilent](b)); got != 1 {
 				t.Errorf("it is told %d times that the collector is silent", got)
 			}
@@ -99,7 +99,7 @@ func TestSilentCollector(t *testing.T) {
 	}
 }
 
-// A collector that is killed while all is well: its silence is told, and its end.
+// If a healthy collector is killed, its silence and the end of the silence are reported.
 func TestCollectorComesBack(t *testing.T) {
 	b := newBooks(t)
 	n := newNode(t, b, "", "")
@@ -114,14 +114,14 @@ func TestCollectorComesBack(t *testing.T) {
 	}
 }
 
-// Whatever is killed, samples and silences cover all time between them, without a hole and
-// without an overlap, and a silence that was told to begin is told to end.
+// Whatever is killed, samples and silences cover all time between them without gaps or overlaps,
+// and a silence whose beginning was reported has its end reported.
 func TestSilencesAreWhole(t *testing.T) {
 	b := newBooks(t)
 	n := newNode(t, b, "", "")
 	n.start()
 	samples := func() []*domain.NodeSampled { return events[*domain.NodeSampled](b) }
-	// What was sent again after a kill counts once, as in the folds.
+	// An event that was sent again after a kill counts once, as in the folds.
 	silences := func() []*domain.CollectorSilent {
 		seen := map[domain.CollectorSilent]bool{}
 		return slices.DeleteFunc(events[*domain.CollectorSilent](b), func(s *domain.CollectorSilent) bool {
@@ -145,7 +145,7 @@ func TestSilencesAreWhole(t *testing.T) {
 	n.stop()
 	n.start()
 	more("the reporter was stopped")
-	// A silence that is told, and a reporter that is killed in it, twice.
+	// A silence is reported, and the reporter is killed during it, twice.
 	n.env = []string{"QM_COLLECTOR=none"}
 	n.kill()
 	n.start()
@@ -153,7 +153,7 @@ func TestSilencesAreWhole(t *testing.T) {
 	opened := len(silences())
 	n.kill()
 	n.start()
-	until(t, "that the collector ends again", func() bool { return strings.Count(n.said(), "is started again") > 3 })
+	until(t, "that the collector ends again", func() bool { return strings.Count(n.said(), "is restarted") > 3 })
 	if got := len(silences()); got != opened {
 		t.Errorf("the open silence is told %d times", 1+got-opened)
 	}
@@ -191,8 +191,8 @@ func TestSilencesAreWhole(t *testing.T) {
 	}
 }
 
-// A collector that goes on and has no value of any GPU is silent all the same, and a
-// sample claims nothing of that time.
+// A collector that runs but has no value of any GPU counts as silent, and samples claim nothing of
+// that time.
 func TestNothingMeasured(t *testing.T) {
 	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: 10 * time.Second, Listen: "off"}
 	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
@@ -244,7 +244,7 @@ func TestNothingMeasured(t *testing.T) {
 	}
 }
 
-// What cannot work is refused at once, by what it is and what to do.
+// An invalid configuration is refused at once, with the reason and what to do.
 func TestRefusedStarts(t *testing.T) {
 	b := newBooks(t)
 	n := newNode(t, b, "", "")
@@ -285,8 +285,8 @@ func TestRefusedStarts(t *testing.T) {
 	}
 }
 
-// Samples were lost, and the disk takes no faults: one event says so, from memory, until
-// the disk has it. Faults find the room that is left.
+// Samples were lost, and the disk accepts no faults: one event reports the loss, from memory until
+// the disk accepts it. Faults use the remaining room.
 func TestLossOnADiskThatFails(t *testing.T) {
 	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: time.Second, Listen: "off"}
 	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
@@ -321,7 +321,7 @@ func TestLossOnADiskThatFails(t *testing.T) {
 	second := func() {
 		for _, topic := range queueNames {
 			_ = r.queue(topic).Sync()
-			r.sayLosses(topic)
+			r.reportLosses(topic)
 		}
 	}
 	for range 10 {
@@ -342,8 +342,8 @@ func TestLossOnADiskThatFails(t *testing.T) {
 	}
 }
 
-// The spool is small and the gateway away for long: samples are dropped, faults are not,
-// and what was dropped is told, exactly.
+// The spool is small and the gateway is away for long: samples are dropped, faults are not, and the
+// drops are reported exactly.
 func TestLongOutage(t *testing.T) {
 	b := newBooks(t)
 	b.set("503")
@@ -376,7 +376,7 @@ func TestLongOutage(t *testing.T) {
 			frame(s, &dcgm.Events{Generation: 1, Events: []dcgm.Event{{Kind: dcgm.KindXID, Device: 1, UUID: devices[0].UUID, Code: 13, Field: dcgm.FieldXID, Count: 1, At: noon + domain.Instant(s)*domain.Second}}})
 		}
 		for _, topic := range queueNames {
-			r.sayLosses(topic)
+			r.reportLosses(topic)
 		}
 	}
 	b.set("")
@@ -428,7 +428,7 @@ func TestLongOutage(t *testing.T) {
 	t.Logf("%d samples dropped, %d kept", len(lost), len(sampled))
 }
 
-// Every answer of a gateway has its meaning, and none loses an event.
+// Every answer of a gateway is handled, and none loses an event.
 func TestDelivery(t *testing.T) {
 	for _, mode := range []string{"cut", "500", "503", "429", "401", "400", "413", "html", "forget", "small"} {
 		t.Run(mode, func(t *testing.T) {
@@ -459,8 +459,8 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// An outage is said once for each topic and cause, though every attempt fails from a port
-// of its own, and connections that are cut show as what chance has them show as.
+// An outage is logged once for each topic and cause, although every attempt fails from another
+// port, and cut connections fail in different ways.
 func TestOutageIsSaidOnce(t *testing.T) {
 	b := newBooks(t)
 	b.set("reset")
@@ -472,7 +472,7 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	for _, topic := range queueNames {
 		said := 0
 		for l := range strings.Lines(n.said()) {
-			// On a busy machine an attempt may also take too long, which is another cause.
+			// On a busy machine an attempt may also time out, which is another cause.
 			if strings.Contains(l, line) && strings.Contains(l, "topic="+string(topic)) && !strings.Contains(l, "exceeded") {
 				said++
 			}
@@ -484,7 +484,7 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	if !strings.Contains(n.said(), line) {
 		t.Error("nothing is said")
 	}
-	// Another cause is news, and so is the next outage.
+	// Another cause is logged again, and so is the next outage.
 	b.set("503")
 	until(t, "the other cause", func() bool { return strings.Contains(n.said(), "503 Service Unavailable") })
 	b.set("")
@@ -495,11 +495,11 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	until(t, "the next outage", func() bool { return strings.Count(n.said(), line) > before })
 }
 
-// chosen is a sender that refuses what it is told to.
+// chosen is a sender that refuses chosen records.
 type chosen struct {
 	mu     sync.Mutex
 	refuse map[int]string
-	split  string // refuses batches with this record as a whole
+	split  string // refuses batches that contain this record
 	got    []string
 }
 
@@ -523,8 +523,8 @@ func (c *chosen) send(_ context.Context, records [][]byte) ([]refusedRecord, err
 	return refused, nil
 }
 
-// The node's cluster was named wrongly and is corrected: what was observed under the
-// old name is kept in a file and holds up nothing.
+// The node's cluster name was wrong and is corrected. Events that were observed under the old name
+// are kept in a file and do not block others.
 func TestClusterCorrected(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	for life, cluster := range []string{"lab", testCluster + "2"} {
@@ -544,12 +544,12 @@ func TestClusterCorrected(t *testing.T) {
 			}
 			continue
 		}
-		if f := checkWaiting(cfg); len(f) != 1 || f[0].Result != resultWarning || !strings.Contains(f[0].Found, "1 KiB wait that were observed as node-reporter/lab/n1, and this node is one of cluster lab2 now") {
+		if f := checkWaiting(cfg); len(f) != 1 || f[0].Result != resultWarning || !strings.Contains(f[0].Found, "1 KiB wait that were observed as node-reporter/lab/n1, but this node now belongs to cluster lab2") {
 			t.Errorf("%+v", f)
 		}
 		to := &chosen{}
 		c := &courier{queue: r.queue(domain.TopicHardware), topic: domain.TopicHardware, cluster: cluster, sender: to, refused: newRefusedFile(dir, log), log: log, pace: usualPace}
-		// While the file cannot be written, the events stay where they are.
+		// While the file cannot be written, the events stay in the spool.
 		if err := os.Mkdir(filepath.Join(dir, refusedName), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -573,7 +573,7 @@ func TestClusterCorrected(t *testing.T) {
 		if f := checkWaiting(cfg); len(f) != 1 || !strings.Contains(f[0].Found, refusedName+" holds 1 events") {
 			t.Errorf("%+v", f)
 		}
-		if err != nil || !strings.Contains(string(text), "it was observed as node-reporter/lab/n1, and this node is one of cluster lab2 now") {
+		if err != nil || !strings.Contains(string(text), "it was observed as node-reporter/lab/n1, but this node now belongs to cluster lab2") {
 			t.Errorf("%v %s", err, text)
 		}
 		if err := r.spool.Close(); err != nil {
@@ -582,7 +582,7 @@ func TestClusterCorrected(t *testing.T) {
 	}
 }
 
-// A node that is corrected to be another cluster's registers there, once.
+// A node whose cluster was corrected registers once in the right one.
 func TestRegisteredInEachCluster(t *testing.T) {
 	dir := t.TempDir()
 	for life, cluster := range []string{"lab", "lab", "lab2", "lab2", "lab"} {
@@ -606,7 +606,7 @@ func TestRegisteredInEachCluster(t *testing.T) {
 	}
 }
 
-// The status listener has no more than so many connections at once; the next waits.
+// The status listener bounds its open connections; the next ones wait.
 func TestStatusConnections(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -648,8 +648,7 @@ func TestStatusConnections(t *testing.T) {
 	}
 }
 
-// A reporter that is not well is not to be started again for it: it would lose what it
-// holds in memory.
+// A reporter with problems must not be restarted for them: it would lose the events in memory.
 func TestHealthAsksForNoRestart(t *testing.T) {
 	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: time.Second, Listen: "off"}
 	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
@@ -666,7 +665,7 @@ func TestHealthAsksForNoRestart(t *testing.T) {
 	}
 }
 
-// A gateway that refuses all, reports of losses too, is told of each loss once.
+// If the gateway refuses everything, including reports of losses, each loss is reported once.
 func TestAllRefused(t *testing.T) {
 	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: time.Second, Listen: "off"}
 	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
@@ -690,12 +689,12 @@ func TestAllRefused(t *testing.T) {
 		if err := q.Done(b); err != nil {
 			t.Fatal(err)
 		}
-		r.sayLosses(domain.TopicHardware)
+		r.reportLosses(domain.TopicHardware)
 	}
 	if len(to.got) != 2 || len(q.Losses()) > 0 {
 		t.Errorf("%d events were sent, want the fault and the report of its loss; not said: %+v", len(to.got), q.Losses())
 	}
-	// What a line of the file holds is what the gateway takes.
+	// The record in a line of the file is in the form that the gateway accepts.
 	text, err := os.ReadFile(filepath.Join(cfg.Spool.Dir, refusedName))
 	if err != nil {
 		t.Fatal(err)
@@ -713,8 +712,8 @@ func TestAllRefused(t *testing.T) {
 	}
 }
 
-// The DaemonSet asks for nothing that waits for a disk, and starts nothing again for what
-// is wrong.
+// The DaemonSet's probes use nothing that waits for a disk, and do not restart a reporter with
+// problems.
 func TestLivenessProbe(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/node/daemonset.yaml")
 	if err != nil || !strings.Contains(string(text), "livenessProbe:\n            httpGet: {path: /livez, port: metrics}") {
@@ -727,7 +726,7 @@ func TestLivenessProbe(t *testing.T) {
 	}
 }
 
-// What is refused for ever is kept in a file, and one bad event does not hold up others.
+// Refused events are kept in a file, and one bad event does not block others.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	s, err := spool.Open(spool.Config{Dir: dir, Source: sourceOf(testCluster) + "n1", Incarnation: 1, Quota: 1 << 20, Queues: []spool.Rule{{Name: "q", Keep: true}}})
@@ -753,7 +752,7 @@ func TestRefused(t *testing.T) {
 	c.run(ctx)
 	want := []spool.Loss{{Incarnation: 1, From: 4, To: 4, Reason: spool.Refused}, {Incarnation: 1, From: 8, To: 8, Reason: spool.Refused}}
 	if got := s.Queue("q").Losses(); !slices.Equal(got, want) {
-		t.Errorf("losses %+v, want those of the two that are refused: nobody else says that they never come", got)
+		t.Errorf("losses %+v, want those of the two that are refused: nothing else reports that they never come", got)
 	}
 	if len(to.got) != 19 || c.sent.Load() != 18 || c.refused.count.Load() != 2 {
 		t.Errorf("%d were sent, %d accepted, %d refused", len(to.got), c.sent.Load(), c.refused.count.Load())
@@ -810,7 +809,7 @@ func TestMemory(t *testing.T) {
 		}
 		return count() - before
 	}
-	again := func() { // as after kill -9: nothing is closed but the lock
+	again := func() { // like kill -9: only the lock is released
 		t.Helper()
 		if err := r.spool.Close(); err != nil {
 			t.Fatal(err)
@@ -835,8 +834,8 @@ func TestMemory(t *testing.T) {
 		event dcgm.Event
 		want  int64
 	}{
-		{life(0, true), 0}, {life(1, false), 1}, {life(1, true), 0}, {life(3, true), 1}, // grew while nothing ran
-		{life(2, true), 0}, {life(3, true), 1}, // was cleared, to 2
+		{life(0, true), 0}, {life(1, false), 1}, {life(1, true), 0}, {life(3, true), 1}, // it grew while nothing ran
+		{life(2, true), 0}, {life(3, true), 1}, // it was cleared, and is 2 now
 		{xid, 1}, {xid, 0}, {later, 1},
 		{link, 1}, {found, 0}, {over, 0}, {found, 1}, {link, 1},
 		{ecc, 1}, {ecc, 0}, {more, 1}, {reset, 1},
@@ -851,7 +850,7 @@ func TestMemory(t *testing.T) {
 			}
 		}
 	}
-	// Of a counter that was found at 7 after 5 were told, 2 are new.
+	// If a counter is found at 7 and 5 were reported, 2 are new.
 	var deltas []uint64
 	q := r.queue(domain.TopicHardware)
 	if err := q.Stored(func(e spool.Entry) bool {
@@ -870,7 +869,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A disk that does not take what is to be remembered is said once, and leaves nothing on it.
+// If the memory cannot be written, that is logged once, and no partial file stays.
 func TestNotRemembered(t *testing.T) {
 	usual := syncFile
 	defer func() { syncFile = usual }()
@@ -886,7 +885,7 @@ func TestNotRemembered(t *testing.T) {
 	for range 3 {
 		r.remember()
 	}
-	if n := strings.Count(logged.String(), "cannot be remembered"); n != 1 {
+	if n := strings.Count(logged.String(), "memory of reported faults cannot be written"); n != 1 {
 		t.Errorf("it is said %d times:\n%s", n, logged.String())
 	}
 	if _, err := os.Stat(filepath.Join(cfg.Spool.Dir, memoryName+".new")); err == nil {
@@ -899,7 +898,7 @@ func TestNotRemembered(t *testing.T) {
 	}
 }
 
-// What is written beside the spool lasts: bytes, then the name that they have.
+// Files beside the spool are durable: the bytes are synced before the name.
 func TestFilesLast(t *testing.T) {
 	usual := syncFile
 	defer func() { syncFile = usual }()
@@ -941,17 +940,17 @@ func TestConfig(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for text, want := range map[string]string{
-		"cluster: a b\nnode: n\ngateway: {url: 'https://h:1', key_file: k}":                                                     "1:10: cluster: \"a b\" is no name",
+		"cluster: a b\nnode: n\ngateway: {url: 'https://h:1', key_file: k}":                                                     "1:10: cluster: \"a b\" is not a name",
 		"cluster: c\nnode: n\ngatway: {url: x}":                                                                                 "3:1: gatway: unknown field; did you mean gateway?",
 		"cluster: c\nnode: n":                                                                                                   "gateway.url: is needed",
 		"cluster: c\nnode: n\ngateway: {url: 'http://far:1', key_file: k}":                                                      "not encrypted",
 		"cluster: c\nnode: n\ngateway: {url: 'https://h:1'}":                                                                    "gateway.key_file: is needed",
 		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nkafka: {brokers: ['b:1']}":                            "both say where events go",
-		"cluster: c\nnode: n\nkafka: {brokers: ['b:1']}":                                                                        "authenticates by nothing",
+		"cluster: c\nnode: n\nkafka: {brokers: ['b:1']}":                                                                        "has no authentication",
 		"cluster: c\nnode: n\nkafka: {brokers: ['b:1'], mechanism: PLAIN, user: u, password_file: p}":                           `"PLAIN" is unknown`,
-		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\ninterval: 1500ms":                                     "no whole number of seconds",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\ninterval: 1500ms":                                     "not a whole number of seconds",
 		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nattribution: {rules: [{namespace: a}]}":               "rules[0].deployment: is needed",
-		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nattribution: {rules: [{namespace: a, workspace: w}]}": "rules[0].workspace: is for jobs (namespace: slurm); who pays for pods is said by signed mapping rules",
+		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nattribution: {rules: [{namespace: a, workspace: w}]}": "rules[0].workspace: is for jobs (namespace: slurm); signed mapping rules say who pays for pods",
 		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nregister: {billing_model: rent}":                      "register.billing_model",
 		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nlisten: here":                                         "listen: is not host:port",
 	} {
@@ -968,7 +967,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// The configuration in the manifest is one that this program takes.
+// The configuration in the manifest is valid.
 func TestManifest(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/node/daemonset.yaml")
 	if err != nil {
@@ -996,7 +995,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// Check names what is missing and what to do, each in its own line.
+// Check reports what is missing and what to do, one finding a line.
 func TestCheck(t *testing.T) {
 	b := newBooks(t)
 	n := newNode(t, b, "", "attribution: {kubernetes: {enabled: true, socket: /nowhere/kubelet.sock}, slurm: {job_dir: /nowhere/jobs}, static: nowhere}")
@@ -1022,7 +1021,7 @@ func TestCheck(t *testing.T) {
 	found, code := report()
 	for check, want := range map[string]string{
 		"collector": "libdcgm.so.4 is not there", "kubelet": "mount the kubelet's directory", "slurm": "/nowhere/jobs",
-		"static file": "who holds what", "secret gateway.key_file": "not a cluster key",
+		"static file": "read the static file", "secret gateway.key_file": "not a cluster key",
 	} {
 		if f := found[check]; f.Result != resultFailed || !strings.Contains(f.Found, want) {
 			t.Errorf("%s: %+v, want %q", check, f, want)
@@ -1031,7 +1030,7 @@ func TestCheck(t *testing.T) {
 	if code != 1 || found["configuration"].Result != resultOK || found["spool"].Result != resultOK {
 		t.Errorf("exit %d, %+v", code, found)
 	}
-	// A key that others can read, and one that is refused.
+	// A key that other users can read, and one that the gateway refuses.
 	n.write("key", "x", 0o600)
 	if err := os.Chmod(filepath.Join(n.dir, "key"), 0o644); err != nil {
 		t.Fatal(err)
@@ -1065,8 +1064,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// spooled is the event of an entry of the spool, as the log would have it from a
-// cluster.
+// spooled returns the event of an entry of the spool, as in the log of a cluster.
 func spooled(t *testing.T, cluster string, e spool.Entry) domain.Event {
 	t.Helper()
 	body, _, err := unpack(e.Data)

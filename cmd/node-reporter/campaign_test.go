@@ -32,7 +32,7 @@ import (
 	"quartermaster/projections"
 )
 
-// This test binary is also the reporter, and a collector that needs no GPU.
+// This test binary is also the reporter, and a collector without a GPU.
 func TestMain(m *testing.M) {
 	switch os.Getenv("QM_NODE") {
 	case "reporter":
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testGPUs are the devices of the collector.
+// testGPUs are the devices of the test collector.
 func testGPUs() (gpus []dcgm.Device) {
 	for i := range uint32(4) {
 		id := domain.DeriveGPUID("test", "gpu", int(i))
@@ -57,9 +57,8 @@ func testGPUs() (gpus []dcgm.Device) {
 	return gpus
 }
 
-// collect is a collector attached to an nv-hostengine that keeps XIDs: they are the lines
-// "at gpu code" of a file, which the test appends to. The environment says how it
-// misbehaves.
+// collect is a collector attached to a fake nv-hostengine that keeps XIDs. They are the lines "at
+// gpu code" of a file, to which the test appends. The environment selects how it misbehaves.
 func collect(args []string) int {
 	var since int64
 	for i, a := range args {
@@ -132,7 +131,7 @@ func collect(args []string) int {
 	}
 }
 
-// books is a gateway with a log behind it, which misbehaves as it is told.
+// books is a gateway with a log behind it. Tests select how it misbehaves.
 type books struct {
 	t       testing.TB
 	server  *http.Server
@@ -141,7 +140,7 @@ type books struct {
 	mu      sync.Mutex
 	mode    string
 	records map[domain.TopicPartition][]domain.Record
-	arrived map[string]time.Time // of each fault, by what it is known by
+	arrived map[string]time.Time // arrival time of each fault, by its key
 	decoder wire.Decoder
 	asked   int
 }
@@ -186,7 +185,7 @@ func (b *books) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "cut":
 		cut()
 		return
-	case "reset": // as a crash does
+	case "reset": // like a crash
 		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
 			_ = c.(*net.TCPConn).SetLinger(0)
 			c.Close()
@@ -205,7 +204,7 @@ func (b *books) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "401":
 		say(401, "key aaaaaaaaaa of cluster lab was revoked")
 		return
-	case "400", "413": // of a proxy, which knows nothing of events
+	case "400", "413": // from a proxy, which does not know events
 		status, _ := strconv.Atoi(mode)
 		http.Error(w, `{"error": "The plain HTTP request was sent to HTTPS port"}`, status)
 		return
@@ -237,7 +236,7 @@ func (b *books) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	n := b.take(recs)
 	if mode == "forget" {
-		cut() // the log has them, and nobody hears of it
+		cut() // the log has them, but the answer is lost
 		return
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"accepted": n})
@@ -272,10 +271,10 @@ func faultKey(f *domain.GPUFaultObserved, at domain.Instant) string {
 	return fmt.Sprintf("%s %d %d", f.GPU, f.Code, at/1000)
 }
 
-// deviceAndCode is a key of a fault without its time: repeats count as one version.
+// deviceAndCode is a fault's key without its time: repeats count as one version.
 func deviceAndCode(key string) string { return key[:strings.LastIndex(key, " ")] }
 
-// checkCounts compares how often faults count with what the driver reported.
+// checkCounts compares the counted faults with what the driver reported.
 func checkCounts(t *testing.T, counts map[string]int, told []string) {
 	t.Helper()
 	want := map[string]int{}
@@ -311,7 +310,7 @@ func events[E domain.Event](b *books) (out []E) {
 	return out
 }
 
-// Read and Follow make it the log of a runner.
+// Read and Follow make books the log of a runner.
 func (b *books) ReadAfter(_ context.Context, tp domain.TopicPartition, _ domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -322,7 +321,7 @@ func (b *books) FollowAfter(context.Context, domain.TopicPartition, domain.Ancho
 	return nil
 }
 
-// fold returns how often the faults of each device and code count, and checks the rest.
+// fold returns the counts of faults by device and code, and checks the rest.
 func (b *books) fold() (counts map[string]int, repeats int64) {
 	b.t.Helper()
 	store := projections.NewMemory(domain.TopicSpecs())
@@ -365,7 +364,7 @@ func (b *books) fold() (counts map[string]int, repeats int64) {
 	return counts, r.Progress().Repeats
 }
 
-// node is a reporter with its collector, as processes.
+// node is a reporter and its collector, as processes.
 type node struct {
 	t      testing.TB
 	dir    string
@@ -392,7 +391,7 @@ func newNode(t testing.TB, b *books, spoolDir string, more string) *node {
 	}
 	n.write("key", key.String(), 0o600)
 	n.write("xids", "", 0o600)
-	// The collector is this binary in another mode.
+	// The collector is this test binary in another mode.
 	n.write("collector", fmt.Sprintf("#!/bin/sh\nQM_NODE=collector exec %s \"$@\"\n", os.Args[0]), 0o700)
 	n.write("node.yaml", fmt.Sprintf(`
 cluster: %s
@@ -429,7 +428,7 @@ func (n *node) start() {
 
 func (n *node) running() bool { return n.cmd != nil }
 
-// kill ends the reporter at once.
+// kill kills the reporter.
 func (n *node) kill() {
 	if n.cmd != nil {
 		_ = n.cmd.Process.Kill()
@@ -447,7 +446,7 @@ func (n *node) stop() {
 	}
 }
 
-// killCollector ends the collector at once.
+// killCollector kills the collector.
 func (n *node) killCollector() {
 	if n.cmd == nil {
 		return
@@ -487,7 +486,7 @@ func (n *node) xid(gpu, code uint32) string {
 	return k
 }
 
-// until waits for something to happen.
+// until waits for a condition.
 func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(90 * time.Second); !done(); {
@@ -508,8 +507,8 @@ func (n *node) said() string {
 	return string(text)
 }
 
-// tear leaves at the end of the newest segment of a queue what a crash in the middle of
-// a write leaves: a part of a frame that was never accepted.
+// tear appends a partial frame to the newest segment of a queue, as a crash in the middle of a
+// write does. It was never accepted.
 func (n *node) tear(rng *rand.Rand) {
 	names, err := filepath.Glob(filepath.Join(n.spool, string(queueNames[rng.IntN(len(queueNames))]), "*.seg"))
 	if err != nil || len(names) == 0 {
@@ -535,8 +534,8 @@ func (n *node) tear(rng *rand.Rand) {
 	}
 }
 
-// Everything that can go wrong goes wrong at random, again and again, while the driver
-// reports faults. In the end the log counts each of them, and each once.
+// All failures occur at random, again and again, while the driver reports faults. In the end the
+// log counts each of them exactly once.
 func TestCampaign(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -599,7 +598,7 @@ func TestCampaign(t *testing.T) {
 	}
 	until(t, "that every fault arrives", func() bool { return b.has(n.told) })
 	until(t, "that a sample arrives", func() bool { return len(events[*domain.NodeSampled](b)) > 0 })
-	// What is in the log by now may have come twice; nothing may come that was not told.
+	// Events may be in the log twice by now, but none may be there that was not reported.
 	n.stop()
 	counts, repeats := b.fold()
 	checkCounts(t, counts, n.told)
@@ -616,8 +615,8 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// overlaps says where samples and silences that have ended cover a time twice. What was
-// sent again counts once.
+// overlaps returns the times that samples and ended silences cover twice. Events that were sent
+// again count once.
 func overlaps(b *books) (out []string) {
 	type told struct {
 		domain.Interval
@@ -644,8 +643,8 @@ func overlaps(b *books) (out []string) {
 	return out
 }
 
-// smallDisk returns a folder on a disk of its own, and what fills it, where this process
-// may mount one; else a folder, and nothing.
+// smallDisk returns a folder on a small disk of its own and a function that fills it, if this
+// process may mount one. Otherwise it returns a folder and nil.
 func smallDisk(t *testing.T) (dir string, full func(bool)) {
 	t.Helper()
 	root := t.TempDir()

@@ -25,8 +25,8 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// checked writes a configuration and its secrets, runs the check, and returns what it
-// finds of them and of delivery.
+// checked writes a configuration and its secrets, runs the check, and returns the findings about
+// secrets and delivery.
 func checked(t *testing.T, config string, secrets map[string]string) (lines string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,8 +66,8 @@ func newKey(t *testing.T, seed byte) domain.ClusterKey {
 	return k
 }
 
-// The gateway as it is says whose key it was shown, so that a key of another cluster
-// is found before a node begins with it.
+// The real gateway answers with the cluster of the key, so that a key of another cluster is found
+// before a node starts with it.
 func TestCheckWhoseKey(t *testing.T) {
 	lab, eu, stranger := newKey(t, 1), newKey(t, 2), newKey(t, 3)
 	srv := httptest.NewServer(&httpapi.Gateway{
@@ -90,8 +90,8 @@ func TestCheckWhoseKey(t *testing.T) {
 		key  domain.ClusterKey
 		want []string
 	}{
-		"the cluster's":     {lab, []string{"gateway | ok | ", "that of cluster lab"}},
-		"another cluster's": {eu, []string{"gateway | failed | ", "the key, which is that of cluster eu, and this node is configured as one of cluster lab", "write the key of cluster lab into key, or correct cluster"}},
+		"the cluster's":     {lab, []string{"gateway | ok | ", "belongs to cluster lab"}},
+		"another cluster's": {eu, []string{"gateway | failed | ", "the key, which belongs to cluster eu, but this node is configured for cluster lab", "write the key of cluster lab into key, or correct cluster"}},
 		"nobody's":          {stranger, []string{"gateway | failed | ", "401 Unauthorized: key", "is not known here"}},
 	} {
 		lines := checked(t, "cluster: lab\ngateway: {url: '"+srv.URL+"', key_file: key}\n", map[string]string{"key": c.key.String()})
@@ -103,8 +103,8 @@ func TestCheckWhoseKey(t *testing.T) {
 	}
 }
 
-// A gateway whose certificate nobody knows, and a node that registers nowhere, are said
-// with what to set.
+// A gateway with an unknown certificate, and a node that is not registered, are reported with the
+// setting to change.
 func TestCheckSaysWhatIsMissing(t *testing.T) {
 	srv := httptest.NewTLSServer(http.NotFoundHandler())
 	defer srv.Close()
@@ -121,8 +121,8 @@ func TestCheckSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A gateway that asks for certificates refuses a node without one and one of another
-// authority, and check says which and what to do; it takes the right one.
+// A gateway with client certificates refuses a node without one and one of another authority. Check
+// reports which, and what to do. The gateway accepts the right one.
 func TestCheckClientCertificate(t *testing.T) {
 	server, authority := testcert.New(t), testcert.New(t)
 	lab := newKey(t, 1)
@@ -140,14 +140,14 @@ func TestCheckClientCertificate(t *testing.T) {
 	srv.StartTLS()
 	defer srv.Close()
 	right, wrong := authority.Client(t), testcert.New(t).Client(t)
-	const next = " | set gateway.client_cert_file and gateway.client_key_file to a certificate for clients of an authority in the gateway's client_ca_file, and its key"
+	const next = " | set gateway.client_cert_file and gateway.client_key_file to a client certificate, and its key, of an authority in the gateway's client_ca_file"
 	for name, c := range map[string]struct {
 		own  *testcert.Certificate
 		want []string
 	}{
 		"none":                {nil, []string{"gateway | failed | ", "it asks for a client certificate, and gateway.client_cert_file names none" + next}},
 		"another authority's": {wrong, []string{"gateway | failed | ", "it refuses the client certificate in " + wrong.Cert + next}},
-		"right":               {right, []string{"gateway | ok | ", "that of cluster lab", "client certificate | ok | ends at "}},
+		"right":               {right, []string{"gateway | ok | ", "belongs to cluster lab", "client certificate | ok | ends at "}},
 	} {
 		own := ""
 		if c.own != nil {
@@ -169,8 +169,8 @@ func TestCheckClientCertificate(t *testing.T) {
 	}
 }
 
-// What is wrong with a secret is said once, in the same order each time, and advised on
-// as what it is: nobody who uses one way of delivery is told of the other.
+// An invalid secret is reported once, in a fixed order, with the right advice, and only for the
+// configured way of delivery.
 func TestCheckSecrets(t *testing.T) {
 	for name, c := range map[string]struct {
 		config  string
@@ -181,20 +181,20 @@ func TestCheckSecrets(t *testing.T) {
 			"cluster: lab\ngateway: {url: 'http://127.0.0.1:1', key_file: key}\n", map[string]string{"key": "qmk_x"},
 			`configuration | ok | node n1 of cluster lab | 
 secret gateway.key_file | failed | not a cluster key: it has 5 characters, want 73; was it cut? | "quartermaster cluster register" shows the cluster's key once; "quartermaster key rotate" makes another
-gateway | skipped | it is not asked without its secret | 
+gateway | skipped | not asked, because its secret cannot be used | 
 `},
 		"Kafka beside a gateway": {
 			"cluster: lab\ngateway: {url: 'http://127.0.0.1:1', key_file: key}\nkafka: {password_file: password}\n", map[string]string{"key": "qmk_x"},
 			`configuration | ok | node n1 of cluster lab | 
 secret gateway.key_file | failed | not a cluster key: it has 5 characters, want 73; was it cut? | "quartermaster cluster register" shows the cluster's key once; "quartermaster key rotate" makes another
-gateway | skipped | it is not asked without its secret | 
+gateway | skipped | not asked, because its secret cannot be used | 
 `},
 		"Kafka": {
 			"cluster: lab\nkafka: {brokers: ['127.0.0.1:1'], mechanism: SCRAM-SHA-512, user: u, password_file: password, cert_file: cert, key_file: key}\n", map[string]string{"cert": "x"},
 			`configuration | ok | node n1 of cluster lab | 
 secret kafka.key_file | failed | there is no file key; create it, readable by this program alone | write the private key of kafka.cert_file into it, in PEM
 secret kafka.password_file | failed | there is no file password; create it, readable by this program alone | write the password of kafka.user into it, as the brokers know it
-kafka | skipped | it is not asked without its secret | 
+kafka | skipped | not asked, because its secret cannot be used | 
 `},
 	} {
 		for range 5 {
@@ -205,8 +205,8 @@ kafka | skipped | it is not asked without its secret |
 	}
 }
 
-// The collector is asked to attach as it is configured, and check says what it attached
-// to and what came of the others.
+// The collector is run with the configured engine, and check reports the engine it attached to and
+// the results of the others.
 func TestCheckEngine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles C")

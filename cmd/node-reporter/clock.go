@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// clock bounds how far this node's clock may be off: by what the kernel knows of its
-// synchronisation, and by the Date of the gateway's answers, which have whole seconds.
+// clock bounds the error of this node's clock. It uses the kernel's synchronization state, and the
+// Date header of the gateway's answers, which has whole seconds.
 type clock struct {
 	mu          sync.Mutex
-	low, high   time.Duration // the node's clock less the gateway's
+	low, high   time.Duration // this node's clock minus the gateway's
 	heard       bool
 	kernelKnows func() (time.Duration, bool)
 }
 
 func newClock() *clock { return &clock{kernelKnows: kernelError} }
 
-// hear takes note of an answer with a date, between sending and receiving it.
-func (c *clock) hear(sent, received, date time.Time) {
+// observe records the date of an answer, with the times of sending and receiving.
+func (c *clock) observe(sent, received, date time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The gateway's clock stood between date and a second later, at some time between.
+	// The gateway's clock was between date and date + 1s, at a time between sent and received.
 	c.low, c.high, c.heard = sent.Sub(date.Add(time.Second)), received.Sub(date), true
 }
 
-// bound returns the most that the clock is off as far as is known, 0 for unknown.
+// bound returns the greatest known error of the clock; 0 means unknown.
 func (c *clock) bound() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,14 +32,14 @@ import (
 	"quartermaster/domain"
 )
 
-// sender delivers records, in the form of wire's batches. It returns nil once the log
-// has acknowledged all but those it names as refused, which it never will take.
+// sender delivers records in the encoding of wire's batches. It returns nil once the log has
+// acknowledged all records except the refused ones, which it will never accept.
 type sender interface {
 	send(ctx context.Context, records [][]byte) (refused []refusedRecord, err error)
 	close()
 }
 
-// refusedRecord is a record that the log will never hold, by its place in the batch.
+// refusedRecord is a record that the log will never accept, by its index in the batch.
 type refusedRecord struct {
 	Index int    `json:"index"`
 	Error string `json:"error"`
@@ -48,15 +48,15 @@ type refusedRecord struct {
 // sendError is why a delivery failed.
 type sendError struct {
 	text string
-	// kind is the same for failures of one cause, whatever else their texts hold: a port
-	// that changes with each connection, a time.
+	// kind is the same for failures with the same cause, even if their texts differ, for example in
+	// a port or a time.
 	kind string
-	// split says that a smaller delivery may be taken.
+	// split says that a smaller delivery may be accepted.
 	split bool
-	// final says so of the log itself, not of whatever stands before it: a single record
-	// that is refused so never will be taken.
+	// final says that the log itself refused the delivery, not a proxy in front of it. A single
+	// record that is refused this way will never be accepted.
 	final bool
-	// after is how long the other side wants to be left alone.
+	// after is how long the receiver asks to wait.
 	after time.Duration
 	// login says that the credentials were refused.
 	login bool
@@ -64,7 +64,7 @@ type sendError struct {
 
 func (e *sendError) Error() string { return e.text }
 
-// failed says why what was attempted did not work.
+// failed returns the error of a failed attempt.
 func failed(what string, err error) *sendError {
 	return &sendError{text: fmt.Sprintf("%s: %v", what, err), kind: what + ": " + causeOf(err)}
 }
@@ -75,15 +75,16 @@ const (
 	noCertificate = "client certificate"
 )
 
-// causeOf names why a connection failed, alike for all failures of one cause. Whether a
-// connection that was cut shows as a reset, a broken pipe or an end is chance.
+// causeOf names why a connection failed. It is the same for all failures with one cause. A cut
+// connection may show as a reset, a broken pipe or an end of file.
 func causeOf(err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	var late net.Error
 	switch {
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return cutOff
 	case errors.As(err, &name):
 		return "no such host"
@@ -107,16 +108,21 @@ type gateway struct {
 	client  *http.Client
 	clock   *clock
 
-	certFile string      // the certificate that it is shown; "": none
-	asked    atomic.Bool // it asked for one, and has not answered since
+	certFile string      // file of the client certificate; "": none
+	asked    atomic.Bool // it asked for a certificate, and has not answered since
 
 	mu      sync.Mutex
 	encoder *zstd.Encoder
-	plain   atomic.Bool // it does not take compressed bodies
+	plain   atomic.Bool // it does not accept compressed bodies
 }
 
 func newGateway(c *GatewayConfig, clk *clock, log *slog.Logger) (*gateway, error) {
-	g := &gateway{url: strings.TrimRight(c.URL, "/") + "/v1/events", keyFile: c.KeyFile, certFile: c.ClientCertFile, clock: clk}
+	g := &gateway{
+		url:      strings.TrimRight(c.URL, "/") + "/v1/events",
+		keyFile:  c.KeyFile,
+		certFile: c.ClientCertFile,
+		clock:    clk,
+	}
 	secure := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
 	if c.CAFile != "" {
@@ -146,14 +152,14 @@ func newGateway(c *GatewayConfig, clk *clock, log *slog.Logger) (*gateway, error
 			MaxIdleConns:    2, IdleConnTimeout: 90 * time.Second,
 			WriteBufferSize: 4 << 10, ReadBufferSize: 4 << 10,
 		},
-		// The key is for the address that was configured alone.
+		// The key must only be sent to the configured address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return g, nil
 }
 
-// unreached says why the gateway did not answer. One that asked for a certificate and then
-// cut the connection refused what it was shown, also where its reason was cut off with it.
+// unreached returns why the gateway did not answer. If it asked for a certificate and then cut the
+// connection, it refused the certificate, even if its alert was lost.
 func (g *gateway) unreached(err error) *sendError {
 	e := failed("reach the gateway", err)
 	var alert *net.OpError
@@ -171,8 +177,8 @@ func (g *gateway) unreached(err error) *sendError {
 
 func (g *gateway) close() { g.client.CloseIdleConnections() }
 
-// worthPacking is the size from which a body is compressed.
-const worthPacking = 16 << 10
+// minCompressedSize is the size in bytes above which a body is compressed.
+const minCompressedSize = 16 << 10
 
 func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, error) {
 	answer, err := g.ask(ctx, bytes.Join(records, nil))
@@ -182,7 +188,7 @@ func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, 
 	return readAccepted(answer, len(records))
 }
 
-// ask posts a batch and returns what the gateway says of it once it took it.
+// ask posts a batch and returns the gateway's answer if it accepted the batch.
 func (g *gateway) ask(ctx context.Context, body []byte) ([]byte, error) {
 	text, err := configfile.Secret(g.keyFile)
 	if err != nil {
@@ -191,7 +197,7 @@ func (g *gateway) ask(ctx context.Context, body []byte) ([]byte, error) {
 	if _, err := domain.ParseClusterKey(text); err != nil {
 		return nil, &sendError{text: fmt.Sprintf("read the key in %s: %v", g.keyFile, err), kind: "key", login: true}
 	}
-	packed := len(body) > worthPacking && !g.plain.Load()
+	packed := len(body) > minCompressedSize && !g.plain.Load()
 	if packed {
 		body = g.pack(body)
 	}
@@ -214,7 +220,7 @@ func (g *gateway) ask(ctx context.Context, body []byte) ([]byte, error) {
 	defer res.Body.Close()
 	received := time.Now()
 	if date, err := http.ParseTime(res.Header.Get("Date")); err == nil {
-		g.clock.hear(sent, received, date)
+		g.clock.observe(sent, received, date)
 	}
 	answer, err := io.ReadAll(io.LimitReader(res.Body, 8<<20))
 	if err != nil {
@@ -226,8 +232,8 @@ func (g *gateway) ask(ctx context.Context, body []byte) ([]byte, error) {
 	return nil, g.failure(res, answer, packed)
 }
 
-// readAccepted reads the answer to a delivery. One that does not account for every
-// record is none.
+// readAccepted parses the answer to a delivery. An answer that does not account for every record is
+// invalid.
 func readAccepted(answer []byte, n int) ([]refusedRecord, error) {
 	var ans struct {
 		Accepted *int            `json:"accepted"`
@@ -245,7 +251,8 @@ func readAccepted(answer []byte, n int) ([]refusedRecord, error) {
 		seen[r.Index] = true
 	}
 	if err != nil {
-		return nil, &sendError{text: fmt.Sprintf("read the gateway's answer: %v; is this address the gateway's?", err), kind: "answer"}
+		text := fmt.Sprintf("read the gateway's answer: %v; is this address the gateway's?", err)
+		return nil, &sendError{text: text, kind: "answer"}
 	}
 	return ans.Refused, nil
 }
@@ -258,13 +265,16 @@ func (g *gateway) failure(res *http.Response, answer []byte, packed bool) error 
 	if said.Error == "" {
 		said.Error = string(answer[:min(len(answer), 200)])
 	}
-	// A proxy, or another server at this address, knows nothing of events.
+	// A proxy, or another server at this address, does not know events.
 	own := res.Header.Get("Content-Type") == wire.AnswerContentType
 	who := "the gateway"
 	if !own {
 		who = "something that is not the gateway"
 	}
-	e := &sendError{text: fmt.Sprintf("%s answered %s: %s", who, res.Status, printable(said.Error, 500)), kind: who + " " + res.Status}
+	e := &sendError{
+		text: fmt.Sprintf("%s answered %s: %s", who, res.Status, printable(said.Error, 500)),
+		kind: who + " " + res.Status,
+	}
 	switch res.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.login = true
@@ -387,7 +397,7 @@ func (d *direct) send(ctx context.Context, records [][]byte) ([]refusedRecord, e
 	return nil, nil
 }
 
-// courier delivers what a queue holds, in order, until its context ends.
+// courier delivers the events of a queue, in order, until its context ends.
 type courier struct {
 	queue   *spool.Queue
 	topic   domain.Topic
@@ -397,14 +407,14 @@ type courier struct {
 	log     *slog.Logger
 	pace    pace
 
-	sent     atomic.Int64 // events acknowledged
-	failures atomic.Int64
-	failing  atomic.Pointer[sendError] // why it does not go on, nil when it does
-	last     atomic.Int64              // Unix time of the last acknowledgement
-	said     map[string]bool           // kinds of failure that were logged since it went on
+	sent        atomic.Int64 // events acknowledged
+	failures    atomic.Int64
+	failing     atomic.Pointer[sendError] // why delivery fails; nil if it does not
+	last        atomic.Int64              // Unix time of the last acknowledgement
+	loggedKinds map[string]bool           // kinds of failure that were logged since the last success
 }
 
-// The most that one delivery holds.
+// Bounds on one delivery.
 const (
 	mostRecords = domain.MaxDelivered
 	mostBytes   = 512 << 10
@@ -414,12 +424,12 @@ func (c *courier) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		b, err := c.queue.Next(mostRecords, mostBytes)
 		if err != nil {
-			c.log.Error("the spool cannot be read; what waits in it is tried again", "topic", string(c.topic), "error", err)
+			c.log.Error("the spool cannot be read; trying again", "topic", string(c.topic), "error", err)
 		}
 		if err != nil || len(b.Entries) == 0 {
 			ready := c.queue.Ready()
 			if err != nil {
-				ready = nil // a disk that fails is given time, whatever comes meanwhile
+				ready = nil // give a failing disk time, even if new events arrive
 			}
 			select {
 			case <-ctx.Done():
@@ -432,19 +442,20 @@ func (c *courier) run(ctx context.Context) {
 			return
 		}
 		if err := c.queue.Done(b); err != nil {
-			c.log.Error("where delivery stands cannot be written: events may be sent again, and count once", "topic", string(c.topic), "error", err)
+			c.log.Error("the delivery position cannot be written: events may be sent again, but count once",
+				"topic", string(c.topic), "error", err)
 		}
 	}
 }
 
-// parcel is a record, and which entry of the batch it is.
+// parcel is a record and the index of its entry in the batch.
 type parcel struct {
 	record []byte
 	entry  int
 }
 
-// deliver returns once every event of a batch is in the log or was set aside, or false
-// when ctx ended first.
+// deliver returns true once every event of a batch is in the log or was set aside. It returns false
+// if ctx ended first.
 func (c *courier) deliver(ctx context.Context, b *spool.Batch) bool {
 	var parcels []parcel
 	for i, e := range b.Entries {
@@ -458,8 +469,8 @@ func (c *courier) deliver(ctx context.Context, b *spool.Batch) bool {
 		parcels = append(parcels, parcel{record, i})
 	}
 	if own := sourceOf(c.cluster); b.Source != "" && !strings.HasPrefix(b.Source, own) {
-		// No key of this cluster opens the way for them: they would hold up all others.
-		why := fmt.Sprintf("it was observed as %s, and this node is one of cluster %s now", b.Source, c.cluster)
+		// The key of this cluster cannot deliver them, so they would block all others.
+		why := fmt.Sprintf("it was observed as %s, but this node now belongs to cluster %s", b.Source, c.cluster)
 		for _, p := range parcels {
 			if !c.setAside(ctx, b, p, why) {
 				return false
@@ -470,9 +481,10 @@ func (c *courier) deliver(ctx context.Context, b *spool.Batch) bool {
 	return len(parcels) == 0 || c.part(ctx, b, parcels)
 }
 
-// setAside keeps an event that the log will never take beside the spool, and has its loss
-// reported, or its sequence would be awaited for ever. While the disk does not take it, it
-// stays in the spool, unless it is a sample. It returns false when ctx ended first.
+// setAside writes an event that the log will never accept to the refused file, and records it as a
+// loss, because its sequence number would otherwise be awaited for ever. If the file cannot be
+// written, the event stays in the spool, unless it is a sample. It returns false if ctx ended
+// first.
 func (c *courier) setAside(ctx context.Context, batch *spool.Batch, p parcel, why string) bool {
 	const kind = "refused"
 	b := c.pace.backoff(c.pace.deliver)
@@ -482,12 +494,13 @@ func (c *courier) setAside(ctx context.Context, batch *spool.Batch, p parcel, wh
 			if e := c.failing.Load(); e != nil && e.kind == kind {
 				c.failing.Store(nil)
 			}
-			if !tellsLoss(p.record) {
+			if !isLossReport(p.record) {
 				c.queue.Refuse(batch, p.entry)
 			}
 			return true
 		}
-		c.failing.Store(&sendError{text: fmt.Sprintf("one that is refused cannot be kept in %s: %v", c.refused.path, err), kind: kind})
+		text := fmt.Sprintf("a refused event cannot be written to %s: %v", c.refused.path, err)
+		c.failing.Store(&sendError{text: text, kind: kind})
 		select {
 		case <-ctx.Done():
 			return false
@@ -496,15 +509,15 @@ func (c *courier) setAside(ctx context.Context, batch *spool.Batch, p parcel, wh
 	}
 }
 
-// tellsLoss reports whether a record is a report of a loss. Where the log refuses those,
-// to report that one is lost would never end.
-func tellsLoss(record []byte) bool {
+// isLossReport reports whether a record is a report of a loss. If the log refuses such reports,
+// reporting their loss would never end.
+func isLossReport(record []byte) bool {
 	recs, err := wire.ReadBatch(record)
 	return err == nil && len(recs) == 1 && wire.TypeOf(&recs[0]) == domain.TypeSpoolDropped
 }
 
-// part delivers records until they are acknowledged, in halves where that is too much at
-// once. It returns false when ctx ended first.
+// part delivers records until they are acknowledged, in halves if a delivery is too large. It
+// returns false if ctx ended first.
 func (c *courier) part(ctx context.Context, batch *spool.Batch, parcels []parcel) bool {
 	records := make([][]byte, len(parcels))
 	for i, p := range parcels {
@@ -515,7 +528,7 @@ func (c *courier) part(ctx context.Context, batch *spool.Batch, parcels []parcel
 		refused, err := c.sender.send(ctx, records)
 		if err == nil {
 			if c.failing.Swap(nil) != nil {
-				clear(c.said)
+				clear(c.loggedKinds)
 				c.log.Info("events are delivered again", "topic", string(c.topic))
 			}
 			for _, r := range refused {
@@ -545,16 +558,17 @@ func (c *courier) part(ctx context.Context, batch *spool.Batch, parcels []parcel
 		}
 		wait = max(wait, e.after)
 		c.failing.Store(e)
-		if !c.said[e.kind] {
-			if c.said == nil {
-				c.said = map[string]bool{}
+		if !c.loggedKinds[e.kind] {
+			if c.loggedKinds == nil {
+				c.loggedKinds = map[string]bool{}
 			}
-			c.said[e.kind] = true
+			c.loggedKinds[e.kind] = true
 			level := slog.LevelWarn
 			if e.login {
 				level = slog.LevelError
 			}
-			c.log.Log(ctx, level, "events are not delivered; they wait in the spool", "topic", string(c.topic), "events", len(records), "error", e.text)
+			c.log.Log(ctx, level, "events are not delivered; they wait in the spool",
+				"topic", string(c.topic), "events", len(records), "error", e.text)
 		}
 		select {
 		case <-ctx.Done():
@@ -564,20 +578,19 @@ func (c *courier) part(ctx context.Context, batch *spool.Batch, parcels []parcel
 	}
 }
 
-// refusedFile keeps the events that the log will never take, so that a person can look
-// into why.
+// refusedFile keeps the events that the log will never accept, so that a person can inspect them.
 type refusedFile struct {
 	path string
 	log  *slog.Logger
 
 	mu     sync.Mutex
-	failed bool // the last could not be kept, which was said
+	failed bool // the last event could not be written, which was logged
 	count  atomic.Int64
 }
 
 const (
 	refusedName = "refused.jsonl"
-	mostRefused = 64 << 20 // bytes of the file, beyond which no samples are kept in it
+	mostRefused = 64 << 20 // bound on the file in bytes, above which samples are not written
 )
 
 func newRefusedFile(dir string, log *slog.Logger) *refusedFile {
@@ -590,9 +603,11 @@ func (f *refusedFile) add(topic domain.Topic, record []byte, why string) error {
 	err := f.write(topic, record, why)
 	switch {
 	case err == nil:
-		f.log.Error("an event is refused for ever, and kept beside the spool", "topic", string(topic), "error", why, "file", f.path)
+		f.log.Error("an event was refused for ever, and is kept beside the spool",
+			"topic", string(topic), "error", why, "file", f.path)
 	case !f.failed:
-		f.log.Error("a refused event cannot be kept beside the spool: a sample is dropped, any other is tried again", "topic", string(topic), "refused", why, "file", f.path, "error", err)
+		f.log.Error("a refused event cannot be written beside the spool: a sample is dropped, others are retried",
+			"topic", string(topic), "refused", why, "file", f.path, "error", err)
 	}
 	if f.failed = err != nil; err == nil || topic == domain.TopicTelemetry {
 		f.count.Add(1)
@@ -621,7 +636,7 @@ func (f *refusedFile) write(topic domain.Topic, record []byte, why string) error
 		return fmt.Errorf("it has %d MiB already; move it away", mostRefused>>20)
 	}
 	if _, err := w.Write(append(line, '\n')); err != nil {
-		_ = w.Truncate(info.Size()) // a half line would spoil the next
+		_ = w.Truncate(info.Size()) // a partial line would spoil the next one
 		return err
 	}
 	if err := syncFile(w); err != nil || info.Size() > 0 {

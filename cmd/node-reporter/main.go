@@ -1,17 +1,23 @@
-// Command node-reporter reports the GPUs of one node: what they did, every ten seconds,
-// who held them, and every fault at once. It starts dcgm-collector, which alone talks to
-// NVIDIA's libraries, and takes frames from it.
+// Command node-reporter reports the GPUs of one node: their activity and holders every ten seconds,
+// and every fault at once. It starts dcgm-collector, the only program that talks to NVIDIA's
+// libraries, and reads frames from it.
 //
-// Every event goes into a spool on disk first (package adapters/spool), and from there
-// to the gateway of "quartermaster serve", or to Kafka, until that acknowledged it. So
-// what holds is: a fault that the collector told is reported once, whatever is killed,
-// cut off or full meanwhile; and what had to be dropped or was damaged is reported too.
+// Every event goes into a spool on disk first (package adapters/spool). From there it is sent to
+// the gateway of "quartermaster serve", or to Kafka, until that has acknowledged it. So a fault
+// that the collector reported is reported exactly once, whatever is killed, cut off or full
+// meanwhile. Dropped and damaged events are reported too.
 //
-// The life of a fault: the supervisor reads a frame; the memory says that it is news; it
-// is judged by the table of faults and encoded with its place in the stream, synced to
-// disk with a memo of what the collector said; a courier sends it and, once it is
-// acknowledged, moves the place of delivery. Its end, where the collector shows it, is an
-// event as well, and goes the same way (mend.go).
+// The life of a fault:
+//
+//  1. The supervisor reads a frame.
+//  2. The memory decides that the fault is new.
+//  3. The fault table judges it. It is encoded with its place in the stream, and synced
+//     to disk with a memo of what the collector reported.
+//  4. A courier sends it. Once it is acknowledged, the courier moves the delivery
+//     position.
+//
+// If the collector sees the end of a fault, that is an event as well, and goes the same way
+// (mend.go).
 package main
 
 import (
@@ -39,20 +45,20 @@ import (
 	"quartermaster/domain/faults"
 )
 
-// The example that deploy/node has for operators, of the same bytes.
+// exampleConfig is identical to the file for operators in deploy/node.
 //
 //go:embed node-reporter.yaml
 var exampleConfig []byte
 
 func main() {
-	// A node's own work comes first: two threads, and little memory.
+	// The node's own workloads come first: use two threads and little memory.
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(40 << 20)
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program without the process, for tests.
+// run is the program without its process, for tests.
 func run(args []string, stdout, stderr io.Writer) int {
 	return (&app{out: stdout, err: stderr, pace: usualPace}).run(args)
 }
@@ -60,7 +66,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 func (a *app) run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The first signal asks for a clean end, the second kills.
+	// The first signal asks for a clean end, the second one kills.
 	context.AfterFunc(ctx, stop)
 	root := a.root()
 	root.SetArgs(args)
@@ -80,7 +86,7 @@ func (a *app) run(args []string) int {
 	return code
 }
 
-// app holds what every command shares.
+// app holds the state that all commands share.
 type app struct {
 	out, err io.Writer
 	path     string // of the configuration
@@ -88,8 +94,7 @@ type app struct {
 	pace     pace
 }
 
-// pace is how long this program waits before it tries again what failed: at first, and
-// at most.
+// pace are the retry intervals: the first one, and the maxima for deliveries and for the collector.
 type pace struct{ start, deliver, collector time.Duration }
 
 var usualPace = pace{start: 250 * time.Millisecond, deliver: 30 * time.Second, collector: time.Minute}
@@ -103,11 +108,11 @@ func (p pace) backoff(most time.Duration) *backoff.ExponentialBackOff {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "node-reporter",
-		Short: "Report the GPUs of this node: what they did, who held them, what failed",
-		Long: `Reports what the GPUs of this node did, who held them, and every fault at once. It
-starts dcgm-collector, keeps what it observes in a spool on disk, and delivers it to
+		Short: "Report the GPUs of this node: activity, holders and faults",
+		Long: `Reports the activity and the holders of this node's GPUs, and every fault at once. It
+starts dcgm-collector, keeps its observations in a spool on disk, and delivers them to
 "quartermaster serve" with the cluster's key. Nothing is lost when the network, the
-gateway, the driver or this program fails; what must be dropped is reported.
+gateway, the driver or this program fails. If events must be dropped, that is reported.
 
   node-reporter config example > node-reporter.yaml
   node-reporter check --config node-reporter.yaml
@@ -142,15 +147,16 @@ func (a *app) runCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Report, until it is asked to end",
-		Long: `Run reports until it gets SIGTERM or SIGINT; what is not delivered then waits in the
-spool for the next run. It logs to standard error, as JSON with -o json.
+		Long: `Run reports until it gets SIGTERM or SIGINT. Events that are not delivered by then
+wait in the spool for the next run. It logs to standard error, as JSON with -o json.
 
-It runs without a collector, a gateway or a free disk, and tries again; what is wrong
-is logged once, and stands in /healthz and /metrics. It ends with an error only when
-the configuration is wrong, the spool's directory cannot be written, or another
-reporter has it open.`,
-		Example: "  node-reporter run --config /etc/node-reporter/node-reporter.yaml\n  NODE_REPORTER_CLUSTER=lab node-reporter run --config node-reporter.yaml -o json",
-		Args:    cobra.NoArgs,
+It also runs without a collector, a gateway or free disk space, and retries. Problems
+are logged once, and shown by /healthz and /metrics. It ends with an error only if the
+configuration is invalid, the spool's directory cannot be written, or another reporter
+has it open.`,
+		Example: "  node-reporter run --config /etc/node-reporter/node-reporter.yaml\n" +
+			"  NODE_REPORTER_CLUSTER=lab node-reporter run --config node-reporter.yaml -o json",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := readConfig(a.path, os.Getenv)
 			if err != nil {
@@ -159,7 +165,7 @@ reporter has it open.`,
 			log := a.logger()
 			for _, name := range cfg.file.Unknown(os.Environ()) {
 				if name != envPrefix+"CONFIG" {
-					log.Warn("a variable of the environment names no field", "variable", name)
+					log.Warn("an environment variable matches no field", "variable", name)
 				}
 			}
 			r, err := openReporter(cfg, log)
@@ -176,7 +182,7 @@ reporter has it open.`,
 	}
 }
 
-// newSender returns what delivers, as configured.
+// newSender returns the configured sender.
 func newSender(cfg *Config, clk *clock, log *slog.Logger) (sender, error) {
 	if len(cfg.Kafka.Brokers) > 0 {
 		return newDirect(&cfg.Kafka, cfg.Cluster, cfg.Node)
@@ -188,15 +194,16 @@ func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show the configuration, or an example with its manual",
-		Long: `One file describes a node. Every field but attribution.rules can be set in the
+		Long: `One file describes a node. Every field except attribution.rules can be set in the
 environment instead, as NODE_REPORTER_ and the path of its key in capitals:
-NODE_REPORTER_GATEWAY_URL. The environment overrides the file; an empty variable is
-one that is not set. Secrets stand in files of their own, open to their owner alone.`,
+NODE_REPORTER_GATEWAY_URL. The environment overrides the file. An empty variable counts
+as not set. Secrets are in files of their own, which only their owner may read.`,
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use:     "example",
-		Short:   "Print a configuration with its manual, to begin from",
-		Long:    `Example prints a configuration that explains every field. With -o json it is one document with the key example.`,
+		Use:   "example",
+		Short: "Print a configuration with its manual, to begin from",
+		Long: `Example prints a configuration that explains every field. With -o json it is one
+document with the key example.`,
 		Example: "  node-reporter config example > node-reporter.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -209,13 +216,14 @@ one that is not set. Secrets stand in files of their own, open to their owner al
 	}, &cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration in effect, and where each value came from",
-		Long: `Show prints every field with the value that is in effect and where it came from. It
+		Long: `Show prints every field with its value in effect and where the value came from. It
 opens no file with a secret.
 
 JSON keys: config (the file), values (key, value, from: file, environment or default,
 at: file:line:column or the variable).`,
-		Example: "  node-reporter config show --config node-reporter.yaml\n  node-reporter config show --config node-reporter.yaml -o json",
-		Args:    cobra.NoArgs,
+		Example: "  node-reporter config show --config node-reporter.yaml\n" +
+			"  node-reporter config show --config node-reporter.yaml -o json",
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := readConfig(a.path, os.Getenv)
 			if err != nil {
@@ -236,5 +244,5 @@ at: file:line:column or the variable).`,
 	return cmd
 }
 
-// asJSON reports whether it logs and answers in JSON.
+// asJSON reports whether logs and answers are JSON.
 func (a *app) asJSON() bool { return a.output == "json" }

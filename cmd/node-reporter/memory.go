@@ -20,21 +20,21 @@ import (
 	"quartermaster/domain/faults"
 )
 
-// memory knows which faults were told already, over all lives of collector and
-// reporter, so that what a collector says again is not counted again; and whether a
-// silence was told and goes on.
+// memory knows which faults were reported already, over all lives of collector and reporter, so
+// that repeats of a collector are not counted again. It also knows whether a silence was reported
+// and continues.
 //
-// It is rebuilt from two things: a file, written now and then, and the faults and
-// silences that the spool holds since, each with a memo of what to remember. So an event
-// and what is remembered of it are on disk together or not at all. Only the end of a state has
-// no fault of its own; the file is written for it at once.
+// It is rebuilt from two parts: a file that is written now and then, and the later faults and
+// silences in the spool, each with a memo for the memory. So an event and its memo are on disk
+// together or not at all. The end of a state that is not an event of its own has no memo, so the
+// file is written for it at once.
 type memory struct {
 	path string
 	memoryFile
 	known map[occurrence]*recollection
 	told  map[moment]bool
-	since int                                    // faults since the file was written
-	kept  struct{ incarnation, sequence uint64 } // the last fault that the file has
+	since int                                    // faults since the file was last written
+	kept  struct{ incarnation, sequence uint64 } // the last fault in the file
 }
 
 // occurrence is a kind of fault on a device.
@@ -45,23 +45,23 @@ type occurrence struct {
 	Field uint32       `json:"field"`
 }
 
-// recollection is what is remembered of an occurrence.
+// recollection is the memory of an occurrence.
 type recollection struct {
-	Seen   uint64         `json:"seen"`  // how often it was reported
-	Total  uint64         `json:"total"` // of a counter
+	Seen   uint64         `json:"seen"`  // how many times it was reported
+	Total  uint64         `json:"total"` // value of a counter
 	Active bool           `json:"active"`
 	Last   domain.Instant `json:"last"`
 	Down   downUntil      `json:"down,omitempty"`
 }
 
-// downUntil says what ends a fault that took its device out of service.
+// downUntil is what ends a fault that took its device out of service.
 type downUntil uint8
 
 const (
 	notDown       downUntil = iota
 	untilReset              // a reset, or a new boot of the node
-	untilTold               // its own end, the driver's word or a person's: a reset does not mend it
-	untilReplaced           // its own end, another GPU in its place or a person's word
+	untilCleared            // its own end, the driver or a person; a reset does not repair it
+	untilReplaced           // its own end, another GPU in its slot, or a person
 )
 
 // downOf returns what ends a fault.
@@ -70,39 +70,41 @@ func downOf(v faults.Verdict) downUntil {
 		return notDown
 	}
 	switch v.Action {
-	case faults.ActionResetGPU, faults.ActionResetWhenIdle, faults.ActionDrainAndReset, faults.ActionRebootNode, faults.ActionRestartVM, faults.ActionRestartFabricManager, faults.ActionResetBus:
+	case faults.ActionResetGPU, faults.ActionResetWhenIdle, faults.ActionDrainAndReset,
+		faults.ActionRebootNode, faults.ActionRestartVM,
+		faults.ActionRestartFabricManager, faults.ActionResetBus:
 		return untilReset
 	case faults.ActionReplaceGPU:
 		return untilReplaced
 	}
-	return untilTold
+	return untilCleared
 }
 
-// gpuSlot is a GPU that this node has, and where it was last.
+// gpuSlot is a GPU of this node and its last position.
 type gpuSlot struct {
 	UUID  domain.GPUID `json:"uuid"`
 	PCI   string       `json:"pci"`
 	Index uint32       `json:"index"`
 }
 
-// moment is one XID.
+// moment identifies one XID.
 type moment struct {
 	occurrence
 	At domain.Instant `json:"at"`
 }
 
-// memoryFile is the file, as JSON.
+// memoryFile is the content of the file, as JSON.
 type memoryFile struct {
-	Incarnation uint64         `json:"incarnation"` // of the last fault that is in it
+	Incarnation uint64         `json:"incarnation"` // of the last fault in the file
 	Sequence    uint64         `json:"sequence"`
 	Cursor      int64          `json:"cursor"`
 	Registered  []byte         `json:"registered,omitempty"` // digest of the last registration
-	BootID      string         `json:"boot_id,omitempty"`    // of the node, as the collector last said
+	BootID      string         `json:"boot_id,omitempty"`    // of the node, as last reported by the collector
 	GPUs        []domain.GPUID `json:"gpus,omitempty"`       // by index, as last seen
-	Slots       []gpuSlot      `json:"slots,omitempty"`      // the GPUs that this node has
+	Slots       []gpuSlot      `json:"slots,omitempty"`      // the GPUs of this node
 	Known       []knownEntry   `json:"known"`
 	Told        []moment       `json:"told"`
-	Measured    domain.Instant `json:"measured"` // until when there are measurements
+	Measured    domain.Instant `json:"measured"` // end of the last measurement
 	Back        []back         `json:"back,omitempty"`
 	Silence     silence        `json:"silence"`
 	At          domain.Instant `json:"at"`
@@ -115,18 +117,22 @@ type knownEntry struct {
 
 const (
 	memoryName = "memory.json"
-	// rememberFor is how long a fault that does not come back is remembered.
+	// rememberFor is how long an inactive fault is remembered.
 	rememberFor = 30 * domain.Day
-	// mostTold bounds the XIDs that are remembered one by one. A cursor leads past
-	// those before; a minute of a broken node has a few hundred.
-	mostTold  = 4096
-	saveEvery = 64 // faults
-	maxMemory = 8 << 20
+	// maxReportedXIDs bounds the XIDs that are remembered individually. The cursor excludes older
+	// ones. A minute of a broken node has a few hundred.
+	maxReportedXIDs = 4096
+	saveEvery       = 64 // faults
+	maxMemory       = 8 << 20
 )
 
-// openMemory reads the file, and what the faults in the spool say beyond it.
+// openMemory reads the file, and the memos of later faults in the spool.
 func openMemory(dir string, hardware *spool.Queue, log *slog.Logger) (*memory, error) {
-	m := &memory{path: filepath.Join(dir, memoryName), known: map[occurrence]*recollection{}, told: map[moment]bool{}}
+	m := &memory{
+		path:  filepath.Join(dir, memoryName),
+		known: map[occurrence]*recollection{},
+		told:  map[moment]bool{},
+	}
 	b, err := os.ReadFile(m.path)
 	if err == nil && len(b) > maxMemory {
 		err = fmt.Errorf("is larger than %d MiB", maxMemory>>20)
@@ -138,7 +144,8 @@ func openMemory(dir string, hardware *spool.Queue, log *slog.Logger) (*memory, e
 	default:
 		sum, text, ok := bytes.Cut(b, []byte("\n"))
 		if !ok || string(sum) != checksum(text) || json.Unmarshal(text, &m.memoryFile) != nil {
-			log.Error("what was reported before is not known: its file is damaged. XIDs are reported from now on, states that last are reported again", "file", m.path)
+			log.Error("the file of reported faults is damaged: XIDs are reported from now on, "+
+				"and lasting states are reported again", "file", m.path)
 			m.memoryFile = memoryFile{}
 		}
 	}
@@ -175,9 +182,9 @@ func checksum(b []byte) string {
 
 func of(e *dcgm.Event) occurrence { return occurrence{e.UUID, e.Kind, e.Code, e.Field} }
 
-// name gives a GPU whose UUID nothing tells any more, because it fell off the bus, the
-// one that had its index before, and reports whether what is known changed.
-func (m *memory) name(devices []dcgm.Device) (changed bool) {
+// restoreUUIDs gives a GPU without a known UUID, because it fell off the bus, the UUID that had its
+// index before. It reports whether the memory changed.
+func (m *memory) restoreUUIDs(devices []dcgm.Device) (changed bool) {
 	for i := range devices {
 		d := &devices[i]
 		const mostGPUs = 256
@@ -199,16 +206,16 @@ func (m *memory) name(devices []dcgm.Device) (changed bool) {
 	return changed
 }
 
-// place takes where the GPUs of a node are, and returns those that were replaced in their
-// slots, which are this node's no more, and those that are not there. Only a GPU that is
-// new to the node replaces one: the others may have moved, because PCI addresses are
-// numbered anew where one is missing.
-func (m *memory) place(devices []dcgm.Device) (replaced, missing []gpuSlot, changed bool) {
+// updateSlots updates the positions of the node's GPUs. It returns the GPUs that were replaced in
+// their slots, which no longer belong to this node, and the missing ones. Only a GPU that is new to
+// the node replaces another one. The others may have moved, because PCI addresses are renumbered
+// when one is missing.
+func (m *memory) updateSlots(devices []dcgm.Device) (replaced, missing []gpuSlot, changed bool) {
 	if slices.ContainsFunc(devices, func(d dcgm.Device) bool { return d.Parent == 0 && d.UUID == (domain.GPUID{}) }) {
-		return nil, nil, false // it may be any of those that seem to be missing
+		return nil, nil, false // it may be one of the missing ones
 	}
 	here := map[domain.GPUID]bool{}
-	taken := map[string]bool{} // PCI addresses where a GPU is that is new to the node
+	taken := map[string]bool{} // PCI addresses of GPUs that are new to the node
 	for _, d := range devices {
 		if d.Parent > 0 {
 			continue
@@ -237,8 +244,8 @@ func (m *memory) place(devices []dcgm.Device) (replaced, missing []gpuSlot, chan
 	return replaced, missing, changed || len(replaced) > 0
 }
 
-// judge says whether an event is news, and how much of it is: Count is what is to be
-// reported. Seen is how often the like was reported before.
+// judge reports whether an event is new, and sets its Count to the number of new faults. seen is
+// how many times the same occurrence was reported before.
 func (m *memory) judge(e *dcgm.Event) (news bool, seen uint64) {
 	r := m.known[of(e)]
 	if r == nil {
@@ -260,7 +267,7 @@ func (m *memory) judge(e *dcgm.Event) (news bool, seen uint64) {
 			return false, r.Seen
 		}
 		if r.Total > 0 {
-			e.Count = e.Total // it began anew, with the driver
+			e.Count = e.Total // it restarted from 0, with the driver
 			if e.Total > r.Total {
 				e.Count = e.Total - r.Total
 			}
@@ -272,7 +279,7 @@ func (m *memory) judge(e *dcgm.Event) (news bool, seen uint64) {
 	return true, r.Seen
 }
 
-// baseline remembers where a lifetime counter stands that was found and is no news.
+// baseline remembers the first value of a lifetime counter, which is not reported.
 func (m *memory) baseline(e *dcgm.Event) {
 	if !e.Found || !faults.Lifetime(e.Field) {
 		return
@@ -286,8 +293,7 @@ func (m *memory) baseline(e *dcgm.Event) {
 	r.Total, r.Last = e.Total, max(r.Last, e.At)
 }
 
-// note remembers an event that was reported, and what ends it where it took the device
-// out of service.
+// note remembers a reported event, and what ends it if it took the device out of service.
 func (m *memory) note(e dcgm.Event, down downUntil) {
 	r := m.known[of(&e)]
 	if r == nil {
@@ -295,7 +301,7 @@ func (m *memory) note(e dcgm.Event, down downUntil) {
 		m.known[of(&e)] = r
 	}
 	if e.Kind == dcgm.KindRecovery {
-		// The driver wants one thing at a time.
+		// The driver requests one action at a time.
 		for o, other := range m.known {
 			if o.UUID == e.UUID && o.Kind == e.Kind {
 				other.Active = false
@@ -308,7 +314,7 @@ func (m *memory) note(e dcgm.Event, down downUntil) {
 	r.Last = max(r.Last, e.At)
 	if down != notDown {
 		r.Down = down
-		// That it worked in between was not reported in time.
+		// The device's return to service was not reported in time.
 		m.Back = slices.DeleteFunc(m.Back, func(b back) bool { return b.UUID == e.UUID })
 	}
 	if e.Kind == dcgm.KindXID {
@@ -317,8 +323,8 @@ func (m *memory) note(e dcgm.Event, down downUntil) {
 	m.since++
 }
 
-// ended forgets that a state was reported, so that it is news when it comes again. It
-// reports whether that changed anything.
+// ended records the end of a state, so that the state is new when it comes again. It reports
+// whether anything changed.
 func (m *memory) ended(e *dcgm.Event) bool {
 	r := m.known[of(e)]
 	if r == nil || !r.Active {
@@ -335,9 +341,14 @@ type back struct {
 	Reason string         `json:"reason"`
 }
 
-// over takes that some of the faults that took a device out of service have ended, and
-// reports whether there were any. When none is left the device is back.
-func (m *memory) over(id domain.GPUID, at domain.Instant, reason string, ended func(occurrence, *recollection) bool) (some bool) {
+// over records the end of some faults that took a device out of service, and reports whether there
+// were any. When none is left, the device is back.
+func (m *memory) over(
+	id domain.GPUID,
+	at domain.Instant,
+	reason string,
+	ended func(occurrence, *recollection) bool,
+) (some bool) {
 	left := false
 	last := domain.Instant(0)
 	for o, r := range m.known {
@@ -352,7 +363,7 @@ func (m *memory) over(id domain.GPUID, at domain.Instant, reason string, ended f
 		}
 	}
 	if some && !left {
-		if at <= last && last < at+domain.Day { // by a clock that was set back
+		if at <= last && last < at+domain.Day { // the clock was set back
 			at = last + 1
 		}
 		m.Back = append(m.Back, back{id, at, reason})
@@ -360,7 +371,7 @@ func (m *memory) over(id domain.GPUID, at domain.Instant, reason string, ended f
 	return some
 }
 
-// mended remembers that it was reported that a device works again.
+// mended records that a device's return to service was reported.
 func (m *memory) mended(id domain.GPUID) {
 	for o, r := range m.known {
 		if o.UUID == id && r.Down != notDown {
@@ -370,7 +381,7 @@ func (m *memory) mended(id domain.GPUID) {
 	m.Back = slices.DeleteFunc(m.Back, func(b back) bool { return b.UUID == id })
 }
 
-// save writes the file: that faults up to a place are in it.
+// save writes the file. It then covers all faults up to a place in the stream.
 func (m *memory) save(at domain.Instant, incarnation, sequence uint64) error {
 	m.At = at
 	if sequence > 0 {
@@ -388,14 +399,21 @@ func (m *memory) save(at domain.Instant, incarnation, sequence uint64) error {
 		m.Told = append(m.Told, t)
 	}
 	order := func(a, b occurrence) int {
-		return cmp.Or(bytes.Compare(a.UUID[:], b.UUID[:]), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field))
+		return cmp.Or(
+			bytes.Compare(a.UUID[:], b.UUID[:]),
+			cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Field, b.Field),
+		)
 	}
 	slices.SortFunc(m.Known, func(a, b knownEntry) int { return order(a.occurrence, b.occurrence) })
-	slices.SortFunc(m.Told, func(a, b moment) int { return cmp.Or(-cmp.Compare(a.At, b.At), order(a.occurrence, b.occurrence)) })
-	for _, t := range m.Told[min(mostTold, len(m.Told)):] {
+	slices.SortFunc(m.Told, func(a, b moment) int {
+		return cmp.Or(-cmp.Compare(a.At, b.At), order(a.occurrence, b.occurrence))
+	})
+	for _, t := range m.Told[min(maxReportedXIDs, len(m.Told)):] {
 		delete(m.told, t)
 	}
-	m.Told = m.Told[:min(mostTold, len(m.Told))]
+	m.Told = m.Told[:min(maxReportedXIDs, len(m.Told))]
 	text, err := json.Marshal(&m.memoryFile)
 	if err != nil {
 		return err
@@ -407,8 +425,8 @@ func (m *memory) save(at domain.Instant, incarnation, sequence uint64) error {
 	return err
 }
 
-// replaceFile writes a file whole or not at all, so that it lasts: its bytes before its
-// name, and then the name.
+// replaceFile writes a file atomically and durably: it syncs the bytes under a temporary name,
+// renames the file, and syncs the directory.
 func replaceFile(path string, b []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -423,16 +441,16 @@ func replaceFile(path string, b []byte) error {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
-		_ = os.Remove(path + ".new") // a full disk needs its space
+		_ = os.Remove(path + ".new") // a full disk needs the space
 		return err
 	}
 	return syncDir(filepath.Dir(path))
 }
 
-// syncFile waits for the disk. Tests see what is asked of it.
+// syncFile waits for the disk. Tests replace it to record the calls.
 var syncFile = (*os.File).Sync
 
-// syncDir makes the names in a directory last.
+// syncDir makes the names in a directory durable.
 func syncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -442,8 +460,7 @@ func syncDir(path string) error {
 	return syncFile(d)
 }
 
-// pack makes the bytes that the spool holds of an event: the record as it is delivered,
-// and a memo for this program.
+// pack encodes an event for the spool: the record that is delivered, and a memo for this program.
 func pack(record, memo []byte) []byte {
 	b := binary.AppendUvarint(make([]byte, 0, len(record)+len(memo)+3), uint64(len(record)))
 	return append(append(b, record...), memo...)
@@ -452,7 +469,7 @@ func pack(record, memo []byte) []byte {
 func unpack(b []byte) (record, memo []byte, err error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 || n > uint64(len(b)-size) {
-		return nil, nil, errors.New("the spool holds what this program did not write")
+		return nil, nil, errors.New("the spool contains data that this program did not write")
 	}
 	b = b[size:]
 	return b[:n:n], b[n:], nil
@@ -460,7 +477,7 @@ func unpack(b []byte) (record, memo []byte, err error) {
 
 const memoBytes = 1 + 16 + 4 + 4 + 8 + 8 + 1
 
-// makeMemo keeps of an event what memory needs.
+// makeMemo encodes what the memory needs about an event.
 func makeMemo(e *dcgm.Event, down downUntil) []byte {
 	b := append(make([]byte, 0, memoBytes), byte(e.Kind))
 	b = append(b, e.UUID[:]...)
@@ -483,7 +500,7 @@ func readMemo(b []byte) (e dcgm.Event, down downUntil, ok bool) {
 	return e, downUntil(b[41]), true
 }
 
-// mendedMemo marks a memo that a device works again.
+// mendedMemo marks the memo of a device's return to service.
 const mendedMemo = 255
 
 func makeMendedMemo(id domain.GPUID) []byte { return append([]byte{mendedMemo}, id[:]...) }

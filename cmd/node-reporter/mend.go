@@ -9,52 +9,61 @@ import (
 	"quartermaster/domain"
 )
 
-// A fault that took a device out of service ends, and the end is reported once nothing
-// else keeps the device down:
-//   - when the state that it was has ended: a check that failed passes, a GPU that was
-//     lost is reached again;
-//   - when the driver wants nothing done to the GPU any more (DCGM field 1523), unless
-//     a check of DCGM failed or the fault asked for a replacement and is fatal by itself;
-//   - when another GPU stands in its slot, whatever the fault;
-//   - when the node has booted anew, or a GPU that was lost is reached again, which takes
-//     a reset, where a reset is what the fault asked for. A state that goes on is told
-//     anew.
+// A fault that took a device out of service ends as follows. The end is reported once no other
+// fault keeps the device down:
+//   - The fault was a state that has ended: a failed check passes, or a lost GPU is
+//     reached again.
+//   - The driver no longer requests a recovery action for the GPU (DCGM field 1523).
+//     This does not end a failed check of DCGM, or a fault that asks for a replacement
+//     and is fatal by itself.
+//   - Another GPU is in its slot. This ends every fault.
+//   - The fault asks for a reset, and the node has booted again, or a lost GPU is
+//     reached again, which takes a reset. If the fault is a state that continues, it
+//     is reported again.
 //
-// Nothing else ends one: a GPU with a memory error measures and computes as before. What
-// asks for the vendor waits for the driver's word or a person's, "quartermaster node
-// return"; what asks for a replacement, for that or a person's.
+// Nothing else ends a fault: a GPU with a memory error measures and computes as before. A fault
+// that asks for the vendor waits for the driver or for a person ("quartermaster node return"). A
+// fault that asks for a replacement waits for that or for a person.
 
-// over takes the end of a state.
+// over handles the end of a state.
 func (r *reporter) over(ctx context.Context, e *dcgm.Event, at domain.Instant) error {
 	switch e.Kind {
 	case dcgm.KindLost:
 		return r.reached(ctx, e.UUID, at)
 	case dcgm.KindRecovery:
-		// It judges whole GPUs, and no fault that came later, nor what it may not know of.
-		return r.ended(ctx, r.withParts(e.UUID), at, "the driver wants nothing done any more", r.memory.ended(e), func(o occurrence, k *recollection) bool {
+		// The driver's verdict covers whole GPUs. It does not cover later faults, nor faults that
+		// the driver may not know.
+		withdrawn := func(o occurrence, k *recollection) bool {
 			return o.Kind != dcgm.KindLost && o.Kind != dcgm.KindHealth && k.Down != untilReplaced && k.Last <= e.At
-		})
+		}
+		return r.ended(ctx, r.withParts(e.UUID), at, "the driver wants nothing done any more", r.memory.ended(e), withdrawn)
 	}
-	return r.ended(ctx, []domain.GPUID{e.UUID}, at, "it has ended: "+e.Kind.String(), r.memory.ended(e), func(o occurrence, _ *recollection) bool { return o == of(e) })
+	reason := "it has ended: " + e.Kind.String()
+	same := func(o occurrence, _ *recollection) bool { return o == of(e) }
+	return r.ended(ctx, []domain.GPUID{e.UUID}, at, reason, r.memory.ended(e), same)
 }
 
-// wanted looks whether the driver wants nothing done any more where it did when a run of
-// the collector before this one ended. Within a run the collector tells the change.
-func (r *reporter) wanted(ctx context.Context, b *dcgm.Readings, at domain.Instant) error {
+// checkRecovery checks whether the driver has stopped requesting a recovery action that it
+// requested during an earlier run of the collector. Within a run the collector reports the change.
+func (r *reporter) checkRecovery(ctx context.Context, b *dcgm.Readings, at domain.Instant) error {
 	for _, v := range b.Readings {
-		if v.Field != dcgm.FieldRecovery || v.Status != dcgm.StatusOK || b.Generation != r.sampler.generation || int(v.Device) >= len(r.sampler.devices) {
+		if v.Field != dcgm.FieldRecovery || v.Status != dcgm.StatusOK {
+			continue
+		}
+		if b.Generation != r.sampler.generation || int(v.Device) >= len(r.sampler.devices) {
 			continue
 		}
 		id := r.sampler.devices[v.Device].UUID
-		if r.advised[id] || r.advised == nil {
+		if r.recoveryKnown[id] || r.recoveryKnown == nil {
 			continue
 		}
-		r.advised[id] = true
+		r.recoveryKnown[id] = true
 		for o, k := range r.memory.known {
 			if v.Value != 0 || o.UUID != id || o.Kind != dcgm.KindRecovery || !k.Active {
 				continue
 			}
-			if err := r.over(ctx, &dcgm.Event{Kind: o.Kind, UUID: id, Code: o.Code, Field: o.Field, At: at, Over: true}, at); err != nil {
+			end := dcgm.Event{Kind: o.Kind, UUID: id, Code: o.Code, Field: o.Field, At: at, Over: true}
+			if err := r.over(ctx, &end, at); err != nil {
 				return err
 			}
 			break
@@ -63,8 +72,8 @@ func (r *reporter) wanted(ctx context.Context, b *dcgm.Readings, at domain.Insta
 	return nil
 }
 
-// found looks whether GPUs that were lost are reached again.
-func (r *reporter) found(ctx context.Context, at domain.Instant) error {
+// checkReturned checks whether lost GPUs are reached again.
+func (r *reporter) checkReturned(ctx context.Context, at domain.Instant) error {
 	for _, d := range r.sampler.devices {
 		if k := r.memory.known[occurrence{UUID: d.UUID, Kind: dcgm.KindLost}]; k == nil || !k.Active || d.Parent > 0 || d.Lost {
 			continue
@@ -76,16 +85,17 @@ func (r *reporter) found(ctx context.Context, at domain.Instant) error {
 	return nil
 }
 
-// reached takes that the driver reaches a GPU that was lost.
+// reached handles that the driver reaches a lost GPU again.
 func (r *reporter) reached(ctx context.Context, id domain.GPUID, at domain.Instant) error {
 	changed := r.memory.ended(&dcgm.Event{UUID: id, Kind: dcgm.KindLost})
-	return r.ended(ctx, r.withParts(id), at, "the driver reaches it again", changed, func(o occurrence, k *recollection) bool {
+	byReset := func(o occurrence, k *recollection) bool {
 		return o.Kind == dcgm.KindLost || k.Down == untilReset && (o.Kind == dcgm.KindXID || o.Kind == dcgm.KindECC)
-	})
+	}
+	return r.ended(ctx, r.withParts(id), at, "the driver reaches it again", changed, byReset)
 }
 
-// booted takes under which boot of the node the collector runs. A GPU that is lost, or
-// that nobody knows of any more, is not mended by a boot.
+// booted handles the node's boot id under which the collector runs. A new boot does not repair a
+// GPU that is lost or no longer listed.
 func (r *reporter) booted(ctx context.Context, boot string, at domain.Instant) error {
 	m := r.memory
 	if boot == "" || boot == m.BootID {
@@ -99,7 +109,8 @@ func (r *reporter) booted(ctx context.Context, boot string, at domain.Instant) e
 	}
 	slices.SortFunc(ids, func(a, b domain.GPUID) int { return bytes.Compare(a[:], b[:]) })
 	m.BootID = boot
-	return r.ended(ctx, ids, at, "the node was booted anew", true, func(_ occurrence, k *recollection) bool { return k.Down == untilReset })
+	byReset := func(_ occurrence, k *recollection) bool { return k.Down == untilReset }
+	return r.ended(ctx, ids, at, "the node was booted anew", true, byReset)
 }
 
 // away reports whether a GPU of this node is lost or not listed.
@@ -110,32 +121,39 @@ func (r *reporter) away(id domain.GPUID) bool {
 	return slices.ContainsFunc(r.memory.Slots, func(s gpuSlot) bool { return s.UUID == id })
 }
 
-// replaced takes that other GPUs stand in the slots of some: the faults of those end.
+// replaced handles that other GPUs are in the slots of some GPUs, whose faults end.
 func (r *reporter) replaced(ctx context.Context, slots []gpuSlot, at domain.Instant) error {
 	var ids []domain.GPUID
 	for _, s := range slots {
 		r.log.Warn("a GPU was replaced in its slot", "gpu", s.UUID.String(), "pci", s.PCI)
 		ids = append(ids, s.UUID)
 	}
-	return r.ended(ctx, ids, at, "another GPU stands in its slot", len(ids) > 0, func(occurrence, *recollection) bool { return true })
+	all := func(occurrence, *recollection) bool { return true }
+	return r.ended(ctx, ids, at, "another GPU stands in its slot", len(ids) > 0, all)
 }
 
-// ended takes that faults of devices have ended. Changed says that more than that is to
-// be remembered.
-func (r *reporter) ended(ctx context.Context, ids []domain.GPUID, at domain.Instant, reason string, changed bool, which func(occurrence, *recollection) bool) error {
+// ended handles the end of faults of devices. changed says that there are other changes to save.
+func (r *reporter) ended(
+	ctx context.Context,
+	ids []domain.GPUID,
+	at domain.Instant,
+	reason string,
+	changed bool,
+	which func(occurrence, *recollection) bool,
+) error {
 	for _, id := range ids {
 		changed = r.memory.over(id, at, reason, which) || changed
 	}
 	if !changed {
 		return nil
 	}
-	err := r.sayBack(ctx)
+	err := r.reportReturns(ctx)
 	r.remember()
 	return err
 }
 
-// sayBack reports the devices that are back in service.
-func (r *reporter) sayBack(ctx context.Context) error {
+// reportReturns reports the devices that are back in service.
+func (r *reporter) reportReturns(ctx context.Context) error {
 	for len(r.memory.Back) > 0 {
 		b := r.memory.Back[0]
 		ev := &domain.NodeReturned{Node: r.cfg.Node, GPU: b.UUID, Faults: true, Reason: b.Reason}

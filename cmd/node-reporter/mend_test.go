@@ -12,8 +12,8 @@ import (
 	"quartermaster/domain"
 )
 
-// The end of what took a GPU out of service is reported once, when nothing else keeps it
-// down, over lives of reporter and collector as well.
+// The end of the faults that took a GPU out of service is reported once, when no other fault keeps
+// it down, also over several lives of reporter and collector.
 func TestFaultsEnd(t *testing.T) {
 	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: 10 * time.Second, Listen: "off"}
 	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
@@ -118,7 +118,7 @@ func TestFaultsEnd(t *testing.T) {
 	event(wants(1, 2))
 	event(over(lost(1)))
 	want("reached, and the driver wants a reboot", "1 off_bus 0 true, 1 health 2 true")
-	// Killed, not ended: the file does not know what the spool does.
+	// The reporter is killed: the file does not know what the spool has.
 	if err := r.spool.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestFaultsEnd(t *testing.T) {
 	reads := func(value float64) {
 		frame(&dcgm.Readings{Generation: 1, Readings: []dcgm.Reading{ok(0, dcgm.FieldRecovery, value)}})
 	}
-	reads(0) // measured before
+	reads(0) // measured earlier
 	hello("b")
 	reads(1)
 	want("the driver still wants a reset", "0 xid 95 true, 0 health 1 true")
@@ -139,7 +139,7 @@ func TestFaultsEnd(t *testing.T) {
 	reads(0)
 	want("reset while nobody looked", "0 back")
 
-	// What the driver may not know of outlasts its word that nothing need be done.
+	// A fault that the driver may not know outlasts the end of its recovery action.
 	event(dcgm.Event{Kind: dcgm.KindRowRemap, UUID: id(0), Field: dcgm.FieldRemapFailed, Recovery: 1})
 	event(dcgm.Event{Kind: dcgm.KindHealth, UUID: id(0), Code: 120, Failed: true, Recovery: 1})
 	event(wants(0, 5))
@@ -149,7 +149,7 @@ func TestFaultsEnd(t *testing.T) {
 	event(over(dcgm.Event{Kind: dcgm.KindRowRemap, UUID: id(0), Field: dcgm.FieldRemapFailed}))
 	want("until both end", "0 back")
 
-	// Where only the driver's word makes a verdict to replace fatal, it holds as long.
+	// If only the driver's action makes a verdict to replace fatal, it lasts as long as the action.
 	remapped := func(i int, wants uint32) dcgm.Event {
 		return dcgm.Event{Kind: dcgm.KindRowRemap, UUID: id(i), Field: 394, Recovery: wants + 1}
 	}
@@ -184,8 +184,8 @@ func TestFaultsEnd(t *testing.T) {
 	want("until it ends", "1 back")
 }
 
-// Where the last sample ended is known to every later life, though it was delivered and
-// its segment is gone, and a life in between ended before it measured anything.
+// Every later life knows the end of the last sample, although it was delivered, its segment is
+// removed, and a life in between ended before it measured anything.
 func TestSamplesEndIsRemembered(t *testing.T) {
 	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: 10 * time.Second, Listen: "off"}
 	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
@@ -227,8 +227,8 @@ func TestSamplesEndIsRemembered(t *testing.T) {
 	}
 }
 
-// A GPU is replaced by one that was not in the node before: where slots are numbered anew,
-// because a GPU is missing, one of the node's own stands at another's address.
+// A GPU is replaced only by one that is new to the node. When slots are renumbered because a GPU is
+// missing, one of the node's own GPUs gets another's address.
 func TestPlace(t *testing.T) {
 	gpu := func(n int, pci string) dcgm.Device {
 		return dcgm.Device{GPU: uint32(n), UUID: domain.DeriveGPUID("test", "place", n), PCI: pci}
@@ -239,16 +239,16 @@ func TestPlace(t *testing.T) {
 		after []dcgm.Device
 		want  string // replaced, missing, left in the node
 	}{
-		{"numbered anew", []dcgm.Device{gpu(1, "18"), gpu(3, "2A")}, "[] [2] [1 2 3]"},
+		{"renumbered", []dcgm.Device{gpu(1, "18"), gpu(3, "2A")}, "[] [2] [1 2 3]"},
 		{"swapped", []dcgm.Device{gpu(1, "2A"), gpu(2, "18"), gpu(3, "3A")}, "[] [] [1 2 3]"},
 		{"replaced", []dcgm.Device{gpu(1, "18"), gpu(4, "2A"), gpu(3, "3A")}, "[2] [] [1 3 4]"},
-		{"replaced, and numbered anew", []dcgm.Device{gpu(3, "18"), gpu(4, "2A")}, "[2] [1] [1 3 4]"},
+		{"replaced and renumbered", []dcgm.Device{gpu(3, "18"), gpu(4, "2A")}, "[2] [1] [1 3 4]"},
 		{"missing", []dcgm.Device{gpu(1, "18"), gpu(3, "3A")}, "[] [2] [1 2 3]"},
 	} {
 		m := &memory{}
-		m.place(three)
-		m.place(append(slices.Clone(c.after), dcgm.Device{GPU: 9})) // one does not say which it is
-		replaced, missing, _ := m.place(c.after)
+		m.updateSlots(three)
+		m.updateSlots(append(slices.Clone(c.after), dcgm.Device{GPU: 9})) // one has no known UUID
+		replaced, missing, _ := m.updateSlots(c.after)
 		names := func(slots []gpuSlot) []int {
 			out := []int{}
 			for _, s := range slots {
@@ -267,8 +267,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// A GPU that the node had and that is not there is a fault, after a restart of everything
-// as well, until it is seen again. One whose slot has another takes its faults with it.
+// A missing GPU is a fault until it is seen again, also after a restart of everything. If another
+// GPU is in its slot, its faults end.
 func TestMissingAfterRestart(t *testing.T) {
 	cfg := &Config{Cluster: testCluster, Node: "n1", Interval: 10 * time.Second, Listen: "off"}
 	cfg.Spool = SpoolConfig{Dir: t.TempDir(), QuotaMiB: 1}
@@ -285,7 +285,7 @@ func TestMissingAfterRestart(t *testing.T) {
 		return fmt.Sprint(slices.IndexFunc(all, func(d dcgm.Device) bool { return d.UUID == id }))
 	}
 	second := 0
-	// live is a life of the reporter that ends without a word.
+	// live is a life of the reporter that ends without closing anything.
 	live := func(devices []dcgm.Device, events ...dcgm.Event) string {
 		t.Helper()
 		r, err := openReporter(cfg, slog.New(slog.DiscardHandler))
@@ -334,7 +334,7 @@ func TestMissingAfterRestart(t *testing.T) {
 	}
 	fewer := slices.Delete(slices.Clone(all), 1, 2)
 	for i := range fewer {
-		fewer[i].GPU = uint32(i) // as the driver counts what is there
+		fewer[i].GPU = uint32(i) // the driver counts the present GPUs
 	}
 	swapped := slices.Clone(all)
 	swapped[1].UUID = other

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountSmall mounts a disk in memory of so many bytes.
+// mountSmall mounts an in-memory disk of the given size in bytes.
 func mountSmall(dir string, size int) error {
 	return unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=700", size))
 }
@@ -20,7 +20,7 @@ func unmount(t *testing.T, dir string) {
 	})
 }
 
-// mountReadOnly mounts a disk that cannot be written.
+// mountReadOnly mounts a read-only disk.
 func mountReadOnly(dir string) error {
 	return unix.Mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, "size=4096")
 }

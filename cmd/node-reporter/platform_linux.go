@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithParent makes the kernel end a collector when this process is killed.
+// dieWithParent makes the kernel kill a collector when this process is killed.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// kernelError returns the greatest error of the clock that the kernel allows for, when
-// something keeps it synchronised.
+// kernelError returns the kernel's bound on the clock's error, and whether the clock is
+// synchronized.
 func kernelError() (time.Duration, bool) {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil || t.Status&unix.STA_UNSYNC != 0 {
@@ -20,11 +20,11 @@ func kernelError() (time.Duration, bool) {
 	return time.Duration(t.Maxerror) * time.Microsecond, true
 }
 
-// memoryMiB returns how much memory the machine has.
+// memoryMiB returns the size of the machine's memory in MiB.
 func memoryMiB() uint64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
 		return 0
 	}
-	return uint64(info.Totalram) * uint64(info.Unit) >> 20 //nolint:unconvert // its type is another on other platforms
+	return uint64(info.Totalram) * uint64(info.Unit) >> 20 //nolint:unconvert // the type differs between platforms
 }

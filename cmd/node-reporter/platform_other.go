@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Nodes run Linux. Elsewhere this program is built and tested alone.
+// Nodes run Linux. On other platforms this program is only built and tested.
 
 func dieWithParent(*syscall.SysProcAttr) {}
 

@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference anew")
 
-// The reference of the commands is what the program says of itself.
+// The reference of the commands is their own help.
 func TestReference(t *testing.T) {
 	t.Setenv("NODE_REPORTER_CONFIG", "")
 	pages := manual.Pages((&app{out: io.Discard, err: io.Discard}).root())

@@ -15,7 +15,8 @@ import (
 	"quartermaster/adapters/spool"
 )
 
-// checkWaiting says what waits under the name of another cluster, and what was refused.
+// checkWaiting reports events that wait under the name of another cluster, and events that were
+// refused.
 func checkWaiting(cfg *Config) (out []finding) {
 	left, err := spool.Left(cfg.Spool.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -26,8 +27,11 @@ func checkWaiting(cfg *Config) (out []finding) {
 			continue
 		}
 		out = append(out, finding{
-			"waiting", resultWarning, fmt.Sprintf("%d KiB wait that were observed as %s, and this node is one of cluster %s now", (left[source]+1023)>>10, source, cfg.Cluster),
-			"run puts them into " + refusedName + " beside the spool and goes on with what is this cluster's; if they are right, correct cluster in the configuration before",
+			"waiting", resultWarning,
+			fmt.Sprintf("%d KiB wait that were observed as %s, but this node now belongs to cluster %s",
+				(left[source]+1023)>>10, source, cfg.Cluster),
+			"run moves them into " + refusedName + " beside the spool and continues with this cluster's events; " +
+				"if their cluster is the right one, correct cluster in the configuration first",
 		})
 	}
 	path := filepath.Join(cfg.Spool.Dir, refusedName)
@@ -37,7 +41,10 @@ func checkWaiting(cfg *Config) (out []finding) {
 	case err != nil:
 		out = append(out, finding{"refused", resultWarning, err.Error(), "look at the file as the user that this program runs as"})
 	default:
-		out = append(out, finding{"refused", resultWarning, fmt.Sprintf("%s holds %d events that the log did not take", path, n), "each line says why; docs/how-to/resend-refused-events.md says how to send them again. Then move the file away"})
+		out = append(out, finding{
+			"refused", resultWarning, fmt.Sprintf("%s holds %d events that the log refused", path, n),
+			"each line says why; docs/how-to/resend-refused-events.md says how to send them again. Then move the file away",
+		})
 	}
 	return out
 }

@@ -22,11 +22,11 @@ import (
 	"quartermaster/domain/faults"
 )
 
-// queueNames are the spool's queues: the topic that each is a stream of.
+// queueNames are the topics, each of which has a queue in the spool.
 var queueNames = []domain.Topic{domain.TopicHardware, domain.TopicFleet, domain.TopicTelemetry}
 
-// reporter makes events of frames. Its methods that take frames are called by one
-// goroutine at a time.
+// reporter turns frames into events. Only one goroutine at a time may call the methods that handle
+// frames.
 type reporter struct {
 	cfg   *Config
 	log   *slog.Logger
@@ -36,32 +36,32 @@ type reporter struct {
 	held  *attributor
 	pace  pace
 
-	mu       sync.Mutex // the collector's frames against the ticker
-	memory   *memory
-	sampler  *sampler
-	hello    *dcgm.Hello
-	last     domain.Instant // of the last frame
-	begun    time.Time      // when this life began
-	heard    time.Time      // when measurements came last; zero: not in this life
-	boot     time.Duration  // of those
-	trouble  string         // what the collector says of a driver that gives nothing new
-	saved    time.Time
-	advised  map[domain.GPUID]bool // of which GPUs the run said what the driver wants done
-	unsaved  bool                  // what is to be remembered could not be written, which was said
-	couriers []*courier
-	super    *supervisor
-	told     map[domain.Topic]spool.Loss // the ticker's: losses whose event is not known to be on disk
+	mu             sync.Mutex // serializes the collector's frames and the ticker
+	memory         *memory
+	sampler        *sampler
+	hello          *dcgm.Hello
+	last           domain.Instant // time of the last frame
+	begun          time.Time      // start of this life
+	measuredAt     time.Time      // last measurements in this life; zero: none
+	boot           time.Duration  // boot clock of the last measurements
+	trouble        string         // the collector's report of a driver that gives no new values
+	saved          time.Time
+	recoveryKnown  map[domain.GPUID]bool // GPUs whose recovery action was reported in this run
+	unsaved        bool                  // the memory could not be written, which was logged
+	couriers       []*courier
+	super          *supervisor
+	reportedLosses map[domain.Topic]spool.Loss // used by the ticker: losses whose event may not be on disk yet
 
 	cursor   atomic.Int64
 	samples  atomic.Int64
 	faults   atomic.Int64
 	repeats  atomic.Int64
 	failed   atomic.Int64 // events that could not be made
-	excluded atomic.Int64 // devices and shares that the last sample had no room for
-	blocked  atomic.Bool  // the spool takes no faults, so that frames wait
+	excluded atomic.Int64 // devices and shares that did not fit into the last sample
+	blocked  atomic.Bool  // the spool accepts no faults, so frames wait
 }
 
-// openReporter opens the spool and what is remembered.
+// openReporter opens the spool and the memory.
 func openReporter(cfg *Config, log *slog.Logger) (*reporter, error) {
 	table := faults.Standard()
 	if cfg.Collector.Faults != "" {
@@ -89,14 +89,15 @@ func openReporter(cfg *Config, log *slog.Logger) (*reporter, error) {
 	}
 	r := &reporter{
 		cfg: cfg, log: log, table: table, spool: s, clock: newClock(), held: newAttributor(cfg, log),
-		sampler: newSampler(cfg.Cluster, cfg.Node, cfg.Interval), begun: time.Now(), saved: time.Now(), told: map[domain.Topic]spool.Loss{},
+		sampler: newSampler(cfg.Cluster, cfg.Node, cfg.Interval), begun: time.Now(), saved: time.Now(),
+		reportedLosses: map[domain.Topic]spool.Loss{},
 	}
 	if r.memory, err = openMemory(cfg.Spool.Dir, r.queue(domain.TopicHardware), log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if r.memory.Cursor == 0 {
-		// The first life begins with now. That is remembered, so that what happens before
-		// the collector first speaks of a cursor is not missed.
+		// The first life begins now. The cursor is saved, so that XIDs before the collector's first
+		// cursor are not missed.
 		r.memory.Cursor = time.Now().UnixMicro()
 		if err := r.memory.save(now(), 0, 0); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -110,11 +111,19 @@ func openReporter(cfg *Config, log *slog.Logger) (*reporter, error) {
 
 func (r *reporter) queue(t domain.Topic) *spool.Queue { return r.spool.Queue(string(t)) }
 
-// run reports until ctx ends. What is not delivered then waits in the spool.
+// run reports until ctx ends. Undelivered events then wait in the spool.
 func (r *reporter) run(ctx context.Context, to sender) error {
 	refused := newRefusedFile(r.cfg.Spool.Dir, r.log)
 	for _, t := range queueNames {
-		r.couriers = append(r.couriers, &courier{queue: r.queue(t), topic: t, cluster: r.cfg.Cluster, sender: to, refused: refused, log: r.log, pace: r.pace})
+		r.couriers = append(r.couriers, &courier{
+			queue:   r.queue(t),
+			topic:   t,
+			cluster: r.cfg.Cluster,
+			sender:  to,
+			refused: refused,
+			log:     r.log,
+			pace:    r.pace,
+		})
 	}
 	r.super = &supervisor{
 		command: r.cfg.Collector.Command, silent: r.cfg.Collector.Silent, log: r.log, pace: r.pace,
@@ -126,7 +135,9 @@ func (r *reporter) run(ctx context.Context, to sender) error {
 		return err
 	}
 	defer status()
-	r.log.Info("reporting", "cluster", r.cfg.Cluster, "node", r.cfg.Node, "incarnation", r.spool.Incarnation(), "spool", r.cfg.Spool.Dir, "faults_table", r.table.Version())
+	r.log.Info("reporting",
+		"cluster", r.cfg.Cluster, "node", r.cfg.Node, "incarnation", r.spool.Incarnation(),
+		"spool", r.cfg.Spool.Dir, "faults_table", r.table.Version())
 	var wg sync.WaitGroup
 	r.held.refresh(ctx, time.Now())
 	for _, c := range r.couriers {
@@ -148,9 +159,9 @@ func (r *reporter) close(to sender) error {
 	return r.spool.Close()
 }
 
-// since is where the next run of the collector begins. A cursor in the future is of a
-// clock that was set back since: then the last minutes are read again, and what was told
-// already is known.
+// since returns the cursor for the next run of the collector. If the cursor is in the future, the
+// clock was set back since. Then the last minutes are read again, and the memory recognizes
+// repeats.
 func (r *reporter) since() int64 {
 	now, cursor := time.Now().UnixMicro(), r.cursor.Load()
 	if cursor > now {
@@ -159,7 +170,7 @@ func (r *reporter) since() int64 {
 	return cursor
 }
 
-// attribute asks who holds what, every interval.
+// attribute asks for the holders of GPUs every interval.
 func (r *reporter) attribute(ctx context.Context) {
 	t := time.NewTicker(r.cfg.Interval)
 	defer t.Stop()
@@ -173,8 +184,8 @@ func (r *reporter) attribute(ctx context.Context) {
 	}
 }
 
-// tick does each second what needs no frame: it writes what the disk did not take, says
-// what was lost, and saves what is remembered.
+// tick runs every second. It writes events that the disk did not accept, reports losses, and saves
+// the memory.
 func (r *reporter) tick(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -185,10 +196,10 @@ func (r *reporter) tick(ctx context.Context) {
 		case <-t.C:
 		}
 		for _, topic := range queueNames {
-			_ = r.queue(topic).Sync() // the spool says what hinders it
+			_ = r.queue(topic).Sync() // the spool logs errors
 		}
 		for _, topic := range queueNames {
-			r.sayLosses(topic)
+			r.reportLosses(topic)
 		}
 		r.stalled()
 		r.mu.Lock()
@@ -199,16 +210,16 @@ func (r *reporter) tick(ctx context.Context) {
 	}
 }
 
-// sayLosses reports what a queue lost, each loss with one event. A loss stays recorded
-// until its event is on disk; while the disk takes none, no further event is made.
-func (r *reporter) sayLosses(topic domain.Topic) {
+// reportLosses reports the losses of a queue, with one event each. A loss stays recorded until its
+// event is on disk. While the disk accepts no events, no further event is made.
+func (r *reporter) reportLosses(topic domain.Topic) {
 	q := r.queue(topic)
 	for _, l := range q.Losses() {
 		if _, held := r.queue(domain.TopicHardware).Last(); held > 0 {
-			return // said again
+			return // it is reported later
 		}
-		if told, ok := r.told[topic]; ok && told.Incarnation == l.Incarnation && told.From == l.From {
-			l = told // its event is on disk now; it may have grown since
+		if told, ok := r.reportedLosses[topic]; ok && told.Incarnation == l.Incarnation && told.From == l.From {
+			l = told // its event is on disk now; the loss may have grown since
 		} else {
 			e := &domain.SpoolDropped{
 				Node: r.cfg.Node, Stream: printable(r.cfg.source()+" "+string(topic), 256), From: l.From, To: l.To,
@@ -222,17 +233,19 @@ func (r *reporter) sayLosses(topic domain.Topic) {
 			}
 			err := r.append(at, e, nil)
 			if err != nil && !errors.Is(err, spool.ErrHeld) {
-				return // said again
+				return // it is reported later
 			}
-			r.told[topic] = l
-			r.log.Error("events were lost", "topic", string(topic), "from", l.From, "to", l.To, "reason", l.Reason.String(), "covered_from", l.Covered.From.String(), "covered_to", l.Covered.To.String())
+			r.reportedLosses[topic] = l
+			r.log.Error("events were lost",
+				"topic", string(topic), "from", l.From, "to", l.To, "reason", l.Reason.String(),
+				"covered_from", l.Covered.From.String(), "covered_to", l.Covered.To.String())
 			if err != nil {
 				return
 			}
 		}
-		delete(r.told, topic)
+		delete(r.reportedLosses, topic)
 		if err := q.Said(l); err != nil {
-			r.log.Error("that a loss was reported cannot be written: it may be reported again", "error", err)
+			r.log.Error("the report of a loss cannot be recorded: the loss may be reported again", "error", err)
 			return
 		}
 	}
@@ -240,8 +253,8 @@ func (r *reporter) sayLosses(topic domain.Topic) {
 
 func now() domain.Instant { return domain.InstantOf(time.Now()) }
 
-// append puts an event into the spool. An error that wraps spool.ErrHeld means that it
-// was taken.
+// append puts an event into the spool. An error that wraps spool.ErrHeld means that the event was
+// accepted.
 func (r *reporter) append(at domain.Instant, ev domain.Event, memo []byte) error {
 	env := domain.Envelope{Source: r.cfg.source(), Cluster: r.cfg.Cluster, Subject: r.cfg.Node, Time: at, Event: ev}
 	covered := domain.Interval{From: at, To: at + 1}
@@ -253,43 +266,46 @@ func (r *reporter) append(at domain.Instant, ev domain.Event, memo []byte) error
 		env.PreviousIncarnation, env.PreviousSequence = p.PreviousIncarnation, p.PreviousSequence
 		rec, err := wire.Encode(&env)
 		if err != nil {
-			return nil, &unmade{err}
+			return nil, &encodeError{err}
 		}
 		if err := domain.Validate(&env); err != nil {
-			return nil, &unmade{err}
+			return nil, &encodeError{err}
 		}
 		body, err := wire.AppendBatch(nil, &rec)
 		if err != nil {
-			return nil, &unmade{err}
+			return nil, &encodeError{err}
 		}
 		return pack(body, memo), nil
 	})
-	var u *unmade
+	var u *encodeError
 	if errors.As(err, &u) {
 		r.failed.Add(1)
-		r.log.Error("an event cannot be made of what was observed; please report this", "type", string(ev.Type()), "error", u.err)
+		r.log.Error("an observation cannot be encoded as an event; please report this",
+			"type", string(ev.Type()), "error", u.err)
 	}
 	return err
 }
 
-// unmade is why an event cannot be made. Trying again does not help.
-type unmade struct{ err error }
+// encodeError is why an event cannot be made. A retry does not help.
+type encodeError struct{ err error }
 
-func (u *unmade) Error() string { return u.err.Error() }
+func (u *encodeError) Error() string { return u.err.Error() }
 
-// frame takes a frame of the collector. It returns once what is to be kept is on disk,
-// or, while the disk takes nothing, in memory as far as that goes; beyond that it waits.
+// frame handles a frame of the collector. It returns once its events are on disk. While the disk
+// accepts nothing, it returns once they are in memory, and waits if the memory bound is reached.
 func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = f.At
-	if err := r.sayBack(ctx); err != nil {
+	if err := r.reportReturns(ctx); err != nil {
 		return err
 	}
 	switch b := f.Body.(type) {
 	case *dcgm.Hello:
-		r.hello, r.advised = b, map[domain.GPUID]bool{}
-		r.log.Info("the collector began", "program", b.Program, "dcgm", b.Library, "driver", b.Driver, "engine", b.Engine, "devices", len(b.Inventory.Devices))
+		r.hello, r.recoveryKnown = b, map[domain.GPUID]bool{}
+		r.log.Info("the collector began",
+			"program", b.Program, "dcgm", b.Library, "driver", b.Driver, "engine", b.Engine,
+			"devices", len(b.Inventory.Devices))
 		for _, g := range b.Groups {
 			if !g.Works {
 				r.log.Warn("a group of fields is not read", "group", g.Name, "reason", g.Reason)
@@ -297,7 +313,7 @@ func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 		}
 		missing, err := r.inventory(ctx, &b.Inventory, f.At)
 		if err == nil {
-			err = r.miss(ctx, missing, &f)
+			err = r.reportMissing(ctx, missing, &f)
 		}
 		if err != nil {
 			return err
@@ -312,7 +328,7 @@ func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 			r.measured(&f)
 			r.put(r.sampler.readings(&f, b))
 		}
-		return r.wanted(ctx, b, f.At)
+		return r.checkRecovery(ctx, b, f.At)
 	case *dcgm.Events:
 		return r.events(ctx, &f, b)
 	case *dcgm.Trouble:
@@ -323,10 +339,10 @@ func (r *reporter) frame(ctx context.Context, f dcgm.Frame) error {
 	return nil
 }
 
-// inventory takes a new list of devices, and returns the GPUs that are missing from it.
+// inventory handles a new list of devices, and returns the GPUs that are missing from it.
 func (r *reporter) inventory(ctx context.Context, inv *dcgm.Inventory, at domain.Instant) (missing []gpuSlot, err error) {
-	named := r.memory.name(inv.Devices)
-	replaced, missing, moved := r.memory.place(inv.Devices)
+	named := r.memory.restoreUUIDs(inv.Devices)
+	replaced, missing, moved := r.memory.updateSlots(inv.Devices)
 	r.put(r.sampler.inventory(inv, at))
 	if err := r.replaced(ctx, replaced, at); err != nil {
 		return nil, err
@@ -337,16 +353,18 @@ func (r *reporter) inventory(ctx context.Context, inv *dcgm.Inventory, at domain
 	if r.cfg.Register.Enabled {
 		r.register(at)
 	}
-	return missing, r.found(ctx, at)
+	return missing, r.checkReturned(ctx, at)
 }
 
-// miss reports the GPUs that this node had in a run of the collector before this one, and
-// that are not there. Within a run the collector tells it.
-func (r *reporter) miss(ctx context.Context, missing []gpuSlot, f *dcgm.Frame) error {
+// reportMissing reports GPUs that this node had in an earlier run of the collector and that are
+// missing now. Within a run the collector reports that.
+func (r *reporter) reportMissing(ctx context.Context, missing []gpuSlot, f *dcgm.Frame) error {
 	for _, s := range missing {
+		slot := cmp.Or(s.PCI, "an unknown slot")
 		if err := r.event(ctx, f, &dcgm.Event{
 			Kind: dcgm.KindLost, UUID: s.UUID, Count: 1, At: f.At, Found: true,
-			Detail: fmt.Sprintf("GPU %d at %s is missing from this node; if it was taken out for good: quartermaster node retire", s.Index, cmp.Or(s.PCI, "an unknown slot")),
+			Detail: fmt.Sprintf("GPU %d at %s is missing from this node; "+
+				"if it was taken out for good: quartermaster node retire", s.Index, slot),
 		}); err != nil {
 			return err
 		}
@@ -354,7 +372,7 @@ func (r *reporter) miss(ctx context.Context, missing []gpuSlot, f *dcgm.Frame) e
 	return nil
 }
 
-// register registers the node, when what is known of it changed.
+// register registers the node if its description changed.
 func (r *reporter) register(at domain.Instant) {
 	e := registration(r.cfg, r.hello, r.sampler.devices, runtime.NumCPU(), memoryMiB())
 	text, err := json.Marshal(e)
@@ -362,7 +380,7 @@ func (r *reporter) register(at domain.Instant) {
 		r.log.Error("the node cannot be described", "error", err)
 		return
 	}
-	sum := sha256.Sum256(append(text, r.cfg.source()...)) // another cluster has not heard of it
+	sum := sha256.Sum256(append(text, r.cfg.source()...)) // another cluster does not have the registration
 	if slices.Equal(sum[:], r.memory.Registered) {
 		return
 	}
@@ -372,20 +390,22 @@ func (r *reporter) register(at domain.Instant) {
 	}
 }
 
-// put makes a sample of an interval. While the disk takes none it waits in memory.
+// put appends the sample of an interval. While the disk accepts none, it waits in memory.
 func (r *reporter) put(done *reading) {
 	if done == nil {
 		return
 	}
-	e, excluded := done.sample(r.cfg.Cluster, r.cfg.Node, r.held.holdings(r.cfg.Cluster, r.cfg.Node, done.devices), r.clock.bound())
+	held := r.held.holdings(r.cfg.Cluster, r.cfg.Node, done.devices)
+	e, excluded := done.sample(r.cfg.Cluster, r.cfg.Node, held, r.clock.bound())
 	if was := r.excluded.Swap(int64(excluded)); was != int64(excluded) && excluded > 0 {
-		r.log.Error("a sample has no room for all devices and shares: the last are not reported; let the device plugin share GPUs among fewer", "reported", e.Entries(), "excluded", excluded)
+		r.log.Error("a sample has no room for all devices and shares: the last ones are not reported; "+
+			"let the device plugin divide GPUs into fewer shares", "reported", e.Entries(), "excluded", excluded)
 	}
 	if err := r.append(e.Interval.To, e, nil); err != nil {
-		return // said where it happened
+		return // it is logged where it happened
 	}
 	r.samples.Add(1)
-	_ = r.queue(domain.TopicTelemetry).Sync() // the spool says what hinders it
+	_ = r.queue(domain.TopicTelemetry).Sync() // the spool logs errors
 }
 
 // events reports faults.
@@ -405,8 +425,8 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 	if e.UUID == (domain.GPUID{}) && e.Device > 0 && int(e.Device) <= len(r.sampler.devices) {
 		e.UUID = r.sampler.devices[e.Device-1].UUID
 	}
-	if e.Kind == dcgm.KindRecovery && r.advised != nil {
-		r.advised[e.UUID] = true
+	if e.Kind == dcgm.KindRecovery && r.recoveryKnown != nil {
+		r.recoveryKnown[e.UUID] = true
 	}
 	if e.Over {
 		return r.over(ctx, e, f.At)
@@ -423,17 +443,20 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 		return nil
 	}
 	if !verdict.Known {
-		r.log.Warn("a fault that no table knows: it is reported with its number", "kind", e.Kind.String(), "code", e.Code, "table", r.table.Version())
+		r.log.Warn("a fault is in no table: it is reported with its number",
+			"kind", e.Kind.String(), "code", e.Code, "table", r.table.Version())
 	}
 	ev.BootTime = f.At - domain.Instant(f.Boot)
 	at := e.At
 	if at <= 0 || at > f.At+domain.Day {
 		at = f.At
 	}
-	r.log.Warn("a fault of a GPU", "gpu", e.UUID.String(), "kind", e.Kind.String(), "code", e.Code, "class", ev.Class, "action", ev.Action, "fatal", ev.Fatal, "detail", ev.Detail)
+	r.log.Warn("a fault of a GPU",
+		"gpu", e.UUID.String(), "kind", e.Kind.String(), "code", e.Code,
+		"class", ev.Class, "action", ev.Action, "fatal", ev.Fatal, "detail", ev.Detail)
 	down := downOf(verdict)
 	if down == untilReplaced && verdict.Driver {
-		// It is the driver alone that takes this GPU out of service, until what it wants is done.
+		// Only the driver's requested action takes this GPU out of service, until it is done.
 		down = downOf(r.table.Judge(faults.Recovers, e.Recovery-1, faults.RecoveryUnknown, 0))
 	}
 	taken, err := r.keep(ctx, at, ev, makeMemo(e, down))
@@ -447,12 +470,12 @@ func (r *reporter) event(ctx context.Context, f *dcgm.Frame, e *dcgm.Event) erro
 	return err
 }
 
-// keep appends an event that must not be lost, and waits while the spool takes none. It
-// is not taken where it cannot be made, or ctx ends.
+// keep appends an event that must not be lost, and waits while the spool is full. taken is false if
+// the event cannot be made or ctx ends.
 func (r *reporter) keep(ctx context.Context, at domain.Instant, ev domain.Event, memo []byte) (taken bool, err error) {
 	for {
 		err := r.append(at, ev, memo)
-		var u *unmade
+		var u *encodeError
 		switch {
 		case err == nil || errors.Is(err, spool.ErrHeld):
 			return true, nil
@@ -461,9 +484,10 @@ func (r *reporter) keep(ctx context.Context, at domain.Instant, ev domain.Event,
 		case !errors.Is(err, spool.ErrFull):
 			return false, err
 		}
-		// Nothing more fits: the collector waits with what comes, and DCGM keeps it.
+		// The spool is full: the collector waits with its frames, and DCGM keeps the faults.
 		if !r.blocked.Swap(true) {
-			r.log.Error("the spool takes no more faults, on disk or in memory: the collector waits; free space on its disk", "dir", r.cfg.Spool.Dir)
+			r.log.Error("the spool takes no more faults, on disk or in memory: the collector waits; free space on its disk",
+				"dir", r.cfg.Spool.Dir)
 		}
 		r.mu.Unlock()
 		select {
@@ -480,8 +504,8 @@ func (r *reporter) keep(ctx context.Context, at domain.Instant, ev domain.Event,
 	}
 }
 
-// remember writes what is remembered. While the spool holds faults in memory it waits:
-// the file must not know of a fault that the disk does not have.
+// remember saves the memory. It does nothing while the spool holds faults in memory, because the
+// file must not know of a fault that is not on disk.
 func (r *reporter) remember() {
 	q := r.queue(domain.TopicHardware)
 	r.saved = time.Now()
@@ -495,10 +519,11 @@ func (r *reporter) remember() {
 	case err == nil:
 		q.Release(r.memory.Incarnation, r.memory.Sequence)
 		if r.unsaved {
-			r.log.Info("what was reported is remembered again", "file", r.memory.path)
+			r.log.Info("reported faults are remembered again", "file", r.memory.path)
 		}
 	case !r.unsaved:
-		r.log.Error("what was reported cannot be remembered beside the spool; the spool's faults are kept until it can", "file", r.memory.path, "error", err)
+		r.log.Error("the memory of reported faults cannot be written; the spool's faults are kept until it can",
+			"file", r.memory.path, "error", err)
 	}
 	r.unsaved = err != nil
 }

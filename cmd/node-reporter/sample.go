@@ -26,31 +26,31 @@ const (
 	fieldDRAM        = 1005
 )
 
-// notOther are fields that are no further readings: they have a column, or are events.
+// notOther are fields that are not stored as other readings: they have a column, or are events.
 var notOther = []uint32{
 	fieldSMClock, fieldTemperature, fieldPower, fieldUtil, fieldMemory, fieldEngine, fieldSM, fieldTensor, fieldDRAM,
 	dcgm.FieldXID, dcgm.FieldRecovery,
 }
 
-// longestPause is the most that two frames may be apart for the time between them to
-// count as observed, in readings of a second.
+// longestPause is the longest time between two frames that still counts as observed. Readings are a
+// second apart.
 const longestPause = 5 * time.Second
 
-// sampler makes a sample of the readings of each interval. Intervals end at whole
-// multiples of their length; one is cut short where the inventory changes, the clock
-// is set, or the collector paused, so that a sample never claims what was not observed.
+// sampler makes a sample of the readings of each interval. Intervals end at multiples of their
+// length. One is cut short when the inventory changes, the clock is set, or the collector pauses,
+// so that a sample never claims time that was not observed.
 type sampler struct {
 	cluster, node string
 	interval      domain.Instant
 
 	generation uint32
 	devices    []dcgm.Device
-	from       domain.Instant // where the present interval begins; 0: nowhere
-	at         domain.Instant // of the last readings
+	from       domain.Instant // start of the current interval; 0: none
+	at         domain.Instant // time of the last readings
 	boot       time.Duration
 	sums       map[readingKey]*readingSum
-	steps      int            // how often the clock was set
-	stepped    domain.Instant // by how much the last time
+	steps      int            // how many times the clock was set
+	stepped    domain.Instant // size of the last step
 }
 
 type readingKey struct{ device, field uint32 }
@@ -65,7 +65,7 @@ func newSampler(cluster, node string, interval time.Duration) *sampler {
 	return &sampler{cluster: cluster, node: node, interval: domain.Instant(interval), sums: map[readingKey]*readingSum{}}
 }
 
-// inventory takes a new list of devices. What was read of the one before is returned.
+// inventory sets a new list of devices. It returns the readings of the previous one.
 func (s *sampler) inventory(inv *dcgm.Inventory, at domain.Instant) (done *reading) {
 	done = s.cut(min(at, max(s.at, s.from)))
 	s.generation, s.devices = inv.Generation, inv.Devices
@@ -73,14 +73,14 @@ func (s *sampler) inventory(inv *dcgm.Inventory, at domain.Instant) (done *readi
 	return done
 }
 
-// reading is an interval with what was read in it.
+// reading is an interval with its readings.
 type reading struct {
 	interval domain.Interval
 	devices  []dcgm.Device
 	sums     map[readingKey]*readingSum
 }
 
-// readings adds the readings of a moment, and returns the interval that they end.
+// readings adds the readings of a moment, and returns the interval that ends there, if any.
 func (s *sampler) readings(f *dcgm.Frame, r *dcgm.Readings) (done *reading) {
 	if r.Generation != s.generation || len(s.devices) == 0 {
 		return nil
@@ -122,7 +122,7 @@ func (s *sampler) readings(f *dcgm.Frame, r *dcgm.Readings) (done *reading) {
 	return done
 }
 
-// cut ends the present interval.
+// cut ends the current interval.
 func (s *sampler) cut(at domain.Instant) *reading {
 	if s.from == 0 || at <= s.from || len(s.sums) == 0 {
 		return nil
@@ -132,11 +132,11 @@ func (s *sampler) cut(at domain.Instant) *reading {
 	return r
 }
 
-// mostEntries is how many devices and shares of devices an event holds.
+// mostEntries bounds the devices and shares of devices in an event.
 const mostEntries = 4096
 
-// sample makes the event of an interval, and says how many devices and shares it had no
-// room for: the last of the list.
+// sample makes the event of an interval. excluded is the number of devices and shares that did not
+// fit, which are the last of the list.
 func (r *reading) sample(cluster, node string, held *holdings, skew time.Duration) (e *domain.NodeSampled, excluded int) {
 	e = &domain.NodeSampled{Node: node, Interval: r.interval, HoldersUnknown: held.unknown, SkewNanos: uint64(max(0, skew))}
 	type entry struct {
@@ -154,7 +154,7 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 	for i, d := range r.devices {
 		ids[i] = idOf(cluster, node, &d)
 		if d.Parent == 0 && cut[uint32(i)] {
-			continue // its instances stand for it
+			continue // its instances are listed instead
 		}
 		shares := held.shares[ids[i]]
 		if shares == 0 {
@@ -200,9 +200,9 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 		}
 		holding[i] = holders[h]
 	}
-	e.Parent, e.Profile, e.Replica, e.Holder = told(parent), told(profile), told(replica), told(holding)
+	e.Parent, e.Profile, e.Replica, e.Holder = nonZero(parent), nonZero(profile), nonZero(replica), nonZero(holding)
 
-	// What says how busy a device is: the best field that the device has.
+	// Activity comes from the best field that each device has.
 	activities := []uint32{fieldSM, fieldEngine, fieldUtil}
 	e.ActivityField = r.has(activities...)
 	activity := func(value func(*readingSum) float64) []uint32 {
@@ -219,7 +219,7 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 				}
 			}
 		}
-		return told(out)
+		return nonZero(out)
 	}
 	column := func(field uint32, scale float64, most uint32, value func(*readingSum) float64) []uint32 {
 		out := make([]uint32, n)
@@ -228,7 +228,7 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 				out[i] = uint32(min(math.Round(value(a)*scale), float64(most))) + 1
 			}
 		}
-		return told(out)
+		return nonZero(out)
 	}
 	mean := func(a *readingSum) float64 { return a.sum / float64(a.n) }
 	last := func(a *readingSum) float64 { return a.last }
@@ -250,7 +250,7 @@ func (r *reading) sample(cluster, node string, held *holdings, skew time.Duratio
 	return e, excluded
 }
 
-// has returns the first of the fields that was read of any device, 0 when none was.
+// has returns the first of the fields that was read from any device, or 0.
 func (r *reading) has(fields ...uint32) uint32 {
 	for _, f := range fields {
 		for k := range r.sums {
@@ -262,7 +262,7 @@ func (r *reading) has(fields ...uint32) uint32 {
 	return 0
 }
 
-// others adds the last readings that have no column and are not zero.
+// others adds the last readings of fields without a column that are not zero.
 func (r *reading) others(e *domain.NodeSampled, entries func(func(int, uint32))) {
 	var fields []uint32
 	for k := range r.sums {
@@ -290,16 +290,16 @@ func (r *reading) others(e *domain.NodeSampled, entries func(func(int, uint32)))
 	})
 }
 
-// told returns a column, nil when it says nothing.
-func told(col []uint32) []uint32 {
+// nonZero returns a column, or nil if it is all zero.
+func nonZero(col []uint32) []uint32 {
 	if !slices.ContainsFunc(col, func(v uint32) bool { return v != 0 }) {
 		return nil
 	}
 	return col
 }
 
-// idOf returns the id of a device. That of a MIG device that nothing tells is made of
-// what tells it apart.
+// idOf returns the id of a device. The id of a MIG device without a known UUID is derived from its
+// position.
 func idOf(cluster, node string, d *dcgm.Device) domain.GPUID {
 	if d.UUID != (domain.GPUID{}) {
 		return d.UUID
@@ -325,8 +325,8 @@ func (t *texts) ref(s string) uint32 {
 	return t.index[s]
 }
 
-// printable returns a text without what an event may not hold, at most so long. What is
-// cut off leaves its checksum, so that two texts stay two.
+// printable replaces characters that an event may not hold, and shortens the text to most bytes. A
+// cut-off end is replaced by its checksum, so that different texts stay different.
 func printable(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == unicode.ReplacementChar {
@@ -350,7 +350,7 @@ func hex32(n uint32) string {
 	return string(b)
 }
 
-// registration describes the node by what the collector said of it.
+// registration returns the node's description from the collector's data.
 func registration(cfg *Config, hello *dcgm.Hello, devices []dcgm.Device, cpus int, memoryMiB uint64) *domain.NodeRegistered {
 	r := cfg.Register
 	e := &domain.NodeRegistered{
@@ -360,7 +360,14 @@ func registration(cfg *Config, hello *dcgm.Hello, devices []dcgm.Device, cpus in
 	}
 	for _, d := range devices {
 		if d.Parent == 0 && d.UUID != (domain.GPUID{}) {
-			e.GPUs = append(e.GPUs, domain.GPUDeclared{ID: d.UUID, Index: d.GPU, Model: cmp.Or(printable(d.Model, 256), "unknown"), MemoryMiB: d.MemoryMiB, Serial: printable(d.Serial, 256), PCI: printable(d.PCI, 256)})
+			e.GPUs = append(e.GPUs, domain.GPUDeclared{
+				ID:        d.UUID,
+				Index:     d.GPU,
+				Model:     cmp.Or(printable(d.Model, 256), "unknown"),
+				MemoryMiB: d.MemoryMiB,
+				Serial:    printable(d.Serial, 256),
+				PCI:       printable(d.PCI, 256),
+			})
 		}
 	}
 	return e

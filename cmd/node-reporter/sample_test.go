@@ -12,15 +12,15 @@ import (
 	"quartermaster/domain"
 )
 
-// noon is that of yesterday: what a node tells of the distant past is not believed.
+// noon is yesterday's noon: reports about the distant past are not accepted.
 var noon = domain.InstantOf(time.Now().UTC().Truncate(24 * time.Hour).Add(-12 * time.Hour))
 
 func gpu(i uint32) dcgm.Device {
 	return dcgm.Device{UUID: domain.DeriveGPUID("c", "n", int(i)), GPU: i, Model: "H100"}
 }
 
-// second is a frame of readings, seconds after noon by the boot clock, and by the wall
-// clock as much later as step says.
+// second is a frame of readings. Its boot clock is the given seconds after noon, and its wall clock
+// is later by step.
 func second(s int, step time.Duration, generation uint32, readings ...dcgm.Reading) (*dcgm.Frame, *dcgm.Readings) {
 	f := &dcgm.Frame{At: noon + domain.Instant(s)*domain.Second + domain.Instant(step), Boot: time.Hour + time.Duration(s)*time.Second}
 	return f, &dcgm.Readings{Generation: generation, Readings: readings}
@@ -32,7 +32,7 @@ func ok(device, field uint32, v float64) dcgm.Reading {
 
 var nobody = &holdings{}
 
-// valid makes the event and checks that the log would take it.
+// valid makes the event and checks that the log would accept it.
 func valid(t *testing.T, r *reading, held *holdings) *domain.NodeSampled {
 	t.Helper()
 	if r == nil {
@@ -84,7 +84,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// Without profiling, utilization in percent is what there is.
+// Without profiling, utilization in percent is used.
 func TestActivityWithoutProfiling(t *testing.T) {
 	s := newSampler("c", "n", time.Second)
 	s.inventory(&dcgm.Inventory{Generation: 1, Devices: []dcgm.Device{gpu(0)}}, noon)
@@ -97,8 +97,8 @@ func TestActivityWithoutProfiling(t *testing.T) {
 	}
 }
 
-// Each device has the best field that it has: one of which the profiling module says
-// nothing is measured all the same.
+// For each device the best available field is used, so a device without profiling values is
+// measured all the same.
 func TestActivityOfEachDevice(t *testing.T) {
 	s := newSampler("c", "n", time.Second)
 	s.inventory(&dcgm.Inventory{Generation: 1, Devices: []dcgm.Device{gpu(0), gpu(1), gpu(2), gpu(3)}}, noon)
@@ -112,8 +112,8 @@ func TestActivityOfEachDevice(t *testing.T) {
 	}
 }
 
-// The clock may be set back or forward, the collector pause, and the inventory change:
-// no sample claims time that was not observed.
+// If the clock is set back or forward, the collector pauses, or the inventory changes, no sample
+// claims time that was not observed.
 func TestIntervalsAreHonest(t *testing.T) {
 	for name, c := range map[string]struct {
 		at    []int // seconds by the boot clock
@@ -148,7 +148,7 @@ func TestIntervalsAreHonest(t *testing.T) {
 	}
 }
 
-// A GPU shared among more than an event holds: what is left out is said.
+// If a GPU has more shares than fit into an event, the number of excluded ones is reported.
 func TestExcluded(t *testing.T) {
 	var logged strings.Builder
 	cfg := &Config{Cluster: "c", Node: "n", Interval: time.Second}
@@ -186,7 +186,7 @@ func TestInventoryChanges(t *testing.T) {
 		f, r := second(i, 0, 1, ok(0, fieldSM, 0.5), ok(1, fieldSM, 0.5))
 		s.readings(f, r)
 	}
-	// GPU 0 is cut up, GPU 1 falls off the bus.
+	// GPU 0 is partitioned, GPU 1 falls off the bus.
 	cut, lost := gpu(0), gpu(1)
 	cut.MIG, lost.Lost = true, true
 	mig := func(gi uint32, known bool) dcgm.Device {
@@ -201,7 +201,7 @@ func TestInventoryChanges(t *testing.T) {
 	if before.Entries() != 2 || before.Interval.To != noon+2*domain.Second {
 		t.Errorf("before the change: %d entries until %s", before.Entries(), before.Interval.To)
 	}
-	// Readings of the inventory before mean other devices, and are not taken.
+	// Readings of an earlier inventory belong to other devices, and are ignored.
 	f, r := second(4, 0, 1, ok(0, fieldSM, 1), ok(1, fieldSM, 1))
 	if done := s.readings(f, r); done != nil || len(s.sums) > 0 {
 		t.Error("readings of another inventory were taken")
@@ -242,8 +242,8 @@ func TestPrintable(t *testing.T) {
 func TestClockBound(t *testing.T) {
 	at := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
-		kernel      time.Duration // 0: not kept
-		sent, heard time.Duration // the node's clock less the gateway's date
+		kernel      time.Duration // 0: not synchronized
+		sent, heard time.Duration // the node's clock minus the gateway's date
 		answered    bool
 		least, most time.Duration
 	}{
@@ -257,7 +257,7 @@ func TestClockBound(t *testing.T) {
 		clk := newClock()
 		clk.kernelKnows = func() (time.Duration, bool) { return c.kernel, c.kernel > 0 }
 		if c.answered {
-			clk.hear(at.Add(c.sent), at.Add(c.heard), at)
+			clk.observe(at.Add(c.sent), at.Add(c.heard), at)
 		}
 		if got := clk.bound(); got < c.least || got > c.most {
 			t.Errorf("%s: %s, want %s to %s", name, got, c.least, c.most)

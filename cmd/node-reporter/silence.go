@@ -10,23 +10,22 @@ import (
 	"quartermaster/domain"
 )
 
-// silence is a time without measurements that was told to have begun, and goes on.
+// silence is a time without measurements whose beginning was reported and that has not ended.
 type silence struct {
-	From domain.Instant `json:"from"` // 0: there is none
+	From domain.Instant `json:"from"` // 0: none
 	Why  string         `json:"why"`
 }
 
-// What holds of silences: samples and silences together cover all time from a node's
-// first sample to its last without a hole, and no instant is in both. A silence begins
-// where the last sample on disk ended and ends where the next begins, over all lives of
-// reporter and collector. Excepted are steps of the clock, and the time until the first
-// reading after the devices of the node changed.
+// Invariant of silences: samples and silences together cover all time from a node's first sample to
+// its last, without gaps or overlaps. A silence begins where the last sample on disk ended and ends
+// where the next one begins, over all lives of reporter and collector. Exceptions are steps of the
+// clock, and the time until the first reading after the devices of the node changed.
 //
-// One is told twice: without an end when it has lasted for collector.silent or the
-// collector ended, and whole when it is over. One that was shorter, as when this program
-// is started anew, is told whole alone.
+// A silence is reported twice: without an end when it has lasted for collector.silent or the
+// collector ended, and whole when it is over. A shorter silence, such as a restart of this program,
+// is reported only once, whole.
 
-// down says that there is no collector, and why.
+// down handles that there is no collector, for a reason.
 func (r *reporter) down(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +35,7 @@ func (r *reporter) down(reason string) {
 	r.silent(reason)
 }
 
-// silent says that measurements stopped, once until they come again.
+// silent reports that measurements stopped, once until they resume.
 func (r *reporter) silent(why string) {
 	if r.memory.Silence.From != 0 {
 		r.memory.Silence.Why = why
@@ -46,15 +45,15 @@ func (r *reporter) silent(why string) {
 	if from == 0 || from > at { // never measured, or the clock was set back
 		from = at
 	}
-	r.tellSilence(silence{from, why}, domain.Interval{From: from}, why)
+	r.reportSilence(silence{from, why}, domain.Interval{From: from}, why)
 }
 
-// measured takes note that there are measurements of a moment, and tells of the time
-// before it that has none.
+// measured records that there are measurements at a moment, and reports the time before it that has
+// none.
 func (r *reporter) measured(f *dcgm.Frame) {
 	before, over := r.memory.Measured, r.memory.Silence
-	first, paused := r.heard.IsZero(), f.Boot-r.boot > longestPause
-	r.memory.Measured, r.boot, r.heard, r.trouble = f.At, f.Boot, time.Now(), ""
+	first, paused := r.measuredAt.IsZero(), f.Boot-r.boot > longestPause
+	r.memory.Measured, r.boot, r.measuredAt, r.trouble = f.At, f.Boot, time.Now(), ""
 	span := domain.Interval{From: over.From, To: f.At}
 	why := "over; it was silent because: " + over.Why
 	if over.From == 0 {
@@ -67,7 +66,7 @@ func (r *reporter) measured(f *dcgm.Frame) {
 			why = "nothing was measured: the node slept, or its disk took no events"
 		}
 		if span.Length() >= domain.Instant(r.cfg.Collector.Silent) {
-			r.tellSilence(silence{before, why}, domain.Interval{From: before}, why)
+			r.reportSilence(silence{before, why}, domain.Interval{From: before}, why)
 		}
 	}
 	if span.Empty() { // the clock was set back meanwhile
@@ -76,11 +75,11 @@ func (r *reporter) measured(f *dcgm.Frame) {
 		}
 	}
 	r.log.Info("the collector measures again", "after", time.Duration(span.Length()).Round(time.Millisecond).String())
-	r.tellSilence(silence{}, span, why)
+	r.reportSilence(silence{}, span, why)
 }
 
-// tellSilence puts a silence into the spool, with what is remembered of it.
-func (r *reporter) tellSilence(now silence, span domain.Interval, why string) {
+// reportSilence appends an event about a silence to the spool, with a memo.
+func (r *reporter) reportSilence(now silence, span domain.Interval, why string) {
 	r.memory.Silence = now
 	at := domain.InstantOf(time.Now())
 	if span.To > 0 && span.To <= at-domain.MaxLacking { // the clock was wrong when it ended
@@ -92,8 +91,9 @@ func (r *reporter) tellSilence(now silence, span domain.Interval, why string) {
 	}
 }
 
-// credible returns what the log takes of a time without measurements: no clock that was
-// wrong before makes it refuse the whole. What ended too long ago is of no known time.
+// credible returns the part of a time without measurements that the log accepts, so that an earlier
+// wrong clock does not make it refuse the event. The result is empty if the time ended too long ago
+// to be right.
 func credible(span domain.Interval, at domain.Instant) domain.Interval {
 	if span.To > 0 && span.To <= at-domain.MaxLacking {
 		return domain.Interval{}
@@ -109,9 +109,9 @@ func credible(span domain.Interval, at domain.Instant) domain.Interval {
 	return span
 }
 
-// stalled says that measurements stopped where the collector goes on and gives none: all
-// GPUs are lost, or DCGM repeats what it had. Unless the collector says why, that takes
-// twice the time of collector.silent: whoever ends a collector that hangs knows better.
+// stalled reports that measurements stopped although the collector runs: all GPUs are lost, or DCGM
+// repeats old values. Unless the collector gives the reason, stalled waits twice collector.silent,
+// because the supervisor knows the reason better if it kills a collector that hangs.
 func (r *reporter) stalled() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,8 @@ func (r *reporter) stalled() {
 	if r.trouble != "" {
 		patience, why = r.cfg.Collector.Silent, r.trouble
 	}
-	if r.memory.Silence.From != 0 || r.blocked.Load() || r.hello == nil || time.Since(r.begun) < patience || time.Since(r.heard) < patience {
+	silent := r.memory.Silence.From != 0 || r.blocked.Load() || r.hello == nil
+	if silent || time.Since(r.begun) < patience || time.Since(r.measuredAt) < patience {
 		return
 	}
 	r.put(r.sampler.cut(r.sampler.at))
@@ -127,7 +128,7 @@ func (r *reporter) stalled() {
 	r.silent(why)
 }
 
-// holdsValue reports whether anything was measured.
+// holdsValue reports whether the readings contain a value.
 func holdsValue(b *dcgm.Readings) bool {
 	for _, v := range b.Readings {
 		if v.Status == dcgm.StatusOK {
@@ -137,13 +138,12 @@ func holdsValue(b *dcgm.Readings) bool {
 	return false
 }
 
-// silenceMemo marks a memo of a silence; those of faults begin with their kind, which is
-// not zero.
+// silenceMemo marks the memo of a silence. Memos of faults begin with the kind, which is not zero.
 const silenceMemo = 0
 
 const silenceMemoBytes = 1 + 8 + 8
 
-// makeSilenceMemo keeps what memory needs of an event about a silence.
+// makeSilenceMemo encodes what memory needs about a silence.
 func makeSilenceMemo(s silence, measured domain.Instant) []byte {
 	b := append(make([]byte, 0, silenceMemoBytes+len(s.Why)), silenceMemo)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.From))

@@ -22,11 +22,10 @@ import (
 	"quartermaster/domain"
 )
 
-// built is the folder of builtCollector, which TestMain removes.
+// built is the folder of builtCollector. TestMain removes it.
 var built string
 
-// builtCollector builds the collector and the simulated DCGM into a folder, once for
-// all tests.
+// builtCollector builds the collector and the simulated DCGM into a folder, once for all tests.
 func builtCollector(t *testing.T) (dir, collector string) {
 	t.Helper()
 	if built != "" {
@@ -56,9 +55,9 @@ func builtCollector(t *testing.T) (dir, collector string) {
 	return dir, collector
 }
 
-// A GPU is cut, cut alike again, left in MIG mode without instances, and given one
-// instance with two compute instances, while all runs: each sample names the devices that
-// there were, with their holders and no others', and an XID counts once.
+// While everything runs, a GPU is partitioned, partitioned again in the same way, left in MIG mode
+// without instances, and given one instance with two compute instances. Each sample has the devices
+// of its time with their own holders, and an XID counts once.
 func TestMIGHolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles C")
@@ -80,7 +79,7 @@ func TestMIGHolders(t *testing.T) {
 	n.write("holders", "", 0o600)
 	n.env = machine.Env()
 	n.start()
-	// The newest sample, and who holds each of its devices.
+	// The newest sample, and the holder of each of its devices.
 	last := func() (*domain.NodeSampled, map[domain.GPUID]string) {
 		var e *domain.NodeSampled
 		for _, s := range events[*domain.NodeSampled](b) {
@@ -127,7 +126,7 @@ func TestMIGHolders(t *testing.T) {
 	}
 	do("mig 1 3:2 4")
 	await("three MIG devices", func() bool { return e.Entries() == 4 })
-	// By the names of old drivers.
+	// With the device names of old drivers.
 	n.write("holders", "MIG-"+gpu.String()+"/1/0 w - x\nMIG-"+gpu.String()+"/1/1 w - y\nMIG-"+gpu.String()+"/2/0 w - z\n", 0o600)
 	await("the holders of compute instances", func() bool { return held[id(1)] == "x" && held[id(2)] == "y" && held[id(3)] == "z" })
 	xids := func() []*domain.GPUFaultObserved { return events[*domain.GPUFaultObserved](b) }
@@ -151,8 +150,8 @@ func TestMIGHolders(t *testing.T) {
 	b.fold()
 }
 
-// The real collector on a simulated DCGM: a fault, a GPU that falls off the bus, and one
-// that is cut up while all of it runs.
+// The real collector on a simulated DCGM: a fault, a GPU that falls off the bus, and one that is
+// partitioned while everything runs.
 func TestWithCollector(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles C")
@@ -207,7 +206,7 @@ func TestWithCollector(t *testing.T) {
 		return len(e.Parents) == 16 && e.Entries() == 5
 	})
 	until(t, "that the change is logged", func() bool { return strings.Contains(n.said(), "the devices of this node changed") })
-	// Registered again only if what is registered changed: whole GPUs did not.
+	// The node registers again only if its registration changes. Whole GPUs did not change.
 	if got := len(events[*domain.NodeRegistered](b)); got != 1 {
 		t.Errorf("%d registrations", got)
 	}
@@ -222,7 +221,7 @@ func TestWithCollector(t *testing.T) {
 	b.fold()
 }
 
-// Kafka itself, with a password: the records are the cluster's, in its partition.
+// Delivery to Kafka with a password: the records have the cluster's key, in its partition.
 func TestDirect(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "node", "secret"),
 		kfake.SeedTopics(8, string(domain.TopicTelemetry)), kfake.SeedTopics(4, string(domain.TopicHardware), string(domain.TopicFleet)))

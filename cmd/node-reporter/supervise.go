@@ -17,9 +17,9 @@ import (
 	"quartermaster/adapters/dcgm"
 )
 
-// supervisor keeps a collector running, and tells when one is silent: it ended, says
-// nothing, or waits for DCGM for too long. It never waits for a process that cannot be
-// killed, because a driver that hangs may keep one for ever.
+// supervisor keeps a collector running, and detects a silent one: it ended, sends nothing, or waits
+// too long for DCGM. It never waits for a process that cannot be killed, because a driver that
+// hangs may block one for ever.
 type supervisor struct {
 	command string
 	args    func() []string // of a new run
@@ -27,15 +27,15 @@ type supervisor struct {
 	log     *slog.Logger
 	pace    pace
 
-	// frame takes a frame of the present run, and may block: then the collector waits.
+	// frame handles a frame of the current run. It may block; then the collector waits.
 	frame func(context.Context, dcgm.Frame) error
-	// down is told why there is no collector, each time that one ends.
+	// down is called with the reason each time that a collector ends.
 	down func(reason string)
 
 	starts atomic.Int64
 }
 
-// steady is how long a run lasts for the next to be started without delay.
+// steady is the duration of a run after which the next one is started without a longer delay.
 const steady = time.Minute
 
 func (s *supervisor) run(ctx context.Context) {
@@ -51,7 +51,8 @@ func (s *supervisor) run(ctx context.Context) {
 			b.Reset()
 		}
 		wait := b.NextBackOff()
-		s.log.Warn("the collector is silent and is started again", "reason", reason, "in", wait.Round(time.Millisecond).String())
+		s.log.Warn("the collector is silent and is restarted",
+			"reason", reason, "in", wait.Round(time.Millisecond).String())
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -59,7 +60,7 @@ func (s *supervisor) run(ctx context.Context) {
 	}
 }
 
-// once runs a collector to its end and says why that came.
+// once runs a collector to its end and returns the reason of the end.
 func (s *supervisor) once(ctx context.Context) (reason string) {
 	s.starts.Add(1)
 	cmd := exec.Command(s.command, s.args()...)
@@ -74,11 +75,11 @@ func (s *supervisor) once(ctx context.Context) (reason string) {
 		return fmt.Sprintf("cannot be started: %v", err)
 	}
 	started := make(chan error, 1)
-	ended := make(chan string, 1) // how it ended, "" well
+	ended := make(chan string, 1) // how it ended; "" for success
 	told := make(chan string, 1)  // the last line of its standard error
 	heard := make(chan struct{})
 	go func() {
-		// A child that is to die with its parent dies with the thread that made it.
+		// With Pdeathsig, a child dies with the thread that started it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -88,7 +89,7 @@ func (s *supervisor) once(ctx context.Context) (reason string) {
 		}
 		last := lines(stderr, s.log)
 		told <- last
-		<-heard // Wait closes the pipe, and what is in it would be lost
+		<-heard // Wait closes the pipe, so unread frames would be lost
 		how := ""
 		if err := cmd.Wait(); err != nil {
 			how = err.Error()
@@ -141,7 +142,8 @@ func (s *supervisor) once(ctx context.Context) (reason string) {
 					return fmt.Sprintf("DCGM has not answered %s for %s: the driver hangs", b.Call, b.Waiting.Round(time.Second))
 				}
 			case *dcgm.Trouble:
-				s.log.Warn("the collector reports trouble", "code", b.Code, "group", b.Group, "text", b.Text, "returned", b.Returned, "fatal", b.Fatal)
+				s.log.Warn("the collector reports trouble",
+					"code", b.Code, "group", b.Group, "text", b.Text, "returned", b.Returned, "fatal", b.Fatal)
 				if b.Fatal {
 					trouble = b.Text
 				}
@@ -182,7 +184,7 @@ func (s *supervisor) once(ctx context.Context) (reason string) {
 	}
 }
 
-// lines logs what a collector says to people, bounded, and returns the last line.
+// lines logs a collector's standard error, bounded, and returns the last line.
 func lines(r io.Reader, log *slog.Logger) (last string) {
 	const most = 100
 	br := bufio.NewReaderSize(r, 4<<10)
@@ -201,7 +203,7 @@ func lines(r io.Reader, log *slog.Logger) (last string) {
 	}
 }
 
-// collectorArgs are the flags of a run that goes on from a cursor.
+// collectorArgs returns the flags of a run that continues from a cursor.
 func collectorArgs(c *CollectorConfig, cursor int64) []string {
 	args := []string{"--engine", c.Engine, "--profiling=" + strconv.FormatBool(c.Profiling)}
 	if cursor > 0 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A slip on a command line, in a unit file say, never passes for success.
+// A mistake on a command line, for example in a unit file, is always reported.
 func TestWrongCommandLines(t *testing.T) {
 	for line, says := range map[string]string{
 		"rnu": `did you mean run?`, "config exampel": "did you mean example?", "config example x": "takes no argument", "config show x": "takes no argument",
