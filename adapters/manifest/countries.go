@@ -2,11 +2,11 @@ package manifest
 
 import "slices"
 
-// eu stands for the member states of the European Union in a list of countries. ISO
-// 3166-1 keeps the code reserved for the union, so no country will ever have it.
+// eu means the member states of the European Union in a list of countries. ISO 3166-1 reserves the code
+// for the union, so no country will ever have it.
 const eu = "EU"
 
-// memberStates are those since 1 February 2020, by ISO 3166-1 alpha-2.
+// memberStates are the member states since 1 February 2020, by ISO 3166-1 alpha-2.
 //
 // Source: Eurostat, "Glossary: Country codes" (its EL is GR in ISO 3166-1),
 // https://ec.europa.eu/eurostat/statistics-explained/index.php?title=Glossary:Country_codes
@@ -15,8 +15,8 @@ var memberStates = []string{
 	"IE", "IT", "LT", "LU", "LV", "MT", "NL", "PL", "PT", "RO", "SE", "SI", "SK",
 }
 
-// countries reads a list of countries. EU becomes its member states, so that an event
-// names countries alone and means the same whoever joins or leaves later.
+// countries reads a list of countries. EU is replaced by its member states, so that the meaning of an
+// event does not change when a country joins or leaves.
 func (e entry) countries(key string) []string {
 	var out []string
 	for _, s := range e.texts(key) {
@@ -30,5 +30,5 @@ func (e entry) countries(key string) []string {
 		return out
 	}
 	slices.Sort(out)
-	return slices.Compact(out) // a member state may stand beside EU
+	return slices.Compact(out) // the list may name a member state and EU
 }

@@ -31,20 +31,23 @@ const (
 	listMethods        = "methods"
 )
 
-// Kinds returns the lists of a document in the order in which their events
-// come: whatever an entry may refer to stands before it.
+// Kinds returns the lists of a document in the order of their events: everything that an entry may
+// refer to comes before it.
 func Kinds() []string {
-	return []string{listWorkspaces, listOperators, listRegions, listClusters, listCertifications,
+	return []string{
+		listWorkspaces, listOperators, listRegions, listClusters, listCertifications,
 		listPolicies, listQuotas, listBudgets, listTariffs, listFXRates, listOnDemandQuotas,
-		listAssets, listCommitments, listDeployments, listRemoved, listMaintenance, listOutages, listCorrections, listMappingRules, listMethods}
+		listAssets, listCommitments, listDeployments, listRemoved,
+		listMaintenance, listOutages, listCorrections, listMappingRules, listMethods,
+	}
 }
 
-// declaration is an entry being turned into an event.
+// declaration is an entry that becomes an event.
 type declaration struct {
 	entry
 	list      string
-	workspace string         // that of the entry, or of its document
-	from      domain.Instant // effective_from of the entry, or of its document; 0: neither says
+	workspace string         // of the entry, or of its document
+	from      domain.Instant // effective_from of the entry, or of its document; 0: neither has it
 }
 
 // document turns every entry of a document into its event.
@@ -78,7 +81,7 @@ func (l *loader) document(doc *node) {
 	}
 }
 
-// refer notes that a field names something that the file may not declare.
+// refer records that a field refers to something that the file may not declare.
 func (d declaration) refer(kind, key string) {
 	if n := d.n.get(key); n != nil {
 		d.l.refer(kind, n.text, n, d.field(key))
@@ -105,7 +108,7 @@ func (d declaration) referSelector(e entry) {
 	}
 }
 
-// since is the time of an event that took effect then, as far as that is past.
+// since returns the time of an event that takes effect at t: t, or now if t is unset or in the future.
 func (d declaration) since(t domain.Instant) domain.Instant {
 	if t == 0 || t > d.l.now {
 		return d.l.now
@@ -113,18 +116,18 @@ func (d declaration) since(t domain.Instant) domain.Instant {
 	return t
 }
 
-// notLater refuses entries that would take effect in the future and have no
-// place to say so: they would hold at once.
+// notLater refuses an effective time in the future for entries whose events have no field for it: they
+// would take effect at once.
 func (d declaration) notLater() {
 	switch d.list {
 	case listWorkspaces, listRegions, listClusters, listDeployments, listRemoved:
 		if d.from > d.l.now {
-			d.fault("effective_from", "is in the future; %s can only be declared once they are there", d.list)
+			d.fault("effective_from", "is in the future; %s can only be declared once they exist", d.list)
 		}
 	}
 }
 
-// effective is when an entry takes effect that cannot do without.
+// effective returns the effective time of an entry that requires one.
 func (d declaration) effective() domain.Instant {
 	if d.from == 0 && !d.has("effective_from") {
 		d.fault("effective_from", "is missing; add it here, or at the top of the file for all")
@@ -132,7 +135,7 @@ func (d declaration) effective() domain.Instant {
 	return d.from
 }
 
-// add keeps an event that is valid and the only one of its key.
+// add adds an event if it is valid and its key is unique.
 func (d declaration) add(env domain.Envelope, key []string) {
 	id := identity(d.list, key...)
 	if first, twice := d.l.declared[id]; twice {
@@ -142,7 +145,7 @@ func (d declaration) add(env domain.Envelope, key []string) {
 	d.l.declared[id] = d.l.at(d.n)
 	placed, region := env, d.text("region")
 	if d.list == listOutages && region != "" {
-		placed.Cluster = region // stands for its clusters
+		placed.Cluster = region // a placeholder for its clusters
 	} else {
 		region = ""
 	}
@@ -169,18 +172,26 @@ func (d declaration) add(env domain.Envelope, key []string) {
 	d.l.entries[d.list] = append(d.l.entries[d.list], Entry{region, d.l.name, d.path, d.n})
 }
 
-// named finds the node of a field of the event; some have other names in a file.
+// named returns the node of a field of the event. Some fields have other names in a file.
 func (d declaration) named(field string) *node {
 	field, _, _ = strings.Cut(field, ".")
 	field, _, _ = strings.Cut(field, "[")
-	if file, ok := map[string]string{"life_months": "life", "base": "pair", "quote": "pair", "market": "provider",
-		"to_workspace": "to", "to_deployment": "to", "latency_micros": "latency"}[field]; ok {
-		field = file
+	inFile := map[string]string{
+		"life_months":    "life",
+		"base":           "pair",
+		"quote":          "pair",
+		"market":         "provider",
+		"to_workspace":   "to",
+		"to_deployment":  "to",
+		"latency_micros": "latency",
+	}
+	if name, ok := inFile[field]; ok {
+		field = name
 	}
 	return d.n.child(field)
 }
 
-// event returns what an entry declares, and what no other entry of its list may have.
+// event returns the event of an entry, and the key that must be unique in its list.
 func (d declaration) event() (domain.Envelope, []string) {
 	id := d.text("id")
 	d.notLater()
@@ -216,8 +227,15 @@ func (d declaration) event() (domain.Envelope, []string) {
 		key = []string{d.workspace, id, d.from.String()}
 	case listQuotas:
 		d.refer("region", "region")
-		env.Event = &domain.QuotaSet{Quota: id, Resource: d.text("resource"), GPUModel: d.text("gpu_model"), Region: d.text("region"),
-			Limit: d.decimal("limit"), Hard: d.flag("hard"), EffectiveFrom: d.effective()}
+		env.Event = &domain.QuotaSet{
+			Quota:         id,
+			Resource:      d.text("resource"),
+			GPUModel:      d.text("gpu_model"),
+			Region:        d.text("region"),
+			Limit:         d.decimal("limit"),
+			Hard:          d.flag("hard"),
+			EffectiveFrom: d.effective(),
+		}
 		key = []string{d.workspace, id, d.from.String()}
 	case listBudgets:
 		env.Event = &domain.BudgetSet{Budget: id, Period: d.period("period"), Amount: d.money("amount"),
@@ -226,12 +244,23 @@ func (d declaration) event() (domain.Envelope, []string) {
 	case listTariffs:
 		site := domain.Market{Provider: d.text("operator"), Region: d.text("site")}
 		env.Subject = site.Provider + "/" + site.Region
-		env.Event = &domain.TariffSet{Market: site, PerKWh: d.money("per_kwh"), PUE: d.decimal("pue"), EffectiveFrom: d.effective()}
+		env.Event = &domain.TariffSet{
+			Market:        site,
+			PerKWh:        d.money("per_kwh"),
+			PUE:           d.decimal("pue"),
+			EffectiveFrom: d.effective(),
+		}
 		key = []string{site.Provider, site.Region, d.from.String()}
 	case listFXRates:
 		base, quote, _ := strings.Cut(d.text("pair"), "/")
-		ev := &domain.FXRateSet{Base: base, Quote: quote, Rate: d.decimal("rate"), Kind: domain.FXRateKind(d.text("kind")),
-			Effective: d.period("effective"), Citation: d.text("citation")}
+		ev := &domain.FXRateSet{
+			Base:      base,
+			Quote:     quote,
+			Rate:      d.decimal("rate"),
+			Kind:      domain.FXRateKind(d.text("kind")),
+			Effective: d.period("effective"),
+			Citation:  d.text("citation"),
+		}
 		env.Subject, env.Time, env.Event = d.text("pair"), d.since(ev.Effective.From), ev
 		key = []string{base, quote, string(ev.Kind), ev.Effective.From.String()}
 	case listOnDemandQuotas:
@@ -242,9 +271,18 @@ func (d declaration) event() (domain.Envelope, []string) {
 		key = []string{market.Provider, market.Region, ev.Account, ev.GPUModel, d.from.String()}
 	case listAssets:
 		d.refer("cluster", "cluster")
-		ev := &domain.AssetAcquired{Asset: id, Description: d.text("description"), Nodes: d.texts("nodes"),
-			Capex: d.money("capex"), Residual: d.money("residual"), InServiceFrom: d.instant("in_service_from"),
-			LifeMonths: uint32(d.months("life")), PowerWatts: uint64(d.whole("power_watts")), Site: d.text("site"), SpaceUnits: d.count("space_units")}
+		ev := &domain.AssetAcquired{
+			Asset:         id,
+			Description:   d.text("description"),
+			Nodes:         d.texts("nodes"),
+			Capex:         d.money("capex"),
+			Residual:      d.money("residual"),
+			InServiceFrom: d.instant("in_service_from"),
+			LifeMonths:    uint32(d.months("life")),
+			PowerWatts:    uint64(d.whole("power_watts")),
+			Site:          d.text("site"),
+			SpaceUnits:    d.count("space_units"),
+		}
 		env.Cluster, env.Time, env.Event = d.text("cluster"), d.since(ev.InServiceFrom), ev
 		key = []string{env.Cluster, id}
 	case listCommitments:
@@ -257,11 +295,13 @@ func (d declaration) event() (domain.Envelope, []string) {
 		key = []string{env.Cluster, id}
 	case listRemoved:
 		d.refer("cluster", "cluster")
-		env.Cluster, env.Time = d.text("cluster"), d.since(d.instant("effective_from")) // never by the file's: that is of what is there
-		env.Event, key = &domain.DeploymentRemoved{Deployment: id, Reason: d.text("reason")}, []string{env.Cluster, id}
+		// The file's effective_from applies only to what exists, not to removals.
+		env.Cluster, env.Time = d.text("cluster"), d.since(d.instant("effective_from"))
+		env.Event = &domain.DeploymentRemoved{Deployment: id, Reason: d.text("reason")}
+		key = []string{env.Cluster, id}
 		d.l.refer("deployment", env.Cluster+"/"+id, d.n.child("id"), d.field("id"))
 		if first, both := d.l.declared[identity(listDeployments, key...)]; both {
-			d.fault("id", "is declared on line %d; a deployment is there or removed", first.Line)
+			d.fault("id", "is declared on line %d; a deployment cannot be declared and removed", first.Line)
 		}
 	case listMaintenance:
 		d.refer("cluster", "cluster")
@@ -272,14 +312,20 @@ func (d declaration) event() (domain.Envelope, []string) {
 	case listOutages:
 		d.refer("cluster", "cluster")
 		d.refer("region", "region")
-		ev := &domain.OutageDeclared{Outage: id, Nodes: d.texts("nodes"), Window: d.interval("window"), Reason: d.text("reason"), Cancelled: d.flag("cancelled")}
+		ev := &domain.OutageDeclared{
+			Outage:    id,
+			Nodes:     d.texts("nodes"),
+			Window:    d.interval("window"),
+			Reason:    d.text("reason"),
+			Cancelled: d.flag("cancelled"),
+		}
 		switch {
 		case d.has("cluster") == d.has("region"):
 			d.fault("cluster", "name either a cluster or a region")
 		case d.has("region") && d.has("nodes"):
-			d.fault("nodes", "are of a cluster; name it in place of the region")
+			d.fault("nodes", "belong to a cluster; name it instead of the region")
 		case ev.Window.From > d.l.now:
-			d.fault("window", "begins at %s, which has not come; announce maintenance instead", ev.Window.From)
+			d.fault("window", "begins at %s, in the future; announce maintenance instead", ev.Window.From)
 		}
 		env.Cluster, env.Time, env.Event = d.text("cluster"), d.l.now, ev
 	case listCorrections:
@@ -291,12 +337,25 @@ func (d declaration) event() (domain.Envelope, []string) {
 		d.refer("cluster", "cluster")
 		to, _ := d.sub("to")
 		d.referSelector(to)
-		env.Event = &domain.MappingRuleSet{Rule: id, Priority: d.count("priority"), Cluster: d.text("cluster"), Namespace: d.text("namespace"),
-			ToWorkspace: to.text("workspace"), ToDeployment: to.text("deployment"),
-			Columns: d.labels("columns"), Buys: domain.LineBuys(d.text("buys")), EffectiveFrom: d.effective()}
+		env.Event = &domain.MappingRuleSet{
+			Rule:          id,
+			Priority:      d.count("priority"),
+			Cluster:       d.text("cluster"),
+			Namespace:     d.text("namespace"),
+			ToWorkspace:   to.text("workspace"),
+			ToDeployment:  to.text("deployment"),
+			Columns:       d.labels("columns"),
+			Buys:          domain.LineBuys(d.text("buys")),
+			EffectiveFrom: d.effective(),
+		}
 		key = []string{d.workspace, id, d.from.String()}
 	case listMethods:
-		env.Event = &domain.MethodChanged{Method: id, Version: d.text("version"), EffectiveFrom: d.effective(), Reason: d.text("reason")}
+		env.Event = &domain.MethodChanged{
+			Method:        id,
+			Version:       d.text("version"),
+			EffectiveFrom: d.effective(),
+			Reason:        d.text("reason"),
+		}
 		key = []string{d.workspace, id, d.from.String()}
 	}
 	return env, key
@@ -311,7 +370,7 @@ func (d declaration) nameOr(id string) string {
 
 func (d declaration) region(id string) *domain.RegionDefined {
 	if d.text("country") == eu {
-		d.fault("country", "EU is a union of countries; name the one where the region is")
+		d.fault("country", "EU is a union of countries; name the country of the region")
 	}
 	ev := &domain.RegionDefined{Region: id, Country: d.text("country"), Name: d.text("name")}
 	trips, _ := d.sub("round_trips")
@@ -326,7 +385,7 @@ func (d declaration) region(id string) *domain.RegionDefined {
 			r.Micros, r.Measured = how.micros("estimate"), false
 		}
 		if r.Micros == 0 {
-			d.l.fault(trips.n.values[i], trips.field(k.text), "is no time at all; write for example 68ms")
+			d.l.fault(trips.n.values[i], trips.field(k.text), "must be more than 0; write for example 68ms")
 		}
 		ev.RoundTrips = append(ev.RoundTrips, r)
 	}
@@ -336,9 +395,16 @@ func (d declaration) region(id string) *domain.RegionDefined {
 func (d declaration) policy(id string) *domain.PolicySet {
 	d.refer("cluster", "clusters")
 	ev := &domain.PolicySet{
-		Policy: id, Kind: domain.PolicyKind(d.text("kind")), EffectiveFrom: d.effective(), EffectiveTo: d.instant("effective_to"),
-		Countries: d.countries("countries"), Certifications: d.texts("certifications"), Clusters: d.texts("clusters"),
-		Scope: d.text("scope"), Value: d.text("value"), Share: d.nullDecimal("share"),
+		Policy:         id,
+		Kind:           domain.PolicyKind(d.text("kind")),
+		EffectiveFrom:  d.effective(),
+		EffectiveTo:    d.instant("effective_to"),
+		Countries:      d.countries("countries"),
+		Certifications: d.texts("certifications"),
+		Clusters:       d.texts("clusters"),
+		Scope:          d.text("scope"),
+		Value:          d.text("value"),
+		Share:          d.nullDecimal("share"),
 	}
 	s, _ := d.sub("selector")
 	ev.Selector = d.selector(s)
@@ -359,13 +425,24 @@ func (d declaration) selector(s entry) domain.Selector {
 
 func (d declaration) commitment(id string) *domain.CommitmentPurchased {
 	ev := &domain.CommitmentPurchased{
-		Commitment: id, Contract: d.text("contract"), Market: domain.Market{Provider: d.text("provider"), Region: d.text("region")},
-		Offer: d.text("offer"), BillingAccount: d.text("billing_account"), Kind: domain.OfferKind(d.text("kind")),
-		SKU: d.text("sku"), GPUModel: d.text("gpu_model"), GPUsPerUnit: d.count("gpus_per_unit"), Units: d.count("units"),
-		Term: d.term("term"), Upfront: d.money("upfront"), Hourly: d.money("hourly"), SpendPerHour: d.nullDecimal("spend_per_hour"),
-		GuaranteesCapacity: d.flag("guarantees_capacity"), NoticeBy: d.instant("notice_by"),
+		Commitment:         id,
+		Contract:           d.text("contract"),
+		Market:             domain.Market{Provider: d.text("provider"), Region: d.text("region")},
+		Offer:              d.text("offer"),
+		BillingAccount:     d.text("billing_account"),
+		Kind:               domain.OfferKind(d.text("kind")),
+		SKU:                d.text("sku"),
+		GPUModel:           d.text("gpu_model"),
+		GPUsPerUnit:        d.count("gpus_per_unit"),
+		Units:              d.count("units"),
+		Term:               d.term("term"),
+		Upfront:            d.money("upfront"),
+		Hourly:             d.money("hourly"),
+		SpendPerHour:       d.nullDecimal("spend_per_hour"),
+		GuaranteesCapacity: d.flag("guarantees_capacity"),
+		NoticeBy:           d.instant("notice_by"),
 	}
-	// One contract, one currency: what is not paid upfront is 0 of the same.
+	// A contract has one currency: a missing price is 0 in the currency of the other.
 	if ev.Upfront.Currency == "" {
 		ev.Upfront.Currency = ev.Hourly.Currency
 	}
@@ -389,12 +466,19 @@ func (d declaration) correction(id string) *domain.UsageCorrected {
 		d.l.refer("workspace", n.text, n, holder.field("workspace"))
 	}
 	ev := &domain.UsageCorrected{
-		Correction: id, Node: d.text("node"), GPU: d.gpu("gpu"), Replica: d.count("replica"), Interval: d.interval("interval"),
-		Workspace: holder.text("workspace"), Deployment: holder.text("deployment"), Unit: holder.text("unit"),
-		Reason: d.text("reason"), Cancelled: d.flag("cancelled"),
+		Correction: id,
+		Node:       d.text("node"),
+		GPU:        d.gpu("gpu"),
+		Replica:    d.count("replica"),
+		Interval:   d.interval("interval"),
+		Workspace:  holder.text("workspace"),
+		Deployment: holder.text("deployment"),
+		Unit:       holder.text("unit"),
+		Reason:     d.text("reason"),
+		Cancelled:  d.flag("cancelled"),
 	}
 	if ev.Interval.To > d.l.now {
-		d.fault("interval", "ends at %s, which has not come; only what was can be corrected", ev.Interval.To)
+		d.fault("interval", "ends at %s, in the future; only past usage can be corrected", ev.Interval.To)
 	}
 	return ev
 }
@@ -405,8 +489,14 @@ func (d declaration) deployment(id string) *domain.DeploymentChanged {
 		Deployment: id, Model: d.text("model"), Tier: d.text("tier"), Environment: d.text("environment"),
 		Class: domain.WorkloadClass(d.text("class")), Replicas: d.count("replicas"),
 		Need: domain.GPUNeed{
-			Models: need.texts("gpu_models"), Count: need.count("gpus"), Milli: need.count("gpu_milli"), MIGProfile: need.text("mig_profile"),
-			MemoryMiB: need.mebibytes("gpu_memory"), CPUMilli: need.milliCPU("cpu"), RAMMiB: need.mebibytes("memory"), GangNodes: need.count("gang_nodes"),
+			Models:     need.texts("gpu_models"),
+			Count:      need.count("gpus"),
+			Milli:      need.count("gpu_milli"),
+			MIGProfile: need.text("mig_profile"),
+			MemoryMiB:  need.mebibytes("gpu_memory"),
+			CPUMilli:   need.milliCPU("cpu"),
+			RAMMiB:     need.mebibytes("memory"),
+			GangNodes:  need.count("gang_nodes"),
 		},
 		Countries: d.countries("countries"), Certifications: d.texts("certifications"), MaxPerNode: d.count("max_per_node"),
 		Dedicated: d.flag("dedicated"), Interruptible: d.flag("interruptible"),

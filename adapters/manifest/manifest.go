@@ -1,35 +1,29 @@
-// Package manifest reads files in which people declare an estate: workspaces,
-// operators, regions, clusters, certifications, policies, quotas, budgets,
-// power tariffs, exchange rates, quotas of suppliers, assets, commitments,
-// deployments and their removal, maintenance windows, outages,
-// corrections of usage and mapping rules.
+// Package manifest reads files in which people declare an estate: workspaces, operators, regions,
+// clusters, certifications, policies, quotas, budgets, power tariffs, exchange rates, suppliers'
+// on-demand quotas, assets, commitments, deployments and their removal, maintenance windows, outages,
+// corrections of usage, mapping rules and method versions.
 //
-// A file is YAML, or JSON, in one or more documents. Load turns it into the
-// events that would declare exactly this; which of them are news is for the
-// caller to find out, who knows the log.
+// A file is YAML or JSON with one or more documents. Load turns it into the events that declare it. The
+// caller, who knows the log, finds out which of them are new.
 //
 // What always holds:
 //
-//   - Events come in the order of [Kinds], and within a kind in that of the
-//     file. Every one satisfies [domain.Validate], but for an outage of a region,
-//     which lacks its cluster ([Entry]). Source, incarnation, sequence and signature
-//     are the caller's to fill in.
+//   - Events are in the order of [Kinds], and within a kind in the order of the file. Every event
+//     satisfies [domain.Validate], except an outage of a region, which has no cluster ([Entry]). The
+//     caller sets source, incarnation, sequence and signature.
 //   - The same file and the same Options give the same events.
-//   - An event's time is when the entry takes effect, and Options.Now where it
-//     says nothing or names a later time: nothing is declared from the future.
-//     What takes effect later says so inside the event.
-//   - Money and other exact numbers are read from their digits, quoted or not,
-//     and never pass through a float.
-//   - The published JSON Schema is the check that files pass, not a
-//     description of it: see package schemas.
-//   - Nothing is guessed. Every fault is reported with file, line, column and
-//     field, and a file with a fault declares nothing.
+//   - The time of an event is when the entry takes effect. It is Options.Now if the entry has no time
+//     or a later one, so no event is in the future. A later effective time is inside the event.
+//   - Money and other exact numbers are read from their digits, quoted or not, and never pass through
+//     a float.
+//   - Files are validated with the published JSON Schema itself: see package schemas.
+//   - Nothing is guessed. Every fault is reported with file, line, column and field, and a file with a
+//     fault declares nothing.
 //
-// What a file could do harm with is refused before it is parsed: more than 16
-// MiB, more than a million marks (lines, colons, commas, brackets), nesting
-// deeper than 32, more than 2000 keys in a mapping or 1000 documents, bytes that
-// are not text, and YAML's anchors, aliases, tags and complex keys, which no
-// declaration needs and bombs are made of.
+// Hostile files are refused before parsing: more than 16 MiB, more than a million marks (lines, colons,
+// commas, brackets), nesting deeper than 32, more than 2000 keys in a mapping or 1000 documents, and
+// bytes that are not text. YAML's anchors, aliases, tags and complex keys are refused too, because no
+// declaration needs them and YAML bombs do.
 package manifest
 
 import (
@@ -43,7 +37,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Help explains the format in the words of a command's help.
+// Help explains the format for the help of a command.
 const Help = `A file is YAML or JSON and begins with
 
   apiVersion: quartermaster/v1
@@ -63,51 +57,53 @@ its midnight in UTC. A round trip is "68ms", a term "36 months", memory
 "80 GiB", a period "2026-Q3" or {from, to}. Several documents may stand in one
 file, separated by ---. Anchors and aliases are refused.`
 
-// Options are what a file does not say.
+// Options supply what a file does not contain.
 type Options struct {
-	// Now is the time of entries that name none; required.
+	// Now is the time of entries without a time; required.
 	Now domain.Instant
 }
 
-// Estate is what a file declares.
+// Estate is the content of a file.
 type Estate struct {
 	Envelopes []domain.Envelope
-	Entries   []Entry // of the envelopes, one each
-	// References name what the file speaks of without declaring it. It may be
-	// in the log already; whoever knows the log checks.
+	Entries   []Entry // one per envelope
+	// References are the things that the file refers to without declaring them. They may be in the
+	// log; the caller has to check.
 	References []Reference
 }
 
 // Entry is where an event is declared.
 type Entry struct {
-	// Region is set of an outage of a region, whose event has no cluster: it is one event
-	// for each cluster of the region.
+	// Region is set for an outage of a region. Its event has no cluster; the caller makes one event for
+	// each cluster of the region.
 	Region     string
 	file, path string
 	n          *node
 }
 
-// Fault returns a fault of a field of the entry, for example holder.deployment.
+// Fault returns an error for a field of the entry, for example holder.deployment.
 func (e Entry) Fault(field, format string, args ...any) *Error {
 	n := e.n
 	for part := range strings.SplitSeq(field, ".") {
 		n = n.child(part)
 	}
-	return &Error{Where: Position{e.file, n.line, n.column}, Field: e.path + "." + field, Problem: fmt.Sprintf(format, args...)}
+	return &Error{
+		Where:   Position{e.file, n.line, n.column},
+		Field:   e.path + "." + field,
+		Problem: fmt.Sprintf(format, args...),
+	}
 }
 
-// Reference is a workspace, region or cluster that the file does not declare, or an
-// environment or country of a selector that none of its deployments or regions has, or
-// a deployment that it removes.
+// Reference is a workspace, region or cluster that the file does not declare, an environment or country
+// in a selector that none of its deployments or regions has, or a deployment that it removes.
 type Reference struct {
 	Kind  string   // workspace, region, cluster, environment, country, deployment
-	ID    string   // of a deployment cluster/deployment
-	Where Position // the first place that names it
+	ID    string   // for a deployment: cluster/deployment
+	Where Position // its first occurrence
 	Field string
 }
 
-// Position is a place in a file; lines and columns count from 1, columns in
-// characters.
+// Position is a position in a file. Lines and columns count from 1, columns in characters.
 type Position struct {
 	File         string
 	Line, Column int
@@ -119,7 +115,7 @@ func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Lin
 // Error is one fault of a file.
 type Error struct {
 	Where   Position
-	Field   string // path to what is wrong, for example clusters[1].region; empty for the file as a whole
+	Field   string // path of the field, for example clusters[1].region; empty for the file as a whole
 	Problem string // what is wrong with which value, and what to do
 }
 
@@ -131,10 +127,10 @@ func (e *Error) Error() string {
 	return e.Where.String() + ": " + e.Field + ": " + e.Problem
 }
 
-// Errors are all the faults of a file, in its order. Nothing was declared.
+// Errors are all faults of a file, in the order of the file. The file declares nothing.
 type Errors []*Error
 
-// Error returns a line per fault, of which it shows twenty.
+// Error returns one line per fault, for the first twenty.
 func (es Errors) Error() string {
 	const most = 20
 	var b strings.Builder
@@ -160,7 +156,7 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// The bounds of a file; see the package comment.
+// The limits of a file; see the package comment.
 const (
 	maxBytes     = 16 << 20
 	maxMarks     = 1_000_000
@@ -169,9 +165,8 @@ const (
 	maxDocuments = 1000
 )
 
-// Load reads a file and returns what it declares. The name stands in messages;
-// a name that ends in .json makes the file JSON, any other is YAML unless the
-// content is JSON. The error is [Errors] when the file is at fault.
+// Load reads a file and returns what it declares. Messages call the file name. A file is JSON if its
+// name ends in .json or if its content is JSON, else YAML. The error is [Errors] if the file has faults.
 func Load(name string, r io.Reader, opts Options) (*Estate, error) {
 	if opts.Now <= 0 {
 		return nil, errors.New("load a manifest: Options.Now is not set")
@@ -180,13 +175,22 @@ func Load(name string, r io.Reader, opts Options) (*Estate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	l := &loader{name: name, now: opts.Now, declared: map[string]Position{}, referred: map[string]int{}, named: map[string]bool{}}
+	l := &loader{
+		name:     name,
+		now:      opts.Now,
+		declared: map[string]Position{},
+		referred: map[string]int{},
+		named:    map[string]bool{},
+	}
 	docs, err := l.read(data)
 	if err != nil {
 		return nil, err
 	}
 	if len(docs) == 0 {
-		return nil, Errors{{Where: Position{name, 1, 1}, Problem: "declares nothing; begin with apiVersion: quartermaster/v1"}}
+		return nil, Errors{{
+			Where:   Position{name, 1, 1},
+			Problem: "declares nothing; begin with apiVersion: quartermaster/v1",
+		}}
 	}
 	for _, doc := range docs {
 		l.check(doc)
@@ -204,7 +208,8 @@ func Load(name string, r io.Reader, opts Options) (*Estate, error) {
 	}
 	out := &Estate{References: l.references()}
 	for _, k := range Kinds() {
-		out.Envelopes, out.Entries = append(out.Envelopes, l.events[k]...), append(out.Entries, l.entries[k]...)
+		out.Envelopes = append(out.Envelopes, l.events[k]...)
+		out.Entries = append(out.Entries, l.entries[k]...)
 	}
 	return out, nil
 }
@@ -216,10 +221,10 @@ type loader struct {
 	errs     Errors
 	events   map[string][]domain.Envelope
 	entries  map[string][]Entry  // of events
-	declared map[string]Position // what stands where, by list and identity
+	declared map[string]Position // position of each entry, by list and key
 	refs     []Reference
 	referred map[string]int
-	named    map[string]bool // environments and countries that entries have
+	named    map[string]bool // environments and countries of the entries
 }
 
 func (l *loader) fault(n *node, field, format string, args ...any) {
@@ -228,7 +233,7 @@ func (l *loader) fault(n *node, field, format string, args ...any) {
 
 func (l *loader) at(n *node) Position { return Position{l.name, n.line, n.column} }
 
-// refer notes that the file speaks of something.
+// refer records a reference of the file.
 func (l *loader) refer(kind, id string, n *node, field string) {
 	if id == "" {
 		return
@@ -241,7 +246,7 @@ func (l *loader) refer(kind, id string, n *node, field string) {
 	l.refs = append(l.refs, Reference{Kind: kind, ID: id, Where: l.at(n), Field: field})
 }
 
-// references returns what was spoken of and not declared, in the file's order.
+// references returns the references to undeclared things, in the order of the file.
 func (l *loader) references() []Reference {
 	lists := map[string]string{"workspace": listWorkspaces, "region": listRegions, "cluster": listClusters}
 	var out []Reference
@@ -256,7 +261,7 @@ func (l *loader) references() []Reference {
 	return out
 }
 
-// identity names an entry of a list within the file.
+// identity returns the key of an entry within the file.
 func identity(list string, parts ...string) string {
 	return fmt.Sprintf("%s%q", list, parts)
 }

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const now domain.Instant = 1783339200 * domain.Second // 2026-07-06T12:00:00Z
 
-// demo is the estate and the commitments of the demo, as two documents of one file.
+// demo is the estate and the commitments of the demo, as two documents in one file.
 func demo() ([]byte, error) {
 	estate, err := os.ReadFile("../../deploy/demo/estate.yaml")
 	if err != nil {
@@ -58,7 +58,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// show prints events a line each.
+// show prints events, one per line.
 func show(t *testing.T, e *Estate) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -86,7 +86,7 @@ func TestDemo(t *testing.T) {
 	}
 	golden(t, "demo.txt", show(t, e))
 
-	// What the example is for: something of everything that the format knows.
+	// The example must contain every kind of entry.
 	types, classes, policies := map[domain.Type]bool{}, map[domain.ProviderClass]bool{}, map[domain.PolicyKind]bool{}
 	for i := range e.Envelopes {
 		env := &e.Envelopes[i]
@@ -107,7 +107,7 @@ func TestDemo(t *testing.T) {
 			policies[ev.Kind] = true
 		}
 	}
-	if len(types) != len(Kinds())-4 { // all but operators, and what is about the past: removals, outages and corrections
+	if len(types) != len(Kinds())-4 { // all except operators and entries about the past: removals, outages and corrections
 		t.Errorf("shows %d types of event: %v", len(types), types)
 	}
 	if len(classes) != 4 || len(policies) != 10 {
@@ -205,8 +205,8 @@ policies:
 	}
 }
 
-// A selector says where, by region and by country, and in which environment; EU stands
-// for its member states. What no entry of the file has is for the caller to look up.
+// A selector selects by region, country and environment; EU means its member states. References to
+// entries that the file does not declare are for the caller to check.
 func TestPlacesOfSelectors(t *testing.T) {
 	e, err := load("p.yaml", head+`
 effective_from: 2026-01-01
@@ -256,13 +256,13 @@ deployments:
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	_, err = load("q.yaml", head+"regions:\n  - {id: fra, country: EU}\n")
-	if want := "q.yaml:5:24: regions[0].country: EU is a union of countries; name the one where the region is"; err == nil || err.Error() != want {
+	if want := "q.yaml:5:24: regions[0].country: EU is a union of countries; name the country of the region"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-// A removal takes effect when it says, else now: the file's effective_from is of what is
-// there. A window of maintenance is announced now.
+// A removal takes effect at its own effective_from, else now; the file's effective_from does not apply
+// to it. A maintenance window is announced now.
 func TestRemovalsAndMaintenance(t *testing.T) {
 	const top = head + "effective_from: 2026-01-01\n"
 	e, err := load("m.yaml", top+`
@@ -297,9 +297,9 @@ maintenance:
 	}
 	for _, x := range []struct{ text, want string }{
 		{"deployments: [{id: d, cluster: c, class: batch, replicas: 1, need: {gpus: 1}}]\nremoved_deployments:\n  - {id: d, cluster: c}\n",
-			"x.yaml:7:10: removed_deployments[0].id: is declared on line 5; a deployment is there or removed"},
+			"x.yaml:7:10: removed_deployments[0].id: is declared on line 5; a deployment cannot be declared and removed"},
 		{"removed_deployments:\n  - {id: d, cluster: c, effective_from: 2099-01-01}\n",
-			"x.yaml:6:41: removed_deployments[0].effective_from: is in the future; removed_deployments can only be declared once they are there"},
+			"x.yaml:6:41: removed_deployments[0].effective_from: is in the future; removed_deployments can only be declared once they exist"},
 		{"maintenance:\n  - {id: m, cluster: c, window: {from: 2026-07-02, to: 2026-07-01}}\n",
 			"x.yaml:6:56: maintenance[0].window.to: 2026-07-01T00:00:00Z is not after from, 2026-07-02T00:00:00Z"},
 	} {
@@ -309,7 +309,7 @@ maintenance:
 	}
 }
 
-// An outage is of a cluster, or of a region, whose clusters the log knows.
+// An outage concerns a cluster, or a region, whose clusters the log knows.
 func TestOutages(t *testing.T) {
 	e, err := load("o.yaml", head+`
 outages:
@@ -340,7 +340,7 @@ outages:
 	}
 }
 
-// A correction is of the workspace that it gives the time to, not of the file's.
+// A correction belongs to the workspace that gets the time, not to the workspace of the file.
 func TestCorrections(t *testing.T) {
 	const gpu = "GPU-c78e5d93-ffa1-819e-991d-5e38d988402e"
 	e, err := load("c.yaml", head+`
@@ -460,7 +460,7 @@ func TestHostile(t *testing.T) {
 		"byte order mark":         {"f.yaml", "\ufeff" + head + "clusters: 5\n", "f.yaml:4:11: clusters: is 5, want"},
 		"carriage returns":        {"f.yaml", strings.ReplaceAll(head, "\n", "\r\n") + "clusters: 5\r\n", "f.yaml:4:11: clusters: is 5, want"},
 		"cluster of next century": {"f.yaml", head + "clusters: [{id: c, provider: p, provider_class: owned, region: r, effective_from: 2099-01-01}]", "clusters[0].effective_from: is in the future"},
-		"first instant of all":    {"f.yaml", head + "effective_from: 1970-01-01\n", "effective_from: 1970-01-01T00:00:00Z is the first instant"},
+		"first instant of all":    {"f.yaml", head + "effective_from: 1970-01-01\n", "effective_from: 1970-01-01T00:00:00Z stands for no time"},
 	} {
 		e, err := load(c.file, c.text)
 		if err == nil {
@@ -497,7 +497,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("the disk is gone") }
 
-// Whatever the bytes, Load returns; what it accepts is valid and read again the same.
+// Load returns for any input, and what it accepts is valid and gives the same result again.
 func FuzzLoad(f *testing.F) {
 	data, err := demo()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// node is a value as it stands in a file, whichever language it is in.
+// node is a value in a file, either YAML or JSON.
 type node struct {
 	shape        shape
 	text         string // of a scalar: its characters, escapes resolved
@@ -33,7 +33,7 @@ const (
 	mapping
 )
 
-// get returns the value of a key, nil when there is none.
+// get returns the value of a key, or nil if there is none.
 func (n *node) get(key string) *node {
 	for i, k := range n.keys {
 		if k.text == key {
@@ -43,7 +43,7 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
-// key returns the node of a key, or n itself when there is none.
+// key returns the node of a key, or n itself if there is none.
 func (n *node) key(name string) *node {
 	for _, k := range n.keys {
 		if k.text == name {
@@ -53,7 +53,7 @@ func (n *node) key(name string) *node {
 	return n
 }
 
-// plain returns the value in the types that the schema is checked against.
+// plain returns the value in the types that the schema validator reads.
 func (n *node) plain() any {
 	switch n.shape {
 	case truth:
@@ -78,8 +78,8 @@ func (n *node) plain() any {
 	return nil
 }
 
-// A number that is not written like this is text to us: what 0x10, 1_000 or
-// 012 stand for differs between readers of YAML, and 1e999999999 is a bomb.
+// decimalNumber is the only accepted form of a number. Anything else is text, because YAML readers
+// interpret 0x10, 1_000 and 012 differently, and 1e999999999 would exhaust memory.
 var decimalNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?$`)
 
 func numberOrWords(text string) shape {
@@ -96,7 +96,10 @@ func (l *loader) read(data []byte) ([]*node, error) {
 		return Errors{{Where: Position{l.name, line, column}, Problem: fmt.Sprintf(format, args...)}}
 	}
 	if len(data) > maxBytes {
-		return nil, Errors{{Where: Position{l.name, 1, 1}, Problem: fmt.Sprintf("is larger than %d MiB; divide it", maxBytes>>20)}}
+		return nil, Errors{{
+			Where:   Position{l.name, 1, 1},
+			Problem: fmt.Sprintf("is larger than %d MiB; divide it", maxBytes>>20),
+		}}
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if i := firstNoText(data); i >= 0 {
@@ -106,14 +109,15 @@ func (l *loader) read(data []byte) ([]*node, error) {
 		return nil, fail(0, "has %d lines, colons, commas and brackets, at most %d are allowed; divide it", marks, maxMarks)
 	}
 	trimmed := bytes.TrimLeft(data, " \t\r\n")
-	if strings.HasSuffix(strings.ToLower(l.name), ".json") || len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
+	isJSON := strings.HasSuffix(strings.ToLower(l.name), ".json")
+	if isJSON || len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
 		return l.readJSON(data, fail)
 	}
 	return l.readYAML(data)
 }
 
-// firstNoText returns the offset of the first byte that is not UTF-8 or is a
-// control character other than tab and ends of lines, -1 when there is none.
+// firstNoText returns the offset of the first byte that is not UTF-8 or is a control character other than
+// a tab or a line end; -1 if there is none.
 func firstNoText(data []byte) int {
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
@@ -125,7 +129,7 @@ func firstNoText(data []byte) int {
 	return -1
 }
 
-// count bounds the number of tokens from above without making any.
+// count returns an upper bound of the number of tokens without tokenizing.
 func count(data []byte) int {
 	n := 0
 	for _, b := range data {
@@ -143,7 +147,7 @@ func place(data []byte, offset int) (line, column int) {
 	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[start:]) + 1
 }
 
-// cursor turns ascending offsets into places, reading the file once.
+// cursor converts ascending offsets into lines and columns in one pass over the file.
 type cursor struct {
 	data                 []byte
 	offset, line, column int
@@ -165,7 +169,7 @@ func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]
 	places := cursor{data: data, line: 1, column: 1}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	// token returns the next token and where it begins, which the decoder does not say.
+	// next returns the next token and where it begins, which the decoder does not report.
 	next := func() (json.Token, *node, error) {
 		at := int(dec.InputOffset())
 		for at < len(data) && strings.IndexByte(" \t\r\n,:", data[at]) >= 0 {
@@ -212,7 +216,10 @@ func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]
 					child.shape, child.text = words, tok.(string)
 					n.keys = append(n.keys, child)
 					if len(n.keys) > maxKeys {
-						return Errors{{Where: l.at(child), Problem: fmt.Sprintf("is one key too many: a mapping has at most %d", maxKeys)}}
+						return Errors{{
+							Where:   l.at(child),
+							Problem: fmt.Sprintf("is one key too many: a mapping has at most %d", maxKeys),
+						}}
 					}
 					if tok, child, err = next(); err != nil {
 						if errors.Is(err, io.EOF) {
@@ -239,7 +246,10 @@ func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]
 			return nil, err
 		}
 		if len(docs) == maxDocuments {
-			return nil, Errors{{Where: l.at(n), Problem: fmt.Sprintf("is one document too many: at most %d are allowed", maxDocuments)}}
+			return nil, Errors{{
+				Where:   l.at(n),
+				Problem: fmt.Sprintf("is one document too many: at most %d are allowed", maxDocuments),
+			}}
 		}
 		if err := value(tok, n, 1); err != nil {
 			return nil, err
@@ -249,7 +259,7 @@ func (l *loader) readJSON(data []byte, fail func(int, string, ...any) error) ([]
 }
 
 func (l *loader) readYAML(data []byte) (docs []*node, err error) {
-	// Duplicate keys are found below, for JSON too.
+	// checkKeys finds duplicate keys, for JSON too.
 	err = EachYAML(l.name, data, maxDepth, func(body ast.Node) error {
 		n, err := l.fromYAML(body)
 		if err == nil && n.shape != null {
@@ -318,7 +328,7 @@ func (l *loader) pair(n *node, p *ast.MappingValueNode) error {
 		return Errors{{Where: l.at(key), Problem: "a key is a word, not a list or mapping"}}
 	}
 	if len(n.keys) == 0 {
-		// A block has the place of its first key; the parser gives that of a colon.
+		// The position of a block is that of its first key; the parser reports that of a colon.
 		n.line, n.column = key.line, key.column
 	}
 	n.keys, n.values = append(n.keys, key), append(n.values, value)

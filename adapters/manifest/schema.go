@@ -17,8 +17,8 @@ import (
 	"quartermaster/schemas"
 )
 
-// published is the schema, compiled and as plain values: what it knows about a
-// field is what a message about the field says.
+// published returns the schema, compiled and as plain values. Messages about a field use its
+// description and examples.
 var published = sync.OnceValues(func() (*jsonschema.Schema, any) {
 	const name = "urn:quartermaster:manifest:v1"
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemas.Manifest))
@@ -36,7 +36,7 @@ var published = sync.OnceValues(func() (*jsonschema.Schema, any) {
 	return s, doc
 })
 
-// check holds a document to the schema.
+// check validates a document with the schema.
 func (l *loader) check(doc *node) {
 	if !l.checkKeys(doc, nil) {
 		return
@@ -54,8 +54,7 @@ func (l *loader) check(doc *node) {
 	}
 }
 
-// checkKeys reports keys that a mapping has twice, of which the schema would
-// see only the last.
+// checkKeys reports duplicate keys of mappings, of which the schema would see only the last.
 func (l *loader) checkKeys(n *node, path []string) bool {
 	ok := true
 	seen := make(map[string]*node, len(n.keys))
@@ -75,7 +74,7 @@ func (l *loader) checkKeys(n *node, path []string) bool {
 	return ok
 }
 
-// explain turns what the schema found into faults of the file.
+// explain turns a schema error into faults of the file.
 func (l *loader) explain(doc *node, raw any, e *jsonschema.ValidationError) {
 	if len(e.Causes) > 0 {
 		for _, c := range e.Causes {
@@ -93,7 +92,8 @@ func (l *loader) explain(doc *node, raw any, e *jsonschema.ValidationError) {
 	case *kind.AdditionalProperties:
 		known := names(def["properties"])
 		for _, p := range k.Properties {
-			l.fault(n.key(p), join(append(slices.Clone(e.InstanceLocation), p)), "unknown field; %s", domain.Suggest(p, known))
+			path := join(append(slices.Clone(e.InstanceLocation), p))
+			l.fault(n.key(p), path, "unknown field; %s", domain.Suggest(p, known))
 		}
 	case *kind.Required:
 		l.fault(n, field, "lacks %s, which it needs", strings.Join(k.Missing, ", "))
@@ -128,7 +128,7 @@ func (l *loader) explain(doc *node, raw any, e *jsonschema.ValidationError) {
 	}
 }
 
-// child returns the value of a key or an entry, or n itself when there is none.
+// child returns the value of a key or the entry at an index, or n itself if there is none.
 func (n *node) child(part string) *node {
 	if n.shape == list {
 		if i, err := strconv.Atoi(part); err == nil && i < len(n.values) {
@@ -161,10 +161,17 @@ func (n *node) describe() string {
 	return n.text
 }
 
-// kinds says in words what types a schema wants.
+// kinds describes the types that a schema allows.
 func kinds(types []string) string {
-	words := map[string]string{"string": "text", "number": "a number", "integer": "a whole number",
-		"boolean": "true or false", "object": "a mapping", "array": "a list", "null": "nothing"}
+	words := map[string]string{
+		"string":  "text",
+		"number":  "a number",
+		"integer": "a whole number",
+		"boolean": "true or false",
+		"object":  "a mapping",
+		"array":   "a list",
+		"null":    "nothing",
+	}
 	out := make([]string, len(types))
 	for i, t := range types {
 		out[i] = words[t]
@@ -172,7 +179,7 @@ func kinds(types []string) string {
 	return strings.Join(out, " or ")
 }
 
-// form shows how a value is written: by an example, else in the schema's words.
+// form shows the form of a value: an example, else the description in the schema.
 func form(def map[string]any) string {
 	if s, ok := def["description"].(string); ok && def["examples"] == nil {
 		return "; want: " + s
@@ -206,7 +213,7 @@ func names(properties any) []string {
 	return out
 }
 
-// lookUp follows the fragment of a schema's address, a JSON pointer.
+// lookUp resolves the fragment of a schema's address, which is a JSON pointer.
 func lookUp(raw any, address string) map[string]any {
 	_, pointer, _ := strings.Cut(address, "#")
 	unescape := strings.NewReplacer("~1", "/", "~0", "~", "%24", "$")
@@ -221,7 +228,7 @@ func lookUp(raw any, address string) map[string]any {
 	return m
 }
 
-// join writes a path as people do: clusters[1].region.
+// join formats a path, such as clusters[1].region.
 func join(path []string) string {
 	var b strings.Builder
 	for i, p := range path {

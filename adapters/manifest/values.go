@@ -13,9 +13,8 @@ import (
 	"quartermaster/domain"
 )
 
-// entry is one mapping of a file that fits the schema, with what its document
-// says for all. Its methods return the zero value for a field that is absent,
-// and report what the schema could not know.
+// entry is one mapping of a file that satisfies the schema. Its methods return the zero value for an
+// absent field, and report faults that the schema cannot find.
 type entry struct {
 	l    *loader
 	n    *node
@@ -69,7 +68,7 @@ func (e entry) texts(key string) []string {
 
 func (e entry) flag(key string) bool { return strings.EqualFold(e.text(key), "true") }
 
-// whole reads a whole number, which the schema bounds to 32 bits.
+// whole reads a whole number, which the schema limits to 32 bits.
 func (e entry) whole(key string) int64 {
 	s := e.text(key)
 	if s == "" {
@@ -109,7 +108,7 @@ func (e entry) money(key string) domain.Money {
 	return e.amount(key, e.text(key))
 }
 
-// moneys reads a list of what money reads.
+// moneys reads a list of amounts, each in a form of [entry.money].
 func (e entry) moneys(key string) []domain.Money {
 	n := e.n.get(key)
 	if n == nil {
@@ -153,7 +152,7 @@ func (e entry) instant(key string) domain.Instant {
 		return 0
 	}
 	if t == 0 {
-		e.fault(key, "%s is the first instant that can be written, which stands for none; write a later one", s)
+		e.fault(key, "%s stands for no time; write a later one", s)
 	}
 	return t
 }
@@ -201,7 +200,7 @@ func (e entry) months(key string) int {
 	number, unit, _ := strings.Cut(e.text(key), " ")
 	n, err := strconv.Atoi(number)
 	if err != nil {
-		return 0 // absent; the schema has seen to the rest
+		return 0 // absent; the schema refuses anything else
 	}
 	if strings.HasPrefix(unit, "year") {
 		n *= 12
@@ -209,12 +208,12 @@ func (e entry) months(key string) int {
 	return n
 }
 
-// term reads from and either to or length.
+// term reads a mapping with from and either to or length.
 func (e entry) term(key string) domain.Interval {
 	t, _ := e.sub(key)
 	switch {
 	case t.has("to") && t.has("length"):
-		t.fault("length", "stands beside to; keep one of them")
+		t.fault("length", "conflicts with to; keep one of them")
 	case t.has("to"):
 		return t.fromTo()
 	case t.has("length"):
@@ -229,8 +228,8 @@ func (e entry) term(key string) domain.Interval {
 	return domain.Interval{}
 }
 
-// later adds calendar months in UTC. A day that the month does not have becomes
-// its last: a month from 31 January ends on 28 February.
+// later adds calendar months in UTC. A day that does not exist in the month becomes its last day: a
+// month from 31 January ends on 28 February.
 func (e entry) later(key string, t domain.Instant, months int) domain.Instant {
 	at := t.Time()
 	end := at.AddDate(0, months, 0)
@@ -244,7 +243,7 @@ func (e entry) later(key string, t domain.Instant, months int) domain.Instant {
 	return domain.InstantOf(end)
 }
 
-// scaled reads a number with a unit as a whole number of a smaller unit.
+// scaled reads a number with a unit and returns it as a whole number of the smallest unit.
 func (e entry) scaled(key string, units map[string]int64, smallest string) uint64 {
 	s := e.text(key)
 	if s == "" {

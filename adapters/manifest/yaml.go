@@ -12,23 +12,22 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// EachYAML calls each with every document of a text that is not empty: a tree whose
-// tokens have their places. It refuses what none of our files needs (anchors,
-// aliases, merges, tags, directives, complex keys), nesting deeper than depth, and
-// more keys and documents than the parser reads in reasonable time, before the
-// parser sees any of it. Keys that stand twice are in the tree. The caller bounds
-// the length of the text.
+// EachYAML calls each with every nonempty document of a text, as a tree whose tokens have positions.
+// Before parsing, it refuses features that our files do not need (anchors, aliases, merges, tags,
+// directives, complex keys), nesting deeper than depth, and more keys and documents than the parser
+// reads in reasonable time. Duplicate keys stay in the tree. The caller MUST limit the length of the
+// text.
 //
-// Its own errors are [Errors], under the given name; those of each are returned as
-// they are. The parser is a stranger's and its input is a stranger's too: a defect
-// in it, or in a tree of its making, is an error.
+// Its own errors are [Errors] with the given name; errors of each are returned unchanged. It recovers
+// panics of the third-party parser and of each, because the input is untrusted, and returns them as
+// errors.
 func EachYAML(name string, data []byte, depth int, each func(ast.Node) error) (err error) {
 	fail := func(line, column int, problem string) error {
 		return Errors{{Where: Position{name, line, column}, Problem: problem}}
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fail(1, 1, fmt.Sprintf("the YAML parser gave up on it: %v", p))
+			err = fail(1, 1, fmt.Sprintf("the YAML parser failed: %v", p))
 		}
 	}()
 	tokens := lexer.Tokenize(string(data))
@@ -54,18 +53,17 @@ func EachYAML(name string, data []byte, depth int, each func(ast.Node) error) (e
 	return nil
 }
 
-// oneLine quotes nothing and breaks nothing: a message of the parser may hold
-// what stood in the file.
+// oneLine joins a text into one line: a message of the parser may contain parts of the file.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// refuse finds the first token of what our files leave out of YAML, of
-// nesting that would exhaust a recursive parser, and of more keys or documents
-// than a parser reads in reasonable time that takes the square of their number.
+// refuse returns the first refused token: of a feature that our files do not need, of nesting that would
+// exhaust a recursive parser, or beyond the limits of keys and documents. The parser takes quadratic time
+// in the number of keys.
 func refuse(tokens token.Tokens, depth int) (*token.Token, string) {
 	type block struct{ column, keys int }
 	var (
 		blocks    []block // that enclose the token
-		flows     []int   // brackets that enclose it, by the keys in each
+		flows     []int   // number of keys in each enclosing bracket
 		documents int
 	)
 	for i, t := range tokens {

@@ -8,48 +8,49 @@ import (
 	"quartermaster/domain"
 )
 
-// Device is what the id of a device says: a UUID, or the place of the device.
+// Device is a parsed device id: a UUID, or an index of the device.
 type Device struct {
-	UUID domain.GPUID // of the GPU or MIG device; zero where Index says which
+	UUID domain.GPUID // of the GPU or MIG device; zero if Index identifies it
 	MIG  bool
-	// Index is the GPU's, as the driver counts, where UUID is zero; with Minor it is the
-	// number of its /dev/nvidiaN instead, which may be another.
+	// Index is the driver's index of the GPU, if UUID is zero. With Minor it is the N of its
+	// /dev/nvidiaN instead, which may differ.
 	Index uint32
 	Minor bool
-	// GPUInstance is the MIG instance of that GPU, where MIG is set and it is known.
+	// GPUInstance and ComputeInstance identify the MIG device of that GPU, if MIG is set and they are
+	// known.
 	GPUInstance, ComputeInstance uint32
-	// Within says that UUID is the GPU's, and the two instances name the MIG device of it.
+	// Within means that UUID is the UUID of the GPU, and the two instances identify its MIG device.
 	Within  bool
-	Replica uint32 // share of a device that several hold by turns, from 1; 0: all of it
+	Replica uint32 // time-slice replica of the device, from 1; 0: the whole device
 }
 
-// maxDeviceID bounds an id.
+// maxDeviceID is the length of the longest id in bytes.
 const maxDeviceID = 256
 
-// ParseDevice reads the id of a device in the forms that are in use:
+// ParseDevice parses a device id in one of these forms:
 //
 //	GPU-5a1c…                  NVIDIA's device plugin
 //	MIG-5a1c…                  a MIG device; MIG-GPU-5a1c…/1/0 in old drivers
-//	GPU-5a1c…::2, MIG-…::2     share 2 of a device that is shared by time
-//	0, 0:1, 0:1::2             the plugin's ids by index: GPU, MIG device of it
-//	nvidia0, nvidia0/gi1       GKE: the name of the device's file
+//	GPU-5a1c…::2, MIG-…::2     time-slice replica 2 of a device
+//	0, 0:1, 0:1::2             the plugin's ids by index: GPU, its MIG device
+//	nvidia0, nvidia0/gi1       GKE: the name of the device file
 //	nvidia0/vgpu1, nvidia0/gi1/vgpu0
 //	gpu-0, gpu-0-mig-…         NVIDIA's driver of resource claims
 //
-// Shares count from 0 in an id and from 1 in a [Device].
+// Replicas count from 0 in an id and from 1 in a [Device].
 func ParseDevice(id string) (Device, error) {
 	var d Device
 	bad := func(why string) (Device, error) {
 		return Device{}, fmt.Errorf("device id %.80q: %s", id, why)
 	}
 	if len(id) > maxDeviceID {
-		return bad("it is longer than any in use")
+		return bad("it is too long")
 	}
 	rest, share, shared := strings.Cut(id, "::")
 	if shared {
 		n, ok := small(share)
 		if !ok {
-			return bad("the number of its share is none")
+			return bad("its share is not a number")
 		}
 		d.Replica = n + 1
 	}
@@ -62,23 +63,23 @@ func ParseDevice(id string) (Device, error) {
 			return bad("want MIG-GPU-UUID/GI/CI")
 		}
 		if d.GPUInstance, ok = small(gi); !ok {
-			return bad("its GPU instance is no number")
+			return bad("its GPU instance is not a number")
 		}
 		if d.ComputeInstance, ok = small(ci); !ok {
-			return bad("its compute instance is no number")
+			return bad("its compute instance is not a number")
 		}
 		d.MIG, d.Within = true, true
 		return d, nil
 	case strings.HasPrefix(rest, "GPU-"), strings.HasPrefix(rest, "MIG-"):
 		var err error
 		if d.UUID, err = domain.ParseGPUID(rest); err != nil {
-			return bad("it holds no UUID")
+			return bad("it has no valid UUID")
 		}
 		d.MIG = rest[0] == 'M'
 		return d, nil
 	case strings.HasPrefix(rest, "nvidia"):
 		if shared {
-			return bad("this form has its share behind /vgpu")
+			return bad("in this form the share follows /vgpu")
 		}
 		for i, part := range strings.Split(rest, "/") {
 			ok := false
@@ -106,20 +107,20 @@ func ParseDevice(id string) (Device, error) {
 		}
 		d.Index, d.MIG = n, cut
 		if cut {
-			return bad("which MIG device it is only the driver of resource claims knows")
+			return bad("only the driver of resource claims knows which MIG device it is")
 		}
 		return d, nil
 	}
 	gpu, mig, cut := strings.Cut(rest, ":")
 	n, ok := small(gpu)
 	if !ok {
-		return bad("it is of no form in use")
+		return bad("its form is unknown")
 	}
 	d.Index = n
 	if cut {
 		// The plugin counts the MIG devices of a GPU from 0.
 		if d.GPUInstance, ok = small(mig); !ok {
-			return bad("the number of its MIG device is none")
+			return bad("its MIG device is not a number")
 		}
 		return bad("it names a MIG device by number, which only the plugin knows; set the plugin's deviceIDStrategy to uuid")
 	}
@@ -134,7 +135,7 @@ func after(s, prefix string) (uint32, bool) {
 	return small(rest)
 }
 
-// small reads a number as devices have it.
+// small parses a number of at most four digits, without leading zeros.
 func small(s string) (uint32, bool) {
 	if len(s) == 0 || len(s) > 4 || s[0] == '+' || len(s) > 1 && s[0] == '0' {
 		return 0, false

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// Labels reads the labels of the pods of one node from the Kubernetes API, which the
-// kubelet's socket does not tell. It needs the right to list pods.
+// Labels reads the labels of the pods of one node from the Kubernetes API, because the kubelet's socket
+// does not provide them. It needs the right to list pods.
 type Labels struct {
 	URL       string // of the API
-	TokenFile string // read for each call, because it is exchanged every hour
-	CAFile    string // certificates that are trusted
+	TokenFile string // read for each call, because it is rotated every hour
+	CAFile    string // trusted certificates
 	Node      string // name of the node in Kubernetes
 
 	client *http.Client
@@ -49,8 +49,12 @@ func (l *Labels) pods(ctx context.Context) (map[PodName]map[string]string, error
 			return nil, fmt.Errorf("no certificate in %s", l.CAFile)
 		}
 		l.client = &http.Client{
-			Timeout:   10 * time.Second,
-			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, MaxIdleConns: 1, IdleConnTimeout: 20 * time.Second},
+			Timeout: 10 * time.Second,
+			Transport: &http.Transport{
+				TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+				MaxIdleConns:    1,
+				IdleConnTimeout: 20 * time.Second,
+			},
 		}
 	}
 	token, err := os.ReadFile(l.TokenFile)
@@ -88,7 +92,10 @@ func (l *Labels) page(req *http.Request, out map[PodName]map[string]string) (nex
 	switch res.StatusCode {
 	case http.StatusOK:
 	case http.StatusForbidden, http.StatusUnauthorized:
-		return "", fmt.Errorf("%s; give the service account the right to list pods (see deploy/node), or set kubernetes.labels to false", res.Status)
+		return "", fmt.Errorf(
+			"%s; give the service account the right to list pods (see deploy/node), or set kubernetes.labels to false",
+			res.Status,
+		)
 	default:
 		text, _ := io.ReadAll(io.LimitReader(body, 200))
 		return "", fmt.Errorf("%s: %q", res.Status, text)

@@ -1,13 +1,11 @@
 // Package podresources asks the kubelet of a node which pod holds which GPU.
 //
-// The kubelet answers on a Unix socket (PodResourcesLister, v1), by gRPC without
-// TLS. Two unary calls of small messages are all that is needed, so they are made
-// with the HTTP/2 of the standard library and read field by field: a gRPC library
-// would take more memory than the rest of the program that asks.
+// The kubelet serves PodResourcesLister (v1) on a Unix socket, by gRPC without TLS. This package needs
+// only two unary calls with small messages. It makes them with the HTTP/2 of the standard library and
+// parses the fields itself, because a gRPC library would take more memory than the rest of the program.
 //
-// What always holds: an answer that is torn, too large or no answer is an error, and
-// never a shorter list; device ids that nobody understands are returned as such, and
-// counted by the caller.
+// What always holds: a truncated, oversized or invalid answer is an error, never a shorter list. Unknown
+// device ids are returned unchanged; the caller counts them.
 package podresources
 
 import (
@@ -28,17 +26,17 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Socket is where a kubelet listens.
+// Socket is the default socket of a kubelet.
 const Socket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
-// Held is a device in the hands of a pod.
+// Held is a device that a pod holds.
 type Held struct {
 	Namespace string
 	Pod       string
 	Container string
-	Resource  string // nvidia.com/gpu; the driver where a resource claim gave it
-	ID        string // as the device plugin or the driver names the device; see ParseDevice
-	Claim     string // namespace/name of the resource claim, "" none
+	Resource  string // such as nvidia.com/gpu; with a resource claim, the driver
+	ID        string // the id of the device plugin or the driver; see ParseDevice
+	Claim     string // namespace/name of the resource claim; "" if none
 }
 
 // Client asks one kubelet. It is safe for concurrent use.
@@ -47,10 +45,10 @@ type Client struct {
 	socket string
 }
 
-// maxAnswer bounds what a kubelet may say: 110 pods take a hundredth of it.
+// maxAnswer is the size of the largest answer in bytes: 110 pods take a hundredth of it.
 const maxAnswer = 16 << 20
 
-// New returns a client. Nothing is connected until it is asked.
+// New returns a client. It connects at the first call.
 func New(socket string) *Client {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -65,11 +63,10 @@ func New(socket string) *Client {
 	}}}
 }
 
-// ErrUnsupported means that the kubelet does not know the call, or has it switched
-// off by a feature gate.
+// ErrUnsupported means that the kubelet does not know the call, or that a feature gate disables it.
 var ErrUnsupported = errors.New("the kubelet does not offer this call")
 
-// List returns what pods hold, in the kubelet's order.
+// List returns the devices that pods hold, in the kubelet's order.
 func (c *Client) List(ctx context.Context) ([]Held, error) {
 	b, err := c.call(ctx, "/v1.PodResourcesLister/List")
 	if err != nil {
@@ -77,17 +74,17 @@ func (c *Client) List(ctx context.Context) ([]Held, error) {
 	}
 	held, err := parseList(b)
 	if err != nil {
-		return nil, fmt.Errorf("read what the kubelet at %s says pods hold: %w", c.socket, err)
+		return nil, fmt.Errorf("parse the answer of the kubelet at %s on what pods hold: %w", c.socket, err)
 	}
 	return held, nil
 }
 
-// Allocatable returns the ids of all devices of a resource that begins with
-// nvidia.com/, held or free: of a GPU that is shared, every share.
+// Allocatable returns the ids of all devices of NVIDIA's resources, held or free. A shared GPU has one id
+// for each replica.
 func (c *Client) Allocatable(ctx context.Context) ([]string, error) {
 	b, err := c.call(ctx, "/v1.PodResourcesLister/GetAllocatableResources")
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet at %s what there is: %w", c.socket, err)
+		return nil, fmt.Errorf("ask the kubelet at %s for its devices: %w", c.socket, err)
 	}
 	var ids []string
 	err = fields(b, func(n protowire.Number, v []byte) error {
@@ -101,12 +98,12 @@ func (c *Client) Allocatable(ctx context.Context) ([]string, error) {
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read what the kubelet at %s says there is: %w", c.socket, err)
+		return nil, fmt.Errorf("parse the devices of the kubelet at %s: %w", c.socket, err)
 	}
 	return ids, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // call makes a unary gRPC call with an empty request.
@@ -121,7 +118,10 @@ func (c *Client) call(ctx context.Context, method string) ([]byte, error) {
 	if err != nil {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			err = fmt.Errorf("%w; mount the kubelet's directory pod-resources, or leave Kubernetes out of the configuration", err)
+			err = fmt.Errorf(
+				"%w; mount the kubelet's directory pod-resources, or leave Kubernetes out of the configuration",
+				err,
+			)
 		case errors.Is(err, fs.ErrPermission):
 			err = fmt.Errorf("%w; the socket belongs to root: give this program's group the right to it (see deploy/node)", err)
 		}
@@ -129,7 +129,7 @@ func (c *Client) call(ctx context.Context, method string) ([]byte, error) {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/grpc") {
-		return nil, fmt.Errorf("answered %s of type %q, which is no kubelet", res.Status, res.Header.Get("Content-Type"))
+		return nil, fmt.Errorf("answered %s of type %q, which is not a kubelet", res.Status, res.Header.Get("Content-Type"))
 	}
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+6))
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Client) call(ctx context.Context, method string) ([]byte, error) {
 	return b[5:], nil
 }
 
-// ours reports whether a resource is of NVIDIA's GPUs.
+// ours reports whether a resource is one of NVIDIA's.
 func ours(resource string) bool {
 	return strings.HasPrefix(resource, "nvidia.com/") || strings.HasSuffix(resource, ".nvidia.com")
 }
@@ -218,7 +218,7 @@ func parseContainer(held []Held, h Held, b []byte) ([]Held, error) {
 		return nil
 	})
 	for i := first; i < len(held); i++ {
-		held[i].Container = h.Container // it may stand behind the devices
+		held[i].Container = h.Container // the name may follow the devices
 	}
 	return held, err
 }
@@ -275,17 +275,17 @@ func parseClaim(b []byte, yield func(claim, driver, device string)) error {
 	return err
 }
 
-// fields hands out the fields of a message that hold bytes.
+// fields yields the length-delimited fields of a message.
 func fields(b []byte, yield func(protowire.Number, []byte) error) error {
 	for len(b) > 0 {
 		n, kind, tag := protowire.ConsumeTag(b)
 		if tag < 0 {
-			return fmt.Errorf("not the kubelet's form: %w", protowire.ParseError(tag))
+			return fmt.Errorf("malformed answer of the kubelet: %w", protowire.ParseError(tag))
 		}
 		b = b[tag:]
 		size := protowire.ConsumeFieldValue(n, kind, b)
 		if size < 0 {
-			return fmt.Errorf("not the kubelet's form: %w", protowire.ParseError(size))
+			return fmt.Errorf("malformed answer of the kubelet: %w", protowire.ParseError(size))
 		}
 		if kind == protowire.BytesType {
 			v, _ := protowire.ConsumeBytes(b)

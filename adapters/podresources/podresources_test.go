@@ -20,7 +20,7 @@ import (
 	"quartermaster/domain"
 )
 
-// message writes a message of fields that hold bytes.
+// message encodes a message of length-delimited fields.
 func message(parts ...any) []byte {
 	var b []byte
 	for i := 0; i < len(parts); i += 2 {
@@ -55,7 +55,7 @@ func answer() []byte {
 	return message(1, trainer, 1, claimed, 1, idle)
 }
 
-// kubelet serves the socket as a gRPC server does.
+// kubelet serves the socket like a gRPC server.
 func kubelet(t *testing.T, handle http.HandlerFunc) *Client {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
@@ -118,7 +118,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// No answer may pass for an empty one.
+// No invalid answer may be mistaken for an empty one.
 func TestBadAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		handle http.HandlerFunc
@@ -137,8 +137,8 @@ func TestBadAnswers(t *testing.T) {
 		"short":    {func(w http.ResponseWriter, _ *http.Request) { reply(w, nil, "0") }, "not one message"},
 		"refused":  {func(w http.ResponseWriter, _ *http.Request) { reply(w, nil, "7") }, `status 7: "said so"`},
 		"unknown":  {func(w http.ResponseWriter, _ *http.Request) { reply(w, nil, "12") }, "does not offer"},
-		"other":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }, "no kubelet"},
-		"nonsense": {func(w http.ResponseWriter, _ *http.Request) { reply(w, []byte{0x0a, 0xff}, "0") }, "not the kubelet's form"},
+		"other":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }, "not a kubelet"},
+		"nonsense": {func(w http.ResponseWriter, _ *http.Request) { reply(w, []byte{0x0a, 0xff}, "0") }, "malformed answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := kubelet(t, c.handle).List(t.Context())
