@@ -1,6 +1,6 @@
-// Package daemon folds the log continuously: the command serve, on an embedded log or as one
-// of the instances that share a Kafka. It answers for itself by HTTP, takes events at the
-// gateway, runs what is scheduled, and tells webhooks and alerts.
+// Package daemon is the command serve. It folds the log continuously, either an embedded log or,
+// as one of several instances, a shared Kafka log. It serves its status over HTTP, accepts events
+// at the gateway, runs scheduled jobs, and sends webhooks and alerts.
 package daemon
 
 import (
@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// tellEvery is how often serve looks whether it has folded records that claim the place
-// of others.
+// tellEvery is how often serve checks whether it has folded records that claim the place of
+// others.
 const tellEvery = 5 * time.Second
 
-// tell has conflicts told: those that are known at the start, and those that this
-// process folds.
+// tell reports conflicts: those known at the start, and those that this process folds.
 func (s *service) tell(ctx context.Context) {
 	known := int64(-1)
 	tick := time.NewTicker(tellEvery)
@@ -29,7 +28,7 @@ func (s *service) tell(ctx context.Context) {
 			case err == nil:
 				known = folded
 			case ctx.Err() == nil:
-				s.log.Warn("cannot tell of records that claim the place of others", "error", err)
+				s.log.Warn("cannot report records that claim the place of others", "error", err)
 			}
 			if n > 0 {
 				s.log.Warn("records claim the place of others in their streams: see \"quartermaster quarantine list\"", "records", n)

@@ -29,44 +29,47 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// gatewayFlags are for a log without a configuration file.
+// gatewayFlags defines the gateway's flags, for a log without a configuration file.
 func gatewayFlags(cmd *cobra.Command, g *config.Gateway) {
 	f := cmd.Flags()
-	f.StringVar(&g.Listen, "gateway", "", "address that takes events of nodes and Prometheus; none by default")
+	f.StringVar(&g.Listen, "gateway", "", "address that accepts events from nodes and Prometheus; default none")
 	f.StringVar(&g.CertFile, "gateway-cert", "", "certificate of the gateway, PEM")
 	f.StringVar(&g.KeyFile, "gateway-key", "", "private key of the certificate, PEM")
-	f.StringVar(&g.ClientCAFile, "gateway-client-ca", "", "authorities, PEM; who shows no certificate of theirs is refused; none is asked for by default")
-	f.BoolVar(&g.Plain, "gateway-plain", false, "take events from other machines without TLS: for a proxy that ends TLS")
-	f.DurationVar(&g.MaxAge, "gateway-max-age", time.Duration(domain.MaxAge), "how old events of nodes may be, at most 168h; what is older is refused")
-	f.DurationVar(&g.MaxAhead, "gateway-max-ahead", time.Duration(domain.MaxAhead), "how far events of nodes may be dated ahead of the clock here, at most 10m")
-	f.IntVar(&g.Rate, "gateway-rate", 20000, "events a second that are taken from the nodes of one cluster; of its Prometheus ten times as many samples")
+	f.StringVar(&g.ClientCAFile, "gateway-client-ca", "",
+		"CA certificates, PEM; clients must present a certificate of one of them; default no client certificates")
+	f.BoolVar(&g.Plain, "gateway-plain", false, "accept events from other machines without TLS: for a proxy that terminates TLS")
+	f.DurationVar(&g.MaxAge, "gateway-max-age", time.Duration(domain.MaxAge),
+		"maximum age of events from nodes, at most 168h; older ones are refused")
+	f.DurationVar(&g.MaxAhead, "gateway-max-ahead", time.Duration(domain.MaxAhead),
+		"how far events from nodes may be ahead of the local clock, at most 10m")
+	f.IntVar(&g.Rate, "gateway-rate", 20000,
+		"events per second accepted from the nodes of one cluster; its Prometheus may send ten times as many samples")
 }
 
-// gateway takes events of nodes from an address of its own.
+// gateway accepts events from nodes and Prometheus on its own address.
 type gateway struct {
 	*service
 	cfg     config.Gateway
 	denials *denials
 	events  *httpapi.Gateway
-	writes  http.Handler  // of Prometheus
-	stream  *kafka.Stream // of what comes from there; made with the first
+	writes  http.Handler  // handler of Prometheus remote write
+	stream  *kafka.Stream // stream of the remote-write events; created with the first one
 	rules   rules
-	cert    *transport.Certificate // nil: it speaks no TLS
-	clients *transport.Authorities // nil: of clients no certificate is wanted
+	cert    *transport.Certificate // nil: no TLS
+	clients *transport.Authorities // nil: client certificates are not requested
 }
 
-// samplesToAnEvent is how many samples of Prometheus are taken where one event of a
-// node is: a sample is one number, and an event those of eight GPUs.
+// samplesToAnEvent is how many Prometheus samples count as one node event in rate limits: a
+// sample is one number, and an event has those of eight GPUs.
 const samplesToAnEvent = 10
 
-// How many connections a listener has at once.
+// Connections that a listener accepts at once.
 const (
 	maxGatewayConnections = 8192
 	maxStatusConnections  = 256
 )
 
-// newGateway returns nil when none is configured. Its metrics are among the
-// service's from then on.
+// newGateway returns nil when none is configured. It registers its metrics with the service's.
 func (s *service) newGateway(cfg config.Gateway) *gateway {
 	if cfg.Listen == "" {
 		return nil
@@ -93,13 +96,14 @@ func (s *service) newGateway(cfg config.Gateway) *gateway {
 		g.clients = transport.NewAuthorities(cfg.ClientCAFile, s.log)
 	}
 	g.writes = remotewrite.Handler(remotewrite.Config{
-		Authenticate: g.cluster, Append: g.scraped, Now: time.Now, Holder: g.holder, Faulted: g.faulted, Rate: samplesToAnEvent * cfg.Rate, Registerer: metrics, Log: s.log,
+		Authenticate: g.cluster, Append: g.scraped, Now: time.Now, Holder: g.holder, Faulted: g.faulted,
+		Rate: samplesToAnEvent * cfg.Rate, Registerer: metrics, Log: s.log,
 	})
 	s.more = append(append(s.more, g.events.Metrics()...), metrics)
 	return g
 }
 
-// cluster returns whose key a request of Prometheus bears.
+// cluster returns the cluster that the request's key belongs to.
 func (g *gateway) cluster(r *http.Request) (string, error) {
 	c, err := g.events.Keys.Caller(r)
 	var refusal *httpapi.StatusError
@@ -112,8 +116,8 @@ func (g *gateway) cluster(r *http.Request) (string, error) {
 	return c.Cluster, err
 }
 
-// scraped appends what came of a request of Prometheus. What an earlier one left
-// behind goes first: while the log is away no more than one request is held.
+// scraped appends the events of a Prometheus request. Events that an earlier request left behind
+// go first: while the log is unavailable at most one request is held.
 func (g *gateway) scraped(ctx context.Context, events []domain.Envelope) error {
 	if g.stream == nil {
 		name := "home"
@@ -131,31 +135,31 @@ func (g *gateway) scraped(ctx context.Context, events []domain.Envelope) error {
 	}
 	err := g.stream.Append(ctx, ptrs...)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, kafka.ErrUndelivered) {
-		// It took none of them, for what one of them is.
+		// It took none of them because one of them is invalid.
 		return fmt.Errorf("%w: %w", remotewrite.ErrRefused, err)
 	}
 	return err
 }
 
-// rules are the mapping rules in force, read again once they are older than
-// rulesFresh. Who asks meanwhile gets those before and waits for nothing, unless it is
-// longer than rulesStale that they were last read or could not be.
+// rules caches the mapping rules in force, and reloads them when they are older than
+// rulesFresh. A call during a reload gets the previous rules without waiting, unless more
+// than rulesStale have passed since the last load that ended began, successful or not.
 type rules struct {
 	mu      sync.Mutex
-	began   time.Time                   // the last read
-	settled time.Time                   // the last read that ended began, however it ended
+	began   time.Time                   // start of the last load
+	settled time.Time                   // start of the last load that ended, successfully or not
 	known   []registry.MappingRuleEntry // by priority
-	reading chan struct{}               // closed when the read that goes on ends; nil: none does
+	reading chan struct{}               // closed when the running load ends; nil: none runs
 }
 
 const (
 	rulesFresh    = 10 * time.Second
 	rulesStale    = 30 * time.Second
-	rulesPatience = 3 * time.Second // with which they are read
+	rulesPatience = 3 * time.Second // timeout of a load
 )
 
-// get returns the rules. load reads them; calls do not overlap. When it fails, those
-// before hold on.
+// get returns the rules. load loads them; its calls do not overlap. If it fails, the previous
+// rules stay in force.
 func (r *rules) get(now time.Time, load func(context.Context) ([]registry.MappingRuleEntry, error)) []registry.MappingRuleEntry {
 	r.mu.Lock()
 	if age := now.Sub(r.began); r.reading == nil && (age < 0 || age >= rulesFresh) {
@@ -188,8 +192,7 @@ func (r *rules) load(load func(context.Context) ([]registry.MappingRuleEntry, er
 	r.reading = nil
 }
 
-// holder says whose a pod is by the first rule that names its cluster and
-// namespace.
+// holder returns the holder of a pod, by the first rule that matches its cluster and namespace.
 func (g *gateway) holder(cluster, namespace, pod string) (workspace, deployment string, ok bool) {
 	for _, r := range g.mappingRules() {
 		if (r.Cluster == "" || r.Cluster == cluster) && (r.Namespace == "" || r.Namespace == namespace) {
@@ -225,7 +228,7 @@ func (g *gateway) loadRules(ctx context.Context) (known []registry.MappingRuleEn
 		return nil
 	})
 	if err != nil {
-		g.log.Warn("mapping rules cannot be read; those before hold on", "error", err)
+		g.log.Warn("mapping rules cannot be read; the previous ones stay in force", "error", err)
 		return nil, err
 	}
 	slices.SortStableFunc(known, func(a, b registry.MappingRuleEntry) int {
@@ -249,8 +252,8 @@ func (g *gateway) keys(ctx context.Context) (keys []registry.ClusterKeyEntry, er
 	return keys, err
 }
 
-// serve answers until ctx ends. It returns once it listens; wait returns when it
-// has stopped. The data directory must be open.
+// serve serves until ctx ends. It returns once it listens; wait returns when it has stopped. The
+// data directory must be open.
 func (g *gateway) serve(ctx context.Context, cancel context.CancelCauseFunc) (wait func(), err error) {
 	if err := g.readable(); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
@@ -264,7 +267,7 @@ func (g *gateway) serve(ctx context.Context, cancel context.CancelCauseFunc) (wa
 	mux.Handle("/api/v1/write", g.writes)
 	srv := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // every scanner makes it say something
+		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // every port scan causes errors
 	}
 	ln = transport.Limit(ln, maxGatewayConnections)
 	serve := func() error { return srv.Serve(ln) }
@@ -287,12 +290,11 @@ func (g *gateway) serve(ctx context.Context, cancel context.CancelCauseFunc) (wa
 		}
 	})
 	wg.Go(func() { g.deny(ctx) })
-	g.log.Info("taking events of nodes", "address", ln.Addr().String(), "tls", g.cert != nil, "client_certificates", g.clients != nil)
+	g.log.Info("accepting events from nodes", "address", ln.Addr().String(), "tls", g.cert != nil, "client_certificates", g.clients != nil)
 	return wg.Wait, nil
 }
 
-// readable returns an error when the certificate or the authorities of clients cannot be
-// read.
+// readable returns an error when the certificate or the client CAs cannot be read.
 func (g *gateway) readable() error {
 	if g.cert != nil {
 		if _, err := g.cert.Get(); err != nil {
@@ -307,13 +309,14 @@ func (g *gateway) readable() error {
 	return nil
 }
 
-// tls is what the gateway speaks.
+// tls returns the TLS configuration of the gateway.
 func (g *gateway) tls() *tls.Config {
 	out := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.cert.Get() }}
 	if g.cfg.TLSMin == "1.2" {
 		out.MinVersion = tls.VersionTLS12
-		for _, s := range tls.CipherSuites() { // of 1.3 all are, and none is chosen
-			if strings.Contains(s.Name, "_ECDHE_") && (strings.Contains(s.Name, "_GCM_") || strings.Contains(s.Name, "_CHACHA20_")) {
+		for _, s := range tls.CipherSuites() { // TLS 1.3 suites are not configurable, and all are AEAD
+			if strings.Contains(s.Name, "_ECDHE_") &&
+				(strings.Contains(s.Name, "_GCM_") || strings.Contains(s.Name, "_CHACHA20_")) {
 				out.CipherSuites = append(out.CipherSuites, s.ID)
 			}
 		}
@@ -324,8 +327,7 @@ func (g *gateway) tls() *tls.Config {
 	return out
 }
 
-// expiry returns when the certificate ends, in seconds since 1970; 0 when that is not
-// known.
+// expiry returns when the certificate ends, in seconds since 1970; 0 when unknown.
 func (g *gateway) expiry() float64 {
 	pair, err := g.cert.Get()
 	if err != nil {

@@ -13,36 +13,36 @@ import (
 	"quartermaster/domain"
 )
 
-// Whoever guesses keys must not fill the log, which keeps everything: a principal that
-// is refused for one reason is told of at once, and what follows is counted and told
-// as one event at the end of the window. Of a window no more than mostDenials are told
-// apart, so that the log takes twice as many and one.
+// Guessing keys must not fill the log, which keeps everything. The first refusal of a principal
+// for a reason is reported at once. Further ones are counted and reported as one event at the end
+// of the window. At most mostDenials are kept apart in a window, so it adds at most twice as many
+// events plus one to the log.
 const (
 	denialWindow = 5 * time.Minute
 	mostDenials  = 20
 )
 
-// denials are what was refused in a window. It is safe for concurrent use.
+// denials are the refusals in a window. It is safe for concurrent use.
 type denials struct {
-	wake chan struct{} // there is something fresh
+	wake chan struct{} // signals that fresh has something
 
 	mu     sync.Mutex
-	since  time.Time // the window began
+	since  time.Time // start of the window
 	seen   map[refusedFor]int
-	order  []httpapi.Denial // those in seen, the first of each
-	told   int              // of order
-	others int              // beyond those that are told apart
+	order  []httpapi.Denial // the first refusal of each in seen
+	told   int              // number of order that was reported
+	others int              // refusals beyond those that are kept apart
 }
 
-// refusedFor is by what denials are told apart: nothing in it is made up by who was
-// refused, since [httpapi.Denial.Reason] is not.
+// refusedFor is the key by which denials are kept apart. The refused client cannot choose its
+// values, because it does not choose [httpapi.Denial.Reason].
 type refusedFor struct{ principal, reason string }
 
 func newDenials(now time.Time) *denials {
 	return &denials{wake: make(chan struct{}, 1), since: now, seen: map[refusedFor]int{}}
 }
 
-// add notes a denial.
+// add records a denial.
 func (d *denials) add(one httpapi.Denial) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +62,7 @@ func (d *denials) add(one httpapi.Denial) {
 	}
 }
 
-// fresh returns what was not told yet.
+// fresh returns the denials that were not reported yet.
 func (d *denials) fresh() []httpapi.Denial {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,8 +71,7 @@ func (d *denials) fresh() []httpapi.Denial {
 	return out
 }
 
-// end ends the window and returns what was not told of it, with counts of what is folded
-// together.
+// end ends the window and returns its unreported denials, with counts of the repeated ones.
 func (d *denials) end(now time.Time) []httpapi.Denial {
 	out := d.fresh()
 	d.mu.Lock()
@@ -81,19 +80,20 @@ func (d *denials) end(now time.Time) []httpapi.Denial {
 	for _, one := range d.order {
 		if more := d.seen[refusedFor{one.Principal, one.Reason}] - 1; more > 0 {
 			one.Reason = fmt.Sprintf("%s; and %d more since %s", one.Reason, more, since)
-			one.Target = "" // which need not be the same
+			one.Target = "" // the repeats may have other targets
 			out = append(out, one)
 		}
 	}
 	if d.others > 0 {
-		out = append(out, httpapi.Denial{Principal: "others", Reason: fmt.Sprintf("%d refusals since %s, of more addresses, keys and reasons than are told apart", d.others, since)})
+		out = append(out, httpapi.Denial{Principal: "others", Reason: fmt.Sprintf("%d refusals since %s, of more addresses, keys and reasons than are told apart",
+			d.others, since)})
 	}
 	d.since, d.order, d.told, d.others = now, nil, 0, 0
 	clear(d.seen)
 	return out
 }
 
-// denialEvent is how the log is told. What is too long for it is cut.
+// denialEvent returns the event of a denial. Long texts are truncated.
 func denialEvent(d httpapi.Denial, now time.Time) domain.Envelope {
 	who := cutText(d.Principal, 256)
 	return domain.Envelope{Time: domain.InstantOf(now), Subject: who, Event: &domain.AccessDenied{
@@ -101,7 +101,7 @@ func denialEvent(d httpapi.Denial, now time.Time) domain.Envelope {
 	}}
 }
 
-// cutText returns as much of a text as fits into some bytes.
+// cutText returns the longest prefix of a text that fits into most bytes.
 func cutText(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -109,7 +109,7 @@ func cutText(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "")
 }
 
-// deny tells of denials in the log of the program and in the log of events.
+// deny reports denials in the program's log and as events.
 func (g *gateway) deny(ctx context.Context) {
 	tick := time.NewTicker(denialWindow)
 	defer tick.Stop()
@@ -121,13 +121,13 @@ func (g *gateway) deny(ctx context.Context) {
 				stream = g.conn.Stream("gateway")
 			}
 			env := denialEvent(d, time.Now())
-			// What is not valid would be quarantined, and mark every report of everybody.
+			// An invalid event would be quarantined, and show up in everybody's reports.
 			err := domain.Validate(&env)
 			if err == nil {
 				err = stream.Append(ctx, &env)
 			}
 			if err != nil {
-				g.log.Warn("cannot note the refusal", "error", err)
+				g.log.Warn("cannot record the refusal", "error", err)
 			}
 		}
 	}

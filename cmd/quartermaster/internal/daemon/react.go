@@ -25,30 +25,29 @@ import (
 	"quartermaster/domain"
 )
 
-// Reactions are what this program does because of an event, beside folding it:
-// it logs what a person must hear of, tells webhooks, and plans again. Instances
-// share the work by Kafka's consumer groups, one group for each reaction.
+// Reactions are what this program does because of an event, besides folding it: it logs
+// alerts, calls webhooks, and plans again. Instances share the work through Kafka consumer
+// groups, one group for each reaction.
 //
-// What always holds:
+// Invariants:
 //
 //   - A reaction handles every event of its types at least once, in the order of
 //     each partition: the next event of a partition waits for the one before. It
 //     may handle one twice, after a crash or when instances come and go.
-//   - It handles what the folds would take: an event that cannot be decoded, is
-//     invalid or lacks its signature is in quarantine, and goes to the dead-letter
-//     topic here. Whether an operator had the right to decide is not judged, for
-//     that is a question to the rows.
+//   - It handles what the folds would accept: an event that cannot be decoded, is
+//     invalid or lacks its signature is in quarantine for the folds, and goes to the
+//     dead-letter topic here. Whether an operator had the right to decide is not
+//     checked, because only the rows can tell.
 //   - An event that cannot be handled goes to the dead-letter topic, with the reason,
-//     and the next one is handled. Nothing is left out silently.
-//   - A reaction that runs for the first time begins at the end of the log.
+//     and the next one is handled. Nothing is dropped silently.
+//   - A reaction that runs for the first time starts at the end of the log.
 
-// How an event that cannot be handled is tried again. The waits double, so that
-// a hiccup costs a second and a receiver that starts anew is not run over. After
-// a quarter of an hour, in which most deployments and restarts are over, the
-// event goes to the dead-letter topic: it may be this one event that the receiver
-// fails on, and the partition waits behind it.
+// How an event that cannot be handled is retried. The waits double, so that a hiccup costs a
+// second and a restarting receiver is not overloaded. After a quarter of an hour, enough for most
+// deployments and restarts, the event goes to the dead-letter topic: the receiver may fail on
+// this one event, and the partition waits behind it.
 var retries = middleware.Retry{
-	MaxRetries:          1000, // MaxElapsedTime is what ends it
+	MaxRetries:          1000, // bounded by MaxElapsedTime instead
 	InitialInterval:     time.Second,
 	Multiplier:          2,
 	MaxInterval:         time.Minute,
@@ -57,15 +56,14 @@ var retries = middleware.Retry{
 }
 
 const (
-	// reactionDrain is how long a stop waits for what handlers are doing: longer than one
-	// call of a webhook may take, so that its answer is not lost. Retries are not
-	// waited for.
+	// reactionDrain is how long a stop waits for running handlers: longer than one webhook call,
+	// so that its answer is not lost. It does not wait for retries.
 	reactionDrain = webhookTimeout + 5*time.Second
-	// maxReason bounds the reason in a dead letter; a panic's has a stack.
+	// maxReason bounds the reason in a dead letter; that of a panic includes a stack.
 	maxReason = 4 << 10
 )
 
-// workMetrics counts what is done beside folding: reactions and scheduled work.
+// workMetrics counts the work besides folding: reactions and scheduled jobs.
 type workMetrics struct {
 	reactions, runs  *prometheus.CounterVec
 	last             *prometheus.GaugeVec
@@ -105,14 +103,13 @@ func (m *workMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.deadLettersWrong.Collect(ch)
 }
 
-// reaction is what is done about events of some types.
+// reaction handles events of some types.
 type reaction struct {
-	name  string // names it in logs, metrics and the dead-letter topic
-	group string // consumer group; its place in the log is kept under this name
+	name  string // used in logs, metrics and the dead-letter topic
+	group string // Kafka consumer group, which stores its offsets
 	types []domain.Type
-	// do handles an event. It may be called twice for the same. An error of
-	// [backoff.Permanent] is not tried again; [notYet] has it called again later,
-	// as if for the first time.
+	// do handles an event. It may be called twice for the same event. A [backoff.Permanent] error
+	// is not retried; after [notYet] it is called again later, as if for the first time.
 	do func(ctx context.Context, rec *domain.Record, env *domain.Envelope) error
 }
 
@@ -124,7 +121,7 @@ func (r *reaction) topics() []domain.Topic {
 	return slices.Sorted(maps.Keys(topics))
 }
 
-// react runs the reactions until ctx ends; then what is in hand is finished.
+// react runs the reactions until ctx ends, then finishes the events in progress.
 func react(ctx context.Context, h *app.Conn, cfg *config.Config, once onceFunc, m *workMetrics, log *slog.Logger) error {
 	hooks, err := newWebhooks(cfg.Webhooks)
 	if err != nil {
@@ -136,19 +133,19 @@ func react(ctx context.Context, h *app.Conn, cfg *config.Config, once onceFunc, 
 			list = append(list, w.reaction())
 		}
 	}
-	// Whoever does not want plans made unasked for has no schedule for them.
+	// Without a plan schedule, no plans are made unasked.
 	if cfg.Schedules.Plan != "" {
 		list = append(list, (&replanner{conn: h, once: once, now: app.Now, wait: sleep}).reaction())
 	}
 	rt := &reactor{log: h.Log, retries: retries, nackDelay: time.Second, metrics: m, slog: log}
 	for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, time.Minute) {
 		switch err := rt.run(ctx, list); {
-		case ctx.Err() != nil: // what was interrupted comes again
+		case ctx.Err() != nil: // an interrupted event is delivered again
 		case lasting(err):
 			return fmt.Errorf("reactions: %w", err)
 		default:
-			// Folding goes on meanwhile, if it can.
-			log.Warn("reactions have stopped; starting them again", "in", wait.String(), "error", err)
+			// Folding continues meanwhile, if it can.
+			log.Warn("reactions have stopped; restarting them", "in", wait.String(), "error", err)
 			sleep(ctx, wait) //nolint:errcheck // the loop looks at ctx
 		}
 	}
@@ -162,11 +159,11 @@ type reactor struct {
 	nackDelay time.Duration
 	metrics   *workMetrics
 	slog      *slog.Logger
-	ready     chan<- struct{} // closed once every reaction has been started; may be nil
+	ready     chan<- struct{} // closed once every reaction has started; may be nil
 }
 
-// run returns once ctx has ended and what was in hand is finished, or with why it
-// cannot go on.
+// run returns once ctx has ended and the events in progress are finished, or with the error that
+// stops it.
 func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -177,14 +174,15 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	if err != nil {
 		return err
 	}
-	// Watermill tells at level Info what it does step by step.
+	// At level Info, Watermill logs every step.
 	logger := watermill.NewSlogLoggerWithLevelMapping(rt.slog, map[slog.Level]slog.Level{slog.LevelInfo: slog.LevelDebug})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: reactionDrain + 5*time.Second}, logger)
 	if err != nil {
 		return err
 	}
 	publisher := &deadLetterPublisher{kafka.NewPublisher(rt.log, recordKey), rt.metrics, rt.slog}
-	deadLetters, err := middleware.PoisonQueueWithFilter(publisher, app.TopicDeadLetters, func(err error) bool { return !errors.Is(err, errInterrupted) })
+	deadLetters, err := middleware.PoisonQueueWithFilter(publisher, app.TopicDeadLetters,
+		func(err error) bool { return !errors.Is(err, errInterrupted) })
 	if err != nil {
 		return err
 	}
@@ -227,8 +225,8 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	return errors.Join(err, <-stopped)
 }
 
-// ensureDeadLetters makes the dead-letter topic. One whose settings are not what they should
-// be is used all the same: it is no part of the log, and no reason to stop.
+// ensureDeadLetters creates the dead-letter topic. A topic with wrong settings is used anyway: it
+// is not part of the log, and no reason to stop.
 func (rt *reactor) ensureDeadLetters(ctx context.Context) error {
 	err := rt.log.EnsureTopics(ctx, app.DeadLetterTopics)
 	var setting *kafka.SettingError
@@ -241,7 +239,7 @@ func (rt *reactor) ensureDeadLetters(ctx context.Context) error {
 	return nil
 }
 
-// ends returns where the log ends now: where a reaction begins that has no place yet.
+// ends returns the end of the log, where a reaction without stored offsets starts.
 func (rt *reactor) ends(ctx context.Context, list []reaction) (domain.Position, error) {
 	topics := map[domain.Topic]bool{}
 	for i := range list {
@@ -255,8 +253,8 @@ func (rt *reactor) ends(ctx context.Context, list []reaction) (domain.Position, 
 	return next, err
 }
 
-// undisturbed keeps the router from cutting off what handlers hold when it
-// begins to close: closing the subscriber lets them finish.
+// undisturbed keeps the router from cancelling running handlers when it begins to close: closing
+// the subscriber lets them finish.
 type undisturbed struct{ *kafka.Subscriber }
 
 func (u undisturbed) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
@@ -271,18 +269,18 @@ func recordKey(_ string, m *message.Message) []byte {
 	return nil
 }
 
-// errInterrupted means that an event was not done with when the program stopped
-// or its partition went to another instance. It comes again.
+// errInterrupted means that an event was not finished when the program stopped or its partition
+// moved to another instance. It is delivered again.
 var errInterrupted = errors.New("interrupted; the event comes again")
 
-// handlerOf names a reaction's handler of a topic, and reactionOf its reaction.
+// handlerOf names a reaction's handler of a topic. [app.ReactionOf] is its inverse.
 func handlerOf(r *reaction, topic domain.Topic) string { return r.name + " " + string(topic) }
 
-// heldKey is where a message's context keeps the one that ends when the event is
-// no longer this instance's to handle.
+// heldKey is the key under which a message's context keeps the context that ends when the event
+// no longer belongs to this instance.
 type heldKey struct{}
 
-// held returns the context of a call that a stop must let finish.
+// held returns the context for a call that a stop must let finish.
 func held(ctx context.Context) context.Context {
 	if c, ok := ctx.Value(heldKey{}).(context.Context); ok {
 		return c
@@ -290,8 +288,8 @@ func held(ctx context.Context) context.Context {
 	return ctx
 }
 
-// interruptible makes waiting end with stop, and notes where the record stands
-// for whoever finds it in the dead-letter topic.
+// interruptible ends waiting on stop, and adds the record's place to the message, for readers of
+// the dead-letter topic.
 func (rt *reactor) interruptible(stop context.Context, r *reaction) message.HandlerMiddleware {
 	return func(next message.HandlerFunc) message.HandlerFunc {
 		return func(m *message.Message) ([]*message.Message, error) {
@@ -307,23 +305,23 @@ func (rt *reactor) interruptible(stop context.Context, r *reaction) message.Hand
 			}
 			_, err := next(m)
 			if errors.Is(err, errInterrupted) {
-				err = fmt.Errorf("%w: %w", err, context.Canceled) // which the router does not call an error
+				err = fmt.Errorf("%w: %w", err, context.Canceled) // which the router does not treat as an error
 			}
 			return nil, err
 		}
 	}
 }
 
-// notYet returns an error that says that it is too early to handle an event.
+// notYet returns an error that postpones the handling of an event.
 func notYet(wait time.Duration) error { return backoff.Permanent(&earlyError{wait}) }
 
 type earlyError struct{ wait time.Duration }
 
 func (e *earlyError) Error() string { return "it is too early by " + e.wait.String() }
 
-// patient waits until an event can be handled, outside of the retries, whose time begins
-// when the wait is over. Whatever failed after this instance lost the event is an
-// interruption: the last failure may be a consequence of it, and is no reason for a dead letter.
+// patient waits until an event can be handled, outside of the retries, whose time starts after
+// the wait. Any failure after this instance lost the event counts as an interruption: the loss
+// may have caused it, so it is no reason for a dead letter.
 func patient(next message.HandlerFunc) message.HandlerFunc {
 	return func(m *message.Message) ([]*message.Message, error) {
 		for {
@@ -342,12 +340,12 @@ func patient(next message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// lost reports whether an event is no longer this instance's to handle, or the program
-// stops. The context of the message's own handler is asked too, because it ends first.
+// lost reports whether the event no longer belongs to this instance, or the program stops. The
+// context of the message's own handler is checked too, because it ends first.
 func lost(ctx context.Context) bool { return ctx.Err() != nil || held(ctx).Err() != nil }
 
-// attempt judges one try: a failure while the event is no longer ours is an
-// interruption, and a panic is a defect that trying again does not mend.
+// attempt classifies the result of one try. A failure after the event was lost is an
+// interruption, and a panic is a defect that retrying does not fix.
 func (rt *reactor) attempt(r *reaction) message.HandlerMiddleware {
 	return func(next message.HandlerFunc) message.HandlerFunc {
 		return func(m *message.Message) ([]*message.Message, error) {
@@ -366,7 +364,7 @@ func (rt *reactor) attempt(r *reaction) message.HandlerMiddleware {
 				return nil, err
 			}
 			rt.metrics.reactions.WithLabelValues(r.name, "retried").Inc()
-			rt.slog.Warn("a reaction failed; it is tried again", "reaction", r.name, "event", placeOf(ctx), "error", err)
+			rt.slog.Warn("a reaction failed; retrying it", "reaction", r.name, "event", placeOf(ctx), "error", err)
 			return nil, err
 		}
 	}
@@ -383,15 +381,14 @@ func placeOfRecord(rec *domain.Record) string {
 	return fmt.Sprintf("%s/%d@%d", rec.Topic, rec.Partition, rec.Offset)
 }
 
-// handle reads a record as the folds do and hands the event to its reaction.
+// handle decodes a record like the folds and passes the event to its reaction.
 func (rt *reactor) handle(r *reaction) message.NoPublishHandlerFunc {
 	return func(m *message.Message) error {
 		rec, ok := kafka.RecordFrom(m.Context())
 		if !ok {
-			return backoff.Permanent(errors.New("the message is of no record"))
+			return backoff.Permanent(errors.New("the message does not come from a record"))
 		}
-		// What this program does not know, or names no type, nobody here waits for;
-		// it is in quarantine.
+		// No reaction waits for an unknown or missing type. Such a record is in quarantine.
 		if !slices.Contains(r.types, wire.TypeOf(rec)) {
 			return nil
 		}
@@ -410,7 +407,7 @@ func (rt *reactor) handle(r *reaction) message.NoPublishHandlerFunc {
 	}
 }
 
-// deadLetterPublisher writes to the dead-letter topic, bounded, and says so.
+// deadLetterPublisher writes bounded messages to the dead-letter topic, and logs them.
 type deadLetterPublisher struct {
 	message.Publisher
 	metrics *workMetrics
@@ -427,7 +424,7 @@ func (p *deadLetterPublisher) Publish(topic string, messages ...*message.Message
 		}
 		err := p.Publisher.Publish(topic, m)
 		if large := new(kafka.TooLargeError); errors.As(err, &large) {
-			// What was added does not fit beside it. The record stays where it is in the log.
+			// The added headers do not fit beside the value. The record stays in the log.
 			bare := message.NewMessage(m.UUID, nil)
 			bare.SetContext(m.Context())
 			for _, name := range []string{app.DeadLetterReason, app.DeadLetterTopic, app.DeadLetterHandler, app.DeadLetterPartition, app.DeadLetterOffset} {

@@ -14,17 +14,17 @@ import (
 	"quartermaster/projections"
 )
 
-// alertTypes are the types that a person may have to hear of; see [alert].
+// alertTypes are the types that a person may need to know about; see [alert].
 var alertTypes = []domain.Type{
 	domain.TypeGPUFaultObserved, domain.TypeNodeCordoned, domain.TypeCollectorSilent, domain.TypeSpoolDropped,
 	domain.TypeCommitmentEnded, domain.TypeAccessDenied, domain.TypeOutcomeRecorded,
 	domain.TypeRecommendationMade, domain.TypeClosePrepared, domain.TypeStreamConflictObserved,
 }
 
-// alert says why a person must hear of an event, "" when nobody needs to: paid
-// capacity is gone, evidence is gone for good, somebody tried what he may not, or
-// a decision waits for a person. What plans expect (spot taken back), what a
-// person just did himself and what a report shows in time are no alerts.
+// alert returns why a person must know about an event, or "". Reasons are: paid capacity is gone,
+// evidence is permanently lost, somebody tried what they may not do, or a decision waits for a
+// person. Not alerts are what plans expect (spot reclaimed), what a person just did, and what a
+// report shows in time.
 func alert(ev domain.Event) string {
 	switch ev := ev.(type) {
 	case *domain.GPUFaultObserved:
@@ -36,13 +36,13 @@ func alert(ev domain.Event) string {
 			return "a node failed and takes no work"
 		}
 	case *domain.CollectorSilent:
-		if ev.Silent.To == 0 { // its end is no news
+		if ev.Silent.To == 0 { // its end needs no alert
 			return "a node's measurements stopped: its hours count as unobserved"
 		}
 	case *domain.SpoolDropped:
 		return "a reporter dropped measurements: they are lost"
 	case *domain.CommitmentEnded:
-		return "a commitment ended: what it covered is billed on demand"
+		return "a commitment ended: its usage is now billed on demand"
 	case *domain.StreamConflictObserved:
 		return "two records claim one place in a stream: one of them may be forged"
 	case *domain.AccessDenied:
@@ -59,7 +59,7 @@ func alert(ev domain.Event) string {
 	return ""
 }
 
-// alertReaction logs alerts, each by one instance, at level Warn.
+// alertReaction logs alerts at level Warn, each on one instance.
 func alertReaction(log *slog.Logger) reaction {
 	return reaction{
 		name: "alerts", group: "quartermaster.alerts", types: alertTypes,
@@ -79,44 +79,41 @@ func alertReaction(log *slog.Logger) reaction {
 	}
 }
 
-// replanTypes are the decisions that change what is to be bought. Prices and
-// demand change all the time: those are for the daily plan.
+// replanTypes are the decisions that change what to buy. Prices and demand change all the time,
+// and are left to the daily plan.
 var replanTypes = []domain.Type{
 	domain.TypeCommitmentPurchased, domain.TypeCommitmentRenewed, domain.TypeCommitmentEnded,
 	domain.TypeOnDemandQuotaSet, domain.TypePolicySet, domain.TypeCertificationHeld,
 }
 
-// replans reports whether an event of replanTypes bears on plans: the policies
-// of accounting do not.
+// replans reports whether an event of replanTypes affects plans: accounting policies do not.
 func replans(ev domain.Event) bool {
 	p, ok := ev.(*domain.PolicySet)
 	return !ok || !slices.Contains([]domain.PolicyKind{domain.PolicyCommitmentDiscount, domain.PolicyIdleCost, domain.PolicyActivity}, p.Kind)
 }
 
-// replanJob names the runs that decisions ask for; their input is an hour.
+// replanJob names the runs that decisions cause; their input is an hour.
 const replanJob = "replan"
 
-// replanSource is the source of the plans that decisions ask for; the incarnation
-// is the hour.
+// replanSource is the source of the plans that decisions cause; the incarnation is the hour.
 const replanSource = "quartermaster/react/plan"
 
-// replanner plans again after decisions: once for all that were appended in an
-// hour, when the hour is over, so that the plan knows all of them.
+// replanner plans again after decisions: once for all decisions of an hour, when the hour is
+// over, so that the plan includes all of them.
 //
-// A decision counts as handled only when a plan of this kind goes further in the
-// log than it. What comes late, or from a producer whose clock is slow, so that the
-// run of its hour was over without it, is handled by the run of the hour in which
-// that was noticed.
+// A decision counts as handled only when a plan of this kind has a later position in the log. A
+// decision that arrives late, or from a producer with a slow clock, may miss the run of its hour.
+// The run of the hour in which that is noticed then handles it.
 type replanner struct {
 	conn *app.Conn
 	once onceFunc
 	now  func() domain.Instant
 	wait func(context.Context, time.Duration) error
 
-	failed sync.Map // inputs whose run failed here last
+	failed sync.Map // inputs whose last run failed here
 
 	mu      sync.Mutex
-	planned []domain.Position // how far plans went, as far as it was looked at; none covers another
+	planned []domain.Position // positions of the plans seen so far; none covers another
 }
 
 func (r *replanner) reaction() reaction {
@@ -127,13 +124,13 @@ func (r *replanner) do(ctx context.Context, rec *domain.Record, env *domain.Enve
 	if !replans(env.Event) {
 		return nil
 	}
-	// A record's time is its producer's clock: it may run ahead.
+	// A record's time is its producer's clock, which may be ahead.
 	now := r.now()
 	hour := min(rec.Time, now).HourStart()
 	if over := hour + domain.Hour; over > now {
 		return notYet(time.Duration(over - now))
 	}
-	over := now.HourStart() // of the last hour that is
+	over := now.HourStart() // end of the last hour that is over
 	if r.knows(rec) {
 		return nil
 	}
@@ -160,7 +157,7 @@ func (r *replanner) do(ctx context.Context, rec *domain.Record, env *domain.Enve
 		return fmt.Errorf("plan for the decisions of %s: %w", input, err)
 	}
 	known := r.knows(rec)
-	if !known { // another instance did it, or is at it
+	if !known { // another instance has done it, or is doing it
 		if known, err = r.look(ctx, rec); err != nil {
 			return err
 		}
@@ -170,12 +167,12 @@ func (r *replanner) do(ctx context.Context, rec *domain.Record, env *domain.Enve
 		return nil
 	}
 	if _, failed := r.failed.Load(input); failed {
-		return fmt.Errorf("plan for the decisions of %s: it failed, and is not to be tried again yet", input)
+		return fmt.Errorf("plan for the decisions of %s: it failed, and it is too early to retry", input)
 	}
 	return notYet(time.Duration(over + domain.Hour - r.now()))
 }
 
-// knows reports whether a plan that was looked at goes further than a record.
+// knows reports whether a plan seen so far has a later position than a record.
 func (r *replanner) knows(rec *domain.Record) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +180,7 @@ func (r *replanner) knows(rec *domain.Record) bool {
 	return slices.ContainsFunc(r.planned, func(p domain.Position) bool { return p[tp] > rec.Offset })
 }
 
-// reached notes how far a plan goes.
+// reached records the position of a plan.
 func (r *replanner) reached(at domain.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,14 +189,13 @@ func (r *replanner) reached(at domain.Position) {
 	}
 }
 
-// look looks at the plans that were recorded, those of schedules among them, for
-// one that goes further than a record.
+// look searches the recorded plans, including scheduled ones, for one that covers a record.
 func (r *replanner) look(ctx context.Context, rec *domain.Record) (known bool, err error) {
 	err = r.conn.View(ctx, func(v projections.View) error {
 		return v.Scan(projections.Query{Table: projections.TablePlans, Scope: app.UsualPlan().Workspace}, func(k projections.Key, row projections.Row) error {
 			for _, version := range row.(*projections.History).Versions {
 				if s := version.Order.Source; s != replanSource && s != app.PlanSource {
-					continue // a person's, who may have asked something else
+					continue // a person's plan, which may ask something else
 				}
 				at, err := domain.ParsePosition(version.Event.(*domain.PlanComputed).Position)
 				if err != nil {
@@ -211,16 +207,16 @@ func (r *replanner) look(ctx context.Context, rec *domain.Record) (known bool, e
 		})
 	})
 	if err != nil {
-		return false, fmt.Errorf("look for a plan that knows %s: %w", placeOfRecord(rec), err)
+		return false, fmt.Errorf("look for a plan that covers %s: %w", placeOfRecord(rec), err)
 	}
 	return r.knows(rec), nil
 }
 
-// foldedEvery is how often a replanner looks whether the rows know enough.
+// foldedEvery is how often a replanner checks whether the rows are far enough.
 const foldedEvery = time.Second
 
-// folded waits until the rows hold every decision that is in the log now, and
-// returns the log's end.
+// folded waits until the rows cover every decision that is in the log now, and returns the log's
+// end.
 func (r *replanner) folded(ctx context.Context) (end domain.Position, err error) {
 	if end, err = r.conn.End(ctx); err != nil {
 		return nil, err
@@ -245,7 +241,7 @@ func (r *replanner) folded(ctx context.Context) (end domain.Position, err error)
 	}
 }
 
-// sleep waits, or returns why ctx ended.
+// sleep waits for d, or returns why ctx ended.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)

@@ -276,10 +276,9 @@ func TestDeadLetterTopic(t *testing.T) {
 	}
 	counter := func(name, outcome string) int { return handled(s, name, outcome) }
 
-	// A group has a member for each topic, and an event in hand when the second one joins
-	// comes again. So the counts begin once every member has handled an event, each in a
-	// partition of its own.
-	apptest.AppendEvents(t, log, domain.Envelope{Time: apptest.May, Workspace: elsewhere(domain.TopicProcurement, app.Platform), Subject: "early", Event: &domain.CommitmentEnded{Commitment: "early", At: apptest.May}})
+	// A group has a member for each topic, and an event in progress when the second one joins is
+	// delivered again. So the counts start once every member has handled an event.
+	apptest.AppendEvents(t, log, domain.Envelope{Time: apptest.May, Workspace: app.Platform, Subject: "early", Event: &domain.CommitmentEnded{Commitment: "early", At: apptest.May}})
 	until(t, func() bool { return counter("webhook.w", "poisoned") > 0 && counter("alerts", "poisoned") > 0 })
 	apptest.AppendEvents(t, log, cordoned(elsewhere(domain.TopicHardware, cluster), "early"))
 	until(t, func() bool {
@@ -325,8 +324,8 @@ func TestDeadLetterTopic(t *testing.T) {
 		"webhook.w " + at(3) + " NodeCordoned down: webhook w answered 500 Internal Server Error",
 		"webhook.w " + at(4) + " NodeCordoned unwanted: webhook w answered 422 ",
 		"webhook.w " + at(5) + " NodeCordoned moved: webhook w answered 301 ",
-		"webhook.w qm.procurement/0@0 CommitmentEnded c-1: CommitmentEnded: signature does not verify",
-		"alerts qm.procurement/0@0 CommitmentEnded c-1: CommitmentEnded: signature does not verify",
+		"webhook.w qm.procurement/0@1 CommitmentEnded c-1: CommitmentEnded: signature does not verify",
+		"alerts qm.procurement/0@1 CommitmentEnded c-1: CommitmentEnded: signature does not verify",
 	} {
 		if !slices.ContainsFunc(have, func(s string) bool { return strings.HasPrefix(s, want) }) {
 			t.Errorf("no dead letter says %q", want)
@@ -361,7 +360,8 @@ func TestDeadLetterTopic(t *testing.T) {
 	}
 }
 
-// elsewhere returns a key of another partition of a topic than a key is in.
+// elsewhere returns a key in another partition of a topic than that of a key. The topic
+// must have several partitions.
 func elsewhere(topic domain.Topic, key string) string {
 	n := topic.Partitions()
 	for i := 0; ; i++ {
@@ -643,7 +643,7 @@ func TestAddressIsNotShown(t *testing.T) {
 
 func TestWebhookConfig(t *testing.T) {
 	for want, cfgs := range map[string][]config.Webhook{
-		"name of its own":   {{Name: "a"}, {Name: "a"}},
+		"its own name":      {{Name: "a"}, {Name: "a"}},
 		"no event type":     {{Name: "a", Types: []string{"NodePainted"}}},
 		"there is no file":  {{Name: "a", SecretFile: "nowhere"}},
 		"secret is empty; ": {{Name: "a", SecretFile: secretFile(t, "")}},
@@ -690,7 +690,7 @@ func TestReact(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := react(t.Context(), h, &config.Config{Webhooks: []config.Webhook{{}}}, nil, newWorkMetrics(), silent); err == nil || !strings.Contains(err.Error(), "name of its own") {
+	if err := react(t.Context(), h, &config.Config{Webhooks: []config.Webhook{{}}}, nil, newWorkMetrics(), silent); err == nil || !strings.Contains(err.Error(), "its own name") {
 		t.Errorf("a webhook without a name: %v", err)
 	}
 }

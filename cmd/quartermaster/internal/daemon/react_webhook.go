@@ -27,32 +27,32 @@ import (
 )
 
 const (
-	// webhookTimeout bounds one call, from dialling to the end of the answer: a
-	// receiver that has more to do takes the event and does it later.
+	// webhookTimeout bounds one call, from dialling to the end of the answer. A receiver with
+	// more to do should accept the event and process it later.
 	webhookTimeout = 10 * time.Second
-	// maxRetryAfter bounds what a receiver may ask for: others wait behind.
+	// maxRetryAfter bounds the Retry-After of a receiver, because other events wait behind.
 	maxRetryAfter = 5 * time.Minute
-	// mostAnswer is how much of an answer is read, and of that shown.
+	// mostAnswer is how much of an answer is read, and shownAnswer how much is shown.
 	mostAnswer, shownAnswer = 64 << 10, 200
 )
 
-// reminderType is the CloudEvents type of a reminder, which is no event of the
-// log: nothing happened, and that is the point.
+// reminderType is the CloudEvents type of a reminder, which is not an event of the log: it
+// reports that something has not happened.
 const reminderType = "quartermaster.reminder.close"
 
-// webhook is an address that is told of events: one POST for each, of the event
-// in CloudEvents JSON, with the headers
+// webhook is an address that receives events: one POST for each event in CloudEvents
+// JSON, with the headers
 //
 //	Content-Type             application/cloudevents+json
-//	Idempotency-Key          the same whenever the same event is told again: the
+//	Idempotency-Key          the same for each delivery of an event: the
 //	                         SHA-256, in hex, of source, a line feed and id
 //	Quartermaster-Signature  sha256= and the HMAC-SHA-256 of the body, in hex, with
 //	                         the content of the secret file; absent without one
 //
-// An answer of 2xx is taken as "never tell me again". 408, 425, 429, 5xx and no
-// answer are tried again, 429 and 503 when Retry-After says so. Redirects are not
-// followed: they and everything else are final. Events come at least once and,
-// within a partition of the log, in order.
+// An answer of 2xx is final: the event is delivered. 408, 425, 429, 5xx and no answer are
+// retried, 429 and 503 when Retry-After says so. Redirects are not followed: they and
+// everything else are permanent failures. Delivery is at least once and, within a
+// partition of the log, in order.
 type webhook struct {
 	name   string
 	url    string
@@ -61,7 +61,7 @@ type webhook struct {
 	client *http.Client
 }
 
-// newWebhooks reads what the configuration names.
+// newWebhooks returns the configured webhooks.
 func newWebhooks(cfgs []config.Webhook) ([]*webhook, error) {
 	client := &http.Client{
 		Timeout:       webhookTimeout,
@@ -70,7 +70,7 @@ func newWebhooks(cfgs []config.Webhook) ([]*webhook, error) {
 	var hooks []*webhook
 	for i, c := range cfgs {
 		if c.Name == "" || slices.ContainsFunc(cfgs[:i], func(d config.Webhook) bool { return d.Name == c.Name }) {
-			return nil, fmt.Errorf("webhook %q: every webhook needs a name of its own: it names the place that the webhook has in the log", c.Name)
+			return nil, fmt.Errorf("webhook %q: every webhook needs its own name, because its position in the log is stored under it", c.Name)
 		}
 		for _, t := range c.Types {
 			if t != reminderType && domain.TopicOf(domain.Type(t)) == "" {
@@ -90,12 +90,12 @@ func newWebhooks(cfgs []config.Webhook) ([]*webhook, error) {
 	return hooks, nil
 }
 
-// reminded reports whether the webhook is told of what has not happened.
+// reminded reports whether the webhook receives reminders.
 func (w *webhook) reminded() bool {
 	return len(w.types) == 0 || slices.Contains(w.types, reminderType)
 }
 
-// eventTypes are the types of the events that it is told of.
+// eventTypes are the types of the events that it receives.
 func (w *webhook) eventTypes() []domain.Type {
 	if len(w.types) == 0 {
 		return alertTypes
@@ -129,10 +129,9 @@ func (w *webhook) reaction() reaction {
 	}
 }
 
-// post tells the receiver of one event. Errors are of [backoff.Permanent] or
-// wrap a [backoff.RetryAfterError] where trying again is of no use, or only later.
-// They never hold the address, which may be a secret, nor a part of it, unless the
-// receiver's own answer does.
+// post sends one event to the receiver. An error is a [backoff.Permanent] one where retrying is
+// useless, or wraps a [backoff.RetryAfterError] where it must wait. Errors never contain any part
+// of the address, which may be a secret, unless the receiver's own answer does.
 func (w *webhook) post(ctx context.Context, source, id string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
@@ -152,7 +151,7 @@ func (w *webhook) post(ctx context.Context, source, id string, body []byte) erro
 		return fmt.Errorf("webhook %s: %s", w.name, noAnswer(err, req.URL))
 	}
 	defer res.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(res.Body, mostAnswer)) // whatever it is, the status has been said
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, mostAnswer)) // a read error does not matter: the status is known
 	if res.StatusCode/100 == 2 {
 		return nil
 	}
@@ -171,7 +170,7 @@ func (w *webhook) post(ctx context.Context, source, id string, body []byte) erro
 	return backoff.Permanent(err)
 }
 
-// noAnswer says why there is no answer of an address, without any part of it.
+// noAnswer describes why an address did not answer, without any part of it.
 func noAnswer(err error, address *url.URL) string {
 	var (
 		dns      *net.DNSError
@@ -202,8 +201,7 @@ func noAnswer(err error, address *url.URL) string {
 	return text
 }
 
-// retryAfter reads the header of that name (RFC 9110, 10.2.3), bounded; 0 when it
-// says nothing.
+// retryAfter parses the header of that name (RFC 9110, 10.2.3), bounded; 0 without a valid one.
 func retryAfter(text string, now time.Time) time.Duration {
 	var d time.Duration
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

@@ -29,7 +29,7 @@ func TestReadinessStuck(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), all[0].String()+" of generation a stands at 4") || strings.Contains(err.Error(), all[1].String()) {
 		t.Errorf("it says %v", err)
 	}
-	if err := r.look(start.Add(3*time.Minute), nil, nil, end, start.Add(70*time.Second)); err == nil || !strings.Contains(err.Error(), "how long the log is") {
+	if err := r.look(start.Add(3*time.Minute), nil, nil, end, start.Add(70*time.Second)); err == nil || !strings.Contains(err.Error(), "the log has not answered") {
 		t.Errorf("a silent log: %v", err)
 	}
 	if err := r.look(start.Add(3*time.Minute), held, map[string]domain.Position{"a": end}, end, start.Add(3*time.Minute)); err != nil {

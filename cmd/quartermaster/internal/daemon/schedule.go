@@ -15,50 +15,47 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// onceFunc does work once for an input, however many instances ask and however
-// often. It is how scheduled work and the plans that decisions ask for run in
-// one place.
+// onceFunc does work once for an input, however many instances ask and however often. Scheduled
+// jobs and the plans that decisions cause use it to run on one instance.
 //
-// ran tells whether do was called here. It is false, without an error, when the
-// work was finished before, when a living instance is at it, and when it failed
-// and is to rest before the next attempt; whoever must know that it is finished
-// asks again. What do returns is recorded: an outcome is final, an error is tried
-// again by whoever asks after the rest. An instance that dies leaves the work to
-// whoever asks next: do MUST bear to be called again after it did everything but
-// return.
+// ran reports whether do was called here. It is false, without an error, when the work was
+// finished before, when a living instance is doing it, and when it failed and its pause before
+// the next attempt is not over. A caller that must know that it is finished asks again. The
+// result of do is recorded: an outcome is final; an error is retried by whoever asks after the
+// pause. If an instance dies, the next caller does the work: do MUST tolerate being called again
+// after it did everything but return.
 type onceFunc func(ctx context.Context, job, input string, do func(context.Context) (outcome string, err error)) (ran bool, err error)
 
-// lookEveryJob is how often the scheduler looks for work that was due and is not
-// finished: what failed, and what another instance left when it died.
+// lookEveryJob is how often the scheduler looks for due work that is unfinished because it
+// failed, or because another instance died.
 const lookEveryJob = time.Minute
 
-// sessionPause is how often the scheduler looks whether this instance has a
-// session, without which no work is begun: at a start it has none for a moment.
+// sessionPause is how often the scheduler checks whether this instance has a session, without
+// which no work starts. At startup it has none for a moment.
 const sessionPause = 100 * time.Millisecond
 
-// How long after its time work is still done, when no instance was there to do
-// it: daily work until the next is near, a month's reminder until the month is
-// over. What is older is left out; the next run makes up for it.
+// How late work is still done when no instance was there at its time: daily work until shortly
+// before the next run, a month's reminder until the month is over. Older runs are skipped; the
+// next run makes up for them.
 const (
 	missedDay   = 25 * time.Hour
 	missedMonth = 32 * 24 * time.Hour
 )
 
-// job is work that is done at certain times.
+// job is work that is done on a schedule.
 type job struct {
 	name   string
 	times  cron.Schedule
-	missed time.Duration // how long after its time it is still done
-	// input names what a run at a time is for: runs of the same input are one.
+	missed time.Duration // how late it is still done
+	// input identifies the run at a time: runs with the same input are one.
 	input func(tick time.Time) string
 	do    func(ctx context.Context, tick time.Time) (outcome string, err error)
 
-	settled string // the input that this instance finished last
+	settled string // input of the last run that this instance finished
 }
 
-// schedule does what the configuration says when it says so, until ctx ends;
-// then it waits for what is being done to see that. Of each job it only ever does
-// the run that was due last: missed ones are not made up for one by one.
+// schedule runs the configured jobs until ctx ends, then waits for the running ones to notice.
+// For each job it only does the latest due run: missed runs are not made up for one by one.
 func schedule(ctx context.Context, h *app.Conn, cfg *config.Config, once onceFunc, m *workMetrics, log *slog.Logger) error {
 	jobs, err := jobs(h, cfg, log)
 	if err != nil {
@@ -80,7 +77,7 @@ func (s *scheduler) run(ctx context.Context, jobs []*job) {
 	chain := cron.NewChain(cron.SkipIfStillRunning(cron.DiscardLogger))
 	var starting sync.WaitGroup
 	for _, j := range jobs {
-		// One at a time, whatever woke it: a run that is skipped is found by the next look.
+		// One at a time, whatever woke it: the next look finds a skipped run.
 		look := chain.Then(cron.FuncJob(func() { s.look(ctx, j) }))
 		c.Schedule(j.times, look)
 		c.Schedule(cron.Every(lookEveryJob), look)
@@ -93,8 +90,8 @@ func (s *scheduler) run(ctx context.Context, jobs []*job) {
 	starting.Wait()
 }
 
-// look does the run that was due last, unless it was done. Without a session it
-// waits for one, which is no failure, and then does what is due by then.
+// look does the latest due run, unless it was done. Without a session it waits for one, which is
+// not a failure, and then does what is due by then.
 func (s *scheduler) look(ctx context.Context, j *job) {
 	for !s.doLast(ctx, j) {
 		select {
@@ -105,8 +102,8 @@ func (s *scheduler) look(ctx context.Context, j *job) {
 	}
 }
 
-// doLast does the run that was due last, unless it was done. It is false when
-// that could not be tried, because this instance has no session yet.
+// doLast does the latest due run, unless it was done. It returns false when it could not try,
+// because this instance has no session yet.
 func (s *scheduler) doLast(ctx context.Context, j *job) bool {
 	tick, due := lastTick(j.times, s.now(), j.missed)
 	if !due || ctx.Err() != nil {
@@ -129,12 +126,12 @@ func (s *scheduler) doLast(ctx context.Context, j *job) bool {
 		return outcome, err
 	})
 	switch {
-	case err != nil && ctx.Err() != nil: // stopping, and done by whoever goes on
+	case err != nil && ctx.Err() != nil: // stopping; another instance will do it
 	case errors.Is(err, errNoSession):
 		return false
 	case err != nil:
 		s.metrics.runs.WithLabelValues(j.name, "failed").Inc()
-		s.log.Error("scheduled work failed; it is tried again", "job", j.name, "input", input, "error", err)
+		s.log.Error("scheduled work failed; it will be retried", "job", j.name, "input", input, "error", err)
 	case ran:
 		j.settled = input
 		s.metrics.runs.WithLabelValues(j.name, "done").Inc()
@@ -144,7 +141,7 @@ func (s *scheduler) doLast(ctx context.Context, j *job) bool {
 	return true
 }
 
-// lastTick returns the last time that is not after now and at most so long ago.
+// lastTick returns the latest scheduled time that is not after now and at most ago old.
 func lastTick(times cron.Schedule, now time.Time, ago time.Duration) (tick time.Time, due bool) {
 	for t := times.Next(now.Add(-ago)); !t.IsZero() && !t.After(now); t = times.Next(t) {
 		tick, due = t.UTC(), true

@@ -16,8 +16,8 @@ import (
 	"quartermaster/domain"
 )
 
-// minuteOf is the input of scheduled work: the time at which it was due, to the minute,
-// as cron's fields have it.
+// minuteOf is the input of scheduled work: the time at which it was due, to the minute, which is
+// the resolution of cron.
 func minuteOf(tick time.Time) string { return tick.Format("2006-01-02T15:04Z") }
 
 // jobs returns what the configuration schedules.
@@ -42,7 +42,7 @@ func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
 	add("snapshot", s.Snapshot, missedDay, minuteOf, func(ctx context.Context, _ time.Time) (string, error) {
 		return h.Snapshot(ctx)
 	})
-	// The time is part of the input: who asks to be reminded on five days is.
+	// The time is part of the input, so that a schedule of five days reminds five times.
 	remind := func(tick time.Time) string {
 		return app.MonthBefore(tick).From.Time().Format("2006-01") + " at " + minuteOf(tick)
 	}
@@ -58,7 +58,7 @@ func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
 		if !w.reminded() {
 			continue
 		}
-		// Each on its own, so that one that fails does not have the others told again.
+		// Each webhook is its own job, so that a failing one does not repeat the others.
 		add("close_reminder webhook "+w.name, s.CloseReminder, missedMonth, remind, func(ctx context.Context, tick time.Time) (string, error) {
 			return h.Remind(ctx, tick, func(entity string, period domain.Interval) error {
 				r, err := newReminder(entity, period, tick)
@@ -79,8 +79,8 @@ func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
 	return jobs, errors.Join(errs...)
 }
 
-// reminder is what webhooks are told of books that are not closed: a CloudEvents
-// JSON event that stands in no log.
+// reminder is sent to webhooks for books that are not closed: a CloudEvents JSON event that is in
+// no log.
 type reminder struct {
 	source, id string
 	body       []byte

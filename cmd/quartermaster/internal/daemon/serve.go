@@ -27,16 +27,16 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Daemon folds the log continuously, and answers for it.
+// Daemon folds the log continuously, and serves its status.
 type Daemon struct {
 	App     *app.App
 	Log     *slog.Logger
 	OwnWait time.Duration // how long it waits for commands that hold the embedded log; 0: a minute
-	Watch   time.Duration // how often it looks at topics and schema; 0: 30 s
+	Watch   time.Duration // how often it checks topics and schema; 0: 30 s
 }
 
-// Command is the command that runs the daemon on a log that the program's flags name.
-// asJSON tells whether it logs JSON lines.
+// Command returns the command serve, for the log that the program's flags select. asJSON reports
+// whether it logs JSON lines.
 func Command(on *app.App, asJSON func() bool) *cobra.Command {
 	var (
 		listen string
@@ -46,37 +46,37 @@ func Command(on *app.App, asJSON func() bool) *cobra.Command {
 		Use:   "serve",
 		Short: "Hold the log and fold it continuously",
 		Long: `Serve holds the embedded log for other commands, which use it through the
-socket in the data directory, and folds new events as they come. It stops cleanly on
+socket in the data directory, and folds new events as they arrive. It stops cleanly on
 SIGINT and SIGTERM.
 
-With --config it is one of any number of instances, on one machine or several,
-that share the partitions of an Apache Kafka and keep the rows in one Postgres.
-When an instance dies others take over what it folded within seconds; none
-counts an event twice. It also tells webhooks of events and runs what is
-scheduled, each once however many instances there are. See "quartermaster
-config" for the file, and "quartermaster generation status" for who folds what.
+With --config it is one of several instances, on one machine or more, that share the
+partitions of an Apache Kafka cluster and keep the rows in one Postgres database. When
+an instance dies, others take over its partitions within seconds, and no event is
+counted twice. It also sends webhooks and runs scheduled jobs, each on one instance.
+See "quartermaster config" for the file, and "quartermaster generation status" for
+which instance folds what.
 
   GET /healthz   200 while it works
-  GET /readyz    200 once the rows have caught up with the log; with --config also
-                 503, and why, while this instance has no session, while no
-                 generation of its folds is live, while a partition of the active
-                 generation that it folds stands still, and when the log was
-                 silent for longer than a minute; after ok come warnings: other
-                 generations that stand still, records that the log lost
+  GET /readyz    200 once the rows have caught up with the log. With --config also
+                 503, with the reason: this instance has no session; no generation
+                 of its method is live; a partition of the active generation that
+                 it folds is stopped; or the log has been silent for more than a
+                 minute. After ok come warnings: other stopped generations, and
+                 records that the log lost
   GET /metrics   Prometheus metrics
 
-With --gateway, or gateway in the configuration, it takes events of nodes on an
-address of their own, each cluster's with the cluster's key ("quartermaster
-cluster register" makes it):
+With --gateway, or gateway in the configuration, it accepts events from nodes on a
+separate address. Each cluster authenticates with its key ("quartermaster cluster
+register" makes it):
 
   POST /v1/events     a batch of events from a node-reporter
-  POST /api/v1/write  what Prometheus scrapes, by remote write 1.0 or 2.0
+  POST /api/v1/write  Prometheus samples, by remote write 1.0 or 2.0
   GET  /api/v1/write  what became of the samples of the key's cluster, and why
 
 It answers once the log has acknowledged, and refuses events of other clusters.
-Other machines reach it over TLS only.
+Other machines can reach it over TLS only.
 
-With -o json it logs JSON lines: time, level, msg and what the message names.`,
+With -o json it logs JSON lines: time, level, msg and the fields of the message.`,
 		Example: "  quartermaster serve\n  quartermaster serve --listen 0.0.0.0:7070\n" +
 			"  quartermaster serve --gateway 0.0.0.0:7443 --gateway-cert gateway.pem --gateway-key gateway.key\n  quartermaster serve --config /etc/quartermaster.yaml",
 		Args: cobra.NoArgs,
@@ -114,7 +114,7 @@ func New(on *app.App, w io.Writer, asJSON bool) *Daemon {
 // ownWait is how long serve waits for commands that hold the log to finish.
 const ownWait = time.Minute
 
-// own opens the log as its owner, once whoever holds it lets go.
+// own opens the log as its owner, once its present holder releases it.
 func (d *Daemon) own(ctx context.Context) (*app.Conn, error) {
 	wait := cmp.Or(d.OwnWait, ownWait)
 	bound, cancel := context.WithTimeout(ctx, wait)
@@ -135,7 +135,7 @@ func (d *Daemon) own(ctx context.Context) (*app.Conn, error) {
 		case <-gone:
 			err = nil
 		case <-bound.Done():
-			err = fmt.Errorf("another process holds %s, and has for %s: is quartermaster served from there already?", d.App.Dir, wait)
+			err = fmt.Errorf("another process holds %s, and has for %s: does \"quartermaster serve\" run there already?", d.App.Dir, wait)
 		}
 		if err := errors.Join(err, h.Log.Close(), h.CloseBroker()); err != nil {
 			return nil, err
@@ -143,9 +143,9 @@ func (d *Daemon) own(ctx context.Context) (*app.Conn, error) {
 	}
 }
 
-// How often serve looks how long the log is, counts what is in quarantine and
-// missing, and asks whether a snapshot is due. The count reads every stream, which
-// rows in a database make every instance pay for.
+// How often serve reads the length of the log, counts what is in quarantine and missing, and
+// checks whether a snapshot is due. The count reads every stream, which every instance with rows
+// in a database pays for.
 const (
 	lookEvery      = 5 * time.Second
 	countEvery     = 30 * time.Second
@@ -153,28 +153,28 @@ const (
 	saveEvery      = 10 * time.Minute
 )
 
-// service is what both kinds of serve have in common: what it says of itself.
+// service is the common part of both kinds of serve: its status.
 type service struct {
 	app     *app.App
-	watch   time.Duration // how often it looks at topics and schema
+	watch   time.Duration // how often it checks topics and schema
 	log     *slog.Logger
 	conn    *app.Conn // nil until it is open
 	failure atomic.Pointer[error]
 	ready   atomic.Bool
-	// progress is what was folded, by generation of rows.
+	// progress returns what was folded, by generation of rows.
 	progress func() map[string]projections.Progress
 	more     []prometheus.Collector
-	// certificate is the one that the gateway shows; nil where there is none.
+	// certificate is the gateway's; nil: none.
 	certificate *transport.Certificate
 
-	active    atomic.Pointer[string] // the generation that is read; nil: not known, or in memory
-	hindrance atomic.Pointer[error]  // why nothing, or not all, is folded at the moment
-	// behind are the partitions for which the rows cannot catch up.
+	active    atomic.Pointer[string] // the active generation; nil: unknown, or rows in memory
+	hindrance atomic.Pointer[error]  // why folding is incomplete at the moment
+	// behind are the partitions whose rows cannot catch up.
 	behind atomic.Pointer[projections.Stops]
 
 	mu     sync.Mutex
 	seen   httpapi.Seen
-	seenAt time.Time // when the log was last heard of
+	seenAt time.Time // when the log last answered
 }
 
 func (d *Daemon) newService() *service {
@@ -183,15 +183,16 @@ func (d *Daemon) newService() *service {
 	return s
 }
 
-// answer serves the HTTP endpoints until ctx ends. It returns once it listens;
-// wait returns when it has stopped. What makes it fail ends ctx by cancel.
+// answer serves the HTTP endpoints until ctx ends. It returns once it listens; wait returns when
+// it has stopped. A failure calls cancel.
 func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, listen string) (wait func(), err error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("serve: %w", err)
 	}
 	srv := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
 		Handler: httpapi.Handler(httpapi.Status{
 			Failure: func() error {
 				if e := s.failure.Load(); e != nil {
@@ -257,8 +258,8 @@ func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, li
 	return wg.Wait, nil
 }
 
-// validity returns a warning while the gateway's certificate ends soon, and an error while
-// it is not valid.
+// validity returns a warning while the gateway's certificate ends soon, and an error while it is
+// invalid.
 func (s *service) validity() (warning string, err error) {
 	if s.certificate == nil {
 		return "", nil
@@ -272,7 +273,7 @@ func (s *service) validity() (warning string, err error) {
 	return warning, nil
 }
 
-// look looks at the log and the rows, until ctx ends.
+// look watches the log and the rows, until ctx ends.
 func (s *service) look(ctx context.Context) {
 	every := countEvery
 	if s.conn.DB != nil {
@@ -287,7 +288,7 @@ func (s *service) look(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-log.C:
-			if trimmed, end, err := s.conn.Bounds(ctx); err == nil { // else folding meets the same failure, and says so
+			if trimmed, end, err := s.conn.Bounds(ctx); err == nil { // on an error, folding fails too, and reports it
 				s.bounded(trimmed, end)
 			}
 		case <-rows.C:
@@ -296,7 +297,7 @@ func (s *service) look(ctx context.Context) {
 	}
 }
 
-// bounded notes what the log was seen to hold, and says what it lacks when that is news.
+// bounded records the bounds of the log, and reports newly missing records.
 func (s *service) bounded(trimmed, end domain.Position) {
 	s.mu.Lock()
 	before := s.seen.First
@@ -327,7 +328,7 @@ func (s *service) count(ctx context.Context) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if n := totalUncompared(uncompared); n > totalUncompared(s.seen.Uncompared) {
-			s.log.Warn("events may be repeats or not, as what came first is no longer remembered; some may be forged: see \"quartermaster inventory\"",
+			s.log.Warn("events may be repeats, but the originals are no longer remembered; some may be forged: see \"quartermaster inventory\"",
 				"events", n, "streams", len(uncompared), "first", uncompared[0].String())
 		}
 		s.seen.Quarantined, s.seen.Missing, s.seen.Uncompared = open.For(""), missing, uncompared
@@ -413,7 +414,7 @@ func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway) (e
 	return stopped(ctx)
 }
 
-// stopped tells a wanted stop from a failure.
+// stopped returns nil for an intended stop, and the error of a failure.
 func stopped(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err

@@ -21,7 +21,7 @@ import (
 	"quartermaster/projections"
 )
 
-// instance is one of the processes that share a log in production.
+// instance is one of the processes that share a log with --config.
 type instance struct {
 	*service
 	session atomic.Pointer[postgres.Session] // nil while there is none
@@ -29,21 +29,22 @@ type instance struct {
 
 	mu      sync.Mutex
 	runners map[string]*projections.Runner // of this session, by generation
-	before  map[string]projections.Counts  // what earlier sessions folded
-	records map[string]int64               // the same
-	failed  map[postgres.Holding]time.Time // when folding a partition failed last
+	before  map[string]projections.Counts  // folded in earlier sessions
+	records map[string]int64               // likewise
+	failed  map[postgres.Holding]time.Time // when folding a partition last failed
 }
 
-// errNoSession means that this instance has just lost its session and has no new
-// one yet. Whoever gets it tries again.
+// errNoSession means that this instance has just lost its session and has no new one yet. The
+// caller tries again.
 var errNoSession = errors.New("the database does not hold a session of this instance at the moment")
 
-// ServeProduction folds its share of the partitions, tells webhooks and keeps
-// schedules, until ctx ends or something is wrong that time does not mend.
+// ServeProduction folds its share of the partitions, calls webhooks and runs schedules, until ctx
+// ends or an error occurs that time does not fix.
 func (d *Daemon) ServeProduction(ctx context.Context, listen string) error {
 	in := &instance{
 		service: d.newService(), beside: newWorkMetrics(),
-		runners: map[string]*projections.Runner{}, before: map[string]projections.Counts{}, records: map[string]int64{}, failed: map[postgres.Holding]time.Time{},
+		runners: map[string]*projections.Runner{}, before: map[string]projections.Counts{}, records: map[string]int64{},
+		failed: map[postgres.Holding]time.Time{},
 	}
 	in.progress = in.folded
 	d.App.Logger = in.log
@@ -72,7 +73,7 @@ func (d *Daemon) ServeProduction(ctx context.Context, listen string) error {
 			in.log.Warn("closing", "error", err)
 		}
 	}()
-	// Before the data directory is closed all that uses it has ended.
+	// Everything that uses the data directory ends before it is closed.
 	defer func() {
 		cancel(nil)
 		wg.Wait()
@@ -112,8 +113,8 @@ func (d *Daemon) ServeProduction(ctx context.Context, listen string) error {
 	return nil
 }
 
-// patiently calls do until it succeeds, ctx ends, or it fails for a reason that
-// waiting does not mend. It waits from 1 s doubling to 15 s.
+// patiently calls do until it succeeds, ctx ends, or it fails for a reason that waiting does not
+// fix. It waits from 1 s, doubling to 15 s.
 func (in *instance) patiently(ctx context.Context, what string, do func() error) error {
 	for wait := time.Second; ; wait = min(2*wait, 15*time.Second) {
 		err := do()
@@ -131,8 +132,8 @@ func (in *instance) patiently(ctx context.Context, what string, do func() error)
 	}
 }
 
-// passes reports whether an error may pass by itself: a server that is down or
-// starts, a connection that was cut, others who were first or kept a lock.
+// passes reports whether an error may be temporary: a server that is down or starting, a lost
+// connection, a conflict with or a lock of other instances.
 func passes(err error) bool {
 	if lasting(err) {
 		return false
@@ -140,31 +141,30 @@ func passes(err error) bool {
 	var answer *pq.Error
 	if errors.As(err, &answer) {
 		switch answer.Code.Class() {
-		case "08", "40", "53", "57", "58": // connection, rolled back for others' sake, resources, operator, system
+		case "08", "40", "53", "57", "58": // connection, rolled back for others, resources, operator, system
 			return true
 		}
-		// A lock was not to be had in time; a transaction rested for too long.
+		// Lock timeout; or a transaction was idle for too long.
 		return answer.Code == pqerror.LockNotAvailable || answer.Code == pqerror.IdleInTransactionSessionTimeout
 	}
 	return true
 }
 
-// lasting reports whether an error means that the log, the rows or the
-// configuration are not what they must be, which only a person can mend.
+// lasting reports whether an error means that the log, the rows or the configuration are wrong,
+// which only a person can fix.
 func lasting(err error) bool {
 	var setting *kafka.SettingError
 	return errors.As(err, &setting) || errors.Is(err, kafkago.InvalidReplicationFactor) || errors.Is(err, kafka.ErrTrimmed) || errors.Is(err, kafka.ErrCorrupt) ||
 		errors.Is(err, postgres.ErrSchema) || errors.Is(err, postgres.ErrOtherLog) || errors.Is(err, postgres.ErrInstanceTaken)
 }
 
-// stopsOne reports whether an error stops the one partition that it is about, and
-// nothing else.
+// stopsOne reports whether an error stops only the partition that it is about.
 func stopsOne(err error) bool {
 	var l projections.Lasting
 	return errors.As(err, &l)
 }
 
-// openPatiently opens log and rows, waiting for servers that are down.
+// openPatiently opens log and rows, and waits for servers that are down.
 func (in *instance) openPatiently(ctx context.Context) error {
 	in.log.Info("opening log and database", "brokers", in.app.Config.Kafka.Brokers)
 	return in.patiently(ctx, "opening log and database", func() error {
@@ -181,14 +181,15 @@ func (in *instance) openPatiently(ctx context.Context) error {
 			}
 		}
 		if missing, err := h.DB.MissingReaders(ctx); err == nil && len(missing) > 0 {
-			in.log.Warn("configured readers are no roles of the server, and may read nothing; create them, then \"quartermaster generation migrate\"", "readers", missing)
+			in.log.Warn("configured readers are not roles of the server, so they cannot read; create them, then \"quartermaster generation migrate\"",
+				"readers", missing)
 		}
 		return nil
 	})
 }
 
-// fold joins the others and folds this instance's share, again and again: a
-// process that was frozen comes back fenced, and joins anew.
+// fold joins the other instances and folds this instance's share, repeatedly: a process that was
+// frozen is fenced when it resumes, and joins again.
 func (in *instance) fold(ctx context.Context) error {
 	name := in.app.Config.Instance
 	for ctx.Err() == nil {
@@ -221,7 +222,7 @@ func (in *instance) fold(ctx context.Context) error {
 	return nil
 }
 
-// work folds one partition as it grows.
+// work folds one partition continuously.
 func (in *instance) work(ctx context.Context, store *postgres.Store, tp domain.TopicPartition) error {
 	in.mu.Lock()
 	r := in.runners[store.Generation()]
@@ -242,7 +243,7 @@ func (in *instance) work(ctx context.Context, store *postgres.Store, tp domain.T
 	return err
 }
 
-// left forgets a partition that this instance no longer folds.
+// left removes a partition that this instance no longer folds.
 func (in *instance) left(h postgres.Holding) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -252,11 +253,11 @@ func (in *instance) left(h postgres.Holding) {
 	}
 }
 
-// failingFor is how long after a failure a partition counts as failing: longer
-// than the pause after which it is tried again.
+// failingFor is how long after a failure a partition counts as failing: longer than the pause
+// before a retry.
 const failingFor = time.Minute
 
-// failing returns how many partitions failed a short while ago.
+// failing returns how many partitions failed recently.
 func (in *instance) failing(now time.Time) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -264,7 +265,7 @@ func (in *instance) failing(now time.Time) int {
 	return len(in.failed)
 }
 
-// settle keeps the counts of a session that ended.
+// settle keeps the counts of an ended session.
 func (in *instance) settle() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -276,7 +277,7 @@ func (in *instance) settle() {
 	clear(in.runners)
 }
 
-// folded is what this process folded since its start.
+// folded returns what this process folded since its start.
 func (in *instance) folded() map[string]projections.Progress {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -292,8 +293,8 @@ func (in *instance) folded() map[string]projections.Progress {
 	return out
 }
 
-// awaitReady waits until the rows have reached what was the end of the log when
-// this instance started, whoever folded them.
+// awaitReady waits until the rows have reached the end that the log had at the start of this
+// instance, whoever folded them.
 func (in *instance) awaitReady(ctx context.Context) {
 	start := time.Now()
 	var end domain.Position
@@ -302,7 +303,7 @@ func (in *instance) awaitReady(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if end == nil {
-			if trimmed, at, err := in.conn.Bounds(ctx); err == nil { // else folding meets the same failure, and says so
+			if trimmed, at, err := in.conn.Bounds(ctx); err == nil { // on an error, folding fails too, and reports it
 				in.bounded(trimmed, at)
 				end = at
 			}
@@ -312,7 +313,7 @@ func (in *instance) awaitReady(ctx context.Context) {
 			err := in.conn.View(ctx, func(v projections.View) error { at = v.Position(); return nil })
 			done := err == nil && at.Covers(end)
 			stops := projections.Stops{}
-			if err == nil && !done { // what stands still is for /readyz to say
+			if err == nil && !done { // /readyz reports stopped partitions
 				var standing projections.Stops
 				standing, err = in.conn.Standing(ctx, at, end)
 				done = err == nil && standing != nil
@@ -331,7 +332,7 @@ func (in *instance) awaitReady(ctx context.Context) {
 					tick.Reset(lookEvery)
 				}
 			}
-			if err == nil { // else it stays as it was known
+			if err == nil { // on an error, keep the last known one
 				in.behind.Store(&stops)
 			}
 			if done {
@@ -348,9 +349,8 @@ func (in *instance) awaitReady(ctx context.Context) {
 	}
 }
 
-// watchEvery is how often topics and schema are looked at: whether somebody added
-// partitions, changed a setting, deleted a topic and created it again, or migrated
-// the database.
+// watchEvery is how often topics and schema are checked: whether somebody added partitions,
+// changed a setting, deleted and recreated a topic, or migrated the database.
 const watchEvery = 30 * time.Second
 
 func (in *instance) watchTopics(ctx context.Context) error {
@@ -375,7 +375,7 @@ func (in *instance) watchTopics(ctx context.Context) error {
 	}
 }
 
-// checkSchema notices that somebody has migrated the database to another version.
+// checkSchema detects a migration of the database to another version.
 func (in *instance) checkSchema(ctx context.Context) error {
 	db, err := in.app.Database(ctx)
 	if err != nil {
@@ -384,7 +384,7 @@ func (in *instance) checkSchema(ctx context.Context) error {
 	return db.Close()
 }
 
-// once runs what must run once among all instances.
+// once runs what must run on one of all instances.
 func (in *instance) once(ctx context.Context, job, input string, do func(context.Context) (string, error)) (bool, error) {
 	s := in.session.Load()
 	if s == nil {
@@ -393,7 +393,7 @@ func (in *instance) once(ctx context.Context, job, input string, do func(context
 	return s.Once(ctx, job, input, do)
 }
 
-// metrics are those of an instance among others.
+// metrics returns the metrics of an instance among others.
 func (in *instance) metrics() []prometheus.Collector {
 	stat := func(of func(postgres.Stats) float64) func() float64 {
 		return func() float64 {

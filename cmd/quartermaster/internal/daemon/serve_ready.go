@@ -12,21 +12,21 @@ import (
 	"quartermaster/projections"
 )
 
-// stuckAfter is how long a partition that has something to fold may stand still,
-// and the log be silent, before an instance is not ready.
+// stuckAfter is how long a partition with unfolded records may make no progress, or the log be
+// silent, before an instance is not ready.
 const stuckAfter = time.Minute
 
-// readiness is whether an instance folds what it should at the moment.
+// readiness is the state that decides whether an instance is ready.
 type readiness struct {
 	stuck time.Duration
 	next  map[postgres.Holding]int64
 	moved map[postgres.Holding]time.Time
-	heard time.Time // of the log
+	heard time.Time // when the log last answered
 	lone  bool      // no generation of this program's method is live
 }
 
-// keepReady looks every few seconds whether this instance folds, and says so once
-// when it has nothing to fold at all.
+// keepReady checks every few seconds whether this instance folds, and logs once when it has
+// nothing to fold at all.
 func (in *instance) keepReady(ctx context.Context) {
 	r := readiness{stuck: stuckAfter, heard: time.Now()}
 	tick := time.NewTicker(min(lookEvery, in.watch))
@@ -42,10 +42,9 @@ func (in *instance) keepReady(ctx context.Context) {
 	}
 }
 
-// hindered returns why this instance is not to be called ready. What becomes of
-// generations that are not read does not count.
+// hindered returns why this instance is not ready. Inactive generations do not count.
 func (in *instance) hindered(ctx context.Context, r *readiness) error {
-	if active, err := in.conn.DB.Active(ctx); err == nil { // else it is the one that it was
+	if active, err := in.conn.DB.Active(ctx); err == nil { // on an error, keep the last known one
 		in.active.Store(&active)
 	}
 	s := in.session.Load()
@@ -72,8 +71,8 @@ func (in *instance) hindered(ctx context.Context, r *readiness) error {
 	return r.look(time.Now(), held, at, end, heard)
 }
 
-// aboutNothing returns why an instance that folds nothing does so, unless it is
-// because there are more instances than partitions.
+// aboutNothing returns why an instance folds nothing, unless there are more instances than
+// partitions.
 func (in *instance) aboutNothing(ctx context.Context, r *readiness) error {
 	generations, err := in.conn.DB.Generations(ctx)
 	if err != nil {
@@ -85,7 +84,7 @@ func (in *instance) aboutNothing(ctx context.Context, r *readiness) error {
 	if lone != r.lone {
 		r.lone = lone
 		if lone {
-			in.log.Warn("no generation of " + projections.Method + " is live: folding nothing; \"quartermaster generation rebuild\" makes one")
+			in.log.Warn("no generation of " + projections.Method + " is live: folding nothing; \"quartermaster generation rebuild\" creates one")
 		} else {
 			in.log.Info("a generation of " + projections.Method + " is live")
 		}
@@ -96,13 +95,13 @@ func (in *instance) aboutNothing(ctx context.Context, r *readiness) error {
 	return nil
 }
 
-// look returns why an instance is not to be called ready that folds this far, as
-// far as the log was known when it was last heard of.
+// look returns why an instance with these holdings and positions is not ready, by the bounds of
+// the log when it last answered.
 func (r *readiness) look(now time.Time, held []postgres.Holding, at map[string]domain.Position, end domain.Position, heard time.Time) error {
 	next, moved := map[postgres.Holding]int64{}, map[postgres.Holding]time.Time{}
 	var errs []error
 	if r.heard = latest(r.heard, heard); now.Sub(r.heard) > r.stuck {
-		errs = append(errs, fmt.Errorf("how long the log is could not be told since %s", r.heard.UTC().Format(time.RFC3339)))
+		errs = append(errs, fmt.Errorf("the log has not answered since %s", r.heard.UTC().Format(time.RFC3339)))
 	}
 	for _, h := range held {
 		offset, read := at[h.Generation][h.TopicPartition]
@@ -116,7 +115,7 @@ func (r *readiness) look(now time.Time, held []postgres.Holding, at map[string]d
 		}
 		moved[h] = r.moved[h]
 		if now.Sub(moved[h]) > r.stuck {
-			errs = append(errs, fmt.Errorf("%s of generation %s stands at %d since %s, and %d records follow",
+			errs = append(errs, fmt.Errorf("%s of generation %s has been at %d since %s, with %d records to fold",
 				h.TopicPartition, h.Generation, next[h], moved[h].UTC().Format(time.RFC3339), end[h.TopicPartition]-next[h]))
 		}
 	}
