@@ -54,7 +54,11 @@ type column struct {
 // form shows, whose key is the title in snake case.
 var columns = map[string]column{
 	"":                               {key: "name"},
+	"allocated":                      {wide: true},
 	"bought":                         {wide: true},
+	"per allocated":                  {wide: true},
+	"per bought GPU-hour":            {wide: true},
+	"useful":                         {wide: true},
 	"day":                            {whole: true},
 	"hour":                           {whole: true},
 	"unobserved":                     {wide: true},
@@ -199,10 +203,12 @@ func (g *grid) Render() {
 	for i := len(shown); i < n; i++ {
 		shown = append(shown, i)
 	}
-	var hidden []string
 	most := make([]int, n) // 0: whole
+	var notes []string
+	wrapped := false
 	if g.a.output != asWide {
-		shown, hidden, most = g.fit(shown, widthOf(g.a.out))
+		f := g.fit(shown, widthOf(g.a.out))
+		shown, most, wrapped, notes = f.shown, f.most, f.wrapped, f.notes()
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(g.a.out)
@@ -210,14 +216,22 @@ func (g *grid) Render() {
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Options.SeparateHeader = true
 	style.Format.Header = 0
+	style.Format.HeaderVAlign = text.VAlignBottom
 	t.SetStyle(style)
 	if len(g.titles) > 0 {
-		t.AppendHeader(g.row(shown, most, func(i int) any { return g.title(i) }))
+		t.AppendHeader(g.row(shown, most, func(i int) any {
+			if wrapped {
+				return strings.ReplaceAll(g.title(i), " ", "\n")
+			}
+			return g.title(i)
+		}))
 	}
 	var configs []table.ColumnConfig
 	for at, i := range shown {
 		if g.right[i] {
-			configs = append(configs, table.ColumnConfig{Number: at + 1, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+			configs = append(configs, table.ColumnConfig{
+				Number: at + 1, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight,
+			})
 		}
 	}
 	t.SetColumnConfigs(configs)
@@ -233,8 +247,8 @@ func (g *grid) Render() {
 		}))
 	}
 	t.Render()
-	if len(hidden) > 0 {
-		fmt.Fprintf(g.a.out, "not shown: %s; -o wide shows all\n", strings.Join(hidden, ", "))
+	for _, note := range notes {
+		fmt.Fprintln(g.a.out, note)
 	}
 }
 
@@ -257,37 +271,83 @@ func (g *grid) row(shown, most []int, value func(i int) any) table.Row {
 	return out
 }
 
-// fit returns the columns that fit a width, the titles of those that do not, and how many
-// characters the columns may have, 0 where they are whole.
-func (g *grid) fit(shown []int, width int) (fits []int, hidden []string, most []int) {
+// fitted is how a table is shown within a width.
+type fitted struct {
+	shown   []int    // columns
+	most    []int    // characters that each column may have, 0: whole
+	wrapped bool     // titles have one word a line
+	same    []string // columns that say the same in every row, as "title value"
+	hidden  []string // titles of the columns that do not fit
+}
+
+// notes say what a fitted table does not show.
+func (f *fitted) notes() (notes []string) {
+	if len(f.same) > 0 {
+		notes = append(notes, "in every row: "+strings.Join(f.same, ", "))
+	}
+	hidden := f.hidden
+	if slices.ContainsFunc(f.most, func(n int) bool { return n > 0 }) {
+		hidden = append(hidden, "the ends of clipped texts")
+	}
+	if len(hidden) > 0 {
+		notes = append(notes, "not shown: "+strings.Join(hidden, ", ")+"; -o wide shows all")
+	}
+	return notes
+}
+
+// fit makes a table fit a width. It takes the first of these steps that are enough: titles
+// take several lines; columns with one value in every row are named below the table;
+// columns that the registry calls wide are left out, the last one first; texts are
+// clipped; other columns are left out, the last one first. Columns that tell rows
+// apart always stay.
+func (g *grid) fit(shown []int, width int) *fitted {
+	f := &fitted{shown: slices.Clone(shown), most: make([]int, len(shown))}
 	wide := make([]int, len(shown))
-	most = make([]int, len(shown))
+	titles := make([]int, len(shown))
+	cells := make([]int, len(shown))
 	for _, i := range shown {
-		wide[i] = text.StringWidthWithoutEscSequences(g.title(i))
+		titles[i] = text.StringWidthWithoutEscSequences(g.title(i))
 		for _, row := range g.rows {
 			if i < len(row) {
-				wide[i] = max(wide[i], text.StringWidthWithoutEscSequences(fmt.Sprint(row[i])))
+				cells[i] = max(cells[i], text.StringWidthWithoutEscSequences(fmt.Sprint(row[i])))
+			}
+		}
+		wide[i] = max(titles[i], cells[i])
+	}
+	over := func() int {
+		sum := 0
+		for _, i := range f.shown {
+			sum += wide[i] + 2 // a space on both sides
+		}
+		return sum - width
+	}
+	if over() > 0 {
+		f.wrapped = true
+		for _, i := range shown {
+			wide[i] = cells[i]
+			for word := range strings.FieldsSeq(g.title(i)) {
+				wide[i] = max(wide[i], text.StringWidthWithoutEscSequences(word))
 			}
 		}
 	}
-	total := func() int {
-		sum := 0
-		for _, i := range shown {
-			sum += wide[i] + 3
-		}
-		return sum - 1
-	}
-	for k := len(shown) - 1; k >= 0 && total() > width; k-- {
-		if i := shown[k]; i >= g.names && columns[g.title(i)].wide {
-			shown = slices.Delete(slices.Clone(shown), k, k+1)
-			hidden = append(hidden, g.title(i))
+	// leaveOut removes columns from the last one on, and names them, until the rest fits.
+	leaveOut := func(may func(i int) bool, name func(i int)) {
+		for k := len(f.shown) - 1; k >= 0 && over() > 0; k-- {
+			if i := f.shown[k]; i >= max(1, g.names) && may(i) {
+				f.shown = slices.Delete(f.shown, k, k+1)
+				name(i)
+			}
 		}
 	}
-	slices.Reverse(hidden)
-	clipped := false
-	for total() > width {
+	hide := func(i int) { f.hidden = append(f.hidden, g.title(i)) }
+	leaveOut(
+		func(i int) bool { return !g.right[i] && g.same(i) != "" },
+		func(i int) { f.same = append(f.same, g.title(i)+" "+g.same(i)) },
+	)
+	leaveOut(func(i int) bool { return columns[g.title(i)].wide }, hide)
+	for over() > 0 {
 		longest := -1
-		for _, i := range shown {
+		for _, i := range f.shown {
 			if i >= g.names && !g.right[i] && !columns[g.title(i)].whole && wide[i] > leastOf(i) && (longest < 0 || wide[i] > wide[longest]) {
 				longest = i
 			}
@@ -295,13 +355,51 @@ func (g *grid) fit(shown []int, width int) (fits []int, hidden []string, most []
 		if longest < 0 {
 			break
 		}
-		wide[longest] = max(leastOf(longest), wide[longest]-(total()-width))
-		most[longest], clipped = wide[longest], true
+		wide[longest] = max(leastOf(longest), wide[longest]-over())
+		f.most[longest] = wide[longest]
 	}
-	if clipped {
-		hidden = append(hidden, "the ends of clipped texts")
+	// Columns that must stay may be too wide by themselves; then leaving out others is no help.
+	stay := 0
+	for _, i := range f.shown {
+		if i < max(1, g.names) || columns[g.title(i)].whole {
+			stay += wide[i] + 2
+		}
 	}
-	return shown, hidden, most
+	if stay <= width {
+		leaveOut(func(i int) bool { return !columns[g.title(i)].whole }, hide)
+	}
+	for i := range f.most {
+		if !slices.Contains(f.shown, i) {
+			f.most[i] = 0
+		}
+	}
+	slices.Reverse(f.same)
+	slices.Reverse(f.hidden)
+	return f
+}
+
+// same returns what a column says in every row of data; "" where rows differ or there are
+// less than two.
+func (g *grid) same(i int) string {
+	value, n := "", 0
+	for k, row := range g.rows {
+		if g.notRows[k] || len(g.lines) > 0 && k >= g.lines[0] {
+			continue
+		}
+		v := ""
+		if i < len(row) {
+			v = fmt.Sprint(row[i])
+		}
+		if v == "" || n > 0 && v != value {
+			return ""
+		}
+		value = v
+		n++
+	}
+	if n < 2 {
+		return ""
+	}
+	return value
 }
 
 // widthOf is how many characters a line has where w goes.
