@@ -138,8 +138,8 @@ func (s *Solver) Warm(ctx context.Context) error {
 
 // Solve solves a program. See linear.Solver for its errors. Limits.Iterations bounds the work of
 // a program without integer variables; the other limits bound that of a program with them, where
-// a Gap of 0 means 1e-4. Matrix values above 1e15 in magnitude are refused, values below 1e-9 count as
-// 0, and a bound of 1e20 or more means no bound.
+// a Gap of 0 means 1e-4. Matrix values above 1e15 in magnitude are refused, values below 1e-9
+// count as 0, and a bound of 1e20 or more means no bound.
 func (s *Solver) Solve(ctx context.Context, p *linear.Program, l linear.Limits) (*linear.Solution, error) {
 	if err := p.Check(); err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func anchorAt(t testing.TB, l *Log, tp domain.TopicPartition, offset int64) (a d
 	return a
 }
 
-// Whoever resumes says which record was folded last. The log must hold that one.
+// A reader that resumes passes the last folded record, and the log must have that record.
 func TestResumeAfterARecord(t *testing.T) {
 	l := openAny(t)
 	l.cfg.Patience = 200 * time.Millisecond
@@ -66,8 +66,8 @@ func anchorOf(a domain.Anchor, offset int64) domain.Anchor {
 	return a
 }
 
-// TestLostTail kills a broker of Apache Kafka, cuts the end of a log segment off, as a
-// power cut does with what was not flushed, and appends other records to its offsets.
+// TestLostTail kills a broker of Apache Kafka, truncates the end of a log segment, as a power cut
+// does with unflushed data, and appends other records at its offsets.
 func TestLostTail(t *testing.T) {
 	script := os.Getenv("QM_KAFKA_SH")
 	if script == "" {
@@ -90,7 +90,7 @@ func TestLostTail(t *testing.T) {
 	tp := domain.TopicPartition{Topic: newTopic(t, l, 1)}
 	add := func(from, n int) {
 		t.Helper()
-		for i := from; i < from+n; i++ { // batches of their own
+		for i := from; i < from+n; i++ { // one batch each
 			if err := l.Append(t.Context(), numbered(tp, i, i+1)); err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestLostTail(t *testing.T) {
 	run("start")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	// A reader that was connected all the while finds out when it connects again.
+	// A reader that was connected before finds out when it reconnects.
 	select {
 	case err = <-following:
 	case <-ctx.Done():

@@ -82,7 +82,7 @@ func TestAppendTooLarge(t *testing.T) {
 	tp := domain.TopicPartition{Topic: newTopic(t, l, 1)}
 	recs := numbered(tp, 0, 3)
 	noise := make([]byte, MaxRecordBytes-1)
-	for i := range noise { // does not compress
+	for i := range noise { // incompressible
 		noise[i] = byte(uint32(i) * 2654435761 >> 23)
 	}
 	recs[1].Value = noise
@@ -100,8 +100,8 @@ func TestAppendTooLarge(t *testing.T) {
 	}
 }
 
-// lossy is a dialler whose connections break after a produce request was sent,
-// before its answer is read, as often as lose says.
+// lossy is a dialler. Its first lose connections with a produce request break after the request was
+// sent, before the answer is read.
 type lossy struct {
 	lose atomic.Int64
 	lost atomic.Int64
@@ -116,12 +116,11 @@ type lossyConn struct {
 	net.Conn
 	d       *lossy
 	produce atomic.Bool
-	rest    int // bytes it lacks
+	rest    int // missing bytes of the request
 	key     int16
 }
 
-// Write notes when a whole produce request went out. kafka-go may write a
-// request in pieces.
+// Write detects when a complete produce request was sent. kafka-go may write a request in pieces.
 func (c *lossyConn) Write(b []byte) (int, error) {
 	if c.rest == 0 {
 		c.rest = int(binary.BigEndian.Uint32(b)) + 4
@@ -273,8 +272,8 @@ func TestAppendGivesUp(t *testing.T) {
 	}
 }
 
-// A cancelled append leaves its request on the way; what is appended next must
-// not overtake it, and the caller's memory must not be read any more.
+// A cancelled append leaves its request in flight. The next append must not overtake it, and the
+// caller's memory must not be read any more.
 func TestCancelledAppendIsNotOvertaken(t *testing.T) {
 	c := fake(t, kfake.SleepOutOfOrder())
 	l := openFake(t, c)
@@ -303,7 +302,7 @@ func TestCancelledAppendIsNotOvertaken(t *testing.T) {
 	select {
 	case err := <-second:
 		t.Fatalf("overtook the request in flight: %v", err)
-	case <-time.After(50 * time.Millisecond): // long enough to catch it, no matter if not
+	case <-time.After(50 * time.Millisecond): // usually long enough to catch an overtaking append
 	}
 	close(goOn)
 	if err := <-second; err != nil {

@@ -35,13 +35,13 @@ func testDecoder() *batchDecoder {
 	return d
 }
 
-// fill sets the offset of a batch, as a broker does.
+// fill sets the offset of a batch, like a broker.
 func fill(b []byte, base int64) []byte {
 	binary.BigEndian.PutUint64(b[headBase:], uint64(base))
 	return b
 }
 
-// seal makes the checksum right again after a change.
+// seal updates the checksum after a change.
 func seal(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[headCRC:], crc32.Checksum(b[headAttributes:], castagnoli))
 	return b
@@ -78,7 +78,7 @@ func TestBatchRoundTrip(t *testing.T) {
 			for range rapid.IntRange(0, 3).Draw(t, "headers") {
 				r.Headers = append(r.Headers, domain.Header{Key: rapid.StringN(0, 9, 20).Draw(t, "name"), Value: field.Draw(t, "hv")})
 			}
-			r.Epoch = -1 // the broker fills it in
+			r.Epoch = -1 // set by the broker
 			want = append(want, r)
 		}
 		b, taken, err := enc[rapid.SampledFrom([]Codec{Zstd, LZ4, -1}).Draw(t, "codec")].encode(want, indexes(n), 0)
@@ -103,7 +103,7 @@ func TestBatchRoundTrip(t *testing.T) {
 	})
 }
 
-// Codecs that other programs may have written with.
+// Codecs that other programs may have used.
 func TestDecodeForeignCodecs(t *testing.T) {
 	recs := numbered(domain.TopicPartition{Topic: "t"}, 0, 50)
 	plain, _, err := testEncoder(-1).encode(recs, indexes(50), 0)
@@ -141,8 +141,8 @@ func TestBatchLimits(t *testing.T) {
 	}
 }
 
-// What only the broker's copy can mend is an error; what was written so is a span
-// with every offset of the batch, and one offset more is never taken for it.
+// Damage of the broker's copy is an error. A batch that was written invalid becomes a span with
+// exactly the offsets of the batch.
 func TestDecodeRefuses(t *testing.T) {
 	tp := domain.TopicPartition{Topic: "t"}
 	batch := func() []byte {
@@ -197,7 +197,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Headers cost memory that no byte in the log does: a batch of 1 MB may not cost 100.
+// Headers take more memory than bytes in the log: a batch of 1 MB must not take 100 MB.
 func TestManyHeaders(t *testing.T) {
 	tp := domain.TopicPartition{Topic: "t"}
 	rec := domain.Record{Topic: tp.Topic, Headers: make([]domain.Header, maxPlainBytes/headerCost+1)}
@@ -220,7 +220,7 @@ func FuzzDecode(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(bytes.Clone(b), false)
-		for _, code := range []byte{1, 2, 3, 4, attrControl} { // what is no such thing
+		for _, code := range []byte{1, 2, 3, 4, attrControl} { // input that is not of the codec
 			b[headAttributes+1] = code
 			f.Add(bytes.Clone(b), code&1 == 0)
 		}
@@ -228,11 +228,11 @@ func FuzzDecode(f *testing.F) {
 	d := testDecoder()
 	f.Fuzz(func(t *testing.T, b []byte, aborted bool) {
 		h, whole, err := readHead(b)
-		if err != nil || !whole || h.last < h.base { // brokers check the last
+		if err != nil || !whole || h.last < h.base { // brokers check the last offset
 			return
 		}
 		d.reset()
-		// With the right checksum, because otherwise nothing gets past it.
+		// With a valid checksum, because otherwise the batch is refused at once.
 		if err := d.decode(seal(bytes.Clone(b[:h.size])), domain.TopicPartition{Topic: "t"}, 0, math.MaxInt64, aborted); err != nil {
 			if !errors.Is(err, ErrTrimmed) || len(d.records) > 0 {
 				t.Fatalf("%d records and %v", len(d.records), err)
@@ -255,8 +255,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Any bytes of a sound answer changed: what is handed out is what was written, or a
-// span that says otherwise, or the reader stops at the offset that it cannot have.
+// After any change of a valid answer, the reader delivers what was written or a span with a
+// fault, or it stops at the offset that it cannot read.
 func TestMutatedAnswers(t *testing.T) {
 	tp := domain.TopicPartition{Topic: "t"}
 	rapid.Check(t, func(t *rapid.T) {

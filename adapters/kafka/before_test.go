@@ -6,8 +6,8 @@ import (
 	"quartermaster/domain"
 )
 
-// What was appended before a time ends at the first record of that time or
-// later, even where clocks disagree; where there is none it is all there is.
+// Before returns the first record at or after a time, even if clocks disagree, or the end of the
+// log if there is none.
 func TestBefore(t *testing.T) {
 	l := openAny(t)
 	topic := newTopic(t, l, 3)
@@ -23,7 +23,7 @@ func TestBefore(t *testing.T) {
 		}
 	}
 	put(a, 0, 10, 20)
-	put(a, 30, 15, 40) // 15 is by a clock that is behind
+	put(a, 30, 15, 40) // 15 is from a clock that is slow
 	put(b, 5)
 	for _, c := range []struct {
 		at   domain.Instant
@@ -31,7 +31,7 @@ func TestBefore(t *testing.T) {
 	}{
 		{start - domain.Second, domain.Position{}},
 		{start, domain.Position{}},
-		{start + 1, domain.Position{a: 1}}, // the log keeps milliseconds
+		{start + 1, domain.Position{a: 1}}, // the log stores milliseconds
 		{start + 10*domain.Second, domain.Position{a: 1, b: 1}},
 		{start + 10*domain.Second + domain.Second/1000, domain.Position{a: 2, b: 1}},
 		{start + 25*domain.Second, domain.Position{a: 3, b: 1}},

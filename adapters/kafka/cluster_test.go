@@ -21,8 +21,8 @@ import (
 	"quartermaster/domain"
 )
 
-// cluster is an Apache Kafka of three brokers that a test may kill, with the
-// script that QM_KAFKA_SH names (deploy/dev/kafka.sh).
+// cluster is an Apache Kafka of three brokers that a test may kill, started by the script in
+// QM_KAFKA_SH (deploy/dev/kafka.sh).
 type cluster struct {
 	script, dir string
 	port        int
@@ -77,7 +77,7 @@ func (c *cluster) leader(t *testing.T, l *Log, tp domain.TopicPartition) string 
 	until(t, func() bool {
 		var err error
 		at, err = l.leaders(t.Context(), string(tp.Topic))
-		return err == nil // while there is none it fails
+		return err == nil // it fails while there is no leader
 	})
 	_, port, _ := net.SplitHostPort(at[tp])
 	n, _ := strconv.Atoi(port)
@@ -97,8 +97,8 @@ func (c *cluster) whole(t *testing.T, topic domain.Topic) {
 }
 
 // TestLeaderKilled kills and freezes the broker that leads a partition while a
-// source appends to all of them and readers follow: every event is in the log
-// and handed out, after repeats are dropped once and in order.
+// source appends to all of them and readers follow: every event is in the log and is
+// delivered; without repeats, exactly once and in order.
 func TestLeaderKilled(t *testing.T) {
 	c := startCluster(t)
 	l := open(t, c.config())
@@ -113,7 +113,7 @@ func TestLeaderKilled(t *testing.T) {
 		mu      sync.Mutex
 		marks   = make([]uint64, domain.TopicFleet.Partitions())
 		repeats int
-		longest time.Duration // without a record for any reader
+		longest time.Duration // in which no reader got a record
 		last    = time.Now()
 		wg      sync.WaitGroup
 	)
@@ -220,7 +220,7 @@ func TestLeaderKilled(t *testing.T) {
 	t.Logf("%d events, %d repeats", sent, repeats)
 }
 
-// TestReconnectCluster is TestReconnect with Apache Kafka, killed as a whole.
+// TestReconnectCluster is TestReconnect with all brokers of Apache Kafka killed.
 func TestReconnectCluster(t *testing.T) {
 	c := startCluster(t)
 	reconnect(t, c.config(), func() {
@@ -229,8 +229,7 @@ func TestReconnectCluster(t *testing.T) {
 	})
 }
 
-// Of everything that a changed leader, a restarted and a frozen broker can make
-// them answer, nothing may be final.
+// No error that a changed leader, a restarted or a frozen broker can cause may be permanent.
 func TestWhatAClusterAnswersPasses(t *testing.T) {
 	for _, e := range []kafkago.Error{
 		kafkago.NotLeaderForPartition, kafkago.LeaderNotAvailable, kafkago.BrokerNotAvailable, kafkago.ReplicaNotAvailable,

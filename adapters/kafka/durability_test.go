@@ -14,11 +14,11 @@ import (
 	"quartermaster/domain"
 )
 
-// What the brokers have decides, and not what new topics would get.
+// The actual settings of the topics count, not those that new topics would get.
 func TestReplicasAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		replicas, inSync, configured int
-		want                         string // what is refused
+		want                         string // the refusal
 	}{
 		{1, 1, 1, ""},
 		{2, 2, 1, ""},
@@ -59,7 +59,7 @@ func TestReplicasAreChecked(t *testing.T) {
 	}
 }
 
-// Apache Kafka tells when it waits for its disk: never, unless it is told to.
+// Apache Kafka reports when it flushes to disk: never, unless configured.
 func TestDurabilityOfKafka(t *testing.T) {
 	brokers := os.Getenv("QM_KAFKA_BROKERS")
 	if brokers == "" {
@@ -87,7 +87,7 @@ func TestDurabilityOfKafka(t *testing.T) {
 	}
 }
 
-// A broker that goes away is an error, and no more than that.
+// A broker that becomes unreachable is only an error.
 func TestDurabilityUnanswered(t *testing.T) {
 	c := fake(t)
 	l := openFake(t, c)

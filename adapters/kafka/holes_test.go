@@ -29,8 +29,8 @@ import (
 	"quartermaster/domain/long"
 )
 
-// kafka-go's known holes, v0.4.51. The tests of this file show first what it
-// does by itself, where that is cheap to show, and then that the log does not.
+// Known defects of kafka-go v0.4.51. The tests of this file show first the behaviour of kafka-go,
+// where that is cheap, and then that the log does not have the defect.
 //
 //	kafka-go                                     its source               the log                                   held by
 //	Writer{} waits for no acknowledgement:       writer.go:150,           all in-sync replicas, always              TestWriterLosesSilently
@@ -53,7 +53,7 @@ import (
 //	  only, errors of refreshing are dropped                                at the offset that is next
 //	Keys are spread by FNV-1a                    balancer.go:163          murmur2, as every other client            TestKeysAreSpreadAsByOthers
 
-// until waits for something to come true.
+// until waits until a condition is true.
 func until(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -67,7 +67,7 @@ func until(t *testing.T, ok func() bool) {
 	}
 }
 
-// follow is Follow for tests that ask no more of yield.
+// follow is Follow for tests with a simple yield.
 func follow(ctx context.Context, l *Log, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error {
 	return l.Follow(ctx, tp, from, yield)
 }
@@ -76,7 +76,7 @@ func TestWriterLosesSilently(t *testing.T) {
 	c := fake(t)
 	l := openFake(t, c)
 	tp := domain.TopicPartition{Topic: newTopic(t, l, 1)}
-	die := func() { // the broker dies with the next produce request in its hands
+	die := func() { // the broker dies while it processes the next produce request
 		c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 			return nil, errors.New("out of memory"), true
 		})
@@ -115,7 +115,7 @@ func TestWriterRetryAppendsTwice(t *testing.T) {
 	}
 }
 
-// readerOf is kafka-go's own reader, as careful as it can be told to be.
+// readerOf is kafka-go's own reader with its most careful configuration.
 func readerOf(t *testing.T, l *Log, tp domain.TopicPartition, at int64) *kafkago.Reader {
 	t.Helper()
 	return readerBy(t, kafkago.DefaultDialer, l, tp, at)
@@ -151,7 +151,7 @@ func TestReaderHandsOutDamage(t *testing.T) {
 	c := fake(t)
 	l := openFake(t, c)
 	tp := domain.TopicPartition{Topic: newTopic(t, l, 1)}
-	b, _, err := testEncoder(Codec(-1)).encode(numbered(tp, 0, 1), indexes(1), 0) // not compressed: that has sums of its own
+	b, _, err := testEncoder(Codec(-1)).encode(numbered(tp, 0, 1), indexes(1), 0) // not compressed, because compressed data has its own checksums
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func recreate(t *testing.T, l *Log, topic domain.Topic, partitions int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for { // deleting takes a cluster a while
+	for { // a cluster takes a while to delete a topic
 		again := open(t, l.cfg)
 		if err = again.EnsureTopics(t.Context(), []domain.TopicSpec{{Topic: topic, Partitions: partitions}}); err == nil {
 			return
@@ -192,10 +192,10 @@ func recreate(t *testing.T, l *Log, topic domain.Topic, partitions int) {
 	}
 }
 
-// turnstile holds requests back while it is shut.
+// turnstile blocks requests while it is shut.
 type turnstile struct {
 	shut   atomic.Bool
-	waits  chan struct{} // one is held back
+	waits  chan struct{} // a request is blocked
 	opened chan struct{}
 }
 
@@ -226,8 +226,8 @@ func TestReaderPassesFromTopicToTopic(t *testing.T) {
 	if m, err := r.ReadMessage(t.Context()); err != nil || string(m.Value) != text(49) {
 		t.Fatalf("%q, %v", m.Value, err)
 	}
-	// It asks again when the new topic is filled. One that asks before is told that its
-	// offset is out of range.
+	// It fetches again once the new topic is filled. A fetch before that gets an out-of-range
+	// error.
 	turn.shut.Store(true)
 	<-turn.waits
 	free := sync.OnceFunc(func() { close(turn.opened) })
@@ -290,7 +290,7 @@ func TestRecreatedTopic(t *testing.T) {
 	}
 }
 
-// A log whose brokers tell no ids, as the embedded one, is read by name.
+// A log whose brokers do not support topic ids, such as the embedded one, is read by name.
 func TestReadByName(t *testing.T) {
 	l := openFake(t, fake(t, kfake.MaxVersions(kversion.V2_4_0())))
 	if l.byID {
@@ -359,7 +359,7 @@ func FuzzFetchAnswerByID(f *testing.F) {
 	rp.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{{}}
 	rt.Partitions = append(rt.Partitions, rp)
 	res.Topics = append(res.Topics, rt)
-	answer := append([]byte{0}, res.AppendTo(nil)...) // no tagged fields in the head
+	answer := append([]byte{0}, res.AppendTo(nil)...) // no tagged fields in the header
 	c := cursor{b: answer}
 	if set, end, code := r.parseByID(&c); c.bad || len(c.b) > 0 || len(set) != len(b) || end != 3 || code != 0 {
 		f.Fatal("the seed is not an answer")
@@ -391,7 +391,7 @@ func TestCheckTopics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { // metadata are up to metadataTTL old
+	until(t, func() bool { // metadata is up to metadataTTL old
 		err := l.CheckTopics(t.Context(), specs)
 		var refused *SettingError
 		if errors.As(err, &refused) && *refused == (SettingError{topic, "partitions", "3", "2"}) {
@@ -409,7 +409,7 @@ func TestCheckTopics(t *testing.T) {
 }
 
 func TestKeysAreSpreadAsByOthers(t *testing.T) {
-	other := kgo.StickyKeyPartitioner(nil).ForTopic("t") // as Java's
+	other := kgo.StickyKeyPartitioner(nil).ForTopic("t") // like Java's
 	for i := range 1000 {
 		key := make([]byte, i%40+1)
 		for j := range key {
@@ -453,7 +453,7 @@ func TestMovedLeader(t *testing.T) {
 	}
 }
 
-// freePort finds a port that nobody listens at.
+// freePort finds a port without a listener.
 func freePort(t *testing.T) int {
 	t.Helper()
 	n, err := net.Listen("tcp", "127.0.0.1:0")
@@ -514,7 +514,7 @@ func TestBrokerIsDown(t *testing.T) {
 
 	opened := make(chan *Log)
 	failed := make(chan struct{}, 1)
-	go func() { // at start: Open waits for it
+	go func() { // Open waits until the broker starts
 		l, err := Open(t.Context(), Config{Brokers: []string{address}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 			if err != nil {
@@ -538,7 +538,7 @@ func TestBrokerIsDown(t *testing.T) {
 	}
 	defer l.Close()
 
-	// Later: appends and readers wait for it, and go on where they were.
+	// Later, appends and readers wait for the broker and continue where they were.
 	tp := domain.TopicPartition{Topic: "t"}
 	if err := l.EnsureTopics(t.Context(), []domain.TopicSpec{{Topic: tp.Topic, Partitions: 1}}); err != nil {
 		t.Fatal(err)
@@ -588,7 +588,7 @@ func TestBrokerIsDown(t *testing.T) {
 	}
 }
 
-// Time is the writer's: a clock that is wrong is for folds to judge.
+// The time is the producer's. Folds handle wrong clocks.
 func TestClockAnHourOff(t *testing.T) {
 	l := openAny(t)
 	tp := domain.TopicPartition{Topic: newTopic(t, l, 1)}
@@ -620,9 +620,8 @@ func TestClockAnHourOff(t *testing.T) {
 	}
 }
 
-// A record that another program wrote under a raised limit is handed out like
-// any other, for a fold to quarantine; ours are refused before they are sent
-// (TestAppendTooLarge). The memory it took is given back.
+// A record that another program wrote with a higher limit is delivered like any other, for a fold to
+// quarantine. Our own are refused before they are sent (TestAppendTooLarge). Its memory is released.
 func TestRecordOf20MB(t *testing.T) {
 	l := openAny(t)
 	tp := fill50(t, l, 1)
@@ -657,8 +656,8 @@ func TestRecordOf20MB(t *testing.T) {
 	}
 }
 
-// What unpacks to more than maxPlainBytes cannot have come from this program,
-// nor pass a topic's limit but as a bomb: reading stops and says where.
+// A batch that decompresses to more than maxPlainBytes is not from this program, and can pass a
+// topic's limit only as a decompression bomb. The reader delivers it as a span with a fault.
 func TestBatchThatUnpacksToTooMuch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("packs 64 MB")
@@ -693,7 +692,7 @@ func TestFollowGathers(t *testing.T) {
 	l := openAny(t)
 	l.cfg.MinBytes, l.cfg.MaxWait = 64<<10, time.Minute
 	tp := domain.TopicPartition{Topic: newTopic(t, l, 1)}
-	const records, size = 40, 5000 // 64 KiB are 14 of them
+	const records, size = 40, 5000 // 14 of them fill 64 KiB
 	got, batches := 0, 0
 	followed := make(chan error)
 	go func() {
@@ -708,7 +707,7 @@ func TestFollowGathers(t *testing.T) {
 	for i := range records {
 		r := numbered(tp, i, i+1)
 		r[0].Value = make([]byte, size)
-		for j := range r[0].Value { // does not compress
+		for j := range r[0].Value { // incompressible
 			r[0].Value[j] = byte(rand.Uint32())
 		}
 		if err := l.Append(t.Context(), r); err != nil {
@@ -738,10 +737,10 @@ func TestFollowGathersNoLongerThanMaxWait(t *testing.T) {
 	}
 }
 
-// TestRebalances lets members of a group come and go while messages flow. No
-// message is lost or passed over, no partition has two members at work at the
-// same time, and a member that was told of a rebalance gets nothing more of what
-// it had before: kafka-go's Reader empties a queue of up to 100 messages first.
+// TestRebalances lets members of a group come and go while messages flow. No message is lost or
+// skipped, no two members work on a partition at the same time, and a member that knows of a
+// rebalance gets nothing more of its old assignment. kafka-go's Reader would first empty a queue
+// of up to 100 messages.
 func TestRebalances(t *testing.T) {
 	const partitions = 4
 	l := openAny(t)
@@ -756,9 +755,9 @@ func TestRebalances(t *testing.T) {
 	}
 	var (
 		mu                sync.Mutex
-		next              [partitions]int64 // all before were acknowledged
+		next              [partitions]int64 // all messages before it were acknowledged
 		holds             [partitions]holder
-		worked            = map[int]bool{} // members, since the last change
+		worked            = map[int]bool{} // members that got a message since the last change
 		repeated, refused int
 		handlers          sync.WaitGroup
 	)
@@ -787,7 +786,7 @@ func TestRebalances(t *testing.T) {
 					<-time.After(time.Duration(rand.IntN(3)) * time.Millisecond) // work
 					mu.Lock()
 					defer mu.Unlock()
-					if m.Context().Err() != nil { // too late: it comes again
+					if m.Context().Err() != nil { // too late: it is delivered again
 						refused++
 						m.Nack()
 						return
@@ -828,7 +827,7 @@ func TestRebalances(t *testing.T) {
 		return n
 	}
 	members, first := []*Subscriber{join(0)}, 0
-	// settled waits until every member and every partition has had a message since.
+	// settled waits until every member and every partition has had a message since the last change.
 	settled := func() {
 		mu.Lock()
 		from := next
@@ -864,9 +863,9 @@ func TestRebalances(t *testing.T) {
 	t.Logf("%d messages, %d changes, %d came again, %d were given up", sent, changes, repeated, refused)
 }
 
-// A broker that is restarted twice while messages are published and handled:
-// all arrive. (Watermill's own TestReconnect compares with what has been noted
-// as published so far, and fails when the last few are received first.)
+// A broker that is restarted twice while messages are published and handled: all arrive.
+// (Watermill's own TestReconnect compares with the messages recorded as published so far, and
+// fails if the last few are received before they are recorded.)
 func TestReconnect(t *testing.T) {
 	b := newRestartable(t)
 	b.start(t)

@@ -28,8 +28,8 @@ import (
 	"quartermaster/domain"
 )
 
-// The tests run against an in-memory broker, and against Apache Kafka where
-// QM_KAFKA_BROKERS names one; those that make the broker fail need the former.
+// The tests run against an in-memory broker, or against Apache Kafka if QM_KAFKA_BROKERS names
+// one. Tests that make the broker fail need the former.
 
 // fake starts an in-memory broker.
 func fake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
@@ -56,7 +56,7 @@ func openFake(t testing.TB, c *kfake.Cluster) *Log {
 	return open(t, Config{Brokers: c.ListenAddrs(), Patience: 3 * time.Second})
 }
 
-// openAny uses Apache Kafka when there is one.
+// openAny uses Apache Kafka if there is one.
 func openAny(t testing.TB) *Log {
 	t.Helper()
 	if b := os.Getenv("QM_KAFKA_BROKERS"); b != "" {
@@ -70,7 +70,7 @@ var topicNumber struct {
 	n int
 }
 
-// newTopic creates a topic of its own for a test.
+// newTopic creates a new topic for a test.
 func newTopic(t testing.TB, l *Log, partitions int) domain.Topic {
 	t.Helper()
 	topicNumber.Lock()
@@ -88,7 +88,7 @@ func newTopic(t testing.TB, l *Log, partitions int) domain.Topic {
 
 func text(n int) string { return fmt.Sprintf("value %d", n) }
 
-// numbered returns records that carry the numbers from to to-1.
+// numbered returns records with the numbers from to to-1.
 func numbered(tp domain.TopicPartition, from, to int) []domain.Record {
 	var recs []domain.Record
 	for i := from; i < to; i++ {
@@ -100,7 +100,7 @@ func numbered(tp domain.TopicPartition, from, to int) []domain.Record {
 	return recs
 }
 
-// values reads what a partition holds between two offsets.
+// values reads the values of a partition between two offsets.
 func values(t testing.TB, l *Log, tp domain.TopicPartition, from, to int64) []string {
 	t.Helper()
 	var got []string
@@ -328,7 +328,7 @@ func TestEnsureTopicsRefuses(t *testing.T) {
 	}
 }
 
-// A broker that does not tell a setting is no proof that the setting is right.
+// A setting that the broker does not report counts as wrong.
 func TestEnsureTopicsRefusesWhatItIsNotTold(t *testing.T) {
 	c := fake(t)
 	l := openFake(t, c)

@@ -15,7 +15,7 @@ import (
 	"quartermaster/domain"
 )
 
-// lines collects what is logged.
+// lines collects log lines.
 type lines struct {
 	mu   sync.Mutex
 	all  []string
@@ -56,8 +56,8 @@ func (l *lines) await(t *testing.T, part string) {
 	}
 }
 
-// An outage is said once when it begins and once when it is over, however many
-// partitions are read and subscriptions try to join.
+// The begin and the end of an outage are logged once each, for any number of readers and
+// subscriptions.
 func TestOutageIsSaidOnce(t *testing.T) {
 	b := newRestartable(t)
 	b.start(t)
@@ -97,7 +97,7 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	b.stop()
 	logged.await(t, "the log does not answer")
 	logged.await(t, "join group; trying again")
-	for enough := failed.Load() + 3*partitions; failed.Load() < enough; { // everybody has tried once more
+	for enough := failed.Load() + 3*partitions; failed.Load() < enough; { // every reader has tried once more
 		<-fail
 	}
 	b.start(t)
@@ -118,7 +118,7 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	}
 }
 
-// What goes on is said at its beginning, when it gets worse, and now and then.
+// A continuing failure is logged when it begins, when it becomes grave, and at intervals.
 func TestFailures(t *testing.T) {
 	var f failures
 	at := time.Unix(0, 0)

@@ -70,7 +70,7 @@ func TestFollowWaitsForMore(t *testing.T) {
 	}
 }
 
-// Cancelling must not wait for the broker to end its long poll.
+// Cancelling must not wait for the end of the long poll.
 func TestFollowEndsWithContext(t *testing.T) {
 	c := fake(t)
 	l := openFake(t, c)
@@ -127,9 +127,8 @@ func TestOffsetsOutOfRangeAreHardStops(t *testing.T) {
 	}
 }
 
-// The log is trimmed while a reader is in the middle of it. The reader asks for
-// the next records before it hands out the last, so a round may come too late
-// to be noticed.
+// The log is trimmed while a reader is in the middle of it. The reader requests the next records
+// before it delivers the last, so a round of trimming may come too late to be noticed.
 func TestTrimmedWhileFollowing(t *testing.T) {
 	l := openAny(t)
 	tp := fill50(t, l, 1)
@@ -175,7 +174,7 @@ func deleteRecords(t testing.TB, l *Log, tp domain.TopicPartition, before int64)
 	return p.LowWatermark, nil
 }
 
-// serve answers fetches of tp with the given bytes instead of the log's.
+// serve answers fetches of tp with the given bytes instead of those of the log.
 func serve(c *kfake.Cluster, tp domain.TopicPartition, end int64, set []byte) {
 	c.ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -205,7 +204,7 @@ func TestEveryOffsetIsChecked(t *testing.T) {
 		name string
 		set  []byte
 		want error
-		got  int // records handed out before
+		got  int // records delivered before
 	}{
 		{"whole", cat(batch(0, 10), batch(10, 10)), nil, 15},
 		{"cut at the end", cat(batch(0, 15), batch(15, 10)[:70]), nil, 15},
@@ -242,7 +241,7 @@ func TestReadSurvivesBrokenConnections(t *testing.T) {
 	w := openFake(t, c)
 	tp := fill50(t, w, 1)
 	var left atomic.Int64
-	left.Store(600) // bytes the next connection carries; the ones after it more
+	left.Store(600) // bytes until the next connection breaks; later ones last longer
 	l := open(t, Config{Brokers: c.ListenAddrs(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		return &shortConn{conn, left.Add(100)}, err
@@ -252,7 +251,7 @@ func TestReadSurvivesBrokenConnections(t *testing.T) {
 	}
 }
 
-// shortConn breaks after a number of bytes were read.
+// shortConn breaks after a number of bytes.
 type shortConn struct {
 	net.Conn
 	left int64
@@ -272,7 +271,7 @@ func TestReadBeyondTheEnd(t *testing.T) {
 	c := fake(t)
 	w := openFake(t, c)
 	tp := fill50(t, w, 1)
-	serve(c, tp, 50, nil) // answers at once that there is nothing
+	serve(c, tp, 50, nil) // answers at once without records
 	l := open(t, Config{Brokers: c.ListenAddrs(), Patience: time.Millisecond})
 	wantTrimmed(t, l.Read(t.Context(), tp, 50, 60, nil), TrimmedError{tp, 60, 50})
 }

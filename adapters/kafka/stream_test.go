@@ -21,8 +21,8 @@ func retired(cluster string, n int) *domain.Envelope {
 	return &domain.Envelope{Cluster: cluster, Event: &domain.NodeRetired{Node: fmt.Sprint(n)}}
 }
 
-// encode is a wire format for these tests: sequence, incarnations and number
-// of the event, in memory that the returned function overwrites.
+// encode is a wire format for these tests: sequence, incarnations and number of the event, in
+// memory that the returned function overwrites.
 func encode() (enc func(*domain.Envelope) (domain.Record, error), scribble func()) {
 	var used [][]byte
 	enc = func(e *domain.Envelope) (domain.Record, error) {
@@ -50,9 +50,9 @@ func decoded(r *domain.Record) (seq uint64, text string) {
 	return binary.BigEndian.Uint64(r.Value), string(r.Value[8:])
 }
 
-// TestStreamIsDense runs a stream over a log that fails in every way that
-// Append may: whole, in some partitions, after some records, with more written
-// than acknowledged, written twice.
+// TestStreamIsDense runs a stream on a log that fails in every way that Append may: completely,
+// in some partitions, after some records, with more records written than acknowledged, or with
+// records written twice.
 func TestStreamIsDense(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type row struct {
@@ -119,13 +119,13 @@ func TestStreamIsDense(t *testing.T) {
 				if err := s.Flush(context.Background()); (err != nil) != (s.Held() > 0) {
 					t.Fatalf("flush says %v and holds %d", err, s.Held())
 				}
-			case 1: // nothing is taken of a call with one bad event
+			case 1: // a call with one bad event appends nothing
 				before := s.Held()
 				err := s.Append(context.Background(), retired("a", -1), &domain.Envelope{Cluster: "b", Event: &domain.NodeRetired{Node: "bad"}})
 				if err == nil || errors.Is(err, ErrUndelivered) || s.Held() != before {
 					t.Fatalf("bad event: %v", err)
 				}
-			case 2: // restarted with what was acknowledged, all of it
+			case 2: // restarted with the acknowledged sequences
 				if s.Held() > 0 {
 					continue
 				}
@@ -186,7 +186,7 @@ func TestStreamOverBrokenConnections(t *testing.T) {
 		switch i % 5 {
 		case 1:
 			d.lose.Store(1)
-		case 3: // more than patience can bear
+		case 3: // longer than Patience
 			refuse(c, 4, int16(kafkago.NotEnoughReplicas))
 		}
 		var es []*domain.Envelope
@@ -200,7 +200,7 @@ func TestStreamOverBrokenConnections(t *testing.T) {
 		}
 		if err := s.Append(ctx, es...); errors.Is(err, ErrUndelivered) {
 			undelivered++
-		} else if errors.Is(err, context.Canceled) { // not taken
+		} else if errors.Is(err, context.Canceled) { // not accepted
 			sent -= len(es)
 		} else if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"quartermaster/domain"
 )
 
-// producer is another program that writes to the log, in transactions.
+// producer is another program that writes to the log in transactions.
 func producer(t testing.TB, l *Log, id string) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(l.cfg.Brokers...), kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -26,7 +26,7 @@ func producer(t testing.TB, l *Log, id string) *kgo.Client {
 	return cl
 }
 
-// transact writes the numbers from to to-1 in one transaction, which it leaves open.
+// transact writes the numbers from to to-1 in a transaction and leaves it open.
 func transact(t testing.TB, cl *kgo.Client, tp domain.TopicPartition, from, to int) {
 	t.Helper()
 	if err := cl.BeginTransaction(); err != nil {
@@ -39,8 +39,8 @@ func transact(t testing.TB, cl *kgo.Client, tp domain.TopicPartition, from, to i
 	}
 }
 
-// endTransaction ends one, and waits until the log ends after its marker, at offset
-// end: brokers write that a moment later.
+// endTransaction ends a transaction and waits until the log ends at offset end, after its marker,
+// which brokers write a moment later.
 func endTransaction(t testing.TB, l *Log, tp domain.TopicPartition, cl *kgo.Client, how kgo.TransactionEndTry, end int64) {
 	t.Helper()
 	if err := cl.EndTransaction(t.Context(), how); err != nil {
@@ -54,8 +54,7 @@ func endTransaction(t testing.TB, l *Log, tp domain.TopicPartition, cl *kgo.Clie
 	}
 }
 
-// shape tells what stands at each offset: a number, "-" for a marker, "!" for what
-// was aborted.
+// shape describes each offset: a number, "-" for a marker, "!" for an aborted record.
 func shape(recs []domain.Record) string {
 	var out []string
 	for _, r := range recs {
@@ -71,8 +70,8 @@ func shape(recs []domain.Record) string {
 	return strings.Join(out, " ")
 }
 
-// What a transaction wrote counts when it was committed. What was aborted neither
-// counts nor vanishes. Markers take offsets, the last one of the log as well.
+// Records of a transaction count once it is committed. Aborted records do not count, but keep
+// their offsets in a span. Markers take offsets too, even at the end of the log.
 func TestTransactions(t *testing.T) {
 	l := openAny(t)
 	l.cfg.Patience, l.cfg.MaxWait = time.Second, 200*time.Millisecond
@@ -81,7 +80,7 @@ func TestTransactions(t *testing.T) {
 	transact(t, a, tp, 0, 2)
 	endTransaction(t, l, tp, a, kgo.TryCommit, 3) // the marker is at offset 2
 	transact(t, a, tp, 3, 5)
-	transact(t, b, tp, 5, 6) // two at once
+	transact(t, b, tp, 5, 6) // two concurrent transactions
 	endTransaction(t, l, tp, a, kgo.TryAbort, 7)
 	endTransaction(t, l, tp, b, kgo.TryCommit, 8)
 	if err := l.Append(t.Context(), numbered(tp, 8, 10)); err != nil {
@@ -108,8 +107,8 @@ func TestTransactions(t *testing.T) {
 		}
 	}
 
-	// An open transaction ends what can be read, and says so; once it ends, those who
-	// wait go on.
+	// An open transaction blocks later records and is reported. Once it ends, waiting readers
+	// continue.
 	transact(t, b, tp, 12, 14)
 	if err := l.Append(t.Context(), numbered(tp, 14, 15)); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"quartermaster/domain/long"
 )
 
-// TestPubSub is Watermill's acceptance suite with what Kafka offers, in small;
+// TestPubSub is Watermill's acceptance suite with the features of Kafka, at reduced size;
 // CI_LONG=1 runs it at full size.
 func TestPubSub(t *testing.T) {
 	payload := func(_ string, m *message.Message) []byte { return m.Payload }
@@ -37,7 +37,7 @@ func TestPubSub(t *testing.T) {
 			with := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 				l := open(t, shared.cfg)
 				s := NewSubscriber(l, SubscriberConfig{Group: group, Partitions: 4, Drain: 50 * time.Millisecond})
-				s.rebalance = 1500 * time.Millisecond // the suite closes many members in the middle of joining
+				s.rebalance = 1500 * time.Millisecond // the suite closes many members while they join
 				return NewPublisher(l, set.key), s
 			}
 			tests.TestPubSub(t, set.features,
@@ -65,7 +65,7 @@ func receive(t *testing.T, ch <-chan *message.Message) *message.Message {
 	return nil
 }
 
-// What a handler finishes while the subscriber closes is committed.
+// A message that a handler finishes while the subscriber closes is committed.
 func TestCloseDrains(t *testing.T) {
 	l := openAny(t)
 	topic := newTopic(t, l, 1)

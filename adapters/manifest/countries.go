@@ -2,8 +2,8 @@ package manifest
 
 import "slices"
 
-// eu means the member states of the European Union in a list of countries. ISO 3166-1 reserves the code
-// for the union, so no country will ever have it.
+// eu means the member states of the European Union in a list of countries. ISO 3166-1 reserves
+// the code for the union, so no country will ever have it.
 const eu = "EU"
 
 // memberStates are the member states since 1 February 2020, by ISO 3166-1 alpha-2.
@@ -15,8 +15,8 @@ var memberStates = []string{
 	"IE", "IT", "LT", "LU", "LV", "MT", "NL", "PL", "PT", "RO", "SE", "SI", "SK",
 }
 
-// countries reads a list of countries. EU is replaced by its member states, so that the meaning of an
-// event does not change when a country joins or leaves.
+// countries reads a list of countries. EU is replaced by its member states, so that the meaning
+// of an event does not change when a country joins or leaves.
 func (e entry) countries(key string) []string {
 	var out []string
 	for _, s := range e.texts(key) {

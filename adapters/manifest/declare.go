@@ -108,7 +108,8 @@ func (d declaration) referSelector(e entry) {
 	}
 }
 
-// since returns the time of an event that takes effect at t: t, or now if t is unset or in the future.
+// since returns the time of an event that takes effect at t: t, or now if t is unset or in the
+// future.
 func (d declaration) since(t domain.Instant) domain.Instant {
 	if t == 0 || t > d.l.now {
 		return d.l.now
@@ -116,8 +117,8 @@ func (d declaration) since(t domain.Instant) domain.Instant {
 	return t
 }
 
-// notLater refuses an effective time in the future for entries whose events have no field for it: they
-// would take effect at once.
+// notLater refuses an effective time in the future for entries whose events have no field for it:
+// they would take effect at once.
 func (d declaration) notLater() {
 	switch d.list {
 	case listWorkspaces, listRegions, listClusters, listDeployments, listRemoved:

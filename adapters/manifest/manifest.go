@@ -1,10 +1,10 @@
 // Package manifest reads files in which people declare an estate: workspaces, operators, regions,
 // clusters, certifications, policies, quotas, budgets, power tariffs, exchange rates, suppliers'
-// on-demand quotas, assets, commitments, deployments and their removal, maintenance windows, outages,
-// corrections of usage, mapping rules and method versions.
+// on-demand quotas, assets, commitments, deployments and their removal, maintenance windows,
+// outages, corrections of usage, mapping rules and method versions.
 //
-// A file is YAML or JSON with one or more documents. Load turns it into the events that declare it. The
-// caller, who knows the log, finds out which of them are new.
+// A file is YAML or JSON with one or more documents. Load turns it into the events that declare
+// it. The caller, who knows the log, finds out which of them are new.
 //
 // What always holds:
 //
@@ -20,10 +20,10 @@
 //   - Nothing is guessed. Every fault is reported with file, line, column and field, and a file with a
 //     fault declares nothing.
 //
-// Hostile files are refused before parsing: more than 16 MiB, more than a million marks (lines, colons,
-// commas, brackets), nesting deeper than 32, more than 2000 keys in a mapping or 1000 documents, and
-// bytes that are not text. YAML's anchors, aliases, tags and complex keys are refused too, because no
-// declaration needs them and YAML bombs do.
+// Hostile files are refused before parsing: more than 16 MiB, more than a million marks (lines,
+// colons, commas, brackets), nesting deeper than 32, more than 2000 keys in a mapping or 1000
+// documents, and bytes that are not text. YAML's anchors, aliases, tags and complex keys are
+// refused too, because no declaration needs them and YAML bombs do.
 package manifest
 
 import (
@@ -74,8 +74,8 @@ type Estate struct {
 
 // Entry is where an event is declared.
 type Entry struct {
-	// Region is set for an outage of a region. Its event has no cluster; the caller makes one event for
-	// each cluster of the region.
+	// Region is set for an outage of a region. Its event has no cluster; the caller makes one
+	// event for each cluster of the region.
 	Region     string
 	file, path string
 	n          *node
@@ -94,8 +94,9 @@ func (e Entry) Fault(field, format string, args ...any) *Error {
 	}
 }
 
-// Reference is a workspace, region or cluster that the file does not declare, an environment or country
-// in a selector that none of its deployments or regions has, or a deployment that it removes.
+// Reference is a workspace, region or cluster that the file does not declare, an environment or
+// country in a selector that none of its deployments or regions has, or a deployment that it
+// removes.
 type Reference struct {
 	Kind  string   // workspace, region, cluster, environment, country, deployment
 	ID    string   // for a deployment: cluster/deployment
@@ -165,8 +166,9 @@ const (
 	maxDocuments = 1000
 )
 
-// Load reads a file and returns what it declares. Messages call the file name. A file is JSON if its
-// name ends in .json or if its content is JSON, else YAML. The error is [Errors] if the file has faults.
+// Load reads a file and returns what it declares. Messages call the file name. A file is JSON if
+// its name ends in .json or if its content is JSON, else YAML. The error is [Errors] if the file
+// has faults.
 func Load(name string, r io.Reader, opts Options) (*Estate, error) {
 	if opts.Now <= 0 {
 		return nil, errors.New("load a manifest: Options.Now is not set")

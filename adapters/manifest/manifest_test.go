@@ -261,8 +261,8 @@ deployments:
 	}
 }
 
-// A removal takes effect at its own effective_from, else now; the file's effective_from does not apply
-// to it. A maintenance window is announced now.
+// A removal takes effect at its own effective_from, else now; the file's effective_from does not
+// apply to it. A maintenance window is announced now.
 func TestRemovalsAndMaintenance(t *testing.T) {
 	const top = head + "effective_from: 2026-01-01\n"
 	e, err := load("m.yaml", top+`

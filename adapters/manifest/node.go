@@ -116,8 +116,8 @@ func (l *loader) read(data []byte) ([]*node, error) {
 	return l.readYAML(data)
 }
 
-// firstNoText returns the offset of the first byte that is not UTF-8 or is a control character other than
-// a tab or a line end; -1 if there is none.
+// firstNoText returns the offset of the first byte that is not UTF-8 or is a control character
+// other than a tab or a line end; -1 if there is none.
 func firstNoText(data []byte) int {
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])

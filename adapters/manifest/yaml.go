@@ -18,9 +18,9 @@ import (
 // reads in reasonable time. Duplicate keys stay in the tree. The caller MUST limit the length of the
 // text.
 //
-// Its own errors are [Errors] with the given name; errors of each are returned unchanged. It recovers
-// panics of the third-party parser and of each, because the input is untrusted, and returns them as
-// errors.
+// Its own errors are [Errors] with the given name; errors of each are returned unchanged. It
+// recovers panics of the third-party parser and of each, because the input is untrusted, and
+// returns them as errors.
 func EachYAML(name string, data []byte, depth int, each func(ast.Node) error) (err error) {
 	fail := func(line, column int, problem string) error {
 		return Errors{{Where: Position{name, line, column}, Problem: problem}}
@@ -56,9 +56,9 @@ func EachYAML(name string, data []byte, depth int, each func(ast.Node) error) (e
 // oneLine joins a text into one line: a message of the parser may contain parts of the file.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// refuse returns the first refused token: of a feature that our files do not need, of nesting that would
-// exhaust a recursive parser, or beyond the limits of keys and documents. The parser takes quadratic time
-// in the number of keys.
+// refuse returns the first refused token: of a feature that our files do not need, of nesting
+// that would exhaust a recursive parser, or beyond the limits of keys and documents. The parser
+// takes quadratic time in the number of keys.
 func refuse(tokens token.Tokens, depth int) (*token.Token, string) {
 	type block struct{ column, keys int }
 	var (

@@ -16,8 +16,8 @@ type Device struct {
 	// /dev/nvidiaN instead, which may differ.
 	Index uint32
 	Minor bool
-	// GPUInstance and ComputeInstance identify the MIG device of that GPU, if MIG is set and they are
-	// known.
+	// GPUInstance and ComputeInstance identify the MIG device of that GPU, if MIG is set and they
+	// are known.
 	GPUInstance, ComputeInstance uint32
 	// Within means that UUID is the UUID of the GPU, and the two instances identify its MIG device.
 	Within  bool

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Labels reads the labels of the pods of one node from the Kubernetes API, because the kubelet's socket
-// does not provide them. It needs the right to list pods.
+// Labels reads the labels of the pods of one node from the Kubernetes API, because the kubelet's
+// socket does not provide them. It needs the right to list pods.
 type Labels struct {
 	URL       string // of the API
 	TokenFile string // read for each call, because it is rotated every hour

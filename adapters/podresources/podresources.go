@@ -1,11 +1,12 @@
 // Package podresources asks the kubelet of a node which pod holds which GPU.
 //
-// The kubelet serves PodResourcesLister (v1) on a Unix socket, by gRPC without TLS. This package needs
-// only two unary calls with small messages. It makes them with the HTTP/2 of the standard library and
-// parses the fields itself, because a gRPC library would take more memory than the rest of the program.
+// The kubelet serves PodResourcesLister (v1) on a Unix socket, by gRPC without TLS. This package
+// needs only two unary calls with small messages. It makes them with the HTTP/2 of the standard
+// library and parses the fields itself, because a gRPC library would take more memory than the
+// rest of the program.
 //
-// What always holds: a truncated, oversized or invalid answer is an error, never a shorter list. Unknown
-// device ids are returned unchanged; the caller counts them.
+// What always holds: a truncated, oversized or invalid answer is an error, never a shorter list.
+// Unknown device ids are returned unchanged; the caller counts them.
 package podresources
 
 import (
@@ -79,8 +80,8 @@ func (c *Client) List(ctx context.Context) ([]Held, error) {
 	return held, nil
 }
 
-// Allocatable returns the ids of all devices of NVIDIA's resources, held or free. A shared GPU has one id
-// for each replica.
+// Allocatable returns the ids of all devices of NVIDIA's resources, held or free. A shared GPU
+// has one id for each replica.
 func (c *Client) Allocatable(ctx context.Context) ([]string, error) {
 	b, err := c.call(ctx, "/v1.PodResourcesLister/GetAllocatableResources")
 	if err != nil {

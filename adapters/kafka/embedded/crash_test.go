@@ -141,8 +141,8 @@ func (a *another) line(t *testing.T) string {
 	return a.lines.Text()
 }
 
-// TestKill repeatedly kills the owner while four writers append. Every acknowledged record must exist
-// at its offset, and the log must open.
+// TestKill repeatedly kills the owner while four writers append. Every acknowledged record must
+// exist at its offset, and the log must open.
 func TestKill(t *testing.T) {
 	kills := long.Count(10, 50)
 	dir := t.TempDir()

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk checks what the broker does not check before an acknowledgement: that the directory entries of
-// new files are durable and that no write failed.
+// disk checks what the broker does not check before an acknowledgement: that the directory
+// entries of new files are durable and that no write failed.
 type disk struct {
 	path    string
 	minFree int64
@@ -37,8 +37,8 @@ type watched struct {
 	base    int64
 }
 
-// tick is longer than the granularity of modification times. Within it, another change may follow with
-// the same modification time.
+// tick is longer than the granularity of modification times. Within it, another change may follow
+// with the same modification time.
 const tick = 20 * time.Millisecond
 
 func newDisk(path string, minFree int64) *disk {

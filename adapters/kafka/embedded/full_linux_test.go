@@ -97,8 +97,8 @@ func TestFullDisk(t *testing.T) {
 	checkAcknowledged(t, b, more)
 }
 
-// TestDiskFillsUnderTheBroker: the disk fills between the check and the write. The broker stops with a
-// reason, and no acknowledged record is lost.
+// TestDiskFillsUnderTheBroker: the disk fills between the check and the write. The broker stops
+// with a reason, and no acknowledged record is lost.
 func TestDiskFillsUnderTheBroker(t *testing.T) {
 	dir, grow := smallDisk(t, 4<<20)
 	cfg := Config{Dir: dir, MinFree: -1, SegmentBytes: 1 << 20}

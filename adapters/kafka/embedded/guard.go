@@ -425,8 +425,8 @@ func (g *guard) judge(frame []byte) (request, []byte, error) {
 	return request{key: key}, nil, nil
 }
 
-// unknownVersion answers an ApiVersions request with a version that is too high. The client learns the
-// supported version and asks again (KIP-511).
+// unknownVersion answers an ApiVersions request with a version that is too high. The client
+// learns the supported version and asks again (KIP-511).
 func unknownVersion(key, top int16) kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	resp.ErrorCode = kerr.UnsupportedVersion.Code

@@ -332,8 +332,8 @@ func TestOtherClients(t *testing.T) {
 	}
 }
 
-// TestBrokerComplaintStopsAcknowledgements: after the broker reports a failed write, none of its answers
-// is sent.
+// TestBrokerComplaintStopsAcknowledgements: after the broker reports a failed write, none of its
+// answers is sent.
 func TestBrokerComplaintStopsAcknowledgements(t *testing.T) {
 	b := open(t, Config{Dir: t.TempDir()})
 	c := client(t, b)

@@ -15,9 +15,9 @@ import (
 	"quartermaster/domain/long"
 )
 
-// TestMeasure prints the cost of opening: time and peak memory (VmHWM) of a new process, at one and five million records of 300 bytes in batches of a
-// thousand over four partitions, after kill -9 and after a clean stop.
-// It writes up to 1.6 GB and runs with CI_LONG=1 only.
+// TestMeasure prints the cost of opening: time and peak memory (VmHWM) of a new process, at one
+// and five million records of 300 bytes in batches of a thousand over four partitions, after kill
+// -9 and after a clean stop. It writes up to 1.6 GB and runs with CI_LONG=1 only.
 func TestMeasure(t *testing.T) {
 	long.Only(t, "a measurement")
 	for _, millions := range []int{1, 5} {

@@ -147,9 +147,9 @@ func allowedConfig(name, value string) bool {
 	return true
 }
 
-// watcher is the logger of the broker. The broker continues after failed writes and reports them only
-// here, on the goroutine that then sends the answer. So any message about persistence stops the guard
-// before that.
+// watcher is the logger of the broker. The broker continues after failed writes and reports them
+// only here, on the goroutine that then sends the answer. So any message about persistence stops
+// the guard before that.
 type watcher struct {
 	guard *guard
 	log   *slog.Logger

@@ -14,9 +14,10 @@ import (
 	"quartermaster/domain/long"
 )
 
-// TestPowerCut discards everything that was not synced. The log is on an ext4 image behind a loop device.
-// The owner is stopped between two instructions, and the image is copied without the dirty pages of the
-// kernel. Every acknowledged record must be on the copy, including its directory entries.
+// TestPowerCut discards everything that was not synced. The log is on an ext4 image behind a loop
+// device. The owner is stopped between two instructions, and the image is copied without the
+// dirty pages of the kernel. Every acknowledged record must be on the copy, including its
+// directory entries.
 func TestPowerCut(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting an image needs root")

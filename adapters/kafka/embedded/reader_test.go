@@ -362,8 +362,8 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	}
 }
 
-// TestReaderAtEveryCut reads the log as a crash or a writing owner leaves it, cut at bytes of the last
-// segment; with CI_LONG=1, at every byte.
+// TestReaderAtEveryCut reads the log as a crash or a writing owner leaves it, cut at bytes of the
+// last segment; with CI_LONG=1, at every byte.
 func TestReaderAtEveryCut(t *testing.T) {
 	dir := t.TempDir()
 	want := closedLog(t, dir, 24)
@@ -440,7 +440,8 @@ func TestReaderRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestReaderAnswersAsTheOwner sends the same requests to the owner of a log and to a reader of its files.
+// TestReaderAnswersAsTheOwner sends the same requests to the owner of a log and to a reader of
+// its files.
 func TestReaderAnswersAsTheOwner(t *testing.T) {
 	dir := t.TempDir()
 	owner := open(t, Config{Dir: dir, SegmentBytes: 400_000})

@@ -31,9 +31,9 @@ type partition struct {
 	old      *snapshot // nil if none was recorded
 }
 
-// snapshot is kfake's snapshot.json. If it agrees with the segments, kfake starts without loading the
-// log into memory. It is written at each opening and clean stop, so it also tells which bytes must
-// still exist.
+// snapshot is kfake's snapshot.json. If it agrees with the segments, kfake starts without loading
+// the log into memory. It is written at each opening and clean stop, so it also tells which bytes
+// must still exist.
 type snapshot struct {
 	Version          int           `json:"version"`
 	HighWatermark    int64         `json:"high_watermark"`
@@ -366,9 +366,10 @@ func (p *partition) settle(r *Report) error {
 	return syncDir(p.dir)
 }
 
-// checkEntries checks a log of framed entries: a little-endian length and a CRC-32C, both of the bytes
-// after the CRC. It returns the torn tail, if any. The tail must be removed, because the broker would
-// stop reading at a torn entry but append after it, which would hide every later commit.
+// checkEntries checks a log of framed entries: a little-endian length and a CRC-32C, both of the
+// bytes after the CRC. It returns the torn tail, if any. The tail must be removed, because the
+// broker would stop reading at a torn entry but append after it, which would hide every later
+// commit.
 func checkEntries(file string) (*Trim, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {

@@ -95,8 +95,8 @@ func (f files) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// boundaries returns the positions where batches start in a segment, and its end, with the next offset
-// at each. It reads the format independently.
+// boundaries returns the positions where batches start in a segment, and its end, with the next
+// offset at each. It reads the format independently.
 func boundaries(b []byte) (at []int64, next []int64) {
 	pos, off := int64(0), int64(binary.BigEndian.Uint64(b))
 	for {
@@ -190,8 +190,8 @@ func flip(t testing.TB, file string, pos int) {
 	}
 }
 
-// TestTornTailAtEveryCut cuts the last segment at every batch boundary and at some bytes between; with
-// CI_LONG=1, at every byte.
+// TestTornTailAtEveryCut cuts the last segment at every batch boundary and at some bytes between;
+// with CI_LONG=1, at every byte.
 func TestTornTailAtEveryCut(t *testing.T) {
 	dir := killed(t, 24)
 	whole := read(t, dir)
@@ -272,8 +272,8 @@ func TestTornTailOfGarbage(t *testing.T) {
 	})
 }
 
-// TestDamageIsNotATornTail: a fault before an acknowledged batch, or in bytes recorded as whole, cannot
-// be the trace of a crash.
+// TestDamageIsNotATornTail: a fault before an acknowledged batch, or in bytes recorded as whole,
+// cannot be the trace of a crash.
 func TestDamageIsNotATornTail(t *testing.T) {
 	dir := killed(t, 24)
 	segs := segments(t, dir)
@@ -433,8 +433,8 @@ func TestCheckAcrossBuffers(t *testing.T) {
 	}
 }
 
-// FuzzSegment: any bytes are a good part and a fault, and the good part equals that of an independent
-// reader.
+// FuzzSegment: any bytes are a good part and a fault, and the good part equals that of an
+// independent reader.
 func FuzzSegment(f *testing.F) {
 	two := append(batch(0, 3, []byte("abc")), batch(3, 1, nil)...)
 	f.Add(two)
