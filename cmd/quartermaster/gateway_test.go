@@ -228,9 +228,9 @@ func TestGatewayConfigRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unencrypted": {[]string{"--gateway", "0.0.0.0:7443"}, "would take keys unencrypted from other machines"},
+		"unencrypted": {[]string{"--gateway", "0.0.0.0:7443"}, "would accept keys unencrypted from other machines"},
 		"half a pair": {[]string{"--gateway", "127.0.0.1:0", "--gateway-cert", "x.pem"}, "cert_file and key_file belong together"},
-		"no address":  {[]string{"--gateway", "7443"}, "is no host:port"},
+		"no address":  {[]string{"--gateway", "7443"}, "is not host:port"},
 		"nowhere":     {[]string{"--gateway-plain"}, "listens nowhere"},
 		"no TLS":      {[]string{"--gateway", "127.0.0.1:0", "--gateway-client-ca", "ca.pem"}, "client_ca_file: needs TLS"},
 		"no CA":       {[]string{"--gateway", "127.0.0.1:0", "--gateway-cert", cert.Cert, "--gateway-key", cert.Key, "--gateway-client-ca", "ca.pem"}, "client_ca_file: read the authorities: open ca.pem"},
@@ -276,10 +276,10 @@ func TestProductionGateway(t *testing.T) {
 	a, b := s.serve("a"), s.serve("b")
 	var urls []string
 	for _, r := range []*running{a, b} {
-		r.says(1, "taking events of nodes")
+		r.says(1, "accepting events from nodes")
 		r.says(1, "caught up")
 		r.mu.Lock()
-		urls = append(urls, "http://"+regexp.MustCompile(`taking events of nodes" address=(\S+)`).FindStringSubmatch(r.lines.String())[1])
+		urls = append(urls, "http://"+regexp.MustCompile(`accepting events from nodes" address=(\S+)`).FindStringSubmatch(r.lines.String())[1])
 		r.mu.Unlock()
 	}
 	var lab, next issuedKey
@@ -331,9 +331,9 @@ func TestProductionGatewayDiverged(t *testing.T) {
 	s.fill(60)
 	a := s.serve("a")
 	a.says(1, "caught up")
-	a.says(1, "taking events of nodes")
+	a.says(1, "accepting events from nodes")
 	a.mu.Lock()
-	url := "http://" + regexp.MustCompile(`taking events of nodes" address=(\S+)`).FindStringSubmatch(a.lines.String())[1]
+	url := "http://" + regexp.MustCompile(`accepting events from nodes" address=(\S+)`).FindStringSubmatch(a.lines.String())[1]
 	a.mu.Unlock()
 	var lab issuedKey
 	code, out := s.command("cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu", "-o", "json", "--quiet")

@@ -28,14 +28,13 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// May is when the small home below is alive.
+// May is the time of the data in the directories below.
 var May = domain.InstantOf(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
 
 // LongName is longer than what tables show of a name.
 var LongName = strings.Repeat("long-", 10) + "name"
 
-// FilledDir is a data directory with something under every key that fleet, models and
-// usage answer with.
+// FilledDir is a data directory that fills every key of the answers of fleet, models and usage.
 func FilledDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,7 +129,7 @@ func FilledDir(t *testing.T) string {
 	return dir
 }
 
-// Open opens a data directory and keeps what it notes.
+// Open opens a data directory and collects its notes.
 func Open(t *testing.T, dir string) (*app.Conn, *strings.Builder) {
 	t.Helper()
 	notes := &strings.Builder{}
@@ -150,7 +149,7 @@ func Close(t *testing.T, h *app.Conn) {
 	}
 }
 
-// SyncBuffer is a buffer that several may write to at once.
+// SyncBuffer is a buffer for concurrent writes.
 type SyncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -168,7 +167,7 @@ func (b *SyncBuffer) String() string {
 	return b.b.String()
 }
 
-// AppendEvents appends what one life of a source says.
+// AppendEvents appends the events of one incarnation of a source.
 func AppendEvents(t *testing.T, log *kafka.Log, envs ...domain.Envelope) {
 	t.Helper()
 	s := kafka.NewStream(log, kafka.StreamConfig{Source: "test", Incarnation: uint64(time.Now().UnixNano()), Encode: EncodeThen})
@@ -186,7 +185,7 @@ func EncodeThen(env *domain.Envelope) (domain.Record, error) {
 	return rec, err
 }
 
-// firstOperator makes the first operator of a data directory, and returns who that is.
+// firstOperator registers the first operator of a data directory, and returns the name and key.
 func firstOperator(t *testing.T, a *app.App) (string, ed25519.PrivateKey) {
 	t.Helper()
 	key, err := keyfile.Create(filepath.Join(a.Dir, "operator.pem"))
@@ -312,7 +311,8 @@ func JSONKeys(t reflect.Type, into map[string]bool) {
 	}
 }
 
-// Poison NAME... appends bad records to the log of the data directory.
+// Poison NAME... appends bad records to the log of the data directory. It is the script command
+// poison.
 func Poison(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: poison name...")
@@ -342,8 +342,8 @@ func Plant(dir string, names ...string) error {
 	return errors.Join(h.Log.Append(context.Background(), recs), h.Shut())
 }
 
-// badRecords returns records that are no good, by name: each as some client of
-// Kafka could have written it into a log.
+// badRecords returns invalid records by name. Any Kafka client could have written them into a
+// log.
 func badRecords() (map[string]domain.Record, error) {
 	at := May
 	out := map[string]domain.Record{}

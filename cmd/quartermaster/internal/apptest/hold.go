@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Hold holds what a command wrote with -o json to the schema that is published of its answer.
-// Errors have none.
+// Hold checks the output of a command with -o json against the published schema of its answer.
+// Errors have no schema.
 func Hold(t *testing.T, root *cobra.Command, args []string, out string) {
 	t.Helper()
 	i := slices.Index(args, "-o")
@@ -29,7 +29,7 @@ func Hold(t *testing.T, root *cobra.Command, args []string, out string) {
 	noun := strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), root.Name()+" "), " ", "-")
 	text, err := schemas.Answers.ReadFile("answers/" + noun + ".schema.json")
 	if err != nil {
-		return // a test says that the others have none
+		return // another test checks which commands have no schema
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package config is the file of a production installation: what it may say, its
-// defaults, what the environment overrides, and what is refused. [Load] reads and checks
-// all of it and connects to nothing; [Config.ForKafka] and [Config.ForPostgres] give the
-// adapters what they need to connect.
+// Package config is the configuration file of a production installation: its fields, their
+// defaults, what the environment overrides, and what is refused. [Load] reads and checks all of
+// it without connecting to anything. [Config.ForKafka] and [Config.ForPostgres] return what the
+// adapters need to connect.
 package config
 
 import (
@@ -17,24 +17,22 @@ import (
 	"quartermaster/projections"
 )
 
-// Config is the file in production: the log is an Apache Kafka, the rows
-// are in Postgres, and several instances with the same file share the work.
+// Config is the configuration file. The log is an Apache Kafka cluster, the rows are in Postgres,
+// and several instances with the same file share the work.
 //
-// Every field but webhooks can be set in the environment instead, as
-// QUARTERMASTER_ and the path of its key in capitals, lists separated by commas:
-// QUARTERMASTER_POSTGRES_DSN_FILE. What stands there overrides the file; a
-// variable that is empty is one that is not set.
+// Every field except webhooks can be set in the environment instead, as QUARTERMASTER_ and the
+// path of its key in capitals, lists separated by commas: QUARTERMASTER_POSTGRES_DSN_FILE. The
+// environment overrides the file. An empty variable counts as not set.
 //
-// Secrets stand in files of their own, which the fields that end in _file name.
-// A path in the file counts from the file's directory, a path in the environment
-// from where the program runs.
+// Secrets are in separate files, named by the fields that end in _file. A path in the file is
+// relative to the file's directory, a path in the environment to the working directory.
 //
-// The tag default is what a field has that is given nowhere. deploy/quartermaster.yaml
-// is the manual for operators, of the same content as the comments here.
+// The tag default is the value of a field that is not set. deploy/quartermaster.yaml is the
+// manual for operators, with the same content as the comments here.
 type Config struct {
-	// Instance names this process among those that share the work; the host's
-	// name when empty. No two that run at once may have the same, and none begins
-	// with rebuild-, which "quartermaster generation rebuild" goes by.
+	// Instance names this process among those that share the work; the host name when empty.
+	// Names of running processes must differ, and must not begin with rebuild-, which
+	// "quartermaster generation rebuild" uses.
 	Instance string `yaml:"instance"`
 
 	Kafka    Kafka    `yaml:"kafka"`
@@ -45,25 +43,24 @@ type Config struct {
 
 	Gateway Gateway `yaml:"gateway"`
 
-	// Snapshots is the directory of snapshots of the rows. When empty none can be
-	// scheduled, and those that a person makes are in the data directory (--data-dir).
-	// Instances on several machines need one that all of them reach, or a plan to
-	// copy from each. Nothing that is kept there is ever removed.
+	// Snapshots is the directory of snapshots of the rows. When empty none can be scheduled, and
+	// those made by commands are in the data directory (--data-dir). Instances on several
+	// machines need a shared one, or a plan to copy from each. Its files are never removed.
 	Snapshots string `yaml:"snapshots"`
 
-	// Lease is how long an instance may be silent before others take over what it
-	// folds: 1s to 1m.
+	// Lease is how long an instance may be silent before others take over its partitions: 1s to
+	// 1m.
 	Lease time.Duration `yaml:"lease" default:"4s"`
 
 	Schedules Schedules `yaml:"schedules"`
 
-	// Webhooks are told of events. The environment has no say in them.
+	// Webhooks receive events. They cannot be set in the environment.
 	Webhooks []Webhook `yaml:"webhooks"`
 
 	File *configfile.File // where the value of each field came from
 
-	// Tests put these between the program and its database, and in place of what
-	// decodes records.
+	// Set by tests: WrapDatabase wraps the connections to the database, and the other replaces
+	// the decoder of records.
 	WrapDatabase func(driver.Connector) driver.Connector
 	Decoder      func() projections.Decoder
 }
@@ -75,11 +72,9 @@ type Kafka struct {
 	// Replication is the replication factor of topics that are created, and the least
 	// that existing ones may have.
 	Replication int `yaml:"replication" default:"3"`
-	// Codec compresses what is appended: zstd, or lz4 for installations whose
-	// other programs lack zstd.
+	// Codec compresses appended records: zstd, or lz4 where other readers of the log lack zstd.
 	Codec string `yaml:"codec" default:"zstd"`
-	// Batch is about how many events are folded in one transaction while a backlog
-	// is worked off.
+	// Batch is about how many events are folded in one transaction while there is a backlog.
 	Batch int  `yaml:"batch" default:"20000"`
 	TLS   TLS  `yaml:"tls"`
 	SASL  SASL `yaml:"sasl"`
@@ -88,13 +83,13 @@ type Kafka struct {
 // TLS encrypts connections to the brokers when Enabled.
 type TLS struct {
 	Enabled bool `yaml:"enabled" default:"false"`
-	// CAFile holds the certificates that are trusted, in PEM; the system's when empty.
+	// CAFile holds the trusted certificates, in PEM; the system's when empty.
 	CAFile string `yaml:"ca_file"`
 	// CertFile and KeyFile identify this program to the brokers, in PEM. The key
 	// is a secret.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
-	// ServerName is the name to be found in the broker's certificate; the host dialled when empty.
+	// ServerName is the expected name in the broker's certificate; the dialled host when empty.
 	ServerName string `yaml:"server_name"`
 }
 
@@ -120,62 +115,59 @@ type Postgres struct {
 	Readers []string `yaml:"readers"`
 }
 
-// Gateway says how nodes and Prometheus push what they saw.
+// Gateway configures where nodes and Prometheus push their observations.
 type Gateway struct {
-	// Listen is the address that takes events; none are taken when it is empty.
+	// Listen is the address that accepts events; the gateway is off when it is empty.
 	Listen string `yaml:"listen"`
-	// CertFile and KeyFile hold the certificate of the gateway and its key, in PEM;
-	// both are read again when they change. The key is a secret.
+	// CertFile and KeyFile hold the certificate of the gateway and its key, in PEM; both are
+	// reloaded when they change. The key is a secret.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
-	// ClientCAFile holds authorities, in PEM, and is read again when it changes. Who shows
-	// no certificate of theirs is refused; none is asked for when it is empty. The key of
-	// the cluster is needed all the same.
+	// ClientCAFile holds CA certificates, in PEM, and is reloaded when it changes. Clients
+	// without a certificate of one of them are refused. When empty, no client certificate is
+	// requested. The key of the cluster is needed in either case.
 	ClientCAFile string `yaml:"client_ca_file"`
-	// TLSMin is the oldest TLS that it speaks: 1.3, or 1.2 with AEAD suites alone.
+	// TLSMin is the minimum TLS version: 1.3, or 1.2 with AEAD suites alone.
 	TLSMin string `yaml:"tls_min" default:"1.3"`
-	// Plain takes events without TLS from other machines, which is for a proxy
-	// that ends TLS before the gateway.
+	// Plain accepts events without TLS from other machines, which is for a proxy that terminates
+	// TLS in front of the gateway.
 	Plain bool `yaml:"plain" default:"false"`
-	// Rate is how many events a second are taken from the nodes of one cluster; of its
-	// Prometheus ten times as many samples.
+	// Rate is how many events per second are accepted from the nodes of one cluster; its
+	// Prometheus may send ten times as many samples.
 	Rate int `yaml:"rate" default:"20000"`
-	// MaxAge is how old events of nodes may be, and MaxAhead how far they may be dated
-	// ahead of the clock. What is beyond is refused; the bounds may be made narrower.
+	// MaxAge is the maximum age of events from nodes, and MaxAhead how far they may be ahead of
+	// the clock. Events beyond are refused. The bounds may only be made narrower.
 	MaxAge   time.Duration `yaml:"max_age" default:"168h"`
 	MaxAhead time.Duration `yaml:"max_ahead" default:"10m"`
 }
 
-// Schedules says when to do what, in cron's five fields and UTC. An empty
-// one is never run.
+// Schedules says when to run which job, in cron's five fields and UTC. An empty one never runs.
 type Schedules struct {
 	Plan          string `yaml:"plan"`
 	Snapshot      string `yaml:"snapshot"`
 	CloseReminder string `yaml:"close_reminder"`
 	Checkpoint    string `yaml:"checkpoint"`
-	// CheckpointKeyFile names the Ed25519 key, in PEM, that signs checkpoints:
-	// "quartermaster operator" makes one.
+	// CheckpointKeyFile names the Ed25519 key, in PEM, that signs checkpoints: "quartermaster
+	// operator" makes one.
 	CheckpointKeyFile string `yaml:"checkpoint_key_file"`
 }
 
-// Webhook names an address that is told of events, by a POST of one
-// CloudEvents JSON event each.
+// Webhook is an address that receives events, one POST for each, in CloudEvents JSON.
 type Webhook struct {
 	Name string `yaml:"name"` // names the consumer group: keep it when the address changes
 	URL  string `yaml:"url"`
-	// Types are the event types to tell of; all alerts when empty.
+	// Types are the event types to send; all alerts when empty.
 	Types []string `yaml:"types"`
-	// SecretFile names a file whose content signs the body with HMAC-SHA-256;
-	// nothing is signed when empty.
+	// SecretFile names a file whose content signs the body with HMAC-SHA-256; unsigned when
+	// empty.
 	SecretFile string `yaml:"secret_file"`
 }
 
-// envPrefix begins the names of variables.
+// envPrefix begins the names of environment variables.
 const envPrefix = "QUARTERMASTER_"
 
-// Load reads the file, lays the environment over it, fills in what is given
-// nowhere, and refuses what could not work, every secret that is not there
-// included. It connects to nothing. Without a path everything is taken from the
+// Load reads the file, applies the environment and the defaults, and refuses what cannot work,
+// including missing secrets. It connects to nothing. Without a path everything comes from the
 // environment.
 func Load(path string, getenv func(string) string) (*Config, error) {
 	c, err := Read(path, getenv)
@@ -188,9 +180,10 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	return c, nil
 }
 
-var errNoConfig = errors.New("no configuration is named: give --config FILE, or everything in the environment; \"quartermaster config example\" prints one to begin from")
+var errNoConfig = errors.New("no configuration is named: give --config FILE, or set everything in the environment; " +
+	"\"quartermaster config example\" prints one to start from")
 
-// Read is loadConfig without opening the files that the config names.
+// Read is [Load] without opening the files that the configuration names.
 func Read(path string, getenv func(string) string) (*Config, error) {
 	c := &Config{}
 	if path == "" && !configfile.Given(envPrefix, getenv, c) {
@@ -203,7 +196,7 @@ func Read(path string, getenv func(string) string) (*Config, error) {
 	return c.of(file)
 }
 
-// of returns what was read from a file, if it could work.
+// of returns the configuration of a file, if it is valid.
 func (c *Config) of(file *configfile.File) (*Config, error) {
 	c.File = file
 	c.validate(file)
@@ -213,12 +206,12 @@ func (c *Config) of(file *configfile.File) (*Config, error) {
 	return c, nil
 }
 
-// Example is a file to begin from: deploy/quartermaster.yaml.
+// Example is a file to start from: deploy/quartermaster.yaml.
 //
 //go:embed quartermaster.yaml
 var Example []byte
 
-// Values returns what is in effect, fit to be shown.
+// Values returns the effective values, without secrets.
 func (c *Config) Values() []configfile.Value {
 	out := c.File.Values()
 	for i := range out {
@@ -234,7 +227,7 @@ func (c *Config) Values() []configfile.Value {
 	return out
 }
 
-// HiddenURL leaves of an address what is no secret.
+// HiddenURL returns an address without its secret parts.
 func HiddenURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -246,8 +239,8 @@ func HiddenURL(address string) string {
 	return u.Scheme + "://" + u.Host + "/…"
 }
 
-// EnvironmentFaults finds variables that look like fields and are none: a
-// misspelt one would go unnoticed.
+// EnvironmentFaults finds variables that look like fields but are none: a misspelt one would go
+// unnoticed.
 func (c *Config) EnvironmentFaults(environ []string) []string {
 	known := []string{"QUARTERMASTER_DATA_DIR", "QUARTERMASTER_CONFIG", "QUARTERMASTER_DATA"}
 	return slices.DeleteFunc(c.File.Unknown(environ), func(name string) bool {
@@ -255,6 +248,6 @@ func (c *Config) EnvironmentFaults(environ []string) []string {
 	})
 }
 
-// ofKubernetes are the variables that Kubernetes sets in every container for a
-// service whose name begins with quartermaster.
+// ofKubernetes matches the variables that Kubernetes sets in every container for a service whose
+// name begins with quartermaster.
 var ofKubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_[0-9]+_(TCP|UDP|SCTP).*)?$`)

@@ -98,8 +98,8 @@ func TestConfigFaults(t *testing.T) {
 		"unknown key":          {with("instnace: a\n"), []string{"q.yaml:3:1: instnace: unknown field; did you mean instance?"}},
 		"unknown below":        {"kafka:\n  tls:\n    ca: x\n", []string{"q.yaml:3:5: kafka.tls.ca: unknown field; known are enabled, ca_file, cert_file, key_file, server_name"}},
 		"unknown in list":      {with("webhooks:\n- name: a\n  addr: b\n"), []string{"q.yaml:5:3: webhooks[0].addr: unknown field; known are name, url, types, secret_file"}},
-		"gateway in the clear": {with("gateway: {listen: '0.0.0.0:7443'}\n"), []string{"q.yaml:3:1: gateway: would take keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy ends TLS before it"}},
-		"gateway nowhere":      {with("gateway: {plain: true}\n"), []string{"q.yaml:3:1: gateway: is described but listens nowhere; set gateway.listen, or leave the rest out"}},
+		"gateway in the clear": {with("gateway: {listen: '0.0.0.0:7443'}\n"), []string{"q.yaml:3:1: gateway: would accept keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy terminates TLS in front of it"}},
+		"gateway nowhere":      {with("gateway: {plain: true}\n"), []string{"q.yaml:3:1: gateway: is configured but has no address; set gateway.listen, or omit the rest"}},
 		"gateway rate":         {with("gateway: {rate: 0}\n"), []string{"q.yaml:3:17: gateway.rate: is 0, want 1 to 1000000"}},
 		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, gateway, snapshots, lease, schedules, webhooks"}},
 		"twice":                {with("lease: 4s\nlease: 5s\n"), []string{"q.yaml:4:1: lease: stands on line 3 already; keep one of them"}},
@@ -131,55 +131,55 @@ func TestConfigFaults(t *testing.T) {
 		"NUL":                  {"instance: \x00\n", []string{"q.yaml: is not text in UTF-8"}},
 		"a control character":  {with("snapshots: \"a\\nb\"\n"), []string{"q.yaml:3:12: snapshots: holds a control character, such as the end of a line; leave it out"}},
 
-		"instance of rebuild": {with("instance: rebuild-b\n"), []string{`q.yaml:3:11: instance: rebuild-b begins with rebuild-, which "quartermaster generation rebuild" goes by: choose another`}},
-		"instance":            {with("instance: a/b\n"), []string{`q.yaml:3:11: instance: "a/b" is no name: use letters, digits, dots, dashes and underscores, at most 100`}},
-		"a broker's port":     {"kafka: {brokers: ['k:9092', k]}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:29: kafka.brokers[1]: "k" is no host:port`}},
-		"a broker's host":     {"kafka: {brokers: [':9092']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: ":9092" is no host:port`}},
-		"a broker at 0":       {"kafka: {brokers: ['k:0']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: "k:0" is no host:port`}},
-		"a broker as URL":     {"kafka: {brokers: ['kafka://k:1']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: "kafka://k:1" is no host:port`}},
-		"a broker twice":      {"kafka: {brokers: ['k:1', 'k:1']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:26: kafka.brokers[1]: k:1 stands there twice`}},
+		"instance of rebuild": {with("instance: rebuild-b\n"), []string{`q.yaml:3:11: instance: rebuild-b begins with rebuild-, which "quartermaster generation rebuild" uses: choose another`}},
+		"instance":            {with("instance: a/b\n"), []string{`q.yaml:3:11: instance: "a/b" is not a name: use letters, digits, dots, dashes and underscores, at most 100`}},
+		"a broker's port":     {"kafka: {brokers: ['k:9092', k]}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:29: kafka.brokers[1]: "k" is not host:port`}},
+		"a broker's host":     {"kafka: {brokers: [':9092']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: ":9092" is not host:port`}},
+		"a broker at 0":       {"kafka: {brokers: ['k:0']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: "k:0" is not host:port`}},
+		"a broker as URL":     {"kafka: {brokers: ['kafka://k:1']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:19: kafka.brokers[0]: "kafka://k:1" is not host:port`}},
+		"a broker twice":      {"kafka: {brokers: ['k:1', 'k:1']}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:26: kafka.brokers[1]: k:1 is there twice`}},
 		"replication":         {"kafka: {brokers: ['k:1'], replication: 0}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:40: kafka.replication: is 0, want 1 to 9"}},
 		"codec":               {"kafka: {brokers: ['k:1'], codec: gzip}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:34: kafka.codec: "gzip" is unknown; known are zstd, lz4`}},
 		"batch":               {"kafka: {brokers: ['k:1'], batch: 1000000}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:34: kafka.batch: is 1000000, want 1 to 200000"}},
 		"tls half":            {"kafka: {brokers: ['k:1'], tls: {enabled: true, cert_file: a}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:27: kafka.tls: cert_file and key_file belong together; give both or neither"}},
-		"tls off":             {"kafka: {brokers: ['k:1'], tls: {ca_file: a}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:27: kafka.tls: is described but not enabled; set kafka.tls.enabled to true, or leave the rest out"}},
+		"tls off":             {"kafka: {brokers: ['k:1'], tls: {ca_file: a}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:27: kafka.tls: is configured but not enabled; set kafka.tls.enabled to true, or omit the rest"}},
 		"tls neither":         {"kafka: {brokers: ['k:1'], tls: {enabled: yes}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:42: kafka.tls.enabled: "yes" is neither true nor false`}},
 		"sasl of no kind":     {"kafka: {brokers: ['k:1'], sasl: {user: a}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:27: kafka.sasl.mechanism: is needed with a user or password; known are SCRAM-SHA-512, SCRAM-SHA-256, PLAIN"}},
 		"sasl of another":     {"kafka: {brokers: ['k:1'], sasl: {mechanism: SCRAM-SHA-1, user: a, password_file: b}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{`q.yaml:1:45: kafka.sasl.mechanism: "SCRAM-SHA-1" is unknown; did you mean SCRAM-SHA-512?`}},
 		"sasl without all":    {"kafka: {brokers: ['k:1'], sasl: {mechanism: SCRAM-SHA-512}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:27: kafka.sasl.user: is needed with kafka.sasl.mechanism", "q.yaml:1:27: kafka.sasl.password_file: is needed with kafka.sasl.mechanism: name a file that holds the password"}},
-		"sasl in plain":       {"kafka: {brokers: ['k:1'], sasl: {mechanism: PLAIN, user: a, password_file: b}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:45: kafka.sasl.mechanism: PLAIN sends the password as it is; set kafka.tls.enabled to true, or use SCRAM-SHA-512"}},
-		"a password in a URL": {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u:hunter2@db/rows'}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names"}},
-		"a password behind":   {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u@db/rows?password=hunter2'}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names"}},
-		"a password in pairs": {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'host=db  password = hunter2'}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names"}},
-		"an empty password":   {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'host=db password='}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names"}},
-		"no dsn":              {"kafka: {brokers: ['k:1']}\npostgres: {dsn: hunter2}\n", []string{"q.yaml:2:17: postgres.dsn: is no connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
-		"a dsn of odd mode":   {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u@db/rows?sslmode=hunter2'}\n", []string{"q.yaml:2:17: postgres.dsn: is no connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
-		"a broken URL":        {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u:hunter2%@db/rows'}\n", []string{"q.yaml:2:17: postgres.dsn: is no connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
-		"two dsns":            {"kafka: {brokers: ['k:1']}\npostgres:\n  dsn: host=db\n  dsn_file: a\n", []string{"q.yaml:4:13: postgres.dsn_file: stands beside postgres.dsn; give one of the two"}},
+		"sasl in plain":       {"kafka: {brokers: ['k:1'], sasl: {mechanism: PLAIN, user: a, password_file: b}}\npostgres: {dsn: postgres://u@db/rows}\n", []string{"q.yaml:1:45: kafka.sasl.mechanism: PLAIN sends the password in clear text; set kafka.tls.enabled to true, or use SCRAM-SHA-512"}},
+		"a password in a URL": {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u:hunter2@db/rows'}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or the whole DSN into one that postgres.dsn_file names"}},
+		"a password behind":   {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u@db/rows?password=hunter2'}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or the whole DSN into one that postgres.dsn_file names"}},
+		"a password in pairs": {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'host=db  password = hunter2'}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or the whole DSN into one that postgres.dsn_file names"}},
+		"an empty password":   {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'host=db password='}\n", []string{"q.yaml:2:17: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or the whole DSN into one that postgres.dsn_file names"}},
+		"no dsn":              {"kafka: {brokers: ['k:1']}\npostgres: {dsn: hunter2}\n", []string{"q.yaml:2:17: postgres.dsn: is not a connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
+		"a dsn of odd mode":   {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u@db/rows?sslmode=hunter2'}\n", []string{"q.yaml:2:17: postgres.dsn: is not a connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
+		"a broken URL":        {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u:hunter2%@db/rows'}\n", []string{"q.yaml:2:17: postgres.dsn: is not a connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
+		"two dsns":            {"kafka: {brokers: ['k:1']}\npostgres:\n  dsn: host=db\n  dsn_file: a\n", []string{"q.yaml:4:13: postgres.dsn_file: is given as well as postgres.dsn; give one of the two"}},
 		"max_conns":           {"kafka: {brokers: ['k:1']}\npostgres: {dsn: host=db, max_conns: 3}\n", []string{"q.yaml:2:37: postgres.max_conns: is 3, want 4 to 1000"}},
 		"readers": {"kafka: {brokers: ['k:1']}\npostgres: {dsn: host=db, readers: [finance, 'bi; drop', public, pg_monitor, finance]}\n", []string{
-			`q.yaml:2:45: postgres.readers[1]: "bi; drop" is no plain role: use small letters, digits and underscores`,
-			"q.yaml:2:57: postgres.readers[2]: public is no role of yours; name the roles that may read",
-			"q.yaml:2:65: postgres.readers[3]: pg_monitor is no role of yours; name the roles that may read",
-			"q.yaml:2:77: postgres.readers[4]: finance stands there twice",
+			`q.yaml:2:45: postgres.readers[1]: "bi; drop" is not a plain role: use small letters, digits and underscores`,
+			"q.yaml:2:57: postgres.readers[2]: public is not one of your roles; name the roles that may read",
+			"q.yaml:2:65: postgres.readers[3]: pg_monitor is not one of your roles; name the roles that may read",
+			"q.yaml:2:77: postgres.readers[4]: finance is there twice",
 		}},
-		"listen":            {with("listen: 7070\n"), []string{`q.yaml:3:9: listen: "7070" is no host:port`}},
+		"listen":            {with("listen: 7070\n"), []string{`q.yaml:3:9: listen: "7070" is not host:port`}},
 		"lease short":       {with("lease: 10ms\n"), []string{"q.yaml:3:8: lease: is 10ms, want 1s to 1m0s"}},
 		"lease long":        {with("lease: 1h\n"), []string{"q.yaml:3:8: lease: is 1h0m0s, want 1s to 1m0s"}},
-		"a schedule":        {with("schedules: {plan: 0 25 * * *}\n"), []string{`q.yaml:3:19: schedules.plan: "0 25 * * *" is no schedule: end of range (25) above maximum (23): 25; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
+		"a schedule":        {with("schedules: {plan: 0 25 * * *}\n"), []string{`q.yaml:3:19: schedules.plan: "0 25 * * *" is not a schedule: end of range (25) above maximum (23): 25; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"a zone":            {with("schedules: {plan: CRON_TZ=Europe/Berlin 0 5 * * *}\n"), []string{`q.yaml:3:19: schedules.plan: "CRON_TZ=Europe/Berlin 0 5 * * *" names a zone or an interval; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"an interval":       {with("schedules: {plan: '@every 5m'}\n"), []string{`q.yaml:3:19: schedules.plan: "@every 5m" names a zone or an interval; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"the 30th February": {with("schedules: {plan: 0 5 30 2 *}\n"), []string{`q.yaml:3:19: schedules.plan: "0 5 30 2 *" never comes; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"nowhere to write":  {with("schedules: {snapshot: 0 5 * * *}\n"), []string{"q.yaml:3:23: schedules.snapshot: has no directory to write to; set snapshots"}},
 		"nothing to sign":   {with("schedules: {checkpoint: 0 5 * * *}\n"), []string{"q.yaml:3:1: schedules.checkpoint_key_file: is needed with schedules.checkpoint: name the key that signs checkpoints"}},
 		"webhooks": {with("webhooks:\n- {name: a, url: 'http://x/'}\n- {name: a, url: ftp://hunter2}\n- {url: 'http://u:hunter2@x'}\n- {name: d}\n- {name: e, url: 'https://x/#hunter2', types: [a b]}\n"), []string{
-			"q.yaml:5:10: webhooks[1].name: a stands there twice; each webhook has a name of its own",
-			"q.yaml:5:18: webhooks[1].url: is no http or https address",
-			`q.yaml:6:3: webhooks[2].name: "" is no name: use letters, digits, dots, dashes and underscores, at most 100`,
+			"q.yaml:5:10: webhooks[1].name: a is there twice; each webhook needs its own name",
+			"q.yaml:5:18: webhooks[1].url: is not an http or https address",
+			`q.yaml:6:3: webhooks[2].name: "" is not a name: use letters, digits, dots, dashes and underscores, at most 100`,
 			"q.yaml:6:9: webhooks[2].url: holds a user or password; sign with secret_file instead",
-			"q.yaml:7:3: webhooks[3].url: is needed: name the http or https address to tell",
-			"q.yaml:8:18: webhooks[4].url: ends in a fragment, which is not sent; leave out # and what follows",
-			`q.yaml:8:48: webhooks[4].types[0]: "a b" is no event type`,
+			"q.yaml:7:3: webhooks[3].url: is needed: name the http or https address to call",
+			"q.yaml:8:18: webhooks[4].url: ends in a fragment, which is not sent; remove # and what follows",
+			`q.yaml:8:48: webhooks[4].types[0]: "a b" is not an event type`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -325,9 +325,9 @@ QUARTERMASTER_LEASE: lease: "1" is not a duration; write for example 4s or 250ms
 	}
 	text := "kafka:\n  brokers: ['a:1', 'b:1', 'c:1']\npostgres: {dsn: host=file}\n"
 	_, err = parseConfig("q.yaml", []byte(text), environment(map[string]string{"QUARTERMASTER_KAFKA_BROKERS": "k:1,,x", "QUARTERMASTER_POSTGRES_DSN": "host=db password=hunter2"}))
-	if want := `QUARTERMASTER_KAFKA_BROKERS: kafka.brokers[1]: "" is no host:port
-QUARTERMASTER_KAFKA_BROKERS: kafka.brokers[2]: "x" is no host:port
-QUARTERMASTER_POSTGRES_DSN: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names`; err == nil || err.Error() != want {
+	if want := `QUARTERMASTER_KAFKA_BROKERS: kafka.brokers[1]: "" is not host:port
+QUARTERMASTER_KAFKA_BROKERS: kafka.brokers[2]: "x" is not host:port
+QUARTERMASTER_POSTGRES_DSN: postgres.dsn: holds a password; put the password into a file that postgres.password_file names, or the whole DSN into one that postgres.dsn_file names`; err == nil || err.Error() != want {
 		t.Errorf("got\n%v", err)
 	}
 
@@ -358,7 +358,7 @@ func TestConfigDSNFromEnvironment(t *testing.T) {
 	}
 	if _, err := parseConfig("", nil, environment(map[string]string{
 		"QUARTERMASTER_KAFKA_BROKERS": "k:1", "QUARTERMASTER_POSTGRES_DSN": "host=db", "QUARTERMASTER_POSTGRES_DSN_FILE": "f",
-	})); err == nil || err.Error() != "QUARTERMASTER_POSTGRES_DSN_FILE: postgres.dsn_file: stands beside postgres.dsn; give one of the two" {
+	})); err == nil || err.Error() != "QUARTERMASTER_POSTGRES_DSN_FILE: postgres.dsn_file: is given as well as postgres.dsn; give one of the two" {
 		t.Error(err)
 	}
 }

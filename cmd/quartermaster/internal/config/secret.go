@@ -20,11 +20,11 @@ import (
 	"quartermaster/adapters/transport"
 )
 
-// maxCertificates bounds a file with certificates.
+// maxCertificates bounds a file of certificates.
 const maxCertificates = 1 << 20
 
-// CheckSecrets opens every file that holds a secret, and all that is needed to
-// connect, as later use will.
+// CheckSecrets opens every file that holds a secret or is needed to connect, in the same way as
+// later use.
 func (c *Config) CheckSecrets() error {
 	f := c.File.Afresh()
 	for _, file := range c.Files() {
@@ -48,21 +48,20 @@ func (c *Config) CheckSecrets() error {
 	return errors.Join(kafkaErr, postgresErr, f.Err())
 }
 
-// wrong is a fault of a field found later than by validate.
+// wrong returns a fault of a field that validate cannot find.
 func (c *Config) wrong(path, format string, args ...any) error {
 	f := c.File.Afresh()
 	f.Add(path, format, args...)
 	return f.Err()
 }
 
-// Live folding gathers this much, or for this long, before it pays for a
-// transaction.
+// Live folding gathers this many events, or waits this long, before it commits a transaction.
 const (
 	gatherBytes = 64 << 10
 	gatherFor   = 250 * time.Millisecond
 )
 
-// ForKafka returns how to reach the log.
+// ForKafka returns how to connect to the log.
 func (c *Config) ForKafka() (kafka.Config, error) {
 	k := c.Kafka
 	out := kafka.Config{
@@ -107,7 +106,7 @@ func (c *Config) tls() (*tls.Config, error) {
 		}
 		pair, err := tls.X509KeyPair(cert, []byte(key))
 		if err != nil {
-			return nil, c.wrong("kafka.tls.cert_file", "%s and %s are no certificate and its key in PEM: %v", t.CertFile, t.KeyFile, err)
+			return nil, c.wrong("kafka.tls.cert_file", "%s and %s are not a certificate and its key in PEM: %v", t.CertFile, t.KeyFile, err)
 		}
 		out.Certificates = []tls.Certificate{pair}
 	}
@@ -128,13 +127,13 @@ func (c *Config) sasl() (sasl.Mechanism, error) {
 		algorithm = scram.SHA256
 	}
 	m, err := scram.Mechanism(algorithm, s.User, password)
-	if err != nil { // which would quote the password
+	if err != nil { // the error would quote the password
 		return nil, c.wrong("kafka.sasl.password_file", "user or password holds characters that SCRAM forbids")
 	}
 	return m, nil
 }
 
-// ForPostgres returns how to reach the rows.
+// ForPostgres returns how to connect to the rows.
 func (c *Config) ForPostgres() (postgres.Config, error) {
 	p := c.Postgres
 	dsn, field := p.DSN, "postgres.dsn"
@@ -165,12 +164,12 @@ func (c *Config) ForPostgres() (postgres.Config, error) {
 // errors do not quote it.
 func readDSN(dsn string) (withPassword bool, err error) {
 	if _, err := pq.NewConfig(""); err != nil {
-		return false, fmt.Errorf("the environment's own settings of Postgres are at fault: %v", err)
+		return false, fmt.Errorf("the Postgres settings in the environment are wrong: %v", err)
 	}
 	const none = "-none-"
 	cfg, err := pq.NewConfig(addToDSN(dsn, map[string]string{"password": none}))
 	if err != nil {
-		return false, errors.New("is no connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…")
+		return false, errors.New("is not a connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…")
 	}
 	if cfg.Password != none {
 		return true, nil
@@ -182,13 +181,12 @@ func readDSN(dsn string) (withPassword bool, err error) {
 	return withPassword, nil
 }
 
-// IsURL reports whether a connection string is a URL, and not keywords.
+// IsURL reports whether a connection string is a URL rather than keywords.
 func IsURL(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
-// addToDSN adds settings to a connection string, which wins where it has them
-// itself.
+// addToDSN adds settings to a connection string. Settings that it already has take precedence.
 func addToDSN(dsn string, settings map[string]string) string {
 	if u, err := url.Parse(dsn); err == nil && IsURL(dsn) {
 		q := u.Query()
@@ -201,7 +199,7 @@ func addToDSN(dsn string, settings map[string]string) string {
 		return u.String()
 	}
 	if IsURL(dsn) {
-		return dsn // as it is, to be refused
+		return dsn // unchanged, to be refused
 	}
 	escape := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
 	var b strings.Builder

@@ -115,7 +115,7 @@ func TestConfigForAdapters(t *testing.T) {
 		"cert.pem":       "kafka.tls.ca_file: " + filepath.Join(dir, "cert.pem") + " holds no certificate in PEM",
 		"tls.key":        "kafka.tls.cert_file: ",
 		"kafka.password": "kafka.sasl.password_file: user or password holds characters that SCRAM forbids",
-		"dsn":            "postgres.dsn_file: is no connection string; write postgres://",
+		"dsn":            "postgres.dsn_file: is not a connection string; write postgres://",
 		"checkpoint.key": "schedules.checkpoint_key_file: ",
 	} {
 		file := filepath.Join(dir, name)

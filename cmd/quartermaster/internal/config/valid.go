@@ -17,33 +17,34 @@ import (
 	"quartermaster/domain"
 )
 
-// shown is how much is shown of a text that may be of any length.
+// shown is how much of a text of any length is shown.
 const shown = 64
 
 var (
-	plainName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
-	roleName    = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
-	typeName    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,99}$`)
-	notRoles    = []string{"public", "none", "current_user", "current_role", "session_user"}
-	codecs      = []string{"zstd", "lz4"}
-	mechanisms  = []string{"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"}
-	neverBefore = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // any time will do to see whether a schedule has a next
+	plainName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+	roleName   = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+	typeName   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,99}$`)
+	notRoles   = []string{"public", "none", "current_user", "current_role", "session_user"}
+	codecs     = []string{"zstd", "lz4"}
+	mechanisms = []string{"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"}
+	// neverBefore is the time after which a schedule must have a next run; any time works.
+	neverBefore = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// RebuildPrefix begins the names by which rebuilds take part among the instances.
+// RebuildPrefix begins the instance names of rebuilds.
 const RebuildPrefix = "rebuild-"
 
-// validate fills in what defaults cannot say, makes the paths of files those
-// that the program opens, and refuses what could not work.
+// validate sets defaults that tags cannot express, resolves the paths of files, and refuses what
+// cannot work.
 func (c *Config) validate(f *configfile.File) {
 	if c.Instance == "" {
-		c.Instance, _ = os.Hostname() // when the host has none, the next line says what to do
+		c.Instance, _ = os.Hostname() // an empty name is refused below, with advice
 	}
 	if !plainName.MatchString(c.Instance) {
-		f.Add("instance", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(c.Instance, shown))
+		f.Add("instance", "%q is not a name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(c.Instance, shown))
 	}
 	if strings.HasPrefix(c.Instance, RebuildPrefix) {
-		f.Add("instance", "%s begins with %s, which \"quartermaster generation rebuild\" goes by: choose another", domain.Clip(c.Instance, shown), RebuildPrefix)
+		f.Add("instance", "%s begins with %s, which \"quartermaster generation rebuild\" uses: choose another", domain.Clip(c.Instance, shown), RebuildPrefix)
 	}
 	for _, file := range c.Files() {
 		f.Resolve(file.field, file.Path)
@@ -102,7 +103,7 @@ func (k *Kafka) validate(f *configfile.File) {
 		if problem := hostPort(b, false); problem != "" {
 			f.Add(at, "%s", problem)
 		} else if slices.Contains(k.Brokers[:i], b) {
-			f.Add(at, "%s stands there twice", b)
+			f.Add(at, "%s is there twice", b)
 		}
 	}
 	within(f, "kafka.replication", k.Replication, 1, 9)
@@ -118,7 +119,7 @@ func (k *Kafka) validate(f *configfile.File) {
 			f.Add("kafka.tls", "cert_file and key_file belong together; give both or neither")
 		}
 	} else if t != (TLS{}) {
-		f.Add("kafka.tls", "is described but not enabled; set kafka.tls.enabled to true, or leave the rest out")
+		f.Add("kafka.tls", "is configured but not enabled; set kafka.tls.enabled to true, or omit the rest")
 	}
 	switch s := k.SASL; {
 	case s == SASL{}:
@@ -133,17 +134,17 @@ func (k *Kafka) validate(f *configfile.File) {
 			f.Add("kafka.sasl.password_file", "is needed with kafka.sasl.mechanism: name a file that holds the password")
 		}
 		if s.Mechanism == "PLAIN" && !k.TLS.Enabled {
-			f.Add("kafka.sasl.mechanism", "PLAIN sends the password as it is; set kafka.tls.enabled to true, or use SCRAM-SHA-512")
+			f.Add("kafka.sasl.mechanism", "PLAIN sends the password in clear text; set kafka.tls.enabled to true, or use SCRAM-SHA-512")
 		}
 	}
 }
 
 func (p *Postgres) validate(f *configfile.File) {
 	if p.DSN != "" && p.DSNFile != "" {
-		// What the environment says overrides the file, also in its other form.
+		// A value in the environment overrides the file, also in its other form.
 		switch f.Origin("postgres.dsn").Kind {
 		case f.Origin("postgres.dsn_file").Kind:
-			f.Add("postgres.dsn_file", "stands beside postgres.dsn; give one of the two")
+			f.Add("postgres.dsn_file", "is given as well as postgres.dsn; give one of the two")
 		case configfile.FromEnvironment:
 			f.Drop("postgres.dsn_file")
 		default:
@@ -157,7 +158,8 @@ func (p *Postgres) validate(f *configfile.File) {
 		if withPassword, err := readDSN(p.DSN); err != nil {
 			f.Add("postgres.dsn", "%v", err)
 		} else if withPassword {
-			f.Add("postgres.dsn", "holds a password; put the password into a file that postgres.password_file names, or all of it into one that postgres.dsn_file names")
+			f.Add("postgres.dsn", "holds a password; put the password into a file that postgres.password_file names, "+
+				"or the whole DSN into one that postgres.dsn_file names")
 		}
 	}
 	within(f, "postgres.max_conns", p.MaxConns, 4, 1000)
@@ -165,11 +167,11 @@ func (p *Postgres) validate(f *configfile.File) {
 		at := fmt.Sprintf("postgres.readers[%d]", i)
 		switch {
 		case !roleName.MatchString(r):
-			f.Add(at, "%q is no plain role: use small letters, digits and underscores", domain.Clip(r, shown))
+			f.Add(at, "%q is not a plain role: use small letters, digits and underscores", domain.Clip(r, shown))
 		case slices.Contains(notRoles, r) || strings.HasPrefix(r, "pg_"):
-			f.Add(at, "%s is no role of yours; name the roles that may read", r)
+			f.Add(at, "%s is not one of your roles; name the roles that may read", r)
 		case slices.Contains(p.Readers[:i], r):
-			f.Add(at, "%s stands there twice", r)
+			f.Add(at, "%s is there twice", r)
 		}
 	}
 }
@@ -185,22 +187,23 @@ func (g *Gateway) validate(f *configfile.File) {
 		f.Add("gateway", "cert_file and key_file belong together; give both or neither")
 	}
 	if g.ClientCAFile != "" && g.CertFile == "" {
-		f.Add("gateway.client_ca_file", "needs TLS, in which clients show their certificates: give cert_file and key_file as well")
+		f.Add("gateway.client_ca_file", "needs TLS, because clients present their certificates in it: give cert_file and key_file as well")
 	}
 	if g.Listen == "" {
 		if g.CertFile != "" || g.ClientCAFile != "" || g.Plain {
-			f.Add("gateway", "is described but listens nowhere; set gateway.listen, or leave the rest out")
+			f.Add("gateway", "is configured but has no address; set gateway.listen, or omit the rest")
 		}
 		return
 	}
 	if problem := hostPort(g.Listen, true); problem != "" {
 		f.Add("gateway.listen", "%s", problem)
 	} else if g.CertFile == "" && !g.Plain && !loopback(g.Listen) {
-		f.Add("gateway", "would take keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy ends TLS before it")
+		f.Add("gateway", "would accept keys unencrypted from other machines; give cert_file and key_file, "+
+			"or set plain to true where a proxy terminates TLS in front of it")
 	}
 }
 
-// loopback reports whether an address is reached from this machine alone.
+// loopback reports whether an address is reachable from this machine alone.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -210,10 +213,10 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Schedule is a name of a schedule and what stands there.
+// Schedule is a schedule with its name.
 type Schedule struct{ Name, Text string }
 
-// All returns the schedules by name, the empty ones too.
+// All returns the schedules by name, including empty ones.
 func (s *Schedules) All() []Schedule {
 	return []Schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}}
 }
@@ -236,15 +239,16 @@ func (s *Schedules) validate(f *configfile.File) {
 func ParseSchedule(text string) (cron.Schedule, error) {
 	const want = "want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *"
 	if strings.Contains(text, "TZ=") || strings.HasPrefix(text, "@every") {
-		// A zone's clock leaps, and what counts from the start is not the same for two instances.
+		// Time zones have clock changes, and intervals that count from the start differ between
+		// instances.
 		return nil, fmt.Errorf("%q names a zone or an interval; %s", domain.Clip(text, shown), want)
 	}
 	s, err := cron.ParseStandard(text)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no schedule: %v; %s", domain.Clip(text, shown), err, want)
+		return nil, fmt.Errorf("%q is not a schedule: %v; %s", domain.Clip(text, shown), err, want)
 	}
 	if s.Next(neverBefore).IsZero() {
-		return nil, fmt.Errorf("%q never comes; %s", domain.Clip(text, shown), want)
+		return nil, fmt.Errorf("%q never runs; %s", domain.Clip(text, shown), want)
 	}
 	return utc{s}, nil
 }
@@ -256,36 +260,36 @@ func (s utc) Next(t time.Time) time.Time { return s.Schedule.Next(t.UTC()) }
 
 func (w *Webhook) validate(f *configfile.File, path string, names map[string]bool) {
 	if !plainName.MatchString(w.Name) {
-		f.Add(path+".name", "%q is no name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(w.Name, shown))
+		f.Add(path+".name", "%q is not a name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(w.Name, shown))
 	} else if names[w.Name] {
-		f.Add(path+".name", "%s stands there twice; each webhook has a name of its own", w.Name)
+		f.Add(path+".name", "%s is there twice; each webhook needs its own name", w.Name)
 	}
 	names[w.Name] = true
-	// An address may be a secret, so it is not quoted.
+	// An address may be a secret, so errors do not quote it.
 	switch u, err := url.Parse(w.URL); {
 	case w.URL == "":
-		f.Add(path+".url", "is needed: name the http or https address to tell")
+		f.Add(path+".url", "is needed: name the http or https address to call")
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		f.Add(path+".url", "is no http or https address")
+		f.Add(path+".url", "is not an http or https address")
 	case u.User != nil:
 		f.Add(path+".url", "holds a user or password; sign with secret_file instead")
 	case u.Fragment != "":
-		f.Add(path+".url", "ends in a fragment, which is not sent; leave out # and what follows")
+		f.Add(path+".url", "ends in a fragment, which is not sent; remove # and what follows")
 	}
 	for i, t := range w.Types {
 		if !typeName.MatchString(t) {
-			f.Add(fmt.Sprintf("%s.types[%d]", path, i), "%q is no event type", domain.Clip(t, shown))
+			f.Add(fmt.Sprintf("%s.types[%d]", path, i), "%q is not an event type", domain.Clip(t, shown))
 		}
 	}
 }
 
-// hostPort returns what is wrong with an address, "" when nothing is. One to
-// listen on may leave out the host and ask for any port.
+// hostPort returns what is wrong with an address, or "". An address to listen on may omit the
+// host and use port 0.
 func hostPort(address string, listen bool) string {
 	host, port, err := net.SplitHostPort(address)
 	n, err2 := strconv.ParseUint(port, 10, 16)
 	if err != nil || err2 != nil || !listen && (n == 0 || host == "") || strings.ContainsAny(host, " \t/@,") {
-		return fmt.Sprintf("%q is no host:port", domain.Clip(address, shown))
+		return fmt.Sprintf("%q is not host:port", domain.Clip(address, shown))
 	}
 	return ""
 }
@@ -297,7 +301,7 @@ func within[T int | time.Duration](f *configfile.File, path string, v, least, mo
 	}
 }
 
-// Check is validate for flags.
+// Check validates a gateway configured by flags.
 func (g *Gateway) Check() error {
 	f := configfile.New("gateway")
 	g.validate(f)

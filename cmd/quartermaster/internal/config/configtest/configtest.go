@@ -1,4 +1,4 @@
-// Package configtest writes configurations with every secret there can be, for tests.
+// Package configtest writes configurations with every kind of secret, for tests.
 package configtest
 
 import (
@@ -10,10 +10,10 @@ import (
 	"quartermaster/adapters/transport/testcert"
 )
 
-// Hunter2 stands in every secret of [Secrets].
+// Hunter2 is part of every secret of [Secrets].
 const Hunter2 = "hunter2-'\\ %"
 
-// Certificate returns one for localhost, signed by itself, and its key, in PEM.
+// Certificate returns a self-signed certificate for localhost and its key, in PEM.
 func Certificate(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	c := testcert.New(t)
@@ -26,7 +26,7 @@ func Certificate(t *testing.T) (cert, key []byte) {
 	return cert, key
 }
 
-// Secrets writes a configuration with every secret there can be.
+// Secrets writes a configuration with every kind of secret.
 func Secrets(t *testing.T) (path string, secrets map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
