@@ -54,7 +54,7 @@ serve() { # serve: starts the service; its gateway keeps its address across rest
 	service=$!
 	pids+=("$service")
 	await 30 'the service' grep -q 'msg="caught up"' "$run/serve.log"
-	address=$(sed -nE 's/.*taking events of nodes" address=([^ ]+).*/\1/p' "$run/serve.log" | tail -n 1)
+	address=$(sed -nE 's/.*accepting events from nodes" address=([^ ]+).*/\1/p' "$run/serve.log" | tail -n 1)
 }
 serve
 echo "the gateway listens at $address"

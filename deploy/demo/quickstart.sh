@@ -41,7 +41,7 @@ await() { # await SECONDS WHAT COMMAND...: until the command succeeds
 		sleep 0.2
 	done
 }
-serving() { grep -q 'msg="caught up"' serve.log && grep -q 'taking events of nodes' serve.log; }
+serving() { grep -q 'msg="caught up"' serve.log && grep -q 'accepting events from nodes' serve.log; }
 hours() { # hours KIND: milliseconds of GPU time of all workspaces
 	quartermaster usage --by workspace --from "$(date -u -d '-1 day' +%FT%H:00:00Z)" --to "$(date -u -d '+1 hour' +%FT%H:00:00Z)" -o json |
 		sed -nE 's/^ *"'"$1"'_gpu_ms": ([0-9]+),?$/\1/p' | tail -n 1
