@@ -1,8 +1,8 @@
 package packing
 
-// RuledOut returns the constraint that keeps the workload from the node however
-// empty it is, room apart: GPU model, placement, residency, certification or a
-// node that is dedicated to another. It is "" when there is none.
+// RuledOut returns the constraint that keeps the workload off the node even if the node is empty,
+// not counting room: GPU model, placement, residency, certification, or a node dedicated to another
+// workspace. It is "" if there is none.
 func (w *Workload) RuledOut(n *Node) Constraint {
 	load, node := *w, *n
 	load.Models, load.Countries = set(w.Models), set(w.Countries)
@@ -11,10 +11,10 @@ func (w *Workload) RuledOut(n *Node) Constraint {
 	return neverOn(&load, &node)
 }
 
-// Check says why the quantities of a node or a machine have no meaning or are
-// beyond what is counted exactly, nil when they are in order.
+// Check returns an error if a quantity of the node or machine is meaningless or too large to count
+// exactly.
 func (n *Node) Check() error { return n.check(false) }
 
-// Check says why the quantities of a workload have no meaning or are beyond what
-// is counted exactly, nil when they are in order.
+// Check returns an error if a quantity of the workload is meaningless or too large to count
+// exactly.
 func (w *Workload) Check() error { return w.check() }

@@ -7,19 +7,17 @@ import (
 	"slices"
 )
 
-// The lower bound relaxes everything but one resource at a time. A function f
-// of sizes is dual feasible when sizes that fit together still do after f; if it
-// is superadditive and never decreases as well, then what f makes of the
-// contents of any machine of capacity c, larger or smaller, is at most f(c).
-// So the sum of f over all replicas, covered by the f of capacities, needs no
-// more machines than the real thing. Two families are used, of which the first
-// gives the bound L2 of Martello and Toth ("Lower bounds and reduction
-// procedures for the bin packing problem", Discrete Applied Mathematics 28,
-// 1990) and both are in Fekete and Schepers ("New classes of fast lower bounds
-// for bin packing problems", Mathematical Programming 91, 2001). On GPUs they
-// are applied twice: to parts on one GPU, then to GPUs on one machine.
+// The lower bound relaxes everything but one resource at a time. A function f of sizes is dual
+// feasible if sizes that fit together still do after f. If f is also superadditive and
+// non-decreasing, then f applied to the contents of any machine of capacity c, larger or smaller,
+// sums to at most f(c). So covering the sum of f over all replicas with the f of capacities needs
+// no more machines than the original problem. Two families are used. The first gives the bound L2
+// of Martello and Toth ("Lower bounds and reduction procedures for the bin packing problem",
+// Discrete Applied Mathematics 28, 1990), and both are in Fekete and Schepers ("New classes of fast
+// lower bounds for bin packing problems", Mathematical Programming 91, 2001). For GPUs they are
+// applied twice: to parts of one GPU, then to GPUs of one machine.
 
-// sizes are equal sizes with how many there are.
+// sizes is a number of items of equal size.
 type sizes struct {
 	size  int64
 	count int64
@@ -28,13 +26,13 @@ type sizes struct {
 // dual is a dual feasible function of sizes up to its capacity.
 type dual func(size int64) int64
 
-// How many of a family are tried at most.
+// Bounds on the number of functions tried per family.
 const (
 	thresholds = 32
 	multiples  = 6 // more would not fit into 64 bits
 )
 
-// duals lists functions for a capacity that can be telling for sizes.
+// duals lists functions for a capacity that may give a strong bound for the sizes.
 func duals(capacity int64, of []sizes) []dual {
 	fs := []dual{func(x int64) int64 { return x }}
 	for k := int64(1); k <= multiples; k++ {
@@ -67,11 +65,11 @@ func duals(capacity int64, of []sizes) []dual {
 	return fs
 }
 
-// supply is machines of a capacity.
+// supply is a number of machines of equal capacity.
 type supply struct{ capacity, n int64 }
 
-// cover returns how many machines, the largest first, have a sum of sizes. If
-// all have less, it goes on as if there were more of the largest.
+// cover returns the number of machines, largest first, that cover a sum of sizes. If all of them do
+// not suffice, it continues as if there were more of the largest.
 func cover(have []supply, of []sizes) int64 {
 	var need int64
 	for _, s := range of {
@@ -93,7 +91,7 @@ func cover(have []supply, of []sizes) int64 {
 	return n
 }
 
-// lineBound bounds machines by one resource.
+// lineBound bounds the number of machines by one resource.
 func lineBound(have []supply, of []sizes) int64 {
 	capacity := int64(0)
 	for _, s := range have {
@@ -129,7 +127,7 @@ func (t tally) sizes() []sizes {
 	return list
 }
 
-// resourceBound bounds the machines of some classes that hold some demands.
+// resourceBound bounds the number of machines of some classes that hold some demands.
 func (p *problem) resourceBound(classes, demands []int) int64 {
 	supplies := func(capacity func(*state) int64) []supply {
 		var have []supply
@@ -149,8 +147,8 @@ func (p *problem) resourceBound(classes, demands []int) int64 {
 	}
 	best := max(lineBound(supplies(func(s *state) int64 { return s.cpu }), cpu.sizes()),
 		lineBound(supplies(func(s *state) int64 { return s.mem }), mem.sizes()))
-	// MIG instances count where sizes stay as they are: by the share of memory
-	// slices that they take, and by that of compute slices, where it is least.
+	// MIG instances count only under the identity function: by their share of memory slices, and by
+	// their share of compute slices, wherever that is smallest.
 	functions := duals(1000, parts.sizes())
 	functions = append(functions, functions[0])
 	for k, f := range functions {
@@ -171,8 +169,8 @@ func (p *problem) resourceBound(classes, demands []int) int64 {
 	return best
 }
 
-// instanceMilli is the least share of a GPU that an instance takes on machines of
-// some classes, of memory or of compute.
+// instanceMilli is the smallest share of a GPU's memory or compute that an instance takes on
+// machines of some classes.
 func (p *problem) instanceMilli(d *demand, classes []int, memory, compute bool) int64 {
 	least := int64(0)
 	for _, c := range classes {
@@ -195,8 +193,8 @@ func (p *problem) instanceMilli(d *demand, classes []int, memory, compute bool) 
 	return least
 }
 
-// ownBound bounds the machines that hold one demand, by how many replicas an
-// empty machine takes.
+// ownBound bounds the number of machines that hold one demand, by the replicas that an empty
+// machine takes.
 func (p *problem) ownBound(demand int) int64 {
 	d := &p.demands[demand]
 	var have []supply
@@ -253,10 +251,9 @@ func (p *problem) takes(class, demand int) bool {
 	return p.ruled[demand][class] == "" && k.empty.lacks(d) == "" && !(d.dedicated && k.empty.held)
 }
 
-// lowerBound returns a number of machines below which nothing holds all
-// replicas that an empty machine takes. Dedicated demands use machines of their
-// own, so their bounds add up, and to those of the rest; the same goes for
-// demands that are all apart from one another.
+// lowerBound returns a lower bound on the machines that hold all replicas which fit on an empty
+// machine. Dedicated demands use machines of their own, so their bounds add up, and add to that of
+// the rest. The same goes for demands with mutual anti-affinity.
 func (p *problem) lowerBound() int {
 	var rest, kept []int // kept apart
 	var alone int64
@@ -296,12 +293,11 @@ func (p *problem) lowerBound() int {
 	return int(alone + max(p.setBound(rest, own), inClique))
 }
 
-// sets is how many sets of classes setBound looks at.
+// sets is the number of class sets that setBound considers.
 const sets = 32
 
-// setBound bounds the machines for some demands: those of all classes, and those
-// of any set of classes by the demands that can be nowhere else. Bounds of sets
-// without a class in common add up.
+// setBound bounds the number of machines for some demands: over all classes, and over any set of
+// classes by the demands that fit nowhere else. Bounds of sets without a common class add up.
 func (p *problem) setBound(demands []int, own []int64) int64 {
 	if len(demands) == 0 {
 		return 0
@@ -356,8 +352,8 @@ func (p *problem) setBound(demands []int, own []int64) int64 {
 		b.bound = max(b.bound, p.resourceBound(classes, within))
 	}
 	slices.SortStableFunc(list, func(a, b bounded) int { return cmp.Compare(b.bound, a.bound) })
-	// Taken from the largest on, and once more without the set of all classes,
-	// which leaves room for nothing else.
+	// Greedy from the largest bound on, and once more without the set of all classes, which
+	// excludes every other set.
 	best := int64(0)
 	for _, with := range []bool{true, false} {
 		taken, sum := new(big.Int), int64(0)

@@ -12,32 +12,30 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// Column generation (Gilmore and Gomory, "A linear programming approach to the
-// cutting-stock problem", Operations Research 9, 1961). A column is one machine
-// and what is on it. A linear program chooses how many machines of each column,
-// fractions of machines allowed, so that every demand is met at least cost; its
-// prices of the demands tell which machine it lacks most, and pricing finds it.
+// Column generation (Gilmore and Gomory, "A linear programming approach to the cutting-stock
+// problem", Operations Research 9, 1961). A column is one machine with its contents. A linear
+// program chooses how many machines of each column, allowing fractions, so that every demand is met
+// at least cost. Its dual prices of the demands tell which machine is missing most, and pricing
+// finds it.
 //
-// Floating point proposes prices and never more. Rounded to whole numbers they
-// are as good a proof: when no machine of a kind can hold more worth than it
-// costs, everything there is to hold costs at least its worth. If some kind holds
-// ρ times its cost, all prices divided by ρ prove it (Farley, "A note on bounding
-// a class of linear programming problems", Operations Research 38, 1990).
+// Floating point only proposes prices. Rounded to integers they still give a proof: if no machine
+// of a kind can hold more worth than it costs, then holding everything costs at least its worth. If
+// some kind holds ρ times its cost, dividing all prices by ρ proves the bound (Farley, "A note on
+// bounding a class of linear programming problems", Operations Research 38, 1990).
 
-// column is a machine of a class and what is on it.
+// column is a machine of a class with its contents.
 type column struct {
 	class int
 	puts  []put
 	sums  []count // of replicas by demand, ascending
-	x     float64 // machines, as the program has it
+	x     float64 // machines, in the program's solution
 }
 
-// put is one replica on its way onto a machine: parts with the same slot share a
-// GPU, and so do instances, each of which has its start. Slots are numbered from
-// 0 as they are taken.
+// put is one replica to be placed on a machine. Parts with the same slot share a GPU, and so do
+// instances, each with its own start. Slots are numbered from 0 in order of use.
 type put struct{ demand, slot, start int }
 
-// master is the program and what it has found.
+// master is the linear program and its results.
 type master struct {
 	p       *problem
 	ctx     context.Context
@@ -47,26 +45,25 @@ type master struct {
 	rows    []int // demand of each row
 	rowOf   []int // by demand, -1 for none
 	unit    float64
-	costs   []int64 // of a machine by class, in whole prices
-	work    int64   // labels that pricing may still make
+	costs   []int64 // of a machine by class, in integer prices
+	work    int64   // remaining labels that pricing may create
 	bound   *big.Rat
-	prices  []int64 // that prove the bound, by demand
-	worth   []int64 // what a machine holds at them at most, by class
+	prices  []int64 // by demand; they prove the bound
+	worth   []int64 // by class; the most that a machine holds at these prices
 	told    Columns
 }
 
-// What column generation may do.
+// Bounds on the effort of column generation.
 const (
 	mostRounds  = 64
-	newColumns  = 64 // a round and class
+	newColumns  = 64 // per round and class
 	labelWork   = 60_000_000
 	dives       = 40
-	priceDigits = 26 // the cost of the dearest machine is about 1<<priceDigits
-	absent      = 16 // times the dearest machine is what a replica costs that has none
+	priceDigits = 26 // the cost of the most expensive machine is about 1<<priceDigits
+	absent      = 16 // cost of an unplaced replica, as a multiple of the most expensive machine
 )
 
-// improve looks for an outcome that is better than the best of the greedy ones,
-// and for a bound.
+// improve looks for a better outcome than the best greedy one, and for a bound.
 func (p *problem) improve(ctx context.Context, best *run, starts []*run, lp linear.Solver) (*run, *master, error) {
 	m := &master{p: p, ctx: ctx, lp: lp, seen: map[string]bool{}, work: labelWork, bound: new(big.Rat)}
 	m.told.State = ColumnsDone
@@ -89,7 +86,7 @@ func (p *problem) improve(ctx context.Context, best *run, starts []*run, lp line
 	return best, m, nil
 }
 
-// begin takes the machines of the greedy orders for the first columns.
+// begin takes the machines of the greedy orders as the first columns.
 func (m *master) begin(starts []*run) {
 	p := m.p
 	m.rowOf = make([]int, len(p.demands))
@@ -129,7 +126,7 @@ func (m *master) begin(starts []*run) {
 	}
 }
 
-// cost returns what a machine of a class costs.
+// cost returns the cost of a machine of a class.
 func (p *problem) cost(class int) int64 {
 	if !p.priced {
 		return 1
@@ -137,7 +134,7 @@ func (p *problem) cost(class int) int64 {
 	return p.classes[class].node.Cost
 }
 
-// puts spells out the contents of a machine that was empty.
+// puts lists the contents of a machine that started empty.
 func (p *problem) puts(class int, on *content) []put {
 	var list []*content
 	for ; on != nil; on = on.below {
@@ -230,7 +227,7 @@ func (p *problem) fillWith(class, demand int) []put {
 	return puts
 }
 
-// add takes a column in, unless it is there.
+// add adds a column unless it is known.
 func (m *master) add(class int, puts []put) bool {
 	by := map[int]int{}
 	for _, x := range puts {
@@ -254,8 +251,8 @@ func (m *master) add(class int, puts []put) bool {
 	return true
 }
 
-// program states what is left to place as a linear program. After the columns
-// come, for every row, replicas that have no machine.
+// program states the remaining replicas as a linear program. After the columns come, for every row,
+// replicas without a machine.
 func (m *master) program(left []int, machines []int) *linear.Program {
 	p := m.p
 	q := &linear.Program{Start: []int{0}}
@@ -263,7 +260,7 @@ func (m *master) program(left []int, machines []int) *linear.Program {
 	for c := range p.classes {
 		top = max(top, float64(p.cost(c)))
 	}
-	limit := make([]int, len(p.classes)) // row of the machines there are
+	limit := make([]int, len(p.classes)) // row of the available machines
 	rows := len(m.rows)
 	for _, i := range m.rows {
 		q.RowLower = append(q.RowLower, float64(left[i]))
@@ -311,7 +308,7 @@ func (m *master) solve(left, machines []int) (*linear.Solution, error) {
 	}
 	m.told.Programs++
 	if s.Status != linear.Optimal {
-		return nil, nil // whoever asked goes on with what there is
+		return nil, nil // the caller continues with what there is
 	}
 	for j, col := range m.columns {
 		col.x = s.X[j]
@@ -319,7 +316,7 @@ func (m *master) solve(left, machines []int) (*linear.Solution, error) {
 	return s, nil
 }
 
-// generate adds columns until none is lacking, and returns the last solution.
+// generate adds columns until none is missing, and returns the last solution.
 func (m *master) generate() (*linear.Solution, error) {
 	left, machines := m.all()
 	for m.told.Rounds < mostRounds {
@@ -341,7 +338,7 @@ func (m *master) generate() (*linear.Solution, error) {
 	return m.solve(left, machines)
 }
 
-// all is every replica and every machine.
+// all returns every replica and every machine.
 func (m *master) all() (left, machines []int) {
 	left, machines = make([]int, len(m.p.demands)), make([]int, len(m.p.classes))
 	for _, i := range m.rows {
@@ -353,8 +350,8 @@ func (m *master) all() (left, machines []int) {
 	return left, machines
 }
 
-// price proves a bound by the prices of a solution and adds the columns that it
-// lacks; false when it lacks none.
+// price proves a bound by the prices of a solution and adds the missing columns. It returns false
+// if none is missing.
 func (m *master) price(prices []float64) bool {
 	p := m.p
 	whole := make([]int64, len(p.demands))
@@ -364,10 +361,10 @@ func (m *master) price(prices []float64) bool {
 		}
 	}
 	grown := false
-	worth := make([]int64, len(p.classes)) // no machine of the class holds more
+	worth := make([]int64, len(p.classes)) // upper bound of what a machine of the class holds
 	row := len(m.rows)
 	for c := range p.classes {
-		rent := int64(0) // what a machine more of the class is worth
+		rent := int64(0) // value of one more machine of the class
 		if p.classes[c].n < unbounded {
 			rent = int64(math.Ceil(min(max(0, -prices[row])*m.unit, 1<<(priceDigits+8))))
 			row++
@@ -393,9 +390,9 @@ func (m *master) price(prices []float64) bool {
 	return grown
 }
 
-// separated lists sets of workloads' classes, as bits, such that on every machine
-// all of one set are absent and what is left may be together. Where that would be
-// too many sets it is left out that classes are apart.
+// separated lists sets of workload classes, as bits. On every machine, all classes of at least one
+// set are absent, and the remaining ones may share it. If there would be too many sets, the
+// separation of classes is ignored.
 func (p *problem) separated() []uint64 {
 	sets := []uint64{0}
 	for i := range p.demands {
@@ -416,7 +413,7 @@ func (p *problem) separated() []uint64 {
 			}
 		}
 	}
-	// A set that holds another one whole leaves less and is not needed.
+	// A set that contains another one leaves fewer classes and is not needed.
 	return slices.DeleteFunc(slices.Clone(sets), func(s uint64) bool {
 		return slices.ContainsFunc(sets, func(t uint64) bool { return t != s && t&s == t })
 	})
@@ -424,8 +421,8 @@ func (p *problem) separated() []uint64 {
 
 const mostSeparated = 8
 
-// pricing states what one machine of a class can hold at prices while some
-// workloads' classes are barred from it.
+// pricing states what one machine of a class can hold at given prices while some workload classes
+// are barred from it.
 func (m *master) pricing(class int, prices []int64, barred uint64) *pricing {
 	k := &m.p.classes[class]
 	q := &pricing{cpu: k.empty.cpu, mem: k.empty.mem, gpus: len(k.empty.free)}
@@ -443,7 +440,7 @@ func (m *master) pricing(class int, prices []int64, barred uint64) *pricing {
 	return q
 }
 
-// puts turns sets of items by GPU into replicas on their way.
+// puts converts sets of items by GPU to replicas to be placed.
 func (q *pricing) puts(fills [][]placed) []put {
 	slots := 0
 	var puts []put
@@ -460,17 +457,16 @@ func (q *pricing) puts(fills [][]placed) []put {
 	return puts
 }
 
-// prove raises the bound to what prices prove, given what a machine of each
-// class holds at most.
+// prove raises the bound to what the prices prove, given the most that a machine of each class
+// holds.
 func (m *master) prove(prices, worth []int64) {
 	p := m.p
 	sum := new(big.Int)
 	for _, i := range m.rows {
 		sum.Add(sum, new(big.Int).Mul(big.NewInt(prices[i]), big.NewInt(int64(p.demands[i].replicas))))
 	}
-	// Prices are divided so that no machine holds more than it costs, or no
-	// machine of which there are any number: then those of which there are only
-	// so many may bring down the sum by what they hold beyond their cost.
+	// Prices are divided so that no machine holds more than it costs; or only no machine of an
+	// unlimited class, and limited classes then lower the sum by what they hold beyond their cost.
 	for _, all := range []bool{true, false} {
 		over := big.NewRat(0, 1)
 		for c := range p.classes {
@@ -503,7 +499,7 @@ func (m *master) prove(prices, worth []int64) {
 	}
 }
 
-// ratio is nil where the divisor is 0.
+// ratio is nil if the divisor is 0.
 func ratio(a, b int64) *big.Rat {
 	if b == 0 {
 		return nil
@@ -511,7 +507,7 @@ func ratio(a, b int64) *big.Rat {
 	return big.NewRat(a, b)
 }
 
-// ceil returns the least whole number that is not below a ratio.
+// ceil returns the smallest integer that is not below a ratio.
 func ceil(r *big.Rat) int64 {
 	n, rest := new(big.Int).QuoRem(r.Num(), r.Denom(), new(big.Int))
 	if rest.Sign() > 0 {
@@ -520,10 +516,9 @@ func ceil(r *big.Rat) int64 {
 	return n.Int64()
 }
 
-// round makes whole machines of a solution: those columns that it has a whole
-// machine of are opened as often as it has whole ones, and what is left is chosen
-// anew, down to a remainder that the greedy orders pack. After every step they
-// pack what is left, and the best outcome stays.
+// round makes a solution integral. Each column is opened as often as the solution has whole
+// machines of it, and the program is solved again for the rest. After every step the greedy orders
+// pack what is left, and the best outcome is kept.
 func (m *master) round(best *run, s *linear.Solution, dives int) (*run, error) {
 	p := m.p
 	type opened struct {
@@ -532,7 +527,7 @@ func (m *master) round(best *run, s *linear.Solution, dives int) (*run, error) {
 	}
 	var fixed []opened
 	left, machines := m.all()
-	// Gangs are placed whole by the greedy orders, after columns are opened.
+	// The greedy orders place gangs whole, after columns are opened.
 	gangs := false
 	for _, i := range m.rows {
 		if p.demands[i].gang != "" {
@@ -603,7 +598,7 @@ func (m *master) round(best *run, s *linear.Solution, dives int) (*run, error) {
 	return best, nil
 }
 
-// proven reports whether an outcome is as good as the bound.
+// proven reports whether an outcome reaches the bound.
 func (m *master) proven(r *run) bool {
 	w := r.worth()
 	at := w[3] // machines
@@ -613,14 +608,14 @@ func (m *master) proven(r *run) bool {
 	return w[0] == 0 && w[1] == 0 && at <= ceil(m.bound)
 }
 
-// open opens machines of a column's class and puts on each what the column has,
-// as far as it is still to be placed and nothing keeps it away.
+// open opens machines of a column's class and puts the column's contents on each, except replicas
+// that are already placed or ruled out.
 func (r *run) open(col *column, machines int) {
 	for machines > 0 {
 		n := machines
 		for _, c := range col.sums {
 			if len(r.p.demands[c.demand].apartCluster) > 0 {
-				n = 1 // the first may shut the cluster to the next
+				n = 1 // the first may close the cluster to the next
 			}
 			if left := r.left[c.demand]; left >= c.n {
 				n = min(n, left/c.n)
@@ -670,7 +665,7 @@ func (r *run) open(col *column, machines int) {
 	}
 }
 
-// finish places by the order of the run what is left.
+// finish places the rest by the order of the run.
 func (r *run) finish() {
 	r.placeGangs()
 	for _, s := range r.p.steps(r.order) {
@@ -680,7 +675,7 @@ func (r *run) finish() {
 	}
 }
 
-// tell states in a result what column generation did and proved.
+// tell reports in a result what column generation did and proved.
 func (m *master) tell(r *Result) {
 	r.Columns = m.told
 	if n := ceil(m.bound); m.p.priced {

@@ -7,35 +7,33 @@ import (
 	"slices"
 )
 
-// Point is what a demand of so many thousandths of a mix needs.
+// Point is the machines needed for a demand of Level thousandths of a mix.
 type Point struct {
-	Level int64 `json:"level"` // of 1000; replicas, those of equal workloads together, are rounded up
-	// GPUMilli is what the replicas need, in thousandths of a GPU: with few of each
-	// workload more than Level of the mix.
+	Level int64 `json:"level"` // in thousandths; replicas, counted over equal workloads, are rounded up
+	// GPUMilli is the need of the replicas in thousandths of a GPU. With few replicas of each
+	// workload it exceeds Level of the mix.
 	GPUMilli int64 `json:"gpu_milli"`
-	// Nodes hold it, and none less than LowerBound do, which is proven. Neither
-	// falls as demand rises.
+	// Nodes is a number of nodes that holds the demand; LowerBound is proven. Neither falls as
+	// demand rises.
 	Nodes      int `json:"nodes"`
 	LowerBound int `json:"lower_bound"`
-	// The same in cost, 0 where no kind has one.
+	// The same in cost, 0 if no kind has a cost.
 	Cost           int64  `json:"cost"`
 	CostLowerBound int64  `json:"cost_lower_bound"`
 	Used           []Used `json:"used"`     // nodes by kind
-	Unplaced       int    `json:"unplaced"` // replicas for which there is no machine, which Nodes leaves out
+	Unplaced       int    `json:"unplaced"` // replicas without a machine, which Nodes leaves out
 }
 
-// curvePoints is for how many levels a curve is packed at most.
+// curvePoints is the largest number of levels that a curve packs.
 const curvePoints = 48
 
-// Curve says how many machines of given kinds a mix of workloads needs at each of
-// some levels of demand, in thousandths of the mix, ascending in the answer and
-// none twice. Columns and prices are found once, at the highest level, and serve
-// all. No more than 48 levels are packed, so that time does not grow with the
-// hours whose demand is asked for: others get the nodes of the next level above
-// that was packed, and the bound of the next below.
+// Curve returns how many machines of given kinds a mix of workloads needs at levels of demand, in
+// thousandths of the mix. The answer is ascending and has no duplicates. Columns and prices are
+// found once, at the highest level, and are used for all. At most 48 levels are packed, so that
+// time does not grow with the number of hours: other levels get the nodes of the next higher packed
+// level, and the bound of the next lower one.
 //
-// It fails as [NeedContext] does, and when a level is negative or the replicas
-// are too many.
+// It fails as [NeedContext] does, and if a level is negative or there are too many replicas.
 func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, opts Options) ([]Point, error) {
 	levels = set(levels)
 	if len(levels) == 0 {
@@ -86,8 +84,7 @@ func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, op
 			points[i].Unplaced += u.Replicas
 		}
 	}
-	// What holds more demand holds less, and what needs so many nodes for less
-	// needs them for more.
+	// Whatever holds more demand also holds less, and a bound for less demand also holds for more.
 	for i := len(points) - 2; i >= 0; i-- {
 		a, b := &points[i], &points[i+1]
 		if b.Unplaced == 0 && (a.Unplaced > 0 || a.Cost > b.Cost || a.Cost == b.Cost && a.Nodes > b.Nodes) {
@@ -114,7 +111,7 @@ func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, op
 	return all, nil
 }
 
-// gpuMilli is what all demands need, in thousandths of a GPU.
+// gpuMilli is the need of all demands, in thousandths of a GPU.
 func (p *problem) gpuMilli() (sum int64) {
 	for i := range p.demands {
 		sum += int64(p.demands[i].replicas) * p.demands[i].gpuMilli()
@@ -122,8 +119,7 @@ func (p *problem) gpuMilli() (sum int64) {
 	return sum
 }
 
-// scaled is the problem with so many thousandths of each demand's replicas,
-// rounded up.
+// scaled is the problem with the given thousandths of each demand's replicas, rounded up.
 func (p *problem) scaled(level int64) *problem {
 	q := *p
 	q.loads, q.demands = slices.Clone(p.loads), slices.Clone(p.demands)
@@ -132,7 +128,7 @@ func (p *problem) scaled(level int64) *problem {
 		all := int64(d.replicas)
 		n := (all*level + 999) / 1000
 		d.replicas = int(n)
-		before := int64(0) // replicas of the workloads before, which share in order
+		before := int64(0) // replicas of the previous workloads, which share in order
 		for _, w := range d.loads {
 			after := before + int64(p.loads[w].Replicas)
 			if all > 0 {
@@ -146,8 +142,8 @@ func (p *problem) scaled(level int64) *problem {
 	return &q
 }
 
-// improveBy does what improve does with the columns and the prices of a like
-// problem that has no less of any demand.
+// improveBy does the same as improve with the columns and prices of a similar problem that has at
+// least as much of every demand.
 func (p *problem) improveBy(above *master, best *run) (*run, *master, error) {
 	m := &master{p: p, ctx: above.ctx, lp: above.lp, unit: above.unit, costs: above.costs, bound: new(big.Rat)}
 	m.told.State, m.rowOf = above.told.State, make([]int, len(p.demands))
@@ -180,5 +176,5 @@ func (p *problem) improveBy(above *master, best *run) (*run, *master, error) {
 	return best, m, err
 }
 
-// curveDives is how often a level of a curve is rounded.
+// curveDives is the number of rounding dives per level of a curve.
 const curveDives = 3

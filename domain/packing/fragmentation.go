@@ -6,19 +6,17 @@ import (
 	"slices"
 )
 
-// Fragmentation says how many GPUs of the nodes are stranded, by GPU model,
-// given what is held on them: of what is free, the part that a replica drawn
-// from the workloads cannot use, in expectation over the draw (Weng et al.,
-// "Beware of Fragmentation", USENIX ATC 2023, section 3.2). A replica cannot
-// use any of a node that lacks the GPUs, the CPU or the memory for it or that a
-// constraint rules out; of other nodes, it cannot use the GPUs of which less is
-// free than it needs (all of a GPU, if it needs whole ones).
+// Fragmentation returns the number of stranded GPUs of the nodes by GPU model, given what is held
+// on them. Stranded is the part of the free GPUs that a replica drawn from the workloads cannot
+// use, in expectation over the draw (Weng et al., "Beware of Fragmentation", USENIX ATC 2023,
+// section 3.2). A replica cannot use any part of a node that lacks the GPUs, the CPU or the memory
+// for it, or that a constraint rules out. On other nodes it cannot use the GPUs with less free than
+// it needs (or not entirely free, if it needs whole ones).
 //
-// Two things differ from the paper. Workloads that need no GPU are not drawn:
-// they would call GPUs stranded because CPU is wanted as well. Every fixed
-// constraint counts, not the model alone. What depends on the company on a
-// node, apart and max_per_node, does not count. Without a workload that needs a
-// GPU nothing is stranded.
+// There are two differences from the paper. Workloads that need no GPU are not drawn, because they
+// would count GPUs as stranded merely because they want CPU. Every fixed constraint counts, not
+// only the model. Constraints between replicas on a node (anti-affinity and max_per_node) do not
+// count. Without a workload that needs a GPU nothing is stranded.
 //
 // It fails as [Pack] does.
 func Fragmentation(nodes []Node, workloads []Workload) ([]Stranded, error) {
@@ -29,10 +27,10 @@ func Fragmentation(nodes []Node, workloads []Workload) ([]Stranded, error) {
 	return p.start(nil).fragmentation(), nil
 }
 
-// mixture is the demands of a class of machines for GPUs.
+// mixture is the GPU demands as seen by a class of machines.
 type mixture struct {
-	able    []mixed // by what is needed of one GPU
-	useless int64   // replicas that never go there
+	able    []mixed // by the need of one GPU
+	useless int64   // replicas that never run there
 }
 
 type mixed struct {
@@ -41,7 +39,7 @@ type mixed struct {
 	weight int64  // replicas
 }
 
-// mixtures draws the mixture of every class from the demands listed.
+// mixtures computes the mixture of every class from the listed demands.
 func (p *problem) mixtures(of []int) []mixture {
 	ms := make([]mixture, len(p.classes))
 	for c := range ms {
@@ -65,8 +63,7 @@ func (p *problem) mixtures(of []int) []mixture {
 	return ms
 }
 
-// strandedBy returns the milli that are stranded on a machine, times the
-// replicas that they were drawn from.
+// strandedBy returns the stranded milli of a machine, times the number of replicas in the draw.
 func (p *problem) strandedBy(s *state, m *mixture) int64 {
 	var free int64
 	for _, f := range s.free {
@@ -102,8 +99,8 @@ func (p *problem) everyDemand() []int {
 	return all
 }
 
-// stranded returns the stranded milli of all machines, times the replicas that
-// need a GPU.
+// stranded returns the stranded milli of all machines, times the number of replicas that need a
+// GPU.
 func (r *run) stranded() *big.Int {
 	if r.lost == nil {
 		r.lost = new(big.Int)
@@ -129,8 +126,7 @@ func (r *run) strandedByClass() []*big.Int {
 	return sums
 }
 
-// counts reports whether the machines of a group are there: of kinds, those
-// that were opened.
+// counts reports whether the machines of a group exist: for kinds, whether they were opened.
 func (r *run) counts(g *group) bool { return g.n > 0 && (!r.p.open || g.used) }
 
 func (r *run) fragmentation() []Stranded {

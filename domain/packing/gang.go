@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// gang is demands that start together, in one fabric.
+// gang is a set of demands that start together, in one fabric.
 type gang struct {
 	name    string
-	demands []int // what is hardest to place first
+	demands []int // the hardest to place first
 	milli   int64
 }
 
-// gangsOf lists the gangs, those that need most GPUs first.
+// gangsOf lists the gangs, those that need the most GPUs first.
 func (p *problem) gangsOf() []gang {
 	by := map[string]*gang{}
 	for i := range p.demands {
@@ -41,9 +41,8 @@ func (p *problem) gangsOf() []gang {
 	return all
 }
 
-// placeGangs places every gang that is not placed yet, whole or not at all, in
-// the fabric where it leaves the fewest machines more in use, then the least
-// free.
+// placeGangs places every gang that is not placed yet, whole or not at all. It chooses the fabric
+// with the fewest additional machines in use, then with the least free.
 func (r *run) placeGangs() {
 	for _, g := range r.p.gangsOf() {
 		if _, ok := r.gangs[g.name]; ok {
@@ -108,8 +107,8 @@ func (r *run) fabrics(g *gang) []string {
 	})
 }
 
-// fork copies a run, so that what is tried on the copy leaves the run as it is.
-// What the copy knew of choices it weighs anew.
+// fork copies a run, so that trials on the copy leave the run unchanged. The copy does not inherit
+// cached choices.
 func (r *run) fork() *run {
 	f := *r
 	f.groups, f.byKey = make([]*group, 0, len(r.groups)), make(map[string]*group, len(r.groups))

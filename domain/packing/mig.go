@@ -8,38 +8,35 @@ import (
 	"quartermaster/domain"
 )
 
-// A GPU that is divided into MIG instances is a row of memory slices. An instance
-// of a profile takes as many of them as the profile has, side by side, from one
-// of a few starts. Which starts are legal follows from two numbers: the start is a
-// multiple of the memory slices taken, and from the start on there are as many
-// compute slices as the profile has. On GPUs with 7 compute and 8 memory slices
-// that gives the placements that NVIDIA publishes for A100 and H100
-// (Multi-Instance GPU User Guide, "Supported MIG Profiles", and its listing of
-// "nvidia-smi mig -lgipp"): one slice from 0 to 6; two slices with one compute
-// slice from 0, 2, 4, 6; 2g from 0, 2, 4; 3g from 0, 4; 4g and 7g from 0 alone.
-// A profile of which the maker allows one instance where there is room for more
-// (media extensions) is one to a GPU.
+// A GPU that is divided into MIG instances is a row of memory slices. An instance of a profile
+// takes a number of adjacent slices from one of a few starts. Two rules determine the legal starts:
+// the start is a multiple of the memory slices taken, and at least as many compute slices as the
+// profile has remain from the start on. On GPUs with 7 compute and 8 memory slices this gives the
+// placements that NVIDIA publishes for A100 and H100 (Multi-Instance GPU User Guide, "Supported MIG
+// Profiles", and its listing of "nvidia-smi mig -lgipp"): one slice from 0 to 6; two slices with
+// one compute slice from 0, 2, 4, 6; 2g from 0, 2, 4; 3g from 0, 4; 4g and 7g from 0 only. A
+// profile for which the vendor allows a single instance although there is room for more (media
+// extensions) is limited to one per GPU.
 
-// profile is how instances of one profile lie on the GPUs of a class.
+// profile is the geometry of one profile on the GPUs of a class.
 type profile struct {
 	size   int // memory slices
 	starts []int
-	single bool // one to a GPU
+	single bool // one per GPU
 	layout *layout
 }
 
-// layout is what is known of all profiles of a GPU, to tell what an instance
-// takes from others.
+// layout is all profiles of a GPU, used to see what an instance takes from others.
 type layout struct{ profiles []profile }
 
-// gpuMask says which memory slices of a divided GPU are taken: a bit for each,
-// and one more when a profile that is one to a GPU is there.
+// gpuMask has a bit for each memory slice of a divided GPU that is taken, and one more if an
+// instance of a one-per-GPU profile is there.
 type gpuMask uint16
 
 const singleBit gpuMask = 1 << 8
 
-// A choice of where an instance goes is kept in the 16 bits that say of a part
-// from which GPU it is taken: divided, the start, and the mask of the GPU before.
+// The choice of where an instance goes is encoded in the 16 bits that otherwise say from which GPU
+// a part is taken: a divided flag, the start, and the GPU's previous mask.
 const (
 	dividedBit = 1 << 15
 	startShift = 9
@@ -53,7 +50,7 @@ func decode(from uint16) (start int, before gpuMask) {
 	return int(from >> startShift & 7), gpuMask(from & (1<<startShift - 1))
 }
 
-// taken is what an instance takes from a start on.
+// taken is the mask of an instance at a start.
 func (f *profile) taken(start int) gpuMask {
 	m := gpuMask(1<<f.size-1) << start
 	if f.single {
@@ -62,11 +59,11 @@ func (f *profile) taken(start int) gpuMask {
 	return m
 }
 
-// fits reports whether an instance can lie there.
+// fits reports whether an instance fits there.
 func (f *profile) fits(start int, on gpuMask) bool { return on&f.taken(start) == 0 }
 
-// room is how many instances more a GPU takes. Starts are multiples of the size,
-// so that none is in another's way.
+// room is the number of further instances that a GPU takes. Starts are multiples of the size, so
+// instances never overlap partially.
 func (f *profile) room(on gpuMask) int {
 	n := 0
 	for _, s := range f.starts {
@@ -80,8 +77,8 @@ func (f *profile) room(on gpuMask) int {
 	return n
 }
 
-// choice returns the start that takes least from what other instances could
-// still have there, and how much that is; false if there is none.
+// choice returns the start that takes the least from what other instances could still have, and how
+// much that is; false if there is none.
 func (f *profile) choice(on gpuMask) (start, loss int, ok bool) {
 	was := f.layout.promise(on)
 	for _, s := range f.starts {
@@ -95,7 +92,7 @@ func (f *profile) choice(on gpuMask) (start, loss int, ok bool) {
 	return start, loss, ok
 }
 
-// promise sums up what a GPU can still become, profile by profile.
+// promise sums the remaining room of a GPU over all profiles.
 func (l *layout) promise(on gpuMask) int {
 	sum := 0
 	for i := range l.profiles {
@@ -107,8 +104,8 @@ func (l *layout) promise(on gpuMask) int {
 	return sum
 }
 
-// layoutOf returns the layout of a node whose GPUs may be divided, nil if there
-// is none or the maker's table is not known.
+// layoutOf returns the MIG layout of a node, nil if its GPUs cannot be divided or the vendor's
+// table is unknown.
 func layoutOf(n *Node) *domain.MIGLayout {
 	if !n.MIG || n.GPUs == 0 {
 		return nil
@@ -120,7 +117,7 @@ func layoutOf(n *Node) *domain.MIGLayout {
 	return m.MIG
 }
 
-// profileOn returns how a profile lies on the GPUs of a node, nil if it cannot.
+// profileOn returns the geometry of a profile on a node's GPUs, nil if it does not fit.
 func profileOn(name string, n *Node) *profile {
 	l := layoutOf(n)
 	p, ok := l.Profile(name)
@@ -144,8 +141,8 @@ func lie(l *domain.MIGLayout, p domain.MIGProfile, all *layout) profile {
 	return f
 }
 
-// weight is the larger share of a GPU that a profile takes, in thousandths,
-// rounded up, where it takes most of one; 0 for a name that no GPU has.
+// profileWeight is the larger of a profile's shares of a GPU, in thousandths, rounded up, on the
+// node where that is largest; 0 for a name that no GPU has.
 func profileWeight(name string, nodes []Node) int64 {
 	most := int64(0)
 	share := func(l *domain.MIGLayout) {
@@ -157,7 +154,7 @@ func profileWeight(name string, nodes []Node) int64 {
 	for i := range nodes {
 		share(layoutOf(&nodes[i]))
 	}
-	if most == 0 { // of no node: as much as of any GPU there is
+	if most == 0 { // on no node: the largest share over all known GPUs
 		for _, m := range domain.GPUModels() {
 			share(m.MIG)
 		}
@@ -165,9 +162,8 @@ func profileWeight(name string, nodes []Node) int64 {
 	return most
 }
 
-// wherever returns where on a machine an instance would go: on a divided GPU,
-// the one that loses least by it, or else on one that is wholly free. It returns
-// false if there is no room.
+// wherever returns where on a machine an instance would go: the divided GPU that loses the least by
+// it, or else an entirely free one. It returns false if there is no room.
 func (s *state) wherever(f *profile) (from uint16, ok bool) {
 	least := 0
 	for i, on := range s.divided {
@@ -186,10 +182,10 @@ func (s *state) wherever(f *profile) (from uint16, ok bool) {
 	return encode(start, 0), ok
 }
 
-// divide puts an instance on a GPU of the machine, which is this state's own.
+// divide puts an instance on a GPU of the machine, which must own this state.
 func (s *state) divide(f *profile, from uint16) {
 	start, before := decode(from)
-	if before == 0 { // a GPU that was wholly free counts as full from now on
+	if before == 0 { // an entirely free GPU counts as full from now on
 		s.free = append(slices.Clone(s.free[1:]), 0)
 		s.divided = slices.Clone(s.divided)
 	} else {
@@ -201,8 +197,7 @@ func (s *state) divide(f *profile, from uint16) {
 	s.divided = slices.Insert(s.divided, i, after)
 }
 
-// can reports whether a machine has a GPU in the state that an instance is to
-// come to, with room where it is to lie.
+// can reports whether a machine has a GPU with the required mask and room at the required start.
 func (s *state) can(f *profile, from uint16) bool {
 	start, before := decode(from)
 	if !slices.Contains(f.starts, start) || !f.fits(start, before) {
@@ -215,8 +210,7 @@ func (s *state) can(f *profile, from uint16) bool {
 	return ok
 }
 
-// masks returns what is taken of each GPU of an empty node, by index, 0 where it
-// is not divided.
+// masks returns the taken slices of each GPU of an empty node, by index; 0 if it is not divided.
 func masks(n *Node) []gpuMask {
 	on := make([]gpuMask, n.GPUs)
 	for _, h := range n.Held.Instances {
@@ -227,7 +221,7 @@ func masks(n *Node) []gpuMask {
 	return on
 }
 
-// checkInstances says what is wrong with instances that are held.
+// checkInstances says what is wrong with held instances.
 func (n *Node) checkInstances() string {
 	on := make(map[int]gpuMask)
 	held := slices.Clone(n.Held.Instances)

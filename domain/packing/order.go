@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// order is one greedy way: which replicas come first and which machine takes
-// them. Gangs come before all. Dedicated demands, which need machines of their own, come before all,
-// then those that keep clusters apart, and those without GPUs come last.
+// order is one greedy heuristic: the sequence of replicas, and the choice of machine. Gangs come
+// first, then dedicated demands, which need machines of their own, then demands that keep clusters
+// apart. Demands without GPUs come last.
 type order struct {
 	name string
-	// by compares demands. On a tie the lower number comes first.
+	// by compares demands. Ties go to the lower number.
 	by func(p *problem, a, b int) int
-	// mixed: of the demands of less than half a machine that by finds equal,
-	// each is spread evenly over the sequence, so that what is large in one
-	// resource meets what is large in another. Otherwise one follows the other.
+	// mixed spreads each demand of less than half a machine evenly over the sequence among those
+	// that by finds equal, so that demands large in one resource meet demands large in another.
+	// Otherwise equal demands follow one another.
 	mixed bool
 	fit   fit
 	open  open
@@ -24,9 +24,9 @@ type order struct {
 type fit int
 
 const (
-	fitSnug fit = iota // the least left, scarce resources weighing more
-	fitNorm            // the least sum of squares left
-	fitFrag            // the least growth of what is stranded
+	fitSnug fit = iota // the least left over, weighted by scarcity
+	fitNorm            // the smallest sum of squares left over
+	fitFrag            // the smallest growth of stranded GPUs
 )
 
 // open is when a machine is opened on which nothing was placed yet.
@@ -34,8 +34,8 @@ type open int
 
 const (
 	openAny   open = iota // whenever it is the best
-	openSnug              // when no opened one takes the replica, then the best
-	openLarge             // then the one with the most left
+	openSnug              // if no opened one takes the replica, then the best
+	openLarge             // likewise, then the one with the most left
 )
 
 func byShare(p *problem, a, b int) int { return cmp.Compare(p.share(b), p.share(a)) }
@@ -45,18 +45,18 @@ func byGPU(p *problem, a, b int) int {
 	return cmp.Or(cmp.Compare(y.gpuMilli(), x.gpuMilli()), cmp.Compare(y.cpu, x.cpu), cmp.Compare(y.mem, x.mem))
 }
 
-// byRoom puts first what the fewest GPUs may take.
+// byRoom puts first the demands that the fewest GPUs may take.
 func byRoom(p *problem, a, b int) int { return cmp.Compare(p.room[a], p.room[b]) }
 
 func byRoomAndShare(p *problem, a, b int) int { return cmp.Or(byRoom(p, a, b), byShare(p, a, b)) }
 
 func byNothing(*problem, int, int) int { return 0 }
 
-// one is the whole of a machine when shares of machines are compared.
+// one is a whole machine when shares of machines are compared.
 const one = 1 << 15
 
-// shares returns what a replica takes of each resource, in shares of the
-// largest machine and at most twice that.
+// shares returns what a replica takes of each resource, in shares of the largest machine, capped at
+// twice that.
 func (p *problem) shares(demand int) (gpu, cpu, mem int64) {
 	d := &p.demands[demand]
 	at := func(x, ref int64) int64 { return min(x, 2*ref) * one / ref }
@@ -68,7 +68,7 @@ func (p *problem) share(demand int) int64 {
 	return max(g, c, m)
 }
 
-// prepare works out what orders look at.
+// prepare computes what orders use.
 func (p *problem) prepare() {
 	p.room = make([]int64, len(p.demands))
 	for i := range p.demands {
@@ -107,8 +107,8 @@ func (p *problem) prepare() {
 		p.scarce[r] = 1 + need[r]*1000/top
 	}
 
-	// The demands for most GPUs stand for all where an order weighs
-	// fragmentation at every step.
+	// Where an order weighs fragmentation at every step, the demands for the most GPUs represent
+	// all.
 	heavy := p.everyDemand()
 	slices.SortStableFunc(heavy, func(a, b int) int {
 		x, y := &p.demands[a], &p.demands[b]
@@ -119,7 +119,7 @@ func (p *problem) prepare() {
 
 const heaviest = 256
 
-// fragWork is how many weighings more a look at fragmentation counts as.
+// fragWork is the number of extra weighings that one look at fragmentation counts as.
 const fragWork = 15
 
 func (s *state) freeMilli() int64 {
@@ -130,18 +130,18 @@ func (s *state) freeMilli() int64 {
 	return free
 }
 
-// step is some replicas of a demand, to be placed together.
+// step is some replicas of a demand, placed together.
 type step struct {
 	demand, n int
 	rank      int
-	late      int64 // how far down the sequence, of one
+	late      int64 // position of one replica in the sequence, as a fraction of one
 }
 
-// pieces is into about how many steps all replicas are cut at most, lest time
-// grow with their number.
+// pieces is the approximate largest number of steps, so that time does not grow with the number of
+// replicas.
 const pieces = 1 << 14
 
-// steps lists what to place in an order, first things first.
+// steps lists what to place in an order, in sequence.
 func (p *problem) steps(o *order) []step {
 	var steps []step
 	all := 0
@@ -168,8 +168,8 @@ func (p *problem) steps(o *order) []step {
 			steps = append(steps, s)
 			continue
 		}
-		// Demands start at different points, or all would meet at each turn:
-		// multiples of the golden ratio fall evenly wherever one stops.
+		// Demands start at different points, or all would meet at each turn: multiples of the
+		// golden ratio are spread evenly wherever the sequence stops.
 		phase := int64(i) * 20251 % one
 		n := (d.replicas-1)/(all/pieces+1) + 1
 		for k := range n {
@@ -203,8 +203,7 @@ func (p *problem) run(o *order) *run {
 	return r
 }
 
-// weigh says how good a machine is for one more replica of a demand; false if
-// it cannot be there.
+// weigh scores a machine for one more replica of a demand; false if it cannot be there.
 func (r *run) weigh(s *state, demand int) (choice, bool) {
 	r.work++
 	if r.refuses(s, demand) != "" {
@@ -221,7 +220,7 @@ func (r *run) weigh(s *state, demand int) (choice, bool) {
 	if d.profiles != nil {
 		c.from, _ = s.wherever(d.profiles[s.class])
 		if _, before := decode(c.from); before == 0 {
-			c.tier += 4 // rather not divide one GPU more
+			c.tier += 4 // rather not divide one more GPU
 		}
 	}
 	if d.part > 0 { // the fullest GPU that takes it
@@ -262,9 +261,8 @@ func (r *run) norm(s *state, demand int) int64 {
 	return g*g/one*r.p.scarce[0] + c*c/one*r.p.scarce[1] + m*m/one*r.p.scarce[2]
 }
 
-// frag returns by how much one replica more adds to what is stranded, and the
-// GPU to take so that it is least, the fullest on a tie. An instance goes where
-// it is said.
+// frag returns the increase of stranded GPUs by one more replica, and the GPU to take so that it is
+// least; ties go to the fullest. An instance goes where the parameter says.
 func (r *run) frag(s *state, demand int, instance uint16) (from uint16, growth int64) {
 	d, m := &r.p.demands[demand], &r.p.mix[s.class]
 	was := r.p.strandedBy(s, m)
@@ -283,7 +281,7 @@ func (r *run) frag(s *state, demand int, instance uint16) (from uint16, growth i
 	return from, growth
 }
 
-// The orders, in the order in which they are tried: what is cheap first.
+// The orders, in the order in which they are tried, cheap ones first.
 var (
 	packOrders = append(ordersThatOpen(openAny), ordersThatOpenLarge...)
 	needOrders = append(ordersThatOpen(openSnug), ordersThatOpenLarge...)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// result spells an outcome out in ids.
+// result converts an outcome to ids.
 func (r *run) result() *Result {
 	res := &Result{Method: Method, Order: r.order.name, Machines: []Machine{}, Used: []Used{}, Unplaced: []Unplaced{}, Stranded: r.fragmentation()}
 	for i := range r.p.demands {
@@ -58,8 +58,8 @@ type filled struct {
 type seat struct {
 	demand int
 	gpus   []int // ascending
-	starts []int // of an instance, its first memory slice
-	n      int   // replicas, 1 if they need GPUs
+	starts []int // the first memory slice of an instance
+	n      int   // replicas; 1 if they need GPUs
 }
 
 func (s seat) compare(t seat) int {
@@ -70,8 +70,8 @@ func (f *filled) compare(g *filled) int {
 	return cmp.Or(cmp.Compare(f.class, g.class), slices.CompareFunc(f.on, g.on, seat.compare))
 }
 
-// spell lists machines and what is on them. Equal machines are taken, and equal
-// workloads are handed out, in the order of their ids.
+// spell lists machines and their contents. Equal machines and equal workloads are assigned in the
+// order of their ids.
 func (r *run) spell(res *Result) {
 	var all []filled
 	for _, g := range r.groups {
@@ -82,7 +82,7 @@ func (r *run) spell(res *Result) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b filled) int { return a.compare(&b) })
-	// Machines of equal contents are told at once.
+	// Machines with equal contents are reported together.
 	merged := all[:0]
 	for _, f := range all {
 		if last := len(merged) - 1; last >= 0 && merged[last].compare(&f) == 0 {
@@ -110,7 +110,7 @@ func (r *run) spell(res *Result) {
 	}
 	for _, f := range merged {
 		for f.n > 0 {
-			// As many machines as are of one node and hold the same workloads.
+			// As many machines as belong to one node and hold the same workloads.
 			n := nodes[f.class].most(1, f.n)
 			for i := 0; i < len(f.on); {
 				demand, each := f.on[i].demand, 0
@@ -155,12 +155,11 @@ func (s *stock) add(id string, n int) {
 	}
 }
 
-// most returns for how many machines, up to a limit and at least one, the next
-// each times as many ids are the same.
+// most returns for how many machines, between one and a limit, the next each ids per machine are
+// the same.
 func (s *stock) most(each, limit int) int { return max(1, min(limit, s.n[0]/each)) }
 
-// take takes the next id for a number of machines, for each as often as wanted
-// or as there is.
+// take takes the next id for a number of machines, on each as often as wanted or available.
 func (s *stock) take(wanted, machines int) (id string, each int) {
 	id, each = s.ids[0], min(wanted, s.n[0]/machines)
 	if s.n[0] -= each * machines; s.n[0] == 0 {
@@ -169,8 +168,8 @@ func (s *stock) take(wanted, machines int) (id string, each int) {
 	return id, each
 }
 
-// seat says on which GPUs of an empty machine of the class its contents sit:
-// always the lowest of those that will do.
+// seat assigns the contents of a machine to GPUs of an empty machine of the class, always the
+// lowest suitable indices.
 func (p *problem) seat(class int, on *content) []seat {
 	var list []*content
 	for ; on != nil; on = on.below {
@@ -214,14 +213,14 @@ func (p *problem) seat(class int, on *content) []seat {
 	return seats
 }
 
-// tried lists the constraints in their order.
+// tried lists the constraints in order.
 var tried = []Constraint{
 	ModelConstraint, ProfileConstraint, SharingConstraint, PlacementConstraint, ResidencyConstraint, CertificationConstraint, DedicatedConstraint,
 	GangConstraint, ClassConstraint, ApartConstraint, MaxPerNodeConstraint, GPUConstraint, CPUConstraint, MemoryConstraint,
 }
 
-// told returns for how many machines a group stands where machines are counted:
-// what is not open of a kind without a bound counts once.
+// told returns the number of machines that a group counts for: an unopened group of an unlimited
+// kind counts once.
 func (r *run) told(g *group) int {
 	if g.n < unbounded {
 		return g.n
@@ -245,7 +244,7 @@ func (r *run) told(g *group) int {
 	return n
 }
 
-// explain says of a demand that was not placed wholly what ruled machines out.
+// explain reports what ruled machines out for a demand that was not fully placed.
 func (r *run) explain(res *Result, demand int) {
 	machines := map[Constraint]int{}
 	for _, g := range r.groups {

@@ -9,33 +9,31 @@ import (
 	"quartermaster/domain"
 )
 
-// pricing looks for what one machine of a class can hold that is worth most at
-// given prices, in whole numbers throughout, so that what it finds proves a
-// bound. It builds sets of replicas from the inside out: what one GPU can hold
-// (a fill), what k GPUs can, and at the end two halves of a machine meet. Of
-// sets that take no less of anything and are worth no more, one is kept.
+// pricing finds the most valuable contents of one machine of a class at given prices. It uses
+// integers throughout, so its result proves a bound. It builds sets of replicas from the inside
+// out: what one GPU can hold (a fill), what k GPUs can hold, and finally two halves of a machine. A
+// set is dropped if another takes no more of anything and is worth no less.
 //
-// Two multipliers, the shadow prices of the machine's own CPU and memory, bound
-// what any set can still become; sets that cannot become worth more than a
-// threshold are dropped. That bound alone, without any search, is what the
-// answer falls back to when the search is too long.
+// Two multipliers, the shadow prices of the machine's own CPU and memory, bound the value that any
+// set can still reach. Sets that cannot exceed a threshold are dropped. If the search becomes too
+// long, that bound alone is the answer.
 //
-// Constraints between workloads are left out (apart, the most per node): the
-// bound stands, and a pattern that breaks one is cut when it is used.
+// Constraints between workloads (anti-affinity, the maximum per node) are ignored: the bound
+// remains valid, and a pattern that breaks one is trimmed when it is used.
 type pricing struct {
 	cpu, mem int64 // of the machine
 	gpus     int
 	items    []item
-	work     int64 // labels that may still be made
+	work     int64 // remaining labels that may be created
 
-	threshold int64   // what is worth no more is not looked for
-	lc, lm    int64   // worth of a milli of CPU and of a MiB, of 1<<fine
-	base      int64   // worth of all CPU and memory
-	best      []int64 // gain of so many GPUs at most, by number
+	threshold int64   // sets worth no more than this are not sought
+	lc, lm    int64   // value of a milli of CPU and of a MiB, in 1/(1<<fine)
+	base      int64   // value of all CPU and memory
+	best      []int64 // largest gain of a number of GPUs, by that number
 	made      []origin
 }
 
-// item is a demand at a price.
+// item is a demand with its price.
 type item struct {
 	demand   int
 	price    int64
@@ -49,27 +47,26 @@ type item struct {
 // shares reports whether other replicas can be on the same GPU.
 func (it *item) shares() bool { return it.part > 0 || it.profile != nil }
 
-// bare reports whether it needs no GPU.
+// bare reports whether the item needs no GPU.
 func (it *item) bare() bool { return it.gpus == 0 && !it.shares() }
 
-// fine is the binary digits of multipliers behind the point. Prices are below
-// 1<<maxPrice each and for a whole machine, so that all of it fits into 64 bits.
+// fine is the number of binary fraction digits of multipliers. Prices, also summed over a machine,
+// are below 1<<maxPrice, so everything fits into 64 bits.
 const (
 	fine     = 20
 	maxPrice = 40
 )
 
-// label is a set of replicas: what it takes, what it is worth, and how it came
-// to be. What it takes is rounded down where there were too many labels.
+// label is a set of replicas: its need, its value and its origin. The need is rounded down if there
+// were too many labels.
 type label struct {
 	cpu, mem, val int64
-	gain          int64 // val less what CPU and memory are worth, of 1<<fine
-	left, right   int32 // into made; -1 for nothing
+	gain          int64 // val less the value of its CPU and memory, in 1/(1<<fine)
+	left, right   int32 // into made; -1 for none
 	start         int8  // of an instance
 }
 
-// origin is two sets that were put together, or an item that came to a set on
-// the same GPU.
+// origin is two combined sets, or an item added to a set on the same GPU.
 type origin struct {
 	left, right int32
 	item        bool
@@ -78,17 +75,17 @@ type origin struct {
 
 const nothing = -1
 
-// bounds of the search, in labels. mostLabels is per list, heldLabels how many
-// are collected before those that are worse in everything are dropped.
+// Bounds of the search, in labels. mostLabels is per list; heldLabels is the number collected
+// before dominated ones are dropped.
 const (
 	mostLabels = 1 << 14
 	heldLabels = 1 << 17
 )
 
-// found is a set of replicas for one machine, worth more than the threshold.
+// found is a set of replicas for one machine that is worth more than the threshold.
 type found struct {
 	val   int64
-	fills [][]placed // by GPU, those without a GPU or with whole ones one by one
+	fills [][]placed // by GPU; items without a GPU or with whole ones individually
 }
 
 // placed is an item, and the memory slice where an instance starts.
@@ -98,9 +95,8 @@ func (x placed) compare(y placed) int {
 	return cmp.Or(cmp.Compare(x.item, y.item), cmp.Compare(x.start, y.start))
 }
 
-// solve returns a number that no set of replicas on one machine is worth more
-// than, at least the threshold, and up to most sets that are worth more than the
-// threshold.
+// solve returns an upper bound of the value of any set of replicas on one machine, at least the
+// threshold, and up to most sets worth more than the threshold.
 func (q *pricing) solve(most int) (bound int64, sets []found) {
 	q.items = slices.DeleteFunc(q.items, func(it item) bool {
 		return it.price <= 0 || it.most <= 0 || it.cpu > q.cpu || it.mem > q.mem || it.gpus > q.gpus || it.shares() && q.gpus == 0
@@ -108,7 +104,7 @@ func (q *pricing) solve(most int) (bound int64, sets []found) {
 	slices.SortStableFunc(q.items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(b.gpus, a.gpus), cmp.Compare(b.part, a.part), cmp.Compare(b.cpu, a.cpu), cmp.Compare(b.mem, a.mem))
 	})
-	// What takes nothing can be on every machine, and the greedy orders place it.
+	// Items that take nothing can be on every machine; the greedy orders place them.
 	gift, first := int64(0), len(q.items)
 	for i, it := range slices.Backward(q.items) {
 		if it.cpu == 0 && it.mem == 0 && it.bare() {
@@ -116,7 +112,7 @@ func (q *pricing) solve(most int) (bound int64, sets []found) {
 		}
 	}
 	if gift > 0 {
-		q.items = q.items[:first] // they come last
+		q.items = q.items[:first] // they are sorted last
 		if gift >= 1<<maxPrice {
 			return saturated(max(q.coarse(), q.threshold), gift, 1), nil
 		}
@@ -126,7 +122,7 @@ func (q *pricing) solve(most int) (bound int64, sets []found) {
 	return saturated(bound, gift, 1), sets
 }
 
-// search does what solve says for items that take something.
+// search implements solve for items that take something.
 func (q *pricing) search(most int) (bound int64, sets []found) {
 	coarse := q.coarse()
 	if coarse <= q.threshold || coarse >= 1<<maxPrice {
@@ -153,11 +149,11 @@ func (q *pricing) search(most int) (bound int64, sets []found) {
 	return bound, sets
 }
 
-// coarse bounds the worth of a machine by one resource at a time.
+// coarse bounds the value of a machine by one resource at a time.
 func (q *pricing) coarse() int64 {
 	by := [3]int64{math.MaxInt64, math.MaxInt64, math.MaxInt64}
 	for r := range by {
-		whole := int64(0) // what nothing of the resource is needed for
+		whole := int64(0) // value of items that need none of the resource
 		top := int64(0)
 		for _, it := range q.items {
 			gpu := int64(it.gpus)*1000 + int64(it.part)
@@ -169,7 +165,7 @@ func (q *pricing) coarse() int64 {
 				whole = saturated(whole, it.price, int64(it.most))
 				continue
 			}
-			// price × have ÷ need, rounded up: the worth of all of the resource.
+			// price × have ÷ need, rounded up: the value of the whole resource.
 			top = max(top, mulDivUp(it.price, have, need))
 		}
 		by[r] = saturated(whole, top, 1)
@@ -184,7 +180,7 @@ func saturated(a, b, n int64) int64 {
 	return a + b*n
 }
 
-// spell lists the items of two sets that were put together, fill by fill.
+// spell lists the items of two combined sets, fill by fill.
 func (q *pricing) spell(a, b int32) [][]placed {
 	var fills [][]placed
 	var walk func(at int32, fill *[]placed)
@@ -203,7 +199,7 @@ func (q *pricing) spell(a, b int32) [][]placed {
 		case fill != nil:
 			*fill = append(*fill, x)
 			walk(m.left, fill)
-		default: // the last that came onto a GPU; before it are the others there
+		default: // the last item added to a GPU; the previous ones are in left
 			f := []placed{x}
 			walk(m.left, &f)
 			slices.SortFunc(f, placed.compare)
@@ -216,7 +212,7 @@ func (q *pricing) spell(a, b int32) [][]placed {
 	return fills
 }
 
-// keep gives labels a place among those made, so that others can build on them.
+// keep stores labels among those made, so that others can build on them.
 func (q *pricing) keep(list []label, item bool) []label {
 	for i := range list {
 		l := &list[i]
@@ -229,11 +225,11 @@ func (q *pricing) keep(list []label, item bool) []label {
 	return list
 }
 
-// id is where a kept label is among those made.
+// id is the index of a kept label among those made.
 func (l *label) id() int32 { return l.left }
 
-// fills lists what one GPU can hold that is better in something than any other:
-// parts beside each other, or one workload that takes it whole.
+// fills lists the undominated contents of one GPU: parts next to each other, or one workload that
+// takes it whole.
 func (q *pricing) fills() ([]label, bool) {
 	byPart := make([][]label, 1001)
 	byPart[0] = []label{{left: nothing, right: nothing}}
@@ -274,13 +270,13 @@ func (q *pricing) fills() ([]label, bool) {
 	return undominated(append(all, divided...)), true
 }
 
-// dividedFills lists what a GPU divided into MIG instances can hold. Instances
-// come onto it from the first memory slice to the last.
+// dividedFills lists the possible contents of a GPU divided into MIG instances. Instances are added
+// from the first memory slice to the last.
 func (q *pricing) dividedFills() ([]label, bool) {
 	var all []label
 	by := make([][]label, 2*singleBit)
 	by[0] = []label{{left: nothing, right: nothing}}
-	for on := range by { // whatever comes onto a GPU makes its mask larger
+	for on := range by { // every addition increases the GPU's mask
 		if on > 0 && len(by[on]) > 0 {
 			by[on] = q.keep(undominated(by[on]), true)
 			all = append(all, by[on]...)
@@ -309,8 +305,8 @@ func (q *pricing) dividedFills() ([]label, bool) {
 	return all, true
 }
 
-// undominated drops the labels that another one is at least as good as in
-// everything. The rest are by CPU, then memory.
+// undominated drops labels for which another one is at least as good in everything. The rest are
+// sorted by CPU, then memory.
 func undominated(list []label) []label {
 	slices.SortFunc(list, func(a, b label) int {
 		switch { // most differ in the first
@@ -335,8 +331,7 @@ func undominated(list []label) []label {
 			continue
 		}
 		kept = append(kept, l)
-		// It stands in for the stairs that take as much memory or more and are
-		// worth no more.
+		// It replaces the stairs that take at least as much memory and are worth no more.
 		from := i
 		if i > 0 && stairs[i-1].mem == l.mem {
 			from = i - 1
@@ -350,10 +345,10 @@ func undominated(list []label) []label {
 	return kept
 }
 
-// multipliers chooses the worth of CPU and memory so that the bound that they
-// prove for a machine is small, and returns it.
+// multipliers chooses the value of CPU and memory so that the bound they prove for a machine is
+// small, and returns that bound.
 func (q *pricing) multipliers(fills []label) int64 {
-	var most int64 // worth of a machine if CPU and memory are for nothing
+	var most int64 // value of a machine if CPU and memory are free
 	at := func(lc, lm int64) int64 {
 		q.lc, q.lm = lc, lm
 		if mulDivUp(lc, q.cpu, 1) >= unheard || mulDivUp(lm, q.mem, 1) >= unheard {
@@ -368,7 +363,7 @@ func (q *pricing) multipliers(fills []label) int64 {
 	if q.cpu > 0 {
 		lcTo = most/q.cpu + 1
 	}
-	// What needs no GPU must not gain by being there, or it would without end.
+	// Items without a GPU must not have a positive gain, or the gain would be unbounded.
 	for _, it := range q.items {
 		if it.bare() && it.mem == 0 {
 			lcFrom = max(lcFrom, (it.price<<fine-1)/it.cpu+1)
@@ -398,10 +393,10 @@ func (q *pricing) multipliers(fills []label) int64 {
 	return (v-1)>>fine + 1
 }
 
-// unheard is a worth beyond what is counted with.
+// unheard is a value beyond the range of the computation.
 const unheard = math.MaxInt64 / 4
 
-// valley returns where a convex function is about least, and its value there.
+// valley returns an approximate minimum of a convex function and its value.
 func valley(from, to int64, f func(int64) int64) (int64, int64) {
 	least, value := from, f(from)
 	try := func(x int64) int64 {
@@ -426,7 +421,7 @@ func valley(from, to int64, f func(int64) int64) (int64, int64) {
 	return least, value
 }
 
-// weigh works out what the GPUs of a machine can gain.
+// weigh computes the gain that the GPUs of a machine can reach.
 func (q *pricing) weigh(fills []label) {
 	q.base = q.lc*q.cpu + q.lm*q.mem
 	one := int64(0)
@@ -438,7 +433,7 @@ func (q *pricing) weigh(fills []label) {
 	}
 	for _, it := range q.items {
 		if it.gpus < 2 {
-			break // they are by GPUs, the most first
+			break // they are sorted by GPUs, the most first
 		}
 		gain := it.price<<fine - q.lc*it.cpu - q.lm*it.mem
 		for k := it.gpus; gain > int64(it.gpus)*one && k <= q.gpus; k++ {
@@ -452,23 +447,22 @@ func (q *pricing) weigh(fills []label) {
 
 func (q *pricing) gain(l *label) int64 { return l.val<<fine - q.lc*l.cpu - q.lm*l.mem }
 
-// hopeful reports whether a set of k GPUs that gains so much can become worth
-// more than the threshold.
+// hopeful reports whether a set of k GPUs with this gain can become worth more than the threshold.
 func (q *pricing) hopeful(gain int64, k int) bool {
 	return gain+q.base+q.best[q.gpus-k] > q.threshold<<fine
 }
 
-// gather collects sets and keeps their number in bounds.
+// gather collects sets and bounds their number.
 type gather struct {
 	q    *pricing
 	list []label
-	// worth is, by steps of CPU and memory, the most that a set is worth that takes no
-	// more: what is worth less need not be collected. nil before sets were thinned.
+	// worth is, by steps of CPU and memory, the largest value of a set that takes no more: sets
+	// worth less need not be collected. It is nil before sets were thinned.
 	worth            []int64
 	cpuStep, memStep int64
 }
 
-// worthSteps is how many steps of each are told apart.
+// worthSteps is the number of steps of each resource.
 const worthSteps = 256
 
 func (g *gather) join(a, b *label) {
@@ -483,7 +477,7 @@ func (g *gather) join(a, b *label) {
 	}
 }
 
-// weigh works out what sets have to be worth at least.
+// weigh computes the minimum value of a set to be kept.
 func (g *gather) weigh() {
 	g.cpuStep, g.memStep = g.q.cpu/worthSteps+1, g.q.mem/worthSteps+1
 	g.worth = make([]int64, (worthSteps+1)*(worthSteps+1))
@@ -506,8 +500,8 @@ func (g *gather) weigh() {
 	}
 }
 
-// thin drops what is worse in everything and, while there are still too many,
-// rounds what they take down: fewer and fewer steps are told apart.
+// thin drops dominated sets. While there are still too many, it rounds their needs down to fewer
+// and fewer steps.
 func (g *gather) thin(list []label) []label {
 	list = undominated(list)
 	for steps := int64(1024); len(list) > mostLabels && steps >= 8; steps /= 2 {
@@ -521,7 +515,7 @@ func (g *gather) thin(list []label) []label {
 	return list
 }
 
-// done keeps the sets and puts those first that gain most.
+// done keeps the sets and sorts them by descending gain.
 func (g *gather) done() []label {
 	list := g.q.keep(g.thin(g.list), false)
 	return g.q.byGain(list)
@@ -535,8 +529,8 @@ func (q *pricing) byGain(list []label) []label {
 	return list
 }
 
-// meet returns the sets that are worth more than the threshold, the most worth
-// first; false when the search was given up.
+// meet returns the sets worth more than the threshold, the most valuable first; false if the search
+// was given up.
 func (q *pricing) meet(fills []label, most int) ([]found, bool) {
 	empty := []label{{left: nothing, right: nothing}}
 	one := make([]label, 0, len(fills))
@@ -602,8 +596,8 @@ func (q *pricing) meet(fills []label, most int) ([]found, bool) {
 	return sets, true
 }
 
-// half is the number of GPUs up to which sets are built, so that any set on a
-// machine, but for items of more than half of it, divides into two of these.
+// half is the number of GPUs up to which sets are built, so that any set on a machine, except items
+// of more than half of it, divides into two of these.
 func (q *pricing) half() int {
 	largest, even := 1, q.gpus%2 == 0
 	for _, it := range q.items { // the largest first
@@ -617,7 +611,7 @@ func (q *pricing) half() int {
 			largest, even = it.gpus, even && q.gpus/2%it.gpus == 0
 		}
 	}
-	// Sizes of which each divides the next fill one half to the brim.
+	// If each size divides the next, they fill one half exactly.
 	last := q.gpus / 2
 	for _, it := range q.items {
 		if it.gpus > 1 && it.gpus <= q.gpus/2 {
@@ -631,8 +625,8 @@ func (q *pricing) half() int {
 	return (q.gpus + largest) / 2
 }
 
-// cross puts every set of one list together with every one of another, as far as
-// there is hope for them on k GPUs. The second list is by gain.
+// cross combines every set of one list with every set of another, if the result is hopeful on k
+// GPUs. The second list is sorted by gain.
 func (q *pricing) cross(g *gather, as, bs []label, k int) bool {
 	for i := range as {
 		a := &as[i]
@@ -652,7 +646,7 @@ func (q *pricing) cross(g *gather, as, bs []label, k int) bool {
 	return true
 }
 
-// bare lists the sets of what needs no GPU, by gain.
+// bare lists the sets of items that need no GPU, by gain.
 func (q *pricing) bare() ([]label, bool) {
 	all := []label{{left: nothing, right: nothing}}
 	for i, it := range q.items {
@@ -678,14 +672,13 @@ func (q *pricing) bare() ([]label, bool) {
 	return all, true
 }
 
-// pair is two sets that fill a machine.
+// pair is two sets that together fill a machine.
 type pair struct {
 	a, b int32
 	val  int64
 }
 
-// pairs finds for each set of the first list the best one of the second that
-// fits beside it.
+// pairs finds for each set of the first list the best one of the second that fits with it.
 func (q *pricing) pairs(as, bs []label) []pair {
 	byCPU := func(a, b label) int { return cmp.Compare(a.cpu, b.cpu) }
 	as, bs = slices.Clone(as), slices.Clone(bs)
@@ -696,10 +689,10 @@ func (q *pricing) pairs(as, bs []label) []pair {
 		mems = append(mems, bs[i].mem)
 	}
 	mems = set(mems)
-	// best holds the most worth of the sets with memory up to some step, as sums
-	// over binary digits (Fenwick, "A new data structure for cumulative frequency
-	// tables", 1994), with the maximum in place of the sum.
-	best := make([]int, len(mems)+1) // index into bs, one more; 0 for none
+	// best holds the largest value of the sets with memory up to some step, as a Fenwick tree ("A
+	// new data structure for cumulative frequency tables", 1994) with the maximum in place of the
+	// sum.
+	best := make([]int, len(mems)+1) // index into bs plus one; 0 for none
 	better := func(i, j int) int {
 		if i == 0 || j != 0 && bs[j-1].val > bs[i-1].val {
 			return j

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Quantities up to these can be added up and compared in 64 bits.
+// Quantities up to these bounds can be added and compared in 64 bits.
 const (
 	maxAmount   = 1 << 32 // CPU milli, memory MiB of a machine or a replica
 	maxGPUs     = 1 << 10 // of a machine
@@ -16,26 +16,26 @@ const (
 	maxCost     = 1 << 38 // of a machine
 )
 
-// problem is nodes and workloads with equal ones put together.
+// problem is nodes and workloads with equal ones merged.
 type problem struct {
 	open    bool // machines are opened as needed
-	priced  bool // and cost is what counts
+	priced  bool // and cost is minimised
 	apart   [][2]string
 	nodes   []Node
 	loads   []Workload
 	classes []class
 	demands []demand
-	ruled   [][]Constraint // by demand and class: what never changes
+	ruled   [][]Constraint // by demand and class: fixed constraints
 	in      [][]bool       // by place and class; place everywhere has all
-	// The largest of any machine, at least 1, by which amounts are compared.
+	// The maximum over all machines, at least 1, used to normalise amounts.
 	refGPU, refCPU, refMem int64
 
 	room   []int64   // GPUs, in milli, of the machines that take a demand
-	scarce [3]int64  // by resource: how far it is asked for, the most 1001
+	scarce [3]int64  // by resource: demand relative to the scarcest one, 1 to 1001
 	mix    []mixture // by class
 }
 
-// class is machines that no workload can tell apart.
+// class is machines that are equal for every workload.
 type class struct {
 	node    *Node // any of them
 	nodes   []int // into problem.nodes, ascending
@@ -46,8 +46,8 @@ type class struct {
 
 const unbounded = 1 << 40
 
-// demand is workloads that no machine can tell apart. Where it matters which
-// one is where, there is one to a demand.
+// demand is workloads that are equal for every machine. Workloads whose identity matters are
+// demands of their own.
 type demand struct {
 	load     *Workload // any of them
 	loads    []int     // into problem.loads, ascending
@@ -59,9 +59,9 @@ type demand struct {
 	profiles []*profile // by class, of an instance; nil: none there
 
 	gang         string
-	tag, against uint64 // bits for its class and those it shares no node with
+	tag, against uint64 // bits of its class and of those it shares no node with
 	dedicated    bool
-	counted      bool    // how many there are on a machine is part of its state
+	counted      bool    // their number on a machine is part of its state
 	maxPerNode   int     // 0: no bound
 	apartNode    []apart // ascending
 	apartCluster []apart
@@ -247,7 +247,7 @@ func (p *problem) addLoads() error {
 	if err != nil {
 		return err
 	}
-	hosts := map[string]bool{} // workspaces that have machines of their own
+	hosts := map[string]bool{} // workspaces with machines of their own
 	for i := range p.nodes {
 		hosts[p.nodes[i].Dedicated] = true
 	}
@@ -300,7 +300,7 @@ func (p *problem) addLoads() error {
 	return nil
 }
 
-// place returns the number of a place, by what classes it has.
+// place returns the number of a place, by the classes in it.
 func (p *problem) place(numbers map[string]int, at *Place) int {
 	in := make([]bool, len(p.classes))
 	all := true
@@ -321,13 +321,12 @@ func (p *problem) place(numbers map[string]int, at *Place) int {
 	return n
 }
 
-// parted reports whether a demand's replicas are apart from each other on
-// machines of a class.
+// parted reports whether a demand's replicas are kept apart from each other on machines of a class.
 func (p *problem) parted(demand, class int) bool {
 	return slices.ContainsFunc(p.demands[demand].apartNode, func(a apart) bool { return a.demand == demand && p.in[a.place][class] })
 }
 
-// need is what a replica takes of GPUs.
+// need is the GPU milli that a replica takes.
 func (w *Workload) need() int64 {
 	if w.Isolated && w.GPUMilli%1000 > 0 {
 		return 1000
@@ -335,8 +334,8 @@ func (w *Workload) need() int64 {
 	return w.GPUMilli
 }
 
-// tagClasses gives a bit to every class that is apart from another, and says
-// from which.
+// tagClasses assigns a bit to every class that is kept apart from another, and returns which ones
+// it is against.
 func (p *problem) tagClasses() (tags, against map[string]uint64, err error) {
 	tags, against = map[string]uint64{}, map[string]uint64{}
 	for _, pair := range p.apart {
@@ -357,15 +356,15 @@ func (p *problem) tagClasses() (tags, against map[string]uint64, err error) {
 	return tags, against, nil
 }
 
-// set sorts and drops what is there twice; the argument stays as it is.
+// set sorts and deduplicates a copy.
 func set[T cmp.Ordered](xs []T) []T {
 	xs = slices.Clone(xs)
 	slices.Sort(xs)
 	return slices.Compact(xs)
 }
 
-// neverOn returns the first constraint that keeps a workload from a node
-// whatever else is on it, "" when there is none. Lists are sorted.
+// neverOn returns the first constraint that keeps a workload off a node whatever else is on it, ""
+// if there is none. Lists are sorted.
 func neverOn(w *Workload, n *Node) Constraint {
 	allowed := func(list []string, x string) bool {
 		if len(list) == 0 {

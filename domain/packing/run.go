@@ -6,20 +6,19 @@ import (
 	"math/big"
 )
 
-// run is one order at work: machines by state, and what is left to place.
+// run is one order in progress: machines by state, and what is left to place.
 type run struct {
 	p      *problem
 	order  *order
 	groups []*group
 	byKey  map[string]*group
 	left   []int // replicas, by demand
-	// clusters says which cluster holds a demand that must stay apart from
-	// another in its cluster.
+	// clusters tells which cluster holds a demand with anti-affinity to another one in its cluster.
 	clusters map[clusterHolds]bool
-	// gangs says in which fabric a gang is, or is being tried.
+	// gangs tells in which fabric a gang is, or is being tried.
 	gangs map[string]string
-	// arrivals lists groups in the order in which they came to have machines,
-	// again for each time. lanes holds, by demand, the choices among them.
+	// arrivals lists groups in the order in which they gained machines, once for each time. lanes
+	// holds, by demand, the choices among them.
 	arrivals []*group
 	lanes    []lane
 	kept     int // choices in all lanes
@@ -31,7 +30,7 @@ type run struct {
 
 type clusterHolds struct{ cluster, demand, place int }
 
-// group is machines in the same state. It may have come to have none.
+// group is machines in the same state. It may be empty.
 type group struct {
 	state
 	n       int // machines; unbounded stands for any number
@@ -51,7 +50,7 @@ type content struct {
 	took
 }
 
-// took is replicas that came one after the other and took the same.
+// took is consecutive replicas that took the same.
 type took struct {
 	from uint16 // what was free of the GPU of which a part was taken
 	n    int
@@ -71,7 +70,7 @@ func (p *problem) start(o *order) *run {
 	return r
 }
 
-// group returns the group of a state, which it may have to found.
+// group returns the group of a state, creating it if necessary.
 func (r *run) group(s *state) *group {
 	r.key = s.key(r.key[:0])
 	g, ok := r.byKey[string(r.key)]
@@ -85,14 +84,14 @@ func (r *run) group(s *state) *group {
 
 // choice is a machine for one replica of a demand.
 type choice struct {
-	group *group // whose machine it is; nil when it was chosen a moment ago
+	group *group // the machine's group; nil if the machine was chosen just before
 	at    *state
 	from  uint16
-	tier  int      // the lower first
-	score [2]int64 // then the lower
+	tier  int      // lower first
+	score [2]int64 // then lower
 }
 
-// before orders choices, without ties unless the machines are in equal states.
+// before orders choices, with ties only between machines in equal states.
 func (c *choice) before(d *choice) bool {
 	if k := cmp.Or(cmp.Compare(c.tier, d.tier), cmp.Compare(c.score[0], d.score[0]), cmp.Compare(c.score[1], d.score[1])); k != 0 {
 		return k < 0
@@ -120,12 +119,12 @@ type lane struct {
 	open choices
 	seen int  // arrivals that were weighed
 	kept int  // choices that run.kept counts
-	shut bool // no machine took it; as machines only fill, none ever will
+	shut bool // no machine took it; machines only fill, so none ever will
 }
 
-// catchUp weighs the groups that arrived since. What a choice is worth does not
-// change while its machines stay in their state, but for demands that clusters
-// matter to, which start anew whenever a cluster is taken.
+// catchUp weighs the groups that arrived since the last call. A choice's score does not change
+// while its machines stay in their state. The exception is demands that depend on clusters, which
+// start anew whenever a cluster is taken.
 func (r *run) catchUp(demand int) *lane {
 	l := &r.lanes[demand]
 	for _, g := range r.arrivals[l.seen:] {
@@ -141,11 +140,10 @@ func (r *run) catchUp(demand int) *lane {
 	return l
 }
 
-// mostKept is about 200 MB of choices. Beyond it they are weighed anew.
+// mostKept is about 200 MB of choices. Beyond it they are weighed again.
 const mostKept = 1 << 22
 
-// leave lets go of the choices of a demand that will not be needed again or are
-// too many to keep.
+// leave drops the choices of a demand that are not needed again or are too many to keep.
 func (r *run) leave(demand int, last bool) {
 	l := &r.lanes[demand]
 	r.kept += len(l.open) - l.kept
@@ -156,12 +154,12 @@ func (r *run) leave(demand int, last bool) {
 	}
 }
 
-// place puts n replicas of a demand on machines, each on the one that is then
-// best, and returns how many no machine took.
+// place puts n replicas of a demand on machines, each on the one that is best at that point, and
+// returns how many no machine took.
 //
-// Replicas are moved in bulk, and the outcome is that of placing them one by
-// one: as long as a machine stays the best of all after taking one it takes the
-// next; the others of its group, being equal, then take as many each.
+// Replicas are moved in bulk with the same outcome as placing them one by one. As long as a machine
+// stays the best after taking one replica, it takes the next. The other, equal machines of its
+// group then take as many each.
 func (r *run) place(demand, n int) int {
 	d := &r.p.demands[demand]
 	if r.lanes[demand].shut {
@@ -216,8 +214,7 @@ func (r *run) place(demand, n int) int {
 	return n
 }
 
-// move moves machines of a group on to a state, to which replicas of a demand
-// have brought them.
+// move moves machines of a group to the state that they reached by taking replicas of a demand.
 func (r *run) move(g *group, end *state, machines, demand int, taken []took) {
 	to := r.group(end)
 	if to.n == 0 {
@@ -243,8 +240,8 @@ func (r *run) move(g *group, end *state, machines, demand int, taken []took) {
 	}
 }
 
-// hold notes that the cluster of a machine holds a demand, if that matters to
-// any other, and reports whether it did not before.
+// hold records that the cluster of a machine holds a demand, if that matters to any other, and
+// reports whether it is new.
 func (r *run) hold(s *state, demand int) (newly bool) {
 	for _, a := range r.p.demands[demand].apartCluster {
 		at := clusterHolds{r.p.classes[s.class].cluster, demand, a.place}
@@ -256,8 +253,8 @@ func (r *run) hold(s *state, demand int) (newly bool) {
 	return newly
 }
 
-// closes reports whether a replica of a demand would close the cluster of a
-// machine to others that may still come.
+// closes reports whether a replica of a demand would close the machine's cluster to others that may
+// still come.
 func (r *run) closes(s *state, demand int) bool {
 	for _, a := range r.p.demands[demand].apartCluster {
 		if r.p.in[a.place][s.class] && !r.clusters[clusterHolds{r.p.classes[s.class].cluster, demand, a.place}] {

@@ -10,13 +10,13 @@ import (
 type state struct {
 	class    int
 	cpu, mem int64     // free
-	free     []uint16  // thousandths of each GPU, the freest first
-	divided  []gpuMask // GPUs divided into MIG instances, ascending; full as far as free goes
+	free     []uint16  // thousandths of each GPU, most free first
+	divided  []gpuMask // GPUs divided into MIG instances, ascending; full as far as free is concerned
 	used     bool      // something was placed on it
 	held     bool      // something was there before
 	tags     uint64    // of the classes on it
 	owner    int       // the dedicated demand that it holds, or nobody
-	counts   []count   // of the demands that are counted, ascending
+	counts   []count   // of the counted demands, ascending
 }
 
 const nobody = -1
@@ -41,8 +41,7 @@ func emptyState(n *Node) state {
 	return s
 }
 
-// freeGPUs returns what is free of each GPU of an empty node, by index. Of one
-// that is divided it is nothing.
+// freeGPUs returns the free part of each GPU of an empty node, by index; 0 for a divided GPU.
 func freeGPUs(n *Node) []uint16 {
 	free := make([]uint16, n.GPUs)
 	for i := range free {
@@ -57,7 +56,7 @@ func freeGPUs(n *Node) []uint16 {
 	return free
 }
 
-// count returns how many replicas of a counted demand are on the machine.
+// count returns the number of replicas of a counted demand on the machine.
 func (s *state) count(demand int) int {
 	for _, c := range s.counts {
 		if c.demand == demand {
@@ -67,8 +66,8 @@ func (s *state) count(demand int) int {
 	return 0
 }
 
-// refuses returns the first constraint that keeps one more replica of a demand
-// from the machine, "" when there is none.
+// refuses returns the first constraint that keeps one more replica of a demand off the machine, ""
+// if there is none.
 func (r *run) refuses(s *state, demand int) Constraint {
 	d := &r.p.demands[demand]
 	if c := r.p.ruled[demand][s.class]; c != "" {
@@ -99,7 +98,7 @@ func (r *run) refuses(s *state, demand int) Constraint {
 	return s.lacks(d)
 }
 
-// lacks returns the first resource of which a machine has too little left.
+// lacks returns the first resource that is insufficient on a machine.
 func (s *state) lacks(d *demand) Constraint {
 	if d.profiles != nil {
 		f := d.profiles[s.class]
@@ -123,9 +122,8 @@ func (s *state) lacks(d *demand) Constraint {
 	return ""
 }
 
-// with returns the state of a machine that has taken one replica more. A part
-// of a GPU is taken from one of which from thousandths were free; of an instance,
-// from says where it goes.
+// with returns the state of a machine after taking one more replica. A part of a GPU is taken from
+// one that had from thousandths free. For an instance, from says where it goes.
 func (s *state) with(demand int, d *demand, from uint16) state {
 	t := *s
 	t.used = true
@@ -138,7 +136,7 @@ func (s *state) with(demand int, d *demand, from uint16) state {
 	switch {
 	case d.profiles != nil:
 		t.divide(d.profiles[s.class], from)
-	case d.whole > 0: // the freest are first, and so are wholly free
+	case d.whole > 0: // the most free are first, so they are entirely free
 		t.free = append(slices.Clone(s.free[d.whole:]), make([]uint16, d.whole)...)
 	case d.part > 0:
 		t.free = take(slices.Clone(s.free), from, d.part)
@@ -154,8 +152,7 @@ func (s *state) with(demand int, d *demand, from uint16) state {
 	return t
 }
 
-// take takes a part of one of the GPUs that have from free, and keeps the
-// freest first.
+// take takes a part of a GPU that has from free, and keeps the most free first.
 func take(free []uint16, from, part uint16) []uint16 {
 	i := 0
 	for free[i] != from || i+1 < len(free) && free[i+1] == from {
@@ -169,7 +166,7 @@ func take(free []uint16, from, part uint16) []uint16 {
 	return free
 }
 
-// compare orders states. Only equal states are 0.
+// compare orders states. Only equal states compare as 0.
 func (s *state) compare(t *state) int {
 	if c := cmp.Or(cmp.Compare(s.class, t.class), cmp.Compare(s.cpu, t.cpu), cmp.Compare(s.mem, t.mem),
 		cmp.Compare(s.tags, t.tags), slices.Compare(s.free, t.free), slices.Compare(s.divided, t.divided), cmp.Compare(s.owner, t.owner)); c != 0 {
@@ -186,7 +183,7 @@ func (s *state) compare(t *state) int {
 	})
 }
 
-// key appends a text that only equal states share.
+// key appends an encoding that only equal states share.
 func (s *state) key(to []byte) []byte {
 	to = binary.AppendUvarint(to, uint64(s.class))
 	to = binary.AppendVarint(to, s.cpu)
@@ -198,7 +195,7 @@ func (s *state) key(to []byte) []byte {
 	} else {
 		to = append(to, 0)
 	}
-	// The class says how many GPUs there are.
+	// The class determines the number of GPUs.
 	for _, f := range s.free {
 		to = binary.BigEndian.AppendUint16(to, f)
 	}

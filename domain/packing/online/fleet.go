@@ -10,30 +10,28 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// Draws is a source of chance, as *rand.Rand of math/rand is. The same draws
-// give the same answers.
+// Draws is a source of randomness, such as *rand.Rand of math/rand. Equal draws give equal answers.
 type Draws interface {
-	// Int returns any number that is not negative.
+	// Int returns any non-negative number.
 	Int() int
 	// Intn returns one of [0, n).
 	Intn(n int) int
-	// Shuffle puts n things in a random order.
+	// Shuffle permutes n items randomly.
 	Shuffle(n int, swap func(i, j int))
 }
 
-// Placement is where a replica sits.
+// Placement is where a replica runs.
 type Placement struct {
 	Node string
-	// GPUs are the indices of the GPUs it sits on, from 0: one for a part of a
-	// GPU, n for n GPUs.
+	// GPUs are the indices of its GPUs, from 0: one for a part of a GPU, n for n GPUs.
 	GPUs []int
 }
 
-// Fleet is machines and the replicas that sit on them.
+// Fleet is machines with their replicas.
 //
-// Machines that are alike in everything that a policy looks at are one group,
-// and a policy weighs each group once for each shape of replica as long as the
-// group stays. So a placement costs as many steps as there are groups.
+// Machines that are equal in everything that a policy considers form one group. A policy weighs
+// each group once per shape of replica for as long as the group exists, so a placement takes as
+// many steps as there are groups.
 type Fleet struct {
 	policy   *policy
 	mix      *Mix
@@ -41,38 +39,38 @@ type Fleet struct {
 	classes  []class
 	machines []machine
 	byID     []int    // machines by id
-	groups   []*group // those with machines, in an order that the history gives
+	groups   []*group // those with machines, in an order determined by history
 	byState  map[string]*group
 	shapes   map[shapeKey]*shape
 	byShape  []*shape
 	on       map[string]*resident
-	shunned  map[string]int // by workload: residents that name it as apart from them
+	shunned  map[string]int // by workload: residents with anti-affinity to it
 	sites    []site
 	clusters map[atSite]int
-	// The most that any machine has, at least 1, by which amounts are compared.
+	// The maximum over all machines, at least 1, used to normalise amounts.
 	maxGPU, maxCPU int64
 
-	// To be used again.
+	// Buffers that are reused.
 	key   []byte
 	state state
 	tied  []*group
 }
 
-// site is the part of a cluster that is in one region and country: mostly all of it.
+// site is the part of a cluster in one region and country, usually the whole cluster.
 type site struct {
 	node   *packing.Node // any of it
-	beside []int         // the sites of its cluster, itself among them
+	beside []int         // the sites of its cluster, including itself
 }
 
-// atSite counts replicas of a workload at a site, or those of its cluster that
-// shun it there.
+// atSite counts replicas of a workload at a site, or the replicas of its cluster that have
+// anti-affinity to the workload there.
 type atSite struct {
 	site     int
 	workload string
 	shun     bool
 }
 
-// class is what never changes of machines.
+// class is the immutable properties of machines.
 type class struct {
 	node     packing.Node // any of them
 	site     int
@@ -94,9 +92,9 @@ type machine struct {
 type state struct {
 	class    int
 	cpu, mem int64
-	free     []uint16 // thousandths of each GPU, the freest first
-	kinds    uint64   // the kinds of replicas that are there, a bit each
-	busy     bool     // something is there, or was held from the start
+	free     []uint16 // thousandths of each GPU, most free first
+	kinds    uint64   // kinds of replicas present, one bit each
+	busy     bool     // something is placed or was held from the start
 	owner    string   // the workload that it is dedicated to
 }
 
@@ -112,23 +110,22 @@ func (s *state) freeMilli() int64 {
 type group struct {
 	state
 	key       string
-	at        int   // in Fleet.groups
+	at        int   // index in Fleet.groups
 	machines  []int // ascending
 	weighed   []weighed
-	lost      int64 // what the policy makes of the state itself; see lostKnown
+	lost      int64 // the policy's value of the state itself; see lostKnown
 	lostKnown bool
 }
 
-// weighed is what a policy makes of putting a shape on a group.
+// weighed is a policy's score of a shape on a group.
 type weighed struct {
 	known bool
 	fits  bool
-	from  uint16 // a part of a GPU is taken from one of which so much is free
+	from  uint16 // free thousandths of the GPU from which a part is taken
 	score int64
 }
 
-// shape is replicas that no machine tells apart, but for those that are already
-// on it.
+// shape is replicas that are equal for every machine, except for what is already on it.
 type shape struct {
 	n         int // its number
 	load      packing.Workload
@@ -148,7 +145,7 @@ type shapeKey struct {
 	rest            string
 }
 
-// resident is a replica that was placed.
+// resident is a placed replica.
 type resident struct {
 	load    packing.Workload
 	shape   *shape
@@ -156,14 +153,12 @@ type resident struct {
 	gpus    []int
 }
 
-// New returns a fleet on which nothing is placed but what nodes hold. A node
-// with a count stands for that many machines, called by the node's id and "#1"
-// and on when there is more than one.
+// New returns a fleet that holds only what its nodes hold. A node with a count stands for that many
+// machines; if there are several, they are named by the node's id and "#1", "#2" and so on.
 //
-// The mix is what is expected to arrive; policies that look at fragmentation
-// need it, for the others it may be nil. Draws are for [Random] alone: of
-// machines that another policy holds equal the one with the least id is taken.
-// It fails when a node's quantities have no meaning or an id is used twice.
+// The mix is the expected arrivals. Policies that consider fragmentation need it; for others it may
+// be nil. Draws are only for [Random]; other policies break ties by the smallest machine id. New
+// fails if a node's quantities are invalid or an id is used twice.
 func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error) {
 	p, err := policyOf(by)
 	if err != nil {
@@ -252,7 +247,7 @@ func (f *Fleet) siteOf(n *packing.Node) int {
 	return at
 }
 
-// maxMachines of a fleet: each is held by itself.
+// maxMachines bounds a fleet: each machine is stored individually.
 const maxMachines = 1 << 20
 
 func descending(free []uint16) []uint16 {
@@ -343,7 +338,7 @@ func newShape(w *packing.Workload) *shape {
 	return sh
 }
 
-// lacks returns the first resource of which there is too little.
+// lacks returns the first resource that is insufficient.
 func (s *state) lacks(sh *shape) packing.Constraint {
 	switch {
 	case sh.whole > len(s.free) || sh.whole > 0 && s.free[sh.whole-1] < 1000:
@@ -358,8 +353,8 @@ func (s *state) lacks(sh *shape) packing.Constraint {
 	return ""
 }
 
-// refuses returns the first constraint that keeps a shape from machines in a
-// state, whatever else sits in their cluster and on them.
+// refuses returns the first constraint that keeps a shape off machines in a state, not counting
+// other replicas on them or in their cluster.
 func (f *Fleet) refuses(s *state, sh *shape) packing.Constraint {
 	if c := sh.ruled[s.class]; c != "" {
 		return c
@@ -370,8 +365,8 @@ func (f *Fleet) refuses(s *state, sh *shape) packing.Constraint {
 	return s.lacks(sh)
 }
 
-// company returns the constraint by which a machine's residents, or those of
-// its cluster, keep a workload away.
+// company returns the constraint by which residents of a machine or its cluster keep a workload
+// away.
 func (f *Fleet) company(m *machine, w *packing.Workload) packing.Constraint {
 	at := f.classes[m.group.class].site
 	here := f.sites[at].node
@@ -389,8 +384,8 @@ func (f *Fleet) company(m *machine, w *packing.Workload) packing.Constraint {
 	return ""
 }
 
-// meets reports whether any of the workloads is on a machine at a site, or in its
-// cluster: there in a place, or wherever when that is nil.
+// meets reports whether any of the workloads is on a machine at a site, or in its cluster. If in is
+// not nil, only machines in that place count.
 func (f *Fleet) meets(m *machine, at int, ids []string, cluster bool, in *packing.Place) bool {
 	for _, id := range ids {
 		if !cluster {
@@ -408,12 +403,12 @@ func (f *Fleet) meets(m *machine, at int, ids []string, cluster bool, in *packin
 	return false
 }
 
-// choosy reports whether it matters to a workload who is on a machine.
+// choosy reports whether a workload's placement depends on other replicas.
 func (f *Fleet) choosy(w *packing.Workload) bool {
 	return w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 || len(w.ApartIn) > 0 || f.shunned[w.ID] > 0
 }
 
-// weigh returns what the policy makes of a shape on a group.
+// weigh returns the policy's score of a shape on a group.
 func (f *Fleet) weigh(g *group, sh *shape) *weighed {
 	if sh.n >= len(g.weighed) {
 		g.weighed = append(g.weighed, make([]weighed, sh.n+1-len(g.weighed))...)
@@ -428,9 +423,8 @@ func (f *Fleet) weigh(g *group, sh *shape) *weighed {
 	return w
 }
 
-// Arrive places one replica of a workload under an id of its own, where the
-// policy says, and reports where. It reports false when no machine takes it,
-// and leaves everything as it was.
+// Arrive places one replica of a workload under its own id, where the policy says, and returns the
+// placement. It returns false, and changes nothing, if no machine takes the replica.
 func (f *Fleet) Arrive(id string, w *packing.Workload) (Placement, bool, error) {
 	if _, ok := f.on[id]; ok {
 		return Placement{}, false, fmt.Errorf("place %q: it is placed already", id)
@@ -446,8 +440,7 @@ func (f *Fleet) Arrive(id string, w *packing.Workload) (Placement, bool, error) 
 	return f.put(id, w, sh, m, from), true, nil
 }
 
-// choose returns the machine for a replica, -1 when there is none, and the part
-// of a GPU to take.
+// choose returns the machine for a replica, -1 if there is none, and the GPU part to take.
 func (f *Fleet) choose(w *packing.Workload, sh *shape) (m int, from uint16) {
 	choosy := f.choosy(w)
 	f.tied = f.tied[:0]
@@ -479,7 +472,7 @@ func (f *Fleet) choose(w *packing.Workload, sh *shape) (m int, from uint16) {
 	if count == 0 {
 		return -1, 0
 	}
-	// The least id of all, or the machine on which the draw falls.
+	// The smallest id of all, or the drawn machine.
 	skip := 0
 	if f.policy.chance {
 		skip = f.draws.Intn(count)
@@ -541,8 +534,8 @@ func (f *Fleet) put(id string, w *packing.Workload, sh *shape, at int, from uint
 	return Placement{Node: m.id, GPUs: slices.Clone(r.gpus)}
 }
 
-// settle counts a replica in (1) or out (-1) of its machine, whose GPUs are
-// taken or given back already.
+// settle adds a replica to (1) or removes it from (-1) its machine's counts. The GPUs have already
+// been taken or freed.
 func (f *Fleet) settle(r *resident, by int) {
 	m := &f.machines[r.machine]
 	old := m.group
@@ -596,7 +589,7 @@ func bump[K comparable](m map[K]int, k K, by int) {
 	}
 }
 
-// Depart takes a replica away, by the id under which it was placed.
+// Depart removes a replica by the id under which it was placed.
 func (f *Fleet) Depart(id string) error {
 	r, ok := f.on[id]
 	if !ok {

@@ -9,22 +9,21 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// Mix is what is expected to arrive: shapes of replicas and how many of each. A
-// fleet's fragmentation is judged by it.
+// Mix is the expected arrivals: shapes of replicas with their counts. A fleet's fragmentation is
+// judged by it.
 type Mix struct {
 	shapes []*shape
 	weight []int64
 	total  int64
 }
 
-// Popular is the percentage of replicas that the mix of the paper accounts for.
+// Popular is the percentage of replicas that the paper's mix covers.
 const Popular = 95
 
-// MixOf returns the mix of workloads, each counted by its replicas: the shapes
-// of which there are most, until so many percent of all replicas are among
-// them. Replicas of one workspace that need the same CPU and GPUs under the same
-// constraints are one shape, of their mean memory. Workspaces are told apart since
-// a machine may be dedicated to one.
+// MixOf returns the mix of workloads, weighted by replicas: the most frequent shapes that together
+// cover the given percentage of all replicas. Replicas of one workspace with the same CPU, GPUs and
+// constraints are one shape with their mean memory. Workspaces are kept apart because a machine may
+// be dedicated to one.
 func MixOf(loads []packing.Workload, percent int) (*Mix, error) {
 	type kind struct {
 		load   packing.Workload
@@ -57,7 +56,7 @@ func MixOf(loads []packing.Workload, percent int) (*Mix, error) {
 		all[k].n += int64(w.Replicas)
 		all[k].mem += int64(w.Replicas) * w.MemoryMiB
 	}
-	// Of equally many the larger first, as in the simulator of the paper.
+	// Of equal counts the larger first, as in the paper's simulator.
 	slices.SortFunc(all, func(a, b kind) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(b.key, a.key)) })
 	m := &Mix{}
 	for i := range all {
@@ -78,9 +77,9 @@ const maxWeight = 1 << 24
 
 // mixture is a mix as seen by a class of machines.
 type mixture struct {
-	able    []mixed // by what is needed of one GPU
-	useless int64   // weight of what never goes there, or needs no GPU
-	// What all that is able needs together.
+	able    []mixed // by the need of one GPU
+	useless int64   // weight of shapes that never run there or need no GPU
+	// The total need of the shapes in able.
 	milli, cpu, mem int64
 }
 
@@ -110,10 +109,9 @@ func (m *Mix) of(n *packing.Node) mixture {
 	return mx
 }
 
-// stranded returns the free milli of which the mix cannot make use on a machine
-// in a state, times the mix's weight: all that is free for a shape that does
-// not fit or needs no GPU, and for one that fits the GPUs of which too little
-// is free.
+// stranded returns the free milli that the mix cannot use on a machine in a state, times the mix's
+// weight. For a shape that does not fit or needs no GPU this is everything free; for one that fits
+// it is the GPUs with too little free.
 func (mx *mixture) stranded(s *state, memory bool) int64 {
 	free := s.freeMilli()
 	if free == 0 {
@@ -138,9 +136,8 @@ func (mx *mixture) stranded(s *state, memory bool) int64 {
 	return sum
 }
 
-// short returns the millionths of GPUs for which CPU or memory run out first
-// when a machine in a state is filled with what needs as much of them per GPU
-// as the mix does.
+// short returns the millionths of GPUs for which CPU or memory run out first, if a machine in a
+// state is filled in the mix's proportions.
 func (mx *mixture) short(s *state) int64 {
 	free := s.freeMilli() * 1000
 	var missing int64

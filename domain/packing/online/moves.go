@@ -10,16 +10,16 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// Assignment is a replica and where it is.
+// Assignment is a replica with its placement.
 type Assignment struct {
 	ID   string // of the replica
 	Load packing.Workload
 	At   Placement
-	// Stays is set for what may not be moved.
+	// Stays is set for a replica that may not be moved.
 	Stays bool
 }
 
-// Restore returns a fleet on which each replica is where its assignment says.
+// Restore returns a fleet with each replica placed as assigned.
 func Restore(nodes []packing.Node, mix *Mix, by Policy, assigned []Assignment) (*Fleet, error) {
 	f, err := New(nodes, mix, by, nil)
 	if err != nil {
@@ -34,8 +34,8 @@ func Restore(nodes []packing.Node, mix *Mix, by Policy, assigned []Assignment) (
 	return f, nil
 }
 
-// Place puts a replica where it is said to sit. It fails when the machine is not
-// there or cannot take it there.
+// Place puts a replica at a given placement. It fails if the machine does not exist or cannot take
+// the replica there.
 func (f *Fleet) Place(id string, w *packing.Workload, at Placement) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("place %q on %s: %s", id, at.Node, fmt.Sprintf(format, args...))
@@ -86,18 +86,17 @@ type Move struct {
 	To         string `json:"to"`
 	GPUsBefore []int  `json:"gpus_before"`
 	GPUsAfter  []int  `json:"gpus_after"`
-	// FreesGPUs is how many GPUs more are wholly free after it.
+	// FreesGPUs is the number of additional entirely free GPUs after the move.
 	FreesGPUs int `json:"frees_gpus"`
-	// GainMilli is how many thousandths of GPUs less are stranded after it, as
-	// expected over the mix; rounded down.
+	// GainMilli is the decrease of stranded GPUs, in thousandths, in expectation over the mix;
+	// rounded down.
 	GainMilli int64 `json:"gain_milli"`
 }
 
-// Moves returns up to limit migrations, in order: each is feasible once those
-// before it are done, and is the one of all replicas and machines by which the
-// mix can use most of what is free. Of equals the one that frees more whole
-// GPUs is taken, then the first by replica, then by machine. It ends where no
-// single move gains anything, which more moves together still might.
+// Moves returns up to limit migrations in order. Each is feasible once the previous ones are done,
+// and reduces stranded GPUs most over all replicas and machines. Ties go to the move that frees
+// more whole GPUs, then to the first replica, then to the first machine. It stops when no single
+// move helps, although several moves together still might.
 func Moves(nodes []packing.Node, mix *Mix, assigned []Assignment, limit int) ([]Move, error) {
 	f, err := Restore(nodes, mix, unstranding, assigned)
 	if err != nil {
@@ -132,7 +131,7 @@ func Moves(nodes []packing.Node, mix *Mix, assigned []Assignment, limit int) ([]
 
 func listed(gpus []int) []int { return append([]int{}, gpus...) }
 
-// whole counts the GPUs that are wholly free.
+// whole counts the entirely free GPUs.
 func (f *Fleet) whole() int {
 	n := 0
 	for _, g := range f.groups {
@@ -151,8 +150,8 @@ func (s *state) whole() int {
 	return n
 }
 
-// bestMove returns the move by which stranded milli times the mix's weight fall
-// most, and by how much.
+// bestMove returns the move that reduces stranded milli times the mix's weight most, and by how
+// much.
 func (f *Fleet) bestMove(stays map[string]bool) (best Move, gain int64, ok bool) {
 	ids := make([]string, 0, len(f.on))
 	for id := range f.on {
@@ -215,14 +214,14 @@ func (f *Fleet) targets(sh *shape) []*group {
 	return out
 }
 
-// firstOther returns the first machine of a group but the one where the replica
-// is that takes it, -1 for none.
+// firstOther returns the first machine of a group that takes the replica, other than its current
+// one; -1 for none.
 func (f *Fleet) firstOther(g *group, r *resident) int {
 	for _, m := range g.machines {
 		if m == r.machine {
 			continue
 		}
-		// In the own cluster the replica is not in its own way.
+		// In its own cluster the replica does not conflict with itself.
 		f.bumpCluster(r, -1)
 		why := f.company(&f.machines[m], &r.load)
 		f.bumpCluster(r, 1)
@@ -233,7 +232,7 @@ func (f *Fleet) firstOther(g *group, r *resident) int {
 	return -1
 }
 
-// bumpCluster counts a replica in (1) or out (-1) of the cluster of its machine.
+// bumpCluster adds a replica to (1) or removes it from (-1) the counts of its machine's cluster.
 func (f *Fleet) bumpCluster(r *resident, by int) {
 	at := f.classes[f.machines[r.machine].group.class].site
 	here := &f.sites[at]
@@ -252,8 +251,8 @@ func (f *Fleet) bumpCluster(r *resident, by int) {
 	}
 }
 
-// without returns the state of a replica's machine once it is gone, good until
-// the next call of any method.
+// without returns the state of a replica's machine without the replica. It is valid until the next
+// call of any method.
 func (f *Fleet) without(r *resident) *state {
 	m := &f.machines[r.machine]
 	g := m.group
@@ -282,8 +281,7 @@ func (f *Fleet) lost(g *group, mx *mixture) int64 {
 	return g.lost
 }
 
-// unstranding is the policy of moves: the score is the exact fall of what is
-// stranded.
+// unstranding is the policy of moves: the score is the exact decrease of stranded GPUs.
 const unstranding Policy = "unstranding"
 
 func unstrand(f *Fleet, g *group, sh *shape) (int64, uint16) {
@@ -291,28 +289,27 @@ func unstrand(f *Fleet, g *group, sh *shape) (int64, uint16) {
 	return f.descend(g, sh, func(s *state) int64 { return mx.stranded(s, true) }, func(better int64) int64 { return better })
 }
 
-// Idle is the free GPUs of a model and of how much of them nobody can make use.
+// Idle is the free GPUs of a model and how many of them are unusable.
 type Idle struct {
 	Model      string `json:"model"`
 	Machines   int    `json:"machines"`
 	TotalMilli int64  `json:"total_milli"`
 	FreeMilli  int64  `json:"free_milli"`
-	// StrandedMilli is what of the free a replica cannot use, as expected and to the
-	// nearest: one that is drawn, on each machine, from those of the mix that need a
-	// GPU and may run there.
+	// StrandedMilli is the part of the free GPUs that a replica cannot use, as an expectation
+	// rounded to the nearest. On each machine the replica is drawn from those of the mix that need
+	// a GPU and may run there.
 	StrandedMilli int64 `json:"stranded_milli"`
-	// UnjudgedMilli is what is free of machines on which none of the mix may run: by
-	// residency, model, certification or placement. Nothing is said of it.
+	// UnjudgedMilli is the free part of machines on which no shape of the mix may run, because of
+	// residency, model, certification or placement. It is not counted as stranded.
 	UnjudgedMilli int64 `json:"unjudged_milli"`
-	// Shapes says the same of each shape that may run on some of the machines, the
-	// most frequent first.
+	// Shapes says the same for each shape that may run on some of the machines, the most frequent
+	// first.
 	Shapes []IdleShape `json:"shapes"`
 }
 
-// IdleShape is what of the free GPUs of a model is of no use to replicas of a shape
-// that may run there, and why: the machine lacks GPUs, CPU or memory, or is
-// dedicated to another. Where it has room, what is left of GPUs of which too little
-// is free lacks GPUs.
+// IdleShape is the part of a model's free GPUs that replicas of a shape cannot use although they
+// may run there, and why: the machine lacks GPUs, CPU or memory, or is dedicated to another
+// workload. If the machine has room, GPUs with too little free count as lacking GPUs.
 type IdleShape struct {
 	GPUMilli     int64    `json:"gpu_milli"`
 	CPUMilli     int64    `json:"cpu_milli"`
@@ -322,19 +319,18 @@ type IdleShape struct {
 	UselessMilli int64    `json:"useless_milli"`
 	Lacks        []Lack   `json:"lacks"`
 
-	may bool // run on some of the machines
+	may bool // it may run on some of the machines
 }
 
-// Lack is the free milli of machines that a constraint is the first to rule out.
+// Lack is the free milli of machines for which a constraint is the first to rule them out.
 type Lack struct {
 	Constraint packing.Constraint `json:"constraint"`
 	Milli      int64              `json:"milli"`
 }
 
-// Stranded reports the free GPUs by model and shape of the mix, the models by
-// name. Shapes that need no GPU count for nothing, and neither does a shape on a
-// machine on which it may not run however empty that is: another shape would not
-// help it.
+// Stranded reports the free GPUs by model and shape of the mix, sorted by model. It ignores shapes
+// that need no GPU. It also ignores a shape on a machine where the shape may not run even if the
+// machine is empty, because moving other replicas would not help.
 func (f *Fleet) Stranded() []Idle {
 	out := []Idle{}
 	at := map[string]int{}
@@ -409,8 +405,8 @@ func (f *Fleet) idleShapes() []IdleShape {
 	return out
 }
 
-// uselessFor returns how much of what is free of a machine of a group is of no
-// use to a shape that may run there, and why.
+// uselessFor returns how much of a machine's free GPUs a shape that may run there cannot use, and
+// why.
 func (f *Fleet) uselessFor(g *group, sh *shape) (packing.Constraint, int64) {
 	var why packing.Constraint
 	switch {

@@ -6,37 +6,32 @@ import (
 	"strings"
 )
 
-// Policy says which of the machines that can take a replica takes it.
+// Policy chooses among the machines that can take a replica.
 type Policy string
 
-// The policies. All but the last are those of Weng et al., "Beware of
-// Fragmentation", USENIX ATC 2023, as their simulator
-// (hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0) scores: from 0 to 100
-// in whole steps, so that many machines tie.
+// The policies. All but the last are those of Weng et al., "Beware of Fragmentation", USENIX ATC
+// 2023, with the scores of their simulator (hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0):
+// integers from 0 to 100, so many machines tie.
 const (
-	// Random takes any machine, and any GPU.
+	// Random takes any machine and any GPU.
 	Random Policy = "random"
-	// DotProd takes the machine whose free CPU and GPUs are the least in line
-	// with what is needed.
+	// DotProd takes the machine whose free CPU and GPUs are least aligned with the need.
 	DotProd Policy = "dotprod"
-	// Clustering takes a machine with replicas of the same kind (a part of a
-	// GPU, one, two and so on) and no others, then one with others too, then an
-	// empty one; the fuller the better.
+	// Clustering prefers a machine with replicas of the same kind only (a part of a GPU, one GPU,
+	// two and so on), then one that also has others, then an empty one; fuller machines first.
 	Clustering Policy = "clustering"
-	// Packing takes GPUs that are shared already, then GPUs of machines in use,
-	// then an empty machine.
+	// Packing prefers GPUs that are already shared, then GPUs of machines in use, then an empty
+	// machine.
 	Packing Policy = "packing"
-	// BestFit takes the machine that has the least CPU and GPUs left over.
+	// BestFit takes the machine with the least CPU and GPUs left over.
 	BestFit Policy = "bestfit"
-	// FGD, fragmentation gradient descent, takes the machine and GPU where the
-	// free GPUs of which the mix cannot make use grow least. Memory is left out,
-	// as in the original.
+	// FGD, fragmentation gradient descent, takes the machine and GPU where the free GPUs that the
+	// mix cannot use grow least. It ignores memory, like the original.
 	FGD Policy = "fgd"
-	// Balanced descends without steps, counts memory too, and counts as lost what
-	// the next replica could still use but the ones after it will not: GPUs for
-	// which CPU or memory run out first if what comes needs as much of them per
-	// GPU as the mix does. Replicas that need little CPU so go where there is
-	// little, and what needs CPU alone goes where that is of no use to GPUs.
+	// Balanced is FGD without rounding, with memory, and with one more kind of loss: GPUs that the
+	// next replica could use but later ones could not, because CPU or memory run out first at the
+	// mix's ratio per GPU. So replicas that need little CPU go to machines with little CPU, and
+	// CPU-only replicas go where the CPU is of no use to GPUs.
 	Balanced Policy = "balanced"
 )
 
@@ -45,13 +40,12 @@ func Policies() []Policy {
 	return []Policy{Balanced, BestFit, Clustering, DotProd, FGD, Packing, Random}
 }
 
-// policy is how a policy weighs a shape on the machines of a group: the larger
-// score is the better, and a part of a GPU is taken from one of which from
-// thousandths are free.
+// policy weighs a shape on the machines of a group. A larger score is better. A part of a GPU is
+// taken from one that has from thousandths free.
 type policy struct {
 	score  func(f *Fleet, g *group, sh *shape) (score int64, from uint16)
-	chance bool // equal machines and GPUs are drawn from
-	kinds  bool // the kinds of replicas that are there matter
+	chance bool // ties between machines and GPUs are drawn
+	kinds  bool // the kinds of replicas present matter
 }
 
 var policies = map[Policy]*policy{
@@ -77,8 +71,8 @@ func policyOf(p Policy) (*policy, error) {
 	return nil, fmt.Errorf("there is no policy %q: the policies are %s", p, strings.Join(names, ", "))
 }
 
-// tightest returns the least that is free of a GPU that takes the shape's part,
-// 0 when it needs none.
+// tightest returns the smallest free amount of a GPU that takes the shape's part, 0 if the shape
+// needs none.
 func (s *state) tightest(sh *shape) uint16 {
 	if sh.part > 0 {
 		for _, free := range slices.Backward(s.free) {
@@ -142,16 +136,16 @@ func packed(_ *Fleet, g *group, sh *shape) (int64, uint16) {
 	return 100 - int64(from)/10/10, from
 }
 
-// after hands out every state in which the group's machines can be once they
-// have taken the shape, and of which GPU they took a part: one of which from
-// thousandths were free. The state is good until each returns.
+// after calls each with every state that the group's machines can reach by taking the shape. from
+// is the previously free thousandths of the GPU of which a part was taken. The state is valid until
+// each returns.
 func (f *Fleet) after(g *group, sh *shape, each func(s *state, from uint16)) {
 	s := &f.state
 	*s = state{class: g.class, cpu: g.cpu - sh.cpu, mem: g.mem - sh.mem, free: s.free, owner: g.owner, busy: true}
 	if sh.dedicated {
 		s.owner = sh.load.ID
 	}
-	if sh.part == 0 { // the freest are first, and so are wholly free
+	if sh.part == 0 { // the most free are first, so they are entirely free
 		s.free = append(s.free[:0], g.free[sh.whole:]...)
 		for range sh.whole {
 			s.free = append(s.free, 0)
@@ -175,9 +169,8 @@ func (f *Fleet) after(g *group, sh *shape, each func(s *state, from uint16)) {
 	}
 }
 
-// descend returns the least that a state after the shape is worse than the one
-// before, with its sign turned; of equals the one that takes of the GPU with
-// the least free.
+// descend returns the negated smallest increase of the loss by placing the shape. Ties go to the
+// GPU with the least free.
 func (f *Fleet) descend(g *group, sh *shape, lost func(*state) int64, score func(better int64) int64) (best int64, at uint16) {
 	if !g.lostKnown {
 		g.lost, g.lostKnown = lost(&g.state), true
@@ -198,20 +191,20 @@ func descent(f *Fleet, g *group, sh *shape) (int64, uint16) {
 	})
 }
 
-// sigmoid returns 100/(1+exp(-x)) rounded down, of millionths, without a
-// floating point that could round otherwise on another machine.
+// sigmoid returns 100/(1+exp(-x)) rounded down, for x in millionths. It uses no floating point,
+// which could round differently on another machine.
 func sigmoid(millionths int64) int64 {
 	i, _ := slices.BinarySearch(sigmoidSteps[:], millionths+1)
 	if millionths >= 0 {
 		return 50 + int64(i)
 	}
-	// At -x is what is missing at x, and no step ends in a whole millionth.
+	// The value at -x is 100 minus that at x, and no step falls on a whole millionth.
 	i, _ = slices.BinarySearch(sigmoidSteps[:], -millionths+1)
 	return 49 - int64(i)
 }
 
-// sigmoidSteps are the millionths from which on 100/(1+exp(-x)) is 51, 52 and
-// on to 99: the logarithms of 51/49, 52/48 and on, rounded up.
+// sigmoidSteps are the millionths from which 100/(1+exp(-x)) is 51, 52 and so on to 99: the
+// logarithms of 51/49, 52/48 and so on, rounded up.
 var sigmoidSteps = [...]int64{
 	40006, 80043, 120145, 160343, 200671, 241163, 281852, 322774, 363966, 405466,
 	447313, 489549, 532217, 575365, 619040, 663295, 708186, 753772, 800120, 847298,

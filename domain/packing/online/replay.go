@@ -9,14 +9,12 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// Arrivals returns replicas in the order in which they arrive: those of all
-// workloads in a random order and, until they ask for so many thousandths of a
-// fleet's GPUs, more of them drawn with replacement. When all ask for more than
-// that, random ones are left out instead. The draws are those of the simulator
-// of the paper (see [FGD]), so that with a source seeded alike its arrivals are
-// repeated one by one.
+// Arrivals returns replicas in order of arrival: those of all workloads in random order, followed
+// by replicas drawn with replacement until they request the given thousandths of a fleet's GPUs. If
+// all together request more than that, random ones are left out instead. The draws are those of the
+// paper's simulator (see [FGD]), so an equally seeded source repeats its arrivals exactly.
 //
-// Workloads count by their order, and each is to have one replica; see [Each].
+// The order of the workloads matters, and each must have one replica; see [Each].
 func Arrivals(pods []packing.Workload, fleetMilli, perMille int64, draws Draws) ([]packing.Workload, error) {
 	var asked, most int64
 	for i := range pods {
@@ -30,7 +28,7 @@ func Arrivals(pods []packing.Workload, fleetMilli, perMille int64, draws Draws) 
 		return nil, fmt.Errorf("none of %d workloads needs a GPU, so no number of them loads the fleet", len(pods))
 	}
 	goal := fleetMilli * perMille // in millionths
-	draws.Int()                   // which the simulator prints
+	draws.Int()                   // the simulator draws and prints this one
 	seq := slices.Clone(pods)
 	draws.Shuffle(len(seq), func(i, j int) { seq[i], seq[j] = seq[j], seq[i] })
 	for asked*1000 > goal {
@@ -40,8 +38,7 @@ func Arrivals(pods []packing.Workload, fleetMilli, perMille int64, draws Draws) 
 	}
 	for asked*1000 < goal {
 		w := pods[draws.Intn(len(pods))]
-		// A replica counts by what it needs of one GPU here, so that the last may
-		// ask for more than the goal.
+		// A replica counts only by its need of one GPU here, so the last one may exceed the goal.
 		if (asked+min(w.GPUMilli, 1000))*1000 > goal {
 			break
 		}
@@ -56,8 +53,8 @@ func Arrivals(pods []packing.Workload, fleetMilli, perMille int64, draws Draws) 
 
 const maxArrivals = 1 << 22
 
-// Each returns every replica of workloads as a workload with one, called as its
-// workload, so that constraints on the workload still hold.
+// Each returns every replica as a workload with one replica. It keeps the workload's id, so that
+// constraints on the workload still apply.
 func Each(loads []packing.Workload) []packing.Workload {
 	var out []packing.Workload
 	for i := range loads {
@@ -70,8 +67,8 @@ func Each(loads []packing.Workload) []packing.Workload {
 	return out
 }
 
-// Series is a share of the fleet's GPUs, in hundredths of a percent, by the
-// arrived load in percent of the fleet's GPUs.
+// Series is a share of the fleet's GPUs, in hundredths of a percent, by the arrived load in percent
+// of the fleet's GPUs.
 type Series []Point
 
 // Point is the value of a series at a load.
@@ -80,7 +77,7 @@ type Point struct {
 	Hundredths int64
 }
 
-// At returns the value at a load, false when there is none.
+// At returns the value at a load, false if there is none.
 func (s Series) At(percent int) (hundredths int64, ok bool) {
 	i, ok := slices.BinarySearchFunc(s, percent, func(p Point, at int) int { return p.Percent - at })
 	if !ok {
@@ -89,7 +86,7 @@ func (s Series) At(percent int) (hundredths int64, ok bool) {
 	return s[i].Hundredths, true
 }
 
-// Last returns the value at the highest load, 0 of no series.
+// Last returns the value at the highest load, 0 for an empty series.
 func (s Series) Last() int64 {
 	if len(s) == 0 {
 		return 0
@@ -97,7 +94,7 @@ func (s Series) Last() int64 {
 	return s[len(s)-1].Hundredths
 }
 
-// MarshalJSON writes an object of percentages by load, the least load first.
+// MarshalJSON writes an object of percentages by load, in ascending order of load.
 func (s Series) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	for i, p := range s {
@@ -110,16 +107,15 @@ func (s Series) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// Run is what became of arrivals.
+// Run is the result of a replay.
 type Run struct {
 	Arrived      int   // replicas
-	Placed       int   // of them
+	Placed       int   // replicas
 	ArrivedMilli int64 // thousandths of GPUs
 	PlacedMilli  int64
 	FleetMilli   int64
-	// Allocation is the share of GPUs that is allocated once so much has
-	// arrived: the mean over the arrivals that bring the load to within half a
-	// percent of it.
+	// Allocation is the share of allocated GPUs by arrived load: the mean over the arrivals that
+	// bring the load to within half a percent of it.
 	Allocation Series
 }
 

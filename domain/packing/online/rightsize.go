@@ -11,8 +11,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Holding is what a deployment held of the GPUs of a cluster over some time, and
-// what it did with them.
+// Holding is what a deployment held of a cluster's GPUs over some time, and how it used them.
 type Holding struct {
 	Cluster    string `json:"cluster"`
 	Workspace  string `json:"workspace"`
@@ -22,17 +21,17 @@ type Holding struct {
 	GPUMs int64 `json:"gpu_ms"`
 	// MostTogether is the most GPUs that one of its units held at once on a node.
 	MostTogether int `json:"most_gpus_together"`
-	// PeakMiB is the most memory seen in use on a GPU while it alone held it,
-	// over PeakKnownMs of device time; both 0 when memory was not measured.
+	// PeakMiB is the peak memory on a GPU while the deployment held it alone, over PeakKnownMs of
+	// device time. Both are 0 if memory was not measured.
 	PeakMiB     uint32 `json:"peak_memory_mib"`
 	PeakKnownMs int64  `json:"memory_known_ms"`
-	// KnownMs is the part of GPUMs for which activity was measured, ActiveMs that
-	// times the activity in per mille.
+	// KnownMs is the part of GPUMs with measured activity. ActiveMs is that time multiplied by the
+	// activity in per mille.
 	KnownMs  int64 `json:"activity_known_ms"`
 	ActiveMs int64 `json:"activity_permille_ms"`
 }
 
-// Activity returns the mean activity in per mille, false when none was measured.
+// Activity returns the mean activity in per mille, false if none was measured.
 func (h *Holding) Activity() (perMille int64, ok bool) {
 	if h.KnownMs <= 0 {
 		return 0, false
@@ -40,32 +39,29 @@ func (h *Holding) Activity() (perMille int64, ok bool) {
 	return h.ActiveMs / h.KnownMs, true
 }
 
-// Price is what an hour of a GPU of a cluster costs, all in.
+// Price is the all-in price of a GPU-hour of a cluster.
 type Price struct {
 	Currency string
 	PerHour  domain.Decimal
 }
 
-// Fit says which slice of its GPU would do for a deployment, or why none is
-// named.
+// Fit is the slice of its GPU that is enough for a deployment, or why there is none.
 type Fit struct {
 	Holding
-	// Profile is the smallest MIG profile that holds the peak of memory and the
-	// mean of activity with the headroom asked for; "" when Why says why not.
+	// Profile is the smallest MIG profile that holds the peak memory and the mean activity with the
+	// requested headroom; "" if Why gives a reason.
 	Profile string `json:"profile,omitempty"`
-	// PerGPU is how many such slices a GPU gives.
+	// PerGPU is the number of such slices per GPU.
 	PerGPU uint32 `json:"slices_per_gpu,omitempty"`
 	Why    string `json:"why,omitempty"`
-	// SavedGPUMs is what of the time held would be free for others, in
-	// milliseconds of a whole GPU; a slice counts as the larger of its shares of
-	// compute and memory.
+	// SavedGPUMs is the part of the held time that would become free for others, in milliseconds of
+	// a whole GPU. A slice counts as the larger of its shares of compute and memory.
 	SavedGPUMs int64 `json:"saved_gpu_ms"`
-	// Saved is that at the price, rounded half away from zero to cents; nil where
-	// there is no price.
+	// Saved is SavedGPUMs at the price, rounded half away from zero to cents; nil without a price.
 	Saved *domain.Money `json:"saved,omitempty"`
 }
 
-// Why no slice is named.
+// Reasons why no slice is named.
 const (
 	NotMeasured   = "memory was not measured while it alone held a GPU"
 	NoActivity    = "activity was not measured"
@@ -75,10 +71,9 @@ const (
 	NeedsAll      = "it uses more than any smaller slice has"
 )
 
-// Rightsize names for every holding the slice that would do, the largest saving
-// first, then by cluster, workspace and deployment. headroom is what a slice is
-// to have beyond the peak of memory and the mean of activity, in per mille.
-// prices are by cluster.
+// Rightsize names the sufficient slice for every holding, sorted by largest saving, then cluster,
+// workspace and deployment. headroom is what a slice must have beyond the peak memory and the mean
+// activity, in per mille. prices are by cluster.
 func Rightsize(held []Holding, headroom int64, prices map[string]Price) []Fit {
 	out := make([]Fit, 0, len(held))
 	for i := range held {
