@@ -155,7 +155,8 @@ func (p *problem) resourceBound(classes, demands []int) int64 {
 		gpus := tally{}
 		for _, i := range demands {
 			d := &p.demands[i]
-			gpus[int64(d.whole)*f(1000)+f(int64(d.part))+p.instanceMilli(d, classes, k == 0, k == len(functions)-1)] += int64(d.replicas)
+			gpus[int64(d.whole)*f(1000)+f(int64(d.part))+p.instanceMilli(d, classes, k == 0,
+				k == len(functions)-1)] += int64(d.replicas)
 		}
 		have := supplies(func(s *state) int64 {
 			var sum int64

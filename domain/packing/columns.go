@@ -638,7 +638,8 @@ func (r *run) open(col *column, machines int) {
 					from = 1000
 				}
 			}
-			if r.left[x.demand] < n || d.part > 0 && from < d.part || r.refuses(&g.state, x.demand) != "" || d.part > 0 && !slices.Contains(g.free, from) {
+			if r.left[x.demand] < n || d.part > 0 && from < d.part || r.refuses(&g.state, x.demand) != "" ||
+				d.part > 0 && !slices.Contains(g.free, from) {
 				continue
 			}
 			if d.profiles != nil {

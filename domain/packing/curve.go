@@ -49,7 +49,8 @@ func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, op
 	}
 	top := levels[len(levels)-1]
 	if levels[0] < 0 || top > 0 && replicas > 0 && top/1000 > maxReplicas/replicas {
-		return nil, fmt.Errorf("levels of demand from %d to %d thousandths of %d replicas: none may be negative, or need more than %d replicas", levels[0], top, replicas, maxReplicas)
+		return nil, fmt.Errorf("levels of demand from %d to %d thousandths of %d replicas: none may be negative, "+
+			"or need more than %d replicas", levels[0], top, replicas, maxReplicas)
 	}
 	packed := levels
 	if len(levels) > curvePoints {
@@ -79,7 +80,10 @@ func Curve(ctx context.Context, kinds []Node, mix []Workload, levels []int64, op
 		if m.p != nil {
 			m.tell(r)
 		}
-		points[i] = Point{Level: level, GPUMilli: r.GPUMilliNeeded, Nodes: r.NodesUsed, LowerBound: r.LowerBound, Cost: r.Cost, CostLowerBound: r.CostLowerBound, Used: r.Used}
+		points[i] = Point{
+			Level: level, GPUMilli: r.GPUMilliNeeded, Nodes: r.NodesUsed, LowerBound: r.LowerBound, Cost: r.Cost,
+			CostLowerBound: r.CostLowerBound, Used: r.Used,
+		}
 		for _, u := range r.Unplaced {
 			points[i].Unplaced += u.Replicas
 		}

@@ -171,7 +171,8 @@ func (s *state) wherever(f *profile) (from uint16, ok bool) {
 			continue
 		}
 		start, loss, fits := f.choice(on)
-		if fits && (!ok || loss < least || loss == least && bits.OnesCount16(uint16(on)) > bits.OnesCount16(from&(1<<startShift-1))) {
+		if fits && (!ok || loss < least || loss == least &&
+			bits.OnesCount16(uint16(on)) > bits.OnesCount16(from&(1<<startShift-1))) {
 			from, least, ok = encode(start, on), loss, true
 		}
 	}

@@ -7,7 +7,10 @@ import (
 
 // result converts an outcome to ids.
 func (r *run) result() *Result {
-	res := &Result{Method: Method, Order: r.order.name, Machines: []Machine{}, Used: []Used{}, Unplaced: []Unplaced{}, Stranded: r.fragmentation()}
+	res := &Result{
+		Method: Method, Order: r.order.name, Machines: []Machine{}, Used: []Used{}, Unplaced: []Unplaced{},
+		Stranded: r.fragmentation(),
+	}
 	for i := range r.p.demands {
 		d := &r.p.demands[i]
 		res.GPUMilliNeeded += int64(d.replicas) * d.gpuMilli()
@@ -63,7 +66,8 @@ type seat struct {
 }
 
 func (s seat) compare(t seat) int {
-	return cmp.Or(cmp.Compare(s.demand, t.demand), slices.Compare(s.gpus, t.gpus), slices.Compare(s.starts, t.starts), cmp.Compare(s.n, t.n))
+	return cmp.Or(cmp.Compare(s.demand, t.demand), slices.Compare(s.gpus, t.gpus), slices.Compare(s.starts, t.starts),
+		cmp.Compare(s.n, t.n))
 }
 
 func (f *filled) compare(g *filled) int {
@@ -215,7 +219,8 @@ func (p *problem) seat(class int, on *content) []seat {
 
 // tried lists the constraints in order.
 var tried = []Constraint{
-	ModelConstraint, ProfileConstraint, SharingConstraint, PlacementConstraint, ResidencyConstraint, CertificationConstraint, DedicatedConstraint,
+	ModelConstraint, ProfileConstraint, SharingConstraint, PlacementConstraint, ResidencyConstraint,
+	CertificationConstraint, DedicatedConstraint,
 	GangConstraint, ClassConstraint, ApartConstraint, MaxPerNodeConstraint, GPUConstraint, CPUConstraint, MemoryConstraint,
 }
 

@@ -99,10 +99,12 @@ func (x placed) compare(y placed) int {
 // threshold, and up to most sets worth more than the threshold.
 func (q *pricing) solve(most int) (bound int64, sets []found) {
 	q.items = slices.DeleteFunc(q.items, func(it item) bool {
-		return it.price <= 0 || it.most <= 0 || it.cpu > q.cpu || it.mem > q.mem || it.gpus > q.gpus || it.shares() && q.gpus == 0
+		return it.price <= 0 || it.most <= 0 || it.cpu > q.cpu || it.mem > q.mem || it.gpus > q.gpus ||
+			it.shares() && q.gpus == 0
 	})
 	slices.SortStableFunc(q.items, func(a, b item) int {
-		return cmp.Or(cmp.Compare(b.gpus, a.gpus), cmp.Compare(b.part, a.part), cmp.Compare(b.cpu, a.cpu), cmp.Compare(b.mem, a.mem))
+		return cmp.Or(cmp.Compare(b.gpus, a.gpus), cmp.Compare(b.part, a.part), cmp.Compare(b.cpu, a.cpu),
+			cmp.Compare(b.mem, a.mem))
 	})
 	// Items that take nothing can be on every machine; the greedy orders place them.
 	gift, first := int64(0), len(q.items)
@@ -238,7 +240,8 @@ func (q *pricing) fills() ([]label, bool) {
 	for i, it := range q.items {
 		parts = parts || it.part > 0
 		if it.gpus == 1 {
-			all = append(all, q.keep([]label{{cpu: it.cpu, mem: it.mem, val: it.price, left: nothing, right: int32(i)}}, true)...)
+			all = append(all, q.keep([]label{{cpu: it.cpu, mem: it.mem, val: it.price, left: nothing,
+				right: int32(i)}}, true)...)
 		}
 	}
 	for m := 1; parts && m <= 1000; m++ {
@@ -251,7 +254,9 @@ func (q *pricing) fills() ([]label, bool) {
 				if l.cpu+it.cpu > q.cpu || l.mem+it.mem > q.mem {
 					continue
 				}
-				list = append(list, label{cpu: l.cpu + it.cpu, mem: l.mem + it.mem, val: l.val + it.price, left: l.id(), right: int32(i)})
+				list = append(list, label{
+					cpu: l.cpu + it.cpu, mem: l.mem + it.mem, val: l.val + it.price, left: l.id(), right: int32(i),
+				})
 				if q.work--; q.work < 0 {
 					return nil, false
 				}
@@ -296,7 +301,10 @@ func (q *pricing) dividedFills() ([]label, bool) {
 						return nil, false
 					}
 					if l.cpu+it.cpu <= q.cpu && l.mem+it.mem <= q.mem {
-						by[after] = append(by[after], label{cpu: l.cpu + it.cpu, mem: l.mem + it.mem, val: l.val + it.price, left: l.id(), right: int32(i), start: int8(start)})
+						by[after] = append(by[after], label{
+							cpu: l.cpu + it.cpu, mem: l.mem + it.mem, val: l.val + it.price, left: l.id(),
+							right: int32(i), start: int8(start),
+						})
 					}
 				}
 			}
@@ -315,7 +323,8 @@ func undominated(list []label) []label {
 		case a.mem != b.mem:
 			return cmp.Compare(a.mem, b.mem)
 		}
-		return cmp.Or(cmp.Compare(b.val, a.val), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right), cmp.Compare(a.start, b.start))
+		return cmp.Or(cmp.Compare(b.val, a.val), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right),
+			cmp.Compare(a.start, b.start))
 	})
 	type stair struct{ mem, val int64 } // both ascend
 	var stairs []stair

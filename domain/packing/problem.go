@@ -179,7 +179,8 @@ func (p *problem) addNodes() error {
 		}
 		empty := emptyState(n)
 		p.priced = p.priced || p.open && n.Cost > 0
-		key := fmt.Sprintf("%q %t %t %v %d %q %q %q %q %q %q %v %d %d %v %d %d", n.Fabric, n.Unshared, n.MIG, masks(n), n.Cost, n.Cluster, n.Region, n.Country, n.Model, n.Certifications, n.Dedicated,
+		key := fmt.Sprintf("%q %t %t %v %d %q %q %q %q %q %q %v %d %d %v %d %d", n.Fabric, n.Unshared, n.MIG,
+			masks(n), n.Cost, n.Cluster, n.Region, n.Country, n.Model, n.Certifications, n.Dedicated,
 			freeGPUs(n), n.CPUMilli, n.MemoryMiB, empty.held, empty.cpu, empty.mem)
 		c, ok := classes[key]
 		if !ok {
@@ -215,7 +216,8 @@ func (p *problem) addLoads() error {
 		if replicas += w.Replicas; replicas > maxReplicas {
 			return errors.New("too many replicas")
 		}
-		w.Models, w.Countries, w.Certifications, w.Clusters = set(w.Models), set(w.Countries), set(w.Certifications), set(w.Clusters)
+		w.Models, w.Countries, w.Certifications, w.Clusters = set(w.Models), set(w.Countries), set(w.Certifications),
+			set(w.Clusters)
 		at[w.ID] = i
 	}
 	apartNode, apartCluster := make([][]apart, len(p.loads)), make([][]apart, len(p.loads))
@@ -323,7 +325,9 @@ func (p *problem) place(numbers map[string]int, at *Place) int {
 
 // parted reports whether a demand's replicas are kept apart from each other on machines of a class.
 func (p *problem) parted(demand, class int) bool {
-	return slices.ContainsFunc(p.demands[demand].apartNode, func(a apart) bool { return a.demand == demand && p.in[a.place][class] })
+	return slices.ContainsFunc(p.demands[demand].apartNode, func(a apart) bool {
+		return a.demand == demand && p.in[a.place][class]
+	})
 }
 
 // need is the GPU milli that a replica takes.

@@ -57,7 +57,10 @@ type took struct {
 }
 
 func (p *problem) start(o *order) *run {
-	r := &run{p: p, order: o, byKey: map[string]*group{}, clusters: map[clusterHolds]bool{}, gangs: map[string]string{}, left: make([]int, len(p.demands)), lanes: make([]lane, len(p.demands))}
+	r := &run{
+		p: p, order: o, byKey: map[string]*group{}, clusters: map[clusterHolds]bool{}, gangs: map[string]string{},
+		left: make([]int, len(p.demands)), lanes: make([]lane, len(p.demands)),
+	}
 	for c := range p.classes {
 		g := r.group(&p.classes[c].empty)
 		g.n = p.classes[c].n
@@ -93,7 +96,8 @@ type choice struct {
 
 // before orders choices, with ties only between machines in equal states.
 func (c *choice) before(d *choice) bool {
-	if k := cmp.Or(cmp.Compare(c.tier, d.tier), cmp.Compare(c.score[0], d.score[0]), cmp.Compare(c.score[1], d.score[1])); k != 0 {
+	if k := cmp.Or(cmp.Compare(c.tier, d.tier), cmp.Compare(c.score[0], d.score[0]),
+		cmp.Compare(c.score[1], d.score[1])); k != 0 {
 		return k < 0
 	}
 	if k := c.at.compare(d.at); k != 0 {

@@ -143,7 +143,9 @@ func (s *state) with(demand int, d *demand, from uint16) state {
 	}
 	if d.counted {
 		t.counts = slices.Clone(s.counts)
-		i, ok := slices.BinarySearchFunc(t.counts, demand, func(c count, demand int) int { return cmp.Compare(c.demand, demand) })
+		i, ok := slices.BinarySearchFunc(t.counts, demand, func(c count, demand int) int {
+			return cmp.Compare(c.demand, demand)
+		})
 		if !ok {
 			t.counts = slices.Insert(t.counts, i, count{demand: demand})
 		}
@@ -169,7 +171,8 @@ func take(free []uint16, from, part uint16) []uint16 {
 // compare orders states. Only equal states compare as 0.
 func (s *state) compare(t *state) int {
 	if c := cmp.Or(cmp.Compare(s.class, t.class), cmp.Compare(s.cpu, t.cpu), cmp.Compare(s.mem, t.mem),
-		cmp.Compare(s.tags, t.tags), slices.Compare(s.free, t.free), slices.Compare(s.divided, t.divided), cmp.Compare(s.owner, t.owner)); c != 0 {
+		cmp.Compare(s.tags, t.tags), slices.Compare(s.free, t.free), slices.Compare(s.divided, t.divided),
+		cmp.Compare(s.owner, t.owner)); c != 0 {
 		return c
 	}
 	if s.used != t.used {

@@ -190,7 +190,8 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 		}
 		f.maxGPU, f.maxCPU = max(f.maxGPU, int64(n.GPUs)*1000), max(f.maxCPU, n.CPUMilli)
 		certs := slices.Sorted(slices.Values(n.Certifications))
-		key := fmt.Sprintf("%q %q %q %q %q %q %d %d %d", n.Cluster, n.Region, n.Country, n.Model, certs, n.Dedicated, n.GPUs, n.CPUMilli, n.MemoryMiB)
+		key := fmt.Sprintf("%q %q %q %q %q %q %d %d %d", n.Cluster, n.Region, n.Country, n.Model, certs, n.Dedicated,
+			n.GPUs, n.CPUMilli, n.MemoryMiB)
 		c, ok := classes[key]
 		if !ok {
 			c = len(f.classes)
@@ -328,7 +329,10 @@ func (f *Fleet) shapeOf(w *packing.Workload) (*shape, error) {
 }
 
 func newShape(w *packing.Workload) *shape {
-	sh := &shape{load: *w, whole: int(w.GPUMilli / 1000), part: uint16(w.GPUMilli % 1000), cpu: w.CPUMilli, mem: w.MemoryMiB, dedicated: w.Dedicated}
+	sh := &shape{
+		load: *w, whole: int(w.GPUMilli / 1000), part: uint16(w.GPUMilli % 1000), cpu: w.CPUMilli, mem: w.MemoryMiB,
+		dedicated: w.Dedicated,
+	}
 	switch {
 	case sh.part > 0:
 		sh.kind = 1
@@ -370,7 +374,8 @@ func (f *Fleet) refuses(s *state, sh *shape) packing.Constraint {
 func (f *Fleet) company(m *machine, w *packing.Workload) packing.Constraint {
 	at := f.classes[m.group.class].site
 	here := f.sites[at].node
-	if m.shuns[w.ID] > 0 || f.clusters[atSite{at, w.ID, true}] > 0 || f.meets(m, at, w.ApartNode, false, nil) || f.meets(m, at, w.ApartCluster, true, nil) {
+	if m.shuns[w.ID] > 0 || f.clusters[atSite{at, w.ID, true}] > 0 || f.meets(m, at, w.ApartNode, false, nil) ||
+		f.meets(m, at, w.ApartCluster, true, nil) {
 		return packing.ApartConstraint
 	}
 	for i := range w.ApartIn {

@@ -43,7 +43,8 @@ func MixOf(loads []packing.Workload, percent int) (*Mix, error) {
 		if total += int64(w.Replicas); total > maxWeight {
 			return nil, fmt.Errorf("more than %d replicas are too many to judge a fleet by", maxWeight)
 		}
-		key := fmt.Sprintf("%012d %012d %q %q %q %q %q", w.CPUMilli, w.GPUMilli, w.Models, w.Countries, w.Certifications, w.Clusters, w.Workspace)
+		key := fmt.Sprintf("%012d %012d %q %q %q %q %q", w.CPUMilli, w.GPUMilli, w.Models, w.Countries,
+			w.Certifications, w.Clusters, w.Workspace)
 		if w.Dedicated {
 			key += " " + w.ID
 		}

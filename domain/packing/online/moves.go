@@ -257,7 +257,10 @@ func (f *Fleet) without(r *resident) *state {
 	m := &f.machines[r.machine]
 	g := m.group
 	s := &f.state
-	*s = state{class: g.class, cpu: g.cpu + r.shape.cpu, mem: g.mem + r.shape.mem, free: append(s.free[:0], m.free...), owner: g.owner}
+	*s = state{
+		class: g.class, cpu: g.cpu + r.shape.cpu, mem: g.mem + r.shape.mem, free: append(s.free[:0], m.free...),
+		owner: g.owner,
+	}
 	for _, gpu := range r.gpus {
 		if r.shape.whole > 0 {
 			s.free[gpu] = 1000
@@ -270,7 +273,8 @@ func (f *Fleet) without(r *resident) *state {
 	}
 	slices.SortFunc(s.free, func(a, b uint16) int { return cmp.Compare(b, a) })
 	c := &f.classes[g.class].capacity
-	s.busy = len(m.replicas) > 1 || m.replicas[r.load.ID] > 1 || s.cpu < c.cpu || s.mem < c.mem || slices.Compare(s.free, c.free) != 0
+	s.busy = len(m.replicas) > 1 || m.replicas[r.load.ID] > 1 || s.cpu < c.cpu || s.mem < c.mem ||
+		slices.Compare(s.free, c.free) != 0
 	return s
 }
 
@@ -347,7 +351,8 @@ func (f *Fleet) Stranded() []Idle {
 		if !ok {
 			i = len(out)
 			at[class.node.Model] = i
-			out, lost, shapes = append(out, Idle{Model: class.node.Model}), append(lost, new(big.Rat)), append(shapes, f.idleShapes())
+			out, lost, shapes = append(out, Idle{Model: class.node.Model}), append(lost, new(big.Rat)),
+				append(shapes, f.idleShapes())
 		}
 		n, free := int64(len(g.machines)), g.freeMilli()
 		o := &out[i]

@@ -80,7 +80,8 @@ func Rightsize(held []Holding, headroom int64, prices map[string]Price) []Fit {
 		out = append(out, rightsize(&held[i], headroom, prices))
 	}
 	slices.SortFunc(out, func(a, b Fit) int {
-		return cmp.Or(cmp.Compare(b.SavedGPUMs, a.SavedGPUMs), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Workspace, b.Workspace),
+		return cmp.Or(cmp.Compare(b.SavedGPUMs, a.SavedGPUMs), cmp.Compare(a.Cluster, b.Cluster),
+			cmp.Compare(a.Workspace, b.Workspace),
 			cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Model, b.Model))
 	})
 	return out
@@ -109,7 +110,8 @@ func rightsize(h *Holding, headroom int64, prices map[string]Price) Fit {
 	memory, compute := int64(h.PeakMiB)*(1000+headroom), activity*(1000+headroom)
 	var best *domain.MIGProfile
 	weight := func(p *domain.MIGProfile) *big.Rat {
-		c, m := big.NewRat(int64(p.ComputeSlices), int64(l.ComputeSlices)), big.NewRat(int64(p.MemorySlices), int64(l.MemorySlices))
+		c, m := big.NewRat(int64(p.ComputeSlices), int64(l.ComputeSlices)),
+			big.NewRat(int64(p.MemorySlices), int64(l.MemorySlices))
 		if c.Cmp(m) > 0 {
 			return c
 		}
