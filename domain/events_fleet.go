@@ -44,7 +44,7 @@ type ClusterKeyIssued struct {
 	Expires Instant `json:"expires,omitempty"`
 }
 
-// ClusterKeyRotated issues a key. The previous key stays valid for one more hour.
+// ClusterKeyRotated issues a key. The previous key stays valid for a while, 24 hours by default.
 type ClusterKeyRotated struct {
 	KeyID              string  `json:"key_id"`
 	MAC                []byte  `json:"mac"`

@@ -92,7 +92,9 @@ func TestPlanSummaryShown(t *testing.T) {
 func TestPlanLabels(t *testing.T) {
 	first, _ := twoPlans(t)
 	var out bytes.Buffer
-	commandLine(&app.App{}, &out, io.Discard).showPlan(first, 0)
+	p := commandLine(&app.App{}, &out, io.Discard)
+	p.output = asWide // titles stand on one line
+	p.showPlan(first, 0)
 	for _, c := range []struct{ label, number string }{
 		{plan.BuyNothing, "1,000,000.00"}, {plan.UnderQuota, "1,600,000.00"},
 	} {

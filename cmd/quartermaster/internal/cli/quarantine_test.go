@@ -257,7 +257,7 @@ func TestReappendBadFiles(t *testing.T) {
 		"binary":  {"\x7fELF\x02\x01", ":1: is not JSON"},
 		"huge":    {strings.Repeat(" ", wire.MaxDocument+1), "more than"},
 		"deep":    {strings.Repeat(`{"data":`, 200_000), "is not JSON: exceeded max depth"},
-		"twice":   {strings.Replace(string(good), `"node"`, `"node":"x","node"`, 1), ":1: data.node: is there twice"},
+		"twice":   {strings.Replace(string(good), `"node"`, `"node":"x","node"`, 1), ":1: data.node: occurs twice"},
 		"type":    {strings.Replace(string(good), "NodeRegistered", "NodePainted", 1), ":1: type: "},
 		"wrong":   {strings.Replace(string(good), "1000", `"1000"`, 1), ":1: data.cpu_milli: is text"},
 		"large":   {strings.Replace(string(good), `"n9"`, `"`+strings.Repeat("n", 9000)+`"`, 1), "9000 bytes"},

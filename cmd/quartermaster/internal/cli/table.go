@@ -204,11 +204,11 @@ func (g *grid) Render() {
 		shown = append(shown, i)
 	}
 	most := make([]int, n) // 0: whole
+	wide := []int{}
 	var notes []string
-	wrapped := false
 	if g.a.output != asWide {
 		f := g.fit(shown, widthOf(g.a.out))
-		shown, most, wrapped, notes = f.shown, f.most, f.wrapped, f.notes()
+		shown, most, wide, notes = f.shown, f.most, f.wide, f.notes()
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(g.a.out)
@@ -220,8 +220,8 @@ func (g *grid) Render() {
 	t.SetStyle(style)
 	if len(g.titles) > 0 {
 		t.AppendHeader(g.row(shown, most, func(i int) any {
-			if wrapped {
-				return strings.ReplaceAll(g.title(i), " ", "\n")
+			if i < len(wide) {
+				return text.WrapSoft(g.title(i), wide[i])
 			}
 			return g.title(i)
 		}))
@@ -273,11 +273,11 @@ func (g *grid) row(shown, most []int, value func(i int) any) table.Row {
 
 // fitted is how a table is shown within a width.
 type fitted struct {
-	shown   []int    // columns
-	most    []int    // characters that each column may have, 0: whole
-	wrapped bool     // titles have one word a line
-	same    []string // columns that say the same in every row, as "title value"
-	hidden  []string // titles of the columns that do not fit
+	shown  []int    // columns
+	wide   []int    // characters that each column takes, which titles are wrapped to
+	most   []int    // characters that each column's texts may have, 0: whole
+	same   []string // columns that say the same in every row, as "title value"
+	hidden []string // titles of the columns that do not fit
 }
 
 // notes say what a fitted table does not show.
@@ -301,8 +301,8 @@ func (f *fitted) notes() (notes []string) {
 // clipped; other columns are left out, the last one first. Columns that tell rows
 // apart always stay.
 func (g *grid) fit(shown []int, width int) *fitted {
-	f := &fitted{shown: slices.Clone(shown), most: make([]int, len(shown))}
 	wide := make([]int, len(shown))
+	f := &fitted{shown: slices.Clone(shown), wide: wide, most: make([]int, len(shown))}
 	titles := make([]int, len(shown))
 	cells := make([]int, len(shown))
 	for _, i := range shown {
@@ -322,7 +322,6 @@ func (g *grid) fit(shown []int, width int) *fitted {
 		return sum - width
 	}
 	if over() > 0 {
-		f.wrapped = true
 		for _, i := range shown {
 			wide[i] = cells[i]
 			for word := range strings.FieldsSeq(g.title(i)) {

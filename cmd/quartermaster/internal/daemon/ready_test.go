@@ -26,7 +26,7 @@ func TestReadinessStuck(t *testing.T) {
 			t.Fatalf("after %s: %v", now.Sub(start), err)
 		}
 	}
-	if err == nil || !strings.Contains(err.Error(), all[0].String()+" of generation a stands at 4") || strings.Contains(err.Error(), all[1].String()) {
+	if err == nil || !strings.Contains(err.Error(), all[0].String()+" of generation a has been at 4") || strings.Contains(err.Error(), all[1].String()) {
 		t.Errorf("it says %v", err)
 	}
 	if err := r.look(start.Add(3*time.Minute), nil, nil, end, start.Add(70*time.Second)); err == nil || !strings.Contains(err.Error(), "the log has not answered") {
