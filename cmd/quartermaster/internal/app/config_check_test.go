@@ -26,7 +26,7 @@ func TestConfigCheckBrokerAdvice(t *testing.T) {
 		"this port does not ask for a login":               kafkago.IllegalSASLState,
 		"does not speak TLS on this port":                  tls.RecordHeaderError{},
 		"unknown host":                                     &net.DNSError{},
-		"it closed the connection":                                       io.EOF,
+		"it closed the connection":                         io.EOF,
 		"":                                                 syscall.ECONNREFUSED,
 	} {
 		if got := k.brokerAdvice(fmt.Errorf("ask: %w", err)); !strings.Contains(got, want) || (want == "") != (got == "") {
