@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// bound evaluates a certificate in integers. It is the formula in the comment
-// of [Certificate], with the minimum over each epoch found on its curves.
+// bound evaluates a certificate in integers. It implements the formula in the comment of
+// [Certificate], with the minimum over each epoch found on its curves.
 func (s *solver) bound(c *Certificate) wide {
 	var sum wide
 	for m := range s.epochs {
@@ -35,10 +35,10 @@ func prefix(prices []Nano) []Nano {
 	return out
 }
 
-// boundEpoch adds the least that an epoch costs at prices of cover and
-// guarantee. With g guaranteed units bought, it is best to cover in total what
-// the curve of A says at the price of cover, as far as discount-only units can make
-// up the rest; so the cost by g alone is convex, and a search finds its least.
+// boundEpoch adds the least cost of an epoch at the prices of cover and guarantee. With g
+// guaranteed units bought, the best total cover is what the curve of A gives at the price of cover,
+// as far as discount-only units can make up the rest. So the cost as a function of g alone is
+// convex, and a search finds its minimum.
 func (s *solver) boundEpoch(sum *wide, m int, cover, guarantee Nano) {
 	e := &s.epochs[m]
 	c := &s.costs[m]
@@ -48,7 +48,7 @@ func (s *solver) boundEpoch(sum *wide, m int, cover, guarantee Nano) {
 	change := func(g int) Nano { // of the cost, from g to g+1
 		d := cover + guarantee - guaranteed.at(g)
 		switch {
-		case g+c.quota < want: // the quota lets no more discount-only units work
+		case g+c.quota < want: // more discount-only units would exceed the quota
 			d -= total.at(g + c.quota)
 		case g+least < want: // one discount-only unit less
 			d -= cover
@@ -66,8 +66,8 @@ func (s *solver) boundEpoch(sum *wide, m int, cover, guarantee Nano) {
 	sum.add(cover, covered-g-least)
 }
 
-// affordable lowers the prices until no start that is Unlimited is worth more
-// than it costs. Prices that are close to that change by a hair.
+// affordable lowers the prices until no start with Max Unlimited is worth more than it costs.
+// Prices that are nearly so change only slightly.
 func (s *solver) affordable(c *Certificate) {
 	for i := range s.arcs {
 		a := &s.arcs[i]

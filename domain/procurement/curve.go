@@ -12,33 +12,31 @@ type hinge struct {
 	saves Nano
 }
 
-// epochCost is what serving an epoch costs, A(g + min(p, quota)) + B(g), as
-// sums of hinges by ascending at.
+// epochCost is the cost of serving an epoch, A(g + min(p, quota)) + B(g), as sums of hinges in
+// ascending order of at.
 //
-// Of an hour with demand d, let S be the lesser of ⌊d·SpotPermille/1000⌋ and what
-// spot can carry in the scenario, s the spot price, o on-demand and h shortage,
-// and Q the quota. Guaranteed units serve first, since
-// they use nothing that others could, then discount-only units, at most Q of them.
-// What they leave is served cheapest first. Where spot is cheaper:
+// For an hour with demand d, let S be the smaller of ⌊d·SpotPermille/1000⌋ and what spot can carry
+// in the scenario, s the spot price, o on-demand, h shortage and Q the quota. Guaranteed units
+// serve first, since they use nothing that others could, then discount-only units, at most Q of
+// them. The rest is served cheapest first. If spot is cheaper:
 //
 //	A(c) = s·(d−c)⁺ + (o−s)·(d−S−c)⁺       B(g) = (h−o)·(d−S−Q−g)⁺
 //
-// and where on-demand is:
+// and if on-demand is cheaper:
 //
 //	A(c) = o·(d−c)⁺       B(g) = (s−o)·(d−Q−g)⁺ + (h−s)·(d−Q−S−g)⁺
 //
-// The shortage is (d−g−S−Q)⁺ in both, however many discount-only units there are:
-// each takes the quota that on-demand would have had.
+// The shortage is (d−g−S−Q)⁺ in both cases, however many discount-only units there are: each takes
+// quota that on-demand would have used.
 //
-// S depends on the hour and not on what is bought, so each term is convex in c
-// or g, whatever S is, and so is their sum over hours and over scenarios with
-// positive weights. The share is at most all of d, so S grows by 0 or 1 with each
-// unit of demand, below its bound or at it: d − S never falls, and the hinges of
-// ascending demand ascend.
+// S depends on the hour and not on purchases, so each term is convex in c or g, and so is their sum
+// over hours and over scenarios with positive weights. The share is at most all of d, so S grows by
+// 0 or 1 with each unit of demand. Hence d − S never falls, and the hinges of ascending demand
+// ascend.
 type epochCost struct {
 	total      []hinge // A
 	guaranteed []hinge // B
-	quota      int     // bound on discount-only and on-demand; never Unlimited
+	quota      int     // bound of discount-only and on-demand; never Unlimited
 	top        int     // highest demand
 }
 
@@ -75,9 +73,8 @@ func newEpochCost(e *Epoch, ways []way) epochCost {
 	return c
 }
 
-// hinges returns price × weight × hours at the place of each step of each way,
-// given its demand and what spot can carry of it. Within a way that must not
-// descend as demand ascends.
+// hinges returns price × weight × hours at the place of each step of each way, given its demand and
+// what spot can carry of it. Within a way places must not descend as demand ascends.
 func hinges(ways []way, permille int, price Nano, place func(units, spot int) int) []hinge {
 	if price == 0 {
 		return nil
@@ -140,8 +137,7 @@ func merge(a, b []hinge) []hinge {
 	return hs
 }
 
-// shift returns the hinges as they look once by units are covered. Coverage
-// beyond limit saves nothing.
+// shift returns the hinges after units are covered. Coverage beyond limit saves nothing.
 func shift(hs []hinge, by, limit int) []hinge {
 	if by == 0 && (len(hs) == 0 || hs[len(hs)-1].at <= limit) {
 		return hs
@@ -149,7 +145,7 @@ func shift(hs []hinge, by, limit int) []hinge {
 	return gather(hs, by, limit)
 }
 
-// gather shifts hinges and makes one of those at the same place.
+// gather shifts hinges and merges those at the same place.
 func gather(hs []hinge, by, limit int) []hinge {
 	out := make([]hinge, 0, len(hs))
 	for _, h := range hs {
@@ -165,26 +161,25 @@ func gather(hs []hinge, by, limit int) []hinge {
 	return out
 }
 
-// byGuaranteed is the cost by guaranteed units, beside some discount-only units.
+// byGuaranteed is the cost by guaranteed units, given the discount-only units.
 func (c *epochCost) byGuaranteed(guaranteed, discountOnly int) curve {
 	return newCurve(merge(
 		shift(c.total, guaranteed+min(discountOnly, c.quota), MaxUnits),
 		shift(c.guaranteed, guaranteed, MaxUnits)))
 }
 
-// parts are A and B themselves, beside what is held guaranteed.
+// parts returns A and B, given what is held guaranteed.
 func (c *epochCost) parts(guaranteed int) (total, alone curve) {
 	return newCurve(shift(c.total, guaranteed, MaxUnits)), newCurve(shift(c.guaranteed, guaranteed, MaxUnits))
 }
 
-// byDiscountOnly is the cost by discount-only units, less what they cannot change.
+// byDiscountOnly is the cost by discount-only units, without the part that they cannot change.
 func (c *epochCost) byDiscountOnly(guaranteed, discountOnly int) curve {
 	return newCurve(shift(c.total, guaranteed+discountOnly, c.quota-discountOnly))
 }
 
-// curve is a convex cost by units covered: at from[i] and above, up to the next,
-// each further unit saves saves[i]. Both descend to the last, which saves
-// nothing, and from[0] is 0.
+// curve is a convex cost by units covered: from coverage from[i] up to the next entry, each further
+// unit saves saves[i]. saves descends to the last entry, which is 0, and from[0] is 0.
 type curve struct {
 	from  []int
 	saves []Nano
@@ -199,20 +194,20 @@ func newCurve(hs []hinge) curve {
 	return c
 }
 
-// top is the coverage from which on more saves nothing.
+// top is the coverage above which more saves nothing.
 func (c *curve) top() int { return c.from[len(c.from)-1] }
 
-// at returns what one more unit saves when units are covered.
+// at returns what one more unit saves if units are covered.
 func (c *curve) at(units int) Nano {
 	return c.saves[sort.SearchInts(c.from, units+1)-1]
 }
 
-// reach returns the least coverage at which one more unit saves at most price.
+// reach returns the smallest coverage at which one more unit saves at most price.
 func (c *curve) reach(price Nano) int {
 	return c.from[sort.Search(len(c.saves)-1, func(i int) bool { return c.saves[i] <= price })]
 }
 
-// addCost adds what it costs to cover only units.
+// addCost adds the cost of covering only the given units.
 func (c *curve) addCost(sum *wide, units int) {
 	for i := len(c.from) - 2; i >= 0 && c.from[i+1] > units; i-- {
 		sum.add(c.saves[i], c.from[i+1]-max(units, c.from[i]))

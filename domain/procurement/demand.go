@@ -2,15 +2,15 @@ package procurement
 
 import "slices"
 
-// Steps compresses hourly demand into the steps of an epoch. The order of hours
-// does not matter, and hours without demand are left out. Negative demand is
-// kept, for [Pool.Validate] to refuse.
+// Steps compresses hourly demand into the steps of an epoch. The order of hours does not matter,
+// and hours without demand are left out. Negative demand is kept, so that [Pool.Validate] refuses
+// it.
 func Steps(hours []int) []Step {
 	if len(hours) == 0 {
 		return nil
 	}
 	low, high := slices.Min(hours), slices.Max(hours)
-	// Counting is linear, while the range is not much wider than the data.
+	// Counting takes linear time if the range is not much wider than the data.
 	if low < 0 || high > 8*len(hours)+1024 {
 		return sortedSteps(hours)
 	}

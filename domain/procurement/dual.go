@@ -9,12 +9,11 @@ import (
 // ascents bounds the steps of ascend, each of which is a flow over all offers.
 const ascents = 40
 
-// ascend proves a bound, and offers mixes on the way, for a pool that is too
-// large for the simplex. It names what guaranteed capacity is worth beside
-// coverage in each epoch. That takes the price off guaranteed purchases and adds
-// it to their use, and then one flow decides the rest and finds the prices of
-// coverage. Each step moves the worth to where use and purchases differ
-// (Lagrange multipliers by subgradients, with Polyak's length of a step).
+// ascend proves a bound, and offers mixes on the way, for a pool that is too large for the simplex.
+// It sets a worth of guaranteed capacity, in addition to coverage, for each epoch. The worth is
+// subtracted from the price of guaranteed purchases and added to their use; one flow then decides
+// the rest and finds the prices of coverage. Each step moves the worth towards balancing use and
+// purchases (Lagrange multipliers by subgradients, with Polyak's step length).
 func (s *solver) ascend() {
 	worth := make([]Nano, len(s.epochs))
 	for m, h := range s.have(s.best.units) {
@@ -29,7 +28,7 @@ func (s *solver) ascend() {
 			return
 		}
 		before := s.best.bound
-		// The price of purchases must not become negative where they are unlimited.
+		// The price of unlimited purchases must not become negative.
 		c := Certificate{Cover: make([]Nano, len(s.epochs)), Guarantee: worth}
 		s.affordable(&c)
 		use := s.priced(worth)
@@ -48,7 +47,7 @@ func (s *solver) ascend() {
 		if !before.less(s.best.bound) {
 			theta *= 0.7
 		}
-		// What is used and not bought is worth more.
+		// Units that are used but not bought raise the worth.
 		have := s.have(units)
 		norm := 0.0
 		for m := range have {
@@ -71,8 +70,8 @@ func (s *solver) ascend() {
 	}
 }
 
-// priced solves the flow in which guaranteed capacity has a worth, and returns
-// the guaranteed units that each epoch would use of what covers it.
+// priced solves the flow with the given worth of guaranteed capacity. It returns the guaranteed
+// units that each epoch would use of its coverage.
 func (s *solver) priced(worth []Nano) (use []int) {
 	sums := prefix(worth)
 	curves := make([]curve, len(s.epochs))
@@ -105,10 +104,10 @@ func (s *solver) priced(worth []Nano) (use []int) {
 	return use
 }
 
-// pricedCurve is the cost of an epoch by units of either kind, where using them
-// as guaranteed ones costs their worth: first as many are guaranteed as save more
-// than that beside coverage, then discount-only units serve up to the quota, then
-// more are guaranteed, while that saves more than its worth.
+// pricedCurve is the cost of an epoch by units of either kind, if using a unit as guaranteed costs
+// its worth. First come guaranteed units that save more than the worth in addition to coverage,
+// then discount-only units up to the quota, then further guaranteed units while they save more than
+// the worth.
 func (s *solver) pricedCurve(m int, worth Nano) (curve, func(units int) int) {
 	e, c := &s.epochs[m], &s.costs[m]
 	total, alone := c.parts(e.HeldGuaranteed)

@@ -2,19 +2,17 @@ package procurement
 
 import "math"
 
-// network is the minimum-cost flow behind a pool. Its nodes are the boundaries
-// of epochs, 0 to the horizon's end, and as many units flow from the first to
-// the last as can be of use in any epoch. Each goes epoch by epoch, uncovered, at
-// what the epoch's curve asks for one unit less of coverage, or along a purchase,
-// which leads over the epochs that it covers. Where purchases overlap to more
-// than can be of use, flow returns over an epoch without cost.
+// network is the minimum-cost flow of a pool. Its nodes are the boundaries of epochs, from 0 to the
+// horizon's end. The flow from the first to the last node is the largest number of units useful in
+// any epoch. A unit of flow crosses each epoch either uncovered, at the price that the epoch's
+// curve has for one unit less of coverage, or along a purchase, which spans the epochs that it
+// covers. Where purchases overlap to more than is useful, flow returns over an epoch without cost.
 //
-// It is solved by successive shortest paths with capacity scaling (Ahuja,
-// Magnanti, Orlin: Network Flows, 1993, sections 10.2 and 14.5): first in lots
-// of many units, whose flow and prices start the next pass with lots of half the
-// size, down to single units. A pass with coarse lots may misjudge the curves
-// between its lots, since the last one mends it: all lengths are integers, the
-// flow is optimal, and the prices prove it.
+// It is solved by successive shortest paths with capacity scaling (Ahuja, Magnanti, Orlin: Network
+// Flows, 1993, sections 10.2 and 14.5). It starts with lots of many units; their flow and prices
+// start the next pass with lots of half the size, down to single units. A pass with coarse lots may
+// misjudge the curves between its lots, and the last pass repairs that. All lengths are integers,
+// the flow is optimal, and the prices prove it.
 type network struct {
 	curves []curve // by epoch
 	arcs   []arc
@@ -22,10 +20,10 @@ type network struct {
 	at     []int32 // an arc from v, or ^arc for one to v
 
 	lot     int
-	covered []int  // by epoch; counts what does not flow yet, and may be negative till the end
-	ahead   []Nano // by epoch: what it costs, a unit, to cover a lot less
-	back    []Nano // what it saves, a unit, to cover a lot more
-	over    []int  // by node: units that arrive and do not leave; negative: are missing
+	covered []int  // by epoch; includes what does not flow yet, and may be negative until the end
+	ahead   []Nano // by epoch: unit cost of covering a lot less
+	back    []Nano // unit saving of covering a lot more
+	over    []int  // by node: units that arrive and do not leave; negative: missing units
 	price   []Nano // by node
 	pushes  int
 
@@ -36,7 +34,7 @@ type network struct {
 	heap  []entry
 }
 
-// arc is a purchase that can be made, with epochs [from, to).
+// arc is a possible purchase, with epochs [from, to).
 type arc struct {
 	from, to int32
 	limit    int
@@ -50,15 +48,14 @@ const (
 	settled
 )
 
-// Ways to reach a node besides arcs: over the epoch before it, one lot less
-// covered, and over the epoch behind it, one lot more.
+// Ways to reach a node besides arcs: forward over the preceding epoch, with one lot less covered,
+// and back over the following epoch, with one lot more.
 const (
 	viaAhead = math.MaxInt32
 	viaBack  = math.MaxInt32 - 1
 )
 
-// newNetwork takes arcs that stay the same; curves and limits are set for each
-// flow.
+// newNetwork takes arcs that do not change; curves and limits are set for each flow.
 func newNetwork(epochs int, arcs []arc) *network {
 	n := &network{
 		arcs: arcs, first: make([]int32, epochs+2), at: make([]int32, 2*len(arcs)),
@@ -83,8 +80,8 @@ func newNetwork(epochs int, arcs []arc) *network {
 	return n
 }
 
-// solve finds a flow of least cost under the curves and leaves the units in the
-// arcs; price[m+1] − price[m] is then what coverage of epoch m is worth.
+// solve finds a least-cost flow under the curves and leaves the units in the arcs. price[m+1] −
+// price[m] is then the value of coverage in epoch m.
 func (n *network) solve(curves []curve) {
 	n.curves = curves
 	useful := 0
@@ -115,16 +112,16 @@ func (n *network) solve(curves []curve) {
 	}
 }
 
-// look reads the curve of an epoch for the present lot: in its middle, so that
-// one lot's price from above is the next one's from below.
+// look reads the curve of an epoch for the current lot size, at the lot's middle, so that a lot's
+// price from above is the next lot's price from below.
 func (n *network) look(m int) {
 	c := &n.curves[m]
 	n.back[m] = c.at(max(0, n.covered[m]+n.lot/2))
 	n.ahead[m] = c.at(max(0, n.covered[m]+n.lot/2-n.lot))
 }
 
-// mend makes every length non-negative again after lots became smaller, where
-// that takes at most a lot in each epoch and along each arc.
+// mend makes every length non-negative again after the lot size was halved. This takes at most one
+// lot in each epoch and along each arc.
 func (n *network) mend() {
 	for m := range n.curves {
 		n.look(m)
@@ -158,10 +155,9 @@ func (n *network) send(a *arc, units int) {
 	n.over[a.to] += units
 }
 
-// search finds shortest distances from a node, in lengths reduced by the
-// prices, until one is settled at which units are missing, and moves the prices
-// by the distances. Of equally near nodes the first in time is settled first, and
-// of equally short ways the one that was found first stays.
+// search finds shortest distances from a node, in lengths reduced by the prices, until it settles a
+// node with missing units. It then changes the prices by the distances. Of equally near nodes the
+// earliest is settled first; of equally short ways the first one found is kept.
 func (n *network) search(from int) (to int) {
 	for _, v := range n.seen {
 		n.state[v] = unseen

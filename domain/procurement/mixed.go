@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// mixed answers a pool in which the quota may bind discount-only commitments that
-// compete with guaranteed units. The bound is that of the linear program, whose
-// prices become the certificate, or close to it for a large pool; the mix is the
-// cheapest of those that flows make of its solution.
+// mixed solves a pool in which the quota may bind discount-only commitments that compete with
+// guaranteed units. The bound is that of the linear program, or close to it for a large pool; its
+// prices become the certificate. The mix is the cheapest that flows make of its solution.
 func (s *solver) mixed() {
-	s.flow() // takes every unit for a guaranteed one: often that is all
+	s.flow() // treats every unit as guaranteed: often that is enough
 	switch {
 	case s.best.cost == s.best.bound:
 	case s.rows() > mostRows:
@@ -20,7 +19,7 @@ func (s *solver) mixed() {
 	}
 }
 
-// mostRows bounds the dense simplex: some 200 epochs that mix.
+// mostRows bounds the dense simplex: about 200 epochs that mix.
 const mostRows = 600
 
 func (s *solver) simplex() {
@@ -40,7 +39,7 @@ func (s *solver) large() {
 	s.ascend()
 }
 
-// rows returns how many rows the linear program has.
+// rows returns the number of rows of the linear program.
 func (s *solver) rows() int {
 	n := len(s.epochs)
 	for _, mixes := range s.mixes {
@@ -51,19 +50,19 @@ func (s *solver) rows() int {
 	return n
 }
 
-// linear states the relaxation. With cover the units bought that cover an epoch,
-// guaranteed those of them that are, and t and g what the two curves are read at,
-// a mixed epoch has the rows
+// linear states the relaxation. Let cover be the bought units that cover an epoch, guaranteed those
+// of them that are guaranteed, and t and g the points at which the two curves are evaluated. A
+// mixed epoch has the rows
 //
 //	t + slack        = held discount-only + cover
 //	g                = guaranteed
 //	t + slack        = quota + guaranteed
 //
-// (t, g and guaranteed count beside the guaranteed units held), and any other
-// epoch has t = cover, with t on the curve of the flow.
+// (t, g and guaranteed do not include the guaranteed units held). Any other epoch has t = cover,
+// with t on the curve of the flow.
 func (s *solver) linear() *program {
 	epochs := len(s.epochs)
-	mixed := make([]int, epochs+1) // epochs before that mix
+	mixed := make([]int, epochs+1) // preceding epochs that mix
 	for m, mixes := range s.mixes {
 		mixed[m+1] = mixed[m]
 		if mixes {
@@ -112,7 +111,7 @@ func (s *solver) linear() *program {
 		e, c := &s.epochs[m], &s.costs[m]
 		second, third := epochs+mixed[m], epochs+n+mixed[m]
 		p.rhs[m], p.rhs[third] = float64(e.HeldDiscountOnly), float64(c.quota)
-		// At first nothing is bought, and the lesser of the two bounds t.
+		// At first nothing is bought, and the smaller of the two bounds t.
 		bySecond, byThird := m, third
 		slackFirst, slackThird := -1, third
 		if e.HeldDiscountOnly > c.quota {
@@ -128,7 +127,7 @@ func (s *solver) linear() *program {
 	return p
 }
 
-// start finds the pieces that the first basis stands on.
+// start finds the pieces on which the first basis stands.
 func (p *program) start() {
 	p.factor()
 	for _, j := range p.basic {
@@ -172,7 +171,7 @@ func (s *solver) prices(p *program) Certificate {
 	return c
 }
 
-// wholes makes whole mixes of a fractional one and improves each.
+// wholes makes integral mixes of a fractional one and improves each.
 func (s *solver) wholes(p *program) {
 	for _, add := range []float64{1e-6, 0.5, 1 - 1e-6} {
 		units := make([]int, len(s.arcs))
@@ -193,9 +192,8 @@ func (s *solver) wholes(p *program) {
 	s.nudge(p)
 }
 
-// nudge changes one purchase of the best mix and finds the rest beside it: first
-// those that are fractional in the linear program, to the whole units below and
-// above, then every one by a unit.
+// nudge changes one purchase of the best mix and re-optimises the rest: first purchases that are
+// fractional in the linear program, to the integers below and above, then every one by a unit.
 func (s *solver) nudge(p *program) {
 	before := s.work.Flows
 	try := func(i, n int) {
@@ -224,8 +222,8 @@ func (s *solver) nudge(p *program) {
 // mostFlows bounds the work of nudge.
 const mostFlows = 400
 
-// improve finds the best purchases of one kind beside those of the other, and
-// in turn, while that gets cheaper.
+// improve alternately optimises the purchases of one kind given those of the other, while that
+// reduces the cost.
 func (s *solver) improve(units []int, guaranteed bool) {
 	units = slices.Clone(units)
 	for range 8 {
@@ -240,7 +238,7 @@ func (s *solver) improve(units []int, guaranteed bool) {
 	}
 }
 
-// rest replaces the purchases of one kind by the best beside the others.
+// rest replaces the purchases of one kind by the best ones given the others.
 func (s *solver) rest(units []int, guaranteed bool) {
 	for i := range units {
 		if s.arcs[i].guaranteed == guaranteed {

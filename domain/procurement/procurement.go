@@ -1,46 +1,42 @@
-// Package procurement finds the purchases that serve a pool's demand at least
-// net present cost.
+// Package procurement finds the purchases that serve a pool's demand at least net present cost.
 //
-// A pool is machines of one kind in one region. Time is cut into epochs within
-// which prices, quotas and spot share do not change, so hours compress without
-// error into a load-duration curve. A purchase covers consecutive epochs. What
-// purchases leave uncovered in an hour is served, in this order, by spot up to
-// a share of that hour's demand (where it is cheaper than on-demand), on-demand
-// up to the quota, and not at all at the price of a shortage.
+// A pool is machines of one kind in one region. Time is divided into epochs with constant prices,
+// quotas and spot share, so hours compress without error into a load-duration curve. A purchase
+// covers consecutive epochs. What purchases leave uncovered in an hour is served in this order: by
+// spot up to a share of that hour's demand (if it is cheaper than on-demand), on-demand up to the
+// quota, and not at all at the price of a shortage.
 //
-// Demand and spot may go several ways: scenarios, each with an integer weight.
-// Purchases are made before it is known which comes true, and each scenario is
-// then served at its own least cost. What is minimised is the expectation, as a
-// sum: costs, bounds and prices of a pool are [Pool.Weight] times what they stand
-// for, so that no share of a scenario is ever rounded.
+// Demand and spot may have several scenarios, each with an integer weight. Purchases are made
+// before it is known which comes true, and each scenario is then served at its own least cost. The
+// objective is the expectation, as a sum: costs, bounds and prices of a pool are [Pool.Weight]
+// times their expected values, so that no scenario's share is ever rounded.
 //
-// Price and capacity are kept apart. A guaranteed purchase is capacity: what it
-// covers needs no quota. A discount-only commitment makes on-demand use free of
-// further charge, and that use still needs on-demand quota.
+// Price and capacity are separate. A guaranteed purchase is capacity: what it covers needs no
+// quota. A discount-only commitment makes on-demand use free of further charge, and that use still
+// needs on-demand quota.
 //
 // # Method
 //
-// With d the demand of an hour in a scenario, g the guaranteed units, p the
-// discount-only units, S what spot may carry and Q the quota, an hour costs
+// With d the demand of an hour in a scenario, g the guaranteed units, p the discount-only units, S
+// what spot may carry and Q the quota, an hour costs
 //
 //	A(g + min(p, Q)) + B(g)
 //
-// where A and B are sums of terms k·max(0, b − x) with k ≥ 0 (see curve.go), so
-// both are convex and an epoch is their sum over its hours in every scenario,
-// each times its weight. So a pool with scenarios is no harder than one without.
+// where A and B are sums of terms k·max(0, b − x) with k ≥ 0 (see curve.go). Both are convex, and
+// an epoch is their weighted sum over its hours in every scenario. So a pool with scenarios is no
+// harder than one without.
 //
-// While in every epoch only one of the two kinds can be bought, or the quota
-// carries all demand, an epoch's cost is a convex function of the units bought.
-// Purchases of consecutive epochs are then arcs of a network, and a minimum-cost
-// flow decides exactly (flow.go). Otherwise three overlapping purchases can form
-// an odd cycle, and the linear program has fractional optima: a simplex proposes
-// prices and a mix, flows make it whole, and what was proven is the answer's
-// Bound (mixed.go). Floating point proposes there and decides nothing: cost and
-// bound are evaluated in integers.
+// If in every epoch only one of the two kinds can be bought, or the quota carries all demand, an
+// epoch's cost is a convex function of the units bought. Purchases of consecutive epochs are then
+// arcs of a network, and a minimum-cost flow solves the pool exactly (flow.go). Otherwise three
+// overlapping purchases can form an odd cycle, and the linear program has fractional optima. A
+// simplex then proposes prices and a mix, flows make it integral, and what was proven is the
+// answer's Bound (mixed.go). Floating point only proposes: cost and bound are evaluated in
+// integers.
 //
-// All amounts are integers (see [Nano]), so costs, bounds and gaps are exact.
-// Equal pools give equal solutions, byte for byte. Package check, which shares
-// no code with this one, proves a solution again.
+// All amounts are integers (see [Nano]), so costs, bounds and gaps are exact. Equal pools give
+// equal solutions, byte for byte. Package check, which shares no code with this one, verifies a
+// solution independently.
 package procurement
 
 import (
@@ -50,29 +46,28 @@ import (
 // Method is the version of this package's method. A plan names it.
 const Method = "procurement/2"
 
-// Nano is an amount of money in 10⁻⁹ of the currency. Prices of a pool are
-// already discounted to the start of the horizon.
+// Nano is an amount of money in 10⁻⁹ of the currency. Prices of a pool are already discounted to
+// the start of the horizon.
 type Nano int64
 
-// Unlimited stands for a bound that is not there.
+// Unlimited stands for no bound.
 const Unlimited = -1
 
-// Limits of a pool, so that no sum of prices leaves 64 bits and no product of
-// price and units 128. [Pool.Validate] refuses what is beyond them.
+// Limits of a pool, so that no sum of prices exceeds 64 bits and no product of price and units 128.
+// [Pool.Validate] refuses what is beyond them.
 const (
 	MaxUnits = 1_000_000_000 // demand, quota, holdings, units of a start
 	MaxHours = 1_000_000_000 // of one epoch, over all scenarios, each times its weight
 	// MaxWeight bounds the sum of the weights of scenarios.
 	MaxWeight = 1_000_000
-	// MaxWorth bounds the cost of a start times [Pool.Weight], and what a unit
-	// costs that is short in every hour of the horizon, over all scenarios, each
-	// times its weight: 10⁹ of the currency. Where that is too little, prices in a
-	// coarser unit than 10⁻⁹ of the currency serve as well: nothing here depends on
-	// what the unit is.
+	// MaxWorth bounds the cost of a start times [Pool.Weight], and the cost of a unit that is short
+	// in every hour of the horizon, over all scenarios, each times its weight: 10⁹ of the currency.
+	// If that is too small, prices can be in a coarser unit than 10⁻⁹ of the currency; nothing here
+	// depends on the unit.
 	MaxWorth Nano = 1_000_000_000_000_000_000
 )
 
-// Step says in how many hours of an epoch demand was exactly Units.
+// Step is the number of hours of an epoch in which demand was exactly Units.
 type Step struct {
 	Units int
 	Hours int
@@ -81,33 +76,32 @@ type Step struct {
 // Case is an epoch in one scenario.
 type Case struct {
 	Demand []Step // as Epoch.Demand
-	// SpotUnits is how many units spot can carry in an hour, besides what share of
-	// demand may run on it; Unlimited: no bound.
+	// SpotUnits is the number of units that spot can carry in an hour, in addition to the limit by
+	// share of demand; Unlimited means no bound.
 	SpotUnits int
 }
 
-// Epoch is a stretch of time with constant prices.
+// Epoch is a period with constant prices.
 type Epoch struct {
 	Span   domain.Interval
-	Demand []Step // by ascending units, each once; hours without demand may be left out
-	// Cases, if any, say how the epoch goes in each scenario, in the order of
-	// Pool.Weights, and Demand is empty. None: it goes as Demand says in all.
+	Demand []Step // strictly ascending by units; hours without demand may be left out
+	// Cases, if any, are the epoch in each scenario, in the order of Pool.Weights, and Demand is
+	// empty. Without cases Demand holds in all scenarios.
 	Cases []Case
-	// OnDemand, Spot and Shortage are what one unit for one hour costs. Spot
-	// includes the overhead of interruptions: what it takes to serve one unit.
-	// Negative: there is none; without on-demand, discount-only commitments serve
-	// nothing. Shortage is never negative and below neither.
+	// OnDemand, Spot and Shortage are the costs of one unit for one hour. Spot includes the
+	// overhead of interruptions. Negative means not sold; without on-demand, discount-only
+	// commitments serve nothing. Shortage is never negative and never below the other two.
 	OnDemand Nano
 	Spot     Nano
 	Shortage Nano
-	// SpotPermille is the share of an hour's demand that may run on spot,
-	// rounded down to whole units, where that can be had (Case.SpotUnits).
+	// SpotPermille is the share of an hour's demand that may run on spot, rounded down to whole
+	// units, if available (Case.SpotUnits).
 	SpotPermille int
-	// Quota bounds the units that on-demand and discount-only commitments serve in
-	// an hour; Unlimited: no bound.
+	// Quota bounds the units that on-demand and discount-only commitments serve in an hour;
+	// Unlimited means no bound.
 	Quota int
-	// What is bought already: units of guaranteed capacity, and of discount-only
-	// commitments. They cost nothing further.
+	// What is held already: units of guaranteed capacity and of discount-only commitments. They
+	// have no further cost.
 	HeldGuaranteed   int
 	HeldDiscountOnly int
 }
@@ -116,8 +110,8 @@ type Epoch struct {
 type Offer struct {
 	ID         string
 	Guaranteed bool
-	Term       int     // epochs that a purchase covers; it may reach beyond the horizon
-	Starts     []Start // when it can begin, ascending; lead times are in here
+	Term       int     // epochs that a purchase covers; it may extend beyond the horizon
+	Starts     []Start // when it can begin, ascending; includes lead times
 }
 
 // Start is an epoch in which a purchase of an offer can begin to cover.
@@ -130,14 +124,14 @@ type Start struct {
 // Pool is one problem.
 type Pool struct {
 	ID string
-	// Weights of the scenarios, each at least 1. None: there is one, of weight 1.
+	// Weights of the scenarios, each at least 1. Empty: one scenario of weight 1.
 	Weights []int
 	Epochs  []Epoch
 	Offers  []Offer
 }
 
-// Weight is the sum of the scenarios' weights: what costs, bounds and the prices
-// of certificates are to be divided by.
+// Weight is the sum of the scenarios' weights, by which costs, bounds and the prices of
+// certificates are to be divided.
 func (p *Pool) Weight() int {
 	if len(p.Weights) == 0 {
 		return 1
@@ -149,13 +143,13 @@ func (p *Pool) Weight() int {
 	return sum
 }
 
-// way is how an epoch may go: in one scenario, or alike in several.
+// way is the course of an epoch in one scenario, or in several equal ones.
 type way struct {
 	weight int
 	Case
 }
 
-// ways returns how an epoch may go.
+// ways returns the courses of an epoch.
 func (p *Pool) ways(m int) []way {
 	e := &p.Epochs[m]
 	if len(e.Cases) == 0 {
@@ -171,37 +165,36 @@ func (p *Pool) ways(m int) []way {
 	return out
 }
 
-// Purchase is some units of an offer from an epoch on.
+// Purchase is a number of units of an offer from an epoch on.
 type Purchase struct {
 	Offer int `json:"offer"` // index into Pool.Offers
 	Epoch int `json:"epoch"`
 	Units int `json:"units"`
 }
 
-// Certificate proves a lower bound. For each epoch it names what one unit of
-// coverage is worth over the epoch, and what one unit of guaranteed capacity is
-// worth on top of that, both not negative. Whatever is bought costs at least
+// Certificate proves a lower bound. For each epoch it states the value of one unit of coverage over
+// the epoch, and the additional value of one unit of guaranteed capacity, both non-negative. Any
+// purchases cost at least
 //
 //	Σ epochs  min over g, p ≥ 0 of: cost of serving with g guaranteed and p
-//	          discount-only units beside those held, over all scenarios, each times
-//	          its weight + Cover·(g + p) + Guarantee·g
+//	          discount-only units in addition to those held, over all scenarios,
+//	          each times its weight + Cover·(g + p) + Guarantee·g
 //	+ Σ starts  Max × min(0, weight × cost − worth of the epochs covered)
 //
-// where weight is the sum of the scenarios' weights, as it is in that cost,
-// because a plan's purchases cost the worth of what they cover, and then cost −
-// worth for each unit (weak duality). That holds whichever prices are named;
-// good ones make it the optimum. What is held pays no price. The prices of a
-// solution never exceed the cost of a start that is Unlimited: there the second
-// sum would have no bound.
+// where weight is the sum of the scenarios' weights, as in that cost. The reason is that a plan's
+// purchases cost the worth of what they cover plus cost − worth for each unit (weak duality). This
+// holds for any prices; good ones make it the optimum. What is held pays no price. The prices of a
+// solution never exceed the cost of an unlimited start, for which the second sum would be
+// unbounded.
 type Certificate struct {
 	Cover     []Nano `json:"cover"`
 	Guarantee []Nano `json:"guarantee"`
 }
 
-// Worth returns what a unit of an offer, bought at one of its starts (an index
-// into Starts), is worth at the certificate's prices, times [Pool.Weight]. A
-// start whose cost, times that weight, is more is not bought in a solution that
-// is exact, and the difference is what it would have to get cheaper by.
+// Worth returns the value of a unit of an offer, bought at one of its starts (an index into
+// Starts), at the certificate's prices, times [Pool.Weight]. In an exact solution, a start whose
+// cost times that weight is higher is not bought; the difference is how much cheaper it would have
+// to get.
 func (c *Certificate) Worth(p *Pool, offer, start int) Nano {
 	o := &p.Offers[offer]
 	from := o.Starts[start].Epoch
@@ -215,8 +208,8 @@ func (c *Certificate) Worth(p *Pool, offer, start int) Nano {
 	return w
 }
 
-// end returns the epoch before which a purchase ends that begins in epoch from,
-// within a horizon of so many epochs.
+// end returns the epoch before which a purchase ends that begins in epoch from, within a horizon of
+// the given number of epochs.
 func (o *Offer) end(from, epochs int) int {
 	if o.Term >= epochs-from {
 		return epochs

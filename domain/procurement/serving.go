@@ -7,8 +7,8 @@ import (
 	"quartermaster/domain"
 )
 
-// Serving says what served one epoch, in unit-hours. Demand is the sum of
-// Guaranteed, DiscountOnly, Spot, OnDemand and Shortage.
+// Serving is what served one epoch, in unit-hours. Demand is the sum of Guaranteed, DiscountOnly,
+// Spot, OnDemand and Shortage.
 type Serving struct {
 	Demand       int64 `json:"demand"`
 	Guaranteed   int64 `json:"guaranteed"`
@@ -16,14 +16,14 @@ type Serving struct {
 	Spot         int64 `json:"spot"`
 	OnDemand     int64 `json:"on_demand"`
 	Shortage     int64 `json:"shortage"`
-	// What was held or bought and served nothing, over the hours of the span, or
-	// of the demand where those are more.
+	// What was held or bought and served nothing, over the hours of the span or of the demand,
+	// whichever are more.
 	UnusedGuaranteed   int64 `json:"unused_guaranteed"`
 	UnusedDiscountOnly int64 `json:"unused_discount_only"`
 }
 
-// Evaluation is what a set of purchases comes to, in Nano. Everything is a sum
-// over the scenarios, each times its weight; purchases, made once, count in each.
+// Evaluation is the result of a set of purchases, in Nano. Everything is a weighted sum over the
+// scenarios; purchases, made once, count in each.
 type Evaluation struct {
 	Epochs       []Serving `json:"epochs"`
 	Purchases    *big.Int  `json:"purchases"`
@@ -31,13 +31,13 @@ type Evaluation struct {
 	OnDemandCost *big.Int  `json:"on_demand_cost"`
 	ShortageCost *big.Int  `json:"shortage_cost"`
 	Cost         *big.Int  `json:"cost"` // the sum of the four
-	// Scenarios is what comes of each, as it is and not times its weight, in the
-	// order of Pool.Weights; none where the pool names none.
+	// Scenarios is the result of each scenario, without its weight, in the order of Pool.Weights;
+	// empty if the pool names none.
 	Scenarios []Evaluation `json:"scenarios,omitempty"`
 }
 
-// Evaluate serves every hour with what is held and bought, cheapest first. It
-// refuses a pool that is invalid, and purchases that the pool does not offer.
+// Evaluate serves every hour with what is held and bought, cheapest first. It refuses an invalid
+// pool, and purchases that the pool does not offer.
 func Evaluate(p *Pool, purchases []Purchase) (*Evaluation, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -76,26 +76,29 @@ func (p *Pool) total(served []Serving, purchases *big.Int) *Evaluation {
 		onDemand.addUnitHours(e.OnDemand, s.OnDemand)
 		shortage.addUnitHours(e.Shortage, s.Shortage)
 	}
-	ev := &Evaluation{Epochs: served, Purchases: purchases, SpotCost: spot.big(), OnDemandCost: onDemand.big(), ShortageCost: shortage.big()}
+	ev := &Evaluation{
+		Epochs: served, Purchases: purchases, SpotCost: spot.big(), OnDemandCost: onDemand.big(),
+		ShortageCost: shortage.big(),
+	}
 	ev.Cost = new(big.Int).Add(ev.Purchases, ev.SpotCost)
 	ev.Cost.Add(ev.Cost, ev.OnDemandCost).Add(ev.Cost, ev.ShortageCost)
 	return ev
 }
 
 func (w *wide) addUnitHours(price Nano, n int64) {
-	if n > 0 { // a price may be negative only where nothing is served by it
+	if n > 0 { // a price may be negative only if nothing is served by it
 		w.add(price, int(n))
 	}
 }
 
-// maxCovered keeps the unit-hours of an epoch within 64 bits. What is useful is
-// far less: minimal purchases overlap at most twice for each unit of demand.
+// maxCovered keeps the unit-hours of an epoch within 64 bits. Far less is useful: minimal purchases
+// overlap at most twice for each unit of demand.
 const maxCovered = 8 * MaxUnits
 
 // held is what there is in an epoch, bought before or now.
 type held struct{ guaranteed, discountOnly int }
 
-// coverage adds purchases to what is held, and says what they cost.
+// coverage adds purchases to what is held, and returns their cost.
 func (p *Pool) coverage(purchases []Purchase) (have []held, spent wide, err error) {
 	have = make([]held, len(p.Epochs))
 	for m := range p.Epochs {
@@ -117,7 +120,9 @@ func (p *Pool) coverage(purchases []Purchase) (have []held, spent wide, err erro
 		}
 		key := [2]int{b.Offer, b.Epoch}
 		if b.Units < 1 || b.Units > most-bought[key] {
-			return nil, spent, fmt.Errorf("purchase %d: %d units of offer %d (%q) from epoch %d: below 1, or above the %d that there are", i, b.Units, b.Offer, o.ID, b.Epoch, most)
+			return nil, spent,
+				fmt.Errorf("purchase %d: %d units of offer %d (%q) from epoch %d: below 1, or above the %d that "+
+					"there are", i, b.Units, b.Offer, o.ID, b.Epoch, most)
 		}
 		bought[key] += b.Units
 		spent.add(s.Cost, b.Units)
@@ -206,7 +211,7 @@ func (e *Epoch) serve(have held, c *Case) Serving {
 	return out
 }
 
-// spot is how many units of an hour's demand spot can carry.
+// spot is the number of units of an hour's demand that spot can carry.
 func (c *Case) spot(units, permille int) int {
 	share := units * permille / 1000
 	if c.SpotUnits != Unlimited {
@@ -215,5 +220,5 @@ func (c *Case) spot(units, permille int) int {
 	return share
 }
 
-// hours is how long the span is.
+// hours is the length of the span.
 func (e *Epoch) hours() int64 { return int64(e.Span.To/domain.Hour - e.Span.From/domain.Hour) }

@@ -6,16 +6,14 @@ import "math"
 //
 //	minimise Σ cost(x)   such that   Σ column(x)·x = right-hand side, 0 ≤ x ≤ upper
 //
-// solved by a primal simplex with a dense inverse of the basis. A variable that
-// is not basic stands at a breakpoint of its cost, and a basic one may pass
-// breakpoints while that still pays (Fourer: A simplex algorithm for
-// piecewise-linear programming, 1985), so a curve with a thousand pieces is one
-// column.
+// solved by a primal simplex with a dense inverse of the basis. A non-basic variable stands at a
+// breakpoint of its cost, and a basic one may pass breakpoints while that still pays (Fourer: A
+// simplex algorithm for piecewise-linear programming, 1985), so a curve with a thousand pieces is
+// one column.
 //
-// It computes in floating point and decides nothing: what it finds are proposals
-// that are evaluated in integers. Each product is converted before it is added,
-// which forbids fusing the two, so all processors find the same. It stops on
-// counts, never on the clock.
+// It computes in floating point and decides nothing: its results are proposals that are evaluated
+// in integers. Each product is converted before it is added, which forbids fused multiply-add, so
+// all processors give the same result. It stops on counts, never on the clock.
 type program struct {
 	rows    int
 	rhs     []float64
@@ -35,7 +33,7 @@ type variable struct {
 	weight float64   // for comparing reduced costs
 
 	row   int // where it is basic, or -1
-	piece int // basic: where the value is; else: the one above the value
+	piece int // basic: the piece of the value; else: the one above the value
 	value float64
 }
 
@@ -59,8 +57,8 @@ func (v *variable) end(piece int) float64 {
 	return v.upper
 }
 
-// solve starts from the basis that is set and reports whether it ended at an
-// optimum within so many pivots.
+// solve starts from the current basis and reports whether it reached an optimum within limit
+// pivots.
 func (p *program) solve(limit int) bool {
 	p.factor()
 	stalled, since := 0, 0
@@ -70,7 +68,7 @@ func (p *program) solve(limit int) bool {
 			since = 0
 		}
 		p.multipliers()
-		// Bland's rule, the first that pays, ends what might go round for ever.
+		// Bland's rule, the first improving variable, prevents cycling.
 		q, up, rate := p.entering(stalled > 2*p.rows+50)
 		if q < 0 {
 			if since == 0 {
@@ -108,8 +106,8 @@ func (p *program) multipliers() {
 	}
 }
 
-// entering chooses the variable to move, the direction, and at what rate the
-// cost changes, which is negative. q is -1 when nothing pays.
+// entering chooses the variable to move, its direction, and the rate of change of the cost, which
+// is negative. q is -1 if nothing improves.
 func (p *program) entering(first bool) (q int, up bool, rate float64) {
 	sums := make([]float64, p.rows+1)
 	for i, y := range p.price {
@@ -150,8 +148,8 @@ func (p *program) entering(first bool) (q int, up bool, rate float64) {
 	return q, up, rate
 }
 
-// move lets a variable move as far as that pays, exchanges it for the basic one
-// that ends the way, and returns how far it was.
+// move moves a variable as far as that pays, exchanges it for the blocking basic one, and returns
+// the distance.
 func (p *program) move(q int, up bool, rate float64, first bool) (moved float64) {
 	in := &p.vars[q]
 	p.transform(in)
@@ -284,10 +282,10 @@ func (p *program) exchange(r int) {
 	}
 }
 
-// factor computes the inverse and the values of the basic variables anew.
+// factor recomputes the inverse and the values of the basic variables.
 func (p *program) factor() {
 	n := p.rows
-	work := make([][]float64, n) // the basis beside what becomes its inverse
+	work := make([][]float64, n) // the basis and what becomes its inverse, side by side
 	for i := range work {
 		work[i] = make([]float64, 2*n)
 		work[i][n+i] = 1

@@ -7,22 +7,21 @@ import (
 	"slices"
 )
 
-// Algorithm says what decided a solution.
+// Algorithm names the method that produced a solution.
 type Algorithm string
 
 const (
 	// Flow is a minimum-cost flow over all offers. Its solutions are exact.
 	Flow Algorithm = "flow"
-	// Linear is a linear program made whole by flows.
+	// Linear is a linear program made integral by flows.
 	Linear Algorithm = "linear"
-	// Lagrange is a sequence of flows at prices of guaranteed capacity that each
-	// corrects, for pools too large for the simplex.
+	// Lagrange is a sequence of flows, each of which corrects the prices of guaranteed capacity,
+	// for pools too large for the simplex.
 	Lagrange Algorithm = "lagrange"
 )
 
-// Solution is what to buy, what that costs, and the proof of how little anything
-// could. Cost is the price of the purchases and of serving what they leave, in
-// Nano and times [Pool.Weight]; what is held costs nothing.
+// Solution is what to buy, its cost, and the proof of a lower bound. Cost is the price of the
+// purchases and of serving the rest, in Nano and times [Pool.Weight]; what is held costs nothing.
 type Solution struct {
 	Purchases   []Purchase  `json:"purchases"` // by offer and epoch, each pair once
 	Cost        *big.Int    `json:"cost"`
@@ -33,19 +32,19 @@ type Solution struct {
 	Work        Work        `json:"work"`
 }
 
-// Work counts what a solution took. The same pool takes the same.
+// Work counts what a solution took. Equal pools take equal work.
 type Work struct {
 	Flows  int `json:"flows"`
 	Pushes int `json:"pushes"` // along shortest paths, over all flows
 	Pivots int `json:"pivots"`
 }
 
-// Gap returns Cost − Bound: at most so much is lost.
+// Gap returns Cost − Bound, the most that other purchases could save.
 func (s *Solution) Gap() *big.Int { return gap(s.Cost, s.Bound) }
 
-// Solve finds the purchases that serve a pool at least cost. It fails only for a
-// pool that [Pool.Validate] refuses. Which of two equally good mixes it takes
-// depends on the offers, not on their order.
+// Solve finds the purchases that serve a pool at least cost. It fails only for a pool that
+// [Pool.Validate] refuses. Which of two equally good mixes it returns depends on the offers, not on
+// their order.
 func Solve(p *Pool) (*Solution, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -93,7 +92,10 @@ type purchase struct {
 }
 
 func newSolver(p *Pool) *solver {
-	s := &solver{pool: p, epochs: p.Epochs, costs: make([]epochCost, len(p.Epochs)), mixes: make([]bool, len(p.Epochs)), kinds: make([]kinds, len(p.Epochs))}
+	s := &solver{
+		pool: p, epochs: p.Epochs, costs: make([]epochCost, len(p.Epochs)), mixes: make([]bool, len(p.Epochs)),
+		kinds: make([]kinds, len(p.Epochs)),
+	}
 	for m := range p.Epochs {
 		s.costs[m] = newEpochCost(&p.Epochs[m], p.ways(m))
 	}
@@ -104,7 +106,8 @@ func newSolver(p *Pool) *solver {
 			if st.Max == 0 {
 				continue
 			}
-			s.arcs = append(s.arcs, purchase{i, j, st.Epoch, o.end(st.Epoch, len(p.Epochs)), o.Guaranteed, weight * st.Cost, st.Max})
+			s.arcs = append(s.arcs, purchase{i, j, st.Epoch, o.end(st.Epoch, len(p.Epochs)), o.Guaranteed,
+				weight * st.Cost, st.Max})
 		}
 	}
 	slices.SortFunc(s.arcs, s.compare)
@@ -128,8 +131,8 @@ func newSolver(p *Pool) *solver {
 	return s
 }
 
-// compare orders purchases by what they are, so that the order of offers does
-// not matter. A guaranteed one comes first, being at least as good.
+// compare orders purchases by content, so that the order of offers does not matter. A guaranteed
+// one comes first, being at least as good.
 func (s *solver) compare(a, b purchase) int {
 	if c := cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.cost, b.cost)); c != 0 {
 		return c // nearly always
@@ -154,8 +157,8 @@ func (s *solver) compare(a, b purchase) int {
 	)
 }
 
-// simple reports whether the cost of each epoch is a function of the units
-// bought, of whichever kind.
+// simple reports whether the cost of each epoch is a function of the number of units bought, of
+// either kind.
 func (s *solver) simple() bool { return !slices.Contains(s.mixes, true) }
 
 // curve is the cost of an epoch that does not mix, by units bought.
@@ -167,9 +170,8 @@ func (s *solver) curve(m int) curve {
 	return s.costs[m].byGuaranteed(e.HeldGuaranteed, e.HeldDiscountOnly)
 }
 
-// flow decides a pool in which no epoch mixes. In one that does it takes every
-// unit for a guaranteed one, which can only be cheaper: the prices prove a bound,
-// and the mix is a candidate.
+// flow solves a pool in which no epoch mixes. Otherwise it treats every unit as guaranteed, which
+// can only be cheaper: the prices prove a bound, and the mix is a candidate.
 func (s *solver) flow() {
 	curves := make([]curve, len(s.epochs))
 	for m := range curves {
@@ -180,7 +182,7 @@ func (s *solver) flow() {
 	for m := range s.epochs {
 		c.Cover[m] = s.net.price[m+1] - s.net.price[m]
 		if s.kinds[m].discountOnly && !s.kinds[m].guaranteed {
-			// Nobody offers guaranteed units; at this price nobody wants them.
+			// No guaranteed units are offered; at this price none are wanted.
 			c.Guarantee[m] = max(0, s.most(m)-c.Cover[m])
 		}
 	}
@@ -188,7 +190,7 @@ func (s *solver) flow() {
 	s.offer(s.units())
 }
 
-// most is what a unit can save in an epoch: no price above it proves more.
+// most is what a unit can save in an epoch at most: no higher price proves more.
 func (s *solver) most(m int) Nano {
 	sum := Nano(0)
 	for _, hs := range [][]hinge{s.costs[m].total, s.costs[m].guaranteed} {
@@ -236,8 +238,7 @@ func (s *solver) prove(c Certificate) {
 	}
 }
 
-// offer keeps a mix that costs less than the one before, and reports whether it
-// did.
+// offer keeps a mix that costs less than the best one, and reports whether it did.
 func (s *solver) offer(units []int) bool {
 	cost := s.cost(units)
 	if s.best.set && !cost.less(s.best.cost) {
@@ -308,10 +309,12 @@ func (s *solver) solution() (*Solution, error) {
 	case 0:
 		out.Exact = true
 	case -1:
-		return nil, fmt.Errorf("pool %q: the bound %d is above the cost %d: the solver is wrong", s.pool.ID, out.Bound, out.Cost)
+		return nil, fmt.Errorf("pool %q: the bound %d is above the cost %d: the solver is wrong", s.pool.ID,
+			out.Bound, out.Cost)
 	default:
 		if out.Algorithm == Flow {
-			return nil, fmt.Errorf("pool %q: the flow costs %d and proves %d: the solver is wrong", s.pool.ID, out.Cost, out.Bound)
+			return nil, fmt.Errorf("pool %q: the flow costs %d and proves %d: the solver is wrong", s.pool.ID,
+				out.Cost, out.Bound)
 		}
 	}
 	return out, nil

@@ -2,7 +2,7 @@ package procurement
 
 import "fmt"
 
-// Validate names the first field that makes no sense or is beyond the limits.
+// Validate returns an error for the first field that is meaningless or beyond the limits.
 func (p *Pool) Validate() error {
 	if err := p.validate(); err != nil {
 		return fmt.Errorf("pool %q: %w", p.ID, err)
@@ -25,7 +25,8 @@ func (p *Pool) validate() error {
 	for i := range p.Epochs {
 		w, err := p.validateEpoch(i)
 		if err == nil && w > MaxWorth-worth {
-			err = fmt.Errorf("shortage %d: a unit that is short all the time would cost more than %d", p.Epochs[i].Shortage, MaxWorth)
+			err = fmt.Errorf("shortage %d: a unit that is short all the time would cost more than %d",
+				p.Epochs[i].Shortage, MaxWorth)
 		}
 		if err != nil {
 			return fmt.Errorf("epoch %d: %w", i, err)
@@ -40,8 +41,8 @@ func (p *Pool) validate() error {
 	return nil
 }
 
-// validateEpoch returns what one unit costs that is short in every hour, over
-// all scenarios, each times its weight.
+// validateEpoch returns the cost of one unit that is short in every hour, over all scenarios, each
+// times its weight.
 func (p *Pool) validateEpoch(m int) (Nano, error) {
 	e := &p.Epochs[m]
 	if e.Span.To < e.Span.From {
@@ -56,7 +57,7 @@ func (p *Pool) validateEpoch(m int) (Nano, error) {
 		}
 	}
 	hours := 0                        // with demand
-	left, span := MaxHours, e.hours() // of the span, or of demand where those are more
+	left, span := MaxHours, e.hours() // of the span or of demand, whichever is longer
 	for i, w := range p.ways(m) {
 		n, err := validateDemand(w.Demand, left/w.weight)
 		if err == nil && (w.SpotUnits < Unlimited || w.SpotUnits > MaxUnits) {
@@ -95,7 +96,7 @@ func (p *Pool) validateEpoch(m int) (Nano, error) {
 	return e.Shortage * Nano(hours), nil
 }
 
-// validateDemand returns how many hours have demand.
+// validateDemand returns the number of hours with demand.
 func validateDemand(demand []Step, most int) (hours int, err error) {
 	for i, s := range demand {
 		switch {
@@ -111,7 +112,7 @@ func validateDemand(demand []Step, most int) (hours int, err error) {
 	return hours, nil
 }
 
-// validate allows no start to cost more than most.
+// validate refuses starts that cost more than most.
 func (o *Offer) validate(epochs int, most Nano) error {
 	if o.Term < 1 {
 		return fmt.Errorf("term %d: below 1", o.Term)

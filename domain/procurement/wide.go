@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// wide is a signed 128-bit sum of products, in two's complement. The limits of
-// a pool keep every sum of this package below 2¹²⁰.
+// wide is a signed 128-bit sum of products, in two's complement. The limits of a pool keep every
+// sum of this package below 2¹²⁰.
 type wide struct{ hi, lo uint64 }
 
 // add adds a × n.

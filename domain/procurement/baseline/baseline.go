@@ -1,21 +1,19 @@
-// Package baseline holds the baselines that a plan is compared with: what is done
-// without a plan. Each is a rule that anybody can follow, stated exactly.
+// Package baseline holds simple purchasing rules that a plan is compared with. Each rule is stated
+// exactly, so that anyone can follow it.
 //
-// A rule sees what was observed before the horizon and what is for sale, with the
-// prices and holdings of the pool. It never sees demand of the horizon, nor its
-// scenarios: a baseline would be the same whatever they were. What a baseline costs,
-// [Baseline.Evaluate] says.
+// A rule sees the demand observed before the horizon and what is for sale, with the prices and
+// holdings of the pool. It never sees the demand or the scenarios of the horizon, so they do not
+// affect the baseline. [Baseline.Evaluate] computes what a baseline costs.
 //
-// What a rule weighs is what a start costs against what it saves within the horizon.
-// So a pool is to be given at prices pro rata, each start at the share of its cost
-// that falls within the horizon: else a term that reaches beyond would have a cost
-// beyond set against a saving that is cut off. What the baseline then comes to under
-// another rule for the end of the horizon, the pool at that rule says.
+// A rule weighs the cost of a start against what it saves within the horizon. A pool must therefore
+// have pro-rata prices, with each start at the share of its cost that falls within the horizon.
+// Otherwise a term that extends beyond it would compare its full cost with a truncated saving. For
+// the cost of a baseline under another end-of-horizon rule, evaluate it on the pool priced by that
+// rule.
 //
-// Rules that buy take offers as they are sold: from the first epoch in which one
-// can begin, and again whenever the term is over, as far as the offer can begin
-// there; else from the next epoch in which it can. Least orders are no part of a
-// pool and are not kept.
+// Rules that buy take offers as they are sold: from the first epoch in which one can begin, and
+// again whenever the term is over, if the offer can begin there, else from the next epoch in which
+// it can. Least orders are not part of a pool and are ignored.
 package baseline
 
 import (
@@ -32,51 +30,49 @@ import (
 type Rule string
 
 const (
-	// BuyNothing goes on without deciding anything: nothing is bought, and what is
-	// held ends when it ends.
+	// BuyNothing decides nothing: nothing is bought, and existing commitments expire.
 	BuyNothing Rule = "buy_nothing"
-	// OnDemand serves everything on demand, as far as the quota goes: as if nothing
-	// were held, bought or run on spot.
+	// OnDemand serves everything on demand up to the quota, as if nothing were held, bought or run
+	// on spot.
 	OnDemand Rule = "on_demand"
-	// Lookback buys the one commitment, of one offer, that would have saved most
-	// over the last days, had it been there: the rule of the clouds' own
-	// recommendations. AWS takes the on-demand usage of a period and simulates
-	// quantities to find the one that saves most (Cost Explorer API,
-	// GetReservationPurchaseRecommendation, LookbackPeriodInDays SEVEN_DAYS,
-	// THIRTY_DAYS or SIXTY_DAYS); Azure simulates the total cost for each term and
-	// lookback of 7, 30 or 60 days and highlights the commitment with the greatest
-	// savings (learn.microsoft.com, "Choose an Azure saving plan commitment amount").
+	// Lookback buys the one commitment, of one offer, that would have saved most over the last
+	// days. This is the rule of the cloud providers' own recommendations. AWS takes the on-demand
+	// usage of a period and simulates quantities to find the one that saves most (Cost Explorer
+	// API, GetReservationPurchaseRecommendation, LookbackPeriodInDays SEVEN_DAYS, THIRTY_DAYS or
+	// SIXTY_DAYS). Azure simulates the total cost for each term and lookback of 7, 30 or 60 days
+	// and highlights the commitment with the greatest savings (learn.microsoft.com, "Choose an
+	// Azure saving plan commitment amount").
 	//
-	// On-demand usage of an hour is its units less those held at the start and less
-	// what spot may carry of it, where spot is cheaper. A unit of commitment costs
-	// what a purchase costs over its term, on average an hour, and saves the average
-	// price of on-demand over the same epochs in each hour in which it would have
-	// been used. Of equal savings fewer units are taken, and of offers that save
-	// equally the one with the shorter term, then the lesser id, then index.
+	// The on-demand usage of an hour is its units less those held at the start and less what spot
+	// may carry, if spot is cheaper. A unit of commitment costs the average hourly cost of a
+	// purchase over its term. It saves the average on-demand price over the same epochs in each
+	// hour in which it would have been used. Of equal savings the fewer units are taken. Of offers
+	// that save equally the one with the shorter term is taken, then the smaller id, then the
+	// smaller index.
 	Lookback Rule = "lookback"
-	// Ladder buys what Lookback would, in equal parts that begin one after the
-	// other over a term, so that a part ends, and can be thought over, every so
-	// many epochs. Units that do not divide go to the first parts.
+	// Ladder buys what Lookback would, in equal parts with staggered starts over a term, so that a
+	// part expires and can be reconsidered at regular intervals. Units that do not divide evenly go
+	// to the first parts.
 	Ladder Rule = "ladder"
-	// Peak reserves the highest demand of the last days in every epoch of the
-	// horizon, beside what is held, as soon as that can begin: with guaranteed
-	// offers if there are any, else with commitments, the cheapest of an hour first
-	// (then the shorter term, the lesser id, and index).
+	// Peak reserves the highest demand of the last days in every epoch of the horizon, in addition
+	// to what is held, as early as possible. It uses guaranteed offers if there are any, else
+	// discount-only commitments: the cheapest per hour first, then the shorter term, the smaller id
+	// and the smaller index.
 	Peak Rule = "peak"
 )
 
-// Baseline is what a rule does.
+// Baseline is what a rule decides.
 type Baseline struct {
 	Rule      Rule
-	Days      int // that the rule looked back over; 0: none
+	Days      int // length of the lookback; 0: none
 	Hours     int // observed in them
 	Offer     int // index of the one offer that it buys; -1: none, or several
-	Units     int // that it aims at
+	Units     int // target
 	Parts     int // of Ladder
 	Purchases []procurement.Purchase
 }
 
-// Name tells baselines apart.
+// Name identifies a baseline.
 func (c *Baseline) Name() string {
 	if c.Days == 0 {
 		return string(c.Rule)
@@ -84,8 +80,8 @@ func (c *Baseline) Name() string {
 	return fmt.Sprintf("%s_%dd", c.Rule, c.Days)
 }
 
-// Evaluate says what a baseline of a pool costs. Another pool may stand for what
-// happened then, as long as it sells the same.
+// Evaluate computes the cost of a baseline for a pool. The pool may differ from the one the rule
+// saw, as long as it sells the same.
 func (c *Baseline) Evaluate(p *procurement.Pool) (*procurement.Evaluation, error) {
 	if c.Rule == OnDemand {
 		p = bare(p)
@@ -97,7 +93,7 @@ func (c *Baseline) Evaluate(p *procurement.Pool) (*procurement.Evaluation, error
 	return ev, nil
 }
 
-// bare is a pool without holdings and spot.
+// bare returns a pool without holdings and spot.
 func bare(p *procurement.Pool) *procurement.Pool {
 	q := *p
 	q.Epochs = slices.Clone(p.Epochs)
@@ -108,11 +104,11 @@ func bare(p *procurement.Pool) *procurement.Pool {
 	return &q
 }
 
-// All returns the baselines of a valid pool, always in the same order: buy_nothing,
-// on demand, lookback of 7, 30 and 60 days, ladder and peak of 60 days.
+// All returns the baselines of a valid pool, always in the same order: buy_nothing, on_demand,
+// lookback of 7, 30 and 60 days, ladder and peak of 60 days.
 //
-// past is units by the hour, the last one that before the horizon; negative: not
-// observed. Rules look at observed hours alone, and buy nothing if there are none.
+// past is units by the hour, ending right before the horizon; negative means not observed. Rules
+// use only observed hours, and buy nothing if there are none.
 func All(p *procurement.Pool, past []int) []Baseline {
 	out := []Baseline{
 		{Rule: BuyNothing, Offer: -1},
@@ -124,7 +120,7 @@ func All(p *procurement.Pool, past []int) []Baseline {
 	return append(out, Ladders(p, past, 60, 12), PeakReserved(p, past, 60))
 }
 
-// window returns the hours observed in the last days.
+// window returns the observed hours of the last days.
 func window(past []int, days int) []int {
 	var hours []int
 	for _, u := range past[max(0, len(past)-24*days):] {
@@ -160,17 +156,16 @@ func LookBack(p *procurement.Pool, past []int, days int) Baseline {
 	return c
 }
 
-// best returns the units of an offer, from its first start, that would have saved
-// most over some hours, and that saving by the hour.
+// best returns the units of an offer, from its first start, that would have saved most over some
+// hours, and that saving per hour.
 //
-// With n hours of on-demand usage v, a unit's cost C over a term of H hours, and D
-// what on-demand costs a unit over the same H hours, x units save
+// With n hours of on-demand usage v, a unit's cost C over a term of H hours, and D the on-demand
+// cost of a unit over the same H hours, x units save
 //
 //	(D·Σ min(v, x) − n·C·x) / (n·H)
 //
-// an hour. That is concave in x: the k-th unit is worth its price while it would
-// have been used in more than n·C/D hours, so the most is at the usage of the
-// hour that comes right after so many when they are sorted downwards.
+// per hour. This is concave in x: the k-th unit pays while it would have been used in more than
+// n·C/D hours. So the maximum is the usage of the hour at that rank in descending order.
 func best(p *procurement.Pool, offer int, hours []int) (units int, saving *big.Rat) {
 	o := &p.Offers[offer]
 	if len(o.Starts) == 0 || len(hours) == 0 {
@@ -196,7 +191,7 @@ func best(p *procurement.Pool, offer int, hours []int) (units int, saving *big.R
 	}
 	slices.SortFunc(usage, func(a, b int) int { return cmp.Compare(b, a) })
 	cost := product(int64(len(hours)), int64(start.Cost))
-	enough := new(big.Int).Quo(cost, onDemand) // used in more hours than so many, a unit pays
+	enough := new(big.Int).Quo(cost, onDemand) // a unit pays if used in more hours than this
 	if !enough.IsInt64() || enough.Int64() >= int64(len(usage)) {
 		return 0, nil
 	}
@@ -216,8 +211,8 @@ func best(p *procurement.Pool, offer int, hours []int) (units int, saving *big.R
 	return units, new(big.Rat).SetFrac(gain, product(int64(len(hours)), length))
 }
 
-// onDemandUsage is what of an hour's units would have run on demand beside what
-// is held in an epoch.
+// onDemandUsage is the part of an hour's units that would have run on demand, given what is held in
+// an epoch.
 func onDemandUsage(e *procurement.Epoch, units int) int {
 	spot := 0
 	if e.Spot >= 0 && e.Spot < e.OnDemand {
@@ -232,8 +227,8 @@ func end(p *procurement.Pool, o *procurement.Offer, from int) int {
 	return from + min(o.Term, len(p.Epochs)-from)
 }
 
-// again buys units of an offer from the first epoch on in which it can begin, not
-// before from, and again whenever the term is over. A start sells at most its Max.
+// again buys units of an offer from the first epoch in which it can begin, not before from, and
+// again whenever the term is over. A start sells at most its Max.
 func again(p *procurement.Pool, offer, from, units int) (out []procurement.Purchase) {
 	o := &p.Offers[offer]
 	for _, s := range o.Starts {
@@ -252,8 +247,8 @@ func again(p *procurement.Pool, offer, from, units int) (out []procurement.Purch
 	return out
 }
 
-// Ladders is the baseline of rule [Ladder], in so many parts, or as many as the
-// term has epochs.
+// Ladders is the baseline of rule [Ladder] in the given number of parts, at most one per epoch of
+// the term.
 func Ladders(p *procurement.Pool, past []int, days, parts int) Baseline {
 	c := LookBack(p, past, days)
 	c.Rule, c.Purchases = Ladder, nil
@@ -327,7 +322,7 @@ type start struct {
 	hourly           *big.Rat
 }
 
-// cheapest returns what can begin in an epoch, by what an hour of it costs.
+// cheapest returns what can begin in an epoch, sorted by hourly cost.
 func cheapest(p *procurement.Pool, m int, guaranteed bool) (out []start) {
 	for i := range p.Offers {
 		o := &p.Offers[i]
@@ -341,7 +336,8 @@ func cheapest(p *procurement.Pool, m int, guaranteed bool) (out []start) {
 	}
 	slices.SortFunc(out, func(a, b start) int {
 		x, y := &p.Offers[a.offer], &p.Offers[b.offer]
-		return cmp.Or(a.hourly.Cmp(b.hourly), cmp.Compare(x.Term, y.Term), cmp.Compare(x.ID, y.ID), cmp.Compare(a.offer, b.offer))
+		return cmp.Or(a.hourly.Cmp(b.hourly), cmp.Compare(x.Term, y.Term), cmp.Compare(x.ID, y.ID),
+			cmp.Compare(a.offer, b.offer))
 	})
 	return out
 }

@@ -1,15 +1,15 @@
-// Package check proves procurement solutions again, of a pool by itself ([Check])
-// and of pools that are coupled ([Joint]), so that nobody has to trust the
-// solvers. It takes the types of packages procurement and joint and none of their
-// functions (a test holds that), and computes in integers of any size:
+// Package check verifies procurement solutions independently, of a single pool ([Check]) and of
+// coupled pools ([Joint]), so that the solvers need not be trusted. It uses the types of packages
+// procurement and joint but none of their functions (a test enforces this), and computes in
+// integers of any size:
 //
 //   - every purchase is offered, starts when it may, and stays within its Max;
-//   - every hour of every scenario is served from what there is, one source after
-//     the other, and with the purchases that comes to the stated cost;
-//   - the certificate's prices prove the stated bound, by weak duality: see
+//   - every hour of every scenario is served from what there is, one source after the other, and
+//     together with the purchases that comes to the stated cost;
+//   - the certificate's prices prove the stated bound by weak duality; see
 //     [procurement.Certificate] for the formula.
 //
-// It does not prove the counts of work, which are not about the answer.
+// It does not verify the work counts, which say nothing about the answer.
 package check
 
 import (
@@ -23,21 +23,21 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// ErrRejected says that a solution is not what it claims to be. What differs
-// follows it. A rejected solution must not be used.
+// ErrRejected means that a solution is not what it claims to be. The text after it says what
+// differs. A rejected solution MUST NOT be used.
 var ErrRejected = errors.New("procurement solution rejected")
 
-// Report is what was proven: the purchases cost Cost, and nothing costs less
-// than Bound, both times the sum of the scenarios' weights.
+// Report is what was proven: the purchases cost Cost, and nothing costs less than Bound, both times
+// the sum of the scenarios' weights.
 type Report struct {
 	Cost  *big.Int
 	Bound *big.Int
 }
 
-// Gap returns Cost − Bound: no other purchases save more.
+// Gap returns Cost − Bound: other purchases save at most this much.
 func (r Report) Gap() *big.Int { return new(big.Int).Sub(r.Cost, r.Bound) }
 
-// Ratio returns the gap as a share of the cost; 0 where nothing costs anything.
+// Ratio returns the gap as a share of the cost; 0 if the cost is 0.
 func (r Report) Ratio() *big.Rat {
 	if r.Cost.Sign() == 0 {
 		return new(big.Rat)
@@ -45,8 +45,8 @@ func (r Report) Ratio() *big.Rat {
 	return new(big.Rat).SetFrac(r.Gap(), r.Cost)
 }
 
-// Percent returns the gap in percent of the cost, rounded up in the last of six
-// decimals, so that "0.000000 %" stands for none.
+// Percent returns the gap in percent of the cost, with six decimals, rounded up, so that "0.000000
+// %" means no gap.
 func (r Report) Percent() string {
 	const decimals = 6
 	q := r.Ratio()
@@ -56,7 +56,7 @@ func (r Report) Percent() string {
 	return new(big.Rat).SetFrac(up, big.NewInt(1_000_000)).FloatString(decimals) + " %"
 }
 
-// Check recomputes a solution of a pool. Its error wraps [ErrRejected].
+// Check verifies a solution of a pool. Its error wraps [ErrRejected].
 func Check(p *procurement.Pool, s *procurement.Solution) (Report, error) {
 	r, err := recompute(p, s)
 	if err != nil {
@@ -86,7 +86,7 @@ func recompute(p *procurement.Pool, s *procurement.Solution) (Report, error) {
 	if bound.Cmp(s.Bound) != 0 {
 		return Report{}, fmt.Errorf("the certificate proves %d, not %d", bound, s.Bound)
 	}
-	// It cannot be, unless a formula here is wrong; then nothing is proven.
+	// This is impossible unless a formula here is wrong; then nothing is proven.
 	if bound.Cmp(cost) > 0 {
 		return Report{}, fmt.Errorf("the bound %d is above the cost %d", bound, cost)
 	}
@@ -101,7 +101,7 @@ func recompute(p *procurement.Pool, s *procurement.Solution) (Report, error) {
 	return Report{Cost: cost, Bound: bound}, nil
 }
 
-// sane refuses a pool on which what follows would mean nothing.
+// sane refuses a pool for which the computations below would be meaningless.
 func sane(p *procurement.Pool) error {
 	sum := 0
 	for i, w := range p.Weights {
@@ -113,7 +113,8 @@ func sane(p *procurement.Pool) error {
 	for m, e := range p.Epochs {
 		scenarios := max(1, len(p.Weights))
 		if len(e.Cases) > 0 && (len(e.Cases) != scenarios || len(e.Demand) > 0) {
-			return fmt.Errorf("epoch %d: %d cases beside %d steps of demand, of %d scenarios", m, len(e.Cases), len(e.Demand), scenarios)
+			return fmt.Errorf("epoch %d: %d cases beside %d steps of demand, of %d scenarios", m, len(e.Cases),
+				len(e.Demand), scenarios)
 		}
 		hours := 0
 		for k := range scenarios {
@@ -122,7 +123,8 @@ func sane(p *procurement.Pool) error {
 				return fmt.Errorf("epoch %d: case %d has %d units of spot", m, k, spot)
 			}
 			for i, s := range demand {
-				if s.Units < 0 || s.Units > procurement.MaxUnits || s.Hours < 1 || s.Hours > (procurement.MaxHours-hours)/weight || i > 0 && s.Units <= demand[i-1].Units {
+				if s.Units < 0 || s.Units > procurement.MaxUnits || s.Hours < 1 ||
+					s.Hours > (procurement.MaxHours-hours)/weight || i > 0 && s.Units <= demand[i-1].Units {
 					return fmt.Errorf("epoch %d: demand %d is no ascending step", m, i)
 				}
 				hours += s.Hours * weight
@@ -138,7 +140,8 @@ func sane(p *procurement.Pool) error {
 			return fmt.Errorf("offer %d: term %d", i, o.Term)
 		}
 		for j, s := range o.Starts {
-			if s.Epoch < 0 || s.Epoch >= len(p.Epochs) || s.Cost < 0 || s.Max < procurement.Unlimited || j > 0 && s.Epoch <= o.Starts[j-1].Epoch {
+			if s.Epoch < 0 || s.Epoch >= len(p.Epochs) || s.Cost < 0 || s.Max < procurement.Unlimited ||
+				j > 0 && s.Epoch <= o.Starts[j-1].Epoch {
 				return fmt.Errorf("offer %d: start %d is impossible", i, j)
 			}
 		}
@@ -146,8 +149,7 @@ func sane(p *procurement.Pool) error {
 	return nil
 }
 
-// scenario returns how an epoch goes in a scenario: demand, the units that spot
-// can carry, and how much it counts.
+// scenario returns an epoch in a scenario: demand, the units that spot can carry, and the weight.
 func scenario(p *procurement.Pool, epoch, k int) (demand []procurement.Step, spot, weight int) {
 	weight = 1
 	if len(p.Weights) > 0 {
@@ -168,8 +170,8 @@ func total(p *procurement.Pool) int64 {
 	return max(1, sum)
 }
 
-// load is an epoch's hours in all scenarios: demand, what spot can carry of it,
-// and how many hours that is, times the weight of the scenario.
+// load is an epoch's hours in all scenarios: demand, what spot can carry of it, and the number of
+// such hours times the weight of the scenario.
 type load []struct{ units, spot, hours int }
 
 func newLoad(p *procurement.Pool, epoch int) load {
@@ -192,10 +194,10 @@ func last(p *procurement.Pool, o procurement.Offer, epoch int) int {
 	return epoch + min(o.Term, len(p.Epochs)-epoch)
 }
 
-// units is how many are bought that cover an epoch.
+// units is the number of bought units that cover an epoch.
 type units struct{ guaranteed, discountOnly int }
 
-// cost is what the purchases cover, and what they and serving beside them cost.
+// cost returns what the purchases cover, and the cost of the purchases and of serving.
 func cost(p *procurement.Pool, purchases []procurement.Purchase) ([]units, *big.Int, error) {
 	bought := make([]units, len(p.Epochs))
 	sum := new(big.Int)
@@ -235,9 +237,9 @@ func cost(p *procurement.Pool, purchases []procurement.Purchase) ([]units, *big.
 
 func product(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
 
-// serve is what an epoch costs. Each hour takes from the cheapest source first,
-// and what needs quota from what is left of it. That is best because only the
-// quota is shared, and every source that shares it takes one for a unit.
+// serve is the cost of an epoch. Each hour takes from the cheapest source first, and sources that
+// need quota take from what is left of it. This is optimal because only the quota is shared, and
+// every source that shares it takes one per unit.
 func serve(e *procurement.Epoch, hours load, guaranteed, discountOnly int) *big.Int {
 	quota := e.Quota
 	switch {
@@ -287,7 +289,8 @@ func serve(e *procurement.Epoch, hours load, guaranteed, discountOnly int) *big.
 // bound is what the certificate proves.
 func bound(p *procurement.Pool, c *procurement.Certificate, bought []units) (*big.Int, error) {
 	if len(c.Cover) != len(p.Epochs) || len(c.Guarantee) != len(p.Epochs) {
-		return nil, fmt.Errorf("the certificate has prices for %d and %d epochs, of %d", len(c.Cover), len(c.Guarantee), len(p.Epochs))
+		return nil, fmt.Errorf("the certificate has prices for %d and %d epochs, of %d", len(c.Cover),
+			len(c.Guarantee), len(p.Epochs))
 	}
 	sum := new(big.Int)
 	for m := range p.Epochs {
@@ -309,7 +312,9 @@ func bound(p *procurement.Pool, c *procurement.Certificate, bought []units) (*bi
 				continue
 			}
 			if s.Max == procurement.Unlimited {
-				return nil, fmt.Errorf("offer %d from epoch %d is worth more than it costs, without limit: the certificate proves nothing", i, s.Epoch)
+				return nil,
+					fmt.Errorf("offer %d from epoch %d is worth more than it costs, without limit: the "+
+						"certificate proves nothing", i, s.Epoch)
 			}
 			sum.Add(sum, margin.Mul(margin, big.NewInt(int64(s.Max))))
 		}
@@ -326,14 +331,12 @@ func before(prices []procurement.Nano) []*big.Int {
 	return sums
 }
 
-// least is the least that an epoch costs when coverage is bought at the
-// certificate's prices.
+// least is the least cost of an epoch when coverage is bought at the certificate's prices.
 //
-// Serving cost is the optimum of a linear program by its right-hand side, hence
-// convex in guaranteed and discount-only units together, and so is the least over
-// one of them in the other. What cannot serve the highest demand is never worth
-// a price, so both lie between none and that. The search begins at what is
-// bought: where nothing is lost, that is where the least lies.
+// The serving cost is the optimal value of a linear program as a function of its right-hand side,
+// so it is jointly convex in guaranteed and discount-only units. Its minimum over one of them is
+// convex in the other. Units beyond the highest demand are never worth a price, so both lie between
+// 0 and that. The search begins at what is bought: without a gap the minimum lies there.
 func least(e *procurement.Epoch, hours load, cover, guarantee procurement.Nano, bought units) *big.Int {
 	top := 0
 	for _, hour := range hours {
@@ -353,8 +356,8 @@ func least(e *procurement.Epoch, hours load, cover, guarantee procurement.Nano, 
 	})
 }
 
-// lowest returns the least of a convex function from 0 to top. It begins near a
-// place and goes down from there in steps that double, then halves.
+// lowest returns the minimum of a convex function on 0 to top. It begins near a point, descends in
+// doubling steps, then bisects.
 func lowest(top, near int, f func(int) *big.Int) *big.Int {
 	known := map[int]*big.Int{}
 	at := func(x int) *big.Int {
@@ -363,9 +366,9 @@ func lowest(top, near int, f func(int) *big.Int) *big.Int {
 		}
 		return known[x]
 	}
-	falls := func(x int) bool { return x < top && at(x+1).Cmp(at(x)) < 0 } // behind x it is lower
+	falls := func(x int) bool { return x < top && at(x+1).Cmp(at(x)) < 0 } // it is lower behind x
 	low := min(max(0, near), top)
-	high := low // the least lies from low to high
+	high := low // the minimum lies between low and high
 	if falls(low) {
 		for step := 1; falls(high); step *= 2 {
 			low, high = high+1, min(high+step, top)

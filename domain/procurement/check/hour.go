@@ -13,18 +13,17 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// The hour is the linear program in the comment of package joint, for the pools
-// and demands that routes, quotas and commitments to spend hold together. It is
-// solved by a simplex in whole numbers (Edmonds' integer pivoting: every entry is
-// a determinant over a common denominator), by Bland's rule, which always ends.
+// The hour is the linear program in the comment of package joint, for the pools and demands
+// connected by routes, quotas and spend commitments. It is solved by a simplex in integers
+// (Edmonds' integer pivoting: every entry is a determinant over a common denominator) with Bland's
+// rule, which always terminates.
 //
-// From slot to slot only the right-hand side changes, and with it seldom the
-// basis. A basis whose reduced costs are none negative serves every slot for
-// which its values are none negative at least cost, so those that were found are
-// tried before anything is solved.
+// Between slots only the right-hand side changes, and the optimal basis rarely does. A basis with
+// non-negative reduced costs is optimal for every slot for which its values are non-negative. So
+// the known bases are tried before anything is solved.
 
-// serve holds the stated cost to what serving costs, and returns what purchases
-// and serving come to: where a limit binds, what they come to at most.
+// serve checks the stated cost against the cost of serving. It returns the cost of purchases and
+// serving; where a limit binds, this is an upper bound.
 func (c *coupled) serve(ctx context.Context) (*big.Int, error) {
 	components := c.components()
 	cheapest, err := c.served(ctx, components, make([]int64, len(c.p.Limits)))
@@ -79,10 +78,10 @@ func (c *coupled) room() []*big.Int {
 	return out
 }
 
-// ways are the multipliers at which the solution says that it is served, and for
-// each the next ones above, first of those that are not 0, then of all: where
-// several ways of serving cost the same under some, the one that takes less is the
-// only one under those.
+// ways are the multipliers at which the solution says that demand is served. For each of them it
+// adds variants with the next larger multipliers, first of the non-zero ones, then of all. If
+// several ways of serving cost the same at some multipliers, only the one that takes less is
+// optimal at the larger ones.
 func (c *coupled) ways() ([][]int64, error) {
 	n := len(c.p.Limits)
 	if len(c.s.Ways) > 4*(n+1) {
@@ -102,7 +101,7 @@ func (c *coupled) ways() ([][]int64, error) {
 				above[i]++
 			}
 			if c.p.Limits[i].Serving != nil {
-				all[i] += 1000 // a Nano, where a thousandth of what serves is taken of it
+				all[i] += 1000 // one Nano, if serving takes a thousandth of its cost
 			}
 		}
 		out = append(out, w.Multipliers, above, all)
@@ -110,10 +109,9 @@ func (c *coupled) ways() ([][]int64, error) {
 	return out, nil
 }
 
-// mix proves that the stated cost can be kept together with all limits, and returns
-// what has to be paid at most. Any mix of ways of serving, by shares of each
-// epoch's hours, is a way of serving; the cheapest that keeps the limits is a small
-// linear program.
+// mix proves that the stated cost can be achieved within all limits, and returns an upper bound of
+// what must be paid. Any mix of ways of serving, by shares of each epoch's hours, is a way of
+// serving. The cheapest mix within the limits is a small linear program.
 func (c *coupled) mix(ctx context.Context, all []*serving, room []*big.Int, over []string) (*big.Int, error) {
 	p := c.p
 	var limits []int
@@ -124,7 +122,7 @@ func (c *coupled) mix(ctx context.Context, all []*serving, room []*big.Int, over
 			return nil, fmt.Errorf("purchases take more than there is of limit %q", p.Limits[i].ID)
 		}
 	}
-	// In whole numbers: times what makes all fractions whole.
+	// In integers: multiplied by the common denominator.
 	scale := whole(1)
 	fractions := func(of *serving, m int) []*big.Rat {
 		out := []*big.Rat{of.cost[m]}
@@ -188,14 +186,14 @@ func (c *coupled) mix(ctx context.Context, all []*serving, room []*big.Int, over
 	return sum, nil
 }
 
-// serving is what serving everything comes to, by epoch and times the weights of
-// scenarios: what it costs, and what it takes of each limit.
+// serving is the result of serving everything, by epoch and times the weights of scenarios: its
+// cost, and what it takes of each limit.
 type serving struct {
 	cost  []*big.Rat
 	taken [][]*big.Rat
 }
 
-// over names the limits of which more is taken than there is.
+// over names the limits that are exceeded.
 func (s *serving) over(p *joint.Problem, room []*big.Int) (names []string) {
 	for i := range p.Limits {
 		sum := new(big.Rat)
@@ -235,7 +233,7 @@ func (c *coupled) served(ctx context.Context, components []*component, multiplie
 	return out, nil
 }
 
-// component is what an hour is served together with.
+// component is a set of pools and demands that are served together.
 type component struct {
 	pools, demands, routes, quotas, spends []int
 	bases                                  map[string][]*basis // by the program's shape
@@ -321,16 +319,15 @@ type column struct {
 	rows    []int64
 	entries []*big.Int
 	cost    *big.Int // under the multipliers
-	really  *big.Int // the cost, of which a shortage's price is no part of money
+	really  *big.Int // the cost in money, without the price of a shortage
 	money   bool
-	short   int64 // units of demand not served
+	short   int64 // unserved units of demand
 	spot    int64 // units of pools that spot serves
 }
 
-// program is the hour of a component in an epoch: minimise cost·x such that the
-// columns make up the right-hand side. There is a column of its own for each
-// row, one in that row: what is short in the rows of demand, and what is left
-// over in the others.
+// program is the hour of a component in an epoch: minimise cost·x such that the columns add up to
+// the right-hand side. Each row has a column of its own with a one in that row: the shortage in
+// demand rows, and the slack in the others.
 type program struct {
 	rows    int
 	columns []column
@@ -340,7 +337,8 @@ type program struct {
 // Rows come in this order.
 func (x *component) row(kind, i int) int64 {
 	n := 0
-	for k, size := range []int{len(x.demands), len(x.demands), len(x.pools), len(x.pools), len(x.pools), len(x.quotas), len(x.spends)} {
+	for k, size := range []int{len(x.demands), len(x.demands), len(x.pools), len(x.pools), len(x.pools),
+		len(x.quotas), len(x.spends)} {
 		if k == kind {
 			return int64(n + i)
 		}
@@ -373,7 +371,7 @@ func (c *coupled) program(x *component, epoch int, pr *prices) *program {
 		g.shape += fmt.Sprint(entries)
 	}
 	for _, n := range x.routes {
-		// Counted in 1/Den of a unit of demand, all entries are whole.
+		// Counted in 1/Den of a unit of demand, all entries are integers.
 		r := &p.Routes[n]
 		num, den := int64(r.Num), int64(r.Den)
 		demand, pool := slices.Index(x.demands, r.Demand), slices.Index(x.pools, r.Pool)
@@ -383,7 +381,8 @@ func (c *coupled) program(x *component, epoch int, pr *prices) *program {
 			cost, truly := new(big.Int).Set(extra), new(big.Int).Set(really)
 			plus(cost, pr.spot[r.Pool], whole(num))
 			plus(truly, nano(e.Pools[r.Pool].Spot), whole(num))
-			add(cost, truly, num, x.row(demandRow, demand), den, x.row(interruptibleRow, demand), den, x.row(spotRow, pool), num)
+			add(cost, truly, num, x.row(demandRow, demand), den, x.row(interruptibleRow, demand), den,
+				x.row(spotRow, pool), num)
 		}
 	}
 	for i, n := range x.pools {
@@ -400,7 +399,8 @@ func (c *coupled) program(x *component, epoch int, pr *prices) *program {
 		add(none, none, 0, slices.Concat(firm, quota, []int64{x.row(discountOnlyRow, i), 1})...)
 		add(pr.onDemand[n], nano(s.OnDemand), 0, slices.Concat(firm, quota)...)
 		if s.Spend >= 0 {
-			add(none, none, 0, slices.Concat(firm, quota, []int64{x.row(spendRow, slices.Index(x.spends, s.Spend)), int64(s.SpendPrice)})...)
+			add(none, none, 0, slices.Concat(firm, quota,
+				[]int64{x.row(spendRow, slices.Index(x.spends, s.Spend)), int64(s.SpendPrice)})...)
 		}
 	}
 	for i := range g.rows {
@@ -418,7 +418,7 @@ func (c *coupled) right(x *component, epoch, k int, units []int) []*big.Int {
 	p := c.p
 	e := &p.Epochs[epoch]
 	out := make([]*big.Int, x.row(allRows, 0))
-	// More than can be used of anything, where there is no bound.
+	// Where there is no bound, use more than can be used of anything.
 	enough := whole(1)
 	for _, n := range x.routes {
 		r := &p.Routes[n]
@@ -451,16 +451,18 @@ func (c *coupled) right(x *component, epoch, k int, units []int) []*big.Int {
 	return out
 }
 
-// serveCase adds what a component's hours of a case cost, and take of limits,
-// times its weight.
-func (c *coupled) serveCase(ctx context.Context, x *component, epoch, k int, pr *prices, cost *big.Rat, taken []*big.Rat) error {
+// serveCase adds the cost of a component's hours of a case and what they take of limits, times its
+// weight.
+func (c *coupled) serveCase(
+	ctx context.Context, x *component, epoch, k int, pr *prices, cost *big.Rat, taken []*big.Rat,
+) error {
 	p := c.p
 	hours := c.slots(x.demands, epoch, k)
 	if len(hours.hours) == 0 {
 		return nil
 	}
 	g := c.program(x, epoch, pr)
-	best := map[*basis]bool{} // whether a basis is of least cost in this epoch
+	best := map[*basis]bool{} // whether a basis is optimal in this epoch
 	sums := map[*basis][]*big.Int{}
 	var used []*basis
 	for i := range hours.hours {
@@ -522,8 +524,7 @@ type basis struct {
 	columns     []int
 	inverse     [][]*big.Int // times the denominator
 	denominator *big.Int     // positive
-	// The inverse in floating point, if that is exact. Sums of whole numbers are
-	// exact as long as they stay below 2⁵³.
+	// The inverse in floating point, if that is exact. Sums of integers are exact below 2⁵³.
 	floats [][]float64
 }
 
@@ -608,7 +609,7 @@ func reduced(col *column, row []*big.Int, denominator *big.Int) *big.Int {
 func (x *component) solve(ctx context.Context, g *program, right []*big.Int, best map[*basis]bool) (*basis, error) {
 	floats := toFloats(right)
 	known := x.bases[g.shape]
-	var from *basis // of least cost, though it does not serve the slot
+	var from *basis // optimal, though not feasible for the slot
 	for i, b := range known {
 		serves := b.serves(right, floats)
 		if !serves && from != nil {
@@ -621,7 +622,7 @@ func (x *component) solve(ctx context.Context, g *program, right []*big.Int, bes
 		}
 		switch {
 		case is && serves:
-			copy(known[1:i+1], known[:i]) // the next slot is likely to be like this one
+			copy(known[1:i+1], known[:i]) // the next slot is likely to be similar
 			known[0] = b
 			return b, nil
 		case is:
@@ -650,8 +651,8 @@ func (x *component) solve(ctx context.Context, g *program, right []*big.Int, bes
 	return b, nil
 }
 
-// tableau is a program seen from a basis: entries, values (the last column) and
-// reduced costs (the last row), all times the denominator.
+// tableau is a program in terms of a basis: entries, values (the last column) and reduced costs
+// (the last row), all times the denominator.
 type tableau struct {
 	cells       [][]*big.Int
 	columns     []int
@@ -660,7 +661,7 @@ type tableau struct {
 }
 
 func newTableau(g *program, from *basis, right []*big.Int) *tableau {
-	if from == nil { // everything short and left over
+	if from == nil { // all shortage and slack
 		from = &basis{denominator: whole(1)}
 		for r := range g.rows {
 			from.columns = append(from.columns, len(g.columns)-g.rows+r)
@@ -716,7 +717,7 @@ func (t *tableau) pivot(row, column int) {
 			if factor.Sign() != 0 && t.cells[row][j].Sign() != 0 {
 				n.Sub(n, by.Mul(factor, t.cells[row][j]))
 			}
-			line[j] = n.Quo(n, t.denominator) // without a rest
+			line[j] = n.Quo(n, t.denominator) // exact division
 		}
 		t.cells[i] = line
 	}
@@ -735,7 +736,7 @@ func (t *tableau) pivot(row, column int) {
 
 var errNoEnd = errors.New("the hour has no least cost")
 
-// primal goes on while a reduced cost is negative.
+// primal pivots until no reduced cost is negative.
 func (t *tableau) primal(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -765,7 +766,7 @@ func (t *tableau) primal(ctx context.Context) error {
 	}
 }
 
-// dual goes on while a value is negative.
+// dual pivots until no value is negative.
 func (t *tableau) dual(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -800,7 +801,7 @@ func (t *tableau) dual(ctx context.Context) error {
 	}
 }
 
-// basis reads the inverse from the columns of the rows' own.
+// basis reads the inverse from the rows' own columns.
 func (t *tableau) basis() *basis {
 	b := &basis{columns: t.columns, denominator: t.denominator}
 	for r := range t.rows {

@@ -13,29 +13,26 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// Joint recomputes a solution of coupled pools, of a problem that is valid. Its
-// error wraps [ErrRejected]. What is proven, with functions of its own and in
-// integers and fractions of any size:
+// Joint verifies a solution of a valid problem of coupled pools. Its error wraps [ErrRejected]. It
+// proves the following with its own functions, in integers and fractions of any size:
 //
-//   - purchases keep their bounds, lots, groups and all needs;
-//   - every slot of every epoch and scenario is served at the least cost there is
-//     (hour.go), which together with the purchases is the stated cost. Where the
-//     cheapest serving would take more than a limit allows, it is mixed, epoch by
-//     epoch, with what is cheapest under the solution's multipliers; a mix must
-//     keep every limit and cost no more than is stated, and what it costs is the
-//     report's cost;
-//   - the certificate proves the stated bound, by the formula in the comment of
-//     [joint.Leaf], and leaves nothing of the problem out;
-//   - shadow prices and worths are those of the certificate: of the leaf of each
-//     part that proves least, of equal ones the first.
+//   - Purchases keep their bounds, lots, groups and all needs.
+//   - Every slot of every epoch and scenario is served at the least possible cost (hour.go), which
+//     together with the purchases is the stated cost. Where the cheapest serving would exceed a
+//     limit, it is mixed, epoch by epoch, with the cheapest serving under the solution's
+//     multipliers. A mix must keep every limit and cost no more than stated; its cost is the
+//     report's cost.
+//   - The certificate proves the stated bound by the formula in the comment of [joint.Leaf], and
+//     leaves out no part of the problem.
+//   - Shadow prices and worths are those of the certificate: for each part, of the leaf that proves
+//     least, the first of equal ones.
 //
-// It does not prove the counts of work, nor Way.Share, nor that other prices
-// would not prove as much.
+// It does not verify the work counts or Way.Share, nor that no other prices would prove as much.
 func Joint(p *joint.Problem, s *joint.Solution) (Report, error) {
 	return JointContext(context.Background(), p, s)
 }
 
-// JointContext is [Joint] until the context ends; its error is the context's then.
+// JointContext is [Joint] with a context; if the context ends, the error is the context's.
 func JointContext(ctx context.Context, p *joint.Problem, s *joint.Solution) (Report, error) {
 	r, err := recomputeJoint(ctx, p, s)
 	if err != nil && ctx.Err() != nil {
@@ -77,7 +74,7 @@ func recomputeJoint(ctx context.Context, p *joint.Problem, s *joint.Solution) (R
 	return Report{Cost: cost, Bound: bound}, nil
 }
 
-// worths are shadow prices as the certificate has them, in what [joint.Prices] are.
+// worths are the certificate's shadow prices, in the units of [joint.Prices].
 type worths struct {
 	choices, limits []*big.Int
 	quotas, needs   [][]*big.Int
@@ -99,7 +96,7 @@ func zeros(n int) []*big.Int {
 	return out
 }
 
-// same says where stated prices are others.
+// same reports where the stated prices differ.
 func (w *worths) same(stated *joint.Prices) error {
 	list := func(kind string, have, want []*big.Int) error {
 		if len(have) != len(want) {
@@ -123,14 +120,15 @@ func (w *worths) same(stated *joint.Prices) error {
 		}
 		return nil
 	}
-	return cmp.Or(list("choices", stated.Worth, w.choices), list("limits", stated.Limits, w.limits), lists("quota", stated.Quotas, w.quotas), lists("need", stated.Needs, w.needs))
+	return cmp.Or(list("choices", stated.Worth, w.choices), list("limits", stated.Limits, w.limits),
+		lists("quota", stated.Quotas, w.quotas), lists("need", stated.Needs, w.needs))
 }
 
-// coupled is a solution under examination.
+// coupled is a solution being checked.
 type coupled struct {
 	p *joint.Problem
 	s *joint.Solution
-	// By epoch, what is held and bought: units by pool, money an hour by spend.
+	// By epoch, what is held and bought: units by pool, hourly money by spend.
 	guaranteed, discountOnly [][]int64
 	spends                   [][]*big.Int
 	paid                     *big.Int // for purchases, times the weight
@@ -149,7 +147,7 @@ func plus(sum, a, b *big.Int) { sum.Add(sum, times(a, b)) }
 
 func minus(sum, a, b *big.Int) { sum.Sub(sum, times(a, b)) }
 
-// down and up divide by a positive number and round.
+// down and up divide by a positive number, rounding down or up.
 func down(a, b *big.Int) *big.Int { return new(big.Int).Div(a, b) }
 
 func up(a, b *big.Int) *big.Int {
@@ -157,7 +155,7 @@ func up(a, b *big.Int) *big.Int {
 	return q.Neg(q.Div(q, b))
 }
 
-// lesser and greater choose.
+// lesser and greater return the smaller and the larger of two numbers.
 func lesser(a, b *big.Int) *big.Int {
 	if b.Cmp(a) < 0 {
 		return b
@@ -172,7 +170,7 @@ func greater(a, b *big.Int) *big.Int {
 	return a
 }
 
-// buy holds the purchases to what may be bought, and the needs to them.
+// buy checks the purchases against their bounds, and against the needs.
 func (c *coupled) buy() error {
 	p := c.p
 	if len(c.s.Units) != len(p.Choices) {
@@ -265,7 +263,7 @@ func (c *coupled) bound(ctx context.Context) (*big.Int, error) {
 	return sum, nil
 }
 
-// whole holds the parts to cover the problem, with what belongs together in one.
+// whole checks that the parts cover the problem and keep connected items together.
 func (c *coupled) whole(parts []joint.Part) error {
 	p := c.p
 	type place struct{ part, block int }
@@ -289,12 +287,14 @@ func (c *coupled) whole(parts []joint.Part) error {
 	for i := range parts {
 		for k, b := range parts[i].Blocks {
 			at := place{i, k}
-			if err := errors.Join(put("pool", pools, b.Pools, at), put("demand", demands, b.Demands, at), put("quota", quotas, b.Quotas, at), put("spend", spends, b.Spends, at)); err != nil {
+			if err := errors.Join(put("pool", pools, b.Pools, at), put("demand", demands, b.Demands, at),
+				put("quota", quotas, b.Quotas, at), put("spend", spends, b.Spends, at)); err != nil {
 				return err
 			}
 		}
 		at := place{i, -1}
-		if err := errors.Join(put("choice", choices, parts[i].Choices, at), put("need", needs, parts[i].Needs, at), put("limit", limits, parts[i].Limits, at)); err != nil {
+		if err := errors.Join(put("choice", choices, parts[i].Choices, at), put("need", needs, parts[i].Needs, at),
+			put("limit", limits, parts[i].Limits, at)); err != nil {
 			return err
 		}
 	}
@@ -364,8 +364,7 @@ func (c *coupled) whole(parts []joint.Part) error {
 	return nil
 }
 
-// slots are a block's hours in a case: demand by the block's demands, and in how
-// many hours it is so.
+// slots are a block's hours in a case: demand by the block's demands, and the number of such hours.
 type slots struct {
 	units [][]int
 	hours []int64
@@ -447,8 +446,9 @@ func (c *coupled) alone(part *joint.Part) (*big.Int, error) {
 		e := &p.Epochs[m]
 		s := &e.Pools[pool]
 		out := procurement.Epoch{
-			Span: e.Span, OnDemand: s.OnDemand, Spot: s.Spot, Shortage: e.Shortage[demand], SpotPermille: p.Demands[demand].Interruptible,
-			Quota: procurement.Unlimited, HeldGuaranteed: s.HeldGuaranteed, HeldDiscountOnly: s.HeldDiscountOnly,
+			Span: e.Span, OnDemand: s.OnDemand, Spot: s.Spot, Shortage: e.Shortage[demand],
+			SpotPermille: p.Demands[demand].Interruptible,
+			Quota:        procurement.Unlimited, HeldGuaranteed: s.HeldGuaranteed, HeldDiscountOnly: s.HeldDiscountOnly,
 		}
 		if s.Spend >= 0 {
 			return nil, errors.New("it is proven as one pool, and has a commitment to spend")
@@ -459,8 +459,8 @@ func (c *coupled) alone(part *joint.Part) (*big.Int, error) {
 			}
 			out.Quota = e.Quotas[s.Quota] / s.QuotaPerUnit
 		}
-		// What costs more than a shortage serves nobody; at the price of a shortage it
-		// may, at no difference.
+		// A source dearer than a shortage serves no demand; at the price of a shortage serving
+		// makes no difference.
 		out.OnDemand, out.Spot = min(out.OnDemand, out.Shortage), min(out.Spot, out.Shortage)
 		for k := range e.Cases {
 			if e.Cases[k].Weight != q.Weights[k] {
@@ -478,11 +478,16 @@ func (c *coupled) alone(part *joint.Part) (*big.Int, error) {
 	bought := make([]units, len(p.Epochs))
 	for _, j := range part.Choices {
 		x := &p.Choices[j]
-		if len(x.Cover) != 1 || len(x.Spend) > 0 || x.Cover[0].Pool != pool || x.Cover[0].Units != 1 || x.Least > 1 || x.Lot > 1 || x.Group != "" {
+		if len(x.Cover) != 1 || len(x.Spend) > 0 || x.Cover[0].Pool != pool || x.Cover[0].Units != 1 || x.Least > 1 ||
+			x.Lot > 1 || x.Group != "" {
 			return nil, fmt.Errorf("it is proven as one pool, and choice %d is no plain purchase of it", j)
 		}
 		v := &x.Cover[0]
-		q.Offers = append(q.Offers, procurement.Offer{ID: x.ID, Guaranteed: v.Guaranteed, Term: v.To - v.From, Starts: []procurement.Start{{Epoch: v.From, Cost: x.Cost, Max: x.Max}}})
+		q.Offers = append(q.Offers, procurement.Offer{
+			ID: x.ID, Guaranteed: v.Guaranteed, Term: v.To - v.From, Starts: []procurement.Start{{
+				Epoch: v.From, Cost: x.Cost, Max: x.Max,
+			}},
+		})
 		for m := v.From; m < v.To; m++ {
 			if v.Guaranteed {
 				bought[m].guaranteed += c.s.Units[j]
@@ -544,8 +549,8 @@ func (c *coupled) branches(ctx context.Context, part *joint.Part) (*big.Int, err
 	return least, nil
 }
 
-// straight holds that a path is by choices of the part and by none of them twice,
-// so that it is no longer than they are many.
+// straight checks that a path uses choices of the part, each at most once, so that its length is
+// bounded.
 func straight(part *joint.Part, path []joint.Turn) error {
 	turned := map[int]bool{}
 	for _, turn := range path {
@@ -560,7 +565,7 @@ func straight(part *joint.Part, path []joint.Turn) error {
 	return nil
 }
 
-// exhaustive holds that paths leave nothing out.
+// exhaustive checks that the paths leave no case out.
 func exhaustive(paths [][]joint.Turn) error {
 	for len(paths) > 0 {
 		if len(paths) == 1 && len(paths[0]) == 0 {
@@ -599,21 +604,20 @@ var (
 	one      = whole(joint.One)
 	billion  = whole(1_000_000_000)
 	trillion = whole(1_000_000_000_000)
-	// fraction is what amounts are counted in while they are summed up: in 1/One of
-	// 10⁻⁹.
+	// fraction is the unit in which amounts are summed: 1/One of 10⁻⁹.
 	fraction = times(one, billion)
 )
 
-// slopes are what a leaf has a unit more to be worth. Of pools, spends and
-// quotas in 1/One; multipliers are by the problem's limits.
+// slopes are the value of one more unit in a leaf. Those of pools, spends and quotas are in 1/One;
+// multipliers are by the problem's limits.
 type slopes struct {
 	firm, priced, spend, quota [][]*big.Int // by epoch, and pool, spend or quota
-	needs                      [][]*big.Int // by epoch and pool: of a guaranteed unit to the needs, in Nano
+	needs                      [][]*big.Int // by epoch and pool: value of a guaranteed unit for the needs, in Nano
 	need                       [][]procurement.Nano
 	multipliers                []*big.Int
 }
 
-// worth is what a unit of a choice is worth, in fractions and times the weight.
+// worth is the value of a unit of a choice, in fractions and times the weight.
 func (t *tangents) worth(j int, s *slopes) *big.Int {
 	x := &t.p.Choices[j]
 	weight := whole(int64(t.p.Weight))
@@ -637,7 +641,7 @@ func (t *tangents) worth(j int, s *slopes) *big.Int {
 	return r
 }
 
-// price notes a leaf's shadow prices as those of the part.
+// price records a leaf's shadow prices as those of the part.
 func (t *tangents) price(s *slopes) {
 	weight := whole(int64(t.p.Weight))
 	for _, j := range t.part.Choices {
@@ -663,7 +667,7 @@ func (t *tangents) price(s *slopes) {
 	}
 }
 
-// leaf returns what a leaf proves, and its slopes; nil: its path is not possible.
+// leaf returns what a leaf proves, and its slopes; nil if its path is impossible.
 func (t *tangents) leaf(ctx context.Context, l *joint.Leaf) (*big.Int, *slopes, error) {
 	p, part := t.p, t.part
 	low, high, possible := t.ranges(l.Path)
@@ -680,7 +684,8 @@ func (t *tangents) leaf(ctx context.Context, l *joint.Leaf) (*big.Int, *slopes, 
 	sum := new(big.Int)
 	epochs := len(p.Epochs)
 	slope := &slopes{
-		firm: grid(epochs, len(p.Pools)), priced: grid(epochs, len(p.Pools)), spend: grid(epochs, len(p.Spends)), quota: grid(epochs, len(p.Quotas)),
+		firm: grid(epochs, len(p.Pools)), priced: grid(epochs, len(p.Pools)), spend: grid(epochs, len(p.Spends)),
+		quota: grid(epochs, len(p.Quotas)),
 		needs: grid(epochs, len(p.Pools)), need: l.Needs, multipliers: multipliers,
 	}
 	seen := map[[3]int]bool{}
@@ -756,8 +761,8 @@ func grid(rows, columns int) [][]*big.Int {
 	return g
 }
 
-// unit is what one of a multiplier is, times one of what its limit counts, in
-// fractions: multipliers of money are in 10⁻⁹.
+// unit is one unit of a multiplier times one unit of what its limit counts, in fractions:
+// multipliers of money are in 10⁻⁹.
 func (t *tangents) unit(limit int) *big.Int {
 	if l := &t.p.Limits[limit]; l.Unserved || l.Spot {
 		return fraction
@@ -765,7 +770,7 @@ func (t *tangents) unit(limit int) *big.Int {
 	return one
 }
 
-// multipliers returns a list by Part.Limits by the problem's limits.
+// multipliers converts a list by Part.Limits to one by the problem's limits.
 func (t *tangents) multipliers(list []int64) ([]*big.Int, error) {
 	out := make([]*big.Int, len(t.p.Limits))
 	for i := range out {
@@ -786,8 +791,8 @@ func (t *tangents) multipliers(list []int64) ([]*big.Int, error) {
 	return out, nil
 }
 
-// ranges returns the least and the most units of each choice that a straight path
-// leaves, and whether it leaves any.
+// ranges returns the least and the most units of each choice that a straight path allows, and
+// whether it allows any.
 func (t *tangents) ranges(path []joint.Turn) (low, high []int, possible bool) {
 	p := t.p
 	low, high = make([]int, len(p.Choices)), make([]int, len(p.Choices))
@@ -821,9 +826,9 @@ func (t *tangents) ranges(path []joint.Turn) (low, high []int, possible bool) {
 	return low, high, true
 }
 
-// prices are an epoch's, with multipliers of limits on them.
+// prices are an epoch's prices, including the multipliers of limits.
 type prices struct {
-	onDemand, spot  []*big.Int // by pool; nil: there is none
+	onDemand, spot  []*big.Int // by pool; nil: not sold
 	extra, shortage []*big.Int // by route, by demand
 }
 
@@ -870,22 +875,23 @@ func (c *coupled) priced(epoch int, multipliers []*big.Int) *prices {
 	return out
 }
 
-// hourly is what an hour is worth at a vector: v of the comment of [joint.Leaf],
-// as what it is of demand less what it is of everything else. By the places of a
-// block's demands, pools, quotas and spends.
+// hourly is the value of an hour at a vector: v in the comment of [joint.Leaf], as the value of
+// demand less that of everything else. Lists are by the positions of a block's demands, pools,
+// quotas and spends.
 type hourly struct {
 	lambda, mu []*big.Int // by demand
 	pi, beta   []*big.Int // by pool
 	rho        []*big.Int // by spend, in 10⁻⁹
 	kappa      []*big.Int // by quota
-	held       *big.Int   // what is taken off at what is held, in 10⁻⁹ Nano
+	held       *big.Int   // what is subtracted for what is held, in 10⁻⁹ Nano
 }
 
 func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vector, pr *prices) (*hourly, error) {
 	p := t.p
 	e := &p.Epochs[proof.Epoch]
 	k := &e.Cases[proof.Case]
-	if len(v.Firm) != len(b.Pools) || v.Spot != nil && len(v.Spot) != len(b.Pools) || v.Quota != nil && len(v.Quota) != len(b.Quotas) {
+	if len(v.Firm) != len(b.Pools) || v.Spot != nil && len(v.Spot) != len(b.Pools) ||
+		v.Quota != nil && len(v.Quota) != len(b.Quotas) {
 		return nil, errors.New("a vector has prices of other pools or quotas")
 	}
 	h := &hourly{held: new(big.Int)}
@@ -954,7 +960,8 @@ func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vecto
 		lambda := pr.shortage[d]
 		for _, i := range t.routes[d] {
 			r := &p.Routes[i]
-			lambda = lesser(lambda, new(big.Int).Add(down(times(h.pi[place[r.Pool]], whole(int64(r.Num))), whole(int64(r.Den))), pr.extra[i]))
+			lambda = lesser(lambda, new(big.Int).Add(down(times(h.pi[place[r.Pool]], whole(int64(r.Num))),
+				whole(int64(r.Den))), pr.extra[i]))
 		}
 		mu := new(big.Int)
 		for _, i := range t.routes[d] {
@@ -968,11 +975,12 @@ func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vecto
 	return h, nil
 }
 
-// prove adds what a case proves to a sum, in fractions, and what units more are
-// worth in it to their pools, spends and quotas.
+// prove adds what a case proves to a sum, in fractions, and the value of further units to their
+// pools, spends and quotas.
 func (t *tangents) prove(proof *joint.CaseProof, multipliers []*big.Int, sum *big.Int, slope *slopes) error {
 	p := t.p
-	firm, priced, spend, quota := slope.firm[proof.Epoch], slope.priced[proof.Epoch], slope.spend[proof.Epoch], slope.quota[proof.Epoch]
+	firm, priced, spend, quota := slope.firm[proof.Epoch], slope.priced[proof.Epoch], slope.spend[proof.Epoch],
+		slope.quota[proof.Epoch]
 	b := &t.part.Blocks[proof.Block]
 	at := [3]int{proof.Block, proof.Epoch, proof.Case}
 	hours, known := t.hours[at]

@@ -6,14 +6,14 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Alone describes a pool that has nothing to do with others as one of package
-// procurement, with the same costs, if it is such: it has one demand, whose only
-// route leads to it one to one at no extra cost; a quota and nothing else that is
-// shared, of which it may use all (the quota is a multiple of QuotaPerUnit in all
-// epochs); no spend, need or limit; and choices that each cover nothing else, by
-// one unit, in one stretch of epochs, in any number from 0 to Max. The pool's
-// i-th offer is the i-th choice that covers it, with one start. Costs, bounds and
-// the prices of a certificate agree with the problem's, times its weight.
+// Alone describes an independent pool as a pool of package procurement with the same costs, if
+// possible. The conditions are as follows. It has one demand, whose only route leads to it one to
+// one at no extra cost. A quota is the only thing it may share, and it can use all of it (the quota
+// is a multiple of QuotaPerUnit in all epochs). There is no spend, need or limit. Each choice
+// covers nothing else, by one unit, in one range of epochs, in any number from 0 to Max.
+//
+// The pool's i-th offer is the i-th choice that covers it, with one start. Costs, bounds and the
+// prices of a certificate agree with the problem's, times its weight.
 func (p *Problem) Alone(pool int) (*procurement.Pool, bool) {
 	demand := -1
 	for i, r := range p.Routes {
@@ -75,7 +75,7 @@ func (p *Problem) Alone(pool int) (*procurement.Pool, bool) {
 		}
 		short := e.Shortage[demand]
 		to := procurement.Epoch{
-			// What costs more than a shortage is not bought.
+			// Sources dearer than a shortage are not used.
 			Span: e.Span, OnDemand: min(s.OnDemand, short), Spot: min(s.Spot, short), Shortage: short,
 			SpotPermille: p.Demands[demand].Interruptible, Quota: quota,
 			HeldGuaranteed: s.HeldGuaranteed, HeldDiscountOnly: s.HeldDiscountOnly,
@@ -92,7 +92,9 @@ func (p *Problem) Alone(pool int) (*procurement.Pool, bool) {
 		if !slices.ContainsFunc(c.Cover, func(k Cover) bool { return k.Pool == pool }) {
 			continue
 		}
-		if len(c.Cover) != 1 || c.Cover[0].Units != 1 || len(c.Spend) > 0 || c.Least > 1 || c.Lot != 1 || c.Group != "" || slices.ContainsFunc(c.Spent, func(n procurement.Nano) bool { return n != 0 }) {
+		spends := slices.ContainsFunc(c.Spent, func(n procurement.Nano) bool { return n != 0 })
+		if len(c.Cover) != 1 || c.Cover[0].Units != 1 || len(c.Spend) > 0 || c.Least > 1 || c.Lot != 1 ||
+			c.Group != "" || spends {
 			return nil, false
 		}
 		k := c.Cover[0]
@@ -116,7 +118,7 @@ func (p *Problem) usesQuota(pool, quota int) bool {
 	return false
 }
 
-// steps are the slots as one demand sees them.
+// steps are the slots of a single demand.
 func steps(slots []Slot, demand int) []procurement.Step {
 	hours := make([]procurement.Step, 0, len(slots))
 	for i := range slots {

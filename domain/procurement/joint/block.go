@@ -7,15 +7,15 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// block is a [Block] with what it takes to price its hours.
+// block is a [Block] with the data needed to price its hours.
 type block struct {
 	Block
 	p                *Problem
 	routes           []int // of the problem, ascending
-	demandOf, poolOf []int // by route: places
+	demandOf, poolOf []int // by route: positions
 	num, den         []int64
 	views            [][]view // by epoch and case
-	hasDiscountOnly  [][]bool // by epoch and pool: some can be there
+	hasDiscountOnly  [][]bool // by epoch and pool: some can be present
 	hasSpend         [][]bool // by epoch and spend
 }
 
@@ -106,7 +106,7 @@ func (b *block) view(slots []Slot) view {
 	return v
 }
 
-// wants is what a slot wants of a demand.
+// wants is the demand of a slot.
 func (b *block) wants(s *Slot, d int) int {
 	if b.p.unwanted != nil && b.p.unwanted[d] {
 		return 0
@@ -114,8 +114,8 @@ func (b *block) wants(s *Slot, d int) int {
 	return s.Units[d]
 }
 
-// multiplied is an epoch's prices for the block after the multipliers of limits,
-// which are by limit of the problem; nil: all 0.
+// multiplied is an epoch's prices for the block, including the multipliers of limits, which are by
+// limit of the problem; nil means all 0.
 func (b *block) multiplied(m, c int, multipliers []int64) hourPrices {
 	p, e := b.p, &b.p.Epochs[m]
 	money, spot, unserved := newWide(1_000_000_000_000), newWide(0), newWide(0)
@@ -172,9 +172,12 @@ func (b *block) multiplied(m, c int, multipliers []int64) hourPrices {
 	return h
 }
 
-// shape returns the columns of an hour at these prices, and what they cost.
+// shape returns the columns of an hour at these prices, and their costs.
 func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
-	s := &shape{demands: len(b.Demands), pools: len(b.Pools), rows: len(b.Demands) + len(b.Pools), greatest: 1, bases: map[string]*basis{}}
+	s := &shape{
+		demands: len(b.Demands), pools: len(b.Pools), rows: len(b.Demands) + len(b.Pools), greatest: 1,
+		bases: map[string]*basis{},
+	}
 	var cost []int64
 	row := func(is bool) int {
 		if !is {
@@ -247,7 +250,7 @@ func (b *block) shape(m int, h *hourPrices) (*shape, []int64) {
 	return s, cost
 }
 
-// signature tells shapes apart.
+// signature identifies a shape.
 func (s *shape) signature() string {
 	out := binary.AppendUvarint(nil, uint64(s.demands))
 	for _, rows := range [][]int{{s.rows}, s.spotShare, s.spot, s.discountOnly, s.quota, s.spend} {

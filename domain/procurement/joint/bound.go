@@ -9,8 +9,8 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// form is what a case's slots prove at one vector each: E and its slopes (see
-// [Leaf]), without the case's weight. held and rho are times 10⁹.
+// form is what a case's slots prove with one vector each: E and its slopes (see [Leaf]), without
+// the case's weight. held and rho are times 10⁹.
 type form struct {
 	held     *big.Int
 	pi, beta []*big.Int
@@ -19,8 +19,8 @@ type form struct {
 
 var giga = big.NewInt(1_000_000_000)
 
-// tally is slots with the same vector: hours, and for each demand its units and
-// those of them that may be interrupted, times hours.
+// tally is the slots with the same vector: their hours, and for each demand its units and its
+// interruptible units, times hours.
 type tally struct {
 	worth *worth
 	hours int64
@@ -102,13 +102,13 @@ type proof struct {
 	cases  []weighed
 }
 
-// slopes are what a unit more is worth, by epoch, and pool or spend: guaranteed and
-// discountOnly times One, spend times One and 10⁹.
+// slopes are the value of one more unit, by epoch, and pool or spend: guaranteed and discountOnly
+// times One, spend times One and 10⁹.
 type slopes struct {
 	guaranteed, discountOnly, spend [][]*big.Int
 }
 
-// sum adds up what is held, and the worth of more.
+// sum adds up the value at what is held, and the slopes.
 func (pf *proof) sum() (held *big.Int, s slopes) {
 	p := pf.p
 	held = new(big.Int) // times One and 10⁹
@@ -147,8 +147,8 @@ func (pf *proof) sum() (held *big.Int, s slopes) {
 	return held, s
 }
 
-// worth returns what a unit of a choice is worth, and beside that what it costs
-// with what it takes of limits: both times One, 10⁹ and the problem's weight.
+// worth returns the value of a unit of a choice, and its cost including what it takes of limits.
+// Both are times One, 10⁹ and the problem's weight.
 func (pf *proof) worth(j int, s *slopes) (worth, cost *big.Int) {
 	p, c := pf.p, &pf.p.Choices[j]
 	worth, cost = new(big.Int), new(big.Int)
@@ -214,11 +214,11 @@ func (pf *proof) worth(j int, s *slopes) (worth, cost *big.Int) {
 	return worth, cost
 }
 
-// counts reports whether a limit counts unit-hours and no money.
+// counts reports whether a limit counts unit-hours instead of money.
 func (l *Limit) counts() bool { return l.Unserved || l.Spot }
 
-// rangeOf says how many units of each choice a path leaves; false: of some none
-// at all, so that the path is impossible.
+// rangeOf returns the range of units of each choice that a path allows; false if some range is
+// empty, so that the path is impossible.
 func (p *Problem) rangeOf(path []Turn, choices []int) (low, high map[int]int, ok bool) {
 	low, high = map[int]int{}, map[int]int{}
 	group := map[string]int{}
@@ -253,8 +253,8 @@ func (p *Problem) rangeOf(path []Turn, choices []int) (low, high map[int]int, ok
 	return low, high, true
 }
 
-// bound is what the leaf proves (see [Leaf]); nil: nothing, for the reason. Not
-// possible is a leaf of which nothing is left.
+// bound is what the leaf proves (see [Leaf]). It is nil with an error if the leaf proves nothing.
+// possible is false if the path is impossible.
 func (pf *proof) bound() (bound *big.Int, possible bool, err error) {
 	p := pf.p
 	low, high, ok := p.rangeOf(pf.path, pf.part.Choices)
@@ -266,7 +266,8 @@ func (pf *proof) bound() (bound *big.Int, possible bool, err error) {
 		total := int64(0)
 		for k := range w.shares {
 			if w.shares[k].weight < 0 || w.shares[k].weight > One-total {
-				return nil, true, fmt.Errorf("the weights of block %d in epoch %d sum up to more than %d", w.block, w.epoch, int64(One))
+				return nil, true, fmt.Errorf("the weights of block %d in epoch %d sum up to more than %d", w.block,
+					w.epoch, int64(One))
 			}
 			total += w.shares[k].weight
 		}
@@ -281,7 +282,8 @@ func (pf *proof) bound() (bound *big.Int, possible bool, err error) {
 				}
 			}
 			if sum.Cmp(new(big.Int).Mul(big.NewInt(pf.limits[l]), big.NewInt(One))) > 0 {
-				return nil, true, fmt.Errorf("the shares of block %d in epoch %d price limit %q above its multiplier", w.block, w.epoch, p.Limits[l].ID)
+				return nil, true, fmt.Errorf("the shares of block %d in epoch %d price limit %q above its multiplier",
+					w.block, w.epoch, p.Limits[l].ID)
 			}
 		}
 	}
@@ -292,7 +294,9 @@ func (pf *proof) bound() (bound *big.Int, possible bool, err error) {
 		x := low[j]
 		if r.Sign() < 0 {
 			if x = high[j]; x == procurement.Unlimited {
-				return nil, true, fmt.Errorf("choice %d (%q) is worth more than it costs, and there is no bound to it", j, p.Choices[j].ID)
+				return nil, true,
+					fmt.Errorf("choice %d (%q) is worth more than it costs, and there is no bound to it", j,
+						p.Choices[j].ID)
 			}
 		}
 		sum.Add(sum, r.Mul(r, big.NewInt(int64(x))))
@@ -320,8 +324,8 @@ func (pf *proof) bound() (bound *big.Int, possible bool, err error) {
 	return sum.Div(sum, new(big.Int).Mul(big.NewInt(One), giga)), true, nil
 }
 
-// Bound computes what a certificate proves, checking nothing that [Certificate]
-// demands of how it divides the problem.
+// Bound computes what a certificate proves. It does not check what [Certificate] demands of the
+// division into parts.
 func (c *Certificate) Bound(p *Problem) (*big.Int, error) {
 	sum := new(big.Int)
 	for i := range c.Parts {
@@ -358,7 +362,8 @@ func (c *Certificate) Bound(p *Problem) (*big.Int, error) {
 // open reads a leaf.
 func (part *Part) open(p *Problem, leaf *Leaf, blocks []*block) (*proof, error) {
 	if len(leaf.Limits) != len(part.Limits) || len(leaf.Needs) != len(part.Needs) {
-		return nil, fmt.Errorf("multipliers of %d limits and %d needs, there are %d and %d", len(leaf.Limits), len(leaf.Needs), len(part.Limits), len(part.Needs))
+		return nil, fmt.Errorf("multipliers of %d limits and %d needs, there are %d and %d", len(leaf.Limits),
+			len(leaf.Needs), len(part.Limits), len(part.Needs))
 	}
 	byLimit := func(v []int64) []int64 {
 		out := make([]int64, len(p.Limits))
@@ -382,7 +387,10 @@ func (part *Part) open(p *Problem, leaf *Leaf, blocks []*block) (*proof, error) 
 			h := b.multiplied(c.Epoch, c.Case, limits)
 			of := make([]tally, len(c.Vectors))
 			for i := range of {
-				of[i] = tally{worth: h.worth(b, &c.Vectors[i]), units: make([]int64, len(b.Demands)), share: make([]int64, len(b.Demands))}
+				of[i] = tally{
+					worth: h.worth(b, &c.Vectors[i]), units: make([]int64, len(b.Demands)),
+					share: make([]int64, len(b.Demands)),
+				}
 			}
 			at := 0
 			for rest := s.Slots; len(rest) > 0; {

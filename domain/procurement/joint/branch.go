@@ -14,7 +14,7 @@ type leafNode struct {
 	bound *big.Int
 }
 
-// low is what the leaves prove, nearly.
+// low is approximately what the leaves prove.
 func (s *solver) low() float64 {
 	low := math.Inf(1)
 	for i := range s.leafs {
@@ -26,8 +26,8 @@ func (s *solver) low() float64 {
 	return low
 }
 
-// unlimited proves a bound without any limit, where what was proven with them is
-// little, and keeps the better one.
+// unlimited proves a bound without the limits, if the proof with them is weak, and keeps the better
+// one.
 func (s *solver) unlimited() error {
 	low := s.low()
 	if len(s.part.Limits) == 0 || s.best.units == nil || s.best.value-low <= weakGap*s.best.value {
@@ -57,8 +57,8 @@ func (s *solver) unlimited() error {
 	return nil
 }
 
-// branch proves the root, and while choices that are all or nothing leave a gap,
-// both ways of each.
+// branch proves the root. While all-or-nothing choices leave a gap, it proves both branches of one
+// of them.
 func (s *solver) branch(root *answer) error {
 	type node struct {
 		leafNode
@@ -95,8 +95,8 @@ func (s *solver) branch(root *answer) error {
 			path := append(slices.Clone(n.path), Turn{j, bought})
 			a, err := s.cut(path, leafRounds)
 			if errors.Is(err, errImpossible) {
-				// No proof is needed where the path contradicts itself, and otherwise what
-				// was proven before it still holds.
+				// No proof is needed if the path contradicts itself; otherwise the parent's proof
+				// still holds.
 				m := node{leafNode{path, nil, n.used, n.bound}, nil}
 				pf := *n.pf
 				pf.path = path
@@ -152,8 +152,8 @@ func (s *solver) prove(a *answer, path []Turn) (leafNode, error) {
 	return leafNode{path, pf, used, b}, err
 }
 
-// undecided returns a choice of which the solution buys less than the least
-// order, or beside another of its group; −1: none.
+// undecided returns a choice of which the solution buys less than the least order, or another of
+// whose group it also buys; −1 if there is none.
 func (s *solver) undecided(a *answer) int {
 	p := s.p
 	best, most := -1, 0.0

@@ -7,14 +7,13 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// clashWork bounds the linear programs that are solved to find out which members
-// of a clash are needed; beyond it the rest is named without.
+// clashWork bounds the number of linear programs that are solved to find a minimal conflict; beyond
+// it the remaining members are reported without being tested.
 const clashWork = 600
 
-// clash says what excludes each other: needs, limits, quotas, demands and what can
-// be bought. It loosens one after the other for as long as nothing keeps the rest
-// (deletion filter, Chinneck and Dravnieks, 1991); and all at once that a proof
-// that nothing keeps them has no use for.
+// clash finds a minimal conflict of needs, limits, quotas, demands and choices. It drops one after
+// the other for as long as the rest stays infeasible (deletion filter, Chinneck and Dravnieks,
+// 1991). It also drops at once everything that a proof of infeasibility does not use.
 func (s *solver) clash() error {
 	f := &filter{solver: s, loose: map[Member]bool{}}
 	for _, j := range s.part.Choices {
@@ -50,7 +49,7 @@ func (s *solver) clash() error {
 	return f.run()
 }
 
-// unitHours is what is wanted of each demand, nearly.
+// unitHours is the approximate unit-hours of each demand.
 func (p *Problem) unitHours() []float64 {
 	out := make([]float64, len(p.Demands))
 	for m := range p.Epochs {
@@ -65,11 +64,11 @@ func (p *Problem) unitHours() []float64 {
 	return out
 }
 
-// filter narrows down what clashes.
+// filter narrows down a conflict.
 type filter struct {
 	*solver
 	members []Member
-	loose   map[Member]bool // no longer asked for
+	loose   map[Member]bool // no longer required
 	masters int
 }
 
@@ -83,7 +82,7 @@ func (f *filter) run() error {
 	}
 	var needed []Member
 	undecided := false
-	// try loosens members; those that are needed are asked for again.
+	// try drops members and restores those that are needed.
 	try := func(of []Member) (verdict, error) {
 		for _, m := range of {
 			f.loose[m] = true
@@ -100,7 +99,7 @@ func (f *filter) run() error {
 		}
 		return is, nil
 	}
-	// What can be bought and quotas, each kind at once: seldom is it they.
+	// Try choices and quotas each all at once: they are rarely part of a conflict.
 	for _, kind := range []string{"choice", "quota"} {
 		var of []Member
 		for _, m := range f.members {
@@ -136,8 +135,8 @@ func (f *filter) run() error {
 	return &Infeasible{Clash: needed, Undecided: undecided}
 }
 
-// feasible reports whether anything keeps what is not loose. Where a proof says
-// that nothing does, what the proof has no use for becomes loose.
+// feasible reports whether the members that were not dropped are feasible together. If a proof
+// shows that they are not, it drops what the proof does not use.
 func (f *filter) feasible() (verdict, error) {
 	if err := f.ctx.Err(); err != nil {
 		return unknown, err
@@ -156,10 +155,11 @@ func (f *filter) feasible() (verdict, error) {
 	return is, nil
 }
 
-// loosened is the problem without some of what it asks.
+// loosened is the problem without some of its members.
 func (p *Problem) loosened(loose map[Member]bool) *Problem {
 	q := *p
-	q.Needs, q.Limits, q.Choices, q.Epochs = slices.Clone(p.Needs), slices.Clone(p.Limits), slices.Clone(p.Choices), slices.Clone(p.Epochs)
+	q.Needs, q.Limits, q.Choices, q.Epochs = slices.Clone(p.Needs), slices.Clone(p.Limits), slices.Clone(p.Choices),
+		slices.Clone(p.Epochs)
 	q.unwanted = make([]bool, len(p.Demands))
 	for i := range q.Needs {
 		if loose[Member{"need", p.Needs[i].ID, i}] {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// spot is what a block was last priced at in a case.
+// spot is the point at which a block was last priced in a case.
 type spot struct {
 	at          []int64
 	multipliers []int64
@@ -28,7 +28,7 @@ func (s *solver) at(k caseKey, have *cover) []int64 {
 	return append(out, have.grid)
 }
 
-// value is what serving costs at the regime's prices, nearly.
+// value is the approximate cost of serving at the regime's prices.
 func (pd *priced) value() float64 {
 	sum := 0.0
 	n := len(pd.rows)
@@ -46,9 +46,8 @@ func (pd *priced) value() float64 {
 	return sum
 }
 
-// query prices all slots with what units cover, and returns what that costs (times
-// the weight, in Nano), beside the multipliers' part for what serving may take of
-// limits, and the cuts that it makes.
+// query prices all slots with what units cover. It returns the cost (times the weight, in Nano),
+// including the multipliers' part for what serving may take of limits, and the resulting cuts.
 func (s *solver) query(units []float64, multipliers []int64) (float64, []*cut, error) {
 	x := make([]int64, len(units))
 	value := 0.0
@@ -78,8 +77,8 @@ func (s *solver) query(units []float64, multipliers []int64) (float64, []*cut, e
 	return value, cuts, nil
 }
 
-// cut solves the master under a path and cuts, until little is between it and the
-// best, or for so many rounds.
+// cut alternates between solving the master under a path and adding cuts, until the gap is small or
+// the given number of rounds is reached.
 func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 	p := s.p
 	s.center.units, s.center.value = nil, math.Inf(1)
@@ -88,7 +87,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 	for round := 0; ; round++ {
 		next, err := s.ms.solve(s.ctx, s.lp, path)
 		if err != nil && a != nil && s.ctx.Err() == nil && !errors.Is(err, errImpossible) {
-			return a, nil // the solver came to nothing: what was found before still holds
+			return a, nil // the solver found nothing: the previous result still holds
 		} else if err != nil {
 			return nil, err
 		}
@@ -124,7 +123,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 				multipliers[l] = min(multipliers[l], p.highest(l))
 			}
 		}
-		// Halfway to the best, and where that is no news at the solution itself.
+		// Halfway to the best, and if that gives nothing new, at the solution itself.
 		halfway := s.center.units != nil && still%3 != 2
 		var cuts []*cut
 		for {
@@ -144,7 +143,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 			if len(s.ms.broken(cuts, s.blocks, a)) > 0 {
 				break
 			} else if !halfway {
-				return a, nil // what it estimates is what it costs
+				return a, nil // the estimate equals the cost
 			}
 			halfway = false
 		}
@@ -153,8 +152,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 	}
 }
 
-// ask prices all slots with what units cover, under the limits if serving takes of
-// any; see query.
+// ask prices all slots with what units cover, under the limits if serving takes of any; see query.
 func (s *solver) ask(units []float64, multipliers []int64) (float64, []*cut, error) {
 	if len(s.serving) > 0 {
 		return s.dearer(units, multipliers)
@@ -162,10 +160,10 @@ func (s *solver) ask(units []float64, multipliers []int64) (float64, []*cut, err
 	return s.query(units, multipliers)
 }
 
-// dearer looks for the multipliers at which what serving x costs, less what they
-// ask for what the limits leave it, is most: its cost under the limits. It begins at
-// the multipliers given. It returns what the best mix of ways costs, and the cuts of
-// its ways and of the multipliers that bound best what any mix costs.
+// dearer looks for the multipliers that maximise the cost of serving x less the price of what the
+// limits leave for it: the cost under the limits. It begins at the given multipliers. It returns
+// the cost of the best mix of ways, and the cuts of its ways and of the multipliers that give the
+// best bound on any mix.
 func (s *solver) dearer(x []float64, multipliers []int64) (float64, []*cut, error) {
 	p := s.p
 	scaled := make([]int64, len(x))
@@ -193,22 +191,24 @@ func (s *solver) dearer(x []float64, multipliers []int64) (float64, []*cut, erro
 		}
 	}
 	have := p.cover(scaled, s.grid)
-	m, err := p.mixed(room, multipliers, dearerRounds*len(s.serving), closeEnough/10, func(multipliers []int64) (*outcome, error) {
-		var cuts []*cut
-		o, err := p.outcome(s.ctx, s.pr, multipliers, have, func(k caseKey, pd *priced) {
-			at := s.at(k, have)
-			o := s.seen[k]
-			if o == nil || !slices.Equal(o.at, at) || !slices.Equal(o.multipliers, multipliers) {
-				o = &spot{at, multipliers, pd.value() * float64(p.Epochs[k.epoch].Cases[k.c].Weight), p.newCut(s.blocks, k, multipliers, pd)}
-				s.seen[k] = o
+	m, err := p.mixed(room, multipliers, dearerRounds*len(s.serving), closeEnough/10,
+		func(multipliers []int64) (*outcome, error) {
+			var cuts []*cut
+			o, err := p.outcome(s.ctx, s.pr, multipliers, have, func(k caseKey, pd *priced) {
+				at := s.at(k, have)
+				o := s.seen[k]
+				if o == nil || !slices.Equal(o.at, at) || !slices.Equal(o.multipliers, multipliers) {
+					o = &spot{at, multipliers, pd.value() * float64(p.Epochs[k.epoch].Cases[k.c].Weight),
+						p.newCut(s.blocks, k, multipliers, pd)}
+					s.seen[k] = o
+				}
+				cuts = append(cuts, o.cut)
+			})
+			if err == nil {
+				o.cuts = cuts
 			}
-			cuts = append(cuts, o.cut)
+			return o, err
 		})
-		if err == nil {
-			o.cuts = cuts
-		}
-		return o, err
-	})
 	if err != nil {
 		return 0, nil, err
 	}

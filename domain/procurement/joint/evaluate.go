@@ -9,10 +9,10 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Evaluate serves every slot at least cost with what is held and bought: units by
-// choice. Where that would break a limit, it looks for the cheapest way that
-// keeps it (Evaluation.Ways), and names what stays broken. It needs no
-// solver of linear programs, and refuses units that the choices do not allow.
+// Evaluate serves every slot at least cost with what is held and bought; units are by choice. Where
+// that would exceed a limit, it looks for the cheapest way that keeps the limit (Evaluation.Ways),
+// and lists limits that stay exceeded. It needs no linear programming solver, and refuses units
+// that the choices do not allow.
 func Evaluate(p *Problem, units []int) (*Evaluation, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func Evaluate(p *Problem, units []int) (*Evaluation, error) {
 	return ev, nil
 }
 
-// allowed says which unit of which choice cannot be bought.
+// allowed returns an error for units that cannot be bought.
 func (p *Problem) allowed(units []int) error {
 	if len(units) != len(p.Choices) {
 		return fmt.Errorf("units of %d choices, there are %d", len(units), len(p.Choices))
@@ -40,7 +40,8 @@ func (p *Problem) allowed(units []int) error {
 		case x == 0:
 			continue
 		case x < 0 || x < c.Least || x > c.most():
-			return fmt.Errorf("%d units of choice %d (%q): neither none nor within %d to %d", x, j, c.ID, max(1, c.Least), c.most())
+			return fmt.Errorf("%d units of choice %d (%q): neither none nor within %d to %d", x, j, c.ID,
+				max(1, c.Least), c.most())
 		case x%c.Lot != 0:
 			return fmt.Errorf("%d units of choice %d (%q): no multiple of %d", x, j, c.ID, c.Lot)
 		case c.Group != "" && taken[c.Group] != "":
@@ -56,7 +57,7 @@ func (p *Problem) allowed(units []int) error {
 // allows reports whether units can be bought.
 func (p *Problem) allows(units []int) bool { return p.allowed(units) == nil }
 
-// most is how many units can be bought.
+// most is the largest number of units that can be bought.
 func (c *Choice) most() int {
 	if c.Max == procurement.Unlimited {
 		return MaxUnits
@@ -64,7 +65,7 @@ func (c *Choice) most() int {
 	return c.Max
 }
 
-// evaluate is Evaluate of a valid problem, the pricer's blocks being all.
+// evaluate is Evaluate for a valid problem, with all blocks in the pricer.
 func (p *Problem) evaluate(ctx context.Context, pr *pricer, units []int) (*Evaluation, error) {
 	mix, err := p.keep(ctx, pr, units)
 	if err != nil {
@@ -142,7 +143,7 @@ func ceil(r *big.Rat) *big.Int {
 	return z
 }
 
-// bound is what a limit bounds, times the problem's weight.
+// bound is the bound of a limit, times the problem's weight.
 func (p *Problem) bound(l int) *big.Rat { return product(int64(p.Limits[l].Most), int64(p.Weight)) }
 
 // spent is what units take of each limit, times the problem's weight.
@@ -161,7 +162,7 @@ func (p *Problem) spent(units []int) []*big.Rat {
 	return out
 }
 
-// kept reports whether what there is keeps a need.
+// kept reports whether a need is met.
 func (n *Need) kept(p *Problem, have *cover) bool {
 	for _, m := range n.Epochs {
 		sum := new(big.Int)
@@ -219,10 +220,13 @@ func (p *Problem) charge(ev *Evaluation, m, c int, s *Served) {
 	}
 }
 
-// served serves a case, and says by what.
+// served serves a case and reports by what.
 func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers []int64, have *cover) (*Served, error) {
 	zero := new(big.Rat)
-	s := &Served{Pools: make([]PoolServed, len(p.Pools)), Demands: make([]DemandServed, len(p.Demands)), Routes: make([]RouteServed, len(p.Routes))}
+	s := &Served{
+		Pools: make([]PoolServed, len(p.Pools)), Demands: make([]DemandServed, len(p.Demands)),
+		Routes: make([]RouteServed, len(p.Routes)),
+	}
 	for i := range s.Pools {
 		s.Pools[i] = PoolServed{zero, zero, zero, zero, zero}
 	}
@@ -293,10 +297,9 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 	return s, nil
 }
 
-// trim takes from what serves a block's demand what is beyond it. The linear program
-// asks for no less than is wanted, so that units which cost nothing more may stand in
-// it for more; they do not serve. Those are capacity that is there anyway, on routes
-// that cost nothing: a route with a price is never taken for more than is wanted.
+// trim reduces what serves a block's demand to what is wanted. The linear program only requires at
+// least that, so units without extra cost may exceed it; the excess does not serve. Such units are
+// existing capacity on routes without cost: a route with a price never serves more than is wanted.
 func (s *Served) trim(p *Problem, block *block, m, demand int) {
 	d := &s.Demands[block.Demands[demand]]
 	beyond := new(big.Rat).Sub(d.Shortage, new(big.Rat).SetInt(d.Demand))
@@ -328,9 +331,9 @@ func least(a, b *big.Rat) *big.Rat {
 	return new(big.Rat).Set(b)
 }
 
-// divide says what of a slot's firm units in each pool is guaranteed, discount-only,
-// committed and on demand, in this order as far as there is of each, and adds it
-// times hours and the entry's determinant.
+// divide splits a slot's firm units in each pool into guaranteed, discount-only, committed and on
+// demand, in this order as far as each is available. It adds them times hours and the entry's
+// determinant.
 func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int64, to [][4]*big.Int) {
 	firm := make([]*big.Int, g.pools)
 	var other [3][]*big.Int // discount-only, committed, on demand
@@ -390,7 +393,10 @@ func (s *Served) mix(other *Served, share *big.Rat) *Served {
 	}
 	if s == nil {
 		zero := new(big.Rat)
-		s = &Served{Pools: make([]PoolServed, len(other.Pools)), Demands: make([]DemandServed, len(other.Demands)), Routes: make([]RouteServed, len(other.Routes))}
+		s = &Served{
+			Pools: make([]PoolServed, len(other.Pools)), Demands: make([]DemandServed, len(other.Demands)),
+			Routes: make([]RouteServed, len(other.Routes)),
+		}
 		for i := range s.Pools {
 			s.Pools[i] = PoolServed{zero, zero, zero, zero, zero}
 		}
@@ -425,10 +431,9 @@ func (s *Served) mix(other *Served, share *big.Rat) *Served {
 	return s
 }
 
-// highest is the greatest multiplier of a limit that can be of use: for a
-// unit-hour what any choice or shortage costs, several times; for money so much
-// that the cheapest of what is served costs several times as much as a shortage.
-// No price of an hour leaves 64 bits at it.
+// highest is the largest useful multiplier of a limit. For a unit-hour it is a multiple of what any
+// choice or shortage costs. For money it makes the cheapest source cost a multiple of a shortage.
+// At it no hourly price exceeds 64 bits.
 func (p *Problem) highest(l int) int64 {
 	if p.ceiling != nil {
 		return p.ceiling[l]
@@ -464,13 +469,14 @@ func (p *Problem) highest(l int) int64 {
 	// Limits share the room that Validate leaves.
 	room := maxVector / 2 / int64(len(p.Limits))
 	if limit.counts() {
-		return min(scale(add(whole, scale(short, ratio, 1)), 16, 1), 1_000_000_000_000_000_000, scale(room/ratio, 1000, serving))
+		return min(scale(add(whole, scale(short, ratio, 1)), 16, 1), 1_000_000_000_000_000_000,
+			scale(room/ratio, 1000, serving))
 	}
-	return min(scale(scale(short, ratio, 1), 16_000_000_000, least), 1_000_000_000_000_000_000, scale(room/price, 1_000_000_000_000, serving))
+	return min(scale(scale(short, ratio, 1), 16_000_000_000, least), 1_000_000_000_000_000_000,
+		scale(room/price, 1_000_000_000_000, serving))
 }
 
-// nudge is by how much a multiplier has to change for every price that it bears on
-// to change by a Nano.
+// nudge is the change of a multiplier that changes every price it affects by a Nano.
 func (p *Problem) nudge(l int) int64 {
 	limit := &p.Limits[l]
 	serving, least := int64(math.MaxInt64), int64(math.MaxInt64)

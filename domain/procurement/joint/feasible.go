@@ -9,32 +9,30 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Whether anything keeps all needs and limits is asked before what is cheapest, by
-// a problem of its own: what is bought and served costs nothing, and what is above
-// a limit or below a need costs so much that one of each would weigh alike. It is
-// decomposed as the problem itself is. A proof of any cost at all, in whole
-// numbers, proves that nothing keeps them.
+// Feasibility of all needs and limits is decided before cost, by a separate problem. In it
+// purchases and serving cost nothing. Exceeding a limit or missing a need has a cost, scaled so
+// that one of each weighs alike. It is decomposed like the original problem. An integer proof of
+// any positive cost proves that the needs and limits are infeasible.
 
 type verdict int
 
 const (
 	unknown verdict = iota // work ran out
-	always                 // some purchases in whole units keep them
+	always                 // some integer purchases are feasible
 	never
 )
 
-// errUndecided means that neither purchases were found nor a proof that there are
-// none.
-var errUndecided = errors.New("nothing was found that keeps all needs and limits, nor a proof that nothing does: loosen a limit, or let orders be smaller")
+// errUndecided means that neither feasible purchases nor a proof of infeasibility was found.
+var errUndecided = errors.New("nothing was found that keeps all needs and limits, nor a proof that nothing does: " +
+	"loosen a limit, or let orders be smaller")
 
 const (
-	firstRounds = 12 // masters of the question that is asked in doubt
-	askRounds   = 40 // and of the one that is asked when nothing was found
+	firstRounds = 12 // masters when feasibility is in doubt
+	askRounds   = 40 // masters when nothing was found
 	wholeTrials = 12 // then, masters in whole units
 )
 
-// relaxed is a solver of what it takes to keep the needs and limits of a problem
-// like the part's.
+// relaxed is a solver of the feasibility problem of a problem like the part's.
 func (s *solver) relaxed(of *Problem) *solver {
 	q := *of
 	q.keeping = true
@@ -50,7 +48,7 @@ func (s *solver) relaxed(of *Problem) *solver {
 	return t
 }
 
-// ceilings sets what one above each limit costs.
+// ceilings sets the cost of exceeding each limit by one.
 func (p *Problem) ceilings(s *solver) {
 	hours := 0.0
 	for d, v := range p.unitHours() {
@@ -89,7 +87,7 @@ func (p *Problem) ceilings(s *solver) {
 	}
 }
 
-// decide asks whether anything keeps the needs and limits of a relaxed problem.
+// decide decides the feasibility of a relaxed problem.
 func (s *solver) decide() (verdict, error) {
 	is, err := s.decideSoon(askRounds)
 	if err != nil || is != unknown {
@@ -98,7 +96,7 @@ func (s *solver) decide() (verdict, error) {
 	return s.decideWhole()
 }
 
-// decideSoon is decide in so many masters, and not in whole units alone.
+// decideSoon is decide with a number of masters, without the integer search.
 func (s *solver) decideSoon(rounds int) (verdict, error) {
 	a, err := s.cut(nil, rounds)
 	switch {
@@ -116,8 +114,8 @@ func (s *solver) decideSoon(rounds int) (verdict, error) {
 	return always, nil
 }
 
-// decideWhole asks for whole units that keep them under the cuts that there are,
-// adds the cuts that they break, and asks again.
+// decideWhole asks for feasible whole units under the known cuts, adds the cuts that they violate,
+// and repeats.
 func (s *solver) decideWhole() (verdict, error) {
 	for range wholeTrials {
 		a, err := s.wholeMaster(nil)
@@ -147,11 +145,11 @@ func (s *solver) decideWhole() (verdict, error) {
 	return unknown, nil
 }
 
-// tiny is what of a limit's scale is lost in floating point.
+// tiny is the share of a limit's scale that floating point may lose.
 const tiny = 1e-6
 
-// settled reports whether a solution of the master of a relaxed problem, or what
-// was priced, decides it; s.against is what a proof that nothing keeps it rests on.
+// settled reports whether a solution of the master of a relaxed problem, or a priced point, decides
+// it. s.against is what a proof of infeasibility rests on.
 func (s *solver) settled(a *answer) (bool, error) {
 	if s.center.units != nil && s.center.value == 0 {
 		return true, nil
@@ -168,8 +166,7 @@ func (s *solver) settled(a *answer) (bool, error) {
 	return true, nil
 }
 
-// members are what a proof rests on: without any of them it would not hold, and
-// without all others it does.
+// members are the constraints that a proof uses. The proof needs each of them, and no others.
 func (pf *proof) members() map[Member]bool {
 	p := pf.p
 	out := map[Member]bool{}
@@ -213,7 +210,7 @@ func (pf *proof) members() map[Member]bool {
 	return out
 }
 
-// doubt asks whether anything keeps the limits, where nothing that was priced does.
+// doubt decides feasibility when no priced point keeps the limits.
 func (s *solver) doubt() error {
 	t := s.relaxed(s.p)
 	is, err := t.decideSoon(firstRounds)

@@ -15,14 +15,13 @@ import (
 //
 //	M·x + s = r,  x, s ≥ 0
 //
-// with r the demand (negative), and what there is of everything else. A route's
-// columns are in Den units of demand, so that M is whole. Bases of a shape serve
-// every epoch and case that has it.
+// where r is the demand (negative) and the supply of everything else. A route's columns are in Den
+// units of demand, so that M is integral. Bases of a shape are shared by every epoch and case that
+// has it.
 type shape struct {
 	demands, pools int
-	// Rows: a demand's at its place, a pool's at demands + place, and these, −1 for
-	// none: of what may be interrupted, of spot and discount-only units by pool, of
-	// quotas and spends.
+	// Rows: a demand's at its position, a pool's at demands + position, and the following, −1 for
+	// none: interruptible shares, spot and discount-only units by pool, quotas and spends.
 	spotShare, spot, discountOnly, quota, spend []int
 	rows                                        int
 	columns                                     []column
@@ -45,25 +44,25 @@ const (
 
 type column struct {
 	kind columnKind
-	of   int // the place of the route, pool or demand in the block
+	of   int // the position of the route, pool or demand in the block
 	row  []int
 	val  []int64
 }
 
-// basis is rows columns of [M I] with the inverse of their matrix, in integers:
-// inverse = adjugate/det, det > 0. One of small and large is set.
+// basis is rows columns of [M I] with the inverse of their matrix, in integers: inverse =
+// adjugate/det, det > 0. One of small and large is set.
 type basis struct {
 	columns []int // by row of the inverse; len(shape.columns) + k is the slack of row k
 	in      []bool
 	small   []int64 // rows × rows
-	norm    int64   // the greatest sum of magnitudes of a row of small
+	norm    int64   // the largest row sum of magnitudes of small
 	large   []*big.Int
 	approx  []float64 // of large/det
 	det     *big.Int
 	det64   int64 // if small
 }
 
-const maxBases = 96 << 20 // bytes of a shape's bases, before they are forgotten
+const maxBases = 96 << 20 // bytes of a shape's bases, before they are dropped
 
 func (s *shape) start() *basis {
 	if s.slack == nil {
@@ -124,7 +123,7 @@ func (b *basis) at(i, k, rows int) *big.Int {
 	return b.large[i*rows+k]
 }
 
-// pivot returns the basis in which column j is instead of the one in row i.
+// pivot returns the basis with column j in place of the one in row i.
 func (s *shape) pivot(b *basis, i, j int) *basis {
 	columns := slices.Clone(b.columns)
 	columns[i] = j
@@ -161,7 +160,7 @@ func (s *shape) pivot(b *basis, i, j int) *basis {
 	return s.keep(next)
 }
 
-// shrink keeps the inverse in 64 bits if it fits with much room.
+// shrink keeps the inverse in 64 bits if it fits with ample room.
 func (b *basis) shrink(n int) {
 	const most = 1 << 40
 	b.approx = make([]float64, n*n)
@@ -197,14 +196,14 @@ type regime struct {
 	entries []*entry
 	of      map[*basis]*entry
 	pivots  *int
-	plain   bool // entries need no vector and worth: nothing is to be bounded
+	plain   bool // entries need no vector and worth, because nothing is bounded
 }
 
-// hourPrices are what a block's hour is priced with, after the multipliers of
-// limits; −1: there is none.
+// hourPrices are the prices of a block's hour, including the multipliers of limits; −1 means not
+// sold.
 type hourPrices struct {
 	onDemand, spot, quotaUse []int64 // by pool; quotaUse is QuotaPerUnit
-	quotaOf, spendOf         []int   // by pool: the place of its quota and spend, −1: none
+	quotaOf, spendOf         []int   // by pool: the position of its quota and spend, −1: none
 	spendPrice               []int64 // by pool
 	extra                    []int64 // by route
 	shortage                 []int64 // by demand
@@ -212,8 +211,8 @@ type hourPrices struct {
 	spotBound                []bool  // by pool: bounded
 }
 
-// entry is a basis that is dual feasible at the regime's prices: optimal wherever
-// it is primal feasible.
+// entry is a basis that is dual feasible at the regime's prices: optimal wherever it is primal
+// feasible.
 type entry struct {
 	*basis
 	dual   []*big.Int // of the rows, times det; none positive
@@ -221,13 +220,13 @@ type entry struct {
 	vector Vector
 	worth  *worth
 
-	rates []float64 // reduced costs by column, nearly; nil: not known yet
+	rates []float64 // approximate reduced costs by column; nil: not known yet
 
 	uses int
-	// For one query: what does not change from slot to slot.
+	// For one query: what does not change between slots.
 	query        int
 	base         []int64
-	rough, error []float64 // base by approx, and the magnitudes that went into it
+	rough, error []float64 // base by approx, and the sum of magnitudes in it
 	floor        float64
 }
 
@@ -319,8 +318,7 @@ func (g *regime) vector(e *entry) Vector {
 	return v
 }
 
-// maxVector bounds a vector's prices: none above what MaxPrice and MaxRatio allow
-// is of use.
+// maxVector bounds a vector's prices. With MaxPrice and MaxRatio, larger ones are never useful.
 const maxVector = 4_000_000_000_000_000_000
 
 // worth is all prices of an hour that follow from a vector; see [Leaf].
@@ -386,8 +384,8 @@ func (h *hourPrices) worth(b *block, v *Vector) *worth {
 	return w
 }
 
-// scale returns ⌊a·num/den⌋, add the sum of two numbers, of none negative, at most
-// the greatest there is: prices as high as that are above all others.
+// scale returns ⌊a·num/den⌋ and add the sum of two numbers, for non-negative numbers, saturating at
+// the largest one: prices that high are above all others.
 func scale(a, num, den int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(num))
 	if hi >= uint64(den) {
@@ -404,16 +402,16 @@ func add(a, b int64) int64 {
 	return a + b
 }
 
-// query is the hours of one case at one coverage: r is what a slot's right-hand
-// side has beside its demand, grid the fraction in which all of r is counted.
+// query is the hours of one case at one coverage. r is a slot's right-hand side other than its
+// demand; grid is the fraction in which all of r is counted.
 type query struct {
 	number int
 	grid   int64
 	r      []int64
-	most   int64 // the greatest magnitude that any slot's r has
+	most   int64 // the largest magnitude of any slot's r
 }
 
-// prepare computes what does not change from slot to slot.
+// prepare computes what does not change between slots.
 func (g *regime) prepare(e *entry, q *query) {
 	if e.query == q.number {
 		return
@@ -449,8 +447,8 @@ func (g *regime) prepare(e *entry, q *query) {
 	}
 }
 
-// holds reports whether an entry serves the slot: no x is negative. slot is the
-// right-hand side of demands and of what may be interrupted, by rows.
+// holds reports whether an entry serves the slot: no x is negative. slot is the right-hand side of
+// demands and interruptible shares, by rows.
 func (g *regime) holds(e *entry, q *query, slot []int64, rows []int) bool {
 	g.prepare(e, q)
 	if e.base == nil {
@@ -462,7 +460,7 @@ func (g *regime) holds(e *entry, q *query, slot []int64, rows []int) bool {
 					x += v
 					m += math.Abs(v)
 				}
-				if x > 1e-12*m { // far beyond what rounding does
+				if x > 1e-12*m { // far beyond rounding
 					continue
 				} else if x < -1e-12*m {
 					return false
@@ -511,10 +509,10 @@ func (g *regime) at(e *entry, q *query, slot []int64, rows []int, i int) *big.In
 	return x
 }
 
-// scan bounds how many entries are looked at for a slot.
+// scan bounds how many entries are tried for a slot.
 const scan = 192
 
-// begin readies the regime for a query.
+// begin prepares the regime for a query.
 func (g *regime) begin() {
 	if len(g.entries) == 0 {
 		g.enter(g.start())
@@ -527,8 +525,7 @@ func (g *regime) begin() {
 	}
 }
 
-// solve returns the entry that serves a slot at least cost, trying the one before
-// first.
+// solve returns the entry that serves a slot at least cost, trying the previous one first.
 func (g *regime) solve(q *query, before *entry, slot []int64, rows []int) (*entry, error) {
 	if before != nil && g.holds(before, q, slot, rows) {
 		before.uses++
@@ -572,8 +569,8 @@ func (g *regime) solve(q *query, before *entry, slot []int64, rows []int) (*entr
 	}
 }
 
-// quickStep is a step in 64 bits, whose ratios are floats: where they mislead, the
-// basis is not dual feasible, and nil is returned.
+// quickStep is a step in 64 bits with floating-point ratios. If they mislead, the basis is not dual
+// feasible, and nil is returned.
 func (g *regime) quickStep(e *entry, slot []int64, rows []int) *entry {
 	leave, least := -1, int64(0)
 	for i, x := range e.base {
@@ -624,8 +621,8 @@ func (g *regime) quickStep(e *entry, slot []int64, rows []int) *entry {
 	return g.enter(g.pivot(e.basis, leave, enter))
 }
 
-// step is one of the dual simplex. By Bland's rule it cannot go in circles;
-// before that it takes what is missing most.
+// step is a step of the dual simplex. It takes the most violated row, or, with Bland's rule, which
+// excludes cycling, the first.
 func (g *regime) step(e *entry, q *query, slot []int64, rows []int, bland bool) (*entry, error) {
 	*g.pivots++
 	g.prepare(e, q)

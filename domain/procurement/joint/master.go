@@ -11,9 +11,9 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// master is the linear program of a part: how many units of each choice, what
-// they cover, and an estimate from below of what serving each block costs in each
-// epoch and case, by cuts. Money is in units, to keep numbers moderate.
+// master is the linear program of a part: the units of each choice, what they cover, and an
+// estimate from below, by cuts, of the cost of serving each block in each epoch and case. Money is
+// scaled to keep numbers moderate.
 type master struct {
 	p    *Problem
 	part *Part
@@ -61,8 +61,8 @@ func (r *masterRow) put(col int, v float64) {
 	}
 }
 
-// cut says that serving costs at least constant − what more there is, each times
-// its slope: a feasible point of the dual of all slots of a block in a case.
+// cut says that serving costs at least constant less the additional capacities times their slopes.
+// It is a feasible point of the dual of all slots of a block in a case.
 type cut struct {
 	caseKey
 	multipliers []int64 // by limit of the problem
@@ -71,15 +71,14 @@ type cut struct {
 	pi, beta    []float64 // by pool of the block, times the case's weight
 	rho         []float64 // by spend of the block, times the case's weight
 	row         int       // −1: it is not in the master
-	idle        int       // solutions in a row that it was slack in
+	idle        int       // consecutive solutions in which it was slack
 }
 
-// A cut that was slack in so many solutions is forgotten; where it is missed it
-// is found again.
+// longIdle is the number of solutions after which a slack cut is dropped; if it is missed it is
+// found again.
 const longIdle = 5
 
-// forget drops cuts that have been slack for long. What is dropped has no price, so
-// that the bound stays what it is.
+// forget drops cuts that have long been slack. They have no price, so the bound does not change.
 func (ms *master) forget(a *answer) {
 	if a.Basis == nil {
 		return
@@ -107,7 +106,8 @@ func (ms *master) forget(a *answer) {
 func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work) *master {
 	ms := &master{
 		p: p, part: part, unit: unit, work: work,
-		choice: map[int]int{}, cap: map[capKey]int{}, take: map[takeKey]int{}, theta: map[caseKey]int{}, limit: map[int]int{}, limitUnit: map[int]float64{},
+		choice: map[int]int{}, cap: map[capKey]int{}, take: map[takeKey]int{}, theta: map[caseKey]int{},
+		limit: map[int]int{}, limitUnit: map[int]float64{},
 	}
 	w := float64(p.Weight)
 	for _, j := range part.Choices {
@@ -230,8 +230,8 @@ func (ms *master) column(cost, lower, upper float64) int {
 	return len(ms.cost) - 1
 }
 
-// asked is multipliers as an epoch has them: none of limits of which serving takes
-// nothing in it. A share that named them would ask as much of its leaf.
+// asked returns the multipliers that apply in an epoch: 0 for limits of which serving takes nothing
+// in it. A share that named those would require as much of its leaf.
 func (p *Problem) asked(m int, multipliers []int64) []int64 {
 	out := slices.Clone(multipliers)
 	for l := range out {
@@ -288,7 +288,10 @@ func (pd *priced) tallies(b *block) []tally {
 	out := make([]tally, len(pd.entries))
 	n := len(pd.rows)
 	for at, e := range pd.entries {
-		t := tally{worth: e.worth, hours: pd.hours[at], units: make([]int64, len(b.Demands)), share: make([]int64, len(b.Demands))}
+		t := tally{
+			worth: e.worth, hours: pd.hours[at], units: make([]int64, len(b.Demands)),
+			share: make([]int64, len(b.Demands)),
+		}
 		for k, row := range pd.rows {
 			v := pd.sums[at*n+k]
 			if row < len(b.Demands) {
@@ -311,7 +314,7 @@ func (pd *priced) tallies(b *block) []tally {
 	return out
 }
 
-// broken returns the cuts that a solution of the master breaks.
+// broken returns the cuts that a solution of the master violates.
 func (ms *master) broken(cuts []*cut, blocks []*block, a *answer) []*cut {
 	var out []*cut
 	for _, c := range cuts {
@@ -330,8 +333,8 @@ func (ms *master) broken(cuts []*cut, blocks []*block, a *answer) []*cut {
 	return out
 }
 
-// faint reports whether multipliers are next to nothing beside what one above each
-// limit costs: a cut of nothing else would only be a like one, badly scaled.
+// faint reports whether multipliers are negligible compared with the cost of exceeding each limit.
+// A cut of only such multipliers would be a badly scaled duplicate.
 func (p *Problem) faint(multipliers []int64) bool {
 	for l, v := range multipliers {
 		if v > p.ceiling[l]/1e6 {
@@ -341,7 +344,7 @@ func (p *Problem) faint(multipliers []int64) bool {
 	return true
 }
 
-// add puts cuts into the master, those that are not there, and returns how many.
+// add adds new cuts to the master, and returns how many.
 func (ms *master) add(cuts []*cut, blocks []*block) int {
 	before := len(ms.cuts)
 	for _, c := range cuts {
@@ -380,8 +383,8 @@ func (ms *master) rowOf(c *cut, blocks []*block) masterRow {
 			if !ms.p.Limits[l].counts() {
 				v /= 1e9
 			}
-			// What is next to nothing, as multipliers that only break ties are, would
-			// lead the solver's scaling astray; a proof counts it.
+			// Negligible values, such as multipliers that only break ties, would upset the solver's
+			// scaling; a proof counts them.
 			if v *= ms.limitUnit[l] / ms.unit; v > 1e-7 {
 				r.put(col, v)
 			}
@@ -392,7 +395,10 @@ func (ms *master) rowOf(c *cut, blocks []*block) masterRow {
 
 // program is the master under the bounds of a path.
 func (ms *master) program(path []Turn) (*linear.Program, bool) {
-	g := &linear.Program{Cost: ms.cost, Lower: append([]float64(nil), ms.lower...), Upper: append([]float64(nil), ms.upper...), Warm: ms.basis}
+	g := &linear.Program{
+		Cost: ms.cost, Lower: append([]float64(nil), ms.lower...), Upper: append([]float64(nil), ms.upper...),
+		Warm: ms.basis,
+	}
 	low, high, ok := ms.p.rangeOf(path, ms.part.Choices)
 	if !ok {
 		return nil, false
@@ -409,7 +415,7 @@ func (ms *master) program(path []Turn) (*linear.Program, bool) {
 	return g, true
 }
 
-// appendRows adds rows to a program, whose columns are there.
+// appendRows adds rows to a program that already has its columns.
 func appendRows(g *linear.Program, rows []masterRow) {
 	old, first := *g, len(g.RowLower)
 	count := make([]int, len(g.Cost)+1)
@@ -449,7 +455,7 @@ type answer struct {
 	cuts  []*cut          // of its last rows
 }
 
-// errImpossible means that the master has no solution.
+// errImpossible means that the master is infeasible.
 var errImpossible = fmt.Errorf("no purchases keep all of what is needed and limited")
 
 func (ms *master) solve(ctx context.Context, lp linear.Solver, path []Turn) (*answer, error) {
@@ -459,7 +465,7 @@ func (ms *master) solve(ctx context.Context, lp linear.Solver, path []Turn) (*an
 	}
 	s, err := lp.Solve(ctx, g, linear.Limits{})
 	if err != nil && ctx.Err() == nil && g.Warm != nil {
-		// Rarely the simplex loses its footing, and finds it from another start.
+		// Rarely the simplex fails numerically, and succeeds from another start.
 		g.Warm = nil
 		s, err = lp.Solve(ctx, g, linear.Limits{})
 	}
@@ -473,7 +479,8 @@ func (ms *master) solve(ctx context.Context, lp linear.Solver, path []Turn) (*an
 	case linear.Infeasible:
 		return nil, errImpossible
 	default:
-		return nil, fmt.Errorf("the linear program of %d choices and %d cuts: the solver says %s", len(ms.part.Choices), len(ms.cuts), s.Status)
+		return nil, fmt.Errorf("the linear program of %d choices and %d cuts: the solver says %s",
+			len(ms.part.Choices), len(ms.cuts), s.Status)
 	}
 	ms.basis = s.Basis
 	a := &answer{Solution: s, units: map[int]float64{}, bound: s.Objective * ms.unit, cuts: slices.Clone(ms.cuts)}
@@ -483,8 +490,7 @@ func (ms *master) solve(ctx context.Context, lp linear.Solver, path []Turn) (*an
 	return a, nil
 }
 
-// multipliers are those of limits by the solution, by limit of the problem, in
-// their units.
+// multipliers are those of limits in the solution, by limit of the problem, in their units.
 func (ms *master) multipliers(a *answer) []int64 {
 	out := make([]int64, len(ms.p.Limits))
 	for _, l := range ms.part.Limits {
@@ -497,9 +503,9 @@ func (ms *master) multipliers(a *answer) []int64 {
 	return out
 }
 
-// prove rounds the prices of a solution to a proof, and mends what rounding and
-// the solver's tolerance broke: weights that sum up to more than One, limits that
-// shares price higher, choices without bound that are worth more than they cost.
+// prove rounds the prices of a solution to a proof. It repairs what rounding and the solver's
+// tolerance broke: weights with a sum above One, limits that shares price higher, and unbounded
+// choices that are worth more than they cost.
 func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut) {
 	p := ms.p
 	pf := &proof{p: p, part: ms.part, blocks: blocks, path: path, limits: ms.multipliers(a)}
@@ -526,7 +532,9 @@ func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut
 		}
 		of := c.priced.tallies(blocks[c.block])
 		f := blocks[c.block].form(c.epoch, c.c, of)
-		pf.cases[at].shares = append(pf.cases[at].shares, weighedShare{form: f, weight: min(weight, One), limits: c.multipliers, of: of})
+		pf.cases[at].shares = append(pf.cases[at].shares, weighedShare{
+			form: f, weight: min(weight, One), limits: c.multipliers, of: of,
+		})
 		used = append(used, c)
 	}
 	for i := range pf.cases {
@@ -545,7 +553,8 @@ func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut
 			for k := range w.shares {
 				sum.Add(sum, new(big.Int).Mul(big.NewInt(w.shares[k].limits[l]), big.NewInt(w.shares[k].weight)))
 			}
-			if v := sum.Add(sum, big.NewInt(One-1)).Quo(sum, big.NewInt(One)).Int64(); p.Limits[l].Serving != nil && v > pf.limits[l] {
+			if v := sum.Add(sum, big.NewInt(One-1)).Quo(sum, big.NewInt(One)).Int64(); p.Limits[l].Serving != nil &&
+				v > pf.limits[l] {
 				pf.limits[l] = v
 			}
 		}
@@ -554,8 +563,8 @@ func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut
 	return pf, used
 }
 
-// afford lowers the shares and needs of epochs until no choice without bound is
-// worth more than it costs.
+// afford lowers the shares and needs of epochs until no unbounded choice is worth more than it
+// costs.
 func (ms *master) afford(pf *proof) {
 	p := ms.p
 	_, high, ok := p.rangeOf(pf.path, ms.part.Choices)
@@ -583,7 +592,7 @@ func (ms *master) afford(pf *proof) {
 			if worth.Cmp(cost) <= 0 {
 				continue
 			}
-			// ⌊cost/worth⌋ in 1/One, less a little for the roundings.
+			// ⌊cost/worth⌋ in 1/One, slightly reduced for rounding.
 			v := new(big.Int).Mul(cost, big.NewInt(One))
 			factor := max(0, v.Quo(v, worth).Int64()-1)
 			lower := func(m, b int, worth func(*form) *big.Int) {
@@ -630,7 +639,7 @@ func (ms *master) afford(pf *proof) {
 	}
 }
 
-// leaf writes a proof down.
+// leaf writes a proof as a Leaf.
 func (ms *master) leaf(pf *proof, used []*cut) Leaf {
 	p := ms.p
 	byPart := func(v []int64) []int64 {

@@ -6,8 +6,8 @@ import (
 	"quartermaster/domain"
 )
 
-// blocks are the problem's blocks in the order of their first pools; demands
-// without a route and commitments that no pool uses are in the first.
+// blocks are the problem's blocks in the order of their first pools. Demands without a route and
+// commitments that no pool uses are in the first.
 func (p *Problem) blocks() []*block {
 	var out []*block
 	for _, b := range p.Blocks() {
@@ -16,9 +16,8 @@ func (p *Problem) blocks() []*block {
 	return out
 }
 
-// Blocks says what is served together hour by hour, in the order of the first
-// pools. Demands without a route, and quotas and spends of no pool, are in the
-// first.
+// Blocks returns what is served together hour by hour, in the order of the first pools. Demands
+// without a route, and quotas and spends of no pool, are in the first.
 func (p *Problem) Blocks() []Block {
 	pools, demands, quotas := len(p.Pools), len(p.Demands), len(p.Quotas)
 	at := func(kind, i int) int {
@@ -69,8 +68,8 @@ func (p *Problem) Blocks() []Block {
 	return out
 }
 
-// parts are blocks with what couples them, in the order of their first blocks.
-// Choices that cover nothing, and limits and needs of nothing, are in the first.
+// parts are blocks with what couples them, in the order of their first blocks. Choices that cover
+// nothing, and limits and needs without terms, are in the first.
 func (p *Problem) parts() []Part {
 	blocks := p.Blocks()
 	of, ofSpend := make([]int, len(p.Pools)), make([]int, len(p.Spends))

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// polish tries one lot more or less of each choice while the slopes of what
-// serving costs allow that it pays: the cost is convex in units, so a slope says
-// the most that a step can save.
+// polish tries one lot more or less of each choice while the slopes of the serving cost suggest
+// that it pays. The cost is convex in units, so a slope bounds what a step can save.
 func (s *solver) polish() error {
 	if s.best.units == nil {
 		return nil
@@ -18,7 +17,7 @@ func (s *solver) polish() error {
 		total += len(s.blocks[k.block].views[k.epoch][k.c].hours)
 	}
 	end := s.work.Slots + polishRounds*total
-	// Under limits, at the multipliers that keep them now.
+	// Under limits, at the multipliers that currently keep them.
 	multipliers := s.best.multipliers
 	price := make([]float64, len(p.Choices))
 	for _, j := range s.part.Choices {
@@ -81,7 +80,7 @@ func (s *solver) polish() error {
 		slices.SortFunc(out, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
 		return slices.Compact(out)
 	}
-	// reduced is what a unit more costs, at the slopes.
+	// reduced is the cost of one more unit, at the slopes.
 	reduced := func(j int) float64 {
 		c := &p.Choices[j]
 		r := price[j]
@@ -164,7 +163,7 @@ func (s *solver) polish() error {
 	return err
 }
 
-// may reports whether units keep what can be told without serving.
+// may reports whether units satisfy everything that can be checked without serving.
 func (s *solver) may(units []int) bool {
 	if !s.p.allows(units) {
 		return false

@@ -9,16 +9,16 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// cover is what there is in each epoch, held and bought, in fractions of a grid.
+// cover is what is held and bought in each epoch, in fractions of a grid.
 type cover struct {
 	grid                             int64
 	guaranteed, discountOnly, spends [][]int64 // by epoch, and pool or spend of the problem
 }
 
-// farBeyond is more than anything that could bind.
+// farBeyond is larger than anything that could bind.
 const farBeyond = 1 << 58
 
-// cover adds up what units (in fractions of the grid) cover besides what is held.
+// cover adds up what units (in fractions of the grid) cover in addition to what is held.
 func (p *Problem) cover(units []int64, grid int64) *cover {
 	c := &cover{grid: grid}
 	for m := range p.Epochs {
@@ -66,11 +66,14 @@ type pricer struct {
 }
 
 func newPricer(p *Problem, blocks []*block, work *Work) *pricer {
-	return &pricer{p: p, blocks: blocks, shapes: map[string]*shape{}, last: map[*shape]*regime{}, regimes: map[string]*regime{}, work: work}
+	return &pricer{
+		p: p, blocks: blocks, shapes: map[string]*shape{}, last: map[*shape]*regime{}, regimes: map[string]*regime{},
+		work: work,
+	}
 }
 
-// regime finds or makes the prices of a block's hour, beginning with the bases
-// that served the last of the same shape.
+// regime finds or makes the prices of a block's hour, beginning with the bases that last served the
+// same shape.
 func (pr *pricer) regime(b, m, c int, multipliers []int64) *regime {
 	k := binary.AppendUvarint(nil, uint64(b))
 	k = binary.AppendUvarint(k, uint64(m))
@@ -120,8 +123,8 @@ type priced struct {
 	entries []*entry
 	slots   []int32 // by slot: its entry
 	hours   []int64 // by entry: the sum of its slots' hours
-	// By entry: what its slots have on the right-hand side of rows, each times its
-	// hours, and not in fractions of the grid.
+	// By entry: the right-hand side of its slots in rows, times their hours, not in fractions of
+	// the grid.
 	rows []int
 	sums []int64
 	r    []int64 // the rest of the right-hand side, in fractions of the grid
@@ -129,7 +132,10 @@ type priced struct {
 }
 
 // price serves the slots of a block in a case. visit, if not nil, sees each slot.
-func (pr *pricer) price(ctx context.Context, b, m, c int, multipliers []int64, have *cover, visit func(g *regime, e *entry, q *query, slot []int64, rows []int, hours int64)) (*priced, error) {
+func (pr *pricer) price(
+	ctx context.Context, b, m, c int, multipliers []int64, have *cover,
+	visit func(g *regime, e *entry, q *query, slot []int64, rows []int, hours int64),
+) (*priced, error) {
 	block, p := pr.blocks[b], pr.p
 	v := &block.views[m][c]
 	g := pr.regime(b, m, c, multipliers)
@@ -218,8 +224,8 @@ func (pr *pricer) price(ctx context.Context, b, m, c int, multipliers []int64, h
 	return out, ctx.Err()
 }
 
-// right returns the sum of the right-hand sides of an entry's slots, each times
-// its hours, in fractions of the grid.
+// right returns the sum of the right-hand sides of an entry's slots, each times its hours, in
+// fractions of the grid.
 func (pd *priced) right(at int) []*big.Int {
 	out := make([]*big.Int, pd.regime.rows)
 	for k, v := range pd.r {
@@ -232,8 +238,8 @@ func (pd *priced) right(at int) []*big.Int {
 	return out
 }
 
-// amounts adds up, by column of the shape, hours times what the slots take of it,
-// in the column's units.
+// amounts adds up, by column of the shape, hours times what the slots take of it, in the column's
+// units.
 func (pd *priced) amounts() []*big.Rat {
 	out := make([]*big.Rat, len(pd.regime.columns))
 	for j := range out {
@@ -261,7 +267,7 @@ func (pd *priced) amounts() []*big.Rat {
 	return out
 }
 
-// cost is what serving costs at the regime's prices.
+// cost is the cost of serving at the regime's prices.
 func (pd *priced) cost() *big.Rat {
 	sum := new(big.Rat)
 	var t big.Int

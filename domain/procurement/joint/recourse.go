@@ -12,13 +12,12 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Recourse serves hours at least cost whose prices and capacity are not those of a
-// problem but come with each call, by the same linear program as [Evaluate]. It is
-// for whoever evaluates the same purchases in thousands of worlds, one after another;
-// it is not safe for concurrent use.
+// Recourse serves hours at least cost by the same linear program as [Evaluate], with prices and
+// capacity given in each call instead of by a problem. It is for evaluating the same purchases in
+// thousands of worlds, one after another. It is not safe for concurrent use.
 //
-// Where several ways of serving cost the same, which one is taken depends on the
-// hours since the last [Recourse.Begin] and on the seeds, and on nothing before.
+// If several ways of serving cost the same, the chosen one depends on the hours since the last
+// [Recourse.Begin] and on the seeds, and on nothing before.
 type Recourse struct {
 	b       *block
 	shapes  map[string]*shape
@@ -32,38 +31,37 @@ type Recourse struct {
 	sums    []int64
 }
 
-// worldly is a regime whose entries beyond the seeds are of one world.
+// worldly is a regime whose entries, other than the seeds, belong to one world.
 type worldly struct {
 	*regime
 	seeds []*entry
 	world int
 }
 
-// Seeds are bases that served hours well, by the signature of their shape. They may
-// be shared.
+// Seeds are bases that served hours well, by the signature of their shape. They may be shared.
 type Seeds map[string][]*basis
 
-// mostSeeds bounds the seeds of a shape, mostRegimes the prices that are remembered.
+// mostSeeds bounds the seeds of a shape, mostRegimes the cached prices.
 const (
 	mostSeeds   = 64
 	mostRegimes = 512
 )
 
-// Terms are the prices of an hour: of a unit for an hour, −1 where there is none.
+// Terms are the hourly prices per unit; −1 means not sold.
 type Terms struct {
 	OnDemand, Spot []procurement.Nano // by pool
 	Routes         []procurement.Nano // by route, for a unit of demand along it
 	Shortage       []procurement.Nano // by demand
 }
 
-// Capacity is what there is in an hour, in fractions of Grid, which are below 2⁴⁰.
+// Capacity is the supply in an hour, in fractions of Grid, below 2⁴⁰.
 type Capacity struct {
 	Grid                           int64
-	Guaranteed, DiscountOnly, Spot []int64 // by pool; of spot procurement.Unlimited: no bound
+	Guaranteed, DiscountOnly, Spot []int64 // by pool; for spot procurement.Unlimited: no bound
 	Quotas                         []int64 // by quota; procurement.Unlimited: no bound
 }
 
-// Amounts are how hours are served, in unit-hours in millionths, each rounded.
+// Amounts are how hours are served, in millionths of unit-hours, each rounded.
 type Amounts struct {
 	OnDemand []int64 // by pool, in its units
 	// Firm and Spot are by route, in units of demand.
@@ -71,10 +69,9 @@ type Amounts struct {
 	Shortage   []int64 // by demand
 }
 
-// NewRecourse prepares for the pools, demands, routes and quotas of a problem. Of its
-// one epoch it reads which quota a pool draws on, with how much, and whether there
-// can be units of it that a price alone covers (HeldDiscountOnly above 0). Commitments to
-// spend are refused.
+// NewRecourse prepares for the pools, demands, routes and quotas of a problem with one epoch. From
+// the epoch it reads which quota a pool draws on, with how much, and whether the pool can have
+// discount-only units (HeldDiscountOnly above 0). Spend commitments are refused.
 func NewRecourse(p *Problem) (*Recourse, error) {
 	switch {
 	case len(p.Epochs) != 1:
@@ -98,21 +95,21 @@ func NewRecourse(p *Problem) (*Recourse, error) {
 	return &Recourse{b: newBlock(p, all), shapes: map[string]*shape{}, regimes: map[string]*worldly{}}, nil
 }
 
-// Begin forgets what was found in the hours before, all but the seeds.
+// Begin forgets what was found in previous hours, except the seeds.
 func (r *Recourse) Begin() {
 	r.world++
 	memory := 0
 	for _, s := range r.shapes {
 		memory += s.memory
 	}
-	// What is kept for its speed alone goes between worlds, never within one.
+	// Caches that only save time are cleared between worlds, never within one.
 	if len(r.regimes) > mostRegimes || memory > maxBases/2 {
 		clear(r.regimes)
 		clear(r.shapes)
 	}
 }
 
-// Seed gives bases to begin with. They count from the next prices that are new.
+// Seed sets bases to begin with. They apply to the next prices that are new.
 func (r *Recourse) Seed(s Seeds) { r.seeds = s }
 
 // Seeds returns the bases that served most since the last Begin.
@@ -133,7 +130,9 @@ func (r *Recourse) Seeds() Seeds {
 	}
 	out := Seeds{}
 	for s, of := range uses {
-		keys := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })
+		keys := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+			return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b))
+		})
 		for _, k := range keys[:min(len(keys), mostSeeds)] {
 			out[s] = append(out[s], bases[s][k])
 		}
@@ -176,7 +175,7 @@ func (r *Recourse) regime(t *Terms, have *Capacity) *worldly {
 	return g
 }
 
-// price makes the regime of prices, with the seeds that are of use there.
+// price makes the regime of prices, with the seeds that are useful there.
 func (r *Recourse) price(t *Terms, have *Capacity, bound func(int64) bool) *worldly {
 	b := r.b
 	e := &b.p.Epochs[0]
@@ -203,10 +202,14 @@ func (r *Recourse) price(t *Terms, have *Capacity, bound func(int64) bool) *worl
 	} else {
 		r.shapes[name] = s
 	}
-	g := &worldly{regime: &regime{shape: s, block: b, prices: h, cost: cost, of: map[*basis]*entry{}, pivots: &r.pivots, plain: true}}
+	g := &worldly{
+		regime: &regime{
+			shape: s, block: b, prices: h, cost: cost, of: map[*basis]*entry{}, pivots: &r.pivots, plain: true,
+		},
+	}
 	g.enter(g.start())
 	for _, x := range r.seeds[name] {
-		// A basis is the shape's own, for it to be found again by its columns.
+		// A basis must be the shape's own, so that its columns find it again.
 		k := key(x.columns)
 		if s.bases[k] == nil {
 			s.bases[k] = x
@@ -217,10 +220,9 @@ func (r *Recourse) price(t *Terms, have *Capacity, bound func(int64) bool) *worl
 	return g
 }
 
-// Serve serves hours at least cost, and adds how to out. By hour and demand, units is
-// how many are wanted and interruptible how many of them may run on spot, both in
-// fractions of the grid; hours is how many hours are like it. A pool with neither
-// capacity nor prices serves nothing.
+// Serve serves hours at least cost, and adds the amounts to out. By hour and demand, units is the
+// number wanted and interruptible the number of them that may run on spot, both in fractions of the
+// grid. hours is the number of such hours. A pool with neither capacity nor prices serves nothing.
 func (r *Recourse) Serve(t *Terms, have *Capacity, units, interruptible, hours []int64, out *Amounts) error {
 	if len(hours) == 0 {
 		return nil
@@ -257,7 +259,7 @@ func (r *Recourse) Serve(t *Terms, have *Capacity, units, interruptible, hours [
 	r.slot = slices.Grow(r.slot[:0], len(rows))[:len(rows)]
 	slot := r.slot
 	var used []*entry
-	r.sums = r.sums[:0] // by entry that is used: of its slots' rows, times hours, and its hours
+	r.sums = r.sums[:0] // by used entry: its slots' rows, times hours, and its hours
 	width := len(rows) + 1
 	place := map[*entry]int{}
 	var before *entry
@@ -354,7 +356,7 @@ func (r *Recourse) amounts(g *regime, e *entry, q *query, rows []int, sums []int
 
 const millionths = 1_000_000
 
-// nearest returns a·num/den to the nearest, of none negative.
+// nearest returns a·num/den rounded to the nearest, for non-negative numbers.
 func nearest(a, num, den int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(num))
 	lo, carry := bits.Add64(lo, uint64(den)/2, 0)

@@ -11,55 +11,54 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// How far it goes. All are counts, so that equal problems take equal work.
+// Bounds of the search. All are counts, so that equal problems take equal work.
 const (
 	cutRounds    = 60   // masters of the first leaf
-	doubtRounds  = 10   // of them, until it is asked whether anything keeps the limits
+	doubtRounds  = 10   // of these, until the feasibility of the limits is decided
 	leafRounds   = 8    // masters of each further leaf
-	dearerRounds = 12   // for each limit, multipliers looked at in a round
+	dearerRounds = 12   // for each limit, multipliers tried in a round
 	maxLeaves    = 60   // of branching
 	closeEnough  = 1e-5 // relative gap of the linear program at which cutting stops
-	goodEnough   = 1e-6 // relative gap of the answer at which nothing more is tried
+	goodEnough   = 1e-6 // relative gap of the answer at which the search stops
 	polishRounds = 30   // times all slots, for what trying single units may price
-	wholeRounds  = 12   // times a master is asked for whole units
-	weakGap      = 1e-3 // relative gap of the answer from which on a bound without limits is looked for
-	wholeGap     = 1e-4 // relative gap of the answer from which on it is asked
-	wholeChoices = 60   // with more choices it is asked near what is known
+	wholeRounds  = 12   // times a master is solved in whole units
+	weakGap      = 1e-3 // relative gap of the answer from which a bound without limits is tried
+	wholeGap     = 1e-4 // relative gap of the answer from which whole units are asked for
+	wholeChoices = 60   // with more choices the search is restricted to the neighbourhood of what is known
 	wholeMany    = 500
 	wholeNodes   = 500     // of its branch and bound
-	wholeChecks  = 50000   // and how often that may ask whether to go on
+	wholeChecks  = 50000   // the number of checks whether to go on
 	coarsest     = 1 << 10 // of a unit, in which coverage is priced
 	finest       = 1 << 20
 )
 
-// Solve finds purchases that serve all demand at little cost, and proves how
-// little is lost. It fails for a problem that [Problem.Validate] refuses, with an
-// [Infeasible] for one that nothing solves, with the context's error when that
-// ends, and, when lp is nil and a part of the problem needs it, with an error
-// wrapping [linear.ErrUnavailable] that says which part.
+// Solve finds purchases that serve all demand at low cost, and proves a bound on what is lost. It
+// fails for a problem that [Problem.Validate] refuses; with an [Infeasible] for one without a
+// solution; with the context's error if that ends; and, if lp is nil and a part of the problem
+// needs it, with an error wrapping [linear.ErrUnavailable] that names the part.
 //
-// Parts that have nothing to do with each other are solved one by one, a pool
-// alone by a minimum-cost flow. Any other part is decomposed (Benders, 1962): a
-// linear program over what can be bought estimates what serving costs by cuts,
-// feasible points of the duals of the hours, and each of its solutions is priced
-// hour by hour and adds cuts where it was estimated too low. What is priced lies
-// halfway to the best that was found (in-out separation, Ben-Ameur and Neto,
-// 2007). Purchases are then rounded, tried exactly, and mended unit by unit.
-// Choices that are all or nothing are branched over.
+// Independent parts are solved separately, a single pool by a minimum-cost flow. Any other part is
+// decomposed (Benders, 1962). A linear program over what can be bought estimates the serving cost
+// by cuts, which are feasible points of the duals of the hours. Each of its solutions is priced
+// hour by hour, and adds cuts where the estimate was too low. The priced point lies halfway to the
+// best known one (in-out separation, Ben-Ameur and Neto, 2007). Purchases are then rounded,
+// evaluated exactly, and repaired unit by unit. All-or-nothing choices are branched over.
 func Solve(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error) {
 	return SolveUntil(ctx, ctx, p, lp)
 }
 
-// SolveUntil is [Solve] that stops searching when until ends, and returns the best
-// purchases that it knows then, with the bound that it can prove of them. To buy nothing
-// is one of them where that keeps all needs and limits. Where none is known it fails with
-// until's error.
+// SolveUntil is [Solve] that stops searching when until ends. It then returns the best known
+// purchases with the bound that it can prove. Buying nothing is one candidate if it satisfies all
+// needs and limits. If none is known it fails with until's error.
 func SolveUntil(ctx, until context.Context, p *Problem, lp linear.Solver) (*Solution, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
 	out := &Solution{Units: make([]int, len(p.Choices)), Bound: new(big.Int)}
-	out.Prices = Prices{Worth: bigs(len(p.Choices)), Limits: bigs(len(p.Limits)), Quotas: make([][]*big.Int, len(p.Quotas)), Needs: make([][]*big.Int, len(p.Needs))}
+	out.Prices = Prices{
+		Worth: bigs(len(p.Choices)), Limits: bigs(len(p.Limits)), Quotas: make([][]*big.Int, len(p.Quotas)),
+		Needs: make([][]*big.Int, len(p.Needs)),
+	}
 	for q := range p.Quotas {
 		out.Prices.Quotas[q] = bigs(len(p.Epochs))
 	}
@@ -98,14 +97,14 @@ func SolveUntil(ctx, until context.Context, p *Problem, lp linear.Solver) (*Solu
 	return out, nil
 }
 
-// solvePart solves a part into the solution, and returns what it costs.
+// solvePart solves a part into the solution, and returns its cost.
 func (p *Problem) solvePart(ctx, until context.Context, part *Part, lp linear.Solver, out *Solution) (*big.Rat, error) {
 	if cost, ok, err := p.solveAlone(part, out); ok || err != nil {
 		return cost, err
 	}
 	s := &solver{ctx: ctx, until: until, p: p, part: part, lp: lp, work: &out.Work, grid: p.grid()}
 	s.open()
-	// What costs nothing without any purchase needs no solver.
+	// If the cost is zero without any purchase, no solver is needed.
 	nothing, err := s.try(make([]int, len(p.Choices)))
 	if err != nil {
 		return nil, err
@@ -137,8 +136,8 @@ func (p *Problem) solvePart(ctx, until context.Context, part *Part, lp linear.So
 	return s.best.cost, s.write(out)
 }
 
-// interrupted makes the best of a search that was stopped: it rounds what the last
-// master bought, and proves by its prices what no other cut proves.
+// interrupted finishes a stopped search. It rounds what the last master bought, and proves a bound
+// by its prices if no other cut does.
 func (s *solver) interrupted() error {
 	if s.root != nil && len(s.leafs) == 0 {
 		if err := s.candidates(s.root); err != nil {
@@ -155,7 +154,7 @@ func (s *solver) interrupted() error {
 	return nil
 }
 
-// freeLeaf proves that nothing costs less than nothing.
+// freeLeaf proves that no cost is negative.
 func (p *Problem) freeLeaf(part *Part) Leaf {
 	leaf := Leaf{Cases: []CaseProof{}, Limits: make([]int64, len(part.Limits))}
 	for _, n := range part.Needs {
@@ -186,9 +185,9 @@ func (s *solver) open() {
 	}
 }
 
-// grid is the fraction of a unit in which coverage is priced: the finer the fewer
-// units there are, so that rounding does not keep bound and cost apart, and so
-// coarse that all that can be spent in an hour can be told from more.
+// grid is the fraction of a unit in which coverage is priced. It is finer for fewer units, so that
+// rounding does not separate bound and cost. It stays coarse enough that the largest possible
+// hourly spend is distinguishable from more.
 func (p *Problem) grid() int64 {
 	most := 1
 	for m := range p.Epochs {
@@ -226,7 +225,7 @@ func (p *Problem) grid() int64 {
 	return g
 }
 
-// solveAlone solves a part that is a pool alone, if it is.
+// solveAlone solves a part that is a single pool, if it is one.
 func (p *Problem) solveAlone(part *Part, out *Solution) (*big.Rat, bool, error) {
 	if len(part.Blocks) != 1 || len(part.Needs) > 0 || len(part.Limits) > 0 {
 		return nil, false, nil
@@ -260,7 +259,7 @@ func (p *Problem) solveAlone(part *Part, out *Solution) (*big.Rat, bool, error) 
 	return new(big.Rat).SetInt(s.Cost), true, nil
 }
 
-// coupling says why a part needs a solver of linear programs.
+// coupling says why a part needs a linear programming solver.
 func (p *Problem) coupling(part *Part) string {
 	pools := 0
 	for i := range part.Blocks {
@@ -284,7 +283,7 @@ func (p *Problem) coupling(part *Part) string {
 // solver solves a part.
 type solver struct {
 	ctx     context.Context
-	until   context.Context // when it ends the search does
+	until   context.Context // when it ends, the search stops
 	p       *Problem
 	part    *Part
 	blocks  []*block
@@ -295,7 +294,7 @@ type solver struct {
 	grid    int64
 	keys    []caseKey // with slots
 	serving []int     // limits that serving takes of
-	kept    bool      // something that was priced keeps them
+	kept    bool      // some priced point keeps them
 
 	best struct {
 		units []int
@@ -311,10 +310,10 @@ type solver struct {
 	seen    map[caseKey]*spot
 	leafs   []leafNode
 	root    *answer         // the last master's without a path
-	against map[Member]bool // of a relaxed problem that nothing solves: what the proof rests on
+	against map[Member]bool // of an infeasible relaxed problem: what the proof uses
 }
 
-// solve is Solve of the part.
+// solve is Solve for the part.
 func (s *solver) solve() error {
 	err := s.search()
 	if errors.Is(err, errImpossible) || err == nil && s.best.units == nil {
@@ -335,7 +334,7 @@ func (s *solver) search() error {
 	for _, j := range s.part.Choices {
 		least = max(least, float64(p.Choices[j].Cost))
 	}
-	// The unit of money makes the cost of nothing bought a million.
+	// Money is scaled so that the cost of buying nothing is a million.
 	s.ms = newMaster(p, s.part, s.blocks, max(1, max(value, least)/1e6), s.work)
 	s.ms.add(cuts, s.blocks)
 

@@ -7,7 +7,7 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Validate names the first field that makes no sense or is beyond the limits.
+// Validate returns an error for the first field that is meaningless or beyond the limits.
 func (p *Problem) Validate() error {
 	if err := p.validate(); err != nil {
 		return fmt.Errorf("problem %q: %w", p.ID, err)
@@ -126,17 +126,19 @@ func (p *Problem) validateEpoch(m int) error {
 			return fmt.Errorf("pools[%d].spend price %d: not within 1 to %d", i, s.SpendPrice, MaxPrice)
 		}
 	}
-	// What a column of an hour costs must leave room for the multipliers of limits.
+	// The cost of a column of an hour must leave room for the multipliers of limits.
 	const room = MaxPrice * 10
 	for i, x := range e.Routes {
 		r := &p.Routes[i]
 		switch spot := e.Pools[r.Pool].Spot; {
 		case x < 0 || x > MaxPrice || x > room/procurement.Nano(r.Den):
-			return fmt.Errorf("routes[%d] %d: negative, or above %d or %d divided by the route's denominator", i, x, MaxPrice, room)
+			return fmt.Errorf("routes[%d] %d: negative, or above %d or %d divided by the route's denominator", i, x,
+				MaxPrice, room)
 		case spot > room/procurement.Nano(r.Num):
 			return fmt.Errorf("pools[%d].spot %d: above %d divided by the numerator of routes[%d]", r.Pool, spot, room, i)
 		case e.Shortage[r.Demand] > room/procurement.Nano(r.Den):
-			return fmt.Errorf("shortage[%d] %d: above %d divided by the denominator of routes[%d]", r.Demand, e.Shortage[r.Demand], room, i)
+			return fmt.Errorf("shortage[%d] %d: above %d divided by the denominator of routes[%d]", r.Demand,
+				e.Shortage[r.Demand], room, i)
 		}
 	}
 	for i, x := range e.Shortage {

@@ -6,29 +6,30 @@ import (
 	"slices"
 )
 
-// Where serving as is cheapest would break a limit, it is served as is cheapest at
-// multipliers of limits, and a share of each hour at others: the cheapest mix of
-// all ways that are known is a small linear program, whose prices are the
-// multipliers of the next way (column generation, Dantzig and Wolfe, 1960). What
-// serving costs at multipliers, less what they ask for what is left of the limits,
-// bounds any mix from below, which says when to stop.
+// If the cheapest serving would exceed a limit, each hour is served by a mix of the cheapest
+// servings at different multipliers of the limits. The cheapest mix of all known ways is a small
+// linear program, whose prices are the multipliers of the next way (column generation, Dantzig and
+// Wolfe, 1960). The cost of serving at multipliers, less their price for what is left of the
+// limits, is a lower bound of any mix and tells when to stop.
 
 const (
-	mixRounds = 60      // ways looked for
+	mixRounds = 60      // ways tried
 	mixClose  = 1e-10   // of the cost
-	mixGrain  = 1 << 20 // of a unit of a limit, to which what is taken is rounded up
+	mixGrain  = 1 << 20 // of a unit of a limit, to which use is rounded up
 )
 
-// outcome is what serving comes to at some multipliers, times the problem's weight.
+// outcome is the result of serving at some multipliers, times the problem's weight.
 type outcome struct {
 	multipliers []int64
 	cost        *big.Rat
-	took        []*big.Rat // by limit, beside what purchases take
-	cuts        []*cut     // if the master asked
+	took        []*big.Rat // by limit, without what purchases take
+	cuts        []*cut     // if the master asked for them
 }
 
-// outcome serves all that the pricer's blocks want; see is shown what was priced.
-func (p *Problem) outcome(ctx context.Context, pr *pricer, multipliers []int64, have *cover, see func(caseKey, *priced)) (*outcome, error) {
+// outcome serves the demand of all the pricer's blocks; see receives what was priced.
+func (p *Problem) outcome(
+	ctx context.Context, pr *pricer, multipliers []int64, have *cover, see func(caseKey, *priced),
+) (*outcome, error) {
 	o := &outcome{multipliers: multipliers, cost: new(big.Rat), took: make([]*big.Rat, len(p.Limits))}
 	for l := range p.Limits {
 		o.took[l] = new(big.Rat)
@@ -69,12 +70,12 @@ type mixture struct {
 	of     []*outcome
 	shares []*big.Rat
 	prices []*big.Rat // by limit, for one more of it
-	value  *big.Rat   // with what is missing of limits at the highest price
-	bound  *outcome   // whose multipliers say best how little any mix costs
+	value  *big.Rat   // including the excess over limits at the highest price
+	bound  *outcome   // the outcome whose multipliers give the best lower bound of any mix
 	kept   bool       // all limits
 }
 
-// inUnits makes a multiplier a price, of Nano for a Nano or a unit-hour.
+// inUnits converts a multiplier to a price, in Nano per Nano or per unit-hour.
 func (l *Limit) inUnits(multiplier int64) *big.Rat {
 	if l.counts() {
 		return new(big.Rat).SetInt64(multiplier)
@@ -82,9 +83,11 @@ func (l *Limit) inUnits(multiplier int64) *big.Rat {
 	return big.NewRat(multiplier, 1_000_000_000)
 }
 
-// mixed finds the cheapest mix of ways that takes no more than there is room for,
-// and begins at the multipliers given.
-func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely float64, look func([]int64) (*outcome, error)) (*mixture, error) {
+// mixed finds the cheapest mix of ways within the room of the limits, beginning at the given
+// multipliers.
+func (p *Problem) mixed(
+	room []*big.Rat, start []int64, rounds int, closely float64, look func([]int64) (*outcome, error),
+) (*mixture, error) {
 	var serving []int
 	high := make([]*big.Rat, len(p.Limits))
 	for l := range p.Limits {
@@ -94,7 +97,7 @@ func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely floa
 		}
 	}
 	var known []*outcome
-	var low *big.Rat // no mix is cheaper
+	var low *big.Rat // lower bound of any mix
 	var lowest *outcome
 	add := func(multipliers []int64) error {
 		o, err := look(multipliers)
@@ -115,9 +118,9 @@ func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely floa
 	if err := add(start); err != nil {
 		return nil, err
 	}
-	// Where several ways cost the same another who serves may choose another, so
-	// multipliers stand off from there, each by more than the one before, for ways
-	// that take of several limits; all 0 can be relied on where nothing is over.
+	// Where several ways cost the same, another implementation may choose a different one. So
+	// multipliers keep a distance from such ties, each larger than the one before for ways that
+	// take of several limits. All 0 is safe where nothing exceeds a limit.
 	off := make([]int64, len(p.Limits))
 	for i, l := range serving {
 		off[l] = min(p.nudge(l)*[]int64{1, 7, 49}[i%3], p.highest(l))
@@ -162,10 +165,9 @@ func (p *Problem) mixed(room []*big.Rat, start []int64, rounds int, closely floa
 	}
 }
 
-// cheapest solves the small linear program: shares of outcomes that sum up to one,
-// what is taken of a limit, and what is missing of it at the highest price. It is a
-// simplex in fractions by Bland's rule. What is taken is rounded up before, for
-// fractions of many hours are long.
+// cheapest solves the small linear program: shares of outcomes that sum to one, the use of each
+// limit, and the excess at the highest price. It is a simplex in fractions with Bland's rule. The
+// use is rounded up before, because fractions over many hours are long.
 func (p *Problem) cheapest(known []*outcome, serving []int, room, high []*big.Rat) *mixture {
 	n, rows := len(known), len(serving)
 	slack, missing, right := n, n+rows, n+2*rows
@@ -247,7 +249,7 @@ func (p *Problem) cheapest(known []*outcome, serving []int, room, high []*big.Ra
 			}
 			leave, step = i, v
 		}
-		if leave < 0 { // shares are bounded, and missing costs
+		if leave < 0 { // shares are bounded, and excess costs
 			break
 		}
 		by := new(big.Rat).Inv(t[leave][enter])
@@ -281,7 +283,7 @@ func (p *Problem) cheapest(known []*outcome, serving []int, room, high []*big.Ra
 	return m
 }
 
-// less takes so many times another row off a row.
+// less subtracts a multiple of another row from a row.
 func less(row, other []*big.Rat, times *big.Rat) {
 	times = new(big.Rat).Set(times)
 	for j := range row {
@@ -291,7 +293,7 @@ func less(row, other []*big.Rat, times *big.Rat) {
 	}
 }
 
-// cost is what the mix costs.
+// cost is the cost of the mix.
 func (m *mixture) cost() *big.Rat {
 	sum := new(big.Rat)
 	for k, o := range m.of {
@@ -309,7 +311,7 @@ func (m *mixture) ways() []Way {
 	return out
 }
 
-// multipliers are what the mix prices limits at.
+// multipliers are the mix's prices of limits.
 func (m *mixture) multipliers(p *Problem) []int64 {
 	out := make([]int64, len(p.Limits))
 	for l, v := range m.prices {
@@ -328,8 +330,8 @@ func (m *mixture) multipliers(p *Problem) []int64 {
 	return out
 }
 
-// keep finds the ways of serving that keep the limits, nil where serving takes of
-// none. Where no multipliers keep a limit, they come as close as they do.
+// keep finds the ways of serving that keep the limits; nil if serving takes of none. If no
+// multipliers keep a limit, it comes as close as possible.
 func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) (*mixture, error) {
 	if !slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
 		return nil, nil
@@ -344,7 +346,7 @@ func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) (*mixture, 
 	})
 }
 
-// money is what serving costs at prices without multipliers.
+// money is the cost of serving at prices without multipliers.
 func (p *Problem) money(b *block, pd *priced, m int) *big.Rat {
 	e := &p.Epochs[m]
 	sum := new(big.Rat)

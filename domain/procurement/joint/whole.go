@@ -9,8 +9,8 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// whole asks for whole units, where rounding left much of a gap or found nothing:
-// each answer is tried, adds the cuts that it breaks, and is asked for again.
+// whole solves the master in whole units if rounding left a large gap or found nothing. Each answer
+// is evaluated, adds the cuts that it violates, and the master is solved again.
 func (s *solver) whole(root *answer) error {
 	low := s.low()
 	for round := range wholeRounds {
@@ -27,7 +27,7 @@ func (s *solver) whole(root *answer) error {
 		before := s.best.value
 		a, err := s.wholeMaster(root)
 		if err != nil || a == nil || a.X == nil || s.best.units != nil && s.best.value <= a.bound*(1+closeEnough/10) {
-			return err // what it finds is no better than it estimates
+			return err // the result is no better than the estimate
 		}
 		x := make([]float64, len(s.p.Choices))
 		for j, v := range a.units {
@@ -38,14 +38,14 @@ func (s *solver) whole(root *answer) error {
 			return err
 		}
 		if s.ms.add(s.ms.broken(cuts, s.blocks, a), s.blocks) == 0 && s.best.value == before {
-			return nil // it would say the same again
+			return nil // it would give the same answer again
 		}
 	}
 	return nil
 }
 
-// try evaluates units exactly, keeps the best, and reports whether they keep all
-// that is needed and limited.
+// try evaluates units exactly, keeps the best, and reports whether they satisfy all needs and
+// limits.
 func (s *solver) try(units []int) (bool, error) {
 	p := s.p
 	s.work.Tried++
@@ -95,8 +95,8 @@ func (s *solver) try(units []int) (bool, error) {
 	return true, nil
 }
 
-// candidates rounds a solution in several ways, mends what rounding broke, and
-// tries what comes out.
+// candidates rounds a solution in several ways, repairs what rounding broke, and evaluates the
+// results.
 func (s *solver) candidates(a *answer) error {
 	points := []map[int]float64{a.units}
 	if s.center.units != nil {
@@ -122,12 +122,12 @@ func (s *solver) candidates(a *answer) error {
 	return nil
 }
 
-// round makes lots of units whole where their fraction is at least up, as least
-// orders and groups allow.
+// round makes lots of units whole, rounding up fractions of at least up, as least orders and groups
+// allow.
 func (s *solver) round(x map[int]float64, up float64) []int {
 	p := s.p
 	units := make([]int, len(p.Choices))
-	most := map[string]int{} // by group: of which most is bought
+	most := map[string]int{} // by group: the choice bought most
 	for _, j := range s.part.Choices {
 		if g := p.Choices[j].Group; g != "" {
 			if k, ok := most[g]; !ok || x[j]*float64(p.Choices[j].Cost) > x[k]*float64(p.Choices[k].Cost) {
@@ -179,7 +179,7 @@ func (c *Choice) more(n int) int {
 	return n
 }
 
-// mend adds units until needs are kept: of what helps most for its cost, beside
+// mend adds units until needs are met: of the choice that helps most for its cost, also considering
 // what the solution wants of it.
 func (s *solver) mend(units []int, x map[int]float64) {
 	p := s.p
@@ -205,7 +205,9 @@ func (s *solver) mend(units []int, x map[int]float64) {
 		for _, j := range s.part.Choices {
 			c := &p.Choices[j]
 			next := c.more(units[j])
-			if next == 0 || c.Group != "" && units[j] == 0 && slices.ContainsFunc(s.part.Choices, func(k int) bool { return units[k] > 0 && p.Choices[k].Group == c.Group }) {
+			if next == 0 || c.Group != "" && units[j] == 0 && slices.ContainsFunc(s.part.Choices, func(k int) bool {
+				return units[k] > 0 && p.Choices[k].Group == c.Group
+			}) {
 				continue
 			}
 			added := int64(next - units[j])
@@ -245,9 +247,9 @@ func (s *solver) mend(units []int, x map[int]float64) {
 	}
 }
 
-// wholeMaster asks the solver for whole units under the cuts that there are. Of many
-// choices it asks for so many units as are next to what a solution of the master
-// and the best so far buy (Danna, Rothberg and Le Pape, 2005, after relaxations).
+// wholeMaster solves the master in whole units under the known cuts. With many choices it only
+// considers units near those of a master solution and of the best so far (Danna, Rothberg and Le
+// Pape, 2005, on relaxation-induced neighbourhoods).
 func (s *solver) wholeMaster(root *answer) (*answer, error) {
 	g, ok := s.ms.program(nil)
 	if !ok {
@@ -271,7 +273,7 @@ func (s *solver) wholeMaster(root *answer) (*answer, error) {
 	s.p.makeWhole(g, s.part.Choices, s.ms.choice)
 	sol, err := s.lp.Solve(s.ctx, g, linear.Limits{Nodes: wholeNodes, Gap: closeEnough, Checks: wholeChecks})
 	if err != nil && s.ctx.Err() == nil && !errors.Is(err, linear.ErrUnavailable) {
-		return &answer{Solution: &linear.Solution{Status: linear.Limited, Bound: math.Inf(-1)}}, nil // it came to nothing
+		return &answer{Solution: &linear.Solution{Status: linear.Limited, Bound: math.Inf(-1)}}, nil // it found nothing
 	} else if err != nil {
 		return nil, err
 	}
@@ -290,13 +292,13 @@ func (s *solver) wholeMaster(root *answer) (*answer, error) {
 	return out, err
 }
 
-// enough is as much of a choice as can be of use: as covers all demand that can
-// come to its pools, all needs that it counts for, and all that can be spent, in
-// every hour, by itself; and no more than can be bought.
+// enough is the largest useful number of units of a choice: it covers by itself all demand that can
+// come to its pools, all needs that it counts for, and all that can be spent, in every hour. It
+// does not exceed what can be bought.
 func (p *Problem) enough(j int, peaks [][]int64) int {
 	c := &p.Choices[j]
 	most := big.NewInt(int64(c.Least))
-	// of counts what wants so much of what one unit has.
+	// of returns how many units cover what is wanted, at each per unit.
 	of := func(wanted *big.Int, each int64) {
 		n := new(big.Int).Add(wanted, big.NewInt(each-1))
 		if n.Quo(n, big.NewInt(each)).Cmp(most) > 0 {
@@ -354,8 +356,8 @@ func (p *Problem) peaks() [][]int64 {
 	return out
 }
 
-// wanted is the most that demand of such peaks can want of pools, each unit counted
-// as often as each says.
+// wanted is the most that demand with these peaks can want of pools, each unit multiplied by each
+// of its pool.
 func (p *Problem) wanted(peak []int64, each func(pool int) int64) *big.Int {
 	sum := new(big.Int)
 	for _, r := range p.Routes {
@@ -367,7 +369,7 @@ func (p *Problem) wanted(peak []int64, each func(pool int) int64) *big.Int {
 	return sum
 }
 
-// makeWhole adds to a program what lots, least orders and groups demand.
+// makeWhole adds the constraints of lots, least orders and groups to a program.
 func (p *Problem) makeWhole(g *linear.Program, choices []int, column map[int]int) {
 	g.Warm = nil
 	g.Cost, g.Lower, g.Upper = slices.Clone(g.Cost), slices.Clone(g.Lower), slices.Clone(g.Upper)

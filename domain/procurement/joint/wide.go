@@ -6,8 +6,7 @@ import (
 	"math/bits"
 )
 
-// wide is a 128-bit sum of products that are not negative; it stops at its
-// greatest value.
+// wide is a 128-bit sum of non-negative products, saturating at its largest value.
 type wide struct{ hi, lo uint64 }
 
 func newWide(v int64) *wide { return &wide{lo: uint64(v)} }
@@ -22,7 +21,7 @@ func (w *wide) addProduct(a, b int64) {
 	}
 }
 
-// times returns ⌊w·a/den⌋, at most the greatest number there is.
+// times returns ⌊w·a/den⌋, saturating at the largest number.
 func (w *wide) times(a, den int64) int64 {
 	if w.hi == 0 {
 		hi, lo := bits.Mul64(w.lo, uint64(a))
@@ -41,8 +40,7 @@ func (w *wide) times(a, den int64) int64 {
 	return v.Int64()
 }
 
-// exact is a signed sum of products of 64 bits, in 128 bits and then as many as it
-// takes.
+// exact is a signed sum of products of 64 bits, in 128 bits and then in as many as needed.
 type exact struct {
 	hi, lo uint64
 	rest   *big.Int
@@ -50,7 +48,7 @@ type exact struct {
 
 func (e *exact) add(a, n int64) {
 	hi, lo := bits.Mul64(magnitude(a), magnitude(n))
-	if hi >= 1<<61 || e.hi+1<<61 >= 1<<62 { // near the end of what fits
+	if hi >= 1<<61 || e.hi+1<<61 >= 1<<62 { // near the limit of its range
 		e.flush()
 		if hi >= 1<<61 {
 			t := new(big.Int).Mul(big.NewInt(a), big.NewInt(n))
