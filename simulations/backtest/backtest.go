@@ -1,29 +1,27 @@
-// Package backtest says what advice would have been worth. At the start of each
-// past month it plans with what was known then, buys what the plan says to decide
-// at once, carries that on, and pays for the demand that then came. Beside the plan
-// stand the alternatives that need none ([baseline]), each deciding anew every month by
-// its own rule, and perfect foresight.
+// Package backtest computes what past advice would have been worth. At the start of each past month
+// it plans with what was known then, buys what the plan says to decide at once, keeps those
+// purchases, and pays for the demand that actually came. The plan is compared with alternatives
+// that need no plan ([baseline]), each of which decides every month by its own rule, and with
+// perfect foresight.
 //
 // What always holds:
 //
-//   - Every alternative pays by one function, [procurement.Evaluate], on the same pool:
-//     what happened, at the prices of each month. Perfect foresight is that pool's
-//     optimum, so no alternative costs less; a checker that shares no code with the
-//     solver has proven it.
-//   - One terminal rule for all: of what a purchase costs beyond the last month, a
-//     stated share is not charged ([Question.Salvage]). What alternatives are worth
-//     depends on it, so every result shows it at 0, one half and 1 as well, in two
-//     ways. Advice is given without an end: an alternative looks on as far as it does, and
-//     the rule only decides what it is charged in the end. And every alternative decides
-//     anew for each rule, knowing the end and the rule.
-//   - A decision sees demand that was known at its time, launches and outages that
-//     were, and prices of its month. Prices that were not known then are counted as
-//     synthetic.
-//   - Equal questions with equal draws give equal results, byte for byte, however
-//     many workers share the work.
+//   - Every alternative pays by one function, [procurement.Evaluate], on the same pool: the actual
+//     demand at the prices of each month. Perfect foresight is that pool's optimum, so no
+//     alternative costs less; a checker that shares no code with the solver has proven it.
+//   - All alternatives use one terminal rule: a stated share of a purchase's cost beyond the last
+//     month is not charged ([Question.Salvage]). The values depend on it, so every result also
+//     shows salvage 0, one half and 1, in two variants. In the first, advice has no end: an
+//     alternative looks ahead by its own horizon, and the rule only decides what it is finally
+//     charged. In the second, every alternative decides anew for each rule and knows the end and
+//     the rule.
+//   - A decision sees only the demand, launches, outages and prices that were known at its time.
+//     Prices that were not known then are counted as synthetic.
+//   - Equal questions with equal draws give equal results, byte for byte, for any number of
+//     workers.
 //
-// Amounts are nominal: nothing is discounted. Least orders are not kept. What was
-// held at the start costs the same in every alternative and is not counted.
+// Amounts are nominal, without discount. Least orders are ignored. What was held at the start costs
+// the same in every alternative and is not counted.
 package backtest
 
 import (
@@ -46,49 +44,48 @@ const Method = "backtest/3"
 
 // Question is what is to be tested.
 type Question struct {
-	From, To domain.Instant // starts of months; decisions are made in each of them
+	From, To domain.Instant // starts of months; a decision is made in each month between them
 	Pools    []Pool
 	Currency string
-	// Horizon is how many months each plan looks ahead.
+	// Horizon is the number of months that each plan looks ahead.
 	Horizon int
-	// Scenarios is how many ways demand may go in each plan.
+	// Scenarios is the number of demand scenarios in each plan.
 	Scenarios int
-	// Growth is how the level goes beyond the forecast, see [forecast.Spread].
+	// Growth is the growth of the level beyond the forecast, see [forecast.Spread].
 	Growth []forecast.Growth
-	// Salvage is the share of the cost beyond the last month that is not charged,
-	// 0 to 1: the terminal rule.
+	// Salvage is the terminal rule: the share, 0 to 1, of the cost beyond the last month that is
+	// not charged.
 	Salvage domain.Decimal
-	// PlanSalvage is the same of what lies beyond the horizon of a plan that knows of
-	// no end. With less than 1 such a plan believes, in every month anew, that what
-	// begins later costs more, and buys early what it could have waited with.
+	// PlanSalvage is the same share beyond the horizon of a plan that does not know the end. With
+	// less than 1, every such plan sees later starts as dearer, and buys early what could have
+	// waited.
 	PlanSalvage domain.Decimal
-	// Shortage says how many times the on-demand price an hour unserved costs.
+	// Shortage is the price of an unserved hour as a multiple of the on-demand price.
 	Shortage domain.Decimal
-	// Draws returns a source of draws for a number; equal numbers give equal ones.
+	// Draws returns a source of random draws for a number; equal numbers give equal sources.
 	Draws func(stream uint64) func() uint64
-	// Workers share the pools; 0: one.
+	// Workers is the number of workers that share the pools; 0 means one.
 	Workers int
-	// Progress, if any, is told how many decisions are done, never from two
-	// goroutines at once.
+	// Progress, if not nil, receives the number of completed decisions, never concurrently.
 	Progress func(done int)
 }
 
 // Pool is machines of one kind in one region.
 type Pool struct {
 	Region, Kind string
-	// From is the start of the first hour of Milli: demand in thousandths of what
-	// is bought, −1 where it was not observed, as it is known in the end.
+	// From is the start of the first hour of Milli. Milli is the demand as known at the end, in
+	// thousandths of a purchased unit; −1 means not observed.
 	From  domain.Instant
 	Milli []int64
-	// Known, if any, is what was known of that at each decision, by month: the hours
-	// from From on. An entry that is nil says that everything before it was.
+	// Known, if not nil, is what was known of Milli at each decision, by month: the hours from From
+	// on. A nil entry means that everything before the decision was known.
 	Known [][]int64
-	// Changes, if any, is what was known of demand besides, at each decision, by
-	// month, see [forecast.Shifts]; in thousandths of what is bought.
+	// Changes, if not nil, are the known changes of demand at each decision, by month, in
+	// thousandths of a purchased unit; see [forecast.Shifts].
 	Changes [][]forecast.Change
 	// Markets is what was for sale in each month.
 	Markets []Market
-	// SpotPermille is the share of demand that may run on spot.
+	// SpotPermille is the share of demand that may run on spot, in thousandths.
 	SpotPermille int
 	Held         []Held
 }
@@ -96,38 +93,38 @@ type Pool struct {
 // Market is what was for sale in a month.
 type Market struct {
 	OnDemand Price
-	Seller   string // whose on-demand price it is
+	Seller   string // the supplier of the on-demand price
 	Spot     *Price // including the overhead of interruptions
 	Terms    []Term // each ID once
 	Quota    int    // of on-demand units; procurement.Unlimited: no bound
 }
 
-// Price is what a unit costs an hour.
+// Price is the cost of a unit for an hour.
 type Price struct {
 	Hourly    domain.Decimal
-	Synthetic bool // made up, or not known at the time
-	// Since is when the quote that it is of came to be known and valid; 0: made up.
+	Synthetic bool // invented, or not known at the time
+	// Since is when the price's quote became known and valid; 0 if invented.
 	Since domain.Instant
 }
 
 // Term is a commitment for sale.
 type Term struct {
 	ID         string
-	Months     int // how long it lasts
+	Months     int // its length
 	Lead       int // months from the decision until it begins
 	Guaranteed bool
-	Upfront    domain.Decimal // of a unit
+	Upfront    domain.Decimal // per unit
 	Hourly     domain.Decimal
 	Max        int // units; 0: no bound
 	Synthetic  bool
-	Since      domain.Instant // as of Price
+	Since      domain.Instant // as in Price
 }
 
-// Held is what was bought before.
+// Held is an earlier purchase.
 type Held struct {
 	Units      int
 	Guaranteed bool
-	Span       domain.Interval // To 0: without end
+	Span       domain.Interval // To 0: open-ended
 }
 
 // Bounds of a question.
@@ -136,7 +133,7 @@ const (
 	MaxScenarios = 200
 )
 
-// Months returns the months from one time to another, which are starts of months.
+// Months returns the months between two times, which must be starts of months.
 func Months(from, to domain.Instant) ([]domain.Interval, error) {
 	var out []domain.Interval
 	for at := from.Time(); domain.InstantOf(at) < to; at = at.AddDate(0, 1, 0) {
@@ -157,7 +154,7 @@ func Months(from, to domain.Instant) ([]domain.Interval, error) {
 	return out, nil
 }
 
-// following returns the next months after a time, which is the start of one.
+// following returns the next n months after a start of a month.
 func following(at domain.Instant, n int) []domain.Interval {
 	out := make([]domain.Interval, n)
 	first := at.Time()
@@ -194,15 +191,20 @@ func (q *Question) check() ([]domain.Interval, error) {
 		switch {
 		case seen[name]:
 			return nil, fmt.Errorf("pool %s is given twice", p.name())
-		case len(p.Markets) != len(months), p.Known != nil && len(p.Known) != len(months), p.Changes != nil && len(p.Changes) != len(months):
-			return nil, fmt.Errorf("pool %s: %d months of prices, %d of knowledge and %d of changes, want %d", p.name(), len(p.Markets), len(p.Known), len(p.Changes), len(months))
+		case len(p.Markets) != len(months), p.Known != nil && len(p.Known) != len(months),
+			p.Changes != nil && len(p.Changes) != len(months):
+			return nil, fmt.Errorf("pool %s: %d months of prices, %d of knowledge and %d of changes, want %d",
+				p.name(), len(p.Markets), len(p.Known), len(p.Changes), len(months))
 		case p.From != p.From.HourStart():
 			return nil, fmt.Errorf("pool %s: demand from %s does not begin with an hour", p.name(), p.From)
 		}
 		seen[name] = true
 		for h, v := range p.Milli {
 			if v < -1 || v > 1000*procurement.MaxUnits {
-				return nil, fmt.Errorf("pool %s: demand of %d thousandths at %s: want 0 to %d, or -1 for an hour that was not observed", p.name(), v, p.From+domain.Instant(h)*domain.Hour, int64(1000*procurement.MaxUnits))
+				return nil,
+					fmt.Errorf("pool %s: demand of %d thousandths at %s: want 0 to %d, or -1 for an hour that was "+
+						"not observed", p.name(), v, p.From+domain.Instant(h)*domain.Hour,
+						int64(1000*procurement.MaxUnits))
 			}
 		}
 	}
@@ -211,8 +213,7 @@ func (q *Question) check() ([]domain.Interval, error) {
 
 func (p *Pool) name() string { return p.Region + " " + p.Kind }
 
-// Run tests the alternatives. Its errors say what is wrong with the question, or are
-// the context's.
+// Run tests the alternatives. Its errors describe an invalid question, or are the context's.
 func Run(ctx context.Context, q *Question) (*Result, error) {
 	months, err := q.check()
 	if err != nil {
@@ -257,7 +258,7 @@ func Run(ctx context.Context, q *Question) (*Result, error) {
 		})
 	}
 	wait.Wait()
-	// What failed by itself says more than what was stopped because of it.
+	// An original failure is more informative than the cancellations that it caused.
 	var stopped error
 	for i, err := range failed {
 		switch {
@@ -274,8 +275,8 @@ func Run(ctx context.Context, q *Question) (*Result, error) {
 	return q.result(months, tests), nil
 }
 
-// salvages are the terminal rules that results show, ascending: 0, one half, 1 and
-// the question's own.
+// salvages are the terminal rules that results show, ascending: 0, one half, 1 and the question's
+// own.
 func (q *Question) salvages() []domain.Decimal {
 	out := []domain.Decimal{decimal.Zero, decimal.New(5, -1), decimal.NewFromInt(1)}
 	if !slices.ContainsFunc(out, q.Salvage.Equal) {
@@ -288,7 +289,7 @@ func (q *Question) salvages() []domain.Decimal {
 // main is the index of the question's own rule.
 func (q *Question) main() int { return slices.IndexFunc(q.salvages(), q.Salvage.Equal) }
 
-// Decisions is how many decisions a question has.
+// Decisions is the number of decisions of a question.
 func (q *Question) Decisions() int {
 	months, err := Months(q.From, q.To)
 	if err != nil {
@@ -297,8 +298,7 @@ func (q *Question) Decisions() int {
 	return len(months) * len(q.Pools)
 }
 
-// rules are the alternatives that decide anew every month, after those that buy
-// nothing.
+// rules are the alternatives that decide anew every month. They follow those that buy nothing.
 var rules = []struct {
 	name string
 	days int
@@ -308,18 +308,19 @@ var rules = []struct {
 	{"ladder_60d", 60, baseline.Ladder}, {"peak_60d", 60, baseline.Peak},
 }
 
-// Names of the alternatives, in the order in which results have them.
+// Names of the alternatives, in the order of results.
 const (
 	alternativePlan       = "plan"
 	alternativeBuyNothing = "buy_nothing"
 	alternativeOnDemand   = "on_demand"
 )
 
-// ladderParts is in how many parts a ladder is bought: one a month, so that each
-// month buys a part of what is then missing.
+// ladderParts is the number of parts of a ladder: one a month, so that each month buys a part of
+// what is still missing.
 const ladderParts = 12
 
-// Alternatives names the alternatives of a result in order. Perfect foresight is none.
+// Alternatives lists the alternatives of a result in order. Perfect foresight is not an
+// alternative.
 func Alternatives() []string {
 	out := []string{alternativePlan, alternativeBuyNothing, alternativeOnDemand}
 	for _, r := range rules {

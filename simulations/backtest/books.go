@@ -10,24 +10,23 @@ import (
 	"quartermaster/domain/procurement/check"
 )
 
-// books are what alternatives cost in a pool under one terminal rule.
+// books are the costs of the alternatives in a pool under one terminal rule.
 type books struct {
 	salvage   domain.Decimal
-	past      *procurement.Pool // what happened, at that rule
+	past      *procurement.Pool // the actual demand, at that rule
 	foresight *procurement.Solution
 	served    Served // what serves demand with perfect foresight
-	// unknown and known are the alternatives, by what they know of the end.
+	// unknown and known are the alternatives that do not know the end and those that do.
 	unknown, known []costs
 }
 
-// costs is what an alternative cost.
+// costs are the costs of an alternative.
 type costs struct {
-	total, penalty *big.Int // Nano; the penalty is for what nobody served
+	total, penalty *big.Int // Nano; the penalty is for unserved demand
 	served         Served
 }
 
-// reckon says what each alternative cost under each terminal rule, and what the least
-// was.
+// reckon computes the cost of each alternative and of perfect foresight under each terminal rule.
 func (t *test) reckon() error {
 	for i, b := range t.books {
 		var err error
@@ -52,7 +51,7 @@ func (t *test) reckon() error {
 	return nil
 }
 
-// pay says what alternatives cost that know the same of the end.
+// pay computes the costs of the alternatives of a set.
 func (b *books) pay(s *set) ([]costs, error) {
 	var out []costs
 	for i, name := range Alternatives() {
@@ -62,7 +61,8 @@ func (b *books) pay(s *set) ([]costs, error) {
 			return nil, err
 		}
 		if ev.Cost.Cmp(b.foresight.Bound) < 0 {
-			return nil, fmt.Errorf("alternative %s costs %d, less than perfect foresight proves: %d", name, ev.Cost, b.foresight.Bound)
+			return nil, fmt.Errorf("alternative %s costs %d, less than perfect foresight proves: %d", name, ev.Cost,
+				b.foresight.Bound)
 		}
 		out = append(out, costs{ev.Cost, ev.ShortageCost, servedOf(ev)})
 	}

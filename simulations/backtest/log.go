@@ -18,18 +18,17 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Excluded is a pool that cannot be tested, and why.
+// Excluded is a pool that cannot be tested, with the reason.
 type Excluded struct {
 	Region string `json:"region"`
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`
 }
 
-// lookback is how far before a decision demand is read: more than any forecast
-// looks at.
+// lookback is how far before a decision demand is read: more than any forecast uses.
 const lookback = (forecast.Window + 1) * forecast.Week * domain.Hour
 
-// Log is what a test reads from the log.
+// Log says what a test reads from the log.
 type Log struct {
 	From, To domain.Instant // starts of months
 	Region   string         // "" for all
@@ -37,18 +36,16 @@ type Log struct {
 	Overhead domain.Decimal // share of spot time lost to interruptions
 }
 
-// Pools reads the pools of a test: demand as it is known now and as it was known
-// at each decision, and what was for sale. A machine is as large as most that are
-// on sale on demand, where demand counts GPUs.
+// Pools reads the pools of a test: demand as known now and at each decision, and what was for sale.
+// If demand counts GPUs, the machine size is the most frequent one on sale on demand.
 //
-// What a source says that it recorded in time counts as known then; everything
-// else is known from when it was appended. Prices that were not known in a month
-// are taken from what is known now of that month, else from the next that each offer
-// was quoted at, and are synthetic. What deployments and outages say of demand counts
-// as it was known at each decision; what was held at the start, and the on-demand
-// quota of who sells on demand, as [planning.HeldThen] and
-// [planning.OnDemandQuotasThen] have it. A quota for all models together bounds
-// each pool as if it had all of it.
+// Data with a source's timestamp that shows it was recorded in time counts as known then.
+// Everything else is known from the time it was appended. If prices of a month were not known in
+// it, those known now of that month are used, else the next quote of each offer; both are
+// synthetic. Deployments and outages count as known at each decision. What was held at the start
+// and the on-demand quota of the seller come from [planning.HeldThen] and
+// [planning.OnDemandQuotasThen]. A quota for all models together bounds each pool as if the pool
+// had all of it.
 func (l *Log) Pools(view projections.View) ([]Pool, []Excluded, error) {
 	months, err := Months(l.From, l.To)
 	if err != nil {
@@ -76,10 +73,11 @@ func (l *Log) Pools(view projections.View) ([]Pool, []Excluded, error) {
 		return nil, nil, err
 	}
 	for m, span := range months {
-		if known[m], err = demand.Histories(view, from, span.From, demand.Filter{Region: l.Region, KnownBy: span.From}); err != nil {
+		if known[m], err = demand.Histories(view, from, span.From,
+			demand.Filter{Region: l.Region, KnownBy: span.From}); err != nil {
 			return nil, nil, err
 		}
-		// A plan looks no further ahead than any pool is tested.
+		// A plan looks at most as far ahead as the longest test.
 		if declared[m], _, err = demand.Changes(view, known[m], span.From+MaxMonths*31*domain.Day, span.From); err != nil {
 			return nil, nil, err
 		}
@@ -98,7 +96,10 @@ func (l *Log) Pools(view projections.View) ([]Pool, []Excluded, error) {
 			leave("no on-demand price in " + l.Currency + " was ever known for it")
 			continue
 		}
-		p := Pool{Region: h.Region, Kind: h.Kind, From: h.From, Milli: machines(h.Milli, size), Known: make([][]int64, len(months)), Changes: make([][]forecast.Change, len(months))}
+		p := Pool{
+			Region: h.Region, Kind: h.Kind, From: h.From, Milli: machines(h.Milli, size),
+			Known: make([][]int64, len(months)), Changes: make([][]forecast.Change, len(months)),
+		}
 		why := ""
 		for m := range months {
 			k := slices.IndexFunc(known[m], func(o demand.History) bool {
@@ -134,7 +135,7 @@ func (l *Log) Pools(view projections.View) ([]Pool, []Excluded, error) {
 	return pools, left, nil
 }
 
-// away divides, rounded away from 0.
+// away divides, rounding away from 0.
 func away(v, by int64) int64 {
 	if v < 0 {
 		return -away(-v, by)
@@ -142,10 +143,10 @@ func away(v, by int64) int64 {
 	return (v + by - 1) / by
 }
 
-// quotaOf returns how many machines of a market the quota of its seller allows.
+// quotaOf returns how many machines of a market its seller's quota allows.
 func quotaOf(m *Market, quotes []Quote, quotas []market.OnDemandQuotaEntry, region string) int {
 	i := slices.IndexFunc(quotes, func(q Quote) bool { return q.Kind == domain.OfferOnDemand && q.Market.Provider == m.Seller })
-	// A quota counts GPUs, and bounds no machine that has none.
+	// A quota counts GPUs, so it does not bound machines without GPUs.
 	if i < 0 || quotes[i].GPUCount == 0 {
 		return procurement.Unlimited
 	}
@@ -157,8 +158,8 @@ func quotaOf(m *Market, quotes []Quote, quotas []market.OnDemandQuotaEntry, regi
 	return procurement.Unlimited
 }
 
-// serving returns what of all that is held serves a pool, in its machines, and the
-// rest. Commitments to spend span pools, and serve none.
+// serving returns what of everything held serves a pool, in its machines, and the rest. Spend
+// commitments span pools and serve none.
 func serving(held []plan.Held, h *demand.History, size int64) (serves []Held, rest []plan.Held) {
 	for _, c := range held {
 		kind, units := c.GPUModel, int64(c.Units)*int64(c.GPUs)/size
@@ -166,7 +167,8 @@ func serving(held []plan.Held, h *demand.History, size int64) (serves []Held, re
 			kind, units = c.SKU, int64(c.Units)
 		}
 		whole := h.Unit == "vm" || c.GPUs > 0 && (int64(c.GPUs)%size == 0 || size%int64(c.GPUs) == 0)
-		if c.Kind == domain.OfferSpendCommitment || c.Region != h.Region || kind != h.Kind || !whole || units < 1 || units > procurement.MaxUnits {
+		if c.Kind == domain.OfferSpendCommitment || c.Region != h.Region || kind != h.Kind || !whole || units < 1 ||
+			units > procurement.MaxUnits {
 			rest = append(rest, c)
 			continue
 		}
@@ -175,8 +177,8 @@ func serving(held []plan.Held, h *demand.History, size int64) (serves []Held, re
 	return serves, rest
 }
 
-// quotes returns what was for sale in each month: what was known then, what is known
-// now of that time, and what was first quoted for later, carried back to it.
+// quotes returns what was for sale in each month: what was known then, what is known now of that
+// time, and later first quotes, carried back.
 func (l *Log) quotes(view projections.View, months []domain.Interval) ([][]Quote, error) {
 	all, err := l.everQuoted(view)
 	if err != nil {
@@ -213,8 +215,8 @@ func (l *Log) quotes(view projections.View, months []domain.Interval) ([][]Quote
 	return out, nil
 }
 
-// everQuoted returns every quote, each offer's by the time from which it is valid,
-// as what was not known before.
+// everQuoted returns every quote, sorted by offer and start of validity, marked as not known
+// before.
 func (l *Log) everQuoted(view projections.View) ([]Quote, error) {
 	var out []Quote
 	err := view.Scan(projections.Query{Table: projections.TableOffers}, func(_ projections.Key, row projections.Row) error {
@@ -259,8 +261,8 @@ func fitting(quotes []Quote, h *demand.History, size int64) []Quote {
 	return out
 }
 
-// machine is how many units of demand a machine serves: the size that most offers
-// on demand have, the larger of equals; 0 without any.
+// machine is the number of demand units per machine: the most frequent size of on-demand offers,
+// the larger one on a tie; 0 if there are none.
 func machine(quotes [][]Quote, h *demand.History, currency string) int64 {
 	counts := map[int64]int{}
 	for m := range quotes {
@@ -282,7 +284,7 @@ func machine(quotes [][]Quote, h *demand.History, currency string) int64 {
 	return best
 }
 
-// machines counts demand in machines, in thousandths, rounded up.
+// machines converts demand to thousandths of machines, rounded up.
 func machines(milli []int64, size int64) []int64 {
 	if size == 1 {
 		return milli
@@ -297,10 +299,12 @@ func machines(milli []int64, size int64) []int64 {
 	return out
 }
 
-// Priced gives pools without prices those that stand in a list: of each month what
-// was valid then, else the first that was, which is synthetic. A list has no time
-// at which it was known but that from which it is valid.
-func Priced(pools []Pool, months []domain.Interval, offers []domain.OfferQuoted, currency string, overhead domain.Decimal) ([]Pool, []Excluded, error) {
+// Priced adds the prices of a list to pools without prices: for each month what was valid then,
+// else the first later price, which is synthetic. In a list, a price is known from the time from
+// which it is valid.
+func Priced(
+	pools []Pool, months []domain.Interval, offers []domain.OfferQuoted, currency string, overhead domain.Decimal,
+) ([]Pool, []Excluded, error) {
 	out, left := []Pool{}, []Excluded{}
 	if overhead.IsNegative() || overhead.GreaterThanOrEqual(decimal.NewFromInt(1)) {
 		return nil, nil, fmt.Errorf("spot loses %s of its time: want 0 or more, and less than 1", overhead)
@@ -325,8 +329,8 @@ func Priced(pools []Pool, months []domain.Interval, offers []domain.OfferQuoted,
 	return out, left, nil
 }
 
-// listed is what a list has for a pool at a time: offers of its region or of none,
-// for its machine type or GPU model.
+// listed returns a list's offers for a pool at a time: those of its region or without a region, for
+// its machine type or GPU model.
 func listed(offers []domain.OfferQuoted, p *Pool, at domain.Instant) []Quote {
 	type id struct{ provider, region, offer, zone string }
 	last := map[id]int{} // index into out
@@ -343,8 +347,8 @@ func listed(offers []domain.OfferQuoted, p *Pool, at domain.Instant) []Quote {
 		case !ok:
 			last[k] = len(out)
 			out = append(out, q)
-		// What is valid counts before what is not yet, the later of those that are,
-		// the earlier of those that are not.
+		// A valid price is preferred to a future one; of valid ones the later, of future ones the
+		// earlier.
 		case out[have].Synthetic && (!q.Synthetic || o.ValidFrom < out[have].ValidFrom),
 			!out[have].Synthetic && !q.Synthetic && o.ValidFrom > out[have].ValidFrom:
 			out[have] = q

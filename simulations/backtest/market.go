@@ -11,19 +11,18 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Quote is an offer as it stood at a time.
+// Quote is an offer at a point in time.
 type Quote struct {
 	domain.OfferQuoted
-	Synthetic bool // made up, or not known at the time
-	// Since is when it came to be known and valid; 0: made up.
+	Synthetic bool // invented, or not known at the time
+	// Since is when it became known and valid; 0 if invented.
 	Since domain.Instant
 }
 
-// Generated is what is for sale where no prices are given: on-demand at 1 an hour,
-// a commitment of one year at 0.644 and one of three at 0.445 of that, nothing
-// upfront, which are prices and guarantee no capacity. The shares are those of
-// g5.48xlarge in cn-north-1, for which AWS published its whole grid of terms. All
-// of it is synthetic.
+// Generated is the market of pools without prices: on-demand at 1 an hour, a one-year commitment at
+// 0.644 and a three-year one at 0.445 of that, both discount-only with nothing upfront. The ratios
+// are those of g5.48xlarge in cn-north-1, for which AWS published its whole grid of terms. All of
+// it is synthetic.
 func Generated() Market {
 	price := func(milli int64) domain.Decimal { return decimal.New(milli, -3) }
 	return Market{
@@ -36,15 +35,15 @@ func Generated() Market {
 	}
 }
 
-// MarketOf sorts what was quoted for one size of machine into a market. The
-// cheapest on-demand and spot offers count; spot takes 1/(1 − overhead) hours for
-// an hour. Its error says why there is no price to test against.
+// MarketOf sorts the quotes for one machine size into a market. The cheapest on-demand and spot
+// offers count; an hour of spot work takes 1/(1 − overhead) hours. Its error says why there is no
+// price to test against.
 //
-// Where an on-demand price was known at the time, what was not known then does not
-// count; where none was, everything does, and is synthetic.
+// If some on-demand price was known at the time, quotes that were not known then are ignored.
+// Otherwise all quotes count, and are synthetic.
 //
-// A commitment to a price counts with whichever provider sells on demand. The
-// months until a commitment begins are the lead time, begun months as a whole.
+// A discount-only commitment counts whichever provider sells on demand. A commitment begins after
+// its lead time, rounded up to whole months.
 func MarketOf(quotes []Quote, currency string, overhead domain.Decimal) (Market, error) {
 	m := Market{Quota: procurement.Unlimited}
 	one := decimal.NewFromInt(1)
@@ -53,9 +52,12 @@ func MarketOf(quotes []Quote, currency string, overhead domain.Decimal) (Market,
 	}
 	quotes = slices.Clone(quotes)
 	slices.SortStableFunc(quotes, func(a, b Quote) int {
-		return cmp.Or(cmp.Compare(a.Market.Provider, b.Market.Provider), cmp.Compare(a.Offer, b.Offer), cmp.Compare(a.Zone, b.Zone), a.Hourly.Cmp(b.Hourly))
+		return cmp.Or(cmp.Compare(a.Market.Provider, b.Market.Provider), cmp.Compare(a.Offer, b.Offer),
+			cmp.Compare(a.Zone, b.Zone), a.Hourly.Cmp(b.Hourly))
 	})
-	if slices.ContainsFunc(quotes, func(q Quote) bool { return q.Kind == domain.OfferOnDemand && q.Currency == currency && !q.Synthetic }) {
+	if slices.ContainsFunc(quotes, func(q Quote) bool {
+		return q.Kind == domain.OfferOnDemand && q.Currency == currency && !q.Synthetic
+	}) {
 		quotes = slices.DeleteFunc(quotes, func(q Quote) bool { return q.Synthetic })
 	}
 	found, other := false, ""
@@ -79,12 +81,14 @@ func MarketOf(quotes []Quote, currency string, overhead domain.Decimal) (Market,
 		case domain.OfferReserved, domain.OfferCapacityBlock:
 			t := Term{
 				ID: o.Market.Provider + " " + o.Offer, Months: int(o.TermMonths), Lead: (int(o.LeadTimeHours) + 729) / 730,
-				Guaranteed: o.GuaranteesCapacity, Upfront: o.Upfront, Hourly: o.Hourly, Max: int(min(o.MaxUnits, procurement.MaxUnits)), Synthetic: synthetic, Since: o.Since,
+				Guaranteed: o.GuaranteesCapacity, Upfront: o.Upfront, Hourly: o.Hourly,
+				Max: int(min(o.MaxUnits, procurement.MaxUnits)), Synthetic: synthetic, Since: o.Since,
 			}
 			if o.Zone != "" {
 				t.ID += " " + o.Zone
 			}
-			if t.Months >= 1 && t.Months <= MaxMonths && t.Lead <= MaxMonths && (len(m.Terms) == 0 || m.Terms[len(m.Terms)-1].ID != t.ID) {
+			if t.Months >= 1 && t.Months <= MaxMonths && t.Lead <= MaxMonths &&
+				(len(m.Terms) == 0 || m.Terms[len(m.Terms)-1].ID != t.ID) {
 				m.Terms = append(m.Terms, t)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	"quartermaster/domain/procurement/baseline"
 )
 
-// test is a pool and what its alternatives have bought so far.
+// test is a pool with the purchases of its alternatives so far.
 type test struct {
 	q      *Question
 	index  int
@@ -24,26 +24,26 @@ type test struct {
 	months []domain.Interval
 	// terms are the commitments for sale in any month, by id: the offers of books.
 	terms []Term
-	books []*books // by terminal rule, as Question.salvages has them
+	books []*books // by terminal rule, in the order of Question.salvages
 	// sets are the decisions, see [Question.sets].
 	sets      []set
 	score     forecast.Score
 	missing   int // hours of the months that were not observed
 	synthetic int // months with a price that was not known
-	blind     int // months without a forecast, and why first
+	blind     int // months without a forecast, and the first reason
 	why       string
 }
 
-// set is what alternatives buy that know the same of the end.
+// set is the purchases of the alternatives with the same knowledge of the end.
 type set struct {
 	endKnown bool
-	salvage  domain.Decimal // that plans take for what lies beyond what they look at
-	// bought is by alternative; those that buy nothing have none.
+	salvage  domain.Decimal // that plans assume beyond their horizon
+	// bought is by alternative; those that buy nothing have no entry.
 	bought [][]procurement.Purchase
 }
 
-// sets are the ways to decide: as if there were no end, which is how advice is
-// given, and, for each terminal rule, knowing the end and the rule.
+// sets are the variants of deciding: without knowing an end, as advice is given, and, for each
+// terminal rule, knowing the end and the rule.
 func (q *Question) sets() []set {
 	out := []set{{false, q.PlanSalvage, make([][]procurement.Purchase, len(Alternatives()))}}
 	for _, salvage := range q.salvages() {
@@ -52,7 +52,7 @@ func (q *Question) sets() []set {
 	return out
 }
 
-// newTest puts what happened into pools.
+// newTest prepares the pools of the actual demand.
 func newTest(q *Question, index int, months []domain.Interval) (*test, error) {
 	t := &test{q: q, index: index, pool: &q.Pools[index], months: months, sets: q.sets()}
 	byID := map[string]Term{}
@@ -65,7 +65,8 @@ func newTest(q *Question, index int, months []domain.Interval) (*test, error) {
 				return nil, fmt.Errorf("offer %s is not the same thing in every month", term.ID)
 			}
 			if term.Months < 1 || term.Months > MaxMonths || term.Lead < 0 || term.Lead > MaxMonths || term.Max < 0 {
-				return nil, fmt.Errorf("offer %s: %d months long, %d to wait for, at most %d units: that is no offer", term.ID, term.Months, term.Lead, term.Max)
+				return nil, fmt.Errorf("offer %s: %d months long, %d to wait for, at most %d units: that is not an offer",
+					term.ID, term.Months, term.Lead, term.Max)
 			}
 			byID[term.ID] = term
 			synthetic = synthetic || term.Synthetic
@@ -113,14 +114,14 @@ func newTest(q *Question, index int, months []domain.Interval) (*test, error) {
 	return t, nil
 }
 
-// between returns the hours of a span that were observed.
+// between returns the observed hours of a span.
 func between(milli []int64, from domain.Instant, span domain.Interval) []int64 {
 	lo := min(max(0, int((span.From-from)/domain.Hour)), len(milli))
 	hi := min(max(lo, int((span.To-from)/domain.Hour)), len(milli))
 	return slices.DeleteFunc(slices.Clone(milli[lo:hi]), func(v int64) bool { return v < 0 })
 }
 
-// units rounds thousandths up to what is bought.
+// units rounds thousandths up to purchased units.
 func units(milli []int64) []int {
 	out := make([]int, len(milli))
 	for i, v := range milli {
@@ -129,7 +130,7 @@ func units(milli []int64) []int {
 	return out
 }
 
-// nano turns an amount into what procurement counts in.
+// nano converts an amount to procurement's unit.
 func nano(d domain.Decimal) (procurement.Nano, error) {
 	n := d.Shift(9).Round(0)
 	if d.IsNegative() || !n.BigInt().IsInt64() {
@@ -157,8 +158,8 @@ func (t *test) epoch(m *Market, span domain.Interval) (procurement.Epoch, error)
 	return e, nil
 }
 
-// hold adds to a month what is held in it: from the start, and of purchases that a
-// alternative has made, whose epochs count from the first month of the test.
+// hold adds to a month what is held in it: from the start, and from an alternative's purchases,
+// whose epochs count from the first month of the test.
 func (t *test) hold(e *procurement.Epoch, span domain.Interval, bought []procurement.Purchase, at int) {
 	add := func(units int, guaranteed bool) {
 		if guaranteed {
@@ -179,8 +180,8 @@ func (t *test) hold(e *procurement.Epoch, span domain.Interval, bought []procure
 	}
 }
 
-// start is what a unit costs that begins in an epoch of a horizon: what it costs
-// within, and of what it costs beyond, all but the salvage.
+// start is the cost of a unit that begins in an epoch of a horizon: the cost within, plus the cost
+// beyond less the salvage.
 func start(term *Term, months []domain.Interval, at int, salvage domain.Decimal) (procurement.Start, error) {
 	whole, within := 0, 0
 	for i, span := range following(months[at].From, term.Months) {
@@ -190,7 +191,8 @@ func start(term *Term, months []domain.Interval, at int, salvage domain.Decimal)
 		}
 	}
 	cost := term.Upfront.Add(term.Hourly.Mul(decimal.NewFromInt(int64(whole))))
-	share := decimal.NewFromInt(int64(within)).Add(decimal.NewFromInt(1).Sub(salvage).Mul(decimal.NewFromInt(int64(whole - within))))
+	beyond := decimal.NewFromInt(1).Sub(salvage).Mul(decimal.NewFromInt(int64(whole - within)))
+	share := decimal.NewFromInt(int64(within)).Add(beyond)
 	n, err := nano(cost.Mul(share).DivRound(decimal.NewFromInt(int64(whole)), 12))
 	if err != nil {
 		return procurement.Start{}, fmt.Errorf("offer %s: %w", term.ID, err)
@@ -202,8 +204,8 @@ func start(term *Term, months []domain.Interval, at int, salvage domain.Decimal)
 	return s, nil
 }
 
-// horizon is the months that a decision looks at: as many as plans do, and none
-// beyond the end where that is known.
+// horizon is the months that a decision looks at: the planning horizon, cut off at the end if that
+// is known.
 func (t *test) horizon(m int, s *set) []domain.Interval {
 	n := t.q.Horizon
 	if s.endKnown {
@@ -212,9 +214,9 @@ func (t *test) horizon(m int, s *set) []domain.Interval {
 	return following(t.months[m].From, n)
 }
 
-// ahead is the pool as it looks from a month on, to an alternative that has bought what
-// it has, with the offers of that month for as long as anybody can see, and what
-// they cost beyond at a salvage. of says which of the terms each offer is.
+// ahead is the pool as seen from a month on by an alternative with its purchases so far. The offers
+// of that month stay available, and cost beyond the horizon is credited at a salvage. of maps each
+// offer to its term.
 func (t *test) ahead(m int, s *set, alternative int, salvage domain.Decimal) (p *procurement.Pool, of []int, err error) {
 	span := t.horizon(m, s)
 	p = &procurement.Pool{ID: t.pool.name() + " " + month(span[0].From)}
@@ -245,13 +247,15 @@ func (t *test) ahead(m int, s *set, alternative int, salvage domain.Decimal) (p 
 	return p, of, nil
 }
 
-// decide keeps of purchases that were planned in a month what has to be decided
-// then: what cannot begin later without beginning later than planned.
+// decide keeps the planned purchases of a month that must be decided then: waiting would make them
+// begin later than planned.
 func (t *test) decide(m int, s *set, alternative int, of []int, planned []procurement.Purchase) {
 	for _, b := range planned {
 		term := &t.terms[of[b.Offer]]
 		if at := m + term.Lead; b.Epoch == term.Lead && at < len(t.months) {
-			s.bought[alternative] = append(s.bought[alternative], procurement.Purchase{Offer: of[b.Offer], Epoch: at, Units: b.Units})
+			s.bought[alternative] = append(s.bought[alternative], procurement.Purchase{
+				Offer: of[b.Offer], Epoch: at, Units: b.Units,
+			})
 		}
 	}
 }
@@ -267,13 +271,13 @@ func (t *test) seen(m int) []int64 {
 		return nil
 	}
 	out := milli[:min(at, len(milli))]
-	if len(out) < at { // what is not known yet was not observed
+	if len(out) < at { // what is not known yet counts as not observed
 		out = append(slices.Clone(out), slices.Repeat([]int64{-1}, at-len(out))...)
 	}
 	return out
 }
 
-// run decides month by month, and reckons up.
+// run decides month by month and then computes the costs.
 func (t *test) run(ctx context.Context, tell func()) error {
 	for m := range t.months {
 		if err := ctx.Err(); err != nil {
@@ -300,10 +304,9 @@ func (t *test) run(ctx context.Context, tell func()) error {
 	return t.reckon()
 }
 
-// follow decides a month by the rules that need no plan. Where they know of no end,
-// they weigh what an offer costs by the hour of its whole term, as salvage of all
-// of the rest has it; else what is charged up to the end against what is saved
-// until then.
+// follow decides a month by the rules that need no plan. Without a known end they compare an
+// offer's hourly cost over its whole term, which equals a salvage of 1. With a known end they
+// compare the charge up to the end with the saving until then.
 func (t *test) follow(m int, s *set, past []int) error {
 	salvage := s.salvage
 	if !s.endKnown {
@@ -337,7 +340,9 @@ func (t *test) plan(m int, history []int64) error {
 		t.unseen(errors.New("no demand was known"))
 		return nil
 	}
-	question := &forecast.Question{From: t.pool.From, History: history, Weeks: min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week)}
+	question := &forecast.Question{
+		From: t.pool.From, History: history, Weeks: min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week),
+	}
 	if t.pool.Changes != nil {
 		question.Changes = forecast.Shifts(t.pool.From, history, t.pool.Changes[m])
 	}
@@ -347,14 +352,18 @@ func (t *test) plan(m int, history []int64) error {
 		return nil
 	}
 	t.rate(m, history, f)
-	draws, err := f.Scenarios(&forecast.Spread{Hours: hours, Count: t.q.Scenarios, Growth: t.q.Growth}, t.q.Draws(uint64(t.index)*MaxMonths+uint64(m)))
+	draws, err := f.Scenarios(&forecast.Spread{Hours: hours, Count: t.q.Scenarios, Growth: t.q.Growth},
+		t.q.Draws(uint64(t.index)*MaxMonths+uint64(m)))
 	if err != nil {
 		return err
 	}
 	cases := make([][]procurement.Case, len(span))
 	for i := range span {
 		for _, d := range draws {
-			cases[i] = append(cases[i], procurement.Case{Demand: procurement.Steps(units(between(d, t.months[m].From, span[i]))), SpotUnits: procurement.Unlimited})
+			cases[i] = append(cases[i], procurement.Case{
+				Demand:    procurement.Steps(units(between(d, t.months[m].From, span[i]))),
+				SpotUnits: procurement.Unlimited,
+			})
 		}
 	}
 	for i := range t.sets {
@@ -376,14 +385,13 @@ func (t *test) plan(m int, history []int64) error {
 	return nil
 }
 
-// unseen notes a month in which nothing could be forecast, so that the plan buys
-// nothing.
+// unseen records a month without a forecast, in which the plan buys nothing.
 func (t *test) unseen(why error) {
 	t.blind++
 	t.why = cmp.Or(t.why, why.Error())
 }
 
-// rate notes what the first four weeks of a forecast were worth.
+// rate scores the first four weeks of a forecast.
 func (t *test) rate(m int, history []int64, f *forecast.Forecast) {
 	at := min(int((t.months[m].From-t.pool.From)/domain.Hour), len(t.pool.Milli))
 	actual := t.pool.Milli[at:]

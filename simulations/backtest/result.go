@@ -14,69 +14,69 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Result is what the alternatives cost.
+// Result is the costs of the alternatives.
 type Result struct {
 	Methods  []string        `json:"methods"`
 	Period   domain.Interval `json:"period"`
 	Months   int             `json:"months"`
 	Currency string          `json:"currency"`
-	// What was taken as given.
+	// The inputs.
 	Horizon   int            `json:"horizon_months"`
 	Scenarios int            `json:"scenarios"`
 	Growth    string         `json:"growth"`
 	Salvage   domain.Decimal `json:"salvage"` // the terminal rule
 	Shortage  domain.Decimal `json:"shortage_factor"`
-	// PlanSalvage is the share that plans take beyond what they look at.
+	// PlanSalvage is the salvage share that plans assume beyond their horizon.
 	PlanSalvage domain.Decimal `json:"plan_salvage"`
-	// Interval says what low and high of a regret are.
+	// Interval describes the low and high of a regret.
 	Interval string `json:"interval"`
-	// All is every region together, and Regions each, by name.
+	// All is all regions together, and Regions each one, by name.
 	All     Region   `json:"all"`
 	Regions []Region `json:"regions"`
 	Pools   []Tested `json:"pools"`
-	// Notes say what must be known to read the result.
+	// Notes are remarks needed to read the result.
 	Notes []string `json:"notes"`
 }
 
-// Region is what the alternatives cost in one region, or in all.
+// Region is the costs of the alternatives in one region, or in all.
 type Region struct {
 	Region string `json:"region,omitempty"`
-	// Foresight is the least that any alternative could have cost, proven, and
-	// FutureKnown what served demand then.
+	// Foresight is the proven lowest possible cost, and FutureKnown what served demand at that
+	// cost.
 	Foresight   domain.Decimal `json:"foresight_cost"`
 	FutureKnown Served         `json:"foresight_served_unit_hours"`
-	// Alternatives know of no end, as when advice is given, and pay under the question's
-	// terminal rule. Least are those that cost least of them.
+	// Alternatives do not know the end, as when advice is given, and pay under the question's
+	// terminal rule. Least lists the cheapest of them.
 	Alternatives []Alternative `json:"alternatives"`
 	Least        []string      `json:"least"`
 	// Terminal is the same under every terminal rule, with the end unknown and known.
 	Terminal []Terminal     `json:"terminal_rules"`
 	Forecast forecast.Score `json:"forecast"` // as the score of "plan forecast", of the first four weeks
-	// Synthetic is in how many months of pools, of PoolMonths, a price was made up or
+	// Synthetic is the number of pool-months, out of PoolMonths, with a price that was invented or
 	// not known then.
 	Synthetic  int `json:"pool_months_with_synthetic_prices"`
 	PoolMonths int `json:"pool_months"`
 }
 
-// Terminal is what the alternatives cost under one terminal rule.
+// Terminal is the costs of the alternatives under one terminal rule.
 type Terminal struct {
 	Salvage domain.Decimal `json:"salvage"`
-	// EndKnown says whether alternatives know when the test ends and what the rule is. If
-	// not, they buy the same under every rule, and it only decides what they are
-	// charged for it. If so, each decides by what it is charged until then.
+	// EndKnown says whether alternatives know the end of the test and the rule. If not, they buy
+	// the same under every rule, which only decides what they are charged. If so, each decides by
+	// what it is charged until the end.
 	EndKnown     bool           `json:"end_known"`
 	Foresight    domain.Decimal `json:"foresight_cost"`
 	Alternatives []Alternative  `json:"alternatives"`
-	Least        []string       `json:"least"` // the alternatives that cost least
+	Least        []string       `json:"least"` // the cheapest alternatives
 }
 
-// Alternative is what an alternative cost.
+// Alternative is the cost of an alternative.
 type Alternative struct {
 	Name    string         `json:"alternative"`
 	Cost    domain.Decimal `json:"cost"`
-	Penalty domain.Decimal `json:"shortage_penalty"` // of it
-	// Regret is (cost − foresight) ÷ foresight, 0 where perfect foresight costs
-	// nothing; Low and High are the interval that it lies in, none of a single pool.
+	Penalty domain.Decimal `json:"shortage_penalty"` // part of the cost
+	// Regret is (cost − foresight) ÷ foresight, 0 if perfect foresight costs nothing. Low and High
+	// are its interval; nil for a single pool.
 	Regret domain.Decimal  `json:"regret"`
 	Low    *domain.Decimal `json:"regret_low,omitempty"`
 	High   *domain.Decimal `json:"regret_high,omitempty"`
@@ -100,7 +100,7 @@ func (s *Served) add(o *Served) {
 	s.Shortage += o.Shortage
 }
 
-// Tested is what became of one pool.
+// Tested is the result of one pool.
 type Tested struct {
 	Region    string         `json:"region"`
 	Kind      string         `json:"kind"`
@@ -109,24 +109,23 @@ type Tested struct {
 	OnDemand  domain.Decimal `json:"on_demand_cost"`
 	// Bought is what the plan bought.
 	Bought []Bought `json:"plan_purchases"`
-	// Missing are hours of the months that were not observed: nobody pays for them.
+	// Missing is the number of hours that were not observed, which cost nothing.
 	Missing int `json:"missing_hours"`
-	// Synthetic is in how many months a price was made up or not known then.
+	// Synthetic is the number of months with a price that was invented or not known then.
 	Synthetic int              `json:"months_with_synthetic_prices"`
 	Prices    []SyntheticPrice `json:"synthetic_prices"`
-	// Blind is in how many months nothing could be forecast, so that the plan
-	// bought nothing, and Why the reason in the first of them.
+	// Blind is the number of months without a forecast, in which the plan bought nothing; Why is
+	// the reason in the first of them.
 	Blind int    `json:"months_without_forecast"`
 	Why   string `json:"why_no_forecast,omitempty"`
 }
 
-// SyntheticPrice is a price that was not known in some months of a pool, or is made
-// up.
+// SyntheticPrice is a price that is invented, or was not known in some months of a pool.
 type SyntheticPrice struct {
 	Price  string `json:"price"`  // "on_demand", "spot", or the offer
-	Months int    `json:"months"` // in so many
-	// Since is when the first quote that was carried back came to be known and valid;
-	// 0 where the price is made up.
+	Months int    `json:"months"` // number of months
+	// Since is when the first quote that was carried back became known and valid; 0 if the price is
+	// invented.
 	Since domain.Instant `json:"known_from,omitempty"`
 }
 
@@ -137,12 +136,13 @@ type Bought struct {
 	Units int    `json:"units"`
 }
 
-// resamples is how many times the pools of a region are drawn anew, for the
-// intervals.
+// resamples is the number of bootstrap resamples of a region's pools.
 const resamples = 1000
 
-// intervalSays is what Result.Interval says.
-var intervalSays = fmt.Sprintf("the middle 90%% of %d bootstraps over pools: as many as the region has, drawn from them with repetition, each against the least that its own pools could have cost. It says how regret varies over pools, not over time, and little with less than ten of them; a single pool has none", resamples)
+// intervalSays is the text of Result.Interval.
+var intervalSays = fmt.Sprintf("the middle 90%% of %d bootstraps over pools: as many as the region has, drawn "+
+	"from them with repetition, each against the least that its own pools could have cost. It says how regret "+
+	"varies over pools, not over time, and little with less than ten of them; a single pool has none", resamples)
 
 func money(nano *big.Int) domain.Decimal { return decimal.NewFromBigInt(nano, -9) }
 
@@ -151,7 +151,8 @@ func (q *Question) result(months []domain.Interval, tests []*test) *Result {
 	out := &Result{
 		Methods: []string{Method, forecast.Method, procurement.Method},
 		Period:  domain.Interval{From: q.From, To: q.To}, Months: len(months), Currency: q.Currency,
-		Horizon: q.Horizon, Scenarios: q.Scenarios, Salvage: q.Salvage, PlanSalvage: q.PlanSalvage, Shortage: q.Shortage, Interval: intervalSays,
+		Horizon: q.Horizon, Scenarios: q.Scenarios, Salvage: q.Salvage, PlanSalvage: q.PlanSalvage,
+		Shortage: q.Shortage, Interval: intervalSays,
 		Growth: "beyond the forecast " + forecast.RandomWalk,
 	}
 	if len(q.Growth) > 0 {
@@ -175,13 +176,17 @@ func (q *Question) result(months []domain.Interval, tests []*test) *Result {
 	out.All = q.region("", tests)
 	n := len(months) * len(tests)
 	if synthetic > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("prices are synthetic (made up, or not known at the time) in %d of %d months of pools", synthetic, n))
+		out.Notes = append(out.Notes,
+			fmt.Sprintf("prices are synthetic (made up, or not known at the time) in %d of %d months of pools",
+				synthetic, n))
 	}
 	if blind > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("in %d of %d months of pools too little was known for a forecast, and the plan bought nothing", blind, n))
+		out.Notes = append(out.Notes,
+			fmt.Sprintf("in %d of %d months of pools too little was known for a forecast, and the plan bought nothing", blind, n))
 	}
 	if missing > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%d hours of pools were not observed, and cost nothing in any alternative", missing))
+		out.Notes = append(out.Notes,
+			fmt.Sprintf("%d hours of pools were not observed, and cost nothing in any alternative", missing))
 	}
 	return out
 }
@@ -203,7 +208,7 @@ func (t *test) tested() Tested {
 	return out
 }
 
-// synthetic lists the prices of a pool that are.
+// synthetic lists the synthetic prices of a pool.
 func (p *Pool) synthetic() []SyntheticPrice {
 	out := []SyntheticPrice{}
 	note := func(name string, since domain.Instant) {
@@ -232,7 +237,7 @@ func (p *Pool) synthetic() []SyntheticPrice {
 	return out
 }
 
-// picks draws the pools of every resample; none of a single pool.
+// picks draws the pools of every resample; none for a single pool.
 func (q *Question) picks(pools int) [][]int {
 	if pools < 2 {
 		return nil
@@ -276,7 +281,7 @@ func (q *Question) region(name string, tests []*test) Region {
 	return out
 }
 
-// alternatives says what the alternatives of pools cost by some books.
+// alternatives returns the costs of the alternatives over pools, from the given books.
 func alternatives(tests []*test, books int, endKnown bool, picks [][]int) (foresight domain.Decimal, out []Alternative) {
 	least := make([]*big.Int, len(tests))
 	for i, t := range tests {
@@ -324,8 +329,8 @@ func sum(pools []*big.Int, pick []int) *big.Int {
 	return out
 }
 
-// regret is to four digits, 0 where the least is nothing. The least is proven to
-// within the checker's gap, so that an alternative can never cost less but by that.
+// regret is rounded to four digits, and 0 if the least cost is 0. The least cost is proven up to
+// the checker's gap, so an alternative can be cheaper by at most that.
 func regret(cost, least *big.Int) domain.Decimal {
 	more := new(big.Int).Sub(cost, least)
 	if least.Sign() <= 0 || more.Sign() <= 0 {

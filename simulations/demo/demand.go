@@ -9,22 +9,21 @@ import (
 	"quartermaster/domain"
 )
 
-// DemandPeriod is the time that [Demand] covers: 26,280 hours that end with May
-// 2026, UTC.
+// DemandPeriod is the time that [Demand] covers: 26,280 hours that end with May 2026, UTC.
 var DemandPeriod = domain.Interval{
 	From: domain.InstantOf(time.Date(2023, time.June, 2, 0, 0, 0, 0, time.UTC)),
 	To:   domain.InstantOf(time.Date(2026, time.June, 1, 0, 0, 0, 0, time.UTC)),
 }
 
-// demandRegion is the demand of a region, in the figures of one of the two
-// regions of the Shaved Ice data that it follows (Stokely et al., ICPE'25).
+// demandRegion is the demand of a region, with the figures of the region of the Shaved Ice data
+// that it follows (Stokely et al., ICPE'25).
 type demandRegion struct {
 	name   string
 	final  int     // machines at the end, the mean of a week; invented
 	growth [7]int  // level after 0, 1 … 6 half years, per mille of the last
 	byHour [24]int // percent of the mean, UTC
 	byDay  [7]int  // from Sunday
-	// Type A is replaced by type B from this day on, in so many days.
+	// Type A is replaced by type B from day replacedFrom on, within replacedIn days.
 	replacedFrom, replacedIn int
 	spread                   int // standard deviation around all that, per mille
 }
@@ -33,16 +32,18 @@ var demandRegions = []demandRegion{
 	{
 		name: "1", final: 160,
 		growth: [7]int{197, 329, 465, 631, 803, 854, 1000},
-		byHour: [24]int{125, 128, 119, 113, 126, 130, 134, 124, 118, 107, 98, 91, 84, 76, 81, 83, 92, 75, 73, 70, 74, 79, 88, 113},
-		byDay:  [7]int{81, 104, 110, 111, 109, 105, 80},
+		byHour: [24]int{125, 128, 119, 113, 126, 130, 134, 124, 118, 107, 98, 91, 84, 76, 81, 83, 92, 75, 73, 70, 74,
+			79, 88, 113},
+		byDay: [7]int{81, 104, 110, 111, 109, 105, 80},
 
 		replacedFrom: 520, replacedIn: 42, spread: 80,
 	},
 	{
 		name: "2", final: 240,
 		growth: [7]int{300, 390, 542, 657, 715, 826, 1000},
-		byHour: [24]int{90, 94, 103, 108, 106, 114, 114, 117, 116, 117, 110, 109, 108, 107, 102, 97, 88, 88, 90, 91, 86, 82, 78, 84},
-		byDay:  [7]int{79, 106, 109, 109, 108, 105, 83},
+		byHour: [24]int{90, 94, 103, 108, 106, 114, 114, 117, 116, 117, 110, 109, 108, 107, 102, 97, 88, 88, 90, 91,
+			86, 82, 78, 84},
+		byDay: [7]int{79, 106, 109, 109, 108, 105, 83},
 
 		replacedFrom: 638, replacedIn: 28, spread: 50,
 	},
@@ -53,21 +54,19 @@ const (
 	yearEnd = 86
 	// Machines of the third type, per mille of all: 50 to 100 in the regions.
 	thirdType = 60
-	// The spread of an hour is this much of that of the hour before, per mille.
+	// Autocorrelation of the deviation from hour to hour, per mille.
 	persistence = 970
-	// Of what then is new in an hour, so that the whole spreads as said:
-	// √(1 − 0.97²), per mille.
+	// New deviation per hour, per mille, so that the total has the stated spread: √(1 − 0.97²).
 	innovation = 243
 )
 
-// Demand writes hourly demand in the columns of the Shaved Ice data set: in two
-// regions, machines of type A, of type B that takes its place, and of a small
-// third type C. A type that nobody asks for in an hour has no row, as there.
-// Hours are written with a trailing Z.
+// Demand writes hourly demand in the columns of the Shaved Ice data set: in two regions, machines
+// of type A, of type B that replaces it, and of a small third type C. As in the data set, a type
+// without demand in an hour has no row. Hours are written with a trailing Z.
 func Demand(w io.Writer, draw func() uint64) error {
 	t := newTable(w, "USAGE_HOUR", "REGION_NUM", "INSTANCE_TYPE", "NORM_USAGE")
 	d := dice{draw}
-	// What each region is away from its level, per mille, and so type C.
+	// The deviation of each region from its level, per mille, and that of type C.
 	away := make([]int, len(demandRegions))
 	awayThird := make([]int, len(demandRegions))
 	hours := int((DemandPeriod.To - DemandPeriod.From) / domain.Hour)
@@ -97,7 +96,7 @@ func Demand(w io.Writer, draw func() uint64) error {
 	return nil
 }
 
-// level is the demand of an hour without chance, in millionths of a machine.
+// level is the demand of an hour without randomness, in millionths of a machine.
 func (r *demandRegion) level(hour, hours int) int {
 	steps := len(r.growth) - 1
 	step, within := hour*steps/hours, hour*steps%hours

@@ -6,12 +6,10 @@ import (
 	"math/bits"
 )
 
-// dice turns draws into choices. All of it is integer arithmetic, so that no
-// machine rounds differently.
+// dice turns draws into choices. It uses integer arithmetic only, so all machines round alike.
 type dice struct{ draw func() uint64 }
 
-// below returns a number from 0 to n-1, of which none is more than n/2⁶⁴
-// likelier than another.
+// below returns a number from 0 to n-1. Probabilities differ by at most n/2⁶⁴ relatively.
 func (d dice) below(n int) int {
 	hi, _ := bits.Mul64(d.draw(), uint64(n))
 	return int(hi)
@@ -20,8 +18,8 @@ func (d dice) below(n int) int {
 // chance is true in n of a million cases.
 func (d dice) chance(n int) bool { return d.below(1_000_000) < n }
 
-// spread returns a number around 0 with the given standard deviation, as near
-// to a normal distribution as the sum of twelve uniform numbers is.
+// spread returns a number around 0 with the given standard deviation, approximately normal as the
+// sum of twelve uniform numbers.
 func (d dice) spread(deviation int) int {
 	const one = 1 << 16 // of each uniform number, whose variance is one²/12
 	sum := -6 * one
@@ -33,7 +31,7 @@ func (d dice) spread(deviation int) int {
 	return sum * deviation / one
 }
 
-// share is a value and its weight among others.
+// share is a value with its weight.
 type share[T any] struct {
 	weight int
 	value  T
@@ -54,7 +52,7 @@ func pick[T any](d dice, table []share[T]) T {
 	panic("pick: the weights do not add up")
 }
 
-// shuffle puts the values into an order of which all are equally likely.
+// shuffle puts the values into a uniformly random order.
 func shuffle[T any](d dice, values []T) {
 	for i := len(values) - 1; i > 0; i-- {
 		j := d.below(i + 1)

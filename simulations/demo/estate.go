@@ -19,36 +19,32 @@ type Machine struct {
 	Service       domain.Interval
 }
 
-// name tells the machines of an account apart.
+// name identifies a machine within an account.
 func (m Machine) name() string { return m.Cluster + "/" + m.Node }
 
-// Outage is a time in which a machine was broken and for which the supplier
-// gives credit.
+// Outage is a time in which a machine was broken and for which the supplier gives credit.
 type Outage struct {
 	Node int // index into Estate.Nodes
 	Time domain.Interval
 }
 
-// Estate is what one supplier bills to one account for one month, and on what
-// terms. [Estate.Lines] prints the bill day by day and machine by machine;
-// [Estate.Invoices] computes what is due from the terms, without looking at a
-// line. The two agree to the cent, which makes the pair a test of whatever reads
-// bills.
+// Estate is what one supplier bills to one account for one month, and the terms. [Estate.Lines]
+// produces the bill day by day and machine by machine. [Estate.Invoices] computes the amount due
+// from the terms, without looking at a line. The two agree to the cent, which makes the pair a test
+// of programs that read bills.
 //
-// The terms, in the words of a contract:
+// The terms, as in a contract:
 //
-//   - Time is metered in hundredths of an hour of UTC. One that has begun is
-//     billed.
-//   - Committed units are paid for every hour of the month in one recurring fee,
-//     used or not. They cover the first Reserved nodes.
-//   - The last Spot nodes are billed at the spot price, by region and SKU, without
-//     resource ids. The nodes between are billed on demand, and so is Stray.
-//   - An outage is credited at the price of the machine's class for the time in
-//     which the machine was in service.
-//   - Support is a fee, network traffic so many gigabytes a day, the promotion a
-//     fixed credit.
-//   - Each detail of the invoice is rounded to cents, half away from zero. Tax is
-//     a rate on the sum of the rounded details.
+//   - Time is metered in hundredths of an hour of UTC, rounded up.
+//   - Committed units are paid for every hour of the month in one recurring fee, used or not. They
+//     cover the first Reserved nodes.
+//   - The last Spot nodes are billed at the spot price, by region and SKU, without resource ids.
+//     The nodes in between are billed on demand, and so is Stray.
+//   - An outage is credited at the price of the machine's class for the time in which the machine
+//     was in service.
+//   - Support is a fee, network traffic a number of gigabytes a day, the promotion a fixed credit.
+//   - Each detail of the invoice is rounded to cents, half away from zero. Tax is a rate on the sum
+//     of the rounded details.
 type Estate struct {
 	Issuer   string // InvoiceIssuerName
 	Provider string // ServiceProviderName and HostProviderName
@@ -57,21 +53,19 @@ type Estate struct {
 	Period   domain.Interval // a calendar month, UTC
 
 	Nodes    []Machine
-	Reserved int // of Nodes, from the first
-	Spot     int // of Nodes, to the last
+	Reserved int // number of first Nodes
+	Spot     int // number of last Nodes
 
 	CommitmentID string
-	Committed    int // units, alike the first of Nodes; at least Reserved
+	Committed    int // units like the first of Nodes; at least Reserved
 
-	// Per machine and hour. No amount here is negative or has more than nine
-	// digits behind the point, and EgressGBPerDay not more than two, so that no
-	// line needs more than eleven.
+	// Per machine and hour. No amount here is negative or has more than nine decimals, and
+	// EgressGBPerDay has at most two, so no line needs more than eleven.
 	OnDemandHourly, ReservedHourly, SpotHourly domain.Decimal
 
 	Outages []Outage // disjoint for one node; none of a spot node
 
-	// Stray is a machine that is billed and that the fleet does not know; none
-	// when its Service is empty.
+	// Stray is a machine that is billed but unknown to the fleet; none if its Service is empty.
 	Stray Machine
 
 	Support         domain.Decimal // per month
@@ -81,7 +75,7 @@ type Estate struct {
 	TaxRate         domain.Decimal // 0.19 is 19 %; 0 for none
 }
 
-// meterUnit is the time that is billed as a whole: a hundredth of an hour.
+// meterUnit is the unit of billed time: a hundredth of an hour.
 const meterUnit = domain.Hour / 100
 
 // metered returns an interval as the supplier's meter sees it within a period.
@@ -99,7 +93,7 @@ func hours(i domain.Interval) domain.Decimal {
 	return decimal.New(int64(i.Length()/meterUnit), -2)
 }
 
-// cents rounds an amount as an invoice prints it.
+// cents rounds an amount as an invoice shows it.
 func cents(d domain.Decimal) domain.Decimal { return d.Round(2) }
 
 // class is how a node is billed.
@@ -133,8 +127,7 @@ func (e *Estate) price(c class) domain.Decimal {
 	}
 }
 
-// detail is a row of the invoice's breakdown: what it is called, and its kind of
-// charge.
+// detail is a row of the invoice's breakdown: its name and kind of charge.
 type detail struct {
 	id, category, description string
 }
@@ -155,12 +148,12 @@ var (
 	}
 )
 
-// invoiceID names the one invoice of the month. It says that it is generated.
+// invoiceID names the one invoice of the month, marked as generated.
 func (e *Estate) invoiceID() string {
 	return "gen-" + e.Account + "-" + e.Period.From.Time().Format("200601")
 }
 
-// check refuses terms that mean nothing or cannot be billed exactly.
+// check refuses terms that are meaningless or cannot be billed exactly.
 func (e *Estate) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("estate of account %q: "+format, append([]any{e.Account}, args...)...)
@@ -182,7 +175,7 @@ func (e *Estate) check() error {
 	for _, term := range []struct {
 		name   string
 		amount domain.Decimal
-		digits int32 // behind the point
+		digits int32 // number of decimals
 	}{
 		{"on-demand price", e.OnDemandHourly, 9},
 		{"reserved price", e.ReservedHourly, 9},

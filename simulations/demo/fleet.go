@@ -17,9 +17,8 @@ type nodeShape struct {
 	memoryMiB int
 }
 
-// The GPU nodes of the openb trace by shape (Weng et al., USENIX ATC'23; the
-// node list of the trace). A10G stands for what the trace calls G2, A100 40GB
-// for G3.
+// The GPU nodes of the openb trace by shape (Weng et al., USENIX ATC'23; the node list of the
+// trace). A10G stands for the trace's G2, A100 40GB for its G3.
 var nodeShapes = []nodeShape{
 	{3, "P100", 1, 8000, 61440},
 	{2, "P100", 2, 8000, 61440},
@@ -45,7 +44,7 @@ const (
 	podWaitMost = 300 // seconds between creation and start
 )
 
-// podClass is what pods that ask for equally many GPUs have in common.
+// podClass is what pods with the same number of requested GPUs have in common.
 type podClass struct {
 	population int // of 10,000 pods
 	gpus       int
@@ -57,10 +56,9 @@ type podClass struct {
 
 var whole = []share[int]{{1, 1000}}
 
-// The pods of the openb trace: population by GPU request as Weng et al. state it;
-// within a class the shares, in percent or per mille, of the frequent requests
-// in the trace's list of 8,152 pods, and of the constraints in its variant
-// gpuspec10.
+// The pods of the openb trace: population by GPU request as stated by Weng et al. Within a class
+// these are the shares, in percent or per mille, of the frequent requests in the trace's list of
+// 8,152 pods, and of the constraints in its variant gpuspec10.
 var podClasses = []podClass{
 	{
 		population: 1334, gpus: 0, milli: []share[int]{{1, 0}},
@@ -126,11 +124,10 @@ var podClasses = []podClass{
 	},
 }
 
-// Fleet writes a list of nodes and a list of pods in the columns of the openb
-// trace: 1,213 nodes with 6,212 GPUs, and 7,600 pods that ask for about nine
-// tenths of them. Creation times are seconds from an epoch that whoever imports
-// the pods names; the pods are created within 30 days of it and run on. Every
-// pod fits on some node of the fleet, were it alone.
+// Fleet writes a list of nodes and a list of pods in the columns of the openb trace: 1,213 nodes
+// with 6,212 GPUs, and 7,600 pods that request about nine tenths of them. Creation times are
+// seconds from an epoch that the importing user names; the pods are created within 30 days of it
+// and keep running. Every pod fits on some node of the empty fleet.
 func Fleet(nodes, pods io.Writer, draw func() uint64) error {
 	if err := writeNodes(nodes); err != nil {
 		return fmt.Errorf("write nodes: %w", err)
@@ -156,7 +153,7 @@ func writeNodes(w io.Writer) error {
 // nodeName returns the name of the n-th node, from 1.
 func nodeName(n int) string { return fmt.Sprintf("gen-node-%04d", n) }
 
-// pod is what is asked for.
+// pod is a request for resources.
 type pod struct {
 	name                string
 	gpus, milli         int // of each GPU, in thousandths
@@ -187,15 +184,16 @@ func writePods(w io.Writer, d dice) error {
 		"creation_time", "deletion_time", "scheduled_time")
 	for _, p := range drawPods(d) {
 		t.row(
-			p.name, strconv.Itoa(p.cpuMilli), strconv.Itoa(p.memoryMiB), strconv.Itoa(p.gpus), strconv.Itoa(p.milli), p.spec, p.qos,
+			p.name, strconv.Itoa(p.cpuMilli), strconv.Itoa(p.memoryMiB), strconv.Itoa(p.gpus), strconv.Itoa(p.milli),
+			p.spec, p.qos,
 			"Running", strconv.Itoa(p.created), "", strconv.Itoa(p.scheduled),
 		)
 	}
 	return t.close()
 }
 
-// population returns the class of each pod: as many of each as its share says,
-// to within one, in an order that is drawn.
+// population returns the class of each pod: as many of each as its share says, to within one, in
+// random order.
 func population(d dice) []*podClass {
 	deck := make([]*podClass, 0, podCount)
 	sum := 0
@@ -213,6 +211,7 @@ func population(d dice) []*podClass {
 func fits(gpus int, shape [2]int, spec string) bool {
 	models := strings.Split(spec, "|")
 	return slices.ContainsFunc(nodeShapes, func(n nodeShape) bool {
-		return n.gpus >= gpus && n.cpuMilli >= shape[0] && n.memoryMiB >= shape[1] && (spec == "" || slices.Contains(models, n.model))
+		return n.gpus >= gpus && n.cpuMilli >= shape[0] && n.memoryMiB >= shape[1] &&
+			(spec == "" || slices.Contains(models, n.model))
 	})
 }

@@ -6,9 +6,9 @@ import (
 	"quartermaster/domain"
 )
 
-// Invoices returns the invoices of the month, which is one. Amounts are computed
-// from the terms in closed form: hours from the lengths of the service
-// intervals, money as hours times price. No line is made for it.
+// Invoices returns the one invoice of the month. Amounts are computed from the terms in closed
+// form: hours from the lengths of the service intervals, money as hours times price. No billing
+// line is used.
 func (e *Estate) Invoices() ([]domain.InvoiceReceived, error) {
 	if err := e.check(); err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 	"quartermaster/domain"
 )
 
-// JobsPeriod is the time in which the jobs of [Jobs] were submitted: the last three
-// days of [LoadPeriod].
+// JobsPeriod is the time in which the jobs of [Jobs] were submitted: the last three days of
+// [LoadPeriod].
 var JobsPeriod = domain.Interval{From: LoadPeriod.To - 3*domain.Day, To: LoadPeriod.To}
 
 // Told is an event of a workspace and when it became true.
@@ -20,20 +20,18 @@ type Told struct {
 	Event     domain.Event
 }
 
-// How jobs end, by the GPU-hours that they would take: per mille cancelled and failed,
-// the rest succeed. Of the GPU jobs of Helios Earth 73.5 % completed, 13.6 % were
-// cancelled and 12.9 % failed; of the GPU time these took 50 %, 42 % and 8 %: it is the
-// long ones that are cancelled, and failures come early (Hu et al., SC'21, and the
-// summary of its trace).
+// How jobs end, by the GPU-hours that they would take: per mille cancelled and failed; the rest
+// succeed. Of the GPU jobs of Helios Earth 73.5 % completed, 13.6 % were cancelled and 12.9 %
+// failed; they took 50 %, 42 % and 8 % of the GPU time. So long jobs are cancelled, and failures
+// come early (Hu et al., SC'21, and the summary of its trace).
 var jobEnds = []struct{ hours, cancelled, failed int }{{2, 85, 150}, {40, 220, 90}, {1 << 30, 620, 60}}
 
-// Jobs hands out how the jobs fared that were submitted in [JobsPeriod]: queued,
-// started, finished, as far as it happened before its end, in the order of time. Given
-// the draws of [Load], they are the jobs that its GPUs ran. How they ended is drawn from
-// ended.
+// Jobs returns the events of the jobs submitted in [JobsPeriod], in order of time: queued, started
+// and finished, as far as they happened before its end. Given the draws of [Load], they are the
+// jobs that its GPUs ran. Their outcome is drawn from ended.
 //
-// Of the work of a job that failed nothing is taken to survive, and all of one that was
-// cancelled: that is this package's choice.
+// It assumes that the work of a failed job is lost and that of a cancelled one is kept, which is
+// this package's choice.
 func Jobs(draw, ended func() uint64) []Told {
 	var out []Told
 	ends := dice{ended}
@@ -65,7 +63,9 @@ func Jobs(draw, ended func() uint64) []Told {
 }
 
 func endOf(d dice, name string, j job) *domain.JobFinished {
-	i := slices.IndexFunc(jobEnds, func(e struct{ hours, cancelled, failed int }) bool { return j.gpus*j.ticks < e.hours*ticksPerHour })
+	i := slices.IndexFunc(jobEnds, func(e struct{ hours, cancelled, failed int }) bool {
+		return j.gpus*j.ticks < e.hours*ticksPerHour
+	})
 	switch n := d.below(1000); {
 	case n < jobEnds[i].cancelled:
 		return &domain.JobFinished{Job: name, Outcome: domain.JobCancelled, RetainedPermille: 1000}
@@ -75,7 +75,7 @@ func endOf(d dice, name string, j job) *domain.JobFinished {
 	return &domain.JobFinished{Job: name, Outcome: domain.JobSucceeded, RetainedPermille: 1000}
 }
 
-// needOf asks for GPUs on as few nodes of eight as have equally many each.
+// needOf requests GPUs on the smallest number of eight-GPU nodes with equally many on each.
 func needOf(gpus int) domain.GPUNeed {
 	nodes := (gpus + nodeGPUs - 1) / nodeGPUs
 	for gpus%nodes != 0 {

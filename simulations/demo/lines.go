@@ -12,15 +12,14 @@ import (
 	"quartermaster/domain"
 )
 
-// Lines calls yield with every line of the month's bill in the columns of
-// FOCUS 1.4 Cost and Usage, until it returns an error, which Lines returns. The
-// line is used again for the next one: yield MUST copy what it keeps.
+// Lines calls yield with every line of the month's bill in the columns of FOCUS 1.4 Cost and Usage,
+// until yield returns an error, which Lines returns. The line is reused for the next one: yield
+// MUST copy what it keeps.
 //
-// Machines have a line for each day in service, spot pools one for each day,
-// region and SKU. Days are in order; what is billed by the month comes after
-// them. The fee of the commitment is a purchase that costs nothing effectively;
-// its use costs nothing billed, and used and unused hours add up to the fee. A
-// last line of each detail brings the sum of its lines to whole cents.
+// Machines have one line for each day in service, spot pools one for each day, region and SKU. Days
+// are in order; monthly items come after them. The fee of the commitment is a purchase with an
+// effective cost of zero. Its use has a billed cost of zero, and used and unused hours add up to
+// the fee. A last line of each detail rounds the sum of its lines to whole cents.
 func (e *Estate) Lines(yield func(*domain.BillingLine) error) error {
 	if err := e.check(); err != nil {
 		return err
@@ -45,7 +44,7 @@ type bill struct {
 	err   error
 }
 
-// day writes the lines of the charges that are metered.
+// day writes the lines of metered charges.
 func (b *bill) day(day domain.Interval) {
 	used := decimal.Zero
 	pools := map[pool]domain.Decimal{} // hours
@@ -78,7 +77,7 @@ func (b *bill) day(day domain.Interval) {
 	b.network(day)
 }
 
-// pool is what spot machines are billed by.
+// pool is the unit in which spot machines are billed.
 type pool struct{ region, sku string }
 
 func (b *bill) spotPools(day domain.Interval, pools map[pool]domain.Decimal) {
@@ -92,7 +91,7 @@ func (b *bill) spotPools(day domain.Interval, pools map[pool]domain.Decimal) {
 	}
 }
 
-// unused writes what of the commitment no machine used on a day.
+// unused writes the part of the commitment that no machine used on a day.
 func (b *bill) unused(day domain.Interval, left domain.Decimal) {
 	if left.IsZero() {
 		return
@@ -140,7 +139,8 @@ func (b *bill) monthly() {
 	if !b.Support.IsZero() {
 		b.begin(detailSupport, b.Period, b.Support)
 		b.line.ChargeFrequency = "Recurring"
-		b.line.ServiceName, b.line.ServiceCategory, b.line.ServiceSubcategory = "Support", "Management and Governance", "Support"
+		b.line.ServiceName, b.line.ServiceCategory, b.line.ServiceSubcategory = "Support",
+			"Management and Governance", "Support"
 		b.priced("support", decimal.New(1, 0), "Months", b.Support)
 		b.line.PricingCategory = "Standard"
 		b.emit(detailSupport, "fee")
@@ -166,8 +166,7 @@ func (b *bill) monthly() {
 	}
 }
 
-// round writes, for each detail whose lines do not add up to cents, the line that
-// makes them.
+// round writes a rounding line for each detail whose lines do not add up to whole cents.
 func (b *bill) round(details ...detail) {
 	for _, d := range details {
 		sum := b.sums[d.id]
@@ -196,7 +195,7 @@ func (b *bill) tax() {
 	}
 }
 
-// begin starts a line with what all lines have.
+// begin starts a line with the fields common to all lines.
 func (b *bill) begin(d detail, period domain.Interval, amount domain.Decimal) {
 	b.line = domain.BillingLine{
 		BilledCost:         amount,
@@ -255,9 +254,8 @@ func (b *bill) machine(m Machine) {
 	}
 }
 
-// priced sets quantity, list price and what comes of them. What was contracted is
-// the list price: FOCUS has negotiated discounts in it, of which there are none,
-// and leaves out what a commitment saves.
+// priced sets quantity, list price and derived fields. The contracted price is the list price: in
+// FOCUS it includes negotiated discounts, of which there are none, and excludes commitment savings.
 func (b *bill) priced(sku string, quantity domain.Decimal, unit string, list domain.Decimal) {
 	l := &b.line
 	l.SKUID = sku
@@ -271,8 +269,8 @@ func (b *bill) priced(sku string, quantity domain.Decimal, unit string, list dom
 	l.ContractedCost = l.ListCost
 }
 
-// commitment marks the line as the fee (no status), the used or the unused part
-// of the commitment.
+// commitment marks the line as the fee (no status), the used part or the unused part of the
+// commitment.
 func (b *bill) commitment(status string, quantity domain.Decimal) {
 	l := &b.line
 	l.CommitmentDiscountCategory = "Usage"
@@ -292,7 +290,7 @@ func (b *bill) effective(amount domain.Decimal) {
 	b.line.PricingCurrencyEffectiveCost = b.line.EffectiveCost
 }
 
-// emit names the line by the day and what it is for, and hands it out.
+// emit names the line by the day and its purpose, and yields it.
 func (b *bill) emit(d detail, what string) {
 	if b.err != nil {
 		return

@@ -8,12 +8,12 @@ import (
 	"quartermaster/domain"
 )
 
-// ReportsPeriod is the time in which the nodes of [Fleet] report, by the hour: the last
-// evening of [LoadPeriod], on which their agents are installed.
+// ReportsPeriod is the time in which the nodes of [Fleet] report, by the hour: the last evening of
+// [LoadPeriod], on which their agents are installed.
 var ReportsPeriod = domain.Interval{From: LoadPeriod.To - 6*domain.Hour, To: LoadPeriod.To}
 
-// SilentNode is the node of [Fleet] that never reports: it is declared, and its agent was
-// never installed.
+// SilentNode is the node of [Fleet] that never reports: it is declared, but its agent was never
+// installed.
 var SilentNode = nodeName(nodeCount())
 
 func nodeCount() int {
@@ -37,20 +37,22 @@ type host struct {
 // use is a holder of a GPU.
 type use struct{ deployment, unit string }
 
-// Reports hands out what the agents of the nodes of [Fleet] report over
-// [ReportsPeriod]: which pod held which GPU, SM activity and memory in use. Given the
-// draws of Fleet, the pods are its pods, placed by best fit, those of most GPUs first,
-// beside the model servers of [Serving]; some find no place and do not run. Activity and
-// memory are drawn from measured. GPUs that several pods share are reported as replicas
-// of a time-sliced GPU. Every node but [SilentNode] reports.
+// Reports returns what the agents of the nodes of [Fleet] report over [ReportsPeriod]: which pod
+// held which GPU, SM activity and memory in use. Given the draws of Fleet, the pods are its pods,
+// placed by best fit, those with most GPUs first, together with the model servers of [Serving].
+// Pods that do not fit do not run. Activity and memory are drawn from measured. GPUs that several
+// pods share are reported as replicas of a time-sliced GPU. Every node but [SilentNode] reports.
 //
-// Samples are in the order of time and node, and their arrays are the caller's.
+// Samples are in the order of time and node. The caller owns their arrays.
 func Reports(cluster, workspace string, draw, measured func() uint64) []Told {
 	var hosts []*host
 	for i := range nodeShapes {
 		s := &nodeShapes[i]
 		for range s.count {
-			h := &host{name: nodeName(len(hosts) + 1), shape: s, cpu: s.cpuMilli, room: s.memoryMiB, free: make([]int, s.gpus), on: make([][]use, s.gpus)}
+			h := &host{
+				name: nodeName(len(hosts) + 1), shape: s, cpu: s.cpuMilli, room: s.memoryMiB,
+				free: make([]int, s.gpus), on: make([][]use, s.gpus),
+			}
 			for g := range h.free {
 				h.free[g] = 1000
 				h.left += 1000
@@ -61,7 +63,8 @@ func Reports(cluster, workspace string, draw, measured func() uint64) []Told {
 	hosts = hosts[:len(hosts)-1] // the silent one takes no work
 	for _, s := range servers {
 		for i := range s.replicas {
-			place(hosts, &pod{name: s.unit(i), gpus: servingGPUs, milli: 1000, cpuMilli: servingCPU, memoryMiB: servingRAM, spec: servingModel}, s.deployment)
+			place(hosts, &pod{name: s.unit(i), gpus: servingGPUs, milli: 1000, cpuMilli: servingCPU,
+				memoryMiB: servingRAM, spec: servingModel}, s.deployment)
 		}
 	}
 	pods := drawPods(dice{draw})
@@ -97,8 +100,8 @@ func Reports(cluster, workspace string, draw, measured func() uint64) []Told {
 	return out
 }
 
-// place puts a pod on the node that it leaves the least of, in GPUs and then in CPUs, and
-// reports whether there was one.
+// place puts a pod on the node with the least left over, in GPUs and then in CPUs, and reports
+// whether there was one.
 func place(hosts []*host, p *pod, deployment string) bool {
 	var best *host
 	var bestGPUs []int
@@ -130,8 +133,8 @@ func place(hosts []*host, p *pod, deployment string) bool {
 	return true
 }
 
-// pick returns the GPUs that a pod would take of a node, nil when there are too few: whole
-// ones, or of a part the one that it leaves the least of.
+// pick returns the GPUs of a node that a pod would take, nil if there are too few: entirely free
+// ones, or for a part the one with the least left over.
 func (h *host) pick(p *pod) []int {
 	var gpus []int
 	if p.milli == 1000 {
@@ -170,7 +173,7 @@ func (h *host) sample(cluster, workspace string, hour domain.Instant, gauges []g
 	measured := false
 	for g, on := range h.on {
 		id := domain.DeriveGPUID(cluster, h.name, g)
-		// Whether a GPU is time-sliced is seen where a part of it was asked for.
+		// A GPU is seen as time-sliced if a part of it was requested.
 		sliced := len(on) > 1 || len(on) == 1 && h.free[g] > 0
 		for i := range max(1, len(on)) {
 			var holder, replica, active, memory uint32
@@ -188,7 +191,7 @@ func (h *host) sample(cluster, workspace string, hour domain.Instant, gauges []g
 			}
 			if !gauges[g].blind {
 				measured = true
-				active, memory = 1, 1 // nothing, where nobody is
+				active, memory = 1, 1 // an unused GPU
 				if len(on) > 0 {
 					active, memory = uint32(gauges[g].permille)+1, uint32(gauges[g].memoryMiB)+1
 				}

@@ -11,14 +11,15 @@ import (
 // published is where and when a price was published.
 type published struct{ source, asOf string }
 
-// The sources of [Prices]. The commit names the state of a public repository
-// that compiled the provider's prices.
+// The sources of [Prices]. The commit identifies the state of a public repository that compiled the
+// provider's prices.
 var (
 	awsOnDemand = published{"AWS EC2 price list, compiled by tsaol/aws-gpu@77fcd9f", "2026-01"}
 	awsThree    = published{"AWS EC2 price list, compiled by Netflix-Skunkworks/service-capacity-modeling@dc69307", "2026-06"}
-	// The page shows monthly prices of 730 hours, and no date of its own; the
-	// date is that of the repository.
-	awsOlder  = published{"AWS EC2 price list by EC2Instances.info, compiled by AjitTK/aws-emr-configuration@9aa0ec3", "2025-03"}
+	// The page shows monthly prices of 730 hours, and no date of its own; the date is that of the
+	// repository.
+	awsOlder = published{"AWS EC2 price list by EC2Instances.info, compiled by AjitTK/aws-emr-configuration@9aa0ec3",
+		"2025-03"}
 	fsdl      = published{"provider's price list, compiled by the-full-stack/website@2bddc6d", "2023..2025-03"}
 	coreweave = published{"coreweave.com/pricing, compiled by api-evangelist/coreweave", "2026-09"}
 	lambda    = published{"lambda.ai/instances, compiled by api-evangelist/lambda-labs", "2026-09"}
@@ -26,7 +27,7 @@ var (
 	nebius    = published{"nebius.com/prices, compiled by OpsLyft on 2026-05-18", "2026-05"}
 )
 
-// machineType is what is sold. What a source does not say is empty.
+// machineType is what is sold. Fields that a source does not state are empty.
 type machineType struct {
 	sku    string
 	model  string // as the catalogue of GPUs spells it
@@ -36,7 +37,7 @@ type machineType struct {
 	memory string // GiB
 }
 
-// elsewhere is a price of a provider that names no region. Prices are per hour.
+// elsewhere is a price of a provider without a region. Prices are per hour.
 type elsewhere struct {
 	provider string
 	machineType
@@ -44,20 +45,19 @@ type elsewhere struct {
 	published
 }
 
-// awsPrices are the prices of one machine type in one region of AWS: on demand,
-// per hour; for a year, nothing upfront, per hour; for three years, all
-// upfront.
+// awsPrices are the prices of one machine type in one region of AWS: on demand, per hour; for a
+// year, nothing upfront, per hour; for three years, all upfront.
 type awsPrices struct {
 	region                      string
 	onDemand, oneYear, allThree string // "": not published, or not found
 }
 
-// Prices writes public list prices of machines with GPUs in the columns of the
-// prices importer. They are facts with a date and a source, not inventions: a
-// term for which no published price was found is missing. No draws are made.
+// Prices writes public list prices of machines with GPUs in the columns of the prices importer.
+// They are facts with a date and a source: a term for which no published price was found is left
+// out. It uses no draws.
 //
-// Regions are unspecified where the source names none. effective_hourly is
-// hourly plus upfront over the hours of the term, to a millionth.
+// Regions are unspecified if the source names none. effective_hourly is hourly plus upfront over
+// the hours of the term, to a millionth.
 func Prices(w io.Writer) error {
 	t := newTable(w, "provider", "region", "instance_type", "gpu_model", "gpu_count", "gpu_memory", "vcpu", "memory",
 		"offer", "term_months", "upfront", "hourly", "effective_hourly", "currency", "as_of", "source")

@@ -1,8 +1,7 @@
 package demo
 
-// awsMachine is a machine type of AWS and its prices by region. spot is the
-// price of an hour, region not named. oneYearOlder says that the price for a
-// year has another source than the one on demand.
+// awsMachine is a machine type of AWS and its prices by region. spot is the hourly price without a
+// region. oneYearOlder says that the one-year price has another source than the on-demand price.
 type awsMachine struct {
 	machineType
 	oneYearOlder bool
@@ -10,10 +9,9 @@ type awsMachine struct {
 	prices       []awsPrices
 }
 
-// The one-year price of p3.16xlarge is the monthly 12,196.84 of the source over
-// 730 hours, quoted beside the on-demand price of us-east-1. No three-year price
-// of p3, and no one-year price of p5 and p6, was found at a date near that of
-// the on-demand price.
+// The one-year price of p3.16xlarge is the monthly 12,196.84 of the source over 730 hours, quoted
+// together with the on-demand price of us-east-1. No three-year price of p3, and no one-year price
+// of p5 and p6, was found at a date near that of the on-demand price.
 var awsMachines = []awsMachine{
 	{machineType{"p3.2xlarge", "V100 16GB", 1, 16, "8", "61"}, false, "0.92", []awsPrices{
 		{"us-east-1", "3.06", "", ""},

@@ -10,7 +10,7 @@ import (
 // ServingPeriod is the time that [Serving] covers: the last three days of [LoadPeriod].
 var ServingPeriod = domain.Interval{From: LoadPeriod.To - 3*domain.Day, To: LoadPeriod.To}
 
-// Of each replica of a model server.
+// Per replica of a model server.
 const (
 	servingGPUs  = 1
 	servingModel = "A100 40GB"
@@ -18,23 +18,25 @@ const (
 	servingRAM   = 65_536 // MiB
 	servingEach  = domain.Hour / 6
 	servingName  = "gen-chat-13b"
-	servingBatch = 32 // requests that a replica works on at most at once
+	servingBatch = 32 // the most requests that a replica works on at once
 )
 
-// server is a deployment of model servers of one tier. Everything about it is invented.
+// server is a deployment of model servers of one tier. All of it is invented.
 type server struct {
 	deployment, tier string
 	replicas         int
-	requests         int // of all replicas in the mean ten minutes
+	requests         int // of all replicas in ten minutes on average
 	tokensIn         int // of a request
 	tokensOut        int
-	firstToken       int // milliseconds to the first token, where nothing waits
-	most             int // requests of a replica in ten minutes, beyond which they wait
+	firstToken       int // milliseconds to the first token without queueing
+	most             int // requests of a replica in ten minutes, above which they wait
 }
 
 var servers = []server{
-	{deployment: "gen-assistant-gold", tier: "gold", replicas: 6, requests: 2_400, tokensIn: 1_100, tokensOut: 210, firstToken: 90, most: 900},
-	{deployment: "gen-assistant-bronze", tier: "bronze", replicas: 2, requests: 1_500, tokensIn: 1_100, tokensOut: 210, firstToken: 140, most: 900},
+	{deployment: "gen-assistant-gold", tier: "gold", replicas: 6, requests: 2_400, tokensIn: 1_100, tokensOut: 210,
+		firstToken: 90, most: 900},
+	{deployment: "gen-assistant-bronze", tier: "bronze", replicas: 2, requests: 1_500, tokensIn: 1_100,
+		tokensOut: 210, firstToken: 140, most: 900},
 }
 
 func (s *server) unit(i int) string { return fmt.Sprintf("%s-%d", s.deployment, i) }
@@ -45,8 +47,9 @@ func Deployments(workspace string, at domain.Instant) []Told {
 	for i := range servers {
 		s := &servers[i]
 		out = append(out, Told{at, workspace, s.deployment, &domain.DeploymentChanged{
-			Deployment: s.deployment, Model: servingName, Tier: s.tier, Class: domain.ClassServing, Replicas: uint32(s.replicas),
-			Need: domain.GPUNeed{Models: []string{servingModel}, Count: servingGPUs, CPUMilli: servingCPU, RAMMiB: servingRAM},
+			Deployment: s.deployment, Model: servingName, Tier: s.tier, Class: domain.ClassServing,
+			Replicas: uint32(s.replicas),
+			Need:     domain.GPUNeed{Models: []string{servingModel}, Count: servingGPUs, CPUMilli: servingCPU, RAMMiB: servingRAM},
 		}})
 	}
 	return out
@@ -58,16 +61,17 @@ var firstTokenBounds = []uint64{
 	1_000_000, 2_500_000, 5_000_000, 7_500_000, 10_000_000,
 }
 
-// Requests by hour of the day, percent of the mean: working days of people in one zone.
-var servedByHour = [24]int{40, 32, 28, 26, 28, 36, 54, 82, 118, 148, 160, 158, 140, 152, 164, 166, 158, 146, 132, 120, 108, 92, 68, 44}
+// Requests by hour of the day, percent of the mean: working days of people in one time zone.
+var servedByHour = [24]int{40, 32, 28, 26, 28, 36, 54, 82, 118, 148, 160, 158, 140, 152, 164, 166, 158, 146, 132, 120,
+	108, 92, 68, 44}
 
-// How far the time to the first token is from that of a server without load: percent.
-var firstTokenSpread = []share[[2]int]{{60, [2]int{70, 120}}, {28, [2]int{120, 220}}, {9, [2]int{220, 500}}, {3, [2]int{500, 1500}}}
+// Times to the first token relative to a server without load, in percent.
+var firstTokenSpread = []share[[2]int]{{60, [2]int{70, 120}}, {28, [2]int{120, 220}}, {9, [2]int{220, 500}},
+	{3, [2]int{500, 1500}}}
 
-// Serving hands out what the model servers of two tiers report over [ServingPeriod],
-// every ten minutes: requests, tokens, times to the first token, queue, batch and KV
-// cache, in the order of time. Gold has room at the busiest hour; bronze has not, so that
-// there is a difference to see.
+// Serving returns what the model servers of two tiers report over [ServingPeriod], every ten
+// minutes, in order of time: requests, tokens, times to the first token, queue, batch and KV cache.
+// Gold has room at the busiest hour and bronze has not, so that there is a difference to see.
 func Serving(workspace string, draw func() uint64) []Told {
 	d := dice{draw}
 	var out []Told
@@ -88,8 +92,8 @@ func (s *server) sample(d dice, replica int, at domain.Instant) *domain.ServingS
 		n = n * 70 / 100
 	}
 	n = max(1, n+d.spread(n/12))
-	load := n * 1000 / s.most // per mille of what it can do
-	// Beyond 70 % of it requests wait, the longer the fuller it is.
+	load := n * 1000 / s.most // per mille of its capacity
+	// Above 70 % load requests wait, longer with more load.
 	queued := max(0, load-700) * max(0, load-700) / 60 // thousandths of a request
 	h := domain.Histogram{Bounds: firstTokenBounds, Counts: make([]uint64, len(firstTokenBounds)+1)}
 	for range n {
@@ -112,8 +116,10 @@ func (s *server) sample(d dice, replica int, at domain.Instant) *domain.ServingS
 	return &domain.ServingSampled{
 		Deployment: s.deployment, Unit: s.unit(replica), Model: servingName, Tier: s.tier, Engine: "vllm",
 		Interval: domain.Interval{From: at, To: at + servingEach}, TTFT: h,
-		QueueDepthMilli: uint64(queued), BatchSizeMilli: uint64(batch), KVCachePermille: uint64(min(990, 60+batch/servingBatch*88/100)),
-		PromptTokens: uint64(n * (s.tokensIn + d.spread(40))), GenerationTokens: uint64((n - failed) * (s.tokensOut + d.spread(10))),
-		RequestsOK: uint64(n - failed), RequestsFailed: uint64(failed),
+		QueueDepthMilli: uint64(queued), BatchSizeMilli: uint64(batch),
+		KVCachePermille:  uint64(min(990, 60+batch/servingBatch*88/100)),
+		PromptTokens:     uint64(n * (s.tokensIn + d.spread(40))),
+		GenerationTokens: uint64((n - failed) * (s.tokensOut + d.spread(10))),
+		RequestsOK:       uint64(n - failed), RequestsFailed: uint64(failed),
 	}
 }

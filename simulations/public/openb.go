@@ -8,8 +8,7 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// Openb reads a file of the openb trace (Weng et al., ATC 2023; Apache-2.0) as rows
-// by column name.
+// Openb reads a file of the openb trace (Weng et al., ATC 2023; Apache-2.0) as rows by column name.
 func Openb(t testing.TB, name string) []map[string]string {
 	t.Helper()
 	rows := Rows(t, "openb/"+name)
@@ -46,13 +45,16 @@ func OpenbNodes(t testing.TB) []packing.Node {
 	return nodes
 }
 
-// OpenbPods reads the pods of a variant of the trace such as "default", each as a
-// workload of its own.
+// OpenbPods reads the pods of a variant of the trace such as "default", each as a separate
+// workload.
 func OpenbPods(t testing.TB, variant string) []packing.Workload {
 	t.Helper()
 	var loads []packing.Workload
 	for _, row := range Openb(t, "openb_pod_list_"+variant+".csv") {
-		w := packing.Workload{ID: row["name"], Replicas: 1, CPUMilli: number(t, row["cpu_milli"]), MemoryMiB: number(t, row["memory_mib"])}
+		w := packing.Workload{
+			ID: row["name"], Replicas: 1, CPUMilli: number(t, row["cpu_milli"]),
+			MemoryMiB: number(t, row["memory_mib"]),
+		}
 		if n := number(t, row["num_gpu"]); n == 1 {
 			w.GPUMilli = number(t, row["gpu_milli"])
 		} else {
@@ -66,9 +68,8 @@ func OpenbPods(t testing.TB, variant string) []packing.Workload {
 	return loads
 }
 
-// Published reads what the authors of the trace published of a variant under a
-// policy: a row for each seed, the percentage of GPUs allocated by the percentage
-// of GPUs that had been asked for.
+// Published reads the results that the authors of the trace published for a variant and a policy: a
+// row for each seed, with the percentage of GPUs allocated by the percentage of GPUs requested.
 func Published(t testing.TB, variant, policy string) []map[string]string {
 	t.Helper()
 	var out []map[string]string

@@ -1,7 +1,6 @@
-// Package public reads the public data sets that tests are held to. They lie in
-// the directory that QUARTERMASTER_DATA names, else in ../shared/data seen from the
-// root of the module; a test that needs one that is not there is skipped, and says
-// so. Only tests import it.
+// Package public reads the public data sets used by tests. They are in the directory named by
+// QUARTERMASTER_DATA, by default ../shared/data relative to the root of the module. A test whose
+// data set is missing is skipped with a message. Only tests import this package.
 package public
 
 import (
@@ -42,8 +41,8 @@ func Dir(t testing.TB) string {
 	}
 }
 
-// Has reports whether a file of the data sets is there, and says so if it is not:
-// for tests that can do without it.
+// Has reports whether a file of the data sets exists, and logs if it does not. It is for tests that
+// can do without the file.
 func Has(t testing.TB, name string) bool {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(Dir(t), name))
@@ -53,8 +52,8 @@ func Has(t testing.TB, name string) bool {
 	return err == nil
 }
 
-// Open opens a file of the data sets, or skips the test where it is not. The test
-// closes it when it ends.
+// Open opens a file of the data sets, or skips the test if the file is missing. The file is closed
+// when the test ends.
 func Open(t testing.TB, name string) *os.File {
 	t.Helper()
 	f, err := os.Open(filepath.Join(Dir(t), name))
@@ -67,8 +66,8 @@ func Open(t testing.TB, name string) *os.File {
 	return f
 }
 
-// Rows reads a file of comma-separated values, compressed if its name ends in .gz,
-// or skips the test where it is not. The first row names the columns.
+// Rows reads a CSV file, compressed if its name ends in .gz, or skips the test if it is missing.
+// The first row names the columns.
 func Rows(t testing.TB, name string) [][]string {
 	t.Helper()
 	text := io.Reader(Open(t, name))
@@ -86,17 +85,17 @@ func Rows(t testing.TB, name string) [][]string {
 	return rows
 }
 
-// ShavediceFile is the demand of two regions of Snowflake by machine type (CC BY
-// 4.0). The machines have CPUs: a shape of demand.
+// ShavediceFile is the demand of two regions of Snowflake by machine type (CC BY 4.0). The machines
+// have CPUs only, so it is used for the shape of demand.
 const ShavediceFile = "demand/shavedice_regions_1_2.csv.gz"
 
-// ShavediceHours is how many hours every series of [Shavedice] has.
+// ShavediceHours is the number of hours of every series of [Shavedice].
 const ShavediceHours = 26_280
 
-// ShavediceFrom is the start of the first of them.
+// ShavediceFrom is the start of the first hour.
 var ShavediceFrom = domain.InstantOf(time.Date(2021, 2, 1, 0, 0, 0, 0, time.UTC))
 
-// Series is the machines of one kind in a region that were wanted in each hour.
+// Series is the number of machines of one kind in a region wanted in each hour.
 type Series struct {
 	Region, Kind string
 	Units        []int

@@ -20,24 +20,24 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// alternative is an alternative on its way to an answer.
+// composed is an alternative being prepared.
 type composed struct {
 	alt     *Alternative
 	changes []Change           // the scenario's and its own
-	in      *instance.Instance // prices, quotas and offers at the median; demand as the log has it
-	sold    []string           // by pool: whose on-demand price it is
-	foreign map[string]string  // currency of offers and commitments that are not in the instance's, by id
+	in      *instance.Instance // prices, quotas and offers at the median; demand as in the log
+	sold    []string           // by pool: the supplier of the on-demand price
+	foreign map[string]string  // currency of offers and commitments that are not in the instance's currency, by id
 	deploy  []deployed
 	notes   []string
 	levers  []lever
 	vars    variables
-	// clusters says in which region the clusters are.
+	// clusters maps clusters to their regions.
 	clusters map[string]string
 	answer   *instance.Answer
 }
 
-// composer makes alternatives. Alternatives whose events are the same share what is
-// folded and planned from them.
+// composer prepares alternatives. Alternatives with the same events share the folded rows and the
+// plan made from them.
 type composer struct {
 	ctx   context.Context
 	s     *Scenario
@@ -80,12 +80,13 @@ func (k *composer) state(c *composed) error {
 	in := *same.in
 	in.Pools, in.Demands, in.Offers = slices.Clone(in.Pools), slices.Clone(in.Demands), slices.Clone(in.Offers)
 	c.changes = slices.Clone(same.changes)
-	c.in, c.sold, c.foreign, c.deploy, c.clusters, c.notes = &in, same.sold, same.foreign, same.deploy, same.clusters, slices.Clone(same.notes)
+	c.in, c.sold, c.foreign, c.deploy, c.clusters, c.notes = &in, same.sold, same.foreign, same.deploy, same.clusters,
+		slices.Clone(same.notes)
 	return nil
 }
 
-// fromLog forks the rows, folds what is supposed, and lets the planner state what
-// comes of it. What takes effect later is read from the same rows as of then.
+// fromLog forks the rows, folds the hypothetical events, and lets the planner state the resulting
+// instance. Changes that take effect later are read from the same rows at that time.
 func (k *composer) fromLog(c *composed) error {
 	end := monthsAfter(k.at, k.s.Months+1)
 	s := &supposer{ctx: k.ctx, fork: NewFork(k.view), at: k.at, end: end, currency: k.s.Assumptions.Currency}
@@ -161,8 +162,8 @@ func firstOf(notes []string) string {
 	return notes[0]
 }
 
-// describe keeps what an instance does not say: who sells on demand, and what is
-// priced in another currency. Countries of regions come from the registry.
+// describe records what an instance does not contain: who sells on demand, and what is priced in
+// another currency. Countries of regions come from the registry.
 func (k *composer) describe(c *composed, q *plan.Question, rows projections.View) error {
 	own := q.Assumptions.Currency
 	c.sold, c.foreign = make([]string, len(c.in.Pools)), map[string]string{}
@@ -183,7 +184,8 @@ func (k *composer) describe(c *composed, q *plan.Question, rows projections.View
 			if r, ok := q.FX[o.Currency]; ok && o.Currency != own {
 				hourly = hourly.Mul(r)
 			}
-			if o.Kind == domain.OfferOnDemand && int(o.GPUCount) == c.in.Pools[at].GPUs && hourly.Equal(c.in.Pools[at].OnDemand.Hourly) && c.sold[at] == "" {
+			if o.Kind == domain.OfferOnDemand && int(o.GPUCount) == c.in.Pools[at].GPUs &&
+				hourly.Equal(c.in.Pools[at].OnDemand.Hourly) && c.sold[at] == "" {
 				c.sold[at] = o.Market.Provider
 				if o.Currency != own {
 					c.foreign[name] = o.Currency
@@ -213,8 +215,7 @@ func (k *composer) describe(c *composed, q *plan.Question, rows projections.View
 	})
 }
 
-// later returns when prices, offers, quotas and rates change after the
-// scenario's time, ascending.
+// later returns when prices, offers, quotas and rates change after the scenario's time, ascending.
 func (k *composer) later(c *composed) []domain.Instant {
 	var out []domain.Instant
 	end := k.end(c.in)
@@ -238,8 +239,7 @@ func (k *composer) end(in *instance.Instance) domain.Instant {
 	return spans[len(spans)-1].To
 }
 
-// offersFor returns what is for sale to a pool at a time, as the planner's
-// question has it.
+// offersFor returns what is for sale to a pool at a time, in the form of the planner's question.
 func offersFor(rows projections.View, t domain.Instant, p *plan.Pool) ([]domain.OfferQuoted, error) {
 	filter := market.OfferFilter{Region: p.Region, GPUModel: p.Kind}
 	if p.Unit == "vm" {
@@ -260,7 +260,7 @@ func offersFor(rows projections.View, t domain.Instant, p *plan.Pool) ([]domain.
 	return out, nil
 }
 
-// quotasFor brings the quotas of a pool up to what was decided later.
+// quotasFor updates the quotas of a pool to later decisions.
 func quotasFor(now []plan.Quota, later []market.OnDemandQuotaEntry, p *plan.Pool) []plan.Quota {
 	model := p.Kind
 	for i := range p.Offers {
@@ -295,8 +295,8 @@ func quotasFor(now []plan.Quota, later []market.OnDemandQuotaEntry, p *plan.Pool
 	return out
 }
 
-// rates returns what one unit of each currency is worth in another at a time:
-// average or spot rates, given either way round.
+// rates returns the value of one unit of each currency in another at a time, from average or spot
+// rates quoted in either direction.
 func rates(rows projections.View, a *registry.Authority, at domain.Instant, into string) (map[string]domain.Decimal, error) {
 	out, order := map[string]domain.Decimal{}, map[string]domain.Precedence{}
 	err := rows.Scan(projections.Query{Table: projections.TableFXRates}, func(key projections.Key, row projections.Row) error {
@@ -324,15 +324,16 @@ func rates(rows projections.View, a *registry.Authority, at domain.Instant, into
 	return out, err
 }
 
-// changeAt brings in what is otherwise in an instance of the same question at a
-// later time: steps of prices and quotas, offers that begin and end.
+// changeAt adds the differences of an instance of the same question at a later time: steps of
+// prices and quotas, offers that begin and end.
 func (c *composed) changeAt(then *instance.Instance, t domain.Instant) {
 	in := c.in
 	for i := range in.Pools {
 		p := &in.Pools[i]
 		j := slices.IndexFunc(then.Pools, func(x instance.Pool) bool { return x.ID == p.ID })
 		if j < 0 {
-			c.notes = append(c.notes, fmt.Sprintf("%s could not be planned from %s on, and is planned as it is before", p.ID, day(t)))
+			c.notes = append(c.notes,
+				fmt.Sprintf("%s could not be planned from %s on, and is planned as it is before", p.ID, day(t)))
 			continue
 		}
 		q := &then.Pools[j]
@@ -372,14 +373,17 @@ func (c *composed) changeAt(then *instance.Instance, t domain.Instant) {
 		}
 	}
 	equal := func(x, y *instance.Offer) bool {
-		return x.Hourly.Equal(y.Hourly) && x.Upfront.Equal(y.Upfront) && x.Term == y.Term && x.GuaranteesCapacity == y.GuaranteesCapacity && x.MinUnits == y.MinUnits && x.MaxUnits == y.MaxUnits
+		return x.Hourly.Equal(y.Hourly) && x.Upfront.Equal(y.Upfront) && x.Term == y.Term &&
+			x.GuaranteesCapacity == y.GuaranteesCapacity && x.MinUnits == y.MinUnits && x.MaxUnits == y.MaxUnits
 	}
 	var added []instance.Offer
 	open := func(o *instance.Offer) bool { return o.To == 0 || o.To > t }
 	for i := range then.Offers {
 		o := then.Offers[i]
 		id := o.ID
-		at := slices.IndexFunc(in.Offers, func(x instance.Offer) bool { return (x.ID == id || originOf(x.ID) == id) && open(&x) })
+		at := slices.IndexFunc(in.Offers, func(x instance.Offer) bool {
+			return (x.ID == id || originOf(x.ID) == id) && open(&x)
+		})
 		if at >= 0 && equal(&in.Offers[at], &o) {
 			continue
 		}
@@ -399,10 +403,12 @@ func (c *composed) changeAt(then *instance.Instance, t domain.Instant) {
 			o.To = t
 		}
 	}
-	in.Offers = slices.DeleteFunc(append(in.Offers, added...), func(o instance.Offer) bool { return o.To != 0 && o.To <= max(o.From, in.From) })
+	in.Offers = slices.DeleteFunc(append(in.Offers, added...), func(o instance.Offer) bool {
+		return o.To != 0 && o.To <= max(o.From, in.From)
+	})
 }
 
-// later parts the name of an offer from the day from which it is another.
+// later separates the name of an offer from the day of its changed version.
 const later = " from "
 
 func originOf(id string) string {
@@ -412,7 +418,7 @@ func originOf(id string) string {
 	return id
 }
 
-// noQuota is a quota that bounds nothing, as one above instance.MaxUnits does.
+// noQuota is a quota that bounds nothing, being above instance.MaxUnits.
 const noQuota = 1_000_000_000
 
 func step(p, then *instance.Price, t domain.Instant) {
@@ -428,7 +434,7 @@ func step(p, then *instance.Price, t domain.Instant) {
 	}
 }
 
-// fromInstance applies changes to an instance that somebody handed in.
+// fromInstance applies changes to a given instance.
 func (k *composer) fromInstance(c *composed) error {
 	raw, err := json.Marshal(k.given)
 	if err != nil {
@@ -449,12 +455,13 @@ func (k *composer) fromInstance(c *composed) error {
 				continue
 			}
 		}
-		return fmt.Errorf("changes[%d] %s: an instance has no log to suppose it in; change the instance, or base the scenario on the log", i, x.Kind)
+		return fmt.Errorf("changes[%d] %s: an instance has no log to suppose it in; change the instance, or base "+
+			"the scenario on the log", i, x.Kind)
 	}
 	return nil
 }
 
-// decide applies what an alternative is about.
+// decide applies the alternative's own settings.
 func (c *composed) decide(s *Scenario) error {
 	in, alt := c.in, c.alt
 	if err := c.owned(); err != nil {
@@ -466,7 +473,8 @@ func (c *composed) decide(s *Scenario) error {
 				if k == domain.OfferSpot {
 					in.Pools[i].Spot = nil
 				} else if slices.Contains(alt.Without, string(k)) {
-					return fmt.Errorf("alternative %q: without on_demand nothing serves what is not bought; set a quota of 0 instead", alt.Name)
+					return fmt.Errorf("alternative %q: without on_demand nothing serves what is not bought; set a "+
+						"quota of 0 instead", alt.Name)
 				}
 			}
 		}
@@ -475,13 +483,13 @@ func (c *composed) decide(s *Scenario) error {
 		if len(alt.PaymentOptions) > 0 && !slices.Contains(alt.PaymentOptions, PaymentOption(&o)) {
 			return true
 		}
-		return slices.Contains(alt.Without, string(o.Kind)) || len(alt.Only) > 0 && !slices.Contains(alt.Only, string(o.Kind)) || alt.Buy == BuyNothing
+		return slices.Contains(alt.Without, string(o.Kind)) ||
+			len(alt.Only) > 0 && !slices.Contains(alt.Only, string(o.Kind)) || alt.Buy == BuyNothing
 	})
 	in.Limits = instance.Limits{MaxUnservedShare: s.Constraints.MaxUnserved, MaxSpotShare: s.Constraints.MaxSpotShare}
 	in.Budgets = s.Constraints.Budgets
 	if alt.Posture != nil {
-		// Demand from the log says nothing of classes: all of it is protected, where
-		// none is named.
+		// Demand from the log has no classes, so if no demand is named all of it is protected.
 		p := *alt.Posture
 		for i := range in.Demands {
 			if len(alt.Posture.Demands) == 0 && regionOf(in, in.Demands[i].Pool) != p.Standby {
@@ -518,17 +526,21 @@ func (c *composed) decide(s *Scenario) error {
 			}
 		}
 	}
-	if p := alt.Posture; p != nil && p.Standby != "" && !slices.ContainsFunc(in.Regions, func(y instance.Region) bool { return y.ID == p.Standby }) {
+	if p := alt.Posture; p != nil && p.Standby != "" &&
+		!slices.ContainsFunc(in.Regions, func(y instance.Region) bool {
+			return y.ID == p.Standby
+		}) {
 		return fmt.Errorf("alternative %q: posture: no pool is in region %q", alt.Name, p.Standby)
 	}
 	return c.drawable()
 }
 
-// drawable refuses what trials do not evaluate.
+// drawable refuses features that trials do not evaluate.
 func (c *composed) drawable() error {
 	in := c.in
 	refuse := func(what string) error {
-		return fmt.Errorf("the instance has %s, which what-ifs do not draw; \"quartermaster plan solve\" answers it without trials", what)
+		return fmt.Errorf("the instance has %s, which what-ifs do not draw; \"quartermaster plan solve\" answers "+
+			"it without trials", what)
 	}
 	switch {
 	case len(in.Scenarios) > 0:
@@ -570,10 +582,13 @@ func (c *composed) owned() error {
 		}
 		p := &c.in.Pools[at[0]]
 		o := instance.Offer{
-			ID: p.ID + "|" + x.Provider + "|" + x.Offer, Provider: x.Provider, Kind: domain.OfferOwned, Pool: p.ID, Term: x.Term, Upfront: median(x.Upfront), Hourly: median(x.Hourly),
-			GuaranteesCapacity: true, LeadHours: 0, From: x.When, To: x.Until, MinUnits: x.MinUnits, MaxUnits: x.MaxUnits, Citation: x.Citation, Generated: x.Citation == "",
+			ID: p.ID + "|" + x.Provider + "|" + x.Offer, Provider: x.Provider, Kind: domain.OfferOwned, Pool: p.ID,
+			Term: x.Term, Upfront: median(x.Upfront), Hourly: median(x.Hourly),
+			GuaranteesCapacity: true, LeadHours: 0, From: x.When, To: x.Until, MinUnits: x.MinUnits,
+			MaxUnits: x.MaxUnits, Citation: x.Citation, Generated: x.Citation == "",
 			Owned: &instance.Owned{
-				PowerKW: median(x.PowerKW), PUE: median(x.PUE), TariffKWh: median(x.TariffKWh), SpaceMonthly: median(x.SpaceMonth),
+				PowerKW: median(x.PowerKW), PUE: median(x.PUE), TariffKWh: median(x.TariffKWh),
+				SpaceMonthly:   median(x.SpaceMonth),
 				NetworkMonthly: median(x.NetworkMonth), SupportMonthly: median(x.SupportMonth), Salvage: median(x.Salvage),
 			},
 		}
@@ -588,7 +603,7 @@ func (c *composed) owned() error {
 	return nil
 }
 
-// pools returns the pools in a region and of a model; "" is any.
+// pools returns the pools in a region and of a model; "" matches any.
 func (c *composed) pools(region, model string) (out []int) {
 	for i := range c.in.Pools {
 		p := &c.in.Pools[i]
@@ -599,5 +614,5 @@ func (c *composed) pools(region, model string) (out []int) {
 	return out
 }
 
-// forever ends after every horizon.
+// forever is after every horizon.
 const forever domain.Instant = math.MaxInt64

@@ -10,24 +10,30 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// ContractKind is the kind that a file with a contract names.
+// ContractKind is the kind of a file with a contract.
 const ContractKind = "Contract"
 
-// ParseContract reads an offer on the table from the tree of a file. The error is
-// [Errors].
+// ParseContract reads a contract from the tree of a file. The error is [Errors].
 func ParseContract(doc *Node) (*instance.Contract, error) {
 	r := &reader{}
-	e := r.mapping(doc, "", "apiVersion", "kind", "name", "provider", "pool", "region", "class", "offer_kind", "term_epochs", "upfront", "hourly", "currency",
-		"guarantees_capacity", "covers_per_unit", "from", "to", "lead_time_hours", "min_units", "max_units", "lot", "tiers", "ramp", "renews", "notice_days", "citation")
+	e := r.mapping(doc, "", "apiVersion", "kind", "name", "provider", "pool", "region", "class", "offer_kind",
+		"term_epochs", "upfront", "hourly", "currency",
+		"guarantees_capacity", "covers_per_unit", "from", "to", "lead_time_hours", "min_units", "max_units", "lot",
+		"tiers", "ramp", "renews", "notice_days", "citation")
 	e.need("apiVersion", "kind", "name", "term_epochs", "hourly", "guarantees_capacity")
 	e.word("apiVersion", APIVersion)
 	e.word("kind", ContractKind)
 	c := &instance.Contract{
-		Name: e.text("name"), Provider: e.text("provider"), Pool: e.text("pool"), Region: e.text("region"), Class: e.text("class"),
-		Kind: domain.OfferKind(e.word("offer_kind", string(domain.OfferReserved), string(domain.OfferCapacityBlock))), Term: e.whole("term_epochs", 1, 1200, 1),
-		Currency: e.text("currency"), GuaranteesCapacity: e.flag("guarantees_capacity"), PerUnit: e.whole("covers_per_unit", 1, 10_000, 0),
-		From: e.instant("from"), To: e.instant("to"), LeadHours: e.whole("lead_time_hours", 0, 1_000_000, 0), MinUnits: e.whole("min_units", 0, 1_000_000, 0),
-		MaxUnits: e.whole("max_units", 1, 1_000_000, 0), Lot: e.whole("lot", 1, 1_000_000, 0), Renews: e.flag("renews"), NoticeDays: e.whole("notice_days", 0, 3660, 0),
+		Name: e.text("name"), Provider: e.text("provider"), Pool: e.text("pool"), Region: e.text("region"),
+		Class:    e.text("class"),
+		Kind:     domain.OfferKind(e.word("offer_kind", string(domain.OfferReserved), string(domain.OfferCapacityBlock))),
+		Term:     e.whole("term_epochs", 1, 1200, 1),
+		Currency: e.text("currency"), GuaranteesCapacity: e.flag("guarantees_capacity"),
+		PerUnit: e.whole("covers_per_unit", 1, 10_000, 0),
+		From:    e.instant("from"), To: e.instant("to"), LeadHours: e.whole("lead_time_hours", 0, 1_000_000, 0),
+		MinUnits: e.whole("min_units", 0, 1_000_000, 0),
+		MaxUnits: e.whole("max_units", 1, 1_000_000, 0), Lot: e.whole("lot", 1, 1_000_000, 0),
+		Renews: e.flag("renews"), NoticeDays: e.whole("notice_days", 0, 3660, 0),
 		Citation: e.text("citation"),
 	}
 	c.Upfront, _ = e.decimal("upfront", "0", "")
@@ -48,7 +54,9 @@ func ParseContract(doc *Node) (*instance.Contract, error) {
 	for i, n := range nodes {
 		s := r.mapping(n, paths[i], "epoch", "permille")
 		s.need("epoch", "permille")
-		c.Ramp = append(c.Ramp, instance.RampStep{Epoch: s.whole("epoch", 0, 1200, 0), Permille: s.whole("permille", 0, 1000, 0)})
+		c.Ramp = append(c.Ramp, instance.RampStep{
+			Epoch: s.whole("epoch", 0, 1200, 0), Permille: s.whole("permille", 0, 1000, 0),
+		})
 	}
 	if len(r.faults) > 0 {
 		return nil, r.faults.sorted()
@@ -56,8 +64,8 @@ func ParseContract(doc *Node) (*instance.Contract, error) {
 	return c, nil
 }
 
-// ContractFaults places what is wrong with a contract beside an instance in its
-// file. Other errors are returned as they are.
+// ContractFaults maps faults of a contract in an instance to places in the contract's file. Other
+// errors are returned unchanged.
 func ContractFaults(doc *Node, err error) error {
 	var faults *instance.Faults
 	if !errors.As(err, &faults) {

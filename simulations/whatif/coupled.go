@@ -13,39 +13,38 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// group is pools whose hours are served together, because one may serve another's
-// demand or because they share a quota.
+// group is pools whose hours are served together, because one may serve another's demand or because
+// they share a quota.
 type group struct {
 	pools  []int   // of the model
 	quotas []int   // of the instance
 	takes  []int64 // by quota: what a unit takes in whatever pool, 1 where pools differ
-	wants  []want  // whose demand there is
+	wants  []want  // the demands of its pools
 	routes []groupRoute
-	// across reports whether a pool may serve another's demand on an ordinary day; else
-	// they share but quotas then.
+	// across reports whether a pool may serve another's demand on an ordinary day; otherwise the
+	// pools share only quotas then.
 	across bool
 	epochs []groupEpoch
 }
 
-// want is a demand, by its pool's place in the group. What of it may go elsewhere only
-// while its own pool is gone is a want of its own, and nothing otherwise.
+// want is a demand, by its pool's position in the group. The part of it that may go elsewhere only
+// while its own pool is gone is a separate want, which is otherwise zero.
 type want struct {
 	pool   int
 	refuge bool
 	home   int // the route to its own pool
 }
 
-// groupRoute is a way by which a pool serves a want.
+// groupRoute is a route by which a pool serves a want.
 type groupRoute struct {
 	joint.Route
 	hourly procurement.Nano   // nominal
 	extra  []procurement.Nano // by epoch, discounted
 }
 
-// groupEpoch is the hours of an epoch. Those in which each pool wants the same are one
-// slot.
+// groupEpoch is the hours of an epoch. Hours with the same demand in every pool are one slot.
 type groupEpoch struct {
-	levels []int32 // slots × pools: which level of the pool's curve is wanted
+	levels []int32 // slots × pools: the level of the pool's curve that is wanted
 	count  []int64 // hours of each slot
 	of     []int32 // by hour of the epoch: its slot
 }
@@ -59,8 +58,8 @@ func nano(price domain.Decimal) (procurement.Nano, error) {
 	return procurement.Nano(n.IntPart()), nil
 }
 
-// couple finds the groups. refuge, if not nil, is the instance with the ways that
-// protected demand may go while its region is gone.
+// couple finds the groups. refuge, if not nil, is the instance with the routes that protected
+// demand may take while its region is gone.
 func (m *compiled) couple(refuge *instance.Instance) error {
 	in := m.in
 	id := map[string]int{}
@@ -69,10 +68,12 @@ func (m *compiled) couple(refuge *instance.Instance) error {
 	}
 	var havens *instance.Priced
 	if refuge != nil {
-		// Curves do not say which hours meet; the model has put them in an order.
+		// Curves do not say which hours coincide; the model has put them in an order.
 		refuge.Demands = slices.Clone(refuge.Demands)
 		for p := range m.pools {
-			if d := slices.IndexFunc(refuge.Demands, func(d instance.Demand) bool { return d.ID == m.pools[p].demand }); d >= 0 && refuge.Demands[d].Duration != nil {
+			if d := slices.IndexFunc(refuge.Demands, func(d instance.Demand) bool {
+				return d.ID == m.pools[p].demand
+			}); d >= 0 && refuge.Demands[d].Duration != nil {
 				hourly := make([]int, len(m.pools[p].hourly))
 				for h, n := range m.pools[p].hourly {
 					hourly[h] = int(n)
@@ -85,7 +86,7 @@ func (m *compiled) couple(refuge *instance.Instance) error {
 			return err
 		}
 	}
-	// Sets of pools, each named by its least.
+	// Sets of pools, each named by its smallest index.
 	with := make([]int, len(m.pools))
 	for p := range with {
 		with[p] = p
@@ -175,7 +176,7 @@ func (m *compiled) way(g *group, pool int, of *instance.Route) error {
 	return nil
 }
 
-// slots puts hours together in which each pool wants the same.
+// slots merges hours with the same demand in every pool.
 func (m *compiled) slots(g *group) {
 	n := len(g.pools)
 	for e := range m.spans {
@@ -249,8 +250,8 @@ type together struct {
 	wanted  [][]int64 // by pool of the group and level: units that are wanted
 	units   []int64   // slots × wants
 	parts   []int64   // of units, those that may run on spot
-	count   []int64   // hours of each slot, those apart left out
-	apart   []int64   // hours of each slot in a stretch in which something is not there
+	count   []int64   // hours of each slot, without those apart
+	apart   []int64   // hours of each slot in a stretch in which capacity is missing
 	total   []int64   // by pool of the group, of an epoch: unit-hours wanted
 	used    []int64   // by pool of the group, of an epoch: committed unit-hours that serve
 }
@@ -264,20 +265,26 @@ func newTogether(m *compiled, g *group) (*together, error) {
 	prices := func(n int) []procurement.Nano { return make([]procurement.Nano, n) }
 	return &together{
 		m: m, g: g, r: r, wanted: make([][]int64, n), total: make([]int64, n), used: make([]int64, n),
-		terms:   joint.Terms{OnDemand: prices(n), Spot: prices(n), Routes: prices(ways), Shortage: prices(len(g.wants))},
-		have:    joint.Capacity{Guaranteed: make([]int64, n), DiscountOnly: make([]int64, n), Spot: make([]int64, n), Quotas: make([]int64, len(g.quotas))},
-		amounts: joint.Amounts{OnDemand: make([]int64, n), Firm: make([]int64, ways), Spot: make([]int64, ways), Shortage: make([]int64, len(g.wants))},
+		terms: joint.Terms{OnDemand: prices(n), Spot: prices(n), Routes: prices(ways), Shortage: prices(len(g.wants))},
+		have: joint.Capacity{
+			Guaranteed: make([]int64, n), DiscountOnly: make([]int64, n), Spot: make([]int64, n),
+			Quotas: make([]int64, len(g.quotas)),
+		},
+		amounts: joint.Amounts{
+			OnDemand: make([]int64, n), Firm: make([]int64, ways), Spot: make([]int64, ways),
+			Shortage: make([]int64, len(g.wants)),
+		},
 	}, nil
 }
 
-// stretch is hours of an epoch in which the same is not there.
+// stretch is hours of an epoch in which the same capacity is missing.
 type stretch struct {
 	from, to int     // hours of the horizon
-	without  []int64 // by pool of the group: committed units, in millionths
-	gone     []bool  // by pool of the group: all of it
+	without  []int64 // by pool of the group: missing committed units, in millionths
+	gone     []bool  // by pool of the group: all of it is missing
 }
 
-// stretches cuts the hours of an epoch in which something is not there.
+// stretches divides the hours of an epoch in which capacity is missing.
 func (t *together) stretches(e int, windows ...[]window) []stretch {
 	first, end := t.m.starts[e], t.m.starts[e+1]
 	var touching []window
@@ -351,8 +358,7 @@ func (t *together) epoch(v *evaluator, w *world, e int, out *outcome) error {
 	return nil
 }
 
-// binds reports whether pools that share nothing but quotas could want more than one
-// of them has.
+// binds reports whether pools that share only quotas could want more than one of the quotas has.
 func (t *together) binds(v *evaluator, w *world, e int) bool {
 	m := t.m
 	for _, q := range t.g.quotas {
@@ -371,7 +377,7 @@ func (t *together) binds(v *evaluator, w *world, e int) bool {
 	return false
 }
 
-// demand is what each slot of an epoch wants in a world.
+// demand computes the demand of each slot of an epoch in a world.
 func (t *together) demand(w *world, e int) {
 	g, n := t.g, len(t.g.wants)
 	x := &g.epochs[e]
@@ -384,7 +390,8 @@ func (t *together) demand(w *world, e int) {
 			t.total[k] += units * c.count[i]
 		}
 	}
-	t.units, t.parts = slices.Grow(t.units[:0], len(x.count)*n)[:len(x.count)*n], slices.Grow(t.parts[:0], len(x.count)*n)[:len(x.count)*n]
+	t.units, t.parts = slices.Grow(t.units[:0], len(x.count)*n)[:len(x.count)*n],
+		slices.Grow(t.parts[:0], len(x.count)*n)[:len(x.count)*n]
 	for slot := range x.count {
 		for i, d := range g.wants {
 			units := int64(0)
@@ -396,9 +403,8 @@ func (t *together) demand(w *world, e int) {
 	}
 }
 
-// serve serves hours of an epoch: as they are, or in a stretch without what is not
-// there. Which way is cheapest is decided at nominal prices, which most epochs have
-// alike; what it costs is discounted.
+// serve serves hours of an epoch, normally or in a stretch with missing capacity. The cheapest way
+// is decided at nominal prices, which are the same in most epochs; its cost is discounted.
 func (t *together) serve(v *evaluator, w *world, e int, s *stretch, hours []int64, out *outcome) error {
 	m, g := t.m, t.g
 	grid := int64(1)
@@ -415,7 +421,8 @@ func (t *together) serve(v *evaluator, w *world, e int, s *stretch, hours []int6
 		x, at := &m.pools[p], p*len(m.spans)+e
 		y := &v.supply[at]
 		guaranteed, priced := y.guaranteed, y.priced
-		t.terms.OnDemand[k], t.terms.Spot[k] = factored(x.epochs[e].listedOnDemand, w.onDemand[at]), factored(x.epochs[e].listedSpot, w.spot[at])
+		t.terms.OnDemand[k], t.terms.Spot[k] = factored(x.epochs[e].listedOnDemand, w.onDemand[at]),
+			factored(x.epochs[e].listedSpot, w.spot[at])
 		t.have.Spot[k] = procurement.Unlimited
 		if y.avail != noSpotBounds {
 			t.have.Spot[k] = y.avail / one * grid
@@ -437,11 +444,12 @@ func (t *together) serve(v *evaluator, w *world, e int, s *stretch, hours []int6
 	}
 	for i, d := range g.wants {
 		p := g.pools[d.pool]
-		// On demand nobody is left unserved because of its price.
-		t.terms.Shortage[i] = max(m.pools[p].listedShortage, factored(m.pools[p].epochs[e].listedOnDemand, w.onDemand[p*len(m.spans)+e]))
+		// On-demand is never skipped because of its price.
+		t.terms.Shortage[i] = max(m.pools[p].listedShortage,
+			factored(m.pools[p].epochs[e].listedOnDemand, w.onDemand[p*len(m.spans)+e]))
 	}
 	for i := range g.routes {
-		// Of ways that cost the same demand stays at home, and takes no more than it needs.
+		// Among routes of equal cost, demand stays at home and takes no more than it needs.
 		r := &g.routes[i]
 		t.terms.Routes[i] = r.hourly + 1
 		if r.Pool != g.wants[r.Demand].pool {
@@ -461,7 +469,7 @@ func (t *together) serve(v *evaluator, w *world, e int, s *stretch, hours []int6
 	return nil
 }
 
-// factored is a price times a factor; −1: there is none.
+// factored is a price times a factor; −1 means not sold.
 func factored(price procurement.Nano, by int64) procurement.Nano {
 	if price <= 0 || by == one {
 		return price
@@ -469,8 +477,7 @@ func factored(price procurement.Nano, by int64) procurement.Nano {
 	return procurement.Nano(mulDiv(int64(price), by, one))
 }
 
-// flee parts what of the demand of pools that are gone may go to a refuge, in
-// millionths.
+// flee splits off the part of the demand of missing pools that may go to a refuge, in millionths.
 func (t *together) flee(s *stretch) (units, parts []int64) {
 	n := len(t.g.wants)
 	units, parts = make([]int64, len(t.units)), make([]int64, len(t.parts))
@@ -483,7 +490,7 @@ func (t *together) flee(s *stretch) (units, parts []int64) {
 		}
 		share := t.m.pools[t.g.pools[d.pool]].protected
 		for at := i; at < len(units); at += n {
-			// The want before it is the rest of the demand.
+			// The previous want is the rest of the demand.
 			for _, of := range [][]int64{units, parts} {
 				of[at] = mulDiv(of[at-1], share, one)
 				of[at-1] -= of[at]
@@ -520,8 +527,8 @@ func (t *together) charge(v *evaluator, w *world, e int, out *outcome) {
 	}
 }
 
-// serving is how a pool serves each slot of an epoch in a world, in which nothing is
-// missing; nil of a pool that is alone.
+// serving returns how a pool serves each slot of an epoch in a world in which nothing is missing;
+// nil for an independent pool.
 func (t *together) serving(v *evaluator, w *world, pool, e int) ([]served, error) {
 	if t == nil {
 		return nil, nil

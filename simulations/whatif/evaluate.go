@@ -9,11 +9,10 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// outcome is what an alternative comes to in one trial. Hours are unit-hours in
-// millionths.
+// outcome is the result of an alternative in one trial. Hours are unit-hours in millionths.
 type outcome struct {
 	cost, penalty, stranded int64
-	capacity                int64 // what is paid for what is held and bought
+	capacity                int64 // payments for what is held and bought
 	demand, served          int64
 	spot, unserved          int64
 }
@@ -29,7 +28,7 @@ type supply struct {
 // evaluator evaluates trials of an alternative, one after another.
 type evaluator struct {
 	m      *compiled
-	groups []*together // none: each pool is served as if it were alone
+	groups []*together // empty: each pool is served independently
 	supply []supply    // by pool and epoch
 	late   []window
 	grown  curve // of the epoch that is evaluated
@@ -48,12 +47,12 @@ func newEvaluator(m *compiled) (*evaluator, error) {
 	return v, nil
 }
 
-// apart evaluates pools as if each were alone, with a quota that is shared to itself.
+// apart evaluates pools independently, each with all of a shared quota.
 func apart(m *compiled) *evaluator {
 	return &evaluator{m: m, supply: make([]supply, len(m.pools)*len(m.spans))}
 }
 
-// group is what serves a pool together with others, nil if nothing does.
+// group returns what serves a pool together with others, nil if it is independent.
 func (v *evaluator) group(p int) *together {
 	if g := v.m.pools[p].group; g >= 0 && len(v.groups) > 0 {
 		return v.groups[g]
@@ -61,7 +60,7 @@ func (v *evaluator) group(p int) *together {
 	return nil
 }
 
-// evaluate says what a world comes to.
+// evaluate computes the result of a world.
 func (v *evaluator) evaluate(w *world) (outcome, error) {
 	m := v.m
 	var out outcome
@@ -89,7 +88,7 @@ func (v *evaluator) evaluate(w *world) (outcome, error) {
 	return out, nil
 }
 
-// equip says what capacity there is, and pays for it.
+// equip computes the available capacity, and pays for it.
 func (v *evaluator) equip(w *world, out *outcome) {
 	m := v.m
 	clear(v.supply)
@@ -148,9 +147,8 @@ func (v *evaluator) equip(w *world, out *outcome) {
 	}
 }
 
-// delay takes away what a purchase is late with in a world: for each epoch the units
-// that it would have, for the hours in which they are not there. It returns what is not
-// paid by the hour for them.
+// delay removes the units of a late purchase in a world, for the hours by which they are late. It
+// returns the hourly payments that are saved.
 func (v *evaluator) delay(p *payment, w *world) (spared int64) {
 	m, t := v.m, &w.bought[p.offer]
 	if w.late[p.offer] == 0 || p.from >= p.to {
@@ -170,9 +168,9 @@ func (v *evaluator) delay(p *payment, w *world) (spared int64) {
 	return spared
 }
 
-// costs is what a payment comes to: its parts times what their prices are, and in a
-// currency that is worth otherwise, all of it, or where that is so from an epoch
-// on, what is paid by the hour from then.
+// costs is the cost of a payment. Its parts are multiplied by the changes of their prices. If its
+// currency changes value, that applies to all of it, or, if from an epoch on, to the hourly
+// payments from then.
 func (p *payment) costs(t *terms) int64 {
 	hourly, upfront := times(p.hourly, t.hourly), times(p.upfront, t.upfront)
 	rest := p.amount - p.hourly - p.upfront
@@ -198,7 +196,7 @@ func times(amount, by int64) int64 {
 	return mulDiv(amount, by, one)
 }
 
-// prices returns what a unit costs on demand and as spot for an hour.
+// prices returns the cost of a unit on demand and as spot for an hour.
 func (v *evaluator) prices(w *world, p, e int) (onDemand, spot, shortage int64) {
 	y := &v.m.pools[p].epochs[e]
 	at := p*len(v.m.spans) + e
@@ -212,9 +210,9 @@ func (v *evaluator) prices(w *world, p, e int) (onDemand, spot, shortage int64) 
 	return onDemand, spot, y.shortage
 }
 
-// epoch serves the hours of a pool in an epoch, cheapest first: with what is
-// guaranteed, what a price covers, then spot and on-demand in the order of their
-// prices, as procurement does. Each is a sum of what is above a level.
+// epoch serves the hours of a pool in an epoch, cheapest first: guaranteed units, discount-only
+// units, then spot and on-demand in the order of their prices, as procurement does. Each is a sum
+// over demand above a level.
 func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 	c := v.demand(w, p, e)
 	s := &v.supply[p*len(v.m.spans)+e]
@@ -223,8 +221,8 @@ func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 	total := c.above(false, 0, 0, n)
 	x := s.guaranteed + s.priced
 	uncovered := c.above(false, x, 0, n)
-	// rest is what is above a level after spot took its part: hours in which spot
-	// is bounded by what can be had are those of most demand.
+	// rest is the demand above a level after spot took its part. Hours in which available units
+	// bound spot are those with the most demand.
 	bounded := n
 	switch {
 	case spot < 0:
@@ -270,8 +268,7 @@ func (v *evaluator) epoch(w *world, p, e int, out *outcome) {
 	}
 }
 
-// demand is the hours of an epoch of a pool as they are in a world. It is good until
-// the next is asked for.
+// demand is the hours of an epoch of a pool in a world. It is valid until the next call.
 func (v *evaluator) demand(w *world, p, e int) *curve {
 	x := &v.m.pools[p]
 	base, at := &x.epochs[e].curve, p*len(v.m.spans)+e
@@ -290,7 +287,7 @@ func (v *evaluator) demand(w *world, p, e int) *curve {
 // served is how an hour of a pool is served, in units.
 type served struct{ guaranteed, priced, spot, onDemand, short int64 }
 
-// hour serves one hour: demand of which some may run on spot.
+// serveHour serves one hour of demand, part of which may run on spot.
 func serveHour(demand, spotPart, guaranteed, priced, more, avail int64, spotFirst, hasSpot bool) (s served) {
 	left := max(0, demand)
 	take := func(most int64) int64 {
@@ -315,8 +312,7 @@ func serveHour(demand, spotPart, guaranteed, priced, more, avail int64, spotFirs
 	return s
 }
 
-// windows corrects what the hours of pools that are alone come to in which capacity
-// is not there.
+// windows corrects the results of hours of independent pools in which capacity is missing.
 func (v *evaluator) windows(w *world, out *outcome) {
 	m, all := v.m, slices.Concat(w.windows, v.late)
 	for p := range m.pools {
@@ -357,8 +353,8 @@ func (v *evaluator) windows(w *world, out *outcome) {
 	}
 }
 
-// at serves an hour of a pool that is alone without some of its committed units, or
-// with nothing at all.
+// at serves an hour of an independent pool without some of its committed units, or with nothing at
+// all.
 func (v *evaluator) at(w *world, p, e, h int, without int64, whole bool) (served, int64) {
 	x := &v.m.pools[p]
 	s := &v.supply[p*len(v.m.spans)+e]
@@ -374,16 +370,16 @@ func (v *evaluator) at(w *world, p, e, h int, without int64, whole bool) (served
 	if more != unlimited {
 		more += s.priced - priced
 	}
-	return serveHour(demand, units*x.permille/1000*one, guaranteed, priced, more, s.avail, spot < onDemand || onDemand < 0, spot >= 0), demand
+	return serveHour(demand, units*x.permille/1000*one, guaranteed, priced, more, s.avail, spot < onDemand ||
+		onDemand < 0, spot >= 0), demand
 }
 
-// stackBins is in how many parts the hours of a load-duration curve are shown.
+// stackBins is the number of parts of the hours of a displayed load-duration curve.
 const stackBins = 100
 
-// Stack is a pool's load-duration curve: hours of the horizon by falling demand,
-// in equal parts, and what serves them on average, in units. Of a pool that others
-// help out, or that helps others, it is what the pool serves, whoever's demand that
-// is; what is unserved is of its own.
+// Stack is a pool's load-duration curve: hours of the horizon by falling demand, in equal parts,
+// and what serves them on average, in units. For a pool that exchanges demand with others, it is
+// what the pool serves, including demand of other pools; unserved demand is its own.
 type Stack struct {
 	Pool         string           `json:"pool"`
 	Hours        []int            `json:"hours"` // at the end of each part
@@ -392,7 +388,7 @@ type Stack struct {
 	Spot         []domain.Decimal `json:"spot"`
 	OnDemand     []domain.Decimal `json:"on_demand"`
 	Unserved     []domain.Decimal `json:"unserved"`
-	Committed    []domain.Decimal `json:"committed"` // capacity that there is
+	Committed    []domain.Decimal `json:"committed"` // available capacity
 }
 
 // stack shows how a pool is served in a world.
@@ -438,7 +434,8 @@ func (v *evaluator) stack(w *world, p int) (Stack, error) {
 		for _, x := range []struct {
 			into *[]domain.Decimal
 			sum  int64
-		}{{&out.Guaranteed, sum.guaranteed}, {&out.DiscountOnly, sum.priced}, {&out.Spot, sum.spot}, {&out.OnDemand, sum.onDemand}, {&out.Unserved, sum.short}, {&out.Committed, sum.have}} {
+		}{{&out.Guaranteed, sum.guaranteed}, {&out.DiscountOnly, sum.priced}, {&out.Spot, sum.spot},
+			{&out.OnDemand, sum.onDemand}, {&out.Unserved, sum.short}, {&out.Committed, sum.have}} {
 			*x.into = append(*x.into, units(x.sum/n))
 		}
 	}

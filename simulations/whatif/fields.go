@@ -25,8 +25,8 @@ type Field struct {
 	Name string
 	Form Form
 	Need bool
-	// Least and Most bound a number and its parameters, "" is no bound. Certain
-	// numbers take no distribution.
+	// Least and Most bound a number and its parameters; "" means no bound. Certain numbers take no
+	// distribution.
 	Least, Most string
 	Certain     bool
 	OneOf       []string
@@ -34,19 +34,27 @@ type Field struct {
 }
 
 var (
-	region      = Field{Name: "region", Form: Text, Doc: "only there"}
-	provider    = Field{Name: "provider", Form: Text, Doc: "only of this supplier"}
-	model       = Field{Name: "model", Form: Text, Doc: "only this GPU model, or instance type where demand counts machines"}
-	when        = Field{Name: "when", Form: Time, Doc: "from then on; left out: from the start"}
-	until       = Field{Name: "until", Form: Time, Doc: "until then; left out: for good"}
-	name        = Field{Name: "name", Form: Text, Doc: "names its random numbers: changes of the same name draw the same"}
-	probability = Field{Name: "probability", Form: Uncertain, Least: "0", Most: "1", Certain: true, Doc: "that it happens at all"}
-	offer       = Field{Name: "offer", Form: Text, Doc: "only the offer with this id"}
-	offerKind   = Field{Name: "offer_kind", Form: Text, OneOf: offerKinds(), Doc: "only offers of this kind"}
+	region   = Field{Name: "region", Form: Text, Doc: "region to which the change applies"}
+	provider = Field{Name: "provider", Form: Text, Doc: "supplier to which the change applies"}
+	model    = Field{
+		Name: "model", Form: Text,
+		Doc: "GPU model to which the change applies, or instance type where demand counts machines",
+	}
+	when  = Field{Name: "when", Form: Time, Doc: "start of the change; default: the start of the horizon"}
+	until = Field{Name: "until", Form: Time, Doc: "end of the change; default: permanent"}
+	name  = Field{
+		Name: "name", Form: Text, Doc: "name of its random numbers: changes with the same name draw the same numbers",
+	}
+	probability = Field{
+		Name: "probability", Form: Uncertain, Least: "0", Most: "1", Certain: true, Doc: "probability that it happens",
+	}
+	offer     = Field{Name: "offer", Form: Text, Doc: "id of the offer to which the change applies"}
+	offerKind = Field{Name: "offer_kind", Form: Text, OneOf: offerKinds(), Doc: "kind of the offers to which the change applies"}
 )
 
 func offerKinds() []string {
-	return []string{string(domain.OfferReserved), string(domain.OfferOnDemand), string(domain.OfferSpot), string(domain.OfferCapacityBlock), string(domain.OfferOwned)}
+	return []string{string(domain.OfferReserved), string(domain.OfferOnDemand), string(domain.OfferSpot),
+		string(domain.OfferCapacityBlock), string(domain.OfferOwned)}
 }
 
 func need(f Field) Field {
@@ -62,84 +70,120 @@ func exact(name, least, most, doc string) Field {
 	return Field{Name: name, Form: Uncertain, Least: least, Most: most, Doc: doc, Certain: true}
 }
 
-// kinds is every kind of change with what it says, for people, and its fields.
+// kinds lists every kind of change with its description for people and its fields.
 var kinds = []struct {
 	Kind   Kind
 	Doc    string
 	Fields []Field
-	// Either: exactly one of these fields is given, of each group.
+	// Either: of each group exactly one field is given.
 	Either [][]string
 }{
-	{DemandGrowth, "demand grows, on top of the growth in the assumptions", []Field{
+	{DemandGrowth, "demand grows, in addition to the growth in the assumptions", []Field{
 		region, model, when, until,
-		amount("monthly", "-0.5", "1", "growth of each month, 0.02 is two percent"),
-		amount("factor", "0", "100", "or: demand is so many times what it was"),
+		amount("monthly", "-0.5", "1", "monthly growth, 0.02 is two percent"),
+		amount("factor", "0", "100", "or: factor of the previous demand"),
 	}, [][]string{{"monthly", "factor"}}},
-	{ModelLaunch, "a model is launched: a deployment that was not there", []Field{
-		{Name: "deployment", Form: Text, Need: true, Doc: "its name"}, region, {Name: "cluster", Form: Text, Doc: "where it is declared; left out: the first cluster of the region"},
-		model, {Name: "class", Form: Text, OneOf: []string{"training", "fine_tuning", "batch", "serving"}, Doc: "left out: serving"},
+	{ModelLaunch, "a model is launched as a new deployment", []Field{
+		{Name: "deployment", Form: Text, Need: true, Doc: "its name"}, region,
+		{Name: "cluster", Form: Text, Doc: "cluster in which it is declared; default: the first cluster of the region"},
+		model, {Name: "class", Form: Text, OneOf: []string{"training", "fine_tuning", "batch", "serving"},
+			Doc: "default: serving"},
 		need(when), until, need(amount("replicas", "0", "1000000", "how many")),
 		{Name: "gpus", Form: Count, Need: true, Least: "1", Most: "64", Doc: "whole GPUs of one replica"}, probability,
 	}, nil},
-	{DeploymentChange, "a declared deployment gets other replicas, or ends", []Field{
-		{Name: "deployment", Form: Text, Need: true, Doc: "as it is declared"}, {Name: "cluster", Form: Text, Doc: "where; left out: where it is declared"},
-		when, amount("replicas", "0", "1000000", "from then on"), amount("factor", "0", "100", "or: times the replicas it has"),
-		{Name: "removed", Form: Flag, Doc: "or: true, it ends"}, probability,
+	{DeploymentChange, "a declared deployment changes its number of replicas, or ends", []Field{
+		{Name: "deployment", Form: Text, Need: true, Doc: "as it is declared"},
+		{Name: "cluster", Form: Text, Doc: "its cluster; default: the one in which it is declared"},
+		when, amount("replicas", "0", "1000000", "new number of replicas"),
+		amount("factor", "0", "100", "or: factor of the current replicas"),
+		{Name: "removed", Form: Flag, Doc: "or: true if it ends"}, probability,
 	}, [][]string{{"replicas", "factor", "removed"}}},
-	{EfficiencyChange, "the same work takes fewer GPUs, or more", []Field{
-		region, model, when, until, need(amount("factor", "0.01", "100", "work of a GPU, times what it was: 1.25 needs a fifth fewer")), probability,
+	{EfficiencyChange, "the same work takes fewer or more GPUs", []Field{
+		region, model, when, until, need(amount("factor", "0.01", "100",
+			"factor of the work per GPU: 1.25 needs a fifth fewer GPUs")), probability,
 	}, nil},
-	{ProviderOutage, "a region, or a supplier in it, is gone for some hours", []Field{
-		region, provider, when, need(amount("duration", "0.25", "2160", "hours")), amount("per_year", "0", "50", "instead of when: outages a year, at random times"), probability,
+	{ProviderOutage, "a region, or a supplier in it, is unavailable for some hours", []Field{
+		region, provider, when, need(amount("duration", "0.25", "2160", "hours")),
+		amount("per_year", "0", "50", "instead of when: outages a year, at random times"), probability,
 	}, [][]string{{"when", "per_year"}}},
-	{Maintenance, "machines are serviced and are not there meanwhile", []Field{
-		{Name: "cluster", Form: Text, Doc: "whose machines"}, region, model, need(when), need(amount("duration", "0.25", "8760", "hours")),
+	{Maintenance, "machines are unavailable during maintenance", []Field{
+		{Name: "cluster", Form: Text, Doc: "cluster of the machines"}, region, model, need(when),
+		need(amount("duration", "0.25", "8760", "hours")),
 		amount("units", "1", "1000000", "machines"), {Name: "nodes", Form: TextList, Doc: "or: these"}, probability,
 	}, [][]string{{"units", "nodes"}, {"cluster", "region"}}},
 	{PriceChange, "prices change", []Field{
 		provider, region, model, offer, offerKind, when,
-		amount("factor", "0", "100", "times what it was, hourly and upfront"), amount("hourly", "0", "1000000", "or: this much an hour"), probability,
+		amount("factor", "0", "100", "factor of the previous price, hourly and upfront"),
+		amount("hourly", "0", "1000000", "or: new hourly price"), probability,
 	}, [][]string{{"factor", "hourly"}}},
-	{NewOffer, "something new is for sale", []Field{
-		need(provider), need(region), need(model), need(offer), need(offerKind), {Name: "sku", Form: Text, Doc: "left out: that of the on-demand price"},
-		{Name: "gpus", Form: Count, Least: "0", Most: "1024", Doc: "of a unit; left out: those of the pool's machines"}, when, until,
-		{Name: "term_months", Form: Count, Most: "120", Doc: "how long a purchase lasts; of owned hardware its life"},
-		amount("hourly", "0", "1000000", "price of a unit"), amount("upfront", "0", "1000000000", "price of a unit; of owned hardware the whole system"),
-		{Name: "currency", Form: Text, Doc: "left out: that of the assumptions"}, {Name: "guarantees_capacity", Form: Flag, Doc: "whether what it covers is there; otherwise it is a price"},
-		amount("lead_time_hours", "0", "26280", "from order to delivery"), {Name: "min_units", Form: Count, Most: "1000000", Doc: "of an order"}, {Name: "max_units", Form: Count, Least: "1", Most: "1000000", Doc: "of an order; left out: no bound"},
-		exact("power_kw", "0", "10000", "owned: metered at a unit under load"), exact("pue", "1", "5", "owned: power usage effectiveness"), amount("tariff_kwh", "0", "100", "owned: price of a kWh"),
-		exact("space_monthly", "0", "1000000000", "owned, of a unit"), exact("network_monthly", "0", "1000000000", "owned, of a unit"), exact("support_monthly", "0", "1000000000", "owned: maintenance and staff, of a unit"),
-		exact("salvage", "0", "1", "owned: share of upfront that is left at the end"), {Name: "citation", Form: Text, Doc: "where the price is from"},
+	{NewOffer, "a new offer", []Field{
+		need(provider), need(region), need(model), need(offer), need(offerKind),
+		{Name: "sku", Form: Text, Doc: "default: that of the on-demand price"},
+		{Name: "gpus", Form: Count, Least: "0", Most: "1024",
+			Doc: "per unit; default: those of the pool's machines"}, when, until,
+		{Name: "term_months", Form: Count, Most: "120", Doc: "term of a purchase; of owned hardware its lifetime"},
+		amount("hourly", "0", "1000000", "price of a unit"),
+		amount("upfront", "0", "1000000000", "price of a unit; of owned hardware the whole system"),
+		{Name: "currency", Form: Text, Doc: "default: that of the assumptions"},
+		{Name: "guarantees_capacity", Form: Flag,
+			Doc: "true if it guarantees capacity; false for a discount only"},
+		amount("lead_time_hours", "0", "26280", "from order to delivery"),
+		{Name: "min_units", Form: Count, Most: "1000000", Doc: "per order"},
+		{Name: "max_units", Form: Count, Least: "1", Most: "1000000", Doc: "per order; default: no limit"},
+		exact("power_kw", "0", "10000", "owned: metered at a unit under load"),
+		exact("pue", "1", "5", "owned: power usage effectiveness"),
+		amount("tariff_kwh", "0", "100", "owned: price of a kWh"),
+		exact("space_monthly", "0", "1000000000", "owned: cost per unit"),
+		exact("network_monthly", "0", "1000000000", "owned: cost per unit"),
+		exact("support_monthly", "0", "1000000000", "owned: maintenance and staff per unit"),
+		exact("salvage", "0", "1", "owned: residual value as a share of upfront"),
+		{Name: "citation", Form: Text, Doc: "source of the price"},
 	}, nil},
-	{PurchaseMade, "something is bought, whatever is best", []Field{
+	{PurchaseMade, "a fixed purchase, whether or not it is optimal", []Field{
 		need(provider), need(region), need(model), {Name: "commitment", Form: Text, Need: true, Doc: "its name"}, offerKind,
-		{Name: "sku", Form: Text, Doc: "left out: that of the on-demand price"}, {Name: "gpus", Form: Count, Least: "0", Most: "1024", Doc: "of a unit; left out: those of the pool's machines"},
-		need(exact("units", "1", "1000000", "how many")), need(when), {Name: "term_months", Form: Count, Need: true, Least: "1", Most: "120", Doc: "how long"},
+		{Name: "sku", Form: Text, Doc: "default: that of the on-demand price"},
+		{Name: "gpus", Form: Count, Least: "0", Most: "1024",
+			Doc: "per unit; default: those of the pool's machines"},
+		need(exact("units", "1", "1000000", "how many")), need(when),
+		{Name: "term_months", Form: Count, Need: true, Least: "1", Most: "120", Doc: "length of the term"},
 		exact("hourly", "0", "1000000", "price of a unit"), exact("upfront", "0", "1000000000", "price of a unit"),
-		{Name: "currency", Form: Text, Doc: "left out: that of the assumptions"}, {Name: "guarantees_capacity", Form: Flag, Doc: "whether what it covers is there; otherwise it is a price"},
+		{Name: "currency", Form: Text, Doc: "default: that of the assumptions"},
+		{Name: "guarantees_capacity", Form: Flag,
+			Doc: "true if it guarantees capacity; false for a discount only"},
 	}, nil},
-	{Renewal, "a commitment goes on at a price, or ends", []Field{
-		{Name: "commitment", Form: Text, Need: true, Doc: "as it is in the log"}, {Name: "term_months", Form: Count, Most: "120", Doc: "how long it goes on"},
-		exact("units", "1", "1000000", "left out: as many as before"), amount("hourly", "0", "1000000", "price of a unit"), amount("factor", "0", "100", "or: times the price that it had"),
-		{Name: "end", Form: Flag, Doc: "or: true, it is not renewed"},
+	{Renewal, "a commitment is renewed at a price, or ends", []Field{
+		{Name: "commitment", Form: Text, Need: true, Doc: "name in the log"},
+		{Name: "term_months", Form: Count, Most: "120", Doc: "length of the renewal"},
+		exact("units", "1", "1000000", "default: as many as before"),
+		amount("hourly", "0", "1000000", "price of a unit"),
+		amount("factor", "0", "100", "or: factor of the previous price"),
+		{Name: "end", Form: Flag, Doc: "or: true if it is not renewed"},
 	}, [][]string{{"hourly", "factor", "end"}}},
-	{FailureRate, "machines fail more, or less: spare ones keep the demand's service level, 99 % where it has none", []Field{
-		region, model, need(amount("per_gpu_hour", "0", "1", "failures of a GPU and hour; one interruption in 50,000 GPU-hours is 0.00002")), need(amount("repair_hours", "0", "8760", "until a machine is back; it counts as down half of the time at most")),
-		{Name: "gpus", Form: Count, Most: "1024", Doc: "that fail together; left out: those of a machine"},
+	{FailureRate, "machines fail more or less often: spare machines keep the demand's service level, 99 % by default", []Field{
+		region, model, need(amount("per_gpu_hour", "0", "1",
+			"failures per GPU-hour; one interruption in 50,000 GPU-hours is 0.00002")),
+		need(amount("repair_hours", "0", "8760",
+			"time until a machine is back; a machine counts as down at most half of the time")),
+		{Name: "gpus", Form: Count, Most: "1024", Doc: "GPUs that fail together; default: those of a machine"},
 	}, nil},
-	{SpotInterruption, "spot is taken back more often, or there is less", []Field{
-		region, model, amount("per_unit_hour", "0", "10", "interruptions of a unit and hour"), amount("lost_hours", "0", "100", "of each: restart and lost work; left out: 0.25"),
-		amount("available", "0", "1000000", "units that can be had"),
+	{SpotInterruption, "spot is interrupted more or less often, or its availability changes", []Field{
+		region, model, amount("per_unit_hour", "0", "10", "interruptions per unit-hour"),
+		amount("lost_hours", "0", "100", "lost per interruption: restart and lost work; default: 0.25"),
+		amount("available", "0", "1000000", "available units"),
 	}, nil},
-	{LeadTime, "what is ordered comes later, or sooner: purchases begin in time for the median, and trials are late by what is beyond it", []Field{
+	{LeadTime, "deliveries take longer or shorter: purchases are ordered for the median, and trials are late by " +
+		"the excess over it", []Field{
 		provider, region, model, offer, offerKind, need(amount("hours", "0", "26280", "from order to delivery")),
 	}, nil},
-	{QuotaChange, "a supplier allows more on demand, or less", []Field{
-		need(provider), need(region), model, {Name: "account", Form: Text, Doc: "whose quota; left out: those there are"}, when, need(amount("limit_gpus", "0", "100000000", "from then on")), probability,
+	{QuotaChange, "a supplier changes its on-demand quota", []Field{
+		need(provider), need(region), model,
+		{Name: "account", Form: Text, Doc: "account of the quota; required if several quotas match"}, when,
+		need(amount("limit_gpus", "0", "100000000", "new limit")), probability,
 	}, nil},
 	{FXChange, "an exchange rate changes", []Field{
-		{Name: "base", Form: Text, Need: true, Doc: "the currency, ISO 4217"}, {Name: "quote", Form: Text, Need: true, Doc: "in which the rate is, ISO 4217"}, when,
-		need(amount("rate", "0.000001", "1000000", "what one unit of base is worth in quote")),
+		{Name: "base", Form: Text, Need: true, Doc: "the currency, ISO 4217"},
+		{Name: "quote", Form: Text, Need: true, Doc: "the currency in which the rate is quoted, ISO 4217"}, when,
+		need(amount("rate", "0.000001", "1000000", "value of one unit of base in quote")),
 	}, nil},
 }
 
@@ -152,7 +196,7 @@ func Kinds() []Kind {
 	return out
 }
 
-// Fields returns what a kind of change says and its fields.
+// Fields returns the description and the fields of a kind of change.
 func Fields(k Kind) (doc string, fields []Field) {
 	for i := range kinds {
 		if kinds[i].Kind == k {
@@ -162,8 +206,7 @@ func Fields(k Kind) (doc string, fields []Field) {
 	return "", nil
 }
 
-// Schema returns the JSON Schema (2020-12) of scenario files, made from what
-// [Parse] holds them to.
+// Schema returns the JSON Schema (2020-12) of scenario files, made from the rules of [Parse].
 func Schema() ([]byte, error) {
 	type m = map[string]any
 	decimals := m{"type": []string{"number", "string"}, "pattern": `^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`}
@@ -178,8 +221,10 @@ func Schema() ([]byte, error) {
 	number := m{"description": "a number, or a distribution of it", "oneOf": []any{
 		m{"$ref": "#/$defs/decimal"},
 		object([]string{"fixed"}, m{"fixed": m{"$ref": "#/$defs/decimal"}}),
-		object([]string{"triangular"}, m{"triangular": m{"description": "least, most likely, most", "type": "array", "items": m{"$ref": "#/$defs/decimal"}, "minItems": 3, "maxItems": 3}}),
-		object([]string{"lognormal"}, m{"lognormal": object([]string{"p50", "p95"}, m{"p50": m{"$ref": "#/$defs/decimal"}, "p95": m{"$ref": "#/$defs/decimal"}})}),
+		object([]string{"triangular"}, m{"triangular": m{"description": "least, most likely, most", "type": "array",
+			"items": m{"$ref": "#/$defs/decimal"}, "minItems": 3, "maxItems": 3}}),
+		object([]string{"lognormal"}, m{"lognormal": object([]string{"p50", "p95"},
+			m{"p50": m{"$ref": "#/$defs/decimal"}, "p95": m{"$ref": "#/$defs/decimal"}})}),
 		object([]string{"poisson"}, m{"poisson": m{"description": "the mean", "$ref": "#/$defs/decimal"}}),
 	}}
 	var anyChange []any
@@ -251,40 +296,57 @@ func Schema() ([]byte, error) {
 	alternatives := list(object([]string{"name"}, m{
 		"name": text, "changes": changes, "buy": words(BuyBest, BuyNothing),
 		"without": list(words(offerKinds()...), len(offerKinds())), "only": list(words(offerKinds()...), len(offerKinds())),
-		"payment_options": described(list(words(NoUpfront, PartialUpfront, AllUpfront), 3), "the ways of paying for a commitment that are allowed; left out: all of them"),
-		"spot_share":      m{"$ref": "#/$defs/decimal"},
+		"payment_options": described(list(words(NoUpfront, PartialUpfront, AllUpfront), 3),
+			"allowed payment options of commitments; default: all"),
+		"spot_share": m{"$ref": "#/$defs/decimal"},
 		"posture": object([]string{"kind", "share"}, m{
-			"kind": words("active_active", "active_passive"), "share": m{"$ref": "#/$defs/decimal"}, "demands": list(text, maxEntries), "standby": text, "cold_price_share": m{"$ref": "#/$defs/decimal"},
+			"kind": words("active_active", "active_passive"), "share": m{"$ref": "#/$defs/decimal"},
+			"demands": list(text, maxEntries), "standby": text, "cold_price_share": m{"$ref": "#/$defs/decimal"},
 		}),
-		"overflow": list(object([]string{"from", "to"}, m{"from": text, "to": text, "round_trip_ms": whole(0, 10_000), "hourly": m{"$ref": "#/$defs/decimal"}, "overhead": m{"$ref": "#/$defs/decimal"}}), maxEntries),
+		"overflow": list(object([]string{"from", "to"},
+			m{"from": text, "to": text, "round_trip_ms": whole(0, 10_000), "hourly": m{"$ref": "#/$defs/decimal"},
+				"overhead": m{"$ref": "#/$defs/decimal"}}), maxEntries),
 	}), maxAlternatives)
 	alternatives["minItems"] = 1
 	doc := object([]string{"apiVersion", "kind", "name", "alternatives"}, m{
 		"apiVersion": m{"const": APIVersion}, "kind": m{"const": FileKind}, "name": text, "question": text,
 		"base": object(nil, m{
-			"position": m{"type": "string", "description": `a position of the log, or "now"`}, "at": m{"$ref": "#/$defs/time"}, "region": text,
+			"position": m{"type": "string", "description": `a position of the log, or "now"`},
+			"at":       m{"$ref": "#/$defs/time"}, "region": text,
 			"instance": m{"type": "string", "description": "a file with an instance, instead of the log"},
 		}),
 		"horizon": m{"type": []string{"string", "integer"}, "description": "months", "examples": []any{"24 months", 24}},
-		"seed":    whole(0, maxSeed), "runs": whole(1, MaxRuns), "scenario_set": described(whole(1, maxSet), "how many weighted scenarios the trials are reduced to, to buy for; left out: 32"),
+		"seed":    whole(0, maxSeed), "runs": whole(1, MaxRuns),
+		"scenario_set": described(whole(1, maxSet),
+			"number of weighted scenarios that the trials are reduced to for purchases; default: 32"),
 		"assumptions": object(nil, m{
-			"lookback_weeks": whole(1, 520), "monthly_growth": m{"$ref": "#/$defs/decimal"}, "annual_rate": m{"$ref": "#/$defs/decimal"}, "salvage": m{"$ref": "#/$defs/decimal"},
-			"spot_overhead": m{"$ref": "#/$defs/decimal"}, "shortage_factor": m{"$ref": "#/$defs/decimal"}, "currency": m{"type": "string", "pattern": "^[A-Z]{3}$"},
+			"lookback_weeks": whole(1, 520), "monthly_growth": m{"$ref": "#/$defs/decimal"},
+			"annual_rate": m{"$ref": "#/$defs/decimal"}, "salvage": m{"$ref": "#/$defs/decimal"},
+			"spot_overhead": m{"$ref": "#/$defs/decimal"}, "shortage_factor": m{"$ref": "#/$defs/decimal"},
+			"currency": m{"type": "string", "pattern": "^[A-Z]{3}$"},
 		}),
 		"changes": changes, "alternatives": alternatives,
 		"constraints": described(object(nil, m{
 			"max_unserved": m{"$ref": "#/$defs/decimal"}, "max_spot_share": m{"$ref": "#/$defs/decimal"},
 			"budgets": described(list(object([]string{"amount", "basis", "from", "to"}, m{
-				"id": text, "amount": m{"$ref": "#/$defs/decimal"}, "basis": words("cash", "accrual"), "from": m{"$ref": "#/$defs/time"}, "to": m{"$ref": "#/$defs/time"},
-			}), maxEntries), "nominal spending from a month to another, in expectation over the weighted scenarios: a scenario or trial of more demand may exceed it, and trials are not judged by it"),
-		}), "bind the purchases of every alternative, in expectation over the weighted scenarios; of the first two the answer says in which share of the trials they are kept"),
+				"id": text, "amount": m{"$ref": "#/$defs/decimal"}, "basis": words("cash", "accrual"),
+				"from": m{"$ref": "#/$defs/time"}, "to": m{"$ref": "#/$defs/time"},
+			}), maxEntries),
+				"nominal spending between two months, in expectation over the weighted scenarios: a scenario or "+
+					"trial with more demand may exceed it, and trials are not judged by it"),
+		}), "bind the purchases of every alternative, in expectation over the weighted scenarios; for the first "+
+			"two the answer gives the share of the trials that keep them"),
 		"report": reports,
 	})
 	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	doc["title"] = "A what-if scenario"
 	doc["$defs"] = m{
 		"decimal": decimals, "number": number, "change": m{"oneOf": anyChange},
-		"time": m{"type": "string", "description": "RFC 3339 with a zone, a date or a month in UTC", "pattern": `^[0-9]{4}-[0-9]{2}(-[0-9]{2}(T.+)?)?$`, "examples": []string{"2026-09", "2026-09-01", "2026-09-01T06:00:00Z"}},
+		"time": m{
+			"type": "string", "description": "RFC 3339 with a zone, a date or a month in UTC",
+			"pattern":  `^[0-9]{4}-[0-9]{2}(-[0-9]{2}(T.+)?)?$`,
+			"examples": []string{"2026-09", "2026-09-01", "2026-09-01T06:00:00Z"},
+		},
 	}
 	return json.MarshalIndent(doc, "", "  ")
 }

@@ -15,11 +15,11 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Fork is rows with hypothetical events folded on top of them. The rows below are
-// read and never changed, so that many forks share one folding of history. A fork
-// holds what its events touched; it is good as long as the view below is.
+// Fork is rows with hypothetical events folded on top of them. The rows below are read and never
+// changed, so many forks share one folding of history. A fork stores what its events touched. It is
+// valid as long as the view below.
 //
-// Decisions among the events count as if somebody with the right had made them.
+// Decisions among the events count as made by an authorised operator.
 type Fork struct {
 	base    projections.View
 	source  string
@@ -34,23 +34,26 @@ type forked struct {
 	pending []domain.Envelope
 }
 
-// forkSource is the source of hypothetical events. The slash keeps it apart from
-// every agent, importer and command.
+// forkSource is the source of hypothetical events. The slash distinguishes it from every agent,
+// importer and command.
 const forkSource = "what-if/fork"
 
-// NewFork returns a fork that holds what the view holds.
+// NewFork returns a fork with the rows of the view.
 func NewFork(base projections.View) *Fork {
-	// Whoever knows the key can decide in forks alone: no view of a log supposes it.
+	// The key allows decisions in forks only; no view of a log accepts it.
 	seed := sha256.Sum256([]byte(forkSource))
 	source := forkSource
 	if below, ok := base.(forkView); ok {
 		source = below.f.source + "/fork"
 	}
-	return &Fork{base: base, source: source, key: ed25519.NewKeyFromSeed(seed[:]), parts: map[domain.TopicPartition]*forked{}, streams: map[domain.TopicPartition]uint64{}}
+	return &Fork{
+		base: base, source: source, key: ed25519.NewKeyFromSeed(seed[:]), parts: map[domain.TopicPartition]*forked{},
+		streams: map[domain.TopicPartition]uint64{},
+	}
 }
 
-// Append folds events on top, in order: what they say of source, sequence and
-// signature is replaced. An event that the fold refuses is an error.
+// Append folds events on top, in order. It replaces their source, sequence and signature. An event
+// that the fold refuses is an error.
 func (f *Fork) Append(ctx context.Context, at domain.Instant, events ...domain.Envelope) error {
 	to := domain.Position{}
 	for _, env := range events {
@@ -64,7 +67,10 @@ func (f *Fork) Append(ctx context.Context, at domain.Instant, events ...domain.E
 		env.Sequence = f.streams[tp]
 		if domain.NeedsSignature(env.Event.Type()) {
 			message := []byte(fmt.Sprintf("%s %d", tp, env.Sequence))
-			env.Signature = &domain.Signature{Operator: forkSource, Key: f.key.Public().(ed25519.PublicKey), Message: message, Bytes: ed25519.Sign(f.key, message)}
+			env.Signature = &domain.Signature{
+				Operator: forkSource, Key: f.key.Public().(ed25519.PublicKey), Message: message,
+				Bytes: ed25519.Sign(f.key, message),
+			}
 		}
 		if err := domain.Validate(&env); err != nil {
 			return fmt.Errorf("suppose %s: %w", env.Event.Type(), err)
@@ -99,15 +105,17 @@ func (f *Fork) part(tp domain.TopicPartition) *forked {
 	return p
 }
 
-// forkLog hands a fork's pending events to the runner, as records that hold
-// nothing but their number.
+// forkLog provides a fork's pending events to the runner, as records that contain only their
+// number.
 type forkLog struct {
 	f  *Fork
 	at domain.Instant
 }
 
 // ReadAfter implements [projections.Log].
-func (l forkLog) ReadAfter(_ context.Context, tp domain.TopicPartition, _ domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
+func (l forkLog) ReadAfter(
+	_ context.Context, tp domain.TopicPartition, _ domain.Anchor, from, to int64, yield func([]domain.Record) error,
+) error {
 	p := l.f.parts[tp]
 	recs := make([]domain.Record, 0, to-from)
 	for i := range p.pending {
@@ -116,7 +124,8 @@ func (l forkLog) ReadAfter(_ context.Context, tp domain.TopicPartition, _ domain
 			return err
 		}
 		recs = append(recs, domain.Record{
-			Topic: tp.Topic, Partition: tp.Partition, Offset: from + int64(i), Time: l.at, Key: []byte(key), Value: binary.BigEndian.AppendUint32(nil, uint32(i)),
+			Topic: tp.Topic, Partition: tp.Partition, Offset: from + int64(i), Time: l.at, Key: []byte(key),
+			Value: binary.BigEndian.AppendUint32(nil, uint32(i)),
 		})
 	}
 	return yield(recs)
@@ -127,12 +136,13 @@ func (l forkLog) FollowAfter(context.Context, domain.TopicPartition, domain.Anch
 	return errors.New("a fork is not followed")
 }
 
-// forkDecoder turns the records of a forkLog into the events that they stand for.
+// forkDecoder turns the records of a forkLog into their events.
 type forkDecoder struct{ f *Fork }
 
 // Decode implements [projections.Decoder].
 func (d forkDecoder) Decode(rec *domain.Record, env *domain.Envelope) error {
-	*env = d.f.parts[domain.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}].pending[binary.BigEndian.Uint32(rec.Value)]
+	p := d.f.parts[domain.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}]
+	*env = p.pending[binary.BigEndian.Uint32(rec.Value)]
 	return nil
 }
 
@@ -153,10 +163,10 @@ type forkTx struct {
 
 func (t *forkTx) Next() int64 { return t.p.next }
 
-// Anchor is none: a fork's records are in no log.
+// Anchor is empty: a fork's records are in no log.
 func (t *forkTx) Anchor() domain.Anchor { return domain.Anchor{} }
 
-// Load copies what the keys name, so that folding changes no row below.
+// Load copies the named rows, so that folding changes no row below.
 func (t *forkTx) Load(_ context.Context, keys iter.Seq[projections.Key]) (*projections.WorkingSet, error) {
 	if t.rows == nil {
 		t.rows = projections.NewWorkingSet()
@@ -257,8 +267,8 @@ func (v forkView) Scan(q projections.Query, yield func(projections.Key, projecti
 		return v.f.base.Scan(q, yield)
 	}
 	slices.SortFunc(own, func(a, b found) int { return a.key.Compare(b.key) })
-	// Of each row the fork's stands in for the one below. Where the last of each
-	// thing is asked for, the last of both is.
+	// The fork's row replaces the one below. If the last row of each thing is requested, it is the
+	// last of both.
 	var kept *found
 	emit := func(x found) error {
 		if !q.Last {

@@ -11,29 +11,29 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// lever is what a change does to a trial. Its numbers are variables, by index into
-// those of the alternative; −1: there is none.
+// lever is the effect of a change on a trial. Its numbers are variables, by index into those of the
+// alternative; −1 means none.
 type lever struct {
 	kind     Kind
 	value    int // the number that the change is about
-	second   int // of an outage its duration, of failures the hours of repair, of spot those lost
-	third    int // of spot the units that can be had
+	second   int // of an outage its duration, of failures the hours of repair, of spot the hours lost
+	third    int // of spot the available units
 	happens  int // whether it happens at all: 0 or 1
 	name     string
 	from, to int   // epochs [from, to)
-	pools    []int // that it is about
+	pools    []int // that it affects
 	offers   []int // of the instance
 	held     []int // commitments of the instance
 	quotas   []int
 	at       domain.Instant // of what begins at a time, 0: at random
-	// unit is the demand of one replica in a pool, in millionths of a machine, and
-	// before how many replicas there are.
+	// unit is the demand of one replica in a pool, in millionths of a machine; before is the
+	// previous number of replicas.
 	unit, before int64
 	times        bool // the value multiplies, else it replaces
 	whole        bool // an outage takes everything, in a region
 }
 
-// variable is a number of an alternative by the name of its random numbers.
+// variable is a number of an alternative, with the name of its random numbers.
 type variable struct {
 	name   string
 	number *Number
@@ -65,11 +65,13 @@ func (c *composed) resolve() error {
 		case Maintenance:
 			region, model := x.Region, x.Model
 			if x.Cluster != "" {
-				// The pool of the cluster's machines is the one in which its demand is.
+				// The pool of the cluster's machines is the one with its demand.
 				region = cmp.Or(region, c.regionOf(x.Cluster))
 			}
 			if l.pools = c.pools(region, model); len(l.pools) == 0 {
-				c.notes = append(c.notes, fmt.Sprintf("changes[%d] %s: no pool has the machines of %s, so it takes nothing from a pool", i, x.Kind, x.selector()))
+				c.notes = append(c.notes,
+					fmt.Sprintf("changes[%d] %s: no pool has the machines of %s, so it takes nothing from a pool", i,
+						x.Kind, x.selector()))
 				return nil, nil
 			}
 			l.pools = l.pools[:1]
@@ -81,13 +83,15 @@ func (c *composed) resolve() error {
 			c.pricedBy(x, l)
 		case NewOffer:
 			for o := range c.in.Offers {
-				if f := &c.in.Offers[o]; f.Provider == x.Provider && offerID(f) == x.Offer && regionOf(c.in, f.Pool) == x.Region {
+				if f := &c.in.Offers[o]; f.Provider == x.Provider && offerID(f) == x.Offer &&
+					regionOf(c.in, f.Pool) == x.Region {
 					l.offers = append(l.offers, o)
 				}
 			}
 		case Renewal:
 			for h := range c.in.Commitments {
-				if id := c.in.Commitments[h].ID; len(id) > len(x.Commitment) && id[:len(x.Commitment)] == x.Commitment && id[len(x.Commitment)] == ',' {
+				if id := c.in.Commitments[h].ID; len(id) > len(x.Commitment) &&
+					id[:len(x.Commitment)] == x.Commitment && id[len(x.Commitment)] == ',' {
 					l.held = append(l.held, h)
 				}
 			}
@@ -100,7 +104,9 @@ func (c *composed) resolve() error {
 			for o := range c.in.Offers {
 				f := &c.in.Offers[o]
 				if (x.Provider == "" || f.Provider == x.Provider) && (x.Region == "" || regionOf(c.in, f.Pool) == x.Region) &&
-					(x.Model == "" || slices.Contains(c.pools("", x.Model), c.pool(f.Pool))) && (x.Offer == "" || offerID(f) == x.Offer) && (x.OfferKind == "" || x.OfferKind == string(f.Kind)) {
+					(x.Model == "" || slices.Contains(c.pools("", x.Model), c.pool(f.Pool))) &&
+					(x.Offer == "" || offerID(f) == x.Offer) &&
+					(x.OfferKind == "" || x.OfferKind == string(f.Kind)) {
 					l.offers = append(l.offers, o)
 				}
 			}
@@ -118,7 +124,7 @@ func (c *composed) resolve() error {
 			currency := x.Base
 			if currency == c.in.Currency {
 				currency = x.Quote
-				l.times = true // the rate is the other way round
+				l.times = true // the rate is quoted in the opposite direction
 			}
 			for p := range c.in.Pools {
 				if c.foreign[c.in.Pools[p].ID] == currency {
@@ -140,7 +146,7 @@ func (c *composed) resolve() error {
 		}
 		return l, nil
 	})
-	// A limit holds until the next begins, in whatever order they stand.
+	// A limit holds until the next one begins, in any order of the changes.
 	var limits []lever
 	for i := range c.levers {
 		if c.levers[i].kind == QuotaChange {
@@ -254,8 +260,8 @@ func (c *composed) bind(l *lever, x *Change, name string) {
 	}
 }
 
-// deployment finds the pool in which a deployment's demand is: that of its region
-// and of a model that it may use, the one with the most demand of several.
+// deployment finds the pool of a deployment's demand: the one of its region and of a model that it
+// may use, with the most demand if there are several.
 func (c *composed) deployment(i int, x *Change, l *lever, spans []domain.Interval) (*lever, error) {
 	at := slices.IndexFunc(c.deploy, func(d deployed) bool { return d.change == i })
 	if at < 0 {
@@ -286,7 +292,9 @@ func (c *composed) deployment(i int, x *Change, l *lever, spans []domain.Interva
 		}
 	}
 	if best < 0 || c.in.Pools[best].GPUs == 0 {
-		c.notes = append(c.notes, fmt.Sprintf("changes[%d] %s: no pool in %s sells what deployment %s may use, so it adds no demand; pools are %s", i, x.Kind, d.region, d.id, c.poolNames()))
+		c.notes = append(c.notes,
+			fmt.Sprintf("changes[%d] %s: no pool in %s sells what deployment %s may use, so it adds no demand; "+
+				"pools are %s", i, x.Kind, d.region, d.id, c.poolNames()))
 		return nil, nil
 	}
 	l.pools = []int{best}
@@ -297,12 +305,13 @@ func (c *composed) deployment(i int, x *Change, l *lever, spans []domain.Interva
 	return l, nil
 }
 
-// pricedBy finds the pools and offers whose price a change is about. What has a
-// price from a day on by another name is meant too.
+// pricedBy finds the pools and offers whose price a change affects. That includes offers that have
+// a price under another name from a day on.
 func (c *composed) pricedBy(x *Change, l *lever) {
 	for p := range c.in.Pools {
 		pool := &c.in.Pools[p]
-		if (x.Provider == "" || c.sold[p] == x.Provider) && (x.Region == "" || pool.Region == x.Region) && (x.Model == "" || pool.Class == x.Model || named(x.Model, pool.Class)) && x.Offer == "" {
+		if (x.Provider == "" || c.sold[p] == x.Provider) && (x.Region == "" || pool.Region == x.Region) &&
+			(x.Model == "" || pool.Class == x.Model || named(x.Model, pool.Class)) && x.Offer == "" {
 			l.pools = append(l.pools, p)
 		}
 	}
@@ -322,8 +331,10 @@ func (c *composed) pricedBy(x *Change, l *lever) {
 	}
 	for o := range c.in.Offers {
 		f := &c.in.Offers[o]
-		if (x.Provider == "" || f.Provider == x.Provider) && (x.Region == "" || regionOf(c.in, f.Pool) == x.Region) && (x.Offer == "" || offerID(f) == x.Offer) &&
-			(x.Model == "" || slices.Contains(c.pools("", x.Model), c.pool(f.Pool))) && (x.OfferKind == "" || x.OfferKind == string(f.Kind)) &&
+		if (x.Provider == "" || f.Provider == x.Provider) && (x.Region == "" || regionOf(c.in, f.Pool) == x.Region) &&
+			(x.Offer == "" || offerID(f) == x.Offer) &&
+			(x.Model == "" || slices.Contains(c.pools("", x.Model), c.pool(f.Pool))) &&
+			(x.OfferKind == "" || x.OfferKind == string(f.Kind)) &&
 			(x.When <= c.in.From || f.From >= x.When) {
 			l.offers = append(l.offers, o)
 		}
@@ -343,7 +354,7 @@ func regionOf(in *instance.Instance, pool string) string {
 	return ""
 }
 
-// regionOf says where a cluster is, of those that changes speak of.
+// regionOf returns the region of a cluster that changes mention.
 func (c *composed) regionOf(cluster string) string { return c.clusters[cluster] }
 
 // offerID is the supplier's name of an offer of an instance.
@@ -371,9 +382,10 @@ func (c *composed) poolNames() string {
 	return s
 }
 
-// containing is the epoch in which a time is, 0 for one before all.
+// containing is the epoch that contains a time, 0 for a time before all.
 func containing(spans []domain.Interval, t domain.Instant) int {
-	return max(0, slices.IndexFunc(append(slices.Clone(spans), domain.Interval{From: spans[len(spans)-1].To, To: forever}), func(s domain.Interval) bool { return t < s.To }))
+	beyond := domain.Interval{From: spans[len(spans)-1].To, To: forever}
+	return max(0, slices.IndexFunc(append(slices.Clone(spans), beyond), func(s domain.Interval) bool { return t < s.To }))
 }
 
 // following is the first epoch that begins at a time or later.
@@ -386,7 +398,7 @@ func following(spans []domain.Interval, t domain.Instant) int {
 	return len(spans)
 }
 
-// endingAt is the epoch before which what ends at a time is over; 0 is no end.
+// endingAt is the first epoch after something that ends at a time; 0 means open-ended.
 func endingAt(spans []domain.Interval, t domain.Instant) int {
 	if t == 0 {
 		return len(spans)

@@ -14,9 +14,8 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Quantities are in millionths of a unit, prices in 10⁻⁹ of the currency and
-// amounts in 10⁻⁶ of it, all in 64 bits: maxUnits, maxPrice and maxTotal keep
-// every sum within them.
+// Quantities are in millionths of a unit, prices in 10⁻⁹ of the currency and amounts in 10⁻⁶ of it,
+// all in 64 bits. maxUnits, maxPrice and maxTotal keep every sum in range.
 const (
 	one          = 1_000_000
 	maxUnits     = 1_000_000
@@ -28,9 +27,9 @@ const (
 	noSpotBounds = math.MaxInt64
 )
 
-// compiled is an instance made ready to be evaluated often: for each pool and epoch
-// the load-duration curve with its sums, so that serving an epoch takes a few
-// binary searches, whatever the hours.
+// compiled is an instance prepared for repeated evaluation: for each pool and epoch the
+// load-duration curve with its sums, so that serving an epoch takes a few binary searches,
+// independent of the number of hours.
 type compiled struct {
 	in     *instance.Instance
 	priced *instance.Priced
@@ -38,46 +37,46 @@ type compiled struct {
 	starts []int // first hour of each epoch, and the end
 	pools  []poolModel
 	pays   []payment // what is held and bought
-	cold   int64     // what a cold standby costs, in amounts
+	cold   int64     // cost of a cold standby, in amounts
 	groups []group
 }
 
 type poolModel struct {
 	demand string  // its id, "" for none
-	hourly []int32 // what is wanted, without spare units for failures
-	// buffer says how many units are spare; nil: none.
+	hourly []int32 // demand, without spare units for failures
+	// buffer determines the spare units; nil means none.
 	buffer *instance.Buffer
 	// permille of an hour's demand may run on spot, rounded down to whole units.
 	permille int64
 	epochs   []epochModel
-	// protected is the share of demand that a posture lets another region take over
-	// while its own is gone, in millionths; 0: none.
+	// protected is the share of demand, in millionths, that a posture lets another region take over
+	// while its own is gone; 0 means none.
 	protected int64
-	group     int   // index of the pools that it is served with, −1: it is alone
-	avail     int64 // spot units that can be had
+	group     int   // index of the group of pools that it is served with, −1: independent
+	avail     int64 // available spot units
 	quota     int   // index, −1: none
 	perUnit   int64
 	gpus      int
 	region    string
-	// listedShortage is what an hour of a unit that is not served costs, nominal.
+	// listedShortage is the nominal penalty of an unserved unit for an hour.
 	listedShortage procurement.Nano
-	// held is what there is by epoch, whatever pays for it, in millionths.
-	held [2][]int64     // guaranteed, and by discount only
-	over domain.Decimal // share of spot time that interruptions lose
+	// held is the capacity by epoch, whatever pays for it, in millionths.
+	held [2][]int64     // guaranteed, and discount-only
+	over domain.Decimal // share of spot time lost to interruptions
 }
 
 type epochModel struct {
 	curve          curve
-	onDemand, spot int64 // discounted price of a unit and hour; −1: there is none
+	onDemand, spot int64 // discounted price of a unit and hour; −1: not sold
 	shortage       int64
-	// Nominal prices; −1: there is none.
+	// Nominal prices; −1 means not sold.
 	listedOnDemand, listedSpot procurement.Nano
 }
 
-// curve is the hours of an epoch by ascending demand, in whole units. The sums are
-// over the hours from a level on.
+// curve is the hours of an epoch by ascending demand, in whole units. The sums are over the hours
+// from a level on.
 type curve struct {
-	units, rest []int64 // demand, and what of it may not run on spot
+	units, rest []int64 // demand, and the part that may not run on spot
 	count       []int64 // hours of each level
 	hours       []int64 // suffix sums
 	sumUnits    []int64 // of units × hours
@@ -88,21 +87,21 @@ type curve struct {
 type payment struct {
 	amount int64 // in all
 	pool   int
-	// The amount is spread over epochs from and to, to say what an idle unit cost.
+	// The amount is spread over epochs from and to, to compute the cost of an idle unit.
 	from, to   int
-	units      []int64 // that a purchase adds, by epoch; nil of what is held
+	units      []int64 // added by a purchase, by epoch; nil for what is held
 	guaranteed bool
 	offer      int // index into the offers, −1
 	held       int // index into the commitments, −1
-	// Of the amount, what is for the price by the hour and the price upfront. The
-	// rest is what owned hardware costs to run.
+	// The parts of the amount from the hourly and the upfront price. The rest is the running cost
+	// of owned hardware.
 	hourly, upfront int64
-	rent            []int64 // of hourly, what is paid in each epoch; beside it is what lies beyond
+	rent            []int64 // part of hourly paid in each epoch; the remainder lies beyond
 }
 
-// newModel compiles an instance: at its own prices, levels and holdings. refuge, if
-// not nil, is the instance with the ways that protected demand may go while its region
-// is gone; of it nothing else is read.
+// newModel compiles an instance at its own prices, levels and holdings. refuge, if not nil, is the
+// instance with the routes that protected demand may take while its region is gone; nothing else of
+// it is read.
 func newModel(in, refuge *instance.Instance) (*compiled, error) {
 	priced, err := in.Priced()
 	if err != nil {
@@ -119,7 +118,10 @@ func newModel(in, refuge *instance.Instance) (*compiled, error) {
 	}
 	for p := range in.Pools {
 		pool, sold := &in.Pools[p], &priced.Pools[p]
-		x := poolModel{avail: noSpotBounds, group: -1, quota: -1, perUnit: 1, gpus: pool.GPUs, region: pool.Region, epochs: make([]epochModel, len(spans))}
+		x := poolModel{
+			avail: noSpotBounds, group: -1, quota: -1, perUnit: 1, gpus: pool.GPUs, region: pool.Region,
+			epochs: make([]epochModel, len(spans)),
+		}
 		if pool.Spot != nil {
 			x.over = pool.Spot.Overhead
 			if pool.Spot.Available != nil {
@@ -164,7 +166,8 @@ func newModel(in, refuge *instance.Instance) (*compiled, error) {
 			}
 			if sold.Spot != nil {
 				y.spot = int64(sold.Spot[e])
-				if y.listedSpot, err = nano(sold.ListedSpot[e].DivRound(decimal.NewFromInt(1).Sub(x.over), places)); err != nil {
+				kept := decimal.NewFromInt(1).Sub(x.over)
+				if y.listedSpot, err = nano(sold.ListedSpot[e].DivRound(kept, places)); err != nil {
 					return nil, fmt.Errorf("pool %s: spot: %w", pool.ID, err)
 				}
 			}
@@ -177,11 +180,12 @@ func newModel(in, refuge *instance.Instance) (*compiled, error) {
 			}
 			const most = maxPrice * 1_000_000_000
 			if y.onDemand > most || y.spot > most || y.shortage > most {
-				return nil, fmt.Errorf("pool %s: a unit and hour costs more than %d %s, which trials do not add up", pool.ID, maxPrice, in.Currency)
+				return nil, fmt.Errorf("pool %s: a unit and hour costs more than %d %s, which trials do not add up",
+					pool.ID, maxPrice, in.Currency)
 			}
 			y.shortage = max(y.shortage, y.onDemand)
 			if y.spot > y.shortage {
-				y.spot, y.listedSpot = -1, -1 // serves nobody
+				y.spot, y.listedSpot = -1, -1 // spot cannot serve this demand
 			}
 		}
 		m.pools = append(m.pools, x)
@@ -192,8 +196,8 @@ func newModel(in, refuge *instance.Instance) (*compiled, error) {
 	return m, m.hold()
 }
 
-// levels is a demand by the hour, without spare units. One that is given as curves
-// falls within each epoch, which matters for outages alone.
+// levels is a demand by the hour, without spare units. Demand given as curves is sorted in
+// descending order within each epoch, which matters only for outages.
 func (m *compiled) levels(demand string) ([]int32, error) {
 	units, err := m.priced.Levels(demand, 0)
 	if err != nil {
@@ -209,7 +213,7 @@ func (m *compiled) levels(demand string) ([]int32, error) {
 	return out, nil
 }
 
-// quotaAt is the bound of a quota in an epoch; noQuota is none.
+// quotaAt is the limit of a quota in an epoch; noQuota means none.
 func (m *compiled) quotaAt(quota, e int) int64 {
 	if n := m.priced.Quotas[quota][e]; n != procurement.Unlimited {
 		return int64(n)
@@ -217,7 +221,7 @@ func (m *compiled) quotaAt(quota, e int) int64 {
 	return noQuota
 }
 
-// quotaOf is how many units a pool may have on demand of a limit.
+// quotaOf is the number of on-demand units that a limit allows a pool.
 func (x *poolModel) quotaOf(limit int64) int64 {
 	if limit >= noQuota {
 		return unlimited
@@ -257,8 +261,8 @@ func (c *curve) add(permille int64) {
 	}
 }
 
-// above sums what is above x of demand, or of what of it may not run on spot, over
-// the levels from lo to hi: x and the sum are in millionths.
+// above sums the demand above x, or its part that may not run on spot, over the levels from lo to
+// hi. x and the sum are in millionths.
 func (c *curve) above(rest bool, x int64, lo, hi int) int64 {
 	if x >= unlimited/2 || lo >= hi {
 		return 0
@@ -271,13 +275,13 @@ func (c *curve) above(rest bool, x int64, lo, hi int) int64 {
 	return (sum[i]-sum[hi])*one - x*(c.hours[i]-c.hours[hi])
 }
 
-// mulDiv is a·b ÷ c of numbers that are not negative, rounded down.
+// mulDiv is a·b ÷ c of non-negative numbers, rounded down.
 func mulDiv(a, b, c int64) int64 {
 	n, _ := domain.MulDiv(a, b, c)
 	return n
 }
 
-// cost is unit-hours in millionths at a price, as an amount, half rounded up.
+// cost is the amount for unit-hours in millionths at a price, half rounded up.
 func cost(unitHours, price int64) int64 {
 	if unitHours <= 0 || price <= 0 {
 		return 0
@@ -336,8 +340,8 @@ func amountsOf(all []domain.Decimal, in *instance.Instance) ([]int64, error) {
 	return out, nil
 }
 
-// bought adds what an answer buys of the problem that it answers, at the prices of
-// the model's instance, and what a cold standby costs there.
+// bought adds the purchases of an answer to the problem that it solves, at the prices of the
+// model's instance, and the cost of a cold standby there.
 func (m *compiled) bought(problem *instance.Instance, a *instance.Answer) error {
 	same := *problem
 	same.Commitments, same.Offers = m.in.Commitments, slices.Clone(same.Offers)
@@ -402,7 +406,7 @@ func (m *compiled) bought(problem *instance.Instance, a *instance.Answer) error 
 	return nil
 }
 
-// at is how many units a purchase adds in an epoch.
+// at is the number of units that a purchase adds in an epoch.
 func (p *payment) at(e int) int64 {
 	if p.units == nil || e >= len(p.units) {
 		return 0
@@ -410,7 +414,7 @@ func (p *payment) at(e int) int64 {
 	return p.units[e]
 }
 
-// money shows an amount, to cents.
+// money is an amount in the currency, to cents.
 func money(amount int64) domain.Decimal { return decimal.New(amount, -6).Round(2) }
 
 func bigMoney(amount *big.Int) domain.Decimal { return decimal.NewFromBigInt(amount, -6).Round(2) }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Node is a value as it stands in a file, whichever language it is in.
+// Node is a value in a file, independent of the file's language.
 type Node struct {
 	Shape        Shape
 	Text         string // of a scalar: its characters, escapes resolved
@@ -17,7 +17,7 @@ type Node struct {
 	Values       []*Node // of a mapping, one for each key; of a list, its entries
 }
 
-// Shape is what a node is.
+// Shape is the kind of a node.
 type Shape uint8
 
 // The shapes of nodes.
@@ -54,7 +54,7 @@ func (n *Node) describe() string {
 	return fmt.Sprintf("%q", n.Text)
 }
 
-// Error is one thing that is wrong with a file. Lines and columns count from 1.
+// Error is one fault of a file. Lines and columns count from 1.
 type Error struct {
 	Line, Column int
 	Path         string // for example changes[2].monthly; "" is the file as a whole
@@ -69,7 +69,7 @@ func (f *Error) Error() string {
 	return at + f.Problem
 }
 
-// Errors are all that is wrong with a file, in its order.
+// Errors are all faults of a file, in order.
 type Errors []*Error
 
 func (fs Errors) Error() string {
@@ -86,6 +86,8 @@ func (fs Errors) Error() string {
 }
 
 func (fs Errors) sorted() Errors {
-	slices.SortStableFunc(fs, func(a, b *Error) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	slices.SortStableFunc(fs, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 	return fs
 }

@@ -13,7 +13,7 @@ import (
 	"quartermaster/domain"
 )
 
-// Distribution is how a number is spread.
+// Distribution is a kind of probability distribution.
 type Distribution string
 
 // The distributions.
@@ -27,13 +27,12 @@ const (
 // Number is a number of a scenario, which may be uncertain.
 type Number struct {
 	Distribution Distribution
-	// P are its parameters: of fixed the value, of triangular the least, most
-	// likely and most, of lognormal the median and the 95th percentile, of poisson
-	// the mean.
+	// P are its parameters: of fixed the value, of triangular the least, most likely and most, of
+	// lognormal the median and the 95th percentile, of poisson the mean.
 	P []domain.Decimal
 }
 
-// FixedAt is a number that is certain.
+// FixedAt is a certain number.
 func FixedAt(d domain.Decimal) *Number { return &Number{Fixed, []domain.Decimal{d}} }
 
 // Certain reports whether a number has one value.
@@ -51,7 +50,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[Distribution][]domain.Decimal{n.Distribution: n.P})
 }
 
-// UnmarshalJSON reads what [Number.MarshalJSON] writes.
+// UnmarshalJSON reads the output of [Number.MarshalJSON].
 func (n *Number) UnmarshalJSON(b []byte) error {
 	var m map[Distribution][]domain.Decimal
 	if err := json.Unmarshal(b, &m); err != nil {
@@ -67,7 +66,7 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return fmt.Errorf("number %s is no distribution", b)
 }
 
-// String shows a number as a file has it.
+// String shows a number as in a file.
 func (n *Number) String() string {
 	if n.Distribution == Fixed {
 		return n.P[0].String()
@@ -82,8 +81,8 @@ func (n *Number) String() string {
 // places is the precision of drawn values.
 const places = 9
 
-// Quantile returns the value below which a number stays with probability u, 0 <
-// u < 1, to nine decimals. The quantiles that name a lognormal number are exact.
+// Quantile returns the value that the number does not exceed with probability u, 0 < u < 1, to nine
+// decimals. The quantiles that define a lognormal number are exact.
 func (n *Number) Quantile(u float64) domain.Decimal {
 	if n.Certain() {
 		return n.P[0]
@@ -119,14 +118,14 @@ func float(d domain.Decimal) float64 {
 
 func rounded(f float64) domain.Decimal {
 	d, err := decimal.NewFromString(strconv.FormatFloat(f, 'f', places, 64))
-	if err != nil { // an infinity, which the bounds of a file rule out
+	if err != nil { // an infinity, which the bounds of a file exclude
 		return decimal.Zero
 	}
 	return d
 }
 
-// uniform is the random number of a variable in a trial, strictly between 0 and
-// 1: 52 bits of SHA-256 over seed, name and trial, and half of the last one.
+// uniform is the random number of a variable in a trial, strictly between 0 and 1: 52 bits of
+// SHA-256 over seed, name and trial, plus half of the last bit.
 func uniform(seed uint64, name string, trial int) float64 {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 24+len(name)), seed)
 	b = binary.BigEndian.AppendUint64(b, uint64(trial))
@@ -135,8 +134,8 @@ func uniform(seed uint64, name string, trial int) float64 {
 	return float64(2*k+1) / (1 << 53) // both exact
 }
 
-// normal is the inverse of the standard normal distribution, to about 16 digits:
-// M. J. Wichura, algorithm AS 241 (PPND16), Applied Statistics 37 (1988) 477-484.
+// normal is the inverse of the standard normal distribution, to about 16 digits: M. J. Wichura,
+// algorithm AS 241 (PPND16), Applied Statistics 37 (1988) 477-484.
 func normal(p float64) float64 {
 	q := p - 0.5
 	if math.Abs(q) <= 0.425 {
@@ -180,9 +179,9 @@ func horner(x float64, coefficients ...float64) float64 {
 	return sum
 }
 
-// ln is the natural logarithm of a positive number: with x = m·2ᵏ and m near 1,
-// ln x = k·ln 2 + 2·artanh((m−1)/(m+1)), the series taken until it stands still.
-// The functions of package math differ between processors in the last digit.
+// ln is the natural logarithm of a positive number: with x = m·2ᵏ and m near 1, ln x = k·ln 2 +
+// 2·artanh((m−1)/(m+1)), with the series summed until it no longer changes. The functions of
+// package math differ between processors in the last digit.
 func ln(x float64) float64 {
 	m, k := math.Frexp(x)
 	if m < math.Sqrt2/2 {
@@ -218,11 +217,11 @@ func exp(x float64) float64 {
 	return math.Ldexp(sum, int(k))
 }
 
-// maxPoisson bounds the mean of a poisson number, so that e^−mean is not 0.
+// maxPoisson bounds the mean of a Poisson number, so that e^−mean is not 0.
 const maxPoisson = 500
 
-// poisson is the least count of which the distribution function reaches u, by
-// adding up probabilities.
+// poisson is the smallest count at which the distribution function reaches u, by adding up
+// probabilities.
 func poisson(mean, u float64) int64 {
 	p := exp(-mean)
 	sum := p

@@ -15,7 +15,7 @@ import (
 	"quartermaster/projections/planning"
 )
 
-// MaxRuns bounds the trials of a scenario.
+// MaxRuns bounds the number of trials of a scenario.
 const MaxRuns = 100_000
 
 // The other bounds of a scenario.
@@ -24,7 +24,7 @@ const (
 	maxEntries      = 200
 	maxAlternatives = 12
 	maxSet          = 64
-	maxSeed         = 1<<53 - 1 // what every reader of JSON keeps
+	maxSeed         = 1<<53 - 1 // the largest integer that every JSON reader preserves
 	maxFaults       = 100
 )
 
@@ -162,7 +162,7 @@ func (e entry) texts(key string, of ...string) (out []string) {
 		case len(of) > 0 && !slices.Contains(of, n.Text):
 			e.r.fault(n, paths[i], "%q is unknown; %s", n.Text, domain.Suggest(n.Text, of))
 		case slices.Contains(out, n.Text):
-			e.r.fault(n, paths[i], "%q stands there twice", n.Text)
+			e.r.fault(n, paths[i], "%q is listed twice", n.Text)
 		default:
 			out = append(out, n.Text)
 		}
@@ -197,7 +197,7 @@ func (e entry) flag(key string) bool {
 	return n.Text == "true"
 }
 
-// number is a decimal of few digits: 1e999999999 is a bomb.
+// number is a decimal with few digits, because a number like 1e999999999 would exhaust memory.
 func (r *reader) number(n *Node, path string) (domain.Decimal, bool) {
 	if n.Shape == Scalar && len(n.Text) <= 40 && isDecimal(n.Text) {
 		if d, err := decimal.NewFromString(n.Text); err == nil {
@@ -245,7 +245,7 @@ func (e entry) share(key string) *domain.Decimal {
 	return nil
 }
 
-// uncertain reads a number or a distribution of it.
+// uncertain reads a number or a distribution.
 func (e entry) uncertain(f *Field) *Number {
 	n := e.n.get(f.Name)
 	if n == nil {
@@ -323,20 +323,23 @@ func (e entry) instant(key string) domain.Instant {
 	}
 	t, err := domain.ParseInstant(s)
 	if err != nil || t <= 0 {
-		e.fault(key, "%q is no time; write a date such as 2026-09-01, a month such as 2026-09, or a time such as 2026-09-01T06:00:00Z", e.text(key))
+		e.fault(key, "%q is not a time; write a date such as 2026-09-01, a month such as 2026-09, or a time such as "+
+			"2026-09-01T06:00:00Z", e.text(key))
 		return 0
 	}
 	return t
 }
 
 func (r *reader) scenario(doc *Node) *Scenario {
-	e := r.mapping(doc, "", "apiVersion", "kind", "name", "question", "base", "horizon", "seed", "runs", "scenario_set", "assumptions",
+	e := r.mapping(doc, "", "apiVersion", "kind", "name", "question", "base", "horizon", "seed", "runs",
+		"scenario_set", "assumptions",
 		"changes", "alternatives", "constraints", "report")
 	e.need("apiVersion", "kind", "name", "alternatives")
 	e.word("apiVersion", APIVersion)
 	e.word("kind", FileKind)
 	s := &Scenario{
-		Name: e.text("name"), Question: e.text("question"), Months: e.months("horizon"), Seed: uint64(max(0, e.whole("seed", 0, maxSeed, 1))),
+		Name: e.text("name"), Question: e.text("question"), Months: e.months("horizon"),
+		Seed: uint64(max(0, e.whole("seed", 0, maxSeed, 1))),
 		Runs: e.whole("runs", 1, MaxRuns, 500), Set: e.whole("scenario_set", 1, maxSet, 32),
 	}
 	if n := e.n.get("base"); n != nil {
@@ -361,7 +364,7 @@ func (r *reader) scenario(doc *Node) *Scenario {
 	s.Changes = r.changes(e, "changes")
 	nodes, paths := e.list("alternatives", maxAlternatives)
 	if e.has("alternatives") && len(nodes) == 0 && e.n.get("alternatives").Shape == List {
-		e.fault("alternatives", "is empty; name at least one alternative of action")
+		e.fault("alternatives", "is empty; name at least one alternative")
 	}
 	for i, n := range nodes {
 		a := r.alternative(n, paths[i])
@@ -407,13 +410,15 @@ func (r *reader) assumptions(e entry) plan.Assumptions {
 	if n == nil {
 		return a
 	}
-	m := r.mapping(n, "assumptions", "lookback_weeks", "monthly_growth", "annual_rate", "salvage", "spot_overhead", "shortage_factor", "currency")
+	m := r.mapping(n, "assumptions", "lookback_weeks", "monthly_growth", "annual_rate", "salvage", "spot_overhead",
+		"shortage_factor", "currency")
 	a.Weeks = m.whole("lookback_weeks", 1, 520, a.Weeks)
 	for _, x := range []struct {
 		key, least, most string
 		into             *domain.Decimal
 	}{
-		{"monthly_growth", "-0.5", "1", &a.MonthlyGrowth}, {"annual_rate", "0", "1", &a.AnnualRate}, {"salvage", "0", "1", &a.Salvage},
+		{"monthly_growth", "-0.5", "1", &a.MonthlyGrowth}, {"annual_rate", "0", "1", &a.AnnualRate},
+		{"salvage", "0", "1", &a.Salvage},
 		{"spot_overhead", "0", "0.95", &a.SpotOverhead}, {"shortage_factor", "1", "1000", &a.ShortageFactor},
 	} {
 		if d, ok := m.decimal(x.key, x.least, x.most); ok {
@@ -429,7 +434,7 @@ func (r *reader) assumptions(e entry) plan.Assumptions {
 func (e entry) currency(key string) string {
 	s := e.text(key)
 	if s != "" && (len(s) != 3 || strings.ContainsFunc(s, func(c rune) bool { return c < 'A' || c > 'Z' })) {
-		e.fault(key, "%q is no ISO 4217 code of three capital letters, for example USD", s)
+		e.fault(key, "%q is not an ISO 4217 code of three capital letters, for example USD", s)
 	}
 	return s
 }
@@ -452,7 +457,8 @@ func (r *reader) alternative(n *Node, path string) Alternative {
 		p := r.mapping(n, e.at("posture"), "kind", "share", "demands", "standby", "cold_price_share")
 		p.need("kind", "share")
 		a.Posture = &instance.Posture{
-			Kind: instance.PostureKind(p.word("kind", string(instance.ActiveActive), string(instance.ActivePassive))), Demands: p.texts("demands"),
+			Kind:    instance.PostureKind(p.word("kind", string(instance.ActiveActive), string(instance.ActivePassive))),
+			Demands: p.texts("demands"),
 			Standby: p.text("standby"), Cold: p.share("cold_price_share"),
 		}
 		if s := p.share("share"); s != nil {
@@ -462,7 +468,8 @@ func (r *reader) alternative(n *Node, path string) Alternative {
 		case passive && a.Posture.Standby == "":
 			r.fault(n, p.path, "lacks standby, the region that takes over")
 		case !passive && (a.Posture.Standby != "" || a.Posture.Cold != nil):
-			r.fault(n, p.path, "is active_active, where every region carries the others: leave standby and cold_price_share out")
+			r.fault(n, p.path,
+				"is active_active, where every region carries the others: leave standby and cold_price_share out")
 		}
 	}
 	nodes, paths := e.list("overflow", maxEntries)
@@ -487,7 +494,10 @@ func (r *reader) constraints(n *Node) Constraints {
 	for i, n := range nodes {
 		m := r.mapping(n, paths[i], "id", "amount", "basis", "from", "to")
 		m.need("amount", "basis", "from", "to")
-		b := instance.Budget{ID: m.text("id"), Basis: instance.BudgetBasis(m.word("basis", string(instance.Cash), string(instance.Accrual)))}
+		b := instance.Budget{
+			ID:    m.text("id"),
+			Basis: instance.BudgetBasis(m.word("basis", string(instance.Cash), string(instance.Accrual))),
+		}
 		b.Amount, _ = m.decimal("amount", "0", "")
 		b.Interval = domain.Interval{From: m.instant("from"), To: m.instant("to")}
 		if b.ID == "" {
@@ -650,7 +660,7 @@ func (c *Change) place(field string) any {
 	panic("no place for field " + field) // a test reads every field of every kind
 }
 
-// number returns where a change keeps a number, nil where it has no such.
+// number returns where a change keeps a number, nil if it has no such field.
 func (c *Change) number(field string) **Number {
 	switch field {
 	case "monthly":
@@ -707,7 +717,7 @@ func (c *Change) number(field string) **Number {
 	return nil
 }
 
-// check finds what the fields of a kind contradict.
+// check finds contradictions between the fields of a change.
 func (c *Change) check(e entry) {
 	if c.When != 0 && c.Until != 0 && c.Until <= c.When {
 		e.fault("until", "is not after when")
@@ -719,7 +729,7 @@ func (c *Change) check(e entry) {
 		}
 	case ProviderOutage:
 		if c.Region == "" && c.Provider == "" && e.ok {
-			e.r.fault(e.n, e.path, "lacks region or provider, what is gone")
+			e.r.fault(e.n, e.path, "lacks region or provider, what becomes unavailable")
 		}
 	case PriceChange:
 		if c.Hourly != nil && c.Probability != nil {
@@ -736,22 +746,24 @@ func (c *Change) check(e entry) {
 		case c.End && (c.Term != 0 || c.Units != nil):
 			e.fault("end", "contradicts term_months and units: what ends has none")
 		case !c.End && c.Term == 0 && e.ok:
-			e.r.fault(e.n, e.path, "lacks term_months, how long it goes on")
+			e.r.fault(e.n, e.path, "lacks term_months, the length of the renewal")
 		}
 	case SpotInterruption:
 		if c.PerUnitHour == nil && c.Available == nil && e.ok {
-			e.r.fault(e.n, e.path, "lacks per_unit_hour or available, what changes")
+			e.r.fault(e.n, e.path, "lacks per_unit_hour or available")
 		}
 	case NewOffer:
-		owned, committed := c.OfferKind == string(domain.OfferOwned), c.OfferKind != string(domain.OfferOnDemand) && c.OfferKind != string(domain.OfferSpot)
-		for _, f := range []string{"power_kw", "pue", "tariff_kwh", "space_monthly", "network_monthly", "support_monthly", "salvage"} {
+		owned, committed := c.OfferKind == string(domain.OfferOwned),
+			c.OfferKind != string(domain.OfferOnDemand) && c.OfferKind != string(domain.OfferSpot)
+		for _, f := range []string{"power_kw", "pue", "tariff_kwh", "space_monthly", "network_monthly",
+			"support_monthly", "salvage"} {
 			if e.has(f) && !owned {
 				e.fault(f, "is for owned hardware, this offer is %q", c.OfferKind)
 			}
 		}
 		switch {
 		case committed && c.Term == 0 && e.ok && c.OfferKind != "":
-			e.r.fault(e.n, e.path, "lacks term_months, how long a purchase lasts")
+			e.r.fault(e.n, e.path, "lacks term_months, the term of a purchase")
 		case !committed && c.Term != 0:
 			e.fault("term_months", "contradicts offer_kind %s, which has no term", c.OfferKind)
 		case c.Hourly == nil && c.Upfront == nil && e.ok:

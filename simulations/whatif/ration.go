@@ -8,17 +8,16 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// Pools that have nothing in common but quotas need no linear program. What a unit of
-// the quota saves a pool falls with each further one: first it keeps demand from being
-// left unserved, then from spot; first it lets a discount-only unit serve, then one on
-// demand. The hour of least cost gives the quota to what it saves most, unit by unit
-// (the continuous knapsack, Dantzig, 1957).
+// Pools that share only quotas need no linear program. The value of a unit of quota to a pool falls
+// with each further unit: it first avoids leaving demand unserved, then replaces spot; it first
+// lets a discount-only unit serve, then one on demand. The cheapest hour gives the quota to the
+// largest saving, unit by unit (the continuous knapsack, Dantzig, 1957).
 
-// claim is a use that a want has for a quota: in place of spot, else of leaving it
-// unserved; paid on demand, else covered by a price.
+// claim is a use of a quota by a want. It replaces spot or unserved demand, by an on-demand unit or
+// a discount-only one.
 type claim struct {
 	want       int
-	quota      int // by its place in the group, −1: it needs none
+	quota      int // by its position in the group, −1: it needs none
 	spot, paid bool
 	saves, use int64 // by unit: money, and how much of the quota
 }
@@ -32,7 +31,8 @@ func (t *together) claims() []claim {
 			continue
 		}
 		x := &t.m.pools[t.g.pools[d.pool]]
-		for _, c := range []claim{{saves: int64(shortage)}, {paid: true, saves: int64(shortage - onDemand)}, {spot: true, saves: int64(spot)}, {spot: true, paid: true, saves: int64(spot - onDemand)}} {
+		for _, c := range []claim{{saves: int64(shortage)}, {paid: true, saves: int64(shortage - onDemand)},
+			{spot: true, saves: int64(spot)}, {spot: true, paid: true, saves: int64(spot - onDemand)}} {
 			if c.saves > 0 {
 				c.want, c.quota, c.use = i, slices.Index(t.g.quotas, x.quota), x.perUnit
 				out = append(out, c)
@@ -47,14 +47,14 @@ func (t *together) claims() []claim {
 	return out
 }
 
-// share is what of an hour's want something serves, in millionths of units.
+// share is the part of an hour's want that something serves, in millionths of units.
 type share struct {
-	unserved, priced int64 // that the quota would keep from being unserved, and that a price may cover
-	need, spot       int64 // beyond what is guaranteed, and what of it may run on spot
-	firm, paid       int64 // within the quota, and what of it is on demand
+	unserved, priced int64 // that the quota would keep from being unserved, and that a discount-only unit may cover
+	need, spot       int64 // beyond what is guaranteed, and the part that may run on spot
+	firm, paid       int64 // within the quota, and the on-demand part of it
 }
 
-// ration serves the hours of pools that share quotas alone, as [joint.Recourse] would.
+// ration serves the hours of pools that share only quotas, with the result of [joint.Recourse].
 func (t *together) ration(hours []int64) {
 	claims, n := t.claims(), len(t.g.wants)
 	shares, left := make([]share, n), make([]int64, len(t.g.quotas))
@@ -84,7 +84,7 @@ func (t *together) ration(hours []int64) {
 		for i := range claims {
 			c := &claims[i]
 			x := &shares[c.want]
-			// What is unserved comes first, and so do units that a price covers.
+			// Unserved demand comes first, and so do discount-only units.
 			from, to := int64(0), x.unserved
 			if c.spot {
 				from, to = x.unserved, x.need

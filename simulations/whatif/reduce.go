@@ -19,14 +19,13 @@ type scenarioSet struct {
 	entries []SetEntry
 }
 
-// reduce turns the trials into a problem with a few weighted scenarios. Trials are put
-// in order of what they would cost if nothing were bought, at the prices of the
-// instance, without outages and each pool for itself, and cut into as many parts of equal number as the
-// scenario set has. Each part becomes one scenario: of its trials the mean of what is
-// wanted, hour by hour and spare units included, and of the spot that can be had,
-// weighted by their number. So the expectation of demand is kept, and its spread up
-// to what lies within a part. What scenarios cannot have differently enters at its
-// mean over all trials, or not at all; [experiment.unmodelled] says so by name.
+// reduce turns the trials into a problem with a few weighted scenarios. It sorts trials by what
+// they would cost if nothing were bought, at the prices of the instance, without outages and with
+// independent pools. It then divides them into equal parts, one per scenario of the set. Each part
+// becomes a scenario, weighted by its number of trials: the mean demand of its trials, hour by hour
+// and including spare units, and their mean available spot. This preserves the expectation of
+// demand, and its spread except within a part. What scenarios cannot vary enters at its mean over
+// all trials, or not at all; [experiment.unmodelled] lists it by name.
 func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 	c, m := e.c, e.m
 	n, cells := e.s.Runs, len(m.pools)*len(m.spans)
@@ -38,10 +37,12 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 		n = 1
 	}
 	all := means{
-		trials: int64(n), onDemand: make([]int64, cells), spot: make([]int64, cells), quota: make([]int64, len(in.Quotas)*len(m.spans)),
-		hourly: make([]int64, len(in.Offers)), upfront: make([]int64, len(in.Offers)), heldHourly: make([]int64, len(in.Commitments)), heldUpfront: make([]int64, len(in.Commitments)),
+		trials: int64(n), onDemand: make([]int64, cells), spot: make([]int64, cells),
+		quota:  make([]int64, len(in.Quotas)*len(m.spans)),
+		hourly: make([]int64, len(in.Offers)), upfront: make([]int64, len(in.Offers)),
+		heldHourly: make([]int64, len(in.Commitments)), heldUpfront: make([]int64, len(in.Commitments)),
 	}
-	// Sums over trials take 64 bits: factors are below 10⁹, trials at most 10⁵.
+	// Sums over trials fit into 64 bits: factors are below 10⁹, and there are at most 10⁵ trials.
 	size := make([]int64, n)
 	w, v := c.newWorld(m), apart(m)
 	for trial := range n {
@@ -87,7 +88,7 @@ func (e *experiment) reduce(ctx context.Context) (*scenarioSet, error) {
 	return set, nil
 }
 
-// uncertain reports whether trials can differ in what a problem may have.
+// uncertain reports whether trials can differ in what a problem can vary.
 func (e *experiment) uncertain() bool {
 	for i := range e.c.vars.list {
 		if !e.c.certain(i) {
@@ -97,8 +98,7 @@ func (e *experiment) uncertain() bool {
 	return false
 }
 
-// plain leaves of a world what scenarios of an instance can have: demand, and the
-// spot that can be had.
+// plain reduces a world to what scenarios of an instance can vary: demand and available spot.
 func (w *world) plain(m *compiled) {
 	fill(w.onDemand, one)
 	fill(w.spot, one)
@@ -146,8 +146,8 @@ func addTo(sum, v []int64) {
 	}
 }
 
-// wants sums over trials what is wanted of the pools that changes are about, by epoch
-// and level of its curve; of others it has nothing.
+// wants sums over trials the demand of the pools that changes affect, by epoch and level of their
+// curve. It has no entries for other pools.
 type wants struct {
 	trials int64
 	levels [][]int64 // by pool and epoch
@@ -186,8 +186,8 @@ func (s *wants) add(m *compiled, w *world) {
 	}
 }
 
-// refuge lets protected demand go to other regions, where nobody said otherwise: at
-// the price of leaving it unserved, so that nothing moves on an ordinary day.
+// refuge adds routes to other regions for protected demand if the alternative has none: at the
+// price of a shortage, so that nothing moves on an ordinary day.
 func (c *composed) refuge(in *instance.Instance) {
 	p := in.Posture
 	if p == nil || len(c.alt.Overflow) > 0 {
@@ -203,18 +203,22 @@ func (c *composed) refuge(in *instance.Instance) {
 	}
 	for _, from := range in.Regions {
 		for _, to := range in.Regions {
-			known := slices.ContainsFunc(in.Overflow, func(s instance.Overflow) bool { return s.From == from.ID && s.To == to.ID })
+			known := slices.ContainsFunc(in.Overflow, func(s instance.Overflow) bool {
+				return s.From == from.ID && s.To == to.ID
+			})
 			if from.ID == to.ID || known || p.Standby != "" && to.ID != p.Standby {
 				continue
 			}
-			in.Overflow = append(in.Overflow, instance.Overflow{From: from.ID, To: to.ID, RoundTripMS: 1, Estimated: true, Hourly: dearest})
+			in.Overflow = append(in.Overflow, instance.Overflow{
+				From: from.ID, To: to.ID, RoundTripMS: 1, Estimated: true, Hourly: dearest,
+			})
 		}
 	}
 }
 
-// haven is the alternative's instance with the ways that protected demand may go while its
-// region is gone, nil where there are no others than every day. Nobody is kept at home
-// then, so those that [alternative.refuge] adds cost nothing.
+// haven is the alternative's instance with the routes that protected demand may take while its
+// region is gone, nil if there are no others than on an ordinary day. No demand is kept at home
+// then, so the routes added by [composed.refuge] cost nothing.
 func (c *composed) haven() *instance.Instance {
 	if c.in.Posture == nil || len(c.alt.Overflow) > 0 {
 		return nil
@@ -230,7 +234,10 @@ func (c *composed) haven() *instance.Instance {
 // enter adds a scenario to a problem: the means of a part of the trials.
 func (e *experiment) enter(set *scenarioSet, part, parts int, of *wants) {
 	m, in, n := e.m, set.in, of.trials
-	s := instance.Scenario{ID: fmt.Sprintf("part %d of %d", part+1, parts), Weight: int(n), Hourly: map[string][]int{}, Spot: map[string]int{}}
+	s := instance.Scenario{
+		ID: fmt.Sprintf("part %d of %d", part+1, parts), Weight: int(n), Hourly: map[string][]int{},
+		Spot: map[string]int{},
+	}
 	if n == 1 && parts == 1 {
 		s.ID = "all"
 	}
@@ -256,8 +263,8 @@ func (e *experiment) enter(set *scenarioSet, part, parts int, of *wants) {
 			}
 		}
 		if changed {
-			// What is wanted has its spare units already and is put off already, and
-			// scenarios replace hours, not curves.
+			// Demand is already deferred and includes its spare units. Scenarios replace hours, not
+			// curves.
 			demands[d].Buffer, demands[d].DeferHours, demands[d].DeferrableShare = nil, 0, decimal.Zero
 			if parts > 1 {
 				s.Hourly[x.demand] = hourly
@@ -287,14 +294,16 @@ func (e *experiment) enter(set *scenarioSet, part, parts int, of *wants) {
 
 // bounded reports whether a change bounds the spot units of a pool.
 func (e *experiment) bounded(p int) bool {
-	return slices.ContainsFunc(e.c.levers, func(l lever) bool { return l.kind == SpotInterruption && l.third >= 0 && slices.Contains(l.pools, p) })
+	return slices.ContainsFunc(e.c.levers, func(l lever) bool {
+		return l.kind == SpotInterruption && l.third >= 0 && slices.Contains(l.pools, p)
+	})
 }
 
-// price lets prices, quotas and offers of a problem be what they are on average over
-// the trials.
+// price sets prices, quotas and offers of a problem to their means over the trials.
 func (e *experiment) price(in *instance.Instance, all *means) {
 	m, n := e.m, all.trials
-	in.Pools, in.Quotas, in.Offers, in.Commitments = slices.Clone(in.Pools), slices.Clone(in.Quotas), slices.Clone(in.Offers), slices.Clone(in.Commitments)
+	in.Pools, in.Quotas, in.Offers, in.Commitments = slices.Clone(in.Pools), slices.Clone(in.Quotas),
+		slices.Clone(in.Offers), slices.Clone(in.Commitments)
 	path := func(p *instance.Price, listed []domain.Decimal, factors []int64) {
 		if !slices.ContainsFunc(factors, func(f int64) bool { return f != n*one }) {
 			return
@@ -343,8 +352,8 @@ func (e *experiment) price(in *instance.Instance, all *means) {
 	}
 }
 
-// limit lets the quotas of a problem be sums over trials, by quota and epoch, divided
-// by the number of trials.
+// limit sets the quotas of a problem to sums over trials, by quota and epoch, divided by the number
+// of trials.
 func (e *experiment) limit(in *instance.Instance, sums []int64, trials int64) {
 	for q := range in.Quotas {
 		x := instance.Quota{ID: in.Quotas[q].ID}

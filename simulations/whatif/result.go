@@ -11,8 +11,8 @@ import (
 // Format is the version of a result's document.
 const Format = "quartermaster.simulation/1"
 
-// Result is the answer to a scenario. Amounts are net present values at the start
-// of the horizon in Currency, to cents.
+// Result is the answer to a scenario. Amounts are net present values at the start of the horizon in
+// Currency, to cents.
 type Result struct {
 	Format   string          `json:"format"`
 	ID       string          `json:"simulation"` // a digest of everything but the position
@@ -23,15 +23,15 @@ type Result struct {
 	Methods  []string        `json:"methods"`
 	Currency string          `json:"currency"`
 	Horizon  domain.Interval `json:"horizon"`
-	// AnnualRate discounts, and Salvage is the share that is credited of what a
-	// purchase costs beyond the horizon; nil: a document from before they were said.
+	// AnnualRate is the discount rate. Salvage is the share of a purchase's cost beyond the horizon
+	// that is credited. Both are nil in older documents that lack them.
 	AnnualRate *domain.Decimal `json:"annual_rate,omitempty"`
 	Salvage    *domain.Decimal `json:"salvage,omitempty"`
 	Seed       uint64          `json:"seed"`
 	Runs       int             `json:"runs"`
-	// Scenario is what was asked, with everything that a file may leave out.
+	// Scenario is the question, with the defaults of everything that a file may leave out.
 	Scenario *Scenario `json:"scenario"`
-	// Drivers are the uncertain numbers, and what was drawn of them.
+	// Drivers are the uncertain numbers and their drawn values.
 	Drivers      []Driver     `json:"drivers"`
 	Alternatives []Outcome    `json:"alternatives"`
 	Differences  []Difference `json:"differences"` // of each alternative from the first
@@ -52,12 +52,11 @@ type Driver struct {
 	Alternatives []string       `json:"alternatives"`
 }
 
-// Outcome is what an alternative comes to.
+// Outcome is the result of an alternative.
 type Outcome struct {
 	Alternative string         `json:"alternative"`
 	Expected    domain.Decimal `json:"expected_cost"`
-	// Interval holds the expectation with 95 % confidence, given how many trials
-	// there are.
+	// Interval is the 95 % confidence interval of the expectation, given the number of trials.
 	Interval [2]domain.Decimal `json:"expected_cost_interval"`
 	P5       domain.Decimal    `json:"p5_cost"`
 	P50      domain.Decimal    `json:"p50_cost"`
@@ -65,36 +64,35 @@ type Outcome struct {
 	// CVaR is the mean of the worst tenth of the trials.
 	CVaR    domain.Decimal `json:"cvar_90_cost"`
 	Median  domain.Decimal `json:"median_world_cost"` // with every driver at its median
-	Penalty domain.Decimal `json:"shortage_penalty"`  // expected, in the cost
-	// Committed is what held and bought capacity costs, expected.
+	Penalty domain.Decimal `json:"shortage_penalty"`  // expected, part of the cost
+	// Committed is the expected cost of held and bought capacity.
 	Committed domain.Decimal `json:"committed_cost"`
-	// Stranded is the cost of committed unit-hours that serve nothing, expected,
-	// and in the trial at its 95th percentile.
+	// Stranded is the expected cost of committed unit-hours that serve nothing, and StrandedP95 its
+	// 95th percentile over the trials.
 	Stranded    domain.Decimal `json:"stranded_cost"`
 	StrandedP95 domain.Decimal `json:"p95_stranded_cost"`
-	// Demand and Unserved are unit-hours, expected; UnservedShare and SpotShare are
-	// of demand.
+	// Demand and Unserved are expected unit-hours; UnservedShare and SpotShare are shares of
+	// demand.
 	Demand        domain.Decimal `json:"demand_unit_hours"`
 	Unserved      domain.Decimal `json:"unserved_unit_hours"`
 	UnservedShare domain.Decimal `json:"unserved_share"`
 	SpotShare     domain.Decimal `json:"spot_share"`
-	// Kept says of each constraint in which share of the trials it is kept.
+	// Kept is, for each constraint, the share of the trials that keep it.
 	Kept      []Kept     `json:"constraints,omitempty"`
 	Purchases []Purchase `json:"purchases"`
-	// Set are the weighted scenarios that the purchases are for, and Solved what
-	// they cost over it, with the bound that proves it. Nothing was solved where
-	// nothing is to be bought.
+	// Set is the weighted scenarios that the purchases are solved for. Solved is their cost over
+	// the set, with the bound that proves it. Nothing is solved if nothing may be bought.
 	Set        []SetEntry     `json:"scenario_set"`
 	Solved     domain.Decimal `json:"solved_cost"`
 	LowerBound domain.Decimal `json:"lower_bound"`
 	Gap        domain.Decimal `json:"gap"`
 	Solvers    []string       `json:"solvers,omitempty"`
-	// EndOfHorizon is how much of Solved rests on what is credited of terms beyond the
-	// horizon: with nothing and with all of it, what the same purchases cost over the
-	// set, and what the best ones then do. None where nothing sold outlives it.
+	// EndOfHorizon shows how much of Solved depends on the credit for terms beyond the horizon.
+	// With salvage 0 and 1 it holds the cost of the same purchases over the set, and that of the
+	// best ones. It is empty if nothing sold extends beyond the horizon.
 	EndOfHorizon []instance.Terminal `json:"end_of_horizon,omitempty"`
-	// The gap is of the solved problem alone. TrialsAbove is Expected less Solved, which
-	// is what that problem does not see, and Unmodelled names it.
+	// The gap is that of the solved problem only. TrialsAbove is Expected less Solved, the effect
+	// of what that problem does not model; Unmodelled lists it.
 	TrialsAbove      domain.Decimal `json:"trials_above_solved"`
 	TrialsAboveShare domain.Decimal `json:"trials_above_solved_share"` // of Solved
 	Unmodelled       []Unmodelled   `json:"unmodelled_drivers"`
@@ -118,8 +116,8 @@ type Purchase struct {
 	Pool       string          `json:"pool"`
 	Units      int             `json:"units"`
 	Term       domain.Interval `json:"term"`
-	// Upfront and Hourly are nominal, of all units, at their mean over the trials where
-	// they are uncertain; Cost is within the horizon, discounted and after salvage.
+	// Upfront and Hourly are nominal, of all units, at their mean over the trials if they are
+	// uncertain. Cost is within the horizon, discounted and less salvage.
 	Upfront    domain.Decimal `json:"upfront"`
 	Hourly     domain.Decimal `json:"hourly"`
 	Cost       domain.Decimal `json:"cost"`
@@ -131,37 +129,37 @@ type Purchase struct {
 // SetEntry is one of the scenarios that purchases are solved over.
 type SetEntry struct {
 	ID     string `json:"id"`
-	Weight int    `json:"weight"` // trials that it stands for
-	// Demand is how many unit-hours are wanted in it.
+	Weight int    `json:"weight"` // trials that it represents
+	// Demand is the unit-hours wanted in it.
 	Demand domain.Decimal `json:"demand_unit_hours"`
 }
 
-// Unmodelled is something that the trials have otherwise than the problem for which
-// purchases are solved, and how that one has it.
+// Unmodelled is something that the trials vary and the solved problem does not, and how the problem
+// treats it.
 type Unmodelled struct {
 	Driver string `json:"driver"`
 	Solved How    `json:"solved"`
 }
 
-// How a problem has what trials vary.
+// How is how a problem treats what trials vary.
 type How string
 
-// The ways in which it does, and "at its p25" and "at its p5" of a quota, where those
-// purchases cost less in the trials than the ones for its mean.
+// The treatments. There are also "at its p25" and "at its p5" of a quota, if those purchases cost
+// less in the trials than the ones for its mean.
 const (
 	AtItsMean How = "at its mean"
 	Excluded  How = "left out"
 	NeverLate How = "never late" // beyond the median
-	// InExpectation is how it keeps budgets and limits; trials serve as is cheapest.
+	// InExpectation: the problem keeps budgets and limits in expectation; trials serve at least
+	// cost.
 	InExpectation How = "kept in expectation"
 )
 
-// Swing is what the cost is when one driver is low or high and the others are at
-// their medians.
+// Swing is the cost when one driver is low or high and the others are at their medians.
 type Swing struct {
 	Driver string `json:"driver"`
-	// Given is what holds beside the medians, where at those the driver is about
-	// nothing: that it happens, that there is one outage.
+	// Given is a condition in addition to the medians, if the driver has no effect at the medians:
+	// that its change happens, or that there is one outage.
 	Given    string         `json:"given,omitempty"`
 	Low      domain.Decimal `json:"p5"`
 	High     domain.Decimal `json:"p95"`
@@ -169,7 +167,7 @@ type Swing struct {
 	HighCost domain.Decimal `json:"p95_cost"`
 }
 
-// Bin is a part of the trials by cost: From ≤ cost < To, the last with its end.
+// Bin is a part of the trials by cost: From ≤ cost < To; the last includes its end.
 type Bin struct {
 	From   domain.Decimal `json:"from"`
 	To     domain.Decimal `json:"to"`
@@ -188,16 +186,15 @@ type Difference struct {
 	Cheaper     domain.Decimal    `json:"cheaper_share_of_trials"`
 }
 
-// BreakEven says from which utilization on an offer costs less than on-demand: over
-// its whole term from the first day on which it can begin, discounted to that day,
-// at the median of what is uncertain. Beyond the horizon on-demand costs what it
-// costs in its last epoch.
+// BreakEven is the utilization from which an offer costs less than on-demand: over its whole term
+// from the first day on which it can begin, discounted to that day, at the median of uncertain
+// numbers. Beyond the horizon on-demand has the price of its last epoch.
 type BreakEven struct {
 	Pool         string           `json:"pool"`
 	Offer        string           `json:"offer"`
 	Kind         domain.OfferKind `json:"kind"`
 	Term         int              `json:"term_epochs"`
-	Hourly       domain.Decimal   `json:"hourly"`                 // all that it costs, by the hour of its term
+	Hourly       domain.Decimal   `json:"hourly"`                 // its total cost, by the hour of its term
 	OnDemand     domain.Decimal   `json:"on_demand_hourly"`       // in the same hours
 	Utilization  domain.Decimal   `json:"break_even_utilization"` // above 1: never
 	Alternatives []string         `json:"alternatives"`           // that may take it
@@ -208,8 +205,8 @@ type BreakEven struct {
 // units is a number of units or unit-hours in millionths, to thousandths.
 func units(millionths int64) domain.Decimal { return decimal.New(millionths, -6).Round(3) }
 
-// name gives a result its id: a digest of everything in it but the position, so
-// that the same question with the same answer is one simulation.
+// name sets a result's id to a digest of everything in it but the position, so that the same
+// question with the same answer is one simulation.
 func (r *Result) name() error {
 	position := r.Position
 	r.ID, r.Position = "", ""
@@ -218,7 +215,7 @@ func (r *Result) name() error {
 	return err
 }
 
-// TrialRow is what a trial comes to, for a table of them.
+// TrialRow is the result of a trial, for a table.
 type TrialRow struct {
 	Trial    int            `json:"trial"`
 	Cost     domain.Decimal `json:"cost"`
@@ -228,8 +225,8 @@ type TrialRow struct {
 	Spot     domain.Decimal `json:"spot_unit_hours"`
 }
 
-// TrialsOf returns the trials of an alternative, by index. A result that was read
-// back from its document has none.
+// TrialsOf returns the trials of an alternative, by index. A result read back from its document has
+// none.
 func (r *Result) TrialsOf(alternative int) []TrialRow {
 	if alternative >= len(r.trials) {
 		return nil
@@ -241,8 +238,8 @@ func (r *Result) TrialsOf(alternative int) []TrialRow {
 	return out
 }
 
-// InstanceOf returns the problem that an alternative's purchases answer, by index;
-// nil where nothing was solved, or for a result that was read back.
+// InstanceOf returns the problem that an alternative's purchases solve, by index. It is nil if
+// nothing was solved, or for a result that was read back.
 func (r *Result) InstanceOf(alternative int) *instance.Instance {
 	if alternative >= len(r.in) {
 		return nil

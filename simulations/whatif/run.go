@@ -29,23 +29,22 @@ type Input struct {
 	Scenario *Scenario
 	// View is rows at the base position. It is read while Run runs.
 	View projections.View
-	// Instance is what a scenario is based on that names one; then View is nil.
+	// Instance is the base of a scenario that names an instance; View is then nil.
 	Instance *instance.Instance
-	// At is when offers and decisions are those in force.
+	// At is the time at which offers and decisions are in force.
 	At domain.Instant
 	// Solve answers an instance; see [instance.Solve].
 	Solve func(context.Context, *instance.Instance) (*instance.Answer, error)
-	// EndOfHorizon answers an instance again with nothing, and with everything, credited
-	// of what terms cost beyond the horizon; see [instance.EndOfHorizon]. With nil an
-	// answer has what the same purchases cost then, and not the best ones.
+	// EndOfHorizon answers an instance again with salvage 0 and 1; see [instance.EndOfHorizon]. If
+	// nil, an answer has only the cost of the same purchases under those, and not the best ones.
 	EndOfHorizon func(context.Context, *instance.Instance, *instance.Answer) error
-	// Workers is how many trials are evaluated at once; 0 is one.
+	// Workers is the number of trials evaluated at once; 0 means one.
 	Workers int
-	// Progress, if not nil, is told how many trials of how many are evaluated.
+	// Progress, if not nil, receives the number of evaluated trials and the total.
 	Progress func(done, of int64)
 }
 
-// Methods names the versions of everything that an answer is computed by.
+// Methods lists the versions of everything that computes an answer.
 func Methods() []string {
 	return append(plan.Methods(projections.Method), instance.Method, joint.Method, Method)
 }
@@ -57,11 +56,12 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 		s.Base.Position, s.Base.At = in.View.Position().String(), in.At
 	}
 	r := &Result{
-		Format: Format, Name: s.Name, Question: s.Question, Position: s.Base.Position, At: in.At, Currency: s.Assumptions.Currency, Seed: s.Seed, Runs: s.Runs,
+		Format: Format, Name: s.Name, Question: s.Question, Position: s.Base.Position, At: in.At,
+		Currency: s.Assumptions.Currency, Seed: s.Seed, Runs: s.Runs,
 		Methods: Methods(), Drivers: []Driver{}, Differences: []Difference{}, Alternatives: []Outcome{},
 	}
-	// The position stands beside the scenario, not in it, so that the same answer
-	// to the same question has the same name.
+	// The position is next to the scenario, not in it, so that the same answer to the same question
+	// has the same id.
 	asked := s
 	asked.Base.Position = ""
 	r.Scenario = &asked
@@ -113,10 +113,10 @@ type experiment struct {
 	c        *composed
 	spans    []domain.Interval
 	progress func()
-	// asked is the problem that the trials are reduced to, solved the same where
-	// something may be bought.
+	// asked is the problem that the trials are reduced to; solved is the problem that purchases are
+	// solved for, if something may be bought.
 	asked, solved *instance.Instance
-	quotas        How // uncertain ones are in it
+	quotas        How // how uncertain quotas are treated in it
 	m             *compiled
 	outcomes      []outcome
 }
@@ -124,7 +124,7 @@ type experiment struct {
 func (e *experiment) run(ctx context.Context) (*Outcome, error) {
 	c := e.c
 	var err error
-	// Before anything is bought the model serves to draw worlds.
+	// Before anything is bought the model is used to draw worlds.
 	if e.m, err = newModel(c.in, c.haven()); err != nil {
 		return nil, err
 	}
@@ -151,14 +151,16 @@ func (e *experiment) run(ctx context.Context) (*Outcome, error) {
 	out.Notes = c.notes
 	for i := range c.in.Budgets {
 		if len(out.Solvers) > 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf("budget %q is kept in expectation over the weighted scenarios; a trial of more demand may exceed it, and trials are not judged by it", c.in.Budgets[i].ID))
+			out.Notes = append(out.Notes,
+				fmt.Sprintf("budget %q is kept in expectation over the weighted scenarios; a trial of more demand "+
+					"may exceed it, and trials are not judged by it", c.in.Budgets[i].ID))
 		}
 	}
 	return out, nil
 }
 
-// unmodelled names what the trials vary and the solved problem does not, and what that one
-// keeps and they do not.
+// unmodelled lists what the trials vary and the solved problem does not, and the constraints that
+// the problem keeps and trials do not.
 func (e *experiment) unmodelled() []Unmodelled {
 	out := []Unmodelled{}
 	varies := func(of ...int) bool {
@@ -200,7 +202,7 @@ func (e *experiment) unmodelled() []Unmodelled {
 	return out
 }
 
-// values are those of a trial.
+// values are the drawn numbers of a trial.
 func (e *experiment) values(trial int) *values {
 	v := &values{
 		at: make([]domain.Decimal, len(e.c.vars.list)),
@@ -217,8 +219,8 @@ func (e *experiment) values(trial int) *values {
 	return v
 }
 
-// valueAt is the value of a variable at a quantile. What happens with a
-// probability happens in the highest part of them.
+// valueAt is the value of a variable at a quantile. Something with a probability happens in the
+// highest quantiles.
 func (e *experiment) valueAt(i int, u float64) domain.Decimal {
 	n := e.c.vars.list[i].number
 	if e.c.happening(i) {
@@ -244,12 +246,12 @@ func (c *composed) certain(i int) bool {
 	return n.Certain()
 }
 
-// point is a world in which every driver is at its median, but for some.
+// point is a world with every driver at its median, except for some.
 type point struct {
 	// at is the quantile of variables, by index.
 	at map[int]float64
-	// lever's outages are as many as at a quantile of their number, 0 for the median,
-	// and least at least.
+	// lever has as many outages as the quantile of their number says, 0 meaning the median, but not
+	// less than least.
 	lever    *lever
 	quantile float64
 	least    int
@@ -257,7 +259,9 @@ type point struct {
 
 // typical are the values of a point. Outages are spread evenly over the horizon.
 func (e *experiment) typical(of point) *values {
-	v := &values{at: make([]domain.Decimal, len(e.c.vars.list)), start: func(_ *lever, k, n int) float64 { return float64(2*k+1) / float64(2*n) }}
+	v := &values{at: make([]domain.Decimal, len(e.c.vars.list)), start: func(_ *lever, k, n int) float64 {
+		return float64(2*k+1) / float64(2*n)
+	}}
 	v.outages = func(l *lever, mean float64) int {
 		u, least := 0.5, 0
 		if l == of.lever {
@@ -271,9 +275,8 @@ func (e *experiment) typical(of point) *values {
 	return v
 }
 
-// evaluators are as many as there are workers. What serves the hours of coupled pools
-// begins each trial with what served them in the world of all medians: whichever worker
-// evaluates a trial, it comes to the same.
+// evaluators returns one evaluator per worker. Bases for the hours of coupled pools start in each
+// trial with those of the all-median world, so the result of a trial does not depend on its worker.
 func (e *experiment) evaluators(workers int) ([]*evaluator, error) {
 	first, err := newEvaluator(e.m)
 	if err != nil {
@@ -300,7 +303,7 @@ func (e *experiment) evaluators(workers int) ([]*evaluator, error) {
 	return out, nil
 }
 
-// each calls work for every trial, some at a time. Each worker has its own world.
+// each calls work for every trial, several at a time. Each worker has its own world.
 func (e *experiment) each(ctx context.Context, work func(trial int, w *world, v *evaluator) error) error {
 	workers := min(max(1, e.in.Workers), e.s.Runs)
 	errs := make([]error, workers)
@@ -349,23 +352,22 @@ func (e *experiment) trials(ctx context.Context) error {
 	})
 }
 
-// tried is a problem that purchases may be solved for, and how it has uncertain
-// quotas.
+// tried is a problem that purchases may be solved for, and its treatment of uncertain quotas.
 type tried struct {
 	in     *instance.Instance
 	quotas How
 }
 
-// lowQuotas are the quantiles of uncertain quotas for which purchases are tried
-// beside their mean.
+// lowQuotas are the quantiles of uncertain quotas for which purchases are tried in addition to the
+// mean.
 var lowQuotas = []struct {
 	at  float64
 	how How
 }{{0.25, "at its p25"}, {0.05, "at its p5"}}
 
-// problems are what purchases are solved for: the one that the trials are reduced
-// to, and where quotas are uncertain that with lower ones. A scenario of an instance
-// has no quota of its own, and one at its mean hides that it may be less.
+// problems are the problems that purchases are solved for: the one that the trials are reduced to
+// and, if quotas are uncertain, those with lower quotas. Scenarios of an instance share their
+// quotas, and the mean hides that a quota may be lower.
 func (e *experiment) problems(set *instance.Instance) ([]tried, error) {
 	out := []tried{{set, AtItsMean}}
 	at := map[int]bool{}
@@ -400,7 +402,7 @@ func (e *experiment) problems(set *instance.Instance) ([]tried, error) {
 	return out, nil
 }
 
-// expect is what purchases cost in all trials together.
+// expect is the total cost of purchases over all trials.
 func (e *experiment) expect(ctx context.Context, problem *instance.Instance, a *instance.Answer) (*big.Int, error) {
 	held := len(e.m.pays)
 	if err := e.m.bought(problem, a); err != nil {
@@ -420,8 +422,8 @@ func (e *experiment) expect(ctx context.Context, problem *instance.Instance, a *
 	return sum, err
 }
 
-// solve finds the purchases of each problem, and takes those that cost least in the
-// trials. The first must have an answer.
+// solve finds the purchases of each problem, and takes those that cost least in the trials. The
+// first problem must have an answer.
 func (e *experiment) solve(ctx context.Context, set *instance.Instance) (*instance.Answer, error) {
 	all, err := e.problems(set)
 	if err != nil {
@@ -452,8 +454,8 @@ func (e *experiment) solve(ctx context.Context, set *instance.Instance) (*instan
 	return best, nil
 }
 
-// decide finds what to buy: the trials are reduced to a few weighted scenarios,
-// and the purchases are the best for all of them together.
+// decide finds what to buy: the trials are reduced to a few weighted scenarios, and the purchases
+// are the best for all of them together.
 func (e *experiment) decide(ctx context.Context, out *Outcome) error {
 	set, err := e.reduce(ctx)
 	if err != nil {
@@ -478,7 +480,10 @@ func (e *experiment) decide(ctx context.Context, out *Outcome) error {
 	}
 	for i := range a.Purchases {
 		b := &a.Purchases[i]
-		p := Purchase{Offer: b.Offer, Commitment: b.Commitment, Pool: b.Pool, Units: b.Units, Term: b.Term, Upfront: b.Upfront.Round(2), Hourly: b.Hourly.Round(6), Cost: b.Cost.Round(2)}
+		p := Purchase{
+			Offer: b.Offer, Commitment: b.Commitment, Pool: b.Pool, Units: b.Units, Term: b.Term,
+			Upfront: b.Upfront.Round(2), Hourly: b.Hourly.Round(6), Cost: b.Cost.Round(2),
+		}
 		if o := slices.IndexFunc(e.c.in.Offers, func(o instance.Offer) bool { return o.ID == b.Offer }); o >= 0 {
 			f := &e.c.in.Offers[o]
 			p.Pool, p.Guaranteed, p.Generated, p.Citation = f.Pool, f.GuaranteesCapacity, f.Generated, f.Citation
@@ -503,7 +508,7 @@ func (e *experiment) decide(ctx context.Context, out *Outcome) error {
 	return nil
 }
 
-// sum describes the trials.
+// sum summarizes the trials.
 func (e *experiment) sum(out *Outcome) {
 	n := len(e.outcomes)
 	costs, stranded := make([]int64, n), make([]int64, n)
@@ -523,10 +528,12 @@ func (e *experiment) sum(out *Outcome) {
 		for _, x := range []int64{o.cost, o.capacity, o.penalty, o.stranded, o.demand, o.unserved, o.spot} {
 			hash.Write(binary.BigEndian.AppendUint64(nil, uint64(x)))
 		}
-		if c := e.s.Constraints.MaxUnserved; c != nil && decimal.NewFromInt(o.unserved).LessThanOrEqual(c.Mul(decimal.NewFromInt(o.demand))) {
+		if c := e.s.Constraints.MaxUnserved; c != nil &&
+			decimal.NewFromInt(o.unserved).LessThanOrEqual(c.Mul(decimal.NewFromInt(o.demand))) {
 			kept[0]++
 		}
-		if c := e.s.Constraints.MaxSpotShare; c != nil && decimal.NewFromInt(o.spot).LessThanOrEqual(c.Mul(decimal.NewFromInt(o.demand))) {
+		if c := e.s.Constraints.MaxSpotShare; c != nil &&
+			decimal.NewFromInt(o.spot).LessThanOrEqual(c.Mul(decimal.NewFromInt(o.demand))) {
 			kept[1]++
 		}
 	}
@@ -546,7 +553,8 @@ func (e *experiment) sum(out *Outcome) {
 	out.Demand, out.Unserved = units(mean(&demand).Int64()), units(mean(&short).Int64())
 	if demand.Sign() > 0 {
 		d := decimal.NewFromBigInt(&demand, 0)
-		out.UnservedShare, out.SpotShare = decimal.NewFromBigInt(&short, 0).DivRound(d, 9), decimal.NewFromBigInt(&spot, 0).DivRound(d, 9)
+		out.UnservedShare, out.SpotShare = decimal.NewFromBigInt(&short, 0).DivRound(d, 9),
+			decimal.NewFromBigInt(&spot, 0).DivRound(d, 9)
 	}
 	slices.Sort(costs)
 	slices.Sort(stranded)
@@ -562,13 +570,13 @@ func (e *experiment) sum(out *Outcome) {
 	out.Trials = hex.EncodeToString(hash.Sum(nil))
 }
 
-// percentile is the least value that at least so many percent do not exceed.
+// percentile is the smallest value that at least the given percentage does not exceed.
 func percentile(sorted []int64, percent int) int64 {
 	return sorted[max(0, (len(sorted)*percent+99)/100-1)]
 }
 
-// interval holds the mean of values with 95 % confidence: 1.96 standard errors to
-// each side, in whole numbers.
+// interval is the 95 % confidence interval of the mean: 1.96 standard errors to each side, in
+// integers.
 func interval(values []int64) (around [2]domain.Decimal, mean *big.Int) {
 	n := int64(len(values))
 	sum, squares := new(big.Int), new(big.Int)
@@ -609,8 +617,8 @@ func histogram(sorted []int64) []Bin {
 	return out
 }
 
-// tornado evaluates the world in which all is at its median, and those in which
-// one driver is low or high; and shows how the first is served.
+// tornado evaluates the all-median world, and those in which one driver is low or high. It also
+// shows how the all-median world is served.
 func (e *experiment) tornado(ctx context.Context, out *Outcome) error {
 	w := e.c.newWorld(e.m)
 	v, err := newEvaluator(e.m)
@@ -660,7 +668,8 @@ func (e *experiment) tornado(ctx context.Context, out *Outcome) error {
 		low, high := with, with
 		low.at, high.at = maps.Clone(with.at), maps.Clone(with.at)
 		low.at[i], high.at[i] = 0.05, 0.95
-		if err := swing(Swing{Driver: e.c.vars.list[i].name, Given: given, Low: e.valueAt(i, 0.05), High: e.valueAt(i, 0.95)}, low, high); err != nil {
+		if err := swing(Swing{Driver: e.c.vars.list[i].name, Given: given, Low: e.valueAt(i, 0.05),
+			High: e.valueAt(i, 0.95)}, low, high); err != nil {
 			return err
 		}
 	}
@@ -669,7 +678,7 @@ func (e *experiment) tornado(ctx context.Context, out *Outcome) error {
 		if l.kind != ProviderOutage || l.value < 0 {
 			continue
 		}
-		// How many there are is not a number of the file.
+		// The number of outages is not a number of the file.
 		low, high := point{lever: l, quantile: 0.05}, point{lever: l, quantile: 0.95}
 		count := func(of point) domain.Decimal {
 			return decimal.NewFromInt(int64(e.typical(of).outages(l, l.mean(e.m, e.valueAt(l.value, 0.5)))))
@@ -679,12 +688,14 @@ func (e *experiment) tornado(ctx context.Context, out *Outcome) error {
 		}
 	}
 	width := func(s *Swing) domain.Decimal { return s.HighCost.Sub(s.LowCost).Abs() }
-	slices.SortStableFunc(out.Tornado, func(a, b Swing) int { return cmp.Or(width(&b).Cmp(width(&a)), cmp.Compare(a.Driver, b.Driver)) })
+	slices.SortStableFunc(out.Tornado, func(a, b Swing) int {
+		return cmp.Or(width(&b).Cmp(width(&a)), cmp.Compare(a.Driver, b.Driver))
+	})
 	return nil
 }
 
-// given is the point at which a variable is low or high: that of all medians, but
-// where what it is about is not there at the median, once.
+// given is the point for a low or high variable: the all-median world or, if the variable's change
+// has no effect there, the world in which it occurs once.
 func (e *experiment) given(i int) (with point, given string) {
 	with.at = map[int]float64{}
 	for k := range e.c.levers {
@@ -693,7 +704,8 @@ func (e *experiment) given(i int) (with point, given string) {
 		case l.value != i && l.second != i && l.third != i:
 		case l.happens >= 0 && e.valueAt(l.happens, 0.5).IsZero():
 			with.at[l.happens], given = 1-1e-9, "if it happens"
-		case l.kind == ProviderOutage && l.second == i && l.value >= 0 && e.typical(point{}).outages(l, l.mean(e.m, e.valueAt(l.value, 0.5))) == 0:
+		case l.kind == ProviderOutage && l.second == i && l.value >= 0 &&
+			e.typical(point{}).outages(l, l.mean(e.m, e.valueAt(l.value, 0.5))) == 0:
 			with.lever, with.least, given = l, 1, "of one outage"
 		}
 	}
@@ -717,7 +729,10 @@ func (r *Result) drivers(e *experiment) {
 			r.Drivers[at].Alternatives = append(r.Drivers[at].Alternatives, e.c.alt.Name)
 			continue
 		}
-		d := Driver{Name: name, Distribution: distribution, P5: e.valueAt(i, 0.05), P50: e.valueAt(i, 0.5), P95: e.valueAt(i, 0.95), Alternatives: []string{e.c.alt.Name}}
+		d := Driver{
+			Name: name, Distribution: distribution, P5: e.valueAt(i, 0.05), P50: e.valueAt(i, 0.5),
+			P95: e.valueAt(i, 0.95), Alternatives: []string{e.c.alt.Name},
+		}
 		sum := decimal.Zero
 		for trial := range e.s.Runs {
 			sum = sum.Add(e.valueAt(i, uniform(e.s.Seed, name, trial)))
@@ -769,8 +784,7 @@ func (r *Result) breakEven(e *experiment) {
 	}
 }
 
-// cheapest puts break-evens in order, pool by pool, the lowest first, and leaves of
-// each pool the first few.
+// cheapest sorts break-evens pool by pool, the lowest first, and keeps the first few of each pool.
 func cheapest(all []BreakEven) []BreakEven {
 	slices.SortStableFunc(all, func(a, b BreakEven) int {
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), a.Utilization.Cmp(b.Utilization), cmp.Compare(a.Offer, b.Offer))
@@ -784,9 +798,9 @@ func cheapest(all []BreakEven) []BreakEven {
 	return out
 }
 
-// breakEvenOf is what an offer comes to by the hour of its whole term, and on-demand
-// in the same hours, both discounted to the day on which it can begin. Beyond the
-// horizon on-demand costs what it costs in the last epoch.
+// breakEvenOf is the hourly cost of an offer over its whole term and of on-demand in the same
+// hours, both discounted to the day on which the offer can begin. Beyond the horizon on-demand has
+// the price of the last epoch.
 func breakEvenOf(priced *instance.Priced, in *instance.Instance, f *instance.Offer) (BreakEven, bool) {
 	p := slices.IndexFunc(in.Pools, func(x instance.Pool) bool { return x.ID == f.Pool })
 	if p < 0 || priced.Pools[p].ListedOnDemand == nil {
@@ -797,7 +811,7 @@ func breakEvenOf(priced *instance.Priced, in *instance.Instance, f *instance.Off
 	if first > last {
 		return BreakEven{}, false
 	}
-	// What is paid in the middle of an epoch is discounted by half of one.
+	// A payment in the middle of an epoch is discounted by half an epoch.
 	half := priced.Middle[0]
 	full := half.Mul(half).Round(digits)
 	total, hours, rent, running := f.Upfront, decimal.Zero, decimal.Zero, decimal.Zero
@@ -818,9 +832,12 @@ func breakEvenOf(priced *instance.Priced, in *instance.Instance, f *instance.Off
 			months := decimal.NewFromInt(1)
 			if in.Epoch == instance.Days {
 				u := after(k).Time()
-				months = months.DivRound(decimal.NewFromInt(int64(time.Date(u.Year(), u.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day())), digits)
+				days := time.Date(u.Year(), u.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day()
+				months = months.DivRound(decimal.NewFromInt(int64(days)), digits)
 			}
-			running = running.Add(w.PowerKW.Mul(w.PUE).Mul(w.TariffKWh).Mul(length).Add(w.SpaceMonthly.Add(w.NetworkMonthly).Add(w.SupportMonthly).Mul(months)).Mul(worth))
+			power := w.PowerKW.Mul(w.PUE).Mul(w.TariffKWh).Mul(length)
+			monthly := w.SpaceMonthly.Add(w.NetworkMonthly).Add(w.SupportMonthly).Mul(months)
+			running = running.Add(power.Add(monthly).Mul(worth))
 		}
 		now = now.Mul(full).Round(digits)
 	}
@@ -833,7 +850,8 @@ func breakEvenOf(priced *instance.Priced, in *instance.Instance, f *instance.Off
 	total = total.Add(f.Hourly.Mul(hours)).Add(running).Mul(priced.Worth(f.Currency))
 	hourly, onDemand := total.DivRound(hours.Mul(decimal.NewFromInt(int64(max(1, f.PerUnit)))), 6), rent.DivRound(hours, 6)
 	return BreakEven{
-		Pool: f.Pool, Offer: f.ID, Kind: f.Kind, Term: f.Term, Hourly: hourly, OnDemand: onDemand, Utilization: hourly.DivRound(onDemand, 6), Generated: f.Generated, Citation: f.Citation,
+		Pool: f.Pool, Offer: f.ID, Kind: f.Kind, Term: f.Term, Hourly: hourly, OnDemand: onDemand,
+		Utilization: hourly.DivRound(onDemand, 6), Generated: f.Generated, Citation: f.Citation,
 		Alternatives: []string{},
 	}, true
 }

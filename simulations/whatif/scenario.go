@@ -19,8 +19,8 @@ type Scenario struct {
 	Base     Base   `json:"base"`
 	// Months is the horizon, from the first of the month at or after Base.At.
 	Months int `json:"horizon_months"`
-	// Seed names the random numbers, Runs is how many trials there are, and Set to
-	// how many weighted scenarios they are reduced to buy for.
+	// Seed determines the random numbers, Runs is the number of trials, and Set the number of
+	// weighted scenarios that they are reduced to.
 	Seed uint64 `json:"seed"`
 	Runs int    `json:"runs"`
 	Set  int    `json:"scenario_set"`
@@ -36,27 +36,25 @@ type Scenario struct {
 type Base struct {
 	// Position in the log, "" for its end.
 	Position string `json:"position,omitempty"`
-	// At is when offers, quotas and decisions are those in force; zero: now.
+	// At is the time at which offers, quotas and decisions are in force; zero means now.
 	At     domain.Instant `json:"at,omitempty"`
 	Region string         `json:"region,omitempty"` // narrows it to one
 	// Instance is a file with an instance, instead of the log.
 	Instance string `json:"instance,omitempty"`
 }
 
-// Alternative is an alternative of action. It has the scenario's changes and its own.
+// Alternative is a course of action. It has the scenario's changes and its own.
 type Alternative struct {
 	Name    string   `json:"name"`
 	Changes []Change `json:"changes,omitempty"`
-	// Buy is "best", or "nothing" beside what is held.
+	// Buy is "best", or "nothing" beyond what is held.
 	Buy string `json:"buy"`
-	// Without leaves out kinds of offers, and Only all others.
+	// Without excludes kinds of offers; Only excludes all others.
 	Without []string `json:"without,omitempty"`
 	Only    []string `json:"only,omitempty"`
-	// PaymentOptions are the ways of paying that are allowed, by [PaymentOption]; none:
-	// all of them.
+	// PaymentOptions are the allowed payment options, see [PaymentOption]; empty means all.
 	PaymentOptions []string `json:"payment_options,omitempty"`
-	// SpotShare is the share of demand that may run on spot, by policy; nil: as the
-	// log has it.
+	// SpotShare is the share of demand that policy allows on spot; nil means that of the log.
 	SpotShare *domain.Decimal     `json:"spot_share,omitempty"`
 	Posture   *instance.Posture   `json:"posture,omitempty"`
 	Overflow  []instance.Overflow `json:"overflow,omitempty"`
@@ -75,8 +73,8 @@ const (
 	AllUpfront     = "all_upfront"
 )
 
-// PaymentOption says when an offer is paid, over all its tiers. Owned hardware is
-// paid upfront, whatever it costs to run.
+// PaymentOption says when an offer is paid, over all its tiers. Owned hardware counts as paid
+// upfront, whatever its running cost.
 func PaymentOption(o *instance.Offer) string {
 	upfront, hourly := !o.Upfront.IsZero(), !o.Hourly.IsZero()
 	for _, t := range o.Tiers {
@@ -93,9 +91,9 @@ func PaymentOption(o *instance.Offer) string {
 	return AllUpfront
 }
 
-// Constraints bind the purchases of every alternative, in expectation over the
-// weighted scenarios: one of more demand may exceed them. MaxUnserved and
-// MaxSpotShare are also judged trial by trial; budgets are not.
+// Constraints bind the purchases of every alternative, in expectation over the weighted scenarios:
+// a scenario with more demand may exceed them. MaxUnserved and MaxSpotShare are also judged trial
+// by trial; budgets are not.
 type Constraints struct {
 	MaxUnserved  *domain.Decimal   `json:"max_unserved_share,omitempty"`
 	MaxSpotShare *domain.Decimal   `json:"max_spot_share,omitempty"`
@@ -124,8 +122,8 @@ const (
 	FXChange         Kind = "fx_change"
 )
 
-// Change is one thing that is supposed. Which fields a kind has is in [Fields];
-// empty selectors match everything.
+// Change is one hypothetical change. [Fields] lists the fields of a kind; empty selectors match
+// everything.
 type Change struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name,omitempty"` // of its random numbers; the same name draws the same
@@ -162,7 +160,7 @@ type Change struct {
 	Until domain.Instant `json:"until,omitempty"`
 
 	// How much.
-	Monthly      *Number `json:"monthly,omitempty"`       // growth a month, 0.02 is two percent
+	Monthly      *Number `json:"monthly,omitempty"`       // monthly growth, 0.02 is two percent
 	Factor       *Number `json:"factor,omitempty"`        // times what it was
 	Replicas     *Number `json:"replicas,omitempty"`      //
 	Units        *Number `json:"units,omitempty"`         //
@@ -176,7 +174,7 @@ type Change struct {
 	PerUnitHour  *Number `json:"per_unit_hour,omitempty"` // interruptions
 	RepairHours  *Number `json:"repair_hours,omitempty"`
 	LostHours    *Number `json:"lost_hours,omitempty"` // of each interruption: restart and lost work
-	Available    *Number `json:"available,omitempty"`  // spot units that can be had
+	Available    *Number `json:"available,omitempty"`  // available spot units
 	LimitGPUs    *Number `json:"limit_gpus,omitempty"`
 	Probability  *Number `json:"probability,omitempty"` // that it happens at all
 	LeadHours    *Number `json:"lead_time_hours,omitempty"`
@@ -189,7 +187,7 @@ type Change struct {
 	Salvage      *Number `json:"salvage,omitempty"`
 }
 
-// Reports lists what a scenario may ask for.
+// Reports lists what a scenario may request.
 func Reports() []string {
 	return []string{"cost_distribution", "load_duration", "break_even", "tornado", "trials", "purchases"}
 }

@@ -18,17 +18,17 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// supposer turns changes into events of a fork, each at the median of what is
-// uncertain about it, in the order in which they stand.
+// supposer turns changes into events of a fork, each at the median of its uncertain numbers, in
+// order.
 type supposer struct {
 	ctx  context.Context
 	fork *Fork
 	at   domain.Instant
 	end  domain.Instant // of the horizon
-	// currency that prices without one are in.
+	// currency of prices that state none.
 	currency string
 	notes    []string
-	// deployments are what launches and changes of deployments did.
+	// deployments records the effects of launches and changes of deployments.
 	deployments []deployed
 }
 
@@ -45,7 +45,7 @@ type deployed struct {
 
 func day(t domain.Instant) string { return t.Time().Format(time.DateOnly) }
 
-// happens reports whether a change is supposed where nothing is drawn.
+// happens reports whether a change is assumed where nothing is drawn.
 func (c *Change) happens() bool {
 	return c.Probability == nil || c.Probability.P[0].GreaterThanOrEqual(decimal.New(5, -1))
 }
@@ -84,7 +84,8 @@ func (s *supposer) suppose(i int, c *Change) error {
 	case FXChange:
 		from := s.effect(c)
 		err = s.append(domain.Envelope{Time: s.at, Subject: c.Base + "/" + c.Quote, Event: &domain.FXRateSet{
-			Base: c.Base, Quote: c.Quote, Rate: median(c.Rate), Kind: domain.FXSpot, Effective: domain.Interval{From: from, To: max(s.end, from) + 3660*domain.Day}, Citation: "supposed",
+			Base: c.Base, Quote: c.Quote, Rate: median(c.Rate), Kind: domain.FXSpot,
+			Effective: domain.Interval{From: from, To: max(s.end, from) + 3660*domain.Day}, Citation: "supposed",
 		}})
 	}
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *supposer) append(events ...domain.Envelope) error {
 	return s.fork.Append(s.ctx, s.at, events...)
 }
 
-// deploy declares a deployment that is launched, or declares one anew.
+// deploy declares a launched deployment, or redeclares an existing one.
 func (s *supposer) deploy(i int, c *Change) error {
 	inv, err := inventory.New(s.fork.Rows(), inventory.Filter{At: s.at, Region: c.Region})
 	if err != nil {
@@ -166,7 +167,10 @@ func (s *supposer) deploy(i int, c *Change) error {
 			d.region, workspace = k.Region, cmp.Or(workspace, k.Workspace)
 		}
 	}
-	now := domain.DeploymentChanged{Deployment: c.Deployment, Class: domain.WorkloadClass(cmp.Or(c.Class, string(domain.ClassServing))), Need: domain.GPUNeed{Count: uint32(c.GPUs)}}
+	now := domain.DeploymentChanged{
+		Deployment: c.Deployment, Class: domain.WorkloadClass(cmp.Or(c.Class, string(domain.ClassServing))),
+		Need: domain.GPUNeed{Count: uint32(c.GPUs)},
+	}
 	if c.Model != "" {
 		now.Need.Models = []string{c.Model}
 	}
@@ -185,8 +189,7 @@ func (s *supposer) deploy(i int, c *Change) error {
 	env := func(ev domain.Event) domain.Envelope {
 		return domain.Envelope{Time: s.effect(c), Subject: c.Deployment, Workspace: workspace, Cluster: d.cluster, Event: ev}
 	}
-	// What one replica needs is read from rows, as packing reads it: from those of
-	// a declaration of one replica.
+	// The need of one replica is read from rows as packing reads it, after declaring one replica.
 	probe := NewFork(s.fork.Rows())
 	one := now
 	one.Replicas = 1
@@ -197,7 +200,8 @@ func (s *supposer) deploy(i int, c *Change) error {
 	if err != nil {
 		return err
 	}
-	loads, _, err := planning.Workloads(probe.Rows(), a, s.effect(c), planning.WorkloadFilter{Cluster: d.cluster, Deployment: c.Deployment})
+	loads, _, err := planning.Workloads(probe.Rows(), a, s.effect(c),
+		planning.WorkloadFilter{Cluster: d.cluster, Deployment: c.Deployment})
 	if err != nil {
 		return err
 	}
@@ -256,11 +260,12 @@ func (s *supposer) maintain(c *Change) error {
 	}
 	from := s.effect(c)
 	return s.append(domain.Envelope{Time: s.at, Subject: c.Cluster, Cluster: c.Cluster, Event: &domain.MaintenanceScheduled{
-		Maintenance: "what-if " + cmp.Or(c.Name, day(from)), Nodes: names, Window: domain.Interval{From: from, To: from + hoursOf(median(c.Duration))}, Reason: "supposed",
+		Maintenance: "what-if " + cmp.Or(c.Name, day(from)), Nodes: names,
+		Window: domain.Interval{From: from, To: from + hoursOf(median(c.Duration))}, Reason: "supposed",
 	}})
 }
 
-// hoursOf is a length in time, to the second.
+// hoursOf converts hours to a duration, to the second.
 func hoursOf(hours domain.Decimal) domain.Instant {
 	return domain.Instant(hours.Mul(decimal.NewFromInt(3600)).Round(0).IntPart()) * domain.Second
 }
@@ -268,7 +273,8 @@ func hoursOf(hours domain.Decimal) domain.Instant {
 // picks reports whether a change is about an offer.
 func (c *Change) picks(o *domain.OfferQuoted, model string) bool {
 	return (c.Provider == "" || c.Provider == o.Market.Provider) && (c.Region == "" || c.Region == o.Market.Region) &&
-		(c.Model == "" || named(c.Model, model) || c.Model == o.SKU) && (c.Offer == "" || c.Offer == o.Offer) && (c.OfferKind == "" || c.OfferKind == string(o.Kind))
+		(c.Model == "" || named(c.Model, model) || c.Model == o.SKU) && (c.Offer == "" || c.Offer == o.Offer) &&
+		(c.OfferKind == "" || c.OfferKind == string(o.Kind))
 }
 
 // named reports whether a word names a GPU model, in any spelling of the catalogue.
@@ -280,7 +286,7 @@ func named(word, model string) bool {
 	return ok && m.Name == model
 }
 
-// requote states offers anew with another price or lead time.
+// requote states offers again with another price or lead time.
 func (s *supposer) requote(c *Change) error {
 	from := s.effect(c)
 	offers, err := market.Offers(s.fork.Rows(), from, market.OfferFilter{Provider: c.Provider, Region: c.Region})
@@ -316,11 +322,12 @@ func (s *supposer) requote(c *Change) error {
 	return s.append(events...)
 }
 
-// selector says what a change is about.
+// selector describes what a change is about.
 func (c *Change) selector() string {
 	var parts []string
 	for _, p := range []struct{ key, value string }{
-		{"provider", c.Provider}, {"region", c.Region}, {"cluster", c.Cluster}, {"model", c.Model}, {"offer", c.Offer}, {"kind", c.OfferKind}, {"account", c.Account},
+		{"provider", c.Provider}, {"region", c.Region}, {"cluster", c.Cluster}, {"model", c.Model},
+		{"offer", c.Offer}, {"kind", c.OfferKind}, {"account", c.Account},
 		{"commitment", c.Commitment}, {"deployment", c.Deployment}, {"rate", strings.Trim(c.Base+"/"+c.Quote, "/")},
 	} {
 		if p.value != "" {
@@ -330,8 +337,7 @@ func (c *Change) selector() string {
 	return strings.Join(parts, ", ")
 }
 
-// like returns an offer on demand of the same machine, to fill in what a change
-// leaves out.
+// like returns an on-demand offer of the same machine, to fill in what a change leaves out.
 func (s *supposer) like(c *Change) (*domain.OfferQuoted, error) {
 	offers, err := market.Offers(s.fork.Rows(), s.effect(c), market.OfferFilter{Region: c.Region})
 	if err != nil {
@@ -340,7 +346,8 @@ func (s *supposer) like(c *Change) (*domain.OfferQuoted, error) {
 	var best *domain.OfferQuoted
 	for i := range offers {
 		o := &offers[i].OfferQuoted
-		if o.Kind != domain.OfferOnDemand || !named(c.Model, offers[i].Model) && c.Model != o.SKU || c.SKU != "" && c.SKU != o.SKU || c.GPUs > 0 && int(o.GPUCount) != c.GPUs {
+		if o.Kind != domain.OfferOnDemand || !named(c.Model, offers[i].Model) && c.Model != o.SKU ||
+			c.SKU != "" && c.SKU != o.SKU || c.GPUs > 0 && int(o.GPUCount) != c.GPUs {
 			continue
 		}
 		if best == nil || o.GPUCount > best.GPUCount || o.GPUCount == best.GPUCount && o.Hourly.LessThan(best.Hourly) {
@@ -350,7 +357,7 @@ func (s *supposer) like(c *Change) (*domain.OfferQuoted, error) {
 	return best, nil
 }
 
-// quote states a new offer. Owned hardware is no quote: it enters the instance.
+// quote states a new offer. Owned hardware is not a quote: it enters the instance.
 func (s *supposer) quote(c *Change) error {
 	if c.OfferKind == string(domain.OfferOwned) {
 		return nil
@@ -360,13 +367,17 @@ func (s *supposer) quote(c *Change) error {
 		return err
 	}
 	o := domain.OfferQuoted{
-		Market: domain.Market{Provider: c.Provider, Region: c.Region}, Offer: c.Offer, SKU: cmp.Or(c.SKU, c.Model), GPUModel: c.Model, GPUCount: uint32(c.GPUs),
-		Kind: domain.OfferKind(c.OfferKind), TermMonths: uint32(c.Term), Upfront: median(c.Upfront), Hourly: median(c.Hourly), Currency: cmp.Or(c.Currency, s.currency),
-		GuaranteesCapacity: c.Guaranteed, LeadTimeHours: uint32(median(c.LeadHours).Ceil().IntPart()), MinUnits: uint32(c.MinUnits), MaxUnits: uint32(c.MaxUnits),
+		Market: domain.Market{Provider: c.Provider, Region: c.Region}, Offer: c.Offer, SKU: cmp.Or(c.SKU, c.Model),
+		GPUModel: c.Model, GPUCount: uint32(c.GPUs),
+		Kind: domain.OfferKind(c.OfferKind), TermMonths: uint32(c.Term), Upfront: median(c.Upfront),
+		Hourly: median(c.Hourly), Currency: cmp.Or(c.Currency, s.currency),
+		GuaranteesCapacity: c.Guaranteed, LeadTimeHours: uint32(median(c.LeadHours).Ceil().IntPart()),
+		MinUnits: uint32(c.MinUnits), MaxUnits: uint32(c.MaxUnits),
 		ValidFrom: s.effect(c), ValidTo: c.Until, Citation: cmp.Or(c.Citation, "supposed"), Generated: true,
 	}
 	if like != nil {
-		o.SKU, o.GPUModel, o.CPUMilli, o.MemoryMiB, o.GPUMemoryMiB = cmp.Or(c.SKU, like.SKU), like.GPUModel, like.CPUMilli, like.MemoryMiB, like.GPUMemoryMiB
+		o.SKU, o.GPUModel, o.CPUMilli, o.MemoryMiB, o.GPUMemoryMiB = cmp.Or(c.SKU, like.SKU), like.GPUModel,
+			like.CPUMilli, like.MemoryMiB, like.GPUMemoryMiB
 		if c.GPUs == 0 {
 			o.GPUCount = like.GPUCount
 		}
@@ -384,9 +395,11 @@ func (s *supposer) buy(c *Change) error {
 	currency := cmp.Or(c.Currency, s.currency)
 	ev := &domain.CommitmentPurchased{
 		Commitment: c.Commitment, Market: domain.Market{Provider: c.Provider, Region: c.Region}, BillingAccount: "what-if",
-		Kind: domain.OfferKind(cmp.Or(c.OfferKind, string(domain.OfferReserved))), SKU: cmp.Or(c.SKU, c.Model), GPUModel: c.Model, GPUsPerUnit: uint32(c.GPUs),
+		Kind: domain.OfferKind(cmp.Or(c.OfferKind, string(domain.OfferReserved))), SKU: cmp.Or(c.SKU, c.Model),
+		GPUModel: c.Model, GPUsPerUnit: uint32(c.GPUs),
 		Units: uint32(median(c.Units).IntPart()), Term: domain.Interval{From: from, To: monthsAfter(from, c.Term)},
-		Upfront: domain.Money{Amount: median(c.Upfront).Mul(median(c.Units)), Currency: currency}, Hourly: domain.Money{Amount: median(c.Hourly), Currency: currency},
+		Upfront:            domain.Money{Amount: median(c.Upfront).Mul(median(c.Units)), Currency: currency},
+		Hourly:             domain.Money{Amount: median(c.Hourly), Currency: currency},
 		GuaranteesCapacity: c.Guaranteed,
 	}
 	if like != nil {
@@ -403,7 +416,7 @@ func (s *supposer) buy(c *Change) error {
 	return s.append(domain.Envelope{Time: s.at, Subject: c.Commitment, Workspace: workspace, Event: ev})
 }
 
-// house is the workspace whose operators decide everywhere.
+// house is the workspace whose operators may decide everywhere.
 func (s *supposer) house() (string, error) {
 	a, err := registry.NewAuthority(s.fork.Rows())
 	if err != nil {
@@ -416,7 +429,7 @@ func monthsAfter(t domain.Instant, n int) domain.Instant {
 	return domain.InstantOf(t.Time().AddDate(0, n, 0))
 }
 
-// renew lets a commitment go on, or ends it with its term.
+// renew renews a commitment, or ends it with its term.
 func (s *supposer) renew(c *Change) error {
 	a, err := registry.NewAuthority(s.fork.Rows())
 	if err != nil {
@@ -428,7 +441,8 @@ func (s *supposer) renew(c *Change) error {
 	}
 	i := slices.IndexFunc(held, func(e planning.CommitmentEntry) bool { return e.Commitment == c.Commitment })
 	if i < 0 {
-		return fmt.Errorf("no commitment %q is held then; the expiry ladder of \"quartermaster plan\" lists those there are", c.Commitment)
+		return fmt.Errorf("no commitment %q is held then; the expiry ladder of \"quartermaster plan\" lists those "+
+			"there are", c.Commitment)
 	}
 	e := &held[i]
 	last := e.Terms[len(e.Terms)-1]
@@ -440,7 +454,10 @@ func (s *supposer) renew(c *Change) error {
 	hourly, upfront := last.Hourly, domain.Money{Amount: decimal.Zero, Currency: last.Hourly.Currency}
 	if c.Factor != nil {
 		hourly.Amount = hourly.Amount.Mul(median(c.Factor))
-		upfront = domain.Money{Amount: last.Upfront.Amount.Mul(median(c.Factor)), Currency: cmp.Or(last.Upfront.Currency, last.Hourly.Currency)}
+		upfront = domain.Money{
+			Amount:   last.Upfront.Amount.Mul(median(c.Factor)),
+			Currency: cmp.Or(last.Upfront.Currency, last.Hourly.Currency),
+		}
 	} else {
 		hourly.Amount = median(c.Hourly)
 	}
@@ -449,13 +466,14 @@ func (s *supposer) renew(c *Change) error {
 		units = uint32(median(c.Units).IntPart())
 	}
 	env.Event = &domain.CommitmentRenewed{
-		Commitment: c.Commitment, Term: domain.Interval{From: last.Term.To, To: monthsAfter(last.Term.To, c.Term)}, Units: units, Upfront: upfront, Hourly: hourly,
+		Commitment: c.Commitment, Term: domain.Interval{From: last.Term.To, To: monthsAfter(last.Term.To, c.Term)},
+		Units: units, Upfront: upfront, Hourly: hourly,
 	}
 	return s.append(env)
 }
 
-// limit sets a supplier's quota. One that may stay as it is is not set: trials in
-// which it changes have the new limit, and the others every step of the old one.
+// limit sets a supplier's quota. A quota that may stay unchanged is not set: trials in which it
+// changes have the new limit, and the others every step of the old one.
 func (s *supposer) limit(c *Change) error {
 	a, err := registry.NewAuthority(s.fork.Rows())
 	if err != nil {
@@ -469,13 +487,15 @@ func (s *supposer) limit(c *Change) error {
 	limit := uint64(median(c.LimitGPUs).IntPart())
 	set := func(account, model string) domain.Envelope {
 		return domain.Envelope{Time: s.at, Subject: account, Event: &domain.OnDemandQuotaSet{
-			Market: domain.Market{Provider: c.Provider, Region: c.Region}, Account: account, GPUModel: model, LimitGPUs: limit, EffectiveFrom: from,
+			Market: domain.Market{Provider: c.Provider, Region: c.Region}, Account: account, GPUModel: model,
+			LimitGPUs: limit, EffectiveFrom: from,
 		}}
 	}
 	var events []domain.Envelope
 	for i := range quotas {
 		q := &quotas[i]
-		if q.Market.Provider == c.Provider && q.Market.Region == c.Region && (c.Account == "" || c.Account == q.Account) && (c.Model == "" || named(c.Model, q.Model)) {
+		if q.Market.Provider == c.Provider && q.Market.Region == c.Region &&
+			(c.Account == "" || c.Account == q.Account) && (c.Model == "" || named(c.Model, q.Model)) {
 			events = append(events, set(q.Account, q.GPUModel))
 		}
 	}
@@ -484,7 +504,7 @@ func (s *supposer) limit(c *Change) error {
 	}
 	switch {
 	case len(events) == 0 && c.Probability != nil:
-		limit = noQuota // there is none without the change, and a place for it
+		limit = noQuota // the placeholder for a quota that does not exist without the change
 		fallthrough
 	case len(events) == 0:
 		events = append(events, set(cmp.Or(c.Account, "what-if"), c.Model))

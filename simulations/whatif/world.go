@@ -12,52 +12,55 @@ import (
 	"quartermaster/domain/reliability"
 )
 
-// world is how things go in one trial of an alternative. Factors are in millionths.
+// world is the course of one trial of an alternative. Factors are in millionths.
 type world struct {
-	factor, added  []int64            // demand, by pool and epoch: times, and whole units more
-	buffer         []*instance.Buffer // of each pool: what its spare units are for; nil: none
+	factor, added  []int64            // demand, by pool and epoch: factor, and whole units added
+	buffer         []*instance.Buffer // by pool: the purpose of its spare units; nil: none
 	spare          []*reliability.Buffer
 	spareFor       []spares          // what spare was made from
-	onDemand, spot []int64           // prices, by pool and epoch: times
-	quota          []int64           // limits, by quota and epoch: as it is then
-	avail          []int64           // spot units that can be had, by pool
-	lost           []decimal.Decimal // of each pool: the share of spot time that interruptions take
+	onDemand, spot []int64           // price factors, by pool and epoch
+	quota          []int64           // limits, by quota and epoch
+	avail          []int64           // available spot units, by pool
+	lost           []decimal.Decimal // by pool: the share of spot time lost to interruptions
 	bought         []terms           // cost of what is bought, by offer
 	held           []terms           // cost of what is held, by commitment
-	late           []int64           // hours that an offer comes later, by offer
+	late           []int64           // hours by which an offer is late, by offer
 	windows        []window
 	epochs         int
 }
 
-// terms are what the parts of a price come to, times what they are.
+// terms are the factors of the parts of a price.
 type terms struct {
 	hourly, upfront int64
-	// fx is what the currency is worth from an epoch on.
+	// fx is the factor of the currency's value from an epoch on.
 	fx   int64
 	from int
 }
 
-// spares is what a buffer was made from, to make it but once.
+// spares is what a buffer was made from, so that it is made only once.
 type spares struct {
 	buffer *instance.Buffer
 	top    int
 	made   *reliability.Buffer
 }
 
-// window is hours in which capacity of a pool is not there.
+// window is hours in which capacity of a pool is missing.
 type window struct {
 	pool     int
 	from, to int // hours of the horizon
 	units    int64
-	whole    bool // all of it, and spot and on-demand with it
+	whole    bool // all of it, including spot and on-demand
 }
 
 func (c *composed) newWorld(m *compiled) *world {
 	n, pools := len(m.pools)*len(m.spans), len(m.pools)
 	return &world{
-		factor: make([]int64, n), added: make([]int64, n), buffer: make([]*instance.Buffer, pools), spare: make([]*reliability.Buffer, pools), spareFor: make([]spares, pools),
-		onDemand: make([]int64, n), spot: make([]int64, n), quota: make([]int64, len(c.in.Quotas)*len(m.spans)), avail: make([]int64, pools), lost: make([]decimal.Decimal, pools),
-		bought: make([]terms, len(c.in.Offers)), late: make([]int64, len(c.in.Offers)), held: make([]terms, len(c.in.Commitments)), epochs: len(m.spans),
+		factor: make([]int64, n), added: make([]int64, n), buffer: make([]*instance.Buffer, pools),
+		spare: make([]*reliability.Buffer, pools), spareFor: make([]spares, pools),
+		onDemand: make([]int64, n), spot: make([]int64, n), quota: make([]int64, len(c.in.Quotas)*len(m.spans)),
+		avail: make([]int64, pools), lost: make([]decimal.Decimal, pools),
+		bought: make([]terms, len(c.in.Offers)), late: make([]int64, len(c.in.Offers)),
+		held: make([]terms, len(c.in.Commitments)), epochs: len(m.spans),
 	}
 }
 
@@ -67,7 +70,7 @@ func fill(of []int64, v int64) {
 	}
 }
 
-// ratio is a ÷ b in millionths, one where b is nothing.
+// ratio is a ÷ b in millionths, one if b is zero.
 func ratio(a, b domain.Decimal) int64 {
 	if !b.IsPositive() {
 		return one
@@ -75,12 +78,12 @@ func ratio(a, b domain.Decimal) int64 {
 	return scaled(a.DivRound(b, 12))
 }
 
-// values are the numbers of an alternative in one trial, and what has no distribution of
-// its own: how often something happens, and when it begins.
+// values are the numbers of an alternative in one trial, and what has no distribution of its own:
+// how often something happens, and when it begins.
 type values struct {
 	at []domain.Decimal // by variable
-	// outages is how many there are of a lever, whose mean is given, and start when
-	// the k-th of n begins, as a share of the horizon.
+	// outages is the number of outages of a lever with the given mean. start is when the k-th of n
+	// begins, as a share of the horizon.
 	outages func(l *lever, mean float64) int
 	start   func(l *lever, k, n int) float64
 }
@@ -95,8 +98,8 @@ func (v *values) get(i int) domain.Decimal {
 	return v.at[i]
 }
 
-// set makes a world of values. What a change did to the instance at its median is
-// undone by what it does in the trial.
+// set makes a world from values. A change's effect on the instance at its median is replaced by its
+// effect in the trial.
 func (w *world) set(c *composed, m *compiled, v *values) error {
 	for _, of := range [][]int64{w.factor, w.onDemand, w.spot} {
 		fill(of, one)
@@ -133,8 +136,8 @@ func (w *world) set(c *composed, m *compiled, v *values) error {
 	return nil
 }
 
-// ceil is millionths in whole units, rounded up: machines that are added are whole
-// ones, and of what is taken off a part of a machine stays.
+// ceil rounds millionths up to whole units: added machines are whole ones, and of a partly removed
+// machine the rest stays.
 func ceil(millionths int64) int64 {
 	n := millionths / one
 	if n*one < millionths {
@@ -143,8 +146,8 @@ func ceil(millionths int64) int64 {
 	return n
 }
 
-// wanted is what an hour of a pool's demand comes to, in whole units: times its
-// factor, to the nearest, and what is added, and the units that are spare.
+// wanted is the demand of an hour of a pool in whole units: times its factor, to the nearest, plus
+// what is added, plus the spare units.
 func (w *world) wanted(p, e int, units int64) int64 {
 	at := p*w.epochs + e
 	n := (w.factor[at]*units+one/2)/one + w.added[at]
@@ -157,7 +160,7 @@ func (w *world) wanted(p, e int, units int64) int64 {
 	return n
 }
 
-// keepSpares makes the buffer of a pool for the most units that are wanted.
+// keepSpares makes the buffer of a pool for the largest demand.
 func (w *world) keepSpares(m *compiled, p int) error {
 	b := w.buffer[p]
 	w.spare[p] = nil
@@ -296,7 +299,7 @@ func (w *world) pull(c *composed, m *compiled, l *lever, v *values) error {
 	return nil
 }
 
-// number returns a variable's number, nil where there is none.
+// number returns a variable's number, nil if there is none.
 func (c *composed) number(i int) *Number {
 	if i < 0 {
 		return nil
@@ -308,8 +311,8 @@ func lateHours(drawn, median domain.Decimal) int64 {
 	return max(0, drawn.Sub(median).Ceil().IntPart())
 }
 
-// grow multiplies demand: by a factor from an epoch on, or month by month, where
-// the first month has grown once.
+// grow multiplies demand by a factor from an epoch on, or month by month, with one growth step in
+// the first month.
 func (w *world) grow(l *lever, value domain.Decimal) error {
 	if l.times {
 		w.times(w.factor, l.pools, l.from, l.to, scaled(value))
@@ -329,12 +332,12 @@ func (w *world) grow(l *lever, value domain.Decimal) error {
 	return nil
 }
 
-// reprice multiplies prices by what was drawn over what the instance has.
+// reprice multiplies prices by the drawn value over the instance's value.
 func (w *world) reprice(c *composed, l *lever, v *values, occurs bool) {
 	n := c.number(l.value)
 	drawn, has := v.get(l.value), n.Median()
 	if l.happens >= 0 && l.times {
-		// A probability is for factors: without the change they are 1.
+		// A probability is only allowed for factors: without the change they are 1.
 		if !occurs {
 			drawn = decimal.NewFromInt(1)
 		}
@@ -357,8 +360,8 @@ func (w *world) reprice(c *composed, l *lever, v *values, occurs bool) {
 	}
 }
 
-// failing is what a pool's spare units are for when its machines fail at a rate: the
-// demand's own buffer at that rate, or one for the service level of failureLevel.
+// failing is the buffer of a pool whose machines fail at a given rate: the demand's own buffer at
+// that rate, or one for the service level failureLevel.
 func (l *lever) failing(m *compiled, p int, perGPUHour, repairHours domain.Decimal) *instance.Buffer {
 	b := instance.Buffer{ServiceLevel: failureLevel, GPUsPerUnit: max(1, m.pools[p].gpus), UnitsPerNode: 1}
 	if own := m.pools[p].buffer; own != nil {
@@ -374,15 +377,15 @@ func (l *lever) failing(m *compiled, p int, perGPUHour, repairHours domain.Decim
 	return &b
 }
 
-// mostDown is the share of time that a machine is down at most: what is down more
-// often than up is no spare.
+// mostDown is the largest share of time that a machine may be down: a machine that is down more
+// often than up is not a spare.
 var mostDown = decimal.New(5, -1)
 
-// failureLevel is the probability with which all that is wanted is up, where machines
-// fail and nobody said how often they may.
+// failureLevel is the default service level: the probability that all demand is up although
+// machines fail.
 var failureLevel = decimal.New(99, -2)
 
-// outages places what takes a region or supplier away.
+// outages places outages of a region or supplier.
 func (w *world) outages(m *compiled, l *lever, v *values) {
 	place := func(at domain.Instant) {
 		for _, p := range l.pools {
@@ -402,15 +405,15 @@ func (w *world) outages(m *compiled, l *lever, v *values) {
 	}
 }
 
-// mean is how many outages there are on average over the horizon.
+// mean is the mean number of outages over the horizon.
 func (l *lever) mean(m *compiled, perYear domain.Decimal) float64 {
 	hours := m.starts[len(m.spans)]
 	years := float(decimal.NewFromInt(int64(hours)).DivRound(decimal.NewFromInt(8760), 12))
 	return float64(float(perYear) * years)
 }
 
-// window places hours of the horizon; hours that have begun count whole, and of
-// what began before the horizon what is left of it.
+// window places hours of the horizon. Hours that have begun count whole, and of an outage that
+// began before the horizon the rest counts.
 func (w *world) window(m *compiled, x window, at domain.Instant, hours domain.Decimal) {
 	first := m.spans[0].From
 	end := at + hoursOf(hours)
@@ -422,7 +425,7 @@ func (w *world) window(m *compiled, x window, at domain.Instant, hours domain.De
 	}
 }
 
-// clusters of windows: hours that any of them touches, ascending.
+// hoursTouched returns the hours that any window touches, ascending.
 func hoursTouched(ws []window) []int {
 	var out []int
 	for _, x := range ws {

@@ -150,7 +150,7 @@ func TestScenarioFaults(t *testing.T) {
 		"maybe a price":    {body("  - {kind: price_change, hourly: 3, probability: 0.6}\n"), "changes[0].probability: is for a factor: write the price as a factor of what it was"},
 		"two shapes":       {body("  - {kind: lead_time, hours: {fixed: 1, poisson: 2}}\n"), "want exactly one of fixed, triangular, lognormal, poisson"},
 		"ends first":       {body("  - {kind: demand_growth, monthly: 0.1, when: 2026-09, until: 2026-08}\n"), "changes[0].until: is not after when"},
-		"no time":          {body("  - {kind: demand_growth, monthly: 0.1, when: soon}\n"), "\"soon\" is no time; write a date such as 2026-09-01"},
+		"no time":          {body("  - {kind: demand_growth, monthly: 0.1, when: soon}\n"), "\"soon\" is not a time; write a date such as 2026-09-01"},
 		"twice":            {scenarioHead + "seed: 1\nseed: 2\nalternatives: [{name: a}]\n", "5:1: seed: stands on line 4 already"},
 		"same name":        {scenarioHead + "alternatives: [{name: a}, {name: a}]\n", "two alternatives are called \"a\""},
 		"runs":             {scenarioHead + "runs: 10000000\nalternatives: [{name: a}]\n", "4:7: runs: is 10000000, want 1 to 100000"},
