@@ -319,7 +319,7 @@ func TestRefuses(t *testing.T) {
 		"0 months of prices":                func(q *Question) { q.Pools[0].Markets = nil },
 		"demand of -7 thousandths":          func(q *Question) { q.Pools[0].Milli[3] = -7 },
 		"an amount of -1 cannot be planned": func(q *Question) { q.Pools[0].Markets[0].OnDemand.Hourly = decimal.NewFromInt(-1) },
-		"that is not an offer":                  func(q *Question) { q.Pools[0].Markets[0].Terms[0].Months = 0 },
+		"that is not an offer":              func(q *Question) { q.Pools[0].Markets[0].Terms[0].Months = 0 },
 	} {
 		q := good()
 		change(q)
