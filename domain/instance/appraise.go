@@ -50,8 +50,8 @@ type Appraisal struct {
 	// that price and the other two are nil.
 	Hourly          domain.Decimal  `json:"hourly"`
 	BreakEven       *domain.Decimal `json:"break_even_hourly,omitempty"`         // highest price at which it is proven to pay
-	BreakEvenAtMost *domain.Decimal `json:"break_even_hourly_at_most,omitempty"` // at this price or above it is proven to save less than a cent
-	BreakEvenBeyond *domain.Decimal `json:"break_even_hourly_beyond,omitempty"`  // instead of both: it still pays at this price, the highest that was tried
+	BreakEvenAtMost *domain.Decimal `json:"break_even_hourly_at_most,omitempty"` // saves less than a cent from here on
+	BreakEvenBeyond *domain.Decimal `json:"break_even_hourly_beyond,omitempty"`  // instead of both: it still pays here
 	// Upfront is the tier's asked upfront price; nil if there is none. If nothing is asked by the
 	// hour, the upfront break-even is defined like the hourly one, in steps of a cent.
 	Upfront                *domain.Decimal `json:"upfront,omitempty"`
@@ -61,7 +61,7 @@ type Appraisal struct {
 	// demand. Use is the expected utilization of the committed capacity in the pool during the
 	// term, with the contract (or with Signed), not counting failure spares.
 	BreakEvenUse *domain.Decimal `json:"break_even_utilization,omitempty"`
-	Use          *domain.Decimal `json:"utilization,omitempty"` // of the committed capacity in the pool during its term, without failure spares
+	Use          *domain.Decimal `json:"utilization,omitempty"` // of the committed capacity
 	Replaces     []Replaced      `json:"replaces"`
 	Notes        []string        `json:"notes,omitempty"`
 }

@@ -13,8 +13,8 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// level is an instance of one pool in which ten units are wanted in every one of
-// the 1,416 hours of January and February 2026, at 10 an hour on demand.
+// level is an instance of one pool with a demand of ten units in each of the 1,416 hours of January
+// and February 2026, at 10 an hour on demand.
 func level() *Instance {
 	hourly := make([]int, 1416)
 	for i := range hourly {
@@ -60,9 +60,8 @@ func same(t *testing.T, what string, got domain.Decimal, want string) {
 	}
 }
 
-// Ten units for both months at 6 instead of 10 save 10 × 1,416 × 4; a unit pays
-// below 10, and when it is used six tenths of its hours. The other region has
-// nothing to do with it.
+// Ten units for both months at 6 instead of 10 save 10 × 1,416 × 4. A unit pays below 10, and from
+// a utilization of six tenths. The other region is not affected.
 func TestContractWorthTaking(t *testing.T) {
 	c := &Contract{Name: "deal", Region: "r", Class: "K", Term: 2, Hourly: decimal.NewFromInt(6), GuaranteesCapacity: true}
 	a := appraise(t, level(), c, nil)
@@ -79,7 +78,7 @@ func TestContractWorthTaking(t *testing.T) {
 	same(t, "utilization", *a.Use, "1")
 }
 
-// At 12 it is left; signed all the same, one unit costs 2 × 1,416 more.
+// At 12 it is not taken; if signed anyway, one unit costs 2 × 1,416 more.
 func TestContractToLeave(t *testing.T) {
 	c := &Contract{Name: "deal", Pool: "p", Term: 2, Hourly: decimal.NewFromInt(12), GuaranteesCapacity: true}
 	a := appraise(t, level(), c, nil)
@@ -92,9 +91,9 @@ func TestContractToLeave(t *testing.T) {
 	same(t, "the break-even utilization", *a.BreakEvenUse, "1.2")
 }
 
-// Of twenty units, half in the first month, ten serve in the second month and none
-// is idle in the first: 20 × 744/2 + 20 × 672 unit-hours are paid for, and
-// 10 × 1,416 of them save 10 each. What it replaces is named.
+// Of twenty units, half present in the first month, ten serve in the second month and none is idle
+// in the first. 20 × 744/2 + 20 × 672 unit-hours are paid for, and 10 × 1,416 of them save 10 each.
+// The replaced purchases are named.
 func TestContractWithLeastOrderAndRamp(t *testing.T) {
 	lp := linearOrSkip(t)
 	in := level()
@@ -112,12 +111,12 @@ func TestContractWithLeastOrderAndRamp(t *testing.T) {
 	if len(a.Replaces) != 1 || a.Replaces[0] != (Replaced{Offer: "shelf", Without: 10, With: 0}) {
 		t.Errorf("it replaces %+v", a.Replaces)
 	}
-	// All or nothing: the price at which 20 units cost what is saved.
+	// All or nothing: the price at which 20 units cost as much as they save.
 	exact := decimal.NewFromInt(without).DivRound(decimal.NewFromInt(paid), 12)
 	if d := exact.Sub(*a.BreakEven); d.IsNegative() || d.GreaterThan(decimal.New(1, -5)) {
 		t.Errorf("it breaks even at %s, want at most 0.00001 below %s", a.BreakEven, exact)
 	}
-	// Dearer it is left, and what signing costs is what the price is above.
+	// At a higher price it is not taken, and signing costs the difference.
 	c.Hourly = decimal.NewFromInt(7)
 	b := appraise(t, in, c, lp)
 	if b.Decision != Leave || !b.BreakEven.Equal(*a.BreakEven) {
@@ -126,8 +125,8 @@ func TestContractWithLeastOrderAndRamp(t *testing.T) {
 	same(t, "cost when signed", b.Signed.Cost.Sub(b.Without.Cost), decimal.NewFromInt(7*paid-without).String())
 }
 
-// The plan takes the tier, so that its price is the one that breaks even: ten units
-// at 6 instead of 10.
+// The plan takes the tier, so the tier's price is the one that breaks even: ten units at 6 instead
+// of 10.
 func TestContractBreaksEvenAtThePriceOfItsTier(t *testing.T) {
 	lp := linearOrSkip(t)
 	c := &Contract{Name: "deal", Pool: "p", Term: 2, Hourly: decimal.NewFromInt(50), GuaranteesCapacity: true, Tiers: []Tier{{Units: 10, Hourly: decimal.NewFromInt(6)}}}
@@ -140,7 +139,7 @@ func TestContractBreaksEvenAtThePriceOfItsTier(t *testing.T) {
 	same(t, "the break-even utilization", *a.BreakEvenUse, "0.6")
 }
 
-// A contract that renews is ended, or goes on, as is cheaper.
+// A renewing contract is ended or continued, whichever is cheaper.
 func TestContractThatRenews(t *testing.T) {
 	lp := linearOrSkip(t)
 	c := &Contract{Name: "deal", Pool: "p", Term: 1, Hourly: decimal.NewFromInt(6), GuaranteesCapacity: true, Renews: true, NoticeDays: 10}
@@ -151,7 +150,7 @@ func TestContractThatRenews(t *testing.T) {
 	same(t, "worth", a.Worth, "56640")
 }
 
-// What is wrong with a contract is named by where it is.
+// Faults of a contract are located.
 func TestContractFaults(t *testing.T) {
 	good := Contract{Name: "deal", Pool: "p", Term: 2, Hourly: decimal.NewFromInt(6), GuaranteesCapacity: true}
 	for _, c := range []struct {
@@ -178,11 +177,11 @@ func TestContractFaults(t *testing.T) {
 	}
 }
 
-// Beside hardware that can be owned at 6 an hour a contract pays below that, and not
-// below the 10 of on-demand: what it would replace is what it breaks even with.
+// If hardware can be owned at 6 an hour, a contract pays only below that, and not below the 10 of
+// on-demand: it breaks even with what it would replace.
 func TestContractBreaksEvenWithOwnedHardware(t *testing.T) {
 	in := level()
-	// Two months are its life: 8,496 over 1,416 hours are 6 an hour.
+	// The lifetime is two months: 8,496 over 1,416 hours are 6 an hour.
 	in.Offers = []Offer{{ID: "own", Kind: domain.OfferOwned, Pool: "p", Term: 2, Upfront: dec("8496"), GuaranteesCapacity: true, Owned: machine("0", "0", "0")}}
 	c := &Contract{Name: "deal", Pool: "p", Term: 2, Hourly: dec("5"), GuaranteesCapacity: true}
 	a := appraise(t, in, c, nil)
@@ -192,18 +191,18 @@ func TestContractBreaksEvenWithOwnedHardware(t *testing.T) {
 	same(t, "worth", a.Worth, "14160") // 10 × 1,416 × (6 − 5)
 	same(t, "the break-even price", *a.BreakEven, "5.99999")
 	same(t, "the price from which on it is no use", *a.BreakEvenAtMost, "6")
-	// What running it costs counts: 2 kW × 1.5 × 0.2 are 0.6 an hour.
+	// Running cost counts: 2 kW × 1.5 × 0.2 are 0.6 an hour.
 	in.Offers[0].Owned = machine("2", "0", "0")
 	same(t, "the break-even price with power", *appraise(t, in, c, nil).BreakEven, "6.59999")
-	// Dearer than owning it is left.
+	// If it costs more than owning, it is not taken.
 	c.Hourly = dec("7")
 	if b := appraise(t, in, c, nil); b.Decision != Leave || !b.BreakEven.Equal(dec("6.59999")) {
 		t.Errorf("%s, breaks even at %s", b.Decision, b.BreakEven)
 	}
 }
 
-// What a contract is worth is what the two instances cost apart when they are solved,
-// without it and with it written in as an offer that can be bought once.
+// A contract's worth is the difference between the costs of two solved instances: without it, and
+// with it as an offer that can be bought once.
 func TestWorthIsTheDifferenceOfTwoInstances(t *testing.T) {
 	lp := linearOrSkip(t)
 	solve := func(in *Instance) *Answer {
@@ -226,7 +225,7 @@ func TestWorthIsTheDifferenceOfTwoInstances(t *testing.T) {
 	}
 	pay := 0
 	for i, in := range []*Instance{held, grown} {
-		// The other region has nothing to do with it.
+		// The other region is not affected.
 		in.Pools, in.Demands = in.Pools[:1], in.Demands[:1]
 		without := solve(in)
 		for j := range contracts {
@@ -252,8 +251,8 @@ func TestWorthIsTheDifferenceOfTwoInstances(t *testing.T) {
 	}
 }
 
-// Where no order can be below a tier, its price is the one that is asked, also of a
-// contract that is left.
+// If no order can be below a tier, the tier's price is the asked one, also for a contract that is
+// not taken.
 func TestContractToLeaveAsksThePriceOfItsLeastOrder(t *testing.T) {
 	lp := linearOrSkip(t)
 	c := &Contract{Name: "deal", Pool: "p", Term: 2, Hourly: dec("50"), GuaranteesCapacity: true, MinUnits: 12, Tiers: []Tier{{Units: 10, Hourly: dec("12")}}}
@@ -269,8 +268,8 @@ func TestContractToLeaveAsksThePriceOfItsLeastOrder(t *testing.T) {
 	}
 }
 
-// All is paid upfront: 6 × 1,416 are worth 10 × 1,416 a unit, so that it pays below
-// 14,160 upfront, or with less than 4 an hour besides. Dearer, the same is said of it.
+// All is paid upfront: 6 × 1,416 replace 10 × 1,416 a unit. So it pays below 14,160 upfront, or
+// with less than 4 an hour in addition. The same is reported at a higher price.
 func TestContractPaidUpfrontAlone(t *testing.T) {
 	c := &Contract{Name: "deal", Pool: "p", Term: 2, Upfront: dec("8496"), GuaranteesCapacity: true}
 	a := appraise(t, level(), c, nil)
@@ -295,7 +294,7 @@ func TestContractPaidUpfrontAlone(t *testing.T) {
 	same(t, "the break-even upfront of what is left", *b.BreakEvenUpfront, "14159.99")
 }
 
-// Of its tiers, the one that is taken breaks even.
+// Of several tiers, the one that is taken breaks even.
 func TestContractPaidUpfrontInTiers(t *testing.T) {
 	lp := linearOrSkip(t)
 	c := &Contract{Name: "deal", Pool: "p", Term: 2, Upfront: dec("50000"), GuaranteesCapacity: true, Tiers: []Tier{{Units: 10, Upfront: dec("8496")}}}
@@ -308,7 +307,7 @@ func TestContractPaidUpfrontInTiers(t *testing.T) {
 	same(t, "the break-even upfront", *a.BreakEvenUpfront, "14159.99")
 }
 
-// What costs nothing, or next to nothing, breaks even where on-demand does.
+// A free or nearly free contract breaks even where on-demand does.
 func TestContractForNextToNothing(t *testing.T) {
 	for _, hourly := range []string{"0", "0.00001", "0.01", "0.1"} {
 		c := &Contract{Name: "deal", Pool: "p", Term: 2, Hourly: dec(hourly), GuaranteesCapacity: true, MaxUnits: 10}
@@ -322,8 +321,8 @@ func TestContractForNextToNothing(t *testing.T) {
 	}
 }
 
-// Where nothing serves but the contract it breaks even with what a shortage costs; where
-// it pays as far as is looked that is said, and is no error.
+// If only the contract serves, it breaks even with the cost of a shortage. If it pays at every
+// price tried, that is reported and is not an error.
 func TestContractWithoutABreakEven(t *testing.T) {
 	lp := linearOrSkip(t)
 	in := level()
@@ -342,15 +341,15 @@ func TestContractWithoutABreakEven(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := m.pricing(offers, Tier{Hourly: dec("1")})
-	b.scale = dec("0.5") // as if a shortage cost far more than anybody expects
+	b.scale = dec("0.5") // as if a shortage cost far more than expected
 	got, _, err := b.of(t.Context(), in, "p", lp)
 	if err != nil || got.low != nil || got.high != nil || got.beyond == nil || got.beyond.LessThan(dec("32")) {
 		t.Errorf("%v, %v, beyond %v: %v", got.low, got.high, got.beyond, err)
 	}
 }
 
-// Where proofs leave a millionth open, the price from which on a contract saves nothing
-// is found all the same: it is known to the next step.
+// If proofs leave a gap of a millionth, the price from which a contract saves nothing is still
+// found to within one step.
 func TestBreakEvenBesideRounding(t *testing.T) {
 	lp := linearOrSkip(t)
 	const file = "../../deploy/demo/instances/single-pool.json"

@@ -21,9 +21,9 @@ func baselineOf(t *testing.T, list []Baseline, name string) *Baseline {
 
 func hoursAt(n, units int) []int { return slices.Repeat([]int{units}, n) }
 
-// followed is an instance of ten days: four units are wanted on the first five days and
-// six on the others. On demand costs 10, a term of five days 6 an hour, and one of ten
-// days 5; a quota of five serves on demand.
+// followed is an instance of ten days: four units are wanted on the first five days and six on the
+// others. On demand costs 10, a term of five days 6 an hour, and one of ten days 5; a quota of five
+// serves on demand.
 func followed() *Instance {
 	from, err := domain.ParseInstant("2027-01-01T00:00:00Z")
 	if err != nil {
@@ -41,7 +41,7 @@ func followed() *Instance {
 	}
 }
 
-// What is done without a plan, worked out by hand.
+// The baselines, computed by hand.
 func TestBaselinesByHand(t *testing.T) {
 	in := followed()
 	list, err := Baselines(t.Context(), in)
@@ -49,21 +49,20 @@ func TestBaselinesByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []struct{ name, cost, penalty, unserved string }{
-		// 4 × 120 × 10, and of six five on demand, one short: (5 × 10 + 100) × 120.
+		// 4 × 120 × 10; of six units five run on demand and one is short: (5 × 10 + 100) × 120.
 		{"buy_nothing", "22800", "12000", "120"},
 		{"on_demand", "22800", "12000", "120"},
-		// Two units, all that was wanted in the last week, at 5 for ten days: 2 × 240 × 5. The
-		// rest on demand, 2 × 120 and 4 × 120 at 10.
+		// Two units, all that was wanted in the last week, at 5 for ten days: 2 × 240 × 5. The rest
+		// on demand, 2 × 120 and 4 × 120 at 10.
 		{"lookback_7d", "9600", "0", "0"},
-		// Of 720 hours 552 wanted three and all at least two: a third unit pays at half of them.
+		// Of 720 hours 552 wanted three and all at least two: a third unit pays from half of them.
 		// 3 × 240 × 5 + 1 × 120 × 10 + 3 × 120 × 10.
 		{"lookback_30d", "8400", "0", "0"},
 		{"lookback_60d", "8400", "0", "0"},
-		// One unit from the first day, one from the fourth and one from the seventh on, each
-		// paid for ten days, as nothing beyond the horizon is worth anything: 3 × 240 × 5. On
-		// demand 3 × 3 + 2 × 2 + 4 + 4 × 3 days of a unit.
+		// One unit from each of the first, fourth and seventh day, each paid for ten days, because
+		// there is no salvage: 3 × 240 × 5. On demand 3 × 3 + 2 × 2 + 4 + 4 × 3 days of a unit.
 		{"ladder_60d", "10560", "0", "0"},
-		// Three, the most that was wanted, at the cheapest by the hour.
+		// Three, the observed peak, at the cheapest hourly price.
 		{"peak_60d", "8400", "0", "0"},
 	}
 	if len(list) != len(want) {
@@ -82,8 +81,8 @@ func TestBaselinesByHand(t *testing.T) {
 	}
 }
 
-// Where the past is not given the first days of the horizon stand for it, be they
-// given by the hour or as a curve, and the baseline says so.
+// Without a past the first days of the horizon are used, hourly or from a curve, and the baseline
+// says so.
 func TestBaselinesWithoutPast(t *testing.T) {
 	in := followed()
 	in.Demands[0].Past = nil
@@ -91,8 +90,8 @@ func TestBaselinesWithoutPast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of the first seven days five want four units and two six: five units would be used two
-	// days of seven, and pay at half.
+	// Of the first seven days five want four units and two want six: five units would be used two
+	// days of seven, and pay from half.
 	if p := baselineOf(t, list, "lookback_7d").Pools[0]; p != (BaselinePool{Pool: "p", Offer: "ten", Units: 4, Hours: 168, Horizon: true}) {
 		t.Errorf("%+v", p)
 	}
@@ -113,8 +112,8 @@ func TestBaselinesWithoutPast(t *testing.T) {
 	}
 }
 
-// A term of twice the horizon is weighed as what it costs by the hour, and paid for in
-// full where nothing beyond is worth anything: rules do not know how a horizon ends.
+// A term of twice the horizon is compared by its hourly cost, and paid in full without salvage:
+// rules ignore the end of the horizon.
 func TestBaselinesWeighWholeTerms(t *testing.T) {
 	in := followed()
 	in.Offers = []Offer{{ID: "twenty", Kind: domain.OfferReserved, Pool: "p", Term: 20, Hourly: dec("6"), GuaranteesCapacity: true}}
@@ -132,7 +131,7 @@ func TestBaselinesWeighWholeTerms(t *testing.T) {
 	}
 }
 
-// What is held goes on where nobody decides anything, and on demand nothing is held.
+// Commitments renew if nothing is decided, and all on-demand holds nothing.
 func TestBaselinesOfWhatIsHeld(t *testing.T) {
 	in := workedInstance(t, "renewal")
 	list, err := Baselines(t.Context(), in)
@@ -144,9 +143,8 @@ func TestBaselinesOfWhatIsHeld(t *testing.T) {
 	same(t, "on demand", baselineOf(t, list, "on_demand").Cost, "576")
 }
 
-// Baselines do not look at budgets: they cost what they cost without, and say which they
-// exceed and by how much, on the budget's basis. One that is kept to the cent is kept,
-// whatever the discount.
+// Baselines ignore budgets, and report which ones they exceed and by how much, on the budget's
+// basis. A budget that is met to the cent is not exceeded, at any discount rate.
 func TestBaselinesBreakBudgets(t *testing.T) {
 	in := followed()
 	in.Offers[1].Upfront, in.Offers[1].Hourly = dec("600"), dec("2.5")
@@ -156,9 +154,9 @@ func TestBaselinesBreakBudgets(t *testing.T) {
 	}
 	spans := in.Spans()
 	ten, first := domain.Interval{From: spans[0].From, To: spans[9].To}, spans[0]
-	// Three units of the term of ten days: 3 × (600 + 240 × 2.5), and one on demand on five
-	// days and three on five. On the first day 3 × (600 + 24 × 2.5) are paid, with 24 × 10
-	// for one on demand; of the upfront payment a tenth is charged then.
+	// Three units of the ten-day term: 3 × (600 + 240 × 2.5), and one on demand on five days and
+	// three on five. On the first day 3 × (600 + 24 × 2.5) are paid, plus 24 × 10 for one on
+	// demand; a tenth of the upfront payment is charged then.
 	in.Budgets = []Budget{
 		{ID: "ten", Basis: Cash, Interval: ten, Amount: dec("8399.99")}, {ID: "just", Basis: Accrual, Interval: ten, Amount: dec("8400")},
 		{ID: "day, paid", Basis: Cash, Interval: first, Amount: dec("2000")}, {ID: "day, charged", Basis: Accrual, Interval: first, Amount: dec("599")},
@@ -184,8 +182,8 @@ func TestBaselinesBreakBudgets(t *testing.T) {
 	}
 }
 
-// No baseline costs less than what is proven of any purchases, where all that rules may
-// buy is sold; and answers that carry baselines are proven again.
+// No baseline costs less than the proven bound, if everything that rules may buy is sold; and
+// answers with baselines can be checked again.
 func TestBaselinesCostNoLess(t *testing.T) {
 	in := followed()
 	in.Offers[1].MinUnits, in.Offers[1].Lot = 0, 0

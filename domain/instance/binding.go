@@ -99,7 +99,7 @@ func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) 
 		if sum.Sign() > 0 {
 			cost := new(big.Rat).Quo(p.Cost.Rat(), new(big.Rat).SetInt64(int64(p.Units/x.order.Units)))
 			percent := cost.Quo(cost, sum)
-			fmt.Fprintf(&b, "; against the price on demand it pays from %s %% use on",
+			fmt.Fprintf(&b, "; break-even utilization against on-demand: %s%%",
 				fixed(percent.Mul(percent, big.NewRat(100, 1)), 1))
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A gap that is more than rounding is said in words, and one that proves little
-// takes the prices of constraints with it.
+// A gap that is more than rounding is explained, and a weak proof removes the prices of
+// constraints.
 func TestWeakProofIsSaid(t *testing.T) {
 	m := &model{in: &Instance{Currency: "USD"}}
 	for _, c := range []struct {

@@ -10,8 +10,8 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// rationed is a day on which two units are wanted, on demand at this price, which a budget
-// pays for a part of.
+// rationed is a day with a demand of two units, on demand at the given price, for part of which the
+// budget pays.
 func rationed(price, budget, rate string) *Instance {
 	in := daily(Demand{Hourly: hoursAt(24, 2)})
 	in.Offers, in.AnnualRate, in.Pools[0].OnDemand.Hourly = []Offer{}, dec(rate), dec(price)
@@ -19,8 +19,8 @@ func rationed(price, budget, rate string) *Instance {
 	return in
 }
 
-// A budget pays for as many unit-hours as it holds the price; the others are short. That
-// is the optimum, and no bound is above it.
+// A budget pays for as many unit-hours as it covers at the price; the rest is short. That is the
+// optimum, and no bound exceeds it.
 func TestBoundOfABudgetIsNotAboveTheOptimum(t *testing.T) {
 	lp := linearOrSkip(t)
 	rng := rand.New(rand.NewPCG(3, 5))
@@ -47,7 +47,7 @@ func TestBoundOfABudgetIsNotAboveTheOptimum(t *testing.T) {
 	}
 }
 
-// "" is an interval without end, as the schema says.
+// "" is an open-ended interval, as the schema says.
 func TestBudgetWithoutEnd(t *testing.T) {
 	in := rationed("4", "20", "0")
 	until := costUnder(t, in)
@@ -66,7 +66,7 @@ func costUnder(t *testing.T, in *Instance) string {
 	return a.Cost.String()
 }
 
-// Ten units of spot of which interruptions take half the time serve five.
+// Ten units of spot that lose half the time to interruptions serve five.
 func TestSpotServesWhatInterruptionsLeave(t *testing.T) {
 	in := daily(Demand{Hourly: hoursAt(24, 10)})
 	units := 10
@@ -86,7 +86,7 @@ func TestSpotServesWhatInterruptionsLeave(t *testing.T) {
 	}
 }
 
-// A search that is stopped before it begins buys nothing, and says what that comes to.
+// A search that is stopped before it begins buys nothing, and reports the cost of that.
 func TestSolveUntil(t *testing.T) {
 	lp := linearOrSkip(t)
 	in := workedInstance(t, "overflow")

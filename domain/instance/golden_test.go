@@ -14,7 +14,7 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// solver is one for all tests: it starts a process.
+// solver is shared by all tests because it starts a process.
 var solver = sync.OnceValue(func() linear.Solver {
 	if !highs.Available() {
 		return nil
@@ -79,7 +79,7 @@ func TestWorkedInstances(t *testing.T) {
 	}
 }
 
-// What clashes is named, and each part of it can be left out.
+// Conflicting constraints are named, and each of them is necessary.
 func TestClashNamesWhatCannotBe(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "n-plus-one.json"))
 	if err != nil {

@@ -31,7 +31,7 @@ func answered(t testing.TB, name string) (*Instance, string) {
 	return in, answerTo(t, in, lp, false)
 }
 
-// Whatever stands in an answer, it is proven or refused: nothing crashes.
+// Any content of an answer is either proven or refused, without a crash.
 func TestHostileAnswers(t *testing.T) {
 	names := []string{"quota", "owned"}
 	if long.Run() {
@@ -68,8 +68,8 @@ func TestHostileAnswers(t *testing.T) {
 			tried++
 			if err := Check(t.Context(), in, a); err == nil {
 				accepted++
-				// What no other thing follows from: counts of work, shares of ways, prices that
-				// prove as much as before.
+				// Values that nothing else depends on: counts of work, shares of ways, and prices
+				// that prove as much as before.
 				if !strings.Contains(path, "/solution/") && !strings.HasSuffix(path, "/lower_bound") {
 					t.Errorf("%s: with another %s it is proven", name, path)
 				}
@@ -104,7 +104,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// FuzzCheck holds the same for any text.
+// FuzzCheck does the same for any text.
 func FuzzCheck(f *testing.F) {
 	in, text := answered(f, "budget")
 	f.Add(text)

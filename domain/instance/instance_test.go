@@ -20,8 +20,8 @@ func instant(t *testing.T, s string) domain.Instant {
 
 func dec(s string) domain.Decimal { return decimal.RequireFromString(s) }
 
-// one pool, one day, no discount: a reservation for the whole horizon is worth its
-// price where it is used more than its share of the price on demand.
+// One pool, one day, no discount: a reservation for the whole horizon pays if it is used more than
+// the ratio of its price to the on-demand price.
 func tiny(t *testing.T) *Instance {
 	hourly := make([]int, 48)
 	for h := range hourly {
@@ -45,7 +45,7 @@ func TestTiny(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 2 units around the clock at 2.5 × 48 × 2 = 240; 3 more in 24 hours on demand: 3 × 24 × 4 = 288.
+	// 2 units day and night at 2.5 × 48 × 2 = 240; 3 more in 24 hours on demand: 3 × 24 × 4 = 288.
 	if a.Cost.String() != "528" || a.LowerBound.String() != "528" || len(a.Purchases) != 1 || a.Purchases[0].Units != 2 {
 		t.Errorf("cost %s bound %s purchases %+v", a.Cost, a.LowerBound, a.Purchases)
 	}
@@ -54,8 +54,8 @@ func TestTiny(t *testing.T) {
 	}
 }
 
-// What is bought for a pool of which nobody wants anything is paid for, though it
-// serves nobody; and an answer that leaves it out of its cost is refused.
+// Purchases for a pool without demand are paid for, although they serve nothing; and an answer that
+// leaves them out of its cost is refused.
 func TestWhatNobodyWantsIsPaidFor(t *testing.T) {
 	in := tiny(t)
 	in.Pools = append(in.Pools, Pool{ID: "unwanted", Region: "r1", Class: "A100", Unit: "gpu", OnDemand: &Price{Hourly: dec("4")}})

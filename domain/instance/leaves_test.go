@@ -12,9 +12,9 @@ import (
 	"quartermaster/domain/long"
 )
 
-// Everything that stands in an answer is either proven or named as not proven: each
-// leaf of worked answers, changed a little or much, is refused, or NotProven names
-// it, or it is inside a certificate that proves the same all the same.
+// Every leaf of an answer is proven or listed as not proven: if it is changed a little or a lot,
+// the answer is refused, or NotProven lists the leaf, or it is inside a certificate that still
+// proves the same.
 func TestEveryLeafOfAnAnswerIsProvenOrNamed(t *testing.T) {
 	within := regexp.MustCompile(`^/certificate/[0-9]+/solution/(certificate|ways)(/|$)`)
 	names := []string{"budget"}
@@ -47,7 +47,7 @@ func TestEveryLeafOfAnAnswerIsProvenOrNamed(t *testing.T) {
 					t.Fatal(err)
 				}
 				a, err := ParseAnswer("answer", data)
-				if err == nil { // a zero left out is read as zero
+				if err == nil { // an omitted zero is read as zero
 					if at, err := differs(a, whole); err != nil || at == "" {
 						return
 					}
@@ -58,7 +58,7 @@ func TestEveryLeafOfAnAnswerIsProvenOrNamed(t *testing.T) {
 					return
 				}
 				switch {
-				case path == "/baselines" && now == "nothing": // then none are claimed
+				case path == "/baselines" && now == "nothing": // then there is no claim to check
 				case slices.ContainsFunc(named, func(at string) bool { return path == at || strings.HasPrefix(path, at+"/") }):
 				case within.MatchString(path):
 					other++
@@ -104,7 +104,7 @@ func TestEveryLeafOfAnAnswerIsProvenOrNamed(t *testing.T) {
 	}
 }
 
-// others are values that a leaf does not have: near it, and far away.
+// others are values other than the leaf's: near it, and far away.
 func others(x any) []any {
 	switch y := x.(type) {
 	case json.Number:
@@ -125,8 +125,7 @@ func others(x any) []any {
 	return []any{json.Number("1"), "x"}
 }
 
-// answerTo is an answer with everything that it can have, baselines if they are asked
-// for.
+// answerTo is an answer with all optional parts, and baselines if requested.
 func answerTo(t testing.TB, in *Instance, lp linear.Solver, baselines bool) string {
 	t.Helper()
 	a, err := Solve(t.Context(), in, lp)

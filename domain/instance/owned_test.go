@@ -7,8 +7,8 @@ import (
 	"quartermaster/domain"
 )
 
-// ownedFor is an instance of days in which a unit is wanted all the time, and can
-// be owned for a life of so many days.
+// ownedFor is an instance in days in which one unit is always wanted and can be owned for a
+// lifetime in days.
 func ownedFor(days, life int, rate, salvage string, o Offer) *Instance {
 	hourly := make([]int, 24*days)
 	for i := range hourly {
@@ -30,9 +30,9 @@ func machine(power, space, salvage string) *Owned {
 	return &Owned{PowerKW: dec(power), PUE: dec("1.5"), TariffKWh: dec("0.2"), SpaceMonthly: dec(space), Salvage: dec(salvage)}
 }
 
-// A machine of 1,000, sold for 100 after 40 days, of which ten are in the horizon:
-// 900 are the cost of its life, a quarter of it within. Running it costs 1 × 1.5 ×
-// 0.2 × 240 = 72 for power, and 10 of 31 days of 31 for space.
+// A machine of 1,000 is sold for 100 after 40 days, ten of which are in the horizon. Its lifetime
+// costs 900, a quarter of it within the horizon. Running it costs 1 × 1.5 × 0.2 × 240 = 72 for
+// power, and 10/31 of 31 for space.
 func TestOwnedBeyondTheHorizonByHand(t *testing.T) {
 	for salvage, want := range map[string]string{
 		"0":    "982",   // 900 + 82
@@ -43,7 +43,7 @@ func TestOwnedBeyondTheHorizonByHand(t *testing.T) {
 		in := ownedFor(10, 40, "0", salvage, Offer{Kind: domain.OfferOwned, Upfront: dec("1000"), Owned: machine("1", "31", "0.1")})
 		a := solved(t, in)
 		same(t, "cost at a salvage of "+salvage, a.Cost, want)
-		// The sensitivity has both ends, of the same purchases.
+		// The sensitivity shows both salvage shares for the same purchases.
 		if len(a.EndOfHorizon) != 2 {
 			t.Fatalf("%d ends of the horizon", len(a.EndOfHorizon))
 		}
@@ -52,16 +52,15 @@ func TestOwnedBeyondTheHorizonByHand(t *testing.T) {
 	}
 }
 
-// Two years of life, one of them in the horizon, at ten percent: 1,210 less the 121
-// got after two years, which are 100 today, are 1,110, of which three quarters
-// count at a salvage of one half.
+// Two years of life, one of them in the horizon, at ten percent: 1,210 less the 121 received after
+// two years, worth 100 today, are 1,110. Three quarters of it count at a salvage of one half.
 func TestOwnedIsDiscounted(t *testing.T) {
 	in := ownedFor(365, 730, "0.1", "0.5", Offer{Kind: domain.OfferOwned, Upfront: dec("1210"), Owned: machine("0", "0", "0.1")})
 	same(t, "cost", solved(t, in).Cost, "832.5")
 }
 
-// A life that ends with the horizon leaves nothing to a rule: its cost is the same
-// whatever the salvage, and no sensitivity is shown.
+// A lifetime that ends with the horizon leaves nothing to salvage: its cost does not depend on the
+// salvage share, and no sensitivity is shown.
 func TestOwnedWithinTheHorizon(t *testing.T) {
 	for _, salvage := range []string{"0", "0.5", "1"} {
 		in := ownedFor(365, 365, "0.1", salvage, Offer{Kind: domain.OfferOwned, Upfront: dec("1210"), Owned: machine("0", "0", "0.1")})
@@ -73,8 +72,8 @@ func TestOwnedWithinTheHorizon(t *testing.T) {
 	}
 }
 
-// Hardware that costs nothing to run and is worth nothing at its end costs what the
-// same term paid upfront does, so that neither is favoured by how the horizon ends.
+// Hardware without running cost or residual value costs the same as an upfront term of the same
+// length, so the end of the horizon favours neither.
 func TestOwnedAndUpfrontTermsEndAlike(t *testing.T) {
 	for _, days := range []int{3, 10, 30, 365} {
 		for _, salvage := range []string{"0", "0.3", "1"} {

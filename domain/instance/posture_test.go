@@ -12,8 +12,8 @@ import (
 	"quartermaster/domain"
 )
 
-// twoRegions protects a demand in r by another region, where so many units of B do
-// the work of one of A.
+// twoRegions protects a demand in r by another region, where takes units of B do the work of one of
+// A.
 func twoRegions(t *testing.T, takes, overhead string) *Instance {
 	t.Helper()
 	in := workedInstance(t, "overflow")
@@ -29,8 +29,8 @@ func twoRegions(t *testing.T, takes, overhead string) *Instance {
 	return in
 }
 
-// Of a class of which one unit takes a thousand, two thousand stand by; where it would
-// take more, nothing is counted as nothing: the instance is refused, and it says why.
+// If one unit takes a thousand of a class, two thousand stand by. If it takes more, the instance is
+// refused with the reason instead of counting zero.
 func TestPostureCountsSmallUnits(t *testing.T) {
 	lp := linearOrSkip(t)
 	in := twoRegions(t, "1000", "0")
@@ -46,7 +46,7 @@ func TestPostureCountsSmallUnits(t *testing.T) {
 	if !errors.As(err, &faults) || faults.List[0].Path != "/posture" || !strings.Contains(faults.List[0].Detail, "count that class in larger units") {
 		t.Errorf("at 1,010 units for one: %v", err)
 	}
-	// What it takes is rounded up to thousandths of a unit, so that enough is there.
+	// What it takes is rounded up to thousandths of a unit, so the capacity suffices.
 	a, err = Solve(t.Context(), twoRegions(t, "0.3", "0"), lp)
 	if err != nil || a.Purchases[0].Covers != 1 {
 		t.Errorf("%v, %+v", err, a)
@@ -60,8 +60,8 @@ func TestPostureCountsSmallUnits(t *testing.T) {
 	}
 }
 
-// At a rate of 100 % money of the eighth year is worth less than a hundredth: a budget
-// there would not be kept, and the instance is refused with what to do. One before is.
+// At a rate of 100 % money of the eighth year is worth less than a hundredth. A budget there could
+// not be kept, and the instance is refused with advice. A budget a year earlier is accepted.
 func TestBudgetFarAway(t *testing.T) {
 	lp := linearOrSkip(t)
 	in := followed()
@@ -83,8 +83,7 @@ func TestBudgetFarAway(t *testing.T) {
 	}
 }
 
-// A cycle of substitutions around which work gets less is refused with its path; one
-// around which nothing is gained is none.
+// A cycle of substitutions that creates work is refused with its path; a neutral cycle is allowed.
 func TestCyclesOfSubstitution(t *testing.T) {
 	in := workedInstance(t, "substitute")
 	in.Pools = nil
@@ -109,8 +108,8 @@ func TestCyclesOfSubstitution(t *testing.T) {
 	}
 }
 
-// A budget that just suffices is not taken for one that does not, whatever the
-// discount: ten units for a year at 10 cost 876,000.
+// A budget that just suffices is accepted at any discount rate: ten units for a year at 10 cost
+// 876,000.
 func TestBudgetThatJustSuffices(t *testing.T) {
 	for _, c := range []struct {
 		amount string
@@ -131,7 +130,7 @@ func TestBudgetThatJustSuffices(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := m.bounds[slices.IndexFunc(m.bounds, func(b bound) bool { return b.budget != nil })]
-		// What serving all of it takes of the budget, as the solvers count it.
+		// What serving everything takes of the budget, as the solvers count it.
 		taken := decimal.Zero
 		for e, s := range b.Serving {
 			price, err := m.discounted(decimal.NewFromInt(10), e)

@@ -11,9 +11,8 @@ import (
 	"quartermaster/domain/long"
 )
 
-// oracle prices a purchase once more, in floating point of 300 bits and without
-// anything of this package but the document: epoch by epoch, from the words of the
-// contract.
+// oracle prices a purchase independently, in floating point with 300 bits and using only the
+// document: epoch by epoch, from the terms of the contract.
 func oracle(in *Instance, o *Offer, upfront, hourly domain.Decimal, start int) *big.Float {
 	f := func() *big.Float { return new(big.Float).SetPrec(300) }
 	num := func(d domain.Decimal) *big.Float { return f().SetRat(d.Rat()) }
@@ -41,7 +40,7 @@ func oracle(in *Instance, o *Offer, upfront, hourly domain.Decimal, start int) *
 		step.Sub(step, root).Quo(step, f().SetInt64(int64(2*year)))
 		root.Add(root, step)
 	}
-	worth := func(halves int) *big.Float { // of a payment so many half epochs from the start
+	worth := func(halves int) *big.Float { // of a payment this many half epochs after the start
 		x := f().SetInt64(1)
 		for range halves {
 			x.Quo(x, root)
@@ -166,7 +165,7 @@ func TestPricesAgainstOracle(t *testing.T) {
 	t.Logf("%d prices agree", checked)
 }
 
-// Work is levelled as no other way to put it off would: brute force over all of them.
+// Work is levelled at least as well as by any other schedule: brute force over all of them.
 func TestPutOffIsAsLevelAsCanBe(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	squares := func(x, beside []int) (sum int) {

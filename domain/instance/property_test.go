@@ -12,7 +12,7 @@ import (
 	"quartermaster/domain/long"
 )
 
-// draw makes an instance whose pools stand alone.
+// draw makes an instance of independent pools.
 func draw(t testing.TB, rng *rand.Rand) *Instance {
 	at := func(s string) domain.Instant {
 		i, err := domain.ParseInstant(s)
@@ -73,8 +73,8 @@ func shuffle[T any](rng *rand.Rand, list []T) {
 	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// The order of lists says nothing; an answer survives being written and read; and
-// what is changed in one is noticed.
+// The order of lists does not matter; an answer survives being written and read; and any change of
+// it is detected.
 func TestAnswersAreOneWhateverTheOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range long.Count(5, 15) {
@@ -148,8 +148,7 @@ func TestAnswersAreOneWhateverTheOrder(t *testing.T) {
 	}
 }
 
-// What is dearer costs no less, what is more costs no less, what is tighter costs
-// no less.
+// Higher prices, more demand and tighter constraints never reduce the cost.
 func TestAnswersAreMonotone(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 1))
 	for i := range long.Count(12, 40) {
@@ -181,7 +180,7 @@ func TestAnswersAreMonotone(t *testing.T) {
 			other := copied()
 			change(other)
 			after := solved(t, other)
-			// The other's cost is no less than this one's bound, which is what is proven.
+			// The other cost is at least this one's bound, which is what is proven.
 			if after.Cost.LessThan(before.LowerBound) {
 				t.Errorf("%d, %s: cost %s before, and now %s", i, name, before.Cost, after.Cost)
 			}
@@ -189,7 +188,7 @@ func TestAnswersAreMonotone(t *testing.T) {
 	}
 }
 
-// Evaluate says of an answer's orders what the answer says.
+// Evaluate agrees with an answer about the answer's orders.
 func TestEvaluateAgrees(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 8))
 	for range long.Count(5, 10) {
@@ -206,7 +205,7 @@ func TestEvaluateAgrees(t *testing.T) {
 		if !b.Cost.Equal(a.Cost) || !b.Nominal.Equal(a.Nominal) || !b.CVaR.Equal(a.CVaR) || !b.Stranded.Equal(a.Stranded) || !b.LowerBound.IsZero() {
 			t.Errorf("evaluated %s %s, answered %s %s", b.Cost, b.Nominal, a.Cost, a.Nominal)
 		}
-		// The parts are the whole, and the expectation is over the scenarios.
+		// The parts add up, and the expectation is over the scenarios.
 		if !a.Committed.Add(a.Bought).Add(a.Serving).Add(a.Penalty).Equal(a.Cost) {
 			t.Errorf("the parts of %s do not sum up to it", a.Cost)
 		}

@@ -7,8 +7,8 @@ import (
 	"quartermaster/domain"
 )
 
-// Of a quota of 12 of which a machine takes 8, one machine can run, whether the pool is
-// planned by itself or a budget, which binds nothing, makes a linear program of it.
+// With a quota of 12 and machines that take 8, one machine can run, whether the pool is planned by
+// itself or a non-binding budget turns it into a linear program.
 func TestQuotaInWholeUnits(t *testing.T) {
 	in := ownedFor(10, 40, "0", "0", Offer{Kind: domain.OfferOwned, Upfront: dec("30000"), Owned: machine("0", "0", "0")})
 	for i := range in.Demands[0].Hourly {

@@ -21,8 +21,8 @@ func workedInstance(t *testing.T, name string) *Instance {
 	return in
 }
 
-// Two units are wanted all day and a third stands by: it is no demand, and what is
-// committed is used for two thirds.
+// Two units are wanted all day and a third stands by. The spare is not demand, and two thirds of
+// the commitment are used.
 func TestSparesAreShownApartFromDemand(t *testing.T) {
 	a := solved(t, workedInstance(t, "buffer"))
 	p := a.Recourse[0].Pools[0]
@@ -37,8 +37,8 @@ func TestSparesAreShownApartFromDemand(t *testing.T) {
 	}
 }
 
-// Of three units that are wanted with the spare a quota of two serves two: what is
-// missing would have stood by.
+// Of three wanted units, one of them a spare, a quota of two serves two: the missing one counts as
+// the spare.
 func TestWhatIsNotServedIsSparesFirst(t *testing.T) {
 	in := workedInstance(t, "buffer")
 	in.Offers, in.Quotas, in.Pools[0].Quota = []Offer{}, []Quota{{ID: "q", Limit: 2}}, "q"
@@ -48,7 +48,7 @@ func TestWhatIsNotServedIsSparesFirst(t *testing.T) {
 	}
 }
 
-// Spares go where the demand goes: next door, three units for 24 hours.
+// Spares are served where the demand is served: next door, three units for 24 hours.
 func TestSparesThatAreServedElsewhere(t *testing.T) {
 	linearOrSkip(t)
 	in := workedInstance(t, "overflow")
@@ -66,7 +66,7 @@ func TestSparesThatAreServedElsewhere(t *testing.T) {
 	}
 }
 
-// What a contract is used for is what works, without what stands by.
+// A contract's utilization counts working units, without failure spares.
 func TestContractIsNotUsedByWhatStandsBy(t *testing.T) {
 	in := workedInstance(t, "buffer")
 	in.Offers = []Offer{}
@@ -78,8 +78,8 @@ func TestContractIsNotUsedByWhatStandsBy(t *testing.T) {
 	same(t, "unused", a.With.Unused, "0")
 }
 
-// What an answer takes for granted stands in its notes: that factors round up, and
-// that units may serve for a part of an hour where quotas and ratios ask for it.
+// An answer's notes state its assumptions: that factors round up, and that units may serve for part
+// of an hour if quotas and ratios require it.
 func TestNotesSayWhatIsRounded(t *testing.T) {
 	grown := followed()
 	grown.Offers, grown.Scenarios = nil, []Scenario{{ID: "more", Weight: 1, Factor: 1300}}

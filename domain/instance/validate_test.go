@@ -13,7 +13,7 @@ import (
 	"quartermaster/domain"
 )
 
-// whole document of one pool and one day, as a file.
+// A whole document of one pool and one day, as a file.
 const small = `{
   "format": "quartermaster.instance/1", "name": "small", "currency": "USD", "from": "2027-01-01T00:00:00Z", "epoch": "day", "epochs": 1,
   "annual_rate": "0", "salvage": "0",
@@ -173,7 +173,7 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 			t.Errorf("%v, want %s", err, c.want)
 			continue
 		}
-		// The same from a file, where it can be written.
+		// The same from a file, if it can be written.
 		text, err := json.Marshal(in)
 		if err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func TestRulesSayWhatIsBroken(t *testing.T) {
 	}
 }
 
-// Whatever number of an instance is negative, or none, is refused, with its place.
+// A negative or missing number of an instance is refused, with its place.
 func TestNegativeNumbersAreRefused(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.json"))
 	if err != nil || len(files) < 10 {
@@ -238,8 +238,8 @@ func TestNegativeNumbersAreRefused(t *testing.T) {
 	t.Logf("%d numbers refused", tried)
 }
 
-// A term longer than the horizon is bought, and counts within it what the salvage says
-// and no more: three days of which one is in the horizon, and a tenth of the others counts.
+// A term longer than the horizon can be bought, and counts by its salvage: of three days one is in
+// the horizon, and a tenth of the others counts.
 func TestTermLongerThanTheHorizon(t *testing.T) {
 	in, err := Parse("f", []byte(small))
 	if err != nil {

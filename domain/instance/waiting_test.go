@@ -40,8 +40,8 @@ func daily(demands ...Demand) *Instance {
 
 func halves(morning, evening int) []int { return append(hoursAt(12, morning), hoursAt(12, evening)...) }
 
-// Work that may wait until the evening shares the machines of what runs in the morning:
-// twenty units serve both. Levelled by itself it would need thirty at times.
+// Work that may wait until the evening shares the machines of the morning load: twenty units serve
+// both. Levelled by itself it would need thirty at times.
 func TestWaitingSharesMachines(t *testing.T) {
 	in := daily(Demand{Hourly: halves(20, 0)}, Demand{Hourly: halves(20, 0), DeferrableShare: dec("1"), DeferHours: 24})
 	a, err := Solve(t.Context(), in, linearOrSkip(t))
@@ -56,7 +56,7 @@ func TestWaitingSharesMachines(t *testing.T) {
 	}
 }
 
-// Permission to wait does not make a level load uneven.
+// Permission to defer does not make a level load uneven.
 func TestPermissionToWaitDoesNotCost(t *testing.T) {
 	in := daily(Demand{Hourly: halves(0, 3)}, Demand{Hourly: halves(3, 0), DeferrableShare: dec("1"), DeferHours: 24})
 	a, err := Solve(t.Context(), in, linearOrSkip(t))
@@ -68,8 +68,8 @@ func TestPermissionToWaitDoesNotCost(t *testing.T) {
 	}
 }
 
-// Where a shortage of what waits costs less than one of what it runs beside, the most
-// level load need not be the cheapest: no bound is claimed, and none is accepted.
+// If a shortage of deferrable work costs less than one of the other demand, the most level load
+// need not be the cheapest: no bound is claimed, and none is accepted.
 func TestWaitingWithoutAProofClaimsNoBound(t *testing.T) {
 	in := daily(Demand{Hourly: halves(3, 1)}, Demand{Hourly: halves(5, 2), DeferrableShare: dec("0.5"), DeferHours: 24, Shortage: dec("5")})
 	a, err := Solve(t.Context(), in, linearOrSkip(t))
@@ -105,8 +105,7 @@ func TestWaitingWithoutAProofClaimsNoBound(t *testing.T) {
 	}
 }
 
-// A search that is stopped between the two ways of waiting keeps what it found, and says
-// that it was stopped.
+// A search that is stopped between the two schedules keeps what it found, and reports the stop.
 func TestStoppedBetweenWaysOfWaiting(t *testing.T) {
 	lp := linearOrSkip(t)
 	in := daily(Demand{Hourly: halves(3, 1)}, Demand{Hourly: halves(5, 2), DeferrableShare: dec("0.5"), DeferHours: 24, Shortage: dec("5")})
@@ -152,7 +151,7 @@ func TestStoppedBetweenWaysOfWaiting(t *testing.T) {
 	}
 }
 
-// stopping stops a search at a call of the solver of linear programs.
+// stopping stops a search at a call of the linear programming solver.
 type stopping struct {
 	linear.Solver
 	calls, after int
@@ -166,7 +165,7 @@ func (s *stopping) Solve(ctx context.Context, p *linear.Program, l linear.Limits
 	return s.Solver.Solve(ctx, p, l)
 }
 
-// leastOfWaiting is the least cost of all ways to wait: each is an instance of its own.
+// leastOfWaiting is the least cost over all schedules; each schedule is an instance.
 func leastOfWaiting(t *rapid.T, in *Instance) domain.Decimal {
 	var best *domain.Decimal
 	demands := slices.Clone(in.Demands)
@@ -255,8 +254,8 @@ func costOf(t *rapid.T, in *Instance) *Answer {
 	return a
 }
 
-// A bound is never above the least of all ways to wait, and where one is claimed the
-// answer is that least.
+// A bound never exceeds the least cost over all schedules, and an answer that claims a bound has
+// that cost.
 func TestBoundsOfWaitingHold(t *testing.T) {
 	linearOrSkip(t)
 	long.Check(t, 25, 100, func(t *rapid.T) {
@@ -271,8 +270,8 @@ func TestBoundsOfWaitingHold(t *testing.T) {
 	})
 }
 
-// Quota, offers and permission to wait never cost more than their absence, and more
-// permission no more than less where the best way of waiting is known.
+// Quota, offers and permission to defer never increase the cost. More permission does not cost more
+// than less if the best schedule is known.
 func TestPermissionNeverCosts(t *testing.T) {
 	linearOrSkip(t)
 	long.Check(t, 25, 100, func(t *rapid.T) {
@@ -281,7 +280,7 @@ func TestPermissionNeverCosts(t *testing.T) {
 		for _, c := range []struct {
 			name   string
 			change func(*Instance)
-			known  bool // the best way of waiting has to be known
+			known  bool // the best schedule has to be known
 		}{
 			{"no permission", func(in *Instance) { in.Demands[0].DeferHours, in.Demands[0].DeferrableShare = 0, dec("0") }, false},
 			{"a smaller share", func(in *Instance) { in.Demands[0].DeferrableShare = dec("0.3") }, true},

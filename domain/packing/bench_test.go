@@ -9,9 +9,8 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// firstFitByGPU is what autoscalers of clusters do: the replicas with the most
-// GPUs first, then those with the most CPU, each on the first machine that takes
-// it, on the first GPU that takes it.
+// firstFitByGPU does what cluster autoscalers do: the replicas with the most GPUs first, then those
+// with the most CPU, each on the first machine and GPU that takes it.
 func firstFitByGPU(kind packing.Node, loads []packing.Workload) int {
 	loads = slices.Clone(loads)
 	slices.SortStableFunc(loads, func(a, b packing.Workload) int {
@@ -35,7 +34,7 @@ func firstFitByGPU(kind packing.Node, loads []packing.Workload) int {
 	}
 	for i := range loads {
 		w := &loads[i]
-		from := 0 // equal replicas need not ask again who was full
+		from := 0 // equal replicas need not try full machines again
 		for range w.Replicas {
 			for ; ; from++ {
 				if from == len(all) {
@@ -53,9 +52,9 @@ func firstFitByGPU(kind packing.Node, loads []packing.Workload) int {
 	return len(all)
 }
 
-// mix makes up workloads in the proportions of the openb trace (Weng et al., ATC
-// 2023): of the pods 13% need no GPU, 38% a part of one, 48% one and 1% two, four
-// or eight; CPU and memory per GPU vary widely.
+// mix generates workloads in the proportions of the openb trace (Weng et al., ATC 2023): of the
+// pods 13% need no GPU, 38% a part of one, 48% one and 1% two, four or eight; CPU and memory per
+// GPU vary widely.
 func mix(pods int) []packing.Workload {
 	var loads []packing.Workload
 	add := func(permille int, milli, cpu, mem int64) {

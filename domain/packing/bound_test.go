@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What fits into some of the capacity still does after each function.
+// Sizes that fit into part of the capacity still do after each function.
 func TestDualsAreFeasible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Int64Range(1, 60).Draw(t, "capacity")
@@ -32,7 +32,7 @@ func TestDualsAreFeasible(t *testing.T) {
 	})
 }
 
-// The bounds of Martello and Toth on what their sums alone do not show.
+// The bounds of Martello and Toth where plain sums are too weak.
 func TestLineBound(t *testing.T) {
 	for _, c := range []struct {
 		of   []sizes
@@ -41,7 +41,7 @@ func TestLineBound(t *testing.T) {
 		{nil, 0},
 		{[]sizes{{6, 3}}, 3},
 		{[]sizes{{5, 4}}, 2},
-		{[]sizes{{7, 2}, {4, 2}}, 3}, // no 4 beside a 7
+		{[]sizes{{7, 2}, {4, 2}}, 3}, // no 4 with a 7
 		{[]sizes{{4, 5}}, 3},         // three would be 12: two to a bin
 		{[]sizes{{10, 1}, {9, 1}, {1, 1}}, 2},
 	} {

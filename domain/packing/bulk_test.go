@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oneByOne does what run does without any shortcut: for each replica it looks
-// at all machines.
+// oneByOne does the same as run without any shortcut: it looks at all machines for each replica.
 func (p *problem) oneByOne(o *order) *run {
 	r := p.start(o)
 	r.placeGangs()
@@ -35,7 +34,7 @@ func (p *problem) oneByOne(o *order) *run {
 	return r
 }
 
-// machines lists how many machines are in which state.
+// machines counts the machines in each state.
 func (r *run) machines() map[string]int {
 	m := map[string]int{}
 	for _, g := range r.groups {

@@ -12,8 +12,7 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// liar answers with what the draw says: prices and machines that are no
-// solution of anything.
+// liar answers with whatever is drawn: prices and machines that solve nothing.
 type liar struct{ t *rapid.T }
 
 func (l liar) Solve(_ context.Context, p *linear.Program, _ linear.Limits) (*linear.Solution, error) {
@@ -27,8 +26,8 @@ func (l liar) Solve(_ context.Context, p *linear.Program, _ linear.Limits) (*lin
 	return s, nil
 }
 
-// Whatever a solver says, the answer holds and is no worse than the greedy one,
-// and neither bound is above the optimum, of machines or of cost.
+// Whatever a solver says, the answer is valid and no worse than the greedy one, and neither bound
+// exceeds the optimum, of machines or of cost.
 func TestColumnsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, loads := drawNodes(t, 3, true), drawLoads(t, 5, 3)
@@ -129,8 +128,8 @@ func TestColumnsOfInstances(t *testing.T) {
 	}
 }
 
-// A build without a solver says so and does the rest; another failure of the
-// solver, such as the end of the context, is the caller's to see.
+// A build without a solver says so and does the rest; other failures of the solver, such as the end
+// of the context, are returned.
 func TestColumnsWithoutSolver(t *testing.T) {
 	nodes := []packing.Node{{ID: "n", GPUs: 2, CPUMilli: 10, MemoryMiB: 10}}
 	loads := []packing.Workload{{ID: "w", Replicas: 5, GPUMilli: 700}}

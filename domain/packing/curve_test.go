@@ -10,8 +10,8 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// At every level of a curve the bound is no more than the nodes, both rise with
-// demand, and what packing the level alone proves does not contradict it.
+// At every level of a curve the bound is at most the nodes, both rise with demand, and packing the
+// level by itself does not contradict it.
 func TestCurve(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kinds, mix := drawNodes(t, 3, true), drawLoads(t, 5, 6)
@@ -49,7 +49,7 @@ func TestCurve(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Either packing of the level is an upper bound of what the other proves.
+			// Each packing of the level is an upper bound for the other's bound.
 			if len(alone.Unplaced) == 0 && c.LowerBound > alone.NodesUsed || c.Unplaced == 0 && alone.LowerBound > c.Nodes ||
 				len(alone.Unplaced) == 0 && c.CostLowerBound > alone.Cost || c.Unplaced == 0 && c.LowerBound > c.Nodes {
 				t.Fatalf("%+v, and alone %s", c, text(alone))
@@ -58,7 +58,7 @@ func TestCurve(t *testing.T) {
 	})
 }
 
-// Many levels take no longer than some: only so many are packed.
+// Many levels take no longer than a few: the number packed is bounded.
 func TestCurveOfManyLevels(t *testing.T) {
 	kinds := []packing.Node{{ID: "n", GPUs: 8, CPUMilli: 96, MemoryMiB: 384}}
 	mix := []packing.Workload{{ID: "a", Replicas: 9, GPUMilli: 400, CPUMilli: 7, MemoryMiB: 20}, {ID: "b", Replicas: 5, GPUMilli: 1000, CPUMilli: 15, MemoryMiB: 50}}

@@ -29,8 +29,8 @@ func (b *bytes) list(of ...string) []string {
 	return l
 }
 
-// decode reads nodes and workloads from bytes; every byte string is some case.
-// Where wild is set, quantities may make no sense.
+// decode reads nodes and workloads from bytes; every byte string is a valid case. If wild is set,
+// quantities may be meaningless.
 func decode(data []byte) (nodes []packing.Node, loads []packing.Workload, wild bool) {
 	b := &bytes{data}
 	head := b.next()
@@ -103,8 +103,8 @@ func decode(data []byte) (nodes []packing.Node, loads []packing.Workload, wild b
 	return nodes, loads, wild
 }
 
-// FuzzPack holds that no input panics, that what makes sense is not refused,
-// and that the verifier agrees with every answer.
+// FuzzPack checks that no input panics, that meaningful input is not refused, and that the verifier
+// agrees with every answer.
 func FuzzPack(f *testing.F) {
 	f.Add([]byte{3, 1, 0, 0, 8, 96, 200, 0, 0, 9, 100, 20, 10, 30})
 	f.Add([]byte{129, 0, 0, 1, 4, 255, 255, 3, 255})

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens anew; read the difference before committing it")
 
-// readCase reads a text of nodes and workloads, one a line, with what is not
-// zero as key=value. CPU is in cores, memory in GiB.
+// readCase reads a text of nodes and workloads, one a line, with non-zero fields as key=value. CPU
+// is in cores, memory in GiB.
 func readCase(t *testing.T, name string) (nodes []packing.Node, loads []packing.Workload) {
 	t.Helper()
 	file, err := os.ReadFile(name)
@@ -102,7 +102,7 @@ func readCase(t *testing.T, name string) (nodes []packing.Node, loads []packing.
 	return nodes, loads
 }
 
-// render writes a result for people.
+// render formats a result for people.
 func render(r *packing.Result) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s by %q\n", r.Method, r.Order)

@@ -9,9 +9,8 @@ import (
 	"quartermaster/domain"
 )
 
-// The placements that NVIDIA publishes for A100 (by size in memory slices and
-// compute slices) follow from the rule, and as many instances lie beside each
-// other as the catalogue says.
+// The placements that NVIDIA publishes for A100 (by size in memory slices and compute slices)
+// follow from the rule, and as many instances fit together as the catalogue says.
 func TestInstancesLieAsPublished(t *testing.T) {
 	published := map[string]string{ // "nvidia-smi mig -lgipp", by compute and memory slices
 		"1/1": "[0 1 2 3 4 5 6]", "1/2": "[0 2 4 6]", "2/2": "[0 2 4]", "3/4": "[0 4]", "4/4": "[0]", "7/8": "[0]",
@@ -40,8 +39,7 @@ func TestInstancesLieAsPublished(t *testing.T) {
 	}
 }
 
-// On one GPU: what the guide draws as configurations fits, in whatever order it
-// comes, and what it does not draw does not.
+// On one GPU the configurations drawn in the guide fit in any order, and others do not.
 func TestConfigurations(t *testing.T) {
 	node := Node{ID: "n", Count: 1, Model: "H100 SXM 80GB", GPUs: 1, MIG: true}
 	for _, c := range []struct {

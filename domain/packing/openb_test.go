@@ -13,9 +13,8 @@ import (
 	"quartermaster/simulations/public"
 )
 
-// published returns the mean GPU allocation, in percent of the fleet, that the
-// paper's simulator reached with a policy once so many percent of the fleet's
-// GPUs had been asked for.
+// published returns the mean GPU allocation, in percent of the fleet, that the paper's simulator
+// reached with a policy at a requested load in percent of the fleet's GPUs.
 func published(t testing.TB, trace, policy, asked string) float64 {
 	t.Helper()
 	sum := 0.0
@@ -30,7 +29,7 @@ func published(t testing.TB, trace, policy, asked string) float64 {
 	return sum / float64(len(rows))
 }
 
-// lp returns the solver of linear programs, or skips where this build has none.
+// lp returns the linear programming solver, or skips the test if this build has none.
 func lp(t testing.TB) linear.Solver {
 	t.Helper()
 	s, err := highs.Open(highs.Options{})
@@ -43,11 +42,11 @@ func lp(t testing.TB) linear.Solver {
 	return s
 }
 
-// standard is the machine that studies of the trace pack onto.
+// standard is the machine type used in studies of the trace.
 var standard = []packing.Node{{ID: "node", GPUs: 8, CPUMilli: 96_000, MemoryMiB: 384 << 10}}
 
-// forStandard reads the pods of a trace that have GPUs and fit a standard
-// machine, whatever its model.
+// forStandard reads the pods of a trace that have GPUs and fit a standard machine, whatever its
+// model.
 func forStandard(t testing.TB, trace string) []packing.Workload {
 	pods := slices.DeleteFunc(public.OpenbPods(t, trace), func(w packing.Workload) bool {
 		return w.GPUMilli == 0 || w.CPUMilli > standard[0].CPUMilli
@@ -58,9 +57,8 @@ func forStandard(t testing.TB, trace string) []packing.Workload {
 	return pods
 }
 
-// The optimum is known of all of these: as many machines as the bound says. A
-// study of the traces has 786 against 785 for default, 561 for gpushare100. More
-// traces with CI_LONG=1.
+// The optimum of all of these is known: as many machines as the bound. A study of the traces has
+// 786 against 785 for default, 561 for gpushare100. More traces with CI_LONG=1.
 func TestOpenbColumns(t *testing.T) {
 	for i, c := range []struct {
 		trace string
@@ -121,8 +119,8 @@ func TestOpenbNeed(t *testing.T) {
 	}
 }
 
-// A tenth of the pods needs about a tenth of the machines, and so on: the columns
-// of the whole serve every level.
+// A tenth of the pods needs about a tenth of the machines, and so on: the columns of the whole
+// serve every level.
 func TestOpenbCurve(t *testing.T) {
 	long.Only(t, "packs eight levels")
 	points, err := packing.Curve(t.Context(), standard, forStandard(t, "default"), []int64{0, 100, 300, 500, 700, 900, 1000, 1500}, packing.Options{LP: lp(t)})
@@ -137,15 +135,14 @@ func TestOpenbCurve(t *testing.T) {
 	}
 }
 
-// The real fleet, asked for all pods and for 130% of its GPUs. Pods come all at
-// once here and one by one in the paper, so its policy is the least to expect.
-// Where pods are parts of GPUs alone it is missed, by less than 0.2% of the
-// fleet. More traces, and 100%, with CI_LONG=1.
+// The real fleet, with all pods and with 130% of its GPUs requested. Pods come all at once here and
+// one by one in the paper, so its policy is a minimum. With only parts of GPUs the minimum is
+// missed by less than 0.2% of the fleet. More traces, and 100%, with CI_LONG=1.
 func TestOpenbPack(t *testing.T) {
 	nodes := public.OpenbNodes(t)
 	for i, c := range []struct {
 		trace string
-		short float64 // of what is published
+		short float64 // of the published value
 	}{{"default", 0}, {"gpuspec10", 0}, {"gpushare100", 0.2}, {"multigpu20", 0}} {
 		if i > 0 && !long.Run() {
 			break
@@ -172,7 +169,7 @@ func TestOpenbPack(t *testing.T) {
 			for _, w := range pods {
 				asked += w.GPUMilli
 			}
-			// As many of each pod more, evenly over the list.
+			// More of each pod, evenly over the list.
 			owed := int64(0)
 			for i := range pods {
 				owed += 1300*6_212_000/asked - 1000

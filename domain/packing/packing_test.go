@@ -8,7 +8,7 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// What has no meaning is refused, and the error names it.
+// Meaningless input is refused, and the error names it.
 func TestRefusesNonsense(t *testing.T) {
 	node := packing.Node{ID: "n", Count: 1, GPUs: 2, CPUMilli: 1000, MemoryMiB: 1000}
 	load := packing.Workload{ID: "w", Replicas: 1, GPUMilli: 500}
@@ -61,7 +61,7 @@ func TestFragmentation(t *testing.T) {
 	loads := []packing.Workload{
 		{ID: "part", Replicas: 3, GPUMilli: 600, CPUMilli: 4},
 		{ID: "whole", Replicas: 1, GPUMilli: 2000, CPUMilli: 1},
-		{ID: "none", Replicas: 9, CPUMilli: 100}, // is not drawn
+		{ID: "none", Replicas: 9, CPUMilli: 100}, // not drawn
 	}
 	node := func(id, model string, cpu int64, held ...int64) packing.Node {
 		return packing.Node{ID: id, Count: 1, Model: model, GPUs: 4, CPUMilli: 8, Held: packing.Held{CPUMilli: 8 - cpu, GPUMilli: held}}
@@ -84,8 +84,8 @@ func TestFragmentation(t *testing.T) {
 	}
 }
 
-// Production in the EU never beside research: on a machine there the two exclude
-// each other whichever comes first, elsewhere they share.
+// Production in the EU never shares with research: on a machine there they exclude each other
+// whichever comes first; elsewhere they share.
 func TestApartInAPlace(t *testing.T) {
 	eu := packing.Place{Countries: []string{"DE", "IE"}}
 	machine := func(id, cluster, region, country string) packing.Node {

@@ -73,8 +73,7 @@ func dearest(q *pricing) int64 {
 	return try(0, q.cpu, q.mem, free)
 }
 
-// Pricing finds what trying everything finds, and what it returns as sets is
-// worth what it says and fits.
+// Pricing finds the same as trying everything, and the returned sets fit and have the stated value.
 func TestPricingIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := drawPricing(t)
@@ -117,7 +116,7 @@ func TestPricingIsExact(t *testing.T) {
 	})
 }
 
-// Cut short, or with numbers as large as they come, the bound still stands.
+// Cut short, or with the largest numbers, the bound is still valid.
 func TestPricingCutShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := drawPricing(t)

@@ -12,8 +12,7 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// drawNodes and drawLoads draw cases in which every constraint has a chance to
-// matter.
+// drawNodes and drawLoads draw cases in which every constraint can matter.
 func drawNodes(t *rapid.T, most int, open bool) []packing.Node {
 	var nodes []packing.Node
 	for i := range rapid.IntRange(1, most).Draw(t, "nodes") {
@@ -129,8 +128,7 @@ func either(t *rapid.T) (packer, bool) {
 	return packing.Pack, false
 }
 
-// Whatever is asked for, the verifier agrees with the answer, under little work
-// as under much.
+// The verifier agrees with any answer, with little work and with much.
 func TestResultHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pack, open := either(t)
@@ -154,8 +152,7 @@ func text(r *packing.Result) string {
 	return string(b)
 }
 
-// The order of nodes, workloads and lists does not matter, nor do the inputs
-// change.
+// The order of nodes, workloads and lists does not matter, and the inputs are not changed.
 func TestOrderOfInputsDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pack, open := either(t)
@@ -185,8 +182,8 @@ func TestOrderOfInputsDoesNotMatter(t *testing.T) {
 	})
 }
 
-// One machine more leaves the answer sound; one on which nothing can be changes
-// nothing but the counts of what is ruled out.
+// With one more machine the answer remains valid; one that can take nothing only changes the counts
+// of ruled-out machines.
 func TestMachineMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, loads := drawNodes(t, 5, false), drawLoads(t, 6, 8)
@@ -228,8 +225,8 @@ func TestMachineMore(t *testing.T) {
 	})
 }
 
-// optimum is the fewest machines that hold all replicas, by trying everything;
-// false when none do. There are as many machines as there are boxes.
+// optimum is the smallest number of machines that hold all replicas, by trying everything; false if
+// none do. Each box is one machine.
 func optimum(all []*box, loads []packing.Workload) (int, bool) {
 	n, ok := least(all, loads, func(*packing.Node) int64 { return 1 })
 	return int(n), ok
@@ -324,8 +321,8 @@ func least(all []*box, loads []packing.Workload, cost func(*packing.Node) int64)
 	return best, found
 }
 
-// The bound is never above the optimum. Replicas that fit on no empty machine
-// are taken out first: the bound leaves them out.
+// The bound never exceeds the optimum. Replicas that fit on no empty machine are removed first,
+// because the bound leaves them out.
 func TestBoundIsBelowOptimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pack, open := either(t)

@@ -11,13 +11,13 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// box is one machine as the verifier sees it: a node and how many replicas of
-// which workload are on it.
+// box is one machine as the verifier sees it: a node and the number of replicas of each workload on
+// it.
 type box struct {
 	node *packing.Node
 	on   map[string]int
 	gpu  []int64 // free, by index
-	// by GPU, the instances on its memory slices; none has one that is not divided
+	// by GPU, the instances on its memory slices; nil if it is not divided
 	mig   []map[int]string
 	cpu   int64
 	mem   int64
@@ -147,8 +147,7 @@ func (b *box) put(w *packing.Workload, gpus []int, starts ...int) error {
 	return nil
 }
 
-// asked is what a replica takes of GPUs: a part of one is all of it where it
-// must be alone.
+// asked is the GPU milli that a replica takes: a whole GPU for a part that must be alone.
 func asked(w *packing.Workload) int64 {
 	if w.Isolated && w.GPUMilli > 0 && w.GPUMilli < 1000 {
 		return 1000
@@ -160,8 +159,8 @@ func listed(list []string, x string) bool { return len(list) == 0 || slices.Cont
 
 func names(list []string, x string) bool { return slices.Contains(list, x) }
 
-// apartIn reports whether a workload may not have another beside it, given the
-// machines of the two.
+// apartIn reports whether a workload may not have another next to it, given the machines of the
+// two.
 func apartIn(w *packing.Workload, other string, one, two *box, cluster bool) bool {
 	for _, x := range w.ApartIn {
 		both := listed(x.In.Regions, one.node.Region) && listed(x.In.Regions, two.node.Region) &&
@@ -173,8 +172,8 @@ func apartIn(w *packing.Workload, other string, one, two *box, cluster bool) boo
 	return false
 }
 
-// refusal is the first constraint that keeps one more replica off a machine,
-// given all machines. It is slow and written apart from the packer.
+// refusal is the first constraint that keeps one more replica off a machine, given all machines. It
+// is slow and independent of the packer.
 func refusal(b *box, w *packing.Workload, all []*box, loads map[string]*packing.Workload) packing.Constraint {
 	if !listed(w.Models, b.node.Model) {
 		return packing.ModelConstraint
@@ -316,7 +315,7 @@ func boxes(nodes []packing.Node, byID map[string]*packing.Workload, r *packing.R
 	return all, nil
 }
 
-// verify holds a result against its input.
+// verify checks a result against its input.
 func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, open bool, pairs ...[2]string) error {
 	byID := map[string]*packing.Workload{}
 	for i := range loads {
@@ -334,7 +333,7 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		all = nil // where nothing is apart, other machines do not matter
 	}
 
-	// Constraints: take one replica off, and it must be allowed back.
+	// Constraints: after removing one replica, it must be allowed back.
 	placed, used := map[string]int{}, map[string]int{}
 	for _, b := range machines {
 		if len(b.on) > 0 {
@@ -366,7 +365,7 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 		}
 	}
 
-	// Nothing is lost, and what is left over is explained by every machine.
+	// Nothing is lost, and every machine explains what is left over.
 	unplaced := map[string]packing.Unplaced{}
 	var need, put, total int64
 	for i, u := range r.Unplaced {
@@ -403,7 +402,7 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 			for _, b := range machines {
 				why := refusal(b, w, all, byID)
 				if w.Gang != "" && !slices.Contains(static, why) {
-					why = packing.GangConstraint // for all of it there is no fabric
+					why = packing.GangConstraint // no fabric takes all of it
 				}
 				told[kind][why]++
 			}
@@ -449,7 +448,7 @@ func verify(nodes []packing.Node, loads []packing.Workload, r *packing.Result, o
 	return verifyStranded(machines, loads, byID, r.Stranded)
 }
 
-// weight is what a replica counts for in sums.
+// weight is the count of a replica in sums.
 func weight(w *packing.Workload, nodes []packing.Node) int64 {
 	if w.Profile == "" {
 		return asked(w)
@@ -479,13 +478,13 @@ func weight(w *packing.Workload, nodes []packing.Node) int64 {
 	return most
 }
 
-// static are constraints that a gang's absence comes after.
+// static are the constraints that are tried before a gang's.
 var static = []packing.Constraint{
 	packing.ModelConstraint, packing.ProfileConstraint, packing.SharingConstraint, packing.PlacementConstraint,
 	packing.ResidencyConstraint, packing.CertificationConstraint, packing.DedicatedConstraint,
 }
 
-// alike is the same for workloads that every machine treats the same.
+// alike is equal for workloads that every machine treats the same.
 func alike(w *packing.Workload) string {
 	if w.Gang != "" || w.Dedicated || w.MaxPerNode > 0 || len(w.ApartNode) > 0 || len(w.ApartCluster) > 0 || len(w.ApartIn) > 0 {
 		return "only " + w.ID

@@ -10,8 +10,8 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// even is demand of GPUs in machines of one, the same in every hour of the four
-// weeks until a day, sold on demand for 10 an hour.
+// even is a demand in GPUs for machines of one GPU, constant over the four weeks until a day, sold
+// on demand for 10 an hour.
 func even(until string, units int64) Pool {
 	s := Series{Source: "lab", From: at(until) - 4*week*domain.Hour, Milli: make([]int64, 4*week)}
 	for i := range s.Milli {
@@ -32,7 +32,7 @@ func sold(id string, kind domain.OfferKind, hourly string, months uint32, edits 
 	return o
 }
 
-// over asks on 1 June 2026 for some months: June has 720 hours, July 744.
+// over asks on 1 June 2026 for a number of months: June has 720 hours, July 744.
 func over(months int, pools ...Pool) *Question {
 	return &Question{
 		At: at("2026-06-01"), Position: "p", Folds: "folds/1", Pools: pools,
@@ -60,7 +60,7 @@ func equal(t *testing.T, what string, got domain.Decimal, want string) {
 	}
 }
 
-// bought is purchases in one line each.
+// bought formats purchases, one a line.
 func bought(p *PoolPlan) string {
 	var lines []string
 	for _, b := range p.Purchases {
@@ -77,9 +77,8 @@ func notes(p *PoolPlan, text string) bool {
 	return slices.ContainsFunc(p.Notes, func(n string) bool { return strings.Contains(n, text) })
 }
 
-// Of ten machines half may run on spot, which at 4 an hour and a fifth of it
-// lost comes to 5; the quota lets three run on demand; two stay unserved at ten
-// times 10.
+// Of ten machines half may run on spot, which costs 5: 4 an hour with a fifth lost. The quota lets
+// three run on demand; two stay unserved at ten times 10.
 func TestSpotAndQuota(t *testing.T) {
 	p := even("2026-06-01", 10)
 	p.Offers = append(p.Offers, sold("spot", domain.OfferSpot, "4", 0))
@@ -96,8 +95,7 @@ func TestSpotAndQuota(t *testing.T) {
 	}
 }
 
-// Spot that costs as much as a shortage is not used, and leaves the price of a
-// shortage as it is.
+// Spot that costs as much as a shortage is not used, and does not change the price of a shortage.
 func TestDearSpot(t *testing.T) {
 	p := even("2026-06-01", 10)
 	p.Offers = append(p.Offers, sold("spot", domain.OfferSpot, "80", 0)) // 100 with what is lost
@@ -112,9 +110,9 @@ func TestDearSpot(t *testing.T) {
 	equal(t, "cost with spot below a shortage", one(t, over(1, p)).Cost, "519300") // 720 × (3×10 + 7×98.75)
 }
 
-// What takes 20 days to come cannot begin before July, and is to be ordered on
-// 11 June. At 8 % a year its upfront payment is worth 1000 × 1.08^(−1/12) a unit
-// and its hours 744 × 1.08^(−1.5/12); June on demand is at 1.08^(−0.5/12).
+// An offer with a lead time of 20 days cannot begin before July, and must be ordered on 11 June. At
+// 8 % a year its upfront payment is worth 1000 × 1.08^(−1/12) a unit and its hours 744 ×
+// 1.08^(−1.5/12); June on demand is at 1.08^(−0.5/12).
 func TestLeadTimeAndDiscount(t *testing.T) {
 	late := func(o *domain.OfferQuoted) { o.LeadTimeHours, o.Upfront = 480, dec("1000") }
 	p := even("2026-06-01", 10)
@@ -129,7 +127,7 @@ func TestLeadTimeAndDiscount(t *testing.T) {
 	got = one(t, q)
 	equal(t, "purchase at 8 %", got.Purchases[0].Cost, "17304.84042477")
 	equal(t, "on demand at 8 %", got.Cost.Sub(got.Purchases[0].Cost), "71769.486672")
-	// Nothing that comes after the horizon is sold in it.
+	// Offers that begin after the horizon are not sold.
 	q.Pools[0].Offers[1].LeadTimeHours = 24 * 31
 	got = one(t, q)
 	if len(got.Purchases) > 0 || len(got.ExcludedOffers) != 1 || got.ExcludedOffers[0].Reason != "cannot be there within the horizon" {
@@ -140,7 +138,7 @@ func TestLeadTimeAndDiscount(t *testing.T) {
 	}
 }
 
-// Demand until 1 June has grown once in June and twice in July.
+// Demand observed until 1 June has grown once in June and twice in July.
 func TestGrowth(t *testing.T) {
 	for _, until := range []string{"2026-06-01", "2026-05-28"} {
 		q := over(2, even(until, 100))
@@ -149,8 +147,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// An hour that was not observed is that of the week before: nine on a Monday,
-// and there are five in June.
+// An unobserved hour takes the value of the week before: nine on a Monday, and there are five in
+// June.
 func TestGap(t *testing.T) {
 	p := even("2026-06-01", 1)
 	milli := p.Series[0].Milli
@@ -173,8 +171,8 @@ func TestMostUnits(t *testing.T) {
 	}
 }
 
-// Six machines are needed. Of an offer at half the price eight pay, and twenty
-// do not; the bound is that of six.
+// Six machines are needed. With an offer at half the price, a least order of eight pays and one of
+// twenty does not; the bound is that of six.
 func TestLeastUnits(t *testing.T) {
 	for _, c := range []struct {
 		least, most     uint32
@@ -196,7 +194,7 @@ func TestLeastUnits(t *testing.T) {
 	}
 }
 
-// Machines are demanded as they are sold, whatever GPUs they have.
+// Demand in machines counts machines as sold, whatever GPUs they have.
 func TestMachines(t *testing.T) {
 	p := even("2026-06-01", 3)
 	p.Kind, p.Unit, p.NodeGPUs, p.Note = "small", "vm", 0, "the demand counts machines, which are taken for small"
@@ -209,15 +207,14 @@ func TestMachines(t *testing.T) {
 		t.Errorf("%d GPUs a unit, peak %d, notes %q", got.GPUsPerUnit, got.Demand.Peak, got.Notes)
 	}
 	equal(t, "cost", got.Cost, "86400") // the quota is of two machines: 720 × (2×10 + 100)
-	// A quota of GPUs bounds no machine without any.
+	// A quota of GPUs does not bound machines without GPUs.
 	p.Offers[0].GPUCount = 0
 	if got = one(t, over(1, p)); got.QuotaGPUs != nil || got.Refused != 0 {
 		t.Errorf("a quota of %d GPUs refuses %d hours of machines without", *got.QuotaGPUs, got.Refused)
 	}
 }
 
-// Four replicas of one GPU and half of a machine's processors need two machines
-// for four GPUs, wherever they may be.
+// Four replicas of one GPU and half of a machine's processors need two machines for four GPUs.
 func TestMix(t *testing.T) {
 	p := even("2026-06-01", 8)
 	p.NodeGPUs = 8

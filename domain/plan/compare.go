@@ -105,12 +105,13 @@ func (c *composer) explain(bought []Purchase, p *procurement.Pool, s *shelf, sol
 		each := money(big.NewInt(int64(starts[at].Cost)))
 		onDemand := decimal.Zero
 		for m := b.Epoch; m < min(b.Epoch+int(o.TermMonths), len(p.Epochs)); m++ {
-			onDemand = onDemand.Add(money(big.NewInt(int64(p.Epochs[m].OnDemand))).Mul(decimal.NewFromInt(hoursOf(p.Epochs[m].Span))))
+			hours := decimal.NewFromInt(hoursOf(p.Epochs[m].Span))
+			onDemand = onDemand.Add(money(big.NewInt(int64(p.Epochs[m].OnDemand))).Mul(hours))
 		}
 		reason := fmt.Sprintf("one costs %s within the horizon and is worth %s at the certificate's prices",
 			each.StringFixed(2), worth.StringFixed(2))
 		if onDemand.IsPositive() {
-			reason += fmt.Sprintf("; on demand all its hours cost %s, so it pays from %s%% use on",
+			reason += fmt.Sprintf("; on demand all its hours cost %s; break-even utilization: %s%%",
 				onDemand.StringFixed(2), each.Shift(2).DivRound(onDemand, 1))
 		}
 		if b.Units == o.least() && o.least() > 1 {

@@ -10,10 +10,10 @@ import (
 	"quartermaster/domain"
 )
 
-// Ten machines are needed always, at 30 on demand and 20 reserved for a year of
-// 8,760 hours. The rule of 60 days buys the ten, as the plan does; the peak is as
-// much; a ladder of twelve parts cannot have them all from the start: ten parts of
-// one begin one after the other, so that machine i is reserved from month i·12/10 on.
+// Ten machines are always needed, at 30 on demand and 20 reserved for a year of 8,760 hours. The
+// 60-day rule buys the ten, as the plan does, and so does the peak. A ladder of twelve parts cannot
+// have them all from the start: ten parts of one begin one after the other, so machine i is
+// reserved from month i·12/10 on.
 func TestBaselinesByHand(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
@@ -48,14 +48,13 @@ func TestBaselinesByHand(t *testing.T) {
 	if !got.Nominal.Equal(dec("1752000")) || !got.Calendar[0].Cash.Equal(dec("144000")) || got.Calendar[0].Month != "2026-06" || !got.Stranded.IsZero() {
 		t.Errorf("nominal %s, first month %+v, stranded %s", got.Nominal, got.Calendar[0], got.Stranded)
 	}
-	if b := got.Purchases[0]; !strings.Contains(b.Reason, "pays from 66.7% use on") || b.Worth.LessThan(dec("175200")) {
+	if b := got.Purchases[0]; !strings.Contains(b.Reason, "break-even utilization: 66.7%") || b.Worth.LessThan(dec("175200")) {
 		t.Errorf("worth %s: %s", b.Worth, b.Reason)
 	}
 }
 
-// An upfront payment is paid at once and charged over its term. In the least of the
-// repeated weeks half of the ten machines would stand idle: half of what a year of
-// the three-year term is charged with.
+// An upfront payment is paid at once and charged over its term. In the least demanding week half of
+// the ten machines would be idle: half of the annual charge of the three-year term.
 func TestCalendarAndStrandedByHand(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
@@ -84,14 +83,14 @@ func TestCalendarAndStrandedByHand(t *testing.T) {
 	}
 }
 
-// One machine more of a quota saves what a shortage costs above on demand in the
-// hours that are short.
+// One more machine of a quota saves the difference between shortage and on-demand in the short
+// hours.
 func TestWorthOfQuota(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
 	p := &q.Pools[0]
 	p.Offers = p.Offers[:1]
-	p.Quotas = []Quota{{Provider: "aws", GPUs: 96}} // 12 machines of the 14 at work
+	p.Quotas = []Quota{{Provider: "aws", GPUs: 96}} // 12 of the 14 machines in use
 	q.Assumptions.AnnualRate = dec("0")
 	got := compute(t, q).Regions[0].Pools[0]
 	want := dec("270").Mul(decimal.NewFromInt(got.Served.Shortage)).DivRound(dec("2"), 9)

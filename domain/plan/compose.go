@@ -192,7 +192,7 @@ func (c *composer) leave(k *candidate, why error) {
 	k.refuse(why)
 	for i := range c.held {
 		if h := &c.held[i]; h.CountsFor == k.name() {
-			h.CountsFor, h.NotCounted = "", "its pool is left out of the plan"
+			h.CountsFor, h.NotCounted = "", "its pool is excluded from the plan"
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// solver returns the solver of linear programs, and skips a test without one.
+// solver returns the linear programming solver, and skips a test without one.
 func solver(t *testing.T) linear.Solver {
 	t.Helper()
 	lp, err := highs.Open(highs.Options{})
@@ -30,7 +30,7 @@ func solver(t *testing.T) linear.Solver {
 	return lp
 }
 
-// near allows for what the rounding of proven bounds takes away.
+// near allows for the rounding of proven bounds.
 func near(t *testing.T, what string, got domain.Decimal, want string) {
 	t.Helper()
 	if got.Sub(dec(want)).Abs().GreaterThan(dec("0.000001")) {
@@ -51,9 +51,9 @@ func sharing() *Question {
 	return over(1, k, l)
 }
 
-// Of twenty machines twelve run on demand, so eight are reserved: of K, where that
-// costs least more. Each by itself would reserve none. An hour costs 8 × 11 + 12 × 10
-// = 208, June has 720; one more GPU of the quota saves 1 in each.
+// Of twenty machines twelve run on demand, so eight are reserved: of K, where that costs least
+// more. Each pool by itself would reserve none. An hour costs 8 × 11 + 12 × 10 = 208, June has 720;
+// one more GPU of the quota saves 1 in each.
 func TestSharedQuotaByHand(t *testing.T) {
 	p, err := Compute(t.Context(), sharing(), solver(t))
 	if err != nil {
@@ -84,7 +84,7 @@ func TestSharedQuotaByHand(t *testing.T) {
 	if k.Served.Guaranteed != 8*720 || k.Served.OnDemand != 2*720 || l.Served.OnDemand != 10*720 || k.Served.Shortage+l.Served.Shortage != 0 {
 		t.Errorf("served %+v and %+v", k.Served, l.Served)
 	}
-	// All on demand twelve of twenty have a place.
+	// All on demand, twelve of twenty fit the quota.
 	if k.Refused+l.Refused != 8*720 {
 		t.Errorf("the quota refuses %d and %d unit-hours, want %d in all", k.Refused, l.Refused, 8*720)
 	}
@@ -112,8 +112,7 @@ func TestSharedQuotaByHand(t *testing.T) {
 	}
 }
 
-// Without a solver each pool is planned as if it had all of the quota, and the plan
-// says so.
+// Without a solver each pool is planned as if it had all of the quota, and the plan says so.
 func TestSharedQuotaWithoutSolver(t *testing.T) {
 	p := compute(t, sharing())
 	if len(p.Components) != 1 || !strings.Contains(p.Components[0].Apart, "make highs") || !p.WithoutSolver() || p.SolvedTogether() {
@@ -129,8 +128,8 @@ func TestSharedQuotaWithoutSolver(t *testing.T) {
 	}
 }
 
-// What is no whole machine of the quota serves nobody: with machines of eight GPUs
-// 100 GPUs are twelve machines.
+// A remainder of the quota below a whole machine is unusable: with machines of eight GPUs 100 GPUs
+// are twelve machines.
 func TestSharedQuotaInWholeMachines(t *testing.T) {
 	q := sharing()
 	for i := range q.Pools {
@@ -165,8 +164,8 @@ func afar() *Question {
 	return q
 }
 
-// All demand of r may be served in s, where a machine costs 6 an hour: fifteen of
-// them. Where one deployment may not go, none of the demand does.
+// All demand of r may be served in s, where a machine costs 6 an hour: fifteen of them. If one
+// deployment may not move, none of the demand does.
 func TestServedElsewhereByHand(t *testing.T) {
 	lp := solver(t)
 	p, err := Compute(t.Context(), afar(), lp)
@@ -206,7 +205,7 @@ func TestServedElsewhereByHand(t *testing.T) {
 	}
 }
 
-// Pools that share nothing have the same plan with a solver and without.
+// Pools that share nothing have the same plan with and without a solver.
 func TestNothingShared(t *testing.T) {
 	q := question()
 	q.Pools[0].Quotas = []Quota{{Provider: "aws", GPUs: 96, Shared: true, Together: true}}
@@ -220,9 +219,9 @@ func TestNothingShared(t *testing.T) {
 	}
 }
 
-// Whatever is shared, the parts of a component add up to it, its bound is no lower
-// than what is proven of each pool with all of the quota, no baseline costs less than
-// is proven, and another order of the question gives the same bytes.
+// Whatever is shared, the parts of a component add up, its bound is at least the sum of the pools'
+// bounds with all of the quota each, no baseline costs less than the bound, and another order of
+// the question gives the same bytes.
 func TestAnyComponent(t *testing.T) {
 	lp := solver(t)
 	coupled, dearer := 0, 0
@@ -235,7 +234,7 @@ func TestAnyComponent(t *testing.T) {
 		ints := func(label string, from, to int) int { return rapid.IntRange(from, to).Draw(rt, label) }
 		q.Assumptions.Months, q.Assumptions.AnnualRate = ints("months", 1, 3), decimal.New(int64(ints("rate", 0, 10)), -2)
 		limit := uint64(ints("limit", 0, 10))
-		least := false // orders, which are no part of the rules of baselines
+		least := false // orders, which rules of baselines ignore
 		for i := range q.Pools {
 			p := &q.Pools[i]
 			p.Quotas[0].GPUs = limit
@@ -279,7 +278,7 @@ func TestAnyComponent(t *testing.T) {
 		if !x.Cost.Equal(p.Total.Cost) || !x.LowerBound.Equal(p.Total.LowerBound) || x.LowerBound.GreaterThan(x.Cost) {
 			rt.Fatalf("component %s, at least %s; total %s, at least %s", x.Cost, x.LowerBound, p.Total.Cost, p.Total.LowerBound)
 		}
-		// Bounds of pools rest on prices that are rounded otherwise in the ninth digit.
+		// Bounds of pools rest on prices that are rounded differently in the ninth digit.
 		if x.LowerBound.LessThan(alone.Total.LowerBound.Sub(dec("0.0001"))) && x.Gap.IsZero() {
 			rt.Fatalf("proven are %s together, %s alone", x.LowerBound, alone.Total.LowerBound)
 		}

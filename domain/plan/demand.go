@@ -85,7 +85,7 @@ func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 		}
 	}
 	if len(stale) > 0 {
-		h.notes = append(h.notes, fmt.Sprintf("left out because last observed more than %d weeks before: %s",
+		h.notes = append(h.notes, fmt.Sprintf("excluded because last observed more than %d weeks before: %s",
 			staleAfter/(week*domain.Hour), listed(stale)))
 	}
 	if len(young) > 0 {

@@ -99,7 +99,7 @@ func compareHeld(x, y Held) int {
 // none.
 func (c *composer) serves(h *Held, k *candidate) (units int, reason string) {
 	if k.left != "" {
-		return 0, "its pool is left out of the plan"
+		return 0, "its pool is excluded from the plan"
 	}
 	s := k.shelf
 	switch {

@@ -16,8 +16,8 @@ func held(from, to string) Held {
 	}
 }
 
-// Until October ten machines are held: 122 days at 20 an hour are owed whatever
-// happens. From then on they are bought at 5, or cost 10 on demand.
+// Until October ten machines are held: 122 days at 20 an hour are owed in any case. From then on
+// they are bought at 5, or cost 10 on demand.
 func TestHeldUntilOctober(t *testing.T) {
 	p := even("2026-06-01", 10)
 	p.Offers = append(p.Offers, sold("1m", domain.OfferReserved, "5", 1))
@@ -46,7 +46,7 @@ func TestHeldUntilOctober(t *testing.T) {
 	early.Held, early.Assumptions.AnnualRate = q.Held, dec("0.08")
 	equal(t, "held at 8 %", one(t, early).Held, "14353.897333766") // 720 h × 20 × 1.08^(−0.5/12)
 
-	// Half of October is paid for and is no capacity of October.
+	// Half of October is paid for but does not count as capacity.
 	q.Held[0].Term.To = at("2026-10-16")
 	got = one(t, q)
 	equal(t, "held until the 16th", got.Held, "65760") // + 360 h × 20
@@ -55,7 +55,7 @@ func TestHeldUntilOctober(t *testing.T) {
 		t.Errorf("notes %q", got.Notes)
 	}
 
-	// A renewal in the middle of a month goes on with it.
+	// A renewal in the middle of a month continues the term.
 	next := held("2026-10-16", "2027-10-16")
 	next.Units = 4
 	q.Held = append(q.Held, next)
@@ -66,7 +66,7 @@ func TestHeldUntilOctober(t *testing.T) {
 	equal(t, "held and renewed", got.Held, "74592") // + 1104 h × 8
 }
 
-// What is owned serves without end and without cost.
+// Owned machines serve without end and without cost.
 func TestOwned(t *testing.T) {
 	q := over(1, even("2026-06-01", 10))
 	own := Held{Commitment: "lab", Provider: "own", Region: "r", Kind: domain.OfferOwned, GPUModel: "K", GPUs: 2, Units: 2, Term: domain.Interval{From: at("2026-01-01")}, Guaranteed: true}
@@ -104,7 +104,7 @@ func TestHeldServesOnePool(t *testing.T) {
 		"size unknown":        {func(h *Held) { h.GPUs, h.SKU = 0, "x" }, "", "does not say how many GPUs", 0, 0},
 		"region":              {func(h *Held) { h.Region = "s" }, "", "no demand for it", 0, 0},
 		"model":               {func(h *Held) { h.GPUModel, h.SKU = "L", "x" }, "", "no demand for it", 0, 0},
-		"pool left out":       {func(h *Held) { h.GPUModel, h.SKU = "old", "x" }, "", "left out of the plan", 0, 0},
+		"pool left out":       {func(h *Held) { h.GPUModel, h.SKU = "old", "x" }, "", "excluded from the plan", 0, 0},
 		"currency":            {func(h *Held) { h.Hourly.Currency, h.SKU = "EUR", "x" }, "", "paid in EUR, the plan is in USD", 0, 0},
 		"spend":               {func(h *Held) { h.Kind = domain.OfferSpendCommitment }, "", "spans pools", 0, 0},
 		"another's price":     {func(h *Held) { h.GPUs, h.Guaranteed, h.Provider, h.SKU = 4, false, "gcp", "x" }, "", "quota is that of aws", 0, 0},

@@ -52,7 +52,7 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 	sizes := map[string]int{} // by quota
 	for _, k := range pools {
 		if k.left != "" {
-			in.Notes = append(in.Notes, fmt.Sprintf("left out: %s: %s; to do: %s", k.name(), k.left, k.next))
+			in.Notes = append(in.Notes, fmt.Sprintf("excluded: %s: %s; to do: %s", k.name(), k.left, k.next))
 			continue
 		}
 		s, name := k.shelf, k.name()
@@ -60,7 +60,7 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 			in.Regions = append(in.Regions, instance.Region{ID: k.Region})
 		}
 		if slices.ContainsFunc(in.Pools, func(p instance.Pool) bool { return p.ID == name }) {
-			in.Notes = append(in.Notes, fmt.Sprintf("left out: %s in %s: a pool of that name counts otherwise", name, k.Unit))
+			in.Notes = append(in.Notes, fmt.Sprintf("excluded: %s in %s: another pool of that name has a different unit", name, k.Unit))
 			continue
 		}
 		p := instance.Pool{

@@ -8,8 +8,7 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// An instance has the demand that the plan serves, hour by hour, and what the
-// plan considers and holds.
+// An instance has the plan's demand, hour by hour, and what the plan considers and holds.
 func TestInstance(t *testing.T) {
 	p := even("2026-06-01", 6)
 	for i := range p.Series[0].Milli {
@@ -57,7 +56,7 @@ func TestInstance(t *testing.T) {
 	if in.Quotas[0].Limit != 7 || in.Pools[0].Quota != in.Quotas[0].ID || !in.Demands[0].Shortage.Equal(dec("100")) {
 		t.Errorf("quota %+v, pool %+v, demand %s", in.Quotas[0], in.Pools[0], in.Demands[0].Shortage)
 	}
-	// A rate brings in what is priced in another currency.
+	// With a rate, prices in another currency are included.
 	q.FX = map[string]domain.Decimal{"EUR": dec("1.1")}
 	if in, err = q.Instance(); err != nil {
 		t.Fatal(err)

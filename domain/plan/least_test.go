@@ -9,8 +9,7 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// On pools so small that everything that can be bought can be tried, nothing is
-// cheaper than what the search finds.
+// On pools small enough to try all purchases, nothing is cheaper than the result of the search.
 func TestLeastOrdersByForce(t *testing.T) {
 	rounded := 0
 	rapid.Check(t, func(t *rapid.T) {

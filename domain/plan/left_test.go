@@ -8,7 +8,7 @@ import (
 	"quartermaster/domain"
 )
 
-// One pool that cannot be planned is named, and the other is planned.
+// A pool that cannot be planned is named, and the other is planned.
 func TestOneBadPool(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil  func(*Pool)
@@ -51,8 +51,8 @@ func TestOneBadPool(t *testing.T) {
 	}
 }
 
-// Demand that was last seen nine weeks before is not bought for; what lags by
-// three weeks goes on as its last week was.
+// Nothing is bought for demand last seen nine weeks before; a series that lags by three weeks
+// continues like its last week.
 func TestStaleAndLagging(t *testing.T) {
 	p := even("2026-05-28", 1)
 	more := func(source, until string, units int64) {
@@ -69,15 +69,15 @@ func TestStaleAndLagging(t *testing.T) {
 	if !notes(got, "more than 8 weeks before: ended (2026-03-30T00:00:00Z)") {
 		t.Errorf("notes %q", got.Notes)
 	}
-	// Eight weeks to the hour are not more.
+	// Exactly eight weeks are within the limit.
 	p.Series[2].From = at("2026-06-01") - staleAfter - 4*week*domain.Hour
 	if d := one(t, over(1, p)).Demand; d.Peak != 111 {
 		t.Errorf("peak %d at eight weeks", d.Peak)
 	}
 }
 
-// A general quota is named with whom it is shared; a price commitment of
-// another provider cannot be used on it.
+// The note on a general quota names the pools that share it. A discount-only commitment of another
+// provider cannot use it.
 func TestSharedQuota(t *testing.T) {
 	a, b := even("2026-06-01", 10), even("2026-06-01", 10)
 	b.Kind = "L"
@@ -88,7 +88,7 @@ func TestSharedQuota(t *testing.T) {
 	a.Offers = append(a.Offers, sold("price", domain.OfferReserved, "1", 1, other(false)), sold("capacity", domain.OfferReserved, "5", 1, other(true)), sold("od", domain.OfferOnDemand, "11", 0, other(false)))
 	a.Quotas = quota
 	got := compute(t, over(1, a, b)).Regions[0].Pools
-	if notes(&got[0], "shared with") || !notes(&got[1], "no on-demand quota is known") || !notes(&got[1], "no commitment is offered for it there") {
+	if notes(&got[0], "shared with") || !notes(&got[1], "no quota set") || !notes(&got[1], "no commitment is offered for it there") {
 		t.Errorf("notes %q and %q", got[0].Notes, got[1].Notes)
 	}
 	if bought(&got[0]) != "10 capacity from 06-01 to 07-01" || !notes(&got[0], "1 other on-demand suppliers are not used") {
@@ -108,8 +108,8 @@ func TestSharedQuota(t *testing.T) {
 	}
 }
 
-// A series that is observed by day alone is not taken for idle at night: what no week
-// observed goes on as the hour before.
+// A series observed only by day is not assumed idle at night: hours that no week observed repeat
+// the hour before.
 func TestUnobservedHoursAreNotIdle(t *testing.T) {
 	p := even("2026-06-01", 10)
 	s := &p.Series[0]

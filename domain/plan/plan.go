@@ -31,7 +31,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/7"
+const Method = "plan/8"
 
 // Assumptions are the inputs of a plan that were not observed.
 type Assumptions struct {

@@ -24,8 +24,8 @@ func at(s string) domain.Instant {
 
 func dec(s string) domain.Decimal { return decimal.RequireFromString(s) }
 
-// pool is a pool whose demand is base machines of eight GPUs, and four more in
-// the working hours of weekdays.
+// pool is a pool with a demand of base machines of eight GPUs, and four more in the working hours
+// of weekdays.
 func pool(region string, base int64) Pool {
 	s := Series{Source: "lab " + region, From: at("2026-04-06"), Milli: make([]int64, 4*week)}
 	for i := range s.Milli {
@@ -70,9 +70,9 @@ func compute(t *testing.T, q *Question) *Plan {
 	return p
 }
 
-// Without discounting, growth, salvage and spot the answer can be worked out by
-// hand: a machine that is needed all year costs 8,760 h × 20 reserved against
-// × 30 on demand, and one that is needed in 50 of 168 hours does not pay.
+// Without discounting, growth, salvage and spot the answer can be computed by hand: a machine
+// needed all year costs 8,760 h × 20 reserved against × 30 on demand, and one needed in 50 of 168
+// hours does not pay.
 func TestByHand(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
@@ -104,8 +104,8 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// Equal questions give equal bytes, whatever the order of what they are made of,
-// and the id does not depend on the position.
+// Equal questions give equal bytes in any order of their parts, and the id does not depend on the
+// position.
 func TestEqualBytes(t *testing.T) {
 	want, err := json.Marshal(compute(t, question()))
 	if err != nil {
@@ -133,8 +133,8 @@ func TestEqualBytes(t *testing.T) {
 	}
 }
 
-// A quota that demand exceeds makes an all on-demand baseline impossible, and
-// binds where only price commitments are for sale.
+// A quota below demand makes an all on-demand baseline impossible, and binds if only discount-only
+// commitments are for sale.
 func TestQuota(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
@@ -155,7 +155,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// What is held is not bought again, and stands in the ladder until it ends.
+// What is held is not bought again, and is in the ladder until it ends.
 func TestHeld(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
@@ -174,8 +174,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// An offer with a least order is bought in that number or not at all, and the
-// bound stays below the cost.
+// An offer with a least order is bought in at least that number or not at all, and the bound stays
+// below the cost.
 func TestLeastOrder(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
@@ -193,8 +193,7 @@ func TestLeastOrder(t *testing.T) {
 	}
 }
 
-// The whole term is paid for, or credited: at salvage 1 what lies beyond the
-// horizon costs nothing, at 0 everything, and nothing else changes.
+// Only the cost beyond the horizon depends on the salvage: at 1 it costs nothing, at 0 everything.
 func TestSalvage(t *testing.T) {
 	o := &domain.OfferQuoted{TermMonths: 36, Upfront: dec("360000"), Hourly: dec("1")}
 	all := months(at("2026-05-04"), 60)
@@ -246,7 +245,7 @@ func TestRepeat(t *testing.T) {
 		start := at("2026-03-01") + domain.Instant(rapid.IntRange(0, 2000).Draw(t, "start"))*domain.Hour
 		s := Series{Source: "s", From: start, Milli: make([]int64, rapid.IntRange(week, 6*week).Draw(t, "hours"))}
 		for i := range s.Milli {
-			// A value that tells the hour of the week.
+			// A value that encodes the hour of the week.
 			h := int64((start+domain.Instant(i)*domain.Hour)/domain.Hour) % week
 			s.Milli[i] = h * 1000
 			if rapid.IntRange(0, 20).Draw(t, "gap") == 0 {
@@ -273,7 +272,7 @@ func TestRepeat(t *testing.T) {
 			for _, step := range f.steps[m] {
 				got[step.Units] += step.Hours
 			}
-			// Hours of the week that no week of the series observed are as others were.
+			// Hours of the week that no week of the series observed repeat other hours.
 			for u, n := range counts {
 				seen := slices.Contains(s.Milli, int64(u)*1000)
 				if u != 0 && (got[u] < n && seen || got[u] > 0 && !seen) {
@@ -313,7 +312,7 @@ func TestMachinesRoundUp(t *testing.T) {
 	}
 }
 
-// What a plan says may not depend on a mistake in an assumption going unnoticed.
+// Assumptions out of range are refused.
 func TestRefusals(t *testing.T) {
 	for name, spoil := range map[string]func(*Question){
 		"months":   func(q *Question) { q.Assumptions.Months = 0 },

@@ -103,7 +103,7 @@ func (c *composer) note(k *candidate) {
 		note("%d other on-demand suppliers are not used, so the bound is for %s alone", s.others, s.onDemand.Market.Provider)
 	}
 	if s.quota == nil {
-		note("no on-demand quota is known, so nothing is taken as refused")
+		note("no quota set; on-demand is assumed unlimited")
 	} else if s.quota.Shared {
 		var with []string
 		for _, other := range c.pools {

@@ -13,8 +13,8 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// anyQuestion draws a question of two regions, with offers, holdings and demand
-// that may or may not fit each other.
+// anyQuestion draws a question of two regions, with offers, holdings and demand that may or may not
+// match.
 func anyQuestion(t *rapid.T) *Question {
 	ints := func(label string, from, to int) int { return rapid.IntRange(from, to).Draw(t, label) }
 	pick := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
@@ -92,9 +92,9 @@ func anyQuestion(t *rapid.T) *Question {
 	return q
 }
 
-// Whatever is asked, there is a plan that passed the checker: its parts add up,
-// its bound is a bound, least and most orders hold, what salvage is worth makes
-// it no dearer, and another order of the question gives the same bytes.
+// Any question gives a plan that passed the checker. Its parts add up, its bound is a bound, least
+// and most orders hold, a higher salvage does not increase the cost, and another order of the
+// question gives the same bytes.
 func TestAnyQuestion(t *testing.T) {
 	pools, purchases, least := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -125,8 +125,8 @@ func TestAnyQuestion(t *testing.T) {
 				if !cash.Equal(k.Nominal) || len(k.Calendar) != q.Assumptions.Months || k.Stranded.IsNegative() {
 					t.Fatalf("%s %s: %d months of cash come to %s, nominal cost is %s, stranded %s", r.Region, k.Kind, len(k.Calendar), cash, k.Nominal, k.Stranded)
 				}
-				// No rule of the same offers and holdings beats what is proven; without
-				// least orders it does not beat the plan either.
+				// No rule with the same offers and holdings beats the bound; without least orders
+				// it does not beat the plan either.
 				for _, baseline := range k.Baselines {
 					if baseline.Name == "on_demand" {
 						continue
@@ -187,7 +187,7 @@ func TestAnyQuestion(t *testing.T) {
 			t.Fatalf("another order:\n%s\nwant\n%s", got, want)
 		}
 	})
-	if t.Logf("%d pools, %d purchases, %d pools with least orders", pools, purchases, least); !testing.Short() && (pools == 0 || purchases == 0) { // of least orders there may be none
+	if t.Logf("%d pools, %d purchases, %d pools with least orders", pools, purchases, least); !testing.Short() && (pools == 0 || purchases == 0) { // rare draws have least orders
 		t.Error("the questions say nothing")
 	}
 }

@@ -48,9 +48,9 @@ func under(t rapid.TB, q *Question, scenarios ...func(hour int) int64) (*compose
 
 func always(n int64) func(int) int64 { return func(int) int64 { return n } }
 
-// Ten machines are needed always, or twenty, as likely: at 20 reserved and 30 on
-// demand ten are reserved, and the other ten, needed half of the time, are not. In a
-// year of 8,760 hours that is 1,752,000 or 4,380,000.
+// Ten or twenty machines are needed with equal probability. At 20 reserved and 30 on demand ten are
+// reserved, and the other ten, needed half of the time, are not. In a year of 8,760 hours that is
+// 1,752,000 or 4,380,000.
 func TestTwoScenariosByHand(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
@@ -82,8 +82,8 @@ func TestTwoScenariosByHand(t *testing.T) {
 	if w := got.Purchases[0].Worth; w.LessThan(dec("175200")) || w.GreaterThan(dec("262800")) { // between reserved and on demand
 		t.Errorf("worth %s", w)
 	}
-	// Where twenty are likelier, twenty are reserved, of which ten are stranded in the
-	// scenario of ten: 10 × 20 × 8760.
+	// If twenty are likelier, twenty are reserved, ten of which are stranded in the scenario of
+	// ten: 10 × 20 × 8760.
 	_, _, got = under(t, q, always(20), always(10), always(20), always(20))
 	if len(got.Purchases) != 1 || got.Purchases[0].Units != 20 {
 		t.Fatalf("bought is %+v", got.Purchases)
@@ -117,8 +117,8 @@ func TestWorstTenth(t *testing.T) {
 	}
 }
 
-// What is known ahead costs no more than what is not, and a plan for all scenarios
-// no more than one for any of them.
+// Knowing the scenario never costs more, and a plan for all scenarios costs no more under them than
+// one for any of them.
 func TestScenarioBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := question()
@@ -180,7 +180,7 @@ func TestScenarioBounds(t *testing.T) {
 	})
 }
 
-// forecastQuestion is a question whose demand is to be forecast.
+// forecastQuestion is a question with forecast demand.
 func forecastQuestion() *Question {
 	q := question()
 	q.Assumptions.Demand, q.Assumptions.Scenarios, q.Assumptions.Seed = Forecast, 5, 7
@@ -196,8 +196,8 @@ func forecastQuestion() *Question {
 	return q
 }
 
-// A forecast plan is a function of its question and seed, and a pool's draws do not
-// depend on what else is planned.
+// A forecast plan is a function of its question and seed, and a pool's draws do not depend on other
+// planned pools.
 func TestForecastPlan(t *testing.T) {
 	p := compute(t, forecastQuestion())
 	want, err := json.Marshal(p)
@@ -233,9 +233,8 @@ func TestForecastPlan(t *testing.T) {
 	}
 }
 
-// Two pools of which the demand is the same at all times cost twice what one does in
-// every scenario, so that the range and the worst tenth of both are twice those of one:
-// drawn apart they would be narrower.
+// Two pools with identical demand cost twice what one does in every scenario, so their range and
+// worst tenth are twice those of one. Independent draws would make them narrower.
 func TestPoolsMoveTogether(t *testing.T) {
 	q := forecastQuestion()
 	q.Pools[1] = q.Pools[0]

@@ -9,9 +9,9 @@ import (
 	"quartermaster/domain/reliability"
 )
 
-// A machine of eight GPUs is down with probability 8 × 0.001 × 12.5 = 0.1. Of ten
-// in use and two spare ones at most two are down with P(Bin(12, 0.1) ≤ 2) = 0.889, of
-// thirteen at most three with 0.966: for 0.95 three are kept.
+// A machine of eight GPUs is down with probability 8 × 0.001 × 12.5 = 0.1. With ten in use and two
+// spares, at most two are down with P(Bin(12, 0.1) ≤ 2) = 0.889; with three spares, at most three
+// of thirteen with 0.966. So 0.95 takes three.
 func TestSparesByHand(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]
@@ -42,8 +42,8 @@ func TestSparesByHand(t *testing.T) {
 	}
 }
 
-// Machines have spares as GPUs do. Where no offer says how many GPUs a machine has, the
-// notes say that there are none.
+// Machines have spares as GPUs do. If no offer says how many GPUs a machine has, the notes say that
+// there are none.
 func TestSparesOfMachines(t *testing.T) {
 	q := question()
 	q.Pools = q.Pools[:1]

@@ -69,7 +69,7 @@ func decimalOf(s string) *domain.Decimal {
 	return &d
 }
 
-// Of nothing there is no percentage.
+// A percentage of zero is null.
 func TestSummaryOfNothing(t *testing.T) {
 	s := (&Plan{}).Summary()
 	if s.Coverage != nil || s.Utilization != nil || s.Savings[0].Percent != nil || len(s.Excluded)+len(s.Binding) != 0 {
@@ -77,7 +77,7 @@ func TestSummaryOfNothing(t *testing.T) {
 	}
 }
 
-// What a summary says foots with the totals of the plan, and with its parts.
+// A summary agrees with the totals and the parts of the plan.
 func TestSummaryFoots(t *testing.T) {
 	full := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -147,7 +147,7 @@ func TestSummaryFoots(t *testing.T) {
 	}
 }
 
-// mirrored is a diff seen from the other side.
+// mirrored is a diff with its sides exchanged.
 func mirrored(d *Diff) *Diff {
 	status := map[Status]Status{Added: Removed, Removed: Added, Changed: Changed}
 	turned := func(c AmountChange) AmountChange { return AmountChange{c.Name, c.B, c.A, c.Change.Neg()} }
@@ -173,8 +173,8 @@ func mirrored(d *Diff) *Diff {
 	return m
 }
 
-// A plan does not differ from itself, a diff from the other side is the same mirrored, and
-// what regions, pools and purchases change foots with the costs.
+// A plan does not differ from itself, a diff in the other direction is its mirror image, and
+// changes of regions, pools and purchases add up to the changes of costs.
 func TestAnyDiff(t *testing.T) {
 	differ := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -239,7 +239,7 @@ func TestDiffByHand(t *testing.T) {
 	q := question()
 	a := compute(t, q)
 	q = question()
-	q.Pools = q.Pools[:1] // west alone
+	q.Pools = q.Pools[:1] // west only
 	q.Assumptions.MonthlyGrowth = dec("0.02")
 	b := compute(t, q)
 	d, err := NewDiff(a, b)
@@ -269,7 +269,7 @@ func TestDiffByHand(t *testing.T) {
 	}
 }
 
-// A plan of one region has the bytes that it always had; one of several says which.
+// A plan of one region keeps its old encoding; a plan of several lists them.
 func TestRegionsAsked(t *testing.T) {
 	for _, c := range []struct {
 		only []string

@@ -108,8 +108,8 @@ func ratio(a, b *big.Int) float64 {
 	return q
 }
 
-// constant is what the usual rule costs: of one offer, the best number of units,
-// bought as soon as it can be and again whenever it ends.
+// constant is the cost of the usual rule: the best number of units of one offer, bought as early as
+// possible and again whenever it ends.
 func constant(t rapid.TB, p *procurement.Pool) *big.Int {
 	var best *big.Int
 	top := 0
@@ -139,9 +139,9 @@ func constant(t rapid.TB, p *procurement.Pool) *big.Int {
 	return best
 }
 
-// BenchmarkBeside solves the same pool by a flow and by a general linear solver,
-// process and file included, and compares what they find. Demand is rounded up
-// to lots of 20 units, for the linear solver's sake.
+// BenchmarkBeside solves the same pool by a flow and by a general linear solver, process and file
+// included, and compares the results. Demand is rounded up to lots of 20 units to help the linear
+// solver.
 func BenchmarkBeside(b *testing.B) {
 	hours, pool := realistic(1, 36, false)
 	for _, h := range hours {

@@ -11,8 +11,8 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// The curve on which guaranteed capacity has a worth is the least over all
-// splits of the units into the two kinds, up to what no unit can save.
+// The curve with a worth of guaranteed capacity is the minimum over all splits of the units into
+// the two kinds, up to the part that no unit saves.
 func TestPricedCurve(t *testing.T) {
 	long.Check(t, 50, 6_000, func(t *rapid.T) {
 		n := drawn(t)
@@ -23,7 +23,7 @@ func TestPricedCurve(t *testing.T) {
 		e := &p.Epochs[0]
 		e.HeldDiscountOnly = n(0, 12, "held discount-only")
 		worth := procurement.Nano(n(0, 2000, "worth"))
-		const many = 40 // more than can be of use
+		const many = 40 // more than is useful
 		floorCurve, _, floorSplit := procurement.PricedCost(p, worth, many)
 		for units := range many {
 			curve, use, split := procurement.PricedCost(p, worth, units)
@@ -37,7 +37,7 @@ func TestPricedCurve(t *testing.T) {
 	})
 }
 
-// A pool that is too large for the simplex has a looser bound, and a valid one.
+// The bound of a pool too large for the simplex is weaker, but valid.
 func TestLargeAgainstSimplex(t *testing.T) {
 	var gaps []float64
 	for seed := range uint64(60) {

@@ -2,7 +2,7 @@ package procurement
 
 import "math/big"
 
-// SolveLarge solves a pool the way that pools too large for the simplex are.
+// SolveLarge solves a pool by the method for pools too large for the simplex.
 func SolveLarge(p *Pool) (*Solution, error) {
 	s := newSolver(p)
 	s.best.algorithm = Flow
@@ -13,8 +13,7 @@ func SolveLarge(p *Pool) (*Solution, error) {
 	return s.solution()
 }
 
-// CurveCost is what a pool's first epoch costs by the curves: A(g + min(p, Q)) +
-// B(g).
+// CurveCost is the cost of a pool's first epoch by the curves: A(g + min(p, Q)) + B(g).
 func CurveCost(p *Pool, guaranteed, discountOnly int) *big.Int {
 	c := newEpochCost(&p.Epochs[0], p.ways(0))
 	total, alone := c.parts(0)
@@ -24,9 +23,9 @@ func CurveCost(p *Pool, guaranteed, discountOnly int) *big.Int {
 	return sum.big()
 }
 
-// PricedCost is what an epoch costs by units bought of either kind where using
-// them as guaranteed ones costs their worth: first by the curve, less what none
-// can save, then by the split that it says, then by trying every split.
+// PricedCost is the cost of an epoch by units of either kind, if using a unit as guaranteed costs
+// its worth. It is computed by the curve, without the part that no unit saves, then by the curve's
+// split, then by trying every split.
 func PricedCost(p *Pool, worth Nano, units int) (byCurve, byUse, bySplit *big.Int) {
 	p = &Pool{Weights: p.Weights, Epochs: p.Epochs[:1]}
 	e := &p.Epochs[0]

@@ -9,8 +9,8 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// bytesToPool reads any bytes as a pool: small numbers mostly, and now and then
-// one at a limit or of 64 bits, so that most pools pass Validate and some do not.
+// bytesToPool reads any bytes as a pool: mostly small numbers, sometimes one at a limit or of 64
+// bits, so that most pools pass Validate and some do not.
 func bytesToPool(b []byte) *procurement.Pool {
 	number := func() int {
 		if len(b) == 0 {
@@ -73,7 +73,7 @@ func bytesToPool(b []byte) *procurement.Pool {
 	return p
 }
 
-// Whatever the pool, it is refused or solved, and a solution costs what it says.
+// Any pool is refused or solved, and a solution has the stated cost.
 func FuzzSolve(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("one pool, not long"))

@@ -16,8 +16,8 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// million makes prices of a drawn pool large, as real ones are in Nano: then a
-// certificate in whole Nano is not coarse.
+// million makes prices of a drawn pool large, like real ones in Nano, so that a certificate in
+// whole Nano is not coarse.
 const million = 1_000_000
 
 func enlarge(p *procurement.Pool) *procurement.Pool {
@@ -37,9 +37,9 @@ func enlarge(p *procurement.Pool) *procurement.Pool {
 	return p
 }
 
-// program states pools as one linear program in CPLEX's format, in units of
-// 10⁶ Nano: every source of every step is a column, and nothing is shared with
-// the way in which the solver sees an epoch. What pool k costs is column k.
+// program states pools as one linear program in CPLEX's format, in units of 10⁶ Nano. Every source
+// of every step is a column, and nothing is shared with the solver's view of an epoch. The cost of
+// pool k is column k.
 func program(pools []*procurement.Pool) []byte {
 	var b bytes.Buffer
 	price := func(n procurement.Nano) int64 {
@@ -188,9 +188,8 @@ func glpsol(t testing.TB, pools []*procurement.Pool) []float64 {
 	return cost
 }
 
-// An independent linear solver agrees: where a flow decides, on the cost; where
-// discount-only commitments meet a quota, it lies between bound and cost, and at the
-// bound.
+// An independent linear solver agrees: on the cost where a flow decides, and where discount-only
+// commitments meet a quota, its optimum lies between bound and cost, and at the bound.
 func TestAgainstLinearSolver(t *testing.T) {
 	n := long.Count(250, 10000)
 	wide := size{epochs: 6, steps: 5, units: 30, hours: 40, price: 50, offers: 4, starts: 20, kinds: anyKind}

@@ -15,12 +15,12 @@ import (
 // numbers draws a number from low to high.
 type numbers func(low, high int, label string) int
 
-// drawn lets rapid draw, which prefers small numbers and shrinks what fails.
+// drawn uses rapid, which prefers small numbers and shrinks failures.
 func drawn(t *rapid.T) numbers {
 	return func(low, high int, label string) int { return rapid.IntRange(low, high).Draw(t, label) }
 }
 
-// even draws evenly, always the same for a seed.
+// even draws uniformly, always the same for a seed.
 func even(seed uint64) numbers {
 	r := rand.New(rand.NewPCG(seed, 0))
 	return func(low, high int, _ string) int { return low + r.IntN(high-low+1) }
@@ -36,8 +36,8 @@ type size struct {
 // Which kinds of offers a pool has.
 const (
 	anyKind    = "any"
-	oneKind    = "one"  // guaranteed offers, or discount-only ones
-	bothKinds  = "both" // and a quota
+	oneKind    = "one"  // only guaranteed offers, or only discount-only ones
+	bothKinds  = "both" // both, and a quota
 	guaranteed = "guaranteed"
 )
 
@@ -108,7 +108,7 @@ func draw(n numbers, z size) *procurement.Pool {
 	return p
 }
 
-// solve also holds what is true of every solution.
+// solve also checks invariants of every solution.
 func solve(t rapid.TB, p *procurement.Pool) *procurement.Solution {
 	t.Helper()
 	s, err := procurement.Solve(p)
@@ -177,8 +177,8 @@ func cheapest(t rapid.TB, p *procurement.Pool) *big.Int {
 	return big.NewInt(best)
 }
 
-// contested draws a pool in which it is hard to choose: every epoch has demand
-// and a quota within it, and purchases of both kinds cost about what they save.
+// contested draws a pool with hard choices: every epoch has demand and a quota below it, and
+// purchases of both kinds cost about what they save.
 func contested(n numbers, epochs, offers, units, most int) *procurement.Pool {
 	p := &procurement.Pool{ID: "contested"}
 	const hours = 12
@@ -222,8 +222,8 @@ func contested(n numbers, epochs, offers, units, most int) *procurement.Pool {
 	return p
 }
 
-// uncertain lets a pool go up to three ways: epochs in which they differ leave
-// demand out or have more of it, and spot has a bound. It returns the pool.
+// uncertain adds up to three scenarios to a pool: they drop or add demand in some epochs, and bound
+// spot. It returns the pool.
 func uncertain(n numbers, p *procurement.Pool) *procurement.Pool {
 	for range n(1, 3, "scenarios") {
 		p.Weights = append(p.Weights, n(1, 4, "weight"))

@@ -26,8 +26,7 @@ func shavedice(t testing.TB) map[string][]int {
 	return out
 }
 
-// Real demand is solved to a proven optimum, and much cheaper than by the best
-// constant commitment.
+// Real demand is solved to a proven optimum, much cheaper than the best constant commitment.
 func TestRealDemand(t *testing.T) {
 	demand := shavedice(t)
 	const price = 1_000_000_000

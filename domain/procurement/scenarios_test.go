@@ -44,13 +44,13 @@ func TestScenariosByHand(t *testing.T) {
 	if a, b := ev.Scenarios[0], ev.Scenarios[1]; a.Cost.Int64() != 1200 || b.Cost.Int64() != 1200+400+5000 || b.SpotCost.Int64() != 400 || b.OnDemandCost.Int64() != 5000 {
 		t.Errorf("scenarios cost %d and %d", a.Cost, b.Cost)
 	}
-	// What is bought, without limit, is worth what it costs.
+	// An unlimited purchase is worth its cost.
 	if w := s.Certificate.Worth(p, 0, 0); w != 4*300 {
 		t.Errorf("a unit is worth %d", w)
 	}
 }
 
-// alone is a pool as if a scenario were certain.
+// alone is a pool with a certain scenario.
 func alone(p *procurement.Pool, scenario int) *procurement.Pool {
 	q := *p
 	q.Weights, q.Epochs = nil, slices.Clone(p.Epochs)
@@ -64,8 +64,8 @@ func alone(p *procurement.Pool, scenario int) *procurement.Pool {
 
 func times(weight int, v *big.Int) *big.Int { return new(big.Int).Mul(big.NewInt(int64(weight)), v) }
 
-// A pool with scenarios costs what its scenarios cost one by one, each times its
-// weight. Knowing which comes true would cost less, and buying for another more.
+// A pool with scenarios costs the weighted sum of its scenarios. Knowing which comes true would
+// cost less, and buying for another one more.
 func TestScenariosAddUp(t *testing.T) {
 	long.Check(t, 166, 50_000, func(t *rapid.T) {
 		n := drawn(t)
@@ -116,8 +116,8 @@ func TestScenariosAddUp(t *testing.T) {
 	})
 }
 
-// What makes no difference changes nothing: a scenario cut in two, scenarios
-// that are all alike, and one that is stated as a case.
+// Equivalent changes have no effect: a scenario split in two, identical scenarios, and a single
+// scenario stated as a case.
 func TestScenariosThatAreNone(t *testing.T) {
 	long.Check(t, 66, 20_000, func(t *rapid.T) {
 		n := drawn(t)

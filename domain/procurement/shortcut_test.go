@@ -7,9 +7,9 @@ import (
 	"quartermaster/domain/procurement"
 )
 
-// byLevels is the tempting shortcut: for each level of demand alone, the
-// cheapest way through the epochs, by a shortest path. The sum is what some
-// purchases cost, and not the least. It needs guaranteed offers without limits.
+// byLevels is the tempting shortcut: for each level of demand separately, the cheapest way through
+// the epochs, by a shortest path. The sum is the cost of some purchases, but not the least. It
+// needs unlimited guaranteed offers.
 func byLevels(t testing.TB, p *procurement.Pool) *big.Int {
 	t.Helper()
 	serving := func(m, units int) *big.Int {
@@ -52,10 +52,9 @@ func byLevels(t testing.TB, p *procurement.Pool) *big.Int {
 	return sum
 }
 
-// Demand of 1, 2 and 1 is served best by two purchases that overlap in the
-// middle. No level of demand alone would buy them: the lower one has nothing
-// left to cover in the last epoch but that, and the upper one, six hours, is not
-// worth a purchase. This is why a flow over all levels decides.
+// Demand of 1, 2 and 1 is served best by two purchases that overlap in the middle. No level of
+// demand by itself would buy them: the lower one then has only the last epoch left to cover, and
+// the upper one, six hours, is not worth a purchase. So a flow over all levels is needed.
 func TestLevelsAloneAreNotOptimal(t *testing.T) {
 	epoch := func(units, hours int) procurement.Epoch {
 		return procurement.Epoch{Demand: []procurement.Step{{Units: units, Hours: hours}}, OnDemand: 1, Spot: -1, Shortage: 1, Quota: procurement.Unlimited}
@@ -76,7 +75,7 @@ func TestLevelsAloneAreNotOptimal(t *testing.T) {
 	}
 }
 
-// On pools of random shape levels alone are never better and often worse.
+// On random pools separate levels are never better and often worse.
 func TestLevelsAlone(t *testing.T) {
 	worse, n := 0, 300
 	for seed := range n {

@@ -16,7 +16,7 @@ import (
 
 var tiny = size{epochs: 4, steps: 3, units: 4, hours: 3, price: 9, offers: 3, starts: 5, most: 3}
 
-// judge compares a solution with trying every mix, and returns what that costs.
+// judge compares a solution with trying every mix, and returns the cost of the best.
 func judge(t rapid.TB, p *procurement.Pool, s *procurement.Solution) *big.Int {
 	t.Helper()
 	ev, err := procurement.Evaluate(p, s.Purchases)
@@ -54,8 +54,8 @@ func TestFlowAgainstEveryMix(t *testing.T) {
 	})
 }
 
-// Where discount-only commitments and quota meet, the best mix is within what was
-// proven; nearly always it is what was found, and proven to be.
+// If discount-only commitments compete for a quota, the best mix is within the proven bounds.
+// Nearly always it is the one that was found, with a tight proof.
 func TestMixedAgainstEveryMix(t *testing.T) {
 	z := tiny
 	z.kinds = bothKinds
@@ -89,8 +89,8 @@ func TestMixedAgainstEveryMix(t *testing.T) {
 		t.Errorf("that is not good enough")
 	}
 
-	// Those of 120,000 whose linear program is fractional at its optimum: what is
-	// proven is not tight, and what is found is the best but for one.
+	// The seeds out of 120,000 whose linear program has a fractional optimum: the bound is not
+	// tight, and the result is the best except for one.
 	n, proven, best = 0, 0, 0
 	for _, seed := range fractional {
 		one(seed, 4, 3, 4)
@@ -116,8 +116,7 @@ func byContent(p *procurement.Pool, s *procurement.Solution, name func(procureme
 	return fmt.Sprint(units) // sorted by key
 }
 
-// The order of offers changes indices and nothing else, and neither does an
-// offer that is there twice.
+// Neither the order of offers nor a duplicate offer changes anything but indices.
 func TestOrderOfOffersDoesNotMatter(t *testing.T) {
 	same := func(t *rapid.T, p *procurement.Pool) {
 		s := solve(t, p)
@@ -133,7 +132,7 @@ func TestOrderOfOffersDoesNotMatter(t *testing.T) {
 			t.Fatalf("in another order of offers\n%s\ninstead of\n%s", b, a)
 		}
 
-		// Twice as much of what is limited would be another pool.
+		// Twice as much of a limited offer would be another pool.
 		q.Offers = slices.Clone(q.Offers)
 		for _, o := range p.Offers {
 			if !slices.ContainsFunc(o.Starts, func(s procurement.Start) bool { return s.Max != procurement.Unlimited }) {
@@ -207,8 +206,7 @@ func TestAlgorithm(t *testing.T) {
 	}
 }
 
-// At the limits of what Validate lets through nothing overflows: the costs, of
-// 10²⁷ and more, are still exact.
+// At the limits of Validate nothing overflows: costs of 10²⁷ and more are still exact.
 func TestLargestPools(t *testing.T) {
 	long.Check(t, 66, 20_000, func(t *rapid.T) {
 		n := drawn(t)
@@ -256,8 +254,8 @@ func TestLargestPools(t *testing.T) {
 	})
 }
 
-// A purchase of an exact solution is worth what it costs, and what costs more
-// than it is worth is not bought.
+// A purchase of an exact solution is worth its cost, and offers that cost more than their worth are
+// not bought.
 func TestWorth(t *testing.T) {
 	for seed := range uint64(50) {
 		p := contested(even(seed), 8, 4, 20, 0)

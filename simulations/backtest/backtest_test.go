@@ -96,10 +96,10 @@ func flat(region string, from string, days int, milli int64) Pool {
 	return p
 }
 
-// Ten machines in every hour: the plan buys ten for three years on the first day,
-// as perfect foresight does, and everything on demand costs 1/0.445 as much.
+// Ten machines in every hour: the plan buys ten for three years on the first day, as perfect
+// foresight does, and all on-demand costs 1/0.445 as much.
 func TestSteadyDemand(t *testing.T) {
-	p := flat("r", "2023-01-01", 2*365, 9_500) // 9.5 machines are ten
+	p := flat("r", "2023-01-01", 2*365, 9_500) // 9.5 machines round up to ten
 	p.Markets = generated(12)
 	q := question("2024-01-01", "2025-01-01", []Pool{p})
 	p.Milli = append(p.Milli, slices.Repeat([]int64{9_500}, 24)...) // a leap year
@@ -127,7 +127,7 @@ func TestSteadyDemand(t *testing.T) {
 	}
 }
 
-// wild is a pool whose demand and prices are drawn.
+// wild is a pool with random demand and prices.
 func wild(d *rand.Rand, region string, from, testFrom string, days, months int) Pool {
 	p := Pool{Region: region, Kind: "a", From: at(from), Milli: make([]int64, days*24), SpotPermille: d.IntN(400)}
 	level := int64(d.IntN(20_000))
@@ -171,9 +171,8 @@ func wildQuestion(seed uint64, pools int) *Question {
 	return q
 }
 
-// Whatever is bought of what was for sale costs at least what perfect foresight
-// does, under every terminal rule; and Run refuses an alternative that seems to cost
-// less.
+// Any purchases from what was for sale cost at least what perfect foresight does, under every
+// terminal rule; and Run refuses an alternative that seems to cost less.
 func TestForesightIsLeast(t *testing.T) {
 	for seed := range uint64(long.Count(4, 60)) {
 		q := wildQuestion(seed, 1)
@@ -217,7 +216,7 @@ func TestForesightIsLeast(t *testing.T) {
 	}
 }
 
-// Equal questions give equal bytes, however many workers share them.
+// Equal questions give equal bytes for any number of workers.
 func TestSameBytes(t *testing.T) {
 	q := wildQuestion(5, 2)
 	q.Workers = 1
@@ -246,8 +245,8 @@ func TestDecidesWithoutHindsight(t *testing.T) {
 	early := func(r *Result) []Bought {
 		return slices.DeleteFunc(slices.Clone(r.Pools[0].Bought), func(b Bought) bool { return b.Month > "2024-05" })
 	}
-	// What begins in May without waiting was decided on the first of it, and what
-	// begins a month later may have been decided by then.
+	// What begins in May without lead time was decided on the first of it, and what begins a month
+	// later may have been decided by then.
 	if a, b := text(t, early(before)), text(t, early(after)); a != b {
 		t.Errorf("before %s\nafter  %s", a, b)
 	}
@@ -256,7 +255,7 @@ func TestDecidesWithoutHindsight(t *testing.T) {
 	}
 }
 
-// What became known late was not known: the plan buys nothing until it is.
+// Data that became known late was not known earlier: the plan buys nothing until it is.
 func TestKnownLate(t *testing.T) {
 	p := flat("r", "2023-09-01", 30+31+30+31+31+29+31, 5_000)
 	p.Markets = generated(2)
@@ -329,8 +328,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// Of a price list what was valid counts, and what was valid first only where no
-// price on demand was; the cheapest are taken, and spot pays for interruptions.
+// Of a price list the valid prices count, and later ones only if there was no on-demand price; the
+// cheapest are taken, and spot pays for interruptions.
 func TestPriced(t *testing.T) {
 	offer := func(id string, kind domain.OfferKind, hourly, from string) domain.OfferQuoted {
 		return domain.OfferQuoted{
@@ -379,9 +378,9 @@ func TestPriced(t *testing.T) {
 	}
 }
 
-// Under every terminal rule, known or not, foresight is least and intervals keep to
-// it. What is bought without knowing an end is the same under all rules, so that it
-// costs less the more of the rest is not charged.
+// Under every terminal rule, with the end known or not, foresight is least and regrets lie in their
+// intervals. Purchases without a known end are the same under all rules, so they cost less the more
+// of the rest is not charged.
 func TestTerminalRules(t *testing.T) {
 	for seed := range uint64(3) {
 		q := wildQuestion(seed+20, 4)
@@ -429,8 +428,8 @@ func TestTerminalRules(t *testing.T) {
 	}
 }
 
-// Told that the books end after a year and keep nothing, the plan and the rules buy
-// for a year; untold they buy for three, and are charged for all of it.
+// If they know that the test ends after a year without salvage, the plan and the rules buy for a
+// year; otherwise they buy for three, and are charged for all of it.
 func TestEndKnown(t *testing.T) {
 	p := flat("r", "2022-01-01", 3*365, 10_000)
 	p.Markets = generated(12)
@@ -458,9 +457,9 @@ func TestEndKnown(t *testing.T) {
 	}
 }
 
-// A rule without an end weighs the hourly price of a whole term, whatever plans take
-// for what lies beyond: a term of three years in plans of one is not charged whole
-// against what it saves in a year.
+// Without a known end a rule compares the hourly price of a whole term, whatever plans assume
+// beyond their horizon: a term of three years in plans of one is not charged in full against the
+// saving of one year.
 func TestRulesWeighWholeTerms(t *testing.T) {
 	p := flat("r", "2022-01-01", 3*365, 10_000)
 	p.Markets = generated(12)
@@ -470,7 +469,7 @@ func TestRulesWeighWholeTerms(t *testing.T) {
 	if c := alternative(&r.All, "lookback_30d"); !c.Cost.Equal(r.All.Foresight) {
 		t.Errorf("it costs %s, perfect foresight %s", c.Cost, r.All.Foresight)
 	}
-	// The plan is told that nothing is left after a year, and buys for one.
+	// The plan knows that nothing is left after a year, and buys for one.
 	if got, want := r.Pools[0].Bought, (Bought{"generated/1y", "2023-01", 10}); got[0] != want {
 		t.Errorf("the plan buys %v first, want %v", got, want)
 	}

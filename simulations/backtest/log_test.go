@@ -16,8 +16,8 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// estate is a log of one pool: machines of eight GPUs, sixty of them wanted, with
-// the commitments, quotas, launches and outages that are appended.
+// estate is a log of one pool: machines of eight GPUs with a demand of sixty, plus the given
+// commitments, quotas, launches and outages.
 func estate(events ...domain.Envelope) *storetest.Log {
 	l := storetest.NewLog()
 	start := at("2024-01-01")
@@ -84,8 +84,8 @@ func poolOf(t *testing.T, l *storetest.Log) Pool {
 	return pools[0]
 }
 
-// What the log knew at each decision goes into it, in machines: commitments that
-// had begun, the quota, launches, and maintenance.
+// Each decision uses what the log knew then, in machines: commitments that had begun, the quota,
+// launches, and maintenance.
 func TestFromLog(t *testing.T) {
 	window := domain.Interval{From: at("2024-02-10"), To: at("2024-02-11")}
 	p := poolOf(t, estate(
@@ -120,8 +120,7 @@ func TestFromLog(t *testing.T) {
 	}
 }
 
-// What is said after the first decision changes nothing that was known at it,
-// whatever time it is about.
+// Events after the first decision do not change what was known at it, whatever time they are about.
 func TestNothingLaterIsKnown(t *testing.T) {
 	early := []domain.Envelope{
 		decided("2024-01-02", commitment("held", 3, "2024-01-05", "2025-01-05")), quotaSet("2024-01-02", "2024-01-02", 100), launch("2024-02-20", "2024-04-15", "chat", 8),
@@ -142,7 +141,7 @@ func TestNothingLaterIsKnown(t *testing.T) {
 	}
 }
 
-// A launch that is known is bought for when it comes, not when it has been seen.
+// A known launch is bought for when it comes, not when it has been observed.
 func TestBuysForALaunch(t *testing.T) {
 	p := flat("r", "2023-01-01", 365+366, 10_000)
 	from := int((at("2024-04-01") - p.From) / domain.Hour)
@@ -162,7 +161,7 @@ func TestBuysForALaunch(t *testing.T) {
 	}
 }
 
-// What was observed in an outage is not learned from.
+// Observations during an outage are not learned from.
 func TestOutageIsNotLearned(t *testing.T) {
 	p := flat("r", "2023-01-01", 365+31, 10_000)
 	out := domain.Interval{From: at("2023-12-20"), To: at("2024-01-01")}
@@ -183,9 +182,9 @@ func TestOutageIsNotLearned(t *testing.T) {
 	}
 }
 
-// A price that nobody had quoted yet is that of the next quote of the same offer,
-// and is marked; one that became known late counts as it was valid, and is marked
-// too. Neither counts where a price was known.
+// A price that was not quoted yet is that of the next quote of the same offer, and is marked. One
+// that became known late counts as it was valid, and is marked too. Neither counts if a price was
+// known.
 func TestPricesAreCarriedBack(t *testing.T) {
 	quote := func(offer, from string, hourly int64, kind domain.OfferKind) *domain.OfferQuoted {
 		return &domain.OfferQuoted{

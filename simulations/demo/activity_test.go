@@ -110,8 +110,7 @@ func TestJobs(t *testing.T) {
 	within(t, "GPU time of failed jobs, per mille", gpuTime[domain.JobFailed]*1000/worked, 50, 110)
 }
 
-// Every node but one reports every hour of the evening what it has, and no more is asked
-// of a GPU than there is of it.
+// Every node but one reports every hour of the evening, and no GPU is used beyond its capacity.
 func TestReports(t *testing.T) {
 	nodes := map[string]int{}
 	for _, n := range rows(t, "nodes") {

@@ -80,8 +80,8 @@ func invoice(t interface{ Fatal(...any) }, e *demo.Estate) domain.InvoiceReceive
 	return invoices[0]
 }
 
-// differences returns by detail what the lines add up to beyond the invoice, and
-// nothing where they agree.
+// differences returns, by detail, how much the lines exceed the invoice; details that agree are
+// left out.
 func differences(ls []domain.BillingLine, inv domain.InvoiceReceived) map[string]string {
 	sums := map[string]domain.Decimal{}
 	for _, l := range ls {
@@ -202,7 +202,7 @@ func TestLines(t *testing.T) {
 	golden(t, "lines", append(file, '\n'), readable.Bytes())
 }
 
-// The comparison finds a line that is missing, and one cent too much on one.
+// The comparison finds a missing line, and one cent too much on a line.
 func TestDifferencesBite(t *testing.T) {
 	e := estate()
 	ls, inv := lines(t, e), invoice(t, e)
@@ -271,9 +271,8 @@ func drawEstate(t *rapid.T) *demo.Estate {
 	return e
 }
 
-// Whatever the estate: lines and invoice agree to the cent in every detail, the
-// commitment is used up exactly, and a machine is billed for no more than a day
-// a day.
+// For any estate, lines and invoice agree to the cent in every detail, the commitment is used up
+// exactly, and a machine is billed for at most a day per day.
 func TestLinesFootToInvoices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := drawEstate(t)
@@ -308,8 +307,8 @@ func TestLinesFootToInvoices(t *testing.T) {
 	})
 }
 
-// slowHours counts the hundredths of hours of the month in which each machine
-// was in service, one by one but for hours that are whole.
+// slowHours counts the hundredths of hours of the month in which each machine was in service one by
+// one, except whole hours.
 func slowHours(e *demo.Estate) domain.Decimal {
 	n := int64(0)
 	for _, m := range append(slices.Clone(e.Nodes), e.Stray) {

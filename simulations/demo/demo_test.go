@@ -63,7 +63,7 @@ func parse(t testing.TB, file []byte) []map[string]string {
 	return out
 }
 
-// number reads a whole number or fails the test.
+// number reads an integer or fails the test.
 func number(t testing.TB, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
@@ -107,7 +107,7 @@ var told = sync.OnceValue(func() map[string][]demo.Told {
 	}
 })
 
-// Other draws give other files, apart from what is not drawn.
+// Other draws give other files, except those without randomness.
 func TestDrawsMatter(t *testing.T) {
 	other := rand.New(rand.NewPCG(1, 1)).Uint64
 	var nodes, pods, load, demand bytes.Buffer
@@ -127,7 +127,7 @@ func TestDrawsMatter(t *testing.T) {
 
 var errFull = errors.New("no space left")
 
-// full takes so many bytes and no more.
+// full is a writer with room for a number of bytes.
 type full struct{ room int }
 
 func (f *full) Write(b []byte) (int, error) {

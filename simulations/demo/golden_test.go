@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens anew; read the difference before committing it")
 
-// headLines is how many lines of a file a golden shows.
+// headLines is the number of lines of a file in a golden.
 const headLines = 12
 
 // golden compares a file with testdata/NAME.golden, which has the SHA-256 of the

@@ -51,7 +51,7 @@ func TestPrices(t *testing.T) {
 	if len(all) < 140 || len(all) > 170 {
 		t.Errorf("%d prices, want about 150", len(all))
 	}
-	// A commitment that costs more than going without would be a slip of the pen.
+	// A commitment that costs more than on-demand would be a typo.
 	committed := 0
 	for _, r := range all {
 		m := machine{r["provider"], r["region"], r["instance_type"]}
@@ -86,7 +86,7 @@ func TestPrices(t *testing.T) {
 func TestPricesArePublished(t *testing.T) {
 	all := public.Rows(t, "prices/gpu_offers.csv")
 	type fact struct{ awsType, region, offer, months, gpus, upfront, hourly, asOf string }
-	// Other providers' machines are called by other names there, or by none.
+	// Other providers' machines have other names there, or none.
 	awsType := func(provider, name string) string {
 		if provider == "aws" {
 			return name

@@ -8,7 +8,7 @@ import (
 	"quartermaster/simulations/demo"
 )
 
-// tenths reads a number with one digit behind the point, in tenths.
+// tenths reads a number with one decimal, in tenths.
 func tenths(t testing.TB, text string) int {
 	t.Helper()
 	whole, digit, ok := strings.Cut(text, ".")

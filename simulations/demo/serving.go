@@ -49,7 +49,9 @@ func Deployments(workspace string, at domain.Instant) []Told {
 		out = append(out, Told{at, workspace, s.deployment, &domain.DeploymentChanged{
 			Deployment: s.deployment, Model: servingName, Tier: s.tier, Class: domain.ClassServing,
 			Replicas: uint32(s.replicas),
-			Need:     domain.GPUNeed{Models: []string{servingModel}, Count: servingGPUs, CPUMilli: servingCPU, RAMMiB: servingRAM},
+			Need: domain.GPUNeed{
+				Models: []string{servingModel}, Count: servingGPUs, CPUMilli: servingCPU, RAMMiB: servingRAM,
+			},
 		}})
 	}
 	return out

@@ -6,7 +6,7 @@ import (
 	"quartermaster/simulations/public"
 )
 
-// The first hour and the end as the files have them, and kinds add up to all.
+// The first hour and the end match the files, and kinds add up to all.
 func TestShavedice(t *testing.T) {
 	each := public.Shavedice(t)
 	if len(each) != 23 || each[0].Region != "1" || each[0].Kind != "A" || each[0].Units[0] != 169 || each[0].Units[1] != 151 {
@@ -30,7 +30,7 @@ func TestOpenb(t *testing.T) {
 	}
 }
 
-// Without the data a test is skipped, and the rest can do without.
+// Without the data a test is skipped, or continues without it.
 func TestAbsent(t *testing.T) {
 	t.Setenv("QUARTERMASTER_DATA", t.TempDir())
 	if public.Has(t, public.ShavediceFile) {

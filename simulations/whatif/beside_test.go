@@ -11,7 +11,7 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// plain is an instance of one pool: so many units wanted in each hour of two days.
+// plain is an instance of one pool with a given demand in each hour of two days.
 func plain(hourly func(h int) int, edit func(*instance.Instance)) *instance.Instance {
 	in := &instance.Instance{
 		Format: instance.Format, Name: "plain", Currency: "USD", From: at("2027-03-01"), Epoch: instance.Days, Epochs: 2, AnnualRate: dec("0.08"),
@@ -40,8 +40,8 @@ func ofInstance(t *testing.T, in *instance.Instance, changes []Change, alternati
 	return r
 }
 
-// Machines that fail are counted once, whether the demand has its own buffer or a
-// change says so, and twice the demand has the spare units of twice the demand.
+// Failing machines are counted once, whether the demand has its own buffer or a change states the
+// rate, and twice the demand has the spare units of twice the demand.
 func TestSparesAreCountedOnceAndGrow(t *testing.T) {
 	buffer := &instance.Buffer{ServiceLevel: dec("0.99"), FailuresPerGPUHour: dec("0.0005"), RepairHours: dec("8"), GPUsPerUnit: 8}
 	hourly := func(h int) int { return 20 + h%7 }
@@ -80,25 +80,25 @@ func TestSparesAreCountedOnceAndGrow(t *testing.T) {
 			t.Errorf("%s under twice the demand: costs %s, want %s", name, got, want)
 		}
 	}
-	// Spare units of twice the demand are fewer than twice those of the demand: to
-	// multiply what stands by would show here.
+	// Spare units of twice the demand are fewer than twice those of the demand: multiplying the
+	// spares would show here.
 	if double := want.Mul(dec("2")); !evaluated(with(2)).LessThan(double) {
 		t.Errorf("twice the demand costs %s, twice the cost is %s: the case is too easy", evaluated(with(2)), double)
 	}
-	// What is down nearly always counts as down half of the time.
+	// A machine that is nearly always down counts as down half of the time.
 	worst := Change{Kind: FailureRate, PerGPUHour: number(Fixed, "0.5"), RepairHours: number(Fixed, "8760")}
 	if most := cost(plain(hourly, nil), worst); !most.GreaterThan(want.Mul(dec("1.5"))) {
 		t.Errorf("machines that are down half of the time cost %s, those that seldom are %s", most, want)
 	}
-	// Where the rate is uncertain, scenarios have its spare units.
+	// If the rate is uncertain, scenarios include its spare units.
 	fails.RepairHours = number(Lognormal, "8", "60")
 	if a := ofInstance(t, plain(hourly, nil), []Change{fails}, Alternative{Name: "best"}).Alternatives[0]; len(a.Set) < 2 || len(a.Unmodelled) > 0 || a.TrialsAboveShare.Abs().GreaterThan(dec("0.01")) {
 		t.Errorf("%d scenarios, %v beside the gap, and trials are %s above", len(a.Set), a.Unmodelled, a.TrialsAboveShare)
 	}
 }
 
-// What the solved problem does not vary stands beside its gap, by name and with what
-// it comes to; where nothing is uncertain it comes to nothing.
+// What the solved problem does not vary is listed next to its gap, by name and with its effect; if
+// nothing is uncertain the effect is zero.
 func TestBesideTheGap(t *testing.T) {
 	view := house(t)
 	growth := east(DemandGrowth, func(c *Change) { c.Monthly = number(Fixed, "0.02") })
@@ -116,14 +116,14 @@ func TestBesideTheGap(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes    []Change
 		unmodelled []Unmodelled
-		zero       bool // what the trials cost is what was solved
+		zero       bool // the trials cost what was solved
 	}{
 		"nothing uncertain": {[]Change{growth}, nil, true},
 		"a quota":           {[]Change{growth, quota}, []Unmodelled{{"quota", "at its p25"}}, false},
 		"an outage":         {[]Change{growth, outage}, []Unmodelled{{"outage", Excluded}}, false},
 		"late":              {[]Change{late}, []Unmodelled{{"late", NeverLate}}, false},
-		// Who serves does not depend on what is bought at these prices, so that means
-		// are enough, a price and a rate that multiply included.
+		// At these prices serving does not depend on purchases, so means suffice, including a price
+		// and a rate that multiply.
 		"prices": {[]Change{euros, rate}, []Unmodelled{{"price", AtItsMean}, {"rate", AtItsMean}}, true},
 	} {
 		a := answer(t, view, scenario(c.changes)).Alternatives[0]
@@ -140,14 +140,14 @@ func TestBesideTheGap(t *testing.T) {
 			t.Error("nothing is bought in euros: the case is too easy")
 		}
 	}
-	// Nothing is solved where nothing is bought, and there is no gap to be beside of.
+	// Nothing is solved if nothing is bought, so there is no gap.
 	if a := answer(t, view, scenario([]Change{quota}, Alternative{Name: "x", Buy: BuyNothing})).Alternatives[0]; len(a.Unmodelled) > 0 || !a.TrialsAbove.IsZero() {
 		t.Errorf("nothing was solved: %+v", a.Unmodelled)
 	}
 }
 
-// A machine that is bought breaks even where a hand finds it, among the offers of
-// the alternative that has it.
+// A machine that is bought breaks even as computed by hand, among the offers of the alternative
+// that has it.
 func TestBreakEvenByHand(t *testing.T) {
 	view := house(t)
 	own := east(NewOffer, func(c *Change) {
@@ -183,13 +183,13 @@ func TestBreakEvenByHand(t *testing.T) {
 	if year := find(r, "year"); !slices.Equal(year.Alternatives, []string{"rented", "or owned"}) || !year.Hourly.Equal(dec("20")) || !year.Utilization.Equal(dec("0.5")) {
 		t.Errorf("%+v", year)
 	}
-	// On-demand a quarter cheaper after three of the 24 months: 2,208 hours at 40.
+	// On-demand is a quarter cheaper after three of the 24 months: 2,208 hours at 40.
 	s = scenario([]Change{cut}, Alternative{Name: "or owned", Changes: []Change{own}})
 	s.Assumptions.AnnualRate = decimal.Zero
 	b = find(answer(t, view, s), "machine")
 	equal("on demand, cheaper later", b.OnDemand, dec("40").Mul(dec("2208")).Add(dec("30").Mul(dec("15336"))).DivRound(dec("17544"), 6))
-	// At 100 % a year a month leaves 2^(−1/12) of what it is worth, and the middle of the
-	// first 2^(−1/24). Two months from June are 720 and 744 hours.
+	// At 100 % a year a month reduces the value to 2^(−1/12), and the middle of the first to
+	// 2^(−1/24). Two months from June are 720 and 744 hours.
 	s = scenario(nil, Alternative{Name: "or owned", Changes: []Change{east(NewOffer, func(c *Change) {
 		c.Provider, c.Offer, c.OfferKind, c.Term, c.Upfront = "own", "machine", "owned", 2, number(Fixed, "10000")
 	})}})
@@ -198,7 +198,7 @@ func TestBreakEvenByHand(t *testing.T) {
 	equal("discounted", b.Hourly, dec("10000").DivRound(dec("720").Add(dec("744").Mul(dec("0.943874312681694"))).Mul(dec("0.971531941153606")), 6))
 }
 
-// A tornado says how many outages are few and many, and moves one driver at a time.
+// A tornado gives the low and high number of outages, and moves one driver at a time.
 func TestTornadoNamesCounts(t *testing.T) {
 	region := func(name, region, perYear string) Change {
 		return Change{Kind: ProviderOutage, Name: name, Region: region, PerYear: number(Fixed, perYear), Duration: number(Lognormal, "6", "24")}
@@ -221,7 +221,7 @@ func TestTornadoNamesCounts(t *testing.T) {
 	if !b.Low.IsZero() || !b.High.Equal(dec("1")) || !b.LowCost.Equal(a.Median) || !b.HighCost.GreaterThan(b.LowCost) {
 		t.Errorf("outages are %s and %s, and cost %s and %s beside %s", b.Low, b.High, b.LowCost, b.HighCost, a.Median)
 	}
-	// At the median there is none of b, so its length is shown of one.
+	// At the median there is no outage of b, so its duration is shown for one.
 	if x := of("b duration"); x.Given != "of one outage" || !x.HighCost.GreaterThan(x.LowCost) || !x.LowCost.GreaterThan(a.Median) {
 		t.Errorf("%+v beside %s", x, a.Median)
 	}
@@ -237,8 +237,8 @@ func TestTornadoNamesCounts(t *testing.T) {
 	}
 }
 
-// An outage that began before the horizon takes what is left of it, and one that
-// ended then takes nothing.
+// Of an outage that began before the horizon only the rest counts, and one that ended before counts
+// nothing.
 func TestOutageThatBeganBefore(t *testing.T) {
 	in := plain(func(int) int { return 5 }, nil)
 	unserved := func(when string, hours string) decimal.Decimal {
@@ -254,16 +254,16 @@ func TestOutageThatBeganBefore(t *testing.T) {
 	}
 }
 
-// A quota that falls bounds what is rented from the epoch on in which it does, which
-// has the least of it, and what is above it is short.
+// A falling quota bounds on-demand from the epoch in which it falls, which has its lowest value;
+// demand above it is short.
 func TestQuotaBound(t *testing.T) {
 	view := house(t)
 	cut := func(gpus string) *Outcome {
 		c := east(QuotaChange, func(c *Change) { c.Provider, c.LimitGPUs, c.When = "aws", number(Fixed, gpus), at("2026-08-15") })
 		return &answer(t, view, scenario([]Change{c}, Alternative{Name: "x", Buy: BuyNothing, Without: []string{"spot"}})).Alternatives[0]
 	}
-	// In a day of the house 10 to 33 machines are wanted, for an hour each, and four are
-	// held. August to November have 122 days.
+	// A day of the house wants 10 to 33 machines, for an hour each, and four are held. August to
+	// November have 122 days.
 	short := func(machines int) (sum int64) {
 		for wanted := 10; wanted <= 33; wanted++ {
 			sum += int64(max(0, wanted-4-machines))

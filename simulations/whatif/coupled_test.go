@@ -14,10 +14,9 @@ import (
 	"quartermaster/domain/long"
 )
 
-// coupledInstance has pools that meet in the same hour: regions that help each other
-// out at a price and an overhead, within latency budgets and countries, machines that
-// stand in for others, quotas that several pools share, spot, spare units and work
-// that waits.
+// coupledInstance has pools that share hours: regions that serve each other at a price and an
+// overhead, within latency budgets and countries, substitutes, quotas shared by several pools,
+// spot, spare units and deferrable work.
 func coupledInstance(rng *rand.Rand) *instance.Instance {
 	chance := func(n int) bool { return rng.IntN(n) == 0 }
 	day := func(n int) domain.Instant { return at("2027-03-01") + domain.Instant(n)*domain.Day/2 }
@@ -104,7 +103,7 @@ func coupledInstance(rng *rand.Rand) *instance.Instance {
 	return in
 }
 
-// drawnOf answers a scenario of an instance, whose purchases are these.
+// drawnOf answers a scenario of an instance with given purchases.
 func drawnOf(t *testing.T, in *instance.Instance, orders []instance.Order, runs int, changes ...Change) *Result {
 	t.Helper()
 	s := &Scenario{
@@ -119,7 +118,7 @@ func drawnOf(t *testing.T, in *instance.Instance, orders []instance.Order, runs 
 	return r
 }
 
-// levelled is an instance whose work waits as trials have it.
+// levelled is an instance with work deferred as in trials.
 func levelled(t *testing.T, in *instance.Instance) *instance.Instance {
 	t.Helper()
 	priced, err := in.Priced()
@@ -141,8 +140,8 @@ func levelled(t *testing.T, in *instance.Instance) *instance.Instance {
 	return &out
 }
 
-// With nothing uncertain trials of coupled pools come to what their instance is
-// evaluated to, hour by hour: cost, what serves, and what is left unserved.
+// With nothing uncertain, trials of coupled pools equal the evaluation of their instance, hour by
+// hour: cost, what serves, and what is unserved.
 func TestCoupledDrawsEqualEvaluation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 11))
 	seen := map[string]int{}
@@ -200,8 +199,8 @@ func TestCoupledDrawsEqualEvaluation(t *testing.T) {
 	}
 }
 
-// A trial of twice the demand comes to what the instance with twice the demand is
-// evaluated to, and so do quotas and overflow of more.
+// A trial with twice the demand equals the evaluation of the instance with twice the demand;
+// likewise for quotas and overflow.
 func TestCoupledDrawsFollowDemand(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	for i := range long.Count(8, 20) {
@@ -228,8 +227,8 @@ func TestCoupledDrawsFollowDemand(t *testing.T) {
 	}
 }
 
-// More of a shared quota, and further ways to overflow, never cost more in any trial;
-// whichever workers evaluate them, trials come to the same.
+// More of a shared quota, and further overflow routes, never cost more in any trial; trials do not
+// depend on which worker evaluates them.
 func TestCoupledDrawsAreMonotone(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 11))
 	changes := []Change{
@@ -279,7 +278,7 @@ func TestCoupledDrawsAreMonotone(t *testing.T) {
 		after := run(&more, 2)
 		for d := range before.trials[0] {
 			was, is := before.trials[0][d].cost, after.trials[0][d].cost
-			if is > was+200 { // each of some amounts is rounded to a millionth
+			if is > was+200 { // each amount is rounded to a millionth
 				t.Fatalf("instance %d, trial %d: with more it costs %d, with less %d", i, d, is, was)
 			}
 			if is < was {
@@ -292,8 +291,8 @@ func TestCoupledDrawsAreMonotone(t *testing.T) {
 	}
 }
 
-// Two regions of which one is gone for ten hours: its five units are unserved, but
-// for those that the other may serve, at what that costs there.
+// One of two regions is unavailable for ten hours: its five units are unserved, except those that
+// the other may serve, at its cost.
 func TestOutageOfACoupledRegion(t *testing.T) {
 	pair := func(edit func(*instance.Instance)) *instance.Instance {
 		return plain(func(int) int { return 5 }, func(in *instance.Instance) {
@@ -331,7 +330,7 @@ func TestOutageOfACoupledRegion(t *testing.T) {
 			in.Quotas = []instance.Quota{{ID: "k", Limit: 7}}
 			in.Pools[1].Quota = "k"
 		}, fmt.Sprint(usual + 20*(6-4) + 10 + 30*(40-4)), "30"},
-		// Five and five fit it, and only five are wanted on demand while one region is gone.
+		// Five and five fit it, and only five are wanted on demand while one region is unavailable.
 		"a shared quota of ten": {func(in *instance.Instance) {
 			away("0")(in)
 			in.Quotas = []instance.Quota{{ID: "k", Limit: 10}}
@@ -345,8 +344,8 @@ func TestOutageOfACoupledRegion(t *testing.T) {
 	}
 }
 
-// What serves a pool of coupled ones, hour by falling demand, adds up to what it
-// serves: with a shared quota of six, two pools that want one to eight.
+// What serves a coupled pool, by hours of falling demand, adds up to its total: with a shared quota
+// of six, two pools that want one to eight.
 func TestStackOfCoupledPools(t *testing.T) {
 	in := plain(func(h int) int { return 1 + h%8 }, func(in *instance.Instance) {
 		in.Pools = append(in.Pools, instance.Pool{ID: "q", Region: "r", Class: "other", Unit: "vm", GPUs: 8, OnDemand: &instance.Price{Hourly: dec("5")}})
@@ -357,7 +356,7 @@ func TestStackOfCoupledPools(t *testing.T) {
 		in.Pools[0].Quota, in.Pools[1].Quota = "k", "k"
 	})
 	r := ofInstance(t, in, nil, Alternative{Name: "x", Buy: BuyNothing})
-	// The dearer shortage is served first: of e up to six, of d what is left.
+	// The dearer shortage is served first: of e up to six, of d the rest.
 	for i, want := range [][2]int{{6 * (1 + 2), 6*(8+7+6+5+4) + 6*3 + 6*0}, {6 * (1 + 2 + 3 + 4 + 5 + 6 + 6 + 6), 6 * (2 + 1)}} {
 		x := &r.Alternatives[0].Stacks[i]
 		rented, short := decimal.Zero, decimal.Zero
@@ -376,8 +375,8 @@ func TestStackOfCoupledPools(t *testing.T) {
 	}
 }
 
-// A limit that the solved problem keeps in expectation is no limit of trials, which use
-// more of cheap spot; that is an unmodelled driver.
+// A limit that the solved problem keeps in expectation does not limit trials, which use more of
+// cheap spot; that is an unmodelled driver.
 func TestLimitsStandBesideTheGap(t *testing.T) {
 	in := plain(func(int) int { return 10 }, func(in *instance.Instance) {
 		in.Pools[0].Spot = &instance.Spot{Price: instance.Price{Hourly: dec("1")}}
@@ -395,14 +394,14 @@ func TestLimitsStandBesideTheGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// By the hour a quarter of ten on spot costs 2.5 + 7.5 × 4, and all of it 10.
+	// Per hour, a quarter of ten on spot costs 2.5 + 7.5 × 4, and all of it 10.
 	a := r.Alternatives[0]
 	if want := []Unmodelled{{"constraints", InExpectation}}; !slices.Equal(a.Unmodelled, want) || a.Solved.LessThan(a.Expected.Mul(dec("3"))) || !a.TrialsAbove.Equal(a.Expected.Sub(a.Solved)) {
 		t.Errorf("unmodelled drivers are %v; solved %s, drawn %s", a.Unmodelled, a.Solved, a.Expected)
 	}
 }
 
-// Pools that share nothing but a quota are rationed as the linear program would.
+// Pools that share only a quota are rationed as by the linear program.
 func TestRationEqualsTheProgram(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 11))
 	rationed := 0
@@ -444,7 +443,7 @@ func TestRationEqualsTheProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// A unit's part that is left of a quota is rationed to the millionth in each hour.
+		// The remaining part of a unit of quota is rationed to the millionth in each hour.
 		if d := by[0].cost - by[1].cost; d < -2000 || d > 2000 {
 			t.Errorf("instance %d: rationed it costs %d, by the program %d", i, by[0].cost, by[1].cost)
 		}

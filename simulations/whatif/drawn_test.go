@@ -14,11 +14,10 @@ import (
 	"quartermaster/domain/long"
 )
 
-// drawnInstance has what trials evaluate as instances do: currencies, prices and
-// quotas that change within an epoch, spare units for failures, curves, commitments
-// that go on and that hold for a part of an epoch, offers in lots, with ramps, in
-// tiers, with a least order, for later delivery, owned hardware, and spot that is
-// bounded. What couples pools is not in it: of that trials evaluate less.
+// drawnInstance has what trials evaluate in the same way as instances: currencies, prices and
+// quotas that change within an epoch, spare units for failures, curves, commitments that renew or
+// cover part of an epoch, offers in lots, with ramps, tiers, least orders and lead times, owned
+// hardware, and bounded spot. It does not couple pools, which trials support less.
 func drawnInstance(rng *rand.Rand) *instance.Instance {
 	chance := func(n int) bool { return rng.IntN(n) == 0 }
 	day := func(n int) domain.Instant { return at("2027-03-01") + domain.Instant(n)*domain.Day/2 }
@@ -41,7 +40,7 @@ func drawnInstance(rng *rand.Rand) *instance.Instance {
 			}
 		}
 		if !chance(4) {
-			// Limits are in whole units: of others coupled problems serve parts of units.
+			// Limits are in whole units: coupled problems may serve fractions of others.
 			q := instance.Quota{ID: fmt.Sprint("q", p), Limit: 2 * rng.IntN(10)}
 			if chance(4) {
 				q.Limit = 1_000_000_000_000
@@ -97,7 +96,7 @@ func drawnInstance(rng *rand.Rand) *instance.Instance {
 				ID: fmt.Sprintf("held%d.%d", p, k), Kind: domain.OfferReserved, Pool: pool.ID, Units: 1 + rng.IntN(2), Hourly: dec("2"), Upfront: dec("5"), GuaranteesCapacity: chance(2), Currency: currency(),
 				Term: domain.Interval{From: day(-2 - rng.IntN(5)), To: day(1 + rng.IntN(6))},
 			}
-			if chance(2) { // notice is too late, or is not
+			if chance(2) { // notice may or may not be too late
 				c.Renews, c.NoticeBy = true, c.Term.To-domain.Instant(1+rng.IntN(5))*domain.Day
 			}
 			in.Commitments = append(in.Commitments, c)
@@ -106,7 +105,7 @@ func drawnInstance(rng *rand.Rand) *instance.Instance {
 	return in
 }
 
-// drawnOrders buys some of what is sold, whether it is worth it or not.
+// drawnOrders buys some of what is sold, regardless of its worth.
 func drawnOrders(t *testing.T, rng *rand.Rand, in *instance.Instance) []instance.Order {
 	var out []instance.Order
 	try := func(o instance.Order) bool {
@@ -132,8 +131,8 @@ func drawnOrders(t *testing.T, rng *rand.Rand, in *instance.Instance) []instance
 	return out
 }
 
-// With nothing uncertain a trial comes to what the instance is evaluated to, whatever
-// there is in it: to the millionth that trials round each amount to.
+// With nothing uncertain a trial equals the evaluation of the instance, for any of its features, up
+// to the millionth to which trials round each amount.
 func TestDrawsEqualEvaluationOfDrawnInstances(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 5))
 	seen := map[string]int{}

@@ -21,9 +21,9 @@ func at(s string) domain.Instant {
 
 func usd(s string) domain.Money { return domain.Money{Amount: dec(s), Currency: "USD"} }
 
-// house is a log with two regions: in each a cluster, demand for four weeks, prices
-// on demand, as spot and reserved, and in the first a quota, a commitment and a
-// deployment. It is a fork of nothing.
+// house is a log with two regions. Each has a cluster, demand for four weeks, and prices on demand,
+// as spot and reserved; the first also has a quota, a commitment and a deployment. It is a fork of
+// an empty view.
 func house(t testing.TB) projections.View {
 	t.Helper()
 	var base projections.View
@@ -76,7 +76,7 @@ func house(t testing.TB) projections.View {
 	return f.Rows()
 }
 
-// scenario asks of the house on 1 June 2026 for six months.
+// scenario is a question about the house on 1 June 2026 for six months.
 func scenario(changes []Change, alternatives ...Alternative) *Scenario {
 	if len(alternatives) == 0 {
 		alternatives = []Alternative{{Name: "best", Buy: BuyBest}}

@@ -11,9 +11,8 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// A delivery that is late spares the rent of the hours in which it is not there, and of
-// nothing else: the same purchase swings alike whether its term ends within the horizon
-// or far beyond it, whatever is credited there.
+// A late delivery saves the rent of the missing hours and nothing else: the same purchase varies
+// alike whether its term ends within the horizon or far beyond it, at any salvage.
 func TestLateSparesTheRentOfItsHours(t *testing.T) {
 	view := house(t)
 	for _, salvage := range []string{"0", "0.5"} {
@@ -29,7 +28,7 @@ func TestLateSparesTheRentOfItsHours(t *testing.T) {
 			if i < 0 || a.Purchases[i].Units != 5 || a.Purchases[i].Term.From != at("2026-08-01") || len(a.Tornado) != 1 {
 				t.Fatalf("term %d, salvage %s: bought is %+v, swings %+v", term, salvage, a.Purchases, a.Tornado)
 			}
-			// All five would serve in every hour; on demand each costs 40 instead of 4.
+			// All five would serve in every hour; each costs 40 on demand instead of 4.
 			late := a.Tornado[0].High.Sub(r.Drivers[0].P50).Ceil()
 			want := dec("36").Mul(dec("5")).Mul(late)
 			if got := a.Tornado[0].HighCost.Sub(a.Tornado[0].LowCost); !got.Equal(want) || !late.GreaterThan(dec("744")) {
@@ -39,9 +38,9 @@ func TestLateSparesTheRentOfItsHours(t *testing.T) {
 	}
 }
 
-// Of what begins in steps a late delivery lacks what would be there in each epoch, and
-// spares its rent in the currency as it is then. Of a term beyond the horizon a currency
-// that is worth otherwise from an epoch on changes what is paid from then, and no more.
+// With a ramp, a late delivery lacks what would be present in each epoch, and saves its rent in the
+// currency at that time. For a term beyond the horizon, a change of the currency's value from an
+// epoch on affects only what is paid from then.
 func TestLateInStepsAndAnotherCurrency(t *testing.T) {
 	in := plain(func(int) int { return 4 }, func(in *instance.Instance) {
 		in.AnnualRate = decimal.Zero
@@ -74,8 +73,8 @@ func TestLateInStepsAndAnotherCurrency(t *testing.T) {
 		}
 		return money(o.cost)
 	}
-	// Two machines in the first of two days and four then, at 1 an hour and 8 upfront;
-	// of two more days nothing is credited. What is lacking costs 4 on demand.
+	// Two machines on the first of two days and four then, at 1 an hour and 8 upfront; two more
+	// days are not credited. Missing machines cost 4 on demand.
 	base := dec("32").Add(dec("48").Add(dec("96").Mul(dec("3")))).Add(dec("48").Mul(dec("4")))
 	for _, x := range []struct {
 		late, fx int64

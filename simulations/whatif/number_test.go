@@ -18,7 +18,7 @@ func number(d Distribution, p ...string) *Number {
 	return n
 }
 
-// The quantiles that name a distribution are those that it has, to the last digit.
+// The quantiles that define a distribution are reproduced to the last digit.
 func TestQuantilesByConstruction(t *testing.T) {
 	for _, c := range []struct {
 		n    *Number
@@ -31,7 +31,7 @@ func TestQuantilesByConstruction(t *testing.T) {
 		{number(Lognormal, "0.00002", "0.0001"), 0.95, "0.0001"},
 		{number(Lognormal, "312000", "360000"), 0.95, "360000"},
 		{number(Lognormal, "7", "7"), 0.95, "7"},
-		{number(Triangular, "0", "0.02", "0.05"), 0.4, "0.02"}, // the mode is where its part of the width is
+		{number(Triangular, "0", "0.02", "0.05"), 0.4, "0.02"}, // the mode is at its fraction of the width
 		{number(Triangular, "0", "1", "1"), 0.25, "0.5"},
 		{number(Triangular, "0", "0", "1"), 0.75, "0.5"},
 		{number(Fixed, "5"), 0.01, "5"},
@@ -45,8 +45,8 @@ func TestQuantilesByConstruction(t *testing.T) {
 	}
 }
 
-// The standard library's functions, which differ between processors in the last
-// digits, agree with ours up to those.
+// The standard library's functions, which differ between processors in the last digits, agree with
+// ours up to those.
 func TestFunctionsAgainstTheLibrary(t *testing.T) {
 	near := func(what string, x, got, want, within float64) {
 		t.Helper()
@@ -70,8 +70,8 @@ func TestFunctionsAgainstTheLibrary(t *testing.T) {
 	}
 }
 
-// A poisson quantile is the least count of which the distribution function, added
-// up another way, reaches the uniform number.
+// A Poisson quantile is the smallest count at which the distribution function, added up
+// differently, reaches the uniform number.
 func TestPoisson(t *testing.T) {
 	for _, mean := range []float64{0.3, 2, 17.5, 120, 500} {
 		for _, u := range []float64{0.001, 0.05, 0.5, 0.9, 0.999} {
@@ -90,7 +90,7 @@ func TestPoisson(t *testing.T) {
 	}
 }
 
-// Quantiles rise, and lie within what a distribution allows.
+// Quantiles rise, and lie within the range of the distribution.
 func TestQuantilesRise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.Float64Range(0.01, 1000).Draw(t, "a")
@@ -110,8 +110,8 @@ func TestQuantilesRise(t *testing.T) {
 	})
 }
 
-// Random numbers are what they were when the first result was frozen: another value
-// here makes every frozen scenario another.
+// Random numbers stay as they were when the first result was frozen: another value here would
+// change every frozen scenario.
 func TestUniformIsForEver(t *testing.T) {
 	for _, c := range []struct {
 		seed  uint64

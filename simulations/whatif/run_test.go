@@ -22,8 +22,8 @@ func east(kind Kind, edit func(*Change)) Change {
 	return c
 }
 
-// With nothing uncertain a trial comes to what instances are evaluated to, to the
-// cent: the same purchases, spot, on-demand, shortage and what is held.
+// With nothing uncertain a trial equals the evaluation of the instance to the cent: the same
+// purchases, spot, on-demand, shortage and holdings.
 func TestDrawsEqualEvaluation(t *testing.T) {
 	view := house(t)
 	for name, alt := range map[string]Alternative{
@@ -81,8 +81,8 @@ func ptr(s string) *domain.Decimal {
 	return &d
 }
 
-// Two alternatives that are the same differ by nothing in every trial, whatever is
-// uncertain, and a change that only one has trials nothing of the other anew.
+// Two equal alternatives have a difference of zero in every trial, whatever is uncertain, and a
+// change that only one has does not redraw the other's numbers.
 func TestCommonRandomNumbers(t *testing.T) {
 	changes := []Change{
 		east(DemandGrowth, func(c *Change) { c.Monthly = number(Triangular, "-0.02", "0.02", "0.1") }),
@@ -101,7 +101,7 @@ func TestCommonRandomNumbers(t *testing.T) {
 	if slices.Equal(r.trials[0], r.trials[2]) || slices.Equal(r.trials[0], r.trials[3]) {
 		t.Error("unequal alternatives do not differ")
 	}
-	// Demand of "d" is that of "a" in every trial: it buys otherwise.
+	// Demand of "d" is that of "a" in every trial, but its purchases differ.
 	for i := range r.trials[0] {
 		if r.trials[0][i].demand != r.trials[3][i].demand {
 			t.Fatalf("trial %d: demand %d and %d", i, r.trials[0][i].demand, r.trials[3][i].demand)
@@ -118,8 +118,8 @@ func TestCommonRandomNumbers(t *testing.T) {
 	}
 }
 
-// The same question gives the same bytes, whatever the number of workers, and a
-// document that is read back asks the same question.
+// The same question gives the same bytes for any number of workers, and a document that is read
+// back asks the same question.
 func TestSameBytes(t *testing.T) {
 	view := house(t)
 	s := scenario([]Change{
@@ -196,8 +196,8 @@ func compose(t *testing.T, view projections.View, changes ...Change) *composed {
 	return c
 }
 
-// Each kind of change shows in the instance, in the forked rows, or in what a trial
-// comes to; without it nothing is so.
+// Each kind of change has an effect on the instance, the forked rows, or a trial; without the
+// change there is none.
 func TestEveryKindOfChange(t *testing.T) {
 	view := house(t)
 	plain := compose(t, view)
@@ -374,7 +374,7 @@ func TestEveryKindOfChange(t *testing.T) {
 	}
 }
 
-// A region that is lost is served by another where a posture says so.
+// A lost region is served by another if a posture says so.
 func TestPosture(t *testing.T) {
 	view := house(t)
 	outage := []Change{{Kind: ProviderOutage, Region: "east", When: at("2026-07-15"), Duration: number(Fixed, "10")}}
@@ -392,8 +392,8 @@ func TestPosture(t *testing.T) {
 	}
 }
 
-// An alternative that pays nothing upfront buys nothing that is paid upfront, and
-// what else pays for itself.
+// An alternative without upfront payments buys nothing that is paid upfront, but still buys other
+// offers that pay.
 func TestPaymentOptions(t *testing.T) {
 	changes := []Change{east(NewOffer, func(c *Change) {
 		c.Provider, c.Offer, c.OfferKind, c.Term, c.Upfront, c.Hourly = "aws", "prepaid", "reserved", 6, number(Fixed, "30000"), number(Fixed, "0")
@@ -430,7 +430,7 @@ func TestPaymentOption(t *testing.T) {
 	}
 }
 
-// What a scenario supposes of things that are not there is said.
+// References of a scenario to unknown things are reported.
 func TestRefusals(t *testing.T) {
 	view := house(t)
 	for want, c := range map[string]Change{
@@ -453,7 +453,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Folding what is supposed changes nothing below.
+// Folding hypothetical events changes nothing below.
 func TestForkLeavesTheRowsAlone(t *testing.T) {
 	view := house(t)
 	before := compose(t, view)
@@ -480,9 +480,8 @@ func TestForkLeavesTheRowsAlone(t *testing.T) {
 	}
 }
 
-// A quota that may change is in each trial what it is with the change or without it,
-// whatever the probability and whenever it begins, and keeps what the log says of
-// later limits.
+// A quota that may change has in each trial its value with or without the change, for any
+// probability and start, and keeps later limits of the log.
 func TestQuotaThatMayChange(t *testing.T) {
 	view := house(t)
 	set := func(gpus, when, probability string) Change {
@@ -531,8 +530,8 @@ func TestQuotaThatMayChange(t *testing.T) {
 	}
 }
 
-// An answer says what its purchases rest on: what is paid upfront and by the hour, and
-// what is credited beyond the horizon, with what is best where that is nothing, or all.
+// An answer states what its purchases depend on: upfront and hourly payments, and the salvage
+// credited beyond the horizon, with the best purchases at salvage 0 and 1.
 func TestWhatPurchasesRestOn(t *testing.T) {
 	view := house(t)
 	ask := func(salvage string) (*Result, *Outcome) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is published is what files are held to. With QM_UPDATE=1 it is written anew.
+// The published schema matches the rules of files. QM_UPDATE=1 rewrites it.
 func TestSchemaIsPublished(t *testing.T) {
 	want, err := Schema()
 	if err != nil {

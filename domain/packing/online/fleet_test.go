@@ -15,8 +15,8 @@ import (
 	"quartermaster/domain/packing/online"
 )
 
-// ledger is a second account of what sits where, kept from the answers of a
-// fleet alone and by the words of the contract.
+// ledger is an independent record of placements, kept only from the answers of a fleet and the
+// definition of the constraints.
 type ledger struct {
 	nodes map[string]packing.Node
 	on    map[string]sitting // by id
@@ -57,8 +57,7 @@ func (l *ledger) free(id string) (gpus []int64, cpu, mem int64) {
 	return gpus, cpu, mem
 }
 
-// wrong returns what is wrong with a replica on a node beside those that are
-// there, "" when nothing is.
+// wrong returns what is wrong with adding a replica to a node, "" if nothing is.
 func (l *ledger) wrong(w *packing.Workload, id string) string {
 	n := l.nodes[id]
 	out := func(list []string, x string) bool { return len(list) > 0 && !slices.Contains(list, x) }
@@ -124,8 +123,7 @@ func (l *ledger) wrong(w *packing.Workload, id string) string {
 	return ""
 }
 
-// apartIn reports whether a workload may not have another beside it, given the
-// nodes of the two.
+// apartIn reports whether a workload may not have another next to it, given the nodes of the two.
 func apartIn(w *packing.Workload, other string, one, two *packing.Node, cluster bool) bool {
 	in := func(list []string, x string) bool { return len(list) == 0 || slices.Contains(list, x) }
 	return slices.ContainsFunc(w.ApartIn, func(x packing.Apart) bool {
@@ -134,7 +132,7 @@ func apartIn(w *packing.Workload, other string, one, two *packing.Node, cluster 
 	})
 }
 
-// arrive checks a fleet's answer to an arrival, and books it.
+// arrive checks a fleet's answer to an arrival, and records it.
 func (l *ledger) arrive(id string, w *packing.Workload, at online.Placement, ok bool) error {
 	if !ok {
 		for _, node := range slices.Sorted(maps.Keys(l.nodes)) {
@@ -234,8 +232,8 @@ func drawLoads(t *rapid.T) []packing.Workload {
 	return loads
 }
 
-// Whatever arrives and departs under whatever policy: nothing is over-filled, no
-// constraint is broken, and nothing is refused that some machine takes.
+// For any arrivals, departures and policy: nothing is over-filled, no constraint is broken, and
+// nothing is refused that some machine takes.
 func TestEveryPlacementHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, loads := drawFleet(t), drawLoads(t)
@@ -270,8 +268,8 @@ func TestEveryPlacementHolds(t *testing.T) {
 	})
 }
 
-// Arrivals that depart again, in any order, leave a fleet that answers as one to
-// which they never came, in whatever order the nodes were given.
+// After arrivals have departed, in any order, a fleet answers as if they had never come, for any
+// order of the nodes.
 func TestDepartureRestores(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, loads := drawFleet(t), drawLoads(t)
@@ -323,8 +321,8 @@ func TestDepartureRestores(t *testing.T) {
 	})
 }
 
-// Three machines, one with little CPU and one with much: what each policy makes
-// of the same arrivals, of which all find room where CPU is kept for GPUs.
+// Three machines, one with little CPU and one with much: how each policy treats the same arrivals,
+// all of which fit if CPU is kept for GPUs.
 func TestGoldenReplay(t *testing.T) {
 	nodes := []packing.Node{
 		{ID: "big", Count: 1, GPUs: 4, CPUMilli: 16_000, MemoryMiB: 65_536},
@@ -426,8 +424,7 @@ func TestMeanAndSeries(t *testing.T) {
 	}
 }
 
-// What asks for more than the load is thinned out, and what asks for no GPU can
-// load nothing.
+// Workloads above the load are thinned out, and workloads without GPUs cannot load anything.
 func TestArrivals(t *testing.T) {
 	pods := online.Each([]packing.Workload{{ID: "a", Replicas: 50, GPUMilli: 1000}, {ID: "b", Replicas: 10}})
 	for _, perMille := range []int64{100, 1000, 5000, 7000} {

@@ -12,8 +12,8 @@ import (
 	"quartermaster/domain/packing/online"
 )
 
-// stranded says by the words of the contract how much of what is free the
-// workloads cannot use, times their replicas.
+// stranded computes from the definition how much of the free GPUs the workloads cannot use, times
+// their replicas.
 func (l *ledger) stranded(mix []packing.Workload) int64 {
 	var sum int64
 	for id := range l.nodes {
@@ -26,7 +26,7 @@ func (l *ledger) stranded(mix []packing.Workload) int64 {
 			w := &mix[i]
 			useless := free
 			if w.GPUMilli > 0 && l.wrong(&packing.Workload{
-				// Who is there does not count, only room and what never changes.
+				// Other replicas do not count, only room and fixed properties.
 				ID: "mix", Workspace: w.Workspace, GPUMilli: w.GPUMilli, CPUMilli: w.CPUMilli, MemoryMiB: w.MemoryMiB,
 				Models: w.Models, Countries: w.Countries, Certifications: w.Certifications, Clusters: w.Clusters,
 			}, id) == "" {
@@ -43,7 +43,7 @@ func (l *ledger) stranded(mix []packing.Workload) int64 {
 	return sum
 }
 
-// settle places what arrives by chance, and returns who sits where.
+// settle places random arrivals, and returns the placements.
 func settle(t *rapid.T, nodes []packing.Node, loads []packing.Workload) ([]online.Assignment, *ledger) {
 	f, err := online.New(nodes, nil, online.Random, rand.New(rand.NewSource(rapid.Int64Range(0, 99).Draw(t, "seed"))))
 	if err != nil {
@@ -66,12 +66,12 @@ func settle(t *rapid.T, nodes []packing.Node, loads []packing.Workload) ([]onlin
 	return out, l
 }
 
-// The first move is as good as the best of all replicas, machines and GPUs, and
-// every move is feasible and gains what it says.
+// The first move is as good as the best of all replicas, machines and GPUs, and every move is
+// feasible and has the stated gain.
 func TestMovesAgainstBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, loads := drawFleet(t), drawLoads(t)
-		for i := range loads { // a dedicated machine's owner has a part in the mix that the plain words above leave out
+		for i := range loads { // a dedicated machine's owner has a part in the mix that the definition above leaves out
 			loads[i].Dedicated, loads[i].Replicas = false, rapid.IntRange(1, 3).Draw(t, "replicas")
 		}
 		mix, err := online.MixOf(loads, 100)
@@ -117,7 +117,7 @@ func TestMovesAgainstBruteForce(t *testing.T) {
 							whole = append(whole, g)
 						}
 					}
-					choices = [][]int{whole[:s.Load.GPUMilli/1000]} // which ones is all the same
+					choices = [][]int{whole[:s.Load.GPUMilli/1000]} // any of them
 				}
 				for _, c := range choices {
 					l.on[s.ID] = sitting2(s.Load, id, c)
@@ -231,9 +231,8 @@ func TestMoveFreesAGPU(t *testing.T) {
 	}
 }
 
-// A shape counts only where it may run: of the free GPUs of two clusters, one in
-// France, what needs Germany leaves nothing stranded there, and a machine on which
-// nothing may run is not judged.
+// A shape counts only where it may run: of the free GPUs of two clusters, one in France, a shape
+// that needs Germany strands nothing there, and a machine on which nothing may run is not judged.
 func TestStrandedWhereShapesMayRun(t *testing.T) {
 	nodes := []packing.Node{
 		{ID: "de", Count: 1, Model: "A100", GPUs: 2, CPUMilli: 8_000, MemoryMiB: 8_192, Country: "DE"},
@@ -252,8 +251,8 @@ func TestStrandedWhereShapesMayRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	idle := f.Stranded()
-	// In Germany three of four replicas that may run there lack CPU: 3/4 of 2 GPUs. In
-	// France the one that may can use both. Nobody may go to Italy.
+	// In Germany three of four replicas that may run there lack CPU: 3/4 of 2 GPUs. In France the
+	// one that may can use both. None may run in Italy.
 	if len(idle) != 1 || idle[0].FreeMilli != 8000 || idle[0].StrandedMilli != 1500 || idle[0].UnjudgedMilli != 4000 || len(idle[0].Shapes) != 2 {
 		t.Fatalf("%+v", idle)
 	}

@@ -11,8 +11,7 @@ import (
 	"quartermaster/simulations/public"
 )
 
-// openbFleet reads the machines and the pods of a trace, each pod a workload of
-// its own.
+// openbFleet reads the machines and the pods of a trace, each pod as a separate workload.
 func openbFleet(t testing.TB, trace string) (nodes []packing.Node, pods []packing.Workload, milli int64) {
 	t.Helper()
 	nodes = public.OpenbNodes(t)
@@ -67,8 +66,8 @@ func replay(t testing.TB, trace string, by online.Policy, seed int64) *online.Ru
 // firstSeed and seeds are those of the published runs.
 const firstSeed, seeds = 42, 10
 
-// While everything still fits, what is allocated is what has arrived. So equal
-// values there mean that the arrivals are those of the published runs.
+// While everything still fits, the allocation is what has arrived. So equal values there mean that
+// the arrivals are those of the published runs.
 func TestArrivalsArePublished(t *testing.T) {
 	for seed := int64(firstSeed); seed < firstSeed+int64(long.Count(1, 3)); seed++ {
 		r, want := replay(t, "default", online.FGD, seed), published(t, "default", "06-FGD", seed)
@@ -81,9 +80,9 @@ func TestArrivalsArePublished(t *testing.T) {
 	}
 }
 
-// The published experiment: 130% arrives at 1,213 machines. FGD is to be two
-// points above best fit and ours at or above what is published of FGD. All
-// policies, ten seeds and more traces with CI_LONG=1.
+// The published experiment: 130% arrives at 1,213 machines. FGD must be two points above best fit,
+// and Balanced at or above the published FGD. All policies, ten seeds and more traces with
+// CI_LONG=1.
 func TestOpenbOnline(t *testing.T) {
 	names := map[online.Policy]string{
 		online.Random: "01-Random", online.DotProd: "02-DotProd", online.Clustering: "03-GpuClustering", online.Packing: "04-GpuPacking",
@@ -125,9 +124,9 @@ func TestOpenbOnline(t *testing.T) {
 	}
 }
 
-// One operation is one replay of the default trace, about 10,900 arrivals, of one
-// seed after the other. "%allocated" is the mean of all ten seeds at 130% load, which
-// is what was published: FGD with 95.39, best fit with 93.08.
+// One operation is one replay of the default trace, about 10,900 arrivals, with successive seeds.
+// "%allocated" is the mean of all ten seeds at 130% load, as published: FGD with 95.39, best fit
+// with 93.08.
 func BenchmarkReplay(b *testing.B) {
 	nodes, pods, milli := openbFleet(b, "default")
 	mix, err := online.MixOf(pods, online.Popular)

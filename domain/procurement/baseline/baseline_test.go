@@ -29,7 +29,7 @@ func pool(epochs int, offers ...procurement.Offer) *procurement.Pool {
 	return p
 }
 
-// offer can begin in the epochs from first on, at a cost for each epoch.
+// offer can begin in the epochs from first on, at a given cost for each epoch.
 func offer(id string, guaranteed bool, term, first, epochs int, each procurement.Nano) procurement.Offer {
 	o := procurement.Offer{ID: id, Guaranteed: guaranteed, Term: term}
 	for m := first; m < epochs; m++ {
@@ -49,9 +49,9 @@ func want(t *testing.T, c baseline.Baseline, want string) {
 	}
 }
 
-// A day of usage, by hand: 10 hours of 8 units, 8 of 5, 6 of 2. On-demand is 100
-// an hour, a commitment of two epochs 60: a unit pays that would have been used
-// in more than 60% of 24 hours, 14.4. That are the lower 5: 18 hours use 5 or more.
+// A day of usage, by hand: 10 hours of 8 units, 8 of 5, 6 of 2. On-demand is 100 an hour, a
+// commitment of two epochs 60. A unit pays if used in more than 60% of 24 hours, 14.4. That holds
+// for the lower 5: 18 hours use 5 or more.
 func TestLookBackByHand(t *testing.T) {
 	past := slices.Concat(slices.Repeat([]int{8}, 10), slices.Repeat([]int{5}, 8), slices.Repeat([]int{2}, 6))
 	p := pool(6, offer("two", true, 2, 1, 6, 600))
@@ -80,7 +80,7 @@ func TestLookBackByHand(t *testing.T) {
 	p.Offers[0].Starts[0].Max = 1
 	want(t, baseline.LookBack(p, past, 7), "lookback_7d: 24 hours, offer 0, 1 units, [{0 1 1} {0 3 1} {0 5 1}]")
 
-	// Days that were not observed do not count, and seven days reach back no more.
+	// Unobserved days do not count, and seven days reach back no further.
 	old := slices.Concat(slices.Repeat([]int{99}, 24), slices.Repeat([]int{-1}, 6*24), past)
 	want(t, baseline.LookBack(p, old, 7), "lookback_7d: 24 hours, offer 0, 1 units, [{0 1 1} {0 3 1} {0 5 1}]")
 	want(t, baseline.LookBack(p, nil, 30), "lookback_30d: 0 hours, offer -1, 0 units, []")
@@ -94,17 +94,17 @@ func lookBackOf(p *procurement.Pool, past []int, days, offer int) baseline.Basel
 	return baseline.LookBack(&only, past, days)
 }
 
-// Of two offers the one that saves more an hour is taken, at its own level. The
-// short one at 90 pays for what is used in more than 21.6 hours, 2 units, and saves
-// 2·10 an hour. The long one at 60 saves (100·(18·5 + 6·2) − 24·60·5)/24 = 125.
+// Of two offers the one that saves more per hour is taken, at its own level. The short one at 90
+// pays if used in more than 21.6 hours, which 2 units are, and saves 2·10 an hour. The long one at
+// 60 saves (100·(18·5 + 6·2) − 24·60·5)/24 = 125.
 func TestLookBackTakesTheBestOffer(t *testing.T) {
 	past := slices.Concat(slices.Repeat([]int{8}, 10), slices.Repeat([]int{5}, 8), slices.Repeat([]int{2}, 6))
 	short, long := offer("short", true, 1, 0, 4, 900), offer("long", false, 4, 0, 4, 600)
 	want(t, baseline.LookBack(pool(4, short, long), past, 7), "lookback_7d: 24 hours, offer 1, 5 units, [{1 0 5}]")
 	want(t, baseline.LookBack(pool(4, long, short), past, 7), "lookback_7d: 24 hours, offer 0, 5 units, [{0 0 5}]")
 	want(t, lookBackOf(pool(4, short, long), past, 7, 0), "lookback_7d: 24 hours, offer 0, 2 units, [{0 0 2} {0 1 2} {0 2 2} {0 3 2}]")
-	// Where on-demand gets cheaper over the term, the long one saves less: 100, 50, 0
-	// and none at all are 37.5 on average, below its 60.
+	// If on-demand gets cheaper over the term, the long one saves less: 100, 50, 0 and none are
+	// 37.5 on average, below its 60.
 	p := pool(4, short, long)
 	p.Epochs[1].OnDemand, p.Epochs[2].OnDemand, p.Epochs[3].OnDemand = 50, 0, -1
 	want(t, baseline.LookBack(p, past, 7), "lookback_7d: 24 hours, offer 0, 2 units, [{0 0 2} {0 1 2} {0 2 2} {0 3 2}]")
@@ -137,8 +137,8 @@ func TestLadderByHand(t *testing.T) {
 	want(t, baseline.Ladders(long, past, 60, 7), "ladder_60d: 48 hours, offer 0, 7 units, [{0 0 1}]")
 }
 
-// The peak of 9 beside 4 held in the first two epochs, from epoch 1 on: 5 of the
-// cheaper offer, which sells 3 a start, and of the dearer; then again.
+// The peak of 9 with 4 held in the first two epochs, from epoch 1 on: 5 of the cheaper offer, which
+// sells 3 per start, and of the dearer; then again.
 func TestPeakByHand(t *testing.T) {
 	cheap, dear := offer("cheap", true, 2, 1, 4, 500), offer("dear", true, 3, 1, 4, 700)
 	for i := range cheap.Starts {
@@ -151,7 +151,8 @@ func TestPeakByHand(t *testing.T) {
 	// Epoch 1: 5 are missing, 3 cheap and 2 dear, to epochs 2 and 3. Epoch 2: 4 more,
 	// 3 cheap and 1 dear. Epoch 3: 3 cheap have ended, and come again.
 	want(t, baseline.PeakReserved(p, past, 60), "peak_60d: 1439 hours, offer -1, 9 units, [{0 1 2} {0 2 1} {2 1 3} {2 2 3} {2 3 3}]")
-	// Without guaranteed offers commitments are bought, beside all that is held.
+	// Without guaranteed offers discount-only commitments are bought, in addition to all that is
+	// held.
 	p.Offers = p.Offers[1:2]
 	want(t, baseline.PeakReserved(p, past, 60), "peak_60d: 1439 hours, offer -1, 9 units, [{0 0 5} {0 2 9} {0 3 9}]")
 	want(t, baseline.PeakReserved(p, nil, 60), "peak_60d: 0 hours, offer -1, 0 units, []")
@@ -205,8 +206,8 @@ func drawn(t *rapid.T) (*procurement.Pool, []int) {
 	return p, rapid.SliceOfN(rapid.IntRange(-1, 12), 0, 30).Draw(t, "past")
 }
 
-// No other level of the offer would have saved more: the past is served hour by
-// hour for every level, by a pool of one epoch that lasts one hour.
+// No other level of the offer would have saved more. For every level, the past is served hour by
+// hour by a pool of one epoch that lasts one hour.
 func TestBestLevelByForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, past := drawn(t)
@@ -254,7 +255,7 @@ func TestBestLevelByForce(t *testing.T) {
 		if c.Units != best {
 			t.Fatalf("%d units, at %d; by force %d at %d", c.Units, cost(c.Units), best, cost(best))
 		}
-		// And of all offers none saves more an hour.
+		// No other offer saves more per hour.
 		saving := func(i int) *big.Rat {
 			c := lookBackOf(p, past, 60, i)
 			if c.Units == 0 {
@@ -284,8 +285,8 @@ func TestBestLevelByForce(t *testing.T) {
 	})
 }
 
-// Every baseline can be bought, costs no less than the best plan, and does not
-// depend on what the horizon holds.
+// Every baseline can be bought, costs no less than the best plan, and does not depend on the
+// horizon's demand.
 func TestBaselines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, past := drawn(t)
@@ -320,7 +321,7 @@ func TestBaselines(t *testing.T) {
 	})
 }
 
-// Where an offer sells without limit in every epoch, the peak is reserved in all.
+// If an offer sells without limit in every epoch, the peak is reserved in all.
 func TestPeakIsCovered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, past := drawn(t)

@@ -53,8 +53,8 @@ func BenchmarkThousandPools(b *testing.B) {
 	}
 }
 
-// BenchmarkScenarios is one pool with 200 ways in which three years may go, from
-// hourly demand in each to the checked solution.
+// BenchmarkScenarios is one pool with 200 scenarios of three years, from hourly demand in each to
+// the checked solution.
 func BenchmarkScenarios(b *testing.B) {
 	demand := shavedice(b)
 	for b.Loop() {
@@ -97,9 +97,8 @@ func cpu(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// varied is demand as of another pool: two series added up, each begun elsewhere
-// in the three years, at a level of 100 to 2,000 units at the highest, and a few
-// units of noise.
+// varied is demand like that of another pool: the sum of two series, each starting at a different
+// point of the three years, with a peak of 100 to 2,000 units and a few units of noise.
 func varied(demand [][]int, k int) []int {
 	a, b := demand[k%len(demand)], demand[(k/len(demand)+k)%len(demand)]
 	want := 100 + k*7919%1901

@@ -74,7 +74,7 @@ func solve(t testing.TB, p *procurement.Pool) *procurement.Solution {
 	return s
 }
 
-// What the solver finds passes, of every kind.
+// Solutions of every kind pass.
 func TestSolutionsPass(t *testing.T) {
 	seen := map[procurement.Algorithm]int{}
 	for seed := range uint64(400) {
@@ -94,7 +94,7 @@ func TestSolutionsPass(t *testing.T) {
 	}
 }
 
-// copyOf lets a mutation change everything.
+// copyOf is a deep copy for mutations.
 func copyOf(s *procurement.Solution) *procurement.Solution {
 	c := *s
 	c.Purchases = slices.Clone(s.Purchases)
@@ -103,9 +103,9 @@ func copyOf(s *procurement.Solution) *procurement.Solution {
 	return &c
 }
 
-// mutations changes each number of a solution in turn, and calls f with what it
-// changed and whether a claim could still be true: another purchase may cost as
-// much, and another price may prove as much.
+// mutations changes each number of a solution in turn. It calls f with what it changed and whether
+// the claim could still be true: another purchase may cost the same, and another price may prove
+// the same.
 func mutations(s *procurement.Solution, f func(what string, s *procurement.Solution, maybe bool)) {
 	change := func(what string, maybe bool, do func(*procurement.Solution)) {
 		c := copyOf(s)
@@ -141,8 +141,8 @@ func mutations(s *procurement.Solution, f func(what string, s *procurement.Solut
 	}
 }
 
-// Any changed number is rejected, unless the changed solution is as true as the
-// one before; then the checker must have found that out by itself.
+// Any changed number is rejected, unless the changed solution is also true, which the checker must
+// find out by itself.
 func TestMutationsAreRejected(t *testing.T) {
 	rejected, asTrue := map[string]int{}, map[string]int{}
 	for seed := range uint64(40) {
@@ -198,7 +198,7 @@ func TestChangedPools(t *testing.T) {
 	}
 }
 
-// Neither do changed scenarios.
+// The same for changed scenarios.
 func TestChangedScenarios(t *testing.T) {
 	made := func() *procurement.Pool {
 		p := pool(7)
@@ -236,8 +236,8 @@ func TestChangedScenarios(t *testing.T) {
 	}
 }
 
-// The search for what an epoch costs at least finds it wherever it begins: a
-// solution that is not the best has the bound of its certificate all the same.
+// The search for an epoch's least cost finds it from any starting point: a solution that is not the
+// best still has the bound of its certificate.
 func TestOtherPurchasesSameBound(t *testing.T) {
 	for seed := range uint64(100) {
 		p := pool(seed)

@@ -18,8 +18,8 @@ var solvers = map[string]string{
 	"quartermaster/domain/procurement/joint": "../joint/*.go",
 }
 
-// The checker takes the solvers' types and constants and calls nothing of them:
-// a mistake that both share would prove itself.
+// The checker uses the solvers' types and constants and calls none of their functions: a shared
+// mistake would prove itself.
 func TestSharesNoCodeWithTheSolver(t *testing.T) {
 	for _, file := range []string{"check.go", "joint.go", "hour.go"} {
 		for _, name := range called(t, file, nil) {
@@ -43,9 +43,8 @@ func f(p *joint.Problem, s *joint.Solution) { _ = p.Validate(); _, _ = joint.Eva
 	}
 }
 
-// solverOnly imports the solvers from their sources and nothing else: what other
-// packages declare is of no interest, and to the type checker an error that is
-// passed over.
+// solverOnly imports the solvers from their sources and nothing else. Declarations of other
+// packages are not needed; the type checker's errors about them are ignored.
 type solverOnly struct {
 	t    *testing.T
 	fset *token.FileSet

@@ -13,7 +13,7 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// clone is a copy that shares nothing.
+// clone is a deep copy.
 func clone(t testing.TB, s *joint.Solution) *joint.Solution {
 	t.Helper()
 	text, err := json.Marshal(s)
@@ -27,8 +27,8 @@ func clone(t testing.TB, s *joint.Solution) *joint.Solution {
 	return out
 }
 
-// The checker refuses a solution that claims anything else than what it proves:
-// another cost or bound, other purchases, or a proof that leaves something out.
+// The checker refuses a solution that claims anything other than what it proves: another cost or
+// bound, other purchases, or a proof that leaves something out.
 func TestCheckerRefuses(t *testing.T) {
 	solved, accepted := 0, 0
 	for seed := range uint64(long.Count(30, 400)) {
@@ -65,8 +65,7 @@ func TestCheckerRefuses(t *testing.T) {
 				t.Errorf("seed %d: with %s: %v", seed, name, err)
 			}
 		}
-		// A proof that was tampered with proves another bound, or none, unless what
-		// was changed has no part in it.
+		// A modified proof proves another bound or none, unless the modified value has no effect.
 		m := clone(t, s)
 		text, err := json.Marshal(m.Certificate)
 		if err != nil {
@@ -103,8 +102,8 @@ func TestCheckerRefuses(t *testing.T) {
 	t.Logf("%d solutions; %d changes of proofs change nothing that is proven", solved, accepted)
 }
 
-// FuzzChecker holds that no certificate, however hostile, does more than be
-// refused, or proves what cannot be: a bound above what something costs.
+// FuzzChecker checks that a hostile certificate is refused or proves only true bounds: never one
+// above what something costs.
 func FuzzChecker(f *testing.F) {
 	p := coupled()
 	s, err := joint.Solve(context.Background(), p, lp(f))

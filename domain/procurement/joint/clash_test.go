@@ -11,7 +11,7 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// without is a problem that no longer asks what some members do.
+// without is a problem without some members' constraints.
 func without(p *joint.Problem, members []joint.Member) *joint.Problem {
 	q := *p
 	q.Needs, q.Limits, q.Choices, q.Epochs = slices.Clone(p.Needs), slices.Clone(p.Limits), slices.Clone(p.Choices), slices.Clone(p.Epochs)
@@ -49,7 +49,7 @@ func without(p *joint.Problem, members []joint.Member) *joint.Problem {
 	return &q
 }
 
-// everyMember is all that may clash.
+// everyMember lists all possible members of a conflict.
 func everyMember(p *joint.Problem) (out []joint.Member) {
 	for i := range p.Needs {
 		out = append(out, joint.Member{Kind: "need", ID: p.Needs[i].ID, Index: i})
@@ -69,7 +69,7 @@ func everyMember(p *joint.Problem) (out []joint.Member) {
 	return out
 }
 
-// tight asks more of a drawn problem than most can keep.
+// tight makes a drawn problem stricter than most can satisfy.
 func tight(seed uint64) *joint.Problem {
 	n := seeded(seed)
 	p := draw(n, everything)
@@ -90,7 +90,7 @@ func tight(seed uint64) *joint.Problem {
 		limit(joint.Limit{ID: "paid", Most: procurement.Nano(n(20, 400)) * million, Serving: serving}, func(c *joint.Choice) procurement.Nano { return c.Cost })
 		return p
 	}
-	// What can be bought is little, and so is what is sold on demand.
+	// Little can be bought, and little is sold on demand.
 	for j := range p.Choices {
 		p.Choices[j].Max = n(0, 3)
 	}
@@ -105,8 +105,8 @@ func tight(seed uint64) *joint.Problem {
 	return p
 }
 
-// What is said to clash does, whatever the rest asks, and without any one member of
-// it something keeps the others: by the whole program, in whole units.
+// The reported members conflict by themselves, and after dropping any one of them the others are
+// feasible: checked by the whole integer program.
 func TestClashIsIrreducible(t *testing.T) {
 	kinds, sizes, undecided := map[string]int{}, map[int]int{}, 0
 	for seed := range uint64(long.Count(30, 600)) {
@@ -149,8 +149,8 @@ func TestClashIsIrreducible(t *testing.T) {
 	}
 }
 
-// A budget of which nothing that serves takes anything, because all of it is free,
-// does not hide what clashes with another limit.
+// A budget that no serving takes from, because all of it is free, does not hide a conflict with
+// another limit.
 func TestClashWhereServingIsFree(t *testing.T) {
 	p := draw(seeded(2510), everything)
 	_, err := joint.Solve(context.Background(), p, lp(t))

@@ -24,7 +24,7 @@ func seeded(seed uint64) source {
 	return func(low, high int) int { return low + r.IntN(high-low+1) }
 }
 
-// with says what a drawn problem may have.
+// with selects the features that a drawn problem may have.
 type with struct {
 	epochs, pools, slots, cases, units, hours, choices int
 	ratios, quotas, spends, needs, limits, whole       bool

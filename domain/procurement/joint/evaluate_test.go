@@ -32,7 +32,7 @@ func some(n source, p *joint.Problem) []int {
 	return units
 }
 
-// What serving costs is what a linear program over all slots says.
+// The serving cost equals that of a linear program over all slots.
 func TestEvaluateAgainstLinearProgram(t *testing.T) {
 	limited := 0
 	for seed := range uint64(long.Count(75, 4000)) {
@@ -63,7 +63,7 @@ func TestEvaluateAgainstLinearProgram(t *testing.T) {
 		}
 		switch {
 		case ok != kept:
-			// A limit may be kept by a mix of ways only.
+			// A limit may be kept only by a mix of ways.
 			if kept {
 				t.Errorf("seed %d: limits are kept, the linear program has no solution", seed)
 			}
@@ -75,7 +75,7 @@ func TestEvaluateAgainstLinearProgram(t *testing.T) {
 	t.Logf("%d with multipliers", limited)
 }
 
-// foot checks what must hold of any evaluation by itself.
+// foot checks invariants of any evaluation.
 func foot(t testing.TB, p *joint.Problem, units []int, ev *joint.Evaluation) {
 	t.Helper()
 	for m, cases := range ev.Cases {

@@ -19,7 +19,7 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// alone are pools that have nothing to do with one another.
+// alone is a problem of independent pools.
 func alone(n source, pools int) *joint.Problem {
 	p := draw(n, with{epochs: 4, pools: pools, slots: 5, cases: 2, units: 9, hours: 5, choices: 0, spot: true})
 	p.Routes, p.Demands = nil, p.Demands[:0]
@@ -59,8 +59,7 @@ func alone(n source, pools int) *joint.Problem {
 	return p
 }
 
-// A pool alone needs no solver of linear programs, and costs what the whole
-// program says.
+// An independent pool needs no linear programming solver, and costs the same as the whole program.
 func TestAlone(t *testing.T) {
 	exact := 0
 	for seed := range uint64(long.Count(40, 2000)) {
@@ -84,8 +83,7 @@ func TestAlone(t *testing.T) {
 	t.Logf("%d exact", exact)
 }
 
-// Without a solver of linear programs a coupled problem is refused, and the error
-// says why.
+// Without a linear programming solver a coupled problem is refused, and the error says why.
 func TestUnavailable(t *testing.T) {
 	p := coupled()
 	_, err := joint.Solve(context.Background(), p, nil)
@@ -94,7 +92,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// coupled is two regions, three months, demand that moves.
+// coupled is two regions, three months, and demand that may move.
 func coupled() *joint.Problem {
 	p := &joint.Problem{
 		ID: "coupled", Weight: 1, Pools: []string{"east", "west"}, Demands: []joint.Demand{{ID: "east"}, {ID: "west"}},
@@ -119,7 +117,7 @@ func coupled() *joint.Problem {
 	return p
 }
 
-// What clashes is named, all of it and nothing else.
+// A conflict is named completely and minimally.
 func TestInfeasible(t *testing.T) {
 	clash := func(change func(*joint.Problem)) string {
 		t.Helper()
@@ -161,7 +159,7 @@ func TestInfeasible(t *testing.T) {
 	}); got != "need lose west, choice quarter east" {
 		t.Error(got)
 	}
-	// Nothing may go unserved, on-demand is bounded, and so is what can be bought.
+	// Nothing may go unserved, and both on-demand and purchases are bounded.
 	if got := clash(func(p *joint.Problem) {
 		p.Quotas = []string{"account"}
 		for m := range p.Epochs {
@@ -203,8 +201,8 @@ func TestEqualBytes(t *testing.T) {
 	}
 }
 
-// A cheaper offer costs no more, more demand no less, and neither does what is
-// demanded beyond, but for what was not proven.
+// A cheaper offer does not increase the cost, and more demand or more constraints do not reduce it,
+// up to the gap.
 func TestMonotone(t *testing.T) {
 	z := everything
 	z.whole = false
@@ -277,7 +275,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A search that is stopped answers with the best that it knows, and what it can prove.
+// A stopped search answers with the best known purchases and a bound.
 func TestSolveUntil(t *testing.T) {
 	solver := lp(t)
 	p := regions(made())
@@ -323,8 +321,7 @@ func (s *canceling) Solve(ctx context.Context, p *linear.Program, l linear.Limit
 	return s.Solver.Solve(ctx, p, l)
 }
 
-// Whatever numbers a problem holds, it is refused or solved, and what comes out
-// holds together.
+// A problem with any numbers is refused or solved, and its solution is consistent.
 func TestHostile(t *testing.T) {
 	solver := lp(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -405,8 +402,8 @@ func TestHostile(t *testing.T) {
 	})
 }
 
-// A budget that is of some epochs only proves as much as the linear program, though
-// what is priced in the others was priced at many multipliers.
+// A budget over some epochs gives a bound as good as the linear program's, although the prices of
+// other epochs were tried at many multipliers.
 func TestBudgetOfSomeEpochs(t *testing.T) {
 	p := regions(made())
 	p.Epochs = p.Epochs[:6]
@@ -445,8 +442,8 @@ func TestBudgetOfSomeEpochs(t *testing.T) {
 	}
 }
 
-// A tier that is sold from far more than a hundred thousand units on, without a
-// bound, is bought where that much is needed, and beyond what is bounded it is not.
+// An unbounded tier that starts far above a hundred thousand units is bought if that much is needed.
+// If its bound is below the need, the problem is infeasible.
 func TestLargeTier(t *testing.T) {
 	tiers := func(most int) *joint.Problem {
 		p := coupled()
@@ -480,8 +477,8 @@ func TestLargeTier(t *testing.T) {
 	}
 }
 
-// Where serving and not serving cost the same, whoever checks may take the other
-// one, and still finds that the limit is kept.
+// Where serving and not serving cost the same, a checker may choose the other, and still finds that
+// the limit is kept.
 func TestLimitKeptAmongEquals(t *testing.T) {
 	p := draw(seeded(3518), everything)
 	s, err := joint.Solve(context.Background(), p, lp(t))

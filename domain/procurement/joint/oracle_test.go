@@ -12,10 +12,9 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// program is the whole of a problem as one linear program: every slot of every
-// epoch and case with all its columns, and nothing shared with how the solver
-// sees an hour. Money is in millions of Nano. The first columns are the choices,
-// in Lots where whole is asked for.
+// program is a whole problem as one linear program: every slot of every epoch and case with all its
+// columns. It shares nothing with the solver's view of an hour. Money is in millions of Nano. The
+// first columns are the choices, in lots if integers are requested.
 type program struct {
 	linear.Program
 	rows []map[int]float64
@@ -261,8 +260,8 @@ func lp(t testing.TB) linear.Solver {
 	return solver
 }
 
-// optimum solves the whole program: what it costs in Nano, and whether anything
-// keeps all of it.
+// optimum solves the whole program. It returns the cost in Nano, and whether the problem is
+// feasible.
 func optimum(t testing.TB, p *joint.Problem, units []int, whole bool) (float64, bool) {
 	t.Helper()
 	g := extensive(p, units, whole)

@@ -22,8 +22,8 @@ const (
 	regionsToTest = 4
 )
 
-// shavedice reads three years of hourly demand of the machine types that are used
-// most. Without the file it makes some alike.
+// shavedice reads three years of hourly demand of the most used machine types. Without the file it
+// generates similar demand.
 func shavedice(t testing.TB) [][]int {
 	t.Helper()
 	if !public.Has(t, public.ShavediceFile) {
@@ -62,8 +62,8 @@ func made() [][]int {
 	return out
 }
 
-// regions is four pools that may serve each other's demand, and what can be
-// bought of them for 1 to 36 months from any month on.
+// regions is four pools that may serve each other's demand, with purchases for 1 to 36 months from
+// any month on.
 func regions(demand [][]int) *joint.Problem {
 	p := &joint.Problem{ID: "regions", Weight: 1}
 	const price = 1_000_000_000
@@ -135,8 +135,8 @@ func regions(demand [][]int) *joint.Problem {
 
 func gap(s *joint.Solution) float64 { return float(s.Gap()) / float(s.Cost) }
 
-// Four regions with overflow, three years by the hour, are solved to a proven
-// hundredth of a percent.
+// Four regions with overflow, three years by the hour, are solved to a proven hundredth of a
+// percent.
 func TestRegions(t *testing.T) {
 	p := regions(shavedice(t))
 	start := time.Now()
@@ -151,8 +151,8 @@ func TestRegions(t *testing.T) {
 	judge(t, p, s)
 }
 
-// BenchmarkSolve decides four coupled regions of 26,280 hours; beside it the same
-// as one linear program over bucketed hours, which the same solver takes.
+// BenchmarkSolve solves four coupled regions of 26,280 hours, and for comparison the same as one
+// linear program over bucketed hours with the same solver.
 func BenchmarkSolve(b *testing.B) {
 	p := regions(shavedice(b))
 	warm := lp(b)
@@ -192,8 +192,7 @@ func BenchmarkSolve(b *testing.B) {
 	})
 }
 
-// bucketed is a problem with at most n slots in each epoch, the means of slots
-// that follow one another.
+// bucketed is a problem with at most n slots in each epoch, the means of consecutive slots.
 func bucketed(p *joint.Problem, n int) *joint.Problem {
 	q := *p
 	q.Epochs = slices.Clone(p.Epochs)
@@ -223,9 +222,9 @@ func bucketed(p *joint.Problem, n int) *joint.Problem {
 	return &q
 }
 
-// The four regions with everything that couples pools, one kind after the other.
-// Gaps are what was measured, rounded up: under a budget that leaves demand
-// unserved purchases in whole units waste some of it.
+// The four regions with every kind of coupling, one after the other. Gaps are measured values,
+// rounded up: under a budget that leaves demand unserved, purchases in whole units waste some of
+// it.
 func TestRegionsOfAllKinds(t *testing.T) {
 	long.Only(t, "takes minutes")
 	demand := shavedice(t)

@@ -9,7 +9,7 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// asked is a problem of one epoch as the calls of recourse have it.
+// asked is a problem of one epoch in the form of calls of recourse.
 type asked struct {
 	terms                       joint.Terms
 	have                        joint.Capacity
@@ -53,7 +53,7 @@ func (a *asked) serve(t *testing.T, r *joint.Recourse) *joint.Amounts {
 	return out
 }
 
-// cost is what amounts come to, and by how much their rounding can change it.
+// cost is the cost of amounts, and by how much their rounding can change it.
 func (a *asked) cost(p *joint.Problem, out *joint.Amounts) (cost, off float64) {
 	add := func(amount int64, price procurement.Nano) {
 		cost += float64(amount) * float64(price) / 1e6
@@ -83,9 +83,9 @@ func recourseOf(seed uint64) *joint.Problem {
 	return p
 }
 
-// Hours that come one by one with their prices cost what the whole problem does,
-// whatever fractions they are counted in, whatever came before and with whichever
-// seeds. TestEvaluateAgainstLinearProgram holds what it costs to another solver.
+// Hours served one by one with their prices cost the same as the whole problem, for any grid, any
+// previous hours and any seeds. TestEvaluateAgainstLinearProgram compares that cost with another
+// solver.
 func TestRecourse(t *testing.T) {
 	for seed := range uint64(long.Count(400, 6000)) {
 		p := recourseOf(seed)
@@ -105,7 +105,7 @@ func TestRecourse(t *testing.T) {
 			if got, off := a.cost(p, first); got < want-off-1 || got > want+off+1 {
 				t.Errorf("seed %d: in fractions of %d hours cost %.0f, evaluated %.0f", seed, grid, got, want)
 			}
-			// Hours at other prices, and then the same again.
+			// Hours at other prices, and then the first ones again.
 			other := ask(p, grid)
 			other.terms.OnDemand = slices.Clone(a.terms.OnDemand)
 			for i := range other.terms.OnDemand {
@@ -129,7 +129,7 @@ func TestRecourse(t *testing.T) {
 	}
 }
 
-// More of a quota, more that is held or a further route never costs more.
+// More quota, more holdings or a further route never increase the cost.
 func TestRecourseMonotone(t *testing.T) {
 	cost := func(p *joint.Problem) (float64, float64) {
 		r, err := joint.NewRecourse(p)
@@ -175,7 +175,7 @@ func same(a, b *joint.Amounts) bool {
 	return slices.Equal(a.OnDemand, b.OnDemand) && slices.Equal(a.Firm, b.Firm) && slices.Equal(a.Spot, b.Spot) && slices.Equal(a.Shortage, b.Shortage)
 }
 
-// What recourse does not do is refused.
+// Features that recourse does not support are refused.
 func TestRecourseRefuses(t *testing.T) {
 	p := recourseOf(1)
 	two := *p

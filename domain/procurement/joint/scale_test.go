@@ -10,7 +10,7 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// dearer is a problem in which all money is so many times as much.
+// dearer is a problem with all money multiplied by a factor.
 func dearer(p *joint.Problem, times procurement.Nano) *joint.Problem {
 	q := without(p, nil)
 	for m := range q.Epochs {
@@ -42,8 +42,7 @@ func dearer(p *joint.Problem, times procurement.Nano) *joint.Problem {
 	return q
 }
 
-// Commitments to spend are priced alike whether they are of cents or of thousands an
-// hour.
+// Spend commitments are priced alike whether they are cents or thousands an hour.
 func TestMoneyOfAnySize(t *testing.T) {
 	drawn := everything
 	drawn.limits = false

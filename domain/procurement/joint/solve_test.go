@@ -12,7 +12,7 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
-// relaxed is a problem whose choices come in any number.
+// relaxed is a problem without lots, least orders and groups.
 func relaxed(p *joint.Problem) *joint.Problem {
 	q := *p
 	q.Choices = slices.Clone(p.Choices)
@@ -45,9 +45,9 @@ func judge(t testing.TB, p *joint.Problem, s *joint.Solution) {
 
 var problemsAsked = flag.Int("problems", 0, "problems for TestSolveAgainstLinearProgram; 0: 100, and 5,000 with CI_LONG=1")
 
-// The linear program over all slots lies between bound and cost, and so does the
-// whole program: with whole units, least orders and groups. That one is solved
-// where the linear program leaves open what it says.
+// The optimum of the linear program over all slots lies between bound and cost, and so does that of
+// the whole integer program with least orders and groups. The latter is solved where the linear
+// program is inconclusive.
 func TestSolveAgainstLinearProgram(t *testing.T) {
 	problems := *problemsAsked
 	if problems == 0 {

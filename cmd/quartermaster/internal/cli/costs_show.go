@@ -209,7 +209,7 @@ func (a *Program) showInvoices(r *costs.Report) {
 		}
 		received, difference := "", ""
 		if x.Status != attribution.NoInvoice {
-			received = amountText(x.Received, x.Currency)
+			received = cents(x.Received, x.Currency)
 			difference = exactly(x.Difference, x.Currency)
 		}
 		t.AppendRow(table.Row{

@@ -117,6 +117,7 @@ func TestCostsShown(t *testing.T) {
 	}
 	var b strings.Builder
 	a := commandLine(&app.App{}, &b, io.Discard)
+	a.output = asWide
 	r := &costs.Report{Generated: true, Lines: 1, Invoices: []costs.InvoiceReconciliation{{Reconciliation: attribution.Reconciliation{Status: attribution.Reconciled, Generated: true}}}}
 	if err := a.showCosts(t.Context(), "", r); err != nil || !strings.Contains(b.String(), generatedNote) || !strings.Contains(b.String(), "reconciled, generated") {
 		t.Errorf("a generated bill is shown as\n%s", b.String())

@@ -80,7 +80,7 @@ func (a *Program) showFragmentation(r *app.Fragmentation) {
 	fmt.Fprintf(a.out, "seen from %s to %s: %s nodes, %s replicas that can be told apart, %s GPUs in use by others\n",
 		r.From, r.At, comma(r.Nodes), comma(r.Replicas), comma(r.FixedGPUs))
 	if r.UnseenNodes > 0 {
-		fmt.Fprintf(a.out, "left out: %s nodes with %s GPUs that did not report\n", comma(r.UnseenNodes), comma(r.UnseenGPUs))
+		fmt.Fprintf(a.out, "excluded: %s nodes with %s GPUs that did not report\n", comma(r.UnseenNodes), comma(r.UnseenGPUs))
 	}
 	if r.Workloads == 0 {
 		fmt.Fprintln(a.out, "no deployments are declared, so nothing says which shapes are needed: declare them with \"quartermaster apply -f FILE\" or import pods")

@@ -229,7 +229,7 @@ func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
 		fmt.Fprintln(a.out, n)
 	}
 	for _, l := range r.Excluded {
-		fmt.Fprintf(a.out, "left out: %s %s: %s\n", l.Region, l.Kind, l.Reason)
+		fmt.Fprintf(a.out, "excluded: %s %s: %s\n", l.Region, l.Kind, l.Reason)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func twoPlans(t *testing.T) (a, b *plan.Plan) {
 	}
 	a = &plan.Plan{
 		ID: "plan-aaaaaaaaaaaa", Position: "qm.fleet/0=1", Horizon: term, At: someDay(t, "2026-06-02"),
-		Assumptions: plan.Assumptions{Months: 12, Weeks: 4, Currency: "USD"}, Methods: []string{"folds/7", "plan/7"},
+		Assumptions: plan.Assumptions{Months: 12, Weeks: 4, Currency: "USD"}, Methods: []string{"folds/7", "plan/8"},
 		Total:     plan.Amounts{Cost: dec("800000"), Current: dec("1000000"), OnDemand: dec("750000"), LowerBound: dec("800000")},
 		Baselines: []plan.Baseline{{Name: "buy_nothing", Cost: dec("1000000")}, {Name: "on_demand", Cost: dec("1600000")}},
 		Regions: []plan.RegionPlan{{

@@ -110,7 +110,7 @@ func (a *Program) showPack(ans *app.Packed) {
 		}
 	}
 	if ans.Excluded > 0 {
-		fmt.Fprintf(a.out, "%s pods without GPUs are left out (--every-pod packs them, too)\n", comma(ans.Excluded))
+		fmt.Fprintf(a.out, "%s pods without GPUs are excluded (--every-pod packs them, too)\n", comma(ans.Excluded))
 	}
 	free, stranded := int64(0), int64(0)
 	for _, s := range ans.Stranded {

@@ -172,7 +172,7 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 		}
 		a.showBinding(q.Binding, currency, "one machine more is worth")
 		for _, l := range q.ExcludedOffers {
-			fmt.Fprintf(a.out, "  left out: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
+			fmt.Fprintf(a.out, "  excluded: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
 		}
 	}
 	if k := r.Packing; k != nil {
@@ -270,7 +270,7 @@ func (a *Program) showNothing(p *plan.Plan) {
 		a.showRegion(&p.Regions[i], p.Assumptions.Currency, 0)
 	}
 	a.showExcluded(p.Excluded)
-	fmt.Fprintf(a.out, "this is a plan of %s: --at DATE names another time\n", p.At)
+	fmt.Fprintf(a.out, "this is a plan of %s: choose another time with --at DATE\n", p.At)
 	a.showProgram()
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), a.position(p.Position))
 }
@@ -304,7 +304,7 @@ func (a *Program) showExcluded(left []plan.ExcludedPool) {
 		if n := len(pools) - named; n > 0 {
 			pools, more = pools[:named], fmt.Sprintf(" and %s more", comma(n))
 		}
-		fmt.Fprintf(a.out, "left out: %s%s: %s\n", domain.Clip(strings.Join(pools, ", "), 4*widest), more, reason)
+		fmt.Fprintf(a.out, "excluded: %s%s: %s\n", domain.Clip(strings.Join(pools, ", "), 4*widest), more, reason)
 		if next[reason] != "" { // plans of older versions do not say
 			fmt.Fprintf(a.out, "  to do: %s\n", next[reason])
 		}
