@@ -99,7 +99,7 @@ func TestConfigCheckTopics(t *testing.T) {
 	expect(t, checks, "broker "+address, app.CheckOK, "answers (plain text)", "")
 	expect(t, checks, "broker 127.0.0.1:1", app.CheckFailed, "connection refused", "")
 	expect(t, checks, "log", app.CheckOK, "id ", "")
-	expect(t, checks, "topics", app.CheckFailed, "there are none yet", "serve\" makes them")
+	expect(t, checks, "topics", app.CheckFailed, "there are none yet", "serve\" creates them")
 	expect(t, checks, "postgres", app.CheckFailed, "connection refused", "start it, or correct postgres.dsn")
 	path = writeConfig(t, "kafka: {replication: 1, brokers: ['%s']}\n%s", address, noDatabase)
 
@@ -234,9 +234,9 @@ func TestConfigCheckConnections(t *testing.T) {
 		"right":             {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-512, user: u, password_file: " + right + "}", app.CheckOK, "answers (TLS, SCRAM-SHA-512)", ""},
 		"right as it is":    {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: PLAIN, user: u, password_file: " + right + "}", app.CheckOK, "answers (TLS, PLAIN)", ""},
 		"wrong password":    {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-512, user: u, password_file: " + wrong + "}", app.CheckFailed, "", "the login is wrong"}, // this broker hangs up, where Apache Kafka says so
-		"unknown mechanism": {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-256, user: u, password_file: " + right + "}", app.CheckFailed, "", "it hung up"},
-		"no login":          {secure, "{enabled: true, ca_file: " + ca + "}", "{}", app.CheckFailed, "", "it hung up"},
-		"no encryption":     {secure, "{}", "{}", app.CheckFailed, "", "it hung up"},
+		"unknown mechanism": {secure, "{enabled: true, ca_file: " + ca + "}", "{mechanism: SCRAM-SHA-256, user: u, password_file: " + right + "}", app.CheckFailed, "", "it closed the connection"},
+		"no login":          {secure, "{enabled: true, ca_file: " + ca + "}", "{}", app.CheckFailed, "", "it closed the connection"},
+		"no encryption":     {secure, "{}", "{}", app.CheckFailed, "", "it closed the connection"},
 		"unknown authority": {secure, "{enabled: true}", "{}", app.CheckFailed, "unknown authority", "kafka.tls.ca_file"},
 		"another name":      {secure, "{enabled: true, ca_file: " + ca + ", server_name: elsewhere}", "{}", app.CheckFailed, "elsewhere", "kafka.tls.server_name"},
 	} {

@@ -49,7 +49,7 @@ func gatewayOf(t *testing.T, dir string, gw config.Gateway) (health, events stri
 		select {
 		case line := <-lines:
 			switch m := address.FindStringSubmatch(line); {
-			case strings.Contains(line, "taking events"):
+			case strings.Contains(line, "accepting events"):
 				events = m[1]
 			case strings.Contains(line, "listening"):
 				health = m[1]
@@ -231,7 +231,7 @@ func TestGatewayConfigRefused(t *testing.T) {
 		"unencrypted": {[]string{"--gateway", "0.0.0.0:7443"}, "would accept keys unencrypted from other machines"},
 		"half a pair": {[]string{"--gateway", "127.0.0.1:0", "--gateway-cert", "x.pem"}, "cert_file and key_file belong together"},
 		"no address":  {[]string{"--gateway", "7443"}, "is not host:port"},
-		"nowhere":     {[]string{"--gateway-plain"}, "listens nowhere"},
+		"nowhere":     {[]string{"--gateway-plain"}, "is configured but has no address"},
 		"no TLS":      {[]string{"--gateway", "127.0.0.1:0", "--gateway-client-ca", "ca.pem"}, "client_ca_file: needs TLS"},
 		"no CA":       {[]string{"--gateway", "127.0.0.1:0", "--gateway-cert", cert.Cert, "--gateway-key", cert.Key, "--gateway-client-ca", "ca.pem"}, "client_ca_file: read the authorities: open ca.pem"},
 		"no file":     {[]string{"--gateway", "127.0.0.1:0", "--gateway-cert", "x.pem", "--gateway-key", "x.key"}, "read the certificate: open x.pem"},

@@ -379,8 +379,8 @@ func (g *grid) fit(shown []int, width int) *fitted {
 	return f
 }
 
-// same returns what a column says in every row of data; "" where rows differ or there are
-// less than two.
+// same returns the text that a column has in every row of data; "" where rows differ, there
+// are fewer than two, or it is a number, which readers look for in its column.
 func (g *grid) same(i int) string {
 	value, n := "", 0
 	for k, row := range g.rows {
@@ -397,7 +397,7 @@ func (g *grid) same(i int) string {
 		value = v
 		n++
 	}
-	if n < 2 {
+	if _, err := strconv.ParseFloat(strings.ReplaceAll(value, ",", ""), 64); n < 2 || err == nil {
 		return ""
 	}
 	return value
