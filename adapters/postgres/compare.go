@@ -289,8 +289,9 @@ func (db *DB) counts(ctx context.Context, name string) (at domain.Position, rows
 	rows = map[string]int64{}
 	for _, t := range tables {
 		var n int64
-		count := fmt.Sprintf(`select count(*) from %s.%s`, schemaOf(name), pq.QuoteIdentifier(t))
-		if err := tx.QueryRowContext(ctx, count).Scan(&n); err != nil {
+		err := tx.QueryRowContext(ctx,
+			fmt.Sprintf(`select count(*) from %s.%s`, schemaOf(name), pq.QuoteIdentifier(t))).Scan(&n)
+		if err != nil {
 			return nil, nil, fmt.Errorf("count rows of table %s: %w", t, err)
 		}
 		rows[t] = n

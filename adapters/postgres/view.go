@@ -170,8 +170,8 @@ func (v *view) Get(k projections.Key) (projections.Row, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var raw []byte
-	query := fmt.Sprintf("select t.row from %s.%s t where %s", v.schema, t.name(), where)
-	err := v.tx.QueryRowContext(v.ctx, query, args...).Scan(&raw)
+	err := v.tx.QueryRowContext(v.ctx,
+		fmt.Sprintf("select t.row from %s.%s t where %s", v.schema, t.name(), where), args...).Scan(&raw)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -243,8 +243,8 @@ func (v *view) hasExact(t *table) (bool, error) {
 	if known {
 		return has, nil
 	}
-	query := fmt.Sprintf("select exists (select from %s.%s where exact is not null)", v.schema, t.name())
-	err := v.tx.QueryRowContext(v.ctx, query).Scan(&has)
+	err := v.tx.QueryRowContext(v.ctx,
+		fmt.Sprintf("select exists (select from %s.%s where exact is not null)", v.schema, t.name())).Scan(&has)
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", t.name(), err)
 	}
