@@ -225,7 +225,7 @@ type Sample struct {
 var marked = []float64{5, 50, 95}
 
 func (f Cumulative) plot() (*plot.Plot, error) {
-	p := newPlot(f.Title, f.X, "draws at or below this cost, percent")
+	p := newPlot(f.Title, f.X, "trials at or below this cost, percent")
 	empty := true
 	for i, s := range f.Samples {
 		if err := numbers(s.Name, s.Values...); err != nil {

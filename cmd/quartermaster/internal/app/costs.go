@@ -72,6 +72,9 @@ func (c *Caller) ExplainCosts(ctx context.Context, at At, q CostsExplained) (w *
 		if err != nil {
 			return err
 		}
+		if this.Lines == 0 {
+			before = nil // a month without bills is not a month that costs nothing
+		}
 		w, err = costs.NewWaterfall(this, before, costs.WaterfallQuery{Workspace: q.Workspace, Ledger: q.Ledger})
 		if err == nil && len(w.Currencies) == 0 && this.Lines > 0 {
 			err = charged(v, q.Workspace)

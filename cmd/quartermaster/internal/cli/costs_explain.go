@@ -221,7 +221,7 @@ func stepCells(s *costs.Step, of costs.Ledger) []any {
 	}
 	var share, before, change cell
 	if s.Share != nil {
-		share = cell{s.Share.StringFixed(1) + "%", s.Share.String()}
+		share = cell{s.Share.StringFixed(2) + "%", s.Share.String()}
 	}
 	if s.Before != nil {
 		before = amount(s.Before)

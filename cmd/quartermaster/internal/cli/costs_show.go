@@ -114,6 +114,7 @@ func (a *Program) showCostGroups(r *costs.Report) {
 	header = append(header, "currency", "billed", "effective", "bought", "allocated", "useful", "per bought GPU-hour", "per allocated", "per useful")
 	t := a.table(header...)
 	t.names = len(r.By)
+	t.spare = []string{"allocated", "bought", "useful", "per bought GPU-hour", "per allocated"}
 	alignRight(t, len(r.By)+2, len(header))
 	cells := func(c *costs.Cost) []any {
 		return append([]any{
@@ -179,7 +180,7 @@ func (a *Program) showStatements(r *costs.Report) {
 	if len(r.Statements) == 0 {
 		return
 	}
-	fmt.Fprintln(a.out, "\nstatements, rounded once so that they add up to the lines of each invoice, and to the invoice where it ties")
+	fmt.Fprintln(a.out, "\nstatements, rounded once so that they add up to the lines of each invoice, and to the invoice if it reconciles")
 	t := a.table("workspace", "issuer", "account", "invoice", "amount")
 	alignRight(t, 5, 5)
 	for i, s := range r.Statements {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -73,6 +74,7 @@ func (a *Program) showDecisions(all []registry.Decision, limit int) {
 		return
 	}
 	void := 0
+	limits := func(all []domain.Money) string { return cmp.Or(moneys(all), "none") }
 	t := a.table("decided", "operator", "role", "limit", "decision", "of", "in effect from", "commits", "takes no effect because")
 	for i := range all {
 		d := &all[i]
@@ -86,7 +88,7 @@ func (a *Program) showDecisions(all []registry.Decision, limit int) {
 		if of == "" {
 			of = d.Scope
 		}
-		t.AppendRow(table.Row{moment(d.Time), d.Operator, d.Role, moneys(d.Limits), string(d.Type) + " " + d.ID, of, moment(d.Effective), moneys(d.Commits), d.Refused})
+		t.AppendRow(table.Row{moment(d.Time), d.Operator, d.Role, limits(d.Limits), string(d.Type) + " " + d.ID, of, moment(d.Effective), moneys(d.Commits), d.Refused})
 	}
 	t.Render()
 	if n := len(all) - limit; n > 0 {
@@ -95,6 +97,7 @@ func (a *Program) showDecisions(all []registry.Decision, limit int) {
 	if void > 0 {
 		fmt.Fprintf(a.out, "%s of %s decisions take no effect\n", comma(void), comma(len(all)))
 	}
+	a.showProgram()
 }
 
 // moment shows a time to the minute.

@@ -125,6 +125,7 @@ func (a *Program) showFleet(inv *inventory.Inventory, nodes bool, filters string
 	}
 	a.showUnregistered(inv, nodes)
 	a.showExceptions(inv.Exceptions)
+	a.showPosition(inv.Position)
 	a.reportEnds(inv.Completeness)
 }
 
@@ -161,7 +162,7 @@ func (a *Program) showUnregistered(inv *inventory.Inventory, all bool) {
 	t := a.table("cluster", "node", "GPUs", "failed GPUs", "health", "last telemetry")
 	for i, r := range rows {
 		if i == shownUnregistered && !all {
-			t.AppendNote(table.Row{"", fmt.Sprintf("and %s more", comma(len(rows)-i)), "", "", "see --nodes", ""})
+			t.AppendNote("and %s more: see --nodes", comma(len(rows)-i))
 			break
 		}
 		failed := 0
@@ -199,7 +200,7 @@ func (a *Program) showExceptions(all []inventory.Exception) {
 		case shown[e.Kind] <= shownExceptions:
 			t.AppendRow(table.Row{e.Kind, domain.Clip(e.Subject, 2*widest), e.Detail})
 		case shown[e.Kind] == shownExceptions+1:
-			t.AppendNote(table.Row{e.Kind, fmt.Sprintf("and %s more", comma(counts[e.Kind]-shownExceptions)), "see -o json"})
+			t.AppendNote("and %s more of %s: see -o json", comma(counts[e.Kind]-shownExceptions), e.Kind)
 		}
 	}
 	t.Render()

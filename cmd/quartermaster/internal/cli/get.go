@@ -60,7 +60,8 @@ apply declares anew and sets an end; "operator revoke", "node drain|retire" and
 
 func (a *Program) showDeclared(ans *app.Declared, filters string) {
 	if len(ans.Entries) == 0 {
-		fmt.Fprintf(a.out, "no %s in force at %s%s\n", ans.Kind, ans.At, filters)
+		fmt.Fprintf(a.out, "no %s in force at %s%s; --as-of names another time\n", ans.Kind, moment(ans.At), filters)
+		a.showProgram()
 		return
 	}
 	t := a.table("workspace", "name", "declared", "since", "until", "decided by")
@@ -73,6 +74,7 @@ func (a *Program) showDeclared(ans *app.Declared, filters string) {
 		t.AppendRow(table.Row{s.Workspace, s.Name, declaredText(s), day(s.Since), day(s.Until), by})
 	}
 	t.Render()
+	a.showProgram()
 }
 
 // declaredText says in a few words what is declared.

@@ -56,6 +56,7 @@ func (a *Program) modelsCommand() *cobra.Command {
 				return a.answerReport(m)
 			}
 			a.showModels(m, limit, filtersText(filter.Workspace, filter.Cluster, ""))
+			a.showPosition(m.Position)
 			a.reportEnds(m.Completeness)
 			return nil
 		},

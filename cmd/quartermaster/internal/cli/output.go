@@ -152,6 +152,9 @@ func filtersText(workspace, cluster, region string) string {
 	return s
 }
 
+// showPosition says as of which position a report is.
+func (a *Program) showPosition(p string) { fmt.Fprintf(a.out, "position: %s\n", a.position(p)) }
+
 // reportEnds says under a table what it may lack, and what made it.
 func (a *Program) reportEnds(c registry.Completeness) {
 	a.showProgram()

@@ -98,7 +98,7 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 		}
 		line := fmt.Sprintf("with %s of what terms cost beyond the horizon worth keeping: these purchases come to %s", much, money(e.Cost))
 		if e.Best != nil {
-			line += ", the best that were found to " + money(*e.Best)
+			line += ", the best found to " + money(*e.Best)
 		}
 		fmt.Fprintln(a.out, line)
 	}

@@ -214,7 +214,8 @@ func (a *Program) showScores(title string, scores []scored) {
 func (a *Program) showForecast(f *app.PoolForecast) {
 	made := f.Forecast
 	fmt.Fprintf(a.out, "%s %s, in units of %s, by %s\n", f.Region, f.Kind, f.Unit, made.Candidate)
-	t := a.table("week from", "expected", "hours at 10%", "at 50%", "at 90%", "at 99%", "peak hour at 90%")
+	t := a.table("week from", "expected", "hours at 10%", "at 50%", "at 90%", "at 99%", "peak hour at 90%", "region", "pool", "unit")
+	t.main, t.titled = true, 3
 	t.SetColumnConfigs(rightFrom(2, 7))
 	for h := 0; h < len(made.Point); h += forecast.Week {
 		end := h + forecast.Week
@@ -222,7 +223,7 @@ func (a *Program) showForecast(f *app.PoolForecast) {
 		for _, l := range []int{100, 500, 900, 990} {
 			row = append(row, milliMean(made.At(l)[h:end]))
 		}
-		t.AppendRow(append(row, milliText(slices.Max(made.At(900)[h:end]))))
+		t.AppendRow(append(row, milliText(slices.Max(made.At(900)[h:end])), f.Region, f.Kind, f.Unit))
 	}
 	t.Render()
 	fmt.Fprintln(a.out, "each is the mean over the week's hours; that of hours at 90% is not a quantile of the week's mean, which varies less")

@@ -101,7 +101,7 @@ func (a *Program) showComponents(p *plan.Plan, currency string) {
 		a.showBinding(x.Binding, currency, "one more is worth")
 		for _, t := range x.EndOfHorizon {
 			if t.Best != nil && t.LowerBound != nil {
-				fmt.Fprintf(a.out, "  with %s credited beyond the horizon: other purchases would cost %s, and none less than %s\n", percent(t.Salvage), money(*t.Best), money(*t.LowerBound))
+				fmt.Fprintf(a.out, "  with %s credited beyond the horizon: the best purchases found would cost %s, proven to be at least %s\n", percent(t.Salvage), money(*t.Best), money(*t.LowerBound))
 			}
 		}
 	}
@@ -124,16 +124,17 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 		for _, b := range r.Purchases {
 			upfront = upfront.Add(b.Upfront)
 		}
-		t := a.table("buy", "GPUs", "of", "offer", "order by", "from", "to", "upfront", "per hour", "cost", "capacity")
+		t := a.table("buy", "GPUs", "of", "offer", "order by", "from", "to", "upfront", "per hour", "cost", "capacity", "region")
 		t.main = true
+		t.titled = 1 // the heading names the region
 		t.SetColumnConfigs(append(rightFrom(1, 2), rightFrom(8, 10)...))
 		for i, b := range r.Purchases {
 			if i == few && few > 0 {
-				t.AppendNote(table.Row{"...", "", fmt.Sprintf("and %s more", comma(len(r.Purchases)-few)), "see \"plan show\""})
+				t.AppendNote("and %s more: see \"plan show\"", comma(len(r.Purchases)-few))
 				break
 			}
 			t.AppendRow(table.Row{count(b.Units), count(b.GPUs), named(b.Provider + " " + b.SKU), named(terms(b.Offer)), day(cmp.Or(b.OrderBy, b.Term.From)), day(b.Term.From), day(b.Term.To),
-				moneyCell(b.Upfront), moneyCell(b.Hourly), moneyCell(b.Cost), capacity(b.Guaranteed) + made(b.Generated)})
+				moneyCell(b.Upfront), moneyCell(b.Hourly), moneyCell(b.Cost), capacity(b.Guaranteed) + made(b.Generated), r.Region})
 		}
 		t.Render()
 		fmt.Fprintf(a.out, "upfront payments in all: %s %s\n", money(upfront), currency)
@@ -185,7 +186,7 @@ func (a *Program) showPlanBaselines(p *plan.Plan) {
 	if len(p.Baselines) == 0 {
 		return
 	}
-	fmt.Fprintln(a.out, "\nBeside what is done without a plan:")
+	fmt.Fprintln(a.out, "\nCompared with the baselines:")
 	t := a.table("baseline", "cost", "of it penalty", "more than the plan")
 	t.SetColumnConfigs(rightFrom(2, 4))
 	t.AppendRow(table.Row{"this plan", moneyCell(p.Total.Cost), moneyCell(p.Total.Penalty), ""})
@@ -197,7 +198,7 @@ func (a *Program) showPlanBaselines(p *plan.Plan) {
 	if p.Assumptions.Demand == plan.Forecast {
 		least = "each pool's scenario of least demand"
 	}
-	fmt.Fprintf(a.out, "paid within the horizon: %s; committed for nothing if demand were as in %s: %s (both nominal)\n",
+	fmt.Fprintf(a.out, "paid within the horizon: %s; idle commitments if demand were as in %s: %s (both nominal)\n",
 		money(p.Total.Nominal), least, money(p.Total.Stranded))
 }
 

@@ -90,6 +90,7 @@ where their bounds are equal; others stand beside each other, most requests firs
 func (a *Program) showServing(r *serving.Report) {
 	if len(r.Groups) == 0 {
 		fmt.Fprintf(a.out, "no model server reported from %s to %s: see \"quartermaster cluster register --help\" for what Prometheus needs\n", r.From, r.To)
+		a.showPosition(r.Position)
 		a.reportEnds(r.Completeness)
 		return
 	}
@@ -134,6 +135,7 @@ func (a *Program) showServing(r *serving.Report) {
 		fmt.Fprintf(a.out, "%s histograms of other bounds are in -o json\n", comma(others))
 	}
 	fmt.Fprintln(a.out, "times are interpolated within the bucket of a histogram; -o json has the bounds")
+	a.showPosition(r.Position)
 	a.reportEnds(r.Completeness)
 }
 
@@ -223,6 +225,7 @@ failure.`,
 func (a *Program) showJobs(r *serving.JobsReport) {
 	if len(r.Groups) == 0 {
 		fmt.Fprintf(a.out, "no job finished or began from %s to %s\n", r.From, r.To)
+		a.showPosition(r.Position)
 		a.reportEnds(r.Completeness)
 		return
 	}
@@ -247,5 +250,6 @@ func (a *Program) showJobs(r *serving.JobsReport) {
 	t.AppendSeparator()
 	t.AppendRow(row("total", "", "", &r.Total))
 	t.Render()
+	a.showPosition(r.Position)
 	a.reportEnds(r.Completeness)
 }

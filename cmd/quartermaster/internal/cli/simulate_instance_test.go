@@ -148,7 +148,7 @@ func TestSimulateSaysWhatItRestsOn(t *testing.T) {
 		t.Fatalf("%s%s", out.String(), errs.String())
 	}
 	for _, want := range []string{
-		"a year discounts; of what a purchase costs beyond the horizon ", "with 0% credited beyond the horizon: these purchases would cost ", ", the best that were found ",
+		"a year discounts; of what a purchase costs beyond the horizon ", "with 0% credited beyond the horizon: these purchases would cost ", ", the best found ",
 		"with 100% credited beyond the horizon, and other purchases: \"as well\" was solved to cost 0.00 more than \"best\"", "upfront payments in all: ",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -100,7 +100,7 @@ func (a *Program) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 	for _, t := range x.EndOfHorizon {
 		line := fmt.Sprintf("with %s credited beyond the horizon: these purchases would cost %s", percent(t.Salvage), money(t.Cost))
 		if t.Best != nil && t.LowerBound != nil {
-			line += fmt.Sprintf(", the best that were found %s (%s units), and none less than %s", money(*t.Best), comma(unitsBought(t.Purchases)), money(*t.LowerBound))
+			line += fmt.Sprintf(", the best found %s (%s units), proven to be at least %s", money(*t.Best), comma(unitsBought(t.Purchases)), money(*t.LowerBound))
 		}
 		fmt.Fprintln(a.out, line)
 	}
@@ -114,7 +114,7 @@ func (a *Program) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 		t.SetColumnConfigs(append(rightFrom(1, 1), rightFrom(6, 8)...))
 		for i, p := range x.Purchases {
 			if i == few {
-				t.AppendNote(table.Row{"...", "", fmt.Sprintf("and %s more", comma(len(x.Purchases)-few))})
+				t.AppendNote("and %s more", comma(len(x.Purchases)-few))
 				break
 			}
 			name := terms(strings.TrimPrefix(p.Offer, p.Pool+"|"))

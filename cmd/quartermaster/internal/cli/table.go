@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,10 +35,10 @@ const usualWidth = 100
 // leastWidth is what clipping leaves of a column.
 const leastWidth = 12
 
-// leastOf is what clipping leaves of a column: of the first one, which names the row, as much
-// as of any name.
-func leastOf(i int) int {
-	if i == 0 {
+// leastOf is what clipping leaves of a column: of one that names the row as much as of any
+// name.
+func (g *grid) leastOf(i int) int {
+	if i == 0 || g.title(i) == "name" {
 		return widest
 	}
 	return leastWidth
@@ -54,11 +55,6 @@ type column struct {
 // form shows, whose key is the title in snake case.
 var columns = map[string]column{
 	"":                               {key: "name"},
-	"allocated":                      {wide: true},
-	"bought":                         {wide: true},
-	"per allocated":                  {wide: true},
-	"per bought GPU-hour":            {wide: true},
-	"useful":                         {wide: true},
 	"day":                            {whole: true},
 	"hour":                           {whole: true},
 	"unobserved":                     {wide: true},
@@ -149,15 +145,17 @@ type grid struct {
 	rows    []table.Row
 	lines   []int // rows before which a line is drawn
 	right   map[int]bool
-	notRows map[int]bool // rows that are sums or notes, and no data
-	main    bool         // what CSV has
-	names   int          // how many columns from the first on tell rows apart: shown whole
+	main    bool     // what CSV has
+	names   int      // how many columns from the first on tell rows apart: shown whole
+	spare   []string // titles of columns that this table can do without, as the registry's wide ones
+	titled  int      // how many columns at the end the heading of the table says; CSV has them
+	omitted []string // notes about rows that are not in the table
 }
 
 // table starts a table. In CSV the first one of an answer is written, or the one that is
 // made the main one.
 func (a *Program) table(titles ...any) *grid {
-	g := &grid{a: a, right: map[int]bool{}, notRows: map[int]bool{}}
+	g := &grid{a: a, right: map[int]bool{}}
 	for _, t := range titles {
 		g.titles = append(g.titles, fmt.Sprint(t))
 	}
@@ -167,10 +165,9 @@ func (a *Program) table(titles ...any) *grid {
 // AppendRow adds a row.
 func (g *grid) AppendRow(row table.Row) { g.rows = append(g.rows, row) }
 
-// AppendNote adds a row that is no data, such as how many there are more.
-func (g *grid) AppendNote(row table.Row) {
-	g.notRows[len(g.rows)] = true
-	g.AppendRow(row)
+// AppendNote adds a line below the table, such as how many rows more there are.
+func (g *grid) AppendNote(format string, args ...any) {
+	g.omitted = append(g.omitted, fmt.Sprintf(format, args...))
 }
 
 // AppendSeparator draws a line; what follows are sums.
@@ -199,10 +196,13 @@ func (g *grid) Render() {
 		shown[i] = i
 	}
 	n := len(g.titles)
+	if g.titled > 0 {
+		shown = shown[:n-g.titled]
+	}
 	for _, row := range g.rows {
 		n = max(n, len(row))
 	}
-	for i := len(shown); i < n; i++ {
+	for i := len(g.titles); i < n; i++ {
 		shown = append(shown, i)
 	}
 	most := make([]int, n) // 0: whole
@@ -249,7 +249,7 @@ func (g *grid) Render() {
 		}))
 	}
 	t.Render()
-	for _, note := range notes {
+	for _, note := range slices.Concat(g.omitted, notes) {
 		fmt.Fprintln(g.a.out, note)
 	}
 }
@@ -298,10 +298,10 @@ func (f *fitted) notes() (notes []string) {
 }
 
 // fit makes a table fit a width. It takes the first of these steps that are enough: titles
-// take several lines; columns with one value in every row are named below the table;
-// columns that the registry calls wide are left out, the last one first; texts are
-// clipped; other columns are left out, the last one first. Columns that tell rows
-// apart always stay.
+// take several lines; columns without any value are left out; texts that are the same in
+// every row are named below the table; columns that the table can do without are left out,
+// the last one first, those that are 0 in every row before the others; texts are clipped;
+// other columns are left out, the last one first. Columns that tell rows apart always stay.
 func (g *grid) fit(shown []int, width int) *fitted {
 	wide := make([]int, len(shown))
 	f := &fitted{shown: slices.Clone(shown), wide: wide, most: make([]int, len(shown))}
@@ -341,22 +341,27 @@ func (g *grid) fit(shown []int, width int) *fitted {
 		}
 	}
 	hide := func(i int) { f.hidden = append(f.hidden, g.title(i)) }
+	spare := func(i int) bool {
+		return columns[g.title(i)].wide || slices.Contains(g.spare, g.title(i))
+	}
+	leaveOut(func(i int) bool { return cells[i] == 0 }, hide)
 	leaveOut(
 		func(i int) bool { return !g.right[i] && g.same(i) != "" },
 		func(i int) { f.same = append(f.same, g.title(i)+" "+g.same(i)) },
 	)
-	leaveOut(func(i int) bool { return columns[g.title(i)].wide }, hide)
+	leaveOut(func(i int) bool { return spare(i) && g.zero(i) }, hide)
+	leaveOut(spare, hide)
 	for over() > 0 {
 		longest := -1
 		for _, i := range f.shown {
-			if i >= g.names && !g.right[i] && !columns[g.title(i)].whole && wide[i] > leastOf(i) && (longest < 0 || wide[i] > wide[longest]) {
+			if i >= g.names && !g.right[i] && !columns[g.title(i)].whole && wide[i] > g.leastOf(i) && (longest < 0 || wide[i] > wide[longest]) {
 				longest = i
 			}
 		}
 		if longest < 0 {
 			break
 		}
-		wide[longest] = max(leastOf(longest), wide[longest]-over())
+		wide[longest] = max(g.leastOf(longest), wide[longest]-over())
 		f.most[longest] = wide[longest]
 	}
 	// Columns that must stay may be too wide by themselves; then leaving out others is no help.
@@ -379,12 +384,19 @@ func (g *grid) fit(shown []int, width int) *fitted {
 	return f
 }
 
+// zero reports whether a column is 0 in every row.
+func (g *grid) zero(i int) bool {
+	return !slices.ContainsFunc(g.rows, func(row table.Row) bool {
+		return i < len(row) && strings.Trim(fmt.Sprint(row[i]), "0.") != ""
+	})
+}
+
 // same returns the text that a column has in every row of data; "" where rows differ, there
 // are fewer than two, or it is a number, which readers look for in its column.
 func (g *grid) same(i int) string {
 	value, n := "", 0
 	for k, row := range g.rows {
-		if g.notRows[k] || len(g.lines) > 0 && k >= g.lines[0] {
+		if len(g.lines) > 0 && k >= g.lines[0] {
 			continue
 		}
 		v := ""
@@ -432,17 +444,13 @@ func (a *Program) writeCSV(out io.Writer) error {
 		return err
 	}
 	for k, row := range g.rows {
-		if g.notRows[k] || len(g.lines) > 0 && k >= g.lines[0] {
+		if len(g.lines) > 0 && k >= g.lines[0] {
 			continue
 		}
 		line := make([]string, len(head))
 		for i := range line {
 			if i < len(row) {
-				if c, ok := row[i].(cell); ok {
-					line[i] = c.raw
-				} else {
-					line[i] = fmt.Sprint(row[i])
-				}
+				line[i] = rawOf(row[i])
 			}
 		}
 		if err := w.Write(line); err != nil {
@@ -451,6 +459,21 @@ func (a *Program) writeCSV(out io.Writer) error {
 	}
 	w.Flush()
 	return w.Error()
+}
+
+// grouped is a number in groups of three digits.
+var grouped = regexp.MustCompile(`^-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$`)
+
+// rawOf is a value as CSV has it.
+func rawOf(value any) string {
+	if c, ok := value.(cell); ok {
+		return c.raw
+	}
+	text := fmt.Sprint(value)
+	if grouped.MatchString(text) {
+		return strings.ReplaceAll(text, ",", "")
+	}
+	return text
 }
 
 // limit is how many rows of a long table are shown: all in CSV, else n.

@@ -19,7 +19,7 @@ func wideTable(a *Program) *grid {
 	g.SetColumnConfigs(rightFrom(5, 5))
 	g.AppendRow(table.Row{"lab", strings.Repeat("1", 30), strings.Repeat("words ", 20), "plan-0f3a9c81d2e4", cell{"1,234.50", "1234.5"}})
 	g.AppendRow(table.Row{named("a,b"), "2", "short", "plan-77aa01b2c3d4", cell{"0.50", "0.5"}})
-	g.AppendNote(table.Row{"and 3 more"})
+	g.AppendNote("and %d more", 3)
 	g.AppendSeparator()
 	g.AppendRow(table.Row{"total", "", "", "", "1,235.00"})
 	return g

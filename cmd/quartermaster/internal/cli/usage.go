@@ -87,6 +87,7 @@ func (a *Program) showUsage(r *usage.Report) {
 	header = append(header, "allocated", "busy_unattributed", "idle", "failed", "maintenance", "unprovisioned", "unobserved", "in service", "activity")
 	t := a.table(header...)
 	t.names = len(r.By)
+	t.spare = []string{"busy_unattributed", "failed", "maintenance", "activity"}
 	columns := []table.ColumnConfig{}
 	for i := len(r.By) + 1; i <= len(header); i++ {
 		columns = append(columns, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
@@ -94,8 +95,8 @@ func (a *Program) showUsage(r *usage.Report) {
 	t.SetColumnConfigs(columns)
 	cells := func(g *usage.GPUTime) []any {
 		return []any{
-			gpuHours(g.Allocated), gpuHours(g.BusyUnattributed), gpuHours(g.Idle), gpuHours(g.Failed), gpuHours(g.Maintenance),
-			gpuHours(g.Unprovisioned), gpuHours(g.Unobserved), gpuHours(g.Service), activity(g),
+			hoursCell(g.Allocated), hoursCell(g.BusyUnattributed), hoursCell(g.Idle), hoursCell(g.Failed), hoursCell(g.Maintenance),
+			hoursCell(g.Unprovisioned), hoursCell(g.Unobserved), hoursCell(g.Service), cell{activity(g), activityRaw(g)},
 		}
 	}
 	for i := range r.Groups {
@@ -123,6 +124,7 @@ func (a *Program) showUsage(r *usage.Report) {
 	if r.Total.Undeclared > 0 {
 		fmt.Fprintf(a.out, "%s GPU-hours are of GPUs that nobody declared\n", gpuHours(r.Total.Undeclared))
 	}
+	a.showPosition(r.Position)
 	a.reportEnds(r.Completeness)
 }
 
@@ -152,6 +154,14 @@ func activity(g *usage.GPUTime) string {
 		s += fmt.Sprintf(" of %d.%d%%", *g.Coverage/10, *g.Coverage%10)
 	}
 	return s
+}
+
+// activityRaw is the activity in percent of the time that it was measured for.
+func activityRaw(g *usage.GPUTime) string {
+	if g.Allocated == 0 || g.Activity == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", *g.Activity/10, *g.Activity%10)
 }
 
 func (a *Program) showLogStats(s *registry.LogStats) {
