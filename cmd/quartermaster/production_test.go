@@ -483,7 +483,7 @@ func TestProductionReplication(t *testing.T) {
 		}
 		return resp, nil, true
 	})
-	s.serve("a").fails(nil, "kafka.replication is 1 and the cluster has 1 brokers", "set kafka.replication")
+	s.serve("a").fails(nil, "kafka.replication is 1 and the cluster has 1 brokers", "lower kafka.replication")
 }
 
 func TestProductionPartitionsAdded(t *testing.T) {

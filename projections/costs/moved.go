@@ -37,13 +37,13 @@ type Kept struct {
 // others, and add up to its totals.
 func (k *Kept) Check() error {
 	if k.Position == "" || k.Methods.Attribution == "" || k.Month != projections.BillingMonth(k.Month.From) {
-		return errors.New(`it is not an answer of "quartermaster costs -o json": it has no position, methods or period`)
+		return errors.New(`it is not an answer of "quartermaster costs" in JSON: it has no position, methods or period`)
 	}
 	sums := map[string][2]attribution.Amount{}
 	for _, g := range k.Groups {
 		for _, d := range []Dimension{ByWorkspace, ByComponent} {
 			if _, ok := g.Key[d]; !ok {
-				return fmt.Errorf("its groups have no %s: store an answer of --by workspace,component", d)
+				return fmt.Errorf("its groups have no %s: store an answer by workspace and component", d)
 			}
 		}
 		s := sums[g.Currency]

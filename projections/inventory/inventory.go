@@ -422,7 +422,7 @@ func (inv *Inventory) unregistered(f *Fleet, seen map[NodeName]*lastSeen, entrie
 		slices.SortFunc(entry.GPUs, func(a, b UndeclaredGPU) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 		e.UnregisteredNodes = append(e.UnregisteredNodes, entry)
 		detail += ` and is not registered, so it counts nowhere: register it ` +
-			`("quartermaster node register --seen", an import), or let its agent do so (register.enabled)`
+			`("quartermaster node register", an import), or let its agent do so (register.enabled)`
 		if h := entry.Health; h.State != "ok" {
 			detail += fmt.Sprintf("; %s since %s: %s", h.State, h.Since, h.Reason)
 		}

@@ -87,7 +87,7 @@ func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 			break
 		}
 		if t > Now() {
-			return nil, nil, invalid("as-of", "%s is in the future, and events may still be appended before it; omit --as-of to read the whole log", t)
+			return nil, nil, &helped{invalid("as-of", "%s is in the future, and events may still be appended before it", t), RemedyWholeLog}
 		}
 		if to, err = h.Log.Before(ctx, domain.AllPartitions(), t); err != nil {
 			return nil, nil, err

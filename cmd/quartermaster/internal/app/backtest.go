@@ -129,7 +129,7 @@ func (q *BacktestQuery) fromLog(ctx context.Context, h *Conn) (left []backtest.E
 	}
 	q.From = cmp.Or(q.From, monthStart(q.To, -12))
 	if q.Group == "region" {
-		return nil, fmt.Errorf("--group region goes with --demand: in the log, each kind has its own prices")
+		return nil, invalid("group", "region needs demand from a file: in the log, each kind has its own prices")
 	}
 	err = h.View(ctx, func(v projections.View) error {
 		if err := (narrowed{region: q.Region}).known(v); err != nil {
@@ -146,7 +146,7 @@ func (q *BacktestQuery) fromLog(ctx context.Context, h *Conn) (left []backtest.E
 	q.Pools = slices.DeleteFunc(q.Pools, func(p backtest.Pool) bool { return q.Kind != "" && p.Kind != q.Kind })
 	left = slices.DeleteFunc(left, func(l backtest.Excluded) bool { return q.Kind != "" && l.Kind != q.Kind })
 	if len(q.Pools)+len(left) == 0 {
-		return nil, fmt.Errorf("backtest from %s to %s: no demand%s was observed; import some with \"quartermaster import demand --historical\"",
+		return nil, fmt.Errorf("backtest from %s to %s: no demand%s was observed; import some with \"quartermaster import demand\"",
 			q.From, q.To, &q.DemandQuery)
 	}
 	return left, nil

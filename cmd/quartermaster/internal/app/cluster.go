@@ -98,7 +98,7 @@ func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*
 		return nil, Draft{}, err
 	}
 	if !declared && (r.Provider == "" || r.ProviderClass == "" || r.Region == "") {
-		return nil, Draft{}, invalid("provider", "cluster %s is not declared yet: give --provider, --class and --region", r.Name)
+		return nil, Draft{}, &helped{invalid("provider", "cluster %s is not declared yet", r.Name), RemedyDeclareCluster}
 	}
 	key, err := domain.NewClusterKey(rand.Reader)
 	if err != nil {

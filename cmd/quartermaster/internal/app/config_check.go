@@ -86,8 +86,8 @@ func CheckConfig(ctx context.Context, path string, offline bool) []ConfigCheck {
 	k.webhooks()
 	switch {
 	case offline:
-		k.note("kafka", CheckSkipped, "--offline", "")
-		k.note("postgres", CheckSkipped, "--offline", "")
+		k.note("kafka", CheckSkipped, "offline", "")
+		k.note("postgres", CheckSkipped, "offline", "")
 	case !ready:
 		k.note("kafka", CheckSkipped, "a secret is missing", "")
 		k.note("postgres", CheckSkipped, "a secret is missing", "")

@@ -56,8 +56,10 @@ type Conn struct {
 }
 
 // errNoData means that a read-only command found no data directory.
-var errNoData error = &UnavailableError{Err: errors.New("there is no data here yet: \"quartermaster apply\" or \"quartermaster import\" creates it, " +
-	"or name another directory with --data-dir")}
+var errNoData error = &helped{
+	&UnavailableError{Err: errors.New("there is no data here yet: \"quartermaster apply\" or \"quartermaster import\" creates it")},
+	RemedyOtherDataDir,
+}
 
 // reading refuses to create a data directory only to answer that it is empty: the path is
 // probably mistyped.
@@ -463,7 +465,7 @@ func (s *App) placed() error {
 	if s.Dir != "" || s.Config != nil {
 		return nil
 	}
-	return invalid("data-dir", "no data directory: HOME is not set; name one with --data-dir or QUARTERMASTER_DATA_DIR")
+	return &helped{invalid("data-dir", "no data directory: HOME is not set"), RemedyNameDataDir}
 }
 
 func comma(n int) string { return humanize.Comma(int64(n)) }

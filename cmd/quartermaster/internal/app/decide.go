@@ -254,9 +254,8 @@ func refused(auth *registry.Authority, v projections.View, p *Proposal) error {
 		}
 	}
 	if len(errs) > 0 {
-		errs = append(errs, errors.New("nothing was appended; an admin changes what an operator may do with "+
-			"\"quartermaster operator add NAME --role ROLE --limit AMOUNT --public-key-of FILE\""))
-		return &DeniedError{Err: errors.Join(errs...)}
+		errs = append(errs, errors.New("nothing was appended"))
+		return &helped{&DeniedError{Err: errors.Join(errs...)}, RemedyAuthority}
 	}
 	return nil
 }

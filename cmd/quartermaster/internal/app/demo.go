@@ -20,8 +20,7 @@ func (s *App) NotDemo() error {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, demoMark)); err == nil {
-		return &ConflictError{Err: fmt.Errorf("%s holds the demo: name a directory for your own data with --data-dir or QUARTERMASTER_DATA_DIR "+
-			"(or this one, to add to the demo)", s.Dir)}
+		return &helped{&ConflictError{Err: fmt.Errorf("%s holds the demo", s.Dir)}, RemedyOwnDataDir}
 	}
 	return nil
 }
@@ -45,7 +44,7 @@ func (s *App) MarkDemo(ctx context.Context, input string) error {
 	case err == nil && bytes.Equal(bytes.TrimSpace(have), want):
 		return nil
 	case err == nil:
-		return &ConflictError{Err: fmt.Errorf("%s holds a demo of other input: %s; give another directory with --data-dir", s.Dir, bytes.TrimSpace(have))}
+		return &helped{&ConflictError{Err: fmt.Errorf("%s holds a demo of other input: %s", s.Dir, bytes.TrimSpace(have))}, RemedyOtherDataDir}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -62,7 +61,10 @@ func (s *App) MarkDemo(ctx context.Context, input string) error {
 			return err
 		}
 	} else if s.reading() == nil {
-		return &ConflictError{Err: fmt.Errorf("%s holds data that the demo did not make, and would be mixed with it; give another directory with --data-dir", s.Dir)}
+		return &helped{
+			&ConflictError{Err: fmt.Errorf("%s holds data that the demo did not make, and would be mixed with it", s.Dir)},
+			RemedyOtherDataDir,
+		}
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return err

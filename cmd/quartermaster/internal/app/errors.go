@@ -108,3 +108,41 @@ func KindOf(err error) Kind {
 	}
 	return KindNone
 }
+
+// Remedy names what to do about an error, where that depends on who asks: the command line
+// words it with flags, a server with fields.
+type Remedy string
+
+// The remedies.
+const (
+	RemedyNone           Remedy = ""
+	RemedyNameDataDir    Remedy = "name_data_dir"    // name a data directory
+	RemedyOwnDataDir     Remedy = "own_data_dir"     // name a data directory for one's own data
+	RemedyOtherDataDir   Remedy = "other_data_dir"   // name another data directory
+	RemedyNameConfig     Remedy = "name_config"      // name a configuration
+	RemedyNameKafka      Remedy = "name_kafka"       // name a Kafka cluster
+	RemedyDryRun         Remedy = "dry_run"          // ask for an answer that is not recorded
+	RemedyOtherTime      Remedy = "other_time"       // plan as of another time
+	RemedyWholeLog       Remedy = "whole_log"        // ask about the present
+	RemedyDeclareCluster Remedy = "declare_cluster"  // give provider, provider class and region
+	RemedyAuthority      Remedy = "change_authority" // an admin changes an operator's role or limit
+	RemedyRegisterSeen   Remedy = "register_seen"    // register a node from what it reports
+	RemedyImportDemand   Remedy = "import_demand"    // import demand, or name a file with demand
+)
+
+// helped is an error with a remedy.
+type helped struct {
+	error
+	remedy Remedy
+}
+
+// Unwrap returns the error without its remedy.
+func (h *helped) Unwrap() error { return h.error }
+
+// RemedyOf returns what to do about an error, [RemedyNone] where the error says it.
+func RemedyOf(err error) Remedy {
+	if h := (*helped)(nil); errors.As(err, &h) {
+		return h.remedy
+	}
+	return RemedyNone
+}

@@ -32,11 +32,10 @@ func (q *DemandQuery) wants(p *demand.History) bool {
 func (q *DemandQuery) wanted(pools []demand.History) ([]demand.History, error) {
 	pools = slices.DeleteFunc(pools, func(p demand.History) bool { return !q.wants(&p) })
 	if len(pools) == 0 {
-		where := "in the log: import some with \"quartermaster import demand\" or \"quartermaster import usage\", or name a file with --demand"
 		if q.File != "" {
-			where = "in " + q.File
+			return nil, fmt.Errorf("no demand%s was observed in %s", q, q.File)
 		}
-		return nil, fmt.Errorf("no demand%s was observed %s", q, where)
+		return nil, &helped{fmt.Errorf("no demand%s was observed in the log", q), RemedyImportDemand}
 	}
 	return pools, nil
 }

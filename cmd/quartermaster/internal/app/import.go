@@ -136,7 +136,7 @@ func (h *Conn) checkDeclared(ctx context.Context, opts importer.Options) error {
 			}
 			if declared == nil {
 				return &NotFoundError{What: "cluster", Name: c, Err: fmt.Errorf("cluster %q is not registered: declare it with "+
-					"\"quartermaster apply -f FILE\" (see \"quartermaster apply --help\" for an example)", c)}
+					"\"quartermaster apply\", whose help has an example", c)}
 			}
 		}
 		names := slices.Sorted(maps.Values(opts.Workspaces))

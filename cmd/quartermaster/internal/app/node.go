@@ -53,7 +53,7 @@ func (c *Caller) RetireGPU(ctx context.Context, cluster string, ev *domain.GPURe
 		if slices.ContainsFunc(gpus, func(g inventory.GPUEntry) bool { return g.ID == ev.GPU }) {
 			return nil
 		}
-		return &NotFoundError{What: "gpu", Name: ev.GPU.String(), Err: fmt.Errorf("%s/%s: %s is not in service there; see \"quartermaster fleet --nodes -o json\"",
+		return &NotFoundError{What: "gpu", Name: ev.GPU.String(), Err: fmt.Errorf("%s/%s: %s is not in service there; see \"quartermaster fleet\", which lists nodes and GPUs",
 			cluster, ev.Node, ev.GPU)}
 	})
 	return ans, draft, err
@@ -78,7 +78,7 @@ func (c *Caller) RetireNode(ctx context.Context, cluster string, ev *domain.Node
 	draft, err := c.decideNode(ctx, "node-retire", ans, ev, func(_ *inventory.Health, gpus []inventory.GPUEntry) error {
 		if gpus == nil {
 			return &NotFoundError{What: "node", Name: cluster + "/" + ev.Node, Err: fmt.Errorf("%s/%s reports but is not registered, "+
-				"so there is nothing to retire; see \"quartermaster fleet --nodes\"", cluster, ev.Node)}
+				"so there is nothing to retire; see \"quartermaster fleet\"", cluster, ev.Node)}
 		}
 		return nil
 	})
@@ -133,7 +133,7 @@ func healthOf(v projections.View, cluster, node string, at domain.Instant) (*inv
 		}
 	}
 	return nil, nil, "", &NotFoundError{What: "node", Name: cluster + "/" + node, Err: fmt.Errorf("%s/%s: no node of that name is in service or reports; "+
-		"see \"quartermaster fleet --nodes\"", cluster, node)}
+		"see \"quartermaster fleet\"", cluster, node)}
 }
 
 // mayOperate returns an error when the key does not belong to an admin or operator of a workspace

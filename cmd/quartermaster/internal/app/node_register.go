@@ -82,7 +82,7 @@ func (c *Caller) RegisterNodes(ctx context.Context, facts *NodeFacts) (ans *Regi
 		}
 		if cluster == nil {
 			return &NotFoundError{What: "cluster", Name: facts.Cluster, Err: fmt.Errorf("cluster %q is not registered; "+
-				"see \"quartermaster cluster register --help\"", facts.Cluster)}
+				"\"quartermaster cluster register\" registers it", facts.Cluster)}
 		}
 		owner = cluster.Workspace
 		if facts.Seen {
@@ -120,7 +120,7 @@ func seenNodes(v projections.View, facts *NodeFacts, names []string) ([]Register
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(seen, func(n inventory.SeenNode) bool { return n.Node == name }) {
-			return nil, fmt.Errorf("%s/%s: no unregistered node of that name reports GPUs; see \"quartermaster fleet --nodes\"",
+			return nil, fmt.Errorf("%s/%s: no unregistered node of that name reports GPUs; see \"quartermaster fleet\"",
 				facts.Cluster, name)
 		}
 	}
@@ -148,10 +148,10 @@ func nodesInService(v projections.View, facts *NodeFacts, names []string) ([]Reg
 			return nil, err
 		}
 		if r == nil {
-			return nil, fmt.Errorf("%s/%s: no node of that name is in service; --seen registers one that reports", facts.Cluster, name)
+			return nil, &helped{fmt.Errorf("%s/%s: no node of that name is in service", facts.Cluster, name), RemedyRegisterSeen}
 		}
 		if r.InServiceFrom = facts.From; facts.From != 0 && facts.From < from {
-			return nil, fmt.Errorf("%s/%s: its present description is valid from %s, and would replace this one: give --from %s or later",
+			return nil, invalid("from", "%s/%s: its present description is valid from %s, and would replace this one: want %s or later",
 				facts.Cluster, name, from, from)
 		}
 		out = append(out, RegisteredNode{NodeRegistered: r})

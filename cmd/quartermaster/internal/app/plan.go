@@ -43,7 +43,7 @@ type PlanQuery struct {
 // recorded reports whether it was recorded now. An empty plan is not recorded.
 func (c *Caller) Plan(ctx context.Context, at At, q PlanQuery) (p *plan.Plan, recorded bool, err error) {
 	if at != "" && !q.DryRun {
-		return nil, false, invalid("as-of", "a plan computed from the past is not recorded: add --dry-run")
+		return nil, false, &helped{invalid("as-of", "a plan computed from the past is not recorded"), RemedyDryRun}
 	}
 	h, err := c.at(ctx, at)
 	if err != nil {
@@ -316,7 +316,7 @@ func noPools(in *instances.Instance, only []string, at domain.Instant) error {
 	if n := len(in.Notes) - 1; n > 0 {
 		more = fmt.Sprintf(", and %s more", comma(n))
 	}
-	return fmt.Errorf("%w at %s: %s%s; choose another time with --at DATE", ErrNothingToPlan, at, in.Notes[0], more)
+	return &helped{fmt.Errorf("%w at %s: %s%s", ErrNothingToPlan, at, in.Notes[0], more), RemedyOtherTime}
 }
 
 // lazySolver opens a linear programming solver at the first program, so that an instance that

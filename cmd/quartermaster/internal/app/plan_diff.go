@@ -42,7 +42,7 @@ func (c *Caller) planNamed(ctx context.Context, at At, name string) (*plan.Plan,
 			return nil, &InvalidError{Err: fmt.Errorf("read plan %s: %w", name, err)}
 		}
 		if !strings.HasPrefix(p.ID, planPrefix) || p.Regions == nil {
-			return nil, &InvalidError{Err: fmt.Errorf("read plan %s: it has no plan; \"quartermaster plan show PLAN -o json\" writes one", name)}
+			return nil, &InvalidError{Err: fmt.Errorf("read plan %s: it has no plan; \"quartermaster plan show\" writes one as JSON", name)}
 		}
 		return &p, nil
 	case !errors.Is(err, os.ErrNotExist):

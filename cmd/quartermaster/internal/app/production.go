@@ -18,7 +18,7 @@ import (
 	"quartermaster/projections"
 )
 
-var errNoProduction = errors.New("this command needs a configuration: name it with --config or QUARTERMASTER_CONFIG")
+var errNoProduction error = &helped{errors.New("this command needs a configuration"), RemedyNameConfig}
 
 // Database opens the database of the configuration.
 func (s *App) Database(ctx context.Context) (*postgres.DB, error) {
@@ -185,7 +185,7 @@ func (h *Conn) await(ctx context.Context, end domain.Position) error {
 				left -= end[tp] - now[tp]
 			}
 			if left > 0 {
-				h.app.tell("%s events of the log are not folded, and for %s none was: is an instance of \"quartermaster serve --config %s\" running? What follows is at position %s",
+				h.app.tell("%s events of the log are not folded, and for %s none was: is an instance of \"quartermaster serve\" running with %s? What follows is at position %s",
 					comma(int(left)), cmp.Or(h.app.Patience, awaitPatience), h.app.ConfigPath, now)
 			}
 			return err

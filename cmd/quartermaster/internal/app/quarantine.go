@@ -142,7 +142,7 @@ func (c *Caller) QuarantinedEvent(ctx context.Context, at At, id string) (doc []
 		env := asFarAsRead(&recs[0])
 		if env == nil {
 			return fmt.Errorf("%s has no readable event (%s): ask its author what it was meant to say, "+
-				"and write that in the form of the key \"event\" of \"quartermaster log export --topic %s\"", e.ID, e.Reason, e.Topic)
+				"and write that in the form of the key \"event\" of \"quartermaster log export\"", e.ID, e.Reason)
 		}
 		if doc, err = wire.CloudEvent(env); err != nil {
 			return fmt.Errorf("%s cannot be shown as an event: %w", e.ID, err)

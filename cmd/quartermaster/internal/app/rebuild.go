@@ -95,7 +95,7 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 		if ok, err := store.Claim(ctx, tp); err != nil {
 			return err
 		} else if !ok {
-			return fmt.Errorf("rebuild %s: %s is folded by another process; \"quartermaster generation status --partitions\" names it", r.name, tp)
+			return fmt.Errorf("rebuild %s: %s is folded by another process; \"quartermaster generation status\" names it", r.name, tp)
 		}
 	}
 	r.runner = NewRunner(r.log, store)

@@ -182,7 +182,7 @@ func (c *Caller) Repair(ctx context.Context, id string, mended *domain.Envelope,
 		return r, h.confirm(ctx, m, *m.at, 0, mended, r)
 	case mended == nil:
 		return nil, invalid("event", "give the repaired event: nothing has been appended for %s yet; "+
-			"begin with \"quartermaster quarantine show %s --event > event.json\"", id, id)
+			"begin with what \"quartermaster quarantine show\" has of it", id)
 	}
 	r.Mended = Draft{Use: "quarantine-repair", Source: m.source, Events: []domain.Envelope{*mended}}
 	r.Event, err = wire.CloudEvent(mended)
@@ -285,7 +285,7 @@ func (h *Conn) confirm(ctx context.Context, m *mending, tp domain.TopicPartition
 				}
 				if !same {
 					return fmt.Errorf("another event was appended for %s before, %s, and that one counts: "+
-						"\"quartermaster quarantine repair %s --reason TEXT\" without --event accepts it", m.entry.ID, ans.Appended, m.entry.ID)
+						"a repair without an event accepts it", m.entry.ID, ans.Appended)
 				}
 			}
 			return errFound
@@ -352,7 +352,7 @@ func (c *Caller) Discard(ctx context.Context, ids []string, filter QuarantineFil
 	entries := make([]projections.QuarantineEntry, 0, len(list))
 	for _, m := range list {
 		if id := m.entry.ID; m.at != nil {
-			errs = append(errs, fmt.Errorf("%s was appended again in part: \"quartermaster quarantine repair %s --reason TEXT\" finishes that", id, id))
+			errs = append(errs, fmt.Errorf("%s was appended again in part: \"quartermaster quarantine repair\" finishes that", id))
 		}
 		draft.Events = append(draft.Events, resolution(&m.entry, ans.Resolution, reason))
 		entries = append(entries, m.entry)

@@ -204,8 +204,9 @@ func (c *SnapshotCheck) String() string {
 // MakeSnapshot writes the rows at a point in time into a file that is kept.
 func (c *Caller) MakeSnapshot(ctx context.Context, at At) (*Snapshot, error) {
 	if s := c.app; s.Dir == "" && (s.Config == nil || s.Config.Snapshots == "") {
-		return nil, invalid("data-dir", "there is no directory for snapshots: set snapshots in the configuration, "+
-			"or name a data directory with --data-dir")
+		return nil, &helped{
+			invalid("data-dir", "there is no directory for snapshots, and the configuration sets none"), RemedyNameDataDir,
+		}
 	}
 	var path string
 	if err := c.read(ctx, at, func(h *Conn, v projections.View) (err error) {

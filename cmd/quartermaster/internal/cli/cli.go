@@ -245,9 +245,28 @@ func (a *Program) answerJSON(v any) error {
 // person does about it.
 func worded(err error) string {
 	text := app.Advised(err)
+	if remedy := remedies[app.RemedyOf(err)]; remedy != "" {
+		text += "; " + remedy
+	}
 	var wrong *app.InvalidError
 	if errors.As(err, &wrong) && wrong.Field != "" {
 		text = "--" + wrong.Field + ": " + text
 	}
 	return text
+}
+
+// remedies are what a person at the command line does about an error.
+var remedies = map[app.Remedy]string{
+	app.RemedyNameDataDir:    "name one with --data-dir or QUARTERMASTER_DATA_DIR",
+	app.RemedyOwnDataDir:     "name a directory for your own data with --data-dir or QUARTERMASTER_DATA_DIR (or this one, to add to the demo)",
+	app.RemedyOtherDataDir:   "name another directory with --data-dir",
+	app.RemedyNameConfig:     "name it with --config or QUARTERMASTER_CONFIG",
+	app.RemedyNameKafka:      "name a Kafka cluster with --config or --brokers",
+	app.RemedyDryRun:         "add --dry-run",
+	app.RemedyOtherTime:      "choose another time with --at DATE",
+	app.RemedyWholeLog:       "omit --as-of to read the whole log",
+	app.RemedyDeclareCluster: "give --provider, --class and --region",
+	app.RemedyAuthority:      `an admin changes what an operator may do with "quartermaster operator add NAME --role ROLE --limit AMOUNT --public-key-of FILE"`,
+	app.RemedyRegisterSeen:   "--seen registers one that reports",
+	app.RemedyImportDemand:   `import some with "quartermaster import demand" or "quartermaster import usage", or name a file with --demand`,
 }
