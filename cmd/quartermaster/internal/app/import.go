@@ -457,6 +457,9 @@ func (h *Conn) importFiles(ctx context.Context, files []string, strict bool, rd 
 		if err == nil || got.Appended > 0 { // report the progress of an interrupted import too
 			err = errors.Join(err, done(&got))
 		}
+		if errors.Is(err, focus.ErrColumns) || errors.Is(err, importer.ErrColumns) {
+			err = &InvalidError{Err: err}
+		}
 		if err != nil {
 			return err
 		}

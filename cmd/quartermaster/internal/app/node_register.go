@@ -120,8 +120,8 @@ func seenNodes(v projections.View, facts *NodeFacts, names []string) ([]Register
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(seen, func(n inventory.SeenNode) bool { return n.Node == name }) {
-			return nil, fmt.Errorf("%s/%s: no unregistered node of that name reports GPUs; see \"quartermaster fleet\"",
-				facts.Cluster, name)
+			return nil, &NotFoundError{What: "node", Name: facts.Cluster + "/" + name, Err: fmt.Errorf("%s/%s: no unregistered node "+
+				"of that name reports GPUs; see \"quartermaster fleet\"", facts.Cluster, name)}
 		}
 	}
 	out := []RegisteredNode{}
@@ -148,7 +148,10 @@ func nodesInService(v projections.View, facts *NodeFacts, names []string) ([]Reg
 			return nil, err
 		}
 		if r == nil {
-			return nil, &helped{fmt.Errorf("%s/%s: no node of that name is in service", facts.Cluster, name), RemedyRegisterSeen}
+			return nil, &helped{&NotFoundError{
+				What: "node", Name: facts.Cluster + "/" + name,
+				Err: fmt.Errorf("%s/%s: no node of that name is in service", facts.Cluster, name),
+			}, RemedyRegisterSeen}
 		}
 		if r.InServiceFrom = facts.From; facts.From != 0 && facts.From < from {
 			return nil, invalid("from", "%s/%s: its present description is valid from %s, and would replace this one: want %s or later",

@@ -56,9 +56,10 @@ func quarantined(l *projections.QuarantineList, id string) (*projections.Quarant
 	}
 	switch e := l.Find(id); {
 	case e == nil:
-		return nil, fmt.Errorf("%s is not in quarantine; see \"quartermaster quarantine list\"", id)
+		return nil, &NotFoundError{What: "record", Name: id, Err: fmt.Errorf("%s is not in quarantine; see \"quartermaster quarantine list\"", id)}
 	case e.Resolution != "":
-		return nil, fmt.Errorf("%s is resolved already: %s by %s at %s, because %q", id, e.Resolution, e.ResolvedBy, e.Resolved, e.Note)
+		return nil, &ConflictError{Err: fmt.Errorf("%s is resolved already: %s by %s at %s, because %q",
+			id, e.Resolution, e.ResolvedBy, e.Resolved, e.Note)}
 	default:
 		return e, nil
 	}

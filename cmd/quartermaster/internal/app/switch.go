@@ -69,7 +69,8 @@ func (c *Caller) Switch(ctx context.Context, q SwitchQuery) (ans *Switched, draf
 	case err != nil:
 		return nil, draft, err
 	case next.State == postgres.Building:
-		return nil, draft, fmt.Errorf("switch to generation %s: it is still building; \"quartermaster generation rebuild %s\" resumes it", to, to)
+		return nil, draft, &ConflictError{Err: fmt.Errorf("switch to generation %s: it is still building; "+
+			"\"quartermaster generation rebuild %s\" resumes it", to, to)}
 	case next.Method != projections.Method:
 		return nil, draft, fmt.Errorf("generation %s was made by folds %s, and this program's are %s: switch to it with the program that made it",
 			to, next.Method, projections.Method)

@@ -63,7 +63,11 @@ func (a *Program) Run(args []string, stdin io.Reader) int {
 	code := exitOf(err)
 	if a.json || commandline.AsksJSON(args) {
 		answer := map[string]string{"error": worded(err)}
-		if kind := app.KindOf(err); kind != app.KindNone {
+		kind := app.KindOf(err)
+		if kind == app.KindNone && code == commandline.ExitUsage {
+			kind = app.KindInvalid
+		}
+		if kind != app.KindNone {
 			answer["kind"] = string(kind)
 		}
 		// The same stream as the answer would take, so that a program reads one.
