@@ -25,17 +25,17 @@ func (a *Program) applyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Declare workspaces, clusters, policies, prices and more from a file",
-		Long: `Apply reads declarations, shows how they differ from what the log says, and
-appends what is new as signed events. Applying a file again changes nothing.
+		Long: `Apply reads declarations, shows how they differ from the log, and appends the changes as
+signed events. Applying the same file again changes nothing.
 
 ` + manifest.Help + `
 
-Quotas and budgets bind no plan yet, and nobody is notified when they are exceeded.
-Apply says so of each.
+Quotas and budgets do not constrain plans yet, and no one is notified when they are
+exceeded. Apply prints a notice for each.
 
-Of a correction of usage it shows who held the GPU before and after. One is refused that
-names a GPU that the node did not have then, a deployment that is not known, or a time of
-another correction.`,
+For a correction of usage, apply shows who held the GPU before and after. It refuses a
+correction of a GPU that the node did not have at that time, for an unknown deployment, or
+of a time that another correction covers.`,
 		Example: "  quartermaster apply -f estate.yaml --dry-run\n  quartermaster apply -f estate.yaml -f prices.json --key ana.pem",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

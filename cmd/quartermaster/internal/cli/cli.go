@@ -128,27 +128,31 @@ func (a *Program) Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "quartermaster",
 		Short: "The books of a GPU fleet: what there is, who used it, what it cost, what to buy",
-		Long: `Quartermaster keeps the books of a GPU fleet that spans clouds. Every fact is
-an event in a log that speaks Kafka's protocol; everything else is computed
-from that log and can be computed again.
+		Long: `Quartermaster does inventory, usage, cost accounting and procurement planning for GPU fleets
+across clouds. Every fact is an event in a log that speaks the Kafka protocol. Everything
+else is computed from the log and can be computed again.
 
-The data directory is made by the first command that appends something; the
-first decision makes a workspace "platform" and a first operator, whose key
-signs your decisions. With --config the log is in production: it is an
-Apache Kafka, the rows are in Postgres, and the instances of "quartermaster
-serve" fold them.
+The first command that appends an event creates the data directory. The first decision
+creates a workspace "platform" and a first operator, whose key signs your decisions.
+
+In production, with --config, the log is Apache Kafka and the rows are in Postgres. The
+instances of "quartermaster serve" fold the rows.
 
   quartermaster apply -f estate.yaml             declare clusters, policies, prices ...
   quartermaster import nodes nodes.csv --cluster lab
-  quartermaster fleet                            what there is
-  quartermaster usage --by workspace             who used it
-  quartermaster log replay --verify              rebuild everything and compare
+  quartermaster fleet                            show the inventory
+  quartermaster usage --by workspace             show who used it
+  quartermaster log replay --verify              rebuild all rows and compare
 
-Exit codes: 0 done; 1 the answer is no: it differs, does not reconcile or is rejected;
-2 the command line, or a name or document that it gives, is wrong, and nothing was done;
-3 a server, a database or a file cannot be reached or read; 4 denied; 5 incomplete: the
-answer is written and lacks events, or the work was stopped. With -o json an error
-is an object with the keys error and kind.`,
+Exit codes:
+  0  done
+  1  the answer is no: a difference, bills that do not reconcile, or a rejection
+  2  the command line, a name or a document is invalid; nothing was done
+  3  a server, a database or a file cannot be reached or read
+  4  denied
+  5  incomplete: the answer lacks events, or the work was stopped
+
+With -o json an error is an object with the keys error and kind.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {

@@ -81,16 +81,16 @@ func (a *Program) clusterRegisterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register NAME",
 		Short: "Register a cluster and make the key with which it pushes events",
-		Long: `Register declares a cluster, or changes what is declared of it, and makes its
-first key. Nodes (node-reporter) and Prometheus show the key when they push, and
-can push for this cluster alone. An admin or operator of the workspace signs it.
+		Long: `Register declares a cluster, or changes its declaration, and creates its first key. Nodes
+(node-reporter) and Prometheus authenticate with the key when they push. The key works for
+this cluster only. An admin or operator of the workspace signs the registration.
 
-The key is shown once. The log keeps an HMAC of it, from which nobody can find
-it. Of a cluster that "quartermaster apply" declared, the name is enough.
+The key is shown only once. The log keeps an HMAC of it, from which it cannot be recovered.
+If "quartermaster apply" already declared the cluster, the name is enough.
 
-With --gateway it also prints the remote_write stanza for the Prometheus of the
-cluster, which sends what dcgm-exporter, vLLM, SGLang, TGI and kube-state-metrics
-say, and nothing else.`,
+With --gateway, register also prints the remote_write stanza for the cluster's Prometheus.
+The stanza sends the metrics of dcgm-exporter, vLLM, SGLang, TGI and kube-state-metrics, and
+nothing else.`,
 		Example: "  quartermaster cluster register lab --provider aws --class hyperscaler --region us-east-1 --key-file lab.key\n" +
 			"  quartermaster cluster register train-eu --workspace research -o json",
 		Args: cobra.ExactArgs(1),
@@ -208,7 +208,7 @@ func (a *Program) clusterListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "Show the clusters and which of their keys hold",
-		Long:    `List shows every cluster with the keys it has had.`,
+		Long:    `List shows every cluster and all its keys, past ones included.`,
 		Example: "  quartermaster cluster list\n  quartermaster cluster list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -265,9 +265,9 @@ func (a *Program) keyRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate CLUSTER",
 		Short: "Make a new key of a cluster; the one before holds a while longer",
-		Long: `Rotate makes a new key. The one before holds for --overlap, so that nodes and
-Prometheus can be given the new one in turn; after that the new one alone. An
-admin or operator of the cluster's workspace signs it.`,
+		Long: `Rotate creates a new key. The previous key stays valid for --overlap, so that you can give
+the new key to nodes and Prometheus one at a time. After that only the new key is valid. An
+admin or operator of the cluster's workspace signs the rotation.`,
 		Example: "  quartermaster key rotate lab --overlap 48h --key-file lab.key.new",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -295,8 +295,8 @@ func (a *Program) keyRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke KEY-ID",
 		Short: "End a key at once",
-		Long: `Revoke ends a key: within five seconds nobody is let in with it any more. What
-was pushed with it stays. An admin or operator of the cluster's workspace signs it.`,
+		Long: `Revoke ends a key: within five seconds it is refused. Events that were pushed with it stay.
+An admin or operator of the cluster's workspace signs the revocation.`,
 		Example: "  quartermaster key revoke k7ymqv3x2a --reason \"laptop lost\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

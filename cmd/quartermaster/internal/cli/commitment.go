@@ -23,11 +23,11 @@ func (a *Program) commitmentCommand() *cobra.Command {
 	renew := &cobra.Command{
 		Use:   "renew NAME --until TIME",
 		Short: "Record that a commitment goes on, and at which price",
-		Long: `Renew records that a commitment goes on from its end, or from --from, until a time.
-Units and the price by the hour are as in its last term where nothing else is said. It
-shows what changes and what money the new term commits.
+		Long: `Renew records that a commitment continues from its end, or from --from, until a time. Units
+and hourly price default to those of the last term. Renew shows what changes and how much
+money the new term commits.
 
-An admin's or finance's signature is needed, with a limit that covers the new term.`,
+An admin or finance operator must sign, with a limit that covers the new term.`,
 		Example: "  quartermaster commitment renew cr-0a1b --until 2028-01-01 --hourly \"21.50 USD\" --notice-by 2027-10-01 --dry-run",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,10 +71,10 @@ An admin's or finance's signature is needed, with a limit that covers the new te
 	end := &cobra.Command{
 		Use:   "end NAME --reason TEXT",
 		Short: "Record that a commitment ends before its term",
-		Long: `End records that a commitment ends now, or at --at. It shows which terms are left and
-what money is no longer to be paid by the hour. It ends no contract with a supplier.
+		Long: `End records that a commitment ends now, or at --at. It shows the remaining terms and the
+hourly payments that are no longer due. It does not end the contract with the supplier.
 
-An admin's or finance's signature is needed.`,
+An admin or finance operator must sign.`,
 		Example: "  quartermaster commitment end cr-0a1b --at 2027-01-01 --reason \"returned to the supplier\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -16,16 +16,16 @@ func (a *Program) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check and show the configuration of a log in production",
-		Long: `In production the log is in Apache Kafka and the rows are in Postgres. One file
-describes both, which every command takes with --config; "quartermaster
-config example" prints it with its manual.
+		Long: `In production the log is in Apache Kafka and the rows are in Postgres. One file configures
+both. Every command takes it with --config. "quartermaster config example" prints the file
+with comments that explain each field.
 
-Every field but webhooks can be set in the environment instead, as QUARTERMASTER_
-and the path of its key in capitals, lists separated by commas:
-QUARTERMASTER_KAFKA_BROKERS, QUARTERMASTER_POSTGRES_DSN_FILE. The environment
-overrides the file; an empty variable is one that is not set.
+Every field except webhooks can be set in the environment instead. The variable is
+QUARTERMASTER_ followed by the path of the key in capitals; lists are separated by commas:
+QUARTERMASTER_KAFKA_BROKERS, QUARTERMASTER_POSTGRES_DSN_FILE. The environment overrides the
+file. An empty variable counts as not set.
 
-Secrets stand in files of their own, open to their owner alone.`,
+Secrets are in separate files, readable by their owner only.`,
 	}
 	cmd.AddCommand(a.configCheckCommand(), a.configShowCommand(), a.configExampleCommand())
 	return cmd
@@ -35,8 +35,8 @@ func (a *Program) configExampleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
 		Short: "Print a configuration with its manual, to begin from",
-		Long: `Example prints a configuration that explains every field. With -o json it is one
-document with the key example.`,
+		Long: `Example prints a configuration that explains every field. With -o json it is one document
+with the key example.`,
 		Example: "  quartermaster config example > quartermaster.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -58,10 +58,9 @@ func (a *Program) configShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration in effect, and where each value came from",
-		Long: `Show prints every field with the value that is in effect and where it came
-from: a place in the file, a variable of the environment, or the default. It
-opens no file with a secret; of the addresses of webhooks, which may be secrets
-themselves, it shows the host.`,
+		Long: `Show prints every field with its value in effect and the source of the value: a line of the
+file, an environment variable, or the default. It opens no secret file. Of a webhook address
+it shows only the host, because the address may be secret.`,
 		Example: "  quartermaster config show --config quartermaster.yaml\n  quartermaster config show --config quartermaster.yaml -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -95,22 +94,26 @@ func (a *Program) configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Try everything that the configuration names, and change nothing",
-		Long: `Check reads the configuration and tries what it names, as serve will: secrets
-are there and closed to others; every broker answers, encrypted and logged in
-as configured; every topic exists with the settings and the number of
-partitions that the log needs; every partition has a leader that can be reached;
-Postgres answers, is 15 or newer, takes writes, and its schema and active
-generation are this program's and were made of this log; snapshots can be
-written; the gateway's certificate is valid, with a warning 14 days before its end
-(or in the last third of a shorter life). It says how far the clocks are apart, when each schedule comes next,
-and whom webhooks would tell, without calling them.
+		Long: `Check reads the configuration and tries what serve will need:
+- secret files exist and are closed to others;
+- every broker answers, with the configured encryption and login;
+- every topic exists with the settings and partitions that the log needs, and every partition
+  has a reachable leader;
+- Postgres answers, is version 15 or newer and accepts writes, and its schema and active
+  generation belong to this program and this log;
+- snapshots can be written;
+- the gateway's certificate is valid, with a warning 14 days before it expires (or in the last
+  third of a shorter life).
 
-Nothing is created or changed: before the first start, topics and schema are
-reported as missing, with the command that makes them. It fails only where this
-user may not make them, and names the rights that are missing.
+Check also reports the clock differences, the next time of each schedule, and whom webhooks
+would notify. It does not call the webhooks.
 
-One line a check: ok, WARNING, skipped or FAILED, what was found, and what to do
-next. Exit 1 if any failed. --offline connects to nothing.`,
+It creates and changes nothing. Before the first start it reports missing topics and schema
+with the command that creates them. This is a failure only if this user may not create them;
+then check names the missing rights.
+
+Each check is one line: ok, WARNING, skipped or FAILED, what was found, and what to do next.
+Exit status 1 if any check failed. --offline connects to nothing.`,
 		Example: "  quartermaster config check --config quartermaster.yaml\n  quartermaster config check --config quartermaster.yaml --offline -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

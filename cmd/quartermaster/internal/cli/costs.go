@@ -27,55 +27,57 @@ func (a *Program) costsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "costs",
 		Short: "Who is charged what of a month's bills, to the cent",
-		Long: `Costs divides a month's bills among those who used what was billed, and shows
-that nothing is lost on the way: the lines add up to the invoices, the parts of
-a line to the line, and what nobody used, what was broken and what nobody saw
-are parts of their own. A line belongs to the month, in UTC, that the middle of
-its billing period lies in. Of a line or an invoice that was stated more than
-once, what was stated last counts; a line id in two months counts in both, and is listed.
+		Long: `Costs divides a month's bills among those who used what was billed, to the cent. Lines add up
+to the invoices, and the parts of a line add up to the line. Idle, failed and unobserved time
+are components of their own.
 
-There are two ledgers. Billed reconciles with the totals of invoices, which are received
-apart from their lines (import both with "quartermaster import focus"). Effective
-spreads commitments over their terms. An invoice that differs from its lines by
-no more than its own rounding is adjusted, in sight; one that differs by more is
-shown with its difference. Lines of several months may name one invoice: then it
-is compared with all of them, and each month shows its part.
+A line belongs to the UTC month that contains the middle of its billing period. If a line or
+invoice was stated more than once, the last statement counts. A line id in two months counts
+in both and is listed.
 
-With --require-reconciled the command fails, and says why, when an invoice differs from
-its lines, has none, or was voided and has some; when lines name an invoice that
-nobody received; and when a line or an invoice cannot be used. Lines that name
-no invoice yet have nothing to reconcile with.
+There are two ledgers. Billed reconciles with invoice totals, which are received separately
+from the lines (import both with "quartermaster import focus"). Effective spreads commitments
+over their terms. If an invoice differs from its lines by no more than its own rounding, a
+visible adjustment is added. Larger differences are shown as such. Lines of several months
+may name one invoice. It is then compared with all of them, and each month shows its part.
 
-Tables show whole cents: where a workspace's total is shown it is rounded once
-for each invoice, so that statements add up to what is paid; the cents of other
-rows are apportioned so that a column adds up to its total. JSON has every digit.
+With --require-reconciled the command fails and gives the reasons if
+- an invoice differs from its lines, has no lines, or was voided and has lines;
+- lines name an invoice that was not received;
+- a line or an invoice cannot be used.
+Lines that do not name an invoice yet are not reconciled.
 
-With --workspace, groups, totals and statements are what this workspace is charged.
-Invoices, commitments, matches and exceptions stay whole, because a part of a
-bill reconciles with nothing. --where narrows groups and totals alone, because a
-statement is of a whole invoice.
+Tables show whole cents. A workspace's total is rounded once for each invoice, so that
+statements add up to the amount paid. The cents of other rows are apportioned so that a column
+adds up to its total. JSON has every digit.
+
+With --workspace, groups, totals and statements cover what this workspace is charged.
+Invoices, commitments, matches and exceptions stay whole, because a part of a bill cannot be
+reconciled. --where narrows only groups and totals, because a statement covers a whole
+invoice.
 
 Dimensions for --by and --where: workspace, component, class, cluster, deployment,
-workload_class, gpu_model, billing_model, provider, provider_class, region,
-invoice, line, day, hour, match_method. What nobody declared is unknown, and what
-is for several that differ is mixed.
-  workspace   who is charged, or platform, platform:reliability (what failed or
-              was maintained), platform:unobserved (what nobody saw) or
+workload_class, gpu_model, billing_model, provider, provider_class, region, invoice, line,
+day, hour, match_method. Undeclared values are "unknown"; several different values are
+"mixed".
+
+  workspace   who is charged, or platform, platform:reliability (failed or in
+              maintenance), platform:unobserved (unobserved time) or
               platform:prepaid (paid now for a term)
-  component   allocated, busy_unattributed (worked, and nobody is known to have
-              held it; charged as idle is), idle, unprovisioned, failed,
-              maintenance, unobserved, unseen (bought beyond the time in
-              service), unused_commitment, prepaid, unmatched, rounding_adjustment
+  component   allocated, busy_unattributed (active without a known holder; charged
+              like idle), idle, unprovisioned, failed, maintenance, unobserved,
+              unseen (bought beyond the time in service), unused_commitment,
+              prepaid, unmatched, rounding_adjustment
   class       committed, on_demand, spot, owned, shared, credit, tax, rounding
-  workload_class  of the deployment; none for what nobody held
-  gpu_model, billing_model  of the machines that it is for; where they do not say
-              how they are billed, the class of the line does
-  provider, provider_class  of the cluster, else of the billing account's
-              clusters; else the issuer of the invoice is the provider
-  match_method  how a line found its machines: by_resource, by_pool, by_account,
+  workload_class  class of the deployment; none for time without a holder
+  gpu_model, billing_model  of the machines that the line pays for; if they do not state
+              a billing model, it is derived from the class of the line
+  provider, provider_class  of the cluster, else of the billing account's clusters;
+              else the provider is the issuer of the invoice
+  match_method  how a line was matched to machines: by_resource, by_pool, by_account,
               by_commitment, by_following, by_nothing
 
-Exceptions are of these kinds:
+Kinds of exceptions:
 ` + kindsText(),
 		Example: "  quartermaster costs --period 2026-05\n" +
 			"  quartermaster costs explain --workspace vc-a01 --period 2026-05\n" +

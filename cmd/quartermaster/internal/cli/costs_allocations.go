@@ -26,9 +26,9 @@ func (a *Program) costAllocationsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allocations",
 		Short: "List the parts that a month's lines were divided into",
-		Long: `Allocations lists the parts of lines: one for each hour, workspace, cluster,
-deployment and component. The parts of a line add up to it, to the last digit.
-"quartermaster costs explain ALLOCATION" says where one comes from.`,
+		Long: `Allocations lists the parts of lines: one for each hour, workspace, cluster, deployment and
+component. The parts of a line add up to the line, to the last digit. "quartermaster costs
+explain ALLOCATION" traces one of them.`,
 		Example: "  quartermaster costs allocations --period 2026-05 --workspace vc-a01\n" +
 			"  quartermaster costs allocations --period 2026-05 --line LINE --limit 0 -o json",
 		Args: cobra.NoArgs,

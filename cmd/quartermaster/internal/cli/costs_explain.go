@@ -27,17 +27,19 @@ func (a *Program) costExplainCommand() *cobra.Command {
 		Short: "What a team is charged for and what changed, or where one cent comes from",
 		Long: `Explain has two forms.
 
-With --workspace and --period it explains what a workspace is charged for in a month:
-by component, then by cluster, then by deployment, the largest first, each beside the
-month before, down to the largest allocations of each deployment, with the command
-that explains them. Cost is per GPU-hour bought, allocated and useful; what was not
-measured says so, and is never 0.00.
+With --workspace and --period it explains what a workspace is charged for a month: by
+component, then by cluster, then by deployment, largest first, next to the previous month. It
+names the largest allocations of each deployment, with the command that explains each. Costs
+are per GPU-hour bought, allocated and useful. Values that were not measured are marked as
+such, never shown as 0.00.
 
-With ALLOCATION it traces one allocation, as "quartermaster costs allocations" lists them: to the line
-as the supplier wrote it and the event that recorded it, to the class of the line
-and how it found its machines, to the time by which it was divided, to the
-policies, method versions and position, and to the invoice and the statement
-that it is in. Quote the allocation, because it has semicolons.`,
+With ALLOCATION it traces one allocation of "quartermaster costs allocations":
+- the line as the supplier wrote it, and the event that recorded it;
+- the class of the line, and how it was matched to machines;
+- the usage by which the line was divided;
+- the policies, method versions and log position;
+- the invoice and the statement that contain it.
+Quote the allocation, because it contains semicolons.`,
 		Example: "  quartermaster costs explain --workspace vc-a01 --period 2026-05\n" +
 			"  quartermaster costs explain --workspace vc-a01 --period 2026-05 --ledger billed --largest 3\n" +
 			`  quartermaster costs explain 'issuer=AWS;account=1234;line=L1;hour=2026-05-01T00:00:00Z;workspace=research;cluster=c1;deployment=chat;component=allocated'`,

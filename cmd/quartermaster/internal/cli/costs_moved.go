@@ -17,15 +17,15 @@ func (a *Program) costMovedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "moved",
 		Short: "What a change of method moved, beside a kept answer",
-		Long: `Moved compares an answer that was kept (costs --by workspace,component -o json)
-with what this program's methods make of the same month at the same position of the
-log, and lists what moved by workspace and component. Its totals are the sums of all
-rows, moved or not. Where both methods divide the same lines, the totals do not move.
+		Long: `Moved compares a saved answer (costs --by workspace,component -o json) with the costs that
+this program's methods compute for the same month and log position. It lists the changes by
+workspace and component. Totals cover all rows, changed or not. If both methods divide the
+same lines, the totals do not change.
 
-The kept answer names its methods: a program of those methods reproduces it with
-"costs --as-of POSITION". When a house takes on a new method, declare that in an
-estate file (methods: id, version, effective_from, reason) with "quartermaster
-apply": it is signed and kept in the log (MethodChanged).`,
+The saved answer names its methods. A program with those methods reproduces it with
+"costs --as-of POSITION". When an organisation adopts a new method, declare that in an estate
+file (methods: id, version, effective_from, reason) with "quartermaster apply": the
+declaration is signed and kept in the log (MethodChanged).`,
 		Example: "  quartermaster costs --period 2026-05 --by workspace,component -o json > may.json\n" +
 			"  quartermaster costs moved --before may.json",
 		Args: cobra.NoArgs,

@@ -23,13 +23,13 @@ func (a *Program) deadLettersListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the newest events that a reaction gave up",
-		Long: `List shows the newest messages of the topic ` + string(app.TopicDeadLetters) + `, the oldest first: events
-that a reaction of a serving instance (alerts, replan or webhook.NAME) could not
-handle, and why. The events are in the log, at topic, partition and offset, and
-are counted like any other. Who missed them is to be told by hand.
+		Long: `List shows the newest messages of the topic ` + string(app.TopicDeadLetters) + `, oldest first. Each is an
+event that a reaction of a serving instance (alerts, replan or webhook.NAME) could not
+handle, with the reason. The events are in the log, at topic, partition and offset, and are
+counted like any other. Notify the intended recipients yourself.
 
-A message that no reaction wrote is listed with an empty reaction, at its own
-place in ` + string(app.TopicDeadLetters) + `.`,
+A message that no reaction wrote has an empty reaction, and its own position in
+` + string(app.TopicDeadLetters) + `.`,
 		Example: "  quartermaster dead-letters list --config quartermaster.yaml\n  quartermaster dead-letters list --brokers kafka:9092 -n 100 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

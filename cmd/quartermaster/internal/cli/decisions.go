@@ -22,12 +22,12 @@ func (a *Program) decisionsCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List the signed decisions, those that took no effect among them",
-		Long: `List shows every signed event: who decided it, when, under which role and limit of
-money, and what it commits. Role and limit are those that the operator's key had then. A
-decision that takes no effect says why; "quarantine list" has those too.
+		Long: `List shows every signed event: who decided it, when, under which role and limit, and how much
+money it commits. Role and limit are those that the operator's key had at that time. A
+decision without effect shows the reason; "quarantine list" shows these too.
 
-A decision counts from when it takes effect, which may be earlier or later than when it
-was made: a rate is set for last month, a policy for the next.`,
+A decision applies from its effective time, which may be before or after the decision itself:
+for example a rate for last month, or a policy for next month.`,
 		Example: "  quartermaster decisions list --since 2026-05-01 --until 2026-06-01\n  quartermaster decisions list --workspace platform --limit 5",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

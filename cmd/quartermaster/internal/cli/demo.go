@@ -75,25 +75,23 @@ func (a *Program) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "A fleet, its use, its bill and a plan, from events, on this machine",
-		Long: `Demo fills a data directory with a month of a fleet, and answers from the events what
-there is, who used it, what each workspace owes, and what to buy. Nothing is
-installed and nothing leaves the machine.
+		Long: `Demo fills a data directory with one month of a fleet, and answers from the events: what the
+fleet contains, who used it, what each workspace owes, and what to buy. It installs nothing,
+and no data leaves the machine.
 
-Without --from the files are made up, by a generator that always makes the same,
-calibrated with published figures which it cites; prices are public list prices.
-With --from they are the public files themselves: openb, Helios, Shaved Ice and a
-price list, in the folders openb, helios, demand and prices. The bill is made up
-in both cases, because no public one exists, and its invoice is computed from the
-contract, not from the lines.
+Without --from, a deterministic generator creates the files. It is calibrated with published
+figures, which it cites; prices are public list prices. With --from, the demo reads the public
+files: openb, Helios, Shaved Ice and a price list, in the folders openb, helios, demand and
+prices. The bill is generated in both cases, because no public bill exists. Its invoice is
+computed from the contract, not from the lines.
 
-The generated fleet measures activity and memory of most GPUs, has model servers of
-two tiers, and jobs of three days. Four exceptions are planted on
-purpose and named where they show: a node that is declared and never reports (in
-fleet and in costs), and a machine on the bill that is not in the fleet (two kinds
-in costs). It has no others.
+The generated fleet reports activity and memory of most GPUs. It has model servers of two
+tiers, and jobs of three days. Four exceptions are planted on purpose and marked where they
+show: a node that is declared and never reports (one in fleet, one in costs), and a machine on
+the bill that is not in the fleet (two in costs). There are no other exceptions.
 
-A second run on the same directory imports nothing twice, and one that was killed
-goes on. Without --once the demo then keeps the log open for other commands.`,
+A second run on the same directory imports nothing twice, and continues an interrupted run.
+Without --once the demo then keeps the log open for other commands.`,
 		Example: "  quartermaster demo --once\n  quartermaster demo --once --from data --data-dir /tmp/public-demo\n  quartermaster demo --once -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -23,14 +23,16 @@ func (a *Program) fleetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "What there is: clusters, nodes, GPUs, their health, and what does not fit together",
-		Long: `Fleet shows the clusters with their nodes and GPUs in service, and lists what
-does not fit together: a GPU declared in two nodes, a node seen but never
-registered, a registered one never seen, a GPU that is reported under two names
-(it counts once), a cluster that nobody declared, a workspace that nobody
-registered, GPU models that nobody knows, streams with holes or clocks that run
-ahead. It also lists the nodes whose collector is silent, and what agents of nodes
-dropped in the last 31 days. Nodes that report and that nobody registered are shown
-with their faults in a table of their own, and count nowhere.`,
+		Long: `Fleet shows the clusters with their nodes and GPUs in service. It lists inconsistencies:
+- a GPU that two nodes declare, or that is reported under two names (it counts once);
+- a node that was seen but not registered, or registered but never seen;
+- an undeclared cluster, an unregistered workspace, an unknown GPU model;
+- streams with gaps, or with clocks that run ahead;
+- nodes with a silent collector;
+- events that node agents dropped in the last 31 days.
+
+Unregistered nodes that report are listed in a separate table with their faults. They are not
+counted.`,
 		Example: "  quartermaster fleet\n  quartermaster fleet --cluster gen-rented --nodes\n  quartermaster fleet --region us-east-1 --at 2026-06-01 -o json\n  quartermaster fleet --as-of 2026-06-01",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

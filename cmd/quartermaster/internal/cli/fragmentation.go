@@ -25,25 +25,22 @@ func (a *Program) fragmentationCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fragmentation",
 		Short: "GPUs stranded by shape, the moves that would free them, and slices that would do",
-		Long: `Fragmentation looks at who held which GPU when a node last reported, within
---days, and judges what was free by the deployments declared for the region (for
-any region, where none is declared there).
+		Long: `Fragmentation uses the GPU holders of each node's last report within --days. It judges free
+GPUs by the deployments declared for the region, or for any region if none is declared there.
 
-A free GPU is stranded for a shape (GPUs, CPU and memory of a replica) when the
-node lacks whole GPUs, CPU or memory for one. What is stranded in all is the mean,
-by replicas, over the shapes that may run on the node; where residency, model,
-certification or placement bar all of them, nothing is judged. Nodes that did not
-report are left out and counted, because nothing is known of what they hold.
+A free GPU is stranded for a shape (GPUs, CPU and memory of a replica) if the node lacks whole
+GPUs, CPU or memory for one replica. The total of stranded GPUs is the mean over the shapes
+that may run on the node, weighted by replicas. If residency, model, certification or placement
+exclude all shapes, nothing is judged. Nodes that did not report are left out and counted,
+because their holders are unknown.
 
-Moves are migrations of one replica each, in order: the next is always the one
-that makes most of what is free usable, and respects every constraint. Only
-replicas of declared deployments whose unit (pod or job) is named can be moved;
-other GPUs in use are counted as fixed.
+Each move migrates one replica. Moves are ordered: the next one always makes the most free GPUs
+usable, and respects every constraint. Only replicas of declared deployments with a named unit
+(pod or job) can move. Other GPUs in use count as fixed.
 
-Rightsizing compares the peak of memory in use and the mean activity of a
-deployment with the MIG profiles of its GPU, and names the smallest that has both
-with --headroom. Money is at the effective price per GPU-hour of the cluster in
-the billing month before --at.`,
+Rightsizing compares the peak memory and the mean activity of a deployment with the MIG profiles
+of its GPU. It names the smallest profile that has both with --headroom. Amounts use the
+cluster's effective price per GPU-hour in the billing month before --at.`,
 		Example: "  quartermaster fragmentation\n  quartermaster fragmentation --region us-east-1 --at 2026-06-01 --days 7 --moves 20 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

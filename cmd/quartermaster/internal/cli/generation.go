@@ -19,16 +19,17 @@ func (a *Program) generationCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generation",
 		Short: "Generations of the rows in Postgres: make, rebuild, compare, switch",
-		Long: `In production the rows are in Postgres, in generations: complete sets of
-rows with a name, each in a schema of its own and made by one version of the
-folds. One is active, which is what every command reads. A new one is built
-beside it while everything goes on, is compared with it at a common position,
-and becomes active by one row's change.
+		Long: `In production the rows are in Postgres, in generations: complete, named sets of rows. Each
+generation has its own schema and was made by one version of the folds. Commands read the
+active generation. A new generation is built next to it while everything keeps running, is
+compared with it at a common position, and becomes active in one transaction.
 
-A new version of the folds comes in like this: "generation rebuild NAME" with
-the new program builds its generation while instances of the old program serve;
-start instances of the new program, "generation switch NAME", stop the old
-ones, "generation drop OLD".`,
+To introduce a new version of the folds:
+  1. run "generation rebuild NAME" with the new program, while the old instances serve;
+  2. start instances of the new program;
+  3. run "generation switch NAME";
+  4. stop the old instances;
+  5. run "generation drop OLD".`,
 	}
 	cmd.AddCommand(a.generationMigrateCommand(), a.generationStatusCommand(), a.generationRebuildCommand(),
 		a.generationSwitchCommand(), a.generationDropCommand())
@@ -39,12 +40,13 @@ func (a *Program) generationMigrateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the database's schema to this program's version",
-		Long: `Migrate makes or changes the control tables, and the first generation, "a",
-where there is none. It lets the roles of postgres.readers read all rows and
-views; run it again when a reader was added to the configuration, or its role
-was created later. Nobody loses a right: that is SQL's REVOKE. Run it once before
-the first start and after an upgrade; several may run it at once, and again
-changes nothing.`,
+		Long: `Migrate creates or updates the control tables. If there is no generation, it creates the first
+one, "a". It grants the roles of postgres.readers read access to all rows and views. Run it
+again after adding a reader to the configuration, or after creating its role. It revokes
+nothing; use SQL's REVOKE.
+
+Run it once before the first start and after each upgrade. Concurrent and repeated runs are
+safe.`,
 		Example: "  quartermaster generation migrate --config quartermaster.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,15 +81,13 @@ func (a *Program) generationStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show generations, how far each is, and who folds them",
-		Long: `Status shows the generations of rows, how many events each has folded and how
-many are left, which instances run, which partitions stand still, where, why and
-what to do about it, which records the log no longer has, and what was last run on
-schedule. The log is asked whether it still is what the active generation was folded
-from. With
---partitions it shows every partition and who folds it. When the log cannot be
-reached, everything else is shown.` + fmt.Sprint(app.ShownRuns) + `), switches (from, to, method, position, digest, reason, lost, at,
-operator: who switched between generations, the latest first), untold (the last switch is
-not in the log yet: run it again). lag is null when the log cannot be reached.`,
+		Long: `Status shows the generations of rows: how many events each has folded, and how many are
+left. It shows running instances, stopped partitions with the reason and the remedy, records
+that the log no longer has, and the last runs of the schedule. It checks that the log is still
+the one that the active generation was folded from.
+
+With --partitions it shows every partition and the instance that folds it. If the log cannot be
+reached, it shows everything else.`,
 		Example: "  quartermaster generation status --config quartermaster.yaml\n  quartermaster generation status --config quartermaster.yaml -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -203,9 +203,9 @@ func (a *Program) generationDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop NAME",
 		Short: "Remove a generation and its rows",
-		Long: `Drop removes a generation that is not active. One that instances fold at the
-moment is removed only with --force; they notice, and stop folding it. Its rows
-can be had again by a rebuild: everything is in the log.`,
+		Long: `Drop removes a generation that is not active. If instances are folding it, drop needs --force;
+the instances notice and stop. A rebuild can create its rows again, because everything is in the
+log.`,
 		Example: "  quartermaster generation drop a --config quartermaster.yaml --force",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -14,24 +14,25 @@ func (a *Program) generationRebuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebuild NAME",
 		Short: "Build a generation from the log beside the active one, compare, and switch",
-		Long: `Rebuild folds the log from its beginning into a new generation, up to where the
-active one stands, while instances go on and everything can be read. Then it
-compares the two at a common position.
+		Long: `Rebuild folds the log from its beginning into a new generation, up to the position of the active
+one. Instances keep running and reads go on. Then it compares the two generations at a common
+position.
 
-When both are of one version of the folds, not a row may differ: then the new one
-is set live, the running instances take it over, and it becomes active once they
-have it no more than a second behind; after a minute the switch is left to you. If a row differs, the rows of one of them are
-damaged: nothing is switched, the first hundred are listed, and it fails. Rows of
-another version may well differ; how many rows each table has is shown, and
-"generation switch NAME" is left to you.
+If both were made by the same version of the folds, all rows must be equal. Then the new
+generation is set live and running instances take it over. It becomes active once they are at
+most one second behind. If that takes more than a minute, the switch is left to you. If a row
+differs, one of the generations is damaged: rebuild switches nothing, lists the first hundred
+differences, and fails.
 
-When the log is not the one that the active generation was folded from (it
-diverged: see docs/operate/diverged.md), nothing can be compared: the log is
-folded as it is now, the new generation is set live, and the switch is left to
-you.
+Rows of another version may differ. Rebuild shows the row counts of each table and leaves
+"generation switch NAME" to you.
 
-A rebuild that was interrupted goes on where it stopped when it is run again with
-the same name. The generation before stays until "generation drop".`,
+If the log diverged, so that it is not the one that the active generation was folded from (see
+docs/operate/diverged.md), nothing can be compared. The log is folded as it is now, the new
+generation is set live, and the switch is left to you.
+
+To continue an interrupted rebuild, run it again with the same name. The previous generation
+stays until "generation drop".`,
 		Example: "  quartermaster generation rebuild b --config quartermaster.yaml\n  quartermaster generation rebuild b --config quartermaster.yaml --no-switch",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,19 +20,18 @@ func (a *Program) generationSwitchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch NAME --reason TEXT",
 		Short: "Read another generation from now on",
-		Long: `Switch makes a live generation the active one: what every command reads. Whoever
-is reading goes on with the one before. It can be taken back by switching to the one
-before as long as that is not dropped.
+		Long: `Switch makes a live generation the active one, which every command reads. Reads in progress
+finish on the previous generation. To undo a switch, switch back before the previous generation
+is dropped.
 
-It is a decision: an admin or operator signs it, and the log keeps who switched, when,
-why, and the digest of the new rows at their position. The pointer and the signed event
-are kept in one transaction, and the event is appended after it. When that fails, the
-same command once more appends it.
+A switch is a decision: an admin or operator signs it. The log keeps who switched, when, why,
+and the digest of the new rows at their position. One transaction stores the new active
+generation and the signed event; then the event is appended to the log. If appending fails,
+run the same command again.
 
-When the log has diverged from the active generation, or other folds made that, the log
-is replayed in memory first, and nothing is switched unless its digest is that of the
-new rows. --digest names the digest of a replay that was made elsewhere, and is compared
-instead.`,
+If the log has diverged from the active generation, or other folds made that generation, switch
+first replays the log in memory. It switches only if the digest of the replay equals that of the
+new rows. With --digest it compares the digest of a replay that was made elsewhere instead.`,
 		Example: "  quartermaster generation switch b --reason \"power cut on 11 May\" --config quartermaster.yaml\n" +
 			"  quartermaster generation switch b --reason \"new folds\" --key ana.pem --config quartermaster.yaml",
 		Args: cobra.ExactArgs(1),

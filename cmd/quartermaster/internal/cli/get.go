@@ -21,19 +21,18 @@ func (a *Program) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
 		Short: "Show what is declared and in force, since when and decided by whom",
-		Long: `Get shows what is in force: what was declared last by somebody who may, and is not
-over. What is announced with a start of its own (a commitment, a budget, a maintenance
-window) is shown before it begins, and an outage or a correction of usage until it is
-called off.
+		Long: `Get shows what is in force: the last valid declaration of each thing, unless it is over.
+Things announced with a start of their own (a commitment, a budget, a maintenance window) are
+shown before they begin. An outage or a correction of usage is shown until it is cancelled.
 
 Kinds: ` + strings.Join(app.DeclaredKinds(), ", ") + `.
-Rules are the mapping rules, and commitments are shown with the terms that are left.
-An operator has an entry for each key that may decide. What needs no signature, such as
-an offer, has a source in place of somebody who decided.
+Rules are the mapping rules. Commitments are shown with their remaining terms. An operator has
+one entry for each key that may decide. Things that need no signature, such as an offer, show
+their source instead of an operator.
 
-With --as-of it shows what was in force then. How something is changed or ended:
-apply declares anew and sets an end; "operator revoke", "node drain|retire" and
-"commitment renew|end" do the rest. "decisions list" has all that was decided.`,
+With --as-of, get shows what was in force at that time. To change or end something, apply a new
+declaration or an end; or use "operator revoke", "node drain|retire" or
+"commitment renew|end". "decisions list" shows all decisions.`,
 		Example: "  quartermaster get policies\n  quartermaster get operators --workspace platform\n  quartermaster get commitments --as-of 2026-05-01",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

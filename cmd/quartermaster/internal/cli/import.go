@@ -21,33 +21,31 @@ func (a *Program) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
 		Short: "Append the facts in files to the log",
-		Long: `Import reads files in their publishers' own columns and appends what they say
-as events. A file is a source named by its SHA-256: importing it again, whole
-or from where a crash stopped it, changes nothing. Rows that are no good are
-reported with file, line and field while the rest goes in; a gzip file that is
-damaged or cut off is refused whole.`,
+		Long: `Import reads files in their publishers' own columns and appends their facts as events. A file is
+a source, named by its SHA-256. Importing it again, or continuing after a crash, adds nothing
+twice. Bad rows are reported with file, line and field, and the other rows are imported. A
+damaged or truncated gzip file is rejected as a whole.`,
 	}
 	kinds := []struct {
 		kind                  importer.Kind
 		short, columns, usage string
 	}{
-		{importer.Nodes, "machines and their GPUs", `Columns: sn, cpu_milli, memory_mib, gpu, model (the openb trace), and where
-they are: uuids (separated by ;), zone, sku, resource_id, billing_model,
-provider, billing_account, fabric_domain, in_service_from.`,
+		{importer.Nodes, "machines and their GPUs", `Columns: sn, cpu_milli, memory_mib, gpu, model (the openb trace). Optional: uuids (separated
+by ;), zone, sku, resource_id, billing_model, provider, billing_account, fabric_domain,
+in_service_from.`,
 			"  quartermaster import nodes openb_node_list_gpu_node.csv --cluster openb --epoch 2023-01-01"},
 		{importer.Pods, "workloads, as deployments", `Columns: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos,
 pod_phase, creation_time, deletion_time, scheduled_time (the openb trace).
 Times are seconds from --epoch.`,
 			"  quartermaster import pods openb_pod_list_default.csv --cluster openb --workspace research --epoch 2023-01-01"},
-		{importer.Usage, "GPUs running and pending per hour, as demand and as samples of nodes", `Columns: hour, vc, total_gpu, running_gpu_mean, running_gpu_max,
-pending_gpu_mean, pending_gpu_max (Helios, hourly). A virtual cluster's GPUs
-are laid out as nodes named VC-000, VC-001 and so on, and the hourly mean of
-running GPUs becomes one sample per node and interval, lowest nodes first.
-Optional: running_sm_active (percent) and running_memory_mib of the running GPUs,
-first to last, separated by ;. A blank value says that nothing was measured.`,
+		{importer.Usage, "GPUs running and pending per hour, as demand and as samples of nodes", `Columns: hour, vc, total_gpu, running_gpu_mean, running_gpu_max, pending_gpu_mean,
+pending_gpu_max (Helios, hourly). The GPUs of a virtual cluster are laid out as nodes VC-000,
+VC-001 and so on. The hourly mean of running GPUs becomes one sample per node and interval,
+lowest nodes first. Optional: running_sm_active (percent) and running_memory_mib of the running
+GPUs, first to last, separated by ;. A blank value means not measured.`,
 			"  quartermaster import usage earth_vc_hourly.csv.gz --cluster earth --zone Asia/Shanghai --gpu-model V100"},
-		{importer.Demand, "hourly demand by pool", `Columns: hour (or timestamp, usage_hour), pool (or region, region_num), model
-(or instance_type), demand (or count, norm_usage), and where it is: unit.`,
+		{importer.Demand, "hourly demand by pool", `Columns: hour (or timestamp, usage_hour), pool (or region, region_num), model (or
+instance_type), demand (or count, norm_usage). Optional: unit.`,
 			"  quartermaster import demand shavedice_regions_1_2.csv.gz --cluster demand --zone UTC"},
 		{importer.Prices, "dated offers of suppliers", `Columns: provider, region, instance_type, gpu_model, gpu_count, gpu_memory,
 vcpu, memory, offer, term_months, upfront, hourly, effective_hourly, currency,

@@ -64,9 +64,9 @@ func (a *Program) logStatsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Count what the log and the rows hold, and what is missing",
-		Long: `Stats shows, per partition, how many records there are, from how many streams,
-and which events are known to be missing: sequences that a stream skipped.
-"ahead" is how far the events of a source were dated after they were appended.`,
+		Long: `Stats shows, for each partition, the number of records and of streams, and the events that are
+known to be missing: sequence numbers that a stream skipped. "ahead" is how far a source dated
+its events after the time at which they were appended.`,
 		Example: "  quartermaster log stats\n  quartermaster log stats -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -90,14 +90,14 @@ func (a *Program) logReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Fold the whole log from its beginning and print the digest of the rows",
-		Long: `Replay folds every event from the beginning of the log into fresh rows, which
-shows what the log says without trusting anything computed before. With
---verify it compares them with the live rows at the same position, and fails
-when a single byte differs. The live rows are the newest snapshot, made when
-events were first folded, and what was appended since. On the way every
-snapshot is compared with what the log says at its position, and one that
-differs or is damaged fails the command too; those of another version of the
-folds are left to that version ("quartermaster snapshot verify" names them).`,
+		Long: `Replay folds every event from the beginning of the log into new rows, without using anything
+computed before.
+
+With --verify it compares them with the live rows at the same position, and fails if a single
+byte differs. The live rows are the newest snapshot, made when events were first folded, plus
+the events appended since. Replay also compares every snapshot with the rows at its position. A
+snapshot that differs or is damaged fails the command too. Snapshots of another version of the
+folds are skipped ("quartermaster snapshot verify" names them).`,
 		Example: "  quartermaster log replay\n  quartermaster log replay --verify -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

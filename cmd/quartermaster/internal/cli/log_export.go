@@ -38,19 +38,16 @@ func (a *Program) logExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write events as CloudEvents JSON lines",
-		Long: `Export writes the events of the log, partition by partition in order, as JSON
-lines, with or without -o json. It reads the log as it goes and holds little in
-memory.
+		Long: `Export writes the events of the log as JSON lines, with or without -o json: one partition after
+the other, each in order. It streams, and needs little memory.
 
-What is given narrows it: --topic, --type, --workspace, --cluster, and --from and --to,
-which are times of events, the first included and the last not. An event of telemetry
-names its cluster, and workspaces within: it is found by its cluster. A record that
-cannot be decoded is written where only topics are given.
+Filters: --topic, --type, --workspace, --cluster, --from and --to. --from and --to are times of
+events; --from is included, --to is not. Events of telemetry name their cluster, and workspaces
+only inside, so find them by cluster. A record that cannot be decoded is written only if no
+filter other than --topic is given.
 
-A file whose name ends in .zst or .gz is compressed, and so is standard output with
---compress.
-
-A line is as "quartermaster log tail -o json" writes it.`,
+A file whose name ends in .zst or .gz is compressed. --compress also compresses standard output.
+The lines have the format of "quartermaster log tail -o json".`,
 		Example: "  quartermaster log export --topic qm.fleet > fleet.jsonl\n" +
 			"  quartermaster log export --type BillingLineRecorded,InvoiceReceived --from 2026-05 --to 2026-06 --out bills.jsonl.zst\n" +
 			"  quartermaster log export --workspace research --out research.jsonl.gz\n" +

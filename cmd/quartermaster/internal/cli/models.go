@@ -25,12 +25,12 @@ func (a *Program) modelsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "models",
 		Short: "Which model runs where: declared, seen, shadow and stale",
-		Long: `Models compares what was declared with what was seen running.
+		Long: `Models compares declared deployments with those seen running.
 
   running  declared, and seen within --stale-after
-  shadow   seen, and never declared
-  stale    declared for longer than that, and not seen
-  pending  declared just now, not seen yet
+  shadow   seen, but never declared
+  stale    declared for longer than --stale-after, but not seen
+  pending  declared recently, not seen yet
   stopped  declared with no replicas`,
 		Example: "  quartermaster models --stale-after 2h\n  quartermaster models --workspace research -o json",
 		Args:    cobra.NoArgs,

@@ -25,18 +25,17 @@ func (a *Program) nodeReturnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "return CLUSTER/NODE --reason TEXT",
 		Short: "Say that what took a node or a GPU out of service is over",
-		Long: `Return ends, from now on, every fatal fault, cordon and drain of a node: what
-"quartermaster fleet" shows as failed is in service, and its time no longer counts
-as failed. With --gpu it ends the faults of that GPU alone. A fault that comes
-later counts again.
+		Long: `Return ends every fatal fault, cordon and drain of a node from now on. What "quartermaster fleet"
+shows as failed is in service again, and its time no longer counts as failed. With --gpu it ends
+only the faults of that GPU. Later faults count again.
 
-node-reporter says by itself that a GPU works again when it can see that: one that
-was lost is reached again, the driver wants nothing done any more, or the node was
-booted after a fault that asked for a reset. This is for the rest: a GPU that was
-replaced, or a driver that does not say.
+node-reporter reports by itself that a GPU works again when it can detect that: a lost GPU is
+reachable again, the driver no longer asks for an action, or the node was rebooted after a fault
+that asked for a reset. Use this command in other cases: a replaced GPU, or a driver that does not
+report.
 
-An admin's or operator's signature is needed, of the workspace that owns the
-cluster or of the one whose operators decide everywhere.`,
+An admin or operator must sign, of the workspace that owns the cluster or of the workspace whose
+operators decide everywhere.`,
 		Example: "  quartermaster node return lab/gpu-node-1 --reason \"board replaced, burn-in passed\"\n" +
 			"  quartermaster node return lab/gpu-node-1 --gpu GPU-6f3f1c2a-0d9b-4c55-8a51-1f0f0a1c9a11 --reason \"reset by hand\" -o json",
 		Args: cobra.ExactArgs(1),
@@ -81,12 +80,11 @@ func (a *Program) nodeDrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain CLUSTER/NODE --reason TEXT",
 		Short: "Say that a node is out of service, with no workload left on it",
-		Long: `Drain takes a node out of service from now on: its idle time counts as maintenance
-until "quartermaster node return". It moves no workload; whoever runs the scheduler
-does, before.
+		Long: `Drain takes a node out of service from now on. Its idle time counts as maintenance until
+"quartermaster node return". Drain moves no workload: drain the node in the scheduler first.
 
-An admin's or operator's signature is needed, of the workspace that owns the
-cluster or of the one whose operators decide everywhere.`,
+An admin or operator must sign, of the workspace that owns the cluster or of the workspace whose
+operators decide everywhere.`,
 		Example: "  quartermaster node drain lab/gpu-node-1 --reason \"new firmware\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -122,15 +120,15 @@ func (a *Program) nodeRetireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retire CLUSTER/NODE --reason TEXT",
 		Short: "Take a node, or one GPU of it, out of the fleet for good",
-		Long: `Retire takes a node with all its GPUs out of the fleet from now on. It comes back
-when it is registered again.
+		Long: `Retire removes a node with all its GPUs from the fleet from now on. Registering it again brings it
+back.
 
-With --gpu it takes one GPU out of service, and ends its faults. A GPU that a node no
-longer reports is failed until it is seen again, another stands in its slot, or it is
-retired here: registering the node without it is not enough.
+With --gpu it takes one GPU out of service and ends its faults. A GPU that a node no longer reports
+counts as failed until it is seen again, another GPU is in its slot, or it is retired here.
+Registering the node without it is not enough.
 
-An admin's or operator's signature is needed, of the workspace that owns the
-cluster or of the one whose operators decide everywhere.`,
+An admin or operator must sign, of the workspace that owns the cluster or of the workspace whose
+operators decide everywhere.`,
 		Example: "  quartermaster node retire lab/gpu-node-1 --reason \"lease is over\"\n" +
 			"  quartermaster node retire lab/gpu-node-1 --gpu GPU-6f3f1c2a-0d9b-4c55-8a51-1f0f0a1c9a11 --reason \"sent back, case 4711\"",
 		Args: cobra.ExactArgs(1),

@@ -31,21 +31,20 @@ func (a *Program) nodeRegisterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register --cluster CLUSTER (--seen [NODE...] | NODE...)",
 		Short: "Register the nodes that report and that nobody declared, or state more of nodes",
-		Long: `Register --seen declares the nodes of a cluster that report GPUs and that nobody
-declared: all of them, or those named. That is how nodes count which Prometheus alone
-tells of. A node has the GPUs that it reported in its last two hours, and is in service
-from the hour in which the first of them was seen (--from states another time). The model
-of a GPU is the one that was declared before in any node, else the one that Prometheus
-tells (dcgm-exporter's label modelName), else --model.
+		Long: `Register --seen declares the nodes of a cluster that report GPUs and are not declared: all of
+them, or those named. Use it for nodes that only Prometheus reports. A node has the GPUs that it
+reported in its last two hours. It is in service from the hour in which the first of them was seen,
+or from --from. The model of a GPU is the one that a node declared before, else the one that
+Prometheus reports (dcgm-exporter's label modelName), else --model.
 
-Without --seen, register states more of nodes that are in service: what the flags give
-replaces what was stated, from now on or --from, and the rest stays.
+Without --seen, register changes the declaration of nodes in service. The flags replace what was
+stated, from now on or from --from. Everything else stays.
 
-A bill is matched to a node by its resource id, else by account and SKU. What is missing
-of these is listed, with the command that states it.
+A bill is matched to a node by resource id, else by account and SKU. Register lists which of these
+are missing, with the command that states them.
 
-The nodes are signed for by an admin or operator of the workspace that owns the cluster,
-or of the one whose operators decide everywhere.`,
+An admin or operator must sign, of the workspace that owns the cluster or of the workspace whose
+operators decide everywhere.`,
 		Example: "  quartermaster node register --cluster lab --seen --dry-run\n" +
 			"  quartermaster node register --cluster lab --seen --model \"H100 SXM 80GB\" --account 123456789012 --sku p5.48xlarge\n" +
 			"  quartermaster node register --cluster lab gpu-1 gpu-2 --resource-id gpu-1=i-0a1 --resource-id gpu-2=i-0b2 --from 2026-06-01",

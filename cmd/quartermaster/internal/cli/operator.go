@@ -36,16 +36,16 @@ func (a *Program) operatorCommand() *cobra.Command {
 	add := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Register an operator with a public key, a role and an authority limit",
-		Long: `Add registers a person or program that may decide in a workspace. Their
-decisions are signed with their Ed25519 key; the log keeps the public half.
+		Long: `Add registers a person or program that may decide in a workspace. They sign decisions with their
+Ed25519 key; the log keeps the public key.
 
-Roles: admin (registers operators, policies), finance, planner, auditor,
-operator. --limit bounds the money that one decision may commit in a currency; in a
-currency without one it may commit none. Registered again, an operator has the limits
-that are given then, and no others. Nobody raises a limit of their own.
+Roles: admin (registers operators, sets policies), finance, planner, auditor, operator. --limit
+bounds the money that one decision may commit in a currency. Without a limit in a currency, an
+operator may commit none in it. Registering an operator again replaces all limits. Operators cannot
+raise their own limits.
 
-Give the public half of a key that they made themselves (--public-key-of, a
-public or private key file in PEM), or have a new key made (--new-key FILE).`,
+Give the public half of an existing key (--public-key-of, a public or private key file in PEM), or
+create a new key (--new-key FILE).`,
 		Example: "  quartermaster operator add ana --role planner --limit \"250000 USD\" --limit \"200000 EUR\" --new-key ana.pem\n" +
 			"  quartermaster operator add ci --role operator --public-key-of ci.pub.pem --key admin.pem",
 		Args: cobra.ExactArgs(1),

@@ -15,14 +15,13 @@ func (a *Program) operatorRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME --reason TEXT",
 		Short: "End what an operator may decide in a workspace",
-		Long: `Revoke ends an operator's right to decide in a workspace from now on, with all their
-keys or with the one of --public-key-of. What they decided before stays in force. What
-is appended later takes no effect, whatever date it bears.
+		Long: `Revoke ends an operator's right to decide in a workspace from now on, with all their keys or only
+with the key of --public-key-of. Earlier decisions stay in force. A decision that is appended later
+has no effect, whatever its date.
 
-An admin of the workspace revokes, or of the one whose operators decide everywhere.
-Everyone may give up a key of their own. The last admin of the workspace whose operators
-decide everywhere cannot be revoked: register another admin first, also to replace a
-stolen key.`,
+An admin of the workspace can revoke, or an admin of the workspace whose operators decide
+everywhere. Operators may give up their own keys. The last admin of the workspace whose operators
+decide everywhere cannot be revoked. Register another admin first, also to replace a stolen key.`,
 		Example: "  quartermaster operator revoke ana --reason \"left the company\"\n" +
 			"  quartermaster operator revoke ci --workspace research --public-key-of ci.pub.pem --reason \"key rotated\" --dry-run",
 		Args: cobra.ExactArgs(1),

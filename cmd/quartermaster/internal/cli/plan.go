@@ -45,30 +45,33 @@ func (a *Program) planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "What to buy: the cheapest mix of reserved, on-demand and spot, with its proof",
-		Long: `Plan repeats the demand that was observed over a horizon, grows it as you say,
-or draws scenarios from a forecast of it (--demand forecast; see "plan forecast"),
-and finds for every pool (machines of one kind in one region) the purchases that
-serve it at least net present cost: exactly, with a lower bound that proves it
-and a checker that shares no code with the solver. Price commitments and
-guaranteed capacity are kept apart: a price commitment still needs on-demand
+		Long: `Plan finds, for every pool (machines of one kind in one region), the purchases that serve its
+demand at the least net present cost. It solves the problem exactly, with a lower bound, and a
+checker that shares no code with the solver proves the result. Demand is the observed demand,
+repeated over the horizon and grown by --growth, or scenarios of a forecast (--demand forecast;
+see "plan forecast").
+
+Price commitments and guaranteed capacity are separate: a price commitment still needs on-demand
 quota.
 
-With a forecast the purchases are made before it is known which scenario comes true,
-and what is least is the expected cost, as exactly proven. Pools move together: a scenario
-repeats the errors that forecasts of all of them made in the same weeks. Beyond 13 weeks the level
-grows by --growth, in every scenario alike.
+With a forecast, purchases are chosen before it is known which scenario occurs, and the plan
+minimises expected cost, with the same kind of proof. Pools are correlated: a scenario repeats the
+forecast errors that all pools had in the same past weeks. Beyond 13 weeks demand grows by --growth
+in every scenario.
 
-Amounts are net present values at the start of the horizon, which is the next
-month. The answer begins with a summary: cost, savings, what commitments cover, what is
-excluded and why, and the bounds that cost most. Cost and "buy nothing" hold what is still
-owed on commitments that serve the demand, and a penalty for hours that nobody serves;
-"on-demand, no quota" (on_demand_cost) is everything at the on-demand price, as if no quota
-refused any, and has neither; "on-demand under quota" (the baseline on_demand) holds nothing,
-and has a penalty for what the quota refuses.
-The plan is recorded as an event; nothing is bought. The same plan is recorded
-once. A pool that cannot be planned is left out, with the reason and what to do
-next. Exit status 1 where every pool is: then excluded is all there is to read, and
-nothing is recorded.`,
+Amounts are net present values at the start of the horizon, which is the next month. The answer
+begins with a summary: cost, savings, coverage by commitments, exclusions with reasons, and the
+most expensive binding constraints. These amounts are compared:
+  cost, "buy nothing"        include what is still owed on commitments that serve the demand, and
+                             a penalty for unserved hours
+  "on-demand, no quota"      (on_demand_cost) everything at the on-demand price, as if quotas were
+                             unlimited; includes neither
+  "on-demand under quota"    (the baseline on_demand) holds no commitments, and includes a penalty
+                             for what the quota refuses
+
+The plan is recorded as an event, and the same plan is recorded only once. Nothing is bought. A
+pool that cannot be planned is excluded, with the reason and the next step. If every pool is
+excluded, nothing is recorded and the exit status is 1.`,
 		Example: "  quartermaster plan --at 2026-06-01 --growth 2%\n" +
 			"  quartermaster plan --at 2026-06-01 --demand forecast --scenarios 20\n" +
 			"  quartermaster plan --at 2026-06-01 --region us-east-1 --months 12 --salvage 0 --dry-run -o json\n" +
@@ -175,7 +178,7 @@ func (a *Program) planListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the plans that were recorded",
-		Long:    `List shows every recorded plan, the newest first.`,
+		Long:    `List shows every recorded plan, newest first.`,
 		Example: "  quartermaster plan list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -212,12 +215,11 @@ func (a *Program) planShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show PLAN",
 		Short: "Show a recorded plan, and compute it again if asked",
-		Long: `Show prints a plan as it was recorded. With --verify the log is folded again up
-to the plan's position, the plan is computed again from that, and the two must
-be equal byte for byte; exit status 1 when they are not. A plan of another method
-version cannot be verified by this program, which says so.
+		Long: `Show prints a plan as it was recorded. With --verify it folds the log up to the plan's position
+and computes the plan again. Both must be equal byte for byte; exit status 1 if they are not. A
+plan of another method version cannot be verified by this program, and is reported as such.
 
-With -o json the recorded document is printed as it is.`,
+With -o json the recorded document is printed unchanged.`,
 		Example: "  quartermaster plan show plan-0f3a9c81d2e4\n  quartermaster plan show plan-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -38,41 +38,43 @@ func (a *Program) planBacktestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backtest",
 		Short: "What the plan's advice would have been worth in the past",
-		Long: `Backtest goes back to the start of each month from --from to --to, plans with
-what was known then (when it was appended, or when its source says that it was
-recorded), buys what had to be decided at once, carries that on, and pays for the
-demand that came. Beside the plan stand, each deciding anew every month:
+		Long: `Backtest goes back to the start of each month from --from to --to and plans with what was known
+then: facts that were appended by then, or that their source recorded by then. It makes the
+purchases that could not wait, carries them into the next month, and pays for the actual demand.
 
-  current                to buy nothing
-  on_demand              everything on demand, as far as the quota goes
-  lookback_7d, 30d, 60d  the one commitment that would have saved most over the
-                         last days, as the clouds' own recommendations have it
-  ladder_60d             a twelfth of that every month
-  peak_60d               the highest hour of the last days, reserved
+The plan is compared with these alternatives, which decide again every month:
 
-and perfect foresight, which is the exact optimum for what happened: no alternative
-costs less, and regret is what an alternative costs more. All pay the same prices and
-keep one terminal rule: of what a purchase costs beyond the last month, the share
---salvage is not charged. Amounts are nominal. Low and high say how regret varies
-over pools, each against its own foresight: a bootstrap, which a single pool has
-none of and which below ten pools says little.
+  current                buy nothing
+  on_demand              serve all demand on demand, within the quota
+  lookback_7d, 30d, 60d  the one commitment that would have saved most over the last
+                         days, like the cloud providers' own recommendations
+  ladder_60d             one twelfth of that every month
+  peak_60d               reserve the highest hour of the last days
 
-What is tested is the advice of "plan --demand forecast" at --plan-salvage (1 unless
-said, where "plan" itself takes 0.5): --plan-salvage 0.5 tests the more careful one.
+Perfect foresight is the exact optimum for the actual demand. No alternative costs less. Regret is
+the extra cost of an alternative over perfect foresight.
 
-Much depends on the terminal rule, so regret is shown for a salvage of 0, 0.5 and 1
-as well. Advice is given without an end: alternatives buy the same whatever the rule, and
-are charged by it. Beside that, "end known", is what every alternative costs when it knows
-the end and the rule at each decision, and decides by them.
+All alternatives pay the same prices and share one terminal rule: the share --salvage of a
+purchase's cost beyond the last month is not charged. Amounts are nominal. Low and high are a
+bootstrap interval of regret over pools, each against its own foresight. A single pool has no
+interval, and below ten pools it says little.
 
-Demand and prices come from the log, or from files: --demand in the columns of
-"import demand", --prices in those of "import prices". Without prices, on-demand
-at 1 and commitments of one and three years at 0.644 and 0.445 are generated.
-Prices that were not known in their month are those known now of it, else of the
-next quote of each offer, carried back; they are marked as synthetic.
+The plan under test is "plan --demand forecast" with --plan-salvage. The default is 1; "plan" itself
+uses 0.5. --plan-salvage 0.5 tests the more cautious plan.
 
-With --group region the kinds of a region count as one pool: a commitment that
-floats over machine types, as spend commitments do.`,
+Results depend on the terminal rule, so regret is also shown for a salvage of 0, 0.5 and 1. The
+advice does not know the end: alternatives buy the same under every rule and are only charged
+differently. "End known" shows the cost of each alternative if it knows the end and the rule at
+each decision and uses them.
+
+Demand and prices come from the log or from files: --demand with the columns of "import demand",
+--prices with those of "import prices". Without prices, generated prices are used: on-demand at 1,
+and commitments of one and three years at 0.644 and 0.445. If a price was not known in its month,
+the price now known for that month is used, else the next quote of the offer. Such prices are
+marked as synthetic.
+
+With --group region all kinds of a region form one pool, like a commitment that floats over machine
+types (a spend commitment).`,
 		Example: "  quartermaster plan backtest --from 2025-06 --to 2026-06\n" +
 			"  quartermaster plan backtest --demand shavedice_regions_1_2.csv.gz --group region --chart regret.svg\n" +
 			"  quartermaster plan backtest --demand demand.csv --prices offers.csv --salvage 0.5 --table regret.csv -o json",

@@ -16,9 +16,9 @@ func (a *Program) planDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "What differs between two plans",
-		Long: `Diff compares two plans, each the id of a recorded one or a file with a plan in JSON:
-costs, what was assumed, regions and pools, and purchases that are added, removed or
-changed. Changes are B less A. Exit status 1 where the plans differ, 0 where they do not.`,
+		Long: `Diff compares two plans: ids of recorded plans, or files with a plan in JSON. It compares costs,
+assumptions, regions, pools, and purchases that were added, removed or changed. Changes are B less
+A. Exit status 1 if the plans differ, 0 if they do not.`,
 		Example: "  quartermaster plan diff plan-0f3a9c81d2e4 plan-5b1c7e90a3d6\n" +
 			"  quartermaster plan diff plan-0f3a9c81d2e4 result.json",
 		Args: cobra.ExactArgs(2),

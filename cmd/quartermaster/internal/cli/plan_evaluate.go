@@ -22,23 +22,30 @@ func (a *Program) planEvaluateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evaluate CONTRACT.yaml",
 		Short: "Weigh an offer on the table: what it is worth beside the plan without it",
-		Long: `Evaluate plans twice, without the contract and with it, and says what the
-difference is worth, with what is proven of it; the highest hourly price at which
-signing would pay, and from which on it is proven not to, and the highest payment
-upfront where nothing is asked by the hour; how much of its time a unit
-must be used; how many units the plan would take; what it strands and what it replaces.
-A contract is signed once or not at all. It is weighed beside what the log offers and
-holds, as "quartermaster plan" is computed, or beside an instance of "plan solve".
-Nothing is recorded or bought.
+		Long: `Evaluate plans twice, without the contract and with it, and shows
+- the worth of the contract, with a proven bound;
+- the highest hourly price at which it pays to sign, and the price from which signing is proven
+  not to pay;
+- the highest upfront payment, if there is no hourly price;
+- the break-even utilization of a unit;
+- how many units the plan would take, what the contract strands, and what it replaces.
 
-A contract is YAML ("quartermaster schema contract" describes it): apiVersion, kind: Contract, name,
-pool, or region and class; term_epochs (months, or days where the instance counts in
-days), hourly, upfront, currency, guarantees_capacity; from and to (when the term may
-begin; with from alone it begins with the first epoch from there on), lead_time_hours,
-min_units, max_units, lot, covers_per_unit, tiers (units, upfront, hourly), ramp (epoch,
-permille), renews and notice_days, offer_kind, provider, citation. From the log a pool
-is called by its region and kind, "us-east-1 H100 80GB", and a unit is a machine. Errors
-name file, line and column.`,
+A contract is signed as a whole or not at all. It is compared with the offers and commitments of
+the log, as "quartermaster plan" uses them, or with an instance of "plan solve". Nothing is
+recorded or bought.
+
+A contract is a YAML file; "quartermaster schema contract" describes it. Fields:
+  apiVersion, kind: Contract, name
+  pool, or region and class
+  term_epochs (months, or days if the instance counts in days)
+  hourly, upfront, currency, guarantees_capacity
+  from and to (when the term may begin; with only from, it begins with the next epoch)
+  lead_time_hours, min_units, max_units, lot, covers_per_unit
+  tiers (units, upfront, hourly), ramp (epoch, permille)
+  renews, notice_days, offer_kind, provider, citation
+
+A pool of the log is named by region and kind, such as "us-east-1 H100 80GB", and a unit is a
+machine. Errors name file, line and column.`,
 		Example: "  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --at 2026-06-01 --months 24\n" +
 			"  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --instance deploy/demo/instances/single-pool.json -o json",
 		Args: cobra.ExactArgs(1),

@@ -35,34 +35,32 @@ func (a *Program) planForecastCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast",
 		Short: "Demand of the next weeks by the hour, with how sure that is",
-		Long: `Forecast says what demand of each pool will be, hour by hour: quantiles, learned
-from at most 104 weeks of history, by the model that erred least when it forecast
-the past weeks from what was known before them. The intervals are those errors
-(conformal), so that a 90% quantile holds for about nine hours of ten. Beyond 13
-weeks growth is for you to say; see "quartermaster plan backtest" and scenarios.
+		Long: `Forecast predicts the hourly demand of each pool as quantiles. It learns from at most 104 weeks of
+history, and uses the model with the smallest error in forecasts of past weeks. Prediction
+intervals come from these errors (conformal prediction): about nine of ten hours are at or below
+the 90% quantile. Growth beyond 13 weeks is up to you; see "quartermaster plan backtest" and
+scenarios.
 
-What the log knows is used. Deployments that begin, end, grow or shrink within the
-weeks ahead change demand from then on; those that did before and whose change
-shows in what was observed are changes of level, and no trend. Maintenance of whole
-clusters, and times in which half of a pool's machines or more were down, are not
-learned from, and neither is what --ignore names. --launch adds what begins or ends
-at a time.
+Known changes are used. A deployment that begins, ends, grows or shrinks within the forecast weeks
+changes demand from that time. An earlier change that shows in the observed demand counts as a
+change of level, not as a trend. Maintenance of whole clusters, times in which at least half of a
+pool's machines were down, and the times of --ignore are excluded from learning. --launch adds a
+change at a given time.
 
-How good such forecasts are is measured: as many as --score says are made as of past
-times, as far apart as they look ahead, from what was observed before them, and
-compared with what then came. MASE is the mean absolute error relative to what
-repeating the week before erred by in the history known then, beside that of
-repeating the last week (seasonal naive); pinball is the mean loss of a quantile in
-units, and coverage the share of hours that were not above it. An hour at a value
-that several quantiles share, as where nothing is forecast and nothing comes, counts
-for each with its share of what they make together (the randomized probability
-integral transform), so that idle pools do not pass for coverage.
+Accuracy is measured on the past. Forecast makes --score forecasts as of past times, spaced by
+their horizon, from what was observed before them, and compares them with actual demand:
+  MASE      mean absolute error, relative to the error of repeating the previous week in the
+            history known then; also shown for repeating the last week (seasonal naive)
+  pinball   mean loss of a quantile, in units
+  coverage  share of hours that were not above a quantile
+If several quantiles share the value of an hour, for example zero forecast and zero demand, the
+hour counts in part for each (randomized probability integral transform). Otherwise idle pools
+would inflate coverage.
 
-Hours that were not observed are no hours without demand: the answer names the longest
-gaps, and takes them from other weeks. What was last observed more than eight weeks
-before is not forecast, since nobody knows whether it goes on. In a file a kind without
-a row in an hour in which its region has others wanted nothing then, and the answer
-says how often.`,
+Hours that were not observed do not count as zero demand. The answer names the longest gaps and
+fills them from other weeks. A pool last observed more than eight weeks before is not forecast. In
+a file, if a kind has no row in an hour in which its region has other rows, its demand is zero, and
+the answer counts such hours.`,
 		Example: "  quartermaster plan forecast --at 2026-06-01 --region us-east-1\n" +
 			"  quartermaster plan forecast --region us-east-1 --kind 'NVIDIA H100' --weeks 8 --launch 2026-07-01=+16 --chart h100.svg\n" +
 			"  quartermaster plan forecast --demand demand.csv.gz --ignore 2026-05-03/2026-05-04 -o json",

@@ -23,21 +23,19 @@ func (a *Program) planPackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack --pods PODS.csv {--nodes NODES.csv | --node-shape SHAPE}",
 		Short: "Pack pods onto nodes, from files alone",
-		Long: `Pack puts pods onto nodes and proves how good that is. It reads two CSV files in
-the columns of the openb trace, changes nothing and needs no data.
+		Long: `Pack places pods on nodes and proves a bound on the number of nodes. It reads two CSV files with
+the columns of the openb trace. It needs no log and changes nothing.
 
-With --node-shape it says how many nodes of one size hold the pods (bins), and
-how many at least any packing needs (lower_bound): column generation over greedy
-starts, where this build has a solver of linear programs. The bound is proven in
-whole numbers. Pods without GPUs are left out unless --every-pod is given,
-because machines with GPUs are not bought for them; a shape without a GPU model
-stands for every model. With --nodes alone it packs all pods onto the nodes of
-the file and says what did not fit, and why.
+With --node-shape it reports how many nodes of one size the pods need (bins), and how many any
+packing needs at least (lower_bound). The bound comes from column generation over greedy starts, if
+this build has an LP solver, and is proven in integers. Pods without GPUs are left out unless
+--every-pod is given, because GPU machines are not bought for them. A shape without a GPU model
+stands for every model. With only --nodes it packs all pods onto the nodes of the file and reports
+which pods did not fit, and why.
 
-Columns of nodes: sn, cpu_milli, memory_mib, gpu, model. Columns of pods: name,
-cpu_milli, memory_mib, num_gpu, gpu_milli (thousandths of each GPU) and perhaps
-gpu_spec (models allowed, separated by |). A file with a bad row is refused, with
-file, line and column.`,
+Columns of nodes: sn, cpu_milli, memory_mib, gpu, model. Columns of pods: name, cpu_milli,
+memory_mib, num_gpu, gpu_milli (thousandths of each GPU), and optionally gpu_spec (allowed models,
+separated by |). A file with a bad row is rejected, with file, line and column.`,
 		Example: "  quartermaster plan pack --pods openb_pod_list_default.csv --node-shape 96000m,393216MiB,8\n" +
 			"  quartermaster plan pack --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv -o json",
 		Args: cobra.NoArgs,

@@ -30,20 +30,19 @@ func (fl *onlineFlags) register(cmd *cobra.Command) {
 	f.IntVar(&fl.seeds, "seeds", 1, "with --online, so many runs, with this seed and the next ones")
 	cmd.Long += `
 
-With --online the pods arrive one by one and each is placed at once, without
-knowledge of the next: the experiment of Weng et al. ("Beware of Fragmentation",
-USENIX ATC 2023). All pods come in random order, then more of them drawn at
-random, until --arrive times the GPUs of the nodes are asked for. A pod that fits
-nowhere is gone. Equal seeds give the same arrivals whatever the policy, and on
-openb's files with the seeds 42 to 51 those of the published runs.
+With --online the pods arrive one by one, and each is placed immediately, without knowledge of
+later pods. This is the experiment of Weng et al. ("Beware of Fragmentation", USENIX ATC 2023). All
+pods arrive in random order, then more are drawn at random, until --arrive times the GPUs of the
+nodes are requested. A pod that does not fit is dropped. Equal seeds give the same arrivals for
+every policy. On openb's files the seeds 42 to 51 give those of the published runs.
 
-  random      any node that has room
-  dotprod     the node whose free CPU and GPUs are least in line with the pod
-  clustering  a node with pods of the same kind, the fuller the better
-  packing     shared GPUs, then nodes in use, then empty ones
+  random      any node with room
+  dotprod     the node whose free CPU and GPUs are least aligned with the pod
+  clustering  a node with pods of the same kind, fullest first
+  packing     shared GPUs, then nodes in use, then empty nodes
   bestfit     the node with the least CPU and GPUs left over
-  fgd         where least of the free GPUs becomes useless to the pods that come
-  balanced    as fgd, counting memory and GPUs for which CPU or memory will run out`
+  fgd         the node where the fewest free GPUs become unusable for the expected pods
+  balanced    as fgd, and also counts memory, and GPUs that will lack CPU or memory`
 	cmd.Example += "\n  quartermaster plan pack --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --online fgd --arrive 1.3 --seed 42" +
 		"\n  quartermaster plan pack --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --online bestfit,fgd,balanced --seeds 10"
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {

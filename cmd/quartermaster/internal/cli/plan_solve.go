@@ -28,27 +28,28 @@ func (a *Program) planSolveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "solve INSTANCE.json",
 		Short: "Answer a procurement problem stated in a file: what to buy, its cost and the proof",
-		Long: `Solve reads an instance (regions, pools, demand by the hour or as load-duration
-curves, offers, commitments, quotas, cross-region overflow, substitutes, posture, budgets,
-scenarios), finds the purchases that serve it at least expected net present cost,
-and proves how far from the least any purchases are. It needs no log and no data,
-and buys nothing. The same instance has the same answer, byte for byte, whatever
-the order of its lists. "-" reads standard input.
+		Long: `Solve reads an instance: regions, pools, demand by the hour or as load-duration curves, offers,
+commitments, quotas, cross-region overflow, substitutes, posture, budgets, scenarios. It finds the
+purchases that serve the demand at the least expected net present cost, and proves the gap to the
+optimum. It needs no log and buys nothing. The same instance gives the same answer, byte for byte,
+in whatever order its lists are. "-" reads standard input.
 
-"quartermaster schema instance" describes instances. --out also writes the answer to a
-file that "quartermaster plan check" proves again. Errors name file, line, column
-and path. An interrupt, and --timeout, stop the search: the best answer known by then is
-printed and written with the bound that is proven by then, interrupted is true in it, and
-the exit status is 5; end_of_horizon and baselines are left out where they are not done.
-A second interrupt ends the program. The exit status is 2 where the instance breaks a rule, and 1 where the
-checker refuses the answer and where nothing meets the constraints: then clash names some that
-cannot be met together, and without any one of them the others can (path, detail).
+"quartermaster schema instance" describes instances. --out also writes the answer to a file, which
+"quartermaster plan check" can prove again. Errors name file, line, column and path.
 
-Beside the answer stand baselines, what is done without a plan: buy nothing; serve all
-on demand, as far as the quota goes; what the clouds recommend, the one commitment that
-would have saved most in the last 7, 30 or 60 days; the same bought in parts over its
-term; the highest demand reserved. They look back at past_hourly of the demands; where
-that is not given, at the first days of the horizon.`,
+An interrupt or --timeout stops the search. Solve then prints and writes the best answer so far,
+with the bound proven so far and interrupted true, and exits with status 5. end_of_horizon and
+baselines are left out if they were not finished. A second interrupt ends the program.
+
+Exit status 2 if the instance is invalid. Exit status 1 if the checker rejects the answer, or if the
+instance is infeasible. Then clash lists constraints (path, detail) that cannot be met together; without
+any one of them, the others can.
+
+The answer is compared with baselines, which need no plan: buy nothing; serve everything on demand,
+within the quota; the commitment that would have saved most in the last 7, 30 or 60 days, as cloud
+providers recommend; the same bought in equal parts over its term; the highest demand reserved.
+Baselines look back at past_hourly of the demands, or, if it is not given, at the first days of the
+horizon.`,
 		Example: "  quartermaster plan solve deploy/demo/instances/single-pool.json\n" +
 			"  quartermaster plan solve -o json instance.json --out answer.json\n" +
 			"  quartermaster plan solve large.json --timeout 10m --out answer.json",
@@ -137,16 +138,16 @@ func (a *Program) planCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check INSTANCE.json ANSWER.json",
 		Short: "Prove an answer again, without the solver that found it",
-		Long: `Check states the problems of an instance anew, has the purchases and certificates
-of the answer proven by a checker that shares no code with the solver, in exact
-arithmetic, and computes everything again that the answer says of them: amounts,
-shadow prices and worths of the certificate, what the purchases in end_of_horizon come
-to, and the baselines. It starts no solver. Not proven are the lower bounds in
-end_of_horizon and counts of work in certificates; what the answer has of them is
-listed. Where a budget or limit binds, the cost is proven to be enough, and a note says
-if the checker needs less.
+		Long: `Check builds the problems of an instance again. A checker that shares no code with the solver then
+proves the purchases and certificates of the answer, in exact arithmetic. Check computes again
+everything that the answer says about them: amounts, shadow prices and worths of the certificate,
+the costs of the purchases in end_of_horizon, and the baselines. It starts no solver.
 
-Exit status 1 when the answer is not what it claims to be; the error names where.`,
+Not proven are the lower bounds in end_of_horizon and the work counts in certificates. Check lists
+those that the answer contains. If a budget or limit binds, the cost is proven to be sufficient, and
+a note says if the checker needs less.
+
+Exit status 1 if the answer is wrong; the error names the place.`,
 		Example: "  quartermaster plan solve instance.json --out answer.json\n  quartermaster plan check instance.json answer.json",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

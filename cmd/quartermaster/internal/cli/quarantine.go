@@ -21,12 +21,12 @@ func (a *Program) quarantineCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List what could not be folded, and why",
-		Long: `List shows the records that are in the log but in no report, with the reason;
-what may be incomplete because of them; and the decisions that took no effect
-because whoever signed them had no right to make them.
+		Long: `List shows the records that are in the log but in no report, with the reason. It also shows what may
+be incomplete because of them, and decisions without effect, whose signers did not have the right to
+make them.
 
-An id with a run of offsets behind it stands for all events of one batch that
-could not be unpacked, or that a transaction wrote and aborted.`,
+An id with a range of offsets stands for all events of one batch that could not be unpacked, or
+that an aborted transaction wrote.`,
 		Example: "  quartermaster quarantine list --open -o json\n  quartermaster quarantine list --kind conflict --since 2026-05",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,9 +48,8 @@ could not be unpacked, or that a transaction wrote and aborted.`,
 	show := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a quarantined record byte for byte",
-		Long: `Show prints a quarantined record with its headers and value as they stand in
-the log. With --event it prints nothing but the event in it, in JSON, to be
-edited and given to "quarantine repair".`,
+		Long: `Show prints a quarantined record with its headers and value as they are in the log. With --event it
+prints only the event, in JSON, so that you can edit it and pass it to "quarantine repair".`,
 		Example: "  quartermaster quarantine show qm.fleet/3@17\n  quartermaster quarantine show qm.fleet/3@17 --event > event.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,25 +27,23 @@ func (a *Program) repairCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair ID --event FILE --reason TEXT",
 		Short: "Append the mended event of a quarantined record",
-		Long: `Repair appends an event again whose content was mended, to its own topic and
-citing the record in quarantine, and resolves that record. Reports then hold
-the event, and no longer call themselves incomplete for it.
+		Long: `Repair appends a corrected event to the topic of the quarantined record, with a reference to that
+record, and resolves the record. Reports then include the event, and are no longer incomplete
+because of it.
 
-FILE is one CloudEvents 1.0 event in JSON, as "quarantine show ID --event" and
-the key "event" of "log export" have it; - is standard input. Content may change,
-place may not: the topic must be that of the record, and the key (the cluster,
-workspace, account or market) that of the record or, where the two contradict
-each other, of the event in it. Keys are read as they are spelt; what is not
-known, or there twice, is refused with its line.
+FILE is one CloudEvents 1.0 event in JSON, as "quarantine show ID --event" and the key "event" of
+"log export" contain it; - is standard input. You can change its content, but not its place: the
+topic must be that of the record, and so must the key (the cluster, workspace, account or market).
+If the record's key contradicts the event in it, the key is that of the event. Keys are
+case-sensitive. Unknown and duplicate keys are rejected with their line.
 
-The event becomes a new one, of a stream of its own: source, id, incarnation and
-sequence in FILE do not count, nor do cites and a signature, which covers the old
-bytes. A decision is decided again: now, and by you, who must have the right to.
-So is the resolution, for which an admin's or operator's signature is enough.
+The event becomes a new event in its own stream. source, id, incarnation, sequence, cites and the
+signature in FILE are ignored; the signature covers the old bytes. If the event is a decision, you
+decide it again now, and need the right to. The resolution is a decision too, which an admin or
+operator can sign.
 
-However often the command is run or interrupted, one event is appended. When
-an earlier run got no further than that, the same command finishes its work, and
-so it does without --event.`,
+Repair appends the event only once, however often it is run or interrupted. If an earlier run only
+appended the event, the same command finishes the work, also without --event.`,
 		Example: "  quartermaster quarantine show qm.fleet/3@17 --event > event.json\n" +
 			"  quartermaster quarantine repair qm.fleet/3@17 --event event.json --reason \"the serial number was cut off\" --dry-run\n" +
 			"  quartermaster quarantine repair qm.fleet/3@17 --event event.json --reason \"the serial number was cut off\"",
@@ -83,15 +81,13 @@ func (a *Program) discardCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard [ID...] --reason TEXT",
 		Short: "Say of quarantined records that they are not to be counted",
-		Long: `Discard ends the quarantine of records that hold nothing to be mended: they stay
-in the log and in the list, with who discarded them and why, and reports no
-longer call themselves incomplete for them. All are checked before any is resolved.
+		Long: `Discard ends the quarantine of records that cannot be repaired. They stay in the log and in the
+list, with who discarded them and why. Reports are no longer incomplete because of them. All records
+are checked before any is resolved. An admin or operator must sign. Use "quarantine repair" for
+records that can be corrected.
 
-An admin's or operator's signature is enough. What can be mended is appended
-again with "quarantine repair".
-
-Records are named by their ids, or by filters, which name all open ones that they
-hold for: --dry-run says how many there are.`,
+Name records by id, or by filters, which select all matching open records. --dry-run shows how many
+there are.`,
 		Example: "  quartermaster quarantine discard qm.telemetry/0@3 qm.telemetry/0@4 --reason \"a port scan, no events\"\n" +
 			"  quartermaster quarantine discard --topic qm.telemetry --kind undecodable --until 2026-06 --reason \"a port scan\" --dry-run",
 		Args: cobra.ArbitraryArgs,

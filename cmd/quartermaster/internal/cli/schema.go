@@ -36,14 +36,13 @@ func (a *Program) schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [NOUN]",
 		Short: "Print the JSON Schema of an answer, or of a file that a command reads",
-		Long: `Schema prints a JSON Schema (draft 2020-12): the keys of an answer with -o json, what
-each means and in which unit it is. The noun of an answer is the command with
-hyphens, such as "costs-allocations"; that of a file is contract, estate, instance
-or scenario. Without a noun the nouns are listed.
+		Long: `Schema prints a JSON Schema (draft 2020-12): the keys of an answer with -o json, their meaning and
+their units. The noun of an answer is its command with hyphens, such as "costs-allocations". The
+noun of a file is contract, estate, instance or scenario. Without a noun, schema lists the nouns.
 
-Of a command that writes one JSON document a line, the schema is that of a line.
-Amounts are strings, so that no digit is lost. Times are RFC 3339 in UTC. A key that
-is not required is left out where there is nothing to say.`,
+If a command writes one JSON document per line, the schema describes a line. Amounts are strings,
+so that no digit is lost. Times are RFC 3339 in UTC. Optional keys are omitted if they have no
+value.`,
 		Example: "  quartermaster schema\n  quartermaster schema costs\n  quartermaster schema scenario > scenario.schema.json",
 		Args:    cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -50,15 +50,14 @@ func (a *Program) servingCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serving",
 		Short: "How fast and how full model servers were: times to the first token, queues, batches, memory",
-		Long: `Serving adds up what model servers reported, by model, cluster and tier, over
-whole hours: how long requests waited for their first token and in the queue, how
-many were served at once, how much of the KV cache and of GPU memory was in use,
-and how many requests succeeded. It compares the clusters of each model.
+		Long: `Serving aggregates the reports of model servers by model, cluster and tier, over whole hours: time
+to first token, time in the queue, requests served at once, use of the KV cache and of GPU memory,
+and the share of successful requests. It compares the clusters of each model.
 
-A quantile is read from a histogram. The bucket that holds it is exact; the time
-shown is interpolated linearly within the bucket, and of a bucket without an end
-it is the end of the one before, shown with a ">". Histograms are added up only
-where their bounds are equal; others stand beside each other, most requests first.`,
+Quantiles are read from histograms. The bucket of a quantile is exact; the time shown is
+interpolated linearly within the bucket. For a bucket without an upper bound, its lower bound is
+shown with a ">". Only histograms with equal bounds are added up. Others are shown separately, most
+requests first.`,
 		Example: "  quartermaster serving --from 2026-05-01 --to 2026-05-02\n" +
 			"  quartermaster serving --from 2026-05 --to 2026-06 --model llama-70b -o json",
 		Args: cobra.NoArgs,
@@ -194,9 +193,8 @@ func (a *Program) jobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "How jobs ended, and how long they waited",
-		Long: `Jobs counts the jobs that finished in a period by how they ended, and shows how
-long those waited that began in it. Cancelled jobs count neither as success nor as
-failure.`,
+		Long: `Jobs counts the jobs that finished in a period, by outcome, and shows how long the jobs that began
+in it had waited. Cancelled jobs count neither as success nor as failure.`,
 		Example: "  quartermaster jobs --from 2026-05 --to 2026-06\n  quartermaster jobs --from 2026-05-01 --to 2026-05-08 --workspace research -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -21,43 +21,40 @@ func (a *Program) simulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate FILE",
 		Short: "What if: alternatives under growth, prices, outages and more, trial by trial",
-		Long: `Simulate answers a scenario file. It forks the log in memory, adds the events that
-the scenario supposes, and plans from the forked rows. What is uncertain is
-drawn: purchases are solved once for each alternative, over a few weighted
-scenarios that the trials are reduced to, and then every trial says what they come
-to. Alternatives share their random numbers. The same file on the same position
-gives the same bytes; nothing is appended, but by --freeze.
+		Long: `Simulate answers a scenario file. It forks the log in memory, adds the events that the scenario
+assumes, and plans from the forked rows. Uncertain inputs are drawn at random. Purchases are solved
+once for each alternative, over a few weighted scenarios that represent the trials. Then every trial
+is costed with these purchases. Alternatives share their random numbers. The same file at the same
+position gives the same bytes. Only --freeze appends to the log.
 
-Purchases rest on what is taken as given: the annual rate, and the share that is
-credited of what they cost beyond the horizon, 0.5 where the file does not say.
-end_of_horizon has what they cost with nothing and with all of it credited, and what
-the best purchases cost then.
+Purchases depend on assumptions: the annual rate, and the share of their cost beyond the horizon
+that is credited (0.5 unless the file says otherwise). end_of_horizon shows their cost with nothing
+and with all of it credited, and the cost of the best purchases in each case.
 
-Purchases hedge what is wanted and the spot that can be had: those the weighted
-scenarios have differently. Prices, exchange rates and interruptions enter the
-solved problem at their mean over the trials, and so do quotas, or lower, if the
-purchases for a quota at its 25th or 5th percentile cost less in the trials;
-deliveries that are later than the median, outages and maintenance do not enter
-it. So the gap (solved_cost over lower_bound) is a proof about that problem and
-not about the trials. What the trials cost more, or less, stands beside it as
-trials_above_solved, with the name of each thing that they vary and the problem
-does not (unmodelled_drivers: at its mean, at its p25, at its p5, never late, left
-out; of constraints: kept in expectation). Trials serve every hour as the solved
-problem does without constraints: pools that share a quota, or may serve one
-another's demand by overflow or as substitutes, are served together at least cost,
-those that are left while a region is gone too. Budgets and limits among the
-constraints bind the solved problem, in expectation over its scenarios: a trial may
-exceed them, and constraints says in which share of the trials the limits are kept.
+The weighted scenarios differ in demand and in available spot, so purchases hedge these. Prices,
+exchange rates and interruptions enter the solved problem at their mean over the trials. So do
+quotas, unless the purchases for a quota at its 25th or 5th percentile cost less in the trials.
+Deliveries later than the median, outages and maintenance do not enter the solved problem.
 
-What is wanted is whole machines: growth is rounded to the nearest, what launches add
-up. Where machines fail, spare ones that keep 99 % service level, or that of the
-demand's own buffer, count as wanted. What comes late is not paid by the hour until
-it is there; what was paid upfront is. A break-even is over an offer's whole term,
-discounted to its first day, owned hardware with what it takes to run.
+The gap (solved_cost over lower_bound) is therefore a proof about the solved problem, not about the
+trials. trials_above_solved is how much more or less the trials cost. unmodelled_drivers names what
+varies in the trials but not in the problem (at its mean, at its p25, at its p5, never late, left
+out; for constraints: kept in expectation).
 
-A file is YAML; schemas/scenario/v1.schema.json describes it, and
-"quartermaster simulate changes" what can be supposed. With --out, a directory
-gets result.json, tables in CSV and charts in SVG, in place of those of an earlier run.`,
+Trials serve every hour like the solved problem without constraints. Pools that share a quota, or
+that can serve each other's demand by overflow or as substitutes, are served together at the least
+cost; so are the remaining pools during a region outage. Budgets and limits bind the solved problem,
+in expectation over its scenarios. A trial may exceed them, and constraints shows the share of
+trials that keep the limits.
+
+Demand is whole machines: growth is rounded to the nearest, launches are rounded up. If machines
+fail, demand includes spare machines for a service level of 99 %, or of the demand's own buffer. A
+late delivery is not paid by the hour until it arrives; its upfront payment is. A break-even covers
+an offer's whole term, discounted to its first day; owned hardware includes its running costs.
+
+A file is YAML. schemas/scenario/v1.schema.json describes it, and "quartermaster simulate changes"
+lists the possible changes. --out writes result.json, CSV tables and SVG charts into a directory,
+and replaces those of an earlier run.`,
 		Example: "  quartermaster simulate deploy/demo/scenarios/buy-versus-rent.yaml\n" +
 			"  quartermaster simulate deploy/demo/scenarios/demand-growth.yaml --out growth -o json\n" +
 			"  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n" +

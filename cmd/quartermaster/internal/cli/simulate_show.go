@@ -627,7 +627,7 @@ func (a *Program) simulateFreezeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "freeze FILE",
 		Short:   "Answer a scenario and record it, so that recommendations can cite it",
-		Long:    "Freeze answers a scenario as \"quartermaster simulate\" does and records the scenario with its\nanswer as an event. The same answer is recorded once.",
+		Long:    "Freeze answers a scenario like \"quartermaster simulate\" and records the scenario and its answer\nas an event. The same answer is recorded only once.",
 		Example: "  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -658,7 +658,7 @@ func (a *Program) simulateListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the scenarios that were frozen",
-		Long:    `List shows every frozen scenario, the newest first.`,
+		Long:    `List shows every frozen scenario, newest first.`,
 		Example: "  quartermaster simulate list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -694,10 +694,11 @@ func (a *Program) simulateShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SIMULATION",
 		Short: "Show a frozen scenario with its answer, and answer it again if asked",
-		Long: `Show prints a frozen scenario's answer as it was recorded. With --verify the log
-is folded again up to the recorded position, the scenario is answered again from
-that, and the two must be equal byte for byte; exit status 1 when they are not.
-With -o json the recorded document is printed as it is.`,
+		Long: `Show prints the answer of a frozen scenario as it was recorded. With --verify it folds the log up to
+the recorded position and answers the scenario again. Both must be equal byte for byte; exit status
+1 if they are not.
+
+With -o json the recorded document is printed unchanged.`,
 		Example: "  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -728,10 +729,9 @@ func (a *Program) simulateDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Compare two answers: frozen ones by id, or result.json of --out",
-		Long: `Diff compares the alternatives of two answers by name: expected cost, the 95th
-percentile, and how much is bought. What else differs (position, seed, trials,
-method, currency) is said, because it explains a difference that no change of
-alternative does.`,
+		Long: `Diff compares the alternatives of two answers by name: expected cost, 95th percentile, and units
+bought. It also lists other differences (position, seed, trials, method, currency), because they can
+explain a change in cost.`,
 		Example: "  quartermaster simulate diff sim-0f3a9c81d2e4 sim-77aa01b2c3d4\n  quartermaster simulate diff before/result.json after/result.json",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

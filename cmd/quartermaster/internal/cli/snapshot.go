@@ -16,33 +16,32 @@ func (a *Program) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Keep the rows as of a position, list and verify what is kept, and look at the past",
-		Long: `A snapshot is a file with every row as of a position in the log, the version of
-the folds that made them and a digest. It is a shortcut and no source: what is
-in it follows from the log, "snapshot verify" and "log replay --verify" prove
-that, and without any the answers are the same, only later.
+		Long: `A snapshot is a file with every row as of a position in the log, the version of the folds that made
+it, and a digest. It is a cache: everything in it follows from the log, as "snapshot verify" and
+"log replay --verify" prove. Without snapshots answers are the same, only slower.
 
-Those that "snapshot make" and the nightly schedule write stay until you remove
-them: nothing bounds how many there are, so remove old ones where disk is short.
-Commands on an embedded log also save some, of which the newest two stay.
+Snapshots of "snapshot make" and of the nightly schedule stay until you remove them. There is no
+limit, so remove old ones if disk space is short. Commands on an embedded log also save snapshots,
+of which the newest two are kept.
 
-Every command that reads takes --as-of and answers from the log as it was then,
-computed from the nearest snapshot before and the events since. It takes
-  a position   as every answer in JSON has it under "position". A partition that
-               is not named stands at its beginning; 0 is before everything. Its
-               short name, such as @6f3a9c, is taken where it was shown
-  a snapshot   by the name of its file: the position that it was taken at
-  a time       RFC 3339, or a date or month in UTC: in each partition all before
-               the first event that was appended then or later, by the clock of
-               whoever appended it. Where clocks disagree, what is dated earlier
-               and follows such an event is left out. Until each partition has an
-               event appended at that time or later, a slow clock may still add
+Every command that reads takes --as-of. It then answers from the log as it was, computed from the
+nearest earlier snapshot and the events since. --as-of takes
+  a position   as in "position" of every JSON answer. A partition that is not named is at its
+               beginning; 0 is before everything. Short names, such as @6f3a9c, work where they
+               were shown
+  a snapshot   by its file name: the position of the snapshot
+  a time       RFC 3339, or a date or month in UTC: in each partition, everything before the first
+               event that was appended at that time or later, by the appender's clock. If clocks
+               disagree, earlier-dated events after such an event are left out. Until each
+               partition has an event appended at that time or later, a slow clock may still add
                one before it: keep the position that the answer names
-The rows of the past are held in memory, also where those of the present are in a
-database: about 700 B for each hour of a node with eight GPUs, so 6 GB for a year
-of 1,000 such nodes.
-The same question as of the same point has the same answer for ever, under one
-version of the program: a report on "now" is then one on the moment at which the
-last event before that point was appended.`,
+
+Past rows are held in memory, also if current rows are in a database: about 700 B for each hour of
+a node with eight GPUs, or 6 GB for a year of 1,000 such nodes.
+
+The same question as of the same position always has the same answer, under one version of the
+program. In such an answer, "now" is the time at which the last event before that position was
+appended.`,
 	}
 	cmd.AddCommand(a.snapshotMakeCommand(), a.snapshotListCommand(), a.snapshotVerifyCommand())
 	return cmd
@@ -53,8 +52,8 @@ func (a *Program) snapshotMakeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "make",
 		Short: "Keep the rows as they are now, or were",
-		Long: `Make writes a snapshot that stays. One of the same position is written over, by
-the same bytes.`,
+		Long: `Make writes a snapshot that is kept. A snapshot of the same position is overwritten with the same
+bytes.`,
 		Example: "  quartermaster snapshot make\n  quartermaster snapshot make --as-of 2026-06-01",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,7 +76,7 @@ func (a *Program) snapshotListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the snapshots of this log",
-		Long:    `List shows the snapshots of this log, newest first, as their headers have it.`,
+		Long:    `List shows the snapshots of this log, newest first, as described in their headers.`,
 		Example: "  quartermaster snapshot list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -115,11 +114,10 @@ func (a *Program) snapshotVerifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify [FILE...]",
 		Short: "Replay the log and compare every snapshot with it",
-		Long: `Verify reads snapshots through, folds the log from its beginning to the position
-of each, and compares the rows byte for byte. Without files it takes all of this
-log. It fails unless each is equal to what the log says; one that was made by
-another version of the folds is named and left to that version, and only fails
-when it was asked for.`,
+		Long: `Verify reads snapshots, folds the log from its beginning to the position of each, and compares the
+rows byte for byte. Without files it verifies all snapshots of this log. It fails if a snapshot
+differs from the log. A snapshot of another version of the folds is named and skipped; it is a
+failure only if you named its file.`,
 		Example: "  quartermaster snapshot verify\n  quartermaster snapshot verify 00000000000000004711-0f3a9c81d2e4.snapshot -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			checks, err := a.caller().VerifySnapshots(cmd.Context(), args)

@@ -26,9 +26,9 @@ func (a *Program) streamsCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List the streams of which events are awaited",
-		Long: `List shows the streams that skipped sequences: those events are known to exist and
-have not arrived. Reports say that they lack them. What a node says that it dropped,
-and what "streams resolve" calls lost, is not awaited.`,
+		Long: `List shows the streams that skipped sequence numbers: those events exist and have not arrived.
+Reports say that they lack them. Events that a node reports as dropped, or that "streams resolve"
+marks as lost, are not awaited.`,
 		Example: "  quartermaster streams list\n  quartermaster streams list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,12 +65,11 @@ func (a *Program) resolveGapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resolve SOURCE --topic TOPIC --lost --reason TEXT",
 		Short: "Say that the missing events of a stream will never arrive",
-		Long: `Resolve ends the gaps of a stream, as they are now: reports no longer wait for the
-events that are missing. Should one of them arrive after all, it counts.
+		Long: `Resolve ends the current gaps of a stream: reports no longer wait for the missing events. If one of
+them arrives later, it counts.
 
---partition and --incarnation are needed where several streams of the source and
-topic have gaps; "streams list" shows them. An admin's or operator's signature is
-enough.`,
+--partition and --incarnation are needed if several streams of the source and topic have gaps;
+"streams list" shows them. An admin or operator must sign.`,
 		Example: "  quartermaster streams resolve node-reporter/lab/n1 --topic qm.telemetry --lost --reason \"the disk is gone\" --dry-run\n" +
 			"  quartermaster streams resolve node-reporter/lab/n1 --topic qm.telemetry --incarnation 1777593600000000 --lost --reason \"the disk is gone\"",
 		Args: cobra.ExactArgs(1),

@@ -27,21 +27,18 @@ func (a *Program) usageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Who used the GPUs, and what became of every second",
-		Long: `Usage puts every second of every GPU in service into exactly one state:
-allocated, busy_unattributed, idle, failed, maintenance, unprovisioned or
-unobserved. Busy_unattributed is a GPU that worked (activity of 5 percent or
-more, sample by sample) and that nobody is known to have held; what nobody held
-and did not work, or was not measured, is idle.
+		Long: `Usage assigns every second of every GPU in service to exactly one state: allocated,
+busy_unattributed, idle, failed, maintenance, unprovisioned or unobserved. A GPU that was active
+(5 percent or more, sample by sample) without a known holder is busy_unattributed. A GPU without a
+holder that was not active, or not measured, is idle.
 
-The table shows GPU-hours; JSON has exact GPU-milliseconds. A MIG instance
-counts as the part of the GPU that it is, time-slices share by the time they are
-held.
+The table shows GPU-hours; JSON has exact GPU-milliseconds. A MIG instance counts as its part of the
+GPU. Time-slices share a GPU by the time that they are held.
 
 Dimensions for --by and --where: workspace, cluster, node, gpu, gpu_model, deployment,
-workload_class, region, provider, provider_class, billing_model, hour, day.
-Workspace, deployment and workload class are those of the holder. Workspace and
-deployment are empty, and the workload class is none, for time that nobody held.
-What nobody declared is unknown.`,
+workload_class, region, provider, provider_class, billing_model, hour, day. Workspace, deployment
+and workload class are those of the holder. For time without a holder, workspace and deployment are
+empty, and the workload class is none. Undeclared values are unknown.`,
 		Example: "  quartermaster usage --by workspace --from 2026-05 --to 2026-06\n" +
 			"  quartermaster usage --by cluster,day --from 2026-05-01 --to 2026-05-08 --workspace research -o json",
 		Args: cobra.NoArgs,
