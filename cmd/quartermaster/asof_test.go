@@ -84,7 +84,7 @@ func TestSnapshotThatLies(t *testing.T) {
 			t.Errorf("it differs in %+v", c.Differences)
 		}
 	}
-	if code, out := command(t, dir, "snapshot", "verify", good, good); code != 0 || !strings.Contains(out, "2 of 2 snapshots are what the log says") {
+	if code, out := command(t, dir, "snapshot", "verify", good, good); code != 0 || !strings.Contains(out, "2 of 2 snapshots match the log") {
 		t.Errorf("the good one: exit %d\n%s", code, out)
 	}
 	// Opening a data directory takes the newest snapshot that covers no more than the log, so

@@ -69,7 +69,7 @@ func TestSwitchFinished(t *testing.T) {
 	if _, err := h.DB.Exec("update quartermaster.active set untold = $1", body); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := s.command("generation", "switch", "b", "--reason", "again"); code != 0 || !strings.Contains(out, "now it is\ngeneration b is read already") {
+	if code, out := s.command("generation", "switch", "b", "--reason", "again"); code != 0 || !strings.Contains(out, "is now appended\ngeneration b is already active") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 	s.verified()

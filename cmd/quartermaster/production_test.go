@@ -114,7 +114,7 @@ func (s *site) fill(n int) {
 // verified waits until the rows are those of the whole log.
 func (s *site) verified() {
 	s.t.Helper()
-	if code, out := s.command("log", "replay", "--verify"); code != 0 || !strings.Contains(out, "equal: the live rows are what the log says") || strings.Contains(out, "not folded") {
+	if code, out := s.command("log", "replay", "--verify"); code != 0 || !strings.Contains(out, "equal: the live rows match the log") || strings.Contains(out, "not folded") {
 		s.t.Fatalf("exit %d\n%s", code, out)
 	}
 }

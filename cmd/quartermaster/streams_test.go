@@ -47,7 +47,7 @@ func TestStreamsResolve(t *testing.T) {
 		t.Helper()
 		run(want, append([]string{"streams", "resolve", "node-reporter/lab/n1", "--topic", "qm.hardware", "--reason", "the disk is gone"}, more...)...)
 	}
-	run("no event is awaited", "streams", "list")
+	run("no stream has missing events", "streams", "list")
 	resolve("!no gap of source", "--lost")
 	fault(1)
 	fault(5)
@@ -60,12 +60,12 @@ func TestStreamsResolve(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	run("3 events have not arrived", "fleet")
-	resolve("!--lost says")
+	resolve("!give --lost")
 	resolve("!no gap of source", "--lost", "--incarnation", "8")
-	resolve("would call lost 3 events", "--lost", "--dry-run")
+	resolve("would mark as lost 3 events", "--lost", "--dry-run")
 	run("3 events have not arrived", "fleet")
 	resolve("lost: 3 events of node-reporter/lab/n1 in qm.hardware/", "--lost")
-	run("no event is awaited", "streams", "list")
+	run("no stream has missing events", "streams", "list")
 	if _, out := command(t, dir, "fleet"); strings.Contains(out, "have not arrived") {
 		t.Error(out)
 	}

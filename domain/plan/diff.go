@@ -139,8 +139,8 @@ func change(name string, a, b domain.Decimal) AmountChange {
 func costChanges(a, b *Plan) []AmountChange {
 	x, y := &a.Total, &b.Total
 	out := []AmountChange{
-		change("cost", x.Cost, y.Cost), change("of it held", x.Held, y.Held),
-		change("of it penalty", x.Penalty, y.Penalty), change("lower bound", x.LowerBound, y.LowerBound),
+		change("cost", x.Cost, y.Cost), change("incl. held", x.Held, y.Held),
+		change("incl. penalty", x.Penalty, y.Penalty), change("lower bound", x.LowerBound, y.LowerBound),
 	}
 	was, is := a.savings(), b.savings()
 	for _, against := range []string{BuyNothing, UnderQuota, WithoutQuota} {

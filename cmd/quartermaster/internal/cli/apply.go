@@ -1,6 +1,6 @@
-// Package cli is the command line: it reads flags, calls the use cases of package app,
-// writes tables and JSON, and words errors. One file holds one noun. It knows nothing of
-// the daemon, whose command the program adds.
+// Package cli is the command line: it reads flags, calls the use cases of package app, writes
+// tables and JSON, and formats errors. There is one file per noun. It does not depend on the
+// daemon; the program adds the daemon's command.
 package cli
 
 import (
@@ -87,7 +87,7 @@ func (a *Program) apply(ctx context.Context, files []string, dryRun bool, key st
 		if err != nil {
 			return err
 		}
-		// With the first operator came the workspace platform, which the file may declare too.
+		// The first operator comes with the workspace platform, which the file may declare too.
 		if _, draft, err = a.caller().Apply(ctx, declared); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (a *Program) apply(ctx context.Context, files []string, dryRun bool, key st
 	}
 	switch {
 	case ans.Applied && ans.Operator == "":
-		fmt.Fprintf(a.out, "applied %d changes, of a kind that is not signed\n", len(draft.Events))
+		fmt.Fprintf(a.out, "applied %d changes, which need no signature\n", len(draft.Events))
 	case ans.Applied:
 		fmt.Fprintf(a.out, "applied %d changes, signed by %s\n", len(draft.Events), ans.Operator)
 	case dryRun && len(draft.Events) > 0:
@@ -146,7 +146,7 @@ func (a *Program) showChanges(ans *app.Changes) {
 	}
 }
 
-// heldText says in GPU-hours who held a device, or in which state it was.
+// heldText lists the holders or states of a device in GPU-hours.
 func heldText(held []app.Held) string {
 	parts := make([]string, len(held))
 	for i, h := range held {

@@ -7,8 +7,8 @@ import (
 	"quartermaster/domain"
 )
 
-// change drafts something and has it decided, or on a dry run says only what it would be
-// refused for. It returns who signed it and when it was decided.
+// change drafts something, signs it and has it decided. A dry run only returns the error that
+// deciding would return. by is the signer, at the time of the decision.
 func (a *Program) change(ctx context.Context, key string, dryRun bool, draft func() (app.Draft, error)) (by string, at domain.Instant, err error) {
 	if dryRun {
 		if err := a.caller().Begin(ctx, true); err != nil {

@@ -8,11 +8,11 @@ import (
 	"quartermaster/cmd/quartermaster/internal/app"
 )
 
-// chartFlag says what --chart takes; see [app.writeChart].
-const chartFlag = "draw into this file, which ends in .svg or .png"
+// chartFlag is the usage of --chart; see [Program.writeChart].
+const chartFlag = "write the chart to this file (.svg or .png)"
 
-// checkChart refuses the name of a file that no chart can be written to, before
-// any work is done for it. "" is no file.
+// checkChart rejects a file name without a chart format, before any work is done. An empty path
+// is valid.
 func checkChart(path string) error {
 	if path == "" {
 		return nil
@@ -23,7 +23,7 @@ func checkChart(path string) error {
 	return nil
 }
 
-// writeChart draws a figure into a file, whole or not at all.
+// writeChart writes a figure to a file atomically.
 func (a *Program) writeChart(path string, f chart.Figure) error {
 	format, err := chart.FormatOf(path)
 	if err != nil {

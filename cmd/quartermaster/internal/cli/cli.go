@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// New is the command line of an app.
+// New returns the command line of an app.
 func New(on *app.App, stdout, stderr io.Writer) *Program {
 	a := &Program{App: on, out: stdout, err: stderr}
 	on.Tell = func(note string) { a.note("%s", note) }
@@ -28,17 +28,17 @@ func New(on *app.App, stdout, stderr io.Writer) *Program {
 	return a
 }
 
-// Add adds a command of another package.
+// Add adds a command that another package implements.
 func (a *Program) Add(cmd *cobra.Command) { a.others = append(a.others, cmd) }
 
-// JSON reports whether answers are to be in JSON.
+// JSON reports whether answers are written as JSON.
 func (a *Program) JSON() bool { return a.json }
 
 // Run runs a command and returns the exit code.
 func (a *Program) Run(args []string, stdin io.Reader) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The first signal asks for a clean end, the second kills.
+	// The first signal stops cleanly, the second kills the process.
 	context.AfterFunc(ctx, stop)
 	root := a.Root()
 	root.SetArgs(args)
@@ -70,7 +70,7 @@ func (a *Program) Run(args []string, stdin io.Reader) int {
 		if kind != app.KindNone {
 			answer["kind"] = string(kind)
 		}
-		// The same stream as the answer would take, so that a program reads one.
+		// Errors go to the same stream as answers, so that a program reads only one.
 		if werr := json.NewEncoder(a.out).Encode(answer); werr == nil {
 			return code
 		}
@@ -79,7 +79,7 @@ func (a *Program) Run(args []string, stdin io.Reader) int {
 	return code
 }
 
-// exitOf returns what the program exits with for an error.
+// exitOf returns the exit code for an error.
 func exitOf(err error) int {
 	switch app.KindOf(err) {
 	case app.KindInvalid, app.KindNotFound:
@@ -96,12 +96,11 @@ func exitOf(err error) int {
 	return commandline.ExitOf(err)
 }
 
-// errStopped is what a command that a signal ended says, in place of what it
-// was doing.
-var errStopped = &app.IncompleteError{Err: errors.New("interrupted before it was done: run it again for an answer")}
+// errStopped replaces the error of a command that a signal ended.
+var errStopped = &app.IncompleteError{Err: errors.New("interrupted before it finished: run it again")}
 
-// failed is the error of a command whose answer is already written but is not
-// good: a verification that failed, rows that were refused.
+// failed is the error of a command that has already written its answer, but did not succeed: for
+// example, a failed verification or rejected rows.
 type failed struct {
 	why  string
 	code int // 0: commandline.ExitNo
@@ -109,25 +108,25 @@ type failed struct {
 
 func (f *failed) Error() string { return f.why }
 
-// Program holds what every command shares.
+// Program holds the state that all commands share.
 type Program struct {
 	*app.App
 	out, err io.Writer
-	output   string // one of the forms
+	output   string // an output form, such as asTable
 	json     bool   // output is asJSON
-	csv      *grid  // the table that is written in CSV
+	csv      *grid  // table to write as CSV
 	quiet    bool
 
-	// HoldOpen holds the log open for other commands after the demo, until ctx ends.
+	// HoldOpen keeps the log open for other commands after the demo, until ctx ends.
 	HoldOpen func(ctx context.Context, listen string) error
-	others   []*cobra.Command // of others
+	others   []*cobra.Command // added by Add
 }
 
 // Root returns the tree of commands.
 func (a *Program) Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "quartermaster",
-		Short: "The books of a GPU fleet: what there is, who used it, what it cost, what to buy",
+		Short: "Inventory, usage, costs and procurement of a GPU fleet",
 		Long: `Quartermaster does inventory, usage, cost accounting and procurement planning for GPU fleets
 across clouds. Every fact is an event in a log that speaks the Kafka protocol. Everything
 else is computed from the log and can be computed again.
@@ -158,13 +157,13 @@ With -o json an error is an object with the keys error and kind.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.json = a.output == asJSON
 			if a.output == asCSV {
-				a.out = io.Discard // of what is no table
+				a.out = io.Discard // CSV has tables only
 			}
 			a.Named = cmd.Flags().Changed("data-dir") || os.Getenv("QUARTERMASTER_DATA_DIR") != ""
 			if cmd.Flags().Changed("brokers") && (len(a.Brokers) == 0 || slices.Contains(a.Brokers, "")) {
 				return commandline.Usagef("--brokers is empty: name host:port, or leave the flag out to use the embedded log")
 			}
-			// "quartermaster config" says itself what is wrong with the file.
+			// "quartermaster config" reports errors in the file itself.
 			if a.ConfigPath == "" || cmd.Parent().Name() == "config" {
 				return nil
 			}
@@ -180,9 +179,9 @@ With -o json an error is an object with the keys error and kind.`,
 	f := root.PersistentFlags()
 	f.StringVar(&a.Dir, "data-dir", defaultDir(), "directory of the embedded log and of snapshots (environment: QUARTERMASTER_DATA_DIR)")
 	f.StringSliceVar(&a.Brokers, "brokers", nil, "addresses of a Kafka cluster to use instead of the embedded log")
-	f.StringVar(&a.ConfigPath, "config", os.Getenv("QUARTERMASTER_CONFIG"), "configuration of a log on Kafka and of rows in Postgres (environment: QUARTERMASTER_CONFIG)")
-	commandline.OutputFlag(f, &a.output, "form of the answer: table, wide (every column, whole), json or csv (the main table)", asTable, asWide, asJSON, asCSV)
-	f.BoolVar(&a.quiet, "quiet", false, "no progress bars and notes on standard error")
+	f.StringVar(&a.ConfigPath, "config", os.Getenv("QUARTERMASTER_CONFIG"), "configuration for Kafka and Postgres (environment: QUARTERMASTER_CONFIG)")
+	commandline.OutputFlag(f, &a.output, "output format: table, wide (all columns, unclipped), json or csv (the main table)", asTable, asWide, asJSON, asCSV)
+	f.BoolVar(&a.quiet, "quiet", false, "no progress bars or notes on standard error")
 	root.AddCommand(
 		a.applyCommand(),
 		a.getCommand(),
@@ -221,8 +220,7 @@ With -o json an error is an object with the keys error and kind.`,
 	return root
 }
 
-// defaultDir is where the data is if nobody says, "" where the environment does not
-// tell.
+// defaultDir returns the default data directory, "" if the environment does not determine one.
 func defaultDir() string {
 	if dir := os.Getenv("QUARTERMASTER_DATA_DIR"); dir != "" {
 		return dir
@@ -232,12 +230,12 @@ func defaultDir() string {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "" // placed refuses it
+		return "" // App.placed rejects it
 	}
 	return filepath.Join(home, ".local", "share", "quartermaster")
 }
 
-// note tells a person something beside the answer.
+// note writes a message to standard error, unless --quiet.
 func (a *Program) note(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintf(a.err, format+"\n", args...)
@@ -249,8 +247,7 @@ func (a *Program) answerJSON(v any) error {
 	return commandline.WriteJSON(a.out, v)
 }
 
-// worded is the text of an error, which names the flag that is wrong and says what a
-// person does about it.
+// worded returns the text of an error, with the invalid flag and the remedy.
 func worded(err error) string {
 	text := app.Advised(err)
 	if remedy := remedies[app.RemedyOf(err)]; remedy != "" {
@@ -263,7 +260,7 @@ func worded(err error) string {
 	return text
 }
 
-// remedies are what a person at the command line does about an error.
+// remedies are the command-line texts of remedies.
 var remedies = map[app.Remedy]string{
 	app.RemedyNameDataDir:    "name one with --data-dir or QUARTERMASTER_DATA_DIR",
 	app.RemedyOwnDataDir:     "name a directory for your own data with --data-dir or QUARTERMASTER_DATA_DIR (or this one, to add to the demo)",
@@ -275,6 +272,6 @@ var remedies = map[app.Remedy]string{
 	app.RemedyWholeLog:       "omit --as-of to read the whole log",
 	app.RemedyDeclareCluster: "give --provider, --class and --region",
 	app.RemedyAuthority:      `an admin changes what an operator may do with "quartermaster operator add NAME --role ROLE --limit AMOUNT --public-key-of FILE"`,
-	app.RemedyRegisterSeen:   "--seen registers one that reports",
+	app.RemedyRegisterSeen:   "--seen registers a node that reports",
 	app.RemedyImportDemand:   `import some with "quartermaster import demand" or "quartermaster import usage", or name a file with --demand`,
 }

@@ -16,7 +16,7 @@ import (
 	"quartermaster/domain"
 )
 
-// keyAnswer is what answers a new key, which is shown this once.
+// keyAnswer is the answer for a new key. The key is shown only once.
 type keyAnswer struct {
 	Cluster       string         `json:"cluster"`
 	Workspace     string         `json:"workspace,omitempty"`
@@ -31,12 +31,12 @@ type keyAnswer struct {
 }
 
 func (a *Program) clusterCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "cluster", Short: "Register clusters, and see which keys theirs are"}
+	cmd := &cobra.Command{Use: "cluster", Short: "Register clusters and list their keys"}
 	cmd.AddCommand(a.clusterRegisterCommand(), a.clusterListCommand())
 	return cmd
 }
 
-// newKeyFlags are what every command that makes a key asks.
+// newKeyFlags are the flags of every command that creates a key.
 type newKeyFlags struct {
 	operator string // key file
 	expires  time.Duration
@@ -44,14 +44,14 @@ type newKeyFlags struct {
 }
 
 func (f *newKeyFlags) on(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.expires, "expires", 0, "how long the new key holds, for example 8760h; for ever by default")
-	cmd.Flags().StringVar(&f.file, "key-file", "", "write the new key to this file, for its owner alone, instead of showing it")
+	cmd.Flags().DurationVar(&f.expires, "expires", 0, "lifetime of the new key, for example 8760h (default unlimited)")
+	cmd.Flags().StringVar(&f.file, "key-file", "", "write the new key to this file, readable by its owner only, instead of printing it")
 	keyFlag(cmd, &f.operator)
 }
 
 func (f *newKeyFlags) check() error {
 	if f.expires < 0 {
-		return commandline.Usagef("--expires %s: want a time ahead", f.expires)
+		return commandline.Usagef("--expires %s: want a positive duration", f.expires)
 	}
 	if f.file == "" {
 		return nil
@@ -80,7 +80,7 @@ func (a *Program) clusterRegisterCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "register NAME",
-		Short: "Register a cluster and make the key with which it pushes events",
+		Short: "Register a cluster and create the key that it pushes events with",
 		Long: `Register declares a cluster, or changes its declaration, and creates its first key. Nodes
 (node-reporter) and Prometheus authenticate with the key when they push. The key works for
 this cluster only. An admin or operator of the workspace signs the registration.
@@ -104,20 +104,20 @@ nothing else.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&workspace, "workspace", "", "workspace that owns it (default platform)")
-	f.StringVar(&reg.Provider, "provider", "", "who supplies it, for example aws")
+	f.StringVar(&workspace, "workspace", "", "workspace that owns the cluster (default platform)")
+	f.StringVar(&reg.Provider, "provider", "", "supplier, for example aws")
 	f.StringVar(&class, "class", "", "hyperscaler, neocloud, reseller or owned")
-	f.StringVar(&reg.Region, "region", "", "region that it is in")
-	f.StringVar(&reg.BillingAccount, "account", "", "account that it is billed to")
-	f.StringSliceVar(&reg.Certifications, "certification", nil, "certification that it has; may be given again")
-	f.StringVar(&reg.Name, "title", "", "name for people")
-	f.StringVar(&gateway, "gateway", "", "address at which Prometheus reaches the gateway, for example https://quartermaster.example:7443")
+	f.StringVar(&reg.Region, "region", "", "region of the cluster")
+	f.StringVar(&reg.BillingAccount, "account", "", "billing account")
+	f.StringSliceVar(&reg.Certifications, "certification", nil, "certification of the cluster; repeatable")
+	f.StringVar(&reg.Name, "title", "", "display name")
+	f.StringVar(&gateway, "gateway", "", "address of the gateway for Prometheus, for example https://quartermaster.example:7443")
 	f.DurationVar(&scrape, "scrape-interval", 0, "scrape_interval of that Prometheus (default 30s)")
 	flags.on(cmd)
 	return cmd
 }
 
-// stanzaFor returns what the Prometheus of a cluster needs to write to a gateway, "" without one.
+// stanzaFor returns the remote_write stanza for a cluster's Prometheus, "" without a gateway.
 func stanzaFor(cluster, gateway string, scrape time.Duration) (string, error) {
 	if gateway == "" {
 		return "", nil
@@ -147,8 +147,8 @@ func (a *Program) registerCluster(ctx context.Context, name, workspace string, r
 	return a.issue(ctx, s, draft, key, stanza, flags.file)
 }
 
-// issue has a new key decided, and shows it or writes it to a file. The file is written
-// first: a key that the log knows and nobody has is of no use.
+// issue has a new key decided, and prints it or writes it to a file. The file is written first,
+// because a key that is only in the log is useless.
 func (a *Program) issue(ctx context.Context, s signer, draft app.Draft, key *app.NewKey, stanza, file string) error {
 	ans := keyAnswer{
 		Cluster: key.Cluster, Workspace: key.Workspace, Registered: key.Registered, KeyID: key.Key.ID, Prometheus: stanza,
@@ -177,21 +177,21 @@ func (a *Program) issue(ctx context.Context, s signer, draft app.Draft, key *app
 	if file != "" {
 		fmt.Fprintf(a.out, "its key %s is in %s\n", ans.KeyID, file)
 	} else {
-		fmt.Fprintf(a.out, "its key %s, shown this once:\n\n  %s\n\n", ans.KeyID, ans.Key)
+		fmt.Fprintf(a.out, "its key %s, shown only once:\n\n  %s\n\n", ans.KeyID, ans.Key)
 	}
 	if ans.Prometheus != "" {
-		fmt.Fprintf(a.out, "\nfor its Prometheus, with the key in a file beside:\n\n%s\n", ans.Prometheus)
+		fmt.Fprintf(a.out, "\nremote_write for its Prometheus, which reads the key from a file:\n\n%s\n", ans.Prometheus)
 	}
 	if ans.Expires != 0 {
-		fmt.Fprintf(a.out, "it holds until %s\n", ans.Expires)
+		fmt.Fprintf(a.out, "it expires at %s\n", ans.Expires)
 	}
 	if ans.Previous != "" {
-		fmt.Fprintf(a.out, "key %s holds until %s: give the new one to the nodes and to Prometheus before\n", ans.Previous, ans.PreviousUntil)
+		fmt.Fprintf(a.out, "key %s is valid until %s: give the new one to nodes and Prometheus before then\n", ans.Previous, ans.PreviousUntil)
 	}
 	return nil
 }
 
-// writeNew writes a new file that its owner alone may read.
+// writeNew writes a new file that only its owner can read.
 func writeNew(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -207,7 +207,7 @@ func writeNew(path, text string) error {
 func (a *Program) clusterListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "Show the clusters and which of their keys hold",
+		Short:   "List clusters and their keys",
 		Long:    `List shows every cluster and all its keys, past ones included.`,
 		Example: "  quartermaster cluster list\n  quartermaster cluster list -o json",
 		Args:    cobra.NoArgs,
@@ -219,7 +219,7 @@ func (a *Program) clusterListCommand() *cobra.Command {
 			if a.json {
 				return a.answerJSON(ans)
 			}
-			t := a.table("cluster", "workspace", "provider", "region", "nodes", "key", "holds")
+			t := a.table("cluster", "workspace", "provider", "region", "nodes", "key", "valid")
 			for _, c := range ans.Clusters {
 				first := true
 				row := func(key, holds string) {
@@ -252,7 +252,7 @@ func (a *Program) clusterListCommand() *cobra.Command {
 }
 
 func (a *Program) keyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "key", Short: "Rotate and revoke the keys with which clusters push events"}
+	cmd := &cobra.Command{Use: "key", Short: "Rotate and revoke the keys that clusters push events with"}
 	cmd.AddCommand(a.keyRotateCommand(), a.keyRevokeCommand())
 	return cmd
 }
@@ -264,7 +264,7 @@ func (a *Program) keyRotateCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "rotate CLUSTER",
-		Short: "Make a new key of a cluster; the one before holds a while longer",
+		Short: "Create a new key for a cluster; the previous one stays valid for a while",
 		Long: `Rotate creates a new key. The previous key stays valid for --overlap, so that you can give
 the new key to nodes and Prometheus one at a time. After that only the new key is valid. An
 admin or operator of the cluster's workspace signs the rotation.`,
@@ -285,7 +285,7 @@ admin or operator of the cluster's workspace signs the rotation.`,
 			return a.issue(cmd.Context(), s, draft, key, "", flags.file)
 		},
 	}
-	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the key before holds")
+	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the previous key stays valid")
 	flags.on(cmd)
 	return cmd
 }
@@ -294,7 +294,7 @@ func (a *Program) keyRevokeCommand() *cobra.Command {
 	var reason, operator string
 	cmd := &cobra.Command{
 		Use:   "revoke KEY-ID",
-		Short: "End a key at once",
+		Short: "Revoke a key at once",
 		Long: `Revoke ends a key: within five seconds it is refused. Events that were pushed with it stay.
 An admin or operator of the cluster's workspace signs the revocation.`,
 		Example: "  quartermaster key revoke k7ymqv3x2a --reason \"laptop lost\"",
@@ -327,7 +327,7 @@ An admin or operator of the cluster's workspace signs the revocation.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who read the log")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, kept in the log")
 	keyFlag(cmd, &operator)
 	return cmd
 }

@@ -22,7 +22,7 @@ func (a *Program) commitmentCommand() *cobra.Command {
 	)
 	renew := &cobra.Command{
 		Use:   "renew NAME --until TIME",
-		Short: "Record that a commitment goes on, and at which price",
+		Short: "Record the renewal of a commitment and its price",
 		Long: `Renew records that a commitment continues from its end, or from --from, until a time. Units
 and hourly price default to those of the last term. Renew shows what changes and how much
 money the new term commits.
@@ -61,10 +61,10 @@ An admin or finance operator must sign, with a limit that covers the new term.`,
 	f.StringVar(&until, "until", "", "when the new term ends (required)")
 	must(renew.MarkFlagRequired("until"))
 	f.StringVar(&from, "from", "", "when the new term begins (default the end of the commitment)")
-	f.Uint32Var(&r.Units, "units", 0, "units (default those of the last term)")
-	f.StringVar(&hourly, "hourly", "", "price of a unit and hour, for example \"21.50 USD\" (default that of the last term)")
-	f.StringVar(&upfront, "upfront", "", "paid upfront in all, for example \"10000 USD\"; needed where the last term had it")
-	f.StringVar(&notice, "notice-by", "", "until when the next renewal can be stopped")
+	f.Uint32Var(&r.Units, "units", 0, "units (default as in the last term)")
+	f.StringVar(&hourly, "hourly", "", "price of a unit and hour, for example \"21.50 USD\" (default as in the last term)")
+	f.StringVar(&upfront, "upfront", "", "total upfront payment, for example \"10000 USD\"; required if the last term had one")
+	f.StringVar(&notice, "notice-by", "", "deadline for stopping the next renewal")
 	f.BoolVar(&dryRun, "dry-run", false, "show what would change and append nothing")
 	keyFlag(renew, &key)
 
@@ -96,7 +96,7 @@ An admin or finance operator must sign.`,
 	return cmd
 }
 
-// timeFlag reads a time; none leaves it as it is.
+// timeFlag reads a time. An empty text leaves at unchanged.
 func timeFlag(flag, text string, at *domain.Instant) (err error) {
 	if text == "" {
 		return nil
@@ -107,7 +107,7 @@ func timeFlag(flag, text string, at *domain.Instant) (err error) {
 	return nil
 }
 
-// decideCommitment signs what is drafted about a commitment, and shows what changes.
+// decideCommitment signs a drafted decision about a commitment and shows what changes.
 func (a *Program) decideCommitment(ctx context.Context, key string, dryRun bool, done string, drafted func() (*app.CommitmentDecision, app.Draft, error)) error {
 	if err := a.NotDemo(); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (a *Program) decideCommitment(ctx context.Context, key string, dryRun bool,
 		fmt.Fprintf(a.out, "commits %s\n", moneys(ans.Commits))
 	}
 	if len(ans.Released) > 0 {
-		fmt.Fprintf(a.out, "no longer to be paid by the hour: %s\n", moneys(ans.Released))
+		fmt.Fprintf(a.out, "hourly payments no longer due: %s\n", moneys(ans.Released))
 	}
 	if dryRun {
 		fmt.Fprintln(a.out, "nothing decided: this was a dry run")

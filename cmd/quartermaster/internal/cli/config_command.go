@@ -15,7 +15,7 @@ import (
 func (a *Program) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check and show the configuration of a log in production",
+		Short: "Check and show the production configuration",
 		Long: `In production the log is in Apache Kafka and the rows are in Postgres. One file configures
 both. Every command takes it with --config. "quartermaster config example" prints the file
 with comments that explain each field.
@@ -34,7 +34,7 @@ Secrets are in separate files, readable by their owner only.`,
 func (a *Program) configExampleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
-		Short: "Print a configuration with its manual, to begin from",
+		Short: "Print an example configuration with comments",
 		Long: `Example prints a configuration that explains every field. With -o json it is one document
 with the key example.`,
 		Example: "  quartermaster config example > quartermaster.yaml",
@@ -57,7 +57,7 @@ type configShowAnswer struct {
 func (a *Program) configShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
-		Short: "Print the configuration in effect, and where each value came from",
+		Short: "Print the configuration in effect and the source of each value",
 		Long: `Show prints every field with its value in effect and the source of the value: a line of the
 file, an environment variable, or the default. It opens no secret file. Of a webhook address
 it shows only the host, because the address may be secret.`,
@@ -82,7 +82,7 @@ it shows only the host, because the address may be secret.`,
 	}
 }
 
-// ConfigCheckAnswer is what "config check" answers.
+// ConfigCheckAnswer is the answer of "config check".
 type ConfigCheckAnswer struct {
 	Config string            `json:"config"` // the file
 	OK     bool              `json:"ok"`
@@ -93,7 +93,7 @@ func (a *Program) configCheckCommand() *cobra.Command {
 	var offline bool
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Try everything that the configuration names, and change nothing",
+		Short: "Try everything that the configuration names, without changing anything",
 		Long: `Check reads the configuration and tries what serve will need:
 - secret files exist and are closed to others;
 - every broker answers, with the configured encryption and login;
@@ -130,7 +130,7 @@ Exit status 1 if any check failed. --offline connects to nothing.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&offline, "offline", false, "look at files alone and connect to nothing")
+	cmd.Flags().BoolVar(&offline, "offline", false, "check files only and connect to nothing")
 	return cmd
 }
 

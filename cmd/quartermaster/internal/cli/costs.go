@@ -26,7 +26,7 @@ func (a *Program) costsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "costs",
-		Short: "Who is charged what of a month's bills, to the cent",
+		Short: "Allocate a month's bills to those who are charged, to the cent",
 		Long: `Costs divides a month's bills among those who used what was billed, to the cent. Lines add up
 to the invoices, and the parts of a line add up to the line. Idle, failed and unobserved time
 are components of their own.
@@ -120,22 +120,22 @@ Kinds of exceptions:
 	}
 	f := cmd.Flags()
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
-	f.StringVar(&workspace, "workspace", "", "only what this workspace is charged; invoices stay whole")
+	f.StringVar(&workspace, "workspace", "", "only the charges of this workspace; invoices stay whole")
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	whereFlag(cmd, &where)
-	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, and say why, when the bills do not reconcile")
+	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
 	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand())
 	return cmd
 }
 
-// whereFlag lets a command narrow its answer by conditions on dimensions.
+// whereFlag adds --where, which narrows an answer by conditions on dimensions.
 func whereFlag(cmd *cobra.Command, where *[]string) {
-	cmd.Flags().StringArrayVar(where, "where", nil, "only what has this `dimension=value`; repeat it for more values of a dimension, or for more dimensions")
+	cmd.Flags().StringArrayVar(where, "where", nil, "only `dimension=value`; repeat it for more values or more dimensions")
 }
 
-// whereText says what an answer is narrowed to, as a clause: ", where provider is aws or lab".
+// whereText returns conditions as a clause: ", where provider is aws or lab".
 func whereText(where []dimension.Condition, blank func(dimension.Name) string) string {
 	var b strings.Builder
 	for i, c := range where {
@@ -148,7 +148,7 @@ func whereText(where []dimension.Condition, blank func(dimension.Name) string) s
 	return b.String()
 }
 
-// kindsText lists what may be in question about costs, in lines.
+// kindsText lists the kinds of exceptions, in wrapped lines.
 func kindsText() string {
 	b, column := strings.Builder{}, 0
 	for i, k := range costs.ExceptionKinds() {
@@ -167,7 +167,7 @@ func kindsText() string {
 	return b.String()
 }
 
-// unreconciledText says what does not reconcile, and why; of very many the first.
+// unreconciledText lists what does not reconcile and why, up to shownRows.
 func unreconciledText(all []costs.Unreconciled) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of the bills do not reconcile:", comma(len(all)))
@@ -181,7 +181,7 @@ func unreconciledText(all []costs.Unreconciled) string {
 	return b.String()
 }
 
-// monthFlag reads a billing month on the command line.
+// monthFlag reads a billing month.
 func monthFlag(s string) (domain.Interval, error) {
 	t, err := time.ParseInLocation("2006-01", s, time.UTC)
 	if err != nil || t.Year() < 1970 || t.Year() > 2261 {
@@ -190,8 +190,7 @@ func monthFlag(s string) (domain.Interval, error) {
 	return projections.BillingMonth(domain.InstantOf(t)), nil
 }
 
-// noBills says where bills would come from, or that those of the month charge nothing
-// to a workspace.
+// noBills explains an empty answer: no bills in the month, or none that charge the workspace.
 func (a *Program) noBills(ctx context.Context, at app.At, month domain.Interval, workspace string) error {
 	months, err := a.caller().BillingMonths(ctx, at)
 	if err != nil {

@@ -25,7 +25,7 @@ func (a *Program) costAllocationsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "allocations",
-		Short: "List the parts that a month's lines were divided into",
+		Short: "List the allocations of a month's lines",
 		Long: `Allocations lists the parts of lines: one for each hour, workspace, cluster, deployment and
 component. The parts of a line add up to the line, to the last digit. "quartermaster costs
 explain ALLOCATION" traces one of them.`,
@@ -81,7 +81,7 @@ explain ALLOCATION" traces one of them.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
-	f.StringVar(&filter.Workspace, "workspace", "", "only what this workspace is charged")
+	f.StringVar(&filter.Workspace, "workspace", "", "only the charges of this workspace")
 	f.StringVar(&filter.Line, "line", "", "only this line: its id, or issuer|account|id")
 	whereFlag(cmd, &where)
 	f.IntVar(&limit, "limit", 100, "allocations to list; 0 is all")
@@ -90,8 +90,7 @@ explain ALLOCATION" traces one of them.`,
 	return cmd
 }
 
-// telling are the columns of a line that say what it is for, in the order in
-// which they are shown; JSON has all.
+// telling are the columns of a line to show, in order. JSON has all columns.
 var telling = []string{
 	"InvoiceIssuerName", "BillingAccountId", "InvoiceId", "InvoiceDetailId", "x_LineId", "BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd",
 	"ChargeCategory", "ChargeClass", "ChargeFrequency", "ChargeDescription", "BilledCost", "EffectiveCost", "ListCost", "BillingCurrency",
@@ -102,7 +101,7 @@ var telling = []string{
 func (a *Program) showAllocation(x *costs.Explanation) {
 	fmt.Fprintln(a.out, x.Allocation.Allocation)
 	if x.Generated {
-		fmt.Fprintln(a.out, "generated: no supplier sent this line")
+		fmt.Fprintln(a.out, "generated: this line is not from a supplier")
 	}
 	t := a.table()
 	t.AppendRow(table.Row{"billed", fmt.Sprintf("%s %s, of %s for the line", x.Billed, x.Currency, x.Whole.Billed)})
@@ -123,7 +122,7 @@ func (a *Program) showAllocation(x *costs.Explanation) {
 		alignRight(t, 5, 7)
 		for i, u := range x.Usage {
 			if i < shownRows {
-				useful := usefulText(x.Useful) // of which nobody knows where nothing was measured
+				useful := usefulText(x.Useful) // not measured for the whole allocation
 				if x.Useful != nil {
 					useful = gpuHours(u.UsefulMs)
 				}
@@ -137,7 +136,7 @@ func (a *Program) showAllocation(x *costs.Explanation) {
 	fmt.Fprintln(a.out, "\nline")
 	t = a.table()
 	if x.Charge == nil {
-		t.AppendRow(table.Row{x.Line, "made up for the rounding of the invoice; no supplier sent it"})
+		t.AppendRow(table.Row{x.Line, "generated for the rounding of the invoice; not from the supplier"})
 	} else {
 		columns := fields(x.Charge)
 		for _, name := range telling {

@@ -24,7 +24,7 @@ func (a *Program) costExplainCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "explain [ALLOCATION]",
-		Short: "What a team is charged for and what changed, or where one cent comes from",
+		Short: "Explain the charges of a workspace and their changes, or trace one allocation",
 		Long: `Explain has two forms.
 
 With --workspace and --period it explains what a workspace is charged for a month: by
@@ -48,18 +48,18 @@ Quote the allocation, because it contains semicolons.`,
 			if len(args) == 1 {
 				for _, flag := range []string{"workspace", "period", "ledger", "largest"} {
 					if cmd.Flags().Changed(flag) {
-						return commandline.Usagef("an allocation and --%s exclude each other: explain one allocation, or with --workspace and --period what a workspace is charged for", flag)
+						return commandline.Usagef("an allocation and --%s exclude each other: name an allocation, or --workspace and --period", flag)
 					}
 				}
 				return a.explainAllocation(cmd.Context(), app.At(asOf), args[0])
 			}
 			switch {
 			case q.Workspace == "" && period == "":
-				return commandline.Usagef("name an allocation, or --workspace and --period for what a workspace is charged for; \"quartermaster costs allocations --period MONTH\" lists allocations")
+				return commandline.Usagef("name an allocation, or --workspace and --period; \"quartermaster costs allocations --period MONTH\" lists allocations")
 			case q.Workspace == "":
-				return commandline.Usagef("--period needs --workspace: a waterfall is of one workspace")
+				return commandline.Usagef("--period needs --workspace: a waterfall covers one workspace")
 			case period == "":
-				return commandline.Usagef("--workspace needs --period: a waterfall is of one billing month, for example 2026-05")
+				return commandline.Usagef("--workspace needs --period: a waterfall covers one billing month, for example 2026-05")
 			case q.Largest < 0:
 				return commandline.Usagef("--largest %d: want 0 or more", q.Largest)
 			}
@@ -76,10 +76,10 @@ Quote the allocation, because it contains semicolons.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&q.Workspace, "workspace", "", "explain what this workspace is charged for; needs --period")
+	f.StringVar(&q.Workspace, "workspace", "", "explain the charges of this workspace; needs --period")
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05; needs --workspace")
-	f.StringVar(&ledger, "ledger", string(costs.Effective), "ledger that orders, and that shares and changes are of: effective or billed")
-	f.IntVar(&q.Largest, "largest", 1, "allocations to name for each deployment, the largest first")
+	f.StringVar(&ledger, "ledger", string(costs.Effective), "ledger for order, shares and changes: effective or billed")
+	f.IntVar(&q.Largest, "largest", 1, "largest allocations to name for each deployment")
 	asOfFlag(cmd, &asOf)
 	return cmd
 }
@@ -87,7 +87,7 @@ Quote the allocation, because it contains semicolons.`,
 func (a *Program) explainAllocation(ctx context.Context, at app.At, name string) error {
 	ref, err := attribution.ParseRef(name)
 	if err != nil {
-		return fmt.Errorf("%w; \"quartermaster costs allocations --period MONTH\" lists allocations, and each goes between quotes", err)
+		return fmt.Errorf("%w; \"quartermaster costs allocations --period MONTH\" lists allocations; quote the allocation", err)
 	}
 	x, err := a.caller().ExplainAllocation(ctx, at, ref)
 	if err != nil {
@@ -130,15 +130,15 @@ func (a *Program) showWaterfall(w *costs.Waterfall) {
 	a.reportEnds(w.Completeness)
 }
 
-// shownStep is a step of a waterfall with the names of the steps above it, the first of
-// which is a component.
+// shownStep is a step of a waterfall with the names of the steps above it. The first is a
+// component.
 type shownStep struct {
 	*costs.Step
 	path   []string
-	hidden bool // it is the only part of the step above, and has no name
+	hidden bool // the only part of the step above, without a name
 }
 
-// stepsBelow returns the steps below one, each before those that it is made of.
+// stepsBelow returns all steps below s, in depth-first pre-order.
 func stepsBelow(s *costs.Step, above ...string) (all []shownStep) {
 	for i := range s.Steps {
 		n := &s.Steps[i]
@@ -152,13 +152,13 @@ func stepsBelow(s *costs.Step, above ...string) (all []shownStep) {
 	return all
 }
 
-// label indents the name of a step by how deep it is.
+// label returns the name of a step, indented by its depth.
 func (s *shownStep) label() string {
 	return strings.Repeat("  ", len(s.path)-1) + s.path[len(s.path)-1]
 }
 
-// showSteps shows the steps of a currency, what a GPU-hour of each component costs, and
-// the largest allocations.
+// showSteps shows the steps of a currency, the cost per GPU-hour of each component, and the
+// largest allocations.
 func (a *Program) showSteps(w *costs.Waterfall, whole *costs.Step) {
 	steps := stepsBelow(whole)
 	fmt.Fprintln(a.out)
@@ -170,13 +170,13 @@ func (a *Program) showSteps(w *costs.Waterfall, whole *costs.Step) {
 			t.AppendRow(append(table.Row{cell{s.label(), strings.Join(s.path, "/")}, s.Currency}, stepCells(s.Step, w.Ledger)...))
 		}
 	}
-	if a.output != asCSV { // which has the steps of all currencies, and no sums
+	if a.output != asCSV { // CSV has the steps of all currencies, without totals
 		t.AppendSeparator()
 		t.AppendRow(append(table.Row{"total", whole.Currency}, stepCells(whole, w.Ledger)...))
 	}
 	t.Render()
 
-	fmt.Fprintln(a.out, "\nGPU-hours, and what one costs: effective cost divided by hours bought, allocated and useful")
+	fmt.Fprintln(a.out, "\nGPU-hours, and effective cost per GPU-hour bought, allocated and useful")
 	t = a.table("component", "bought", "allocated", "useful", "per bought", "per allocated", "per useful")
 	alignRight(t, 2, 7)
 	for _, s := range steps {
@@ -192,7 +192,7 @@ func (a *Program) showSteps(w *costs.Waterfall, whole *costs.Step) {
 	for _, s := range steps {
 		for i := range s.Largest {
 			if named == 0 {
-				fmt.Fprintln(a.out, "\nthe largest allocations of each, with the command that explains one")
+				fmt.Fprintln(a.out, "\nlargest allocations, with the command that explains each")
 			}
 			if named++; named > shownRows {
 				continue
@@ -213,7 +213,7 @@ func (a *Program) showSteps(w *costs.Waterfall, whole *costs.Step) {
 	a.more(named)
 }
 
-// stepCells are a step's amount, share and change.
+// stepCells returns a step's amount, share and change.
 func stepCells(s *costs.Step, of costs.Ledger) []any {
 	amount := func(c *costs.Cost) cell {
 		if of == costs.Billed {
@@ -237,7 +237,7 @@ func stepCells(s *costs.Step, of costs.Ledger) []any {
 	return []any{amount(&s.Cost), share, before, change, percent}
 }
 
-// signed puts a plus before what is above zero.
+// signed prefixes positive numbers with a plus.
 func signed(d domain.Decimal, text string) string {
 	if d.IsPositive() {
 		return "+" + text
@@ -245,7 +245,7 @@ func signed(d domain.Decimal, text string) string {
 	return text
 }
 
-// hourCells are GPU time in hours, and what an hour costs.
+// hourCells returns GPU-hours and costs per GPU-hour.
 func hourCells(c *costs.Cost) []any {
 	useful := cell{string(costs.NotMeasured), ""}
 	if c.Useful != nil {
@@ -257,7 +257,7 @@ func hourCells(c *costs.Cost) []any {
 	}
 }
 
-// rateCell is what a GPU-hour costs, or why nobody can say.
+// rateCell shows a cost per GPU-hour, or why there is none.
 func rateCell(amount *domain.Decimal, absent costs.Absent) cell {
 	if amount == nil {
 		return cell{string(absent), ""}

@@ -16,7 +16,7 @@ func (a *Program) costMovedCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "moved",
-		Short: "What a change of method moved, beside a kept answer",
+		Short: "Compare a saved answer with the costs that the current methods compute",
 		Long: `Moved compares a saved answer (costs --by workspace,component -o json) with the costs that
 this program's methods compute for the same month and log position. It lists the changes by
 workspace and component. Totals cover all rows, changed or not. If both methods divide the
@@ -36,7 +36,7 @@ declaration is signed and kept in the log (MethodChanged).`,
 			}
 			var before costs.Kept
 			if err := json.Unmarshal(data, &before); err != nil {
-				return fmt.Errorf("--before %s: %w; keep an answer with \"quartermaster costs --period MONTH --by workspace,component -o json\"", file, err)
+				return fmt.Errorf("--before %s: %w; save an answer with \"quartermaster costs --period MONTH --by workspace,component -o json\"", file, err)
 			}
 			if err := before.Check(); err != nil {
 				return fmt.Errorf("--before %s: %w", file, err)
@@ -52,7 +52,7 @@ declaration is signed and kept in the log (MethodChanged).`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&file, "before", "", "file with the kept answer (required)")
+	cmd.Flags().StringVar(&file, "before", "", "file with the saved answer (required)")
 	must(cmd.MarkFlagRequired("before"))
 	return cmd
 }
@@ -95,5 +95,5 @@ func (a *Program) showMoves(m *costs.Moves) {
 	if moved == 0 {
 		fmt.Fprintln(a.out, "nothing moved")
 	}
-	fmt.Fprintf(a.out, "the answer before is reproduced by a program of %s on %s, with --as-of %s\n", m.Before.Attribution, m.Before.Folds, a.position(m.Position))
+	fmt.Fprintf(a.out, "to reproduce the earlier answer, use a program with %s on %s and --as-of %s\n", m.Before.Attribution, m.Before.Folds, a.position(m.Position))
 }

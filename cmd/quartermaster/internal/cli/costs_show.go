@@ -16,8 +16,8 @@ import (
 	"quartermaster/projections/inventory"
 )
 
-// cents shows an amount in whole minor units of its currency, rounded half away
-// from zero, in groups of three.
+// cents formats an amount in whole minor units of its currency, rounded half away from zero, with
+// digit grouping.
 func cents(amount attribution.Amount, currency string) string {
 	return minorText(amount.Decimal(), currency)
 }
@@ -45,7 +45,7 @@ func minorText(amount domain.Decimal, currency string) string {
 	return b.String()
 }
 
-// exactly is an amount to its last digit, nothing shown as 0.00.
+// exactly formats an amount with all its digits. Zero is 0.00.
 func exactly(amount attribution.Amount, currency string) string {
 	if amount.IsZero() {
 		return cents(amount, currency)
@@ -53,12 +53,12 @@ func exactly(amount attribution.Amount, currency string) string {
 	return amount.String()
 }
 
-// amountText is cents with the currency behind.
+// amountText formats an amount with its currency.
 func amountText(amount attribution.Amount, currency string) string {
 	return cents(amount, currency) + " " + currency
 }
 
-// alignRight aligns the columns from a number on, counted from 1, to the right.
+// alignRight aligns the columns first to last, counted from 1, to the right.
 func alignRight(t *grid, first, last int) {
 	columns := []table.ColumnConfig{}
 	for i := first; i <= last; i++ {
@@ -67,7 +67,7 @@ func alignRight(t *grid, first, last int) {
 	t.SetColumnConfigs(columns)
 }
 
-const generatedNote = "generated: some of these figures were made by a generator, and no supplier sent them"
+const generatedNote = "generated: some of these figures are generated, not from a supplier"
 
 func (a *Program) showCosts(ctx context.Context, at app.At, r *costs.Report) error {
 	fmt.Fprintf(a.out, "costs of %s", app.MonthName(r.Month))
@@ -124,7 +124,7 @@ func (a *Program) showCostGroups(r *costs.Report) {
 	}
 	groups := r.Groups
 	if len(r.By) == 0 {
-		groups = nil // the totals say it
+		groups = nil // equal to the totals
 	}
 	for i := range groups {
 		g := &groups[i]
@@ -159,7 +159,7 @@ func (a *Program) showCostGroups(r *costs.Report) {
 	}
 }
 
-// usefulText shows useful time, which nobody knows of what was not measured.
+// usefulText shows useful time, or that it was not measured.
 func usefulText(ms *int64) string {
 	if ms == nil {
 		return string(costs.NotMeasured)
@@ -167,7 +167,7 @@ func usefulText(ms *int64) string {
 	return gpuHours(*ms)
 }
 
-// shownRows is how many statements and invoices a table lists; JSON has all.
+// shownRows bounds the statements and invoices in a table. JSON has all.
 const shownRows = 40
 
 func (a *Program) more(n int) {
@@ -192,7 +192,7 @@ func (a *Program) showStatements(r *costs.Report) {
 	a.more(len(r.Statements))
 }
 
-// invoiceText names an invoice, or the period of lines that name none.
+// invoiceText names an invoice, or the period of lines without one.
 func invoiceText(id string, period domain.Interval) string {
 	if id == "" {
 		return fmt.Sprintf("(none yet, for %s to %s)", dayText(period.From), dayText(period.To))
@@ -222,13 +222,13 @@ func (a *Program) showInvoices(r *costs.Report) {
 	a.more(len(r.Invoices))
 	for _, x := range r.Invoices {
 		if x.RoundedAway != nil {
-			fmt.Fprintf(a.out, "%s of %s, account %s: lines had more than 18 decimals, and rounding them took %s %s\n",
+			fmt.Fprintf(a.out, "%s of %s, account %s: rounding lines to 18 decimals took %s %s\n",
 				invoiceText(x.Invoice, x.Period), clipped(x.Issuer), clipped(x.Account), x.RoundedAway, x.Currency)
 		}
 	}
 }
 
-// dayText is a date where a time is the start of one, else the whole time.
+// dayText shows a time as a date if it is the start of a day.
 func dayText(t domain.Instant) string {
 	if t == t.DayStart() {
 		return t.Time().Format(time.DateOnly)
@@ -236,7 +236,7 @@ func dayText(t domain.Instant) string {
 	return t.String()
 }
 
-// elsewhereText is what the lines of other months come to.
+// elsewhereText shows the total of the invoice's lines in other months.
 func elsewhereText(t *costs.InvoiceReconciliation) string {
 	if len(t.Elsewhere) == 0 {
 		return ""
@@ -277,7 +277,7 @@ func (a *Program) showMatches(r *costs.Report) {
 	if len(r.Matches) == 0 {
 		return
 	}
-	fmt.Fprintln(a.out, "\nhow lines found what they are for")
+	fmt.Fprintln(a.out, "\nhow lines were matched to machines")
 	t := a.table("match_method", "lines", "billed", "effective")
 	alignRight(t, 2, 4)
 	for _, m := range r.Matches {
@@ -286,7 +286,7 @@ func (a *Program) showMatches(r *costs.Report) {
 	t.Render()
 }
 
-// costExceptions puts what is in question into words.
+// costExceptions formats exceptions for a table.
 func costExceptions(all []attribution.Exception) []inventory.Exception {
 	out := make([]inventory.Exception, len(all))
 	for i, e := range all {

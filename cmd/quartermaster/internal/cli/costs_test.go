@@ -104,7 +104,7 @@ func TestCostsShown(t *testing.T) {
 		{[]string{"costs", "allocations", "--period", "2026-05", "--limit", "2"}, "and 7 more; see --limit"},
 		{[]string{"costs", "allocations", "--period", "2026-04"}, "no bills in 2026-04; there are some in 2026-05"},
 		{[]string{"costs", "allocations", "--period", "2026-05", "--workspace", "platform:reliability"}, "no part of the bills of 2026-05 is charged to workspace platform:reliability"},
-		{[]string{"costs", "explain", "issuer=acme;account=42;line=invoice:I;hour=;workspace=platform;cluster=;deployment=;component=rounding_adjustment"}, "made up for the rounding of the invoice"},
+		{[]string{"costs", "explain", "issuer=acme;account=42;line=invoice:I;hour=;workspace=platform;cluster=;deployment=;component=rounding_adjustment"}, "generated for the rounding of the invoice"},
 	} {
 		if code, out := command(t, dir, c.args...); code != 0 || !strings.Contains(out, c.want) {
 			t.Errorf("%v: exit %d, want %q\n%s", c.args, code, c.want, out)

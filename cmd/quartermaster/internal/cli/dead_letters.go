@@ -12,7 +12,7 @@ import (
 func (a *Program) deadLettersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
-		Short: "What webhooks and other reactions could not handle",
+		Short: "Events that webhooks and other reactions could not handle",
 	}
 	cmd.AddCommand(a.deadLettersListCommand())
 	return cmd
@@ -22,7 +22,7 @@ func (a *Program) deadLettersListCommand() *cobra.Command {
 	var n int
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the newest events that a reaction gave up",
+		Short: "List the newest dead letters",
 		Long: `List shows the newest messages of the topic ` + string(app.TopicDeadLetters) + `, oldest first. Each is an
 event that a reaction of a serving instance (alerts, replan or webhook.NAME) could not
 handle, with the reason. The events are in the log, at topic, partition and offset, and are
@@ -38,13 +38,13 @@ A message that no reaction wrote has an empty reaction, and its own position in
 				return err
 			}
 			if wrong != nil {
-				a.note("the topic is not as it was made, so messages may be missing here: %v", wrong)
+				a.note("the settings of the topic were changed, so messages may be missing: %v", wrong)
 			}
 			if a.json {
 				return a.answerJSON(list)
 			}
 			if len(list) == 0 {
-				fmt.Fprintln(a.out, "no reaction has given up an event")
+				fmt.Fprintln(a.out, "no dead letters")
 				return nil
 			}
 			t := a.table("at", "reaction", "event", "type", "subject", "reason")
@@ -55,6 +55,6 @@ A message that no reaction wrote has an empty reaction, and its own position in
 			return nil
 		},
 	}
-	cmd.Flags().IntVarP(&n, "lines", "n", 20, "how many messages")
+	cmd.Flags().IntVarP(&n, "lines", "n", 20, "number of messages")
 	return cmd
 }

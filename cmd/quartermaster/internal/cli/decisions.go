@@ -15,13 +15,13 @@ import (
 )
 
 func (a *Program) decisionsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "decisions", Short: "Who decided what, when, and under which role and limit"}
+	cmd := &cobra.Command{Use: "decisions", Short: "Signed decisions: who decided what, when, and with which role and limit"}
 	var since, until, asOf string
 	var filter registry.DecisionFilter
 	var limit int
 	list := &cobra.Command{
 		Use:   "list",
-		Short: "List the signed decisions, those that took no effect among them",
+		Short: "List all signed decisions, also those without effect",
 		Long: `List shows every signed event: who decided it, when, under which role and limit, and how much
 money it commits. Role and limit are those that the operator's key had at that time. A
 decision without effect shows the reason; "quarantine list" shows these too.
@@ -57,17 +57,17 @@ for example a rate for last month, or a policy for next month.`,
 		},
 	}
 	f := list.Flags()
-	f.StringVar(&filter.Operator, "operator", "", "only those of this operator")
-	f.StringVar(&filter.Workspace, "workspace", "", "only those about this workspace")
-	f.StringVar(&since, "since", "", "only those made at this time or later (RFC 3339, date or month)")
-	f.StringVar(&until, "until", "", "only those made before this time")
+	f.StringVar(&filter.Operator, "operator", "", "only decisions of this operator")
+	f.StringVar(&filter.Workspace, "workspace", "", "only decisions about this workspace")
+	f.StringVar(&since, "since", "", "only decisions at this time or later (RFC 3339, date or month)")
+	f.StringVar(&until, "until", "", "only decisions before this time")
 	f.IntVar(&limit, "limit", 50, "latest decisions to list; JSON has all")
 	asOfFlag(list, &asOf)
 	cmd.AddCommand(list)
 	return cmd
 }
 
-// showDecisions lists the latest of them.
+// showDecisions lists the latest decisions, up to limit.
 func (a *Program) showDecisions(all []registry.Decision, limit int) {
 	if len(all) == 0 {
 		fmt.Fprintln(a.out, "no decisions")
@@ -108,7 +108,7 @@ func moment(t domain.Instant) string {
 	return t.Time().Format("2006-01-02 15:04")
 }
 
-// moneys lists amounts.
+// moneys joins amounts with commas.
 func moneys(all []domain.Money) string {
 	texts := make([]string, len(all))
 	for i, m := range all {

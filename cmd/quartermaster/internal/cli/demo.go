@@ -20,7 +20,7 @@ import (
 	"quartermaster/simulations/demo"
 )
 
-// demoAnswer is what the demo answers.
+// demoAnswer is the answer of the demo.
 type demoAnswer struct {
 	Input           string  `json:"input"` // generated, or the directory of the public files
 	Events          int64   `json:"events"`
@@ -32,8 +32,8 @@ type demoAnswer struct {
 	AttributedTotal string  `json:"attributed_total"`
 	Difference      string  `json:"difference"`
 	Exceptions      int     `json:"exceptions"` // of costs
-	// Planted are the exceptions of fleet and costs that a generated demo has on purpose,
-	// which are all that it has; null for public files.
+	// Planted are the deliberate exceptions of fleet and costs in a generated demo. It has no others.
+	// Null for public files.
 	Planted      []demoException `json:"planted"`
 	Position     string          `json:"position"`
 	LiveDigest   string          `json:"live_digest"`
@@ -74,7 +74,7 @@ func (a *Program) demoCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "A fleet, its use, its bill and a plan, from events, on this machine",
+		Short: "A fleet with its usage, bill and a plan, on this machine",
 		Long: `Demo fills a data directory with one month of a fleet, and answers from the events: what the
 fleet contains, who used it, what each workspace owes, and what to buy. It installs nothing,
 and no data leaves the machine.
@@ -106,8 +106,8 @@ Without --once the demo then keeps the log open for other commands.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&once, "once", false, "end after the answers")
-	f.StringVar(&from, "from", "", "directory with the public files, instead of making files up")
+	f.BoolVar(&once, "once", false, "exit after the answers")
+	f.StringVar(&from, "from", "", "directory with the public files, instead of generated files")
 	f.StringVar(&listen, "listen", "127.0.0.1:7070", "address of the HTTP endpoints, without --once")
 	return cmd
 }
@@ -145,7 +145,7 @@ func (a *Program) demo(ctx context.Context, from string) error {
 	}
 	for _, step := range []func(context.Context) error{d.estate, d.imports, d.activity, d.incidents, d.market, d.bill, d.answer} {
 		if err := step(ctx); err != nil {
-			return fmt.Errorf("%w; the demo can be run again, and goes on where it stopped", err)
+			return fmt.Errorf("%w; run the demo again to continue", err)
 		}
 	}
 	d.ans.Seconds = time.Since(start).Seconds()
@@ -173,11 +173,11 @@ type demoRun struct {
 	say func(format string, args ...any)
 	ans demoAnswer
 
-	// The stage.
-	label          string   // of what is shown
-	billed         string   // cluster that is sampled and billed
-	owned          string   // cluster that is owned
-	wanted         string   // cluster that demand without machines is recorded under
+	// The demo's data.
+	label          string   // heading
+	billed         string   // the sampled and billed cluster
+	owned          string   // the owned cluster
+	wanted         string   // the cluster of demand without machines
 	tenants        []string // workspaces of the billed cluster
 	demandNote     string
 	nodes, pods    string
@@ -188,7 +188,7 @@ type demoRun struct {
 	draw func(stream uint64) func() uint64
 }
 
-// The calendar of the demo: one month of May 2026, looked back on from its end.
+// The calendar of the demo: May 2026, seen from its end.
 var (
 	demoMonth = domain.Interval{From: instantOf(2026, 5, 1), To: instantOf(2026, 6, 1)}
 	demoNow   = demoMonth.To
@@ -198,8 +198,8 @@ func instantOf(year, month, day int) domain.Instant {
 	return domain.InstantOf(time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC))
 }
 
-// What the billed estate is taken for: the public list prices of this type and
-// region are those that its bill is made with.
+// The assumed machine type and region of the billed cluster. Its bill uses their public list
+// prices.
 const (
 	demoRegion, demoOther = "us-east-1", "us-west-2"
 	demoSKU, demoGPU      = "p3dn.24xlarge", "V100 32GB"
@@ -207,13 +207,13 @@ const (
 	demoSeed              = 20260501
 )
 
-// generate writes the files of the made-up fleet, unless they are there.
+// generate writes the files of the generated fleet, unless they exist.
 func (d *demoRun) generate() error {
 	dir := filepath.Join(d.app.Dir, "files")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	d.label, d.billed, d.owned, d.wanted = "GENERATED: a made-up fleet, not a measurement", "gen-rented", "gen-owned", "gen-wanted"
+	d.label, d.billed, d.owned, d.wanted = "GENERATED fleet, not a measurement", "gen-rented", "gen-owned", "gen-wanted"
 	d.demandNote = "generated in the shape of a published demand for CPU machines"
 	d.nodes, d.pods = filepath.Join(dir, "nodes.csv"), filepath.Join(dir, "pods.csv")
 	d.usage, d.demands, d.prices = filepath.Join(dir, "usage.csv"), filepath.Join(dir, "demand.csv"), filepath.Join(dir, "prices.csv")
@@ -234,7 +234,7 @@ func (d *demoRun) generate() error {
 		write(d.prices, demo.Prices),
 	)
 	if err != nil {
-		return fmt.Errorf("make up files: %w", err)
+		return fmt.Errorf("generate files: %w", err)
 	}
 	d.options = map[string]importer.Options{
 		d.nodes:   {Cluster: d.owned, Epoch: instantOf(2026, 1, 5)},
@@ -250,16 +250,16 @@ func (d *demoRun) generate() error {
 	return nil
 }
 
-// public names the public files and how their dates are moved.
+// public names the public files and the shifts of their dates.
 func (d *demoRun) public(dir string) error {
-	d.label, d.billed, d.owned, d.wanted = "PUBLIC DATA, moved to one calendar; the bill and the incidents are generated", "helios-earth", "openb", "shavedice"
+	d.label, d.billed, d.owned, d.wanted = "PUBLIC DATA, shifted to one calendar; the bill and the incidents are generated", "helios-earth", "openb", "shavedice"
 	d.demandNote = "a published demand for CPU machines (Shaved Ice), used as a shape"
 	d.nodes, d.pods = filepath.Join(dir, "openb", "openb_node_list_gpu_node.csv"), filepath.Join(dir, "openb", "openb_pod_list_default.csv")
 	d.usage, d.demands = filepath.Join(dir, "helios", "earth_vc_hourly.csv.gz"), filepath.Join(dir, "demand", "shavedice_regions_1_2.csv.gz")
 	d.prices = filepath.Join(dir, "prices", "gpu_offers.csv")
 	for _, path := range []string{d.nodes, d.pods, d.usage, d.demands, d.prices} {
 		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("--from %s: %w; docs/evidence/data-sources.md names the files and where they come from", dir, err)
+			return fmt.Errorf("--from %s: %w; docs/evidence/data-sources.md names the files and their sources", dir, err)
 		}
 	}
 	const helios, shavedice = 2191, 847 // days: 313 and 121 weeks
@@ -270,10 +270,10 @@ func (d *demoRun) public(dir string) error {
 		d.demands: d.demandOptions(shavedice, map[string]string{"A": "p3.16xlarge", "B": "p5.48xlarge", "J": "p4d.24xlarge"}),
 		d.prices:  {},
 	}
-	d.say("%s\nfiles: %s; one calendar, in whole weeks so that days of the week stay:", d.label, dir)
+	d.say("%s\nfiles: %s; one calendar, shifted by whole weeks to keep weekdays:", d.label, dir)
 	d.say("  Helios Earth, May 2020: %d days later, its hours read as UTC; a mean of running GPUs becomes one sample per node and 10 minutes, lowest nodes first", helios)
-	d.say("  openb: every node and pod stands from 2026-01-05 on; the trace is taken as a mix to pack, not as a schedule")
-	d.say("  Shaved Ice, February 2021 to January 2024: %d days later; CPU machines, so a shape of demand: type A is taken for p3.16xlarge, its successor B for p5.48xlarge, J for p4d.24xlarge; the others stay unsold", shavedice)
+	d.say("  openb: every node and pod exists from 2026-01-05 on; the trace is used as a mix to pack, not as a schedule")
+	d.say("  Shaved Ice, February 2021 to January 2024: %d days later; CPU machines, used as a shape of demand: type A stands for p3.16xlarge, its successor B for p5.48xlarge, J for p4d.24xlarge; no offers exist for the others", shavedice)
 	d.say("  offers: dated as their sources date them")
 	return nil
 }
@@ -295,7 +295,7 @@ func (d *demoRun) demandOptions(days int, models map[string]string) importer.Opt
 
 func (d *demoRun) caller() *app.Caller { return d.app.caller() }
 
-// imports brings the files in.
+// imports imports the files.
 func (d *demoRun) imports(ctx context.Context) error {
 	for _, f := range []struct {
 		kind importer.Kind
@@ -308,7 +308,7 @@ func (d *demoRun) imports(ctx context.Context) error {
 	return nil
 }
 
-// took says what became of a file.
+// took reports the import of a file.
 func (d *demoRun) took(ans *app.Imported) error {
 	d.ans.Imported += ans.Appended
 	d.ans.ImportSeconds += ans.Seconds
@@ -325,7 +325,7 @@ func (d *demoRun) took(ans *app.Imported) error {
 	return nil
 }
 
-// answer computes everything that the demo shows, from the rows alone.
+// answer computes everything that the demo shows, only from the rows.
 func (d *demoRun) answer(ctx context.Context) error {
 	q := app.UsualPlan()
 	q.At, q.Assumptions.MonthlyGrowth = demoNow, decimal.New(2, -2)
@@ -352,7 +352,7 @@ func (d *demoRun) answer(ctx context.Context) error {
 		})
 	}
 	if !d.app.json {
-		fmt.Fprintf(d.app.out, "\n== What to buy: prices are public list prices, what is marked generated is not; demand of %s is of the month above, the rest is %s\n", d.billed, d.demandNote)
+		fmt.Fprintf(d.app.out, "\n== What to buy: prices are public list prices unless marked generated; demand of %s is that of the month above, other demand is %s\n", d.billed, d.demandNote)
 		d.app.showPlan(p, 10)
 	}
 	replay, err := d.caller().Replay(ctx, true)
@@ -368,7 +368,7 @@ func (d *demoRun) answer(ctx context.Context) error {
 		}
 	}
 	if !*replay.Equal {
-		return &failed{why: "the live rows are not what the log says"}
+		return &failed{why: "the live rows differ from the log"}
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 // belong to.
 const demoResearch = "research"
 
-// activity brings in what is made up beside the files: what the owned nodes report, how
-// model servers and jobs did. Public data have nothing of it.
+// activity appends generated events that are not in the files: reports of the owned nodes, model
+// servers and jobs. Public data have none of these.
 func (d *demoRun) activity(ctx context.Context) error {
 	if d.draw == nil {
 		return nil
@@ -32,7 +32,7 @@ func (d *demoRun) activity(ctx context.Context) error {
 		{"jobs.v1", d.billed, func() []demo.Told { return demo.Jobs(d.draw(2), d.draw(7)) }},
 	} {
 		told := part.told()
-		// Each model server is a source of its own, as its exporter would be.
+		// Each model server is a separate source, like its exporter.
 		sources := map[string][]domain.Envelope{}
 		for _, t := range told {
 			source := part.name
@@ -50,7 +50,7 @@ func (d *demoRun) activity(ctx context.Context) error {
 	return nil
 }
 
-// demoException is an exception that the generated demo has on purpose.
+// demoException is a deliberate exception of the generated demo.
 type demoException struct {
 	Report  string `json:"report"` // fleet or costs
 	Kind    string `json:"kind"`
@@ -58,19 +58,19 @@ type demoException struct {
 	Why     string `json:"why"`
 }
 
-// plantedExceptions are all that fleet and costs find in the generated demo, by report,
-// kind and subject. A test holds that there are no others.
+// plantedExceptions are all exceptions of fleet and costs in the generated demo, by report, kind
+// and subject. A test checks that there are no others.
 func plantedExceptions(owned string) []demoException {
 	node, stray := owned+"/"+demo.SilentNode, demoAccount+"/"+demoStray
 	return []demoException{
 		{"costs", "billed_never_seen", stray, "the bill has a day of a machine that is not in the fleet"},
-		{"costs", "registered_neither", node, "the same node, which nobody bills either"},
+		{"costs", "registered_neither", node, "the same node, which is not billed either"},
 		{"costs", "unmatched_line", stray, "the line of that machine matches nothing"},
 		{"fleet", inventory.NodeNeverSeen, node, "a node is declared, and its agent was never installed"},
 	}
 }
 
-// foundExceptions are those that two reports find, in the order of plantedExceptions.
+// foundExceptions returns the exceptions of two reports, in the order of plantedExceptions.
 func foundExceptions(inv *inventory.Inventory, owed *costs.Report) []demoException {
 	found := []demoException{}
 	for _, e := range owed.Exceptions {
@@ -82,8 +82,8 @@ func foundExceptions(inv *inventory.Inventory, owed *costs.Report) []demoExcepti
 	return found
 }
 
-// planted names the exceptions that are there on purpose, and fails where a report finds
-// others: that would be a defect.
+// planted records the planted exceptions, and fails if a report finds others, which would be a
+// defect.
 func (d *demoRun) planted(inv *inventory.Inventory, owed *costs.Report) error {
 	if d.draw == nil {
 		return nil
@@ -93,12 +93,12 @@ func (d *demoRun) planted(inv *inventory.Inventory, owed *costs.Report) error {
 		return a.Report == b.Report && a.Kind == b.Kind && a.Subject == b.Subject
 	}
 	if found := foundExceptions(inv, owed); !slices.EqualFunc(found, d.ans.Planted, same) {
-		return fmt.Errorf("the demo has the exceptions %v and was made with %v", found, d.ans.Planted)
+		return fmt.Errorf("the demo has the exceptions %v, want %v", found, d.ans.Planted)
 	}
 	return nil
 }
 
-// showPlanted says which exceptions of a report were made on purpose.
+// showPlanted lists the planted exceptions of a report.
 func (d *demoRun) showPlanted(report string) {
 	for _, e := range d.ans.Planted {
 		if e.Report == report {
@@ -107,7 +107,7 @@ func (d *demoRun) showPlanted(report string) {
 	}
 }
 
-// showRun shows how model servers and jobs did.
+// showRun shows the reports of model servers and jobs.
 func (d *demoRun) showRun(ctx context.Context) error {
 	if d.draw == nil {
 		return nil
@@ -116,13 +116,13 @@ func (d *demoRun) showRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.app.out, "\n== How model servers did from %s to %s (generated)\n", day(demo.ServingPeriod.From), day(demo.ServingPeriod.To))
+	fmt.Fprintf(d.app.out, "\n== Model servers from %s to %s (generated)\n", day(demo.ServingPeriod.From), day(demo.ServingPeriod.To))
 	d.app.showServing(served)
 	jobs, err := d.caller().Jobs(ctx, "", demo.JobsPeriod, serving.JobsFilter{})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.app.out, "\n== How jobs did from %s to %s (generated)\n", day(demo.JobsPeriod.From), day(demo.JobsPeriod.To))
+	fmt.Fprintf(d.app.out, "\n== Jobs from %s to %s (generated)\n", day(demo.JobsPeriod.From), day(demo.JobsPeriod.To))
 	d.app.showJobs(jobs)
 	return nil
 }

@@ -65,7 +65,7 @@ func tenantsOf(path string) ([]string, error) {
 	}
 }
 
-// estate declares what the files are about, as anybody would with apply.
+// estate declares the demo's workspaces, clusters and policies, as a user would with apply.
 func (d *demoRun) estate(ctx context.Context) error {
 	var err error
 	if d.tenants, err = tenantsOf(d.usage); err != nil {
@@ -125,7 +125,7 @@ on_demand_quotas:
 	return nil
 }
 
-// buyer returns who may commit money, made on first use.
+// buyer returns the operator that may commit money, created on first use.
 func (d *demoRun) buyer(ctx context.Context, admin signer) (signer, error) {
 	path := filepath.Join(d.app.Dir, "demo-finance.pem")
 	key, err := keyfile.Load(path)
@@ -144,7 +144,7 @@ func (d *demoRun) buyer(ctx context.Context, admin signer) (signer, error) {
 	return signer{name, key}, err
 }
 
-// declare appends what of the declarations is new, and returns how many were.
+// declare appends the new declarations and returns their number.
 func (d *demoRun) declare(ctx context.Context, s signer, what *app.Declarations) (int, error) {
 	_, draft, err := d.caller().Apply(ctx, what)
 	if err != nil || len(draft.Events) == 0 {
@@ -157,15 +157,15 @@ func (d *demoRun) declare(ctx context.Context, s signer, what *app.Declarations)
 // The contract behind the demo's bill.
 const (
 	demoCommitment = "ri-demo-1"
-	demoReserved   = 48 // machines that it covers
-	demoCommitted  = 50 // machines that it is paid for
+	demoReserved   = 48 // machines covered by it
+	demoCommitted  = 50 // machines paid for
 	demoSpot       = 12
-	demoStray      = "i-nobody-knows" // on the bill, and not in the fleet
+	demoStray      = "i-nobody-knows" // on the bill, but not in the fleet
 )
 
 // Prices of p3dn.24xlarge in us-east-1, January 2026: on demand, and reserved
 // for a year without upfront payment, as simulations/demo cites them. The spot
-// price is made up: 40 % of on-demand.
+// price is generated: 40 % of on-demand.
 var (
 	demoOnDemand = decimal.RequireFromString("31.212")
 	demoHourly   = decimal.RequireFromString("19.215")
@@ -184,7 +184,7 @@ func (d *demoRun) commitment() domain.Envelope {
 	}}
 }
 
-// machine is a node of the billed cluster and how much of the month it was held.
+// machine is a node of the billed cluster and the time in the month for which it was held.
 type machine struct {
 	name    string
 	service domain.Interval
@@ -219,8 +219,8 @@ func (d *demoRun) machines(ctx context.Context) ([]machine, error) {
 	return out, err
 }
 
-// The incidents: two machines that break, one that is serviced. They are the
-// least busy of those on demand, so that the time shows as failed.
+// broken returns the machines with incidents: two that fail and one under maintenance. They are the
+// least busy on-demand machines, so that the time shows as failed.
 func broken(ms []machine) (first, second, serviced int) {
 	last := len(ms) - demoSpot - 1
 	return last, last - 1, last - 2
@@ -232,9 +232,8 @@ var (
 	serviceTime  = domain.Interval{From: demoMonth.From + 16*domain.Day + 6*domain.Hour, To: demoMonth.From + 16*domain.Day + 14*domain.Hour}
 )
 
-// append brings in events that the demo makes up itself. They are numbered as those of
-// a file are, by source, so a second run appends none of them. Their source is a command's, which
-// may tell of the past.
+// append appends generated events. Like the events of a file they are numbered by source, so that a
+// second run appends none of them. Their source is that of a command, which may report the past.
 func (d *demoRun) append(ctx context.Context, name string, envs []domain.Envelope) error {
 	return d.appendSources(ctx, name, map[string][]domain.Envelope{name: envs})
 }
@@ -280,8 +279,8 @@ func (d *demoRun) incidents(ctx context.Context) error {
 	return d.append(ctx, "incidents.v1", envs)
 }
 
-// market quotes what no public list has: a spot price by region, and a
-// reservation that guarantees capacity.
+// market quotes offers that are on no public list: a regional spot price, and a reservation with
+// guaranteed capacity.
 func (d *demoRun) market(ctx context.Context) error {
 	var envs []domain.Envelope
 	for _, o := range []domain.OfferQuoted{
@@ -298,8 +297,8 @@ func (d *demoRun) market(ctx context.Context) error {
 	return d.append(ctx, "market.v1", envs)
 }
 
-// bill makes up the month's bill and invoice for the billed cluster, and imports
-// both as files, as they would come from a supplier.
+// bill generates the month's bill and invoice for the billed cluster, and imports both as files,
+// as if they came from a supplier.
 func (d *demoRun) bill(ctx context.Context) error {
 	ms, err := d.machines(ctx)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// shownTenants is how many workspaces the demo lists.
+// shownTenants bounds the workspaces that the demo lists.
 const shownTenants = 20
 
-// show answers who has what, who used it and who owes what.
+// show shows the inventory, its usage and the costs.
 func (d *demoRun) show(ctx context.Context) error {
 	c := d.caller()
 	inv, err := c.Fleet(ctx, "", inventory.Filter{At: demoNow - domain.Hour})
@@ -45,7 +45,7 @@ func (d *demoRun) show(ctx context.Context) error {
 		return err
 	}
 	out := d.app.out
-	fmt.Fprintf(out, "\n== What there is on %s (%s)\n", day(inv.At), d.label)
+	fmt.Fprintf(out, "\n== Fleet on %s (%s)\n", day(inv.At), d.label)
 	short := *inv
 	short.Exceptions = nil
 	d.app.showFleet(&short, false, "")
@@ -89,23 +89,23 @@ func (d *demoRun) show(ctx context.Context) error {
 	return err
 }
 
-// demoCosts asks who bears what of the demo's month, and for what.
+// demoCosts asks for the costs of the demo's month, by workspace and component.
 var demoCosts = costs.Query{Month: demoMonth, By: []costs.Dimension{costs.ByWorkspace, costs.ByComponent}}
 
-// owed notes the totals, and fails when an invoice is not what was attributed:
-// that would be a defect, because the two were computed apart. What a report
-// would pass as an invoice's rounding is a difference here.
+// owed records the totals. It fails if an invoice differs from the attributed amount, which would
+// be a defect, because the two were computed independently. It does not accept rounding
+// adjustments.
 func (d *demoRun) owed(r *costs.Report) error {
 	received, attributed := decimal.Zero, decimal.Zero
 	for i := range r.Invoices {
 		t := &r.Invoices[i]
 		received, attributed = received.Add(t.Received.Decimal()), attributed.Add(t.Attributed.Decimal())
 		if t.Status != attribution.Reconciled {
-			return fmt.Errorf("invoice %s is %s: %s was received and %s attributed", t.Invoice, t.Status, t.Received, t.Attributed)
+			return fmt.Errorf("invoice %s is %s: %s received, %s attributed", t.Invoice, t.Status, t.Received, t.Attributed)
 		}
 	}
 	if len(r.Invoices) == 0 || !received.Equal(attributed) {
-		return fmt.Errorf("the invoices are %s and %s was attributed: they do not reconcile", received, attributed)
+		return fmt.Errorf("invoices of %s do not reconcile with %s attributed", received, attributed)
 	}
 	d.ans.InvoiceTotal, d.ans.AttributedTotal = received.StringFixed(2), attributed.StringFixed(2)
 	d.ans.Difference, d.ans.Exceptions = received.Sub(attributed).StringFixed(2), len(r.Exceptions)

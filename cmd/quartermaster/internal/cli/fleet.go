@@ -22,7 +22,7 @@ func (a *Program) fleetCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "fleet",
-		Short: "What there is: clusters, nodes, GPUs, their health, and what does not fit together",
+		Short: "Clusters, nodes and GPUs, with their health and inconsistencies",
 		Long: `Fleet shows the clusters with their nodes and GPUs in service. It lists inconsistencies:
 - a GPU that two nodes declare, or that is reported under two names (it counts once);
 - a node that was seen but not registered, or registered but never seen;
@@ -58,7 +58,7 @@ counted.`,
 	f.StringVar(&filter.Workspace, "workspace", "", "only clusters of this workspace")
 	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
 	f.StringVar(&filter.Region, "region", "", "only clusters in this region")
-	f.StringVar(&at, "at", "", "time to look at: RFC 3339, a date or a month in UTC (default now)")
+	f.StringVar(&at, "at", "", "time of the answer: RFC 3339, a date or a month in UTC (default now)")
 	f.BoolVar(&nodes, "nodes", false, "list every node")
 	asOfFlag(cmd, &asOf)
 	return cmd
@@ -72,7 +72,7 @@ func (a *Program) showFleet(inv *inventory.Inventory, nodes bool, filters string
 	} else {
 		t := a.table("cluster", "workspace", "provider", "region", "nodes", "GPUs", "not ok", "last telemetry")
 		for _, c := range inv.Clusters {
-			gpus, bad := map[domain.GPUID]bool{}, 0 // a GPU that two nodes declare is one
+			gpus, bad := map[domain.GPUID]bool{}, 0 // a GPU that two nodes declare counts once
 			var last domain.Instant
 			for _, n := range c.Nodes {
 				for _, g := range n.GPUs {
@@ -131,8 +131,8 @@ func (a *Program) showFleet(inv *inventory.Inventory, nodes bool, filters string
 	a.reportEnds(inv.Completeness)
 }
 
-// shownUnregistered is how many nodes that nobody registered are listed without
-// --nodes, those that are not ok first.
+// shownUnregistered bounds the unregistered nodes that are listed without --nodes. Unhealthy nodes
+// come first.
 const shownUnregistered = 10
 
 func (a *Program) showUnregistered(inv *inventory.Inventory, all bool) {
@@ -160,7 +160,7 @@ func (a *Program) showUnregistered(inv *inventory.Inventory, all bool) {
 			return 1
 		}
 	})
-	fmt.Fprintf(a.out, "\nnot registered, and counted nowhere: %s nodes that report\n", comma(len(rows)))
+	fmt.Fprintf(a.out, "\nnot registered and not counted: %s nodes that report\n", comma(len(rows)))
 	t := a.table("cluster", "node", "GPUs", "failed GPUs", "health", "last telemetry")
 	for i, r := range rows {
 		if i == shownUnregistered && !all {
@@ -182,7 +182,7 @@ func (a *Program) showUnregistered(inv *inventory.Inventory, all bool) {
 	t.Render()
 }
 
-// shownExceptions is how many exceptions of one kind are listed; JSON has all.
+// shownExceptions bounds the listed exceptions of each kind. JSON has all.
 const shownExceptions = 5
 
 func (a *Program) showExceptions(all []inventory.Exception) {

@@ -31,7 +31,7 @@ func TestFleetShowsUnregisteredNodes(t *testing.T) {
 		return b.String()
 	}
 	short := show(false)
-	for _, want := range []string{"not registered, and counted nowhere: 30 nodes that report", "failed: XID 79", "and 20 more", seen(noon)} {
+	for _, want := range []string{"not registered and not counted: 30 nodes that report", "failed: XID 79", "and 20 more", seen(noon)} {
 		if !strings.Contains(short, want) {
 			t.Errorf("no %q in\n%s", want, short)
 		}

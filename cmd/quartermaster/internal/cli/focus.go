@@ -64,10 +64,10 @@ closed, or import rows with x_LineId.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.Zone, "zone", "", "time zone of times that name none, for example UTC or Europe/Berlin")
-	f.StringVar(&opts.Currency, "currency", "", "currency that the files must be billed in; a row in another is bad")
-	f.StringVar(&opts.FocusVersion, "focus-version", "", "version that the files are written in, 1.0 to 1.4, where their columns do not tell")
-	f.BoolVar(&opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests may use it")
-	f.BoolVar(&strict, "strict", false, "refuse a file whole when any row of it is bad or deviates from FOCUS")
+	f.StringVar(&opts.Zone, "zone", "", "time zone of times without one, for example UTC or Europe/Berlin")
+	f.StringVar(&opts.Currency, "currency", "", "currency of the files; rows in other currencies are bad")
+	f.StringVar(&opts.FocusVersion, "focus-version", "", "FOCUS version of the files, 1.0 to 1.4, if their columns do not show it")
+	f.BoolVar(&opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests can use it")
+	f.BoolVar(&strict, "strict", false, "reject a file if any row is bad or deviates from FOCUS")
 	return cmd
 }

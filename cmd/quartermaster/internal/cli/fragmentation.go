@@ -24,7 +24,7 @@ func (a *Program) fragmentationCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "fragmentation",
-		Short: "GPUs stranded by shape, the moves that would free them, and slices that would do",
+		Short: "Stranded GPUs by shape, moves that free them, and workloads that fit a slice",
 		Long: `Fragmentation uses the GPU holders of each node's last report within --days. It judges free
 GPUs by the deployments declared for the region, or for any region if none is declared there.
 
@@ -65,28 +65,28 @@ cluster's effective price per GPU-hour in the billing month before --at.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&region, "region", "", "only this region")
-	f.StringVar(&at, "at", "", "time to look at: RFC 3339, a date or a month in UTC (default now)")
-	f.IntVar(&days, "days", 7, "how far back what was seen counts")
-	f.IntVar(&most, "moves", 10, "moves to name at most")
-	f.Int64Var(&headroom, "headroom", 250, "what a slice must have beyond the peak of memory and the mean activity, per mille")
+	f.StringVar(&at, "at", "", "time of the answer: RFC 3339, a date or a month in UTC (default now)")
+	f.IntVar(&days, "days", 7, "use reports of this many days")
+	f.IntVar(&most, "moves", 10, "maximum number of moves")
+	f.Int64Var(&headroom, "headroom", 250, "spare capacity of a slice above peak memory and mean activity, per mille")
 	asOfFlag(cmd, &asOf)
 	return cmd
 }
 
 func (a *Program) showFragmentation(r *app.Fragmentation) {
-	fmt.Fprintf(a.out, "seen from %s to %s: %s nodes, %s replicas that can be told apart, %s GPUs in use by others\n",
+	fmt.Fprintf(a.out, "observed from %s to %s: %s nodes, %s identified replicas, %s GPUs in use by others\n",
 		r.From, r.At, comma(r.Nodes), comma(r.Replicas), comma(r.FixedGPUs))
 	if r.UnseenNodes > 0 {
 		fmt.Fprintf(a.out, "excluded: %s nodes with %s GPUs that did not report\n", comma(r.UnseenNodes), comma(r.UnseenGPUs))
 	}
 	if r.Workloads == 0 {
-		fmt.Fprintln(a.out, "no deployments are declared, so nothing says which shapes are needed: declare them with \"quartermaster apply -f FILE\" or import pods")
+		fmt.Fprintln(a.out, "no deployments are declared, so the needed shapes are unknown: declare them with \"quartermaster apply -f FILE\" or import pods")
 	} else if len(r.Models) > 0 {
 		a.showIdle(r)
 	}
 	switch {
 	case len(r.Moves) > 0:
-		fmt.Fprintln(a.out, "\nMoves, one after the other:")
+		fmt.Fprintln(a.out, "\nMoves, in order:")
 		t := a.table("replica", "from", "to", "frees whole GPUs", "makes usable")
 		t.SetColumnConfigs(rightFrom(4, 5))
 		for _, m := range r.Moves {
@@ -94,15 +94,15 @@ func (a *Program) showFragmentation(r *app.Fragmentation) {
 		}
 		t.Render()
 	case r.Replicas > 0:
-		fmt.Fprintln(a.out, "\nno single move makes more of what is free usable")
+		fmt.Fprintln(a.out, "\nno single move makes more free GPUs usable")
 	case r.Nodes > 0:
-		fmt.Fprintln(a.out, "\nno moves: no replica of a declared deployment was seen on a node, with the name of its unit and the GPUs that it declares")
+		fmt.Fprintln(a.out, "\nno moves: no replica of a declared deployment was seen with its unit's name and its declared GPUs")
 	}
 	a.showFits(r)
 }
 
 func (a *Program) showIdle(r *app.Fragmentation) {
-	fmt.Fprintf(a.out, "\nFree GPUs, and those stranded as a mean over those shapes of %s workloads that may run there:\n", comma(r.Workloads))
+	fmt.Fprintf(a.out, "\nFree GPUs, and the mean stranded over the shapes of %s workloads that may run there:\n", comma(r.Workloads))
 	t := a.table("model", "nodes", "GPUs", "free", "stranded", "no shape may run there")
 	t.SetColumnConfigs(rightFrom(2, 6))
 	type worst struct {
@@ -125,8 +125,8 @@ func (a *Program) showIdle(r *app.Fragmentation) {
 	if len(shapes) == 0 {
 		return
 	}
-	fmt.Fprintln(a.out, "\nOf no use to a shape, by what is missing:")
-	t = a.table("model", "GPUs", "CPU", "memory", "replicas", "useless", "because of")
+	fmt.Fprintln(a.out, "\nFree GPUs that a shape cannot use, by what is missing:")
+	t = a.table("model", "GPUs", "CPU", "memory", "replicas", "unusable", "because of")
 	t.SetColumnConfigs(rightFrom(2, 6))
 	for i, w := range shapes {
 		if i == a.limit(listedShapes) {
@@ -162,7 +162,7 @@ func (a *Program) showFits(r *app.Fragmentation) {
 		}
 	}
 	if len(would) > 0 {
-		fmt.Fprintln(a.out, "\nA slice would do:")
+		fmt.Fprintln(a.out, "\nA slice is enough for:")
 		t := a.table("workspace", "deployment", "cluster", "GPU", "peak memory", "activity", "slice", "GPU-hours saved", "saved")
 		t.SetColumnConfigs(rightFrom(5, 9))
 		for i, f := range would {
@@ -192,13 +192,13 @@ func (a *Program) showFits(r *app.Fragmentation) {
 	slices.Sort(reasons)
 	for i, w := range reasons {
 		if i == 0 {
-			fmt.Fprintln(a.out, "\nNo slice is named:")
+			fmt.Fprintln(a.out, "\nNo slice is proposed:")
 		}
 		fmt.Fprintf(a.out, "  for %s of %s deployments: %s\n", comma(why[w]), comma(len(r.Fits)), w)
 	}
 }
 
-// milliGPUs shows thousandths without needless zeros.
+// milliGPUs formats thousandths without trailing zeros.
 func milliGPUs(n int64) string {
 	s := comma(int(n / 1000))
 	if rest := n % 1000; rest != 0 {

@@ -18,7 +18,7 @@ import (
 func (a *Program) generationCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generation",
-		Short: "Generations of the rows in Postgres: make, rebuild, compare, switch",
+		Short: "Generations of rows in Postgres: create, rebuild, compare, switch",
 		Long: `In production the rows are in Postgres, in generations: complete, named sets of rows. Each
 generation has its own schema and was made by one version of the folds. Commands read the
 active generation. A new generation is built next to it while everything keeps running, is
@@ -39,7 +39,7 @@ To introduce a new version of the folds:
 func (a *Program) generationMigrateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the database's schema to this program's version",
+		Short: "Migrate the database schema to this program's version",
 		Long: `Migrate creates or updates the control tables. If there is no generation, it creates the first
 one, "a". It grants the roles of postgres.readers read access to all rows and views. Run it
 again after adding a reader to the configuration, or after creating its role. It revokes
@@ -55,21 +55,21 @@ safe.`,
 				return err
 			}
 			for _, role := range ans.MissingReaders {
-				a.note("the reader %s does not exist as a role, and may read nothing: create it, and run this again", role)
+				a.note("the role %s of postgres.readers does not exist: create it and run this again", role)
 			}
 			if a.json {
 				return a.answerJSON(ans)
 			}
 			if ans.Before == ans.After {
-				fmt.Fprintf(a.out, "the schema is version %d already\n", ans.After)
+				fmt.Fprintf(a.out, "the schema is already at version %d\n", ans.After)
 			} else {
-				fmt.Fprintf(a.out, "the schema was version %d and is version %d\n", ans.Before, ans.After)
+				fmt.Fprintf(a.out, "the schema was migrated from version %d to %d\n", ans.Before, ans.After)
 			}
 			if ans.Generation != "" {
-				fmt.Fprintf(a.out, "made the first generation of rows, %q\n", ans.Generation)
+				fmt.Fprintf(a.out, "created the first generation of rows, %q\n", ans.Generation)
 			}
 			if len(ans.Readers) > 0 {
-				fmt.Fprintf(a.out, "all rows and views may be read by %s\n", strings.Join(ans.Readers, ", "))
+				fmt.Fprintf(a.out, "readers of all rows and views: %s\n", strings.Join(ans.Readers, ", "))
 			}
 			return nil
 		},
@@ -80,7 +80,7 @@ func (a *Program) generationStatusCommand() *cobra.Command {
 	var partitions bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show generations, how far each is, and who folds them",
+		Short: "Show generations, their progress, and the instances that fold them",
 		Long: `Status shows the generations of rows: how many events each has folded, and how many are
 left. It shows running instances, stopped partitions with the reason and the remedy, records
 that the log no longer has, and the last runs of the schedule. It checks that the log is still
@@ -114,7 +114,7 @@ func (a *Program) showGenerations(s *app.GenerationsStatus, partitions bool) {
 		return humanize.Comma(*n)
 	}
 	if s.LogError != "" {
-		a.note("the log does not tell how it stands: %s", s.LogError)
+		a.note("the state of the log is unknown: %s", s.LogError)
 	}
 	t := a.table("generation", "method", "state", "events", "lag", "size", "folded by")
 	for _, g := range s.Generations {
@@ -124,7 +124,7 @@ func (a *Program) showGenerations(s *app.GenerationsStatus, partitions bool) {
 		}
 		owners := map[string]int{}
 		for _, p := range g.Partitions {
-			owners[cmp.Or(p.Instance, "nobody")]++
+			owners[cmp.Or(p.Instance, "none")]++
 		}
 		var by []string
 		for _, who := range slices.Sorted(maps.Keys(owners)) {
@@ -138,7 +138,7 @@ func (a *Program) showGenerations(s *app.GenerationsStatus, partitions bool) {
 			fmt.Fprintln(a.out)
 			t := a.table(g.Name, "next", "lag", "folded by")
 			for _, p := range g.Partitions {
-				t.AppendRow([]any{domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, p.Next, count(p.Lag), cmp.Or(p.Instance, "nobody")})
+				t.AppendRow([]any{domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, p.Next, count(p.Lag), cmp.Or(p.Instance, "none")})
 			}
 			t.Render()
 		}
@@ -170,7 +170,7 @@ func (a *Program) showGenerations(s *app.GenerationsStatus, partitions bool) {
 	}
 	if len(s.Instances) > 0 {
 		fmt.Fprintln(a.out)
-		t := a.table("instance", "method", "state", "since", "heard of until")
+		t := a.table("instance", "method", "state", "since", "last heard")
 		for _, in := range s.Instances {
 			state := "dead"
 			switch {
@@ -215,10 +215,10 @@ log.`,
 			if a.json {
 				return a.answerJSON(map[string]string{"dropped": args[0]})
 			}
-			fmt.Fprintf(a.out, "generation %s is gone\n", args[0])
+			fmt.Fprintf(a.out, "generation %s is dropped\n", args[0])
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "even if it is folded at the moment")
+	cmd.Flags().BoolVar(&force, "force", false, "even if instances fold it")
 	return cmd
 }

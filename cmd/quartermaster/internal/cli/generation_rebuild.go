@@ -13,7 +13,7 @@ func (a *Program) generationRebuildCommand() *cobra.Command {
 	var noSwitch bool
 	cmd := &cobra.Command{
 		Use:   "rebuild NAME",
-		Short: "Build a generation from the log beside the active one, compare, and switch",
+		Short: "Build a generation from the log, compare it with the active one, and switch",
 		Long: `Rebuild folds the log from its beginning into a new generation, up to the position of the active
 one. Instances keep running and reads go on. Then it compares the two generations at a common
 position.
@@ -44,12 +44,12 @@ stays until "generation drop".`,
 				return err
 			}
 			if ans.RowByRow && !ans.Equal {
-				return &failed{why: "the rebuilt rows are not the active ones"}
+				return &failed{why: "the rebuilt rows differ from the active ones"}
 			}
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&noSwitch, "no-switch", false, "set the generation live, and leave the switch to \"generation switch\"")
+	cmd.Flags().BoolVar(&noSwitch, "no-switch", false, "set the generation live, but do not switch to it")
 	return cmd
 }
 
@@ -62,20 +62,20 @@ func (a *Program) showRebuilt(ans *app.Rebuilt) error {
 	fmt.Fprintf(a.out, "position  %s\n", ans.Position)
 	switch {
 	case len(ans.Diverged) > 0:
-		fmt.Fprintf(a.out, "digest    %s\nthe active generation %s is of another log than this is now, and nothing was compared:\n", ans.Digest, ans.ComparedWith)
+		fmt.Fprintf(a.out, "digest    %s\nthe active generation %s was folded from another log, so nothing was compared:\n", ans.Digest, ans.ComparedWith)
 		for _, text := range ans.Diverged {
 			fmt.Fprintf(a.out, "  %s\n", text)
 		}
-		fmt.Fprintf(a.out, "%s is live; \"quartermaster generation switch %s --reason TEXT\" makes it the one that is read, if a replay of the log gives the same rows\n",
+		fmt.Fprintf(a.out, "%s is live; \"quartermaster generation switch %s --reason TEXT\" makes it active, if a replay of the log gives the same rows\n",
 			ans.Generation, ans.Generation)
 	case !ans.RowByRow:
-		fmt.Fprintf(a.out, "the active generation %s is of other folds (%s) than %s (%s); rows by table:\n\n", ans.ComparedWith, ans.ComparedMethod, ans.Generation, ans.Method)
+		fmt.Fprintf(a.out, "the active generation %s was made by other folds (%s) than %s (%s); rows by table:\n\n", ans.ComparedWith, ans.ComparedMethod, ans.Generation, ans.Method)
 		t := a.table("table", ans.ComparedWith, ans.Generation, "more")
 		for _, row := range ans.Tables {
 			t.AppendRow([]any{row.Table, humanize.Comma(row.ActiveRows), humanize.Comma(row.RebuiltRows), humanize.Comma(row.RebuiltRows - row.ActiveRows)})
 		}
 		t.Render()
-		fmt.Fprintf(a.out, "\n%s is live; \"quartermaster generation switch %s --reason TEXT\" makes it the one that is read\n", ans.Generation, ans.Generation)
+		fmt.Fprintf(a.out, "\n%s is live; \"quartermaster generation switch %s --reason TEXT\" makes it active\n", ans.Generation, ans.Generation)
 	case ans.Equal:
 		var rows int64
 		for _, t := range ans.Tables {
@@ -83,12 +83,12 @@ func (a *Program) showRebuilt(ans *app.Rebuilt) error {
 		}
 		fmt.Fprintf(a.out, "digest    %s\nequal: %s rows are the same in %s\n", ans.Digest, humanize.Comma(rows), ans.ComparedWith)
 		if ans.Switched {
-			fmt.Fprintf(a.out, "generation %s is read now; before it was %s\n", ans.Generation, ans.ComparedWith)
+			fmt.Fprintf(a.out, "generation %s is active now; before it was %s\n", ans.Generation, ans.ComparedWith)
 		} else {
-			fmt.Fprintf(a.out, "%s is live; \"quartermaster generation switch %s --reason TEXT\" makes it the one that is read\n", ans.Generation, ans.Generation)
+			fmt.Fprintf(a.out, "%s is live; \"quartermaster generation switch %s --reason TEXT\" makes it active\n", ans.Generation, ans.Generation)
 		}
 	default:
-		fmt.Fprintf(a.out, "DIFFERENT: the same folds made other rows; nothing was switched\n%-9s %s\n%-9s %s\n\n", ans.ComparedWith, ans.ActiveDigest, ans.Generation, ans.Digest)
+		fmt.Fprintf(a.out, "DIFFERENT: the same folds gave different rows; nothing was switched\n%-9s %s\n%-9s %s\n\n", ans.ComparedWith, ans.ActiveDigest, ans.Generation, ans.Digest)
 		t := a.table("table", ans.ComparedWith, ans.Generation, "changed", "only "+ans.ComparedWith, "only "+ans.Generation)
 		for _, row := range ans.Tables {
 			if row.Changed+row.OnlyActive+row.OnlyRebuilt > 0 {
@@ -100,7 +100,7 @@ func (a *Program) showRebuilt(ans *app.Rebuilt) error {
 		for _, d := range ans.Differences {
 			fmt.Fprintf(a.out, "  %s  %s=%t %s=%t\n", d.Row, ans.ComparedWith, d.Active, ans.Generation, d.Rebuilt)
 		}
-		fmt.Fprintf(a.out, "\nOne of the two is damaged. \"quartermaster log replay\" tells the digest that the log has.\n")
+		fmt.Fprintf(a.out, "\nOne of the two is damaged. \"quartermaster log replay\" prints the digest of the log.\n")
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// switchFlags are those of generation switch.
+// switchFlags are the flags of "generation switch".
 type switchFlags struct {
 	app.SwitchQuery
 	key string
@@ -19,7 +19,7 @@ func (a *Program) generationSwitchCommand() *cobra.Command {
 	var f switchFlags
 	cmd := &cobra.Command{
 		Use:   "switch NAME --reason TEXT",
-		Short: "Read another generation from now on",
+		Short: "Make another generation active",
 		Long: `Switch makes a live generation the active one, which every command reads. Reads in progress
 finish on the previous generation. To undo a switch, switch back before the previous generation
 is dropped.
@@ -44,18 +44,18 @@ new rows. With --digest it compares the digest of a replay that was made elsewhe
 			if err != nil {
 				return err
 			}
-			a.Lacks = false // what stood still is what the switch healed
+			a.Lacks = false // the switch replaces the stopped partitions
 			return a.showSwitch(ans)
 		},
 	}
-	cmd.Flags().StringVar(&f.Reason, "reason", "", "why, for whoever reads the books later (required)")
+	cmd.Flags().StringVar(&f.Reason, "reason", "", "reason, kept in the log (required)")
 	must(cmd.MarkFlagRequired("reason"))
-	cmd.Flags().StringVar(&f.Digest, "digest", "", "SHA-256 that a replay of the log elsewhere gave")
+	cmd.Flags().StringVar(&f.Digest, "digest", "", "SHA-256 from a replay of the log elsewhere")
 	keyFlag(cmd, &f.key)
 	return cmd
 }
 
-// switchTo signs the switch to another generation and has it made.
+// switchTo signs the switch to another generation and makes it.
 func (a *Program) switchTo(ctx context.Context, q app.SwitchQuery, keyPath string) (*app.Switched, error) {
 	ans, draft, err := a.caller().Switch(ctx, q)
 	if err != nil || len(draft.Events) == 0 {
@@ -66,7 +66,7 @@ func (a *Program) switchTo(ctx context.Context, q app.SwitchQuery, keyPath strin
 		return nil, err
 	}
 	draft.As = s.name
-	draft.DryRun = true // appended by the switch itself
+	draft.DryRun = true // DecideSwitch appends the event
 	p, err := a.caller().Propose(ctx, draft, s.public())
 	if err != nil {
 		return nil, err
@@ -79,19 +79,19 @@ func (a *Program) showSwitch(ans *app.Switched) error {
 		return a.answerJSON(ans)
 	}
 	if ans.Finished {
-		fmt.Fprintln(a.out, "the event of the switch before was not in the log; now it is")
+		fmt.Fprintln(a.out, "the event of the previous switch was missing from the log and is now appended")
 	}
 	if ans.Active == ans.Before {
-		fmt.Fprintf(a.out, "generation %s is read already\n", ans.Active)
+		fmt.Fprintf(a.out, "generation %s is already active\n", ans.Active)
 		return nil
 	}
-	fmt.Fprintf(a.out, "generation %s is read now; before it was %s; signed by %s\n", ans.Active, ans.Before, ans.Operator)
+	fmt.Fprintf(a.out, "generation %s is active now; before it was %s; signed by %s\n", ans.Active, ans.Before, ans.Operator)
 	fmt.Fprintf(a.out, "position  %s\ndigest    %s\n", ans.Position, ans.Digest)
 	if ans.Replayed {
 		fmt.Fprintln(a.out, "a replay of the log gives the same digest")
 	}
 	for _, l := range ans.Lost {
-		fmt.Fprintf(a.out, "lost: %s/%d from offset %d at the latest to before %d\n", l.Topic, l.Partition, l.Since, l.Position)
+		fmt.Fprintf(a.out, "lost: %s/%d from offset %d or earlier, up to but not including %d\n", l.Topic, l.Partition, l.Since, l.Position)
 	}
 	return nil
 }

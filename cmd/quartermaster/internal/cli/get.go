@@ -20,7 +20,7 @@ func (a *Program) getCommand() *cobra.Command {
 	var workspace, asOf string
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
-		Short: "Show what is declared and in force, since when and decided by whom",
+		Short: "Show the declarations in force, since when, and who decided them",
 		Long: `Get shows what is in force: the last valid declaration of each thing, unless it is over.
 Things announced with a start of their own (a commitment, a budget, a maintenance window) are
 shown before they begin. An outage or a correction of usage is shown until it is cancelled.
@@ -52,7 +52,7 @@ declaration or an end; or use "operator revoke", "node drain|retire" or
 		},
 		ValidArgs: app.DeclaredKinds(),
 	}
-	cmd.Flags().StringVar(&workspace, "workspace", "", "only what belongs to this workspace")
+	cmd.Flags().StringVar(&workspace, "workspace", "", "only declarations of this workspace")
 	asOfFlag(cmd, &asOf)
 	return cmd
 }
@@ -76,7 +76,7 @@ func (a *Program) showDeclared(ans *app.Declared, filters string) {
 	a.showProgram()
 }
 
-// declaredText says in a few words what is declared.
+// declaredText summarises a declaration.
 func declaredText(s *registry.Statement) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

@@ -20,7 +20,7 @@ type importFlags struct {
 func (a *Program) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
-		Short: "Append the facts in files to the log",
+		Short: "Append facts from files to the log",
 		Long: `Import reads files in their publishers' own columns and appends their facts as events. A file is
 a source, named by its SHA-256. Importing it again, or continuing after a crash, adds nothing
 twice. Bad rows are reported with file, line and field, and the other rows are imported. A
@@ -71,39 +71,39 @@ as_of, source.`,
 			},
 		}
 		f := sub.Flags()
-		f.BoolVar(&fl.strict, "strict", false, "refuse a file whole when any row of it is bad")
+		f.BoolVar(&fl.strict, "strict", false, "reject a file if any row is bad")
 		if k.kind != importer.Prices {
-			f.StringVar(&fl.opts.Cluster, "cluster", "", "cluster that the file is about (required)")
+			f.StringVar(&fl.opts.Cluster, "cluster", "", "cluster of the file (required)")
 			must(sub.MarkFlagRequired("cluster"))
 		}
-		f.DurationVar(&fl.opts.Shift, "shift", 0, "move every time by this much; it becomes part of the source's name")
-		f.BoolVar(&fl.opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests may use it")
+		f.DurationVar(&fl.opts.Shift, "shift", 0, "shift all times by this duration, which becomes part of the source's name")
+		f.BoolVar(&fl.opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests can use it")
 		switch k.kind {
 		case importer.Nodes, importer.Usage, importer.Demand:
-			f.StringVar(&fl.opts.Zone, "zone", "", "time zone of times that name none, for example UTC or Asia/Shanghai")
+			f.StringVar(&fl.opts.Zone, "zone", "", "time zone of times without one, for example UTC or Asia/Shanghai")
 		}
 		switch k.kind {
 		case importer.Nodes:
-			f.StringVar(&fl.epoch, "epoch", "", "time from which nodes without in_service_from are there")
+			f.StringVar(&fl.epoch, "epoch", "", "time from which nodes without in_service_from are in service")
 		case importer.Pods:
-			f.StringVar(&fl.opts.Workspace, "workspace", "", "workspace that the workloads belong to (required)")
+			f.StringVar(&fl.opts.Workspace, "workspace", "", "workspace of the workloads (required)")
 			must(sub.MarkFlagRequired("workspace"))
-			f.StringVar(&fl.epoch, "epoch", "", "time that second 0 of the file stands for (required)")
+			f.StringVar(&fl.epoch, "epoch", "", "time of second 0 of the file (required)")
 			must(sub.MarkFlagRequired("epoch"))
-			f.BoolVar(&fl.opts.Standing, "standing", false, "take the file for a mix that stands from --epoch on and never ends, whatever it says of times")
+			f.BoolVar(&fl.opts.Standing, "standing", false, "treat the file as a constant mix from --epoch on, and ignore its times")
 		case importer.Demand:
-			f.StringToStringVar(&fl.opts.Regions, "region-of", nil, "names for regions, as 1=us-east-1")
-			f.StringToStringVar(&fl.opts.Models, "model-of", nil, "names for models or machine types, as A=p4d.24xlarge")
+			f.StringToStringVar(&fl.opts.Regions, "region-of", nil, "region names, as 1=us-east-1")
+			f.StringToStringVar(&fl.opts.Models, "model-of", nil, "names of models or machine types, as A=p4d.24xlarge")
 		case importer.Usage:
 			f.StringVar(&fl.opts.SKU, "sku", "", "instance type of the nodes, as bills name it")
-			f.StringVar(&fl.opts.Account, "account", "", "billing account that pays for the nodes")
+			f.StringVar(&fl.opts.Account, "account", "", "billing account of the nodes")
 			f.Uint64Var(&fl.opts.CPUMilli, "node-cpu-milli", 0, "thousandths of a CPU in a full node")
 			f.Uint64Var(&fl.opts.MemoryMiB, "node-memory-mib", 0, "memory of a full node")
 			f.StringVar(&fl.opts.GPUModel, "gpu-model", "", "GPU model of the nodes (required)")
 			must(sub.MarkFlagRequired("gpu-model"))
 			f.IntVar(&fl.opts.NodeGPUs, "node-gpus", 8, "GPUs in a node")
-			f.DurationVar(&fl.opts.Interval, "interval", 10*time.Minute, "length of a sample; it divides the hour")
-			f.StringToStringVar(&fl.opts.Workspaces, "workspace-of", nil, "workspaces of virtual clusters, as VC=WORKSPACE; others are their own")
+			f.DurationVar(&fl.opts.Interval, "interval", 10*time.Minute, "length of a sample; a divisor of one hour")
+			f.StringToStringVar(&fl.opts.Workspaces, "workspace-of", nil, "workspaces of virtual clusters, as VC=WORKSPACE (default the virtual cluster's name)")
 		}
 		cmd.AddCommand(sub)
 	}
@@ -111,7 +111,7 @@ as_of, source.`,
 	return cmd
 }
 
-// must is for what only a mistake in this program can make fail.
+// must panics on errors that only a bug in this program can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -130,7 +130,7 @@ func (fl *importFlags) options() (importer.Options, error) {
 	return opts, nil
 }
 
-// importFiles shows what became of the files that an import reads.
+// importFiles runs an import and reports each file.
 func (a *Program) importFiles(imported func(done func(*app.Imported) error) error) error {
 	if err := a.NotDemo(); err != nil {
 		return err
@@ -168,11 +168,11 @@ func (a *Program) showImport(ans *app.Imported) error {
 			fmt.Fprintf(a.err, "%s: and %s more; see -o json\n", ans.File, comma(len(ans.Rounded)-shownRows))
 			break
 		}
-		fmt.Fprintf(a.err, "%s: %s of %s, account %s: rounding to 18 decimals took %s %s of what is billed, %s of the effective cost (%s lines)\n", ans.File,
+		fmt.Fprintf(a.err, "%s: %s of %s, account %s: rounding to 18 decimals took %s %s of the billed cost and %s of the effective cost (%s lines)\n", ans.File,
 			invoiceText(r.Invoice, r.Period), clipped(r.Issuer), clipped(r.Account), r.Billed, r.Currency, r.Effective, comma(r.Lines))
 	}
 	if ans.Refused {
-		fmt.Fprintf(a.out, "%s: refused whole, %s of %s rows are bad\n", ans.File, comma(ans.BadRows), comma(ans.Rows))
+		fmt.Fprintf(a.out, "%s: file rejected, %s of %s rows are bad\n", ans.File, comma(ans.BadRows), comma(ans.Rows))
 		return nil
 	}
 	if s := ans.Stated; s != nil {

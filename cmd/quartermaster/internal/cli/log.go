@@ -14,7 +14,7 @@ import (
 func (a *Program) logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Look at the log, export it, replay it",
+		Short: "Show, export and replay the log",
 	}
 	cmd.AddCommand(a.logTailCommand(), a.logStatsCommand(), a.logExportCommand(), a.logReplayCommand())
 	return cmd
@@ -53,8 +53,8 @@ func (a *Program) logTailCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVarP(&n, "lines", "n", 10, "how many events")
-	f.BoolVarP(&follow, "follow", "f", false, "go on with new events until interrupted")
+	f.IntVarP(&n, "lines", "n", 10, "number of events")
+	f.BoolVarP(&follow, "follow", "f", false, "continue with new events until interrupted")
 	f.StringSliceVar(&topics, "topic", nil, "topics, for example qm.fleet (default all)")
 	return cmd
 }
@@ -63,7 +63,7 @@ func (a *Program) logStatsCommand() *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Count what the log and the rows hold, and what is missing",
+		Short: "Count the events and rows, and what is missing",
 		Long: `Stats shows, for each partition, the number of records and of streams, and the events that are
 known to be missing: sequence numbers that a stream skipped. "ahead" is how far a source dated
 its events after the time at which they were appended.`,
@@ -109,10 +109,10 @@ folds are skipped ("quartermaster snapshot verify" names them).`,
 				return err
 			}
 			if ans.Equal != nil && !*ans.Equal {
-				return &failed{why: "the live rows are not what the log says"}
+				return &failed{why: "the live rows differ from the log"}
 			}
 			if len(ans.SnapshotsFailed) > 0 {
-				return &failed{why: "a snapshot is not what the log says"}
+				return &failed{why: "a snapshot differs from the log"}
 			}
 			if len(ans.LeftAside) > 0 {
 				return &failed{why: "a snapshot could not be used"}
@@ -120,7 +120,7 @@ folds are skipped ("quartermaster snapshot verify" names them).`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&verify, "verify", false, "compare with the live rows; exit 1 when they differ")
+	cmd.Flags().BoolVar(&verify, "verify", false, "compare with the live rows; exit 1 if they differ")
 	return cmd
 }
 
@@ -140,17 +140,17 @@ func (a *Program) showReplay(ans *app.Replay) error {
 		fmt.Fprintf(a.out, "          from the snapshot at %s and the log since\n", a.position(ans.LiveFrom))
 	}
 	for _, s := range ans.LeftAside {
-		fmt.Fprintf(a.out, "LEFT ASIDE: %s\n", s)
+		fmt.Fprintf(a.out, "NOT USED: %s\n", s)
 	}
-	fmt.Fprintf(a.out, "snapshots %s compared on the way, %s are not what the log says\n", comma(*ans.SnapshotsChecked), comma(len(ans.SnapshotsFailed)))
+	fmt.Fprintf(a.out, "snapshots %s compared, %s differ from the log\n", comma(*ans.SnapshotsChecked), comma(len(ans.SnapshotsFailed)))
 	for _, c := range ans.SnapshotsFailed {
 		fmt.Fprintf(a.out, "SNAPSHOT %s\n", c)
 	}
 	if *ans.Equal {
-		fmt.Fprintln(a.out, "equal: the live rows are what the log says")
+		fmt.Fprintln(a.out, "equal: the live rows match the log")
 		return nil
 	}
-	fmt.Fprintln(a.out, "DIFFERENT: the live rows are not what the log says")
+	fmt.Fprintln(a.out, "DIFFERENT: the live rows differ from the log")
 	for _, d := range ans.Differences {
 		fmt.Fprintf(a.out, "  %s  live=%t replay=%t\n", d.Row, d.Live, d.Replay)
 	}

@@ -17,7 +17,7 @@ import (
 	"quartermaster/domain"
 )
 
-// exportFlags say what of the log is exported, and how it is written.
+// exportFlags select the exported events and the output.
 type exportFlags struct {
 	topics, types        []string
 	workspaces, clusters []string
@@ -26,7 +26,7 @@ type exportFlags struct {
 	out, compress        string
 }
 
-// The ways of compressing an export.
+// Compression of an export, the values of --compress.
 const (
 	plainText = "none"
 	gzipped   = "gzip"
@@ -68,11 +68,11 @@ The lines have the format of "quartermaster log tail -o json".`,
 	f := cmd.Flags()
 	f.StringSliceVar(&fl.topics, "topic", nil, "topics, for example qm.fleet (default all)")
 	f.StringSliceVar(&fl.types, "type", nil, "types of events, for example NodeRegistered (default all)")
-	f.StringSliceVar(&fl.workspaces, "workspace", nil, "only events that name one of these workspaces as theirs")
-	f.StringSliceVar(&fl.clusters, "cluster", nil, "only events of one of these clusters")
+	f.StringSliceVar(&fl.workspaces, "workspace", nil, "only events of these workspaces")
+	f.StringSliceVar(&fl.clusters, "cluster", nil, "only events of these clusters")
 	f.StringVar(&fl.from, "from", "", "only events of this time or later")
 	f.StringVar(&fl.to, "to", "", "only events before this time")
-	f.StringVar(&fl.until, "until", "", "position to stop at (default the end of the log)")
+	f.StringVar(&fl.until, "until", "", "position to stop at (default end of the log)")
 	f.StringVar(&fl.out, "out", "", "file to write, which must not exist (default standard output)")
 	f.StringVar(&fl.compress, "compress", "", "none, gzip or zstd (default by the name of --out)")
 	return cmd
@@ -101,7 +101,7 @@ func (fl *exportFlags) wanted() (app.Export, error) {
 	return x, nil
 }
 
-// compression is how the export is compressed.
+// compression returns the compression of the export.
 func (fl *exportFlags) compression() (string, error) {
 	switch fl.compress {
 	case plainText, gzipped, zstandard:
@@ -119,8 +119,7 @@ func (fl *exportFlags) compression() (string, error) {
 	return plainText, nil
 }
 
-// exportTo writes into a file that is not there yet, or to standard output. Half an
-// export is none: the file is removed again.
+// exportTo writes to a new file, or to standard output. It removes the file if the export fails.
 func (a *Program) exportTo(path, how string, write func(io.Writer) error) (err error) {
 	if path == "" {
 		return compressed(a.out, how, write)

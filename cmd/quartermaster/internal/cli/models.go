@@ -24,7 +24,7 @@ func (a *Program) modelsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "models",
-		Short: "Which model runs where: declared, seen, shadow and stale",
+		Short: "Which models run where, compared with what is declared",
 		Long: `Models compares declared deployments with those seen running.
 
   running  declared, and seen within --stale-after
@@ -64,8 +64,8 @@ func (a *Program) modelsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&filter.Workspace, "workspace", "", "only this workspace")
 	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
-	f.StringVar(&at, "at", "", "time to look at: RFC 3339, a date or a month in UTC (default now)")
-	f.DurationVar(&stale, "stale-after", time.Hour, "how long something may go unseen")
+	f.StringVar(&at, "at", "", "time of the answer: RFC 3339, a date or a month in UTC (default now)")
+	f.DurationVar(&stale, "stale-after", time.Hour, "how long a deployment may go unseen")
 	asOfFlag(cmd, &asOf)
 	f.IntVar(&limit, "limit", 40, "deployments to list; JSON has all")
 	return cmd

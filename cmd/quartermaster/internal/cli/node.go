@@ -14,7 +14,7 @@ import (
 )
 
 func (a *Program) nodeCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "node", Short: "Register nodes, drain them, put them back into service, or take them or a GPU out of it"}
+	cmd := &cobra.Command{Use: "node", Short: "Register, drain, return and retire nodes and GPUs"}
 	cmd.AddCommand(a.nodeRegisterCommand(), a.nodeReturnCommand(), a.nodeDrainCommand(), a.nodeRetireCommand())
 	return cmd
 }
@@ -24,7 +24,7 @@ func (a *Program) nodeReturnCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "return CLUSTER/NODE --reason TEXT",
-		Short: "Say that what took a node or a GPU out of service is over",
+		Short: "Return a node or a GPU to service",
 		Long: `Return ends every fatal fault, cordon and drain of a node from now on. What "quartermaster fleet"
 shows as failed is in service again, and its time no longer counts as failed. With --gpu it ends
 only the faults of that GPU. Later faults count again.
@@ -60,7 +60,7 @@ operators decide everywhere.`,
 			return a.decideNode(cmd.Context(), key, "returned", dryRun, func() (*app.NodeDecision, app.Draft, error) { return a.caller().ReturnNode(cmd.Context(), cluster, ev) })
 		},
 	}
-	cmd.Flags().StringVar(&gpu, "gpu", "", "UUID of the GPU whose faults are over; by default all that keeps the node down")
+	cmd.Flags().StringVar(&gpu, "gpu", "", "UUID of the repaired GPU (default the node with all its faults)")
 	nodeFlags(cmd, &reason, &key, &dryRun)
 	return cmd
 }
@@ -79,7 +79,7 @@ func (a *Program) nodeDrainCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "drain CLUSTER/NODE --reason TEXT",
-		Short: "Say that a node is out of service, with no workload left on it",
+		Short: "Take a drained node out of service",
 		Long: `Drain takes a node out of service from now on. Its idle time counts as maintenance until
 "quartermaster node return". Drain moves no workload: drain the node in the scheduler first.
 
@@ -106,11 +106,11 @@ operators decide everywhere.`,
 	return cmd
 }
 
-// nodeFlags are the flags of every decision about a node.
+// nodeFlags adds the flags of every decision about a node.
 func nodeFlags(cmd *cobra.Command, reason, key *string, dryRun *bool) {
-	cmd.Flags().StringVar(reason, "reason", "", "why, for whoever reads the log later (required)")
+	cmd.Flags().StringVar(reason, "reason", "", "reason, kept in the log (required)")
 	must(cmd.MarkFlagRequired("reason"))
-	cmd.Flags().BoolVar(dryRun, "dry-run", false, "say what would be refused and append nothing")
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "check the decision and append nothing")
 	keyFlag(cmd, key)
 }
 
@@ -119,7 +119,7 @@ func (a *Program) nodeRetireCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "retire CLUSTER/NODE --reason TEXT",
-		Short: "Take a node, or one GPU of it, out of the fleet for good",
+		Short: "Remove a node, or one of its GPUs, from the fleet",
 		Long: `Retire removes a node with all its GPUs from the fleet from now on. Registering it again brings it
 back.
 
@@ -155,12 +155,12 @@ operators decide everywhere.`,
 			return a.decideNode(ctx, key, "retired", dryRun, func() (*app.NodeDecision, app.Draft, error) { return a.caller().RetireGPU(ctx, cluster, ev) })
 		},
 	}
-	cmd.Flags().StringVar(&gpu, "gpu", "", "UUID of the one GPU that goes (default the node with all of them)")
+	cmd.Flags().StringVar(&gpu, "gpu", "", "UUID of the GPU to retire (default the node with all its GPUs)")
 	nodeFlags(cmd, &reason, &key, &dryRun)
 	return cmd
 }
 
-// decideNode signs what is drafted about a node, and shows how the node stands then.
+// decideNode signs a drafted decision about a node and shows the node's new state.
 func (a *Program) decideNode(ctx context.Context, keyPath, done string, dryRun bool, drafted func() (*app.NodeDecision, app.Draft, error)) error {
 	var ans *app.NodeDecision
 	by, at, err := a.change(ctx, keyPath, dryRun, func() (draft app.Draft, err error) {
@@ -181,7 +181,7 @@ func (a *Program) decideNode(ctx context.Context, keyPath, done string, dryRun b
 		fmt.Fprintf(a.out, "%s would be %s; nothing appended: this was a dry run\n", what, done)
 		return nil
 	}
-	// When it takes effect, which may be later than what was looked at.
+	// The decision takes effect at this time, which may be later than the time of the draft.
 	ans.At, ans.Operator = at, by
 	var gone *app.NotFoundError
 	if ans.Health, err = a.caller().NodeHealth(ctx, ans.Cluster, ans.Node, ans.At); err != nil && !errors.As(err, &gone) {

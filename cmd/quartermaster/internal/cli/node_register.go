@@ -17,7 +17,7 @@ import (
 	"quartermaster/domain"
 )
 
-// nodeFacts are what the flags state of nodes.
+// nodeFacts are the flags of "node register".
 type nodeFacts struct {
 	app.NodeFacts
 	dryRun           bool
@@ -30,7 +30,7 @@ func (a *Program) nodeRegisterCommand() *cobra.Command {
 	var facts nodeFacts
 	cmd := &cobra.Command{
 		Use:   "register --cluster CLUSTER (--seen [NODE...] | NODE...)",
-		Short: "Register the nodes that report and that nobody declared, or state more of nodes",
+		Short: "Register nodes that report and are not declared, or change declarations of nodes",
 		Long: `Register --seen declares the nodes of a cluster that report GPUs and are not declared: all of
 them, or those named. Use it for nodes that only Prometheus reports. A node has the GPUs that it
 reported in its last two hours. It is in service from the hour in which the first of them was seen,
@@ -58,15 +58,15 @@ operators decide everywhere.`,
 	f := cmd.Flags()
 	f.StringVar(&facts.Cluster, "cluster", "", "cluster of the nodes (required)")
 	must(cmd.MarkFlagRequired("cluster"))
-	f.BoolVar(&facts.Seen, "seen", false, "register what reports and nobody declared")
+	f.BoolVar(&facts.Seen, "seen", false, "register nodes that report and are not declared")
 	f.BoolVar(&facts.dryRun, "dry-run", false, "show what would be registered and append nothing")
-	f.StringVar(&facts.model, "model", "", "model of the GPUs, for example \"H100 SXM 80GB\"; with --seen of those whose model is not known")
-	f.StringVar(&facts.Provider, "provider", "", "who supplies the nodes, where it is not the cluster's")
-	f.StringVar(&facts.BillingAccount, "account", "", "account that the nodes are billed to")
+	f.StringVar(&facts.model, "model", "", "model of the GPUs, for example \"H100 SXM 80GB\"; with --seen only for GPUs of unknown model")
+	f.StringVar(&facts.Provider, "provider", "", "supplier of the nodes, if it is not the cluster's")
+	f.StringVar(&facts.BillingAccount, "account", "", "billing account of the nodes")
 	f.StringVar(&facts.SKU, "sku", "", "instance type as on the supplier's bill")
-	f.StringVar(&facts.Zone, "zone", "", "zone that the nodes are in")
+	f.StringVar(&facts.Zone, "zone", "", "zone of the nodes")
 	f.StringVar(&facts.BillingModel, "billing-model", "", "reserved, on_demand, spot, capacity_block or owned")
-	f.StringArrayVar(&facts.resources, "resource-id", nil, "NODE=ID: a node's id on the supplier's bill; may be given again")
+	f.StringArrayVar(&facts.resources, "resource-id", nil, "NODE=ID: a node's id on the supplier's bill; repeatable")
 	f.Uint64Var(&facts.cpu, "cpu", 0, "CPU cores of each node")
 	f.Uint64Var(&facts.memoryGiB, "memory-gib", 0, "memory of each node")
 	f.StringVar(&facts.from, "from", "", "since when: RFC 3339, a date or a month in UTC")
@@ -77,7 +77,7 @@ operators decide everywhere.`,
 // read checks the flags.
 func (n *nodeFacts) read(nodes []string) error {
 	if !n.Seen && len(nodes) == 0 {
-		return commandline.Usagef("name the nodes, or give --seen to register those that report and that nobody declared")
+		return commandline.Usagef("name the nodes, or give --seen to register nodes that report and are not declared")
 	}
 	n.Nodes, n.CPUMilli, n.MemoryMiB = nodes, 1000*n.cpu, 1024*n.memoryGiB
 	var ok bool
@@ -176,5 +176,5 @@ func (a *Program) showRegistered(ans *app.RegisteredNodes, facts *nodeFacts, unk
 	if facts.Seen {
 		since = " --from " + ans.Nodes[0].InServiceFrom.String()
 	}
-	fmt.Fprintf(a.out, "bills are matched by what is missing; state it with\n  quartermaster node register --cluster %s NODE...%s%s\n", ans.Cluster, with, since)
+	fmt.Fprintf(a.out, "bill matching needs the missing values; state them with\n  quartermaster node register --cluster %s NODE...%s%s\n", ans.Cluster, with, since)
 }

@@ -17,7 +17,7 @@ import (
 	"quartermaster/domain"
 )
 
-// operatorAnswer is what operator add answers.
+// operatorAnswer is the answer of "operator add".
 type operatorAnswer struct {
 	Operator  string   `json:"operator"`
 	Workspace string   `json:"workspace"`
@@ -28,7 +28,7 @@ type operatorAnswer struct {
 }
 
 func (a *Program) operatorCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "operator", Short: "Register who may decide, and end it"}
+	cmd := &cobra.Command{Use: "operator", Short: "Register and revoke operators"}
 	var (
 		workspace, role, newKey, publicOf, key string
 		limits                                 []string
@@ -103,12 +103,12 @@ create a new key (--new-key FILE).`,
 		},
 	}
 	f := add.Flags()
-	f.StringVar(&workspace, "workspace", app.Platform, "workspace that they decide in")
+	f.StringVar(&workspace, "workspace", app.Platform, "workspace that the operator decides in")
 	f.StringVar(&role, "role", "", "admin, finance, planner, auditor or operator (required)")
 	must(add.MarkFlagRequired("role"))
-	f.StringArrayVar(&limits, "limit", nil, "most that one decision may commit in a currency, for example \"250000 USD\"; may be given again")
-	f.StringVar(&newKey, "new-key", "", "make a key pair and write it to this file")
-	f.StringVar(&publicOf, "public-key-of", "", "key file whose public half is registered")
+	f.StringArrayVar(&limits, "limit", nil, "maximum that one decision may commit in a currency, for example \"250000 USD\"; repeatable")
+	f.StringVar(&newKey, "new-key", "", "create a key pair and write it to this file")
+	f.StringVar(&publicOf, "public-key-of", "", "key file with the public key to register")
 	keyFlag(add, &key)
 	cmd.AddCommand(add, a.operatorRevokeCommand())
 	return cmd

@@ -14,7 +14,7 @@ func (a *Program) operatorRevokeCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "revoke NAME --reason TEXT",
-		Short: "End what an operator may decide in a workspace",
+		Short: "End an operator's right to decide in a workspace",
 		Long: `Revoke ends an operator's right to decide in a workspace from now on, with all their keys or only
 with the key of --public-key-of. Earlier decisions stay in force. A decision that is appended later
 has no effect, whatever its date.
@@ -61,16 +61,16 @@ decide everywhere cannot be revoked. Register another admin first, also to repla
 				fmt.Fprintln(a.out, "nothing revoked: this was a dry run")
 				return nil
 			}
-			fmt.Fprintf(a.out, "%s decides no more in workspace %s, signed by %s\n", ans.Operator, ans.Workspace, ans.By)
+			fmt.Fprintf(a.out, "%s may no longer decide in workspace %s, signed by %s\n", ans.Operator, ans.Workspace, ans.By)
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&workspace, "workspace", app.Platform, "workspace in which they decide no more")
-	f.StringVar(&publicOf, "public-key-of", "", "key file of the one key that ends (default all of theirs)")
-	f.StringVar(&reason, "reason", "", "why, for whoever reads the log later (required)")
+	f.StringVar(&workspace, "workspace", app.Platform, "workspace of the revoked right")
+	f.StringVar(&publicOf, "public-key-of", "", "key file of the key to revoke (default all keys of the operator)")
+	f.StringVar(&reason, "reason", "", "reason, kept in the log (required)")
 	must(cmd.MarkFlagRequired("reason"))
-	f.BoolVar(&dryRun, "dry-run", false, "show what would end and append nothing")
+	f.BoolVar(&dryRun, "dry-run", false, "show what would be revoked and append nothing")
 	keyFlag(cmd, &key)
 	return cmd
 }

@@ -20,15 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bar shows the progress of long work: on a terminal as a bar, elsewhere as a line
-// every now and then.
+// bar shows the progress of long work: as a bar on a terminal, else as periodic lines.
 type bar struct {
 	progress *mpb.Progress
 	bar      *mpb.Bar
 	plain    *plainBar
 }
 
-// plainBar writes lines. Work on several goroutines may say how far it is at once.
+// plainBar writes lines. It is safe for concurrent use.
 type plainBar struct {
 	app        *Program
 	name, unit string
@@ -55,10 +54,10 @@ func (p *plainBar) set(done int64, now time.Time) {
 		100*done/max(1, p.total), comma(int(rate)), left)
 }
 
-// worthABar is the least work that gets a bar; less is done before it is drawn.
+// worthABar is the least work that gets a bar; smaller work is done too soon.
 const worthABar = 50_000
 
-// track shows how far work is.
+// track shows the progress of work.
 func (a *Program) track(w app.Work) app.Progress {
 	if a.quiet || w.Total < worthABar && !w.Slow {
 		return &bar{}
@@ -94,8 +93,8 @@ func (b *bar) Stop() {
 	}
 }
 
-// isTerminal reports whether there is a terminal with room for a bar; one without
-// a size, such as a container's, shows none.
+// isTerminal reports whether w is a terminal with a size. A terminal without a size, such as a
+// container's, cannot show a bar.
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -138,7 +137,7 @@ func keysOf(a, b map[string]string) []string {
 
 func clipped(name string) string { return domain.Clip(name, widest) }
 
-// filtersText returns the flags that narrow an answer, for example " with --cluster lab".
+// filtersText returns the given filters, for example " with --cluster lab".
 func filtersText(workspace, cluster, region string) string {
 	s := ""
 	for _, f := range []struct{ flag, value string }{{"--workspace", workspace}, {"--cluster", cluster}, {"--region", region}} {
@@ -152,10 +151,10 @@ func filtersText(workspace, cluster, region string) string {
 	return s
 }
 
-// showPosition says as of which position a report is.
+// showPosition shows the position of a report.
 func (a *Program) showPosition(p string) { fmt.Fprintf(a.out, "position: %s\n", a.position(p)) }
 
-// reportEnds says under a table what it may lack, and what made it.
+// reportEnds shows under a table which program made it and what it may lack.
 func (a *Program) reportEnds(c registry.Completeness) {
 	a.showProgram()
 	if note := c.Note(); note != "" {
@@ -164,20 +163,20 @@ func (a *Program) reportEnds(c registry.Completeness) {
 	}
 }
 
-// caller asks and decides as whoever runs the command.
+// caller returns a caller with the rights of the user of the command.
 func (a *Program) caller() *app.Caller { return a.For(app.Everyone) }
 
-// asOfFlag lets a command that reads answer as of a point in the past.
+// asOfFlag adds --as-of, with which a command answers as of a point in the past.
 func asOfFlag(cmd *cobra.Command, asOf *string) {
-	cmd.Flags().StringVar(asOf, "as-of", "", "answer as of a position, the name of a snapshot or a time, from the log as it was then; \"quartermaster snapshot --help\" says more (default now)")
+	cmd.Flags().StringVar(asOf, "as-of", "", "answer as of a position, a snapshot or a time; see \"quartermaster snapshot --help\" (default now)")
 }
 
-// widest is how many characters of a name a table shows; JSON has all.
+// widest bounds the characters of a name in a table. JSON has all.
 const widest = 40
 
 func comma(n int) string { return humanize.Comma(int64(n)) }
 
-// day shows the date of an instant, "" for none.
+// day shows the date of an instant, "" for zero.
 func day(t domain.Instant) string {
 	if t == 0 {
 		return ""
@@ -185,7 +184,7 @@ func day(t domain.Instant) string {
 	return t.Time().Format("2006-01-02")
 }
 
-// position is a position as people read it: short, and whole with -o wide.
+// position shortens a position for display, except with -o wide.
 func (a *Program) position(p string) string {
 	if a.output == asWide {
 		return p

@@ -30,7 +30,7 @@ type planFlags struct {
 	dryRun             bool
 }
 
-// usualPlan are the flags of [UsualPlan].
+// usualPlan returns the flags with the defaults of [app.UsualPlan].
 func usualPlan() planFlags {
 	q := app.UsualPlan()
 	as := &q.Assumptions
@@ -44,7 +44,7 @@ func (a *Program) planCommand() *cobra.Command {
 	fl, asOf := usualPlan(), ""
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "What to buy: the cheapest mix of reserved, on-demand and spot, with its proof",
+		Short: "Plan purchases: the cheapest mix of reserved, on-demand and spot, with a proof",
 		Long: `Plan finds, for every pool (machines of one kind in one region), the purchases that serve its
 demand at the least net present cost. It solves the problem exactly, with a lower bound, and a
 checker that shares no code with the solver proves the result. Demand is the observed demand,
@@ -117,11 +117,11 @@ excluded, nothing is recorded and the exit status is 1.`,
 	}
 	f := cmd.Flags()
 	questionFlags(cmd, &fl)
-	f.StringVar(&fl.demand, "demand", fl.demand, "\"repeat\" what was observed, or take scenarios of a \"forecast\"")
-	f.IntVar(&fl.scenarios, "scenarios", fl.scenarios, "of a forecast, how many ways demand may go, all equally likely")
-	f.Uint64Var(&fl.seed, "seed", fl.seed, "of a forecast, seed of its scenarios: equal seeds give equal plans")
-	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace whose plan it is")
-	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show, record nothing")
+	f.StringVar(&fl.demand, "demand", fl.demand, "\"repeat\" the observed demand, or use scenarios of a \"forecast\"")
+	f.IntVar(&fl.scenarios, "scenarios", fl.scenarios, "with a forecast, number of equally likely scenarios")
+	f.Uint64Var(&fl.seed, "seed", fl.seed, "with a forecast, seed of the scenarios: equal seeds give equal plans")
+	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace of the plan")
+	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show the plan, but do not record it")
 	asOfFlag(cmd, &asOf)
 	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planDiffCommand(), a.planPackCommand(), a.planForecastCommand(), a.planBacktestCommand(), a.planSolveCommand(), a.planCheckCommand(), a.planEvaluateCommand())
 	return cmd
@@ -177,7 +177,7 @@ func (a *Program) planListCommand() *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the plans that were recorded",
+		Short:   "List recorded plans",
 		Long:    `List shows every recorded plan, newest first.`,
 		Example: "  quartermaster plan list",
 		Args:    cobra.NoArgs,
@@ -214,7 +214,7 @@ func (a *Program) planShowCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "show PLAN",
-		Short: "Show a recorded plan, and compute it again if asked",
+		Short: "Show a recorded plan, and verify it with --verify",
 		Long: `Show prints a plan as it was recorded. With --verify it folds the log up to the plan's position
 and computes the plan again. Both must be equal byte for byte; exit status 1 if they are not. A
 plan of another method version cannot be verified by this program, and is reported as such.
@@ -242,18 +242,18 @@ With -o json the recorded document is printed unchanged.`,
 		},
 	}
 	asOfFlag(cmd, &asOf)
-	cmd.Flags().BoolVar(&verify, "verify", false, "compute the plan again from the log, and compare; exit 1 when it differs")
+	cmd.Flags().BoolVar(&verify, "verify", false, "compute the plan again from the log, and compare; exit 1 if it differs")
 	return cmd
 }
 
-// showVerified says whether a recorded document is what the log gives again.
+// showVerified reports whether a recorded document equals the one computed again from the log.
 func (a *Program) showVerified(v *app.Verified, err error, kind, verb string) error {
 	if err != nil {
 		return err
 	}
 	if !v.Equal {
 		fmt.Fprintf(a.err, "DIFFERENT: recorded %s, %s again %s\n", v.Recorded, verb, v.Again)
-		return &failed{why: "the " + kind + " is not what the log says"}
+		return &failed{why: "the " + kind + " differs from the log"}
 	}
 	a.note("equal: %s again from the log at %s, digest %s", verb, a.position(v.Position), v.Recorded)
 	return nil

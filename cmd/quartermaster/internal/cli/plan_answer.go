@@ -11,7 +11,7 @@ import (
 	instances "quartermaster/domain/instance"
 )
 
-// percentOf shows a share in percent, small ones as such.
+// percentOf shows a share in percent. Tiny positive shares do not show as 0.
 func percentOf(share domain.Decimal) string {
 	p := share.Shift(2)
 	if p.IsPositive() && p.Round(6).IsZero() {
@@ -20,10 +20,10 @@ func percentOf(share domain.Decimal) string {
 	return p.Round(6).String() + " %"
 }
 
-// mostRows bounds the rows of a table that a person reads; JSON has all.
+// mostRows bounds the rows of a table. JSON has all.
 const mostRows = 40
 
-// showAnswer prints an answer for a planner.
+// showAnswer prints the answer of an instance.
 func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 	spans := in.Spans()
 	fmt.Fprintf(a.out, "%s: %s to %s, %d pools, %d demands, in %s at net present value\n\n",
@@ -46,7 +46,7 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 	t.Render()
 	fmt.Fprintf(a.out, "gap %s\n", gap)
 	if ans.Interrupted {
-		fmt.Fprintln(a.out, "interrupted: the search was stopped, and a longer one may find better")
+		fmt.Fprintln(a.out, "interrupted: the search was stopped; a longer search may find a better answer")
 	}
 
 	if len(ans.Purchases) == 0 {
@@ -62,7 +62,7 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 			}
 			name := p.Offer
 			if p.Commitment != "" {
-				name = fmt.Sprintf("%s goes on, %d×", p.Commitment, p.Renewals)
+				name = fmt.Sprintf("%s renewed, %d×", p.Commitment, p.Renewals)
 			}
 			t.AppendRow(table.Row{named(name), named(p.Pool), count(p.Units), day(p.Term.From), day(p.Term.To), day(p.OrderBy), moneyCell(p.Upfront), moneyCell(p.Hourly), moneyCell(p.Cost), moneyCell(p.Worth)})
 		}
@@ -96,9 +96,9 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 		if !e.Salvage.IsZero() {
 			much = "all"
 		}
-		line := fmt.Sprintf("with %s of what terms cost beyond the horizon worth keeping: these purchases come to %s", much, money(e.Cost))
+		line := fmt.Sprintf("with %s of the cost beyond the horizon credited: these purchases cost %s", much, money(e.Cost))
 		if e.Best != nil {
-			line += ", the best found to " + money(*e.Best)
+			line += ", the best found " + money(*e.Best)
 		}
 		fmt.Fprintln(a.out, line)
 	}
@@ -107,20 +107,20 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 	}
 }
 
-// showBaselines compares an answer with what is done without a plan.
+// showBaselines compares an answer with its baselines.
 func (a *Program) showBaselines(ans *instances.Answer) {
 	if len(ans.Baselines) == 0 {
 		return
 	}
-	fmt.Fprintln(a.out, "\nBeside what is done without a plan:")
-	t := a.table("baseline", "cost", "of it penalty", "unit-hours not served", "more than the plan", "")
+	fmt.Fprintln(a.out, "\nCompared with the baselines:")
+	t := a.table("baseline", "cost", "incl. penalty", "unit-hours not served", "more than the plan", "")
 	t.SetColumnConfigs(rightFrom(2, 5))
 	t.AppendRow(table.Row{"this plan", moneyCell(ans.Cost), moneyCell(ans.Penalty), "", "", ""})
 	horizon, buys, broken := false, false, false
 	for _, b := range ans.Baselines {
 		more, breaks := money(b.Cost.Sub(ans.Cost)), ""
 		if n := len(b.Broken); n > 0 {
-			more, breaks, broken = "", "breaks "+clipped(b.Broken[0].Bound), true
+			more, breaks, broken = "", "violates "+clipped(b.Broken[0].Bound), true
 			if over := b.Broken[0].Over; over != nil {
 				breaks += fmt.Sprintf(", %s over", money(*over))
 			}
@@ -132,24 +132,24 @@ func (a *Program) showBaselines(ans *instances.Answer) {
 			horizon, buys = horizon || p.Horizon, buys || !b.Nominal.Equal(ans.Baselines[0].Nominal)
 		}
 		unserved := b.Unserved
-		if n, err := decimal.NewFromString(unserved); err == nil { // it is written by the program
+		if n, err := decimal.NewFromString(unserved); err == nil { // written by this program
 			unserved = wholeHours(n)
 		}
 		t.AppendRow(table.Row{baselineName(b.Name), moneyCell(b.Cost), moneyCell(b.Penalty), unserved, more, breaks})
 	}
 	t.Render()
 	if broken {
-		fmt.Fprintln(a.out, "a baseline that breaks something is no rival: the plan keeps it all, and the rules do not look at it")
+		fmt.Fprintln(a.out, "a baseline that violates a constraint is not comparable: the plan keeps all constraints, which the baselines ignore")
 	}
 	switch {
 	case !buys:
-		fmt.Fprintln(a.out, "the rules that look back buy nothing: they know reservations and capacity blocks, and none is sold here that would have paid")
+		fmt.Fprintln(a.out, "the look-back baselines buy nothing: no reservation or capacity block on offer would have saved money")
 	case horizon:
-		fmt.Fprintln(a.out, "the rules look at the first days of the horizon, as past_hourly of some demand is not given")
+		fmt.Fprintln(a.out, "the look-back baselines use the first days of the horizon, because past_hourly is missing for some demand")
 	}
 }
 
-// showServed prints how each pool is served, expected over the scenarios.
+// showServed prints how each pool is served, as expected values over the scenarios.
 func (a *Program) showServed(ans *instances.Answer) {
 	weight := map[string]domain.Decimal{}
 	total := domain.Decimal{}
@@ -174,7 +174,7 @@ func (a *Program) showServed(ans *instances.Answer) {
 				{&x.demand, p.Demand}, {&x.spare, p.Spare}, {&x.committed, p.Guaranteed}, {&x.committed, p.DiscountOnly}, {&x.spot, p.Spot}, {&x.onDemand, p.OnDemand},
 				{&x.in, p.OverflowIn}, {&x.out, p.OverflowOut}, {&x.short, p.Shortage}, {&x.unused, p.UnusedCommitted},
 			} {
-				if n, err := decimal.NewFromString(c.text); err == nil { // overflow and spares are left out where there are none
+				if n, err := decimal.NewFromString(c.text); err == nil { // overflow and spares may be absent
 					*c.to = c.to.Add(n.Mul(weight[r.Scenario]))
 				}
 			}
@@ -188,7 +188,7 @@ func (a *Program) showServed(ans *instances.Answer) {
 	}
 	head = append(head, "committed", "spot", "on demand")
 	if ways {
-		head = append(head, "of it for others", "served elsewhere")
+		head = append(head, "incl. for others", "served elsewhere")
 	}
 	head = append(head, "not served", "unused")
 	t := a.table(head...)
@@ -216,5 +216,5 @@ func (a *Program) showServed(ans *instances.Answer) {
 	t.Render()
 }
 
-// wholeHours shows unit-hours without what is behind the point.
+// wholeHours shows unit-hours rounded to whole numbers.
 func wholeHours(d domain.Decimal) string { return strings.TrimSuffix(money(d.Round(0)), ".00") }

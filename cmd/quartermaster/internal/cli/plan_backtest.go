@@ -37,7 +37,7 @@ func (a *Program) planBacktestCommand() *cobra.Command {
 	fl := backtestFlags{}
 	cmd := &cobra.Command{
 		Use:   "backtest",
-		Short: "What the plan's advice would have been worth in the past",
+		Short: "Test what the plan's advice would have been worth in the past",
 		Long: `Backtest goes back to the start of each month from --from to --to and plans with what was known
 then: facts that were appended by then, or that their source recorded by then. It makes the
 purchases that could not wait, carries them into the next month, and pays for the actual demand.
@@ -83,23 +83,23 @@ types (a spend commitment).`,
 	}
 	demandFlags(cmd, &fl.DemandQuery)
 	f := cmd.Flags()
-	f.StringVar(&fl.from, "from", "", "first month of decisions (default a year before --to; of a file, half a year after its start)")
-	f.StringVar(&fl.to, "to", "", "month before which the test ends (default this month; of a file, the last that it covers)")
+	f.StringVar(&fl.from, "from", "", "first month of decisions (default a year before --to; with a file, half a year after its start)")
+	f.StringVar(&fl.to, "to", "", "month before which the test ends (default this month; with a file, its last month)")
 	f.StringVar(&fl.Prices, "prices", "", "with --demand: read offers from this file, in the columns of \"import prices\"")
-	f.StringVar(&fl.Group, "group", "kind", "pools are of one \"kind\", or all kinds of a \"region\" together")
-	f.IntVar(&fl.months, "months", 36, "how many months each plan looks ahead")
-	f.IntVar(&fl.scenarios, "scenarios", 16, "ways in which demand may go, in each plan")
-	f.StringVar(&fl.growth, "growth", "", "monthly growth beyond 13 weeks, one or more that are equally likely, for example -0.02,0,0.03 or -2%,0,3% (default a level that walks without a direction)")
+	f.StringVar(&fl.Group, "group", "kind", "form pools by \"kind\", or of all kinds of a \"region\"")
+	f.IntVar(&fl.months, "months", 36, "horizon of each plan, in months")
+	f.IntVar(&fl.scenarios, "scenarios", 16, "demand scenarios in each plan")
+	f.StringVar(&fl.growth, "growth", "", "monthly growth beyond 13 weeks, one or more equally likely values, for example -0.02,0,0.03 or -2%,0,3% (default a random walk without drift)")
 	f.StringVar(&fl.salvage, "salvage", "1", "terminal rule: share of the cost beyond the last month that is not charged, 0 to 1")
-	f.StringVar(&fl.planSalvage, "plan-salvage", "1", "the same share, as plans that know of no end take it beyond what they look at; with less than 1 they buy early what they could have waited with")
+	f.StringVar(&fl.planSalvage, "plan-salvage", "1", "the same share, as assumed by plans that do not know the end; with less than 1 they buy earlier than needed")
 	f.StringVar(&fl.overhead, "spot-overhead", "0.05", "share of spot time lost to interruptions")
 	f.StringVar(&fl.spotShare, "spot-share", "0", "share of demand that may run on spot, 0 to 1")
-	f.StringVar(&fl.shortage, "shortage-factor", "10", "an hour unserved costs so many times the on-demand price")
-	f.IntVar(&fl.Quota, "quota", -1, "on-demand units of a pool that the quota allows, instead of what the log says; -1: as the log says, without bound of a file")
+	f.StringVar(&fl.shortage, "shortage-factor", "10", "cost of an unserved hour, as a multiple of the on-demand price")
+	f.IntVar(&fl.Quota, "quota", -1, "on-demand quota of a pool in units; -1: as in the log, unlimited with a file")
 	f.StringVar(&fl.currency, "currency", "USD", "currency of the offers")
 	f.Uint64Var(&fl.seed, "seed", 1, "seed of scenarios and intervals: equal seeds give equal results")
 	f.StringVar(&fl.chart, "chart", "", "regret of every alternative: "+chartFlag)
-	f.StringVar(&fl.table, "table", "", "write regions and alternatives into this CSV file")
+	f.StringVar(&fl.table, "table", "", "write regions and alternatives to this CSV file")
 	return cmd
 }
 
@@ -118,7 +118,7 @@ func (a *Program) backtest(ctx context.Context, fl *backtestFlags) error {
 	return a.showBacktest(r, fl)
 }
 
-// question reads the flags that say how to test; pools are still missing.
+// question reads the flags into a question without pools.
 func (fl *backtestFlags) question() (*app.BacktestQuery, error) {
 	q := fl.BacktestQuery
 	q.Question = &backtest.Question{
@@ -147,7 +147,7 @@ func (fl *backtestFlags) question() (*app.BacktestQuery, error) {
 		return nil, commandline.Usagef("--group %q: want kind or region", fl.Group)
 	}
 	if fl.Prices != "" && fl.File == "" {
-		return nil, commandline.Usagef("--prices goes with --demand; of the log, its own offers count")
+		return nil, commandline.Usagef("--prices needs --demand; the log has its own offers")
 	}
 	if fl.growth != "" {
 		for text := range strings.SplitSeq(fl.growth, ",") {
@@ -190,7 +190,7 @@ func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
 	if a.json {
 		return a.answerJSON(r)
 	}
-	fmt.Fprintf(a.out, "%d months from %s to %s, amounts in %s, nominal; of what a purchase costs beyond the end %s is not charged\n",
+	fmt.Fprintf(a.out, "%d months from %s to %s, amounts in %s, nominal; %s of a purchase's cost beyond the end is not charged\n",
 		r.Months, day(r.Period.From), day(r.Period.To), r.Currency, percent(r.Salvage))
 	regions := r.Regions
 	if len(regions) > 1 {
@@ -199,8 +199,8 @@ func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
 	scores := []scored{}
 	for i := range regions {
 		g := &regions[i]
-		fmt.Fprintf(a.out, "\n%s: perfect foresight costs %s; least of the alternatives: %s\n", cmp.Or(g.Region, everyRegion), money(g.Foresight), strings.Join(g.Least, ", "))
-		t := a.table("alternative", "cost", "regret", "low", "high", "of it penalty", "reserved hours", "of them unused")
+		fmt.Fprintf(a.out, "\n%s: perfect foresight costs %s; cheapest alternative: %s\n", cmp.Or(g.Region, everyRegion), money(g.Foresight), strings.Join(g.Least, ", "))
+		t := a.table("alternative", "cost", "regret", "low", "high", "incl. penalty", "reserved hours", "incl. unused")
 		t.SetColumnConfigs(rightFrom(2, 8))
 		for _, c := range g.Alternatives {
 			t.AppendRow(table.Row{c.Name, moneyCell(c.Cost), percent(c.Regret), percentOr(c.Low), percentOr(c.High), moneyCell(c.Penalty),
@@ -208,7 +208,7 @@ func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
 		}
 		t.Render()
 		if g.Synthetic > 0 {
-			fmt.Fprintf(a.out, "prices are synthetic in %d of %d months of pools\n", g.Synthetic, g.PoolMonths)
+			fmt.Fprintf(a.out, "prices are synthetic in %d of %d pool-months\n", g.Synthetic, g.PoolMonths)
 		}
 		a.showTerminal(g)
 		if g.Forecast.Forecasts > 0 {
@@ -220,10 +220,9 @@ func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
 	for i := range r.Pools {
 		p := &r.Pools[i]
 		for _, x := range p.Prices {
-			// Of offers the answer and the notes say it; without a price on demand there
-			// would be no test.
+			// The answer and the notes report offers. Without an on-demand price there would be no test.
 			if x.Price == "on_demand" && x.Since != 0 {
-				fmt.Fprintf(a.out, "%s %s: the on-demand price of %d of %d months was not known then, and is that of a later quote, the first of them known from %s\n", p.Region, p.Kind, x.Months, r.Months, day(x.Since))
+				fmt.Fprintf(a.out, "%s %s: in %d of %d months the on-demand price was not known, and a later quote is used; the first was known from %s\n", p.Region, p.Kind, x.Months, r.Months, day(x.Since))
 			}
 		}
 	}
@@ -236,10 +235,10 @@ func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
 	return nil
 }
 
-// everyRegion is what stands for the name of all regions together.
+// everyRegion is the name of all regions together.
 const everyRegion = "all regions"
 
-// percentOr shows a bound that there may be none of.
+// percentOr shows an optional bound in percent.
 func percentOr(d *domain.Decimal) string {
 	if d == nil {
 		return "-"
@@ -255,7 +254,7 @@ func ruleName(x *backtest.Terminal) string {
 	return "salvage " + percent(x.Salvage)
 }
 
-// byRule puts the rules that no alternative is told of first.
+// byRule sorts the rules that alternatives do not know first.
 func byRule(rules []backtest.Terminal) []backtest.Terminal {
 	rules = slices.Clone(rules)
 	slices.SortStableFunc(rules, func(a, b backtest.Terminal) int {
@@ -270,7 +269,7 @@ func byRule(rules []backtest.Terminal) []backtest.Terminal {
 	return rules
 }
 
-// showTerminal shows how much of the regrets is the terminal rule.
+// showTerminal shows regrets by terminal rule.
 func (a *Program) showTerminal(g *backtest.Region) {
 	rules := byRule(g.Terminal)
 	head := table.Row{"regret by terminal rule"}
@@ -315,8 +314,8 @@ func regretFigure(r *app.Backtested) chart.Figure {
 	return f
 }
 
-// regretTable writes regions and alternatives under every terminal rule as CSV. A region
-// without a name is all of them.
+// regretTable writes regions and alternatives under every terminal rule as CSV. The region without a
+// name is the total.
 func regretTable(w io.Writer, r *app.Backtested) error {
 	out := csv.NewWriter(w)
 	err := out.Write([]string{"region", "alternative", "cost", "currency", "foresight_cost", "regret", "regret_low", "regret_high", "shortage_penalty",

@@ -15,7 +15,7 @@ func (a *Program) planDiffCommand() *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
 		Use:   "diff A B",
-		Short: "What differs between two plans",
+		Short: "Compare two plans",
 		Long: `Diff compares two plans: ids of recorded plans, or files with a plan in JSON. It compares costs,
 assumptions, regions, pools, and purchases that were added, removed or changed. Changes are B less
 A. Exit status 1 if the plans differ, 0 if they do not.`,

@@ -21,7 +21,7 @@ func (a *Program) planEvaluateCommand() *cobra.Command {
 	fl := usualPlan()
 	cmd := &cobra.Command{
 		Use:   "evaluate CONTRACT.yaml",
-		Short: "Weigh an offer on the table: what it is worth beside the plan without it",
+		Short: "Evaluate a contract: its worth compared with the plan without it",
 		Long: `Evaluate plans twice, without the contract and with it, and shows
 - the worth of the contract, with a proven bound;
 - the highest hourly price at which it pays to sign, and the price from which signing is proven
@@ -58,7 +58,7 @@ machine. Errors name file, line and column.`,
 			if path != "" {
 				for _, f := range planQuestionFlags {
 					if cmd.Flags().Changed(f) {
-						return commandline.Usagef("--%s is of a plan from the log, and --instance says everything itself", f)
+						return commandline.Usagef("--%s applies to plans from the log, and an instance states everything itself", f)
 					}
 				}
 				in, err = app.ReadInstance(path, cmd.InOrStdin())
@@ -83,13 +83,13 @@ machine. Errors name file, line and column.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&path, "instance", "", "weigh it beside this instance, and not beside the log")
+	f.StringVar(&path, "instance", "", "evaluate against this instance instead of the log")
 	questionFlags(cmd, &fl)
 	asOfFlag(cmd, &asOf)
 	return cmd
 }
 
-// instanceOfLog states the question that a plan would be computed from.
+// instanceOfLog returns the instance that a plan would be computed from.
 func (a *Program) instanceOfLog(ctx context.Context, fl *planFlags, asOf string) (in *instances.Instance, err error) {
 	as, err := fl.assumptions()
 	if err != nil {
@@ -119,39 +119,39 @@ func (a *Program) showAppraisal(x *instances.Appraisal) {
 	t.Render()
 	of := x.Pool
 	if n := len(x.Pools); n > 1 {
-		of = fmt.Sprintf("%s and what has to do with it, %d pools in all", of, n)
+		of = fmt.Sprintf("%s and related pools, %d in all", of, n)
 	}
 	fmt.Fprintf(a.out, "amounts in %s at net present value, of pool %s\n", x.Currency, domain.Clip(of, 3*widest))
 	if x.BreakEvenUse != nil {
-		fmt.Fprintf(a.out, "against the price on demand a unit pays when it is used %s of its hours", percentOf(*x.BreakEvenUse))
+		fmt.Fprintf(a.out, "break-even utilization against on-demand: %s", percentOf(*x.BreakEvenUse))
 		if x.Use != nil {
-			fmt.Fprintf(a.out, "; what is committed in the pool would be used %s", percentOf(*x.Use))
+			fmt.Fprintf(a.out, "; expected utilization of the pool's commitments: %s", percentOf(*x.Use))
 		}
 		fmt.Fprintln(a.out)
 	}
 	for _, r := range x.Replaces {
-		fmt.Fprintf(a.out, "%s: %s units are bought with it, and %s without it\n", clipped(r.Offer+r.Commitment), comma(r.With), comma(r.Without))
+		fmt.Fprintf(a.out, "%s: %s units bought with it, %s without it\n", clipped(r.Offer+r.Commitment), comma(r.With), comma(r.Without))
 	}
 	for _, n := range x.Notes {
 		fmt.Fprintln(a.out, "note: "+n)
 	}
 }
 
-// planQuestionFlags are the flags that say what a plan from the log is asked.
+// planQuestionFlags are the flags of a plan from the log.
 var planQuestionFlags = []string{"region", "at", "months", "weeks", "growth", "rate", "salvage", "spot-overhead", "shortage-factor", "service-level", "currency", "as-of"}
 
-// questionFlags are those of everything that is computed from the question of a plan.
+// questionFlags adds the flags of a plan from the log.
 func questionFlags(cmd *cobra.Command, fl *planFlags) {
 	f := cmd.Flags()
-	f.StringSliceVar(&fl.regions, "region", nil, "only these regions, separated by commas or named one by one (default all)")
-	f.StringVar(&fl.at, "at", "", "offers, quotas, demand and decisions as of this time, so that a commitment decided and begun later is not known; the horizon begins with the next month (default now)")
-	f.IntVar(&fl.months, "months", fl.months, "length of the horizon")
-	f.IntVar(&fl.weeks, "weeks", fl.weeks, "weeks of observed demand that are repeated")
+	f.StringSliceVar(&fl.regions, "region", nil, "only these regions, comma-separated or repeated (default all)")
+	f.StringVar(&fl.at, "at", "", "plan with the offers, quotas, demand and decisions as of this time; the horizon begins with the next month (default now)")
+	f.IntVar(&fl.months, "months", fl.months, "length of the horizon in months")
+	f.IntVar(&fl.weeks, "weeks", fl.weeks, "weeks of observed demand to repeat")
 	f.StringVar(&fl.growth, "growth", fl.growth, "growth of demand per month, for example 0.02 or 2%")
-	f.StringVar(&fl.rate, "rate", "", "annual rate that payments are discounted with (default the policy cost_of_capital, else 0.08)")
-	f.StringVar(&fl.salvage, "salvage", fl.salvage, "share of its cost beyond the horizon that a purchase is taken to be worth, 0 to 1")
+	f.StringVar(&fl.rate, "rate", "", "annual discount rate (default the policy cost_of_capital, else 0.08)")
+	f.StringVar(&fl.salvage, "salvage", fl.salvage, "credited share of a purchase's cost beyond the horizon, 0 to 1")
 	f.StringVar(&fl.overhead, "spot-overhead", fl.overhead, "share of spot time lost to interruptions")
-	f.StringVar(&fl.shortage, "shortage-factor", fl.shortage, "an hour unserved costs so many times the on-demand price")
-	f.StringVar(&fl.serviceLevel, "service-level", "", "probability with which all demand can be served although machines fail, such as 0.999: spare machines for it are planned, by what was learned of failures in the last 90 days (default none)")
-	f.StringVar(&fl.currency, "currency", fl.currency, "currency of the plan; offers in others are left out")
+	f.StringVar(&fl.shortage, "shortage-factor", fl.shortage, "cost of an unserved hour, as a multiple of the on-demand price")
+	f.StringVar(&fl.serviceLevel, "service-level", "", "probability, such as 0.999, of serving all demand despite failures; plans spare machines from the failures of the last 90 days (default none)")
+	f.StringVar(&fl.currency, "currency", fl.currency, "currency of the plan; offers in other currencies are excluded")
 }

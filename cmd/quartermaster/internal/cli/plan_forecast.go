@@ -20,8 +20,8 @@ import (
 // demandFlags are the flags of a question about demand.
 func demandFlags(cmd *cobra.Command, q *app.DemandQuery) {
 	f := cmd.Flags()
-	f.StringVar(&q.File, "demand", "", "read demand from this file instead of the log, in the columns of \"import demand\"")
-	f.StringVar(&q.Zone, "zone", "UTC", "time zone of times in the file that name none")
+	f.StringVar(&q.File, "demand", "", "read demand from this file instead of the log, with the columns of \"import demand\"")
+	f.StringVar(&q.Zone, "zone", "UTC", "time zone of times in the file without one")
 	f.StringVar(&q.Region, "region", "", "only this region")
 	f.StringVar(&q.Kind, "kind", "", "only this GPU model or machine type")
 }
@@ -34,7 +34,7 @@ func (a *Program) planForecastCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "forecast",
-		Short: "Demand of the next weeks by the hour, with how sure that is",
+		Short: "Forecast hourly demand for the next weeks, with prediction intervals",
 		Long: `Forecast predicts the hourly demand of each pool as quantiles. It learns from at most 104 weeks of
 history, and uses the model with the smallest error in forecasts of past weeks. Prediction
 intervals come from these errors (conformal prediction): about nine of ten hours are at or below
@@ -87,17 +87,17 @@ the answer counts such hours.`,
 	}
 	demandFlags(cmd, &q.DemandQuery)
 	f := cmd.Flags()
-	f.IntVar(&q.Weeks, "weeks", 4, "how far to look ahead, 1 to 13")
-	f.IntVar(&q.Origins, "score", 6, fmt.Sprintf("measure as many forecasts of the past, 0 to %d", app.MaxOrigins))
-	f.StringVar(&when, "at", "", "forecast from this time on, with what was observed before it (default now; of a file, its end)")
-	f.StringArrayVar(&launches, "launch", nil, "a known change of demand as TIME=UNITS, for example 2026-07-01=+16 or 2026-08-01=-4; may be repeated")
-	f.StringArrayVar(&ignore, "ignore", nil, "a time not to learn from as FROM/TO, for example 2026-05-03/2026-05-04; may be repeated")
+	f.IntVar(&q.Weeks, "weeks", 4, "horizon in weeks, 1 to 13")
+	f.IntVar(&q.Origins, "score", 6, fmt.Sprintf("number of past forecasts to score, 0 to %d", app.MaxOrigins))
+	f.StringVar(&when, "at", "", "forecast from this time, with the demand observed before it (default now; with a file, its end)")
+	f.StringArrayVar(&launches, "launch", nil, "a known change of demand as TIME=UNITS, for example 2026-07-01=+16 or 2026-08-01=-4; repeatable")
+	f.StringArrayVar(&ignore, "ignore", nil, "a time to exclude from learning, as FROM/TO, for example 2026-05-03/2026-05-04; repeatable")
 	f.StringVar(&file, "chart", "", chartFlag)
 	asOfFlag(cmd, &asOf)
 	return cmd
 }
 
-// knownChanges reads what is known of demand from flags.
+// knownChanges reads known changes of demand from flags.
 func knownChanges(launches, ignore []string) ([]forecast.Change, error) {
 	out := []forecast.Change{}
 	for _, text := range launches {
@@ -166,18 +166,18 @@ func (a *Program) showForecasts(answer *app.Forecasts, file string) error {
 	if len(scores) > 1 {
 		scores = append([]scored{{everyRegion, answer.All}}, scores...)
 	}
-	a.showScores("forecasts as of past times, against what came", scores)
+	a.showScores("past forecasts compared with actual demand", scores)
 	return nil
 }
 
-// scored is a score and what of.
+// scored is a named score.
 type scored struct {
 	name string
 	*forecast.Score
 }
 
-// showScores shows what forecasts were worth: beside those of the last week
-// repeated, the loss of each quantile, and the share of hours not above it.
+// showScores shows the accuracy of forecasts compared with repeating the last week: MASE, and the
+// pinball loss and coverage of each quantile.
 func (a *Program) showScores(title string, scores []scored) {
 	scores = slices.DeleteFunc(scores, func(s scored) bool { return s.Hours == 0 })
 	if len(scores) == 0 {
@@ -204,8 +204,8 @@ func (a *Program) showScores(title string, scores []scored) {
 		t.AppendRow(naive)
 	}
 	t.Render()
-	if n := scores[0].Mass; n > 0 { // the first holds the others
-		fmt.Fprintf(a.out, "in %s of %s hours demand was just what several quantiles are, as where nothing was forecast and nothing came: those count in part\n", comma(n), comma(scores[0].Hours))
+	if n := scores[0].Mass; n > 0 { // the first covers the others
+		fmt.Fprintf(a.out, "in %s of %s hours demand equalled several quantiles, for example zero forecast and zero demand; these hours count in part\n", comma(n), comma(scores[0].Hours))
 	}
 }
 
@@ -224,20 +224,20 @@ func (a *Program) showForecast(f *app.PoolForecast) {
 		t.AppendRow(append(row, milliText(slices.Max(made.At(900)[h:end])), f.Region, f.Kind, f.Unit))
 	}
 	t.Render()
-	fmt.Fprintln(a.out, "each is the mean over the week's hours; that of hours at 90% is not a quantile of the week's mean, which varies less")
+	fmt.Fprintln(a.out, "values are means over the week's hours; a mean of hourly 90% quantiles is not the 90% quantile of the weekly mean, which varies less")
 	fmt.Fprintf(a.out, "learned from %s to %s, %s hours missing; errors of %d past weeks\n", day(made.Window.From), day(made.Window.To), comma(made.Missing), made.Origins)
 	for _, g := range made.Gaps {
-		fmt.Fprintf(a.out, "  not learned from, and taken from other weeks: %s to %s\n", g.From, g.To)
+		fmt.Fprintf(a.out, "  gap, filled from other weeks: %s to %s\n", g.From, g.To)
 	}
 	for _, n := range f.Notes {
 		fmt.Fprintf(a.out, "  %s\n", n)
 	}
 	for _, c := range made.Tried {
-		fmt.Fprintf(a.out, "  %s: off by %s on average\n", c.Candidate, milliText(c.Error))
+		fmt.Fprintf(a.out, "  %s: mean error %s\n", c.Candidate, milliText(c.Error))
 	}
 	for _, c := range f.Known {
 		if c.Ignored {
-			fmt.Fprintf(a.out, "  not learned from: %s to %s%s\n", c.Span.From, c.Span.To, because(c.Why))
+			fmt.Fprintf(a.out, "  excluded from learning: %s to %s%s\n", c.Span.From, c.Span.To, because(c.Why))
 		} else {
 			fmt.Fprintf(a.out, "  known: %s from %s on%s\n", milliText(c.Milli), c.Span.From, because(c.Why))
 		}
@@ -245,7 +245,7 @@ func (a *Program) showForecast(f *app.PoolForecast) {
 	fmt.Fprintln(a.out)
 }
 
-// because is a reason in parentheses, if there is one.
+// because returns a reason in parentheses, or "".
 func because(why string) string {
 	if why == "" {
 		return ""
@@ -253,7 +253,7 @@ func because(why string) string {
 	return " (" + why + ")"
 }
 
-// milliText shows thousandths with a digit behind the point.
+// milliText formats thousandths with one decimal.
 func milliText(milli int64) string { return decimal.New(milli, -3).StringFixed(1) }
 
 func milliMean(milli []int64) string {
@@ -264,7 +264,7 @@ func milliMean(milli []int64) string {
 	return sum.DivRound(decimal.NewFromInt(int64(max(1, len(milli)))), 1).StringFixed(1)
 }
 
-// figure draws the last four weeks and what is to come.
+// figureOf draws the last four weeks and the forecast.
 func figureOf(f *app.PoolForecast) chart.Figure {
 	made := f.Forecast
 	place := func(from domain.Instant, n int) []float64 {
@@ -309,8 +309,8 @@ func figureOf(f *app.PoolForecast) chart.Figure {
 	return fig
 }
 
-// dayMeans takes hours together by day in UTC, each at the day's first hour that there
-// is: a chart of every hour is a band of noise.
+// dayMeans averages hours by UTC day, each at the first hour present, because a chart of every hour
+// is too noisy.
 func dayMeans(at, values []float64) (days, means []float64) {
 	const day = 86_400
 	n := 0.0

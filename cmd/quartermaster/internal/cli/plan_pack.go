@@ -12,7 +12,7 @@ import (
 	"quartermaster/domain/packing"
 )
 
-// packFlags say what "plan pack" packs and how.
+// packFlags are the flags of "plan pack".
 type packFlags struct {
 	app.PackQuery
 	online onlineFlags
@@ -22,7 +22,7 @@ func (a *Program) planPackCommand() *cobra.Command {
 	var fl packFlags
 	cmd := &cobra.Command{
 		Use:   "pack --pods PODS.csv {--nodes NODES.csv | --node-shape SHAPE}",
-		Short: "Pack pods onto nodes, from files alone",
+		Short: "Pack pods onto nodes, from files only",
 		Long: `Pack places pods on nodes and proves a bound on the number of nodes. It reads two CSV files with
 the columns of the openb trace. It needs no log and changes nothing.
 
@@ -58,11 +58,11 @@ separated by |). A file with a bad row is rejected, with file, line and column.`
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&fl.Pods, "pods", "", "pods to pack, CSV in the columns of the openb trace (required)")
+	f.StringVar(&fl.Pods, "pods", "", "pods to pack, CSV with the columns of the openb trace (required)")
 	must(cmd.MarkFlagRequired("pods"))
-	f.StringVar(&fl.Nodes, "nodes", "", "nodes to pack onto, CSV in the columns of the openb trace")
-	f.StringVar(&fl.Shape, "node-shape", "", "pack onto as many nodes as it takes, all of this size, as 96000m,393216MiB,8 (CPU, memory, GPUs)")
-	f.BoolVar(&fl.EveryPod, "every-pod", false, "with --node-shape, pack the pods without GPUs, too")
+	f.StringVar(&fl.Nodes, "nodes", "", "nodes to pack onto, CSV with the columns of the openb trace")
+	f.StringVar(&fl.Shape, "node-shape", "", "pack onto as many nodes of this size as needed, as 96000m,393216MiB,8 (CPU, memory, GPUs)")
+	f.BoolVar(&fl.EveryPod, "every-pod", false, "with --node-shape, also pack pods without GPUs")
 	fl.online.register(cmd)
 	return cmd
 }
@@ -70,11 +70,11 @@ separated by |). A file with a bad row is rejected, with file, line and column.`
 func (fl *packFlags) check() error {
 	switch {
 	case fl.Nodes == "" && fl.Shape == "":
-		return errors.New("name the nodes with --nodes FILE, or a size for as many as it takes with --node-shape, as 96000m,393216MiB,8")
+		return errors.New("name the nodes with --nodes FILE, or a node size with --node-shape, as 96000m,393216MiB,8")
 	case fl.online.policy != "" && fl.Nodes == "":
 		return commandline.Usagef("--online replays arrivals on given nodes: name them with --nodes FILE")
 	case fl.online.policy != "" && fl.Shape != "":
-		return commandline.Usagef("--online replays arrivals on given nodes, --node-shape opens as many as it takes: leave one out")
+		return commandline.Usagef("--online replays arrivals on given nodes, --node-shape opens new nodes: leave one out")
 	}
 	return nil
 }
@@ -88,33 +88,33 @@ func (a *Program) showPack(ans *app.Packed) {
 		fmt.Fprintf(a.out, "%s%s pods on %s nodes of %s CPU milli, %s MiB and %d GPUs; no packing needs fewer than %s",
 			comma(ans.Pods-ans.FitNoNode), of, comma(ans.Bins), comma(int(s.CPUMilli)), comma(int(s.MemoryMiB)), s.GPUs, comma(ans.LowerBound))
 		if ans.FitNoNode > 0 {
-			fmt.Fprintf(a.out, "\n%s pods fit no such node, however empty, and are in neither number", comma(ans.FitNoNode))
+			fmt.Fprintf(a.out, "\n%s pods do not fit an empty node, and are in neither number", comma(ans.FitNoNode))
 		}
 	} else {
 		fmt.Fprintf(a.out, "%s of %s pods on %s nodes; all of them need at least %s",
 			comma(ans.Pods-ans.UnplacedPods), comma(ans.Pods), comma(ans.Bins), comma(ans.LowerBound))
 	}
-	fmt.Fprintf(a.out, "\npacked by %s, %s\n", ans.Method, ans.Order)
+	fmt.Fprintf(a.out, "\nheuristic: %s, %s\n", ans.Method, ans.Order)
 	switch ans.Columns.State {
 	case packing.ColumnsDone:
-		fmt.Fprintf(a.out, "column generation: %d rounds, %s patterns, none is lacking\n", ans.Columns.Rounds, comma(ans.Columns.Patterns))
+		fmt.Fprintf(a.out, "column generation: %d rounds, %s patterns, converged\n", ans.Columns.Rounds, comma(ans.Columns.Patterns))
 	case packing.ColumnsStopped:
-		fmt.Fprintf(a.out, "column generation stopped on its limit of work after %d rounds and %s patterns: the bound could be better\n", ans.Columns.Rounds, comma(ans.Columns.Patterns))
+		fmt.Fprintf(a.out, "column generation stopped at its work limit after %d rounds and %s patterns: the bound could be better\n", ans.Columns.Rounds, comma(ans.Columns.Patterns))
 	case packing.ColumnsUnavailable:
-		fmt.Fprintln(a.out, "not improved by column generation: the solver of linear programs cannot run here")
+		fmt.Fprintln(a.out, "no column generation: the LP solver cannot run here")
 	case packing.ColumnsNotAsked:
 		if ans.Shape != nil {
-			fmt.Fprintln(a.out, "not improved by column generation: this build has no solver of linear programs")
+			fmt.Fprintln(a.out, "no column generation: this build has no LP solver")
 		}
 	}
 	if ans.Excluded > 0 {
-		fmt.Fprintf(a.out, "%s pods without GPUs are excluded (--every-pod packs them, too)\n", comma(ans.Excluded))
+		fmt.Fprintf(a.out, "%s pods without GPUs are excluded (--every-pod packs them too)\n", comma(ans.Excluded))
 	}
 	free, stranded := int64(0), int64(0)
 	for _, s := range ans.Stranded {
 		free, stranded = free+s.FreeMilli, stranded+s.StrandedMilli
 	}
-	fmt.Fprintf(a.out, "%s of %s GPUs needed are placed on %s; %s stay free, of which %s are stranded: of no use to these pods\n",
+	fmt.Fprintf(a.out, "%s of %s GPUs needed are placed on %s; %s stay free, %s of them stranded (unusable for these pods)\n",
 		gpus(ans.GPUMilliPlaced), gpus(ans.GPUMilliNeeded), gpus(ans.GPUMilliTotal), gpus(free), gpus(stranded))
 	if ans.UnplacedPods == 0 {
 		fmt.Fprintln(a.out, "every pod is placed")

@@ -14,7 +14,7 @@ import (
 	"quartermaster/domain/packing/online"
 )
 
-// onlineFlags say how arrivals are replayed.
+// onlineFlags are the flags of replayed arrivals.
 type onlineFlags struct {
 	policy string
 	arrive string
@@ -24,10 +24,10 @@ type onlineFlags struct {
 
 func (fl *onlineFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&fl.policy, "online", "", "place pods one by one as they arrive, by this policy: balanced, bestfit, clustering, dotprod, fgd, packing or random; several separated by commas")
-	f.StringVar(&fl.arrive, "arrive", "1.3", "with --online, GPUs asked for in all, in parts of those that the nodes have")
+	f.StringVar(&fl.policy, "online", "", "place pods one by one as they arrive, by this policy: balanced, bestfit, clustering, dotprod, fgd, packing or random; separate several by commas")
+	f.StringVar(&fl.arrive, "arrive", "1.3", "with --online, total requested GPUs, as a multiple of the GPUs of the nodes")
 	f.Int64Var(&fl.seed, "seed", 42, "with --online, seed of the order of arrivals")
-	f.IntVar(&fl.seeds, "seeds", 1, "with --online, so many runs, with this seed and the next ones")
+	f.IntVar(&fl.seeds, "seeds", 1, "with --online, number of runs, with consecutive seeds")
 	cmd.Long += `
 
 With --online the pods arrive one by one, and each is placed immediately, without knowledge of
@@ -48,14 +48,14 @@ every policy. On openb's files the seeds 42 to 51 give those of the published ru
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, flag := range []string{"arrive", "seed", "seeds"} {
 			if fl.policy == "" && cmd.Flags().Changed(flag) {
-				return commandline.Usagef("--%s says how pods arrive: name a policy with --online, for example --online fgd", flag)
+				return commandline.Usagef("--%s needs --online: name a policy, for example --online fgd", flag)
 			}
 		}
 		return nil
 	}
 }
 
-// packOnline replays arrivals of pods on nodes, by one or several policies.
+// packOnline replays arrivals of pods on nodes with one or more policies.
 func (a *Program) packOnline(ctx context.Context, fl *packFlags) error {
 	arrive, err := decimal.NewFromString(fl.online.arrive)
 	if err != nil || len(fl.online.arrive) > 20 {
@@ -93,7 +93,7 @@ func (a *Program) showOnline(answers []*app.Arrivals) {
 	t.SetColumnConfigs(rightFrom(1, len(header)))
 	last := len(first.Allocation) - 1
 	for i, p := range first.Allocation {
-		// Policies part where room gets scarce.
+		// Policies differ where room gets scarce.
 		if p.Percent%10 != 0 && (p.Percent < 80 || p.Percent%5 != 0) && i != last {
 			continue
 		}

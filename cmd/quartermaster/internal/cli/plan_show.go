@@ -18,7 +18,7 @@ import (
 	"quartermaster/domain/plan"
 )
 
-// showPlan shows a plan, and of each region's purchases the first few; 0 is all.
+// showPlan shows a plan with the first few purchases of each region; 0 is all.
 func (a *Program) showPlan(p *plan.Plan, few int) {
 	if a.output == asCSV {
 		few = 0
@@ -27,9 +27,9 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 	as := p.Assumptions
 	demand := fmt.Sprintf("the last %d weeks of demand repeat and grow by %s a month", as.Weeks, percent(as.MonthlyGrowth))
 	if as.Demand == plan.Forecast {
-		demand = fmt.Sprintf("demand is forecast in %d scenarios, equally likely, drawn with seed %d, and beyond %d weeks grows by %s a month", as.Scenarios, as.Seed, forecast.MaxHorizon, percent(as.MonthlyGrowth))
+		demand = fmt.Sprintf("demand is forecast in %d equally likely scenarios (seed %d) and beyond %d weeks grows by %s a month", as.Scenarios, as.Seed, forecast.MaxHorizon, percent(as.MonthlyGrowth))
 	}
-	fmt.Fprintf(a.out, "taken as given: %s; %s a year discounts; of what a purchase costs beyond the horizon %s is credited; %s of spot time is lost; an hour unserved costs %s times on-demand. Amounts are in %s, at their value on the first day\n",
+	fmt.Fprintf(a.out, "assumptions: %s; discount rate %s a year; %s of a purchase's cost beyond the horizon is credited; %s of spot time is lost; an unserved hour costs %s times on-demand. Amounts are net present values in %s\n",
 		demand, percent(as.AnnualRate), percent(as.Salvage), percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
 	columns := planColumns()
 	if as.Demand == plan.Forecast {
@@ -56,10 +56,10 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 	t.AppendRow(total)
 	t.Render()
 	if r := p.Total.Range; r != nil {
-		fmt.Fprintf(a.out, "cost is the expected one: over the scenarios it is %s to %s, half the time at most %s, and CVaR 90 %s, the mean of the worst tenth; in a scenario all pools err as they did in the same past weeks\n",
+		fmt.Fprintf(a.out, "cost is the expected cost: over the scenarios it is %s to %s, median %s, CVaR 90 (mean of the worst tenth) %s; in a scenario all pools repeat the errors of the same past weeks\n",
 			money(r.Least), money(r.Most), money(r.P50), money(*p.Total.CVaR))
 	}
-	fmt.Fprintf(a.out, "cost and \"%s\" hold what is still owed and a penalty for hours that nobody serves (%s in \"%[1]s\"); \"%[3]s\" has neither\n", plan.BuyNothing, money(p.Total.CurrentPenalty), plan.WithoutQuota)
+	fmt.Fprintf(a.out, "cost and \"%s\" include what is still owed and a penalty for unserved hours (%s in \"%[1]s\"); \"%[3]s\" includes neither\n", plan.BuyNothing, money(p.Total.CurrentPenalty), plan.WithoutQuota)
 	a.showIgnored(p.Ignored)
 	a.showComponents(p, as.Currency)
 	a.showPlanBaselines(p)
@@ -70,7 +70,7 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 		a.showCalendar(p.Calendar)
 	}
 	if len(p.Expiry) > 0 {
-		fmt.Fprintln(a.out, "\nWhat is bought already, by the end of its term:")
+		fmt.Fprintln(a.out, "\nCommitments already held, by the end of their terms:")
 		t := a.table("ends", "commitment", "provider", "region", "sku", "units", "GPUs", "capacity", "notice by", "serves")
 		t.SetColumnConfigs(rightFrom(6, 7))
 		for _, h := range p.Expiry {
@@ -83,25 +83,25 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), a.position(p.Position))
 }
 
-// showComponents shows which pools are planned together, by what, and the proof.
+// showComponents shows pools that are planned together, what they share, and the proof.
 func (a *Program) showComponents(p *plan.Plan, currency string) {
 	for i := range p.Components {
 		x := &p.Components[i]
 		fmt.Fprintf(a.out, "\n%s share %s\n", strings.Join(x.Pools, " and "), strings.Join(x.By, "; "))
 		if x.Apart != "" {
-			fmt.Fprintf(a.out, "  each is planned as if nothing were shared: %s\n", x.Apart)
+			fmt.Fprintf(a.out, "  each is planned separately: %s\n", x.Apart)
 			continue
 		}
 		proven := make([]string, 0, len(x.Certificate))
 		for _, c := range x.Certificate {
 			proven = append(proven, c.Solver)
 		}
-		fmt.Fprintf(a.out, "  planned together: cost %s, at least %s are proven, gap %s; proof by %s, checked; rows of pools are parts of it\n",
+		fmt.Fprintf(a.out, "  planned together: cost %s, lower bound %s, gap %s; proof by %s, checked; the rows of the pools are parts of it\n",
 			money(x.Cost), money(x.LowerBound), x.Gap, strings.Join(proven, " and "))
 		a.showBinding(x.Binding, currency, "one more is worth")
 		for _, t := range x.EndOfHorizon {
 			if t.Best != nil && t.LowerBound != nil {
-				fmt.Fprintf(a.out, "  with %s credited beyond the horizon: the best purchases found would cost %s, proven to be at least %s\n", percent(t.Salvage), money(*t.Best), money(*t.LowerBound))
+				fmt.Fprintf(a.out, "  with %s credited beyond the horizon: the best purchases found would cost %s, lower bound %s\n", percent(t.Salvage), money(*t.Best), money(*t.LowerBound))
 			}
 		}
 	}
@@ -152,11 +152,11 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 	for j := range r.Pools {
 		q := &r.Pools[j]
 		s := &q.Served
-		fmt.Fprintf(a.out, "%s: of %s unit-hours, commitments serve %s (and stand idle %s), spot %s, on-demand %s at %s %s, nobody %s; proof by %s\n",
+		fmt.Fprintf(a.out, "%s: of %s unit-hours, commitments serve %s (and are idle for %s), spot %s, on-demand %s at %s %s, unserved %s; proof by %s\n",
 			q.Kind, comma(int(q.Demand.UnitHours)), comma(int(s.Held)), comma(int(s.Unused)), comma(int(s.Spot)), comma(int(s.OnDemand)),
 			q.OnDemand.Hourly, currency+made(q.OnDemand.Generated), comma(int(s.Shortage)), q.Solver)
 		if s.Elsewhere+s.ForOthers > 0 {
-			fmt.Fprintf(a.out, "  %s unit-hours of its demand are served elsewhere, and it serves %s of others\n", comma(int(s.Elsewhere)), comma(int(s.ForOthers)))
+			fmt.Fprintf(a.out, "  %s unit-hours of its demand are served elsewhere; it serves %s for others\n", comma(int(s.Elsewhere)), comma(int(s.ForOthers)))
 		}
 		if q.Spot != nil {
 			fmt.Fprintf(a.out, "  spot at %s %s before interruptions%s\n", q.Spot.Hourly, currency, made(q.Spot.Generated))
@@ -171,7 +171,7 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 		if q.QuotaGPUs != nil {
 			fmt.Fprintf(a.out, "  on-demand under quota: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))
 		}
-		a.showBinding(q.Binding, currency, "one machine more is worth")
+		a.showBinding(q.Binding, currency, "one more machine is worth")
 		for _, l := range q.ExcludedOffers {
 			fmt.Fprintf(a.out, "  excluded: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
 		}
@@ -181,28 +181,28 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 	}
 }
 
-// showPlanBaselines compares a plan with what is done without one.
+// showPlanBaselines compares a plan with its baselines.
 func (a *Program) showPlanBaselines(p *plan.Plan) {
 	if len(p.Baselines) == 0 {
 		return
 	}
 	fmt.Fprintln(a.out, "\nCompared with the baselines:")
-	t := a.table("baseline", "cost", "of it penalty", "more than the plan")
+	t := a.table("baseline", "cost", "incl. penalty", "more than the plan")
 	t.SetColumnConfigs(rightFrom(2, 4))
 	t.AppendRow(table.Row{"this plan", moneyCell(p.Total.Cost), moneyCell(p.Total.Penalty), ""})
 	for _, c := range p.Baselines {
 		t.AppendRow(table.Row{baselineName(c.Name), moneyCell(c.Cost), moneyCell(c.Penalty), moneyCell(c.Cost.Sub(p.Total.Cost))})
 	}
 	t.Render()
-	least := "the least of the weeks that repeat"
+	least := "the lowest of the repeated weeks"
 	if p.Assumptions.Demand == plan.Forecast {
-		least = "each pool's scenario of least demand"
+		least = "each pool's lowest-demand scenario"
 	}
-	fmt.Fprintf(a.out, "paid within the horizon: %s; idle commitments if demand were as in %s: %s (both nominal)\n",
+	fmt.Fprintf(a.out, "paid within the horizon: %s; idle commitments if demand is as in %s: %s (both nominal)\n",
 		money(p.Total.Nominal), least, money(p.Total.Stranded))
 }
 
-// baselineName says in words what a baseline is.
+// baselineName returns the display name of a baseline.
 func baselineName(baseline string) string {
 	rule, days, _ := strings.Cut(strings.TrimSuffix(baseline, "d"), "_")
 	switch {
@@ -220,7 +220,7 @@ func baselineName(baseline string) string {
 	return baseline
 }
 
-// showCalendar shows what is paid in each month, and what the month is charged with.
+// showCalendar shows payments and accrued charges by month.
 func (a *Program) showCalendar(months []plan.MonthMoney) {
 	if len(months) == 0 {
 		return
@@ -239,23 +239,23 @@ func (a *Program) showCalendar(months []plan.MonthMoney) {
 }
 
 func (a *Program) showPacking(k *plan.PackingReport) {
-	fmt.Fprintf(a.out, "what is declared: %s of %s GPUs needed find a place on %s GPUs, using %s nodes (all of it needs at least %s); packed by %s\n",
+	fmt.Fprintf(a.out, "declared workloads: %s of the %s GPUs needed fit on %s GPUs, using %s nodes (all need at least %s); heuristic: %s\n",
 		gpus(k.GPUMilliPlaced), gpus(k.GPUMilliNeeded), gpus(k.GPUMilliTotal), comma(k.NodesUsed), comma(k.NodesNeeded), k.Order)
 	free, stranded := int64(0), int64(0)
 	for _, s := range k.Stranded {
 		free, stranded = free+s.FreeMilli, stranded+s.StrandedMilli
 	}
-	fmt.Fprintf(a.out, "%s GPUs stay free, of which %s are stranded: of no use to this mix\n", gpus(free), gpus(stranded))
+	fmt.Fprintf(a.out, "%s GPUs stay free, %s of them stranded (unusable for this mix)\n", gpus(free), gpus(stranded))
 	if u := k.Unplaced; u.Replicas > 0 {
 		ruled := make([]string, 0, len(u.RuledOut))
 		for _, r := range u.RuledOut {
 			ruled = append(ruled, fmt.Sprintf("%s %s", r.Constraint, comma(r.Machines)))
 		}
-		fmt.Fprintf(a.out, "%s replicas of %s workloads find none; machines ruled out by %s\n", comma(u.Replicas), comma(u.Workloads), strings.Join(ruled, ", "))
+		fmt.Fprintf(a.out, "%s replicas of %s workloads do not fit; machines ruled out by %s\n", comma(u.Replicas), comma(u.Workloads), strings.Join(ruled, ", "))
 	}
 }
 
-// terms is what an offer's id says beside the machine.
+// terms returns an offer's id without provider and machine.
 func terms(id string) string {
 	if parts := strings.SplitN(id, "/", 3); len(parts) == 3 {
 		return parts[2]
@@ -263,25 +263,24 @@ func terms(id string) string {
 	return id
 }
 
-// showNothing shows a plan that is empty: what fits the fleet, and why there is no
-// more.
+// showNothing shows an empty plan: the packing of the fleet, and the reasons for exclusion.
 func (a *Program) showNothing(p *plan.Plan) {
 	fmt.Fprintf(a.out, "no pool could be planned for %s to %s, and nothing is recorded\n", day(p.Horizon.From), day(p.Horizon.To))
 	for i := range p.Regions {
 		a.showRegion(&p.Regions[i], p.Assumptions.Currency, 0)
 	}
 	a.showExcluded(p.Excluded)
-	fmt.Fprintf(a.out, "this is a plan of %s: choose another time with --at DATE\n", p.At)
+	fmt.Fprintf(a.out, "planned as of %s: choose another time with --at DATE\n", p.At)
 	a.showProgram()
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), a.position(p.Position))
 }
 
-// showIgnored names the commitments that are held and that a plan leaves out of account.
+// showIgnored lists held commitments that a plan does not count.
 func (a *Program) showIgnored(ignored []plan.Ignored) {
 	if len(ignored) == 0 {
 		return
 	}
-	fmt.Fprintf(a.out, "ignored: %d held commitments are in no amount of this plan\n", len(ignored))
+	fmt.Fprintf(a.out, "ignored: %d held commitments are not in the amounts of this plan\n", len(ignored))
 	for i, x := range ignored {
 		if i == mostRows {
 			fmt.Fprintf(a.out, "  and %d more; -o json has all\n", len(ignored)-mostRows)
@@ -291,7 +290,7 @@ func (a *Program) showIgnored(ignored []plan.Ignored) {
 	}
 }
 
-// showExcluded names the pools that were left out, by reason, and what to do about it.
+// showExcluded lists excluded pools by reason, with the next step.
 func (a *Program) showExcluded(left []plan.ExcludedPool) {
 	const named = 6
 	byReason, next := map[string][]string{}, map[string]string{}
@@ -306,7 +305,7 @@ func (a *Program) showExcluded(left []plan.ExcludedPool) {
 			pools, more = pools[:named], fmt.Sprintf(" and %s more", comma(n))
 		}
 		fmt.Fprintf(a.out, "excluded: %s%s: %s\n", domain.Clip(strings.Join(pools, ", "), 4*widest), more, reason)
-		if next[reason] != "" { // plans of older versions do not say
+		if next[reason] != "" { // absent in plans of older versions
 			fmt.Fprintf(a.out, "  to do: %s\n", next[reason])
 		}
 	}
@@ -324,7 +323,7 @@ func amounts(m *plan.Amounts) []any {
 	return []any{money(m.Cost), money(m.Held), money(m.Penalty), money(m.Current), money(m.OnDemand), money(m.LowerBound), m.Gap.String()}
 }
 
-// money shows an amount to cents, in groups of three.
+// money formats an amount to cents, with digit grouping.
 func money(d domain.Decimal) string {
 	s := d.StringFixed(2)
 	whole, cents, _ := strings.Cut(s, ".")
@@ -339,7 +338,7 @@ func money(d domain.Decimal) string {
 	return sign + humanize.BigComma(n) + "." + cents
 }
 
-// gpus shows thousandths of a GPU as GPUs.
+// gpus formats thousandths of a GPU as GPUs.
 func gpus(milli int64) string {
 	s := comma(int(milli / 1000))
 	if part := milli % 1000; part != 0 {
@@ -350,7 +349,7 @@ func gpus(milli int64) string {
 
 func percent(d domain.Decimal) string { return d.Shift(2).String() + "%" }
 
-// made marks what a generator made up.
+// made marks generated data.
 func made(generated bool) string {
 	if generated {
 		return ", generated"

@@ -27,7 +27,7 @@ func (a *Program) planSolveCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "solve INSTANCE.json",
-		Short: "Answer a procurement problem stated in a file: what to buy, its cost and the proof",
+		Short: "Solve a procurement problem from a file: purchases, their cost and a proof",
 		Long: `Solve reads an instance: regions, pools, demand by the hour or as load-duration curves, offers,
 commitments, quotas, cross-region overflow, substitutes, posture, budgets, scenarios. It finds the
 purchases that serve the demand at the least expected net present cost, and proves the gap to the
@@ -88,9 +88,9 @@ horizon.`,
 			case err != nil:
 				return err
 			case ans.Interrupted:
-				return &failed{"the search was stopped: this is the best answer that was known by then", commandline.ExitIncomplete}
+				return &failed{"the search was stopped: this is the best answer so far", commandline.ExitIncomplete}
 			case sensitivity && slices.ContainsFunc(ans.EndOfHorizon, func(t instances.Terminal) bool { return t.Best == nil }), baselines && ans.Baselines == nil:
-				why := "the answer is whole, but the program was stopped before end_of_horizon and baselines were done"
+				why := "the answer is complete, but the program was stopped before end_of_horizon and baselines were finished"
 				fmt.Fprintln(a.err, why)
 				return &failed{why, commandline.ExitIncomplete}
 			}
@@ -98,10 +98,10 @@ horizon.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&timeout, "timeout", 0, "stop the search after this time, such as 10m, and answer with the best that is known (default no limit)")
+	f.DurationVar(&timeout, "timeout", 0, "stop the search after this time, such as 10m, with the best answer so far (default no limit)")
 	f.StringVar(&out, "out", "", "also write the answer to this file, as JSON")
-	f.BoolVar(&sensitivity, "sensitivity", true, "solve again with nothing, and with everything, of what terms beyond the horizon cost taken to be worth keeping")
-	f.BoolVar(&baselines, "baselines", true, "compare with what is done without a plan")
+	f.BoolVar(&sensitivity, "sensitivity", true, "solve again with none and with all of the cost beyond the horizon credited")
+	f.BoolVar(&baselines, "baselines", true, "compare with the baselines")
 	return cmd
 }
 
@@ -110,27 +110,27 @@ func (a *Program) showClash(clash *instances.Infeasible) error {
 		if err := a.answerJSON(clash); err != nil {
 			return err
 		}
-		return &failed{why: "nothing meets the constraints"}
+		return &failed{why: "no purchases meet the constraints"}
 	}
-	fmt.Fprintln(a.out, "nothing that can be bought meets these constraints together; without any one of them the others can be met")
-	t := a.table("constraint", "what it asks")
+	fmt.Fprintln(a.out, "no purchases meet all of these constraints; without any one of them, the others can be met")
+	t := a.table("constraint", "requirement")
 	for _, c := range clash.Constraints {
 		t.AppendRow(table.Row{c.Path, c.Detail})
 	}
 	t.Render()
-	return &failed{why: "nothing meets the constraints"}
+	return &failed{why: "no purchases meet the constraints"}
 }
 
-// checkedAnswer is an answer that was proven again.
+// checkedAnswer is the answer of "plan check".
 type checkedAnswer struct {
-	Checked    bool           `json:"checked"`  // always true: what cannot be proven is an error
+	Checked    bool           `json:"checked"`  // always true: a failed proof is an error
 	Instance   string         `json:"instance"` // SHA-256 of the instance
 	Cost       domain.Decimal `json:"cost"`
 	LowerBound domain.Decimal `json:"lower_bound"`
 	Gap        domain.Decimal `json:"gap"`
-	// Unproven are pools that have no proven bound. Their part of the lower bound counts as nothing.
+	// Unproven are pools without a proven bound. Their part of the lower bound is 0.
 	Unproven  []string `json:"no_proven_bound,omitempty"`
-	Purchases int      `json:"purchases"`  // how many
+	Purchases int      `json:"purchases"`  // number of purchases
 	NotProven []string `json:"not_proven"` // JSON Pointers into the answer
 }
 
@@ -171,10 +171,10 @@ Exit status 1 if the answer is wrong; the error names the place.`,
 				return a.answerJSON(checkedAnswer{true, ans.Instance, ans.Cost, ans.LowerBound, ans.Gap, ans.Unproven, len(ans.Purchases), notProven})
 			}
 			if len(ans.Unproven) > 0 {
-				fmt.Fprintf(a.out, "proven: %d purchases cost %s %s\nnot proven: how little others could cost; no bound is proven for pool %s\n",
+				fmt.Fprintf(a.out, "proven: %d purchases cost %s %s\nnot proven: a lower bound for pool %s\n",
 					len(ans.Purchases), money(ans.Cost), ans.Currency, strings.Join(ans.Unproven, ", "))
 			} else {
-				fmt.Fprintf(a.out, "proven: %d purchases cost %s %s, and nothing costs less than %s (gap %s)\n",
+				fmt.Fprintf(a.out, "proven: %d purchases cost %s %s, lower bound %s (gap %s)\n",
 					len(ans.Purchases), money(ans.Cost), ans.Currency, money(ans.LowerBound), percentOf(ans.Gap))
 			}
 			if len(notProven) > 0 {

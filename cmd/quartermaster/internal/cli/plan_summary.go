@@ -10,17 +10,17 @@ import (
 	"quartermaster/domain/plan"
 )
 
-// summaryRows is how many bounds, and how many reasons, a summary lists.
+// summaryRows bounds the constraints and the reasons in a summary.
 const summaryRows = 5
 
 // showSummary shows a plan on one screen.
 func (a *Program) showSummary(s *plan.Summary) {
 	fmt.Fprintf(a.out, "plan %s for %s to %s\n\n", s.Plan, day(s.Horizon.From), day(s.Horizon.To))
-	fmt.Fprintf(a.out, "net present cost   %s %s, proven to be at least %s (gap %s)\n", money(s.Cost), s.Currency, money(s.LowerBound), percentOf(s.Gap))
+	fmt.Fprintf(a.out, "net present cost   %s %s, lower bound %s (gap %s)\n", money(s.Cost), s.Currency, money(s.LowerBound), percentOf(s.Gap))
 	for _, x := range s.Savings {
 		fmt.Fprintf(a.out, "%s\n", savingText(&x, s.Currency))
 	}
-	fmt.Fprintf(a.out, "commitments        serve %s of the GPU-hours of demand; %s of theirs are used\n", ratioText(s.Coverage), ratioText(s.Utilization))
+	fmt.Fprintf(a.out, "commitments        cover %s of the demand in GPU-hours; utilization %s\n", ratioText(s.Coverage), ratioText(s.Utilization))
 	fmt.Fprintf(a.out, "buy                %s\n", orderText(s))
 	if len(s.Excluded) == 0 {
 		fmt.Fprintln(a.out, "excluded           nothing")
@@ -33,7 +33,7 @@ func (a *Program) showSummary(s *plan.Summary) {
 		fmt.Fprintf(a.out, "%s%s\n", labelled(i, "excluded"), excludedText(&x))
 	}
 	if len(s.Binding) == 0 {
-		fmt.Fprintln(a.out, "constraints        none is binding")
+		fmt.Fprintln(a.out, "constraints        none binding")
 	}
 	for i, x := range s.Binding {
 		if i == summaryRows {
@@ -45,7 +45,7 @@ func (a *Program) showSummary(s *plan.Summary) {
 	fmt.Fprintln(a.out)
 }
 
-// labelled names the first of several lines.
+// labelled returns the label of the first of several lines, and an indent for the others.
 func labelled(i int, label string) string {
 	if i > 0 {
 		label = ""
@@ -53,7 +53,7 @@ func labelled(i int, label string) string {
 	return fmt.Sprintf("%-19s", label)
 }
 
-// savingText says how much a plan saves against something, or how much more it costs.
+// savingText shows how much a plan saves, or how much more it costs.
 func savingText(x *plan.Saving, currency string) string {
 	verb, amount := "saves", x.Amount
 	if amount.IsNegative() {
@@ -66,7 +66,7 @@ func savingText(x *plan.Saving, currency string) string {
 	return fmt.Sprintf("%s%s %s%s, against %s of %s %s", labelled(0, verb), money(amount), currency, share, x.Against, money(x.Cost), currency)
 }
 
-// ratioText shows a percentage, or that there is nothing that it could be of.
+// ratioText shows a percentage, or "none" if it is undefined.
 func ratioText(percent *domain.Decimal) string {
 	if percent == nil {
 		return "none"
@@ -102,8 +102,7 @@ func excludedText(x *plan.Excluded) string {
 	return fmt.Sprintf("%s %s: %s (%s%s)", comma(x.Count), what, domain.Clip(x.Reason, 3*widest), strings.Join(names, ", "), more)
 }
 
-// bindingText says where a bound is, what one more is worth, and as much of the rest as
-// goes on a line.
+// bindingText shows a constraint, the worth of one more unit, and as much detail as fits on a line.
 func bindingText(x *plan.SummaryBinding, currency string) string {
 	const room, least = 80, 24
 	text := fmt.Sprintf("%s in %s", strings.ReplaceAll(x.Constraint, "_", " "), domain.Clip(strings.Join(x.Pools, " and "), widest))
@@ -113,21 +112,20 @@ func bindingText(x *plan.SummaryBinding, currency string) string {
 	return fmt.Sprintf("%s (%s)", text, domain.Clip(x.Detail, max(least, room-len(text)-3)))
 }
 
-// amountColumns are those of [amounts]; what a plan is compared with has the name that its
-// summary gives it.
-var amountColumns = []any{"cost", "of it held", "of it penalty", plan.BuyNothing, plan.WithoutQuota, "lower bound", "gap"}
+// amountColumns are the columns of [amounts]. Comparisons have the names of the summary.
+var amountColumns = []any{"cost", "incl. held", "incl. penalty", plan.BuyNothing, plan.WithoutQuota, "lower bound", "gap"}
 
-// planColumns are those of the table of pools.
+// planColumns returns the columns of the table of pools.
 func planColumns() []any {
 	return append([]any{"region", "pool", "machines at peak"}, amountColumns...)
 }
 
-// pairRow is a row of a table that compares two.
+// pairRow returns a row of a comparison.
 func pairRow(name string, c *plan.AmountChange) table.Row {
 	return table.Row{name, moneyCell(c.A), moneyCell(c.B), changeCell(c)}
 }
 
-// changeCell is how much more the second of two is.
+// changeCell shows the second amount less the first.
 func changeCell(c *plan.AmountChange) cell {
 	return cell{signed(c.Change, money(c.Change)), c.Change.String()}
 }

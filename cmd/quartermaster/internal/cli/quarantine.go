@@ -20,7 +20,7 @@ func (a *Program) quarantineCommand() *cobra.Command {
 	var filter quarantineFilter
 	list := &cobra.Command{
 		Use:   "list",
-		Short: "List what could not be folded, and why",
+		Short: "List records that could not be folded, and why",
 		Long: `List shows the records that are in the log but in no report, with the reason. It also shows what may
 be incomplete because of them, and decisions without effect, whose signers did not have the right to
 make them.
@@ -96,7 +96,7 @@ func (a *Program) showQuarantine(l *app.Quarantine) {
 	}
 }
 
-// showQuarantined shows a record, or the event in it alone.
+// showQuarantined shows a record, or only its event.
 func (a *Program) showQuarantined(ctx context.Context, at app.At, id string, event bool) error {
 	if event {
 		doc, err := a.caller().QuarantinedEvent(ctx, at, id)
@@ -115,15 +115,15 @@ func (a *Program) showQuarantined(ctx context.Context, at app.At, id string, eve
 	}
 	fmt.Fprintf(a.out, "%s\nreason   %s%s\nsha256   %x\nappended %s\nkey      %q\n", ans.ID, runOf(&ans.QuarantineEntry), ans.Reason, ans.SHA256, ans.Record.Appended, ans.Record.Key)
 	for _, hd := range ans.Record.Headers {
-		b, _ := hex.DecodeString(hd.Value) // encoded by the answer
+		b, _ := hex.DecodeString(hd.Value) // the answer encoded it
 		fmt.Fprintf(a.out, "header   %s: %q\n", hd.Key, b)
 	}
-	b, _ := hex.DecodeString(ans.Record.Value) // encoded by the answer
+	b, _ := hex.DecodeString(ans.Record.Value) // the answer encoded it
 	fmt.Fprintf(a.out, "value    %d bytes\n%s", len(b), hex.Dump(b))
 	return nil
 }
 
-// runOf says how far the events of an entry reach, "" where it is one.
+// runOf describes the offsets of an entry with several events, "" for one event.
 func runOf(e *projections.QuarantineEntry) string {
 	if e.Last == 0 {
 		return ""

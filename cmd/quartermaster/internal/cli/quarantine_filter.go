@@ -14,7 +14,7 @@ import (
 	"quartermaster/projections"
 )
 
-// quarantineFilter are the flags that pick entries of the quarantine.
+// quarantineFilter are the flags that select quarantined records.
 type quarantineFilter struct {
 	app.QuarantineFilter
 	topic, since, until string
@@ -28,7 +28,7 @@ func (q *quarantineFilter) flags(cmd *cobra.Command) {
 	f.StringVar(&q.topic, "topic", "", "only records of this topic")
 	f.IntVar(&q.Partition, "partition", -1, "only records of this partition of the topic")
 	f.StringVar(&q.Kind, "kind", "", "only records with this kind of reason: "+strings.Join(projections.QuarantineKinds(), ", "))
-	f.StringVar(&q.Matching, "matching", "", "only records whose reason has this text in it")
+	f.StringVar(&q.Matching, "matching", "", "only records whose reason contains this text")
 	f.StringVar(&q.since, "since", "", "only records appended at this time or later (RFC 3339, date or month)")
 	f.StringVar(&q.until, "until", "", "only records appended before this time")
 }
@@ -37,11 +37,11 @@ func (q *quarantineFilter) flags(cmd *cobra.Command) {
 func (q *quarantineFilter) read() (err error) {
 	q.Topic = domain.Topic(q.topic)
 	if q.topic != "" && domain.Topic(q.topic).Partitions() == 0 {
-		return fmt.Errorf("--topic %q is no topic of the log", q.topic)
+		return fmt.Errorf("--topic %q is not a topic of the log", q.topic)
 	}
 	if n := domain.Topic(q.topic).Partitions(); q.set.Changed("partition") && (q.Partition < 0 || q.Partition >= n) {
 		if q.topic == "" {
-			return fmt.Errorf("--partition %d: give the --topic that has it", q.Partition)
+			return fmt.Errorf("--partition %d needs --topic", q.Partition)
 		}
 		return fmt.Errorf("--partition %d: %s has partitions 0 to %d", q.Partition, q.topic, n-1)
 	}
@@ -66,7 +66,7 @@ func (q *quarantineFilter) given() bool {
 	return q.topic != "" || q.set.Changed("partition") || q.Kind != "" || q.Matching != "" || q.since != "" || q.until != ""
 }
 
-// kindCounts is for example "3 conflict, 1 invalid".
+// kindCounts formats counts, for example "3 conflict, 1 invalid".
 func kindCounts(kinds map[string]int) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {

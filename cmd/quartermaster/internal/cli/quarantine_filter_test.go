@@ -46,14 +46,14 @@ func TestResolveByFilter(t *testing.T) {
 		return list.Open
 	}
 	for _, c := range []struct{ args, want string }{
-		{"", "by their ids or by filters"},
-		{"qm.telemetry/0@0 --kind undecodable", "and not by both"},
+		{"", "either by id or by filters"},
+		{"qm.telemetry/0@0 --kind undecodable", "either by id or by filters"},
 		{"--kind none", `--kind "none" is unknown, want one of`},
-		{"--topic qm.none", "is no topic of the log"},
-		{"--partition 3", "give the --topic that has it"},
+		{"--topic qm.none", "is not a topic of the log"},
+		{"--partition 3", "needs --topic"},
 		{"--topic qm.fleet --partition -5 --dry-run", "qm.fleet has partitions 0 to 3"},
 		{"--topic qm.fleet --partition 4 --dry-run", "qm.fleet has partitions 0 to 3"},
-		{"--partition -1", "give the --topic that has it"},
+		{"--partition -1", "needs --topic"},
 		{"--since yesterday", "--since: "},
 	} {
 		args := append([]string{"quarantine", "discard", "--reason", "x"}, strings.Fields(c.args)...)
@@ -70,7 +70,7 @@ func TestResolveByFilter(t *testing.T) {
 	}
 	resolve("would discard "+half+" records: "+half+" undecodable", "--topic", "qm.telemetry", "--partition", "1", "--dry-run")
 	resolve("would discard "+half+" records: "+half+" undecodable", "--kind", "undecodable", "--until", "2026-05-02", "--dry-run")
-	resolve("no open record", "--matching", "no such text", "--dry-run")
+	resolve("no open quarantined record", "--matching", "no such text", "--dry-run")
 	if n := open(); n != many+1 {
 		t.Errorf("%d are open, want %d", n, many+1)
 	}
@@ -80,7 +80,7 @@ func TestResolveByFilter(t *testing.T) {
 	if n := open(); n != 1 {
 		t.Errorf("%d are open, want 1", n)
 	}
-	resolve("no open record", "--kind", "undecodable")
+	resolve("no open quarantined record", "--kind", "undecodable")
 	if code, out := command(t, dir, "quarantine", "list", "--open"); code != 0 || strings.Count(out, "\n") > 10 || !strings.Contains(out, "qm.fleet/") {
 		t.Errorf("open ones: exit %d\n%.1000s", code, out)
 	}

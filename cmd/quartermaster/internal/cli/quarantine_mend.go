@@ -26,7 +26,7 @@ func (a *Program) repairCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "repair ID --event FILE --reason TEXT",
-		Short: "Append the mended event of a quarantined record",
+		Short: "Append the corrected event of a quarantined record",
 		Long: `Repair appends a corrected event to the topic of the quarantined record, with a reference to that
 record, and resolves the record. Reports then include the event, and are no longer incomplete
 because of it.
@@ -66,7 +66,7 @@ appended the event, the same command finishes the work, also without --event.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&file, "event", "", "file with the mended event, - for standard input")
+	f.StringVar(&file, "event", "", "file with the corrected event, - for standard input")
 	reasonFlag(cmd, &reason, &dryRun)
 	keyFlag(cmd, &key)
 	return cmd
@@ -80,7 +80,7 @@ func (a *Program) discardCommand() *cobra.Command {
 	var filter quarantineFilter
 	cmd := &cobra.Command{
 		Use:   "discard [ID...] --reason TEXT",
-		Short: "Say of quarantined records that they are not to be counted",
+		Short: "Discard quarantined records that cannot be repaired",
 		Long: `Discard ends the quarantine of records that cannot be repaired. They stay in the log and in the
 list, with who discarded them and why. Reports are no longer incomplete because of them. All records
 are checked before any is resolved. An admin or operator must sign. Use "quarantine repair" for
@@ -102,7 +102,7 @@ there are.`,
 				return err
 			}
 			if (len(args) > 0) == filter.given() {
-				return errors.New("name records by their ids or by filters (--topic, --kind, --since and the like), and not by both")
+				return errors.New("name records either by id or by filters such as --topic, --kind and --since")
 			}
 			return a.discard(cmd.Context(), args, filter.QuarantineFilter, reason, key, dryRun)
 		},
@@ -114,19 +114,19 @@ there are.`,
 }
 
 func reasonFlag(cmd *cobra.Command, reason *string, dryRun *bool) {
-	cmd.Flags().StringVar(reason, "reason", "", "why, for whoever reads the list later (required)")
+	cmd.Flags().StringVar(reason, "reason", "", "reason, shown in lists (required)")
 	must(cmd.MarkFlagRequired("reason"))
 	cmd.Flags().BoolVar(dryRun, "dry-run", false, "check everything and append nothing")
 }
 
 func checkReason(reason string) error {
 	if strings.TrimSpace(reason) == "" {
-		return commandline.Usagef("--reason is empty: say why, for whoever reads the list later")
+		return commandline.Usagef("--reason is empty: give a reason")
 	}
 	return nil
 }
 
-// readEvent reads a mended event from a file, "-" for standard input.
+// readEvent reads a corrected event from a file, "-" for standard input.
 func readEvent(path string, stdin io.Reader) (*domain.Envelope, error) {
 	in, name := stdin, "standard input"
 	if path != "-" {
@@ -152,7 +152,7 @@ func readEvent(path string, stdin io.Reader) (*domain.Envelope, error) {
 	return env, err
 }
 
-// repair has the mended event of a record decided, and then its resolution.
+// repair has the corrected event of a record decided, and then its resolution.
 func (a *Program) repair(ctx context.Context, id string, mended *domain.Envelope, file, reason, key string, dryRun bool) error {
 	ans, err := a.caller().Repair(ctx, id, mended, reason)
 	if invalid := (*app.InvalidError)(nil); errors.As(err, &invalid) && invalid.Field == "event" && mended != nil {
@@ -174,7 +174,7 @@ func (a *Program) repair(ctx context.Context, id string, mended *domain.Envelope
 		return err
 	}
 	ans.Operator = s.name
-	// The right to both is looked at before either is appended.
+	// Check the right to both before appending either.
 	if _, err := a.caller().Propose(ctx, ans.Resolved, s.public()); err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (a *Program) repair(ctx context.Context, id string, mended *domain.Envelope
 	return a.showMended(ans)
 }
 
-// discard has records called not to be counted.
+// discard has the discarding of records decided.
 func (a *Program) discard(ctx context.Context, ids []string, filter app.QuarantineFilter, reason, key string, dryRun bool) error {
 	ans, draft, err := a.caller().Discard(ctx, ids, filter, reason)
 	if err != nil {
@@ -225,7 +225,7 @@ func (a *Program) discard(ctx context.Context, ids []string, filter app.Quaranti
 	}
 	switch {
 	case ans.Records == 0:
-		fmt.Fprintln(a.out, "no open record in quarantine is of these filters")
+		fmt.Fprintln(a.out, "no open quarantined record matches these filters")
 	case dryRun:
 		fmt.Fprintf(a.out, "would discard %s\nnothing appended: this was a dry run\n", what)
 	default:
@@ -246,12 +246,12 @@ func (a *Program) showMended(ans *app.Repair) error {
 	case ans.Resumed:
 		fmt.Fprintf(a.out, "an earlier run had appended %s; %s is now resolved, signed by %s\n", ans.Appended, ans.ID, ans.Operator)
 	default:
-		fmt.Fprintf(a.out, "appended %s, which mends %s; resolved, signed by %s\n", ans.Appended, ans.ID, ans.Operator)
+		fmt.Fprintf(a.out, "appended %s, which repairs %s; resolved, signed by %s\n", ans.Appended, ans.ID, ans.Operator)
 	}
 	return nil
 }
 
-// indentJSON lays a document out for people to read and edit.
+// indentJSON indents a document for reading and editing.
 func indentJSON(doc []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, doc, "", "  ") != nil {
@@ -260,5 +260,5 @@ func indentJSON(doc []byte) string {
 	return b.String()
 }
 
-// namedIDs is how many ids an answer repeats; of more it says how many there are.
+// namedIDs bounds the ids that an answer lists. It counts larger numbers of records.
 const namedIDs = 10

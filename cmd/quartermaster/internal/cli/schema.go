@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// documents are the files that commands read, by noun, with their schemas.
+// documents are the files that commands read, with their schemas.
 var documents = []struct {
 	noun, doc string
 	schema    []byte
@@ -26,10 +26,10 @@ var documents = []struct {
 	{"scenario", "a file that \"simulate\" reads", schemas.Scenario},
 }
 
-// published is a schema with what it is of.
+// published is a schema in the list of nouns.
 type published struct {
 	Noun string `json:"noun"`
-	Of   string `json:"of"` // the command that answers so, or what reads such a file
+	Of   string `json:"of"` // the command with this answer, or the command that reads this file
 }
 
 func (a *Program) schemaCommand() *cobra.Command {
@@ -77,8 +77,8 @@ value.`,
 	}
 }
 
-// describeAnswers says in the help of a command, and of those below it, where its answer is
-// described.
+// describeAnswers adds to the help of a command and its subcommands a reference to the schema of the
+// answer.
 func describeAnswers(c *cobra.Command) {
 	noun := strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "quartermaster "), " ", "-")
 	if _, err := schemas.Answers.Open("answers/" + noun + ".schema.json"); err == nil {
@@ -89,7 +89,7 @@ func describeAnswers(c *cobra.Command) {
 	}
 }
 
-// nouns returns all that there is a schema of, in order.
+// nouns returns the nouns of all schemas, sorted.
 func nouns() []string {
 	files, err := fs.Glob(schemas.Answers, "answers/*.schema.json")
 	if err != nil {
@@ -106,7 +106,7 @@ func nouns() []string {
 	return all
 }
 
-// documentOf returns the index of a document, -1 where the noun is an answer's.
+// documentOf returns the index of a document, -1 if noun is an answer.
 func documentOf(noun string) int {
 	for i := range documents {
 		if documents[i].noun == noun {
@@ -128,7 +128,7 @@ func schemaOf(noun string) ([]byte, error) {
 	return text, err
 }
 
-// ofNoun says what a noun's schema is of. The title of an answer's is its command.
+// ofNoun describes what a schema is for. The title of an answer's schema is its command.
 func ofNoun(noun string) (string, error) {
 	if i := documentOf(noun); i >= 0 {
 		return documents[i].doc, nil

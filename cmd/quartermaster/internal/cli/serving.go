@@ -49,7 +49,7 @@ func (a *Program) servingCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "serving",
-		Short: "How fast and how full model servers were: times to the first token, queues, batches, memory",
+		Short: "Latency and load of model servers: time to first token, queues, batches, memory",
 		Long: `Serving aggregates the reports of model servers by model, cluster and tier, over whole hours: time
 to first token, time in the queue, requests served at once, use of the KV cache and of GPU memory,
 and the share of successful requests. It compares the clusters of each model.
@@ -126,12 +126,12 @@ func (a *Program) showServing(r *serving.Report) {
 		}
 		note := ""
 		if !s.EqualBounds {
-			note = "; their histograms have other bounds, so part of it may be rounding"
+			note = "; their histograms have different bounds, so part of the spread may be rounding"
 		}
 		fmt.Fprintf(a.out, "%s: p95 from %s in %s to %s in %s%s\n", clipped(m.Model), micros(s.P95.Least), clipped(s.P95.LeastAt), micros(s.P95.Greatest), clipped(s.P95.GreatestAt), note)
 	}
 	if others > 0 {
-		fmt.Fprintf(a.out, "%s histograms of other bounds are in -o json\n", comma(others))
+		fmt.Fprintf(a.out, "%s histograms with other bounds are in -o json\n", comma(others))
 	}
 	fmt.Fprintln(a.out, "times are interpolated within the bucket of a histogram; -o json has the bounds")
 	a.showPosition(r.Position)
@@ -156,7 +156,7 @@ func quantile(q *projections.Quantile) string {
 	}
 }
 
-// micros shows a time with three digits that count.
+// micros shows a time with about three significant digits.
 func micros(n uint64) string {
 	d := time.Duration(min(n, 1<<52)) * time.Microsecond
 	switch {
@@ -192,7 +192,7 @@ func (a *Program) jobsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "How jobs ended, and how long they waited",
+		Short: "Outcomes and waiting times of jobs",
 		Long: `Jobs counts the jobs that finished in a period, by outcome, and shows how long the jobs that began
 in it had waited. Cancelled jobs count neither as success nor as failure.`,
 		Example: "  quartermaster jobs --from 2026-05 --to 2026-06\n  quartermaster jobs --from 2026-05-01 --to 2026-05-08 --workspace research -o json",

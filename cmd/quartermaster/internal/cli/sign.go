@@ -25,11 +25,11 @@ type signer struct {
 
 func (s signer) public() ed25519.PublicKey { return s.key.Public().(ed25519.PublicKey) }
 
-// KeyPath is where the key of the first operator is.
+// KeyPath returns the path of the first operator's key.
 func (a *Program) KeyPath() string { return filepath.Join(a.Dir, "operator.pem") }
 
-// signer returns who signs this command's decisions. Where there is no operator yet it
-// makes the first one.
+// signer returns the signer of this command's decisions. If there is no operator yet, it creates the
+// first one.
 func (a *Program) signer(ctx context.Context, path string) (signer, error) {
 	if err := a.caller().Begin(ctx, false); err != nil {
 		return signer{}, err
@@ -54,7 +54,7 @@ func (a *Program) registered(ops []registry.Grant, path string) (signer, error) 
 	}
 	key, err := keyfile.Load(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return signer{}, &app.DeniedError{Err: fmt.Errorf("no operator's key at %s: name yours with --key FILE; operators here are %s", path, operatorNames(ops))}
+		return signer{}, &app.DeniedError{Err: fmt.Errorf("no operator key at %s: name yours with --key FILE; operators are %s", path, operatorNames(ops))}
 	}
 	if err != nil {
 		return signer{}, err
@@ -67,24 +67,24 @@ func (a *Program) registered(ops []registry.Grant, path string) (signer, error) 
 	return signer{}, &app.DeniedError{Err: fmt.Errorf("the key in %s belongs to no registered operator; an admin registers it with \"quartermaster operator add NAME --public-key-of %s --role ROLE\"", path, path)}
 }
 
-// firstOperator makes the first workspace, operator and key.
+// firstOperator creates the first workspace, operator and key.
 func (a *Program) firstOperator(ctx context.Context) (signer, error) {
 	path := a.KeyPath()
 	key, err := keyfile.Load(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// In production nothing else needs the directory, and nothing has made it.
+		// In production nothing else creates the directory.
 		if err = os.MkdirAll(a.Dir, 0o700); err == nil {
 			key, err = keyfile.Create(path)
 		}
 	}
 	if err != nil {
-		return signer{}, fmt.Errorf("make the first operator's key: %w", err)
+		return signer{}, fmt.Errorf("create the first operator's key: %w", err)
 	}
 	s := signer{app.Me(), key}
 	if err := a.decide(ctx, s, app.FirstOperator(s.name, s.public())); err != nil {
 		return signer{}, err
 	}
-	a.note("there was no operator yet: made %q, an admin of workspace %q, whose key is %s; keep it safe, it signs your decisions", s.name, app.Platform, path)
+	a.note("there was no operator yet: created %q, an admin of workspace %q, with the key %s; keep it safe, it signs your decisions", s.name, app.Platform, path)
 	return s, nil
 }
 
@@ -94,7 +94,7 @@ func (a *Program) decide(ctx context.Context, s signer, d app.Draft) error {
 	return err
 }
 
-// decided is decide, and returns what was signed.
+// decided is like decide, and returns what was signed.
 func (a *Program) decided(ctx context.Context, s signer, d app.Draft) (*app.Proposal, error) {
 	d.As = s.name
 	p, err := a.caller().Propose(ctx, d, s.public())
@@ -104,8 +104,8 @@ func (a *Program) decided(ctx context.Context, s signer, d app.Draft) (*app.Prop
 	return p, a.caller().Decide(ctx, p, p.Sign(s.key), p.Key)
 }
 
-// tryOut says of a dry run what it would be refused for. Where there is no operator yet,
-// the rights are those of the first one, who is not made.
+// tryOut returns the error that deciding a draft would return. If there is no operator yet, it
+// assumes the rights of the first operator, without creating one.
 func (a *Program) tryOut(ctx context.Context, path string, d app.Draft) error {
 	ops, err := a.caller().Operators(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *Program) tryOut(ctx context.Context, path string, d app.Draft) error {
 	d.DryRun = true
 	var s signer
 	if len(ops) == 0 && path == "" {
-		a.note("there is no operator yet; the first one will decide everything but money")
+		a.note("there is no operator yet; the first one can decide everything except money")
 		d.First = app.Me()
 		if _, s.key, err = ed25519.GenerateKey(nil); err != nil {
 			return err

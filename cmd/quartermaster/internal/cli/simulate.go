@@ -20,7 +20,7 @@ func (a *Program) simulateCommand() *cobra.Command {
 	fl := simulateFlags{workspace: app.Platform}
 	cmd := &cobra.Command{
 		Use:   "simulate FILE",
-		Short: "What if: alternatives under growth, prices, outages and more, trial by trial",
+		Short: "Compare alternatives under uncertain growth, prices, outages and more",
 		Long: `Simulate answers a scenario file. It forks the log in memory, adds the events that the scenario
 assumes, and plans from the forked rows. Uncertain inputs are drawn at random. Purchases are solved
 once for each alternative, over a few weighted scenarios that represent the trials. Then every trial
@@ -98,11 +98,11 @@ and replaces those of an earlier run.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&fl.out, "out", "", "write result.json, tables and charts into this directory")
-	f.IntVar(&fl.runs, "runs", 0, "trials, instead of those in the file")
-	f.IntVar(&fl.workers, "workers", 0, "trials that are evaluated at once; the answer is the same (default one for each processor)")
+	f.StringVar(&fl.out, "out", "", "write result.json, tables and charts to this directory")
+	f.IntVar(&fl.runs, "runs", 0, "number of trials (default as in the file)")
+	f.IntVar(&fl.workers, "workers", 0, "trials evaluated in parallel; does not change the answer (default one per processor)")
 	f.BoolVar(&fl.freeze, "freeze", false, "record the scenario and its answer as an event, so that recommendations can cite it")
-	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace that a frozen scenario belongs to")
+	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace of a frozen scenario")
 	cmd.AddCommand(a.simulateFreezeCommand(), a.simulateListCommand(), a.simulateShowCommand(), a.simulateDiffCommand(), a.simulateChangesCommand())
 	return cmd
 }

@@ -148,8 +148,8 @@ func TestSimulateSaysWhatItRestsOn(t *testing.T) {
 		t.Fatalf("%s%s", out.String(), errs.String())
 	}
 	for _, want := range []string{
-		"a year discounts; of what a purchase costs beyond the horizon ", "with 0% credited beyond the horizon: these purchases would cost ", ", the best found ",
-		"with 100% credited beyond the horizon, and other purchases: \"as well\" was solved to cost 0.00 more than \"best\"", "upfront payments in all: ",
+		"discount rate ", "with 0% credited beyond the horizon: these purchases would cost ", ", the best found ",
+		"with 100% credited beyond the horizon and purchases solved for it: \"as well\" costs 0.00 more than \"best\"", "upfront payments in all: ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not said in\n%s", want, out.String())
@@ -166,15 +166,15 @@ func TestSimulateSaysWhatItRestsOn(t *testing.T) {
 	out.Reset()
 	kept := whatif.Kept{Constraint: "max_spot_share 0.001", Share: decimal.New(25, -2)}
 	a.showSimulation(&whatif.Result{Scenario: &whatif.Scenario{}, Alternatives: []whatif.Outcome{{Alternative: "best", Solvers: []string{"x"}, Solved: decimal.New(7, 0), Kept: []whatif.Kept{kept}}}})
-	if want := "\"best\" keeps max_spot_share 0.001 in 25% of the trials: its expected cost, and differences from it, are not of keeping it; solved to keep it in expectation, it costs 7.00"; !strings.Contains(out.String(), want) {
+	if want := "\"best\" keeps max_spot_share 0.001 in 25% of the trials, so its expected cost and the differences do not assume that it is kept; solved to keep it in expectation, it costs 7.00"; !strings.Contains(out.String(), want) {
 		t.Errorf("%q is not said in\n%s", want, out.String())
 	}
-	if strings.Contains(out.String(), "taken as given") {
+	if strings.Contains(out.String(), "assumptions: ") {
 		t.Error("a document of an earlier version says what it took as given")
 	}
 }
 
-// The growth that is taken as given is that of the assumptions and of the changes.
+// The shown growth combines assumptions and changes.
 func TestSimulateSaysHowDemandGrows(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"nothing":            {"alternatives: [{name: a}]\n", "the last 4 weeks of demand repeat without growth; "},

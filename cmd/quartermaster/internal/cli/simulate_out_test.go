@@ -48,7 +48,7 @@ func TestSimulateOutNeverMixes(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := names()
-	if code, text := simulate("3", "[{name: third}]"); code != 1 || !strings.Contains(text, "holds notes.txt, which no simulation wrote") || !slices.Equal(names(), before) {
+	if code, text := simulate("3", "[{name: third}]"); code != 1 || !strings.Contains(text, "contains notes.txt, which is not from a simulation") || !slices.Equal(names(), before) {
 		t.Errorf("exit %d, %v\n%s", code, names(), text)
 	}
 	// Nothing is left beside it.

@@ -30,8 +30,8 @@ func (a *Program) showSimulation(r *whatif.Result) {
 	if r.Question != "" {
 		fmt.Fprintf(a.out, "%s\n", r.Question)
 	}
-	fmt.Fprintf(a.out, "%samounts are in %s, at their value on the first day\n\n", takenAsGiven(r), r.Currency)
-	t := a.table("alternative", "expected cost", "p5", "p50", "p95", "CVaR 90", "of it penalty", "unserved", "spot", "stranded", "buys")
+	fmt.Fprintf(a.out, "%samounts are net present values in %s\n\n", takenAsGiven(r), r.Currency)
+	t := a.table("alternative", "expected cost", "p5", "p50", "p95", "CVaR 90", "incl. penalty", "unserved", "spot", "stranded", "buys")
 	t.SetColumnConfigs(rightFrom(2, 11))
 	for i := range r.Alternatives {
 		x := &r.Alternatives[i]
@@ -46,7 +46,7 @@ func (a *Program) showSimulation(r *whatif.Result) {
 	for i := range r.Alternatives {
 		for _, k := range r.Alternatives[i].Kept {
 			if x := &r.Alternatives[i]; len(x.Solvers) > 0 && k.Share.LessThan(decimal.NewFromInt(1)) {
-				fmt.Fprintf(a.out, "%q keeps %s in %s of the trials: its expected cost, and differences from it, are not of keeping it; solved to keep it in expectation, it costs %s\n", clipped(x.Alternative), k.Constraint, percent(k.Share.Round(3)), money(x.Solved))
+				fmt.Fprintf(a.out, "%q keeps %s in %s of the trials, so its expected cost and the differences do not assume that it is kept; solved to keep it in expectation, it costs %s\n", clipped(x.Alternative), k.Constraint, percent(k.Share.Round(3)), money(x.Solved))
 			}
 		}
 	}
@@ -64,8 +64,8 @@ func (a *Program) showSimulation(r *whatif.Result) {
 		a.showOutcome(&r.Alternatives[i], r)
 	}
 	if len(r.BreakEven) > 0 {
-		fmt.Fprintf(a.out, "\nbuying against renting: from which utilization on an offer costs less than on demand,\nover its whole term, discounted, at the median of what is uncertain\n")
-		t := a.table("pool", "offer", "term", "all in, an hour", "on demand", "break-even", "in")
+		fmt.Fprintf(a.out, "\nbreak-even utilization: above it, an offer costs less than on-demand over its whole term,\ndiscounted, with uncertain inputs at their median\n")
+		t := a.table("pool", "offer", "term", "all-in hourly", "on demand", "break-even", "in")
 		t.SetColumnConfigs(rightFrom(3, 6))
 		for _, b := range r.BreakEven {
 			in := "all"
@@ -94,13 +94,13 @@ func (a *Program) showSimulation(r *whatif.Result) {
 func (a *Program) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 	fmt.Fprintf(a.out, "\n%s\n", x.Alternative)
 	if len(x.Solvers) > 0 {
-		fmt.Fprintf(a.out, "bought for %s: %s over them, at least %s, gap %s, by %s\n", weighted(len(x.Set)), money(x.Solved), money(x.LowerBound), x.Gap, strings.Join(x.Solvers, " and "))
+		fmt.Fprintf(a.out, "solved over %s: cost %s, lower bound %s, gap %s, by %s\n", weighted(len(x.Set)), money(x.Solved), money(x.LowerBound), x.Gap, strings.Join(x.Solvers, " and "))
 		fmt.Fprintln(a.out, unmodelledDrivers(x, r.Runs))
 	}
 	for _, t := range x.EndOfHorizon {
 		line := fmt.Sprintf("with %s credited beyond the horizon: these purchases would cost %s", percent(t.Salvage), money(t.Cost))
 		if t.Best != nil && t.LowerBound != nil {
-			line += fmt.Sprintf(", the best found %s (%s units), proven to be at least %s", money(*t.Best), comma(unitsBought(t.Purchases)), money(*t.LowerBound))
+			line += fmt.Sprintf(", the best found %s (%s units), lower bound %s", money(*t.Best), comma(unitsBought(t.Purchases)), money(*t.LowerBound))
 		}
 		fmt.Fprintln(a.out, line)
 	}
@@ -145,22 +145,22 @@ func (a *Program) showOutcome(x *whatif.Outcome, r *whatif.Result) {
 	}
 }
 
-// takenAsGiven is a line on what every figure rests beside the changes. Of an instance,
-// demand and prices are its own; documents of earlier versions do not say.
+// takenAsGiven is a line with the assumptions behind all figures. An instance has its own demand and
+// prices. Documents of earlier versions have no assumptions.
 func takenAsGiven(r *whatif.Result) string {
 	if r.AnnualRate == nil || r.Salvage == nil {
 		return ""
 	}
-	money := fmt.Sprintf("%s a year discounts; of what a purchase costs beyond the horizon %s is credited", percent(*r.AnnualRate), percent(*r.Salvage))
+	money := fmt.Sprintf("discount rate %s a year; %s of a purchase's cost beyond the horizon is credited", percent(*r.AnnualRate), percent(*r.Salvage))
 	if r.Scenario.Base.Instance != "" {
-		return "taken as given: " + money + "\n"
+		return "assumptions: " + money + "\n"
 	}
 	as := &r.Scenario.Assumptions
-	return fmt.Sprintf("taken as given: the last %d weeks of demand repeat%s; %s; %s of spot time is lost; an hour unserved costs %s times on-demand\n",
+	return fmt.Sprintf("assumptions: the last %d weeks of demand repeat%s; %s; %s of spot time is lost; an unserved hour costs %s times on-demand\n",
 		as.Weeks, growthOf(r.Scenario), money, percent(as.SpotOverhead), as.ShortageFactor)
 }
 
-// growthOf says how demand grows, which assumptions and changes decide together.
+// growthOf describes the growth of demand, from assumptions and changes.
 func growthOf(s *whatif.Scenario) string {
 	var parts []string
 	if !s.Assumptions.MonthlyGrowth.IsZero() {
@@ -200,7 +200,7 @@ func growthOf(s *whatif.Scenario) string {
 	return " and " + strings.Join(parts, ", and ")
 }
 
-// drawnShare shows a share that may be uncertain, in percent.
+// drawnShare shows a share in percent, with its distribution.
 func drawnShare(n *whatif.Number) string {
 	if n.Certain() {
 		return percent(n.P[0])
@@ -214,7 +214,7 @@ func drawnShare(n *whatif.Number) string {
 	return n.String()
 }
 
-// paidAmount shows what a purchase pays; documents of earlier versions do not say.
+// paidAmount shows what a purchase pays. Documents of earlier versions do not have it.
 func paidAmount(r *whatif.Result, amount domain.Decimal) string {
 	if r.Salvage == nil {
 		return "-"
@@ -222,8 +222,8 @@ func paidAmount(r *whatif.Result, amount domain.Decimal) string {
 	return money(amount)
 }
 
-// showOtherDifferences says what alternatives differ by when nothing, and when all, is
-// credited beyond the horizon, each with what is best to buy then.
+// showOtherDifferences shows the differences between alternatives with nothing and with all
+// credited beyond the horizon, each with its best purchases.
 func (a *Program) showOtherDifferences(r *whatif.Result) {
 	for i := range r.Alternatives[1:] {
 		from, to := r.Alternatives[0].EndOfHorizon, r.Alternatives[i+1].EndOfHorizon
@@ -238,7 +238,7 @@ func (a *Program) showOtherDifferences(r *whatif.Result) {
 			if d.IsNegative() {
 				than = "less"
 			}
-			fmt.Fprintf(a.out, "with %s credited beyond the horizon, and other purchases: %q was solved to cost %s %s than %q\n",
+			fmt.Fprintf(a.out, "with %s credited beyond the horizon and purchases solved for it: %q costs %s %s than %q\n",
 				percent(to[k].Salvage), clipped(r.Alternatives[i+1].Alternative), money(d.Abs()), than, clipped(r.Alternatives[0].Alternative))
 		}
 	}
@@ -258,15 +258,15 @@ func weighted(scenarios int) string {
 	return fmt.Sprintf("%d weighted scenarios", scenarios)
 }
 
-// unmodelledDrivers says what the gap of the solved problem is silent about.
+// unmodelledDrivers describes what the gap of the solved problem does not cover.
 func unmodelledDrivers(x *whatif.Outcome, trials int) string {
 	than := "more"
 	if x.TrialsAbove.IsNegative() {
 		than = "less"
 	}
-	s := fmt.Sprintf("beside that gap, which is of the solved problem alone: the %s trials cost %s (%s) %s on average", comma(trials), money(x.TrialsAbove.Abs()), percent(x.TrialsAboveShare.Abs().Round(4)), than)
+	s := fmt.Sprintf("the gap covers only the solved problem: the %s trials cost %s (%s) %s on average", comma(trials), money(x.TrialsAbove.Abs()), percent(x.TrialsAboveShare.Abs().Round(4)), than)
 	if x.TrialsAbove.IsZero() {
-		s = fmt.Sprintf("beside that gap: the %s trials cost on average what was solved", comma(trials))
+		s = fmt.Sprintf("the gap covers only the solved problem: the %s trials cost the same on average", comma(trials))
 	}
 	var hows []whatif.How
 	for _, b := range x.Unmodelled {
@@ -287,7 +287,7 @@ func unmodelledDrivers(x *whatif.Outcome, trials int) string {
 		}
 	}
 	if len(parts) > 0 {
-		s += "\nthe solved problem does not vary what they vary: " + strings.Join(parts, "; ")
+		s += "\ndrivers that vary only in the trials: " + strings.Join(parts, "; ")
 	}
 	return s
 }
@@ -357,7 +357,7 @@ func (a *Program) writeAnswer(dir string, r *whatif.Result) error {
 	return errors.Join(errs...)
 }
 
-// said is a figure in a cell, nothing where it is not said.
+// said formats an optional figure for CSV.
 func said(d *domain.Decimal) string {
 	if d == nil {
 		return ""
@@ -365,7 +365,7 @@ func said(d *domain.Decimal) string {
 	return d.String()
 }
 
-// unmodelled names what the gap is silent about, in one cell.
+// beside lists the unmodelled drivers in one cell.
 func beside(x *whatif.Outcome) string {
 	all := make([]string, len(x.Unmodelled))
 	for i, b := range x.Unmodelled {
@@ -374,7 +374,7 @@ func beside(x *whatif.Outcome) string {
 	return strings.Join(all, "; ")
 }
 
-// driverName is what a swing is of.
+// driverName returns the name of a swing's driver.
 func driverName(s *whatif.Swing, most int) string {
 	name := clipMiddle(s.Driver, most)
 	if s.Given != "" {
@@ -383,7 +383,7 @@ func driverName(s *whatif.Swing, most int) string {
 	return name
 }
 
-// swingName is what a swing is of in a chart, with its low and high value.
+// swingName returns the name of a swing's driver for a chart, with its low and high value.
 func swingName(s *whatif.Swing) string {
 	short := func(d domain.Decimal) string {
 		switch x := d.Abs(); {
@@ -401,7 +401,7 @@ func swingName(s *whatif.Swing) string {
 	return clipMiddle(s.Driver, max(12, chart.Widest-len([]rune(values)))) + values
 }
 
-// clipMiddle shortens a name that differs from others at its end, which is kept.
+// clipMiddle shortens a name in the middle, because names differ at their ends.
 func clipMiddle(name string, most int) string {
 	r := []rune(name)
 	if len(r) <= most {
@@ -420,8 +420,8 @@ func (a *Program) draw(dir, name string, r *whatif.Result, f chart.Figure) error
 	})
 }
 
-// whence says under the title of a chart which simulation it is of, of which day, and
-// whether some of its data were generated.
+// whence returns the subtitle of a chart: simulation, day, trials, and whether some prices are
+// generated.
 func whence(r *whatif.Result) string {
 	text := fmt.Sprintf("%s of %s, %s trials, seed %d", r.ID, day(r.At), comma(r.Runs), r.Seed)
 	generated := slices.ContainsFunc(r.BreakEven, func(b whatif.BreakEven) bool { return b.Generated }) ||
@@ -434,8 +434,8 @@ func whence(r *whatif.Result) string {
 	return text
 }
 
-// outDirectory refuses a directory that holds something else than an answer. What an
-// earlier one left in it is replaced as a whole.
+// outDirectory rejects a directory that contains anything but an earlier answer, which will be
+// replaced as a whole.
 func outDirectory(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -446,18 +446,17 @@ func outDirectory(dir string) error {
 	}
 	for _, e := range entries {
 		if ext := filepath.Ext(e.Name()); e.IsDir() || e.Name() != "result.json" && ext != ".csv" && ext != ".svg" {
-			return &app.ConflictError{Err: fmt.Errorf("--out %s holds %s, which no simulation wrote: name another directory", dir, e.Name())}
+			return &app.ConflictError{Err: fmt.Errorf("--out %s contains %s, which is not from a simulation: name another directory", dir, e.Name())}
 		}
 	}
 	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "result.json" }) {
-		return &app.ConflictError{Err: fmt.Errorf("--out %s holds files and no result.json, so they are of no simulation: name another directory", dir)}
+		return &app.ConflictError{Err: fmt.Errorf("--out %s contains files but no result.json, so they are not from a simulation: name another directory", dir)}
 	}
 	return nil
 }
 
-// writeSimulation writes an answer into a directory, in place of an earlier one: the
-// document, tables and charts that the scenario asks for. Nothing of two answers is
-// ever in it together.
+// writeSimulation writes an answer to a directory and replaces an earlier one: the document, and the
+// tables and charts of the scenario. The directory never mixes two answers.
 func (a *Program) writeSimulation(dir string, r *whatif.Result) (err error) {
 	if err := outDirectory(dir); err != nil {
 		return err
@@ -489,7 +488,7 @@ func (a *Program) writeSimulation(dir string, r *whatif.Result) (err error) {
 	return nil
 }
 
-// fileName is a name that every file system takes.
+// fileName returns a name that is valid on every file system.
 func fileName(s string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {
@@ -519,8 +518,8 @@ func (a *Program) costDistribution(dir string, r *whatif.Result, write writeTabl
 	return errors.Join(write("cost-distribution.csv", rows), a.draw(dir, "cost-distribution", r, f))
 }
 
-// drawnPools bounds the load-duration charts of an alternative: those of the most
-// demand. The table has all.
+// drawnPools bounds the load-duration charts of an alternative to the pools with the most demand.
+// The table has all pools.
 const drawnPools = 4
 
 func (a *Program) loadDuration(dir string, r *whatif.Result, write writeTable) error {
@@ -563,8 +562,7 @@ func (a *Program) loadDuration(dir string, r *whatif.Result, write writeTable) e
 	return errors.Join(append(errs, write("load-duration.csv", rows))...)
 }
 
-// drawnOffers bounds the offers in a chart of break-evens: those of the lowest. The
-// table has more.
+// drawnOffers bounds the offers in a break-even chart to the lowest. The table has all.
 const drawnOffers = 5
 
 func (a *Program) breakEvenChart(dir string, r *whatif.Result, write writeTable) error {
@@ -583,8 +581,7 @@ func (a *Program) breakEvenChart(dir string, r *whatif.Result, write writeTable)
 		if len(f.Marks) == drawnOffers {
 			continue
 		}
-		// On-demand over as long a term, which may see other prices; where it sees the
-		// same, one line is enough.
+		// On-demand over the same term. Terms with the same price share one line.
 		rent := chart.Line{Name: fmt.Sprintf("on demand, %d months", b.Term), X: []float64{0, 100}, Y: []float64{0, chart.Point(b.OnDemand)}}
 		if same := slices.IndexFunc(f.Lines, func(l chart.Line) bool { return slices.Equal(l.Y, rent.Y) }); same < 0 {
 			f.Lines = append(f.Lines, rent)
@@ -626,7 +623,7 @@ func (a *Program) simulateFreezeCommand() *cobra.Command {
 	workspace := app.Platform
 	cmd := &cobra.Command{
 		Use:     "freeze FILE",
-		Short:   "Answer a scenario and record it, so that recommendations can cite it",
+		Short:   "Answer a scenario and record it as an event",
 		Long:    "Freeze answers a scenario like \"quartermaster simulate\" and records the scenario and its answer\nas an event. The same answer is recorded only once.",
 		Example: "  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
@@ -649,7 +646,7 @@ func (a *Program) simulateFreezeCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&workspace, "workspace", workspace, "workspace that it belongs to")
+	cmd.Flags().StringVar(&workspace, "workspace", workspace, "workspace of the scenario")
 	return cmd
 }
 
@@ -657,7 +654,7 @@ func (a *Program) simulateListCommand() *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the scenarios that were frozen",
+		Short:   "List frozen scenarios",
 		Long:    `List shows every frozen scenario, newest first.`,
 		Example: "  quartermaster simulate list",
 		Args:    cobra.NoArgs,
@@ -693,7 +690,7 @@ func (a *Program) simulateShowCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "show SIMULATION",
-		Short: "Show a frozen scenario with its answer, and answer it again if asked",
+		Short: "Show the answer of a frozen scenario, and verify it with --verify",
 		Long: `Show prints the answer of a frozen scenario as it was recorded. With --verify it folds the log up to
 the recorded position and answers the scenario again. Both must be equal byte for byte; exit status
 1 if they are not.
@@ -721,14 +718,14 @@ With -o json the recorded document is printed unchanged.`,
 		},
 	}
 	asOfFlag(cmd, &asOf)
-	cmd.Flags().BoolVar(&verify, "verify", false, "answer the scenario again from the log, and compare; exit 1 when it differs")
+	cmd.Flags().BoolVar(&verify, "verify", false, "answer the scenario again from the log, and compare; exit 1 if it differs")
 	return cmd
 }
 
 func (a *Program) simulateDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
-		Short: "Compare two answers: frozen ones by id, or result.json of --out",
+		Short: "Compare two answers: ids of frozen scenarios, or files result.json of --out",
 		Long: `Diff compares the alternatives of two answers by name: expected cost, 95th percentile, and units
 bought. It also lists other differences (position, seed, trials, method, currency), because they can
 explain a change in cost.`,
@@ -784,12 +781,12 @@ func readResult(path string) (*whatif.Result, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if r.Format != whatif.Format {
-		return nil, fmt.Errorf("%s is no answer of \"quartermaster simulate --out\": its format is %q", path, r.Format)
+		return nil, fmt.Errorf("%s is not an answer of \"quartermaster simulate --out\": its format is %q", path, r.Format)
 	}
 	return r, nil
 }
 
-// kindDoc describes a kind of change that a scenario may suppose.
+// kindDoc describes a kind of change in scenarios.
 type kindDoc struct {
 	Kind   whatif.Kind `json:"kind"`
 	Doc    string      `json:"doc"`
@@ -803,7 +800,7 @@ type fieldDoc struct {
 	Needed  bool     `json:"needed"`
 	Least   string   `json:"least,omitempty"`
 	Most    string   `json:"most,omitempty"`
-	Certain bool     `json:"certain,omitempty"` // it may not be a distribution
+	Certain bool     `json:"certain,omitempty"` // must not be a distribution
 	OneOf   []string `json:"one_of,omitempty"`
 	Doc     string   `json:"doc"`
 }
@@ -811,7 +808,7 @@ type fieldDoc struct {
 func (a *Program) simulateChangesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "changes [KIND]",
-		Short:   "What a scenario can suppose: every kind of change with its fields",
+		Short:   "List the kinds of changes in scenarios, with their fields",
 		Long:    `Changes lists the kinds of changes, or the fields of one.`,
 		Example: "  quartermaster simulate changes\n  quartermaster simulate changes demand_growth",
 		Args:    cobra.MaximumNArgs(1),
@@ -835,7 +832,7 @@ func (a *Program) simulateChangesCommand() *cobra.Command {
 				return a.answerJSON(out)
 			}
 			if len(args) == 0 {
-				t := a.table("kind", "what it supposes")
+				t := a.table("kind", "description")
 				for _, k := range out {
 					t.AppendRow(table.Row{k.Kind, k.Doc})
 				}
@@ -844,7 +841,7 @@ func (a *Program) simulateChangesCommand() *cobra.Command {
 				return nil
 			}
 			fmt.Fprintln(a.out, out[0].Doc)
-			t := a.table("field", "", "form", "bounds", "what it says")
+			t := a.table("field", "", "form", "bounds", "description")
 			for _, f := range out[0].Fields {
 				needed, bounds := "", ""
 				if f.Needed {

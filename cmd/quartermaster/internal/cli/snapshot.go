@@ -15,7 +15,7 @@ import (
 func (a *Program) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Keep the rows as of a position, list and verify what is kept, and look at the past",
+		Short: "Make, list and verify snapshots, and answer as of the past",
 		Long: `A snapshot is a file with every row as of a position in the log, the version of the folds that made
 it, and a digest. It is a cache: everything in it follows from the log, as "snapshot verify" and
 "log replay --verify" prove. Without snapshots answers are the same, only slower.
@@ -51,7 +51,7 @@ func (a *Program) snapshotMakeCommand() *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
 		Use:   "make",
-		Short: "Keep the rows as they are now, or were",
+		Short: "Make a snapshot of current or past rows",
 		Long: `Make writes a snapshot that is kept. A snapshot of the same position is overwritten with the same
 bytes.`,
 		Example: "  quartermaster snapshot make\n  quartermaster snapshot make --as-of 2026-06-01",
@@ -153,10 +153,10 @@ func (a *Program) showChecks(checks []*app.SnapshotCheck, named bool) error {
 				fmt.Fprintf(a.out, "  %s  snapshot=%t replay=%t\n", d.Row, d.Snapshot, d.Replay)
 			}
 		}
-		fmt.Fprintf(a.out, "%s of %s snapshots are what the log says\n", comma(equal), comma(len(checks)))
+		fmt.Fprintf(a.out, "%s of %s snapshots match the log\n", comma(equal), comma(len(checks)))
 	}
 	if bad > 0 {
-		return &failed{why: fmt.Sprintf("%d snapshots are not what the log says", bad)}
+		return &failed{why: fmt.Sprintf("%d snapshots do not match the log", bad)}
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// gapAnswer is what streams resolve answers.
+// gapAnswer is the answer of "streams resolve".
 type gapAnswer struct {
 	registry.StreamGaps
 	Reason   string `json:"reason"`
@@ -21,11 +21,11 @@ type gapAnswer struct {
 }
 
 func (a *Program) streamsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "streams", Short: "Streams of which events are missing"}
+	cmd := &cobra.Command{Use: "streams", Short: "Streams with missing events"}
 	var asOf string
 	list := &cobra.Command{
 		Use:   "list",
-		Short: "List the streams of which events are awaited",
+		Short: "List streams with missing events",
 		Long: `List shows the streams that skipped sequence numbers: those events exist and have not arrived.
 Reports say that they lack them. Events that a node reports as dropped, or that "streams resolve"
 marks as lost, are not awaited.`,
@@ -40,7 +40,7 @@ marks as lost, are not awaited.`,
 				return a.answerJSON(ans)
 			}
 			if len(ans.Streams) == 0 {
-				fmt.Fprintln(a.out, "no event is awaited")
+				fmt.Fprintln(a.out, "no stream has missing events")
 				return nil
 			}
 			t := a.table("partition", "source", "incarnation", "awaited", "from", "to")
@@ -64,7 +64,7 @@ func (a *Program) resolveGapCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "resolve SOURCE --topic TOPIC --lost --reason TEXT",
-		Short: "Say that the missing events of a stream will never arrive",
+		Short: "Mark the missing events of a stream as lost",
 		Long: `Resolve ends the current gaps of a stream: reports no longer wait for the missing events. If one of
 them arrives later, it counts.
 
@@ -78,7 +78,7 @@ them arrives later, it counts.
 				return err
 			}
 			if !lost {
-				return errors.New("say what became of the events: --lost says that they will never arrive")
+				return errors.New("give --lost to confirm that the events will never arrive")
 			}
 			if err := checkReason(reason); err != nil {
 				return err
@@ -98,7 +98,7 @@ them arrives later, it counts.
 	return cmd
 }
 
-// resolveGap has the gaps of a stream called lost.
+// resolveGap has the gaps of a stream marked as lost.
 func (a *Program) resolveGap(ctx context.Context, named registry.StreamGaps, reason, key string, dryRun bool) error {
 	g, draft, err := a.caller().ResolveGap(ctx, named, reason)
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *Program) resolveGap(ctx context.Context, named registry.StreamGaps, rea
 	}
 	what := fmt.Sprintf("%s events of %s in %s/%d, sequences %d to %d", comma(int(min(g.Awaited, 1<<62))), g.Source, g.Topic, g.Partition, g.First, g.Last)
 	if dryRun {
-		fmt.Fprintf(a.out, "would call lost %s\nnothing appended: this was a dry run\n", what)
+		fmt.Fprintf(a.out, "would mark as lost %s\nnothing appended: this was a dry run\n", what)
 		return nil
 	}
 	fmt.Fprintf(a.out, "lost: %s, signed by %s\n", what, ans.Operator)

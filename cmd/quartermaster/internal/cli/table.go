@@ -21,22 +21,22 @@ import (
 	"quartermaster/projections"
 )
 
-// The forms of an answer, which -o chooses.
+// Output formats, the values of -o.
 const (
 	asTable = "table" // as wide as the terminal
-	asWide  = "wide"  // with every column, whole
+	asWide  = "wide"  // all columns, unclipped
 	asJSON  = "json"
-	asCSV   = "csv" // the first table of the answer, or the one that it is about
+	asCSV   = "csv" // the first or main table of the answer
 )
 
-// usualWidth is how wide a table is where there is no terminal.
+// usualWidth is the width of tables without a terminal.
 const usualWidth = 100
 
-// leastWidth is what clipping leaves of a column.
+// leastWidth is the minimum width of a clipped column.
 const leastWidth = 12
 
-// leastOf is what clipping leaves of a column: of one that names the row as much as of any
-// name.
+// leastOf returns the minimum width of a clipped column. Columns that name the row keep the width
+// of a name.
 func (g *grid) leastOf(i int) int {
 	if i == 0 || g.title(i) == "name" {
 		return widest
@@ -44,15 +44,15 @@ func (g *grid) leastOf(i int) int {
 	return leastWidth
 }
 
-// column is what is known of a column by its title, in every table that has it.
+// column describes a column by its title, in every table that has it.
 type column struct {
 	key   string // in CSV; "": the title in snake case
-	wide  bool   // not shown where the table would be too wide
-	whole bool   // never clipped, because it is copied from the table
+	wide  bool   // hidden first if the table is too wide
+	whole bool   // never clipped, because people copy it
 }
 
-// columns is the registry of columns. A title that is not listed is a column that every
-// form shows, whose key is the title in snake case.
+// columns is the registry of columns. A column that is not listed is shown in every format, and
+// its CSV key is the title in snake case.
 var columns = map[string]column{
 	"":                               {key: "name"},
 	"day":                            {whole: true},
@@ -61,7 +61,7 @@ var columns = map[string]column{
 	"unprovisioned":                  {wide: true},
 	"account":                        {wide: true},
 	"allocation":                     {whole: true},
-	"all in, an hour":                {key: "hourly"},
+	"all-in hourly":                  {key: "hourly"},
 	"CPU":                            {key: "cpu_cores", wide: true},
 	"change %":                       {key: "change_percent"},
 	"component, cluster, deployment": {key: "step"},
@@ -74,7 +74,7 @@ var columns = map[string]column{
 	"GPU model":                      {key: "gpu_model"},
 	"GPUs":                           {key: "gpus"},
 	"gpu memory":                     {wide: true},
-	"heard of until":                 {key: "heard_until", wide: true},
+	"last heard":                     {key: "heard_until", wide: true},
 	"id":                             {whole: true},
 	"in effect from":                 {key: "effective", wide: true},
 	"in service from":                {wide: true},
@@ -86,7 +86,10 @@ var columns = map[string]column{
 	"memory GiB":                     {key: "memory_gib", wide: true},
 	"method":                         {wide: true},
 	"notice by":                      {wide: true},
-	"of it penalty":                  {key: "penalty", wide: true},
+	"incl. for others":               {key: "of_it_for_others"},
+	"incl. held":                     {key: "of_it_held"},
+	"incl. penalty":                  {key: "penalty", wide: true},
+	"incl. unused":                   {key: "of_them_unused"},
 	"other months":                   {wide: true},
 	"p95":                            {key: "p95"},
 	"plan":                           {whole: true},
@@ -104,9 +107,10 @@ var columns = map[string]column{
 	"takes no effect because":        {key: "refused"},
 	"wait p95":                       {wide: true},
 	"upfront":                        {wide: true},
-	"what it asks":                   {key: "detail"},
-	"what it says":                   {key: "doc"},
-	"what it supposes":               {key: "doc"},
+	"requirement":                    {key: "detail"},
+	"description":                    {key: "doc"},
+	"unusable":                       {key: "useless"},
+	"valid":                          {key: "holds"},
 	"nodes ruled out, over all pods": {key: "nodes_ruled_out"},
 }
 
@@ -132,10 +136,10 @@ func keyOf(title string) string {
 	return strings.Trim(key, "_")
 }
 
-// cell is a value that is shown otherwise than CSV has it.
+// cell is a value with different texts in tables and in CSV.
 type cell struct{ shown, raw string }
 
-// String is what a table shows.
+// String returns the text for tables.
 func (c cell) String() string { return c.shown }
 
 // grid is a table of an answer.
@@ -143,17 +147,16 @@ type grid struct {
 	a       *Program
 	titles  []string
 	rows    []table.Row
-	lines   []int // rows before which a line is drawn
+	lines   []int // rows with a separator before them
 	right   map[int]bool
-	main    bool     // what CSV has
-	names   int      // how many columns from the first on tell rows apart: shown whole
-	spare   []string // titles of columns that this table can do without, as the registry's wide ones
-	titled  int      // how many columns at the end the heading of the table says; CSV has them
-	omitted []string // notes about rows that are not in the table
+	main    bool     // the table for CSV
+	names   int      // leading columns that identify rows: never clipped
+	spare   []string // more titles to hide first, like the registry's wide ones
+	titled  int      // trailing columns that the heading states: CSV only
+	omitted []string // notes about rows that are not shown
 }
 
-// table starts a table. In CSV the first one of an answer is written, or the one that is
-// made the main one.
+// table starts a table. CSV has the main table of an answer, or else the first.
 func (a *Program) table(titles ...any) *grid {
 	g := &grid{a: a, right: map[int]bool{}}
 	for _, t := range titles {
@@ -165,12 +168,12 @@ func (a *Program) table(titles ...any) *grid {
 // AppendRow adds a row.
 func (g *grid) AppendRow(row table.Row) { g.rows = append(g.rows, row) }
 
-// AppendNote adds a line below the table, such as how many rows more there are.
+// AppendNote adds a line below the table, such as the number of omitted rows.
 func (g *grid) AppendNote(format string, args ...any) {
 	g.omitted = append(g.omitted, fmt.Sprintf(format, args...))
 }
 
-// AppendSeparator draws a line; what follows are sums.
+// AppendSeparator draws a line. The rows after it are totals.
 func (g *grid) AppendSeparator() { g.lines = append(g.lines, len(g.rows)) }
 
 // SetColumnConfigs aligns columns.
@@ -273,16 +276,16 @@ func (g *grid) row(shown, most []int, value func(i int) any) table.Row {
 	return out
 }
 
-// fitted is how a table is shown within a width.
+// fitted is the layout of a table within a width.
 type fitted struct {
 	shown  []int    // columns
-	wide   []int    // characters that each column takes, which titles are wrapped to
-	most   []int    // characters that each column's texts may have, 0: whole
-	same   []string // columns that say the same in every row, as "title value"
-	hidden []string // titles of the columns that do not fit
+	wide   []int    // width of each column; titles are wrapped to it
+	most   []int    // maximum length of each column's texts, 0: unlimited
+	same   []string // columns with the same value in every row, as "title value"
+	hidden []string // titles of columns that do not fit
 }
 
-// notes say what a fitted table does not show.
+// notes describe what a fitted table does not show.
 func (f *fitted) notes() (notes []string) {
 	if len(f.same) > 0 {
 		notes = append(notes, "in every row: "+strings.Join(f.same, ", "))
@@ -297,11 +300,15 @@ func (f *fitted) notes() (notes []string) {
 	return notes
 }
 
-// fit makes a table fit a width. It takes the first of these steps that are enough: titles
-// take several lines; columns without any value are left out; texts that are the same in
-// every row are named below the table; columns that the table can do without are left out,
-// the last one first, those that are 0 in every row before the others; texts are clipped;
-// other columns are left out, the last one first. Columns that tell rows apart always stay.
+// fit lays a table out within a width. It applies these steps until the table fits:
+//  1. wrap titles;
+//  2. hide columns without values;
+//  3. move texts that are equal in every row below the table;
+//  4. hide wide and spare columns, last first, those that are 0 in every row before others;
+//  5. clip texts;
+//  6. hide other columns, last first.
+//
+// Columns that identify rows are never hidden.
 func (g *grid) fit(shown []int, width int) *fitted {
 	wide := make([]int, len(shown))
 	f := &fitted{shown: slices.Clone(shown), wide: wide, most: make([]int, len(shown))}
@@ -331,7 +338,7 @@ func (g *grid) fit(shown []int, width int) *fitted {
 			}
 		}
 	}
-	// leaveOut removes columns from the last one on, and names them, until the rest fits.
+	// leaveOut removes columns, last first, and calls name for each, until the rest fits.
 	leaveOut := func(may func(i int) bool, name func(i int)) {
 		for k := len(f.shown) - 1; k >= 0 && over() > 0; k-- {
 			if i := f.shown[k]; i >= max(1, g.names) && may(i) {
@@ -364,7 +371,7 @@ func (g *grid) fit(shown []int, width int) *fitted {
 		wide[longest] = max(g.leastOf(longest), wide[longest]-over())
 		f.most[longest] = wide[longest]
 	}
-	// Columns that must stay may be too wide by themselves; then leaving out others is no help.
+	// If the columns that must stay are too wide by themselves, hiding others does not help.
 	stay := 0
 	for _, i := range f.shown {
 		if i < max(1, g.names) || columns[g.title(i)].whole {
@@ -391,8 +398,8 @@ func (g *grid) zero(i int) bool {
 	})
 }
 
-// same returns the text that a column has in every row of data; "" where rows differ, there
-// are fewer than two, or it is a number, which readers look for in its column.
+// same returns the text that a column has in every data row. It returns "" if rows differ, if
+// there are fewer than two, or for numbers, which readers expect in their column.
 func (g *grid) same(i int) string {
 	value, n := "", 0
 	for k, row := range g.rows {
@@ -415,7 +422,7 @@ func (g *grid) same(i int) string {
 	return value
 }
 
-// widthOf is how many characters a line has where w goes.
+// widthOf returns the line width of the terminal at w, or usualWidth.
 func widthOf(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
@@ -425,18 +432,18 @@ func widthOf(w io.Writer) int {
 	return usualWidth
 }
 
-// writeCSV writes the table that a command kept for CSV: RFC 4180, with the keys of the
-// columns, and values as they are, without groups of digits and sums.
+// writeCSV writes the table that a command kept for CSV, in RFC 4180 format: column keys, raw
+// values without digit grouping, and no totals.
 func (a *Program) writeCSV(out io.Writer) error {
 	g := a.csv
 	if g == nil {
-		return commandline.Usagef("this answer has no table: ask for it with -o table or -o json")
+		return commandline.Usagef("this answer has no table: use -o table or -o json")
 	}
 	w := csv.NewWriter(out)
 	head := make([]string, len(g.titles))
 	for i, t := range g.titles {
 		head[i] = keyOf(t)
-		if slices.Contains(head[:i], head[i]) { // of a quantity that is shown twice
+		if slices.Contains(head[:i], head[i]) { // a quantity that is shown twice
 			head[i] += "_" + strconv.Itoa(i+1)
 		}
 	}
@@ -461,10 +468,10 @@ func (a *Program) writeCSV(out io.Writer) error {
 	return w.Error()
 }
 
-// grouped is a number in groups of three digits.
+// grouped matches a number with digit grouping.
 var grouped = regexp.MustCompile(`^-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$`)
 
-// rawOf is a value as CSV has it.
+// rawOf returns the CSV text of a value.
 func rawOf(value any) string {
 	if c, ok := value.(cell); ok {
 		return c.raw
@@ -476,7 +483,7 @@ func rawOf(value any) string {
 	return text
 }
 
-// limit is how many rows of a long table are shown: all in CSV, else n.
+// limit returns how many rows of a long table to show: all in CSV, else n.
 func (a *Program) limit(n int) int {
 	if a.output == asCSV {
 		return math.MaxInt
@@ -484,16 +491,16 @@ func (a *Program) limit(n int) int {
 	return n
 }
 
-// count is a number in groups of three digits.
+// count shows a number with digit grouping.
 func count(n int) cell { return cell{comma(n), strconv.Itoa(n)} }
 
-// named is a name that may be long.
+// named shows a name that may be long.
 func named(s string) cell { return cell{clipped(s), s} }
 
-// moneyCell is an amount to the cent.
+// moneyCell shows an amount to the cent.
 func moneyCell(d domain.Decimal) cell { return cell{money(d), d.String()} }
 
-// hoursCell is GPU time in hours.
+// hoursCell shows GPU time in hours.
 func hoursCell(ms int64) cell {
 	return cell{gpuHours(ms), decimal.NewFromInt(ms).DivRound(decimal.NewFromInt(projections.MsPerHour), 6).String()}
 }

@@ -84,7 +84,7 @@ func TestTableAsCSV(t *testing.T) {
 
 // Every title has a key that no other title of its table has.
 func TestKeysOfColumns(t *testing.T) {
-	for title, want := range map[string]string{"last telemetry": "last_telemetry", "GPU-hours": "gpu_hours", "95 % interval": "95_p_interval", "of it penalty": "penalty"} {
+	for title, want := range map[string]string{"last telemetry": "last_telemetry", "GPU-hours": "gpu_hours", "95 % interval": "95_p_interval", "incl. penalty": "penalty", "incl. held": "of_it_held"} {
 		if got := keyOf(title); got != want {
 			t.Errorf("%q is %q, want %q", title, got, want)
 		}

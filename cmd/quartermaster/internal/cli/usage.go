@@ -26,7 +26,7 @@ func (a *Program) usageCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Who used the GPUs, and what became of every second",
+		Short: "Show who used the GPUs, and the state of every GPU-second",
 		Long: `Usage assigns every second of every GPU in service to exactly one state: allocated,
 busy_unattributed, idle, failed, maintenance, unprovisioned or unobserved. A GPU that was active
 (5 percent or more, sample by sample) without a known holder is busy_unattributed. A GPU without a
@@ -68,7 +68,7 @@ empty, and the workload class is none. Undeclared values are unknown.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	span.add(cmd)
-	f.StringVar(&filter.Workspace, "workspace", "", "only what this workspace held, and what nobody held in its clusters")
+	f.StringVar(&filter.Workspace, "workspace", "", "only time held by this workspace, and time without a holder in its clusters")
 	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
 	f.StringVar(&filter.Region, "region", "", "only this region")
 	whereFlag(cmd, &where)
@@ -119,14 +119,14 @@ func (a *Program) showUsage(r *usage.Report) {
 	fmt.Fprintf(a.out, "GPU-hours from %s to %s%s\n", r.From, r.To, whereText(r.Where, usage.Blank))
 	t.Render()
 	if r.Total.Undeclared > 0 {
-		fmt.Fprintf(a.out, "%s GPU-hours are of GPUs that nobody declared\n", gpuHours(r.Total.Undeclared))
+		fmt.Fprintf(a.out, "%s GPU-hours are of GPUs that are not declared\n", gpuHours(r.Total.Undeclared))
 	}
 	a.showPosition(r.Position)
 	a.reportEnds(r.Completeness)
 }
 
-// gpuHours shows milliseconds as hours with two places, rounded half away from
-// zero, in groups of three.
+// gpuHours formats milliseconds as hours with two decimals, rounded half away from zero, with digit
+// grouping.
 func gpuHours(ms int64) string {
 	magnitude, sign := uint64(ms), ""
 	if ms < 0 {
@@ -141,7 +141,7 @@ func gpuHours(ms int64) string {
 
 func activity(g *usage.GPUTime) string {
 	if g.Allocated == 0 {
-		return "" // activity is that of time that somebody held
+		return "" // activity is of held time only
 	}
 	if g.Activity == nil {
 		return "not measured"
@@ -153,7 +153,7 @@ func activity(g *usage.GPUTime) string {
 	return s
 }
 
-// activityRaw is the activity in percent of the time that it was measured for.
+// activityRaw formats the activity in percent, over the measured time.
 func activityRaw(g *usage.GPUTime) string {
 	if g.Allocated == 0 || g.Activity == nil {
 		return ""
@@ -181,7 +181,7 @@ func (a *Program) showLogStats(s *registry.LogStats) {
 		}
 	}
 	if !holes {
-		fmt.Fprintf(a.out, "%s sources, none misses an event or runs ahead\n", comma(len(s.Sources)))
+		fmt.Fprintf(a.out, "%s sources, no missing events, no clocks ahead\n", comma(len(s.Sources)))
 	}
 	names := make([]string, 0, len(s.Rows))
 	for _, t := range projections.Tables() {
@@ -192,8 +192,8 @@ func (a *Program) showLogStats(s *registry.LogStats) {
 	fmt.Fprintf(a.out, "rows: %s\nposition: %s\n", strings.Join(names, ", "), a.position(s.Position))
 }
 
-// clockAheadMs is how far ahead of its record an event may be dated before the
-// clock behind it is suspect: five minutes.
+// clockAheadMs is how far an event may be dated ahead of its record before its clock is suspect:
+// five minutes.
 const clockAheadMs = 300_000
 
 func ahead(ms int64) string {

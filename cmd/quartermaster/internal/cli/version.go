@@ -9,8 +9,7 @@ import (
 	"quartermaster/projections"
 )
 
-// showProgram names the program under a report. Which methods computed it, the report
-// says itself, beside that of the rows.
+// showProgram names the program under a report. The report itself names its methods.
 func (a *Program) showProgram() {
 	p := app.Program()
 	on := ""
@@ -38,7 +37,7 @@ func (a *Program) answerReport(report any) error {
 	}
 	rest, ok := bytes.CutPrefix(doc.Bytes(), []byte("{\n"))
 	if !ok {
-		return fmt.Errorf("a report is a JSON object with keys, and this is %.20q", doc.Bytes())
+		return fmt.Errorf("a report must be a JSON object with keys, not %.20q", doc.Bytes())
 	}
 	_, err = fmt.Fprintf(a.out, "{\n  \"program\": %s,\n%s", by, rest)
 	return err
