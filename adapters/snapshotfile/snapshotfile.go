@@ -5,8 +5,8 @@
 //   - A file under its final name is complete and synced. Among the files of one
 //     kind, the newest has the greatest name.
 //   - A kept snapshot stays until a person removes it. Of the snapshots that
-//     commands save on their own, the newest two stay. One is removed only after a
-//     newer one is in place.
+//     commands save on their own, the newest two stay. Scheduled snapshots stay by a
+//     [Rule]. One is removed only after a newer one is in place.
 //   - A file that a crash left half-written is removed when another is written, a
 //     day later or more.
 //   - Any number of processes may read and write at a time. Reading needs no right
@@ -53,13 +53,28 @@ func Save(dir string, at domain.Position, write func(io.Writer) error) (path str
 // Keep writes a snapshot at a position that stays until a person removes it. It replaces one of the
 // same position and method, which has the same bytes.
 func Keep(dir string, at domain.Position, write func(io.Writer) error) (path string, err error) {
-	// Positions of equal length need not be equal.
-	sum := sha256.Sum256([]byte(projections.Method + "\n" + at.String()))
-	path, err = put(dir, fmt.Sprintf("%020d-%x", at.Records(), sum[:6]), write)
+	path, err = put(dir, nameAt(at), write)
 	if err != nil {
 		return "", err
 	}
 	return path, sweep(dir)
+}
+
+// KeepScheduled writes a snapshot at a position that stays as long as the rule says, and removes
+// the scheduled snapshots that the rule no longer keeps. It returns their paths.
+func KeepScheduled(dir string, at domain.Position, rule Rule, write func(io.Writer) error) (path string, removed []string, err error) {
+	path, err = put(dir, nameAt(at)+scheduledMark, write)
+	if err != nil {
+		return "", nil, err
+	}
+	removed, err = rule.apply(dir)
+	return path, removed, errors.Join(err, sweep(dir))
+}
+
+// nameAt returns a name for a snapshot at a position. Positions of equal length need not be equal.
+func nameAt(at domain.Position) string {
+	sum := sha256.Sum256([]byte(projections.Method + "\n" + at.String()))
+	return fmt.Sprintf("%020d-%x", at.Records(), sum[:6])
 }
 
 // put writes a file. Names begin with the number of records before the snapshot's position.
@@ -96,8 +111,30 @@ func readable(f *os.File, dir string) error {
 	return f.Chmod(0o600 | st.Mode().Perm()&0o444)
 }
 
-// kept reports whether a snapshot was made by [Keep].
-func kept(path string) bool { return strings.Contains(filepath.Base(path), "-") }
+// Kind says how long a snapshot stays.
+type Kind string
+
+// The kinds of snapshots.
+const (
+	Kept      Kind = "kept"      // until a person removes it
+	Scheduled Kind = "scheduled" // as long as the [Rule] says
+	Saved     Kind = "saved"     // until two newer ones are in place
+)
+
+// scheduledMark ends the name of a scheduled snapshot, before the suffix.
+const scheduledMark = "-scheduled"
+
+func kindOf(path string) Kind {
+	name := strings.TrimSuffix(filepath.Base(path), Suffix)
+	switch {
+	case strings.HasSuffix(name, scheduledMark):
+		return Scheduled
+	case strings.Contains(name, "-"):
+		return Kept
+	default:
+		return Saved
+	}
+}
 
 // List returns the paths of the snapshots in a directory, newest first. A
 // directory that does not exist has none.
@@ -123,7 +160,7 @@ func List(dir string) ([]string, error) {
 // Info describes a snapshot without its rows.
 type Info struct {
 	Path string
-	Kept bool // it stays until a person removes it
+	Kind Kind
 	Size int64
 	Made domain.Instant // when the file was last written
 	projections.SnapshotInfo
@@ -134,7 +171,7 @@ type Info struct {
 
 // InfoOf returns the description of a file.
 func InfoOf(path string) Info {
-	in := Info{Path: path, Kept: kept(path)}
+	in := Info{Path: path, Kind: kindOf(path)}
 	in.Err = func() error {
 		f, size, err := Open(path)
 		if err != nil {
@@ -201,7 +238,7 @@ func prune(dir string) error {
 	if err != nil {
 		return err
 	}
-	paths = slices.DeleteFunc(paths, kept)
+	paths = slices.DeleteFunc(paths, func(p string) bool { return kindOf(p) != Saved })
 	for _, p := range paths[min(saved, len(paths)):] {
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove old snapshot: %w", err)

@@ -79,7 +79,7 @@ func TestKeepAndSave(t *testing.T) {
 		if in.Err != nil || in.Size == 0 || in.Made == 0 || in.Log != "log" || in.Method != projections.Method || !strings.HasPrefix(filepath.Base(in.Path), fmt.Sprintf("%020d", in.Position.Records())) {
 			t.Errorf("%+v", in)
 		}
-		if in.Kept {
+		if in.Kind == Kept {
 			kept++
 		}
 	}

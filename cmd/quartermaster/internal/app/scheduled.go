@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,12 +86,14 @@ func (h *Conn) PlanOnce(ctx context.Context, source string, life, at domain.Inst
 	return p.ID, nil
 }
 
-// Snapshot writes the present rows into a snapshot that is kept.
-func (h *Conn) Snapshot(ctx context.Context) (outcome string, err error) {
+// Snapshot writes the present rows into a scheduled snapshot, and removes those that the rule no
+// longer keeps.
+func (h *Conn) Snapshot(ctx context.Context, rule snapshotfile.Rule) (outcome string, err error) {
 	var path string
+	var removed []string
 	var sum [32]byte
 	err = h.View(ctx, func(v projections.View) error {
-		path, err = snapshotfile.Keep(h.Snapshots(), v.Position(), func(w io.Writer) error {
+		path, removed, err = snapshotfile.KeepScheduled(h.Snapshots(), v.Position(), rule, func(w io.Writer) error {
 			sum, err = projections.WriteSnapshot(w, v, h.ID)
 			return err
 		})
@@ -99,7 +102,11 @@ func (h *Conn) Snapshot(ctx context.Context) (outcome string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s, digest %x", path, sum), nil
+	outcome = fmt.Sprintf("%s, digest %x", path, sum)
+	for _, p := range removed {
+		outcome += "; removed " + filepath.Base(p)
+	}
+	return outcome, nil
 }
 
 // MonthBefore returns the month before that of t.

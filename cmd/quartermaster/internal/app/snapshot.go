@@ -26,8 +26,10 @@ func (h *Conn) snapshotPath(name string) string {
 
 // Snapshot is a file with all rows as of a position.
 type Snapshot struct {
-	File     string         `json:"file"`
-	Kept     bool           `json:"kept"`
+	File string `json:"file"`
+	// Kind says how long the file stays: kept (until a person removes it), scheduled (by the rule
+	// of the configuration) or saved (until two newer ones are in place).
+	Kind     string         `json:"kind"`
 	Bytes    int64          `json:"bytes"`
 	Made     domain.Instant `json:"made"`
 	Records  int64          `json:"records"`
@@ -38,7 +40,7 @@ type Snapshot struct {
 }
 
 func snapshotOf(in *snapshotfile.Info) Snapshot {
-	s := Snapshot{File: in.Path, Kept: in.Kept, Bytes: in.Size, Made: in.Made}
+	s := Snapshot{File: in.Path, Kind: string(in.Kind), Bytes: in.Size, Made: in.Made}
 	if in.Err != nil {
 		s.Error = in.Err.Error()
 		return s
@@ -102,7 +104,7 @@ func (h *Conn) readThrough(infos []snapshotfile.Info, end domain.Position) []*Sn
 			}
 		}
 		switch {
-		case errors.Is(err, os.ErrNotExist) && !in.Kept && filepath.Dir(in.Path) == h.Snapshots():
+		case errors.Is(err, os.ErrNotExist) && in.Kind != snapshotfile.Kept && filepath.Dir(in.Path) == h.Snapshots():
 			continue // replaced just now
 		case err != nil:
 			set(snapshotDamaged, "%v", err)

@@ -20,9 +20,9 @@ func (a *Program) snapshotCommand() *cobra.Command {
 it, and a digest. It is a cache: everything in it follows from the log, as "snapshot verify" and
 "log replay --verify" prove. Without snapshots answers are the same, only slower.
 
-Snapshots of "snapshot make" and of the nightly schedule stay until you remove them. There is no
-limit, so remove old ones if disk space is short. Commands on an embedded log also save snapshots,
-of which the newest two are kept.
+Snapshots of "snapshot make" stay until you remove them. Of scheduled snapshots, the newest of each
+of the latest 14 days and 36 months stay, unless the configuration says otherwise. Commands on an
+embedded log also save snapshots, of which the newest two stay.
 
 Every command that reads takes --as-of. It then answers from the log as it was, computed from the
 nearest earlier snapshot and the events since. --as-of takes
@@ -91,17 +91,14 @@ func (a *Program) snapshotListCommand() *cobra.Command {
 				fmt.Fprintf(a.out, "no snapshots in %s: \"quartermaster snapshot make\" makes one\n", dir)
 				return nil
 			}
-			t := a.table("snapshot", "events", "made", "size", "method", "stays", "digest")
+			t := a.table("snapshot", "events", "made", "size", "method", "kind", "digest")
 			alignRight(t, 2, 2)
 			for _, s := range list {
-				stays, what := "yes", domain.Clip(s.Digest, 17)
-				if !s.Kept {
-					stays = "until replaced"
-				}
+				what := domain.Clip(s.Digest, 17)
 				if s.Error != "" {
 					what = s.Error
 				}
-				t.AppendRow(table.Row{filepath.Base(s.File), count(int(s.Records)), s.Made.Time().Format("2006-01-02 15:04:05"), humanize.IBytes(uint64(s.Bytes)), s.Method, stays, what})
+				t.AppendRow(table.Row{filepath.Base(s.File), count(int(s.Records)), s.Made.Time().Format("2006-01-02 15:04:05"), humanize.IBytes(uint64(s.Bytes)), s.Method, s.Kind, what})
 			}
 			t.Render()
 			fmt.Fprintf(a.out, "in %s\n", dir)

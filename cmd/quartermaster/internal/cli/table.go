@@ -100,7 +100,6 @@ var columns = map[string]column{
 	"snapshot":                       {whole: true},
 	"source":                         {whole: true},
 	"owners":                         {wide: true},
-	"stays":                          {wide: true},
 	"stranded":                       {wide: true},
 	"stranded at low demand":         {wide: true},
 	"supplier class":                 {key: "provider_class"},

@@ -45,7 +45,8 @@ type Config struct {
 
 	// Snapshots is the directory of snapshots of the rows. When empty none can be scheduled, and
 	// those made by commands are in the data directory (--data-dir). Instances on several
-	// machines need a shared one, or a plan to copy from each. Its files are never removed.
+	// machines need a shared one, or a plan to copy from each. Of its files only scheduled
+	// snapshots are removed, see [Schedules].
 	Snapshots string `yaml:"snapshots"`
 
 	// Lease is how long an instance may be silent before others take over its partitions: 1s to
@@ -143,8 +144,13 @@ type Gateway struct {
 
 // Schedules says when to run which job, in cron's five fields and UTC. An empty one never runs.
 type Schedules struct {
-	Plan          string `yaml:"plan"`
-	Snapshot      string `yaml:"snapshot"`
+	Plan     string `yaml:"plan"`
+	Snapshot string `yaml:"snapshot"`
+	// SnapshotDays and SnapshotMonths say which scheduled snapshots stay: the newest of each of the
+	// latest days, and of each of the latest months, that have one.
+	SnapshotDays   int `yaml:"snapshot_days" default:"14"`
+	SnapshotMonths int `yaml:"snapshot_months" default:"36"`
+
 	CloseReminder string `yaml:"close_reminder"`
 	Checkpoint    string `yaml:"checkpoint"`
 	// CheckpointKeyFile names the Ed25519 key, in PEM, that signs checkpoints: "quartermaster

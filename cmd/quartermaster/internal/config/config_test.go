@@ -73,6 +73,7 @@ func TestConfigDefaults(t *testing.T) {
 		Kafka:    Kafka{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 20_000},
 		Postgres: Postgres{DSN: "postgres://u@db/rows", MaxConns: 16},
 		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: Gateway{TLSMin: "1.3", Rate: 20_000, MaxAge: 168 * time.Hour, MaxAhead: 10 * time.Minute},
+		Schedules: Schedules{SnapshotDays: 14, SnapshotMonths: 36},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v", c)
@@ -171,6 +172,7 @@ func TestConfigFaults(t *testing.T) {
 		"an interval":       {with("schedules: {plan: '@every 5m'}\n"), []string{`q.yaml:3:19: schedules.plan: "@every 5m" names a zone or an interval; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"the 30th February": {with("schedules: {plan: 0 5 30 2 *}\n"), []string{`q.yaml:3:19: schedules.plan: "0 5 30 2 *" never runs; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"nowhere to write":  {with("schedules: {snapshot: 0 5 * * *}\n"), []string{"q.yaml:3:23: schedules.snapshot: has no directory to write to; set snapshots"}},
+		"negative days":     {with("schedules: {snapshot_days: -1}\n"), []string{"q.yaml:3:28: schedules.snapshot_days: is -1, want 0 to 3660"}},
 		"nothing to sign":   {with("schedules: {checkpoint: 0 5 * * *}\n"), []string{"q.yaml:3:1: schedules.checkpoint_key_file: is needed with schedules.checkpoint: name the key that signs checkpoints"}},
 		"webhooks": {with("webhooks:\n- {name: a, url: 'http://x/'}\n- {name: a, url: ftp://hunter2}\n- {url: 'http://u:hunter2@x'}\n- {name: d}\n- {name: e, url: 'https://x/#hunter2', types: [a b]}\n"), []string{
 			"q.yaml:5:10: webhooks[1].name: a is there twice; each webhook needs its own name",
@@ -255,6 +257,8 @@ var samples = map[string]string{
 	"lease":                         "9s",
 	"schedules.plan":                "1 2 * * *",
 	"schedules.snapshot":            "2 2 * * *",
+	"schedules.snapshot_days":       "5",
+	"schedules.snapshot_months":     "7",
 	"schedules.close_reminder":      "3 2 * * *",
 	"schedules.checkpoint":          "@hourly",
 	"schedules.checkpoint_key_file": "/f/ck",

@@ -230,6 +230,8 @@ func (s *Schedules) validate(f *configfile.File) {
 			f.Add("schedules."+each.Name, "%v", err)
 		}
 	}
+	within(f, "schedules.snapshot_days", s.SnapshotDays, 0, 3660)
+	within(f, "schedules.snapshot_months", s.SnapshotMonths, 0, 1200)
 	if s.Checkpoint != "" && s.CheckpointKeyFile == "" {
 		f.Add("schedules.checkpoint_key_file", "is needed with schedules.checkpoint: name the key that signs checkpoints")
 	}

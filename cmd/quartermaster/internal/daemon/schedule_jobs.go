@@ -11,6 +11,7 @@ import (
 
 	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/keyfile"
+	"quartermaster/adapters/snapshotfile"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
@@ -40,7 +41,7 @@ func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
 		return h.PlanOnce(ctx, app.PlanSource, domain.InstantOf(tick), app.Now())
 	})
 	add("snapshot", s.Snapshot, missedDay, minuteOf, func(ctx context.Context, _ time.Time) (string, error) {
-		return h.Snapshot(ctx)
+		return h.Snapshot(ctx, snapshotfile.Rule{Days: s.SnapshotDays, Months: s.SnapshotMonths})
 	})
 	// The time is part of the input, so that a schedule of five days reminds five times.
 	remind := func(tick time.Time) string {

@@ -606,7 +606,7 @@ func TestScheduledSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := h.Snapshot(t.Context())
+	outcome, err := h.Snapshot(t.Context(), snapshotfile.Rule{Days: 1, Months: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
