@@ -76,8 +76,15 @@ type meter struct {
 	ex             *exceptions
 	idleToPlatform bool
 
-	uses  []use
-	parts []*Part
+	uses   []use
+	parts  []*Part
+	wishes []wish
+}
+
+// wish is what a unit has of a node, and what its dominant share gives it, in microseconds.
+type wish struct {
+	of                         *Part
+	total, want, useful, known int64
 }
 
 // maxPartMs bounds one part: a thousand GPUs for an hour and more.
@@ -178,11 +185,7 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 			strings.Compare(a.Unit, b.Unit),
 		)
 	})
-	type wish struct {
-		of                         *Part
-		total, want, useful, known int64
-	}
-	var wishes []wish
+	wishes := m.wishes[:0]
 	var wanted int64
 	for i := 0; i < len(m.parts); {
 		first, all, known := m.parts[i], *m.parts[i], m.parts[i].measured()
@@ -232,6 +235,7 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 		}
 		m.hold(w.of.Workspace, d, w.of.Deployment, w.want, w.useful, w.known)
 	}
+	m.wishes = wishes
 	return idle, unprovisioned
 }
 
