@@ -1,19 +1,11 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"sync"
 	"sync/atomic"
-	"time"
-
-	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 
 	"quartermaster/domain"
 )
@@ -59,16 +51,20 @@ func (e *PartitionError) Unwrap() error { return e.Err }
 
 // Append writes records to the partitions that they name. It returns nil once all in-sync
 // replicas have acknowledged all of them. Records of a partition keep their order, also across
-// calls that do not overlap. Partitions are written in parallel. The log stores times in
-// milliseconds; a record without a Time gets the current time.
+// calls that do not overlap. Partitions are written in parallel. Calls that overlap share
+// requests: while a request to a partition is in flight, the records of further calls wait and
+// are sent together in the next one. The log stores times in milliseconds; a record without a
+// Time gets the current time.
 //
 // The error joins one [*PartitionError] per failed partition. A record that was not acknowledged
 // may still be in the log, because an answer can get lost. Append retries while the broker fails,
-// so records may be in the log twice; see [Stream].
+// so records may be in the log twice; see [Stream]. If the broker refuses a request that several
+// calls share, the records of each call are sent again on their own, so that no call fails for
+// the records of another.
 //
-// When ctx ends, Append returns at once. A request in flight keeps its partition locked until it
-// is answered or times out, so that a later call cannot overtake it. The caller may reuse the
-// memory of the records once Append returns.
+// When ctx ends, Append returns at once. Records that wait are not sent. A request in flight keeps
+// its partition occupied until it is answered or times out, so that a later call cannot overtake
+// it. The caller may reuse the memory of the records once Append returns.
 func (l *Log) Append(ctx context.Context, recs []domain.Record) error {
 	for i := range recs {
 		r := &recs[i]
@@ -81,30 +77,29 @@ func (l *Log) Append(ctx context.Context, recs []domain.Record) error {
 	}
 	ctx, cancel := l.bind(ctx)
 	defer cancel()
-	var order []domain.TopicPartition
-	parts := map[domain.TopicPartition][]int{}
+	var calls []*call
+	parts := map[domain.TopicPartition]*call{}
 	for i := range recs {
 		tp := domain.TopicPartition{Topic: recs[i].Topic, Partition: recs[i].Partition}
-		if _, seen := parts[tp]; !seen {
-			order = append(order, tp)
+		c := parts[tp]
+		if c == nil {
+			c = &call{lane: l.lane(tp), recs: recs, done: make(chan error, 1)}
+			parts[tp] = c
+			calls = append(calls, c)
 		}
-		parts[tp] = append(parts[tp], i)
+		c.which = append(c.which, i)
 	}
-	errs := make([]error, len(order))
-	var wg sync.WaitGroup
-	for i, tp := range order {
-		write := func() {
-			if acked, err := l.appendTo(ctx, tp, recs, parts[tp]); err != nil {
-				errs[i] = &PartitionError{tp, acked, err}
-			}
-		}
-		if i == len(order)-1 { // the common case of one partition needs no goroutine
-			write()
-		} else {
-			wg.Go(write)
+	for _, c := range calls {
+		if ctx.Err() == nil {
+			l.queue(c)
 		}
 	}
-	wg.Wait()
+	var errs []error
+	for _, c := range calls {
+		if acked, err := c.wait(ctx); err != nil {
+			errs = append(errs, &PartitionError{c.lane.tp, acked, err})
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -120,83 +115,7 @@ func checkSize(i int, r *domain.Record) error {
 	return nil
 }
 
-// lane admits one writer at a time to a partition.
-type lane chan struct{}
-
-func (l *Log) lane(tp domain.TopicPartition) lane {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ln, ok := l.lanes[tp]
-	if !ok {
-		ln = make(lane, 1)
-		l.lanes[tp] = ln
-	}
-	return ln
-}
-
-// appendTo writes recs[which...] to one partition, batch by batch.
-func (l *Log) appendTo(
-	ctx context.Context,
-	tp domain.TopicPartition,
-	recs []domain.Record,
-	which []int,
-) (acked int, err error) {
-	ln := l.lane(tp)
-	select {
-	case ln <- struct{}{}:
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	release := func() { <-ln }
-	defer func() { release() }()
-
-	enc, _ := encoders.Get().(*batchEncoder)
-	if enc == nil {
-		enc = &batchEncoder{}
-	}
-	enc.codec, enc.zstd = l.cfg.Codec, l.zstd
-	given := false
-	for acked < len(which) {
-		if ctx.Err() != nil {
-			return acked, context.Cause(ctx)
-		}
-		batch, n, err := enc.encode(recs, which[acked:], time.Now().UnixMilli())
-		if err != nil {
-			return acked, err
-		}
-		for wait := newBackoff(l.cfg.Patience); ; {
-			if err := l.guard(ctx, tp, given); err != nil {
-				return acked, err
-			}
-			answer := l.produce(ctx, tp, batch)
-			select {
-			case err = <-answer:
-			case <-ctx.Done():
-				release = func() { go func() { _, _ = <-answer, <-ln }() }
-				return acked, context.Cause(ctx)
-			}
-			if err == nil {
-				break
-			}
-			if !temporary(err) {
-				return acked, err
-			}
-			if err := wait.sleep(ctx, err); err != nil {
-				return acked, err
-			}
-			given = true
-		}
-		if given { // an abandoned request may still read the batch
-			enc, given = &batchEncoder{codec: l.cfg.Codec, zstd: l.zstd}, false
-		}
-		acked += n
-	}
-	// Only on success: after a failure an abandoned request may still read the batch.
-	encoders.Put(enc)
-	return acked, nil
-}
-
-// guard calls Guard. The caller holds the partition's lane.
+// guard calls Guard. Only the writer of the partition's lane calls it.
 func (l *Log) guard(ctx context.Context, tp domain.TopicPartition, failed bool) error {
 	if l.Guard == nil {
 		return nil
@@ -231,28 +150,4 @@ func (c *countedConn) Read(b []byte) (int, error) {
 func (c *countedConn) Close() error {
 	c.changes.Add(1)
 	return c.Conn.Close()
-}
-
-var encoders sync.Pool // of *batchEncoder
-
-// produce sends a batch and delivers the result in the channel. The request outlives ctx, up to
-// requestTimeout, so that the result is known before the lane is released.
-func (l *Log) produce(ctx context.Context, tp domain.TopicPartition, batch []byte) <-chan error {
-	answer := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-		defer cancel()
-		size := binary.BigEndian.AppendUint32(nil, uint32(len(batch))) // kafka-go does not add this prefix
-		res, err := l.client.RawProduce(ctx, &kafkago.RawProduceRequest{
-			Topic:        string(tp.Topic),
-			Partition:    tp.Partition,
-			RequiredAcks: kafkago.RequireAll,
-			RawRecords:   protocol.RawRecordSet{Reader: io.MultiReader(bytes.NewReader(size), bytes.NewReader(batch))},
-		})
-		if err == nil {
-			err = res.Error
-		}
-		answer <- err
-	}()
-	return answer
 }

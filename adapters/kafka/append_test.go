@@ -196,20 +196,24 @@ func refuse(c *kfake.Cluster, n int, code int16) {
 		if n--; n == 0 {
 			c.DropControl()
 		}
-		req := kreq.(*kmsg.ProduceRequest)
-		res := req.ResponseKind().(*kmsg.ProduceResponse)
-		for _, t := range req.Topics {
-			rt := kmsg.NewProduceResponseTopic()
-			rt.Topic = t.Topic
-			for _, p := range t.Partitions {
-				rp := kmsg.NewProduceResponseTopicPartition()
-				rp.Partition, rp.ErrorCode = p.Partition, code
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			res.Topics = append(res.Topics, rt)
-		}
-		return res, nil, true
+		return refusal(kreq.(*kmsg.ProduceRequest), code), nil, true
 	})
+}
+
+// refusal answers a produce request with an error code for every partition.
+func refusal(req *kmsg.ProduceRequest, code int16) kmsg.Response {
+	res := req.ResponseKind().(*kmsg.ProduceResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewProduceResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewProduceResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, code
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		res.Topics = append(res.Topics, rt)
+	}
+	return res
 }
 
 func TestAppendRetriesWhatPasses(t *testing.T) {

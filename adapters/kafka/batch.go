@@ -73,33 +73,41 @@ func varintSize(v int64) int {
 // bytesSize is the encoded size of a length-prefixed field of n bytes.
 func bytesSize(n int) int { return varintSize(int64(n)) + n }
 
-// batchEncoder builds record batches in reused memory.
+// batchEncoder builds record batches in reused memory: begin, add for each record, then finish.
 type batchEncoder struct {
-	codec Codec
-	zstd  *zstd.Encoder
-	plain []byte // records before compression
-	out   []byte
+	codec         Codec
+	zstd          *zstd.Encoder
+	plain         []byte // records before compression
+	out           []byte
+	count         int
+	now           int64 // milliseconds; the time of records without one
+	first, latest int64 // times of the batch's records, in milliseconds
 }
 
-// encode packs records, in order, into one batch until it is full. It returns the number of
-// records packed, which is at least one. The batch is valid until the next call. Records without
-// a time get the time now, in milliseconds.
-func (e *batchEncoder) encode(recs []domain.Record, which []int, now int64) (batch []byte, taken int, err error) {
-	e.plain = e.plain[:0]
-	var first, latest int64
-	for taken < min(len(which), maxBatchRecords) && len(e.plain) < targetBatchBytes {
-		r := &recs[which[taken]]
-		at := now
-		if r.Time != 0 {
-			at = r.Time.Time().UnixMilli()
-		}
-		if taken == 0 {
-			first, latest = at, at
-		}
-		latest = max(latest, at)
-		e.plain = appendRecord(e.plain, r, at-first, int64(taken))
-		taken++
+// begin starts an empty batch. Records without a time get the time now, in milliseconds.
+func (e *batchEncoder) begin(now int64) { e.plain, e.count, e.now = e.plain[:0], 0, now }
+
+// full reports whether the batch takes no more records. An empty batch takes any record.
+func (e *batchEncoder) full() bool {
+	return e.count >= maxBatchRecords || len(e.plain) >= targetBatchBytes
+}
+
+// add copies a record into the batch.
+func (e *batchEncoder) add(r *domain.Record) {
+	at := e.now
+	if r.Time != 0 {
+		at = r.Time.Time().UnixMilli()
 	}
+	if e.count == 0 {
+		e.first, e.latest = at, at
+	}
+	e.latest = max(e.latest, at)
+	e.plain = appendRecord(e.plain, r, at-e.first, int64(e.count))
+	e.count++
+}
+
+// finish returns the batch of the records added since begin. It is valid until the next call.
+func (e *batchEncoder) finish() (batch []byte, err error) {
 	out := append(e.out[:0], make([]byte, headSize)...)
 	code := compress.None
 	switch e.codec {
@@ -110,7 +118,7 @@ func (e *batchEncoder) encode(recs []domain.Record, which []int, now int64) (bat
 		w := compress.Lz4.Codec().NewWriter(b)
 		_, err := w.Write(e.plain)
 		if err = errors.Join(err, w.Close()); err != nil {
-			return nil, 0, fmt.Errorf("compress batch: %w", err)
+			return nil, fmt.Errorf("compress batch: %w", err)
 		}
 		code, out = compress.Lz4, b.Bytes()
 	}
@@ -123,15 +131,15 @@ func (e *batchEncoder) encode(recs []domain.Record, which []int, now int64) (bat
 	be.PutUint32(out[headEpoch:], 0xffffffff) // leader epoch, set by the broker
 	out[headMagic] = 2
 	be.PutUint16(out[headAttributes:], uint16(code))
-	be.PutUint32(out[headLastDelta:], uint32(taken-1))
-	be.PutUint64(out[headFirstTime:], uint64(first))
-	be.PutUint64(out[headMaxTime:], uint64(latest))
+	be.PutUint32(out[headLastDelta:], uint32(e.count-1))
+	be.PutUint64(out[headFirstTime:], uint64(e.first))
+	be.PutUint64(out[headMaxTime:], uint64(e.latest))
 	for i := headProducer; i < headCount; i++ {
 		out[i] = 0xff
 	}
-	be.PutUint32(out[headCount:], uint32(taken))
+	be.PutUint32(out[headCount:], uint32(e.count))
 	be.PutUint32(out[headCRC:], crc32.Checksum(out[headAttributes:], castagnoli))
-	return out, taken, nil
+	return out, nil
 }
 
 func appendRecord(b []byte, r *domain.Record, timeDelta, offsetDelta int64) []byte {

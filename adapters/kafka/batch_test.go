@@ -47,12 +47,14 @@ func seal(b []byte) []byte {
 	return b
 }
 
-func indexes(n int) []int {
-	which := make([]int, n)
-	for i := range which {
-		which[i] = i
+// encode packs records, in order, until the batch is full.
+func (e *batchEncoder) encode(recs []domain.Record) (batch []byte, taken int, err error) {
+	e.begin(0)
+	for ; taken < len(recs) && !e.full(); taken++ {
+		e.add(&recs[taken])
 	}
-	return which
+	batch, err = e.finish()
+	return batch, taken, err
 }
 
 func TestBatchRoundTrip(t *testing.T) {
@@ -81,7 +83,7 @@ func TestBatchRoundTrip(t *testing.T) {
 			r.Epoch = -1 // set by the broker
 			want = append(want, r)
 		}
-		b, taken, err := enc[rapid.SampledFrom([]Codec{Zstd, LZ4, -1}).Draw(t, "codec")].encode(want, indexes(n), 0)
+		b, taken, err := enc[rapid.SampledFrom([]Codec{Zstd, LZ4, -1}).Draw(t, "codec")].encode(want)
 		if err != nil || taken != n {
 			t.Fatal(taken, err)
 		}
@@ -106,7 +108,7 @@ func TestBatchRoundTrip(t *testing.T) {
 // Codecs that other programs may have used.
 func TestDecodeForeignCodecs(t *testing.T) {
 	recs := numbered(domain.TopicPartition{Topic: "t"}, 0, 50)
-	plain, _, err := testEncoder(-1).encode(recs, indexes(50), 0)
+	plain, _, err := testEncoder(-1).encode(recs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,14 +131,14 @@ func TestDecodeForeignCodecs(t *testing.T) {
 func TestBatchLimits(t *testing.T) {
 	e := testEncoder(Zstd)
 	recs := numbered(domain.TopicPartition{Topic: "t"}, 0, maxBatchRecords+5)
-	if _, n, _ := e.encode(recs, indexes(len(recs)), 0); n != maxBatchRecords {
+	if _, n, _ := e.encode(recs); n != maxBatchRecords {
 		t.Errorf("took %d small records", n)
 	}
 	big := []byte(strings.Repeat("x", 300<<10))
 	for i := range recs {
 		recs[i].Value = big
 	}
-	if _, n, _ := e.encode(recs, indexes(len(recs)), 0); n != 4 {
+	if _, n, _ := e.encode(recs); n != 4 {
 		t.Errorf("took %d records of 300 KiB", n)
 	}
 }
@@ -146,7 +148,7 @@ func TestBatchLimits(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	tp := domain.TopicPartition{Topic: "t"}
 	batch := func() []byte {
-		b, _, err := testEncoder(-1).encode(numbered(tp, 0, 3), indexes(3), 0)
+		b, _, err := testEncoder(-1).encode(numbered(tp, 0, 3))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +203,7 @@ func TestDecodeRefuses(t *testing.T) {
 func TestManyHeaders(t *testing.T) {
 	tp := domain.TopicPartition{Topic: "t"}
 	rec := domain.Record{Topic: tp.Topic, Headers: make([]domain.Header, maxPlainBytes/headerCost+1)}
-	b, _, err := testEncoder(Zstd).encode([]domain.Record{rec}, indexes(1), 0)
+	b, _, err := testEncoder(Zstd).encode([]domain.Record{rec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +217,7 @@ func FuzzDecode(f *testing.F) {
 	for _, codec := range []Codec{-1, Zstd, LZ4} {
 		recs := numbered(domain.TopicPartition{Topic: "t"}, 0, 3)
 		recs[1].Headers = []domain.Header{{Key: "a", Value: []byte("b")}}
-		b, _, err := testEncoder(codec).encode(recs, indexes(3), 0)
+		b, _, err := testEncoder(codec).encode(recs)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -267,7 +269,7 @@ func TestMutatedAnswers(t *testing.T) {
 			for i := range recs {
 				sound[int64(base+i)] = string(recs[i].Value)
 			}
-			b, _, err := testEncoder(rapid.SampledFrom([]Codec{Zstd, LZ4, -1}).Draw(t, "codec")).encode(recs, indexes(10), 0)
+			b, _, err := testEncoder(rapid.SampledFrom([]Codec{Zstd, LZ4, -1}).Draw(t, "codec")).encode(recs)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -151,7 +151,7 @@ func TestReaderHandsOutDamage(t *testing.T) {
 	c := fake(t)
 	l := openFake(t, c)
 	tp := domain.TopicPartition{Topic: newTopic(t, l, 1)}
-	b, _, err := testEncoder(Codec(-1)).encode(numbered(tp, 0, 1), indexes(1), 0) // not compressed, because compressed data has its own checksums
+	b, _, err := testEncoder(Codec(-1)).encode(numbered(tp, 0, 1)) // not compressed, because compressed data has its own checksums
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func FuzzTopicIDs(f *testing.F) {
 
 func FuzzFetchAnswerByID(f *testing.F) {
 	tp := domain.TopicPartition{Topic: "t"}
-	b, _, err := testEncoder(Zstd).encode(numbered(tp, 0, 3), indexes(3), 0)
+	b, _, err := testEncoder(Zstd).encode(numbered(tp, 0, 3))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -666,7 +666,7 @@ func TestBatchThatUnpacksToTooMuch(t *testing.T) {
 	l := openFake(t, c)
 	tp := fill50(t, l, 1)
 	plain := appendRecord(nil, &domain.Record{Value: make([]byte, maxPlainBytes+1)}, 0, 0)
-	b, _, err := testEncoder(Zstd).encode(numbered(tp, 0, 1), indexes(1), 0)
+	b, _, err := testEncoder(Zstd).encode(numbered(tp, 0, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

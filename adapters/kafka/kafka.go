@@ -135,7 +135,7 @@ type Log struct {
 	byID bool // the brokers support topic ids, and fetch requests use them
 
 	mu     sync.Mutex
-	lanes  map[domain.TopicPartition]lane
+	lanes  map[domain.TopicPartition]*lane
 	agreed map[domain.TopicPartition]int64 // changes at the last successful call of Guard
 	ids    map[domain.Topic]topicID        // as first seen
 
@@ -184,7 +184,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		cfg:     cfg,
 		zstd:    enc,
 		heldFor: openWait,
-		lanes:   map[domain.TopicPartition]lane{},
+		lanes:   map[domain.TopicPartition]*lane{},
 		agreed:  map[domain.TopicPartition]int64{},
 		ids:     map[domain.Topic]topicID{},
 	}

@@ -192,7 +192,7 @@ func serve(c *kfake.Cluster, tp domain.TopicPartition, end int64, set []byte) {
 func TestEveryOffsetIsChecked(t *testing.T) {
 	tp := domain.TopicPartition{Topic: "t"}
 	batch := func(base int64, n int) []byte {
-		b, _, err := testEncoder(Zstd).encode(numbered(tp, int(base), int(base)+n), indexes(n), 0)
+		b, _, err := testEncoder(Zstd).encode(numbered(tp, int(base), int(base)+n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestUnknownTopic(t *testing.T) {
 
 func FuzzFetchAnswer(f *testing.F) {
 	tp := domain.TopicPartition{Topic: "t"}
-	b, _, err := testEncoder(Zstd).encode(numbered(tp, 0, 3), indexes(3), 0)
+	b, _, err := testEncoder(Zstd).encode(numbered(tp, 0, 3))
 	if err != nil {
 		f.Fatal(err)
 	}
