@@ -53,7 +53,8 @@ import (
 // may then contain a record twice; folds count it once, by its stream and sequence.
 //
 // A cluster gets at most a quarter of the memory and of the worker places. A request takes a
-// place only after its whole body has arrived. So no cluster blocks another.
+// place only after its whole body has arrived, and leaves it before it waits for the log. So no
+// cluster blocks another, and the log can acknowledge many deliveries at once.
 type Gateway struct {
 	Keys *Keys
 	// Read returns the records of a body, with topic, headers and value.
@@ -94,17 +95,18 @@ type Denial struct {
 	Reason string
 }
 
-// Limits of requests. The memory of bodies is at most inFlight as sent, plus places × maxBody
-// for those being processed.
+// Limits of requests. The memory of bodies is at most inFlight, as sent and as they wait for the
+// log, plus places × maxBody for those being processed.
 const (
 	maxSent     = 4 << 20   // bytes of a body as sent
 	maxBody     = 16 << 20  // bytes of a body after decompression
-	inFlight    = 128 << 20 // bytes of all bodies as sent
+	inFlight    = 128 << 20 // bytes of all bodies as sent, and of those that wait for the log
 	places      = 16
 	requests    = 1024 // concurrent requests per cluster
 	aQuarter    = 4
 	retryAfter  = 2 // seconds
 	maxRefusals = 1000
+	recordCost  = 256 // bytes that a record takes beside its part of the body
 )
 
 // ErrorBody is the answer with any status other than 200.
@@ -222,7 +224,12 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 	if err != nil {
 		return nil, refuse(http.StatusServiceUnavailable, "the request ended")
 	}
-	defer done()
+	working := true
+	defer func() {
+		if working {
+			done()
+		}
+	}()
 	body, err := decompressed(r, sent)
 	if err != nil {
 		return nil, err
@@ -242,6 +249,12 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 		return nil, err
 	}
 	if len(taken) > 0 {
+		// Deliveries that wait for the log share its next request, so more should wait than there
+		// are places. A delivery that gets no memory for it waits in its place.
+		if q.Take(int64(len(body)+recordCost*len(recs))) == nil {
+			done()
+			working = false
+		}
 		if err := g.Append(r.Context(), taken); err != nil {
 			g.Log.Warn("events of a node could not be appended", "cluster", caller.Cluster, "events", len(taken), "error", err)
 			var l projections.Lasting
@@ -345,10 +358,11 @@ func (g *Gateway) check(caller Caller, recs []domain.Record) (*Accepted, []domai
 	decoder := g.decoders.Get().(projections.Decoder)
 	defer g.decoders.Put(decoder)
 	var env domain.Envelope
+	key := []byte(caller.Cluster)
 	for i := range recs {
 		rec := recs[i]
-		rec.Key = []byte(caller.Cluster)
-		rec.Partition = domain.PartitionOf(rec.Key, rec.Topic.Partitions())
+		rec.Key = key
+		rec.Partition = domain.PartitionOf(key, rec.Topic.Partitions())
 		foreign, err := g.checkOne(decoder, caller, &rec, &env)
 		if foreign != "" {
 			target, shown := foreign, foreign

@@ -518,6 +518,27 @@ func TestGatewayPlaces(t *testing.T) {
 	wg.Wait()
 }
 
+// More deliveries of a cluster wait for the log at once than it has places.
+func TestGatewayWaitsTogether(t *testing.T) {
+	h := newHouse(t)
+	var waiting sync.WaitGroup
+	waiting.Add(64)
+	h.Append = func(context.Context, []domain.Record) error {
+		waiting.Done()
+		waiting.Wait()
+		return nil
+	}
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			if res := h.post(h.lab.String(), labLine); res.status != http.StatusOK {
+				t.Errorf("%d %s", res.status, res.text)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // A sender whose body does not arrive gets an answer, and its connection is closed.
 func TestGatewayPatience(t *testing.T) {
 	h := newHouse(t)

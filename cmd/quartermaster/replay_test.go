@@ -15,6 +15,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	"quartermaster/adapters/httpapi"
 	"quartermaster/adapters/wire"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
@@ -94,7 +95,7 @@ func (e *estate) round() ([]domain.Record, error) {
 		}
 		e.seq[n]++
 		rec, err := wire.Encode(&domain.Envelope{
-			Source: "reporter/" + cluster + "/" + node, Incarnation: 1, Sequence: e.seq[n],
+			Source: httpapi.SourceOf(cluster) + node, Incarnation: 1, Sequence: e.seq[n],
 			Time: s.Interval.To, Cluster: cluster, Event: s,
 		})
 		if err != nil {
