@@ -62,7 +62,7 @@ adapters/wire/...:      domain/...  projections/...  simulations/...  own  schem
 adapters/dcgm/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
 adapters/focus/...:     domain/...  projections/...  simulations/...  own  adapters/tabular  schemas  any
 adapters/importer/...:  domain/...  projections/...  simulations/...  own  adapters/tabular  schemas  any
-adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapters/admission  schemas  any
+adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapters/admission  adapters/transport  schemas  any
 adapters/transport/...: domain/...  own  adapters/configfile  any
 adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  adapters/admission  schemas  any
 adapters/*/...:         domain/...  projections/...  simulations/...  own  schemas  any

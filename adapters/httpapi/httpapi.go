@@ -9,6 +9,8 @@
 //	              catch up because of it. After "ok", lines that begin with
 //	              "warning: " name other problems, present or imminent.
 //	GET /metrics  counters of the folds, lag per partition, quarantine, gaps
+//
+// With the metrics there are profiles of the process, below /debug/pprof/.
 package httpapi
 
 import (
@@ -25,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"quartermaster/adapters/transport"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/inventory"
@@ -108,7 +111,7 @@ func Handler(s Status) http.Handler {
 			}
 		}
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	transport.Monitor(mux, promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	return mux
 }
 

@@ -1,5 +1,6 @@
 // Package transport has the parts of connections that the programs share: certificates that are
-// read again when their files change, and listeners that bound the number of open connections.
+// read again when their files change, listeners that bound the number of open connections, and the
+// routes of metrics and profiles.
 package transport
 
 import (

@@ -19,7 +19,7 @@ import (
 // maxStatusConnections bounds the open connections of the status listener.
 const maxStatusConnections = 32
 
-// serve answers /metrics, /healthz and /livez until the returned function is called.
+// serve answers /metrics, /debug/pprof/, /healthz and /livez until the returned function is called.
 func (r *reporter) serve() (stop func(), err error) {
 	if r.cfg.Listen == "off" {
 		return func() {}, nil
@@ -29,7 +29,7 @@ func (r *reporter) serve() (stop func(), err error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics(), promhttp.HandlerOpts{}))
+	transport.Monitor(mux, promhttp.HandlerFor(r.metrics(), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", r.health)
 	mux.HandleFunc("GET /livez", live)
 	s := &http.Server{

@@ -163,6 +163,17 @@ func TestGateway(t *testing.T) {
 		t.Errorf("faults in the fleet: %q", f)
 	}
 
+	// Neither metrics nor profiles are where nodes are.
+	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap"} {
+		res, err := client.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = res.Body.Close(); res.StatusCode != http.StatusNotFound {
+			t.Errorf("GET %s from the gateway: %d", path, res.StatusCode)
+		}
+	}
+
 	// A record of another cluster: nothing is taken, and the attempt is in the log.
 	if status, text := deliver(t, client, url, lab.Key, fault(t, "eu", "n1", 1, 79)); status != http.StatusForbidden || !strings.Contains(text, "record 0 is of cluster eu") {
 		t.Errorf("another cluster: %d %s", status, text)

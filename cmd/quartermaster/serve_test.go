@@ -99,6 +99,9 @@ func TestServe(t *testing.T) {
 	if _, body := get("/metrics"); !strings.Contains(body, "quartermaster_records_total") {
 		t.Errorf("metrics lack the folds' counters:\n%s", body)
 	}
+	if code, body := get("/debug/pprof/heap?debug=1"); code != http.StatusOK || !strings.Contains(body, "heap profile") {
+		t.Errorf("profile of the heap: %d %.100s", code, body)
+	}
 	second := daemon.New(&app.App{Dir: dir}, io.Discard, false)
 	second.OwnWait = 10 * time.Millisecond
 	if err := second.Serve(t.Context(), "127.0.0.1:0", config.Gateway{}); err == nil || !strings.Contains(err.Error(), "another process holds") {

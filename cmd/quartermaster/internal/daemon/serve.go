@@ -63,7 +63,7 @@ which instance folds what.
                  it folds is stopped; or the log has been silent for more than a
                  minute. After ok come warnings: other stopped generations, and
                  records that the log lost
-  GET /metrics   Prometheus metrics
+  GET /metrics   Prometheus metrics, and profiles of the process at /debug/pprof/
 
 With --gateway, or gateway in the configuration, it accepts events from nodes on a
 separate address. Each cluster authenticates with its key ("quartermaster cluster
