@@ -122,7 +122,7 @@ func (l *Log) Diverged(
 		return nil, err
 	}
 	defer dec.zstd.Close()
-	first, next, err := l.AllBounds(ctx, tps)
+	first, next, err := l.BrokerBounds(ctx, tps)
 	if err != nil {
 		return nil, err
 	}
@@ -140,10 +140,18 @@ func (l *Log) Diverged(
 		case next[tp] < at[tp]:
 			out[tp] = &DivergedError{Partition: tp, Position: at[tp], Folded: last, End: next[tp], Since: -1}
 			continue
-		case last.IsZero() || first[tp] > last.Offset:
+		case last.IsZero() || first[tp] > last.Offset && l.Archive == nil:
 			continue // nothing to compare with; a trimmed log is reported elsewhere
 		}
 		err := l.retry(ctx, func(ctx context.Context) error {
+			if first[tp] > last.Offset {
+				r := &reader{log: l, tp: tp, next: at[tp], to: at[tp], last: last, dec: dec}
+				err := r.sameInArchive(ctx)
+				if errors.Is(err, ErrTrimmed) {
+					return nil // as above
+				}
+				return err
+			}
 			leaders, err := l.leaders(ctx, string(tp.Topic))
 			if err != nil {
 				return err
@@ -187,7 +195,7 @@ const resumeWait = 500 * time.Millisecond
 
 // resume checks that the log has the last record before r.next, if that record is known.
 func (r *reader) resume(ctx context.Context, conn net.Conn) error {
-	if r.last.IsZero() {
+	if r.last.IsZero() || r.last == r.confirmed {
 		return nil
 	}
 	since := int64(-1)
@@ -214,6 +222,9 @@ func (r *reader) resume(ctx context.Context, conn net.Conn) error {
 			if err != nil {
 				return err
 			}
+			if r.last == r.seam && !found.same(r.last) {
+				return &SeamError{r.tp, r.last, found.record}
+			}
 			if since >= 0 || !found.same(r.last) {
 				return &DivergedError{r.tp, r.next, r.last, -1, found.record, since}
 			}
@@ -225,7 +236,7 @@ func (r *reader) resume(ctx context.Context, conn net.Conn) error {
 
 // short returns the error for a log that has no record where one was folded.
 func (r *reader) short(ctx context.Context, since int64) error {
-	first, next, err := r.log.Bounds(ctx, r.tp)
+	first, next, err := r.log.bounds(ctx, r.tp)
 	switch {
 	case err != nil:
 		return err

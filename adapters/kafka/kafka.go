@@ -119,7 +119,12 @@ type Log struct {
 	// partition. Its error ends the append. The argument anew means that since the last
 	// successful call a request failed or a connection was opened or closed, so the broker may
 	// have been restarted. Guard MUST be set before the first Append.
-	Guard   func(ctx context.Context, tp domain.TopicPartition, anew bool) error
+	Guard func(ctx context.Context, tp domain.TopicPartition, anew bool) error
+
+	// Archive holds what the log has no longer; nil: nothing. Reading then runs from the archive to
+	// the log without a seam. It MUST be set before the first read.
+	Archive Archive
+
 	changes atomic.Int64 // connections of client that were opened, broken or closed
 
 	cfg       Config
@@ -341,7 +346,8 @@ func temporary(err error) bool {
 		return true
 	}
 	var open *OpenTransactionError
-	permanent := errors.Is(err, ErrTrimmed) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrDiverged) || errors.As(err, &open)
+	permanent := errors.Is(err, ErrTrimmed) || errors.Is(err, ErrArchive) || errors.Is(err, ErrCorrupt) ||
+		errors.Is(err, ErrDiverged) || errors.As(err, &open)
 	return !permanent
 }
 

@@ -117,29 +117,29 @@ func (l *Log) read(
 	from, to int64,
 	yield func([]domain.Record) error,
 ) error {
-	if from < 0 {
-		return fmt.Errorf("read %s: offset is %d", tp, from)
+	return l.run(ctx, &reader{log: l, tp: tp, last: last, next: from, to: to, yield: yield})
+}
+
+// run reads from r.next to r.to. It completes r.
+func (l *Log) run(ctx context.Context, r *reader) (err error) {
+	tp := r.tp
+	if r.next < 0 {
+		return fmt.Errorf("read %s: offset is %d", tp, r.next)
 	}
 	ctx, cancel := l.bind(ctx)
 	defer cancel()
-	dec, err := newBatchDecoder()
-	if err != nil {
+	if r.dec, err = newBatchDecoder(); err != nil {
 		return fmt.Errorf("read %s: %w", tp, err)
 	}
-	defer dec.zstd.Close()
-	r := &reader{
-		log:   l,
-		tp:    tp,
-		last:  last,
-		next:  from,
-		to:    to,
-		yield: yield,
-		dec:   dec,
-		wait:  newBackoff(l.cfg.Patience),
-	}
+	defer r.dec.zstd.Close()
+	r.wait = newBackoff(l.cfg.Patience)
 	defer l.left(r)
 	for r.next < r.to {
 		err := r.connected(ctx)
+		var trimmed *TrimmedError
+		if errors.As(err, &trimmed) && trimmed.Found > trimmed.Wanted {
+			err = r.fromArchive(ctx, trimmed)
+		}
 		switch {
 		case r.refused != nil:
 			return r.refused
@@ -165,24 +165,33 @@ type reader struct {
 	next, to int64         // offset of the next record to deliver, and where to stop
 	last     domain.Anchor // the record before next; zero if unknown
 	yield    func([]domain.Record) error
-	refused  error     // error of yield
-	told     bool      // yield was called without records
-	stable   int64     // last stable offset: begin of the first open transaction, or end of the log
-	held     time.Time // since when an open transaction blocks next; zero: none does
-	aborted  []transaction
+	raw      func(Batches) error // instead of yield
+	refused  error               // error of yield or raw
+	told     bool                // yield was called without records
+	stable   int64               // last stable offset: begin of the first open transaction, or end of the log
+	held     time.Time           // since when an open transaction blocks next; zero: none does
+	aborted  []Transaction
 	dec      *batchDecoder
 	wait     backoff
 	topic    topicID // unset if the log fetches by name
 	request  []byte
 	frame    []byte
 	id       int32 // correlation id
+
+	// confirmed is the last record that the archive has and the log has no longer. seam is the last
+	// one that was read from the archive.
+	confirmed, seam domain.Anchor
+
 	// diverging is the offset from which on the broker's log differs, in its last answer; -1:
 	// none reported.
 	diverging int64
 }
 
-// transaction is an aborted transaction in an answer to Fetch.
-type transaction struct{ producer, first int64 }
+// Transaction is an aborted transaction of a producer, with its first offset.
+type Transaction struct {
+	Producer int64 `json:"producer"`
+	First    int64 `json:"first"`
+}
 
 // connected reads over one connection to the leader of the partition until r.to, an error, or the
 // end of ctx.
@@ -238,6 +247,8 @@ func (r *reader) connected(ctx context.Context) error {
 		switch {
 		case !open:
 			r.held = time.Time{}
+		case r.raw != nil:
+			return &OpenTransactionError{r.tp, r.stable}
 		case r.to != math.MaxInt64:
 			return &passing{&OpenTransactionError{r.tp, r.stable}}
 		case r.held.IsZero():
@@ -345,7 +356,7 @@ func (r *reader) receive(ctx context.Context, conn net.Conn) (set []byte, end in
 	if !errors.Is(err, kafkago.OffsetOutOfRange) {
 		return set, end, err
 	}
-	first, next, err := r.log.Bounds(ctx, r.tp)
+	first, next, err := r.log.bounds(ctx, r.tp)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -404,7 +415,7 @@ func (r *reader) parse(c *cursor) (set []byte, end int64, code kafkago.Error) {
 			r.stable = c.int64()
 			c.skip(8) // start of the log
 			for range c.count() {
-				r.aborted = append(r.aborted, transaction{c.int64(), c.int64()})
+				r.aborted = append(r.aborted, Transaction{c.int64(), c.int64()})
 			}
 			set = c.skip(max(0, int(c.int32())))
 			c.bad = c.bad || name != string(r.tp.Topic) || partition != r.tp.Partition
@@ -430,7 +441,7 @@ func (r *reader) parseByID(c *cursor) (set []byte, end int64, code kafkago.Error
 			r.stable = c.int64()
 			c.skip(8) // start of the log
 			for range c.compactCount() {
-				r.aborted = append(r.aborted, transaction{c.int64(), c.int64()})
+				r.aborted = append(r.aborted, Transaction{c.int64(), c.int64()})
 				c.tags()
 			}
 			c.int32() // preferred replica
@@ -487,15 +498,21 @@ func (r *reader) check(set []byte) (next int64, err error) {
 
 // handOut decodes the batches up to offset next and yields their records.
 func (r *reader) handOut(set []byte, next int64) error {
-	slices.SortFunc(r.aborted, func(a, b transaction) int { return cmp.Compare(a.first, b.first) })
+	if r.raw != nil {
+		if next == r.next {
+			return nil
+		}
+		return r.handRaw(set, next)
+	}
+	slices.SortFunc(r.aborted, func(a, b Transaction) int { return cmp.Compare(a.First, b.First) })
 	aborting := map[int64]bool{} // producers in a transaction that was aborted later
 	for at := r.next; at < min(next, r.to); {
 		h, _, err := readHead(set)
 		if err != nil {
 			return err
 		}
-		for len(r.aborted) > 0 && r.aborted[0].first <= h.last {
-			aborting[r.aborted[0].producer] = true
+		for len(r.aborted) > 0 && r.aborted[0].First <= h.last {
+			aborting[r.aborted[0].Producer] = true
 			r.aborted = r.aborted[1:]
 		}
 		if h.attributes&attrControl != 0 {
@@ -533,7 +550,8 @@ func (r *reader) pass() error {
 	return nil
 }
 
-// Bounds returns the first offset in a partition and the offset that its next record will get.
+// Bounds returns the first offset that can be read of a partition, and the offset that its next
+// record will get. With an Archive, the first is 0 where the archive has what the log has no longer.
 func (l *Log) Bounds(ctx context.Context, tp domain.TopicPartition) (first, next int64, err error) {
 	firsts, nexts, err := l.AllBounds(ctx, []domain.TopicPartition{tp})
 	return firsts[tp], nexts[tp], err
@@ -542,6 +560,24 @@ func (l *Log) Bounds(ctx context.Context, tp domain.TopicPartition) (first, next
 // AllBounds is [Log.Bounds] for many partitions, with two requests to each broker that leads one
 // of them.
 func (l *Log) AllBounds(ctx context.Context, tps []domain.TopicPartition) (first, next domain.Position, err error) {
+	first, next, err = l.BrokerBounds(ctx, tps)
+	if err == nil {
+		err = l.beginnings(ctx, first)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return first, next, nil
+}
+
+// bounds is BrokerBounds for one partition.
+func (l *Log) bounds(ctx context.Context, tp domain.TopicPartition) (first, next int64, err error) {
+	firsts, nexts, err := l.BrokerBounds(ctx, []domain.TopicPartition{tp})
+	return firsts[tp], nexts[tp], err
+}
+
+// BrokerBounds is [Log.AllBounds] for the log alone, without its archive.
+func (l *Log) BrokerBounds(ctx context.Context, tps []domain.TopicPartition) (first, next domain.Position, err error) {
 	first, next = domain.Position{}, domain.Position{}
 	err = l.allOffsets(ctx, tps, offsets{kafkago.FirstOffset, first}, offsets{kafkago.LastOffset, next})
 	if err != nil {
@@ -564,6 +600,9 @@ func (l *Log) Before(ctx context.Context, tps []domain.TopicPartition, t domain.
 		if at[tp] < 0 || at[tp] > end {
 			at[tp] = end
 		}
+	}
+	if err := l.archivedBefore(ctx, tps, t, at); err != nil {
+		return nil, fmt.Errorf("find the records before %s: %w", t, err)
 	}
 	return at, nil
 }
