@@ -1,0 +1,507 @@
+package archive
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/domain"
+)
+
+// DamageError is a [kafka.ErrArchive]: an object is missing or is not what was archived. An operator
+// restores it from a copy of the archive.
+type DamageError struct {
+	Object string
+	// Partition and Offset are what cannot be read; Offset is the first of it. They are zero if the
+	// object is not about a partition.
+	Partition domain.TopicPartition
+	Offset    int64
+	Reason    string
+}
+
+func (e *DamageError) Error() string {
+	where := e.Object
+	if e.Partition.Topic != "" {
+		where += fmt.Sprintf(" (%s, offset %d)", e.Partition, e.Offset)
+	}
+	return fmt.Sprintf("%v: %s: %s", kafka.ErrArchive, where, e.Reason)
+}
+
+func (e *DamageError) Unwrap() error { return kafka.ErrArchive }
+
+// Advice implements projections.Lasting.
+func (e *DamageError) Advice() string { return advice(kafka.ErrArchive) }
+
+// Kind implements projections.Lasting.
+func (e *DamageError) Kind() string { return "archive" }
+
+func advice(err error) string {
+	var l interface{ Advice() string }
+	if errors.As(err, &l) {
+		return l.Advice()
+	}
+	return ""
+}
+
+// OtherLogError is a [kafka.ErrArchive]: the archive is of another log. An operator corrects the
+// address of the archive or of the log.
+type OtherLogError struct {
+	Store    string
+	Archived string // what the archive is of
+	Log      string // what this log is
+}
+
+func (e *OtherLogError) Error() string {
+	return fmt.Sprintf("%v: %s is an archive of %s, and this is %s", kafka.ErrArchive, e.Store, e.Archived, e.Log)
+}
+
+func (e *OtherLogError) Unwrap() error { return kafka.ErrArchive }
+
+// Advice implements projections.Lasting.
+func (e *OtherLogError) Advice() string { return "correct the address of the archive, or of the log" }
+
+// Kind implements projections.Lasting.
+func (e *OtherLogError) Kind() string { return "archive" }
+
+// ErrForked means that another process archives the same partition now, or did with another result.
+// The caller stops; if nothing else archives, [Archive.Verify] names what is wrong.
+var ErrForked = errors.New("another process archives this partition")
+
+// Log identifies a log.
+type Log struct {
+	ID     string
+	Topics map[domain.Topic]string // ids of topics; empty if the broker has none
+}
+
+// Archive is an archive of a log. It is safe for concurrent use. It reads nothing before its first
+// use, so it costs nothing while the log has everything.
+type Archive struct {
+	store Store
+	log   Log
+	slots chan struct{} // limits the segments in memory
+
+	mu     sync.Mutex
+	id     string // "" if unknown or there is no archive yet
+	chains map[domain.TopicPartition][]string
+}
+
+// inMemory is how many segments are held in memory at a time.
+const inMemory = 4
+
+// maxSegment is the size of the largest segment in bytes.
+const maxSegment = 1 << 30
+
+// New returns the archive of a log in a store. It may be empty.
+func New(store Store, log Log) *Archive {
+	return &Archive{
+		store: store, log: log,
+		slots:  make(chan struct{}, inMemory),
+		chains: map[domain.TopicPartition][]string{},
+	}
+}
+
+// String names the archive for people.
+func (a *Archive) String() string { return a.store.String() }
+
+// ID returns the id of the archive; "" if there is none yet.
+func (a *Archive) ID(ctx context.Context) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.id != "" {
+		return a.id, nil
+	}
+	text, err := a.get(ctx, identityFile, 1<<10)
+	if errors.Is(err, ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var id identity
+	err = json.Unmarshal(text, &id)
+	switch {
+	case err != nil:
+		return "", &DamageError{Object: identityFile, Reason: err.Error()}
+	case !bytes.Equal(text, id.encode()):
+		return "", &DamageError{Object: identityFile, Reason: "it is not in its canonical form"}
+	case id.Format != Format || len(id.Archive) != 2*idBytes:
+		return "", &DamageError{Object: identityFile, Reason: fmt.Sprintf("format is %q, this program reads %q", id.Format, Format)}
+	case id.Log != a.log.ID:
+		return "", &OtherLogError{a.store.String(), fmt.Sprintf("log %q", id.Log), fmt.Sprintf("log %q", a.log.ID)}
+	}
+	a.id = id.Archive
+	return a.id, nil
+}
+
+const idBytes = 16
+
+// create gives the archive an id, if it has none.
+func (a *Archive) create(ctx context.Context) error {
+	if id, err := a.ID(ctx); id != "" || err != nil {
+		return err
+	}
+	raw := make([]byte, idBytes)
+	_, _ = rand.Read(raw) // never fails
+	id := identity{Format, hex.EncodeToString(raw), a.log.ID}
+	if err := a.store.Put(ctx, identityFile, id.encode()); err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	if id, err := a.ID(ctx); id != "" || err != nil {
+		return err
+	}
+	return &DamageError{Object: identityFile, Reason: "it was written and cannot be found"}
+}
+
+// get returns an object of at most limit bytes.
+func (a *Archive) get(ctx context.Context, name string, limit int64) ([]byte, error) {
+	r, err := a.store.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", name, err)
+	}
+	if int64(len(b)) > limit {
+		return nil, &DamageError{Object: name, Reason: fmt.Sprintf("it has more than %d bytes", limit)}
+	}
+	return b, nil
+}
+
+// chain returns the names of the manifests of a partition, in their order.
+func (a *Archive) chain(ctx context.Context, tp domain.TopicPartition, fresh bool) ([]string, error) {
+	a.mu.Lock()
+	names, ok := a.chains[tp]
+	a.mu.Unlock()
+	if ok && !fresh {
+		return names, nil
+	}
+	names, err := a.store.List(ctx, manifestsOf(tp))
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		if first, ok := firstOf(tp, name); !ok || i == 0 && first != 0 {
+			reason := "it is not a manifest's name"
+			if ok {
+				reason = "the manifests before it are missing"
+			}
+			return nil, &DamageError{name, tp, 0, reason}
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known := a.chains[tp]; len(names) < len(known) || !slices.Equal(names[:len(known)], known) {
+		return nil, &DamageError{manifestsOf(tp), tp, 0, "the list lacks manifests that were there before"}
+	}
+	a.chains[tp] = names
+	return names, nil
+}
+
+// firstOf returns the first offset in a manifest's name.
+func firstOf(tp domain.TopicPartition, name string) (int64, bool) {
+	digits := strings.TrimSuffix(strings.TrimPrefix(name, manifestsOf(tp)), ".json")
+	first, err := strconv.ParseInt(digits, 10, 64)
+	return first, err == nil && name == manifestName(tp, first)
+}
+
+// manifest reads a manifest. The argument before is the one before it in the chain, if it was read.
+func (a *Archive) manifest(ctx context.Context, tp domain.TopicPartition, name string, before *Manifest) (*Manifest, error) {
+	id, err := a.ID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	first, _ := firstOf(tp, name)
+	damage := func(format string, args ...any) error {
+		return &DamageError{name, tp, first, fmt.Sprintf(format, args...)}
+	}
+	text, err := a.get(ctx, name, maxManifest)
+	if errors.Is(err, ErrNotFound) {
+		return nil, damage("it is missing")
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseManifest(text)
+	topic := a.log.Topics[tp.Topic]
+	switch {
+	case err != nil:
+		return nil, damage("%v", err)
+	case m.Log != a.log.ID:
+		return nil, &OtherLogError{name, fmt.Sprintf("log %q", m.Log), fmt.Sprintf("log %q", a.log.ID)}
+	case id == "":
+		return nil, damage("%s is missing", identityFile)
+	case m.Archive != id:
+		return nil, damage("it is of the archive %s, and this is %s: there are two archives of this log; "+
+			"keep each in its own place", m.Archive, id)
+	case m.partition() != tp || m.First != first:
+		return nil, damage("it is the manifest of %s from offset %d on", m.partition(), m.First)
+	case m.TopicID != "" && topic != "" && m.TopicID != topic:
+		return nil, &OtherLogError{
+			name, fmt.Sprintf("topic %s with the id %s", tp.Topic, m.TopicID),
+			fmt.Sprintf("the topic with the id %s: it was deleted and created again", topic),
+		}
+	}
+	if before == nil {
+		return m, nil
+	}
+	switch {
+	case m.First > before.Last+1:
+		return nil, damage("the manifest of offset %d is missing", before.Last+1)
+	case m.First <= before.Last:
+		return nil, damage("the manifest before it ends at offset %d", before.Last)
+	case m.Number != before.Number+1:
+		return nil, damage("its number is %d, the one before it has %d", m.Number, before.Number)
+	case m.Previous != sha256.Sum256(before.encode()):
+		return nil, damage("it was written after another manifest than %s", manifestName(tp, before.First))
+	}
+	return m, nil
+}
+
+// Head returns the last manifest of a partition; nil if there is none.
+func (a *Archive) Head(ctx context.Context, tp domain.TopicPartition) (*Manifest, error) {
+	names, err := a.chain(ctx, tp, true)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	m, err := a.manifest(ctx, tp, names[len(names)-1], nil)
+	if err != nil {
+		return nil, err
+	}
+	if m.Number != int64(len(names)-1) {
+		return nil, &DamageError{
+			names[len(names)-1], tp, m.First,
+			fmt.Sprintf("its number is %d, and there are %d manifests before it", m.Number, len(names)-1),
+		}
+	}
+	return m, nil
+}
+
+// End implements [kafka.Archive].
+func (a *Archive) End(ctx context.Context, tp domain.TopicPartition) (int64, error) {
+	m, err := a.Head(ctx, tp)
+	if m == nil || err != nil {
+		return 0, err
+	}
+	return m.Last + 1, nil
+}
+
+// manifests calls yield with the manifests of a partition from the one that has the offset from.
+func (a *Archive) manifests(ctx context.Context, tp domain.TopicPartition, from int64, yield func(*Manifest) error) error {
+	names, err := a.chain(ctx, tp, true)
+	if err != nil {
+		return err
+	}
+	i, found := slices.BinarySearchFunc(names, from, func(name string, from int64) int {
+		first, _ := firstOf(tp, name)
+		return cmp.Compare(first, from)
+	})
+	if !found {
+		i--
+	}
+	var before *Manifest
+	for ; i >= 0 && i < len(names); i++ {
+		m, err := a.manifest(ctx, tp, names[i], before)
+		if err != nil {
+			return err
+		}
+		if before == nil && m.Last < from && i+1 < len(names) {
+			return &DamageError{manifestName(tp, m.Last+1), tp, m.Last + 1, "it is missing"}
+		}
+		if m.Last >= from {
+			if err := yield(m); err != nil {
+				return err
+			}
+		}
+		before = m
+	}
+	return nil
+}
+
+// Since implements [kafka.Archive]. It reads the manifests from the beginning.
+func (a *Archive) Since(ctx context.Context, tp domain.TopicPartition, t domain.Instant) (offset int64, err error) {
+	offset = math.MaxInt64
+	err = a.manifests(ctx, tp, 0, func(m *Manifest) error {
+		if m.Latest >= t {
+			offset = m.First
+			return errFound
+		}
+		return nil
+	})
+	if errors.Is(err, errFound) {
+		err = nil
+	}
+	return offset, err
+}
+
+var errFound = errors.New("found")
+
+// Batches implements [kafka.Archive]. A segment is checked whole before any of it is passed on.
+func (a *Archive) Batches(ctx context.Context, tp domain.TopicPartition, from int64, yield func(kafka.Batches) error) error {
+	return a.manifests(ctx, tp, from, func(m *Manifest) error {
+		return a.withSegment(ctx, m, func(raw []byte) error {
+			b := kafka.Batches{First: m.First, Next: m.Last + 1, Bytes: raw, Aborted: slices.Clone(m.Aborted)}
+			for {
+				h, err := kafka.NextBatch(b.Bytes)
+				if err != nil {
+					return err // checked before
+				}
+				if h.Last >= from {
+					b.First = h.First
+					return yield(b)
+				}
+				b.Aborted = ended(b.Aborted, &h)
+				b.Bytes = b.Bytes[h.Size:]
+			}
+		})
+	})
+}
+
+// ended returns the transactions that do not end with a batch. A producer has one at a time.
+func ended(open []kafka.Transaction, b *kafka.Batch) []kafka.Transaction {
+	if !b.Control {
+		return open
+	}
+	return slices.DeleteFunc(open, func(t kafka.Transaction) bool {
+		return t.Producer == b.Producer && t.First <= b.First
+	})
+}
+
+// withSegment calls use with the checked bytes of a segment, while there is room for it in memory.
+func (a *Archive) withSegment(ctx context.Context, m *Manifest, use func(raw []byte) error) error {
+	select {
+	case a.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-a.slots }()
+	raw, err := a.load(ctx, m)
+	if err != nil {
+		return err
+	}
+	return use(raw)
+}
+
+// load reads a segment and checks everything that its manifest says.
+func (a *Archive) load(ctx context.Context, m *Manifest) ([]byte, error) {
+	tp := m.partition()
+	damage := func(offset int64, format string, args ...any) error {
+		return &DamageError{m.Object, tp, offset, fmt.Sprintf(format, args...)}
+	}
+	if m.Bytes > maxSegment {
+		return nil, damage(m.First, "its manifest gives it %d bytes, %d are read", m.Bytes, int64(maxSegment))
+	}
+	packed, err := a.store.Get(ctx, m.Object)
+	if errors.Is(err, ErrNotFound) {
+		return nil, damage(m.First, "it is missing")
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer packed.Close()
+	count := &counted{r: packed}
+	dec, err := zstd.NewReader(count, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", m.Object, err)
+	}
+	defer dec.Close()
+	var buf bytes.Buffer
+	_, err = io.Copy(&buf, io.LimitReader(dec, m.Bytes+1))
+	switch {
+	case count.err != nil:
+		return nil, fmt.Errorf("get %s: %w", m.Object, count.err)
+	case err != nil:
+		return nil, damage(m.First, "it cannot be unpacked: %v", err)
+	case int64(buf.Len()) != m.Bytes:
+		return nil, damage(m.First, "it unpacks to another size than the %d bytes of its manifest", m.Bytes)
+	case count.n != m.ObjectBytes:
+		return nil, damage(m.First, "it has %d bytes, its manifest says %d", count.n, m.ObjectBytes)
+	}
+	raw := buf.Bytes()
+	found, offset, err := describe(tp, raw, m.First)
+	if err != nil {
+		return nil, damage(offset, "%v", err)
+	}
+	if sum := Sum(sha256.Sum256(raw)); sum != m.SHA256 {
+		return nil, damage(m.First, "its SHA-256 is %s, its manifest says %s", sum, m.SHA256)
+	}
+	found.Bytes, found.SHA256 = m.Bytes, m.SHA256
+	if !found.sameContent(m) {
+		return nil, damage(m.First, "it has %d batches with offsets %d to %d, the last record %s; its manifest says %d, %d to %d and %s",
+			found.Batches, found.First, found.Last, found.Anchor(), m.Batches, m.First, m.Last, m.Anchor())
+	}
+	return raw, nil
+}
+
+// maxWindow bounds the memory that an object can make the decoder take.
+const maxWindow = 32 << 20
+
+func (m *Manifest) sameContent(b *Manifest) bool {
+	return m.First == b.First && m.Last == b.Last && m.Batches == b.Batches &&
+		m.Earliest == b.Earliest && m.Latest == b.Latest && m.LastRecord == b.LastRecord
+}
+
+// describe checks the batches of a segment that begins at an offset. After an error, offset is the
+// first that cannot be read.
+func describe(tp domain.TopicPartition, raw []byte, first int64) (m Manifest, offset int64, err error) {
+	next := first
+	for rest := raw; len(rest) > 0; {
+		b, err := kafka.NextBatch(rest)
+		if err != nil {
+			return m, next, err
+		}
+		if b.First != next {
+			return m, next, fmt.Errorf("a batch begins at offset %d, %d is next", b.First, next)
+		}
+		if m.Batches == 0 {
+			m.First, m.Earliest, m.Latest = b.First, b.Earliest, b.Latest
+		}
+		m.Latest = max(m.Latest, b.Latest)
+		m.Batches++
+		m.Last, next = b.Last, b.Last+1
+		if len(rest) == b.Size {
+			last, err := kafka.LastOf(tp, rest)
+			if err != nil {
+				return m, b.First, err
+			}
+			m.LastRecord = LastRecord{last.Epoch, last.Hash}
+		}
+		rest = rest[b.Size:]
+	}
+	if m.Batches == 0 {
+		return m, first, errors.New("it is empty")
+	}
+	return m, next, nil
+}
+
+// counted counts what is read, and keeps the error of the store apart from that of the decoder.
+type counted struct {
+	r   io.Reader
+	n   int64
+	err error
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,180 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/domain"
+)
+
+// Verified is the result of [Archive.Verify].
+type Verified struct {
+	Segments int
+	Records  int64
+	Bytes    int64 // of batches
+	// Unreferenced counts segment objects without a manifest, which a crash or a superseded object
+	// leaves. They are not part of the archive.
+	Unreferenced int
+	// Faults are [*DamageError]s and [*OtherLogError]s, in the order of partitions and offsets.
+	Faults []error
+}
+
+// Verify reads every object of partitions and checks it. It calls read with the bytes of each segment
+// that was read. Its error means that it could not check everything.
+func (a *Archive) Verify(ctx context.Context, tps []domain.TopicPartition, read func(bytes int64)) (*Verified, error) {
+	v := &Verified{}
+	var mu sync.Mutex
+	faults := map[domain.TopicPartition][]error{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(inMemory)
+	for _, tp := range tps {
+		used := map[string]bool{}
+		fault := func(err error) error {
+			if !errors.Is(err, kafka.ErrArchive) {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			faults[tp] = append(faults[tp], err)
+			return nil
+		}
+		names, err := a.chain(ctx, tp, true)
+		if err != nil {
+			if err := fault(err); err != nil {
+				return nil, errors.Join(err, g.Wait())
+			}
+			continue
+		}
+		var before *Manifest
+		for i, name := range names {
+			m, err := a.manifest(ctx, tp, name, before)
+			if err != nil && before != nil && errors.Is(err, kafka.ErrArchive) {
+				// It may be right by itself; then what follows it can be checked against it.
+				if err := fault(err); err != nil {
+					return nil, errors.Join(err, g.Wait())
+				}
+				m, err = a.manifest(ctx, tp, name, nil)
+			}
+			if before = m; err != nil {
+				if err := fault(err); err != nil {
+					return nil, errors.Join(err, g.Wait())
+				}
+				continue
+			}
+			if m.Number != int64(i) {
+				_ = fault(&DamageError{name, tp, m.First, fmt.Sprintf("its number is %d, and %d manifests are before it", m.Number, i)})
+			}
+			used[m.Object] = true
+			v.Segments++
+			v.Records += m.Records()
+			v.Bytes += m.Bytes
+			g.Go(func() error {
+				err := a.withSegment(ctx, m, func([]byte) error { return nil })
+				if read != nil {
+					read(m.Bytes)
+				}
+				return fault(err)
+			})
+		}
+		objects, err := a.store.List(ctx, fmt.Sprintf("segments/%s/%d/", tp.Topic, tp.Partition))
+		if err != nil {
+			return nil, errors.Join(err, g.Wait())
+		}
+		for _, object := range objects {
+			if !used[object] {
+				v.Unreferenced++
+			}
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for _, tp := range tps {
+		slices.SortStableFunc(faults[tp], func(x, y error) int { return int(min(max(offsetOf(x)-offsetOf(y), -1), 1)) })
+		v.Faults = append(v.Faults, faults[tp]...)
+	}
+	return v, nil
+}
+
+func offsetOf(err error) int64 {
+	var d *DamageError
+	if errors.As(err, &d) {
+		return d.Offset
+	}
+	return -1
+}
+
+// Confirm returns the offset up to which the log may be trimmed, which is at most to: a segment's
+// end. It reads every segment from the log's first offset on again, and compares it with what the log
+// holds, byte for byte.
+func (a *Archive) Confirm(ctx context.Context, log Source, tp domain.TopicPartition, first, to int64) (int64, error) {
+	end := first
+	err := a.manifests(ctx, tp, first, func(m *Manifest) error {
+		if m.Last >= to {
+			return errFound
+		}
+		err := a.withSegment(ctx, m, func(raw []byte) error {
+			compared := 0
+			err := log.ReadBatches(ctx, tp, domain.Anchor{}, max(first, m.First), m.Last+1, func(b kafka.Batches) error {
+				skipped, held := raw, b.Bytes
+				for len(skipped) > 0 { // to the batch that the log begins with
+					h, err := kafka.NextBatch(skipped)
+					if err != nil {
+						return err
+					}
+					if h.First >= b.First {
+						break
+					}
+					skipped = skipped[h.Size:]
+				}
+				size := min(len(skipped), len(held)) // the log's answer may go on with the next segment
+				if size == 0 || !bytes.Equal(skipped[:size], held[:size]) {
+					return &DamageError{m.Object, tp, b.First, "the log has other bytes"}
+				}
+				compared = len(raw) - len(skipped) + size
+				return nil
+			})
+			if err == nil && compared != len(raw) {
+				err = &DamageError{m.Object, tp, m.First, "the log has fewer bytes"}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		end = m.Last + 1
+		return nil
+	})
+	if err != nil && !errors.Is(err, errFound) {
+		return first, err
+	}
+	return end, nil
+}
+
+// head is the state of one partition in a checkpoint.
+type head struct {
+	next, segments int64
+	manifest       Sum
+}
+
+func (a *Archive) heads(ctx context.Context, tps []domain.TopicPartition) (map[domain.TopicPartition]head, error) {
+	heads := map[domain.TopicPartition]head{}
+	for _, tp := range tps {
+		m, err := a.Head(ctx, tp)
+		if err != nil {
+			return nil, err
+		}
+		if m != nil {
+			heads[tp] = head{m.Last + 1, m.Number + 1, sha256.Sum256(m.encode())}
+		}
+	}
+	return heads, nil
+}
