@@ -12,8 +12,9 @@
 //     checked: CRC-32C, dense offsets, and the state recorded at the last opening or stop. Damage
 //     prevents the start and is located ([DamageError]). Only bytes that a crash can have left at
 //     the end of the last segment are trimmed, and that is reported ([Trim]).
-//   - Nothing is ever deleted: retention is infinite, and requests that compact, delete or
-//     reconfigure are refused.
+//   - Nothing is deleted unasked: retention is infinite, and requests that compact, delete topics or
+//     reconfigure are refused. DeleteRecords deletes whole segments, the oldest first, and never the
+//     last two of a partition. It is for records that an archive has.
 //   - No request crashes the process. A guard reads every frame before the broker does. It admits
 //     only known requests of limited size, in encodings whose cost is bounded by their length.
 //   - A directory has one owner, the process that holds its lock. The owner serves other processes
@@ -35,6 +36,7 @@
 //	log/       kfake's files: meta.json, topics.json, groups.log, pids.log, …
 //	  partitions/TOPIC-N/BASE.dat       record batches (v2) from offset BASE
 //	  partitions/TOPIC-N/BASE.idx       15 bytes per batch; rebuilt when it disagrees
+//	  partitions/TOPIC-N/start          the first offset, after segments were deleted
 //	  partitions/TOPIC-N/snapshot.json  segments and their sizes at the last
 //	                                    opening or clean stop
 //

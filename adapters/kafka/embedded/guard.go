@@ -19,6 +19,7 @@ const (
 	apiVersions    = 18 // a byte in the handshake frame too
 	createTopics   = int16(kmsg.CreateTopics)
 	initProducerID = int16(kmsg.InitProducerID)
+	deleteRecords  = int16(kmsg.DeleteRecords)
 
 	// otherFrame limits requests without records, in bytes. For a request full of empty arrays, the
 	// broker allocates about a hundred times its size.
@@ -27,15 +28,15 @@ const (
 	maxPartitions = 1024 // in one CreateTopics request
 )
 
-// admittedKeys are the requests that an event log needs. None of them deletes, reconfigures or opens
-// a transaction.
+// admittedKeys are the requests that an event log needs. None of them reconfigures or opens a
+// transaction. DeleteRecords is for records that an archive has: see drop.
 var admittedKeys = []kmsg.Key{
 	kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets, kmsg.Metadata,
 	kmsg.OffsetCommit, kmsg.OffsetFetch, kmsg.FindCoordinator,
 	kmsg.JoinGroup, kmsg.Heartbeat, kmsg.LeaveGroup, kmsg.SyncGroup,
 	kmsg.DescribeGroups, kmsg.ListGroups, kmsg.ApiVersions,
 	kmsg.CreateTopics, kmsg.InitProducerID, kmsg.OffsetForLeaderEpoch,
-	kmsg.DescribeConfigs,
+	kmsg.DescribeConfigs, kmsg.DeleteRecords,
 }
 
 // admitted returns the highest admitted version of each key: the last one without tagged fields,
@@ -68,6 +69,8 @@ type guard struct {
 	disk     *disk
 	versions *kversion.Versions
 	end      func(error)
+
+	dropping sync.Mutex // held while the start of a partition moves
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
@@ -417,6 +420,10 @@ func (g *guard) judge(frame []byte) (request, []byte, error) {
 	case createTopics:
 		answer, err := judgeCreateTopics(frame, body, version)
 		return request{key: key}, answer, err
+	case deleteRecords:
+		if err := g.judgeDeleteRecords(body); err != nil {
+			return request{}, nil, err
+		}
 	case initProducerID:
 		if len(body) < 2 || int16(binary.BigEndian.Uint16(body)) >= 0 {
 			return request{}, nil, errors.New("request InitProducerID opens a transaction, this log has none")

@@ -89,7 +89,9 @@ func TestHostileFrames(t *testing.T) {
 		{"unknown key", frame(32000, 0), "request 32000"}, // these 14 bytes crash kfake
 		{"negative key", frame(-1, 0), "not served"},
 		{"DeleteTopics", frame(20, 1, 0, 0, 0, 0, 0, 0, 0, 0), "DeleteTopics) is not served"},
-		{"DeleteRecords", frame(21, 0, 0, 0, 0, 0, 0, 0, 0, 0), "not served"},
+		{"DeleteRecords, all", frame(21, 1, 0, 0, 0, 1, 0, 1, 't', 0, 0, 0, 1, 0, 0, 0, 0,
+			255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 1), "names no offset"},
+		{"DeleteRecords, short", frame(21, 1, 0, 0, 0, 1, 0, 1, 't'), "malformed"},
 		{"AlterConfigs", frame(33, 0, 0, 0, 0, 0, 0), "not served"},
 		{"IncrementalAlterConfigs", frame(44, 0, 0, 0, 0, 0, 0), "not served"},
 		{"CreatePartitions", frame(37, 0, 0, 0, 0, 0, 0), "not served"},

@@ -295,8 +295,8 @@ func (s *session) fetch(req *kmsg.FetchRequest) kmsg.Response {
 			case rp.CurrentLeaderEpoch > 0:
 				p.ErrorCode = kerr.UnknownLeaderEpoch.Code // the epoch is always 0
 			default:
-				p.HighWatermark, p.LastStableOffset, p.LogStartOffset = part.end(), part.end(), 0
-				if rp.FetchOffset < 0 || rp.FetchOffset > part.end() {
+				p.HighWatermark, p.LastStableOffset, p.LogStartOffset = part.end(), part.end(), part.start
+				if rp.FetchOffset < part.start || rp.FetchOffset > part.end() {
 					p.ErrorCode = kerr.OffsetOutOfRange.Code
 					break
 				}
@@ -346,7 +346,7 @@ func (s *session) listOffsets(req *kmsg.ListOffsetsRequest) kmsg.Response {
 			case rp.Timestamp == latestOffset:
 				p.Offset, p.LeaderEpoch = part.end(), 0
 			case rp.Timestamp == earliestOffset:
-				p.Offset, p.LeaderEpoch = 0, 0
+				p.Offset, p.LeaderEpoch = part.start, 0
 			case rp.Timestamp < 0:
 				p.ErrorCode = kerr.UnsupportedVersion.Code
 			default:

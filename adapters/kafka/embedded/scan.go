@@ -29,6 +29,8 @@ type partition struct {
 	dir      string
 	segments []*segment
 	old      *snapshot // nil if none was recorded
+	start    int64     // the first offset, which begins a segment; 0 unless older ones were deleted
+	dropped  []string  // files of segments before start, left by a crash
 }
 
 // snapshot is kfake's snapshot.json. If it agrees with the segments, kfake starts without loading
@@ -206,9 +208,13 @@ func partitionDirName(topic string, n int) string {
 	return url.PathEscape(topic) + "-" + strconv.Itoa(n)
 }
 
-// load reads the snapshot before it lists the segments, so that the recorded segments exist with at
+// load reads the start and the snapshot before it lists the segments, so that the recorded segments exist with at
 // least the recorded size.
 func (p *partition) load() error {
+	var err error
+	if p.start, err = readStart(p.dir); err != nil {
+		return err
+	}
 	text, err := os.ReadFile(filepath.Join(p.dir, snapshotFile))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -247,6 +253,10 @@ func (p *partition) load() error {
 				Reason:    "the name of a segment must be its first offset",
 			}
 		}
+		if base < p.start {
+			p.dropped = append(p.dropped, file)
+			continue
+		}
 		p.segments = append(p.segments, &segment{file: file, base: base})
 	}
 	slices.SortFunc(p.segments, func(a, b *segment) int { return cmp.Compare(a.base, b.base) })
@@ -258,10 +268,16 @@ func (p *partition) judge() error {
 	recorded := make(map[int64]int64)
 	if p.old != nil {
 		for _, s := range p.old.Segments {
-			recorded[s.BaseOffset] = s.Size
+			if s.BaseOffset >= p.start {
+				recorded[s.BaseOffset] = s.Size
+			}
 		}
 	}
-	next := int64(0)
+	if n := len(p.segments); p.start > 0 && (n == 0 || n == 1 && p.segments[0].good == 0) {
+		return &DamageError{File: filepath.Join(p.dir, startFile), Topic: p.topic, Partition: p.number, Offset: p.start,
+			Reason: "no records are left from this offset on, and the last segments are never deleted"}
+	}
+	next := p.start
 	for i, s := range p.segments {
 		if s.base != next {
 			return &DamageError{File: s.file, Topic: p.topic, Partition: p.number, Offset: next,
@@ -335,7 +351,14 @@ func (p *partition) settle(r *Report) error {
 			p.segments = p.segments[:n-1]
 		}
 	}
-	snap := snapshot{Version: 1, CreatedAt: time.Now(), Segments: []sealedBytes{}}
+	for _, file := range p.dropped {
+		for _, f := range []string{file, strings.TrimSuffix(file, ".dat") + ".idx"} {
+			if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	snap := snapshot{Version: 1, CreatedAt: time.Now(), LogStartOffset: p.start, Segments: []sealedBytes{}}
 	if p.old != nil {
 		snap.CreatedAt, snap.MaxTimestamp = p.old.CreatedAt, p.old.MaxTimestamp
 	}
@@ -353,7 +376,7 @@ func (p *partition) settle(r *Report) error {
 	snap.LastStableOffset = snap.HighWatermark
 	if p.old != nil && slices.Equal(p.old.Segments, snap.Segments) && p.old.Version == snap.Version &&
 		p.old.HighWatermark == snap.HighWatermark && p.old.LastStableOffset == snap.LastStableOffset &&
-		p.old.LogStartOffset == 0 && p.old.Epoch == 0 && p.old.LeaderNode == 0 {
+		p.old.LogStartOffset == snap.LogStartOffset && p.old.Epoch == 0 && p.old.LeaderNode == 0 {
 		return nil
 	}
 	text, err := json.Marshal(snap)
