@@ -84,8 +84,10 @@ var ErrForked = errors.New("another process archives this partition")
 
 // Log identifies a log.
 type Log struct {
-	ID     string
-	Topics map[domain.Topic]string // ids of topics; empty if the broker has none
+	ID string
+	// Topics returns the ids of topics, none if the broker has none; nil: none. It is called once, when
+	// something is read or written.
+	Topics func(context.Context) (map[domain.Topic]string, error)
 }
 
 // Archive is an archive of a log. It is safe for concurrent use. It reads nothing before its first
@@ -97,6 +99,7 @@ type Archive struct {
 
 	mu     sync.Mutex
 	id     string // "" if unknown or there is no archive yet
+	topics map[domain.Topic]string
 	chains map[domain.TopicPartition][]string
 }
 
@@ -143,6 +146,11 @@ func (a *Archive) ID(ctx context.Context) (string, error) {
 		return "", &DamageError{Object: identityFile, Reason: fmt.Sprintf("format is %q, this program reads %q", id.Format, Format)}
 	case id.Log != a.log.ID:
 		return "", &OtherLogError{a.store.String(), fmt.Sprintf("log %q", id.Log), fmt.Sprintf("log %q", a.log.ID)}
+	}
+	if a.log.Topics != nil {
+		if a.topics, err = a.log.Topics(ctx); err != nil {
+			return "", err
+		}
 	}
 	a.id = id.Archive
 	return a.id, nil
@@ -239,7 +247,7 @@ func (a *Archive) manifest(ctx context.Context, tp domain.TopicPartition, name s
 		return nil, err
 	}
 	m, err := parseManifest(text)
-	topic := a.log.Topics[tp.Topic]
+	topic := a.topics[tp.Topic]
 	switch {
 	case err != nil:
 		return nil, damage("%v", err)

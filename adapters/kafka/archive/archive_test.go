@@ -64,11 +64,7 @@ func identify(t testing.TB, l *kafka.Log) Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	topics, err := l.TopicIDs(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Log{id, topics}
+	return Log{id, func(ctx context.Context) (map[domain.Topic]string, error) { return l.TopicIDs(ctx) }}
 }
 
 // run archives a partition in segments of at least size bytes.

@@ -278,7 +278,9 @@ func TestOtherLog(t *testing.T) {
 	}
 	// The same cluster with topics that were created again.
 	id = identify(t, l)
-	id.Topics = map[domain.Topic]string{fleet.Topic: "another topic"}
+	id.Topics = func(context.Context) (map[domain.Topic]string, error) {
+		return map[domain.Topic]string{fleet.Topic: "another topic"}, nil
+	}
 	if err := run(t, New(dir, id), l, fleet, 2000); !errors.As(err, &wrong) {
 		t.Fatal(err)
 	}

@@ -47,6 +47,12 @@ func (e *MissingError) Error() string {
 
 func (e *MissingError) Unwrap() error { return kafka.ErrArchive }
 
+// Advice implements projections.Lasting.
+func (e *MissingError) Advice() string { return kafka.Anew }
+
+// Kind implements projections.Lasting.
+func (e *MissingError) Kind() string { return "archive" }
+
 // Seal archives the segments of a partition that can be sealed, and calls sealed with each. The log
 // holds the offsets from first to next-1. It never goes beyond the last stable offset. It may be
 // called again after any failure, and continues.
@@ -155,7 +161,7 @@ func (s *sealing) seal(ctx context.Context) error {
 		return fmt.Errorf("archive %s: %w", tp, err)
 	}
 	m.Format, m.Archive, m.Log = Format, a.id, a.log.ID
-	m.Topic, m.Partition, m.TopicID = tp.Topic, tp.Partition, a.log.Topics[tp.Topic]
+	m.Topic, m.Partition, m.TopicID = tp.Topic, tp.Partition, a.topics[tp.Topic]
 	m.Bytes, m.SHA256 = int64(len(s.raw)), sha256.Sum256(s.raw)
 	m.Aborted = []kafka.Transaction{}
 	for _, t := range s.aborted {

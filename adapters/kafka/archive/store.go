@@ -39,6 +39,20 @@ const abandoned = 24 * time.Hour
 
 const unfinished = ".new-" // begins the names of files that are being written
 
+// OpenStore returns the store at an address: the path of a directory, or a file:// URL of one.
+func OpenStore(url string) (Store, error) {
+	scheme, path, ok := strings.Cut(url, "://")
+	switch {
+	case url == "":
+		return nil, errors.New("open archive: no place is named")
+	case !ok:
+		return Directory(url), nil
+	case scheme == "file" && filepath.IsAbs(path):
+		return Directory(path), nil
+	}
+	return nil, fmt.Errorf("open archive: %q is neither the path of a directory nor file:///path", url)
+}
+
 // Directory is a [Store] in a directory of a file system.
 type Directory string
 
