@@ -245,6 +245,9 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 		return "", nil
 	}
 	k.ok("log", "id %s", id)
+	if _, err := (&App{Config: k.c}).attach(log, id); err != nil {
+		k.failed("archive", err, "correct archive.url")
+	}
 	exist := k.topics(ctx, log)
 	k.replication(ctx, log, exist)
 	if !exist {

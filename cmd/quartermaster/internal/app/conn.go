@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/kafka/archive"
 	"quartermaster/adapters/kafka/embedded"
 	"quartermaster/adapters/postgres"
 	"quartermaster/adapters/snapshotfile"
@@ -53,6 +54,8 @@ type Conn struct {
 
 	Generation string // the generation to read; "": the active one
 	agreed     agreed // with --config: whether log and rows agree
+
+	archive *archive.Archive // of the log; nil without a place for it
 }
 
 // errNoData means that a read-only command found no data directory.
@@ -191,7 +194,10 @@ func (s *App) Dial(ctx context.Context) (_ *Conn, err error) {
 		return nil, errors.Join(err, h.CloseBroker())
 	}
 	h.Log = log
-	if h.ID, err = log.ID(ctx); err != nil {
+	if h.ID, err = log.ID(ctx); err == nil {
+		h.archive, err = s.attach(log, h.ID)
+	}
+	if err != nil {
 		return nil, errors.Join(err, h.Shut())
 	}
 	return h, nil
@@ -312,7 +318,8 @@ func Advised(err error) string {
 	var trimmed *kafka.TrimmedError
 	var l projections.Lasting
 	text := err.Error()
-	lost := errors.As(err, &trimmed) || errors.Is(err, kafka.ErrCorrupt) || errors.Is(err, kafka.ErrDiverged)
+	lost := errors.As(err, &trimmed) || errors.Is(err, kafka.ErrCorrupt) || errors.Is(err, kafka.ErrDiverged) ||
+		errors.Is(err, kafka.ErrArchive)
 	if lost && errors.As(err, &l) && !strings.Contains(text, l.Advice()) {
 		text += "; " + l.Advice()
 	}

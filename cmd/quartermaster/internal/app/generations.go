@@ -200,6 +200,13 @@ func (s *App) askLog(ctx context.Context, gens []postgres.Generation) (trimmed, 
 		return nil, nil, nil, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
+	id, err := log.ID(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if _, err := s.attach(log, id); err != nil {
+		return nil, nil, nil, err
+	}
 	first, end, err := log.AllBounds(ctx, domain.AllPartitions())
 	if err != nil {
 		return nil, nil, nil, err

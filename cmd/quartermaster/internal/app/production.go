@@ -259,12 +259,12 @@ func (h *Conn) agrees(ctx context.Context, tp domain.TopicPartition, anew bool) 
 	if err != nil {
 		return fmt.Errorf("compare the log with the rows: %w", err)
 	}
-	_, next, err := h.Log.Bounds(ctx, tp)
+	_, next, err := h.Log.BrokerBounds(ctx, []domain.TopicPartition{tp})
 	if err != nil {
 		return fmt.Errorf("compare the log with the rows: %w", err)
 	}
 	// Compare the last record only after an incident, not every second.
-	if anew || next < at[tp] || stops[tp].Advice != "" {
+	if anew || next[tp] < at[tp] || stops[tp].Advice != "" {
 		found, err := h.Log.Diverged(ctx, domain.Position{tp: at[tp]}, anchors)
 		if err != nil {
 			return err

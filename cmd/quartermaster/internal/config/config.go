@@ -49,6 +49,8 @@ type Config struct {
 	// snapshots are removed, see [Schedules].
 	Snapshots string `yaml:"snapshots"`
 
+	Archive Archive `yaml:"archive"`
+
 	// Lease is how long an instance may be silent before others take over its partitions: 1s to
 	// 1m.
 	Lease time.Duration `yaml:"lease" default:"4s"`
@@ -142,6 +144,17 @@ type Gateway struct {
 	MaxAhead time.Duration `yaml:"max_ahead" default:"10m"`
 }
 
+// Archive says where sealed segments of the log are kept.
+type Archive struct {
+	// URL is a directory, as a path or a file:// URL; when empty there is no archive, and the log
+	// must hold everything. Instances on several machines need a shared one.
+	URL string `yaml:"url"`
+	// SegmentMiB is the size at which a segment is sealed, in MiB.
+	SegmentMiB int `yaml:"segment_mib" default:"64"`
+	// SealAfter is the age of its oldest event at which a smaller segment is sealed.
+	SealAfter time.Duration `yaml:"seal_after" default:"1h"`
+}
+
 // Schedules says when to run which job, in cron's five fields and UTC. An empty one never runs.
 type Schedules struct {
 	Plan     string `yaml:"plan"`
@@ -153,8 +166,10 @@ type Schedules struct {
 
 	CloseReminder string `yaml:"close_reminder"`
 	Checkpoint    string `yaml:"checkpoint"`
-	// CheckpointKeyFile names the Ed25519 key, in PEM, that signs checkpoints: "quartermaster
-	// operator" makes one.
+	// Archive is when the log is archived.
+	Archive string `yaml:"archive"`
+	// CheckpointKeyFile names the Ed25519 key, in PEM, that signs checkpoints of the rows and of the
+	// archive: "quartermaster operator" makes one.
 	CheckpointKeyFile string `yaml:"checkpoint_key_file"`
 }
 

@@ -74,6 +74,7 @@ func TestConfigDefaults(t *testing.T) {
 		Postgres: Postgres{DSN: "postgres://u@db/rows", MaxConns: 16},
 		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: Gateway{TLSMin: "1.3", Rate: 20_000, MaxAge: 168 * time.Hour, MaxAhead: 10 * time.Minute},
 		Schedules: Schedules{SnapshotDays: 14, SnapshotMonths: 36},
+		Archive:   Archive{SegmentMiB: 64, SealAfter: time.Hour},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v", c)
@@ -102,7 +103,7 @@ func TestConfigFaults(t *testing.T) {
 		"gateway in the clear": {with("gateway: {listen: '0.0.0.0:7443'}\n"), []string{"q.yaml:3:1: gateway: would accept keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy terminates TLS in front of it"}},
 		"gateway nowhere":      {with("gateway: {plain: true}\n"), []string{"q.yaml:3:1: gateway: is configured but has no address; set gateway.listen, or omit the rest"}},
 		"gateway rate":         {with("gateway: {rate: 0}\n"), []string{"q.yaml:3:17: gateway.rate: is 0, want 1 to 1000000"}},
-		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, gateway, snapshots, lease, schedules, webhooks"}},
+		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, gateway, snapshots, archive, lease, schedules, webhooks"}},
 		"twice":                {with("lease: 4s\nlease: 5s\n"), []string{"q.yaml:4:1: lease: stands on line 3 already; keep one of them"}},
 		"all at once": {"kafka:\n  batch: many\n  brokers: k:1\n  tls: on\nlease: 4\n", []string{
 			`q.yaml:2:10: kafka.batch: "many" is not a whole number`,
@@ -171,9 +172,14 @@ func TestConfigFaults(t *testing.T) {
 		"a zone":            {with("schedules: {plan: CRON_TZ=Europe/Berlin 0 5 * * *}\n"), []string{`q.yaml:3:19: schedules.plan: "CRON_TZ=Europe/Berlin 0 5 * * *" names a zone or an interval; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"an interval":       {with("schedules: {plan: '@every 5m'}\n"), []string{`q.yaml:3:19: schedules.plan: "@every 5m" names a zone or an interval; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"the 30th February": {with("schedules: {plan: 0 5 30 2 *}\n"), []string{`q.yaml:3:19: schedules.plan: "0 5 30 2 *" never runs; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
-		"nowhere to write":  {with("schedules: {snapshot: 0 5 * * *}\n"), []string{"q.yaml:3:23: schedules.snapshot: has no directory to write to; set snapshots"}},
 		"negative days":     {with("schedules: {snapshot_days: -1}\n"), []string{"q.yaml:3:28: schedules.snapshot_days: is -1, want 0 to 3660"}},
-		"nothing to sign":   {with("schedules: {checkpoint: 0 5 * * *}\n"), []string{"q.yaml:3:1: schedules.checkpoint_key_file: is needed with schedules.checkpoint: name the key that signs checkpoints"}},
+		"no archive":        {with("schedules: {archive: 0 5 * * *}\n"), []string{"q.yaml:3:22: schedules.archive: has no archive to write to; set archive.url"}},
+		"a strange archive": {with("archive: {url: \"gopher://x\", segment_mib: 0}\n"), []string{
+			"q.yaml:3:16: archive.url: \"gopher://x\" is not a place for an archive: name a directory, as a path or as file:///path",
+			"q.yaml:3:43: archive.segment_mib: is 0, want 1 to 512",
+		}},
+		"nowhere to write": {with("schedules: {snapshot: 0 5 * * *}\n"), []string{"q.yaml:3:23: schedules.snapshot: has no directory to write to; set snapshots"}},
+		"nothing to sign":  {with("schedules: {checkpoint: 0 5 * * *}\n"), []string{"q.yaml:3:1: schedules.checkpoint_key_file: is needed with schedules.checkpoint: name the key that signs checkpoints"}},
 		"webhooks": {with("webhooks:\n- {name: a, url: 'http://x/'}\n- {name: a, url: ftp://hunter2}\n- {url: 'http://u:hunter2@x'}\n- {name: d}\n- {name: e, url: 'https://x/#hunter2', types: [a b]}\n"), []string{
 			"q.yaml:5:10: webhooks[1].name: a is there twice; each webhook needs its own name",
 			"q.yaml:5:18: webhooks[1].url: is not an http or https address",
@@ -254,6 +260,10 @@ var samples = map[string]string{
 	"gateway.max_ahead":             "1m0s",
 	"snapshots":                     "/f/s",
 	"gateway.tls_min":               "1.2",
+	"archive.url":                   "/f/a",
+	"archive.segment_mib":           "8",
+	"archive.seal_after":            "2h0m0s",
+	"schedules.archive":             "4 2 * * *",
 	"lease":                         "9s",
 	"schedules.plan":                "1 2 * * *",
 	"schedules.snapshot":            "2 2 * * *",
@@ -389,7 +399,7 @@ func TestConfigFilesAreKnown(t *testing.T) {
 	}
 	for _, p := range append(fieldPaths(t), webhookFields()...) {
 		secret, ok := known[p]
-		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" {
+		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" && p != "archive.url" {
 			t.Errorf("%s is a file: %t", p, ok)
 		}
 		if secret != regexp.MustCompile(`(dsn|password|key|secret)_file$`).MatchString(p) {

@@ -55,10 +55,14 @@ func (c *Config) validate(f *configfile.File) {
 		f.Add("listen", "%s", problem)
 	}
 	c.Gateway.validate(f)
+	c.Archive.validate(f)
 	within(f, "lease", c.Lease, time.Second, time.Minute)
 	c.Schedules.validate(f)
 	if c.Schedules.Snapshot != "" && c.Snapshots == "" {
 		f.Add("schedules.snapshot", "has no directory to write to; set snapshots")
+	}
+	if c.Schedules.Archive != "" && c.Archive.URL == "" {
+		f.Add("schedules.archive", "has no archive to write to; set archive.url")
 	}
 	names := map[string]bool{}
 	for i := range c.Webhooks {
@@ -87,6 +91,9 @@ func (c *Config) Files() []namedFile {
 		{"gateway.client_ca_file", &c.Gateway.ClientCAFile, false},
 		{"snapshots", &c.Snapshots, false},
 		{"schedules.checkpoint_key_file", &c.Schedules.CheckpointKeyFile, true},
+	}
+	if !strings.Contains(c.Archive.URL, "://") {
+		out = append(out, namedFile{"archive.url", &c.Archive.URL, false})
 	}
 	for i := range c.Webhooks {
 		out = append(out, namedFile{fmt.Sprintf("webhooks[%d].secret_file", i), &c.Webhooks[i].SecretFile, true})
@@ -213,12 +220,20 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+func (a *Archive) validate(f *configfile.File) {
+	if scheme, path, ok := strings.Cut(a.URL, "://"); ok && (scheme != "file" || !strings.HasPrefix(path, "/")) {
+		f.Add("archive.url", "%q is not a place for an archive: name a directory, as a path or as file:///path", domain.Clip(a.URL, shown))
+	}
+	within(f, "archive.segment_mib", a.SegmentMiB, 1, 512)
+	within(f, "archive.seal_after", a.SealAfter, time.Minute, 31*24*time.Hour)
+}
+
 // Schedule is a schedule with its name.
 type Schedule struct{ Name, Text string }
 
 // All returns the schedules by name, including empty ones.
 func (s *Schedules) All() []Schedule {
-	return []Schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}}
+	return []Schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}, {"archive", s.Archive}}
 }
 
 func (s *Schedules) validate(f *configfile.File) {

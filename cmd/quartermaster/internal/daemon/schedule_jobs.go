@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,9 +71,19 @@ func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
 			})
 		})
 	}
-	if s.Checkpoint != "" {
-		key, err := keyfile.LoadFor(s.CheckpointKeyFile, configfile.Exposed)
+	var key ed25519.PrivateKey
+	if s.CheckpointKeyFile != "" {
+		key, err = keyfile.LoadFor(s.CheckpointKeyFile, configfile.Exposed)
 		errs = append(errs, err)
+	}
+	add("archive", s.Archive, missedDay, minuteOf, func(ctx context.Context, _ time.Time) (string, error) {
+		done, err := h.Seal(ctx, false, key)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%d segments with %d records were archived, %d records wait", done.Segments, done.Records, done.Waiting), nil
+	})
+	if s.Checkpoint != "" {
 		add("checkpoint", s.Checkpoint, missedDay, minuteOf, func(ctx context.Context, tick time.Time) (string, error) {
 			return h.Checkpoint(ctx, key, domain.InstantOf(tick), app.Now())
 		})

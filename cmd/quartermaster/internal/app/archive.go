@@ -1,0 +1,276 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/kafka/archive"
+	"quartermaster/domain"
+)
+
+// archiveDefaults are the sealing policy without a configuration.
+const (
+	segmentMiB = 64
+	sealAfter  = time.Hour
+)
+
+// errNoArchive means that no place for an archive is configured.
+var errNoArchive = &InvalidError{Err: errors.New("no archive is configured: set archive.url in the configuration")}
+
+// attach gives a log its archive, if it has a place: the configured one, else in the data directory.
+// Nothing is read before the log lacks records.
+func (s *App) attach(log *kafka.Log, id string) (*archive.Archive, error) {
+	place := ""
+	switch {
+	case s.Config != nil:
+		place = s.Config.Archive.URL
+	case s.Dir != "":
+		place = filepath.Join(s.Dir, "archive", id)
+	}
+	if place == "" {
+		return nil, nil
+	}
+	store, err := archive.OpenStore(place)
+	if err != nil {
+		return nil, err
+	}
+	a := archive.New(store, archive.Log{ID: id, Topics: func(ctx context.Context) (map[domain.Topic]string, error) {
+		return log.TopicIDs(ctx)
+	}})
+	log.Archive = a
+	return a, nil
+}
+
+// archived opens the log and its archive.
+func (c *Caller) archived(ctx context.Context) (*Conn, error) {
+	h, err := c.log(ctx)
+	if err == nil && h.archive == nil {
+		return nil, errNoArchive
+	}
+	return h, err
+}
+
+// Archived is the result of archiving what can be sealed.
+type Archived struct {
+	Archive  string `json:"archive"`  // its id
+	Location string `json:"location"` // where it is
+	Segments int    `json:"segments"` // that were sealed now
+	Records  int64  `json:"records"`  // in them
+	Bytes    int64  `json:"bytes"`    // of their batches
+	// Waiting counts the records that are not archived yet.
+	Waiting int64 `json:"waiting"`
+	// Checkpoint counts the records that the checkpoint signed now covers; absent if none was signed.
+	Checkpoint *int64 `json:"checkpoint,omitempty"`
+}
+
+// Archive archives the segments of the log that can be sealed, and with all everything. With a key it
+// signs a checkpoint afterwards.
+func (c *Caller) Archive(ctx context.Context, all bool, key ed25519.PrivateKey) (*Archived, error) {
+	h, err := c.archived(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.Seal(ctx, all, key)
+}
+
+// Seal is [Caller.Archive] for an open log.
+func (h *Conn) Seal(ctx context.Context, all bool, key ed25519.PrivateKey) (*Archived, error) {
+	policy := archive.Policy{Bytes: segmentMiB << 20, Age: sealAfter, Now: Now()}
+	if cfg := h.app.Config; cfg != nil {
+		policy.Bytes, policy.Age = int64(cfg.Archive.SegmentMiB)<<20, cfg.Archive.SealAfter
+	}
+	if all {
+		policy.Age = 0
+	}
+	tps := domain.AllPartitions()
+	first, next, err := h.Log.BrokerBounds(ctx, tps)
+	if err != nil {
+		return nil, err
+	}
+	ends := domain.Position{}
+	for _, tp := range tps {
+		if ends[tp], err = h.archive.End(ctx, tp); err != nil {
+			return nil, err
+		}
+	}
+	ans := &Archived{Location: h.archive.String()}
+	var done atomic.Int64
+	bar := h.app.track(Work{Name: "archive", Total: next.Records() - ends.Records(), Unit: "events"})
+	defer bar.Stop()
+	defer follow(bar, done.Load)()
+	var errs []error
+	for _, tp := range tps {
+		err := h.archive.Seal(ctx, h.Log, tp, first[tp], next[tp], policy, func(m *archive.Manifest) {
+			done.Add(m.Records())
+			ends[tp] = m.Last + 1
+			ans.Segments++
+			ans.Records += m.Records()
+			ans.Bytes += m.Bytes
+		})
+		if errors.Is(err, kafka.ErrArchive) || errors.Is(err, archive.ErrForked) {
+			errs = append(errs, err) // the other partitions can be archived
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &ConflictError{err}
+	}
+	ans.Waiting = next.Records() - ends.Records()
+	if ans.Archive, err = h.archive.ID(ctx); err != nil || key == nil || ans.Archive == "" {
+		return ans, err
+	}
+	signer, err := newNoteSigner(archive.SignerName(h.ID), key)
+	if err != nil {
+		return nil, fmt.Errorf("sign checkpoint: %w", err)
+	}
+	records, err := h.archive.Checkpoint(ctx, tps, signer)
+	ans.Checkpoint = &records
+	return ans, err
+}
+
+// ArchiveStatus is what an archive has of the log.
+type ArchiveStatus struct {
+	Archive    string              `json:"archive"` // its id; "" if nothing was archived
+	Location   string              `json:"location"`
+	Log        string              `json:"log"` // the id of the log
+	Segments   int64               `json:"segments"`
+	Records    int64               `json:"records"` // that are archived
+	Waiting    int64               `json:"waiting"` // that are not
+	Partitions []ArchivedPartition `json:"partitions"`
+}
+
+// ArchivedPartition is what an archive has of a partition.
+type ArchivedPartition struct {
+	Partition string `json:"partition"`
+	Segments  int64  `json:"segments"`
+	// Archived is the offset up to which it is archived.
+	Archived int64 `json:"archived"`
+	// LogFirst is the first offset that the log has, LogNext the one that its next record will get.
+	LogFirst int64          `json:"log_first"`
+	LogNext  int64          `json:"log_next"`
+	Waiting  int64          `json:"waiting"`
+	Latest   domain.Instant `json:"latest,omitempty"` // the latest time in the newest segment
+}
+
+// ArchiveStatus returns what the archive has of each partition. It does not read segments.
+func (c *Caller) ArchiveStatus(ctx context.Context) (*ArchiveStatus, error) {
+	h, err := c.archived(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tps := domain.AllPartitions()
+	first, next, err := h.Log.BrokerBounds(ctx, tps)
+	if err != nil {
+		return nil, err
+	}
+	ans := &ArchiveStatus{Location: h.archive.String(), Log: h.ID, Partitions: []ArchivedPartition{}}
+	if ans.Archive, err = h.archive.ID(ctx); err != nil {
+		return nil, err
+	}
+	for _, tp := range tps {
+		head, err := h.archive.Head(ctx, tp)
+		if err != nil {
+			return nil, err
+		}
+		p := ArchivedPartition{Partition: tp.String(), LogFirst: first[tp], LogNext: next[tp]}
+		if head != nil {
+			p.Segments, p.Archived, p.Latest = head.Number+1, head.Last+1, head.Latest
+		}
+		p.Waiting = max(0, p.LogNext-p.Archived)
+		ans.Segments += p.Segments
+		ans.Records += p.Archived
+		ans.Waiting += p.Waiting
+		ans.Partitions = append(ans.Partitions, p)
+	}
+	return ans, nil
+}
+
+// ArchiveCheck is the result of reading a whole archive.
+type ArchiveCheck struct {
+	Archive  string `json:"archive"`
+	Location string `json:"location"`
+	Segments int    `json:"segments"`
+	Records  int64  `json:"records"`
+	Bytes    int64  `json:"bytes"` // of their batches
+	// Unreferenced counts objects that are not part of the archive: interrupted work left them.
+	Unreferenced int `json:"unreferenced"`
+	// Checkpoints counts the signed checkpoints. CheckpointRecords is what the newest one covers.
+	Checkpoints       int   `json:"checkpoints"`
+	CheckpointRecords int64 `json:"checkpoint_records"`
+	// Signed is whether the signatures of the checkpoints were verified.
+	Signed bool           `json:"signed"`
+	Faults []ArchiveFault `json:"faults"`
+}
+
+// ArchiveFault is an object that is missing or wrong.
+type ArchiveFault struct {
+	Object    string `json:"object,omitempty"`
+	Partition string `json:"partition,omitempty"`
+	Offset    int64  `json:"offset"` // the first that cannot be read
+	Reason    string `json:"reason"`
+}
+
+// VerifyArchive reads every object of the archive and checks it. With a key, each checkpoint must
+// have its signature.
+func (c *Caller) VerifyArchive(ctx context.Context, key ed25519.PublicKey) (*ArchiveCheck, error) {
+	h, err := c.archived(ctx)
+	if err != nil {
+		return nil, err
+	}
+	status, err := c.ArchiveStatus(ctx)
+	if err != nil && !errors.Is(err, kafka.ErrArchive) {
+		return nil, err
+	}
+	work := Work{Name: "verify", Unit: "segments", Slow: true}
+	if status != nil {
+		work.Total = status.Segments
+	}
+	bar := h.app.track(work)
+	defer bar.Stop()
+	var read atomic.Int64
+	found, err := h.archive.Verify(ctx, domain.AllPartitions(), func(int64) { bar.Set(read.Add(1)) })
+	if err != nil {
+		return nil, err
+	}
+	var verifier note.Verifier
+	if key != nil {
+		text, err := note.NewEd25519VerifierKey(archive.SignerName(h.ID), key)
+		if err != nil {
+			return nil, err
+		}
+		if verifier, err = note.NewVerifier(text); err != nil {
+			return nil, err
+		}
+	}
+	notes, err := h.archive.CheckCheckpoints(ctx, verifier)
+	if err != nil {
+		return nil, err
+	}
+	ans := &ArchiveCheck{
+		Location: h.archive.String(), Segments: found.Segments, Records: found.Records, Bytes: found.Bytes,
+		Unreferenced: found.Unreferenced, Checkpoints: notes.Checkpoints, CheckpointRecords: notes.Records,
+		Signed: key != nil && notes.Checkpoints > 0, Faults: []ArchiveFault{},
+	}
+	ans.Archive, _ = h.archive.ID(ctx) // its error is a fault, too
+	for _, err := range append(found.Faults, notes.Faults...) {
+		fault := ArchiveFault{Reason: err.Error()}
+		var damage *archive.DamageError
+		if errors.As(err, &damage) {
+			fault = ArchiveFault{Object: damage.Object, Offset: damage.Offset, Reason: damage.Reason}
+			if damage.Partition.Topic != "" {
+				fault.Partition = damage.Partition.String()
+			}
+		}
+		ans.Faults = append(ans.Faults, fault)
+	}
+	return ans, nil
+}

@@ -1,0 +1,239 @@
+package app_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/keyfile"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
+	"quartermaster/domain"
+)
+
+// observed returns n events, one for each hour.
+func observed(from, n int) (envs []domain.Envelope) {
+	for i := from; i < from+n; i++ {
+		at := apptest.May + domain.Instant(i)*domain.Hour
+		envs = append(envs, domain.Envelope{
+			Workspace: "research", Cluster: "lab", Time: at,
+			Event: &domain.JobQueued{Job: fmt.Sprint("job-", i), Class: domain.ClassTraining},
+		})
+	}
+	return envs
+}
+
+// TestTrimmedLogAnswersFromTheArchive archives a log in two runs, trims it within a segment, and asks
+// the same questions again: of now, of the past, and of the whole log.
+func TestTrimmedLogAnswersFromTheArchive(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	var notes strings.Builder
+	a := &app.App{Dir: t.TempDir(), Brokers: cluster.ListenAddrs(), Tell: func(note string) { fmt.Fprintln(&notes, note) }}
+	c := a.For(app.Everyone)
+	fill := func(from, n int) {
+		t.Helper()
+		h, err := a.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		apptest.AppendEvents(t, h.Log, observed(from, n)...)
+		if err := h.Shut(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seal := func(all bool) *app.Archived {
+		t.Helper()
+		ans, err := c.Archive(t.Context(), all, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ans
+	}
+	replayed := func() *app.Replay {
+		t.Helper()
+		ans, err := c.Replay(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ans
+	}
+	asOf := func(at app.At) (string, string) {
+		t.Helper()
+		s, err := c.LogStats(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return s.Position, fmt.Sprintf("%+v", *s)
+	}
+	export := func() (text string) {
+		t.Helper()
+		if err := c.Tail(t.Context(), nil, app.MaxTail, false, func(r app.Record) error {
+			text += fmt.Sprint(r.Topic, r.Partition, r.Offset, r.Subject, r.Appended) + "\n"
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+
+	fill(0, 150)
+	first := seal(true)
+	if first.Segments != 1 || first.Records != 150 || first.Waiting != 0 || first.Archive == "" {
+		t.Fatalf("%+v", first)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fill(150, 150)
+	if again := seal(true); again.Segments != 1 || again.Records != 150 || again.Archive != first.Archive {
+		t.Fatalf("%+v", again)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fill(300, 50)
+	want, tail := replayed(), export()
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	past := app.At((apptest.May + 100*domain.Hour).String())
+	pastPosition, pastStats := asOf(past)
+
+	// The dry run deletes nothing, and what is younger stays.
+	plan, err := c.Trim(t.Context(), app.TrimQuestion{Before: (apptest.May + 200*domain.Hour).String()})
+	if err != nil || plan.Records != 150 || plan.Deleted {
+		t.Fatalf("%+v: %v", plan, err)
+	}
+	for _, q := range []app.TrimQuestion{{}, {Before: "2026", Keep: 1}, {Keep: -1}, {Before: "soon"}, {Before: "2999-01-01"}} {
+		if _, err := c.Trim(t.Context(), q); app.KindOf(err) != app.KindInvalid {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+	h, err := a.OpenLog(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tp := domain.TopicPartition{Topic: domain.TopicTelemetry, Partition: domain.PartitionOf([]byte("lab"), domain.TopicTelemetry.Partitions())}
+	if first, _, err := h.Log.BrokerBounds(t.Context(), []domain.TopicPartition{tp}); err != nil || first[tp] != 0 {
+		t.Fatalf("a dry run trimmed to %v: %v", first, err)
+	}
+	// Then within a segment, which the command never does.
+	for _, at := range []int64{0, 75} {
+		if at == 0 {
+			if plan, err = c.Trim(t.Context(), app.TrimQuestion{Before: (apptest.May + 200*domain.Hour).String(), Delete: true}); err != nil || plan.Records != 150 || !plan.Deleted {
+				t.Fatalf("%+v: %v", plan, err)
+			}
+		} else if _, err := h.Log.DeleteRecords(t.Context(), tp, 150+at); err != nil {
+			t.Fatal(err)
+		}
+		status, err := c.ArchiveStatus(t.Context())
+		if err != nil || status.Records != 300 || status.Waiting != 50 || status.Segments != 2 {
+			t.Fatalf("%+v: %v", status, err)
+		}
+		if got := replayed(); got.ReplayDigest != want.ReplayDigest || got.Events != 350 || got.Position != want.Position {
+			t.Fatalf("trimmed, the log folds to %+v, want %+v", got, want)
+		}
+		if got := export(); got != tail {
+			t.Fatalf("trimmed, the log has\n%s, want\n%s", got, tail)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if position, stats := asOf(past); position != pastPosition || stats != pastStats {
+			t.Fatalf("trimmed, the past is at %s, want %s", position, pastPosition)
+		}
+		if ans, err := c.Replay(t.Context(), true); err != nil || !*ans.Equal {
+			t.Fatalf("trimmed, the live rows differ: %+v: %v", ans, err)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Contains(notes.String(), "trimmed") {
+		t.Fatalf("a log that is archived counts as trimmed: %s", notes.String())
+	}
+	check, err := c.VerifyArchive(t.Context(), nil)
+	if err != nil || len(check.Faults) > 0 || check.Records != 300 || check.Segments != 2 {
+		t.Fatalf("%+v: %v", check, err)
+	}
+
+	// A damaged segment is named, and nothing more is trimmed.
+	files, err := filepath.Glob(filepath.Join(a.Dir, "archive", "*", "segments", "*", "*", "*.zst"))
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
+	}
+	text, err := os.ReadFile(files[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	if err := errors.Join(os.Chmod(files[1], 0o600), os.WriteFile(files[1], text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if check, err = c.VerifyArchive(t.Context(), nil); err != nil || len(check.Faults) != 1 ||
+		!strings.Contains(files[1], check.Faults[0].Object) || check.Faults[0].Offset != 150 {
+		t.Fatalf("%+v: %v", check, err)
+	}
+	if _, err := c.Trim(t.Context(), app.TrimQuestion{Keep: 1, Delete: true}); !errors.Is(err, kafka.ErrArchive) {
+		t.Fatal(err)
+	}
+	if _, err = c.Replay(t.Context(), false); err == nil || !strings.Contains(app.Advised(err), "quartermaster archive verify") {
+		t.Fatal(err)
+	}
+	if first, _, err := h.Log.BrokerBounds(t.Context(), []domain.TopicPartition{tp}); err != nil || first[tp] != 225 {
+		t.Fatalf("the log begins at %v: %v", first, err)
+	}
+	if err := errors.Join(a.Close(), h.Shut()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestArchiveSigned signs a checkpoint, removes the newest segment, and notices it.
+func TestArchiveSigned(t *testing.T) {
+	dir := t.TempDir()
+	h, _ := apptest.Open(t, dir)
+	apptest.AppendEvents(t, h.Log, observed(0, 10)...)
+	apptest.Close(t, h)
+	key, err := keyfile.Create(filepath.Join(dir, "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := keyfile.LoadPublic(filepath.Join(dir, "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app.App{Dir: dir}
+	defer a.Close()
+	c := a.For(app.Everyone)
+	ans, err := c.Archive(t.Context(), true, key)
+	if err != nil || ans.Checkpoint == nil || *ans.Checkpoint != 10 {
+		t.Fatalf("%+v: %v", ans, err)
+	}
+	check, err := c.VerifyArchive(t.Context(), public)
+	if err != nil || !check.Signed || check.CheckpointRecords != 10 || len(check.Faults) > 0 {
+		t.Fatalf("%+v: %v", check, err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "archive", "*", "manifests", "*", "*", "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := errors.Join(os.Remove(files[0]), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if check, err = c.VerifyArchive(t.Context(), public); err != nil || len(check.Faults) != 1 {
+		t.Fatalf("%+v: %v", check, err)
+	}
+}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/keyfile"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+)
+
+func (a *Program) archiveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "archive",
+		Short: "Keep the log in an archive, verify it, and trim the log",
+		Long: `The archive has sealed segments of the log: the exact record batches of each partition, compressed,
+with a SHA-256 and a chain of manifests. What is archived may be trimmed from the log. Every command
+then reads it from the archive, with the same answers.
+
+The archive of an embedded log is in the data directory, below archive/. Mount or link another disk
+there, so that the loss of one disk does not take both. With --config it is at archive.url.`,
+	}
+	cmd.AddCommand(a.archiveRunCommand(), a.archiveStatusCommand(), a.archiveVerifyCommand(), a.archiveTrimCommand())
+	return cmd
+}
+
+func (a *Program) archiveRunCommand() *cobra.Command {
+	var (
+		all     bool
+		keyPath string
+	)
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Archive what can be sealed",
+		Long: `Run archives every segment that has reached its size (64 MiB, or archive.segment_mib) or whose
+oldest event has reached its age (1 hour, or archive.seal_after). It reads each one back and checks it
+before it counts as archived. It can be interrupted at any time, and continues where it stopped.
+
+With --key it signs a checkpoint: a statement of everything that is archived, which "archive verify"
+compares. Without one, nobody can notice that the newest segments of an archive were removed.`,
+		Example: "  quartermaster archive run --all\n  quartermaster archive run --config quartermaster.yaml --key operator.pem",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var key ed25519.PrivateKey
+			if keyPath != "" {
+				var err error
+				if key, err = keyfile.Load(keyPath); err != nil {
+					return err
+				}
+			}
+			ans, err := a.caller().Archive(cmd.Context(), all, key)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			fmt.Fprintf(a.out, "archived %s segments with %s events (%s) in %s\n",
+				comma(ans.Segments), humanize.Comma(ans.Records), humanize.IBytes(uint64(ans.Bytes)), ans.Location)
+			if ans.Waiting > 0 {
+				fmt.Fprintf(a.out, "%s events are not archived yet\n", humanize.Comma(ans.Waiting))
+			}
+			if ans.Checkpoint != nil {
+				fmt.Fprintf(a.out, "a checkpoint of %s events was signed\n", humanize.Comma(*ans.Checkpoint))
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&all, "all", false, "archive everything now, in segments of any size")
+	f.StringVar(&keyPath, "key", "", "private key file that signs a checkpoint (default none)")
+	return cmd
+}
+
+func (a *Program) archiveStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show what is archived of each partition",
+		Long: `Status shows for each partition how far it is archived, and which offsets the log has. It reads
+the newest manifests, and no segments.`,
+		Example: "  quartermaster archive status\n  quartermaster archive status -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ans, err := a.caller().ArchiveStatus(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			t := a.table("partition", "segments", "archived to", "log from", "log to", "waiting", "newest")
+			alignRight(t, 2, 6)
+			for _, p := range ans.Partitions {
+				t.AppendRow(table.Row{
+					p.Partition, count(int(p.Segments)), count(int(p.Archived)), count(int(p.LogFirst)),
+					count(int(p.LogNext)), count(int(p.Waiting)), when(p.Latest),
+				})
+			}
+			t.Render()
+			fmt.Fprintf(a.out, "%s events are archived in %s, %s are not yet\n",
+				humanize.Comma(ans.Records), ans.Location, humanize.Comma(ans.Waiting))
+			return nil
+		},
+	}
+}
+
+// when is a time to the second; "" for none.
+func when(t domain.Instant) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Time().Format("2006-01-02 15:04:05")
+}
+
+func (a *Program) archiveVerifyCommand() *cobra.Command {
+	var signedBy string
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Read the whole archive and check every byte",
+		Long: `Verify reads every segment and checks its SHA-256, the checksum of every record batch, every offset
+and the chain of manifests. It compares every signed checkpoint with the manifests, so that missing
+segments at the end are noticed. It fails if anything is missing or wrong, and names each object with
+the first offset that cannot be read.
+
+With --signed-by each checkpoint must have the signature of that key. Without it signatures are not
+verified.`,
+		Example: "  quartermaster archive verify\n  quartermaster archive verify --config quartermaster.yaml --signed-by auditor.pub",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var key ed25519.PublicKey
+			if signedBy != "" {
+				var err error
+				if key, err = keyfile.LoadPublic(signedBy); err != nil {
+					return err
+				}
+			}
+			ans, err := a.caller().VerifyArchive(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			if err := a.showArchiveCheck(ans); err != nil {
+				return err
+			}
+			if n := len(ans.Faults); n > 0 {
+				return &failed{why: fmt.Sprintf("%d objects of the archive are missing or wrong", n)}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&signedBy, "signed-by", "", "public or private key file: whose signature checkpoints must have (default any)")
+	return cmd
+}
+
+func (a *Program) showArchiveCheck(ans *app.ArchiveCheck) error {
+	if a.json {
+		return a.answerJSON(ans)
+	}
+	for _, f := range ans.Faults {
+		where := f.Object
+		if f.Partition != "" {
+			where += fmt.Sprintf(" (%s, offset %d)", f.Partition, f.Offset)
+		}
+		if where != "" {
+			where += ": "
+		}
+		fmt.Fprintf(a.out, "%s%s\n", where, f.Reason)
+	}
+	fmt.Fprintf(a.out, "read %s segments with %s events (%s) in %s\n",
+		comma(ans.Segments), humanize.Comma(ans.Records), humanize.IBytes(uint64(ans.Bytes)), ans.Location)
+	switch {
+	case ans.Checkpoints == 0:
+		fmt.Fprintln(a.out, "no signed checkpoint: missing segments at the end would not be noticed")
+	default:
+		signed := "signatures not verified: give --signed-by"
+		if ans.Signed {
+			signed = "signatures verified"
+		}
+		fmt.Fprintf(a.out, "%s checkpoints, up to %s events; %s\n", comma(ans.Checkpoints), humanize.Comma(ans.CheckpointRecords), signed)
+	}
+	if ans.Unreferenced > 0 {
+		fmt.Fprintf(a.out, "%s objects are not part of the archive: interrupted runs left them\n", comma(ans.Unreferenced))
+	}
+	return nil
+}
+
+func (a *Program) archiveTrimCommand() *cobra.Command {
+	var (
+		before string
+		keep   time.Duration
+		yes    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "trim {--before TIME | --keep DURATION}",
+		Short: "Delete from the log what the archive has",
+		Long: `Trim deletes the oldest segments of the log whose events are all older than a time. Before that it
+reads each segment from the archive again, checks it, and compares it with the log byte for byte. What
+is not in the archive, or is not the same, stays in the log. Without --yes nothing is deleted.
+
+Answers stay the same: commands read from the archive what the log no longer has. If archive and log
+are on the same disk, trimming gains little and a single fault loses both.
+
+The embedded log deletes whole files of 16 MiB, and keeps the last two of each partition.`,
+		Example: "  quartermaster archive trim --keep 8760h\n  quartermaster archive trim --before 2025-01-01 --yes",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ans, err := a.caller().Trim(cmd.Context(), app.TrimQuestion{Before: before, Keep: keep, Delete: yes})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			t := a.table("partition", "log from", "trim to", "events")
+			alignRight(t, 2, 4)
+			for _, p := range ans.Partitions {
+				t.AppendRow(table.Row{p.Partition, count(int(p.LogFirst)), count(int(p.TrimTo)), count(int(p.Records))})
+			}
+			t.Render()
+			switch {
+			case ans.Records == 0:
+				fmt.Fprintf(a.out, "nothing to trim: no whole segment is archived and older than %s\n", ans.Before)
+			case ans.Deleted:
+				fmt.Fprintf(a.out, "deleted %s events from the log; they are in %s\n", humanize.Comma(ans.Records), ans.Location)
+			default:
+				fmt.Fprintf(a.out, "%s events can be deleted from the log; they are verified in %s. Add --yes to delete them\n",
+					humanize.Comma(ans.Records), ans.Location)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&before, "before", "", "trim segments whose events are all before this time")
+	f.DurationVar(&keep, "keep", 0, "trim segments whose events are all older than this")
+	f.BoolVar(&yes, "yes", false, "delete, instead of showing what would be deleted")
+	return cmd
+}
