@@ -47,6 +47,7 @@ type Batch struct {
 	Size        int            // bytes
 	Producer    int64          // -1 without idempotence
 	Control     bool           // it ends a transaction of its producer
+	InTx        bool           // it is part of a transaction of its producer
 	Earliest    domain.Instant // of the first record
 	Latest      domain.Instant // the latest of its records
 }
@@ -69,7 +70,7 @@ func NextBatch(b []byte) (Batch, error) {
 		return Batch{}, fmt.Errorf("%w: batch at offset %d has %d records for %d offsets", ErrCorrupt, h.base, count, h.last-h.base+1)
 	}
 	return Batch{
-		h.base, h.last, h.size, h.producer, h.attributes&attrControl != 0,
+		h.base, h.last, h.size, h.producer, h.attributes&attrControl != 0, h.attributes&attrTransactional != 0,
 		instant(int64(be.Uint64(b[headFirstTime:]))), instant(int64(be.Uint64(b[headMaxTime:]))),
 	}, nil
 }

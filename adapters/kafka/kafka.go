@@ -347,7 +347,7 @@ func temporary(err error) bool {
 	}
 	var open *OpenTransactionError
 	permanent := errors.Is(err, ErrTrimmed) || errors.Is(err, ErrArchive) || errors.Is(err, ErrCorrupt) ||
-		errors.Is(err, ErrDiverged) || errors.As(err, &open)
+		errors.Is(err, ErrDiverged) || errors.Is(err, ErrMoved) || errors.As(err, &open)
 	return !permanent
 }
 

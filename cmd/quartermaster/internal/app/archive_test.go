@@ -237,3 +237,53 @@ func TestArchiveSigned(t *testing.T) {
 		t.Fatalf("%+v: %v", check, err)
 	}
 }
+
+// TestRestoreLog loses a log, and folds the new one to the same rows, also as of the past.
+func TestRestoreLog(t *testing.T) {
+	dir := t.TempDir()
+	h, _ := apptest.Open(t, dir)
+	apptest.AppendEvents(t, h.Log, observed(0, 40)...)
+	apptest.Close(t, h)
+	lost := &app.App{Dir: dir}
+	archived, err := lost.For(app.Everyone).Archive(t.Context(), true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := lost.For(app.Everyone).Replay(t.Context(), false)
+	if err := errors.Join(err, lost.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	a := &app.App{Dir: filepath.Join(t.TempDir(), "new")}
+	defer a.Close()
+	c := a.For(app.Everyone)
+	for range 2 { // the second has nothing to append, and compares everything
+		ans, err := c.RestoreLog(t.Context(), archived.Location)
+		if err != nil || ans.Records != 40 || ans.Position != want.Position || ans.Archive != archived.Archive || ans.Log == ans.Was {
+			t.Fatalf("%+v: %v", ans, err)
+		}
+	}
+	got, err := c.Replay(t.Context(), false)
+	if err != nil || got.ReplayDigest != want.ReplayDigest || got.Position != want.Position {
+		t.Fatalf("the new log folds to %+v, want %+v: %v", got, want, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	h, err = a.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	apptest.AppendEvents(t, h.Log, observed(40, 1)...)
+	apptest.Close(t, h)
+	if _, err := c.RestoreLog(t.Context(), archived.Location); app.KindOf(err) != app.KindConflict {
+		t.Fatalf("restored into a log that goes on: %v", err)
+	}
+	if _, err := lost.For(app.Everyone).RestoreLog(t.Context(), archived.Location); app.KindOf(err) != app.KindConflict {
+		t.Fatalf("restored into the log itself: %v", err)
+	}
+	if _, err := c.RestoreLog(t.Context(), t.TempDir()); app.KindOf(err) != app.KindNotFound {
+		t.Fatalf("restored from nothing: %v", err)
+	}
+}

@@ -17,7 +17,7 @@ import (
 func (a *Program) archiveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive",
-		Short: "Keep the log in an archive, verify it, and trim the log",
+		Short: "Keep the log in an archive, verify it, trim the log, and restore it",
 		Long: `The archive has sealed segments of the log: the exact record batches of each partition, compressed,
 with a SHA-256 and a chain of manifests. What is archived may be trimmed from the log. Every command
 then reads it from the archive, with the same answers.
@@ -25,7 +25,8 @@ then reads it from the archive, with the same answers.
 The archive of an embedded log is in the data directory, below archive/. Mount or link another disk
 there, so that the loss of one disk does not take both. With --config it is at archive.url.`,
 	}
-	cmd.AddCommand(a.archiveRunCommand(), a.archiveStatusCommand(), a.archiveVerifyCommand(), a.archiveTrimCommand())
+	cmd.AddCommand(a.archiveRunCommand(), a.archiveStatusCommand(), a.archiveVerifyCommand(), a.archiveTrimCommand(),
+		a.archiveRestoreCommand())
 	return cmd
 }
 
@@ -237,5 +238,41 @@ The embedded log deletes whole files of 16 MiB, and keeps the last two of each p
 	f.StringVar(&before, "before", "", "trim segments whose events are all before this time")
 	f.DurationVar(&keep, "keep", 0, "trim segments whose events are all older than this")
 	f.BoolVar(&yes, "yes", false, "delete, instead of showing what would be deleted")
+	return cmd
+}
+
+func (a *Program) archiveRestoreCommand() *cobra.Command {
+	var from string
+	cmd := &cobra.Command{
+		Use:   "restore --from PLACE",
+		Short: "Fill a new log from the archive of a lost one",
+		Long: `Restore fills an empty log with everything that the archive of another log has: the same records at
+the same offsets. The log is the one that --data-dir, --brokers or --config names; restore creates its
+topics. Each segment is checked, and compared after it was appended. Nothing else may append meanwhile.
+An interrupted restore continues when it is run again.
+
+Events that were not archived are lost. Positions up to the end of the archive mean the same events as
+before. Positions beyond it do not: the new log will have other events there.
+
+Rows in Postgres belong to the lost log. Create an empty database for the new one; "serve" folds it.
+The new log also needs a new place for its own archive. Keep the old archive.`,
+		Example: "  quartermaster archive restore --from /mnt/archive/quartermaster --data-dir new-home\n" +
+			"  quartermaster archive restore --from /mnt/archive/quartermaster --config new.yaml",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ans, err := a.caller().RestoreLog(cmd.Context(), from)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			fmt.Fprintf(a.out, "restored %s events of the log %s into %s\nposition %s\n",
+				humanize.Comma(ans.Records), ans.Was, ans.Log, a.position(ans.Position))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the archive: a directory, as a path or as file:///path")
+	must(cmd.MarkFlagRequired("from"))
 	return cmd
 }
