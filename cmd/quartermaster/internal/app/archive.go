@@ -58,6 +58,26 @@ func (c *Caller) archived(ctx context.Context) (*Conn, error) {
 	return h, err
 }
 
+// archiveIn returns the archive in a place, or that of the log if none is named, and the log's id.
+func (c *Caller) archiveIn(ctx context.Context, place string) (a *archive.Archive, log string, err error) {
+	if place == "" {
+		h, err := c.archived(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		return h.archive, h.ID, nil
+	}
+	store, err := archive.OpenStore(place)
+	if err != nil {
+		return nil, "", invalid("from", "%w", err)
+	}
+	a, log, err = archive.Open(ctx, store)
+	if errors.Is(err, archive.ErrNotFound) {
+		return nil, "", &NotFoundError{What: "archive", Name: place, Err: fmt.Errorf("there is no archive in %s", place)}
+	}
+	return a, log, err
+}
+
 // Archived is the result of archiving what can be sealed.
 type Archived struct {
 	Archive  string `json:"archive"`  // its id
@@ -219,31 +239,30 @@ type ArchiveFault struct {
 	Reason    string `json:"reason"`
 }
 
-// VerifyArchive reads every object of the archive and checks it. With a key, each checkpoint must
-// have its signature.
-func (c *Caller) VerifyArchive(ctx context.Context, key ed25519.PublicKey) (*ArchiveCheck, error) {
-	h, err := c.archived(ctx)
+// VerifyArchive reads every object of an archive and checks it: of the one in the place from, which
+// needs no log, or else of the log's. With a key, each checkpoint must have its signature.
+func (c *Caller) VerifyArchive(ctx context.Context, from string, key ed25519.PublicKey) (*ArchiveCheck, error) {
+	a, log, err := c.archiveIn(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	status, err := c.ArchiveStatus(ctx)
-	if err != nil && !errors.Is(err, kafka.ErrArchive) {
-		return nil, err
-	}
+	tps := domain.AllPartitions()
 	work := Work{Name: "verify", Unit: "segments", Slow: true}
-	if status != nil {
-		work.Total = status.Segments
+	for _, tp := range tps {
+		if head, err := a.Head(ctx, tp); err == nil && head != nil { // errors are found again below
+			work.Total += head.Number + 1
+		}
 	}
-	bar := h.app.track(work)
+	bar := c.app.track(work)
 	defer bar.Stop()
 	var read atomic.Int64
-	found, err := h.archive.Verify(ctx, domain.AllPartitions(), func(int64) { bar.Set(read.Add(1)) })
+	found, err := a.Verify(ctx, tps, func(int64) { bar.Set(read.Add(1)) })
 	if err != nil {
 		return nil, err
 	}
 	var verifier note.Verifier
 	if key != nil {
-		text, err := note.NewEd25519VerifierKey(archive.SignerName(h.ID), key)
+		text, err := note.NewEd25519VerifierKey(archive.SignerName(log), key)
 		if err != nil {
 			return nil, err
 		}
@@ -251,16 +270,16 @@ func (c *Caller) VerifyArchive(ctx context.Context, key ed25519.PublicKey) (*Arc
 			return nil, err
 		}
 	}
-	notes, err := h.archive.CheckCheckpoints(ctx, verifier)
+	notes, err := a.CheckCheckpoints(ctx, verifier)
 	if err != nil {
 		return nil, err
 	}
 	ans := &ArchiveCheck{
-		Location: h.archive.String(), Segments: found.Segments, Records: found.Records, Bytes: found.Bytes,
+		Location: a.String(), Segments: found.Segments, Records: found.Records, Bytes: found.Bytes,
 		Unreferenced: found.Unreferenced, Checkpoints: notes.Checkpoints, CheckpointRecords: notes.Records,
 		Signed: key != nil && notes.Checkpoints > 0, Faults: []ArchiveFault{},
 	}
-	ans.Archive, _ = h.archive.ID(ctx) // its error is a fault, too
+	ans.Archive, _ = a.ID(ctx) // its error is a fault, too
 	for _, err := range append(found.Faults, notes.Faults...) {
 		fault := ArchiveFault{Reason: err.Error()}
 		var damage *archive.DamageError

@@ -24,14 +24,7 @@ type Restored struct {
 // RestoreLog fills a new log from the archive of a lost one, with the same records at the same
 // offsets. It creates the topics. It continues where an interrupted call stopped.
 func (c *Caller) RestoreLog(ctx context.Context, from string) (_ *Restored, err error) {
-	store, err := archive.OpenStore(from)
-	if err != nil {
-		return nil, invalid("from", "%w", err)
-	}
-	a, was, err := archive.Open(ctx, store)
-	if errors.Is(err, archive.ErrNotFound) {
-		return nil, &NotFoundError{What: "archive", Name: from, Err: fmt.Errorf("there is no archive in %s", from)}
-	}
+	a, was, err := c.archiveIn(ctx, from)
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,7 @@ func TestTrimmedLogAnswersFromTheArchive(t *testing.T) {
 	if strings.Contains(notes.String(), "trimmed") {
 		t.Fatalf("a log that is archived counts as trimmed: %s", notes.String())
 	}
-	check, err := c.VerifyArchive(t.Context(), nil)
+	check, err := c.VerifyArchive(t.Context(), "", nil)
 	if err != nil || len(check.Faults) > 0 || check.Records != 300 || check.Segments != 2 {
 		t.Fatalf("%+v: %v", check, err)
 	}
@@ -183,7 +183,7 @@ func TestTrimmedLogAnswersFromTheArchive(t *testing.T) {
 	if err := errors.Join(os.Chmod(files[1], 0o600), os.WriteFile(files[1], text, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if check, err = c.VerifyArchive(t.Context(), nil); err != nil || len(check.Faults) != 1 ||
+	if check, err = c.VerifyArchive(t.Context(), "", nil); err != nil || len(check.Faults) != 1 ||
 		!strings.Contains(files[1], check.Faults[0].Object) || check.Faults[0].Offset != 150 {
 		t.Fatalf("%+v: %v", check, err)
 	}
@@ -222,7 +222,7 @@ func TestArchiveSigned(t *testing.T) {
 	if err != nil || ans.Checkpoint == nil || *ans.Checkpoint != 10 {
 		t.Fatalf("%+v: %v", ans, err)
 	}
-	check, err := c.VerifyArchive(t.Context(), public)
+	check, err := c.VerifyArchive(t.Context(), "", public)
 	if err != nil || !check.Signed || check.CheckpointRecords != 10 || len(check.Faults) > 0 {
 		t.Fatalf("%+v: %v", check, err)
 	}
@@ -233,7 +233,7 @@ func TestArchiveSigned(t *testing.T) {
 	if err := errors.Join(os.Remove(files[0]), a.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if check, err = c.VerifyArchive(t.Context(), public); err != nil || len(check.Faults) != 1 {
+	if check, err = c.VerifyArchive(t.Context(), "", public); err != nil || len(check.Faults) != 1 {
 		t.Fatalf("%+v: %v", check, err)
 	}
 }
@@ -282,6 +282,10 @@ func TestRestoreLog(t *testing.T) {
 	}
 	if _, err := lost.For(app.Everyone).RestoreLog(t.Context(), archived.Location); app.KindOf(err) != app.KindConflict {
 		t.Fatalf("restored into the log itself: %v", err)
+	}
+	check, err := (&app.App{}).For(app.Everyone).VerifyArchive(t.Context(), archived.Location, nil)
+	if err != nil || check.Records != 40 || len(check.Faults) > 0 {
+		t.Fatalf("without a log: %+v: %v", check, err)
 	}
 	if _, err := c.RestoreLog(t.Context(), t.TempDir()); app.KindOf(err) != app.KindNotFound {
 		t.Fatalf("restored from nothing: %v", err)

@@ -119,7 +119,7 @@ func when(t domain.Instant) string {
 }
 
 func (a *Program) archiveVerifyCommand() *cobra.Command {
-	var signedBy string
+	var from, signedBy string
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Read the whole archive and check every byte",
@@ -129,9 +129,10 @@ segments at the end are noticed. It fails if anything is missing or wrong, and n
 the first offset that cannot be read.
 
 With --signed-by each checkpoint must have the signature of that key. Without it signatures are not
-verified.`,
-		Example: "  quartermaster archive verify\n  quartermaster archive verify --config quartermaster.yaml --signed-by auditor.pub",
-		Args:    cobra.NoArgs,
+verified. With --from no log is needed.`,
+		Example: "  quartermaster archive verify\n" +
+			"  quartermaster archive verify --from /mnt/archive/quartermaster --signed-by auditor.pub",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var key ed25519.PublicKey
 			if signedBy != "" {
@@ -140,7 +141,7 @@ verified.`,
 					return err
 				}
 			}
-			ans, err := a.caller().VerifyArchive(cmd.Context(), key)
+			ans, err := a.caller().VerifyArchive(cmd.Context(), from, key)
 			if err != nil {
 				return err
 			}
@@ -153,6 +154,7 @@ verified.`,
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&from, "from", "", "an archive, as a path or as file:///path (default that of the log)")
 	cmd.Flags().StringVar(&signedBy, "signed-by", "", "public or private key file: whose signature checkpoints must have (default any)")
 	return cmd
 }

@@ -27,7 +27,7 @@ var notOnTheDemo = regexp.MustCompile(strings.Join([]string{
 	`LINE|ALLOCATION|'issuer=AWS`,
 	`\b(openb_\w+|shavedice\w+|helios\w+|demand|instance|large|answer|before/result)\.(csv|json|csv\.gz)\b`,
 	`--launch`,
-	`\.snapshot`, `^archive restore`,
+	`\.snapshot`, `^archive (restore|verify --from)`,
 	`^plan backtest --from`, // minutes
 }, "|"))
 
