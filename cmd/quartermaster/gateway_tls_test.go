@@ -77,7 +77,7 @@ func TestCertificateEnds(t *testing.T) {
 	look := func(certificate, clients string) {
 		t.Helper()
 		got := map[string]string{}
-		for _, c := range app.CheckConfig(t.Context(), path, true) {
+		for _, c := range (&app.App{}).CheckConfig(t.Context(), path, true) {
 			got[c.Check] = c.Result + ", " + c.Found
 		}
 		if !strings.HasPrefix(got["gateway certificate"], certificate) || !strings.HasPrefix(got["gateway clients"], clients) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 
+	"quartermaster/adapters/kafka/archive/bucket"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/cli"
 	"quartermaster/cmd/quartermaster/internal/config"
@@ -22,7 +23,7 @@ func main() {
 
 // run is the program without the process, for tests.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return commandLine(&app.App{}, stdout, stderr).Run(args, stdin)
+	return commandLine(&app.App{OpenArchive: bucket.Open}, stdout, stderr).Run(args, stdin)
 }
 
 // commandLine is the command line with the commands of the daemon.

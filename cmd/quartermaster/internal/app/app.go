@@ -1,11 +1,13 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
+	"quartermaster/adapters/kafka/archive"
 	"quartermaster/cmd/quartermaster/internal/config"
 )
 
@@ -19,6 +21,9 @@ type App struct {
 
 	ConfigPath string
 	Config     *config.Config // contents of ConfigPath; nil without one
+
+	// OpenArchive opens the place of an archive; nil: [archive.OpenStore], which knows directories.
+	OpenArchive func(ctx context.Context, url string) (archive.Store, error)
 
 	// Patience is how long to wait for rows that make no progress towards the end of the log; 0:
 	// 10 s.

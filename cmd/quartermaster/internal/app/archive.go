@@ -27,7 +27,7 @@ var errNoArchive = &InvalidError{Err: errors.New("no archive is configured: set 
 
 // attach gives a log its archive, if it has a place: the configured one, else in the data directory.
 // Nothing is read before the log lacks records.
-func (s *App) attach(log *kafka.Log, id string) (*archive.Archive, error) {
+func (s *App) attach(ctx context.Context, log *kafka.Log, id string) (*archive.Archive, error) {
 	place := ""
 	switch {
 	case s.Config != nil:
@@ -38,7 +38,7 @@ func (s *App) attach(log *kafka.Log, id string) (*archive.Archive, error) {
 	if place == "" {
 		return nil, nil
 	}
-	store, err := archive.OpenStore(place)
+	store, err := s.openArchive(ctx, place)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +47,13 @@ func (s *App) attach(log *kafka.Log, id string) (*archive.Archive, error) {
 	}})
 	log.Archive = a
 	return a, nil
+}
+
+func (s *App) openArchive(ctx context.Context, place string) (archive.Store, error) {
+	if s.OpenArchive == nil {
+		return archive.OpenStore(place)
+	}
+	return s.OpenArchive(ctx, place)
 }
 
 // archived opens the log and its archive.
@@ -67,7 +74,7 @@ func (c *Caller) archiveIn(ctx context.Context, place string) (a *archive.Archiv
 		}
 		return h.archive, h.ID, nil
 	}
-	store, err := archive.OpenStore(place)
+	store, err := c.app.openArchive(ctx, place)
 	if err != nil {
 		return nil, "", invalid("from", "%w", err)
 	}

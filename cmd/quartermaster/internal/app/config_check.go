@@ -39,6 +39,7 @@ const (
 
 // checker checks a configuration and the servers that it names.
 type checker struct {
+	on   *App
 	c    *config.Config
 	list []ConfigCheck
 
@@ -61,8 +62,8 @@ func (k *checker) failed(check string, err error, next string) {
 }
 
 // CheckConfig checks a configuration. Without offline it also connects to the servers in it.
-func CheckConfig(ctx context.Context, path string, offline bool) []ConfigCheck {
-	k := &checker{}
+func (s *App) CheckConfig(ctx context.Context, path string, offline bool) []ConfigCheck {
+	k := &checker{on: s}
 	c, err := config.Read(path, os.Getenv)
 	if err != nil {
 		for _, e := range configfile.Joined(err) {
@@ -245,8 +246,14 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 		return "", nil
 	}
 	k.ok("log", "id %s", id)
-	if _, err := (&App{Config: k.c}).attach(log, id); err != nil {
+	if archived, err := (&App{Config: k.c, OpenArchive: k.on.OpenArchive}).attach(ctx, log, id); err != nil {
 		k.failed("archive", err, "correct archive.url")
+	} else if archived != nil {
+		if _, err := archived.ID(ctx); err != nil {
+			k.failed("archive", err, "correct archive.url, or let this user read it")
+		} else {
+			k.ok("archive", "%s can be read", archived)
+		}
 	}
 	exist := k.topics(ctx, log)
 	k.replication(ctx, log, exist)

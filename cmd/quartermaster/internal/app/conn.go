@@ -195,7 +195,7 @@ func (s *App) Dial(ctx context.Context) (_ *Conn, err error) {
 	}
 	h.Log = log
 	if h.ID, err = log.ID(ctx); err == nil {
-		h.archive, err = s.attach(log, h.ID)
+		h.archive, err = s.attach(ctx, log, h.ID)
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.Shut())

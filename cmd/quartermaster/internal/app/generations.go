@@ -204,7 +204,7 @@ func (s *App) askLog(ctx context.Context, gens []postgres.Generation) (trimmed, 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if _, err := s.attach(log, id); err != nil {
+	if _, err := s.attach(ctx, log, id); err != nil {
 		return nil, nil, nil, err
 	}
 	first, end, err := log.AllBounds(ctx, domain.AllPartitions())

@@ -154,7 +154,7 @@ verified. With --from no log is needed.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "an archive, as a path or as file:///path (default that of the log)")
+	cmd.Flags().StringVar(&from, "from", "", "an archive: a directory, or s3://bucket/prefix (default that of the log)")
 	cmd.Flags().StringVar(&signedBy, "signed-by", "", "public or private key file: whose signature checkpoints must have (default any)")
 	return cmd
 }
@@ -274,7 +274,7 @@ The new log also needs a new place for its own archive. Keep the old archive.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the archive: a directory, as a path or as file:///path")
+	cmd.Flags().StringVar(&from, "from", "", "the archive: a directory, or s3://bucket/prefix")
 	must(cmd.MarkFlagRequired("from"))
 	return cmd
 }

@@ -117,7 +117,7 @@ Exit status 1 if any check failed. --offline connects to nothing.`,
 		Example: "  quartermaster config check --config quartermaster.yaml\n  quartermaster config check --config quartermaster.yaml --offline -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ans := ConfigCheckAnswer{Config: a.ConfigPath, OK: true, Checks: app.CheckConfig(cmd.Context(), a.ConfigPath, offline)}
+			ans := ConfigCheckAnswer{Config: a.ConfigPath, OK: true, Checks: a.CheckConfig(cmd.Context(), a.ConfigPath, offline)}
 			for _, c := range ans.Checks {
 				ans.OK = ans.OK && c.Result != app.CheckFailed
 			}

@@ -146,8 +146,9 @@ type Gateway struct {
 
 // Archive says where sealed segments of the log are kept.
 type Archive struct {
-	// URL is a directory, as a path or a file:// URL; when empty there is no archive, and the log
-	// must hold everything. Instances on several machines need a shared one.
+	// URL is a directory, as a path or a file:// URL, or a bucket, as s3://bucket/prefix; when empty
+	// there is no archive, and the log must hold everything. Instances on several machines need a
+	// shared one.
 	URL string `yaml:"url"`
 	// SegmentMiB is the size at which a segment is sealed, in MiB.
 	SegmentMiB int `yaml:"segment_mib" default:"64"`

@@ -175,7 +175,7 @@ func TestConfigFaults(t *testing.T) {
 		"negative days":     {with("schedules: {snapshot_days: -1}\n"), []string{"q.yaml:3:28: schedules.snapshot_days: is -1, want 0 to 3660"}},
 		"no archive":        {with("schedules: {archive: 0 5 * * *}\n"), []string{"q.yaml:3:22: schedules.archive: has no archive to write to; set archive.url"}},
 		"a strange archive": {with("archive: {url: \"gopher://x\", segment_mib: 0}\n"), []string{
-			"q.yaml:3:16: archive.url: \"gopher://x\" is not a place for an archive: name a directory, as a path or as file:///path",
+			"q.yaml:3:16: archive.url: \"gopher://x\" is not a place for an archive: name a directory, as a path or as file:///path, or s3://bucket",
 			"q.yaml:3:43: archive.segment_mib: is 0, want 1 to 512",
 		}},
 		"nowhere to write": {with("schedules: {snapshot: 0 5 * * *}\n"), []string{"q.yaml:3:23: schedules.snapshot: has no directory to write to; set snapshots"}},

@@ -221,8 +221,11 @@ func loopback(address string) bool {
 }
 
 func (a *Archive) validate(f *configfile.File) {
-	if scheme, path, ok := strings.Cut(a.URL, "://"); ok && (scheme != "file" || !strings.HasPrefix(path, "/")) {
-		f.Add("archive.url", "%q is not a place for an archive: name a directory, as a path or as file:///path", domain.Clip(a.URL, shown))
+	scheme, rest, ok := strings.Cut(a.URL, "://")
+	directory := scheme == "file" && strings.HasPrefix(rest, "/")
+	if ok && !directory && (scheme != "s3" || rest == "") {
+		f.Add("archive.url", "%q is not a place for an archive: name a directory, as a path or as file:///path, or s3://bucket",
+			domain.Clip(a.URL, shown))
 	}
 	within(f, "archive.segment_mib", a.SegmentMiB, 1, 512)
 	within(f, "archive.seal_after", a.SealAfter, time.Minute, 31*24*time.Hour)
