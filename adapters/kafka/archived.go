@@ -14,8 +14,9 @@ import (
 // Archive holds the record batches of the log from its beginning on, so that the log may be trimmed.
 // It is safe for concurrent use. What it returns MUST be what the broker held, byte for byte.
 type Archive interface {
-	// End returns the offset up to which a partition is archived.
-	End(ctx context.Context, tp domain.TopicPartition) (int64, error)
+	// Reaches returns the offset up to which a partition is archived. Once that is at least offset, it
+	// need not look again.
+	Reaches(ctx context.Context, tp domain.TopicPartition, offset int64) (end int64, err error)
 	// Batches calls yield with the batches of a partition, from the one with the offset from on, until
 	// the archive ends or yield fails. It returns the error of yield unchanged. An error that no retry
 	// can help is an [ErrArchive].
@@ -165,7 +166,7 @@ func (r *reader) fromArchive(ctx context.Context, trimmed *TrimmedError) error {
 	if r.next >= first {
 		return nil
 	}
-	end, err := archive.End(ctx, r.tp)
+	end, err := archive.Reaches(ctx, r.tp, first)
 	if err != nil {
 		return err
 	}
@@ -257,7 +258,7 @@ func (l *Log) beginnings(ctx context.Context, first domain.Position) error {
 		if at == 0 {
 			continue
 		}
-		end, err := l.Archive.End(ctx, tp)
+		end, err := l.Archive.Reaches(ctx, tp, at)
 		if err != nil {
 			return err
 		}

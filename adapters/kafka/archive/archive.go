@@ -101,6 +101,7 @@ type Archive struct {
 	id     string // "" if unknown or there is no archive yet
 	topics map[domain.Topic]string
 	chains map[domain.TopicPartition][]string
+	ends   map[domain.TopicPartition]int64 // as far as known
 }
 
 // inMemory is how many segments are held in memory at a time.
@@ -115,6 +116,7 @@ func New(store Store, log Log) *Archive {
 		store: store, log: log,
 		slots:  make(chan struct{}, inMemory),
 		chains: map[domain.TopicPartition][]string{},
+		ends:   map[domain.TopicPartition]int64{},
 	}
 }
 
@@ -301,7 +303,24 @@ func (a *Archive) Head(ctx context.Context, tp domain.TopicPartition) (*Manifest
 	return m, nil
 }
 
-// End implements [kafka.Archive].
+// Reaches implements [kafka.Archive].
+func (a *Archive) Reaches(ctx context.Context, tp domain.TopicPartition, offset int64) (int64, error) {
+	a.mu.Lock()
+	end := a.ends[tp]
+	a.mu.Unlock()
+	if end >= offset {
+		return end, nil
+	}
+	end, err := a.End(ctx, tp)
+	if err == nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.ends[tp] = max(a.ends[tp], end)
+	}
+	return end, err
+}
+
+// End returns the offset up to which a partition is archived now.
 func (a *Archive) End(ctx context.Context, tp domain.TopicPartition) (int64, error) {
 	m, err := a.Head(ctx, tp)
 	if m == nil || err != nil {

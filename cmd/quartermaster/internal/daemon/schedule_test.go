@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -643,5 +644,26 @@ func TestScheduleConfig(t *testing.T) {
 	}
 	if jobs, err := jobs(h, &config.Config{}, silent); err != nil || len(jobs) != 0 {
 		t.Errorf("nothing is scheduled, and there are %d jobs: %v", len(jobs), err)
+	}
+}
+
+// What can be sealed is archived on schedule, with a signed checkpoint where there is a key.
+func TestArchiveOnSchedule(t *testing.T) {
+	dir := apptest.FilledDir(t)
+	h, _ := apptest.Open(t, dir)
+	defer apptest.Close(t, h)
+	jobs, err := jobs(h, &config.Config{
+		Schedules: config.Schedules{Archive: "20 * * * *", CheckpointKeyFile: filepath.Join(dir, "operator.pem")},
+	}, slog.New(slog.DiscardHandler))
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("%d jobs, want 1: %v", len(jobs), err)
+	}
+	outcome, err := jobs[0].do(t.Context(), time.Date(2026, 6, 3, 8, 20, 0, 0, time.UTC))
+	if err != nil || !regexp.MustCompile(`^[1-9]\d* segments with [1-9]\d* records were archived`).MatchString(outcome) {
+		t.Fatalf("%q: %v", outcome, err)
+	}
+	notes, err := filepath.Glob(filepath.Join(dir, "archive", "*", "checkpoints", "*.note"))
+	if err != nil || len(notes) != 1 {
+		t.Fatal(notes, err)
 	}
 }
