@@ -9,8 +9,9 @@
 //     retry may write records twice, but never in another order. Folds drop repeats by sequence.
 //   - [Log.Read] and [Log.Follow] deliver every offset from the first to the last exactly once,
 //     after checking every checksum and every offset. An offset without a record, because of a
-//     transaction or a broken batch, is in a [domain.Span]. A trimmed, recreated or compacted
-//     log stops them with [ErrTrimmed].
+//     transaction or a broken batch, is in a [domain.Span]. What was trimmed is read from the
+//     [Archive]. Without it, a trimmed log stops them with [ErrTrimmed], as a recreated or
+//     compacted one does.
 //   - The partition of a record is [domain.PartitionOf] its key.
 //   - Topics are kept for ever: [Log.EnsureTopics] refuses any other setting.
 //   - A [Stream] numbers its events densely from 1 per partition. After a failure it delivers
