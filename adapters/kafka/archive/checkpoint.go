@@ -18,7 +18,7 @@ const maxNote = 1 << 20
 
 const checkpoints = "checkpoints/"
 
-// Signer returns the name under which checkpoints of a log are signed.
+// SignerName returns the name under which checkpoints of a log are signed.
 func SignerName(logID string) string { return "quartermaster.archive/" + logID }
 
 // Checkpoint stores a signed statement of what is archived, a C2SP signed note
@@ -111,7 +111,7 @@ func (a *Archive) checkNote(ctx context.Context, text []byte, verifier note.Veri
 	invalid := func(format string, args ...any) (int64, error) {
 		return 0, fmt.Errorf("%w %s", errNote, fmt.Sprintf(format, args...))
 	}
-	var known note.Verifiers = note.VerifierList()
+	known := note.VerifierList()
 	if verifier != nil {
 		known = note.VerifierList(verifier)
 	}

@@ -27,7 +27,7 @@ func (b *broken) AppendBatch(ctx context.Context, tp domain.TopicPartition, batc
 // TestRestore restores a log whose beginning is only in the archive, interrupted again and again. The
 // new log has the same records at the same offsets.
 func TestRestore(t *testing.T) {
-	a, l, dir := archived(t)
+	_, l, dir := archived(t)
 	want, wantRaw := hashes(t, l, fleet, 0), raw(t, l, fleet)
 	if _, err := l.DeleteRecords(t.Context(), fleet, 255); err != nil {
 		t.Fatal(err)

@@ -175,10 +175,9 @@ func (a *Program) showArchiveCheck(ans *app.ArchiveCheck) error {
 	}
 	fmt.Fprintf(a.out, "read %s segments with %s events (%s) in %s\n",
 		comma(ans.Segments), humanize.Comma(ans.Records), humanize.IBytes(uint64(ans.Bytes)), ans.Location)
-	switch {
-	case ans.Checkpoints == 0:
+	if ans.Checkpoints == 0 {
 		fmt.Fprintln(a.out, "no signed checkpoint: missing segments at the end would not be noticed")
-	default:
+	} else {
 		signed := "signatures not verified: give --signed-by"
 		if ans.Signed {
 			signed = "signatures verified"
