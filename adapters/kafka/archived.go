@@ -68,7 +68,8 @@ func NextBatch(b []byte) (Batch, error) {
 		return Batch{}, fmt.Errorf("%w: checksum of batch at offset %d is %08x, must be %08x", ErrCorrupt, h.base, got, want)
 	}
 	if count := int64(int32(be.Uint32(b[headCount:]))); count != h.last-h.base+1 {
-		return Batch{}, fmt.Errorf("%w: batch at offset %d has %d records for %d offsets", ErrCorrupt, h.base, count, h.last-h.base+1)
+		return Batch{}, fmt.Errorf("%w: batch at offset %d has %d records for %d offsets",
+			ErrCorrupt, h.base, count, h.last-h.base+1)
 	}
 	return Batch{
 		h.base, h.last, h.size, h.producer, h.attributes&attrControl != 0, h.attributes&attrTransactional != 0,
@@ -232,7 +233,8 @@ type UnarchivedError struct {
 }
 
 func (e *UnarchivedError) Error() string {
-	return fmt.Sprintf("%v: %s lacks records before offset %d, and its archive ends at offset %d", ErrTrimmed, e.Partition, e.To, e.From)
+	return fmt.Sprintf("%v: %s lacks records before offset %d, and its archive ends at offset %d",
+		ErrTrimmed, e.Partition, e.To, e.From)
 }
 
 func (e *UnarchivedError) Unwrap() error { return ErrTrimmed }
@@ -244,7 +246,8 @@ type SeamError struct {
 }
 
 func (e *SeamError) Error() string {
-	return fmt.Sprintf("%v: it is not of this log: %s has %s in the archive and %s in the log", ErrArchive, e.Partition, e.Archived, e.Found)
+	return fmt.Sprintf("%v: it is not of this log: %s has %s in the archive and %s in the log",
+		ErrArchive, e.Partition, e.Archived, e.Found)
 }
 
 func (e *SeamError) Unwrap() error { return ErrArchive }
@@ -271,7 +274,12 @@ func (l *Log) beginnings(ctx context.Context, first domain.Position) error {
 
 // archivedBefore finds what [Log.Before] asks for among the records that the log has no longer. It
 // changes at where there is one.
-func (l *Log) archivedBefore(ctx context.Context, tps []domain.TopicPartition, t domain.Instant, at domain.Position) error {
+func (l *Log) archivedBefore(
+	ctx context.Context,
+	tps []domain.TopicPartition,
+	t domain.Instant,
+	at domain.Position,
+) error {
 	if l.Archive == nil {
 		return nil
 	}

@@ -39,7 +39,12 @@ func (l *Log) DeleteRecords(ctx context.Context, tp domain.TopicPartition, befor
 }
 
 // deleteRecords asks the leader: DeleteRecords, version 1.
-func (l *Log) deleteRecords(ctx context.Context, address string, tp domain.TopicPartition, before int64) (first int64, err error) {
+func (l *Log) deleteRecords(
+	ctx context.Context,
+	address string,
+	tp domain.TopicPartition,
+	before int64,
+) (first int64, err error) {
 	conn, err := l.dial(ctx, address)
 	if err != nil {
 		return 0, err

@@ -145,7 +145,8 @@ func (a *Archive) ID(ctx context.Context) (string, error) {
 	case !bytes.Equal(text, id.encode()):
 		return "", &DamageError{Object: identityFile, Reason: "it is not in its canonical form"}
 	case id.Format != Format || len(id.Archive) != 2*idBytes:
-		return "", &DamageError{Object: identityFile, Reason: fmt.Sprintf("format is %q, this program reads %q", id.Format, Format)}
+		reason := fmt.Sprintf("format is %q, this program reads %q", id.Format, Format)
+		return "", &DamageError{Object: identityFile, Reason: reason}
 	case id.Log != a.log.ID:
 		return "", &OtherLogError{a.store.String(), fmt.Sprintf("log %q", id.Log), fmt.Sprintf("log %q", a.log.ID)}
 	}
@@ -232,7 +233,12 @@ func firstOf(tp domain.TopicPartition, name string) (int64, bool) {
 }
 
 // manifest reads a manifest. The argument before is the one before it in the chain, if it was read.
-func (a *Archive) manifest(ctx context.Context, tp domain.TopicPartition, name string, before *Manifest) (*Manifest, error) {
+func (a *Archive) manifest(
+	ctx context.Context,
+	tp domain.TopicPartition,
+	name string,
+	before *Manifest,
+) (*Manifest, error) {
 	id, err := a.ID(ctx)
 	if err != nil {
 		return nil, err
@@ -330,7 +336,12 @@ func (a *Archive) End(ctx context.Context, tp domain.TopicPartition) (int64, err
 }
 
 // manifests calls yield with the manifests of a partition from the one that has the offset from.
-func (a *Archive) manifests(ctx context.Context, tp domain.TopicPartition, from int64, yield func(*Manifest) error) error {
+func (a *Archive) manifests(
+	ctx context.Context,
+	tp domain.TopicPartition,
+	from int64,
+	yield func(*Manifest) error,
+) error {
 	names, err := a.chain(ctx, tp, true)
 	if err != nil {
 		return err
@@ -380,7 +391,12 @@ func (a *Archive) Since(ctx context.Context, tp domain.TopicPartition, t domain.
 var errFound = errors.New("found")
 
 // Batches implements [kafka.Archive]. A segment is checked whole before any of it is passed on.
-func (a *Archive) Batches(ctx context.Context, tp domain.TopicPartition, from int64, yield func(kafka.Batches) error) error {
+func (a *Archive) Batches(
+	ctx context.Context,
+	tp domain.TopicPartition,
+	from int64,
+	yield func(kafka.Batches) error,
+) error {
 	return a.manifests(ctx, tp, from, func(m *Manifest) error {
 		return a.withSegment(ctx, m, func(raw []byte) error {
 			b := kafka.Batches{First: m.First, Next: m.Last + 1, Bytes: raw, Aborted: slices.Clone(m.Aborted)}
@@ -470,7 +486,8 @@ func (a *Archive) load(ctx context.Context, m *Manifest) ([]byte, error) {
 	}
 	found.Bytes, found.SHA256 = m.Bytes, m.SHA256
 	if !found.sameContent(m) {
-		return nil, damage(m.First, "it has %d batches with offsets %d to %d, the last record %s; its manifest says %d, %d to %d and %s",
+		return nil, damage(m.First, "it has %d batches with offsets %d to %d, the last record %s; "+
+			"its manifest says %d, %d to %d and %s",
 			found.Batches, found.First, found.Last, found.Anchor(), m.Batches, m.First, m.Last, m.Anchor())
 	}
 	return raw, nil

@@ -31,7 +31,11 @@ func SignerName(logID string) string { return "quartermaster.archive/" + logID }
 //
 // with a line for each partition that has segments. The last SHA-256 is that of its newest manifest,
 // which stands for the whole chain. Checkpoint does nothing if there is nothing new.
-func (a *Archive) Checkpoint(ctx context.Context, tps []domain.TopicPartition, signer note.Signer) (records int64, err error) {
+func (a *Archive) Checkpoint(
+	ctx context.Context,
+	tps []domain.TopicPartition,
+	signer note.Signer,
+) (records int64, err error) {
 	id, err := a.ID(ctx)
 	if id == "" || err != nil {
 		return 0, err
