@@ -45,6 +45,9 @@ type Envelope struct {
 	Workspace string
 	// Cluster is the cluster concerned, where there is one.
 	Cluster string
+	// Shards is the number of shards of the cluster that the record's key names; 0 and 1 mean that
+	// the key is the cluster. It is part of the key alone: it is neither signed nor an attribute.
+	Shards int
 	// Cites names what this event replaces: the position of a quarantined record that it repairs,
 	// as "topic/partition@offset".
 	Cites string
@@ -68,8 +71,10 @@ func (e *Envelope) Key() (string, error) {
 	switch e.Topic() {
 	case TopicWorkspaces, TopicProcurement:
 		key, what = e.Workspace, "workspace"
-	case TopicFleet, TopicTelemetry, TopicHardware, TopicDeployments:
+	case TopicFleet, TopicDeployments:
 		key, what = e.Cluster, "cluster"
+	case TopicTelemetry, TopicHardware:
+		key, what = e.clusterKey(), "cluster"
 	default:
 		switch ev := e.Event.(type) {
 		case *BillingLineRecorded:

@@ -1,6 +1,6 @@
 package domain
 
-// Events of qm.telemetry, keyed by cluster: what the hardware did, and for which workload.
+// Events of qm.telemetry, keyed by cluster and shard: what the hardware did, and for which workload.
 
 // NodeSampled reports a node over one interval. It is self-contained: nothing in it refers to an
 // earlier event. Device i of the node is entry i of every array. An array is empty when the metric

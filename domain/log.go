@@ -18,8 +18,8 @@ type Topic string
 const (
 	TopicWorkspaces  Topic = "qm.workspaces"  // key: workspace
 	TopicFleet       Topic = "qm.fleet"       // key: cluster
-	TopicTelemetry   Topic = "qm.telemetry"   // key: cluster
-	TopicHardware    Topic = "qm.hardware"    // key: cluster
+	TopicTelemetry   Topic = "qm.telemetry"   // key: cluster, and its shard; see [ShardKey]
+	TopicHardware    Topic = "qm.hardware"    // key: cluster, and its shard
 	TopicDeployments Topic = "qm.deployments" // key: cluster
 	TopicBilling     Topic = "qm.billing"     // key: issuer + billing account
 	TopicMarket      Topic = "qm.market"      // key: provider + region, or currency pair
@@ -210,7 +210,7 @@ func PartitionOf(key []byte, n int) int {
 	return int(murmur2(key)&0x7fffffff) % n
 }
 
-func murmur2(data []byte) uint32 {
+func murmur2[T string | []byte](data T) uint32 {
 	const (
 		seed = 0x9747b28c
 		m    = 0x5bd1e995

@@ -43,6 +43,12 @@ func (c *checker) envelope(env *Envelope, topic Topic) {
 	c.bounded("subject", env.Subject, 4*maxID)
 	c.instant("time", env.Time)
 	c.optionalInstant("recorded", env.Recorded)
+	if _, _, _, shard := splitShardKey(env.Cluster); shard {
+		c.bad("cluster", "%s is the form of a shard's key; a name does not end in /N-of-K", quote(env.Cluster))
+	}
+	if env.Shards < 0 || env.Shards > MaxShards {
+		c.bad("shards", "%d is not from 1 to %d", env.Shards, MaxShards)
+	}
 	switch topic {
 	case TopicWorkspaces, TopicProcurement:
 		c.id("workspace", env.Workspace)

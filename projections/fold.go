@@ -81,7 +81,10 @@ func (f *Projector) read(rec *domain.Record) (kind string, err error) {
 	if rec.Span != nil {
 		return KindBatch, errors.New(rec.Span.Fault)
 	}
-	if err := f.dec.Decode(rec, &f.env); err != nil {
+	switch err := f.dec.Decode(rec, &f.env); {
+	case errors.Is(err, domain.ErrMisplaced):
+		return KindMisplaced, err
+	case err != nil:
 		return KindUndecodable, err
 	}
 	if t := f.env.Topic(); t != f.tp.Topic {

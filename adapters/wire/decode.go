@@ -19,8 +19,7 @@ type Decoder struct {
 	arrays sampleTable
 	filled uint64 // the fields that the last sample may have set in sample
 
-	cluster   string // of the last sample that was in its place
-	partition int
+	places map[string]place // of samples, by key
 }
 
 // Decode sets env to the event in rec.
@@ -104,6 +103,11 @@ func decode(rec *domain.Record, env *domain.Envelope) (domain.Type, error) {
 		env.Signature.Message = signedMessage(&a, rec.Value)
 	}
 
+	if t := env.Topic(); t == domain.TopicTelemetry || t == domain.TopicHardware {
+		if _, _, env.Shards, err = domain.ParseShardKey(string(rec.Key)); err != nil {
+			return typ, err
+		}
+	}
 	key, err := env.Key()
 	if err != nil {
 		return typ, err
@@ -122,6 +126,8 @@ func checkPlace(rec *domain.Record, topic domain.Topic, key string) error {
 	switch {
 	case rec.Topic != topic:
 		return fmt.Errorf("it belongs to topic %s, not %.80q", topic, string(rec.Topic))
+	case string(rec.Key) != key && domain.ClusterOf(string(rec.Key)) == domain.ClusterOf(key):
+		return fmt.Errorf("%w: record key %.80q is of another shard than the event's own, %q", domain.ErrMisplaced, rec.Key, key)
 	case string(rec.Key) != key:
 		return fmt.Errorf("record key %.80q contradicts the event's own, %q", rec.Key, key)
 	case len(key) > maxAttribute:

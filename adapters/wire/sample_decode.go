@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"strings"
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -213,7 +212,6 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 		return err
 	}
 	env.Time = s.Interval.To
-	env.Cluster = alias(rec.Key)
 	if env.Subject == "" {
 		env.Subject = s.Node
 	}
@@ -241,20 +239,55 @@ func (d *Decoder) decodeSample(rec *domain.Record, env *domain.Envelope) error {
 			}
 		}
 	}
-	if rec.Partition == d.partition && env.Cluster == d.cluster && rec.Topic == domain.TopicTelemetry && d.cluster != "" {
-		return nil // same place as the last sample
+	return d.place(rec, env)
+}
+
+// place is what a key of samples says.
+type place struct {
+	cluster              string
+	shard, of, partition int
+}
+
+// maxKeysKnown bounds the places that a decoder remembers: the shards of several large clusters.
+const maxKeysKnown = 1 << 13
+
+// place sets the cluster of a sample, and checks that it is in the topic and partition of its key,
+// in the shard of its node.
+func (d *Decoder) place(rec *domain.Record, env *domain.Envelope) error {
+	p, known := d.places[string(rec.Key)]
+	if !known || rec.Partition != p.partition || rec.Topic != domain.TopicTelemetry {
+		var err error
+		if p, err = d.newPlace(rec); err != nil {
+			return err
+		}
 	}
-	if env.Cluster == "" {
-		return errors.New("the record has no key, which names the cluster")
+	env.Cluster, env.Shards = p.cluster, p.of
+	if p.of > 1 && domain.ShardOf(d.sample.Node, p.of) != p.shard {
+		return checkPlace(rec, domain.TopicTelemetry, domain.NodeKey(p.cluster, d.sample.Node, p.of))
 	}
-	if err := checkText(env.Cluster, maxAttribute); err != nil {
-		return fmt.Errorf("key %.80q: %w", rec.Key, err)
-	}
-	if err := checkPlace(rec, domain.TopicTelemetry, env.Cluster); err != nil {
-		return err
-	}
-	d.cluster, d.partition = strings.Clone(env.Cluster), rec.Partition
 	return nil
+}
+
+func (d *Decoder) newPlace(rec *domain.Record) (p place, err error) {
+	key := string(rec.Key)
+	if key == "" {
+		return p, errors.New("the record has no key, which names the cluster")
+	}
+	if err := checkText(key, maxAttribute); err != nil {
+		return p, fmt.Errorf("key %.80q: %w", rec.Key, err)
+	}
+	p.partition = rec.Partition
+	if p.cluster, p.shard, p.of, err = domain.ParseShardKey(key); err != nil {
+		return p, err
+	}
+	if err := checkPlace(rec, domain.TopicTelemetry, key); err != nil {
+		return p, err
+	}
+	if d.places == nil || len(d.places) >= maxKeysKnown {
+		d.places = map[string]place{}
+	}
+	d.places[key] = p
+	return p, nil
 }
 
 // columns decodes an array of at most 127 bytes, whose tag is at i, and the arrays that directly
