@@ -45,7 +45,7 @@ func Differences(a, b View, limit int) ([]Difference, error) {
 // rowSums returns the SHA-256 of each row of a table.
 func rowSums(v View, t Table) (map[Key][32]byte, error) {
 	sums := map[Key][32]byte{}
-	err := v.Scan(Query{Table: t}, func(k Key, row Row) error {
+	err := Stored(v).Scan(Query{Table: t}, func(k Key, row Row) error {
 		b, err := AppendRow(nil, k, row)
 		if err != nil {
 			return err

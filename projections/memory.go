@@ -121,7 +121,7 @@ func (m *Memory) View(_ context.Context, read func(View) error) error {
 			return fmt.Errorf("view: folding %s failed halfway, and begins again", tp)
 		}
 	}
-	return read(memoryView{m})
+	return read(ByCluster(memoryView{m}))
 }
 
 func (m *Memory) partitions() []domain.TopicPartition {
@@ -160,7 +160,16 @@ func (v memoryView) Get(k Key) (Row, error) {
 func (v memoryView) Scopes(t Table) ([]string, error) {
 	scopes := map[string]bool{}
 	for _, part := range v.m.parts {
-		part.rows.each(Query{Table: t}, func(e *entry) { scopes[e.key.Scope] = true })
+		if t != TableUsage {
+			part.rows.each(Query{Table: t}, func(e *entry) { scopes[e.key.Scope] = true })
+			continue
+		}
+		for k := range part.rows.hours {
+			scopes[k.Scope] = true
+		}
+		for at := range part.rows.shelves {
+			scopes[at.scope] = true
+		}
 	}
 	return slices.Sorted(maps.Keys(scopes)), nil
 }
@@ -175,6 +184,31 @@ func (v memoryView) Scan(q Query, yield func(Key, Row) error) error {
 		if q.Last && i+1 < len(found) && found[i+1].key.Scope == e.key.Scope && found[i+1].key.ID == e.key.ID {
 			continue
 		}
+		row, err := e.read()
+		if err != nil {
+			return err
+		}
+		if err := yield(e.key, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ScanByCluster scans as the function [ScanByCluster] does, with all shards at once.
+func (v memoryView) ScanByCluster(q Query, yield func(Key, Row) error) error {
+	all := q
+	all.Scope = ""
+	var found []*entry
+	for _, part := range v.m.parts {
+		part.rows.each(all, func(e *entry) {
+			if q.Scope == "" || domain.ClusterOf(e.key.Scope) == q.Scope {
+				found = append(found, e)
+			}
+		})
+	}
+	slices.SortFunc(found, func(a, b *entry) int { return a.key.CompareByCluster(b.key) })
+	for _, e := range found {
 		row, err := e.read()
 		if err != nil {
 			return err

@@ -141,25 +141,26 @@ func noteLate(rows *WorkingSet, scope string, s *domain.NodeSampled, h domain.In
 	}
 	slices.SortFunc(gpus, func(a, b domain.GPUID) int { return bytes.Compare(a[:], b[:]) })
 	row := change[*NodeGPUs](rows, nodeGPUsKey(scope, s.Node, h))
-	row.late(appended, int64(ms)*int64(len(slices.Compact(gpus))))
+	row.late(LateDay{First: appended, Last: appended, GPUMs: int64(ms) * int64(len(slices.Compact(gpus)))})
 }
 
-func (r *NodeGPUs) late(appended domain.Instant, ms int64) {
-	i, known := slices.BinarySearchFunc(r.Late, appended, func(d LateDay, t domain.Instant) int {
+// late adds to the day that it overlaps.
+func (r *NodeGPUs) late(more LateDay) {
+	i, known := slices.BinarySearchFunc(r.Late, more, func(d, more LateDay) int {
 		switch {
-		case d.Last < t.DayStart():
+		case d.Last < more.First.DayStart():
 			return -1
-		case d.First.DayStart() > t:
+		case d.First.DayStart() > more.Last:
 			return 1
 		}
 		return 0
 	})
 	if known {
 		d := &r.Late[i]
-		d.First, d.Last, d.GPUMs = min(d.First, appended), max(d.Last, appended), d.GPUMs+ms
+		d.First, d.Last, d.GPUMs = min(d.First, more.First), max(d.Last, more.Last), d.GPUMs+more.GPUMs
 		return
 	}
-	r.Late = slices.Insert(r.Late, i, LateDay{First: appended, Last: appended, GPUMs: ms})
+	r.Late = slices.Insert(r.Late, i, more)
 	if len(r.Late) > maxLateDays {
 		r.Late[1].First = r.Late[0].First
 		r.Late[1].GPUMs += r.Late[0].GPUMs

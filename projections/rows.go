@@ -166,7 +166,7 @@ func tableNamed(name string) (Table, bool) {
 
 // Key identifies a row. Scope is the topic key of the events that make the row. So a row always
 // belongs to one partition, and no two partitions ever write the same row: that is why their order
-// cannot matter.
+// cannot matter. Readers see the cluster as the scope of a row about a node; see [ClusterView].
 type Key struct {
 	Table Table
 	Scope string

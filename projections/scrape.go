@@ -31,17 +31,18 @@ func Scraped(source string) bool { return strings.HasPrefix(source, scrapedPrefi
 
 // scrapedObserver names the observer of a scraped field; 0 stands for the readings.
 func scrapedObserver(scope string, field uint32) string {
+	cluster := domain.ClusterOf(scope)
 	switch field {
 	case 0:
-		return scrapedPrefix + scope + "/readings"
+		return scrapedPrefix + cluster + "/readings"
 	case FieldSMActive:
-		return scrapedPrefix + scope + "/sm_active"
+		return scrapedPrefix + cluster + "/sm_active"
 	case FieldEngineActive:
-		return scrapedPrefix + scope + "/engine_active"
+		return scrapedPrefix + cluster + "/engine_active"
 	case FieldUtilization:
-		return scrapedPrefix + scope + "/gpu_util"
+		return scrapedPrefix + cluster + "/gpu_util"
 	default:
-		return scrapedPrefix + scope + "/field_" + strconv.FormatUint(uint64(field), 10)
+		return scrapedPrefix + cluster + "/field_" + strconv.FormatUint(uint64(field), 10)
 	}
 }
 

@@ -236,6 +236,7 @@ func (m *Memory) WriteSnapshot(w io.Writer, log string) (sum [32]byte, at domain
 // sections encodes every partition in order. It calls chunk, unless it is nil, with each chunk of a
 // section, and end after the last chunk.
 func sections(v View, chunk func([]byte) error, end func(domain.TopicPartition, [32]byte) error) error {
+	v = Stored(v)
 	if mv, ok := v.(memoryView); ok {
 		return mv.m.sections(chunk, end)
 	}

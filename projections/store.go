@@ -14,8 +14,9 @@ type Store interface {
 	// Begin opens the transaction in which the next records of a partition are folded. At most one
 	// transaction per partition is open; Begin waits for it.
 	Begin(ctx context.Context, tp domain.TopicPartition) (Tx, error)
-	// View calls read with a consistent snapshot: rows and position match, and neither changes
-	// while read runs. Callers MUST NOT change the rows, nor keep them after read returns.
+	// View calls read with a consistent snapshot, by cluster ([ByCluster]): rows and position match,
+	// and neither changes while read runs. Callers MUST NOT change the rows, nor keep them after
+	// read returns.
 	View(ctx context.Context, read func(View) error) error
 }
 

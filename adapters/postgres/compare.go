@@ -97,7 +97,7 @@ func (db *DB) compare(
 			if at := vb.Position(); at.String() != c.Position.String() {
 				return fmt.Errorf("the second generation is at %s, not at %s", at, c.Position)
 			}
-			return c.views(va, vb)
+			return c.views(projections.Stored(va), projections.Stored(vb))
 		})
 	})
 }

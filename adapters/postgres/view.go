@@ -53,7 +53,7 @@ func (db *DB) view(ctx context.Context, generation string, page int, read func(p
 		if err != nil {
 			return err
 		}
-		err = read(v)
+		err = read(projections.ByCluster(v))
 		return errors.Join(err, v.close())
 	}
 }

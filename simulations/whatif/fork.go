@@ -43,6 +43,7 @@ func NewFork(base projections.View) *Fork {
 	// The key allows decisions in forks only; no view of a log accepts it.
 	seed := sha256.Sum256([]byte(forkSource))
 	source := forkSource
+	base = projections.Stored(base)
 	if below, ok := base.(forkView); ok {
 		source = below.f.source + "/fork"
 	}
@@ -209,16 +210,22 @@ func (t *forkTx) Rollback() {}
 
 // View implements [projections.Store].
 func (f *Fork) View(_ context.Context, read func(projections.View) error) error {
-	return read(forkView{f})
+	return read(f.Rows())
 }
 
 // Rows returns the fork's rows.
-func (f *Fork) Rows() registry.Supposing { return forkView{f} }
+func (f *Fork) Rows() registry.Supposing { return supposing{projections.ByCluster(forkView{f}), f} }
 
-type forkView struct{ f *Fork }
+type supposing struct {
+	*projections.ClusterView
+	f *Fork
+}
 
 // Supposed implements [registry.Supposing].
-func (v forkView) Supposed() []byte { return v.f.key.Public().(ed25519.PublicKey) }
+func (v supposing) Supposed() []byte { return v.f.key.Public().(ed25519.PublicKey) }
+
+// forkView is the fork's rows as they would be stored.
+type forkView struct{ f *Fork }
 
 func (v forkView) Position() domain.Position { return v.f.base.Position() }
 
@@ -251,6 +258,23 @@ func (v forkView) Scopes(t projections.Table) ([]string, error) {
 }
 
 func (v forkView) Scan(q projections.Query, yield func(projections.Key, projections.Row) error) error {
+	return v.scan(q, q.Holds, projections.Key.Compare, v.f.base.Scan, yield)
+}
+
+// ScanByCluster scans as the function of package projections does.
+func (v forkView) ScanByCluster(q projections.Query, yield func(projections.Key, projections.Row) error) error {
+	below := func(q projections.Query, yield func(projections.Key, projections.Row) error) error {
+		return projections.ScanByCluster(v.f.base, q, yield)
+	}
+	return v.scan(q, q.HoldsByCluster, projections.Key.CompareByCluster, below, yield)
+}
+
+// scan merges the fork's rows with those of a scan of the rows below, in one order.
+func (v forkView) scan(
+	q projections.Query, holds func(projections.Key) bool, compare func(k, l projections.Key) int,
+	below func(projections.Query, func(projections.Key, projections.Row) error) error,
+	yield func(projections.Key, projections.Row) error,
+) error {
 	type found struct {
 		key projections.Key
 		row projections.Row
@@ -258,15 +282,15 @@ func (v forkView) Scan(q projections.Query, yield func(projections.Key, projecti
 	var own []found
 	for _, p := range v.f.parts {
 		for k, row := range p.rows {
-			if k.Table == q.Table && q.Holds(k) {
+			if k.Table == q.Table && holds(k) {
 				own = append(own, found{k, row})
 			}
 		}
 	}
 	if len(own) == 0 {
-		return v.f.base.Scan(q, yield)
+		return below(q, yield)
 	}
-	slices.SortFunc(own, func(a, b found) int { return a.key.Compare(b.key) })
+	slices.SortFunc(own, func(a, b found) int { return compare(a.key, b.key) })
 	// The fork's row replaces the one below. If the last row of each thing is requested, it is the
 	// last of both.
 	var kept *found
@@ -282,8 +306,8 @@ func (v forkView) Scan(q projections.Query, yield func(projections.Key, projecti
 		kept = &x
 		return nil
 	}
-	err := v.f.base.Scan(q, func(k projections.Key, row projections.Row) error {
-		for len(own) > 0 && own[0].key.Compare(k) < 0 {
+	err := below(q, func(k projections.Key, row projections.Row) error {
+		for len(own) > 0 && compare(own[0].key, k) < 0 {
 			if err := emit(own[0]); err != nil {
 				return err
 			}

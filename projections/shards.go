@@ -1,0 +1,298 @@
+package projections
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"quartermaster/domain"
+)
+
+// Rows about a node are stored under the key of its shard, and a node whose cluster changed its
+// number of shards has rows under several keys; see [domain.ShardKey]. A [ClusterView] is the one
+// place that knows this. Above it the scope of every row of a cluster is the cluster.
+
+// ofNodes reports whether a table has rows about nodes, which are stored by shard. Their id is the
+// node.
+func ofNodes(t Table) bool {
+	switch t {
+	case TableUsage, TableNodeGPUs, TableFaults, TableHealth:
+		return true
+	}
+	return false
+}
+
+// ClusterView is a view in which the scope of rows about nodes is their cluster, whatever shard
+// they are stored in. Rows of a node and hour, day or month under several keys are joined, so that
+// what one observer reported counts once.
+type ClusterView struct {
+	rows View
+
+	mu    sync.Mutex
+	known map[Table]map[string][]int // numbers of shards by cluster, 0 for none; nil: no table has shards
+}
+
+// ByCluster returns the view by cluster of a view of rows as they are stored. Stores pass it to
+// readers.
+func ByCluster(rows View) *ClusterView {
+	return &ClusterView{rows: rows, known: map[Table]map[string][]int{}}
+}
+
+// Stored returns the view of the rows as they are stored, for those who copy, compare or digest
+// them.
+func Stored(v View) View {
+	if c, ok := v.(interface{ Stored() View }); ok {
+		return c.Stored()
+	}
+	return v
+}
+
+// Stored returns the view of the rows as they are stored.
+func (c *ClusterView) Stored() View { return c.rows }
+
+// Position implements [View].
+func (c *ClusterView) Position() domain.Position { return c.rows.Position() }
+
+// Anchors implements [View].
+func (c *ClusterView) Anchors() map[domain.TopicPartition]domain.Anchor { return c.rows.Anchors() }
+
+// shards returns the numbers of shards under which a table has rows, ascending, by cluster; nil if
+// no cluster has shards.
+func (c *ClusterView) shards(t Table) (map[string][]int, error) {
+	if !ofNodes(t) {
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.known[t]; ok {
+		return known, nil
+	}
+	known, err := shardsOf(c.rows, t)
+	if err == nil {
+		c.known[t] = known
+	}
+	return known, err
+}
+
+func shardsOf(v View, t Table) (map[string][]int, error) {
+	scopes, err := v.Scopes(t)
+	if err != nil {
+		return nil, err
+	}
+	any := false
+	known := map[string][]int{}
+	for _, scope := range scopes {
+		cluster, _, of, err := domain.ParseShardKey(scope)
+		if err != nil {
+			return nil, fmt.Errorf("scopes of %s: %w", t, err)
+		}
+		any = any || of > 0
+		if !slices.Contains(known[cluster], of) {
+			known[cluster] = append(known[cluster], of)
+		}
+	}
+	if !any {
+		return nil, nil
+	}
+	for _, of := range known {
+		slices.Sort(of)
+	}
+	return known, nil
+}
+
+// Scopes implements [View].
+func (c *ClusterView) Scopes(t Table) ([]string, error) {
+	known, err := c.shards(t)
+	if err != nil || known == nil {
+		if err != nil {
+			return nil, err
+		}
+		return c.rows.Scopes(t)
+	}
+	return slices.Sorted(maps.Keys(known)), nil
+}
+
+// Get implements [View].
+func (c *ClusterView) Get(k Key) (Row, error) {
+	known, err := c.shards(k.Table)
+	if err != nil {
+		return nil, err
+	}
+	if known == nil {
+		return c.rows.Get(k)
+	}
+	var parts []Row
+	for _, of := range known[k.Scope] {
+		at := k
+		at.Scope = domain.NodeKey(k.Scope, k.ID, of)
+		row, err := c.rows.Get(at)
+		if err != nil {
+			return nil, err
+		}
+		if row != nil {
+			parts = append(parts, row)
+		}
+	}
+	return joinRows(k, parts)
+}
+
+// Scan implements [View].
+func (c *ClusterView) Scan(q Query, yield func(Key, Row) error) error {
+	known, err := c.shards(q.Table)
+	if err != nil {
+		return err
+	}
+	if known == nil {
+		return c.rows.Scan(q, yield)
+	}
+	var at Key
+	var parts []Row
+	flush := func() error {
+		if len(parts) == 0 {
+			return nil
+		}
+		row, err := joinRows(at, parts)
+		parts = parts[:0]
+		if err != nil {
+			return err
+		}
+		return yield(at, row)
+	}
+	err = ScanByCluster(c.rows, q, func(k Key, row Row) error {
+		k.Scope = domain.ClusterOf(k.Scope)
+		switch {
+		case len(parts) == 0, k == at:
+		case q.Last && k.Scope == at.Scope && k.ID == at.ID:
+			parts = parts[:0] // a later hour of the same node
+		default:
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		at, parts = k, append(parts, row)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// CompareByCluster orders keys of one table by cluster, id and hour, then by scope.
+func (k Key) CompareByCluster(l Key) int {
+	return cmp.Or(
+		strings.Compare(domain.ClusterOf(k.Scope), domain.ClusterOf(l.Scope)),
+		strings.Compare(k.ID, l.ID), cmp.Compare(k.Hour, l.Hour), strings.Compare(k.Scope, l.Scope),
+	)
+}
+
+// HoldsByCluster is [Query.Holds] for a query whose scope is a cluster.
+func (q *Query) HoldsByCluster(k Key) bool {
+	k.Scope = domain.ClusterOf(k.Scope)
+	return q.Holds(k)
+}
+
+// ScanByCluster calls yield for the rows of a table about nodes, as they are stored, in the order
+// of [Key.CompareByCluster]. The scope of the query is a cluster, "" for all. If the query asks for
+// the last row of each node, earlier ones may be among them.
+func ScanByCluster(rows View, q Query, yield func(Key, Row) error) error {
+	if own, ok := rows.(interface {
+		ScanByCluster(Query, func(Key, Row) error) error
+	}); ok {
+		return own.ScanByCluster(q, yield)
+	}
+	known, err := shardsOf(rows, q.Table)
+	if err != nil {
+		return err
+	}
+	scopes, err := rows.Scopes(q.Table)
+	if err != nil {
+		return err
+	}
+	of := map[string][]string{} // scopes by cluster
+	for _, scope := range scopes {
+		cluster := domain.ClusterOf(scope)
+		of[cluster] = append(of[cluster], scope)
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(of)) {
+		if q.Scope != "" && q.Scope != cluster {
+			continue
+		}
+		scopes := of[cluster]
+		if q.ID != "" && known != nil {
+			scopes = nil
+			for _, of := range known[cluster] {
+				scopes = append(scopes, domain.NodeKey(cluster, q.ID, of))
+			}
+		}
+		if err := scanShards(rows, q, scopes, yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errEnough ends a scan whose reader has stopped.
+var errEnough = errors.New("enough was read")
+
+// scanShards merges the rows of several scopes of a cluster.
+func scanShards(rows View, q Query, scopes []string, yield func(Key, Row) error) error {
+	if len(scopes) == 1 {
+		q.Scope = scopes[0]
+		return rows.Scan(q, yield)
+	}
+	type head struct {
+		key  Key
+		row  Row
+		next func() (Key, Row, bool)
+	}
+	var heads []*head
+	errs := make([]error, len(scopes))
+	for i, scope := range scopes {
+		q := q
+		q.Scope = scope
+		next, stop := iter.Pull2(func(yield func(Key, Row) bool) {
+			errs[i] = rows.Scan(q, func(k Key, row Row) error {
+				if !yield(k, row) {
+					return errEnough
+				}
+				return nil
+			})
+		})
+		defer stop()
+		h := &head{next: next}
+		var ok bool
+		if h.key, h.row, ok = next(); ok {
+			heads = append(heads, h)
+		}
+		if errs[i] != nil {
+			return errs[i]
+		}
+	}
+	order := func(a, b *head) int { return a.key.CompareByCluster(b.key) }
+	slices.SortFunc(heads, order)
+	for len(heads) > 0 {
+		h := heads[0]
+		if err := yield(h.key, h.row); err != nil {
+			return err
+		}
+		var ok bool
+		if h.key, h.row, ok = h.next(); !ok {
+			heads = heads[1:]
+			if err := errors.Join(errs...); err != nil {
+				return err
+			}
+			continue
+		}
+		// The heads are in order except for the first.
+		at, _ := slices.BinarySearchFunc(heads[1:], h, order)
+		copy(heads, heads[1:at+1])
+		heads[at] = h
+	}
+	return nil
+}
