@@ -84,19 +84,19 @@ func shardsOf(v View, t Table) (map[string][]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	any := false
+	sharded := false
 	known := map[string][]int{}
 	for _, scope := range scopes {
 		cluster, _, of, err := domain.ParseShardKey(scope)
 		if err != nil {
 			return nil, fmt.Errorf("scopes of %s: %w", t, err)
 		}
-		any = any || of > 0
+		sharded = sharded || of > 0
 		if !slices.Contains(known[cluster], of) {
 			known[cluster] = append(known[cluster], of)
 		}
 	}
-	if !any {
+	if !sharded {
 		return nil, nil
 	}
 	for _, of := range known {

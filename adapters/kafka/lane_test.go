@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -58,7 +59,7 @@ func (g *gate) open() { close(g.opened) }
 type result chan error
 
 // start begins an append and waits until it is in the lane's queue.
-func start(t *testing.T, ctx context.Context, l *Log, recs []domain.Record) result {
+func start(ctx context.Context, t *testing.T, l *Log, recs []domain.Record) result {
 	t.Helper()
 	tp := domain.TopicPartition{Topic: recs[0].Topic, Partition: recs[0].Partition}
 	ln := l.lane(tp)
@@ -70,7 +71,7 @@ func start(t *testing.T, ctx context.Context, l *Log, recs []domain.Record) resu
 	before, o := queued(), make(result, 1)
 	go func() { o <- l.Append(ctx, recs) }()
 	for queued() == before && len(o) == 0 {
-		time.Sleep(100 * time.Microsecond)
+		runtime.Gosched()
 	}
 	return o
 }
@@ -92,7 +93,7 @@ func TestWaitingCallsShareARequest(t *testing.T) {
 	var calls []result
 	var want []string
 	for i := range 50 {
-		calls = append(calls, start(t, t.Context(), l, numbered(tp, 1+2*i, 3+2*i)))
+		calls = append(calls, start(t.Context(), t, l, numbered(tp, 1+2*i, 3+2*i)))
 	}
 	for i := range 101 {
 		want = append(want, text(i))
@@ -130,7 +131,7 @@ func TestSharedRequestsAreBounded(t *testing.T) {
 				for i := range recs {
 					recs[i].Headers = []domain.Header{{Key: "h", Value: make([]byte, c.bytes)}}
 				}
-				calls = append(calls, start(t, t.Context(), l, recs))
+				calls = append(calls, start(t.Context(), t, l, recs))
 			}
 			g.open()
 			for _, o := range append(calls, first) {
@@ -152,10 +153,10 @@ func TestSharedRequestsAreBounded(t *testing.T) {
 func TestCancelledCallLeavesTheQueue(t *testing.T) {
 	g, l, tp, first := occupied(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	before := start(t, t.Context(), l, numbered(tp, 1, 3))
+	before := start(t.Context(), t, l, numbered(tp, 1, 3))
 	recs := numbered(tp, 100, 1600)
-	leaves := start(t, ctx, l, recs)
-	after := start(t, t.Context(), l, numbered(tp, 3, 5))
+	leaves := start(ctx, t, l, recs)
+	after := start(t.Context(), t, l, numbered(tp, 3, 5))
 	cancel()
 	var failed *PartitionError
 	if err := <-leaves; !errors.Is(err, context.Canceled) || !errors.As(err, &failed) || failed.Acknowledged != 0 {
@@ -189,8 +190,8 @@ func TestCancelledCallDoesNotEndASharedRequest(t *testing.T) {
 		return int16(kafkago.NotEnoughReplicas)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	leaves := start(t, ctx, l, numbered(tp, 1, 2))
-	stays := start(t, t.Context(), l, numbered(tp, 2, 3))
+	leaves := start(ctx, t, l, numbered(tp, 1, 2))
+	stays := start(t.Context(), t, l, numbered(tp, 2, 3))
 	g.open()
 	<-tried
 	cancel()
@@ -270,7 +271,7 @@ func TestRefusedRecordFailsItsCallAlone(t *testing.T) {
 		{poisoned(2000, 4500, 1500), 977}, // what the first request has room for; it fails in the second
 		{numbered(tp, 21, 31), -1},
 	} {
-		o := start(t, t.Context(), l, c.recs)
+		o := start(t.Context(), t, l, c.recs)
 		defer func() {
 			err := <-o
 			var failed *PartitionError
@@ -298,7 +299,7 @@ func TestCloseEndsWaitingCalls(t *testing.T) {
 	g, l, tp, first := occupied(t)
 	calls := []result{first}
 	for i := range 5 {
-		calls = append(calls, start(t, t.Context(), l, numbered(tp, 1+i, 2+i)))
+		calls = append(calls, start(t.Context(), t, l, numbered(tp, 1+i, 2+i)))
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -330,7 +331,7 @@ func TestGuardEndsTheCallsOfOneRequest(t *testing.T) {
 	}
 	var calls []result
 	for i := range 3 {
-		calls = append(calls, start(t, t.Context(), l, numbered(tp, 1000*i, 1000*i+400)))
+		calls = append(calls, start(t.Context(), t, l, numbered(tp, 1000*i, 1000*i+400)))
 	}
 	g.open()
 	if err := <-first; err != nil {

@@ -2,7 +2,7 @@ package transport
 
 import (
 	"net/http"
-	"net/http/pprof" //nolint:gosec // its routes on the default mux are not served
+	"net/http/pprof"
 )
 
 // Monitor adds metrics and profiles of the running process to the routes of a listener: both or

@@ -315,6 +315,59 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 		}
 	})
 
+	// Nodes of a cluster with shards are in several partitions. Readers see them by cluster, in the
+	// order of nodes, with one row for each hour also where the number of shards changed within it.
+	t.Run("Shards", func(t *testing.T) {
+		l := NewLog()
+		const nodes = 9
+		for i := range nodes {
+			for step, of := range []int{0, 4, 8} {
+				from := Start + domain.Instant(10*step)*Minute
+				node := fmt.Sprint("n", i)
+				l.Append(domain.Envelope{
+					Source: "node-reporter/c1/" + node, Incarnation: uint64(1 + step), Cluster: "c1", Shards: of,
+					Time:  from + 10*Minute,
+					Event: Sample(node, domain.Interval{From: from, To: from + 10*Minute}, Seen{ID: GPU("c1", node, 0), Workspace: "w"}),
+				})
+			}
+		}
+		s := open(t)
+		catchUp(t, l, s)
+		if got, want := look(t, s), reference(t, l); got != want {
+			t.Errorf("stored rows differ from those in memory")
+		}
+		var found []string
+		if err := s.View(ctx, func(v projections.View) error {
+			scopes, err := v.Scopes(projections.TableUsage)
+			if err != nil || len(scopes) != 1 || scopes[0] != "c1" {
+				t.Errorf("scopes %q, want c1: %v", scopes, err)
+			}
+			for _, q := range []projections.Query{
+				{Table: projections.TableUsage, Scope: "c1"}, {Table: projections.TableUsage, Scope: "c1", ID: "n3", Last: true},
+				{Table: projections.TableUsage, Last: true, From: projections.HourOf(Start), To: projections.HourOf(Start) + 1}, {Table: projections.TableUsage, Scope: "c2"},
+			} {
+				err := v.Scan(q, func(k projections.Key, row projections.Row) error {
+					seen := row.(*projections.UsageHour).Observers[0].Devices[0].Segments
+					found = append(found, fmt.Sprint(k.ID, len(seen), (seen[0].To-seen[0].From)/60_000))
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, n := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "3", "0", "1", "2", "3", "4", "5", "6", "7", "8"} {
+			want = append(want, fmt.Sprint("n"+n, 1, 30))
+		}
+		if !slices.Equal(found, want) {
+			t.Errorf("read %q, want %q", found, want)
+		}
+	})
+
 	t.Run("LargeBatch", func(t *testing.T) {
 		l := Fleet(20, 4, Start)
 		l.Batch = 100_000
