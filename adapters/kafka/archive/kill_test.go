@@ -96,8 +96,9 @@ func TestKill(t *testing.T) {
 	home := t.TempDir()
 	kills := long.Count(8, 200)
 	rng := rand.New(rand.NewPCG(1, 2))
-	trimmed := int64(0)
-	for kill := range kills {
+	trimmed, kill := int64(0), 0
+	// On a busy machine the process may be killed before it trims, so it gets more lives then.
+	for ; kill < kills || trimmed == 0 && kill < 10*kills; kill++ {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
 		cmd.Env = append(os.Environ(), "ARCHIVE_TEST_HOME="+home)
 		var out bytes.Buffer
@@ -142,5 +143,5 @@ func TestKill(t *testing.T) {
 	if trimmed == 0 {
 		t.Error("nothing was trimmed")
 	}
-	t.Logf("%d kills, trimmed to %d", kills, trimmed)
+	t.Logf("%d kills, trimmed to %d", kill, trimmed)
 }
