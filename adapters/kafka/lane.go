@@ -240,7 +240,7 @@ func (w *writer) send(r *request) (refused bool, err error) {
 		if err := w.log.guard(r.ctx, w.lane.tp, failed); err != nil {
 			return false, err
 		}
-		err := w.log.produce(w.lane.tp, batch)
+		err := w.produce(batch)
 		if err == nil {
 			return false, nil
 		}
@@ -256,9 +256,16 @@ func (w *writer) send(r *request) (refused bool, err error) {
 
 // produce sends a batch and returns once it is answered, or after requestTimeout. No caller's
 // context ends it, so that the outcome is known before the next request is sent.
-func (l *Log) produce(tp domain.TopicPartition, batch []byte) error {
+func (w *writer) produce(batch []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
+	_, err := w.log.produce(ctx, w.lane.tp, batch)
+	return err
+}
+
+// produce sends a batch and returns the offset that it got. An abandoned request may still read the
+// batch after produce returns.
+func (l *Log) produce(ctx context.Context, tp domain.TopicPartition, batch []byte) (first int64, err error) {
 	size := binary.BigEndian.AppendUint32(nil, uint32(len(batch))) // kafka-go does not add this prefix
 	res, err := l.client.RawProduce(ctx, &kafkago.RawProduceRequest{
 		Topic:        string(tp.Topic),
@@ -269,5 +276,8 @@ func (l *Log) produce(tp domain.TopicPartition, batch []byte) error {
 	if err == nil {
 		err = res.Error
 	}
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return res.BaseOffset, nil
 }

@@ -3,13 +3,8 @@ package kafka
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-
-	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 
 	"quartermaster/domain"
 )
@@ -43,20 +38,9 @@ func (l *Log) AppendBatch(ctx context.Context, tp domain.TopicPartition, batch [
 		// The broker sets the offset, which no checksum covers. An abandoned request may still read sent.
 		sent := bytes.Clone(batch[:b.Size])
 		clear(sent[headBase:headLength])
-		size := binary.BigEndian.AppendUint32(nil, uint32(b.Size)) // kafka-go does not add this prefix
-		res, err := l.client.RawProduce(ctx, &kafkago.RawProduceRequest{
-			Topic:        string(tp.Topic),
-			Partition:    tp.Partition,
-			RequiredAcks: kafkago.RequireAll,
-			RawRecords: protocol.RawRecordSet{
-				Reader: io.MultiReader(bytes.NewReader(size), bytes.NewReader(sent)),
-			},
-		})
-		if err == nil {
-			err = res.Error
-		}
-		if err == nil && res.BaseOffset != b.First {
-			err = fmt.Errorf("append batch of %s at offset %d: %w: it got %d", tp, b.First, ErrMoved, res.BaseOffset)
+		got, err := l.produce(ctx, tp, sent)
+		if err == nil && got != b.First {
+			err = fmt.Errorf("append batch of %s at offset %d: %w: it got %d", tp, b.First, ErrMoved, got)
 		}
 		return err
 	})
