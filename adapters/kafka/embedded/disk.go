@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -126,12 +125,8 @@ func (w *watched) syncNames(segments bool) error {
 		return err
 	}
 	newest := w.base
-	for _, e := range entries {
-		if number, ok := strings.CutSuffix(e.Name(), ".dat"); ok {
-			if base, err := strconv.ParseInt(number, 10, 64); err == nil {
-				newest = max(newest, base)
-			}
-		}
+	if bases := segmentBases(entries); len(bases) > 0 {
+		newest = max(newest, bases[len(bases)-1])
 	}
 	if newest == w.base {
 		return nil

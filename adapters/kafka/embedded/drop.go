@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -89,15 +88,7 @@ func (d *disk) drop(tp topicPartition, offset int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var bases []int64
-	for _, e := range entries {
-		if number, ok := strings.CutSuffix(e.Name(), ".dat"); ok {
-			if base, err := strconv.ParseInt(number, 10, 64); err == nil {
-				bases = append(bases, base)
-			}
-		}
-	}
-	slices.SortFunc(bases, cmp.Compare[int64])
+	bases := segmentBases(entries)
 	to := start
 	for _, base := range bases[:max(0, len(bases)-1)] {
 		if base <= offset {
@@ -111,4 +102,17 @@ func (d *disk) drop(tp topicPartition, offset int64) (int64, error) {
 		return 0, err
 	}
 	return to, syncDir(dir)
+}
+
+// segmentBases returns the first offsets in the names of segments, ascending.
+func segmentBases(entries []os.DirEntry) (bases []int64) {
+	for _, e := range entries {
+		if number, ok := strings.CutSuffix(e.Name(), ".dat"); ok {
+			if base, err := strconv.ParseInt(number, 10, 64); err == nil {
+				bases = append(bases, base)
+			}
+		}
+	}
+	slices.Sort(bases)
+	return bases
 }

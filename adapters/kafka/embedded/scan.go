@@ -208,8 +208,8 @@ func partitionDirName(topic string, n int) string {
 	return url.PathEscape(topic) + "-" + strconv.Itoa(n)
 }
 
-// load reads the start and the snapshot before it lists the segments, so that the recorded segments exist with at
-// least the recorded size.
+// load reads the start and the snapshot before it lists the segments, so that the recorded segments
+// exist with at least the recorded size.
 func (p *partition) load() error {
 	var err error
 	if p.start, err = readStart(p.dir); err != nil {
