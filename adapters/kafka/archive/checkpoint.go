@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,7 +46,7 @@ func (a *Archive) Checkpoint(
 		return 0, err
 	}
 	var lines strings.Builder
-	for _, tp := range sorted(heads) {
+	for _, tp := range slices.SortedFunc(maps.Keys(heads), domain.TopicPartition.Compare) {
 		h := heads[tp]
 		records += h.next
 		fmt.Fprintf(&lines, "%s next=%d segments=%d manifest=%s\n", tp, h.next, h.segments, h.manifest)
@@ -60,15 +61,6 @@ func (a *Archive) Checkpoint(
 		return 0, err
 	}
 	return records, nil
-}
-
-func sorted(heads map[domain.TopicPartition]head) []domain.TopicPartition {
-	var tps []domain.TopicPartition
-	for tp := range heads {
-		tps = append(tps, tp)
-	}
-	slices.SortFunc(tps, domain.TopicPartition.Compare)
-	return tps
 }
 
 // Checked is the result of [Archive.CheckCheckpoints].

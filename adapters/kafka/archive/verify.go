@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -35,7 +36,7 @@ func (a *Archive) Verify(ctx context.Context, tps []domain.TopicPartition, read 
 	faults := map[domain.TopicPartition][]error{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(inMemory)
-	for _, tp := range tps {
+	check := func(tp domain.TopicPartition) error {
 		used := map[string]bool{}
 		fault := func(err error) error {
 			if !errors.Is(err, kafka.ErrArchive) {
@@ -48,24 +49,19 @@ func (a *Archive) Verify(ctx context.Context, tps []domain.TopicPartition, read 
 		}
 		names, err := a.chain(ctx, tp, true)
 		if err != nil {
-			if err := fault(err); err != nil {
-				return nil, errors.Join(err, g.Wait())
-			}
-			continue
+			return fault(err)
 		}
 		var before *Manifest
 		for i, name := range names {
 			m, err := a.manifest(ctx, tp, name, before)
 			if err != nil && before != nil && errors.Is(err, kafka.ErrArchive) {
 				// It may be right by itself; then what follows it can be checked against it.
-				if err := fault(err); err != nil {
-					return nil, errors.Join(err, g.Wait())
-				}
+				_ = fault(err)
 				m, err = a.manifest(ctx, tp, name, nil)
 			}
 			if before = m; err != nil {
 				if err := fault(err); err != nil {
-					return nil, errors.Join(err, g.Wait())
+					return err
 				}
 				continue
 			}
@@ -85,20 +81,23 @@ func (a *Archive) Verify(ctx context.Context, tps []domain.TopicPartition, read 
 			})
 		}
 		objects, err := a.store.List(ctx, fmt.Sprintf("segments/%s/%d/", tp.Topic, tp.Partition))
-		if err != nil {
-			return nil, errors.Join(err, g.Wait())
-		}
 		for _, object := range objects {
 			if !used[object] {
 				v.Unreferenced++
 			}
+		}
+		return err
+	}
+	for _, tp := range tps {
+		if err := check(tp); err != nil {
+			return nil, errors.Join(err, g.Wait())
 		}
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
 	for _, tp := range tps {
-		slices.SortStableFunc(faults[tp], func(x, y error) int { return int(min(max(offsetOf(x)-offsetOf(y), -1), 1)) })
+		slices.SortStableFunc(faults[tp], func(x, y error) int { return cmp.Compare(offsetOf(x), offsetOf(y)) })
 		v.Faults = append(v.Faults, faults[tp]...)
 	}
 	return v, nil
@@ -122,28 +121,12 @@ func (a *Archive) Confirm(ctx context.Context, log Source, tp domain.TopicPartit
 			return errFound
 		}
 		err := a.withSegment(ctx, m, func(raw []byte) error {
-			compared := 0
-			err := log.ReadBatches(ctx, tp, domain.Anchor{}, max(first, m.First), m.Last+1, func(b kafka.Batches) error {
-				skipped, held := raw, b.Bytes
-				for len(skipped) > 0 { // to the batch that the log begins with
-					h, err := kafka.NextBatch(skipped)
-					if err != nil {
-						return err
-					}
-					if h.First >= b.First {
-						break
-					}
-					skipped = skipped[h.Size:]
-				}
-				size := min(len(skipped), len(held)) // the log's answer may go on with the next segment
-				if size == 0 || !bytes.Equal(skipped[:size], held[:size]) {
-					return &DamageError{m.Object, tp, b.First, "the log has other bytes"}
-				}
-				compared = len(raw) - len(skipped) + size
-				return nil
-			})
-			if err == nil && compared != len(raw) {
-				err = &DamageError{m.Object, tp, m.First, "the log has fewer bytes"}
+			differs, err := compare(ctx, log, tp, m, raw, max(first, m.First), bytes.Equal)
+			switch {
+			case errors.Is(err, errDiffers):
+				return &DamageError{m.Object, tp, differs, "the log has other bytes"}
+			case errors.Is(err, errFewer):
+				return &DamageError{m.Object, tp, m.First, "the log has fewer bytes"}
 			}
 			return err
 		})
@@ -157,6 +140,53 @@ func (a *Archive) Confirm(ctx context.Context, log Source, tp domain.TopicPartit
 		return first, err
 	}
 	return end, nil
+}
+
+// Results of compare.
+var (
+	errDiffers = errors.New("the log has another batch")
+	errFewer   = errors.New("the log returned fewer batches than it has")
+)
+
+// compare compares the batches of a segment, from the one with an offset on, with what a log holds. Its
+// error is errDiffers, with the first offset of the first batch that differs, errFewer, or that of
+// reading the log.
+func compare(
+	ctx context.Context,
+	log Source,
+	tp domain.TopicPartition,
+	m *Manifest,
+	raw []byte,
+	from int64,
+	equal func(held, archived []byte) bool,
+) (differs int64, err error) {
+	rest := raw
+	err = log.ReadBatches(ctx, tp, domain.Anchor{}, from, m.Last+1, func(b kafka.Batches) error {
+		for held := b.Bytes; len(held) > 0 && len(rest) > 0; { // the answer may go on with the next segment
+			want, err := kafka.NextBatch(rest)
+			if err != nil {
+				return err
+			}
+			if want.Last < from {
+				rest = rest[want.Size:]
+				continue
+			}
+			found, err := kafka.NextBatch(held)
+			if err != nil {
+				return err
+			}
+			if found.Size != want.Size || !equal(held[:found.Size], rest[:want.Size]) {
+				differs = want.First
+				return errDiffers
+			}
+			held, rest = held[found.Size:], rest[want.Size:]
+		}
+		return nil
+	})
+	if err == nil && len(rest) > 0 {
+		err = errFewer
+	}
+	return differs, err
 }
 
 // head is the state of one partition in a checkpoint.
