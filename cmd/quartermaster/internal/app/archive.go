@@ -269,11 +269,7 @@ func (c *Caller) VerifyArchive(ctx context.Context, from string, key ed25519.Pub
 	}
 	var verifier note.Verifier
 	if key != nil {
-		text, err := note.NewEd25519VerifierKey(archive.SignerName(log), key)
-		if err != nil {
-			return nil, err
-		}
-		if verifier, err = note.NewVerifier(text); err != nil {
+		if verifier, err = newNoteVerifier(archive.SignerName(log), key); err != nil {
 			return nil, err
 		}
 	}

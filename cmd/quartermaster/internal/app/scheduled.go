@@ -245,7 +245,16 @@ type noteSigner struct {
 
 // newNoteSigner fails when name is not valid for a note's key.
 func newNoteSigner(name string, key ed25519.PrivateKey) (*noteSigner, error) {
-	text, err := note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey))
+	v, err := newNoteVerifier(name, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, err
+	}
+	return &noteSigner{name, v.KeyHash(), key}, nil
+}
+
+// newNoteVerifier fails when name is not valid for a note's key.
+func newNoteVerifier(name string, key ed25519.PublicKey) (note.Verifier, error) {
+	text, err := note.NewEd25519VerifierKey(name, key)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +262,7 @@ func newNoteSigner(name string, key ed25519.PrivateKey) (*noteSigner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", strconv.Quote(name), err)
 	}
-	return &noteSigner{name, v.KeyHash(), key}, nil
+	return v, nil
 }
 
 // Name, KeyHash and Sign implement [note.Signer].
