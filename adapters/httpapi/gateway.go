@@ -224,12 +224,8 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 	if err != nil {
 		return nil, refuse(http.StatusServiceUnavailable, "the request ended")
 	}
-	working := true
-	defer func() {
-		if working {
-			done()
-		}
-	}()
+	done = sync.OnceFunc(done)
+	defer done()
 	body, err := decompressed(r, sent)
 	if err != nil {
 		return nil, err
@@ -253,7 +249,6 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 		// are places. A delivery that gets no memory for it waits in its place.
 		if q.Take(int64(len(body)+recordCost*len(recs))) == nil {
 			done()
-			working = false
 		}
 		if err := g.Append(r.Context(), taken); err != nil {
 			g.Log.Warn("events of a node could not be appended", "cluster", caller.Cluster, "events", len(taken), "error", err)
