@@ -1,12 +1,14 @@
 package projections
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"quartermaster/domain"
@@ -199,16 +201,28 @@ func (v memoryView) Scan(q Query, yield func(Key, Row) error) error {
 func (v memoryView) ScanByCluster(q Query, yield func(Key, Row) error) error {
 	all := q
 	all.Scope = ""
-	var found []*entry
+	type hit struct {
+		of Key // by cluster
+		*entry
+	}
+	var found []hit
 	for _, part := range v.m.parts {
 		part.rows.each(all, func(e *entry) {
-			if q.Scope == "" || domain.ClusterOf(e.key.Scope) == q.Scope {
-				found = append(found, e)
+			of := e.key
+			if of.Scope = domain.ClusterOf(of.Scope); q.Scope == "" || of.Scope == q.Scope {
+				found = append(found, hit{of, e})
 			}
 		})
 	}
-	slices.SortFunc(found, func(a, b *entry) int { return a.key.CompareByCluster(b.key) })
-	for _, e := range found {
+	slices.SortFunc(found, func(a, b hit) int {
+		return cmp.Or(a.of.Compare(b.of), strings.Compare(a.key.Scope, b.key.Scope))
+	})
+	for i, e := range found {
+		if q.Last && i+1 < len(found) {
+			if next := found[i+1].of; next.Scope == e.of.Scope && next.ID == e.of.ID && next.Hour > e.of.Hour {
+				continue
+			}
+		}
 		row, err := e.read()
 		if err != nil {
 			return err

@@ -34,13 +34,29 @@ type ClusterView struct {
 	rows View
 
 	mu    sync.Mutex
-	known map[Table]map[string][]int // numbers of shards by cluster, 0 for none; nil: no table has shards
+	known map[Table]map[string]*shards // see shardsOf
+}
+
+// shards are the scopes of a cluster in a table, in order, and the numbers of shards in them,
+// ascending, 0 for none.
+type shards struct {
+	scopes []string
+	of     []int
+}
+
+// ofNode returns the scopes that may have rows of a node.
+func (s *shards) ofNode(cluster, node string) []string {
+	scopes := make([]string, len(s.of))
+	for i, of := range s.of {
+		scopes[i] = domain.NodeKey(cluster, node, of)
+	}
+	return scopes
 }
 
 // ByCluster returns the view by cluster of a view of rows as they are stored. Stores pass it to
 // readers.
 func ByCluster(rows View) *ClusterView {
-	return &ClusterView{rows: rows, known: map[Table]map[string][]int{}}
+	return &ClusterView{rows: rows, known: map[Table]map[string]*shards{}}
 }
 
 // Stored returns the view of the rows as they are stored, for those who copy, compare or digest
@@ -61,9 +77,8 @@ func (c *ClusterView) Position() domain.Position { return c.rows.Position() }
 // Anchors implements [View].
 func (c *ClusterView) Anchors() map[domain.TopicPartition]domain.Anchor { return c.rows.Anchors() }
 
-// shards returns the numbers of shards under which a table has rows, ascending, by cluster; nil if
-// no cluster has shards.
-func (c *ClusterView) shards(t Table) (map[string][]int, error) {
+// shards is shardsOf, once for each table.
+func (c *ClusterView) shards(t Table) (map[string]*shards, error) {
 	if !ofNodes(t) {
 		return nil, nil
 	}
@@ -79,28 +94,35 @@ func (c *ClusterView) shards(t Table) (map[string][]int, error) {
 	return known, err
 }
 
-func shardsOf(v View, t Table) (map[string][]int, error) {
+// shardsOf returns where a table has rows, by cluster; nil if no cluster has shards.
+func shardsOf(v View, t Table) (map[string]*shards, error) {
 	scopes, err := v.Scopes(t)
 	if err != nil {
 		return nil, err
 	}
 	sharded := false
-	known := map[string][]int{}
+	known := map[string]*shards{}
 	for _, scope := range scopes {
 		cluster, _, of, err := domain.ParseShardKey(scope)
 		if err != nil {
 			return nil, fmt.Errorf("scopes of %s: %w", t, err)
 		}
 		sharded = sharded || of > 0
-		if !slices.Contains(known[cluster], of) {
-			known[cluster] = append(known[cluster], of)
+		s := known[cluster]
+		if s == nil {
+			s = &shards{}
+			known[cluster] = s
+		}
+		s.scopes = append(s.scopes, scope)
+		if !slices.Contains(s.of, of) {
+			s.of = append(s.of, of)
 		}
 	}
 	if !sharded {
 		return nil, nil
 	}
-	for _, of := range known {
-		slices.Sort(of)
+	for _, s := range known {
+		slices.Sort(s.of)
 	}
 	return known, nil
 }
@@ -126,10 +148,14 @@ func (c *ClusterView) Get(k Key) (Row, error) {
 	if known == nil {
 		return c.rows.Get(k)
 	}
+	s := known[k.Scope]
+	if s == nil {
+		return nil, nil
+	}
 	var parts []Row
-	for _, of := range known[k.Scope] {
+	for _, scope := range s.ofNode(k.Scope, k.ID) {
 		at := k
-		at.Scope = domain.NodeKey(k.Scope, k.ID, of)
+		at.Scope = scope
 		row, err := c.rows.Get(at)
 		if err != nil {
 			return nil, err
@@ -163,7 +189,7 @@ func (c *ClusterView) Scan(q Query, yield func(Key, Row) error) error {
 		}
 		return yield(at, row)
 	}
-	err = ScanByCluster(c.rows, q, func(k Key, row Row) error {
+	err = scanByCluster(c.rows, known, q, func(k Key, row Row) error {
 		k.Scope = domain.ClusterOf(k.Scope)
 		switch {
 		case len(parts) == 0, k == at:
@@ -201,34 +227,31 @@ func (q *Query) HoldsByCluster(k Key) bool {
 // of [Key.CompareByCluster]. The scope of the query is a cluster, "" for all. If the query asks for
 // the last row of each node, earlier ones may be among them.
 func ScanByCluster(rows View, q Query, yield func(Key, Row) error) error {
-	if own, ok := rows.(interface {
-		ScanByCluster(Query, func(Key, Row) error) error
-	}); ok {
-		return own.ScanByCluster(q, yield)
-	}
 	known, err := shardsOf(rows, q.Table)
 	if err != nil {
 		return err
 	}
-	scopes, err := rows.Scopes(q.Table)
-	if err != nil {
-		return err
+	if known == nil {
+		return rows.Scan(q, yield) // each scope is a cluster
 	}
-	of := map[string][]string{} // scopes by cluster
-	for _, scope := range scopes {
-		cluster := domain.ClusterOf(scope)
-		of[cluster] = append(of[cluster], scope)
+	return scanByCluster(rows, known, q, yield)
+}
+
+// scanByCluster is ScanByCluster for a table with shards.
+func scanByCluster(rows View, known map[string]*shards, q Query, yield func(Key, Row) error) error {
+	own, ok := rows.(interface {
+		ScanByCluster(Query, func(Key, Row) error) error
+	})
+	if ok && q.ID == "" {
+		return own.ScanByCluster(q, yield)
 	}
-	for _, cluster := range slices.Sorted(maps.Keys(of)) {
+	for _, cluster := range slices.Sorted(maps.Keys(known)) {
 		if q.Scope != "" && q.Scope != cluster {
 			continue
 		}
-		scopes := of[cluster]
-		if q.ID != "" && known != nil {
-			scopes = nil
-			for _, of := range known[cluster] {
-				scopes = append(scopes, domain.NodeKey(cluster, q.ID, of))
-			}
+		scopes := known[cluster].scopes
+		if q.ID != "" {
+			scopes = known[cluster].ofNode(cluster, q.ID)
 		}
 		if err := scanShards(rows, q, scopes, yield); err != nil {
 			return err
