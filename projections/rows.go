@@ -378,6 +378,12 @@ func (r *WorkingSet) shelve(k Key, raw []byte) {
 	r.sealed++
 }
 
+// reaches reports whether an hour of the shelf may be within the bounds of a query.
+func (s *shelf) reaches(q Query) bool {
+	n := len(s.hours)
+	return n > 0 && (q.From == 0 || s.hours[n-1] >= q.From) && (q.To == 0 || s.hours[0] < q.To)
+}
+
 // unshelve takes an hour off its shelf, if it is on one.
 func (r *WorkingSet) unshelve(k Key) {
 	if s := r.shelves[shelfOf(k)]; s != nil {
@@ -408,6 +414,9 @@ func (r *WorkingSet) each(q Query, yield func(*entry)) {
 		}
 	}
 	for at, s := range r.shelves {
+		if !s.reaches(q) {
+			continue
+		}
 		for i, hour := range s.hours {
 			if k := (Key{TableUsage, at.scope, at.id, hour}); q.Holds(k) {
 				yield(&entry{key: k, raw: s.raws[i]})

@@ -248,7 +248,7 @@ func sections(v View, chunk func([]byte) error, end func(domain.TopicPartition, 
 		return b, chunk(b)
 	}
 	for _, tp := range domain.AllPartitions() {
-		sum, err := section(func(yield rowYield) error { return scopes.rows(tp, yield) }, hand)
+		sum, err := section(func(yield rowYield) error { return scopes.rows(tp, 0, 0, yield) }, hand)
 		if err != nil {
 			return err
 		}
@@ -302,11 +302,16 @@ type scopesByPartition struct {
 	of    map[Table][]string // all scopes, by table of the topic
 }
 
-func (s *scopesByPartition) rows(tp domain.TopicPartition, yield rowYield) error {
+// rows calls yield with the rows of a partition by key. If to is not 0, it leaves out tables without
+// time, and rows outside from and to.
+func (s *scopesByPartition) rows(tp domain.TopicPartition, from, to int64, yield rowYield) error {
 	if s.topic != tp.Topic {
 		s.topic, s.of = tp.Topic, map[Table][]string{}
 	}
 	for _, t := range tablesByName() {
+		if to != 0 && !t.Timed() {
+			continue
+		}
 		scopes := []string{StreamScope(tp)}
 		if t.Topic() != "" {
 			if t.Topic() != tp.Topic {
@@ -330,7 +335,7 @@ func (s *scopesByPartition) rows(tp domain.TopicPartition, yield rowYield) error
 		}
 		for _, scope := range scopes {
 			var last *Key
-			if err := s.v.Scan(Query{Table: t, Scope: scope}, func(k Key, row Row) error {
+			if err := s.v.Scan(Query{Table: t, Scope: scope, From: from, To: to}, func(k Key, row Row) error {
 				// A database that sorts text by a locale would give another digest.
 				if last != nil && last.Compare(k) >= 0 {
 					return fmt.Errorf("scan %s: %s comes after %s", t, k, last)
@@ -430,18 +435,25 @@ func (m *Memory) sections(chunk func([]byte) error, end func(domain.TopicPartiti
 }
 
 // each calls yield with every row of the partition, by key.
-func (p *memoryPartition) each(yield rowYield) error {
+func (p *memoryPartition) each(yield rowYield) error { return p.between(0, 0, yield) }
+
+// between is each. If to is not 0, it leaves out tables without time, and rows outside from and to.
+func (p *memoryPartition) between(from, to int64, yield rowYield) error {
 	take := func(e *entry) error { return yield(e.key, e.row, e.raw) }
 	var found []*entry
 	for _, t := range tablesByName() {
+		if to != 0 && !t.Timed() {
+			continue
+		}
+		q := Query{Table: t, From: from, To: to}
 		if t == TableUsage {
-			if err := p.rows.eachHour(take); err != nil {
+			if err := p.rows.eachHour(q, take); err != nil {
 				return err
 			}
 			continue
 		}
 		found = found[:0]
-		p.rows.each(Query{Table: t}, func(e *entry) { found = append(found, e) })
+		p.rows.each(q, func(e *entry) { found = append(found, e) })
 		slices.SortFunc(found, func(a, b *entry) int { return a.key.Compare(b.key) })
 		for _, e := range found {
 			if err := take(e); err != nil {
@@ -452,15 +464,23 @@ func (p *memoryPartition) each(yield rowYield) error {
 	return nil
 }
 
-// eachHour calls yield with every usage hour by key. It holds the keys of shelves, not of hours.
-func (r *WorkingSet) eachHour(yield func(*entry) error) error {
+// eachHour calls yield with the usage hours that a query selects, by key. It holds the keys of
+// shelves, not of hours.
+func (r *WorkingSet) eachHour(q Query, yield func(*entry) error) error {
 	open := map[shelfKey][]*entry{}
 	for k, e := range r.hours {
-		open[shelfOf(k)] = append(open[shelfOf(k)], e)
+		if q.Holds(k) {
+			open[shelfOf(k)] = append(open[shelfOf(k)], e)
+		}
 	}
-	places := slices.Collect(maps.Keys(r.shelves))
+	var places []shelfKey
+	for at, s := range r.shelves {
+		if s.reaches(q) {
+			places = append(places, at)
+		}
+	}
 	for at := range open {
-		if r.shelves[at] == nil {
+		if s := r.shelves[at]; s == nil || !s.reaches(q) {
 			places = append(places, at)
 		}
 	}
@@ -472,6 +492,9 @@ func (r *WorkingSet) eachHour(yield func(*entry) error) error {
 		slices.SortFunc(hours, func(a, b *entry) int { return cmp.Compare(a.key.Hour, b.key.Hour) })
 		if s := r.shelves[at]; s != nil {
 			for i, hour := range s.hours {
+				if !q.Holds(Key{TableUsage, at.scope, at.id, hour}) {
+					continue
+				}
 				for len(hours) > 0 && hours[0].key.Hour < hour {
 					if err := yield(hours[0]); err != nil {
 						return err

@@ -222,3 +222,13 @@ func activate(t testing.TB, db *DB, generation string) {
 		t.Fatal(err)
 	}
 }
+
+// The tables with a time in their key are those whose rows belong to a month.
+func TestTimedTables(t *testing.T) {
+	for _, spec := range tables {
+		timed := spec.kind == byHour || spec.kind == byDay || spec.kind == byMonth
+		if spec.of.Timed() != timed {
+			t.Errorf("rows of %s belong to a month: %t, its column is of kind %d", spec.name(), spec.of.Timed(), spec.kind)
+		}
+	}
+}

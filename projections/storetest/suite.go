@@ -268,6 +268,13 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			if got, want := look(t, s), reference(t, l); got != want {
 				t.Errorf("log %d: %x at %s, want %x at %s", seed, got.digest, got.at, want.digest, want.at)
 			}
+			m, err := l.Fold(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := partsOf(t, s), partsOf(t, m); got != want {
+				t.Errorf("log %d: parts are\n%swant\n%s", seed, got, want)
+			}
 		}
 	})
 
