@@ -1,0 +1,196 @@
+// Package parts keeps the rows of sealed months as Parquet files in a directory.
+//
+// The directory of a log has a folder for each part (month and topic partition):
+//
+//	month=2026-05/topic=qm.telemetry/partition=3/manifest.json
+//	month=2026-05/topic=qm.telemetry/partition=3/<digest>.parquet
+//
+// What always holds:
+//
+//   - A Parquet file is named by the digest of its rows (see projections/parts.go). Under that name
+//     it is complete and synced, and is never changed or replaced.
+//   - The manifest lists the versions of a part in order. The last one counts. Each says which
+//     digest it supersedes. A version is only ever added, after its file is in place.
+//   - Nothing that is read is trusted: size and SHA-256 of a file are compared with the manifest
+//     before it is decoded, and the digest of its rows with its name.
+//   - Reading holds a page of a row group in memory, however long the part is.
+//   - One process writes to a directory at a time. Any number may read.
+package parts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+var (
+	// ErrDamaged means that a file is not what was written: truncated, altered or another one. Restore
+	// it from a copy, or remove its folder and make the part again.
+	ErrDamaged = errors.New("part is damaged")
+	// ErrMissing means that a manifest names a file that is not there. Restore it from a copy, or
+	// remove its folder and make the part again.
+	ErrMissing = errors.New("file of a part is missing")
+	// ErrManifest means that a manifest is not valid or contradicts its folder. Restore it from a copy,
+	// or remove its folder and make the part again.
+	ErrManifest = errors.New("manifest of a part is not valid")
+	// ErrLog means that a part is of another log. Name the directory of this log.
+	ErrLog = errors.New("part is of another log")
+	// ErrMethod means that a part was made by another version of the folds. Make it again.
+	ErrMethod = errors.New("part was made by another version of the folds")
+	// ErrLocked means that another process writes to the directory. Try again when it has ended.
+	ErrLocked = errors.New("another process makes parts in this directory")
+)
+
+const manifestName = "manifest.json"
+
+// Directory has the parts of one log.
+type Directory struct {
+	Path string
+	Log  string // the log's id
+}
+
+// folder returns the folder of a part.
+func (d Directory) folder(k projections.PartKey) string {
+	return filepath.Join(d.Path, "month="+projections.MonthName(k.Month), "topic="+string(k.Partition.Topic),
+		"partition="+strconv.Itoa(k.Partition.Partition))
+}
+
+// File returns the path of a version's Parquet file.
+func (d Directory) File(k projections.PartKey, digest Digest) string {
+	return filepath.Join(d.folder(k), digest.String()+".parquet")
+}
+
+// List returns the parts that have a folder, by partition and month. A directory that does not
+// exist has none.
+func (d Directory) List() ([]projections.PartKey, error) {
+	folders, err := filepath.Glob(filepath.Join(d.Path, "month=*", "topic=*", "partition=*"))
+	if err != nil {
+		return nil, fmt.Errorf("list parts: %w", err)
+	}
+	var keys []projections.PartKey
+	for _, f := range folders {
+		rel, err := filepath.Rel(d.Path, f)
+		if err != nil {
+			return nil, fmt.Errorf("list parts: %w", err)
+		}
+		names := strings.Split(filepath.ToSlash(rel), "/")
+		k, err := parseKey(strings.TrimPrefix(names[0], "month="), strings.TrimPrefix(names[1], "topic="),
+			strings.TrimPrefix(names[2], "partition="))
+		if err != nil {
+			return nil, fmt.Errorf("list parts: %s: %w", f, err)
+		}
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, projections.PartKey.Compare)
+	return keys, nil
+}
+
+// parseKey reads the names of a part's folders.
+func parseKey(month, topic, partition string) (k projections.PartKey, err error) {
+	at, err := domain.ParseInstant(month + "-01T00:00:00Z")
+	if err != nil || projections.MonthName(projections.HourOf(at)) != month {
+		return k, fmt.Errorf("month %q: want year and month, as in 2026-05", month)
+	}
+	n, err := strconv.Atoi(partition)
+	tp := domain.TopicPartition{Topic: domain.Topic(topic), Partition: n}
+	if err != nil || !slices.Contains(domain.AllPartitions(), tp) || strconv.Itoa(n) != partition {
+		return k, fmt.Errorf("topic %q has no partition %q", topic, partition)
+	}
+	return projections.PartKey{Partition: tp, Month: projections.HourOf(at)}, nil
+}
+
+// Manifest returns the manifest of a part, with an error that is [fs.ErrNotExist] if there is none.
+func (d Directory) Manifest(k projections.PartKey) (*Manifest, error) {
+	path := filepath.Join(d.folder(k), manifestName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest of %s: %w", k, err)
+	}
+	m, err := ParseManifest(b)
+	switch {
+	case err != nil:
+	case m.Log != d.Log:
+		err = fmt.Errorf("%w: it is of log %q, this is %q", ErrLog, m.Log, d.Log)
+	case m.key != k:
+		err = fmt.Errorf("%w: it is of %s", ErrManifest, m.key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// lock keeps other writers out until the returned function is called.
+func (d Directory) lock() (unlock func() error, err error) {
+	if err := makeDurable(d.Path); err != nil {
+		return nil, fmt.Errorf("make the directory of parts: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(d.Path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the directory of parts: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: %w", d.Path, ErrLocked)
+		}
+		return nil, fmt.Errorf("lock the directory of parts: %w", err)
+	}
+	return f.Close, nil
+}
+
+// place writes a file and gives it its name once it is complete and synced.
+func place(path string, write func(*os.File) error) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "new-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDirectory(dir)
+}
+
+// makeDurable makes a directory and its parents, with their names on disk when it returns.
+func makeDurable(path string) error {
+	_, err := os.Stat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return os.MkdirAll(path, 0o700) // returns what is wrong
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := makeDurable(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return syncDirectory(parent)
+}
+
+func syncDirectory(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,269 @@
+package parts
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/parquet-go/parquet-go"
+
+	"quartermaster/projections"
+)
+
+// Part is a version of a part that is open for reading.
+type Part struct {
+	Key     projections.PartKey
+	Version Version
+	file    *parquet.File
+}
+
+// Read opens the version of a part that counts, calls read with it, and closes it. It checks the
+// file's size and SHA-256 before anything is decoded. A version of other folds is refused, because
+// its rows cannot be told from damage: [ErrMethod].
+func (d Directory) Read(k projections.PartKey, read func(*Part) error) error {
+	m, err := d.Manifest(k)
+	if err != nil {
+		return err
+	}
+	if v := m.Last(); v.Method != projections.Method {
+		return fmt.Errorf("%s: %w: %q, these are %q", k, ErrMethod, v.Method, projections.Method)
+	}
+	return d.read(k, m.Last(), read)
+}
+
+// read opens a version.
+func (d Directory) read(k projections.PartKey, v *Version, read func(*Part) error) (err error) {
+	path := d.File(k, v.Digest)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", ErrMissing, path)
+	}
+	if err != nil {
+		return fmt.Errorf("open part %s: %w", k, err)
+	}
+	defer f.Close()
+	if err := v.matches(f); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	// Only bytes that were written here are decoded: the hash above says so, unless the manifest
+	// lies. The decoder may then panic.
+	var file *parquet.File
+	if err := guarded(func() (err error) {
+		file, err = parquet.OpenFile(f, v.Bytes, parquet.SkipBloomFilters(true))
+		return err
+	}); err != nil {
+		return fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
+	}
+	if !parquet.EqualNodes(file.Schema(), parquet.SchemaOf(written{})) {
+		return fmt.Errorf("%s: %w: it has other columns", path, ErrDamaged)
+	}
+	if log, _ := file.Lookup("log"); log != d.Log {
+		return fmt.Errorf("%s: %w: it is of log %q, this is %q", path, ErrLog, log, d.Log)
+	}
+	return read(&Part{k, *v, file})
+}
+
+// matches compares a file with what the manifest says of it.
+func (v *Version) matches(f *os.File) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size() != v.Bytes {
+		return fmt.Errorf("%w: it has %d bytes, the manifest says %d", ErrDamaged, st.Size(), v.Bytes)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return err
+	}
+	if sum := Digest(h.Sum(nil)); sum != v.SHA256 {
+		return fmt.Errorf("%w: its SHA-256 is %s, the manifest says %s", ErrDamaged, sum, v.SHA256)
+	}
+	return nil
+}
+
+// guarded turns a panic of the decoder into an error.
+func guarded(decode func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return decode()
+}
+
+// Verify reads the whole part, and fails with [ErrDamaged] unless its rows have its digest, are in
+// order, and belong to it.
+func (p *Part) Verify() error {
+	h := sha256.New()
+	var n int64
+	var last *projections.Key
+	if err := p.Scan(projections.Query{}, func(k projections.Key, row []byte) error {
+		if of, ok := projections.PartOf(k); !ok || of != p.Key {
+			return fmt.Errorf("%w: %s does not belong to it", ErrDamaged, k)
+		}
+		if last != nil && last.Compare(k) >= 0 {
+			return fmt.Errorf("%w: %s comes after %s", ErrDamaged, k, last)
+		}
+		last = &k
+		h.Write(row)
+		n++
+		return nil
+	}); err != nil {
+		return err
+	}
+	if sum := Digest(h.Sum(nil)); sum != p.Version.Digest || n != p.Version.Rows {
+		return fmt.Errorf("part %s: %w: %d rows with digest %s, the manifest says %d with %s", p.Key, ErrDamaged,
+			n, sum, p.Version.Rows, p.Version.Digest)
+	}
+	return nil
+}
+
+// Scan calls yield with each row that a query selects, by key, in the form of
+// [projections.AppendRow]. The zero query selects every row of the part. The bytes are valid until
+// yield returns. It reads only pages that may hold such rows.
+func (p *Part) Scan(q projections.Query, yield func(projections.Key, []byte) error) error {
+	if q.Last {
+		return p.scanLast(q, yield)
+	}
+	for _, group := range p.file.RowGroups() {
+		if err := p.scanGroup(group, q, yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scanLast is Scan for the row with the greatest hour of each scope and id.
+func (p *Part) scanLast(q projections.Query, yield func(projections.Key, []byte) error) error {
+	q.Last = false
+	var last projections.Key
+	var row []byte
+	flush := func() error {
+		if row == nil {
+			return nil
+		}
+		return yield(last, row)
+	}
+	if err := p.Scan(q, func(k projections.Key, b []byte) error {
+		if k.Table != last.Table || k.Scope != last.Scope || k.ID != last.ID {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		last, row = k, bytes.Clone(b)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return flush()
+}
+
+// batch is how many rows are decoded at a time.
+const batch = 64
+
+func (p *Part) scanGroup(group parquet.RowGroup, q projections.Query, yield func(projections.Key, []byte) error) error {
+	damaged := func(err error) error { return fmt.Errorf("part %s: %w: %w", p.Key, ErrDamaged, err) }
+	var from, to int64
+	if err := guarded(func() (err error) {
+		from, to, err = rangeOf(group, q)
+		return err
+	}); err != nil {
+		return damaged(err)
+	}
+	if from >= to {
+		return nil
+	}
+	var r *parquet.GenericReader[record]
+	if err := guarded(func() error {
+		r = parquet.NewGenericRowGroupReader[record](group)
+		return r.SeekToRow(from)
+	}); err != nil {
+		return damaged(err)
+	}
+	defer r.Close()
+	rows := make([]record, batch)
+	for from < to {
+		n := 0
+		if err := guarded(func() (err error) {
+			n, err = r.Read(rows[:min(batch, to-from)])
+			return err
+		}); n == 0 && err != nil {
+			return damaged(err)
+		}
+		from += int64(n)
+		for i := range rows[:n] {
+			k, _, err := projections.SplitRow(rows[i].Row)
+			if err != nil {
+				return damaged(err)
+			}
+			w := recordOf(k, nil)
+			if r := rows[i]; r.Table != w.Table || r.Scope != w.Scope || r.ID != w.ID || r.Hour != w.Hour {
+				return damaged(fmt.Errorf("the columns beside %s are of another row", k))
+			}
+			if q.Table != 0 && k.Table != q.Table || !q.Holds(k) {
+				continue
+			}
+			if err := yield(k, rows[i].Row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rangeOf returns the range of rows of a group that may match a query, by the bounds of its pages.
+func rangeOf(group parquet.RowGroup, q projections.Query) (from, to int64, err error) {
+	from, to = 0, group.NumRows()
+	narrow := func(column int, low, high parquet.Value) error {
+		c := group.ColumnChunks()[column]
+		bounds, err := c.ColumnIndex()
+		if err != nil {
+			return err
+		}
+		places, err := c.OffsetIndex()
+		if err != nil {
+			return err
+		}
+		first, end := to, from
+		for i := range bounds.NumPages() {
+			if !low.IsNull() && c.Type().Compare(bounds.MaxValue(i), low) < 0 ||
+				!high.IsNull() && c.Type().Compare(bounds.MinValue(i), high) > 0 {
+				continue
+			}
+			next := group.NumRows()
+			if i+1 < places.NumPages() {
+				next = places.FirstRowIndex(i + 1)
+			}
+			first, end = min(first, places.FirstRowIndex(i)), max(end, next)
+		}
+		from, to = max(from, first), min(to, end)
+		return nil
+	}
+	text := func(column int, s string) error {
+		if s == "" {
+			return nil
+		}
+		v := parquet.ByteArrayValue([]byte(legible(s)))
+		return narrow(column, v, v)
+	}
+	var low, high parquet.Value
+	if q.From != 0 {
+		low = parquet.Int64Value(recordOf(projections.Key{Hour: q.From}, nil).Hour)
+	}
+	if q.To != 0 {
+		high = parquet.Int64Value(recordOf(projections.Key{Hour: q.To - 1}, nil).Hour)
+	}
+	table := ""
+	if q.Table != 0 {
+		table = q.Table.String()
+	}
+	if err := errors.Join(text(0, table), text(1, q.Scope), text(2, q.ID)); err != nil {
+		return 0, 0, err
+	}
+	return from, to, narrow(3, low, high)
+}
