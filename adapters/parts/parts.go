@@ -15,6 +15,8 @@
 //     before it is decoded, and the digest of its rows with its name.
 //   - Reading holds a page of a row group in memory, however long the part is.
 //   - One process writes to a directory at a time. Any number may read.
+//
+// docs/reference/parts.md describes the format for other programs.
 package parts
 
 import (

@@ -167,8 +167,13 @@ func (h *Conn) now(ctx context.Context) (domain.Instant, error) {
 	if h.asOf == nil {
 		return Now(), nil
 	}
-	var last domain.Instant
-	for tp, next := range h.asOf {
+	return h.lastAppended(ctx, h.asOf)
+}
+
+// lastAppended returns when the last record before a position was appended: the latest time of the
+// last records of the partitions.
+func (h *Conn) lastAppended(ctx context.Context, at domain.Position) (last domain.Instant, err error) {
+	for tp, next := range at {
 		if next == 0 {
 			continue
 		}

@@ -73,6 +73,7 @@ var answers = map[string]answer{
 	"snapshot-make": of[app.Snapshot](), "snapshot-list": listOf[app.Snapshot](), "snapshot-verify": listOf[*app.SnapshotCheck](),
 	"archive-run": of[app.Archived](), "archive-status": of[app.ArchiveStatus](), "archive-verify": of[app.ArchiveCheck](),
 	"archive-trim": of[app.TrimPlan](), "archive-restore": of[app.Restored](),
+	"parts-make": of[app.PartsMade](), "parts-list": listOf[app.PartVersion](), "parts-verify": of[app.PartsCheck](),
 	"config-show": of[configShowAnswer](), "config-check": of[ConfigCheckAnswer](),
 	"generation-migrate": of[app.Migrated](), "generation-status": of[app.GenerationsStatus](), "generation-rebuild": of[app.Rebuilt](), "generation-switch": of[app.Switched](),
 	"demo": of[demoAnswer](), "version": of[buildinfo.Version](), "schema": listOf[published](),

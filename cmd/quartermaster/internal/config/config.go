@@ -49,6 +49,10 @@ type Config struct {
 	// snapshots are removed, see [Schedules].
 	Snapshots string `yaml:"snapshots"`
 
+	// Parts is the directory of the rows of sealed months. When empty they are in the data directory
+	// (--data-dir). No file in it is ever removed, and no Parquet file is changed.
+	Parts string `yaml:"parts"`
+
 	Archive Archive `yaml:"archive"`
 
 	// Lease is how long an instance may be silent before others take over its partitions: 1s to

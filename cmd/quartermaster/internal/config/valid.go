@@ -90,6 +90,7 @@ func (c *Config) Files() []namedFile {
 		{"gateway.key_file", &c.Gateway.KeyFile, true},
 		{"gateway.client_ca_file", &c.Gateway.ClientCAFile, false},
 		{"snapshots", &c.Snapshots, false},
+		{"parts", &c.Parts, false},
 		{"schedules.checkpoint_key_file", &c.Schedules.CheckpointKeyFile, true},
 	}
 	if !strings.Contains(c.Archive.URL, "://") {

@@ -1,0 +1,210 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"quartermaster/adapters/parts"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// Parts returns the directory of this log's parts.
+func (h *Conn) Parts() parts.Directory {
+	dir := filepath.Join(h.app.Dir, "parts")
+	if h.app.Config != nil && h.app.Config.Parts != "" {
+		dir = h.app.Config.Parts
+	}
+	return parts.Directory{Path: filepath.Join(dir, h.ID), Log: h.ID}
+}
+
+// PartsMade says what making parts did.
+type PartsMade struct {
+	Directory string `json:"directory"`
+	// Position is the position of the rows.
+	Position string `json:"position"`
+	// Open is the first month that is not sealed, as in 2026-05.
+	Open string `json:"open"`
+	// Root is the root of the Merkle tree over the digests of all parts.
+	Root string `json:"root"`
+	// Parts are all sealed months that have rows, by partition and month.
+	Parts []PartMade `json:"parts"`
+}
+
+// PartMade is a part that was made or is there already.
+type PartMade struct {
+	Partition string `json:"partition"` // topic and number, separated by a slash
+	Month     string `json:"month"`
+	Rows      int64  `json:"rows"`
+	Digest    string `json:"digest"` // of the rows
+	// Outcome is new, unchanged, or superseded: there was a version of other rows or another method.
+	Outcome string `json:"outcome"`
+}
+
+// PartVersion is a version of a part.
+type PartVersion struct {
+	Partition string `json:"partition"` // topic and number, separated by a slash
+	Month     string `json:"month"`
+	File      string `json:"file,omitempty"`
+	Rows      int64  `json:"rows"`
+	Bytes     int64  `json:"bytes"` // of the file
+	Method    string `json:"method"`
+	Offset    int64  `json:"offset"` // in the partition: the rows are of the records before it
+	Digest    string `json:"digest"` // of the rows
+	// State is current, superseded, other_method (current, but made by another version of the folds)
+	// or invalid (the manifest cannot be read).
+	State string `json:"state"`
+	Error string `json:"error,omitempty"`
+}
+
+// The states of versions.
+const (
+	partCurrent     = "current"
+	partSuperseded  = "superseded"
+	partOtherMethod = "other_method"
+	partInvalid     = "invalid"
+)
+
+// monthly are the digests of the rows of a view by month and partition.
+type monthly struct {
+	reader *projections.PartReader
+	before int64                    // the first hour that is not sealed
+	parts  []projections.PartDigest // by partition and month
+}
+
+// root returns the root over all parts.
+func (m *monthly) root() parts.Digest { return projections.PartsRoot(m.parts) }
+
+// monthly digests the rows of a view.
+func (h *Conn) monthly(ctx context.Context, v projections.View) (*monthly, error) {
+	newest, err := h.lastAppended(ctx, v.Position())
+	if err != nil {
+		return nil, err
+	}
+	m := &monthly{reader: projections.NewPartReader(v), before: projections.SealedBefore(newest)}
+	tps := domain.AllPartitions()
+	bar := h.app.track(Work{Name: "digest", Total: int64(len(tps)), Unit: "partitions", Slow: true})
+	defer bar.Stop()
+	digests := make([]projections.PartitionDigest, len(tps))
+	if err := concurrently(ctx, m.reader.Parallel(), len(tps), bar, func(i int) (err error) {
+		digests[i], err = m.reader.Digest(tps[i], m.before)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for _, d := range digests {
+		m.parts = append(m.parts, d.Parts...)
+	}
+	slices.SortFunc(m.parts, func(a, b projections.PartDigest) int { return a.Compare(b.PartKey) })
+	return m, nil
+}
+
+// concurrently calls do for 0 to n-1, several at a time if parallel.
+func concurrently(ctx context.Context, parallel bool, n int, bar Progress, do func(int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(1)
+	if parallel {
+		g.SetLimit(runtime.GOMAXPROCS(0))
+	}
+	var done atomic.Int64
+	for i := range n {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := do(i)
+			bar.Set(done.Add(1))
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// MakeParts writes the rows of every sealed month that has no part, or whose rows have changed since.
+func (c *Caller) MakeParts(ctx context.Context) (made *PartsMade, err error) {
+	if s := c.app; s.Dir == "" && (s.Config == nil || s.Config.Parts == "") {
+		return nil, &helped{
+			invalid("data-dir", "there is no directory for parts, and the configuration sets none"), RemedyNameDataDir,
+		}
+	}
+	err = c.read(ctx, "", func(h *Conn, v projections.View) (err error) {
+		w, err := parts.NewWriter(h.Parts())
+		if errors.Is(err, parts.ErrLocked) {
+			return &UnavailableError{Err: err}
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, w.Close()) }()
+		m, err := h.monthly(ctx, v)
+		if err != nil {
+			return err
+		}
+		at := v.Position()
+		made = &PartsMade{
+			Directory: w.Path, Position: at.String(), Open: projections.MonthName(m.before), Root: m.root().String(),
+			Parts: make([]PartMade, len(m.parts)),
+		}
+		bar := h.app.track(Work{Name: "make", Total: int64(len(m.parts)), Unit: "parts", Slow: true})
+		defer bar.Stop()
+		return concurrently(ctx, m.reader.Parallel(), len(m.parts), bar, func(i int) error {
+			p := m.parts[i]
+			outcome, err := w.Put(p, at[p.Partition], func(yield func(projections.Key, []byte) error) error {
+				return m.reader.Rows(p.PartKey, yield)
+			})
+			made.Parts[i] = PartMade{
+				Partition: p.Partition.String(), Month: projections.MonthName(p.Month), Rows: p.Rows,
+				Digest: parts.Digest(p.Digest).String(), Outcome: string(outcome),
+			}
+			return err
+		})
+	})
+	return made, err
+}
+
+// ListParts returns every version of every part of the log by partition and month, the newest first,
+// and their directory.
+func (c *Caller) ListParts(ctx context.Context) (list []PartVersion, dir string, err error) {
+	h, err := c.log(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	d := h.Parts()
+	keys, err := d.List()
+	if err != nil {
+		return nil, d.Path, err
+	}
+	list = []PartVersion{}
+	for _, k := range keys {
+		m, err := d.Manifest(k)
+		if err != nil {
+			list = append(list, PartVersion{
+				Partition: k.Partition.String(), Month: projections.MonthName(k.Month),
+				State: partInvalid, Error: err.Error(),
+			})
+			continue
+		}
+		for i, v := range slices.Backward(m.Versions) {
+			state := partSuperseded
+			switch {
+			case i < len(m.Versions)-1:
+			case v.Method != projections.Method:
+				state = partOtherMethod
+			default:
+				state = partCurrent
+			}
+			list = append(list, PartVersion{
+				Partition: k.Partition.String(), Month: m.Month, File: d.File(k, v.Digest),
+				Rows: v.Rows, Bytes: v.Bytes, Method: v.Method, Offset: v.Position,
+				Digest: v.Digest.String(), State: state,
+			})
+		}
+	}
+	return list, d.Path, nil
+}
