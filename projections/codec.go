@@ -45,6 +45,8 @@ func EncodeRow(row Row) ([]byte, error) {
 		return appendServer(nil, row), nil
 	case *DemandMonth:
 		return appendDemand(nil, row), nil
+	case *Stream:
+		return appendStream(nil, row), nil
 	}
 	b, err := canonical.Marshal(row)
 	if err != nil {
@@ -63,6 +65,8 @@ func DecodeRow(t Table, b []byte) (Row, error) {
 	case *ServerHour:
 		unmarshal = func() error { return row.UnmarshalCBOR(b) }
 	case *DemandMonth:
+		unmarshal = func() error { return row.UnmarshalCBOR(b) }
+	case *Stream:
 		unmarshal = func() error { return row.UnmarshalCBOR(b) }
 	}
 	if err := unmarshal(); err != nil {

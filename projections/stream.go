@@ -2,8 +2,6 @@ package projections
 
 import (
 	"cmp"
-	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"quartermaster/domain"
@@ -43,7 +41,7 @@ type Stream struct {
 	// Recent. They were dropped as repeats, and each may have been a different event.
 	Uncompared uint64 `json:"not_compared,omitempty"`
 	// Recent distinguishes a repeat from another record with the same sequence.
-	Recent Recent `json:"-" cbor:"recent,omitempty"`
+	Recent Recent `json:"-"`
 }
 
 func (*Stream) row() {}
@@ -186,46 +184,6 @@ func (r *Recent) keep(s Seen) {
 		return
 	}
 	*r = slices.Delete(*r, 0, n)
-}
-
-// MarshalCBOR implements cbor.Marshaler. The encoding is a byte string. For each record it holds
-// the differences of its sequence and its offset to the record before, as varints, and the four
-// bytes of its sum.
-func (r Recent) MarshalCBOR() ([]byte, error) {
-	b := make([]byte, 0, 7*len(r))
-	var seq uint64
-	var offset int64
-	for _, s := range r {
-		b = binary.AppendUvarint(b, s.Sequence-seq)
-		b = binary.AppendVarint(b, s.Offset-offset)
-		b = binary.BigEndian.AppendUint32(b, s.Sum)
-		seq, offset = s.Sequence, s.Offset
-	}
-	return canonical.Marshal(b)
-}
-
-// UnmarshalCBOR implements cbor.Unmarshaler.
-func (r *Recent) UnmarshalCBOR(raw []byte) error {
-	var b []byte
-	if err := lenient.Unmarshal(raw, &b); err != nil {
-		return err
-	}
-	*r = nil
-	var last Seen
-	for len(b) > 0 {
-		seq, n := binary.Uvarint(b)
-		if n <= 0 {
-			return fmt.Errorf("recent records: record %d is cut off", len(*r))
-		}
-		offset, m := binary.Varint(b[n:])
-		if m <= 0 || len(b) < n+m+4 {
-			return fmt.Errorf("recent records: record %d is cut off", len(*r))
-		}
-		last = Seen{last.Sequence + seq, last.Offset + offset, binary.BigEndian.Uint32(b[n+m:])}
-		*r = append(*r, last)
-		b = b[n+m+4:]
-	}
-	return nil
 }
 
 // recordedOnce reports whether an event is appended once for an input, in a stream of its own, so
