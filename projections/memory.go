@@ -81,6 +81,9 @@ func (t *memoryTx) Load(_ context.Context, keys iter.Seq[Key]) (*WorkingSet, err
 	return t.p.rows, nil
 }
 
+// Due implements [Tx]. A commit costs little, and readers wait for it.
+func (t *memoryTx) Due(Pending) bool { return true }
+
 func (t *memoryTx) Commit(_ context.Context, next int64, last domain.Anchor) error {
 	if t.done {
 		return errors.New("commit: the transaction has ended")

@@ -575,6 +575,9 @@ func (r *WorkingSet) Changed(yield func(Key, Row) bool) {
 	}
 }
 
+// Changes returns how many rows changed since [WorkingSet.Settle].
+func (r *WorkingSet) Changes() int { return len(r.changed) }
+
 // Settle clears the list of changes, after they were stored.
 func (r *WorkingSet) Settle() {
 	for _, e := range r.changed {

@@ -20,8 +20,9 @@ type Log interface {
 	// after yield returns.
 	ReadAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64,
 		yield func([]domain.Record) error) error
-	// FollowAfter is ReadAfter without an end: it waits for more until ctx ends. It may call yield
-	// without records, to say that the partition can be read.
+	// FollowAfter is ReadAfter without an end: it waits for more until ctx ends. It calls yield
+	// without records once it has handed out all that were appended, and again each time that it
+	// asked for more and there were none.
 	FollowAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64,
 		yield func([]domain.Record) error) error
 }
@@ -165,7 +166,7 @@ func (r *Runner) run(ctx context.Context, tp domain.TopicPartition, to int64) er
 
 // pass folds from the store's position. It returns [ErrHalfway] if it set a record aside because
 // the program fails on it.
-func (r *Runner) pass(ctx context.Context, tp domain.TopicPartition, to int64, folder *Projector) error {
+func (r *Runner) pass(ctx context.Context, tp domain.TopicPartition, to int64, folder *Projector) (err error) {
 	tx, err := r.Store.Begin(ctx, tp)
 	if err != nil {
 		return err
@@ -178,59 +179,14 @@ func (r *Runner) pass(ctx context.Context, tp domain.TopicPartition, to int64, f
 	}
 	r.next[tp] = from
 	r.mu.Unlock()
-	fold := func(records []domain.Record) error { return r.batch(ctx, tp, folder, records) }
+	p := &pass{Runner: r, tp: tp, folder: folder, Pending: Pending{First: true}}
+	defer func() { err = p.end(ctx, err) }()
 	switch {
 	case to == endless:
-		return r.Log.FollowAfter(ctx, tp, last, from, fold)
+		return r.Log.FollowAfter(ctx, tp, last, from, func(records []domain.Record) error { return p.batch(ctx, records) })
 	case from < to:
-		return r.Log.ReadAfter(ctx, tp, last, from, to, fold)
+		return r.Log.ReadAfter(ctx, tp, last, from, to, func(records []domain.Record) error { return p.batch(ctx, records) })
 	default:
 		return nil
 	}
-}
-
-// batch folds records in one transaction.
-func (r *Runner) batch(ctx context.Context, tp domain.TopicPartition, folder *Projector, records []domain.Record) error {
-	if len(records) == 0 {
-		return r.reads(ctx, tp)
-	}
-	tx, err := r.Store.Begin(ctx, tp)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	if first := records[0].Offset; tx.Next() != first {
-		return fmt.Errorf("read offset %d where %d is next: %w", first, tx.Next(), ErrFenced)
-	}
-	rows, err := tx.Load(ctx, func(yield func(Key) bool) {
-		for i := range records {
-			if !folder.Keys(&records[i], yield) {
-				return
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	before := folder.Counts()
-	for i := range records {
-		if err := folder.Apply(rows, &records[i]); err != nil {
-			folder.counts = before
-			return err
-		}
-	}
-	last := records[len(records)-1].Anchor()
-	next := last.Offset + 1
-	if err := tx.Commit(ctx, next, last); err != nil {
-		return err
-	}
-	after := folder.Counts()
-	r.records.Add(next - records[0].Offset)
-	// In one step, so that Progress never shows the new position with the old stop.
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.counts = r.counts.Plus(after.minus(before))
-	r.next[tp] = next
-	delete(r.stops, tp)
-	return nil
 }

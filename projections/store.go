@@ -30,12 +30,28 @@ type Tx interface {
 	// Load returns a working set that holds at least the stored rows under keys. A store that keeps
 	// every row in memory may ignore keys. It may be called again, for more keys, until Commit.
 	Load(ctx context.Context, keys iter.Seq[Key]) (*WorkingSet, error)
+	// Due reports whether the changes since Begin should be committed now. Where each commit writes
+	// rows again that the next one changes, it pays to fold more records first; see [Pending].
+	Due(Pending) bool
 	// Commit stores the changes of the working set, moves the partition's position to next, and
 	// sets its anchor to last, the last record before next. It does all of this or nothing. It
 	// fails with ErrFenced, storing nothing, if the position is no longer where Begin found it.
 	Commit(ctx context.Context, next int64, last domain.Anchor) error
 	// Rollback ends the transaction and stores nothing.
 	Rollback()
+}
+
+// Pending is what a transaction has folded.
+type Pending struct {
+	Records int64
+	// Span is the time between the appends of its first and its last record.
+	Span domain.Instant
+	// AtEnd: no further record was appended when the last ones were read.
+	AtEnd bool
+	// Silent is how often the log was asked for more since then, and had none.
+	Silent int
+	// First: the partition was not at its end before, in this run.
+	First bool
 }
 
 // ErrFenced means that another process folds this partition now. The caller MUST stop folding the

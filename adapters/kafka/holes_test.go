@@ -67,9 +67,14 @@ func until(t *testing.T, ok func() bool) {
 	}
 }
 
-// follow is Follow for tests with a simple yield.
+// follow is Follow, and calls yield with records only.
 func follow(ctx context.Context, l *Log, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error {
-	return l.Follow(ctx, tp, from, yield)
+	return l.Follow(ctx, tp, from, func(recs []domain.Record) error {
+		if len(recs) == 0 {
+			return nil
+		}
+		return yield(recs)
+	})
 }
 
 func TestWriterLosesSilently(t *testing.T) {

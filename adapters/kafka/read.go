@@ -102,9 +102,9 @@ func (l *Log) Read(ctx context.Context, tp domain.TopicPartition, from, to int64
 }
 
 // Follow is [Log.Read] without an end: it waits for new records until ctx ends, and returns the
-// error that ended it. If the first answer has no records, Follow calls yield without any, which
-// shows that the partition can be read. It does not while an open transaction blocks the next
-// records. Then it fails with a [*OpenTransactionError] after 20 s; the caller reports it and
+// error that ended it. Follow calls yield without records once it has delivered all that there are,
+// and again after each answer without any, which take up to [Config].MaxWait. It does not while an
+// open transaction blocks the next records. Then it fails with a [*OpenTransactionError] after 20 s; the caller reports it and
 // follows again.
 func (l *Log) Follow(ctx context.Context, tp domain.TopicPartition, from int64, yield func([]domain.Record) error) error {
 	return l.read(ctx, tp, domain.Anchor{}, from, math.MaxInt64, yield)
@@ -167,7 +167,6 @@ type reader struct {
 	yield    func([]domain.Record) error
 	raw      func(Batches) error // instead of yield
 	refused  error               // error of yield or raw
-	told     bool                // yield was called without records
 	stable   int64               // last stable offset: begin of the first open transaction, or end of the log
 	held     time.Time           // since when an open transaction blocks next; zero: none does
 	aborted  []Transaction
@@ -258,12 +257,6 @@ func (r *reader) connected(ctx context.Context) error {
 		}
 		r.wait.reset()
 		r.log.back(r)
-		if next == r.next && !open && !r.told && r.to == math.MaxInt64 {
-			r.told = true
-			if r.refused = r.yield(nil); r.refused != nil {
-				return r.refused
-			}
-		}
 		if next < r.to { // the broker prepares the next answer while this one is delivered
 			if err := r.send(conn, next); err != nil {
 				return err
@@ -274,6 +267,11 @@ func (r *reader) connected(ctx context.Context) error {
 		}
 		if r.next >= r.to {
 			return nil
+		}
+		if r.to == math.MaxInt64 && r.raw == nil && !open && r.next >= end {
+			if r.refused = r.yield(nil); r.refused != nil {
+				return r.refused
+			}
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestFollowWaitsForMore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got []string
-	err := l.Follow(ctx, tp, 45, func(recs []domain.Record) error {
+	err := follow(ctx, l, tp, 45, func(recs []domain.Record) error {
 		for _, r := range recs {
 			got = append(got, string(r.Value))
 		}
@@ -67,6 +67,35 @@ func TestFollowWaitsForMore(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || len(got) != 15 || got[0] != text(45) || got[14] != text(59) {
 		t.Fatalf("got %v, %v", got, err)
+	}
+}
+
+// A reader of the partition hears that it is at the end, and again while nothing more comes.
+func TestFollowSaysThatItIsAtTheEnd(t *testing.T) {
+	l := openAny(t)
+	l.cfg.MaxWait = 20 * time.Millisecond
+	tp := fill50(t, l, 1)
+	done := errors.New("done")
+	seen, silent := 0, 0
+	err := l.Follow(t.Context(), tp, 40, func(recs []domain.Record) error {
+		switch {
+		case len(recs) > 0:
+			if silent > 0 && seen < 10 {
+				t.Errorf("the end was announced after %d of 10 records", seen)
+			}
+			seen, silent = seen+len(recs), 0
+			return nil
+		case silent < 2:
+			silent++
+			return nil
+		case seen == 10:
+			silent = 0
+			return l.Append(t.Context(), numbered(tp, 50, 55))
+		}
+		return done
+	})
+	if !errors.Is(err, done) || seen != 15 {
+		t.Fatalf("%d records, %v", seen, err)
 	}
 }
 
@@ -132,7 +161,7 @@ func TestOffsetsOutOfRangeAreHardStops(t *testing.T) {
 func TestTrimmedWhileFollowing(t *testing.T) {
 	l := openAny(t)
 	tp := fill50(t, l, 1)
-	err := l.Follow(t.Context(), tp, 0, func(recs []domain.Record) error {
+	err := follow(t.Context(), l, tp, 0, func(recs []domain.Record) error {
 		seen := int(recs[len(recs)-1].Offset) + 1
 		if seen < 50 {
 			return nil

@@ -245,3 +245,31 @@ func TestStopIsKept(t *testing.T) {
 		t.Errorf("kept %v after it was read again", got)
 	}
 }
+
+func TestDue(t *testing.T) {
+	const telemetry = domain.TopicTelemetry
+	for _, c := range []struct {
+		why    string
+		topic  domain.Topic
+		n, all int64
+		p      projections.Pending
+		want   bool
+	}{
+		{"rows of another topic are hardly written twice", domain.TopicFleet, 1000, 1000, projections.Pending{Records: 1}, true},
+		{"few samples of each node", telemetry, 1000, 1000, projections.Pending{Records: 500}, false},
+		{"many samples of each node", telemetry, 1000, 1000, projections.Pending{Records: 6000}, true},
+		{"they span a long time", telemetry, 1000, 1000, projections.Pending{Records: 500, Span: longest}, true},
+		{"few rows at the end", telemetry, dueNow, 64, projections.Pending{Records: 32, AtEnd: true}, true},
+		{"few rows, but more records come", telemetry, dueNow, 64, projections.Pending{Records: 32}, false},
+		{"at the end for the first time", telemetry, 1000, 1000, projections.Pending{Records: 500, AtEnd: true, First: true}, true},
+		{"at the end again", telemetry, 1000, 1000, projections.Pending{Records: 500, AtEnd: true}, false},
+		{"no more comes for a while", telemetry, 1000, 1000, projections.Pending{Records: 500, AtEnd: true, Silent: 19}, false},
+		{"no more comes", telemetry, 1000, 1000, projections.Pending{Records: 500, AtEnd: true, Silent: 20}, true},
+		{"too many rows", telemetry, leastPending + 1, mostPending + 1, projections.Pending{Records: 5000}, true},
+		{"too many rows of other partitions", telemetry, leastPending, mostPending + 1, projections.Pending{Records: 5000}, false},
+	} {
+		if got := due(c.topic, c.n, c.all, c.p); got != c.want {
+			t.Errorf("%s: due is %t", c.why, got)
+		}
+	}
+}

@@ -51,7 +51,7 @@ func Days(from, to int) domain.Interval {
 }
 
 // Fold returns the rows of a log.
-func Fold(t *rapid.T, l *Log) *projections.Memory {
+func Fold(t rapid.TB, l *Log) *projections.Memory {
 	m, err := l.Fold(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func Fold(t *rapid.T, l *Log) *projections.Memory {
 }
 
 // DigestOf returns the digest of rows.
-func DigestOf(t *rapid.T, m *projections.Memory) [32]byte {
+func DigestOf(t rapid.TB, m *projections.Memory) [32]byte {
 	sum, _, err := m.Digest()
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func DigestOf(t *rapid.T, m *projections.Memory) [32]byte {
 }
 
 // Look reads rows, and fails the test on an error.
-func Look(t *rapid.T, m *projections.Memory, read func(projections.View) error) {
+func Look(t rapid.TB, m *projections.Memory, read func(projections.View) error) {
 	if err := m.View(context.Background(), read); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -268,6 +269,12 @@ func (brokenError) Error() string  { return "log is broken" }
 func (brokenError) Advice() string { return "mend it" }
 func (brokenError) Kind() string   { return "broken" }
 
+// silence is how long FollowAfter waits before it says again that there are no more records.
+const silence = 10 * time.Millisecond
+
+// Silence waits until a reader that follows was told again that there are no more records.
+func Silence() { time.Sleep(silence) }
+
 // FollowAfter implements [projections.Log].
 func (l *Log) FollowAfter(
 	ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64, yield func([]domain.Record) error,
@@ -282,10 +289,14 @@ func (l *Log) FollowAfter(
 		if to > from {
 			from, last = to, l.Records(tp)[to-1].Anchor()
 		}
+		if err := yield(nil); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-grown:
+		case <-time.After(silence):
 		}
 	}
 }

@@ -167,6 +167,9 @@ func (t *forkTx) Next() int64 { return t.p.next }
 // Anchor is empty: a fork's records are in no log.
 func (t *forkTx) Anchor() domain.Anchor { return domain.Anchor{} }
 
+// Due implements [projections.Tx].
+func (t *forkTx) Due(projections.Pending) bool { return true }
+
 // Load copies the named rows, so that folding changes no row below.
 func (t *forkTx) Load(_ context.Context, keys iter.Seq[projections.Key]) (*projections.WorkingSet, error) {
 	if t.rows == nil {
