@@ -28,9 +28,9 @@ import (
 // the database server of QM_POSTGRES_DSN, and "quartermaster serve" in processes
 // of their own. "make bench-production" starts both servers for it.
 //
-// The workload is 2,000 nodes of eight GPUs in 80 clusters, sampled every 10 s. QM_BENCH_EVENTS
-// says how many samples: a million, unless it says otherwise. The broker's log is
-// filled once and kept, for further runs; it must hold nothing else.
+// The workload is 2,000 nodes of eight GPUs in 80 clusters, sampled every 10 s. QM_BENCH_NODES
+// and QM_BENCH_EVENTS say how many nodes and samples otherwise; the default is a million samples. The
+// broker's log is filled once and kept, for further runs; it must hold nothing else.
 //
 //   - fold: one instance folds the log from its beginning into an empty database,
 //     beside reading the same records and doing nothing, and beside a COPY of the
@@ -55,6 +55,19 @@ const (
 	estateClusters = 80
 )
 
+// wantedSize returns the number in an environment variable.
+func wantedSize(b *testing.B, name string, otherwise int) int {
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n <= 0 {
+		b.Fatalf("%s is %q: want a number", name, s)
+	}
+	return n
+}
+
 // productionHome is a filled log and, once something was folded, rows.
 type productionHome struct {
 	whole  *testing.B // databases stay until its end
@@ -70,15 +83,8 @@ func newProduction(b *testing.B) *productionHome {
 	if brokers == "" || os.Getenv("QM_POSTGRES_DSN") == "" {
 		b.Skip(`QM_KAFKA_BROKERS and QM_POSTGRES_DSN name no servers: production is not measured; "make bench-production" starts both and measures it`)
 	}
-	events := 1_000_000
-	if s := os.Getenv("QM_BENCH_EVENTS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			b.Fatal(err)
-		}
-		events = n
-	}
-	p := &productionHome{whole: b, estate: newEstate(estateNodes, estateInterval), dir: b.TempDir()}
+	events, nodes := wantedSize(b, "QM_BENCH_EVENTS", 1_000_000), wantedSize(b, "QM_BENCH_NODES", estateNodes)
+	p := &productionHome{whole: b, estate: newEstate(nodes, estateInterval), dir: b.TempDir()}
 	p.estate.clusters = estateClusters
 	if err := os.WriteFile(p.config(), fmt.Appendf(nil, "kafka: {brokers: ['%s'], replication: 1}\npostgres: {dsn_file: dsn}\nlisten: 127.0.0.1:0\n",
 		strings.ReplaceAll(brokers, ",", "', '")), 0o600); err != nil {
