@@ -34,6 +34,8 @@ type Store struct {
 	months map[month]bool // months whose partitions are known to exist
 
 	pending atomic.Int64 // changed rows in all open transactions
+	// large is held by a commit of many rows, because its messages take as much memory as the rows.
+	large sync.Mutex
 }
 
 // tuning bounds what a Store keeps in memory and sends at once.
@@ -308,10 +310,10 @@ func (t *tx) Anchor() domain.Anchor { return t.part.last }
 // over folds again what was not committed.
 const (
 	// changesPerRow is how many records are folded for each changed row. A sample changes two rows,
-	// so these are 12 samples of each node: two minutes, if nodes are sampled every ten seconds.
-	changesPerRow = 6
+	// so these are 24 samples of each node: four minutes, if nodes are sampled every ten seconds.
+	changesPerRow = 12
 	// longest is the longest time between the appends of two records in one transaction.
-	longest = 120 * domain.Second
+	longest = 240 * domain.Second
 	// dueNow rows are committed as soon as there are no more records.
 	dueNow = 64
 	// silentRows are committed for each answer of the log that there is nothing more.
@@ -424,6 +426,10 @@ const moveSQL = `
 
 // commit stores the changed rows and moves the position in one transaction.
 func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64, last domain.Anchor) error {
+	if p.rows.Changes() > leastPending {
+		s.large.Lock()
+		defer s.large.Unlock()
+	}
 	w, err := s.prepare(p)
 	if err != nil {
 		return err

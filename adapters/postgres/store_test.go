@@ -257,7 +257,7 @@ func TestDue(t *testing.T) {
 	}{
 		{"rows of another topic are hardly written twice", domain.TopicFleet, 1000, 1000, projections.Pending{Records: 1}, true},
 		{"few samples of each node", telemetry, 1000, 1000, projections.Pending{Records: 500}, false},
-		{"many samples of each node", telemetry, 1000, 1000, projections.Pending{Records: 6000}, true},
+		{"many samples of each node", telemetry, 1000, 1000, projections.Pending{Records: changesPerRow * 1000}, true},
 		{"they span a long time", telemetry, 1000, 1000, projections.Pending{Records: 500, Span: longest}, true},
 		{"few rows at the end", telemetry, dueNow, 64, projections.Pending{Records: 32, AtEnd: true}, true},
 		{"few rows, but more records come", telemetry, dueNow, 64, projections.Pending{Records: 32}, false},

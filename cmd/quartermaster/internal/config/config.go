@@ -81,8 +81,8 @@ type Kafka struct {
 	Replication int `yaml:"replication" default:"3"`
 	// Codec compresses appended records: zstd, or lz4 where other readers of the log lack zstd.
 	Codec string `yaml:"codec" default:"zstd"`
-	// Batch is about how many events are folded in one transaction while there is a backlog.
-	Batch int  `yaml:"batch" default:"20000"`
+	// Batch is about how many events are read at a time while there is a backlog.
+	Batch int  `yaml:"batch" default:"5000"`
 	TLS   TLS  `yaml:"tls"`
 	SASL  SASL `yaml:"sasl"`
 }

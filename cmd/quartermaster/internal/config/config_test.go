@@ -70,7 +70,7 @@ func TestConfigDefaults(t *testing.T) {
 	c.File = nil
 	want := &Config{
 		Instance: host,
-		Kafka:    Kafka{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 20_000},
+		Kafka:    Kafka{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 5000},
 		Postgres: Postgres{DSN: "postgres://u@db/rows", MaxConns: 16},
 		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: Gateway{TLSMin: "1.3", Rate: 20_000, MaxAge: 168 * time.Hour, MaxAhead: 10 * time.Minute},
 		Schedules: Schedules{SnapshotDays: 14, SnapshotMonths: 36},

@@ -90,7 +90,7 @@ func TestConfigForAdapters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.Codec != kafka.LZ4 || k.Replication != 3 || k.Batch != 20_000 || k.ClientID != "quartermaster-i1" || k.MinBytes != 65536 || k.MaxWait != 250*time.Millisecond ||
+	if k.Codec != kafka.LZ4 || k.Replication != 3 || k.Batch != 5000 || k.ClientID != "quartermaster-i1" || k.MinBytes != 65536 || k.MaxWait != 250*time.Millisecond ||
 		k.TLS == nil || k.TLS.RootCAs == nil || len(k.TLS.Certificates) != 1 || k.SASL == nil || k.SASL.Name() != "SCRAM-SHA-512" {
 		t.Errorf("%+v", k)
 	}
