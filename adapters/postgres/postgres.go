@@ -59,6 +59,10 @@ type Config struct {
 	// A role that does not exist yet cannot read tables that are made meanwhile, until [DB.Grant]
 	// is called.
 	Readers []string
+
+	// Patient makes transactions of few rows wait as those of many do: see [projections.Tx]. It
+	// serves tests.
+	Patient bool
 }
 
 // ErrSchema means that the database's schema is older or newer than this program's, or missing. An
@@ -69,6 +73,7 @@ var ErrSchema = errors.New("database schema has another version than this progra
 type DB struct {
 	*sql.DB
 	readers []string
+	patient bool
 }
 
 // settings are server settings on every connection; they override those of the database or the
@@ -158,7 +163,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &DB{db, cfg.Readers}, nil
+	return &DB{db, cfg.Readers, cfg.Patient}, nil
 }
 
 // Migrate brings the schema to this program's version. Several processes may run it at once. It

@@ -327,6 +327,9 @@ const (
 // Due implements [projections.Tx].
 func (t *tx) Due(p projections.Pending) bool {
 	n := int64(t.part.rows.Changes())
+	if t.store.db.patient {
+		n += 3 * dueNow
+	}
 	all := t.store.pending.Add(n - t.part.pending)
 	t.part.pending = n
 	return due(t.tp.Topic, n, all, p)

@@ -111,7 +111,7 @@ func runRival() {
 	if err != nil {
 		fail(err)
 	}
-	cfg.Instance, cfg.WrapDatabase = r.order.Instance, r.wrap
+	cfg.Instance, cfg.WrapDatabase, cfg.Patient = r.order.Instance, r.wrap, r.order.Seed%2 == 0
 	if r.order.Control == controlRepeats {
 		cfg.Decoder = func() projections.Decoder { return &forgetful{} }
 	}

@@ -66,10 +66,11 @@ type Config struct {
 
 	File *configfile.File // where the value of each field came from
 
-	// Set by tests: WrapDatabase wraps the connections to the database, and the other replaces
-	// the decoder of records.
+	// Set by tests: WrapDatabase wraps the connections to the database, Decoder replaces the decoder
+	// of records, and Patient makes few rows wait to be written as many do.
 	WrapDatabase func(driver.Connector) driver.Connector
 	Decoder      func() projections.Decoder
+	Patient      bool
 }
 
 // Kafka says how to reach the log.

@@ -157,7 +157,7 @@ func (c *Config) ForPostgres() (postgres.Config, error) {
 			return postgres.Config{}, c.wrong("postgres.password_file", "%v", err)
 		}
 	}
-	return postgres.Config{DSN: addToDSN(dsn, extra), MaxConns: p.MaxConns, Readers: p.Readers, Wrap: c.WrapDatabase}, nil
+	return postgres.Config{DSN: addToDSN(dsn, extra), MaxConns: p.MaxConns, Readers: p.Readers, Wrap: c.WrapDatabase, Patient: c.Patient}, nil
 }
 
 // readDSN checks a connection string and tells whether it holds a password. Its
