@@ -35,6 +35,9 @@ type ClusterRegistered struct {
 	BillingAccount string            `json:"billing_account,omitempty"`
 	Certifications []string          `json:"certifications,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
+	// Shards is how many shards its telemetry and hardware events have from now on; see [ShardKey].
+	// 0 and 1 mean none.
+	Shards uint32 `json:"shards,omitempty"`
 }
 
 // ClusterKeyIssued records a new push key by its HMAC; the key itself is shown once and never stored.

@@ -192,6 +192,9 @@ func (c *checker) clusterRegistered(e *ClusterRegistered, owner string) {
 	c.optionalID("billing_account", e.BillingAccount)
 	c.ids("certifications", e.Certifications)
 	c.labels("labels", e.Labels)
+	if e.Shards > MaxShards {
+		c.bad("shards", "%d is not from 1 to %d", e.Shards, MaxShards)
+	}
 }
 
 func (c *checker) clusterKeyRotated(e *ClusterKeyRotated) {

@@ -215,7 +215,7 @@ func (d declaration) event() (domain.Envelope, []string) {
 		env.Event = &domain.ClusterRegistered{
 			Name: d.text("name"), Provider: d.text("provider"), ProviderClass: domain.ProviderClass(d.text("provider_class")),
 			Region: d.text("region"), BillingAccount: d.text("billing_account"),
-			Certifications: d.texts("certifications"), Labels: d.labels("labels"),
+			Certifications: d.texts("certifications"), Labels: d.labels("labels"), Shards: d.count("shards"),
 		}
 	case listCertifications:
 		d.refer("cluster", "cluster")

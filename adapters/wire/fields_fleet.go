@@ -15,6 +15,7 @@ func clusterRegistered(m *mover, p *eventsv1.ClusterRegistered, d *domain.Cluste
 	text(m, "billing_account", &p.BillingAccount, &d.BillingAccount)
 	m.texts("certifications", &p.Certifications, &d.Certifications)
 	m.labels("labels", &p.Labels, &d.Labels)
+	same(m, &p.Shards, &d.Shards)
 }
 
 func clusterKeyIssued(m *mover, p *eventsv1.ClusterKeyIssued, d *domain.ClusterKeyIssued) {

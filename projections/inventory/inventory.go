@@ -43,6 +43,7 @@ type ClusterEntry struct {
 	ProviderClass  domain.ProviderClass `json:"provider_class"`
 	Region         string               `json:"region"`
 	Country        string               `json:"country,omitempty"` // of the region, if that was defined
+	Shards         uint32               `json:"shards"`            // of its telemetry and hardware events; 1: none
 	Certifications []CertificationOf    `json:"certifications"`
 	Nodes          []NodeEntry          `json:"nodes"`
 	// UnregisteredNodes report without a declaration. They are not counted.
@@ -200,13 +201,13 @@ func New(view projections.View, filter Filter) (*Inventory, error) {
 	entries := map[string]*ClusterEntry{}
 	for _, id := range slices.Sorted(maps.Keys(named)) {
 		e := ClusterEntry{
-			Cluster: id, Certifications: []CertificationOf{}, Nodes: []NodeEntry{},
+			Cluster: id, Shards: 1, Certifications: []CertificationOf{}, Nodes: []NodeEntry{},
 			UnregisteredNodes: []UnregisteredNode{},
 		}
 		if c, owner := f.Cluster(id, filter.At); c != nil {
 			e.Registered, e.Workspace, e.Name = true, owner, c.Name
 			e.Provider, e.ProviderClass, e.Region = c.Provider, c.ProviderClass, c.Region
-			e.Country = country[c.Region]
+			e.Country, e.Shards = country[c.Region], max(1, c.Shards)
 			e.certify(c, certified)
 		}
 		if (filter.Workspace == "" || filter.Workspace == e.Workspace) &&

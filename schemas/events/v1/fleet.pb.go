@@ -35,6 +35,7 @@ type ClusterRegistered struct {
 	BillingAccount string                 `protobuf:"bytes,5,opt,name=billing_account,json=billingAccount,proto3" json:"billing_account,omitempty"`
 	Certifications []string               `protobuf:"bytes,6,rep,name=certifications,proto3" json:"certifications,omitempty"`
 	Labels         map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Shards         uint32                 `protobuf:"varint,8,opt,name=shards,proto3" json:"shards,omitempty"` // of its telemetry and hardware events; 0 and 1: none
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -116,6 +117,13 @@ func (x *ClusterRegistered) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *ClusterRegistered) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
 }
 
 // ClusterKeyIssued records a new push key by its HMAC; the key itself is shown once and
@@ -1098,7 +1106,7 @@ var File_events_v1_fleet_proto protoreflect.FileDescriptor
 
 const file_events_v1_fleet_proto_rawDesc = "" +
 	"\n" +
-	"\x15events/v1/fleet.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"\xde\x02\n" +
+	"\x15events/v1/fleet.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"\xf6\x02\n" +
 	"\x11ClusterRegistered\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12%\n" +
@@ -1106,7 +1114,8 @@ const file_events_v1_fleet_proto_rawDesc = "" +
 	"\x06region\x18\x04 \x01(\tR\x06region\x12'\n" +
 	"\x0fbilling_account\x18\x05 \x01(\tR\x0ebillingAccount\x12&\n" +
 	"\x0ecertifications\x18\x06 \x03(\tR\x0ecertifications\x12N\n" +
-	"\x06labels\x18\a \x03(\v26.quartermaster.events.v1.ClusterRegistered.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\a \x03(\v26.quartermaster.events.v1.ClusterRegistered.LabelsEntryR\x06labels\x12\x16\n" +
+	"\x06shards\x18\b \x01(\rR\x06shards\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +

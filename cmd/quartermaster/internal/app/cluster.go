@@ -30,6 +30,7 @@ func fillCluster(reg, before *domain.ClusterRegistered) {
 		reg.Certifications = before.Certifications
 	}
 	reg.Labels = before.Labels
+	reg.Shards = cmp.Or(reg.Shards, before.Shards)
 }
 
 // liveKeys returns the valid keys of a cluster, in the order of issue.
@@ -51,18 +52,20 @@ type NewKey struct {
 	Cluster       string
 	Workspace     string
 	Registered    bool // the declaration of the cluster is new or changed
-	Key           domain.ClusterKey
-	Expires       domain.Instant // 0: never
-	Previous      string         // id of the previous key, valid until the overlap ends
+	Shards        uint32
+	Key           domain.ClusterKey // none if a changed cluster has a valid key
+	Expires       domain.Instant    // 0: never
+	Previous      string            // id of the previous key, valid until the overlap ends
 	PreviousUntil domain.Instant
 }
 
 // RegisterCluster drafts the declaration of a cluster and its first key. For a cluster that was
-// declared before, empty fields keep their value.
+// declared before, empty fields keep their value. A cluster with a valid key gets no other; then the
+// declaration must change something.
 func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*NewKey, Draft, error) {
 	at := Now()
 	env := domain.Envelope{Time: at, Subject: r.Name, Cluster: r.Name, Workspace: r.Workspace, Event: &r.ClusterRegistered}
-	var declared, same bool
+	var declared, same, keyed bool
 	if err := c.read(ctx, "", func(_ *Conn, v projections.View) error {
 		auth, err := registry.NewAuthority(v)
 		if err != nil {
@@ -89,7 +92,7 @@ func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*
 			return err
 		}
 		live, err := liveKeys(v, r.Name, at)
-		if err == nil && len(live) > 0 {
+		if keyed = len(live) > 0; err == nil && keyed && same {
 			err = &ConflictError{Err: fmt.Errorf("cluster %s has key %s already; \"quartermaster key rotate %s\" makes another",
 				r.Name, live[len(live)-1].KeyID, r.Name)}
 		}
@@ -100,18 +103,23 @@ func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*
 	if !declared && (r.Provider == "" || r.ProviderClass == "" || r.Region == "") {
 		return nil, Draft{}, &helped{invalid("provider", "cluster %s is not declared yet", r.Name), RemedyDeclareCluster}
 	}
-	key, err := domain.NewClusterKey(rand.Reader)
-	if err != nil {
+	k := &NewKey{Cluster: r.Name, Workspace: env.Workspace, Registered: !same, Shards: r.Shards, Expires: r.Expires}
+	draft := Draft{Use: "cluster-register"}
+	if !same {
+		draft.Events = append(draft.Events, env)
+	}
+	if keyed {
+		return k, draft, nil
+	}
+	var err error
+	if k.Key, err = domain.NewClusterKey(rand.Reader); err != nil {
 		return nil, Draft{}, err
 	}
-	draft := Draft{Use: "cluster-register", Events: []domain.Envelope{{
+	draft.Events = append(draft.Events, domain.Envelope{
 		Time: at, Subject: r.Name, Cluster: r.Name, Workspace: env.Workspace,
-		Event: &domain.ClusterKeyIssued{KeyID: key.ID, MAC: key.MAC(r.Name), Expires: r.Expires},
-	}}}
-	if !same {
-		draft.Events = slices.Insert(draft.Events, 0, env)
-	}
-	return &NewKey{Cluster: r.Name, Workspace: env.Workspace, Registered: !same, Key: key, Expires: r.Expires}, draft, nil
+		Event: &domain.ClusterKeyIssued{KeyID: k.Key.ID, MAC: k.Key.MAC(r.Name), Expires: r.Expires},
+	})
+	return k, draft, nil
 }
 
 // RotateKey drafts a new key of a cluster. The previous key stays valid for the overlap.

@@ -212,6 +212,7 @@ type ClusterEntry struct {
 	ProviderClass string     `json:"provider_class"`
 	Region        string     `json:"region"`
 	Nodes         int        `json:"nodes"`
+	Shards        uint32     `json:"shards"` // of its telemetry and hardware events; 1: none
 	Keys          []KeyEntry `json:"keys"`
 }
 
@@ -237,7 +238,7 @@ func (c *Caller) Clusters(ctx context.Context) (*Clusters, error) {
 			in := &inv.Clusters[i]
 			e := ClusterEntry{
 				Cluster: in.Cluster, Workspace: in.Workspace, Provider: in.Provider, ProviderClass: string(in.ProviderClass),
-				Region: in.Region, Nodes: len(in.Nodes), Keys: []KeyEntry{},
+				Region: in.Region, Nodes: len(in.Nodes), Shards: in.Shards, Keys: []KeyEntry{},
 			}
 			for _, k := range keys {
 				if k.Cluster == in.Cluster {

@@ -16,12 +16,14 @@ import (
 	"quartermaster/domain"
 )
 
-// keyAnswer is the answer for a new key. The key is shown only once.
+// keyAnswer is the answer for a new key, or for a changed cluster that keeps its key. The key is
+// shown only once.
 type keyAnswer struct {
 	Cluster       string         `json:"cluster"`
 	Workspace     string         `json:"workspace,omitempty"`
 	Registered    bool           `json:"registered"` // the registration is new or changed
-	KeyID         string         `json:"key_id"`
+	Shards        uint32         `json:"shards,omitempty"`
+	KeyID         string         `json:"key_id,omitempty"`     // empty: it keeps the key that it has
 	Key           string         `json:"key,omitempty"`        // not with --key-file
 	Prometheus    string         `json:"prometheus,omitempty"` // remote_write for its Prometheus
 	KeyFile       string         `json:"key_file,omitempty"`
@@ -86,15 +88,23 @@ func (a *Program) clusterRegisterCommand() *cobra.Command {
 this cluster only. An admin or operator of the workspace signs the registration.
 
 The key is shown only once. The log keeps an HMAC of it, from which it cannot be recovered.
-If "quartermaster apply" already declared the cluster, the name is enough.
+If "quartermaster apply" already declared the cluster, the name is enough. A cluster that has a
+valid key keeps it: then register changes only the fields that are given.
+
+--shards divides the telemetry and the hardware events of a large cluster by node, so that
+several cores fold them. It may be changed at any time. Nodes follow within a minute.
 
 With --gateway, register also prints the remote_write stanza for the cluster's Prometheus.
 The stanza sends the metrics of dcgm-exporter, vLLM, SGLang, TGI and kube-state-metrics, and
 nothing else.`,
 		Example: "  quartermaster cluster register lab --provider aws --class hyperscaler --region us-east-1 --key-file lab.key\n" +
-			"  quartermaster cluster register train-eu --workspace research -o json",
+			"  quartermaster cluster register train-eu --workspace research -o json\n" +
+			"  quartermaster cluster register lab --shards 64",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("shards") && (reg.Shards < 1 || reg.Shards > domain.MaxShards) {
+				return commandline.Usagef("--shards %d: want 1 to %d", reg.Shards, domain.MaxShards)
+			}
 			reg.ProviderClass = domain.ProviderClass(class)
 			stanza, err := stanzaFor(args[0], gateway, scrape)
 			if err != nil {
@@ -111,6 +121,7 @@ nothing else.`,
 	f.StringVar(&reg.BillingAccount, "account", "", "billing account")
 	f.StringSliceVar(&reg.Certifications, "certification", nil, "certification of the cluster; repeatable")
 	f.StringVar(&reg.Name, "title", "", "display name")
+	f.Uint32Var(&reg.Shards, "shards", 0, fmt.Sprintf("shards of a large cluster, 1 to %d (default unchanged, 1 for a new cluster)", domain.MaxShards))
 	f.StringVar(&gateway, "gateway", "", "address of the gateway for Prometheus, for example https://quartermaster.example:7443")
 	f.DurationVar(&scrape, "scrape-interval", 0, "scrape_interval of that Prometheus (default 30s)")
 	flags.on(cmd)
@@ -148,18 +159,22 @@ func (a *Program) registerCluster(ctx context.Context, name, workspace string, r
 }
 
 // issue has a new key decided, and prints it or writes it to a file. The file is written first,
-// because a key that is only in the log is useless.
+// because a key that is only in the log is useless. There is no key if a changed cluster keeps its
+// own.
 func (a *Program) issue(ctx context.Context, s signer, draft app.Draft, key *app.NewKey, stanza, file string) error {
 	ans := keyAnswer{
-		Cluster: key.Cluster, Workspace: key.Workspace, Registered: key.Registered, KeyID: key.Key.ID, Prometheus: stanza,
-		Expires: key.Expires, Previous: key.Previous, PreviousUntil: key.PreviousUntil,
+		Cluster: key.Cluster, Workspace: key.Workspace, Registered: key.Registered, Shards: key.Shards, KeyID: key.Key.ID,
+		Prometheus: stanza, Expires: key.Expires, Previous: key.Previous, PreviousUntil: key.PreviousUntil,
 	}
-	if file != "" {
+	switch {
+	case ans.KeyID == "":
+		file, ans.Expires = "", 0
+	case file != "":
 		if err := writeNew(file, key.Key.String()+"\n"); err != nil {
 			return fmt.Errorf("--key-file: %w", err)
 		}
 		ans.KeyFile = file
-	} else {
+	default:
 		ans.Key = key.Key.String()
 	}
 	if err := a.decide(ctx, s, draft); err != nil {
@@ -172,11 +187,18 @@ func (a *Program) issue(ctx context.Context, s signer, draft app.Draft, key *app
 		return a.answerJSON(ans)
 	}
 	if ans.Registered {
-		fmt.Fprintf(a.out, "cluster %s is registered in workspace %s\n", ans.Cluster, ans.Workspace)
+		shards := ""
+		if ans.Shards > 1 {
+			shards = fmt.Sprintf(", with %d shards", ans.Shards)
+		}
+		fmt.Fprintf(a.out, "cluster %s is registered in workspace %s%s\n", ans.Cluster, ans.Workspace, shards)
 	}
-	if file != "" {
+	switch {
+	case ans.KeyID == "":
+		fmt.Fprintf(a.out, "it keeps its key; \"quartermaster key rotate %s\" makes another\n", ans.Cluster)
+	case file != "":
 		fmt.Fprintf(a.out, "its key %s is in %s\n", ans.KeyID, file)
-	} else {
+	default:
 		fmt.Fprintf(a.out, "its key %s, shown only once:\n\n  %s\n\n", ans.KeyID, ans.Key)
 	}
 	if ans.Prometheus != "" {
@@ -219,14 +241,14 @@ func (a *Program) clusterListCommand() *cobra.Command {
 			if a.json {
 				return a.answerJSON(ans)
 			}
-			t := a.table("cluster", "workspace", "provider", "region", "nodes", "key", "valid")
+			t := a.table("cluster", "workspace", "provider", "region", "nodes", "shards", "key", "valid")
 			for _, c := range ans.Clusters {
 				first := true
 				row := func(key, holds string) {
 					if first {
-						t.AppendRow([]any{c.Cluster, c.Workspace, c.Provider, c.Region, c.Nodes, key, holds})
+						t.AppendRow([]any{c.Cluster, c.Workspace, c.Provider, c.Region, c.Nodes, c.Shards, key, holds})
 					} else {
-						t.AppendRow([]any{"", "", "", "", "", key, holds})
+						t.AppendRow([]any{"", "", "", "", "", "", key, holds})
 					}
 					first = false
 				}

@@ -138,6 +138,9 @@ func declaredText(s *registry.Statement) string {
 		add("%s, %d round trips", d.Country, len(d.RoundTrips))
 	case *domain.ClusterRegistered:
 		add("%s %s in %s", d.ProviderClass, d.Provider, d.Region)
+		if d.Shards > 1 {
+			add("%d shards", d.Shards)
+		}
 	case *domain.OnDemandQuotaSet:
 		add("%d GPUs", d.LimitGPUs)
 	case *domain.TariffSet:
