@@ -32,12 +32,15 @@ import (
 //	Content-Type: application/vnd.quartermaster.events
 //	Content-Encoding: zstd                               (or none)
 //
-// The body is a batch of encoded records. The key and partition of each record are set from the
-// cluster of the caller's key. If a record names another cluster, the whole request fails with
-// 403, nothing is appended, and the attempt is reported to Denied.
+// The body is a batch of encoded records. A record's key is the cluster of the caller's key or one
+// of its shards, as the sender knew them when it numbered the event: so a record that is sent again
+// has the same partition, even if the number of shards has changed. If a record names another
+// cluster, the whole request fails with 403, nothing is appended, and the attempt is reported to
+// Denied.
 //
 //	200  Accepted. Kafka has acknowledged every record except those listed as
 //	     refused. A refused record will always be refused; the reason is given. The
+//	     answer has the present number of shards of the cluster, for new events. The
 //	     answer to an empty body names the cluster of the key.
 //	400  The body is not a batch.
 //	401  The key is missing, mistyped, unknown or has ended; the text says which.
@@ -46,8 +49,9 @@ import (
 //	413  The body is too large: send fewer records at once.
 //	415  Unsupported content type or encoding.
 //	429  The cluster sends too much; retry after Retry-After.
-//	503  The log or the keys cannot be reached, or all clusters together send too
-//	     much; retry after Retry-After.
+//	503  The log or the keys cannot be reached, all clusters together send too much,
+//	     or the number of shards in a key is not known here yet; retry after
+//	     Retry-After.
 //
 // After 408, 429 or 503, or without an answer, the sender may send the same batch again. The log
 // may then contain a record twice; folds count it once, by its stream and sequence.
@@ -57,7 +61,8 @@ import (
 // cluster blocks another, and the log can acknowledge many deliveries at once.
 type Gateway struct {
 	Keys *Keys
-	// Read returns the records of a body, with topic, headers and value.
+	// Read returns the records of a body, with topic, key, headers and value. A record without a
+	// key has that of the cluster.
 	Read func(body []byte) ([]domain.Record, error)
 	// ContentType is the content type of the bodies that Read reads.
 	ContentType string
@@ -120,6 +125,8 @@ type Accepted struct {
 	Refused  []Refused `json:"refused,omitempty"`
 	// Cluster is the cluster of the key. It is set only in the answer to an empty body.
 	Cluster string `json:"cluster,omitempty"`
+	// Shards is the present number of shards of the cluster.
+	Shards int `json:"shards"`
 }
 
 // Refused is a record that will never be accepted, by its index in the batch.
@@ -231,7 +238,7 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 		return nil, err
 	}
 	if len(body) == 0 {
-		return &Accepted{Cluster: caller.Cluster}, nil
+		return &Accepted{Cluster: caller.Cluster, Shards: caller.shards()}, nil
 	}
 	recs, err := g.Read(body)
 	if err != nil {
@@ -345,10 +352,41 @@ var inflate = func() *zstd.Decoder {
 	return d
 }()
 
-// check sets the key and partition of each record in a batch, and separates the acceptable
-// records from the refused. The error is a *StatusError for the whole batch.
+// shards returns the present number of shards of the caller's cluster.
+func (c *Caller) shards() int {
+	if n := len(c.Shards); n > 0 {
+		return c.Shards[n-1]
+	}
+	return 1
+}
+
+// checkKey checks the key of a record. foreign is another cluster that it names, or "". A
+// *StatusError is for the whole batch.
+func (c *Caller) checkKey(key []byte) (foreign string, err error) {
+	if string(key) == c.Cluster {
+		return "", nil
+	}
+	cluster, _, of, err := domain.ParseShardKey(string(key))
+	switch {
+	case err != nil:
+		return "", err
+	case cluster != c.Cluster:
+		return strings.ToValidUTF8(cluster, "?"), nil
+	case !slices.Contains(c.Shards, of):
+		return "", refuse(
+			http.StatusServiceUnavailable,
+			"the key %.80q is of %d shards, but cluster %s is not known here to have had as many: "+
+				"if that lasts, \"quartermaster cluster register %s --shards %d\", and change it back later",
+			key, of, c.Cluster, c.Cluster, of,
+		)
+	}
+	return "", nil
+}
+
+// check sets the partition of each record in a batch, and its key if it has none, and separates the
+// acceptable records from the refused. The error is a *StatusError for the whole batch.
 func (g *Gateway) check(caller Caller, recs []domain.Record) (*Accepted, []domain.Record, error) {
-	ans := &Accepted{}
+	ans := &Accepted{Shards: caller.shards()}
 	taken := recs[:0]
 	decoder := g.decoders.Get().(projections.Decoder)
 	defer g.decoders.Put(decoder)
@@ -356,9 +394,18 @@ func (g *Gateway) check(caller Caller, recs []domain.Record) (*Accepted, []domai
 	key := []byte(caller.Cluster)
 	for i := range recs {
 		rec := recs[i]
-		rec.Key = key
-		rec.Partition = domain.PartitionOf(key, rec.Topic.Partitions())
-		foreign, err := g.checkOne(decoder, caller, &rec, &env)
+		if len(rec.Key) == 0 {
+			rec.Key = key
+		}
+		rec.Partition = domain.PartitionOf(rec.Key, rec.Topic.Partitions())
+		foreign, err := caller.checkKey(rec.Key)
+		if foreign == "" && err == nil {
+			foreign, err = g.checkOne(decoder, caller, &rec, &env)
+		}
+		var whole *StatusError
+		if errors.As(err, &whole) {
+			return nil, nil, whole
+		}
 		if foreign != "" {
 			target, shown := foreign, foreign
 			if !isPlainName(foreign) {

@@ -39,6 +39,9 @@ func readLines(body []byte) (recs []domain.Record, err error) {
 			return nil, fmt.Errorf("line %q", l)
 		}
 		rec := domain.Record{Topic: domain.TopicHardware, Value: []byte(l)}
+		if key, ok := strings.CutPrefix(f[len(f)-1], "key="); ok {
+			rec.Key, f = []byte(key), f[:len(f)-1]
+		}
 		if len(f) == 4 {
 			rec.Headers = []domain.Header{{Key: "ce_cluster", Value: []byte(f[3])}}
 		}
@@ -52,7 +55,7 @@ func (lines) Decode(rec *domain.Record, env *domain.Envelope) error {
 	if strings.HasSuffix(f[1], "!") {
 		return errors.New("field 3: cut off")
 	}
-	*env = domain.Envelope{Source: f[0], Incarnation: 1, Sequence: 1, Time: domain.Hour, Cluster: string(rec.Key)}
+	*env = domain.Envelope{Source: f[0], Incarnation: 1, Sequence: 1, Time: domain.Hour, Cluster: domain.ClusterOf(string(rec.Key))}
 	switch f[1] {
 	case "cordon":
 		env.Event = &domain.NodeCordoned{Node: f[2]}
@@ -152,10 +155,49 @@ func (h *house) post(key, body string, change ...func(*http.Request)) answered {
 
 const labLine = "node-reporter/lab/n1 cordon n1\n"
 
+// A record keeps the key that its sender gave it, if that is its cluster's and the cluster had as
+// many shards once: a delivery that is sent again goes to the same partition after a change.
+func TestGatewayShards(t *testing.T) {
+	h := newHouse(t)
+	h.keys[0].Shards = []int{1, 8, 4}
+	lab := h.lab.String()
+	key := domain.NodeKey("lab", "n1", 8)
+	if a := h.post(lab, ""); a.status != 200 || !strings.Contains(a.text, `"cluster":"lab","shards":4`) {
+		t.Errorf("an empty body: %+v", a)
+	}
+	if a := h.post(lab, labLine+"node-reporter/lab/n1 cordon n1 key="+key+"\n"); a.status != 200 || !strings.Contains(a.text, `"accepted":2,"shards":4`) {
+		t.Errorf("%+v", a)
+	}
+	if len(h.appended) != 2 || string(h.appended[0].Key) != "lab" || string(h.appended[1].Key) != key ||
+		h.appended[1].Partition != domain.PartitionOf([]byte(key), domain.TopicHardware.Partitions()) {
+		t.Errorf("appended %+v", h.appended)
+	}
+	for name, c := range map[string]struct {
+		key    string
+		status int
+		want   string
+	}{
+		"shards that it never had":    {"lab/3-of-16", 503, "the key \"lab/3-of-16\" is of 16 shards"},
+		"shard of another cluster":    {"eu/3-of-8", 403, "record 0 is of cluster eu"},
+		"another cluster":             {"eu", 403, "record 0 is of cluster eu"},
+		"a shard that does not exist": {"lab/8-of-8", 200, "record is misplaced"},
+	} {
+		if a := h.post(lab, "node-reporter/lab/n1 cordon n1 key="+c.key+"\n"); a.status != c.status || !strings.Contains(strings.ReplaceAll(a.text, `\"`, `"`), c.want) {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+	if len(h.appended) != 2 {
+		t.Errorf("%d records are appended", len(h.appended))
+	}
+	if got := h.Keys.Shards("lab"); got != 4 || h.Keys.Shards("eu") != 1 {
+		t.Errorf("lab has %d shards", got)
+	}
+}
+
 func TestGatewayAccepts(t *testing.T) {
 	h := newHouse(t)
 	res := h.post(h.lab.String(), labLine+"node-reporter/lab/n2 cordon n2 lab\n")
-	if res.status != http.StatusOK || res.text != "{\"accepted\":2}\n" {
+	if res.status != http.StatusOK || res.text != "{\"accepted\":2,\"shards\":1}\n" {
 		t.Fatalf("%d %s", res.status, res.text)
 	}
 	if len(h.appended) != 2 {
@@ -266,10 +308,10 @@ func TestGatewayAnswers(t *testing.T) {
 		"too large":          {body: large, status: 413, want: "larger than 4 MiB as sent"},
 		"a bomb":             {body: deflated(strings.Repeat(labLine, 17<<20/len(labLine))), change: header("Content-Encoding", "zstd"), status: 413, want: "16 MiB once decompressed"},
 		"log unavailable":    {prepare: func(h *house) { h.logErr = errors.New("no leader") }, status: 503, want: "the log does not take events at the moment"},
-		"empty body":         {body: " ", change: func(r *http.Request) { r.Body = http.NoBody }, status: 200, want: `{"accepted":0,"cluster":"lab"}`},
+		"empty body":         {body: " ", change: func(r *http.Request) { r.Body = http.NoBody }, status: 200, want: `{"accepted":0,"cluster":"lab","shards":1}`},
 		"empty body, no key": {change: func(r *http.Request) { r.Body = http.NoBody; r.Header.Del("Authorization") }, status: 401, want: "no cluster key", denied: "no cluster key"},
 		"no valid event":     {body: strings.Repeat("node-reporter/lab/n1 cordon! n1\n", 1001), status: 400, want: "more than 1000 records are not events"},
-		"zstd":               {body: deflated(labLine), change: header("Content-Encoding", "zstd"), status: 200, want: `{"accepted":1}`},
+		"zstd":               {body: deflated(labLine), change: header("Content-Encoding", "zstd"), status: 200, want: `{"accepted":1,"shards":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)

@@ -31,10 +31,11 @@ type Keys struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	mu    sync.Mutex
-	at    time.Time // when the read that filled known began
-	known map[string]registry.ClusterKeyEntry
-	read  *keysRead // the last one, possibly in progress
+	mu     sync.Mutex
+	at     time.Time // when the read that filled known began
+	known  map[string]registry.ClusterKeyEntry
+	shards map[string]int // by cluster
+	read   *keysRead      // the last one, possibly in progress
 }
 
 // keysRead is one read of the keys, shared by all who wait for it.
@@ -45,7 +46,11 @@ type keysRead struct {
 }
 
 // Caller is the sender of a request.
-type Caller struct{ Cluster, KeyID string }
+type Caller struct {
+	Cluster, KeyID string
+	// Shards are the numbers of shards that the cluster was declared with, the present one last.
+	Shards []int
+}
 
 // StatusError is the reason why a request is refused. Its text is for the sender and contains
 // no secret.
@@ -98,7 +103,15 @@ func (k *Keys) Caller(r *http.Request) (Caller, error) {
 		ended := fmt.Sprintf("key %s of cluster %s ended at %s (%s)", key.ID, e.Cluster, e.Until, e.Why)
 		return Caller{}, refuseKey(ended, "%s; \"quartermaster key rotate %s\" issues a new one", ended, e.Cluster)
 	}
-	return Caller{e.Cluster, key.ID}, nil
+	return Caller{e.Cluster, key.ID, e.Shards}, nil
+}
+
+// Shards returns the present number of shards of a cluster, as the cached keys say; 1 if it is
+// unknown.
+func (k *Keys) Shards(cluster string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return max(1, k.shards[cluster])
 }
 
 // entry returns the key with an id, or nil if it is unknown. The error is a *StatusError.
@@ -159,7 +172,11 @@ func (k *Keys) load(ctx context.Context, read *keysRead, began time.Time) {
 	defer stop()
 	all, err := k.Load(ctx)
 	known := make(map[string]registry.ClusterKeyEntry, len(all))
+	shards := map[string]int{}
 	for _, e := range all {
+		if n := len(e.Shards); n > 0 {
+			shards[e.Cluster] = e.Shards[n-1]
+		}
 		// Ids are random. If two clusters have keys with the same id, the first one wins and
 		// the other fails the comparison of secrets.
 		if _, twice := known[e.KeyID]; !twice {
@@ -169,7 +186,7 @@ func (k *Keys) load(ctx context.Context, read *keysRead, began time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if read.err, read.at = err, k.Now(); err == nil {
-		k.at, k.known = began, known
+		k.at, k.known, k.shards = began, known, shards
 	}
 	close(read.done)
 }

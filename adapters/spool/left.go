@@ -94,8 +94,9 @@ func headOf(path string, number uint64) (source string, size int64, err error) {
 		return "", 0, err
 	}
 	e, head, ok := parseFrame(b, headerMarker, number, 0)
+	source, _ = origin(e.Data)
 	if ok && info.Size() == head {
-		return string(e.Data), 0, nil
+		return source, 0, nil
 	}
-	return string(e.Data), info.Size(), nil
+	return source, info.Size(), nil
 }

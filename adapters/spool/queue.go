@@ -31,8 +31,10 @@ type Queue struct {
 	st    state
 
 	newest    uint64 // the greatest incarnation before this life
-	previous  stream // the last event of the previous life that wrote to the queue
-	given     uint64 // the last sequence of this life
+	previous  stream // the last event of the previous incarnation that wrote to the queue
+	linked    bool   // the present incarnation has keys of as many shards as the previous one
+	given     uint64 // the last sequence of this incarnation
+	last      Place  // of the last event that this life appended
 	released  stream // stored events up to here need not be retained
 	waiting   uint64
 	delivered uint64
@@ -179,8 +181,11 @@ func (q *Queue) loadSegment(n uint64, newest bool) error {
 		last.sequence += tail
 	}
 	q.newest = max(q.newest, s.last.incarnation)
-	if q.st.last.before(last) && (s.header.Data == nil || sourceSum(string(s.header.Data)) == q.ownSum()) {
+	if source, shards := origin(s.header.Data); q.st.last.before(last) && (s.header.Data == nil || sourceSum(source) == q.ownSum()) {
 		q.st.last = last
+		if q.st.shards = shards; s.header.Data == nil {
+			q.st.shards = unknownShards
+		}
 	}
 	if s.frames == 0 && tail == 0 {
 		return q.spool.disk.Remove(q.name(n))
@@ -193,6 +198,14 @@ func (q *Queue) loadSegment(n uint64, newest bool) error {
 func sourceSum(source string) uint32 { return crc32.Checksum([]byte(source), castagnoli) }
 
 func (q *Queue) ownSum() uint32 { return sourceSum(q.spool.cfg.Source) }
+
+// origin returns what the data of a header says: the source that wrote the segment, and the number
+// of shards of its events' keys. They are zero if the header is damaged.
+func origin(data []byte) (source string, shards int) {
+	source, n, _ := strings.Cut(string(data), "\x00")
+	shards, _ = strconv.Atoi(n) // 0: none is written
+	return source, shards
+}
 
 // readHeader reads the header and returns the offset of the first frame.
 func (q *Queue) readHeader(s *segment, b []byte) (at int64) {
@@ -278,7 +291,7 @@ func (q *Queue) begin() error {
 	if q.st.found && q.st.source != q.ownSum() {
 		q.st.last = stream{}
 	}
-	q.previous = q.st.last
+	q.follow()
 	q.st.source, q.st.newest = q.ownSum(), q.spool.incarnation
 	q.removeDelivered()
 	if err := q.save(true); err != nil {
@@ -288,6 +301,19 @@ func (q *Queue) begin() error {
 		q.signal()
 	}
 	return q.spool.disk.SyncDir(q.rule.Name)
+}
+
+// follow makes the present incarnation the next one after that of the last event.
+func (q *Queue) follow() {
+	q.previous = q.st.last
+	q.linked = q.st.shards != unknownShards && max(q.st.shards, 1) == max(q.spool.shards, 1)
+	q.given = 0
+}
+
+// reshard begins a new incarnation. No event is in memory.
+func (q *Queue) reshard() {
+	q.seal()
+	q.follow()
 }
 
 func (q *Queue) signal() {
@@ -320,8 +346,8 @@ func (q *Queue) Append(covered domain.Interval, build func(Place) ([]byte, error
 		}
 		q.dropHeld()
 	}
-	p := Place{Incarnation: q.spool.incarnation, Sequence: q.given + 1}
-	if p.Sequence == 1 {
+	p := Place{Incarnation: q.spool.incarnation, Sequence: q.given + 1, Shards: q.spool.shards}
+	if p.Sequence == 1 && q.linked {
 		p.PreviousIncarnation, p.PreviousSequence = q.previous.incarnation, q.previous.sequence
 	}
 	data, err := build(p)
@@ -332,6 +358,7 @@ func (q *Queue) Append(covered domain.Interval, build func(Place) ([]byte, error
 		return fmt.Errorf("append to spool: an event of %d bytes, more than %d", len(data), maxData)
 	}
 	q.given++
+	q.last = p
 	q.held = append(q.held, Entry{p.Incarnation, p.Sequence, covered, data})
 	q.heldSize += len(data)
 	if !q.rule.Keep {
@@ -345,7 +372,7 @@ func (q *Queue) dropHeld() {
 	e := q.held[0]
 	q.held = slices.Delete(q.held, 0, 1)
 	q.heldSize -= len(e.Data)
-	q.st.last = stream{e.Incarnation, e.Sequence}
+	q.st.last, q.st.shards = stream{e.Incarnation, e.Sequence}, q.spool.shards
 	l := Loss{e.Incarnation, e.Sequence, e.Sequence, e.Covered, DiskFull}
 	if n := len(q.droppedHeld); n > 0 && q.droppedHeld[n-1].To+1 == l.From {
 		q.droppedHeld[n-1].To, q.droppedHeld[n-1].Covered.To = l.To, l.Covered.To
@@ -442,7 +469,7 @@ func (q *Queue) write() error {
 	seg.size += int64(len(b))
 	s.bytes += int64(len(b))
 	q.waiting += uint64(n)
-	q.st.last, q.st.reached = seg.last, q.held[n-1].Covered.To
+	q.st.last, q.st.shards, q.st.reached = seg.last, q.spool.shards, q.held[n-1].Covered.To
 	q.held = slices.Delete(q.held, 0, n)
 	q.signal()
 	return nil
@@ -477,8 +504,12 @@ func (q *Queue) create() error {
 	if n := len(q.segments); n > 0 {
 		number = max(number, q.segments[n-1].number+1)
 	}
+	by := s.cfg.Source
+	if s.shards > 1 {
+		by += "\x00" + strconv.Itoa(s.shards)
+	}
 	header := Entry{
-		Incarnation: s.incarnation, Sequence: q.held[0].Sequence, Data: []byte(s.cfg.Source),
+		Incarnation: s.incarnation, Sequence: q.held[0].Sequence, Data: []byte(by),
 		Covered: domain.Interval{From: domain.Instant(q.previous.incarnation), To: domain.Instant(q.previous.sequence)},
 	}
 	b := appendFrame(nil, headerMarker, number, 0, &header)
@@ -704,7 +735,7 @@ func (q *Queue) readBatch(b *Batch, s *segment, active bool, records, size int) 
 		return err
 	}
 	from := b.end.offset
-	b.Source = string(s.header.Data)
+	b.Source, _ = origin(s.header.Data)
 	if from == 0 {
 		if _, n, ok := parseFrame(data, headerMarker, s.number, 0); ok {
 			from = n
@@ -889,8 +920,5 @@ func (q *Queue) Stats() Stats {
 func (q *Queue) Last() (last Place, held int) {
 	q.spool.mu.Lock()
 	defer q.spool.mu.Unlock()
-	if q.given > 0 {
-		last = Place{Incarnation: q.spool.incarnation, Sequence: q.given}
-	}
-	return last, len(q.held)
+	return q.last, len(q.held)
 }

@@ -3,8 +3,9 @@
 // that is down, a crash or a power failure costs time but no facts.
 //
 // A spool is a directory with one [Queue] per topic. A queue is one stream. It gives its events
-// dense sequence numbers from 1 in this incarnation (life of the program), and links the first
-// event to the last one of the life before.
+// dense sequence numbers from 1 in this incarnation, and links the first event to the last one of
+// the incarnation before. Each life of the program is an incarnation. Another begins when the number
+// of shards changes ([Spool.Reshard]): the events then go to other partitions, so it is not linked.
 //
 // Invariants:
 //
@@ -38,8 +39,9 @@
 // in little endian. The checksum covers the number of the segment, the offset, and everything but
 // the marker and the checksum itself. So bytes that belong elsewhere are detected. In the header,
 // the sequence is the first one that the segment may hold, from and to are the previous incarnation
-// and its last sequence, and the data is the source. A segment is written by one life of the
-// program. Another life never appends to it, and does not change what a crash left at its end.
+// and its last sequence, and the data is the source, followed by a zero byte and the number of shards
+// if there are any. A segment is written by one incarnation. Another never appends to it, and does
+// not change what a crash left at its end.
 //
 // The state has two slots of fixed size, written in turn: the delivery position, the last sequence
 // given, and the losses that are not reported yet. It is written in place, which works on a full
@@ -113,6 +115,7 @@ type Place struct {
 	Sequence            uint64
 	PreviousIncarnation uint64 // on the first event of an incarnation, if there was one before
 	PreviousSequence    uint64
+	Shards              int // for the key of the event, the same in the whole incarnation; 0 and 1: none
 }
 
 // Entry is one event as it is stored.
@@ -160,17 +163,18 @@ type Loss struct {
 
 // Spool is an open spool. It is safe for concurrent use.
 type Spool struct {
-	cfg         Config
-	disk        disk
-	log         *slog.Logger
-	incarnation uint64
+	cfg  Config
+	disk disk
+	log  *slog.Logger
 
-	mu       sync.Mutex
-	queues   []*Queue
-	bytes    int64 // of all segments
-	reserved bool
-	closed   bool
-	full     bool // the last write failed; logged once
+	mu          sync.Mutex
+	incarnation uint64
+	shards      int // of the keys of its events
+	queues      []*Queue
+	bytes       int64 // of all segments
+	reserved    bool
+	closed      bool
+	full        bool // the last write failed; logged once
 }
 
 // Open locks the directory, which it creates if needed, and reads its content.
@@ -209,6 +213,12 @@ func (s *Spool) open() error {
 		s.queues = append(s.queues, q)
 		s.incarnation = max(s.incarnation, q.newest+1)
 	}
+	var last stream
+	for _, q := range s.queues {
+		if own := !q.st.found || q.st.source == q.ownSum(); own && last.incarnation < q.st.last.incarnation {
+			last, s.shards = q.st.last, max(q.st.shards, 0)
+		}
+	}
 	for _, q := range s.queues {
 		if err := q.begin(); err != nil {
 			return fmt.Errorf("queue %s: %w", q.rule.Name, err)
@@ -218,8 +228,46 @@ func (s *Spool) open() error {
 	return nil
 }
 
-// Incarnation returns the incarnation of this life.
-func (s *Spool) Incarnation() uint64 { return s.incarnation }
+// Incarnation returns the present incarnation.
+func (s *Spool) Incarnation() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.incarnation
+}
+
+// Shards returns the number of shards for the keys of the present incarnation's events.
+func (s *Spool) Shards() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shards
+}
+
+// Reshard begins a new incarnation whose events have keys of n shards, if n is another number than
+// before. Its number is at least incarnation, as in [Config]. Events that are stored keep their
+// incarnation and their key. If the disk does not accept what is in memory, nothing changes, and the
+// caller tries again later.
+func (s *Spool) Reshard(n int, incarnation uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || max(n, 1) == max(s.shards, 1) {
+		return nil
+	}
+	incarnation = max(incarnation, s.incarnation+1)
+	for _, q := range s.queues {
+		if err := q.flush(); err != nil {
+			return err
+		}
+		q.st.newest = incarnation
+		if err := q.save(true); err != nil {
+			return fmt.Errorf("write the state of queue %s: %w", q.rule.Name, err)
+		}
+	}
+	s.incarnation, s.shards = incarnation, n
+	for _, q := range s.queues {
+		q.reshard()
+	}
+	return nil
+}
 
 // Queue returns the queue with this name, or nil.
 func (s *Spool) Queue(name string) *Queue {

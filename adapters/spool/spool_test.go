@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -23,10 +24,12 @@ type books struct {
 	lost  map[string]bool
 	clock domain.Instant
 	last  map[string]uint64 // the greatest sequence handed out
+	// shards are those of the keys of incarnations.
+	shards map[uint64]int
 }
 
 func newBooks(t testing.TB) *books {
-	return &books{t: t, given: map[string]string{}, lost: map[string]bool{}, last: map[string]uint64{}, clock: domain.Hour}
+	return &books{t: t, given: map[string]string{}, lost: map[string]bool{}, last: map[string]uint64{}, shards: map[uint64]int{}, clock: domain.Hour}
 }
 
 func key(queue string, incarnation, sequence uint64) string {
@@ -59,6 +62,13 @@ func (b *books) put(q *Queue, size int) (k, content string, err error) {
 		content += string(bytes.Repeat([]byte{'x'}, size))
 		if before := b.last[fmt.Sprintf("%s/%d", q.rule.Name, p.PreviousIncarnation)]; p.Sequence == 1 && before > p.PreviousSequence {
 			b.t.Errorf("%s names %d/%d as the last before it, but %d was handed out", k, p.PreviousIncarnation, p.PreviousSequence, before)
+		}
+		if of, ok := b.shards[p.Incarnation]; ok && of != p.Shards {
+			b.t.Errorf("%s has keys of %d shards, an earlier event of its incarnation of %d", k, p.Shards, of)
+		}
+		b.shards[p.Incarnation] = p.Shards
+		if of, ok := b.shards[p.PreviousIncarnation]; ok && max(1, of) != max(1, p.Shards) {
+			b.t.Errorf("%s has keys of %d shards, and is linked to an incarnation of %d", k, p.Shards, of)
 		}
 		return []byte(content), nil
 	})
@@ -216,6 +226,7 @@ func TestPowerFailures(t *testing.T) {
 					}
 				case 9:
 					d.room = -1
+					_ = s.Reshard([]int{1, 4, 8}[rng.IntN(3)], uint64(rng.IntN(20)))
 				}
 				if d.after < 0 && rng.IntN(60) == 0 {
 					break
@@ -764,6 +775,72 @@ func TestAnotherSource(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Another number of shards begins an incarnation without a link, because its events go to other
+// partitions. It lasts over a restart, and when the state is lost. Nothing that waits changes.
+func TestReshard(t *testing.T) {
+	d := newMemory()
+	b := newBooks(t)
+	var got []string
+	put := func(s *Spool) {
+		t.Helper()
+		q := s.Queue("faults")
+		if err := q.Append(domain.Interval{From: 1, To: 2}, func(p Place) ([]byte, error) {
+			got = append(got, fmt.Sprintf("%d/%d after %d/%d of %d", p.Incarnation, p.Sequence, p.PreviousIncarnation, p.PreviousSequence, p.Shards))
+			return []byte("x"), nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reshard := func(s *Spool, n int) {
+		t.Helper()
+		if err := s.Reshard(n, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, d, 1<<20, 400)
+	put(s)
+	put(s)
+	reshard(s, 8)
+	put(s)
+	reshard(s, 8) // as before
+	put(s)
+	s = open(t, d, 1<<20, 400)
+	put(s)
+	delete(d.files, "faults/"+stateName)
+	s = open(t, d, 1<<20, 400)
+	put(s)
+	reshard(s, 4)
+	reshard(s, 8) // nothing was sent with 4
+	put(s)
+	reshard(s, 1)
+	put(s)
+	want := []string{
+		"1/1 after 0/0 of 0", "1/2 after 0/0 of 0", "2/1 after 0/0 of 8", "2/2 after 0/0 of 8",
+		"3/1 after 2/2 of 8", "4/1 after 3/1 of 8", "6/1 after 4/1 of 8", "7/1 after 0/0 of 1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	b.drain(s.Queue("faults"))
+	if len(b.given) != len(want) || len(b.lost) > 0 {
+		t.Errorf("%d events of %d are delivered, %v are lost", len(b.given), len(want), b.lost)
+	}
+
+	// What is in memory alone keeps its key: the number changes once the disk accepts it.
+	d.room = d.used()
+	if _, _, err := b.put(s.Queue("faults"), 1); !errors.Is(err, ErrHeld) {
+		t.Fatal(err)
+	}
+	if err := s.Reshard(16, 1); !errors.Is(err, ErrHeld) || s.Shards() != 1 {
+		t.Errorf("%v, and %d shards", err, s.Shards())
+	}
+	d.room = -1
+	reshard(s, 16)
+	if s.Shards() != 16 {
+		t.Errorf("%d shards", s.Shards())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 type state struct {
 	at      position
 	last    stream         // last sequence given, in whichever life
+	shards  int            // of the keys of last's incarnation, or unknownShards
 	newest  uint64         // greatest incarnation so far
 	source  uint32         // checksum of the source's name
 	reached domain.Instant // end of the time covered by the last event that was ever on disk
@@ -21,6 +22,9 @@ type state struct {
 	known bool
 	found bool // it was read from disk
 }
+
+// unknownShards says that damage hides the number of shards.
+const unknownShards = -1
 
 // position is the delivery position.
 type position struct {
@@ -43,12 +47,12 @@ func (s stream) before(t stream) bool {
 const (
 	stateName  = "state"
 	slotBytes  = 4096
-	stateFixed = 4 + 4 + 4 + 11*8
+	stateFixed = 4 + 4 + 4 + 12*8
 	lossBytes  = 3*8 + 2*8 + 1
 	maxLosses  = (slotBytes - stateFixed) / lossBytes
 )
 
-var stateMarker = [4]byte{'Q', 'S', 'T', '2'}
+var stateMarker = [4]byte{'Q', 'S', 'T', '3'}
 
 func (s *state) encode() []byte {
 	known := uint64(0)
@@ -61,7 +65,7 @@ func (s *state) encode() []byte {
 	b = binary.LittleEndian.AppendUint32(b, s.source)
 	for _, v := range []uint64{
 		s.counter, s.at.segment, uint64(s.at.offset), s.at.incarnation, s.at.sequence,
-		s.last.incarnation, s.last.sequence, s.newest, uint64(len(s.losses)), known, uint64(s.reached),
+		s.last.incarnation, s.last.sequence, s.newest, uint64(len(s.losses)), known, uint64(s.reached), uint64(s.shards),
 	} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
@@ -103,6 +107,7 @@ func (s *state) decode(b []byte) bool {
 	}
 	s.known, s.found = number(9) == 1, true
 	s.reached = domain.Instant(number(10))
+	s.shards = int(number(11))
 	return true
 }
 

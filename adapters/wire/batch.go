@@ -22,9 +22,9 @@ const AnswerContentType = "application/vnd.quartermaster.answer+json"
 const MaxBatch = 10_000
 
 // AppendBatch appends a record to the body of a delivery and returns the extended body. The body
-// contains topic, headers and value. It does not contain key, partition, offset and time.
+// contains topic, key, headers and value. It does not contain partition, offset and time.
 func AppendBatch(body []byte, rec *domain.Record) ([]byte, error) {
-	m := delivery.Record{Topic: string(rec.Topic), Value: rec.Value, Headers: make([]*delivery.Header, len(rec.Headers))}
+	m := delivery.Record{Topic: string(rec.Topic), Key: rec.Key, Value: rec.Value, Headers: make([]*delivery.Header, len(rec.Headers))}
 	for i, h := range rec.Headers {
 		m.Headers[i] = &delivery.Header{Key: h.Key, Value: h.Value}
 	}
@@ -36,14 +36,14 @@ func AppendBatch(body []byte, rec *domain.Record) ([]byte, error) {
 	return append(body, b...), nil
 }
 
-// ReadBatch returns the records of a delivery, in order, with topic, headers and value. They share
+// ReadBatch returns the records of a delivery, in order, with topic, key, headers and value. They share
 // memory with the body. Their content is not checked; [Decoder.Decode] does that. The error
 // concerns the whole body: it is truncated or not a batch, holds more than [MaxBatch] records, or
 // has a record with an unknown topic or beyond the bounds of the log.
 func ReadBatch(body []byte) ([]domain.Record, error) {
 	// Count the fields before allocating: two bytes on the wire become a hundred in memory.
 	_, err := count(body, MaxBatch, "records", func(record []byte) error {
-		_, err := count(record, maxHeaders+2, "fields", nil) // topic and value in addition
+		_, err := count(record, maxHeaders+3, "fields", nil) // topic, key and value in addition
 		return err
 	})
 	if err != nil {
@@ -63,8 +63,10 @@ func ReadBatch(body []byte) ([]domain.Record, error) {
 			return nil, fmt.Errorf("read the batch: record %d: topic %.40q is unknown", i, r.Topic)
 		case len(r.Value) > maxRecord:
 			return nil, fmt.Errorf("read the batch: record %d: payload of %d bytes, more than %d", i, len(r.Value), maxRecord)
+		case len(r.Key) > maxAttribute:
+			return nil, fmt.Errorf("read the batch: record %d: key of %d bytes, more than %d", i, len(r.Key), maxAttribute)
 		}
-		rec := domain.Record{Topic: domain.Topic(r.Topic), Value: r.Value, Headers: make([]domain.Header, len(r.Headers))}
+		rec := domain.Record{Topic: domain.Topic(r.Topic), Key: r.Key, Value: r.Value, Headers: make([]domain.Header, len(r.Headers))}
 		for j, h := range r.Headers {
 			if len(h.Key) > maxAttribute || len(h.Value) > maxAttribute {
 				return nil, fmt.Errorf("read the batch: record %d: header %d is longer than %d bytes", i, j, maxAttribute)

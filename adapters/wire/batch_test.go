@@ -24,14 +24,14 @@ func batchOf(t testing.TB, recs ...domain.Record) []byte {
 func TestBatchRoundTrip(t *testing.T) {
 	want := []domain.Record{
 		{Topic: domain.TopicHardware, Value: []byte("a"), Headers: []domain.Header{{Key: "ce_type", Value: []byte("x")}, {Key: "ce_type", Value: nil}}},
-		{Topic: domain.TopicTelemetry, Value: []byte{0, 1, 2}},
+		{Topic: domain.TopicTelemetry, Key: []byte("c/3-of-8"), Value: []byte{0, 1, 2}},
 	}
 	got, err := ReadBatch(batchOf(t, want...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	same := slices.EqualFunc(got, want, func(a, b domain.Record) bool {
-		return a.Topic == b.Topic && bytes.Equal(a.Value, b.Value) && slices.EqualFunc(a.Headers, b.Headers, func(x, y domain.Header) bool {
+		return a.Topic == b.Topic && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && slices.EqualFunc(a.Headers, b.Headers, func(x, y domain.Header) bool {
 			return x.Key == y.Key && bytes.Equal(x.Value, y.Value)
 		})
 	})
@@ -43,7 +43,7 @@ func TestBatchRoundTrip(t *testing.T) {
 func TestBatchRefused(t *testing.T) {
 	whole := batchOf(t, domain.Record{Topic: domain.TopicHardware, Value: []byte("payload")})
 	many := bytes.Repeat(batchOf(t, domain.Record{Topic: domain.TopicHardware}), MaxBatch+1)
-	headers := domain.Record{Topic: domain.TopicHardware, Headers: make([]domain.Header, maxHeaders+2)}
+	headers := domain.Record{Topic: domain.TopicHardware, Headers: make([]domain.Header, maxHeaders+3)}
 	for name, c := range map[string]struct {
 		body []byte
 		want string
@@ -53,8 +53,9 @@ func TestBatchRefused(t *testing.T) {
 		"text":         {[]byte(`{"specversion":"1.0"}`), "not of " + BatchContentType},
 		"too many":     {many, "more than 10000 records"},
 		"other topic":  {batchOf(t, domain.Record{Topic: "qm.secrets"}), `topic "qm.secrets" is unknown`},
-		"many headers": {batchOf(t, headers), "record 0: more than 66 fields"},
+		"many headers": {batchOf(t, headers), "record 0: more than 67 fields"},
 		"long header":  {batchOf(t, domain.Record{Topic: domain.TopicHardware, Headers: []domain.Header{{Key: "k", Value: make([]byte, maxAttribute+1)}}}), "header 0 is longer"},
+		"long key":     {batchOf(t, domain.Record{Topic: domain.TopicHardware, Key: make([]byte, maxAttribute+1)}), "record 0: key of"},
 		"large value":  {batchOf(t, domain.Record{Topic: domain.TopicHardware, Value: make([]byte, maxRecord+1)}), "payload of 4194305 bytes"},
 	} {
 		if _, err := ReadBatch(c.body); err == nil || !strings.Contains(err.Error(), c.want) {

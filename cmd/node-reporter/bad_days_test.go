@@ -505,6 +505,8 @@ type chosen struct {
 
 func (c *chosen) close() {}
 
+func (c *chosen) shards() int { return 0 }
+
 func (c *chosen) send(_ context.Context, records [][]byte) ([]refusedRecord, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -766,17 +768,20 @@ func TestRefused(t *testing.T) {
 
 func TestReadAccepted(t *testing.T) {
 	for text, want := range map[string]bool{
-		`{"accepted":3}`: true,
+		`{"accepted":3}`:                                      true,
+		`{"accepted":3,"shards":1024}`:                        true,
+		`{"accepted":3,"shards":1025}`:                        false,
+		`{"accepted":3,"shards":-1}`:                          false,
 		`{"accepted":2,"refused":[{"index":1,"error":"no"}]}`: true,
-		`{"accepted":2}`: false,
-		`{}`:             false,
-		`[]`:             false,
-		``:               false,
+		`{"accepted":2}`:                                      false,
+		`{}`:                                                  false,
+		`[]`:                                                  false,
+		``:                                                    false,
 		`{"accepted":2,"refused":[{"index":3,"error":"no"}]}`:                             false,
 		`{"accepted":1,"refused":[{"index":1,"error":"no"},{"index":1,"error":"again"}]}`: false,
 		`{"accepted":-1,"refused":[{},{},{},{}]}`:                                         false,
 	} {
-		if _, err := readAccepted([]byte(text), 3); (err == nil) != want {
+		if _, _, err := readAccepted([]byte(text), 3); (err == nil) != want {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -948,6 +953,7 @@ func TestConfig(t *testing.T) {
 		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nkafka: {brokers: ['b:1']}":                            "both say where events go",
 		"cluster: c\nnode: n\nkafka: {brokers: ['b:1']}":                                                                        "has no authentication",
 		"cluster: c\nnode: n\nkafka: {brokers: ['b:1'], mechanism: PLAIN, user: u, password_file: p}":                           `"PLAIN" is unknown`,
+		"cluster: c\nnode: n\nkafka: {brokers: ['b:1'], mechanism: SCRAM-SHA-512, user: u, password_file: p, shards: 1025}":     "shards: 1025 is not within 1 and 1024",
 		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\ninterval: 1500ms":                                     "not a whole number of seconds",
 		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nattribution: {rules: [{namespace: a}]}":               "rules[0].deployment: is needed",
 		"cluster: c\nnode: n\ngateway: {url: 'https://h:1', key_file: k}\nattribution: {rules: [{namespace: a, workspace: w}]}": "rules[0].workspace: is for jobs (namespace: slurm); signed mapping rules say who pays for pods",

@@ -422,7 +422,7 @@ func checkGateway(ctx context.Context, cfg *Config, to *gateway, f *finding) {
 		Cluster string `json:"cluster"`
 	}
 	if err == nil {
-		if _, err = readAccepted(answer, 0); err == nil {
+		if _, _, err = readAccepted(answer, 0); err == nil {
 			err = json.Unmarshal(answer, &of)
 		}
 	}

@@ -77,6 +77,9 @@ type KafkaConfig struct {
 	CAFile   string `yaml:"ca_file"`
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
+	// Shards is the number of shards that the cluster is registered with. The gateway tells it to
+	// nodes, Kafka does not.
+	Shards int `yaml:"shards" default:"1"`
 }
 
 // SpoolConfig describes the spool, where events wait for delivery.
@@ -301,6 +304,9 @@ func (c *Config) validateDelivery(f *configfile.File) {
 		}
 		if k.Mechanism == "" && k.CertFile == "" {
 			f.Add("kafka", "has no authentication; give mechanism, user and password_file, or cert_file and key_file")
+		}
+		if k.Shards < 1 || k.Shards > domain.MaxShards {
+			f.Add("kafka.shards", "%d is not within 1 and %d", k.Shards, domain.MaxShards)
 		}
 		if !k.TLS && k.CertFile != "" {
 			f.Add("kafka.tls", "is off, but certificates need it")

@@ -36,6 +36,8 @@ import (
 // acknowledged all records except the refused ones, which it will never accept.
 type sender interface {
 	send(ctx context.Context, records [][]byte) (refused []refusedRecord, err error)
+	// shards returns the present number of shards of the cluster; 0: unknown.
+	shards() int
 	close()
 }
 
@@ -108,8 +110,9 @@ type gateway struct {
 	client  *http.Client
 	clock   *clock
 
-	certFile string      // file of the client certificate; "": none
-	asked    atomic.Bool // it asked for a certificate, and has not answered since
+	certFile string       // file of the client certificate; "": none
+	asked    atomic.Bool  // it asked for a certificate, and has not answered since
+	told     atomic.Int64 // number of shards in the last answer; 0: none yet
 
 	mu      sync.Mutex
 	encoder *zstd.Encoder
@@ -185,8 +188,14 @@ func (g *gateway) send(ctx context.Context, records [][]byte) ([]refusedRecord, 
 	if err != nil {
 		return nil, err
 	}
-	return readAccepted(answer, len(records))
+	refused, shards, err := readAccepted(answer, len(records))
+	if err == nil {
+		g.told.Store(int64(shards))
+	}
+	return refused, err
 }
+
+func (g *gateway) shards() int { return int(g.told.Load()) }
 
 // ask posts a batch and returns the gateway's answer if it accepted the batch.
 func (g *gateway) ask(ctx context.Context, body []byte) ([]byte, error) {
@@ -232,14 +241,18 @@ func (g *gateway) ask(ctx context.Context, body []byte) ([]byte, error) {
 	return nil, g.failure(res, answer, packed)
 }
 
-// readAccepted parses the answer to a delivery. An answer that does not account for every record is
-// invalid.
-func readAccepted(answer []byte, n int) ([]refusedRecord, error) {
+// readAccepted parses the answer to a delivery, with the present number of shards of the cluster. An
+// answer that does not account for every record is invalid.
+func readAccepted(answer []byte, n int) (refused []refusedRecord, shards int, err error) {
 	var ans struct {
 		Accepted *int            `json:"accepted"`
 		Refused  []refusedRecord `json:"refused"`
+		Shards   int             `json:"shards"`
 	}
-	err := json.Unmarshal(answer, &ans)
+	err = json.Unmarshal(answer, &ans)
+	if err == nil && (ans.Shards < 0 || ans.Shards > domain.MaxShards) {
+		err = fmt.Errorf("it has %d shards", ans.Shards)
+	}
 	if err == nil && (ans.Accepted == nil || *ans.Accepted+len(ans.Refused) != n) {
 		err = errors.New("it does not account for every event")
 	}
@@ -252,9 +265,9 @@ func readAccepted(answer []byte, n int) ([]refusedRecord, error) {
 	}
 	if err != nil {
 		text := fmt.Sprintf("read the gateway's answer: %v; is this address the gateway's?", err)
-		return nil, &sendError{text: text, kind: "answer"}
+		return nil, 0, &sendError{text: text, kind: "answer"}
 	}
-	return ans.Refused, nil
+	return ans.Refused, ans.Shards, nil
 }
 
 func (g *gateway) failure(res *http.Response, answer []byte, packed bool) error {
@@ -310,6 +323,7 @@ func (g *gateway) pack(b []byte) []byte {
 // direct delivers to Kafka.
 type direct struct {
 	cluster string
+	of      int // shards of the cluster
 	config  kafka.Config
 
 	mu  sync.Mutex
@@ -317,7 +331,7 @@ type direct struct {
 }
 
 func newDirect(c *KafkaConfig, cluster, node string) (*direct, error) {
-	d := &direct{cluster: cluster, config: kafka.Config{Brokers: c.Brokers, ClientID: "node-reporter-" + node}}
+	d := &direct{cluster: cluster, of: c.Shards, config: kafka.Config{Brokers: c.Brokers, ClientID: "node-reporter-" + node}}
 	if c.TLS {
 		d.config.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 		if c.CAFile != "" {
@@ -353,6 +367,8 @@ func newDirect(c *KafkaConfig, cluster, node string) (*direct, error) {
 	return d, nil
 }
 
+func (d *direct) shards() int { return d.of }
+
 func (d *direct) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -384,7 +400,6 @@ func (d *direct) send(ctx context.Context, records [][]byte) ([]refusedRecord, e
 		return nil, &sendError{text: err.Error(), split: true, final: true}
 	}
 	for i := range recs {
-		recs[i].Key = []byte(d.cluster)
 		recs[i].Partition = domain.PartitionOf(recs[i].Key, recs[i].Topic.Partitions())
 	}
 	var large *kafka.TooLargeError

@@ -76,7 +76,7 @@ func openReporter(cfg *Config, log *slog.Logger) (*reporter, error) {
 		table = table.With(own)
 	}
 	s, err := spool.Open(spool.Config{
-		Dir: cfg.Spool.Dir, Source: cfg.source(), Incarnation: uint64(max(1, time.Now().UnixMicro())),
+		Dir: cfg.Spool.Dir, Source: cfg.source(), Incarnation: incarnation(),
 		Queues: []spool.Rule{
 			{Name: string(domain.TopicHardware), Keep: true, Segment: 64 << 10, Retain: true},
 			{Name: string(domain.TopicFleet), Keep: true, Segment: 64 << 10},
@@ -109,6 +109,10 @@ func openReporter(cfg *Config, log *slog.Logger) (*reporter, error) {
 	return r, nil
 }
 
+// incarnation returns the number of an incarnation that begins now. Readers take it for its start, in
+// microseconds.
+func incarnation() uint64 { return uint64(max(1, time.Now().UnixMicro())) }
+
 func (r *reporter) queue(t domain.Topic) *spool.Queue { return r.spool.Queue(string(t)) }
 
 // run reports until ctx ends. Undelivered events then wait in the spool.
@@ -139,13 +143,14 @@ func (r *reporter) run(ctx context.Context, to sender) error {
 		"cluster", r.cfg.Cluster, "node", r.cfg.Node, "incarnation", r.spool.Incarnation(),
 		"spool", r.cfg.Spool.Dir, "faults_table", r.table.Version())
 	var wg sync.WaitGroup
+	r.reshard(to.shards())
 	r.held.refresh(ctx, time.Now())
 	for _, c := range r.couriers {
 		wg.Go(func() { c.run(ctx) })
 	}
 	wg.Go(func() { r.super.run(ctx) })
 	wg.Go(func() { r.attribute(ctx) })
-	wg.Go(func() { r.tick(ctx) })
+	wg.Go(func() { r.tick(ctx, to) })
 	wg.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,9 +189,9 @@ func (r *reporter) attribute(ctx context.Context) {
 	}
 }
 
-// tick runs every second. It writes events that the disk did not accept, reports losses, and saves
-// the memory.
-func (r *reporter) tick(ctx context.Context) {
+// tick runs every second. It writes events that the disk did not accept, reports losses, saves the
+// memory, and follows the number of shards of the cluster.
+func (r *reporter) tick(ctx context.Context, to sender) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
@@ -202,12 +207,25 @@ func (r *reporter) tick(ctx context.Context) {
 			r.reportLosses(topic)
 		}
 		r.stalled()
+		r.reshard(to.shards())
 		r.mu.Lock()
 		if time.Since(r.saved) > time.Minute {
 			r.remember()
 		}
 		r.mu.Unlock()
 	}
+}
+
+// reshard begins a new incarnation if the cluster has another number of shards than the keys of this
+// one.
+func (r *reporter) reshard(n int) {
+	if n == 0 || max(r.spool.Shards(), 1) == n {
+		return
+	}
+	if err := r.spool.Reshard(n, incarnation()); err != nil {
+		return // the spool logs it; the next tick tries again
+	}
+	r.log.Info("the cluster has another number of shards", "shards", n, "incarnation", r.spool.Incarnation())
 }
 
 // reportLosses reports the losses of a queue, with one event each. A loss stays recorded until its
@@ -264,6 +282,7 @@ func (r *reporter) append(at domain.Instant, ev domain.Event, memo []byte) error
 	err := r.queue(env.Topic()).Append(covered, func(p spool.Place) ([]byte, error) {
 		env.Incarnation, env.Sequence = p.Incarnation, p.Sequence
 		env.PreviousIncarnation, env.PreviousSequence = p.PreviousIncarnation, p.PreviousSequence
+		env.Shards = p.Shards
 		rec, err := wire.Encode(&env)
 		if err != nil {
 			return nil, &encodeError{err}

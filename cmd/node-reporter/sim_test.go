@@ -284,6 +284,32 @@ func TestDirect(t *testing.T) {
 	if err != nil || got != 3 {
 		t.Errorf("%d records: %v", got, err)
 	}
+	// With shards the record is in the partition of the node's shard, as the first of an incarnation.
+	d.of = 8
+	r.reshard(d.shards())
+	if err := r.append(noon, &domain.NodeReturned{Node: "n1"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	b, err := q.Next(1, 1<<20)
+	if err != nil || !courier.deliver(t.Context(), &b) {
+		t.Fatal(err)
+	}
+	key := domain.NodeKey("lab", "n1", 8)
+	tp.Partition = domain.PartitionOf([]byte(key), n)
+	_, end, err := log.Bounds(t.Context(), tp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = log.Read(t.Context(), tp, end-1, end, func(recs []domain.Record) error {
+		var env domain.Envelope
+		if err := new(wire.Decoder).Decode(&recs[0], &env); err != nil || string(recs[0].Key) != key || env.Incarnation < 2 || env.Sequence != 1 {
+			t.Errorf("%+v under key %s: %v", env, recs[0].Key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 	write("wrong")
 	bad, err := newDirect(c, "lab", "n1")
 	if err != nil {

@@ -153,7 +153,7 @@ func TestGateway(t *testing.T) {
 	}
 	first := fault(t, "lab", "n1", 1, 79)
 	for range 3 {
-		if status, text := deliver(t, client, url, lab.Key, first); status != http.StatusOK || text != "{\"accepted\":1}\n" {
+		if status, text := deliver(t, client, url, lab.Key, first); status != http.StatusOK || text != "{\"accepted\":1,\"shards\":1}\n" {
 			t.Fatalf("%d %s", status, text)
 		}
 	}

@@ -17,6 +17,8 @@ type ClusterKeyEntry struct {
 	Until   domain.Instant `json:"until,omitempty"`
 	Why     string         `json:"why,omitempty"` // reason for Until: expires, replaced or revoked, and the reason given
 	Revoked bool           `json:"revoked"`
+	// Shards are the numbers of shards that the cluster was declared with, the present one last.
+	Shards []int `json:"-"`
 }
 
 // Live reports whether the key is valid at a time. It is valid as soon as it is known, and invalid
@@ -77,6 +79,10 @@ func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+	shards, err := declaredShards(view, a)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range ends {
 		k := keys[e.name]
 		if k == nil {
@@ -89,10 +95,32 @@ func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 	}
 	out := make([]ClusterKeyEntry, 0, len(keys))
 	for _, k := range keys {
+		if k.Shards = shards[k.Cluster]; k.Shards == nil {
+			k.Shards = []int{1}
+		}
 		out = append(out, *k)
 	}
 	slices.SortFunc(out, func(a, b ClusterKeyEntry) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Issued, b.Issued), cmp.Compare(a.KeyID, b.KeyID))
 	})
 	return out, nil
+}
+
+// declaredShards returns the numbers of shards that clusters were declared with, each once, the
+// present one last. Void decisions do not count.
+func declaredShards(view projections.View, a *Authority) (map[string][]int, error) {
+	shards := map[string][]int{}
+	err := view.Scan(projections.Query{Table: projections.TableClusters}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		for i, v := range h.Versions {
+			if a.Judge(k, h, i) != "" {
+				continue
+			}
+			n := max(1, int(v.Event.(*domain.ClusterRegistered).Shards))
+			before := slices.DeleteFunc(shards[k.Scope], func(m int) bool { return m == n })
+			shards[k.Scope] = append(before, n)
+		}
+		return nil
+	})
+	return shards, err
 }

@@ -11,6 +11,26 @@ import (
 	"quartermaster/projections/storetest"
 )
 
+// The keys of a cluster say which numbers of shards it had, the present one last. Void declarations
+// do not count.
+func TestClusterKeysShards(t *testing.T) {
+	declared := func(minutes int, shards uint32) domain.Envelope {
+		env := storetest.Cluster("c", "acme", "p", "r", storetest.Start+domain.Instant(minutes)*storetest.Minute)
+		env.Event.(*domain.ClusterRegistered).Shards = shards
+		return env
+	}
+	void := storetest.NewOperator("mallory", 2).Sign(declared(4, 16))
+	l := storetest.NewLog()
+	l.Append(declared(0, 0), declared(1, 8), declared(2, 4), declared(3, 8), void)
+	l.Append(storetest.Root.Sign(domain.Envelope{Cluster: "c", Time: storetest.Start + domain.Hour, Event: &domain.ClusterKeyIssued{KeyID: "k1", MAC: make([]byte, 32)}}))
+	storetest.FoldView(t, l, func(v projections.View) {
+		keys, err := registry.ClusterKeys(v)
+		if err != nil || len(keys) != 1 || fmt.Sprint(keys[0].Shards) != "[1 4 8]" {
+			t.Errorf("%+v, %v", keys, err)
+		}
+	})
+}
+
 func TestClusterKeys(t *testing.T) {
 	at := func(minutes int) domain.Instant { return storetest.Start + domain.Instant(minutes)*storetest.Minute }
 	event := func(cluster string, minutes int, ev domain.Event) domain.Envelope {

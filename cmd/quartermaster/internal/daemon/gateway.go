@@ -116,7 +116,8 @@ func (g *gateway) cluster(r *http.Request) (string, error) {
 	return c.Cluster, err
 }
 
-// scraped appends the events of a Prometheus request. Events that an earlier request left behind
+// scraped appends the events of a Prometheus request, those of nodes under the keys of their shards.
+// The stream numbers the events of each partition, so it goes on when the number changes. Events that an earlier request left behind
 // go first: while the log is unavailable at most one request is held.
 func (g *gateway) scraped(ctx context.Context, events []domain.Envelope) error {
 	if g.stream == nil {
@@ -132,6 +133,7 @@ func (g *gateway) scraped(ctx context.Context, events []domain.Envelope) error {
 	ptrs := make([]*domain.Envelope, len(events))
 	for i := range events {
 		ptrs[i] = &events[i]
+		ptrs[i].Shards = g.events.Keys.Shards(ptrs[i].Cluster)
 	}
 	err := g.stream.Append(ctx, ptrs...)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, kafka.ErrUndelivered) {

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"quartermaster/adapters/httpapi"
+	"quartermaster/adapters/spool"
+	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+	"quartermaster/projections/storetest"
+)
+
+// reportingNode is a node with a spool, which delivers like node-reporter.
+type reportingNode struct {
+	t      *testing.T
+	name   string
+	dir    string
+	spool  *spool.Spool
+	url    string
+	key    string
+	shards int // in the last answer
+	clock  domain.Instant
+}
+
+func (n *reportingNode) open() {
+	n.t.Helper()
+	var err error
+	n.spool, err = spool.Open(spool.Config{
+		Dir: n.dir, Source: httpapi.SourceOf("lab") + n.name, Incarnation: uint64(n.clock / 1000), Quota: 1 << 24,
+		Queues: []spool.Rule{
+			{Name: string(domain.TopicHardware), Keep: true}, {Name: string(domain.TopicFleet), Keep: true},
+			{Name: string(domain.TopicTelemetry), Keep: true},
+		},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// reshard follows the last answer.
+func (n *reportingNode) reshard() {
+	n.t.Helper()
+	if n.shards == 0 {
+		return
+	}
+	if err := n.spool.Reshard(n.shards, uint64(n.clock/1000)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// put spools an event.
+func (n *reportingNode) put(at domain.Instant, ev domain.Event) {
+	n.t.Helper()
+	n.clock = at
+	env := domain.Envelope{Source: httpapi.SourceOf("lab") + n.name, Cluster: "lab", Subject: n.name, Time: at, Event: ev}
+	err := n.spool.Queue(string(env.Topic())).Append(domain.Interval{From: at, To: at + 1}, func(p spool.Place) ([]byte, error) {
+		env.Incarnation, env.Sequence, env.Shards = p.Incarnation, p.Sequence, p.Shards
+		env.PreviousIncarnation, env.PreviousSequence = p.PreviousIncarnation, p.PreviousSequence
+		rec, err := wire.Encode(&env)
+		if err != nil {
+			return nil, err
+		}
+		return wire.AppendBatch(nil, &rec)
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// send delivers what waits of a topic, at most some events. If the answer is lost, they wait still.
+func (n *reportingNode) send(topic domain.Topic, most int, lost bool) (sent int) {
+	n.t.Helper()
+	q := n.spool.Queue(string(topic))
+	b, err := q.Next(most, 1<<20)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var recs []domain.Record
+	for _, e := range b.Entries {
+		one, err := wire.ReadBatch(e.Data)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		recs = append(recs, one...)
+	}
+	if len(recs) == 0 {
+		return 0
+	}
+	status, text := deliver(n.t, http.DefaultClient, n.url, n.key, recs...)
+	var ans httpapi.Accepted
+	if err := json.Unmarshal([]byte(text), &ans); err != nil || status != http.StatusOK || ans.Accepted != len(recs) {
+		n.t.Fatalf("%d %s: %v", status, text, err)
+	}
+	if lost {
+		return 0
+	}
+	n.shards = ans.Shards
+	if err := q.Done(b); err != nil {
+		n.t.Fatal(err)
+	}
+	return len(recs)
+}
+
+func (n *reportingNode) drain(most int) {
+	n.t.Helper()
+	for _, topic := range []domain.Topic{domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware} {
+		for n.send(topic, most, false) > 0 {
+		}
+	}
+}
+
+// reportFor serves a home to which eight nodes report for an hour and a half, and returns the
+// answers, and how many partitions have samples. The number of shards of their cluster changes
+// between the parts of that time.
+func reportFor(t *testing.T, base domain.Instant, shards ...int) (answers string, partitions int) {
+	dir := t.TempDir()
+	var lab issuedKey
+	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
+	_, address := gatewayOf(t, dir, config.Gateway{Listen: "127.0.0.1:0", Rate: 100_000})
+	nodes := make([]*reportingNode, 8)
+	for i := range nodes {
+		nodes[i] = &reportingNode{t: t, name: fmt.Sprintf("n%d", i), dir: t.TempDir(), url: "http://" + address, key: lab.Key, clock: base}
+		nodes[i].open()
+		env := storetest.Node("lab", nodes[i].name, "H100 SXM 80GB", 1, base)
+		env.Event.(*domain.NodeRegistered).InServiceFrom = base
+		nodes[i].put(base, env.Event)
+	}
+	const minutes = 30
+	for part, of := range shards {
+		// Some of the last part waits on the nodes, and some was delivered without an answer.
+		for i, n := range nodes {
+			for range i {
+				n.send(domain.TopicTelemetry, 3, false)
+			}
+			n.send(domain.TopicTelemetry, 5, true)
+			n.send(domain.TopicHardware, 5, true)
+		}
+		if part > 0 && of != shards[part-1] {
+			tell(t, dir, nil, "cluster", "register", "lab", "--shards", fmt.Sprint(of))
+			await(t, "the gateway", func() (string, bool) {
+				_, text := deliver(t, http.DefaultClient, "http://"+address, lab.Key)
+				return text, strings.Contains(text, fmt.Sprintf(`"shards":%d}`, of))
+			})
+		}
+		for i, n := range nodes {
+			if i%3 == part {
+				if err := n.spool.Close(); err != nil { // it restarts
+					t.Fatal(err)
+				}
+				n.open()
+			}
+			n.drain(7)
+			if i%3 == 0 {
+				n.reshard()
+			}
+			for m := part * minutes; m < (part+1)*minutes; m++ {
+				from := base + domain.Instant(m)*storetest.Minute
+				held := ""
+				if m%4 > 0 {
+					held = "platform"
+				}
+				n.put(from+storetest.Minute, storetest.Sample(n.name, domain.Interval{From: from, To: from + storetest.Minute},
+					storetest.Seen{ID: storetest.GPU("lab", n.name, 0), Model: "H100 SXM 80GB", Workspace: held, Activity: 10 * (m % 100)}))
+				switch m {
+				case 10 * i, 85:
+					n.put(from, &domain.GPUFaultObserved{
+						Node: n.name, GPU: storetest.GPU("lab", n.name, 0), Kind: domain.FaultXID, Code: 79, Count: 1,
+						Fatal: true, Class: "hardware", Action: "reboot",
+					})
+				case 10*i + 7:
+					n.put(from, &domain.NodeReturned{Node: n.name, Reason: "rebooted"})
+				}
+				if n.drain(4); i%3 > 0 {
+					n.reshard() // as told in the middle of an interval
+				}
+			}
+		}
+	}
+	to := (base + 2*domain.Hour).String()
+	for _, args := range [][]string{
+		{"usage", "--by", "node,gpu,workspace,hour", "--from", base.String(), "--to", to},
+		{"usage", "--by", "cluster,day", "--from", base.String(), "--to", to},
+		{"fleet", "--cluster", "lab"},
+	} {
+		var ans map[string]any
+		tell(t, dir, &ans, args...)
+		delete(ans, "position")
+		delete(ans, "at")
+		delete(ans, "program")
+		for _, c := range asList(ans["clusters"]) {
+			delete(c, "shards")
+		}
+		b, err := json.MarshalIndent(ans, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers += string(b) + "\n"
+	}
+	var streams app.StreamGaps
+	tell(t, dir, &streams, "streams", "list")
+	if len(streams.Streams) > 0 {
+		t.Errorf("with shards %v events are awaited: %+v", shards, streams.Streams)
+	}
+	var held projections.QuarantineList
+	tell(t, dir, &held, "quarantine", "list")
+	if len(held.Entries) > 0 {
+		t.Errorf("with shards %v records are in quarantine: %+v", shards, held.Entries)
+	}
+	var stats registry.LogStats
+	tell(t, dir, &stats, "log", "stats")
+	for _, p := range stats.Partitions {
+		if p.Topic == domain.TopicTelemetry && p.Next > 0 {
+			partitions++
+		}
+	}
+	return answers, partitions
+}
+
+// The number of shards changes twice while nodes report through the gateway, some with a delivery
+// whose answer was lost, some with a restart, some hearing of it in the middle of an interval.
+// Nothing is lost, doubled or awaited, and the answers are those of a cluster without shards.
+func TestShardsChange(t *testing.T) {
+	base := domain.Instant(int64(app.Now())/int64(domain.Hour)-4) * domain.Hour
+	want, one := reportFor(t, base, 1, 1, 1)
+	got, many := reportFor(t, base, 1, 8, 3)
+	if one != 1 || many < 3 {
+		t.Errorf("samples are in %d partitions without shards, and in %d with shards", one, many)
+	}
+	if got != want {
+		a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+		i := 0
+		for i < min(len(a), len(b))-1 && a[i] == b[i] {
+			i++
+		}
+		t.Errorf("from line %d on the answers are\n%s\nwithout shards\n%s", i,
+			strings.Join(a[max(0, i-10):min(len(a), i+20)], "\n"), strings.Join(b[max(0, i-10):min(len(b), i+20)], "\n"))
+	}
+	if !strings.Contains(want, `"failed_gpu_ms": 1860000`) || !strings.Contains(want, "xid 79") {
+		t.Errorf("the answers say little: %s", want)
+	}
+}
+
+func asList(v any) (list []map[string]any) {
+	items, _ := v.([]any)
+	for _, x := range items {
+		if m, ok := x.(map[string]any); ok {
+			list = append(list, m)
+		}
+	}
+	return list
+}
