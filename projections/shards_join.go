@@ -3,6 +3,7 @@ package projections
 import (
 	"bytes"
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"quartermaster/domain"
@@ -66,10 +67,12 @@ func joinUsage(parts []*UsageHour) *UsageHour {
 }
 
 // join adds what the same source reported under another key. holders are the numbers of the other
-// row's holders in this one.
+// row's holders in this one. Numbers of samples and sums of readings that are not of a time of their
+// own count by the part of the time that is not in this row yet.
 func (o *Observer) join(from *Observer, holders []uint32) {
 	o.ActivityField = from.ActivityField
-	o.Samples += from.Samples
+	added := make([]share, len(from.Devices))
+	var all share
 	places := make([]uint32, len(from.Devices)) // of its devices in this row
 	for i, d := range from.Devices {
 		if d.Cut > 0 {
@@ -87,9 +90,18 @@ func (o *Observer) join(from *Observer, holders []uint32) {
 			o.Devices = append(o.Devices, Device{ID: d.ID, Replica: d.Replica, Cut: d.Cut})
 		}
 		places[i] = uint32(at)
-		o.Devices[at].join(d, holders)
+		added[i].whole = d.seenUpTo(MsPerHour)
+		added[i].part = o.Devices[at].join(d, holders)
+		all.whole += added[i].whole
+		all.part += added[i].part
 	}
+	o.Samples += uint32(all.of(uint64(from.Samples)))
 	for _, x := range from.Others {
+		s := added[x.Device]
+		if s.part == 0 {
+			continue
+		}
+		x.Count, x.Sum = s.of(x.Count), s.of(x.Sum)
 		x.Device = places[x.Device]
 		at := slices.IndexFunc(o.Others, func(y Other) bool { return y.Device == x.Device && y.Field == x.Field })
 		if at < 0 {
@@ -101,8 +113,23 @@ func (o *Observer) join(from *Observer, holders []uint32) {
 	}
 }
 
-// join adds what was seen of the same device, in the time in which it was not seen here.
-func (d *Device) join(from Device, holders []uint32) {
+// share is a part of a time.
+type share struct{ part, whole uint64 }
+
+// of returns the share of a sum, to the nearest.
+func (s share) of(sum uint64) uint64 {
+	if s.part == s.whole {
+		return sum
+	}
+	hi, lo := bits.Mul64(sum, s.part)
+	lo, carry := bits.Add64(lo, s.whole/2, 0)
+	out, _ := bits.Div64(hi+carry, lo, s.whole)
+	return out
+}
+
+// join adds what was seen of the same device, in the time in which it was not seen here. It returns
+// how many milliseconds that is.
+func (d *Device) join(from Device, holders []uint32) uint64 {
 	free := WholeHour
 	if len(d.Segments) > 0 {
 		free = nil
@@ -119,7 +146,7 @@ func (d *Device) join(from Device, holders []uint32) {
 	}
 	part, ok := from.within(free)
 	if !ok {
-		return
+		return 0
 	}
 	for _, g := range part.Segments {
 		g.Holder = holders[g.Holder]
@@ -133,6 +160,7 @@ func (d *Device) join(from Device, holders []uint32) {
 	}
 	d.Unasked = append(d.Unasked, part.Unasked...)
 	slices.SortFunc(d.Unasked, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
+	return part.seenUpTo(MsPerHour)
 }
 
 func joinNodeGPUs(parts []*NodeGPUs) *NodeGPUs {

@@ -61,6 +61,13 @@ func drawShift(t *rapid.T) (envs []domain.Envelope) {
 		}
 	}
 	slices.SortStableFunc(envs, func(a, b domain.Envelope) int { return int(a.Time - b.Time) })
+	// One node goes to cluster d, within an hour as a rule.
+	moved := domain.Instant(rapid.IntRange(0, 300).Draw(t, "moved"))*storetest.Minute + storetest.Start
+	for i := range envs {
+		if node, _ := domain.NodeOf(envs[i].Event); node == shardNodes[0] && envs[i].Time > moved {
+			envs[i].Cluster = "d"
+		}
+	}
 	return envs
 }
 
@@ -68,9 +75,19 @@ func drawShift(t *rapid.T) (envs []domain.Envelope) {
 // the views say, and how many keys the rows of nodes have.
 func shards(t *rapid.T, envs []domain.Envelope, of func(domain.Instant) int) (said string, scopes int) {
 	l := storetest.NewLog()
-	l.Append(storetest.Cluster("c", "home", "p", "eu", storetest.Start))
+	for _, cluster := range []string{"c", "d"} {
+		l.Append(storetest.Cluster(cluster, "home", "p", "eu", storetest.Start))
+	}
 	for _, node := range shardNodes {
 		l.Append(storetest.Node("c", node, "H100 80GB", 2, storetest.Start))
+	}
+	for i := range envs {
+		if envs[i].Cluster == "d" {
+			to := storetest.Node("c", shardNodes[0], "H100 80GB", 2, envs[i].Time)
+			to.Cluster = "d"
+			l.Append(to)
+			break
+		}
 	}
 	for _, env := range envs {
 		env.Shards = of(env.Time)
@@ -93,7 +110,7 @@ func shards(t *rapid.T, envs []domain.Envelope, of func(domain.Instant) int) (sa
 		}
 		answers["hours"] = hours
 		for _, t := range []projections.Table{projections.TableNodeGPUs, projections.TableFaults, projections.TableHealth} {
-			err := v.Scan(projections.Query{Table: t, Scope: "c"}, func(k projections.Key, row projections.Row) error {
+			err := v.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) error {
 				if h, ok := row.(*projections.History); ok {
 					// Streams number their events anew after a change of shards.
 					out := *h
