@@ -2,10 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +16,7 @@ import (
 	"quartermaster/adapters/spool"
 	"quartermaster/adapters/wire"
 	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -248,6 +252,62 @@ func TestShardsChange(t *testing.T) {
 	}
 	if !strings.Contains(want, `"failed_gpu_ms": 1860000`) || !strings.Contains(want, "xid 79") {
 		t.Errorf("the answers say little: %s", want)
+	}
+}
+
+// A record under the key of another shard than its node's is quarantined when it is folded. Its
+// repair has the plain key of the cluster, and counts like an event of the node's shard.
+func TestShardMisplaced(t *testing.T) {
+	dir := t.TempDir()
+	tell(t, dir, nil, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu", "--shards", "8")
+	at := domain.Instant(int64(app.Now())/int64(domain.Hour)-2) * domain.Hour
+	envs := []domain.Envelope{storetest.Node("lab", "n1", "H100 SXM 80GB", 1, at)}
+	for _, ev := range []domain.Event{
+		&domain.GPUFaultObserved{Node: "n1", GPU: storetest.GPU("lab", "n1", 0), Kind: domain.FaultXID, Code: 79, Fatal: true},
+		storetest.Sample("n1", domain.Interval{From: at - storetest.Minute, To: at}, storetest.Seen{ID: storetest.GPU("lab", "n1", 0)}),
+	} {
+		envs = append(envs, domain.Envelope{Cluster: "lab", Time: at, Event: ev})
+	}
+	var recs []domain.Record
+	for i := range envs {
+		envs[i].Source, envs[i].Incarnation, envs[i].Sequence, envs[i].Shards = httpapi.SourceOf("lab")+"n1", 1, 1, 8
+		rec, err := wire.Encode(&envs[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			shard := domain.ShardOf("n1", 8)
+			rec.Key = []byte(domain.ShardKey("lab", (shard+1)%8, 8))
+		}
+		rec.Partition = domain.PartitionOf(rec.Key, rec.Topic.Partitions())
+		recs = append(recs, rec)
+	}
+	h, _ := apptest.Open(t, dir)
+	if err := errors.Join(h.Log.Append(t.Context(), recs), h.CatchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	apptest.Close(t, h)
+
+	var held projections.QuarantineList
+	tell(t, dir, &held, "quarantine", "list")
+	if len(held.Entries) != 2 || held.Entries[0].Kind != projections.KindMisplaced || held.Entries[1].Kind != projections.KindMisplaced {
+		t.Fatalf("%+v", held.Entries)
+	}
+	id := held.Entries[0].ID // qm.hardware comes first
+	code, event := command(t, dir, "quarantine", "show", id, "--event")
+	file := filepath.Join(t.TempDir(), "event.json")
+	if err := os.WriteFile(file, []byte(event), 0o600); err != nil || code != 0 {
+		t.Fatalf("exit %d: %s: %v", code, event, err)
+	}
+	if code, out := command(t, dir, "quarantine", "repair", id, "--event", file, "--reason", "a client with another hash"); code != 0 {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	_, out := command(t, dir, "log", "export", "--topic", "qm.hardware")
+	if !strings.Contains(out, `"cites":"`+id) {
+		t.Errorf("the repair is not in the log: %s", out)
+	}
+	if _, out := command(t, dir, "fleet", "--cluster", "lab", "-o", "json"); !strings.Contains(out, "xid 79") {
+		t.Errorf("the repaired fault does not count: %s", out)
 	}
 }
 

@@ -213,7 +213,8 @@ func (c *Caller) Repaired(ctx context.Context, r *Repair, decided *Proposal) err
 }
 
 // checkPlace checks that a repaired event is for the place of the record: its topic, and a key
-// that the record has or states.
+// that the record has or states. The plain key of a cluster stands for those of its shards: readers
+// join what is under them.
 func (h *Conn) checkPlace(ctx context.Context, e *projections.QuarantineEntry, mended *domain.Envelope) error {
 	if t := mended.Topic(); t != e.Topic {
 		return fmt.Errorf("%s is an event of %s, and %s of %s: content may change, place may not",
@@ -237,7 +238,11 @@ func (h *Conn) checkPlace(ctx context.Context, e *projections.QuarantineEntry, m
 	}); err != nil {
 		return err
 	}
-	if len(keys) > 0 && !slices.Contains(keys, key) {
+	place := func(key string) string { return key }
+	if e.Topic == domain.TopicTelemetry || e.Topic == domain.TopicHardware {
+		place = domain.ClusterOf
+	}
+	if len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return place(k) == place(key) }) {
 		return fmt.Errorf("the event's key is %q, that of %s %.200q: content may change, place may not", key, e.ID, keys)
 	}
 	return nil
