@@ -263,11 +263,15 @@ func scanByCluster(rows View, known map[string]*shards, q Query, yield func(Key,
 // errEnough ends a scan whose reader has stopped.
 var errEnough = errors.New("enough was read")
 
-// scanShards merges the rows of several scopes of a cluster.
+// scanShards merges the rows of several scopes of a cluster. A view with ForScans is told how many
+// scans run at once, so that their pages take the memory of one.
 func scanShards(rows View, q Query, scopes []string, yield func(Key, Row) error) error {
 	if len(scopes) == 1 {
 		q.Scope = scopes[0]
 		return rows.Scan(q, yield)
+	}
+	if own, ok := rows.(interface{ ForScans(n int) View }); ok {
+		rows = own.ForScans(len(scopes))
 	}
 	type head struct {
 		key  Key

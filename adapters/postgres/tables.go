@@ -44,6 +44,7 @@ const (
 var (
 	workspaceColumn = column{"workspace", "Workspace (customer, team or business unit)."}
 	clusterColumn   = column{"cluster", "Cluster."}
+	shardColumn     = column{"cluster", "Cluster, or one of its shards: c/3-of-8 is shard 3 of the 8 of cluster c."}
 	nodeColumn      = column{"node", "Machine, by its name within the cluster."}
 	accountColumn   = column{"account", "Invoice issuer and billing account, separated by a bar."}
 	marketColumn    = column{"market", "Supplier and region, separated by a bar."}
@@ -116,12 +117,12 @@ var tables = []*table{
 	{of: projections.TableUsage, hot: true,
 		comment: "Who held which GPU when: one row for each machine and hour, with the report of every observer, " +
 			"in the encoding of the program. In SQL use usage_held, which is written with it.",
-		scope: clusterColumn, id: nodeColumn, at: hourColumn, kind: byHour},
+		scope: shardColumn, id: nodeColumn, at: hourColumn, kind: byHour},
 	{of: projections.TableNodeGPUs,
 		comment: "GPUs that were reported under the name of each machine in a month, each with its first and last hour, " +
 			"in the encoding of the program. It serves to count a GPU once that was reported under two names. " +
 			"Also how much was reported after the month.",
-		scope: clusterColumn, id: nodeColumn, at: monthColumn, kind: byMonth},
+		scope: shardColumn, id: nodeColumn, at: monthColumn, kind: byMonth},
 	{of: projections.TableServing, hot: true,
 		comment: "What model servers did: requests, tokens, times to the first token, one row for each server and hour.",
 		scope:   clusterColumn, id: serverColumn, at: hourColumn, kind: byHour,
@@ -145,12 +146,12 @@ var tables = []*table{
 		scope: clusterColumn, id: column{"correction", "Correction."}, facts: history},
 
 	{of: projections.TableFaults, comment: "Faults of GPUs.",
-		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay,
+		scope: shardColumn, id: nodeColumn, at: dayColumn, kind: byDay,
 		facts: history + ` One version may stand for repeats: "count" is the number of events (absent: one), ` +
 			`"effective" the time of the first and "last" of the last. ` +
 			`If "rest" is true they were different faults of the same kind, more than a row keeps separately.`},
 	{of: projections.TableHealth, comment: "Machines taken out of service and returned, and times without reports.",
-		scope: clusterColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
+		scope: shardColumn, id: nodeColumn, at: dayColumn, kind: byDay, facts: history},
 
 	{of: projections.TableDeployments, comment: "Models and jobs that workspaces run.",
 		scope: clusterColumn, id: column{"deployment", "Deployment."}, facts: history},
@@ -254,7 +255,7 @@ const (
 
 var heldColumns = []struct{ name, typ, comment string }{
 	{"workspace", `text collate "C" not null`, "Workspace that held the devices."},
-	{"cluster", `text collate "C" not null`, "Cluster."},
+	{"cluster", `text collate "C" not null`, shardColumn.comment},
 	{"deployment", `text collate "C" not null`, "Deployment of the workspace; empty: unknown."},
 	{"node", `text collate "C" not null`, "Machine, by its name within the cluster."},
 	{"hour", "timestamptz not null", "Start of the UTC hour."},

@@ -252,7 +252,30 @@ func (v *view) hasExact(t *table) (bool, error) {
 	return has, nil
 }
 
+// shared is a view for several scans at once, with small pages.
+type shared struct {
+	*view
+	size int
+}
+
+// minPage bounds how small the pages of concurrent scans are.
+const minPage = 8
+
+// ForScans returns the view for n scans at once, whose pages together are about as large as one.
+func (v *view) ForScans(n int) projections.View {
+	return &shared{v, min(v.size, max(minPage, v.size/max(n, 1)))}
+}
+
+func (s *shared) Scan(q projections.Query, yield func(projections.Key, projections.Row) error) error {
+	return s.scan(q, s.size, yield)
+}
+
 func (v *view) Scan(q projections.Query, yield func(projections.Key, projections.Row) error) error {
+	return v.scan(q, v.size, yield)
+}
+
+// scan reads pages of a size.
+func (v *view) scan(q projections.Query, size int, yield func(projections.Key, projections.Row) error) error {
 	t := tableOf[q.Table]
 	cursor, err := v.open(t, &q)
 	if err != nil {
@@ -260,7 +283,7 @@ func (v *view) Scan(q projections.Query, yield func(projections.Key, projections
 	}
 	names := map[string]string{}
 	for {
-		page, err := v.page(t, cursor, names)
+		page, err := v.page(t, cursor, size, names)
 		if err != nil {
 			return fmt.Errorf("scan %s: %w", q.Table, err)
 		}
@@ -269,7 +292,7 @@ func (v *view) Scan(q projections.Query, yield func(projections.Key, projections
 				return errors.Join(err, v.done(cursor))
 			}
 		}
-		if len(page) < v.size {
+		if len(page) < size {
 			return v.done(cursor)
 		}
 	}
@@ -383,11 +406,11 @@ type found struct {
 	row projections.Row
 }
 
-// page reads the next rows of a cursor. names interns names.
-func (v *view) page(t *table, cursor string, names map[string]string) ([]found, error) {
+// page reads the next rows of a cursor, at most size. names interns names.
+func (v *view) page(t *table, cursor string, size int, names map[string]string) ([]found, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	rows, err := v.tx.QueryContext(v.ctx, fmt.Sprintf("fetch %d from %s", v.size, cursor))
+	rows, err := v.tx.QueryContext(v.ctx, fmt.Sprintf("fetch %d from %s", size, cursor))
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,9 @@ var statements = func() []string {
 var (
 	viewHead = regexp.MustCompile(`^create view quartermaster\.(\w+) as\n`)
 	listOf   = regexp.MustCompile(`list\(([^()]+)\)`)
-	inEffect = regexp.MustCompile(`in_effect\((\w+)(?:, (\w+))?\)`)
+	// The form is that of domain.ShardKey.
+	clusterOf = strings.NewReplacer("cluster_of(t)", `regexp_replace(t.cluster, '/[0-9]+-of-[0-9]+$', '')`)
+	inEffect  = regexp.MustCompile(`in_effect\((\w+)(?:, (\w+))?\)`)
 )
 
 // viewNames returns the names of the views in views.sql.
@@ -66,6 +68,7 @@ func viewSQL(statement string, generations []string) string {
 ) e`
 	})
 	body = listOf.ReplaceAllString(body, `(case when jsonb_typeof($1) = 'array' then $1 else '[]' end)`)
+	body = clusterOf.Replace(body)
 	// A view runs with the rights of the querying role.
 	head := "create or replace view quartermaster." + m[1] + " with (security_invoker = true) as\n"
 	if !strings.Contains(body, "rows.") {

@@ -3,12 +3,13 @@
 --
 -- Each view is written for one generation, whose schema is called "rows" here. The program
 -- expands it to one branch for every generation, and only the branch of the active one
--- returns rows. So a switch changes a single row. There are three shorthands:
+-- returns rows. So a switch changes a single row. There are four shorthands:
 --
 --	in_effect(T)       every row t of T with e, its version in effect now
 --	in_effect(T, TYPE) the same, but only versions of one event type
 --	list(J)            J if it is a JSON array, else an empty array: an empty
 --	                   list is written as null in some places
+--	cluster_of(t)      the cluster of a row t about a node: tables have the shard, c/3-of-8
 --
 -- A view shows the content of the log. Whether the signer of a decision had the right to
 -- make it is answered by the program, not here.
@@ -60,11 +61,11 @@ comment on column quartermaster.deployments.gpus_per_replica is 'Whole GPUs that
 comment on column quartermaster.deployments.effective is 'Since when this holds.';
 
 create view quartermaster.usage_by_observer as
-select t.workspace, t.cluster, t.deployment, t.node, t.hour, t.source,
+select t.workspace, cluster_of(t) as cluster, t.deployment, t.node, t.hour, t.source,
 	t.gpu_seconds, t.slice_seconds, t.measured_seconds, t.active_seconds
 from rows.usage_held t
 where t.gpu_seconds + t.slice_seconds > 0;
-comment on view quartermaster.usage_by_observer is 'Seconds for which each workspace held GPUs, for each deployment, machine, hour and observer, as that observer reported it. For pods the workspace is empty, because mapping rules assign pods to workspaces when usage is read. Do not sum over observers: where two observers saw the same GPU both have rows, so a sum over them counts its time twice, and corrections are not applied. Sum one source at a time, or use "quartermaster usage", which resolves them.';
+comment on view quartermaster.usage_by_observer is 'Seconds for which each workspace held GPUs, for each deployment, machine, hour and observer, as that observer reported it. For pods the workspace is empty, because mapping rules assign pods to workspaces when usage is read. Do not sum over observers: where two observers saw the same GPU both have rows, so a sum over them counts its time twice, and corrections are not applied. Sum one source at a time, or use "quartermaster usage", which resolves them. An hour in which the number of shards of the cluster changed has a row for each number.';
 comment on column quartermaster.usage_by_observer.hour is 'Start of the UTC hour.';
 comment on column quartermaster.usage_by_observer.source is 'Observer that reported it.';
 comment on column quartermaster.usage_by_observer.gpu_seconds is 'Seconds for which whole GPUs were held, summed over GPUs.';
@@ -109,7 +110,7 @@ comment on column quartermaster.servers.ttft is 'Histograms of the time to the f
 comment on column quartermaster.servers.queue_wait is 'Histograms of the wait in the queue, in the form of ttft.';
 
 create view quartermaster.faults as
-select t.cluster, t.node, (e.v->>'effective')::timestamptz as at, e.v->'event'->>'gpu' as gpu, e.v->'event'->>'kind' as kind,
+select cluster_of(t) as cluster, t.node, (e.v->>'effective')::timestamptz as at, e.v->'event'->>'gpu' as gpu, e.v->'event'->>'kind' as kind,
 	(e.v->'event'->>'code')::bigint as code, (e.v->'event'->>'fatal')::boolean as fatal,
 	(e.v->'event'->>'count')::numeric as count, e.v->'event'->>'class' as class, e.v->'event'->>'action' as action,
 	e.v->'event'->>'detail' as detail,

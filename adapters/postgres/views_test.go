@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"quartermaster/domain"
+	"quartermaster/projections"
 	"quartermaster/projections/storetest"
 )
 
@@ -43,6 +44,61 @@ func variants(e domain.Event) (out []domain.Event) {
 	}
 	walk(reflect.TypeOf(e).Elem(), nil)
 	return out
+}
+
+// Views show the cluster of rows that are stored by shard.
+func TestViewsOfShards(t *testing.T) {
+	db := opened(t)
+	g := generation(t, db)
+	activate(t, db, g)
+	l := storetest.NewLog()
+	l.Append(storetest.Cluster("c1", "acme", "p", "eu", storetest.Start))
+	for i, of := range []int{1, 8, 4} {
+		for _, node := range []string{"n1", "n2"} {
+			held := storetest.Seen{ID: storetest.GPU("c1", node, 0), Workspace: "acme", Activity: 500}
+			for _, ev := range []domain.Event{
+				storetest.Sample(node, storetest.Span(10*i, 10*i+10), held),
+				&domain.GPUFaultObserved{Node: node, Kind: domain.FaultXID, Code: uint32(31 + i)},
+			} {
+				env := storetest.Hardware(10*i+10, ev)
+				env.Cluster, env.Source, env.Incarnation, env.Shards = "c1", "node-reporter/c1/"+node, uint64(1+i), of
+				l.Append(env)
+			}
+		}
+	}
+	if err := l.Runner(claimed(t, db, g, nil)).CatchUp(t.Context(), l.End()); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		`select cluster || ' ' || node || ' ' || sum(gpu_seconds)::bigint || ' ' || count(*)
+			from quartermaster.usage_by_observer group by cluster, node order by 1`: "c1 n1 1800 3\nc1 n2 1800 3",
+		`select cluster || ' ' || node || ' ' || string_agg(code::text, ' ' order by code)
+			from quartermaster.faults group by cluster, node order by 1`: "c1 n1 31 32 33\nc1 n2 31 32 33",
+		`select count(distinct cluster)::text from ` + schemaOf(g) + `.usage_held`: "5",
+	} {
+		if got := strings.Join(texts(t, db, query), "\n"); got != want {
+			t.Errorf("%s\n%s\nwant\n%s", query, got, want)
+		}
+	}
+	// Many scans at once read small pages.
+	if err := db.ViewOf(t.Context(), g, func(v projections.View) error {
+		stored := projections.Stored(v).(*view)
+		for n, want := range map[int]int{1: stored.size, 4: stored.size / 4, 1024: minPage} {
+			if got := stored.ForScans(n).(*shared).size; got != want {
+				t.Errorf("%d scans read pages of %d rows, want %d", n, got, want)
+			}
+		}
+		rows := 0
+		if err := v.Scan(projections.Query{Table: projections.TableUsage, Scope: "c1"}, func(projections.Key, projections.Row) error { rows++; return nil }); err != nil {
+			return err
+		}
+		if rows != 2 {
+			t.Errorf("two nodes have %d rows", rows)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestViewsOfAnything reads every column of every view over hostile names and over every event with
