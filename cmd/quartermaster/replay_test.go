@@ -29,6 +29,7 @@ import (
 type estate struct {
 	nodes    int
 	clusters int
+	shards   int // of each cluster
 	interval domain.Instant
 	start    domain.Instant
 	rng      *rand.Rand
@@ -96,7 +97,7 @@ func (e *estate) round() ([]domain.Record, error) {
 		e.seq[n]++
 		rec, err := wire.Encode(&domain.Envelope{
 			Source: httpapi.SourceOf(cluster) + node, Incarnation: 1, Sequence: e.seq[n],
-			Time: s.Interval.To, Cluster: cluster, Event: s,
+			Time: s.Interval.To, Cluster: cluster, Shards: e.shards, Event: s,
 		})
 		if err != nil {
 			return nil, err
@@ -140,7 +141,7 @@ func (e *estate) fill(ctx context.Context, h *app.Conn, n int) error {
 	return nil
 }
 
-func benchDir(b *testing.B, events, nodes int, interval time.Duration) *app.Conn {
+func benchDir(b *testing.B, events int, e *estate) *app.Conn {
 	b.Helper()
 	ctx := b.Context()
 	a := commandLine(&app.App{Dir: b.TempDir()}, io.Discard, io.Discard)
@@ -153,7 +154,7 @@ func benchDir(b *testing.B, events, nodes int, interval time.Duration) *app.Conn
 			b.Error(err)
 		}
 	})
-	if err := newEstate(nodes, interval).fill(ctx, h, events); err != nil {
+	if err := e.fill(ctx, h, events); err != nil {
 		b.Fatal(err)
 	}
 	return h
@@ -228,7 +229,7 @@ func BenchmarkReplay(b *testing.B) {
 		}
 		events = n
 	}
-	h := benchDir(b, events, 125, 10*time.Minute)
+	h := benchDir(b, events, newEstate(125, 10*time.Minute))
 	ctx := b.Context()
 	end, err := h.End(ctx)
 	if err != nil {
