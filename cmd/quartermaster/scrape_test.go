@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -34,26 +35,8 @@ func scrape(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: scrape cluster file")
 	}
-	table, req, end := writev2.NewSymbolTable(), &writev2.Request{}, time.Now()
-	for line := range strings.Lines(ts.ReadFile(args[1])) {
-		m := scrapeLine.FindStringSubmatch(strings.TrimSpace(line))
-		if m == nil {
-			ts.Fatalf("no series: %q", line)
-		}
-		value, err := strconv.ParseFloat(m[3], 64)
-		ts.Check(err)
-		labels := []string{"__name__", m[1]}
-		for _, l := range scrapeLabel.FindAllStringSubmatch(m[2], -1) {
-			labels = append(labels, l[1], l[2])
-		}
-		s := &writev2.TimeSeries{LabelsRefs: table.SymbolizeLabels(labels, nil)}
-		for i := range 20 {
-			s.Samples = append(s.Samples, &writev2.Sample{Value: value, Timestamp: end.Add(time.Duration(i-19) * 30 * time.Second).UnixMilli()})
-		}
-		req.Timeseries = append(req.Timeseries, s)
-	}
-	req.Symbols = table.Symbols()
-	raw, err := proto.Marshal(req)
+	end := time.Now()
+	body, err := writeRequest(ts.ReadFile(args[1]), end)
 	ts.Check(err)
 
 	ctx := context.Background()
@@ -74,13 +57,45 @@ func scrape(ts *testscript.TestScript, neg bool, args []string) {
 			},
 			Now: time.Now,
 		})
-		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/api/v1/write", bytes.NewReader(snappy.Encode(nil, raw)))
-		r.Header.Set("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request")
-		r.Header.Set("Content-Encoding", "snappy")
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/api/v1/write", bytes.NewReader(body))
+		setWriteHeaders(r)
 		w := httptest.NewRecorder()
 		if handler.ServeHTTP(w, r); w.Code != http.StatusNoContent {
 			ts.Fatalf("answer %d: %s", w.Code, w.Body)
 		}
 		return h.CatchUp(ctx)
 	}())
+}
+
+// writeRequest returns the body of a remote-write request with the series of a text, each twenty
+// times, 30 seconds apart, up to end.
+func writeRequest(text string, end time.Time) ([]byte, error) {
+	table, req := writev2.NewSymbolTable(), &writev2.Request{}
+	for line := range strings.Lines(text) {
+		m := scrapeLine.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			return nil, fmt.Errorf("no series: %q", line)
+		}
+		value, err := strconv.ParseFloat(m[3], 64)
+		if err != nil {
+			return nil, err
+		}
+		labels := []string{"__name__", m[1]}
+		for _, l := range scrapeLabel.FindAllStringSubmatch(m[2], -1) {
+			labels = append(labels, l[1], l[2])
+		}
+		s := &writev2.TimeSeries{LabelsRefs: table.SymbolizeLabels(labels, nil)}
+		for i := range 20 {
+			s.Samples = append(s.Samples, &writev2.Sample{Value: value, Timestamp: end.Add(time.Duration(i-19) * 30 * time.Second).UnixMilli()})
+		}
+		req.Timeseries = append(req.Timeseries, s)
+	}
+	req.Symbols = table.Symbols()
+	raw, err := proto.Marshal(req)
+	return snappy.Encode(nil, raw), err
+}
+
+func setWriteHeaders(r *http.Request) {
+	r.Header.Set("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request")
+	r.Header.Set("Content-Encoding", "snappy")
 }

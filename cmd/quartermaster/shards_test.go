@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"quartermaster/adapters/httpapi"
 	"quartermaster/adapters/spool"
@@ -20,6 +22,7 @@ import (
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"
 	"quartermaster/projections/storetest"
 )
@@ -211,16 +214,7 @@ func reportFor(t *testing.T, base domain.Instant, shards ...int) (answers string
 		}
 		answers += string(b) + "\n"
 	}
-	var streams app.StreamGaps
-	tell(t, dir, &streams, "streams", "list")
-	if len(streams.Streams) > 0 {
-		t.Errorf("with shards %v events are awaited: %+v", shards, streams.Streams)
-	}
-	var held projections.QuarantineList
-	tell(t, dir, &held, "quarantine", "list")
-	if len(held.Entries) > 0 {
-		t.Errorf("with shards %v records are in quarantine: %+v", shards, held.Entries)
-	}
+	unbroken(t, dir)
 	var stats registry.LogStats
 	tell(t, dir, &stats, "log", "stats")
 	for _, p := range stats.Partitions {
@@ -252,6 +246,87 @@ func TestShardsChange(t *testing.T) {
 	}
 	if !strings.Contains(want, `"failed_gpu_ms": 1860000`) || !strings.Contains(want, "xid 79") {
 		t.Errorf("the answers say little: %s", want)
+	}
+}
+
+// Prometheus writes of sixteen nodes while the number of shards changes. The nodes are in several
+// partitions, one stream goes on, and every node is seen for the whole time.
+func TestShardsPrometheus(t *testing.T) {
+	dir := t.TempDir()
+	var lab issuedKey
+	tell(t, dir, &lab, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu")
+	_, address := gatewayOf(t, dir, config.Gateway{Listen: "127.0.0.1:0", Rate: 100_000})
+	const nodes = 16
+	var text strings.Builder
+	for n := range nodes {
+		fmt.Fprintf(&text, "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"%s\",modelName=\"NVIDIA H100 80GB HBM3\",Hostname=\"n%d\"} 50\n",
+			storetest.GPU("lab", fmt.Sprint("n", n), 0), n)
+	}
+	end := time.Now().Truncate(time.Minute).Add(-time.Minute)
+	for part, of := range []int{1, 8, 4} {
+		if of > 1 {
+			tell(t, dir, nil, "cluster", "register", "lab", "--shards", fmt.Sprint(of))
+			await(t, "the gateway", func() (string, bool) {
+				_, text := deliver(t, http.DefaultClient, "http://"+address, lab.Key)
+				return text, strings.Contains(text, fmt.Sprintf(`"shards":%d}`, of))
+			})
+		}
+		body, err := writeRequest(text.String(), end.Add(time.Duration(part-2)*10*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/api/v1/write", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+lab.Key)
+		setWriteHeaders(req)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = res.Body.Close(); res.StatusCode != http.StatusNoContent {
+			t.Fatalf("part %d: %s", part, res.Status)
+		}
+	}
+	var stats registry.LogStats
+	tell(t, dir, &stats, "log", "stats")
+	partitions := 0
+	for _, p := range stats.Partitions {
+		if p.Topic == domain.TopicTelemetry && p.Next > 0 {
+			partitions++
+		}
+	}
+	if partitions < 3 {
+		t.Errorf("samples are in %d partitions", partitions)
+	}
+	unbroken(t, dir)
+	var fleet inventory.Inventory
+	tell(t, dir, &fleet, "fleet", "--cluster", "lab")
+	last := domain.InstantOf(end)
+	seen := 0
+	for _, n := range fleet.Clusters[0].UnregisteredNodes {
+		if n.LastTelemetry > last-storetest.Minute && len(n.GPUs) == 1 {
+			seen++
+		}
+	}
+	if seen != nodes {
+		t.Errorf("%d nodes of %d were seen until %s: %+v", seen, nodes, last, fleet.Clusters[0].UnregisteredNodes)
+	}
+}
+
+// unbroken checks that no stream awaits events and that nothing is in quarantine.
+func unbroken(t *testing.T, dir string) {
+	t.Helper()
+	var streams app.StreamGaps
+	tell(t, dir, &streams, "streams", "list")
+	if len(streams.Streams) > 0 {
+		t.Errorf("events are awaited: %+v", streams.Streams)
+	}
+	var held projections.QuarantineList
+	tell(t, dir, &held, "quarantine", "list")
+	if len(held.Entries) > 0 {
+		t.Errorf("records are in quarantine: %+v", held.Entries)
 	}
 }
 
