@@ -48,7 +48,7 @@ func TestGatewayClientCertificates(t *testing.T) {
 	if status, text := deliver(t, right, "https://"+address, "qmk_x", fault(t, "lab", "n1", 1, 79)); status != http.StatusUnauthorized {
 		t.Errorf("without the key: %d %s", status, text)
 	}
-	if status, text := deliver(t, right, "https://"+address, lab.Key, fault(t, "lab", "n1", 1, 79)); status != http.StatusOK || text != "{\"accepted\":1}\n" {
+	if status, text := deliver(t, right, "https://"+address, lab.Key, fault(t, "lab", "n1", 1, 79)); status != http.StatusOK || text != "{\"accepted\":1,\"shards\":1}\n" {
 		t.Errorf("%d %s", status, text)
 	}
 	var fleet inventory.Inventory
