@@ -55,6 +55,29 @@ func TestFaultArrives(t *testing.T) {
 	}
 }
 
+// A new node asks for the number of shards before its first event.
+func TestShardsAtFirst(t *testing.T) {
+	b := newBooks(t)
+	b.reshard(8)
+	n := newNode(t, b, t.TempDir(), "")
+	n.start()
+	defer n.kill()
+	until(t, "the first frame", func() bool { return strings.Contains(n.said(), "the collector began") })
+	k := n.xid(0, 79)
+	until(t, "that the fault arrives", func() bool { return b.has([]string{k}) })
+	until(t, "that a sample arrives", func() bool { return len(events[*domain.NodeSampled](b)) > 0 })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	want := domain.NodeKey(testCluster, "n1", 8)
+	for tp, recs := range b.records {
+		for i := range recs {
+			if key := string(recs[i].Key); key != want && tp.Topic != domain.TopicFleet {
+				t.Errorf("a record of %s has the key %s, want %s", tp, key, want)
+			}
+		}
+	}
+}
+
 // Every failure of the collector is shown with what to do, and reported to the log. The collector
 // is restarted, and its recovery is reported too.
 func TestSilentCollector(t *testing.T) {

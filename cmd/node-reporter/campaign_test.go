@@ -230,10 +230,12 @@ func (b *books) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		say(413, "too large")
 		return
 	}
-	recs, err := wire.ReadBatch(body)
-	if err != nil {
-		say(400, err.Error())
-		return
+	var recs []domain.Record
+	if len(body) > 0 {
+		if recs, err = wire.ReadBatch(body); err != nil {
+			say(400, err.Error())
+			return
+		}
 	}
 	n, shards := b.take(recs)
 	if mode == "forget" {

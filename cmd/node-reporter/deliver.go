@@ -33,7 +33,8 @@ import (
 )
 
 // sender delivers records in the encoding of wire's batches. It returns nil once the log has
-// acknowledged all records except the refused ones, which it will never accept.
+// acknowledged all records except the refused ones, which it will never accept. Without records it
+// asks for the number of shards only.
 type sender interface {
 	send(ctx context.Context, records [][]byte) (refused []refusedRecord, err error)
 	// shards returns the present number of shards of the cluster; 0: unknown.
@@ -391,6 +392,9 @@ func (d *direct) open(ctx context.Context) (*kafka.Log, error) {
 }
 
 func (d *direct) send(ctx context.Context, records [][]byte) ([]refusedRecord, error) {
+	if len(records) == 0 {
+		return nil, nil // the number of shards is configured
+	}
 	log, err := d.open(ctx)
 	if err != nil {
 		return nil, err

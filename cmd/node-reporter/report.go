@@ -115,6 +115,9 @@ func incarnation() uint64 { return uint64(max(1, time.Now().UnixMicro())) }
 
 func (r *reporter) queue(t domain.Topic) *spool.Queue { return r.spool.Queue(string(t)) }
 
+// askFor is how long a new node waits for the number of shards.
+const askFor = 3 * time.Second
+
 // run reports until ctx ends. Undelivered events then wait in the spool.
 func (r *reporter) run(ctx context.Context, to sender) error {
 	refused := newRefusedFile(r.cfg.Spool.Dir, r.log)
@@ -143,6 +146,12 @@ func (r *reporter) run(ctx context.Context, to sender) error {
 		"cluster", r.cfg.Cluster, "node", r.cfg.Node, "incarnation", r.spool.Incarnation(),
 		"spool", r.cfg.Spool.Dir, "faults_table", r.table.Version())
 	var wg sync.WaitGroup
+	if r.queue(domain.TopicHardware).Reached() == 0 && r.queue(domain.TopicTelemetry).Reached() == 0 {
+		// This is a new node. It asks, so that its first events have the key of the others.
+		asking, stop := context.WithTimeout(ctx, askFor)
+		_, _ = to.send(asking, nil) // the couriers log what is wrong
+		stop()
+	}
 	r.reshard(to.shards())
 	r.held.refresh(ctx, time.Now())
 	for _, c := range r.couriers {
