@@ -13,7 +13,8 @@ import (
 // reading that has no column of its own.
 func sampled(from, to, shards int) (envs []domain.Envelope) {
 	for m := from; m < to; m++ {
-		s := storetest.Sample("n1", storetest.Span(m, m+1), storetest.Seen{ID: storetest.GPU("c", "n1", 0), Workspace: "a", Activity: 500})
+		seen := storetest.Seen{ID: storetest.GPU("c", "n1", 0), Workspace: "a", Activity: 500}
+		s := storetest.Sample("n1", storetest.Span(m, m+1), seen)
 		s.PowerWatts = []uint32{700 + 1}
 		s.OtherEntry, s.OtherField, s.OtherValue = []uint32{0}, []uint32{1009}, []uint64{uint64(10 + m%3)}
 		env := storetest.Hardware(m+1, s)
@@ -35,7 +36,8 @@ func TestShardsJoinIntervalsOnce(t *testing.T) {
 		var row projections.Row
 		storetest.FoldView(t, l, func(v projections.View) {
 			var err error
-			row, err = v.Get(projections.Key{Table: projections.TableUsage, Scope: "c", ID: "n1", Hour: int64(storetest.Start / domain.Hour)})
+			hour := int64(storetest.Start / domain.Hour)
+			row, err = v.Get(projections.Key{Table: projections.TableUsage, Scope: "c", ID: "n1", Hour: hour})
 			if err != nil || row == nil {
 				t.Fatalf("%v, %v", row, err)
 			}
@@ -53,7 +55,8 @@ func TestShardsJoinIntervalsOnce(t *testing.T) {
 		"the later at first": {sampled(30, 60, 8), sampled(0, 36, 0)},
 	} {
 		if got := hour(parts...); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: the hour is\n%+v\nwant\n%+v", name, got.(*projections.UsageHour).Observers, want.(*projections.UsageHour).Observers)
+			t.Errorf("%s: the hour is\n%+v\nwant\n%+v", name,
+				got.(*projections.UsageHour).Observers, want.(*projections.UsageHour).Observers)
 		}
 	}
 }

@@ -181,11 +181,13 @@ func (q *Queue) loadSegment(n uint64, newest bool) error {
 		last.sequence += tail
 	}
 	q.newest = max(q.newest, s.last.incarnation)
-	if source, shards := origin(s.header.Data); q.st.last.before(last) && (s.header.Data == nil || sourceSum(source) == q.ownSum()) {
-		q.st.last = last
-		if q.st.shards = shards; s.header.Data == nil {
-			q.st.shards = unknownShards
-		}
+	source, shards := origin(s.header.Data)
+	own := sourceSum(source) == q.ownSum()
+	if s.header.Data == nil {
+		own, shards = true, unknownShards
+	}
+	if own && q.st.last.before(last) {
+		q.st.last, q.st.shards = last, shards
 	}
 	if s.frames == 0 && tail == 0 {
 		return q.spool.disk.Remove(q.name(n))

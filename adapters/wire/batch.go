@@ -24,7 +24,8 @@ const MaxBatch = 10_000
 // AppendBatch appends a record to the body of a delivery and returns the extended body. The body
 // contains topic, key, headers and value. It does not contain partition, offset and time.
 func AppendBatch(body []byte, rec *domain.Record) ([]byte, error) {
-	m := delivery.Record{Topic: string(rec.Topic), Key: rec.Key, Value: rec.Value, Headers: make([]*delivery.Header, len(rec.Headers))}
+	m := delivery.Record{Topic: string(rec.Topic), Key: rec.Key, Value: rec.Value}
+	m.Headers = make([]*delivery.Header, len(rec.Headers))
 	for i, h := range rec.Headers {
 		m.Headers[i] = &delivery.Header{Key: h.Key, Value: h.Value}
 	}
@@ -66,7 +67,8 @@ func ReadBatch(body []byte) ([]domain.Record, error) {
 		case len(r.Key) > maxAttribute:
 			return nil, fmt.Errorf("read the batch: record %d: key of %d bytes, more than %d", i, len(r.Key), maxAttribute)
 		}
-		rec := domain.Record{Topic: domain.Topic(r.Topic), Key: r.Key, Value: r.Value, Headers: make([]domain.Header, len(r.Headers))}
+		rec := domain.Record{Topic: domain.Topic(r.Topic), Key: r.Key, Value: r.Value}
+		rec.Headers = make([]domain.Header, len(r.Headers))
 		for j, h := range r.Headers {
 			if len(h.Key) > maxAttribute || len(h.Value) > maxAttribute {
 				return nil, fmt.Errorf("read the batch: record %d: header %d is longer than %d bytes", i, j, maxAttribute)

@@ -332,7 +332,8 @@ type direct struct {
 }
 
 func newDirect(c *KafkaConfig, cluster, node string) (*direct, error) {
-	d := &direct{cluster: cluster, of: c.Shards, config: kafka.Config{Brokers: c.Brokers, ClientID: "node-reporter-" + node}}
+	d := &direct{cluster: cluster, of: c.Shards}
+	d.config = kafka.Config{Brokers: c.Brokers, ClientID: "node-reporter-" + node}
 	if c.TLS {
 		d.config.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 		if c.CAFile != "" {

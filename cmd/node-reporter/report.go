@@ -232,7 +232,7 @@ func (r *reporter) reshard(n int) {
 		return
 	}
 	if err := r.spool.Reshard(n, incarnation()); err != nil {
-		return // the spool logs it; the next tick tries again
+		return // the disk does not accept events, which the spool logs; the next tick tries again
 	}
 	r.log.Info("the cluster has another number of shards", "shards", n, "incarnation", r.spool.Incarnation())
 }

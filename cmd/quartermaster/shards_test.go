@@ -71,7 +71,8 @@ func (n *reportingNode) put(at domain.Instant, ev domain.Event) {
 	n.t.Helper()
 	n.clock = at
 	env := domain.Envelope{Source: httpapi.SourceOf("lab") + n.name, Cluster: "lab", Subject: n.name, Time: at, Event: ev}
-	err := n.spool.Queue(string(env.Topic())).Append(domain.Interval{From: at, To: at + 1}, func(p spool.Place) ([]byte, error) {
+	covered := domain.Interval{From: at, To: at + 1}
+	err := n.spool.Queue(string(env.Topic())).Append(covered, func(p spool.Place) ([]byte, error) {
 		env.Incarnation, env.Sequence, env.Shards = p.Incarnation, p.Sequence, p.Shards
 		env.PreviousIncarnation, env.PreviousSequence = p.PreviousIncarnation, p.PreviousSequence
 		rec, err := wire.Encode(&env)
@@ -137,7 +138,9 @@ func reportFor(t *testing.T, base domain.Instant, shards ...int) (answers string
 	_, address := gatewayOf(t, dir, config.Gateway{Listen: "127.0.0.1:0", Rate: 100_000})
 	nodes := make([]*reportingNode, 8)
 	for i := range nodes {
-		nodes[i] = &reportingNode{t: t, name: fmt.Sprintf("n%d", i), dir: t.TempDir(), url: "http://" + address, key: lab.Key, clock: base}
+		nodes[i] = &reportingNode{
+			t: t, name: fmt.Sprintf("n%d", i), dir: t.TempDir(), url: "http://" + address, key: lab.Key, clock: base,
+		}
 		nodes[i].open()
 		env := storetest.Node("lab", nodes[i].name, "H100 SXM 80GB", 1, base)
 		env.Event.(*domain.NodeRegistered).InServiceFrom = base
@@ -177,8 +180,10 @@ func reportFor(t *testing.T, base domain.Instant, shards ...int) (answers string
 				if m%4 > 0 {
 					held = "platform"
 				}
-				n.put(from+storetest.Minute, storetest.Sample(n.name, domain.Interval{From: from, To: from + storetest.Minute},
-					storetest.Seen{ID: storetest.GPU("lab", n.name, 0), Model: "H100 SXM 80GB", Workspace: held, Activity: 10 * (m % 100)}))
+				to := from + storetest.Minute
+				n.put(to, storetest.Sample(n.name, domain.Interval{From: from, To: to}, storetest.Seen{
+					ID: storetest.GPU("lab", n.name, 0), Model: "H100 SXM 80GB", Workspace: held, Activity: 10 * (m % 100),
+				}))
 				switch m {
 				case 10 * i, 85:
 					n.put(from, &domain.GPUFaultObserved{
@@ -259,7 +264,7 @@ func TestShardsPrometheus(t *testing.T) {
 	const nodes = 16
 	var text strings.Builder
 	for n := range nodes {
-		fmt.Fprintf(&text, "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"%s\",modelName=\"NVIDIA H100 80GB HBM3\",Hostname=\"n%d\"} 50\n",
+		fmt.Fprintf(&text, `DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="%s",modelName="NVIDIA H100 80GB HBM3",Hostname="n%d"} 50`+"\n",
 			storetest.GPU("lab", fmt.Sprint("n", n), 0), n)
 	}
 	end := time.Now().Truncate(time.Minute).Add(-time.Minute)
@@ -275,7 +280,8 @@ func TestShardsPrometheus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/api/v1/write", bytes.NewReader(body))
+		url := "http://" + address + "/api/v1/write"
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,12 +340,14 @@ func unbroken(t *testing.T, dir string) {
 // repair has the plain key of the cluster, and counts like an event of the node's shard.
 func TestShardMisplaced(t *testing.T) {
 	dir := t.TempDir()
-	tell(t, dir, nil, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu", "--shards", "8")
+	tell(t, dir, nil, "cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu",
+		"--shards", "8")
+	gpu := storetest.GPU("lab", "n1", 0)
 	at := domain.Instant(int64(app.Now())/int64(domain.Hour)-2) * domain.Hour
 	envs := []domain.Envelope{storetest.Node("lab", "n1", "H100 SXM 80GB", 1, at)}
 	for _, ev := range []domain.Event{
-		&domain.GPUFaultObserved{Node: "n1", GPU: storetest.GPU("lab", "n1", 0), Kind: domain.FaultXID, Code: 79, Fatal: true},
-		storetest.Sample("n1", domain.Interval{From: at - storetest.Minute, To: at}, storetest.Seen{ID: storetest.GPU("lab", "n1", 0)}),
+		&domain.GPUFaultObserved{Node: "n1", GPU: gpu, Kind: domain.FaultXID, Code: 79, Fatal: true},
+		storetest.Sample("n1", domain.Interval{From: at - storetest.Minute, To: at}, storetest.Seen{ID: gpu}),
 	} {
 		envs = append(envs, domain.Envelope{Cluster: "lab", Time: at, Event: ev})
 	}
@@ -365,7 +373,8 @@ func TestShardMisplaced(t *testing.T) {
 
 	var held projections.QuarantineList
 	tell(t, dir, &held, "quarantine", "list")
-	if len(held.Entries) != 2 || held.Entries[0].Kind != projections.KindMisplaced || held.Entries[1].Kind != projections.KindMisplaced {
+	misplaced := func(e projections.QuarantineEntry) bool { return e.Kind == projections.KindMisplaced }
+	if len(held.Entries) != 2 || !misplaced(held.Entries[0]) || !misplaced(held.Entries[1]) {
 		t.Fatalf("%+v", held.Entries)
 	}
 	id := held.Entries[0].ID // qm.hardware comes first
@@ -374,7 +383,8 @@ func TestShardMisplaced(t *testing.T) {
 	if err := os.WriteFile(file, []byte(event), 0o600); err != nil || code != 0 {
 		t.Fatalf("exit %d: %s: %v", code, event, err)
 	}
-	if code, out := command(t, dir, "quarantine", "repair", id, "--event", file, "--reason", "a client with another hash"); code != 0 {
+	const why = "a client with another hash"
+	if code, out := command(t, dir, "quarantine", "repair", id, "--event", file, "--reason", why); code != 0 {
 		t.Fatalf("exit %d: %s", code, out)
 	}
 	_, out := command(t, dir, "log", "export", "--topic", "qm.hardware")

@@ -121,7 +121,8 @@ nothing else.`,
 	f.StringVar(&reg.BillingAccount, "account", "", "billing account")
 	f.StringSliceVar(&reg.Certifications, "certification", nil, "certification of the cluster; repeatable")
 	f.StringVar(&reg.Name, "title", "", "display name")
-	f.Uint32Var(&reg.Shards, "shards", 0, fmt.Sprintf("shards of a large cluster, 1 to %d (default unchanged, 1 for a new cluster)", domain.MaxShards))
+	f.Uint32Var(&reg.Shards, "shards", 0,
+		fmt.Sprintf("shards of a large cluster, 1 to %d (default unchanged, 1 for a new cluster)", domain.MaxShards))
 	f.StringVar(&gateway, "gateway", "", "address of the gateway for Prometheus, for example https://quartermaster.example:7443")
 	f.DurationVar(&scrape, "scrape-interval", 0, "scrape_interval of that Prometheus (default 30s)")
 	flags.on(cmd)

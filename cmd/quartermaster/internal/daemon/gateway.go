@@ -117,8 +117,8 @@ func (g *gateway) cluster(r *http.Request) (string, error) {
 }
 
 // scraped appends the events of a Prometheus request, those of nodes under the keys of their shards.
-// The stream numbers the events of each partition, so it goes on when the number changes. Events that an earlier request left behind
-// go first: while the log is unavailable at most one request is held.
+// The stream numbers the events of each partition, so it goes on when the number changes. Events that
+// an earlier request left behind go first: while the log is unavailable at most one request is held.
 func (g *gateway) scraped(ctx context.Context, events []domain.Envelope) error {
 	if g.stream == nil {
 		name := "home"
