@@ -14,14 +14,17 @@ import (
 	"quartermaster/domain"
 )
 
-// Memory is the store that keeps every row in memory. It serves the embedded log, simulations and
-// an auditor's replay. Snapshots persist it (snapshot.go). Its limit is memory: about 700 bytes for
-// a past hour of a node with eight GPUs, three times that for the current hour.
+// Memory is the store that keeps rows in memory. It serves the embedded log, simulations and an
+// auditor's replay. Snapshots persist it (snapshot.go). Rows of sealed months may be left to parts
+// ([Memory.Detach]), and are then read from them. Its limit is the memory for all other rows: about
+// 700 bytes for a past hour of a node with eight GPUs, three times that for the current hour.
 type Memory struct {
 	// Strict makes every transaction check that the fold touches only the keys that it announced,
 	// because stores that load rows by key rely on it. It also seals as many rows as possible. For
 	// tests.
 	Strict bool
+	// Source reads the parts that rows were left to. It may be nil while there are none.
+	Source PartSource
 
 	parts map[domain.TopicPartition]*memoryPartition
 }
@@ -33,6 +36,10 @@ type memoryPartition struct {
 	// broken is set if a fold failed halfway: the rows are ahead of next.
 	broken bool
 	rows   *WorkingSet
+	// base are the parts below rows, by month.
+	base map[int64]PartDigest
+	// reads counts the rows that folds asked a part for, by month.
+	reads map[int64]int
 }
 
 // NewMemory returns an empty store for the given topics.
@@ -40,10 +47,19 @@ func NewMemory(topics []domain.TopicSpec) *Memory {
 	m := &Memory{parts: make(map[domain.TopicPartition]*memoryPartition)}
 	for _, t := range topics {
 		for i := range t.Partitions {
-			m.parts[domain.TopicPartition{Topic: t.Topic, Partition: i}] = &memoryPartition{rows: NewWorkingSet()}
+			p := &memoryPartition{}
+			m.empty(domain.TopicPartition{Topic: t.Topic, Partition: i}, p)
+			m.parts[domain.TopicPartition{Topic: t.Topic, Partition: i}] = p
 		}
 	}
 	return m
+}
+
+// empty makes a partition one from which nothing was folded.
+func (m *Memory) empty(tp domain.TopicPartition, p *memoryPartition) {
+	p.rows, p.next, p.last, p.broken = NewWorkingSet(), 0, domain.Anchor{}, false
+	p.base, p.reads = map[int64]PartDigest{}, map[int64]int{}
+	p.rows.below = func(k Key) ([]byte, error) { return m.below(p, k) }
 }
 
 // Begin implements [Store].
@@ -54,7 +70,7 @@ func (m *Memory) Begin(_ context.Context, tp domain.TopicPartition) (Tx, error) 
 	}
 	p.mu.Lock()
 	if p.broken {
-		p.rows, p.next, p.last, p.broken = NewWorkingSet(), 0, domain.Anchor{}, false
+		m.empty(tp, p)
 	}
 	return &memoryTx{p: p, strict: m.Strict}, nil
 }
@@ -126,7 +142,11 @@ func (m *Memory) View(_ context.Context, read func(View) error) error {
 			return fmt.Errorf("view: folding %s failed halfway, and begins again", tp)
 		}
 	}
-	return read(ByCluster(memoryView{m}))
+	var base []PartDigest
+	for _, p := range m.parts {
+		base = slices.AppendSeq(base, maps.Values(p.base))
+	}
+	return read(ByCluster(Over(memoryView{m}, m.Source, base)))
 }
 
 func (m *Memory) partitions() []domain.TopicPartition {
@@ -154,12 +174,27 @@ func (v memoryView) Anchors() map[domain.TopicPartition]domain.Anchor {
 }
 
 func (v memoryView) Get(k Key) (Row, error) {
-	for _, part := range v.m.parts {
+	tp, _ := sectionOf(k)
+	if part := v.m.parts[tp]; part != nil {
 		if e := part.rows.lookup(k); e != nil {
 			return e.read()
 		}
 	}
 	return nil, nil
+}
+
+// each calls yield with every entry that a query selects, in no particular order.
+func (v memoryView) each(q Query, yield func(*entry)) {
+	if q.Scope != "" {
+		tp, _ := sectionOf(Key{Table: q.Table, Scope: q.Scope})
+		if part := v.m.parts[tp]; part != nil {
+			part.rows.each(q, yield)
+		}
+		return
+	}
+	for _, part := range v.m.parts {
+		part.rows.each(q, yield)
+	}
 }
 
 func (v memoryView) Scopes(t Table) ([]string, error) {
@@ -181,9 +216,7 @@ func (v memoryView) Scopes(t Table) ([]string, error) {
 
 func (v memoryView) Scan(q Query, yield func(Key, Row) error) error {
 	var found []*entry
-	for _, part := range v.m.parts {
-		part.rows.each(q, func(e *entry) { found = append(found, e) })
-	}
+	v.each(q, func(e *entry) { found = append(found, e) })
 	slices.SortFunc(found, func(a, b *entry) int { return a.key.Compare(b.key) })
 	for i, e := range found {
 		if q.Last && i+1 < len(found) && found[i+1].key.Scope == e.key.Scope && found[i+1].key.ID == e.key.ID {

@@ -83,77 +83,159 @@ type PartDigest struct {
 // PartitionDigest divides the digest of the rows of a partition.
 type PartitionDigest struct {
 	Partition domain.TopicPartition
-	// Parts are the sealed months that have rows, in order.
+	// Parts are the months that have rows, in order, sealed or not.
 	Parts []PartDigest
-	// Rest is the SHA-256 of all other rows: open months and tables without time.
+	// Rest is the SHA-256 of the rows of tables without time.
 	Rest [32]byte
+}
+
+// Sealed returns the months that end at the hour before or earlier.
+func (d *PartitionDigest) Sealed(before int64) []PartDigest {
+	n := len(d.Parts)
+	for n > 0 && nextMonth(d.Parts[n-1].Month) > before {
+		n--
+	}
+	return d.Parts[:n]
+}
+
+// sum returns the digest of all rows of the partition: the SHA-256 of Rest and the digest of each
+// month, as text. So a month whose rows are in a part counts with its known digest.
+func (d *PartitionDigest) sum() [32]byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%x\n", d.Rest)
+	for _, p := range d.Parts {
+		fmt.Fprintf(h, "%s %x\n", MonthName(p.Month), p.Digest)
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// months is a running digest of the rows of a partition by month. It holds a few hundred bytes for
+// each month.
+type months struct {
+	rest  hash.Hash
+	of    map[int64]*month
+	last  *month // of the row before
+	start int64  // of it
+	end   int64
+}
+
+type month struct {
+	hash.Hash
+	rows int64
+}
+
+func newMonths() *months { return &months{rest: sha256.New(), of: map[int64]*month{}} }
+
+// add adds a row in the form of [AppendRow]. Rows of a month MUST come in order.
+func (m *months) add(k Key, encoded []byte) {
+	if !k.Table.Timed() {
+		m.rest.Write(encoded)
+		return
+	}
+	if m.last == nil || k.Hour < m.start || k.Hour >= m.end {
+		m.start = monthOfHour(k.Hour)
+		m.end = nextMonth(m.start)
+		if m.last = m.of[m.start]; m.last == nil {
+			m.last = &month{Hash: sha256.New()}
+			m.of[m.start] = m.last
+		}
+	}
+	m.last.Write(encoded)
+	m.last.rows++
+}
+
+func (m *months) digest(tp domain.TopicPartition) PartitionDigest {
+	d := PartitionDigest{Partition: tp, Rest: [32]byte(m.rest.Sum(nil))}
+	for start, of := range m.of {
+		d.Parts = append(d.Parts, PartDigest{PartKey{tp, start}, of.rows, [32]byte(of.Sum(nil))})
+	}
+	slices.SortFunc(d.Parts, func(a, b PartDigest) int { return a.Compare(b.PartKey) })
+	return d
 }
 
 // PartReader reads the rows of a view by partition and month.
 type PartReader struct {
-	v      View
+	own    View
+	over   *overView // nil if there are no parts below the rows
 	scopes scopesByPartition
 }
 
 // NewPartReader returns a reader of the rows of a view as they are stored.
 func NewPartReader(v View) *PartReader {
-	v = Stored(v)
-	return &PartReader{v: v, scopes: scopesByPartition{v: v}}
+	own, over := divided(Stored(v))
+	return &PartReader{own: own, over: over, scopes: scopesByPartition{v: own}}
 }
 
 // Parallel reports whether several goroutines may use the reader at a time.
 func (r *PartReader) Parallel() bool {
-	_, ok := r.v.(memoryView)
+	_, ok := r.own.(memoryView)
 	return ok
 }
 
-// Digest digests a partition in one pass over its rows. Months that end at the hour before or
-// earlier are sealed. It holds a few hundred bytes for each month.
-func (r *PartReader) Digest(tp domain.TopicPartition, before int64) (PartitionDigest, error) {
-	type sum struct {
-		hash.Hash
-		rows int64
-	}
-	months := map[int64]*sum{}
-	rest := &sum{Hash: sha256.New()}
+// Digest digests a partition by month. It reads the rows that the store has itself, once. A part
+// below them is read only if the store has rows of its month.
+func (r *PartReader) Digest(tp domain.TopicPartition) (PartitionDigest, error) {
+	m := newMonths()
 	var b []byte
-	month, to := int64(0), int64(0) // the month of the row before
-	if err := r.each(tp, 0, 0, func(k Key, row Row, raw []byte) (err error) {
-		s := rest
-		if k.Table.Timed() {
-			if k.Hour < month || k.Hour >= to {
-				month = monthOfHour(k.Hour)
-				to = nextMonth(month)
-			}
-			if to <= before {
-				if s = months[month]; s == nil {
-					s = &sum{Hash: sha256.New()}
-					months[month] = s
-				}
-			}
+	err := r.each(tp, 0, 0, func(k Key, row Row, raw []byte) (err error) {
+		if b, err = appendStored(b[:0], k, row, raw); err == nil {
+			m.add(k, b)
 		}
-		if b, err = appendStored(b[:0], k, row, raw); err != nil {
+		return err
+	})
+	d := m.digest(tp)
+	if err == nil {
+		err = r.addBase(&d)
+	}
+	if err != nil {
+		return d, fmt.Errorf("digest the months of %s: %w", tp, err)
+	}
+	return d, nil
+}
+
+// addBase completes a digest of the rows that the store has itself by the parts below them.
+func (r *PartReader) addBase(d *PartitionDigest) error {
+	for _, p := range r.base(d.Partition, 0, 0) {
+		i, both := slices.BinarySearchFunc(d.Parts, p.PartKey, func(p PartDigest, k PartKey) int { return p.Compare(k) })
+		if !both {
+			d.Parts = slices.Insert(d.Parts, i, p)
+			continue
+		}
+		h, rows := sha256.New(), int64(0)
+		if err := r.Rows(p.PartKey, func(_ Key, b []byte) error {
+			h.Write(b)
+			rows++
+			return nil
+		}); err != nil {
 			return err
 		}
-		s.Write(b)
-		s.rows++
-		return nil
-	}); err != nil {
-		return PartitionDigest{}, fmt.Errorf("digest the months of %s: %w", tp, err)
+		d.Parts[i].Rows, d.Parts[i].Digest = rows, [32]byte(h.Sum(nil))
 	}
-	d := PartitionDigest{Partition: tp, Rest: [32]byte(rest.Sum(nil))}
-	for m, s := range months {
-		d.Parts = append(d.Parts, PartDigest{PartKey{tp, m}, s.rows, [32]byte(s.Sum(nil))})
+	return nil
+}
+
+// base returns the parts of a partition that may have rows within bounds, in order.
+func (r *PartReader) base(tp domain.TopicPartition, from, to int64) (parts []PartDigest) {
+	if r.over != nil {
+		for _, p := range r.over.parts {
+			if p.Partition == tp && p.reaches(from, to) {
+				parts = append(parts, p)
+			}
+		}
 	}
-	slices.SortFunc(d.Parts, func(a, b PartDigest) int { return a.Compare(b.PartKey) })
-	return d, nil
+	return parts
 }
 
 // Rows calls yield with each row of a part by key, in the form of [AppendRow]. The bytes are valid
 // until yield returns.
 func (r *PartReader) Rows(k PartKey, yield func(Key, []byte) error) error {
+	from, to := k.Month, nextMonth(k.Month)
+	scans := []rowScan{func(yield rowYield) error { return r.each(k.Partition, from, to, yield) }}
+	for _, p := range r.base(k.Partition, from, to) {
+		scans = append(scans, r.over.rowsOf(p, Query{}))
+	}
 	var b []byte
-	if err := r.each(k.Partition, k.Month, nextMonth(k.Month), func(key Key, row Row, raw []byte) (err error) {
+	if err := mergeRows(scans, Key.Compare, func(key Key, row Row, raw []byte) (err error) {
 		if !key.Table.Timed() || monthOfHour(key.Hour) != k.Month {
 			return nil
 		}
@@ -174,10 +256,10 @@ func appendStored(b []byte, k Key, row Row, raw []byte) ([]byte, error) {
 	return AppendRow(b, k, row)
 }
 
-// each calls yield with the rows of a partition by key. If to is not 0, it may leave out rows outside
-// from and to, and tables without time.
+// each calls yield with the rows of a partition by key that the store has itself. If to is not 0,
+// it may leave out rows outside from and to, and tables without time.
 func (r *PartReader) each(tp domain.TopicPartition, from, to int64, yield rowYield) error {
-	mv, ok := r.v.(memoryView)
+	mv, ok := r.own.(memoryView)
 	if !ok {
 		return r.scopes.rows(tp, from, to, yield)
 	}

@@ -419,7 +419,7 @@ func TestSnapshots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := reopened(t, b.Bytes())
+		again := reopened(t, b.Bytes(), nil)
 		if got, position, err := again.Digest(); err != nil || got != sum || position.String() != at.String() || sum != storetest.DigestOf(t, m) {
 			t.Fatalf("read again: %x at %s, %v; want %x at %s", got, position, err, sum, at)
 		}

@@ -317,6 +317,9 @@ type WorkingSet struct {
 	spare []*UsageHour
 	// err is the first failure to open a sealed row.
 	err error
+	// below, unless nil, returns the encoding of a row that the store left to a part; nil if there is
+	// none. A row that a fold asks for becomes the store's own.
+	below func(Key) ([]byte, error)
 }
 
 // NewWorkingSet returns an empty working set.
@@ -450,9 +453,17 @@ func (r *WorkingSet) find(k Key) *entry {
 		r.trespass = append(r.trespass, k.clone())
 	}
 	e := r.lookup(k)
+	if e == nil && r.below != nil && k.Table.Timed() {
+		raw, err := r.below(k)
+		r.err = errors.Join(r.err, err)
+		if raw != nil {
+			e = &entry{raw: raw}
+		}
+	}
 	if e == nil || e.row != nil {
 		return e
 	}
+	e.key = k
 	row, err := e.read()
 	if err != nil {
 		r.err = errors.Join(r.err, err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -239,6 +238,11 @@ func ScanByCluster(rows View, q Query, yield func(Key, Row) error) error {
 
 // scanByCluster is ScanByCluster for a table with shards.
 func scanByCluster(rows View, known map[string]*shards, q Query, yield func(Key, Row) error) error {
+	if over, ok := rows.(*overView); ok {
+		if all := (Query{Table: q.Table, From: q.From, To: q.To}); len(over.under(all)) == 0 {
+			rows = over.View
+		}
+	}
 	own, ok := rows.(interface {
 		ScanByCluster(Query, func(Key, Row) error) error
 	})
@@ -266,60 +270,16 @@ var errEnough = errors.New("enough was read")
 // scanShards merges the rows of several scopes of a cluster. A view with ForScans is told how many
 // scans run at once, so that their pages take the memory of one.
 func scanShards(rows View, q Query, scopes []string, yield func(Key, Row) error) error {
-	if len(scopes) == 1 {
-		q.Scope = scopes[0]
-		return rows.Scan(q, yield)
-	}
-	if own, ok := rows.(interface{ ForScans(n int) View }); ok {
+	if own, ok := rows.(interface{ ForScans(n int) View }); ok && len(scopes) > 1 {
 		rows = own.ForScans(len(scopes))
 	}
-	type head struct {
-		key  Key
-		row  Row
-		next func() (Key, Row, bool)
-	}
-	var heads []*head
-	errs := make([]error, len(scopes))
+	scans := make([]rowScan, len(scopes))
 	for i, scope := range scopes {
 		q := q
 		q.Scope = scope
-		next, stop := iter.Pull2(func(yield func(Key, Row) bool) {
-			errs[i] = rows.Scan(q, func(k Key, row Row) error {
-				if !yield(k, row) {
-					return errEnough
-				}
-				return nil
-			})
-		})
-		defer stop()
-		h := &head{next: next}
-		var ok bool
-		if h.key, h.row, ok = next(); ok {
-			heads = append(heads, h)
-		}
-		if errs[i] != nil {
-			return errs[i]
+		scans[i] = func(yield rowYield) error {
+			return rows.Scan(q, func(k Key, row Row) error { return yield(k, row, nil) })
 		}
 	}
-	order := func(a, b *head) int { return a.key.CompareByCluster(b.key) }
-	slices.SortFunc(heads, order)
-	for len(heads) > 0 {
-		h := heads[0]
-		if err := yield(h.key, h.row); err != nil {
-			return err
-		}
-		var ok bool
-		if h.key, h.row, ok = h.next(); !ok {
-			heads = heads[1:]
-			if err := errors.Join(errs...); err != nil {
-				return err
-			}
-			continue
-		}
-		// The heads are in order except for the first.
-		at, _ := slices.BinarySearchFunc(heads[1:], h, order)
-		copy(heads, heads[1:at+1])
-		heads[at] = h
-	}
-	return nil
+	return mergeRows(scans, Key.CompareByCluster, func(k Key, row Row, _ []byte) error { return yield(k, row) })
 }

@@ -16,27 +16,34 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"quartermaster/domain"
 )
 
 // A snapshot is a file of rows at a position, in this order:
 //
-//	magic     8 bytes, "QMSNAP3\n"
-//	header    length and CBOR map: method version, log, position, anchors
+//	magic     8 bytes, "QMSNAP4\n"
+//	header    length and CBOR map: method version, log, position, anchors, parts
 //	sections  for each partition in order its chunks, each length and bytes, and
 //	          a length of 0 after the last
+//	content   32 bytes: the digest of the sections
 //	digest    32 bytes: the digest of the rows
-//	seal      32 bytes: the SHA-256 of header and digest
+//	seal      32 bytes: the SHA-256 of header, content and digest
 //
 // Lengths are 8 bytes, big-endian. The chunks of a section form a CBOR sequence (RFC
 // 8742) of [table, scope, id, hour, row], ordered by key. A chunk holds whole rows and
-// ends with the row that brings it to chunkSize. The digest of a partition is the
-// SHA-256 of its sequence, independent of chunks. The digest of the rows is the SHA-256
-// of every partition's name and digest in order, so that equal rows have equal digests
-// in every store. Equal rows at one position of one log give equal files.
+// ends with the row that brings it to chunkSize. The rows of the snapshot are those of the
+// sections and those of the parts that the header names, of which a row of a section takes
+// precedence.
+//
+// The content is the SHA-256 of every partition's name and the SHA-256 of its sequence, in
+// order. The digest of the rows is the SHA-256 of every partition's name and digest
+// ([PartitionDigest]), so that equal rows have equal digests in every store, whatever is in
+// parts. Equal rows over equal parts at one position of one log give equal files.
 
 const (
-	snapshotMagic = "QMSNAP3\n"
+	snapshotMagic = "QMSNAP4\n"
 	chunkSize     = 1 << 20
 )
 
@@ -46,6 +53,16 @@ type snapshotHeader struct {
 	Position string `cbor:"position"`
 	// Anchors are the last records before the position, by partition. They identify the log.
 	Anchors []snapshotAnchor `cbor:"anchors"`
+	// Parts are the parts below the rows, by [PartKey.Compare].
+	Parts []snapshotPart `cbor:"parts"`
+}
+
+type snapshotPart struct {
+	Topic     domain.Topic `cbor:"topic"`
+	Partition int          `cbor:"partition"`
+	Month     int64        `cbor:"month"` // its first hour, since 1970
+	Rows      int64        `cbor:"rows"`
+	Digest    []byte       `cbor:"digest"`
 }
 
 type snapshotAnchor struct {
@@ -57,11 +74,16 @@ type snapshotAnchor struct {
 }
 
 func snapshotHeaderOf(v View, log string) snapshotHeader {
-	h := snapshotHeader{Method: Method, Log: log, Position: v.Position().String(), Anchors: []snapshotAnchor{}}
+	h := snapshotHeader{Method: Method, Log: log, Position: v.Position().String(), Anchors: []snapshotAnchor{}, Parts: []snapshotPart{}}
 	anchors := v.Anchors()
 	for _, tp := range slices.SortedFunc(maps.Keys(anchors), domain.TopicPartition.Compare) {
 		a := anchors[tp]
 		h.Anchors = append(h.Anchors, snapshotAnchor{tp.Topic, tp.Partition, a.Offset, a.Epoch, a.Hash[:]})
+	}
+	if _, over := divided(Stored(v)); over != nil {
+		for _, p := range over.parts {
+			h.Parts = append(h.Parts, snapshotPart{p.Partition.Topic, p.Partition.Partition, p.Month, p.Rows, p.Digest[:]})
+		}
 	}
 	return h
 }
@@ -92,62 +114,78 @@ func appendKey(b []byte, k Key) []byte {
 	return appendHead(b, majorNegative, uint64(-1-k.Hour))
 }
 
-// digest is a running digest of rows. Partitions MUST be added in order.
+// digest is a running digest over partitions. They MUST be added in order.
 type digest struct{ total hash.Hash }
 
 func newDigest() digest { return digest{sha256.New()} }
 
-// add adds a partition with the SHA-256 of its section.
-func (d digest) add(tp domain.TopicPartition, section [32]byte) {
-	fmt.Fprintf(d.total, "%s %x\n", tp, section)
+// add adds a partition with its digest.
+func (d digest) add(tp domain.TopicPartition, sum [32]byte) {
+	fmt.Fprintf(d.total, "%s %x\n", tp, sum)
 }
 
 func (d digest) sum() [32]byte { return [32]byte(d.total.Sum(nil)) }
 
 // DigestOf returns the digest of a view's rows.
 func DigestOf(v View) ([32]byte, error) {
-	d := newDigest()
-	if err := sections(v, nil, func(tp domain.TopicPartition, sum [32]byte) error {
-		d.add(tp, sum)
-		return nil
-	}); err != nil {
+	r := NewPartReader(v)
+	tps := domain.AllPartitions()
+	sums := make([][32]byte, len(tps))
+	var g errgroup.Group
+	g.SetLimit(1)
+	if r.Parallel() {
+		g.SetLimit(runtime.GOMAXPROCS(0))
+	}
+	for i, tp := range tps {
+		g.Go(func() error {
+			d, err := r.Digest(tp)
+			sums[i] = d.sum()
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return [32]byte{}, fmt.Errorf("digest rows: %w", err)
 	}
-	return d.sum(), nil
+	total := newDigest()
+	for i, tp := range tps {
+		total.add(tp, sums[i])
+	}
+	return total.sum(), nil
 }
 
 // Digester computes the digest of rows that are passed in the order of [Key.Compare]. Its zero
 // value is the digest of no rows.
 type Digester struct {
-	sections map[domain.TopicPartition]hash.Hash
+	sections map[domain.TopicPartition]*months
 }
 
 // Add adds a row in the form of [AppendRow].
 func (d *Digester) Add(k Key, encoded []byte) {
 	if d.sections == nil {
-		d.sections = map[domain.TopicPartition]hash.Hash{}
+		d.sections = map[domain.TopicPartition]*months{}
 	}
 	tp, ok := sectionOf(k)
 	if !ok {
 		return // no partition has such a row
 	}
-	h := d.sections[tp]
-	if h == nil {
-		h = sha256.New()
-		d.sections[tp] = h
+	m := d.sections[tp]
+	if m == nil {
+		m = newMonths()
+		d.sections[tp] = m
 	}
-	h.Write(encoded)
+	m.add(k, encoded)
 }
 
 // Sum returns the digest, equal to [DigestOf] for a view with these rows.
 func (d *Digester) Sum() [32]byte {
 	total := newDigest()
 	for _, tp := range domain.AllPartitions() {
-		sum := sha256.Sum256(nil)
-		if h := d.sections[tp]; h != nil {
-			sum = [32]byte(h.Sum(nil))
+		m := d.sections[tp]
+		if m == nil {
+			m = newMonths()
 		}
-		total.add(tp, sum)
+		of := m.digest(tp)
+		total.add(tp, of.sum())
 	}
 	return total.sum()
 }
@@ -199,16 +237,22 @@ func writeSnapshot(w io.Writer, v View, log string) (sum [32]byte, err error) {
 	if err := block(head); err != nil {
 		return sum, err
 	}
-	d := newDigest()
-	if err := sections(v, block, func(tp domain.TopicPartition, section [32]byte) error {
-		d.add(tp, section)
+	r := NewPartReader(v)
+	content, rows := newDigest(), newDigest()
+	if err := r.sections(block, func(s section) error {
+		content.add(s.months.Partition, s.content)
+		if err := r.addBase(&s.months); err != nil {
+			return err
+		}
+		rows.add(s.months.Partition, s.months.sum())
 		return block(nil)
 	}); err != nil {
 		return sum, err
 	}
-	sum = d.sum()
-	seal := sha256.Sum256(append(head, sum[:]...))
-	bw.Write(sum[:]) // Flush reports errors
+	sum = rows.sum()
+	sums := slices.Concat(content.total.Sum(nil), sum[:])
+	seal := sha256.Sum256(append(head, sums...))
+	bw.Write(sums) // Flush reports errors
 	bw.Write(seal[:])
 	return sum, bw.Flush()
 }
@@ -233,26 +277,25 @@ func (m *Memory) WriteSnapshot(w io.Writer, log string) (sum [32]byte, at domain
 	return sum, at, err
 }
 
-// sections encodes every partition in order. It calls chunk, unless it is nil, with each chunk of a
-// section, and end after the last chunk.
-func sections(v View, chunk func([]byte) error, end func(domain.TopicPartition, [32]byte) error) error {
-	v = Stored(v)
-	if mv, ok := v.(memoryView); ok {
+// section is what is known of a section once it is encoded.
+type section struct {
+	content [32]byte        // the SHA-256 of its sequence
+	months  PartitionDigest // of the rows in it
+}
+
+// sections encodes the rows of every partition in order that the store has itself. It calls chunk
+// with each chunk of a section, and end after the last chunk.
+func (r *PartReader) sections(chunk func([]byte) error, end func(section) error) error {
+	if mv, ok := r.own.(memoryView); ok {
 		return mv.m.sections(chunk, end)
 	}
-	scopes := scopesByPartition{v: v}
-	hand := func(b []byte) ([]byte, error) {
-		if chunk == nil {
-			return b, nil
-		}
-		return b, chunk(b)
-	}
+	hand := func(b []byte) ([]byte, error) { return b, chunk(b) }
 	for _, tp := range domain.AllPartitions() {
-		sum, err := section(func(yield rowYield) error { return scopes.rows(tp, 0, 0, yield) }, hand)
+		s, err := encodeSection(tp, func(yield rowYield) error { return r.scopes.rows(tp, 0, 0, yield) }, hand)
 		if err != nil {
 			return err
 		}
-		if err := end(tp, sum); err != nil {
+		if err := end(s); err != nil {
 			return err
 		}
 	}
@@ -262,10 +305,10 @@ func sections(v View, chunk func([]byte) error, end func(domain.TopicPartition, 
 // rowYield takes a row, either decoded or, if row is nil, encoded.
 type rowYield func(k Key, row Row, raw []byte) error
 
-// section encodes rows, which must come in order. hand takes each chunk, and returns memory for the
-// next.
-func section(each func(rowYield) error, hand func([]byte) ([]byte, error)) (sum [32]byte, err error) {
-	h := sha256.New()
+// encodeSection encodes rows, which must come in order. hand takes each chunk, and returns memory
+// for the next.
+func encodeSection(tp domain.TopicPartition, each rowScan, hand func([]byte) ([]byte, error)) (s section, err error) {
+	h, m := sha256.New(), newMonths()
 	var b []byte
 	flush := func() (err error) {
 		h.Write(b)
@@ -274,24 +317,24 @@ func section(each func(rowYield) error, hand func([]byte) ([]byte, error)) (sum 
 		return err
 	}
 	if err := each(func(k Key, row Row, raw []byte) error {
-		if row == nil {
-			b = append(appendKey(b, k), raw...)
-		} else if b, err = AppendRow(b, k, row); err != nil {
+		from := len(b)
+		if b, err = appendStored(b, k, row, raw); err != nil {
 			return err
 		}
+		m.add(k, b[from:])
 		if len(b) < chunkSize {
 			return nil
 		}
 		return flush()
 	}); err != nil {
-		return sum, err
+		return s, err
 	}
 	if len(b) > 0 {
 		if err := flush(); err != nil {
-			return sum, err
+			return s, err
 		}
 	}
-	return [32]byte(h.Sum(nil)), nil
+	return section{[32]byte(h.Sum(nil)), m.digest(tp)}, nil
 }
 
 // scopesByPartition finds the rows of a partition in a view without partitions: those of its
@@ -362,12 +405,12 @@ const (
 	chunksAhead = 8
 )
 
-// sections is the function [sections] with several partitions encoded at a time.
-func (m *Memory) sections(chunk func([]byte) error, end func(domain.TopicPartition, [32]byte) error) error {
+// sections encodes as [PartReader.sections] does, several partitions at a time.
+func (m *Memory) sections(chunk func([]byte) error, end func(section) error) error {
 	type encoded struct {
-		chunks chan []byte
-		sum    [32]byte // it and err are valid once chunks is closed
-		err    error
+		chunks  chan []byte
+		section // it and err are valid once chunks is closed
+		err     error
 	}
 	tps := m.partitions()
 	out := make([]encoded, len(tps))
@@ -379,9 +422,6 @@ func (m *Memory) sections(chunk func([]byte) error, end func(domain.TopicPartiti
 	stop := make(chan struct{})
 	hand := func(chunks chan []byte) func([]byte) ([]byte, error) {
 		return func(b []byte) ([]byte, error) {
-			if chunk == nil {
-				return b, nil
-			}
 			select {
 			case chunks <- b:
 			case <-stop:
@@ -409,11 +449,11 @@ func (m *Memory) sections(chunk func([]byte) error, end func(domain.TopicPartiti
 			wg.Go(func() {
 				o := &out[i]
 				defer close(o.chunks)
-				o.sum, o.err = section(m.parts[tp].each, hand(o.chunks))
+				o.section, o.err = encodeSection(tp, m.parts[tp].each, hand(o.chunks))
 			})
 		}
 	})
-	for i, tp := range tps {
+	for i := range tps {
 		for b := range out[i].chunks {
 			if err := chunk(b); err != nil {
 				return err
@@ -426,7 +466,7 @@ func (m *Memory) sections(chunk func([]byte) error, end func(domain.TopicPartiti
 		if err := out[i].err; err != nil {
 			return err
 		}
-		if err := end(tp, out[i].sum); err != nil {
+		if err := end(out[i].section); err != nil {
 			return err
 		}
 		<-slots

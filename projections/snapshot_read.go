@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"quartermaster/domain"
@@ -30,8 +31,12 @@ type SnapshotInfo struct {
 	Log      string          // that they were folded from
 	Position domain.Position // in that log
 	Anchors  map[domain.TopicPartition]domain.Anchor
-	Digest   [32]byte // of the rows
+	Parts    []PartDigest // below its rows; it is of no use without them
+	Digest   [32]byte     // of the rows
 }
+
+// endSize is the size of content, digest and seal.
+const endSize = 3 * sha256.Size
 
 // ReadSnapshotInfo reads the description of a snapshot of size bytes, and checks it against its
 // seal. It reads a few hundred bytes. Use [CheckSnapshot] to verify the rows.
@@ -41,16 +46,17 @@ func ReadSnapshotInfo(r io.ReaderAt, size int64) (SnapshotInfo, error) {
 	if err != nil {
 		return info, err
 	}
-	if s.left < 2*sha256.Size {
+	if s.left < endSize {
 		return info, fmt.Errorf("%w: it ends after its header", ErrSnapshotDamaged)
 	}
-	s.Reader, s.left = bufio.NewReader(io.NewSectionReader(r, size-2*sha256.Size, 2*sha256.Size)), 2*sha256.Size
-	return info, s.end(&info)
+	s.Reader, s.left = bufio.NewReader(io.NewSectionReader(r, size-endSize, endSize)), endSize
+	_, err = s.end(&info)
+	return info, err
 }
 
 // CheckSnapshot reads a whole snapshot of size bytes, and fails with [ErrSnapshotDamaged] if any
-// byte differs from what was written. It keeps no rows, and also accepts snapshots of other logs
-// and methods.
+// byte differs from what was written. It keeps no rows, does not read the parts below them, and
+// also accepts snapshots of other logs and methods.
 func CheckSnapshot(r io.Reader, size int64) (SnapshotInfo, error) {
 	s := newSnapshotReader(r, size)
 	info, err := s.info()
@@ -78,8 +84,9 @@ func CheckSnapshot(r io.Reader, size int64) (SnapshotInfo, error) {
 	return info, s.matches(&info, d)
 }
 
-// ReadSnapshot fills an empty store from a snapshot of size bytes. It verifies the digest and that
-// the snapshot is of the given log. The store is unusable after an error.
+// ReadSnapshot fills an empty store from a snapshot of size bytes. It verifies that every byte is
+// what was written, that the snapshot is of the given log, and that [Memory.Source] has the parts
+// below its rows. The store is unusable after an error.
 func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Position, error) {
 	s := newSnapshotReader(r, size)
 	info, err := s.info()
@@ -123,7 +130,19 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Posit
 		d.add(tp, sums[i])
 		m.parts[tp].next, m.parts[tp].last = info.Position[tp], info.Anchors[tp]
 	}
-	return info.Position, s.matches(&info, d)
+	if err := s.matches(&info, d); err != nil {
+		return nil, err
+	}
+	for _, p := range info.Parts {
+		if m.Source == nil {
+			return nil, fmt.Errorf("rows of the snapshot are in part %s, and this store has no parts", p.PartKey)
+		}
+		if err := m.Source.Has(p); err != nil {
+			return nil, fmt.Errorf("rows of the snapshot are in part %s: %w", p.PartKey, err)
+		}
+		m.parts[p.Partition].base[p.Month] = p
+	}
+	return info.Position, nil
 }
 
 // snapshotReader reads a snapshot from its start.
@@ -195,6 +214,15 @@ func (s *snapshotReader) info() (info SnapshotInfo, err error) {
 		}
 		info.Anchors[tp] = domain.Anchor{Offset: a.Offset, Epoch: a.Epoch, Hash: [32]byte(a.Hash)}
 	}
+	for _, p := range h.Parts {
+		k := PartKey{domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, p.Month}
+		if len(p.Digest) != sha256.Size || p.Rows < 0 || monthOfHour(p.Month) != p.Month ||
+			!slices.Contains(domain.AllPartitions(), k.Partition) {
+			return info, fmt.Errorf("%w: header: part %s has %d rows and a digest of %d bytes",
+				ErrSnapshotDamaged, k, p.Rows, len(p.Digest))
+		}
+		info.Parts = append(info.Parts, PartDigest{k, p.Rows, [32]byte(p.Digest)})
+	}
 	return info, nil
 }
 
@@ -214,32 +242,33 @@ func (s *snapshotReader) section(tp domain.TopicPartition) (chunks [][]byte, err
 	}
 }
 
-// matches reads the end, and checks that the digest there is that of the rows.
+// matches reads the end, and checks that the content there is that of the sections.
 func (s *snapshotReader) matches(info *SnapshotInfo, d digest) error {
-	if err := s.end(info); err != nil {
+	content, err := s.end(info)
+	if err != nil {
 		return err
 	}
-	if sum := d.sum(); sum != info.Digest {
-		return fmt.Errorf("%w: digest is %x, want %x", ErrSnapshotDamaged, sum, info.Digest)
+	if sum := d.sum(); sum != content {
+		return fmt.Errorf("%w: the digest of its sections is %x, want %x", ErrSnapshotDamaged, sum, content)
 	}
 	return nil
 }
 
-// end reads digest and seal. The digest covers only the rows; the seal also covers the position.
-func (s *snapshotReader) end(info *SnapshotInfo) error {
-	sum, err := s.take(sha256.Size, "digest")
+// end reads content, digest and seal. The seal covers both and the header.
+func (s *snapshotReader) end(info *SnapshotInfo) (content [32]byte, err error) {
+	sums, err := s.take(2*sha256.Size, "digests")
 	if err != nil {
-		return err
+		return content, err
 	}
-	info.Digest = [32]byte(sum)
+	content, info.Digest = [32]byte(sums[:sha256.Size]), [32]byte(sums[sha256.Size:])
 	seal, err := s.take(sha256.Size, "seal")
 	if err != nil {
-		return err
+		return content, err
 	}
-	if want := sha256.Sum256(append(s.head, sum...)); !bytes.Equal(seal, want[:]) || s.left != 0 {
-		return fmt.Errorf("%w: header or digest is not what was written, or %d bytes follow", ErrSnapshotDamaged, s.left)
+	if want := sha256.Sum256(append(s.head, sums...)); !bytes.Equal(seal, want[:]) || s.left != 0 {
+		return content, fmt.Errorf("%w: header or digest is not what was written, or %d bytes follow", ErrSnapshotDamaged, s.left)
 	}
-	return nil
+	return content, nil
 }
 
 // wellFormed accepts any CBOR and discards it.

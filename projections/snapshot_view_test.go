@@ -50,7 +50,7 @@ func TestSnapshotsOfAnyView(t *testing.T) {
 		if !bytes.Equal(store.Bytes(), view.Bytes()) {
 			t.Errorf("%d bytes of the store and %d of the view differ", store.Len(), view.Len())
 		}
-		again := reopened(t, store.Bytes())
+		again := reopened(t, store.Bytes(), nil)
 		view.Reset()
 		storetest.Look(t, again, func(v projections.View) error {
 			_, err := projections.WriteSnapshot(&view, plain{v}, "test")
@@ -83,7 +83,7 @@ func TestSnapshotOfAnyIncarnation(t *testing.T) {
 			l.Repeat(tp, 0)
 		}
 	}
-	again := reopened(t, b.Bytes())
+	again := reopened(t, b.Bytes(), nil)
 	r := l.Runner(again)
 	if err := r.CatchUp(context.Background(), l.End()); err != nil {
 		t.Fatal(err)

@@ -54,8 +54,6 @@ func look(t testing.TB, l *storetest.Log, read func(projections.View)) {
 	}
 }
 
-const never = 1 << 40 // an hour after every month
-
 // put writes every part of a view, and returns how many had which outcome.
 func put(t testing.TB, d Directory, v projections.View) map[Outcome]int {
 	t.Helper()
@@ -82,7 +80,7 @@ func digests(t testing.TB, v projections.View) (all []projections.PartDigest) {
 	t.Helper()
 	r := projections.NewPartReader(v)
 	for _, tp := range domain.AllPartitions() {
-		d, err := r.Digest(tp, never)
+		d, err := r.Digest(tp)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,12 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"quartermaster/domain"
@@ -14,11 +17,10 @@ import (
 // rows of each part are those of its digest.
 func partsOf(t *testing.T, s projections.Store) (text string) {
 	t.Helper()
-	const never = 1 << 40 // an hour after every month
 	if err := s.View(context.Background(), func(v projections.View) error {
 		r := projections.NewPartReader(v)
 		for _, tp := range domain.AllPartitions() {
-			d, err := r.Digest(tp, never)
+			d, err := r.Digest(tp)
 			if err != nil {
 				return err
 			}
@@ -42,4 +44,137 @@ func partsOf(t *testing.T, s projections.Store) (text string) {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// Parts is a [projections.PartSource] that keeps parts in memory. The zero value has none.
+type Parts struct {
+	mu sync.Mutex
+	of map[projections.PartDigest][]partRow
+	// Scans counts the scans of each part.
+	Scans map[projections.PartKey]int
+}
+
+type partRow struct {
+	key projections.Key
+	row []byte
+}
+
+// Put adds the part of a view's rows.
+func (s *Parts) Put(r *projections.PartReader, p projections.PartDigest) error {
+	var rows []partRow
+	h := sha256.New()
+	if err := r.Rows(p.PartKey, func(k projections.Key, b []byte) error {
+		rows = append(rows, partRow{k, bytes.Clone(b)})
+		h.Write(b)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if sum := [32]byte(h.Sum(nil)); sum != p.Digest || int64(len(rows)) != p.Rows {
+		return fmt.Errorf("part %s: %d rows with digest %x, want %d with %x", p.PartKey, len(rows), sum, p.Rows, p.Digest)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of, s.Scans = map[projections.PartDigest][]partRow{}, map[projections.PartKey]int{}
+	}
+	s.of[p] = rows
+	return nil
+}
+
+func (s *Parts) rows(p projections.PartDigest) ([]partRow, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows, ok := s.of[p]
+	if !ok {
+		return nil, fmt.Errorf("there is no part %s with digest %x", p.PartKey, p.Digest)
+	}
+	return rows, nil
+}
+
+// Has implements [projections.PartSource].
+func (s *Parts) Has(p projections.PartDigest) error {
+	_, err := s.rows(p)
+	return err
+}
+
+// Scopes implements [projections.PartSource].
+func (s *Parts) Scopes(p projections.PartDigest, t projections.Table) (scopes []string, err error) {
+	rows, err := s.rows(p)
+	for _, r := range rows {
+		if r.key.Table == t && !slices.Contains(scopes, r.key.Scope) {
+			scopes = append(scopes, r.key.Scope)
+		}
+	}
+	return scopes, err
+}
+
+// Scan implements [projections.PartSource].
+func (s *Parts) Scan(p projections.PartDigest, q projections.Query, yield func(projections.Key, []byte) error) error {
+	rows, err := s.rows(p)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.Scans[p.PartKey]++
+	s.mu.Unlock()
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r partRow) bool {
+		return q.Table != 0 && r.key.Table != q.Table || !q.Holds(r.key)
+	})
+	for i, r := range rows {
+		if q.Last && i+1 < len(rows) && rows[i+1].key.Table == r.key.Table &&
+			rows[i+1].key.Scope == r.key.Scope && rows[i+1].key.ID == r.key.ID {
+			continue
+		}
+		if err := yield(r.key, r.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Detached is a memory store that leaves every row that is in a month to parts, sealed or not,
+// before each transaction.
+type Detached struct {
+	*projections.Memory
+	Parts *Parts
+}
+
+// NewDetached returns an empty store.
+func NewDetached() Detached {
+	m, parts := projections.NewMemory(domain.TopicSpecs()), &Parts{}
+	m.Strict, m.Source = true, parts
+	return Detached{m, parts}
+}
+
+// Begin implements [projections.Store].
+func (d Detached) Begin(ctx context.Context, tp domain.TopicPartition) (projections.Tx, error) {
+	if slices.Contains(domain.AllPartitions(), tp) {
+		if err := d.Detach(tp); err != nil {
+			return nil, err
+		}
+	}
+	return d.Memory.Begin(ctx, tp)
+}
+
+// Detach leaves the rows of a partition to parts, unless its fold failed.
+func (d Detached) Detach(tp domain.TopicPartition) error {
+	var parts []projections.PartDigest
+	var at int64
+	var failed error
+	_ = d.ReadPartition(tp, func(r *projections.PartReader, next int64) error {
+		at = next
+		sums, err := r.Digest(tp)
+		for _, p := range sums.Parts {
+			if err == nil {
+				err = d.Parts.Put(r, p)
+			}
+		}
+		parts, failed = sums.Parts, err
+		return err
+	})
+	if failed == nil {
+		d.Memory.Detach(tp, at, parts)
+	}
+	return failed
 }

@@ -93,13 +93,13 @@ func (h *Conn) monthly(ctx context.Context, v projections.View) (*monthly, error
 	defer bar.Stop()
 	digests := make([]projections.PartitionDigest, len(tps))
 	if err := concurrently(ctx, m.reader.Parallel(), len(tps), bar, func(i int) (err error) {
-		digests[i], err = m.reader.Digest(tps[i], m.before)
+		digests[i], err = m.reader.Digest(tps[i])
 		return err
 	}); err != nil {
 		return nil, err
 	}
 	for _, d := range digests {
-		m.parts = append(m.parts, d.Parts...)
+		m.parts = append(m.parts, d.Sealed(m.before)...)
 	}
 	slices.SortFunc(m.parts, func(a, b projections.PartDigest) int { return a.Compare(b.PartKey) })
 	return m, nil
