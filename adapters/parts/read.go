@@ -3,11 +3,14 @@ package parts
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -18,8 +21,12 @@ import (
 type Part struct {
 	Key     projections.PartKey
 	Version Version
+	f       *os.File
 	file    *parquet.File
 }
+
+// Close closes the file.
+func (p *Part) Close() error { return p.f.Close() }
 
 // Read opens the version of a part that counts, calls read with it, and closes it. It checks the
 // file's size and SHA-256 before anything is decoded. A version of other folds is refused, because
@@ -35,19 +42,35 @@ func (d Directory) Read(k projections.PartKey, read func(*Part) error) error {
 	return d.read(k, m.Last(), read)
 }
 
-// read opens a version.
-func (d Directory) read(k projections.PartKey, v *Version, read func(*Part) error) (err error) {
+// read opens a version for the time that read takes.
+func (d Directory) read(k projections.PartKey, v *Version, read func(*Part) error) error {
+	p, err := d.open(k, v, true)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return read(p)
+}
+
+// open opens a version, and checks size and SHA-256 of its file unless that was done before.
+func (d Directory) open(k projections.PartKey, v *Version, check bool) (_ *Part, err error) {
 	path := d.File(k, v.Digest)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s", ErrMissing, path)
+		return nil, fmt.Errorf("%w: %s", ErrMissing, path)
 	}
 	if err != nil {
-		return fmt.Errorf("open part %s: %w", k, err)
+		return nil, fmt.Errorf("open part %s: %w", k, err)
 	}
-	defer f.Close()
-	if err := v.matches(f); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	if check {
+		if err := v.matches(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
 	}
 	// Only bytes that were written here are decoded: the hash above says so, unless the manifest
 	// lies. The decoder may then panic.
@@ -56,15 +79,24 @@ func (d Directory) read(k projections.PartKey, v *Version, read func(*Part) erro
 		file, err = parquet.OpenFile(f, v.Bytes, parquet.SkipBloomFilters(true))
 		return err
 	}); err != nil {
-		return fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
 	}
 	if !parquet.EqualNodes(file.Schema(), parquet.SchemaOf(written{})) {
-		return fmt.Errorf("%s: %w: it has other columns", path, ErrDamaged)
+		return nil, fmt.Errorf("%s: %w: it has other columns", path, ErrDamaged)
 	}
 	if log, _ := file.Lookup("log"); log != d.Log {
-		return fmt.Errorf("%s: %w: it is of log %q, this is %q", path, ErrLog, log, d.Log)
+		return nil, fmt.Errorf("%s: %w: it is of log %q, this is %q", path, ErrLog, log, d.Log)
 	}
-	return read(&Part{k, *v, file})
+	return &Part{k, *v, f, file}, nil
+}
+
+// scopes returns the scopes of each table that has rows.
+func (p *Part) scopes() (scopes map[string][][]byte, err error) {
+	text, _ := p.file.Lookup(scopesName)
+	if err := json.Unmarshal([]byte(text), &scopes); err != nil {
+		return nil, fmt.Errorf("part %s: %w: its list of scopes: %w", p.Key, ErrDamaged, err)
+	}
+	return scopes, nil
 }
 
 // matches compares a file with what the manifest says of it.
@@ -102,7 +134,11 @@ func (p *Part) Verify() error {
 	h := sha256.New()
 	var n int64
 	var last *projections.Key
-	if err := p.Scan(projections.Query{}, func(k projections.Key, row []byte) error {
+	scopes := map[string][][]byte{}
+	if err := p.scanColumns(func(k projections.Key, row []byte) error {
+		if last == nil || k.Table != last.Table || k.Scope != last.Scope {
+			scopes[k.Table.String()] = append(scopes[k.Table.String()], []byte(k.Scope))
+		}
 		if of, ok := projections.PartOf(k); !ok || of != p.Key {
 			return fmt.Errorf("%w: %s does not belong to it", ErrDamaged, k)
 		}
@@ -120,7 +156,11 @@ func (p *Part) Verify() error {
 		return fmt.Errorf("part %s: %w: %d rows with digest %s, the manifest says %d with %s", p.Key, ErrDamaged,
 			n, sum, p.Version.Rows, p.Version.Digest)
 	}
-	return nil
+	listed, err := p.scopes()
+	if err == nil && !maps.EqualFunc(listed, scopes, func(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }) {
+		err = fmt.Errorf("part %s: %w: its list of scopes is not that of its rows", p.Key, ErrDamaged)
+	}
+	return err
 }
 
 // Scan calls yield with each row that a query selects, by key, in the form of
@@ -163,50 +203,115 @@ func (p *Part) scanLast(q projections.Query, yield func(projections.Key, []byte)
 	return flush()
 }
 
+func (p *Part) damaged(err error) error { return fmt.Errorf("part %s: %w: %w", p.Key, ErrDamaged, err) }
+
+// rowColumn is the number of the column with rows.
+const rowColumn = 4
+
+// scanGroup reads the column of rows alone.
+func (p *Part) scanGroup(group parquet.RowGroup, q projections.Query, yield func(projections.Key, []byte) error) (err error) {
+	var from, to int64
+	var pages parquet.Pages
+	if err := guarded(func() (err error) {
+		if from, to, err = rangeOf(group, q); err != nil || from >= to {
+			return err
+		}
+		pages = group.ColumnChunks()[rowColumn].Pages()
+		return pages.SeekToRow(from)
+	}); err != nil {
+		return p.damaged(err)
+	}
+	if pages == nil {
+		return nil
+	}
+	defer func() { err = errors.Join(err, guarded(pages.Close)) }()
+	for from < to {
+		var page parquet.Page
+		var rows []byte
+		var ends []uint32
+		if err := guarded(func() (err error) {
+			if page, err = pages.ReadPage(); err == nil {
+				data := page.Data()
+				rows, ends = data.ByteArray()
+			}
+			return err
+		}); err != nil {
+			return p.damaged(err)
+		}
+		if len(ends) < 2 {
+			return p.damaged(errors.New("a page has no rows"))
+		}
+		err := p.scanPage(rows, ends[:min(int64(len(ends)), to-from+1)], q, yield)
+		from += int64(len(ends) - 1)
+		parquet.Release(page)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scanPage calls yield with the rows of a page that a query selects. Row i begins at ends[i].
+func (p *Part) scanPage(rows []byte, ends []uint32, q projections.Query, yield func(projections.Key, []byte) error) error {
+	for i := range len(ends) - 1 {
+		if ends[i] > ends[i+1] || int(ends[i+1]) > len(rows) {
+			return p.damaged(errors.New("a row ends before it begins"))
+		}
+		row := rows[ends[i]:ends[i+1]:ends[i+1]]
+		k, _, err := projections.SplitRow(row)
+		if err != nil {
+			return p.damaged(err)
+		}
+		if q.Table != 0 && k.Table != q.Table || !q.Holds(k) {
+			continue
+		}
+		if err := yield(k, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // batch is how many rows are decoded at a time.
 const batch = 64
 
-func (p *Part) scanGroup(group parquet.RowGroup, q projections.Query, yield func(projections.Key, []byte) error) error {
-	damaged := func(err error) error { return fmt.Errorf("part %s: %w: %w", p.Key, ErrDamaged, err) }
-	var from, to int64
-	if err := guarded(func() (err error) {
-		from, to, err = rangeOf(group, q)
-		return err
-	}); err != nil {
-		return damaged(err)
+// scanColumns calls yield with every row, and compares the columns beside it with its key.
+func (p *Part) scanColumns(yield func(projections.Key, []byte) error) error {
+	for _, group := range p.file.RowGroups() {
+		if err := p.groupColumns(group, yield); err != nil {
+			return err
+		}
 	}
-	if from >= to {
-		return nil
-	}
+	return nil
+}
+
+func (p *Part) groupColumns(group parquet.RowGroup, yield func(projections.Key, []byte) error) error {
 	var r *parquet.GenericReader[record]
 	if err := guarded(func() error {
 		r = parquet.NewGenericRowGroupReader[record](group)
-		return r.SeekToRow(from)
+		return nil
 	}); err != nil {
-		return damaged(err)
+		return p.damaged(err)
 	}
 	defer r.Close()
 	rows := make([]record, batch)
-	for from < to {
+	for left := group.NumRows(); left > 0; {
 		n := 0
 		if err := guarded(func() (err error) {
-			n, err = r.Read(rows[:min(batch, to-from)])
+			n, err = r.Read(rows[:min(batch, left)])
 			return err
 		}); n == 0 && err != nil {
-			return damaged(err)
+			return p.damaged(err)
 		}
-		from += int64(n)
+		left -= int64(n)
 		for i := range rows[:n] {
 			k, _, err := projections.SplitRow(rows[i].Row)
 			if err != nil {
-				return damaged(err)
+				return p.damaged(err)
 			}
 			w := recordOf(k, nil)
 			if r := rows[i]; r.Table != w.Table || r.Scope != w.Scope || r.ID != w.ID || r.Hour != w.Hour {
-				return damaged(fmt.Errorf("the columns beside %s are of another row", k))
-			}
-			if q.Table != 0 && k.Table != q.Table || !q.Holds(k) {
-				continue
+				return p.damaged(fmt.Errorf("the columns beside %s are of another row", k))
 			}
 			if err := yield(k, rows[i].Row); err != nil {
 				return err

@@ -3,6 +3,7 @@ package parts
 import (
 	"bufio"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -121,6 +122,7 @@ const (
 	New        Outcome = "new"
 	Unchanged  Outcome = "unchanged"
 	Superseded Outcome = "superseded" // another version was there before
+	Restored   Outcome = "restored"   // its file was missing
 )
 
 // Writer adds parts to a directory.
@@ -157,7 +159,11 @@ func (w *Writer) Put(p projections.PartDigest, position int64, rows Rows) (Outco
 	case err != nil:
 		return "", err
 	case m.Last().Method == projections.Method && m.Last().Digest == Digest(p.Digest):
-		return Unchanged, nil
+		if _, err := os.Stat(w.File(p.PartKey, m.Last().Digest)); !errors.Is(err, fs.ErrNotExist) {
+			return Unchanged, err
+		}
+		outcome, position = Restored, m.Last().Position
+		m.Versions = m.Versions[:len(m.Versions)-1]
 	}
 	v := Version{Method: projections.Method, Position: position, Rows: p.Rows, Digest: p.Digest}
 	v.File = v.Digest.String() + ".parquet"
@@ -260,9 +266,14 @@ func write(out io.Writer, log string, p projections.PartDigest, rows Rows) error
 	var n int64
 	held, size := 0, 0
 	one := make([]written, 1)
+	scopes := map[string][][]byte{}
+	var last projections.Key
 	if err := rows(func(k projections.Key, row []byte) error {
 		h.Write(row)
-		n++
+		if n++; n == 1 || k.Table != last.Table || k.Scope != last.Scope {
+			scopes[k.Table.String()] = append(scopes[k.Table.String()], []byte(k.Scope))
+		}
+		last = k
 		one[0].record = recordOf(k, row)
 		var err error
 		if one[0].Held, err = appendHeld(one[0].Held[:0], row); err != nil {
@@ -283,5 +294,14 @@ func write(out io.Writer, log string, p projections.PartDigest, rows Rows) error
 		return fmt.Errorf("its rows changed while it was written: %d rows with digest %x, want %d with %x",
 			n, sum, p.Rows, p.Digest)
 	}
+	listed, err := json.Marshal(scopes)
+	if err != nil {
+		return err
+	}
+	w.SetKeyValueMetadata(scopesName, string(listed))
 	return w.Close()
 }
+
+// scopesName names the scopes of each table in the metadata of a file: JSON, with each scope in
+// base64, because a scope may be any bytes.
+const scopesName = "scopes"

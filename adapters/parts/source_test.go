@@ -1,0 +1,183 @@
+package parts
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/storetest"
+)
+
+// A source gives the rows of each query, as the store did that left them to parts, also of a
+// superseded version, and whether many or few files are open.
+func TestSource(t *testing.T) {
+	d := Directory{t.TempDir(), "log"}
+	l := year(t, 3, 1, 2, 3, 4, 5, 6, 7, 8)
+	s := NewSource(d)
+	s.max = 3
+	defer s.Close()
+	same := func(r *projections.PartReader, p projections.PartDigest) {
+		var queries []projections.Query
+		if err := r.Rows(p.PartKey, func(k projections.Key, _ []byte) error {
+			queries = append(queries,
+				projections.Query{Table: k.Table, Scope: k.Scope, ID: k.ID, From: k.Hour, To: k.Hour + 1},
+				projections.Query{Table: k.Table, Scope: k.Scope, From: k.Hour, Last: true})
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		queries = append(queries[:min(20, len(queries))], projections.Query{})
+		for _, q := range queries {
+			var got, want []string
+			if err := s.Scan(p, q, func(_ projections.Key, b []byte) error { got = append(got, string(b)); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			part := storetest.Parts{}
+			if err := part.Put(r, p); err != nil {
+				t.Fatal(err)
+			}
+			if err := part.Scan(p, q, func(_ projections.Key, b []byte) error { want = append(want, string(b)); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if len(want) == 0 || !slices.Equal(got, want) {
+				t.Errorf("%s: %+v gives %d rows, want %d", p.PartKey, q, len(got), len(want))
+			}
+			for _, table := range projections.Tables() {
+				got, err := s.Scopes(p, table)
+				want, errB := part.Scopes(p, table)
+				if err = errors.Join(err, errB); err != nil || !slices.Equal(got, want) {
+					t.Errorf("%s has scopes %q in %s, want %q: %v", p.PartKey, got, table, want, err)
+				}
+			}
+		}
+	}
+	look(t, l, func(v projections.View) {
+		put(t, d, v)
+		all := digests(t, v)
+		for _, p := range all {
+			if err := s.Has(p); err != nil {
+				t.Error(err)
+			}
+			same(projections.NewPartReader(v), p)
+		}
+		if s.open > s.max || len(all) <= s.max {
+			t.Errorf("%d files of %d parts are open", s.open, len(all))
+		}
+	})
+	first := slices.Clone(slices.Collect(func(yield func(projections.PartDigest) bool) {
+		look(t, l, func(v projections.View) {
+			for _, p := range digests(t, v) {
+				yield(p)
+			}
+		})
+	}))
+	l.Append(storetest.Sampled("late", 60, 120, storetest.Held("research")))
+	look(t, l, func(v projections.View) { put(t, d, v) })
+	again := NewSource(d)
+	defer again.Close()
+	for _, p := range first {
+		if err := again.Scan(p, projections.Query{}, func(projections.Key, []byte) error { return nil }); err != nil {
+			t.Errorf("%s after it was superseded: %v", p.PartKey, err)
+		}
+	}
+}
+
+// A file that is not what was written is refused before a row of it is used, and the error says
+// what to do. A missing file is found when a snapshot is opened, and is made again.
+func TestSourceOfDamage(t *testing.T) {
+	d := Directory{t.TempDir(), "log"}
+	look(t, year(t, 2, 5), func(v projections.View) {
+		put(t, d, v)
+		all := digests(t, v)
+		p := all[slices.IndexFunc(all, func(p projections.PartDigest) bool { return p.Partition.Topic == domain.TopicTelemetry })]
+		path := d.File(p.PartKey, Digest(p.Digest))
+		scan := func(s *Source) error {
+			return s.Scan(p, projections.Query{}, func(projections.Key, []byte) error { return errors.New("a row was used") })
+		}
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit(t, path, func(b []byte) []byte { b[len(b)/3] ^= 1; return b })
+		if err := scan(NewSource(d)); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("altered: %v", err)
+		}
+		edit(t, path, func(b []byte) []byte { return b[:len(b)-1] })
+		if err := NewSource(d).Has(p); !errors.Is(err, ErrDamaged) {
+			t.Errorf("cut: %v", err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := NewSource(d).Has(p); !errors.Is(err, ErrMissing) {
+			t.Errorf("gone: %v", err)
+		}
+		if err := scan(NewSource(d)); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("gone: %v", err)
+		}
+		if got := put(t, d, v); got[Restored] != 1 {
+			t.Errorf("made again: %v", got)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != string(whole) {
+			t.Errorf("the file that was made again differs: %v", err)
+		}
+		other := p
+		other.Digest[0] ^= 1
+		if err := NewSource(d).Has(other); !errors.Is(err, ErrMissing) {
+			t.Errorf("a version that was never made: %v", err)
+		}
+		if err := os.RemoveAll(d.Path); err != nil {
+			t.Fatal(err)
+		}
+		if err := NewSource(d).Has(p); !errors.Is(err, ErrMissing) || errors.Is(err, os.ErrNotExist) {
+			t.Errorf("no directory: %v", err)
+		}
+	})
+}
+
+// BenchmarkScan reads a month of usage hours of nodes with eight GPUs.
+func BenchmarkScan(b *testing.B) {
+	d := Directory{b.TempDir(), "log"}
+	l := storetest.Fleet(8, 31*24, storetest.Start)
+	var all []projections.PartDigest
+	look(b, l, func(v projections.View) {
+		put(b, d, v)
+		all = digests(b, v)
+	})
+	s := NewSource(d)
+	defer s.Close()
+	for _, work := range []struct {
+		name string
+		row  func(projections.Key, []byte) error
+	}{
+		{"rows", func(projections.Key, []byte) error { return nil }},
+		{"decoded", func(k projections.Key, row []byte) error {
+			_, raw, err := projections.SplitRow(row)
+			if err == nil {
+				_, err = projections.DecodeRow(k.Table, raw)
+			}
+			return err
+		}},
+	} {
+		b.Run(work.name, func(b *testing.B) {
+			rows, bytes := 0, 0
+			for b.Loop() {
+				for _, p := range all {
+					if err := s.Scan(p, projections.Query{Table: projections.TableUsage}, func(k projections.Key, row []byte) error {
+						rows++
+						bytes += len(row)
+						return work.row(k, row)
+					}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+			b.ReportMetric(float64(bytes)/float64(rows), "B/row")
+		})
+	}
+}
