@@ -214,6 +214,11 @@ func (r *PartReader) addBase(d *PartitionDigest) error {
 	return nil
 }
 
+// LeftTo reports whether the store has left rows to this part. It may have newer rows of its month.
+func (r *PartReader) LeftTo(p PartDigest) bool {
+	return r.over != nil && slices.Contains(r.over.parts, p)
+}
+
 // base returns the parts of a partition that may have rows within bounds, in order.
 func (r *PartReader) base(tp domain.TopicPartition, from, to int64) (parts []PartDigest) {
 	if r.over != nil {

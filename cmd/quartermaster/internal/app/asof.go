@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -101,20 +99,9 @@ func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 	return to, nil, nil
 }
 
-// Memory of past rows: nodeHourBytes for each hour of a node with eight GPUs, as measured. From
-// manyRecords on, a note tells the user.
-const (
-	nodeHourBytes = 700
-	manyRecords   = 50_000_000
-)
-
 // rowsAt returns the rows at a position of the log, and the snapshot that the fold started from;
 // nil if it started from the beginning of the log. A snapshot that was asked for is tried first.
 func (h *Conn) rowsAt(ctx context.Context, to domain.Position, first *snapshotfile.Info) (*projections.Memory, *snapshotfile.Info, error) {
-	if n := to.Records(); n >= manyRecords {
-		h.app.tell("the rows of %s events are held in memory: about %s where nodes of eight GPUs report once a minute",
-			comma(int(n)), humanize.Bytes(uint64(n)*nodeHourBytes/60))
-	}
 	near, err := snapshotfile.Nearest(h.Snapshots(), h.ID, to)
 	if err != nil {
 		h.app.tell("snapshots cannot be read, so the log is folded from its beginning: %v", err)
@@ -122,14 +109,14 @@ func (h *Conn) rowsAt(ctx context.Context, to domain.Position, first *snapshotfi
 	if first != nil {
 		near = slices.Insert(near, 0, *first)
 	}
-	m := projections.NewMemory(domain.TopicSpecs())
+	m, s := h.memory(false)
 	var from *snapshotfile.Info
 	for i := range near {
 		if err = readSnapshot(m, near[i].Path, h.ID); err == nil {
 			from = &near[i]
 			break
 		}
-		m = projections.NewMemory(domain.TopicSpecs())
+		m, s = h.memory(false)
 		if !errors.Is(err, os.ErrNotExist) {
 			h.app.tell("%s was ignored: %v", near[i].Path, err)
 		}
@@ -139,7 +126,7 @@ func (h *Conn) rowsAt(ctx context.Context, to domain.Position, first *snapshotfi
 		total -= from.Position.Records()
 		log.snapshot = from.Path
 	}
-	r := NewRunner(log, m)
+	r := NewRunner(sealingLog{log, s}, m)
 	bar := h.app.track(Work{Name: "fold", Total: total, Unit: "events"})
 	defer bar.Stop()
 	defer follow(bar, func() int64 { return r.Progress().Records })()

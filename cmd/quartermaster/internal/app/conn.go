@@ -16,6 +16,7 @@ import (
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/kafka/archive"
 	"quartermaster/adapters/kafka/embedded"
+	"quartermaster/adapters/parts"
 	"quartermaster/adapters/postgres"
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/adapters/wire"
@@ -41,6 +42,8 @@ type Conn struct {
 	Log    *kafka.Log
 	DB     *postgres.DB        // nil without --config
 	store  *projections.Memory // nil with --config
+	sealer *sealer             // of store
+	source *parts.Source       // of the parts of this log
 	Runner *projections.Runner // nil with --config
 	ID     string              // of the log
 	saved  domain.Position     // of the newest snapshot
@@ -195,6 +198,7 @@ func (s *App) Dial(ctx context.Context) (_ *Conn, err error) {
 	}
 	h.Log = log
 	if h.ID, err = log.ID(ctx); err == nil {
+		h.source = parts.NewSource(h.Parts())
 		h.archive, err = s.attach(ctx, log, h.ID)
 	}
 	if err != nil {
@@ -204,8 +208,8 @@ func (s *App) Dial(ctx context.Context) (_ *Conn, err error) {
 }
 
 func (h *Conn) reset() {
-	h.store = projections.NewMemory(domain.TopicSpecs())
-	h.Runner = NewRunner(memoryLog{h.Log, ""}, h.store)
+	h.store, h.sealer = h.memory(true)
+	h.Runner = NewRunner(sealingLog{memoryLog{h.Log, ""}, h.sealer}, h.store)
 }
 
 // NewRunner wires the log's records through the decoder into a store.
@@ -251,7 +255,7 @@ func (h *Conn) Load() {
 		at, err := h.loadFile(path)
 		if err == nil {
 			h.saved, h.from = at, path
-			h.Runner.Log = memoryLog{h.Log, path}
+			h.Runner.Log = sealingLog{memoryLog{h.Log, path}, h.sealer}
 			return
 		}
 		h.reset()
@@ -403,6 +407,9 @@ func (h *Conn) Save() error {
 	if folded == 0 || folded < min(snapshotEvery, total/snapshotShare) {
 		return nil
 	}
+	if err := h.seal(context.Background(), at); err != nil {
+		return err
+	}
 	if _, err := snapshotfile.Save(h.Snapshots(), at, func(w io.Writer) error {
 		_, _, err := h.store.WriteSnapshot(w, h.ID)
 		return err
@@ -425,6 +432,9 @@ func (h *Conn) Close() error {
 // Shut closes the log and the database.
 func (h *Conn) Shut() error {
 	err := errors.Join(h.Log.Close(), h.CloseBroker())
+	if h.source != nil {
+		err = errors.Join(err, h.source.Close())
+	}
 	if h.DB != nil {
 		err = errors.Join(err, h.DB.Close())
 	}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
@@ -20,10 +19,11 @@ import (
 )
 
 // replayThrough folds the log from its beginning into fresh rows, and calls at when it reaches
-// each of the positions. Each position must cover the one before.
-func replayThrough(ctx context.Context, log *kafka.Log, stops []domain.Position, b Progress, at func(i int, m *projections.Memory, r *projections.Runner) error) error {
-	m := projections.NewMemory(domain.TopicSpecs())
-	r := NewRunner(log, m)
+// each of the positions. Each position must cover the one before. Sealed months whose rows are those
+// of a part leave memory on the way.
+func (h *Conn) replayThrough(ctx context.Context, stops []domain.Position, b Progress, at func(i int, m *projections.Memory, r *projections.Runner) error) error {
+	m, s := h.memory(false)
+	r := NewRunner(sealingLog{h.Log, s}, m)
 	defer follow(b, func() int64 { return r.Progress().Records })()
 	for i, to := range stops {
 		if err := r.CatchUp(ctx, to); err != nil {
@@ -321,11 +321,11 @@ func (h *Conn) replayTo(ctx context.Context, end domain.Position, way []*Snapsho
 	b := h.app.track(Work{Name: "replay", Total: end.Records(), Unit: "events"})
 	defer b.Stop()
 	took, start := time.Duration(0), time.Now()
-	err = replayThrough(ctx, h.Log, append(positionsOf(way), end), b, func(i int, m *projections.Memory, r *projections.Runner) error {
+	err = h.replayThrough(ctx, append(positionsOf(way), end), b, func(i int, m *projections.Memory, r *projections.Runner) error {
 		took += time.Since(start) // excludes the comparison
 		defer func() { start = time.Now() }()
 		if i < len(way) {
-			return way[i].compareWith(ctx, m)
+			return h.compareSnapshot(ctx, way[i], m)
 		}
 		fresh = m
 		sum, at, err := m.Digest()

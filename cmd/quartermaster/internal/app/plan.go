@@ -287,8 +287,8 @@ func (h *Conn) verify(ctx context.Context, r *recorded, again func(projections.V
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: position: %w", r.kind, r.id, err)
 	}
-	fresh := projections.NewMemory(domain.TopicSpecs())
-	if err := NewRunner(h.Log, fresh).CatchUp(ctx, until); err != nil {
+	fresh, sealer := h.memory(false)
+	if err := NewRunner(sealingLog{h.Log, sealer}, fresh).CatchUp(ctx, until); err != nil {
 		return nil, fmt.Errorf("replay the log to %s: %w", r.position, err)
 	}
 	var document []byte

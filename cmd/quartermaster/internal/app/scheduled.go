@@ -92,6 +92,11 @@ func (h *Conn) Snapshot(ctx context.Context, rule snapshotfile.Rule) (outcome st
 	var path string
 	var removed []string
 	var sum [32]byte
+	if h.DB == nil {
+		if err := h.seal(ctx, h.Runner.Progress().Position); err != nil {
+			return "", err
+		}
+	}
 	err = h.View(ctx, func(v projections.View) error {
 		path, removed, err = snapshotfile.KeepScheduled(h.Snapshots(), v.Position(), rule, func(w io.Writer) error {
 			sum, err = projections.WriteSnapshot(w, v, h.ID)

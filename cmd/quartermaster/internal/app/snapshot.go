@@ -102,6 +102,11 @@ func (h *Conn) readThrough(infos []snapshotfile.Info, end domain.Position) []*Sn
 				_, err = projections.CheckSnapshot(f, size)
 				f.Close()
 			}
+			for _, p := range in.Parts {
+				if err == nil && in.Log == h.ID && in.Method == projections.Method {
+					err = h.source.Has(p)
+				}
+			}
 		}
 		switch {
 		case errors.Is(err, os.ErrNotExist) && in.Kind != snapshotfile.Kept && filepath.Dir(in.Path) == h.Snapshots():
@@ -122,8 +127,8 @@ func (h *Conn) readThrough(infos []snapshotfile.Info, end domain.Position) []*Sn
 	return checks
 }
 
-// compareWith compares a snapshot with rows at its position.
-func (c *SnapshotCheck) compareWith(ctx context.Context, replay *projections.Memory) error {
+// compareSnapshot compares a snapshot with rows at its position.
+func (h *Conn) compareSnapshot(ctx context.Context, c *SnapshotCheck, replay *projections.Memory) error {
 	sum, _, err := replay.Digest()
 	if err != nil {
 		return err
@@ -133,7 +138,7 @@ func (c *SnapshotCheck) compareWith(ctx context.Context, replay *projections.Mem
 		return nil
 	}
 	c.Result = snapshotDifferent
-	was := projections.NewMemory(domain.TopicSpecs())
+	was, _ := h.memory(false)
 	if err := readSnapshot(was, c.File, c.info.Log); err != nil {
 		return fmt.Errorf("%s differs from the log, and cannot be read again: %w", c.File, err)
 	}
@@ -183,8 +188,8 @@ func (h *Conn) checkAgainstLog(ctx context.Context, passes [][]*SnapshotCheck) e
 	for _, pass := range passes {
 		stops := positionsOf(pass)
 		bar := h.app.track(Work{Name: "replay", Total: stops[len(stops)-1].Records(), Unit: "events"})
-		err := replayThrough(ctx, h.Log, stops, bar, func(i int, m *projections.Memory, _ *projections.Runner) error {
-			return pass[i].compareWith(ctx, m)
+		err := h.replayThrough(ctx, stops, bar, func(i int, m *projections.Memory, _ *projections.Runner) error {
+			return h.compareSnapshot(ctx, pass[i], m)
 		})
 		bar.Stop()
 		if err != nil {

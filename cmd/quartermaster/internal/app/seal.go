@@ -1,0 +1,190 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"quartermaster/adapters/parts"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// sealer leaves rows of sealed months to parts while a log is folded into memory, so that memory
+// holds the open months and not history.
+type sealer struct {
+	store  *projections.Memory
+	source *parts.Source
+	dir    parts.Directory
+	// write makes parts that are not there. Otherwise rows stay in memory unless a part has the same.
+	write bool
+	tell  func(format string, args ...any)
+
+	mu      sync.Mutex
+	seen    map[domain.TopicPartition]attempt
+	writer  *parts.Writer
+	writing int  // users of writer
+	off     bool // parts cannot be written
+}
+
+// attempt is what is known of a partition since its months were looked at.
+type attempt struct {
+	before int64 // the first hour that was not sealed
+	left   int   // rows that stayed in memory
+}
+
+// leastSealed is the number of rows of a partition in memory below which nothing is left to parts:
+// a small fleet needs none.
+const leastSealed = 10_000
+
+// memory returns an empty store that reads the parts of this log, and what leaves rows to them. It
+// writes parts only if the process may write to the data directory and the rows are the present
+// ones: parts of a past position would supersede newer ones.
+func (h *Conn) memory(present bool) (*projections.Memory, *sealer) {
+	m := projections.NewMemory(domain.TopicSpecs())
+	m.Source = h.source
+	return m, &sealer{
+		store: m, source: h.source, dir: h.Parts(), tell: h.app.tell, seen: map[domain.TopicPartition]attempt{},
+		write: present && h.app.Dir != "" && (h.Broker == nil || h.Broker.Owner() && !h.Broker.ReadOnly()),
+	}
+}
+
+// sealingLog is a log whose reader's months are sealed as it reads.
+type sealingLog struct {
+	projections.Log
+	*sealer
+}
+
+// ReadAfter implements [projections.Log].
+func (l sealingLog) ReadAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error) error {
+	return l.Log.ReadAfter(ctx, tp, last, from, to, l.after(tp, yield))
+}
+
+// FollowAfter implements [projections.Log].
+func (l sealingLog) FollowAfter(ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from int64, yield func([]domain.Record) error) error {
+	return l.Log.FollowAfter(ctx, tp, last, from, l.after(tp, yield))
+}
+
+// after looks at the months of a partition after a batch of it was folded, if one was sealed by the
+// time of the batch, or there are twice as many rows in memory as there were.
+func (s *sealer) after(tp domain.TopicPartition, fold func([]domain.Record) error) func([]domain.Record) error {
+	return func(recs []domain.Record) error {
+		if err := fold(recs); err != nil || len(recs) == 0 {
+			return err
+		}
+		own, newest := s.store.Own(tp), recs[len(recs)-1].Time
+		s.mu.Lock()
+		was := s.seen[tp]
+		s.mu.Unlock()
+		if own < leastSealed || projections.SealedBefore(newest) <= was.before && own < 2*was.left {
+			return nil
+		}
+		return s.seal(tp, newest, false)
+	}
+}
+
+// seal leaves the rows of a partition's sealed months to parts. newest is the time of the last
+// record of the log or, at least, of the partition. Unless all, the last month that has rows stays:
+// if months are imported in their order, more rows of it follow.
+func (s *sealer) seal(tp domain.TopicPartition, newest domain.Instant, all bool) error {
+	before := projections.SealedBefore(newest)
+	var at int64
+	var sealed []projections.PartDigest
+	if err := s.store.ReadPartition(tp, func(r *projections.PartReader, next int64) error {
+		at = next
+		d, err := r.Digest(tp)
+		if err != nil {
+			return err
+		}
+		months := d.Sealed(before)
+		if n := len(months); !all && n > 0 && n == len(d.Parts) {
+			months = months[:n-1]
+		}
+		for _, p := range months {
+			if s.placed(r, p, next) {
+				sealed = append(sealed, p)
+			}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("leave sealed months of %s to parts: %w", tp, err)
+	}
+	s.store.Detach(tp, at, sealed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[tp] = attempt{before, s.store.Own(tp)}
+	return nil
+}
+
+// placed reports whether the rows of a month are in a part, and makes it if that is permitted. If it
+// cannot be made, the rows stay in memory, and nothing else fails.
+func (s *sealer) placed(r *projections.PartReader, p projections.PartDigest, next int64) bool {
+	if r.LeftTo(p) || s.source.Has(p) == nil {
+		return true
+	}
+	w := s.begin()
+	if w == nil {
+		return false
+	}
+	_, err := w.Put(p, next, func(yield func(projections.Key, []byte) error) error { return r.Rows(p.PartKey, yield) })
+	s.end(err)
+	return err == nil
+}
+
+// begin returns the writer of parts, nil if this process may not write them.
+func (s *sealer) begin() *parts.Writer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.write || s.off {
+		return nil
+	}
+	if s.writer == nil {
+		w, err := parts.NewWriter(s.dir)
+		if err != nil {
+			s.fail(err)
+			return nil
+		}
+		s.writer = w
+	}
+	s.writing++
+	return s.writer
+}
+
+// end lets other processes write once nobody here does.
+func (s *sealer) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writing--; s.writing == 0 {
+		err = errors.Join(err, s.writer.Close())
+		s.writer = nil
+	}
+	if err != nil {
+		s.fail(err)
+	}
+}
+
+// fail ends the writing of parts. Another process that makes parts is no reason to say so.
+func (s *sealer) fail(err error) {
+	if !s.off && !errors.Is(err, parts.ErrLocked) {
+		s.tell("sealed months stay in memory, because no part can be made: %v", err)
+	}
+	s.off = true
+}
+
+// seal leaves the rows of all sealed months to parts where they are many.
+func (h *Conn) seal(ctx context.Context, at domain.Position) error {
+	newest, err := h.lastAppended(ctx, at)
+	if err != nil {
+		return err
+	}
+	tps := domain.AllPartitions()
+	bar := h.app.track(Work{Name: "seal", Total: int64(len(tps)), Unit: "partitions", Slow: true})
+	defer bar.Stop()
+	return concurrently(ctx, true, len(tps), bar, func(i int) error {
+		if h.store.Own(tps[i]) < leastSealed {
+			return nil
+		}
+		return h.sealer.seal(tps[i], newest, true)
+	})
+}
