@@ -99,6 +99,9 @@ func (v *overView) Scan(q Query, yield func(Key, Row) error) error {
 	if !q.Last {
 		return mergeRows(scans, Key.Compare, show)
 	}
+	if _, ok := v.View.(memoryView); ok && ofNodes(q.Table) {
+		return v.scanLast(q, yield)
+	}
 	// The parts of several months each have a last row.
 	var last Key
 	var lastRow Row
@@ -121,6 +124,53 @@ func (v *overView) Scan(q Query, yield func(Key, Row) error) error {
 		return err
 	}
 	return flush()
+}
+
+// scanLast is Scan for the last rows of nodes, of each of which the store has the last of all.
+func (v *overView) scanLast(q Query, yield func(Key, Row) error) error {
+	return v.View.Scan(Query{Table: q.Table, Scope: q.Scope, ID: q.ID, Last: true}, func(k Key, row Row) error {
+		if q.To == 0 || k.Hour < q.To {
+			if k.Hour < q.From {
+				return nil
+			}
+			return yield(k, row)
+		}
+		k, row, err := v.lastOf(k, q)
+		if row == nil || err != nil {
+			return err
+		}
+		return yield(k, row)
+	})
+}
+
+// lastOf returns the last row of a node within the bounds of a query, nil if there is none.
+func (v *overView) lastOf(node Key, q Query) (last Key, row Row, err error) {
+	q = Query{Table: q.Table, Scope: node.Scope, ID: node.ID, From: q.From, To: q.To, Last: true}
+	if err := v.View.Scan(q, func(k Key, r Row) error {
+		last, row = k, r
+		return nil
+	}); err != nil {
+		return last, nil, err
+	}
+	for _, p := range slices.Backward(v.under(q)) {
+		if row != nil && last.Hour >= nextMonth(p.Month) {
+			break
+		}
+		var raw []byte
+		if err := v.rowsOf(p, q)(func(k Key, _ Row, b []byte) error {
+			if row == nil || k.Hour > last.Hour {
+				last, raw = k, slices.Clone(b)
+			}
+			return nil
+		}); err != nil {
+			return last, nil, err
+		}
+		if raw != nil {
+			row, err = DecodeRow(last.Table, raw)
+			return last, row, err
+		}
+	}
+	return last, row, nil
 }
 
 // rowsOf returns the scan of a part.

@@ -168,8 +168,54 @@ func TestDigestReadsNoParts(t *testing.T) {
 	if a != b || err != nil || errB != nil {
 		t.Errorf("digest %x, want %x: %v %v", a, b, err, errB)
 	}
+	var snapshot bytes.Buffer
+	if _, _, err := d.WriteSnapshot(&snapshot, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if again, _, err := reopened(t, snapshot.Bytes(), d.Parts).Digest(); again != b || err != nil {
+		t.Errorf("digest of a snapshot %x, want %x: %v", again, b, err)
+	}
 	if len(d.Parts.Scans) > 0 {
 		t.Errorf("%v were read", d.Parts.Scans)
+	}
+}
+
+// Questions about the last report of each node read no part. Those about an earlier time read the
+// part of that time.
+func TestLastReportIsInMemory(t *testing.T) {
+	l, d := parted(t)
+	whole, err := l.Fold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	june := projections.MonthStart(storetest.Start + 31*domain.Day)
+	for to, months := range map[int64]int{0: 0, june + 24*40: 0, june + 5: 1, june: 1, june - 24*20: 2} {
+		clear(d.Parts.Scans)
+		var got, want []projections.Key
+		q := projections.Query{Table: projections.TableUsage, To: to, Last: true}
+		for _, of := range []struct {
+			m    *projections.Memory
+			keys *[]projections.Key
+		}{{d.Memory, &got}, {whole, &want}} {
+			if err := of.m.View(t.Context(), func(v projections.View) error {
+				return v.Scan(q, func(k projections.Key, _ projections.Row) error {
+					*of.keys = append(*of.keys, k)
+					return nil
+				})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(got, want) || len(got) != 2 {
+			t.Errorf("before %d: %v, want %v", to, got, want)
+		}
+		read := map[int64]bool{}
+		for p := range d.Parts.Scans {
+			read[p.Month] = true
+		}
+		if len(read) > months {
+			t.Errorf("before %d: %v were read", to, d.Parts.Scans)
+		}
 	}
 }
 

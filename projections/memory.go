@@ -37,7 +37,8 @@ type memoryPartition struct {
 	broken bool
 	rows   *WorkingSet
 	// base are the parts below rows, by month.
-	base map[int64]PartDigest
+	base map[int64]basePart
+	end  int64 // the hour after their months
 	// reads counts the rows that folds asked a part for, by month.
 	reads map[int64]int
 }
@@ -58,7 +59,7 @@ func NewMemory(topics []domain.TopicSpec) *Memory {
 // empty makes a partition one from which nothing was folded.
 func (m *Memory) empty(tp domain.TopicPartition, p *memoryPartition) {
 	p.rows, p.next, p.last, p.broken = NewWorkingSet(), 0, domain.Anchor{}, false
-	p.base, p.reads = map[int64]PartDigest{}, map[int64]int{}
+	p.base, p.reads, p.end = map[int64]basePart{}, map[int64]int{}, 0
 	p.rows.below = func(k Key) ([]byte, error) { return m.below(p, k) }
 }
 
@@ -112,6 +113,7 @@ func (t *memoryTx) Commit(_ context.Context, next int64, last domain.Anchor) err
 	}
 	trespass := t.p.rows.trespass
 	t.p.next, t.p.last = next, last
+	t.p.note(t.p.rows.changed)
 	t.p.rows.Settle()
 	t.p.rows.seal()
 	t.Rollback()
@@ -144,7 +146,7 @@ func (m *Memory) View(_ context.Context, read func(View) error) error {
 	}
 	var base []PartDigest
 	for _, p := range m.parts {
-		base = slices.AppendSeq(base, maps.Values(p.base))
+		base = append(base, p.parts()...)
 	}
 	return read(ByCluster(Over(memoryView{m}, m.Source, base)))
 }

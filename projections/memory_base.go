@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"slices"
 
 	"quartermaster/domain"
 )
@@ -28,10 +27,10 @@ func (m *Memory) below(p *memoryPartition, k Key) ([]byte, error) {
 		return nil, nil
 	}
 	if p.reads[month]++; p.reads[month] <= thawAfter {
-		return rawOf(m.Source, part, k)
+		return rawOf(m.Source, part.PartDigest, k)
 	}
 	var found []byte
-	if err := m.Source.Scan(part, Query{}, func(at Key, b []byte) error {
+	if err := m.Source.Scan(part.PartDigest, Query{}, func(at Key, b []byte) error {
 		raw, err := rowOf(b)
 		if err != nil || p.rows.lookup(at) != nil {
 			return err
@@ -60,13 +59,15 @@ func (m *Memory) ReadPartition(tp domain.TopicPartition, read func(r *PartReader
 	if p.broken {
 		return fmt.Errorf("read %s: its fold failed halfway, and begins again", tp)
 	}
-	return read(NewPartReader(Over(memoryView{m}, m.Source, slices.Collect(maps.Values(p.base)))), p.next)
+	return read(NewPartReader(Over(memoryView{m}, m.Source, p.parts())), p.next)
 }
 
 // Detach leaves rows to parts: it drops the rows of their months from memory, and reads them from
 // [Memory.Source] from then on. The parts MUST have the rows that [PartReader.Rows] gave at the offset
-// next of the partition. It does nothing and reports false if the partition has
-// been folded further, or its fold failed.
+// next of the partition. It does nothing and reports false if the partition has been folded further,
+// or its fold failed.
+//
+// The last row of each node stays, as a copy. So questions about the last report read no part.
 func (m *Memory) Detach(tp domain.TopicPartition, next int64, parts []PartDigest) bool {
 	p := m.parts[tp]
 	p.mu.Lock()
@@ -74,13 +75,11 @@ func (m *Memory) Detach(tp domain.TopicPartition, next int64, parts []PartDigest
 	if p.broken || p.next != next {
 		return false
 	}
-	months := map[int64]bool{}
 	for _, part := range parts {
-		p.base[part.Month] = part
-		months[part.Month] = true
+		p.attach(basePart{PartDigest: part})
 		delete(p.reads, part.Month)
 	}
-	p.rows.drop(months)
+	p.drop()
 	return true
 }
 
@@ -92,44 +91,114 @@ func (m *Memory) Own(tp domain.TopicPartition) int {
 	return p.rows.Len()
 }
 
-// drop removes the rows of months from the working set. Nothing in it may be changed and not yet
-// stored.
-func (r *WorkingSet) drop(months map[int64]bool) {
-	if len(months) == 0 {
-		return
+// basePart is a part below the rows of a partition.
+type basePart struct {
+	PartDigest
+	// changed says that rows of its month were changed since. Otherwise all rows of the month that are
+	// in memory are copies, and the digest of the month is that of the part.
+	changed bool
+}
+
+func (p *memoryPartition) attach(part basePart) {
+	p.base[part.Month] = part
+	p.end = max(p.end, nextMonth(part.Month))
+}
+
+// parts returns the parts below the rows.
+func (p *memoryPartition) parts() (parts []PartDigest) {
+	for _, part := range p.base {
+		parts = append(parts, part.PartDigest)
 	}
-	var start, end int64 // of the month that the answer is known of
-	var dropped bool
-	in := func(hour int64) bool {
-		if hour < start || hour >= end {
-			start = monthOfHour(hour)
-			end, dropped = nextMonth(start), months[start]
-		}
-		return dropped
-	}
-	for t := range r.tables {
-		if Table(t).Timed() {
-			maps.DeleteFunc(r.tables[t], func(k Key, _ *entry) bool { return in(k.Hour) })
-		}
-	}
-	maps.DeleteFunc(r.hours, func(k Key, _ *entry) bool { return in(k.Hour) })
-	for at, s := range r.shelves {
-		if !slices.ContainsFunc(s.hours, in) {
+	return parts
+}
+
+// note marks the parts of whose months rows were changed.
+func (p *memoryPartition) note(changed []*entry) {
+	for _, e := range changed {
+		if e.key.Hour >= p.end || !e.key.Table.Timed() {
 			continue
 		}
+		month := monthOfHour(e.key.Hour)
+		if part, ok := p.base[month]; ok && !part.changed {
+			part.changed = true
+			p.base[month] = part
+		}
+	}
+}
+
+// unchanged reports whether the digest of a month is that of the part below it.
+func (v memoryView) unchanged(d PartDigest) bool {
+	part, ok := v.m.parts[d.Partition].base[d.Month]
+	return ok && !part.changed && part.PartDigest == d
+}
+
+// node identifies the rows of a node in a table.
+type node struct {
+	table     Table
+	scope, id string
+}
+
+// drop removes the rows from memory that are copies of a part's, except the last one of each node.
+// Nothing may be changed and not yet stored.
+func (p *memoryPartition) drop() {
+	r := p.rows
+	last := map[node]int64{}
+	see := func(k Key) {
+		n := node{k.Table, k.Scope, k.ID}
+		if hour, ok := last[n]; !ok || k.Hour > hour {
+			last[n] = k.Hour
+		}
+	}
+	for t, rows := range r.tables {
+		if ofNodes(Table(t)) {
+			for k := range rows {
+				see(k)
+			}
+		}
+	}
+	for k := range r.hours {
+		see(k)
+	}
+	for at, s := range r.shelves {
+		if n := len(s.hours); n > 0 {
+			see(Key{TableUsage, at.scope, at.id, s.hours[n-1]})
+		}
+	}
+	var start, end int64 // of the month that the answer is known of
+	var inPart bool
+	copied := func(k Key) bool {
+		if k.Hour < start || k.Hour >= end {
+			start = monthOfHour(k.Hour)
+			end = nextMonth(start)
+			part, ok := p.base[start]
+			inPart = ok && !part.changed
+		}
+		return inPart && (!ofNodes(k.Table) || last[node{k.Table, k.Scope, k.ID}] != k.Hour)
+	}
+	for t, rows := range r.tables {
+		if Table(t).Timed() {
+			maps.DeleteFunc(rows, func(k Key, _ *entry) bool { return copied(k) })
+		}
+	}
+	maps.DeleteFunc(r.hours, func(k Key, _ *entry) bool { return copied(k) })
+	for at, s := range r.shelves {
 		kept := &shelf{}
 		for i, hour := range s.hours {
-			if !in(hour) {
-				// A copy, because the rows of a snapshot that was read share the memory of a chunk.
-				kept.hours, kept.raws = append(kept.hours, hour), append(kept.raws, bytes.Clone(s.raws[i]))
+			if !copied(Key{TableUsage, at.scope, at.id, hour}) {
+				kept.hours, kept.raws = append(kept.hours, hour), append(kept.raws, s.raws[i])
 			}
+		}
+		if len(kept.hours) == len(s.hours) {
+			continue
 		}
 		r.sealed -= len(s.hours) - len(kept.hours)
 		if len(kept.hours) == 0 {
 			delete(r.shelves, at)
 			continue
 		}
-		kept.hours, kept.raws = slices.Clip(kept.hours), slices.Clip(kept.raws)
+		for i, raw := range kept.raws { // which share the memory of a chunk if they are of a snapshot
+			kept.raws[i] = bytes.Clone(raw)
+		}
 		r.shelves[at] = kept
 	}
 }

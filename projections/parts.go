@@ -201,6 +201,10 @@ func (r *PartReader) addBase(d *PartitionDigest) error {
 			d.Parts = slices.Insert(d.Parts, i, p)
 			continue
 		}
+		if mv, ok := r.own.(memoryView); ok && mv.unchanged(p) {
+			d.Parts[i] = p
+			continue
+		}
 		h, rows := sha256.New(), int64(0)
 		if err := r.Rows(p.PartKey, func(_ Key, b []byte) error {
 			h.Write(b)

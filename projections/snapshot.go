@@ -63,6 +63,8 @@ type snapshotPart struct {
 	Month     int64        `cbor:"month"` // its first hour, since 1970
 	Rows      int64        `cbor:"rows"`
 	Digest    []byte       `cbor:"digest"`
+	// Changed says that the sections have rows of the month that differ from those of the part.
+	Changed bool `cbor:"changed"`
 }
 
 type snapshotAnchor struct {
@@ -80,9 +82,13 @@ func snapshotHeaderOf(v View, log string) snapshotHeader {
 		a := anchors[tp]
 		h.Anchors = append(h.Anchors, snapshotAnchor{tp.Topic, tp.Partition, a.Offset, a.Epoch, a.Hash[:]})
 	}
-	if _, over := divided(Stored(v)); over != nil {
+	if own, over := divided(Stored(v)); over != nil {
+		mv, ok := own.(memoryView)
 		for _, p := range over.parts {
-			h.Parts = append(h.Parts, snapshotPart{p.Partition.Topic, p.Partition.Partition, p.Month, p.Rows, p.Digest[:]})
+			changed := !ok || !mv.unchanged(p)
+			h.Parts = append(h.Parts, snapshotPart{
+				p.Partition.Topic, p.Partition.Partition, p.Month, p.Rows, p.Digest[:], changed,
+			})
 		}
 	}
 	return h

@@ -33,6 +33,8 @@ type SnapshotInfo struct {
 	Anchors  map[domain.TopicPartition]domain.Anchor
 	Parts    []PartDigest // below its rows; it is of no use without them
 	Digest   [32]byte     // of the rows
+
+	changed []bool // whether rows of the month of each part were changed
 }
 
 // endSize is the size of content, digest and seal.
@@ -133,14 +135,14 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Posit
 	if err := s.matches(&info, d); err != nil {
 		return nil, err
 	}
-	for _, p := range info.Parts {
+	for i, p := range info.Parts {
 		if m.Source == nil {
 			return nil, fmt.Errorf("rows of the snapshot are in part %s, and this store has no parts", p.PartKey)
 		}
 		if err := m.Source.Has(p); err != nil {
 			return nil, fmt.Errorf("rows of the snapshot are in part %s: %w", p.PartKey, err)
 		}
-		m.parts[p.Partition].base[p.Month] = p
+		m.parts[p.Partition].attach(basePart{p, info.changed[i]})
 	}
 	return info.Position, nil
 }
@@ -222,6 +224,7 @@ func (s *snapshotReader) info() (info SnapshotInfo, err error) {
 				ErrSnapshotDamaged, k, p.Rows, len(p.Digest))
 		}
 		info.Parts = append(info.Parts, PartDigest{k, p.Rows, [32]byte(p.Digest)})
+		info.changed = append(info.changed, p.Changed)
 	}
 	return info, nil
 }

@@ -26,6 +26,7 @@ import (
 const (
 	groupRows  = 1 << 13
 	groupBytes = 16 << 20
+	scopeRows  = 1 << 10 // after which a new table or scope begins a group
 	pageBytes  = 256 << 10
 	boundBytes = 256 // of the least and the greatest text of a page
 )
@@ -271,6 +272,12 @@ func write(out io.Writer, log string, p projections.PartDigest, rows Rows) error
 	if err := rows(func(k projections.Key, row []byte) error {
 		h.Write(row)
 		if n++; n == 1 || k.Table != last.Table || k.Scope != last.Scope {
+			if held >= scopeRows { // so that a query of one scope reads no other
+				held, size = 0, 0
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
 			scopes[k.Table.String()] = append(scopes[k.Table.String()], []byte(k.Scope))
 		}
 		last = k

@@ -86,18 +86,14 @@ func ClustersNamed(view projections.View) (map[string]projections.Table, error) 
 		projections.TableJobs, projections.TableDemand, projections.TableEnergy, projections.TableUsageCorrections,
 		projections.TableClusterKeys, projections.TableAssets, projections.TableMaintenance, projections.TableOutages,
 	} {
-		last := ""
-		err := view.Scan(projections.Query{Table: t, Last: true}, func(k projections.Key, _ projections.Row) error {
-			if k.Scope != last {
-				last = k.Scope
-				if _, ok := named[k.Scope]; !ok {
-					named[k.Scope] = t
-				}
-			}
-			return nil
-		})
+		scopes, err := view.Scopes(t)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", t, err)
+			return nil, fmt.Errorf("read the clusters of %s: %w", t, err)
+		}
+		for _, cluster := range scopes {
+			if _, ok := named[cluster]; !ok {
+				named[cluster] = t
+			}
 		}
 	}
 	return named, nil
