@@ -1,9 +1,9 @@
 package projections
 
 import (
-	"crypto/sha256"
-	"maps"
-	"slices"
+	"bytes"
+	"errors"
+	"iter"
 )
 
 // Difference is a row that differs between two views.
@@ -13,45 +13,82 @@ type Difference struct {
 }
 
 // Differences returns the rows that are missing in or differ between two views, by table and key,
-// at most limit of them. It holds the keys of one table at a time.
+// at most limit of them. It holds one row of each.
 func Differences(a, b View, limit int) ([]Difference, error) {
 	var out []Difference
 	for _, t := range Tables() {
-		inA, err := rowSums(a, t)
-		if err != nil {
-			return nil, err
-		}
-		inB, err := rowSums(b, t)
-		if err != nil {
-			return nil, err
-		}
-		keys := maps.Clone(inA)
-		maps.Copy(keys, inB)
-		for _, k := range slices.SortedFunc(maps.Keys(keys), Key.Compare) {
-			x, okA := inA[k]
-			y, okB := inB[k]
-			if okA == okB && x == y {
-				continue
-			}
+		var errA, errB error
+		for d := range differences(encodedRows(a, t, &errA), encodedRows(b, t, &errB)) {
 			if len(out) == limit {
-				return out, nil
+				return out, errors.Join(errA, errB)
 			}
-			out = append(out, Difference{k, okA, okB})
+			out = append(out, d)
+		}
+		if err := errors.Join(errA, errB); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// rowSums returns the SHA-256 of each row of a table.
-func rowSums(v View, t Table) (map[Key][32]byte, error) {
-	sums := map[Key][32]byte{}
-	err := Stored(v).Scan(Query{Table: t}, func(k Key, row Row) error {
-		b, err := AppendRow(nil, k, row)
-		if err != nil {
-			return err
+// FirstDifference returns the first row by key that differs between two sequences of rows, each
+// ordered by key and in the form of [AppendRow]. It reports false if there is none.
+func FirstDifference(a, b iter.Seq2[Key, []byte]) (Difference, bool) {
+	for d := range differences(a, b) {
+		return d, true
+	}
+	return Difference{}, false
+}
+
+// differences returns all of them. It ends where one of the sequences fails.
+func differences(a, b iter.Seq2[Key, []byte]) iter.Seq[Difference] {
+	return func(yield func(Difference) bool) {
+		next, stop := iter.Pull2(b)
+		defer stop()
+		inB, enc, more := next()
+		for k, want := range a {
+			for more && inB.Compare(k) < 0 {
+				if !yield(Difference{inB.clone(), false, true}) {
+					return
+				}
+				inB, enc, more = next()
+			}
+			switch {
+			case !more || inB != k:
+				if !yield(Difference{k.clone(), true, false}) {
+					return
+				}
+				continue
+			case !bytes.Equal(want, enc):
+				if !yield(Difference{k.clone(), true, true}) {
+					return
+				}
+			}
+			inB, enc, more = next()
 		}
-		sums[k] = sha256.Sum256(b)
-		return nil
-	})
-	return sums, err
+		for more {
+			if !yield(Difference{inB.clone(), false, true}) {
+				return
+			}
+			inB, enc, more = next()
+		}
+	}
+}
+
+// encodedRows returns the rows of a table as they are stored. The scan's error goes to err.
+func encodedRows(v View, t Table, err *error) iter.Seq2[Key, []byte] {
+	return func(yield func(Key, []byte) bool) {
+		var b []byte
+		if e := Stored(v).Scan(Query{Table: t}, func(k Key, row Row) (err error) {
+			if b, err = AppendRow(b[:0], k, row); err != nil {
+				return err
+			}
+			if !yield(k, b) {
+				return errEnough
+			}
+			return nil
+		}); !errors.Is(e, errEnough) {
+			*err = e
+		}
+	}
 }

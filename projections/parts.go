@@ -1,12 +1,10 @@
 package projections
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"hash"
-	"iter"
 	"slices"
 
 	"quartermaster/domain"
@@ -277,29 +275,6 @@ func (r *PartReader) each(tp domain.TopicPartition, from, to int64, yield rowYie
 		return nil
 	}
 	return p.between(from, to, yield)
-}
-
-// FirstDifference returns the first row by key that differs between two sequences of rows, each
-// ordered by key and in the form of [AppendRow]. It reports false if there is none.
-func FirstDifference(a, b iter.Seq2[Key, []byte]) (Difference, bool) {
-	next, stop := iter.Pull2(b)
-	defer stop()
-	inB, enc, more := next()
-	for k, want := range a {
-		switch {
-		case !more || k.Compare(inB) < 0:
-			return Difference{k.clone(), true, false}, true
-		case k.Compare(inB) > 0:
-			return Difference{inB.clone(), false, true}, true
-		case !bytes.Equal(want, enc):
-			return Difference{k.clone(), true, true}, true
-		}
-		inB, enc, more = next()
-	}
-	if more {
-		return Difference{inB.clone(), false, true}, true
-	}
-	return Difference{}, false
 }
 
 // SplitRow divides a row in the form of [AppendRow] into its key and its own encoding, which

@@ -1,0 +1,190 @@
+package app_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quartermaster/adapters/snapshotfile"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
+	"quartermaster/domain"
+	"quartermaster/projections/usage"
+)
+
+// monthlyDir is a data directory with May and half of June of enough nodes that May is left to a
+// part when the log was folded.
+func monthlyDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	h, _ := apptest.Open(t, dir)
+	var records []domain.Record
+	const nodes, hours = 16, 24 * 46
+	for hour := range hours {
+		at := apptest.May + domain.Instant(hour)*domain.Hour
+		for n := range nodes {
+			rec, err := apptest.EncodeThen(&domain.Envelope{
+				Source: fmt.Sprint("reporter/n", n), Incarnation: 1, Sequence: uint64(hour + 1), Cluster: "lab", Time: at + domain.Hour,
+				Event: benchSample(fmt.Sprint("n", n), at),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			records = append(records, rec)
+		}
+	}
+	if err := errors.Join(h.Log.Append(t.Context(), records), h.CatchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	apptest.Close(t, h)
+	return dir
+}
+
+// home opens a data directory and answers about it.
+type home struct {
+	*testing.T
+	*app.App
+	notes strings.Builder
+}
+
+func homeIn(t *testing.T, dir string) *home {
+	h := &home{T: t, App: &app.App{Dir: dir}}
+	h.Tell = func(note string) { fmt.Fprintln(&h.notes, note) }
+	return h
+}
+
+// may returns the usage of May, and closes the home.
+func (h *home) may(at app.At) (text string, err error) {
+	h.Helper()
+	period := domain.Interval{From: apptest.May, To: apptest.May + 31*domain.Day}
+	r, err := h.For(app.Everyone).Usage(h.Context(), at, period, usage.Filter{}, usage.ByWorkspace)
+	if err == nil {
+		b, e := json.Marshal(r.Groups)
+		text, err = string(b), e
+	}
+	return text, errors.Join(err, h.Close())
+}
+
+func (h *home) snapshots() []snapshotfile.Info {
+	h.Helper()
+	dirs, err := filepath.Glob(filepath.Join(h.Dir, "snapshots", "*"))
+	if err != nil || len(dirs) != 1 {
+		h.Fatalf("%v: %v", dirs, err)
+	}
+	infos, err := snapshotfile.Infos(dirs[0])
+	if err != nil {
+		h.Fatal(err)
+	}
+	return infos
+}
+
+// A sealed month of a home is in a part: the snapshot names it and has no row of it. Answers, also
+// about the past, and a replay of the log agree with it. A late fact supersedes the part, and the
+// past is still answered from the one before.
+func TestSealedMonthsOfAHome(t *testing.T) {
+	dir := monthlyDir(t)
+	h := homeIn(t, dir)
+	before := h.snapshots()
+	if len(before) != 1 || len(before[0].Parts) != 1 || before[0].Parts[0].Rows < 16*24*31 {
+		t.Fatalf("snapshots %+v", before)
+	}
+	want, err := h.may("")
+	if err != nil || !strings.Contains(want, "research") {
+		t.Fatalf("%s %v", want, err)
+	}
+	verify := func() {
+		t.Helper()
+		r, err := h.For(app.Everyone).Replay(t.Context(), true)
+		if err = errors.Join(err, h.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if !*r.Equal || len(r.SnapshotsFailed) > 0 || *r.SnapshotsChecked != len(h.snapshots()) {
+			t.Errorf("%+v", r)
+		}
+	}
+	verify()
+
+	// A node that reported nothing before did so in May.
+	c, notes := apptest.Open(t, dir)
+	late := domain.Envelope{
+		Source: "sha256:late", Incarnation: 1, Sequence: 1, Cluster: "lab", Time: apptest.May + 9*domain.Day + domain.Hour,
+		Event: benchSample("late", apptest.May+9*domain.Day),
+	}
+	rec, err := apptest.EncodeThen(&late)
+	rec.Time = apptest.May + 46*domain.Day
+	if err = errors.Join(err, c.Log.Append(t.Context(), []domain.Record{rec}), c.CatchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	apptest.Close(t, c)
+	if notes.Len() > 0 {
+		t.Error(notes)
+	}
+	now, err := h.may("")
+	if err != nil || now == want {
+		t.Errorf("with a late fact: %s %v", now, err)
+	}
+	past, err := h.may(app.At(before[0].Position.String()))
+	if err != nil || past != want {
+		t.Errorf("as of then: %s, want %s: %v", past, want, err)
+	}
+	verify()
+	made, err := h.For(app.Everyone).MakeParts(t.Context())
+	if err = errors.Join(err, h.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(made.Parts) != 1 || made.Parts[0].Outcome != "superseded" {
+		t.Errorf("made %+v", made.Parts)
+	}
+	if got, err := h.may(""); err != nil || got != now {
+		t.Errorf("superseded: %s, want %s: %v", got, now, err)
+	}
+	if past, err = h.may(app.At(before[0].Position.String())); err != nil || past != want {
+		t.Errorf("as of then, superseded: %s, want %s: %v", past, want, err)
+	}
+}
+
+// A home whose part is missing is folded from its log, with the same answers, and the part is made
+// again. One whose part was altered says what to do, and gives no answer.
+func TestHomeWithoutItsPart(t *testing.T) {
+	dir := monthlyDir(t)
+	h := homeIn(t, dir)
+	want, err := h.may("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "parts", "*", "*", "*", "*", "*.parquet"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v: %v", files, err)
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited(t, files[0], func(s string) string { return s[:len(s)/2] + "x" + s[len(s)/2+1:] })
+	if got, err := h.may(""); err == nil || !strings.Contains(err.Error(), files[0]) || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("altered: %s %v", got, err)
+	}
+	if h.notes.Len() > 0 {
+		t.Error(h.notes.String())
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.may(""); err != nil || got != want {
+		t.Errorf("missing: %s, want %s: %v", got, want, err)
+	}
+	if !strings.Contains(h.notes.String(), "was ignored") || !strings.Contains(h.notes.String(), files[0]) {
+		t.Errorf("notes: %s", &h.notes)
+	}
+	h.notes.Reset()
+	if again, err := os.ReadFile(files[0]); err != nil || string(again) != string(whole) {
+		t.Errorf("the part was not made again: %v", err)
+	}
+	if got, err := h.may(""); err != nil || got != want || h.notes.Len() > 0 {
+		t.Errorf("made again: %s, want %s: %v %s", got, want, err, &h.notes)
+	}
+}
