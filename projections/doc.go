@@ -21,6 +21,8 @@
 //     silently, and it does not stop other records.
 //   - Rows, stream state, quarantine and position change in one transaction.
 //   - Equal rows have equal bytes ([EncodeRow]), so a digest compares states.
+//   - Answers and digests do not depend on whether rows of a sealed month are in the
+//     store or in a part below it ([Over]).
 //
 // # Tables
 //

@@ -131,6 +131,15 @@ func (d Directory) Manifest(k projections.PartKey) (*Manifest, error) {
 	return m, nil
 }
 
+// readable lets those who may read the folder above read a file or folder.
+func readable(path string, mode, access fs.FileMode) error {
+	st, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, mode|st.Mode().Perm()&access)
+}
+
 // lock keeps other writers out until the returned function is called.
 func (d Directory) lock() (unlock func() error, err error) {
 	if err := makeDurable(d.Path); err != nil {
@@ -162,7 +171,7 @@ func place(path string, write func(*os.File) error) (err error) {
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(write(f), readable(f.Name(), 0o600, 0o444), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {

@@ -3,6 +3,7 @@ package parts
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -137,6 +138,32 @@ func TestSourceOfDamage(t *testing.T) {
 			t.Errorf("no directory: %v", err)
 		}
 	})
+}
+
+// Whoever may read the directory of parts may read the parts in it, and nobody else.
+func TestPartsAreAsReadableAsTheirDirectory(t *testing.T) {
+	for _, mode := range []os.FileMode{0o700, 0o750, 0o755} {
+		d := Directory{t.TempDir(), "log"}
+		if err := os.Chmod(d.Path, mode); err != nil {
+			t.Fatal(err)
+		}
+		look(t, year(t, 1, 5), func(v projections.View) {
+			put(t, d, v)
+			for _, p := range digests(t, v)[:1] {
+				file := d.File(p.PartKey, Digest(p.Digest))
+				for _, path := range []string{file, filepath.Join(filepath.Dir(file), manifestName)} {
+					if st, err := os.Stat(path); err != nil || st.Mode().Perm() != mode&0o644 {
+						t.Errorf("%s in a directory with %v: %v %v", path, mode, st.Mode(), err)
+					}
+				}
+				for dir := filepath.Dir(file); dir != d.Path; dir = filepath.Dir(dir) {
+					if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != mode {
+						t.Errorf("%s in a directory with %v: %v %v", dir, mode, st.Mode(), err)
+					}
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkScan reads a month of usage hours of nodes with eight GPUs.

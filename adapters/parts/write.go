@@ -192,8 +192,17 @@ func (w *Writer) Put(p projections.PartDigest, position int64, rows Rows) (Outco
 // file writes the file of a version, and sets its size and hash. A file of that name, which an
 // earlier version or a crash has left, stays if its rows are these.
 func (w *Writer) file(p projections.PartDigest, v *Version, rows Rows) error {
-	if err := makeDurable(w.folder(p.PartKey)); err != nil {
-		return err
+	folder := w.folder(p.PartKey)
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		if err := makeDurable(folder); err != nil {
+			return err
+		}
+		partition, topic := folder, filepath.Dir(folder)
+		for _, path := range []string{filepath.Dir(topic), topic, partition} {
+			if err := readable(path, 0o700, 0o555); err != nil {
+				return err
+			}
+		}
 	}
 	if err := w.sweep(p.PartKey); err != nil {
 		return err

@@ -43,7 +43,8 @@ type PartMade struct {
 	Month     string `json:"month"`
 	Rows      int64  `json:"rows"`
 	Digest    string `json:"digest"` // of the rows
-	// Outcome is new, unchanged, or superseded: there was a version of other rows or another method.
+	// Outcome is new, unchanged, superseded (there was a version of other rows or another method) or
+	// restored (its file was missing).
 	Outcome string `json:"outcome"`
 }
 

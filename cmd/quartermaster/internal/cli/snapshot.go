@@ -37,7 +37,7 @@ nearest earlier snapshot and the events since. --as-of takes
                one before it: keep the position that the answer names
 
 Past rows are held in memory, also if current rows are in a database: about 700 B for each hour of
-a node with eight GPUs, or 6 GB for a year of 1,000 such nodes.
+a node with eight GPUs, without the months that are in parts.
 
 The same question as of the same position always has the same answer, under one version of the
 program. In such an answer, "now" is the time at which the last event before that position was
