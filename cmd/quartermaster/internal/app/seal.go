@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"quartermaster/adapters/parts"
@@ -23,6 +24,8 @@ type sealer struct {
 
 	mu      sync.Mutex
 	seen    map[domain.TopicPartition]attempt
+	rows    map[domain.TopicPartition]int // in memory
+	total   int                           // of rows
 	writer  *parts.Writer
 	writing int  // users of writer
 	off     bool // parts cannot be written
@@ -38,6 +41,12 @@ type attempt struct {
 // a small fleet needs none.
 const leastSealed = 10_000
 
+// From manyRows in memory on, garbage is collected when it reaches half of what is live, not all of
+// it. They are about 200 MB, of which the collector scans little.
+const manyRows = 300_000
+
+var collectOften sync.Once
+
 // memory returns an empty store that reads the parts of this log, and what leaves rows to them. It
 // writes parts only if the process may write to the data directory and the rows are the present
 // ones: parts of a past position would supersede newer ones.
@@ -45,7 +54,8 @@ func (h *Conn) memory(present bool) (*projections.Memory, *sealer) {
 	m := projections.NewMemory(domain.TopicSpecs())
 	m.Source = h.source
 	return m, &sealer{
-		store: m, source: h.source, dir: h.Parts(), tell: h.app.tell, seen: map[domain.TopicPartition]attempt{},
+		store: m, source: h.source, dir: h.Parts(), tell: h.app.tell,
+		seen: map[domain.TopicPartition]attempt{}, rows: map[domain.TopicPartition]int{},
 		write: present && h.app.Dir != "" && (h.Broker == nil || h.Broker.Owner() && !h.Broker.ReadOnly()),
 	}
 }
@@ -76,6 +86,11 @@ func (s *sealer) after(tp domain.TopicPartition, fold func([]domain.Record) erro
 		own, newest := s.store.Own(tp), recs[len(recs)-1].Time
 		s.mu.Lock()
 		was := s.seen[tp]
+		s.total += own - s.rows[tp]
+		s.rows[tp] = own
+		if s.total > manyRows {
+			collectOften.Do(func() { debug.SetGCPercent(50) })
+		}
 		s.mu.Unlock()
 		if own < leastSealed || projections.SealedBefore(newest) <= was.before && own < 2*was.left {
 			return nil
