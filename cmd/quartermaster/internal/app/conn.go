@@ -51,6 +51,8 @@ type Conn struct {
 	aside  []string            // snapshots that could not be used, and why
 	asOf   domain.Position     // past position of the rows; nil: the present
 
+	released bool // the rows were dropped from memory; see release
+
 	purpose  purpose // that it was opened for
 	caughtUp bool    // the rows cover everything that the log held at opening
 	asked    At      // the At that asOf was resolved from

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -256,7 +257,40 @@ func (c *Caller) Replay(ctx context.Context, verify bool) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.replay(ctx, verify)
+	r, err := h.replay(ctx, verify)
+	if h.released {
+		err = errors.Join(err, c.app.Close()) // the next question loads the rows again
+	}
+	return r, err
+}
+
+// release drops the live rows from memory if they are many, after saving them if that is worthwhile.
+// So a replay beside them needs the memory of one set of rows.
+func (h *Conn) release() {
+	rows := 0
+	if h.DB == nil {
+		for _, tp := range domain.AllPartitions() {
+			rows += h.store.Own(tp)
+		}
+	}
+	if rows < manyRows {
+		return
+	}
+	if err := h.Save(); err != nil {
+		h.app.tell("no snapshot was written: %v", err)
+	}
+	h.released = true
+	h.reset()
+	debug.FreeOSMemory()
+}
+
+// reload brings back what release dropped, up to a position.
+func (h *Conn) reload(ctx context.Context, at domain.Position) error {
+	if !h.released {
+		return nil
+	}
+	h.Load()
+	return h.Runner.CatchUp(ctx, at)
 }
 
 func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
@@ -279,6 +313,11 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 	if err != nil {
 		return ans, err
 	}
+	from, aside := "", h.aside
+	if h.DB == nil {
+		from = h.saved.String()
+	}
+	h.release()
 	// The first pass over the snapshots is done on the way, if it ends no later.
 	var way []*SnapshotCheck
 	if len(passes) > 0 && end.Covers(passes[0][len(passes[0])-1].info.Position) {
@@ -290,11 +329,11 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 	}
 	liveDigest := fmt.Sprintf("%x", live)
 	equal := liveDigest == ans.ReplayDigest
-	ans.LiveDigest, ans.Equal = liveDigest, &equal
-	if h.DB == nil {
-		ans.LiveFrom, ans.LeftAside = h.saved.String(), h.aside
-	}
+	ans.LiveDigest, ans.Equal, ans.LiveFrom, ans.LeftAside = liveDigest, &equal, from, aside
 	if !equal {
+		if err := h.reload(ctx, end); err != nil {
+			return ans, fmt.Errorf("fold the live rows again: %w", err)
+		}
 		if ans.Differences, err = differences(ctx, h.View, fresh.View); err != nil {
 			return ans, err
 		}

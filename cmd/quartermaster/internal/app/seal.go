@@ -41,9 +41,9 @@ type attempt struct {
 // a small fleet needs none.
 const leastSealed = 10_000
 
-// From manyRows in memory on, garbage is collected when it reaches half of what is live, not all of
-// it. They are about 200 MB, of which the collector scans little.
-const manyRows = 300_000
+// From manyRows in memory on, garbage is collected when it reaches 30% of what is live, not all of it.
+// They are about 200 MB, of which the collector scans little.
+var manyRows = 300_000 // changed by tests
 
 var collectOften sync.Once
 
@@ -76,7 +76,7 @@ func (l sealingLog) FollowAfter(ctx context.Context, tp domain.TopicPartition, l
 	return l.Log.FollowAfter(ctx, tp, last, from, l.after(tp, yield))
 }
 
-// after looks at the months of a partition after a batch of it was folded, if one was sealed by the
+// after looks at the months of a partition after a batch of it was folded and committed, if one was sealed by the
 // time of the batch, or there are twice as many rows in memory as there were.
 func (s *sealer) after(tp domain.TopicPartition, fold func([]domain.Record) error) func([]domain.Record) error {
 	return func(recs []domain.Record) error {
@@ -89,7 +89,7 @@ func (s *sealer) after(tp domain.TopicPartition, fold func([]domain.Record) erro
 		s.total += own - s.rows[tp]
 		s.rows[tp] = own
 		if s.total > manyRows {
-			collectOften.Do(func() { debug.SetGCPercent(50) })
+			collectOften.Do(func() { debug.SetGCPercent(30) })
 		}
 		s.mu.Unlock()
 		if own < leastSealed || projections.SealedBefore(newest) <= was.before && own < 2*was.left {

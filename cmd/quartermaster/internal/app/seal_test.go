@@ -107,6 +107,16 @@ func TestSealedMonthsOfAHome(t *testing.T) {
 		}
 	}
 	verify()
+	// So does one that has no room for the live rows beside its own, and what follows it.
+	many := app.SetManyRows(1)
+	defer app.SetManyRows(many)
+	r, err := h.For(app.Everyone).Replay(t.Context(), true)
+	if err != nil || !*r.Equal || r.LiveFrom != before[0].Position.String() {
+		t.Errorf("%+v %v", r, err)
+	}
+	if got, err := h.may(""); err != nil || got != want {
+		t.Errorf("after a replay: %s, want %s: %v", got, want, err)
+	}
 
 	// A node that reported nothing before did so in May.
 	c, notes := apptest.Open(t, dir)
