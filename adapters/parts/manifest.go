@@ -47,6 +47,9 @@ type Version struct {
 	// Bytes and SHA256 are of the file.
 	Bytes  int64  `json:"bytes"`
 	SHA256 Digest `json:"sha256"`
+	// Scopes are the scopes of each table that has rows, in order. JSON has them in base64, because a
+	// scope may be any bytes.
+	Scopes map[string][][]byte `json:"scopes,omitempty"`
 	// Supersedes is the digest of the version before; nil in the first.
 	Supersedes *Digest `json:"supersedes,omitempty"`
 }
@@ -117,6 +120,8 @@ func (m *Manifest) check(i int) error {
 		return fmt.Errorf("it has no method")
 	case v.Position < 0 || v.Rows < 0 || v.Bytes < 0:
 		return fmt.Errorf("position %d, %d rows, %d bytes: none may be negative", v.Position, v.Rows, v.Bytes)
+	case v.Rows > 0 && len(v.Scopes) == 0:
+		return fmt.Errorf("it lists no scopes of its %d rows", v.Rows)
 	case v.File != v.Digest.String()+".parquet":
 		return fmt.Errorf("file %q does not have the name of its digest %s", v.File, v.Digest)
 	case i == 0 && v.Supersedes != nil:

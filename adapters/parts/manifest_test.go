@@ -21,7 +21,12 @@ const twoVersions = `{
       "digest": "aa",
       "file": "aa.parquet",
       "bytes": 100,
-      "sha256": "cc"
+      "sha256": "cc",
+      "scopes": {
+        "faults": [
+          "bGFi"
+        ]
+      }
     },
     {
       "method": "m1",
@@ -31,6 +36,11 @@ const twoVersions = `{
       "file": "bb.parquet",
       "bytes": 120,
       "sha256": "cc",
+      "scopes": {
+        "faults": [
+          "bGFi"
+        ]
+      },
       "supersedes": "aa"
     }
   ]
@@ -59,7 +69,9 @@ func TestParseManifest(t *testing.T) {
 		"part/1": "part/2", "2026-05": "2026-5", "qm.telemetry": "qm.nothing", `"partition": 3`: `"partition": 3000`,
 		`"rows": 2`: `"rows": -2`, `"aa.parquet"`: `"../aa.parquet"`, `"supersedes": "aa"`: `"supersedes": "bb"`,
 		"\n}\n": "\n}\n{}", `"method": "m1"`: `"method": ""`, `"bytes"`: `"size"`, `"sha256": "cc"`: `"sha256": "c"`,
-		`"digest": "aa"`: `"digest": "AA"`,
+		`"digest": "aa"`: `"digest": "AA"`, `"bGFi"`: `"lab"`, `"scopes"`: `"scope"`, `"faults": [
+          "bGFi"
+        ]`: "",
 	} {
 		text := manifestText(strings.Replace(twoVersions, old, changed, 1))
 		if _, err := ParseManifest([]byte(text)); !errors.Is(err, ErrManifest) {

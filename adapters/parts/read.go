@@ -3,7 +3,6 @@ package parts
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -90,15 +89,6 @@ func (d Directory) open(k projections.PartKey, v *Version, check bool) (_ *Part,
 	return &Part{k, *v, f, file}, nil
 }
 
-// scopes returns the scopes of each table that has rows.
-func (p *Part) scopes() (scopes map[string][][]byte, err error) {
-	text, _ := p.file.Lookup(scopesName)
-	if err := json.Unmarshal([]byte(text), &scopes); err != nil {
-		return nil, fmt.Errorf("part %s: %w: its list of scopes: %w", p.Key, ErrDamaged, err)
-	}
-	return scopes, nil
-}
-
 // matches compares a file with what the manifest says of it.
 func (v *Version) matches(f *os.File) error {
 	st, err := f.Stat()
@@ -129,8 +119,17 @@ func guarded(decode func() error) (err error) {
 }
 
 // Verify reads the whole part, and fails with [ErrDamaged] unless its rows have its digest, are in
-// order, and belong to it.
+// order, and belong to it, and the manifest lists their scopes.
 func (p *Part) Verify() error {
+	scopes, err := p.check()
+	if err == nil && !maps.EqualFunc(p.Version.Scopes, scopes, func(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }) {
+		err = fmt.Errorf("part %s: %w: the manifest lists other scopes than those of its rows", p.Key, ErrDamaged)
+	}
+	return err
+}
+
+// check is Verify without the scopes, which it returns.
+func (p *Part) check() (map[string][][]byte, error) {
 	h := sha256.New()
 	var n int64
 	var last *projections.Key
@@ -150,17 +149,13 @@ func (p *Part) Verify() error {
 		n++
 		return nil
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	if sum := Digest(h.Sum(nil)); sum != p.Version.Digest || n != p.Version.Rows {
-		return fmt.Errorf("part %s: %w: %d rows with digest %s, the manifest says %d with %s", p.Key, ErrDamaged,
+		return nil, fmt.Errorf("part %s: %w: %d rows with digest %s, the manifest says %d with %s", p.Key, ErrDamaged,
 			n, sum, p.Version.Rows, p.Version.Digest)
 	}
-	listed, err := p.scopes()
-	if err == nil && !maps.EqualFunc(listed, scopes, func(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }) {
-		err = fmt.Errorf("part %s: %w: its list of scopes is not that of its rows", p.Key, ErrDamaged)
-	}
-	return err
+	return scopes, nil
 }
 
 // Scan calls yield with each row that a query selects, by key, in the form of

@@ -34,10 +34,9 @@ const maxOpen = 64
 type sourceFile struct {
 	version *Version
 
-	open   sync.Mutex // held while part is opened
-	part   *Part      // nil while it is closed
-	whole  bool       // it is what was written
-	scopes map[string][][]byte
+	open  sync.Mutex // held while part is opened
+	part  *Part      // nil while it is closed
+	whole bool       // it is what was written
 
 	readers int // guarded by Source.mu
 	used    int64
@@ -125,11 +124,6 @@ func (s *Source) ready(k projections.PartKey, f *sourceFile) error {
 	if err != nil {
 		return err
 	}
-	if f.scopes == nil {
-		if f.scopes, err = part.scopes(); err != nil {
-			return errors.Join(err, part.Close())
-		}
-	}
 	f.part, f.whole = part, true
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,15 +167,16 @@ func (s *Source) Close() error {
 	return err
 }
 
-// Scopes implements [projections.PartSource].
+// Scopes implements [projections.PartSource]. It reads the manifest alone.
 func (s *Source) Scopes(p projections.PartDigest, t projections.Table) (scopes []string, err error) {
-	err = s.with(p, func(f *sourceFile) error {
-		for _, scope := range f.scopes[t.String()] {
-			scopes = append(scopes, string(scope))
-		}
-		return nil
-	})
-	return scopes, err
+	f, err := s.file(p)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, remedy)
+	}
+	for _, scope := range f.version.Scopes[t.String()] {
+		scopes = append(scopes, string(scope))
+	}
+	return scopes, nil
 }
 
 // Scan implements [projections.PartSource].

@@ -3,7 +3,6 @@ package parts
 import (
 	"bufio"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -216,7 +215,10 @@ func (w *Writer) file(p projections.PartDigest, v *Version, rows Rows) error {
 			return err
 		}
 		v.SHA256 = Digest(h.Sum(nil))
-		return w.read(p.PartKey, v, (*Part).Verify)
+		return w.read(p.PartKey, v, func(part *Part) (err error) {
+			v.Scopes, err = part.check()
+			return err
+		})
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -224,9 +226,11 @@ func (w *Writer) file(p projections.PartDigest, v *Version, rows Rows) error {
 	return place(path, func(f *os.File) error {
 		sum := &counted{Hash: sha256.New()}
 		b := bufio.NewWriterSize(io.MultiWriter(f, sum), 1<<18)
-		if err := errors.Join(write(b, w.Log, p, rows), b.Flush()); err != nil {
+		scopes, err := write(b, w.Log, p, rows)
+		if err := errors.Join(err, b.Flush()); err != nil {
 			return err
 		}
+		v.Scopes = scopes
 		v.Bytes, v.SHA256 = sum.n, Digest(sum.Sum(nil))
 		return nil
 	})
@@ -255,8 +259,8 @@ func (c *counted) Write(b []byte) (int, error) {
 	return c.Hash.Write(b)
 }
 
-// write writes rows in Parquet. Equal rows give equal bytes.
-func write(out io.Writer, log string, p projections.PartDigest, rows Rows) error {
+// write writes rows in Parquet, and returns their scopes. Equal rows give equal bytes.
+func write(out io.Writer, log string, p projections.PartDigest, rows Rows) (scopes map[string][][]byte, err error) {
 	w := parquet.NewGenericWriter[written](out,
 		parquet.CreatedBy("quartermaster", format, ""),
 		parquet.PageBufferSize(pageBytes),
@@ -276,7 +280,7 @@ func write(out io.Writer, log string, p projections.PartDigest, rows Rows) error
 	var n int64
 	held, size := 0, 0
 	one := make([]written, 1)
-	scopes := map[string][][]byte{}
+	scopes = map[string][][]byte{}
 	var last projections.Key
 	if err := rows(func(k projections.Key, row []byte) error {
 		h.Write(row)
@@ -304,20 +308,11 @@ func write(out io.Writer, log string, p projections.PartDigest, rows Rows) error
 		held, size = 0, 0
 		return w.Flush()
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	if sum := [32]byte(h.Sum(nil)); sum != p.Digest || n != p.Rows {
-		return fmt.Errorf("its rows changed while it was written: %d rows with digest %x, want %d with %x",
+		return nil, fmt.Errorf("its rows changed while it was written: %d rows with digest %x, want %d with %x",
 			n, sum, p.Rows, p.Digest)
 	}
-	listed, err := json.Marshal(scopes)
-	if err != nil {
-		return err
-	}
-	w.SetKeyValueMetadata(scopesName, string(listed))
-	return w.Close()
+	return scopes, w.Close()
 }
-
-// scopesName names the scopes of each table in the metadata of a file: JSON, with each scope in
-// base64, because a scope may be any bytes.
-const scopesName = "scopes"
