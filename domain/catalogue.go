@@ -14,6 +14,7 @@ const (
 	TypeCertificationHeld      Type = "CertificationHeld"
 	TypeMethodChanged          Type = "MethodChanged"
 	TypeMappingRuleSet         Type = "MappingRuleSet"
+	TypeLegalHoldSet           Type = "LegalHoldSet"
 	TypeClusterRegistered      Type = "ClusterRegistered"
 	TypeClusterKeyIssued       Type = "ClusterKeyIssued"
 	TypeClusterKeyRotated      Type = "ClusterKeyRotated"
@@ -73,6 +74,8 @@ const (
 	TypeStreamConflictObserved Type = "StreamConflictObserved"
 	TypeStreamGapResolved      Type = "StreamGapResolved"
 	TypeGenerationSwitched     Type = "GenerationSwitched"
+	TypeRemovalStarted         Type = "RemovalStarted"
+	TypeRecordsRemoved         Type = "RecordsRemoved"
 	TypeAccessDenied           Type = "AccessDenied"
 )
 
@@ -89,6 +92,7 @@ func Types() []Type {
 		TypeCertificationHeld,
 		TypeMethodChanged,
 		TypeMappingRuleSet,
+		TypeLegalHoldSet,
 		TypeClusterRegistered,
 		TypeClusterKeyIssued,
 		TypeClusterKeyRotated,
@@ -148,6 +152,8 @@ func Types() []Type {
 		TypeStreamConflictObserved,
 		TypeStreamGapResolved,
 		TypeGenerationSwitched,
+		TypeRemovalStarted,
+		TypeRecordsRemoved,
 		TypeAccessDenied,
 	}
 }
@@ -164,7 +170,8 @@ func TopicOf(t Type) Topic {
 		TypeRegionDefined,
 		TypeCertificationHeld,
 		TypeMethodChanged,
-		TypeMappingRuleSet:
+		TypeMappingRuleSet,
+		TypeLegalHoldSet:
 		return TopicWorkspaces
 	case TypeClusterRegistered,
 		TypeClusterKeyIssued,
@@ -232,6 +239,8 @@ func TopicOf(t Type) Topic {
 		TypeStreamConflictObserved,
 		TypeStreamGapResolved,
 		TypeGenerationSwitched,
+		TypeRemovalStarted,
+		TypeRecordsRemoved,
 		TypeAccessDenied:
 		return TopicBooks
 	}
@@ -261,6 +270,8 @@ func NewEvent(t Type) Event {
 		return &MethodChanged{}
 	case TypeMappingRuleSet:
 		return &MappingRuleSet{}
+	case TypeLegalHoldSet:
+		return &LegalHoldSet{}
 	case TypeClusterRegistered:
 		return &ClusterRegistered{}
 	case TypeClusterKeyIssued:
@@ -379,6 +390,10 @@ func NewEvent(t Type) Event {
 		return &StreamGapResolved{}
 	case TypeGenerationSwitched:
 		return &GenerationSwitched{}
+	case TypeRemovalStarted:
+		return &RemovalStarted{}
+	case TypeRecordsRemoved:
+		return &RecordsRemoved{}
 	case TypeAccessDenied:
 		return &AccessDenied{}
 	}
@@ -397,6 +412,7 @@ func (*RegionDefined) Type() Type          { return TypeRegionDefined }
 func (*CertificationHeld) Type() Type      { return TypeCertificationHeld }
 func (*MethodChanged) Type() Type          { return TypeMethodChanged }
 func (*MappingRuleSet) Type() Type         { return TypeMappingRuleSet }
+func (*LegalHoldSet) Type() Type           { return TypeLegalHoldSet }
 func (*ClusterRegistered) Type() Type      { return TypeClusterRegistered }
 func (*ClusterKeyIssued) Type() Type       { return TypeClusterKeyIssued }
 func (*ClusterKeyRotated) Type() Type      { return TypeClusterKeyRotated }
@@ -456,6 +472,8 @@ func (*QuarantineResolved) Type() Type     { return TypeQuarantineResolved }
 func (*StreamConflictObserved) Type() Type { return TypeStreamConflictObserved }
 func (*StreamGapResolved) Type() Type      { return TypeStreamGapResolved }
 func (*GenerationSwitched) Type() Type     { return TypeGenerationSwitched }
+func (*RemovalStarted) Type() Type         { return TypeRemovalStarted }
+func (*RecordsRemoved) Type() Type         { return TypeRecordsRemoved }
 func (*AccessDenied) Type() Type           { return TypeAccessDenied }
 
 func (*WorkspaceRegistered) sealed()    {}
@@ -468,6 +486,7 @@ func (*RegionDefined) sealed()          {}
 func (*CertificationHeld) sealed()      {}
 func (*MethodChanged) sealed()          {}
 func (*MappingRuleSet) sealed()         {}
+func (*LegalHoldSet) sealed()           {}
 func (*ClusterRegistered) sealed()      {}
 func (*ClusterKeyIssued) sealed()       {}
 func (*ClusterKeyRotated) sealed()      {}
@@ -527,4 +546,6 @@ func (*QuarantineResolved) sealed()     {}
 func (*StreamConflictObserved) sealed() {}
 func (*StreamGapResolved) sealed()      {}
 func (*GenerationSwitched) sealed()     {}
+func (*RemovalStarted) sealed()         {}
+func (*RecordsRemoved) sealed()         {}
 func (*AccessDenied) sealed()           {}

@@ -115,6 +115,10 @@ func (e *Envelope) Key() (string, error) {
 			key, what = ev.Entity, "ledger entity"
 		case *GenerationSwitched:
 			key, what = ev.Entity, "ledger entity"
+		case *RemovalStarted:
+			key, what = ev.Entity, "ledger entity"
+		case *RecordsRemoved:
+			key, what = ev.Entity, "ledger entity"
 		case *AccessDenied:
 			key, what = ev.Entity, "ledger entity"
 		default:
@@ -217,7 +221,7 @@ var ErrSignature = errors.New("signature does not verify")
 func NeedsSignature(t Type) bool {
 	switch t {
 	case TypeOperatorRegistered, TypeOperatorRevoked, TypePolicySet, TypeQuotaSet, TypeBudgetSet,
-		TypeMethodChanged, TypeMappingRuleSet, TypeCertificationHeld,
+		TypeMethodChanged, TypeMappingRuleSet, TypeLegalHoldSet, TypeCertificationHeld,
 		TypeClusterRegistered, TypeClusterKeyIssued, TypeClusterKeyRotated, TypeClusterKeyRevoked,
 		TypeGPURetired, TypeOutageDeclared, TypeUsageCorrected,
 		TypeTariffSet, TypeFXRateSet, TypeOnDemandQuotaSet,

@@ -107,6 +107,43 @@ type LostRecords struct {
 	End       int64  `json:"end"`      // of the log, when this was found
 }
 
+// Removed is a part of what a removal removes. Which fields are set depends on what it is.
+type Removed struct {
+	Topic     Topic   `json:"topic,omitempty"`     // with Partition: all but snapshots
+	Partition uint32  `json:"partition,omitempty"` // of Topic
+	From      int64   `json:"from,omitempty"`      // log, quarantine: the first offset
+	To        int64   `json:"to,omitempty"`        // the offset after the last
+	Month     Instant `json:"month,omitempty"`     // hours: the beginning of their month
+	File      string  `json:"file,omitempty"`      // snapshots: the name
+	Records   uint64  `json:"records"`             // how many records, rows or files
+	Digest    []byte  `json:"digest,omitempty"`    // hours: of the part that holds them; snapshots: of the rows
+}
+
+// RemovalStarted says what is about to be removed, and by which rule. It is recorded first, so that
+// no removal is unknown whatever happens during it. RecordsRemoved ends it.
+type RemovalStarted struct {
+	Entity  string    `json:"entity"`
+	Removal string    `json:"removal"` // id
+	What    Retained  `json:"what"`
+	Policy  string    `json:"policy"` // the policy that allows it
+	Rule    string    `json:"rule"`   // what that policy says, for example 90 days
+	By      string    `json:"by"`     // the command or schedule
+	Removed []Removed `json:"removed"`
+}
+
+// RecordsRemoved says what a removal removed. That is all that RemovalStarted names, unless a legal
+// hold was set in between.
+type RecordsRemoved struct {
+	Entity  string    `json:"entity"`
+	Removal string    `json:"removal"`
+	What    Retained  `json:"what"`
+	Policy  string    `json:"policy"`
+	Rule    string    `json:"rule"`
+	By      string    `json:"by"`
+	Removed []Removed `json:"removed"`
+	Holds   []string  `json:"holds,omitempty"` // the legal holds that stopped the rest
+}
+
 // AccessDenied records a refused attempt.
 type AccessDenied struct {
 	Entity    string `json:"entity"`

@@ -43,7 +43,8 @@ type OperatorRevoked struct {
 // PolicyKind says which question a policy answers.
 type PolicyKind string
 
-// The policies. Placement policies bind the planner; accounting policies bind attribution.
+// The policies. Placement policies bind the planner, accounting policies bind attribution, and
+// retention binds every removal.
 const (
 	PolicyResidency          PolicyKind = "residency"           // Selector runs only in Countries
 	PolicyCertification      PolicyKind = "certification"       // Selector needs Certifications
@@ -55,6 +56,7 @@ const (
 	PolicyIdleCost           PolicyKind = "idle_cost"           // Value: owner, platform
 	PolicyActivity           PolicyKind = "activity"            // Value: the DCGM field that makes an hour useful
 	PolicyCostOfCapital      PolicyKind = "cost_of_capital"     // Share: annual rate
+	PolicyRetention          PolicyKind = "retention"           // Scope: what stays ([Retained]); Value: how long ([ParseKeep])
 )
 
 // Selector picks workloads. Empty fields match all. Cluster is the cluster in which a deployment is

@@ -132,6 +132,10 @@ func Validate(env *Envelope) error {
 		if c.given(e != nil) {
 			c.mappingRuleSet(e)
 		}
+	case *LegalHoldSet:
+		if c.given(e != nil) {
+			c.legalHold(e)
+		}
 	case *ClusterRegistered:
 		if c.given(e != nil) {
 			c.clusterRegistered(e, env.Workspace)
@@ -444,6 +448,20 @@ func Validate(env *Envelope) error {
 	case *GenerationSwitched:
 		if c.given(e != nil) {
 			c.generationSwitched(e)
+		}
+	case *RemovalStarted:
+		if c.given(e != nil) {
+			c.removal(e.Entity, e.Removal, e.What, e.Policy, e.Rule, e.By)
+			c.removed(e.What, e.Removed)
+			if len(e.Removed) == 0 {
+				c.bad("removed", "is empty")
+			}
+		}
+	case *RecordsRemoved:
+		if c.given(e != nil) {
+			c.removal(e.Entity, e.Removal, e.What, e.Policy, e.Rule, e.By)
+			c.removed(e.What, e.Removed)
+			c.ids("holds", e.Holds)
 		}
 	case *AccessDenied:
 		if c.given(e != nil) {

@@ -79,9 +79,11 @@ func (c *checker) policySet(e *PolicySet) {
 	case PolicyActivity:
 		// The fields of NodeSampled that say how busy a device was.
 		oneOf(c, "value", e.Value, "1002", "1001", "203", "1004", "1005")
+	case PolicyRetention:
+		c.retention(e)
 	default:
 		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
-			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital)
+			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention)
 	}
 }
 

@@ -64,6 +64,7 @@ func validEvents() map[Type]*Envelope {
 		&CertificationHeld{Cluster: "fra-1", Certification: "ISO 27001", Valid: month},
 		&MethodChanged{Method: "planner", Version: "2", EffectiveFrom: t0},
 		&MappingRuleSet{Rule: "r", Namespace: "ml", ToWorkspace: "acme", EffectiveFrom: t0},
+		&LegalHoldSet{Hold: "case-7", Reason: "a lawsuit"},
 		&ClusterRegistered{Provider: "aws", ProviderClass: Hyperscaler, Region: "fra"},
 		&ClusterKeyIssued{KeyID: "k1", MAC: key32},
 		&ClusterKeyRotated{KeyID: "k2", MAC: key32, PreviousKeyID: "k1", PreviousValidUntil: t0 + Hour},
@@ -125,6 +126,8 @@ func validEvents() map[Type]*Envelope {
 		&StreamConflictObserved{Entity: "e", Topic: TopicHardware, Partition: 2, First: 3, Offset: 7, Source: "s", Incarnation: 1, Sequence: 4},
 		&StreamGapResolved{Entity: "e", Topic: TopicHardware, Partition: 2, Source: "s", Incarnation: 1, From: 4, To: 9, Reason: "the disk is gone"},
 		&GenerationSwitched{Entity: "e", From: "a", To: "b", Position: "0", Method: "m1", Digest: key32, Reason: "power cut", Lost: []LostRecords{{Topic: TopicFleet, Partition: 3, Since: 4, Position: 9, End: 5}}},
+		&RemovalStarted{Entity: "e", Removal: "log/1", What: RetainedLog, Policy: "p", Rule: "90 days", By: "schedule", Removed: []Removed{{Topic: TopicFleet, Partition: 3, From: 4, To: 9, Records: 5}}},
+		&RecordsRemoved{Entity: "e", Removal: "snapshots/1", What: RetainedSnapshots, Policy: "p", Rule: "14 days", By: "schedule", Removed: []Removed{{File: "f", Records: 1}}, Holds: []string{"case-7"}},
 		&AccessDenied{Entity: "e", Principal: "p", Action: "read", Target: "costs"},
 	}
 	m := map[Type]*Envelope{}
@@ -204,7 +207,7 @@ var violations = []struct {
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[0].Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[0]: -1 is negative"},
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[1].Currency = "USD" }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[1]: \"USD\" has a limit already"},
 	{edit(func(e *OperatorRevoked) { e.Operator = "" }), TypeOperatorRevoked, "OperatorRevoked: operator: is missing"},
-	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital`},
+	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention`},
 	{edit(func(e *PolicySet) { e.Countries = nil }), TypePolicySet, "PolicySet: countries: is empty, want at least one"},
 	{edit(func(e *PolicySet) { e.Countries[0] = "DEU" }), TypePolicySet, `PolicySet: countries: "DEU" is not an ISO 3166-1 code of two capital letters, for example DE`},
 	{edit(func(e *PolicySet) { e.Countries[1] = "DE" }), TypePolicySet, `PolicySet: countries: names "DE" twice`},
@@ -233,6 +236,21 @@ var violations = []struct {
 	{edit(func(e *CertificationHeld) { e.Valid.To = 0 }), TypeCertificationHeld, "CertificationHeld: valid: has no end"},
 	{edit(func(e *MethodChanged) { e.Method = "magic" }), TypeMethodChanged, `MethodChanged: method: "magic" is unknown, want folds, attribution, planner, solver`},
 	{edit(func(e *ClusterRegistered) { e.Labels = map[string]string{"": "x"} }), TypeClusterRegistered, "ClusterRegistered: labels: holds a name that is empty, or a name or value over 256 bytes, with control characters or not UTF-8"},
+	{edit(func(e *LegalHoldSet) { e.Hold = "" }), TypeLegalHoldSet, "LegalHoldSet: hold: is missing"},
+	{edit(func(e *LegalHoldSet) { e.Reason = "" }), TypeLegalHoldSet, "LegalHoldSet: reason: is missing"},
+	{edit(func(e *LegalHoldSet) { e.Period.From = t0 }), TypeLegalHoldSet, "LegalHoldSet: period: has no end"},
+	{edit(func(e *PolicySet) { e.Kind, e.Scope = PolicyRetention, "costs" }), TypePolicySet, `PolicySet: scope: "costs" is unknown, want hours, log, quarantine, snapshots`},
+	{edit(func(e *PolicySet) {
+		e.Kind, e.Scope, e.Value, e.Selector = PolicyRetention, "log", "3 months", Selector{}
+	}), TypePolicySet, `PolicySet: value: "3 months": want a number of days, for example "90 days"`},
+	{edit(func(e *PolicySet) {
+		e.Kind, e.Scope, e.Value, e.Selector = PolicyRetention, "log", "90 days", Selector{Workspace: "w"}
+	}), TypePolicySet, "PolicySet: selector: is given, and retention is for everything"},
+	{edit(func(e *RemovalStarted) { e.Removed = nil }), TypeRemovalStarted, "RemovalStarted: removed: is empty"},
+	{edit(func(e *RemovalStarted) { e.Removed[0].To = 4 }), TypeRemovalStarted, "RemovalStarted: removed[0].to: 4 to before 4 are no records"},
+	{edit(func(e *RemovalStarted) { e.What, e.Removed[0].Month = RetainedHours, t0 }), TypeRemovalStarted, "RemovalStarted: removed[0].digest: has 0 bytes, want 32"},
+	{edit(func(e *RecordsRemoved) { e.What = "costs" }), TypeRecordsRemoved, `RecordsRemoved: what: "costs" is unknown, want hours, log, quarantine, snapshots`},
+	{edit(func(e *RecordsRemoved) { e.Removed[0].File = "" }), TypeRecordsRemoved, "RecordsRemoved: removed[0].file: is missing"},
 	{edit(func(e *MappingRuleSet) { e.ToWorkspace = "" }), TypeMappingRuleSet, "MappingRuleSet: to_workspace: is missing"},
 	{edit(func(e *MappingRuleSet) { e.Buys = BuysNothing }), TypeMappingRuleSet, "MappingRuleSet: columns: is missing: buys is for the lines of bills whose columns have the values given"},
 	{edit(func(e *MappingRuleSet) { e.Columns = map[string]string{"SkuId": "x"} }), TypeMappingRuleSet, "MappingRuleSet: columns: stands without buys, which says what such lines buy"},

@@ -73,6 +73,8 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		return state(TableMethods, ev.Method, ev.EffectiveFrom), true
 	case *domain.MappingRuleSet:
 		return state(TableMappingRules, ev.Rule, ev.EffectiveFrom), true
+	case *domain.LegalHoldSet:
+		return state(TableLegalHolds, ev.Hold, 0), true
 
 	// Inventory.
 	case *domain.ClusterRegistered:
@@ -206,6 +208,10 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		return at(TableGapResolutions, GapStream(tp.String(), ev.Source, ev.Incarnation)), true
 	case *domain.GenerationSwitched:
 		return at(TableSwitches, ev.To), true
+	case *domain.RemovalStarted:
+		return at(TableRemovals, ev.Removal), true
+	case *domain.RecordsRemoved:
+		return at(TableRemovals, ev.Removal), true
 	case *domain.AccessDenied:
 		return daily(TableDenials, ev.Principal, 0), true
 	}

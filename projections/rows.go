@@ -31,6 +31,7 @@ const (
 	TableCertifications
 	TableMethods
 	TableMappingRules
+	TableLegalHolds
 
 	// qm.fleet
 	TableClusters
@@ -84,6 +85,7 @@ const (
 	TableConflicts
 	TableGapResolutions
 	TableSwitches
+	TableRemovals
 	TableDenials
 
 	tableEnd
@@ -94,7 +96,8 @@ var tableNames = [tableEnd]string{
 	TableWorkspaces: "workspaces", TableOperators: "operators", TablePolicies: "policies",
 	TableQuotas: "quotas", TableBudgets: "budgets", TableRegions: "regions",
 	TableCertifications: "certifications", TableMethods: "methods", TableMappingRules: "mapping_rules",
-	TableClusters: "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
+	TableLegalHolds: "legal_holds",
+	TableClusters:   "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
 	TableAssets: "assets", TableMaintenance: "maintenance", TableOutages: "outages",
 	TableUsage: "usage_hours", TableNodeGPUs: "node_gpus", TableServing: "serving_hours",
 	TableServers: "server_hours", TableJobs: "jobs",
@@ -108,7 +111,7 @@ var tableNames = [tableEnd]string{
 	TableCommitments: "commitments",
 	TableCloses:      "closes", TableExports: "exports", TableCheckpoints: "checkpoints",
 	TableResolutions: "quarantine_resolutions", TableConflicts: "stream_conflicts", TableGapResolutions: "stream_gap_resolutions",
-	TableSwitches: "generation_switches", TableDenials: "denials",
+	TableSwitches: "generation_switches", TableRemovals: "removals", TableDenials: "denials",
 }
 
 // String returns the table's name.
@@ -134,7 +137,7 @@ func (t Table) Topic() domain.Topic {
 	switch {
 	case t <= TableQuarantine:
 		return ""
-	case t <= TableMappingRules:
+	case t <= TableLegalHolds:
 		return domain.TopicWorkspaces
 	case t <= TableOutages:
 		return domain.TopicFleet

@@ -15,6 +15,7 @@ const (
 	listClusters       = "clusters"
 	listCertifications = "certifications"
 	listPolicies       = "policies"
+	listLegalHolds     = "legal_holds"
 	listQuotas         = "quotas"
 	listBudgets        = "budgets"
 	listTariffs        = "tariffs"
@@ -36,7 +37,7 @@ const (
 func Kinds() []string {
 	return []string{
 		listWorkspaces, listOperators, listRegions, listClusters, listCertifications,
-		listPolicies, listQuotas, listBudgets, listTariffs, listFXRates, listOnDemandQuotas,
+		listPolicies, listLegalHolds, listQuotas, listBudgets, listTariffs, listFXRates, listOnDemandQuotas,
 		listAssets, listCommitments, listDeployments, listRemoved,
 		listMaintenance, listOutages, listCorrections, listMappingRules, listMethods,
 	}
@@ -226,6 +227,8 @@ func (d declaration) event() (domain.Envelope, []string) {
 	case listPolicies:
 		env.Event = d.policy(id)
 		key = []string{d.workspace, id, d.from.String()}
+	case listLegalHolds:
+		env.Time, env.Event = d.l.now, d.legalHold(id)
 	case listQuotas:
 		d.refer("region", "region")
 		env.Event = &domain.QuotaSet{
@@ -412,6 +415,18 @@ func (d declaration) policy(id string) *domain.PolicySet {
 	if others := d.n.get("others"); others != nil {
 		for i, n := range others.values {
 			ev.Others = append(ev.Others, d.selector(entry{d.l, n, d.field(index("others", i))}))
+		}
+	}
+	return ev
+}
+
+func (d declaration) legalHold(id string) *domain.LegalHoldSet {
+	ev := &domain.LegalHoldSet{Hold: id, Reason: d.text("reason"), Lifted: d.flag("lifted")}
+	if covers, ok := d.sub("covers"); ok {
+		d.referSelector(covers)
+		ev.Workspace, ev.Cluster = covers.text("workspace"), covers.text("cluster")
+		if covers.has("period") {
+			ev.Period = covers.period("period")
 		}
 	}
 	return ev

@@ -1,5 +1,5 @@
 // Package manifest reads files in which people declare an estate: workspaces, operators, regions,
-// clusters, certifications, policies, quotas, budgets, power tariffs, exchange rates, suppliers'
+// clusters, certifications, policies, legal holds, quotas, budgets, power tariffs, exchange rates, suppliers'
 // on-demand quotas, assets, commitments, deployments and their removal, maintenance windows,
 // outages, corrections of usage, mapping rules and method versions.
 //
@@ -47,7 +47,8 @@ const Help = `A file is YAML or JSON and begins with
 
 followed by any of these lists:
 
-  workspaces, operators, regions, clusters, certifications, policies, quotas,
+  workspaces, operators, regions, clusters, certifications, policies,
+  legal_holds, quotas,
   budgets, tariffs, fx_rates, on_demand_quotas, assets, commitments,
   deployments, removed_deployments, maintenance, outages, usage_corrections,
   mapping_rules, methods

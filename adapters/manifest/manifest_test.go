@@ -107,7 +107,7 @@ func TestDemo(t *testing.T) {
 			policies[ev.Kind] = true
 		}
 	}
-	if len(types) != len(Kinds())-4 { // all except operators and entries about the past: removals, outages and corrections
+	if len(types) != len(Kinds())-5 { // all except operators, legal holds and entries about the past: removals, outages and corrections
 		t.Errorf("shows %d types of event: %v", len(types), types)
 	}
 	if len(classes) != 4 || len(policies) != 10 {

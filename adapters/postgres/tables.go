@@ -99,6 +99,8 @@ var tables = []*table{
 		scope: workspaceColumn, id: column{"method", "Method, for example attribution."}, facts: history},
 	{of: projections.TableMappingRules, comment: "Rules that assign workloads of a cluster to workspaces.",
 		scope: workspaceColumn, id: column{"rule", "Rule."}, facts: history},
+	{of: projections.TableLegalHolds, comment: "Legal holds, which stop removals.",
+		scope: workspaceColumn, id: column{"hold", "Legal hold."}, facts: history},
 
 	{of: projections.TableClusters, comment: "Clusters, their suppliers and their owners.",
 		scope: clusterColumn, id: column{"name", "The cluster again: a cluster registers itself."}, facts: history},
@@ -207,6 +209,8 @@ var tables = []*table{
 		scope: entityColumn, id: column{"stream", "Topic and partition, source and incarnation."}, facts: history},
 	{of: projections.TableSwitches, comment: "Generations that were switched to, by whom and why.",
 		scope: entityColumn, id: column{"generation", "The generation that was active from then on."}, facts: history},
+	{of: projections.TableRemovals, comment: "What was removed under a retention policy.",
+		scope: entityColumn, id: column{"removal", "Removal."}, facts: history},
 	{of: projections.TableDenials, comment: "Refused attempts.",
 		scope: entityColumn, id: column{"principal", "Who tried."}, at: dayColumn, kind: byDay, facts: history},
 }

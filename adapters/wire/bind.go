@@ -37,6 +37,8 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.MethodChanged{}, d, methodChanged)
 	case *domain.MappingRuleSet:
 		return pair(&eventsv1.MappingRuleSet{}, d, mappingRuleSet)
+	case *domain.LegalHoldSet:
+		return pair(&eventsv1.LegalHoldSet{}, d, legalHoldSet)
 	case *domain.ClusterRegistered:
 		return pair(&eventsv1.ClusterRegistered{}, d, clusterRegistered)
 	case *domain.ClusterKeyIssued:
@@ -153,6 +155,10 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.StreamGapResolved{}, d, streamGapResolved)
 	case *domain.GenerationSwitched:
 		return pair(&eventsv1.GenerationSwitched{}, d, generationSwitched)
+	case *domain.RemovalStarted:
+		return pair(&eventsv1.RemovalStarted{}, d, removalStarted)
+	case *domain.RecordsRemoved:
+		return pair(&eventsv1.RecordsRemoved{}, d, recordsRemoved)
 	case *domain.AccessDenied:
 		return pair(&eventsv1.AccessDenied{}, d, accessDenied)
 	}

@@ -96,6 +96,38 @@ func lostRecords(m *mover, p *eventsv1.LostRecords, d *domain.LostRecords) {
 	same(m, &p.End, &d.End)
 }
 
+func removalStarted(m *mover, p *eventsv1.RemovalStarted, d *domain.RemovalStarted) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	text(m, "removal", &p.Removal, &d.Removal)
+	text(m, "what", &p.What, &d.What)
+	text(m, "policy", &p.Policy, &d.Policy)
+	text(m, "rule", &p.Rule, &d.Rule)
+	text(m, "by", &p.By, &d.By)
+	list(m, "removed", &p.Removed, &d.Removed, removed)
+}
+
+func recordsRemoved(m *mover, p *eventsv1.RecordsRemoved, d *domain.RecordsRemoved) {
+	text(m, "entity", &p.Entity, &d.Entity)
+	text(m, "removal", &p.Removal, &d.Removal)
+	text(m, "what", &p.What, &d.What)
+	text(m, "policy", &p.Policy, &d.Policy)
+	text(m, "rule", &p.Rule, &d.Rule)
+	text(m, "by", &p.By, &d.By)
+	list(m, "removed", &p.Removed, &d.Removed, removed)
+	m.texts("holds", &p.Holds, &d.Holds)
+}
+
+func removed(m *mover, p *eventsv1.Removed, d *domain.Removed) {
+	text(m, "topic", &p.Topic, &d.Topic)
+	same(m, &p.Partition, &d.Partition)
+	same(m, &p.From, &d.From)
+	same(m, &p.To, &d.To)
+	m.instant("month", &p.Month, &d.Month)
+	text(m, "file", &p.File, &d.File)
+	same(m, &p.Records, &d.Records)
+	m.bytes("digest", &p.Digest, &d.Digest)
+}
+
 func accessDenied(m *mover, p *eventsv1.AccessDenied, d *domain.AccessDenied) {
 	text(m, "entity", &p.Entity, &d.Entity)
 	text(m, "principal", &p.Principal, &d.Principal)

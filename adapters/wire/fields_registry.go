@@ -110,3 +110,12 @@ func mappingRuleSet(m *mover, p *eventsv1.MappingRuleSet, d *domain.MappingRuleS
 	text(m, "buys", &p.Buys, &d.Buys)
 	m.instant("effective_from", &p.EffectiveFrom, &d.EffectiveFrom)
 }
+
+func legalHoldSet(m *mover, p *eventsv1.LegalHoldSet, d *domain.LegalHoldSet) {
+	text(m, "hold", &p.Hold, &d.Hold)
+	text(m, "workspace", &p.Workspace, &d.Workspace)
+	text(m, "cluster", &p.Cluster, &d.Cluster)
+	m.interval("period", &p.Period, &d.Period)
+	text(m, "reason", &p.Reason, &d.Reason)
+	same(m, &p.Lifted, &d.Lifted)
+}

@@ -20,8 +20,8 @@ import (
 // sign their own registration. All others must be registered by an admin with a valid registration:
 // an admin of the root's workspace for any workspace, of another workspace for that one. Operators
 // of the root's workspace decide everywhere, others within their workspace. Decisions without a
-// workspace (rates, tariffs, quotas of accounts, corrections of usage, books) are for operators of
-// the root's workspace.
+// workspace (rates, tariffs, quotas of accounts, corrections of usage, books), retention and legal
+// holds are for operators of the root's workspace.
 //
 // The root is first by offset, not by time, because a time can be forged and a place in the log
 // cannot. Otherwise the time at which a decision was made counts ([projections.Signer]), not the
@@ -410,7 +410,7 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 func (a *Authority) decidedFor(k projections.Key, v *projections.Version) (workspace, reason string) {
 	switch k.Table {
 	case projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates,
-		projections.TableCloses, projections.TableResolutions,
+		projections.TableCloses, projections.TableResolutions, projections.TableLegalHolds,
 		projections.TableUsageCorrections: // a correction takes from one workspace what it gives to another
 		return "", ""
 	case projections.TableClusters:
@@ -418,6 +418,10 @@ func (a *Authority) decidedFor(k projections.Key, v *projections.Version) (works
 	case projections.TableMappingRules:
 		// The workspace that pays.
 		return cmp.Or(v.Event.(*domain.MappingRuleSet).ToWorkspace, k.Scope), ""
+	case projections.TablePolicies:
+		if ev, ok := v.Event.(*domain.PolicySet); ok && ev.Kind == domain.PolicyRetention {
+			return "", "" // it removes records of all workspaces
+		}
 	case projections.TableClusterKeys, projections.TableNodes, projections.TableOutages:
 		owner := a.owner(k.Scope, v.Signer.Offset)
 		if owner == "" {
@@ -468,7 +472,8 @@ func deciders(ev domain.Event) []domain.Role {
 		return []domain.Role{domain.RoleAdmin}
 	case *domain.PolicySet:
 		switch ev.Kind {
-		case domain.PolicyCommitmentDiscount, domain.PolicyIdleCost, domain.PolicyActivity, domain.PolicyCostOfCapital:
+		case domain.PolicyCommitmentDiscount, domain.PolicyIdleCost, domain.PolicyActivity, domain.PolicyCostOfCapital,
+			domain.PolicyRetention:
 			return []domain.Role{domain.RoleAdmin, domain.RoleFinance}
 		}
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}
@@ -483,6 +488,8 @@ func deciders(ev domain.Event) []domain.Role {
 		return []domain.Role{domain.RoleAdmin, domain.RoleAuditor, domain.RoleOperator}
 	case *domain.QuarantineResolved, *domain.StreamGapResolved, *domain.GenerationSwitched:
 		return []domain.Role{domain.RoleAdmin, domain.RoleOperator}
+	case *domain.LegalHoldSet:
+		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RoleAuditor}
 	case *domain.RecommendationApproved, *domain.RecommendationRejected:
 		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner}
 	default:
@@ -596,7 +603,7 @@ func (a *Authority) Latest(k projections.Key, h *projections.History) *projectio
 func signedTables() []projections.Table {
 	return []projections.Table{
 		projections.TableOperators, projections.TablePolicies, projections.TableQuotas, projections.TableBudgets,
-		projections.TableCertifications, projections.TableMethods, projections.TableMappingRules,
+		projections.TableCertifications, projections.TableMethods, projections.TableMappingRules, projections.TableLegalHolds,
 		projections.TableClusters, projections.TableClusterKeys, projections.TableNodes,
 		projections.TableOutages, projections.TableUsageCorrections,
 		projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates,

@@ -100,6 +100,8 @@ func ends(ev domain.Event, at domain.Instant) (until domain.Instant, over bool) 
 		over = ev.Cancelled
 	case *domain.OutageDeclared:
 		over = ev.Cancelled
+	case *domain.LegalHoldSet:
+		over = ev.Lifted
 	case *domain.DeploymentRemoved:
 		over = true
 	}

@@ -61,6 +61,7 @@ func Examples() []domain.Envelope {
 		&domain.CertificationHeld{Cluster: "c1", Certification: "ISO 27001", Valid: month},
 		&domain.MethodChanged{Method: "planner", Version: "2", EffectiveFrom: Start},
 		&domain.MappingRuleSet{Rule: "licences", Columns: map[string]string{"SkuMeter": "*License"}, Buys: domain.BuysNothing, EffectiveFrom: Start},
+		&domain.LegalHoldSet{Hold: "case-7", Workspace: "acme", Cluster: "c1", Period: month, Reason: "a lawsuit"},
 		&domain.MappingRuleSet{Rule: "r", Namespace: "ml", ToWorkspace: "acme", EffectiveFrom: Start},
 	)
 	add("acme", "c1", &domain.ClusterRegistered{Provider: "aws", ProviderClass: domain.Hyperscaler, Region: "eu-central-1", Labels: map[string]string{"b": "1", "a": "2"}})
@@ -131,6 +132,8 @@ func Examples() []domain.Envelope {
 		&domain.StreamConflictObserved{Entity: "e", Topic: domain.TopicHardware, Partition: 2, First: 3, Offset: 7, Source: "s", Incarnation: 1, Sequence: 4},
 		&domain.StreamGapResolved{Entity: "e", Topic: domain.TopicHardware, Partition: 2, Source: "s", Incarnation: 1, From: 4, To: 9, Reason: "the disk is gone"},
 		&domain.GenerationSwitched{Entity: "e", From: "a", To: "b", Position: "0", Method: "m1", Digest: key, Reason: "power cut", Lost: []domain.LostRecords{{Topic: domain.TopicFleet, Partition: 3, Since: 4, Position: 9, End: 5}}},
+		&domain.RemovalStarted{Entity: "e", Removal: "log/1", What: domain.RetainedLog, Policy: "log", Rule: "90 days", By: "schedule", Removed: []domain.Removed{{Topic: domain.TopicFleet, Partition: 3, From: 4, To: 9, Records: 5}}},
+		&domain.RecordsRemoved{Entity: "e", Removal: "log/1", What: domain.RetainedLog, Policy: "log", Rule: "90 days", By: "schedule", Holds: []string{"case-7"}},
 		&domain.AccessDenied{Entity: "e", Principal: "p", Action: "read", Target: "costs"},
 	)
 	return envs

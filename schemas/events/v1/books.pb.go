@@ -869,6 +869,301 @@ func (x *LostRecords) GetEnd() int64 {
 	return 0
 }
 
+// RemovalStarted says what is about to be removed, and by which rule.
+type RemovalStarted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entity        string                 `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	Removal       string                 `protobuf:"bytes,2,opt,name=removal,proto3" json:"removal,omitempty"`
+	What          string                 `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"` // hours, log, quarantine or snapshots
+	Policy        string                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
+	Rule          string                 `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	Removed       []*Removed             `protobuf:"bytes,7,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovalStarted) Reset() {
+	*x = RemovalStarted{}
+	mi := &file_events_v1_books_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovalStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovalStarted) ProtoMessage() {}
+
+func (x *RemovalStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovalStarted.ProtoReflect.Descriptor instead.
+func (*RemovalStarted) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RemovalStarted) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *RemovalStarted) GetRemoval() string {
+	if x != nil {
+		return x.Removal
+	}
+	return ""
+}
+
+func (x *RemovalStarted) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *RemovalStarted) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *RemovalStarted) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RemovalStarted) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RemovalStarted) GetRemoved() []*Removed {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+// RecordsRemoved says what a removal removed.
+type RecordsRemoved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entity        string                 `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	Removal       string                 `protobuf:"bytes,2,opt,name=removal,proto3" json:"removal,omitempty"`
+	What          string                 `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	Policy        string                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
+	Rule          string                 `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	Removed       []*Removed             `protobuf:"bytes,7,rep,name=removed,proto3" json:"removed,omitempty"`
+	Holds         []string               `protobuf:"bytes,8,rep,name=holds,proto3" json:"holds,omitempty"` // the legal holds that stopped the rest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordsRemoved) Reset() {
+	*x = RecordsRemoved{}
+	mi := &file_events_v1_books_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordsRemoved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordsRemoved) ProtoMessage() {}
+
+func (x *RecordsRemoved) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordsRemoved.ProtoReflect.Descriptor instead.
+func (*RecordsRemoved) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RecordsRemoved) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *RecordsRemoved) GetRemoval() string {
+	if x != nil {
+		return x.Removal
+	}
+	return ""
+}
+
+func (x *RecordsRemoved) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *RecordsRemoved) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *RecordsRemoved) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RecordsRemoved) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RecordsRemoved) GetRemoved() []*Removed {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *RecordsRemoved) GetHolds() []string {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+// Removed is a part of what a removal removes.
+type Removed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition     uint32                 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	From          int64                  `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`    // the first offset
+	To            int64                  `protobuf:"varint,4,opt,name=to,proto3" json:"to,omitempty"`        // the offset after the last
+	Month         int64                  `protobuf:"fixed64,5,opt,name=month,proto3" json:"month,omitempty"` // the beginning of the month
+	File          string                 `protobuf:"bytes,6,opt,name=file,proto3" json:"file,omitempty"`
+	Records       uint64                 `protobuf:"varint,7,opt,name=records,proto3" json:"records,omitempty"`
+	Digest        []byte                 `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Removed) Reset() {
+	*x = Removed{}
+	mi := &file_events_v1_books_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Removed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Removed) ProtoMessage() {}
+
+func (x *Removed) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Removed.ProtoReflect.Descriptor instead.
+func (*Removed) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Removed) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *Removed) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Removed) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Removed) GetTo() int64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Removed) GetMonth() int64 {
+	if x != nil {
+		return x.Month
+	}
+	return 0
+}
+
+func (x *Removed) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *Removed) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *Removed) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
 // AccessDenied records an attempt that was refused.
 type AccessDenied struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -883,7 +1178,7 @@ type AccessDenied struct {
 
 func (x *AccessDenied) Reset() {
 	*x = AccessDenied{}
-	mi := &file_events_v1_books_proto_msgTypes[10]
+	mi := &file_events_v1_books_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +1190,7 @@ func (x *AccessDenied) String() string {
 func (*AccessDenied) ProtoMessage() {}
 
 func (x *AccessDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[10]
+	mi := &file_events_v1_books_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +1203,7 @@ func (x *AccessDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessDenied.ProtoReflect.Descriptor instead.
 func (*AccessDenied) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{10}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AccessDenied) GetEntity() string {
@@ -1022,7 +1317,33 @@ const file_events_v1_books_proto_rawDesc = "" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x14\n" +
 	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x1a\n" +
 	"\bposition\x18\x04 \x01(\x03R\bposition\x12\x10\n" +
-	"\x03end\x18\x05 \x01(\x03R\x03end\"\x8c\x01\n" +
+	"\x03end\x18\x05 \x01(\x03R\x03end\"\xce\x01\n" +
+	"\x0eRemovalStarted\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x18\n" +
+	"\aremoval\x18\x02 \x01(\tR\aremoval\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12\x16\n" +
+	"\x06policy\x18\x04 \x01(\tR\x06policy\x12\x12\n" +
+	"\x04rule\x18\x05 \x01(\tR\x04rule\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12:\n" +
+	"\aremoved\x18\a \x03(\v2 .quartermaster.events.v1.RemovedR\aremoved\"\xe4\x01\n" +
+	"\x0eRecordsRemoved\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x18\n" +
+	"\aremoval\x18\x02 \x01(\tR\aremoval\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12\x16\n" +
+	"\x06policy\x18\x04 \x01(\tR\x06policy\x12\x12\n" +
+	"\x04rule\x18\x05 \x01(\tR\x04rule\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12:\n" +
+	"\aremoved\x18\a \x03(\v2 .quartermaster.events.v1.RemovedR\aremoved\x12\x14\n" +
+	"\x05holds\x18\b \x03(\tR\x05holds\"\xbd\x01\n" +
+	"\aRemoved\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\x03R\x02to\x12\x14\n" +
+	"\x05month\x18\x05 \x01(\x10R\x05month\x12\x12\n" +
+	"\x04file\x18\x06 \x01(\tR\x04file\x12\x18\n" +
+	"\arecords\x18\a \x01(\x04R\arecords\x12\x16\n" +
+	"\x06digest\x18\b \x01(\fR\x06digest\"\x8c\x01\n" +
 	"\fAccessDenied\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x16\n" +
@@ -1042,7 +1363,7 @@ func file_events_v1_books_proto_rawDescGZIP() []byte {
 	return file_events_v1_books_proto_rawDescData
 }
 
-var file_events_v1_books_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_events_v1_books_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_events_v1_books_proto_goTypes = []any{
 	(*ClosePrepared)(nil),          // 0: quartermaster.events.v1.ClosePrepared
 	(*CloseApproved)(nil),          // 1: quartermaster.events.v1.CloseApproved
@@ -1054,21 +1375,26 @@ var file_events_v1_books_proto_goTypes = []any{
 	(*StreamGapResolved)(nil),      // 7: quartermaster.events.v1.StreamGapResolved
 	(*GenerationSwitched)(nil),     // 8: quartermaster.events.v1.GenerationSwitched
 	(*LostRecords)(nil),            // 9: quartermaster.events.v1.LostRecords
-	(*AccessDenied)(nil),           // 10: quartermaster.events.v1.AccessDenied
-	(*Interval)(nil),               // 11: quartermaster.events.v1.Interval
-	(*Money)(nil),                  // 12: quartermaster.events.v1.Money
+	(*RemovalStarted)(nil),         // 10: quartermaster.events.v1.RemovalStarted
+	(*RecordsRemoved)(nil),         // 11: quartermaster.events.v1.RecordsRemoved
+	(*Removed)(nil),                // 12: quartermaster.events.v1.Removed
+	(*AccessDenied)(nil),           // 13: quartermaster.events.v1.AccessDenied
+	(*Interval)(nil),               // 14: quartermaster.events.v1.Interval
+	(*Money)(nil),                  // 15: quartermaster.events.v1.Money
 }
 var file_events_v1_books_proto_depIdxs = []int32{
-	11, // 0: quartermaster.events.v1.ClosePrepared.period:type_name -> quartermaster.events.v1.Interval
-	12, // 1: quartermaster.events.v1.ClosePrepared.total:type_name -> quartermaster.events.v1.Money
-	11, // 2: quartermaster.events.v1.CloseApproved.period:type_name -> quartermaster.events.v1.Interval
-	11, // 3: quartermaster.events.v1.BooksClosed.period:type_name -> quartermaster.events.v1.Interval
+	14, // 0: quartermaster.events.v1.ClosePrepared.period:type_name -> quartermaster.events.v1.Interval
+	15, // 1: quartermaster.events.v1.ClosePrepared.total:type_name -> quartermaster.events.v1.Money
+	14, // 2: quartermaster.events.v1.CloseApproved.period:type_name -> quartermaster.events.v1.Interval
+	14, // 3: quartermaster.events.v1.BooksClosed.period:type_name -> quartermaster.events.v1.Interval
 	9,  // 4: quartermaster.events.v1.GenerationSwitched.lost:type_name -> quartermaster.events.v1.LostRecords
-	5,  // [5:5] is the sub-list for method output_type
-	5,  // [5:5] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	12, // 5: quartermaster.events.v1.RemovalStarted.removed:type_name -> quartermaster.events.v1.Removed
+	12, // 6: quartermaster.events.v1.RecordsRemoved.removed:type_name -> quartermaster.events.v1.Removed
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_books_proto_init() }
@@ -1083,7 +1409,7 @@ func file_events_v1_books_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_books_proto_rawDesc), len(file_events_v1_books_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1010,6 +1010,92 @@ func (x *MappingRuleSet) GetBuys() string {
 	return ""
 }
 
+// LegalHoldSet stops the removal of what it covers, until it is lifted. Empty fields do not
+// restrict it.
+type LegalHoldSet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hold          string                 `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	Workspace     string                 `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Cluster       string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Period        *Interval              `protobuf:"bytes,4,opt,name=period,proto3" json:"period,omitempty"` // of the facts
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Lifted        bool                   `protobuf:"varint,6,opt,name=lifted,proto3" json:"lifted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LegalHoldSet) Reset() {
+	*x = LegalHoldSet{}
+	mi := &file_events_v1_registry_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LegalHoldSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LegalHoldSet) ProtoMessage() {}
+
+func (x *LegalHoldSet) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_registry_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LegalHoldSet.ProtoReflect.Descriptor instead.
+func (*LegalHoldSet) Descriptor() ([]byte, []int) {
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *LegalHoldSet) GetHold() string {
+	if x != nil {
+		return x.Hold
+	}
+	return ""
+}
+
+func (x *LegalHoldSet) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *LegalHoldSet) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *LegalHoldSet) GetPeriod() *Interval {
+	if x != nil {
+		return x.Period
+	}
+	return nil
+}
+
+func (x *LegalHoldSet) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *LegalHoldSet) GetLifted() bool {
+	if x != nil {
+		return x.Lifted
+	}
+	return false
+}
+
 var File_events_v1_registry_proto protoreflect.FileDescriptor
 
 const file_events_v1_registry_proto_rawDesc = "" +
@@ -1102,7 +1188,14 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\x04buys\x18\t \x01(\tR\x04buys\x1a:\n" +
 	"\fColumnsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x01\n" +
+	"\fLegalHoldSet\x12\x12\n" +
+	"\x04hold\x18\x01 \x01(\tR\x04hold\x12\x1c\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x18\n" +
+	"\acluster\x18\x03 \x01(\tR\acluster\x129\n" +
+	"\x06period\x18\x04 \x01(\v2!.quartermaster.events.v1.IntervalR\x06period\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06lifted\x18\x06 \x01(\bR\x06liftedB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
 
 var (
 	file_events_v1_registry_proto_rawDescOnce sync.Once
@@ -1116,7 +1209,7 @@ func file_events_v1_registry_proto_rawDescGZIP() []byte {
 	return file_events_v1_registry_proto_rawDescData
 }
 
-var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_events_v1_registry_proto_goTypes = []any{
 	(*WorkspaceRegistered)(nil), // 0: quartermaster.events.v1.WorkspaceRegistered
 	(*OperatorRegistered)(nil),  // 1: quartermaster.events.v1.OperatorRegistered
@@ -1130,24 +1223,26 @@ var file_events_v1_registry_proto_goTypes = []any{
 	(*CertificationHeld)(nil),   // 9: quartermaster.events.v1.CertificationHeld
 	(*MethodChanged)(nil),       // 10: quartermaster.events.v1.MethodChanged
 	(*MappingRuleSet)(nil),      // 11: quartermaster.events.v1.MappingRuleSet
-	nil,                         // 12: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	(*Money)(nil),               // 13: quartermaster.events.v1.Money
-	(*Interval)(nil),            // 14: quartermaster.events.v1.Interval
+	(*LegalHoldSet)(nil),        // 12: quartermaster.events.v1.LegalHoldSet
+	nil,                         // 13: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	(*Money)(nil),               // 14: quartermaster.events.v1.Money
+	(*Interval)(nil),            // 15: quartermaster.events.v1.Interval
 }
 var file_events_v1_registry_proto_depIdxs = []int32{
-	13, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
+	14, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
 	3,  // 1: quartermaster.events.v1.PolicySet.selector:type_name -> quartermaster.events.v1.Selector
 	3,  // 2: quartermaster.events.v1.PolicySet.others:type_name -> quartermaster.events.v1.Selector
-	14, // 3: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
-	13, // 4: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
+	15, // 3: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
+	14, // 4: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
 	7,  // 5: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
-	14, // 6: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
-	12, // 7: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	15, // 6: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
+	13, // 7: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	15, // 8: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_registry_proto_init() }
@@ -1162,7 +1257,7 @@ func file_events_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_registry_proto_rawDesc), len(file_events_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

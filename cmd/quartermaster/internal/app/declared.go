@@ -28,6 +28,7 @@ var declaredTables = map[string]projections.Table{
 	"regions": projections.TableRegions, "clusters": projections.TableClusters, "on-demand-quotas": projections.TableOnDemandQuotas,
 	"tariffs": projections.TableTariffs, "deployments": projections.TableDeployments, "maintenance": projections.TableMaintenance,
 	"usage-corrections": projections.TableUsageCorrections, "outages": projections.TableOutages,
+	"legal-holds": projections.TableLegalHolds, "removals": projections.TableRemovals,
 }
 
 // houseKinds are the kinds that belong to no workspace.

@@ -23,7 +23,8 @@ func (a *Program) getCommand() *cobra.Command {
 		Short: "Show the declarations in force, since when, and who decided them",
 		Long: `Get shows what is in force: the last valid declaration of each thing, unless it is over.
 Things announced with a start of their own (a commitment, a budget, a maintenance window) are
-shown before they begin. An outage or a correction of usage is shown until it is cancelled.
+shown before they begin. An outage or a correction of usage is shown until it is cancelled, a
+legal hold until it is lifted, and a removal for ever.
 
 Kinds: ` + strings.Join(app.DeclaredKinds(), ", ") + `.
 Rules are the mapping rules. Commitments are shown with their remaining terms. An operator has
@@ -159,6 +160,21 @@ func declaredText(s *registry.Statement) string {
 			who = "nobody"
 		}
 		add("%s of %s held by %s, %s to %s", d.GPU, d.Node, who, d.Interval.From, d.Interval.To)
+	case *domain.LegalHoldSet:
+		list("workspace", slices.DeleteFunc([]string{d.Workspace}, func(s string) bool { return s == "" }))
+		list("cluster", slices.DeleteFunc([]string{d.Cluster}, func(s string) bool { return s == "" }))
+		if d.Period != (domain.Interval{}) {
+			add("%s to %s", day(d.Period.From), day(d.Period.To))
+		}
+		if len(parts) == 0 {
+			add("everything")
+		}
+		add("because %s", d.Reason)
+	case *domain.RemovalStarted:
+		add("removing %s by policy %s (%s)", removedText(d.What, d.Removed), d.Policy, d.Rule)
+	case *domain.RecordsRemoved:
+		add("removed %s by policy %s (%s)", removedText(d.What, d.Removed), d.Policy, d.Rule)
+		list("the rest is held by", d.Holds)
 	case market.OfferEntry:
 		add("%s %s, %d x %s, %s %s an hour", d.Kind, d.SKU, d.GPUCount, d.Model, d.Hourly, d.Currency)
 	case planning.CommitmentEntry:
