@@ -5,8 +5,9 @@
 //   - A file under its final name is complete and synced. Among the files of one
 //     kind, the newest has the greatest name.
 //   - A kept snapshot stays until a person removes it. Of the snapshots that
-//     commands save on their own, the newest two stay. Scheduled snapshots stay by a
-//     [Rule]. One is removed only after a newer one is in place.
+//     commands save on their own, the newest two stay: one is removed only after a newer
+//     one is in place. A scheduled snapshot stays as long as a retention policy says
+//     ([Old]), and for ever without one.
 //   - A file that a crash left half-written is removed when another is written, a
 //     day later or more.
 //   - Any number of processes may read and write at a time. Reading needs no right
@@ -60,15 +61,13 @@ func Keep(dir string, at domain.Position, write func(io.Writer) error) (path str
 	return path, sweep(dir)
 }
 
-// KeepScheduled writes a snapshot at a position that stays as long as the rule says, and removes
-// the scheduled snapshots that the rule no longer keeps. It returns their paths.
-func KeepScheduled(dir string, at domain.Position, rule Rule, write func(io.Writer) error) (path string, removed []string, err error) {
+// KeepScheduled writes a snapshot at a position that stays until [Remove] removes it.
+func KeepScheduled(dir string, at domain.Position, write func(io.Writer) error) (path string, err error) {
 	path, err = put(dir, nameAt(at)+scheduledMark, write)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	removed, err = rule.apply(dir)
-	return path, removed, errors.Join(err, sweep(dir))
+	return path, sweep(dir)
 }
 
 // nameAt returns a name for a snapshot at a position. Positions of equal length need not be equal.
@@ -117,7 +116,7 @@ type Kind string
 // The kinds of snapshots.
 const (
 	Kept      Kind = "kept"      // until a person removes it
-	Scheduled Kind = "scheduled" // as long as the [Rule] says
+	Scheduled Kind = "scheduled" // as long as a retention policy says
 	Saved     Kind = "saved"     // until two newer ones are in place
 )
 

@@ -111,13 +111,13 @@ func offsetOf(err error) int64 {
 	return -1
 }
 
-// Confirm returns the offset up to which the log may be trimmed, which is at most to: a segment's
-// end. It reads every segment from the log's first offset on again, and compares it with what the log
-// holds, byte for byte.
+// Confirm reads every segment again that has records from the log's first offset to before another, and
+// compares it with what the log holds, byte for byte. It returns the end of the last of them. The log
+// MUST NOT be trimmed beyond it.
 func (a *Archive) Confirm(ctx context.Context, log Source, tp domain.TopicPartition, first, to int64) (int64, error) {
 	end := first
 	err := a.manifests(ctx, tp, first, func(m *Manifest) error {
-		if m.Last >= to {
+		if m.First >= to {
 			return errFound
 		}
 		err := a.withSegment(ctx, m, func(raw []byte) error {

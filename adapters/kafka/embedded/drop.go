@@ -77,23 +77,9 @@ func (g *guard) judgeDeleteRecords(body []byte) error {
 // there is no such partition.
 func (d *disk) drop(tp topicPartition, offset int64) (int64, error) {
 	dir := filepath.Join(d.path, "partitions", partitionDirName(tp.topic, int(tp.number)))
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return -1, nil
-	}
+	start, to, err := droppable(dir, offset)
 	if err != nil {
 		return 0, err
-	}
-	start, err := readStart(dir)
-	if err != nil {
-		return 0, err
-	}
-	bases := segmentBases(entries)
-	to := start
-	for _, base := range bases[:max(0, len(bases)-1)] {
-		if base <= offset {
-			to = max(to, base)
-		}
 	}
 	if to == start {
 		return start, nil
@@ -102,6 +88,40 @@ func (d *disk) drop(tp topicPartition, offset int64) (int64, error) {
 		return 0, err
 	}
 	return to, syncDir(dir)
+}
+
+// droppable returns the first offset of the partition in dir, -1 if there is none, and the one that
+// drop would leave.
+func droppable(dir string, offset int64) (start, to int64, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return -1, -1, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	if start, err = readStart(dir); err != nil {
+		return 0, 0, err
+	}
+	bases := segmentBases(entries)
+	to = start
+	for _, base := range bases[:max(0, len(bases)-1)] {
+		if base <= offset {
+			to = max(to, base)
+		}
+	}
+	return start, to, nil
+}
+
+// Droppable returns the first offset that a partition would have after its records before an offset
+// are deleted: the log deletes whole files, and keeps the last two. dir is the data directory.
+func Droppable(dir, topic string, partition int, offset int64) (int64, error) {
+	path := filepath.Join(dir, logDir, "partitions", partitionDirName(topic, partition))
+	_, to, err := droppable(path, offset)
+	if err != nil {
+		return 0, fmt.Errorf("look for files of %s/%d to delete: %w", topic, partition, err)
+	}
+	return max(to, 0), nil
 }
 
 // segmentBases returns the first offsets in the names of segments, ascending.

@@ -13,7 +13,7 @@ import (
 
 // Two scheduled snapshots a day over half a year: the newest of each of the latest days and months
 // stay, and no other file is touched.
-func TestRule(t *testing.T) {
+func TestOld(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := logOf(1)
 	write := writer(t, l, domain.Position{}, "log")
@@ -47,9 +47,24 @@ func TestRule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	removed, err := Rule{Days: 3, Months: 4}.apply(dir)
+	removed, err := Old(dir, domain.Keep{Days: 3, Months: 4})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for range 2 { // again, as after a crash
+		for _, in := range removed {
+			if err := Remove(dir, filepath.Base(in.Path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, p := range []string{keptPath, newest} {
+		if err := Remove(dir, p); err == nil {
+			t.Errorf("%s is removed by its path", p)
+		}
+	}
+	if err := Remove(dir, filepath.Base(keptPath)); err == nil {
+		t.Error("a snapshot that is kept is removed")
 	}
 	infos, err := Infos(dir)
 	if err != nil {
@@ -75,11 +90,8 @@ func TestRule(t *testing.T) {
 	}
 
 	// A rule that keeps nothing still keeps the newest.
-	if _, err := (Rule{}).apply(dir); err != nil {
-		t.Fatal(err)
-	}
-	if infos, err = Infos(dir); err != nil || len(infos) != 3 {
-		t.Errorf("%d files left, want 3: %v", len(infos), err)
+	if removed, err = Old(dir, domain.Keep{}); err != nil || len(removed) != len(stay)-1 {
+		t.Errorf("%d are old, want %d: %v", len(removed), len(stay)-1, err)
 	}
 }
 
@@ -89,9 +101,9 @@ func TestKeepScheduled(t *testing.T) {
 	l, at := logOf(2)
 	write := writer(t, l, at, "log")
 	for range 2 {
-		path, removed, err := KeepScheduled(dir, at, Rule{Days: 1, Months: 1}, write)
-		if err != nil || len(removed) > 0 {
-			t.Fatalf("removed %v: %v", removed, err)
+		path, err := KeepScheduled(dir, at, write)
+		if err != nil {
+			t.Fatal(err)
 		}
 		if in := InfoOf(path); in.Err != nil || in.Kind != Scheduled {
 			t.Errorf("%+v", in)
