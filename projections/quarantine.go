@@ -18,10 +18,13 @@ type QuarantineEntry struct {
 
 // QuarantineList lists all records that could not be folded.
 type QuarantineList struct {
-	Position   string            `json:"position"`
-	Entries    []QuarantineEntry `json:"entries"` // by topic, partition, offset
-	Open       int               `json:"open"`    // events
-	Incomplete Incomplete        `json:"incomplete"`
+	Position string            `json:"position"`
+	Entries  []QuarantineEntry `json:"entries"` // by topic, partition, offset
+	Open     int               `json:"open"`    // events
+	// Removed counts resolved records that a retention policy took off the list. The log has them as
+	// long as it has any record of their time.
+	Removed    int        `json:"removed"`
+	Incomplete Incomplete `json:"incomplete"`
 
 	places map[string]int // indexes of the entries, by id; made on first use
 }

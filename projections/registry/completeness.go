@@ -149,7 +149,8 @@ func openOf(view projections.View, cluster string) (projections.Incomplete, erro
 }
 
 // Quarantine lists what could not be folded, with valid resolutions; of several the latest counts.
-// It holds every record that was ever in quarantine. If the number is enough, use [Open].
+// It holds every record that was ever in quarantine, but for resolved ones that were removed by
+// policy. If the number is enough, use [Open].
 func Quarantine(view projections.View) (*projections.QuarantineList, error) {
 	resolutions := map[string]*projections.Version{}
 	if err := EachResolution(view, func(id string, v *projections.Version) {
@@ -159,11 +160,15 @@ func Quarantine(view projections.View) (*projections.QuarantineList, error) {
 	}); err != nil {
 		return nil, err
 	}
+	removed, err := removedFromQuarantine(view)
+	if err != nil {
+		return nil, err
+	}
 	list := &projections.QuarantineList{
 		Position: view.Position().String(), Entries: []projections.QuarantineEntry{},
 		Incomplete: projections.Incomplete{Workspaces: map[string]int{}},
 	}
-	err := view.Scan(projections.Query{Table: projections.TableQuarantine}, func(_ projections.Key, row projections.Row) error {
+	err = view.Scan(projections.Query{Table: projections.TableQuarantine}, func(_ projections.Key, row projections.Row) error {
 		q := row.(*projections.Quarantined)
 		tp := domain.TopicPartition{Topic: q.Topic, Partition: q.Partition}
 		e := projections.QuarantineEntry{ID: fmt.Sprintf("%s@%d", tp, q.Offset), Quarantined: *q}
@@ -171,6 +176,10 @@ func Quarantine(view projections.View) (*projections.QuarantineList, error) {
 		if v := resolutions[e.ID]; v != nil {
 			ev := v.Event.(*domain.QuarantineResolved)
 			e.Resolution, e.Note, e.Resolved, e.ResolvedBy = ev.Resolution, ev.Reason, v.Order.Effective, v.Signer.Operator
+			if removed[e.ID] {
+				list.Removed++
+				return nil
+			}
 		} else {
 			list.Open += q.Events()
 			list.Incomplete.Add(q)

@@ -154,12 +154,33 @@ func (r *Retention) Unfinished(what domain.Retained) (list []*Removal) {
 	return list
 }
 
+// removedFromQuarantine returns the ids of the records that removals took off the list.
+func removedFromQuarantine(view projections.View) (map[string]bool, error) {
+	removed := map[string]bool{}
+	err := view.Scan(projections.Query{Table: projections.TableRemovals}, func(_ projections.Key, row projections.Row) error {
+		r := Retention{}
+		r.addRemoval(row.(*projections.History))
+		for i := range r.Removals {
+			if end := r.Removals[i].Ended; end != nil && end.What == domain.RetainedQuarantine {
+				for _, one := range end.Removed {
+					removed[projections.RecordID(one.Topic, one.Partition, one.From)] = true
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", projections.TableRemovals, err)
+	}
+	return removed, nil
+}
+
 // ClusterPartitions returns the partitions of topics keyed by cluster that may hold records of a
 // cluster: those of its own key and of every shard that has rows.
 func ClusterPartitions(view projections.View, cluster string) (map[domain.TopicPartition]bool, error) {
 	keys := map[string]bool{cluster: true}
 	for _, t := range projections.Tables() {
-		if !keyedByCluster(t.Topic()) {
+		if !KeyedByCluster(t.Topic()) {
 			continue
 		}
 		scopes, err := projections.Stored(view).Scopes(t)
@@ -175,7 +196,7 @@ func ClusterPartitions(view projections.View, cluster string) (map[domain.TopicP
 	in := map[domain.TopicPartition]bool{}
 	for _, spec := range domain.TopicSpecs() {
 		for key := range keys {
-			if keyedByCluster(spec.Topic) {
+			if KeyedByCluster(spec.Topic) {
 				in[domain.TopicPartition{
 					Topic: spec.Topic, Partition: domain.PartitionOf([]byte(key), spec.Topic.Partitions()),
 				}] = true
@@ -185,7 +206,8 @@ func ClusterPartitions(view projections.View, cluster string) (map[domain.TopicP
 	return in, nil
 }
 
-func keyedByCluster(t domain.Topic) bool {
+// KeyedByCluster reports whether the records of a topic have a cluster, or a shard of one, as their key.
+func KeyedByCluster(t domain.Topic) bool {
 	switch t {
 	case domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments:
 		return true

@@ -2,26 +2,20 @@ package app
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"quartermaster/domain"
 )
 
-// TrimQuestion says what to delete from the log: segments whose records are all before a time, or
-// older than Keep. One of the two is needed.
+// TrimQuestion asks to delete from the log what the archive has and the retention policy lets go.
 type TrimQuestion struct {
-	Before string // a time, as [ParseTime] reads it
-	Keep   time.Duration
-	Delete bool // else it is a dry run
+	Before string // only segments whose records are all before this time, as [ParseTime] reads it
+	Delete bool   // else it is a dry run
 }
 
 // TrimPlan is what can be deleted from the log, or was.
 type TrimPlan struct {
-	Location   string             `json:"location"` // of the archive that has it
-	Before     domain.Instant     `json:"before"`
-	Deleted    bool               `json:"deleted"`
-	Records    int64              `json:"records"`
+	Location string `json:"location"` // of the archive that has it
+	RemovedBy
 	Partitions []TrimmedPartition `json:"partitions"` // of which something can be deleted
 }
 
@@ -33,79 +27,26 @@ type TrimmedPartition struct {
 	Records   int64  `json:"records"`
 }
 
-// Trim deletes from the log what the archive has, after it has read it again from both and compared
-// it. It deletes nothing, in any partition, if the archive or the log cannot be read or they differ.
+// Trim deletes from the log what the archive has and the retention policy lets go, after it has read
+// it again from both and compared it. It deletes nothing, in any partition, if the archive or the log
+// cannot be read or they differ. A removal that was interrupted is finished, and nothing more.
 func (c *Caller) Trim(ctx context.Context, q TrimQuestion) (*TrimPlan, error) {
-	before, err := q.before()
+	why := Reading
+	if q.Delete {
+		why = Appending
+	}
+	h, err := c.conn(ctx, why)
 	if err != nil {
 		return nil, err
 	}
-	h, err := c.archived(ctx)
+	done, err := h.removeBy(ctx, domain.RetainedLog, "archive trim, run by "+Me(), q.Before, Now(), !q.Delete)
 	if err != nil {
 		return nil, err
 	}
-	if q.Delete && h.Broker != nil && h.Broker.ReadOnly() {
-		return nil, &DeniedError{Err: h.Broker.Refusal()}
-	}
-	ans := &TrimPlan{Location: h.archive.String(), Before: before, Partitions: []TrimmedPartition{}}
-	tps := domain.AllPartitions()
-	first, _, err := h.Log.BrokerBounds(ctx, tps)
-	if err != nil {
-		return nil, err
-	}
-	to := domain.Position{}
-	for _, tp := range tps {
-		since, err := h.archive.Since(ctx, tp, before)
-		if err != nil {
-			return nil, err
-		}
-		if to[tp], err = h.archive.Confirm(ctx, h.Log, tp, first[tp], since); err != nil {
-			return nil, err
-		}
-		if n := to[tp] - first[tp]; n > 0 {
-			ans.Records += n
-			ans.Partitions = append(ans.Partitions, TrimmedPartition{tp.String(), first[tp], to[tp], n})
-		}
-	}
-	if !q.Delete {
-		if h.Broker != nil && ans.Records > 0 {
-			h.app.tell("the embedded log deletes whole files of 16 MiB and keeps the last two of each partition, so fewer events may go")
-		}
-		return ans, nil
-	}
-	ans.Deleted, ans.Records, ans.Partitions = true, 0, ans.Partitions[:0]
-	for _, tp := range tps {
-		if to[tp] == first[tp] {
-			continue
-		}
-		now, err := h.Log.DeleteRecords(ctx, tp, to[tp])
-		if err != nil {
-			return nil, err
-		}
-		if n := now - first[tp]; n > 0 { // the embedded log deletes whole files
-			ans.Records += n
-			ans.Partitions = append(ans.Partitions, TrimmedPartition{tp.String(), first[tp], now, n})
-		}
+	ans := &TrimPlan{Location: h.archive.String(), RemovedBy: *done, Partitions: []TrimmedPartition{}}
+	for _, r := range done.Removed {
+		tp := domain.TopicPartition{Topic: r.Topic, Partition: int(r.Partition)}
+		ans.Partitions = append(ans.Partitions, TrimmedPartition{tp.String(), r.From, r.To, r.To - r.From})
 	}
 	return ans, nil
-}
-
-// before returns the time of a question.
-func (q *TrimQuestion) before() (domain.Instant, error) {
-	switch {
-	case (q.Before == "") == (q.Keep == 0):
-		return 0, &InvalidError{Err: errors.New("say what to trim: everything before a time, or older than a duration")}
-	case q.Keep < 0:
-		return 0, invalid("keep", "%s is negative", q.Keep)
-	case q.Keep > 0:
-		return Now() - domain.Instant(q.Keep), nil
-	}
-	t, err := ParseTime(q.Before)
-	if err != nil {
-		return 0, invalid("before", "%w", err)
-	}
-	if t > Now() {
-		return 0, invalid("before", "%s is in the future", t)
-	}
-	return t, nil
 }

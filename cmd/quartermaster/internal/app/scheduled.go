@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,11 +85,9 @@ func (h *Conn) PlanOnce(ctx context.Context, source string, life, at domain.Inst
 	return p.ID, nil
 }
 
-// Snapshot writes the present rows into a scheduled snapshot, and removes those that the rule no
-// longer keeps.
-func (h *Conn) Snapshot(ctx context.Context, rule snapshotfile.Rule) (outcome string, err error) {
+// Snapshot writes the present rows into a scheduled snapshot.
+func (h *Conn) Snapshot(ctx context.Context) (outcome string, err error) {
 	var path string
-	var removed []string
 	var sum [32]byte
 	if h.DB == nil {
 		if err := h.seal(ctx, h.Runner.Progress().Position); err != nil {
@@ -98,7 +95,7 @@ func (h *Conn) Snapshot(ctx context.Context, rule snapshotfile.Rule) (outcome st
 		}
 	}
 	err = h.View(ctx, func(v projections.View) error {
-		path, removed, err = snapshotfile.KeepScheduled(h.Snapshots(), v.Position(), rule, func(w io.Writer) error {
+		path, err = snapshotfile.KeepScheduled(h.Snapshots(), v.Position(), func(w io.Writer) error {
 			sum, err = projections.WriteSnapshot(w, v, h.ID)
 			return err
 		})
@@ -107,11 +104,7 @@ func (h *Conn) Snapshot(ctx context.Context, rule snapshotfile.Rule) (outcome st
 	if err != nil {
 		return "", err
 	}
-	outcome = fmt.Sprintf("%s, digest %x", path, sum)
-	for _, p := range removed {
-		outcome += "; removed " + filepath.Base(p)
-	}
-	return outcome, nil
+	return fmt.Sprintf("%s, digest %x", path, sum), nil
 }
 
 // MonthBefore returns the month before that of t.

@@ -44,7 +44,7 @@ func FilledDir(t *testing.T) string {
 			t.Error(err)
 		}
 	}()
-	who, key := firstOperator(t, a)
+	who, key := FirstOperator(t, a)
 	gpu := func(i int) domain.GPUID { return domain.DeriveGPUID("lab", "n1", i) }
 	usd := func(n int64) domain.Money { return domain.Money{Amount: decimal.NewFromInt(n), Currency: "USD"} }
 	first := domain.Interval{From: May, To: May + domain.Hour}
@@ -185,19 +185,19 @@ func EncodeThen(env *domain.Envelope) (domain.Record, error) {
 	return rec, err
 }
 
-// firstOperator registers the first operator of a data directory, and returns the name and key.
-func firstOperator(t *testing.T, a *app.App) (string, ed25519.PrivateKey) {
+// FirstOperator registers the first operator of a data directory, and returns the name and key.
+func FirstOperator(t *testing.T, a *app.App) (string, ed25519.PrivateKey) {
 	t.Helper()
 	key, err := keyfile.Create(filepath.Join(a.Dir, "operator.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	decide(t, a, key, app.FirstOperator(app.Me(), key.Public().(ed25519.PublicKey)))
+	Decide(t, a, key, app.FirstOperator(app.Me(), key.Public().(ed25519.PublicKey)))
 	return app.Me(), key
 }
 
-// decide has a draft decided with a key.
-func decide(t *testing.T, a *app.App, key ed25519.PrivateKey, draft app.Draft) {
+// Decide has a draft decided with a key.
+func Decide(t *testing.T, a *app.App, key ed25519.PrivateKey, draft app.Draft) {
 	t.Helper()
 	p, err := a.For(app.Everyone).Propose(t.Context(), draft, key.Public().(ed25519.PublicKey))
 	if err == nil {
@@ -206,6 +206,21 @@ func decide(t *testing.T, a *app.App, key ed25519.PrivateKey, draft app.Draft) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Apply has declarations decided with a key. The lists follow a head with workspace platform.
+func Apply(t *testing.T, a *app.App, key ed25519.PrivateKey, lists string) {
+	t.Helper()
+	head := "apiVersion: quartermaster/v1\nkind: Estate\nworkspace: platform\neffective_from: 2025-01-01\n"
+	estate, err := app.ReadDeclarations(app.Document{Name: "estate.yaml", Text: strings.NewReader(head + lists)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, draft, err := a.For(app.Everyone).Apply(t.Context(), estate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Decide(t, a, key, draft)
 }
 
 // PlannedDir is a data directory with demand in May 2026 and prices.
@@ -231,26 +246,14 @@ func PlannedDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	c := a.For(app.Everyone)
-	_, key := firstOperator(t, a)
-	estate, err := app.ReadDeclarations(app.Document{Name: "estate.yaml", Text: strings.NewReader(`apiVersion: quartermaster/v1
-kind: Estate
-workspace: platform
-effective_from: 2025-01-01
-workspaces:
+	_, key := FirstOperator(t, a)
+	Apply(t, a, key, `workspaces:
   - {id: search}
 regions:
   - {id: us-east-1, country: US}
 clusters:
   - {id: earth, provider: aws, provider_class: hyperscaler, region: us-east-1, billing_account: acct}
-`)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, draft, err := c.Apply(t.Context(), estate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	decide(t, a, key, draft)
+`)
 	prices := write("prices.csv", `provider,region,instance_type,gpu_model,gpu_count,gpu_memory,vcpu,memory,offer,term_months,upfront,hourly,effective_hourly,currency,as_of,source
 aws,us-east-1,p3dn.24xlarge,NVIDIA V100,8,32 GB HBM2,96,768 GB,on_demand,0,0,31.212,31.212,USD,2026-01,public list price
 aws,us-east-1,p3dn.24xlarge,NVIDIA V100,8,32 GB HBM2,96,768 GB,reserved_standard_no_upfront,12,0,19.215,19.215,USD,2026-01,public list price

@@ -3,7 +3,7 @@ package cli
 import (
 	"crypto/ed25519"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -193,24 +193,28 @@ func (a *Program) showArchiveCheck(ans *app.ArchiveCheck) error {
 func (a *Program) archiveTrimCommand() *cobra.Command {
 	var (
 		before string
-		keep   time.Duration
 		yes    bool
 	)
 	cmd := &cobra.Command{
-		Use:   "trim {--before TIME | --keep DURATION}",
+		Use:   "trim",
 		Short: "Delete from the log what the archive has",
-		Long: `Trim deletes the oldest segments of the log whose events are all older than a time. Before that it
-reads each segment from the archive again, checks it, and compares it with the log byte for byte. What
-is not in the archive, or is not the same, stays in the log. Without --yes nothing is deleted.
+		Long: `Trim deletes the oldest segments of the log that the retention policy for the log lets go: those whose
+events are all older than it says. Without a policy, or where a legal hold is in force, nothing is
+deleted ("quartermaster retention show"). Before that it reads each segment from the archive again,
+checks it, and compares it with the log byte for byte. What is not in the archive, or is not the same,
+stays in the log. Without --yes nothing is deleted.
+
+What is deleted is recorded in the log before and after ("quartermaster get removals"). If trim is
+interrupted, the next one finishes the same removal.
 
 Answers stay the same: commands read from the archive what the log no longer has. If archive and log
 are on the same disk, trimming gains little and a single fault loses both.
 
 The embedded log deletes whole files of 16 MiB, and keeps the last two of each partition.`,
-		Example: "  quartermaster archive trim --keep 8760h\n  quartermaster archive trim --before 2025-01-01 --yes",
+		Example: "  quartermaster archive trim\n  quartermaster archive trim --before 2025-01-01 --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ans, err := a.caller().Trim(cmd.Context(), app.TrimQuestion{Before: before, Keep: keep, Delete: yes})
+			ans, err := a.caller().Trim(cmd.Context(), app.TrimQuestion{Before: before, Delete: yes})
 			if err != nil {
 				return err
 			}
@@ -223,21 +227,26 @@ The embedded log deletes whole files of 16 MiB, and keeps the last two of each p
 				t.AppendRow(table.Row{p.Partition, count(int(p.LogFirst)), count(int(p.TrimTo)), count(int(p.Records))})
 			}
 			t.Render()
+			if len(ans.Holds) > 0 {
+				fmt.Fprintf(a.out, "legal holds keep more: %s\n", strings.Join(ans.Holds, ", "))
+			}
+			n := humanize.Comma(int64(ans.Records))
 			switch {
-			case ans.Records == 0:
-				fmt.Fprintf(a.out, "nothing to trim: no whole segment is archived and older than %s\n", ans.Before)
-			case ans.Deleted:
-				fmt.Fprintf(a.out, "deleted %s events from the log; they are in %s\n", humanize.Comma(ans.Records), ans.Location)
+			case ans.Records == 0 && !ans.Resumed:
+				fmt.Fprintf(a.out, "nothing to trim: no whole segment is archived and let go by policy %s, which keeps %s\n", ans.Policy, ans.Rule)
+			case ans.Resumed:
+				fmt.Fprintf(a.out, "finished removal %s, which was interrupted: %s events were deleted from the log; they are in %s\n",
+					ans.Removal, n, ans.Location)
+			case !ans.DryRun:
+				fmt.Fprintf(a.out, "deleted %s events from the log (removal %s); they are in %s\n", n, ans.Removal, ans.Location)
 			default:
-				fmt.Fprintf(a.out, "%s events can be deleted from the log; they are verified in %s. Add --yes to delete them\n",
-					humanize.Comma(ans.Records), ans.Location)
+				fmt.Fprintf(a.out, "%s events can be deleted from the log; they are verified in %s. Add --yes to delete them\n", n, ans.Location)
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&before, "before", "", "trim segments whose events are all before this time")
-	f.DurationVar(&keep, "keep", 0, "trim segments whose events are all older than this")
+	f.StringVar(&before, "before", "", "trim only segments whose events are all before this time")
 	f.BoolVar(&yes, "yes", false, "delete, instead of showing what would be deleted")
 	return cmd
 }

@@ -82,6 +82,9 @@ func (a *Program) showQuarantine(l *app.Quarantine) {
 				fmt.Fprintln(a.out, "resolved:", kindCounts(app.CountKinds(resolved)))
 			}
 		}
+		if l.Removed > 0 {
+			fmt.Fprintf(a.out, "%s resolved records were removed by policy: \"quartermaster get removals\"\n", comma(l.Removed))
+		}
 		if note := l.Incomplete.Note(""); note != "" {
 			fmt.Fprintln(a.out, note)
 		}

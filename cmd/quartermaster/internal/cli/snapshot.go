@@ -20,9 +20,9 @@ func (a *Program) snapshotCommand() *cobra.Command {
 it, and a digest. It is a cache: everything in it follows from the log, as "snapshot verify" and
 "log replay --verify" prove. Without snapshots answers are the same, only slower.
 
-Snapshots of "snapshot make" stay until you remove them. Of scheduled snapshots, the newest of each
-of the latest 14 days and 36 months stay, unless the configuration says otherwise. Commands on an
-embedded log also save snapshots, of which the newest two stay.
+Snapshots of "snapshot make" stay until you remove them. Scheduled snapshots stay as long as a
+retention policy says, and for ever without one ("quartermaster retention"). Commands on an embedded
+log also save snapshots, of which the newest two stay.
 
 Every command that reads takes --as-of. It then answers from the log as it was, computed from the
 nearest earlier snapshot and the events since. --as-of takes

@@ -163,17 +163,14 @@ type Archive struct {
 
 // Schedules says when to run which job, in cron's five fields and UTC. An empty one never runs.
 type Schedules struct {
-	Plan     string `yaml:"plan"`
-	Snapshot string `yaml:"snapshot"`
-	// SnapshotDays and SnapshotMonths say which scheduled snapshots stay: the newest of each of the
-	// latest days, and of each of the latest months, that have one.
-	SnapshotDays   int `yaml:"snapshot_days" default:"14"`
-	SnapshotMonths int `yaml:"snapshot_months" default:"36"`
-
+	Plan          string `yaml:"plan"`
+	Snapshot      string `yaml:"snapshot"`
 	CloseReminder string `yaml:"close_reminder"`
 	Checkpoint    string `yaml:"checkpoint"`
 	// Archive is when the log is archived.
 	Archive string `yaml:"archive"`
+	// Retention is when what retention policies let go is removed.
+	Retention string `yaml:"retention"`
 	// CheckpointKeyFile names the Ed25519 key, in PEM, that signs checkpoints of the rows and of the
 	// archive: "quartermaster operator" makes one.
 	CheckpointKeyFile string `yaml:"checkpoint_key_file"`

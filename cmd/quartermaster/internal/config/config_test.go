@@ -73,8 +73,7 @@ func TestConfigDefaults(t *testing.T) {
 		Kafka:    Kafka{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 5000},
 		Postgres: Postgres{DSN: "postgres://u@db/rows", MaxConns: 16},
 		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: Gateway{TLSMin: "1.3", Rate: 20_000, MaxAge: 168 * time.Hour, MaxAhead: 10 * time.Minute},
-		Schedules: Schedules{SnapshotDays: 14, SnapshotMonths: 36},
-		Archive:   Archive{SegmentMiB: 64, SealAfter: time.Hour},
+		Archive: Archive{SegmentMiB: 64, SealAfter: time.Hour},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v", c)
@@ -172,7 +171,6 @@ func TestConfigFaults(t *testing.T) {
 		"a zone":            {with("schedules: {plan: CRON_TZ=Europe/Berlin 0 5 * * *}\n"), []string{`q.yaml:3:19: schedules.plan: "CRON_TZ=Europe/Berlin 0 5 * * *" names a zone or an interval; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"an interval":       {with("schedules: {plan: '@every 5m'}\n"), []string{`q.yaml:3:19: schedules.plan: "@every 5m" names a zone or an interval; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
 		"the 30th February": {with("schedules: {plan: 0 5 30 2 *}\n"), []string{`q.yaml:3:19: schedules.plan: "0 5 30 2 *" never runs; want cron's five fields in UTC (minute, hour, day of month, month, day of week), for example 30 2 * * *`}},
-		"negative days":     {with("schedules: {snapshot_days: -1}\n"), []string{"q.yaml:3:28: schedules.snapshot_days: is -1, want 0 to 3660"}},
 		"no archive":        {with("schedules: {archive: 0 5 * * *}\n"), []string{"q.yaml:3:22: schedules.archive: has no archive to write to; set archive.url"}},
 		"a strange archive": {with("archive: {url: \"gopher://x\", segment_mib: 0}\n"), []string{
 			"q.yaml:3:16: archive.url: \"gopher://x\" is not a place for an archive: name a directory, as a path or as file:///path, or s3://bucket",
@@ -265,11 +263,10 @@ var samples = map[string]string{
 	"archive.segment_mib":           "8",
 	"archive.seal_after":            "2h0m0s",
 	"schedules.archive":             "4 2 * * *",
+	"schedules.retention":           "40 3 * * *",
 	"lease":                         "9s",
 	"schedules.plan":                "1 2 * * *",
 	"schedules.snapshot":            "2 2 * * *",
-	"schedules.snapshot_days":       "5",
-	"schedules.snapshot_months":     "7",
 	"schedules.close_reminder":      "3 2 * * *",
 	"schedules.checkpoint":          "@hourly",
 	"schedules.checkpoint_key_file": "/f/ck",

@@ -237,7 +237,8 @@ type Schedule struct{ Name, Text string }
 
 // All returns the schedules by name, including empty ones.
 func (s *Schedules) All() []Schedule {
-	return []Schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}, {"archive", s.Archive}}
+	return []Schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}, {"archive", s.Archive},
+		{"retention", s.Retention}}
 }
 
 func (s *Schedules) validate(f *configfile.File) {
@@ -249,8 +250,6 @@ func (s *Schedules) validate(f *configfile.File) {
 			f.Add("schedules."+each.Name, "%v", err)
 		}
 	}
-	within(f, "schedules.snapshot_days", s.SnapshotDays, 0, 3660)
-	within(f, "schedules.snapshot_months", s.SnapshotMonths, 0, 1200)
 	if s.Checkpoint != "" && s.CheckpointKeyFile == "" {
 		f.Add("schedules.checkpoint_key_file", "is needed with schedules.checkpoint: name the key that signs checkpoints")
 	}

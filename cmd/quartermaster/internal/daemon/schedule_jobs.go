@@ -12,7 +12,6 @@ import (
 
 	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/keyfile"
-	"quartermaster/adapters/snapshotfile"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
@@ -42,7 +41,7 @@ func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
 		return h.PlanOnce(ctx, app.PlanSource, domain.InstantOf(tick), app.Now())
 	})
 	add("snapshot", s.Snapshot, missedDay, minuteOf, func(ctx context.Context, _ time.Time) (string, error) {
-		return h.Snapshot(ctx, snapshotfile.Rule{Days: s.SnapshotDays, Months: s.SnapshotMonths})
+		return h.Snapshot(ctx)
 	})
 	// The time is part of the input, so that a schedule of five days reminds five times.
 	remind := func(tick time.Time) string {
@@ -82,6 +81,9 @@ func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
 			return "", err
 		}
 		return fmt.Sprintf("%d segments with %d records were archived, %d records wait", done.Segments, done.Records, done.Waiting), nil
+	})
+	add("retention", s.Retention, missedDay, minuteOf, func(ctx context.Context, _ time.Time) (string, error) {
+		return h.RemoveAll(ctx, "schedule retention", app.Now())
 	})
 	if s.Checkpoint != "" {
 		add("checkpoint", s.Checkpoint, missedDay, minuteOf, func(ctx context.Context, tick time.Time) (string, error) {

@@ -607,7 +607,7 @@ func TestScheduledSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := h.Snapshot(t.Context(), snapshotfile.Rule{Days: 1, Months: 1})
+	outcome, err := h.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,354 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+)
+
+// Retention shows what may be removed now, and what holds it.
+type Retention struct {
+	Position string         `json:"position"`
+	At       domain.Instant `json:"at"`
+	// Due has what each policy lets go now.
+	Due []RetentionDue `json:"due"`
+	registry.Retention
+}
+
+// RetentionDue is what a policy lets go now.
+type RetentionDue struct {
+	What    domain.Retained  `json:"what"`
+	Policy  string           `json:"policy"`
+	Rule    string           `json:"rule"`
+	Removed []domain.Removed `json:"removed"` // what would be removed
+	Records uint64           `json:"records"` // in it
+	Holds   []string         `json:"holds"`   // the legal holds that keep more
+	// Note says why nothing can be removed, or what is not checked yet.
+	Note string `json:"note,omitempty"`
+}
+
+// Retention returns what the policies let go now, and what holds it. It removes nothing, and does not
+// read the archive through.
+func (c *Caller) Retention(ctx context.Context) (ans *Retention, err error) {
+	h, err := c.conn(ctx, Reading)
+	if err != nil {
+		return nil, err
+	}
+	ans = &Retention{At: Now(), Due: []RetentionDue{}}
+	err = h.View(ctx, func(v projections.View) error {
+		r, err := retentionOf(v, ans.At)
+		if err != nil {
+			return err
+		}
+		ans.Position, ans.Retention = v.Position().String(), *r
+		for _, rule := range r.Rules {
+			due := RetentionDue{What: rule.What, Policy: rule.Policy, Rule: rule.Rule, Removed: []domain.Removed{}, Holds: []string{}}
+			rem, err := h.remover(rule.What, "")
+			if err == nil {
+				var plan removable
+				if plan, err = rem.plan(ctx, v, r, &rule, ans.At); err == nil {
+					due.Removed, due.Holds = append(due.Removed, plan.removed...), append(due.Holds, plan.holds...)
+					due.Records = recordsOf(due.Removed)
+				}
+			}
+			if k := KindOf(err); k == KindInvalid || k == KindUnavailable {
+				due.Note, err = err.Error(), nil
+			}
+			if err != nil {
+				return fmt.Errorf("look for %s to remove: %w", rule.What, err)
+			}
+			ans.Due = append(ans.Due, due)
+		}
+		return nil
+	})
+	return ans, err
+}
+
+func retentionOf(v projections.View, at domain.Instant) (*registry.Retention, error) {
+	auth, err := registry.NewAuthority(v)
+	if err != nil {
+		return nil, err
+	}
+	return registry.NewRetention(v, auth, at)
+}
+
+func recordsOf(list []domain.Removed) (n uint64) {
+	for i := range list {
+		n += list[i].Records
+	}
+	return n
+}
+
+// errNoHours means that rows cannot be left to parts here.
+var errNoHours = &InvalidError{Err: errors.New("rows leave a database alone, and there is none")}
+
+// removable is what a policy lets go.
+type removable struct {
+	removed []domain.Removed
+	holds   []string // that keep more
+}
+
+func (p *removable) add(r domain.Removed) { p.removed = append(p.removed, r) }
+
+// keep notes holds that keep something.
+func (p *removable) keep(holds ...string) {
+	for _, hold := range holds {
+		if !slices.Contains(p.holds, hold) {
+			p.holds = append(p.holds, hold)
+		}
+	}
+	slices.Sort(p.holds)
+}
+
+// remover removes one kind of records.
+type remover interface {
+	// plan returns what a rule lets go at a time.
+	plan(ctx context.Context, v projections.View, r *registry.Retention, rule *registry.RetentionRule, now domain.Instant) (removable, error)
+	// held returns the holds that keep what may be removed.
+	held(ctx context.Context, v projections.View, holds []registry.LegalHold, r *domain.Removed) ([]string, error)
+	// check fails if something of a plan must not be removed after all. It may take long.
+	check(ctx context.Context, list []domain.Removed) error
+	// remove removes something. What is removed already stays so.
+	remove(ctx context.Context, r *domain.Removed) error
+	// gone reports whether something is removed.
+	gone(ctx context.Context, r *domain.Removed) (bool, error)
+}
+
+// remover returns the remover of a kind. before bounds what is removed of the log further, if it is
+// not empty.
+func (h *Conn) remover(what domain.Retained, before string) (remover, error) {
+	switch what {
+	case domain.RetainedLog:
+		if h.archive == nil {
+			return nil, errNoArchive
+		}
+		t, err := beforeTime(before)
+		return &logRemover{h, t}, err
+	case domain.RetainedSnapshots:
+		return snapshotRemover{h}, nil
+	case domain.RetainedQuarantine:
+		return &quarantineRemover{}, nil
+	}
+	return nil, errNoHours
+}
+
+// RemovedBy says what a removal did.
+type RemovedBy struct {
+	Removal string           `json:"removal,omitempty"` // its id; "" if there was nothing to remove
+	What    domain.Retained  `json:"what"`
+	Policy  string           `json:"policy"`
+	Rule    string           `json:"rule"`
+	Removed []domain.Removed `json:"removed"`
+	Records uint64           `json:"records"`
+	Holds   []string         `json:"holds"` // the legal holds that keep more
+	Resumed bool             `json:"resumed"`
+	DryRun  bool             `json:"dry_run"`
+}
+
+// errNoPolicy means that nothing may be removed, because no policy says so.
+var errNoPolicy = errors.New("no retention policy lets go of it, so everything stays")
+
+// removeBy removes what the policy for a kind of records lets go at a time. It finishes a removal that
+// was interrupted first, and then nothing more. A removal is in the log before it begins, and once it
+// ended: whatever happens in between, the same removal is finished and recorded once.
+func (h *Conn) removeBy(ctx context.Context, what domain.Retained, by, before string, now domain.Instant, dryRun bool) (*RemovedBy, error) {
+	if err := h.settled(ctx, func(_ projections.View, r *registry.Retention) error {
+		if r.Rule(what) == nil && (dryRun || len(r.Unfinished(what)) == 0) {
+			return &DeniedError{Err: fmt.Errorf("remove %s: %w: \"quartermaster apply\" declares one (kind retention, scope %s)",
+				what, errNoPolicy, what)}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	rem, err := h.remover(what, before)
+	if err != nil {
+		return nil, err
+	}
+	if !dryRun {
+		if done, err := h.finishRemovals(ctx, rem, what); err != nil || done != nil {
+			return done, err
+		}
+	}
+	ans := &RemovedBy{What: what, DryRun: dryRun, Removed: []domain.Removed{}, Holds: []string{}}
+	at := Now() // names the removal
+	if err := h.settled(ctx, func(v projections.View, r *registry.Retention) error {
+		rule := r.Rule(what)
+		if rule == nil {
+			return nil // it ended just now
+		}
+		ans.Policy, ans.Rule = rule.Policy, rule.Rule
+		plan, err := rem.plan(ctx, v, r, rule, now)
+		ans.Removed, ans.Holds = append(ans.Removed, plan.removed...), append(ans.Holds, plan.holds...)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	ans.Records = recordsOf(ans.Removed)
+	if len(ans.Removed) == 0 {
+		return ans, nil
+	}
+	if err := rem.check(ctx, ans.Removed); err != nil || dryRun {
+		return ans, err
+	}
+	ans.Removal = fmt.Sprintf("%s/%s", what, at)
+	started := &domain.RemovalStarted{
+		Entity: Platform, Removal: ans.Removal, What: what, Policy: ans.Policy, Rule: ans.Rule, By: by, Removed: ans.Removed,
+	}
+	if err := h.RecordRemoval(ctx, started, at); err != nil {
+		return nil, err
+	}
+	done, err := h.endRemoval(ctx, rem, &registry.Removal{RemovalStarted: *started, Started: at})
+	if err != nil {
+		return nil, err
+	}
+	kept := removable{holds: ans.Holds}
+	kept.keep(done.Holds...)
+	done.Holds = kept.holds
+	return done, nil
+}
+
+// finishRemovals finishes the removals of a kind that were interrupted, and returns the last of them,
+// nil if there was none.
+func (h *Conn) finishRemovals(ctx context.Context, rem remover, what domain.Retained) (last *RemovedBy, err error) {
+	var open []*registry.Removal
+	if err := h.settled(ctx, func(_ projections.View, r *registry.Retention) error {
+		open = r.Unfinished(what)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for _, m := range open {
+		if err := rem.check(ctx, m.Removed); err != nil {
+			return nil, fmt.Errorf("finish removal %s: %w", m.Removal, err)
+		}
+		if last, err = h.endRemoval(ctx, rem, m); err != nil {
+			return nil, err
+		}
+		last.Resumed = true
+	}
+	return last, nil
+}
+
+// endRemoval removes what a removal named when it began, but for what a legal hold of then or later
+// keeps, and records that.
+func (h *Conn) endRemoval(ctx context.Context, rem remover, m *registry.Removal) (*RemovedBy, error) {
+	end := &domain.RecordsRemoved{
+		Entity: m.Entity, Removal: m.Removal, What: m.What, Policy: m.Policy, Rule: m.Rule, By: m.By, Removed: []domain.Removed{},
+	}
+	var todo []*domain.Removed
+	var left removable
+	if err := h.settled(ctx, func(v projections.View, r *registry.Retention) error {
+		if i := slices.IndexFunc(r.Removals, func(known registry.Removal) bool { return known.Removal == m.Removal }); i < 0 {
+			return &UnavailableError{Err: fmt.Errorf("removal %s was appended to the log and is not in the rows", m.Removal)}
+		} else if same, err := projections.SameEvent(&r.Removals[i].RemovalStarted, &m.RemovalStarted); err != nil || !same {
+			return &ConflictError{Err: fmt.Errorf("another process began removal %s", m.Removal)}
+		}
+		for i := range m.Removed {
+			by, err := rem.held(ctx, v, r.Holds, &m.Removed[i])
+			if err != nil {
+				return err
+			}
+			if len(by) == 0 {
+				todo = append(todo, &m.Removed[i])
+				continue
+			}
+			gone, err := rem.gone(ctx, &m.Removed[i]) // an earlier attempt may have removed it before the hold
+			if err != nil {
+				return err
+			}
+			if gone {
+				end.Removed = append(end.Removed, m.Removed[i])
+				continue
+			}
+			left.keep(by...)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for _, r := range todo {
+		if err := rem.remove(ctx, r); err != nil {
+			return nil, fmt.Errorf("removal %s: %w", m.Removal, err)
+		}
+		end.Removed = append(end.Removed, *r)
+	}
+	end.Holds = left.holds
+	if err := h.RecordRemoval(ctx, end, m.Started); err != nil {
+		return nil, err
+	}
+	return &RemovedBy{
+		Removal: m.Removal, What: m.What, Policy: m.Policy, Rule: m.Rule, Removed: end.Removed,
+		Records: recordsOf(end.Removed), Holds: append([]string{}, end.Holds...),
+	}, nil
+}
+
+// RecordRemoval appends the beginning or the end of a removal as the only event of its stream. Both
+// have the time at which the removal began, so that appending one again repeats it.
+func (h *Conn) RecordRemoval(ctx context.Context, ev domain.Event, started domain.Instant) error {
+	source := "quartermaster/removal/"
+	switch ev := ev.(type) {
+	case *domain.RemovalStarted:
+		source += "started/" + ev.Removal
+	case *domain.RecordsRemoved:
+		source += "ended/" + ev.Removal
+	}
+	env := &domain.Envelope{Time: started, Subject: source, Event: ev}
+	if err := domain.Validate(env); err != nil {
+		return fmt.Errorf("record a removal: %w", err)
+	}
+	return h.recordOnce(ctx, source, started, env)
+}
+
+// settled reads what policies and holds say, once the rows have every decision and removal that the
+// log has.
+func (h *Conn) settled(ctx context.Context, read func(projections.View, *registry.Retention) error) error {
+	_, end, err := h.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.CatchUp(ctx); err != nil {
+		return err
+	}
+	return h.View(ctx, func(v projections.View) error {
+		at := v.Position()
+		for tp, to := range end {
+			if (tp.Topic == domain.TopicWorkspaces || tp.Topic == domain.TopicBooks) && at[tp] < to {
+				return &UnavailableError{Err: fmt.Errorf("nothing was removed: the rows lack %d events of %s, which may set a legal hold",
+					to-at[tp], tp)}
+			}
+		}
+		r, err := retentionOf(v, Now())
+		if err != nil {
+			return err
+		}
+		return read(v, r)
+	})
+}
+
+// RemoveAll removes everything that the policies let go. What one kind of records cannot be removed
+// for does not keep the others.
+func (h *Conn) RemoveAll(ctx context.Context, by string, now domain.Instant) (outcome string, err error) {
+	var done []string
+	var errs []error
+	for _, what := range domain.AllRetained() {
+		ans, err := h.removeBy(ctx, what, by, "", now, false)
+		switch {
+		case errors.Is(err, errNoPolicy):
+		case err != nil:
+			errs = append(errs, fmt.Errorf("remove %s: %w", what, err))
+		case ans.Removal != "":
+			done = append(done, fmt.Sprintf("removal %s: %d records", ans.Removal, ans.Records))
+		}
+	}
+	if len(done) == 0 {
+		done = append(done, "nothing to remove")
+	}
+	return strings.Join(done, "; "), errors.Join(errs...)
+}
