@@ -215,7 +215,7 @@ func (v *overView) Get(k Key) (Row, error) {
 	if !ok {
 		return nil, nil
 	}
-	raw, err := rawOf(v.source, v.parts[i], k)
+	raw, err := RowInPart(v.source, v.parts[i], k)
 	if raw == nil || err != nil {
 		return nil, err
 	}
@@ -225,8 +225,8 @@ func (v *overView) Get(k Key) (Row, error) {
 	return row, nil
 }
 
-// rawOf returns the encoding of a row of a part, nil if it has none under the key.
-func rawOf(source PartSource, p PartDigest, k Key) (raw []byte, err error) {
+// RowInPart returns the encoding of a row of a part, as [DecodeRow] reads it, nil if it has none under the key.
+func RowInPart(source PartSource, p PartDigest, k Key) (raw []byte, err error) {
 	q := Query{Table: k.Table, Scope: k.Scope, ID: k.ID, From: k.Hour, To: k.Hour + 1}
 	err = source.Scan(p, q, func(at Key, b []byte) error {
 		if at != k {

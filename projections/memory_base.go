@@ -27,7 +27,7 @@ func (m *Memory) below(p *memoryPartition, k Key) ([]byte, error) {
 		return nil, nil
 	}
 	if p.reads[month]++; p.reads[month] <= thawAfter {
-		return rawOf(m.Source, part.PartDigest, k)
+		return RowInPart(m.Source, part.PartDigest, k)
 	}
 	var found []byte
 	if err := m.Source.Scan(part.PartDigest, Query{}, func(at Key, b []byte) error {

@@ -38,6 +38,13 @@ func (t *tx) Load(ctx context.Context, keys iter.Seq[projections.Key]) (*project
 			}
 			rest = rest[n:]
 		}
+		if spec.kind != byHour {
+			continue
+		}
+		if err := t.loadDetached(missing[spec.of]); err != nil {
+			t.failed = true
+			return nil, fmt.Errorf("load rows of %s: %w", spec.name(), err)
+		}
 	}
 	return p.rows, nil
 }

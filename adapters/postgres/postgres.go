@@ -38,6 +38,8 @@ import (
 	"github.com/lib/pq"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"quartermaster/projections"
 )
 
 //go:embed migrations/*.sql
@@ -74,6 +76,10 @@ type DB struct {
 	*sql.DB
 	readers []string
 	patient bool
+
+	// Parts reads the parts that rows were left to ([DB.Detach]). Set it before anything is read. It
+	// may be nil while there are none.
+	Parts projections.PartSource
 }
 
 // settings are server settings on every connection; they override those of the database or the
@@ -163,7 +169,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &DB{db, cfg.Readers, cfg.Patient}, nil
+	return &DB{DB: db, readers: cfg.Readers, patient: cfg.Patient}, nil
 }
 
 // Migrate brings the schema to this program's version. Several processes may run it at once. It

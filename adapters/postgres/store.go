@@ -75,6 +75,8 @@ type part struct {
 	held map[projections.Key][]heldRow
 	// uncertain is set after a failure: rows that are believed new may exist in the database.
 	uncertain bool
+	// detached are the months whose rows are in parts, as of the claim.
+	detached map[int64]projections.PartDigest
 	// absent are keys that this transaction asked for and that have no row.
 	absent map[projections.Key]bool
 	// pending are the changed rows of the open transaction, as counted in the store.
@@ -166,9 +168,30 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 	if err != nil {
 		return false, fmt.Errorf("claim %s of generation %q: %w", tp, s.generation, err)
 	}
+	if err := s.learn(ctx, tp, p); err != nil {
+		return false, err
+	}
 	p.claimed = true
 	p.start()
 	return true, nil
+}
+
+// learn reads which months of a partition are in parts. That holds as long as the claim does.
+func (s *Store) learn(ctx context.Context, tp domain.TopicPartition, p *part) error {
+	list, err := detached(ctx, s.db, s.generation, tp.Topic)
+	if err != nil {
+		return err
+	}
+	p.detached = map[int64]projections.PartDigest{}
+	for _, d := range list {
+		if d.Partition == tp {
+			p.detached[d.Month] = d
+		}
+	}
+	s.mu.Lock()
+	clear(s.months) // some may have been dropped
+	s.mu.Unlock()
+	return nil
 }
 
 // evict has the server end the transactions of the session that owns a partition, if that session
@@ -459,6 +482,9 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 	}
 	if err := w.write(ctx, sqlTx); err != nil {
 		return err
+	}
+	if err := s.noteMonths(ctx, sqlTx, tp, w.months, next); err != nil {
+		return fmt.Errorf("note the months: %w", err)
 	}
 	if err := sqlTx.Commit(); err != nil {
 		return err

@@ -53,7 +53,10 @@ func (db *DB) view(ctx context.Context, generation string, page int, read func(p
 		if err != nil {
 			return err
 		}
-		err = read(projections.ByCluster(v))
+		if len(v.detached) > 0 && db.Parts == nil {
+			return errors.Join(errNoParts(name, v.detached[0]), v.close())
+		}
+		err = read(projections.ByCluster(projections.Over(v, db.Parts, v.detached)))
 		return errors.Join(err, v.close())
 	}
 }
@@ -61,6 +64,11 @@ func (db *DB) view(ctx context.Context, generation string, page int, read func(p
 // openView begins a transaction that reads a consistent snapshot. It returns the name of the
 // generation even if its rows were dropped.
 func (db *DB) openView(ctx context.Context, generation string, page int) (_ *view, name string, err error) {
+	if generation == "" {
+		if generation, err = db.readable(ctx); err != nil {
+			return nil, generation, err
+		}
+	}
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return nil, generation, fmt.Errorf("begin to read: %w", err)
@@ -70,22 +78,11 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 			_ = tx.Rollback()
 		}
 	}()
-	if generation == "" {
-		var method string
-		err := tx.QueryRowContext(ctx, `
-			select g.name, g.method
-			from quartermaster.active a join quartermaster.generations g on g.name = a.generation`,
-		).Scan(&generation, &method)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return nil, generation, errors.New("the database has no active generation of rows; " +
-				"\"quartermaster generation migrate\" makes the first")
-		case err != nil:
-			return nil, generation, fmt.Errorf("look up the active generation: %w", err)
-		case method != projections.Method:
-			return nil, generation, fmt.Errorf("%w: the active generation %q has method %q, this program %q; "+
-				"use the program of that version, or build and switch with \"quartermaster generation rebuild\"",
-				ErrMethod, generation, method, projections.Method)
+	// These locks come before the snapshot, so that no month is detached between the two: the rows of
+	// one that the snapshot does not know to be detached are there until the end.
+	for _, t := range monthly() {
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf("lock table only %s.%s in access share mode", schemaOf(generation), t)); err != nil {
+			return nil, generation, fmt.Errorf("begin to read generation %q: %w", generation, err)
 		}
 	}
 	v := &view{
@@ -121,7 +118,29 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 	if err := rows.Err(); err != nil {
 		return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
 	}
-	return v, generation, nil
+	v.detached, err = detached(ctx, tx, generation, "")
+	return v, generation, err
+}
+
+// readable returns the name of the active generation, which this fold version made.
+func (db *DB) readable(ctx context.Context) (generation string, err error) {
+	var method string
+	err = db.QueryRowContext(ctx, `
+		select g.name, g.method
+		from quartermaster.active a join quartermaster.generations g on g.name = a.generation`,
+	).Scan(&generation, &method)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", errors.New("the database has no active generation of rows; " +
+			"\"quartermaster generation migrate\" makes the first")
+	case err != nil:
+		return "", fmt.Errorf("look up the active generation: %w", err)
+	case method != projections.Method:
+		return generation, fmt.Errorf("%w: the active generation %q has method %q, this program %q; "+
+			"use the program of that version, or build and switch with \"quartermaster generation rebuild\"",
+			ErrMethod, generation, method, projections.Method)
+	}
+	return generation, nil
 }
 
 // view implements [projections.View] on one connection. It is safe for concurrent use: each scan
@@ -132,6 +151,7 @@ type view struct {
 	size     int // page size in rows
 	position domain.Position
 	anchors  map[domain.TopicPartition]domain.Anchor
+	detached []projections.PartDigest
 
 	mu      sync.Mutex
 	tx      *sql.Tx
