@@ -1,5 +1,7 @@
 package domain
 
+import "fmt"
+
 // Events of qm.books, keyed by ledger entity: what finance and auditors did.
 
 // ClosePrepared proposes to close a period at a position.
@@ -117,6 +119,19 @@ type Removed struct {
 	File      string  `json:"file,omitempty"`      // snapshots: the name
 	Records   uint64  `json:"records"`             // how many records, rows or files
 	Digest    []byte  `json:"digest,omitempty"`    // hours: of the part that holds them; snapshots: of the rows
+}
+
+// String names it.
+func (r *Removed) String() string {
+	tp := TopicPartition{Topic: r.Topic, Partition: int(r.Partition)}
+	switch {
+	case r.File != "":
+		return r.File
+	case r.Month != 0:
+		return fmt.Sprintf("%s of %s", r.Month.Time().Format("2006-01"), tp)
+	default:
+		return fmt.Sprintf("%s@%d to before %d", tp, r.From, r.To)
+	}
 }
 
 // RemovalStarted says what is about to be removed, and by which rule. It is recorded first, so that

@@ -135,38 +135,44 @@ func (c *Caller) MakeParts(ctx context.Context) (made *PartsMade, err error) {
 		}
 	}
 	err = c.read(ctx, "", func(h *Conn, v projections.View) (err error) {
-		w, err := parts.NewWriter(h.Parts())
-		if errors.Is(err, parts.ErrLocked) {
-			return &UnavailableError{Err: err}
-		}
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, w.Close()) }()
-		m, err := h.monthly(ctx, v)
-		if err != nil {
-			return err
-		}
-		at := v.Position()
-		made = &PartsMade{
-			Directory: w.Path, Position: at.String(), Open: projections.MonthName(m.before), Root: m.root().String(),
-			Parts: make([]PartMade, len(m.parts)),
-		}
-		bar := h.app.track(Work{Name: "make", Total: int64(len(m.parts)), Unit: "parts", Slow: true})
-		defer bar.Stop()
-		return concurrently(ctx, m.reader.Parallel(), len(m.parts), bar, func(i int) error {
-			p := m.parts[i]
-			outcome, err := w.Put(p, at[p.Partition], func(yield func(projections.Key, []byte) error) error {
-				return m.reader.Rows(p.PartKey, yield)
-			})
-			made.Parts[i] = PartMade{
-				Partition: p.Partition.String(), Month: projections.MonthName(p.Month), Rows: p.Rows,
-				Digest: parts.Digest(p.Digest).String(), Outcome: string(outcome),
-			}
-			return err
-		})
+		made, err = h.makeParts(ctx, v)
+		return err
 	})
 	return made, err
+}
+
+// makeParts is [Caller.MakeParts] for the rows of a view.
+func (h *Conn) makeParts(ctx context.Context, v projections.View) (made *PartsMade, err error) {
+	w, err := parts.NewWriter(h.Parts())
+	if errors.Is(err, parts.ErrLocked) {
+		return nil, &UnavailableError{Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	m, err := h.monthly(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	at := v.Position()
+	made = &PartsMade{
+		Directory: w.Path, Position: at.String(), Open: projections.MonthName(m.before), Root: m.root().String(),
+		Parts: make([]PartMade, len(m.parts)),
+	}
+	bar := h.app.track(Work{Name: "make", Total: int64(len(m.parts)), Unit: "parts", Slow: true})
+	defer bar.Stop()
+	return made, concurrently(ctx, m.reader.Parallel(), len(m.parts), bar, func(i int) error {
+		p := m.parts[i]
+		outcome, err := w.Put(p, at[p.Partition], func(yield func(projections.Key, []byte) error) error {
+			return m.reader.Rows(p.PartKey, yield)
+		})
+		made.Parts[i] = PartMade{
+			Partition: p.Partition.String(), Month: projections.MonthName(p.Month), Rows: p.Rows,
+			Digest: parts.Digest(p.Digest).String(), Outcome: string(outcome),
+		}
+		return err
+	})
 }
 
 // ListParts returns every version of every part of the log by partition and month, the newest first,

@@ -63,6 +63,9 @@ func (h *Conn) openRows(ctx context.Context, why purpose) (err error) {
 	if h.DB, err = h.app.Database(ctx); err != nil {
 		return err
 	}
+	if h.app.Config.Parts != "" {
+		h.DB.Parts = h.source
+	}
 	cfg, err := h.app.Config.ForPostgres()
 	if err != nil {
 		return err

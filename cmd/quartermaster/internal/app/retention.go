@@ -85,9 +85,6 @@ func recordsOf(list []domain.Removed) (n uint64) {
 	return n
 }
 
-// errNoHours means that rows cannot be left to parts here.
-var errNoHours = &InvalidError{Err: errors.New("rows leave a database alone, and there is none")}
-
 // removable is what a policy lets go.
 type removable struct {
 	removed []domain.Removed
@@ -114,11 +111,16 @@ type remover interface {
 	held(ctx context.Context, v projections.View, holds []registry.LegalHold, r *domain.Removed) ([]string, error)
 	// check fails if something of a plan must not be removed after all. It may take long.
 	check(ctx context.Context, list []domain.Removed) error
-	// remove removes something. What is removed already stays so.
+	// remove removes something. What is removed already stays so. It fails with errStays if it must
+	// not be removed now after all.
 	remove(ctx context.Context, r *domain.Removed) error
 	// gone reports whether something is removed.
 	gone(ctx context.Context, r *domain.Removed) (bool, error)
 }
+
+// errStays means that something changed since a removal began, and stays for now. A later removal may
+// take it.
+var errStays = errors.New("it stays for now")
 
 // remover returns the remover of a kind. before bounds what is removed of the log further, if it is
 // not empty.
@@ -134,9 +136,18 @@ func (h *Conn) remover(what domain.Retained, before string) (remover, error) {
 		return snapshotRemover{h}, nil
 	case domain.RetainedQuarantine:
 		return &quarantineRemover{}, nil
+	case domain.RetainedHours:
+		if h.DB == nil || h.app.Config.Parts == "" {
+			return nil, errNoParts
+		}
+		return &hoursRemover{h: h, dir: h.Parts()}, nil
 	}
-	return nil, errNoHours
+	return nil, invalid("what", "%q is nothing that can be removed", what)
 }
+
+// errNoParts means that rows cannot be left to parts here.
+var errNoParts = &InvalidError{Err: errors.New("rows leave only a database, and only with parts in the configuration: " +
+	"a directory that every instance reads")}
 
 // RemovedBy says what a removal did.
 type RemovedBy struct {
@@ -174,6 +185,14 @@ func (h *Conn) removeBy(ctx context.Context, what domain.Retained, by, before st
 	if !dryRun {
 		if done, err := h.finishRemovals(ctx, rem, what); err != nil || done != nil {
 			return done, err
+		}
+	}
+	if what == domain.RetainedHours && !dryRun {
+		if err := h.View(ctx, func(v projections.View) error {
+			_, err := h.makeParts(ctx, v)
+			return err
+		}); err != nil {
+			return nil, fmt.Errorf("make parts: %w", err)
 		}
 	}
 	ans := &RemovedBy{What: what, DryRun: dryRun, Removed: []domain.Removed{}, Holds: []string{}}
@@ -274,7 +293,12 @@ func (h *Conn) endRemoval(ctx context.Context, rem remover, m *registry.Removal)
 		return nil, err
 	}
 	for _, r := range todo {
-		if err := rem.remove(ctx, r); err != nil {
+		err := rem.remove(ctx, r)
+		if errors.Is(err, errStays) {
+			h.app.tell("%s of removal %s stays: %v", r, m.Removal, err)
+			continue
+		}
+		if err != nil {
 			return nil, fmt.Errorf("removal %s: %w", m.Removal, err)
 		}
 		end.Removed = append(end.Removed, *r)
@@ -332,11 +356,11 @@ func (h *Conn) settled(ctx context.Context, read func(projections.View, *registr
 	})
 }
 
-// RemoveAll removes everything that the policies let go. What one kind of records cannot be removed
-// for does not keep the others.
-func (h *Conn) RemoveAll(ctx context.Context, by string, now domain.Instant) (outcome string, err error) {
-	var done []string
+// RemoveAll removes everything that the policies let go at a time. What one kind of records cannot be
+// removed for does not keep the others.
+func (h *Conn) RemoveAll(ctx context.Context, by string, now domain.Instant) (done Removals, err error) {
 	var errs []error
+	done = Removals{}
 	for _, what := range domain.AllRetained() {
 		ans, err := h.removeBy(ctx, what, by, "", now, false)
 		switch {
@@ -344,11 +368,32 @@ func (h *Conn) RemoveAll(ctx context.Context, by string, now domain.Instant) (ou
 		case err != nil:
 			errs = append(errs, fmt.Errorf("remove %s: %w", what, err))
 		case ans.Removal != "":
-			done = append(done, fmt.Sprintf("removal %s: %d records", ans.Removal, ans.Records))
+			done = append(done, ans)
 		}
 	}
-	if len(done) == 0 {
-		done = append(done, "nothing to remove")
+	return done, errors.Join(errs...)
+}
+
+// Removals are what a run removed.
+type Removals []*RemovedBy
+
+// String returns one line.
+func (r Removals) String() string {
+	if len(r) == 0 {
+		return "nothing to remove"
 	}
-	return strings.Join(done, "; "), errors.Join(errs...)
+	texts := make([]string, len(r))
+	for i, one := range r {
+		texts[i] = fmt.Sprintf("removal %s: %d records", one.Removal, one.Records)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// RunRetention removes everything that the policies let go now.
+func (c *Caller) RunRetention(ctx context.Context) (Removals, error) {
+	h, err := c.conn(ctx, Appending)
+	if err != nil {
+		return nil, err
+	}
+	return h.RemoveAll(ctx, "retention run, by "+Me(), Now())
 }

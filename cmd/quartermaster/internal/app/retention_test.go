@@ -362,7 +362,7 @@ func TestSnapshotsByPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return outcome
+		return outcome.String()
 	}
 	if got := remove(); got != "nothing to remove" || len(left()) != 4 {
 		t.Fatalf("without a policy: %s", got)
@@ -418,7 +418,7 @@ func TestQuarantineByPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return outcome
+		return outcome.String()
 	}
 	const policy = "policies: [{id: q, kind: retention, scope: quarantine, value: 2 days}]\n"
 	apptest.Apply(t, a, key, policy+fmt.Sprintf(hold, ""))

@@ -93,7 +93,7 @@ func fillHome(b *testing.B, dir string, nodes int, from, to time.Time) {
 			if err := h.CatchUp(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			if _, err := h.Snapshot(b.Context(), snapshotfile.Rule{}); err != nil {
+			if _, err := h.Snapshot(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 			keepSnapshot(b, h)

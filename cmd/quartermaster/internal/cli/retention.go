@@ -34,11 +34,39 @@ removal of what it covers, until it is lifted. An admin, finance operator or aud
   legal_holds:
     - {id: case-7, reason: a lawsuit, covers: {cluster: lab, period: 2026-Q1}}
 
-The schedule "retention" of the configuration and "archive trim" remove. Every removal is recorded in
+The schedule "retention" of the configuration, "retention run" and "archive trim" remove. Every removal is recorded in
 the log before it begins and when it ended.`,
 	}
-	cmd.AddCommand(a.retentionShowCommand())
+	cmd.AddCommand(a.retentionShowCommand(), a.retentionRunCommand())
 	return cmd
+}
+
+func (a *Program) retentionRunCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "run",
+		Short: "Remove what the policies let go now",
+		Long: `Run removes everything that the retention policies let go now and no legal hold keeps, as the schedule
+does. "retention show" says what that is. Before hours leave the database, parts are made of them and
+compared. A removal that was interrupted is finished.`,
+		Example: "  quartermaster retention run",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			done, err := a.caller().RunRetention(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(done)
+			}
+			for _, r := range done {
+				fmt.Fprintf(a.out, "removal %s: %s\n", r.Removal, removedText(r.What, r.Removed))
+			}
+			if len(done) == 0 {
+				fmt.Fprintln(a.out, "nothing to remove")
+			}
+			return nil
+		},
+	}
 }
 
 func (a *Program) retentionShowCommand() *cobra.Command {

@@ -50,7 +50,8 @@ type Config struct {
 	Snapshots string `yaml:"snapshots"`
 
 	// Parts is the directory of the rows of sealed months. When empty they are in the data directory
-	// (--data-dir). No file in it is ever removed, and no Parquet file is changed.
+	// (--data-dir). No file in it is ever removed, and no Parquet file is changed. Rows leave the
+	// database only if it is set: every instance MUST read the same directory then.
 	Parts string `yaml:"parts"`
 
 	Archive Archive `yaml:"archive"`

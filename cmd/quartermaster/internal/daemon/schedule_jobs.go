@@ -83,7 +83,8 @@ func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
 		return fmt.Sprintf("%d segments with %d records were archived, %d records wait", done.Segments, done.Records, done.Waiting), nil
 	})
 	add("retention", s.Retention, missedDay, minuteOf, func(ctx context.Context, _ time.Time) (string, error) {
-		return h.RemoveAll(ctx, "schedule retention", app.Now())
+		done, err := h.RemoveAll(ctx, "schedule retention", app.Now())
+		return done.String(), err
 	})
 	if s.Checkpoint != "" {
 		add("checkpoint", s.Checkpoint, missedDay, minuteOf, func(ctx context.Context, tick time.Time) (string, error) {
