@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,7 +109,21 @@ func TestHoursLeaveDatabase(t *testing.T) {
 		t.Fatalf("%d of %d hours are left: %s", hours(), all, got)
 	}
 	declare(fmt.Sprintf(hold, ", lifted: true"))
-	if got := run(); !strings.Contains(got, "removal hours/") || hours() != 0 {
+	// A process that is killed after it began leaves the rest to the next one.
+	if code, out := s.command("parts", "make"); code != 0 {
+		t.Fatal(out)
+	}
+	due, err := a.For(app.Everyone).Retention(t.Context())
+	if err != nil || len(due.Due) != 1 || len(due.Due[0].Removed) == 0 {
+		t.Fatalf("%+v: %v", due, err)
+	}
+	if err := errors.Join(a.Close(), h.RecordRemoval(t.Context(), &domain.RemovalStarted{
+		Entity: app.Platform, Removal: "hours/killed", What: domain.RetainedHours, Policy: "hours", Rule: "1 month", By: "a test",
+		Removed: due.Due[0].Removed,
+	}, app.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(); !strings.Contains(got, "removal hours/killed: ") || hours() != 0 {
 		t.Fatalf("%d hours are left: %s", hours(), got)
 	}
 	if got := usage(); got != before {

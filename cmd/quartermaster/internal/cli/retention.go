@@ -52,19 +52,16 @@ compared. A removal that was interrupted is finished.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			done, err := a.caller().RunRetention(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if a.json {
+			if err == nil && a.json {
 				return a.answerJSON(done)
 			}
 			for _, r := range done {
 				fmt.Fprintf(a.out, "removal %s: %s\n", r.Removal, removedText(r.What, r.Removed))
 			}
-			if len(done) == 0 {
+			if len(done) == 0 && err == nil {
 				fmt.Fprintln(a.out, "nothing to remove")
 			}
-			return nil
+			return err
 		},
 	}
 }
