@@ -68,7 +68,8 @@ func (db *DB) MonthWrites(ctx context.Context, generation string, month int64) (
 
 func monthWrites(ctx context.Context, from reader, generation string, month int64) (w MonthWrites, err error) {
 	rows, err := from.QueryContext(ctx, `
-		select topic, partition, next_offset from quartermaster.month_writes where generation = $1 and month = $2`, generation, month)
+		select topic, partition, next_offset from quartermaster.month_writes
+		where generation = $1 and month = $2`, generation, month)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,9 @@ const monthWriteSQL = `
 	on conflict (generation, topic, partition, month) do update set next_offset = excluded.next_offset`
 
 // noteMonths notes that rows of months are written.
-func (s *Store) noteMonths(ctx context.Context, tx *sql.Tx, tp domain.TopicPartition, months map[month]bool, next int64) error {
+func (s *Store) noteMonths(
+	ctx context.Context, tx *sql.Tx, tp domain.TopicPartition, months map[month]bool, next int64,
+) error {
 	if len(months) == 0 {
 		return nil
 	}
@@ -111,7 +114,9 @@ const detachWait = "3s"
 // every row of the month of every partition that has one, as the rows were after writes, and the
 // caller MUST have compared them. It fails with [ErrMonthChanged] if a row was written since, or
 // readers do not let go of the tables in time, and changes nothing then.
-func (db *DB) Detach(ctx context.Context, generation string, at int64, parts []projections.PartDigest, writes MonthWrites) error {
+func (db *DB) Detach(
+	ctx context.Context, generation string, at int64, parts []projections.PartDigest, writes MonthWrites,
+) error {
 	fail := func(err error) error {
 		return fmt.Errorf("detach %s of generation %q: %w", projections.MonthName(at), generation, err)
 	}
@@ -127,7 +132,8 @@ func (db *DB) Detach(ctx context.Context, generation string, at int64, parts []p
 	// This locks the partitions as commits do, and fences folds that know rows of the month.
 	if _, err := tx.ExecContext(ctx, `
 		update quartermaster.partitions set epoch = epoch + 1
-		where generation = $1 and topic = $2 and `+idleTimeout+` is not null and set_config('lock_timeout', '`+detachWait+`', true) is not null`,
+		where generation = $1 and topic = $2 and `+idleTimeout+` is not null
+			and set_config('lock_timeout', '`+detachWait+`', true) is not null`,
 		generation, string(domain.TopicTelemetry)); err != nil {
 		return fail(busy(err))
 	}
@@ -143,7 +149,8 @@ func (db *DB) Detach(ctx context.Context, generation string, at int64, parts []p
 	}
 	for _, p := range parts {
 		if _, err := tx.ExecContext(ctx, `
-			insert into quartermaster.detached_months (generation, topic, partition, month, rows, sha256) values ($1, $2, $3, $4, $5, $6)
+			insert into quartermaster.detached_months (generation, topic, partition, month, rows, sha256)
+			values ($1, $2, $3, $4, $5, $6)
 			on conflict (generation, topic, partition, month) do update
 			set rows = excluded.rows, sha256 = excluded.sha256, detached = now()`,
 			generation, string(p.Partition.Topic), p.Partition.Partition, at, p.Rows, p.Digest[:]); err != nil {
@@ -176,7 +183,9 @@ func (db *DB) Detached(ctx context.Context, generation string) ([]projections.Pa
 }
 
 // detached returns the parts of a topic, or of all with "".
-func detached(ctx context.Context, from reader, generation string, topic domain.Topic) (parts []projections.PartDigest, err error) {
+func detached(
+	ctx context.Context, from reader, generation string, topic domain.Topic,
+) (parts []projections.PartDigest, err error) {
 	rows, err := from.QueryContext(ctx, `
 		select topic, partition, month, rows, sha256 from quartermaster.detached_months
 		where generation = $1 and (topic = $2 or $2 = '')`, generation, string(topic))
@@ -201,7 +210,8 @@ func detached(ctx context.Context, from reader, generation string, topic domain.
 
 // errNoParts means that rows are in parts and nothing reads them.
 func errNoParts(generation string, p projections.PartDigest) error {
-	return fmt.Errorf("rows of generation %q are in parts, among them those of %s: set parts in the configuration to the directory that has them",
+	return fmt.Errorf("rows of generation %q are in parts, among them those of %s: "+
+		"set parts in the configuration to the directory that has them",
 		generation, p.PartKey)
 }
 

@@ -157,7 +157,8 @@ func (r *Retention) Unfinished(what domain.Retained) (list []*Removal) {
 // removedFromQuarantine returns the ids of the records that removals took off the list.
 func removedFromQuarantine(view projections.View) (map[string]bool, error) {
 	removed := map[string]bool{}
-	err := view.Scan(projections.Query{Table: projections.TableRemovals}, func(_ projections.Key, row projections.Row) error {
+	query := projections.Query{Table: projections.TableRemovals}
+	err := view.Scan(query, func(_ projections.Key, row projections.Row) error {
 		r := Retention{}
 		r.addRemoval(row.(*projections.History))
 		for i := range r.Removals {

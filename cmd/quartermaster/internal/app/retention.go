@@ -48,7 +48,9 @@ func (c *Caller) Retention(ctx context.Context) (ans *Retention, err error) {
 		}
 		ans.Position, ans.Retention = v.Position().String(), *r
 		for _, rule := range r.Rules {
-			due := RetentionDue{What: rule.What, Policy: rule.Policy, Rule: rule.Rule, Removed: []domain.Removed{}, Holds: []string{}}
+			due := RetentionDue{
+				What: rule.What, Policy: rule.Policy, Rule: rule.Rule, Removed: []domain.Removed{}, Holds: []string{},
+			}
 			rem, err := h.remover(rule.What, "")
 			if err == nil {
 				var plan removable
@@ -106,7 +108,9 @@ func (p *removable) keep(holds ...string) {
 // remover removes one kind of records.
 type remover interface {
 	// plan returns what a rule lets go at a time.
-	plan(ctx context.Context, v projections.View, r *registry.Retention, rule *registry.RetentionRule, now domain.Instant) (removable, error)
+	plan(
+		ctx context.Context, v projections.View, r *registry.Retention, rule *registry.RetentionRule, now domain.Instant,
+	) (removable, error)
 	// held returns the holds that keep what may be removed.
 	held(ctx context.Context, v projections.View, holds []registry.LegalHold, r *domain.Removed) ([]string, error)
 	// check fails if something of a plan must not be removed after all. It may take long.
@@ -146,8 +150,8 @@ func (h *Conn) remover(what domain.Retained, before string) (remover, error) {
 }
 
 // errNoParts means that rows cannot be left to parts here.
-var errNoParts = &InvalidError{Err: errors.New("rows leave only a database, and only with parts in the configuration: " +
-	"a directory that every instance reads")}
+var errNoParts = &InvalidError{Err: errors.New("rows leave only a database, and only with parts " +
+	"in the configuration: a directory that every instance reads")}
 
 // RemovedBy says what a removal did.
 type RemovedBy struct {
@@ -168,7 +172,9 @@ var errNoPolicy = errors.New("no retention policy lets go of it, so everything s
 // removeBy removes what the policy for a kind of records lets go at a time. It finishes a removal that
 // was interrupted first, and then nothing more. A removal is in the log before it begins, and once it
 // ended: whatever happens in between, the same removal is finished and recorded once.
-func (h *Conn) removeBy(ctx context.Context, what domain.Retained, by, before string, now domain.Instant, dryRun bool) (*RemovedBy, error) {
+func (h *Conn) removeBy(
+	ctx context.Context, what domain.Retained, by, before string, now domain.Instant, dryRun bool,
+) (*RemovedBy, error) {
 	if err := h.settled(ctx, func(_ projections.View, r *registry.Retention) error {
 		if r.Rule(what) == nil && (dryRun || len(r.Unfinished(what)) == 0) {
 			return &DeniedError{Err: fmt.Errorf("remove %s: %w: \"quartermaster apply\" declares one (kind retention, scope %s)",
@@ -259,7 +265,8 @@ func (h *Conn) finishRemovals(ctx context.Context, rem remover, what domain.Reta
 // keeps, and records that.
 func (h *Conn) endRemoval(ctx context.Context, rem remover, m *registry.Removal) (*RemovedBy, error) {
 	end := &domain.RecordsRemoved{
-		Entity: m.Entity, Removal: m.Removal, What: m.What, Policy: m.Policy, Rule: m.Rule, By: m.By, Removed: []domain.Removed{},
+		Entity: m.Entity, Removal: m.Removal, What: m.What, Policy: m.Policy, Rule: m.Rule, By: m.By,
+		Removed: []domain.Removed{},
 	}
 	var todo []*domain.Removed
 	var left removable
@@ -344,8 +351,8 @@ func (h *Conn) settled(ctx context.Context, read func(projections.View, *registr
 		at := v.Position()
 		for tp, to := range end {
 			if (tp.Topic == domain.TopicWorkspaces || tp.Topic == domain.TopicBooks) && at[tp] < to {
-				return &UnavailableError{Err: fmt.Errorf("nothing was removed: the rows lack %d events of %s, which may set a legal hold",
-					to-at[tp], tp)}
+				return &UnavailableError{Err: fmt.Errorf(
+					"nothing was removed: the rows lack %d events of %s, which may set a legal hold", to-at[tp], tp)}
 			}
 		}
 		r, err := retentionOf(v, Now())

@@ -30,7 +30,9 @@ type leaving struct {
 
 // telemetry returns the partitions whose rows are split by hour.
 func telemetry() []domain.TopicPartition {
-	return slices.DeleteFunc(domain.AllPartitions(), func(tp domain.TopicPartition) bool { return tp.Topic != domain.TopicTelemetry })
+	return slices.DeleteFunc(domain.AllPartitions(), func(tp domain.TopicPartition) bool {
+		return tp.Topic != domain.TopicTelemetry
+	})
 }
 
 func (r *hoursRemover) generation(ctx context.Context) (string, error) {
@@ -114,7 +116,9 @@ func (r *hoursRemover) partsOf(month int64) (list []projections.PartDigest, err 
 
 // held returns the holds on a month. A hold on a workspace or cluster keeps all of it, because the rows
 // of all are in one table.
-func (r *hoursRemover) held(_ context.Context, _ projections.View, holds []registry.LegalHold, of *domain.Removed) (by []string, err error) {
+func (r *hoursRemover) held(
+	_ context.Context, _ projections.View, holds []registry.LegalHold, of *domain.Removed,
+) (by []string, err error) {
 	month := projections.BillingMonth(of.Month)
 	for i := range holds {
 		if p := holds[i].Period; p == (domain.Interval{}) || p.From < month.To && month.From < p.To {
@@ -146,7 +150,10 @@ func (r *hoursRemover) check(ctx context.Context, list []domain.Removed) error {
 			for _, tp := range telemetry() {
 				k := projections.PartKey{Partition: tp, Month: projections.HourOf(month)}
 				d := projections.PartDigest{PartKey: k}
-				if d.Rows, d.Digest, err = digestRows(func(yield func(projections.Key, []byte) error) error { return reader.Rows(k, yield) }); err != nil {
+				d.Rows, d.Digest, err = digestRows(func(yield func(projections.Key, []byte) error) error {
+					return reader.Rows(k, yield)
+				})
+				if err != nil {
 					return err
 				}
 				m.stale = m.stale || d.Rows > 0 && !slices.Contains(m.parts, d)

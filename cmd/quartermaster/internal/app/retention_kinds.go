@@ -134,7 +134,9 @@ func coversPartition(v projections.View, hold *registry.LegalHold, tp domain.Top
 	return in[tp] || !registry.KeyedByCluster(tp.Topic), nil
 }
 
-func (l *logRemover) held(ctx context.Context, v projections.View, holds []registry.LegalHold, r *domain.Removed) (by []string, err error) {
+func (l *logRemover) held(
+	ctx context.Context, v projections.View, holds []registry.LegalHold, r *domain.Removed,
+) (by []string, err error) {
 	tp := domain.TopicPartition{Topic: r.Topic, Partition: int(r.Partition)}
 	for i := range holds {
 		held, err := l.heldBy(ctx, v, &holds[i], tp, r.To)
@@ -210,7 +212,9 @@ func (s snapshotRemover) plan(
 }
 
 // held returns the holds whose period began before a snapshot was made: it may have rows of it.
-func (s snapshotRemover) held(_ context.Context, _ projections.View, holds []registry.LegalHold, r *domain.Removed) (by []string, err error) {
+func (s snapshotRemover) held(
+	_ context.Context, _ projections.View, holds []registry.LegalHold, r *domain.Removed,
+) (by []string, err error) {
 	in := snapshotfile.InfoOf(filepath.Join(s.h.Snapshots(), r.File))
 	if errors.Is(in.Err, os.ErrNotExist) {
 		return nil, nil
@@ -271,7 +275,8 @@ func (q *quarantineRemover) plan(
 			continue
 		}
 		removed := domain.Removed{
-			Topic: e.Topic, Partition: uint32(e.Partition), From: e.Offset, To: max(e.Last, e.Offset) + 1, Records: uint64(e.Events()),
+			Topic: e.Topic, Partition: uint32(e.Partition), From: e.Offset, To: max(e.Last, e.Offset) + 1,
+			Records: uint64(e.Events()),
 		}
 		by, err := q.held(ctx, v, r.Holds, &removed)
 		if err != nil {
@@ -290,7 +295,9 @@ func (q *quarantineRemover) plan(
 
 // held returns the holds that may be about a record. One whose workspace or cluster is unknown may be
 // of any.
-func (q *quarantineRemover) held(_ context.Context, v projections.View, holds []registry.LegalHold, r *domain.Removed) (by []string, err error) {
+func (q *quarantineRemover) held(
+	_ context.Context, v projections.View, holds []registry.LegalHold, r *domain.Removed,
+) (by []string, err error) {
 	if q.entries == nil {
 		if _, err := q.read(v); err != nil {
 			return nil, err
