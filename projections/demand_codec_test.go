@@ -50,8 +50,9 @@ func TestDemandMonthEncoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &memoryPartition{rows: NewWorkingSet()}
-		if err := p.fill([][]byte{section}); err != nil {
+		p, counts := &memoryPartition{rows: NewWorkingSet()}, &tallies{}
+		counts.at(k).rows++
+		if err := p.fill([][]byte{section}, counts, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := p.rows.Get(k); !reflect.DeepEqual(got, m) {

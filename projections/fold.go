@@ -12,7 +12,7 @@ import (
 
 // Method is the version of the folds. Rows of different versions are not comparable. A new version
 // rebuilds its rows from the log.
-const Method = "folds/7"
+const Method = "folds/8"
 
 // Decoder turns a record into an event. The envelope may share memory with the record; the fold
 // copies what it keeps.
@@ -197,6 +197,7 @@ func (f *Projector) Apply(rows *WorkingSet, rec *domain.Record) (err error) {
 	if rec.IsMarker() {
 		return nil
 	}
+	rows.offset = rec.Offset
 	if reason := f.failed[rec.Offset]; reason != nil {
 		f.env = domain.Envelope{}
 		f.quarantine(rows, rec, KindFailed, reason)

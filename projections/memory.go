@@ -41,6 +41,8 @@ type memoryPartition struct {
 	end  int64 // the hour after their months
 	// reads counts the rows that folds asked a part for, by month.
 	reads map[int64]int
+	// tallies are of all rows, also those that were left to parts.
+	tallies tallies
 }
 
 // NewMemory returns an empty store for the given topics.
@@ -60,6 +62,7 @@ func NewMemory(topics []domain.TopicSpec) *Memory {
 func (m *Memory) empty(tp domain.TopicPartition, p *memoryPartition) {
 	p.rows, p.next, p.last, p.broken = NewWorkingSet(), 0, domain.Anchor{}, false
 	p.base, p.reads, p.end = map[int64]basePart{}, map[int64]int{}, 0
+	p.tallies = tallies{}
 	p.rows.below = func(k Key) ([]byte, error) { return m.below(p, k) }
 }
 
@@ -113,6 +116,7 @@ func (t *memoryTx) Commit(_ context.Context, next int64, last domain.Anchor) err
 	}
 	trespass := t.p.rows.trespass
 	t.p.next, t.p.last = next, last
+	t.p.tallies.add(&t.p.rows.changes)
 	t.p.note(t.p.rows.changed)
 	t.p.rows.Settle()
 	t.p.rows.seal()

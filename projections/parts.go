@@ -288,7 +288,7 @@ func SplitRow(b []byte) (k Key, raw []byte, err error) {
 		return k, nil, fmt.Errorf("read the key of a row: %w", r.err)
 	}
 	var ok bool
-	if k.Table, ok = tableNamed(name); !ok {
+	if k.Table, ok = TableNamed(name); !ok {
 		return k, nil, fmt.Errorf("read the key of a row: table %q is not known", name)
 	}
 	return k, r.b, nil

@@ -158,7 +158,8 @@ func (t Table) Topic() domain.Topic {
 	}
 }
 
-func tableNamed(name string) (Table, bool) {
+// TableNamed returns the table with a name. It reports false if there is none.
+func TableNamed(name string) (Table, bool) {
 	for t, n := range tableNames {
 		if n == name && n != "" {
 			return Table(t), true
@@ -301,6 +302,9 @@ type WorkingSet struct {
 	shelves map[shelfKey]*shelf
 	sealed  int // hours on shelves
 	changed []*entry
+	// changes are the tallies of what changed since Settle, offset is that of the current record.
+	changes tallies
+	offset  int64
 	settled []*entry // stored, to be sealed at once
 	batch   uint64
 	// declared, unless nil, is the set of keys that the fold announced. Touching any other key is a
@@ -608,6 +612,7 @@ func (r *WorkingSet) Settle() {
 		}
 	}
 	r.changed = r.changed[:0]
+	r.changes = tallies{}
 	r.batch++
 }
 
@@ -645,15 +650,18 @@ func change[R Row](r *WorkingSet, k Key) R {
 		k.Scope, k.ID = r.keep(k.Scope), r.keep(k.ID)
 		e = &entry{key: k, row: r.fresh(k.Table)}
 		r.enter(e)
+		r.note(e.key, 1)
 	}
 	if e.gone {
 		e.row, e.gone = r.fresh(k.Table), false
+		r.note(e.key, 1)
 	}
 	r.touch(e)
 	return e.row.(R)
 }
 
 func (r *WorkingSet) touch(e *entry) {
+	r.note(e.key, 0)
 	if e.mark != r.batch {
 		e.mark = r.batch
 		r.changed = append(r.changed, e)
@@ -662,8 +670,9 @@ func (r *WorkingSet) touch(e *entry) {
 
 // remove deletes a row of a table that is never sealed.
 func (r *WorkingSet) remove(k Key) {
-	if e := r.find(k); e != nil {
+	if e := r.find(k); e != nil && !e.gone {
 		r.touch(e)
+		r.note(e.key, -1)
 		e.gone = true
 	}
 }

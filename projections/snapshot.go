@@ -24,7 +24,7 @@ import (
 // A snapshot is a file of rows at a position, in this order:
 //
 //	magic     8 bytes, "QMSNAP4\n"
-//	header    length and CBOR map: method version, log, position, anchors, parts
+//	header    length and CBOR map: method version, log, position, anchors, parts, tallies
 //	sections  for each partition in order its chunks, each length and bytes, and
 //	          a length of 0 after the last
 //	content   32 bytes: the digest of the sections
@@ -54,7 +54,8 @@ type snapshotHeader struct {
 	// Anchors are the last records before the position, by partition. They identify the log.
 	Anchors []snapshotAnchor `cbor:"anchors"`
 	// Parts are the parts below the rows, by [PartKey.Compare].
-	Parts []snapshotPart `cbor:"parts"`
+	Parts   []snapshotPart  `cbor:"parts"`
+	Tallies []snapshotTally `cbor:"tallies"`
 }
 
 type snapshotPart struct {
@@ -67,6 +68,16 @@ type snapshotPart struct {
 	Changed bool `cbor:"changed"`
 }
 
+type snapshotTally struct {
+	_         struct{} `cbor:",toarray"`
+	Topic     domain.Topic
+	Partition int
+	Table     string
+	Month     int64
+	Rows      int64
+	Changed   int64
+}
+
 type snapshotAnchor struct {
 	Topic     domain.Topic `cbor:"topic"`
 	Partition int          `cbor:"partition"`
@@ -75,8 +86,11 @@ type snapshotAnchor struct {
 	Hash      []byte       `cbor:"hash"`
 }
 
-func snapshotHeaderOf(v View, log string) snapshotHeader {
-	h := snapshotHeader{Method: Method, Log: log, Position: v.Position().String(), Anchors: []snapshotAnchor{}, Parts: []snapshotPart{}}
+func snapshotHeaderOf(v View, log string) (h snapshotHeader, err error) {
+	h = snapshotHeader{
+		Method: Method, Log: log, Position: v.Position().String(), Anchors: []snapshotAnchor{}, Parts: []snapshotPart{},
+		Tallies: []snapshotTally{},
+	}
 	anchors := v.Anchors()
 	for _, tp := range slices.SortedFunc(maps.Keys(anchors), domain.TopicPartition.Compare) {
 		a := anchors[tp]
@@ -91,7 +105,14 @@ func snapshotHeaderOf(v View, log string) snapshotHeader {
 			})
 		}
 	}
-	return h
+	all, err := TalliesOf(v)
+	for _, t := range all {
+		h.Tallies = append(h.Tallies, snapshotTally{
+			Topic: t.Partition.Topic, Partition: t.Partition.Partition, Table: t.Table.String(), Month: t.Month,
+			Rows: t.Rows, Changed: t.Changed,
+		})
+	}
+	return h, err
 }
 
 // AppendRow appends a row with its key, in the form of sections and digests.
@@ -225,7 +246,11 @@ func WriteSnapshot(w io.Writer, v View, log string) ([32]byte, error) {
 }
 
 func writeSnapshot(w io.Writer, v View, log string) (sum [32]byte, err error) {
-	head, err := canonical.Marshal(snapshotHeaderOf(v, log))
+	h, err := snapshotHeaderOf(v, log)
+	if err != nil {
+		return sum, err
+	}
+	head, err := canonical.Marshal(h)
 	if err != nil {
 		return sum, fmt.Errorf("encode header: %w", err)
 	}

@@ -35,6 +35,7 @@ type SnapshotInfo struct {
 	Digest   [32]byte     // of the rows
 
 	changed []bool // whether rows of the month of each part were changed
+	tallies map[domain.TopicPartition]*tallies
 }
 
 // endSize is the size of content, digest and seal.
@@ -120,7 +121,7 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Posit
 				h.Write(chunk)
 			}
 			sums[i] = [32]byte(h.Sum(nil))
-			errs[i] = m.parts[tp].fill(chunks)
+			errs[i] = m.parts[tp].fill(chunks, info.tallies[tp], info.monthsInParts(tp))
 		})
 	}
 	wg.Wait()
@@ -216,6 +217,20 @@ func (s *snapshotReader) info() (info SnapshotInfo, err error) {
 		}
 		info.Anchors[tp] = domain.Anchor{Offset: a.Offset, Epoch: a.Epoch, Hash: [32]byte(a.Hash)}
 	}
+	info.tallies = map[domain.TopicPartition]*tallies{}
+	for _, t := range h.Tallies {
+		tp := domain.TopicPartition{Topic: t.Topic, Partition: t.Partition}
+		table, _ := TableNamed(t.Table) // of another method it may not be known
+		if t.Changed < 0 || t.Changed >= info.Position[tp] {
+			return info, fmt.Errorf("%w: header: %s of %s changed at offset %d", ErrSnapshotDamaged, t.Table, tp, t.Changed)
+		}
+		of := info.tallies[tp]
+		if of == nil {
+			of = &tallies{of: map[tableMonth]*rowsChanged{}}
+			info.tallies[tp] = of
+		}
+		of.of[tableMonth{table, t.Month}] = &rowsChanged{t.Rows, t.Changed}
+	}
 	for _, p := range h.Parts {
 		k := PartKey{domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, p.Month}
 		if len(p.Digest) != sha256.Size || p.Rows < 0 || monthOfHour(p.Month) != p.Month ||
@@ -279,20 +294,40 @@ type wellFormed struct{}
 
 func (*wellFormed) UnmarshalCBOR([]byte) error { return nil }
 
-// fill reads the rows of a section.
-func (p *memoryPartition) fill(chunks [][]byte) error {
+// monthsInParts returns the months of a partition whose rows may be in parts.
+func (s *SnapshotInfo) monthsInParts(tp domain.TopicPartition) map[int64]bool {
+	months := map[int64]bool{}
+	for _, p := range s.Parts {
+		if p.Partition == tp {
+			months[p.Month] = true
+		}
+	}
+	return months
+}
+
+// fill reads the rows of a section, and checks that the header counts them right. Of months with parts
+// the section has some rows alone.
+func (p *memoryPartition) fill(chunks [][]byte, want *tallies, parts map[int64]bool) error {
 	r := cborReader{names: make(map[string]string)}
+	counted := &tallies{}
 	for _, r.b = range chunks {
 		for len(r.b) > 0 {
-			if err := p.fillRow(&r); err != nil {
+			if err := p.fillRow(&r, counted); err != nil {
 				return err
 			}
 		}
 	}
+	if want == nil {
+		want = &tallies{}
+	}
+	if !counted.sameRows(want, parts) {
+		return errors.New("the header counts other rows")
+	}
+	p.tallies = *want
 	return nil
 }
 
-func (p *memoryPartition) fillRow(r *cborReader) error {
+func (p *memoryPartition) fillRow(r *cborReader, counted *tallies) error {
 	var k Key
 	r.tuple(5)
 	name := r.text()
@@ -301,9 +336,10 @@ func (p *memoryPartition) fillRow(r *cborReader) error {
 		return r.err
 	}
 	var ok bool
-	if k.Table, ok = tableNamed(name); !ok {
+	if k.Table, ok = TableNamed(name); !ok {
 		return fmt.Errorf("table %q is not known", name)
 	}
+	counted.at(k).rows++
 	if k.Table == TableUsage {
 		from := r.b
 		if r.skip(maxDepth); r.err != nil {

@@ -17,6 +17,9 @@ import (
 // plain exposes only the interface of a view, as a database does.
 type plain struct{ projections.View }
 
+// Tallies implements the view of [projections.TalliesOf].
+func (v plain) Tallies() ([]projections.Tally, error) { return projections.TalliesOf(v.View) }
+
 // A snapshot has the same bytes, and rows have the same digest, whether they come from a store that
 // knows its partitions and keeps rows encoded, or from a plain view, or from a snapshot that was
 // read.

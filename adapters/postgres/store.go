@@ -486,6 +486,9 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 	if err := s.noteMonths(ctx, sqlTx, tp, w.months, next); err != nil {
 		return fmt.Errorf("note the months: %w", err)
 	}
+	if err := s.tally(ctx, sqlTx, string(tp.Topic), tp.Partition, p.rows); err != nil {
+		return err
+	}
 	if err := sqlTx.Commit(); err != nil {
 		return err
 	}

@@ -326,6 +326,7 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 		}
 	}
 	createHeld(&b, schema)
+	createTallies(&b, schema)
 	for _, t := range monthly() {
 		// All months outside the bounds share two partitions, so that bad times cannot make many.
 		for _, far := range [][3]string{
@@ -428,9 +429,9 @@ const hotStorage = "fillfactor = 50"
 
 // tableNames returns the names of a generation's tables.
 func tableNames() []string {
-	names := make([]string, 0, len(tables)+1)
+	names := make([]string, 0, len(tables)+2)
 	for _, t := range tables {
 		names = append(names, t.name())
 	}
-	return slices.Concat(names, []string{held})
+	return slices.Concat(names, []string{held, tallied})
 }

@@ -178,3 +178,34 @@ func (d Detached) Detach(tp domain.TopicPartition) error {
 	}
 	return failed
 }
+
+// talliesOf returns the tallies of a store as text, and checks that they count its rows.
+func talliesOf(t *testing.T, s projections.Store) (text string) {
+	t.Helper()
+	if err := s.View(context.Background(), func(v projections.View) error {
+		all, err := projections.TalliesOf(v)
+		if err != nil {
+			return err
+		}
+		left := map[projections.Table]int64{}
+		for _, of := range all {
+			text += fmt.Sprintf("%s %s %d: %d at %d\n", of.Partition, of.Table, of.Month, of.Rows, of.Changed)
+			left[of.Table] += of.Rows
+		}
+		for _, table := range projections.Tables() {
+			if err := projections.Stored(v).Scan(projections.Query{Table: table}, func(projections.Key, projections.Row) error {
+				left[table]--
+				return nil
+			}); err != nil {
+				return err
+			}
+			if left[table] != 0 {
+				t.Errorf("the tallies count %d rows too many of %s", left[table], table)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -275,6 +275,9 @@ func Run(t *testing.T, open func(t *testing.T) projections.Store) {
 			if got, want := partsOf(t, s), partsOf(t, m); got != want {
 				t.Errorf("log %d: parts are\n%swant\n%s", seed, got, want)
 			}
+			if got, want := talliesOf(t, s), talliesOf(t, m); got != want {
+				t.Errorf("log %d: tallies are\n%swant\n%s", seed, got, want)
+			}
 		}
 	})
 
