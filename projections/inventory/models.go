@@ -52,9 +52,12 @@ type ModelEntry struct {
 	// ReadyReplicas is the last count of an observer; null if there was none within StaleAfter.
 	ReadyReplicas *uint32 `json:"ready_replicas"`
 	// Units is the number of pods or jobs that held GPUs in the last hour in which any did.
-	Units      int            `json:"units"`
-	LastSeen   domain.Instant `json:"last_seen,omitempty"`
-	SeenBy     []string       `json:"seen_by"` // tables: replicas, server_hours, serving_hours, usage_hours
+	Units int `json:"units"`
+	// LastSeen is absent if it was not seen within StaleAfter or a week, whichever is longer.
+	LastSeen domain.Instant `json:"last_seen,omitempty"`
+	// SeenBy are the tables that saw it within StaleAfter, or if none did, before: replicas,
+	// server_hours, serving_hours, usage_hours.
+	SeenBy     []string       `json:"seen_by"`
 	LastUpdate domain.Instant `json:"last_update"`
 }
 
@@ -103,6 +106,10 @@ func (s sightings) of(k modelKey, t projections.Table) *sighting {
 // before it counts as not running. A sighting belongs to the declared deployment with its name in
 // the cluster, if they do not differ in workspace, model or tier; otherwise it is a shadow. If no
 // source names its workspace, it belongs to the cluster's owner.
+//
+// It reads the observations of staleAfter. Only if a declared deployment was not seen then, it also
+// reads those of the week before, to say when it was last seen. So its cost does not grow with
+// history.
 func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFilter) (*ModelInventory, error) {
 	if staleAfter <= 0 {
 		return nil, fmt.Errorf("models stale after %d ns: want a time above 0", staleAfter)
@@ -146,25 +153,48 @@ func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFi
 	if err != nil {
 		return nil, err
 	}
-	seen, err := seeModels(view, at)
+	since := at - staleAfter
+	seen, err := seeModels(view, since, at)
 	if err != nil {
 		return nil, err
 	}
 	fits := func(a, b string) bool { return a == "" || b == "" || a == b }
-	var shadows shadowIndex
-	since := at - staleAfter
-	for _, k := range slices.SortedFunc(maps.Keys(seen), compareModels) {
-		s := seen[k]
-		n := name{k.cluster, k.deployment}
-		e := declared[n]
+	// of returns the declared deployment that a sighting belongs to, nil for none.
+	of := func(k modelKey) *ModelEntry {
+		e := declared[name{k.cluster, k.deployment}]
 		if e == nil || k.deployment == "" || !fits(e.Workspace, k.workspace) ||
 			!fits(e.Model, k.model) || e.Tier != k.tier && k.tier != "" {
-			if s.last <= since || s.last <= removed[n] {
+			return nil
+		}
+		return e
+	}
+	var shadows shadowIndex
+	for _, k := range slices.SortedFunc(maps.Keys(seen), compareModels) {
+		s, e := seen[k], of(k)
+		if e == nil {
+			if s.last <= since || s.last <= removed[name{k.cluster, k.deployment}] {
 				continue
 			}
 			e = shadows.of(k)
 		}
 		e.see(k, s, since)
+	}
+	unseen := map[*ModelEntry]bool{}
+	for _, e := range declared {
+		if e.LastSeen == 0 {
+			unseen[e] = true
+		}
+	}
+	if before := at - lookBack; before < since && len(unseen) > 0 {
+		earlier, err := seeModels(view, before, since)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range slices.SortedFunc(maps.Keys(earlier), compareModels) {
+			if e := of(k); e != nil && unseen[e] {
+				e.see(k, earlier[k], since)
+			}
+		}
 	}
 	for _, e := range declared {
 		switch {
@@ -290,10 +320,16 @@ func (e *ModelEntry) see(k modelKey, s *sighting, since domain.Instant) {
 	slices.Sort(e.SeenBy)
 }
 
-// seeModels collects what was seen running up to a time.
-func seeModels(view projections.View, at domain.Instant) (sightings, error) {
+// lookBack is how long before the time of an answer a stale deployment is looked for.
+const lookBack = 7 * domain.Day
+
+// seeModels collects what was seen running from the hour of one time up to another.
+func seeModels(view projections.View, from, at domain.Instant) (sightings, error) {
 	seen := sightings{}
-	err := view.Scan(projections.Query{Table: projections.TableReplicas}, func(k projections.Key, row projections.Row) error {
+	// Times before 1970 are those of a log without events.
+	since, end := max(1, projections.HourOf(from)), max(1, projections.HourOf(at-1)+1)
+	query := projections.Query{Table: projections.TableReplicas, From: max(1, projections.DayOf(from)), To: end}
+	err := view.Scan(query, func(k projections.Key, row projections.Row) error {
 		v := row.(*projections.History).At(at)
 		if v == nil {
 			return nil
@@ -318,7 +354,7 @@ func seeModels(view projections.View, at domain.Instant) (sightings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read replicas: %w", err)
 	}
-	query := projections.Query{Table: projections.TableServing, To: projections.HourOf(at-1) + 1}
+	query = projections.Query{Table: projections.TableServing, From: since, To: end}
 	err = view.Scan(query, func(k projections.Key, row projections.Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
 		for _, x := range row.(*projections.ServingHour).Sources {
@@ -331,7 +367,7 @@ func seeModels(view projections.View, at domain.Instant) (sightings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read serving hours: %w", err)
 	}
-	query = projections.Query{Table: projections.TableServers, To: projections.HourOf(at-1) + 1}
+	query = projections.Query{Table: projections.TableServers, From: since, To: end}
 	err = view.Scan(query, func(k projections.Key, row projections.Row) error {
 		x := row.(*projections.ServerHour)
 		if x.Model == "" {
@@ -348,7 +384,7 @@ func seeModels(view projections.View, at domain.Instant) (sightings, error) {
 	if err != nil {
 		return nil, err
 	}
-	query = projections.Query{Table: projections.TableUsage, To: projections.HourOf(at-1) + 1}
+	query = projections.Query{Table: projections.TableUsage, From: since, To: end}
 	err = view.Scan(query, func(k projections.Key, row projections.Row) error {
 		hour := domain.Instant(k.Hour) * domain.Hour
 		u := pay.paid(k, row.(*projections.UsageHour))
