@@ -1,12 +1,9 @@
 package usage
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"quartermaster/domain"
-	"quartermaster/projections"
 	"quartermaster/projections/dimension"
 	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"
@@ -63,6 +60,22 @@ func (t *GPUTime) add(s *DeviceSegment, declared bool) {
 	case inventory.Unobserved:
 		t.Unobserved += s.GPUMs
 	}
+}
+
+// plus adds the time of a day.
+func (t *GPUTime) plus(o *GPUTime) {
+	t.Service += o.Service
+	t.Allocated += o.Allocated
+	t.BusyUnattributed += o.BusyUnattributed
+	t.Idle += o.Idle
+	t.Failed += o.Failed
+	t.Maintenance += o.Maintenance
+	t.Unprovisioned += o.Unprovisioned
+	t.Unobserved += o.Unobserved
+	t.WhileFailed += o.WhileFailed
+	t.Undeclared += o.Undeclared
+	t.Measured += o.Measured
+	t.Active += o.Active
 }
 
 func (t *GPUTime) finish() {
@@ -122,80 +135,4 @@ func (f *Filter) accepts(d *DeviceHour, s *DeviceSegment) bool {
 func asks(d Dimension, by []Dimension, where []dimension.Condition) bool {
 	on := func(c dimension.Condition) bool { return c.Dimension == d }
 	return slices.Contains(by, d) || slices.ContainsFunc(where, on)
-}
-
-// NewReport sums the time of [EachDeviceHour] by the given dimensions. Its memory grows with the
-// number of groups.
-func NewReport(view projections.View, from, to domain.Instant, filter Filter, by ...Dimension) (*Report, error) {
-	dims, err := dimensions.By(by)
-	if err != nil {
-		return nil, fmt.Errorf("usage by %v: %w", by, err)
-	}
-	picker, err := dimensions.Picker(filter.Where)
-	if err != nil {
-		return nil, fmt.Errorf("usage where %v: %w", filter.Where, err)
-	}
-	topics := []domain.Topic{domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware}
-	at := cell{}
-	if asks(ByWorkloadClass, by, filter.Where) {
-		topics = append(topics, domain.TopicDeployments)
-		if at.workloads, err = ReadWorkloads(view); err != nil {
-			return nil, err
-		}
-	}
-	report := &Report{
-		Position: view.Position().String(), From: from, To: to, By: append([]Dimension{}, by...), Where: filter.Where,
-		Groups: []Group{},
-	}
-	lacks, err := registry.CompletenessOf(view, filter.Workspace, filter.Cluster, domain.Interval{From: from, To: to}, topics...)
-	if err != nil {
-		return nil, err
-	}
-	report.Completeness = lacks
-	groups := map[usageKey]*GPUTime{}
-	var k, last usageKey
-	var sum *GPUTime
-	err = EachDeviceHour(view, from, to, func(d *DeviceHour) error {
-		if filter.Cluster != "" && d.Cluster != filter.Cluster || filter.Region != "" && d.Region != filter.Region {
-			return nil
-		}
-		at.hour = d
-		for i := range d.Segments {
-			s := &d.Segments[i]
-			at.segment = s
-			if !filter.accepts(d, s) || !picker.Picks(&at) {
-				continue
-			}
-			k = usageKey{}
-			for _, d := range dims {
-				d.Read(&at, &k)
-			}
-			if sum == nil || k != last {
-				if sum = groups[k]; sum == nil {
-					sum = &GPUTime{}
-					own := k
-					own.workspace, own.deployment = strings.Clone(k.workspace), strings.Clone(k.deployment)
-					groups[own] = sum
-				}
-				last = k
-			}
-			sum.add(s, d.Declared)
-			report.Total.add(s, d.Declared)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]usageKey, 0, len(groups))
-	for k := range groups {
-		keys = append(keys, k)
-	}
-	for _, of := range dimension.Groups(dims, keys, func(_, _ *usageKey) int { return 0 }) {
-		g := Group{Key: dimension.Named(dims, of), GPUTime: *groups[*of.Key]}
-		g.finish()
-		report.Groups = append(report.Groups, g)
-	}
-	report.Total.finish()
-	return report, nil
 }

@@ -76,16 +76,29 @@ type DeviceHour struct {
 // held at a moment share it equally, so over time they share by the seconds held. Shares are
 // rounded to milliseconds so that they add up exactly.
 func EachDeviceHour(view projections.View, from, to domain.Instant, yield func(*DeviceHour) error) error {
-	if from <= 0 || to <= from {
-		return fmt.Errorf("usage from %s to %s: want a time and a later one", from, to)
+	if err := checkPeriod(from, to); err != nil {
+		return err
 	}
 	f, err := inventory.ReadFleet(view)
 	if err != nil {
 		return err
 	}
+	return eachDeviceHour(view, f, from, to, yield)
+}
+
+func checkPeriod(from, to domain.Instant) error {
+	if from <= 0 || to <= from {
+		return fmt.Errorf("usage from %s to %s: want a time and a later one", from, to)
+	}
+	return nil
+}
+
+func eachDeviceHour(
+	view projections.View, f *inventory.Fleet, from, to domain.Instant, yield func(*DeviceHour) error,
+) error {
 	w := &usageWalk{fleet: f, span: domain.Interval{From: from, To: to}, yield: yield, weights: map[cutOf]int64{}}
 	query := projections.Query{From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}
-	err = inventory.EachUsage(view, f.Index, query, func(k projections.Key, row *projections.UsageHour) error {
+	err := inventory.EachUsage(view, f.Index, query, func(k projections.Key, row *projections.UsageHour) error {
 		name := inventory.NodeName{Cluster: k.Scope, Node: k.ID}
 		if w.node == nil || w.node.NodeName != name {
 			if err := w.advance(name); err != nil {

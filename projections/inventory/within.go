@@ -1,0 +1,122 @@
+package inventory
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// DigestWithin digests what decides, besides the reports themselves, how usage within a span is
+// resolved: the GPUs in service, the times down, the corrections, and who pays for pods. A statement
+// that concerns another time does not change it. Descriptions of clusters are not part of it, because
+// they do not decide about GPU time.
+func (f *Fleet) DigestWithin(view projections.View, span domain.Interval) ([32]byte, error) {
+	p, err := readPayers(view)
+	if err != nil {
+		return [32]byte{}, err
+	}
+	h := sha256.New()
+	b := p.appendWithin(nil, span)
+	for _, n := range f.Nodes {
+		b = n.appendWithin(b, span)
+		if len(b) > 1<<16 {
+			h.Write(b)
+			b = b[:0]
+		}
+	}
+	h.Write(b)
+	return [32]byte(h.Sum(nil)), nil
+}
+
+// appendWithin appends what was stated of a node for a span, nothing if there is nothing. Each part
+// is preceded by its number or by a tag, so that two different nodes have different bytes.
+func (n *NodeTime) appendWithin(b []byte, span domain.Interval) []byte {
+	start := len(b)
+	b = appendText(appendText(append(b, 'n'), n.Cluster), n.Node)
+	empty := len(b)
+	for i := range n.Service {
+		s := &n.Service[i]
+		part := s.Intersect(span)
+		if part.Empty() {
+			continue
+		}
+		b = appendText(appendSpan(append(b, 's'), part), string(s.Node.BillingModel))
+		for j := range s.GPUs {
+			g := &s.GPUs[j]
+			b = appendText(append(append(b, 'g'), g.ID[:]...), g.Model)
+			for _, t := range g.Within(nil, part) {
+				b = appendSpan(append(b, 't'), t)
+			}
+		}
+	}
+	var downs [][]byte
+	for i := range n.Down {
+		d := &n.Down[i]
+		if part := d.Intersect(span); !part.Empty() {
+			down := append(appendSpan([]byte{'d'}, part), d.GPU[:]...)
+			if d.Failed {
+				down = append(down, 'f')
+			}
+			downs = append(downs, down)
+		}
+	}
+	// Equal times come in no particular order.
+	slices.SortFunc(downs, bytes.Compare)
+	for _, d := range slices.CompactFunc(downs, bytes.Equal) {
+		b = append(b, d...)
+	}
+	for _, c := range n.Corrections {
+		part := c.Ev.Interval.Intersect(span)
+		if part.Empty() {
+			continue
+		}
+		b = append(appendSpan(append(b, 'c'), part), c.Ev.GPU[:]...)
+		b = binary.AppendUvarint(b, uint64(c.Ev.Replica))
+		b = appendText(appendText(appendText(b, c.Ev.Workspace), c.Ev.Deployment), c.Ev.Unit)
+	}
+	if len(b) == empty {
+		return b[:start]
+	}
+	return b
+}
+
+// appendWithin appends the rules that decide within a span, each time they change.
+func (p *payers) appendWithin(b []byte, span domain.Interval) []byte {
+	times := []domain.Instant{span.From}
+	for _, at := range p.epochs {
+		if span.From < at && at < span.To {
+			times = append(times, at)
+		}
+	}
+	rules := slices.SortedFunc(slices.Values(p.rules), func(a, b ruleTimes) int { return cmp.Compare(a.name, b.name) })
+	for _, at := range times {
+		b = append(b, 'p')
+		if at > span.From {
+			b = binary.AppendVarint(b, int64(at))
+		}
+		for _, r := range rules {
+			v := (&projections.History{Versions: r.versions}).At(at)
+			if v == nil {
+				continue
+			}
+			ev := v.Event.(*domain.MappingRuleSet)
+			b = appendText(append(b, 'r'), r.name)
+			b = binary.AppendUvarint(b, uint64(ev.Priority))
+			b = appendText(appendText(appendText(b, ev.Cluster), ev.Namespace), ev.ToWorkspace)
+		}
+	}
+	return b
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendSpan(b []byte, t domain.Interval) []byte {
+	return binary.AppendVarint(binary.AppendVarint(b, int64(t.From)), int64(t.To))
+}
