@@ -203,7 +203,7 @@ func (w *Writer) file(p projections.PartDigest, v *Version, rows Rows) error {
 			}
 		}
 	}
-	if err := w.sweep(p.PartKey); err != nil {
+	if err := sweep(w.folder(p.PartKey)); err != nil {
 		return err
 	}
 	path := w.File(p.PartKey, v.Digest)
@@ -237,8 +237,8 @@ func (w *Writer) file(p projections.PartDigest, v *Version, rows Rows) error {
 }
 
 // sweep removes files that a crash left half-written. No other process writes.
-func (w *Writer) sweep(k projections.PartKey) error {
-	stale, err := filepath.Glob(filepath.Join(w.folder(k), "new-*"))
+func sweep(folder string) error {
+	stale, err := filepath.Glob(filepath.Join(folder, "new-*"))
 	if err != nil {
 		return err
 	}
