@@ -147,3 +147,9 @@ type Kept interface {
 	// Keep keeps a month. It MUST NOT change it.
 	Keep(*Month)
 }
+
+// Bytes returns about how much memory the month takes.
+func (m *Month) Bytes() int {
+	const day = 250 // with a share of its names
+	return len(m.Inputs.Text) + day*len(m.Days)
+}

@@ -129,7 +129,7 @@ func concurrently(ctx context.Context, parallel bool, n int, bar Progress, do fu
 
 // MakeParts writes the rows of every sealed month that has no part, or whose rows have changed since.
 func (c *Caller) MakeParts(ctx context.Context) (made *PartsMade, err error) {
-	if s := c.app; s.Dir == "" && (s.Config == nil || s.Config.Parts == "") {
+	if !c.app.hasParts() {
 		return nil, &helped{
 			invalid("data-dir", "there is no directory for parts, and the configuration sets none"), RemedyNameDataDir,
 		}

@@ -123,7 +123,8 @@ func (c *Caller) Models(ctx context.Context, at At, about, stale domain.Instant,
 // mostYears bounds the period of usage, because every hour of every node is read.
 const mostYears = 10
 
-// Usage returns who used the GPUs in a period, and accounts for every second.
+// Usage returns who used the GPUs in a period, and accounts for every second. Whole sealed months are
+// computed once and kept.
 func (c *Caller) Usage(ctx context.Context, at At, period domain.Interval, filter usage.Filter, by ...usage.Dimension) (r *usage.Report, err error) {
 	if period.Empty() {
 		return nil, invalid("to", "the end %s is not after the start %s", period.To, period.From)
@@ -131,12 +132,18 @@ func (c *Caller) Usage(ctx context.Context, at At, period domain.Interval, filte
 	if period.To.Time().After(period.From.Time().AddDate(mostYears, 0, 0)) {
 		return nil, invalid("from", "%s to %s is more than %d years: ask for a part of it", period.From, period.To, mostYears)
 	}
-	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
 		n := narrowed{filter.Workspace, filter.Cluster, filter.Region}
 		if err := n.known(v); err != nil {
 			return err
 		}
-		if r, err = usage.NewReport(v, period.From, period.To, filter, by...); err == nil && len(r.Groups) == 0 {
+		position := v.Position()
+		sealed, err := h.sealed(ctx, position, period)
+		if err != nil {
+			return err
+		}
+		kept := h.keptUsage(position)
+		if r, err = usage.NewReportFrom(v, kept, sealed, period.From, period.To, filter, by...); err == nil && len(r.Groups) == 0 {
 			err = n.empty(v)
 		}
 		return err

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"quartermaster/adapters/parts"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/usage"
+)
+
+// keptUsage keeps computed months of usage in memory and, if there is a directory for parts, in
+// files. It implements [usage.Kept].
+type keptUsage struct {
+	app       *App
+	directory *parts.Directory // nil: none
+	// position is that of the rows. Months of past positions are read, but written to memory alone,
+	// so that the last version in the directory is that of the present.
+	position domain.Position
+	past     bool
+}
+
+// keptUsage returns the kept months of usage for rows at a position.
+func (h *Conn) keptUsage(at domain.Position) *keptUsage {
+	k := &keptUsage{app: h.app, position: at, past: h.asOf != nil || h.Generation != ""}
+	if h.app.hasParts() {
+		d := h.Parts()
+		k.directory = &d
+	}
+	return k
+}
+
+// hasParts reports whether there is a directory for parts.
+func (s *App) hasParts() bool { return s.Dir != "" || s.Config != nil && s.Config.Parts != "" }
+
+func usageKey(in usage.Inputs) string { return "month of usage\n" + in.Text }
+
+// Month implements [usage.Kept].
+func (k *keptUsage) Month(in usage.Inputs) *usage.Month {
+	if m, ok := k.app.answers.get(usageKey(in)); ok {
+		return m.(*usage.Month)
+	}
+	if k.directory == nil {
+		return nil
+	}
+	m, err := k.directory.Usage(in)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			k.app.tell("kept usage was ignored and is computed again: %v", err)
+		}
+		return nil
+	}
+	k.app.answers.put(usageKey(in), m)
+	return m
+}
+
+// Keep implements [usage.Kept]. An answer does not depend on whether a month can be kept.
+func (k *keptUsage) Keep(m *usage.Month) {
+	k.app.answers.put(usageKey(m.Inputs), m)
+	if k.directory == nil || k.past {
+		return
+	}
+	err := k.write(m)
+	readOnly := errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)
+	if err != nil && !readOnly && !errors.Is(err, parts.ErrLocked) {
+		k.app.tell("the answer was not kept: %v", err)
+	}
+}
+
+func (k *keptUsage) write(m *usage.Month) (err error) {
+	w, err := parts.NewWriter(*k.directory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	return w.PutUsage(m, k.position)
+}
+
+// sealed returns the first hour that is not sealed at a position. For a period that begins in a month
+// that cannot be sealed yet it returns 0, and does not read the log.
+func (h *Conn) sealed(ctx context.Context, at domain.Position, period domain.Interval) (int64, error) {
+	if projections.HourOf(projections.BillingMonth(period.From).To) > projections.SealedBefore(Now()) {
+		return 0, nil
+	}
+	newest, err := h.lastAppended(ctx, at)
+	return projections.SealedBefore(newest), err
+}
