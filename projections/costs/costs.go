@@ -93,6 +93,9 @@ func NewReport(view projections.View, q Query) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d, err = d.At(view); err != nil {
+		return nil, err
+	}
 	return d.report(s), nil
 }
 

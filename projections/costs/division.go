@@ -13,7 +13,8 @@ import (
 )
 
 // Division is a divided billing month at a position, with all allocations. It answers each [Query]
-// and [AllocationFilter] of the month. It is safe for concurrent use.
+// and [AllocationFilter] of the month. It holds for every position at which what it read is the same:
+// see [Division.At]. It is safe for concurrent use.
 type Division struct {
 	position     string
 	books        *books
@@ -24,6 +25,7 @@ type Division struct {
 	completeness registry.Completeness
 	allocations  []attribution.Allocation
 	bytes        int
+	reads        *projections.Reads // all but completeness
 }
 
 // heldTime is GPU time with a holder, and the part of it with measured activity.
@@ -38,7 +40,8 @@ func Divide(view projections.View, month domain.Interval, most int) (*Division, 
 	var allocations []attribution.Allocation
 	var line *attribution.Line
 	bytes := 0
-	d, err := divide(view, month, func(p *part) error {
+	recorded, reads := projections.Record(view)
+	d, err := divide(recorded, month, func(p *part) error {
 		l := *p.allocation
 		if line == nil || *line != *l.Line {
 			copied := *l.Line
@@ -57,17 +60,32 @@ func Divide(view projections.View, month domain.Interval, most int) (*Division, 
 	}
 	d.allocations, d.bytes = allocations, bytes+len(d.books.nodes)*int(unsafe.Sizeof(attribution.Node{}))
 	d.books.view = nil // the rows may change after this
-	return d, nil
+	d.reads = reads
+	return d.At(view)
+}
+
+// Reads returns what the division was computed from. While their inputs are the same, so is the
+// division, except for position and completeness.
+func (d *Division) Reads() *projections.Reads { return d.reads }
+
+// At returns the division at the position of a view in which the inputs of its Reads are the same.
+func (d *Division) At(view projections.View) (*Division, error) {
+	at := *d
+	at.position = view.Position().String()
+	var err error
+	at.completeness, err = registry.CompletenessOf(view, "", "", d.books.month, costTopics...)
+	return &at, err
 }
 
 // divide divides a month and calls each with every allocation, which is reused after each returns.
-// Its memory grows with lines and nodes; hours of usage are streamed.
+// Its memory grows with lines and nodes; hours of usage are streamed. It sets neither position nor
+// completeness.
 func divide(view projections.View, month domain.Interval, each func(*part) error) (*Division, error) {
 	b, err := openBooks(view, month)
 	if err != nil {
 		return nil, err
 	}
-	d := &Division{position: view.Position().String(), books: b, held: map[string]heldTime{}}
+	d := &Division{books: b, held: map[string]heldTime{}}
 	at := part{books: b}
 	d.result, err = b.divideSeen(nil, func(l *attribution.Allocation) error {
 		at.allocation = l
@@ -87,8 +105,7 @@ func divide(view projections.View, month domain.Interval, each func(*part) error
 		return nil, err
 	}
 	d.invoices, d.exceptions = b.reconciliations(d.result), b.findings(d.result)
-	d.completeness, err = registry.CompletenessOf(view, "", "", month, costTopics...)
-	return d, err
+	return d, nil
 }
 
 // Bytes is the approximate memory of the division, 0 for nil.

@@ -93,15 +93,15 @@ func EachLine(view projections.View, month domain.Interval, yield func(*LedgerLi
 
 // BillingMonths returns the months with lines in the ledger, in order.
 func BillingMonths(view projections.View) ([]domain.Interval, error) {
-	var hours []int64
-	err := view.Scan(projections.Query{Table: projections.TableBillingLines}, func(k projections.Key, _ projections.Row) error {
-		if at, known := slices.BinarySearch(hours, k.Hour); !known {
-			hours = slices.Insert(hours, at, k.Hour)
-		}
-		return nil
-	})
+	tallies, err := projections.TalliesOf(view)
 	if err != nil {
-		return nil, fmt.Errorf("read billing lines: %w", err)
+		return nil, fmt.Errorf("list the months with bills: %w", err)
+	}
+	var hours []int64
+	for _, t := range tallies {
+		if at, known := slices.BinarySearch(hours, t.Month); !known && t.Table == projections.TableBillingLines && t.Rows > 0 {
+			hours = slices.Insert(hours, at, t.Month)
+		}
 	}
 	months := make([]domain.Interval, len(hours))
 	for i, h := range hours {

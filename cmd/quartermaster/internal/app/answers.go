@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
 )
@@ -21,7 +22,7 @@ const (
 
 // answers caches the latest answers. An answer is a pure function of the operation, the question,
 // the principal, the position and the version of the program, so a cached one never becomes
-// stale. Equal questions that arrive at once are computed once. The zero value is ready to use.
+// stale. Months of usage and divisions are functions of less than a position, and are cached by that. Equal questions that arrive at once are computed once. The zero value is ready to use.
 type answers struct {
 	once singleflight.Group
 
@@ -29,6 +30,8 @@ type answers struct {
 	bytes int
 	list  list.List // of *answer, most recently used in front
 	byKey map[string]*list.Element
+
+	reads map[domain.Interval]*projections.Reads // what the last division of a month read
 
 	computed int // number of answers computed, for tests
 }
@@ -47,17 +50,51 @@ func kept[T any](c *Caller, v projections.View, operation string, question any, 
 		return *new(T), fmt.Errorf("%s: %w", operation, err)
 	}
 	key := fmt.Sprintf("%s\n%s\n%s\n%s\n%s %s", operation, asked, c.who.name, v.Position(), projections.Method, attribution.Method)
-	a := &c.app.answers
-	if value, ok := a.get(key); ok {
+	return keptAs(&c.app.answers, func() string { return key }, compute)
+}
+
+// divisionKey returns the key of a month's division: what the last division read, as it is in a view.
+// If that is not known, it is the position.
+func (a *answers) divisionKey(v projections.View, month domain.Interval) string {
+	a.mu.Lock()
+	reads := a.reads[month]
+	a.mu.Unlock()
+	of := "position " + v.Position().String()
+	if reads != nil {
+		if inputs, err := reads.Inputs(v); err == nil {
+			of = inputs
+		}
+	}
+	return fmt.Sprintf("division\n%v\n%s %s\n%s", month, projections.Method, attribution.Method, of)
+}
+
+// divided remembers what a division of a month read.
+func (a *answers) divided(month domain.Interval, reads *projections.Reads) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reads == nil {
+		a.reads = map[domain.Interval]*projections.Reads{}
+	}
+	a.reads[month] = reads
+}
+
+// keptAs returns the cached answer under a key, or calls compute and caches its result. The key is
+// asked for again once the answer is computed, because it may depend on what was read.
+func keptAs[T any](a *answers, key func() string, compute func() (T, error)) (T, error) {
+	before := key()
+	if value, ok := a.get(before); ok {
 		return value.(T), nil
 	}
-	value, err, _ := a.once.Do(key, func() (any, error) {
-		if value, ok := a.get(key); ok {
+	value, err, _ := a.once.Do(before, func() (any, error) {
+		if value, ok := a.get(key()); ok {
 			return value, nil
 		}
 		value, err := compute()
 		if err == nil {
-			a.put(key, value)
+			a.put(key(), value)
+			a.mu.Lock()
+			a.computed++
+			a.mu.Unlock()
 		}
 		return value, err
 	})
@@ -89,12 +126,14 @@ func (a *answers) put(key string, value any) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.computed++
 	if size > mostBytes {
 		return
 	}
 	if a.byKey == nil {
 		a.byKey = map[string]*list.Element{}
+	}
+	if _, twice := a.byKey[key]; twice {
+		return
 	}
 	a.byKey[key] = a.list.PushFront(&answer{key, value, size})
 	for a.bytes += size; a.bytes > keptBytes; {

@@ -36,16 +36,26 @@ func (c *Caller) costs(v projections.View, q costs.Query) (*costs.Report, error)
 	})
 }
 
-// division returns the base of all answers about a month's costs, so that the month is divided
-// once for each position. It is nil for a month that is too large to cache.
+// division returns the base of all answers about a month's costs. A month is divided once, and again
+// when anything that it was computed from has changed, but not for every event. It is nil for a month
+// that is too large to cache.
 func (c *Caller) division(v projections.View, month domain.Interval) (*costs.Division, error) {
-	return kept(c, v, "division", month, func() (*costs.Division, error) {
+	a := &c.app.answers
+	key := func() string { return a.divisionKey(v, month) }
+	d, err := keptAs(a, key, func() (*costs.Division, error) {
 		d, err := costs.Divide(v, month, mostBytes)
 		if errors.Is(err, costs.ErrTooLarge) {
 			return nil, nil
 		}
+		if err == nil {
+			a.divided(month, d.Reads())
+		}
 		return d, err
 	})
+	if d == nil || err != nil {
+		return nil, err
+	}
+	return d.At(v)
 }
 
 // CostsExplained asks what a workspace is charged for in a month, and what changed since the

@@ -1,0 +1,90 @@
+package projections
+
+import (
+	"fmt"
+	"strings"
+
+	"quartermaster/domain"
+)
+
+// Reads are what a computation read of a view: tables, and hours of tables that are split by time.
+// What was computed holds for every view in which the tallies of these are the same.
+type Reads struct {
+	tables map[Table]hours
+}
+
+// hours are half-open; from 0 means no beginning, to 0 no end.
+type hours struct{ from, to int64 }
+
+func (r *Reads) note(t Table, from, to int64) {
+	h, known := r.tables[t]
+	if !known {
+		r.tables[t] = hours{from, to}
+		return
+	}
+	if h.from = min(h.from, from); from == 0 || r.tables[t].from == 0 {
+		h.from = 0
+	}
+	if h.to = max(h.to, to); to == 0 || r.tables[t].to == 0 {
+		h.to = 0
+	}
+	r.tables[t] = h
+}
+
+// has reports whether rows of a tally were read, or would have been if there had been any.
+func (r *Reads) has(k TallyKey) bool {
+	h, ok := r.tables[k.Table]
+	return ok && (!k.Table.Timed() || (h.to == 0 || k.Month < h.to) && (h.from == 0 || nextMonth(k.Month) > h.from))
+}
+
+// Inputs returns the tallies in a view of what was read, as text. It fails with [ErrNoTallies] for a
+// view without any.
+func (r *Reads) Inputs(v View) (string, error) {
+	all, err := TalliesOf(v)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, Method)
+	for _, t := range all {
+		if r.has(t.TallyKey) {
+			fmt.Fprintf(&b, "%s %s %d: %d rows, last changed by offset %d\n", t.Partition, t.Table, t.Month, t.Rows, t.Changed)
+		}
+	}
+	return b.String(), nil
+}
+
+// Record returns a view that records what is read through it. Position and anchors are not recorded:
+// a result that is kept MUST NOT depend on them.
+func Record(v View) (View, *Reads) {
+	r := &Reads{tables: map[Table]hours{}}
+	return recorder{v, r}, r
+}
+
+type recorder struct {
+	view  View
+	reads *Reads
+}
+
+func (r recorder) Position() domain.Position { return r.view.Position() }
+
+func (r recorder) Anchors() map[domain.TopicPartition]domain.Anchor { return r.view.Anchors() }
+
+func (r recorder) Scan(q Query, yield func(Key, Row) error) error {
+	r.reads.note(q.Table, q.From, q.To)
+	return r.view.Scan(q, yield)
+}
+
+func (r recorder) Get(k Key) (Row, error) {
+	to := int64(0)
+	if k.Table.Timed() {
+		to = k.Hour + 1
+	}
+	r.reads.note(k.Table, k.Hour, to)
+	return r.view.Get(k)
+}
+
+func (r recorder) Scopes(t Table) ([]string, error) {
+	r.reads.note(t, 0, 0)
+	return r.view.Scopes(t)
+}
