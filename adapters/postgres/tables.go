@@ -327,6 +327,7 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 	}
 	createHeld(&b, schema)
 	createTallies(&b, schema)
+	createUsage(&b, schema)
 	for _, t := range monthly() {
 		// All months outside the bounds share two partitions, so that bad times cannot make many.
 		for _, far := range [][3]string{
@@ -429,9 +430,9 @@ const hotStorage = "fillfactor = 50"
 
 // tableNames returns the names of a generation's tables.
 func tableNames() []string {
-	names := make([]string, 0, len(tables)+2)
+	names := make([]string, 0, len(tables)+4)
 	for _, t := range tables {
 		names = append(names, t.name())
 	}
-	return slices.Concat(names, []string{held, tallied})
+	return slices.Concat(names, []string{held, tallied, usageDays, usageMonths})
 }

@@ -100,7 +100,7 @@ func TestCatalogue(t *testing.T) {
 			switch {
 			case may && err != nil:
 				t.Errorf("%s as %s: %v", name, role, err)
-			case may && n == "0" && name != "quarantine":
+			case may && n == "0" && name != "quarantine" && name != "usage" && name != "usage_months":
 				t.Errorf("%s is empty after an event of every type", name)
 			case !may && !isCode(err, "42501"):
 				t.Errorf("%s as %s: %s rows, error %v", name, role, n, err)

@@ -73,6 +73,43 @@ comment on column quartermaster.usage_by_observer.slice_seconds is 'Seconds for 
 comment on column quartermaster.usage_by_observer.measured_seconds is 'Seconds of these for which activity was measured.';
 comment on column quartermaster.usage_by_observer.active_seconds is 'Measured seconds times activity: 0.5 for a device that was half busy for a second.';
 
+create view quartermaster.usage as
+select t.day, case when t.held then t.workspace end as workspace, t.cluster,
+	case when t.held then t.deployment end as deployment, t.gpu_model, t.billing_model,
+	t.in_service_ms / 1000.0 as in_service_seconds, t.allocated_ms / 1000.0 as allocated_seconds, t.busy_unattributed_ms / 1000.0 as busy_unattributed_seconds, t.idle_ms / 1000.0 as idle_seconds,
+	t.failed_ms / 1000.0 as failed_seconds, t.maintenance_ms / 1000.0 as maintenance_seconds, t.unprovisioned_ms / 1000.0 as unprovisioned_seconds, t.unobserved_ms / 1000.0 as unobserved_seconds,
+	t.allocated_while_failed_ms / 1000.0 as allocated_while_failed_seconds, t.undeclared_ms / 1000.0 as undeclared_seconds, t.measured_ms / 1000.0 as measured_seconds,
+	t.active_permille_ms / 1000000.0 as active_seconds
+from rows.usage_days t;
+comment on view quartermaster.usage is 'GPU time of each day by workspace, cluster, deployment, model and state, resolved as "quartermaster usage" does: each second of each GPU is in one state, and observers and corrections are decided. It has the months of quartermaster.usage_months and no others.';
+comment on column quartermaster.usage.day is 'Day in UTC.';
+comment on column quartermaster.usage.workspace is 'Workspace that held the GPUs; null if nobody did.';
+comment on column quartermaster.usage.deployment is 'Deployment that held them; empty if unknown, null if nobody did.';
+comment on column quartermaster.usage.gpu_model is 'Model of the GPUs; empty if not declared.';
+comment on column quartermaster.usage.in_service_seconds is 'Seconds of whole GPUs in service. The states add up to it.';
+comment on column quartermaster.usage.allocated_seconds is 'Held by a workspace.';
+comment on column quartermaster.usage.busy_unattributed_seconds is 'Busy, and nobody knows for whom.';
+comment on column quartermaster.usage.idle_seconds is 'Held by nobody.';
+comment on column quartermaster.usage.failed_seconds is 'Failed and held by nobody.';
+comment on column quartermaster.usage.maintenance_seconds is 'Set aside and held by nobody.';
+comment on column quartermaster.usage.unprovisioned_seconds is 'Not part of any MIG instance.';
+comment on column quartermaster.usage.unobserved_seconds is 'Without a report.';
+comment on column quartermaster.usage.allocated_while_failed_seconds is 'Part of allocated_seconds that was held although failed.';
+comment on column quartermaster.usage.undeclared_seconds is 'Part of in_service_seconds of GPUs that nobody declared.';
+comment on column quartermaster.usage.measured_seconds is 'Part of allocated_seconds with measured activity.';
+comment on column quartermaster.usage.active_seconds is 'measured_seconds times activity: 0.5 for a GPU that was half busy for a second.';
+
+create view quartermaster.usage_months as
+select t.month, not exists (
+		select from rows.tallies x where x.month = t.month and x.rows_of in ('node_gpus', 'usage_hours')
+		and x.changed_offset >= coalesce((t.next_offsets->>(x.topic || '/' || x.partition))::bigint, 0)
+	) as current, t.inputs
+from rows.usage_months t;
+comment on view quartermaster.usage_months is 'Months that quartermaster.usage has: sealed months, as of the last "quartermaster parts make".';
+comment on column quartermaster.usage_months.month is 'Start of the UTC month.';
+comment on column quartermaster.usage_months.current is 'Whether no report of the month came since. Corrections, incidents and mapping rules are not considered here, but by "quartermaster usage".';
+comment on column quartermaster.usage_months.inputs is 'What the usage was computed from.';
+
 create view quartermaster.serving as
 select t.cluster, left(t.server, -length('|' || (s->>'model') || '|' || coalesce(s->>'tier', ''))) as deployment,
 	s->>'model' as model, s->>'tier' as tier, t.hour, s->>'source' as source, s->>'engine' as engine,
