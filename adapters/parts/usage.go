@@ -31,6 +31,10 @@ import (
 // usageFormat is the version of the layout of kept usage.
 const usageFormat = "quartermaster.usage-days/1"
 
+// ErrText means that a month of usage has a name that is not UTF-8, which a Parquet file cannot hold.
+// The month is not kept, and is computed each time.
+var ErrText = errors.New("a name is not UTF-8")
+
 // usageDay is a row of a Parquet file of kept usage.
 type usageDay struct {
 	Day              int32  `parquet:"day,date,zstd"`
@@ -228,7 +232,7 @@ func (w *Writer) putUsage(m *usage.Month, position domain.Position) error {
 		d := &m.Days[i]
 		for _, name := range [...]string{d.Cluster, d.Model, d.Workspace, d.Deployment} {
 			if !utf8.ValidString(name) {
-				return fmt.Errorf("the name %q is not UTF-8", name)
+				return fmt.Errorf("%w: %q", ErrText, name)
 			}
 		}
 		rows[i] = rowOfDay(d)

@@ -80,7 +80,7 @@ func TestUsageIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if err := w.PutUsage(bad, domain.Position{}); err == nil || !strings.Contains(err.Error(), "2026-04") {
+	if err := w.PutUsage(bad, domain.Position{}); !errors.Is(err, parts.ErrText) || !strings.Contains(err.Error(), "2026-04") {
 		t.Errorf("a name that is not UTF-8: %v", err)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"syscall"
 
 	"quartermaster/adapters/parts"
@@ -22,6 +24,10 @@ type keptUsage struct {
 	// so that the last version in the directory is that of the present.
 	position domain.Position
 	past     bool
+
+	writer *parts.Writer // of the directory, if it is open for writing already
+	last   *usage.Month  // that was returned or kept
+	failed error         // to keep a month with writer
 }
 
 // keptUsage returns the kept months of usage for rows at a position.
@@ -41,7 +47,13 @@ func usageKey(in usage.Inputs) string { return "month of usage\n" + in.Text }
 
 // Month implements [usage.Kept].
 func (k *keptUsage) Month(in usage.Inputs) *usage.Month {
-	if m, ok := k.app.answers.get(usageKey(in)); ok {
+	k.last = k.find(in)
+	return k.last
+}
+
+func (k *keptUsage) find(in usage.Inputs) *usage.Month {
+	// Who makes parts wants the month in the directory.
+	if m, ok := k.app.answers.get(usageKey(in)); ok && k.writer == nil {
 		return m.(*usage.Month)
 	}
 	if k.directory == nil {
@@ -61,6 +73,11 @@ func (k *keptUsage) Month(in usage.Inputs) *usage.Month {
 // Keep implements [usage.Kept]. An answer does not depend on whether a month can be kept.
 func (k *keptUsage) Keep(m *usage.Month) {
 	k.app.answers.put(usageKey(m.Inputs), m)
+	k.last = m
+	if k.writer != nil {
+		k.failed = k.writer.PutUsage(m, k.position)
+		return
+	}
 	if k.directory == nil || k.past {
 		return
 	}
@@ -88,4 +105,43 @@ func (h *Conn) sealed(ctx context.Context, at domain.Position, period domain.Int
 	}
 	newest, err := h.lastAppended(ctx, at)
 	return projections.SealedBefore(newest), err
+}
+
+// keepUsage keeps the usage of every month that has parts of telemetry, and returns their names.
+func (h *Conn) keepUsage(ctx context.Context, v projections.View, w *parts.Writer, m *monthly) ([]string, error) {
+	names, months := []string{}, map[int64]bool{}
+	for _, p := range m.parts {
+		if p.Partition.Topic == domain.TopicTelemetry {
+			months[p.Month] = true
+		}
+	}
+	bar := h.app.track(Work{Name: "usage", Total: int64(len(months)), Unit: "months", Slow: true})
+	defer bar.Stop()
+	kept := h.keptUsage(v.Position())
+	kept.writer = w
+	for i, first := range slices.Sorted(maps.Keys(months)) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		month := projections.BillingMonth(domain.Instant(first) * domain.Hour)
+		kept.last, kept.failed = nil, nil
+		if _, err := usage.NewReportFrom(v, kept, m.before, month.From, month.To, usage.Filter{}); err != nil {
+			return nil, err
+		}
+		if errors.Is(kept.failed, parts.ErrText) {
+			h.app.tell("%v", kept.failed)
+			continue
+		}
+		if kept.failed != nil {
+			return nil, kept.failed
+		}
+		if h.DB != nil && kept.last != nil {
+			if err := h.DB.PutUsage(ctx, kept.last, kept.position); err != nil {
+				return nil, err
+			}
+		}
+		names = append(names, projections.MonthName(first))
+		bar.Set(int64(i + 1))
+	}
+	return names, nil
 }

@@ -154,6 +154,21 @@ func TestUsageIsAnsweredFromKeptMonths(t *testing.T) {
 	if past := ask(app.At(end.String()), may); past != first || len(files()) != 2 {
 		t.Errorf("as of before the late fact\n%s\nwant\n%s", past, first)
 	}
+
+	// Who makes parts keeps all sealed months.
+	a := &app.App{Dir: dir}
+	for range 2 {
+		made, err := a.For(app.Everyone).MakeParts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if equal(t, "months with usage", made.Usage, "2026-05", "2026-06"); len(files()) != 3 {
+			t.Errorf("%d files are kept, want two of May and one of June", len(files()))
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func contentOf(t *testing.T, path string) []byte {

@@ -35,6 +35,8 @@ type PartsMade struct {
 	Root string `json:"root"`
 	// Parts are all sealed months that have rows, by partition and month.
 	Parts []PartMade `json:"parts"`
+	// Usage are the sealed months whose usage is kept, as in 2026-05.
+	Usage []string `json:"usage_months"`
 }
 
 // PartMade is a part that was made or is there already.
@@ -128,6 +130,7 @@ func concurrently(ctx context.Context, parallel bool, n int, bar Progress, do fu
 }
 
 // MakeParts writes the rows of every sealed month that has no part, or whose rows have changed since.
+// It also keeps the usage of these months, and shows it in SQL if the rows are in a database.
 func (c *Caller) MakeParts(ctx context.Context) (made *PartsMade, err error) {
 	if !c.app.hasParts() {
 		return nil, &helped{
@@ -162,7 +165,7 @@ func (h *Conn) makeParts(ctx context.Context, v projections.View) (made *PartsMa
 	}
 	bar := h.app.track(Work{Name: "make", Total: int64(len(m.parts)), Unit: "parts", Slow: true})
 	defer bar.Stop()
-	return made, concurrently(ctx, m.reader.Parallel(), len(m.parts), bar, func(i int) error {
+	if err := concurrently(ctx, m.reader.Parallel(), len(m.parts), bar, func(i int) error {
 		p := m.parts[i]
 		outcome, err := w.Put(p, at[p.Partition], func(yield func(projections.Key, []byte) error) error {
 			return m.reader.Rows(p.PartKey, yield)
@@ -172,7 +175,11 @@ func (h *Conn) makeParts(ctx context.Context, v projections.View) (made *PartsMa
 			Digest: parts.Digest(p.Digest).String(), Outcome: string(outcome),
 		}
 		return err
-	})
+	}); err != nil {
+		return made, err
+	}
+	made.Usage, err = h.keepUsage(ctx, v, w, m)
+	return made, err
 }
 
 // ListParts returns every version of every part of the log by partition and month, the newest first,

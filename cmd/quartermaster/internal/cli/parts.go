@@ -35,7 +35,10 @@ func (a *Program) partsMakeCommand() *cobra.Command {
 		Use:   "make",
 		Short: "Write the rows of sealed months that have no part, or have changed",
 		Long: `Make reads all rows once, and writes a part for every sealed month that has none, or whose rows
-have changed since. If nothing has changed, it writes nothing. One process makes parts at a time.`,
+have changed since. If nothing has changed, it writes nothing. One process makes parts at a time.
+
+It also keeps the usage of each of these months by day, resolved as "quartermaster usage" does, so that
+later answers need not compute it. With a database, the SQL view usage then has these months.`,
 		Example: "  quartermaster parts make\n  quartermaster parts make -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,6 +69,9 @@ func (a *Program) showMade(made *app.PartsMade) {
 	}
 	fmt.Fprintf(a.out, "%s new, %s superseded, %s unchanged; %s is the first month that is not sealed\n",
 		comma(counts["new"]), comma(counts["superseded"]), comma(counts["unchanged"]), made.Open)
+	if n := len(made.Usage); n > 0 {
+		fmt.Fprintf(a.out, "usage by day of %s months, from %s to %s\n", comma(n), made.Usage[0], made.Usage[n-1])
+	}
 	fmt.Fprintf(a.out, "in %s\nroot %s\nposition %s\n", made.Directory, made.Root, a.position(made.Position))
 }
 
