@@ -41,7 +41,7 @@ type attempt struct {
 // a small fleet needs none.
 const leastSealed = 10_000
 
-// From manyRows in memory on, garbage is collected when it reaches 30% of what is live, not all of it.
+// From manyRows in memory on, garbage is collected when it reaches a fifth of what is live, not all of it.
 // They are about 200 MB, of which the collector scans little.
 var manyRows = 300_000 // changed by tests
 
@@ -89,7 +89,7 @@ func (s *sealer) after(tp domain.TopicPartition, fold func([]domain.Record) erro
 		s.total += own - s.rows[tp]
 		s.rows[tp] = own
 		if s.total > manyRows {
-			collectOften.Do(func() { debug.SetGCPercent(30) })
+			collectOften.Do(func() { debug.SetGCPercent(20) })
 		}
 		s.mu.Unlock()
 		if own < leastSealed || projections.SealedBefore(newest) <= was.before && own < 2*was.left {

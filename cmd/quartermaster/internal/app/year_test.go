@@ -181,8 +181,8 @@ func cpuTime() time.Duration {
 
 // BenchmarkYear measures an embedded home with a year of samples, one for each node and hour:
 // opening it, the costs of a month beside those of a home with that month alone, the past, and the
-// check against the log. QM_BENCH_YEAR_NODES sets the nodes; docs/evidence/benchmarks.md reports
-// 1000. QM_BENCH_YEAR_DIR keeps the homes between runs.
+// check against the log. QM_BENCH_YEAR_NODES sets the nodes; docs/evidence/benchmarks.md reports 200
+// and 1000. QM_BENCH_YEAR_DIR keeps the homes between runs.
 func BenchmarkYear(b *testing.B) {
 	nodes := 10
 	if s := os.Getenv("QM_BENCH_YEAR_NODES"); s != "" {
