@@ -70,7 +70,7 @@ func differences(a, b iter.Seq2[Key, []byte]) iter.Seq[Difference] {
 			if !yield(Difference{inB.clone(), false, true}) {
 				return
 			}
-			inB, enc, more = next()
+			inB, _, more = next()
 		}
 	}
 }

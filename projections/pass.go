@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"quartermaster/domain"
 )
@@ -121,15 +120,10 @@ func (p *pass) rollback() {
 	}
 }
 
-// lastCommit bounds a commit after the end of a context.
-const lastCommit = 5 * time.Second
-
 // end commits what was folded when reading ended, whatever ended it: nobody has to fold it again.
 func (p *pass) end(ctx context.Context, err error) error {
 	if p.tx == nil {
 		return err
 	}
-	bound, stop := context.WithTimeout(context.WithoutCancel(ctx), lastCommit)
-	defer stop()
-	return errors.Join(err, p.commit(bound))
+	return errors.Join(err, p.commit(context.WithoutCancel(ctx)))
 }

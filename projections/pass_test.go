@@ -144,7 +144,7 @@ func TestPending(t *testing.T) {
 		heard = nil
 		l.Repeat(tp, 0)
 		for len(heard) < 4 {
-			storetest.Silence()
+			l.Silence()
 			synctest.Wait()
 		}
 		for i, p := range heard[:4] {

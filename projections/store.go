@@ -35,7 +35,8 @@ type Tx interface {
 	Due(Pending) bool
 	// Commit stores the changes of the working set, moves the partition's position to next, and
 	// sets its anchor to last, the last record before next. It does all of this or nothing. It
-	// fails with ErrFenced, storing nothing, if the position is no longer where Begin found it.
+	// fails with ErrFenced, storing nothing, if the position is no longer where Begin found it. If
+	// nobody can end ctx, which is so when a run ends, the store MUST bound the time by itself.
 	Commit(ctx context.Context, next int64, last domain.Anchor) error
 	// Rollback ends the transaction and stores nothing.
 	Rollback()

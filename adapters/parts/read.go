@@ -47,7 +47,7 @@ func (d Directory) read(k projections.PartKey, v *Version, read func(*Part) erro
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	return read(p)
 }
 
@@ -288,7 +288,7 @@ func (p *Part) groupColumns(group parquet.RowGroup, yield func(projections.Key, 
 	}); err != nil {
 		return p.damaged(err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	rows := make([]record, batch)
 	for left := group.NumRows(); left > 0; {
 		n := 0

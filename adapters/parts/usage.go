@@ -189,7 +189,7 @@ func decodeUsage(b []byte, log string, m *usage.Month) error {
 		return errors.New("it was computed from other inputs")
 	}
 	r := parquet.NewGenericReader[usageDay](file)
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	if n := file.NumRows(); n < 0 || n > int64(len(b)) {
 		return fmt.Errorf("it has %d rows in %d bytes", n, len(b))
 	}

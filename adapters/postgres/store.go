@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -375,6 +376,9 @@ func (t *tx) settled() {
 	t.part.pending = 0
 }
 
+// lastCommit bounds a commit that nobody can cancel.
+const lastCommit = 5 * time.Second
+
 // Commit implements [projections.Tx].
 func (t *tx) Commit(ctx context.Context, next int64, last domain.Anchor) error {
 	if t.done {
@@ -386,6 +390,11 @@ func (t *tx) Commit(ctx context.Context, next int64, last domain.Anchor) error {
 	p := t.part
 	if next < p.next {
 		return fmt.Errorf("commit: position would move back from %d to %d", p.next, next)
+	}
+	if ctx.Done() == nil {
+		bound, stop := context.WithTimeout(ctx, lastCommit)
+		defer stop()
+		ctx = bound
 	}
 	err := t.store.commit(ctx, t.tp, p, next, last)
 	t.done = true

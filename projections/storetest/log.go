@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -269,11 +268,13 @@ func (brokenError) Error() string  { return "log is broken" }
 func (brokenError) Advice() string { return "mend it" }
 func (brokenError) Kind() string   { return "broken" }
 
-// silence is how long FollowAfter waits before it says again that there are no more records.
-const silence = 10 * time.Millisecond
-
-// Silence waits until a reader that follows was told again that there are no more records.
-func Silence() { time.Sleep(silence) }
+// Silence has readers that follow say again that there are no more records.
+func (l *Log) Silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
 
 // FollowAfter implements [projections.Log].
 func (l *Log) FollowAfter(
@@ -296,7 +297,6 @@ func (l *Log) FollowAfter(
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-grown:
-		case <-time.After(silence):
 		}
 	}
 }
