@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
@@ -27,7 +26,7 @@ import (
 // it is in use. Nothing was detached: the caller makes the parts again, and tries again later.
 var ErrMonthChanged = errors.New("the rows of the month changed, or are being read")
 
-// MonthWrites says when rows of a month were last written, by partition.
+// MonthWrites are the offsets of the records that last changed rows of a month, by partition.
 type MonthWrites map[domain.TopicPartition]int64
 
 // reader reads rows.
@@ -67,9 +66,10 @@ func (db *DB) MonthWrites(ctx context.Context, generation string, month int64) (
 }
 
 func monthWrites(ctx context.Context, from reader, generation string, month int64) (w MonthWrites, err error) {
-	rows, err := from.QueryContext(ctx, `
-		select topic, partition, next_offset from quartermaster.month_writes
-		where generation = $1 and month = $2`, generation, month)
+	rows, err := from.QueryContext(ctx, fmt.Sprintf(`
+		select topic, partition, max(changed_offset) from %s.%s
+		where month = to_timestamp($1::bigint * 3600) and rows_of = any($2) group by topic, partition`,
+		schemaOf(generation), tallied), month, pq.Array(monthly()))
 	if err != nil {
 		return nil, err
 	}
@@ -77,34 +77,13 @@ func monthWrites(ctx context.Context, from reader, generation string, month int6
 	w = MonthWrites{}
 	for rows.Next() {
 		var tp domain.TopicPartition
-		var next int64
-		if err := rows.Scan(&tp.Topic, &tp.Partition, &next); err != nil {
+		var changed int64
+		if err := rows.Scan(&tp.Topic, &tp.Partition, &changed); err != nil {
 			return nil, err
 		}
-		w[tp] = next
+		w[tp] = changed
 	}
 	return w, rows.Err()
-}
-
-const monthWriteSQL = `
-	insert into quartermaster.month_writes (generation, topic, partition, month, next_offset)
-	select $1, $2, $3, unnest($4::bigint[]), $5
-	on conflict (generation, topic, partition, month) do update set next_offset = excluded.next_offset`
-
-// noteMonths notes that rows of months are written.
-func (s *Store) noteMonths(
-	ctx context.Context, tx *sql.Tx, tp domain.TopicPartition, months map[month]bool, next int64,
-) error {
-	if len(months) == 0 {
-		return nil
-	}
-	var hours []int64
-	for m := range months {
-		hours = append(hours, projections.HourOf(domain.InstantOf(m.start())))
-	}
-	slices.Sort(hours) // locks in order
-	_, err := tx.ExecContext(ctx, monthWriteSQL, s.generation, string(tp.Topic), tp.Partition, pq.Array(hours), next)
-	return err
 }
 
 // detachWait is how long Detach waits for readers of the tables. Folds wait for Detach meanwhile.

@@ -492,9 +492,6 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 	if err := w.write(ctx, sqlTx); err != nil {
 		return err
 	}
-	if err := s.noteMonths(ctx, sqlTx, tp, w.months, next); err != nil {
-		return fmt.Errorf("note the months: %w", err)
-	}
 	if err := s.tally(ctx, sqlTx, string(tp.Topic), tp.Partition, p.rows); err != nil {
 		return err
 	}

@@ -150,10 +150,8 @@ func emptied(t testing.TB, db *DB, generation string) string {
 				return err
 			}
 		}
-		for _, name := range []string{"month_writes", "detached_months"} {
-			if _, err := tx.ExecContext(t.Context(), "delete from quartermaster."+name+" where generation = $1", generation); err != nil {
-				return err
-			}
+		if _, err := tx.ExecContext(t.Context(), "delete from quartermaster.detached_months where generation = $1", generation); err != nil {
+			return err
 		}
 		_, err := tx.ExecContext(t.Context(), `update quartermaster.partitions set next_offset = 0, last_offset = null, last_epoch = null, last_sha256 = null, owner = null where generation = $1`, generation)
 		return err

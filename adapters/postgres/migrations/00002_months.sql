@@ -1,17 +1,5 @@
 -- +goose Up
 
-create table quartermaster.month_writes (
-	generation text not null references quartermaster.generations (name) on delete cascade,
-	topic text not null,
-	partition integer not null,
-	month bigint not null,
-	next_offset bigint not null,
-	primary key (generation, topic, partition, month)
-) with (fillfactor = 50);
-comment on table quartermaster.month_writes is 'When rows of a month that are split by hour were last written, by partition.';
-comment on column quartermaster.month_writes.month is 'The first hour of the month, in hours since 1970 UTC.';
-comment on column quartermaster.month_writes.next_offset is 'Position of the partition after that.';
-
 create table quartermaster.detached_months (
 	generation text not null references quartermaster.generations (name) on delete cascade,
 	topic text not null,
@@ -27,4 +15,4 @@ comment on column quartermaster.detached_months.rows is 'Rows of the part.';
 comment on column quartermaster.detached_months.sha256 is 'Digest of the rows of the part, which names its file.';
 
 -- +goose Down
-drop table quartermaster.detached_months, quartermaster.month_writes;
+drop table quartermaster.detached_months;
