@@ -120,10 +120,18 @@ func (p *pass) rollback() {
 	}
 }
 
-// end commits what was folded when reading ended, whatever ended it: nobody has to fold it again.
+// end commits what was folded when reading ended, so that nobody has to fold it again: unless the log
+// no longer has it.
 func (p *pass) end(ctx context.Context, err error) error {
 	if p.tx == nil {
 		return err
 	}
-	return errors.Join(err, p.commit(context.WithoutCancel(ctx)))
+	if differs := (interface{ Differs() })(nil); errors.As(err, &differs) {
+		p.rollback()
+		return err
+	}
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return errors.Join(err, p.commit(ctx))
 }

@@ -111,6 +111,43 @@ func TestCommitBeforeAnError(t *testing.T) {
 	}
 }
 
+// differing is the error of a log that has other records.
+type differing struct{ error }
+
+func (differing) Advice() string { return "" }
+func (differing) Kind() string   { return "differs" }
+func (differing) Differs()       {}
+
+// otherLog is a log that turns out to be another one after some records.
+type otherLog struct {
+	*storetest.Log
+	after int64
+}
+
+func (l otherLog) ReadAfter(
+	ctx context.Context, tp domain.TopicPartition, last domain.Anchor, from, to int64, yield func([]domain.Record) error,
+) error {
+	if err := l.Log.ReadAfter(ctx, tp, last, from, min(to, l.after), yield); err != nil || to <= l.after {
+		return err
+	}
+	return differing{errors.New("the log is another one")}
+}
+
+// Records that the log no longer has are given up with their rows.
+func TestNoCommitOfRecordsThatAreGone(t *testing.T) {
+	l := storetest.NewLog()
+	l.Append(storetest.Examples()...)
+	tp := longest(l)
+	s := &lazy{Memory: projections.NewMemory(domain.TopicSpecs())}
+	s.due = func(domain.TopicPartition, projections.Pending) bool { return false }
+	r := l.Runner(s)
+	r.Log = otherLog{l, l.End()[tp] - 1}
+	var stopped *projections.StoppedError
+	if err := r.CatchUp(t.Context(), domain.Position{tp: l.End()[tp]}); !errors.As(err, &stopped) || s.commits != 0 {
+		t.Fatalf("%d commits: %v", s.commits, err)
+	}
+}
+
 // longest returns the partition with the most records.
 func longest(l *storetest.Log) domain.TopicPartition {
 	end := l.End()

@@ -30,7 +30,8 @@ func (s Stop) String() string {
 }
 
 // Lasting is an error that an immediate retry does not fix. It stops only the partition that it is
-// about.
+// about. One with a method Differs says that the log does not have the records that were read: what
+// was folded of them and not committed is given up.
 type Lasting interface {
 	error
 	// Advice says in one sentence what a person can do; empty: it may pass by itself.

@@ -60,6 +60,9 @@ func (e *DivergedError) Unwrap() error { return ErrDiverged }
 // Advice implements projections.Lasting.
 func (e *DivergedError) Advice() string { return divergedAdvice }
 
+// Differs says so, as projections.Lasting describes it.
+func (e *DivergedError) Differs() {}
+
 // Kind implements projections.Lasting: "shorter" if the log ends before the rows, "other_record"
 // if it has another record, "other_leader" if the broker only reported that another leader
 // appended the last record.

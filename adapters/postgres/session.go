@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"quartermaster/domain"
@@ -69,6 +70,9 @@ type Session struct {
 	log   *slog.Logger
 	ctx   context.Context
 	end   context.CancelCauseFunc
+
+	// asked is when somebody last asked for the present rows ([DB.Ask]), in microseconds since 1970.
+	asked atomic.Int64
 
 	mu             sync.Mutex
 	held           map[Holding]context.CancelCauseFunc // partitions being worked on, until their work has returned
@@ -208,8 +212,16 @@ func (s *Session) beat(last time.Time) {
 			if err != nil {
 				return false, err
 			}
-			n, err := res.RowsAffected()
-			return n == 1, err
+			if n, err := res.RowsAffected(); err != nil || n != 1 {
+				return false, err
+			}
+			var asked int64
+			if err := conn.QueryRowContext(s.ctx, `
+				select (extract(epoch from asked) * 1e6)::bigint from quartermaster.wanted`).Scan(&asked); err != nil {
+				return false, err
+			}
+			s.asked.Store(asked)
+			return true, nil
 		}()
 		switch {
 		case s.ctx.Err() != nil:
@@ -254,7 +266,7 @@ func (s *Session) Close() error {
 // Store returns the store of a generation; it writes under the session's claims.
 func (s *Session) Store(generation string) *Store {
 	store := s.db.Store(generation, s.token)
-	store.log = s.log
+	store.log, store.asked = s.log, &s.asked
 	return store
 }
 

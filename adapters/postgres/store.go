@@ -35,8 +35,9 @@ type Store struct {
 	months map[month]bool // months whose partitions are known to exist
 
 	pending atomic.Int64 // changed rows in all open transactions
-	// large is held by a commit of many rows, because its messages take as much memory as the rows.
-	large sync.Mutex
+	// large has one place, for a commit of many rows: its messages take as much memory as the rows.
+	large chan struct{}
+	asked *atomic.Int64 // as in [Session]
 }
 
 // tuning bounds what a Store keeps in memory and sends at once.
@@ -82,6 +83,7 @@ type part struct {
 	absent map[projections.Key]bool
 	// pending are the changed rows of the open transaction, as counted in the store.
 	pending int64
+	asked   int64 // what was committed because of a request, as in [Session]
 }
 
 // Store returns the store of a generation for the session with this token. [Store.Claim] MUST be
@@ -94,6 +96,8 @@ func (db *DB) Store(generation, token string) *Store {
 		token:      token,
 		tuning:     defaultTuning,
 		log:        slog.New(slog.DiscardHandler),
+		large:      make(chan struct{}, 1),
+		asked:      &atomic.Int64{},
 		parts:      map[domain.TopicPartition]*part{},
 		months:     map[month]bool{},
 	}
@@ -356,6 +360,10 @@ func (t *tx) Due(p projections.Pending) bool {
 	}
 	all := t.store.pending.Add(n - t.part.pending)
 	t.part.pending = n
+	if asked := t.store.asked.Load(); asked != t.part.asked {
+		t.part.asked = asked
+		return true
+	}
 	return due(t.tp.Topic, n, all, p)
 }
 
@@ -390,11 +398,6 @@ func (t *tx) Commit(ctx context.Context, next int64, last domain.Anchor) error {
 	p := t.part
 	if next < p.next {
 		return fmt.Errorf("commit: position would move back from %d to %d", p.next, next)
-	}
-	if ctx.Done() == nil {
-		bound, stop := context.WithTimeout(ctx, lastCommit)
-		defer stop()
-		ctx = bound
 	}
 	err := t.store.commit(ctx, t.tp, p, next, last)
 	t.done = true
@@ -462,8 +465,17 @@ const moveSQL = `
 // commit stores the changed rows and moves the position in one transaction.
 func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, next int64, last domain.Anchor) error {
 	if p.rows.Changes() > leastPending {
-		s.large.Lock()
-		defer s.large.Unlock()
+		select {
+		case s.large <- struct{}{}:
+			defer func() { <-s.large }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if ctx.Done() == nil {
+		bound, stop := context.WithTimeout(ctx, lastCommit)
+		defer stop()
+		ctx = bound
 	}
 	w, err := s.prepare(p)
 	if err != nil {

@@ -144,6 +144,7 @@ func (h *Conn) Bind(ctx context.Context) error {
 const (
 	AwaitEvery    = 100 * time.Millisecond
 	awaitPatience = 10 * time.Second
+	askEvery      = time.Second // see [postgres.DB.Ask]
 )
 
 // await waits until the instances have folded the log up to end. If they do not, the answer uses
@@ -155,7 +156,7 @@ func (h *Conn) await(ctx context.Context, end domain.Position) error {
 	var at domain.Position
 	tick := time.NewTicker(AwaitEvery)
 	defer tick.Stop()
-	for moved := time.Now(); ; {
+	for moved, asked := time.Now(), (time.Time{}); ; {
 		var now domain.Position
 		if err := h.View(ctx, func(v projections.View) error { now = v.Position(); return nil }); err != nil {
 			return err
@@ -178,6 +179,11 @@ func (h *Conn) await(ctx context.Context, end domain.Position) error {
 		}
 		if at == nil || now.Records() > at.Records() {
 			at, moved = now, time.Now()
+		}
+		if time.Since(asked) > askEvery {
+			if asked = time.Now(); h.DB.Ask(ctx) != nil {
+				asked = asked.Add(awaitPatience) // a role that only reads waits for the next commit
+			}
 		}
 		if time.Since(moved) > cmp.Or(h.app.Patience, awaitPatience) {
 			stops, err := h.DB.Stops(ctx)

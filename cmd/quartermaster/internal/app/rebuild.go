@@ -221,8 +221,9 @@ const (
 	// it leaves the switch to an operator.
 	handOverWait = time.Minute
 	// handOverLag is how much older than the active rows the new ones may be at the switch. Both
-	// are folded on, and neither waits for the other.
-	handOverLag = time.Second
+	// are folded on, and neither waits for the other. Instances commit both within seconds of a
+	// request.
+	handOverLag = 5 * time.Second
 )
 
 // handOver lets the instances take over a live generation, and waits until they have folded it as
@@ -246,6 +247,9 @@ func (r *rebuild) handOver(ctx context.Context, store *postgres.Store) (done boo
 	defer tick.Stop()
 	for start := time.Now(); time.Since(start) < handOverWait; {
 		asked := time.Now()
+		if err := r.db.Ask(ctx); err != nil {
+			return false, err
+		}
 		active, fresh, err := r.both(ctx)
 		if err != nil {
 			return false, err
