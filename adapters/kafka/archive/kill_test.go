@@ -97,7 +97,7 @@ func TestKill(t *testing.T) {
 	kills := long.Count(8, 200)
 	rng := rand.New(rand.NewPCG(1, 2))
 	trimmed, kill := int64(0), 0
-	// On a busy machine the process may be killed before it trims, so it gets more lives then.
+	// On a busy machine the process may be killed before it trims, so it gets more and longer lives then.
 	for ; kill < kills || trimmed == 0 && kill < 10*kills; kill++ {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
 		cmd.Env = append(os.Environ(), "ARCHIVE_TEST_HOME="+home)
@@ -106,7 +106,8 @@ func TestKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(time.Duration(30+rng.IntN(300))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+		life := 30 + rng.IntN(300*(1+kill/kills))
+		time.AfterFunc(time.Duration(life)*time.Millisecond, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait() // killed, or done
 		if out.Len() > 0 {
 			t.Fatalf("kill %d: %s", kill, &out)
