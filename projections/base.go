@@ -99,7 +99,7 @@ func (v *overView) Scan(q Query, yield func(Key, Row) error) error {
 	if !q.Last {
 		return mergeRows(scans, Key.Compare, show)
 	}
-	if _, ok := v.View.(memoryView); ok && ofNodes(q.Table) {
+	if own, ok := v.View.(memoryView); ok && own.hasLast() && ofNodes(q.Table) {
 		return v.scanLast(q, yield)
 	}
 	// The parts of several months each have a last row.

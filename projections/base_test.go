@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -21,8 +22,12 @@ func TestOverParts(t *testing.T) {
 	long.Check(t, 30, 10_000, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) *storetest.Log{storetest.Draw, storetest.DrawUsage, storetest.DrawDemand}).Draw(t, "log")
 		l := draw(t)
+		again := ofDatabase(t, storetest.Fold(t, l))
 		l.Append(storetest.Examples()...)
 		whole := storetest.Fold(t, l)
+		if err := l.Runner(again).CatchUp(context.Background(), l.End()); err != nil {
+			t.Fatal(err)
+		}
 		over := storetest.NewDetached()
 		if err := l.Runner(over).CatchUp(context.Background(), l.End()); err != nil {
 			t.Fatal(err)
@@ -34,26 +39,73 @@ func TestOverParts(t *testing.T) {
 				}
 			}
 		}
-		storetest.Look(t, whole, func(want projections.View) error {
-			storetest.Look(t, over.Memory, func(got projections.View) error {
-				for range 20 {
-					q := query(t, want)
-					a, err := rowsOf(want, q)
-					b, errB := rowsOf(got, q)
-					if err = errors.Join(err, errB); err != nil {
-						return err
+		for _, m := range []*projections.Memory{over.Memory, again} {
+			storetest.Look(t, whole, func(want projections.View) error {
+				storetest.Look(t, m, func(got projections.View) error {
+					for range 20 {
+						q := query(t, want)
+						a, err := rowsOf(want, q)
+						b, errB := rowsOf(got, q)
+						if err = errors.Join(err, errB); err != nil {
+							return err
+						}
+						if !slices.Equal(a, b) {
+							t.Fatalf("%+v: %d rows, want %d\n%q\n%q", q, len(b), len(a), b, a)
+						}
 					}
-					if !slices.Equal(a, b) {
-						t.Fatalf("%+v: %d rows, want %d\n%q\n%q", q, len(b), len(a), b, a)
-					}
-				}
+					return nil
+				})
 				return nil
 			})
-			return nil
-		})
-		if got, want := storetest.DigestOf(t, over.Memory), storetest.DigestOf(t, whole); got != want {
-			t.Errorf("digest %x, want %x", got, want)
+			if got, want := storetest.DigestOf(t, m), storetest.DigestOf(t, whole); got != want {
+				t.Errorf("digest %x, want %x", got, want)
+			}
 		}
+	})
+}
+
+// ofDatabase returns a store from a snapshot of a database that left some months to parts, and, unlike
+// a memory store, kept no row of them.
+func ofDatabase(t *rapid.T, m *projections.Memory) *projections.Memory {
+	source := &storetest.Parts{}
+	var snapshot bytes.Buffer
+	storetest.Look(t, m, func(v projections.View) error {
+		r, left := projections.NewPartReader(v), map[projections.PartKey]projections.PartDigest{}
+		for _, tp := range domain.AllPartitions() {
+			d, err := r.Digest(tp)
+			if err != nil {
+				return err
+			}
+			for _, p := range d.Parts {
+				if rapid.Bool().Draw(t, "left") {
+					left[p.PartKey] = p
+					if err := source.Put(r, p); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		over := projections.Over(without{plain{projections.Stored(v)}, left}, source, slices.Collect(maps.Values(left)))
+		_, err := projections.WriteSnapshot(&snapshot, over, "test")
+		return err
+	})
+	return reopened(t, snapshot.Bytes(), source)
+}
+
+// without is a view that lacks the rows of some parts. It can be scanned, but not for last rows.
+type without struct {
+	plain
+	left map[projections.PartKey]projections.PartDigest
+}
+
+func (v without) Scan(q projections.Query, yield func(projections.Key, projections.Row) error) error {
+	return v.plain.Scan(q, func(k projections.Key, row projections.Row) error {
+		if p, ok := projections.PartOf(k); ok {
+			if _, ok = v.left[p]; ok {
+				return nil
+			}
+		}
+		return yield(k, row)
 	})
 }
 

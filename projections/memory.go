@@ -39,6 +39,8 @@ type memoryPartition struct {
 	// base are the parts below rows, by month.
 	base map[int64]basePart
 	end  int64 // the hour after their months
+	// lacksLast says that a part may have the last row of a node that is not in rows.
+	lacksLast bool
 	// reads counts the rows that folds asked a part for, by month.
 	reads map[int64]int
 	// tallies are of all rows, also those that were left to parts.
@@ -61,7 +63,7 @@ func NewMemory(topics []domain.TopicSpec) *Memory {
 // empty makes a partition one from which nothing was folded.
 func (m *Memory) empty(tp domain.TopicPartition, p *memoryPartition) {
 	p.rows, p.next, p.last, p.broken = NewWorkingSet(), 0, domain.Anchor{}, false
-	p.base, p.reads, p.end = map[int64]basePart{}, map[int64]int{}, 0
+	p.base, p.reads, p.end, p.lacksLast = map[int64]basePart{}, map[int64]int{}, 0, false
 	p.tallies = tallies{}
 	p.rows.below = func(k Key) ([]byte, error) { return m.below(p, k) }
 }

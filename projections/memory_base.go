@@ -132,6 +132,17 @@ func (v memoryView) unchanged(d PartDigest) bool {
 	return ok && !part.changed && part.PartDigest == d
 }
 
+// hasLast reports whether the last row of each node is in memory. A snapshot of a store that keeps
+// no copies of them lacks those that it left to parts.
+func (v memoryView) hasLast() bool {
+	for _, p := range v.m.parts {
+		if p.lacksLast {
+			return false
+		}
+	}
+	return true
+}
+
 // node identifies the rows of a node in a table.
 type node struct {
 	table     Table

@@ -54,7 +54,9 @@ type snapshotHeader struct {
 	// Anchors are the last records before the position, by partition. They identify the log.
 	Anchors []snapshotAnchor `cbor:"anchors"`
 	// Parts are the parts below the rows, by [PartKey.Compare].
-	Parts   []snapshotPart  `cbor:"parts"`
+	Parts []snapshotPart `cbor:"parts"`
+	// Last says that the sections have the last row of each node, also where a part has it.
+	Last    bool            `cbor:"last"`
 	Tallies []snapshotTally `cbor:"tallies"`
 }
 
@@ -98,6 +100,7 @@ func snapshotHeaderOf(v View, log string) (h snapshotHeader, err error) {
 	}
 	if own, over := divided(Stored(v)); over != nil {
 		mv, ok := own.(memoryView)
+		h.Last = ok && mv.hasLast()
 		for _, p := range over.parts {
 			changed := !ok || !mv.unchanged(p)
 			h.Parts = append(h.Parts, snapshotPart{

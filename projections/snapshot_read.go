@@ -35,6 +35,7 @@ type SnapshotInfo struct {
 	Digest   [32]byte     // of the rows
 
 	changed []bool // whether rows of the month of each part were changed
+	last    bool   // the sections have the last row of each node
 	tallies map[domain.TopicPartition]*tallies
 }
 
@@ -144,6 +145,7 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Posit
 			return nil, fmt.Errorf("rows of the snapshot are in part %s: %w", p.PartKey, err)
 		}
 		m.parts[p.Partition].attach(basePart{p, info.changed[i]})
+		m.parts[p.Partition].lacksLast = !info.last
 	}
 	return info.Position, nil
 }
@@ -204,7 +206,7 @@ func (s *snapshotReader) info() (info SnapshotInfo, err error) {
 	if err := lenient.Unmarshal(s.head, &h); err != nil {
 		return info, fmt.Errorf("%w: header: %w", ErrSnapshotDamaged, err)
 	}
-	info.Method, info.Log = h.Method, h.Log
+	info.Method, info.Log, info.last = h.Method, h.Log, h.Last
 	if info.Position, err = domain.ParsePosition(h.Position); err != nil {
 		return info, fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
 	}
