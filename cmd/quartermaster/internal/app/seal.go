@@ -132,11 +132,26 @@ func (s *sealer) seal(tp domain.TopicPartition, newest domain.Instant, all bool)
 	return nil
 }
 
-// placed reports whether the rows of a month are in a part, and makes it if that is permitted. If it
-// cannot be made, the rows stay in memory, and nothing else fails.
+// placed reports whether the rows of a month are in a part, and makes it if that is permitted, as the
+// version that counts. If it cannot be made, the rows stay in memory, and nothing else fails.
 func (s *sealer) placed(r *projections.PartReader, p projections.PartDigest, next int64) bool {
-	if r.LeftTo(p) || s.source.Has(p) == nil {
+	if r.LeftTo(p) {
 		return true
+	}
+	there := s.source.Has(p) == nil
+	if !s.write {
+		return there
+	}
+	if m, err := s.dir.Manifest(p.PartKey); err == nil && m.Last().Method == projections.Method {
+		last := m.Last()
+		if there && last.Digest == parts.Digest(p.Digest) {
+			return true
+		}
+		// While a log is folded again, the rows become what the part is. An older state of them must
+		// not supersede it.
+		if last.Digest != parts.Digest(p.Digest) && last.Position > next {
+			return there
+		}
 	}
 	w := s.begin()
 	if w == nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"quartermaster/adapters/parts"
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/apptest"
@@ -197,5 +198,73 @@ func TestHomeWithoutItsPart(t *testing.T) {
 	}
 	if got, err := h.may(""); err != nil || got != want || h.notes.Len() > 0 {
 		t.Errorf("made again: %s, want %s: %v %s", got, want, err, &h.notes)
+	}
+}
+
+// manifest returns the manifest of the one part of a home, and its path.
+func (h *home) manifest() (*parts.Manifest, string) {
+	h.Helper()
+	paths, err := filepath.Glob(filepath.Join(h.Dir, "parts", "*", "*", "*", "*", "manifest.json"))
+	if err != nil || len(paths) != 1 {
+		h.Fatalf("%v: %v", paths, err)
+	}
+	b, err := os.ReadFile(paths[0])
+	if err != nil {
+		h.Fatal(err)
+	}
+	m, err := parts.ParseManifest(b)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return m, paths[0]
+}
+
+// appendLate appends samples of May from a node that reported none, when May is sealed, without folding
+// them.
+func appendLate(t *testing.T, c *app.Conn, node string, hours int) {
+	t.Helper()
+	records := make([]domain.Record, hours)
+	for i := range records {
+		at := apptest.May + domain.Instant(i)*domain.Hour
+		rec, err := apptest.EncodeThen(&domain.Envelope{
+			Source: "sha256:" + node, Incarnation: 1, Sequence: uint64(i + 1), Cluster: "lab", Time: at + domain.Hour,
+			Event: benchSample(node, at),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Time = apptest.May + 46*domain.Day
+		records[i] = rec
+	}
+	if err := c.Log.Append(t.Context(), records); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A log that is folded again does not supersede a part by an older state of its month.
+func TestPartIsNotSupersededByThePast(t *testing.T) {
+	dir := monthlyDir(t)
+	c, _ := apptest.Open(t, dir)
+	appendLate(t, c, "late", 1)
+	apptest.Close(t, c)
+	h := homeIn(t, dir)
+	_, err := h.For(app.Everyone).MakeParts(t.Context())
+	if err := errors.Join(err, h.Close()); err != nil {
+		t.Fatal(err)
+	}
+	// Only the part with the late sample is there, and no snapshot.
+	m, path := h.manifest()
+	m.Versions = m.Versions[len(m.Versions)-1:]
+	m.Versions[0].Supersedes = nil
+	b, err := json.Marshal(m)
+	if err := errors.Join(err, os.WriteFile(path, b, 0o600), os.RemoveAll(filepath.Join(dir, "snapshots"))); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.may("")
+	if now, _ := h.manifest(); err != nil || len(now.Versions) != 1 {
+		t.Errorf("versions %+v: %v", now.Versions, err)
+	}
+	if len(h.snapshots()[0].Parts) != 1 {
+		t.Error("May stayed in memory")
 	}
 }
