@@ -42,6 +42,14 @@ func Over(own View, source PartSource, parts []PartDigest) View {
 	})}
 }
 
+// PartsBelow returns the parts below the rows of a view, by partition and month.
+func PartsBelow(v View) []PartDigest {
+	if _, over := divided(Stored(v)); over != nil {
+		return over.parts
+	}
+	return nil
+}
+
 // divided returns the rows that a store has itself, and the view with the parts below them, nil if
 // there are none.
 func divided(stored View) (own View, over *overView) {

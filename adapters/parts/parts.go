@@ -11,8 +11,8 @@
 //     it is complete and synced, and is never changed or replaced.
 //   - The manifest lists the versions of a part in order. The last one counts. Each says which
 //     digest it supersedes. A version is only ever added, after its file is in place.
-//   - Nothing that is read is trusted: size and SHA-256 of a file are compared with the manifest
-//     before it is decoded, and the digest of its rows with its name.
+//   - Size and SHA-256 of a file are compared with the manifest before it is decoded. The digest of
+//     its rows is compared with its name when all are read to verify it, not when some are.
 //   - Reading holds a page of a row group in memory, however long the part is.
 //   - One process writes to a directory at a time. Any number may read.
 //

@@ -95,6 +95,19 @@ func (s *Source) Has(p projections.PartDigest) error {
 	return nil
 }
 
+// Verify reads a whole part, and fails unless its file is what was written, and its rows have its
+// digest. A scan trusts the manifest for that.
+func (s *Source) Verify(p projections.PartDigest) error {
+	f, err := s.file(p)
+	if err == nil {
+		err = s.dir.read(p.PartKey, f.version, (*Part).Verify)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; %s", err, remedy)
+	}
+	return nil
+}
+
 // with calls read with an open part.
 func (s *Source) with(p projections.PartDigest, read func(*sourceFile) error) error {
 	f, err := s.file(p)

@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"crypto/sha256"
 	"errors"
 	"os"
 	"path/filepath"
@@ -206,5 +207,42 @@ func BenchmarkScan(b *testing.B) {
 			b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
 			b.ReportMetric(float64(bytes)/float64(rows), "B/row")
 		})
+	}
+}
+
+// Rows of another store under the name of a part, with a manifest that vouches for them, are found by
+// verifying.
+func TestSourceVerifiesRows(t *testing.T) {
+	d, other := Directory{t.TempDir(), "log"}, Directory{t.TempDir(), "log"}
+	var p, q projections.PartDigest
+	look(t, year(t, 1, 5), func(v projections.View) { put(t, d, v); p = digests(t, v)[len(digests(t, v))-1] })
+	look(t, year(t, 2, 5), func(v projections.View) {
+		put(t, other, v)
+		for _, o := range digests(t, v) {
+			if o.PartKey == p.PartKey {
+				q = o
+			}
+		}
+	})
+	if err := NewSource(d).Verify(p); err != nil || q.Digest == p.Digest || q.Rows == 0 {
+		t.Errorf("%+v, %+v: %v", p, q, err)
+	}
+	forged, err := os.ReadFile(other.File(q.PartKey, q.Digest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, d.File(p.PartKey, p.Digest), func([]byte) []byte { return forged })
+	m, err := d.Manifest(p.PartKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Last().Bytes, m.Last().SHA256 = int64(len(forged)), sha256.Sum256(forged)
+	b, err := m.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(d.folder(p.PartKey), manifestName), func([]byte) []byte { return b })
+	if err := NewSource(d).Verify(p); !errors.Is(err, ErrDamaged) {
+		t.Errorf("other rows: %v", err)
 	}
 }

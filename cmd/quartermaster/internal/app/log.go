@@ -236,6 +236,11 @@ type Replay struct {
 	SnapshotsChecked *int             `json:"snapshots_checked,omitempty"`
 	SnapshotsFailed  []*SnapshotCheck `json:"snapshots_failed,omitempty"` // those that differ from the log
 
+	// PartsChecked counts the parts below the live and the replayed rows. All their rows were read.
+	// PartsFailed says of each that is damaged or missing what is wrong with it.
+	PartsChecked *int     `json:"parts_checked,omitempty"`
+	PartsFailed  []string `json:"parts_failed,omitempty"`
+
 	Equal       *bool           `json:"equal,omitempty"`
 	Differences []RowDifference `json:"differences,omitempty"` // the first hundred
 }
@@ -248,7 +253,7 @@ type RowDifference struct {
 }
 
 // Replay folds the log from its beginning into fresh rows. With verify it compares them with the
-// live rows, and compares every snapshot on the way.
+// live rows, compares every snapshot on the way, and reads every part below the rows.
 func (c *Caller) Replay(ctx context.Context, verify bool) (*Replay, error) {
 	h, err := c.log(ctx)
 	if verify {
@@ -313,6 +318,13 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 	if err != nil {
 		return ans, err
 	}
+	var below []projections.PartDigest
+	if err := h.View(ctx, func(v projections.View) error {
+		below = projections.PartsBelow(v)
+		return nil
+	}); err != nil {
+		return ans, err
+	}
 	from, aside := "", h.aside
 	if h.DB == nil {
 		from = h.saved.String()
@@ -338,6 +350,11 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 			return ans, err
 		}
 	}
+	if err := fresh.View(ctx, func(v projections.View) error {
+		return h.verifyBelow(ctx, slices.Concat(below, projections.PartsBelow(v)), ans)
+	}); err != nil {
+		return ans, err
+	}
 	if err := h.checkAgainstLog(ctx, passes); err != nil {
 		return ans, err
 	}
@@ -352,6 +369,29 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 	}
 	ans.SnapshotsChecked = &checked
 	return ans, nil
+}
+
+// verifyBelow reads the parts below rows. Their digests were compared with the log, not their files.
+func (h *Conn) verifyBelow(ctx context.Context, below []projections.PartDigest, ans *Replay) error {
+	slices.SortFunc(below, func(a, b projections.PartDigest) int {
+		return cmp.Or(a.Compare(b.PartKey), bytes.Compare(a.Digest[:], b.Digest[:]))
+	})
+	below = slices.Compact(below)
+	wrong := make([]error, len(below))
+	bar := h.app.track(Work{Name: "verify", Total: int64(len(below)), Unit: "parts", Slow: true})
+	defer bar.Stop()
+	err := concurrently(ctx, true, len(below), bar, func(i int) error {
+		wrong[i] = h.source.Verify(below[i])
+		return nil
+	})
+	n := len(below)
+	ans.PartsChecked = &n
+	for _, err := range wrong {
+		if err != nil {
+			ans.PartsFailed = append(ans.PartsFailed, err.Error())
+		}
+	}
+	return err
 }
 
 // replayTo folds the log from its beginning to a position, compares the snapshots on the way with

@@ -104,7 +104,7 @@ func TestSealedMonthsOfAHome(t *testing.T) {
 		if err = errors.Join(err, h.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if !*r.Equal || len(r.SnapshotsFailed) > 0 || *r.SnapshotsChecked != len(h.snapshots()) {
+		if !*r.Equal || len(r.PartsFailed) > 0 || *r.PartsChecked != 1 || len(r.SnapshotsFailed) > 0 || *r.SnapshotsChecked != len(h.snapshots()) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -182,6 +182,10 @@ func TestHomeWithoutItsPart(t *testing.T) {
 	}
 	if h.notes.Len() > 0 {
 		t.Error(h.notes.String())
+	}
+	r, err := h.For(app.Everyone).Replay(t.Context(), true)
+	if err := errors.Join(err, h.Close()); err != nil || !*r.Equal || len(r.PartsFailed) != 1 || !strings.Contains(r.PartsFailed[0], files[0]) {
+		t.Errorf("altered: %+v %v", r, err)
 	}
 	if err := os.Remove(files[0]); err != nil {
 		t.Fatal(err)

@@ -97,7 +97,8 @@ With --verify it compares them with the live rows at the same position, and fail
 byte differs. The live rows are the newest snapshot, made when events were first folded, plus
 the events appended since. Replay also compares every snapshot with the rows at its position. A
 snapshot that differs or is damaged fails the command too. Snapshots of another version of the
-folds are skipped ("quartermaster snapshot verify" names them).`,
+folds are skipped ("quartermaster snapshot verify" names them). At last it reads the parts below
+the rows, and fails if the file of one is damaged or missing, or has other rows than its digest says.`,
 		Example: "  quartermaster log replay\n  quartermaster log replay --verify -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -113,6 +114,9 @@ folds are skipped ("quartermaster snapshot verify" names them).`,
 			}
 			if len(ans.SnapshotsFailed) > 0 {
 				return &failed{why: "a snapshot differs from the log"}
+			}
+			if len(ans.PartsFailed) > 0 {
+				return &failed{why: "a part is damaged or missing"}
 			}
 			if len(ans.LeftAside) > 0 {
 				return &failed{why: "a snapshot could not be used"}
@@ -145,6 +149,12 @@ func (a *Program) showReplay(ans *app.Replay) error {
 	fmt.Fprintf(a.out, "snapshots %s compared, %s differ from the log\n", comma(*ans.SnapshotsChecked), comma(len(ans.SnapshotsFailed)))
 	for _, c := range ans.SnapshotsFailed {
 		fmt.Fprintf(a.out, "SNAPSHOT %s\n", c)
+	}
+	if *ans.PartsChecked > 0 {
+		fmt.Fprintf(a.out, "parts     %s read, %s damaged or missing\n", comma(*ans.PartsChecked), comma(len(ans.PartsFailed)))
+	}
+	for _, p := range ans.PartsFailed {
+		fmt.Fprintf(a.out, "PART %s\n", p)
 	}
 	if *ans.Equal {
 		fmt.Fprintln(a.out, "equal: the live rows match the log")
