@@ -146,8 +146,8 @@ type RemovalStarted struct {
 	Removed []Removed `json:"removed"`
 }
 
-// RecordsRemoved says what a removal removed. That is all that RemovalStarted names, unless a legal
-// hold was set in between.
+// RecordsRemoved says what a removal removed. That is all that RemovalStarted names, but for what a
+// legal hold or the policy in force keeps by then.
 type RecordsRemoved struct {
 	Entity  string    `json:"entity"`
 	Removal string    `json:"removal"`

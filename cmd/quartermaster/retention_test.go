@@ -117,12 +117,23 @@ func TestHoursLeaveDatabase(t *testing.T) {
 	if err != nil || len(due.Due) != 1 || len(due.Due[0].Removed) == 0 {
 		t.Fatalf("%+v: %v", due, err)
 	}
-	if err := errors.Join(a.Close(), h.RecordRemoval(t.Context(), &domain.RemovalStarted{
-		Entity: app.Platform, Removal: "hours/killed", What: domain.RetainedHours, Policy: "hours", Rule: "1 month", By: "a test",
-		Removed: due.Due[0].Removed,
-	}, app.Now())); err != nil {
-		t.Fatal(err)
+	begin := func(id string) {
+		t.Helper()
+		if err := errors.Join(a.Close(), h.RecordRemoval(t.Context(), &domain.RemovalStarted{
+			Entity: app.Platform, Removal: id, What: domain.RetainedHours, Policy: "hours", Rule: "1 month", By: "a test",
+			Removed: due.Due[0].Removed,
+		}, app.Now())); err != nil {
+			t.Fatal(err)
+		}
 	}
+	// But the policy of then decides.
+	declare("policies: [{id: hours, kind: retention, scope: hours, value: 36 months}]\n")
+	begin("hours/longer")
+	if got := run(); !strings.Contains(got, "removal hours/longer: nothing") || hours() != all {
+		t.Fatalf("%d of %d hours are left: %s", hours(), all, got)
+	}
+	declare("policies: [{id: hours, kind: retention, scope: hours, value: 1 month}]\n")
+	begin("hours/killed")
 	if got := run(); !strings.Contains(got, "removal hours/killed: ") || hours() != 0 {
 		t.Fatalf("%d hours are left: %s", hours(), got)
 	}
@@ -143,7 +154,7 @@ func TestHoursLeaveDatabase(t *testing.T) {
 	}
 	s.verified()
 	code, out := s.command("get", "removals")
-	if code != 0 || strings.Count(out, "removed ") != 2 || strings.Contains(out, "removing") {
+	if code != 0 || strings.Count(out, "removed ") != 3 || strings.Contains(out, "removing") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 	r.ends()

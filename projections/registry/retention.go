@@ -35,7 +35,8 @@ type LegalHold struct {
 	SetBy string         `json:"set_by"`
 }
 
-// Removal is a removal that began. Nobody signs it: the policy that it names is signed.
+// Removal is a removal that began. Nobody signs it: only what a policy in force lets go may be removed
+// for it.
 type Removal struct {
 	domain.RemovalStarted
 	Started domain.Instant `json:"started"`

@@ -111,6 +111,11 @@ type remover interface {
 	plan(
 		ctx context.Context, v projections.View, r *registry.Retention, rule *registry.RetentionRule, now domain.Instant,
 	) (removable, error)
+	// due returns what reports whether a rule lets go of something at a time. Whoever names it: a removal
+	// that began is not proof that it may go.
+	due(
+		ctx context.Context, v projections.View, rule *registry.RetentionRule, now domain.Instant,
+	) (func(*domain.Removed) (bool, error), error)
 	// held returns the holds that keep what may be removed.
 	held(ctx context.Context, v projections.View, holds []registry.LegalHold, r *domain.Removed) ([]string, error)
 	// check fails if something of a plan must not be removed after all. It may take long.
@@ -170,8 +175,9 @@ type RemovedBy struct {
 var errNoPolicy = errors.New("no retention policy lets go of it, so everything stays")
 
 // removeBy removes what the policy for a kind of records lets go at a time. It finishes a removal that
-// was interrupted first, and then nothing more. A removal is in the log before it begins, and once it
-// ended: whatever happens in between, the same removal is finished and recorded once.
+// was interrupted first, as far as a policy still lets go of it, and then nothing more. A removal is in
+// the log before it begins, and once it ended: whatever happens in between, the same removal is finished
+// and recorded once.
 func (h *Conn) removeBy(
 	ctx context.Context, what domain.Retained, by, before string, now domain.Instant, dryRun bool,
 ) (*RemovedBy, error) {
@@ -189,7 +195,7 @@ func (h *Conn) removeBy(
 		return nil, err
 	}
 	if !dryRun {
-		if done, err := h.finishRemovals(ctx, rem, what); err != nil || done != nil {
+		if done, err := h.finishRemovals(ctx, rem, what, now); err != nil || done != nil {
 			return done, err
 		}
 	}
@@ -229,7 +235,8 @@ func (h *Conn) removeBy(
 	if err := h.RecordRemoval(ctx, started, at); err != nil {
 		return nil, err
 	}
-	done, err := h.endRemoval(ctx, rem, &registry.Removal{RemovalStarted: *started, Started: at})
+	checked := slices.Repeat([]bool{true}, len(ans.Removed))
+	done, err := h.endRemoval(ctx, rem, &registry.Removal{RemovalStarted: *started, Started: at}, checked, now)
 	if err != nil {
 		return nil, err
 	}
@@ -241,19 +248,35 @@ func (h *Conn) removeBy(
 
 // finishRemovals finishes the removals of a kind that were interrupted, and returns the last of them,
 // nil if there was none.
-func (h *Conn) finishRemovals(ctx context.Context, rem remover, what domain.Retained) (last *RemovedBy, err error) {
+func (h *Conn) finishRemovals(
+	ctx context.Context, rem remover, what domain.Retained, now domain.Instant,
+) (last *RemovedBy, err error) {
 	var open []*registry.Removal
-	if err := h.settled(ctx, func(_ projections.View, r *registry.Retention) error {
+	var due [][]bool
+	if err := h.settled(ctx, func(v projections.View, r *registry.Retention) error {
 		open = r.Unfinished(what)
+		for _, m := range open {
+			list, err := dueNow(ctx, rem, v, r, m, now)
+			if err != nil {
+				return err
+			}
+			due = append(due, list)
+		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	for _, m := range open {
-		if err := rem.check(ctx, m.Removed); err != nil {
+	for i, m := range open {
+		var list []domain.Removed
+		for j := range m.Removed {
+			if due[i][j] {
+				list = append(list, m.Removed[j])
+			}
+		}
+		if err := rem.check(ctx, list); err != nil {
 			return nil, fmt.Errorf("finish removal %s: %w", m.Removal, err)
 		}
-		if last, err = h.endRemoval(ctx, rem, m); err != nil {
+		if last, err = h.endRemoval(ctx, rem, m, due[i], now); err != nil {
 			return nil, err
 		}
 		last.Resumed = true
@@ -261,9 +284,33 @@ func (h *Conn) finishRemovals(ctx context.Context, rem remover, what domain.Reta
 	return last, nil
 }
 
-// endRemoval removes what a removal named when it began, but for what a legal hold of then or later
-// keeps, and records that.
-func (h *Conn) endRemoval(ctx context.Context, rem remover, m *registry.Removal) (*RemovedBy, error) {
+// dueNow says of each thing that a removal named whether the policy in force lets go of it. Nobody
+// signs a removal, and the policy may have changed since it began.
+func dueNow(
+	ctx context.Context, rem remover, v projections.View, r *registry.Retention, m *registry.Removal, now domain.Instant,
+) ([]bool, error) {
+	list := make([]bool, len(m.Removed))
+	rule := r.Rule(m.What)
+	if rule == nil {
+		return list, nil
+	}
+	due, err := rem.due(ctx, v, rule, now)
+	if err != nil {
+		return nil, err
+	}
+	for i := range m.Removed {
+		if list[i], err = due(&m.Removed[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// endRemoval removes what a removal named when it began, and records that. What a legal hold keeps now
+// stays, and what the policy in force does not let go, and what was not checked.
+func (h *Conn) endRemoval(
+	ctx context.Context, rem remover, m *registry.Removal, checked []bool, now domain.Instant,
+) (*RemovedBy, error) {
 	end := &domain.RecordsRemoved{
 		Entity: m.Entity, Removal: m.Removal, What: m.What, Policy: m.Policy, Rule: m.Rule, By: m.By,
 		Removed: []domain.Removed{},
@@ -276,16 +323,20 @@ func (h *Conn) endRemoval(ctx context.Context, rem remover, m *registry.Removal)
 		} else if same, err := projections.SameEvent(&r.Removals[i].RemovalStarted, &m.RemovalStarted); err != nil || !same {
 			return &ConflictError{Err: fmt.Errorf("another process began removal %s", m.Removal)}
 		}
+		due, err := dueNow(ctx, rem, v, r, m, now)
+		if err != nil {
+			return err
+		}
 		for i := range m.Removed {
 			by, err := rem.held(ctx, v, r.Holds, &m.Removed[i])
 			if err != nil {
 				return err
 			}
-			if len(by) == 0 {
+			if due[i] && checked[i] && len(by) == 0 {
 				todo = append(todo, &m.Removed[i])
 				continue
 			}
-			gone, err := rem.gone(ctx, &m.Removed[i]) // an earlier attempt may have removed it before the hold
+			gone, err := rem.gone(ctx, &m.Removed[i]) // an earlier attempt may have removed it before
 			if err != nil {
 				return err
 			}
@@ -294,6 +345,9 @@ func (h *Conn) endRemoval(ctx context.Context, rem remover, m *registry.Removal)
 				continue
 			}
 			left.keep(by...)
+			if len(by) == 0 {
+				h.app.tell("%s of removal %s stays: no policy lets go of it now", &m.Removed[i], m.Removal)
+			}
 		}
 		return nil
 	}); err != nil {

@@ -54,12 +54,10 @@ func (r *hoursRemover) plan(
 	if err != nil {
 		return p, err
 	}
-	newest, err := r.h.lastAppended(ctx, v.Position())
+	before, err := r.before(ctx, v, rule, now)
 	if err != nil {
 		return p, err
 	}
-	kept := domain.InstantOf(projections.BillingMonth(now).From.Time().AddDate(0, -rule.Keep.Months, 0))
-	before := min(projections.HourOf(kept), projections.SealedBefore(newest))
 	left, err := r.h.DB.Detached(ctx, generation)
 	if err != nil {
 		return p, err
@@ -91,6 +89,29 @@ func (r *hoursRemover) plan(
 		}
 	}
 	return p, nil
+}
+
+// before returns the hour before which months must end that a rule lets go: they are sealed.
+func (r *hoursRemover) before(
+	ctx context.Context, v projections.View, rule *registry.RetentionRule, now domain.Instant,
+) (int64, error) {
+	newest, err := r.h.lastAppended(ctx, v.Position())
+	kept := domain.InstantOf(projections.BillingMonth(now).From.Time().AddDate(0, -rule.Keep.Months, 0))
+	return min(projections.HourOf(kept), projections.SealedBefore(newest)), err
+}
+
+func (r *hoursRemover) due(
+	ctx context.Context, v projections.View, rule *registry.RetentionRule, now domain.Instant,
+) (func(*domain.Removed) (bool, error), error) {
+	before, err := r.before(ctx, v, rule, now)
+	return func(of *domain.Removed) (bool, error) {
+		month := projections.BillingMonth(of.Month)
+		if projections.HourOf(month.To) > before {
+			return false, nil
+		}
+		list, err := r.partsOf(projections.HourOf(month.From))
+		return slices.Contains(list, partDigestOf(of)), err
+	}, err
 }
 
 // partsOf returns the current parts of a month of telemetry.

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"quartermaster/adapters/kafka/archive"
 	"quartermaster/adapters/kafka/embedded"
@@ -34,9 +36,14 @@ func beforeTime(s string) (domain.Instant, error) {
 	return t, nil
 }
 
+// keptSince returns the time from which a rule for a number of days keeps records.
+func keptSince(rule *registry.RetentionRule, now domain.Instant) domain.Instant {
+	return now - domain.Instant(rule.Keep.Days)*domain.Day
+}
+
 // cutoff returns the time before which a rule lets go of records.
 func (l *logRemover) cutoff(rule *registry.RetentionRule, now domain.Instant) (domain.Instant, error) {
-	t := now - domain.Instant(rule.Keep.Days)*domain.Day
+	t := keptSince(rule, now)
 	switch {
 	case l.before == 0:
 		return t, nil
@@ -87,6 +94,17 @@ func (l *logRemover) plan(
 		}
 	}
 	return p, nil
+}
+
+// due does not know the time that bounds a new removal.
+func (l *logRemover) due(
+	ctx context.Context, _ projections.View, rule *registry.RetentionRule, now domain.Instant,
+) (func(*domain.Removed) (bool, error), error) {
+	return func(r *domain.Removed) (bool, error) {
+		tp := domain.TopicPartition{Topic: r.Topic, Partition: int(r.Partition)}
+		to, err := l.until(ctx, tp, keptSince(rule, now))
+		return r.To <= to, err
+	}, nil
 }
 
 // until returns the first offset of the first segment that is not all before a time: the log may be
@@ -211,6 +229,17 @@ func (s snapshotRemover) plan(
 	return p, nil
 }
 
+func (s snapshotRemover) due(
+	_ context.Context, _ projections.View, rule *registry.RetentionRule, _ domain.Instant,
+) (func(*domain.Removed) (bool, error), error) {
+	old, err := snapshotfile.Old(s.h.Snapshots(), rule.Keep)
+	return func(r *domain.Removed) (bool, error) {
+		return slices.ContainsFunc(old, func(in snapshotfile.Info) bool {
+			return filepath.Base(in.Path) == r.File && bytes.Equal(in.Digest[:], r.Digest)
+		}), nil
+	}, err
+}
+
 // held returns the holds whose period began before a snapshot was made: it may have rows of it.
 func (s snapshotRemover) held(
 	_ context.Context, _ projections.View, holds []registry.LegalHold, r *domain.Removed,
@@ -268,10 +297,9 @@ func (q *quarantineRemover) plan(
 	if err != nil {
 		return p, err
 	}
-	before := now - domain.Instant(rule.Keep.Days)*domain.Day
 	for i := range list.Entries {
 		e := &list.Entries[i]
-		if e.Resolution == "" || e.Resolved >= before {
+		if !unlistable(e, rule, now) {
 			continue
 		}
 		removed := domain.Removed{
@@ -291,6 +319,23 @@ func (q *quarantineRemover) plan(
 		}
 	}
 	return p, nil
+}
+
+// unlistable reports whether a rule takes a record off the list.
+func unlistable(e *projections.QuarantineEntry, rule *registry.RetentionRule, now domain.Instant) bool {
+	return e.Resolution != "" && e.Resolved < keptSince(rule, now)
+}
+
+func (q *quarantineRemover) due(
+	_ context.Context, v projections.View, rule *registry.RetentionRule, now domain.Instant,
+) (func(*domain.Removed) (bool, error), error) {
+	if _, err := q.read(v); err != nil {
+		return nil, err
+	}
+	return func(r *domain.Removed) (bool, error) {
+		e := q.entries[projections.RecordID(r.Topic, r.Partition, r.From)]
+		return e != nil && unlistable(e, rule, now), nil
+	}, nil
 }
 
 // held returns the holds that may be about a record. One whose workspace or cluster is unknown may be

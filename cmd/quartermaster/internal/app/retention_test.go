@@ -249,43 +249,70 @@ func (r *retained) deleteFirst() {
 }
 
 // A removal that was killed before or after it deleted is finished by the next one, and is in the log
-// once. A hold that was set in between keeps what is there still.
+// once. What a hold or a policy that was set in between keeps stays, and without a policy everything
+// does: nobody signs the beginning of a removal.
 func TestRemovalInterrupted(t *testing.T) {
+	const longer = "policies: [{id: log, kind: retention, scope: log, value: 3650 days}]\n"
 	for _, c := range []struct {
-		name          string
-		deleted, held bool
-		first         int64
-		removed       uint64
-		holds         int
+		name    string
+		policy  string
+		deleted bool   // before it was killed
+		since   string // declared afterwards
+		first   int64
+		removed uint64
+		holds   int
 	}{
-		{"before", false, false, 100, 100, 0},
-		{"after", true, false, 100, 100, 0},
-		{"before, held", false, true, 0, 0, 1},
-		{"after, held", true, true, 100, 100, 0},
+		{"before", logPolicy, false, "", 100, 100, 0},
+		{"after", logPolicy, true, "", 100, 100, 0},
+		{"before, held", logPolicy, false, fmt.Sprintf(hold, ""), 0, 0, 1},
+		{"after, held", logPolicy, true, fmt.Sprintf(hold, ""), 100, 100, 0},
+		{"before, kept longer", logPolicy, false, longer, 0, 0, 0},
+		{"after, kept longer", logPolicy, true, longer, 100, 100, 0},
+		{"forged, without a policy", "", false, "", 0, 0, 0},
+		{"forged, against the policy", longer, false, "", 0, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRetained(t)
-			r.apply(logPolicy)
+			if c.policy != "" {
+				r.apply(c.policy)
+			}
 			id := r.begin()
 			if c.deleted {
 				r.deleteFirst()
 			}
-			if c.held {
-				r.apply(fmt.Sprintf(hold, ""))
+			if c.since != "" {
+				r.apply(c.since)
 			}
 			plan, err := r.trim(app.TrimQuestion{Delete: true})
-			if err != nil || !plan.Resumed || plan.Removal != id || plan.Records != c.removed || len(plan.Holds) != c.holds || r.first() != c.first {
+			if err != nil || !plan.Resumed || plan.Removal != id || plan.Records != c.removed ||
+				len(plan.Holds) != c.holds || r.first() != c.first {
 				t.Fatalf("the log begins at %d: %+v: %v", r.first(), plan, err)
 			}
 			for range 2 {
-				if _, err := r.trim(app.TrimQuestion{Delete: true}); err != nil {
+				_, err := r.trim(app.TrimQuestion{Delete: true})
+				if err != nil && (c.policy != "" || app.KindOf(err) != app.KindDenied) {
 					t.Fatal(err)
 				}
+			}
+			if c.removed == 0 && r.first() != 0 {
+				t.Errorf("the log begins at %d", r.first())
 			}
 			if n := r.ended(); n[id] != 1 {
 				t.Errorf("removals in the log: %v", n)
 			}
 		})
+	}
+}
+
+// beginRemoval appends the beginning of a removal that no policy allowed.
+func beginRemoval(t *testing.T, h *app.Conn, what domain.Retained, removed ...domain.Removed) {
+	t.Helper()
+	at := app.Now()
+	if err := h.RecordRemoval(t.Context(), &domain.RemovalStarted{
+		Entity: app.Platform, Removal: fmt.Sprintf("%s/%s", what, at), What: what, Policy: "s", Rule: "1 day", By: "a test",
+		Removed: removed,
+	}, at); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -367,6 +394,14 @@ func TestSnapshotsByPolicy(t *testing.T) {
 	if got := remove(); got != "nothing to remove" || len(left()) != 4 {
 		t.Fatalf("without a policy: %s", got)
 	}
+	named := func(path string) domain.Removed {
+		in := snapshotfile.InfoOf(filepath.Join(h.Snapshots(), path))
+		return domain.Removed{File: path, Records: 1, Digest: in.Digest[:]}
+	}
+	beginRemoval(t, h, domain.RetainedSnapshots, named(paths[0]), named(paths[3]))
+	if got := remove(); !strings.HasSuffix(got, ": 0 records") || len(left()) != 4 {
+		t.Fatalf("forged, without a policy: %s, and %v stay", got, left())
+	}
 	r.apply("policies: [{id: s, kind: retention, scope: snapshots, value: 2 days}]\n" + fmt.Sprintf(hold, ", covers: {period: {from: 2026-05-11, to: 2026-05-12}}"))
 	if remove(); !slices.Equal(left(), paths[1:]) {
 		t.Fatalf("%v stay", left())
@@ -377,6 +412,10 @@ func TestSnapshotsByPolicy(t *testing.T) {
 	}
 	if got := remove(); got != "nothing to remove" {
 		t.Errorf("again: %s", got)
+	}
+	beginRemoval(t, h, domain.RetainedSnapshots, named(paths[3]))
+	if got := remove(); !strings.HasSuffix(got, ": 0 records") || !slices.Equal(left(), paths[2:]) {
+		t.Errorf("forged: %s, and %v stay", got, left())
 	}
 }
 
@@ -419,6 +458,13 @@ func TestQuarantineByPolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 		return outcome.String()
+	}
+	e := &of.Entries[0]
+	beginRemoval(t, h, domain.RetainedQuarantine, domain.Removed{
+		Topic: e.Topic, Partition: uint32(e.Partition), From: e.Offset, To: e.Offset + 1, Records: 1,
+	})
+	if got := remove(49 * time.Hour); !strings.HasSuffix(got, ": 0 records") || len(list().Entries) != 2 {
+		t.Fatalf("forged, without a policy: %s", got)
 	}
 	const policy = "policies: [{id: q, kind: retention, scope: quarantine, value: 2 days}]\n"
 	apptest.Apply(t, a, key, policy+fmt.Sprintf(hold, ""))
