@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"quartermaster/adapters/parts"
 	"quartermaster/domain"
@@ -27,14 +28,19 @@ type sealer struct {
 	rows    map[domain.TopicPartition]int // in memory
 	total   int                           // of rows
 	writer  *parts.Writer
-	writing int  // users of writer
-	off     bool // parts cannot be written
+	writing int       // users of writer
+	told    bool      // why a part could not be made
+	pause   time.Time // until which none is made, because one could not be
 }
+
+// pauseAfter is how long no part is made after one could not be.
+const pauseAfter = time.Minute
 
 // attempt is what is known of a partition since its months were looked at.
 type attempt struct {
 	before int64 // the first hour that was not sealed
 	left   int   // rows that stayed in memory
+	waits  bool  // some stayed because no part could be made
 }
 
 // leastSealed is the number of rows of a partition in memory below which nothing is left to parts:
@@ -92,7 +98,8 @@ func (s *sealer) after(tp domain.TopicPartition, fold func([]domain.Record) erro
 			collectOften.Do(func() { debug.SetGCPercent(20) })
 		}
 		s.mu.Unlock()
-		if own < leastSealed || projections.SealedBefore(newest) <= was.before && own < 2*was.left {
+		due := projections.SealedBefore(newest) > was.before || own >= 2*was.left
+		if own < leastSealed || !due && !(was.waits && s.writable()) {
 			return nil
 		}
 		return s.seal(tp, newest, false)
@@ -106,6 +113,7 @@ func (s *sealer) seal(tp domain.TopicPartition, newest domain.Instant, all bool)
 	before := projections.SealedBefore(newest)
 	var at int64
 	var sealed []projections.PartDigest
+	waits := false
 	if err := s.store.ReadPartition(tp, func(r *projections.PartReader, next int64) error {
 		at = next
 		d, err := r.Digest(tp)
@@ -117,9 +125,11 @@ func (s *sealer) seal(tp domain.TopicPartition, newest domain.Instant, all bool)
 			months = months[:n-1]
 		}
 		for _, p := range months {
-			if s.placed(r, p, next) {
+			there, retry := s.placed(r, p, next)
+			if there {
 				sealed = append(sealed, p)
 			}
+			waits = waits || retry
 		}
 		return nil
 	}); err != nil {
@@ -128,45 +138,55 @@ func (s *sealer) seal(tp domain.TopicPartition, newest domain.Instant, all bool)
 	s.store.Detach(tp, at, sealed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen[tp] = attempt{before, s.store.Own(tp)}
+	s.seen[tp] = attempt{before, s.store.Own(tp), waits}
 	return nil
 }
 
 // placed reports whether the rows of a month are in a part, and makes it if that is permitted, as the
-// version that counts. If it cannot be made, the rows stay in memory, and nothing else fails.
-func (s *sealer) placed(r *projections.PartReader, p projections.PartDigest, next int64) bool {
+// version that counts. If it cannot be made, the rows stay in memory, and nothing else fails: retry says
+// that it can be tried again with the same rows.
+func (s *sealer) placed(r *projections.PartReader, p projections.PartDigest, next int64) (there, retry bool) {
 	if r.LeftTo(p) {
-		return true
+		return true, false
 	}
-	there := s.source.Has(p) == nil
+	there = s.source.Has(p) == nil
 	if !s.write {
-		return there
+		return there, false
 	}
 	if m, err := s.dir.Manifest(p.PartKey); err == nil && m.Last().Method == projections.Method {
 		last := m.Last()
 		if there && last.Digest == parts.Digest(p.Digest) {
-			return true
+			return true, false
 		}
 		// While a log is folded again, the rows become what the part is. An older state of them must
 		// not supersede it.
 		if last.Digest != parts.Digest(p.Digest) && last.Position > next {
-			return there
+			return there, false
 		}
 	}
 	w := s.begin()
 	if w == nil {
-		return false
+		return false, true
 	}
 	_, err := w.Put(p, next, func(yield func(projections.Key, []byte) error) error { return r.Rows(p.PartKey, yield) })
 	s.end(err)
-	return err == nil
+	return err == nil, err != nil
 }
 
-// begin returns the writer of parts, nil if this process may not write them.
+// writable reports whether a part can be made now.
+func (s *sealer) writable() bool {
+	w := s.begin()
+	if w != nil {
+		s.end(nil)
+	}
+	return w != nil
+}
+
+// begin returns the writer of parts, nil if this process may not or cannot write them now.
 func (s *sealer) begin() *parts.Writer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.write || s.off {
+	if !s.write || time.Now().Before(s.pause) {
 		return nil
 	}
 	if s.writer == nil {
@@ -194,12 +214,16 @@ func (s *sealer) end(err error) {
 	}
 }
 
-// fail ends the writing of parts. Another process that makes parts is no reason to say so.
+// fail ends the writing of parts for a while. Another process that makes parts is no reason to say so,
+// or to wait.
 func (s *sealer) fail(err error) {
-	if !s.off && !errors.Is(err, parts.ErrLocked) {
+	if errors.Is(err, parts.ErrLocked) {
+		return
+	}
+	if !s.told {
 		s.tell("sealed months stay in memory, because no part can be made: %v", err)
 	}
-	s.off = true
+	s.told, s.pause = true, time.Now().Add(pauseAfter)
 }
 
 // seal leaves the rows of all sealed months to parts where they are many.

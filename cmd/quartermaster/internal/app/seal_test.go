@@ -272,3 +272,35 @@ func TestPartIsNotSupersededByThePast(t *testing.T) {
 		t.Error("May stayed in memory")
 	}
 }
+
+// While another process makes parts, a month stays in memory. It leaves with the next batch after that.
+func TestSealingWaitsForTheLock(t *testing.T) {
+	dir := monthlyDir(t)
+	h := homeIn(t, dir)
+	m, path := h.manifest()
+	w, err := parts.NewWriter(parts.Directory{Path: filepath.Join(dir, "parts", m.Log), Log: m.Log})
+	if err := errors.Join(err, os.RemoveAll(filepath.Dir(path)), os.RemoveAll(filepath.Join(dir, "snapshots"))); err != nil {
+		t.Fatal(err)
+	}
+	c, notes := apptest.Open(t, dir)
+	if err := c.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a part was made while the directory was locked")
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	appendLate(t, c, "late", 1)
+	if err := c.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("no part was made when the directory was free: %v", err)
+	}
+	if notes.Len() > 0 {
+		t.Error(notes)
+	}
+	apptest.Close(t, c)
+}
