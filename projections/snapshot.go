@@ -47,6 +47,9 @@ const (
 	chunkSize     = 1 << 20
 )
 
+// olderMagics are those of earlier forms, whose rows no folds here can use.
+var olderMagics = []string{"QMSNAP1\n", "QMSNAP2\n", "QMSNAP3\n"}
+
 type snapshotHeader struct {
 	Method   string `cbor:"method"`
 	Log      string `cbor:"log"`

@@ -16,7 +16,8 @@ import (
 )
 
 // ErrSnapshotMethod means that a snapshot was made by another version of the folds. It is intact,
-// but folding cannot continue from its rows. Replay the log instead.
+// but folding cannot continue from its rows. Replay the log instead. One of an earlier form is not
+// read, so whether it is intact is not known.
 var ErrSnapshotMethod = errors.New("snapshot was made by another version of the folds")
 
 // ErrSnapshotLog means that a snapshot is of another log. Replay this log instead.
@@ -191,6 +192,9 @@ func (s *snapshotReader) info() (info SnapshotInfo, err error) {
 	magic, err := s.take(int64(len(snapshotMagic)), "magic")
 	if err != nil {
 		return info, err
+	}
+	if slices.Contains(olderMagics, string(magic)) {
+		return info, fmt.Errorf("%w: it begins with %q, these write %q", ErrSnapshotMethod, magic, snapshotMagic)
 	}
 	if string(magic) != snapshotMagic {
 		return info, fmt.Errorf("%w: it does not start with %q", ErrSnapshotDamaged, snapshotMagic)

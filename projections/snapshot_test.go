@@ -136,6 +136,21 @@ func TestCheckSnapshotEveryByte(t *testing.T) {
 	}
 }
 
+// A snapshot of an earlier form is of other folds, not damaged.
+func TestSnapshotOfAnEarlierForm(t *testing.T) {
+	whole, _ := snapshotOf(t, storeOf(t, 1, 1), func(v View) View { return v })
+	old := append([]byte("QMSNAP3\n"), whole[len(snapshotMagic):]...)
+	size := int64(len(old))
+	_, a := ReadSnapshotInfo(bytes.NewReader(old), size)
+	_, b := CheckSnapshot(bytes.NewReader(old), size)
+	_, c := NewMemory(domain.TopicSpecs()).ReadSnapshot(bytes.NewReader(old), size, "test")
+	for _, err := range []error{a, b, c} {
+		if !errors.Is(err, ErrSnapshotMethod) {
+			t.Error(err)
+		}
+	}
+}
+
 // backwards is a view whose database sorts text in another order.
 type backwards struct{ plainView }
 

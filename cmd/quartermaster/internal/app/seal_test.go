@@ -304,3 +304,25 @@ func TestSealingWaitsForTheLock(t *testing.T) {
 	}
 	apptest.Close(t, c)
 }
+
+// Verifying a replay skips a snapshot of an earlier form, as one of other folds.
+func TestReplayBesideAnOlderSnapshot(t *testing.T) {
+	dir := t.TempDir()
+	c, _ := apptest.Open(t, dir)
+	apptest.AppendEvents(t, c.Log, faultOf("n1", 1))
+	if err := c.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	apptest.Close(t, c)
+	h := homeIn(t, dir)
+	for _, in := range h.snapshots() {
+		edited(t, in.Path, func(s string) string { return strings.Replace(s, "QMSNAP4", "QMSNAP3", 1) })
+	}
+	r, err := h.For(app.Everyone).Replay(t.Context(), true)
+	if err := errors.Join(err, h.Close()); err != nil || !*r.Equal || len(r.SnapshotsFailed) > 0 || len(r.LeftAside) > 0 {
+		t.Errorf("%+v: %v", r, err)
+	}
+	if h.notes.Len() > 0 {
+		t.Error(h.notes.String())
+	}
+}

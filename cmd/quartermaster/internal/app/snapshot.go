@@ -111,6 +111,8 @@ func (h *Conn) readThrough(infos []snapshotfile.Info, end domain.Position) []*Sn
 		switch {
 		case errors.Is(err, os.ErrNotExist) && in.Kind != snapshotfile.Kept && filepath.Dir(in.Path) == h.Snapshots():
 			continue // replaced just now
+		case errors.Is(err, projections.ErrSnapshotMethod):
+			set(SnapshotOtherMethod, "%v: verify it with that version", err)
 		case err != nil:
 			set(snapshotDamaged, "%v", err)
 		case in.Log != h.ID:
