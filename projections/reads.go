@@ -2,6 +2,8 @@ package projections
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"quartermaster/domain"
@@ -37,7 +39,8 @@ func (r *Reads) has(k TallyKey) bool {
 	return ok && (!k.Table.Timed() || (h.to == 0 || k.Month < h.to) && (h.from == 0 || nextMonth(k.Month) > h.from))
 }
 
-// Inputs returns the tallies in a view of what was read, as text. It fails with [ErrNoTallies] for a
+// Inputs returns what was read, and its tallies in a view, as text. Texts of different reads differ, even
+// if there are no rows yet where only one of them looked. It fails with [ErrNoTallies] for a
 // view without any.
 func (r *Reads) Inputs(v View) (string, error) {
 	all, err := TalliesOf(v)
@@ -46,6 +49,9 @@ func (r *Reads) Inputs(v View) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintln(&b, Method)
+	for _, t := range slices.Sorted(maps.Keys(r.tables)) {
+		fmt.Fprintf(&b, "%s from %d to %d\n", t, r.tables[t].from, r.tables[t].to)
+	}
 	for _, t := range all {
 		if r.has(t.TallyKey) {
 			fmt.Fprintf(&b, "%s %s %d: %d rows, last changed by offset %d\n", t.Partition, t.Table, t.Month, t.Rows, t.Changed)

@@ -22,7 +22,8 @@ const (
 
 // answers caches the latest answers. An answer is a pure function of the operation, the question,
 // the principal, the position and the version of the program, so a cached one never becomes
-// stale. Months of usage and divisions are functions of less than a position, and are cached by that. Equal questions that arrive at once are computed once. The zero value is ready to use.
+// stale. Months of usage and divisions are functions of less than a position, and are cached by that.
+// Equal questions that arrive at once are computed once. The zero value is ready to use.
 type answers struct {
 	once singleflight.Group
 
@@ -50,15 +51,22 @@ func kept[T any](c *Caller, v projections.View, operation string, question any, 
 		return *new(T), fmt.Errorf("%s: %w", operation, err)
 	}
 	key := fmt.Sprintf("%s\n%s\n%s\n%s\n%s %s", operation, asked, c.who.name, v.Position(), projections.Method, attribution.Method)
-	return keptAs(&c.app.answers, func() string { return key }, compute)
+	return keptAs(&c.app.answers, key, func() string { return key }, func() (T, string, error) {
+		value, err := compute()
+		return value, key, err
+	})
 }
 
-// divisionKey returns the key of a month's division: what the last division read, as it is in a view.
-// If that is not known, it is the position.
-func (a *answers) divisionKey(v projections.View, month domain.Interval) string {
+// lastRead returns what the last division of a month read, nil if that is not known.
+func (a *answers) lastRead(month domain.Interval) *projections.Reads {
 	a.mu.Lock()
-	reads := a.reads[month]
-	a.mu.Unlock()
+	defer a.mu.Unlock()
+	return a.reads[month]
+}
+
+// divisionKey returns the key of a month's division: what it read, as that is in a view. If what it read
+// is not known, it is the position.
+func divisionKey(v projections.View, month domain.Interval, reads *projections.Reads) string {
 	of := "position " + v.Position().String()
 	if reads != nil {
 		if inputs, err := reads.Inputs(v); err == nil {
@@ -78,20 +86,22 @@ func (a *answers) divided(month domain.Interval, reads *projections.Reads) {
 	a.reads[month] = reads
 }
 
-// keptAs returns the cached answer under a key, or calls compute and caches its result. The key is
-// asked for again once the answer is computed, because it may depend on what was read.
-func keptAs[T any](a *answers, key func() string, compute func() (T, error)) (T, error) {
-	before := key()
-	if value, ok := a.get(before); ok {
+// keptAs returns the cached answer under a key, or calls compute and caches its result under the key
+// that compute returns: it may depend on what was read. Answers that are computed at once for the same
+// question, which names rows too, are computed once.
+func keptAs[T any](
+	a *answers, question string, key func() string, compute func() (value T, key string, err error),
+) (T, error) {
+	if value, ok := a.get(key()); ok {
 		return value.(T), nil
 	}
-	value, err, _ := a.once.Do(before, func() (any, error) {
+	value, err, _ := a.once.Do(question, func() (any, error) {
 		if value, ok := a.get(key()); ok {
 			return value, nil
 		}
-		value, err := compute()
+		value, computed, err := compute()
 		if err == nil {
-			a.put(key(), value)
+			a.put(computed, value)
 			a.mu.Lock()
 			a.computed++
 			a.mu.Unlock()

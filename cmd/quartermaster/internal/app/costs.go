@@ -41,16 +41,20 @@ func (c *Caller) costs(v projections.View, q costs.Query) (*costs.Report, error)
 // that is too large to cache.
 func (c *Caller) division(v projections.View, month domain.Interval) (*costs.Division, error) {
 	a := &c.app.answers
-	key := func() string { return a.divisionKey(v, month) }
-	d, err := keptAs(a, key, func() (*costs.Division, error) {
+	here := divisionKey(v, month, nil)
+	last := func() string { return divisionKey(v, month, a.lastRead(month)) }
+	d, err := keptAs(a, here, last, func() (*costs.Division, string, error) {
 		d, err := costs.Divide(v, month, mostBytes)
 		if errors.Is(err, costs.ErrTooLarge) {
-			return nil, nil
+			a.divided(month, nil)
+			return nil, here, nil
 		}
-		if err == nil {
-			a.divided(month, d.Reads())
+		if err != nil {
+			return nil, "", err
 		}
-		return d, err
+		// Another division of the month may replace the last one now. This one has its own key.
+		a.divided(month, d.Reads())
+		return d, divisionKey(v, month, d.Reads()), nil
 	})
 	if d == nil || err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"quartermaster/domain"
@@ -187,6 +189,51 @@ func TestAnswersAreKept(t *testing.T) {
 	if a.answers.computed != 8 {
 		t.Errorf("at another position %d answers were computed in all, want 8", a.answers.computed)
 	}
+}
+
+// A division is kept under what it read itself, even if another division of the month, of other rows,
+// read something else meanwhile.
+func TestDivisionIsKeptByItsReads(t *testing.T) {
+	a, c, _ := begun(t)
+	month := projections.BillingMonth(Now())
+	var others sync.WaitGroup
+	var done atomic.Bool
+	if err := c.read(t.Context(), "", func(_ *Conn, v projections.View) error {
+		_, narrow := projections.Record(v)
+		d, err := c.division(v, month)
+		if err != nil {
+			return err
+		}
+		own := divisionKey(v, month, d.Reads())
+		others.Go(func() {
+			for !done.Load() {
+				a.answers.divided(month, narrow)
+			}
+		})
+		defer done.Store(true)
+		for range 200 {
+			a.answers.mu.Lock()
+			a.answers.byKey = nil
+			a.answers.bytes = 0
+			a.answers.list.Init()
+			a.answers.mu.Unlock()
+			if _, err := c.division(v, month); err != nil {
+				return err
+			}
+			a.answers.mu.Lock()
+			_, kept := a.answers.byKey[own]
+			n := len(a.answers.byKey)
+			a.answers.mu.Unlock()
+			if !kept || n != 1 {
+				t.Errorf("of %d divisions one is kept under its own key: %t", n, kept)
+				break
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	others.Wait()
 }
 
 func TestAnswersAreBounded(t *testing.T) {
