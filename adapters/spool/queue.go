@@ -120,8 +120,8 @@ func (q *Queue) loadState() error {
 	case okZ:
 		q.st = z
 	case n > 0:
-		q.spool.log.Error("the state of the spool is damaged: stored events are delivered again; readers drop repeats",
-			"queue", q.rule.Name)
+		q.spool.log.Error("the state of the spool is damaged or of an older version: "+
+			"stored events are delivered again; readers drop repeats", "queue", q.rule.Name)
 	}
 	if n < 2*slotBytes {
 		// Allocate the slots now, so that they can be written on a full disk.

@@ -405,6 +405,9 @@ func (d *direct) send(ctx context.Context, records [][]byte) ([]refusedRecord, e
 		return nil, &sendError{text: err.Error(), split: true, final: true}
 	}
 	for i := range recs {
+		if len(recs[i].Key) == 0 { // spooled before events had a key of their own
+			recs[i].Key = []byte(d.cluster)
+		}
 		recs[i].Partition = domain.PartitionOf(recs[i].Key, recs[i].Topic.Partitions())
 	}
 	var large *kafka.TooLargeError

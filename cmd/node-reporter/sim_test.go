@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -254,6 +255,11 @@ func TestDirect(t *testing.T) {
 		}
 	}
 	q := r.queue(domain.TopicHardware)
+	b, err := q.Next(1, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier := bytes.Clone(b.Entries[0].Data)
 	courier := &courier{queue: q, topic: domain.TopicHardware, cluster: r.cfg.Cluster, sender: d, refused: newRefusedFile(t.TempDir(), r.log), log: r.log, pace: usualPace}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -290,7 +296,7 @@ func TestDirect(t *testing.T) {
 	if err := r.append(noon, &domain.NodeReturned{Node: "n1"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	b, err := q.Next(1, 1<<20)
+	b, err = q.Next(1, 1<<20)
 	if err != nil || !courier.deliver(t.Context(), &b) {
 		t.Fatal(err)
 	}
@@ -304,6 +310,37 @@ func TestDirect(t *testing.T) {
 		var env domain.Envelope
 		if err := new(wire.Decoder).Decode(&recs[0], &env); err != nil || string(recs[0].Key) != key || env.Incarnation < 2 || env.Sequence != 1 {
 			t.Errorf("%+v under key %s: %v", env, recs[0].Key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	// A record without a key has that of the cluster, as the gateway reads it too.
+	record, _, err := unpack(earlier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recs, err := wire.ReadBatch(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recs[0].Key = nil
+	if record, err = wire.AppendBatch(nil, &recs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.send(t.Context(), [][]byte{record}); err != nil {
+		t.Fatal(err)
+	}
+	tp.Partition = domain.PartitionOf([]byte("lab"), n)
+	if _, end, err = log.Bounds(t.Context(), tp); err != nil {
+		t.Fatal(err)
+	}
+	err = log.Read(t.Context(), tp, end-1, end, func(recs []domain.Record) error {
+		var env domain.Envelope
+		if err := new(wire.Decoder).Decode(&recs[0], &env); err != nil || string(recs[0].Key) != "lab" ||
+			env.Sequence != 1 {
+			t.Errorf("%+v under key %q: %v", env, recs[0].Key, err)
 		}
 		return nil
 	})
