@@ -69,7 +69,7 @@ type Manifest struct {
 // Last returns the version that counts.
 func (m *Manifest) Last() *Version { return &m.Versions[len(m.Versions)-1] }
 
-// maxManifest bounds a manifest, in bytes: about 20,000 versions.
+// maxManifest bounds a manifest, in bytes: about 20,000 versions of one scope, and 1,000 of a hundred.
 const maxManifest = 8 << 20
 
 // ParseManifest reads and checks a manifest. It fails with [ErrManifest].
@@ -136,11 +136,16 @@ func (m *Manifest) check(i int) error {
 	return nil
 }
 
-// encode returns the bytes of a manifest. Equal manifests have equal bytes.
+// encode returns the bytes of a manifest. Equal manifests have equal bytes. It fails if they could not
+// be read again.
 func (m *Manifest) encode() ([]byte, error) {
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	return append(b, '\n'), nil
+	if b = append(b, '\n'); len(b) > maxManifest {
+		return nil, fmt.Errorf("it would have %d bytes with %d versions, more than %d: remove its folder and make the part again",
+			len(b), len(m.Versions), maxManifest)
+	}
+	return b, nil
 }

@@ -105,3 +105,15 @@ func FuzzParseManifest(f *testing.F) {
 		}
 	})
 }
+
+// A manifest that could not be read again is not written.
+func TestManifestIsBounded(t *testing.T) {
+	m, err := ParseManifest([]byte(manifestText(twoVersions)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Versions[1].Scopes["faults"] = [][]byte{make([]byte, maxManifest)}
+	if b, err := m.encode(); err == nil {
+		t.Errorf("%d bytes are written", len(b))
+	}
+}
