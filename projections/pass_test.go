@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -19,6 +20,7 @@ import (
 type lazy struct {
 	*projections.Memory
 	due     func(domain.TopicPartition, projections.Pending) bool
+	mu      sync.Mutex // partitions are folded at the same time
 	commits int
 }
 
@@ -33,10 +35,16 @@ func (s *lazy) Begin(ctx context.Context, tp domain.TopicPartition) (projections
 	return lazyTx{tx, s, tp}, err
 }
 
-func (t lazyTx) Due(p projections.Pending) bool { return t.s.due(t.tp, p) }
+func (t lazyTx) Due(p projections.Pending) bool {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return t.s.due(t.tp, p)
+}
 
 func (t lazyTx) Commit(ctx context.Context, next int64, last domain.Anchor) error {
+	t.s.mu.Lock()
 	t.s.commits++
+	t.s.mu.Unlock()
 	return t.Tx.Commit(ctx, next, last)
 }
 
@@ -174,16 +182,21 @@ func TestPending(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- r.FollowPartition(ctx, tp) }()
 		synctest.Wait()
+		s.mu.Lock()
 		first := heard[len(heard)-1]
 		if want := (projections.Pending{Records: l.End()[tp], Span: first.Span, AtEnd: true, First: true}); first != want || s.commits != 1 {
 			t.Errorf("%d commits, heard %+v, want %+v", s.commits, first, want)
 		}
 		heard = nil
+		s.mu.Unlock()
 		l.Repeat(tp, 0)
-		for len(heard) < 4 {
-			l.Silence()
+		for range 3 {
 			synctest.Wait()
+			l.Silence()
 		}
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		for i, p := range heard[:4] {
 			if want := (projections.Pending{Records: 1, AtEnd: i > 0, Silent: max(0, i-1)}); p != want {
 				t.Errorf("%d: heard %+v, want %+v", i, p, want)
@@ -193,7 +206,10 @@ func TestPending(t *testing.T) {
 			t.Error("the record counts as folded before it was committed")
 		}
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
+		s.mu.Unlock()
+		err := <-done
+		s.mu.Lock()
+		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		if r.Progress().Position[tp] != l.End()[tp] || s.commits != 2 {
