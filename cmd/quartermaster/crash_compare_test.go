@@ -162,6 +162,7 @@ func (c *comparer) tables(ctx context.Context) (map[string][]string, error) {
 		cross join unnest(i.indkey::int[]) with ordinality k(n, at)
 		join pg_attribute a on a.attrelid = c.oid and a.attnum = k.n
 		where c.relnamespace = $1::regnamespace and not c.relispartition and c.relname <> 'usage_held'
+			and exists (select from pg_attribute e where e.attrelid = c.oid and e.attname = 'exact')
 		order by 1, k.at`, "rows_"+c.generation)
 	if err != nil {
 		return nil, err
