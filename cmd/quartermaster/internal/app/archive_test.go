@@ -153,20 +153,9 @@ func TestTrimmedLogAnswersFromTheArchive(t *testing.T) {
 	}
 
 	// A damaged segment is named.
-	files, err := filepath.Glob(filepath.Join(a.Dir, "archive", "*", "segments", "*", "*", "*.zst"))
-	if err != nil || len(files) != 2 {
-		t.Fatal(files, err)
-	}
-	text, err := os.ReadFile(files[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	text[len(text)/2] ^= 1
-	if err := errors.Join(os.Chmod(files[1], 0o600), os.WriteFile(files[1], text, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	damaged := damageSegment(t, a.Dir, "*")
 	if check, err = c.VerifyArchive(t.Context(), "", nil); err != nil || len(check.Faults) != 1 ||
-		!strings.Contains(files[1], check.Faults[0].Object) || check.Faults[0].Offset != 150 {
+		!strings.Contains(damaged, check.Faults[0].Object) || check.Faults[0].Offset != 150 {
 		t.Fatalf("%+v: %v", check, err)
 	}
 	if _, err = c.Replay(t.Context(), false); err == nil || !strings.Contains(app.Advised(err), "quartermaster archive verify") {
@@ -266,4 +255,22 @@ func TestRestoreLog(t *testing.T) {
 	if _, err := c.RestoreLog(t.Context(), t.TempDir()); app.KindOf(err) != app.KindNotFound {
 		t.Fatalf("restored from nothing: %v", err)
 	}
+}
+
+// damageSegment flips a bit in the second of the two archived segments of a topic, and returns its file.
+func damageSegment(t *testing.T, dir, topic string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "archive", "*", "segments", topic, "*", "*.zst"))
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
+	}
+	text, err := os.ReadFile(files[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	if err := errors.Join(os.Chmod(files[1], 0o600), os.WriteFile(files[1], text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return files[1]
 }

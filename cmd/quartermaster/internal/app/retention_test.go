@@ -175,18 +175,7 @@ func TestTrimByPolicy(t *testing.T) {
 	}
 
 	// A damaged segment stops every further removal.
-	files, err := filepath.Glob(filepath.Join(r.Dir, "archive", "*", "segments", "qm.telemetry", "*", "*.zst"))
-	if err != nil || len(files) != 2 {
-		t.Fatal(files, err)
-	}
-	text, err := os.ReadFile(files[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	text[len(text)/2] ^= 1
-	if err := errors.Join(os.Chmod(files[1], 0o600), os.WriteFile(files[1], text, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	damageSegment(t, r.Dir, "qm.telemetry")
 	if _, err := r.trim(app.TrimQuestion{Delete: true}); !errors.Is(err, kafka.ErrArchive) || r.first() != 100 {
 		t.Fatal(err)
 	}
