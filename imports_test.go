@@ -39,6 +39,7 @@ domain:                 pure  github.com/shopspring/decimal
 domain/long:            pgregory.net/rapid
 domain/linear:          pure  domain  github.com/shopspring/decimal
 domain/plan:            pure  domain/...  github.com/shopspring/decimal
+domain/merkle:          pure  domain  github.com/transparency-dev/merkle/...  golang.org/x/mod/...
 domain/instance:        pure  domain/...  github.com/shopspring/decimal  github.com/go-json-experiment/json/...
 domain/procurement/joint: pure  domain  domain/linear  domain/procurement  github.com/shopspring/decimal
 domain/procurement/baseline: pure  domain  domain/procurement

@@ -99,6 +99,25 @@ func (d *batchDecoder) last(tp domain.TopicPartition, batch []byte) (domain.Anch
 	return d.records[len(d.records)-1].Anchor(), nil
 }
 
+// EachRecord calls yield with the records of batches, as [Log.Read] delivers them. The batches MUST be
+// such as [NextBatch] accepts. The slice passed to yield and all memory behind it are reused once yield
+// returns. An error of yield ends EachRecord and is returned unchanged.
+func EachRecord(tp domain.TopicPartition, b Batches, yield func([]domain.Record) error) error {
+	dec, err := newBatchDecoder()
+	if err != nil {
+		return fmt.Errorf("decode %s: %w", tp, err)
+	}
+	defer dec.zstd.Close()
+	r := &reader{
+		log: &Log{cfg: Config{Batch: yieldRecords}}, tp: tp, next: b.First, to: b.Next,
+		yield: yield, aborted: slices.Clone(b.Aborted), dec: dec,
+	}
+	if err := r.handOut(b.Bytes, b.Next); r.refused == nil && err != nil {
+		return fmt.Errorf("decode %s at offset %d: %w", tp, r.next, err)
+	}
+	return r.refused
+}
+
 // ReadBatches is [Log.ReadAfter] for whole record batches, as the broker holds them. The last batch
 // may go beyond to. The memory of the batches is reused once yield returns. Batches of a transaction
 // are delivered when it has ended; ReadBatches fails with an [*OpenTransactionError] at one that has

@@ -142,7 +142,7 @@ func (a *Archive) ID(ctx context.Context) (string, error) {
 		return "", &DamageError{Object: identityFile, Reason: err.Error()}
 	case !bytes.Equal(text, id.encode()):
 		return "", &DamageError{Object: identityFile, Reason: "it is not in its canonical form"}
-	case id.Format != Format || len(id.Archive) != 2*idBytes:
+	case id.Format != Format && id.Format != firstFormat || len(id.Archive) != 2*idBytes:
 		reason := fmt.Sprintf("format is %q, this program reads %q", id.Format, Format)
 		return "", &DamageError{Object: identityFile, Reason: reason}
 	case id.Log != a.log.ID:
@@ -284,6 +284,8 @@ func (a *Archive) manifest(
 		return nil, damage("its number is %d, the one before it has %d", m.Number, before.Number)
 	case m.Previous != sha256.Sum256(before.encode()):
 		return nil, damage("it was written after another manifest than %s", manifestName(tp, before.First))
+	case m.Tree == nil && before.Tree != nil || m.Tree != nil && m.Tree.From != before.treeSize():
+		return nil, damage("its tree does not continue that of the manifest before it")
 	}
 	return m, nil
 }

@@ -1,181 +1,337 @@
 package archive
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 
+	"quartermaster/adapters/kafka"
 	"quartermaster/domain"
+	"quartermaster/domain/merkle"
 )
 
-// maxNote is the largest accepted checkpoint in bytes.
-const maxNote = 1 << 20
+const (
+	maxHead = 1 << 20 // the largest accepted head in bytes
+	maxNote = 1 << 16 // and checkpoint
 
-const checkpoints = "checkpoints/"
+	heads       = "heads/"
+	checkpoints = "checkpoints/"
+)
 
-// SignerName returns the name under which checkpoints of a log are signed.
-func SignerName(logID string) string { return "quartermaster.archive/" + logID }
-
-// Checkpoint stores a signed statement of what is archived, a C2SP signed note
-// (https://c2sp.org/signed-note) whose text has these lines:
-//
-//	quartermaster.archive/LOG    the name of the key too; LOG is the log's id
-//	archive ID
-//	records N                    that are archived
-//	TOPIC/PARTITION next=N segments=N manifest=SHA256
-//
-// with a line for each partition that has segments. The last SHA-256 is that of its newest manifest,
-// which stands for the whole chain. Checkpoint does nothing if there is nothing new.
+// Checkpoint states what is archived of partitions, and what rows were folded if rows is not nil, in a
+// [merkle.Head], and signs a C2SP checkpoint of the tree of all heads
+// (https://c2sp.org/tlog-checkpoint). If there is nothing new since the last head, it signs that one
+// again, which gives the same bytes for the same key. It returns nil if nothing is archived.
 func (a *Archive) Checkpoint(
 	ctx context.Context,
 	tps []domain.TopicPartition,
-	signer note.Signer,
-) (records int64, err error) {
+	rows *merkle.Rows,
+	key ed25519.PrivateKey,
+) (*merkle.Head, []byte, error) {
 	id, err := a.ID(ctx)
 	if id == "" || err != nil {
-		return 0, err
+		return nil, nil, err
 	}
-	heads, err := a.heads(ctx, tps)
+	head, err := a.putHead(ctx, tps, rows)
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
-	var lines strings.Builder
-	for _, tp := range slices.SortedFunc(maps.Keys(heads), domain.TopicPartition.Compare) {
-		h := heads[tp]
-		records += h.next
-		fmt.Fprintf(&lines, "%s next=%d segments=%d manifest=%s\n", tp, h.next, h.segments, h.manifest)
-	}
-	text := fmt.Sprintf("%s\narchive %s\nrecords %d\n%s", SignerName(a.log.ID), id, records, lines.String())
-	signed, err := note.Sign(&note.Note{Text: text}, signer)
+	tree, err := head.Tree()
 	if err != nil {
-		return 0, fmt.Errorf("sign checkpoint of the archive: %w", err)
+		return nil, nil, err
 	}
-	name := fmt.Sprintf("%s%020d-%x.note", checkpoints, records, sha256.Sum256(signed))
+	c := merkle.Checkpoint{Origin: merkle.Origin(a.log.ID), Size: tree.Size(), Root: tree.Root()}
+	signed, err := c.Sign(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return head, signed, a.putNote(ctx, c.Size, signed)
+}
+
+func (a *Archive) putNote(ctx context.Context, size int64, signed []byte) error {
+	name := fmt.Sprintf("%s%020d-%x.note", checkpoints, size, sha256.Sum256(signed))
 	if err := a.store.Put(ctx, name, signed); err != nil && !errors.Is(err, ErrExists) {
-		return 0, err
+		return err
 	}
-	return records, nil
+	return nil
+}
+
+// putHead returns the newest head if it says what there is now, or stores a new one. Two processes
+// cannot store a head of the same number: the later one gets an [ErrForked].
+func (a *Archive) putHead(ctx context.Context, tps []domain.TopicPartition, rows *merkle.Rows) (*merkle.Head, error) {
+	next := &merkle.Head{Log: a.log.ID, Archive: a.id, Rows: rows}
+	for _, tp := range slices.SortedFunc(slices.Values(tps), domain.TopicPartition.Compare) {
+		m, err := a.Head(ctx, tp)
+		if err != nil {
+			return nil, err
+		}
+		if m == nil {
+			continue
+		}
+		tree, err := a.treeOf(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		next.Lines = append(next.Lines, merkle.Line{
+			Partition: tp, Next: m.Last + 1, Segments: m.Number + 1, Manifest: sha256.Sum256(m.encode()), Root: tree.Root(),
+		})
+		next.Records += m.Last + 1
+	}
+	names, err := a.store.List(ctx, heads)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(names); n > 0 {
+		last, err := a.head(ctx, int64(n-1))
+		if err != nil {
+			return nil, err
+		}
+		if rows == nil && last.Rows != nil {
+			next.Rows = last.Rows // what it says of the past stays true
+			if !next.Same(last) {
+				next.Rows = nil
+			}
+		}
+		if next.Same(last) {
+			return last, nil
+		}
+		tree, err := last.Tree()
+		if err != nil {
+			return nil, err
+		}
+		next.Number, next.Before = tree.Size(), tree.Frontier()
+	}
+	name := headName(next.Number)
+	if err := a.store.Put(ctx, name, next.Encode()); errors.Is(err, ErrExists) {
+		return nil, fmt.Errorf("archive: %w: %s", ErrForked, name)
+	} else if err != nil {
+		return nil, err
+	}
+	return a.head(ctx, next.Number) // read back
+}
+
+// head reads a head and checks that it is of this archive.
+func (a *Archive) head(ctx context.Context, number int64) (*merkle.Head, error) {
+	name := headName(number)
+	text, err := a.get(ctx, name, maxHead)
+	if errors.Is(err, ErrNotFound) {
+		return nil, &DamageError{Object: name, Reason: "it is missing"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := merkle.ParseHead(text)
+	switch {
+	case err != nil:
+		return nil, &DamageError{Object: name, Reason: err.Error()}
+	case h.Log != a.log.ID || h.Archive != a.id || h.Number != number:
+		reason := fmt.Sprintf("it is head %d of archive %s of log %q", h.Number, h.Archive, h.Log)
+		return nil, &DamageError{Object: name, Reason: reason}
+	}
+	return h, nil
 }
 
 // Checked is the result of [Archive.CheckCheckpoints].
 type Checked struct {
 	Checkpoints int
-	Records     int64 // that the newest one covers
-	// Faults are what is wrong, in the order of checkpoints.
+	Heads       int64 // that the newest one covers
+	Records     int64 // that the newest head has
+	// Faults are what is wrong, in the order of heads and checkpoints.
 	Faults []error
 }
 
-// CheckCheckpoints compares every checkpoint with the chains of manifests. With a verifier, each must
-// have its signature.
-func (a *Archive) CheckCheckpoints(ctx context.Context, verifier note.Verifier) (*Checked, error) {
-	names, err := a.store.List(ctx, checkpoints)
+// CheckCheckpoints compares every head with the manifests, and every checkpoint with the tree of heads.
+// With a key, each checkpoint must have its signature, also those in manifests.
+func (a *Archive) CheckCheckpoints(ctx context.Context, key ed25519.PublicKey) (*Checked, error) {
+	if _, err := a.ID(ctx); err != nil {
+		return nil, err
+	}
+	c := &checking{archive: a, key: key, chains: map[domain.TopicPartition]*chain{}}
+	names, err := a.store.List(ctx, heads)
 	if err != nil {
 		return nil, err
 	}
-	c := &Checked{}
+	roots := make([]merkle.Hash, 0, len(names)) // of the trees of 1, 2, … heads
+	var tree merkle.Builder
+	for number := range int64(len(names)) {
+		h, err := a.head(ctx, number)
+		if err != nil {
+			if err := c.fault(err); err != nil {
+				return nil, err
+			}
+			break // of those after it the tree cannot be computed
+		}
+		if !slices.Equal(h.Before, tree.Frontier()) {
+			_ = c.fault(&DamageError{Object: headName(number), Reason: "it was written after other heads than those before it"})
+		}
+		tree.Add(merkle.LeafHash([]byte(h.Summary())))
+		roots = append(roots, tree.Root())
+		c.Records = max(c.Records, h.Records)
+		for i := range h.Lines {
+			if err := c.line(ctx, h, &h.Lines[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := c.manifests(ctx); err != nil {
+		return nil, err
+	}
+	if names, err = a.store.List(ctx, checkpoints); err != nil {
+		return nil, err
+	}
 	for _, name := range names {
 		text, err := a.get(ctx, name, maxNote)
-		if err != nil {
-			return nil, err
+		if bytes.HasPrefix(text, []byte("quartermaster.archive/")) {
+			continue // of the first format, of manifests alone
 		}
-		c.Checkpoints++
-		records, err := a.checkNote(ctx, text, verifier)
-		var damage *DamageError
-		switch {
-		case err == nil:
-			c.Records = max(c.Records, records)
-		case errors.As(err, &damage):
-			c.Faults = append(c.Faults, err)
-		case errors.Is(err, errNote):
-			c.Faults = append(c.Faults, &DamageError{Object: name, Reason: err.Error()})
-		default:
-			return nil, err
-		}
-	}
-	return c, nil
-}
-
-var errNote = errors.New("checkpoint")
-
-func (a *Archive) checkNote(ctx context.Context, text []byte, verifier note.Verifier) (records int64, err error) {
-	invalid := func(format string, args ...any) (int64, error) {
-		return 0, fmt.Errorf("%w %s", errNote, fmt.Sprintf(format, args...))
-	}
-	known := note.VerifierList()
-	if verifier != nil {
-		known = note.VerifierList(verifier)
-	}
-	n, err := note.Open(text, known)
-	var unsigned *note.UnverifiedNoteError
-	switch {
-	case errors.As(err, &unsigned) && verifier == nil:
-		n = unsigned.Note
-	case err != nil:
-		return invalid("has no valid signature: %v", err)
-	}
-	id, err := a.ID(ctx)
-	if err != nil {
-		return 0, err
-	}
-	lines := strings.Split(strings.TrimSuffix(n.Text, "\n"), "\n")
-	if len(lines) < 3 || lines[0] != SignerName(a.log.ID) || lines[1] != "archive "+id {
-		return invalid("is not of this archive")
-	}
-	if _, err := fmt.Sscanf(lines[2], "records %d", &records); err != nil {
-		return invalid("has no number of records")
-	}
-	for _, line := range lines[3:] {
-		var h head
-		var sum string
-		name, rest, _ := strings.Cut(line, " ")
-		_, err := fmt.Sscanf(rest, "next=%d segments=%d manifest=%s", &h.next, &h.segments, &sum)
 		if err == nil {
-			err = h.manifest.UnmarshalText([]byte(sum))
+			c.Checkpoints++
+			err = c.note(name, text, roots)
 		}
-		tp, ok := partitionNamed(name)
-		if err != nil || !ok || h.segments < 1 {
-			return invalid("has the line %q", line)
-		}
-		if err := a.holds(ctx, tp, h); err != nil {
-			return 0, err
+		if err := c.fault(err); err != nil {
+			return nil, err
 		}
 	}
-	return records, nil
+	return &c.Checked, nil
 }
 
-func partitionNamed(name string) (domain.TopicPartition, bool) {
-	at, err := domain.ParsePosition(name + "=1")
-	for tp := range at {
-		return tp, err == nil
+// checking is one call of CheckCheckpoints.
+type checking struct {
+	Checked
+	archive *Archive
+	key     ed25519.PublicKey
+	chains  map[domain.TopicPartition]*chain
+}
+
+// chain is what heads are compared with: the manifests of a partition, up to a fault.
+type chain struct {
+	lines    []merkle.Line
+	treeless []*Manifest // those of the first format, which come first
+	err      error
+}
+
+// fault notes an error that is a fault of the archive, and returns another.
+func (c *checking) fault(err error) error {
+	if err != nil && errors.Is(err, kafka.ErrArchive) {
+		c.Faults = append(c.Faults, err)
+		return nil
 	}
-	return domain.TopicPartition{}, false
+	return err
 }
 
-// holds fails unless the chain of a partition goes through a head.
-func (a *Archive) holds(ctx context.Context, tp domain.TopicPartition, h head) error {
-	names, err := a.chain(ctx, tp, true)
+// verifier returns the verifiers that an origin's checkpoints must have.
+func (c *checking) verifiers(origin string) ([]note.Verifier, error) {
+	if c.key == nil {
+		return nil, nil
+	}
+	v, err := merkle.Verifier(origin, c.key)
+	return []note.Verifier{v}, err
+}
+
+func (c *checking) note(name string, text []byte, roots []merkle.Hash) error {
+	damage := func(format string, args ...any) error {
+		return &DamageError{Object: name, Reason: fmt.Sprintf(format, args...)}
+	}
+	origin := merkle.Origin(c.archive.log.ID)
+	verifiers, err := c.verifiers(origin)
 	if err != nil {
 		return err
 	}
-	if int64(len(names)) < h.segments {
-		return &DamageError{
-			manifestsOf(tp), tp, h.next,
-			fmt.Sprintf("a checkpoint has %d segments up to offset %d, %d manifests are there", h.segments, h.next-1, len(names)),
+	p, err := merkle.OpenNote(text, verifiers...)
+	switch {
+	case err != nil:
+		return damage("%v", err)
+	case p.Origin != origin:
+		return damage("it is a checkpoint of %q", p.Origin)
+	case p.Size > int64(len(roots)) || p.Size == 0:
+		return damage("it has %d heads, %d are there and can be read", p.Size, len(roots))
+	case roots[p.Size-1] != p.Root:
+		return damage("the root of its %d heads is %s, they give %s", p.Size, p.Root, roots[p.Size-1])
+	}
+	c.Heads = max(c.Heads, p.Size)
+	return nil
+}
+
+// of returns the chain of a partition.
+func (c *checking) of(ctx context.Context, tp domain.TopicPartition) (*chain, error) {
+	if known := c.chains[tp]; known != nil {
+		return known, nil
+	}
+	found := &chain{}
+	c.chains[tp] = found
+	found.err = c.archive.manifests(ctx, tp, 0, func(m *Manifest) error {
+		line := merkle.Line{Partition: tp, Next: m.Last + 1, Segments: m.Number + 1, Manifest: sha256.Sum256(m.encode())}
+		if m.Tree != nil {
+			line.Root = m.Tree.Root
+		} else {
+			found.treeless = append(found.treeless, m)
+		}
+		found.lines = append(found.lines, line)
+		if m.Checkpoint == "" {
+			return nil
+		}
+		verifiers, err := c.verifiers(merkle.PartitionOrigin(m.Log, tp))
+		if err == nil {
+			_, err = merkle.OpenNote([]byte(m.Checkpoint), verifiers...)
+		}
+		if errors.Is(err, merkle.ErrSignature) {
+			return c.fault(&DamageError{manifestName(tp, m.First), tp, m.First, err.Error()})
+		}
+		return err
+	})
+	if found.err != nil && !errors.Is(found.err, kafka.ErrArchive) {
+		return nil, found.err
+	}
+	return found, nil
+}
+
+// manifests reads the manifests of the partitions that no head names.
+func (c *checking) manifests(ctx context.Context) error {
+	for _, tp := range domain.AllPartitions() {
+		if _, err := c.of(ctx, tp); err != nil {
+			return err
 		}
 	}
-	name := names[h.segments-1]
-	m, err := a.manifest(ctx, tp, name, nil)
+	return nil
+}
+
+// line compares what a head says about a partition with its manifests.
+func (c *checking) line(ctx context.Context, h *merkle.Head, l *merkle.Line) error {
+	chain, err := c.of(ctx, l.Partition)
 	if err != nil {
 		return err
 	}
-	if sum := Sum(sha256.Sum256(m.encode())); sum != h.manifest || m.Last+1 != h.next {
-		return &DamageError{name, tp, m.First, fmt.Sprintf("its SHA-256 is %s, a checkpoint has %s", sum, h.manifest)}
+	var found merkle.Line
+	if l.Segments <= int64(len(chain.lines)) {
+		found = chain.lines[l.Segments-1]
+	}
+	first := found == merkle.Line{}
+	switch {
+	case first && chain.err != nil:
+		return c.fault(chain.err)
+	case first:
+		return c.fault(&DamageError{
+			manifestsOf(l.Partition), l.Partition, l.Next,
+			fmt.Sprintf("head %d has %d segments up to offset %d, %d manifests are there", h.Number, l.Segments, l.Next-1, len(chain.lines)),
+		})
+	case found.Root == merkle.Hash{}:
+		tree, err := c.archive.treeOf(ctx, chain.treeless[l.Segments-1])
+		if err != nil {
+			return c.fault(err)
+		}
+		found.Root = tree.Root()
+	}
+	if found != *l {
+		return c.fault(&DamageError{
+			headName(h.Number), l.Partition, found.Next,
+			fmt.Sprintf("it says %q, the manifests say %q", l, &found),
+		})
 	}
 	return nil
 }

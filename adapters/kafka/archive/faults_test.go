@@ -13,6 +13,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/domain"
+	"quartermaster/domain/merkle"
 )
 
 // stub is a store that fails as told.
@@ -107,7 +108,7 @@ func TestStoreKeepsOtherBytes(t *testing.T) {
 	fill(t, l, fleet, 0, 100)
 	id := identify(t, l)
 	spoil := map[string]func([]byte) []byte{
-		"changed": func(b []byte) []byte { b = bytes.Clone(b); b[len(b)/2] ^= 1; return b },
+		"changed": func(b []byte) []byte { b = bytes.Clone(b); b[len(b)-2] ^= 1; return b },
 		"short":   func(b []byte) []byte { return b[:len(b)-1] },
 		"longer":  func(b []byte) []byte { return append(bytes.Clone(b), 0) },
 		"empty":   func([]byte) []byte { return nil },
@@ -244,6 +245,13 @@ func TestLies(t *testing.T) {
 		"earliest":  func(m *Manifest) { m.Earliest-- },
 		"record":    func(m *Manifest) { m.LastRecord.SHA256[0]++ },
 		"epoch":     func(m *Manifest) { m.LastRecord.Epoch++ },
+		"root":      func(m *Manifest) { m.Tree.Root[0]++ },
+		"tree":      func(m *Manifest) { m.Tree.Frontier[0][0]++; m.Tree.Root = merkle.RootOf(m.Tree.Frontier) },
+		"from":      func(m *Manifest) { m.Tree.From = 0 },
+		"blocks":    func(m *Manifest) { m.Tree.Blocks = append(m.Tree.Blocks, merkle.Hash{}) },
+		"no tree":   func(m *Manifest) { m.Tree = nil },
+		"format":    func(m *Manifest) { m.Format, m.Tree = firstFormat, nil },
+		"note":      func(m *Manifest) { m.Checkpoint = "note" },
 		"aborted":   func(m *Manifest) { m.Aborted = append(m.Aborted, kafka.Transaction{Producer: 1, First: 2}) },
 		"partition": func(m *Manifest) { m.Partition++ },
 		"log":       func(m *Manifest) { m.Log = "other" },

@@ -7,16 +7,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/domain"
+	"quartermaster/domain/merkle"
 )
 
-// Format is the version of manifests and segments.
-const Format = "quartermaster.archive/1"
+// Format is the version of manifests and segments. The first one had no trees; it is read, and
+// continued in the second.
+const (
+	Format      = "quartermaster.archive/2"
+	firstFormat = "quartermaster.archive/1"
+)
 
-// maxManifest is the largest accepted manifest in bytes.
-const maxManifest = 4 << 20
+// maxManifest is the largest accepted manifest in bytes. One of the largest segment has 0.17 bytes of
+// hashes for each record.
+const maxManifest = 32 << 20
 
 // Sum is a SHA-256, in text as hexadecimal digits.
 type Sum [sha256.Size]byte
@@ -63,8 +70,43 @@ type Manifest struct {
 	// Aborted are the transactions that were aborted and may have records in the segment.
 	Aborted []kafka.Transaction `json:"aborted"`
 
+	// Tree is what is stored of the Merkle tree of the partition. It is nil in the first format.
+	Tree *Tree `json:"tree,omitempty"`
+	// Checkpoint is a C2SP signed checkpoint of that tree; "" if nobody signed it.
+	Checkpoint string `json:"checkpoint,omitempty"`
+
 	// Previous is the SHA-256 of the previous manifest of the partition; zeros in the first one.
 	Previous Sum `json:"previous"`
+}
+
+// Tree is what a manifest has of the Merkle tree over the records of its partition up to the end of its
+// segment. See [merkle.AppendLeaf] for a record's leaf.
+type Tree struct {
+	Root merkle.Hash `json:"root"`
+	// Frontier has the hashes of the complete subtrees from the left: what is needed to go on.
+	Frontier merkle.Hashes `json:"frontier"`
+	// From is the size of the tree of the previous manifest; 0 if that has none.
+	From int64 `json:"from"`
+	// Blocks has the hash of every block of 256 records that was completed after the first From.
+	Blocks merkle.Hashes `json:"blocks"`
+}
+
+// check checks what needs nothing else of the tree of a manifest.
+func (t *Tree) check(m *Manifest) error {
+	switch size := m.Last + 1; {
+	case t.From != m.First && t.From != 0:
+		return fmt.Errorf("manifest has a tree that begins at offset %d", t.From)
+	case len(t.Frontier) != bits.OnesCount64(uint64(size)) || merkle.RootOf(t.Frontier) != t.Root:
+		return fmt.Errorf("manifest has a tree of %d hashes, with the root %s", len(t.Frontier), t.Root)
+	case int64(len(t.Blocks)) != size/merkle.Width-t.From/merkle.Width:
+		return fmt.Errorf("manifest has a tree with %d blocks from offset %d to %d", len(t.Blocks), t.From, m.Last)
+	}
+	return nil
+}
+
+// checkpoint returns what a checkpoint of the tree says.
+func (m *Manifest) checkpoint() merkle.Checkpoint {
+	return merkle.Checkpoint{Origin: merkle.PartitionOrigin(m.Log, m.partition()), Size: m.Last + 1, Root: m.Tree.Root}
 }
 
 // LastRecord identifies the last record of a segment.
@@ -107,14 +149,30 @@ func parseManifest(text []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	switch {
-	case m.Format != Format:
+	case m.Format != Format && m.Format != firstFormat:
 		return nil, fmt.Errorf("manifest is of format %q, this program reads %q", m.Format, Format)
+	case (m.Format == Format) != (m.Tree != nil) || m.Tree == nil && m.Checkpoint != "":
+		return nil, fmt.Errorf("manifest of format %q has the tree %v", m.Format, m.Tree)
 	case m.First < 0 || m.Last < m.First:
 		return nil, fmt.Errorf("manifest has offsets %d to %d", m.First, m.Last)
 	case m.Number < 0 || (m.Number == 0) != (m.First == 0) || (m.Number == 0) != (m.Previous == Sum{}):
 		return nil, fmt.Errorf("manifest number %d begins at offset %d, and the one before it is %s", m.Number, m.First, m.Previous)
 	case m.Batches < 1 || int64(m.Batches) > m.Records() || m.Bytes < int64(m.Batches) || m.ObjectBytes < 1:
 		return nil, fmt.Errorf("manifest has %d batches of %d bytes, in an object of %d", m.Batches, m.Bytes, m.ObjectBytes)
+	}
+	if m.Tree != nil {
+		if err := m.Tree.check(m); err != nil {
+			return nil, err
+		}
+	}
+	if m.Checkpoint != "" {
+		c, err := merkle.OpenNote([]byte(m.Checkpoint))
+		if err != nil {
+			return nil, fmt.Errorf("manifest: %w", err)
+		}
+		if c != m.checkpoint() {
+			return nil, fmt.Errorf("manifest has a checkpoint of %d records of %s with the root %s", c.Size, c.Origin, c.Root)
+		}
 	}
 	if !bytes.Equal(m.encode(), text) {
 		return nil, errors.New("manifest is not in its canonical form")
@@ -128,6 +186,8 @@ type identity struct {
 	Archive string `json:"archive"`
 	Log     string `json:"log"`
 }
+
+func headName(number int64) string { return fmt.Sprintf("%s%020d.txt", heads, number) }
 
 func (id *identity) encode() []byte { return canonical(id) }
 

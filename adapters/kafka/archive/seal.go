@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/domain"
+	"quartermaster/domain/merkle"
 )
 
 // Source is the log that is archived.
@@ -28,6 +30,8 @@ type Policy struct {
 	// Age seals a smaller one once its first record is that old at the time Now. 0 seals everything.
 	Age time.Duration
 	Now domain.Instant
+	// Key signs the checkpoint in each manifest; nil: there is none.
+	Key ed25519.PrivateKey
 }
 
 const maxPolicyBytes = maxSegment / 2 // a segment may exceed it by one batch
@@ -74,7 +78,11 @@ func (a *Archive) Seal(
 	if err != nil {
 		return err
 	}
-	s := &sealing{archive: a, tp: tp, policy: p, head: head, sealed: sealed}
+	tree, err := a.treeOf(ctx, head)
+	if err != nil {
+		return err
+	}
+	s := &sealing{archive: a, tp: tp, policy: p, head: head, tree: tree, sealed: sealed}
 	from, last := int64(0), domain.Anchor{}
 	if head != nil {
 		from, last = head.Last+1, head.Anchor()
@@ -113,6 +121,7 @@ type sealing struct {
 	tp      domain.TopicPartition
 	policy  Policy
 	head    *Manifest // of the last sealed segment
+	tree    *merkle.Builder
 	sealed  func(*Manifest)
 
 	raw      []byte // of the segment that grows
@@ -161,6 +170,7 @@ func (s *sealing) seal(ctx context.Context) error {
 		return fmt.Errorf("archive %s: %w", tp, err)
 	}
 	m.Format, m.Archive, m.Log = Format, a.id, a.log.ID
+	from := s.head.treeSize()
 	m.Topic, m.Partition, m.TopicID = tp.Topic, tp.Partition, a.topics[tp.Topic]
 	m.Bytes, m.SHA256 = int64(len(s.raw)), sha256.Sum256(s.raw)
 	m.Aborted = []kafka.Transaction{}
@@ -171,6 +181,18 @@ func (s *sealing) seal(ctx context.Context) error {
 	}
 	if s.head != nil {
 		m.Number, m.Previous = s.head.Number+1, sha256.Sum256(s.head.encode())
+	}
+	if err := grow(s.tree, &m, s.raw); err != nil {
+		return fmt.Errorf("archive %s: %w", tp, err)
+	}
+	m.Tree = &Tree{s.tree.Root(), s.tree.Frontier(), from, s.tree.Blocks()}
+	if s.policy.Key != nil {
+		c := m.checkpoint()
+		signed, err := c.Sign(s.policy.Key)
+		if err != nil {
+			return fmt.Errorf("archive %s: %w", tp, err)
+		}
+		m.Checkpoint = string(signed)
 	}
 	if err := a.putSegment(ctx, &m, s.raw); err != nil {
 		return err

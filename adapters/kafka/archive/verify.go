@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/domain"
+	"quartermaster/domain/merkle"
 )
 
 // Verified is the result of [Archive.Verify].
@@ -59,6 +59,7 @@ func (a *Archive) Verify(ctx context.Context, tps []domain.TopicPartition, read 
 				_ = fault(err)
 				m, err = a.manifest(ctx, tp, name, nil)
 			}
+			previous := before
 			if before = m; err != nil {
 				if err := fault(err); err != nil {
 					return err
@@ -68,12 +69,24 @@ func (a *Archive) Verify(ctx context.Context, tps []domain.TopicPartition, read 
 			if m.Number != int64(i) {
 				_ = fault(&DamageError{name, tp, m.First, fmt.Sprintf("its number is %d, and %d manifests are before it", m.Number, i)})
 			}
+			var tree *merkle.Builder // nil: it cannot be compared
+			if m.Tree != nil && (previous != nil || m.First == 0) {
+				tree, err = a.treeOf(ctx, previous)
+				if err != nil && !errors.Is(err, kafka.ErrArchive) { // else a fault that is found by itself
+					return err
+				}
+			}
 			used[m.Object] = true
 			v.Segments++
 			v.Records += m.Records()
 			v.Bytes += m.Bytes
 			g.Go(func() error {
-				err := a.withSegment(ctx, m, func([]byte) error { return nil })
+				err := a.withSegment(ctx, m, func(raw []byte) error {
+					if tree == nil {
+						return nil
+					}
+					return checkTree(tree, m, raw)
+				})
 				if read != nil {
 					read(m.Bytes)
 				}
@@ -187,24 +200,4 @@ func compare(
 		err = errFewer
 	}
 	return differs, err
-}
-
-// head is the state of one partition in a checkpoint.
-type head struct {
-	next, segments int64
-	manifest       Sum
-}
-
-func (a *Archive) heads(ctx context.Context, tps []domain.TopicPartition) (map[domain.TopicPartition]head, error) {
-	heads := map[domain.TopicPartition]head{}
-	for _, tp := range tps {
-		m, err := a.Head(ctx, tp)
-		if err != nil {
-			return nil, err
-		}
-		if m != nil {
-			heads[tp] = head{m.Last + 1, m.Number + 1, sha256.Sum256(m.encode())}
-		}
-	}
-	return heads, nil
 }

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/mod/sumdb/note"
-
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/kafka/archive"
 	"quartermaster/domain"
@@ -110,7 +108,7 @@ func (c *Caller) Archive(ctx context.Context, all bool, key ed25519.PrivateKey) 
 
 // Seal is [Caller.Archive] for an open log.
 func (h *Conn) Seal(ctx context.Context, all bool, key ed25519.PrivateKey) (*Archived, error) {
-	policy := archive.Policy{Bytes: segmentMiB << 20, Age: sealAfter, Now: Now()}
+	policy := archive.Policy{Bytes: segmentMiB << 20, Age: sealAfter, Now: Now(), Key: key}
 	if cfg := h.app.Config; cfg != nil {
 		policy.Bytes, policy.Age = int64(cfg.Archive.SegmentMiB)<<20, cfg.Archive.SealAfter
 	}
@@ -155,13 +153,15 @@ func (h *Conn) Seal(ctx context.Context, all bool, key ed25519.PrivateKey) (*Arc
 	if ans.Archive, err = h.archive.ID(ctx); err != nil || key == nil || ans.Archive == "" {
 		return ans, err
 	}
-	signer, err := newNoteSigner(archive.SignerName(h.ID), key)
-	if err != nil {
-		return nil, fmt.Errorf("sign checkpoint: %w", err)
+	head, _, err := h.archive.Checkpoint(ctx, tps, nil, key)
+	if errors.Is(err, archive.ErrForked) {
+		return nil, &ConflictError{err}
 	}
-	records, err := h.archive.Checkpoint(ctx, tps, signer)
-	ans.Checkpoint = &records
-	return ans, err
+	if err != nil {
+		return nil, err
+	}
+	ans.Checkpoint = &head.Records
+	return ans, nil
 }
 
 // ArchiveStatus is what an archive has of the log.
@@ -230,7 +230,7 @@ type ArchiveCheck struct {
 	Bytes    int64  `json:"bytes"` // of their batches
 	// Unreferenced counts objects that are not part of the archive: interrupted work left them.
 	Unreferenced int `json:"unreferenced"`
-	// Checkpoints counts the signed checkpoints. CheckpointRecords is what the newest one covers.
+	// Checkpoints counts the signed checkpoints. CheckpointRecords is what the newest head has.
 	Checkpoints       int   `json:"checkpoints"`
 	CheckpointRecords int64 `json:"checkpoint_records"`
 	// Signed is whether the signatures of the checkpoints were verified.
@@ -249,7 +249,7 @@ type ArchiveFault struct {
 // VerifyArchive reads every object of an archive and checks it: of the one in the place from, which
 // needs no log, or else of the log's. With a key, each checkpoint must have its signature.
 func (c *Caller) VerifyArchive(ctx context.Context, from string, key ed25519.PublicKey) (*ArchiveCheck, error) {
-	a, log, err := c.archiveIn(ctx, from)
+	a, _, err := c.archiveIn(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -267,13 +267,7 @@ func (c *Caller) VerifyArchive(ctx context.Context, from string, key ed25519.Pub
 	if err != nil {
 		return nil, err
 	}
-	var verifier note.Verifier
-	if key != nil {
-		if verifier, err = newNoteVerifier(archive.SignerName(log), key); err != nil {
-			return nil, err
-		}
-	}
-	notes, err := a.CheckCheckpoints(ctx, verifier)
+	notes, err := a.CheckCheckpoints(ctx, key)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,115 @@
+package merkle
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"quartermaster/domain"
+)
+
+// Origin returns the first line of the checkpoints of a log's heads, which is also the name of the key
+// that signs them.
+func Origin(log string) string { return "quartermaster.log/" + log }
+
+// PartitionOrigin is [Origin] for the checkpoints of a partition, which are in manifests.
+func PartitionOrigin(log string, tp domain.TopicPartition) string {
+	return Origin(log) + "/" + tp.String()
+}
+
+// Checkpoint is the text of a C2SP checkpoint (https://c2sp.org/tlog-checkpoint): origin, number of
+// leaves and root, a line each.
+type Checkpoint struct {
+	Origin string
+	Size   int64
+	Root   Hash
+}
+
+// String returns the text, which is signed as a note.
+func (c *Checkpoint) String() string { return fmt.Sprintf("%s\n%d\n%s\n", c.Origin, c.Size, c.Root) }
+
+// ParseCheckpoint parses the text of a checkpoint. It refuses extension lines, because we write none.
+func ParseCheckpoint(text string) (c Checkpoint, err error) {
+	f := strings.Split(text, "\n")
+	if len(f) != 4 {
+		return c, errors.New("checkpoint has not three lines")
+	}
+	c.Origin = f[0]
+	if c.Size, err = strconv.ParseInt(f[1], 10, 64); err == nil {
+		err = c.Root.UnmarshalText([]byte(f[2]))
+	}
+	if err != nil || c.Origin == "" || c.Size < 0 || c.String() != text {
+		return c, errors.New("checkpoint is not in its canonical form")
+	}
+	return c, nil
+}
+
+// Sign returns the checkpoint as a signed note (https://c2sp.org/signed-note). The key has the name of
+// the origin. Equal checkpoints and keys give equal notes.
+func (c *Checkpoint) Sign(key ed25519.PrivateKey) ([]byte, error) {
+	v, err := Verifier(c.Origin, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, err
+	}
+	signed, err := note.Sign(&note.Note{Text: c.String()}, &signer{v, key})
+	if err != nil {
+		return nil, fmt.Errorf("sign checkpoint: %w", err)
+	}
+	return signed, nil
+}
+
+// Verifier returns the verifier of an origin's signatures by a key. It fails if the origin cannot be
+// the name of a key.
+func Verifier(origin string, key ed25519.PublicKey) (note.Verifier, error) {
+	text, err := note.NewEd25519VerifierKey(origin, key)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", origin, err)
+	}
+	v, err := note.NewVerifier(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", origin, err)
+	}
+	return v, nil
+}
+
+// signer implements [note.Signer].
+type signer struct {
+	note.Verifier
+	key ed25519.PrivateKey
+}
+
+func (s *signer) Sign(msg []byte) ([]byte, error) { return ed25519.Sign(s.key, msg), nil }
+
+// ErrSignature means that a note lacks the signature that it must have.
+var ErrSignature = errors.New("no valid signature")
+
+// OpenNote parses a checkpoint in a signed note. With verifiers, every one of them MUST have signed it;
+// it fails with [ErrSignature] if one has not. Without, nothing is known of who signed it.
+func OpenNote(text []byte, verifiers ...note.Verifier) (Checkpoint, error) {
+	n, err := note.Open(text, note.VerifierList(verifiers...))
+	var unsigned *note.UnverifiedNoteError
+	switch {
+	case errors.As(err, &unsigned):
+		n = unsigned.Note
+	case err != nil:
+		return Checkpoint{}, fmt.Errorf("checkpoint: %w", err)
+	}
+	c, err := ParseCheckpoint(n.Text)
+	if err != nil {
+		return c, err
+	}
+	for _, v := range verifiers {
+		signed := false
+		for _, s := range n.Sigs {
+			signed = signed || s.Name == v.Name() && s.Hash == v.KeyHash()
+		}
+		if !signed {
+			return c, fmt.Errorf("checkpoint of %d: %w of %s", c.Size, ErrSignature, v.Name())
+		}
+	}
+	return c, nil
+}
