@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,6 +59,39 @@ func (r *Reads) Inputs(v View) (string, error) {
 		}
 	}
 	return b.String(), nil
+}
+
+// readHours is the JSON form of what was read of a table.
+type readHours struct {
+	Table string `json:"table"`
+	From  int64  `json:"from"`
+	To    int64  `json:"to"`
+}
+
+// MarshalJSON writes what was read, by table.
+func (r *Reads) MarshalJSON() ([]byte, error) {
+	all := []readHours{}
+	for _, t := range slices.Sorted(maps.Keys(r.tables)) {
+		all = append(all, readHours{t.String(), r.tables[t].from, r.tables[t].to})
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Reads) UnmarshalJSON(b []byte) error {
+	var all []readHours
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
+	}
+	r.tables = map[Table]hours{}
+	for _, h := range all {
+		t, ok := TableNamed(h.Table)
+		if _, twice := r.tables[t]; !ok || twice {
+			return fmt.Errorf("table %q is unknown or listed twice", h.Table)
+		}
+		r.tables[t] = hours{h.From, h.To}
+	}
+	return nil
 }
 
 // Record returns a view that records what is read through it. Position and anchors are not recorded:

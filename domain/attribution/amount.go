@@ -149,6 +149,50 @@ func (a *Amount) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
+// AppendBytes appends the amount in its shortest binary form: a byte with the number of bytes that follow,
+// plus 128 for a negative amount, and the magnitude, most significant byte first.
+func (a Amount) AppendBytes(b []byte) []byte {
+	m, negative := a.parts()
+	n := (bits.Len64(m.lo) + 7) / 8
+	if m.hi != 0 {
+		n = 8 + (bits.Len64(m.hi)+7)/8
+	}
+	head := byte(n)
+	if negative {
+		head |= 0x80
+	}
+	b = append(b, head)
+	for i := n - 1; i >= 0; i-- {
+		if i >= 8 {
+			b = append(b, byte(m.hi>>(8*(i-8))))
+		} else {
+			b = append(b, byte(m.lo>>(8*i)))
+		}
+	}
+	return b
+}
+
+// BytesAfter returns how many bytes follow the first byte of the form of [Amount.AppendBytes]. It reports
+// false for a byte that begins no amount.
+func BytesAfter(head byte) (n int, ok bool) {
+	n = int(head &^ 0x80)
+	return n, n <= 16 && (n > 0 || head == 0)
+}
+
+// AmountOfBytes reads what [Amount.AppendBytes] appended: its first byte, and the bytes after it. It refuses
+// every other form of an amount, so that equal amounts have equal bytes.
+func AmountOfBytes(head byte, magnitude []byte) (Amount, error) {
+	n, ok := BytesAfter(head)
+	if !ok || len(magnitude) != n || n > 0 && magnitude[0] == 0 || n == 16 && magnitude[0] >= 0x80 {
+		return Amount{}, fmt.Errorf("%x %x is not an amount", head, magnitude)
+	}
+	var m u128
+	for _, c := range magnitude {
+		m = u128{m.hi<<8 | m.lo>>56, m.lo<<8 | uint64(c)}
+	}
+	return signed(m, head&0x80 != 0), nil
+}
+
 // PerHour returns the amount per hour, given that it is for ms milliseconds, which MUST NOT be 0.
 // It is rounded half away from zero to six digits after the point.
 func (a Amount) PerHour(ms int64) domain.Decimal {

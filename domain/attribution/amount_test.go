@@ -272,3 +272,21 @@ func TestPerHour(t *testing.T) {
 		}
 	})
 }
+
+// The binary form is exact, and each amount has one.
+func TestAmountBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := amounts().Draw(t, "amount")
+		b := a.AppendBytes([]byte("x"))[1:]
+		if n, ok := BytesAfter(b[0]); !ok || n != len(b)-1 {
+			t.Fatalf("%s is %x: %d bytes follow, %t", a, b, n, ok)
+		}
+		if got, err := AmountOfBytes(b[0], b[1:]); err != nil || got != a {
+			t.Fatalf("%s is %x, which is read as %s: %v", a, b, got, err)
+		}
+		head, raw := rapid.Byte().Draw(t, "head"), rapid.SliceOfN(rapid.Byte(), 0, 17).Draw(t, "bytes")
+		if got, err := AmountOfBytes(head, raw); err == nil && string(got.AppendBytes(nil)) != string(append([]byte{head}, raw...)) {
+			t.Fatalf("%x %x is read as %s, which has other bytes", head, raw, got)
+		}
+	})
+}

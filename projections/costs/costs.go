@@ -82,6 +82,9 @@ type Methods struct {
 
 var costMethods = Methods{Folds: projections.Method, Attribution: attribution.Method}
 
+// CurrentMethods are the versions by which this program divides a month.
+func CurrentMethods() Methods { return costMethods }
+
 // NewReport divides a billing month. Its memory grows with lines, nodes and groups; hours of usage
 // are streamed. For several queries of a month, call [Divide] once instead.
 func NewReport(view projections.View, q Query) (*Report, error) {

@@ -38,6 +38,28 @@ const (
 type part struct {
 	books      *books
 	allocation *attribution.Allocation
+	kept       *place // of an allocation that is read from its canonical form, which has no books
+}
+
+// place is what the fleet says about an allocation.
+type place struct{ region, provider, providerClass, workload string }
+
+// at returns the place of an allocation.
+func (p *part) at() place {
+	if p.kept != nil {
+		return *p.kept
+	}
+	of := place{region: p.region(), workload: p.workload()}
+	of.provider, of.providerClass = p.provider()
+	return of
+}
+
+// region returns the region of the cluster in the hour, else of the line as the supplier spells it.
+func (p *part) region() string {
+	if p.kept != nil {
+		return p.kept.region
+	}
+	return p.books.region(p.allocation)
 }
 
 // costKey is a group's key, with only the requested dimensions set.
@@ -110,7 +132,7 @@ var dimensions = dimension.Set[part, costKey]{
 	},
 	{
 		Name: ByRegion, Doc: "the cluster's region, else the line's", Blank: "(none)",
-		Read:  func(p *part, k *costKey) { k.region = p.books.region(p.allocation) },
+		Read:  func(p *part, k *costKey) { k.region = p.region() },
 		Value: func(k *costKey) string { return k.region },
 	},
 	{
@@ -191,6 +213,9 @@ func Blank(d Dimension) string {
 // workload returns the class of the deployment that held the time of an allocation, in its hour,
 // else in the line's charge period.
 func (p *part) workload() string {
+	if p.kept != nil {
+		return p.kept.workload
+	}
 	l := p.allocation
 	if l.Component != attribution.Allocated {
 		return dimension.None
@@ -204,6 +229,9 @@ func (p *part) workload() string {
 
 // provider returns the provider of what an allocation is for, and the provider's class.
 func (p *part) provider() (provider, class string) {
+	if p.kept != nil {
+		return p.kept.provider, p.kept.providerClass
+	}
 	l := p.allocation
 	if c, _ := p.books.fleet.Cluster(l.Cluster, cmp.Or(l.Hour, l.Line.ChargePeriod.From)); c != nil {
 		return cmp.Or(c.Provider, dimension.Unknown), cmp.Or(string(c.ProviderClass), dimension.Unknown)

@@ -3,6 +3,8 @@ package costs
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"unsafe"
 
 	"quartermaster/domain"
@@ -12,24 +14,45 @@ import (
 	"quartermaster/projections/usage"
 )
 
-// Division is a divided billing month at a position, with all allocations. It answers each [Query]
-// and [AllocationFilter] of the month. It holds for every position at which what it read is the same:
-// see [Division.At]. It is safe for concurrent use.
+// Division is a divided billing month at a position, with all allocations: in memory, or in their
+// canonical form (see [WriteCanonical]). It answers each [Query] and [AllocationFilter] of the month. It
+// holds for every position at which what it read is the same: see [Division.At]. It is safe for
+// concurrent use.
 type Division struct {
+	Summary
 	position     string
-	books        *books
-	result       *attribution.Result
-	invoices     []InvoiceReconciliation
-	exceptions   []attribution.Exception
-	held         map[string]heldTime // by workspace
 	completeness registry.Completeness
+	books        *books // nil for a canonical form
 	allocations  []attribution.Allocation
+	canonical    Open
 	bytes        int
 	reads        *projections.Reads // all but completeness
 }
 
-// heldTime is GPU time with a holder, and the part of it with measured activity.
-type heldTime struct{ heldMs, measuredMs int64 }
+// Summary is what a division says besides its allocations.
+type Summary struct {
+	Format      string                      `json:"format"` // [CanonicalFormat]
+	Month       domain.Interval             `json:"month"`
+	Methods     Methods                     `json:"methods"`
+	Policies    []AppliedPolicy             `json:"policies"`
+	Rules       []AppliedRule               `json:"rules"`
+	Generated   bool                        `json:"generated"`
+	Lines       int                         `json:"lines"`
+	Allocations int                         `json:"allocations"`
+	Matches     []attribution.Matched       `json:"matches"`
+	Statements  []attribution.Statement     `json:"statements"`
+	Commitments []attribution.CommitmentUse `json:"commitments"`
+	Invoices    []InvoiceReconciliation     `json:"invoices"`
+	Exceptions  []attribution.Exception     `json:"exceptions"`
+	Held        []HeldTime                  `json:"held"` // by workspace
+}
+
+// HeldTime is the GPU time that a workspace held, and the part of it with measured activity.
+type HeldTime struct {
+	Workspace  string `json:"workspace"`
+	HeldMs     int64  `json:"held_gpu_ms"`
+	MeasuredMs int64  `json:"measured_gpu_ms"`
+}
 
 // ErrTooLarge is returned for a month that takes more memory than allowed.
 var ErrTooLarge = errors.New("the month is too large to keep")
@@ -73,7 +96,7 @@ func (d *Division) At(view projections.View) (*Division, error) {
 	at := *d
 	at.position = view.Position().String()
 	var err error
-	at.completeness, err = registry.CompletenessOf(view, "", "", d.books.month, costTopics...)
+	at.completeness, err = registry.CompletenessOf(view, "", "", d.Month, costTopics...)
 	return &at, err
 }
 
@@ -85,16 +108,16 @@ func divide(view projections.View, month domain.Interval, each func(*part) error
 	if err != nil {
 		return nil, err
 	}
-	d := &Division{books: b, held: map[string]heldTime{}}
+	d, held := &Division{books: b}, map[string]HeldTime{}
 	at := part{books: b}
-	d.result, err = b.divideSeen(nil, func(l *attribution.Allocation) error {
+	result, err := b.divideSeen(nil, func(l *attribution.Allocation) error {
 		at.allocation = l
 		return each(&at)
 	}, func(h *attribution.NodeHour) {
 		for i := range h.Parts {
 			if p := &h.Parts[i]; p.Component == attribution.Allocated {
-				of := d.held[p.Workspace]
-				d.held[p.Workspace] = heldTime{of.heldMs + p.GPUMs, of.measuredMs + p.KnownMs}
+				of := held[p.Workspace]
+				held[p.Workspace] = HeldTime{p.Workspace, of.HeldMs + p.GPUMs, of.MeasuredMs + p.KnownMs}
 			}
 		}
 	})
@@ -104,7 +127,15 @@ func divide(view projections.View, month domain.Interval, each func(*part) error
 	if err := b.changedAfterBill(); err != nil {
 		return nil, err
 	}
-	d.invoices, d.exceptions = b.reconciliations(d.result), b.findings(d.result)
+	d.Summary = Summary{
+		Format: CanonicalFormat, Month: month, Methods: costMethods, Policies: b.policies, Rules: orEmpty(b.applied),
+		Generated: b.generated, Lines: result.Lines, Allocations: result.Allocations, Matches: orEmpty(result.Matches),
+		Statements: orEmpty(result.Statements), Commitments: orEmpty(result.Commitments),
+		Invoices: b.reconciliations(result), Exceptions: b.findings(result), Held: []HeldTime{},
+	}
+	for _, workspace := range slices.Sorted(maps.Keys(held)) {
+		d.Held = append(d.Held, held[workspace])
+	}
 	return d, nil
 }
 
@@ -118,8 +149,8 @@ func (d *Division) Bytes() int {
 
 // Report answers a query of the division's month.
 func (d *Division) Report(q Query) (*Report, error) {
-	if q.Month != d.books.month {
-		return nil, fmt.Errorf("a division of %s is asked about %s", monthText(d.books.month), monthText(q.Month))
+	if q.Month != d.Month {
+		return nil, fmt.Errorf("a division of %s is asked about %s", monthText(d.Month), monthText(q.Month))
 	}
 	s, err := newSums(&q)
 	if err != nil {
@@ -142,6 +173,9 @@ func (d *Division) Each(filter AllocationFilter, yield func(*Allocation) error) 
 }
 
 func (d *Division) each(yield func(*part) error) error {
+	if d.canonical != nil {
+		return d.canonical.each(yield)
+	}
 	at := part{books: d.books.reader()}
 	for i := range d.allocations {
 		at.allocation = &d.allocations[i]
@@ -154,29 +188,29 @@ func (d *Division) each(yield func(*part) error) error {
 
 // report answers a query from the sums of its allocations.
 func (d *Division) report(s *sums) *Report {
-	q, result := s.query, d.result
+	q := s.query
 	r := &Report{
-		Position: d.position, Month: q.Month, Workspace: q.Workspace, Methods: costMethods, Policies: d.books.policies,
+		Position: d.position, Month: q.Month, Workspace: q.Workspace, Methods: d.Methods, Policies: d.Policies,
 		By: append([]Dimension{}, q.By...), Where: q.Where, Groups: []Group{}, Totals: []Cost{},
-		Statements: []attribution.Statement{}, Invoices: d.invoices, Commitments: orEmpty(result.Commitments),
-		Matches: orEmpty(result.Matches), Exceptions: d.exceptions, Lines: result.Lines, Allocations: result.Allocations,
-		Generated: d.books.generated, Completeness: d.completeness,
+		Statements: []attribution.Statement{}, Invoices: d.Invoices, Commitments: d.Commitments,
+		Matches: d.Matches, Exceptions: d.Exceptions, Lines: d.Lines, Allocations: d.Allocations,
+		Generated: d.Generated, Completeness: d.completeness,
 	}
 	if q.Workspace != "" {
 		r.Note = "groups, totals and statements are what " + q.Workspace +
 			" is charged; invoices, commitments, matches, exceptions, lines and allocations are of the whole period"
 	}
-	var held heldTime
-	for workspace, of := range d.held {
-		if q.Workspace == "" || q.Workspace == workspace {
-			held = heldTime{held.heldMs + of.heldMs, held.measuredMs + of.measuredMs}
+	var held HeldTime
+	for _, of := range d.Held {
+		if q.Workspace == "" || q.Workspace == of.Workspace {
+			held.HeldMs, held.MeasuredMs = held.HeldMs+of.HeldMs, held.MeasuredMs+of.MeasuredMs
 		}
 	}
-	if held.heldMs > 0 {
-		coverage := usage.Permille(held.measuredMs, held.heldMs)
+	if held.HeldMs > 0 {
+		coverage := usage.Permille(held.MeasuredMs, held.HeldMs)
 		r.Coverage = &coverage
 	}
-	for _, st := range result.Statements {
+	for _, st := range d.Statements {
 		if q.Workspace == "" || st.Workspace == q.Workspace {
 			r.Statements = append(r.Statements, st)
 		}

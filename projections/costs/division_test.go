@@ -19,7 +19,7 @@ func TestDivisionAnswersAsRowsDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var d *costs.Division
+		var d, canonical *costs.Division
 		want := map[string]string{} // by query
 		var queries []costs.Query
 		var filters []costs.AllocationFilter
@@ -60,7 +60,13 @@ func TestDivisionAnswersAsRowsDo(t *testing.T) {
 			if _, err := costs.Divide(v, storetest.MayBill, 1000); !errors.Is(err, costs.ErrTooLarge) {
 				t.Errorf("%s: within 1000 bytes: %v", name, err)
 			}
-			d, err = costs.Divide(v, storetest.MayBill, 1<<30)
+			if d, err = costs.Divide(v, storetest.MayBill, 1<<30); err != nil {
+				return err
+			}
+			if canonical, err = costs.ReadCanonical(openBytes(canonicalForm(t, v, storetest.MayBill))); err != nil {
+				return err
+			}
+			canonical, err = canonical.At(v)
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -71,14 +77,20 @@ func TestDivisionAnswersAsRowsDo(t *testing.T) {
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
-				for _, q := range queries {
+				for i, q := range append(queries, queries...) {
+					d := d
+					if i >= len(queries) {
+						d = canonical
+					}
 					if r, err := d.Report(q); err != nil || text(r) != want[text(q)] {
 						t.Errorf("%s: %+v: %v\nkept %s\nrows %s", name, q, err, text(r), want[text(q)])
 					}
 				}
 				for _, f := range filters {
-					if got := list(d.Each, f); got != want[text(f)] {
-						t.Errorf("%s: %+v: kept %s\nrows %s", name, f, got, want[text(f)])
+					for _, d := range []*costs.Division{d, canonical} {
+						if got := list(d.Each, f); got != want[text(f)] {
+							t.Errorf("%s: %+v: kept %s\nrows %s", name, f, got, want[text(f)])
+						}
 					}
 				}
 			})

@@ -125,6 +125,13 @@ type AppliedPolicy struct {
 	Operator  string            `json:"operator,omitempty"`
 }
 
+// AppliedRule is a mapping rule that may have said what lines buy.
+type AppliedRule struct {
+	Rule     string         `json:"rule"` // workspace/id
+	From     domain.Instant `json:"effective_from,omitempty"`
+	Operator string         `json:"operator,omitempty"`
+}
+
 // readPolicies reads the two accounting policies. A bill is divided by the same rules for
 // everybody. So only policies of the root workspace count, whose operators decide for all
 // workspaces, and only as they are when the month begins.
@@ -202,6 +209,7 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 	type rule struct {
 		*domain.MappingRuleSet
 		attribution.MeterRule
+		operator string
 	}
 	var rules []rule
 	err := view.Scan(projections.Query{Table: projections.TableMappingRules}, func(k projections.Key, row projections.Row) error {
@@ -230,7 +238,7 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 			l.except(PolicyNotApplied, subject, "what lines buy is decided for all workspaces, by %s",
 				cmp.Or(a.Root(), "nobody yet"))
 		default:
-			rules = append(rules, rule{ev, attribution.MeterRule{Name: subject, Columns: ev.Columns, Buys: ev.Buys}})
+			rules = append(rules, rule{ev, attribution.MeterRule{Name: subject, Columns: ev.Columns, Buys: ev.Buys}, v.Signer.Operator})
 		}
 		return nil
 	})
@@ -242,6 +250,7 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 	})
 	for i := range rules {
 		l.rules = append(l.rules, rules[i].MeterRule)
+		l.applied = append(l.applied, AppliedRule{rules[i].Name, rules[i].EffectiveFrom, rules[i].operator})
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ type ledger struct {
 	policies    []AppliedPolicy
 	policy      attribution.Policy
 	rules       []attribution.MeterRule
+	applied     []AppliedRule // the rules, with those who decided them
 	exceptions  []attribution.Exception
 	unusable    []attribution.Exception // of lines, set after they were read
 	generated   bool

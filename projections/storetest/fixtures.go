@@ -92,7 +92,7 @@ func USD(s string) *domain.Money { return &domain.Money{Amount: Dec(s), Currency
 
 // FoldView folds a log into a strict store and passes its rows to read. No record may be
 // quarantined: tests that need quarantine fold the log themselves.
-func FoldView(t *testing.T, l *Log, read func(projections.View)) {
+func FoldView(t testing.TB, l *Log, read func(projections.View)) {
 	t.Helper()
 	m, err := l.Fold(context.Background())
 	if err != nil {

@@ -66,6 +66,9 @@ func (i *Inputs) Digest() [32]byte { return sha256.Sum256([]byte(i.Text)) }
 // monthTables are the tables that are split by time and decide about the usage of a month.
 var monthTables = []projections.Table{projections.TableNodeGPUs, projections.TableUsage}
 
+// Catalogue returns the SHA-256 of the catalogue of GPUs.
+func Catalogue() [32]byte { return catalogue }
+
 // catalogue is the SHA-256 of the catalogue of GPUs, which has the weights of MIG instances.
 var catalogue = func() [32]byte {
 	b, err := json.Marshal(domain.GPUModels())

@@ -34,7 +34,8 @@ type answers struct {
 
 	reads map[domain.Interval]*projections.Reads // what the last division of a month read
 
-	computed int // number of answers computed, for tests
+	computed  int // number of answers computed, for tests
+	divisions int // number of months divided, for tests
 }
 
 type answer struct {
@@ -84,6 +85,13 @@ func (a *answers) divided(month domain.Interval, reads *projections.Reads) {
 		a.reads = map[domain.Interval]*projections.Reads{}
 	}
 	a.reads[month] = reads
+}
+
+// dividedOnce counts a division.
+func (a *answers) dividedOnce() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.divisions++
 }
 
 // keptAs returns the cached answer under a key, or calls compute and caches its result under the key

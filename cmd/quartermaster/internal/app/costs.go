@@ -14,7 +14,7 @@ import (
 // Costs allocates a billing month to those who used what was billed.
 func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Report, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
-		if r, err = c.costs(v, q); err == nil && len(r.Groups) == 0 {
+		if r, err = c.costs(ctx, v, q); err == nil && len(r.Groups) == 0 {
 			err = charged(v, q.Workspace)
 		}
 		return err
@@ -23,9 +23,9 @@ func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Repo
 }
 
 // costs is Costs on rows. The report is cached: callers MUST NOT modify it.
-func (c *Caller) costs(v projections.View, q costs.Query) (*costs.Report, error) {
+func (c *Caller) costs(ctx context.Context, v projections.View, q costs.Query) (*costs.Report, error) {
 	return kept(c, v, "costs", q, func() (*costs.Report, error) {
-		d, err := c.division(v, q.Month)
+		d, err := c.division(ctx, v, q.Month)
 		if err != nil {
 			return nil, err
 		}
@@ -37,14 +37,14 @@ func (c *Caller) costs(v projections.View, q costs.Query) (*costs.Report, error)
 }
 
 // division returns the base of all answers about a month's costs. A month is divided once, and again
-// when anything that it was computed from has changed, but not for every event. It is nil for a month
-// that is too large to cache.
-func (c *Caller) division(v projections.View, month domain.Interval) (*costs.Division, error) {
+// when anything that it was computed from has changed, but not for every event. A sealed month is kept in
+// a file, others in memory. It is nil for a month that is too large to cache.
+func (c *Caller) division(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, error) {
 	a := &c.app.answers
 	here := divisionKey(v, month, nil)
 	last := func() string { return divisionKey(v, month, a.lastRead(month)) }
 	d, err := keptAs(a, here, last, func() (*costs.Division, string, error) {
-		d, err := costs.Divide(v, month, mostBytes)
+		d, reads, err := c.app.conn.divide(ctx, v, month) // the one that v is of
 		if errors.Is(err, costs.ErrTooLarge) {
 			a.divided(month, nil)
 			return nil, here, nil
@@ -53,13 +53,39 @@ func (c *Caller) division(v projections.View, month domain.Interval) (*costs.Div
 			return nil, "", err
 		}
 		// Another division of the month may replace the last one now. This one has its own key.
-		a.divided(month, d.Reads())
-		return d, divisionKey(v, month, d.Reads()), nil
+		a.divided(month, reads)
+		return d, divisionKey(v, month, reads), nil
 	})
 	if d == nil || err != nil {
 		return nil, err
 	}
 	return d.At(v)
+}
+
+// divide returns a division of a month, kept or new, and what it read.
+func (h *Conn) divide(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, *projections.Reads, error) {
+	if d, reads := h.keptDivision(v, month); d != nil {
+		return d, reads, nil
+	}
+	keeps, err := h.keepsMonth(ctx, v, month)
+	if err != nil {
+		return nil, nil, err
+	}
+	if keeps {
+		d, k, err := h.keepDivision(v, month, false)
+		if err == nil {
+			return d, k.Reads, nil
+		}
+		if !unkeepable(err) {
+			return nil, nil, err
+		}
+	}
+	d, err := costs.Divide(v, month, mostBytes)
+	h.app.answers.dividedOnce()
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, d.Reads(), nil
 }
 
 // CostsExplained asks what a workspace is charged for in a month, and what changed since the
@@ -78,11 +104,11 @@ func (c *Caller) ExplainCosts(ctx context.Context, at At, q CostsExplained) (w *
 		return nil, invalid("workspace", "name the workspace whose costs are to be explained")
 	}
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
-		this, err := c.costs(v, costs.WaterfallOf(q.Month, q.Workspace, q.Ledger, q.Largest))
+		this, err := c.costs(ctx, v, costs.WaterfallOf(q.Month, q.Workspace, q.Ledger, q.Largest))
 		if err != nil {
 			return err
 		}
-		before, err := c.costs(v, costs.WaterfallOf(projections.BillingMonth(q.Month.From-1), q.Workspace, q.Ledger, 0))
+		before, err := c.costs(ctx, v, costs.WaterfallOf(projections.BillingMonth(q.Month.From-1), q.Workspace, q.Ledger, 0))
 		if err != nil {
 			return err
 		}
@@ -115,7 +141,7 @@ func (c *Caller) Allocations(ctx context.Context, at At, month domain.Interval, 
 			n++
 			return yield(a)
 		}
-		d, err := c.division(v, month)
+		d, err := c.division(ctx, v, month)
 		switch {
 		case err != nil:
 		case d == nil:
@@ -151,7 +177,7 @@ func (c *Caller) ExplainAllocation(ctx context.Context, at At, ref attribution.R
 // same position.
 func (c *Caller) CostsMoved(ctx context.Context, before *costs.Kept) (m *costs.Moves, err error) {
 	err = c.read(ctx, At(before.Position), func(_ *Conn, v projections.View) error {
-		r, err := c.costs(v, costs.Query{
+		r, err := c.costs(ctx, v, costs.Query{
 			Month: before.Month, Workspace: before.Workspace, By: []costs.Dimension{costs.ByWorkspace, costs.ByComponent},
 		})
 		if err != nil {

@@ -200,7 +200,7 @@ func TestDivisionIsKeptByItsReads(t *testing.T) {
 	var done atomic.Bool
 	if err := c.read(t.Context(), "", func(_ *Conn, v projections.View) error {
 		_, narrow := projections.Record(v)
-		d, err := c.division(v, month)
+		d, err := c.division(t.Context(), v, month)
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func TestDivisionIsKeptByItsReads(t *testing.T) {
 			a.answers.bytes = 0
 			a.answers.list.Init()
 			a.answers.mu.Unlock()
-			if _, err := c.division(v, month); err != nil {
+			if _, err := c.division(t.Context(), v, month); err != nil {
 				return err
 			}
 			a.answers.mu.Lock()

@@ -7,3 +7,6 @@ func SetManyRows(n int) int {
 	manyRows = n
 	return was
 }
+
+// Divisions returns how many months an app has divided.
+func Divisions(a *App) int { return a.answers.divisions }

@@ -62,14 +62,14 @@ func (c *Caller) Fragmentation(ctx context.Context, at At, q FragmentationQuery)
 		if err := (narrowed{region: q.Region}).known(v); err != nil {
 			return err
 		}
-		ans, err = c.fragmentation(v, about-domain.Instant(q.Days)*domain.Day, about, q)
+		ans, err = c.fragmentation(ctx, v, about-domain.Instant(q.Days)*domain.Day, about, q)
 		return err
 	})
 	return ans, err
 }
 
 // fragmentation computes the answer from rows.
-func (c *Caller) fragmentation(v projections.View, from, at domain.Instant, q FragmentationQuery) (*Fragmentation, error) {
+func (c *Caller) fragmentation(ctx context.Context, v projections.View, from, at domain.Instant, q FragmentationQuery) (*Fragmentation, error) {
 	auth, err := registry.NewAuthority(v)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (c *Caller) fragmentation(v projections.View, from, at domain.Instant, q Fr
 	ans.Fits = online.Rightsize(s.Held, q.HeadroomPermille, prices)
 	if slices.ContainsFunc(ans.Fits, func(f online.Fit) bool { return f.Profile != "" }) {
 		month := projections.BillingMonth(at - domain.Hour)
-		if prices, ans.Unpriced, err = c.effectivePrices(v, month); err != nil {
+		if prices, ans.Unpriced, err = c.effectivePrices(ctx, v, month); err != nil {
 			return nil, err
 		}
 		ans.Fits = online.Rightsize(s.Held, q.HeadroomPermille, prices)
@@ -108,8 +108,8 @@ func (c *Caller) fragmentation(v projections.View, from, at domain.Instant, q Fr
 
 // effectivePrices returns the cost of a GPU-hour by cluster, or why it is unknown. A cluster
 // billed in two currencies has no single price.
-func (c *Caller) effectivePrices(v projections.View, month domain.Interval) (prices map[string]online.Price, why string, err error) {
-	r, err := c.costs(v, costs.Query{Month: month, By: []costs.Dimension{costs.ByCluster}})
+func (c *Caller) effectivePrices(ctx context.Context, v projections.View, month domain.Interval) (prices map[string]online.Price, why string, err error) {
+	r, err := c.costs(ctx, v, costs.Query{Month: month, By: []costs.Dimension{costs.ByCluster}})
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,0 +1,264 @@
+package parts
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+)
+
+// Divided months are kept beside the parts of their month, in their canonical form (see
+// projections/costs/canonical.go):
+//
+//	month=2026-05/allocations/manifest.json
+//	month=2026-05/allocations/<SHA-256 of the file>.allocations
+//
+// A file is named by its own digest, and is never changed. One that a close names is never removed. Of the
+// others, only the last is kept: each can be divided again.
+
+// allocationsFormat is the version of the manifest of divided months.
+const allocationsFormat = "quartermaster.allocations-manifest/1"
+
+const (
+	allocationsSuffix = ".allocations"
+	draftPattern      = "draft-*"
+)
+
+// AllocationsVersion is one kept division of a month.
+type AllocationsVersion struct {
+	Methods costs.Methods `json:"methods"`
+	// Position is the position of the rows.
+	Position string `json:"position"`
+	// Reads says what was read, and Inputs is a digest of that at Position. Where it is the same, the division
+	// is.
+	Reads  *projections.Reads `json:"reads"`
+	Inputs Digest             `json:"inputs"`
+	Rows   int                `json:"rows"`
+	Bytes  int64              `json:"bytes"`
+	// Digest is the SHA-256 of the file, and its name.
+	Digest Digest `json:"digest"`
+	// Books: a close names it.
+	Books bool `json:"books,omitempty"`
+}
+
+type allocationsManifest struct {
+	Format   string               `json:"format"`
+	Log      string               `json:"log"`
+	Month    string               `json:"month"`
+	Versions []AllocationsVersion `json:"versions"`
+}
+
+func monthName(month domain.Interval) string {
+	return projections.MonthName(projections.HourOf(month.From))
+}
+
+func (d Directory) allocationsFolder(month domain.Interval) string {
+	return filepath.Join(d.Path, "month="+monthName(month), "allocations")
+}
+
+// AllocationsFile returns the path of a kept division.
+func (d Directory) AllocationsFile(month domain.Interval, digest Digest) string {
+	return filepath.Join(d.allocationsFolder(month), digest.String()+allocationsSuffix)
+}
+
+// AllocationsVersions returns the kept divisions of a month, oldest first. If there is none, the error is
+// [fs.ErrNotExist].
+func (d Directory) AllocationsVersions(month domain.Interval) ([]AllocationsVersion, error) {
+	path := filepath.Join(d.allocationsFolder(month), manifestName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m := &allocationsManifest{}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(m); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrManifest, err)
+	}
+	switch {
+	case m.Format != allocationsFormat:
+		err = fmt.Errorf("%w: its format is %q, this program reads %q", ErrManifest, m.Format, allocationsFormat)
+	case m.Log != d.Log:
+		err = fmt.Errorf("%w: it is of log %q, this is %q", ErrLog, m.Log, d.Log)
+	case m.Month != monthName(month):
+		err = fmt.Errorf("%w: it is of %s", ErrManifest, m.Month)
+	case slices.ContainsFunc(m.Versions, func(v AllocationsVersion) bool { return v.Reads == nil }):
+		err = fmt.Errorf("%w: a version does not say what it read", ErrManifest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m.Versions, nil
+}
+
+// OpenAllocations opens a kept division by its digest, after reading all of it to compare the digest. The file
+// stays open, so that it can be read when it was superseded, until the result is collected.
+func (d Directory) OpenAllocations(month domain.Interval, digest Digest) (costs.Open, error) {
+	path := d.AllocationsFile(month, digest)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s", ErrMissing, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	if sum := Digest(h.Sum(nil)); err == nil && sum != digest {
+		err = fmt.Errorf("%s: %w: it has %d bytes with SHA-256 %s", path, ErrDamaged, n, sum)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() (io.ReadSeekCloser, error) { return section{io.NewSectionReader(f, 0, n)}, nil }, nil
+}
+
+// section reads a part of a file that stays open.
+type section struct{ *io.SectionReader }
+
+func (section) Close() error { return nil }
+
+// Draft is a file that is being written. It has no name until [Writer.PutAllocations] or
+// [Writer.PutPostings], and needs no lock of the directory before.
+type Draft struct {
+	f    *os.File
+	buf  *bufio.Writer
+	hash hash.Hash
+	n    int64
+}
+
+// NewDraft begins a file of a month. The caller MUST put or discard it.
+func (d Directory) NewDraft(month domain.Interval) (*Draft, error) {
+	folder := d.allocationsFolder(month)
+	if err := makeDurable(folder); err != nil {
+		return nil, err
+	}
+	for _, path := range []string{filepath.Dir(folder), folder} {
+		if err := readable(path, 0o700, 0o555); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+	}
+	f, err := os.CreateTemp(folder, draftPattern)
+	if err != nil {
+		return nil, err
+	}
+	// The lock says that the draft is still being written.
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	w := &Draft{f: f, hash: sha256.New()}
+	w.buf = bufio.NewWriterSize(f, 1<<18)
+	return w, nil
+}
+
+// Write implements [io.Writer].
+func (w *Draft) Write(b []byte) (int, error) {
+	w.hash.Write(b)
+	w.n += int64(len(b))
+	return w.buf.Write(b)
+}
+
+// Discard removes the draft.
+func (w *Draft) Discard() error { return errors.Join(w.f.Close(), os.Remove(w.f.Name())) }
+
+// place gives the draft its name, complete and synced. A file of that name has the same bytes or is damaged,
+// so it is replaced.
+func (w *Draft) place(path string) error {
+	err := errors.Join(w.buf.Flush(), readable(w.f.Name(), 0o600, 0o444), w.f.Sync())
+	if err == nil {
+		err = os.Rename(w.f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, w.Discard())
+	}
+	return errors.Join(w.f.Close(), syncDirectory(filepath.Dir(path)))
+}
+
+// PutAllocations keeps a divided month, whose canonical form is in the draft, and returns its digest. Bytes and
+// Digest of the version are set here. If the month is kept already, the last statement about it counts.
+func (w *Writer) PutAllocations(month domain.Interval, v AllocationsVersion, draft *Draft) (Digest, error) {
+	v.Bytes, v.Digest = draft.n, Digest(draft.hash.Sum(nil))
+	if err := w.putAllocations(month, v, draft); err != nil {
+		return v.Digest, fmt.Errorf("keep the allocations of %s: %w", monthName(month), err)
+	}
+	return v.Digest, nil
+}
+
+func (w *Writer) putAllocations(month domain.Interval, v AllocationsVersion, draft *Draft) error {
+	folder := w.allocationsFolder(month)
+	if err := errors.Join(sweep(folder), sweepDrafts(folder)); err != nil {
+		return errors.Join(err, draft.Discard())
+	}
+	if err := draft.place(w.AllocationsFile(month, v.Digest)); err != nil {
+		return err
+	}
+	// Without a valid manifest only the list of superseded versions is lost. A close names its digest itself.
+	versions, err := w.AllocationsVersions(month)
+	if err != nil {
+		versions = nil
+	}
+	kept := []AllocationsVersion{}
+	var gone []Digest
+	for _, o := range versions {
+		switch {
+		case o.Digest == v.Digest:
+			v.Books = v.Books || o.Books
+		case o.Books:
+			kept = append(kept, o)
+		default:
+			gone = append(gone, o.Digest)
+		}
+	}
+	text, err := json.MarshalIndent(allocationsManifest{
+		Format: allocationsFormat, Log: w.Log, Month: monthName(month), Versions: append(kept, v),
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := place(filepath.Join(folder, manifestName), func(f *os.File) error {
+		_, err := f.Write(append(text, '\n'))
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, digest := range gone {
+		if err := os.Remove(w.AllocationsFile(month, digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepDrafts removes drafts that nobody writes any more.
+func sweepDrafts(folder string) error {
+	stale, err := filepath.Glob(filepath.Join(folder, draftPattern))
+	if err != nil {
+		return err
+	}
+	for _, path := range stale {
+		f, err := os.Open(path)
+		if err != nil {
+			continue // it was put or discarded
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			err = os.Remove(path)
+		}
+		if err := errors.Join(err, f.Close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
