@@ -1,7 +1,6 @@
 package focus
 
 import (
-	"fmt"
 	"strings"
 
 	"quartermaster/domain"
@@ -123,10 +122,73 @@ const (
 // columnServiceProvider is the successor of columnProvider.
 const columnServiceProvider = "ServiceProviderName"
 
-// versions are the supported versions of FOCUS.
-var versions = []string{"1.0", "1.1", "1.2", "1.3", "1.4"}
+// versions are the supported versions of FOCUS. The first has the number preview, and each the one
+// after that before it.
+var versions = []string{"1.0-preview", "1.0", "1.1", "1.2", "1.3", "1.4"}
 
-func versionName(v int) string { return fmt.Sprintf("%d.%d", v/10, v%10) }
+// preview is the number of version 1.0-preview, of November 2023. Oracle's reports have its names.
+const preview = 9
+
+func versionName(v int) string { return versions[v-preview] }
+
+// previewNames are the columns that 1.0 renamed, by their names in 1.0-preview.
+// Source: FinOps Open Cost and Usage Specification, changelog of 1.0.
+var previewNames = map[string]string{
+	"invoiceissuer": "InvoiceIssuerName",
+	"provider":      columnProvider,
+	"publisher":     columnPublisher,
+	"region":        "RegionId",
+	"usagequantity": "ConsumedQuantity",
+	"usageunit":     "ConsumedUnit",
+}
+
+// columnSubcategory is a column of 1.0-preview. 1.0 moved what it says to other columns.
+const columnSubcategory = "ChargeSubcategory"
+
+// renamePreview gives the columns of a header the names of 1.0, if it is one of 1.0-preview: it
+// names the issuer or the provider as only that version does. It reports whether it is.
+func renamePreview(header []string) bool {
+	at := map[string]bool{}
+	for _, name := range header {
+		at[fold(name)] = true
+	}
+	for _, later := range []string{"InvoiceIssuerName", columnProvider, columnServiceProvider} {
+		if at[fold(later)] {
+			return false
+		}
+	}
+	if !at["invoiceissuer"] && !at["provider"] || !at["chargeperiodstart"] {
+		return false
+	}
+	for i, name := range header {
+		if now := previewNames[fold(name)]; now != "" && !at[fold(now)] {
+			header[i] = now
+		}
+	}
+	return true
+}
+
+// fromPreview gives the values of 1.0-preview that 1.0 renamed or moved their names in 1.0. It is
+// called before the line is validated.
+// Source: as previewNames.
+func fromPreview(l *line, subcategory string) {
+	switch l.PricingCategory {
+	case "On-Demand":
+		l.PricingCategory = "Standard"
+	case "Commitment-Based":
+		l.PricingCategory = "Committed"
+	}
+	switch subcategory {
+	case "Used Commitment":
+		l.CommitmentDiscountStatus = "Used"
+	case "Unused Commitment":
+		l.CommitmentDiscountStatus = "Unused"
+	case "Credit":
+		if l.ChargeCategory == "Adjustment" {
+			l.ChargeCategory = "Credit"
+		}
+	}
+}
 
 // versionOf returns the oldest version of FOCUS that defines all FOCUS columns of the file. A
 // column that 1.4 dropped keeps the version below 1.4.
@@ -155,7 +217,8 @@ func missingOf(version int, has func(string) bool) (needed, wanted []string) {
 		case has(f.name):
 		case f.needed:
 			needed = append(needed, f.name)
-		case f.mandatory && f.since <= version && (f.name != "InvoiceIssuerName" || len(needed) == 0):
+		case version == preview && (f.name == "ChargeClass" || f.name == "ContractedCost"): // came with 1.0
+		case f.mandatory && f.since <= max(version, 10) && (f.name != "InvoiceIssuerName" || len(needed) == 0):
 			wanted = append(wanted, f.name)
 		}
 	}

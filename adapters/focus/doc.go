@@ -1,8 +1,8 @@
 // Package focus reads and writes suppliers' bills in FOCUS, the FinOps Open Cost and Usage
 // Specification.
 //
-// [Run] reads Cost and Usage (versions 1.0 to 1.4) and Invoice Detail (1.4) as CSV, plain or
-// gzip, and emits events. What always holds:
+// [Run] reads Cost and Usage (1.0-preview, 1.0 to 1.4) and Invoice Detail (1.4) as CSV, plain or
+// compressed with gzip or zstd, and emits events. What always holds:
 //
 //   - The same bytes and options give the same events in the same order. So a file is a source
 //     ([SourceName]) with dense sequence numbers, and importing it again changes nothing.
@@ -11,7 +11,7 @@
 //     none.
 //   - Amounts keep 18 decimals. What rounding removes is counted. No amount passes through
 //     floating point.
-//   - [tabular.Whole] detects a damaged gzip file before any of it is imported. Plain CSV has
+//   - [tabular.Whole] detects a damaged compressed file before any of it is imported. Plain CSV has
 //     no end mark: a truncated row is a bad row if it lacks columns, else the missing line end
 //     gives a warning. Only the invoice can show missing rows.
 //   - Nothing is guessed: a time without a zone, a cost with separators or a ChargeCategory
@@ -51,6 +51,11 @@
 // column). A row for which nothing names an issuer is bad. At the first such row, the files are
 // read a second time. A file that is imported before the files that name its issuer keeps the
 // issuer that it got then.
+//
+// A file in the names of 1.0-preview (InvoiceIssuer, Provider, Publisher, Region, UsageQuantity,
+// UsageUnit), as Oracle's reports are, is read as if it had those of 1.0. Its PricingCategory
+// On-Demand and Commitment-Based become Standard and Committed. ChargeSubcategory, which 1.0 does
+// not have, says whether a commitment was used, and which adjustments are credits.
 //
 // A null ServiceProviderName is filled from ProviderName, its name before 1.3. HostProviderName
 // is never filled: the publisher of a service need not host it.

@@ -31,7 +31,7 @@ type Options struct {
 	// Currency, if not empty, is the currency that the file must be billed in. Rows in another
 	// currency are bad.
 	Currency string
-	// FocusVersion, if not empty, is the version of the file: 1.0 to 1.4. If empty, it is
+	// FocusVersion, if not empty, is the version of the file: 1.0-preview, 1.0 to 1.4. If empty, it is
 	// detected from the columns.
 	FocusVersion string
 	// Historical declares that every fact was known when it became true, so that backtests may
@@ -41,6 +41,8 @@ type Options struct {
 	Strict bool
 	// Elsewhere finds the issuers that the file does not name. If nil, only the file is used.
 	Elsewhere *Elsewhere
+	// Open opens a file as a table. It is [OpenCSV] if nil.
+	Open func(ctx context.Context, file io.Reader, limits tabular.Limits) (tabular.Table, error)
 	// Limits bound the resources that a hostile file can use.
 	Limits tabular.Limits
 	// InvoiceBytes limits the memory for Invoice Detail, which is held until the end of the
@@ -95,6 +97,7 @@ type run struct {
 	env      domain.Envelope
 	sum      Summary
 	line     int                    // of the current row
+	preview  bool                   // the table that was opened last has the names of 1.0-preview
 	warnings tabular.Warnings       // its list is sum.Warnings
 	ofFile   []int                  // indices of the warnings that concern all rows
 	rounded  map[invoiceRounded]int // index in sum.Rounded
@@ -132,6 +135,9 @@ func Run(
 	opts.Limits = opts.Limits.WithDefaults()
 	if opts.InvoiceBytes <= 0 {
 		opts.InvoiceBytes = 256 << 20
+	}
+	if opts.Open == nil {
+		opts.Open = OpenCSV
 	}
 	r := &run{ctx: ctx, opts: opts, name: name, again: again, emitTo: emit, badTo: bad}
 	r.sum.Types, r.sum.Deviations = map[domain.Type]int{}, map[Deviation]int{}
@@ -172,13 +178,21 @@ func (r *run) check() error {
 	return nil
 }
 
+// OpenCSV opens a file as CSV, plain or compressed.
+func OpenCSV(ctx context.Context, file io.Reader, limits tabular.Limits) (tabular.Table, error) {
+	text, err := tabular.Open(ctx, file, limits, ErrColumns)
+	if err != nil {
+		return nil, err
+	}
+	return tabular.NewCSV(text, limits.LineBytes), nil
+}
+
 // table opens a file and reads its header.
-func (r *run) table(file io.Reader) (*table, []string, error) {
-	text, err := tabular.Open(r.ctx, file, r.opts.Limits, ErrColumns)
+func (r *run) table(file io.Reader) (tabular.Table, []string, error) {
+	rs, err := r.opts.Open(r.ctx, file, r.opts.Limits)
 	if err != nil {
 		return nil, nil, err
 	}
-	rs := newTable(text, r.opts.Limits.LineBytes)
 	header, err := r.header(rs)
 	return rs, header, err
 }
@@ -192,34 +206,40 @@ func (r *run) read(file io.Reader) error {
 	if err != nil {
 		return err
 	}
+	for _, n := range rs.Notes() {
+		r.warnOfFile(n.Text, n.Column)
+	}
 	for {
 		if err := r.ctx.Err(); err != nil {
-			return fmt.Errorf("stopped at line %d: %w", rs.frames.Line, err)
+			return fmt.Errorf("stopped at line %d: %w", r.line, err)
 		}
-		rec, err := rs.next()
+		rec, err := rs.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("line %d: %w", rec.line, err)
+			return fmt.Errorf("line %d: %w", rec.Line, err)
 		}
 		r.sum.Rows++
-		r.line = rec.line
-		refused := rec.broken
-		if refused == nil && len(rec.fields) != len(header) {
-			refused = &refusal{reason: fmt.Sprintf("has %d fields where the header has %d", len(rec.fields), len(header))}
-			if rec.open {
+		r.line = rec.Line
+		var refused *refusal
+		if f := rec.Broken; f != nil {
+			refused = &refusal{field: f.Field, value: f.Value, reason: f.Reason}
+		}
+		if refused == nil && len(rec.Fields) != len(header) {
+			refused = &refusal{reason: fmt.Sprintf("has %d fields where the header has %d", len(rec.Fields), len(header))}
+			if rec.Open {
 				refused.reason += ", and the file ends without a line end: it may be cut off"
 			}
 		}
 		if refused == nil {
-			if err := set.row(rec.fields); err != nil && !errors.As(err, &refused) {
-				return fmt.Errorf("line %d: %w", rec.line, err)
+			if err := set.row(rec.Fields); err != nil && !errors.As(err, &refused) {
+				return fmt.Errorf("line %d: %w", rec.Line, err)
 			}
 		}
 		if refused != nil {
-			r.bad(rec.line, refused)
-		} else if rec.open {
+			r.bad(rec.Line, refused)
+		} else if rec.Open {
 			r.warn("the file does not end in a line end: if it was cut off, this row lacks the end of its last value", "")
 		}
 	}
@@ -230,20 +250,20 @@ func (r *run) read(file io.Reader) error {
 }
 
 // header reads the names of the columns as written.
-func (r *run) header(rs *table) ([]string, error) {
-	rec, err := rs.next()
+func (r *run) header(rs tabular.Table) ([]string, error) {
+	rec, err := rs.Next()
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: the file is empty", ErrColumns)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if rec.broken != nil {
-		return nil, fmt.Errorf("%w: the header in line %d: %s", ErrColumns, rec.line, rec.broken.reason)
+	if rec.Broken != nil {
+		return nil, fmt.Errorf("%w: the header in line %d: %s", ErrColumns, rec.Line, rec.Broken.Reason)
 	}
-	header := make([]string, len(rec.fields))
+	header := make([]string, len(rec.Fields))
 	at := make(map[string]int, len(header))
-	for i, f := range rec.fields {
+	for i, f := range rec.Fields {
 		header[i] = strings.TrimSpace(f)
 		if j, twice := at[fold(f)]; twice && fold(f) != "" {
 			return nil, fmt.Errorf(
@@ -253,7 +273,8 @@ func (r *run) header(rs *table) ([]string, error) {
 		}
 		at[fold(f)] = i
 	}
-	r.line = rec.line
+	r.line = rec.Line
+	r.preview = renamePreview(header)
 	return header, nil
 }
 
@@ -271,9 +292,12 @@ func (r *run) open(header []string) (dataset, error) {
 		return r.openInvoices(header, has)
 	}
 	v := versionOf(has)
+	if r.preview {
+		v = preview
+	}
 	for i, name := range versions {
 		if name == r.opts.FocusVersion {
-			v = 10 + i
+			v = preview + i
 		}
 	}
 	needed, wanted := missingOf(v, has)

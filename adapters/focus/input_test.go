@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/klauspost/compress/zstd"
+
 	"quartermaster/adapters/focus"
 	"quartermaster/adapters/tabular"
 )
@@ -28,10 +30,26 @@ func zipped(t testing.TB, text string) string {
 	return b.String()
 }
 
+func zstdOf(t testing.TB, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func TestGzipAndByteOrderMark(t *testing.T) {
 	text := bill(nil, []string{"BilledCost=1"})
 	plain := read(t, text, focus.Options{})
-	for name, other := range map[string]string{"gzip": zipped(t, text), "mark": "\xef\xbb\xbf" + text, "both": zipped(t, "\xef\xbb\xbf"+text), "CRLF": strings.ReplaceAll(text, "\n", "\r\n")} {
+	for name, other := range map[string]string{"gzip": zipped(t, text), "mark": "\xef\xbb\xbf" + text, "both": zipped(t, "\xef\xbb\xbf"+text), "zstd": zstdOf(t, text), "zstd and mark": zstdOf(t, "\xef\xbb\xbf"+text), "zstd behind a skippable frame": "\x50\x2a\x4d\x18\x01\x00\x00\x00x" + zstdOf(t, text), "CRLF": strings.ReplaceAll(text, "\n", "\r\n")} {
 		r := read(t, other, focus.Options{})
 		if r.err != nil || len(r.events) != 2 || r.line(0).LineID != plain.line(0).LineID || r.line(1).LineID != plain.line(1).LineID {
 			t.Errorf("%s: %+v, error %v", name, r.Summary, r.err)
@@ -57,6 +75,9 @@ func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
 	packed := zipped(t, bill(nil, nil))
 	flipped := []byte(packed)
 	flipped[len(flipped)-6] ^= 1 // of the checksum
+	packedZstd := zstdOf(t, bill(nil, nil))
+	flippedZstd := []byte(packedZstd)
+	flippedZstd[len(flippedZstd)-2] ^= 1 // of the checksum
 	for _, c := range []struct {
 		name, text string
 		limits     tabular.Limits
@@ -70,6 +91,14 @@ func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
 		{"cut off in the header", packed[:5], tabular.Limits{}, tabular.ErrDamaged},
 		{"another checksum", string(flipped), tabular.Limits{}, tabular.ErrDamaged},
 		{"rubbish behind", packed + "x", tabular.Limits{}, tabular.ErrDamaged},
+		{"zstd", packedZstd, tabular.Limits{}, nil},
+		{"two frames", packedZstd + packedZstd, tabular.Limits{}, nil},
+		{"zstd cut off", packedZstd[:len(packedZstd)-1], tabular.Limits{}, tabular.ErrDamaged},
+		{"zstd cut off in the header", packedZstd[:5], tabular.Limits{}, tabular.ErrDamaged},
+		{"zstd with another checksum", string(flippedZstd), tabular.Limits{}, tabular.ErrDamaged},
+		{"rubbish behind zstd", packedZstd + "x", tabular.Limits{}, tabular.ErrDamaged},
+		{"a window of 3.75 TiB", "\x28\xb5\x2f\xfd\x00\xff\x01\x00\x00", tabular.Limits{}, tabular.ErrTooLarge},
+		{"a bomb of zstd", zstdOf(t, strings.Repeat(" ", 17<<20)), tabular.Limits{}, tabular.ErrTooLarge},
 		{"a bomb", zipped(t, strings.Repeat(" ", 17<<20)), tabular.Limits{}, tabular.ErrTooLarge},
 		{"a large file", bill(nil), tabular.Limits{DecodedBytes: 9}, tabular.ErrTooLarge},
 		{"a spreadsheet", "PK\x03\x04....", tabular.Limits{}, focus.ErrColumns},
@@ -80,8 +109,10 @@ func TestWholeFindsWhatRunWouldStopAt(t *testing.T) {
 	}
 	// A read error is not reported as damage.
 	gone := errors.New("the disk is gone")
-	if err := tabular.Whole(context.Background(), io.MultiReader(strings.NewReader(packed[:30]), iotest.ErrReader(gone)), tabular.Limits{}, focus.ErrColumns); !errors.Is(err, gone) || errors.Is(err, tabular.ErrDamaged) {
-		t.Errorf("a file that cannot be read: error %v", err)
+	for _, begin := range []string{packed[:30], packedZstd[:30]} {
+		if err := tabular.Whole(context.Background(), io.MultiReader(strings.NewReader(begin), iotest.ErrReader(gone)), tabular.Limits{}, focus.ErrColumns); !errors.Is(err, gone) || errors.Is(err, tabular.ErrDamaged) {
+			t.Errorf("a file that cannot be read: error %v", err)
+		}
 	}
 }
 

@@ -221,14 +221,14 @@ func (r *run) readIssuers(into *issuers, file io.Reader, name string) error {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		rec, err := rs.next()
+		rec, err := rs.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("line %d: %w", rec.line, err)
+			return fmt.Errorf("line %d: %w", rec.Line, err)
 		}
-		if rec.broken != nil || len(rec.fields) != len(header) {
+		if rec.Broken != nil || len(rec.Fields) != len(header) {
 			continue
 		}
 		value := func(column string) string {
@@ -236,7 +236,7 @@ func (r *run) readIssuers(into *issuers, file io.Reader, name string) error {
 			if !ok {
 				return ""
 			}
-			return notNull(rec.fields[i])
+			return notNull(rec.Fields[i])
 		}
 		said := attestation{
 			issuer: value("InvoiceIssuerName"), account: value("BillingAccountId"), invoice: value("InvoiceId"),
@@ -247,7 +247,7 @@ func (r *run) readIssuers(into *issuers, file io.Reader, name string) error {
 		if why == "" && why2 == "" {
 			said.period = domain.Interval{From: start, To: end}
 		}
-		if err := into.add(&said, witness{file: int32(len(into.files) - 1), line: lineNumber(rec.line)}); err != nil {
+		if err := into.add(&said, witness{file: int32(len(into.files) - 1), line: lineNumber(rec.Line)}); err != nil {
 			return err
 		}
 	}

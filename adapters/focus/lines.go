@@ -94,6 +94,8 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 			c.name = columnProvider
 		} else if fold(name) == fold(columnPublisher) {
 			c.name = columnPublisher
+		} else if fold(name) == fold(columnSubcategory) {
+			c.name = columnSubcategory
 		} else if fold(name) == fold(columnIssuerSource) {
 			c.name = columnIssuerSource
 		}
@@ -328,6 +330,9 @@ func (ls *lines) derive(l *line) error {
 		l.Other = ls.other
 	}
 	l.FocusVersion = ls.sum.FocusVersion
+	if l.FocusVersion == versions[0] {
+		fromPreview(l, ls.value(columnSubcategory))
+	}
 	if v := ls.value(columnFocusVersion); v != "" && ls.opts.FocusVersion == "" {
 		l.FocusVersion = v
 	}

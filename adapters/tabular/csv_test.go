@@ -1,4 +1,4 @@
-package focus
+package tabular
 
 import (
 	"bytes"
@@ -14,29 +14,29 @@ import (
 // readAll reads all rows. It returns the good rows and the lines of the bad ones.
 func readAll(t testing.TB, r io.Reader, most int) (rows [][]string, broken []int, err error) {
 	t.Helper()
-	rs := newTable(r, most)
+	rs := NewCSV(r, most)
 	last := 0
 	for {
-		rec, err := rs.next()
+		rec, err := rs.Next()
 		if errors.Is(err, io.EOF) {
 			return rows, broken, nil
 		}
 		if err != nil {
 			return rows, broken, err
 		}
-		if rec.line <= last {
-			t.Fatalf("a row in line %d comes after one in line %d", rec.line, last)
+		if rec.Line <= last {
+			t.Fatalf("a row in line %d comes after one in line %d", rec.Line, last)
 		}
 		if rs.frames.Held() > most+2 {
 			t.Fatalf("%d bytes are held where a row may have %d", rs.frames.Held(), most)
 		}
-		last = rec.line
-		if rec.broken != nil {
-			broken = append(broken, rec.line)
+		last = rec.Line
+		if rec.Broken != nil {
+			broken = append(broken, rec.Line)
 			continue
 		}
-		row := make([]string, len(rec.fields))
-		for i, f := range rec.fields {
+		row := make([]string, len(rec.Fields))
+		for i, f := range rec.Fields {
 			row[i] = strings.Clone(f)
 		}
 		rows = append(rows, row)
@@ -106,15 +106,4 @@ func FuzzRows(f *testing.F) {
 			t.Fatalf("%q: rows %q, broken %v, want %q", in, rows, broken, whole)
 		}
 	})
-}
-
-// appendPlain equals the String method, and no parsed number has trailing zeros.
-func TestAppendPlain(t *testing.T) {
-	for _, text := range []string{"0", "1", "-1", "0.1", "-0.000000000000000001", "1500", "12.50", "999999999999999999", "1000000000000000000", "123456789012345678901234.123456789012345678", "-0.05", "5e3", "1e-5", "100.001"} {
-		n, reason := parseDecimal(text)
-		d := n.kept
-		if got := string(appendPlain(nil, d)); reason != "" || got != d.String() || d.Exponent() > 0 {
-			t.Errorf("%s is appended as %s, want %s %s", text, got, d, reason)
-		}
-	}
 }
