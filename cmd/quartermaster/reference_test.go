@@ -243,8 +243,8 @@ func focusPage(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString(`# FOCUS columns
 
-"quartermaster import focus" reads FOCUS 1.0 to 1.4 Cost and Usage and FOCUS 1.4 Invoice
-Detail, as CSV, plain or gzip. Columns stand in any order, their names in any case. The
+"quartermaster import focus" reads FOCUS 1.0-preview to 1.4 Cost and Usage and FOCUS 1.4 Invoice
+Detail, as CSV (plain, gzip or zstd) or Parquet. Columns stand in any order, their names in any case. The
 package comment of [adapters/focus](../../adapters/focus/doc.go) has every rule.
 
 - **Required**: a file without the column is not read, and a row where it is null is bad.

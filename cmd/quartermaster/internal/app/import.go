@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"quartermaster/adapters/focus"
+	"quartermaster/adapters/focus/parquet"
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/tabular"
@@ -32,14 +33,29 @@ func (h *Conn) billingLines(ctx context.Context, period domain.Interval, yield f
 	})
 }
 
+// openBill opens a bill in any format.
+func openBill(ctx context.Context, file io.Reader, limits tabular.Limits) (tabular.Table, error) {
+	if parquet.Is(file) {
+		return parquet.Open(ctx, file, limits, focus.ErrColumns)
+	}
+	return focus.OpenCSV(ctx, file, limits)
+}
+
+// wholeBill reads a bill in any format to its end, and returns why it cannot be decoded.
+func wholeBill(ctx context.Context, file io.Reader, limits tabular.Limits) error {
+	if parquet.Is(file) {
+		return parquet.Whole(ctx, file, limits, focus.ErrColumns)
+	}
+	return tabular.Whole(ctx, file, limits, focus.ErrColumns)
+}
+
 // billsOf reads bills in the columns of FOCUS.
 func billsOf(opts focus.Options) reader {
+	opts.Open = openBill
 	return reader{
 		source:  func(sum [32]byte) string { return focus.SourceName(sum, opts) },
 		oneZone: true,
-		whole: func(ctx context.Context, file io.Reader) error {
-			return tabular.Whole(ctx, file, opts.Limits, focus.ErrColumns)
-		},
+		whole:   func(ctx context.Context, file io.Reader) error { return wholeBill(ctx, file, opts.Limits) },
 		run: func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error) {
 			s, err := focus.Run(ctx, file, again, name, opts, emit, bad)
 			return fileRead{
@@ -177,7 +193,13 @@ func (h *Conn) importFile(ctx context.Context, path string, strict bool, rd read
 	sum := sha256.New()
 	// Half a bill in the ledger is worse than none. A file that cannot be decompressed to its end
 	// is refused before anything is appended.
-	if err := rd.whole(ctx, io.TeeReader(f, sum)); err != nil {
+	// Parquet is read from its end, so it is hashed on its own.
+	columnar := parquet.Is(f)
+	check := io.TeeReader(f, sum)
+	if columnar {
+		check = io.NewSectionReader(f, 0, info.Size())
+	}
+	if err := rd.whole(ctx, check); err != nil {
 		return ans, fmt.Errorf("import %s: nothing of it was imported: %w", path, err)
 	}
 	if _, err := io.Copy(sum, f); err != nil {
@@ -200,7 +222,11 @@ func (h *Conn) importFile(ctx context.Context, path string, strict bool, rd read
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return fileRead{}, fmt.Errorf("import %s: %w", path, err)
 		}
-		return rd.run(ctx, sips{io.TeeReader(f, again)}, io.NewSectionReader(f, 0, info.Size()), path, emit, bad)
+		var rows io.Reader = io.NewSectionReader(f, 0, info.Size())
+		if !columnar {
+			rows = sips{io.TeeReader(f, again)}
+		}
+		return rd.run(ctx, rows, io.NewSectionReader(f, 0, info.Size()), path, emit, bad)
 	}
 	if strict {
 		read, err := pass(func(*domain.Envelope) error { return nil })

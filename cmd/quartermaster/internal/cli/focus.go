@@ -14,7 +14,7 @@ func (a *Program) importFocusCommand() *cobra.Command {
 		Use:   "focus FILE...",
 		Short: "Import suppliers' bills in FOCUS columns",
 		Long: `Import suppliers' bills in the columns of FOCUS, the FinOps Open Cost and Usage Specification
-1.0 to 1.4, as CSV or gzip CSV.
+1.0-preview to 1.4, as CSV (plain, gzip or zstd) or Parquet.
 
 Each row of a Cost and Usage file becomes one billing line. Each invoice of an Invoice Detail
 file (1.4) becomes one invoice. The kind of file and its version are recognised from the
@@ -42,8 +42,11 @@ Times without a zone need --zone. A row that cannot be allocated is a bad row: B
 EffectiveCost of 1e15 or more, or with more than 1,100 characters or decimals, and usage over
 more than 13 months.
 
-A damaged or truncated gzip file is rejected as a whole. A plain CSV file does not show where it
-should end. A truncated last row is a bad row if it lacks columns, and there is a warning if the
+Decimals of a Parquet file are exact. A column of floating point gives a warning: each value is
+read by the shortest decimal text that gives the same float. Lists, maps and structs become JSON.
+
+A damaged or truncated Parquet, gzip or zstd file is rejected as a whole. A plain CSV file does not
+show where it should end. A truncated last row is a bad row if it lacks columns, and there is a warning if the
 file does not end with a newline.
 
 A row that is in two files counts once. A row that is twice in one file counts twice, with a
@@ -54,6 +57,7 @@ its rows would count again.
 Exporting a month again after its rows changed is not a correction. Import a month when it is
 closed, or import rows with x_LineId.`,
 		Example: `  quartermaster import focus 2026-05-cost-and-usage.csv.gz
+  quartermaster import focus FocusCost.parquet --zone UTC
   quartermaster import focus bill.csv --currency EUR --zone UTC --strict
   quartermaster import focus invoice-detail.csv -o json`,
 		Args: cobra.MinimumNArgs(1),
@@ -66,7 +70,7 @@ closed, or import rows with x_LineId.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.Zone, "zone", "", "time zone of times without one, for example UTC or Europe/Berlin")
 	f.StringVar(&opts.Currency, "currency", "", "currency of the files; rows in other currencies are bad")
-	f.StringVar(&opts.FocusVersion, "focus-version", "", "FOCUS version of the files, 1.0 to 1.4, if their columns do not show it")
+	f.StringVar(&opts.FocusVersion, "focus-version", "", "FOCUS version of the files, 1.0-preview or 1.0 to 1.4, if their columns do not show it")
 	f.BoolVar(&opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests can use it")
 	f.BoolVar(&strict, "strict", false, "reject a file if any row is bad or deviates from FOCUS")
 	return cmd
