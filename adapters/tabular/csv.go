@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"io"
+	"strings"
 )
 
 // Table is a file of rows, in any format. Its first row is the header.
@@ -32,11 +33,15 @@ type Fault struct {
 	Field, Value, Reason string
 }
 
-// CSV reads CSV row by row. [Frames] finds the end of each row, and encoding/csv gets only that
-// row to split. This bounds the memory of a row: on its own, encoding/csv would read a quoted
-// field up to the closing quote, however far away.
+// CSV reads CSV row by row. [Frames] finds the end of each row, which bounds its memory: on its own,
+// encoding/csv would read a quoted field up to the closing quote, however far away. A plain row is
+// split here, which takes half the time. encoding/csv gets the others, and says what is wrong with a
+// row.
 type CSV struct {
 	frames *Frames
+	fields []string
+	text   []byte // of the fields of a row with quotes, without them
+	ends   []int  // of each field in text
 	row    bytes.Reader
 	csv    *csv.Reader
 }
@@ -75,6 +80,9 @@ func (t *CSV) Next() (Row, error) {
 		if len(bytes.TrimRight(frame.Raw, "\r\n")) == 0 {
 			continue
 		}
+		if rec.Fields = t.split(frame.Raw); rec.Fields != nil {
+			return rec, nil
+		}
 		t.row.Reset(frame.Raw)
 		if rec.Fields, err = t.csv.Read(); err != nil {
 			rec.Broken = broken(frame.Raw, err)
@@ -82,6 +90,77 @@ func (t *CSV) Next() (Row, error) {
 			t.frames.FirstLineOnly()
 		}
 		return rec, nil
+	}
+}
+
+// split returns the fields of a row as encoding/csv does, or nil if the row needs a closer look.
+func (t *CSV) split(raw []byte) []string {
+	raw = bytes.TrimSuffix(bytes.TrimSuffix(raw, []byte{'\n'}), []byte{'\r'})
+	t.fields = t.fields[:0]
+	if bytes.IndexByte(raw, '"') < 0 {
+		for row := string(raw); ; {
+			i := strings.IndexByte(row, ',')
+			if i < 0 {
+				t.fields = append(t.fields, row)
+				return t.fields
+			}
+			t.fields = append(t.fields, row[:i])
+			row = row[i+1:]
+		}
+	}
+	if !t.unquote(raw) {
+		return nil
+	}
+	row, from := string(t.text), 0
+	for _, to := range t.ends {
+		t.fields = append(t.fields, row[from:to])
+		from = to
+	}
+	return t.fields
+}
+
+// unquote sets text and ends to the fields of a row. It reports false if quotes are anywhere but
+// around a field or doubled within it, or if a quoted field has a carriage return.
+func (t *CSV) unquote(raw []byte) bool {
+	t.text, t.ends = t.text[:0], t.ends[:0]
+	for {
+		quoted := len(raw) > 0 && raw[0] == '"'
+		if !quoted {
+			i := bytes.IndexByte(raw, ',')
+			field := raw
+			if i >= 0 {
+				field = raw[:i]
+			}
+			if bytes.IndexByte(field, '"') >= 0 {
+				return false
+			}
+			t.text = append(t.text, field...)
+			t.ends = append(t.ends, len(t.text))
+			if i < 0 {
+				return true
+			}
+			raw = raw[i+1:]
+			continue
+		}
+		for raw = raw[1:]; ; raw = raw[2:] {
+			i := bytes.IndexByte(raw, '"')
+			if i < 0 || bytes.IndexByte(raw[:i], '\r') >= 0 {
+				return false
+			}
+			t.text = append(t.text, raw[:i]...)
+			if raw = raw[i:]; len(raw) == 1 || raw[1] != '"' {
+				break
+			}
+			t.text = append(t.text, '"')
+		}
+		t.ends = append(t.ends, len(t.text))
+		switch {
+		case len(raw) == 1:
+			return true
+		case raw[1] != ',':
+			return false
+		}
+		raw = raw[2:]
 	}
 }
 
