@@ -59,6 +59,7 @@ schemas/delivery/...:   own  google.golang.org/protobuf/...  github.com/planetsc
 schemas/frames/...:     own  google.golang.org/protobuf/...  github.com/planetscale/vtprotobuf/...
 schemas/...:
 
+adapters/bucket:        domain/...  projections/...  adapters/kafka/...  adapters/parts  any
 adapters/wire/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
 adapters/dcgm/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
 adapters/focus/...:     domain/...  projections/...  simulations/...  own  adapters/tabular  schemas  any

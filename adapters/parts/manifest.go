@@ -63,7 +63,8 @@ type Manifest struct {
 	Partition int          `json:"partition"`
 	Versions  []Version    `json:"versions"`
 
-	key projections.PartKey
+	key    projections.PartKey
+	number int // of the object in a bucket; 0: none
 }
 
 // Last returns the version that counts.

@@ -1,4 +1,4 @@
-// Package parts keeps the rows of sealed months as Parquet files in a directory.
+// Package parts keeps the rows of sealed months as Parquet files in a directory or a bucket.
 //
 // The directory of a log has a folder for each part (month and topic partition):
 //
@@ -15,6 +15,9 @@
 //     its rows is compared with its name when all are read to verify it, not when some are.
 //   - Reading holds a page of a row group in memory, however long the part is.
 //   - One process writes to a directory at a time. Any number may read.
+//   - In a bucket no object is replaced: a manifest is a sequence of objects, manifest-00000001.json
+//     and so on. What was stored counts once it was read back. Files are read through a bounded cache
+//     on disk, and compared with the manifest there, too.
 //
 // docs/reference/parts.md describes the format for other programs.
 package parts
@@ -24,11 +27,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -56,44 +61,96 @@ const manifestName = "manifest.json"
 
 // Directory has the parts of one log.
 type Directory struct {
-	Path string
+	Path string // with a Bucket: of the cache
 	Log  string // the log's id
+
+	// Bucket has the files, in a folder that is named by the log. If it is nil they are in Path.
+	Bucket Bucket
+	// CacheBytes bounds the files of the bucket that stay in Path. Those in use may exceed it.
+	CacheBytes int64
+	// Patience is how long a bucket may take for the next bytes; 0: 30 s.
+	Patience time.Duration
+}
+
+// String names the place for people.
+func (d Directory) String() string {
+	if d.Bucket != nil {
+		return d.Bucket.String() + "/" + d.Log
+	}
+	return d.Path
+}
+
+// path returns the path of a file or folder in a directory.
+func (d Directory) path(name string) string { return filepath.Join(d.Path, filepath.FromSlash(name)) }
+
+// where names a file for people.
+func (d Directory) where(name string) string {
+	if d.Bucket != nil {
+		return d.String() + "/" + name
+	}
+	return d.path(name)
 }
 
 // folder returns the folder of a part.
-func (d Directory) folder(k projections.PartKey) string {
-	return filepath.Join(d.Path, "month="+projections.MonthName(k.Month), "topic="+string(k.Partition.Topic),
-		"partition="+strconv.Itoa(k.Partition.Partition))
+func folder(k projections.PartKey) string {
+	return "month=" + projections.MonthName(k.Month) + "/topic=" + string(k.Partition.Topic) +
+		"/partition=" + strconv.Itoa(k.Partition.Partition)
 }
 
-// File returns the path of a version's Parquet file.
+// fileOf returns the name of a version's Parquet file.
+func fileOf(k projections.PartKey, digest Digest) string {
+	return folder(k) + "/" + digest.String() + ".parquet"
+}
+
+// File returns the path of a version's Parquet file, or its address in a bucket.
 func (d Directory) File(k projections.PartKey, digest Digest) string {
-	return filepath.Join(d.folder(k), digest.String()+".parquet")
+	return d.where(fileOf(k, digest))
 }
 
 // List returns the parts that have a folder, by partition and month. A directory that does not
 // exist has none.
 func (d Directory) List() ([]projections.PartKey, error) {
-	folders, err := filepath.Glob(filepath.Join(d.Path, "month=*", "topic=*", "partition=*"))
+	folders, err := d.folders()
 	if err != nil {
 		return nil, fmt.Errorf("list parts: %w", err)
 	}
 	var keys []projections.PartKey
 	for _, f := range folders {
-		rel, err := filepath.Rel(d.Path, f)
-		if err != nil {
-			return nil, fmt.Errorf("list parts: %w", err)
-		}
-		names := strings.Split(filepath.ToSlash(rel), "/")
+		names := strings.Split(f, "/")
 		k, err := parseKey(strings.TrimPrefix(names[0], "month="), strings.TrimPrefix(names[1], "topic="),
 			strings.TrimPrefix(names[2], "partition="))
 		if err != nil {
-			return nil, fmt.Errorf("list parts: %s: %w", f, err)
+			return nil, fmt.Errorf("list parts: %s: %w", d.where(f), err)
 		}
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, projections.PartKey.Compare)
 	return keys, nil
+}
+
+// folders returns the folders of all parts.
+func (d Directory) folders() (folders []string, err error) {
+	if d.Bucket == nil {
+		paths, err := filepath.Glob(filepath.Join(d.Path, "month=*", "topic=*", "partition=*"))
+		for _, p := range paths {
+			rel, err := filepath.Rel(d.Path, p)
+			if err != nil {
+				return nil, err
+			}
+			folders = append(folders, filepath.ToSlash(rel))
+		}
+		return folders, err
+	}
+	names, err := d.names("")
+	for _, name := range names {
+		f := path.Dir(name)
+		if ok, err := path.Match("month=*/topic=*/partition=*", f); err != nil || !ok {
+			continue
+		}
+		folders = append(folders, f)
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders), err
 }
 
 // parseKey reads the names of a part's folders.
@@ -112,8 +169,7 @@ func parseKey(month, topic, partition string) (k projections.PartKey, err error)
 
 // Manifest returns the manifest of a part, with an error that is [fs.ErrNotExist] if there is none.
 func (d Directory) Manifest(k projections.PartKey) (*Manifest, error) {
-	path := filepath.Join(d.folder(k), manifestName)
-	b, err := os.ReadFile(path)
+	b, number, err := d.readManifest(folder(k))
 	if err != nil {
 		return nil, fmt.Errorf("read the manifest of %s: %w", k, err)
 	}
@@ -126,8 +182,9 @@ func (d Directory) Manifest(k projections.PartKey) (*Manifest, error) {
 		err = fmt.Errorf("%w: it is of %s", ErrManifest, m.key)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", d.manifestName(folder(k), number), err)
 	}
+	m.number = number
 	return m, nil
 }
 

@@ -28,7 +28,8 @@ type Part struct {
 func (p *Part) Close() error { return p.f.Close() }
 
 // Read opens the version of a part that counts, calls read with it, and closes it. It checks the
-// file's size and SHA-256 before anything is decoded. A version of other folds is refused, because
+// file's size and SHA-256 before anything is decoded. In a bucket it reads the object, not the cache.
+// A version of other folds is refused, because
 // its rows cannot be told from damage: [ErrMethod].
 func (d Directory) Read(k projections.PartKey, read func(*Part) error) error {
 	m, err := d.Manifest(k)
@@ -38,12 +39,17 @@ func (d Directory) Read(k projections.PartKey, read func(*Part) error) error {
 	if v := m.Last(); v.Method != projections.Method {
 		return fmt.Errorf("%s: %w: %q, these are %q", k, ErrMethod, v.Method, projections.Method)
 	}
-	return d.read(k, m.Last(), read)
+	return d.read(k, m.Last(), true, read)
 }
 
-// read opens a version for the time that read takes.
-func (d Directory) read(k projections.PartKey, v *Version, read func(*Part) error) error {
-	p, err := d.open(k, v, true)
+// read opens a version for the time that read takes. If fresh, it reads the object of a bucket even if
+// the cache has it.
+func (d Directory) read(k projections.PartKey, v *Version, fresh bool, read func(*Part) error) error {
+	open := d.open
+	if d.Bucket != nil && fresh {
+		open = d.openFresh
+	}
+	p, err := open(k, v, true)
 	if err != nil {
 		return err
 	}
@@ -51,26 +57,56 @@ func (d Directory) read(k projections.PartKey, v *Version, read func(*Part) erro
 	return read(p)
 }
 
+// openFresh opens a version as the bucket has it now.
+func (d Directory) openFresh(k projections.PartKey, v *Version, _ bool) (*Part, error) {
+	f, err := d.download(fileOf(k, v.Digest), v.Bytes, v.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	return d.decode(k, v, f)
+}
+
 // open opens a version, and checks size and SHA-256 of its file unless that was done before.
 func (d Directory) open(k projections.PartKey, v *Version, check bool) (_ *Part, err error) {
-	path := d.File(k, v.Digest)
-	f, err := os.Open(path)
+	f, err := d.openFile(fileOf(k, v.Digest), v.Bytes, v.SHA256, check)
+	if err != nil {
+		return nil, err
+	}
+	return d.decode(k, v, f)
+}
+
+// openFile opens a file. If check, its size and SHA-256 are compared. In a bucket they always are.
+func (d Directory) openFile(name string, size int64, sha Digest, check bool) (*os.File, error) {
+	if d.Bucket != nil {
+		if f := d.fromCache(size, sha); f != nil {
+			return f, nil
+		}
+		return d.download(name, size, sha)
+	}
+	f, err := os.Open(d.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrMissing, path)
+		return nil, fmt.Errorf("%w: %s", ErrMissing, d.path(name))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open part %s: %w", k, err)
+		return nil, err
 	}
+	if check {
+		if err := matches(f, size, sha); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("%s: %w", d.path(name), err)
+		}
+	}
+	return f, nil
+}
+
+// decode reads the footer of a file, and closes the file if that fails.
+func (d Directory) decode(k projections.PartKey, v *Version, f *os.File) (_ *Part, err error) {
+	path := d.File(k, v.Digest)
 	defer func() {
 		if err != nil {
 			f.Close()
 		}
 	}()
-	if check {
-		if err := v.matches(f); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-	}
 	// Only bytes that were written here are decoded: the hash above says so, unless the manifest
 	// lies. The decoder may then panic.
 	var file *parquet.File
@@ -90,20 +126,20 @@ func (d Directory) open(k projections.PartKey, v *Version, check bool) (_ *Part,
 }
 
 // matches compares a file with what the manifest says of it.
-func (v *Version) matches(f *os.File) error {
+func matches(f *os.File, size int64, sha Digest) error {
 	st, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if st.Size() != v.Bytes {
-		return fmt.Errorf("%w: it has %d bytes, the manifest says %d", ErrDamaged, st.Size(), v.Bytes)
+	if st.Size() != size {
+		return fmt.Errorf("%w: it has %d bytes, the manifest says %d", ErrDamaged, st.Size(), size)
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return err
 	}
-	if sum := Digest(h.Sum(nil)); sum != v.SHA256 {
-		return fmt.Errorf("%w: its SHA-256 is %s, the manifest says %s", ErrDamaged, sum, v.SHA256)
+	if sum := Digest(h.Sum(nil)); sum != sha {
+		return fmt.Errorf("%w: its SHA-256 is %s, the manifest says %s", ErrDamaged, sum, sha)
 	}
 	return nil
 }

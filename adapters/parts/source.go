@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"sync"
 
@@ -24,6 +23,7 @@ type Source struct {
 	mu    sync.Mutex
 	files map[projections.PartDigest]*sourceFile
 	open  int
+	bytes int64 // of the open files
 	clock int64
 }
 
@@ -59,7 +59,7 @@ func (s *Source) file(p projections.PartDigest) (*sourceFile, error) {
 	}
 	m, err := s.dir.Manifest(p.PartKey)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s has no manifest", ErrMissing, s.dir.folder(p.PartKey))
+		return nil, fmt.Errorf("%w: %s has no manifest", ErrMissing, s.dir.where(folder(p.PartKey)))
 	}
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (s *Source) file(p projections.PartDigest) (*sourceFile, error) {
 	})
 	if i < 0 {
 		return nil, fmt.Errorf("%w: the manifest in %s has no version %x of %s", ErrMissing,
-			s.dir.folder(p.PartKey), p.Digest, projections.Method)
+			s.dir.where(folder(p.PartKey)), p.Digest, projections.Method)
 	}
 	f := &sourceFile{version: &m.Versions[i]}
 	s.files[p] = f
@@ -82,25 +82,25 @@ func (s *Source) Has(p projections.PartDigest) error {
 	if err != nil {
 		return err
 	}
-	path := s.dir.File(p.PartKey, f.version.Digest)
-	st, err := os.Stat(path)
+	name := fileOf(p.PartKey, f.version.Digest)
+	size, err := s.dir.size(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %s", ErrMissing, path)
+		return fmt.Errorf("%w: %s", ErrMissing, s.dir.where(name))
 	case err != nil:
 		return err
-	case st.Size() != f.version.Bytes:
-		return fmt.Errorf("%s: %w: it has %d bytes, the manifest says %d", path, ErrDamaged, st.Size(), f.version.Bytes)
+	case size != f.version.Bytes:
+		return fmt.Errorf("%s: %w: it has %d bytes, the manifest says %d", s.dir.where(name), ErrDamaged, size, f.version.Bytes)
 	}
 	return nil
 }
 
 // Verify reads a whole part, and fails unless its file is what was written, and its rows have its
-// digest. A scan trusts the manifest for that.
+// digest. A scan trusts the manifest for that. Of a bucket it reads the object, not the cache.
 func (s *Source) Verify(p projections.PartDigest) error {
 	f, err := s.file(p)
 	if err == nil {
-		err = s.dir.read(p.PartKey, f.version, (*Part).Verify)
+		err = s.dir.read(p.PartKey, f.version, true, (*Part).Verify)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; %s", err, remedy)
@@ -141,6 +141,7 @@ func (s *Source) ready(k projections.PartKey, f *sourceFile) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
+	s.bytes += f.version.Bytes
 	return nil
 }
 
@@ -149,7 +150,7 @@ func (s *Source) release(f *sourceFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.readers--
-	for s.open > s.max {
+	for s.open > s.max || s.dir.Bucket != nil && s.bytes > s.dir.CacheBytes { // which may be evicted already
 		var oldest *sourceFile
 		for _, f := range s.files {
 			if f.readers == 0 && f.part != nil && (oldest == nil || f.used < oldest.used) {
@@ -162,6 +163,7 @@ func (s *Source) release(f *sourceFile) {
 		_ = oldest.part.Close() // it was only read
 		oldest.part = nil
 		s.open--
+		s.bytes -= oldest.version.Bytes
 	}
 }
 
@@ -176,7 +178,7 @@ func (s *Source) Close() error {
 			f.part = nil
 		}
 	}
-	s.open = 0
+	s.open, s.bytes = 0, 0
 	return err
 }
 

@@ -17,7 +17,7 @@ import (
 // A source gives the rows of each query, as the store did that left them to parts, also of a
 // superseded version, and whether many or few files are open.
 func TestSource(t *testing.T) {
-	d := Directory{t.TempDir(), "log"}
+	d := Directory{Path: t.TempDir(), Log: "log"}
 	l := year(t, 3, 1, 2, 3, 4, 5, 6, 7, 8)
 	s := NewSource(d)
 	s.max = 3
@@ -91,7 +91,7 @@ func TestSource(t *testing.T) {
 // A file that is not what was written is refused before a row of it is used, and the error says
 // what to do. A missing file is found when a snapshot is opened, and is made again.
 func TestSourceOfDamage(t *testing.T) {
-	d := Directory{t.TempDir(), "log"}
+	d := Directory{Path: t.TempDir(), Log: "log"}
 	look(t, year(t, 2, 5), func(v projections.View) {
 		put(t, d, v)
 		all := digests(t, v)
@@ -144,7 +144,7 @@ func TestSourceOfDamage(t *testing.T) {
 // Whoever may read the directory of parts may read the parts in it, and nobody else.
 func TestPartsAreAsReadableAsTheirDirectory(t *testing.T) {
 	for _, mode := range []os.FileMode{0o700, 0o750, 0o755} {
-		d := Directory{t.TempDir(), "log"}
+		d := Directory{Path: t.TempDir(), Log: "log"}
 		if err := os.Chmod(d.Path, mode); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestPartsAreAsReadableAsTheirDirectory(t *testing.T) {
 
 // BenchmarkScan reads a month of usage hours of nodes with eight GPUs.
 func BenchmarkScan(b *testing.B) {
-	d := Directory{b.TempDir(), "log"}
+	d := Directory{Path: b.TempDir(), Log: "log"}
 	l := storetest.Fleet(8, 31*24, storetest.Start)
 	var all []projections.PartDigest
 	look(b, l, func(v projections.View) {
@@ -213,7 +213,7 @@ func BenchmarkScan(b *testing.B) {
 // Rows of another store under the name of a part, with a manifest that vouches for them, are found by
 // verifying.
 func TestSourceVerifiesRows(t *testing.T) {
-	d, other := Directory{t.TempDir(), "log"}, Directory{t.TempDir(), "log"}
+	d, other := Directory{Path: t.TempDir(), Log: "log"}, Directory{Path: t.TempDir(), Log: "log"}
 	var p, q projections.PartDigest
 	look(t, year(t, 1, 5), func(v projections.View) { put(t, d, v); p = digests(t, v)[len(digests(t, v))-1] })
 	look(t, year(t, 2, 5), func(v projections.View) {
@@ -241,7 +241,7 @@ func TestSourceVerifiesRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit(t, filepath.Join(d.folder(p.PartKey), manifestName), func([]byte) []byte { return b })
+	edit(t, d.path(folder(p.PartKey)+"/"+manifestName), func([]byte) []byte { return b })
 	if err := NewSource(d).Verify(p); !errors.Is(err, ErrDamaged) {
 		t.Errorf("other rows: %v", err)
 	}

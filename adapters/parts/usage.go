@@ -2,14 +2,12 @@ package parts
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"unicode/utf8"
 
@@ -99,21 +97,23 @@ type usageManifest struct {
 	Log      string         `json:"log"`
 	Month    string         `json:"month"`
 	Versions []UsageVersion `json:"versions"`
+
+	number int // of the object in a bucket; 0: none
 }
 
-func (d Directory) usageFolder(month domain.Interval) string {
-	return filepath.Join(d.Path, "month="+projections.MonthName(projections.HourOf(month.From)), "usage_days")
+func usageFolder(month domain.Interval) string {
+	return "month=" + projections.MonthName(projections.HourOf(month.From)) + "/usage_days"
 }
 
 // usageManifest returns the manifest of a month, with an error that is [fs.ErrNotExist] if there is
 // none.
 func (d Directory) usageManifest(month domain.Interval) (*usageManifest, error) {
-	path := filepath.Join(d.usageFolder(month), manifestName)
-	b, err := os.ReadFile(path)
+	b, number, err := d.readManifest(usageFolder(month))
 	if err != nil {
 		return nil, err
 	}
-	m := &usageManifest{}
+	path := d.manifestName(usageFolder(month), number)
+	m := &usageManifest{number: number}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(m); err != nil {
@@ -147,20 +147,19 @@ func (d Directory) Usage(in usage.Inputs) (*usage.Month, error) {
 		return nil, fs.ErrNotExist
 	}
 	v := &m.Versions[i]
-	path := filepath.Join(d.usageFolder(in.Month), usageFile(in))
+	file := usageFolder(in.Month) + "/" + usageFile(in)
+	path := d.where(file)
 	if v.File != usageFile(in) {
 		return nil, fmt.Errorf("%s: %w: file %q does not have the name of its inputs", path, ErrManifest, v.File)
 	}
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrMissing, path)
-	}
+	f, err := d.openFile(file, v.Bytes, v.SHA256, true)
 	if err != nil {
 		return nil, err
 	}
-	if sum := Digest(sha256.Sum256(b)); int64(len(b)) != v.Bytes || sum != v.SHA256 {
-		return nil, fmt.Errorf("%s: %w: %d bytes with SHA-256 %s, the manifest says %d with %s",
-			path, ErrDamaged, len(b), sum, v.Bytes, v.SHA256)
+	defer f.Close()
+	b := make([]byte, v.Bytes)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return nil, err
 	}
 	month := &usage.Month{Inputs: in}
 	if err := guarded(func() error { return decodeUsage(b, d.Log, month) }); err != nil {
@@ -237,12 +236,14 @@ func (w *Writer) putUsage(m *usage.Month, position domain.Position) error {
 		}
 		rows[i] = rowOfDay(d)
 	}
-	folder := w.usageFolder(m.Inputs.Month)
-	if err := makeDurable(folder); err != nil {
-		return err
-	}
-	if err := sweep(folder); err != nil {
-		return err
+	folder := usageFolder(m.Inputs.Month)
+	if w.Bucket == nil {
+		if err := makeDurable(w.path(folder)); err != nil {
+			return err
+		}
+		if err := sweep(w.path(folder)); err != nil {
+			return err
+		}
 	}
 	var b bytes.Buffer
 	p := parquet.NewGenericWriter[usageDay](&b,
@@ -260,22 +261,27 @@ func (w *Writer) putUsage(m *usage.Month, position domain.Position) error {
 	}
 	v := UsageVersion{
 		Inputs: m.Inputs.Text, Position: position.String(), Rows: len(rows), File: usageFile(m.Inputs),
-		Bytes: int64(b.Len()), SHA256: sha256.Sum256(b.Bytes()),
 	}
-	whole := func(b []byte) func(*os.File) error {
-		return func(f *os.File) error {
-			_, err := f.Write(b)
-			return err
-		}
-	}
-	if err := place(filepath.Join(folder, v.File), whole(b.Bytes())); err != nil {
+	var err error
+	if v.Bytes, v.SHA256, err = w.put(folder+"/"+v.File, func(f *os.File) error {
+		_, err := f.Write(b.Bytes())
+		return err
+	}); err != nil {
 		return err
 	}
 	list, err := w.usageManifest(m.Inputs.Month)
 	if err != nil {
+		if errors.Is(err, ErrBucket) {
+			return err
+		}
 		// Only the list of superseded versions is lost.
 		list = &usageManifest{
 			Format: usageFormat, Log: w.Log, Month: projections.MonthName(projections.HourOf(m.Inputs.Month.From)),
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			if _, list.number, err = w.readManifest(folder); err != nil {
+				return err
+			}
 		}
 	}
 	list.Versions = slices.DeleteFunc(list.Versions, func(o UsageVersion) bool { return o.Inputs == v.Inputs })
@@ -284,5 +290,5 @@ func (w *Writer) putUsage(m *usage.Month, position domain.Position) error {
 	if err != nil {
 		return err
 	}
-	return place(filepath.Join(folder, manifestName), whole(append(text, '\n')))
+	return w.putManifest(folder, list.number, append(text, '\n'))
 }

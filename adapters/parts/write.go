@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -159,7 +159,7 @@ func (w *Writer) Put(p projections.PartDigest, position int64, rows Rows) (Outco
 	case err != nil:
 		return "", err
 	case m.Last().Method == projections.Method && m.Last().Digest == Digest(p.Digest):
-		if _, err := os.Stat(w.File(p.PartKey, m.Last().Digest)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := w.size(fileOf(p.PartKey, m.Last().Digest)); !errors.Is(err, fs.ErrNotExist) {
 			return Unchanged, err
 		}
 		outcome, position = Restored, m.Last().Position
@@ -179,10 +179,7 @@ func (w *Writer) Put(p projections.PartDigest, position int64, rows Rows) (Outco
 	if err != nil {
 		return "", fmt.Errorf("write the manifest of %s: %w", p.PartKey, err)
 	}
-	if err := place(filepath.Join(w.folder(p.PartKey), manifestName), func(f *os.File) error {
-		_, err := f.Write(b)
-		return err
-	}); err != nil {
+	if err := w.putManifest(folder(p.PartKey), m.number, b); err != nil {
 		return "", fmt.Errorf("write the manifest of %s: %w", p.PartKey, err)
 	}
 	return outcome, nil
@@ -191,31 +188,15 @@ func (w *Writer) Put(p projections.PartDigest, position int64, rows Rows) (Outco
 // file writes the file of a version, and sets its size and hash. A file of that name, which an
 // earlier version or a crash has left, stays if its rows are these.
 func (w *Writer) file(p projections.PartDigest, v *Version, rows Rows) error {
-	folder := w.folder(p.PartKey)
-	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-		if err := makeDurable(folder); err != nil {
-			return err
-		}
-		partition, topic := folder, filepath.Dir(folder)
-		for _, path := range []string{filepath.Dir(topic), topic, partition} {
-			if err := readable(path, 0o700, 0o555); err != nil {
-				return err
-			}
-		}
-	}
-	if err := sweep(w.folder(p.PartKey)); err != nil {
+	name := fileOf(p.PartKey, v.Digest)
+	if err := w.makeFolder(p.PartKey); err != nil {
 		return err
 	}
-	path := w.File(p.PartKey, v.Digest)
-	f, err := os.Open(path)
+	sum := newCounted()
+	err := w.copyTo(name, sum)
 	if err == nil {
-		defer f.Close()
-		h := sha256.New()
-		if v.Bytes, err = io.Copy(h, f); err != nil {
-			return err
-		}
-		v.SHA256 = Digest(h.Sum(nil))
-		return w.read(p.PartKey, v, func(part *Part) (err error) {
+		v.Bytes, v.SHA256 = sum.n, sum.sum()
+		return w.read(p.PartKey, v, false, func(part *Part) (err error) {
 			v.Scopes, err = part.check()
 			return err
 		})
@@ -223,17 +204,67 @@ func (w *Writer) file(p projections.PartDigest, v *Version, rows Rows) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return place(path, func(f *os.File) error {
-		sum := &counted{Hash: sha256.New()}
-		b := bufio.NewWriterSize(io.MultiWriter(f, sum), 1<<18)
+	v.Bytes, v.SHA256, err = w.put(name, func(f *os.File) error {
+		b := bufio.NewWriterSize(f, 1<<18)
 		scopes, err := write(b, w.Log, p, rows)
-		if err := errors.Join(err, b.Flush()); err != nil {
+		v.Scopes = scopes
+		return errors.Join(err, b.Flush())
+	})
+	return err
+}
+
+// makeFolder makes the folder of a part.
+func (w *Writer) makeFolder(k projections.PartKey) error {
+	if w.Bucket != nil {
+		return nil
+	}
+	partition := w.path(folder(k))
+	if _, err := os.Stat(partition); errors.Is(err, fs.ErrNotExist) {
+		if err := makeDurable(partition); err != nil {
 			return err
 		}
-		v.Scopes = scopes
-		v.Bytes, v.SHA256 = sum.n, Digest(sum.Sum(nil))
-		return nil
+		topic := filepath.Dir(partition)
+		for _, path := range []string{filepath.Dir(topic), topic, partition} {
+			if err := readable(path, 0o700, 0o555); err != nil {
+				return err
+			}
+		}
+	}
+	return sweep(partition)
+}
+
+// copyTo writes a file to a writer. Its error is [fs.ErrNotExist] if there is none.
+func (d Directory) copyTo(name string, to io.Writer) error {
+	if d.Bucket != nil {
+		return d.get(name, math.MaxInt64, to)
+	}
+	f, err := os.Open(d.path(name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(to, f)
+	return err
+}
+
+// put stores what write writes as a file, and returns its size and SHA-256.
+func (w *Writer) put(name string, write func(*os.File) error) (size int64, sha Digest, err error) {
+	if w.Bucket != nil {
+		return w.upload(name, write)
+	}
+	err = place(w.path(name), func(f *os.File) error {
+		if err := write(f); err != nil {
+			return err
+		}
+		sum := newCounted()
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		_, err := io.Copy(sum, f)
+		size, sha = sum.n, sum.sum()
+		return err
 	})
+	return size, sha, err
 }
 
 // sweep removes files that a crash left half-written. No other process writes.
@@ -246,17 +277,6 @@ func sweep(folder string) error {
 		err = errors.Join(err, os.Remove(path))
 	}
 	return err
-}
-
-// counted is a hash that counts its bytes.
-type counted struct {
-	hash.Hash
-	n int64
-}
-
-func (c *counted) Write(b []byte) (int, error) {
-	c.n += int64(len(b))
-	return c.Hash.Write(b)
 }
 
 // write writes rows in Parquet, and returns their scopes. Equal rows give equal bytes.

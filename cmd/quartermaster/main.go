@@ -10,7 +10,7 @@ import (
 	"io"
 	"os"
 
-	"quartermaster/adapters/kafka/archive/bucket"
+	"quartermaster/adapters/bucket"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/cli"
 	"quartermaster/cmd/quartermaster/internal/config"
@@ -23,7 +23,11 @@ func main() {
 
 // run is the program without the process, for tests.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return commandLine(&app.App{OpenArchive: bucket.Open}, stdout, stderr).Run(args, stdin)
+	return commandLine(&app.App{OpenBucket: openBucket}, stdout, stderr).Run(args, stdin)
+}
+
+func openBucket(ctx context.Context, address string) (app.Bucket, error) {
+	return bucket.Open(ctx, address)
 }
 
 // commandLine is the command line with the commands of the daemon.

@@ -49,6 +49,7 @@ type site struct {
 	estate *estate
 
 	patience time.Duration // of commands that wait for rows; 0: the usual
+	bucket   app.Bucket    // of every address s3://…; nil: none
 }
 
 func newSite(t *testing.T) *site {
@@ -84,10 +85,12 @@ func (s *site) start() {
 	s.t.Cleanup(s.broker.Close)
 }
 
+func (s *site) openBucket(context.Context, string) (app.Bucket, error) { return s.bucket, nil }
+
 // command runs a command on the site.
 func (s *site) command(args ...string) (int, string) {
 	var out strings.Builder
-	code := commandLine(&app.App{Patience: s.patience}, &out, &out).Run(append(args, "--config", s.config, "--data-dir", s.data), strings.NewReader(""))
+	code := commandLine(&app.App{Patience: s.patience, OpenBucket: s.openBucket}, &out, &out).Run(append(args, "--config", s.config, "--data-dir", s.data), strings.NewReader(""))
 	return code, out.String()
 }
 
@@ -154,7 +157,7 @@ func (s *site) serve(name string) *running {
 	r := &running{t: s.t, done: make(chan error, 1), more: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
-	d := daemon.New(&app.App{Dir: s.data, Config: c, ConfigPath: s.config}, r, false)
+	d := daemon.New(&app.App{Dir: s.data, Config: c, ConfigPath: s.config, OpenBucket: s.openBucket}, r, false)
 	d.Watch = 50 * time.Millisecond
 	go func() { r.done <- d.ServeProduction(ctx, "127.0.0.1:0") }()
 	s.t.Cleanup(stop)

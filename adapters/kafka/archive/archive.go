@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"slices"
 	"strconv"
@@ -129,7 +130,7 @@ func (a *Archive) ID(ctx context.Context) (string, error) {
 		return a.id, nil
 	}
 	text, err := a.get(ctx, identityFile, 1<<10)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
@@ -167,7 +168,7 @@ func (a *Archive) create(ctx context.Context) error {
 	raw := make([]byte, idBytes)
 	_, _ = rand.Read(raw) // never fails
 	id := identity{Format, hex.EncodeToString(raw), a.log.ID}
-	if err := a.store.Put(ctx, identityFile, id.encode()); err != nil && !errors.Is(err, ErrExists) {
+	if err := a.store.Put(ctx, identityFile, id.encode()); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if id, err := a.ID(ctx); id != "" || err != nil {
@@ -246,7 +247,7 @@ func (a *Archive) manifest(
 		return &DamageError{name, tp, first, fmt.Sprintf(format, args...)}
 	}
 	text, err := a.get(ctx, name, maxManifest)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, damage("it is missing")
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -350,7 +351,7 @@ func TestDirectory(t *testing.T) {
 	if err := d.Put(t.Context(), "x/y/1", []byte("one")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Put(t.Context(), "x/y/1", []byte("two")); !errors.Is(err, ErrExists) {
+	if err := d.Put(t.Context(), "x/y/1", []byte("two")); !errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
 	if err := d.Put(t.Context(), "x/0", nil); err != nil {
@@ -367,7 +368,7 @@ func TestDirectory(t *testing.T) {
 	if b, err := io.ReadAll(r); string(b) != "one" || err != nil {
 		t.Fatalf("%q %v", b, err)
 	}
-	if _, err := d.Get(t.Context(), "x/2"); !errors.Is(err, ErrNotFound) {
+	if _, err := d.Get(t.Context(), "x/2"); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(filepath.Join(string(d), "x", "*", unfinished+"*"))

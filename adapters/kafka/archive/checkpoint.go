@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"golang.org/x/mod/sumdb/note"
@@ -56,7 +57,7 @@ func (a *Archive) Checkpoint(
 
 func (a *Archive) putNote(ctx context.Context, size int64, signed []byte) error {
 	name := fmt.Sprintf("%s%020d-%x.note", checkpoints, size, sha256.Sum256(signed))
-	if err := a.store.Put(ctx, name, signed); err != nil && !errors.Is(err, ErrExists) {
+	if err := a.store.Put(ctx, name, signed); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
@@ -108,7 +109,7 @@ func (a *Archive) putHead(ctx context.Context, tps []domain.TopicPartition, rows
 		next.Number, next.Before = tree.Size(), tree.Frontier()
 	}
 	name := headName(next.Number)
-	if err := a.store.Put(ctx, name, next.Encode()); errors.Is(err, ErrExists) {
+	if err := a.store.Put(ctx, name, next.Encode()); errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("archive: %w: %s", ErrForked, name)
 	} else if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func (a *Archive) putHead(ctx context.Context, tps []domain.TopicPartition, rows
 func (a *Archive) head(ctx context.Context, number int64) (*merkle.Head, error) {
 	name := headName(number)
 	text, err := a.get(ctx, name, maxHead)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &DamageError{Object: name, Reason: "it is missing"}
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -330,7 +331,7 @@ func TestTwoArchives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := dir.Put(t.Context(), name, body); err != nil && !errors.Is(err, ErrExists) {
+		if err := dir.Put(t.Context(), name, body); err != nil && !errors.Is(err, fs.ErrExist) {
 			t.Fatal(err)
 		}
 	}

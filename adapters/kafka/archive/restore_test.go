@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"testing"
 
@@ -91,7 +92,7 @@ func TestRestoreIntoAnotherLog(t *testing.T) {
 	if err := a.Restore(t.Context(), other, fleet, 0, nil); !errors.Is(err, kafka.ErrMoved) {
 		t.Fatal(err)
 	}
-	if _, _, err := Open(t.Context(), Directory(t.TempDir())); !errors.Is(err, ErrNotFound) {
+	if _, _, err := Open(t.Context(), Directory(t.TempDir())); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -221,7 +222,7 @@ func (a *Archive) putSegment(ctx context.Context, m *Manifest, raw []byte) error
 	for attempt := 0; ; attempt++ {
 		m.Object = segmentName(m.partition(), m.First, m.SHA256, attempt)
 		err := a.store.Put(ctx, m.Object, packed)
-		if err != nil && !errors.Is(err, ErrExists) {
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		err = a.withSegment(ctx, m, func([]byte) error { return nil })
@@ -240,11 +241,11 @@ func (a *Archive) putSegment(ctx context.Context, m *Manifest, raw []byte) error
 func (a *Archive) putManifest(ctx context.Context, m *Manifest) error {
 	name := manifestName(m.partition(), m.First)
 	err := a.store.Put(ctx, name, m.encode())
-	if err != nil && !errors.Is(err, ErrExists) {
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	found, err := a.get(ctx, name, maxManifest)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return &DamageError{name, m.partition(), m.First, "it was written and cannot be found"}
 	}
 	if err != nil {

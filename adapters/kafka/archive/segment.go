@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -39,7 +40,7 @@ func (a *Archive) load(ctx context.Context, m *Manifest) ([]byte, error) {
 		return nil, damage(m.First, "its manifest gives it %d bytes, %d are read", m.Bytes, int64(maxSegment))
 	}
 	packed, err := a.store.Get(ctx, m.Object)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, damage(m.First, "it is missing")
 	}
 	if err != nil {

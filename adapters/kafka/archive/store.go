@@ -17,9 +17,10 @@ import (
 // use.
 type Store interface {
 	// Put stores an object, which is durable when Put returns. It MUST NOT replace one: it fails with
-	// [ErrExists] if there is an object with the name. After any other error there may be one.
+	// [fs.ErrExist] if there is an object with the name: the caller compares its content. After any
+	// other error there may be one.
 	Put(ctx context.Context, name string, body []byte) error
-	// Get returns an object, or [ErrNotFound].
+	// Get returns an object, or [fs.ErrNotExist].
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// List returns the names of the objects whose names begin with prefix, which ends in a slash, in
 	// the order of their names.
@@ -27,12 +28,6 @@ type Store interface {
 	// String names the store for people.
 	String() string
 }
-
-// ErrExists means that an object with that name exists. The caller compares its content.
-var ErrExists = errors.New("object exists")
-
-// ErrNotFound means that there is no object with that name.
-var ErrNotFound = errors.New("object not found")
 
 // abandoned is the age after which a half-written file cannot belong to a running process.
 const abandoned = 24 * time.Hour
@@ -80,9 +75,7 @@ func (d Directory) Put(_ context.Context, name string, body []byte) (err error) 
 	if err = errors.Join(err, f.Chmod(0o400|modeOf(dir)&0o444), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
-	if err := os.Link(f.Name(), path); errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("put %s: %w", name, ErrExists)
-	} else if err != nil {
+	if err := os.Link(f.Name(), path); err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
 	if err := syncDir(dir); err != nil {
@@ -130,9 +123,6 @@ func sweep(dir string) {
 // Get implements [Store].
 func (d Directory) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	f, err := os.Open(d.path(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("get %s: %w", name, ErrNotFound)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", name, err)
 	}

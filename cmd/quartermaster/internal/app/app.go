@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quartermaster/adapters/kafka/archive"
+	"quartermaster/adapters/parts"
 	"quartermaster/cmd/quartermaster/internal/config"
 )
 
@@ -22,8 +23,9 @@ type App struct {
 	ConfigPath string
 	Config     *config.Config // contents of ConfigPath; nil without one
 
-	// OpenArchive opens the place of an archive; nil: [archive.OpenStore], which knows directories.
-	OpenArchive func(ctx context.Context, url string) (archive.Store, error)
+	// OpenBucket opens a bucket, at an address such as s3://bucket/prefix; nil: there are only
+	// directories.
+	OpenBucket func(ctx context.Context, address string) (Bucket, error)
 
 	// Patience is how long to wait for rows that make no progress towards the end of the log; 0:
 	// 10 s.
@@ -41,6 +43,24 @@ type App struct {
 
 	conn    *Conn // nil: not open
 	answers answers
+}
+
+// Bucket has an archive or parts. It is implemented by adapters/bucket, which main joins, because the
+// client of AWS is large.
+type Bucket interface {
+	archive.Store
+	parts.Bucket
+}
+
+// bucket opens the bucket at an address. It returns nil for the address of something else.
+func (s *App) bucket(ctx context.Context, address string) (Bucket, error) {
+	if !strings.HasPrefix(address, "s3://") {
+		return nil, nil
+	}
+	if s.OpenBucket == nil {
+		return nil, fmt.Errorf("open %s: this program is without buckets", address)
+	}
+	return s.OpenBucket(ctx, address)
 }
 
 // Work describes a long-running task.

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -48,10 +49,10 @@ func (s *App) attach(ctx context.Context, log *kafka.Log, id string) (*archive.A
 }
 
 func (s *App) openArchive(ctx context.Context, place string) (archive.Store, error) {
-	if s.OpenArchive == nil {
-		return archive.OpenStore(place)
+	if b, err := s.bucket(ctx, place); b != nil || err != nil {
+		return b, err
 	}
-	return s.OpenArchive(ctx, place)
+	return archive.OpenStore(place)
 }
 
 // archived opens the log and its archive.
@@ -77,7 +78,7 @@ func (c *Caller) archiveIn(ctx context.Context, place string) (a *archive.Archiv
 		return nil, "", invalid("from", "%w", err)
 	}
 	a, log, err = archive.Open(ctx, store)
-	if errors.Is(err, archive.ErrNotFound) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", &NotFoundError{What: "archive", Name: place, Err: fmt.Errorf("there is no archive in %s", place)}
 	}
 	return a, log, err

@@ -246,7 +246,7 @@ func (k *checker) kafka(ctx context.Context) (id string, topics map[domain.Topic
 		return "", nil
 	}
 	k.ok("log", "id %s", id)
-	if archived, err := (&App{Config: k.c, OpenArchive: k.on.OpenArchive}).attach(ctx, log, id); err != nil {
+	if archived, err := (&App{Config: k.c, OpenBucket: k.on.OpenBucket}).attach(ctx, log, id); err != nil {
 		k.failed("archive", err, "correct archive.url")
 	} else if archived != nil {
 		if _, err := archived.ID(ctx); err != nil {

@@ -43,7 +43,8 @@ type Conn struct {
 	DB     *postgres.DB        // nil without --config
 	store  *projections.Memory // nil with --config
 	sealer *sealer             // of store
-	source *parts.Source       // of the parts of this log
+	parts  parts.Directory     // of this log
+	source *parts.Source       // of parts
 	Runner *projections.Runner // nil with --config
 	ID     string              // of the log
 	saved  domain.Position     // of the newest snapshot
@@ -200,7 +201,10 @@ func (s *App) Dial(ctx context.Context) (_ *Conn, err error) {
 	}
 	h.Log = log
 	if h.ID, err = log.ID(ctx); err == nil {
-		h.source = parts.NewSource(h.Parts())
+		h.parts, err = s.partsOf(ctx, h.ID)
+	}
+	if err == nil {
+		h.source = parts.NewSource(h.parts)
 		h.archive, err = s.attach(ctx, log, h.ID)
 	}
 	if err != nil {

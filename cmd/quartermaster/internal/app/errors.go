@@ -9,7 +9,11 @@
 // readers, as an exit code, an HTTP status or a sentence.
 package app
 
-import "errors"
+import (
+	"errors"
+
+	"quartermaster/adapters/parts"
+)
 
 // Kind classifies an error.
 type Kind string
@@ -105,6 +109,9 @@ func KindOf(err error) Kind {
 	}
 	if errors.As(err, &known) {
 		return known.Kind()
+	}
+	if errors.Is(err, parts.ErrBucket) {
+		return KindUnavailable
 	}
 	return KindNone
 }

@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,13 +17,30 @@ import (
 	"quartermaster/projections"
 )
 
-// Parts returns the directory of this log's parts.
-func (h *Conn) Parts() parts.Directory {
-	dir := filepath.Join(h.app.Dir, "parts")
-	if h.app.Config != nil && h.app.Config.Parts != "" {
-		dir = h.app.Config.Parts
+// Parts returns the place of this log's parts.
+func (h *Conn) Parts() parts.Directory { return h.parts }
+
+// partsOf returns the place of a log's parts: the configured one, else in the data directory. Nothing
+// is read or made.
+func (s *App) partsOf(ctx context.Context, log string) (parts.Directory, error) {
+	d := parts.Directory{Path: filepath.Join(s.Dir, "parts", log), Log: log}
+	cfg := s.Config
+	if cfg == nil || cfg.Parts == "" {
+		return d, nil
 	}
-	return parts.Directory{Path: filepath.Join(dir, h.ID), Log: h.ID}
+	b, err := s.bucket(ctx, cfg.Parts)
+	switch {
+	case err != nil:
+		return d, fmt.Errorf("parts: %w", err)
+	case b == nil:
+		d.Path = filepath.Join(cfg.Parts, log)
+	case cfg.PartsCache.Directory == "" && s.Dir == "":
+		return d, invalid("parts_cache.directory", "there is no data directory for the cache of parts")
+	default:
+		d.Bucket, d.CacheBytes = b, int64(cfg.PartsCache.MiB)<<20
+		d.Path = filepath.Join(cmp.Or(cfg.PartsCache.Directory, filepath.Join(s.Dir, "parts-cache")), log)
+	}
+	return d, nil
 }
 
 // PartsMade says what making parts did.
@@ -160,7 +179,7 @@ func (h *Conn) makeParts(ctx context.Context, v projections.View) (made *PartsMa
 	}
 	at := v.Position()
 	made = &PartsMade{
-		Directory: w.Path, Position: at.String(), Open: projections.MonthName(m.before), Root: m.root().String(),
+		Directory: w.String(), Position: at.String(), Open: projections.MonthName(m.before), Root: m.root().String(),
 		Parts: make([]PartMade, len(m.parts)),
 	}
 	bar := h.app.track(Work{Name: "make", Total: int64(len(m.parts)), Unit: "parts", Slow: true})
@@ -192,11 +211,14 @@ func (c *Caller) ListParts(ctx context.Context) (list []PartVersion, dir string,
 	d := h.Parts()
 	keys, err := d.List()
 	if err != nil {
-		return nil, d.Path, err
+		return nil, d.String(), err
 	}
 	list = []PartVersion{}
 	for _, k := range keys {
 		m, err := d.Manifest(k)
+		if errors.Is(err, parts.ErrBucket) {
+			return nil, d.String(), err
+		}
 		if err != nil {
 			list = append(list, PartVersion{
 				Partition: k.Partition.String(), Month: projections.MonthName(k.Month),
@@ -220,5 +242,5 @@ func (c *Caller) ListParts(ctx context.Context) (list []PartVersion, dir string,
 			})
 		}
 	}
-	return list, d.Path, nil
+	return list, d.String(), nil
 }

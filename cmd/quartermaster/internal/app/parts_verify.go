@@ -109,6 +109,8 @@ func (c *partChecker) check(k projections.PartKey) (PartCheck, error) {
 		return set(partNotMade, "\"quartermaster parts make\" makes it")
 	case errors.Is(err, parts.ErrLog):
 		return set(partOtherLog, "%v", err)
+	case errors.Is(err, parts.ErrBucket):
+		return ans, err
 	case err != nil:
 		return set(partDamaged, "%v", err)
 	}

@@ -184,13 +184,9 @@ func (r *hoursRemover) check(ctx context.Context, list []domain.Removed) error {
 			return err
 		}
 		for _, p := range m.parts {
-			rows, sum, err := digestRows(func(yield func(projections.Key, []byte) error) error {
-				return r.h.source.Scan(p, projections.Query{}, yield)
-			})
-			if err != nil {
+			if err := r.h.source.Verify(p); err != nil {
 				return fmt.Errorf("read part %s: %w", p.PartKey, err)
 			}
-			m.stale = m.stale || rows != p.Rows || sum != p.Digest
 		}
 		r.ready[month] = m
 	}

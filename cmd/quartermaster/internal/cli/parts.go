@@ -24,7 +24,7 @@ A month is sealed when an observation of it would be too old to be accepted: 7 d
 its end, by the time at which records were appended. Imports, corrections and repairs may still
 change its rows. The part is then superseded: a new file is added, and the old one stays.
 
-Parts are in the data directory, or in the directory "parts" of the configuration.`,
+Parts are in the data directory, or where "parts" in the configuration says: a directory or a bucket.`,
 	}
 	cmd.AddCommand(a.partsMakeCommand(), a.partsListCommand(), a.partsVerifyCommand())
 	return cmd

@@ -49,10 +49,12 @@ type Config struct {
 	// snapshots are removed, see [Schedules].
 	Snapshots string `yaml:"snapshots"`
 
-	// Parts is the directory of the rows of sealed months. When empty they are in the data directory
-	// (--data-dir). No file in it is ever removed, and no Parquet file is changed. Rows leave the
-	// database only if it is set: every instance MUST read the same directory then.
-	Parts string `yaml:"parts"`
+	// Parts is where the rows of sealed months are: a directory, or a bucket, as s3://bucket/prefix.
+	// When empty they are in the data directory (--data-dir). No file in it is ever removed, and no
+	// Parquet file is changed. Rows leave the database only if it is set: every instance MUST read the
+	// same place then.
+	Parts      string     `yaml:"parts"`
+	PartsCache PartsCache `yaml:"parts_cache"`
 
 	Archive Archive `yaml:"archive"`
 
@@ -160,6 +162,14 @@ type Archive struct {
 	SegmentMiB int `yaml:"segment_mib" default:"64"`
 	// SealAfter is the age of its oldest event at which a smaller segment is sealed.
 	SealAfter time.Duration `yaml:"seal_after" default:"1h"`
+}
+
+// PartsCache says how files of parts in a bucket are kept on this machine.
+type PartsCache struct {
+	// Directory has the files. When empty they are in the data directory (--data-dir).
+	Directory string `yaml:"directory"`
+	// MiB bounds their size. The files that were read least recently are removed.
+	MiB int `yaml:"mib" default:"20480"`
 }
 
 // Schedules says when to run which job, in cron's five fields and UTC. An empty one never runs.

@@ -73,7 +73,7 @@ func TestConfigDefaults(t *testing.T) {
 		Kafka:    Kafka{Brokers: []string{"k:9092"}, Replication: 3, Codec: "zstd", Batch: 5000},
 		Postgres: Postgres{DSN: "postgres://u@db/rows", MaxConns: 16},
 		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: Gateway{TLSMin: "1.3", Rate: 20_000, MaxAge: 168 * time.Hour, MaxAhead: 10 * time.Minute},
-		Archive: Archive{SegmentMiB: 64, SealAfter: time.Hour},
+		PartsCache: PartsCache{MiB: 20480}, Archive: Archive{SegmentMiB: 64, SealAfter: time.Hour},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v", c)
@@ -102,7 +102,7 @@ func TestConfigFaults(t *testing.T) {
 		"gateway in the clear": {with("gateway: {listen: '0.0.0.0:7443'}\n"), []string{"q.yaml:3:1: gateway: would accept keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy terminates TLS in front of it"}},
 		"gateway nowhere":      {with("gateway: {plain: true}\n"), []string{"q.yaml:3:1: gateway: is configured but has no address; set gateway.listen, or omit the rest"}},
 		"gateway rate":         {with("gateway: {rate: 0}\n"), []string{"q.yaml:3:17: gateway.rate: is 0, want 1 to 1000000"}},
-		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, gateway, snapshots, parts, archive, lease, schedules, webhooks"}},
+		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, gateway, snapshots, parts, parts_cache, archive, lease, schedules, webhooks"}},
 		"twice":                {with("lease: 4s\nlease: 5s\n"), []string{"q.yaml:4:1: lease: stands on line 3 already; keep one of them"}},
 		"all at once": {"kafka:\n  batch: many\n  brokers: k:1\n  tls: on\nlease: 4\n", []string{
 			`q.yaml:2:10: kafka.batch: "many" is not a whole number`,
@@ -175,6 +175,10 @@ func TestConfigFaults(t *testing.T) {
 		"a strange archive": {with("archive: {url: \"gopher://x\", segment_mib: 0}\n"), []string{
 			"q.yaml:3:16: archive.url: \"gopher://x\" is not a place for an archive: name a directory, as a path or as file:///path, or s3://bucket",
 			"q.yaml:3:43: archive.segment_mib: is 0, want 1 to 512",
+		}},
+		"strange parts": {with("parts: gopher://x\nparts_cache: {mib: 0}\n"), []string{
+			"q.yaml:3:8: parts: \"gopher://x\" is not a place for parts: name a directory by its path, or s3://bucket",
+			"q.yaml:4:20: parts_cache.mib: is 0, want 1 to 1073741824",
 		}},
 		"nowhere to write": {with("schedules: {snapshot: 0 5 * * *}\n"), []string{"q.yaml:3:23: schedules.snapshot: has no directory to write to; set snapshots"}},
 		"nothing to sign":  {with("schedules: {checkpoint: 0 5 * * *}\n"), []string{"q.yaml:3:1: schedules.checkpoint_key_file: is needed with schedules.checkpoint: name the key that signs checkpoints"}},
@@ -257,7 +261,9 @@ var samples = map[string]string{
 	"gateway.max_age":               "24h0m0s",
 	"gateway.max_ahead":             "1m0s",
 	"snapshots":                     "/f/s",
-	"parts":                         "/f/parts",
+	"parts":                         "s3://vault/parts",
+	"parts_cache.directory":         "/f/pc",
+	"parts_cache.mib":               "7",
 	"gateway.tls_min":               "1.2",
 	"archive.url":                   "/f/a",
 	"archive.segment_mib":           "8",
@@ -397,7 +403,7 @@ func TestConfigFilesAreKnown(t *testing.T) {
 	}
 	for _, p := range append(fieldPaths(t), webhookFields()...) {
 		secret, ok := known[p]
-		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" && p != "parts" && p != "archive.url" {
+		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" && p != "parts" && p != "parts_cache.directory" && p != "archive.url" {
 			t.Errorf("%s is a file: %t", p, ok)
 		}
 		if secret != regexp.MustCompile(`(dsn|password|key|secret)_file$`).MatchString(p) {

@@ -65,6 +65,7 @@ func (c *Config) validate(f *configfile.File) {
 		f.Add("schedules.archive", "has no archive to write to; set archive.url")
 	}
 	names := map[string]bool{}
+	c.validateParts(f)
 	for i := range c.Webhooks {
 		c.Webhooks[i].validate(f, fmt.Sprintf("webhooks[%d]", i), names)
 	}
@@ -90,11 +91,14 @@ func (c *Config) Files() []namedFile {
 		{"gateway.key_file", &c.Gateway.KeyFile, true},
 		{"gateway.client_ca_file", &c.Gateway.ClientCAFile, false},
 		{"snapshots", &c.Snapshots, false},
-		{"parts", &c.Parts, false},
+		{"parts_cache.directory", &c.PartsCache.Directory, false},
 		{"schedules.checkpoint_key_file", &c.Schedules.CheckpointKeyFile, true},
 	}
 	if !strings.Contains(c.Archive.URL, "://") {
 		out = append(out, namedFile{"archive.url", &c.Archive.URL, false})
+	}
+	if !strings.Contains(c.Parts, "://") {
+		out = append(out, namedFile{"parts", &c.Parts, false})
 	}
 	for i := range c.Webhooks {
 		out = append(out, namedFile{fmt.Sprintf("webhooks[%d].secret_file", i), &c.Webhooks[i].SecretFile, true})
@@ -224,12 +228,26 @@ func loopback(address string) bool {
 func (a *Archive) validate(f *configfile.File) {
 	scheme, rest, ok := strings.Cut(a.URL, "://")
 	directory := scheme == "file" && strings.HasPrefix(rest, "/")
-	if ok && !directory && (scheme != "s3" || rest == "") {
+	if ok && !directory && !bucketAddress(a.URL) {
 		f.Add("archive.url", "%q is not a place for an archive: name a directory, as a path or as file:///path, or s3://bucket",
 			domain.Clip(a.URL, shown))
 	}
 	within(f, "archive.segment_mib", a.SegmentMiB, 1, 512)
 	within(f, "archive.seal_after", a.SealAfter, time.Minute, 31*24*time.Hour)
+}
+
+// bucketAddress reports whether an address names a bucket.
+func bucketAddress(address string) bool {
+	name, ok := strings.CutPrefix(address, "s3://")
+	return ok && name != ""
+}
+
+// validateParts checks where parts are.
+func (c *Config) validateParts(f *configfile.File) {
+	if strings.Contains(c.Parts, "://") && !bucketAddress(c.Parts) {
+		f.Add("parts", "%q is not a place for parts: name a directory by its path, or s3://bucket", domain.Clip(c.Parts, shown))
+	}
+	within(f, "parts_cache.mib", c.PartsCache.MiB, 1, 1<<30)
 }
 
 // Schedule is a schedule with its name.

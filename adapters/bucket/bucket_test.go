@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -13,12 +14,20 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"quartermaster/adapters/kafka/archive"
+	"quartermaster/adapters/parts"
 )
 
-// service is as much of S3's protocol as an archive needs: conditional writes, in one request or in
+// The ports that a bucket serves.
+var (
+	_ archive.Store = (*Bucket)(nil)
+	_ parts.Bucket  = (*Bucket)(nil)
+)
+
+// service is as much of S3's protocol as they need: conditional writes, in one request or in
 // parts, GET, and ListObjectsV2 in pages of two.
 type service struct {
 	mu      sync.Mutex
@@ -102,6 +111,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && key != "" && known, r.Method == http.MethodHead && known:
 		w.Header().Set("ETag", `"1"`)
 		http.ServeContent(w, r, "", fixed, bytes.NewReader(body))
+	case r.Method == http.MethodHead:
+		w.WriteHeader(http.StatusNotFound)
 	case r.Method == http.MethodGet && key != "":
 		s.fail(w, http.StatusNotFound, "NoSuchKey")
 	case r.Method == http.MethodGet && q.Get("list-type") == "2":
@@ -146,7 +157,7 @@ func unchunk(b []byte) (out []byte) {
 var fixed = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // open opens a prefix of a bucket of a new service.
-func open(t *testing.T) (archive.Store, *service) {
+func open(t *testing.T) (*Bucket, *service) {
 	t.Helper()
 	s := &service{objects: map[string][]byte{}}
 	server := httptest.NewServer(s)
@@ -159,6 +170,14 @@ func open(t *testing.T) (archive.Store, *service) {
 		t.Fatal(err)
 	}
 	return store, s
+}
+
+// zeros is a reader of zeros without end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
 }
 
 func TestBucket(t *testing.T) {
@@ -178,7 +197,7 @@ func TestBucket(t *testing.T) {
 		if !bytes.Equal(s.objects["logs/a/"+name], body) {
 			t.Fatalf("%s has other bytes", name)
 		}
-		if err := store.Put(ctx, name, []byte("other")); !errors.Is(err, archive.ErrExists) {
+		if err := store.Put(ctx, name, []byte("other")); !errors.Is(err, fs.ErrExist) {
 			t.Fatal(name, err)
 		}
 		r, err := store.Get(ctx, name)
@@ -189,20 +208,40 @@ func TestBucket(t *testing.T) {
 		if err := errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, body) {
 			t.Fatalf("%s returns %d other bytes: %v", name, len(got), err)
 		}
+		if n, err := store.Size(ctx, name); n != int64(len(body)) || err != nil {
+			t.Fatalf("%s has %d bytes: %v", name, n, err)
+		}
 	}
 	if names, err := store.List(ctx, "x/"); !slices.Equal(names, []string{"x/1", "x/2", "x/3/4"}) || err != nil {
 		t.Fatal(names, err)
 	}
-	if _, err := store.Get(ctx, "x/9"); !errors.Is(err, archive.ErrNotFound) {
+	if _, err := store.Get(ctx, "x/9"); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
+	}
+	if _, err := store.Size(ctx, "x/9"); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	// A body that fails leaves nothing, not even what came before it failed.
+	for _, n := range []int64{100, 20 << 20} {
+		broken := errors.New("broken")
+		body := io.MultiReader(io.LimitReader(zeros{}, n), iotest.ErrReader(broken))
+		if err := store.Upload(ctx, "x/broken", body); !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		if _, ok := s.objects["logs/a/x/broken"]; ok {
+			t.Fatalf("what came of a body of %d bytes that failed is stored", n)
+		}
 	}
 	// No right is not the same as no object.
 	s.refuse = http.StatusForbidden
 	_, err := store.Get(ctx, "x/1")
-	if err == nil || errors.Is(err, archive.ErrNotFound) {
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	if err := store.Put(ctx, "z", nil); err == nil || errors.Is(err, archive.ErrExists) {
+	if err := store.Put(ctx, "z", nil); err == nil || errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	if _, err := store.Size(ctx, "x/1"); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	if _, err := store.List(ctx, "x/"); err == nil {
@@ -210,11 +249,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-func TestOpenOthers(t *testing.T) {
-	dir := t.TempDir()
-	if store, err := Open(t.Context(), "file://"+dir); err != nil || store != archive.Directory(dir) {
-		t.Fatal(store, err)
-	}
+func TestOpenRefuses(t *testing.T) {
 	for _, address := range []string{"", "gopher://x", "s3://%", "s3://vault?nothing=1"} {
 		if _, err := Open(t.Context(), address); err == nil {
 			t.Errorf("opened %q", address)
