@@ -105,8 +105,10 @@ integration: build ## Start a real Kafka and a real Postgres, test against them 
 
 # A separate module, so that the suite's dependencies are not those of this module.
 .PHONY: compliance
-compliance: ## Run the public suite of prometheus/compliance against the remote-write receiver
+compliance: ## Run the public suite of prometheus/compliance against the remote-write receiver, and a public witness
 	@mkdir -p bin
+	cd adapters/witness/compliance && GOFLAGS= $(GO) build -o ../../../bin/witness .
+	QM_WITNESS='$(abspath bin/witness)' $(GO) test -count=1 -v -run '^TestCompliance$$' ./adapters/witness
 	cd adapters/remotewrite/compliance && GOFLAGS= $(GO) test -c -o ../../../bin/remotewrite-compliance github.com/prometheus/complicance/remotewrite2
 	QM_COMPLIANCE='$(abspath bin/remotewrite-compliance)' $(GO) test -count=1 -v -run '^TestCompliance$$' ./adapters/remotewrite
 

@@ -39,7 +39,7 @@ domain:                 pure  github.com/shopspring/decimal
 domain/long:            pgregory.net/rapid
 domain/linear:          pure  domain  github.com/shopspring/decimal
 domain/plan:            pure  domain/...  github.com/shopspring/decimal
-domain/merkle:          pure  domain  github.com/transparency-dev/merkle/...  golang.org/x/mod/...
+domain/merkle:          pure  domain  github.com/transparency-dev/...  golang.org/x/mod/...
 domain/instance:        pure  domain/...  github.com/shopspring/decimal  github.com/go-json-experiment/json/...
 domain/procurement/joint: pure  domain  domain/linear  domain/procurement  github.com/shopspring/decimal
 domain/procurement/baseline: pure  domain  domain/procurement
@@ -88,7 +88,7 @@ var testOnly = []string{
 var proving = []string{"domain/long", "domain/linear", "adapters/highs", "domain/procurement/check", "simulations/public"}
 
 // support lists packages for tests. Nothing else may import them.
-var support = []string{"domain/long", "projections/storetest", "simulations/public", "adapters/transport/testcert", "adapters/kafka/freeport", "cmd/quartermaster/internal/config/configtest", "cmd/quartermaster/internal/apptest", "adapters/commandline/manual"}
+var support = []string{"domain/long", "projections/storetest", "simulations/public", "adapters/transport/testcert", "adapters/witness/witnesstest", "adapters/kafka/freeport", "cmd/quartermaster/internal/config/configtest", "cmd/quartermaster/internal/apptest", "adapters/commandline/manual"}
 
 // impure lists packages that a pure package may not import, because everything it needs is
 // passed in. The linter forbids functions that read a clock (.golangci.yml), because package

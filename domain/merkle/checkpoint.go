@@ -1,12 +1,15 @@
 package merkle
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	formats "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
 	"quartermaster/domain"
@@ -112,4 +115,44 @@ func OpenNote(text []byte, verifiers ...note.Verifier) (Checkpoint, error) {
 		}
 	}
 	return c, nil
+}
+
+// WitnessVerifier returns the verifier of a witness's cosignatures (https://c2sp.org/tlog-cosignature)
+// from its verifier key: name, hash and key, joined by +.
+func WitnessVerifier(key string) (note.Verifier, error) {
+	v, err := formats.NewVerifierForCosignatureV1(key)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not the verifier key of a witness: %w", domain.Clip(key, 100), err)
+	}
+	return v, nil
+}
+
+// Cosigned adds to a signed note those of the given signature lines that are a witness's. It fails with
+// [ErrSignature] unless there is one and it is of the text of the note.
+func Cosigned(signed, lines []byte, witness note.Verifier) ([]byte, error) {
+	text := bodyOf(signed)
+	n, err := note.Open(append(append(text, '\n'), lines...), note.VerifierList(witness))
+	if err != nil {
+		return nil, fmt.Errorf("%w of %s: %v", ErrSignature, witness.Name(), err)
+	}
+	for _, s := range n.Sigs {
+		signed = fmt.Appendf(signed, "— %s %s\n", s.Name, s.Base64)
+	}
+	return signed, nil
+}
+
+// bodyOf returns the text of a signed note.
+func bodyOf(signed []byte) []byte {
+	return slices.Clone(signed[:bytes.LastIndex(signed, []byte("\n\n"))+1])
+}
+
+// CosignedAt returns when a witness says that it saw the checkpoint in a note. It fails with
+// [ErrSignature] if the witness has not signed it.
+func CosignedAt(signed []byte, witness note.Verifier) (domain.Instant, error) {
+	n, err := note.Open(signed, note.VerifierList(witness))
+	if err != nil || len(n.Sigs) == 0 {
+		return 0, fmt.Errorf("%w of %s", ErrSignature, witness.Name())
+	}
+	at, err := formats.CoSigV1Timestamp(n.Sigs[0])
+	return domain.InstantOf(at), err
 }

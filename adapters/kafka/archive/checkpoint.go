@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -61,6 +62,93 @@ func (a *Archive) putNote(ctx context.Context, size int64, signed []byte) error 
 		return err
 	}
 	return nil
+}
+
+// Witness cosigns checkpoints.
+type Witness interface {
+	// Verifier verifies its cosignatures.
+	Verifier() note.Verifier
+	// Cosign returns the note with a cosignature added. The tree has size leaves; prove returns the proof
+	// that the tree of the first from leaves is its beginning.
+	Cosign(ctx context.Context, signed []byte, size int64, prove func(from int64) ([]merkle.Hash, error)) ([]byte, error)
+}
+
+// Cosign asks witnesses to cosign a checkpoint that [Archive.Checkpoint] returned, stores it with their
+// cosignatures, and returns who cosigned it. Cosignatures of the others are stored if one fails; its
+// error is returned, too. Cosign asks nobody if a stored checkpoint of as many heads has all.
+func (a *Archive) Cosign(ctx context.Context, signed []byte, witnesses []Witness) (by []string, err error) {
+	if len(witnesses) == 0 {
+		return nil, nil
+	}
+	c, err := merkle.OpenNote(signed)
+	if err != nil {
+		return nil, err
+	}
+	names, err := a.store.List(ctx, checkpoints)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, fmt.Sprintf("%s%020d-", checkpoints, c.Size)) {
+			continue
+		}
+		stored, err := a.get(ctx, name, maxNote)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(witnesses, func(w Witness) bool {
+			_, err := merkle.OpenNote(stored, w.Verifier())
+			return err != nil
+		}) {
+			return nil, nil
+		}
+	}
+	prove := func(from int64) ([]merkle.Hash, error) { return a.ProveHeads(ctx, from, c.Size) }
+	var errs []error
+	for _, w := range witnesses {
+		more, err := w.Cosign(ctx, signed, c.Size, prove)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		signed = more
+		by = append(by, w.Verifier().Name())
+	}
+	if len(by) > 0 {
+		errs = append(errs, a.putNote(ctx, c.Size, signed))
+	}
+	return by, errors.Join(errs...)
+}
+
+// ProveHeads returns the proof that the tree of the first from heads is the beginning of that of the
+// first to. It reads the heads of two blocks at most, and the last one of each other block.
+func (a *Archive) ProveHeads(ctx context.Context, from, to int64) ([]merkle.Hash, error) {
+	var blocks []merkle.Hash
+	for last := int64(merkle.Width - 1); last < to; last += merkle.Width {
+		h, err := a.head(ctx, last)
+		if err != nil {
+			return nil, err
+		}
+		tree, err := h.Tree()
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, tree.Blocks()...)
+	}
+	tree, err := merkle.NewStored(to, blocks, func(first, next int64) (leaves []merkle.Hash, err error) {
+		for ; first < next; first++ {
+			h, err := a.head(ctx, first)
+			if err != nil {
+				return nil, err
+			}
+			leaves = append(leaves, merkle.LeafHash([]byte(h.Summary())))
+		}
+		return leaves, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tree.Consistency(from, to)
 }
 
 // putHead returns the newest head if it says what there is now, or stores a new one. Two processes
@@ -143,17 +231,30 @@ type Checked struct {
 	Checkpoints int
 	Heads       int64 // that the newest one covers
 	Records     int64 // that the newest head has
+	// Cosigned has what each witness cosigned last, in the order of witnesses.
+	Cosigned []Cosigned
 	// Faults are what is wrong, in the order of heads and checkpoints.
 	Faults []error
 }
 
+// Cosigned is the newest checkpoint that a witness cosigned.
+type Cosigned struct {
+	Witness string
+	Heads   int64          // that it covers; 0: there is none
+	At      domain.Instant // when the witness saw it, by its clock
+}
+
 // CheckCheckpoints compares every head with the manifests, and every checkpoint with the tree of heads.
-// With a key, each checkpoint must have its signature, also those in manifests.
-func (a *Archive) CheckCheckpoints(ctx context.Context, key ed25519.PublicKey) (*Checked, error) {
+// With a key, each checkpoint must have its signature, also those in manifests. A witness that cosigned
+// none is a fault.
+func (a *Archive) CheckCheckpoints(ctx context.Context, key ed25519.PublicKey, witnesses ...note.Verifier) (*Checked, error) {
 	if _, err := a.ID(ctx); err != nil {
 		return nil, err
 	}
-	c := &checking{archive: a, key: key, chains: map[domain.TopicPartition]*chain{}}
+	c := &checking{archive: a, key: key, witnesses: witnesses, chains: map[domain.TopicPartition]*chain{}}
+	for _, w := range witnesses {
+		c.Cosigned = append(c.Cosigned, Cosigned{Witness: w.Name()})
+	}
 	names, err := a.store.List(ctx, heads)
 	if err != nil {
 		return nil, err
@@ -199,15 +300,21 @@ func (a *Archive) CheckCheckpoints(ctx context.Context, key ed25519.PublicKey) (
 			return nil, err
 		}
 	}
+	for _, w := range c.Cosigned {
+		if w.Heads == 0 {
+			_ = c.fault(&DamageError{Object: checkpoints, Reason: "no checkpoint has a valid cosignature of " + w.Witness})
+		}
+	}
 	return &c.Checked, nil
 }
 
 // checking is one call of CheckCheckpoints.
 type checking struct {
 	Checked
-	archive *Archive
-	key     ed25519.PublicKey
-	chains  map[domain.TopicPartition]*chain
+	archive   *Archive
+	key       ed25519.PublicKey
+	witnesses []note.Verifier
+	chains    map[domain.TopicPartition]*chain
 }
 
 // chain is what heads are compared with: the manifests of a partition, up to a fault.
@@ -256,6 +363,12 @@ func (c *checking) note(name string, text []byte, roots []merkle.Hash) error {
 		return damage("the root of its %d heads is %s, they give %s", p.Size, p.Root, roots[p.Size-1])
 	}
 	c.Heads = max(c.Heads, p.Size)
+	for i, w := range c.witnesses {
+		at, err := merkle.CosignedAt(text, w)
+		if known := &c.Cosigned[i]; err == nil && (p.Size > known.Heads || p.Size == known.Heads && at > known.At) {
+			known.Heads, known.At = p.Size, at
+		}
+	}
 	return nil
 }
 

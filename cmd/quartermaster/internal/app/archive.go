@@ -10,9 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/kafka/archive"
+	"quartermaster/adapters/witness"
 	"quartermaster/domain"
+	"quartermaster/domain/merkle"
 )
 
 // archiveDefaults are the sealing policy without a configuration.
@@ -95,6 +99,8 @@ type Archived struct {
 	Waiting int64 `json:"waiting"`
 	// Checkpoint counts the records that the checkpoint signed now covers; absent if none was signed.
 	Checkpoint *int64 `json:"checkpoint,omitempty"`
+	// Witnesses are the names of those that cosigned it now.
+	Witnesses []string `json:"witnesses,omitempty"`
 }
 
 // Archive archives the segments of the log that can be sealed, and with all everything. With a key it
@@ -154,7 +160,7 @@ func (h *Conn) Seal(ctx context.Context, all bool, key ed25519.PrivateKey) (*Arc
 	if ans.Archive, err = h.archive.ID(ctx); err != nil || key == nil || ans.Archive == "" {
 		return ans, err
 	}
-	head, _, err := h.archive.Checkpoint(ctx, tps, nil, key)
+	head, signed, err := h.archive.Checkpoint(ctx, tps, nil, key)
 	if errors.Is(err, archive.ErrForked) {
 		return nil, &ConflictError{err}
 	}
@@ -162,7 +168,50 @@ func (h *Conn) Seal(ctx context.Context, all bool, key ed25519.PrivateKey) (*Arc
 		return nil, err
 	}
 	ans.Checkpoint = &head.Records
+	witnesses, err := h.app.witnesses()
+	if err != nil {
+		return nil, err
+	}
+	ans.Witnesses, err = h.archive.Cosign(ctx, signed, witnesses)
+	switch {
+	case errors.Is(err, witness.ErrAhead), errors.Is(err, witness.ErrRefused):
+		return nil, &ConflictError{err}
+	case err != nil:
+		return nil, &UnavailableError{err}
+	}
 	return ans, nil
+}
+
+// witnesses returns those of the configuration.
+func (s *App) witnesses() (out []archive.Witness, err error) {
+	if s.Config == nil {
+		return nil, nil
+	}
+	for _, line := range s.Config.Archive.Witnesses {
+		w, err := witness.Parse(line)
+		if err != nil {
+			return nil, err // refused when the configuration was read
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// VerifierKey is how others verify checkpoints of a log's archive.
+type VerifierKey struct {
+	Origin string `json:"origin"`
+	Key    string `json:"verifier_key"` // origin, hash and key, joined by +
+}
+
+// ArchiveKey returns the verifier key of the log's archive for a key that signs its checkpoints.
+func (c *Caller) ArchiveKey(ctx context.Context, key ed25519.PublicKey) (*VerifierKey, error) {
+	h, err := c.log(ctx)
+	if err != nil {
+		return nil, err
+	}
+	origin := merkle.Origin(h.ID)
+	text, err := note.NewEd25519VerifierKey(origin, key)
+	return &VerifierKey{origin, text}, err
 }
 
 // ArchiveStatus is what an archive has of the log.
@@ -235,8 +284,17 @@ type ArchiveCheck struct {
 	Checkpoints       int   `json:"checkpoints"`
 	CheckpointRecords int64 `json:"checkpoint_records"`
 	// Signed is whether the signatures of the checkpoints were verified.
-	Signed bool           `json:"signed"`
-	Faults []ArchiveFault `json:"faults"`
+	Signed bool `json:"signed"`
+	// Cosigned has what each witness that was asked for cosigned last.
+	Cosigned []CosignedBy   `json:"cosigned,omitempty"`
+	Faults   []ArchiveFault `json:"faults"`
+}
+
+// CosignedBy is the newest checkpoint that a witness cosigned.
+type CosignedBy struct {
+	Witness string         `json:"witness"`
+	Heads   int64          `json:"heads"` // that it covers; 0: there is none
+	At      domain.Instant `json:"at,omitempty"`
 }
 
 // ArchiveFault is an object that is missing or wrong.
@@ -248,8 +306,22 @@ type ArchiveFault struct {
 }
 
 // VerifyArchive reads every object of an archive and checks it: of the one in the place from, which
-// needs no log, or else of the log's. With a key, each checkpoint must have its signature.
-func (c *Caller) VerifyArchive(ctx context.Context, from string, key ed25519.PublicKey) (*ArchiveCheck, error) {
+// needs no log, or else of the log's. With a key, each checkpoint must have its signature. Of each
+// witness, given by its verifier key, there must be a cosignature.
+func (c *Caller) VerifyArchive(
+	ctx context.Context,
+	from string,
+	key ed25519.PublicKey,
+	witnesses []string,
+) (*ArchiveCheck, error) {
+	var verifiers []note.Verifier
+	for _, text := range witnesses {
+		v, err := merkle.WitnessVerifier(text)
+		if err != nil {
+			return nil, invalid("witness", "%w", err)
+		}
+		verifiers = append(verifiers, v)
+	}
 	a, _, err := c.archiveIn(ctx, from)
 	if err != nil {
 		return nil, err
@@ -268,7 +340,7 @@ func (c *Caller) VerifyArchive(ctx context.Context, from string, key ed25519.Pub
 	if err != nil {
 		return nil, err
 	}
-	notes, err := a.CheckCheckpoints(ctx, key)
+	notes, err := a.CheckCheckpoints(ctx, key, verifiers...)
 	if err != nil {
 		return nil, err
 	}
@@ -276,6 +348,9 @@ func (c *Caller) VerifyArchive(ctx context.Context, from string, key ed25519.Pub
 		Location: a.String(), Segments: found.Segments, Records: found.Records, Bytes: found.Bytes,
 		Unreferenced: found.Unreferenced, Checkpoints: notes.Checkpoints, CheckpointRecords: notes.Records,
 		Signed: key != nil && notes.Checkpoints > 0, Faults: []ArchiveFault{},
+	}
+	for _, w := range notes.Cosigned {
+		ans.Cosigned = append(ans.Cosigned, CosignedBy(w))
 	}
 	ans.Archive, _ = a.ID(ctx) // its error is a fault, too
 	for _, err := range append(found.Faults, notes.Faults...) {

@@ -7,12 +7,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"golang.org/x/mod/sumdb/note"
 
 	"quartermaster/adapters/keyfile"
+	"quartermaster/adapters/witness/witnesstest"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/apptest"
+	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 )
 
@@ -147,14 +151,14 @@ func TestTrimmedLogAnswersFromTheArchive(t *testing.T) {
 	if strings.Contains(notes.String(), "trimmed") {
 		t.Fatalf("a log that is archived counts as trimmed: %s", notes.String())
 	}
-	check, err := c.VerifyArchive(t.Context(), "", nil)
+	check, err := c.VerifyArchive(t.Context(), "", nil, nil)
 	if err != nil || len(check.Faults) > 0 || check.Records != 300 || check.Segments != 2 {
 		t.Fatalf("%+v: %v", check, err)
 	}
 
 	// A damaged segment is named.
 	damaged := damageSegment(t, a.Dir, "*")
-	if check, err = c.VerifyArchive(t.Context(), "", nil); err != nil || len(check.Faults) != 1 ||
+	if check, err = c.VerifyArchive(t.Context(), "", nil, nil); err != nil || len(check.Faults) != 1 ||
 		!strings.Contains(damaged, check.Faults[0].Object) || check.Faults[0].Offset != 150 {
 		t.Fatalf("%+v: %v", check, err)
 	}
@@ -187,10 +191,54 @@ func TestArchiveSigned(t *testing.T) {
 	if err != nil || ans.Checkpoint == nil || *ans.Checkpoint != 10 {
 		t.Fatalf("%+v: %v", ans, err)
 	}
-	check, err := c.VerifyArchive(t.Context(), "", public)
+	check, err := c.VerifyArchive(t.Context(), "", public, nil)
 	if err != nil || !check.Signed || check.CheckpointRecords != 10 || len(check.Faults) > 0 {
 		t.Fatalf("%+v: %v", check, err)
 	}
+
+	// A witness cosigns it, once for a state of the archive.
+	vkey, err := c.ArchiveKey(t.Context(), public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := note.NewVerifier(vkey.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := witnesstest.New(t, log)
+	if check, err = c.VerifyArchive(t.Context(), "", public, []string{w.Key}); err != nil || len(check.Faults) != 1 || check.Cosigned[0].Heads != 0 {
+		t.Fatalf("not cosigned: %+v, %v", check, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, err = a.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Config = &config.Config{Archive: config.Archive{
+		URL: ans.Location, SegmentMiB: 1, SealAfter: time.Hour, Witnesses: []string{w.Line()},
+	}}
+	for i, want := range []int{1, 0} {
+		ans, err := h.Seal(t.Context(), true, key)
+		if err != nil || len(ans.Witnesses) != want {
+			t.Fatalf("%d: cosigned by %q: %v", i, ans.Witnesses, err)
+		}
+	}
+	if a.Config = nil; h.Shut() != nil {
+		t.Fatal("cannot close the log")
+	}
+	if size, requests := w.State(); size != 1 || requests != 1 {
+		t.Errorf("the witness has %d heads after %d requests", size, requests)
+	}
+	if check, err = c.VerifyArchive(t.Context(), "", public, []string{w.Key}); err != nil || len(check.Faults) > 0 ||
+		check.Cosigned[0].Heads != 1 || check.Cosigned[0].At.IsZero() {
+		t.Fatalf("%+v: %v", check, err)
+	}
+	if _, err := c.VerifyArchive(t.Context(), "", public, []string{"x"}); err == nil {
+		t.Error("a witness without a key is accepted")
+	}
+
 	files, err := filepath.Glob(filepath.Join(dir, "archive", "*", "manifests", "*", "*", "*.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
@@ -198,7 +246,7 @@ func TestArchiveSigned(t *testing.T) {
 	if err := errors.Join(os.Remove(files[0]), a.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if check, err = c.VerifyArchive(t.Context(), "", public); err != nil || len(check.Faults) != 1 {
+	if check, err = c.VerifyArchive(t.Context(), "", public, nil); err != nil || len(check.Faults) == 0 {
 		t.Fatalf("%+v: %v", check, err)
 	}
 }
@@ -248,7 +296,7 @@ func TestRestoreLog(t *testing.T) {
 	if _, err := lost.For(app.Everyone).RestoreLog(t.Context(), archived.Location); app.KindOf(err) != app.KindConflict {
 		t.Fatalf("restored into the log itself: %v", err)
 	}
-	check, err := (&app.App{}).For(app.Everyone).VerifyArchive(t.Context(), archived.Location, nil)
+	check, err := (&app.App{}).For(app.Everyone).VerifyArchive(t.Context(), archived.Location, nil, nil)
 	if err != nil || check.Records != 40 || len(check.Faults) > 0 {
 		t.Fatalf("without a log: %+v: %v", check, err)
 	}

@@ -26,7 +26,7 @@ The archive of an embedded log is in the data directory, below archive/. Mount o
 there, so that the loss of one disk does not take both. With --config it is at archive.url.`,
 	}
 	cmd.AddCommand(a.archiveRunCommand(), a.archiveStatusCommand(), a.archiveVerifyCommand(), a.archiveTrimCommand(),
-		a.archiveRestoreCommand())
+		a.archiveRestoreCommand(), a.archiveKeyCommand())
 	return cmd
 }
 
@@ -43,7 +43,8 @@ oldest event has reached its age (1 hour, or archive.seal_after). It reads each 
 before it counts as archived. It can be interrupted at any time, and continues where it stopped.
 
 With --key it signs a checkpoint: a statement of everything that is archived, which "archive verify"
-compares. Without one, nobody can notice that the newest segments of an archive were removed.`,
+compares. Without one, nobody can notice that the newest segments of an archive were removed. The
+witnesses of archive.witnesses are asked to cosign it.`,
 		Example: "  quartermaster archive run --all\n  quartermaster archive run --config quartermaster.yaml --key operator.pem",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,6 +69,9 @@ compares. Without one, nobody can notice that the newest segments of an archive 
 			}
 			if ans.Checkpoint != nil {
 				fmt.Fprintf(a.out, "a checkpoint of %s events was signed\n", humanize.Comma(*ans.Checkpoint))
+			}
+			if len(ans.Witnesses) > 0 {
+				fmt.Fprintf(a.out, "cosigned by %s\n", strings.Join(ans.Witnesses, ", "))
 			}
 			return nil
 		},
@@ -119,7 +123,10 @@ func when(t domain.Instant) string {
 }
 
 func (a *Program) archiveVerifyCommand() *cobra.Command {
-	var from, signedBy string
+	var (
+		from, signedBy string
+		witnesses      []string
+	)
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Read the whole archive and check every byte",
@@ -129,7 +136,8 @@ segments at the end are noticed. It fails if anything is missing or wrong, and n
 the first offset that cannot be read.
 
 With --signed-by each checkpoint must have the signature of that key. Without it signatures are not
-verified. With --from no log is needed.`,
+verified. With --witness there must be a checkpoint that this witness cosigned. With --from no log is
+needed.`,
 		Example: "  quartermaster archive verify\n" +
 			"  quartermaster archive verify --from /mnt/archive/quartermaster --signed-by auditor.pub",
 		Args: cobra.NoArgs,
@@ -141,7 +149,7 @@ verified. With --from no log is needed.`,
 					return err
 				}
 			}
-			ans, err := a.caller().VerifyArchive(cmd.Context(), from, key)
+			ans, err := a.caller().VerifyArchive(cmd.Context(), from, key, witnesses)
 			if err != nil {
 				return err
 			}
@@ -156,6 +164,7 @@ verified. With --from no log is needed.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "an archive: a directory, or s3://bucket/prefix (default that of the log)")
 	cmd.Flags().StringVar(&signedBy, "signed-by", "", "public or private key file: whose signature checkpoints must have (default any)")
+	cmd.Flags().StringArrayVar(&witnesses, "witness", nil, "verifier key of a witness that must have cosigned a checkpoint; may be repeated (default none)")
 	return cmd
 }
 
@@ -184,10 +193,46 @@ func (a *Program) showArchiveCheck(ans *app.ArchiveCheck) error {
 		}
 		fmt.Fprintf(a.out, "%s checkpoints, up to %s events; %s\n", comma(ans.Checkpoints), humanize.Comma(ans.CheckpointRecords), signed)
 	}
+	for _, w := range ans.Cosigned {
+		if w.Heads > 0 {
+			fmt.Fprintf(a.out, "cosigned by %s up to head %s, at %s\n", w.Witness, humanize.Comma(w.Heads-1), when(w.At))
+		}
+	}
 	if ans.Unreferenced > 0 {
 		fmt.Fprintf(a.out, "%s objects are not part of the archive: interrupted runs left them\n", comma(ans.Unreferenced))
 	}
 	return nil
+}
+
+func (a *Program) archiveKeyCommand() *cobra.Command {
+	var keyPath string
+	cmd := &cobra.Command{
+		Use:   "verifier-key --key FILE",
+		Short: "Show how others verify checkpoints of this archive",
+		Long: `Verifier-key shows the origin of this log's checkpoints, and the key in the form in which other programs
+take it (C2SP signed-note). Give both to the operator of a witness.`,
+		Example: "  quartermaster archive verifier-key --key operator.pem\n" +
+			"  quartermaster archive verifier-key --key operator.pem -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			key, err := keyfile.LoadPublic(keyPath)
+			if err != nil {
+				return err
+			}
+			ans, err := a.caller().ArchiveKey(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			fmt.Fprintf(a.out, "origin        %s\nverifier key  %s\n", ans.Origin, ans.Key)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&keyPath, "key", "", "public or private key file that signs checkpoints")
+	must(cmd.MarkFlagRequired("key"))
+	return cmd
 }
 
 func (a *Program) archiveTrimCommand() *cobra.Command {

@@ -72,7 +72,7 @@ var answers = map[string]answer{
 	"streams-list": of[app.StreamGaps](), "streams-resolve": of[gapAnswer](), "dead-letters-list": listOf[app.DeadLetter](),
 	"snapshot-make": of[app.Snapshot](), "snapshot-list": listOf[app.Snapshot](), "snapshot-verify": listOf[*app.SnapshotCheck](),
 	"retention-show": of[app.Retention](), "retention-run": of[app.Removals](),
-	"archive-run": of[app.Archived](), "archive-status": of[app.ArchiveStatus](), "archive-verify": of[app.ArchiveCheck](),
+	"archive-run": of[app.Archived](), "archive-status": of[app.ArchiveStatus](), "archive-verify": of[app.ArchiveCheck](), "archive-verifier-key": of[app.VerifierKey](),
 	"archive-trim": of[app.TrimPlan](), "archive-restore": of[app.Restored](),
 	"parts-make": of[app.PartsMade](), "parts-list": listOf[app.PartVersion](), "parts-verify": of[app.PartsCheck](),
 	"config-show": of[configShowAnswer](), "config-check": of[ConfigCheckAnswer](),

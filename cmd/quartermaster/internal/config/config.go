@@ -162,6 +162,8 @@ type Archive struct {
 	SegmentMiB int `yaml:"segment_mib" default:"64"`
 	// SealAfter is the age of its oldest event at which a smaller segment is sealed.
 	SealAfter time.Duration `yaml:"seal_after" default:"1h"`
+	// Witnesses cosign checkpoints: for each its verifier key and its address, separated by a space.
+	Witnesses []string `yaml:"witnesses"`
 }
 
 // PartsCache says how files of parts in a bucket are kept on this machine.

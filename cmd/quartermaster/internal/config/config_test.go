@@ -182,6 +182,10 @@ func TestConfigFaults(t *testing.T) {
 		}},
 		"nowhere to write": {with("schedules: {snapshot: 0 5 * * *}\n"), []string{"q.yaml:3:23: schedules.snapshot: has no directory to write to; set snapshots"}},
 		"nothing to sign":  {with("schedules: {checkpoint: 0 5 * * *}\n"), []string{"q.yaml:3:1: schedules.checkpoint_key_file: is needed with schedules.checkpoint: name the key that signs checkpoints"}},
+		"witnesses": {with("archive: {witnesses: ['a b', 'https://w']}\n"), []string{
+			`q.yaml:3:23: archive.witnesses[0]: "b" is not the http or https address of a witness`,
+			`q.yaml:3:30: archive.witnesses[1]: "https://w" is not a verifier key and an address, separated by a space`,
+		}},
 		"webhooks": {with("webhooks:\n- {name: a, url: 'http://x/'}\n- {name: a, url: ftp://hunter2}\n- {url: 'http://u:hunter2@x'}\n- {name: d}\n- {name: e, url: 'https://x/#hunter2', types: [a b]}\n"), []string{
 			"q.yaml:5:10: webhooks[1].name: a is there twice; each webhook needs its own name",
 			"q.yaml:5:18: webhooks[1].url: is not an http or https address",
@@ -268,6 +272,7 @@ var samples = map[string]string{
 	"archive.url":                   "/f/a",
 	"archive.segment_mib":           "8",
 	"archive.seal_after":            "2h0m0s",
+	"archive.witnesses":             "witness.example+9f3b8ddd+BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g http://w",
 	"schedules.archive":             "4 2 * * *",
 	"schedules.retention":           "40 3 * * *",
 	"lease":                         "9s",

@@ -14,6 +14,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"quartermaster/adapters/configfile"
+	"quartermaster/adapters/witness"
 	"quartermaster/domain"
 )
 
@@ -234,6 +235,11 @@ func (a *Archive) validate(f *configfile.File) {
 	}
 	within(f, "archive.segment_mib", a.SegmentMiB, 1, 512)
 	within(f, "archive.seal_after", a.SealAfter, time.Minute, 31*24*time.Hour)
+	for i, line := range a.Witnesses {
+		if _, err := witness.Parse(line); err != nil {
+			f.Add(fmt.Sprintf("archive.witnesses[%d]", i), "%v", err)
+		}
+	}
 }
 
 // bucketAddress reports whether an address names a bucket.
