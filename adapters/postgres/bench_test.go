@@ -59,7 +59,7 @@ func BenchmarkCommit(b *testing.B) {
 				truncate(b, db, g)
 				s := db.Store(g, "")
 				w := writeOf(b, s, m, way.new)
-				if err := s.ensureMonths(b.Context(), w.months); err != nil {
+				if err := s.ensureMonths(b.Context(), db.DB, w.months); err != nil {
 					b.Fatal(err)
 				}
 				if !way.new {

@@ -263,13 +263,37 @@ func (db *DB) compareCounts(ctx context.Context, c *Comparison, fold func(contex
 // counts returns how many rows each table of a generation has, and its position at that moment. It
 // works for any fold version, because it does not decode rows.
 func (db *DB) counts(ctx context.Context, name string) (at domain.Position, rows map[string]int64, err error) {
+	places, err := placed(ctx, db, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	at, rows = domain.Position{}, map[string]int64{}
+	for _, place := range slices.Sorted(maps.Keys(places)) {
+		home, err := db.home(place)
+		if err != nil {
+			return nil, nil, err
+		}
+		some, n, err := countsIn(ctx, home, name)
+		if err != nil {
+			return nil, nil, within(place, err)
+		}
+		maps.Copy(at, some)
+		for t := range n {
+			rows[t] += n[t]
+		}
+	}
+	return at, rows, nil
+}
+
+// countsIn is counts of what one database has.
+func countsIn(ctx context.Context, db *sql.DB, name string) (at domain.Position, rows map[string]int64, err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
 	found, err := tx.QueryContext(ctx, `
-		select topic, partition, next_offset from quartermaster.partitions where generation = $1`, name)
+		select topic, partition, next_offset from quartermaster.partitions where generation = $1 and database = ''`, name)
 	if err != nil {
 		return nil, nil, err
 	}

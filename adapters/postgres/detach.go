@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
@@ -36,16 +37,17 @@ type reader interface {
 
 // HourMonths returns the first hours of the months that have partitions of their own, in order.
 func (db *DB) HourMonths(ctx context.Context, generation string) (months []int64, err error) {
-	names, err := collectText(db.QueryContext(ctx, `
-		select distinct right(c.relname, 7) from pg_inherits i
-		join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent
-		join pg_namespace n on n.oid = p.relnamespace
-		where n.nspname = $1 and p.relname = any($2) and c.relname ~ '_[0-9]{4}_[0-9]{2}$' order by 1`,
-		schemaOf(generation), pq.Array(monthly())))
-	if err != nil {
-		return nil, fmt.Errorf("list the months of generation %q: %w", generation, err)
+	all := map[string]bool{}
+	for place, at := range db.all {
+		names, err := hourMonths(ctx, at, generation)
+		if err != nil {
+			return nil, fmt.Errorf("list the months of generation %q: %w", generation, within(place, err))
+		}
+		for _, name := range names {
+			all[name] = true
+		}
 	}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		var year, m int
 		if _, err := fmt.Sscanf(name, "%d_%d", &year, &m); err != nil {
 			return nil, fmt.Errorf("list the months of generation %q: %q is no month", generation, name)
@@ -55,10 +57,32 @@ func (db *DB) HourMonths(ctx context.Context, generation string) (months []int64
 	return months, nil
 }
 
+// hourMonths lists the months that have partitions in one database, as text.
+func hourMonths(ctx context.Context, db *sql.DB, generation string) ([]string, error) {
+	return collectText(db.QueryContext(ctx, `
+		select distinct right(c.relname, 7) from pg_inherits i
+		join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent
+		join pg_namespace n on n.oid = p.relnamespace
+		where n.nspname = $1 and p.relname = any($2) and c.relname ~ '_[0-9]{4}_[0-9]{2}$' order by 1`,
+		schemaOf(generation), pq.Array(monthly())))
+}
+
 // MonthWrites returns when the rows of a month were last written. The caller MUST ask before it reads
 // the rows that it compares with parts.
 func (db *DB) MonthWrites(ctx context.Context, generation string, month int64) (MonthWrites, error) {
-	w, err := monthWrites(ctx, db, generation, month)
+	places, err := placed(ctx, db, generation)
+	w := MonthWrites{}
+	for name := range places {
+		var at *sql.DB
+		var some MonthWrites
+		if at, err = db.home(name); err == nil {
+			some, err = monthWrites(ctx, at, generation, month)
+		}
+		if err != nil {
+			break
+		}
+		maps.Copy(w, some)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read when rows of %s were written: %w", projections.MonthName(month), err)
 	}
@@ -92,7 +116,9 @@ const detachWait = "3s"
 // Detach drops the rows of a month that are split by hour, and leaves them to parts. parts MUST have
 // every row of the month of every partition that has one, as the rows were after writes, and the
 // caller MUST have compared them. It fails with [ErrMonthChanged] if a row was written since, or
-// readers do not let go of the tables in time, and changes nothing then.
+// readers do not let go of the tables in time, and changes nothing then. With several databases it does
+// so in one after the other, and those before the one that failed stay detached: rows of the month are
+// then in parts and in tables, each in one of them, and the next call goes on.
 func (db *DB) Detach(
 	ctx context.Context, generation string, at int64, parts []projections.PartDigest, writes MonthWrites,
 ) error {
@@ -103,28 +129,55 @@ func (db *DB) Detach(
 	if m < firstMonth || m >= endMonth {
 		return fail(errors.New("it has no partition of its own"))
 	}
-	tx, err := db.BeginTx(ctx, nil)
+	places, err := placed(ctx, db, generation)
 	if err != nil {
 		return fail(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(places)) {
+		home, err := db.home(name)
+		if err != nil {
+			return fail(err)
+		}
+		here := func(tp domain.TopicPartition) bool { return slices.Contains(places[name], tp) }
+		some := MonthWrites{}
+		for tp, at := range writes {
+			if here(tp) {
+				some[tp] = at
+			}
+		}
+		theirs := slices.DeleteFunc(slices.Clone(parts), func(p projections.PartDigest) bool { return !here(p.Partition) })
+		if err := detachIn(ctx, home, generation, at, theirs, some); err != nil {
+			return fail(within(name, err))
+		}
+	}
+	return nil
+}
+
+// detachIn is Detach for the partitions in one database.
+func detachIn(ctx context.Context, db *sql.DB, generation string, at int64, parts []projections.PartDigest, writes MonthWrites) error {
+	m := monthOf(at)
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
 	}
 	defer func() { _ = tx.Rollback() }()
 	// This locks the partitions as commits do, and fences folds that know rows of the month.
 	if _, err := tx.ExecContext(ctx, `
 		update quartermaster.partitions set epoch = epoch + 1
-		where generation = $1 and topic = $2 and `+idleTimeout+` is not null
+		where generation = $1 and topic = $2 and database = '' and `+idleTimeout+` is not null
 			and set_config('lock_timeout', '`+detachWait+`', true) is not null`,
 		generation, string(domain.TopicTelemetry)); err != nil {
-		return fail(busy(err))
+		return busy(err)
 	}
 	if _, err := tx.ExecContext(ctx, lockMonths, monthsOf(generation)); err != nil {
-		return fail(busy(err))
+		return busy(err)
 	}
 	now, err := monthWrites(ctx, tx, generation, at)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	if !maps.Equal(now, writes) {
-		return fail(ErrMonthChanged)
+		return ErrMonthChanged
 	}
 	for _, p := range parts {
 		if _, err := tx.ExecContext(ctx, `
@@ -133,17 +186,17 @@ func (db *DB) Detach(
 			on conflict (generation, topic, partition, month) do update
 			set rows = excluded.rows, sha256 = excluded.sha256, detached = now()`,
 			generation, string(p.Partition.Topic), p.Partition.Partition, at, p.Rows, p.Digest[:]); err != nil {
-			return fail(err)
+			return err
 		}
 	}
 	for _, t := range monthly() {
 		name := fmt.Sprintf("%s.%s_%s", schemaOf(generation), t, m.start().Format("2006_01"))
 		if _, err := tx.ExecContext(ctx, "drop table if exists "+name); err != nil {
-			return fail(busy(err))
+			return busy(err)
 		}
 	}
 	if err := tx.Commit(); err != nil {
-		return fail(err)
+		return err
 	}
 	return nil
 }
@@ -158,7 +211,15 @@ func busy(err error) error {
 
 // Detached returns the parts that a generation left rows to.
 func (db *DB) Detached(ctx context.Context, generation string) ([]projections.PartDigest, error) {
-	return detached(ctx, db, generation, "")
+	var all []projections.PartDigest
+	for name, at := range db.all {
+		some, err := detached(ctx, at, generation, "")
+		if err != nil {
+			return nil, within(name, err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
 }
 
 // detached returns the parts of a topic, or of all with "".

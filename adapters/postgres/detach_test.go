@@ -83,12 +83,14 @@ func taken(t testing.TB, db *DB, generation string, tune func(*tuning)) *Store {
 // hourRows counts the rows of the tables that are split by hour.
 func hourRows(t testing.TB, db *DB, generation string) (n int) {
 	t.Helper()
-	for _, name := range monthly() {
-		var rows int
-		if err := db.QueryRowContext(t.Context(), fmt.Sprintf("select count(*) from %s.%s", schemaOf(generation), name)).Scan(&rows); err != nil {
-			t.Fatal(err)
+	for _, at := range db.all {
+		for _, name := range monthly() {
+			var rows int
+			if err := at.QueryRowContext(t.Context(), fmt.Sprintf("select count(*) from %s.%s", schemaOf(generation), name)).Scan(&rows); err != nil {
+				t.Fatal(err)
+			}
+			n += rows
 		}
-		n += rows
 	}
 	return n
 }
@@ -125,8 +127,9 @@ func late(l *storetest.Log, nodes, hours int) {
 
 // Rows in parts count as if they were in the database: for views, for digests, and for folds of late
 // facts. Detaching again takes over what late facts wrote.
-func TestDetach(t *testing.T) {
-	db := opened(t)
+func TestDetach(t *testing.T) { testDetach(t, opened(t)) }
+
+func testDetach(t *testing.T, db *DB) {
 	parts := &storetest.Parts{}
 	db.Parts = parts
 	g := generation(t, db)
@@ -186,8 +189,9 @@ func TestDetach(t *testing.T) {
 }
 
 // Whatever is detached when, the rows are those of a store that never detached anything.
-func TestDetachAnywhere(t *testing.T) {
-	db := opened(t)
+func TestDetachAnywhere(t *testing.T) { testDetachAnywhere(t, opened(t)) }
+
+func testDetachAnywhere(t *testing.T, db *DB) {
 	g := generation(t, db)
 	long.Check(t, 10, 500, func(t2 *rapid.T) {
 		db.Parts = &storetest.Parts{}
@@ -233,8 +237,9 @@ func raise(t testing.TB, db *DB, generation string, to domain.Position) error {
 
 // A fold that began before a month was detached is fenced, because it may believe that rows do not
 // exist.
-func TestDetachFences(t *testing.T) {
-	db := opened(t)
+func TestDetachFences(t *testing.T) { testDetachFences(t, opened(t)) }
+
+func testDetachFences(t *testing.T, db *DB) {
 	db.Parts = &storetest.Parts{}
 	g := generation(t, db)
 	l := storetest.Fleet(1, 24, storetest.Start)

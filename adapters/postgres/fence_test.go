@@ -362,7 +362,7 @@ func TestMonths(t *testing.T) {
 			for m := range month(3) {
 				months[first+m] = true
 			}
-			if err := db.Store(g, "").ensureMonths(ctx, months); err != nil {
+			if err := db.Store(g, "").ensureMonths(ctx, db.DB, months); err != nil {
 				t.Error(err)
 			}
 		})
@@ -398,7 +398,7 @@ func TestLoadLooksAtItsMonths(t *testing.T) {
 	g := generation(t, db)
 	s := db.Store(g, "")
 	first := monthOf(int64(storetest.Start / domain.Hour))
-	if err := s.ensureMonths(ctx, map[month]bool{first: true, first + 1: true, first - 1: true}); err != nil {
+	if err := s.ensureMonths(ctx, db.DB, map[month]bool{first: true, first + 1: true, first - 1: true}); err != nil {
 		t.Fatal(err)
 	}
 	scopes, ids, hours := newArray(oidText, 0), newArray(oidText, 0), newArray(oidInt8, 0)

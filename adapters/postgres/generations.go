@@ -39,9 +39,10 @@ type Generation struct {
 // Partition is how far a partition of a generation is folded, and by which instance.
 type Partition struct {
 	domain.TopicPartition
-	Next  int64         // offset of the first record that is not folded
-	Last  domain.Anchor // the last record that is folded
-	Owner string        // instance that folds it; "" if no live instance does
+	Database string        // that has its rows; "": the first
+	Next     int64         // offset of the first record that is not folded
+	Last     domain.Anchor // the last record that is folded
+	Owner    string        // instance that folds it; "" if no live instance does
 	// Stop says why the partition is stopped. It is nil if no stop is known.
 	Stop *projections.Stop
 }
@@ -105,8 +106,17 @@ const changeWait = "30s"
 // ErrChanging means that another change of generations did not end in time. The caller tries again.
 var ErrChanging = errors.New("another program is changing generations or writing rows and has not finished; try again")
 
-// change runs work in a transaction that excludes all other changes of generations.
+// change runs work in a transaction that excludes all other changes of generations, and then makes
+// the copies in the other databases.
 func (db *DB) change(ctx context.Context, work func(*sql.Tx) error) error {
+	if err := change(ctx, db.DB, work); err != nil {
+		return err
+	}
+	return db.follow(ctx)
+}
+
+// change runs work in a transaction that excludes all other changes of the generations of a database.
+func change(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -134,19 +144,26 @@ func (db *DB) Create(ctx context.Context, name, method string) error {
 	if err := checkGeneration(name); err != nil {
 		return err
 	}
-	err := db.change(ctx, func(tx *sql.Tx) error { return db.create(ctx, tx, name, method, Building) })
+	err := db.change(ctx, func(tx *sql.Tx) error {
+		return db.create(ctx, tx, name, method, Building, domain.AllPartitions(), db.placeOf)
+	})
 	if err != nil {
 		return fmt.Errorf("create generation %s: %w", name, err)
 	}
 	return nil
 }
 
-func (db *DB) create(ctx context.Context, tx *sql.Tx, name, method string, state GenerationState) error {
-	var topics []string
-	var partitions []int64
-	for _, tp := range domain.AllPartitions() {
-		topics, partitions = append(topics, string(tp.Topic)), append(partitions, int64(tp.Partition))
+// create makes the tables of a generation. Of its partitions it has those in the list, and place says
+// which database has the rows of each.
+func (db *DB) create(
+	ctx context.Context, tx *sql.Tx, name, method string, state GenerationState,
+	list []domain.TopicPartition, place func(domain.TopicPartition) string,
+) error {
+	places := make([]string, len(list))
+	for i, tp := range list {
+		places[i] = place(tp)
 	}
+	topics, partitions := partitionText(list)
 	res, err := tx.ExecContext(ctx, `
 		insert into quartermaster.generations (name, method, state) values ($1, $2, $3) on conflict do nothing`,
 		name, method, state)
@@ -159,9 +176,9 @@ func (db *DB) create(ctx context.Context, tx *sql.Tx, name, method string, state
 		return fmt.Errorf("%w: it exists", ErrGeneration)
 	}
 	if _, err := tx.ExecContext(ctx, `
-		insert into quartermaster.partitions (generation, topic, partition)
-		select $1, * from unnest($2::text[], $3::integer[])`,
-		name, pq.Array(topics), pq.Array(partitions)); err != nil {
+		insert into quartermaster.partitions (generation, topic, partition, database)
+		select $1, * from unnest($2::text[], $3::integer[], $4::text[])`,
+		name, topics, partitions, pq.Array(places)); err != nil {
 		return err
 	}
 	return db.createTables(ctx, tx, name)
@@ -177,7 +194,7 @@ func (db *DB) First(ctx context.Context, method string) (made bool, err error) {
 			if err := tx.QueryRowContext(ctx, look).Scan(&some); err != nil || some {
 				return err
 			}
-			if err := db.create(ctx, tx, "a", method, Live); err != nil {
+			if err := db.create(ctx, tx, "a", method, Live, domain.AllPartitions(), db.placeOf); err != nil {
 				return err
 			}
 			return setActive(ctx, tx, "a")
@@ -304,8 +321,7 @@ func (db *DB) Drop(ctx context.Context, name string, force bool) error {
 		case active:
 			return fmt.Errorf("%w: it is the active one; switch to another first", ErrGeneration)
 		}
-		// Folds lock the row of their partition first and then rows of the generation. Locking in
-		// another order could deadlock with them.
+		// These locks come first, as in drop.
 		owners, err := collectText(tx.QueryContext(ctx, `
 			select coalesce((select instance from quartermaster.sessions s where s.token = p.owner and `+aliveNow+`), '')
 			from quartermaster.partitions p where generation = $1 order by topic, partition for update`, name))
@@ -317,16 +333,27 @@ func (db *DB) Drop(ctx context.Context, name string, force bool) error {
 		if len(owners) > 0 && !force {
 			return fmt.Errorf("%w: it is being folded by %v; stop them, or force it", ErrGeneration, owners)
 		}
-		if err := db.dropTables(ctx, tx, name); err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `delete from quartermaster.generations where name = $1`, name)
-		return err
+		return db.drop(ctx, tx, name)
 	})
 	if err != nil {
 		return fmt.Errorf("drop generation %s: %w", name, err)
 	}
 	return nil
+}
+
+// drop removes a generation from a database.
+func (db *DB) drop(ctx context.Context, tx *sql.Tx, name string) error {
+	// Folds lock the row of their partition first and then rows of the generation. Locking in another
+	// order could deadlock with them.
+	if _, err := tx.ExecContext(ctx, `
+		select from quartermaster.partitions where generation = $1 order by topic, partition for update`, name); err != nil {
+		return err
+	}
+	if err := db.dropTables(ctx, tx, name); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `delete from quartermaster.generations where name = $1`, name)
+	return err
 }
 
 // Active returns the name of the active generation: the one that queries read.
@@ -357,10 +384,8 @@ func (db *DB) generations(ctx context.Context) ([]Generation, error) {
 	}
 	defer func() { _ = tx.Rollback() }()
 	rows, err := tx.QueryContext(ctx, `
-		select name, method, state, created, exists (select from quartermaster.active where generation = name), coalesce((
-			select sum(pg_total_relation_size(c.oid)) from pg_class c join pg_namespace n on n.oid = c.relnamespace
-			where n.nspname = 'rows_' || name and c.relkind in ('r', 'm')), 0)::bigint
-		from quartermaster.generations order by created, name collate "C"`)
+		select name, method, state, created, exists (select from quartermaster.active where generation = name), `+bytesSQL+`
+		from quartermaster.generations g order by created, name collate "C"`)
 	if err != nil {
 		return nil, err
 	}
@@ -377,13 +402,35 @@ func (db *DB) generations(ctx context.Context) ([]Generation, error) {
 			return nil, err
 		}
 	}
+	if err := tx.Rollback(); err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if err := db.fill(ctx, out[i].Name, out[i].Partitions); err != nil {
+			return nil, err
+		}
+		for _, o := range db.others {
+			var bytes int64
+			err := o.QueryRowContext(ctx, `select `+bytesSQL+` from quartermaster.generations g where name = $1`, out[i].Name).Scan(&bytes)
+			if err != nil && !errors.Is(err, sql.ErrNoRows) {
+				return nil, within(o.Name, err)
+			}
+			out[i].Bytes += bytes
+		}
+	}
 	return out, nil
 }
 
-// partitionsOf returns the partitions of a generation, in order.
+// bytesSQL is how much of the disk the rows of a generation g take.
+const bytesSQL = `coalesce((
+	select sum(pg_total_relation_size(c.oid)) from pg_class c join pg_namespace n on n.oid = c.relnamespace
+	where n.nspname = 'rows_' || g.name and c.relkind in ('r', 'm')), 0)::bigint`
+
+// partitionsOf returns the partitions of a generation, in order, as one database knows them: see
+// [DB.fill].
 func partitionsOf(ctx context.Context, q querier, generation string) ([]Partition, error) {
 	rows, err := q.QueryContext(ctx, `
-		select p.topic, p.partition, p.next_offset, `+anchorSQL+`, coalesce(s.instance, ''),
+		select p.topic, p.partition, p.database, p.next_offset, `+anchorSQL+`, coalesce(s.instance, ''),
 			p.stop_reason, coalesce(p.stop_advice, '')
 		from quartermaster.partitions p left join quartermaster.sessions s on s.token = p.owner and `+aliveNow+`
 		where p.generation = $1 order by p.topic collate "C", p.partition`, generation)
@@ -393,7 +440,7 @@ func partitionsOf(ctx context.Context, q querier, generation string) ([]Partitio
 	return collect(rows, func(rows *sql.Rows, p *Partition) error {
 		var reason sql.NullString
 		var advice string
-		err := rows.Scan(&p.Topic, &p.Partition, &p.Next, (*anchor)(&p.Last), &p.Owner, &reason, &advice)
+		err := rows.Scan(&p.Topic, &p.Partition, &p.Database, &p.Next, (*anchor)(&p.Last), &p.Owner, &reason, &advice)
 		if err != nil || !reason.Valid {
 			return err
 		}

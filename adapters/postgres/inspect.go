@@ -34,6 +34,18 @@ type State struct {
 	Active       string // the active generation; "" if there is none
 	ActiveMethod string
 	Partitions   []Partition // of the active generation, in order
+
+	Others []OtherState // in the order of the configuration
+
+	membership membership
+}
+
+// OtherState describes one of [Config.Others]. Of State it has what concerns one server.
+type OtherState struct {
+	Name string
+	State
+	// Err is why it cannot be used; nil if it can.
+	Err error
 }
 
 // TopicIdentity distinguishes topics of the same name.
@@ -46,8 +58,30 @@ type TopicIdentity struct {
 // (security_invoker), which needs version 15.
 const MinVersion = 150000
 
-// Inspect describes the database without changing it.
+// Inspect describes the databases without changing them.
 func Inspect(ctx context.Context, cfg Config) (s State, err error) {
+	if s, err = inspect(ctx, cfg); err != nil || s.Schema != s.Wanted {
+		return s, err
+	}
+	if err := checkFirst(s.membership); err != nil {
+		return s, err
+	}
+	for _, o := range cfg.Others {
+		other := OtherState{Name: o.Name}
+		other.State, other.Err = inspect(ctx, cfg.of(o))
+		if other.Err == nil && other.Schema == other.Wanted {
+			other.Err = other.membership.check(s.membership, o.Name, false)
+		}
+		if other.Err == nil && other.Active == s.Active {
+			fill(o.Name, s.Partitions, other.Partitions)
+		}
+		s.Others = append(s.Others, other)
+	}
+	return s, nil
+}
+
+// inspect describes one database.
+func inspect(ctx context.Context, cfg Config) (s State, err error) {
 	db, err := connect(ctx, cfg)
 	if err != nil {
 		return s, err
@@ -68,6 +102,9 @@ func Inspect(ctx context.Context, cfg Config) (s State, err error) {
 		return s, err
 	}
 	if _, s.MissingReaders, err = readersOf(ctx, db, cfg.Readers); err != nil {
+		return s, err
+	}
+	if s.membership, err = readMembership(ctx, db); err != nil {
 		return s, err
 	}
 	if err := s.bindings(ctx, db); err != nil {
@@ -111,20 +148,23 @@ func (s *State) bindings(ctx context.Context, db *sql.DB) error {
 
 // Stops returns the stopped partitions of the active generation.
 func (db *DB) Stops(ctx context.Context) (projections.Stops, error) {
-	rows, err := db.QueryContext(ctx, `
-		select topic, partition, next_offset, stop_reason, coalesce(stop_advice, '')
-		from quartermaster.partitions join quartermaster.active using (generation) where stop_reason is not null`)
 	stops := projections.Stops{}
-	if err == nil {
-		_, err = collect(rows, func(rows *sql.Rows, tp *domain.TopicPartition) error {
-			var stop projections.Stop
-			err := rows.Scan(&tp.Topic, &tp.Partition, &stop.Offset, &stop.Reason, &stop.Advice)
-			stops[*tp] = stop
-			return err
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read which partitions are stopped: %w", err)
+	for name, at := range db.all {
+		rows, err := at.QueryContext(ctx, `
+			select topic, partition, next_offset, stop_reason, coalesce(stop_advice, '')
+			from quartermaster.partitions join quartermaster.active using (generation)
+			where stop_reason is not null and database = ''`)
+		if err == nil {
+			_, err = collect(rows, func(rows *sql.Rows, tp *domain.TopicPartition) error {
+				var stop projections.Stop
+				err := rows.Scan(&tp.Topic, &tp.Partition, &stop.Offset, &stop.Reason, &stop.Advice)
+				stops[*tp] = stop
+				return err
+			})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read which partitions are stopped: %w", within(name, err))
+		}
 	}
 	return stops, nil
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"iter"
 	"strings"
@@ -32,7 +33,7 @@ func (t *tx) Load(ctx context.Context, keys iter.Seq[projections.Key]) (*project
 	for _, spec := range tables {
 		for rest := missing[spec.of]; len(rest) > 0; {
 			n := min(len(rest), t.store.tuning.array)
-			if err := t.store.load(ctx, spec, rest[:n], p); err != nil {
+			if err := load(ctx, p.home, t.store.schema, spec, rest[:n], p); err != nil {
 				t.failed = true
 				return nil, fmt.Errorf("load %d rows of %s: %w", n, spec.name(), err)
 			}
@@ -50,7 +51,7 @@ func (t *tx) Load(ctx context.Context, keys iter.Seq[projections.Key]) (*project
 }
 
 // load reads the existing rows of one table.
-func (s *Store) load(ctx context.Context, t *table, keys []projections.Key, p *part) error {
+func load(ctx context.Context, home *sql.DB, schema string, t *table, keys []projections.Key, p *part) error {
 	least, most := keys[0].Hour, keys[0].Hour
 	for _, k := range keys {
 		least, most = min(least, k.Hour), max(most, k.Hour)
@@ -59,7 +60,7 @@ func (s *Store) load(ctx context.Context, t *table, keys []projections.Key, p *p
 	if t.kind == byHour {
 		args = append(args, least, most)
 	}
-	rows, err := s.db.QueryContext(ctx, t.loadSQL(s.schema), args...)
+	rows, err := home.QueryContext(ctx, t.loadSQL(schema), args...)
 	if err != nil {
 		return err
 	}

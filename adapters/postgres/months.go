@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -36,28 +37,34 @@ func (m month) start() time.Time {
 // String returns the month as, for example, "2026-05".
 func (m month) String() string { return m.start().Format("2006-01") }
 
+// monthIn is a month in one database.
+type monthIn struct {
+	home *sql.DB
+	month
+}
+
 // monthBound returns the start of a month as SQL text.
 func monthBound(m month) string { return m.start().Format("2006-01-02 15:04:05+00") }
 
 // ensureMonths makes the partitions of months that have none yet. Several processes may do so at
 // once. Readers and writers do not wait for it: the partition is made as a separate table and then
 // attached.
-func (s *Store) ensureMonths(ctx context.Context, months map[month]bool) error {
+func (s *Store) ensureMonths(ctx context.Context, home *sql.DB, months map[month]bool) error {
 	for m := range months {
 		if m < firstMonth || m >= endMonth {
 			continue
 		}
 		s.mu.Lock()
-		known := s.months[m]
+		known := s.months[monthIn{home, m}]
 		s.mu.Unlock()
 		if known {
 			continue
 		}
-		if err := s.createMonth(ctx, m); err != nil {
+		if err := s.createMonth(ctx, home, m); err != nil {
 			return fmt.Errorf("make the partitions of %s in generation %q: %w", m, s.generation, err)
 		}
 		s.mu.Lock()
-		s.months[m] = true
+		s.months[monthIn{home, m}] = true
 		s.mu.Unlock()
 	}
 	return nil
@@ -69,8 +76,8 @@ const lockMonths = `select ` + idleTimeout + `, pg_advisory_xact_lock(hashtextex
 
 func monthsOf(generation string) string { return "quartermaster months " + generation }
 
-func (s *Store) createMonth(ctx context.Context, m month) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+func (s *Store) createMonth(ctx context.Context, home *sql.DB, m month) error {
+	tx, err := home.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

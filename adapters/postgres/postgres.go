@@ -12,7 +12,9 @@
 //     its heartbeat. Only the database's clock counts, so instances may have
 //     wrong clocks. Locks of the server do not fence. They only
 //     order changes of the schema and of generations.
-//   - A reader sees rows and position of one moment (repeatable read).
+//   - A reader sees rows and position of one moment (repeatable read). With several
+//     databases it sees one moment of each: rows of different partitions do not depend
+//     on each other, and the position has an offset for each partition.
 //   - The rows of a generation are in a schema of their own. One row of
 //     quartermaster.active names the generation that queries read.
 //
@@ -20,7 +22,7 @@
 //
 // Schema quartermaster holds the control tables (migrations) and the views for
 // people (views.sql); schema rows_NAME the rows of generation NAME, one table
-// for each [projections.Table].
+// for each [projections.Table]. Rows may be in several databases (several.go).
 package postgres
 
 import (
@@ -50,7 +52,10 @@ type Config struct {
 	// DSN is a connection string as libpq takes it: a URL, or key=value pairs.
 	DSN string
 
-	// MaxConns bounds the connections; 0 means 16.
+	// Others are databases that hold rows of some partitions.
+	Others []Other
+
+	// MaxConns bounds the connections to each database; 0 means 16.
 	MaxConns int
 
 	// Wrap, if set, wraps the connector that opens connections. It serves tracing, and tests that
@@ -71,9 +76,11 @@ type Config struct {
 // operator runs "quartermaster generation migrate", or upgrades the program.
 var ErrSchema = errors.New("database schema has another version than this program")
 
-// DB is a database with rows. It is safe for concurrent use.
+// DB is a database with rows, with others beside it if [Config.Others] names some. It is safe for
+// concurrent use.
 type DB struct {
-	*sql.DB
+	*sql.DB // the first
+	others  []*other
 	readers []string
 	patient bool
 
@@ -148,8 +155,22 @@ func connect(ctx context.Context, cfg Config) (*sql.DB, error) {
 	return db, nil
 }
 
-// Open connects and checks that the schema has this program's version.
+// Open connects and checks that every schema has this program's version, and that the databases are
+// those that the rows are in. It fails with [ErrSchema] or [ErrDatabases] otherwise.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
+	first, err := openSchema(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{DB: first, readers: cfg.Readers, patient: cfg.Patient}
+	if err := db.openOthers(ctx, cfg); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// openSchema connects to a database and checks its schema.
+func openSchema(ctx context.Context, cfg Config) (*sql.DB, error) {
 	db, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -169,17 +190,26 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &DB{DB: db, readers: cfg.Readers, patient: cfg.Patient}, nil
+	return db, nil
 }
 
-// Migrate brings the schema to this program's version. Several processes may run it at once. It
-// returns the versions before and after.
+// Migrate brings the schemas to this program's version, and takes in other databases that are new.
+// Several processes may run it at once. It returns the versions of the first database before and
+// after.
 func Migrate(ctx context.Context, cfg Config) (before, after int64, err error) {
 	db, err := connect(ctx, cfg)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if before, after, err = migrate(ctx, db); err == nil {
+		err = migrateOthers(ctx, cfg)
+	}
+	return before, after, err
+}
+
+// migrate brings one schema to this program's version.
+func migrate(ctx context.Context, db *sql.DB) (before, after int64, err error) {
 	if _, err := db.ExecContext(ctx, `create schema if not exists quartermaster`); err != nil {
 		return 0, 0, fmt.Errorf("create schema quartermaster: %w", err)
 	}

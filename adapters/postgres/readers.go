@@ -62,7 +62,27 @@ func grantRows(generation string, roles []string) string {
 // is needed for readers that were configured after these were made. It revokes nothing. It returns
 // the roles that may read, and the configured roles that do not exist.
 func (db *DB) Grant(ctx context.Context) (granted, missing []string, err error) {
-	err = db.change(ctx, func(tx *sql.Tx) error {
+	if err := db.follow(ctx); err != nil {
+		return nil, nil, err
+	}
+	for name, at := range db.all {
+		some, none, err := db.grant(ctx, at)
+		if err != nil {
+			return nil, nil, fmt.Errorf("let %s read: %w", strings.Join(db.readers, ", "), within(name, err))
+		}
+		if name == "" {
+			granted, missing = some, none
+			continue
+		}
+		// A role that lacks on one server cannot read all.
+		granted = slices.DeleteFunc(granted, func(role string) bool { return slices.Contains(none, role) })
+		missing = append(missing, slices.DeleteFunc(none, func(role string) bool { return slices.Contains(missing, role) })...)
+	}
+	return granted, missing, nil
+}
+
+func (db *DB) grant(ctx context.Context, at *sql.DB) (granted, missing []string, err error) {
+	err = change(ctx, at, func(tx *sql.Tx) error {
 		if granted, missing, err = readersOf(ctx, tx, db.readers); err != nil || len(granted) == 0 {
 			return err
 		}
@@ -81,14 +101,21 @@ func (db *DB) Grant(ctx context.Context) (granted, missing []string, err error) 
 		}
 		return db.execWithLockRetry(ctx, tx, grantViews(granted))
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("let %s read: %w", strings.Join(db.readers, ", "), err)
-	}
-	return granted, missing, nil
+	return granted, missing, err
 }
 
-// MissingReaders returns the configured readers that do not exist as roles.
-func (db *DB) MissingReaders(ctx context.Context) ([]string, error) {
-	_, missing, err := readersOf(ctx, db, db.readers)
-	return missing, err
+// MissingReaders returns the configured readers that do not exist as roles of every database.
+func (db *DB) MissingReaders(ctx context.Context) (missing []string, err error) {
+	for name, at := range db.all {
+		_, none, err := readersOf(ctx, at, db.readers)
+		if err != nil {
+			return nil, within(name, err)
+		}
+		for _, role := range none {
+			if !slices.Contains(missing, role) {
+				missing = append(missing, role)
+			}
+		}
+	}
+	return missing, nil
 }

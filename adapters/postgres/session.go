@@ -78,6 +78,9 @@ type Session struct {
 	held           map[Holding]context.CancelCauseFunc // partitions being worked on, until their work has returned
 	claims, losses int64
 	dropped        int // losses caused by the loss of the session itself
+
+	// partly: some databases do not let partitions be claimed, and the log says so. Only Share uses it.
+	partly bool
 }
 
 // Holding is a partition that a session folds.
@@ -118,6 +121,9 @@ func (db *DB) Join(ctx context.Context, cfg SessionConfig) (*Session, error) {
 	last, err := s.register(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("join as instance %q: %w", cfg.Instance, err)
+	}
+	if err := db.follow(ctx); err != nil {
+		s.log.Warn("partitions of a database cannot be folded", "error", err)
 	}
 	s.ctx, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	go s.beat(last)

@@ -143,7 +143,8 @@ func (s *Session) releaseAll(ctx context.Context) error {
 // assignment is a partition that is assigned to this session or owned by it.
 type assignment struct {
 	Holding
-	mine, own, free bool // assigned to this session, owned by it, owned by no live session
+	place           string // the database that has its rows
+	mine, own, free bool   // assigned to this session, owned by it, owned by no live session
 }
 
 func (s *Session) look(ctx context.Context) ([]assignment, error) {
@@ -151,7 +152,7 @@ func (s *Session) look(ctx context.Context) ([]assignment, error) {
 		with alive as (
 			select s.token, s.instance, sharing and method = $1 as shares from quartermaster.sessions s where `+aliveNow+`
 		)
-		select p.generation, p.topic, p.partition, coalesce(p.owner = $2, false), coalesce(a.instance, ''),
+		select p.generation, p.topic, p.partition, p.database, coalesce(p.owner = $2, false), coalesce(a.instance, ''),
 			g.state = 'live' and g.method = $1,
 			array(select instance from alive where shares order by instance collate "C")
 		from quartermaster.partitions p join quartermaster.generations g on g.name = p.generation
@@ -170,7 +171,7 @@ func (s *Session) look(ctx context.Context) ([]assignment, error) {
 	found, err := collect(rows, func(rows *sql.Rows, d *assignment) error {
 		var owner string
 		var folded bool
-		err := rows.Scan(&d.Generation, &d.Topic, &d.Partition, &d.own, &owner, &folded, &sharers)
+		err := rows.Scan(&d.Generation, &d.Topic, &d.Partition, &d.place, &d.own, &owner, &folded, &sharers)
 		d.free = owner == ""
 		if folded { // owned partitions of other generations are released
 			names, owners, at = append(names, d.String()), append(owners, owner), append(at, read)
@@ -281,11 +282,10 @@ func (s *Session) rebalance(ctx context.Context, stores map[string]*Store, start
 		return err
 	}
 	keep := map[Holding]bool{}
+	todo := map[string][]assignment{} // by the database that has the rows
 	for _, d := range found {
-		store := stores[d.Generation]
-		if store == nil {
-			store = s.Store(d.Generation)
-			stores[d.Generation] = store
+		if stores[d.Generation] == nil {
+			stores[d.Generation] = s.Store(d.Generation)
 		}
 		s.mu.Lock()
 		end, held := s.held[d.Holding]
@@ -296,33 +296,67 @@ func (s *Session) rebalance(ctx context.Context, stores map[string]*Store, start
 		case held && d.mine:
 			keep[d.Holding] = true
 		case held:
-		case d.mine && (d.own || d.free):
-			// If the session owns it already, its work has ended, or the answer to an earlier claim
-			// was lost.
-			claimed, err := store.Claim(ctx, d.TopicPartition)
-			if err != nil {
-				return fmt.Errorf("claim %s: %w", d, err)
-			}
-			if claimed {
-				keep[d.Holding] = true
-				start(d.Holding, store)
-			}
-		case d.own:
-			// An earlier release failed.
-			claimed, err := store.Claim(ctx, d.TopicPartition)
-			if err == nil && claimed {
-				err = store.Release(ctx, d.TopicPartition)
-			}
-			if err != nil {
-				return fmt.Errorf("release %s: %w", d, err)
-			}
+		case d.mine && (d.own || d.free), d.own:
+			todo[d.place] = append(todo[d.place], d)
 		}
+	}
+	// A database that does not answer keeps no partition of another one waiting.
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs []error
+	)
+	for place, list := range todo {
+		wg.Go(func() {
+			for _, d := range list {
+				err := s.settle(ctx, d, stores[d.Generation], func(h Holding, store *Store) {
+					mu.Lock()
+					keep[h] = true
+					mu.Unlock()
+					start(h, store)
+				})
+				if err != nil {
+					mu.Lock()
+					errs = append(errs, within(place, err))
+					mu.Unlock()
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil && len(errs) == len(todo) {
+		return err
+	} else if err != nil && !s.partly {
+		s.partly = true
+		s.log.Warn("cannot claim the partitions of a database", "error", err)
+	} else if err == nil {
+		s.partly = false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for h, end := range s.held {
 		if !keep[h] {
 			end(nil)
+		}
+	}
+	return nil
+}
+
+// settle claims a partition that is assigned to this session, and releases one that it owns and that
+// is not.
+func (s *Session) settle(ctx context.Context, d assignment, store *Store, start func(Holding, *Store)) error {
+	// If the session owns it already, its work has ended, the answer to an earlier claim was lost, or
+	// an earlier release failed.
+	claimed, err := store.Claim(ctx, d.TopicPartition)
+	switch {
+	case err != nil:
+		return fmt.Errorf("claim %s: %w", d, err)
+	case claimed && d.mine:
+		start(d.Holding, store)
+	case claimed:
+		if err := store.Release(ctx, d.TopicPartition); err != nil {
+			return fmt.Errorf("release %s: %w", d, err)
 		}
 	}
 	return nil

@@ -32,7 +32,8 @@ type Store struct {
 
 	mu     sync.Mutex
 	parts  map[domain.TopicPartition]*part
-	months map[month]bool // months whose partitions are known to exist
+	homes  map[domain.TopicPartition]home
+	months map[monthIn]bool // months whose partitions are known to exist
 
 	pending atomic.Int64 // changed rows in all open transactions
 	// large has one place, for a commit of many rows: its messages take as much memory as the rows.
@@ -69,6 +70,7 @@ var defaultTuning = tuning{keep: 16_384, array: 2_000, bytes: 16 << 20, page: 25
 type part struct {
 	gate    chan struct{}
 	claimed bool
+	home    *sql.DB // that has the rows and the position
 	epoch   int64
 	next    int64
 	last    domain.Anchor           // the record before next
@@ -99,12 +101,45 @@ func (db *DB) Store(generation, token string) *Store {
 		large:      make(chan struct{}, 1),
 		asked:      &atomic.Int64{},
 		parts:      map[domain.TopicPartition]*part{},
-		months:     map[month]bool{},
+		homes:      map[domain.TopicPartition]home{},
+		months:     map[monthIn]bool{},
 	}
 }
 
 // Generation returns the name of the generation whose rows these are.
 func (s *Store) Generation() string { return s.generation }
+
+// home is the database that has the rows of a partition.
+type home struct {
+	*sql.DB
+	name string // "": the first
+}
+
+// homeOf returns the database that has the rows of a partition. It never changes.
+func (s *Store) homeOf(ctx context.Context, tp domain.TopicPartition) (home, error) {
+	s.mu.Lock()
+	h, ok := s.homes[tp]
+	s.mu.Unlock()
+	if ok {
+		return h, nil
+	}
+	err := s.db.QueryRowContext(ctx, `
+		select database from quartermaster.partitions where generation = $1 and topic = $2 and partition = $3`,
+		s.generation, string(tp.Topic), tp.Partition).Scan(&h.name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return h, fmt.Errorf("%s: generation %s: %w", tp, s.generation, ErrNoGeneration)
+	}
+	if err == nil {
+		h.DB, err = s.db.home(h.name)
+	}
+	if err != nil {
+		return h, fmt.Errorf("find the database of %s: %w", tp, err)
+	}
+	s.mu.Lock()
+	s.homes[tp] = h
+	s.mu.Unlock()
+	return h, nil
+}
 
 // enter waits until no transaction is open on a partition. leave ends that exclusion.
 func (s *Store) enter(ctx context.Context, tp domain.TopicPartition) (*part, error) {
@@ -152,26 +187,12 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 	}
 	defer p.leave()
 	p.lose()
-	err = s.db.QueryRowContext(ctx, `
-		with free as materialized (
-			select generation, topic, partition from quartermaster.partitions p
-			where generation = $1 and topic = $2 and partition = $3 and (owner is null or owner = $4 or not exists (
-				select from quartermaster.sessions s where s.token = p.owner and `+aliveNow+`))
-				and exists (select from quartermaster.sessions s where s.token = $4 and `+aliveNow+`)
-			for update skip locked
-		)
-		update quartermaster.partitions p set owner = $4, epoch = epoch + 1 from free
-		where p.generation = free.generation and p.topic = free.topic and p.partition = free.partition
-		returning p.epoch, p.next_offset, `+anchorSQL,
-		s.generation, string(tp.Topic), tp.Partition, s.token).Scan(&p.epoch, &p.next, (*anchor)(&p.last))
-	if errors.Is(err, sql.ErrNoRows) {
-		err = s.evict(ctx, tp)
-		if err == nil {
-			return false, nil
-		}
-	}
+	claimed, err := s.claim(ctx, tp, p)
 	if err != nil {
 		return false, fmt.Errorf("claim %s of generation %q: %w", tp, s.generation, err)
+	}
+	if !claimed {
+		return false, nil
 	}
 	if err := s.learn(ctx, tp, p); err != nil {
 		return false, err
@@ -181,9 +202,83 @@ func (s *Store) Claim(ctx context.Context, tp domain.TopicPartition) (bool, erro
 	return true, nil
 }
 
+// claim takes a partition in the database that has its rows. If that is not the first one, the first
+// one decides who owns it.
+func (s *Store) claim(ctx context.Context, tp domain.TopicPartition, p *part) (claimed bool, err error) {
+	at, err := s.homeOf(ctx, tp)
+	if errors.Is(err, ErrNoGeneration) { // it was dropped
+		return false, s.evict(ctx, tp)
+	}
+	if err != nil {
+		return false, err
+	}
+	p.home = at.DB
+	var known int64 // epoch in the other database: it may be higher if the first one was restored
+	if at.name != "" {
+		err := at.QueryRowContext(ctx, `
+			select epoch from quartermaster.partitions where generation = $1 and topic = $2 and partition = $3`,
+			s.generation, string(tp.Topic), tp.Partition).Scan(&known)
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, missingRows(at.name, s.generation)
+		}
+		if err != nil {
+			return false, within(at.name, err)
+		}
+	}
+	err = s.db.QueryRowContext(ctx, `
+		with free as materialized (
+			select generation, topic, partition from quartermaster.partitions p
+			where generation = $1 and topic = $2 and partition = $3 and (owner is null or owner = $4 or not exists (
+				select from quartermaster.sessions s where s.token = p.owner and `+aliveNow+`))
+				and exists (select from quartermaster.sessions s where s.token = $4 and `+aliveNow+`)
+			for update skip locked
+		)
+		update quartermaster.partitions p set owner = $4, epoch = greatest(epoch, $5) + 1 from free
+		where p.generation = free.generation and p.topic = free.topic and p.partition = free.partition
+		returning p.epoch, p.next_offset, `+anchorSQL,
+		s.generation, string(tp.Topic), tp.Partition, s.token, known).Scan(&p.epoch, &p.next, (*anchor)(&p.last))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, s.evict(ctx, tp)
+	}
+	if err != nil || at.name == "" {
+		return err == nil, err
+	}
+	err = at.QueryRowContext(ctx, `
+		with free as materialized (
+			select generation, topic, partition from quartermaster.partitions
+			where generation = $1 and topic = $2 and partition = $3 and epoch < $5
+			for update skip locked
+		)
+		update quartermaster.partitions p set owner = $4, epoch = $5 from free
+		where p.generation = free.generation and p.topic = free.topic and p.partition = free.partition
+		returning p.next_offset, `+anchorSQL,
+		s.generation, string(tp.Topic), tp.Partition, s.token, p.epoch).Scan(&p.next, (*anchor)(&p.last))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, within(at.name, s.evictAt(ctx, tp, at))
+	}
+	return err == nil, within(at.name, err)
+}
+
+// evictAt is evict in another database, where an earlier owner may have left a transaction open.
+func (s *Store) evictAt(ctx context.Context, tp domain.TopicPartition, at home) error {
+	var owner sql.NullString
+	if err := at.QueryRowContext(ctx, `
+		select owner from quartermaster.partitions where generation = $1 and topic = $2 and partition = $3`,
+		s.generation, string(tp.Topic), tp.Partition).Scan(&owner); err != nil || !owner.Valid {
+		return err
+	}
+	var alive bool
+	if err := s.db.QueryRowContext(ctx, `
+		select exists (select from quartermaster.sessions s where s.token = $1 and `+aliveNow+`)`, owner.String).Scan(&alive); err != nil || alive {
+		return err
+	}
+	s.terminate(ctx, tp, at.DB, owner.String)
+	return nil
+}
+
 // learn reads which months of a partition are in parts. That holds as long as the claim does.
 func (s *Store) learn(ctx context.Context, tp domain.TopicPartition, p *part) error {
-	list, err := detached(ctx, s.db, s.generation, tp.Topic)
+	list, err := detached(ctx, p.home, s.generation, tp.Topic)
 	if err != nil {
 		return err
 	}
@@ -219,12 +314,18 @@ func (s *Store) evict(ctx context.Context, tp domain.TopicPartition) error {
 	case !dead.Valid:
 		return nil
 	}
+	s.terminate(ctx, tp, s.db.DB, dead.String)
+	return nil
+}
+
+// terminate has a database end the transactions of a dead session.
+func (s *Store) terminate(ctx context.Context, tp domain.TopicPartition, at *sql.DB, dead string) {
 	// A role sees only its own transactions, and may end only those.
-	ended, err := collectText(s.db.QueryContext(ctx, `
+	ended, err := collectText(at.QueryContext(ctx, `
 		with open as materialized (
 			select pid from pg_stat_activity where datname = current_database() and application_name = $1
 		)
-		select pid::text from open where pg_terminate_backend(pid)`, applicationName(dead.String)))
+		select pid::text from open where pg_terminate_backend(pid)`, applicationName(dead)))
 	switch {
 	case err != nil:
 		s.log.Warn("cannot end the transactions of a dead session; its partition becomes free when the server ends them",
@@ -236,7 +337,6 @@ func (s *Store) evict(ctx context.Context, tp domain.TopicPartition) error {
 		s.log.Info("had the server end the open transactions of a dead session",
 			"generation", s.generation, "partition", tp.String(), "processes", ended)
 	}
-	return nil
 }
 
 // Release gives a partition back. It waits for the open transaction on it, if any. If another
@@ -269,7 +369,11 @@ func (s *Store) KeepStop(ctx context.Context, tp domain.TopicPartition, stop *pr
 		reason = sql.NullString{String: plainText(stop.Reason), Valid: true}
 		advice = sql.NullString{String: stop.Advice, Valid: true}
 	}
-	_, err := s.db.ExecContext(ctx, `
+	at, err := s.homeOf(ctx, tp)
+	if err != nil {
+		return err
+	}
+	_, err = at.ExecContext(ctx, `
 		update quartermaster.partitions set stop_reason = $5, stop_advice = $6
 		where generation = $1 and topic = $2 and partition = $3 and owner = $4 and stop_reason is distinct from $5`,
 		s.generation, string(tp.Topic), tp.Partition, s.token, reason, advice)
@@ -301,7 +405,7 @@ func (s *Store) resume(ctx context.Context, tp domain.TopicPartition, p *part) e
 	if p.rows != nil {
 		return nil
 	}
-	err := s.db.QueryRowContext(ctx, `
+	err := p.home.QueryRowContext(ctx, `
 		select next_offset, `+anchorSQL+` from quartermaster.partitions p
 		where generation = $1 and topic = $2 and partition = $3 and owner = $4 and epoch = $5`,
 		s.generation, string(tp.Topic), tp.Partition, s.token, p.epoch).Scan(&p.next, (*anchor)(&p.last))
@@ -481,10 +585,10 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 	if err != nil {
 		return err
 	}
-	if err := s.ensureMonths(ctx, w.months); err != nil {
+	if err := s.ensureMonths(ctx, p.home, w.months); err != nil {
 		return err
 	}
-	sqlTx, err := s.db.BeginTx(ctx, nil)
+	sqlTx, err := p.home.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

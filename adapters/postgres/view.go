@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -40,7 +41,7 @@ func (db *DB) ViewOf(ctx context.Context, generation string, read func(projectio
 // view calls read with a snapshot of a generation, "" for the active one.
 func (db *DB) view(ctx context.Context, generation string, page int, read func(projections.View) error) error {
 	for missing := ""; ; {
-		v, name, err := db.openView(ctx, generation, page)
+		views, name, err := db.openViews(ctx, generation, page)
 		if isCode(err, pqerror.UndefinedTable) || isCode(err, pqerror.InvalidSchemaName) {
 			// The generation was dropped after its name was read and before its rows were. Before
 			// that, another generation was made active.
@@ -48,30 +49,94 @@ func (db *DB) view(ctx context.Context, generation string, page int, read func(p
 				missing = name
 				continue
 			}
+			if errors.Is(err, ErrDatabases) {
+				return err
+			}
 			return fmt.Errorf("the rows of generation %q were dropped: %w", name, err)
 		}
 		if err != nil {
 			return err
 		}
-		if len(v.detached) > 0 && db.Parts == nil {
-			return errors.Join(errNoParts(name, v.detached[0]), v.close())
+		var (
+			each []projections.View
+			left []projections.PartDigest
+		)
+		for _, v := range views {
+			each, left = append(each, v), append(left, v.detached...)
 		}
-		err = read(projections.ByCluster(projections.Over(v, db.Parts, v.detached)))
-		return errors.Join(err, v.close())
+		if len(left) > 0 && db.Parts == nil {
+			return errors.Join(errNoParts(name, left[0]), closeAll(views))
+		}
+		err = read(projections.ByCluster(projections.Over(projections.Beside(each...), db.Parts, left)))
+		return errors.Join(err, closeAll(views))
 	}
 }
 
-// openView begins a transaction that reads a consistent snapshot. It returns the name of the
-// generation even if its rows were dropped.
-func (db *DB) openView(ctx context.Context, generation string, page int) (_ *view, name string, err error) {
+func closeAll(views []*view) (err error) {
+	for _, v := range views {
+		err = errors.Join(err, v.close())
+	}
+	return err
+}
+
+// openViews begins a transaction in each database that has rows of a generation. It returns the name
+// of the generation even if its rows were dropped.
+func (db *DB) openViews(ctx context.Context, generation string, page int) (views []*view, name string, err error) {
 	if generation == "" {
 		if generation, err = db.readable(ctx); err != nil {
 			return nil, generation, err
 		}
 	}
+	defer func() {
+		if err != nil {
+			_ = closeAll(views)
+		}
+	}()
+	first, err := openView(ctx, db.DB, generation, page)
+	if err != nil {
+		return nil, generation, err
+	}
+	views = append(views, first)
+	first.mu.Lock()
+	places, err := placed(ctx, first.tx, generation)
+	first.mu.Unlock()
+	if err != nil {
+		return views, generation, fmt.Errorf("read where the rows of generation %q are: %w", generation, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(places)) {
+		if name == "" {
+			continue
+		}
+		at, err := db.home(name)
+		if err != nil {
+			return views, generation, err
+		}
+		v, err := openView(ctx, at, generation, page)
+		if isCode(err, pqerror.UndefinedTable) || isCode(err, pqerror.InvalidSchemaName) {
+			err = fmt.Errorf("%w: %w", missingRows(name, generation), err)
+		}
+		if err != nil {
+			return views, generation, within(name, err)
+		}
+		views = append(views, v)
+		for _, tp := range places[name] {
+			if _, ok := v.position[tp]; !ok {
+				return views, generation, missingRows(name, generation)
+			}
+		}
+		if len(v.position) != len(places[name]) {
+			return views, generation, fmt.Errorf("%w: of generation %s database %q has the partitions %v, and the first database says %v",
+				ErrDatabases, generation, name, slices.SortedFunc(maps.Keys(v.position), domain.TopicPartition.Compare), places[name])
+		}
+	}
+	return views, generation, nil
+}
+
+// openView begins a transaction that reads a consistent snapshot of what one database has.
+func openView(ctx context.Context, db *sql.DB, generation string, page int) (_ *view, err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
-		return nil, generation, fmt.Errorf("begin to read: %w", err)
+		return nil, fmt.Errorf("begin to read: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -82,7 +147,7 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 	// one that the snapshot does not know to be detached are there until the end.
 	for _, t := range monthly() {
 		if _, err := tx.ExecContext(ctx, fmt.Sprintf("lock table only %s.%s in access share mode", schemaOf(generation), t)); err != nil {
-			return nil, generation, fmt.Errorf("begin to read generation %q: %w", generation, err)
+			return nil, fmt.Errorf("begin to read generation %q: %w", generation, err)
 		}
 	}
 	v := &view{
@@ -98,9 +163,9 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 	// be dropped meanwhile.
 	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`
 		select topic, partition, next_offset, %s from quartermaster.partitions p
-		where generation = $1 and (select count(*) from (select from %s.streams limit 0) t) = 0`, anchorSQL, v.schema), generation)
+		where generation = $1 and database = '' and (select count(*) from (select from %s.streams limit 0) t) = 0`, anchorSQL, v.schema), generation)
 	if err != nil {
-		return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
+		return nil, fmt.Errorf("read the position of generation %q: %w", generation, err)
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
@@ -108,7 +173,7 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 		var next int64
 		var last anchor
 		if err := rows.Scan(&tp.Topic, &tp.Partition, &next, &last); err != nil {
-			return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
+			return nil, fmt.Errorf("read the position of generation %q: %w", generation, err)
 		}
 		v.position[tp] = next
 		if a := domain.Anchor(last); !a.IsZero() {
@@ -116,10 +181,10 @@ func (db *DB) openView(ctx context.Context, generation string, page int) (_ *vie
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, generation, fmt.Errorf("read the position of generation %q: %w", generation, err)
+		return nil, fmt.Errorf("read the position of generation %q: %w", generation, err)
 	}
 	v.detached, err = detached(ctx, tx, generation, "")
-	return v, generation, err
+	return v, err
 }
 
 // readable returns the name of the active generation, which this fold version made.
