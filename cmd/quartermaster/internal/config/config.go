@@ -20,7 +20,7 @@ import (
 // Config is the configuration file. The log is an Apache Kafka cluster, the rows are in Postgres,
 // and several instances with the same file share the work.
 //
-// Every field except webhooks can be set in the environment instead, as QUARTERMASTER_ and the
+// Every field except webhooks and postgres.others can be set in the environment instead, as QUARTERMASTER_ and the
 // path of its key in capitals, lists separated by commas: QUARTERMASTER_POSTGRES_DSN_FILE. The
 // environment overrides the file. An empty variable counts as not set.
 //
@@ -124,6 +124,22 @@ type Postgres struct {
 	// Readers are roles that may read the tables and views: small letters, digits
 	// and underscores.
 	Readers []string `yaml:"readers"`
+	// Others are databases that have the rows of some partitions. They cannot be set in the
+	// environment.
+	Others []Database `yaml:"others"`
+}
+
+// Database is a database beside the first one. It begins empty.
+type Database struct {
+	// Name is recorded in the first database and stays the same.
+	Name string `yaml:"name"`
+	// DSN, DSNFile and PasswordFile are as in [Postgres].
+	DSN          string `yaml:"dsn"`
+	DSNFile      string `yaml:"dsn_file"`
+	PasswordFile string `yaml:"password_file"`
+	// Partitions are those whose rows are here: TOPIC, TOPIC/3 or TOPIC/4-7. All others are in the
+	// first database. It holds for generations that are made from now on.
+	Partitions []string `yaml:"partitions"`
 }
 
 // Gateway configures where nodes and Prometheus push their observations.
@@ -252,7 +268,10 @@ var Example []byte
 func (c *Config) Values() []configfile.Value {
 	out := c.File.Values()
 	for i := range out {
-		if hooks, ok := out[i].Value.([]Webhook); ok {
+		switch hooks := out[i].Value.(type) {
+		case []Database:
+			out[i].Value = append([]Database{}, hooks...)
+		case []Webhook:
 			shown := []Webhook{}
 			for _, w := range hooks {
 				w.URL = HiddenURL(w.URL)

@@ -46,11 +46,14 @@ func fieldPaths(t *testing.T) (paths []string) {
 	return paths
 }
 
-// webhookFields returns the paths of the fields of the first webhook.
-func webhookFields() (paths []string) {
-	of := reflect.TypeFor[Webhook]()
-	for i := range of.NumField() {
-		paths = append(paths, "webhooks[0]."+of.Field(i).Tag.Get("yaml"))
+// listedFields returns the paths of the fields of the first entry of each list.
+func listedFields() (paths []string) {
+	for list, of := range map[string]reflect.Type{
+		"webhooks": reflect.TypeFor[Webhook](), "postgres.others": reflect.TypeFor[Database](),
+	} {
+		for i := range of.NumField() {
+			paths = append(paths, list+"[0]."+of.Field(i).Tag.Get("yaml"))
+		}
 	}
 	return paths
 }
@@ -186,6 +189,21 @@ func TestConfigFaults(t *testing.T) {
 			`q.yaml:3:23: archive.witnesses[0]: "b" is not the http or https address of a witness`,
 			`q.yaml:3:30: archive.witnesses[1]: "https://w" is not a verifier key and an address, separated by a space`,
 		}},
+		"others": {
+			"kafka: {brokers: ['k:9092']}\npostgres:\n  dsn: postgres://u@db/rows\n  others:\n" +
+				"  - {name: a, dsn: 'host=h', partitions: [qm.fleet, qm.telemetry/4-7]}\n" +
+				"  - {name: a, dsn: 'postgres://u:hunter2@h/d', partitions: [qm.telemetry/7]}\n" +
+				"  - {name: b, partitions: [qm.telemetri, qm.telemetry/8, qm.books/0-1, qm.market/x]}\n", []string{
+				"q.yaml:6:12: postgres.others[1].name: a is there twice; each database needs its own name",
+				"q.yaml:6:20: postgres.others[1].dsn: holds a password; put the password into a file that postgres.others[1].password_file names, or the whole DSN into one that postgres.others[1].dsn_file names",
+				"q.yaml:6:61: postgres.others[1].partitions[0]: qm.telemetry/7 is in a already; the rows of a partition are in one database",
+				"q.yaml:7:5: postgres.others[2].dsn: is needed, for example postgres://quartermaster@db:5432/quartermaster; or name a file that holds it: postgres.others[2].dsn_file",
+				`q.yaml:7:28: postgres.others[2].partitions[0]: "qm.telemetri" is not a topic; did you mean qm.telemetry?`,
+				`q.yaml:7:42: postgres.others[2].partitions[1]: "qm.telemetry/8" is not a partition of qm.telemetry: it has 0 to 7; write qm.telemetry, qm.telemetry/0 or qm.telemetry/0-7`,
+				`q.yaml:7:58: postgres.others[2].partitions[2]: "qm.books/0-1" is not a partition of qm.books: it has 0 to 0; write qm.books, qm.books/0 or qm.books/0-0`,
+				`q.yaml:7:72: postgres.others[2].partitions[3]: "qm.market/x" is not a partition of qm.market: it has 0 to 3; write qm.market, qm.market/0 or qm.market/0-3`,
+			},
+		},
 		"webhooks": {with("webhooks:\n- {name: a, url: 'http://x/'}\n- {name: a, url: ftp://hunter2}\n- {url: 'http://u:hunter2@x'}\n- {name: d}\n- {name: e, url: 'https://x/#hunter2', types: [a b]}\n"), []string{
 			"q.yaml:5:10: webhooks[1].name: a is there twice; each webhook needs its own name",
 			"q.yaml:5:18: webhooks[1].url: is not an http or https address",
@@ -294,7 +312,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	for _, v := range file.Values() {
 		before[v.Key] = v
 	}
-	vars := map[string]string{"QUARTERMASTER_WEBHOOKS": "not read"}
+	vars := map[string]string{"QUARTERMASTER_WEBHOOKS": "not read", "QUARTERMASTER_POSTGRES_OTHERS": "not read"}
 	for path, text := range samples {
 		vars[variable(path)] = text
 	}
@@ -305,9 +323,9 @@ func TestConfigFromEnvironment(t *testing.T) {
 	}
 	for _, v := range c.Values() {
 		switch v.Key {
-		case "webhooks":
+		case "webhooks", "postgres.others":
 			if v.From != configfile.FromDefault {
-				t.Errorf("webhooks come from the %s", v.From)
+				t.Errorf("%s come from the %s", v.Key, v.From)
 			}
 			continue
 		case "postgres.dsn":
@@ -402,11 +420,11 @@ func TestConfigPaths(t *testing.T) {
 // Every field that names a file is known to be one, and every secret as a secret.
 func TestConfigFilesAreKnown(t *testing.T) {
 	known := map[string]bool{}
-	c := &Config{Webhooks: make([]Webhook, 1)}
+	c := &Config{Webhooks: make([]Webhook, 1), Postgres: Postgres{Others: make([]Database, 1)}}
 	for _, f := range c.Files() {
 		known[f.field] = f.Secret
 	}
-	for _, p := range append(fieldPaths(t), webhookFields()...) {
+	for _, p := range append(fieldPaths(t), listedFields()...) {
 		secret, ok := known[p]
 		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" && p != "parts" && p != "parts_cache.directory" && p != "archive.url" {
 			t.Errorf("%s is a file: %t", p, ok)
@@ -434,6 +452,7 @@ func TestConfigExample(t *testing.T) {
 	}
 	all := commented.ReplaceAll(Example, []byte("$1$2"))
 	all = bytes.Replace(all, []byte("\n  dsn: "), []byte("\n  #dsn: "), 1)
+	all = bytes.Replace(all, []byte("\n      dsn: "), []byte("\n      #dsn: "), 1)
 	// All of it at once: webhooks are a list, so that what follows a dash is deeper by two.
 	c, err := parseConfig("q.yaml", all, noEnvironment)
 	if err != nil {
@@ -459,8 +478,8 @@ func TestConfigExample(t *testing.T) {
 			t.Errorf("the example shows %v for %s, and it is %v", v.Value, v.Key, standard)
 		}
 	}
-	for _, path := range webhookFields() {
-		if c.File.Origin(path).Kind != configfile.FromFile {
+	for _, path := range listedFields() {
+		if path != "postgres.others[0].dsn" && c.File.Origin(path).Kind != configfile.FromFile {
 			t.Errorf("%s is not in the example", path)
 		}
 	}
@@ -469,6 +488,7 @@ func TestConfigExample(t *testing.T) {
 // What is shown is a configuration, of the same meaning.
 func TestConfigShowReadsBack(t *testing.T) {
 	text := minimal + "instance: 'yes'\nsnapshots: \"a b: #c\"\nschedules: {plan: '*/5 * * * *'}\nwebhooks: [{name: a, url: 'http://x', types: [B, C]}]\n"
+	text = strings.Replace(text, "rows}", "rows, others: [{name: b, dsn: 'host=h', partitions: [qm.fleet/1-2]}]}", 1)
 	c, err := parseConfig("/d/q.yaml", []byte(text), noEnvironment)
 	if err != nil {
 		t.Fatal(err)
@@ -528,7 +548,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.EnvironmentFaults(environ)
-	if want := []string{"QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
+	if want := []string{"QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_POSTGRES_OTHERS", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

@@ -136,28 +136,54 @@ func (c *Config) sasl() (sasl.Mechanism, error) {
 // ForPostgres returns how to connect to the rows.
 func (c *Config) ForPostgres() (postgres.Config, error) {
 	p := c.Postgres
-	dsn, field := p.DSN, "postgres.dsn"
-	if p.DSNFile != "" {
+	dsn, err := c.connection("postgres", p.DSN, p.DSNFile, p.PasswordFile)
+	if err != nil {
+		return postgres.Config{}, err
+	}
+	cfg := postgres.Config{DSN: dsn, MaxConns: p.MaxConns, Readers: p.Readers, Wrap: c.WrapDatabase, Patient: c.Patient}
+	for i, d := range p.Others {
+		at := fmt.Sprintf("postgres.others[%d]", i)
+		dsn, err := c.connection(at, d.DSN, d.DSNFile, d.PasswordFile)
+		if err != nil {
+			return postgres.Config{}, err
+		}
+		o := postgres.Other{Name: d.Name, DSN: dsn}
+		for _, text := range d.Partitions {
+			some, err := partitionsOf(text)
+			if err != nil {
+				return postgres.Config{}, c.wrong(at+".partitions", "%v", err)
+			}
+			o.Partitions = append(o.Partitions, some...)
+		}
+		cfg.Others = append(cfg.Others, o)
+	}
+	return cfg, nil
+}
+
+// connection returns a connection string with its password. The fields are below at.
+func (c *Config) connection(at, dsn, dsnFile, passwordFile string) (string, error) {
+	field := at + ".dsn"
+	if dsnFile != "" {
 		var err error
-		field = "postgres.dsn_file"
-		if dsn, err = configfile.Secret(p.DSNFile); err != nil {
-			return postgres.Config{}, c.wrong(field, "%v", err)
+		field = at + ".dsn_file"
+		if dsn, err = configfile.Secret(dsnFile); err != nil {
+			return "", c.wrong(field, "%v", err)
 		}
 	}
 	withPassword, err := readDSN(dsn)
 	if err != nil {
-		return postgres.Config{}, c.wrong(field, "%v", err)
+		return "", c.wrong(field, "%v", err)
 	}
 	extra := map[string]string{"fallback_application_name": "quartermaster " + c.Instance}
-	if p.PasswordFile != "" {
+	if passwordFile != "" {
 		if withPassword {
-			return postgres.Config{}, c.wrong("postgres.password_file", "stands beside a password in %s; keep one of the two", p.DSNFile)
+			return "", c.wrong(at+".password_file", "stands beside a password in %s; keep one of the two", dsnFile)
 		}
-		if extra["password"], err = configfile.Secret(p.PasswordFile); err != nil {
-			return postgres.Config{}, c.wrong("postgres.password_file", "%v", err)
+		if extra["password"], err = configfile.Secret(passwordFile); err != nil {
+			return "", c.wrong(at+".password_file", "%v", err)
 		}
 	}
-	return postgres.Config{DSN: addToDSN(dsn, extra), MaxConns: p.MaxConns, Readers: p.Readers, Wrap: c.WrapDatabase, Patient: c.Patient}, nil
+	return addToDSN(dsn, extra), nil
 }
 
 // readDSN checks a connection string and tells whether it holds a password. Its

@@ -102,6 +102,14 @@ func TestConfigForAdapters(t *testing.T) {
 	if err != nil || cfg.Password != configtest.Hunter2 || cfg.ApplicationName != "quartermaster i1" || cfg.Database != "rows" || p.MaxConns != 16 || len(p.Readers) != 1 {
 		t.Errorf("%v: %s %s, %d connections, readers %q", err, cfg.ApplicationName, cfg.Database, p.MaxConns, p.Readers)
 	}
+	if len(p.Others) != 1 {
+		t.Fatalf("%+v", p.Others)
+	}
+	o := p.Others[0]
+	cfg, err = pq.NewConfig(o.DSN)
+	if err != nil || cfg.Password != configtest.Hunter2 || cfg.Database != "more" || o.Name != "more" || len(o.Partitions) != 4 || o.Partitions[0].String() != "qm.telemetry/4" {
+		t.Errorf("%v: %s, %s %v", err, cfg.Database, o.Name, o.Partitions)
+	}
 	for mechanism, name := range map[string]string{"PLAIN": "PLAIN", "SCRAM-SHA-256": "SCRAM-SHA-256"} {
 		c.Kafka.SASL.Mechanism = mechanism
 		if k, err := c.ForKafka(); err != nil || k.SASL.Name() != name {

@@ -101,6 +101,10 @@ func (c *Config) Files() []namedFile {
 	if !strings.Contains(c.Parts, "://") {
 		out = append(out, namedFile{"parts", &c.Parts, false})
 	}
+	for i := range c.Postgres.Others {
+		d, at := &c.Postgres.Others[i], fmt.Sprintf("postgres.others[%d]", i)
+		out = append(out, namedFile{at + ".dsn_file", &d.DSNFile, true}, namedFile{at + ".password_file", &d.PasswordFile, true})
+	}
 	for i := range c.Webhooks {
 		out = append(out, namedFile{fmt.Sprintf("webhooks[%d].secret_file", i), &c.Webhooks[i].SecretFile, true})
 	}
@@ -164,17 +168,8 @@ func (p *Postgres) validate(f *configfile.File) {
 			f.Drop("postgres.dsn")
 		}
 	}
-	if p.DSN == "" && p.DSNFile == "" {
-		f.Add("postgres.dsn", "is needed, for example postgres://quartermaster@db:5432/quartermaster; or name a file that holds it: postgres.dsn_file")
-	}
-	if p.DSN != "" {
-		if withPassword, err := readDSN(p.DSN); err != nil {
-			f.Add("postgres.dsn", "%v", err)
-		} else if withPassword {
-			f.Add("postgres.dsn", "holds a password; put the password into a file that postgres.password_file names, "+
-				"or the whole DSN into one that postgres.dsn_file names")
-		}
-	}
+	checkDSN(f, "postgres", p.DSN, p.DSNFile)
+	validateOthers(f, p.Others)
 	within(f, "postgres.max_conns", p.MaxConns, 4, 1000)
 	for i, r := range p.Readers {
 		at := fmt.Sprintf("postgres.readers[%d]", i)
@@ -187,6 +182,88 @@ func (p *Postgres) validate(f *configfile.File) {
 			f.Add(at, "%s is there twice", r)
 		}
 	}
+}
+
+// checkDSN refuses a missing connection string, and one that shows its password.
+func checkDSN(f *configfile.File, at, dsn, dsnFile string) {
+	if dsn == "" && dsnFile == "" {
+		f.Add(at+".dsn", "is needed, for example postgres://quartermaster@db:5432/quartermaster; or name a file that holds it: %s.dsn_file", at)
+	}
+	if dsn == "" {
+		return
+	}
+	if withPassword, err := readDSN(dsn); err != nil {
+		f.Add(at+".dsn", "%v", err)
+	} else if withPassword {
+		f.Add(at+".dsn", "holds a password; put the password into a file that %[1]s.password_file names, "+
+			"or the whole DSN into one that %[1]s.dsn_file names", at)
+	}
+}
+
+// validateOthers refuses a map of partitions that says two things about one of them.
+func validateOthers(f *configfile.File, others []Database) {
+	names, placed := map[string]bool{}, map[domain.TopicPartition]string{}
+	for i := range others {
+		d, at := &others[i], fmt.Sprintf("postgres.others[%d]", i)
+		switch {
+		case !plainName.MatchString(d.Name):
+			f.Add(at+".name", "%q is not a name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(d.Name, shown))
+		case names[d.Name]:
+			f.Add(at+".name", "%s is there twice; each database needs its own name", d.Name)
+		}
+		names[d.Name] = true
+		if d.DSN != "" && d.DSNFile != "" {
+			f.Add(at+".dsn_file", "is given as well as %s.dsn; give one of the two", at)
+		}
+		checkDSN(f, at, d.DSN, d.DSNFile)
+		for j, text := range d.Partitions {
+			at := fmt.Sprintf("%s.partitions[%d]", at, j)
+			some, err := partitionsOf(text)
+			if err != nil {
+				f.Add(at, "%v", err)
+			}
+			for _, tp := range some {
+				if other, twice := placed[tp]; twice {
+					f.Add(at, "%s is in %s already; the rows of a partition are in one database", tp, other)
+					break
+				}
+				placed[tp] = d.Name
+			}
+		}
+	}
+}
+
+// partitionsOf reads partitions: TOPIC for all of a topic, TOPIC/3, or TOPIC/4-7.
+func partitionsOf(text string) ([]domain.TopicPartition, error) {
+	name, numbers, some := strings.Cut(text, "/")
+	topic := domain.Topic(name)
+	n := topic.Partitions()
+	if n == 0 {
+		var known []string
+		for _, s := range domain.TopicSpecs() {
+			known = append(known, string(s.Topic))
+		}
+		return nil, fmt.Errorf("%q is not a topic; %s", domain.Clip(name, shown), domain.Suggest(name, known))
+	}
+	from, to := 0, n-1
+	if some {
+		first, last, isRange := strings.Cut(numbers, "-")
+		if !isRange {
+			last = first
+		}
+		a, err1 := strconv.Atoi(first)
+		b, err2 := strconv.Atoi(last)
+		if err1 != nil || err2 != nil || a < 0 || b < a || b >= n {
+			return nil, fmt.Errorf("%q is not a partition of %s: it has 0 to %d; write %[2]s, %[2]s/0 or %[2]s/0-%[3]d",
+				domain.Clip(text, shown), topic, n-1)
+		}
+		from, to = a, b
+	}
+	var out []domain.TopicPartition
+	for i := from; i <= to; i++ {
+		out = append(out, domain.TopicPartition{Topic: topic, Partition: i})
+	}
+	return out, nil
 }
 
 func (g *Gateway) validate(f *configfile.File) {

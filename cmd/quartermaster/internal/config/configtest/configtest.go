@@ -42,6 +42,8 @@ func Secrets(t *testing.T) (path string, secrets map[string]string) {
 	write("kafka.password", Hunter2+"\n")
 	write("dsn", "host=127.0.0.1 port=1 user=u dbname=rows")
 	write("db.password", Hunter2+"\r\n")
+	write("dsn2", "host=127.0.0.1 port=1 user=u dbname=more")
+	write("db2.password", Hunter2)
 	write("hook.secret", Hunter2)
 	if _, err := keyfile.Create(filepath.Join(dir, "checkpoint.key")); err != nil {
 		t.Fatal(err)
@@ -54,6 +56,7 @@ kafka:
 postgres:
   dsn_file: dsn
   password_file: db.password
+  others: [{name: more, dsn_file: dsn2, password_file: db2.password, partitions: [qm.telemetry/4-7]}]
 gateway: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: gateway.key}
 schedules: {checkpoint: 0 1 * * *, checkpoint_key_file: checkpoint.key}
 webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secret}]
@@ -62,6 +65,7 @@ webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secre
 		"kafka.tls.key_file": "tls.key", "kafka.sasl.password_file": "kafka.password",
 		"gateway.key_file":  "gateway.key",
 		"postgres.dsn_file": "dsn", "postgres.password_file": "db.password",
+		"postgres.others[0].dsn_file": "dsn2", "postgres.others[0].password_file": "db2.password",
 		"schedules.checkpoint_key_file": "checkpoint.key", "webhooks[0].secret_file": "hook.secret",
 	}
 }
