@@ -48,6 +48,7 @@ type site struct {
 	gate   *gate
 	estate *estate
 
+	patient  bool          // instances wait for few rows as for many
 	patience time.Duration // of commands that wait for rows; 0: the usual
 	bucket   app.Bucket    // of every address s3://…; nil: none
 }
@@ -154,6 +155,7 @@ func (s *site) serve(name string) *running {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	c.Patient = s.patient
 	r := &running{t: s.t, done: make(chan error, 1), more: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop

@@ -477,6 +477,7 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 		k.ok("postgres", "version %s", version)
 	}
 	k.clock(s.Clock, before, time.Now())
+	defer k.otherDatabases(cfg, &s)
 	switch {
 	case len(s.MissingRights) > 0:
 		k.notYet()
@@ -506,6 +507,56 @@ func (k *checker) postgres(ctx context.Context, logID string, topics map[domain.
 			stop := stops[tp]
 			k.failed("partition "+tp.String(), fmt.Errorf("stands still at offset %d: %s", stop.Offset, stop.Reason), stop.Advice)
 		}
+	}
+}
+
+// otherDatabases checks those of postgres.others.
+func (k *checker) otherDatabases(cfg postgres.Config, first *postgres.State) {
+	if len(cfg.Others) > 0 && first.Schema != first.Wanted {
+		k.note("databases", CheckSkipped, "the first database has no schema of this version", "")
+		return
+	}
+	for i := range first.Others {
+		s := &first.Others[i]
+		check := "database " + s.Name
+		if host, plain := sentInPlain(cfg.Others[i].DSN); plain {
+			k.note(check, CheckWarning, "connections to "+host+" are not encrypted: sslmode=disable", "omit sslmode, or set sslmode=verify-full")
+		}
+		switch {
+		case errors.Is(s.Err, postgres.ErrDatabases):
+			k.failed(check, s.Err, "correct postgres.others; docs/operate/several-databases.md has the rules")
+		case s.Err != nil:
+			k.failed(check, s.Err, postgresAdvice(s.Err))
+		case s.Version < postgres.MinVersion:
+			k.failed(check, fmt.Errorf("the server is version %d.%d", s.Version/10000, s.Version%10000), "upgrade it to 15 or newer")
+		case s.Standby:
+			k.failed(check, errors.New("the server is a standby, which accepts no writes"), "name the primary, or add target_session_attrs=read-write")
+		case s.Schema > s.Wanted:
+			k.failed(check, fmt.Errorf("its schema is version %d, this program knows %d", s.Schema, s.Wanted), "upgrade this program")
+		case s.Schema < s.Wanted && len(s.MissingRights) > 0:
+			k.failed(check, fmt.Errorf("these rights are missing: %s", strings.Join(s.MissingRights, "; ")),
+				"grant them to the user of its dsn, or let that user own the database")
+		case s.Schema < s.Wanted:
+			k.note(check, CheckWarning, "it has no schema of this version yet", "\"quartermaster generation migrate\" makes it")
+		default:
+			k.ok(check, "version %d.%d, schema %d", s.Version/10000, s.Version%10000, s.Schema)
+		}
+	}
+	moved := 0
+	for _, p := range first.Partitions {
+		at := ""
+		for _, o := range cfg.Others {
+			if slices.Contains(o.Partitions, p.TopicPartition) {
+				at = o.Name
+			}
+		}
+		if p.Database != at {
+			moved++
+		}
+	}
+	if moved > 0 {
+		k.note("databases", CheckWarning, fmt.Sprintf("%d partitions of generation %s are in another database than configured", moved, first.Active),
+			"\"quartermaster generation rebuild\" makes a generation as configured; until then the rows stay where they are")
 	}
 }
 

@@ -29,6 +29,8 @@ type Migrated struct {
 	Before     int64  `json:"before"`
 	After      int64  `json:"after"`                // schema version; 0 is none
 	Generation string `json:"generation,omitempty"` // the first one, if it was created
+	// Databases are the names of those beside the first, which were migrated too.
+	Databases []string `json:"databases"`
 	// Readers may read everything now.
 	Readers        []string `json:"readers"`
 	MissingReaders []string `json:"missing_readers"` // configured, but not roles of the server
@@ -52,15 +54,18 @@ type GenerationsStatus struct {
 
 // GenerationStatus is the progress of a generation of rows.
 type GenerationStatus struct {
-	Name       string            `json:"name"`
-	Method     string            `json:"method"`
-	State      string            `json:"state"` // building or live
-	Active     bool              `json:"active"`
-	Created    time.Time         `json:"created"`
-	Position   string            `json:"position"`
-	Events     int64             `json:"events"`
-	Lag        *int64            `json:"lag"`
-	Bytes      int64             `json:"bytes"`
+	Name     string    `json:"name"`
+	Method   string    `json:"method"`
+	State    string    `json:"state"` // building or live
+	Active   bool      `json:"active"`
+	Created  time.Time `json:"created"`
+	Position string    `json:"position"`
+	Events   int64     `json:"events"`
+	Lag      *int64    `json:"lag"`
+	Bytes    int64     `json:"bytes"` // in all databases
+	// Misplaced counts the partitions that the configuration keeps in another database. A rebuild
+	// makes a generation as configured.
+	Misplaced  int               `json:"misplaced"`
 	Partitions []PartitionStatus `json:"partitions"`
 }
 
@@ -68,6 +73,7 @@ type GenerationStatus struct {
 type PartitionStatus struct {
 	Topic     domain.Topic `json:"topic"`
 	Partition int          `json:"partition"`
+	Database  string       `json:"database"` // that has its rows, as postgres.others names it; "": the first
 	Next      int64        `json:"next"`
 	Lag       *int64       `json:"lag"`
 	Instance  string       `json:"instance"` // the instance that folds it
@@ -134,13 +140,13 @@ func (s *App) generations(ctx context.Context, db *postgres.DB) (*GenerationsSta
 		at := g.Position()
 		s := GenerationStatus{
 			Name: g.Name, Method: g.Method, State: string(g.State), Active: g.Active, Created: g.Created,
-			Position: at.String(), Events: at.Records(), Bytes: g.Bytes,
+			Position: at.String(), Events: at.Records(), Bytes: g.Bytes, Misplaced: len(db.Misplaced(&g)),
 		}
 		if end != nil {
 			s.Lag = new(int64)
 		}
 		for _, p := range g.Partitions {
-			ps := PartitionStatus{p.Topic, p.Partition, p.Next, nil, p.Owner, p.Stop}
+			ps := PartitionStatus{p.Topic, p.Partition, p.Database, p.Next, nil, p.Owner, p.Stop}
 			if end != nil {
 				lag := max(0, end[p.TopicPartition]-p.Next) // a log that lost records may be shorter
 				ps.Lag = &lag
@@ -219,7 +225,7 @@ func (s *App) askLog(ctx context.Context, gens []postgres.Generation) (trimmed, 
 	return trimmedOf(first), end, diverged, err
 }
 
-// Migrate brings the database's schema to this program's version, creates the first generation if
+// Migrate brings the schemas of the databases to this program's version, creates the first generation if
 // there is none, and grants read access to the configured readers.
 func (c *Caller) Migrate(ctx context.Context) (*Migrated, error) {
 	s := c.app
@@ -242,6 +248,7 @@ func (c *Caller) Migrate(ctx context.Context) (*Migrated, error) {
 		if err != nil {
 			return err
 		}
+		ans.Databases = append([]string{}, db.Databases()...)
 		ans.Readers, ans.MissingReaders, err = db.Grant(ctx)
 		return err
 	})

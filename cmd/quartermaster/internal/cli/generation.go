@@ -40,7 +40,8 @@ func (a *Program) generationMigrateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",
 		Short: "Migrate the database schema to this program's version",
-		Long: `Migrate creates or updates the control tables. If there is no generation, it creates the first
+		Long: `Migrate creates or updates the control tables in each database of the configuration. A database
+of postgres.others that is new MUST be empty; migrate takes it in. If there is no generation, it creates the first
 one, "a". It grants the roles of postgres.readers read access to all rows and views. Run it
 again after adding a reader to the configuration, or after creating its role. It revokes
 nothing; use SQL's REVOKE.
@@ -67,6 +68,9 @@ safe.`,
 			}
 			if ans.Generation != "" {
 				fmt.Fprintf(a.out, "created the first generation of rows, %q\n", ans.Generation)
+			}
+			if len(ans.Databases) > 0 {
+				fmt.Fprintf(a.out, "other databases at this version: %s\n", strings.Join(ans.Databases, ", "))
 			}
 			if len(ans.Readers) > 0 {
 				fmt.Fprintf(a.out, "readers of all rows and views: %s\n", strings.Join(ans.Readers, ", "))
@@ -136,14 +140,27 @@ func (a *Program) showGenerations(s *app.GenerationsStatus, partitions bool) {
 	if partitions {
 		for _, g := range s.Generations {
 			fmt.Fprintln(a.out)
-			t := a.table(g.Name, "next", "lag", "folded by")
+			several := slices.ContainsFunc(g.Partitions, func(p app.PartitionStatus) bool { return p.Database != "" })
+			head := []any{g.Name, "next", "lag", "folded by"}
+			if several {
+				head = append(head, "database")
+			}
+			t := a.table(head...)
 			for _, p := range g.Partitions {
-				t.AppendRow([]any{domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, p.Next, count(p.Lag), cmp.Or(p.Instance, "none")})
+				row := []any{domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, p.Next, count(p.Lag), cmp.Or(p.Instance, "none")}
+				if several {
+					row = append(row, cmp.Or(p.Database, "first"))
+				}
+				t.AppendRow(row)
 			}
 			t.Render()
 		}
 	}
 	for _, g := range s.Generations {
+		if g.Active && g.Misplaced > 0 {
+			fmt.Fprintf(a.out, "\n%d partitions of generation %s are in another database than configured: "+
+				"\"quartermaster generation rebuild\" makes one as configured\n", g.Misplaced, g.Name)
+		}
 		for _, p := range g.Partitions {
 			if p.Stopped != nil {
 				fmt.Fprintf(a.out, "\n%s of generation %s %s\n", domain.TopicPartition{Topic: p.Topic, Partition: p.Partition}, g.Name, p.Stopped)

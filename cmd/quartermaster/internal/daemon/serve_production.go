@@ -165,7 +165,8 @@ func passes(err error) bool {
 func lasting(err error) bool {
 	var setting *kafka.SettingError
 	return errors.As(err, &setting) || errors.Is(err, kafkago.InvalidReplicationFactor) || errors.Is(err, kafka.ErrTrimmed) || errors.Is(err, kafka.ErrCorrupt) ||
-		errors.Is(err, postgres.ErrSchema) || errors.Is(err, postgres.ErrOtherLog) || errors.Is(err, postgres.ErrInstanceTaken)
+		errors.Is(err, postgres.ErrSchema) || errors.Is(err, postgres.ErrOtherLog) || errors.Is(err, postgres.ErrDatabases) ||
+		errors.Is(err, postgres.ErrInstanceTaken)
 }
 
 // stopsOne reports whether an error stops only the partition that it is about.
