@@ -122,14 +122,18 @@ type AssetAcquired struct {
 	PowerWatts    uint64   `json:"power_watts,omitempty"` // nameplate
 	Site          string   `json:"site,omitempty"`        // whose tariff applies
 	SpaceUnits    uint32   `json:"space_units,omitempty"` // rack units
+	// GeneralLedger is its reference in the general ledger or the register of fixed assets.
+	GeneralLedger string `json:"general_ledger,omitempty"`
 }
 
-// AssetRevised changes life or residual value from a time on; the past does not change.
+// AssetRevised changes life, residual value or carrying amount from a time on; the past does not
+// change.
 type AssetRevised struct {
 	Asset         string  `json:"asset"`
 	EffectiveFrom Instant `json:"effective_from"`
-	LifeMonths    uint32  `json:"life_months"`
+	LifeMonths    uint32  `json:"life_months"` // since it came into service
 	Residual      Money   `json:"residual"`
+	Impairment    Money   `json:"impairment"` // written off at once
 	Reason        string  `json:"reason,omitempty"`
 }
 

@@ -86,12 +86,33 @@ type SpotInterrupted struct {
 	Units         uint32 `json:"units"`
 }
 
-// TariffSet sets the price of power at a site; Market names operator and site.
+// TariffSet sets what a site costs: power, and by Rates everything else. Market names operator and
+// site.
 type TariffSet struct {
-	Market        Market  `json:"market"`
-	PerKWh        Money   `json:"per_kwh"`
-	PUE           Decimal `json:"pue"` // power usage effectiveness, ISO/IEC 30134-2
-	EffectiveFrom Instant `json:"effective_from"`
+	Market        Market     `json:"market"`
+	PerKWh        Money      `json:"per_kwh"`
+	PUE           Decimal    `json:"pue"` // power usage effectiveness, ISO/IEC 30134-2
+	EffectiveFrom Instant    `json:"effective_from"`
+	Rates         []SiteRate `json:"rates,omitempty"`
+}
+
+// RatePer says of what a site counts the units of a rate.
+type RatePer string
+
+// The units of a rate.
+const (
+	PerAsset    RatePer = "asset"
+	PerNode     RatePer = "node"
+	PerGPU      RatePer = "gpu"
+	PerRackUnit RatePer = "rack_unit"
+)
+
+// SiteRate is what a site costs a month for each unit of owned hardware, for example space, network,
+// storage, maintenance or staff.
+type SiteRate struct {
+	Cost  string  `json:"cost"` // names it, for example space
+	Per   RatePer `json:"per"`
+	Price Money   `json:"price"` // a month and unit
 }
 
 // FXRateKind says what a rate may be used for.

@@ -57,6 +57,8 @@ const (
 	PolicyActivity           PolicyKind = "activity"            // Value: the DCGM field that makes an hour useful
 	PolicyCostOfCapital      PolicyKind = "cost_of_capital"     // Share: annual rate
 	PolicyRetention          PolicyKind = "retention"           // Scope: what stays ([Retained]); Value: how long ([ParseKeep])
+	PolicyDepreciation       PolicyKind = "depreciation"        // Value: when it begins: daily, full_month, half_month, next_month
+	PolicyCapitalCharge      PolicyKind = "capital_charge"      // Share: annual rate that owned hardware is charged
 )
 
 // Selector picks workloads. Empty fields match all. Cluster is the cluster in which a deployment is

@@ -31,15 +31,16 @@ func (e *InvalidError) Unwrap() error { return ErrInvalid }
 // The bounds that Validate enforces on every event. They are generous: they only ensure that no
 // single event can exhaust a reader or break an export.
 const (
-	maxID       = 256     // bytes of an identifier
-	maxText     = 4096    // bytes of a description, a reason, one column of a bill
-	maxLongText = 1 << 16 // bytes of a column that holds JSON
-	maxDocument = 1 << 24 // bytes of a plan or scenario
-	maxList     = 10_000  // entries of a list
-	maxEntries  = 4096    // devices, instances and replicas of one node
-	maxSample   = Day     // length of the interval of a sample
-	maxMonths   = 1200    // a term or a life
-	maxMicros   = 60e6    // a round trip
+	maxID       = 256      // bytes of an identifier
+	maxText     = 4096     // bytes of a description, a reason, one column of a bill
+	maxLongText = 1 << 16  // bytes of a column that holds JSON
+	maxDocument = 1 << 24  // bytes of a plan or scenario
+	maxList     = 10_000   // entries of a list
+	maxEntries  = 4096     // devices, instances and replicas of one node
+	maxSample   = Day      // length of the interval of a sample
+	maxReading  = 31 * Day // length of the interval of a power meter
+	maxMonths   = 1200     // a term or a life
+	maxMicros   = 60e6     // a round trip
 
 	maxScale   = 18 // digits after the decimal point
 	maxInteger = 24 // digits before it
@@ -269,7 +270,10 @@ func Validate(env *Envelope) error {
 		if c.given(e != nil) {
 			c.id("meter", e.Meter)
 			c.ids("nodes", e.Nodes)
-			c.sample("interval", e.Interval)
+			c.interval("interval", e.Interval)
+			if c.err == nil && e.Interval.Length() > maxReading {
+				c.bad("interval", "covers more than 31 days: from %s to %s", e.Interval.From, e.Interval.To)
+			}
 			c.notNegative("watt_hours", e.WattHours)
 		}
 	case *UsageCorrected:

@@ -81,9 +81,14 @@ func (c *checker) policySet(e *PolicySet) {
 		oneOf(c, "value", e.Value, "1002", "1001", "203", "1004", "1005")
 	case PolicyRetention:
 		c.retention(e)
+	case PolicyDepreciation:
+		oneOf(c, "value", e.Value, "daily", "full_month", "half_month", "next_month")
+	case PolicyCapitalCharge:
+		c.fraction("share", e.Share)
 	default:
 		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
-			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention)
+			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention,
+			PolicyDepreciation, PolicyCapitalCharge)
 	}
 }
 
@@ -263,6 +268,7 @@ func (c *checker) assetAcquired(e *AssetAcquired) {
 	c.instant("in_service_from", e.InServiceFrom)
 	c.months("life_months", e.LifeMonths)
 	c.optionalID("site", e.Site)
+	c.optionalID("general_ledger", e.GeneralLedger)
 }
 
 func (c *checker) assetRevised(e *AssetRevised) {
@@ -270,6 +276,7 @@ func (c *checker) assetRevised(e *AssetRevised) {
 	c.instant("effective_from", e.EffectiveFrom)
 	c.months("life_months", e.LifeMonths)
 	c.price("residual", e.Residual)
+	c.price("impairment", e.Impairment)
 	c.text("reason", e.Reason)
 }
 

@@ -212,6 +212,22 @@ func (c *checker) tariffSet(e *TariffSet) {
 		c.bad("pue", "%s is below 1, which no building reaches", e.PUE)
 	}
 	c.instant("effective_from", e.EffectiveFrom)
+	if !c.listed("rates", len(e.Rates)) {
+		return
+	}
+	seen := map[string]int{}
+	for i, r := range e.Rates {
+		c.in("rates", i)
+		c.id("cost", r.Cost)
+		oneOf(c, "per", r.Per, PerAsset, PerNode, PerGPU, PerRackUnit)
+		c.amount("price", r.Price)
+		name := r.Cost + "\x00" + string(r.Per)
+		if first, twice := seen[name]; twice {
+			c.bad("cost", "%s per %s is that of rates[%d] too", quote(r.Cost), r.Per, first)
+		}
+		seen[name] = i
+		c.out()
+	}
 }
 
 func (c *checker) fxRateSet(e *FXRateSet) {

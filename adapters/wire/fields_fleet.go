@@ -87,6 +87,7 @@ func assetAcquired(m *mover, p *eventsv1.AssetAcquired, d *domain.AssetAcquired)
 	same(m, &p.PowerWatts, &d.PowerWatts)
 	text(m, "site", &p.Site, &d.Site)
 	same(m, &p.SpaceUnits, &d.SpaceUnits)
+	text(m, "general_ledger", &p.GeneralLedger, &d.GeneralLedger)
 }
 
 func assetRevised(m *mover, p *eventsv1.AssetRevised, d *domain.AssetRevised) {
@@ -94,6 +95,7 @@ func assetRevised(m *mover, p *eventsv1.AssetRevised, d *domain.AssetRevised) {
 	m.instant("effective_from", &p.EffectiveFrom, &d.EffectiveFrom)
 	same(m, &p.LifeMonths, &d.LifeMonths)
 	m.money("residual", &p.Residual, &d.Residual)
+	m.money("impairment", &p.Impairment, &d.Impairment)
 	text(m, "reason", &p.Reason, &d.Reason)
 }
 

@@ -69,6 +69,13 @@ func tariffSet(m *mover, p *eventsv1.TariffSet, d *domain.TariffSet) {
 	m.money("per_kwh", &p.PerKwh, &d.PerKWh)
 	m.decimal("pue", &p.Pue, &d.PUE)
 	m.instant("effective_from", &p.EffectiveFrom, &d.EffectiveFrom)
+	list(m, "rates", &p.Rates, &d.Rates, siteRate)
+}
+
+func siteRate(m *mover, p *eventsv1.SiteRate, d *domain.SiteRate) {
+	text(m, "cost", &p.Cost, &d.Cost)
+	text(m, "per", &p.Per, &d.Per)
+	m.money("price", &p.Price, &d.Price)
 }
 
 func fXRateSet(m *mover, p *eventsv1.FXRateSet, d *domain.FXRateSet) {

@@ -473,7 +473,7 @@ func deciders(ev domain.Event) []domain.Role {
 	case *domain.PolicySet:
 		switch ev.Kind {
 		case domain.PolicyCommitmentDiscount, domain.PolicyIdleCost, domain.PolicyActivity, domain.PolicyCostOfCapital,
-			domain.PolicyRetention:
+			domain.PolicyRetention, domain.PolicyDepreciation, domain.PolicyCapitalCharge:
 			return []domain.Role{domain.RoleAdmin, domain.RoleFinance}
 		}
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}

@@ -693,9 +693,10 @@ type AssetAcquired struct {
 	Residual      *Money                 `protobuf:"bytes,5,opt,name=residual,proto3" json:"residual,omitempty"` // expected at the end of life
 	InServiceFrom int64                  `protobuf:"fixed64,6,opt,name=in_service_from,json=inServiceFrom,proto3" json:"in_service_from,omitempty"`
 	LifeMonths    uint32                 `protobuf:"varint,7,opt,name=life_months,json=lifeMonths,proto3" json:"life_months,omitempty"`
-	PowerWatts    uint64                 `protobuf:"varint,8,opt,name=power_watts,json=powerWatts,proto3" json:"power_watts,omitempty"`  // nameplate
-	Site          string                 `protobuf:"bytes,9,opt,name=site,proto3" json:"site,omitempty"`                                 // whose tariff applies
-	SpaceUnits    uint32                 `protobuf:"varint,10,opt,name=space_units,json=spaceUnits,proto3" json:"space_units,omitempty"` // rack units
+	PowerWatts    uint64                 `protobuf:"varint,8,opt,name=power_watts,json=powerWatts,proto3" json:"power_watts,omitempty"`          // nameplate
+	Site          string                 `protobuf:"bytes,9,opt,name=site,proto3" json:"site,omitempty"`                                         // whose tariff applies
+	SpaceUnits    uint32                 `protobuf:"varint,10,opt,name=space_units,json=spaceUnits,proto3" json:"space_units,omitempty"`         // rack units
+	GeneralLedger string                 `protobuf:"bytes,11,opt,name=general_ledger,json=generalLedger,proto3" json:"general_ledger,omitempty"` // reference in the general ledger or the register of fixed assets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -800,14 +801,23 @@ func (x *AssetAcquired) GetSpaceUnits() uint32 {
 	return 0
 }
 
-// AssetRevised changes life or residual value from a time on. The past is unchanged.
+func (x *AssetAcquired) GetGeneralLedger() string {
+	if x != nil {
+		return x.GeneralLedger
+	}
+	return ""
+}
+
+// AssetRevised changes life, residual value or carrying amount from a time on. The past is
+// unchanged.
 type AssetRevised struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Asset         string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
 	EffectiveFrom int64                  `protobuf:"fixed64,2,opt,name=effective_from,json=effectiveFrom,proto3" json:"effective_from,omitempty"`
-	LifeMonths    uint32                 `protobuf:"varint,3,opt,name=life_months,json=lifeMonths,proto3" json:"life_months,omitempty"`
+	LifeMonths    uint32                 `protobuf:"varint,3,opt,name=life_months,json=lifeMonths,proto3" json:"life_months,omitempty"` // since it came into service
 	Residual      *Money                 `protobuf:"bytes,4,opt,name=residual,proto3" json:"residual,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Impairment    *Money                 `protobuf:"bytes,6,opt,name=impairment,proto3" json:"impairment,omitempty"` // written off at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -875,6 +885,13 @@ func (x *AssetRevised) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *AssetRevised) GetImpairment() *Money {
+	if x != nil {
+		return x.Impairment
+	}
+	return nil
 }
 
 // AssetDisposed takes an asset off the books.
@@ -1168,7 +1185,7 @@ const file_events_v1_fleet_proto_rawDesc = "" +
 	"GPURetired\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\fR\x03gpu\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xee\x02\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x95\x03\n" +
 	"\rAssetAcquired\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -1183,14 +1200,18 @@ const file_events_v1_fleet_proto_rawDesc = "" +
 	"\x04site\x18\t \x01(\tR\x04site\x12\x1f\n" +
 	"\vspace_units\x18\n" +
 	" \x01(\rR\n" +
-	"spaceUnits\"\xc0\x01\n" +
+	"spaceUnits\x12%\n" +
+	"\x0egeneral_ledger\x18\v \x01(\tR\rgeneralLedger\"\x80\x02\n" +
 	"\fAssetRevised\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12%\n" +
 	"\x0eeffective_from\x18\x02 \x01(\x10R\reffectiveFrom\x12\x1f\n" +
 	"\vlife_months\x18\x03 \x01(\rR\n" +
 	"lifeMonths\x12:\n" +
 	"\bresidual\x18\x04 \x01(\v2\x1e.quartermaster.events.v1.MoneyR\bresidual\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x89\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12>\n" +
+	"\n" +
+	"impairment\x18\x06 \x01(\v2\x1e.quartermaster.events.v1.MoneyR\n" +
+	"impairment\"\x89\x01\n" +
 	"\rAssetDisposed\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x10R\x02at\x12:\n" +
@@ -1246,14 +1267,15 @@ var file_events_v1_fleet_proto_depIdxs = []int32{
 	14, // 2: quartermaster.events.v1.AssetAcquired.capex:type_name -> quartermaster.events.v1.Money
 	14, // 3: quartermaster.events.v1.AssetAcquired.residual:type_name -> quartermaster.events.v1.Money
 	14, // 4: quartermaster.events.v1.AssetRevised.residual:type_name -> quartermaster.events.v1.Money
-	14, // 5: quartermaster.events.v1.AssetDisposed.proceeds:type_name -> quartermaster.events.v1.Money
-	15, // 6: quartermaster.events.v1.MaintenanceScheduled.window:type_name -> quartermaster.events.v1.Interval
-	15, // 7: quartermaster.events.v1.OutageDeclared.window:type_name -> quartermaster.events.v1.Interval
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	14, // 5: quartermaster.events.v1.AssetRevised.impairment:type_name -> quartermaster.events.v1.Money
+	14, // 6: quartermaster.events.v1.AssetDisposed.proceeds:type_name -> quartermaster.events.v1.Money
+	15, // 7: quartermaster.events.v1.MaintenanceScheduled.window:type_name -> quartermaster.events.v1.Interval
+	15, // 8: quartermaster.events.v1.OutageDeclared.window:type_name -> quartermaster.events.v1.Interval
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_fleet_proto_init() }

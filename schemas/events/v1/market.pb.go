@@ -547,14 +547,16 @@ func (x *SpotInterrupted) GetUnits() uint32 {
 	return 0
 }
 
-// TariffSet sets the price of power at a site; Market names operator and site.
+// TariffSet sets what a site costs: power, and by rates everything else. Market names operator and
+// site.
 type TariffSet struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Market *Market                `protobuf:"bytes,1,opt,name=market,proto3" json:"market,omitempty"`
 	PerKwh *Money                 `protobuf:"bytes,2,opt,name=per_kwh,json=perKwh,proto3" json:"per_kwh,omitempty"`
 	// decimal; power usage effectiveness, ISO/IEC 30134-2
-	Pue           string `protobuf:"bytes,3,opt,name=pue,proto3" json:"pue,omitempty"`
-	EffectiveFrom int64  `protobuf:"fixed64,4,opt,name=effective_from,json=effectiveFrom,proto3" json:"effective_from,omitempty"`
+	Pue           string      `protobuf:"bytes,3,opt,name=pue,proto3" json:"pue,omitempty"`
+	EffectiveFrom int64       `protobuf:"fixed64,4,opt,name=effective_from,json=effectiveFrom,proto3" json:"effective_from,omitempty"`
+	Rates         []*SiteRate `protobuf:"bytes,5,rep,name=rates,proto3" json:"rates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -617,6 +619,75 @@ func (x *TariffSet) GetEffectiveFrom() int64 {
 	return 0
 }
 
+func (x *TariffSet) GetRates() []*SiteRate {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+// SiteRate is what a site costs a month for each unit of owned hardware, for example space, network,
+// storage, maintenance or staff.
+type SiteRate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cost          string                 `protobuf:"bytes,1,opt,name=cost,proto3" json:"cost,omitempty"`
+	Per           string                 `protobuf:"bytes,2,opt,name=per,proto3" json:"per,omitempty"`     // asset, node, gpu, rack_unit
+	Price         *Money                 `protobuf:"bytes,3,opt,name=price,proto3" json:"price,omitempty"` // a month and unit
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SiteRate) Reset() {
+	*x = SiteRate{}
+	mi := &file_events_v1_market_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SiteRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SiteRate) ProtoMessage() {}
+
+func (x *SiteRate) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_market_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SiteRate.ProtoReflect.Descriptor instead.
+func (*SiteRate) Descriptor() ([]byte, []int) {
+	return file_events_v1_market_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SiteRate) GetCost() string {
+	if x != nil {
+		return x.Cost
+	}
+	return ""
+}
+
+func (x *SiteRate) GetPer() string {
+	if x != nil {
+		return x.Per
+	}
+	return ""
+}
+
+func (x *SiteRate) GetPrice() *Money {
+	if x != nil {
+		return x.Price
+	}
+	return nil
+}
+
 // FXRateSet states what one unit of Base is worth in Quote.
 type FXRateSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -632,7 +703,7 @@ type FXRateSet struct {
 
 func (x *FXRateSet) Reset() {
 	*x = FXRateSet{}
-	mi := &file_events_v1_market_proto_msgTypes[6]
+	mi := &file_events_v1_market_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +715,7 @@ func (x *FXRateSet) String() string {
 func (*FXRateSet) ProtoMessage() {}
 
 func (x *FXRateSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_market_proto_msgTypes[6]
+	mi := &file_events_v1_market_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +728,7 @@ func (x *FXRateSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FXRateSet.ProtoReflect.Descriptor instead.
 func (*FXRateSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_market_proto_rawDescGZIP(), []int{6}
+	return file_events_v1_market_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FXRateSet) GetBase() string {
@@ -758,12 +829,17 @@ const file_events_v1_market_proto_rawDesc = "" +
 	"\x03sku\x18\x03 \x01(\tR\x03sku\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12%\n" +
 	"\x0enotice_seconds\x18\x05 \x01(\rR\rnoticeSeconds\x12\x14\n" +
-	"\x05units\x18\x06 \x01(\rR\x05units\"\xb6\x01\n" +
+	"\x05units\x18\x06 \x01(\rR\x05units\"\xef\x01\n" +
 	"\tTariffSet\x127\n" +
 	"\x06market\x18\x01 \x01(\v2\x1f.quartermaster.events.v1.MarketR\x06market\x127\n" +
 	"\aper_kwh\x18\x02 \x01(\v2\x1e.quartermaster.events.v1.MoneyR\x06perKwh\x12\x10\n" +
 	"\x03pue\x18\x03 \x01(\tR\x03pue\x12%\n" +
-	"\x0eeffective_from\x18\x04 \x01(\x10R\reffectiveFrom\"\xba\x01\n" +
+	"\x0eeffective_from\x18\x04 \x01(\x10R\reffectiveFrom\x127\n" +
+	"\x05rates\x18\x05 \x03(\v2!.quartermaster.events.v1.SiteRateR\x05rates\"f\n" +
+	"\bSiteRate\x12\x12\n" +
+	"\x04cost\x18\x01 \x01(\tR\x04cost\x12\x10\n" +
+	"\x03per\x18\x02 \x01(\tR\x03per\x124\n" +
+	"\x05price\x18\x03 \x01(\v2\x1e.quartermaster.events.v1.MoneyR\x05price\"\xba\x01\n" +
 	"\tFXRateSet\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\tR\x04base\x12\x14\n" +
 	"\x05quote\x18\x02 \x01(\tR\x05quote\x12\x12\n" +
@@ -784,7 +860,7 @@ func file_events_v1_market_proto_rawDescGZIP() []byte {
 	return file_events_v1_market_proto_rawDescData
 }
 
-var file_events_v1_market_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_events_v1_market_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_events_v1_market_proto_goTypes = []any{
 	(*Market)(nil),           // 0: quartermaster.events.v1.Market
 	(*OfferQuoted)(nil),      // 1: quartermaster.events.v1.OfferQuoted
@@ -792,9 +868,10 @@ var file_events_v1_market_proto_goTypes = []any{
 	(*OnDemandQuotaSet)(nil), // 3: quartermaster.events.v1.OnDemandQuotaSet
 	(*SpotInterrupted)(nil),  // 4: quartermaster.events.v1.SpotInterrupted
 	(*TariffSet)(nil),        // 5: quartermaster.events.v1.TariffSet
-	(*FXRateSet)(nil),        // 6: quartermaster.events.v1.FXRateSet
-	(*Money)(nil),            // 7: quartermaster.events.v1.Money
-	(*Interval)(nil),         // 8: quartermaster.events.v1.Interval
+	(*SiteRate)(nil),         // 6: quartermaster.events.v1.SiteRate
+	(*FXRateSet)(nil),        // 7: quartermaster.events.v1.FXRateSet
+	(*Money)(nil),            // 8: quartermaster.events.v1.Money
+	(*Interval)(nil),         // 9: quartermaster.events.v1.Interval
 }
 var file_events_v1_market_proto_depIdxs = []int32{
 	0, // 0: quartermaster.events.v1.OfferQuoted.market:type_name -> quartermaster.events.v1.Market
@@ -802,13 +879,15 @@ var file_events_v1_market_proto_depIdxs = []int32{
 	0, // 2: quartermaster.events.v1.OnDemandQuotaSet.market:type_name -> quartermaster.events.v1.Market
 	0, // 3: quartermaster.events.v1.SpotInterrupted.market:type_name -> quartermaster.events.v1.Market
 	0, // 4: quartermaster.events.v1.TariffSet.market:type_name -> quartermaster.events.v1.Market
-	7, // 5: quartermaster.events.v1.TariffSet.per_kwh:type_name -> quartermaster.events.v1.Money
-	8, // 6: quartermaster.events.v1.FXRateSet.effective:type_name -> quartermaster.events.v1.Interval
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	8, // 5: quartermaster.events.v1.TariffSet.per_kwh:type_name -> quartermaster.events.v1.Money
+	6, // 6: quartermaster.events.v1.TariffSet.rates:type_name -> quartermaster.events.v1.SiteRate
+	8, // 7: quartermaster.events.v1.SiteRate.price:type_name -> quartermaster.events.v1.Money
+	9, // 8: quartermaster.events.v1.FXRateSet.effective:type_name -> quartermaster.events.v1.Interval
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_market_proto_init() }
@@ -823,7 +902,7 @@ func file_events_v1_market_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_market_proto_rawDesc), len(file_events_v1_market_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
