@@ -22,6 +22,8 @@ const (
 	listFXRates        = "fx_rates"
 	listOnDemandQuotas = "on_demand_quotas"
 	listAssets         = "assets"
+	listRevisions      = "asset_revisions"
+	listDisposals      = "asset_disposals"
 	listCommitments    = "commitments"
 	listDeployments    = "deployments"
 	listRemoved        = "removed_deployments"
@@ -38,7 +40,7 @@ func Kinds() []string {
 	return []string{
 		listWorkspaces, listOperators, listRegions, listClusters, listCertifications,
 		listPolicies, listLegalHolds, listQuotas, listBudgets, listTariffs, listFXRates, listOnDemandQuotas,
-		listAssets, listCommitments, listDeployments, listRemoved,
+		listAssets, listRevisions, listDisposals, listCommitments, listDeployments, listRemoved,
 		listMaintenance, listOutages, listCorrections, listMappingRules, listMethods,
 	}
 }
@@ -253,6 +255,7 @@ func (d declaration) event() (domain.Envelope, []string) {
 			PerKWh:        d.money("per_kwh"),
 			PUE:           d.decimal("pue"),
 			EffectiveFrom: d.effective(),
+			Rates:         d.rates("rates"),
 		}
 		key = []string{site.Provider, site.Region, d.from.String()}
 	case listFXRates:
@@ -286,9 +289,32 @@ func (d declaration) event() (domain.Envelope, []string) {
 			PowerWatts:    uint64(d.whole("power_watts")),
 			Site:          d.text("site"),
 			SpaceUnits:    d.count("space_units"),
+			GeneralLedger: d.text("general_ledger"),
 		}
 		env.Cluster, env.Time, env.Event = d.text("cluster"), d.since(ev.InServiceFrom), ev
 		key = []string{env.Cluster, id}
+	case listRevisions:
+		d.refer("cluster", "cluster")
+		ev := &domain.AssetRevised{
+			Asset:         d.text("asset"),
+			EffectiveFrom: d.effective(),
+			LifeMonths:    uint32(d.months("life")),
+			Residual:      d.money("residual"),
+			Impairment:    d.money("impairment"),
+			Reason:        d.text("reason"),
+		}
+		env.Subject, env.Cluster, env.Event = ev.Asset, d.text("cluster"), ev
+		key = []string{env.Cluster, ev.Asset, d.from.String()}
+	case listDisposals:
+		d.refer("cluster", "cluster")
+		ev := &domain.AssetDisposed{
+			Asset:    d.text("asset"),
+			At:       d.instant("at"),
+			Proceeds: d.money("proceeds"),
+			Reason:   d.text("reason"),
+		}
+		env.Subject, env.Cluster, env.Time, env.Event = ev.Asset, d.text("cluster"), d.since(ev.At), ev
+		key = []string{env.Cluster, ev.Asset}
 	case listCommitments:
 		ev := d.commitment(id)
 		env.Time, env.Event = d.since(ev.Term.From), ev
@@ -363,6 +389,20 @@ func (d declaration) event() (domain.Envelope, []string) {
 		key = []string{d.workspace, id, d.from.String()}
 	}
 	return env, key
+}
+
+// rates reads what a site costs besides power.
+func (d declaration) rates(key string) []domain.SiteRate {
+	list := d.n.get(key)
+	if list == nil {
+		return nil
+	}
+	var out []domain.SiteRate
+	for i, n := range list.values {
+		r := entry{d.l, n, d.field(index(key, i))}
+		out = append(out, domain.SiteRate{Cost: r.text("cost"), Per: domain.RatePer(r.text("per")), Price: r.money("price")})
+	}
+	return out
 }
 
 func (d declaration) nameOr(id string) string {

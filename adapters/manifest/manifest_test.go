@@ -110,8 +110,8 @@ func TestDemo(t *testing.T) {
 	if len(types) != len(Kinds())-5 { // all except operators, legal holds and entries about the past: removals, outages and corrections
 		t.Errorf("shows %d types of event: %v", len(types), types)
 	}
-	if len(classes) != 4 || len(policies) != 10 {
-		t.Errorf("shows %d provider classes of 4 and %d kinds of policy of 10", len(classes), len(policies))
+	if len(classes) != 4 || len(policies) != 12 {
+		t.Errorf("shows %d provider classes of 4 and %d kinds of policy of 12", len(classes), len(policies))
 	}
 	if len(e.References) != 0 {
 		t.Errorf("refers to what it does not declare: %v", e.References)

@@ -19,7 +19,7 @@ func TestDemoEstateInANewDirectory(t *testing.T) {
 	}{
 		{[]string{"apply", "-f", estate, "-f", commitments, "--dry-run"}, 4, "CommitmentPurchased cr-0f3a9 would take no effect"},
 		{[]string{"apply", "-f", estate, "--dry-run"}, 0, "nothing applied: this was a dry run"},
-		{[]string{"apply", "-f", estate}, 0, "applied 46 changes"},
+		{[]string{"apply", "-f", estate}, 0, "applied 51 changes"},
 		{[]string{"apply", "-f", estate}, 0, "nothing to do"},
 		{[]string{"apply", "-f", commitments}, 4, "may commit no money"},
 		{[]string{"operator", "add", "fiona", "--role", "finance", "--limit", "5000000 USD", "--new-key", key}, 0, "commit up to 5000000 USD"},
