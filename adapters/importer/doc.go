@@ -81,4 +81,12 @@
 // OfferQuoted of whole GPUs or of a part of one (gpu_count 0.125). It is valid from the day that
 // as_of names, or the first day (UTC) of the month; of a range, the last one counts. See
 // [pricesKind] for offer ids, memory and terms.
+//
+// # energy, version 1
+//
+// Our own columns, since power distribution units agree on none: meter, from, to and kwh for the
+// energy of each interval, or meter, time and kwh_total for the counter of each meter. Optional:
+// nodes, the machines behind the meter, separated by ';'; without any, all machines of the cluster.
+// Each row is an EnergyMetered, except the first counter of a meter. Counters of a meter MUST
+// ascend in time and never fall. An interval has at most 31 days.
 package importer

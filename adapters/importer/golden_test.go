@@ -32,6 +32,7 @@ var goldens = []struct {
 	{importer.Demand, "demand", importer.Options{Cluster: "c1", Historical: true}},
 	{importer.Demand, "shavedice", importer.Options{Cluster: "c1", Zone: "UTC", Shift: 24 * time.Hour}},
 	{importer.Prices, "prices", importer.Options{}},
+	{importer.Energy, "energy", importer.Options{Cluster: "c1", Zone: "Europe/Berlin"}},
 }
 
 // render writes an event as one line of text.

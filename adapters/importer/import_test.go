@@ -25,6 +25,7 @@ const (
 	podHeader    = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,qos,creation_time,deletion_time\n"
 	usageHeader  = "hour,vc,total_gpu,running_gpu_mean,pending_gpu_mean\n"
 	demandHeader = "hour,pool,demand,unit\n"
+	energyHeader = "meter,from,to,kwh,nodes\n"
 	priceHeader  = "provider,region,instance_type,gpu_model,gpu_count,gpu_memory,vcpu,memory,offer,term_months,upfront,hourly,effective_hourly,currency,as_of,source\n"
 )
 
@@ -105,6 +106,13 @@ func TestBadRowsAreLocatedAndTheRestGoesIn(t *testing.T) {
 		{importer.Demand, utc, demandHeader, "2020-05-01 00:00,,8,gpu", "2020-05-01T01:00:00Z,a,1,gpu", "pool", "is empty"},
 		{importer.Demand, utc, demandHeader, "2020-05-01 00:00,a,8,cpu", "2020-05-01T01:00:00Z,a,1,gpu", "unit", "is neither gpu nor vm"},
 		{importer.Demand, utc, demandHeader, "2020-05-01 00:00,a,1e13,gpu", "2020-05-01T01:00:00Z,a,1,gpu", "demand", "is too large"},
+		{importer.Energy, utc, energyHeader, ",2020-05-01,2020-05-02,1,", "m,2020-05-01,2020-05-02,1,n1", "meter", "is empty"},
+		{importer.Energy, utc, energyHeader, "m,2020-05-02,2020-05-02,1,", "m,2020-05-01,2020-05-02,1,n1", "from", "is not before the end"},
+		{importer.Energy, utc, energyHeader, "m,2020-05-01,2020-06-02,1,", "m,2020-05-01,2020-05-02,1,n1", "to", "more than 31 days"},
+		{importer.Energy, utc, energyHeader, "m,2020-05-01,2020-05-02,-1,", "m,2020-05-01,2020-05-02,1,n1", "kwh", "is negative"},
+		{importer.Energy, utc, energyHeader, "m,2020-05-01,2020-05-02,,", "m,2020-05-01,2020-05-02,1,n1", "kwh", "is empty"},
+		{importer.Energy, utc, energyHeader, "m,2020-05-01,2020-05-02,1,n1; n1", "m,2020-05-01,2020-05-02,1,n1", "nodes", "names n1 twice"},
+		{importer.Energy, options, energyHeader, "m,2020-05-01,2020-05-02T00:00:00Z,1,", "m,2020-05-01T00:00:00Z,2020-05-02T00:00:00Z,1,n1", "from", "has no time zone"},
 		{importer.Prices, options, priceHeader, offer("1.5", "spot", "0", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "gpu_count", "is a fraction of several GPUs"},
 		{importer.Prices, options, priceHeader, offer("0.0005", "spot", "0", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "gpu_count", "not in whole thousandths"},
 		{importer.Prices, options, priceHeader, offer("1", "spot", "12", "0", "1", "2026-01"), offer("1", "spot", "0", "0", "1", "2026-01"), "term_months", "is a term for an offer without one"},
@@ -130,6 +138,35 @@ func TestBadRowsAreLocatedAndTheRestGoesIn(t *testing.T) {
 }
 
 func clipped(s string) string { return s[:min(len(s), 60)] }
+
+// The counter of a meter counts by its differences. One that runs backwards, or stands still in time,
+// is refused, and the rows around it go in.
+func TestCounters(t *testing.T) {
+	text := "meter,time,kwh_total,nodes\n" +
+		"a,2026-05-01T00:00:00Z,100,n1;n2\nb,2026-05-01T00:00:00Z,7,\na,2026-05-02T00:00:00Z,112.5,n1;n2\n" +
+		"a,2026-05-02T00:00:00Z,113,\na,2026-05-03T00:00:00Z,90,\na,2026-05-04T00:00:00Z,120,n1\nb,2026-05-02T00:00:00Z,7,\n"
+	var got []string
+	opts := options
+	opts.Zone = "UTC"
+	sum, err := importer.Run(context.Background(), importer.Energy, strings.NewReader(text), "f.csv", opts, func(e *domain.Envelope) error {
+		ev := e.Event.(*domain.EnergyMetered)
+		got = append(got, fmt.Sprintf("%s %s to %s %s Wh %v", ev.Meter, ev.Interval.From, ev.Interval.To, ev.WattHours, ev.Nodes))
+		return nil
+	}, func(b tabular.BadRow) { got = append(got, fmt.Sprintf("line %d: %s %s", b.Line, b.Field, b.Reason)) })
+	if err != nil || sum.Bad != 2 {
+		t.Errorf("%+v, %v, want two bad rows", sum, err)
+	}
+	want := []string{
+		"a 2026-05-01T00:00:00Z to 2026-05-02T00:00:00Z 12500 Wh [n1 n2]",
+		"line 5: time is not after that of meter a in line 4",
+		"line 6: kwh_total is below 112.5 in line 4, and a meter does not run backwards; name a replaced meter anew",
+		"a 2026-05-02T00:00:00Z to 2026-05-04T00:00:00Z 7500 Wh [n1]",
+		"b 2026-05-01T00:00:00Z to 2026-05-02T00:00:00Z 0 Wh []",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
 
 func TestRepeatsNameTheLineOfTheFirst(t *testing.T) {
 	utc := options

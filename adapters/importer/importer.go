@@ -30,10 +30,11 @@ const (
 	Usage  Kind = "usage"
 	Demand Kind = "demand"
 	Prices Kind = "prices"
+	Energy Kind = "energy"
 )
 
 // Kinds returns every kind in a fixed order.
-func Kinds() []Kind { return []Kind{Nodes, Pods, Usage, Prices, Demand} }
+func Kinds() []Kind { return []Kind{Nodes, Pods, Usage, Prices, Demand, Energy} }
 
 // version returns the version of a kind's mapping. It is part of the source's name, so a changed
 // mapping makes a different source without affecting the other kinds.
@@ -46,7 +47,7 @@ func version(kind Kind) string {
 
 // Options supply what a file does not contain. Each field names the kinds that use it.
 type Options struct {
-	// Cluster receives the events of nodes, pods, usage and demand. Required for these.
+	// Cluster receives the events of nodes, pods, usage, demand and energy. Required for these.
 	Cluster string
 	// Workspace owns the deployments of pods. Required for these.
 	Workspace string
@@ -269,6 +270,8 @@ func formatOf(k Kind) format {
 		return usageKind
 	case Demand:
 		return demandKind
+	case Energy:
+		return energyKind
 	default:
 		return pricesKind
 	}

@@ -218,6 +218,11 @@ func FuzzDemand(f *testing.F) {
 	fuzzKind(f, importer.Demand, demandHeader+"2020-03-08 02:00,a,8,gpu\n2020-11-01 01:00,b,0.0005,vm\n")
 }
 
+func FuzzEnergy(f *testing.F) {
+	fuzzKind(f, importer.Energy, energyHeader+"m,2020-05-01,2020-05-02,1,n1;n2\n",
+		"meter,time,kwh_total\nm,2020-05-01T00:00:00Z,1\nm,2020-05-02T00:00:00Z,2e3\n")
+}
+
 func FuzzPrices(f *testing.F) {
 	fuzzKind(f, importer.Prices, priceHeader+"aws,r1,,A100,8,320 GB HBM2,8-16,32 GB,spot,0,0,1e-2,1,USD,2023..2026-01,s\n")
 }

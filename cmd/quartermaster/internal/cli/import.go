@@ -51,6 +51,11 @@ instance_type), demand (or count, norm_usage). Optional: unit.`,
 vcpu, memory, offer, term_months, upfront, hourly, effective_hourly, currency,
 as_of, source.`,
 			"  quartermaster import prices gpu_offers.csv"},
+		{importer.Energy, "readings of power meters", `Columns: meter, from, to, kwh for the energy of each interval; or meter, time, kwh_total for the
+counter of each meter, whose differences count. Optional: nodes (the machines behind the meter,
+separated by ;). A meter without nodes is of all machines of the cluster. An interval has at most
+31 days. "costs owned" bills owned hardware by them.`,
+			"  quartermaster import energy pdu-2026-05.csv --cluster lab"},
 	}
 	for _, k := range kinds {
 		var fl importFlags
@@ -79,7 +84,7 @@ as_of, source.`,
 		f.DurationVar(&fl.opts.Shift, "shift", 0, "shift all times by this duration, which becomes part of the source's name")
 		f.BoolVar(&fl.opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests can use it")
 		switch k.kind {
-		case importer.Nodes, importer.Usage, importer.Demand:
+		case importer.Nodes, importer.Usage, importer.Demand, importer.Energy:
 			f.StringVar(&fl.opts.Zone, "zone", "", "time zone of times without one, for example UTC or Asia/Shanghai")
 		}
 		switch k.kind {
