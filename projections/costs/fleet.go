@@ -133,6 +133,10 @@ func (c *costFleet) describe(n *inventory.NodeTime, span domain.Interval) {
 			}
 			if r, _ := c.fleet.Cluster(n.Cluster, from.HourStart()); r != nil {
 				node.Account, node.Region = cmp.Or(node.Account, r.BillingAccount), r.Region
+				if r.ProviderClass == domain.Owned {
+					node.Account = cmp.Or(node.Account, ownedAccount(c.fleet, n.Cluster, from.HourStart()))
+					node.Resource, node.Billing = ownedResource(s.Node), cmp.Or(node.Billing, domain.BillingOwned)
+				}
 			}
 			to := min(within.To, c.changed(n.Cluster, from))
 			node.Service = domain.Interval{From: from, To: to}

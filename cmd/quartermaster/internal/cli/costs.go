@@ -87,7 +87,8 @@ Kinds of exceptions:
 			"  quartermaster costs --period 2026-05 --require-reconciled\n" +
 			"  quartermaster costs allocations --period 2026-05 --line LINE\n" +
 			"  quartermaster costs explain ALLOCATION\n" +
-			"  quartermaster costs moved --before may.json",
+			"  quartermaster costs moved --before may.json\n" +
+			"  quartermaster costs owned --period 2026-05",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := costs.Query{Workspace: workspace}
@@ -126,7 +127,7 @@ Kinds of exceptions:
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
-	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand())
+	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand())
 	return cmd
 }
 

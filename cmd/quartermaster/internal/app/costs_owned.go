@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"quartermaster/adapters/focus"
+	"quartermaster/domain"
+	"quartermaster/domain/owned"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+)
+
+// OwnedFiles are the files of a bill of owned hardware.
+type OwnedFiles struct {
+	Lines    string `json:"lines"`    // Cost and Usage
+	Invoices string `json:"invoices"` // Invoice Detail
+}
+
+// OwnedAnswer is a bill of owned hardware, and where it was written.
+type OwnedAnswer struct {
+	*costs.OwnedBill
+	Files *OwnedFiles `json:"files,omitempty"`
+}
+
+// BillOwned computes the internal invoices of owned hardware for a month. If dir is not empty, it
+// also writes them there as FOCUS 1.4, ready to be imported.
+func (c *Caller) BillOwned(ctx context.Context, at At, month domain.Interval, dir string) (*OwnedAnswer, error) {
+	ans := &OwnedAnswer{}
+	err := c.read(ctx, at, func(_ *Conn, v projections.View) (err error) {
+		ans.OwnedBill, err = costs.NewOwnedBill(v, month)
+		return err
+	})
+	if err != nil || dir == "" {
+		return ans, err
+	}
+	name := "owned-" + month.From.Time().Format("2006-01")
+	ans.Files = &OwnedFiles{Lines: filepath.Join(dir, name+".csv"), Invoices: filepath.Join(dir, name+"-invoices.csv")}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("write the bill: %w", err)
+	}
+	err = writeFile(ans.Files.Lines, func(f *os.File) error {
+		w := focus.NewWriter(f, owned.Columns()...)
+		for _, l := range ans.Lines() {
+			if err := w.WriteLine(&l); err != nil {
+				return err
+			}
+		}
+		return w.Flush()
+	})
+	if err == nil {
+		err = writeFile(ans.Files.Invoices, func(f *os.File) error { return focus.WriteInvoices(f, ans.Received()) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the bill: %w", err)
+	}
+	return ans, nil
+}
+
+// writeFile writes a file anew.
+func writeFile(path string, write func(*os.File) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/projections/inventory"
+)
+
+func (a *Program) costOwnedCommand() *cobra.Command {
+	var period, out, asOf string
+	cmd := &cobra.Command{
+		Use:   "owned",
+		Short: "Make the month's internal invoices of owned hardware",
+		Long: `Owned computes what owned hardware is charged for a month: an internal invoice for each asset,
+with depreciation, power and what its site charges. With --out it writes them as FOCUS 1.4,
+Cost and Usage and Invoice Detail. Import both files: they are matched, divided and
+reconciled like a supplier's bill. A bill of the month that was imported before is replaced.
+
+Assets, tariffs and policies are declared with "quartermaster apply":
+
+  assets:
+    - id: dgx-01
+      cluster: lab
+      nodes: [dgx-01]
+      capex: 300000 USD
+      residual: 30000 USD
+      in_service_from: 2026-01-01
+      life: 60 months
+      power_watts: 10200          # nameplate
+      site: hall-1
+      general_ledger: "160100-17"
+  asset_revisions:                # changes what comes after it, and nothing before
+    - {asset: dgx-01, cluster: lab, effective_from: 2028-01-01, life: 72 months, impairment: 20000 USD}
+  asset_disposals:
+    - {asset: dgx-01, cluster: lab, at: 2030-07-01, proceeds: 25000 USD}
+  tariffs:
+    - operator: own
+      site: hall-1
+      effective_from: 2026-01-01
+      per_kwh: 0.21 USD
+      pue: 1.3
+      rates:                      # a month and unit
+        - {cost: space, per: rack_unit, price: 45 USD}
+        - {cost: staff, per: gpu, price: 12 USD}
+  policies:                       # of the first workspace, as they are when the month begins
+    - {id: begins, kind: depreciation, value: full_month}   # or daily (default), half_month, next_month
+    - {id: capital, kind: capital_charge, share: 0.08}      # a year, on the carrying amount
+
+Depreciation is straight-line: every full month has the same part. Power is what meters counted
+("quartermaster import energy") times price and PUE. For time without a reading the nameplate is
+charged, on a line of its own that is marked as estimated. A gain or loss on disposal and an
+impairment are charged in their month. Nothing is guessed: what lacks a tariff, a currency or a
+registered node is listed as a problem.
+
+The lines of the nodes name the node's resource id, or its name if it has none, and the cluster's
+billing account, or its id. The cluster has provider_class owned. An asset without nodes, such as
+a switch, is charged to the cluster's account as a whole.`,
+		Example: "  quartermaster costs owned --period 2026-05\n" +
+			"  quartermaster costs owned --period 2026-05 --out bills\n" +
+			"  quartermaster import focus bills/owned-2026-05.csv bills/owned-2026-05-invoices.csv",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			month, err := monthFlag(period)
+			if err != nil {
+				return err
+			}
+			ans, err := a.caller().BillOwned(cmd.Context(), app.At(asOf), month, out)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(ans)
+			}
+			a.showOwned(ans)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&period, "period", "", "month to bill, for example 2026-05 (required)")
+	f.StringVar(&out, "out", "", "directory to write the bill to")
+	asOfFlag(cmd, &asOf)
+	must(cmd.MarkFlagRequired("period"))
+	return cmd
+}
+
+func (a *Program) showOwned(ans *app.OwnedAnswer) {
+	t := a.table("cluster", "asset", "invoice", "for", "billed", "currency")
+	for i := range ans.Invoices {
+		inv := &ans.Invoices[i]
+		for _, c := range inv.Charges {
+			t.AppendRow(table.Row{inv.Cluster, inv.Asset, inv.Invoice, c.What, moneyCell(c.Billed), inv.Total.Currency})
+		}
+	}
+	for _, total := range ans.Totals {
+		t.AppendRow(table.Row{"total", "", "", "", moneyCell(total.Amount), total.Currency})
+	}
+	t.Render()
+	var problems []inventory.Exception
+	for _, p := range ans.Problems {
+		problems = append(problems, inventory.Exception{Kind: string(p.Kind), Subject: p.Subject, Detail: p.Detail})
+	}
+	a.showExceptions(problems)
+	if n := len(ans.Withdrawn); n > 0 {
+		fmt.Fprintf(a.out, "%d lines of an earlier bill are withdrawn: their cost is now 0\n", n)
+	}
+	if ans.Files != nil {
+		fmt.Fprintf(a.out, "written; import it with: quartermaster import focus %s %s\n", ans.Files.Lines, ans.Files.Invoices)
+	}
+}

@@ -1,0 +1,359 @@
+package costs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/domain/owned"
+	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
+)
+
+// OwnedBill is what owned hardware is charged for a month.
+type OwnedBill struct {
+	Position string          `json:"position"`
+	Month    domain.Interval `json:"period"`
+	Rules    OwnedRules      `json:"rules"`
+	Invoices []OwnedInvoice  `json:"invoices"` // by cluster, asset, account and currency
+	Totals   []domain.Money  `json:"totals"`   // by currency
+	Problems []OwnedProblem  `json:"problems"` // what could not be charged, or is doubtful
+	// Withdrawn are lines of an earlier bill of the month that this one does not have. Their cost is 0
+	// now.
+	Withdrawn []string `json:"withdrawn,omitempty"`
+
+	lines    []domain.BillingLine
+	invoices []domain.InvoiceReceived
+}
+
+// OwnedRules are the accounting policies of a bill.
+type OwnedRules struct {
+	Depreciation owned.Convention   `json:"depreciation"`
+	CapitalRate  domain.NullDecimal `json:"capital_charge"` // a year; null: not charged
+}
+
+// OwnedInvoice is the internal invoice of an asset.
+type OwnedInvoice struct {
+	Asset    string        `json:"asset"`
+	Cluster  string        `json:"cluster"`
+	Issuer   string        `json:"InvoiceIssuerName"`
+	Account  string        `json:"BillingAccountId"`
+	Invoice  string        `json:"InvoiceId"`
+	Ledger   string        `json:"general_ledger,omitempty"`
+	Total    domain.Money  `json:"total"`
+	Charges  []OwnedCharge `json:"charges"`
+	Carrying *domain.Money `json:"carrying_amount"` // at the end of the month; null in another currency than the asset's
+}
+
+// OwnedCharge is what an invoice charges for one thing.
+type OwnedCharge struct {
+	What   string         `json:"InvoiceDetailId"`
+	Billed domain.Decimal `json:"BilledCost"`
+	Detail string         `json:"ChargeDescription"`
+}
+
+// OwnedProblem is something that could not be charged, or is doubtful.
+type OwnedProblem struct {
+	Kind    owned.ProblemKind `json:"kind"`
+	Subject string            `json:"subject"` // cluster/asset
+	Detail  string            `json:"detail"`
+}
+
+// Several acquisitions of one asset are a problem of this kind.
+const assetRestated owned.ProblemKind = "asset_restated"
+
+// longestReading is the longest interval of a meter that counts in the month after it began.
+const longestReading = 31 * domain.Day
+
+// NewOwnedBill computes the internal invoices of a calendar month.
+func NewOwnedBill(view projections.View, month domain.Interval) (*OwnedBill, error) {
+	if month != projections.BillingMonth(month.From) {
+		return nil, fmt.Errorf("bill owned hardware from %s to %s: want a calendar month in UTC", month.From, month.To)
+	}
+	a, err := registry.NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	r := ownedReader{view: view, authority: a, month: month}
+	for _, read := range []func() error{r.rules, r.tariffs, r.assets, r.readings} {
+		if err := read(); err != nil {
+			return nil, err
+		}
+	}
+	invoices, problems := owned.Bill(&r.in, month)
+	b := &OwnedBill{
+		Position: view.Position().String(), Month: month, Invoices: []OwnedInvoice{}, Totals: []domain.Money{},
+		Rules:    OwnedRules{Depreciation: cmp.Or(r.in.Rules.Convention, owned.Daily), CapitalRate: r.in.Rules.CapitalRate},
+		Problems: []OwnedProblem{},
+	}
+	for _, p := range slices.Concat(r.problems, problems) {
+		b.Problems = append(b.Problems, OwnedProblem(p))
+	}
+	for i := range invoices {
+		b.enter(&invoices[i])
+	}
+	slices.SortFunc(b.Totals, func(x, y domain.Money) int { return cmp.Compare(x.Currency, y.Currency) })
+	return b, b.withdraw(view)
+}
+
+func (b *OwnedBill) enter(inv *owned.Invoice) {
+	shown := OwnedInvoice{
+		Asset: inv.Asset, Cluster: inv.Cluster, Issuer: inv.Issuer, Account: inv.Account, Invoice: inv.ID,
+		Ledger: inv.Ledger, Total: inv.Total, Charges: []OwnedCharge{},
+	}
+	for _, d := range inv.Details {
+		shown.Charges = append(shown.Charges, OwnedCharge{d.InvoiceDetailID, d.BilledCost, d.Description})
+	}
+	if inv.Carrying.Currency != "" {
+		shown.Carrying = &inv.Carrying
+	}
+	b.Invoices = append(b.Invoices, shown)
+	b.lines = append(b.lines, inv.Lines...)
+	b.invoices = append(b.invoices, domain.InvoiceReceived{
+		InvoiceIssuerName: inv.Issuer, BillingAccountID: inv.Account, InvoiceID: inv.ID, Total: inv.Total,
+		IssueDate: b.Month.To, Status: "Issued", BillingPeriod: b.Month, Details: inv.Details,
+	})
+	for i := range b.Totals {
+		if b.Totals[i].Currency == inv.Total.Currency {
+			b.Totals[i].Amount = b.Totals[i].Amount.Add(inv.Total.Amount)
+			return
+		}
+	}
+	b.Totals = append(b.Totals, inv.Total)
+}
+
+// withdraw states lines of an earlier bill of the month again, with a cost of 0, if this bill does
+// not have them, and voids invoices that have no other lines. Of the statements of a line or an
+// invoice the last counts.
+func (b *OwnedBill) withdraw(view projections.View) error {
+	type name struct{ issuer, account, id string }
+	lines, invoices := map[name]bool{}, map[name]int{}
+	for i := range b.lines {
+		l := &b.lines[i]
+		lines[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}] = true
+	}
+	for i := range b.invoices {
+		in := &b.invoices[i]
+		invoices[name{in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID}] = i
+	}
+	standing := len(b.invoices)
+	return EachLine(view, b.Month, func(l *LedgerLine) error {
+		if l.Other[owned.ColumnAsset] == "" || lines[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}] {
+			return nil
+		}
+		gone := l.BillingLine
+		zero := domain.NullDecimal{Valid: true}
+		gone.BilledCost, gone.EffectiveCost, gone.ListCost, gone.ContractedCost = domain.Decimal{}, zero, zero, zero
+		gone.PricingQuantity, gone.ConsumedQuantity = zero, zero
+		b.lines = append(b.lines, gone)
+		b.Withdrawn = append(b.Withdrawn, l.name())
+		of := name{l.InvoiceIssuerName, l.BillingAccountID, l.InvoiceID}
+		at, known := invoices[of]
+		switch {
+		case !known:
+			at = len(b.invoices)
+			invoices[of] = at
+			b.invoices = append(b.invoices, domain.InvoiceReceived{
+				InvoiceIssuerName: of.issuer, BillingAccountID: of.account, InvoiceID: of.id,
+				Total: domain.Money{Currency: l.BillingCurrency}, IssueDate: b.Month.To, Status: voided, BillingPeriod: b.Month,
+			})
+		case at < standing:
+			return nil
+		}
+		in := &b.invoices[at]
+		if !slices.ContainsFunc(in.Details, func(d domain.InvoiceDetail) bool { return d.InvoiceDetailID == l.InvoiceDetailID }) {
+			in.Details = append(in.Details, domain.InvoiceDetail{InvoiceDetailID: l.InvoiceDetailID, ChargeCategory: l.ChargeCategory})
+		}
+		return nil
+	})
+}
+
+// Lines returns the lines of the invoices, in the columns of FOCUS.
+func (b *OwnedBill) Lines() []domain.BillingLine { return b.lines }
+
+// Received returns the invoices, with their totals.
+func (b *OwnedBill) Received() []domain.InvoiceReceived { return b.invoices }
+
+// ownedReader reads the rows that owned hardware is billed from.
+type ownedReader struct {
+	view      projections.View
+	authority *registry.Authority
+	month     domain.Interval
+	in        owned.Input
+	problems  []owned.Problem
+}
+
+// rules reads the accounting policies of the root workspace, as they are when the month begins.
+func (r *ownedReader) rules() error {
+	latest := map[domain.PolicyKind]domain.Precedence{}
+	err := r.view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
+		v := r.authority.At(k, row.(*projections.History), r.month.From)
+		if v == nil || k.Scope != r.authority.Root() {
+			return nil
+		}
+		ev := v.Event.(*domain.PolicySet)
+		if ev.EffectiveTo != 0 && ev.EffectiveTo <= r.month.From {
+			return nil
+		}
+		if before, set := latest[ev.Kind]; set && before.After(v.Order) {
+			return nil
+		}
+		latest[ev.Kind] = v.Order
+		switch ev.Kind {
+		case domain.PolicyDepreciation:
+			r.in.Rules.Convention = owned.Convention(ev.Value)
+		case domain.PolicyCapitalCharge:
+			r.in.Rules.CapitalRate = ev.Share
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read policies: %w", err)
+	}
+	return nil
+}
+
+func (r *ownedReader) tariffs() error {
+	err := r.view.Scan(projections.Query{Table: projections.TableTariffs}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		for i := range h.Versions {
+			if r.authority.Judge(k, h, i) != "" {
+				continue // costs list void decisions
+			}
+			ev := h.Versions[i].Event.(*domain.TariffSet)
+			r.in.Tariffs = append(r.in.Tariffs, owned.Tariff{
+				Operator: ev.Market.Provider, Site: ev.Market.Region, From: ev.EffectiveFrom,
+				PerKWh: ev.PerKWh, PUE: ev.PUE, Rates: ev.Rates,
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read tariffs: %w", err)
+	}
+	return nil
+}
+
+func (r *ownedReader) assets() error {
+	f, err := inventory.ReadFleet(r.view)
+	if err != nil {
+		return err
+	}
+	err = r.view.Scan(projections.Query{Table: projections.TableAssets}, func(k projections.Key, row projections.Row) error {
+		var acquired *domain.AssetAcquired
+		var a owned.Asset
+		h := row.(*projections.History)
+		for i := range h.Versions {
+			switch ev := h.Versions[i].Event.(type) {
+			case *domain.AssetAcquired:
+				if acquired != nil && acquired.InServiceFrom != ev.InServiceFrom {
+					r.problems = append(r.problems, owned.Problem{
+						Kind: assetRestated, Subject: k.Scope + "/" + k.ID, Detail: fmt.Sprintf(
+							"acquired for service from %s and from %s; the later counts", acquired.InServiceFrom, ev.InServiceFrom),
+					})
+				}
+				acquired = ev
+			case *domain.AssetRevised:
+				a.Revisions = append(a.Revisions, owned.Revision{
+					From: ev.EffectiveFrom, LifeMonths: ev.LifeMonths, Residual: ev.Residual, Impairment: ev.Impairment, Reason: ev.Reason,
+				})
+			case *domain.AssetDisposed:
+				a.Disposal = &owned.Disposal{At: ev.At, Proceeds: ev.Proceeds}
+			}
+		}
+		if acquired == nil {
+			r.problems = append(r.problems, owned.Problem{
+				Kind: owned.LateRevision, Subject: k.Scope + "/" + k.ID, Detail: "it is revised or disposed of, and was never acquired",
+			})
+			return nil
+		}
+		a.Cluster, a.ID, a.Description, a.Ledger = k.Scope, k.ID, acquired.Description, acquired.GeneralLedger
+		a.Capex, a.Residual, a.InService = acquired.Capex, acquired.Residual, acquired.InServiceFrom
+		a.LifeMonths, a.PowerWatts = acquired.LifeMonths, acquired.PowerWatts
+		a.Site, a.SpaceUnits = acquired.Site, acquired.SpaceUnits
+		a.Account, a.Provider = ownedAccount(f, k.Scope, r.month.From), k.Scope
+		if c, _ := f.Cluster(k.Scope, r.month.From); c != nil {
+			a.Provider, a.Region = cmp.Or(c.Provider, a.Provider), c.Region
+		}
+		for _, name := range acquired.Nodes {
+			a.Nodes = append(a.Nodes, r.node(f, k.Scope, name))
+		}
+		r.in.Assets = append(r.in.Assets, a)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read assets: %w", err)
+	}
+	return nil
+}
+
+// node describes a node of an asset as it is first registered in the month, else without a resource.
+func (r *ownedReader) node(f *inventory.Fleet, cluster, name string) owned.Node {
+	n := owned.Node{Name: name}
+	at := f.Index[inventory.NodeName{Cluster: cluster, Node: name}]
+	if at == nil {
+		return n
+	}
+	for i := range at.Service {
+		s := &at.Service[i]
+		if s.Intersect(r.month).Empty() {
+			continue
+		}
+		n.SKU, n.GPUs = s.Node.SKU, len(s.GPUs)
+		n.Account, n.Resource = s.Node.BillingAccount, s.Node.ResourceID
+		if c, _ := f.Cluster(cluster, s.From.HourStart()); c != nil {
+			n.Region = c.Region
+			if c.ProviderClass == domain.Owned {
+				n.Account, n.Resource = cmp.Or(n.Account, ownedAccount(f, cluster, s.From.HourStart())), ownedResource(s.Node)
+			}
+		}
+		break
+	}
+	return n
+}
+
+// ownedAccount returns the billing account of a cluster of owned hardware, whose internal invoices
+// need one: its id unless it states another.
+func ownedAccount(f *inventory.Fleet, cluster string, at domain.Instant) string {
+	if c, _ := f.Cluster(cluster, at); c != nil && c.BillingAccount != "" {
+		return c.BillingAccount
+	}
+	return cluster
+}
+
+// ownedResource returns how internal invoices name a node.
+func ownedResource(n *domain.NodeRegistered) string { return cmp.Or(n.ResourceID, n.Node) }
+
+func (r *ownedReader) readings() error {
+	q := projections.Query{
+		Table: projections.TableEnergy,
+		From:  projections.DayOf(r.month.From - longestReading), To: projections.HourOf(r.month.To-1) + 1,
+	}
+	err := r.view.Scan(q, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		last := map[domain.Interval]int{} // a reading may be stated again
+		for i := range h.Versions {
+			v := &h.Versions[i]
+			ev := v.Event.(*domain.EnergyMetered)
+			if ev.Interval.Intersect(r.month).Empty() {
+				continue
+			}
+			reading := owned.Reading{
+				Cluster: k.Scope, Meter: ev.Meter, Nodes: ev.Nodes, Interval: ev.Interval, WattHours: ev.WattHours,
+			}
+			if at, again := last[ev.Interval]; again {
+				r.in.Readings[at] = reading
+				continue
+			}
+			last[ev.Interval] = len(r.in.Readings)
+			r.in.Readings = append(r.in.Readings, reading)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read energy: %w", err)
+	}
+	return nil
+}
