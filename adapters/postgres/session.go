@@ -276,6 +276,15 @@ func (s *Session) Store(generation string) *Store {
 	return store
 }
 
+// Bulk is [Session.Store] for a generation that nobody reads yet. It commits when the changed rows fill
+// the memory for them, not when readers would want them. So the row of an hour is written about once,
+// where a store that is read writes it again every few minutes.
+func (s *Session) Bulk(generation string) *Store {
+	store := s.Store(generation)
+	store.bulk = true
+	return store
+}
+
 // Stats returns what the session holds and what happened to it.
 func (s *Session) Stats() Stats {
 	s.mu.Lock()

@@ -28,6 +28,7 @@ type Store struct {
 	schema     string
 	token      string
 	tuning     tuning
+	bulk       bool // as few commits as memory allows: see [Session.Bulk]
 	log        *slog.Logger
 
 	mu     sync.Mutex
@@ -454,6 +455,8 @@ const (
 	// more than leastPending is committed.
 	mostPending  = 400_000
 	leastPending = 4096
+	// bulkRecords bounds what is folded again if a rebuild is interrupted.
+	bulkRecords = 2_000_000
 )
 
 // Due implements [projections.Tx].
@@ -468,6 +471,9 @@ func (t *tx) Due(p projections.Pending) bool {
 		t.part.asked = asked
 		return true
 	}
+	if t.store.bulk {
+		return p.Records >= bulkRecords || crowded(n, all)
+	}
 	return due(t.tp.Topic, n, all, p)
 }
 
@@ -479,8 +485,12 @@ func due(topic domain.Topic, n, all int64, p projections.Pending) bool {
 	case p.AtEnd && (p.First || n <= dueNow || int64(p.Silent)*silentRows >= n):
 		return true
 	}
-	return all > mostPending && n > leastPending
+	return crowded(n, all)
 }
+
+// crowded reports whether the changed rows of all partitions are too many, and those of this one worth
+// a commit.
+func crowded(n, all int64) bool { return all > mostPending && n > leastPending }
 
 // settled forgets the pending changes of a partition, once they are stored or given up.
 func (t *tx) settled() {

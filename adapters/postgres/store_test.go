@@ -278,3 +278,44 @@ func TestDue(t *testing.T) {
 		}
 	}
 }
+
+// A rebuild writes rows once, not with every batch.
+func TestBulk(t *testing.T) {
+	db := opened(t)
+	if _, err := db.ExecContext(t.Context(), `
+		create table moves (generation text);
+		create function note_move() returns trigger language plpgsql as $$ begin
+			insert into moves values (new.generation);
+			return null;
+		end $$;
+		create trigger note_move after update on quartermaster.partitions for each row
+			when (old.next_offset <> new.next_offset) execute function note_move()`); err != nil {
+		t.Fatal(err)
+	}
+	l := storetest.Fleet(4, 6, storetest.Start)
+	l.Append(storetest.Examples()...)
+	l.Batch = 5
+	s := join(t, db, "rebuild")
+	commits := map[string]int{}
+	for way, store := range map[string]*Store{"usual": s.Store(generation(t, db)), "bulk": s.Bulk(generation(t, db))} {
+		for _, tp := range domain.AllPartitions() {
+			if ok, err := store.Claim(t.Context(), tp); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		}
+		if err := l.Runner(store).CatchUp(t.Context(), l.End()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := digests(t, l, db, store.Generation()); got != want {
+			t.Errorf("%s: digest %x, want %x", way, got, want)
+		}
+		var n int
+		if err := db.QueryRowContext(t.Context(), `select count(*) from moves where generation = $1`, store.Generation()).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		commits[way] = n
+	}
+	if commits["bulk"] != len(l.End()) || commits["usual"] <= commits["bulk"] {
+		t.Errorf("commits: %v, for %d partitions with records", commits, len(l.End()))
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,8 @@ import (
 //   - fold: one instance folds the log from its beginning into an empty database,
 //     beside reading the same records and doing nothing, and beside a COPY of the
 //     rows that come of it into empty tables of the same shape.
+//   - rebuild: "quartermaster generation rebuild" folds the log once more, beside the
+//     rows of fold. CPU is that until the last record is folded, without the comparison.
 //   - take-over: of two instances that have caught up one is killed, and every node
 //     sends a sample. The time is from the kill until the other has folded them.
 //   - restart: the only instance is killed, every node sends a sample, and it is
@@ -42,6 +45,7 @@ import (
 func BenchmarkProduction(b *testing.B) {
 	p := newProduction(b)
 	b.Run("fold", p.fold)
+	b.Run("rebuild", p.rebuild)
 	b.Run("take-over", p.takeOver)
 	b.Run("restart", p.restart)
 }
@@ -243,6 +247,69 @@ func (p *productionHome) fold(b *testing.B) {
 		b.ReportMetric(float64(peak), "MiB-peak")
 		b.ReportMetric(0, "ns/op")
 	}
+}
+
+func (p *productionHome) rebuild(b *testing.B) {
+	events := p.folded(b)
+	if events == 0 {
+		b.Skip("nothing was folded that it could be compared with: run fold before it")
+	}
+	for i := 0; b.Loop(); i++ {
+		p.rebuildAs(b, fmt.Sprintf("rebuilt%d", i), events)
+	}
+}
+
+func (p *productionHome) rebuildAs(b *testing.B, name string, events int64) {
+	servers := p.servers(b)
+	before, wal := cpuOf(servers...), p.wal(b)
+	cmd := exec.CommandContext(b.Context(), "quartermaster", "generation", "rebuild", name, "--config", p.config(), "-o", "json", "--quiet")
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var (
+		own, after []time.Duration // when the last record was folded
+		took       time.Duration
+		written    int64
+		peak       int
+	)
+	for done := false; !done; {
+		select {
+		case err := <-ended:
+			var ans app.Rebuilt
+			if err != nil || json.Unmarshal(out.Bytes(), &ans) != nil || !ans.Equal || took == 0 {
+				b.Fatalf("%v: %s%s", err, out.String(), problems.String())
+			}
+			done = true
+		case <-time.After(20 * time.Millisecond):
+			var n int64
+			if err := p.db.QueryRowContext(b.Context(), `
+				select coalesce(sum(next_offset), 0) from quartermaster.partitions where generation = $1`, name).Scan(&n); err != nil {
+				b.Fatal(err)
+			}
+			if n >= events && took == 0 {
+				took, own, after, written = time.Since(start), cpuOf(cmd.Process.Pid), cpuOf(servers...), p.wal(b)-wal
+				peak = kilobytes(cmd.Process.Pid, "VmHWM") >> 10
+			}
+		}
+	}
+	million := float64(events) / 1e6
+	all := own[0] + after[0] - before[0]
+	b.ReportMetric(float64(events)/took.Seconds(), "events/s")
+	b.ReportMetric(float64(written)/(1<<20)/million, "WAL-MiB/M")
+	b.ReportMetric(own[0].Seconds()/million, "cpu-s/M")
+	b.ReportMetric((after[0]-before[0]).Seconds()/million, "postgres-cpu-s/M")
+	if len(after) > 1 {
+		b.ReportMetric((after[1]-before[1]).Seconds()/million, "kafka-cpu-s/M")
+		all += after[1] - before[1]
+	}
+	b.ReportMetric(2*float64(events)/all.Seconds(), "events/s-of-2-cores") // if they did nothing else
+	b.ReportMetric(float64(peak), "MiB-peak")
+	b.ReportMetric(0, "ns/op")
 }
 
 // settle returns an instance once it has folded everything, others with it.

@@ -90,7 +90,7 @@ func (r *rebuild) run(ctx context.Context, change bool) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.Context(), func() { cancel(context.Cause(s.Context())) })()
-	store := s.Store(r.name)
+	store := s.Bulk(r.name)
 	for _, tp := range domain.AllPartitions() {
 		if ok, err := store.Claim(ctx, tp); err != nil {
 			return err
