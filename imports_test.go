@@ -69,6 +69,7 @@ adapters/transport/...: domain/...  own  adapters/configfile  any
 adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  adapters/admission  schemas  any
 adapters/*/...:         domain/...  projections/...  simulations/...  own  schemas  any
 
+cmd/quartermaster-audit/...: domain/...  projections/...  adapters/wire  adapters/commandline  adapters/buildinfo  own  schemas/...  github.com/spf13/...  github.com/klauspost/compress/...  github.com/pierrec/lz4/...  golang.org/x/mod/...
 cmd/quartermaster/internal/config/...: domain/...  projections  own  adapters/...  any
 cmd/quartermaster/internal/app/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/config  schemas  any  -net/http/...  -github.com/spf13/...  -github.com/jedib0t/...  -github.com/vbauerster/...  -adapters/commandline  -adapters/chart/...  -adapters/httpapi/...
 cmd/quartermaster/internal/cli/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/app  cmd/quartermaster/internal/config  schemas  any
@@ -171,6 +172,8 @@ func refuse(rs []rule, dir, imported string, test bool) string {
 		case test && ours == dir:
 		case test && strings.HasPrefix(ours, dir+"/"): // packages below may help to test it
 		case test && matchAny(proving, ours):
+		// The audit program shares nothing with the server, and its tests read what the server writes.
+		case test && matchAny([]string{"cmd/quartermaster-audit/..."}, dir) && matchAny([]string{"adapters/..."}, ours):
 		case test && ours == "cmd/quartermaster/internal/apptest" && strings.HasPrefix(dir, "cmd/quartermaster/"):
 		case !test && matchAny(support, ours) && !matchAny(support, dir):
 			return "only tests may import it"

@@ -36,3 +36,9 @@ var Contract []byte
 //
 //go:embed answers/*.schema.json
 var Answers embed.FS
+
+// Audit holds the JSON Schemas (2020-12) of what quartermaster-audit answers with -o json, as
+// audit/COMMAND.schema.json.
+//
+//go:embed audit/*.schema.json
+var Audit embed.FS

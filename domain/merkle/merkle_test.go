@@ -181,6 +181,18 @@ func TestLeaves(t *testing.T) {
 			t.Errorf("%s: the leaf is the same", what)
 		}
 	}
+	for _, r := range []*domain.Record{base(), {Offset: 7}, {Offset: 5, Span: &domain.Span{Last: 7, SHA256: [32]byte{1}}}} {
+		leaf := AppendLeaf(nil, r)
+		got, err := ParseLeaf(leaf, 7)
+		if err != nil || !bytes.Equal(AppendLeaf(nil, got), leaf) || got.Offset != r.Offset {
+			t.Errorf("%+v: %v", got, err)
+		}
+		for i := range leaf {
+			if got, err := ParseLeaf(leaf[:i], 7); err == nil {
+				t.Errorf("the first %d bytes of a leaf are %+v", i, got)
+			}
+		}
+	}
 	r := base()
 	r.Epoch, r.Offset = 9, 8
 	if !bytes.Equal(AppendLeaf(nil, r), want) {
@@ -290,6 +302,27 @@ func FuzzHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if h, err := ParseHead(text); err == nil && !bytes.Equal(h.Encode(), text) {
 			t.Error("accepted a text that is not canonical")
+		}
+	})
+}
+
+func FuzzLeaf(f *testing.F) {
+	f.Add(AppendLeaf(nil, sample()))
+	f.Add(AppendLeaf(nil, &domain.Record{Span: &domain.Span{Last: 2}}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if r, err := ParseLeaf(data, 1); err == nil && !bytes.Equal(AppendLeaf(nil, r), data) {
+			t.Error("accepted a leaf that is not canonical")
+		}
+	})
+}
+
+func FuzzProof(f *testing.F) {
+	f.Add([]byte(`{"format":"quartermaster.proof/1","path":"","leaf":"AQ=="}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if p, err := ParseProof(text); err == nil {
+			if _, err := p.Check(); err == nil {
+				t.Error("a proof from nothing")
+			}
 		}
 	})
 }

@@ -1,0 +1,327 @@
+package audit
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"quartermaster/domain"
+	"quartermaster/domain/merkle"
+)
+
+// Kinds of findings.
+const (
+	Tampered  = "tampered"  // something is there and is not what it must be
+	Missing   = "missing"   // something is not there
+	Uncovered = "uncovered" // records are newer than every accepted checkpoint, so nothing shows whether they were changed
+)
+
+// Finding is something that is not as it must be.
+type Finding struct {
+	Kind   string `json:"kind"` // tampered, missing or uncovered
+	Object string `json:"object,omitempty"`
+	// Partition and the offsets from First to Last are the records that cannot be relied on: those from
+	// the first that is wrong, and those before it that no hash has verified (255 at most, if the manifest
+	// is right). Without a partition the finding is about no record in particular.
+	Partition string `json:"partition,omitempty"`
+	First     int64  `json:"first"`
+	Last      int64  `json:"last"`
+	Reason    string `json:"reason"`
+}
+
+// String describes the finding.
+func (f *Finding) String() string {
+	where := f.Object
+	if f.Partition != "" {
+		if where != "" {
+			where += ": "
+		}
+		where += fmt.Sprintf("%s, offsets %d to %d", f.Partition, f.First, f.Last)
+	}
+	return fmt.Sprintf("%s: %s: %s", f.Kind, where, f.Reason)
+}
+
+// Trust says whose signatures a checkpoint must have.
+type Trust struct {
+	// Key signs checkpoints; nil: signatures are not verified.
+	Key ed25519.PublicKey
+	// Witnesses must each have cosigned a checkpoint.
+	Witnesses []note.Verifier
+	// Copies are checkpoints that were kept elsewhere. Each must be of this archive.
+	Copies []Copy
+}
+
+// Copy is a checkpoint that was kept outside the archive.
+type Copy struct {
+	Name string
+	Text []byte
+}
+
+// verifiers returns what must have signed checkpoints of an origin.
+func (t *Trust) verifiers(origin string, witnesses bool) ([]note.Verifier, error) {
+	var out []note.Verifier
+	if t.Key != nil {
+		v, err := merkle.Verifier(origin, t.Key)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	if witnesses {
+		out = append(out, t.Witnesses...)
+	}
+	return out, nil
+}
+
+// Verified is what was found.
+type Verified struct {
+	Archive     string `json:"archive"`
+	Log         string `json:"log"`
+	Segments    int    `json:"segments"`
+	Records     int64  `json:"records"` // that were read
+	Bytes       int64  `json:"bytes"`   // of their batches
+	Heads       int64  `json:"heads"`
+	Checkpoints int    `json:"checkpoints"` // of the archive and copies
+	// Signed is whether signatures were verified.
+	Signed bool `json:"signed"`
+	// Covered counts the records that the newest accepted checkpoint stands for.
+	Covered int64 `json:"covered"`
+	// Intact is whether everything is there, unchanged, and covered by an accepted checkpoint.
+	Intact bool `json:"intact"`
+	// Findings are what is wrong: per partition the first, in the order of partitions and offsets.
+	Findings []Finding `json:"findings"`
+}
+
+// Of returns whether there are findings of a kind.
+func (v *Verified) Of(kind string) bool {
+	return slices.ContainsFunc(v.Findings, func(f Finding) bool { return f.Kind == kind })
+}
+
+// state is a partition after one of its segments.
+type state struct {
+	next     int64
+	manifest [sha256.Size]byte
+	root     merkle.Hash
+}
+
+type verifier struct {
+	*Archive
+	trust  Trust
+	out    *Verified
+	states map[domain.TopicPartition][]state
+	signed map[domain.TopicPartition]int64 // by checkpoints in manifests
+	bad    map[domain.TopicPartition]bool  // there is a finding already
+}
+
+// Verify verifies everything. It calls progress with the bytes of each segment. An error means that the
+// archive could not be read, and says nothing about it.
+func (a *Archive) Verify(trust Trust, progress func(bytes int64)) (*Verified, error) {
+	v := &verifier{
+		a, trust, &Verified{Archive: a.ID, Log: a.Log, Signed: trust.Key != nil, Findings: []Finding{}},
+		map[domain.TopicPartition][]state{}, map[domain.TopicPartition]int64{}, map[domain.TopicPartition]bool{},
+	}
+	for _, tp := range domain.AllPartitions() {
+		if err := v.partition(tp, progress); err != nil {
+			return nil, err
+		}
+	}
+	if err := v.heads(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(v.out.Findings, func(x, y Finding) int {
+		return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.First, y.First))
+	})
+	v.out.Intact = len(v.out.Findings) == 0
+	return v.out, nil
+}
+
+func (v *verifier) find(f Finding) { v.out.Findings = append(v.out.Findings, f) }
+
+// about notes the first finding about a partition.
+func (v *verifier) about(tp domain.TopicPartition, kind, object string, first, last int64, format string, args ...any) {
+	if v.bad[tp] {
+		return
+	}
+	v.bad[tp] = true
+	v.find(Finding{kind, object, tp.String(), first, max(first, last), fmt.Sprintf(format, args...)})
+}
+
+// kindOf tells an object that is missing from one that is wrong.
+func kindOf(err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return Missing
+	}
+	return Tampered
+}
+
+// partition verifies the chain of a partition up to the first finding.
+func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) error {
+	names, err := v.list(manifestsOf(tp))
+	if err != nil {
+		return err
+	}
+	tree := &merkle.Builder{}
+	var before *manifest
+	next := int64(0)
+	for _, name := range names {
+		m, err := v.manifest(tp, name)
+		if err != nil {
+			v.about(tp, kindOf(err), name, next, next, "%v", err)
+			return nil
+		}
+		from, previous, number := int64(0), sum{}, int64(0)
+		if before != nil {
+			previous, number = before.text, before.Number+1
+			if before.Tree != nil {
+				from = next
+			}
+		}
+		switch {
+		case m.First > next:
+			v.about(tp, Missing, manifestName(tp, next), next, m.First-1, "the next manifest begins at offset %d", m.First)
+			return nil
+		case m.First < next || m.Number != number || m.Previous != previous:
+			v.about(tp, Tampered, name, m.First, m.Last, "it does not continue the manifest before it")
+			return nil
+		case m.Tree == nil && before != nil && before.Tree != nil, m.Tree != nil && m.Tree.From != from:
+			v.about(tp, Tampered, name, m.First, m.Last, "its tree does not continue that of the manifest before it")
+			return nil
+		}
+		if !v.segmentOf(tp, m, tree) {
+			return nil
+		}
+		if progress != nil {
+			progress(m.Bytes)
+		}
+		if !v.note(tp, name, m, tree) {
+			return nil
+		}
+		v.out.Segments++
+		v.out.Records += m.Last - m.First + 1
+		v.out.Bytes += m.Bytes
+		before, next = m, m.Last+1
+		v.states[tp] = append(v.states[tp], state{next: next, manifest: m.text, root: tree.Root()})
+	}
+	return nil
+}
+
+// segmentOf verifies a segment and adds its records to the tree. It reports false after a finding.
+func (v *verifier) segmentOf(tp domain.TopicPartition, m *manifest, tree *merkle.Builder) bool {
+	raw, unpacked := v.segment(m)
+	if errors.Is(unpacked, fs.ErrNotExist) {
+		v.about(tp, Missing, m.Object, m.First, m.Last, "the segment is missing")
+		return false
+	}
+	var blocks []merkle.Hash
+	skip := int64(0) // blocks that earlier segments completed
+	if m.Tree != nil {
+		blocks = m.Tree.Blocks
+		skip = m.Tree.From / merkle.Width
+		if m.Tree.From == 0 && m.First > 0 { // the first tree of an older archive
+			skip = m.First / merkle.Width
+			blocks = blocks[skip:]
+		}
+	}
+	wrong := false
+	read := m.First
+	next, err := m.each(raw, func(r *domain.Record) bool {
+		if r.Next()-1 > m.Last {
+			v.about(tp, Tampered, m.Object, m.Last+1, r.Next()-1, "it has more records than its manifest says")
+			wrong = true
+			return false
+		}
+		tree.AddRecord(r)
+		read = r.Next()
+		for _, h := range tree.Blocks() {
+			if m.Tree == nil {
+				continue
+			}
+			if len(blocks) == 0 || h != blocks[0] {
+				first := max(m.First, skip*merkle.Width)
+				v.about(tp, Tampered, m.Object, first, (skip+1)*merkle.Width-1, "the records are not those that were archived")
+				wrong = true
+				return false
+			}
+			blocks = blocks[1:]
+			skip++
+		}
+		return true
+	})
+	open := max(m.First, skip*merkle.Width) // the first record that no block has verified
+	if m.Tree == nil {
+		open = m.First
+	}
+	switch {
+	case wrong:
+		return false
+	case err != nil:
+		v.about(tp, Tampered, m.Object, open, m.Last, "at offset %d: %v", next, err)
+	case unpacked != nil:
+		v.about(tp, Tampered, m.Object, open, m.Last, "at offset %d: %v", next, unpacked)
+	case read != m.Last+1:
+		v.about(tp, Tampered, m.Object, open, m.Last, "at offset %d: it ends before the last record of its manifest", read)
+	case m.Tree != nil && !slices.Equal(tree.Frontier(), m.Tree.Frontier):
+		v.about(tp, Tampered, m.Object, open, m.Last, "the records are not those that were archived")
+	case sha256.Sum256(raw) != m.SHA256:
+		v.about(tp, Tampered, m.Object, m.First, m.Last, "its SHA-256 is another than its manifest says, though the records are the same")
+	default:
+		return v.described(tp, m, raw)
+	}
+	return false
+}
+
+// described compares what else a manifest says about its segment.
+func (v *verifier) described(tp domain.TopicPartition, m *manifest, raw []byte) bool {
+	var latest domain.Instant
+	batches := 0
+	for rest := raw; len(rest) > 0; batches++ {
+		b, err := nextBatch(rest)
+		if err != nil {
+			break // checked before
+		}
+		if batches == 0 {
+			latest = instant(b.latest)
+			if m.Earliest != instant(b.earliest) {
+				v.about(tp, Tampered, manifestName(tp, m.First), m.First, m.Last, "its first record is of %s", instant(b.earliest))
+				return false
+			}
+		}
+		latest = max(latest, instant(b.latest))
+		rest = rest[b.size:]
+	}
+	if batches != m.Batches || latest != m.Latest {
+		v.about(tp, Tampered, manifestName(tp, m.First), m.First, m.Last,
+			"the segment has %d batches up to %s, it says %d and %s", batches, latest, m.Batches, m.Latest)
+		return false
+	}
+	return true
+}
+
+// note verifies the checkpoint in a manifest. It reports false after a finding.
+func (v *verifier) note(tp domain.TopicPartition, name string, m *manifest, tree *merkle.Builder) bool {
+	if m.Checkpoint == "" {
+		return true
+	}
+	want := merkle.Checkpoint{Origin: merkle.PartitionOrigin(v.Log, tp), Size: m.Last + 1, Root: tree.Root()}
+	verifiers, err := v.trust.verifiers(want.Origin, false)
+	if err != nil {
+		v.about(tp, Tampered, name, m.First, m.Last, "%v", err)
+		return false
+	}
+	c, err := merkle.OpenNote([]byte(m.Checkpoint), verifiers...)
+	if err == nil && c != want {
+		err = fmt.Errorf("its checkpoint is of %d records of %q with the root %s, they have %s", c.Size, c.Origin, c.Root, want.Root)
+	}
+	if err != nil {
+		v.about(tp, Tampered, name, m.First, m.Last, "%v", err)
+		return false
+	}
+	v.signed[tp] = m.Last + 1
+	return true
+}
