@@ -87,10 +87,13 @@ type PartitionDigest struct {
 	Rest [32]byte
 }
 
+// Sealed reports whether the month ends at the hour before or earlier.
+func (k PartKey) Sealed(before int64) bool { return nextMonth(k.Month) <= before }
+
 // Sealed returns the months that end at the hour before or earlier.
 func (d *PartitionDigest) Sealed(before int64) []PartDigest {
 	n := len(d.Parts)
-	for n > 0 && nextMonth(d.Parts[n-1].Month) > before {
+	for n > 0 && !d.Parts[n-1].Sealed(before) {
 		n--
 	}
 	return d.Parts[:n]
@@ -156,12 +159,66 @@ type PartReader struct {
 	own    View
 	over   *overView // nil if there are no parts below the rows
 	scopes scopesByPartition
+	counts map[domain.TopicPartition]map[int64][]Tally // nil: not read, or of memory
 }
 
 // NewPartReader returns a reader of the rows of a view as they are stored.
 func NewPartReader(v View) *PartReader {
 	own, over := divided(Stored(v))
 	return &PartReader{own: own, over: over, scopes: scopesByPartition{v: own}}
+}
+
+// Tallies returns the tallies of the months of a partition that have rows, by month and table name.
+// It reads no row. It fails with [ErrNoTallies] if the view has none.
+func (r *PartReader) Tallies(tp domain.TopicPartition) (map[int64][]Tally, error) {
+	if mv, ok := r.own.(memoryView); ok {
+		p := mv.m.parts[tp]
+		if p == nil {
+			return nil, nil
+		}
+		return talliesByMonth(p.tallies.list(nil, tp))[tp], nil
+	}
+	if r.counts == nil {
+		all, err := TalliesOf(r.own)
+		if err != nil {
+			return nil, err
+		}
+		r.counts = talliesByMonth(all)
+	}
+	return r.counts[tp], nil
+}
+
+func talliesByMonth(all []Tally) map[domain.TopicPartition]map[int64][]Tally {
+	of := map[domain.TopicPartition]map[int64][]Tally{}
+	slices.SortFunc(all, func(a, b Tally) int { return a.Compare(b.TallyKey) })
+	for _, t := range all {
+		if t.Rows == 0 || !t.Table.Timed() {
+			continue
+		}
+		if of[t.Partition] == nil {
+			of[t.Partition] = map[int64][]Tally{}
+		}
+		of[t.Partition][t.Month] = append(of[t.Partition][t.Month], t)
+	}
+	return of
+}
+
+// DigestMonth digests one month, and reads no other.
+func (r *PartReader) DigestMonth(k PartKey) (PartDigest, error) {
+	d := PartDigest{PartKey: k}
+	for _, p := range r.base(k.Partition, 0, 0) {
+		if mv, ok := r.own.(memoryView); ok && p.PartKey == k && mv.unchanged(p) {
+			return p, nil
+		}
+	}
+	h := sha256.New()
+	err := r.Rows(k, func(_ Key, b []byte) error {
+		h.Write(b)
+		d.Rows++
+		return nil
+	})
+	d.Digest = [32]byte(h.Sum(nil))
+	return d, err
 }
 
 // Parallel reports whether several goroutines may use the reader at a time.
@@ -199,19 +256,10 @@ func (r *PartReader) addBase(d *PartitionDigest) error {
 			d.Parts = slices.Insert(d.Parts, i, p)
 			continue
 		}
-		if mv, ok := r.own.(memoryView); ok && mv.unchanged(p) {
-			d.Parts[i] = p
-			continue
-		}
-		h, rows := sha256.New(), int64(0)
-		if err := r.Rows(p.PartKey, func(_ Key, b []byte) error {
-			h.Write(b)
-			rows++
-			return nil
-		}); err != nil {
+		var err error
+		if d.Parts[i], err = r.DigestMonth(p.PartKey); err != nil {
 			return err
 		}
-		d.Parts[i].Rows, d.Parts[i].Digest = rows, [32]byte(h.Sum(nil))
 	}
 	return nil
 }

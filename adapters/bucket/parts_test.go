@@ -37,7 +37,7 @@ func TestPartsInBucket(t *testing.T) {
 			}
 			for _, p := range d.Parts {
 				for _, want := range []parts.Outcome{parts.New, parts.Unchanged} {
-					o, err := w.Put(p, v.Position()[tp], func(yield func(projections.Key, []byte) error) error {
+					o, err := w.Put(p, nil, v.Position()[tp], func(yield func(projections.Key, []byte) error) error {
 						return r.Rows(p.PartKey, yield)
 					})
 					if err != nil || o != want {

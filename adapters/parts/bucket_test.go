@@ -296,7 +296,7 @@ func TestBucketFails(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer w.Close()
-					return w.Put(p, 7, rows)
+					return w.Put(p, nil, 7, rows)
 				}
 				if _, err := write(); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 					t.Fatalf("%v, want %v with %q", err, c.want, c.text)
@@ -338,7 +338,7 @@ func TestBucketLosesAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.Put(p, 7, rows); !errors.Is(err, ErrBucket) {
+			if _, err := w.Put(p, nil, 7, rows); !errors.Is(err, ErrBucket) {
 				t.Fatal(err)
 			}
 			b.stored = nil
@@ -346,7 +346,7 @@ func TestBucketLosesAnswer(t *testing.T) {
 			if suffix == ".json" {
 				want = Unchanged
 			}
-			if o, err := w.Put(p, 7, rows); o != want || err != nil {
+			if o, err := w.Put(p, nil, 7, rows); o != want || err != nil {
 				t.Fatal(o, err)
 			}
 			if err := errors.Join(w.Close(), NewSource(inVault(t, b)).Verify(p)); err != nil {
@@ -400,7 +400,7 @@ func TestBucketLosesObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		if o, err := w.Put(p, 7, rows); o != Restored || err != nil {
+		if o, err := w.Put(p, nil, 7, rows); o != Restored || err != nil {
 			t.Fatal(o, err)
 		}
 		if err := NewSource(inVault(t, b)).Verify(p); err != nil {
@@ -430,7 +430,7 @@ func TestTwoMachinesWrite(t *testing.T) {
 				return err
 			}
 			defer w.Close()
-			_, err = w.Put(p, position, rows)
+			_, err = w.Put(p, nil, position, rows)
 			return err
 		}
 		once := false

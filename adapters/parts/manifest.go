@@ -48,10 +48,29 @@ type Version struct {
 	Bytes  int64  `json:"bytes"`
 	SHA256 Digest `json:"sha256"`
 	// Scopes are the scopes of each table that has rows, in order. JSON has them in base64, because a
-	// scope may be any bytes.
+	// scope may be any bytes. Only the last version has them: a manifest does not grow by them.
 	Scopes map[string][][]byte `json:"scopes,omitempty"`
+	// Tallies count the rows by table, in the order of the names. Rows of the log with equal tallies
+	// are equal. Only the last version has them.
+	Tallies []Tally `json:"tallies,omitempty"`
 	// Supersedes is the digest of the version before; nil in the first.
 	Supersedes *Digest `json:"supersedes,omitempty"`
+}
+
+// Tally counts the rows of a table, see [projections.Tally].
+type Tally struct {
+	Table string `json:"table"`
+	Rows  int64  `json:"rows"`
+	// Changed is the offset of the last record that changed any of them.
+	Changed int64 `json:"changed"`
+}
+
+func talliesOf(all []projections.Tally) []Tally {
+	out := make([]Tally, 0, len(all))
+	for _, t := range all {
+		out = append(out, Tally{t.Table.String(), t.Rows, t.Changed})
+	}
+	return out
 }
 
 // Manifest lists the versions of a part in order. The last one counts.
@@ -70,7 +89,7 @@ type Manifest struct {
 // Last returns the version that counts.
 func (m *Manifest) Last() *Version { return &m.Versions[len(m.Versions)-1] }
 
-// maxManifest bounds a manifest, in bytes: about 20,000 versions of one scope, and 1,000 of a hundred.
+// maxManifest bounds a manifest, in bytes: about 20,000 versions.
 const maxManifest = 8 << 20
 
 // ParseManifest reads and checks a manifest. It fails with [ErrManifest].
@@ -121,8 +140,10 @@ func (m *Manifest) check(i int) error {
 		return fmt.Errorf("it has no method")
 	case v.Position < 0 || v.Rows < 0 || v.Bytes < 0:
 		return fmt.Errorf("position %d, %d rows, %d bytes: none may be negative", v.Position, v.Rows, v.Bytes)
-	case v.Rows > 0 && len(v.Scopes) == 0:
+	case i == len(m.Versions)-1 && v.Rows > 0 && len(v.Scopes) == 0:
 		return fmt.Errorf("it lists no scopes of its %d rows", v.Rows)
+	case len(v.Tallies) > 0 && countedBy(v.Tallies) != v.Rows:
+		return fmt.Errorf("its tallies count %d rows, and it has %d", countedBy(v.Tallies), v.Rows)
 	case v.File != v.Digest.String()+".parquet":
 		return fmt.Errorf("file %q does not have the name of its digest %s", v.File, v.Digest)
 	case i == 0 && v.Supersedes != nil:
@@ -135,6 +156,25 @@ func (m *Manifest) check(i int) error {
 		return fmt.Errorf("it is equal to the version before")
 	}
 	return nil
+}
+
+// countedBy returns how many rows tallies count, -1 if one is impossible.
+func countedBy(tallies []Tally) (rows int64) {
+	for _, t := range tallies {
+		if t.Rows <= 0 || t.Changed < 0 || rows+t.Rows < rows {
+			return -1
+		}
+		rows += t.Rows
+	}
+	return rows
+}
+
+// add adds a version. What only the last one needs is dropped from those before.
+func (m *Manifest) add(v Version) {
+	for i := range m.Versions {
+		m.Versions[i].Scopes, m.Versions[i].Tallies = nil, nil
+	}
+	m.Versions = append(m.Versions, v)
 }
 
 // encode returns the bytes of a manifest. Equal manifests have equal bytes. It fails if they could not

@@ -188,6 +188,31 @@ func (d Directory) Manifest(k projections.PartKey) (*Manifest, error) {
 	return m, nil
 }
 
+// Current returns the last version of a part, if these folds made it of rows that have these tallies,
+// and its file is there. So rows with these tallies need not be read to know their digest.
+func (d Directory) Current(
+	k projections.PartKey, tallies []projections.Tally,
+) (p projections.PartDigest, ok bool, err error) {
+	m, err := d.Manifest(k)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, false, nil
+	}
+	if err != nil {
+		return p, false, err
+	}
+	v := m.Last()
+	if v.Method != projections.Method || len(tallies) == 0 || !slices.Equal(v.Tallies, talliesOf(tallies)) {
+		return p, false, nil
+	}
+	p = projections.PartDigest{PartKey: k, Rows: v.Rows, Digest: v.Digest}
+	if _, err := d.size(fileOf(k, v.Digest)); errors.Is(err, fs.ErrNotExist) {
+		return p, false, nil
+	} else if err != nil {
+		return p, false, err
+	}
+	return p, true, nil
+}
+
 // readable lets those who may read the folder above read a file or folder.
 func readable(path string, mode, access fs.FileMode) error {
 	st, err := os.Stat(filepath.Dir(path))

@@ -65,7 +65,7 @@ func put(t testing.TB, d Directory, v projections.View) map[Outcome]int {
 	r := projections.NewPartReader(v)
 	count := map[Outcome]int{}
 	for _, p := range digests(t, v) {
-		o, err := w.Put(p, v.Position()[p.Partition], func(yield func(projections.Key, []byte) error) error {
+		o, err := w.Put(p, nil, v.Position()[p.Partition], func(yield func(projections.Key, []byte) error) error {
 			return r.Rows(p.PartKey, yield)
 		})
 		if err != nil {
@@ -225,7 +225,7 @@ func TestReadManyGroups(t *testing.T) {
 	if _, err := NewWriter(d); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second writer: %v", err)
 	}
-	if _, err := w.Put(projections.PartDigest{PartKey: key, Rows: nodes * hours, Digest: [32]byte(h.Sum(nil))}, 1, each); err != nil {
+	if _, err := w.Put(projections.PartDigest{PartKey: key, Rows: nodes * hours, Digest: [32]byte(h.Sum(nil))}, nil, 1, each); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Read(key, func(p *Part) error {

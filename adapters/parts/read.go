@@ -155,10 +155,10 @@ func guarded(decode func() error) (err error) {
 }
 
 // Verify reads the whole part, and fails with [ErrDamaged] unless its rows have its digest, are in
-// order, and belong to it, and the manifest lists their scopes.
+// order, and belong to it, and the manifest lists their scopes if it lists any.
 func (p *Part) Verify() error {
 	scopes, err := p.check()
-	if err == nil && !maps.EqualFunc(p.Version.Scopes, scopes, func(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }) {
+	if err == nil && p.Version.Scopes != nil && !maps.EqualFunc(p.Version.Scopes, scopes, func(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }) {
 		err = fmt.Errorf("part %s: %w: the manifest lists other scopes than those of its rows", p.Key, ErrDamaged)
 	}
 	return err

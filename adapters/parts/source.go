@@ -37,6 +37,8 @@ type sourceFile struct {
 	open  sync.Mutex // held while part is opened
 	part  *Part      // nil while it is closed
 	whole bool       // it is what was written
+	// scopes are those of the rows, once they were asked for, of a version that was superseded.
+	scopes map[string][][]byte
 
 	readers int // guarded by Source.mu
 	used    int64
@@ -182,13 +184,28 @@ func (s *Source) Close() error {
 	return err
 }
 
-// Scopes implements [projections.PartSource]. It reads the manifest alone.
+// Scopes implements [projections.PartSource]. It reads the manifest alone, or once the rows of a version
+// that was superseded.
 func (s *Source) Scopes(p projections.PartDigest, t projections.Table) (scopes []string, err error) {
 	f, err := s.file(p)
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, remedy)
 	}
-	for _, scope := range f.version.Scopes[t.String()] {
+	of := f.version.Scopes
+	if of == nil {
+		if err := s.with(p, func(f *sourceFile) error {
+			f.open.Lock()
+			defer f.open.Unlock()
+			if f.scopes == nil {
+				f.scopes, err = f.part.check()
+			}
+			of = f.scopes
+			return err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	for _, scope := range of[t.String()] {
 		scopes = append(scopes, string(scope))
 	}
 	return scopes, nil

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -145,8 +146,11 @@ func NewWriter(d Directory) (*Writer, error) {
 func (w *Writer) Close() error { return w.unlock() }
 
 // Put adds a version of a part, made by the current folds at an offset of its partition, unless the
-// last version has these rows already. It fails if rows do not have the digest.
-func (w *Writer) Put(p projections.PartDigest, position int64, rows Rows) (Outcome, error) {
+// last version has these rows already. Then it only notes the tallies that the rows have now. It fails
+// if rows do not have the digest.
+func (w *Writer) Put(
+	p projections.PartDigest, tallies []projections.Tally, position int64, rows Rows,
+) (Outcome, error) {
 	m, err := w.Manifest(p.PartKey)
 	outcome := Superseded
 	switch {
@@ -159,13 +163,17 @@ func (w *Writer) Put(p projections.PartDigest, position int64, rows Rows) (Outco
 	case err != nil:
 		return "", err
 	case m.Last().Method == projections.Method && m.Last().Digest == Digest(p.Digest):
-		if _, err := w.size(fileOf(p.PartKey, m.Last().Digest)); !errors.Is(err, fs.ErrNotExist) {
-			return Unchanged, err
+		if _, err := w.size(fileOf(p.PartKey, m.Last().Digest)); err == nil {
+			return Unchanged, w.note(p.PartKey, m, talliesOf(tallies), position)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
 		}
 		outcome, position = Restored, m.Last().Position
 		m.Versions = m.Versions[:len(m.Versions)-1]
 	}
-	v := Version{Method: projections.Method, Position: position, Rows: p.Rows, Digest: p.Digest}
+	v := Version{
+		Method: projections.Method, Position: position, Rows: p.Rows, Digest: p.Digest, Tallies: talliesOf(tallies),
+	}
 	v.File = v.Digest.String() + ".parquet"
 	if len(m.Versions) > 0 {
 		last := m.Last().Digest
@@ -174,15 +182,33 @@ func (w *Writer) Put(p projections.PartDigest, position int64, rows Rows) (Outco
 	if err := w.file(p, &v, rows); err != nil {
 		return "", fmt.Errorf("write part %s: %w", p.PartKey, err)
 	}
-	m.Versions = append(m.Versions, v)
-	b, err := m.encode()
-	if err != nil {
-		return "", fmt.Errorf("write the manifest of %s: %w", p.PartKey, err)
-	}
-	if err := w.putManifest(folder(p.PartKey), m.number, b); err != nil {
-		return "", fmt.Errorf("write the manifest of %s: %w", p.PartKey, err)
+	m.add(v)
+	if err := w.write(p.PartKey, m); err != nil {
+		return "", err
 	}
 	return outcome, nil
+}
+
+// note notes the tallies of the rows at a later offset, which are those of the last version.
+func (w *Writer) note(k projections.PartKey, m *Manifest, tallies []Tally, position int64) error {
+	last := m.Last()
+	if len(tallies) == 0 || position < last.Position || slices.Equal(last.Tallies, tallies) {
+		return nil
+	}
+	last.Tallies, last.Position = tallies, position
+	return w.write(k, m)
+}
+
+// write writes a manifest.
+func (w *Writer) write(k projections.PartKey, m *Manifest) error {
+	b, err := m.encode()
+	if err == nil {
+		err = w.putManifest(folder(k), m.number, b)
+	}
+	if err != nil {
+		return fmt.Errorf("write the manifest of %s: %w", k, err)
+	}
+	return nil
 }
 
 // file writes the file of a version, and sets its size and hash. A file of that name, which an

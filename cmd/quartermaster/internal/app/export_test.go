@@ -1,11 +1,47 @@
 package app
 
+import (
+	"context"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
 // SetManyRows sets from how many rows in memory on a replay drops the live rows, and returns how many
 // it was.
 func SetManyRows(n int) int {
 	was := manyRows
 	manyRows = n
 	return was
+}
+
+// Changed returns the sealed months that have no part with their tallies, and the digests of all.
+func Changed(
+	ctx context.Context, h *Conn, v projections.View,
+) (changed []projections.PartKey, all []projections.PartDigest, err error) {
+	m, made, err := h.changed(ctx, v, h.Parts())
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range m.parts {
+		if !made[p.PartKey] {
+			changed = append(changed, p.PartKey)
+		}
+	}
+	return changed, m.parts, nil
+}
+
+// MakeParts makes the parts of a view.
+func MakeParts(ctx context.Context, h *Conn, v projections.View) (*PartsMade, error) {
+	return h.makeParts(ctx, v)
+}
+
+// RowsInMemory returns how many rows the store of a data directory has itself.
+func RowsInMemory(h *Conn) (n int) {
+	for _, tp := range domain.AllPartitions() {
+		n += h.store.Own(tp)
+	}
+	return n
 }
 
 // Divisions returns how many months an app has divided.

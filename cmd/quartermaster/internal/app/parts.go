@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -98,6 +99,8 @@ type monthly struct {
 	reader *projections.PartReader
 	before int64                    // the first hour that is not sealed
 	parts  []projections.PartDigest // by partition and month
+	// tallies are those of parts, if only changed months were read.
+	tallies map[projections.PartKey][]projections.Tally
 }
 
 // root returns the root over all parts.
@@ -126,6 +129,77 @@ func (h *Conn) monthly(ctx context.Context, v projections.View) (*monthly, error
 	slices.SortFunc(m.parts, func(a, b projections.PartDigest) int { return a.Compare(b.PartKey) })
 	return m, nil
 }
+
+// changed returns the digests of the sealed months of a view as monthly does, but reads only rows of
+// those that have no part with their tallies. made says which have one.
+func (h *Conn) changed(
+	ctx context.Context, v projections.View, d parts.Directory,
+) (m *monthly, made map[projections.PartKey]bool, err error) {
+	newest, err := h.lastAppended(ctx, v.Position())
+	if err != nil {
+		return nil, nil, err
+	}
+	m = &monthly{
+		reader: projections.NewPartReader(v), before: projections.SealedBefore(newest),
+		tallies: map[projections.PartKey][]projections.Tally{},
+	}
+	made = map[projections.PartKey]bool{}
+	var keys []projections.PartKey
+	for _, tp := range domain.AllPartitions() {
+		months, err := m.reader.Tallies(tp)
+		if err != nil {
+			return nil, nil, err
+		}
+		for month, tallies := range months {
+			if k := (projections.PartKey{Partition: tp, Month: month}); k.Sealed(m.before) {
+				keys = append(keys, k)
+				m.tallies[k] = tallies
+			}
+		}
+	}
+	slices.SortFunc(keys, projections.PartKey.Compare)
+	m.parts = make([]projections.PartDigest, len(keys))
+	current := make([]bool, len(keys))
+	if err := concurrently(ctx, true, len(keys), untracked{}, func(i int) (err error) {
+		m.parts[i], current[i], err = d.Current(keys[i], m.tallies[keys[i]])
+		return err
+	}); err != nil {
+		return nil, nil, err
+	}
+	rest := map[domain.TopicPartition][]int{} // to be digested
+	for i, k := range keys {
+		if made[k] = current[i]; !current[i] {
+			rest[k.Partition] = append(rest[k.Partition], i)
+		}
+	}
+	tps := slices.SortedFunc(maps.Keys(rest), domain.TopicPartition.Compare)
+	bar := h.app.track(Work{Name: "digest", Total: int64(len(tps)), Unit: "partitions", Slow: true})
+	defer bar.Stop()
+	return m, made, concurrently(ctx, m.reader.Parallel(), len(tps), bar, func(i int) (err error) {
+		list := rest[tps[i]]
+		if len(list) >= manyMonths {
+			all, err := m.reader.Digest(tps[i])
+			if err != nil {
+				return err
+			}
+			for _, p := range all.Parts {
+				if at, ok := slices.BinarySearchFunc(keys, p.PartKey, projections.PartKey.Compare); ok && !current[at] {
+					m.parts[at] = p
+				}
+			}
+			return nil
+		}
+		for _, at := range list {
+			if m.parts[at], err = m.reader.DigestMonth(keys[at]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// manyMonths is from how many changed months on all rows of a partition are read in one pass.
+const manyMonths = 3
 
 // concurrently calls do for 0 to n-1, several at a time if parallel.
 func concurrently(ctx context.Context, parallel bool, n int, bar Progress, do func(int) error) error {
@@ -173,7 +247,7 @@ func (h *Conn) makeParts(ctx context.Context, v projections.View) (made *PartsMa
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	m, err := h.monthly(ctx, v)
+	m, current, err := h.changed(ctx, v, w.Directory)
 	if err != nil {
 		return nil, err
 	}
@@ -185,10 +259,13 @@ func (h *Conn) makeParts(ctx context.Context, v projections.View) (made *PartsMa
 	bar := h.app.track(Work{Name: "make", Total: int64(len(m.parts)), Unit: "parts", Slow: true})
 	defer bar.Stop()
 	if err := concurrently(ctx, m.reader.Parallel(), len(m.parts), bar, func(i int) error {
-		p := m.parts[i]
-		outcome, err := w.Put(p, at[p.Partition], func(yield func(projections.Key, []byte) error) error {
-			return m.reader.Rows(p.PartKey, yield)
-		})
+		p, outcome := m.parts[i], parts.Unchanged
+		var err error
+		if !current[p.PartKey] {
+			outcome, err = w.Put(p, m.tallies[p.PartKey], at[p.Partition], func(yield func(projections.Key, []byte) error) error {
+				return m.reader.Rows(p.PartKey, yield)
+			})
+		}
 		made.Parts[i] = PartMade{
 			Partition: p.Partition.String(), Month: projections.MonthName(p.Month), Rows: p.Rows,
 			Digest: parts.Digest(p.Digest).String(), Outcome: string(outcome),

@@ -59,6 +59,123 @@ func outcomes(t *testing.T, a *app.App) (made *app.PartsMade, did []string) {
 	return made, did
 }
 
+// witness is a view that counts the rows that are read of each month.
+type witness struct {
+	projections.View
+	months map[string]int
+}
+
+func (w witness) Scan(q projections.Query, yield func(projections.Key, projections.Row) error) error {
+	return w.View.Scan(q, func(k projections.Key, row projections.Row) error {
+		if of, ok := projections.PartOf(k); ok {
+			w.months[projections.MonthName(of.Month)]++
+		}
+		return yield(k, row)
+	})
+}
+
+func (w witness) Tallies() ([]projections.Tally, error) { return projections.TalliesOf(w.View) }
+
+// Making parts reads the rows of changed months alone, and knows the digests of all.
+func TestUnchangedMonthsAreNotRead(t *testing.T) {
+	dir := t.TempDir()
+	h, _ := apptest.Open(t, dir)
+	defer func() { apptest.Close(t, h) }()
+	days := []int{1, 35, 70, 100, 130, 160, 195}
+	var events []domain.Envelope
+	for _, day := range days {
+		events = append(events, faultOf("n1", day), faultOf("n2", day))
+	}
+	apptest.AppendEvents(t, h.Log, events...)
+	if err := h.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	look := func(read map[string]int) (changed []string) {
+		t.Helper()
+		if err := h.View(t.Context(), func(v projections.View) error {
+			w := witness{projections.Stored(v), map[string]int{}}
+			keys, got, err := app.Changed(t.Context(), h, w)
+			if err != nil {
+				return err
+			}
+			for _, k := range keys {
+				changed = append(changed, projections.MonthName(k.Month))
+			}
+			if fmt.Sprint(w.months) != fmt.Sprint(read) {
+				t.Errorf("%v rows were read, want %v", w.months, read)
+			}
+			var want []projections.PartDigest
+			r := projections.NewPartReader(v)
+			for _, tp := range domain.AllPartitions() {
+				d, err := r.Digest(tp)
+				if err != nil {
+					return err
+				}
+				for _, p := range d.Parts {
+					if slices.ContainsFunc(got, func(q projections.PartDigest) bool { return q.PartKey == p.PartKey }) {
+						want = append(want, p)
+					}
+				}
+			}
+			slices.SortFunc(want, func(a, b projections.PartDigest) int { return a.Compare(b.PartKey) })
+			if !slices.Equal(got, want) {
+				t.Errorf("digests %v, want %v", got, want)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return changed
+	}
+	again := func() (did []string) {
+		t.Helper()
+		if err := h.View(t.Context(), func(v projections.View) error {
+			made, err := app.MakeParts(t.Context(), h, v)
+			if err != nil {
+				return err
+			}
+			for _, p := range made.Parts {
+				did = append(did, p.Outcome)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return did
+	}
+	all := []string{"2026-05", "2026-06", "2026-07", "2026-08", "2026-09", "2026-10"}
+	// Many months are read in one pass, with the one that is not sealed.
+	equal(t, "before", look(map[string]int{
+		"2026-05": 2, "2026-06": 2, "2026-07": 2, "2026-08": 2, "2026-09": 2, "2026-10": 2, "2026-11": 2,
+	}), all...)
+	again()
+	equal(t, "made", look(map[string]int{}))
+
+	late := faultOf("n3", 70)
+	rec, err := apptest.EncodeThen(&domain.Envelope{
+		Source: "sha256:late", Incarnation: 1, Sequence: 1, Cluster: late.Cluster, Time: late.Time, Event: late.Event,
+	})
+	rec.Time = apptest.May + 195*domain.Day
+	if err := errors.Join(err, h.Log.Append(t.Context(), []domain.Record{rec}), h.CatchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "with a late fact", look(map[string]int{"2026-07": 3}), "2026-07")
+	equal(t, "made again", again(), "unchanged", "unchanged", "superseded", "unchanged", "unchanged", "unchanged")
+	equal(t, "superseded", look(map[string]int{}))
+
+	// A file that is missing is made again, without reading other months.
+	files, err := filepath.Glob(filepath.Join(dir, "parts", "*", "month=2026-09", "*", "*", "*.parquet"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "without a file", look(map[string]int{"2026-09": 2}), "2026-09")
+	equal(t, "restored", again(), "unchanged", "unchanged", "unchanged", "unchanged", "restored", "unchanged")
+	equal(t, "at last", look(map[string]int{}))
+}
+
 // results returns the check of parts, as "month result row".
 func results(t *testing.T, a *app.App, at app.At) (check *app.PartsCheck, got []string) {
 	t.Helper()
@@ -227,7 +344,7 @@ func forge(t *testing.T, a *app.App) {
 		if err != nil {
 			return err
 		}
-		if outcome, err := w.Put(p, v.Position()[k.Partition], rows); err != nil || outcome != parts.New {
+		if outcome, err := w.Put(p, nil, v.Position()[k.Partition], rows); err != nil || outcome != parts.New {
 			return fmt.Errorf("forged part is %s: %w", outcome, err)
 		}
 		return w.Close()

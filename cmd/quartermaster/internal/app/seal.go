@@ -28,9 +28,11 @@ type sealer struct {
 	rows    map[domain.TopicPartition]int // in memory
 	total   int                           // of rows
 	writer  *parts.Writer
-	writing int       // users of writer
-	told    bool      // why a part could not be made
-	pause   time.Time // until which none is made, because one could not be
+	writing int  // users of writer
+	told    bool // why a part could not be made
+	// moving are the digests of months whose part other rows supersede, at the last look at them.
+	moving map[projections.PartKey][32]byte
+	pause  time.Time // until which none is made, because one could not be
 }
 
 // pauseAfter is how long no part is made after one could not be.
@@ -62,7 +64,8 @@ func (h *Conn) memory(present bool) (*projections.Memory, *sealer) {
 	return m, &sealer{
 		store: m, source: h.source, dir: h.Parts(), tell: h.app.tell,
 		seen: map[domain.TopicPartition]attempt{}, rows: map[domain.TopicPartition]int{},
-		write: present && h.app.Dir != "" && (h.Broker == nil || h.Broker.Owner() && !h.Broker.ReadOnly()),
+		moving: map[projections.PartKey][32]byte{},
+		write:  present && h.app.Dir != "" && (h.Broker == nil || h.Broker.Owner() && !h.Broker.ReadOnly()),
 	}
 }
 
@@ -125,7 +128,7 @@ func (s *sealer) seal(tp domain.TopicPartition, newest domain.Instant, all bool)
 			months = months[:n-1]
 		}
 		for _, p := range months {
-			there, retry := s.placed(r, p, next)
+			there, retry := s.placed(r, p, next, all)
 			if there {
 				sealed = append(sealed, p)
 			}
@@ -144,8 +147,9 @@ func (s *sealer) seal(tp domain.TopicPartition, newest domain.Instant, all bool)
 
 // placed reports whether the rows of a month are in a part, and makes it if that is permitted, as the
 // version that counts. If it cannot be made, the rows stay in memory, and nothing else fails: retry says
-// that it can be tried again with the same rows.
-func (s *sealer) placed(r *projections.PartReader, p projections.PartDigest, next int64) (there, retry bool) {
+// that it can be tried again with the same rows. Unless now, a part is superseded only if its rows were
+// the same at the last look, or memory has many: an import changes a month with each batch.
+func (s *sealer) placed(r *projections.PartReader, p projections.PartDigest, next int64, now bool) (there, retry bool) {
 	if r.LeftTo(p) {
 		return true, false
 	}
@@ -160,7 +164,7 @@ func (s *sealer) placed(r *projections.PartReader, p projections.PartDigest, nex
 		}
 		// While a log is folded again, the rows become what the part is. An older state of them must
 		// not supersede it.
-		if last.Digest != parts.Digest(p.Digest) && last.Position > next {
+		if last.Digest != parts.Digest(p.Digest) && (last.Position > next || !now && s.moves(p, last.Rows)) {
 			return there, false
 		}
 	}
@@ -168,9 +172,24 @@ func (s *sealer) placed(r *projections.PartReader, p projections.PartDigest, nex
 	if w == nil {
 		return false, true
 	}
-	_, err := w.Put(p, next, func(yield func(projections.Key, []byte) error) error { return r.Rows(p.PartKey, yield) })
+	tallies, err := r.Tallies(p.Partition)
+	if err == nil {
+		_, err = w.Put(p, tallies[p.Month], next, func(yield func(projections.Key, []byte) error) error {
+			return r.Rows(p.PartKey, yield)
+		})
+	}
 	s.end(err)
 	return err == nil, err != nil
+}
+
+// moves reports whether the rows of a month are other than at the last look at it, while there is
+// memory for them: at least for twice those of its part, which a change of many takes into memory.
+func (s *sealer) moves(p projections.PartDigest, inPart int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.moving[p.PartKey]
+	s.moving[p.PartKey] = p.Digest
+	return was != p.Digest && int64(s.total) < max(int64(manyRows), 2*inPart)
 }
 
 // writable reports whether a part can be made now.

@@ -326,3 +326,74 @@ func TestReplayBesideAnOlderSnapshot(t *testing.T) {
 		t.Error(h.notes.String())
 	}
 }
+
+// An import into a sealed month supersedes its part once or twice, not with every batch. What is not in
+// a part yet is in memory, which is bounded, and answers have it.
+func TestImportIntoSealedMonth(t *testing.T) {
+	for name, many := range map[string]int{"much memory": 300_000, "little memory": 30_000} {
+		t.Run(name, func(t *testing.T) {
+			dir := monthlyDir(t)
+			defer app.SetManyRows(app.SetManyRows(many))
+			c, notes := apptest.Open(t, dir)
+			const nodes, hours, batch = 24, 24 * 31, 500
+			var records []domain.Record
+			most := 0
+			for n := range nodes {
+				for hour := range hours {
+					at := apptest.May + domain.Instant(hour)*domain.Hour
+					rec, err := apptest.EncodeThen(&domain.Envelope{
+						Source: fmt.Sprint("sha256:late", n), Incarnation: 1, Sequence: uint64(hour + 1), Cluster: "lab",
+						Time: at + domain.Hour, Event: benchSample(fmt.Sprint("late", n), at),
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					rec.Time = apptest.May + 46*domain.Day
+					if records = append(records, rec); len(records) < batch {
+						continue
+					}
+					if err := errors.Join(c.Log.Append(t.Context(), records), c.CatchUp(t.Context())); err != nil {
+						t.Fatal(err)
+					}
+					records = records[:0]
+					most = max(most, app.RowsInMemory(c))
+				}
+			}
+			if err := errors.Join(c.Log.Append(t.Context(), records), c.CatchUp(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			manifest := func() *parts.Manifest {
+				t.Helper()
+				keys, err := c.Parts().List()
+				if err != nil || len(keys) != 1 {
+					t.Fatal(keys, err)
+				}
+				m, err := c.Parts().Manifest(keys[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				return m
+			}
+			apptest.Close(t, c)
+			m := manifest()
+			t.Logf("%d versions, at most %d rows in memory", len(m.Versions), most)
+			if got := m.Last().Rows; got < (16+nodes)*hours {
+				t.Errorf("the last version has %d rows", got)
+			}
+			if limit := map[bool]int{true: 3, false: 5}[many > 100_000]; len(m.Versions) > limit {
+				t.Errorf("the part has %d versions, want at most %d", len(m.Versions), limit)
+			}
+			if limit := max(many, 2*(16+nodes)*hours); most > limit {
+				t.Errorf("%d rows were in memory, want at most %d", most, limit)
+			}
+			if notes.Len() > 0 {
+				t.Error(notes)
+			}
+			h := homeIn(t, dir)
+			r, err := h.For(app.Everyone).Replay(t.Context(), true)
+			if err = errors.Join(err, h.Close()); err != nil || !*r.Equal || len(r.PartsFailed) > 0 {
+				t.Errorf("%+v: %v", r, err)
+			}
+		})
+	}
+}

@@ -34,8 +34,9 @@ func (a *Program) partsMakeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "make",
 		Short: "Write the rows of sealed months that have no part, or have changed",
-		Long: `Make reads all rows once, and writes a part for every sealed month that has none, or whose rows
-have changed since. If nothing has changed, it writes nothing. One process makes parts at a time.
+		Long: `Make writes a part for every sealed month that has none, or whose rows have changed since. It reads
+the rows of these months only, so its cost does not grow with history. If nothing has changed, it writes
+nothing. One process makes parts at a time.
 
 It also keeps the usage of each of these months by day, resolved as "quartermaster usage" does, so that
 later answers need not compute it. With a database, the SQL view usage then has these months.`,
