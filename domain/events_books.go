@@ -9,25 +9,57 @@ type ClosePrepared struct {
 	Entity   string   `json:"entity"`
 	Period   Interval `json:"period"`
 	Position string   `json:"position"`
-	Method   string   `json:"method"`
-	Digest   []byte   `json:"digest"` // SHA-256 of the canonical leaves
-	Total    Money    `json:"total"`
+	Method   string   `json:"method"` // of attribution
+	Digest   []byte   `json:"digest"` // SHA-256 of the canonical form of the divided month
+	// Postings is the SHA-256 of what is posted into the period about earlier closed ones; empty if
+	// nothing is.
+	Postings []byte       `json:"postings,omitempty"`
+	Totals   []BooksTotal `json:"totals"` // one for each currency, by currency; without Postings
+	Checks   []CloseCheck `json:"checks"` // what was checked, in the order of the checklist
 }
+
+// BooksTotal is the sum of a period's allocations in one currency.
+type BooksTotal struct {
+	Currency  string  `json:"currency"` // ISO 4217
+	Billed    Decimal `json:"billed"`
+	Effective Decimal `json:"effective"`
+}
+
+// CloseCheck is a point of the checklist of a close.
+type CloseCheck struct {
+	Check   string       `json:"check"`
+	Outcome CheckOutcome `json:"outcome"`
+	Detail  string       `json:"detail,omitempty"` // what was found
+	Reason  string       `json:"reason,omitempty"` // for which a finding was accepted
+}
+
+// CheckOutcome is what came of a check.
+type CheckOutcome string
+
+// The outcomes. A close with another one is not proposed.
+const (
+	CheckMet      CheckOutcome = "met"
+	CheckAccepted CheckOutcome = "accepted" // something was found, and the preparer accepts it, with a reason
+)
 
 // CloseApproved is the second person's consent to a prepared close.
 type CloseApproved struct {
-	Entity string   `json:"entity"`
-	Period Interval `json:"period"`
-	Digest []byte   `json:"digest"` // of the prepared leaves
+	Entity   string   `json:"entity"`
+	Period   Interval `json:"period"`
+	Digest   []byte   `json:"digest"`   // as prepared
+	Prepared int64    `json:"prepared"` // offset of the ClosePrepared in its partition
 }
 
 // BooksClosed says that one of our periods is closed: later changes are posted into the open one.
+// It repeats what was prepared. Only the first one of a period counts.
 type BooksClosed struct {
 	Entity   string   `json:"entity"`
 	Period   Interval `json:"period"`
 	Position string   `json:"position"`
 	Method   string   `json:"method"`
 	Digest   []byte   `json:"digest"`
+	Postings []byte   `json:"postings,omitempty"`
+	Prepared int64    `json:"prepared"` // offset of the ClosePrepared in its partition
 }
 
 // ExportMade records that figures were exported.

@@ -406,13 +406,16 @@ func Validate(env *Envelope) error {
 			c.interval("period", e.Period)
 			c.computedFrom(e.Position, e.Method)
 			c.bytes("digest", e.Digest, 32)
-			c.money("total", e.Total)
+			c.postings(e.Postings)
+			c.totals(e.Totals)
+			c.checks(e.Checks)
 		}
 	case *CloseApproved:
 		if c.given(e != nil) {
 			c.id("entity", e.Entity)
 			c.interval("period", e.Period)
 			c.bytes("digest", e.Digest, 32)
+			c.offset("prepared", e.Prepared)
 		}
 	case *BooksClosed:
 		if c.given(e != nil) {
@@ -420,6 +423,8 @@ func Validate(env *Envelope) error {
 			c.interval("period", e.Period)
 			c.computedFrom(e.Position, e.Method)
 			c.bytes("digest", e.Digest, 32)
+			c.postings(e.Postings)
+			c.offset("prepared", e.Prepared)
 		}
 	case *ExportMade:
 		if c.given(e != nil) {

@@ -222,16 +222,7 @@ func (w *Writer) putAllocations(month domain.Interval, v AllocationsVersion, dra
 			gone = append(gone, o.Digest)
 		}
 	}
-	text, err := json.MarshalIndent(allocationsManifest{
-		Format: allocationsFormat, Log: w.Log, Month: monthName(month), Versions: append(kept, v),
-	}, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := place(filepath.Join(folder, manifestName), func(f *os.File) error {
-		_, err := f.Write(append(text, '\n'))
-		return err
-	}); err != nil {
+	if err := w.placeAllocations(month, append(kept, v)); err != nil {
 		return err
 	}
 	for _, digest := range gone {
@@ -240,6 +231,36 @@ func (w *Writer) putAllocations(month domain.Interval, v AllocationsVersion, dra
 		}
 	}
 	return nil
+}
+
+func (w *Writer) placeAllocations(month domain.Interval, versions []AllocationsVersion) error {
+	text, err := json.MarshalIndent(allocationsManifest{
+		Format: allocationsFormat, Log: w.Log, Month: monthName(month), Versions: versions,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return place(filepath.Join(w.allocationsFolder(month), manifestName), func(f *os.File) error {
+		_, err := f.Write(append(text, '\n'))
+		return err
+	})
+}
+
+// NameAllocations notes that a close names a kept division, which then stays.
+func (w *Writer) NameAllocations(month domain.Interval, digest Digest) error {
+	versions, err := w.AllocationsVersions(month)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(versions, func(v AllocationsVersion) bool { return v.Digest == digest })
+	if i < 0 {
+		return fmt.Errorf("allocations %s of %s: %w", digest, monthName(month), fs.ErrNotExist)
+	}
+	if versions[i].Books {
+		return nil
+	}
+	versions[i].Books = true
+	return w.placeAllocations(month, versions)
 }
 
 // sweepDrafts removes drafts that nobody writes any more.

@@ -13,13 +13,29 @@ func closePrepared(m *mover, p *eventsv1.ClosePrepared, d *domain.ClosePrepared)
 	text(m, "position", &p.Position, &d.Position)
 	text(m, "method", &p.Method, &d.Method)
 	m.bytes("digest", &p.Digest, &d.Digest)
-	m.money("total", &p.Total, &d.Total)
+	m.bytes("postings", &p.Postings, &d.Postings)
+	list(m, "totals", &p.Totals, &d.Totals, booksTotal)
+	list(m, "checks", &p.Checks, &d.Checks, closeCheck)
+}
+
+func booksTotal(m *mover, p *eventsv1.BooksTotal, d *domain.BooksTotal) {
+	m.decimal("billed", &p.Billed, &d.Billed)
+	text(m, "currency", &p.Currency, &d.Currency)
+	m.decimal("effective", &p.Effective, &d.Effective)
+}
+
+func closeCheck(m *mover, p *eventsv1.CloseCheck, d *domain.CloseCheck) {
+	text(m, "check", &p.Check, &d.Check)
+	text(m, "outcome", &p.Outcome, &d.Outcome)
+	text(m, "detail", &p.Detail, &d.Detail)
+	text(m, "reason", &p.Reason, &d.Reason)
 }
 
 func closeApproved(m *mover, p *eventsv1.CloseApproved, d *domain.CloseApproved) {
 	text(m, "entity", &p.Entity, &d.Entity)
 	m.interval("period", &p.Period, &d.Period)
 	m.bytes("digest", &p.Digest, &d.Digest)
+	same(m, &p.Prepared, &d.Prepared)
 }
 
 func booksClosed(m *mover, p *eventsv1.BooksClosed, d *domain.BooksClosed) {
@@ -28,6 +44,8 @@ func booksClosed(m *mover, p *eventsv1.BooksClosed, d *domain.BooksClosed) {
 	text(m, "position", &p.Position, &d.Position)
 	text(m, "method", &p.Method, &d.Method)
 	m.bytes("digest", &p.Digest, &d.Digest)
+	m.bytes("postings", &p.Postings, &d.Postings)
+	same(m, &p.Prepared, &d.Prepared)
 }
 
 func exportMade(m *mover, p *eventsv1.ExportMade, d *domain.ExportMade) {

@@ -71,6 +71,9 @@ type Report struct {
 	Allocations       int                         `json:"allocations"` // number of allocations
 	// Generated: some of the input is synthetic, and no supplier sent it.
 	Generated bool `json:"generated"`
+	// Books says who closed the month. The answer is from the closed allocations. It is absent while the
+	// month is open.
+	Books *ClosedBooks `json:"books,omitempty"`
 	registry.Completeness
 }
 

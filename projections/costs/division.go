@@ -27,6 +27,7 @@ type Division struct {
 	canonical    Open
 	bytes        int
 	reads        *projections.Reads // all but completeness
+	closed       *ClosedBooks       // nil while the month is open
 }
 
 // Summary is what a division says besides its allocations.
@@ -45,6 +46,10 @@ type Summary struct {
 	Invoices    []InvoiceReconciliation     `json:"invoices"`
 	Exceptions  []attribution.Exception     `json:"exceptions"`
 	Held        []HeldTime                  `json:"held"` // by workspace
+	// Unregistered are machines that reported without a registration, as cluster/node.
+	Unregistered []string `json:"unregistered"`
+	// BilledSince is when the month was first billed for an account; 0 if it was not.
+	BilledSince domain.Instant `json:"billed_since,omitempty"`
 }
 
 // HeldTime is the GPU time that a workspace held, and the part of it with measured activity.
@@ -100,6 +105,13 @@ func (d *Division) At(view projections.View) (*Division, error) {
 	return &at, err
 }
 
+// InBooks returns the division as the allocations of closed books.
+func (d *Division) InBooks(of *ClosedBooks) *Division {
+	closed := *d
+	closed.closed = of
+	return &closed
+}
+
 // divide divides a month and calls each with every allocation, which is reused after each returns.
 // Its memory grows with lines and nodes; hours of usage are streamed. It sets neither position nor
 // completeness.
@@ -136,6 +148,14 @@ func divide(view projections.View, month domain.Interval, each func(*part) error
 	for _, workspace := range slices.Sorted(maps.Keys(held)) {
 		d.Held = append(d.Held, held[workspace])
 	}
+	d.Unregistered = []string{}
+	for i := range b.nodes {
+		if n := &b.nodes[i]; !n.Registered {
+			d.Unregistered = append(d.Unregistered, n.Cluster+"/"+n.Node)
+		}
+	}
+	d.Unregistered = slices.Compact(d.Unregistered)
+	d.BilledSince, _ = b.billed.first()
 	return d, nil
 }
 
@@ -194,7 +214,7 @@ func (d *Division) report(s *sums) *Report {
 		By: append([]Dimension{}, q.By...), Where: q.Where, Groups: []Group{}, Totals: []Cost{},
 		Statements: []attribution.Statement{}, Invoices: d.Invoices, Commitments: d.Commitments,
 		Matches: d.Matches, Exceptions: d.Exceptions, Lines: d.Lines, Allocations: d.Allocations,
-		Generated: d.Generated, Completeness: d.completeness,
+		Generated: d.Generated, Completeness: d.completeness, Books: d.closed,
 	}
 	if q.Workspace != "" {
 		r.Note = "groups, totals and statements are what " + q.Workspace +

@@ -399,8 +399,8 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 			return reason
 		}
 	}
-	if c, ok := v.Event.(*domain.CloseApproved); ok {
-		return approves(h, c, s)
+	if k.Table == projections.TableCloses {
+		return a.closing(h, v)
 	}
 	return ""
 }
@@ -556,25 +556,6 @@ func covers(g *Grant, m domain.Money) string {
 	}
 	return fmt.Sprintf("operator %q has no limit in %s, this commits %s: their limits are %s",
 		g.Operator, m.Currency, m, strings.Join(limits, ", "))
-}
-
-// approves enforces the four-eyes rule: whoever prepared a close does not approve it.
-func approves(h *projections.History, c *domain.CloseApproved, s *projections.Signer) string {
-	prepared := false
-	for i := range h.Versions {
-		p, ok := h.Versions[i].Event.(*domain.ClosePrepared)
-		if !ok || p.Period != c.Period || !bytes.Equal(p.Digest, c.Digest) || h.Versions[i].Signer == nil {
-			continue
-		}
-		if h.Versions[i].Signer.Operator == s.Operator {
-			return fmt.Sprintf("operator %q prepared this close: another person must approve it", s.Operator)
-		}
-		prepared = true
-	}
-	if !prepared {
-		return "it approves a close that nobody prepared"
-	}
-	return ""
 }
 
 // At returns the version of a history in effect at a time, like [projections.History.At], but skips

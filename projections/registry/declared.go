@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -32,6 +33,7 @@ func (a *Authority) Refusals(v projections.View, envs []*domain.Envelope) ([]str
 	then := *a
 	then.owners = maps.Clone(a.owners)
 	reasons := make([]string, len(envs))
+	closes := map[projections.Key]*projections.History{} // with what is decided before in envs
 	for i, env := range envs {
 		if env.Signature == nil {
 			continue
@@ -40,19 +42,26 @@ func (a *Authority) Refusals(v projections.View, envs []*domain.Envelope) ([]str
 		if err != nil {
 			return nil, err
 		}
+		if with := closes[p.Key]; with != nil {
+			h = with
+		}
 		if h == nil {
 			h = &projections.History{}
 		}
 		order := env.Precedence(p.Effective)
 		order.Appended = math.MaxInt64
 		offset := math.MaxInt64 - int64(len(envs)-i)
-		reasons[i] = then.judge(p.Key, h, &projections.Version{
+		version := projections.Version{
 			Order: order, Workspace: env.Workspace, Event: env.Event,
 			Signer: &projections.Signer{
 				Operator: env.Signature.Operator, Key: env.Signature.Key,
 				Time: env.Time, Appended: env.Time, Offset: offset,
 			},
-		})
+		}
+		reasons[i] = then.judge(p.Key, h, &version)
+		if p.Key.Table == projections.TableCloses {
+			closes[p.Key] = &projections.History{Versions: append(slices.Clone(h.Versions), version)}
+		}
 		if env.Event.Type() == domain.TypeClusterRegistered && reasons[i] == "" {
 			owned := then.owners[env.Cluster]
 			then.owners[env.Cluster] = append(owned[:len(owned):len(owned)], ownership{offset, env.Workspace})

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func TestAuthority(t *testing.T) {
 	}
 	digest := make([]byte, 32)
 	period := domain.Interval{From: storetest.Start - 30*day, To: storetest.Start}
-	prepared := domain.Envelope{Time: storetest.Start + day, Event: &domain.ClosePrepared{Entity: "e", Period: period, Position: "0", Method: "m", Digest: digest, Total: *storetest.USD("1")}}
+	prepared := domain.Envelope{Time: storetest.Start + day, Event: &domain.ClosePrepared{Entity: "e", Period: period, Position: "0", Method: "m", Digest: digest, Totals: []domain.BooksTotal{{Currency: "USD"}}}}
 	approved := domain.Envelope{Time: storetest.Start + 2*day, Event: &domain.CloseApproved{Entity: "e", Period: period, Digest: digest}}
 	first := storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, nil, storetest.Start)
 
@@ -134,6 +135,39 @@ func TestAuthority(t *testing.T) {
 		{"two persons close the books", func(l *storetest.Log) {
 			l.Append(first, storetest.Bob.Register(storetest.Root, "home", domain.RoleFinance, nil, storetest.Start+1), storetest.Bob.Sign(prepared), storetest.Bob.Sign(approved), storetest.Root.Sign(approved))
 		}, []string{"CloseApproved bob: operator \"bob\" prepared this close"}},
+		{"books are closed once, by two persons with two keys, as they were proposed", func(l *storetest.Log) {
+			clo := func(change func(*domain.BooksClosed)) domain.Envelope {
+				ev := &domain.BooksClosed{Entity: "e", Period: period, Position: "0", Method: "m", Digest: digest}
+				if change != nil {
+					change(ev)
+				}
+				return domain.Envelope{Time: storetest.Start + 3*day, Event: ev}
+			}
+			other := *approved.Event.(*domain.CloseApproved)
+			other.Digest = bytes.Repeat([]byte{1}, 32)
+			same := storetest.Bob
+			same.Name = "bobby"
+			l.Append(first, storetest.Bob.Register(storetest.Root, "home", domain.RoleFinance, nil, storetest.Start+1),
+				same.Register(storetest.Root, "home", domain.RoleFinance, nil, storetest.Start+1),
+				storetest.Bob.Sign(prepared),
+				same.Sign(approved),
+				storetest.Root.Sign(clo(nil)),
+				storetest.Root.Sign(domain.Envelope{Time: approved.Time, Event: &other}),
+				storetest.Root.Sign(approved),
+				storetest.Bob.Sign(clo(nil)),
+				storetest.Root.Sign(clo(func(ev *domain.BooksClosed) { ev.Postings = digest })),
+				storetest.Root.Sign(clo(nil)),
+				storetest.Root.Sign(clo(nil)), storetest.Bob.Sign(prepared), storetest.Root.Sign(approved))
+		}, []string{
+			"ClosePrepared bob: the books were closed at",
+			"CloseApproved bobby: the key of operator \"bob\" prepared this close",
+			"CloseApproved root: it approves other allocations than those that were prepared",
+			"CloseApproved root: the books were closed at",
+			"BooksClosed root: it closes books that nobody approved",
+			"BooksClosed bob: operator \"bob\" prepared this close",
+			"BooksClosed root: it closes other books than those that were approved",
+			"BooksClosed root: the books were closed at",
+		}},
 		{"a new role replaces the one before", func(l *storetest.Log) {
 			l.Append(first, storetest.Bob.Register(storetest.Root, "acme", domain.RoleAuditor, nil, storetest.Start+1), storetest.Bob.Register(storetest.Root, "acme", domain.RolePlanner, nil, storetest.Start+day), storetest.Bob.Sign(quota("early", storetest.Start+2)), storetest.Bob.Sign(quota("late", storetest.Start+day)))
 		}, []string{"early QuotaSet bob: operator \"bob\" is auditor"}},

@@ -27,13 +27,16 @@ const (
 
 // ClosePrepared proposes to close a period at a position.
 type ClosePrepared struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entity        string                 `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
-	Period        *Interval              `protobuf:"bytes,2,opt,name=period,proto3" json:"period,omitempty"`
-	Position      string                 `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
-	Method        string                 `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
-	Digest        []byte                 `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"` // SHA-256 of the canonical leaves
-	Total         *Money                 `protobuf:"bytes,6,opt,name=total,proto3" json:"total,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Entity   string                 `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	Period   *Interval              `protobuf:"bytes,2,opt,name=period,proto3" json:"period,omitempty"`
+	Position string                 `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
+	Method   string                 `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
+	Digest   []byte                 `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"` // SHA-256 of the canonical form of the divided month
+	// One for each currency. An encoding with one total of Money reads as its billed cost.
+	Totals        []*BooksTotal `protobuf:"bytes,6,rep,name=totals,proto3" json:"totals,omitempty"`
+	Postings      []byte        `protobuf:"bytes,7,opt,name=postings,proto3" json:"postings,omitempty"` // SHA-256 of what is posted about earlier closed periods; empty: nothing
+	Checks        []*CloseCheck `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -103,11 +106,155 @@ func (x *ClosePrepared) GetDigest() []byte {
 	return nil
 }
 
-func (x *ClosePrepared) GetTotal() *Money {
+func (x *ClosePrepared) GetTotals() []*BooksTotal {
 	if x != nil {
-		return x.Total
+		return x.Totals
 	}
 	return nil
+}
+
+func (x *ClosePrepared) GetPostings() []byte {
+	if x != nil {
+		return x.Postings
+	}
+	return nil
+}
+
+func (x *ClosePrepared) GetChecks() []*CloseCheck {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+// BooksTotal is the sum of a period's allocations in one currency.
+type BooksTotal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Billed        string                 `protobuf:"bytes,1,opt,name=billed,proto3" json:"billed,omitempty"`       // decimal
+	Currency      string                 `protobuf:"bytes,2,opt,name=currency,proto3" json:"currency,omitempty"`   // ISO 4217
+	Effective     string                 `protobuf:"bytes,3,opt,name=effective,proto3" json:"effective,omitempty"` // decimal
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BooksTotal) Reset() {
+	*x = BooksTotal{}
+	mi := &file_events_v1_books_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BooksTotal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BooksTotal) ProtoMessage() {}
+
+func (x *BooksTotal) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BooksTotal.ProtoReflect.Descriptor instead.
+func (*BooksTotal) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BooksTotal) GetBilled() string {
+	if x != nil {
+		return x.Billed
+	}
+	return ""
+}
+
+func (x *BooksTotal) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *BooksTotal) GetEffective() string {
+	if x != nil {
+		return x.Effective
+	}
+	return ""
+}
+
+// CloseCheck is a point of the checklist of a close.
+type CloseCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Check         string                 `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
+	Outcome       string                 `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"` // met, accepted
+	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`   // what was found
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`   // for which a finding was accepted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseCheck) Reset() {
+	*x = CloseCheck{}
+	mi := &file_events_v1_books_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseCheck) ProtoMessage() {}
+
+func (x *CloseCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseCheck.ProtoReflect.Descriptor instead.
+func (*CloseCheck) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CloseCheck) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *CloseCheck) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *CloseCheck) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *CloseCheck) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // CloseApproved records a second person's approval of a prepared close.
@@ -115,14 +262,15 @@ type CloseApproved struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entity        string                 `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
 	Period        *Interval              `protobuf:"bytes,2,opt,name=period,proto3" json:"period,omitempty"`
-	Digest        []byte                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"` // of what was prepared
+	Digest        []byte                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`      // of what was prepared
+	Prepared      int64                  `protobuf:"varint,4,opt,name=prepared,proto3" json:"prepared,omitempty"` // offset of the ClosePrepared in its partition
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloseApproved) Reset() {
 	*x = CloseApproved{}
-	mi := &file_events_v1_books_proto_msgTypes[1]
+	mi := &file_events_v1_books_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -134,7 +282,7 @@ func (x *CloseApproved) String() string {
 func (*CloseApproved) ProtoMessage() {}
 
 func (x *CloseApproved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[1]
+	mi := &file_events_v1_books_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -147,7 +295,7 @@ func (x *CloseApproved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseApproved.ProtoReflect.Descriptor instead.
 func (*CloseApproved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{1}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CloseApproved) GetEntity() string {
@@ -171,6 +319,13 @@ func (x *CloseApproved) GetDigest() []byte {
 	return nil
 }
 
+func (x *CloseApproved) GetPrepared() int64 {
+	if x != nil {
+		return x.Prepared
+	}
+	return 0
+}
+
 // BooksClosed says that one of our periods is closed. Later changes are posted into the open
 // period.
 type BooksClosed struct {
@@ -180,13 +335,15 @@ type BooksClosed struct {
 	Position      string                 `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
 	Method        string                 `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
 	Digest        []byte                 `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	Postings      []byte                 `protobuf:"bytes,6,opt,name=postings,proto3" json:"postings,omitempty"`
+	Prepared      int64                  `protobuf:"varint,7,opt,name=prepared,proto3" json:"prepared,omitempty"` // offset of the ClosePrepared in its partition
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BooksClosed) Reset() {
 	*x = BooksClosed{}
-	mi := &file_events_v1_books_proto_msgTypes[2]
+	mi := &file_events_v1_books_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -198,7 +355,7 @@ func (x *BooksClosed) String() string {
 func (*BooksClosed) ProtoMessage() {}
 
 func (x *BooksClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[2]
+	mi := &file_events_v1_books_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -211,7 +368,7 @@ func (x *BooksClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BooksClosed.ProtoReflect.Descriptor instead.
 func (*BooksClosed) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{2}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BooksClosed) GetEntity() string {
@@ -249,6 +406,20 @@ func (x *BooksClosed) GetDigest() []byte {
 	return nil
 }
 
+func (x *BooksClosed) GetPostings() []byte {
+	if x != nil {
+		return x.Postings
+	}
+	return nil
+}
+
+func (x *BooksClosed) GetPrepared() int64 {
+	if x != nil {
+		return x.Prepared
+	}
+	return 0
+}
+
 // ExportMade records an export of figures.
 type ExportMade struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -265,7 +436,7 @@ type ExportMade struct {
 
 func (x *ExportMade) Reset() {
 	*x = ExportMade{}
-	mi := &file_events_v1_books_proto_msgTypes[3]
+	mi := &file_events_v1_books_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -277,7 +448,7 @@ func (x *ExportMade) String() string {
 func (*ExportMade) ProtoMessage() {}
 
 func (x *ExportMade) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[3]
+	mi := &file_events_v1_books_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -290,7 +461,7 @@ func (x *ExportMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportMade.ProtoReflect.Descriptor instead.
 func (*ExportMade) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{3}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExportMade) GetEntity() string {
@@ -354,7 +525,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_events_v1_books_proto_msgTypes[4]
+	mi := &file_events_v1_books_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +537,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[4]
+	mi := &file_events_v1_books_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +550,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{4}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CheckpointSigned) GetEntity() string {
@@ -418,7 +589,7 @@ type QuarantineResolved struct {
 
 func (x *QuarantineResolved) Reset() {
 	*x = QuarantineResolved{}
-	mi := &file_events_v1_books_proto_msgTypes[5]
+	mi := &file_events_v1_books_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +601,7 @@ func (x *QuarantineResolved) String() string {
 func (*QuarantineResolved) ProtoMessage() {}
 
 func (x *QuarantineResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[5]
+	mi := &file_events_v1_books_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +614,7 @@ func (x *QuarantineResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineResolved.ProtoReflect.Descriptor instead.
 func (*QuarantineResolved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{5}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *QuarantineResolved) GetEntity() string {
@@ -506,7 +677,7 @@ type StreamConflictObserved struct {
 
 func (x *StreamConflictObserved) Reset() {
 	*x = StreamConflictObserved{}
-	mi := &file_events_v1_books_proto_msgTypes[6]
+	mi := &file_events_v1_books_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +689,7 @@ func (x *StreamConflictObserved) String() string {
 func (*StreamConflictObserved) ProtoMessage() {}
 
 func (x *StreamConflictObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[6]
+	mi := &file_events_v1_books_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +702,7 @@ func (x *StreamConflictObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamConflictObserved.ProtoReflect.Descriptor instead.
 func (*StreamConflictObserved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{6}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StreamConflictObserved) GetEntity() string {
@@ -607,7 +778,7 @@ type StreamGapResolved struct {
 
 func (x *StreamGapResolved) Reset() {
 	*x = StreamGapResolved{}
-	mi := &file_events_v1_books_proto_msgTypes[7]
+	mi := &file_events_v1_books_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +790,7 @@ func (x *StreamGapResolved) String() string {
 func (*StreamGapResolved) ProtoMessage() {}
 
 func (x *StreamGapResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[7]
+	mi := &file_events_v1_books_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +803,7 @@ func (x *StreamGapResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamGapResolved.ProtoReflect.Descriptor instead.
 func (*StreamGapResolved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{7}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StreamGapResolved) GetEntity() string {
@@ -708,7 +879,7 @@ type GenerationSwitched struct {
 
 func (x *GenerationSwitched) Reset() {
 	*x = GenerationSwitched{}
-	mi := &file_events_v1_books_proto_msgTypes[8]
+	mi := &file_events_v1_books_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +891,7 @@ func (x *GenerationSwitched) String() string {
 func (*GenerationSwitched) ProtoMessage() {}
 
 func (x *GenerationSwitched) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[8]
+	mi := &file_events_v1_books_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +904,7 @@ func (x *GenerationSwitched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationSwitched.ProtoReflect.Descriptor instead.
 func (*GenerationSwitched) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{8}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GenerationSwitched) GetEntity() string {
@@ -806,7 +977,7 @@ type LostRecords struct {
 
 func (x *LostRecords) Reset() {
 	*x = LostRecords{}
-	mi := &file_events_v1_books_proto_msgTypes[9]
+	mi := &file_events_v1_books_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +989,7 @@ func (x *LostRecords) String() string {
 func (*LostRecords) ProtoMessage() {}
 
 func (x *LostRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[9]
+	mi := &file_events_v1_books_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1002,7 @@ func (x *LostRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostRecords.ProtoReflect.Descriptor instead.
 func (*LostRecords) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{9}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LostRecords) GetTopic() string {
@@ -885,7 +1056,7 @@ type RemovalStarted struct {
 
 func (x *RemovalStarted) Reset() {
 	*x = RemovalStarted{}
-	mi := &file_events_v1_books_proto_msgTypes[10]
+	mi := &file_events_v1_books_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1068,7 @@ func (x *RemovalStarted) String() string {
 func (*RemovalStarted) ProtoMessage() {}
 
 func (x *RemovalStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[10]
+	mi := &file_events_v1_books_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1081,7 @@ func (x *RemovalStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalStarted.ProtoReflect.Descriptor instead.
 func (*RemovalStarted) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{10}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemovalStarted) GetEntity() string {
@@ -979,7 +1150,7 @@ type RecordsRemoved struct {
 
 func (x *RecordsRemoved) Reset() {
 	*x = RecordsRemoved{}
-	mi := &file_events_v1_books_proto_msgTypes[11]
+	mi := &file_events_v1_books_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1162,7 @@ func (x *RecordsRemoved) String() string {
 func (*RecordsRemoved) ProtoMessage() {}
 
 func (x *RecordsRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[11]
+	mi := &file_events_v1_books_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1175,7 @@ func (x *RecordsRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordsRemoved.ProtoReflect.Descriptor instead.
 func (*RecordsRemoved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{11}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RecordsRemoved) GetEntity() string {
@@ -1080,7 +1251,7 @@ type Removed struct {
 
 func (x *Removed) Reset() {
 	*x = Removed{}
-	mi := &file_events_v1_books_proto_msgTypes[12]
+	mi := &file_events_v1_books_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1263,7 @@ func (x *Removed) String() string {
 func (*Removed) ProtoMessage() {}
 
 func (x *Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[12]
+	mi := &file_events_v1_books_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1276,7 @@ func (x *Removed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Removed.ProtoReflect.Descriptor instead.
 func (*Removed) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{12}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Removed) GetTopic() string {
@@ -1178,7 +1349,7 @@ type AccessDenied struct {
 
 func (x *AccessDenied) Reset() {
 	*x = AccessDenied{}
-	mi := &file_events_v1_books_proto_msgTypes[13]
+	mi := &file_events_v1_books_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1361,7 @@ func (x *AccessDenied) String() string {
 func (*AccessDenied) ProtoMessage() {}
 
 func (x *AccessDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[13]
+	mi := &file_events_v1_books_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1374,7 @@ func (x *AccessDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessDenied.ProtoReflect.Descriptor instead.
 func (*AccessDenied) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{13}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AccessDenied) GetEntity() string {
@@ -1245,24 +1416,40 @@ var File_events_v1_books_proto protoreflect.FileDescriptor
 
 const file_events_v1_books_proto_rawDesc = "" +
 	"\n" +
-	"\x15events/v1/books.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"\xe4\x01\n" +
+	"\x15events/v1/books.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"\xc4\x02\n" +
 	"\rClosePrepared\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x129\n" +
 	"\x06period\x18\x02 \x01(\v2!.quartermaster.events.v1.IntervalR\x06period\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\tR\bposition\x12\x16\n" +
 	"\x06method\x18\x04 \x01(\tR\x06method\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\fR\x06digest\x124\n" +
-	"\x05total\x18\x06 \x01(\v2\x1e.quartermaster.events.v1.MoneyR\x05total\"z\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\x12;\n" +
+	"\x06totals\x18\x06 \x03(\v2#.quartermaster.events.v1.BooksTotalR\x06totals\x12\x1a\n" +
+	"\bpostings\x18\a \x01(\fR\bpostings\x12;\n" +
+	"\x06checks\x18\b \x03(\v2#.quartermaster.events.v1.CloseCheckR\x06checks\"^\n" +
+	"\n" +
+	"BooksTotal\x12\x16\n" +
+	"\x06billed\x18\x01 \x01(\tR\x06billed\x12\x1a\n" +
+	"\bcurrency\x18\x02 \x01(\tR\bcurrency\x12\x1c\n" +
+	"\teffective\x18\x03 \x01(\tR\teffective\"l\n" +
+	"\n" +
+	"CloseCheck\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\tR\x05check\x12\x18\n" +
+	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x96\x01\n" +
 	"\rCloseApproved\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x129\n" +
 	"\x06period\x18\x02 \x01(\v2!.quartermaster.events.v1.IntervalR\x06period\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xac\x01\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\x12\x1a\n" +
+	"\bprepared\x18\x04 \x01(\x03R\bprepared\"\xe4\x01\n" +
 	"\vBooksClosed\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x129\n" +
 	"\x06period\x18\x02 \x01(\v2!.quartermaster.events.v1.IntervalR\x06period\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\tR\bposition\x12\x16\n" +
 	"\x06method\x18\x04 \x01(\tR\x06method\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\fR\x06digest\"\xb4\x01\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\x12\x1a\n" +
+	"\bpostings\x18\x06 \x01(\fR\bpostings\x12\x1a\n" +
+	"\bprepared\x18\a \x01(\x03R\bprepared\"\xb4\x01\n" +
 	"\n" +
 	"ExportMade\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x16\n" +
@@ -1363,38 +1550,40 @@ func file_events_v1_books_proto_rawDescGZIP() []byte {
 	return file_events_v1_books_proto_rawDescData
 }
 
-var file_events_v1_books_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_events_v1_books_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_events_v1_books_proto_goTypes = []any{
 	(*ClosePrepared)(nil),          // 0: quartermaster.events.v1.ClosePrepared
-	(*CloseApproved)(nil),          // 1: quartermaster.events.v1.CloseApproved
-	(*BooksClosed)(nil),            // 2: quartermaster.events.v1.BooksClosed
-	(*ExportMade)(nil),             // 3: quartermaster.events.v1.ExportMade
-	(*CheckpointSigned)(nil),       // 4: quartermaster.events.v1.CheckpointSigned
-	(*QuarantineResolved)(nil),     // 5: quartermaster.events.v1.QuarantineResolved
-	(*StreamConflictObserved)(nil), // 6: quartermaster.events.v1.StreamConflictObserved
-	(*StreamGapResolved)(nil),      // 7: quartermaster.events.v1.StreamGapResolved
-	(*GenerationSwitched)(nil),     // 8: quartermaster.events.v1.GenerationSwitched
-	(*LostRecords)(nil),            // 9: quartermaster.events.v1.LostRecords
-	(*RemovalStarted)(nil),         // 10: quartermaster.events.v1.RemovalStarted
-	(*RecordsRemoved)(nil),         // 11: quartermaster.events.v1.RecordsRemoved
-	(*Removed)(nil),                // 12: quartermaster.events.v1.Removed
-	(*AccessDenied)(nil),           // 13: quartermaster.events.v1.AccessDenied
-	(*Interval)(nil),               // 14: quartermaster.events.v1.Interval
-	(*Money)(nil),                  // 15: quartermaster.events.v1.Money
+	(*BooksTotal)(nil),             // 1: quartermaster.events.v1.BooksTotal
+	(*CloseCheck)(nil),             // 2: quartermaster.events.v1.CloseCheck
+	(*CloseApproved)(nil),          // 3: quartermaster.events.v1.CloseApproved
+	(*BooksClosed)(nil),            // 4: quartermaster.events.v1.BooksClosed
+	(*ExportMade)(nil),             // 5: quartermaster.events.v1.ExportMade
+	(*CheckpointSigned)(nil),       // 6: quartermaster.events.v1.CheckpointSigned
+	(*QuarantineResolved)(nil),     // 7: quartermaster.events.v1.QuarantineResolved
+	(*StreamConflictObserved)(nil), // 8: quartermaster.events.v1.StreamConflictObserved
+	(*StreamGapResolved)(nil),      // 9: quartermaster.events.v1.StreamGapResolved
+	(*GenerationSwitched)(nil),     // 10: quartermaster.events.v1.GenerationSwitched
+	(*LostRecords)(nil),            // 11: quartermaster.events.v1.LostRecords
+	(*RemovalStarted)(nil),         // 12: quartermaster.events.v1.RemovalStarted
+	(*RecordsRemoved)(nil),         // 13: quartermaster.events.v1.RecordsRemoved
+	(*Removed)(nil),                // 14: quartermaster.events.v1.Removed
+	(*AccessDenied)(nil),           // 15: quartermaster.events.v1.AccessDenied
+	(*Interval)(nil),               // 16: quartermaster.events.v1.Interval
 }
 var file_events_v1_books_proto_depIdxs = []int32{
-	14, // 0: quartermaster.events.v1.ClosePrepared.period:type_name -> quartermaster.events.v1.Interval
-	15, // 1: quartermaster.events.v1.ClosePrepared.total:type_name -> quartermaster.events.v1.Money
-	14, // 2: quartermaster.events.v1.CloseApproved.period:type_name -> quartermaster.events.v1.Interval
-	14, // 3: quartermaster.events.v1.BooksClosed.period:type_name -> quartermaster.events.v1.Interval
-	9,  // 4: quartermaster.events.v1.GenerationSwitched.lost:type_name -> quartermaster.events.v1.LostRecords
-	12, // 5: quartermaster.events.v1.RemovalStarted.removed:type_name -> quartermaster.events.v1.Removed
-	12, // 6: quartermaster.events.v1.RecordsRemoved.removed:type_name -> quartermaster.events.v1.Removed
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	16, // 0: quartermaster.events.v1.ClosePrepared.period:type_name -> quartermaster.events.v1.Interval
+	1,  // 1: quartermaster.events.v1.ClosePrepared.totals:type_name -> quartermaster.events.v1.BooksTotal
+	2,  // 2: quartermaster.events.v1.ClosePrepared.checks:type_name -> quartermaster.events.v1.CloseCheck
+	16, // 3: quartermaster.events.v1.CloseApproved.period:type_name -> quartermaster.events.v1.Interval
+	16, // 4: quartermaster.events.v1.BooksClosed.period:type_name -> quartermaster.events.v1.Interval
+	11, // 5: quartermaster.events.v1.GenerationSwitched.lost:type_name -> quartermaster.events.v1.LostRecords
+	14, // 6: quartermaster.events.v1.RemovalStarted.removed:type_name -> quartermaster.events.v1.Removed
+	14, // 7: quartermaster.events.v1.RecordsRemoved.removed:type_name -> quartermaster.events.v1.Removed
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_books_proto_init() }
@@ -1409,7 +1598,7 @@ func file_events_v1_books_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_books_proto_rawDesc), len(file_events_v1_books_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -36,10 +36,14 @@ func (c *Caller) costs(ctx context.Context, v projections.View, q costs.Query) (
 	})
 }
 
-// division returns the base of all answers about a month's costs. A month is divided once, and again
+// division returns the base of all answers about a month's costs. A closed month is answered from the
+// allocations that were closed. Another is divided once, and again
 // when anything that it was computed from has changed, but not for every event. A sealed month is kept in
 // a file, others in memory. It is nil for a month that is too large to cache.
 func (c *Caller) division(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, error) {
+	if d, err := c.app.conn.closedDivision(ctx, v, month); d != nil || err != nil {
+		return d, err
+	}
 	a := &c.app.answers
 	here := divisionKey(v, month, nil)
 	last := func() string { return divisionKey(v, month, a.lastRead(month)) }
@@ -64,17 +68,18 @@ func (c *Caller) division(ctx context.Context, v projections.View, month domain.
 
 // divide returns a division of a month, kept or new, and what it read.
 func (h *Conn) divide(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, *projections.Reads, error) {
-	if d, reads := h.keptDivision(v, month); d != nil {
-		return d, reads, nil
+	if d, k := h.keptDivision(v, month); d != nil {
+		return d, k.Reads, nil
 	}
 	keeps, err := h.keepsMonth(ctx, v, month)
 	if err != nil {
 		return nil, nil, err
 	}
 	if keeps {
-		d, k, err := h.keepDivision(v, month, false)
+		k, err := h.keepDivision(v, month, false)
 		if err == nil {
-			return d, k.Reads, nil
+			d, err := openDivision(h.Parts(), month, k.Digest)
+			return d, k.Reads, err
 		}
 		if !unkeepable(err) {
 			return nil, nil, err

@@ -20,9 +20,9 @@ import (
 // Divided months that are sealed are kept in files, so that they are divided once and not once in each
 // process. A kept month is valid while what it was computed from is the same; see [projections.Reads].
 
-// keptDivision returns the kept division of a month for the rows of a view, and what it read; nil if there
-// is none.
-func (h *Conn) keptDivision(v projections.View, month domain.Interval) (*costs.Division, *projections.Reads) {
+// keptDivision returns the kept division of a month for the rows of a view, and what is known of it; nil if
+// there is none.
+func (h *Conn) keptDivision(v projections.View, month domain.Interval) (*costs.Division, *parts.AllocationsVersion) {
 	if !h.app.hasParts() {
 		return nil, nil
 	}
@@ -41,7 +41,7 @@ func (h *Conn) keptDivision(v projections.View, month domain.Interval) (*costs.D
 		}
 		d, err := openDivision(dir, month, k.Digest)
 		if err == nil {
-			return d, k.Reads
+			return d, k
 		}
 		h.app.tell("kept allocations were ignored and the month is divided again: %v", err)
 	}
@@ -69,21 +69,21 @@ func openDivision(dir parts.Directory, month domain.Interval, digest parts.Diges
 	return d, nil
 }
 
-// keepDivision divides a month, keeps it in a file and opens that. A close names the file if books is set.
+// keepDivision divides a month and keeps it in a file. A close names the file if books is set.
 // See unkeepable for errors after which the month can be answered from memory.
-func (h *Conn) keepDivision(v projections.View, month domain.Interval, books bool) (*costs.Division, *parts.AllocationsVersion, error) {
+func (h *Conn) keepDivision(v projections.View, month domain.Interval, books bool) (*parts.AllocationsVersion, error) {
 	dir := h.Parts()
 	draft, err := dir.NewDraft(month)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	reads, summary, err := costs.WriteCanonical(v, month, draft)
 	if err != nil {
-		return nil, nil, errors.Join(err, draft.Discard())
+		return nil, errors.Join(err, draft.Discard())
 	}
 	inputs, err := reads.Inputs(v)
 	if err != nil {
-		return nil, nil, errors.Join(err, draft.Discard())
+		return nil, errors.Join(err, draft.Discard())
 	}
 	h.app.answers.dividedOnce()
 	k := &parts.AllocationsVersion{
@@ -92,15 +92,14 @@ func (h *Conn) keepDivision(v projections.View, month domain.Interval, books boo
 	}
 	w, err := parts.NewWriter(dir)
 	if err != nil {
-		return nil, nil, errors.Join(err, draft.Discard())
+		return nil, errors.Join(err, draft.Discard())
 	}
 	digest, err := w.PutAllocations(month, *k, draft)
 	if err := errors.Join(err, w.Close()); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	k.Digest = digest
-	d, err := openDivision(dir, month, digest)
-	return d, k, err
+	return k, nil
 }
 
 // unkeepable reports whether an error says that a division cannot be kept here, but can be answered from

@@ -88,12 +88,13 @@ Kinds of exceptions:
 			"  quartermaster costs allocations --period 2026-05 --line LINE\n" +
 			"  quartermaster costs explain ALLOCATION\n" +
 			"  quartermaster costs moved --before may.json\n" +
-			"  quartermaster costs owned --period 2026-05",
+			"  quartermaster costs owned --period 2026-05\n" +
+			"  quartermaster costs close prepare --month 2026-05 --dry-run",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := costs.Query{Workspace: workspace}
 			var err error
-			if q.Month, err = monthFlag(period); err != nil {
+			if q.Month, err = monthFlag("period", period); err != nil {
 				return err
 			}
 			if q.By, err = costs.ParseDimensions(by); err != nil {
@@ -127,7 +128,7 @@ Kinds of exceptions:
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
-	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand())
+	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costCloseCommand())
 	return cmd
 }
 
@@ -183,10 +184,10 @@ func unreconciledText(all []costs.Unreconciled) string {
 }
 
 // monthFlag reads a billing month.
-func monthFlag(s string) (domain.Interval, error) {
+func monthFlag(flag, s string) (domain.Interval, error) {
 	t, err := time.ParseInLocation("2006-01", s, time.UTC)
 	if err != nil || t.Year() < 1970 || t.Year() > 2261 {
-		return domain.Interval{}, commandline.Usagef("--period %q is not a billing month, for example 2026-05", s)
+		return domain.Interval{}, commandline.Usagef("--%s %q is not a billing month, for example 2026-05", flag, s)
 	}
 	return projections.BillingMonth(domain.InstantOf(t)), nil
 }

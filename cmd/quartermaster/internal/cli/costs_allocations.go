@@ -33,7 +33,7 @@ explain ALLOCATION" traces one of them.`,
 			"  quartermaster costs allocations --period 2026-05 --line LINE --limit 0 -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			month, err := monthFlag(period)
+			month, err := monthFlag("period", period)
 			if err != nil {
 				return err
 			}

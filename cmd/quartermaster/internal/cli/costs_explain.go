@@ -69,7 +69,7 @@ Quote the allocation, because it contains semicolons.`,
 				return commandline.Usagef("--ledger %q: want %s or %s", ledger, costs.Effective, costs.Billed)
 			}
 			var err error
-			if q.Month, err = monthFlag(period); err != nil {
+			if q.Month, err = monthFlag("period", period); err != nil {
 				return err
 			}
 			return a.explainCosts(cmd.Context(), app.At(asOf), q)

@@ -64,7 +64,7 @@ a switch, is charged to the cluster's account as a whole.`,
 			"  quartermaster import focus bills/owned-2026-05.csv bills/owned-2026-05-invoices.csv",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			month, err := monthFlag(period)
+			month, err := monthFlag("period", period)
 			if err != nil {
 				return err
 			}

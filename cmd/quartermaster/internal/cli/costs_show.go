@@ -91,6 +91,9 @@ func (a *Program) showCosts(ctx context.Context, at app.At, r *costs.Report) err
 	}
 	a.showExceptions(costExceptions(r.Exceptions))
 	fmt.Fprintln(a.out)
+	if b := r.Books; b != nil {
+		fmt.Fprintf(a.out, "closed by %s and %s at %s; later changes are posted into the open period\n", clipped(b.Prepared), clipped(b.Approved), b.Closed)
+	}
 	for _, p := range r.Policies {
 		fmt.Fprintln(a.out, policyText(p))
 	}

@@ -1,0 +1,353 @@
+package costs
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+)
+
+// ClosedBooks says how the books of a month were closed.
+type ClosedBooks struct {
+	Closed   domain.Instant `json:"closed"`
+	Position string         `json:"position"` // of the rows that the month was divided from
+	// Digest is the SHA-256 of the canonical form of the allocations, in hexadecimal.
+	Digest   string `json:"digest"`
+	Prepared string `json:"prepared_by"` // operators
+	Approved string `json:"approved_by"`
+}
+
+// BooksOf returns how the books of a month were closed; nil if they are open.
+func BooksOf(closes []registry.Close, month domain.Interval) *ClosedBooks {
+	for i := range closes {
+		c := &closes[i]
+		if b := c.Books(); b != nil && b.Period == month {
+			return &ClosedBooks{
+				Closed: c.Closed.Signer.Time, Position: b.Position, Digest: hex.EncodeToString(b.Digest),
+				Prepared: c.Prepared.Signer.Operator, Approved: c.Approved.Signer.Operator,
+			}
+		}
+	}
+	return nil
+}
+
+// The points of the checklist of a close, in their order.
+const (
+	CheckOrder          = "order"           // months are closed one after the other
+	CheckEnded          = "ended"           // no observation of the month is accepted any more
+	CheckInvoices       = "invoices"        // every invoice was received and equals its lines
+	CheckUninvoiced     = "uninvoiced"      // every line names an invoice
+	CheckBillingPeriods = "billing_periods" // suppliers said that they change nothing more
+	CheckRates          = "rates"           // several currencies have rates between them
+	CheckQuarantine     = "quarantine"      // no record is in quarantine
+	CheckGaps           = "gaps"            // every event arrived
+	CheckUnregistered   = "unregistered"    // every machine that reported is registered
+	CheckTelemetry      = "telemetry"       // every hour that was paid for was observed
+	CheckExceptions     = "exceptions"      // there are none
+	CheckGenerated      = "generated"       // every line is from a supplier
+)
+
+// CheckNames returns the points of the checklist.
+func CheckNames() []string {
+	return []string{
+		CheckOrder, CheckEnded, CheckInvoices, CheckUninvoiced, CheckBillingPeriods, CheckRates, CheckQuarantine,
+		CheckGaps, CheckUnregistered, CheckTelemetry, CheckExceptions, CheckGenerated,
+	}
+}
+
+// Finding is the result of a check. Without a count, nothing stands against the close.
+type Finding struct {
+	Check  string `json:"check"`
+	Count  int    `json:"count"`
+	Detail string `json:"detail,omitempty"`
+	// Acceptable: a person may accept the finding, with a reason. Otherwise it must be mended.
+	Acceptable bool `json:"acceptable"`
+}
+
+// OpenException is an exception of a month, with the role that can resolve it and since when it is known.
+type OpenException struct {
+	attribution.Exception
+	Owner domain.Role    `json:"owner"`
+	Since domain.Instant `json:"since,omitempty"`
+}
+
+// Checklist is what stands against closing a month.
+type Checklist struct {
+	Findings   []Finding           `json:"findings"` // one for each check
+	Exceptions []OpenException     `json:"exceptions"`
+	Totals     []domain.BooksTotal `json:"totals"`
+}
+
+// owners of exceptions that are not about a supplier's bill.
+var exceptionOwners = map[attribution.Kind]domain.Role{
+	attribution.BilledNeverSeen: domain.RoleOperator, attribution.SeenNeverBilled: domain.RoleOperator,
+	attribution.RegisteredNeither: domain.RoleOperator, attribution.NotInService: domain.RoleOperator,
+	attribution.OwnerMissing: domain.RoleAdmin, DecisionVoid: domain.RoleAdmin,
+	PolicyNotApplied: domain.RoleAdmin, PolicyChangedInPeriod: domain.RoleAdmin, CommitmentDeclaredTwice: domain.RoleAdmin,
+}
+
+// NewChecklist checks a divided month before its close. sealed: no observation of the month is accepted any
+// more.
+func NewChecklist(view projections.View, d *Division, closes []registry.Close, sealed bool) (*Checklist, error) {
+	r, err := d.Report(Query{Month: d.Month, By: []Dimension{ByComponent}})
+	if err != nil {
+		return nil, err
+	}
+	c := &Checklist{Exceptions: []OpenException{}, Totals: []domain.BooksTotal{}}
+	for i := range r.Totals {
+		t := &r.Totals[i]
+		c.Totals = append(c.Totals, domain.BooksTotal{Currency: t.Currency, Billed: t.Billed.Decimal(), Effective: t.Effective.Decimal()})
+	}
+	if err := c.exceptions(view, d); err != nil {
+		return nil, err
+	}
+	c.order(d.Month, closes)
+	c.met(CheckEnded, sealed, true, "observations of the month may still arrive")
+	c.invoices(r)
+	if err := c.periods(view, d); err != nil {
+		return nil, err
+	}
+	if err := c.rates(view, r); err != nil {
+		return nil, err
+	}
+	c.found(CheckQuarantine, r.Incomplete, true, "%d records in quarantine may concern the month", r.Incomplete)
+	lost := len(r.Dropped)
+	c.found(CheckGaps, lost+int(min(r.Missing, 1<<30)), true, "%d events have not arrived, and agents lost samples of %d times", r.Missing, lost)
+	c.found(CheckUnregistered, len(d.Unregistered), true, "machines reported without a registration: %s", some(d.Unregistered))
+	c.telemetry(r)
+	kinds := map[attribution.Kind]int{}
+	for i := range c.Exceptions {
+		kinds[c.Exceptions[i].Kind]++
+	}
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		list = append(list, fmt.Sprintf("%d %s", kinds[k], k))
+	}
+	c.found(CheckExceptions, len(c.Exceptions), true, "%s", strings.Join(list, ", "))
+	c.met(CheckGenerated, !r.Generated, true, "some lines or invoices are synthetic")
+	return c, nil
+}
+
+// found adds a finding; with a count of 0 it has no detail.
+func (c *Checklist) found(check string, count int, acceptable bool, format string, args ...any) {
+	f := Finding{Check: check, Count: count, Acceptable: acceptable}
+	if count > 0 {
+		f.Detail = domain.Clip(fmt.Sprintf(format, args...), mostDetail)
+	}
+	c.Findings = append(c.Findings, f)
+}
+
+// mostDetail bounds the text of a finding, in characters.
+const mostDetail = 400
+
+func (c *Checklist) met(check string, met, acceptable bool, otherwise string) {
+	count := 0
+	if !met {
+		count = 1
+	}
+	c.found(check, count, acceptable, "%s", otherwise)
+}
+
+// note says something about a check that is met.
+func (c *Checklist) note(format string, args ...any) {
+	if f := &c.Findings[len(c.Findings)-1]; f.Count == 0 {
+		f.Detail = domain.Clip(fmt.Sprintf(format, args...), mostDetail)
+	}
+}
+
+// some lists the first few names.
+func some(names []string) string {
+	const few = 5
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// order checks that the month follows the last closed one. The first close begins the books.
+func (c *Checklist) order(month domain.Interval, closes []registry.Close) {
+	wrong := ""
+	last := domain.Interval{}
+	for i := range closes {
+		if b := closes[i].Books(); b != nil && b.Period.To > last.To {
+			last = b.Period
+		}
+	}
+	if next := projections.BillingMonth(last.To); last.To != 0 && month != next {
+		wrong = fmt.Sprintf("the books are closed to %s: the next month is %s", last.To, monthText(next))
+	}
+	c.met(CheckOrder, wrong == "", false, wrong)
+}
+
+func (c *Checklist) invoices(r *Report) {
+	var names []string
+	for _, u := range r.Unreconciled {
+		names = append(names, u.Subject+": "+u.Why)
+	}
+	c.found(CheckInvoices, len(names), false, "%s", some(names))
+	var open []string
+	for i := range r.Invoices {
+		if in := &r.Invoices[i]; in.Invoice == "" && in.Lines > 0 {
+			open = append(open, fmt.Sprintf("%d lines of %s, %s %s", in.Lines, domain.AccountKey(in.Issuer, in.Account), in.Billed, in.Currency))
+		}
+	}
+	c.found(CheckUninvoiced, len(open), true, "%s", some(open))
+	if r.Lines == 0 {
+		c.note("the month has no lines")
+	}
+}
+
+// periods checks whether suppliers closed the billing period. Most never say.
+func (c *Checklist) periods(view projections.View, d *Division) error {
+	said := map[string]bool{}
+	err := view.Scan(projections.Query{Table: projections.TableBillingPeriods}, func(k projections.Key, row projections.Row) error {
+		if p, ok := row.(*projections.History).Latest().Event.(*domain.BillingPeriodClosed); ok && projections.MonthOf(p.Period) == d.Month {
+			said[strings.Clone(k.Scope)] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", projections.TableBillingPeriods, err)
+	}
+	silent := map[string]bool{}
+	for i := range d.Invoices {
+		if account := domain.AccountKey(d.Invoices[i].Issuer, d.Invoices[i].Account); !said[account] {
+			silent[account] = true
+		}
+	}
+	c.found(CheckBillingPeriods, 0, true, "")
+	if len(silent) > 0 {
+		c.note("the supplier has not said that the period is closed: %s", some(slices.Sorted(maps.Keys(silent))))
+	}
+	return nil
+}
+
+// rates checks that rates in effect in the month connect all currencies.
+func (c *Checklist) rates(view projections.View, r *Report) error {
+	group := map[string]string{}
+	var of func(string) string
+	of = func(currency string) string {
+		if next, ok := group[currency]; ok && next != currency {
+			return of(next)
+		}
+		return currency
+	}
+	if len(r.Totals) > 1 {
+		a, err := registry.NewAuthority(view)
+		if err != nil {
+			return err
+		}
+		err = view.Scan(projections.Query{Table: projections.TableFXRates}, func(k projections.Key, row projections.Row) error {
+			h := row.(*projections.History)
+			for i := range h.Versions {
+				ev := h.Versions[i].Event.(*domain.FXRateSet)
+				if !ev.Effective.Intersect(r.Month).Empty() && a.Judge(k, h, i) == "" {
+					if x, y := of(ev.Base), of(ev.Quote); x != y {
+						group[max(x, y)] = min(x, y)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read %s: %w", projections.TableFXRates, err)
+		}
+	}
+	var apart []string
+	for i := range r.Totals {
+		if i > 0 && of(r.Totals[i].Currency) != of(r.Totals[0].Currency) {
+			apart = append(apart, r.Totals[i].Currency)
+		}
+	}
+	first := ""
+	if len(r.Totals) > 0 {
+		first = r.Totals[0].Currency
+	}
+	c.found(CheckRates, len(apart), false, "no rate of the month connects %s with %s", strings.Join(apart, ", "), first)
+	return nil
+}
+
+func (c *Checklist) telemetry(r *Report) {
+	var unseen []string
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		if k := g.Key[ByComponent]; (k == attribution.Unobserved.String() || k == attribution.Unseen.String()) && !g.Effective.IsZero() {
+			unseen = append(unseen, fmt.Sprintf("%s %s is %s", g.EffectiveMinor, g.Currency, k))
+		}
+	}
+	c.found(CheckTelemetry, len(unseen), true, "%s", strings.Join(unseen, ", "))
+	if r.Coverage != nil {
+		c.note("activity was measured for %d per mille of held time", *r.Coverage)
+	}
+}
+
+// exceptions adds who can resolve each exception, and since when it is known: since its line was first stated,
+// else since the month was billed.
+func (c *Checklist) exceptions(view projections.View, d *Division) error {
+	since := map[string]domain.Instant{}
+	if len(d.Exceptions) > 0 {
+		if err := EachLine(view, d.Month, func(l *LedgerLine) error {
+			since[l.name()] = l.Since
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for _, e := range d.Exceptions {
+		c.Exceptions = append(c.Exceptions, OpenException{
+			e, cmp.Or(exceptionOwners[e.Kind], domain.RoleFinance), cmp.Or(since[e.Subject], d.BilledSince),
+		})
+	}
+	return nil
+}
+
+// Decide returns the points of the event of a close, with the reasons for which findings are accepted, and what
+// is left against it.
+func (c *Checklist) Decide(accepted map[string]string) (checks []domain.CloseCheck, against []Finding) {
+	for _, f := range c.Findings {
+		reason := accepted[f.Check]
+		switch {
+		case f.Count == 0:
+			checks = append(checks, domain.CloseCheck{Check: f.Check, Outcome: domain.CheckMet, Detail: f.Detail})
+		case f.Acceptable && reason != "":
+			checks = append(checks, domain.CloseCheck{Check: f.Check, Outcome: domain.CheckAccepted, Detail: f.Detail, Reason: reason})
+		default:
+			against = append(against, f)
+		}
+	}
+	return checks, against
+}
+
+// Separation says which duties about a month one person has that should be of different people: who prepared
+// or approved its close, and who decided a policy or a rule that it was divided by.
+func Separation(s *Summary, prepared, approved string) []string {
+	duties := map[string][]string{}
+	add := func(operator, duty string) {
+		if operator != "" && !slices.Contains(duties[operator], duty) {
+			duties[operator] = append(duties[operator], duty)
+		}
+	}
+	add(prepared, "prepared the close")
+	add(approved, "approved the close")
+	for _, p := range s.Policies {
+		add(p.Operator, "set policy "+p.Policy)
+	}
+	for _, r := range s.Rules {
+		add(r.Operator, "set mapping rule "+r.Rule)
+	}
+	out := []string{}
+	for _, operator := range slices.Sorted(maps.Keys(duties)) {
+		// Who only wrote rules does not check their own work.
+		if d := duties[operator]; len(d) > 1 && (operator == prepared || operator == approved) {
+			out = append(out, operator+" "+strings.Join(d, ", "))
+		}
+	}
+	return out
+}
