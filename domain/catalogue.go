@@ -47,6 +47,7 @@ const (
 	TypeReplicasObserved       Type = "ReplicasObserved"
 	TypeBillingLineRecorded    Type = "BillingLineRecorded"
 	TypeBillingLineCorrected   Type = "BillingLineCorrected"
+	TypeBillingLineRemoved     Type = "BillingLineRemoved"
 	TypeInvoiceReceived        Type = "InvoiceReceived"
 	TypeBillingPeriodClosed    Type = "BillingPeriodClosed"
 	TypeOfferQuoted            Type = "OfferQuoted"
@@ -125,6 +126,7 @@ func Types() []Type {
 		TypeReplicasObserved,
 		TypeBillingLineRecorded,
 		TypeBillingLineCorrected,
+		TypeBillingLineRemoved,
 		TypeInvoiceReceived,
 		TypeBillingPeriodClosed,
 		TypeOfferQuoted,
@@ -209,6 +211,7 @@ func TopicOf(t Type) Topic {
 		return TopicDeployments
 	case TypeBillingLineRecorded,
 		TypeBillingLineCorrected,
+		TypeBillingLineRemoved,
 		TypeInvoiceReceived,
 		TypeBillingPeriodClosed:
 		return TopicBilling
@@ -336,6 +339,8 @@ func NewEvent(t Type) Event {
 		return &BillingLineRecorded{}
 	case TypeBillingLineCorrected:
 		return &BillingLineCorrected{}
+	case TypeBillingLineRemoved:
+		return &BillingLineRemoved{}
 	case TypeInvoiceReceived:
 		return &InvoiceReceived{}
 	case TypeBillingPeriodClosed:
@@ -445,6 +450,7 @@ func (*DeploymentRemoved) Type() Type      { return TypeDeploymentRemoved }
 func (*ReplicasObserved) Type() Type       { return TypeReplicasObserved }
 func (*BillingLineRecorded) Type() Type    { return TypeBillingLineRecorded }
 func (*BillingLineCorrected) Type() Type   { return TypeBillingLineCorrected }
+func (*BillingLineRemoved) Type() Type     { return TypeBillingLineRemoved }
 func (*InvoiceReceived) Type() Type        { return TypeInvoiceReceived }
 func (*BillingPeriodClosed) Type() Type    { return TypeBillingPeriodClosed }
 func (*OfferQuoted) Type() Type            { return TypeOfferQuoted }
@@ -519,6 +525,7 @@ func (*DeploymentRemoved) sealed()      {}
 func (*ReplicasObserved) sealed()       {}
 func (*BillingLineRecorded) sealed()    {}
 func (*BillingLineCorrected) sealed()   {}
+func (*BillingLineRemoved) sealed()     {}
 func (*InvoiceReceived) sealed()        {}
 func (*BillingPeriodClosed) sealed()    {}
 func (*OfferQuoted) sealed()            {}

@@ -81,6 +81,8 @@ func (e *Envelope) Key() (string, error) {
 			key, what = AccountKey(ev.Line.InvoiceIssuerName, ev.Line.BillingAccountID), "invoice issuer and billing account"
 		case *BillingLineCorrected:
 			key, what = AccountKey(ev.Line.InvoiceIssuerName, ev.Line.BillingAccountID), "invoice issuer and billing account"
+		case *BillingLineRemoved:
+			key, what = AccountKey(ev.InvoiceIssuerName, ev.BillingAccountID), "invoice issuer and billing account"
 		case *InvoiceReceived:
 			key, what = AccountKey(ev.InvoiceIssuerName, ev.BillingAccountID), "invoice issuer and billing account"
 		case *BillingPeriodClosed:

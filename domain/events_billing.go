@@ -97,6 +97,17 @@ type BillingLineCorrected struct {
 	Reason   string      `json:"reason,omitempty"`
 }
 
+// BillingLineRemoved says that a supplier no longer bills a line: an export of its account's month
+// that replaces the one before does not have it. The line no longer counts. What was stated about it
+// stays in its history, and a later statement enters it again.
+type BillingLineRemoved struct {
+	InvoiceIssuerName string   `json:"InvoiceIssuerName"`
+	BillingAccountID  string   `json:"BillingAccountId"`
+	LineID            string   `json:"x_LineId"`
+	BillingPeriod     Interval `json:"billing_period"` // of the line
+	Reason            string   `json:"reason,omitempty"`
+}
+
 // InvoiceDetail is one row of the FOCUS 1.4 Invoice Detail dataset.
 type InvoiceDetail struct {
 	InvoiceDetailID string  `json:"InvoiceDetailId"`

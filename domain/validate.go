@@ -305,6 +305,14 @@ func Validate(env *Envelope) error {
 			c.id("corrects", e.Corrects)
 			c.text("reason", e.Reason)
 		}
+	case *BillingLineRemoved:
+		if c.given(e != nil) {
+			c.id("InvoiceIssuerName", e.InvoiceIssuerName)
+			c.id("BillingAccountId", e.BillingAccountID)
+			c.id("x_LineId", e.LineID)
+			c.interval("billing_period", e.BillingPeriod)
+			c.text("reason", e.Reason)
+		}
 	case *InvoiceReceived:
 		if c.given(e != nil) {
 			c.invoiceReceived(e)

@@ -143,6 +143,8 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		return billed(scope, &ev.Line), true
 	case *domain.BillingLineCorrected:
 		return billed(scope, &ev.Line), true
+	case *domain.BillingLineRemoved:
+		return billedIn(scope, ev.LineID, ev.BillingPeriod), true
 	case *domain.InvoiceReceived:
 		p := state(TableInvoices, ev.InvoiceID, 0)
 		p.stated = true
@@ -226,8 +228,11 @@ func RecordID(topic domain.Topic, partition uint32, offset int64) string {
 // billed places a line in its billing month, so that reading a period does not read its whole
 // history.
 func billed(scope string, l *domain.BillingLine) Placement {
-	month := MonthStart(middle(domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd}))
-	return Placement{Key: Key{Table: TableBillingLines, Scope: scope, ID: l.LineID, Hour: month}, stated: true}
+	return billedIn(scope, l.LineID, domain.Interval{From: l.BillingPeriodStart, To: l.BillingPeriodEnd})
+}
+
+func billedIn(scope, line string, period domain.Interval) Placement {
+	return Placement{Key: Key{Table: TableBillingLines, Scope: scope, ID: line, Hour: MonthStart(middle(period))}, stated: true}
 }
 
 // BillingMonth returns the calendar month, in UTC, that a time lies in.

@@ -123,7 +123,8 @@
 // "-2", and a warning names both, because only the invoice can show whether one is a duplicate.
 //
 // A supplier who rewrites an open month changes rows. Without x_LineId, a changed row becomes a
-// new line next to the old one. Import such a month once it is closed.
+// new line next to the old one, unless the export is imported as a snapshot, which removes the lines
+// that it does not have. The columns of [Options.ExportTime] are not part of the hash.
 //
 // # Corrections
 //

@@ -39,6 +39,12 @@ type Options struct {
 	Historical bool
 	// Strict makes every row with a deviation a bad row: see the package comment, Deviations.
 	Strict bool
+	// ExportTime are columns that say when the file was exported, in any case. They are kept, but
+	// are not part of a row's id, so that the same row in a later export is the same line.
+	ExportTime []string
+	// Parts counts equal rows across the files of one export, which are read one after the other.
+	// If nil, equal rows are counted within the file.
+	Parts *Parts
 	// Elsewhere finds the issuers that the file does not name. If nil, only the file is used.
 	Elsewhere *Elsewhere
 	// Open opens a file as a table. It is [OpenCSV] if nil.
@@ -49,6 +55,13 @@ type Options struct {
 	// file; default 256 MiB.
 	InvoiceBytes int64
 }
+
+// Parts are the rows of the files of one export that were read so far. The zero value has none.
+type Parts struct{ seen map[rowKey]rowSeen }
+
+// ExportTimeColumns are columns of exports that say when they were made: those of BigQuery and of
+// Microsoft's FinOps toolkit.
+var ExportTimeColumns = []string{"export_time", "_PARTITIONTIME", "x_ExportTime", "x_IngestionTime"}
 
 // Summary is the result of importing a file.
 type Summary struct {
@@ -77,6 +90,9 @@ func SourceName(sum [32]byte, o Options) string {
 	}
 	if o.Historical {
 		q.Set("historical", "true")
+	}
+	if len(o.ExportTime) > 0 {
+		q.Set("export_time", strings.Join(o.ExportTime, ","))
 	}
 	name := "sha256:" + hex.EncodeToString(sum[:]) + "/focus." + version
 	if len(q) > 0 {

@@ -72,6 +72,12 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 		run: r, named: map[string]*cell{}, other: map[string]string{}, known: map[string]*field{},
 		seen: map[rowKey]rowSeen{}, currencies: map[string]string{}, most: map[string]domain.NullDecimal{},
 	}
+	if p := r.opts.Parts; p != nil {
+		if p.seen == nil {
+			p.seen = ls.seen
+		}
+		ls.seen = p.seen
+	}
 	known := map[string]*field{}
 	for i := range fields {
 		known[fold(fields[i].name)] = &fields[i]
@@ -102,7 +108,9 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 		ls.cells = append(ls.cells, c)
 		if c.name != "" {
 			ls.named[c.name] = c
-			ls.order = append(ls.order, c)
+			if !slices.ContainsFunc(r.opts.ExportTime, func(s string) bool { return fold(s) == fold(c.name) }) {
+				ls.order = append(ls.order, c)
+			}
 		}
 	}
 	ls.billed = ls.named["BilledCost"]

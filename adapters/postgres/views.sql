@@ -238,8 +238,9 @@ select t.account, t.line, t.month,
 from rows.billing_lines t
 cross join lateral (
 	select t.facts->-1->'event'->'line' as line, t.facts->-1->>'type' as type, (t.facts->-1->>'appended')::timestamptz as appended
-) l;
-comment on view quartermaster.billing_lines is 'Lines of suppliers'' bills as received, in the columns of FOCUS 1.4. A line that was received again shows its latest version. Amounts are exact.';
+) l
+where l.type <> 'BillingLineRemoved';
+comment on view quartermaster.billing_lines is 'Lines of suppliers'' bills as received, in the columns of FOCUS 1.4. A line that was received again shows its latest version, and one that the supplier removed is not shown. Amounts are exact.';
 comment on column quartermaster.billing_lines.month is 'Start of the billing month that the line is filed under.';
 comment on column quartermaster.billing_lines."x_Other" is 'Columns that FOCUS does not define, by name.';
 comment on column quartermaster.billing_lines."x_Appended" is 'When the line was appended to the log.';

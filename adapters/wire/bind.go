@@ -101,6 +101,8 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.BillingLineRecorded{}, d, billingLineRecorded)
 	case *domain.BillingLineCorrected:
 		return pair(&eventsv1.BillingLineCorrected{}, d, billingLineCorrected)
+	case *domain.BillingLineRemoved:
+		return pair(&eventsv1.BillingLineRemoved{}, d, billingLineRemoved)
 	case *domain.InvoiceReceived:
 		return pair(&eventsv1.InvoiceReceived{}, d, invoiceReceived)
 	case *domain.BillingPeriodClosed:

@@ -91,6 +91,14 @@ func billingLineCorrected(m *mover, p *eventsv1.BillingLineCorrected, d *domain.
 	text(m, "reason", &p.Reason, &d.Reason)
 }
 
+func billingLineRemoved(m *mover, p *eventsv1.BillingLineRemoved, d *domain.BillingLineRemoved) {
+	text(m, "invoice_issuer_name", &p.InvoiceIssuerName, &d.InvoiceIssuerName)
+	text(m, "billing_account_id", &p.BillingAccountId, &d.BillingAccountID)
+	text(m, "line_id", &p.LineId, &d.LineID)
+	m.interval("billing_period", &p.BillingPeriod, &d.BillingPeriod)
+	text(m, "reason", &p.Reason, &d.Reason)
+}
+
 func invoiceDetail(m *mover, p *eventsv1.InvoiceDetail, d *domain.InvoiceDetail) {
 	text(m, "invoice_detail_id", &p.InvoiceDetailId, &d.InvoiceDetailID)
 	text(m, "charge_category", &p.ChargeCategory, &d.ChargeCategory)

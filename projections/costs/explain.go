@@ -200,6 +200,9 @@ func allocationSources(view projections.View, ref attribution.Ref) ([]allocation
 			return nil
 		}
 		line := ledgerLine(k, row.(*projections.History))
+		if line == nil {
+			return nil
+		}
 		if roundingAdjustment && line.InvoiceID == invoice {
 			months[k.Hour] = true
 		}

@@ -14,7 +14,7 @@ type LedgerLine struct {
 	Corrects string // the line that it corrects, "" for none
 	Reason   string // of the correction
 	Event    LedgerEvent
-	Stated   int            // number of statements of the line; the last counts
+	Stated   int            // number of times that the line was stated; the last counts
 	Since    domain.Instant // when it was first stated
 	// Before is the last earlier statement with another amount, nil for none.
 	Before *domain.BillingLine
@@ -42,26 +42,40 @@ func ledgerEvent(k projections.Key, v *projections.Version) LedgerEvent {
 	}
 }
 
+// ledgerLine returns what the ledger has of a line. It returns nil if the supplier removed it.
 func ledgerLine(k projections.Key, h *projections.History) *LedgerLine {
 	v := h.Latest()
-	l := &LedgerLine{Event: ledgerEvent(k, v), Stated: len(h.Versions), Since: h.Versions[0].Order.Appended}
+	if billingLine(v) == nil {
+		return nil
+	}
+	l := &LedgerLine{Event: ledgerEvent(k, v), Since: h.Versions[0].Order.Appended}
+	for i := range h.Versions {
+		if billingLine(&h.Versions[i]) != nil {
+			l.Stated++
+		}
+	}
 	if ev, ok := v.Event.(*domain.BillingLineCorrected); ok {
 		l.Corrects, l.Reason = ev.Corrects, ev.Reason
 	}
 	l.BillingLine = *billingLine(v)
 	for i := len(h.Versions) - 2; i >= 0 && l.Before == nil; i-- {
-		if b := billingLine(&h.Versions[i]); !sameAmounts(b, &l.BillingLine) {
+		if b := billingLine(&h.Versions[i]); b != nil && !sameAmounts(b, &l.BillingLine) {
 			l.Before = b
 		}
 	}
 	return l
 }
 
+// billingLine returns the line that an event states, or nil if it removes it.
 func billingLine(v *projections.Version) *domain.BillingLine {
-	if ev, ok := v.Event.(*domain.BillingLineCorrected); ok {
+	switch ev := v.Event.(type) {
+	case *domain.BillingLineCorrected:
 		return &ev.Line
+	case *domain.BillingLineRemoved:
+		return nil
+	default:
+		return &ev.(*domain.BillingLineRecorded).Line
 	}
-	return &v.Event.(*domain.BillingLineRecorded).Line
 }
 
 // ledgerName names a line or an invoice in reports.
@@ -75,7 +89,7 @@ func (l *LedgerLine) name() string {
 
 // EachLine calls yield with every line of a billing month (see [projections.MonthOf]), by issuer
 // and account and then by line id, until yield returns an error. Every line id counts once, with
-// its last statement; a correction is a line of its own. yield MUST NOT change the line.
+// its last statement, unless the supplier removed it; a correction is a line of its own. yield MUST NOT change the line.
 func EachLine(view projections.View, month domain.Interval, yield func(*LedgerLine) error) error {
 	if month != projections.BillingMonth(month.From) {
 		return fmt.Errorf("read lines from %s to %s: want a calendar month in UTC", month.From, month.To)
@@ -83,7 +97,35 @@ func EachLine(view projections.View, month domain.Interval, yield func(*LedgerLi
 	at := projections.MonthStart(month.From)
 	q := projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}
 	err := view.Scan(q, func(k projections.Key, row projections.Row) error {
-		return yield(ledgerLine(k, row.(*projections.History)))
+		if line := ledgerLine(k, row.(*projections.History)); line != nil {
+			return yield(line)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read billing lines: %w", err)
+	}
+	return nil
+}
+
+// EachHistory calls yield with the history of every line of a billing month of an account, with
+// those that the supplier removed, for which line is nil. It is otherwise as [EachLine]. The history
+// grows with every statement about the line.
+func EachHistory(view projections.View, month domain.Interval, account string, yield func(line *LedgerLine, statements int) error) error {
+	at := projections.MonthStart(month.From)
+	q := projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}
+	err := view.Scan(q, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		var of string
+		if ev, ok := h.Latest().Event.(*domain.BillingLineRemoved); ok {
+			of = ev.BillingAccountID
+		} else {
+			of = billingLine(h.Latest()).BillingAccountID
+		}
+		if of != account {
+			return nil
+		}
+		return yield(ledgerLine(k, h), len(h.Versions))
 	})
 	if err != nil {
 		return fmt.Errorf("read billing lines: %w", err)

@@ -173,7 +173,7 @@ func (l *ledger) readFurther(view projections.View, all []receivedInvoice) error
 		}
 		err := view.Scan(q, func(k projections.Key, row projections.Row) error {
 			line := ledgerLine(k, row.(*projections.History))
-			if wanted[invoiceName{line.InvoiceIssuerName, line.BillingAccountID, line.InvoiceID, line.BillingCurrency}] {
+			if line != nil && wanted[invoiceName{line.InvoiceIssuerName, line.BillingAccountID, line.InvoiceID, line.BillingCurrency}] {
 				l.named.add(k.Hour, &line.BillingLine)
 			}
 			return nil

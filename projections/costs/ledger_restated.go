@@ -23,6 +23,9 @@ func (l *ledger) readLines(view projections.View, yield func(*LedgerLine)) error
 	var fixes []lineFix
 	err := view.Scan(window, func(k projections.Key, row projections.Row) error {
 		line := ledgerLine(k, row.(*projections.History))
+		if line == nil {
+			return nil
+		}
 		if k.ID == before.ID && k.Scope == before.Scope && (k.Hour == at || before.Hour == at) {
 			l.except(LineInTwoMonths, line.name(),
 				"it counts in %s and in %s: its billing period was restated, or two lines have one id",

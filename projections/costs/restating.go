@@ -60,7 +60,10 @@ func (r *Restating) Beside(view projections.View, said Said) (Statement, error) 
 			q.From, q.To = month.Hour, month.Hour+1
 		}
 		if err := view.Scan(q, func(k projections.Key, row projections.Row) (err error) {
-			known[k.ID], err = digestOf(row.(*projections.History).Latest().Event)
+			ev := row.(*projections.History).Latest().Event
+			if _, removed := ev.(*domain.BillingLineRemoved); !removed {
+				known[k.ID], err = digestOf(ev)
+			}
 			return err
 		}); err != nil {
 			return 0, fmt.Errorf("read what the ledger has of %s: %w", month.Scope, err)

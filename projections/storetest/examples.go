@@ -100,6 +100,7 @@ func Examples() []domain.Envelope {
 	add("", "",
 		&domain.BillingLineRecorded{Line: line("line-1")},
 		&domain.BillingLineCorrected{Line: line("line-2"), Corrects: "line-1"},
+		&domain.BillingLineRemoved{InvoiceIssuerName: "AWS", BillingAccountID: "1234", LineID: "line-2", BillingPeriod: month, Reason: "not in the export"},
 		&domain.InvoiceReceived{InvoiceIssuerName: "AWS", BillingAccountID: "1234", InvoiceID: "i", Total: usd("25"), Status: "Issued", BillingPeriod: month},
 		&domain.BillingPeriodClosed{InvoiceIssuerName: "AWS", BillingAccountID: "1234", Period: month},
 		&domain.OfferQuoted{Market: market, Offer: "o", SKU: "p5", GPUModel: "H100 80GB", GPUCount: 8, Kind: domain.OfferReserved, TermMonths: 36, Hourly: dec("31.4"), Currency: "USD", ValidFrom: Start},

@@ -728,6 +728,84 @@ func (x *BillingLineCorrected) GetReason() string {
 	return ""
 }
 
+// BillingLineRemoved says that a supplier no longer bills a line. The line no longer counts. A later
+// statement enters it again.
+type BillingLineRemoved struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	InvoiceIssuerName string                 `protobuf:"bytes,1,opt,name=invoice_issuer_name,json=invoiceIssuerName,proto3" json:"invoice_issuer_name,omitempty"`
+	BillingAccountId  string                 `protobuf:"bytes,2,opt,name=billing_account_id,json=billingAccountId,proto3" json:"billing_account_id,omitempty"`
+	LineId            string                 `protobuf:"bytes,3,opt,name=line_id,json=lineId,proto3" json:"line_id,omitempty"`
+	BillingPeriod     *Interval              `protobuf:"bytes,4,opt,name=billing_period,json=billingPeriod,proto3" json:"billing_period,omitempty"` // of the line
+	Reason            string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *BillingLineRemoved) Reset() {
+	*x = BillingLineRemoved{}
+	mi := &file_events_v1_billing_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BillingLineRemoved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BillingLineRemoved) ProtoMessage() {}
+
+func (x *BillingLineRemoved) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_billing_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BillingLineRemoved.ProtoReflect.Descriptor instead.
+func (*BillingLineRemoved) Descriptor() ([]byte, []int) {
+	return file_events_v1_billing_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BillingLineRemoved) GetInvoiceIssuerName() string {
+	if x != nil {
+		return x.InvoiceIssuerName
+	}
+	return ""
+}
+
+func (x *BillingLineRemoved) GetBillingAccountId() string {
+	if x != nil {
+		return x.BillingAccountId
+	}
+	return ""
+}
+
+func (x *BillingLineRemoved) GetLineId() string {
+	if x != nil {
+		return x.LineId
+	}
+	return ""
+}
+
+func (x *BillingLineRemoved) GetBillingPeriod() *Interval {
+	if x != nil {
+		return x.BillingPeriod
+	}
+	return nil
+}
+
+func (x *BillingLineRemoved) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // InvoiceDetail is one row of the FOCUS 1.4 Invoice Detail dataset.
 type InvoiceDetail struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -742,7 +820,7 @@ type InvoiceDetail struct {
 
 func (x *InvoiceDetail) Reset() {
 	*x = InvoiceDetail{}
-	mi := &file_events_v1_billing_proto_msgTypes[3]
+	mi := &file_events_v1_billing_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +832,7 @@ func (x *InvoiceDetail) String() string {
 func (*InvoiceDetail) ProtoMessage() {}
 
 func (x *InvoiceDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_billing_proto_msgTypes[3]
+	mi := &file_events_v1_billing_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +845,7 @@ func (x *InvoiceDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvoiceDetail.ProtoReflect.Descriptor instead.
 func (*InvoiceDetail) Descriptor() ([]byte, []int) {
-	return file_events_v1_billing_proto_rawDescGZIP(), []int{3}
+	return file_events_v1_billing_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InvoiceDetail) GetInvoiceDetailId() string {
@@ -828,7 +906,7 @@ type InvoiceReceived struct {
 
 func (x *InvoiceReceived) Reset() {
 	*x = InvoiceReceived{}
-	mi := &file_events_v1_billing_proto_msgTypes[4]
+	mi := &file_events_v1_billing_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +918,7 @@ func (x *InvoiceReceived) String() string {
 func (*InvoiceReceived) ProtoMessage() {}
 
 func (x *InvoiceReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_billing_proto_msgTypes[4]
+	mi := &file_events_v1_billing_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +931,7 @@ func (x *InvoiceReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvoiceReceived.ProtoReflect.Descriptor instead.
 func (*InvoiceReceived) Descriptor() ([]byte, []int) {
-	return file_events_v1_billing_proto_rawDescGZIP(), []int{4}
+	return file_events_v1_billing_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InvoiceReceived) GetInvoiceIssuerName() string {
@@ -966,7 +1044,7 @@ type BillingPeriodClosed struct {
 
 func (x *BillingPeriodClosed) Reset() {
 	*x = BillingPeriodClosed{}
-	mi := &file_events_v1_billing_proto_msgTypes[5]
+	mi := &file_events_v1_billing_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1056,7 @@ func (x *BillingPeriodClosed) String() string {
 func (*BillingPeriodClosed) ProtoMessage() {}
 
 func (x *BillingPeriodClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_billing_proto_msgTypes[5]
+	mi := &file_events_v1_billing_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1069,7 @@ func (x *BillingPeriodClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BillingPeriodClosed.ProtoReflect.Descriptor instead.
 func (*BillingPeriodClosed) Descriptor() ([]byte, []int) {
-	return file_events_v1_billing_proto_rawDescGZIP(), []int{5}
+	return file_events_v1_billing_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BillingPeriodClosed) GetInvoiceIssuerName() string {
@@ -1105,7 +1183,13 @@ const file_events_v1_billing_proto_rawDesc = "" +
 	"\x14BillingLineCorrected\x128\n" +
 	"\x04line\x18\x01 \x01(\v2$.quartermaster.events.v1.BillingLineR\x04line\x12\x1a\n" +
 	"\bcorrects\x18\x02 \x01(\tR\bcorrects\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xe6\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xed\x01\n" +
+	"\x12BillingLineRemoved\x12.\n" +
+	"\x13invoice_issuer_name\x18\x01 \x01(\tR\x11invoiceIssuerName\x12,\n" +
+	"\x12billing_account_id\x18\x02 \x01(\tR\x10billingAccountId\x12\x17\n" +
+	"\aline_id\x18\x03 \x01(\tR\x06lineId\x12H\n" +
+	"\x0ebilling_period\x18\x04 \x01(\v2!.quartermaster.events.v1.IntervalR\rbillingPeriod\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xe6\x01\n" +
 	"\rInvoiceDetail\x12*\n" +
 	"\x11invoice_detail_id\x18\x01 \x01(\tR\x0finvoiceDetailId\x12'\n" +
 	"\x0fcharge_category\x18\x02 \x01(\tR\x0echargeCategory\x12\x1f\n" +
@@ -1147,31 +1231,33 @@ func file_events_v1_billing_proto_rawDescGZIP() []byte {
 	return file_events_v1_billing_proto_rawDescData
 }
 
-var file_events_v1_billing_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_events_v1_billing_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_events_v1_billing_proto_goTypes = []any{
 	(*BillingLine)(nil),          // 0: quartermaster.events.v1.BillingLine
 	(*BillingLineRecorded)(nil),  // 1: quartermaster.events.v1.BillingLineRecorded
 	(*BillingLineCorrected)(nil), // 2: quartermaster.events.v1.BillingLineCorrected
-	(*InvoiceDetail)(nil),        // 3: quartermaster.events.v1.InvoiceDetail
-	(*InvoiceReceived)(nil),      // 4: quartermaster.events.v1.InvoiceReceived
-	(*BillingPeriodClosed)(nil),  // 5: quartermaster.events.v1.BillingPeriodClosed
-	nil,                          // 6: quartermaster.events.v1.BillingLine.OtherEntry
-	(*Money)(nil),                // 7: quartermaster.events.v1.Money
+	(*BillingLineRemoved)(nil),   // 3: quartermaster.events.v1.BillingLineRemoved
+	(*InvoiceDetail)(nil),        // 4: quartermaster.events.v1.InvoiceDetail
+	(*InvoiceReceived)(nil),      // 5: quartermaster.events.v1.InvoiceReceived
+	(*BillingPeriodClosed)(nil),  // 6: quartermaster.events.v1.BillingPeriodClosed
+	nil,                          // 7: quartermaster.events.v1.BillingLine.OtherEntry
 	(*Interval)(nil),             // 8: quartermaster.events.v1.Interval
+	(*Money)(nil),                // 9: quartermaster.events.v1.Money
 }
 var file_events_v1_billing_proto_depIdxs = []int32{
-	6, // 0: quartermaster.events.v1.BillingLine.other:type_name -> quartermaster.events.v1.BillingLine.OtherEntry
+	7, // 0: quartermaster.events.v1.BillingLine.other:type_name -> quartermaster.events.v1.BillingLine.OtherEntry
 	0, // 1: quartermaster.events.v1.BillingLineRecorded.line:type_name -> quartermaster.events.v1.BillingLine
 	0, // 2: quartermaster.events.v1.BillingLineCorrected.line:type_name -> quartermaster.events.v1.BillingLine
-	7, // 3: quartermaster.events.v1.InvoiceReceived.total:type_name -> quartermaster.events.v1.Money
-	8, // 4: quartermaster.events.v1.InvoiceReceived.billing_period:type_name -> quartermaster.events.v1.Interval
-	3, // 5: quartermaster.events.v1.InvoiceReceived.details:type_name -> quartermaster.events.v1.InvoiceDetail
-	8, // 6: quartermaster.events.v1.BillingPeriodClosed.period:type_name -> quartermaster.events.v1.Interval
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	8, // 3: quartermaster.events.v1.BillingLineRemoved.billing_period:type_name -> quartermaster.events.v1.Interval
+	9, // 4: quartermaster.events.v1.InvoiceReceived.total:type_name -> quartermaster.events.v1.Money
+	8, // 5: quartermaster.events.v1.InvoiceReceived.billing_period:type_name -> quartermaster.events.v1.Interval
+	4, // 6: quartermaster.events.v1.InvoiceReceived.details:type_name -> quartermaster.events.v1.InvoiceDetail
+	8, // 7: quartermaster.events.v1.BillingPeriodClosed.period:type_name -> quartermaster.events.v1.Interval
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_billing_proto_init() }
@@ -1186,7 +1272,7 @@ func file_events_v1_billing_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_billing_proto_rawDesc), len(file_events_v1_billing_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

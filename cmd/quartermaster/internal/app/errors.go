@@ -130,6 +130,7 @@ const (
 	RemedyNameKafka      Remedy = "name_kafka"       // name a Kafka cluster
 	RemedyDryRun         Remedy = "dry_run"          // ask for an answer that is not recorded
 	RemedyOtherTime      Remedy = "other_time"       // plan as of another time
+	RemedyAcceptRemoval  Remedy = "accept_removal"   // say how many lines an export may remove
 	RemedyWholeLog       Remedy = "whole_log"        // ask about the present
 	RemedyDeclareCluster Remedy = "declare_cluster"  // give provider, provider class and region
 	RemedyAuthority      Remedy = "change_authority" // an admin changes an operator's role or limit

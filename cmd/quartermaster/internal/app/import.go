@@ -80,7 +80,8 @@ type Imported struct {
 	// Of the appended events of a bill: how many are new to the ledger, how many change it, and
 	// how many repeat it. Nil for other files.
 	Stated   *Stated           `json:"stated,omitempty"`
-	Bad      []tabular.BadRow  `json:"bad"` // the first hundred
+	Snapshot *Replaced         `json:"snapshot,omitempty"` // of an export that replaces a month
+	Bad      []tabular.BadRow  `json:"bad"`                // the first hundred
 	BadRows  int               `json:"bad_rows"`
 	Refused  bool              `json:"refused"` // the whole file, by --strict
 	Warnings []tabular.Warning `json:"warnings"`

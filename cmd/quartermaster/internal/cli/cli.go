@@ -272,6 +272,7 @@ var remedies = map[app.Remedy]string{
 	app.RemedyNameKafka:      "name a Kafka cluster with --config or --brokers",
 	app.RemedyDryRun:         "add --dry-run",
 	app.RemedyOtherTime:      "choose another time with --at DATE",
+	app.RemedyAcceptRemoval:  "if that is right, say so with --accept-removal and this number",
 	app.RemedyWholeLog:       "omit --as-of to read the whole log",
 	app.RemedyDeclareCluster: "give --provider, --class and --region",
 	app.RemedyAuthority:      `an admin changes what an operator may do with "quartermaster operator add NAME --role ROLE --limit AMOUNT --public-key-of FILE"`,

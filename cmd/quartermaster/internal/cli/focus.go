@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"context"
+	"errors"
+
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/focus"
 	"quartermaster/cmd/quartermaster/internal/app"
 )
@@ -10,6 +14,8 @@ import (
 func (a *Program) importFocusCommand() *cobra.Command {
 	var opts focus.Options
 	var strict bool
+	var snapshot string
+	var accept int
 	cmd := &cobra.Command{
 		Use:   "focus FILE...",
 		Short: "Import suppliers' bills in FOCUS columns",
@@ -54,14 +60,33 @@ warning. If both have the same x_LineId, the second is a bad row. An invoice wit
 detail is rejected as a whole. A file that was imported with another --zone is rejected, because
 its rows would count again.
 
-Exporting a month again after its rows changed is not a correction. Import a month when it is
-closed, or import rows with x_LineId.`,
+A supplier who rewrites an open month exports it again and again. With --snapshot ACCOUNT/MONTH the
+files together are such an export, and replace what the ledger has of that month of the account:
+lines that they do not have are removed, new ones are added, and the rest stays. Rows are compared
+without columns that say when the file was exported (--export-time). An export with a bad row is
+rejected as a whole, and so is one with rows of another account or month. An export with at most half
+as many lines as the ledger is rejected until --accept-removal says how many lines it removes.`,
 		Example: `  quartermaster import focus 2026-05-cost-and-usage.csv.gz
   quartermaster import focus FocusCost.parquet --zone UTC
   quartermaster import focus bill.csv --currency EUR --zone UTC --strict
+  quartermaster import focus --snapshot 123456789012/2026-05 export-of-today.csv.gz
   quartermaster import focus invoice-detail.csv -o json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
+			if snapshot != "" {
+				of, err := app.ParseBillMonth(snapshot)
+				if err != nil {
+					return commandline.Usagef("--snapshot: %w", err)
+				}
+				opts.Strict = strict
+				return a.importMonth(cmd.Context(), opts, of, files, accept)
+			}
+			for _, name := range []string{"accept-removal", "export-time"} {
+				if cmd.Flags().Changed(name) {
+					return commandline.Usagef("--%s needs --snapshot", name)
+				}
+			}
+			opts.ExportTime = nil
 			return a.importFiles(func(done func(*app.Imported) error) error {
 				return a.caller().ImportBills(cmd.Context(), opts, files, strict, done)
 			})
@@ -73,5 +98,19 @@ closed, or import rows with x_LineId.`,
 	f.StringVar(&opts.FocusVersion, "focus-version", "", "FOCUS version of the files, 1.0-preview or 1.0 to 1.4, if their columns do not show it")
 	f.BoolVar(&opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests can use it")
 	f.BoolVar(&strict, "strict", false, "reject a file if any row is bad or deviates from FOCUS")
+	f.StringVar(&snapshot, "snapshot", "", "billing account and month, as ACCOUNT/2026-05, of which the files are the latest export")
+	f.IntVar(&accept, "accept-removal", 0, "number of lines that the export may remove, if it is half as large as the one before")
+	f.StringSliceVar(&opts.ExportTime, "export-time", focus.ExportTimeColumns, "columns of the export that say when it was made")
 	return cmd
+}
+
+// importMonth imports an export of a whole month and reports it.
+func (a *Program) importMonth(ctx context.Context, opts focus.Options, of app.BillMonth, files []string, accept int) error {
+	return a.importFiles(func(done func(*app.Imported) error) error {
+		ans, err := a.caller().ImportMonth(ctx, opts, of, files, accept)
+		if err != nil && ans.Appended == 0 {
+			return err
+		}
+		return errors.Join(err, done(&ans))
+	})
 }

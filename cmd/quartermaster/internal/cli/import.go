@@ -180,6 +180,12 @@ func (a *Program) showImport(ans *app.Imported) error {
 		fmt.Fprintf(a.out, "%s: file rejected, %s of %s rows are bad\n", ans.File, comma(ans.BadRows), comma(ans.Rows))
 		return nil
 	}
+	if s := ans.Snapshot; s != nil {
+		fmt.Fprintf(a.out, "%s/%s: %s rows: %s added, %s changed, %s removed, %s unchanged; %s lines, %s before\n",
+			s.Account, s.Month.From.Time().Format("2006-01"), comma(ans.Rows), comma(s.Added), comma(s.Changed), comma(s.Removed),
+			comma(s.Unchanged), comma(s.Lines), comma(s.Before))
+		return nil
+	}
 	if s := ans.Stated; s != nil {
 		fmt.Fprintf(a.out, "%s: %s rows, %s events: %s new, %s changed, %s known already, %s bad rows\n", ans.File,
 			comma(ans.Rows), comma(ans.Events), comma(s.New), comma(s.Changed), comma(s.Unchanged+ans.Known), comma(ans.BadRows))
