@@ -247,7 +247,7 @@ func (b *biller) invoices(a *Asset, service domain.Interval, lines []line) []Inv
 			node = a.Nodes[l.node]
 		}
 		account := cmp.Or(node.Account, a.Account)
-		id := a.ID + "/" + month
+		id := a.Cluster + "/" + a.ID + "/" + month
 		if l.currency != a.Capex.Currency {
 			id += "/" + l.currency
 		}
@@ -322,7 +322,7 @@ func (b *biller) round(lines []line) []domain.Decimal {
 
 // Our columns of a line.
 const (
-	ColumnAsset     = "x_AssetId"
+	ColumnAsset     = "x_AssetId" // cluster/asset
 	ColumnLedger    = "x_GeneralLedgerReference"
 	ColumnEstimated = "x_Estimated"
 	columnBilling   = "x_BillingModel"
@@ -347,7 +347,7 @@ func (b *biller) billingLine(a *Asset, inv *Invoice, node *Node, service domain.
 		BilledCost: amount, EffectiveCost: valid(amount), ListCost: valid(amount), ContractedCost: valid(amount),
 		ServiceCategory: "Compute", ServiceName: "Owned hardware", SKUMeter: cmp.Or(l.meter, meters[l.what], l.what),
 		RegionID: cmp.Or(node.Region, a.Region), FocusVersion: "1.4",
-		Other: map[string]string{ColumnAsset: a.ID},
+		Other: map[string]string{ColumnAsset: a.Cluster + "/" + a.ID},
 	}
 	if a.Ledger != "" {
 		out.Other[ColumnLedger] = a.Ledger

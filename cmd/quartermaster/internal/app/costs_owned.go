@@ -59,6 +59,19 @@ func (c *Caller) BillOwned(ctx context.Context, at At, month domain.Interval, di
 	return ans, nil
 }
 
+// TCO returns what owned hardware cost in a month, beside what its hours cost elsewhere.
+func (c *Caller) TCO(ctx context.Context, at At, month domain.Interval) (t *costs.TCO, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		r, err := c.costs(ctx, v, costs.TCOQuery(month))
+		if err != nil {
+			return err
+		}
+		t, err = costs.NewTCO(v, r)
+		return err
+	})
+	return t, err
+}
+
 // writeFile writes a file anew.
 func writeFile(path string, write func(*os.File) error) error {
 	f, err := os.Create(path)

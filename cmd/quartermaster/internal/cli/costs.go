@@ -89,6 +89,7 @@ Kinds of exceptions:
 			"  quartermaster costs explain ALLOCATION\n" +
 			"  quartermaster costs moved --before may.json\n" +
 			"  quartermaster costs owned --period 2026-05\n" +
+			"  quartermaster costs tco --period 2026-05\n" +
 			"  quartermaster costs close prepare --month 2026-05 --dry-run",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -128,7 +129,7 @@ Kinds of exceptions:
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
-	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costCloseCommand())
+	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costTCOCommand(), a.costCloseCommand())
 	return cmd
 }
 

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+	"quartermaster/projections/costs"
 	"quartermaster/projections/inventory"
 )
 
@@ -85,6 +87,82 @@ a switch, is charged to the cluster's account as a whole.`,
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
 	return cmd
+}
+
+func (a *Program) costTCOCommand() *cobra.Command {
+	var period, asOf string
+	cmd := &cobra.Command{
+		Use:   "tco",
+		Short: "Show what owned hardware cost an hour, beside what it costs elsewhere",
+		Long: `Tco shows the total cost of ownership of each asset in a month, from its internal invoices ("costs
+owned"): per GPU-hour in service, held and useful. Beside it are offers for the same GPU model in
+the same currency as the month ends ("import prices"), the cheapest of each provider and kind. An
+upfront amount is spread over its term.
+
+Break-even is the part of the hours in service from which owning cost no more than renting the hours
+that are used. Above 100%, renting every hour would have cost less.`,
+		Example: "  quartermaster costs tco --period 2026-05\n  quartermaster costs tco --period 2026-05 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			month, err := monthFlag("period", period)
+			if err != nil {
+				return err
+			}
+			t, err := a.caller().TCO(cmd.Context(), app.At(asOf), month)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerReport(t)
+			}
+			a.showTCO(t)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&period, "period", "", "month to show, for example 2026-05 (required)")
+	asOfFlag(cmd, &asOf)
+	must(cmd.MarkFlagRequired("period"))
+	return cmd
+}
+
+func (a *Program) showTCO(t *costs.TCO) {
+	if len(t.Assets) == 0 {
+		fmt.Fprintf(a.out, "no lines of owned hardware in %s: \"quartermaster costs owned\" makes its bill\n", app.MonthName(t.Month))
+		return
+	}
+	rate := func(d *domain.Decimal, absent costs.Absent) string {
+		if d == nil {
+			return string(absent)
+		}
+		return d.StringFixed(4)
+	}
+	assets := a.table("asset", "GPU model", "cost", "currency", "GPU-hours", "per hour in service", "per hour held", "per useful hour")
+	for i := range t.Assets {
+		x := &t.Assets[i]
+		assets.AppendRow(table.Row{
+			x.Asset, x.GPUModel, moneyCell(x.Effective.Decimal()), x.Currency, hoursCell(x.Bought),
+			rate(x.PerBought, x.PerBoughtAbsent), rate(x.PerAllocated, x.PerAllocatedAbsent), rate(x.PerUseful, x.PerUsefulAbsent),
+		})
+	}
+	assets.Render()
+	offers := a.table("asset", "elsewhere", "region", "offer", "kind", "per GPU-hour", "currency", "break-even")
+	n := 0
+	for i := range t.Assets {
+		for _, e := range t.Assets[i].Elsewhere {
+			breakEven := "no hour in service"
+			if e.BreakEven != nil {
+				breakEven = fmt.Sprintf("%d.%d%%", *e.BreakEven/10, *e.BreakEven%10)
+			}
+			offers.AppendRow(table.Row{t.Assets[i].Asset, e.Provider, e.Region, e.Offer, e.Kind, e.PerGPUHour.StringFixed(4), t.Assets[i].Currency, breakEven})
+			n++
+		}
+	}
+	if n > 0 {
+		offers.Render()
+	}
+	a.showPosition(t.Position)
+	a.reportEnds(t.Completeness)
 }
 
 func (a *Program) showOwned(ans *app.OwnedAnswer) {
