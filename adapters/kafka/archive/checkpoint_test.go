@@ -203,7 +203,7 @@ func TestFirstFormat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Format, m.Tree = firstFormat, nil
+		m.Format, m.Tree, m.ObjectSHA256 = firstFormat, nil, nil
 		if before != nil {
 			m.Previous = sha256.Sum256(before.encode())
 		}

@@ -65,6 +65,8 @@ type Manifest struct {
 
 	Object      string `json:"object"` // the name of the segment's object
 	ObjectBytes int64  `json:"object_bytes"`
+	// ObjectSHA256 is that of the object as it is stored. It is nil in the first format.
+	ObjectSHA256 *Sum `json:"object_sha256,omitempty"`
 
 	LastRecord LastRecord `json:"last_record"`
 	// Aborted are the transactions that were aborted and may have records in the segment.
@@ -153,6 +155,8 @@ func parseManifest(text []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("manifest is of format %q, this program reads %q", m.Format, Format)
 	case (m.Format == Format) != (m.Tree != nil) || m.Tree == nil && m.Checkpoint != "":
 		return nil, fmt.Errorf("manifest of format %q has the tree %v", m.Format, m.Tree)
+	case (m.Format == Format) != (m.ObjectSHA256 != nil):
+		return nil, fmt.Errorf("manifest of format %q has the SHA-256 %v of its object", m.Format, m.ObjectSHA256)
 	case m.First < 0 || m.Last < m.First:
 		return nil, fmt.Errorf("manifest has offsets %d to %d", m.First, m.Last)
 	case m.Number < 0 || (m.Number == 0) != (m.First == 0) || (m.Number == 0) != (m.Previous == Sum{}):

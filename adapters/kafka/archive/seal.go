@@ -219,6 +219,8 @@ func (a *Archive) putSegment(ctx context.Context, m *Manifest, raw []byte) error
 	}
 	packed := enc.EncodeAll(raw, nil)
 	m.ObjectBytes = int64(len(packed))
+	sum := Sum(sha256.Sum256(packed))
+	m.ObjectSHA256 = &sum
 	for attempt := 0; ; attempt++ {
 		m.Object = segmentName(m.partition(), m.First, m.SHA256, attempt)
 		err := a.store.Put(ctx, m.Object, packed)

@@ -47,7 +47,8 @@ func (a *Archive) load(ctx context.Context, m *Manifest) ([]byte, error) {
 		return nil, err
 	}
 	defer packed.Close()
-	count := &counted{r: packed}
+	hash := sha256.New()
+	count := &counted{r: io.TeeReader(packed, hash)}
 	dec, err := zstd.NewReader(count, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", m.Object, err)
@@ -64,6 +65,8 @@ func (a *Archive) load(ctx context.Context, m *Manifest) ([]byte, error) {
 		return nil, damage(m.First, "it unpacks to another size than the %d bytes of its manifest", m.Bytes)
 	case count.n != m.ObjectBytes:
 		return nil, damage(m.First, "it has %d bytes, its manifest says %d", count.n, m.ObjectBytes)
+	case m.ObjectSHA256 != nil && Sum(hash.Sum(nil)) != *m.ObjectSHA256:
+		return nil, damage(m.First, "its SHA-256 as stored is %x, its manifest says %s", hash.Sum(nil), m.ObjectSHA256)
 	}
 	raw := buf.Bytes()
 	found, offset, err := describe(tp, raw, m.First)

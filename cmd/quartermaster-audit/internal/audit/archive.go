@@ -91,6 +91,7 @@ type manifest struct {
 	Latest      domain.Instant `json:"latest"`
 	Object      string         `json:"object"`
 	ObjectBytes int64          `json:"object_bytes"`
+	ObjectSHA   *sum           `json:"object_sha256,omitempty"`
 	LastRecord  struct {
 		Epoch  int32 `json:"epoch"`
 		SHA256 sum   `json:"sha256"`
@@ -164,8 +165,8 @@ func (a *Archive) manifest(tp domain.TopicPartition, name string) (*manifest, er
 		return nil, fmt.Errorf("it is the manifest of %s/%d from offset %d on", m.Topic, m.Partition, m.First)
 	case m.First < 0 || m.Last < m.First || m.Number < 0 || m.Bytes < 1 || m.Bytes > maxSegment || !fs.ValidPath(m.Object):
 		return nil, fmt.Errorf("it has offsets %d to %d in %d bytes of %q", m.First, m.Last, m.Bytes, m.Object)
-	case (m.Tree == nil) != (m.Format == "quartermaster.archive/1"):
-		return nil, errors.New("its tree is missing")
+	case (m.Tree == nil) != (m.Format == "quartermaster.archive/1") || (m.Tree == nil) != (m.ObjectSHA == nil):
+		return nil, errors.New("its tree or the SHA-256 of its object is missing")
 	case m.Tree == nil:
 		return m, nil
 	case len(m.Tree.Frontier) != bits.OnesCount64(uint64(size)) || merkle.RootOf(m.Tree.Frontier) != m.Tree.Root ||
@@ -175,6 +176,9 @@ func (a *Archive) manifest(tp domain.TopicPartition, name string) (*manifest, er
 	return m, nil
 }
 
+// errStored means that a segment has other bytes than were stored, and unpacks to the right ones.
+var errStored = errors.New("its bytes are not those that were stored, though they unpack to the same")
+
 // segment returns the batches of a segment: as many as can be unpacked, with an error if that is not all.
 func (a *Archive) segment(m *manifest) ([]byte, error) {
 	f, err := a.files.Open(m.Object)
@@ -182,7 +186,8 @@ func (a *Archive) segment(m *manifest) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // it was only read
-	dec, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	hash := sha256.New()
+	dec, err := zstd.NewReader(io.TeeReader(f, hash), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +199,8 @@ func (a *Archive) segment(m *manifest) ([]byte, error) {
 		err = fmt.Errorf("it cannot be unpacked: %w", err)
 	case int64(out.Len()) != m.Bytes:
 		err = fmt.Errorf("it unpacks to another size than the %d bytes of its manifest", m.Bytes)
+	case m.ObjectSHA != nil && [sha256.Size]byte(hash.Sum(nil)) != *m.ObjectSHA:
+		err = errStored
 	}
 	return out.Bytes(), err
 }

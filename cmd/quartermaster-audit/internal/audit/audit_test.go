@@ -403,6 +403,8 @@ func (s *segment) cover(t testing.TB, strip bool) {
 			t.Fatal(err)
 		}
 		m.Bytes, m.SHA256 = int64(len(seg.raw)), sha256.Sum256(seg.raw)
+		stored := sum(sha256.Sum256(s.files[m.Object].Data))
+		m.ObjectSHA = &stored
 		tree.Blocks()
 		if _, err := m.each(seg.raw, func(r *domain.Record) bool { tree.AddRecord(r); return true }); err != nil {
 			t.Fatal(err)

@@ -262,7 +262,7 @@ func (v *verifier) segmentOf(tp domain.TopicPartition, m *manifest, tree *merkle
 		return false
 	case err != nil:
 		v.about(tp, Tampered, m.Object, open, m.Last, "at offset %d: %v", next, err)
-	case unpacked != nil:
+	case unpacked != nil && !errors.Is(unpacked, errStored):
 		v.about(tp, Tampered, m.Object, open, m.Last, "at offset %d: %v", next, unpacked)
 	case read != m.Last+1:
 		v.about(tp, Tampered, m.Object, open, m.Last, "at offset %d: it ends before the last record of its manifest", read)
@@ -270,6 +270,8 @@ func (v *verifier) segmentOf(tp domain.TopicPartition, m *manifest, tree *merkle
 		v.about(tp, Tampered, m.Object, open, m.Last, "the records are not those that were archived")
 	case sha256.Sum256(raw) != m.SHA256:
 		v.about(tp, Tampered, m.Object, m.First, m.Last, "its SHA-256 is another than its manifest says, though the records are the same")
+	case unpacked != nil:
+		v.about(tp, Tampered, m.Object, m.First, m.Last, "%v", unpacked)
 	default:
 		return v.described(tp, m, raw)
 	}
