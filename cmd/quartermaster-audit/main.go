@@ -89,7 +89,8 @@ in a directory, and needs neither the server nor a network. Its code is independ
 		SilenceErrors: true,
 	}
 	commandline.OutputFlag(root.PersistentFlags(), &p.output, "output: text or json", "text", "json")
-	root.AddCommand(p.verifyCommand(), p.proveCommand(), p.checkCommand(), p.schemaCommand())
+	root.AddCommand(p.verifyCommand(), p.proveCommand(), p.checkCommand(), p.schemaCommand(), p.replayCommand(), p.asOfCommand(),
+		p.diffCommand(), p.diffExportsCommand(), p.trailCommand(), p.sampleCommand())
 	v := buildinfo.Of("quartermaster-audit", "proof/"+strings.TrimPrefix(merkle.ProofFormat, "quartermaster.proof/"))
 	if err := commandline.SetVersion(root, v.Version, v); err != nil {
 		panic(err) // a struct of strings
@@ -440,15 +441,16 @@ func (p *program) showChecked(c *checked) error {
 
 func (p *program) schemaCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "schema NOUN",
-		Short:   "Print the JSON Schema of an answer: verify, prove or check-proof",
-		Long:    "Schema prints the JSON Schema (draft 2020-12) of what a command answers with -o json.",
+		Use:   "schema NOUN",
+		Short: "Print the JSON Schema of an answer",
+		Long: `Schema prints the JSON Schema (draft 2020-12) of what a command answers with -o json. The noun is the
+command. Where a command writes one document a line, the schema is of a line.`,
 		Example: "  quartermaster-audit schema verify\n  quartermaster-audit schema prove > proof.schema.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := schemas.Audit.ReadFile("audit/" + args[0] + ".schema.json")
 			if err != nil {
-				return commandline.Usagef("%q has no schema; want verify, prove or check-proof", domain.Clip(args[0], 40))
+				return commandline.Usagef("%q has no schema; want the name of a command that answers", domain.Clip(args[0], 40))
 			}
 			_, err = p.out.Write(text)
 			return err

@@ -185,6 +185,8 @@ func TestExitCodes(t *testing.T) {
 func TestSchemas(t *testing.T) {
 	for name, answer := range map[string]reflect.Type{
 		"verify": reflect.TypeFor[audit.Verified](), "prove": reflect.TypeFor[merkle.Proof](), "check-proof": reflect.TypeFor[checked](),
+		"replay": reflect.TypeFor[replayed](), "as-of": reflect.TypeFor[row](), "diff": reflect.TypeFor[row](), "trail": reflect.TypeFor[step](),
+		"sample": reflect.TypeFor[item](), "diff-exports": reflect.TypeFor[changed](),
 	} {
 		code, text, errs := does("schema", name)
 		published, err := schemas.Audit.ReadFile("audit/" + name + ".schema.json")

@@ -709,16 +709,31 @@ func TestSameRecords(t *testing.T) {
 			}{at.Producer, at.First})
 		}
 		ours, theirs := &merkle.Builder{}, &merkle.Builder{}
-		if _, err := m.each(set, func(r *domain.Record) bool { ours.AddRecord(r); return true }); err != nil {
+		var faults, theirFaults []string
+		fault := func(r *domain.Record) string {
+			if r.Span == nil {
+				return "none"
+			}
+			return fmt.Sprint(r.Offset, r.Epoch, *r.Span)
+		}
+		if _, err := m.each(set, func(r *domain.Record) bool {
+			ours.AddRecord(r)
+			faults = append(faults, fault(r))
+			return true
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := kafka.EachRecord(billing, kafka.Batches{Next: 50, Bytes: set, Aborted: aborted}, func(recs []domain.Record) error {
 			for i := range recs {
 				theirs.AddRecord(&recs[i])
+				theirFaults = append(theirFaults, fault(&recs[i]))
 			}
 			return nil
 		}); err != nil {
 			t.Fatal(err)
+		}
+		if !slices.Equal(faults, theirFaults) {
+			t.Fatalf("%d: faults are\n%q\nthe server says\n%q", n, faults, theirFaults)
 		}
 		if ours.Size() != theirs.Size() || ours.Root() != theirs.Root() {
 			t.Fatalf("%d: the server reads other records: %d and %d", n, theirs.Size(), ours.Size())

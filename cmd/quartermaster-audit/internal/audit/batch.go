@@ -23,6 +23,7 @@ type batch struct {
 	first, last   int64
 	size          int // bytes
 	attributes    uint16
+	epoch         int32
 	count         int
 	earliest      int64 // milliseconds
 	latest        int64
@@ -62,6 +63,7 @@ func nextBatch(b []byte) (h batch, err error) {
 		return h, fmt.Errorf("the checksum of the batch is %08x, it says %08x", got, want)
 	}
 	h.first = int64(be.Uint64(b))
+	h.epoch = int32(be.Uint32(b[12:]))
 	h.attributes = be.Uint16(b[21:])
 	h.last = h.first + int64(int32(be.Uint32(b[23:])))
 	h.earliest, h.latest = int64(be.Uint64(b[27:])), int64(be.Uint64(b[35:]))
@@ -80,37 +82,49 @@ func instant(ms int64) domain.Instant {
 
 // records returns the records of a batch, or one span if it has none that can be read.
 func (h *batch) records(tp domain.TopicPartition, aborted bool) []domain.Record {
-	if h.attributes&control == 0 && !aborted {
-		if recs, err := h.decode(tp); err == nil {
+	fault := "the records are of a transaction that its producer aborted"
+	switch {
+	case h.attributes&control != 0:
+		fault = ""
+	case !aborted:
+		recs, err := h.decode(tp)
+		if err == nil {
 			return recs
 		}
+		fault = err.Error()
 	}
 	return []domain.Record{{
-		Topic: tp.Topic, Partition: tp.Partition, Offset: h.first, Time: instant(h.latest),
-		Span: &domain.Span{Last: h.last, SHA256: sha256.Sum256(h.covered)},
+		Topic: tp.Topic, Partition: tp.Partition, Offset: h.first, Time: instant(h.latest), Epoch: h.epoch,
+		Span: &domain.Span{Last: h.last, Fault: fault, SHA256: sha256.Sum256(h.covered)},
 	}}
 }
 
+// The texts of faults are in rows, so they are those of the log's reader, word for word.
 var (
-	errMalformed = errors.New("a record is malformed")
-	errLarge     = errors.New("the batch is too large")
+	errLarge   = fmt.Errorf("the batch unpacks to more than %d MiB", maxUnpacked>>20)
+	errCrowded = fmt.Errorf("the records and headers of the batch take more than %d MiB of memory", maxUnpacked>>20)
 )
+
+func malformed(i int) error { return fmt.Errorf("record %d of the batch is malformed", i) }
 
 func (h *batch) decode(tp domain.TopicPartition) ([]domain.Record, error) {
 	plain, err := unpack(h.attributes&codecMask, h.body)
-	if err != nil {
-		return nil, err
+	switch {
+	case errors.Is(err, errLarge), errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, errLarge
+	case err != nil:
+		return nil, fmt.Errorf("the batch cannot be unpacked (codec %d)", h.attributes&codecMask)
 	}
 	cost := h.count * recordCost
 	if cost > maxUnpacked {
-		return nil, errLarge
+		return nil, errCrowded
 	}
 	recs := make([]domain.Record, 0, h.count)
 	f := fields{rest: plain}
 	for i := range h.count {
 		size := f.varint()
 		if size < 0 || size > int64(len(f.rest)) {
-			return nil, errMalformed
+			return nil, malformed(i)
 		}
 		end := len(f.rest) - int(size)
 		f.take(1)
@@ -119,29 +133,29 @@ func (h *batch) decode(tp domain.TopicPartition) ([]domain.Record, error) {
 			at = h.latest
 		}
 		if f.varint() != int64(i) {
-			return nil, errMalformed
+			return nil, malformed(i)
 		}
 		r := domain.Record{
-			Topic: tp.Topic, Partition: tp.Partition, Offset: h.first + int64(i), Time: instant(at),
+			Topic: tp.Topic, Partition: tp.Partition, Offset: h.first + int64(i), Time: instant(at), Epoch: h.epoch,
 			Key: f.bytes(), Value: f.bytes(),
 		}
 		headers := f.varint()
 		if headers < 0 || headers > int64(len(f.rest)) {
-			return nil, errMalformed
+			return nil, malformed(i)
 		}
 		if cost += int(headers) * headerCost; cost > maxUnpacked {
-			return nil, errLarge
+			return nil, errCrowded
 		}
 		for range headers {
 			r.Headers = append(r.Headers, domain.Header{Key: string(f.bytes()), Value: f.bytes()})
 		}
 		if f.bad || len(f.rest) != end {
-			return nil, errMalformed
+			return nil, malformed(i)
 		}
 		recs = append(recs, r)
 	}
-	if len(f.rest) > 0 {
-		return nil, errMalformed
+	if n := len(f.rest); n > 0 {
+		return nil, fmt.Errorf("%d bytes follow the last record of the batch", n)
 	}
 	return recs, nil
 }

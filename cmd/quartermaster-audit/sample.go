@@ -1,0 +1,331 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster-audit/internal/audit"
+	"quartermaster/domain"
+)
+
+// item is one row of a sample.
+type item struct {
+	Row    int64             `json:"row"` // of the file, from 1, without the header
+	Values map[string]string `json:"values"`
+	// Hits is how often the sample hit the row; more than once only by amount.
+	Hits int `json:"hits"`
+	// Trail are the events of the line that the row names; absent without --archive.
+	Trail []step `json:"trail,omitempty"`
+}
+
+// exported is an export as it is read: its header and its rows.
+type exported struct {
+	header []string
+	rows   [][]string
+}
+
+// readExport reads a CSV file with a header. A byte order mark is ignored.
+func readExport(name string) (*exported, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	all := &exported{}
+	for {
+		record, err := r.Read()
+		switch {
+		case errors.Is(err, io.EOF) && all.header == nil:
+			return nil, commandline.Usagef("%s is empty", name)
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, commandline.Usagef("%s: %v", name, err)
+		case all.header == nil:
+			record[0] = strings.TrimPrefix(record[0], "\ufeff")
+			all.header = record
+		default:
+			all.rows = append(all.rows, record)
+		}
+	}
+}
+
+func (e *exported) column(name, file string) (int, error) {
+	i := slices.Index(e.header, name)
+	if i < 0 {
+		return 0, commandline.Usagef("%s has no column %q; it has %s", file, name, domain.Clip(strings.Join(e.header, ", "), 500))
+	}
+	return i, nil
+}
+
+// generator returns the random numbers of a seed. They are the same on every machine.
+func generator(seed string) *rand.Rand {
+	sum := sha256.Sum256([]byte(seed))
+	return rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])))
+}
+
+// drawRows draws n different rows, each as likely as another. It returns how often each was hit, by index.
+func drawRows(rows, n int, r *rand.Rand) map[int]int {
+	hits := map[int]int{}
+	for _, i := range r.Perm(rows)[:min(n, rows)] {
+		hits[i] = 1
+	}
+	return hits
+}
+
+// drawAmounts draws by monetary unit: of the sum of absolute amounts, every interval of sum/n units is
+// hit once, from a random start in the first. So a row of at least sum/n is always in the sample. It is
+// exact: amounts are rational numbers.
+func drawAmounts(amounts []*big.Rat, n int, r *rand.Rand) map[int]int {
+	sum := new(big.Rat)
+	for _, a := range amounts {
+		sum.Add(sum, new(big.Rat).Abs(a))
+	}
+	hits := map[int]int{}
+	if sum.Sign() == 0 {
+		return hits
+	}
+	step := new(big.Rat).Quo(sum, big.NewRat(int64(n), 1))
+	// The start is one of 2⁵³ places within the first interval.
+	next := new(big.Rat).Mul(step, big.NewRat(int64(r.Uint64()>>11), 1<<53))
+	at := new(big.Rat)
+	for i, a := range amounts {
+		at.Add(at, new(big.Rat).Abs(a))
+		for next.Cmp(at) < 0 {
+			hits[i]++
+			next.Add(next, step)
+		}
+	}
+	return hits
+}
+
+func (p *program) sampleCommand() *cobra.Command {
+	var seed, by, dir, lineColumn string
+	n := 25
+	cmd := &cobra.Command{
+		Use:   "sample FILE --seed TEXT",
+		Short: "Draw a sample of an exported file, with the events behind each row",
+		Long: `Sample draws rows of an exported CSV file. Without --by each row is as likely as another. With --by it
+draws by monetary unit: the chance of a row is proportional to the amount in that column without its
+sign, and a row of at least the sum divided by --n is always drawn. The same file, seed and options give
+the same sample on every machine.
+
+With --archive each row has the events of the line that it names, with partition and offset for "prove".`,
+		Example: "  quartermaster-audit sample june.csv --seed \"dice 4 1 6 2\" --by BilledCost --n 60\n" +
+			"  quartermaster-audit sample june.csv --seed 20260701 --archive /mnt/archive -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if n < 1 || n > 1_000_000 {
+				return commandline.Usagef("--n is %d, want 1 to 1000000", n)
+			}
+			file, err := readExport(args[0])
+			if err != nil {
+				return err
+			}
+			r := generator(seed)
+			var hits map[int]int
+			if by == "" {
+				hits = drawRows(len(file.rows), n, r)
+			} else {
+				amounts, err := file.amounts(by, args[0])
+				if err != nil {
+					return err
+				}
+				hits = drawAmounts(amounts, n, r)
+			}
+			var items []item
+			for i, row := range file.rows {
+				if hits[i] == 0 {
+					continue
+				}
+				values := map[string]string{}
+				for k, name := range file.header {
+					values[name] = row[k]
+				}
+				items = append(items, item{Row: int64(i + 1), Values: values, Hits: hits[i]})
+			}
+			if dir != "" {
+				if _, err := file.column(lineColumn, args[0]); err != nil {
+					return err
+				}
+				if err := addTrails(dir, lineColumn, items); err != nil {
+					return err
+				}
+			}
+			return p.showSample(items, file, lineColumn)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&seed, "seed", "", "any text: what decides the draw")
+	f.IntVar(&n, "n", n, "number of draws")
+	f.StringVar(&by, "by", "", "column with the amount, for monetary-unit sampling (default: every row is as likely)")
+	f.StringVar(&dir, "archive", "", "directory of an archive, for the events of each row (default none)")
+	f.StringVar(&lineColumn, "line-column", "x_LineId", "column with the id of a line of a bill")
+	if err := cmd.MarkFlagRequired("seed"); err != nil {
+		panic(err) // the flag exists
+	}
+	return cmd
+}
+
+// amount is a number that [big.Rat] can hold without taking much memory.
+var amount = regexp.MustCompile(`^[+-]?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?$`)
+
+// amounts returns a column as exact numbers. An empty cell is 0.
+func (e *exported) amounts(column, file string) ([]*big.Rat, error) {
+	at, err := e.column(column, file)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*big.Rat, len(e.rows))
+	for i, row := range e.rows {
+		out[i] = new(big.Rat)
+		if row[at] == "" {
+			continue
+		}
+		if !amount.MatchString(row[at]) {
+			return nil, commandline.Usagef("%s: row %d: %s is %q, not an amount", file, i+1, column, domain.Clip(row[at], 40))
+		}
+		if _, ok := out[i].SetString(row[at]); !ok {
+			return nil, commandline.Usagef("%s: row %d: %s is %q, not an amount", file, i+1, column, domain.Clip(row[at], 40))
+		}
+	}
+	return out, nil
+}
+
+// addTrails reads the events of bills once and adds to each item those of its line.
+func addTrails(dir, column string, items []item) error {
+	a, err := open(dir)
+	if err != nil {
+		return err
+	}
+	return trails(a, column, items)
+}
+
+func trails(a *audit.Archive, column string, items []item) error {
+	wanted := map[string][]int{}
+	for i := range items {
+		if id := items[i].Values[column]; id != "" {
+			wanted[id] = append(wanted[id], i)
+		}
+	}
+	return each(a, []domain.Topic{domain.TopicBilling}, func(rec *domain.Record, env *domain.Envelope) error {
+		var id string
+		switch e := env.Event.(type) {
+		case *domain.BillingLineRecorded:
+			id = e.Line.LineID
+		case *domain.BillingLineCorrected:
+			if id = e.Corrects; wanted[id] == nil {
+				id = e.Line.LineID
+			}
+		}
+		if id == "" || wanted[id] == nil {
+			return nil
+		}
+		s, err := stepOf(rec, env)
+		for _, i := range wanted[id] {
+			items[i].Trail = append(items[i].Trail, s)
+		}
+		return err
+	})
+}
+
+func (p *program) showSample(items []item, file *exported, column string) error {
+	for i := range items {
+		it := &items[i]
+		text := fmt.Sprintf("row %d", it.Row)
+		if it.Hits > 1 {
+			text += fmt.Sprintf(" (%d times)", it.Hits)
+		}
+		if slices.Contains(file.header, column) {
+			text += "  " + it.Values[column]
+		}
+		for k := range it.Trail {
+			text += "\n  " + it.Trail[k].String()
+		}
+		if err := p.line(it, text); err != nil {
+			return err
+		}
+	}
+	if !p.json() {
+		fmt.Fprintf(p.out, "%d of %d rows\n", len(items), len(file.rows))
+	}
+	return nil
+}
+
+// changed is a row that only one of two exports has.
+type changed struct {
+	Change string            `json:"change"` // added or removed
+	Count  int               `json:"count"`  // how many more of the row there are
+	Values map[string]string `json:"values"`
+}
+
+func (p *program) diffExportsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff-exports FILE FILE",
+		Short: "Show which rows differ between two exported files",
+		Long: `Diff-exports compares two CSV files with the same columns as sets of rows, in which a row may occur
+several times. Their order does not matter. It exits with 1 if they differ.`,
+		Example: "  quartermaster-audit diff-exports june.csv june-again.csv\n" +
+			"  quartermaster-audit diff-exports june.csv june-again.csv -o json",
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := readExport(args[0])
+			if err != nil {
+				return err
+			}
+			b, err := readExport(args[1])
+			if err != nil {
+				return err
+			}
+			if !slices.Equal(a.header, b.header) {
+				return commandline.Usagef("%s and %s have other columns", args[0], args[1])
+			}
+			more := map[string]int{} // of a row in the first file than in the second
+			key := func(row []string) string { return strings.Join(row, "\x00") }
+			for _, row := range a.rows {
+				more[key(row)]++
+			}
+			for _, row := range b.rows {
+				more[key(row)]--
+			}
+			differ := 0
+			for _, row := range append(a.rows, b.rows...) {
+				n := more[key(row)]
+				if n == 0 {
+					continue
+				}
+				delete(more, key(row))
+				differ++
+				c := changed{Change: "removed", Count: max(n, -n), Values: map[string]string{}}
+				sign := "-"
+				if n < 0 {
+					c.Change, sign = "added", "+"
+				}
+				for k, name := range a.header {
+					c.Values[name] = row[k]
+				}
+				if err := p.line(c, fmt.Sprintf("%s%d  %s", sign, c.Count, strings.Join(row, ","))); err != nil {
+					return err
+				}
+			}
+			if differ > 0 {
+				return &answer{commandline.ExitNo, fmt.Sprintf("%d different rows differ", differ)}
+			}
+			return nil
+		},
+	}
+}
