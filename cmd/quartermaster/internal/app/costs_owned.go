@@ -72,6 +72,15 @@ func (c *Caller) TCO(ctx context.Context, at At, month domain.Interval) (t *cost
 	return t, err
 }
 
+// Commitments returns the roll-forward of commitments in a month.
+func (c *Caller) Commitments(ctx context.Context, at At, month domain.Interval) (b *costs.CommitmentBook, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		b, err = costs.NewCommitmentBook(v, month)
+		return err
+	})
+	return b, err
+}
+
 // writeFile writes a file anew.
 func writeFile(path string, write func(*os.File) error) error {
 	f, err := os.Create(path)

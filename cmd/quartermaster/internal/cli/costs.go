@@ -90,6 +90,7 @@ Kinds of exceptions:
 			"  quartermaster costs moved --before may.json\n" +
 			"  quartermaster costs owned --period 2026-05\n" +
 			"  quartermaster costs tco --period 2026-05\n" +
+			"  quartermaster costs commitments --period 2026-05\n" +
 			"  quartermaster costs close prepare --month 2026-05 --dry-run",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -129,7 +130,7 @@ Kinds of exceptions:
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
-	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costTCOCommand(), a.costCloseCommand())
+	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costTCOCommand(), a.costCommitmentsCommand(), a.costCloseCommand())
 	return cmd
 }
 
