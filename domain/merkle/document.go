@@ -1,10 +1,10 @@
 package merkle
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -93,14 +93,65 @@ func (p *Proof) Check(verifiers ...note.Verifier) (*Proven, error) {
 
 // ParseProof parses the text of a proof. It does not check it.
 func ParseProof(text []byte) (*Proof, error) {
-	dec := json.NewDecoder(strings.NewReader(string(text)))
-	dec.DisallowUnknownFields()
 	p := &Proof{}
-	if err := dec.Decode(p); err != nil {
-		return nil, fmt.Errorf("proof: %w", err)
+	return p, parse(text, p)
+}
+
+// GrowthFormat is the format of a [Growth].
+const GrowthFormat = "quartermaster.growth/1"
+
+// Growth shows that one checkpoint continues another: that every head which the older one stands for is
+// there, unchanged, in the newer one. It needs nothing else.
+type Growth struct {
+	Format string `json:"format"`
+	Older  string `json:"older"` // signed note
+	Newer  string `json:"newer"` // signed note
+	// Path is the consistency proof of RFC 6962 §2.1.2.
+	Path Hashes `json:"path"`
+}
+
+// Check fails with [ErrProof] if the newer checkpoint does not continue the older one, and with
+// [ErrSignature] if one of them lacks the signature of a verifier. It returns the checkpoints.
+func (g *Growth) Check(verifiers ...note.Verifier) (older, newer Checkpoint, err error) {
+	fail := func(format string, args ...any) (Checkpoint, Checkpoint, error) {
+		return older, newer, fmt.Errorf("%w: %s", ErrProof, fmt.Sprintf(format, args...))
+	}
+	if g.Format != GrowthFormat {
+		return fail("it is of format %q, this program reads %q", g.Format, GrowthFormat)
+	}
+	for _, n := range []struct {
+		text string
+		into *Checkpoint
+	}{{g.Older, &older}, {g.Newer, &newer}} {
+		*n.into, err = OpenNote([]byte(n.text), verifiers...)
+		if errors.Is(err, ErrSignature) {
+			return older, newer, err
+		}
+		if err != nil {
+			return fail("%v", err)
+		}
+	}
+	if older.Origin != newer.Origin {
+		return fail("the checkpoints are of %q and %q", older.Origin, newer.Origin)
+	}
+	return older, newer, CheckConsistency(older.Size, newer.Size, g.Path, older.Root, newer.Root)
+}
+
+// ParseGrowth parses the text of a proof of growth. It does not check it.
+func ParseGrowth(text []byte) (*Growth, error) {
+	g := &Growth{}
+	return g, parse(text, g)
+}
+
+// parse decodes a document of exactly one JSON value.
+func parse(text []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("proof: %w", err)
 	}
 	if dec.More() {
-		return nil, errors.New("proof: something follows it")
+		return errors.New("proof: something follows it")
 	}
-	return p, nil
+	return nil
 }

@@ -29,13 +29,19 @@ const (
 // Checkpoint states what is archived of partitions, and what rows were folded if rows is not nil, in a
 // [merkle.Head], and signs a C2SP checkpoint of the tree of all heads
 // (https://c2sp.org/tlog-checkpoint). If there is nothing new since the last head, it signs that one
-// again, which gives the same bytes for the same key. It returns nil if nothing is archived.
+// again, which gives the same bytes for the same key. It returns nil if nothing is archived and rows is
+// nil.
 func (a *Archive) Checkpoint(
 	ctx context.Context,
 	tps []domain.TopicPartition,
 	rows *merkle.Rows,
 	key ed25519.PrivateKey,
 ) (*merkle.Head, []byte, error) {
+	if rows != nil {
+		if err := a.create(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
 	id, err := a.ID(ctx)
 	if id == "" || err != nil {
 		return nil, nil, err

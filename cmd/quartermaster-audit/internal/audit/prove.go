@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -45,15 +46,7 @@ func (a *Archive) Prove(tp domain.TopicPartition, offset int64) (*merkle.Proof, 
 		return nil, err
 	}
 	p.LinePath = linePath
-	leaves := make([]merkle.Hash, c.Size)
-	var all merkle.Builder
-	for i, h := range heads[:c.Size] {
-		leaves[i] = merkle.LeafHash([]byte(h.Summary()))
-		all.Add(leaves[i])
-	}
-	log, err := merkle.NewStored(c.Size, all.Blocks(), func(first, next int64) ([]merkle.Hash, error) {
-		return leaves[first:next], nil
-	})
+	log, err := treeOf(heads[:c.Size])
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +57,55 @@ func (a *Archive) Prove(tp domain.TopicPartition, offset int64) (*merkle.Proof, 
 		return nil, fmt.Errorf("the archive contradicts itself; verify it: %w", err)
 	}
 	return p, nil
+}
+
+// treeOf returns the tree of heads.
+func treeOf(heads []*merkle.Head) (*merkle.Stored, error) {
+	leaves := make([]merkle.Hash, len(heads))
+	var all merkle.Builder
+	for i, h := range heads {
+		leaves[i] = merkle.LeafHash([]byte(h.Summary()))
+		all.Add(leaves[i])
+	}
+	return merkle.NewStored(all.Size(), all.Blocks(), func(first, next int64) ([]merkle.Hash, error) {
+		return leaves[first:next], nil
+	})
+}
+
+// ProveGrowth makes the proof that a checkpoint continues an older one, which may have been kept
+// elsewhere. Without a newer one it takes the newest of the archive. The proof is checked before it is
+// returned: it fails with [merkle.ErrProof] if the archive does not continue the older checkpoint.
+func (a *Archive) ProveGrowth(older, newer []byte) (*merkle.Growth, error) {
+	heads, _, wrong, err := a.allHeads()
+	if err != nil {
+		return nil, err
+	}
+	if newer == nil {
+		if newer, _, err = a.newest(heads); err != nil {
+			return nil, errors.Join(err, wrong)
+		}
+	}
+	from, err := merkle.OpenNote(older)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the older one: %v", merkle.ErrProof, err)
+	}
+	to, err := merkle.OpenNote(newer)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the newer one: %v", merkle.ErrProof, err)
+	}
+	if from.Size > to.Size || to.Size > int64(len(heads)) {
+		return nil, fmt.Errorf("%w: the checkpoints stand for %d and %d heads, the archive has %d", merkle.ErrProof, from.Size, to.Size, len(heads))
+	}
+	tree, err := treeOf(heads)
+	if err != nil {
+		return nil, err
+	}
+	g := &merkle.Growth{Format: merkle.GrowthFormat, Older: string(older), Newer: string(newer)}
+	if g.Path, err = tree.Consistency(from.Size, to.Size); err != nil {
+		return nil, err
+	}
+	_, _, err = g.Check()
+	return g, err
 }
 
 // stored returns the tree of a partition from its manifests, as far as a line says. The leaf at the

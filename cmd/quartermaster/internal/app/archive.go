@@ -160,26 +160,40 @@ func (h *Conn) Seal(ctx context.Context, all bool, key ed25519.PrivateKey) (*Arc
 	if ans.Archive, err = h.archive.ID(ctx); err != nil || key == nil || ans.Archive == "" {
 		return ans, err
 	}
-	head, signed, err := h.archive.Checkpoint(ctx, tps, nil, key)
-	if errors.Is(err, archive.ErrForked) {
-		return nil, &ConflictError{err}
-	}
+	head, _, by, err := h.checkpoint(ctx, nil, key)
 	if err != nil {
 		return nil, err
 	}
-	ans.Checkpoint = &head.Records
+	ans.Checkpoint, ans.Witnesses = &head.Records, by
+	return ans, nil
+}
+
+// checkpoint states what is archived, and what rows there are if rows is not nil, signs a checkpoint of
+// it and has it cosigned. It returns the head, the signed note without cosignatures, and who cosigned.
+func (h *Conn) checkpoint(
+	ctx context.Context,
+	rows *merkle.Rows,
+	key ed25519.PrivateKey,
+) (head *merkle.Head, signed []byte, by []string, err error) {
+	head, signed, err = h.archive.Checkpoint(ctx, domain.AllPartitions(), rows, key)
+	if errors.Is(err, archive.ErrForked) {
+		return nil, nil, nil, &ConflictError{err}
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	witnesses, err := h.app.witnesses()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	ans.Witnesses, err = h.archive.Cosign(ctx, signed, witnesses)
+	by, err = h.archive.Cosign(ctx, signed, witnesses)
 	switch {
 	case errors.Is(err, witness.ErrAhead), errors.Is(err, witness.ErrRefused):
-		return nil, &ConflictError{err}
+		return nil, nil, nil, &ConflictError{err}
 	case err != nil:
-		return nil, &UnavailableError{err}
+		return nil, nil, nil, &UnavailableError{err}
 	}
-	return ans, nil
+	return head, signed, by, nil
 }
 
 // witnesses returns those of the configuration.

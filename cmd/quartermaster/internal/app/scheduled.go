@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,11 +15,10 @@ import (
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
+	"quartermaster/domain/merkle"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
 	"quartermaster/projections/registry"
-
-	"golang.org/x/mod/sumdb/note"
 )
 
 // recordOnce appends the only event of its stream: source, life, sequence 1. After a crash before
@@ -181,25 +179,20 @@ func openBooks(v projections.View, period domain.Interval) (open []string, err e
 	return open, nil
 }
 
-// Checkpoint appends a signed statement of what the rows were at a position: a
-// C2SP signed note (https://c2sp.org/signed-note) whose text has these lines:
+// Checkpoint states in the archive what the rows are at a position, beside what is archived of every
+// partition ([merkle.Rows] in a [merkle.Head]), signs a checkpoint of it, has it cosigned by the
+// witnesses, and appends the checkpoint to the log, once for a life.
 //
-//	quartermaster.checkpoint/LOG   the name of the key too; LOG is the log's id
-//	records N                      that the position stands for
-//	position POSITION
-//	method METHOD                  version of the folds
-//	rows sha256 HEX                digest of the rows; see projections/snapshot.go
-//
-// It shows that the holder of the key said, no later than the log's own time of the event, that
-// folding these N records by this method gives these rows. If folding to the position gives
-// another digest, the log or the folds differ. It does not contain a hash of the records, proves
-// nothing about a single record, and is not a checkpoint of a Merkle tree, so its text does not
-// have that form. Whoever holds the key and can overwrite the log can sign another history: only
-// a copy kept elsewhere reveals that.
+// It shows that the holder of the key said, no later than the log's own time of the event, that folding
+// the records up to this position by this method gives these rows. If folding gives another digest, the
+// log or the folds differ.
 func (h *Conn) Checkpoint(ctx context.Context, key ed25519.PrivateKey, life, at domain.Instant) (outcome string, err error) {
 	const source = "quartermaster/schedule/checkpoint"
 	if known, err := h.recorded(ctx, domain.TopicBooks, Platform, source, life); err != nil || known {
 		return "a checkpoint was signed before", err
+	}
+	if h.archive == nil {
+		return "", errNoArchive
 	}
 	var sum [32]byte
 	var pos domain.Position
@@ -210,14 +203,9 @@ func (h *Conn) Checkpoint(ctx context.Context, key ed25519.PrivateKey, life, at 
 	}); err != nil {
 		return "", err
 	}
-	signer, err := newNoteSigner("quartermaster.checkpoint/"+h.ID, key)
+	head, signed, by, err := h.checkpoint(ctx, &merkle.Rows{Method: projections.Method, SHA256: sum, Position: pos.String()}, key)
 	if err != nil {
-		return "", fmt.Errorf("sign checkpoint: %w", err)
-	}
-	signed, err := note.Sign(&note.Note{Text: fmt.Sprintf("%s\nrecords %d\nposition %s\nmethod %s\nrows sha256 %x\n",
-		signer.name, pos.Records(), pos, projections.Method, sum)}, signer)
-	if err != nil {
-		return "", fmt.Errorf("sign checkpoint: %w", err)
+		return "", err
 	}
 	env := &domain.Envelope{
 		Time: at, Subject: h.ID,
@@ -231,41 +219,6 @@ func (h *Conn) Checkpoint(ctx context.Context, key ed25519.PrivateKey, life, at 
 	}
 	// An attempt that ended before it was noted as done may have appended one that the rows did
 	// not know above.
-	return fmt.Sprintf("%d records, rows %x; where an earlier attempt appended one, that one counts", pos.Records(), sum), nil
+	return fmt.Sprintf("head %d with %d records, rows %x, cosigned by %d witnesses; where an earlier attempt appended one, that one counts",
+		head.Number, head.Records, sum, len(by)), nil
 }
-
-// noteSigner signs notes with a key of [keyfile].
-type noteSigner struct {
-	name string
-	hash uint32
-	key  ed25519.PrivateKey
-}
-
-// newNoteSigner fails when name is not valid for a note's key.
-func newNoteSigner(name string, key ed25519.PrivateKey) (*noteSigner, error) {
-	v, err := newNoteVerifier(name, key.Public().(ed25519.PublicKey))
-	if err != nil {
-		return nil, err
-	}
-	return &noteSigner{name, v.KeyHash(), key}, nil
-}
-
-// newNoteVerifier fails when name is not valid for a note's key.
-func newNoteVerifier(name string, key ed25519.PublicKey) (note.Verifier, error) {
-	text, err := note.NewEd25519VerifierKey(name, key)
-	if err != nil {
-		return nil, err
-	}
-	v, err := note.NewVerifier(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", strconv.Quote(name), err)
-	}
-	return v, nil
-}
-
-// Name, KeyHash and Sign implement [note.Signer].
-func (s *noteSigner) Name() string { return s.name }
-
-func (s *noteSigner) KeyHash() uint32 { return s.hash }
-
-func (s *noteSigner) Sign(msg []byte) ([]byte, error) { return ed25519.Sign(s.key, msg), nil }

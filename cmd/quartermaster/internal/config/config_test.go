@@ -184,7 +184,11 @@ func TestConfigFaults(t *testing.T) {
 			"q.yaml:4:20: parts_cache.mib: is 0, want 1 to 1073741824",
 		}},
 		"nowhere to write": {with("schedules: {snapshot: 0 5 * * *}\n"), []string{"q.yaml:3:23: schedules.snapshot: has no directory to write to; set snapshots"}},
-		"nothing to sign":  {with("schedules: {checkpoint: 0 5 * * *}\n"), []string{"q.yaml:3:1: schedules.checkpoint_key_file: is needed with schedules.checkpoint: name the key that signs checkpoints"}},
+		"nothing to sign":  {with("archive: {url: /a}\nschedules: {checkpoint: 0 5 * * *}\n"), []string{"q.yaml:4:1: schedules.checkpoint_key_file: is needed with schedules.checkpoint: name the key that signs checkpoints"}},
+		"nowhere to sign": {with("schedules: {checkpoint: 0 5 * * *, checkpoint_key_file: k, archive: 0 6 * * *}\n"), []string{
+			"q.yaml:3:69: schedules.archive: has no archive to write to; set archive.url",
+			"q.yaml:3:25: schedules.checkpoint: has no archive to write to; set archive.url",
+		}},
 		"witnesses": {with("archive: {witnesses: ['a b', 'https://w']}\n"), []string{
 			`q.yaml:3:23: archive.witnesses[0]: "b" is not the http or https address of a witness`,
 			`q.yaml:3:30: archive.witnesses[1]: "https://w" is not a verifier key and an address, separated by a space`,

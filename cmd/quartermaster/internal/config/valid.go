@@ -65,6 +65,9 @@ func (c *Config) validate(f *configfile.File) {
 	if c.Schedules.Archive != "" && c.Archive.URL == "" {
 		f.Add("schedules.archive", "has no archive to write to; set archive.url")
 	}
+	if c.Schedules.Checkpoint != "" && c.Archive.URL == "" {
+		f.Add("schedules.checkpoint", "has no archive to write to; set archive.url")
+	}
 	names := map[string]bool{}
 	c.validateParts(f)
 	for i := range c.Webhooks {

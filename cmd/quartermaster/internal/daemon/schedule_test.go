@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
-	"golang.org/x/mod/sumdb/note"
 
 	"quartermaster/adapters/keyfile"
 	"quartermaster/adapters/snapshotfile"
@@ -31,6 +30,7 @@ import (
 	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
+	"quartermaster/domain/merkle"
 	"quartermaster/projections"
 )
 
@@ -451,7 +451,8 @@ func TestReplan(t *testing.T) {
 
 // A checkpoint says what the rows were, under a key that anybody can check, once.
 func TestCheckpoint(t *testing.T) {
-	h, _ := apptest.Open(t, apptest.FilledDir(t))
+	dir := apptest.FilledDir(t)
+	h, _ := apptest.Open(t, dir)
 	defer apptest.Close(t, h)
 	key, err := keyfile.Create(filepath.Join(t.TempDir(), "key.pem"))
 	if err != nil {
@@ -483,25 +484,35 @@ func TestCheckpoint(t *testing.T) {
 	}); err != nil || len(found) != 1 {
 		t.Fatalf("%d checkpoints, want 1: %v", len(found), err)
 	}
-	name := "quartermaster.checkpoint/" + h.ID
-	vkey, err := note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey))
+	verifier, err := merkle.Verifier(merkle.Origin(h.ID), key.Public().(ed25519.PublicKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	verifier, err := note.NewVerifier(vkey)
+	signed, err := merkle.OpenNote(found[0].Note, verifier)
+	if err != nil || signed.Size != 1 || found[0].Position != at.String() {
+		t.Fatalf("%+v at %s: %v", signed, found[0].Position, err)
+	}
+	heads, err := filepath.Glob(filepath.Join(dir, "archive", "*", "heads", "*.txt"))
+	if err != nil || len(heads) != 1 {
+		t.Fatal(heads, err)
+	}
+	text, err := os.ReadFile(heads[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := note.Open(found[0].Note, note.VerifierList(verifier))
+	head, err := merkle.ParseHead(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("%s\nrecords %d\nposition %s\nmethod %s\nrows sha256 %x\n", name, at.Records(), at, projections.Method, sum)
-	if n.Text != want || found[0].Position != at.String() {
-		t.Errorf("the note says\n%s\nwant\n%s", n.Text, want)
+	tree, err := head.Tree()
+	if err != nil || tree.Root() != signed.Root {
+		t.Fatalf("the checkpoint is of another head: %v", err)
 	}
-	altered := bytes.Replace(found[0].Note, []byte("records "), []byte("records 1"), 1)
-	if _, err := note.Open(altered, note.VerifierList(verifier)); err == nil {
+	if want := (merkle.Rows{Method: projections.Method, SHA256: sum, Position: at.String()}); head.Rows == nil || *head.Rows != want {
+		t.Errorf("the head says %v, want %v", head.Rows, want)
+	}
+	altered := bytes.Replace(found[0].Note, []byte("\n1\n"), []byte("\n2\n"), 1)
+	if _, err := merkle.OpenNote(altered, verifier); err == nil {
 		t.Error("an altered note verifies")
 	}
 }

@@ -59,6 +59,7 @@ postgres:
   others: [{name: more, dsn_file: dsn2, password_file: db2.password, partitions: [qm.telemetry/4-7]}]
 gateway: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: gateway.key}
 schedules: {checkpoint: 0 1 * * *, checkpoint_key_file: checkpoint.key}
+archive: {url: 's3://bucket'}
 webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secret}]
 `)
 	return filepath.Join(dir, "q.yaml"), map[string]string{
