@@ -283,3 +283,42 @@ func sweepDrafts(folder string) error {
 	}
 	return nil
 }
+
+// Postings into a closed period are kept beside its allocations, named by the SHA-256 of the file. They are never
+// removed.
+
+const postingsSuffix = ".postings"
+
+// PostingsFile returns the path of kept postings.
+func (d Directory) PostingsFile(month domain.Interval, digest Digest) string {
+	return filepath.Join(d.allocationsFolder(month), digest.String()+postingsSuffix)
+}
+
+// PutPostings keeps postings into a month and returns their digest.
+func (w *Writer) PutPostings(month domain.Interval, draft *Draft) (Digest, error) {
+	digest := Digest(draft.hash.Sum(nil))
+	if err := draft.place(w.PostingsFile(month, digest)); err != nil {
+		return digest, fmt.Errorf("keep the postings into %s: %w", monthName(month), err)
+	}
+	return digest, nil
+}
+
+// Postings reads kept postings by their digest.
+func (d Directory) Postings(month domain.Interval, digest Digest) ([]costs.Posting, error) {
+	path := d.PostingsFile(month, digest)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s", ErrMissing, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if sum := Digest(sha256.Sum256(b)); sum != digest {
+		return nil, fmt.Errorf("%s: %w: it has %d bytes with SHA-256 %s", path, ErrDamaged, len(b), sum)
+	}
+	all, err := costs.ReadPostings(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
+	}
+	return all, nil
+}

@@ -32,6 +32,10 @@ type BooksClose struct {
 	Lines       int                 `json:"lines"`
 	Totals      []domain.BooksTotal `json:"totals"`
 	Checks      []domain.CloseCheck `json:"checks"`
+	// Postings is the SHA-256 of what is posted into the month about earlier closed ones; absent if nothing is. Sums
+	// sums it up.
+	Postings string       `json:"postings,omitempty"`
+	Sums     []PostingSum `json:"sums"`
 	// Against is what stands against the close. It is empty once it is proposed.
 	Against    []costs.Finding       `json:"against"`
 	Exceptions []costs.OpenException `json:"exceptions"`
@@ -40,6 +44,8 @@ type BooksClose struct {
 	Closed     *ClosePart            `json:"closed,omitempty"`
 	// Separation lists people with several duties that should be of different people.
 	Separation []string `json:"separation"`
+
+	posted []costs.Posting
 }
 
 // CloseState says how far a close is.
@@ -213,16 +219,26 @@ func (h *Conn) closing(ctx context.Context, v projections.View, of *registry.Clo
 	}
 	out.Separation = costs.Separation(&d.Summary, of.Prepared.Signer.Operator, approver)
 	list, err := costs.NewChecklist(v, d, nil, true)
-	if err == nil {
-		out.Exceptions = list.Exceptions
+	if err != nil || len(p.Postings) == 0 {
+		if err == nil {
+			out.Exceptions = list.Exceptions
+		}
+		return out, err
 	}
+	out.Exceptions, out.Postings = list.Exceptions, hex.EncodeToString(p.Postings)
+	closes, err := closesOf(v)
+	if err != nil {
+		return nil, err
+	}
+	posted, err := h.postedInto(ctx, closes, of)
+	out.Sums = sumPostings(posted)
 	return out, err
 }
 
 func describeClose(month domain.Interval, d *costs.Division) *BooksClose {
 	return &BooksClose{
 		Month: month, State: CloseOpen, Methods: d.Methods, Allocations: d.Summary.Allocations, Lines: d.Lines,
-		Against: []costs.Finding{}, Exceptions: []costs.OpenException{}, Separation: []string{},
+		Sums: []PostingSum{}, Against: []costs.Finding{}, Exceptions: []costs.OpenException{}, Separation: []string{},
 	}
 }
 
@@ -253,9 +269,13 @@ func (c *Caller) PrepareClose(ctx context.Context, month domain.Interval, accept
 		if err != nil {
 			return err
 		}
+		posted, err := hex.DecodeString(out.Postings)
+		if err != nil {
+			return err
+		}
 		draft = Draft{Use: "close-prepare", Events: []domain.Envelope{{Time: Now(), Subject: MonthName(month), Event: &domain.ClosePrepared{
 			Entity: BooksEntity, Period: month, Position: out.Position, Method: out.Methods.Attribution,
-			Digest: digest, Totals: out.Totals, Checks: out.Checks,
+			Digest: digest, Postings: posted, Totals: out.Totals, Checks: out.Checks,
 		}}}}
 		return nil
 	})
@@ -320,7 +340,19 @@ func (c *Caller) prepareClose(ctx context.Context, h *Conn, v projections.View, 
 		out.Against = []costs.Finding{}
 	}
 	out.Separation = costs.Separation(&d.Summary, "", "")
-	return out, nil
+	if len(out.Against) > 0 {
+		return out, nil
+	}
+	if out.posted, err = h.postingsNow(ctx, v, closes, month); err != nil || len(out.posted) == 0 {
+		return out, err
+	}
+	out.Sums = sumPostings(out.posted)
+	if dryRun {
+		return out, nil
+	}
+	posted, err := h.keepPostings(month, out.posted)
+	out.Postings = posted.String()
+	return out, err
 }
 
 // divisionDigest returns the digest of the canonical form of a month, and keeps nothing.

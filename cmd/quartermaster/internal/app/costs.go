@@ -44,11 +44,16 @@ func (c *Caller) division(ctx context.Context, v projections.View, month domain.
 	if d, err := c.app.conn.closedDivision(ctx, v, month); d != nil || err != nil {
 		return d, err
 	}
-	a := &c.app.answers
+	return c.app.conn.present(ctx, v, month)
+}
+
+// present is division for rows whose books are open, or as if they were.
+func (h *Conn) present(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, error) {
+	a := &h.app.answers
 	here := divisionKey(v, month, nil)
 	last := func() string { return divisionKey(v, month, a.lastRead(month)) }
 	d, err := keptAs(a, here, last, func() (*costs.Division, string, error) {
-		d, reads, err := c.app.conn.divide(ctx, v, month) // the one that v is of
+		d, reads, err := h.divide(ctx, v, month)
 		if errors.Is(err, costs.ErrTooLarge) {
 			a.divided(month, nil)
 			return nil, here, nil

@@ -130,7 +130,8 @@ Kinds of exceptions:
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
-	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costTCOCommand(), a.costCommitmentsCommand(), a.costCloseCommand())
+	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costTCOCommand(), a.costCommitmentsCommand())
+	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand())
 	return cmd
 }
 

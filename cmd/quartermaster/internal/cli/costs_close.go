@@ -289,6 +289,10 @@ func (a *Program) showClose(c *app.BooksClose) error {
 			fmt.Fprintf(a.out, "%s by %s at %s\n", p.what, clipped(p.by.Operator), p.by.At)
 		}
 	}
+	if len(c.Sums) > 0 {
+		fmt.Fprintln(a.out, "posted into it about earlier closed months")
+		a.showPostingSums(c.Sums)
+	}
 	for _, s := range c.Separation {
 		fmt.Fprintf(a.out, "duties are not separate: %s\n", s)
 	}

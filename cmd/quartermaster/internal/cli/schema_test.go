@@ -61,6 +61,7 @@ var answers = map[string]answer{
 	"serving": report[serving.Report](), "jobs": report[serving.JobsReport](), "usage": report[usage.Report](),
 	"costs": report[costs.Report](), "costs-allocations": of[costs.Allocation](), "costs-moved": of[costs.Moves](), "costs-owned": of[app.OwnedAnswer](), "costs-tco": report[costs.TCO](), "costs-commitments": report[costs.CommitmentBook](),
 	"costs-close": of[app.BooksClose](), "costs-close-show": of[app.BooksClose](), "costs-close-prepare": of[app.BooksClose](), "costs-close-approve": of[app.BooksClose](),
+	"costs-postings": of[app.Postings](),
 	"costs-explain": {types: []reflect.Type{reflect.TypeFor[costs.Waterfall](), reflect.TypeFor[costs.Explanation]()}, report: true},
 	"plan":          of[plan.Plan](), "plan-list": listOf[app.RecordedPlan](), "plan-show": of[plan.Plan](), "plan-diff": of[plan.Diff](),
 	"plan-forecast": of[app.Forecasts](), "plan-backtest": of[app.Backtested](), "plan-evaluate": of[instance.Appraisal](), "plan-check": of[checkedAnswer](),

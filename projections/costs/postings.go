@@ -1,0 +1,408 @@
+package costs
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+)
+
+// After a close, the division of a month may change. The difference is posted into the open period, allocation
+// by allocation: what was closed, plus what was posted since, is the division of today, exactly. Postings into
+// a period that is closed are kept with its close, so a later change is posted once, and later changes of the
+// same allocation are posted as a difference to what was closed and posted before.
+
+// PostingType says what changed an allocation after the close of its month.
+type PostingType string
+
+// The types.
+const (
+	PostedLate          PostingType = "late"          // a line that was not there
+	PostedCorrection    PostingType = "correction"    // a line or an invoice was stated with other amounts, or corrected
+	PostedReversal      PostingType = "reversal"      // a line that is no longer there
+	PostedReattribution PostingType = "reattribution" // the same line, divided otherwise
+	PostedMethod        PostingType = "method"        // the same line, divided by another version of the method
+	PostedAccrual       PostingType = "accrual"       // of a named accrual, and its reversal
+)
+
+// Posting is the difference of one allocation, in both ledgers.
+type Posting struct {
+	Period     string      `json:"period"`       // month of the allocation, for example 2026-05
+	Books      string      `json:"books_period"` // month that the difference is posted into
+	Type       PostingType `json:"posting_type"`
+	Allocation string      `json:"allocation"` // see [attribution.Allocation.Ref]
+	Line       string      `json:"line"`
+	Invoice    string      `json:"invoice"`
+	Hour       string      `json:"hour"` // empty: the whole charge period
+	Workspace  string      `json:"workspace"`
+	Cluster    string      `json:"cluster"`
+	Deployment string      `json:"deployment"`
+	Component  string      `json:"component"`
+	Currency   string      `json:"currency"`
+	// Billed and Effective are what is added to what was closed and posted before.
+	Billed    attribution.Amount `json:"billed"`
+	Effective attribution.Amount `json:"effective"`
+	// Rounding: share and line are unchanged, and only the last digit moved.
+	Rounding bool `json:"rounding,omitempty"`
+	// Causes are the events that can have changed it: type and name.
+	Causes []string `json:"causes"`
+}
+
+// postingKey identifies an allocation. A line that changes its currency has two.
+type postingKey struct {
+	ref      attribution.Ref
+	currency string
+}
+
+func (k *postingKey) compare(o *postingKey) int {
+	a, b := &k.ref, &o.ref
+	return cmp.Or(
+		strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.Line, b.Line),
+		strings.Compare(k.currency, o.currency), cmp.Compare(a.Hour, b.Hour), strings.Compare(a.Workspace, b.Workspace),
+		strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Component, b.Component),
+	)
+}
+
+type lineKey struct{ issuer, account, line string }
+
+func lineKeyOf(r *attribution.Ref) lineKey { return lineKey{r.Issuer, r.Account, r.Line} }
+
+func keyOf(l *attribution.Allocation) postingKey {
+	return postingKey{attribution.Ref{
+		Issuer: l.Line.Issuer, Account: l.Line.Account, Line: l.Line.ID, Hour: l.Hour,
+		Workspace: l.Workspace, Cluster: l.Cluster, Deployment: l.Deployment, Component: l.Component,
+	}, l.Line.Currency}
+}
+
+// lineState is what a division says about a line: its amounts, and a digest of its allocations.
+type lineState struct {
+	billed, effective attribution.Amount
+	currency, invoice string
+	corrects          bool
+	digest            [sha256.Size]byte
+}
+
+// lineStates reads the lines of a division. The allocations of a line are next to each other, or their digests
+// are chained.
+func lineStates(d *Division) (map[lineKey]lineState, error) {
+	states := map[lineKey]lineState{}
+	var b []byte
+	err := d.each(func(p *part) error {
+		l := p.allocation
+		k := lineKey{l.Line.Issuer, l.Line.Account, l.Line.ID}
+		s := states[k]
+		b = append(b[:0], s.digest[:]...)
+		for _, text := range [...]string{l.Workspace, l.Cluster, l.Deployment} {
+			b = append(append(b, text...), 0)
+		}
+		b = fmt.Appendf(b, "%d %d ", l.Component, l.Hour)
+		b = l.Effective.AppendBytes(l.Billed.AppendBytes(b))
+		s.digest = sha256.Sum256(b)
+		s.billed, s.effective = l.Line.Billed, l.Line.Effective
+		s.currency, s.invoice, s.corrects = l.Line.Currency, l.Line.Invoice, l.Line.Corrects != ""
+		states[k] = s
+		return nil
+	})
+	return states, err
+}
+
+// share is the part of a line that an allocation gets, and what it is of.
+type shareOf struct {
+	weight, of, billed, effective attribution.Amount // the last two of the line
+}
+
+// delta is the difference of one allocation.
+type delta struct {
+	billed, effective attribution.Amount
+	before, after     shareOf
+	invoice           string
+}
+
+// Difference returns the postings that make the allocations of one division of a month, with what was posted about
+// them before, those of another: before + posted + result = after, exactly, for each allocation. They are ordered
+// by allocation. books is the month that they are posted into. why may be nil.
+func Difference(before *Division, posted []Posting, after *Division, books domain.Interval, why *Changes) ([]Posting, error) {
+	if before.Month != after.Month {
+		return nil, fmt.Errorf("the difference of %s and %s: want one month", monthText(before.Month), monthText(after.Month))
+	}
+	old, err := lineStates(before)
+	if err != nil {
+		return nil, err
+	}
+	now, err := lineStates(after)
+	if err != nil {
+		return nil, err
+	}
+	changed := map[lineKey]bool{}
+	for k, s := range old {
+		changed[k] = now[k].digest != s.digest || now[k].currency != s.currency
+	}
+	for k := range now {
+		if _, known := old[k]; !known {
+			changed[k] = true
+		}
+	}
+	deltas := map[postingKey]*delta{}
+	at := func(k postingKey) *delta {
+		d := deltas[k]
+		if d == nil {
+			d = &delta{}
+			deltas[k] = d
+		}
+		return d
+	}
+	for i := range posted {
+		p := &posted[i]
+		ref, err := attribution.ParseRef(p.Allocation)
+		if err != nil {
+			return nil, fmt.Errorf("a posting of %s: %w", p.Period, err)
+		}
+		changed[lineKeyOf(&ref)] = true
+		d := at(postingKey{ref, p.Currency})
+		d.billed, d.effective, d.invoice = d.billed.Sub(p.Billed), d.effective.Sub(p.Effective), p.Invoice
+	}
+	for _, side := range []struct {
+		of  *Division
+		add func(*delta, *attribution.Allocation)
+	}{
+		{before, func(d *delta, l *attribution.Allocation) {
+			d.billed, d.effective = d.billed.Sub(l.Billed), d.effective.Sub(l.Effective)
+			d.before, d.invoice = shareOf{l.Weight, l.Of, l.Line.Billed, l.Line.Effective}, l.Line.Invoice
+		}},
+		{after, func(d *delta, l *attribution.Allocation) {
+			d.billed, d.effective = d.billed.Add(l.Billed), d.effective.Add(l.Effective)
+			d.after, d.invoice = shareOf{l.Weight, l.Of, l.Line.Billed, l.Line.Effective}, l.Line.Invoice
+		}},
+	} {
+		if err := side.of.each(func(p *part) error {
+			l := p.allocation
+			if changed[lineKey{l.Line.Issuer, l.Line.Account, l.Line.ID}] {
+				side.add(at(keyOf(l)), l)
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	maps.DeleteFunc(deltas, func(_ postingKey, d *delta) bool { return d.billed.IsZero() && d.effective.IsZero() })
+	known := map[lineKey]bool{} // lines that were posted before
+	for i := range posted {
+		ref, _ := attribution.ParseRef(posted[i].Allocation)
+		known[lineKeyOf(&ref)] = true
+	}
+	type inCurrency struct {
+		lineKey
+		currency string
+	}
+	totals := map[inCurrency]delta{}   // of each line
+	clusters := map[lineKey][]string{} // that a line moved in
+	for k, d := range deltas {
+		of := lineKeyOf(&k.ref)
+		t := totals[inCurrency{of, k.currency}]
+		totals[inCurrency{of, k.currency}] = delta{billed: t.billed.Add(d.billed), effective: t.effective.Add(d.effective)}
+		if !slices.Contains(clusters[of], k.ref.Cluster) {
+			clusters[of] = append(clusters[of], k.ref.Cluster)
+		}
+	}
+	causes := map[lineKey][]string{}
+	out := make([]Posting, 0, len(deltas))
+	keys := slices.SortedFunc(maps.Keys(deltas), func(a, b postingKey) int { return a.compare(&b) })
+	for i := range keys {
+		k, d := &keys[i], deltas[keys[i]]
+		of := lineKeyOf(&k.ref)
+		was, had := old[of]
+		is, has := now[of]
+		total := totals[inCurrency{of, k.currency}]
+		typ := PostedCorrection
+		switch moved := !total.billed.IsZero() || !total.effective.IsZero(); {
+		case !has:
+			typ = PostedReversal
+		case !moved && before.Methods.Attribution != after.Methods.Attribution:
+			typ = PostedMethod
+		case !moved:
+			typ = PostedReattribution
+		case !had && !known[of] && !is.corrects:
+			typ = PostedLate
+		}
+		if _, ok := causes[of]; !ok {
+			causes[of] = why.of(of, typ, cmp.Or(is.invoice, was.invoice), clusters[of], before.Methods, after.Methods)
+		}
+		out = append(out, Posting{
+			Period: monthText(after.Month), Books: monthText(books), Type: typ, Allocation: k.ref.String(),
+			Line: k.ref.Line, Invoice: d.invoice, Hour: k.ref.Hour.String(), Workspace: k.ref.Workspace,
+			Cluster: k.ref.Cluster, Deployment: k.ref.Deployment, Component: k.ref.Component.String(),
+			Currency: k.currency, Billed: d.billed, Effective: d.effective,
+			Rounding: had && has && d.before == d.after, Causes: causes[of],
+		})
+	}
+	return out, nil
+}
+
+// Changes are events about a month that were appended after a time.
+type Changes struct {
+	lines    map[lineKey]string  // the last event of each line that has one since
+	invoices map[lineKey]string  // the last event of each invoice that has one since
+	accounts map[string][]string // those of lines, by issuer and account
+	things   []thing             // usage, fleet, decisions
+}
+
+// thing is something that events are about.
+type thing struct {
+	scope string // cluster, workspace or contract
+	wide  bool   // it may change any line
+	text  string
+}
+
+// mostCauses bounds the causes that a posting names.
+const mostCauses = 8
+
+// ReadChanges reads which events about a month were appended after a time.
+func ReadChanges(view projections.View, month domain.Interval, since domain.Instant) (*Changes, error) {
+	b, err := openBooks(view, month)
+	if err != nil {
+		return nil, err
+	}
+	c := &Changes{lines: map[lineKey]string{}, invoices: map[lineKey]string{}, accounts: map[string][]string{}}
+	err = EachLine(view, month, func(l *LedgerLine) error {
+		text := fmt.Sprintf("%s %s", l.Event.Type, l.name())
+		if l.Event.Appended > since {
+			c.lines[lineKey{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}] = text
+			account := domain.AccountKey(l.InvoiceIssuerName, l.BillingAccountID)
+			c.accounts[account] = append(c.accounts[account], text)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = view.Scan(projections.Query{Table: projections.TableInvoices}, func(k projections.Key, row projections.Row) error {
+		v := row.(*projections.History).Latest()
+		if in := v.Event.(*domain.InvoiceReceived); v.Order.Appended > since {
+			c.invoices[lineKey{in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID}] = fmt.Sprintf(
+				"%s %s", v.Event.Type(), ledgerName(in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read invoices: %w", err)
+	}
+	l := &lateness{b: b, month: month, first: since, decisions: map[lateName]*lateEvents{}}
+	before := len(b.exceptions)
+	if err := l.samples(); err != nil {
+		return nil, err
+	}
+	for _, e := range b.exceptions[before:] {
+		scope, _, _ := strings.Cut(e.Subject, "/")
+		c.things = append(c.things, thing{scope, false, fmt.Sprintf("%s %s", domain.TypeNodeSampled, e.Subject)})
+	}
+	if err := l.events(); err != nil {
+		return nil, err
+	}
+	for name := range l.decisions {
+		scope, _, _ := strings.Cut(name.subject, "/")
+		wide := false
+		switch name.typ {
+		case domain.TypePolicySet, domain.TypeMappingRuleSet, domain.TypeCommitmentPurchased, domain.TypeCommitmentRenewed,
+			domain.TypeCommitmentEnded:
+			wide = true
+		}
+		c.things = append(c.things, thing{scope, wide, fmt.Sprintf("%s %s", name.typ, name.subject)})
+	}
+	slices.SortFunc(c.things, func(x, y thing) int { return strings.Compare(x.text, y.text) })
+	return c, nil
+}
+
+// of returns the causes of a line's postings: the event of the line itself; for the rounding of an invoice those of
+// the invoice or its account; else what is known about the clusters in which the line moved, decisions, other
+// lines of the account, and then everything.
+func (c *Changes) of(line lineKey, typ PostingType, invoice string, clusters []string, before, after Methods) []string {
+	if typ == PostedMethod {
+		return []string{"method " + before.Attribution + " to " + after.Attribution}
+	}
+	if c == nil {
+		return []string{}
+	}
+	if text, ok := c.lines[line]; ok {
+		return []string{text}
+	}
+	account := domain.AccountKey(line.issuer, line.account)
+	if strings.HasPrefix(line.line, roundingAdjustmentPrefix) {
+		if text, ok := c.invoices[lineKey{line.issuer, line.account, invoice}]; ok {
+			return []string{text}
+		}
+		return few(c.accounts[account])
+	}
+	var near, all []string
+	for _, t := range c.things {
+		all = append(all, t.text)
+		if t.wide || slices.Contains(clusters, t.scope) {
+			near = append(near, t.text)
+		}
+	}
+	for _, list := range [][]string{slices.Concat(near, c.accounts[account]), all} {
+		if len(list) > 0 {
+			return few(list)
+		}
+	}
+	return []string{}
+}
+
+// few returns the first causes, and how many more there are.
+func few(all []string) []string {
+	if len(all) <= mostCauses {
+		return orEmpty(all)
+	}
+	return append(slices.Clone(all[:mostCauses]), fmt.Sprintf("and %d more", len(all)-mostCauses))
+}
+
+// PostingsFormat is the version of the form in which postings into a closed period are kept: this line, and a
+// line of JSON for each posting, by period and allocation.
+const PostingsFormat = "quartermaster.postings/1"
+
+// WritePostings writes postings.
+func WritePostings(w io.Writer, all []Posting) error {
+	b := bufio.NewWriter(w)
+	if _, err := b.WriteString(PostingsFormat + "\n"); err != nil {
+		return err
+	}
+	enc := json.NewEncoder(b)
+	for i := range all {
+		if err := enc.Encode(&all[i]); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
+
+// ReadPostings reads what [WritePostings] wrote. It returns an error of [ErrCanonical] for anything else.
+func ReadPostings(text []byte) ([]Posting, error) {
+	rest, ok := bytes.CutPrefix(text, []byte(PostingsFormat+"\n"))
+	if !ok {
+		return nil, fmt.Errorf("%w: postings that begin with %.40q", ErrCanonical, text)
+	}
+	dec := json.NewDecoder(bytes.NewReader(rest))
+	dec.DisallowUnknownFields()
+	all := []Posting{}
+	for {
+		var p Posting
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: posting %d: %w", ErrCanonical, len(all)+1, err)
+		}
+		all = append(all, p)
+	}
+}

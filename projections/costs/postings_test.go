@@ -1,0 +1,203 @@
+package costs_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/domain/long"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/storetest"
+)
+
+// exactly sums allocations and postings by key with big decimals: it shares no code with the difference.
+type exactly map[string][2]decimal.Decimal
+
+func (e exactly) add(key string, billed, effective attribution.Amount) {
+	s := e[key]
+	e[key] = [2]decimal.Decimal{s[0].Add(billed.Decimal()), s[1].Add(effective.Decimal())}
+}
+
+func (e exactly) text() (lines []string) {
+	for k, s := range e {
+		if !s[0].IsZero() || !s[1].IsZero() {
+			lines = append(lines, fmt.Sprintf("%s %s %s", k, s[0], s[1]))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func allocated(t interface{ Fatal(...any) }, d *costs.Division) exactly {
+	e := exactly{}
+	if err := d.Each(costs.AllocationFilter{}, func(a *costs.Allocation) error {
+		e.add(a.Currency+" "+a.Allocation, a.Billed, a.Effective)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// later draws events that change May after it was divided: late lines, corrections, statements with other amounts or
+// currencies, lines that cost nothing any more, late samples, corrected usage, policies.
+func later(t *rapid.T, n int) (envs []domain.Envelope) {
+	ids := []string{"01-n1", "02-n2", "05-pool", "07-tax", "08-credit", "10-open", "new-1", "new-2"}
+	at := storetest.MayBill.To + domain.Instant(n)*domain.Day
+	for i := range rapid.IntRange(1, 4).Draw(t, "events") {
+		cost := rapid.SampledFrom([]string{"0", "1", "-1", "0.000000000000000001", "7.77", "10.01", "123.456789"}).Draw(t, "cost")
+		id := rapid.SampledFrom(ids).Draw(t, "line")
+		switch rapid.SampledFrom([]string{"line", "correction", "currency", "sample", "usage", "invoice"}).Draw(t, "kind") {
+		case "line":
+			env := recorded(billLine(id, cost, func(l *domain.BillingLine) { l.ResourceID = "r-1" }))
+			env.Source, env.Time = fmt.Sprintf("focus/%d-%d", n, i), at
+			envs = append(envs, env)
+		case "currency":
+			env := recorded(billLine(id, cost, func(l *domain.BillingLine) { l.BillingCurrency, l.InvoiceID = "EUR", "i-eur" }))
+			env.Source, env.Time = fmt.Sprintf("focus/%d-%d", n, i), at
+			envs = append(envs, env)
+		case "correction":
+			envs = append(envs, domain.Envelope{Source: fmt.Sprintf("focus/%d-%d", n, i), Time: at, Event: &domain.BillingLineCorrected{
+				Line: billLine(fmt.Sprintf("fix-%d-%d", n, i), cost), Corrects: id, Reason: "price"}})
+		case "sample":
+			span := storetest.Span(60*i, 60*i+30)
+			envs = append(envs, domain.Envelope{Source: fmt.Sprintf("reporter/late-%d", n), Cluster: "c", Time: span.To, Event: storetest.Sample("n3", span,
+				storetest.Seen{ID: storetest.GPU("c", "n3", 1), Workspace: "b", Deployment: "train", Activity: 300})})
+		case "usage":
+			envs = append(envs, storetest.Root.Sign(domain.Envelope{Cluster: "c", Time: at, Event: &domain.UsageCorrected{
+				Correction: fmt.Sprintf("u-%d-%d", n, i), Node: "n1", GPU: storetest.GPU("c", "n1", 1), Workspace: "a", Deployment: "chat",
+				Interval: storetest.Span(10*i, 10*i+7), Reason: "wrong label",
+			}}))
+		case "invoice":
+			envs = append(envs, domain.Envelope{Source: fmt.Sprintf("focus/i-%d-%d", n, i), Time: at, Event: &domain.InvoiceReceived{
+				InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: "i-1", Total: *storetest.USD(rapid.SampledFrom([]string{"27.36", "27.37", "100"}).Draw(t, "total")),
+				Status: "Issued", BillingPeriod: storetest.MayBill}})
+		}
+	}
+	return envs
+}
+
+// What was closed and what was posted since are, for each allocation, the division of today, whatever happens and
+// however often books are closed between. Postings are read back as they were written.
+func TestClosedAndPostedIsToday(t *testing.T) {
+	long.Check(t, 100, 20_000, func(t *rapid.T) {
+		l := house()
+		divide := func() (d *costs.Division, why *costs.Changes) {
+			m, err := l.Fold(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.View(t.Context(), func(v projections.View) (err error) {
+				if d, err = costs.Divide(v, storetest.MayBill, 1<<30); err == nil {
+					why, err = costs.ReadChanges(v, storetest.MayBill, storetest.MayBill.To)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return d, why
+		}
+		closed, _ := divide()
+		sums := exactly{}
+		for k, s := range allocated(t, closed) {
+			sums[k] = s
+		}
+		var posted []costs.Posting
+		june := projections.BillingMonth(storetest.MayBill.To)
+		for n := range rapid.IntRange(1, 3).Draw(t, "periods") {
+			l.Append(later(t, n)...)
+			now, why := divide()
+			some, err := costs.Difference(closed, posted, now, june, why)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range some {
+				p := &some[i]
+				if p.Billed.IsZero() && p.Effective.IsZero() || p.Type == "" || p.Causes == nil {
+					t.Errorf("posting %+v", p)
+				}
+				sums.add(p.Currency+" "+p.Allocation, p.Billed, p.Effective)
+			}
+			if got, want := sums.text(), allocated(t, now).text(); !slices.Equal(got, want) {
+				t.Fatalf("period %d: closed and posted\n%q\nwant\n%q", n, got, want)
+			}
+			var b bytes.Buffer
+			if err := costs.WritePostings(&b, some); err != nil {
+				t.Fatal(err)
+			}
+			again, err := costs.ReadPostings(b.Bytes())
+			if err != nil || fmt.Sprint(again) != fmt.Sprint(some) {
+				t.Fatalf("read %v, wrote %v: %v", again, some, err)
+			}
+			if none, err := costs.Difference(closed, slices.Concat(posted, some), now, june, why); err != nil || len(none) > 0 {
+				t.Fatalf("posted twice: %v, %v", none, err)
+			}
+			posted = append(posted, some...)
+		}
+	})
+}
+
+// The type and the causes of what is posted.
+func TestPostingsNameTheirCause(t *testing.T) {
+	late := recorded(billLine("new", "5", func(l *domain.BillingLine) { l.ResourceID = "r-1" }))
+	late.Time = storetest.MayBill.To + domain.Day
+	restated := recorded(billLine("05-pool", "9"))
+	restated.Source = "focus/again"
+	at := storetest.MayBill.To + domain.Day
+	for name, c := range map[string]struct {
+		env   domain.Envelope
+		typ   costs.PostingType
+		line  string
+		cause string
+	}{
+		"a late line":      {late, costs.PostedLate, "new", "BillingLineRecorded p|1|new"},
+		"another amount":   {restated, costs.PostedCorrection, "05-pool", "BillingLineRecorded p|1|05-pool"},
+		"corrected usage":  {storetest.Root.Sign(domain.Envelope{Cluster: "c", Time: at, Event: &domain.UsageCorrected{Correction: "u", Node: "n1", GPU: storetest.GPU("c", "n1", 1), Workspace: "z", Interval: storetest.Span(0, 60), Reason: "x"}}), costs.PostedReattribution, "01-n1", "UsageCorrected c/n1"},
+		"a policy of then": {storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: at, Event: &domain.PolicySet{Policy: "idle", Kind: domain.PolicyIdleCost, Value: "platform", EffectiveFrom: storetest.Start - domain.Day}}), costs.PostedReattribution, "01-n1", "PolicySet home/idle"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := house()
+			var closed *costs.Division
+			storetest.FoldView(t, l, func(v projections.View) {
+				var err error
+				if closed, err = costs.Divide(v, storetest.MayBill, 1<<30); err != nil {
+					t.Fatal(err)
+				}
+			})
+			l.AppendAt(c.env, at)
+			storetest.FoldView(t, l, func(v projections.View) {
+				now, err := costs.Divide(v, storetest.MayBill, 1<<30)
+				if err != nil {
+					t.Fatal(err)
+				}
+				why, err := costs.ReadChanges(v, storetest.MayBill, at-1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				posted, err := costs.Difference(closed, nil, now, projections.BillingMonth(at), why)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found := false
+				for _, p := range posted {
+					if p.Line == c.line {
+						found = true
+						if p.Type != c.typ || !slices.Equal(p.Causes, []string{c.cause}) || p.Period != "2026-05" || p.Books != "2026-06" {
+							t.Errorf("%s of %s for %v in %s %s, want %s for %s", p.Type, p.Allocation, p.Causes, p.Period, p.Books, c.typ, c.cause)
+						}
+					}
+				}
+				if !found {
+					t.Errorf("line %s is not posted: %v", c.line, posted)
+				}
+			})
+		})
+	}
+}
