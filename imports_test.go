@@ -63,6 +63,7 @@ adapters/bucket:        domain/...  projections/...  adapters/kafka/...  adapter
 adapters/wire/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
 adapters/dcgm/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
 adapters/focus/...:     domain/...  projections/...  simulations/...  own  adapters/tabular  schemas  any
+adapters/bill/...:         domain/...  own  adapters/focus  adapters/tabular  schemas  any
 adapters/importer/...:  domain/...  projections/...  simulations/...  own  adapters/tabular  schemas  any
 adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapters/admission  adapters/transport  schemas  any
 adapters/transport/...: domain/...  own  adapters/configfile  any

@@ -30,6 +30,12 @@ var Answer []byte
 //go:embed contract/v1.schema.json
 var Contract []byte
 
+// Mapping is the JSON Schema (2020-12) of mappings of suppliers' bills. See adapters/bill, whose parser
+// refuses whatever this does, and more.
+//
+//go:embed mapping/v1.schema.json
+var Mapping []byte
+
 // Answers holds the JSON Schemas (2020-12) of what commands answer with -o json, as
 // answers/NOUN.schema.json. They are made from the types of the answers; see
 // cmd/quartermaster/internal/cli.

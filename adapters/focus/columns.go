@@ -237,3 +237,12 @@ var invoiceColumns = []string{
 
 // fold normalizes the name of a column for comparison, because warehouses change its case.
 func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
+
+// Columns returns the columns of Cost and Usage in the order of FOCUS 1.4, and our own.
+func Columns() []string {
+	names := make([]string, 0, len(fields)+5)
+	for i := range fields {
+		names = append(names, fields[i].name)
+	}
+	return append(names, columnLineID, columnCorrects, columnReason, columnGenerated)
+}

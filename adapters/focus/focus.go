@@ -47,6 +47,9 @@ type Options struct {
 	Parts *Parts
 	// Elsewhere finds the issuers that the file does not name. If nil, only the file is used.
 	Elsewhere *Elsewhere
+	// Mapping names what Open does to the rows of a file, if they were not written in the columns of
+	// FOCUS. It is part of the source's name.
+	Mapping string
 	// Open opens a file as a table. It is [OpenCSV] if nil.
 	Open func(ctx context.Context, file io.Reader, limits tabular.Limits) (tabular.Table, error)
 	// Limits bound the resources that a hostile file can use.
@@ -83,7 +86,7 @@ type Summary struct {
 // refuse.
 func SourceName(sum [32]byte, o Options) string {
 	q := url.Values{}
-	for key, value := range map[string]string{"zone": o.Zone, "currency": o.Currency, "focus_version": o.FocusVersion} {
+	for key, value := range map[string]string{"zone": o.Zone, "currency": o.Currency, "focus_version": o.FocusVersion, "mapping": o.Mapping} {
 		if value != "" {
 			q.Set(key, value)
 		}

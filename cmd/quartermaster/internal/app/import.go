@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"quartermaster/adapters/bill"
 	"quartermaster/adapters/focus"
 	"quartermaster/adapters/focus/parquet"
 	"quartermaster/adapters/importer"
@@ -41,6 +42,15 @@ func openBill(ctx context.Context, file io.Reader, limits tabular.Limits) (tabul
 	return focus.OpenCSV(ctx, file, limits)
 }
 
+// MappedBy returns options to read bills in a supplier's own columns.
+func MappedBy(m *bill.Mapping, opts focus.Options) focus.Options {
+	opts.Mapping = m.String() + ":" + m.SHA256[:12]
+	opts.Open = func(ctx context.Context, file io.Reader, limits tabular.Limits) (tabular.Table, error) {
+		return m.Open(ctx, file, limits, openBill)
+	}
+	return opts
+}
+
 // wholeBill reads a bill in any format to its end, and returns why it cannot be decoded.
 func wholeBill(ctx context.Context, file io.Reader, limits tabular.Limits) error {
 	if parquet.Is(file) {
@@ -51,7 +61,9 @@ func wholeBill(ctx context.Context, file io.Reader, limits tabular.Limits) error
 
 // billsOf reads bills in the columns of FOCUS.
 func billsOf(opts focus.Options) reader {
-	opts.Open = openBill
+	if opts.Open == nil {
+		opts.Open = openBill
+	}
 	return reader{
 		source:  func(sum [32]byte) string { return focus.SourceName(sum, opts) },
 		oneZone: true,

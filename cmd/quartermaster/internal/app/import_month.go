@@ -105,7 +105,9 @@ func (c *Caller) ImportMonth(ctx context.Context, opts focus.Options, of BillMon
 	if err != nil {
 		return ans, err
 	}
-	opts.Open, opts.Elsewhere = openBill, &focus.Elsewhere{Lines: h.billingLines}
+	if opts.Elsewhere = (&focus.Elsewhere{Lines: h.billingLines}); opts.Open == nil {
+		opts.Open = openBill
+	}
 	for _, name := range files {
 		opts.Elsewhere.Files = append(opts.Elsewhere.Files, focus.File{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }})
 	}

@@ -12,10 +12,7 @@ import (
 )
 
 func (a *Program) importFocusCommand() *cobra.Command {
-	var opts focus.Options
-	var strict bool
-	var snapshot string
-	var accept int
+	var fl billFlags
 	cmd := &cobra.Command{
 		Use:   "focus FILE...",
 		Short: "Import suppliers' bills in FOCUS columns",
@@ -73,35 +70,52 @@ as many lines as the ledger is rejected until --accept-removal says how many lin
   quartermaster import focus invoice-detail.csv -o json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
-			if snapshot != "" {
-				of, err := app.ParseBillMonth(snapshot)
-				if err != nil {
-					return commandline.Usagef("--snapshot: %w", err)
-				}
-				opts.Strict = strict
-				return a.importMonth(cmd.Context(), opts, of, files, accept)
-			}
-			for _, name := range []string{"accept-removal", "export-time"} {
-				if cmd.Flags().Changed(name) {
-					return commandline.Usagef("--%s needs --snapshot", name)
-				}
-			}
-			opts.ExportTime = nil
-			return a.importFiles(func(done func(*app.Imported) error) error {
-				return a.caller().ImportBills(cmd.Context(), opts, files, strict, done)
-			})
+			return a.importBills(cmd, &fl, fl.opts, files)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&opts.Zone, "zone", "", "time zone of times without one, for example UTC or Europe/Berlin")
-	f.StringVar(&opts.Currency, "currency", "", "currency of the files; rows in other currencies are bad")
-	f.StringVar(&opts.FocusVersion, "focus-version", "", "FOCUS version of the files, 1.0-preview or 1.0 to 1.4, if their columns do not show it")
-	f.BoolVar(&opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests can use it")
-	f.BoolVar(&strict, "strict", false, "reject a file if any row is bad or deviates from FOCUS")
-	f.StringVar(&snapshot, "snapshot", "", "billing account and month, as ACCOUNT/2026-05, of which the files are the latest export")
-	f.IntVar(&accept, "accept-removal", 0, "number of lines that the export may remove, if it is half as large as the one before")
-	f.StringSliceVar(&opts.ExportTime, "export-time", focus.ExportTimeColumns, "columns of the export that say when it was made")
+	fl.add(cmd)
+	cmd.Flags().StringVar(&fl.opts.FocusVersion, "focus-version", "", "FOCUS version of the files, 1.0-preview or 1.0 to 1.4, if their columns do not show it")
 	return cmd
+}
+
+// billFlags are the flags of imports of bills.
+type billFlags struct {
+	opts     focus.Options
+	strict   bool
+	snapshot string
+	accept   int
+}
+
+func (fl *billFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&fl.opts.Zone, "zone", "", "time zone of times without one, for example UTC or Europe/Berlin")
+	f.StringVar(&fl.opts.Currency, "currency", "", "currency of the files; rows in other currencies are bad")
+	f.BoolVar(&fl.opts.Historical, "historical", false, "declare that every fact was known when it became true, so that backtests can use it")
+	f.BoolVar(&fl.strict, "strict", false, "reject a file if any row is bad or deviates from FOCUS")
+	f.StringVar(&fl.snapshot, "snapshot", "", "billing account and month, as ACCOUNT/2026-05, of which the files are the latest export")
+	f.IntVar(&fl.accept, "accept-removal", 0, "number of lines that the export may remove, if it is half as large as the one before")
+	f.StringSliceVar(&fl.opts.ExportTime, "export-time", focus.ExportTimeColumns, "columns of the export that say when it was made")
+}
+
+// importBills imports bills, or an export of a whole month of them.
+func (a *Program) importBills(cmd *cobra.Command, fl *billFlags, opts focus.Options, files []string) error {
+	if fl.snapshot != "" {
+		of, err := app.ParseBillMonth(fl.snapshot)
+		if err != nil {
+			return commandline.Usagef("--snapshot: %w", err)
+		}
+		opts.Strict = fl.strict
+		return a.importMonth(cmd.Context(), opts, of, files, fl.accept)
+	}
+	for _, name := range []string{"accept-removal", "export-time"} {
+		if cmd.Flags().Changed(name) {
+			return commandline.Usagef("--%s needs --snapshot", name)
+		}
+	}
+	opts.ExportTime = nil
+	return a.importFiles(func(done func(*app.Imported) error) error {
+		return a.caller().ImportBills(cmd.Context(), opts, files, fl.strict, done)
+	})
 }
 
 // importMonth imports an export of a whole month and reports it.

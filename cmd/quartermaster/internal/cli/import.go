@@ -112,7 +112,7 @@ separated by ;). A meter without nodes is of all machines of the cluster. An int
 		}
 		cmd.AddCommand(sub)
 	}
-	cmd.AddCommand(a.importFocusCommand())
+	cmd.AddCommand(a.importFocusCommand(), a.importBillCommand())
 	return cmd
 }
 

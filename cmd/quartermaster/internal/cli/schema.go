@@ -23,6 +23,7 @@ var documents = []struct {
 	{"contract", "a file that \"plan evaluate\" reads", schemas.Contract},
 	{"estate", "a file that \"apply\" reads", schemas.Manifest},
 	{"instance", "a file that \"plan solve\" reads", schemas.Instance},
+	{"mapping", "a file that \"import bill\" reads", schemas.Mapping},
 	{"scenario", "a file that \"simulate\" reads", schemas.Scenario},
 }
 
@@ -38,7 +39,7 @@ func (a *Program) schemaCommand() *cobra.Command {
 		Short: "Print the JSON Schema of an answer, or of a file that a command reads",
 		Long: `Schema prints a JSON Schema (draft 2020-12): the keys of an answer with -o json, their meaning and
 their units. The noun of an answer is its command with hyphens, such as "costs-allocations". The
-noun of a file is contract, estate, instance or scenario. Without a noun, schema lists the nouns.
+noun of a file is contract, estate, instance, mapping or scenario. Without a noun, schema lists the nouns.
 
 If a command writes one JSON document per line, the schema describes a line. Amounts are strings,
 so that no digit is lost. Times are RFC 3339 in UTC. Optional keys are omitted if they have no

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"quartermaster/adapters/bill"
 	"quartermaster/adapters/buildinfo"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain/instance"
@@ -55,7 +56,8 @@ var answers = map[string]answer{
 	"operator-add": of[operatorAnswer](), "operator-revoke": of[app.Revocation](),
 	"cluster-register": of[keyAnswer](), "cluster-list": of[app.Clusters](), "key-rotate": of[keyAnswer](), "key-revoke": of[app.RevokedKey](),
 	"import-nodes": of[app.Imported](), "import-pods": of[app.Imported](), "import-usage": of[app.Imported](), "import-demand": of[app.Imported](), "import-energy": of[app.Imported](),
-	"import-prices": of[app.Imported](), "import-focus": of[app.Imported](),
+	"import-prices": of[app.Imported](), "import-focus": of[app.Imported](), "import-bill": of[app.Imported](),
+	"mapping-list": listOf[bill.Mapping](), "mapping-check": listOf[bill.Mapping](),
 	"fleet": report[inventory.Inventory](), "models": report[inventory.ModelInventory](), "fragmentation": report[app.Fragmentation](),
 	"node-drain": of[app.NodeDecision](), "node-retire": of[app.NodeDecision](), "node-return": of[app.NodeDecision](), "node-register": of[app.RegisteredNodes](),
 	"serving": report[serving.Report](), "jobs": report[serving.JobsReport](), "usage": report[usage.Report](),
@@ -86,6 +88,7 @@ var answers = map[string]answer{
 var plain = map[string]string{
 	"log export":      "its lines are CloudEvents, which docs/reference/events.md describes",
 	"config example":  "its one key is example",
+	"mapping show":    "it prints a file in YAML",
 	"generation drop": "its one key is dropped",
 }
 
