@@ -116,7 +116,7 @@ compliance: ## Run the public suite of prometheus/compliance against the remote-
 long: solver ## Run the tests with many cases, and the campaigns: kills, interleavings, the full Watermill suite
 	CI_LONG=1 $(TEST) -count=1 -timeout 60m $(PKG)
 
-# PLAN is short, long or tail. Ports and seed are in the environment:
+# PLAN is short or long; or tail, tidy or ends, which are only what comes at their end. Ports and seed are in the environment:
 # QM_CRASH_POSTGRES_PORT, QM_CRASH_KAFKA_PORT, QM_CRASH_SEED.
 PLAN    ?= short
 RESULTS ?= deploy/dev/crash-results.json

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"quartermaster/domain"
+	"quartermaster/projections"
 )
 
 // difference is what a comparison found: rows that should be there, rows that
@@ -53,6 +54,7 @@ const firstGeneration = "a"
 type comparer struct {
 	db         *sql.DB
 	generation string
+	parts      string // directory of the rows that left the database
 	tx         *sql.Tx
 }
 
@@ -97,8 +99,12 @@ func (c *comparer) compare(ctx context.Context, ref *reference) (*difference, er
 	if err != nil {
 		return nil, err
 	}
+	detached, err := c.detachedParts(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for table, key := range tables {
-		err := c.rows(ctx, table, key, func(name rowName, raw []byte) error {
+		one := func(name rowName, raw []byte) error {
 			d.Rows++
 			met[name] = true
 			row, known := ref.rows[name]
@@ -120,7 +126,11 @@ func (c *comparer) compare(ctx context.Context, ref *reference) (*difference, er
 				}
 			}
 			return nil
-		})
+		}
+		err := c.rows(ctx, table, key, one)
+		if err == nil {
+			err = c.left(detached, table, met, one)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("compare %s: %w", table, err)
 		}
@@ -133,7 +143,7 @@ func (c *comparer) compare(ctx context.Context, ref *reference) (*difference, er
 			}
 		}
 	}
-	if err := c.held(ctx, ref, d); err != nil {
+	if err := c.held(ctx, ref, detached, d); err != nil {
 		return nil, fmt.Errorf("compare usage_held: %w", err)
 	}
 	if c.generation == firstGeneration { // another one was not begun by rivals
@@ -215,7 +225,8 @@ func (c *comparer) rows(ctx context.Context, table string, key []string, yield f
 	return rows.Err()
 }
 
-func (c *comparer) held(ctx context.Context, ref *reference, d *difference) error {
+// held compares usage_held. Of months whose hours are in parts it has only what late facts brought back.
+func (c *comparer) held(ctx context.Context, ref *reference, detached []projections.PartDigest, d *difference) error {
 	want := ref.held()
 	rows, err := c.tx.QueryContext(ctx, `
 		select workspace, cluster, deployment, node, source, (extract(epoch from hour) / 3600)::bigint,
@@ -241,7 +252,14 @@ func (c *comparer) held(ctx context.Context, ref *reference, d *difference) erro
 		}
 		delete(want, n)
 	}
+	gone := map[int64]bool{}
+	for _, p := range detached {
+		gone[p.Month] = true
+	}
 	for n := range want {
+		if gone[projections.MonthStart(domain.Instant(n.hour)*domain.Hour)] {
+			continue
+		}
 		d.Lost = append(d.Lost, fmt.Sprintf("usage_held %v", n))
 	}
 	return rows.Err()
@@ -295,7 +313,7 @@ func (c *comparer) trace(ctx context.Context, ref *reference, d *difference) err
 // reference there. Servers that go away meanwhile are asked again.
 func compareNow(ctx context.Context, rows *rowsOf, generation string, brokers []string, ref *reference) (d *difference, at domain.Position, err error) {
 	for range 20 {
-		c := &comparer{db: rows.db.DB, generation: generation}
+		c := &comparer{db: rows.db.DB, generation: generation, parts: rows.parts()}
 		if at, err = c.position(ctx); err == nil {
 			bound, stop := context.WithTimeout(ctx, 5*time.Minute)
 			if err = ref.read(bound, brokers, at); err == nil {

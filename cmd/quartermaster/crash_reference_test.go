@@ -983,6 +983,8 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 	switch ev := env.Event.(type) {
 	case *domain.WorkspaceRegistered:
 		return refPlace{table: "workspaces", id: env.Workspace, collapse: true}, true
+	case *domain.OperatorRegistered:
+		return refPlace{table: "operators", id: ev.Operator, collapse: true}, true
 	case *domain.PolicySet:
 		return refPlace{table: "policies", id: ev.Policy, effective: ev.EffectiveFrom, collapse: true}, true
 	case *domain.ClusterRegistered:
@@ -1033,6 +1035,12 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 		return refPlace{table: "recommendations", id: ev.Recommendation}, true
 	case *domain.StreamConflictObserved:
 		return refPlace{table: "stream_conflicts", id: fmt.Sprintf("%s/%d@%d", ev.Topic, ev.Partition, ev.Offset)}, true
+	case *domain.GenerationSwitched:
+		return refPlace{table: "generation_switches", id: ev.To}, true
+	case *domain.RemovalStarted:
+		return refPlace{table: "removals", id: ev.Removal}, true
+	case *domain.RecordsRemoved:
+		return refPlace{table: "removals", id: ev.Removal}, true
 	case *domain.AccessDenied:
 		return refPlace{table: "denials", id: ev.Principal, daily: true}, true
 	}

@@ -481,7 +481,7 @@ func (c *tapped) QueryContext(ctx context.Context, query string, args []driver.N
 		query = withoutAhead(query)
 	}
 	switch {
-	case strings.Contains(query, "epoch = epoch + 1"):
+	case strings.Contains(query, "epoch = greatest(epoch, "):
 		defer c.r.at("claim", c)
 	case strings.Contains(query, "with ordinality k("):
 		c.r.at("load", c)

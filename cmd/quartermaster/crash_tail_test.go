@@ -180,7 +180,7 @@ func (c *campaign) loseTail(ctx context.Context, rows *rowsOf) {
 		t.Errorf("rows of records that are lost are taken for those of the log: %v", err)
 		return
 	}
-	const healed = "healed"
+	const healed = healedGeneration
 	answer := func(into any, args ...string) bool {
 		for tries := 0; ; tries++ {
 			code, out, said := command(append(args, "-o", "json", "--quiet")...)
@@ -233,6 +233,9 @@ func (c *campaign) loseTail(ctx context.Context, rows *rowsOf) {
 	})
 	stop()
 }
+
+// healedGeneration is the one that is switched to.
+const healedGeneration = "healed"
 
 // segment is the last file of a partition.
 type segment struct {

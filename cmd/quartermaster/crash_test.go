@@ -36,6 +36,8 @@ import (
 type crashPlan struct {
 	Kills, Freezes, PostgresCrashes, BrokerRestarts, Foreign, ClockSteps int
 
+	Tidied int // kills of what archives, makes parts, trims and detaches
+
 	least, most time.Duration // of the campaign; it fails when it takes longer
 	pace        time.Duration // between five minutes of the fleet
 	servers     time.Duration // about how long between faults of a server
@@ -46,16 +48,19 @@ type crashPlan struct {
 
 var crashPlans = map[string]crashPlan{
 	"short": {
-		40, 6, 2, 2, 6, 4, 60 * time.Second, 10 * time.Minute, 150 * time.Millisecond,
+		40, 6, 2, 2, 6, 4, 12, 60 * time.Second, 10 * time.Minute, 150 * time.Millisecond,
 		16 * time.Second, 5 * time.Second, 8 * time.Second, 25 * time.Second,
 	},
 	// A third of what is promised, a bit more.
 	"long": {
-		350, 70, 18, 18, 30, 18, 0, 2 * time.Hour, 150 * time.Millisecond,
+		350, 70, 18, 18, 30, 18, 100, 0, 2 * time.Hour, 150 * time.Millisecond,
 		24 * time.Second, 12 * time.Second, 20 * time.Second, 2 * time.Minute,
 	},
 	// What loseTail does, alone; it gives no result to keep.
 	"tail": {most: 10 * time.Minute, pace: 10 * time.Millisecond},
+	// What tidy does, alone, and after loseTail.
+	"tidy": {Tidied: 12, most: 15 * time.Minute, pace: 10 * time.Millisecond},
+	"ends": {Tidied: 12, most: 15 * time.Minute, pace: 10 * time.Millisecond},
 }
 
 // crashRun is what a campaign counted; the file of results holds one for each.
@@ -100,6 +105,13 @@ type crashRun struct {
 	TailPartitions int   `json:"tail_partitions,omitempty"` // that lost some, each of which was said to have diverged
 	TailRows       int   `json:"tail_rows,omitempty"`       // of the rebuild that was switched to, all of them equal
 
+	// The archive, parts, trims and detached hours.
+	TidyKills   map[string]int `json:"tidy_kills,omitempty"` // by command
+	TidyRuns    int            `json:"tidy_runs,omitempty"`  // that came to their end
+	TidyRefused int            `json:"tidy_refused,omitempty"`
+	Trimmed     int64          `json:"trimmed,omitempty"`  // records that the broker no longer has
+	Detached    int            `json:"detached,omitempty"` // months of partitions whose hours are in parts
+
 	Controls map[string]string `json:"controls"` // by defect, how it was caught
 	Restart  float64           `json:"restart_seconds"`
 }
@@ -110,7 +122,8 @@ type crashRun struct {
 // another program does. Rows must at all times be those of an independent fold over the
 // raw log, byte for byte; each offset is folded in one commit, and whoever was overtaken
 // commits nothing. Defects that are put in on purpose must be found. At the end the
-// broker loses records, see [campaign.loseTail].
+// broker loses records, see [campaign.loseTail], and the log is archived and trimmed and rows
+// leave the database, see [campaign.tidy].
 //
 // It runs when QM_CRASH names a plan. "make crash" runs it; QM_CRASH_SEED repeats
 // the choices of a run, though not their timing. The plan "tail" is its end alone.
@@ -121,7 +134,7 @@ func TestCrashCampaign(t *testing.T) {
 	}
 	plan, known := crashPlans[name]
 	if !known {
-		t.Fatalf("QM_CRASH=%q: want short or long", name)
+		t.Fatalf("QM_CRASH=%q: want short, long, tail, tidy or ends", name)
 	}
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("QM_CRASH_SEED"); s != "" {
@@ -133,7 +146,7 @@ func TestCrashCampaign(t *testing.T) {
 	said := &retold{T: t}
 	t.Cleanup(said.again)
 	c := &campaign{t: said, plan: plan, rng: rand.New(rand.NewPCG(seed, 3)), began: time.Now(), rivals: map[*process]bool{}}
-	c.run.Plan, c.run.Seed, c.run.Kills, c.run.Controls = name, seed, map[string]int{}, map[string]string{}
+	c.run.Plan, c.run.Seed, c.run.Kills, c.run.TidyKills, c.run.Controls = name, seed, map[string]int{}, map[string]int{}, map[string]string{}
 	c.run.Date = time.Now().UTC().Format(time.DateOnly)
 	if b, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {
 		c.run.Commit = strings.TrimSpace(string(b))
@@ -391,11 +404,13 @@ func (c *campaign) database(ctx context.Context, name string) *rowsOf {
 	}
 	file := filepath.Join(c.dir, name+".dsn")
 	config := filepath.Join(c.dir, name+".yaml")
-	text := fmt.Sprintf("lease: %s\nkafka:\n  brokers: [%s]\n  replication: 1\npostgres:\n  dsn_file: %s\n", crashLease, c.brokers[0], file)
+	rows := &rowsOf{db, config}
+	text := fmt.Sprintf("lease: %s\nkafka:\n  brokers: [%s]\n  replication: 1\npostgres:\n  dsn_file: %s\narchive:\n  url: %s\n  segment_mib: 1\n  seal_after: 1m\nparts: %s\n",
+		crashLease, c.brokers[0], file, rows.archive(), rows.parts())
 	if err := errors.Join(os.WriteFile(file, []byte(dsn), 0o600), os.WriteFile(config, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	return &rowsOf{db, config}
+	return rows
 }
 
 // ---- Rivals
@@ -679,7 +694,14 @@ func (c *campaign) campaign() {
 		if err := <-appended; err != nil {
 			t.Fatalf("append: %v", err)
 		}
-		c.loseTail(ctx, rows)
+		generation := firstGeneration
+		if c.run.Plan != "tidy" {
+			c.loseTail(ctx, rows)
+			generation = healedGeneration
+		}
+		if c.plan.Tidied > 0 && !t.Failed() {
+			c.tidy(ctx, rows, generation)
+		}
 		return
 	}
 	for _, defect := range []string{controlFencing, controlPosition, controlRepeats} {
@@ -775,6 +797,9 @@ func (c *campaign) campaign() {
 	all.Wait()
 	if !t.Failed() {
 		c.loseTail(ctx, rows)
+	}
+	if !t.Failed() {
+		c.tidy(ctx, rows, healedGeneration)
 	}
 }
 
@@ -899,6 +924,9 @@ func TestCrashResults(t *testing.T) {
 		controls := 3
 		if r.ClockBack+r.ClockForward > 0 {
 			controls = 4
+		}
+		if len(r.TidyKills) > 0 {
+			controls += 4
 		}
 		if !r.Passed || r.Lost+r.Doubled+r.Different+r.Unfenced > 0 || len(r.Controls) != controls {
 			t.Errorf("the run of seed %d, %s, did not pass: %+v", r.Seed, r.Date, r)
