@@ -186,6 +186,16 @@ func DigestOf(v View) ([32]byte, error) {
 	return total.sum(), nil
 }
 
+// DigestOfPartitions returns what [DigestOf] does, from the digests of [domain.AllPartitions], in their
+// order.
+func DigestOfPartitions(all []PartitionDigest) [32]byte {
+	total := newDigest()
+	for i := range all {
+		total.add(all[i].Partition, all[i].sum())
+	}
+	return total.sum()
+}
+
 // Digester computes the digest of rows that are passed in the order of [Key.Compare]. Its zero
 // value is the digest of no rows.
 type Digester struct {

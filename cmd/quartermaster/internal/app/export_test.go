@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"sync/atomic"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -43,6 +44,19 @@ func RowsInMemory(h *Conn) (n int) {
 	}
 	return n
 }
+
+// SetAtSave sets what is called before and after progress is saved.
+func SetAtSave(do func()) { atSave = do }
+
+// SetLeastBudget sets the least memory of a verification, and returns what it was.
+func SetLeastBudget(n int64) int64 {
+	was := leastBudget
+	leastBudget = n
+	return was
+}
+
+// SetMostRows sets where a verification notes how many rows of a partition were in memory.
+func SetMostRows(to *atomic.Int64) { mostRows = to }
 
 // Divisions returns how many months an app has divided.
 func Divisions(a *App) int { return a.answers.divisions }

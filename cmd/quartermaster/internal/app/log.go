@@ -236,6 +236,11 @@ type Replay struct {
 	SnapshotsChecked *int             `json:"snapshots_checked,omitempty"`
 	SnapshotsFailed  []*SnapshotCheck `json:"snapshots_failed,omitempty"` // those that differ from the log
 
+	// Resumed counts the events that an earlier run had folded, and Months the months of partitions that
+	// were compared, if memory or progress was given.
+	Resumed *int64 `json:"resumed,omitempty"`
+	Months  *int   `json:"months,omitempty"`
+
 	// PartsChecked counts the parts below the live and the replayed rows. All their rows were read.
 	// PartsFailed says of each that is damaged or missing what is wrong with it.
 	PartsChecked *int     `json:"parts_checked,omitempty"`
@@ -245,7 +250,8 @@ type Replay struct {
 	Differences []RowDifference `json:"differences,omitempty"` // the first hundred
 }
 
-// RowDifference is a row that differs between two sets of rows.
+// RowDifference is a row that differs between two sets of rows or, if memory or progress was given, a
+// month of a partition.
 type RowDifference struct {
 	Row    string `json:"row"`
 	Live   bool   `json:"live"`   // the live rows have it
@@ -278,9 +284,13 @@ func (h *Conn) release() {
 			rows += h.store.Own(tp)
 		}
 	}
-	if rows < manyRows {
-		return
+	if rows >= manyRows {
+		h.drop()
 	}
+}
+
+// drop drops the live rows from memory, after saving them if that is worthwhile.
+func (h *Conn) drop() {
 	if err := h.Save(); err != nil {
 		h.app.tell("no snapshot was written: %v", err)
 	}
@@ -351,7 +361,7 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 		}
 	}
 	if err := fresh.View(ctx, func(v projections.View) error {
-		return h.verifyBelow(ctx, slices.Concat(below, projections.PartsBelow(v)), ans)
+		return h.verifyBelow(ctx, slices.Concat(below, projections.PartsBelow(v)), ans, always)
 	}); err != nil {
 		return ans, err
 	}
@@ -371,8 +381,15 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 	return ans, nil
 }
 
+// always reads a part.
+func always(p projections.PartDigest, read func(projections.PartDigest) error) error { return read(p) }
+
 // verifyBelow reads the parts below rows. Their digests were compared with the log, not their files.
-func (h *Conn) verifyBelow(ctx context.Context, below []projections.PartDigest, ans *Replay) error {
+// once calls its function with a part, unless that was done before.
+func (h *Conn) verifyBelow(
+	ctx context.Context, below []projections.PartDigest, ans *Replay,
+	once func(projections.PartDigest, func(projections.PartDigest) error) error,
+) error {
 	slices.SortFunc(below, func(a, b projections.PartDigest) int {
 		return cmp.Or(a.Compare(b.PartKey), bytes.Compare(a.Digest[:], b.Digest[:]))
 	})
@@ -381,7 +398,7 @@ func (h *Conn) verifyBelow(ctx context.Context, below []projections.PartDigest, 
 	bar := h.app.track(Work{Name: "verify", Total: int64(len(below)), Unit: "parts", Slow: true})
 	defer bar.Stop()
 	err := concurrently(ctx, true, len(below), bar, func(i int) error {
-		wrong[i] = h.source.Verify(below[i])
+		wrong[i] = once(below[i], h.source.Verify)
 		return nil
 	})
 	n := len(below)

@@ -17,11 +17,14 @@ import (
 // holds the open months and not history.
 type sealer struct {
 	store  *projections.Memory
-	source *parts.Source
+	source projections.PartSource
 	dir    parts.Directory
 	// write makes parts that are not there. Otherwise rows stay in memory unless a part has the same.
 	write bool
-	tell  func(format string, args ...any)
+	// scratch says that parts in dir serve only until the work is done: one that source has elsewhere
+	// need not be made.
+	scratch bool
+	tell    func(format string, args ...any)
 
 	mu      sync.Mutex
 	seen    map[domain.TopicPartition]attempt
@@ -154,7 +157,7 @@ func (s *sealer) placed(r *projections.PartReader, p projections.PartDigest, nex
 		return true, false
 	}
 	there = s.source.Has(p) == nil
-	if !s.write {
+	if !s.write || s.scratch && there {
 		return there, false
 	}
 	if m, err := s.dir.Manifest(p.PartKey); err == nil && m.Last().Method == projections.Method {

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -87,6 +89,8 @@ its events after the time at which they were appended.`,
 
 func (a *Program) logReplayCommand() *cobra.Command {
 	var verify bool
+	var memory string
+	var budget app.ReplayBudget
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Fold the whole log from its beginning and print the digest of the rows",
@@ -98,11 +102,37 @@ byte differs. The live rows are the newest snapshot, made when events were first
 the events appended since. Replay also compares every snapshot with the rows at its position. A
 snapshot that differs or is damaged fails the command too. Snapshots of another version of the
 folds are skipped ("quartermaster snapshot verify" names them). At last it reads the parts below
-the rows, and fails if the file of one is damaged or missing, or has other rows than its digest says.`,
-		Example: "  quartermaster log replay\n  quartermaster log replay --verify -o json",
-		Args:    cobra.NoArgs,
+the rows, and fails if the file of one is damaged or missing, or has other rows than its digest says.
+
+With --memory or --progress it verifies one partition after the other. Months that are sealed on the way
+leave memory, so it needs the open months of a partition. --memory bounds it, and the command ends if
+they do not fit. An embedded log loads its live rows first, and then drops them. With --progress a run
+that was interrupted, even by kill -9, goes on where it was saved last: after each month and every 30
+seconds. The directory needs room for the rows of sealed months that have no part. Progress of another
+log or of another version of the folds is refused. A later run with the same directory folds only what
+was appended since. Months that differ are named, not rows, and snapshots are not compared.`,
+		Example: "  quartermaster log replay\n  quartermaster log replay --verify -o json\n" +
+			"  quartermaster log replay --verify --memory 2GiB --progress /var/tmp/verify",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ans, err := a.caller().Replay(cmd.Context(), verify)
+			within := cmd.Flags().Changed("memory") || cmd.Flags().Changed("progress")
+			if within && !verify {
+				return &app.InvalidError{Field: "verify", Err: errors.New("--memory and --progress need it")}
+			}
+			if memory != "" {
+				n, err := humanize.ParseBytes(memory)
+				if err != nil || n == 0 || n > math.MaxInt64 {
+					return &app.InvalidError{Field: "memory", Err: fmt.Errorf("%q: want a size, as in 2GiB", memory)}
+				}
+				budget.Memory = int64(n)
+			}
+			var ans *app.Replay
+			var err error
+			if within {
+				ans, err = a.caller().ReplayWithin(cmd.Context(), budget)
+			} else {
+				ans, err = a.caller().Replay(cmd.Context(), verify)
+			}
 			if err != nil {
 				return err
 			}
@@ -125,6 +155,8 @@ the rows, and fails if the file of one is damaged or missing, or has other rows 
 		},
 	}
 	cmd.Flags().BoolVar(&verify, "verify", false, "compare with the live rows; exit 1 if they differ")
+	cmd.Flags().StringVar(&memory, "memory", "", "verify within this much memory, as in 2GiB (at least 256MiB)")
+	cmd.Flags().StringVar(&budget.Progress, "progress", "", "verify by partition, with progress in this directory")
 	return cmd
 }
 
@@ -146,7 +178,13 @@ func (a *Program) showReplay(ans *app.Replay) error {
 	for _, s := range ans.LeftAside {
 		fmt.Fprintf(a.out, "NOT USED: %s\n", s)
 	}
-	fmt.Fprintf(a.out, "snapshots %s compared, %s differ from the log\n", comma(*ans.SnapshotsChecked), comma(len(ans.SnapshotsFailed)))
+	if ans.SnapshotsChecked != nil {
+		fmt.Fprintf(a.out, "snapshots %s compared, %s differ from the log\n", comma(*ans.SnapshotsChecked), comma(len(ans.SnapshotsFailed)))
+	}
+	if ans.Months != nil {
+		fmt.Fprintf(a.out, "months    %s of partitions compared; %s events were folded by earlier runs\n",
+			comma(*ans.Months), humanize.Comma(*ans.Resumed))
+	}
 	for _, c := range ans.SnapshotsFailed {
 		fmt.Fprintf(a.out, "SNAPSHOT %s\n", c)
 	}
