@@ -129,6 +129,15 @@ func (a *Archive) Cosign(ctx context.Context, signed []byte, witnesses []Witness
 // ProveHeads returns the proof that the tree of the first from heads is the beginning of that of the
 // first to. It reads the heads of two blocks at most, and the last one of each other block.
 func (a *Archive) ProveHeads(ctx context.Context, from, to int64) ([]merkle.Hash, error) {
+	tree, err := a.headTree(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	return tree.Consistency(from, to)
+}
+
+// headTree returns the tree of the first heads.
+func (a *Archive) headTree(ctx context.Context, to int64) (*merkle.Stored, error) {
 	var blocks []merkle.Hash
 	for last := int64(merkle.Width - 1); last < to; last += merkle.Width {
 		h, err := a.head(ctx, last)
@@ -141,7 +150,7 @@ func (a *Archive) ProveHeads(ctx context.Context, from, to int64) ([]merkle.Hash
 		}
 		blocks = append(blocks, tree.Blocks()...)
 	}
-	tree, err := merkle.NewStored(to, blocks, func(first, next int64) (leaves []merkle.Hash, err error) {
+	return merkle.NewStored(to, blocks, func(first, next int64) (leaves []merkle.Hash, err error) {
 		for ; first < next; first++ {
 			h, err := a.head(ctx, first)
 			if err != nil {
@@ -151,10 +160,6 @@ func (a *Archive) ProveHeads(ctx context.Context, from, to int64) ([]merkle.Hash
 		}
 		return leaves, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return tree.Consistency(from, to)
 }
 
 // putHead returns the newest head if it says what there is now, or stores a new one. Two processes

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -111,6 +112,26 @@ func TestCheckpoints(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+	v, err := merkle.Verifier(merkle.Origin(id.ID), public(signing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, offset := range []int64{0, 255, 256, 777, 1023, 1199} {
+		p, err := a.Prove(t.Context(), fleet, offset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proven, err := p.Check(v)
+		if err != nil || string(proven.Record.Value) != fmt.Sprint("value ", offset) || proven.Heads != 4 {
+			t.Fatalf("%d: %+v, %v", offset, proven, err)
+		}
+	}
+	if _, err := a.Prove(t.Context(), fleet, 1200); !errors.Is(err, ErrNoCheckpoint) {
+		t.Errorf("a record that there is not: %v", err)
+	}
+	if _, err := New(Directory(t.TempDir()), id).Prove(t.Context(), fleet, 0); !errors.Is(err, ErrNoCheckpoint) {
+		t.Errorf("no archive: %v", err)
 	}
 	if h, err := a.head(t.Context(), 3); err != nil || h.Lines[0].Root != tree.Root() {
 		t.Fatalf("another root than that of the log: %+v, %v", h, err)
@@ -235,6 +256,11 @@ func TestFirstFormat(t *testing.T) {
 	}
 	if blocks != 900/merkle.Width || m.Tree == nil {
 		t.Errorf("%d blocks are stored of 900 records", blocks)
+	}
+	for _, offset := range []int64{3, 499, 500, 899} {
+		if _, err := a.Prove(t.Context(), fleet, offset); err != nil {
+			t.Errorf("record %d: %v", offset, err)
+		}
 	}
 	// A head that lies about segments without trees.
 	good := string(read(t, dir, headName(0)))

@@ -228,6 +228,24 @@ func (c *Caller) ArchiveKey(ctx context.Context, key ed25519.PublicKey) (*Verifi
 	return &VerifierKey{origin, text}, err
 }
 
+// Prove makes the proof of the record at an offset from the archive and its newest checkpoint. Text is
+// the record, as topic/partition@offset.
+func (c *Caller) Prove(ctx context.Context, text string) (*merkle.Proof, error) {
+	tp, offset, err := parseRecordID(text)
+	if err != nil {
+		return nil, err
+	}
+	h, err := c.archived(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.archive.Prove(ctx, tp, offset)
+	if errors.Is(err, archive.ErrNoCheckpoint) {
+		return nil, &IncompleteError{err}
+	}
+	return p, err
+}
+
 // ArchiveStatus is what an archive has of the log.
 type ArchiveStatus struct {
 	Archive    string              `json:"archive"` // its id; "" if nothing was archived

@@ -18,6 +18,7 @@ import (
 	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
+	"quartermaster/domain/merkle"
 )
 
 // observed returns n events, one for each hour.
@@ -230,6 +231,27 @@ func TestArchiveSigned(t *testing.T) {
 	}
 	if size, requests := w.State(); size != 1 || requests != 1 {
 		t.Errorf("the witness has %d heads after %d requests", size, requests)
+	}
+	jobs := domain.TopicPartition{Topic: domain.TopicTelemetry, Partition: domain.PartitionOf([]byte("lab"), domain.TopicTelemetry.Partitions())}
+	proof, err := c.Prove(t.Context(), jobs.String()+"@7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var incomplete *app.IncompleteError
+	if _, err := c.Prove(t.Context(), jobs.String()+"@10"); !errors.As(err, &incomplete) {
+		t.Errorf("a record that there is not: %v", err)
+	}
+	witnessed, err := merkle.WitnessVerifier(w.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := proof.Check(log, witnessed); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{"", "qm.fleet/0", "qm.fleet/0@-1", "qm.fleet/9@0", "@1"} {
+		if _, err := c.Prove(t.Context(), text); err == nil || errors.As(err, &incomplete) {
+			t.Errorf("%q is a record: %v", text, err)
+		}
 	}
 	if check, err = c.VerifyArchive(t.Context(), "", public, []string{w.Key}); err != nil || len(check.Faults) > 0 ||
 		check.Cosigned[0].Heads != 1 || check.Cosigned[0].At.IsZero() {

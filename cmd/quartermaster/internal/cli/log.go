@@ -18,8 +18,31 @@ func (a *Program) logCommand() *cobra.Command {
 		Use:   "log",
 		Short: "Show, export and replay the log",
 	}
-	cmd.AddCommand(a.logTailCommand(), a.logStatsCommand(), a.logExportCommand(), a.logReplayCommand())
+	cmd.AddCommand(a.logTailCommand(), a.logStatsCommand(), a.logExportCommand(), a.logReplayCommand(), a.logProveCommand())
 	return cmd
+}
+
+func (a *Program) logProveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "prove RECORD",
+		Short: "Prove that a record is in the log",
+		Long: `Prove writes a proof of one record, by the newest signed checkpoint of the archive: the record, the path
+of hashes from it to the root that is signed, and the checkpoint. It is a JSON document that needs
+nothing else. "quartermaster-audit check-proof" checks it.
+
+A record that no checkpoint covers yet has none: it is archived and signed by "archive run --key", or by
+schedules.archive. Prove then exits with 5.`,
+		Example: "  quartermaster log prove qm.billing/0@4711 > proof.json\n" +
+			"  quartermaster log prove qm.workspaces/0@3 | quartermaster-audit check-proof -",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			proof, err := a.caller().Prove(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.answerJSON(proof)
+		},
+	}
 }
 
 func (a *Program) writeRecord(w io.Writer, s app.Record) error {

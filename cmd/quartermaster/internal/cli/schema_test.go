@@ -23,6 +23,7 @@ import (
 	"quartermaster/adapters/buildinfo"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain/instance"
+	"quartermaster/domain/merkle"
 	"quartermaster/domain/packing/online"
 	"quartermaster/domain/plan"
 	"quartermaster/projections/costs"
@@ -71,7 +72,7 @@ var answers = map[string]answer{
 	"plan-solve": {schema: schemas.Answer},
 	"simulate":   of[whatif.Result](), "simulate-freeze": of[whatif.Result](), "simulate-show": of[whatif.Result](), "simulate-list": listOf[app.FrozenScenario](),
 	"simulate-diff": of[app.SimulationDiff](), "simulate-changes": listOf[kindDoc](),
-	"log-tail": of[app.Record](), "log-stats": of[registry.LogStats](), "log-replay": of[app.Replay](),
+	"log-tail": of[app.Record](), "log-stats": of[registry.LogStats](), "log-replay": of[app.Replay](), "log-prove": of[merkle.Proof](),
 	"quarantine-list": of[app.Quarantine](), "quarantine-show": of[app.QuarantinedRecord](), "quarantine-repair": of[app.Repair](), "quarantine-discard": of[app.Discard](),
 	"streams-list": of[app.StreamGaps](), "streams-resolve": of[gapAnswer](), "dead-letters-list": listOf[app.DeadLetter](),
 	"snapshot-make": of[app.Snapshot](), "snapshot-list": listOf[app.Snapshot](), "snapshot-verify": listOf[*app.SnapshotCheck](),
