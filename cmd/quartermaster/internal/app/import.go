@@ -59,6 +59,21 @@ func wholeBill(ctx context.Context, file io.Reader, limits tabular.Limits) error
 	return tabular.Whole(ctx, file, limits, focus.ErrColumns)
 }
 
+// ValidateFocus checks a file of Cost and Usage against the rules of FOCUS: see [focus.Validate].
+func ValidateFocus(ctx context.Context, name string, opts focus.Options, report func(focus.Violation)) (focus.Verdict, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return focus.Verdict{}, fmt.Errorf("validate: %w", err)
+	}
+	defer f.Close()
+	opts.Open = openBill
+	v, err := focus.Validate(ctx, f, name, opts, report)
+	if errors.Is(err, focus.ErrColumns) {
+		err = &InvalidError{Err: err}
+	}
+	return v, err
+}
+
 // billsOf reads bills in the columns of FOCUS.
 func billsOf(opts focus.Options) reader {
 	if opts.Open == nil {

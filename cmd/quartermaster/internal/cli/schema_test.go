@@ -21,6 +21,7 @@ import (
 
 	"quartermaster/adapters/bill"
 	"quartermaster/adapters/buildinfo"
+	"quartermaster/adapters/focus"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain/instance"
 	"quartermaster/domain/merkle"
@@ -58,6 +59,7 @@ var answers = map[string]answer{
 	"cluster-register": of[keyAnswer](), "cluster-list": of[app.Clusters](), "key-rotate": of[keyAnswer](), "key-revoke": of[app.RevokedKey](),
 	"import-nodes": of[app.Imported](), "import-pods": of[app.Imported](), "import-usage": of[app.Imported](), "import-demand": of[app.Imported](), "import-energy": of[app.Imported](),
 	"import-prices": of[app.Imported](), "import-focus": of[app.Imported](), "import-bill": of[app.Imported](),
+	"focus-validate": of[focus.Verdict](), "focus-rules": listOf[focus.Rule](),
 	"mapping-list": listOf[bill.Mapping](), "mapping-check": listOf[bill.Mapping](),
 	"fleet": report[inventory.Inventory](), "models": report[inventory.ModelInventory](), "fragmentation": report[app.Fragmentation](),
 	"node-drain": of[app.NodeDecision](), "node-retire": of[app.NodeDecision](), "node-return": of[app.NodeDecision](), "node-register": of[app.RegisteredNodes](),
@@ -65,8 +67,8 @@ var answers = map[string]answer{
 	"costs": report[costs.Report](), "costs-allocations": of[costs.Allocation](), "costs-moved": of[costs.Moves](), "costs-owned": of[app.OwnedAnswer](), "costs-tco": report[costs.TCO](), "costs-commitments": report[costs.CommitmentBook](),
 	"costs-close": of[app.BooksClose](), "costs-close-show": of[app.BooksClose](), "costs-close-prepare": of[app.BooksClose](), "costs-close-approve": of[app.BooksClose](),
 	"costs-postings": of[app.Postings](),
-	"costs-explain": {types: []reflect.Type{reflect.TypeFor[costs.Waterfall](), reflect.TypeFor[costs.Explanation]()}, report: true},
-	"plan":          of[plan.Plan](), "plan-list": listOf[app.RecordedPlan](), "plan-show": of[plan.Plan](), "plan-diff": of[plan.Diff](),
+	"costs-explain":  {types: []reflect.Type{reflect.TypeFor[costs.Waterfall](), reflect.TypeFor[costs.Explanation]()}, report: true},
+	"plan":           of[plan.Plan](), "plan-list": listOf[app.RecordedPlan](), "plan-show": of[plan.Plan](), "plan-diff": of[plan.Diff](),
 	"plan-forecast": of[app.Forecasts](), "plan-backtest": of[app.Backtested](), "plan-evaluate": of[instance.Appraisal](), "plan-check": of[checkedAnswer](),
 	"plan-pack":  {types: []reflect.Type{reflect.TypeFor[app.Packed](), reflect.TypeFor[app.Arrivals](), reflect.TypeFor[[]*app.Arrivals]()}},
 	"plan-solve": {schema: schemas.Answer},
