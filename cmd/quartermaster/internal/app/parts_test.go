@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -441,4 +442,65 @@ func benchSample(node string, at domain.Instant) *domain.NodeSampled {
 		s.Holder, s.ActivityMean = append(s.Holder, 1), append(s.ActivityMean, uint32(500+time.Duration(at).Hours())%1000+1)
 	}
 	return s
+}
+
+// A hundred late days at once change each month that they are in once: its part is superseded, others
+// stay, and parts, rows and a replay within a budget agree.
+func TestHundredLateDays(t *testing.T) {
+	dir := t.TempDir()
+	h, _ := apptest.Open(t, dir)
+	apptest.AppendEvents(t, h.Log, faultOf("n1", 1), faultOf("n1", 35), faultOf("n1", 70), faultOf("n1", 130), faultOf("n1", 165))
+	if err := h.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	apptest.Close(t, h)
+	a := &app.App{Dir: dir}
+	_, did := outcomes(t, a)
+	equal(t, "made", did, "2026-05 new", "2026-06 new", "2026-07 new", "2026-09 new")
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	h, _ = apptest.Open(t, dir)
+	var records []domain.Record
+	for day := range 100 { // May to the 8th of August, in no order
+		late := faultOf("late", day*37%100)
+		late.Source, late.Incarnation, late.Sequence = "sha256:late", 1, uint64(day+1)
+		rec, err := apptest.EncodeThen(&late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Time = apptest.May + 165*domain.Day
+		records = append(records, rec)
+	}
+	if err := errors.Join(h.Log.Append(t.Context(), records), h.CatchUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	apptest.Close(t, h)
+	defer func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, did = outcomes(t, a)
+	equal(t, "with late days", did,
+		"2026-05 superseded", "2026-06 superseded", "2026-07 superseded", "2026-08 new", "2026-09 unchanged")
+	check, got := results(t, a, "")
+	equal(t, "verified", got, "2026-05 equal", "2026-06 equal", "2026-07 equal", "2026-08 equal", "2026-09 equal")
+	list, _, err := a.For(app.Everyone).ListParts(t.Context())
+	if err != nil || len(list) != 8 {
+		t.Errorf("%d versions are listed: %v", len(list), err)
+	}
+	rows := map[string]int64{}
+	for _, v := range list {
+		if v.State == "current" {
+			rows[v.Month] = v.Rows
+		}
+	}
+	if want := map[string]int64{"2026-05": 32, "2026-06": 31, "2026-07": 32, "2026-08": 8, "2026-09": 1}; !maps.Equal(rows, want) {
+		t.Errorf("rows %v, want %v, at %s", rows, want, check.Position)
+	}
+	if r, err := a.For(app.Everyone).ReplayWithin(t.Context(), app.ReplayBudget{}); err != nil || !*r.Equal || r.Events != 105 {
+		t.Errorf("%+v: %v", r, err)
+	}
 }
