@@ -33,7 +33,7 @@ nothing else. "quartermaster-audit check-proof" checks it.
 A record that no checkpoint covers yet has none: it is archived and signed by "archive run --key", or by
 schedules.archive. Prove then exits with 5.`,
 		Example: "  quartermaster log prove qm.billing/0@4711 > proof.json\n" +
-			"  quartermaster log prove qm.workspaces/0@3 | quartermaster-audit check-proof -",
+			"  quartermaster log prove qm.workspaces/0@3",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			proof, err := a.caller().Prove(cmd.Context(), args[0])
