@@ -191,6 +191,44 @@ func TestNested(t *testing.T) {
 	}
 }
 
+// Decimals of 16 bytes are written as package decimal writes them.
+func TestDecimals(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		digits := rapid.StringMatching(`-?[1-9][0-9]{0,37}`).Draw(t, "digits")
+		scale := rapid.IntRange(0, 38).Draw(t, "scale")
+		if rapid.Bool().Draw(t, "zeros") {
+			digits = digits[:min(len(digits), 19)] + strings.Repeat("0", 18)
+		}
+		n, _ := new(big.Int).SetString(digits, 10)
+		var b [16]byte
+		two := new(big.Int).Set(n)
+		if n.Sign() < 0 {
+			two.Add(two, new(big.Int).Lsh(big.NewInt(1), 128))
+		}
+		two.FillBytes(b[:])
+		var file bytes.Buffer
+		w := pq.NewWriter(&file, pq.NewSchema("row", pq.Group{"a": pq.Decimal(scale, 38, pq.FixedLenByteArrayType(16))}))
+		if _, err := w.WriteRows([]pq.Row{{pq.FixedLenByteArrayValue(b[:]).Level(0, 0, 0)}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		tab, err := parquet.Open(context.Background(), bytes.NewReader(file.Bytes()), tabular.Limits{}, errColumns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tab.Next(); err != nil {
+			t.Fatal(err)
+		}
+		row, err := tab.Next()
+		want := decimal.NewFromBigInt(n, -int32(scale)).String()
+		if err != nil || row.Fields[0] != want {
+			t.Fatalf("%s with scale %d is %v, error %v, want %s", digits, scale, row.Fields, err, want)
+		}
+	})
+}
+
 // The same rows give the same lines, whether they were exported as CSV or as Parquet.
 func TestSameLinesAsCSV(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

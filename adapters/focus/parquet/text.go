@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -203,11 +204,41 @@ func decimalBytes(l *leaf, v *parquet.Value) string {
 	if fits {
 		return l.cache.number(uint64(n), func() string { return point(strconv.FormatInt(n, 10), l.scale) })
 	}
+	if len(b) == 16 {
+		if s, ok := decimal128(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), l.scale); ok {
+			return s
+		}
+	}
 	z := new(big.Int).SetBytes(b)
 	if b[0]&0x80 != 0 {
 		z.Sub(z, new(big.Int).Lsh(big.NewInt(1), uint(len(b))*8))
 	}
 	return point(z.String(), l.scale)
+}
+
+// decimal128 formats a decimal of 128 bits, in two's complement. It reports false if the decimal has
+// more than 37 digits or so.
+func decimal128(high, low uint64, scale int) (string, bool) {
+	const most = 1_000_000_000_000_000_000 // 10¹⁸
+	var room [48]byte
+	b := room[:0]
+	if int64(high) < 0 {
+		b = append(b, '-')
+		var carry uint64
+		low, carry = bits.Add64(^low, 1, 0)
+		high = ^high + carry
+	}
+	if high >= most { // the quotient would not fit in 64 bits
+		return "", false
+	}
+	front, back := bits.Div64(high, low, most)
+	if front > 0 {
+		b = strconv.AppendUint(b, front, 10)
+		for power := uint64(most / 10); power > 1 && back < power; power /= 10 {
+			b = append(b, '0')
+		}
+	}
+	return point(string(strconv.AppendUint(b, back, 10)), scale), true
 }
 
 // point writes digits × 10^-scale, without zeros at the end. The zeros say nothing of a value whose
