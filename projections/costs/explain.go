@@ -46,6 +46,8 @@ type Explanation struct {
 
 	Invoice   *InvoiceReconciliation `json:"invoice_reconciliation"`
 	Statement *attribution.Statement `json:"statement"` // that contains the allocation, rounded once
+	// Books says who closed the month; then everything is as it was when it was closed.
+	Books *ClosedBooks `json:"books,omitempty"`
 	registry.Completeness
 }
 

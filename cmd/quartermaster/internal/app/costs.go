@@ -173,8 +173,21 @@ func (c *Caller) Allocations(ctx context.Context, at At, month domain.Interval, 
 // ExplainAllocation traces one allocation to its line, the machines, the rules and the event that
 // recorded it.
 func (c *Caller) ExplainAllocation(ctx context.Context, at At, ref attribution.Ref) (x *costs.Explanation, err error) {
-	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
-		x, err = kept(c, v, "allocation", ref, func() (*costs.Explanation, error) { return costs.Explain(v, ref) })
+	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
+		x, err = kept(c, v, "allocation", ref, func() (*costs.Explanation, error) {
+			x, err := costs.Explain(v, ref)
+			if err != nil {
+				return nil, err
+			}
+			closes, err := closesOf(v)
+			if err != nil {
+				return nil, err
+			}
+			if closed, err := h.explainClosed(ctx, closes, x, ref); closed != nil || err != nil {
+				return closed, err
+			}
+			return x, nil
+		})
 		if errors.Is(err, costs.ErrNoAllocation) {
 			err = &NotFoundError{What: "allocation", Name: ref.String(), Err: err}
 		}

@@ -131,7 +131,7 @@ Kinds of exceptions:
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
 	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costTCOCommand(), a.costCommitmentsCommand())
-	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand())
+	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand())
 	return cmd
 }
 

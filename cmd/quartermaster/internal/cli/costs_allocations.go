@@ -173,6 +173,9 @@ func (a *Program) showAllocation(x *costs.Explanation) {
 	if s := x.Statement; s != nil {
 		fmt.Fprintf(a.out, "statement: %s is charged %s of it, %s before rounding\n", clipped(s.Workspace), amountText(s.Amount.Amount, s.Currency), s.Billed)
 	}
+	if b := x.Books; b != nil {
+		fmt.Fprintf(a.out, "closed by %s and %s at %s: this is the allocation as it was closed\n", clipped(b.Prepared), clipped(b.Approved), b.Closed)
+	}
 	for _, p := range x.Policies {
 		fmt.Fprintln(a.out, policyText(p))
 	}

@@ -1,0 +1,155 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/registry"
+)
+
+// Restatement says what changed in the division of a month between two positions. Books that were closed between
+// them do not matter: it compares divisions.
+type Restatement struct {
+	Month  domain.Interval `json:"period"`
+	From   string          `json:"from"` // position
+	To     string          `json:"to"`   // position
+	Before []BooksSum      `json:"before"`
+	After  []BooksSum      `json:"after"`
+	// Causes sum up Changes by type and causes, rounding apart. For each currency they add up to After less
+	// Before.
+	Causes  []RestatedCause `json:"causes"`
+	Changes []costs.Posting `json:"changes"` // by allocation
+}
+
+// BooksSum is the sum of a month's allocations in one currency.
+type BooksSum struct {
+	Currency  string             `json:"currency"`
+	Billed    attribution.Amount `json:"billed"`
+	Effective attribution.Amount `json:"effective"`
+}
+
+// RestatedCause sums up the changes of one type with the same causes.
+type RestatedCause struct {
+	PostingSum
+	Causes []string `json:"causes"`
+}
+
+// Restate compares the divisions of a month at two positions, the later of which must cover the earlier.
+func (c *Caller) Restate(ctx context.Context, from, to At, month domain.Interval) (*Restatement, error) {
+	var before, after *costs.Division
+	var changes *costs.Changes
+	var since domain.Instant
+	var first domain.Position
+	divided := func(h *Conn, v projections.View) (*costs.Division, error) {
+		d, err := h.present(ctx, v, month)
+		if err == nil && d == nil {
+			err = costs.ErrTooLarge
+		}
+		return d, err
+	}
+	if err := c.read(ctx, from, func(h *Conn, v projections.View) (err error) {
+		first = v.Position().Clone()
+		if since, err = h.lastAppended(ctx, first); err != nil {
+			return err
+		}
+		before, err = divided(h, v)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	out := &Restatement{Month: month, From: first.String(), Causes: []RestatedCause{}}
+	if err := c.read(ctx, to, func(h *Conn, v projections.View) (err error) {
+		if !v.Position().Covers(first) {
+			return invalid("to", "%s is not after %s", v.Position(), first)
+		}
+		out.To = v.Position().String()
+		if changes, err = costs.ReadChanges(v, month, since); err != nil {
+			return err
+		}
+		after, err = divided(h, v)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	var err error
+	if out.Before, err = booksSums(before); err != nil {
+		return nil, err
+	}
+	if out.After, err = booksSums(after); err != nil {
+		return nil, err
+	}
+	if out.Changes, err = costs.Difference(before, nil, after, domain.Interval{}, changes); err != nil {
+		return nil, err
+	}
+	for i := range out.Changes {
+		p := &out.Changes[i]
+		p.Books = ""
+		j := slices.IndexFunc(out.Causes, func(r RestatedCause) bool {
+			return r.Type == p.Type && r.Rounding == p.Rounding && r.Currency == p.Currency && slices.Equal(r.Causes, p.Causes)
+		})
+		if j < 0 {
+			j = len(out.Causes)
+			out.Causes = append(out.Causes, RestatedCause{
+				PostingSum{Period: p.Period, Type: p.Type, Rounding: p.Rounding, Currency: p.Currency}, p.Causes,
+			})
+		}
+		s := &out.Causes[j]
+		s.Postings++
+		s.Billed, s.Effective = s.Billed.Add(p.Billed), s.Effective.Add(p.Effective)
+	}
+	slices.SortStableFunc(out.Causes, func(a, b RestatedCause) int {
+		return cmp.Or(compareBool(a.Rounding, b.Rounding), strings.Compare(string(a.Type), string(b.Type)),
+			strings.Compare(a.Currency, b.Currency), slices.Compare(a.Causes, b.Causes))
+	})
+	return out, nil
+}
+
+func booksSums(d *costs.Division) ([]BooksSum, error) {
+	r, err := d.Report(costs.Query{Month: d.Month})
+	if err != nil {
+		return nil, err
+	}
+	out := []BooksSum{}
+	for i := range r.Totals {
+		t := &r.Totals[i]
+		out = append(out, BooksSum{t.Currency, t.Billed, t.Effective})
+	}
+	return out, nil
+}
+
+// explainClosed explains an allocation of a closed month from the rows of its close, so that its amounts are those
+// that were closed. It returns nil for an allocation that was not closed: it came later.
+func (h *Conn) explainClosed(ctx context.Context, closes []registry.Close, x *costs.Explanation, ref attribution.Ref) (*costs.Explanation, error) {
+	books := costs.BooksOf(closes, x.Month)
+	if books == nil {
+		return nil, nil
+	}
+	to, err := domain.ParsePosition(books.Position)
+	if err != nil {
+		return nil, err
+	}
+	m, _, err := h.rowsAt(ctx, to, nil)
+	if err != nil {
+		return nil, err
+	}
+	var closed *costs.Explanation
+	err = m.View(ctx, func(v projections.View) (err error) {
+		closed, err = costs.Explain(v, ref)
+		return err
+	})
+	if errors.Is(err, costs.ErrNoAllocation) || err == nil && closed.Month != x.Month {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	closed.Books = books
+	return closed, nil
+}
