@@ -557,23 +557,53 @@ func TestCloseReminder(t *testing.T) {
 		}
 	}
 	same("nothing to close") // there is neither a bill nor an entity
-	digest := make([]byte, 32)
 	key, err := keyfile.Load(filepath.Join(dir, "operator.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed := func(entity string, period domain.Interval) domain.Envelope {
-		return domain.Envelope{Time: app.Now(), Subject: entity, Event: &domain.BooksClosed{Entity: entity, Period: period, Position: "0", Method: "m", Digest: digest}}
+	second, err := keyfile.Create(filepath.Join(t.TempDir(), "second.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide := func(operator string, key ed25519.PrivateKey, env domain.Envelope) {
+		t.Helper()
+		env.Time = app.Now()
+		if err := wire.Sign(&env, operator, key); err != nil {
+			t.Fatal(err)
+		}
+		apptest.AppendEvents(t, h.Log, env)
+	}
+	decide(app.Me(), key, domain.Envelope{Workspace: app.Platform, Event: &domain.OperatorRegistered{
+		Operator: "second", PublicKey: second.Public().(ed25519.PublicKey), Role: domain.RoleFinance,
+	}})
+	// closed closes books, proposed by the first operator and approved and closed by another.
+	closed := func(entity string, period domain.Interval, other string, key2 ed25519.PrivateKey) {
+		t.Helper()
+		end, err := h.End(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest := make([]byte, 32)
+		offset := end[domain.TopicPartition{
+			Topic: domain.TopicBooks, Partition: domain.PartitionOf([]byte(entity), domain.TopicBooks.Partitions()),
+		}]
+		decide(app.Me(), key, domain.Envelope{Subject: entity, Event: &domain.ClosePrepared{
+			Entity: entity, Period: period, Position: "0", Method: "m", Digest: digest,
+		}})
+		decide(other, key2, domain.Envelope{Subject: entity, Event: &domain.CloseApproved{
+			Entity: entity, Period: period, Digest: digest, Prepared: offset,
+		}})
+		decide(other, key2, domain.Envelope{Subject: entity, Event: &domain.BooksClosed{
+			Entity: entity, Period: period, Position: "0", Method: "m", Digest: digest, Prepared: offset,
+		}})
 	}
 	stranger, err := keyfile.Create(filepath.Join(t.TempDir(), "stranger.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, early, void := closed("gmbh", month), closed("inc", usage), closed("inc", month)
-	if err := errors.Join(wire.Sign(&ours, app.Me(), key), wire.Sign(&early, app.Me(), key), wire.Sign(&void, "stranger", stranger)); err != nil {
-		t.Fatal(err)
-	}
-	apptest.AppendEvents(t, h.Log, ours, early, void)
+	closed("gmbh", month, "second", second)
+	closed("inc", usage, "second", second)
+	closed("inc", month, "stranger", stranger)
 	if err := h.CatchUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
