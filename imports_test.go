@@ -68,7 +68,8 @@ adapters/importer/...:  domain/...  projections/...  simulations/...  own  adapt
 adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapters/admission  adapters/transport  schemas  any
 adapters/transport/...: domain/...  own  adapters/configfile  any
 adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  adapters/admission  schemas  any
-adapters/*/...:         domain/...  projections/...  simulations/...  own  schemas  any
+adapters/durable:
+adapters/*/...:         domain/...  projections/...  simulations/...  own  adapters/durable  schemas  any
 
 cmd/quartermaster-audit/...: github.com/shopspring/decimal  domain/...  projections/...  adapters/wire  adapters/commandline  adapters/buildinfo  own  schemas/...  github.com/spf13/...  github.com/klauspost/compress/...  github.com/pierrec/lz4/...  golang.org/x/mod/...
 cmd/quartermaster/internal/config/...: domain/...  projections  own  adapters/...  any

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"syscall"
 
+	"quartermaster/adapters/durable"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
@@ -143,7 +144,7 @@ type Draft struct {
 // NewDraft begins a file of a month. The caller MUST put or discard it.
 func (d Directory) NewDraft(month domain.Interval) (*Draft, error) {
 	folder := d.allocationsFolder(month)
-	if err := makeDurable(folder); err != nil {
+	if err := durable.MakeDirectory(folder); err != nil {
 		return nil, err
 	}
 	for _, path := range []string{filepath.Dir(folder), folder} {
@@ -184,7 +185,7 @@ func (w *Draft) place(path string) error {
 	if err != nil {
 		return errors.Join(err, w.Discard())
 	}
-	return errors.Join(w.f.Close(), syncDirectory(filepath.Dir(path)))
+	return errors.Join(w.f.Close(), durable.SyncDirectory(filepath.Dir(path)))
 }
 
 // PutAllocations keeps a divided month, whose canonical form is in the draft, and returns its digest. Bytes and

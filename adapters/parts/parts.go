@@ -35,6 +35,7 @@ import (
 	"syscall"
 	"time"
 
+	"quartermaster/adapters/durable"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -224,7 +225,7 @@ func readable(path string, mode, access fs.FileMode) error {
 
 // lock keeps other writers out until the returned function is called.
 func (d Directory) lock() (unlock func() error, err error) {
-	if err := makeDurable(d.Path); err != nil {
+	if err := durable.MakeDirectory(d.Path); err != nil {
 		return nil, fmt.Errorf("make the directory of parts: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(d.Path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
@@ -259,31 +260,5 @@ func place(path string, write func(*os.File) error) (err error) {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDirectory(dir)
-}
-
-// makeDurable makes a directory and its parents, with their names on disk when it returns.
-func makeDurable(path string) error {
-	_, err := os.Stat(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return os.MkdirAll(path, 0o700) // returns what is wrong
-	}
-	parent := filepath.Dir(path)
-	if parent != path {
-		if err := makeDurable(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return err
-	}
-	return syncDirectory(parent)
-}
-
-func syncDirectory(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.SyncDirectory(dir)
 }

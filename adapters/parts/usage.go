@@ -13,6 +13,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"quartermaster/adapters/durable"
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/usage"
@@ -238,7 +239,7 @@ func (w *Writer) putUsage(m *usage.Month, position domain.Position) error {
 	}
 	folder := usageFolder(m.Inputs.Month)
 	if w.Bucket == nil {
-		if err := makeDurable(w.path(folder)); err != nil {
+		if err := durable.MakeDirectory(w.path(folder)); err != nil {
 			return err
 		}
 		if err := sweep(w.path(folder)); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"quartermaster/adapters/durable"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -246,7 +247,7 @@ func (w *Writer) makeFolder(k projections.PartKey) error {
 	}
 	partition := w.path(folder(k))
 	if _, err := os.Stat(partition); errors.Is(err, fs.ErrNotExist) {
-		if err := makeDurable(partition); err != nil {
+		if err := durable.MakeDirectory(partition); err != nil {
 			return err
 		}
 		topic := filepath.Dir(partition)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"quartermaster/adapters/durable"
 	"quartermaster/domain"
 )
 
@@ -46,7 +47,7 @@ func Remove(dir, name string) error {
 	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove an old scheduled snapshot: %w", err)
 	}
-	return syncDir(dir)
+	return durable.SyncDirectory(dir)
 }
 
 // first reports whether a period is new and among the first n, and remembers it.

@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"quartermaster/adapters/durable"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -98,7 +99,10 @@ func put(dir, name string, write func(io.Writer) error) (path string, err error)
 	if err := os.Rename(f.Name(), path); err != nil {
 		return "", fmt.Errorf("save snapshot: %w", err)
 	}
-	return path, syncDir(dir)
+	if err := durable.SyncDirectory(dir); err != nil {
+		return "", fmt.Errorf("save snapshot: %w", err)
+	}
+	return path, nil
 }
 
 // readable lets those who may read dir read f.
@@ -260,17 +264,6 @@ func sweep(dir string) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove half-written snapshot: %w", err)
 		}
-	}
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("save snapshot: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("save snapshot: %w", err)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"quartermaster/adapters/durable"
 )
 
 // directory implements disk with a directory of the file system.
@@ -18,7 +20,7 @@ type directory struct {
 const lockName = "lock"
 
 func openDirectory(path string) (*directory, error) {
-	if err := makeDurable(path); err != nil {
+	if err := durable.MakeDirectory(path); err != nil {
 		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
@@ -40,38 +42,9 @@ func openDirectory(path string) (*directory, error) {
 	return &directory{path, lock}, nil
 }
 
-// makeDurable makes a directory and its parents. Their names are on disk when it returns: otherwise
-// a file in it could be lost even though it was synced.
-func makeDurable(path string) error {
-	_, err := os.Stat(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return os.MkdirAll(path, 0o700) // returns what is wrong
-	}
-	parent := filepath.Dir(path)
-	if parent != path {
-		if err := makeDurable(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return err
-	}
-	return syncDirectory(parent)
+func (d *directory) Folder(name string) error {
+	return durable.MakeDirectory(filepath.Join(d.path, name))
 }
-
-func syncDirectory(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return syncFile(f)
-}
-
-// syncFile waits for the disk. Tests replace it to record the calls.
-var syncFile = (*os.File).Sync
-
-func (d *directory) Folder(name string) error { return makeDurable(filepath.Join(d.path, name)) }
 
 func (d *directory) List(folder string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(d.path, folder))
@@ -106,7 +79,7 @@ func (d *directory) Open(name string) (file, error) {
 func (d *directory) Remove(name string) error { return os.Remove(filepath.Join(d.path, name)) }
 
 func (d *directory) SyncDir(folder string) error {
-	return syncDirectory(filepath.Join(d.path, folder))
+	return durable.SyncDirectory(filepath.Join(d.path, folder))
 }
 
 // Close releases the lock.

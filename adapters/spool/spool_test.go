@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"quartermaster/adapters/durable"
 	"quartermaster/domain"
 	"quartermaster/domain/long"
 )
@@ -736,10 +737,10 @@ func TestFailingDisk(t *testing.T) {
 
 // The folders of a new spool are durable before anything in them counts as stored.
 func TestFoldersLast(t *testing.T) {
-	usual := syncFile
-	defer func() { syncFile = usual }()
+	usual := durable.Sync
+	defer func() { durable.Sync = usual }()
 	var synced []string
-	syncFile = func(f *os.File) error {
+	durable.Sync = func(f *os.File) error {
 		synced = append(synced, filepath.Base(f.Name()))
 		return usual(f)
 	}

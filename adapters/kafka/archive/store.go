@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"quartermaster/adapters/durable"
 )
 
 // Store is where the objects of an archive are: a directory or a bucket. It is safe for concurrent
@@ -78,7 +80,7 @@ func (d Directory) Put(_ context.Context, name string, body []byte) (err error) 
 	if err := os.Link(f.Name(), path); err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
-	if err := syncDir(dir); err != nil {
+	if err := durable.SyncDirectory(dir); err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
 	return nil
@@ -107,7 +109,7 @@ func (d Directory) makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return syncDir(parent)
+	return durable.SyncDirectory(parent)
 }
 
 // sweep removes files that a crash left half-written.
@@ -147,12 +149,4 @@ func (d Directory) List(_ context.Context, prefix string) (names []string, err e
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

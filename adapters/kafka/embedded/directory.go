@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"quartermaster/adapters/durable"
 )
 
 const (
@@ -140,7 +142,7 @@ func (d *directory) identity() (string, error) {
 	if err := replaceFile(filepath.Join(d.path, idFile), []byte(id+"\n")); err != nil {
 		return "", err
 	}
-	return id, syncDir(d.path)
+	return id, durable.SyncDirectory(d.path)
 }
 
 // knownIdentity is identity, but does not create an id.

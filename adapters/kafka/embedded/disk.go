@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"quartermaster/adapters/durable"
 )
 
 // disk checks what the broker does not check before an acknowledgement: that the directory
@@ -74,7 +76,7 @@ func (d *disk) confirmAppend(tp topicPartition) error {
 			return nil // no such partition, which the answer reports
 		}
 		if err == nil {
-			err = syncDir(filepath.Join(d.path, "partitions"))
+			err = durable.SyncDirectory(filepath.Join(d.path, "partitions"))
 		}
 		if err != nil {
 			return err

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"quartermaster/adapters/durable"
 )
 
 // startFile has the first offset of a partition whose oldest segments were deleted. It is written
@@ -87,7 +89,7 @@ func (d *disk) drop(tp topicPartition, offset int64) (int64, error) {
 	if err := replaceFile(filepath.Join(dir, startFile), []byte(strconv.FormatInt(to, 10)+"\n")); err != nil {
 		return 0, err
 	}
-	return to, syncDir(dir)
+	return to, durable.SyncDirectory(dir)
 }
 
 // droppable returns the first offset of the partition in dir, -1 if there is none, and the one that

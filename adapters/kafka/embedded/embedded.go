@@ -96,7 +96,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -408,14 +407,4 @@ func (e *DamageError) Error() string {
 		s += fmt.Sprintf(" (%s/%d, offset %d)", e.Topic, e.Partition, e.Offset)
 	}
 	return s + ": " + e.Reason + "; nothing was changed, restore the file from a copy"
-}
-
-// syncDir makes the entries of a directory durable.
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sys/unix"
+
+	"quartermaster/adapters/durable"
 )
 
 // advertised is the address in metadata. The name is reserved (RFC 2606), so that a client without
@@ -69,7 +71,7 @@ func own(ctx context.Context, cfg Config, d *directory, end func(error)) (_ *own
 	if err := os.Remove(stopped); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, r, fmt.Errorf("open log: %w", err)
 	}
-	if err := syncDir(d.path); err != nil {
+	if err := durable.SyncDirectory(d.path); err != nil {
 		return nil, r, fmt.Errorf("open log: %w", err)
 	}
 	raiseFileLimit(r.Segments, cfg.Log)
@@ -127,7 +129,7 @@ func (o *owner) stop(clean bool) error {
 	}
 	o.guard.disk.close()
 	o.dir.removeSocket()
-	return errors.Join(err, syncDir(o.dir.path))
+	return errors.Join(err, durable.SyncDirectory(o.dir.path))
 }
 
 // allowedConfig reports whether a topic may have a setting. It refuses settings that could delete

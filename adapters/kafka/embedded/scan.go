@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"quartermaster/adapters/durable"
 )
 
 // partition is the directory of one partition.
@@ -386,7 +388,7 @@ func (p *partition) settle(r *Report) error {
 	if err := replaceFile(filepath.Join(p.dir, snapshotFile), text); err != nil {
 		return err
 	}
-	return syncDir(p.dir)
+	return durable.SyncDirectory(p.dir)
 }
 
 // checkEntries checks a log of framed entries: a little-endian length and a CRC-32C, both of the
@@ -485,14 +487,14 @@ func syncTree(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := syncDir(filepath.Join(root, e.Name())); err != nil {
+		if err := durable.SyncDirectory(filepath.Join(root, e.Name())); err != nil {
 			return err
 		}
 	}
 	if err == nil {
-		if err := syncDir(root); err != nil {
+		if err := durable.SyncDirectory(root); err != nil {
 			return err
 		}
 	}
-	return syncDir(dir)
+	return durable.SyncDirectory(dir)
 }
