@@ -45,6 +45,7 @@ type Authority struct {
 	grants   map[operatorKey][]Grant
 	owners   map[string][]ownership // of each cluster, by offset
 	rejected []Rejection
+	events   []operatorEvent // in the order of the log
 }
 
 // ownership is a valid registration of a cluster.
@@ -130,10 +131,27 @@ func NewAuthority(view projections.View) (*Authority, error) {
 	for {
 		a, again := derive(events, known)
 		if !again {
+			a.events = events
 			if s, ok := view.(Supposing); ok {
 				a.supposed = s.Supposed()
 			}
 			return a, a.own(view)
+		}
+	}
+}
+
+// then returns the authority as the registry was when a decision was appended. Decisions about books are
+// judged by it, so that nobody opens books again by a revocation that is dated before their close.
+func (a *Authority) then(s *projections.Signer) *Authority {
+	before := slices.DeleteFunc(slices.Clone(a.events), func(e operatorEvent) bool { return e.v.Signer.Appended > s.Appended })
+	if len(before) == len(a.events) {
+		return a
+	}
+	known := map[int64]bool{}
+	for {
+		if b, again := derive(before, known); !again {
+			b.events, b.supposed, b.owners = before, a.supposed, a.owners
+			return b
 		}
 	}
 }
@@ -348,6 +366,9 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 	}
 	if len(a.supposed) > 0 && bytes.Equal(s.Key, a.supposed) {
 		return ""
+	}
+	if k.Table == projections.TableCloses {
+		a = a.then(s)
 	}
 	scope, reason := a.decidedFor(k, v)
 	if reason != "" {

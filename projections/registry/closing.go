@@ -12,7 +12,8 @@ import (
 
 // Books are closed in three decisions, in the order of the log: one operator proposes (ClosePrepared),
 // another with another key consents (CloseApproved) and closes (BooksClosed). Nothing can be decided about
-// a closed period: there is no way to open it again.
+// a closed period: there is no way to open it again. Each is judged by who might decide when it was
+// appended, so that a later revocation of a key does not open it either.
 
 // Close is what was decided about the books of a period. Void decisions are left out.
 type Close struct {
@@ -113,7 +114,7 @@ type closing struct {
 // judge applies a decision, unless it is void; then it returns why.
 func (c *closing) judge(a *Authority, v *projections.Version) string {
 	s := v.Signer
-	g, reason := a.grant("", s)
+	g, reason := a.then(s).grant("", s)
 	if reason == "" {
 		reason = mayDecide(g, v.Event)
 	}

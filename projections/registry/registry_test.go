@@ -168,6 +168,13 @@ func TestAuthority(t *testing.T) {
 			"BooksClosed root: it closes other books than those that were approved",
 			"BooksClosed root: the books were closed at",
 		}},
+		{"a revocation that is dated back does not open books", func(l *storetest.Log) {
+			closed := domain.Envelope{Time: storetest.Start + 3*day, Event: &domain.BooksClosed{Entity: "e", Period: period, Position: "0", Method: "m", Digest: digest}}
+			l.Append(first, storetest.Bob.Register(storetest.Root, "home", domain.RoleFinance, nil, storetest.Start+1),
+				storetest.Root.Sign(prepared), storetest.Bob.Sign(approved), storetest.Bob.Sign(closed))
+			l.AppendAt(revoke(storetest.Bob, "home", storetest.Bob, storetest.Start+2), storetest.Start+9*day)
+			l.Append(storetest.Bob.Sign(quota("q", storetest.Start+4*day)))
+		}, []string{"q QuotaSet bob: the key of operator \"bob\" ended at"}},
 		{"a new role replaces the one before", func(l *storetest.Log) {
 			l.Append(first, storetest.Bob.Register(storetest.Root, "acme", domain.RoleAuditor, nil, storetest.Start+1), storetest.Bob.Register(storetest.Root, "acme", domain.RolePlanner, nil, storetest.Start+day), storetest.Bob.Sign(quota("early", storetest.Start+2)), storetest.Bob.Sign(quota("late", storetest.Start+day)))
 		}, []string{"early QuotaSet bob: operator \"bob\" is auditor"}},
