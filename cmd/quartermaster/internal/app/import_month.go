@@ -91,8 +91,8 @@ type monthFile struct {
 // was exported. Nothing is overwritten: what was added and removed are events.
 //
 // Nothing is imported if a row is bad or belongs to another account or month, because a row that is
-// not read would count as removed. If the export has at most half as many lines as the ledger, or no
-// issuer in common with it, acceptRemoval MUST be the number of lines that it removes; the error is
+// not read would count as removed. If the export has at most half as many lines as the ledger, or lacks
+// an issuer that the ledger has of the account, acceptRemoval MUST be the number of lines that it removes; the error is
 // an [InvalidError] that says how many.
 func (c *Caller) ImportMonth(ctx context.Context, opts focus.Options, of BillMonth, files []string, acceptRemoval int) (Imported, error) {
 	start := time.Now()
@@ -121,11 +121,11 @@ func (c *Caller) ImportMonth(ctx context.Context, opts focus.Options, of BillMon
 	}
 	diff.Before = len(held.lines)
 	ans.Source = monthSource(all, opts, of, held.digest)
-	common := len(held.lines) == 0
-	added := map[string]bool{} // lines to be appended
+	lacks := maps.Clone(held.issuers) // issuers without a line in the export
+	added := map[string]bool{}        // lines to be appended
 	err = h.readMonth(ctx, opts, of, all, &ans, func(env *domain.Envelope, l *domain.BillingLine) error {
 		key := l.InvoiceIssuerName + "\x00" + l.LineID
-		common = common || held.issuers[l.InvoiceIssuerName]
+		delete(lacks, l.InvoiceIssuerName)
 		digest, err := contentOf(env.Event, opts.ExportTime)
 		if err != nil {
 			return err
@@ -160,10 +160,10 @@ func (c *Caller) ImportMonth(ctx context.Context, opts focus.Options, of BillMon
 		}
 	}
 	diff.Removed, diff.Lines = len(removed), diff.Added+diff.Changed+diff.Unchanged
-	if few := 2*diff.Lines <= diff.Before; (few || !common) && len(removed) > 0 && acceptRemoval != len(removed) {
+	if few := 2*diff.Lines <= diff.Before; (few || len(lacks) > 0) && len(removed) > 0 && acceptRemoval != len(removed) {
 		why := fmt.Sprintf("it has %d lines, the ledger has %d", diff.Lines, diff.Before)
 		if !few {
-			why = "it names none of the issuers that the ledger has of the account"
+			why = fmt.Sprintf("it has no line of %s, and the ledger does", strings.Join(slices.Sorted(maps.Keys(lacks)), ", "))
 		}
 		return ans, &helped{invalid("accept-removal", "the export of %s would remove %d lines: %s; nothing was imported",
 			of, len(removed), why), RemedyAcceptRemoval}
