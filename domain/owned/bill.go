@@ -80,11 +80,8 @@ func (b *biller) asset(a *Asset) []Invoice {
 	except := func(kind ProblemKind, format string, args ...any) {
 		b.problems = append(b.problems, Problem{kind, a.Cluster + "/" + a.ID, fmt.Sprintf(format, args...)})
 	}
-	service := domain.Interval{From: a.InService, To: b.month.To}
-	if d := a.Disposal; d != nil && d.At >= a.InService {
-		service.To = min(service.To, d.At)
-	}
-	if service = service.Intersect(b.month); service.Empty() && !b.disposed(a) {
+	service := a.service(b.month)
+	if service.Empty() && !b.disposed(a) {
 		return nil
 	}
 	for i := range a.Nodes {
@@ -95,10 +92,16 @@ func (b *biller) asset(a *Asset) []Invoice {
 	lines := b.value(a, service, except)
 	lines = append(lines, b.power(a, service, except)...)
 	lines = append(lines, b.site(a, service, except)...)
-	if service.Empty() {
-		service = b.month
-	}
 	return b.invoices(a, service, lines)
+}
+
+// service returns when an asset is in service within a time.
+func (a *Asset) service(within domain.Interval) domain.Interval {
+	in := domain.Interval{From: a.InService, To: within.To}
+	if d := a.Disposal; d != nil && d.At >= a.InService {
+		in.To = min(in.To, d.At)
+	}
+	return in.Intersect(within)
 }
 
 // disposed reports whether the asset is disposed of in the month.
@@ -118,16 +121,23 @@ func (b *biller) value(a *Asset, service domain.Interval, except func(ProblemKin
 		what: Depreciation, currency: currency, amount: charge,
 		describes: fmt.Sprintf("Straight-line depreciation, month %s of %d", number.RatString(), a.life(b.month.To)),
 	})
+	impaired, reasons := new(rat), []string{}
 	for _, l := range s.losses {
 		if l.at >= b.month.From && l.at < b.month.To {
-			lines = append(lines, b.over(a, line{
-				what: Impairment, currency: currency, amount: ratOf(minor(l.amount, currency)),
-				describes: strings.TrimSuffix("Impairment: "+l.reason, ": "),
-			})...)
+			impaired = sum(impaired, ratOf(minor(l.amount, currency)))
+			if l.reason != "" {
+				reasons = append(reasons, l.reason)
+			}
 		}
 	}
+	if impaired.Sign() > 0 {
+		lines = append(lines, b.over(a, line{
+			what: Impairment, currency: currency, amount: impaired,
+			describes: strings.TrimSuffix("Impairment: "+strings.Join(reasons, "; "), ": "),
+		})...)
+	}
 	if b.disposed(a) {
-		left := ratOf(minor(s.carrying(to), currency))
+		left := b.left(a, s)
 		if !other(a.Capex, a.Disposal.Proceeds) {
 			left = less(left, ratOf(a.Disposal.Proceeds.Amount))
 		}
@@ -145,6 +155,19 @@ func (b *biller) value(a *Asset, service domain.Interval, except func(ProblemKin
 		})...)
 	}
 	return lines
+}
+
+// left returns the carrying amount at the end of the month: the price less what was charged. It ends
+// with a disposal only by the line for it.
+func (b *biller) left(a *Asset, s *schedule) *rat {
+	currency := a.Capex.Currency
+	left := less(ratOf(a.Capex.Amount), ratOf(minor(s.depreciated(monthOf(b.month.To)), currency)))
+	for _, l := range s.losses {
+		if l.at < b.month.To {
+			left = less(left, ratOf(minor(l.amount, currency)))
+		}
+	}
+	return left
 }
 
 // life returns the months of life that are in effect at the end of a month.
@@ -263,7 +286,7 @@ func (b *biller) invoices(a *Asset, service domain.Interval, lines []line) []Inv
 		}
 		inv := &all[n]
 		amount := rounded[i]
-		if amount.IsZero() && l.what != Depreciation {
+		if amount.IsZero() && (l.what != Depreciation || service.Empty()) {
 			continue
 		}
 		inv.add(l, amount)
@@ -276,7 +299,7 @@ func (b *biller) invoices(a *Asset, service domain.Interval, lines []line) []Inv
 	s := scheduleOf(a, b.in.Rules.Convention, func(ProblemKind, string, ...any) {})
 	for i := range all {
 		if all[i].Total.Currency == a.Capex.Currency {
-			carrying := minor(s.carrying(monthOf(b.month.To)), a.Capex.Currency)
+			carrying := minor(b.left(a, s), a.Capex.Currency)
 			if b.disposed(a) {
 				carrying = domain.Decimal{}
 			}
@@ -332,6 +355,10 @@ const (
 func Columns() []string { return []string{ColumnAsset, ColumnLedger, ColumnEstimated, columnBilling} }
 
 func (b *biller) billingLine(a *Asset, inv *Invoice, node *Node, service domain.Interval, l *line, amount domain.Decimal) domain.BillingLine {
+	inService := !service.Empty()
+	if !inService {
+		service = b.month // what is left of it is written off after its last hour
+	}
 	valid := func(d domain.Decimal) domain.NullDecimal { return domain.NullDecimal{Decimal: d, Valid: true} }
 	id := []string{inv.ID, l.what}
 	if node.Name != "" {
@@ -363,7 +390,7 @@ func (b *biller) billingLine(a *Asset, inv *Invoice, node *Node, service domain.
 	out.Other[columnBilling] = string(domain.BillingOwned)
 	out.ResourceID, out.ResourceName, out.ResourceType = cmp.Or(node.Resource, node.Name), node.Name, "Instance"
 	switch {
-	case l.what == Depreciation:
+	case l.what == Depreciation && inService:
 		// Depreciation buys the machine's time, even after the end of its life, when it costs nothing.
 		out.PricingQuantity, out.PricingUnit = valid(decimalOf(hours(service), 9)), "Instance-Hours"
 		out.ConsumedQuantity, out.ConsumedUnit = out.PricingQuantity, out.PricingUnit

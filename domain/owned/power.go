@@ -19,6 +19,7 @@ type share struct {
 // meter divides the readings of meters among the nodes that they name.
 func (b *biller) meter(assets []Asset) {
 	watts := map[nodeName]*rat{}
+	service := map[nodeName]domain.Interval{}
 	of := map[string][]string{} // nodes of assets, by cluster
 	owner := map[nodeName]string{}
 	for i := range assets {
@@ -32,6 +33,7 @@ func (b *biller) meter(assets []Asset) {
 			owner[at] = a.ID
 			of[a.Cluster] = append(of[a.Cluster], at.node)
 			watts[at] = times(a.weight(j), new(rat).SetUint64(a.PowerWatts))
+			service[at] = a.service(domain.Interval{To: b.month.To})
 		}
 	}
 	b.readings = map[nodeName][]share{}
@@ -39,7 +41,9 @@ func (b *biller) meter(assets []Asset) {
 		r := &b.in.Readings[i]
 		nodes := r.Nodes
 		if len(nodes) == 0 {
-			nodes = of[r.Cluster]
+			nodes = slices.DeleteFunc(slices.Clone(of[r.Cluster]), func(n string) bool {
+				return service[nodeName{r.Cluster, n}].Intersect(r.Interval).Empty()
+			})
 		}
 		if r.Interval.Empty() || len(nodes) == 0 {
 			continue
