@@ -11,6 +11,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"
 )
 
@@ -105,10 +106,13 @@ func NewCommitmentBook(view projections.View, month domain.Interval) (*Commitmen
 		return nil, err
 	}
 	sums := map[commitmentKey]*commitmentSum{}
-	for _, m := range months {
-		if m.From >= month.To {
-			break
+	before := domain.Instant(0)
+	past := slices.DeleteFunc(slices.Clone(months), func(m domain.Interval) bool { return m.From >= month.From })
+	for _, m := range append(past, month) {
+		for k, s := range sums {
+			s.expire(contracts[k.commitment], before, m.From)
 		}
+		before = m.From
 		if err := b.read(view, m, sums); err != nil {
 			return nil, err
 		}
@@ -135,6 +139,21 @@ type declaredCommitment struct {
 	*contract
 	purchase *domain.CommitmentPurchased
 	noticeBy domain.Instant
+	times    []domain.Interval // its terms, with renewals that are decided; those that touch are one
+}
+
+// ended reports whether the commitment ended after a time and until another. A term that is renewed
+// without a gap does not end: what is prepaid goes on.
+func (c *declaredCommitment) ended(after, until domain.Instant) bool {
+	return slices.ContainsFunc(c.times, func(t domain.Interval) bool { return after < t.To && t.To <= until })
+}
+
+// expire drops what was prepaid before a month, if the commitment ended since the month before it
+// that was read.
+func (s *commitmentSum) expire(c *declaredCommitment, before, month domain.Instant) {
+	if c != nil && s.Opening.Sign() > 0 && c.ended(before, month) {
+		s.Opening = attribution.Amount{}
+	}
 }
 
 // declaredCommitments reads the contracts in effect before the end of a month.
@@ -154,6 +173,11 @@ func declaredCommitments(view projections.View, month domain.Interval) (map[stri
 			return nil // costs list the conflict
 		}
 		d := &declaredCommitment{contract: c}
+		if whole := contractOf(a, k, h, inventory.Forever); whole.order == c.order {
+			d.times = inventory.Joined(byTime(whole.terms))
+		} else {
+			d.times = inventory.Joined(byTime(c.terms)) // bought again, later
+		}
 		for i := range h.Versions {
 			if h.Versions[i].Order.Effective >= month.To || a.Judge(k, h, i) != "" {
 				continue
@@ -172,6 +196,13 @@ func declaredCommitments(view projections.View, month domain.Interval) (map[stri
 		return nil, fmt.Errorf("read commitments: %w", err)
 	}
 	return all, nil
+}
+
+// byTime returns intervals by their beginning.
+func byTime(all []domain.Interval) []domain.Interval {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(x, y domain.Interval) int { return cmp.Compare(x.From, y.From) })
+	return all
 }
 
 // term returns the term in effect at the end of a month, else the last before it.
@@ -242,9 +273,6 @@ func (s *commitmentSum) compare(line *domain.BillingLine) {
 
 // close computes what follows from the sums, and reports whether there is anything to show.
 func (s *commitmentSum) close(b *CommitmentBook, c *declaredCommitment) bool {
-	if c != nil && c.term(b.Month).To <= b.Month.From && s.Opening.Sign() > 0 {
-		s.Opening = attribution.Amount{} // it expired with the term
-	}
 	left := s.Opening.Add(s.Purchased).Sub(s.Used).Sub(s.Unused)
 	moved := !s.Purchased.IsZero() || !s.Used.IsZero() || !s.Unused.IsZero()
 	if c == nil {
@@ -255,7 +283,7 @@ func (s *commitmentSum) close(b *CommitmentBook, c *declaredCommitment) bool {
 		s.Term, s.Workspace, s.NoticeBy = c.term(b.Month), c.scope, c.noticeBy
 		s.Contract = c.purchase.Contract
 		s.Owners = append(s.Owners, c.owners...)
-		if ended := s.Term.To <= b.Month.To && s.Term.To > b.Month.From; ended && !left.IsZero() {
+		if c.ended(b.Month.From, b.Month.To) && !left.IsZero() {
 			if left.Sign() > 0 {
 				s.Expired, left = left, attribution.Amount{}
 				b.except(PrepaidLeft, s.Commitment, "%s %s of what was billed was not consumed when its term ended", s.Expired, s.Currency)

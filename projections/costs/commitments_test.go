@@ -14,6 +14,51 @@ import (
 	"quartermaster/projections/storetest"
 )
 
+// What is prepaid goes on with a renewal, and expires once when the commitment ends.
+func TestCommitmentsExpireOnce(t *testing.T) {
+	months := []domain.Interval{projections.BillingMonth(storetest.Start)}
+	for len(months) < 6 {
+		months = append(months, projections.BillingMonth(months[len(months)-1].To))
+	}
+	l := storetest.NewLog()
+	l.Append(
+		storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, storetest.USD("1000000"), storetest.Start-10*domain.Day),
+		storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start, Event: &domain.CommitmentPurchased{
+			Commitment: "a", Market: domain.Market{Provider: "p"}, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "gpu-2", GPUModel: "H100 80GB",
+			GPUsPerUnit: 2, Units: 1, Term: domain.Interval{From: months[0].From, To: months[1].To}, Upfront: *storetest.USD("100"), Hourly: *storetest.USD("0"),
+		}}),
+		storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start, Event: &domain.CommitmentRenewed{
+			Commitment: "a", Units: 1, Term: domain.Interval{From: months[1].To, To: months[3].To}, Upfront: *storetest.USD("0"), Hourly: *storetest.USD("0"),
+		}}),
+	)
+	line := func(m int, category, billed, effective string) {
+		l.Append(recorded(billLine(fmt.Sprint(m, category), billed, func(b *domain.BillingLine) {
+			b.CommitmentDiscountID, b.ChargeCategory, b.EffectiveCost = "a", category, decimal.NewNullDecimal(storetest.Dec(effective))
+			b.BillingPeriodStart, b.BillingPeriodEnd = months[m].From, months[m].To
+			b.ChargePeriodStart, b.ChargePeriodEnd = months[m].From, months[m].To
+		})))
+	}
+	line(0, "Purchase", "100", "0")
+	line(0, "Usage", "0", "30")
+	line(1, "Usage", "0", "30")
+	line(5, "Purchase", "7", "0") // after its end
+	storetest.FoldView(t, l, func(v projections.View) {
+		for m, want := range []string{"0 70 0", "70 40 0", "40 40 0", "40 0 40", "", "0 7 0"} {
+			b, err := costs.NewCommitmentBook(v, months[m])
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, c := range b.Commitments {
+				got = fmt.Sprint(c.Opening, " ", c.Closing, " ", c.Expired)
+			}
+			if got != want {
+				t.Errorf("month %d: opening, closing, expired %q, want %q", m+1, got, want)
+			}
+		}
+	})
+}
+
 // What closes a month opens the next, every month adds up, and the last balance is what all lines
 // together leave.
 func TestCommitmentsRollForward(t *testing.T) {
