@@ -205,6 +205,9 @@ func (c *checker) offerKind(k OfferKind) {
 	oneOf(c, "kind", k, OfferReserved, OfferOnDemand, OfferSpot, OfferCapacityBlock, OfferSpendCommitment, OfferOwned)
 }
 
+// ownedCharges are what owned hardware is charged for besides the rates of its site: see package owned.
+var ownedCharges = []string{"depreciation", "impairment", "disposal", "capital", "power", "power-estimated"}
+
 func (c *checker) tariffSet(e *TariffSet) {
 	c.market(e.Market)
 	c.amount("per_kwh", e.PerKWh)
@@ -219,6 +222,9 @@ func (c *checker) tariffSet(e *TariffSet) {
 	for i, r := range e.Rates {
 		c.in("rates", i)
 		c.id("cost", r.Cost)
+		if slices.Contains(ownedCharges, r.Cost) {
+			c.bad("cost", "%s is a charge of owned hardware already; name it otherwise", quote(r.Cost))
+		}
 		oneOf(c, "per", r.Per, PerAsset, PerNode, PerGPU, PerRackUnit)
 		c.amount("price", r.Price)
 		name := r.Cost + "\x00" + string(r.Per)

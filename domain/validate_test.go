@@ -380,6 +380,7 @@ var violations = []struct {
 	{edit(func(e *TariffSet) { e.Rates = []SiteRate{{"", PerNode, usd("1")}} }), TypeTariffSet, "TariffSet: rates[0].cost: is missing"},
 	{edit(func(e *TariffSet) { e.Rates = []SiteRate{{"a", PerNode, usd("1")}, {"a", PerNode, usd("2")}} }), TypeTariffSet, `TariffSet: rates[1].cost: "a" per node is that of rates[0] too`},
 	{edit(func(e *TariffSet) { e.Rates = []SiteRate{{"a", PerNode, usd("-1")}} }), TypeTariffSet, "TariffSet: rates[0].price: -1 is negative"},
+	{edit(func(e *TariffSet) { e.Rates = []SiteRate{{"power", PerNode, usd("1")}} }), TypeTariffSet, `TariffSet: rates[0].cost: "power" is a charge of owned hardware already; name it otherwise`},
 	{edit(func(e *TariffSet) { e.PUE = dec("0.99") }), TypeTariffSet, "TariffSet: pue: 0.99 is below 1, which no building reaches"},
 	{edit(func(e *FXRateSet) { e.Rate = Decimal{} }), TypeFXRateSet, "FXRateSet: rate: 0 is not above 0"},
 	{edit(func(e *FXRateSet) { e.Quote = "EUR" }), TypeFXRateSet, `FXRateSet: quote: "EUR" is the base too`},

@@ -140,11 +140,13 @@ const (
 	NoPower       ProblemKind = "no_power"          // no reading and no nameplate: power is not charged
 	AboveRated    ProblemKind = "above_nameplate"   // meters count more than the nameplate allows: charged as metered
 	NoNode        ProblemKind = "no_node"           // a node of it is not registered: its part goes to nobody's machine
-	NodeOfSeveral ProblemKind = "node_of_several"   // two assets name one node: both are charged to it
+	NodeOfSeveral ProblemKind = "node_of_several"   // two assets name one node: both are charged to it, its power once
 	OtherCurrency ProblemKind = "other_currency"    // an amount that is not in the currency of the asset: not charged
 	LateRevision  ProblemKind = "revision_ignored"  // before service, or after disposal: not applied
 	BeforeService ProblemKind = "disposal_ignored"  // a disposal before service: not applied
 	TooImpaired   ProblemKind = "impairment_capped" // more than the carrying amount: only that is charged
+	// OverlappingReadings are of one meter. The subject is cluster/meter.
+	OverlappingReadings ProblemKind = "overlapping_readings"
 )
 
 // Invoice is an internal invoice of an asset for a month, in one currency.

@@ -296,6 +296,12 @@ func TestProblems(t *testing.T) {
 		{"above the nameplate", func(_ *Asset, in *Input) {
 			in.Readings = []Reading{{Cluster: "lab", Nodes: []string{"n1"}, Interval: period(2026, 1), WattHours: dec("1e12")}}
 		}, AboveRated},
+		{"readings that overlap", func(_ *Asset, in *Input) {
+			in.Readings = []Reading{
+				{Cluster: "lab", Meter: "m", Nodes: []string{"n1"}, Interval: domain.Interval{From: at(2026, 1, 1), To: at(2026, 1, 2)}, WattHours: dec("1")},
+				{Cluster: "lab", Meter: "m", Nodes: []string{"n1"}, Interval: period(2026, 1), WattHours: dec("31")},
+			}
+		}, OverlappingReadings},
 		{"an unknown node", func(a *Asset, _ *Input) { a.Nodes[0].Resource = "" }, NoNode},
 		{"a node of two assets", func(a *Asset, in *Input) {
 			other := *a

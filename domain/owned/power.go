@@ -2,6 +2,7 @@ package owned
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -21,24 +22,23 @@ func (b *biller) meter(assets []Asset) {
 	watts := map[nodeName]*rat{}
 	service := map[nodeName]domain.Interval{}
 	of := map[string][]string{} // nodes of assets, by cluster
-	owner := map[nodeName]string{}
+	b.owner = map[nodeName]string{}
 	for i := range assets {
 		a := &assets[i]
 		for j := range a.Nodes {
 			at := nodeName{a.Cluster, a.Nodes[j].Name}
-			if first, both := owner[at]; both {
-				b.problems = append(b.problems, Problem{NodeOfSeveral, a.Cluster + "/" + a.ID, "asset " + first + " names node " + at.node + " too"})
+			if first, both := b.owner[at]; both {
+				b.problems = append(b.problems, Problem{NodeOfSeveral, a.Cluster + "/" + a.ID, "asset " + first + " names node " + at.node + " too, and is charged for its power"})
 				continue
 			}
-			owner[at] = a.ID
+			b.owner[at] = a.ID
 			of[a.Cluster] = append(of[a.Cluster], at.node)
 			watts[at] = times(a.weight(j), new(rat).SetUint64(a.PowerWatts))
 			service[at] = a.service(domain.Interval{To: b.month.To})
 		}
 	}
 	b.readings = map[nodeName][]share{}
-	for i := range b.in.Readings {
-		r := &b.in.Readings[i]
+	for _, r := range b.apart() {
 		nodes := r.Nodes
 		if len(nodes) == 0 {
 			nodes = slices.DeleteFunc(slices.Clone(of[r.Cluster]), func(n string) bool {
@@ -66,6 +66,31 @@ func (b *biller) meter(assets []Asset) {
 			b.readings[at] = append(b.readings[at], share{r.Interval, times(ratOf(r.WattHours), part)})
 		}
 	}
+}
+
+// apart returns the readings of which none overlaps another of its meter. Of two that do, the one that
+// begins or ends first counts.
+func (b *biller) apart() []Reading {
+	readings := slices.Clone(b.in.Readings)
+	slices.SortStableFunc(readings, func(x, y Reading) int {
+		return cmp.Or(
+			cmp.Compare(x.Cluster, y.Cluster), cmp.Compare(x.Meter, y.Meter),
+			cmp.Compare(x.Interval.From, y.Interval.From), cmp.Compare(x.Interval.To, y.Interval.To),
+		)
+	})
+	var last *Reading
+	return slices.DeleteFunc(readings, func(r Reading) bool {
+		if last != nil && last.Cluster == r.Cluster && last.Meter == r.Meter && r.Interval.From < last.Interval.To {
+			b.problems = append(b.problems, Problem{
+				OverlappingReadings, r.Cluster + "/" + r.Meter,
+				fmt.Sprintf("the reading of %s to %s overlaps that of %s to %s, and is not charged",
+					r.Interval.From, r.Interval.To, last.Interval.From, last.Interval.To),
+			})
+			return true
+		}
+		last = &r
+		return false
+	})
 }
 
 // priced is a tariff within a time.
@@ -157,6 +182,9 @@ func (b *biller) power(a *Asset, service domain.Interval, except func(ProblemKin
 		})
 	}
 	for i := range a.Nodes {
+		if b.owner[nodeName{a.Cluster, a.Nodes[i].Name}] != a.ID {
+			continue // another asset names the node, and is charged
+		}
 		readings := b.readings[nodeName{a.Cluster, a.Nodes[i].Name}]
 		rated := times(a.weight(i), new(rat).SetUint64(a.PowerWatts))
 		lines = b.charge(lines, a, tariffs, i, Power, func(in domain.Interval) *rat {
