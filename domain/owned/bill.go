@@ -61,6 +61,7 @@ type biller struct {
 	length   *rat // of the month, in nanoseconds
 	tariffs  map[string][]Tariff
 	readings map[nodeName][]share
+	owner    map[nodeName]string // the asset that is charged for the power of a node
 	problems []Problem
 }
 
@@ -348,11 +349,16 @@ const (
 	ColumnAsset     = "x_AssetId" // cluster/asset
 	ColumnLedger    = "x_GeneralLedgerReference"
 	ColumnEstimated = "x_Estimated"
-	columnBilling   = "x_BillingModel"
+	// ColumnRevision is set by whoever issues the bill, on a line that was issued otherwise before. It
+	// makes a bill that goes back to what an earlier one said another bill.
+	ColumnRevision = "x_Revision"
+	columnBilling  = "x_BillingModel"
 )
 
 // Columns are the columns of lines that FOCUS does not define.
-func Columns() []string { return []string{ColumnAsset, ColumnLedger, ColumnEstimated, columnBilling} }
+func Columns() []string {
+	return []string{ColumnAsset, ColumnLedger, ColumnEstimated, ColumnRevision, columnBilling}
+}
 
 func (b *biller) billingLine(a *Asset, inv *Invoice, node *Node, service domain.Interval, l *line, amount domain.Decimal) domain.BillingLine {
 	inService := !service.Empty()

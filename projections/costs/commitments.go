@@ -240,13 +240,18 @@ func (b *CommitmentBook) read(view projections.View, month domain.Interval, sums
 			}}
 			sums[k] = s
 		}
-		switch purchase := line.ChargeCategory == "Purchase"; {
+		purchase := line.ChargeCategory == "Purchase"
+		if purchase && !line.EffectiveCost.Valid {
+			l.Effective = attribution.Amount{} // it is billed, and consumed by the lines for its use
+		}
+		switch {
 		case !now && purchase:
-			s.Opening = s.Opening.Add(l.Billed)
+			s.Opening = s.Opening.Add(l.Billed).Sub(l.Effective)
 		case !now:
 			s.Opening = s.Opening.Sub(l.Effective)
 		case purchase:
-			s.Purchased = s.Purchased.Add(l.Billed)
+			// Some suppliers state the unused part as the effective cost of the fee.
+			s.Purchased, s.Unused = s.Purchased.Add(l.Billed), s.Unused.Add(l.Effective)
 		case l.Unused:
 			s.Unused = s.Unused.Add(l.Effective)
 		default:

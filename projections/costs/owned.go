@@ -3,7 +3,9 @@ package costs
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	"quartermaster/domain"
 	"quartermaster/domain/owned"
@@ -95,7 +97,7 @@ func NewOwnedBill(view projections.View, month domain.Interval) (*OwnedBill, err
 		b.enter(&invoices[i])
 	}
 	slices.SortFunc(b.Totals, func(x, y domain.Money) int { return cmp.Compare(x.Currency, y.Currency) })
-	return b, b.withdraw(view)
+	return b, b.revise(view)
 }
 
 func (b *OwnedBill) enter(inv *owned.Invoice) {
@@ -124,50 +126,89 @@ func (b *OwnedBill) enter(inv *owned.Invoice) {
 	b.Totals = append(b.Totals, inv.Total)
 }
 
-// withdraw states lines of an earlier bill of the month again, with a cost of 0, if this bill does
-// not have them, and voids invoices that have no other lines. Of the statements of a line or an
-// invoice the last counts.
-func (b *OwnedBill) withdraw(view projections.View) error {
+// revise compares the bill with what the ledger has of an earlier bill of the month. A line that
+// differs has a revision, so that a bill which goes back to an earlier one is not taken for it. A line
+// that this bill does not have is stated again with a cost of 0, and an invoice that has no other
+// lines is void. Of the statements of a line or an invoice the last counts.
+func (b *OwnedBill) revise(view projections.View) error {
 	type name struct{ issuer, account, id string }
-	lines, invoices := map[name]bool{}, map[name]int{}
+	lines, invoices := map[name]int{}, map[name]int{}
 	for i := range b.lines {
 		l := &b.lines[i]
-		lines[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}] = true
+		lines[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}] = i
 	}
 	for i := range b.invoices {
 		in := &b.invoices[i]
 		invoices[name{in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID}] = i
 	}
-	standing := len(b.invoices)
-	return EachLine(view, b.Month, func(l *LedgerLine) error {
-		if l.Other[owned.ColumnAsset] == "" || lines[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}] {
+	standing, revisions := len(b.invoices), map[name]int{} // the latest of each invoice
+	err := EachLine(view, b.Month, func(l *LedgerLine) error {
+		if l.Other[owned.ColumnAsset] == "" {
 			return nil
 		}
-		gone := l.BillingLine
-		zero := domain.NullDecimal{Valid: true}
-		gone.BilledCost, gone.EffectiveCost, gone.ListCost, gone.ContractedCost = domain.Decimal{}, zero, zero, zero
-		gone.PricingQuantity, gone.ConsumedQuantity = zero, zero
-		b.lines = append(b.lines, gone)
-		b.Withdrawn = append(b.Withdrawn, l.name())
+		at, has := lines[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}]
+		if !has {
+			at = len(b.lines)
+			b.lines = append(b.lines, withdrawn(&l.BillingLine))
+			b.Withdrawn = append(b.Withdrawn, l.name())
+		}
+		line := &b.lines[at]
+		revision, _ := strconv.Atoi(l.Other[owned.ColumnRevision])
+		if !sameCharge(line, &l.BillingLine) {
+			revision = l.Stated
+		}
+		if revision > 0 {
+			line.Other[owned.ColumnRevision] = strconv.Itoa(revision)
+		}
 		of := name{l.InvoiceIssuerName, l.BillingAccountID, l.InvoiceID}
-		at, known := invoices[of]
+		revisions[of] = max(revisions[of], revision)
+		if has {
+			return nil
+		}
+		in, known := invoices[of]
 		switch {
 		case !known:
-			at = len(b.invoices)
-			invoices[of] = at
+			in = len(b.invoices)
+			invoices[of] = in
 			b.invoices = append(b.invoices, domain.InvoiceReceived{
 				InvoiceIssuerName: of.issuer, BillingAccountID: of.account, InvoiceID: of.id,
 				Total: domain.Money{Currency: l.BillingCurrency}, IssueDate: b.Month.To, Status: voided, BillingPeriod: b.Month,
 			})
-		case at < standing:
+		case in < standing:
 			return nil
 		}
-		in := &b.invoices[at]
-		if !slices.ContainsFunc(in.Details, func(d domain.InvoiceDetail) bool { return d.InvoiceDetailID == l.InvoiceDetailID }) {
-			in.Details = append(in.Details, domain.InvoiceDetail{InvoiceDetailID: l.InvoiceDetailID, ChargeCategory: l.ChargeCategory})
+		void := &b.invoices[in]
+		if !slices.ContainsFunc(void.Details, func(d domain.InvoiceDetail) bool { return d.InvoiceDetailID == l.InvoiceDetailID }) {
+			void.Details = append(void.Details, domain.InvoiceDetail{InvoiceDetailID: l.InvoiceDetailID, ChargeCategory: l.ChargeCategory})
 		}
 		return nil
 	})
+	for of, revision := range revisions {
+		if revision > 0 {
+			b.invoices[invoices[of]].PaymentTerms = fmt.Sprintf("internal, revision %d", revision)
+		}
+	}
+	return err
+}
+
+// withdrawn returns a line that costs nothing and buys nothing any more.
+func withdrawn(line *domain.BillingLine) domain.BillingLine {
+	gone := *line
+	zero := domain.NullDecimal{Valid: true}
+	gone.BilledCost, gone.EffectiveCost, gone.ListCost, gone.ContractedCost = domain.Decimal{}, zero, zero, zero
+	gone.PricingQuantity, gone.ConsumedQuantity = zero, zero
+	gone.Other = maps.Clone(line.Other)
+	return gone
+}
+
+// sameCharge reports whether two statements of a line of owned hardware charge the same.
+func sameCharge(x, y *domain.BillingLine) bool {
+	same := func(a, b domain.NullDecimal) bool { return a.Valid == b.Valid && a.Decimal.Equal(b.Decimal) }
+	return x.BilledCost.Equal(y.BilledCost) && same(x.EffectiveCost, y.EffectiveCost) &&
+		same(x.PricingQuantity, y.PricingQuantity) && same(x.ConsumedQuantity, y.ConsumedQuantity) &&
+		x.ChargePeriodStart == y.ChargePeriodStart && x.ChargePeriodEnd == y.ChargePeriodEnd &&
+		x.ResourceID == y.ResourceID && x.RegionID == y.RegionID && x.ChargeDescription == y.ChargeDescription &&
+		x.Other[owned.ColumnLedger] == y.Other[owned.ColumnLedger]
 }
 
 // Lines returns the lines of the invoices, in the columns of FOCUS.
