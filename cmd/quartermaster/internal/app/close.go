@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -431,6 +432,9 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 	}) {
 		return &ConflictError{Err: fmt.Errorf("the proposal to close %s states other totals than its allocations have", MonthName(of.Period))}
 	}
+	if err := h.postingsProposed(ctx, closes, of); err != nil {
+		return err
+	}
 	var left []costs.Finding
 	for _, f := range list.Findings {
 		if f.Count > 0 && !f.Acceptable {
@@ -439,6 +443,36 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 	}
 	if len(left) > 0 {
 		return against(of.Period, left)
+	}
+	return nil
+}
+
+// postingsProposed compares the postings of a proposal with what the rows of its position give.
+func (h *Conn) postingsProposed(ctx context.Context, closes []registry.Close, of *registry.Close) error {
+	p := of.Proposal()
+	var want parts.Digest // zero: nothing is posted
+	if slices.ContainsFunc(closes, func(c registry.Close) bool { return c.Books() != nil && c.Period.From < of.Period.From }) {
+		at, err := domain.ParsePosition(p.Position)
+		if err != nil {
+			return err
+		}
+		m, _, err := h.rowsAt(ctx, at, nil)
+		if err != nil {
+			return err
+		}
+		err = m.View(ctx, func(v projections.View) error {
+			all, err := h.postingsNow(ctx, v, closes, of.Period)
+			if err == nil && len(all) > 0 {
+				want, err = h.keepPostings(of.Period, all)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if none := want == (parts.Digest{}); none != (len(p.Postings) == 0) || !none && !bytes.Equal(want[:], p.Postings) {
+		return &ConflictError{Err: fmt.Errorf("the proposal to close %s states other postings than its position gives", MonthName(of.Period))}
 	}
 	return nil
 }
