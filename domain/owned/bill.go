@@ -3,11 +3,8 @@ package owned
 import (
 	"cmp"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
-
-	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 )
@@ -69,7 +66,6 @@ type biller struct {
 type line struct {
 	node      int // index into the nodes of the asset, -1 for none
 	what      string
-	meter     string
 	currency  string
 	amount    *rat
 	consumed  *rat // kWh at the machine
@@ -378,7 +374,7 @@ func (b *biller) billingLine(a *Asset, inv *Invoice, node *Node, service domain.
 		ChargePeriodStart: service.From, ChargePeriodEnd: service.To,
 		ChargeCategory: "Usage", ChargeFrequency: "Recurring", ChargeDescription: l.describes,
 		BilledCost: amount, EffectiveCost: valid(amount), ListCost: valid(amount), ContractedCost: valid(amount),
-		ServiceCategory: "Compute", ServiceName: "Owned hardware", SKUMeter: cmp.Or(l.meter, meters[l.what], l.what),
+		ServiceCategory: "Compute", ServiceName: "Owned hardware", SKUMeter: cmp.Or(meters[l.what], l.what),
 		RegionID: cmp.Or(node.Region, a.Region), FocusVersion: "1.4",
 		Other: map[string]string{ColumnAsset: a.Cluster + "/" + a.ID},
 	}
@@ -408,14 +404,3 @@ func (b *biller) billingLine(a *Asset, inv *Invoice, node *Node, service domain.
 }
 
 func hours(i domain.Interval) *rat { return frac(int64(i.Length()), int64(domain.Hour)) }
-
-// decimalOf returns a number rounded to a number of decimals, without trailing zeros.
-func decimalOf(r *rat, places int) domain.Decimal {
-	scaled := times(r, new(rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil)))
-	n, _ := new(big.Int).SetString(scaled.FloatString(0), 10)
-	d := decimal.NewFromBigInt(n, int32(-places))
-	if text := d.String(); text != "" {
-		d, _ = decimal.NewFromString(text)
-	}
-	return d
-}

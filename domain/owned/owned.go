@@ -44,15 +44,13 @@ type Node struct {
 	Account  string // billing account
 	Resource string // as bills name it
 	Region   string
-	SKU      string // type of machine
 	GPUs     int
 }
 
 // Asset is owned hardware as the register of assets knows it. It is of one cluster.
 type Asset struct {
-	Cluster     string
-	ID          string
-	Description string
+	Cluster string
+	ID      string
 	// Ledger is its reference in the general ledger or the register of fixed assets, "" for none.
 	Ledger string
 	// Nodes are its machines. Without any it is shared equipment of the cluster, such as a switch.

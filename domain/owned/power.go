@@ -187,15 +187,7 @@ func (b *biller) power(a *Asset, service domain.Interval, except func(ProblemKin
 		}
 		readings := b.readings[nodeName{a.Cluster, a.Nodes[i].Name}]
 		rated := times(a.weight(i), new(rat).SetUint64(a.PowerWatts))
-		lines = b.charge(lines, a, tariffs, i, Power, func(in domain.Interval) *rat {
-			wh := new(rat)
-			for _, r := range readings {
-				if both := r.interval.Intersect(in); !both.Empty() {
-					wh = sum(wh, times(r.wh, frac(int64(both.Length()), int64(r.interval.Length()))))
-				}
-			}
-			return wh
-		})
+		lines = b.charge(lines, a, tariffs, i, Power, func(in domain.Interval) *rat { return counted(readings, in) })
 		var covered []domain.Interval
 		for _, r := range readings {
 			if in := r.interval.Intersect(service); !in.Empty() {
@@ -220,18 +212,24 @@ func (b *biller) power(a *Asset, service domain.Interval, except func(ProblemKin
 		for _, in := range without(service, gaps) {
 			most = sum(most, times(rated, hours(in)))
 		}
-		counted := new(rat)
-		for _, r := range readings {
-			if both := r.interval.Intersect(service); !both.Empty() {
-				counted = sum(counted, times(r.wh, frac(int64(both.Length()), int64(r.interval.Length()))))
-			}
-		}
-		if counted.Cmp(most) > 0 {
+		if wh := counted(readings, service); wh.Cmp(most) > 0 {
 			except(AboveRated, "meters of node %s count %s Wh, and its nameplate allows %s Wh", a.Nodes[i].Name,
-				decimalOf(counted, 0), decimalOf(most, 0))
+				decimalOf(wh, 0), decimalOf(most, 0))
 		}
 	}
 	return lines
+}
+
+// counted returns the watt-hours that readings counted within a time. A reading is spread evenly over its
+// interval.
+func counted(readings []share, in domain.Interval) *rat {
+	wh := new(rat)
+	for _, r := range readings {
+		if both := r.interval.Intersect(in); !both.Empty() {
+			wh = sum(wh, times(r.wh, frac(int64(both.Length()), int64(r.interval.Length()))))
+		}
+	}
+	return wh
 }
 
 // charge adds the lines for the power of a node, one for each currency of the tariffs.

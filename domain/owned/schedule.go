@@ -2,7 +2,6 @@ package owned
 
 import (
 	"cmp"
-	"fmt"
 	"math/big"
 	"slices"
 	"time"
@@ -168,10 +167,9 @@ func (s *schedule) depreciated(m *rat) *rat {
 }
 
 // minor rounds to minor units of a currency, half away from zero, as invoices do.
-func minor(r *rat, currency string) domain.Decimal {
-	d, err := decimal.NewFromString(r.FloatString(domain.MinorUnits(currency)))
-	if err != nil {
-		panic(fmt.Sprintf("a number printed as %q", r.FloatString(domain.MinorUnits(currency))))
-	}
-	return d
+func minor(r *rat, currency string) domain.Decimal { return decimalOf(r, domain.MinorUnits(currency)) }
+
+// decimalOf rounds to a number of decimals, half away from zero.
+func decimalOf(r *rat, places int) domain.Decimal {
+	return decimal.RequireFromString(r.FloatString(places))
 }

@@ -310,7 +310,7 @@ func (r *ownedReader) assets() error {
 			})
 			return nil
 		}
-		a.Cluster, a.ID, a.Description, a.Ledger = k.Scope, k.ID, acquired.Description, acquired.GeneralLedger
+		a.Cluster, a.ID, a.Ledger = k.Scope, k.ID, acquired.GeneralLedger
 		a.Capex, a.Residual, a.InService = acquired.Capex, acquired.Residual, acquired.InServiceFrom
 		a.LifeMonths, a.PowerWatts = acquired.LifeMonths, acquired.PowerWatts
 		a.Site, a.SpaceUnits = acquired.Site, acquired.SpaceUnits
@@ -342,7 +342,7 @@ func (r *ownedReader) node(f *inventory.Fleet, cluster, name string) owned.Node 
 		if s.Intersect(r.month).Empty() {
 			continue
 		}
-		n.SKU, n.GPUs = s.Node.SKU, len(s.GPUs)
+		n.GPUs = len(s.GPUs)
 		n.Account, n.Resource = s.Node.BillingAccount, s.Node.ResourceID
 		if c, _ := f.Cluster(cluster, s.From.HourStart()); c != nil {
 			n.Region = c.Region
