@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,9 @@ import (
 //
 // A file is named by its own digest, and is never changed. One that a close names is never removed. Of the
 // others, only the last is kept: each can be divided again.
+//
+// With a bucket, they are beside its cache, and evicting leaves them there. What a close names, and postings, are
+// in the bucket too, under the same names. A machine that does not have one of them fetches it.
 
 // allocationsFormat is the version of the manifest of divided months.
 const allocationsFormat = "quartermaster.allocations-manifest/1"
@@ -108,13 +112,48 @@ func (d Directory) AllocationsVersions(month domain.Interval) ([]AllocationsVers
 // OpenAllocations opens a kept division by its digest, after reading all of it to compare the digest. The file
 // stays open, so that it can be read when it was superseded, until the result is collected.
 func (d Directory) OpenAllocations(month domain.Interval, digest Digest) (costs.Open, error) {
-	path := d.AllocationsFile(month, digest)
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrMissing, path)
-	}
+	f, n, err := d.openBooks(month, digest, allocationsSuffix)
 	if err != nil {
 		return nil, err
+	}
+	return func() (io.ReadSeekCloser, error) { return section{io.NewSectionReader(f, 0, n)}, nil }, nil
+}
+
+// openBooks opens a file that its digest names, and fetches it from the bucket if it is missing or damaged here.
+func (d Directory) openBooks(month domain.Interval, digest Digest, suffix string) (*os.File, int64, error) {
+	f, n, err := openNamed(filepath.Join(d.allocationsFolder(month), digest.String()+suffix), digest)
+	if d.Bucket == nil || !errors.Is(err, ErrMissing) && !errors.Is(err, ErrDamaged) {
+		return f, n, err
+	}
+	draft, err := d.NewDraft(month)
+	if err != nil {
+		return nil, 0, err
+	}
+	name := booksObject(month, digest, suffix)
+	switch err = d.get(name, math.MaxInt64, draft); {
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("%w: %s", ErrMissing, d.where(name))
+	case err == nil && Digest(draft.hash.Sum(nil)) != digest:
+		err = fmt.Errorf("%s: %w: it has %d bytes with SHA-256 %x", d.where(name), ErrDamaged, draft.n, draft.hash.Sum(nil))
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, draft.Discard())
+	}
+	path := filepath.Join(d.allocationsFolder(month), digest.String()+suffix)
+	if err := draft.place(path); err != nil {
+		return nil, 0, err
+	}
+	return openNamed(path, digest)
+}
+
+// openNamed opens a file that has a digest, and returns its size.
+func openNamed(path string, digest Digest) (*os.File, int64, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, fmt.Errorf("%w: %s", ErrMissing, path)
+	}
+	if err != nil {
+		return nil, 0, err
 	}
 	h := sha256.New()
 	n, err := io.Copy(h, f)
@@ -122,9 +161,26 @@ func (d Directory) OpenAllocations(month domain.Interval, digest Digest) (costs.
 		err = fmt.Errorf("%s: %w: it has %d bytes with SHA-256 %s", path, ErrDamaged, n, sum)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, 0, errors.Join(err, f.Close())
 	}
-	return func() (io.ReadSeekCloser, error) { return section{io.NewSectionReader(f, 0, n)}, nil }, nil
+	return f, n, nil
+}
+
+// booksObject is the name in a bucket of a file that a close names.
+func booksObject(month domain.Interval, digest Digest, suffix string) string {
+	return "month=" + monthName(month) + "/allocations/" + digest.String() + suffix
+}
+
+// storeBooks puts a file that a close names into the bucket, if there is one.
+func (w *Writer) storeBooks(month domain.Interval, digest Digest, suffix string) error {
+	if w.Bucket == nil {
+		return nil
+	}
+	f, n, err := openNamed(filepath.Join(w.allocationsFolder(month), digest.String()+suffix), digest)
+	if err != nil {
+		return err
+	}
+	return errors.Join(w.store(booksObject(month, digest, suffix), n, digest, f), f.Close())
 }
 
 // section reads a part of a file that stays open.
@@ -206,6 +262,11 @@ func (w *Writer) putAllocations(month domain.Interval, v AllocationsVersion, dra
 	if err := draft.place(w.AllocationsFile(month, v.Digest)); err != nil {
 		return err
 	}
+	if v.Books {
+		if err := w.storeBooks(month, v.Digest, allocationsSuffix); err != nil {
+			return err
+		}
+	}
 	// Without a valid manifest only the list of superseded versions is lost. A close names its digest itself.
 	versions, err := w.AllocationsVersions(month)
 	if err != nil {
@@ -260,6 +321,9 @@ func (w *Writer) NameAllocations(month domain.Interval, digest Digest) error {
 	if versions[i].Books {
 		return nil
 	}
+	if err := w.storeBooks(month, digest, allocationsSuffix); err != nil {
+		return err
+	}
 	versions[i].Books = true
 	return w.placeAllocations(month, versions)
 }
@@ -298,7 +362,11 @@ func (d Directory) PostingsFile(month domain.Interval, digest Digest) string {
 // PutPostings keeps postings into a month and returns their digest.
 func (w *Writer) PutPostings(month domain.Interval, draft *Draft) (Digest, error) {
 	digest := Digest(draft.hash.Sum(nil))
-	if err := draft.place(w.PostingsFile(month, digest)); err != nil {
+	err := draft.place(w.PostingsFile(month, digest))
+	if err == nil {
+		err = w.storeBooks(month, digest, postingsSuffix)
+	}
+	if err != nil {
 		return digest, fmt.Errorf("keep the postings into %s: %w", monthName(month), err)
 	}
 	return digest, nil
@@ -306,20 +374,18 @@ func (w *Writer) PutPostings(month domain.Interval, draft *Draft) (Digest, error
 
 // Postings reads kept postings by their digest.
 func (d Directory) Postings(month domain.Interval, digest Digest) ([]costs.Posting, error) {
-	path := d.PostingsFile(month, digest)
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrMissing, path)
-	}
+	f, n, err := d.openBooks(month, digest, postingsSuffix)
 	if err != nil {
 		return nil, err
 	}
-	if sum := Digest(sha256.Sum256(b)); sum != digest {
-		return nil, fmt.Errorf("%s: %w: it has %d bytes with SHA-256 %s", path, ErrDamaged, len(b), sum)
+	defer f.Close()
+	b := make([]byte, n)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return nil, err
 	}
 	all, err := costs.ReadPostings(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
+		return nil, fmt.Errorf("%s: %w: %w", f.Name(), ErrDamaged, err)
 	}
 	return all, nil
 }

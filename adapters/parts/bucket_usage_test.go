@@ -42,13 +42,20 @@ func TestUsageInBucket(t *testing.T) {
 			t.Fatalf("%+v: %v", got, err)
 		}
 	}
-	name := "log/" + usageFolder(first.Inputs.Month) + "/" + usageFile(first.Inputs)
+	name := "log/" + usageFolder(first.Inputs.Month) + "/" + usageFile(first.Inputs, "")
 	b.objects[name] = append([]byte("x"), b.objects[name][1:]...)
 	if _, err := inVault(t, b).Usage(first.Inputs); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), name) {
 		t.Error(err)
 	}
-	if err := keep(first); !errors.Is(err, ErrDamaged) {
-		t.Errorf("an object of a bucket was replaced: %v", err)
+	damaged := b.objects[name]
+	if err := keep(first); err != nil {
+		t.Errorf("a damaged month cannot be kept again: %v", err)
+	}
+	if !bytes.Equal(b.objects[name], damaged) {
+		t.Error("an object of a bucket was replaced")
+	}
+	if got, err := inVault(t, b).Usage(first.Inputs); err != nil || !reflect.DeepEqual(got, first) {
+		t.Errorf("%+v: %v", got, err)
 	}
 	if got, err := inVault(t, b).Usage(second.Inputs); err != nil || !reflect.DeepEqual(got, second) {
 		t.Errorf("%+v: %v", got, err)

@@ -25,7 +25,7 @@ import (
 //	month=2026-05/usage_days/<digest of the inputs>.parquet
 //
 // They follow the rules of parts, except that a damaged one is replaced: it can always be computed
-// again.
+// again. In a bucket, where nothing is replaced, the next one is named <digest of the inputs>-2.parquet.
 
 // usageFormat is the version of the layout of kept usage.
 const usageFormat = "quartermaster.usage-days/1"
@@ -85,7 +85,7 @@ type UsageVersion struct {
 	// Position is the position of the rows.
 	Position string `json:"position"`
 	Rows     int    `json:"rows"`
-	// File is the name of the file within the folder: the SHA-256 of Inputs.
+	// File is the name of the file within the folder. It begins with the SHA-256 of Inputs.
 	File string `json:"file"`
 	// Bytes and SHA256 are of the file.
 	Bytes  int64  `json:"bytes"`
@@ -148,9 +148,9 @@ func (d Directory) Usage(in usage.Inputs) (*usage.Month, error) {
 		return nil, fs.ErrNotExist
 	}
 	v := &m.Versions[i]
-	file := usageFolder(in.Month) + "/" + usageFile(in)
+	file := usageFolder(in.Month) + "/" + v.File
 	path := d.where(file)
-	if v.File != usageFile(in) {
+	if !slices.ContainsFunc(usageTries[:], func(try string) bool { return v.File == usageFile(in, try) }) {
 		return nil, fmt.Errorf("%s: %w: file %q does not have the name of its inputs", path, ErrManifest, v.File)
 	}
 	f, err := d.openFile(file, v.Bytes, v.SHA256, true)
@@ -172,7 +172,12 @@ func (d Directory) Usage(in usage.Inputs) (*usage.Month, error) {
 	return month, nil
 }
 
-func usageFile(in usage.Inputs) string { return Digest(in.Digest()).String() + ".parquet" }
+// usageTries are the ends of names of a month's files, in the order in which they are used.
+var usageTries = [...]string{"", "-2", "-3", "-4", "-5"}
+
+func usageFile(in usage.Inputs, try string) string {
+	return Digest(in.Digest()).String() + try + ".parquet"
+}
 
 func decodeUsage(b []byte, log string, m *usage.Month) error {
 	file, err := parquet.OpenFile(bytes.NewReader(b), int64(len(b)), parquet.SkipBloomFilters(true))
@@ -260,14 +265,19 @@ func (w *Writer) putUsage(m *usage.Month, position domain.Position) error {
 	if err := p.Close(); err != nil {
 		return err
 	}
-	v := UsageVersion{
-		Inputs: m.Inputs.Text, Position: position.String(), Rows: len(rows), File: usageFile(m.Inputs),
-	}
+	v := UsageVersion{Inputs: m.Inputs.Text, Position: position.String(), Rows: len(rows)}
 	var err error
-	if v.Bytes, v.SHA256, err = w.put(folder+"/"+v.File, func(f *os.File) error {
-		_, err := f.Write(b.Bytes())
-		return err
-	}); err != nil {
+	for _, try := range usageTries {
+		v.File = usageFile(m.Inputs, try)
+		v.Bytes, v.SHA256, err = w.put(folder+"/"+v.File, func(f *os.File) error {
+			_, err := f.Write(b.Bytes())
+			return err
+		})
+		if w.Bucket == nil || !errors.Is(err, ErrDamaged) {
+			break
+		}
+	}
+	if err != nil {
 		return err
 	}
 	list, err := w.usageManifest(m.Inputs.Month)
