@@ -51,7 +51,7 @@ func TestBooksInBucket(t *testing.T) {
 		text, err := io.ReadAll(f)
 		return string(text), err
 	}
-	closed, named, open := put("closed", true), put("named", false), Digest{}
+	closed, named := put("closed", true), put("named", false)
 	w, err := NewWriter(here)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestBooksInBucket(t *testing.T) {
 	if err := errors.Join(w.NameAllocations(month, named), err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	open = put("open", false)
+	open := put("open", false)
 
 	there := inVault(t, b)
 	for digest, want := range map[Digest]string{closed: "closed", named: "named"} {
