@@ -45,6 +45,8 @@ type BooksClose struct {
 	Closed     *ClosePart            `json:"closed,omitempty"`
 	// Separation lists people with several duties that should be of different people.
 	Separation []string `json:"separation"`
+	// Checkpoint is what was archived and signed right after the close; absent if that was not asked for.
+	Checkpoint *Archived `json:"checkpoint,omitempty"`
 
 	posted []costs.Posting
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
@@ -145,7 +146,7 @@ An admin or finance operator of the root's workspace must sign.`,
 				}
 				reasons[check] = reason
 			}
-			return a.decideClose(cmd, key, dryRun, "close prepare", m, func() (*app.BooksClose, app.Draft, error) {
+			return a.decideClose(cmd, key, "", dryRun, "close prepare", m, func() (*app.BooksClose, app.Draft, error) {
 				return a.caller().PrepareClose(cmd.Context(), m, reasons, dryRun)
 			})
 		},
@@ -159,7 +160,7 @@ An admin or finance operator of the root's workspace must sign.`,
 }
 
 func (a *Program) costCloseApproveCommand() *cobra.Command {
-	var month, key string
+	var month, key, checkpoint string
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "approve --month MONTH",
@@ -168,31 +169,44 @@ func (a *Program) costCloseApproveCommand() *cobra.Command {
 operator who prepared it, nor use the same key. Before that, the allocations are compared with their
 digest and with the totals of the proposal. A refused attempt is recorded in the log (AccessDenied).
 
+With --checkpoint-key everything is archived then, and a checkpoint of it is signed, as "archive run
+--all --key" does. It covers the close and all that it stands on.
+
 An admin or finance operator of the root's workspace must sign.`,
-		Example: "  quartermaster costs close approve --month 2026-05 --key second.pem",
+		Example: "  quartermaster costs close approve --month 2026-05 --key second.pem\n" +
+			"  quartermaster costs close approve --month 2026-05 --key second.pem --checkpoint-key checkpoint.key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, err := monthFlag("month", month)
 			if err != nil {
 				return err
 			}
-			return a.decideClose(cmd, key, dryRun, "close approve", m, func() (*app.BooksClose, app.Draft, error) {
+			return a.decideClose(cmd, key, checkpoint, dryRun, "close approve", m, func() (*app.BooksClose, app.Draft, error) {
 				return a.caller().ApproveClose(cmd.Context(), m)
 			})
 		},
 	}
 	bookMonthFlag(cmd, &month)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be approved, and close nothing")
+	f := cmd.Flags()
+	f.BoolVar(&dryRun, "dry-run", false, "show what would be approved, and close nothing")
+	f.StringVar(&checkpoint, "checkpoint-key", "", "private key file that signs a checkpoint of the closed books (default none)")
 	keyFlag(cmd, &key)
 	return cmd
 }
 
-// decideClose signs a step of a close. If it is refused, the attempt is recorded.
-func (a *Program) decideClose(cmd *cobra.Command, key string, dryRun bool, action string, month domain.Interval, drafted func() (*app.BooksClose, app.Draft, error)) error {
+// decideClose signs a step of a close. If it is refused, the attempt is recorded. The key of checkpoints may be "".
+func (a *Program) decideClose(cmd *cobra.Command, key, checkpoint string, dryRun bool, action string, month domain.Interval, drafted func() (*app.BooksClose, app.Draft, error)) error {
 	if err := a.NotDemo(); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
+	var sign ed25519.PrivateKey
+	if checkpoint != "" {
+		var err error
+		if sign, err = keyfile.Load(checkpoint); err != nil {
+			return err
+		}
+	}
 	var out *app.BooksClose
 	_, _, err := a.change(ctx, key, dryRun, func() (draft app.Draft, err error) {
 		out, draft, err = drafted()
@@ -212,6 +226,11 @@ func (a *Program) decideClose(cmd *cobra.Command, key string, dryRun bool, actio
 	if !dryRun {
 		if out, err = a.caller().Closing(ctx, "", month); err != nil {
 			return err
+		}
+		if sign != nil {
+			if out.Checkpoint, err = a.caller().Archive(ctx, true, sign); err != nil {
+				return fmt.Errorf("the books of %s are closed, and no checkpoint was signed: %w", app.MonthName(month), err)
+			}
 		}
 	}
 	if err := a.showClose(out); err != nil || a.json || !dryRun {
@@ -300,6 +319,9 @@ func (a *Program) showClose(c *app.BooksClose) error {
 		fmt.Fprintf(a.out, "allocations: sha256 %s\n", c.Digest)
 	}
 	fmt.Fprintf(a.out, "method: %s on %s\nposition: %s\n", c.Methods.Attribution, c.Methods.Folds, a.position(c.Position))
+	if c.Checkpoint != nil && c.Checkpoint.Checkpoint != nil {
+		fmt.Fprintf(a.out, "a checkpoint of %s events was signed\n", humanize.Comma(*c.Checkpoint.Checkpoint))
+	}
 	if c.State == app.CloseProposed {
 		fmt.Fprintf(a.out, "another operator closes the books with: quartermaster costs close approve --month %s --key FILE\n", app.MonthName(c.Month))
 	}
