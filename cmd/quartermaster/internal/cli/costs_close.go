@@ -175,7 +175,7 @@ With --checkpoint-key everything is archived then, and a checkpoint of it is sig
 An admin or finance operator of the root's workspace must sign.`,
 		Example: "  quartermaster costs close approve --month 2026-05 --key second.pem\n" +
 			"  quartermaster costs close approve --month 2026-05 --key second.pem --checkpoint-key checkpoint.key",
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, err := monthFlag("month", month)
 			if err != nil {
