@@ -43,6 +43,25 @@ func (c *Close) Books() *domain.BooksClosed {
 	return c.Closed.Event.(*domain.BooksClosed)
 }
 
+// OneHand says where whoever prepared or approved the close registered the other one's key, and so might have used
+// both. It is "" if neither did.
+func (c *Close) OneHand(a *Authority) string {
+	if c == nil || c.Prepared == nil || c.Approved == nil {
+		return ""
+	}
+	one, other := c.Prepared.Signer, c.Approved.Signer
+	for range 2 {
+		for _, g := range a.Grants() {
+			if bytes.Equal(g.PublicKey, other.Key) && g.From <= other.Time && (g.To == 0 || other.Time < g.To) &&
+				g.RegisteredBy == one.Operator && g.Operator != one.Operator {
+				return fmt.Sprintf("%s registered the key of %s", one.Operator, g.Operator)
+			}
+		}
+		one, other = other, one
+	}
+	return ""
+}
+
 // Closes returns what was decided about the books of an entity, by period.
 func (a *Authority) Closes(view projections.View, entity string) ([]Close, error) {
 	var out []Close

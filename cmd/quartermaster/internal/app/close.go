@@ -221,6 +221,13 @@ func (h *Conn) closing(ctx context.Context, v projections.View, of *registry.Clo
 		out.State = CloseDone
 	}
 	out.Separation = costs.Separation(&d.Summary, of.Prepared.Signer.Operator, approver)
+	authority, err := registry.NewAuthority(v)
+	if err != nil {
+		return nil, err
+	}
+	if one := of.OneHand(authority); one != "" {
+		out.Separation = append(out.Separation, one)
+	}
 	list, err := costs.NewChecklist(v, d, nil, true)
 	if err != nil || len(p.Postings) == 0 {
 		if err == nil {
