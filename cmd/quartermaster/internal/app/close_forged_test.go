@@ -1,0 +1,88 @@
+package app_test
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"strings"
+	"testing"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// A proposal that states other postings, totals or allocations than its position gives is not approved, whatever
+// program made it. The true one is.
+func TestForgedProposalIsNotApproved(t *testing.T) {
+	dir := billedDir(t)
+	a := &app.App{Dir: dir}
+	defer func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, root := apptest.FirstOperator(t, a)
+	public, ann, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apptest.Decide(t, a, root, app.RegisterOperator(app.Platform, &domain.OperatorRegistered{Operator: "ann", PublicKey: public, Role: domain.RoleFinance}))
+	accept := map[string]string{}
+	prepare := func(month domain.Interval) app.Draft {
+		t.Helper()
+		found, draft, err := a.For(app.Everyone).PrepareClose(t.Context(), month, accept, false)
+		if conflict := (*app.ConflictError)(nil); errors.As(err, &conflict) && found != nil {
+			for _, f := range found.Against {
+				accept[f.Check] = "a test"
+			}
+			_, draft, err = a.For(app.Everyone).PrepareClose(t.Context(), month, accept, false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return draft
+	}
+	approve := func(month domain.Interval) error {
+		_, draft, err := a.For(app.Everyone).ApproveClose(t.Context(), month)
+		if err == nil {
+			apptest.Decide(t, a, ann, draft)
+		}
+		return err
+	}
+	apptest.Decide(t, a, root, prepare(may))
+	if err := approve(may); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, _ := apptest.Open(t, dir)
+	apptest.AppendEvents(t, h.Log, lineOf("l-3", "1.25"), invoiced("16.25"))
+	apptest.Close(t, h)
+	a = &app.App{Dir: dir}
+
+	june := projections.BillingMonth(may.To)
+	for want, forge := range map[string]func(*domain.ClosePrepared){
+		"states other postings":             func(p *domain.ClosePrepared) { p.Postings = nil },
+		"the postings into 2026-06 are now": func(p *domain.ClosePrepared) { p.Postings = make([]byte, 32); p.Postings[0] = 1 },
+		"states other totals":               func(p *domain.ClosePrepared) { p.Totals = append(p.Totals, domain.BooksTotal{Currency: "EUR"}) },
+		"the month now divides to":          func(p *domain.ClosePrepared) { p.Digest = append([]byte{p.Digest[0] + 1}, p.Digest[1:]...) },
+	} {
+		draft := prepare(june)
+		forged := *draft.Events[0].Event.(*domain.ClosePrepared)
+		if len(forged.Postings) == 0 {
+			t.Fatal("nothing is posted into June")
+		}
+		forge(&forged)
+		draft.Events[0].Event = &forged
+		apptest.Decide(t, a, root, draft)
+		if err := approve(june); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	apptest.Decide(t, a, root, prepare(june))
+	if err := approve(june); err != nil {
+		t.Error(err)
+	}
+}
