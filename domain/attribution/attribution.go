@@ -178,6 +178,8 @@ type Line struct {
 	UnusableQuantity string
 	Corrects         string // the line that this one corrects, "" for none
 	Generated        bool   // synthetic; no supplier sent it
+	// Number is the caller's, to find the line again. It has no influence, and is 0 for a line that attribution adds.
+	Number uint32
 }
 
 // Node is a machine under one description. A machine with several descriptions is several Nodes

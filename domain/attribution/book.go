@@ -31,6 +31,7 @@ type record struct {
 	class                        Class
 	meter, alone                 Meter
 	unused, recurring, generated bool
+	number                       uint32 // see [Line.Number]
 
 	// Results of matching.
 	sold           Meter // its meter, or Alone if that counts
@@ -124,7 +125,7 @@ func (b *book) record(l *Line) record {
 		billing: l.BillingPeriod, charge: l.ChargePeriod,
 		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs,
 		class: l.Class, meter: l.Meter.orStated(l), alone: l.Alone,
-		unused: l.Unused, recurring: l.Recurring, generated: l.Generated,
+		unused: l.Unused, recurring: l.Recurring, generated: l.Generated, number: l.Number,
 		match: -1, follow: -1,
 	}
 }
@@ -140,7 +141,7 @@ func (b *book) line(r *record, l *Line) {
 		Resource: b.texts[r.resource], Region: b.texts[r.region], SKU: b.texts[r.sku],
 		Commitment: b.texts[r.commit], Unused: r.unused, Recurring: r.recurring,
 		Billed: r.billed, Effective: r.effective, NodeMs: r.nodeMs, GPUMs: r.gpuMs, UnusableQuantity: b.texts[r.badQuantity],
-		Corrects: b.texts[r.fixes], Generated: r.generated,
+		Corrects: b.texts[r.fixes], Generated: r.generated, Number: r.number,
 	}
 }
 

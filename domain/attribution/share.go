@@ -145,6 +145,30 @@ func (d *division) nextMs(sum, total uint64) int64 {
 	return int64(d.next64(sum, total).lo)
 }
 
+// Portions divides another amount of a line like the line: among its allocations, in their order. The portions of a
+// line add up to the amount, because the weights of its allocations add up to their Of.
+type Portions struct {
+	division
+	at u128
+}
+
+// PortionsOf begins the division of an amount.
+func PortionsOf(a Amount) Portions { return Portions{division: divisionOf(a)} }
+
+// Next returns the portion of the next allocation, which has a weight of a total.
+func (p *Portions) Next(weight, of Amount) Amount {
+	w, _ := weight.parts()
+	total, _ := of.parts()
+	if rest := total.sub(p.at); total.less(p.at) || rest.less(w) {
+		w = rest // weights that no division has
+	}
+	if total.isZero() || total.less(p.at) {
+		return Amount{}
+	}
+	p.at = p.at.add(w)
+	return p.next(p.at, total)
+}
+
 func divisionOfMs(n int64) division {
 	return division{whole: u128{0, magnitude(n)}, negative: n < 0}
 }

@@ -29,6 +29,8 @@ type Allocation struct {
 	Currency    string                  `json:"currency"`
 	Billed      attribution.Amount      `json:"billed"`
 	Effective   attribution.Amount      `json:"effective"`
+	List        *attribution.Amount     `json:"list"`       // at list price; null if the line does not state it
+	Contracted  *attribution.Amount     `json:"contracted"` // at contracted price; null alike
 	Bought      int64                   `json:"bought_gpu_ms"`
 	Allocated   int64                   `json:"allocated_gpu_ms"`
 	Measured    int64                   `json:"measured_gpu_ms"` // the part with measured activity
@@ -36,8 +38,9 @@ type Allocation struct {
 	Generated   bool                    `json:"generated"`       // its line is synthetic
 }
 
-func newAllocation(l *attribution.Allocation) Allocation {
-	return Allocation{
+func newAllocation(p *part) Allocation {
+	l := p.allocation
+	a := Allocation{
 		Allocation: l.Ref(), Line: l.Line.ID, Invoice: l.Line.Invoice, Hour: l.Hour,
 		Workspace: l.Workspace, Cluster: l.Cluster, Deployment: l.Deployment,
 		Component: l.Component, Class: l.Line.Class, MatchMethod: l.MatchMethod,
@@ -46,6 +49,15 @@ func newAllocation(l *attribution.Allocation) Allocation {
 		Bought: l.BoughtMs, Allocated: l.AllocatedMs, Measured: l.MeasuredMs,
 		Useful: usefulOf(l.AllocatedMs, l.MeasuredMs, l.UsefulMs), Generated: l.Line.Generated,
 	}
+	if p.priced.hasList {
+		list := p.priced.list
+		a.List = &list
+	}
+	if p.priced.hasContracted {
+		contracted := p.priced.contracted
+		a.Contracted = &contracted
+	}
+	return a
 }
 
 // AllocationFilter selects allocations; empty fields match all.
@@ -71,7 +83,7 @@ func (f *AllocationFilter) picking(yield func(*Allocation) error) (func(*part) e
 		if !f.accepts(p.allocation) || !picker.Picks(p) {
 			return nil
 		}
-		allocation := newAllocation(p.allocation)
+		allocation := newAllocation(p)
 		return yield(&allocation)
 	}, nil
 }
@@ -90,8 +102,10 @@ func EachAllocation(
 		return err
 	}
 	at := part{books: b}
+	var prices pricing
 	_, err = b.divide(func(l *attribution.Allocation) error {
 		at.allocation = l
+		prices.price(&at)
 		return pick(&at)
 	})
 	return err

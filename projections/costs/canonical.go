@@ -19,18 +19,18 @@ import (
 // The canonical form of a divided month is a sequence of bytes that says all that [Division] knows, and
 // nothing about the position: equal divisions have equal bytes, so their SHA-256 names them. It is:
 //
-//  1. the line "quartermaster.allocations/1";
+//  1. the line "quartermaster.allocations/2";
 //  2. a record for each allocation, in the order of [attribution.Run];
 //  3. a zero byte and the number of records;
 //  4. the [Summary] in JSON, and its length in eight bytes, most significant first.
 //
-// A record begins with a byte of flags. The line follows if it is not that of the record before; then
+// A record begins with a byte of flags. The line and its [Charge] follow if it is not that of the record before; then
 // what the allocation is for, by number, with its texts at the first use; the hour, as the difference
 // from the record before; amounts in the form of [attribution.Amount.AppendBytes]; and GPU times. Numbers
 // are varints. Texts that repeat are numbered in the order of their first use.
 
 // CanonicalFormat is the version of the canonical form.
-const CanonicalFormat = "quartermaster.allocations/1"
+const CanonicalFormat = "quartermaster.allocations/2"
 
 // ErrCanonical means that bytes are not the canonical form of a divided month: they are damaged, or of
 // another version. Divide the month again.
@@ -58,6 +58,7 @@ const (
 	lineUnused    = 1 << 0
 	lineRecurring = 1 << 1
 	lineGenerated = 1 << 2
+	lineAdded     = 1 << 3 // by attribution: it has no charge
 )
 
 // target is what allocations with the same texts have in common.
@@ -73,7 +74,8 @@ type target struct {
 // with allocations. It returns what was read.
 func WriteCanonical(view projections.View, month domain.Interval, w io.Writer) (*projections.Reads, *Summary, error) {
 	recorded, reads := projections.Record(view)
-	e := &encoder{w: bufio.NewWriterSize(w, 1<<16), texts: map[string]uint64{}, targets: map[target]uint64{}}
+	e := &encoder{w: bufio.NewWriterSize(w, 1<<16), texts: map[string]uint64{}, targets: map[target]uint64{},
+		charged: map[*[chargeTexts]string]uint64{}}
 	e.b = append(e.b, CanonicalFormat+"\n"...)
 	d, err := divide(recorded, month, e.allocation)
 	if err != nil {
@@ -88,6 +90,7 @@ type encoder struct {
 	b       []byte // of the current record
 	texts   map[string]uint64
 	targets map[target]uint64
+	charged map[*[chargeTexts]string]uint64
 	line    attribution.Line
 	of      attribution.Amount
 	hour    domain.Instant
@@ -114,6 +117,9 @@ func (e *encoder) allocation(p *part) error {
 	if flags&newLine != 0 {
 		e.line = *l.Line
 		e.putLine(&e.line)
+		if l.Line.Number != 0 {
+			e.charge(p.charge())
+		}
 	}
 	e.target(&target{l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware, p.at()})
 	e.int(int64((l.Hour - e.hour) / domain.Hour))
@@ -179,6 +185,20 @@ func (e *encoder) target(t *target) {
 	e.b = append(e.b, byte(t.component), byte(t.method))
 }
 
+func (e *encoder) charge(c *Charge) {
+	n, ok := e.charged[c.texts]
+	e.uint(n)
+	if !ok {
+		e.charged[c.texts] = uint64(len(e.charged) + 1)
+		for _, s := range c.texts {
+			e.text(s)
+		}
+	}
+	for _, s := range c.numbers {
+		e.raw(s)
+	}
+}
+
 func (t *target) texts() [9]*string {
 	return [...]*string{
 		&t.workspace, &t.cluster, &t.deployment, &t.hardware.GPUModel, (*string)(&t.hardware.Billing),
@@ -213,7 +233,7 @@ func (e *encoder) putLine(l *attribution.Line) {
 	for _, f := range [...]struct {
 		set  bool
 		flag byte
-	}{{l.Unused, lineUnused}, {l.Recurring, lineRecurring}, {l.Generated, lineGenerated}} {
+	}{{l.Unused, lineUnused}, {l.Recurring, lineRecurring}, {l.Generated, lineGenerated}, {l.Number == 0, lineAdded}} {
 		if f.set {
 			flags |= f.flag
 		}
@@ -298,6 +318,7 @@ func (o Open) each(yield func(*part) error) (err error) {
 		return fmt.Errorf("%w: it begins with %.100q", ErrCanonical, magic)
 	}
 	at := part{allocation: &attribution.Allocation{}}
+	var prices pricing
 	for {
 		more := r.next(&at)
 		if r.err != nil {
@@ -306,6 +327,7 @@ func (o Open) each(yield func(*part) error) (err error) {
 		if !more {
 			return nil
 		}
+		prices.price(&at)
 		if err := yield(&at); err != nil {
 			return err
 		}
@@ -317,7 +339,10 @@ type decoder struct {
 	r       *bufio.Reader
 	texts   []string
 	targets []target
+	charged []*[chargeTexts]string
 	line    *attribution.Line
+	charge  *Charge
+	lines   uint32
 	of      attribution.Amount
 	hour    domain.Instant
 	records uint64
@@ -423,9 +448,14 @@ func (r *decoder) next(p *part) bool {
 	l := p.allocation
 	if flags&newLine != 0 {
 		r.line = &attribution.Line{}
-		r.getLine(r.line)
+		r.lines++
+		r.charge = noCharge
+		if added := r.getLine(r.line); !added {
+			r.line.Number = r.lines
+			r.charge = r.getCharge()
+		}
 	}
-	l.Line = r.line
+	l.Line, p.keptCharge = r.line, r.charge
 	n := r.uint()
 	switch {
 	case r.err != nil:
@@ -465,6 +495,29 @@ func (r *decoder) next(p *part) bool {
 	return true
 }
 
+func (r *decoder) getCharge() *Charge {
+	n := r.uint()
+	switch {
+	case r.err != nil:
+		return noCharge
+	case n == 0:
+		texts := &[chargeTexts]string{}
+		for i := range texts {
+			texts[i] = r.text()
+		}
+		r.charged = append(r.charged, texts)
+		n = uint64(len(r.charged))
+	case n > uint64(len(r.charged)):
+		r.fail("charge %d of %d", n, len(r.charged))
+		return noCharge
+	}
+	c := &Charge{texts: r.charged[n-1]}
+	for i := range c.numbers {
+		c.numbers[i] = r.raw()
+	}
+	return c
+}
+
 func (r *decoder) target() (t target) {
 	for _, s := range t.texts() {
 		*s = r.text()
@@ -473,7 +526,8 @@ func (r *decoder) target() (t target) {
 	return t
 }
 
-func (r *decoder) getLine(l *attribution.Line) {
+// getLine reports whether attribution added the line.
+func (r *decoder) getLine(l *attribution.Line) (added bool) {
 	l.ID, l.Corrects = r.raw(), r.raw()
 	for _, s := range lineTexts(l) {
 		*s = r.text()
@@ -486,4 +540,5 @@ func (r *decoder) getLine(l *attribution.Line) {
 	l.Unused, l.Recurring, l.Generated = flags&lineUnused != 0, flags&lineRecurring != 0, flags&lineGenerated != 0
 	l.Billed, l.Effective = r.amount(), r.amount()
 	l.NodeMs, l.GPUMs = r.int(), r.int()
+	return flags&lineAdded != 0
 }

@@ -3,6 +3,8 @@ package costs
 import (
 	"cmp"
 
+	"github.com/shopspring/decimal"
+
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 )
@@ -23,6 +25,18 @@ type Cost struct {
 	// groups add up to those of totals; see [Report].
 	BilledMinor    attribution.Minor `json:"billed_minor"`
 	EffectiveMinor attribution.Minor `json:"effective_minor"`
+
+	// List and Contracted are what usage and purchases would have cost at list prices and at contracted prices, and
+	// Listed is what they cost effectively. They are about the lines that state both prices, without tax, credits
+	// and adjustments. Negotiated is List - Contracted, and Committed is Contracted - Listed, which commitments
+	// saved. SavingsRate is 1 - Listed/List (the effective savings rate of the FinOps Foundation), rounded half
+	// away from zero to six places; null if List is 0.
+	List        attribution.Amount `json:"list"`
+	Contracted  attribution.Amount `json:"contracted"`
+	Listed      attribution.Amount `json:"effective_listed"`
+	Negotiated  attribution.Amount `json:"negotiated_savings"`
+	Committed   attribution.Amount `json:"commitment_savings"`
+	SavingsRate *domain.Decimal    `json:"effective_savings_rate"`
 
 	Bought    int64 `json:"bought_gpu_ms"`    // as the lines state it; see [attribution.Allocation]
 	Allocated int64 `json:"allocated_gpu_ms"` // the part of Bought with a holder
@@ -56,7 +70,12 @@ const (
 	NoneUseful    Absent = "none useful"    // it was measured, and idle
 )
 
-func (c *Cost) add(l *attribution.Allocation) {
+func (c *Cost) add(p *part) {
+	l := p.allocation
+	if p.priced.hasList && p.priced.hasContracted && (l.Line.Category == "Usage" || l.Line.Category == "Purchase") {
+		c.List, c.Contracted = c.List.Add(p.priced.list), c.Contracted.Add(p.priced.contracted)
+		c.Listed = c.Listed.Add(l.Effective)
+	}
 	c.Billed, c.Effective = c.Billed.Add(l.Billed), c.Effective.Add(l.Effective)
 	c.Bought += l.BoughtMs
 	c.Allocated += l.AllocatedMs
@@ -67,6 +86,7 @@ func (c *Cost) add(l *attribution.Allocation) {
 // sum adds another finished cost.
 func (c *Cost) sum(o *Cost) {
 	c.Billed, c.Effective = c.Billed.Add(o.Billed), c.Effective.Add(o.Effective)
+	c.List, c.Contracted, c.Listed = c.List.Add(o.List), c.Contracted.Add(o.Contracted), c.Listed.Add(o.Listed)
 	c.Bought += o.Bought
 	c.Allocated += o.Allocated
 	c.Measured += o.Measured
@@ -77,6 +97,11 @@ func (c *Cost) sum(o *Cost) {
 
 // finish computes the fields that follow from the sums, except minor units.
 func (c *Cost) finish() {
+	c.Negotiated, c.Committed = c.List.Sub(c.Contracted), c.Contracted.Sub(c.Listed)
+	if !c.List.IsZero() {
+		rate := decimal.NewFromInt(1).Sub(c.Listed.Decimal().DivRound(c.List.Decimal(), 6))
+		c.SavingsRate = &rate
+	}
 	c.Useful = usefulOf(c.Allocated, c.Measured, c.useful)
 	c.PerBought, c.PerAllocated, c.PerUseful = c.per(c.Bought), c.per(c.Allocated), c.per(c.useful)
 	if c.Bought == 0 {

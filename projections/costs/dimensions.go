@@ -2,6 +2,8 @@ package costs
 
 import (
 	"cmp"
+	"encoding/json"
+	"strings"
 	"time"
 
 	"quartermaster/domain"
@@ -32,6 +34,17 @@ const (
 	ByDay           Dimension = "day"
 	ByHour          Dimension = "hour"
 	ByMatchMethod   Dimension = "match_method"
+
+	ByIssuer          Dimension = "issuer"
+	ByAccount         Dimension = "billing_account"
+	BySubAccount      Dimension = "sub_account"
+	ByService         Dimension = "service"
+	ByServiceCategory Dimension = "service_category"
+	ByCharge          Dimension = "charge_category"
+	ByPricing         Dimension = "pricing_category"
+	BySKU             Dimension = "sku"
+	ByResource        Dimension = "resource"
+	ByTag             Dimension = "tag:KEY"
 )
 
 // part is an allocation of a month's books. It has one value in each dimension.
@@ -39,6 +52,37 @@ type part struct {
 	books      *books
 	allocation *attribution.Allocation
 	kept       *place // of an allocation that is read from its canonical form, which has no books
+	keptCharge *Charge
+	priced     priced
+	tags       map[string]string // of the charge with tagsOf
+	tagsOf     string
+}
+
+// tag returns the value of a tag of the line, "" if the line does not have it.
+func (p *part) tag(key string) string {
+	text := p.charge().Column("Tags")
+	if text != p.tagsOf || p.tags == nil {
+		p.tagsOf, p.tags = text, tagsOf(text)
+	}
+	return p.tags[key]
+}
+
+// tagsOf reads tags as FOCUS writes them: a JSON object. A value that is not text is shown in JSON. Tags that are not
+// an object are none.
+func tagsOf(text string) map[string]string {
+	tags := map[string]string{}
+	var raw map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &raw) != nil {
+		return tags
+	}
+	for key, value := range raw {
+		var plain string
+		if json.Unmarshal(value, &plain) != nil {
+			plain = string(value)
+		}
+		tags[key] = plain
+	}
+	return tags
 }
 
 // place is what the fleet says about an allocation.
@@ -66,6 +110,8 @@ func (p *part) region() string {
 type costKey struct {
 	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
 	provider, providerClass, model, billing, workload                                string
+	subAccount, service, serviceCategory, charge, pricing, sku, resource             string
+	tags                                                                             string // see [tagged]
 
 	component attribution.Component
 	class     attribution.Class
@@ -173,6 +219,55 @@ var dimensions = dimension.Set[part, costKey]{
 		Value:   func(k *costKey) string { return k.method.String() },
 		Compare: func(a, b *costKey) int { return cmp.Compare(a.method, b.method) },
 	},
+	ofLine(ByIssuer, "who issued the invoice", func(k *costKey) *string { return &k.issuer },
+		func(p *part) string { return p.allocation.Line.Issuer }),
+	ofLine(ByAccount, "the billing account", func(k *costKey) *string { return &k.account },
+		func(p *part) string { return p.allocation.Line.Account }),
+	ofLine(BySubAccount, "SubAccountId: the supplier's account, project or subscription below the billing account",
+		func(k *costKey) *string { return &k.subAccount }, func(p *part) string { return p.charge().Column("SubAccountId") }),
+	ofLine(ByService, "ServiceName", func(k *costKey) *string { return &k.service },
+		func(p *part) string { return p.charge().Column("ServiceName") }),
+	ofLine(ByServiceCategory, "ServiceCategory", func(k *costKey) *string { return &k.serviceCategory },
+		func(p *part) string { return p.charge().Column("ServiceCategory") }),
+	ofLine(ByCharge, "ChargeCategory", func(k *costKey) *string { return &k.charge },
+		func(p *part) string { return p.allocation.Line.Category }),
+	ofLine(ByPricing, "PricingCategory", func(k *costKey) *string { return &k.pricing },
+		func(p *part) string { return p.charge().Column("PricingCategory") }),
+	ofLine(BySKU, "SkuId, else SkuMeter", func(k *costKey) *string { return &k.sku },
+		func(p *part) string { return p.allocation.Line.Product }),
+	ofLine(ByResource, "ResourceId: the machine, or what else the line is for", func(k *costKey) *string { return &k.resource },
+		func(p *part) string { return p.allocation.Line.Resource }),
+	{Name: ByTag, Doc: "the value of a tag of the line", With: tagged},
+}
+
+// ofLine is a dimension of the supplier's line.
+func ofLine(name Dimension, doc string, at func(*costKey) *string, of func(*part) string) dimension.Of[part, costKey] {
+	return dimension.Of[part, costKey]{
+		Name: name, Doc: doc, Blank: "(none)",
+		Read:  func(p *part, k *costKey) { *at(k) = of(p) },
+		Value: func(k *costKey) string { return *at(k) },
+	}
+}
+
+// tagged is the dimension of a tag. A key has the values of all tags that are asked for: after each tag a zero byte,
+// its value and another one.
+func tagged(tag string) dimension.Of[part, costKey] {
+	begin := tag + "\x00"
+	return dimension.Of[part, costKey]{
+		Name: Dimension("tag:" + tag), Doc: "the value of tag " + tag, Blank: "(none)",
+		Read: func(p *part, k *costKey) { k.tags += begin + strings.ReplaceAll(p.tag(tag), "\x00", "") + "\x00" },
+		Value: func(k *costKey) string {
+			for rest := k.tags; rest != ""; {
+				of, after, _ := strings.Cut(rest, "\x00")
+				value, next, _ := strings.Cut(after, "\x00")
+				if of == tag {
+					return value
+				}
+				rest = next
+			}
+			return ""
+		},
+	}
 }
 
 // namesOf returns the names of all values of an enumeration that begins at 1.

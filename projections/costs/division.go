@@ -86,7 +86,7 @@ func Divide(view projections.View, month domain.Interval, most int) (*Division, 
 	if err != nil {
 		return nil, err
 	}
-	d.allocations, d.bytes = allocations, bytes+len(d.books.nodes)*int(unsafe.Sizeof(attribution.Node{}))
+	d.allocations, d.bytes = allocations, bytes+d.books.charges.bytes+len(d.books.nodes)*int(unsafe.Sizeof(attribution.Node{}))
 	d.books.view = nil // the rows may change after this
 	d.reads = reads
 	return d.At(view)
@@ -122,8 +122,10 @@ func divide(view projections.View, month domain.Interval, each func(*part) error
 	}
 	d, held := &Division{books: b}, map[string]HeldTime{}
 	at := part{books: b}
+	var prices pricing
 	result, err := b.divideSeen(nil, func(l *attribution.Allocation) error {
 		at.allocation = l
+		prices.price(&at)
 		return each(&at)
 	}, func(h *attribution.NodeHour) {
 		for i := range h.Parts {
@@ -197,8 +199,10 @@ func (d *Division) each(yield func(*part) error) error {
 		return d.canonical.each(yield)
 	}
 	at := part{books: d.books.reader()}
+	var prices pricing
 	for i := range d.allocations {
 		at.allocation = &d.allocations[i]
+		prices.price(&at)
 		if err := yield(&at); err != nil {
 			return err
 		}

@@ -108,12 +108,17 @@ func explainIn(view projections.View, ref attribution.Ref, from *allocationSourc
 	}
 	whole := from.whole
 	others := []string{}
+	at, prices, traced := part{books: b}, pricing{}, priced{}
 	result, err := b.divideSeen(&ref, func(l *attribution.Allocation) error {
 		if l.Line.ID != ref.Line || l.Line.Account != ref.Account || l.Line.Issuer != ref.Issuer {
 			return nil
 		}
 		whole.Billed, whole.Effective = whole.Billed.Add(l.Billed), whole.Effective.Add(l.Effective)
 		whole.Allocations++
+		at.allocation = l
+		if prices.price(&at); l.Ref() == ref.String() {
+			traced = at.priced
+		}
 		if len(others) < offeredAllocations {
 			others = append(others, l.Ref())
 		}
@@ -131,8 +136,9 @@ func explainIn(view projections.View, ref attribution.Ref, from *allocationSourc
 	}
 	allocation := &result.Trace.Allocation
 	line := allocation.Line
+	at.allocation, at.priced = allocation, traced
 	x := &Explanation{
-		Allocation: newAllocation(allocation), Position: view.Position().String(), Month: from.month,
+		Allocation: newAllocation(&at), Position: view.Position().String(), Month: from.month,
 		Methods: costMethods, Policies: b.policies,
 		Weight: allocation.Weight, Of: allocation.Of, Why: []string{}, Interval: line.ChargePeriod, Usage: []ExplainedUsage{},
 		UnseenMs: result.Trace.UnseenMs, Followed: result.Trace.Followed, Charge: from.charge, Whole: &whole, Event: &from.event,

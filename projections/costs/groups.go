@@ -75,15 +75,16 @@ func (s *sums) add(p *part) {
 		}
 		s.last = s.key
 	}
-	s.sum.add(l)
-	s.total.add(l)
+	s.sum.add(p)
+	s.total.add(p)
 	s.sum.allocations++
-	s.sum.keep(l, s.query)
+	s.sum.keep(p, s.query)
 }
 
 // keep records an allocation if it is among the largest of its group by magnitude. Ties go to the
 // first in the order of [attribution.Run].
-func (g *groupSum) keep(l *attribution.Allocation, q *Query) {
+func (g *groupSum) keep(p *part, q *Query) {
+	l := p.allocation
 	if q.Largest <= 0 {
 		return
 	}
@@ -105,7 +106,7 @@ func (g *groupSum) keep(l *attribution.Allocation, q *Query) {
 	if n == q.Largest {
 		g.largest = g.largest[:n-1]
 	}
-	g.largest = slices.Insert(g.largest, at, newAllocation(l))
+	g.largest = slices.Insert(g.largest, at, newAllocation(p))
 }
 
 // report adds the sums to the report, sorted, and rounds them to minor units.

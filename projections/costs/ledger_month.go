@@ -27,6 +27,7 @@ type ledger struct {
 	spans       map[invoiceName]span
 	roundedAway map[linesOf]domain.Decimal // from the billed cost of the month's lines
 	billed      billTimes
+	charges     charges // of the lines, set after they were read
 }
 
 func (l *ledger) except(kind attribution.Kind, subject, format string, args ...any) {
@@ -96,6 +97,7 @@ func hull(a, b domain.Interval) domain.Interval {
 // the Lines of an [attribution.Input].
 func (l *ledger) lines(view projections.View, yield func(*attribution.Line) error) error {
 	l.unusable = l.unusable[:0]
+	l.charges.reset()
 	return EachLine(view, l.month, func(line *LedgerLine) error {
 		at, err := attribution.LineOf(&line.BillingLine, l.rules...)
 		if err != nil {
@@ -106,6 +108,7 @@ func (l *ledger) lines(view projections.View, yield func(*attribution.Line) erro
 			return nil
 		}
 		at.Corrects = line.Corrects
+		at.Number = l.charges.add(&line.BillingLine)
 		return yield(&at)
 	})
 }

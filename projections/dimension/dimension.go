@@ -42,6 +42,14 @@ type Of[S, K any] struct {
 	Value func(*K) string
 	// Compare orders keys by the dimension; nil orders them by text.
 	Compare func(a, b *K) int
+	// With returns the dimension whose name ends in rest, where the end of Name is a word in capitals that stands for
+	// any text, as in tag:KEY. Such a dimension has no Read and no Value of its own.
+	With func(rest string) Of[S, K]
+}
+
+// prefix returns the part of the name before the word in capitals.
+func (o *Of[S, K]) prefix() string {
+	return strings.TrimRight(string(o.Name), "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 }
 
 // Set lists the dimensions of an answer.
@@ -58,8 +66,18 @@ func (s Set[S, K]) Names() []Name {
 
 // Find returns the dimension with a name, nil if there is none.
 func (s Set[S, K]) Find(name Name) *Of[S, K] {
-	if i := slices.IndexFunc(s, func(d Of[S, K]) bool { return d.Name == name }); i >= 0 {
-		return &s[i]
+	for i := range s {
+		d := &s[i]
+		if d.With == nil {
+			if d.Name == name {
+				return d
+			}
+			continue
+		}
+		if rest, ok := strings.CutPrefix(string(name), d.prefix()); ok && rest != "" {
+			of := d.With(rest)
+			return &of
+		}
 	}
 	return nil
 }

@@ -58,8 +58,13 @@ invoice.
 
 Dimensions for --by and --where: workspace, component, class, cluster, deployment,
 workload_class, gpu_model, billing_model, provider, provider_class, region, invoice, line,
-day, hour, match_method. Undeclared values are "unknown"; several different values are
-"mixed".
+day, hour, match_method; of the supplier's line: issuer, billing_account, sub_account, service,
+service_category, charge_category, pricing_category, sku, resource, and tag:KEY for any tag.
+Undeclared values are "unknown"; several different values are "mixed".
+
+List, negotiated and commitment savings are about usage and purchases whose lines state list and
+contracted cost. The savings rate is 1 - effective / list (the effective savings rate of the
+FinOps Foundation).
 
   workspace   who is charged, or platform, platform:reliability (failed or in
               maintenance), platform:unobserved (unobserved time) or
@@ -84,6 +89,7 @@ Kinds of exceptions:
 			"  quartermaster costs --period 2026-05 --by component --where provider_class=hyperscaler\n" +
 			"  quartermaster costs --period 2026-05 --by workspace,component -o json\n" +
 			"  quartermaster costs --period 2026-05 --workspace vc-a01 --by deployment,day\n" +
+			"  quartermaster costs --period 2026-05 --by service,tag:team\n" +
 			"  quartermaster costs --period 2026-05 --require-reconciled\n" +
 			"  quartermaster costs allocations --period 2026-05 --line LINE\n" +
 			"  quartermaster costs explain ALLOCATION\n" +

@@ -114,16 +114,17 @@ func (a *Program) showCostGroups(r *costs.Report) {
 	for _, d := range r.By {
 		header = append(header, string(d))
 	}
-	header = append(header, "currency", "billed", "effective", "bought", "allocated", "useful", "per bought GPU-hour", "per allocated", "per useful")
+	header = append(header, "currency", "billed", "effective", "bought", "allocated", "useful", "per bought GPU-hour", "per allocated", "per useful",
+		"list", "negotiated", "by commitments", "savings rate")
 	t := a.table(header...)
 	t.names = len(r.By)
-	t.spare = []string{"allocated", "bought", "useful", "per bought GPU-hour", "per allocated"}
+	t.spare = []string{"by commitments", "negotiated", "list", "savings rate", "allocated", "bought", "useful", "per bought GPU-hour", "per allocated"}
 	alignRight(t, len(r.By)+2, len(header))
 	cells := func(c *costs.Cost) []any {
 		return append([]any{
 			c.Currency, cell{minorText(c.BilledMinor.Amount.Decimal(), c.Currency), c.Billed.String()},
 			cell{minorText(c.EffectiveMinor.Amount.Decimal(), c.Currency), c.Effective.String()},
-		}, hourCells(c)...)
+		}, append(hourCells(c), savingsCells(c)...)...)
 	}
 	groups := r.Groups
 	if len(r.By) == 0 {
@@ -159,6 +160,17 @@ func (a *Program) showCostGroups(r *costs.Report) {
 	}
 	if len(groups) > 0 {
 		fmt.Fprintln(a.out, "cents of rows are apportioned so that they add up to the total; see -o json for every digit")
+	}
+}
+
+// savingsCells shows list prices and what was saved; blank for costs without list prices.
+func savingsCells(c *costs.Cost) []any {
+	if c.SavingsRate == nil {
+		return []any{"", "", "", ""}
+	}
+	return []any{
+		cents(c.List, c.Currency), cents(c.Negotiated, c.Currency), cents(c.Committed, c.Currency),
+		c.SavingsRate.Shift(2).StringFixed(1) + "%",
 	}
 }
 

@@ -1,0 +1,182 @@
+package costs
+
+import (
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// Charge has the columns of a supplier's line that attribution does not use, as the supplier stated them. It does not
+// have the columns that FOCUS does not define.
+type Charge struct {
+	texts   *[chargeTexts]string
+	numbers [chargeNumbers]string // plain decimals with all their digits; "": null
+}
+
+const (
+	chargeTexts   = 36
+	chargeNumbers = 10
+)
+
+// chargeText are the columns of text, in the order of the canonical form.
+var chargeText = [chargeTexts]string{
+	"AvailabilityZone", "BillingAccountName", "BillingAccountType", "CapacityReservationId", "CapacityReservationStatus",
+	"ChargeClass", "ChargeDescription", "ChargeFrequency", "CommitmentDiscountCategory", "CommitmentDiscountId",
+	"CommitmentDiscountName", "CommitmentDiscountStatus", "CommitmentDiscountType", "CommitmentDiscountUnit",
+	"CommitmentProgramEligibilityDetails", "ConsumedUnit", "ContractApplied", "HostProviderName", "PricingCategory",
+	"PricingCurrency", "PricingUnit", "RegionId", "RegionName", "ResourceName", "ResourceType", "ServiceCategory",
+	"ServiceName", "ServiceProviderName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId",
+	"SubAccountId", "SubAccountName", "Tags",
+}
+
+// chargeNumber are the columns of numbers, in the order of the canonical form.
+var chargeNumber = [chargeNumbers]struct {
+	name string
+	of   func(*domain.BillingLine) domain.NullDecimal
+}{
+	{"ListCost", func(l *domain.BillingLine) domain.NullDecimal { return l.ListCost }},
+	{"ContractedCost", func(l *domain.BillingLine) domain.NullDecimal { return l.ContractedCost }},
+	{"ListUnitPrice", func(l *domain.BillingLine) domain.NullDecimal { return l.ListUnitPrice }},
+	{"ContractedUnitPrice", func(l *domain.BillingLine) domain.NullDecimal { return l.ContractedUnitPrice }},
+	{"PricingQuantity", func(l *domain.BillingLine) domain.NullDecimal { return l.PricingQuantity }},
+	{"ConsumedQuantity", func(l *domain.BillingLine) domain.NullDecimal { return l.ConsumedQuantity }},
+	{"CommitmentDiscountQuantity", func(l *domain.BillingLine) domain.NullDecimal { return l.CommitmentDiscountQuantity }},
+	{"PricingCurrencyContractedUnitPrice", func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyContractedUnitPrice }},
+	{"PricingCurrencyEffectiveCost", func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyEffectiveCost }},
+	{"PricingCurrencyListUnitPrice", func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyListUnitPrice }},
+}
+
+// chargeAt has the place of each column of text, and of each of numbers after those.
+var chargeAt = func() map[string]int {
+	at := map[string]int{}
+	for i, name := range chargeText {
+		at[name] = i
+	}
+	for i := range chargeNumber {
+		at[chargeNumber[i].name] = chargeTexts + i
+	}
+	return at
+}()
+
+// noCharge is the charge of a line that is not a supplier's.
+var noCharge = &Charge{texts: &[chargeTexts]string{}}
+
+// Column returns the text of a column, "" for null and for a column that a charge does not have.
+func (c *Charge) Column(name string) string {
+	i, ok := chargeAt[name]
+	switch {
+	case !ok:
+		return ""
+	case i < chargeTexts:
+		return c.texts[i]
+	}
+	return c.numbers[i-chargeTexts]
+}
+
+// charges are the charges of the lines of a month, by the number that [attribution.Line] carries. Most lines have
+// their texts in common with others.
+type charges struct {
+	names map[string]string
+	texts map[[chargeTexts]string]*[chargeTexts]string
+	all   []Charge // of line n at n-1
+	bytes int
+}
+
+func (c *charges) reset() {
+	*c = charges{names: map[string]string{}, texts: map[[chargeTexts]string]*[chargeTexts]string{}}
+}
+
+func (c *charges) name(s string) string {
+	if s == "" {
+		return ""
+	}
+	known, ok := c.names[s]
+	if !ok {
+		known = strings.Clone(s) // the line may be a part of a large buffer
+		c.names[known] = known
+		c.bytes += len(known) + 48
+	}
+	return known
+}
+
+// add returns the number of a line.
+func (c *charges) add(l *domain.BillingLine) uint32 {
+	var charge Charge
+	var texts [chargeTexts]string
+	for i, name := range chargeText {
+		texts[i] = l.Column(name)
+	}
+	charge.texts = c.texts[texts]
+	if charge.texts == nil {
+		kept := texts
+		for i := range kept {
+			kept[i] = c.name(kept[i])
+		}
+		charge.texts = &kept
+		c.texts[kept] = &kept
+		c.bytes += 2 * chargeTexts * 16
+	}
+	for i := range chargeNumber {
+		if n := chargeNumber[i].of(l); n.Valid {
+			charge.numbers[i] = c.name(n.Decimal.String())
+		}
+	}
+	c.all = append(c.all, charge)
+	c.bytes += 8 + chargeNumbers*16
+	return uint32(len(c.all))
+}
+
+// of returns the charge of a line.
+func (c *charges) of(l *attribution.Line) *Charge {
+	if l.Number == 0 || int(l.Number) > len(c.all) {
+		return noCharge
+	}
+	return &c.all[l.Number-1]
+}
+
+// charge returns the charge of an allocation's line.
+func (p *part) charge() *Charge {
+	if p.kept != nil {
+		return p.keptCharge
+	}
+	return p.books.charges.of(p.allocation.Line)
+}
+
+// priced is an allocation's part of the list and the contracted cost of its line.
+type priced struct {
+	list, contracted       attribution.Amount
+	hasList, hasContracted bool // false: the line states none, or one of 10¹⁵ or more
+}
+
+// pricing divides the list and the contracted cost of lines among their allocations, which come one after the other.
+type pricing struct {
+	line             uint32
+	list, contracted attribution.Portions
+	priced           priced
+}
+
+// price sets the prices of the next allocation. It MUST be called for every allocation, in their order.
+func (r *pricing) price(p *part) {
+	l := p.allocation
+	if l.Line.Number == 0 {
+		p.priced = priced{}
+		return
+	}
+	if l.Line.Number != r.line {
+		r.line, r.priced = l.Line.Number, priced{}
+		c := p.charge()
+		r.list, r.priced.hasList = portionsOf(c.numbers[0])
+		r.contracted, r.priced.hasContracted = portionsOf(c.numbers[1])
+	}
+	r.priced.list, r.priced.contracted = r.list.Next(l.Weight, l.Of), r.contracted.Next(l.Weight, l.Of)
+	p.priced = r.priced
+}
+
+func portionsOf(text string) (attribution.Portions, bool) {
+	if text == "" {
+		return attribution.Portions{}, false
+	}
+	a, err := attribution.ParseAmount(text)
+	return attribution.PortionsOf(a), err == nil
+}
