@@ -1,0 +1,315 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/dimension"
+)
+
+// CostsExport asks for an export of costs: of every allocation, or of groups.
+type CostsExport struct {
+	Months    []domain.Interval `json:"months"` // billing months, in order
+	Workspace string            `json:"workspace,omitempty"`
+	// By groups the costs. If it is empty, every allocation is a row.
+	By    []costs.Dimension     `json:"by,omitempty"`
+	Where []dimension.Condition `json:"where,omitempty"`
+}
+
+// RowWriter writes the rows of an export. The caller closes it.
+type RowWriter interface {
+	// Write writes a row, which has a text for each column, "" for null. It MUST NOT keep the row.
+	Write(row []string) error
+}
+
+// CostsManifestFormat is the version of the manifest of an export.
+const CostsManifestFormat = "quartermaster.costs-export/1"
+
+// CostsManifest says what an export has, so that anyone can recompute it: the question, the position of the log, the
+// methods and decisions that divided each month, what its rows add up to, and the SHA-256 of the file.
+type CostsManifest struct {
+	Format string `json:"format"` // [CostsManifestFormat]
+	// File is the name of the file beside the manifest, and FileFormat is csv, parquet or xlsx.
+	File       string      `json:"file"`
+	FileFormat string      `json:"file_format"`
+	Bytes      int64       `json:"bytes"`
+	SHA256     string      `json:"sha256"`   // in hexadecimal
+	Position   string      `json:"position"` // of the log, in full
+	Query      CostsExport `json:"query"`
+	Program    ProgramInfo `json:"program"`
+	Months     []CostsOf   `json:"months"`
+	// Columns are the columns of the file, in order.
+	Columns []costs.Column `json:"columns"`
+	Rows    int            `json:"rows"`
+	// Totals are what the rows add up to, by currency.
+	Totals []costs.ControlTotal `json:"control_totals"`
+	// Checkpoint is the newest signed checkpoint that the log has at the position; absent if it has none.
+	Checkpoint *ExportedCheckpoint `json:"checkpoint,omitempty"`
+}
+
+// CostsOf says how a month of an export was divided.
+type CostsOf struct {
+	Month    domain.Interval       `json:"period"`
+	Methods  costs.Methods         `json:"methods"`
+	Policies []costs.AppliedPolicy `json:"policies"`
+	Rules    []costs.AppliedRule   `json:"mapping_rules"`
+	// Books says who closed the month; absent while it is open.
+	Books *costs.ClosedBooks `json:"books,omitempty"`
+	// Generated: some of the input is synthetic, and no supplier sent it.
+	Generated bool `json:"generated"`
+	// Reconciled: every invoice equals its lines, but for its rounding.
+	Reconciled bool `json:"reconciled"`
+	Rows       int  `json:"rows"`
+}
+
+// ExportedCheckpoint is a signed statement of what the log has.
+type ExportedCheckpoint struct {
+	Position string `json:"position"`
+	Note     string `json:"note"` // a C2SP signed note
+}
+
+// ExportCosts writes the rows of an export, and returns its manifest without File, FileFormat, Bytes and SHA256. begin
+// is called once, with the columns, before the first row. It holds little in memory: closed and kept months are read
+// row by row.
+func (c *Caller) ExportCosts(ctx context.Context, at At, q CostsExport, begin func([]costs.Column) (RowWriter, error)) (m *CostsManifest, err error) {
+	if len(q.Months) == 0 {
+		return nil, invalid("months", "name the months to export")
+	}
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		m = &CostsManifest{
+			Format: CostsManifestFormat, Position: v.Position().String(), Query: q, Program: Program(),
+			Months: []CostsOf{}, Columns: costs.ExportedColumns(), Totals: []costs.ControlTotal{},
+		}
+		if len(q.By) > 0 {
+			m.Columns = costs.GroupColumns(q.By)
+		}
+		if m.Checkpoint, err = lastCheckpoint(v); err != nil {
+			return err
+		}
+		w, err := begin(m.Columns)
+		if err != nil {
+			return err
+		}
+		for _, month := range q.Months {
+			of, totals, err := c.exportMonth(ctx, v, &q, month, w)
+			if err != nil {
+				return fmt.Errorf("export the costs of %s: %w", MonthName(month), err)
+			}
+			m.Months = append(m.Months, *of)
+			m.Rows += of.Rows
+			m.Totals = costs.AddTotals(m.Totals, totals)
+		}
+		if m.Rows == 0 {
+			return charged(v, q.Workspace)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// exportMonth writes the rows of a month.
+func (c *Caller) exportMonth(ctx context.Context, v projections.View, q *CostsExport, month domain.Interval, w RowWriter) (*CostsOf, []costs.ControlTotal, error) {
+	r, err := c.costs(ctx, v, costs.Query{Month: month, Workspace: q.Workspace, By: q.By, Where: q.Where})
+	if err != nil {
+		return nil, nil, err
+	}
+	of := &CostsOf{
+		Month: month, Methods: r.Methods, Policies: r.Policies, Rules: []costs.AppliedRule{}, Books: r.Books,
+		Generated: r.Generated, Reconciled: r.UnreconciledCount == 0,
+	}
+	yield := func(row []string) error {
+		of.Rows++
+		return w.Write(row)
+	}
+	d, err := c.division(ctx, v, month)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d != nil {
+		of.Rules = d.Rules
+	}
+	if len(q.By) > 0 {
+		totals, err := r.ExportGroups(yield)
+		return of, totals, err
+	}
+	filter := costs.AllocationFilter{Workspace: q.Workspace, Where: q.Where}
+	if d != nil {
+		totals, err := d.Export(filter, yield)
+		return of, totals, err
+	}
+	totals, s, err := costs.Export(v, month, filter, yield)
+	if err == nil {
+		of.Rules = s.Rules
+	}
+	return of, totals, err
+}
+
+// lastCheckpoint returns the newest checkpoint that the log has, nil if it has none.
+func lastCheckpoint(v projections.View) (last *ExportedCheckpoint, err error) {
+	var newest domain.Precedence
+	err = v.Scan(projections.Query{Table: projections.TableCheckpoints}, func(_ projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		for i := range h.Versions {
+			ev, ok := h.Versions[i].Event.(*domain.CheckpointSigned)
+			if ok && (last == nil || h.Versions[i].Order.After(newest)) {
+				newest, last = h.Versions[i].Order, &ExportedCheckpoint{ev.Position, string(ev.Note)}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoints: %w", err)
+	}
+	return last, nil
+}
+
+// maxCostsManifest bounds a manifest that is read.
+const maxCostsManifest = 16 << 20
+
+// ReadCostsManifest reads a manifest that nobody vouches for. Its errors say what is wrong with it.
+func ReadCostsManifest(r io.Reader) (*CostsManifest, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxCostsManifest+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxCostsManifest {
+		return nil, fmt.Errorf("it has more than %d MiB", maxCostsManifest>>20)
+	}
+	m := &CostsManifest{}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(m); err != nil {
+		return nil, err
+	}
+	if m.Format != CostsManifestFormat {
+		return nil, fmt.Errorf("its format is %.100q, this program reads %q", m.Format, CostsManifestFormat)
+	}
+	if _, err := domain.ParsePosition(m.Position); err != nil {
+		return nil, fmt.Errorf("its position: %w", err)
+	}
+	if sum, err := hex.DecodeString(m.SHA256); err != nil || len(sum) != 32 {
+		return nil, errors.New("its sha256 is not 64 hexadecimal digits")
+	}
+	if len(m.Query.Months) == 0 || slices.ContainsFunc(m.Query.Months, func(i domain.Interval) bool { return i != projections.BillingMonth(i.From) }) {
+		return nil, errors.New("its months are not billing months")
+	}
+	return m, nil
+}
+
+// CostsVerified is the result of computing an export again.
+type CostsVerified struct {
+	File string `json:"file"`
+	Rows int    `json:"rows"` // that were compared
+	// Equal: every cell of the file is what the log gives.
+	Equal bool `json:"equal"`
+	// Difference is the first cell that differs; absent if none does.
+	Difference *CellDifference `json:"difference,omitempty"`
+	// Changed: the file does not have the SHA-256 of the manifest.
+	Changed bool `json:"changed,omitempty"`
+	// Needs names the methods that divided a month, if this program has others and the cells differ.
+	Needs    *costs.Methods `json:"needs,omitempty"`
+	Position string         `json:"position"`
+}
+
+// CellDifference is a cell of an export that is not what the log gives.
+type CellDifference struct {
+	Row      int    `json:"row"` // from 1, without the header
+	Column   string `json:"column"`
+	Expected string `json:"expected"` // what the log gives; "" for null
+	Found    string `json:"found"`
+	Reason   string `json:"reason,omitempty"` // for a row that is missing, or that is too much
+}
+
+// errDiffers ends the computation at the first difference.
+var errDiffers = errors.New("the export differs")
+
+// comparing compares the rows of an export with those of a file.
+type comparing struct {
+	next    func() ([]string, error)
+	columns []costs.Column
+	rows    int
+	found   *CellDifference
+}
+
+func (w *comparing) Write(row []string) error {
+	have, err := w.next()
+	w.rows++
+	switch {
+	case errors.Is(err, io.EOF):
+		w.found = &CellDifference{Row: w.rows, Column: w.columns[0].Name, Expected: row[0], Reason: "the file ends before this row"}
+		return errDiffers
+	case err != nil:
+		return err
+	case len(have) != len(row):
+		w.found = &CellDifference{Row: w.rows, Column: w.columns[0].Name, Reason: fmt.Sprintf("the row has %d cells instead of %d", len(have), len(row))}
+		return errDiffers
+	}
+	for i := range row {
+		if have[i] != row[i] {
+			w.found = &CellDifference{Row: w.rows, Column: w.columns[i].Name, Expected: row[i], Found: have[i]}
+			return errDiffers
+		}
+	}
+	return nil
+}
+
+// VerifyCosts computes an export again at the position of its manifest, and compares it with the rows of the file, which
+// next returns until [io.EOF].
+func (c *Caller) VerifyCosts(ctx context.Context, m *CostsManifest, next func() ([]string, error)) (*CostsVerified, error) {
+	out := &CostsVerified{File: m.File, Position: m.Position}
+	w := &comparing{next: next}
+	again, err := c.ExportCosts(ctx, At(m.Position), m.Query, func(columns []costs.Column) (RowWriter, error) {
+		w.columns = columns
+		return w, nil
+	})
+	out.Rows, out.Difference = w.rows, w.found
+	if err != nil && !errors.Is(err, errDiffers) {
+		return nil, err
+	}
+	if w.found == nil {
+		switch more, err := next(); {
+		case err == nil:
+			out.Difference = &CellDifference{Row: w.rows + 1, Column: w.columns[0].Name, Found: more[0], Reason: "the log gives no such row"}
+		case !errors.Is(err, io.EOF):
+			return nil, err
+		}
+	}
+	out.Equal = out.Difference == nil
+	if !out.Equal {
+		out.Needs, err = c.otherMethods(ctx, m, again)
+	}
+	return out, err
+}
+
+// otherMethods returns the methods of the first month of a manifest that is divided by others now, nil if none is.
+func (c *Caller) otherMethods(ctx context.Context, m, again *CostsManifest) (needs *costs.Methods, err error) {
+	for i := range m.Months {
+		of := &m.Months[i]
+		var now costs.Methods
+		if again != nil && i < len(again.Months) {
+			now = again.Months[i].Methods
+		} else {
+			r, err := c.Costs(ctx, At(m.Position), costs.Query{Month: of.Month})
+			if err != nil {
+				return nil, err
+			}
+			now = r.Methods
+		}
+		if now != of.Methods {
+			return &of.Methods, nil
+		}
+	}
+	return nil, nil
+}

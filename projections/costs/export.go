@@ -1,0 +1,437 @@
+package costs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+)
+
+// Kind is what the cells of an exported column are.
+type Kind string
+
+// The kinds. A cell is text in every kind, and "" is null.
+const (
+	KindText    Kind = "text"
+	KindJSON    Kind = "json"
+	KindDecimal Kind = "decimal" // plain, with all its digits: at most 20 before and 18 after the point
+	KindTime    Kind = "time"    // RFC 3339, UTC
+	KindFlag    Kind = "flag"    // true, or null
+)
+
+// Column is a column of an export.
+type Column struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	Doc  string `json:"doc,omitempty"` // empty: as FOCUS 1.4 defines it
+}
+
+// exported is a column of an exported allocation.
+type exported struct {
+	Column
+	ofLine func(*part) string            // equal for all allocations of a line; or
+	of     func(*exporter, *part) string // of each allocation
+}
+
+func ofLineColumn(name string, of func(*part) string) exported {
+	return exported{Column: Column{Name: name, Kind: KindText}, ofLine: of}
+}
+
+func ofCharge(name string, kind Kind) exported {
+	i := chargeAt[name]
+	return exported{Column: Column{Name: name, Kind: kind}, ofLine: func(p *part) string {
+		if c := p.charge(); i < chargeTexts {
+			return c.texts[i]
+		} else {
+			return c.numbers[i-chargeTexts]
+		}
+	}}
+}
+
+// dividedNumber is a number of the line of which an allocation has a part, like the cost.
+func dividedNumber(name string) exported {
+	i := chargeAt[name] - chargeTexts
+	return exported{Column: Column{Name: name, Kind: KindDecimal}, of: func(e *exporter, _ *part) string { return e.numbers[i] }}
+}
+
+func ofTime(name string, of func(*attribution.Line) domain.Instant) exported {
+	return exported{Column: Column{Name: name, Kind: KindTime}, ofLine: func(p *part) string { return of(p.allocation.Line).String() }}
+}
+
+func ours(name string, kind Kind, doc string, of func(*part) string) exported {
+	return exported{Column: Column{name, kind, doc}, of: func(_ *exporter, p *part) string { return of(p) }}
+}
+
+// exportedColumns are the columns of FOCUS 1.4 in its order, and ours. An allocation is an allocated charge of its
+// line, the origin charge: dimensions and unit prices are the line's, and numbers that can be summed add up to it.
+var exportedColumns = []exported{
+	{Column: Column{Name: "AllocatedMethodDetails", Kind: KindJSON}, of: (*exporter).details},
+	{Column: Column{Name: "AllocatedMethodId", Kind: KindText}, ofLine: func(*part) string { return costMethods.Attribution }},
+	{Column: Column{Name: "AllocatedResourceId", Kind: KindText}, of: func(_ *exporter, p *part) string { return allocatedTo(p.allocation) }},
+	{Column: Column{Name: "AllocatedResourceName", Kind: KindText}, of: func(_ *exporter, p *part) string { return p.allocation.Deployment }},
+	{Column: Column{Name: "AllocatedTags", Kind: KindJSON}, of: (*exporter).tags},
+	ofCharge("AvailabilityZone", KindText),
+	{Column: Column{Name: "BilledCost", Kind: KindDecimal}, of: func(_ *exporter, p *part) string { return p.allocation.Billed.String() }},
+	ofLineColumn("BillingAccountId", func(p *part) string { return p.allocation.Line.Account }),
+	ofCharge("BillingAccountName", KindText),
+	ofCharge("BillingAccountType", KindText),
+	ofLineColumn("BillingCurrency", func(p *part) string { return p.allocation.Line.Currency }),
+	ofTime("BillingPeriodEnd", func(l *attribution.Line) domain.Instant { return l.BillingPeriod.To }),
+	ofTime("BillingPeriodStart", func(l *attribution.Line) domain.Instant { return l.BillingPeriod.From }),
+	ofCharge("CapacityReservationId", KindText),
+	ofCharge("CapacityReservationStatus", KindText),
+	ofLineColumn("ChargeCategory", func(p *part) string {
+		if p.allocation.Line.Number == 0 {
+			return "Adjustment" // for the rounding of an invoice
+		}
+		return p.allocation.Line.Category
+	}),
+	ofCharge("ChargeClass", KindText),
+	ofLineColumn("ChargeDescription", func(p *part) string {
+		if p.allocation.Line.Number == 0 {
+			return p.allocation.Line.ClassReason
+		}
+		return p.charge().Column("ChargeDescription")
+	}),
+	ofCharge("ChargeFrequency", KindText),
+	ofTime("ChargePeriodEnd", func(l *attribution.Line) domain.Instant { return l.ChargePeriod.To }),
+	ofTime("ChargePeriodStart", func(l *attribution.Line) domain.Instant { return l.ChargePeriod.From }),
+	ofCharge("CommitmentDiscountCategory", KindText),
+	ofCharge("CommitmentDiscountId", KindText),
+	ofCharge("CommitmentDiscountName", KindText),
+	dividedNumber("CommitmentDiscountQuantity"),
+	ofCharge("CommitmentDiscountStatus", KindText),
+	ofCharge("CommitmentDiscountType", KindText),
+	ofCharge("CommitmentDiscountUnit", KindText),
+	ofCharge("CommitmentProgramEligibilityDetails", KindJSON),
+	dividedNumber("ConsumedQuantity"),
+	ofCharge("ConsumedUnit", KindText),
+	ofCharge("ContractApplied", KindJSON),
+	dividedNumber("ContractedCost"),
+	ofCharge("ContractedUnitPrice", KindDecimal),
+	{Column: Column{Name: "EffectiveCost", Kind: KindDecimal}, of: func(_ *exporter, p *part) string { return p.allocation.Effective.String() }},
+	ofCharge("HostProviderName", KindText),
+	ofLineColumn("InvoiceDetailId", func(p *part) string { return p.allocation.Line.Detail }),
+	ofLineColumn("InvoiceId", func(p *part) string { return p.allocation.Line.Invoice }),
+	ofLineColumn("InvoiceIssuerName", func(p *part) string { return p.allocation.Line.Issuer }),
+	dividedNumber("ListCost"),
+	ofCharge("ListUnitPrice", KindDecimal),
+	ofCharge("PricingCategory", KindText),
+	ofCharge("PricingCurrency", KindText),
+	ofCharge("PricingCurrencyContractedUnitPrice", KindDecimal),
+	dividedNumber("PricingCurrencyEffectiveCost"),
+	ofCharge("PricingCurrencyListUnitPrice", KindDecimal),
+	dividedNumber("PricingQuantity"),
+	ofCharge("PricingUnit", KindText),
+	ofCharge("RegionId", KindText),
+	ofCharge("RegionName", KindText),
+	ofLineColumn("ResourceId", func(p *part) string { return p.allocation.Line.Resource }),
+	ofCharge("ResourceName", KindText),
+	ofCharge("ResourceType", KindText),
+	ofCharge("ServiceCategory", KindText),
+	ofCharge("ServiceName", KindText),
+	ofCharge("ServiceProviderName", KindText),
+	ofCharge("ServiceSubcategory", KindText),
+	ofCharge("SkuId", KindText),
+	ofCharge("SkuMeter", KindText),
+	ofCharge("SkuPriceDetails", KindJSON),
+	ofCharge("SkuPriceId", KindText),
+	ofCharge("SubAccountId", KindText),
+	ofCharge("SubAccountName", KindText),
+	ofCharge("SubAccountType", KindText),
+	ofCharge("Tags", KindJSON),
+
+	ours("x_WorkspaceId", KindText, "Workspace that is charged, or an account of the platform.", func(p *part) string { return p.allocation.Workspace }),
+	ours("x_ClusterId", KindText, "Cluster.", func(p *part) string { return p.allocation.Cluster }),
+	ours("x_DeploymentId", KindText, "Deployment that held what was paid for.", func(p *part) string { return p.allocation.Deployment }),
+	ours("x_Component", KindText, "What became of what was paid for: allocated, idle, failed and so on.", func(p *part) string { return p.allocation.Component.String() }),
+	ours("x_Class", KindText, "Kind of charge: committed, on_demand, spot, owned, shared, credit, tax, rounding.", func(p *part) string { return p.allocation.Line.Class.String() }),
+	ours("x_MatchMethod", KindText, "How the line was matched to machines.", func(p *part) string { return p.allocation.MatchMethod.String() }),
+	ours("x_WorkloadClass", KindText, "Class of the deployment.", func(p *part) string { return p.at().workload }),
+	ours("x_GpuModel", KindText, "GPU model of the machines.", func(p *part) string { return p.allocation.Hardware.GPUModel }),
+	ours("x_BillingModel", KindText, "How the machines are paid for.", func(p *part) string { return string(p.allocation.Hardware.Billing) }),
+	ours("x_Provider", KindText, "Provider of the cluster, else of the billing account's clusters, else the issuer.", func(p *part) string { return p.at().provider }),
+	ours("x_ProviderClass", KindText, "Class of that provider.", func(p *part) string { return p.at().providerClass }),
+	ours("x_Region", KindText, "Region of the cluster, else of the line.", func(p *part) string { return p.at().region }),
+	ours("x_Hour", KindTime, "Start of the hour that was paid for; null: the whole charge period.", func(p *part) string { return p.allocation.Hour.String() }),
+	ours("x_GpuSecondsBought", KindDecimal, "GPU time that was bought, in seconds of whole GPUs.", func(p *part) string { return gpuSeconds(p.allocation.BoughtMs) }),
+	ours("x_GpuSecondsAllocated", KindDecimal, "The part of it with a holder.", func(p *part) string { return gpuSeconds(p.allocation.AllocatedMs) }),
+	ours("x_GpuSecondsMeasured", KindDecimal, "The part of that with measured activity.", func(p *part) string { return gpuSeconds(p.allocation.MeasuredMs) }),
+	ours("x_GpuSecondsUseful", KindDecimal, "Measured time times activity; null if time was held and none of it measured.", func(p *part) string {
+		if ms := usefulOf(p.allocation.AllocatedMs, p.allocation.MeasuredMs, p.allocation.UsefulMs); ms != nil {
+			return gpuSeconds(*ms)
+		}
+		return ""
+	}),
+	{Column: Column{"x_OriginLineId", KindText, "The line, unique within issuer and billing account."}, ofLine: func(p *part) string { return p.allocation.Line.ID }},
+	{Column: Column{"x_CorrectionOf", KindText, "The line that this one corrects."}, ofLine: func(p *part) string { return p.allocation.Line.Corrects }},
+	ours("x_AllocationId", KindText, "Id of the allocation, for quartermaster costs explain.", func(p *part) string { return p.allocation.Ref() }),
+	{Column: Column{"x_Generated", KindFlag, "Whether the line is generated and no supplier sent it."}, ofLine: func(p *part) string { return map[bool]string{true: "true"}[p.allocation.Line.Generated] }},
+}
+
+// exporter makes the rows of an export.
+type exporter struct {
+	line     uint32
+	begun    bool
+	ratio    attribution.Portions
+	portions [chargeNumbers]attribution.Portions
+	stated   [chargeNumbers]bool
+	part     string                // of the line that the allocation has
+	numbers  [chargeNumbers]string // of the allocation
+	row      []string
+	tagged   map[[2]string]string
+}
+
+// ExportedColumns are the columns of exported allocations.
+func ExportedColumns() []Column {
+	columns := make([]Column, len(exportedColumns))
+	for i := range exportedColumns {
+		columns[i] = exportedColumns[i].Column
+	}
+	return columns
+}
+
+// next returns the row of the next allocation, which is reused. Cells that are equal to those of the row before are
+// the same strings, as far as they are of the line.
+func (e *exporter) next(p *part) []string {
+	l := p.allocation
+	first := !e.begun || l.Line.Number != e.line || l.Line.Number == 0
+	if first {
+		e.line, e.begun = l.Line.Number, true
+		e.ratio = attribution.PortionsOf(attribution.Whole(1))
+		c := p.charge()
+		for i := range e.portions {
+			e.portions[i], e.stated[i] = portionsOf(c.numbers[i])
+		}
+	}
+	e.part = e.ratio.Next(l.Weight, l.Of).String()
+	for i := range e.portions {
+		if e.numbers[i] = ""; e.stated[i] {
+			e.numbers[i] = e.portions[i].Next(l.Weight, l.Of).String()
+		}
+	}
+	for i := range exportedColumns {
+		switch c := &exportedColumns[i]; {
+		case c.of != nil:
+			e.row[i] = c.of(e, p)
+		case first:
+			e.row[i] = c.ofLine(p)
+		}
+	}
+	return e.row
+}
+
+func (e *exporter) details(*part) string {
+	return `{"Elements":[{"AllocatedRatio":` + e.part + `}]}`
+}
+
+// tags are the workspace and the component of an allocation as tags.
+func (e *exporter) tags(p *part) string {
+	key := [2]string{p.allocation.Workspace, p.allocation.Component.String()}
+	text, ok := e.tagged[key]
+	if !ok {
+		b, _ := json.Marshal(map[string]string{"component": key[1], "workspace": key[0]}) // texts always can
+		text = string(b)
+		e.tagged[key] = text
+	}
+	return text
+}
+
+// allocatedTo names what an allocation is for: a deployment in its cluster, else a cluster, else the workspace.
+func allocatedTo(l *attribution.Allocation) string {
+	switch {
+	case l.Deployment != "":
+		return l.Cluster + "/" + l.Deployment
+	case l.Cluster != "":
+		return l.Cluster
+	}
+	return l.Workspace
+}
+
+// gpuSeconds is a time of milliseconds in seconds.
+func gpuSeconds(ms int64) string {
+	if ms == 0 {
+		return "0"
+	}
+	sign := ""
+	if ms < 0 {
+		sign, ms = "-", -ms
+	}
+	text := strconv.FormatInt(ms/1000, 10)
+	if ms %= 1000; ms != 0 {
+		fraction := fmt.Sprintf("%03d", ms)
+		for fraction[len(fraction)-1] == '0' {
+			fraction = fraction[:len(fraction)-1]
+		}
+		text += "." + fraction
+	}
+	return sign + text
+}
+
+// ControlTotal is what an export adds up to in a currency.
+type ControlTotal struct {
+	Currency  string             `json:"currency"` // ISO 4217
+	Rows      int                `json:"rows"`
+	Billed    attribution.Amount `json:"billed"`
+	Effective attribution.Amount `json:"effective"`
+}
+
+// Totals adds up exported rows.
+type totals map[string]*ControlTotal
+
+func (t totals) add(currency string, billed, effective attribution.Amount) {
+	of := t[currency]
+	if of == nil {
+		of = &ControlTotal{Currency: currency}
+		t[currency] = of
+	}
+	of.Rows++
+	of.Billed, of.Effective = of.Billed.Add(billed), of.Effective.Add(effective)
+}
+
+// exporting returns a function that passes the rows of the selected allocations to yield, and adds them up.
+func (f *AllocationFilter) exporting(sum totals, yield func(row []string) error) (func(*part) error, error) {
+	picker, err := dimensions.Picker(f.Where)
+	if err != nil {
+		return nil, fmt.Errorf("allocations where %v: %w", f.Where, err)
+	}
+	e := &exporter{row: make([]string, len(exportedColumns)), tagged: map[[2]string]string{}}
+	return func(p *part) error {
+		row := e.next(p) // all of them, because portions are cumulative
+		if !f.accepts(p.allocation) || !picker.Picks(p) {
+			return nil
+		}
+		sum.add(p.allocation.Line.Currency, p.allocation.Billed, p.allocation.Effective)
+		return yield(row)
+	}, nil
+}
+
+// Export calls yield with a row for every allocation that the filter selects, in the order of [attribution.Run], until
+// yield returns an error. A row has a cell for each of [ExportedColumns], and is reused. It returns what the rows add
+// up to, by currency.
+func (d *Division) Export(filter AllocationFilter, yield func(row []string) error) ([]ControlTotal, error) {
+	sum := totals{}
+	each, err := filter.exporting(sum, yield)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.each(each); err != nil {
+		return nil, err
+	}
+	return sum.sorted(), nil
+}
+
+// Export is [Division.Export] of a month that is divided for it, without keeping the allocations.
+func Export(view projections.View, month domain.Interval, filter AllocationFilter, yield func(row []string) error) ([]ControlTotal, *Summary, error) {
+	sum := totals{}
+	each, err := filter.exporting(sum, yield)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := divide(view, month, each)
+	if err != nil {
+		return nil, nil, err
+	}
+	return sum.sorted(), &d.Summary, nil
+}
+
+func (t totals) sorted() []ControlTotal {
+	all := []ControlTotal{}
+	for _, currency := range slices.Sorted(maps.Keys(t)) {
+		all = append(all, *t[currency])
+	}
+	return all
+}
+
+// groupColumn is a column of exported groups.
+type groupColumn struct {
+	Column
+	of func(*Cost) string
+}
+
+func groupAmount(name, doc string, of func(*Cost) attribution.Amount) groupColumn {
+	return groupColumn{Column{name, KindDecimal, doc}, func(c *Cost) string { return of(c).String() }}
+}
+
+func groupTime(name, doc string, of func(*Cost) int64) groupColumn {
+	return groupColumn{Column{name, KindDecimal, doc}, func(c *Cost) string { return gpuSeconds(of(c)) }}
+}
+
+// groupColumns are the figures of exported groups. Ratios are not among them: they do not add up.
+var groupColumns = []groupColumn{
+	{Column{Name: "BillingCurrency", Kind: KindText}, func(c *Cost) string { return c.Currency }},
+	groupAmount("BilledCost", "", func(c *Cost) attribution.Amount { return c.Billed }),
+	groupAmount("EffectiveCost", "", func(c *Cost) attribution.Amount { return c.Effective }),
+	groupAmount("ListCost", "Of usage and purchases whose lines state list and contracted cost.", func(c *Cost) attribution.Amount { return c.List }),
+	groupAmount("ContractedCost", "Of the same lines.", func(c *Cost) attribution.Amount { return c.Contracted }),
+	groupAmount("x_EffectiveCostListed", "Effective cost of the same lines.", func(c *Cost) attribution.Amount { return c.Listed }),
+	groupTime("x_GpuSecondsBought", "GPU time that was bought, in seconds of whole GPUs.", func(c *Cost) int64 { return c.Bought }),
+	groupTime("x_GpuSecondsAllocated", "The part of it with a holder.", func(c *Cost) int64 { return c.Allocated }),
+	groupTime("x_GpuSecondsMeasured", "The part of that with measured activity.", func(c *Cost) int64 { return c.Measured }),
+	{Column{"x_GpuSecondsUseful", KindDecimal, "Measured time times activity; null if time was held and none of it measured."}, func(c *Cost) string {
+		if c.Useful == nil {
+			return ""
+		}
+		return gpuSeconds(*c.Useful)
+	}},
+}
+
+// GroupColumns are the columns of exported groups: the month, a column for each dimension, and figures.
+func GroupColumns(by []Dimension) []Column {
+	columns := []Column{{"x_BillingMonth", KindText, "Billing month in UTC, for example 2026-05."}}
+	for _, d := range by {
+		doc := ""
+		if of := dimensions.Find(d); of != nil {
+			doc = of.Doc
+		}
+		columns = append(columns, Column{string(d), KindText, doc})
+	}
+	for i := range groupColumns {
+		columns = append(columns, groupColumns[i].Column)
+	}
+	return columns
+}
+
+// ExportGroups calls yield with a row for every group of the report, which has a cell for each of [GroupColumns] and is
+// reused. It returns what the rows add up to, by currency.
+func (r *Report) ExportGroups(yield func(row []string) error) ([]ControlTotal, error) {
+	sum := totals{}
+	row := make([]string, 0, 1+len(r.By)+len(groupColumns))
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		row = append(row[:0], monthText(r.Month))
+		for _, d := range r.By {
+			row = append(row, g.Key[d])
+		}
+		for j := range groupColumns {
+			row = append(row, groupColumns[j].of(&g.Cost))
+		}
+		sum.add(g.Currency, g.Billed, g.Effective)
+		if err := yield(row); err != nil {
+			return nil, err
+		}
+	}
+	return sum.sorted(), nil
+}
+
+// AddTotals adds control totals to others, by currency.
+func AddTotals(to, more []ControlTotal) []ControlTotal {
+	sum := totals{}
+	for _, list := range [][]ControlTotal{to, more} {
+		for i := range list {
+			t := &list[i]
+			of := sum[t.Currency]
+			if of == nil {
+				sum[t.Currency] = &ControlTotal{t.Currency, t.Rows, t.Billed, t.Effective}
+				continue
+			}
+			of.Rows, of.Billed, of.Effective = of.Rows+t.Rows, of.Billed.Add(t.Billed), of.Effective.Add(t.Effective)
+		}
+	}
+	return sum.sorted()
+}
