@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
+	"quartermaster/adapters/focus/parquet"
+	"quartermaster/adapters/focus/xlsx"
 	"quartermaster/adapters/tabular"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
@@ -32,6 +34,19 @@ var costFormats = map[string]func(io.Writer, []tabular.Column) (tabular.Writer, 
 	"csv": func(w io.Writer, columns []tabular.Column) (tabular.Writer, error) {
 		return tabular.NewCSVWriter(w, columns), nil
 	},
+	"parquet": func(w io.Writer, columns []tabular.Column) (tabular.Writer, error) {
+		return parquet.NewWriter(w, columns), nil
+	},
+	"xlsx": func(w io.Writer, columns []tabular.Column) (tabular.Writer, error) { return xlsx.NewWriter(w, columns) },
+}
+
+// typedColumns are the columns of an export as files have them.
+func typedColumns(columns []costs.Column) []tabular.Column {
+	typed := make([]tabular.Column, len(columns))
+	for i, c := range columns {
+		typed[i] = tabular.Column{Name: c.Name, Kind: tabularKinds[c.Kind]}
+	}
+	return typed
 }
 
 // tabularKinds are the kinds of cells in files.
@@ -62,9 +77,15 @@ policies, mapping rules, columns, rows, control totals by currency, the SHA-256 
 the newest signed checkpoint. "quartermaster costs verify FILE" computes the file again and
 compares every cell.
 
-Cells of text that a spreadsheet program could take for a formula begin with an apostrophe.`,
+Decimals are decimals: decimal(38,18) in Parquet, and numbers in XLSX, with the exact text in a
+column beside them wherever a number has more than 15 significant digits. In CSV and XLSX a text
+that a spreadsheet program could take for a formula begins with an apostrophe. Nothing is cut:
+a text of more than 32,767 characters is refused in XLSX. More than 1,048,575 rows become
+several sheets.`,
 		Example: "  quartermaster costs export --period 2026-05 --out may.csv\n" +
 			"  quartermaster costs export --from 2026-01 --to 2026-07 --by workspace,service --out half.csv\n" +
+			"  quartermaster costs export --period 2026-05 --out may.parquet\n" +
+			"  quartermaster costs export --period 2026-05 --by workspace,component --out may.xlsx\n" +
 			"  quartermaster costs export --period 2026-05 --workspace vc-a01 --out vc-a01.csv -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -190,12 +211,8 @@ func (a *Program) exportCosts(cmd *cobra.Command, at app.At, q app.CostsExport, 
 func (a *Program) writeCosts(cmd *cobra.Command, at app.At, q app.CostsExport, format string, out io.Writer) (*app.CostsManifest, error) {
 	var w tabular.Writer
 	m, err := a.caller().ExportCosts(cmd.Context(), at, q, func(columns []costs.Column) (app.RowWriter, error) {
-		typed := make([]tabular.Column, len(columns))
-		for i, c := range columns {
-			typed[i] = tabular.Column{Name: c.Name, Kind: tabularKinds[c.Kind]}
-		}
 		var err error
-		w, err = costFormats[format](out, typed)
+		w, err = costFormats[format](out, typedColumns(columns))
 		return w, err
 	})
 	if w != nil {

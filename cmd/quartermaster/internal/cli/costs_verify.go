@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
+	"quartermaster/adapters/focus/parquet"
+	"quartermaster/adapters/focus/xlsx"
 	"quartermaster/adapters/tabular"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
@@ -23,8 +26,16 @@ import (
 const mostCell = 16 << 20
 
 // costTables open the rows of a file in each format.
-var costTables = map[string]func(f *os.File) (tabular.Table, error){
-	"csv": func(f *os.File) (tabular.Table, error) { return tabular.NewCSV(f, mostCell), nil },
+var costTables = map[string]func(ctx context.Context, f *os.File, columns []costs.Column) (tabular.Table, error){
+	"csv": func(_ context.Context, f *os.File, _ []costs.Column) (tabular.Table, error) {
+		return tabular.NewCSV(f, mostCell), nil
+	},
+	"parquet": func(ctx context.Context, f *os.File, _ []costs.Column) (tabular.Table, error) {
+		return parquet.Open(ctx, f, tabular.Limits{DecodedBytes: 1 << 40, Ratio: 1 << 30}, tabular.ErrDamaged)
+	},
+	"xlsx": func(_ context.Context, f *os.File, columns []costs.Column) (tabular.Table, error) {
+		return xlsx.Open(f.Name(), typedColumns(columns))
+	},
 }
 
 func (a *Program) costVerifyCommand() *cobra.Command {
@@ -87,9 +98,12 @@ func (a *Program) verifyCosts(cmd *cobra.Command, path, manifest string) (v *app
 	if open == nil {
 		return nil, commandline.Usagef("%s: files in %q are not known", manifest, m.FileFormat)
 	}
-	t, err := open(f)
+	t, err := open(cmd.Context(), f, m.Columns)
 	if err != nil {
 		return nil, fmt.Errorf("verify %s: %w", path, err)
+	}
+	if c, ok := t.(io.Closer); ok {
+		defer func() { err = errors.Join(err, c.Close()) }()
 	}
 	next, err := exportedRows(path, t, m)
 	if err != nil {
@@ -138,7 +152,8 @@ func exportedRows(path string, t tabular.Table, m *app.CostsManifest) (func() ([
 			return cells, nil
 		}
 		for i, text := range cells {
-			if row[i] = text; m.Columns[i].Kind == costs.KindText || m.Columns[i].Kind == costs.KindJSON {
+			kind := tabularKinds[m.Columns[i].Kind]
+			if row[i] = tabular.Canonical(kind, text); kind == tabular.Texts && m.FileFormat == "csv" {
 				row[i] = tabular.Plain(text)
 			}
 		}
