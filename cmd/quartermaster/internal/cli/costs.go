@@ -97,6 +97,7 @@ Kinds of exceptions:
 			"  quartermaster costs owned --period 2026-05\n" +
 			"  quartermaster costs tco --period 2026-05\n" +
 			"  quartermaster costs export --period 2026-05 --out may.csv\n" +
+			"  quartermaster costs statement --month 2026-05\n" +
 			"  quartermaster costs commitments --period 2026-05\n" +
 			"  quartermaster costs close prepare --month 2026-05 --dry-run",
 		Args: cobra.NoArgs,
@@ -137,7 +138,7 @@ Kinds of exceptions:
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
-	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costExportCommand(), a.costVerifyCommand(), a.costTCOCommand(), a.costCommitmentsCommand())
+	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costExportCommand(), a.costVerifyCommand(), a.costStatementCommand(), a.costTCOCommand(), a.costCommitmentsCommand())
 	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand())
 	return cmd
 }

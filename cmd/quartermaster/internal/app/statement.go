@@ -1,0 +1,175 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+)
+
+// CostStatement is what a workspace is charged for a billing month: showback, or the paper behind a chargeback. It is
+// final if the month's books are closed. Then it never changes: what changes the month later is a correction on the
+// statement of the period that it is posted into, which names this one.
+type CostStatement struct {
+	// Number is the month, the workspace and, if it is final, the first digits of the digest of the closed allocations.
+	Number    string             `json:"number"`
+	Month     domain.Interval    `json:"period"`
+	Workspace string             `json:"workspace"`
+	Name      string             `json:"name,omitempty"`
+	Final     bool               `json:"final"`
+	Books     *costs.ClosedBooks `json:"books,omitempty"`
+	Methods   costs.Methods      `json:"methods"`
+	Position  string             `json:"position"`
+	Generated bool               `json:"generated"`
+	// Charged is what is charged in each currency: the sum of Invoices, in whole minor units.
+	Charged     []attribution.Minor     `json:"charged"`
+	Totals      []costs.Cost            `json:"totals"` // exact, one for each currency
+	Components  []costs.Group           `json:"components"`
+	Deployments []costs.Group           `json:"deployments"` // by cluster, deployment and GPU model
+	Charges     []costs.Group           `json:"charges"`     // by charge category: usage, purchases, tax, credits
+	Invoices    []attribution.Statement `json:"invoices"`    // the part of each invoice
+	// Unreconciled is empty if every bill of the month reconciles, the workspace's or not.
+	Unreconciled []costs.Unreconciled `json:"unreconciled"`
+	// Corrections are what is posted into the month about the workspace in earlier closed months.
+	Corrections []StatementCorrection `json:"corrections"`
+	// Coverage is the share of held time with measured activity, in per mille; null if nothing was held.
+	Coverage *int64 `json:"activity_coverage_permille"`
+}
+
+// StatementCorrection is what changed about an earlier statement, by reason.
+type StatementCorrection struct {
+	Corrects  string             `json:"corrects"` // number of that statement
+	Type      costs.PostingType  `json:"posting_type"`
+	Currency  string             `json:"currency"`
+	Billed    attribution.Amount `json:"billed"`
+	Effective attribution.Amount `json:"effective"`
+	Postings  int                `json:"postings"`
+	Causes    []string           `json:"causes"` // events
+}
+
+// statementNumber names a statement.
+func statementNumber(month domain.Interval, workspace string, of *costs.ClosedBooks) string {
+	number := MonthName(month) + "/" + workspace
+	if of == nil {
+		return number + "/preliminary"
+	}
+	return number + "/" + of.Digest[:8]
+}
+
+// CostStatements returns the statements of a month: of a workspace, or if that is "" of all that are charged something
+// or have corrections, in their order.
+func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interval, workspace string) (out []CostStatement, err error) {
+	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
+		of, err := c.costs(ctx, v, costs.Query{Month: month, By: []costs.Dimension{costs.ByWorkspace}})
+		if err != nil {
+			return err
+		}
+		closes, err := closesOf(v)
+		if err != nil {
+			return err
+		}
+		var posted []costs.Posting
+		if this := closeOf(closes, month); this.Books() != nil {
+			posted, err = h.postedInto(ctx, closes, this)
+		} else if open := openPeriod(closes); open == month {
+			posted, err = h.postingsNow(ctx, v, closes, month)
+		}
+		if err != nil {
+			return err
+		}
+		names := map[string]bool{}
+		for i := range of.Groups {
+			names[of.Groups[i].Key[costs.ByWorkspace]] = true
+		}
+		for i := range posted {
+			names[posted[i].Workspace] = true
+		}
+		if workspace != "" {
+			if !names[workspace] {
+				if err := charged(v, workspace); err != nil {
+					return err
+				}
+				return &NotFoundError{What: "statement", Name: workspace, Err: fmt.Errorf("nothing of %s is charged to %s", MonthName(month), workspace)}
+			}
+			names = map[string]bool{workspace: true}
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			s, err := c.statement(ctx, v, month, name)
+			if err != nil {
+				return err
+			}
+			for i := range posted {
+				if posted[i].Workspace != name {
+					continue
+				}
+				if err := s.correct(&posted[i], func(m domain.Interval) *costs.ClosedBooks { return costs.BooksOf(closes, m) }); err != nil {
+					return err
+				}
+			}
+			out = append(out, *s)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (c *Caller) statement(ctx context.Context, v projections.View, month domain.Interval, workspace string) (*CostStatement, error) {
+	by := func(by ...costs.Dimension) (*costs.Report, error) {
+		return c.costs(ctx, v, costs.Query{Month: month, Workspace: workspace, By: by})
+	}
+	components, err := by(costs.ByComponent)
+	if err != nil {
+		return nil, err
+	}
+	deployments, err := by(costs.ByCluster, costs.ByDeployment, costs.ByGPUModel)
+	if err != nil {
+		return nil, err
+	}
+	charges, err := by(costs.ByCharge)
+	if err != nil {
+		return nil, err
+	}
+	r := components
+	s := &CostStatement{
+		Number: statementNumber(month, workspace, r.Books), Month: month, Workspace: workspace, Final: r.Books != nil, Books: r.Books,
+		Methods: r.Methods, Position: r.Position, Generated: r.Generated, Charged: []attribution.Minor{}, Totals: r.Totals,
+		Components: r.Groups, Deployments: deployments.Groups, Charges: charges.Groups, Invoices: r.Statements,
+		Unreconciled: r.Unreconciled, Corrections: []StatementCorrection{}, Coverage: r.Coverage,
+	}
+	for i := range r.Totals {
+		s.Charged = append(s.Charged, r.Totals[i].BilledMinor)
+	}
+	return s, nil
+}
+
+// correct adds a posting about the workspace.
+func (s *CostStatement) correct(p *costs.Posting, books func(domain.Interval) *costs.ClosedBooks) error {
+	at, err := domain.ParseInstant(p.Period + "-01T00:00:00Z")
+	if err != nil {
+		return fmt.Errorf("a posting about %q: %w", p.Period, err)
+	}
+	month := projections.BillingMonth(at)
+	corrects := statementNumber(month, s.Workspace, books(month))
+	i := slices.IndexFunc(s.Corrections, func(c StatementCorrection) bool {
+		return c.Corrects == corrects && c.Type == p.Type && c.Currency == p.Currency
+	})
+	if i < 0 {
+		i = len(s.Corrections)
+		s.Corrections = append(s.Corrections, StatementCorrection{Corrects: corrects, Type: p.Type, Currency: p.Currency, Causes: []string{}})
+	}
+	c := &s.Corrections[i]
+	c.Billed, c.Effective = c.Billed.Add(p.Billed), c.Effective.Add(p.Effective)
+	c.Postings++
+	for _, cause := range p.Causes {
+		if at, known := slices.BinarySearchFunc(c.Causes, cause, strings.Compare); !known {
+			c.Causes = slices.Insert(c.Causes, at, cause)
+		}
+	}
+	return nil
+}
