@@ -108,7 +108,7 @@ func (b *biller) disposed(a *Asset) bool {
 
 // value returns depreciation, impairment, the result of a disposal and the cost of capital.
 func (b *biller) value(a *Asset, service domain.Interval, except func(ProblemKind, string, ...any)) []line {
-	s := scheduleOf(a, b.in.Rules.Convention, except)
+	s := scheduleOf(a, cmp.Or(a.Convention, b.in.Rules.Convention), except)
 	from, to := monthOf(b.month.From), monthOf(b.month.To)
 	currency := a.Capex.Currency
 	// Rounding what was depreciated until then makes the months add up to the whole.
@@ -293,7 +293,7 @@ func (b *biller) invoices(a *Asset, service domain.Interval, lines []line) []Inv
 	slices.SortFunc(all, func(x, y Invoice) int {
 		return cmp.Or(cmp.Compare(x.Account, y.Account), cmp.Compare(x.ID, y.ID))
 	})
-	s := scheduleOf(a, b.in.Rules.Convention, func(ProblemKind, string, ...any) {})
+	s := scheduleOf(a, cmp.Or(a.Convention, b.in.Rules.Convention), func(ProblemKind, string, ...any) {})
 	for i := range all {
 		if all[i].Total.Currency == a.Capex.Currency {
 			carrying := minor(b.left(a, s), a.Capex.Currency)

@@ -61,6 +61,7 @@ type Asset struct {
 	Capex      domain.Money
 	Residual   domain.Money
 	InService  domain.Instant
+	Convention Convention // when its depreciation begins; "": that of [Rules]
 	LifeMonths uint32
 	PowerWatts uint64 // nameplate, of the whole asset
 	Site       string

@@ -224,18 +224,27 @@ type ownedReader struct {
 	month     domain.Interval
 	in        owned.Input
 	problems  []owned.Problem
+
+	conventions map[domain.Instant]owned.Convention // by time in service
 }
 
 // rules reads the accounting policies of the root workspace, as they are when the month begins.
 func (r *ownedReader) rules() error {
+	in, err := r.rulesAt(r.month.From)
+	r.in.Rules = in
+	return err
+}
+
+// rulesAt reads the rules that are in force at a time.
+func (r *ownedReader) rulesAt(at domain.Instant) (rules owned.Rules, err error) {
 	latest := map[domain.PolicyKind]domain.Precedence{}
-	err := r.view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
-		v := r.authority.At(k, row.(*projections.History), r.month.From)
+	err = r.view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
+		v := r.authority.At(k, row.(*projections.History), at)
 		if v == nil || k.Scope != r.authority.Root() {
 			return nil
 		}
 		ev := v.Event.(*domain.PolicySet)
-		if ev.EffectiveTo != 0 && ev.EffectiveTo <= r.month.From {
+		if ev.EffectiveTo != 0 && ev.EffectiveTo <= at {
 			return nil
 		}
 		if before, set := latest[ev.Kind]; set && before.After(v.Order) {
@@ -244,16 +253,33 @@ func (r *ownedReader) rules() error {
 		latest[ev.Kind] = v.Order
 		switch ev.Kind {
 		case domain.PolicyDepreciation:
-			r.in.Rules.Convention = owned.Convention(ev.Value)
+			rules.Convention = owned.Convention(ev.Value)
 		case domain.PolicyCapitalCharge:
-			r.in.Rules.CapitalRate = ev.Share
+			rules.CapitalRate = ev.Share
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read policies: %w", err)
+		return rules, fmt.Errorf("read policies: %w", err)
 	}
-	return nil
+	return rules, nil
+}
+
+// conventionOf returns the convention of an asset: that in force when it came into service, so that a later policy does
+// not change what was charged before. There was none: daily.
+func (r *ownedReader) conventionOf(inService domain.Instant) (owned.Convention, error) {
+	if c, known := r.conventions[inService]; known {
+		return c, nil
+	}
+	rules, err := r.rulesAt(inService)
+	if err != nil {
+		return "", err
+	}
+	if r.conventions == nil {
+		r.conventions = map[domain.Instant]owned.Convention{}
+	}
+	r.conventions[inService] = cmp.Or(rules.Convention, owned.Daily)
+	return r.conventions[inService], nil
 }
 
 func (r *ownedReader) tariffs() error {
@@ -277,6 +303,14 @@ func (r *ownedReader) tariffs() error {
 	return nil
 }
 
+// statedAfter reports whether a version was stated after another: a correction may be about an earlier time.
+func statedAfter(a, b *projections.Version) bool {
+	if a.Order.Appended != b.Order.Appended {
+		return a.Order.Appended > b.Order.Appended
+	}
+	return a.Order.After(b.Order)
+}
+
 func (r *ownedReader) assets() error {
 	f, err := inventory.ReadFleet(r.view)
 	if err != nil {
@@ -284,25 +318,39 @@ func (r *ownedReader) assets() error {
 	}
 	err = r.view.Scan(projections.Query{Table: projections.TableAssets}, func(k projections.Key, row projections.Row) error {
 		var acquired *domain.AssetAcquired
+		var by, disposed *projections.Version // that decided the acquisition and the disposal
+		revised := map[domain.Instant]*projections.Version{}
 		var a owned.Asset
 		h := row.(*projections.History)
 		for i := range h.Versions {
-			switch ev := h.Versions[i].Event.(type) {
+			v := &h.Versions[i]
+			switch ev := v.Event.(type) {
 			case *domain.AssetAcquired:
 				if acquired != nil && acquired.InServiceFrom != ev.InServiceFrom {
 					r.problems = append(r.problems, owned.Problem{
 						Kind: assetRestated, Subject: k.Scope + "/" + k.ID, Detail: fmt.Sprintf(
-							"acquired for service from %s and from %s; the later counts", acquired.InServiceFrom, ev.InServiceFrom),
+							"acquired for service from %s and from %s; the later statement counts", acquired.InServiceFrom, ev.InServiceFrom),
 					})
 				}
-				acquired = ev
+				if by == nil || statedAfter(v, by) {
+					acquired, by = ev, v
+				}
 			case *domain.AssetRevised:
-				a.Revisions = append(a.Revisions, owned.Revision{
-					From: ev.EffectiveFrom, LifeMonths: ev.LifeMonths, Residual: ev.Residual, Impairment: ev.Impairment, Reason: ev.Reason,
-				})
+				if before := revised[ev.EffectiveFrom]; before == nil || statedAfter(v, before) {
+					revised[ev.EffectiveFrom] = v
+				}
 			case *domain.AssetDisposed:
-				a.Disposal = &owned.Disposal{At: ev.At, Proceeds: ev.Proceeds}
+				if disposed == nil || statedAfter(v, disposed) {
+					disposed = v
+					a.Disposal = &owned.Disposal{At: ev.At, Proceeds: ev.Proceeds}
+				}
 			}
+		}
+		for _, from := range slices.Sorted(maps.Keys(revised)) {
+			ev := revised[from].Event.(*domain.AssetRevised)
+			a.Revisions = append(a.Revisions, owned.Revision{
+				From: ev.EffectiveFrom, LifeMonths: ev.LifeMonths, Residual: ev.Residual, Impairment: ev.Impairment, Reason: ev.Reason,
+			})
 		}
 		if acquired == nil {
 			r.problems = append(r.problems, owned.Problem{
@@ -311,6 +359,11 @@ func (r *ownedReader) assets() error {
 			return nil
 		}
 		a.Cluster, a.ID, a.Ledger = k.Scope, k.ID, acquired.GeneralLedger
+		convention, err := r.conventionOf(acquired.InServiceFrom)
+		if err != nil {
+			return err
+		}
+		a.Convention = convention
 		a.Capex, a.Residual, a.InService = acquired.Capex, acquired.Residual, acquired.InServiceFrom
 		a.LifeMonths, a.PowerWatts = acquired.LifeMonths, acquired.PowerWatts
 		a.Site, a.SpaceUnits = acquired.Site, acquired.SpaceUnits
