@@ -441,6 +441,9 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 	}) {
 		return &ConflictError{Err: fmt.Errorf("the proposal to close %s states other totals than its allocations have", MonthName(of.Period))}
 	}
+	if err := checksProposed(of, list.Findings); err != nil {
+		return err
+	}
 	if err := h.postingsProposed(ctx, closes, of); err != nil {
 		return err
 	}
@@ -452,6 +455,30 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 	}
 	if len(left) > 0 {
 		return against(of.Period, left)
+	}
+	return nil
+}
+
+// checksProposed compares the checklist of a proposal with what is found now: each check is stated once, and what is
+// found was accepted with a reason.
+func checksProposed(of *registry.Close, found []costs.Finding) error {
+	stated := map[string]domain.CloseCheck{}
+	for _, c := range of.Proposal().Checks {
+		if _, twice := stated[c.Check]; twice {
+			return &ConflictError{Err: fmt.Errorf("the proposal to close %s states the check %q twice", MonthName(of.Period), c.Check)}
+		}
+		stated[c.Check] = c
+	}
+	for _, name := range costs.CheckNames() {
+		if _, ok := stated[name]; !ok {
+			return &ConflictError{Err: fmt.Errorf("the proposal to close %s lacks the check %q: prepare it again", MonthName(of.Period), name)}
+		}
+	}
+	for _, f := range found {
+		if c := stated[f.Check]; f.Count > 0 && f.Acceptable && (c.Outcome != domain.CheckAccepted || c.Reason == "") {
+			return &ConflictError{Err: fmt.Errorf("the proposal to close %s says that nothing stands against it in %s, and there is: %s; prepare it again",
+				MonthName(of.Period), f.Check, f.Detail)}
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package app_test
 import (
 	"crypto/ed25519"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,19 @@ func TestForgedProposalIsNotApproved(t *testing.T) {
 		}
 		return err
 	}
+	draft := prepare(may)
+	silent := *draft.Events[0].Event.(*domain.ClosePrepared)
+	silent.Checks = slices.Clone(silent.Checks)
+	for i := range silent.Checks {
+		silent.Checks[i].Outcome, silent.Checks[i].Reason = domain.CheckMet, ""
+	}
+	forged := draft
+	forged.Events = slices.Clone(draft.Events)
+	forged.Events[0].Event = &silent
+	apptest.Decide(t, a, root, forged)
+	if err := approve(may); err == nil || !strings.Contains(err.Error(), "says that nothing stands against it in") {
+		t.Errorf("a checklist without its findings: %v", err)
+	}
 	apptest.Decide(t, a, root, prepare(may))
 	if err := approve(may); err != nil {
 		t.Fatal(err)
@@ -66,6 +80,7 @@ func TestForgedProposalIsNotApproved(t *testing.T) {
 	for want, forge := range map[string]func(*domain.ClosePrepared){
 		"states other postings":             func(p *domain.ClosePrepared) { p.Postings = nil },
 		"the postings into 2026-06 are now": func(p *domain.ClosePrepared) { p.Postings = make([]byte, 32); p.Postings[0] = 1 },
+		"lacks the check":                   func(p *domain.ClosePrepared) { p.Checks = p.Checks[:1] },
 		"states other totals":               func(p *domain.ClosePrepared) { p.Totals = append(p.Totals, domain.BooksTotal{Currency: "EUR"}) },
 		"the month now divides to":          func(p *domain.ClosePrepared) { p.Digest = append([]byte{p.Digest[0] + 1}, p.Digest[1:]...) },
 	} {
