@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strconv"
+
+	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
@@ -59,9 +62,32 @@ func dividedNumber(name string) exported {
 	return exported{Column: Column{Name: name, Kind: KindDecimal}, of: func(e *exporter, _ *part) string { return e.numbers[i] }}
 }
 
-func ofTime(name string, of func(*attribution.Line) domain.Instant) exported {
-	return exported{Column: Column{Name: name, Kind: KindTime}, ofLine: func(p *part) string { return of(p.allocation.Line).String() }}
+// ofTime is a time of the line. A rounding adjustment, which has none, is of the month.
+func ofTime(name string, of func(*attribution.Line) domain.Instant, ofMonth func(domain.Interval) domain.Instant) exported {
+	return exported{Column: Column{Name: name, Kind: KindTime}, of: func(e *exporter, p *part) string {
+		if p.allocation.Line.Number == 0 {
+			return ofMonth(e.month).String()
+		}
+		return e.time(of(p.allocation.Line))
+	}}
 }
+
+// time is the text of a time; most rows have those of the row before.
+func (e *exporter) time(t domain.Instant) string {
+	text, ok := e.times[t]
+	if !ok {
+		if len(e.times) > 10_000 {
+			clear(e.times)
+		}
+		text = t.String()
+		e.times[t] = text
+	}
+	return text
+}
+
+func monthFrom(m domain.Interval) domain.Instant { return m.From }
+
+func monthTo(m domain.Interval) domain.Instant { return m.To }
 
 func ours(name string, kind Kind, doc string, of func(*part) string) exported {
 	return exported{Column: Column{name, kind, doc}, of: func(_ *exporter, p *part) string { return of(p) }}
@@ -81,8 +107,8 @@ var exportedColumns = []exported{
 	ofCharge("BillingAccountName", KindText),
 	ofCharge("BillingAccountType", KindText),
 	ofLineColumn("BillingCurrency", func(p *part) string { return p.allocation.Line.Currency }),
-	ofTime("BillingPeriodEnd", func(l *attribution.Line) domain.Instant { return l.BillingPeriod.To }),
-	ofTime("BillingPeriodStart", func(l *attribution.Line) domain.Instant { return l.BillingPeriod.From }),
+	ofTime("BillingPeriodEnd", func(l *attribution.Line) domain.Instant { return l.BillingPeriod.To }, monthTo),
+	ofTime("BillingPeriodStart", func(l *attribution.Line) domain.Instant { return l.BillingPeriod.From }, monthFrom),
 	ofCharge("CapacityReservationId", KindText),
 	ofCharge("CapacityReservationStatus", KindText),
 	ofLineColumn("ChargeCategory", func(p *part) string {
@@ -99,8 +125,8 @@ var exportedColumns = []exported{
 		return p.charge().Column("ChargeDescription")
 	}),
 	ofCharge("ChargeFrequency", KindText),
-	ofTime("ChargePeriodEnd", func(l *attribution.Line) domain.Instant { return l.ChargePeriod.To }),
-	ofTime("ChargePeriodStart", func(l *attribution.Line) domain.Instant { return l.ChargePeriod.From }),
+	ofTime("ChargePeriodEnd", func(l *attribution.Line) domain.Instant { return l.ChargePeriod.To }, monthTo),
+	ofTime("ChargePeriodStart", func(l *attribution.Line) domain.Instant { return l.ChargePeriod.From }, monthFrom),
 	ofCharge("CommitmentDiscountCategory", KindText),
 	ofCharge("CommitmentDiscountId", KindText),
 	ofCharge("CommitmentDiscountName", KindText),
@@ -181,9 +207,12 @@ type exporter struct {
 	ratio    attribution.Portions
 	portions [chargeNumbers]attribution.Portions
 	stated   [chargeNumbers]bool
-	part     string                // of the line that the allocation has
-	numbers  [chargeNumbers]string // of the allocation
+	wide     [chargeNumbers]*wideNumber // of numbers that an amount does not hold
+	part     string                     // of the line that the allocation has
+	numbers  [chargeNumbers]string      // of the allocation
 	row      []string
+	month    domain.Interval
+	times    map[domain.Instant]string
 	tagged   map[[2]string]string
 }
 
@@ -207,12 +236,19 @@ func (e *exporter) next(p *part) []string {
 		c := p.charge()
 		for i := range e.portions {
 			e.portions[i], e.stated[i] = portionsOf(c.numbers[i])
+			e.wide[i] = nil
+			if c.numbers[i] != "" && !e.stated[i] {
+				e.wide[i] = newWideNumber(c.numbers[i])
+			}
 		}
 	}
 	e.part = e.ratio.Next(l.Weight, l.Of).String()
 	for i := range e.portions {
-		if e.numbers[i] = ""; e.stated[i] {
+		switch e.numbers[i] = ""; {
+		case e.stated[i]:
 			e.numbers[i] = e.portions[i].Next(l.Weight, l.Of).String()
+		case e.wide[i] != nil:
+			e.numbers[i] = e.wide[i].next(l.Weight, l.Of)
 		}
 	}
 	for i := range exportedColumns {
@@ -224,6 +260,36 @@ func (e *exporter) next(p *part) []string {
 		}
 	}
 	return e.row
+}
+
+// wideNumber divides a number of the line that is too large for an amount, such as a count of requests, as
+// [attribution.Portions] does.
+type wideNumber struct {
+	whole, done, at *big.Int
+	digits          int32 // after the point
+}
+
+func newWideNumber(text string) *wideNumber {
+	d, err := decimal.NewFromString(text)
+	if err != nil {
+		return nil
+	}
+	w := &wideNumber{done: new(big.Int), at: new(big.Int), digits: max(18, -d.Exponent())}
+	w.whole = d.Shift(w.digits).BigInt()
+	return w
+}
+
+func (w *wideNumber) next(weight, of attribution.Amount) string {
+	total := of.Decimal().Coefficient()
+	if total.Sign() == 0 {
+		return "0"
+	}
+	w.at.Add(w.at, weight.Decimal().Coefficient())
+	upTo := new(big.Int).Mul(w.whole, w.at)
+	upTo.Quo(upTo, total)
+	part := new(big.Int).Sub(upTo, w.done)
+	w.done = upTo
+	return decimal.NewFromBigInt(part, -w.digits).String()
 }
 
 func (e *exporter) details(*part) string {
@@ -295,12 +361,12 @@ func (t totals) add(currency string, billed, effective attribution.Amount) {
 }
 
 // exporting returns a function that passes the rows of the selected allocations to yield, and adds them up.
-func (f *AllocationFilter) exporting(sum totals, yield func(row []string) error) (func(*part) error, error) {
+func (f *AllocationFilter) exporting(month domain.Interval, sum totals, yield func(row []string) error) (func(*part) error, error) {
 	picker, err := dimensions.Picker(f.Where)
 	if err != nil {
 		return nil, fmt.Errorf("allocations where %v: %w", f.Where, err)
 	}
-	e := &exporter{row: make([]string, len(exportedColumns)), tagged: map[[2]string]string{}}
+	e := &exporter{row: make([]string, len(exportedColumns)), tagged: map[[2]string]string{}, month: month, times: map[domain.Instant]string{}}
 	return func(p *part) error {
 		row := e.next(p) // all of them, because portions are cumulative
 		if !f.accepts(p.allocation) || !picker.Picks(p) {
@@ -316,7 +382,7 @@ func (f *AllocationFilter) exporting(sum totals, yield func(row []string) error)
 // up to, by currency.
 func (d *Division) Export(filter AllocationFilter, yield func(row []string) error) ([]ControlTotal, error) {
 	sum := totals{}
-	each, err := filter.exporting(sum, yield)
+	each, err := filter.exporting(d.Month, sum, yield)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +395,7 @@ func (d *Division) Export(filter AllocationFilter, yield func(row []string) erro
 // Export is [Division.Export] of a month that is divided for it, without keeping the allocations.
 func Export(view projections.View, month domain.Interval, filter AllocationFilter, yield func(row []string) error) ([]ControlTotal, *Summary, error) {
 	sum := totals{}
-	each, err := filter.exporting(sum, yield)
+	each, err := filter.exporting(month, sum, yield)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"quartermaster/domain"
@@ -193,6 +194,9 @@ func ReadCostsManifest(r io.Reader) (*CostsManifest, error) {
 	if err := dec.Decode(m); err != nil {
 		return nil, err
 	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows it")
+	}
 	if m.Format != CostsManifestFormat {
 		return nil, fmt.Errorf("its format is %.100q, this program reads %q", m.Format, CostsManifestFormat)
 	}
@@ -216,6 +220,8 @@ type CostsVerified struct {
 	Equal bool `json:"equal"`
 	// Difference is the first cell that differs; absent if none does.
 	Difference *CellDifference `json:"difference,omitempty"`
+	// Manifest is the first key of the manifest that is not what the log gives; "" if all are.
+	Manifest string `json:"manifest_differs,omitempty"`
 	// Changed: the file does not have the SHA-256 of the manifest.
 	Changed bool `json:"changed,omitempty"`
 	// Needs names the methods that divided a month, if this program has others and the cells differ.
@@ -238,12 +244,18 @@ var errDiffers = errors.New("the export differs")
 // comparing compares the rows of an export with those of a file.
 type comparing struct {
 	next    func() ([]string, error)
+	also    RowWriter // gets what the log gives; nil: nobody does
 	columns []costs.Column
 	rows    int
 	found   *CellDifference
 }
 
 func (w *comparing) Write(row []string) error {
+	if w.also != nil {
+		if err := w.also.Write(row); err != nil {
+			return err
+		}
+	}
 	have, err := w.next()
 	w.rows++
 	switch {
@@ -265,14 +277,19 @@ func (w *comparing) Write(row []string) error {
 	return nil
 }
 
-// VerifyCosts computes an export again at the position of its manifest, and compares it with the rows of the file, which
-// next returns until [io.EOF].
-func (c *Caller) VerifyCosts(ctx context.Context, m *CostsManifest, next func() ([]string, error)) (*CostsVerified, error) {
+// VerifyCosts computes an export again at the position of its manifest, and compares it with the manifest and with the
+// rows of the file, which next returns until [io.EOF]. also returns a writer that gets the rows that the log gives, nil
+// for none.
+func (c *Caller) VerifyCosts(
+	ctx context.Context, m *CostsManifest, next func() ([]string, error), also func([]costs.Column) (RowWriter, error),
+) (*CostsVerified, error) {
 	out := &CostsVerified{File: m.File, Position: m.Position}
 	w := &comparing{next: next}
 	again, err := c.ExportCosts(ctx, At(m.Position), m.Query, func(columns []costs.Column) (RowWriter, error) {
 		w.columns = columns
-		return w, nil
+		var err error
+		w.also, err = also(columns)
+		return w, err
 	})
 	out.Rows, out.Difference = w.rows, w.found
 	if err != nil && !errors.Is(err, errDiffers) {
@@ -286,11 +303,42 @@ func (c *Caller) VerifyCosts(ctx context.Context, m *CostsManifest, next func() 
 			return nil, err
 		}
 	}
-	out.Equal = out.Difference == nil
+	if out.Difference == nil {
+		if out.Manifest, err = otherThan(m, again); err != nil {
+			return nil, err
+		}
+	}
+	out.Equal = out.Difference == nil && out.Manifest == ""
 	if !out.Equal {
 		out.Needs, err = c.otherMethods(ctx, m, again)
 	}
 	return out, err
+}
+
+// otherThan returns the first key of a manifest that is not that of the export computed again: what is about the file
+// and the program that wrote it is left out.
+func otherThan(m, again *CostsManifest) (string, error) {
+	var keys [2]map[string]json.RawMessage
+	for i, of := range []*CostsManifest{m, again} {
+		b, err := json.Marshal(of)
+		if err == nil {
+			err = json.Unmarshal(b, &keys[i])
+		}
+		if err != nil {
+			return "", err
+		}
+		for _, key := range []string{"file", "file_format", "bytes", "sha256", "program"} {
+			delete(keys[i], key)
+		}
+	}
+	for _, of := range keys {
+		for _, key := range slices.Sorted(maps.Keys(of)) {
+			if !bytes.Equal(keys[0][key], keys[1][key]) {
+				return key, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // otherMethods returns the methods of the first month of a manifest that is divided by others now, nil if none is.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -43,9 +44,9 @@ func (a *Program) costVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Compute an export again from the log, and compare every cell",
-		Long: `Verify reads the manifest beside an export, divides the months again at its position of the log,
-and compares every cell of the file. It names the first cell that differs and exits with 1. A CSV
-file must be equal byte for byte.
+		Long: `Verify reads the manifest beside an export, asks its question again at its position of the log, and
+compares every cell of the file and everything that the manifest says. It names the first cell that
+differs and exits with 1. A CSV file must be equal byte for byte.
 
 If another version of the method divided a month, it says which version is needed.`,
 		Example: "  quartermaster costs verify may.csv",
@@ -109,11 +110,24 @@ func (a *Program) verifyCosts(cmd *cobra.Command, path, manifest string) (v *app
 	if err != nil {
 		return nil, err
 	}
-	if v, err = a.caller().VerifyCosts(cmd.Context(), m, next); err != nil {
+	// The bytes of a CSV file are computed again, too: a manifest's SHA-256 is only what somebody wrote.
+	again := sha256.New()
+	var w tabular.Writer
+	v, err = a.caller().VerifyCosts(cmd.Context(), m, next, func(columns []costs.Column) (app.RowWriter, error) {
+		if m.FileFormat != "csv" {
+			return nil, nil
+		}
+		w = tabular.NewCSVWriter(again, typedColumns(columns))
+		return w, nil
+	})
+	if w != nil {
+		err = errors.Join(err, w.Close())
+	}
+	if err != nil {
 		return nil, err
 	}
 	v.Changed = hex.EncodeToString(sum.Sum(nil)) != m.SHA256
-	if v.Equal && v.Changed && m.FileFormat == "csv" {
+	if v.Equal && w != nil && !bytes.Equal(again.Sum(nil), sum.Sum(nil)) {
 		v.Equal = false // other bytes for the same cells
 	}
 	return v, nil
@@ -169,6 +183,9 @@ func (a *Program) showCostsVerified(v *app.CostsVerified) error {
 		return nil
 	}
 	why := "its cells are what the log gives, and its bytes are not those that were exported"
+	if v.Manifest != "" {
+		why = fmt.Sprintf("the log gives other %s than its manifest says", v.Manifest)
+	}
 	if d := v.Difference; d != nil {
 		why = fmt.Sprintf("row %d, column %s: expected %s, found %s", d.Row, d.Column, cellText(d.Expected), cellText(d.Found))
 		if d.Reason != "" {
