@@ -179,19 +179,24 @@ const (
 	BuysGPUTime     LineBuys = "gpu_time"
 	BuysMachineTime LineBuys = "machine_time"
 	BuysNothing     LineBuys = "nothing" // a licence, cores, a discount: charged to those who held the machine
+	BuysOutside     LineBuys = "outside" // nothing of the estate: it is reconciled, and charged to platform:outside
 )
 
-// MappingRuleSet is one of two kinds of rules.
+// MappingRuleSet is one of three kinds of rules.
 //
 // With ToWorkspace it says which workspace pays for the pods of a cluster and a namespace, and
 // which deployment they belong to. It ignores pod labels, because the pod's owner writes those;
 // clusters and namespaces are controlled by the cluster's operators.
 //
-// With Buys it says what billing lines buy: those whose Columns have the given values. Columns are
+// With Columns and ToWorkspace, or with Buys "outside", it says who is charged for billing lines that are for no
+// machine of the fleet, such as storage or support. A line that is matched to machines stays theirs, whatever a rule
+// says.
+//
+// With another Buys it says what billing lines buy: those whose Columns have the given values. Columns are
 // the text columns of FOCUS (see [BillingLine.Column]) and x_ columns, spelt as FOCUS and the
 // supplier spell them. A value may begin or end with *, which stands for any text there; "" stands
-// for null. If several rules match a line, the one with the lowest Priority counts, then the first
-// by Rule.
+// for null. If several rules of a kind match a line, the one with the lowest Priority counts, then
+// the first by Rule.
 type MappingRuleSet struct {
 	Rule          string            `json:"rule"`
 	Priority      uint32            `json:"priority"` // lower is tried first

@@ -173,7 +173,7 @@ func (c *checker) mappingRuleSet(e *MappingRuleSet) {
 	c.optionalID("namespace", e.Namespace)
 	c.columns("columns", e.Columns)
 	if e.Buys != "" {
-		oneOf(c, "buys", e.Buys, BuysGPUTime, BuysMachineTime, BuysNothing)
+		oneOf(c, "buys", e.Buys, BuysGPUTime, BuysMachineTime, BuysNothing, BuysOutside)
 		if len(e.Columns) == 0 {
 			c.bad("columns", "is missing: buys is for the lines of bills whose columns have the values given")
 		}
@@ -181,10 +181,15 @@ func (c *checker) mappingRuleSet(e *MappingRuleSet) {
 			c.bad("buys", "stands beside a cluster, a namespace or a workspace: a rule is for pods, or for lines of bills")
 		}
 	} else {
-		if len(e.Columns) > 0 {
-			c.bad("columns", "stands without buys, which says what such lines buy")
+		if len(e.Columns) > 0 && (e.Cluster != "" || e.Namespace != "" || e.ToDeployment != "") {
+			c.bad("columns", "stands beside a cluster, a namespace or a deployment: a rule is for pods, or for lines of bills")
 		}
-		c.id("to_workspace", e.ToWorkspace)
+		if len(e.Columns) > 0 && e.ToWorkspace == "" {
+			c.bad("columns", "stands without buys, which says what such lines buy, and without a workspace that is charged for them")
+		}
+		if len(e.Columns) == 0 || e.ToWorkspace != "" {
+			c.id("to_workspace", e.ToWorkspace)
+		}
 	}
 	c.optionalID("to_deployment", e.ToDeployment)
 	c.instant("effective_from", e.EffectiveFrom)

@@ -254,11 +254,11 @@ var violations = []struct {
 	{edit(func(e *RecordsRemoved) { e.Removed[0].File = "" }), TypeRecordsRemoved, "RecordsRemoved: removed[0].file: is missing"},
 	{edit(func(e *MappingRuleSet) { e.ToWorkspace = "" }), TypeMappingRuleSet, "MappingRuleSet: to_workspace: is missing"},
 	{edit(func(e *MappingRuleSet) { e.Buys = BuysNothing }), TypeMappingRuleSet, "MappingRuleSet: columns: is missing: buys is for the lines of bills whose columns have the values given"},
-	{edit(func(e *MappingRuleSet) { e.Columns = map[string]string{"SkuId": "x"} }), TypeMappingRuleSet, "MappingRuleSet: columns: stands without buys, which says what such lines buy"},
+	{edit(func(e *MappingRuleSet) { e.Columns = map[string]string{"SkuId": "x"} }), TypeMappingRuleSet, "MappingRuleSet: columns: stands beside a cluster, a namespace or a deployment: a rule is for pods, or for lines of bills"},
 	{edit(func(e *MappingRuleSet) { e.Buys, e.Columns = BuysNothing, map[string]string{"SkuId": "x"} }), TypeMappingRuleSet, "MappingRuleSet: buys: stands beside a cluster, a namespace or a workspace: a rule is for pods, or for lines of bills"},
 	{edit(func(e *MappingRuleSet) {
 		*e = MappingRuleSet{Rule: "r", Columns: map[string]string{"SkuId": "x"}, Buys: "all", EffectiveFrom: t0}
-	}), TypeMappingRuleSet, `MappingRuleSet: buys: "all" is unknown, want gpu_time, machine_time, nothing`},
+	}), TypeMappingRuleSet, `MappingRuleSet: buys: "all" is unknown, want gpu_time, machine_time, nothing, outside`},
 	{edit(func(e *MappingRuleSet) {
 		*e = MappingRuleSet{Rule: "r", Columns: map[string]string{"x_": "", "Regionname": "eu", "ChargeClass": "Correction", "x_Any": "y"}, Buys: BuysNothing, EffectiveFrom: t0}
 	}), TypeMappingRuleSet, `MappingRuleSet: columns: "Regionname" is no column of text that FOCUS has, nor a custom one, whose name begins with x_; did you mean RegionName?`},

@@ -111,6 +111,7 @@ const (
 	ByCommitment                        // owners of the commitment, or the lines that it covered
 	ByFollowing                         // the lines that it belongs to
 	ByNothing                           // no match; the platform is charged
+	ByRule                              // a mapping rule says who is charged: for lines that match no machine
 )
 
 // Component says what became of what was paid for.
@@ -130,6 +131,8 @@ const (
 	Prepaid                                 // paid now for a term: "platform:prepaid"
 	Unmatched                               // "platform"
 	RoundingAdjustment                      // an invoice's rounding against its lines: "platform"
+	Assigned                                // for no machine: the workspace of a mapping rule
+	Outside                                 // not for the estate, by a mapping rule: "platform:outside"
 )
 
 // The accounts that are charged for costs of no workspace.
@@ -138,6 +141,7 @@ const (
 	PlatformReliability = "platform:reliability"
 	PlatformUnobserved  = "platform:unobserved"
 	PlatformPrepaid     = "platform:prepaid"
+	PlatformOutside     = "platform:outside"
 )
 
 // Line is the part of a billing line that attribution uses. See [LineOf].
@@ -176,8 +180,11 @@ type Line struct {
 	// UnusableQuantity says which quantity of the line is implausible, and why; "" if none is. If
 	// set, NodeMs and GPUMs are 0, and the line is an exception of kind [QuantityUnusable].
 	UnusableQuantity string
-	Corrects         string // the line that this one corrects, "" for none
-	Generated        bool   // synthetic; no supplier sent it
+	// To is the account that a rule charges for the line if it matches no machine of its own, and ToRule names the
+	// rule; "" for none. A line that matches the account alone has no machine of its own.
+	To, ToRule string
+	Corrects   string // the line that this one corrects, "" for none
+	Generated  bool   // synthetic; no supplier sent it
 	// Number is the caller's, to find the line again. It has no influence, and is 0 for a line that attribution adds.
 	Number uint32
 }

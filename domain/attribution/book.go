@@ -23,7 +23,7 @@ type record struct {
 	id                                                     string
 	issuer, account, invoice, detail, currency             name
 	category, reason, resource, region, sku, commit, fixes name
-	badQuantity, meterReason, product                      name
+	badQuantity, meterReason, product, to, toRule          name
 	billing, charge                                        domain.Interval
 	billed, effective                                      Amount
 	nodeMs, gpuMs                                          int64 // as stated
@@ -56,6 +56,7 @@ const (
 	byPrepaid                  // held until it is consumed over the term
 	byOthers                   // like the charges that it belongs to
 	byNobody
+	byRule // to whom a rule says
 )
 
 type book struct {
@@ -121,7 +122,7 @@ func (b *book) record(l *Line) record {
 		category: b.name(l.Category), reason: b.name(l.ClassReason),
 		resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
 		commit: b.name(l.Commitment), fixes: b.name(l.Corrects), badQuantity: b.name(l.UnusableQuantity),
-		meterReason: b.name(l.MeterReason), product: b.name(l.Product),
+		meterReason: b.name(l.MeterReason), product: b.name(l.Product), to: b.name(l.To), toRule: b.name(l.ToRule),
 		billing: l.BillingPeriod, charge: l.ChargePeriod,
 		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs,
 		class: l.Class, meter: l.Meter.orStated(l), alone: l.Alone,
@@ -141,7 +142,7 @@ func (b *book) line(r *record, l *Line) {
 		Resource: b.texts[r.resource], Region: b.texts[r.region], SKU: b.texts[r.sku],
 		Commitment: b.texts[r.commit], Unused: r.unused, Recurring: r.recurring,
 		Billed: r.billed, Effective: r.effective, NodeMs: r.nodeMs, GPUMs: r.gpuMs, UnusableQuantity: b.texts[r.badQuantity],
-		Corrects: b.texts[r.fixes], Generated: r.generated, Number: r.number,
+		To: b.texts[r.to], ToRule: b.texts[r.toRule], Corrects: b.texts[r.fixes], Generated: r.generated, Number: r.number,
 	}
 }
 
@@ -164,11 +165,11 @@ func (b *book) seal() {
 	}
 }
 
-func (r *record) names() [15]*name {
+func (r *record) names() [17]*name {
 	return [...]*name{
 		&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency,
 		&r.category, &r.reason, &r.resource, &r.region, &r.sku,
-		&r.commit, &r.fixes, &r.badQuantity, &r.meterReason, &r.product,
+		&r.commit, &r.fixes, &r.badQuantity, &r.meterReason, &r.product, &r.to, &r.toRule,
 	}
 }
 

@@ -76,6 +76,7 @@ func LineOf(b *domain.BillingLine, rules ...MeterRule) (Line, error) {
 		}
 	}
 	l.Meter, l.Alone, l.MeterReason = meterOf(b, rules)
+	l.To, l.ToRule = assigned(b, rules)
 	l.NodeMs, l.GPUMs, l.UnusableQuantity = boughtTime(b)
 	sells := l.Meter
 	if l.Alone != 0 {

@@ -32,6 +32,19 @@ type MeterRule struct {
 	Name    string            // as shown in reports
 	Columns map[string]string // by [domain.BillingLine.Column]; see [domain.MappingRuleSet]
 	Buys    domain.LineBuys
+	// To is who is charged for lines of no machine: a workspace, or [PlatformOutside]. Such a rule does not say what
+	// lines buy.
+	To string
+}
+
+// assigned returns who is charged for a line that is for no machine, by the first such rule that matches it.
+func assigned(b *domain.BillingLine, rules []MeterRule) (to, rule string) {
+	for i := range rules {
+		if r := &rules[i]; r.To != "" && r.isFor(b) {
+			return r.To, r.Name
+		}
+	}
+	return "", ""
 }
 
 // meters are the meters that a rule can set.
@@ -79,7 +92,7 @@ func meterOf(b *domain.BillingLine, rules []MeterRule) (m, alone Meter, reason s
 	timed := hasTime(b)
 	for i := range rules {
 		r := &rules[i]
-		if !r.isFor(b) {
+		if r.To != "" || !r.isFor(b) {
 			continue
 		}
 		if m = meters[r.Buys]; m != AddOn && !timed {

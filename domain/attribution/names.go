@@ -18,13 +18,14 @@ var (
 	}
 	matchMethodNames = []string{
 		ByResource: "by_resource", ByPool: "by_pool", ByAccount: "by_account",
-		ByCommitment: "by_commitment", ByFollowing: "by_following", ByNothing: "by_nothing",
+		ByCommitment: "by_commitment", ByFollowing: "by_following", ByNothing: "by_nothing", ByRule: "by_rule",
 	}
 	componentNames = []string{
 		Allocated: "allocated", BusyUnattributed: "busy_unattributed", Idle: "idle",
 		Unprovisioned: "unprovisioned", Failed: "failed", Maintenance: "maintenance",
 		Unobserved: "unobserved", Unseen: "unseen", UnusedCommitment: "unused_commitment",
 		Prepaid: "prepaid", Unmatched: "unmatched", RoundingAdjustment: "rounding_adjustment",
+		Assigned: "assigned", Outside: "outside",
 	}
 )
 

@@ -38,7 +38,7 @@ type run struct {
 //  1. Lines that are divided by use, as soon as the usage of the last machine
 //     that they match was read: by that machine (cluster, node), match method, match
 //     (by its first line), charge period, and line.
-//  2. Unused commitments, prepaid purchases and lines that match nothing, by line.
+//  2. Unused commitments, prepaid purchases, lines that match nothing and those that a rule gives to somebody, by line.
 //  3. Recurring purchases of commitments, by line.
 //  4. Taxes, credits and adjustments, by line.
 //  5. The rounding adjustments of invoices, by invoice; see [Reconciliation]. Their line
@@ -99,7 +99,7 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 		bases  []basis
 		divide func(*record) error
 	}{
-		{[]basis{byOwner, byPrepaid, byNobody}, r.withoutUse},
+		{[]basis{byOwner, byPrepaid, byNobody, byRule}, r.withoutUse},
 		{[]basis{byCovered}, r.covered},
 		{[]basis{byOthers}, r.others},
 	} {
@@ -180,6 +180,13 @@ func (r *run) withoutUse(rec *record) error {
 	switch rec.basis {
 	case byOwner:
 		return r.owned(rec)
+	case byRule:
+		r.trace.because("mapping rule %s charges %s for it", r.line.ToRule, r.line.To)
+		k := allocationKey{workspace: r.line.To, component: Assigned}
+		if r.line.To == PlatformOutside {
+			k.component = Outside
+		}
+		return r.all(rec, 0, ByRule, k, 0, 0)
 	case byPrepaid:
 		r.trace.because("it pays in advance for the term of commitment %q", r.line.Commitment)
 		return r.all(rec, 0, ByCommitment, allocationKey{workspace: PlatformPrepaid, component: Prepaid}, r.committed(rec), 0)

@@ -207,10 +207,11 @@ func (t *target) texts() [9]*string {
 }
 
 // lineTexts are the texts of a line that repeat, in the order of the form.
-func lineTexts(l *attribution.Line) [14]*string {
+func lineTexts(l *attribution.Line) [16]*string {
 	return [...]*string{
 		&l.Issuer, &l.Account, &l.Invoice, &l.Detail, &l.Currency, &l.ClassReason, &l.Category, &l.Resource,
 		&l.Region, &l.SKU, &l.Commitment, &l.MeterReason, &l.Product, &l.UnusableQuantity,
+		&l.To, &l.ToRule,
 	}
 }
 

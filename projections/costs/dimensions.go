@@ -44,6 +44,7 @@ const (
 	ByPricing         Dimension = "pricing_category"
 	BySKU             Dimension = "sku"
 	ByResource        Dimension = "resource"
+	ByMappingRule     Dimension = "mapping_rule"
 	ByTag             Dimension = "tag:KEY"
 )
 
@@ -110,7 +111,7 @@ func (p *part) region() string {
 type costKey struct {
 	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
 	provider, providerClass, model, billing, workload                                string
-	subAccount, service, serviceCategory, charge, pricing, sku, resource             string
+	subAccount, service, serviceCategory, charge, pricing, sku, resource, rule       string
 	tags                                                                             string // see [tagged]
 
 	component attribution.Component
@@ -237,6 +238,13 @@ var dimensions = dimension.Set[part, costKey]{
 		func(p *part) string { return p.allocation.Line.Product }),
 	ofLine(ByResource, "ResourceId: the machine, or what else the line is for", func(k *costKey) *string { return &k.resource },
 		func(p *part) string { return p.allocation.Line.Resource }),
+	ofLine(ByMappingRule, "the rule that says who is charged for a line of no machine", func(k *costKey) *string { return &k.rule },
+		func(p *part) string {
+			if p.allocation.MatchMethod != attribution.ByRule {
+				return ""
+			}
+			return p.allocation.Line.ToRule
+		}),
 	{Name: ByTag, Doc: "the value of a tag of the line", With: tagged},
 }
 

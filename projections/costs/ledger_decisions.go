@@ -203,8 +203,19 @@ func (l *ledger) readPolicies(view projections.View, a *registry.Authority) erro
 	return nil
 }
 
-// readRules reads the mapping rules that say what lines buy. As with policies, only those of the
-// root workspace count, as they are when the month begins.
+// ofLines reports whether a mapping rule is for lines of bills, and who is charged for them if it says so.
+func ofLines(ev *domain.MappingRuleSet) (to string, ok bool) {
+	switch {
+	case ev.Buys == domain.BuysOutside:
+		return attribution.PlatformOutside, true
+	case len(ev.Columns) > 0 && ev.ToWorkspace != "":
+		return ev.ToWorkspace, true
+	}
+	return "", ev.Buys != ""
+}
+
+// readRules reads the mapping rules that say what lines buy, or who is charged for them. As with policies, only those
+// of the root workspace count, as they are when the month begins.
 func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 	type rule struct {
 		*domain.MappingRuleSet
@@ -217,14 +228,14 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 		subject := k.Scope + "/" + k.ID
 		for i := range h.Versions {
 			v := &h.Versions[i]
-			if v.Event.(*domain.MappingRuleSet).Buys == "" || v.Order.Effective >= l.month.To {
+			if _, ok := ofLines(v.Event.(*domain.MappingRuleSet)); !ok || v.Order.Effective >= l.month.To {
 				continue
 			}
 			if reason := a.Judge(k, h, i); reason != "" {
 				l.except(DecisionVoid, subject, "MappingRuleSet: %s", reason)
 			} else if v.Order.Effective > l.month.From {
 				l.except(PolicyChangedInPeriod, subject,
-					"a rule that says what lines buy takes effect at %s, from the next month on", v.Order.Effective)
+					"a rule about lines of bills takes effect at %s, from the next month on", v.Order.Effective)
 			}
 		}
 		v := a.At(k, h, l.month.From)
@@ -232,13 +243,14 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 			return nil
 		}
 		ev := v.Event.(*domain.MappingRuleSet)
+		to, ok := ofLines(ev)
 		switch {
-		case ev.Buys == "":
+		case !ok:
 		case k.Scope != a.Root():
-			l.except(PolicyNotApplied, subject, "what lines buy is decided for all workspaces, by %s",
+			l.except(PolicyNotApplied, subject, "who is charged for lines, and what they buy, is decided for all workspaces, by %s",
 				cmp.Or(a.Root(), "nobody yet"))
 		default:
-			rules = append(rules, rule{ev, attribution.MeterRule{Name: subject, Columns: ev.Columns, Buys: ev.Buys}, v.Signer.Operator})
+			rules = append(rules, rule{ev, attribution.MeterRule{Name: subject, Columns: ev.Columns, Buys: ev.Buys, To: to}, v.Signer.Operator})
 		}
 		return nil
 	})

@@ -92,7 +92,7 @@ func (p *payers) of(cluster, pod string, at domain.Instant) string {
 			continue
 		}
 		ev := v.Event.(*domain.MappingRuleSet)
-		if ev.ToWorkspace == "" || ev.Cluster != "" && ev.Cluster != k.cluster ||
+		if ev.ToWorkspace == "" || len(ev.Columns) > 0 || ev.Cluster != "" && ev.Cluster != k.cluster ||
 			ev.Namespace != "" && ev.Namespace != k.namespace {
 			continue
 		}

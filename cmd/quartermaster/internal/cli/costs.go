@@ -59,7 +59,8 @@ invoice.
 Dimensions for --by and --where: workspace, component, class, cluster, deployment,
 workload_class, gpu_model, billing_model, provider, provider_class, region, invoice, line,
 day, hour, match_method; of the supplier's line: issuer, billing_account, sub_account, service,
-service_category, charge_category, pricing_category, sku, resource, and tag:KEY for any tag.
+service_category, charge_category, pricing_category, sku, resource, mapping_rule, and tag:KEY for
+any tag.
 Undeclared values are "unknown"; several different values are "mixed".
 
 List, negotiated and commitment savings are about usage and purchases whose lines state list and
@@ -68,11 +69,13 @@ FinOps Foundation).
 
   workspace   who is charged, or platform, platform:reliability (failed or in
               maintenance), platform:unobserved (unobserved time) or
-              platform:prepaid (paid now for a term)
+              platform:prepaid (paid now for a term), or platform:outside (not for the
+              estate)
   component   allocated, busy_unattributed (active without a known holder; charged
               like idle), idle, unprovisioned, failed, maintenance, unobserved,
               unseen (bought beyond the time in service), unused_commitment,
-              prepaid, unmatched, rounding_adjustment
+              prepaid, unmatched, rounding_adjustment, assigned (for no machine, by a
+              mapping rule), outside (not for the estate, by a mapping rule)
   class       committed, on_demand, spot, owned, shared, credit, tax, rounding
   workload_class  class of the deployment; none for time without a holder
   gpu_model, billing_model  of the machines that the line pays for; if they do not state
@@ -80,7 +83,7 @@ FinOps Foundation).
   provider, provider_class  of the cluster, else of the billing account's clusters;
               else the provider is the issuer of the invoice
   match_method  how a line was matched to machines: by_resource, by_pool, by_account,
-              by_commitment, by_following, by_nothing
+              by_commitment, by_following, by_nothing, by_rule
 
 Kinds of exceptions:
 ` + kindsText(),

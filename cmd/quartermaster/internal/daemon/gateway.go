@@ -226,7 +226,7 @@ func (g *gateway) loadRules(ctx context.Context) (known []registry.MappingRuleEn
 		if err != nil {
 			return err
 		}
-		known = slices.DeleteFunc(slices.Clone(r.MappingRules), func(e registry.MappingRuleEntry) bool { return e.Buys != "" })
+		known = slices.DeleteFunc(slices.Clone(r.MappingRules), func(e registry.MappingRuleEntry) bool { return e.Buys != "" || len(e.Columns) > 0 })
 		return nil
 	})
 	if err != nil {
