@@ -20,6 +20,7 @@ const (
 	decimalDigits = 18 // after the point
 	wholeDigits   = 20 // before it: decimal(38,18) has 38
 	groupRows     = 1 << 17
+	writeBatch    = 64      // rows: the values of all columns stay in the cache
 	dictionary    = 1 << 20 // bytes of a column's dictionary; a column with more has none
 )
 
@@ -52,12 +53,12 @@ func NewWriter(w io.Writer, columns []tabular.Column) *Writer {
 	p := &Writer{columns: make([]pen, len(columns))}
 	group := parquet.Group{}
 	for i, c := range columns {
-		p.columns[i] = pen{Column: c, at: i, values: make([]parquet.Value, 0, batch), value: parquet.NullValue().Level(0, 0, i)}
+		p.columns[i] = pen{Column: c, at: i, values: make([]parquet.Value, 0, writeBatch), value: parquet.NullValue().Level(0, 0, i)}
 		node := parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
 		switch c.Kind {
 		case tabular.Texts:
 		case tabular.Decimals:
-			node = parquet.Encoded(parquet.Decimal(decimalDigits, decimalDigits+wholeDigits, parquet.FixedLenByteArrayType(16)), &parquet.RLEDictionary)
+			node = parquet.Decimal(decimalDigits, decimalDigits+wholeDigits, parquet.FixedLenByteArrayType(16))
 		case tabular.Wholes:
 			node = parquet.Encoded(parquet.Int(64), &parquet.RLEDictionary)
 		case tabular.Times:
@@ -112,7 +113,7 @@ func (w *Writer) Write(row []string) error {
 		}
 		c.values = append(c.values, c.value)
 	}
-	if w.batched++; w.batched == batch {
+	if w.batched++; w.batched == writeBatch {
 		w.flush()
 	}
 	if w.err == nil && w.rows%groupRows == 0 {
