@@ -76,7 +76,7 @@ func (d Directory) allocationsFolder(month domain.Interval) string {
 
 // AllocationsFile returns the path of a kept division.
 func (d Directory) AllocationsFile(month domain.Interval, digest Digest) string {
-	return filepath.Join(d.allocationsFolder(month), digest.String()+allocationsSuffix)
+	return d.path(booksFile(month, digest, allocationsSuffix))
 }
 
 // AllocationsVersions returns the kept divisions of a month, oldest first. If there is none, the error is
@@ -121,7 +121,8 @@ func (d Directory) OpenAllocations(month domain.Interval, digest Digest) (costs.
 
 // openBooks opens a file that its digest names, and fetches it from the bucket if it is missing or damaged here.
 func (d Directory) openBooks(month domain.Interval, digest Digest, suffix string) (*os.File, int64, error) {
-	f, n, err := openNamed(filepath.Join(d.allocationsFolder(month), digest.String()+suffix), digest)
+	name := booksFile(month, digest, suffix)
+	f, n, err := openNamed(d.path(name), digest)
 	if d.Bucket == nil || !errors.Is(err, ErrMissing) && !errors.Is(err, ErrDamaged) {
 		return f, n, err
 	}
@@ -129,7 +130,6 @@ func (d Directory) openBooks(month domain.Interval, digest Digest, suffix string
 	if err != nil {
 		return nil, 0, err
 	}
-	name := booksObject(month, digest, suffix)
 	switch err = d.get(name, math.MaxInt64, draft); {
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("%w: %s", ErrMissing, d.where(name))
@@ -139,11 +139,10 @@ func (d Directory) openBooks(month domain.Interval, digest Digest, suffix string
 	if err != nil {
 		return nil, 0, errors.Join(err, draft.Discard())
 	}
-	path := filepath.Join(d.allocationsFolder(month), digest.String()+suffix)
-	if err := draft.place(path); err != nil {
+	if err := draft.place(d.path(name)); err != nil {
 		return nil, 0, err
 	}
-	return openNamed(path, digest)
+	return openNamed(d.path(name), digest)
 }
 
 // openNamed opens a file that has a digest, and returns its size.
@@ -166,8 +165,8 @@ func openNamed(path string, digest Digest) (*os.File, int64, error) {
 	return f, n, nil
 }
 
-// booksObject is the name in a bucket of a file that a close names.
-func booksObject(month domain.Interval, digest Digest, suffix string) string {
+// booksFile is the name of a file that a close names, in a directory and in a bucket.
+func booksFile(month domain.Interval, digest Digest, suffix string) string {
 	return "month=" + monthName(month) + "/allocations/" + digest.String() + suffix
 }
 
@@ -176,11 +175,12 @@ func (w *Writer) storeBooks(month domain.Interval, digest Digest, suffix string)
 	if w.Bucket == nil {
 		return nil
 	}
-	f, n, err := openNamed(filepath.Join(w.allocationsFolder(month), digest.String()+suffix), digest)
+	name := booksFile(month, digest, suffix)
+	f, n, err := openNamed(w.path(name), digest)
 	if err != nil {
 		return err
 	}
-	return errors.Join(w.store(booksObject(month, digest, suffix), n, digest, f), f.Close())
+	return errors.Join(w.store(name, n, digest, f), f.Close())
 }
 
 // section reads a part of a file that stays open.
@@ -356,7 +356,7 @@ const postingsSuffix = ".postings"
 
 // PostingsFile returns the path of kept postings.
 func (d Directory) PostingsFile(month domain.Interval, digest Digest) string {
-	return filepath.Join(d.allocationsFolder(month), digest.String()+postingsSuffix)
+	return d.path(booksFile(month, digest, postingsSuffix))
 }
 
 // PutPostings keeps postings into a month and returns their digest.

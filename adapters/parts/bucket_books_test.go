@@ -87,7 +87,7 @@ func TestBooksInBucket(t *testing.T) {
 		t.Errorf("%q: %v", text, err)
 	}
 	// Whoever has the file cannot close with another in the bucket.
-	name := "log/" + booksObject(month, closed, allocationsSuffix)
+	name := "log/" + booksFile(month, closed, allocationsSuffix)
 	b.objects[name] = bytes.ToUpper(b.objects[name])
 	if _, err := read(inVault(t, b), closed); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), name) {
 		t.Errorf("a damaged object: %v", err)

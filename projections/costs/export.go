@@ -350,14 +350,14 @@ type ControlTotal struct {
 // Totals adds up exported rows.
 type totals map[string]*ControlTotal
 
-func (t totals) add(currency string, billed, effective attribution.Amount) {
-	of := t[currency]
+func (t totals) add(more ControlTotal) {
+	of := t[more.Currency]
 	if of == nil {
-		of = &ControlTotal{Currency: currency}
-		t[currency] = of
+		of = &ControlTotal{Currency: more.Currency}
+		t[more.Currency] = of
 	}
-	of.Rows++
-	of.Billed, of.Effective = of.Billed.Add(billed), of.Effective.Add(effective)
+	of.Rows += more.Rows
+	of.Billed, of.Effective = of.Billed.Add(more.Billed), of.Effective.Add(more.Effective)
 }
 
 // exporting returns a function that passes the rows of the selected allocations to yield, and adds them up.
@@ -372,7 +372,7 @@ func (f *AllocationFilter) exporting(month domain.Interval, sum totals, yield fu
 		if !f.accepts(p.allocation) || !picker.Picks(p) {
 			return nil
 		}
-		sum.add(p.allocation.Line.Currency, p.allocation.Billed, p.allocation.Effective)
+		sum.add(ControlTotal{p.allocation.Line.Currency, 1, p.allocation.Billed, p.allocation.Effective})
 		return yield(row)
 	}, nil
 }
@@ -477,7 +477,7 @@ func (r *Report) ExportGroups(yield func(row []string) error) ([]ControlTotal, e
 		for j := range groupColumns {
 			row = append(row, groupColumns[j].of(&g.Cost))
 		}
-		sum.add(g.Currency, g.Billed, g.Effective)
+		sum.add(ControlTotal{g.Currency, 1, g.Billed, g.Effective})
 		if err := yield(row); err != nil {
 			return nil, err
 		}
@@ -488,16 +488,8 @@ func (r *Report) ExportGroups(yield func(row []string) error) ([]ControlTotal, e
 // AddTotals adds control totals to others, by currency.
 func AddTotals(to, more []ControlTotal) []ControlTotal {
 	sum := totals{}
-	for _, list := range [][]ControlTotal{to, more} {
-		for i := range list {
-			t := &list[i]
-			of := sum[t.Currency]
-			if of == nil {
-				sum[t.Currency] = &ControlTotal{t.Currency, t.Rows, t.Billed, t.Effective}
-				continue
-			}
-			of.Rows, of.Billed, of.Effective = of.Rows+t.Rows, of.Billed.Add(t.Billed), of.Effective.Add(t.Effective)
-		}
+	for _, t := range slices.Concat(to, more) {
+		sum.add(t)
 	}
 	return sum.sorted()
 }

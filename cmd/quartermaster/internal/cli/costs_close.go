@@ -40,12 +40,7 @@ Months are closed one after the other. The first close begins the books.`,
 				return err
 			}
 			if a.json {
-				for i := range all {
-					if err := a.jsonLine(&all[i]); err != nil {
-						return err
-					}
-				}
-				return nil
+				return jsonLines(a, all)
 			}
 			if len(all) == 0 {
 				fmt.Fprintln(a.out, "no month is closed, and nobody proposed to close one")

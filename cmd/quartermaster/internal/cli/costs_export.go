@@ -185,13 +185,17 @@ func (a *Program) exportCosts(cmd *cobra.Command, at app.At, q app.CostsExport, 
 			err = errors.Join(err, os.Remove(path))
 		}
 	}()
-	sum, size := sha256.New(), &counter{}
-	buffered := bufio.NewWriterSize(io.MultiWriter(f, sum, size), 1<<18)
+	sum := sha256.New()
+	buffered := bufio.NewWriterSize(io.MultiWriter(f, sum), 1<<18)
 	m, err = a.writeCosts(cmd, at, q, format, buffered)
 	if err = errors.Join(err, buffered.Flush(), f.Sync(), f.Close()); err != nil {
 		return nil, err
 	}
-	m.File, m.FileFormat, m.Bytes, m.SHA256 = filepath.Base(path), format, size.n, hex.EncodeToString(sum.Sum(nil))
+	written, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	m.File, m.FileFormat, m.Bytes, m.SHA256 = filepath.Base(path), format, written.Size(), hex.EncodeToString(sum.Sum(nil))
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return nil, err
@@ -219,14 +223,6 @@ func (a *Program) writeCosts(cmd *cobra.Command, at app.At, q app.CostsExport, f
 		err = errors.Join(err, w.Close())
 	}
 	return m, err
-}
-
-// counter counts bytes.
-type counter struct{ n int64 }
-
-func (c *counter) Write(b []byte) (int, error) {
-	c.n += int64(len(b))
-	return len(b), nil
 }
 
 func (a *Program) showExport(m *app.CostsManifest, path string) {

@@ -112,12 +112,7 @@ corrects. The statement of an open month is preliminary, and says so.`,
 				}
 			}
 			if a.json {
-				for i := range all {
-					if err := a.jsonLine(&all[i]); err != nil {
-						return err
-					}
-				}
-				return nil
+				return jsonLines(a, all)
 			}
 			t := a.table("statement", "charged", "corrections", "file")
 			for i := range all {

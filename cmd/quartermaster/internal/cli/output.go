@@ -111,6 +111,16 @@ func (a *Program) jsonLine(v any) error {
 	return enc.Encode(v)
 }
 
+// jsonLines prints each value as a line of JSON.
+func jsonLines[T any](a *Program, all []T) error {
+	for i := range all {
+		if err := a.jsonLine(&all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fields returns an event's JSON fields, each as text.
 func fields(ev any) map[string]string {
 	out := map[string]string{}
