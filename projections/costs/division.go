@@ -105,6 +105,12 @@ func (d *Division) At(view projections.View) (*Division, error) {
 	return &at, err
 }
 
+// Books says who closed the month; nil while it is open.
+func (d *Division) Books() *ClosedBooks { return d.closed }
+
+// Unreconciled is empty if every invoice reconciles, and so does every line that names one.
+func (s *Summary) Unreconciled() []Unreconciled { return unreconciled(s.Invoices, s.Exceptions) }
+
 // InBooks returns the division as the allocations of closed books.
 func (d *Division) InBooks(of *ClosedBooks) *Division {
 	closed := *d
@@ -239,7 +245,7 @@ func (d *Division) report(s *sums) *Report {
 			r.Statements = append(r.Statements, st)
 		}
 	}
-	r.Unreconciled = unreconciled(r.Invoices, r.Exceptions)
+	r.Unreconciled = d.Unreconciled()
 	r.UnreconciledCount = len(r.Unreconciled)
 	s.report(r)
 	return r

@@ -122,39 +122,58 @@ func (c *Caller) ExportCosts(ctx context.Context, at At, q CostsExport, begin fu
 
 // exportMonth writes the rows of a month.
 func (c *Caller) exportMonth(ctx context.Context, v projections.View, q *CostsExport, month domain.Interval, w RowWriter) (*CostsOf, []costs.ControlTotal, error) {
-	r, err := c.costs(ctx, v, costs.Query{Month: month, Workspace: q.Workspace, By: q.By, Where: q.Where})
-	if err != nil {
-		return nil, nil, err
-	}
-	of := &CostsOf{
-		Month: month, Methods: r.Methods, Policies: r.Policies, Rules: []costs.AppliedRule{}, Books: r.Books,
-		Generated: r.Generated, Reconciled: r.UnreconciledCount == 0,
-	}
+	rows := 0
 	yield := func(row []string) error {
-		of.Rows++
+		rows++
 		return w.Write(row)
 	}
 	d, err := c.division(ctx, v, month)
 	if err != nil {
 		return nil, nil, err
 	}
-	if d != nil {
-		of.Rules = d.Rules
-	}
-	if len(q.By) > 0 {
-		totals, err := r.ExportGroups(yield)
-		return of, totals, err
-	}
+	var of *CostsOf
+	var totals []costs.ControlTotal
 	filter := costs.AllocationFilter{Workspace: q.Workspace, Where: q.Where}
-	if d != nil {
-		totals, err := d.Export(filter, yield)
-		return of, totals, err
+	switch {
+	case len(q.By) > 0:
+		r, err := c.costs(ctx, v, costs.Query{Month: month, Workspace: q.Workspace, By: q.By, Where: q.Where})
+		if err != nil {
+			return nil, nil, err
+		}
+		of = &CostsOf{
+			Month: month, Methods: r.Methods, Policies: r.Policies, Rules: []costs.AppliedRule{}, Books: r.Books,
+			Generated: r.Generated, Reconciled: r.UnreconciledCount == 0,
+		}
+		if d != nil {
+			of.Rules = d.Rules
+		}
+		totals, err = r.ExportGroups(yield)
+		if err != nil {
+			return nil, nil, err
+		}
+	case d != nil:
+		of = dividedAs(&d.Summary)
+		of.Books = d.Books()
+		if totals, err = d.Export(filter, yield); err != nil {
+			return nil, nil, err
+		}
+	default:
+		var s *costs.Summary
+		if totals, s, err = costs.Export(v, month, filter, yield); err != nil {
+			return nil, nil, err
+		}
+		of = dividedAs(s)
 	}
-	totals, s, err := costs.Export(v, month, filter, yield)
-	if err == nil {
-		of.Rules = s.Rules
+	of.Rows = rows
+	return of, totals, nil
+}
+
+// dividedAs says how a month was divided.
+func dividedAs(s *costs.Summary) *CostsOf {
+	return &CostsOf{
+		Month: s.Month, Methods: s.Methods, Policies: s.Policies, Rules: s.Rules, Generated: s.Generated,
+		Reconciled: len(s.Unreconciled()) == 0,
 	}
-	return of, totals, err
 }
 
 // lastCheckpoint returns the newest checkpoint that the log has, nil if it has none.
