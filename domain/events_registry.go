@@ -182,15 +182,27 @@ const (
 	BuysOutside     LineBuys = "outside" // nothing of the estate: it is reconciled, and charged to platform:outside
 )
 
+// ShareBy says by what a mapping rule shares the cost of lines.
+type ShareBy string
+
+// ShareByGPUHours shares a line among the workspaces that held GPUs in its charge period, by the GPU time held.
+const ShareByGPUHours ShareBy = "by_gpu_hours"
+
+// WorkspaceWeight is what a workspace bears of a cost that is shared by fixed weights.
+type WorkspaceWeight struct {
+	Workspace string `json:"workspace"`
+	Weight    uint32 `json:"weight"`
+}
+
 // MappingRuleSet is one of three kinds of rules.
 //
 // With ToWorkspace it says which workspace pays for the pods of a cluster and a namespace, and
 // which deployment they belong to. It ignores pod labels, because the pod's owner writes those;
 // clusters and namespaces are controlled by the cluster's operators.
 //
-// With Columns and ToWorkspace, or with Buys "outside", it says who is charged for billing lines that are for no
-// machine of the fleet, such as storage or support. A line that is matched to machines stays theirs, whatever a rule
-// says.
+// With Columns and one of ToWorkspace, ToShares and ToShareBy, or with Buys "outside", it says who is charged for
+// billing lines that are for no machine of the fleet, such as storage or support. A line that is matched to machines
+// stays theirs, whatever a rule says.
 //
 // With another Buys it says what billing lines buy: those whose Columns have the given values. Columns are
 // the text columns of FOCUS (see [BillingLine.Column]) and x_ columns, spelt as FOCUS and the
@@ -204,7 +216,12 @@ type MappingRuleSet struct {
 	Namespace     string            `json:"namespace,omitempty"`
 	ToWorkspace   string            `json:"to_workspace,omitempty"`
 	ToDeployment  string            `json:"to_deployment,omitempty"`
+	ToShares      []WorkspaceWeight `json:"to_shares,omitempty"`
+	ToShareBy     ShareBy           `json:"to_share_by,omitempty"`
 	Columns       map[string]string `json:"columns,omitempty"`
 	Buys          LineBuys          `json:"buys,omitempty"`
 	EffectiveFrom Instant           `json:"effective_from"`
 }
+
+// Shares reports whether the rule shares lines of bills among several workspaces.
+func (e *MappingRuleSet) Shares() bool { return len(e.ToShares) > 0 || e.ToShareBy != "" }

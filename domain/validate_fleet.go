@@ -177,22 +177,58 @@ func (c *checker) mappingRuleSet(e *MappingRuleSet) {
 		if len(e.Columns) == 0 {
 			c.bad("columns", "is missing: buys is for the lines of bills whose columns have the values given")
 		}
-		if e.Cluster != "" || e.Namespace != "" || e.ToWorkspace != "" || e.ToDeployment != "" {
+		if e.Cluster != "" || e.Namespace != "" || e.ToWorkspace != "" || e.ToDeployment != "" || e.Shares() {
 			c.bad("buys", "stands beside a cluster, a namespace or a workspace: a rule is for pods, or for lines of bills")
 		}
 	} else {
 		if len(e.Columns) > 0 && (e.Cluster != "" || e.Namespace != "" || e.ToDeployment != "") {
 			c.bad("columns", "stands beside a cluster, a namespace or a deployment: a rule is for pods, or for lines of bills")
 		}
-		if len(e.Columns) > 0 && e.ToWorkspace == "" {
+		if len(e.Columns) > 0 && e.ToWorkspace == "" && !e.Shares() {
 			c.bad("columns", "stands without buys, which says what such lines buy, and without a workspace that is charged for them")
 		}
-		if len(e.Columns) == 0 || e.ToWorkspace != "" {
+		if !e.Shares() && (len(e.Columns) == 0 || e.ToWorkspace != "") {
 			c.id("to_workspace", e.ToWorkspace)
 		}
 	}
+	c.sharesOf(e)
 	c.optionalID("to_deployment", e.ToDeployment)
 	c.instant("effective_from", e.EffectiveFrom)
+}
+
+// sharesOf checks among whom a mapping rule shares lines of bills.
+func (c *checker) sharesOf(e *MappingRuleSet) {
+	if !e.Shares() {
+		return
+	}
+	field := "to_shares"
+	if e.ToShareBy != "" {
+		field = "to_share_by"
+		oneOf(c, field, e.ToShareBy, ShareByGPUHours)
+	}
+	switch {
+	case len(e.Columns) == 0:
+		c.bad("columns", "is missing: what is shared are lines of bills whose columns have the values given")
+	case e.ToWorkspace != "":
+		c.bad(field, "stands beside workspace %s: want one of them", quote(e.ToWorkspace))
+	case e.ToShareBy != "" && len(e.ToShares) > 0:
+		c.bad(field, "stands beside fixed weights: want one of them")
+	}
+	c.listed("to_shares", len(e.ToShares))
+	for i, s := range e.ToShares {
+		if c.err != nil {
+			return
+		}
+		c.in("to_shares", i)
+		c.id("workspace", s.Workspace)
+		if s.Weight == 0 {
+			c.bad("weight", "is 0, want at least 1")
+		}
+		if slices.ContainsFunc(e.ToShares[:i], func(o WorkspaceWeight) bool { return o.Workspace == s.Workspace }) {
+			c.bad("workspace", "%s has a weight already", quote(s.Workspace))
+		}
+		c.out()
+	}
 }
 
 func (c *checker) clusterRegistered(e *ClusterRegistered, owner string) {

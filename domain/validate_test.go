@@ -63,6 +63,8 @@ func validEvents() map[Type]*Envelope {
 		&RegionDefined{Region: "fra", Country: "DE", RoundTrips: []RoundTrip{{To: "ams", Micros: 6800, Measured: true}}},
 		&CertificationHeld{Cluster: "fra-1", Certification: "ISO 27001", Valid: month},
 		&MethodChanged{Method: "planner", Version: "2", EffectiveFrom: t0},
+		&MappingRuleSet{Rule: "s", Columns: map[string]string{"SkuId": "x"}, ToShares: []WorkspaceWeight{{Workspace: "a", Weight: 3}, {Workspace: "b", Weight: 1}}, EffectiveFrom: t0},
+		&MappingRuleSet{Rule: "h", Columns: map[string]string{"SkuId": "x"}, ToShareBy: ShareByGPUHours, EffectiveFrom: t0},
 		&MappingRuleSet{Rule: "r", Namespace: "ml", ToWorkspace: "acme", EffectiveFrom: t0},
 		&LegalHoldSet{Hold: "case-7", Reason: "a lawsuit"},
 		&ClusterRegistered{Provider: "aws", ProviderClass: Hyperscaler, Region: "fra"},
@@ -181,6 +183,17 @@ func TestValidateAcceptsEveryType(t *testing.T) {
 // edit makes a mutation of an event of one type.
 func edit[E Event](f func(E)) func(*Envelope) { return func(env *Envelope) { f(env.Event.(E)) } }
 
+// shares makes a mutation of a rule that shares lines.
+func shares(f func(*MappingRuleSet)) func(*Envelope) {
+	return edit(func(e *MappingRuleSet) {
+		*e = MappingRuleSet{
+			Rule: "r", Columns: map[string]string{"SkuId": "x"}, EffectiveFrom: t0,
+			ToShares: []WorkspaceWeight{{Workspace: "a", Weight: 3}, {Workspace: "b", Weight: 1}},
+		}
+		f(e)
+	})
+}
+
 var violations = []struct {
 	change func(*Envelope)
 	typ    Type
@@ -268,6 +281,13 @@ var violations = []struct {
 	{edit(func(e *MappingRuleSet) {
 		*e = MappingRuleSet{Rule: "r", Columns: map[string]string{"PricingQuantity": "1"}, Buys: BuysNothing, EffectiveFrom: t0}
 	}), TypeMappingRuleSet, `MappingRuleSet: columns: "PricingQuantity" is no column of text that FOCUS has, nor a custom one, whose name begins with x_; did you mean PricingUnit?`},
+	{shares(func(e *MappingRuleSet) { e.Columns = nil }), TypeMappingRuleSet, "MappingRuleSet: columns: is missing: what is shared are lines of bills whose columns have the values given"},
+	{shares(func(e *MappingRuleSet) { e.Buys = BuysOutside }), TypeMappingRuleSet, "MappingRuleSet: buys: stands beside a cluster, a namespace or a workspace: a rule is for pods, or for lines of bills"},
+	{shares(func(e *MappingRuleSet) { e.ToWorkspace = "a" }), TypeMappingRuleSet, `MappingRuleSet: to_shares: stands beside workspace "a": want one of them`},
+	{shares(func(e *MappingRuleSet) { e.ToShareBy = ShareByGPUHours }), TypeMappingRuleSet, "MappingRuleSet: to_share_by: stands beside fixed weights: want one of them"},
+	{shares(func(e *MappingRuleSet) { e.ToShares, e.ToShareBy = nil, "by_head" }), TypeMappingRuleSet, `MappingRuleSet: to_share_by: "by_head" is unknown, want by_gpu_hours`},
+	{shares(func(e *MappingRuleSet) { e.ToShares[1].Weight = 0 }), TypeMappingRuleSet, "MappingRuleSet: to_shares[1].weight: is 0, want at least 1"},
+	{shares(func(e *MappingRuleSet) { e.ToShares[1].Workspace = "a" }), TypeMappingRuleSet, `MappingRuleSet: to_shares[1].workspace: "a" has a weight already`},
 	{edit(func(e *ClusterRegistered) { e.ProviderClass = "cloud" }), TypeClusterRegistered, `ClusterRegistered: provider_class: "cloud" is unknown, want hyperscaler, neocloud, reseller, owned`},
 	{edit(func(e *ClusterRegistered) { e.Region = "" }), TypeClusterRegistered, "ClusterRegistered: region: is missing"},
 	{edit(func(e *ClusterKeyIssued) { e.MAC = nil }), TypeClusterKeyIssued, "ClusterKeyIssued: mac: has 0 bytes, want 32"},

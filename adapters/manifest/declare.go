@@ -187,6 +187,8 @@ func (d declaration) named(field string) *node {
 		"market":         "provider",
 		"to_workspace":   "to",
 		"to_deployment":  "to",
+		"to_shares":      "to",
+		"to_share_by":    "to",
 		"latency_micros": "latency",
 	}
 	if name, ok := inFile[field]; ok {
@@ -367,7 +369,7 @@ func (d declaration) event() (domain.Envelope, []string) {
 		d.refer("cluster", "cluster")
 		to, _ := d.sub("to")
 		d.referSelector(to)
-		env.Event = &domain.MappingRuleSet{
+		ev := &domain.MappingRuleSet{
 			Rule:          id,
 			Priority:      d.count("priority"),
 			Cluster:       d.text("cluster"),
@@ -378,6 +380,8 @@ func (d declaration) event() (domain.Envelope, []string) {
 			Buys:          domain.LineBuys(d.text("buys")),
 			EffectiveFrom: d.effective(),
 		}
+		ev.ToShares, ev.ToShareBy = to.shares("share")
+		env.Event = ev
 		key = []string{d.workspace, id, d.from.String()}
 	case listMethods:
 		env.Event = &domain.MethodChanged{
@@ -403,6 +407,20 @@ func (d declaration) rates(key string) []domain.SiteRate {
 		out = append(out, domain.SiteRate{Cost: r.text("cost"), Per: domain.RatePer(r.text("per")), Price: r.money("price")})
 	}
 	return out
+}
+
+// shares reads among whom lines of bills are shared: workspaces with weights, or the word for what they are shared by.
+func (e entry) shares(key string) (of []domain.WorkspaceWeight, by domain.ShareBy) {
+	n := e.n.get(key)
+	if n == nil || n.shape != list {
+		return nil, domain.ShareBy(e.text(key))
+	}
+	for i, n := range n.values {
+		s := entry{e.l, n, e.field(index(key, i))}
+		s.l.refer("workspace", s.text("workspace"), n.child("workspace"), s.field("workspace"))
+		of = append(of, domain.WorkspaceWeight{Workspace: s.text("workspace"), Weight: s.count("weight")})
+	}
+	return of, ""
 }
 
 func (d declaration) nameOr(id string) string {

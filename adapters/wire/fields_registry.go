@@ -99,6 +99,11 @@ func methodChanged(m *mover, p *eventsv1.MethodChanged, d *domain.MethodChanged)
 	text(m, "reason", &p.Reason, &d.Reason)
 }
 
+func workspaceWeight(m *mover, p *eventsv1.WorkspaceWeight, d *domain.WorkspaceWeight) {
+	text(m, "workspace", &p.Workspace, &d.Workspace)
+	same(m, &p.Weight, &d.Weight)
+}
+
 func mappingRuleSet(m *mover, p *eventsv1.MappingRuleSet, d *domain.MappingRuleSet) {
 	text(m, "rule", &p.Rule, &d.Rule)
 	same(m, &p.Priority, &d.Priority)
@@ -106,6 +111,8 @@ func mappingRuleSet(m *mover, p *eventsv1.MappingRuleSet, d *domain.MappingRuleS
 	text(m, "namespace", &p.Namespace, &d.Namespace)
 	text(m, "to_workspace", &p.ToWorkspace, &d.ToWorkspace)
 	text(m, "to_deployment", &p.ToDeployment, &d.ToDeployment)
+	list(m, "to_shares", &p.ToShares, &d.ToShares, workspaceWeight)
+	text(m, "to_share_by", &p.ToShareBy, &d.ToShareBy)
 	m.labels("columns", &p.Columns, &d.Columns)
 	text(m, "buys", &p.Buys, &d.Buys)
 	m.instant("effective_from", &p.EffectiveFrom, &d.EffectiveFrom)

@@ -31,6 +31,7 @@ var harmless = map[string]bool{
 	"ServingSampled.prompt_tokens":     true, // a count
 	"ServingSampled.generation_tokens": true, // a count
 	"NodeSampled.tensor_active":        true, // busy share of the tensor cores
+	"WorkspaceWeight.weight":           true, // of a shared cost
 }
 
 func suspicious(name string) bool {

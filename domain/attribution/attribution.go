@@ -35,6 +35,9 @@
 //  5. Lines that buy no time (tax, credits, rounding, recurring fees of a
 //     commitment) follow the lines that they belong to, in the same proportions. A
 //     credit for a node first pays for the node's failed and maintenance time.
+//  6. A line without a machine of its own that a mapping rule takes goes to one account,
+//     or is shared by the rule's weights, or by the GPU time that workspaces held in the
+//     UTC hours of its charge period. If nobody held any, the platform is charged.
 //
 // # Which lines buy time
 //
@@ -133,6 +136,7 @@ const (
 	RoundingAdjustment                      // an invoice's rounding against its lines: "platform"
 	Assigned                                // for no machine: the workspace of a mapping rule
 	Outside                                 // not for the estate, by a mapping rule: "platform:outside"
+	SharedCost                              // for no machine: the workspaces of a mapping rule, else "platform"
 )
 
 // The accounts that are charged for costs of no workspace.
@@ -180,8 +184,9 @@ type Line struct {
 	// UnusableQuantity says which quantity of the line is implausible, and why; "" if none is. If
 	// set, NodeMs and GPUMs are 0, and the line is an exception of kind [QuantityUnusable].
 	UnusableQuantity string
-	// To is the account that a rule charges for the line if it matches no machine of its own, and ToRule names the
-	// rule; "" for none. A line that matches the account alone has no machine of its own.
+	// ToRule names the rule that says who is charged for the line if it matches no machine of its own, and To is the
+	// account that it charges; "" for none. If To is "", the rule shares the line; see [Input.Rules]. A line that
+	// matches the account alone has no machine of its own.
 	To, ToRule string
 	Corrects   string // the line that this one corrects, "" for none
 	Generated  bool   // synthetic; no supplier sent it
@@ -305,8 +310,10 @@ type Input struct {
 	// Also lists further resource ids of Nodes, in any order.
 	Also        []OtherID
 	Commitments []Commitment
-	Invoices    []Invoice
-	Policy      Policy
+	// Rules are those that share lines, in any order. Others are ignored.
+	Rules    []MeterRule
+	Invoices []Invoice
+	Policy   Policy
 	// Trace names the allocation that [Result.Trace] explains; nil for none.
 	Trace *Ref
 }

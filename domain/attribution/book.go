@@ -56,7 +56,7 @@ const (
 	byPrepaid                  // held until it is consumed over the term
 	byOthers                   // like the charges that it belongs to
 	byNobody
-	byRule // to whom a rule says
+	byRule // to whom a rule says, or among them
 )
 
 type book struct {

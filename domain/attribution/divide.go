@@ -12,6 +12,7 @@ import (
 // been read.
 func (r *run) divideByUse(in *Input, order []int32) error {
 	spans := spans(r.book.records)
+	read := r.sharing.with(spans)
 	mt := &meter{keys: r.keys, ex: r.ex, idleToPlatform: in.Policy.IdleToPlatform}
 	current, hour := int32(0), domain.Instant(0)
 	// done divides the matches whose last machine comes before next.
@@ -25,8 +26,8 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 		current, hour = next, 0
 		return nil
 	}
-	if len(spans) > 0 && in.Usage != nil {
-		err := in.Usage(spans, r.cuts, func(h *NodeHour) error {
+	if len(read) > 0 && in.Usage != nil {
+		err := in.Usage(read, r.cuts, func(h *NodeHour) error {
 			if h.Node < 0 || h.Node >= len(r.fleet.index) {
 				return fmt.Errorf("usage is of node %d, of %d", h.Node, len(r.fleet.index))
 			}
@@ -41,9 +42,19 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 				}
 			}
 			hour = h.Hour
+			held := within(h, d)
+			if held.Empty() || held.From < h.Hour || held.To > h.Hour+domain.Hour {
+				return fmt.Errorf("usage of node %s/%s at %s is of %s to %s, which is not within the hour",
+					d.Cluster, d.Node.Node, h.Hour, held.From, held.To)
+			}
+			mt.quiet = r.sharing != nil && overlap(spans, domain.Interval{From: h.Hour, To: h.Hour + domain.Hour}) == 0
 			uses, seen, err := mt.read(h, d)
 			if err != nil {
 				return err
+			}
+			r.sharing.use(held, uses, r)
+			if mt.quiet {
+				return nil
 			}
 			return r.use(h, d, uses, seen, spans)
 		})
@@ -62,10 +73,6 @@ func (r *run) divideByUse(in *Input, order []int32) error {
 // that no line covers.
 func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.Interval) error {
 	held, node := within(h, d), h.Node
-	if held.Empty() || held.From < h.Hour || held.To > h.Hour+domain.Hour {
-		return fmt.Errorf("usage of node %s/%s at %s is of %s to %s, which is not within the hour",
-			d.Cluster, d.Node.Node, h.Hour, held.From, held.To)
-	}
 	m := &r.fleet.machines[d.machine]
 	m.seen = m.seen || seen
 	bought := domain.Instant(0)

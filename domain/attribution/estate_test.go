@@ -20,6 +20,7 @@ type estate struct {
 	also        []attribution.OtherID
 	hours       []attribution.NodeHour
 	commitments []attribution.Commitment
+	rules       []attribution.MeterRule
 	invoices    []attribution.Invoice
 	policy      attribution.Policy
 	trace       *attribution.Ref
@@ -66,7 +67,7 @@ func (e *estate) input() *attribution.Input {
 			}
 			return nil
 		},
-		Commitments: e.commitments, Invoices: e.invoices, Policy: e.policy, Trace: e.trace,
+		Commitments: e.commitments, Rules: e.rules, Invoices: e.invoices, Policy: e.policy, Trace: e.trace,
 	}
 }
 
@@ -141,6 +142,7 @@ var month = domain.Interval{From: start, To: start + 31*domain.Day}
 type drawing struct {
 	plain   bool // no weights by CPU or memory
 	crowded bool // many lines state the time of few machines
+	shared  bool // rules share some lines
 }
 
 func drawEstate(t *rapid.T, d drawing) *estate {
@@ -361,6 +363,9 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 			e.invoices = append(e.invoices, attribution.Invoice{Issuer: "S", Account: "x", ID: id, Currency: "USD", Total: total, Details: rows,
 				Status: pick("status", "Issued", "Issued", "Voided")})
 		}
+	}
+	if d.shared {
+		e.share(t)
 	}
 	e.policy = attribution.Policy{
 		Discount:       attribution.Discount(pick("discount", "", "as_supplied", "owners_first", "pool_rate")),

@@ -75,6 +75,7 @@ type meter struct {
 	keys           *keys
 	ex             *exceptions
 	idleToPlatform bool
+	quiet          bool // the hour is read only for lines that a rule shares: it is no exception
 
 	uses   []use
 	parts  []*Part
@@ -135,7 +136,7 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 	}
 	owner := h.Owner
 	if owner == "" || m.idleToPlatform {
-		if left := busy + idle + unprovisioned; h.Owner == "" && left > 0 && len(d.matches) > 0 && !m.idleToPlatform {
+		if left := busy + idle + unprovisioned; h.Owner == "" && left > 0 && len(d.matches) > 0 && !m.idleToPlatform && !m.quiet {
 			m.ex.time(OwnerMissing, d.Cluster,
 				"the cluster has no owner: the platform is charged for time without a known holder", left/1000)
 		}
@@ -156,7 +157,7 @@ func (p *Part) measured() int64 { return min(1000*max(p.KnownMs, p.UsefulMs), p.
 // hold adds time with a holder. It caps useful and measured time at the total.
 func (m *meter) hold(workspace string, d *desc, deployment string, micros, useful, known int64) {
 	if workspace == "" && micros > 0 {
-		if len(d.matches) > 0 {
+		if len(d.matches) > 0 && !m.quiet {
 			m.ex.time(OwnerMissing, d.Cluster, "held by an unknown workspace: the platform is charged", micros/1000)
 		}
 		workspace = Platform

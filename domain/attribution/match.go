@@ -73,7 +73,7 @@ func (m *matcher) run() {
 	for i := range b.records {
 		r := &b.records[i]
 		r.basis, r.how = basisOf(r, b)
-		if r.to != 0 && (r.basis == byOthers || r.basis == byNobody) {
+		if r.toRule != 0 && (r.basis == byOthers || r.basis == byNobody) {
 			r.basis, r.method = byRule, ByRule
 		}
 		r.sold = r.meter
@@ -104,7 +104,7 @@ func (m *matcher) run() {
 		}
 		id, how := m.find(r)
 		r.how = how
-		if r.to != 0 && (id < 0 || m.matches[id].method == ByAccount) {
+		if r.toRule != 0 && (id < 0 || m.matches[id].method == ByAccount) {
 			r.basis, r.method = byRule, ByRule
 			continue
 		}

@@ -32,15 +32,21 @@ type MeterRule struct {
 	Name    string            // as shown in reports
 	Columns map[string]string // by [domain.BillingLine.Column]; see [domain.MappingRuleSet]
 	Buys    domain.LineBuys
-	// To is who is charged for lines of no machine: a workspace, or [PlatformOutside]. Such a rule does not say what
-	// lines buy.
-	To string
+	// To is who is charged for lines of no machine: a workspace, or [PlatformOutside]. Shares or ShareBy say among
+	// whom such lines are shared. A rule with any of these does not say what lines buy.
+	To      string
+	Shares  []domain.WorkspaceWeight
+	ShareBy domain.ShareBy
 }
 
-// assigned returns who is charged for a line that is for no machine, by the first such rule that matches it.
+// shares reports whether a rule shares lines.
+func (r *MeterRule) shares() bool { return len(r.Shares) > 0 || r.ShareBy != "" }
+
+// assigned returns who is charged for a line that is for no machine, by the first such rule that matches it. to is ""
+// if the rule shares the line.
 func assigned(b *domain.BillingLine, rules []MeterRule) (to, rule string) {
 	for i := range rules {
-		if r := &rules[i]; r.To != "" && r.isFor(b) {
+		if r := &rules[i]; (r.To != "" || r.shares()) && r.isFor(b) {
 			return r.To, r.Name
 		}
 	}

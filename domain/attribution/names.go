@@ -25,7 +25,7 @@ var (
 		Unprovisioned: "unprovisioned", Failed: "failed", Maintenance: "maintenance",
 		Unobserved: "unobserved", Unseen: "unseen", UnusedCommitment: "unused_commitment",
 		Prepaid: "prepaid", Unmatched: "unmatched", RoundingAdjustment: "rounding_adjustment",
-		Assigned: "assigned", Outside: "outside",
+		Assigned: "assigned", Outside: "outside", SharedCost: "shared",
 	}
 )
 

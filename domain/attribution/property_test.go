@@ -57,7 +57,9 @@ func compare(a, b string) int {
 // estate, because drawing one takes as long.
 func TestPromises(t *testing.T) {
 	long.Check(t, 1000, 200_000, func(t *rapid.T) {
-		e := drawEstate(t, drawing{crowded: rapid.IntRange(0, 3).Draw(t, "crowded") == 0})
+		e := drawEstate(t, drawing{
+			crowded: rapid.IntRange(0, 3).Draw(t, "crowded") == 0, shared: rapid.IntRange(0, 3).Draw(t, "shared") == 0,
+		})
 		allocations, res := must(t, e)
 		everythingFoots(t, e, allocations, res)
 		orderAndRepetition(t, e, allocations, res)
@@ -469,6 +471,10 @@ func orderAndRepetition(t *rapid.T, e *estate, allocations []allocation, res *at
 	other.invoices = shuffled(draws, append(slices.Clone(e.invoices), e.invoices...))
 	for i := range other.invoices {
 		other.invoices[i].Details = shuffled(draws, slices.Clone(other.invoices[i].Details))
+	}
+	other.rules = shuffled(draws, slices.Clone(e.rules))
+	for i := range other.rules {
+		other.rules[i].Shares = shuffled(draws, slices.Clone(other.rules[i].Shares))
 	}
 	other.commitments = shuffled(draws, append(slices.Clone(e.commitments), e.commitments...))
 	var index []int

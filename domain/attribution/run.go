@@ -19,6 +19,7 @@ type run struct {
 	policy          Policy
 	hardware        *hardwares
 
+	sharing        *sharing
 	matches        []match
 	allocation     func(*Allocation) error
 	line           Line // of the current record
@@ -38,7 +39,7 @@ type run struct {
 //  1. Lines that are divided by use, as soon as the usage of the last machine
 //     that they match was read: by that machine (cluster, node), match method, match
 //     (by its first line), charge period, and line.
-//  2. Unused commitments, prepaid purchases, lines that match nothing and those that a rule gives to somebody, by line.
+//  2. Unused commitments, prepaid purchases, lines that match nothing and those that a rule gives to somebody or shares, by line.
 //  3. Recurring purchases of commitments, by line.
 //  4. Taxes, credits and adjustments, by line.
 //  5. The rounding adjustments of invoices, by invoice; see [Reconciliation]. Their line
@@ -83,6 +84,9 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 	r.fleet.elsewhere = in.Known
 	m := &matcher{book: r.book, fleet: r.fleet, rule: in.Policy.Discount}
 	m.run()
+	if r.sharing, err = newSharing(in.Rules, r.book); err != nil {
+		return nil, err
+	}
 	r.billedAccounts()
 	order := m.order()
 	r.matches = m.matches
@@ -181,6 +185,9 @@ func (r *run) withoutUse(rec *record) error {
 	case byOwner:
 		return r.owned(rec)
 	case byRule:
+		if r.line.To == "" {
+			return r.shared(rec)
+		}
 		r.trace.because("mapping rule %s charges %s for it", r.line.ToRule, r.line.To)
 		k := allocationKey{workspace: r.line.To, component: Assigned}
 		if r.line.To == PlatformOutside {

@@ -18,6 +18,7 @@ import (
 // Rules about lines of no machine, whatever they match, never move the money of a line that is matched to machines by
 // name or by pool, and every line still adds up. Who they name is charged.
 func TestRulesLeaveMachinesAlone(t *testing.T) {
+	taken, shared := 0, 0
 	divided := func(t *rapid.T, rules ...domain.Envelope) (machines, lines map[string]string, byRule int) {
 		l := house()
 		l.Append(rules...)
@@ -34,6 +35,9 @@ func TestRulesLeaveMachinesAlone(t *testing.T) {
 					machines[a.Allocation] = fmt.Sprint(a.Billed, a.Effective)
 				case attribution.ByRule:
 					byRule++
+					if a.Component == attribution.SharedCost {
+						shared++
+					}
 					if a.Workspace == attribution.PlatformOutside != (a.Component == attribution.Outside) {
 						t.Errorf("%s is %s", a.Allocation, a.Component)
 					}
@@ -49,7 +53,6 @@ func TestRulesLeaveMachinesAlone(t *testing.T) {
 		}
 		return machines, lines, byRule
 	}
-	taken := 0
 	long.Check(t, 100, 5_000, func(t *rapid.T) {
 		var rules []domain.Envelope
 		for i := range rapid.IntRange(1, 3).Draw(t, "rules") {
@@ -59,10 +62,15 @@ func TestRulesLeaveMachinesAlone(t *testing.T) {
 					rapid.SampledFrom([]string{"SkuId", "RegionId", "ResourceId", "ChargeCategory", "x_LineId"}).Draw(t, "column"): rapid.SampledFrom([]string{"*", "", "gpu-*", "other", "Tax", "*-unknown"}).Draw(t, "value"),
 				},
 			}
-			if rapid.Bool().Draw(t, "outside") {
+			switch rapid.IntRange(0, 3).Draw(t, "to") {
+			case 0:
 				r.Buys = domain.BuysOutside
-			} else {
+			case 1:
 				r.ToWorkspace = "b"
+			case 2:
+				r.ToShares = []domain.WorkspaceWeight{{Workspace: "b", Weight: 2}, {Workspace: "a", Weight: 1}}
+			case 3:
+				r.ToShareBy = domain.ShareByGPUHours
 			}
 			rules = append(rules, storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start - domain.Day, Event: r}))
 		}
@@ -79,7 +87,7 @@ func TestRulesLeaveMachinesAlone(t *testing.T) {
 		}
 		taken += n
 	})
-	if taken == 0 {
-		t.Error("no rule took a line")
+	if taken == 0 || shared == 0 {
+		t.Errorf("rules took %d parts of lines, and shared %d", taken, shared)
 	}
 }

@@ -58,7 +58,7 @@ func (b *books) divideSeen(
 				return yield(h)
 			})
 		},
-		Commitments: b.commitments, Invoices: b.invoices, Policy: b.policy, Trace: trace,
+		Commitments: b.commitments, Rules: b.rules, Invoices: b.invoices, Policy: b.policy, Trace: trace,
 	}, allocation)
 }
 

@@ -287,6 +287,9 @@ func (x *Explanation) reasons(t *attribution.Trace) {
 		x.WeightUnit = "money"
 		x.Why = append(x.Why, fmt.Sprintf("weight: what it follows cost %s %s, of which %s for this",
 			l.Of, l.Line.Currency, l.Weight))
+	case l.Component == attribution.SharedCost && l.Of != l.Weight:
+		x.WeightUnit = "share"
+		x.Why = append(x.Why, fmt.Sprintf("weight: %s of %s is for %s", l.Weight, l.Of, l.Workspace))
 	case l.Component == attribution.UnusedCommitment && l.Of != l.Weight:
 		x.WeightUnit = "share"
 		x.Why = append(x.Why, fmt.Sprintf("weight: %s owns %s of the commitment, as fixed at its purchase", l.Workspace, l.Weight))

@@ -203,15 +203,16 @@ func (l *ledger) readPolicies(view projections.View, a *registry.Authority) erro
 	return nil
 }
 
-// ofLines reports whether a mapping rule is for lines of bills, and who is charged for them if it says so.
-func ofLines(ev *domain.MappingRuleSet) (to string, ok bool) {
+// ofLines reports whether a mapping rule is for lines of bills, and returns it as attribution reads it.
+func ofLines(subject string, ev *domain.MappingRuleSet) (r attribution.MeterRule, ok bool) {
+	r = attribution.MeterRule{Name: subject, Columns: ev.Columns, Buys: ev.Buys}
 	switch {
 	case ev.Buys == domain.BuysOutside:
-		return attribution.PlatformOutside, true
-	case len(ev.Columns) > 0 && ev.ToWorkspace != "":
-		return ev.ToWorkspace, true
+		r.To = attribution.PlatformOutside
+	case ev.Buys == "" && len(ev.Columns) > 0:
+		r.To, r.Shares, r.ShareBy = ev.ToWorkspace, ev.ToShares, ev.ToShareBy
 	}
-	return "", ev.Buys != ""
+	return r, ev.Buys != "" || len(ev.Columns) > 0
 }
 
 // readRules reads the mapping rules that say what lines buy, or who is charged for them. As with policies, only those
@@ -228,7 +229,7 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 		subject := k.Scope + "/" + k.ID
 		for i := range h.Versions {
 			v := &h.Versions[i]
-			if _, ok := ofLines(v.Event.(*domain.MappingRuleSet)); !ok || v.Order.Effective >= l.month.To {
+			if _, ok := ofLines(subject, v.Event.(*domain.MappingRuleSet)); !ok || v.Order.Effective >= l.month.To {
 				continue
 			}
 			if reason := a.Judge(k, h, i); reason != "" {
@@ -243,14 +244,14 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 			return nil
 		}
 		ev := v.Event.(*domain.MappingRuleSet)
-		to, ok := ofLines(ev)
+		of, ok := ofLines(subject, ev)
 		switch {
 		case !ok:
 		case k.Scope != a.Root():
 			l.except(PolicyNotApplied, subject, "who is charged for lines, and what they buy, is decided for all workspaces, by %s",
 				cmp.Or(a.Root(), "nobody yet"))
 		default:
-			rules = append(rules, rule{ev, attribution.MeterRule{Name: subject, Columns: ev.Columns, Buys: ev.Buys, To: to}, v.Signer.Operator})
+			rules = append(rules, rule{ev, of, v.Signer.Operator})
 		}
 		return nil
 	})

@@ -61,6 +61,10 @@ func Examples() []domain.Envelope {
 		&domain.CertificationHeld{Cluster: "c1", Certification: "ISO 27001", Valid: month},
 		&domain.MethodChanged{Method: "planner", Version: "2", EffectiveFrom: Start},
 		&domain.MappingRuleSet{Rule: "licences", Columns: map[string]string{"SkuMeter": "*License"}, Buys: domain.BuysNothing, EffectiveFrom: Start},
+		&domain.MappingRuleSet{
+			Rule: "support", Columns: map[string]string{"ServiceName": "Support"}, EffectiveFrom: Start,
+			ToShares: []domain.WorkspaceWeight{{Workspace: "acme", Weight: 3}, {Workspace: "search", Weight: 1}},
+		},
 		&domain.LegalHoldSet{Hold: "case-7", Workspace: "acme", Cluster: "c1", Period: month, Reason: "a lawsuit"},
 		&domain.MappingRuleSet{Rule: "r", Namespace: "ml", ToWorkspace: "acme", EffectiveFrom: Start},
 	)

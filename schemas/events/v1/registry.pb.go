@@ -900,8 +900,61 @@ func (x *MethodChanged) GetReason() string {
 	return ""
 }
 
+// WorkspaceWeight is what a workspace bears of a cost that is shared by fixed weights.
+type WorkspaceWeight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Weight        uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkspaceWeight) Reset() {
+	*x = WorkspaceWeight{}
+	mi := &file_events_v1_registry_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceWeight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceWeight) ProtoMessage() {}
+
+func (x *WorkspaceWeight) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_registry_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceWeight.ProtoReflect.Descriptor instead.
+func (*WorkspaceWeight) Descriptor() ([]byte, []int) {
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WorkspaceWeight) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *WorkspaceWeight) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
 // MappingRuleSet says which workspace and deployment a pod or job belongs to, or what a bill's
-// lines buy.
+// lines buy, or who is charged for them.
 type MappingRuleSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
@@ -912,14 +965,16 @@ type MappingRuleSet struct {
 	ToDeployment  string                 `protobuf:"bytes,6,opt,name=to_deployment,json=toDeployment,proto3" json:"to_deployment,omitempty"`
 	EffectiveFrom int64                  `protobuf:"fixed64,7,opt,name=effective_from,json=effectiveFrom,proto3" json:"effective_from,omitempty"`
 	Columns       map[string]string      `protobuf:"bytes,8,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of a bill's line, by name; * at either end is any text
-	Buys          string                 `protobuf:"bytes,9,opt,name=buys,proto3" json:"buys,omitempty"`                                                                                 // gpu_time, machine_time or nothing
+	Buys          string                 `protobuf:"bytes,9,opt,name=buys,proto3" json:"buys,omitempty"`                                                                                 // gpu_time, machine_time, nothing or outside
+	ToShares      []*WorkspaceWeight     `protobuf:"bytes,10,rep,name=to_shares,json=toShares,proto3" json:"to_shares,omitempty"`                                                        // lines of no machine are shared by these weights
+	ToShareBy     string                 `protobuf:"bytes,11,opt,name=to_share_by,json=toShareBy,proto3" json:"to_share_by,omitempty"`                                                   // by_gpu_hours: by the GPU time that workspaces held
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MappingRuleSet) Reset() {
 	*x = MappingRuleSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[11]
+	mi := &file_events_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +986,7 @@ func (x *MappingRuleSet) String() string {
 func (*MappingRuleSet) ProtoMessage() {}
 
 func (x *MappingRuleSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[11]
+	mi := &file_events_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +999,7 @@ func (x *MappingRuleSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MappingRuleSet.ProtoReflect.Descriptor instead.
 func (*MappingRuleSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{11}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MappingRuleSet) GetRule() string {
@@ -1010,6 +1065,20 @@ func (x *MappingRuleSet) GetBuys() string {
 	return ""
 }
 
+func (x *MappingRuleSet) GetToShares() []*WorkspaceWeight {
+	if x != nil {
+		return x.ToShares
+	}
+	return nil
+}
+
+func (x *MappingRuleSet) GetToShareBy() string {
+	if x != nil {
+		return x.ToShareBy
+	}
+	return ""
+}
+
 // LegalHoldSet stops the removal of what it covers, until it is lifted. Empty fields do not
 // restrict it.
 type LegalHoldSet struct {
@@ -1026,7 +1095,7 @@ type LegalHoldSet struct {
 
 func (x *LegalHoldSet) Reset() {
 	*x = LegalHoldSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[12]
+	mi := &file_events_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1107,7 @@ func (x *LegalHoldSet) String() string {
 func (*LegalHoldSet) ProtoMessage() {}
 
 func (x *LegalHoldSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[12]
+	mi := &file_events_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1120,7 @@ func (x *LegalHoldSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegalHoldSet.ProtoReflect.Descriptor instead.
 func (*LegalHoldSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LegalHoldSet) GetHold() string {
@@ -1175,7 +1244,10 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
 	"\x0eeffective_from\x18\x03 \x01(\x10R\reffectiveFrom\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x87\x03\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"G\n" +
+	"\x0fWorkspaceWeight\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\rR\x06weight\"\xee\x03\n" +
 	"\x0eMappingRuleSet\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\rR\bpriority\x12\x18\n" +
@@ -1185,7 +1257,10 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\rto_deployment\x18\x06 \x01(\tR\ftoDeployment\x12%\n" +
 	"\x0eeffective_from\x18\a \x01(\x10R\reffectiveFrom\x12N\n" +
 	"\acolumns\x18\b \x03(\v24.quartermaster.events.v1.MappingRuleSet.ColumnsEntryR\acolumns\x12\x12\n" +
-	"\x04buys\x18\t \x01(\tR\x04buys\x1a:\n" +
+	"\x04buys\x18\t \x01(\tR\x04buys\x12E\n" +
+	"\tto_shares\x18\n" +
+	" \x03(\v2(.quartermaster.events.v1.WorkspaceWeightR\btoShares\x12\x1e\n" +
+	"\vto_share_by\x18\v \x01(\tR\ttoShareBy\x1a:\n" +
 	"\fColumnsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x01\n" +
@@ -1209,7 +1284,7 @@ func file_events_v1_registry_proto_rawDescGZIP() []byte {
 	return file_events_v1_registry_proto_rawDescData
 }
 
-var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_events_v1_registry_proto_goTypes = []any{
 	(*WorkspaceRegistered)(nil), // 0: quartermaster.events.v1.WorkspaceRegistered
 	(*OperatorRegistered)(nil),  // 1: quartermaster.events.v1.OperatorRegistered
@@ -1222,27 +1297,29 @@ var file_events_v1_registry_proto_goTypes = []any{
 	(*RegionDefined)(nil),       // 8: quartermaster.events.v1.RegionDefined
 	(*CertificationHeld)(nil),   // 9: quartermaster.events.v1.CertificationHeld
 	(*MethodChanged)(nil),       // 10: quartermaster.events.v1.MethodChanged
-	(*MappingRuleSet)(nil),      // 11: quartermaster.events.v1.MappingRuleSet
-	(*LegalHoldSet)(nil),        // 12: quartermaster.events.v1.LegalHoldSet
-	nil,                         // 13: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	(*Money)(nil),               // 14: quartermaster.events.v1.Money
-	(*Interval)(nil),            // 15: quartermaster.events.v1.Interval
+	(*WorkspaceWeight)(nil),     // 11: quartermaster.events.v1.WorkspaceWeight
+	(*MappingRuleSet)(nil),      // 12: quartermaster.events.v1.MappingRuleSet
+	(*LegalHoldSet)(nil),        // 13: quartermaster.events.v1.LegalHoldSet
+	nil,                         // 14: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	(*Money)(nil),               // 15: quartermaster.events.v1.Money
+	(*Interval)(nil),            // 16: quartermaster.events.v1.Interval
 }
 var file_events_v1_registry_proto_depIdxs = []int32{
-	14, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
+	15, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
 	3,  // 1: quartermaster.events.v1.PolicySet.selector:type_name -> quartermaster.events.v1.Selector
 	3,  // 2: quartermaster.events.v1.PolicySet.others:type_name -> quartermaster.events.v1.Selector
-	15, // 3: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
-	14, // 4: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
+	16, // 3: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
+	15, // 4: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
 	7,  // 5: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
-	15, // 6: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
-	13, // 7: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	15, // 8: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	16, // 6: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
+	14, // 7: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	11, // 8: quartermaster.events.v1.MappingRuleSet.to_shares:type_name -> quartermaster.events.v1.WorkspaceWeight
+	16, // 9: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_registry_proto_init() }
@@ -1257,7 +1334,7 @@ func file_events_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_registry_proto_rawDesc), len(file_events_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -75,7 +75,8 @@ FinOps Foundation).
               like idle), idle, unprovisioned, failed, maintenance, unobserved,
               unseen (bought beyond the time in service), unused_commitment,
               prepaid, unmatched, rounding_adjustment, assigned (for no machine, by a
-              mapping rule), outside (not for the estate, by a mapping rule)
+              mapping rule), outside (not for the estate, by a mapping rule), shared (for no
+              machine, among the workspaces of a mapping rule)
   class       committed, on_demand, spot, owned, shared, credit, tax, rounding
   workload_class  class of the deployment; none for time without a holder
   gpu_model, billing_model  of the machines that the line pays for; if they do not state

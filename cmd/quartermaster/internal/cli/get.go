@@ -130,6 +130,12 @@ func declaredText(s *registry.Statement) string {
 		if d.ToWorkspace != "" {
 			add("to %s", strings.TrimSuffix(d.ToWorkspace+"/"+d.ToDeployment, "/"))
 		}
+		for _, s := range d.ToShares {
+			add("%d parts to %s", s.Weight, s.Workspace)
+		}
+		if d.ToShareBy != "" {
+			add("shared %s", strings.ReplaceAll(string(d.ToShareBy), "_", " "))
+		}
 		if d.Buys != "" {
 			add("buys %s", d.Buys)
 		}
