@@ -16,6 +16,21 @@ type ClosePrepared struct {
 	Postings []byte       `json:"postings,omitempty"`
 	Totals   []BooksTotal `json:"totals"` // one for each currency, by currency; without Postings
 	Checks   []CloseCheck `json:"checks"` // what was checked, in the order of the checklist
+	// Translated is the sum in the currency of the books, one total, and Rates are those that translated
+	// it. They translate the period from now on. Without a policy for that currency, both are empty.
+	Translated []BooksTotal `json:"translated,omitempty"`
+	Rates      []BooksRate  `json:"rates,omitempty"`
+}
+
+// BooksRate is a rate that translates a period into the currency of the books.
+type BooksRate struct {
+	Base string     `json:"base"` // ISO 4217
+	Rate Decimal    `json:"rate"` // what one unit of Base is worth
+	Kind FXRateKind `json:"kind"`
+	// Commitment names the commitment that the rate is for: that of its payment is for what was paid at once,
+	// the average one for what it covers. It is empty for everything else.
+	Commitment string `json:"commitment,omitempty"`
+	Citation   string `json:"citation,omitempty"` // the rates that it follows from, and their sources
 }
 
 // BooksTotal is the sum of a period's allocations in one currency.

@@ -120,9 +120,10 @@ type FXRateKind string
 
 // The kinds of exchange rates.
 const (
-	FXSpot    FXRateKind = "spot"
-	FXAverage FXRateKind = "average"
-	FXPayment FXRateKind = "payment"
+	FXSpot    FXRateKind = "spot"    // of a day; it translates nothing in the books
+	FXAverage FXRateKind = "average" // of a month, for its expense
+	FXPayment FXRateKind = "payment" // of the day of a payment, for what was prepaid
+	FXClosing FXRateKind = "closing" // at the end of a month, for balances
 )
 
 // FXRateSet states what one unit of Base is worth in Quote.

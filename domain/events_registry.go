@@ -59,6 +59,7 @@ const (
 	PolicyRetention          PolicyKind = "retention"           // Scope: what stays ([Retained]); Value: how long ([ParseKeep])
 	PolicyDepreciation       PolicyKind = "depreciation"        // Value: when it begins: daily, full_month, half_month, next_month
 	PolicyCapitalCharge      PolicyKind = "capital_charge"      // Share: annual rate that owned hardware is charged
+	PolicyBooksCurrency      PolicyKind = "books_currency"      // Value: the currency that books are kept in (ISO 4217)
 )
 
 // Selector picks workloads. Empty fields match all. Cluster is the cluster in which a deployment is

@@ -415,8 +415,9 @@ func Validate(env *Envelope) error {
 			c.computedFrom(e.Position, e.Method)
 			c.bytes("digest", e.Digest, 32)
 			c.postings(e.Postings)
-			c.totals(e.Totals)
+			c.totals("totals", e.Totals)
 			c.checks(e.Checks)
+			c.translated(e)
 		}
 	case *CloseApproved:
 		if c.given(e != nil) {

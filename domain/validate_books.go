@@ -13,13 +13,39 @@ func (c *checker) offset(field string, offset int64) {
 	}
 }
 
-// totals checks the totals of a close: each currency once, in order.
-func (c *checker) totals(all []BooksTotal) {
-	if !c.listed("totals", len(all)) {
+// translated checks the translation of a close.
+func (c *checker) translated(e *ClosePrepared) {
+	switch {
+	case len(e.Translated) > 1:
+		c.bad("translated", "has %d totals, want one", len(e.Translated))
+	case len(e.Translated) == 0 && len(e.Rates) > 0:
+		c.bad("rates", "translate into no currency")
+	}
+	c.totals("translated", e.Translated)
+	if !c.listed("rates", len(e.Rates)) {
+		return
+	}
+	for i := range e.Rates {
+		c.in("rates", i)
+		r := &e.Rates[i]
+		c.currency("base", r.Base)
+		if c.decimal("rate", r.Rate) && r.Rate.Sign() <= 0 {
+			c.bad("rate", "%s is not above 0", r.Rate)
+		}
+		oneOf(c, "kind", r.Kind, FXAverage, FXPayment)
+		c.optionalID("commitment", r.Commitment)
+		c.text("citation", r.Citation)
+	}
+	c.out()
+}
+
+// totals checks totals of a close: each currency once, in order.
+func (c *checker) totals(field string, all []BooksTotal) {
+	if !c.listed(field, len(all)) {
 		return
 	}
 	for i := range all {
-		c.in("totals", i)
+		c.in(field, i)
 		c.currency("currency", all[i].Currency)
 		c.decimal("billed", all[i].Billed)
 		c.decimal("effective", all[i].Effective)

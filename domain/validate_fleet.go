@@ -85,10 +85,12 @@ func (c *checker) policySet(e *PolicySet) {
 		oneOf(c, "value", e.Value, "daily", "full_month", "half_month", "next_month")
 	case PolicyCapitalCharge:
 		c.fraction("share", e.Share)
+	case PolicyBooksCurrency:
+		c.currency("value", e.Value)
 	default:
 		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
 			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention,
-			PolicyDepreciation, PolicyCapitalCharge)
+			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency)
 	}
 }
 

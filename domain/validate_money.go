@@ -245,7 +245,7 @@ func (c *checker) fxRateSet(e *FXRateSet) {
 	if c.decimal("rate", e.Rate) && e.Rate.Sign() <= 0 {
 		c.bad("rate", "%s is not above 0", e.Rate)
 	}
-	oneOf(c, "kind", e.Kind, FXSpot, FXAverage, FXPayment)
+	oneOf(c, "kind", e.Kind, FXSpot, FXAverage, FXPayment, FXClosing)
 	c.interval("effective", e.Effective)
 	c.text("citation", e.Citation)
 }

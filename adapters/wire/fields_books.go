@@ -16,12 +16,22 @@ func closePrepared(m *mover, p *eventsv1.ClosePrepared, d *domain.ClosePrepared)
 	m.bytes("postings", &p.Postings, &d.Postings)
 	list(m, "totals", &p.Totals, &d.Totals, booksTotal)
 	list(m, "checks", &p.Checks, &d.Checks, closeCheck)
+	list(m, "translated", &p.Translated, &d.Translated, booksTotal)
+	list(m, "rates", &p.Rates, &d.Rates, booksRate)
 }
 
 func booksTotal(m *mover, p *eventsv1.BooksTotal, d *domain.BooksTotal) {
 	m.decimal("billed", &p.Billed, &d.Billed)
 	text(m, "currency", &p.Currency, &d.Currency)
 	m.decimal("effective", &p.Effective, &d.Effective)
+}
+
+func booksRate(m *mover, p *eventsv1.BooksRate, d *domain.BooksRate) {
+	text(m, "base", &p.Base, &d.Base)
+	m.decimal("rate", &p.Rate, &d.Rate)
+	text(m, "kind", &p.Kind, &d.Kind)
+	text(m, "commitment", &p.Commitment, &d.Commitment)
+	text(m, "citation", &p.Citation, &d.Citation)
 }
 
 func closeCheck(m *mover, p *eventsv1.CloseCheck, d *domain.CloseCheck) {

@@ -9,11 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func (a u128) big() *big.Int {
-	n := new(big.Int).SetUint64(a.hi)
-	return n.Add(n.Lsh(n, 64), new(big.Int).SetUint64(a.lo))
-}
-
 // word draws words, with edge cases as often as others.
 func word(t *rapid.T, name string) uint64 {
 	return rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 3), rapid.SampledFrom([]uint64{^uint64(0), ^uint64(0) - 1, 1 << 63, 1<<63 - 1, 1 << 32})).Draw(t, name)

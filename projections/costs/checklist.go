@@ -3,6 +3,7 @@ package costs
 import (
 	"cmp"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,7 +46,7 @@ const (
 	CheckInvoices       = "invoices"        // every invoice was received and equals its lines
 	CheckUninvoiced     = "uninvoiced"      // every line names an invoice
 	CheckBillingPeriods = "billing_periods" // suppliers said that they change nothing more
-	CheckRates          = "rates"           // several currencies have rates between them
+	CheckRates          = "rates"           // every currency has a rate in that of the books
 	CheckQuarantine     = "quarantine"      // no record is in quarantine
 	CheckGaps           = "gaps"            // every event arrived
 	CheckUnregistered   = "unregistered"    // every machine that reported is registered
@@ -83,6 +84,19 @@ type Checklist struct {
 	Findings   []Finding           `json:"findings"` // one for each check
 	Exceptions []OpenException     `json:"exceptions"`
 	Totals     []domain.BooksTotal `json:"totals"`
+	// Translated is the total in the currency of the books, and Rates are those that translate it; empty if the
+	// books have no currency or a rate is missing.
+	Translated []domain.BooksTotal `json:"translated"`
+	Rates      []domain.BooksRate  `json:"rates"`
+}
+
+func booksTotals(r *Report) []domain.BooksTotal {
+	out := []domain.BooksTotal{}
+	for i := range r.Totals {
+		t := &r.Totals[i]
+		out = append(out, domain.BooksTotal{Currency: t.Currency, Billed: t.Billed.Decimal(), Effective: t.Effective.Decimal()})
+	}
+	return out
 }
 
 // owners of exceptions that are not about a supplier's bill.
@@ -100,11 +114,7 @@ func NewChecklist(view projections.View, d *Division, closes []registry.Close, s
 	if err != nil {
 		return nil, err
 	}
-	c := &Checklist{Exceptions: []OpenException{}, Totals: []domain.BooksTotal{}}
-	for i := range r.Totals {
-		t := &r.Totals[i]
-		c.Totals = append(c.Totals, domain.BooksTotal{Currency: t.Currency, Billed: t.Billed.Decimal(), Effective: t.Effective.Decimal()})
-	}
+	c := &Checklist{Exceptions: []OpenException{}, Totals: booksTotals(r), Translated: []domain.BooksTotal{}, Rates: []domain.BooksRate{}}
 	if err := c.exceptions(view, d); err != nil {
 		return nil, err
 	}
@@ -114,7 +124,7 @@ func NewChecklist(view projections.View, d *Division, closes []registry.Close, s
 	if err := c.periods(view, d); err != nil {
 		return nil, err
 	}
-	if err := c.rates(view, r); err != nil {
+	if err := c.rates(view, d); err != nil {
 		return nil, err
 	}
 	c.found(CheckQuarantine, r.Incomplete, true, "%d records in quarantine may concern the month", r.Incomplete)
@@ -229,48 +239,32 @@ func (c *Checklist) periods(view projections.View, d *Division) error {
 	return nil
 }
 
-// rates checks that rates in effect in the month connect all currencies.
-func (c *Checklist) rates(view projections.View, r *Report) error {
-	group := map[string]string{}
-	var of func(string) string
-	of = func(currency string) string {
-		if next, ok := group[currency]; ok && next != currency {
-			return of(next)
-		}
-		return currency
+// rates translates the month to the currency of the books.
+func (c *Checklist) rates(view projections.View, d *Division) error {
+	rates, err := ReadRates(view, d.Month)
+	switch {
+	case errors.Is(err, ErrNoBooksCurrency):
+		several := len(c.Totals) > 1
+		c.met(CheckRates, !several, false, fmt.Sprintf("it has %d currencies, and %v", len(c.Totals), err))
+		return nil
+	case err != nil:
+		return err
 	}
-	if len(r.Totals) > 1 {
-		a, err := registry.NewAuthority(view)
-		if err != nil {
-			return err
-		}
-		err = view.Scan(projections.Query{Table: projections.TableFXRates}, func(k projections.Key, row projections.Row) error {
-			h := row.(*projections.History)
-			for i := range h.Versions {
-				ev := h.Versions[i].Event.(*domain.FXRateSet)
-				if !ev.Effective.Intersect(r.Month).Empty() && a.Judge(k, h, i) == "" {
-					if x, y := of(ev.Base), of(ev.Quote); x != y {
-						group[max(x, y)] = min(x, y)
-					}
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("read %s: %w", projections.TableFXRates, err)
-		}
+	r, err := d.In(rates).Report(Query{Month: d.Month})
+	var missing *RatesError
+	switch {
+	case errors.As(err, &missing):
+		c.found(CheckRates, len(missing.Problems), false, "%s", strings.Join(missing.Problems, "; "))
+		return nil
+	case err != nil:
+		return err
 	}
-	var apart []string
-	for i := range r.Totals {
-		if i > 0 && of(r.Totals[i].Currency) != of(r.Totals[0].Currency) {
-			apart = append(apart, r.Totals[i].Currency)
-		}
+	c.Translated, c.Rates = booksTotals(r), r.Translation.Rates
+	c.found(CheckRates, 0, false, "")
+	for i := range c.Translated {
+		t := &c.Translated[i]
+		c.note("the month is %s %s effective in the books", t.Effective.Round(int32(domain.MinorUnits(t.Currency))), t.Currency)
 	}
-	first := ""
-	if len(r.Totals) > 0 {
-		first = r.Totals[0].Currency
-	}
-	c.found(CheckRates, len(apart), false, "no rate of the month connects %s with %s", strings.Join(apart, ", "), first)
 	return nil
 }
 

@@ -17,6 +17,9 @@ type Query struct {
 	// whole, because a part of a bill reconciles with nothing.
 	Workspace string
 	By        []Dimension
+	// Currency is that of groups and totals: the currency of the books, or "" for those that were billed.
+	// What reconciles with the supplier's figures stays as it was billed.
+	Currency string
 	// Where restricts groups and totals further, to what meets all conditions. It does not affect
 	// statements, which are for whole invoices.
 	Where []dimension.Condition
@@ -51,6 +54,9 @@ type Report struct {
 	Where     []dimension.Condition `json:"where,omitempty"` // restricts groups and totals
 	Groups    []Group               `json:"groups"`          // by their keys, in the order of By, then currency
 	Totals    []Cost                `json:"totals"`          // one for each currency
+	// Translation says how groups and totals were translated to the currency of the books; absent if they
+	// are in the currencies that were billed.
+	Translation *Translation `json:"translation,omitempty"`
 	// What each workspace is charged of each invoice, rounded once to payable amounts, so that an
 	// invoice's statements add up to it.
 	Statements []attribution.Statement `json:"statements"`

@@ -28,6 +28,7 @@ type Division struct {
 	bytes        int
 	reads        *projections.Reads // all but completeness
 	closed       *ClosedBooks       // nil while the month is open
+	rates        *Rates             // translate the allocations; nil: they are as billed
 }
 
 // Summary is what a division says besides its allocations.
@@ -201,6 +202,9 @@ func (d *Division) Each(filter AllocationFilter, yield func(*Allocation) error) 
 }
 
 func (d *Division) each(yield func(*part) error) error {
+	if d.rates != nil {
+		return d.translated(yield)
+	}
 	if d.canonical != nil {
 		return d.canonical.each(yield)
 	}
@@ -245,6 +249,7 @@ func (d *Division) report(s *sums) *Report {
 			r.Statements = append(r.Statements, st)
 		}
 	}
+	r.Translation = d.rates.Translation()
 	r.Unreconciled = d.Unreconciled()
 	r.UnreconciledCount = len(r.Unreconciled)
 	s.report(r)

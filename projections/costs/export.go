@@ -93,6 +93,16 @@ func ours(name string, kind Kind, doc string, of func(*part) string) exported {
 	return exported{Column: Column{name, kind, doc}, of: func(_ *exporter, p *part) string { return of(p) }}
 }
 
+// inBooks is a column of the allocation in the currency of the books.
+func inBooks(name string, kind Kind, doc string, of func(*attribution.Allocation) string) exported {
+	return exported{Column: Column{name, kind, doc}, of: func(e *exporter, _ *part) string {
+		if e.inBooks == nil {
+			return ""
+		}
+		return of(e.inBooks)
+	}}
+}
+
 // exportedColumns are the columns of FOCUS 1.4 in its order, and ours. An allocation is an allocated charge of its
 // line, the origin charge: dimensions and unit prices are the line's, and numbers that can be summed add up to it.
 var exportedColumns = []exported{
@@ -197,6 +207,9 @@ var exportedColumns = []exported{
 	{Column: Column{"x_OriginLineId", KindText, "The line, unique within issuer and billing account."}, ofLine: func(p *part) string { return p.allocation.Line.ID }},
 	{Column: Column{"x_CorrectionOf", KindText, "The line that this one corrects."}, ofLine: func(p *part) string { return p.allocation.Line.Corrects }},
 	ours("x_AllocationId", KindText, "Id of the allocation, for quartermaster costs explain.", func(p *part) string { return p.allocation.Ref() }),
+	inBooks("x_BooksCurrency", KindText, "Currency of the books, if the export was asked for it.", func(l *attribution.Allocation) string { return l.Line.Currency }),
+	inBooks("x_BooksBilledCost", KindDecimal, "BilledCost in that currency.", func(l *attribution.Allocation) string { return l.Billed.String() }),
+	inBooks("x_BooksEffectiveCost", KindDecimal, "EffectiveCost in that currency.", func(l *attribution.Allocation) string { return l.Effective.String() }),
 	{Column: Column{"x_Generated", KindFlag, "Whether the line is generated and no supplier sent it."}, ofLine: func(p *part) string { return map[bool]string{true: "true"}[p.allocation.Line.Generated] }},
 }
 
@@ -214,6 +227,8 @@ type exporter struct {
 	month    domain.Interval
 	times    map[domain.Instant]string
 	tagged   map[[2]string]string
+	books    *translator             // nil: the export has no amounts in the currency of the books
+	inBooks  *attribution.Allocation // the allocation in the currency of the books; nil: none
 }
 
 // ExportedColumns are the columns of exported allocations.
@@ -361,13 +376,26 @@ func (t totals) add(more ControlTotal) {
 }
 
 // exporting returns a function that passes the rows of the selected allocations to yield, and adds them up.
-func (f *AllocationFilter) exporting(month domain.Interval, sum totals, yield func(row []string) error) (func(*part) error, error) {
+func (f *AllocationFilter) exporting(month domain.Interval, rates *Rates, sum totals, yield func(row []string) error) (func(*part) error, error) {
 	picker, err := dimensions.Picker(f.Where)
 	if err != nil {
 		return nil, fmt.Errorf("allocations where %v: %w", f.Where, err)
 	}
 	e := &exporter{row: make([]string, len(exportedColumns)), tagged: map[[2]string]string{}, month: month, times: map[domain.Instant]string{}}
+	if rates != nil {
+		e.books = &translator{rates: rates}
+	}
 	return func(p *part) error {
+		if e.books != nil {
+			e.inBooks = nil
+			in, err := e.books.translate(p)
+			if err != nil {
+				return err
+			}
+			if in != nil {
+				e.inBooks = in.allocation
+			}
+		}
 		row := e.next(p) // all of them, because portions are cumulative
 		if !f.accepts(p.allocation) || !picker.Picks(p) {
 			return nil
@@ -378,24 +406,27 @@ func (f *AllocationFilter) exporting(month domain.Interval, sum totals, yield fu
 }
 
 // Export calls yield with a row for every allocation that the filter selects, in the order of [attribution.Run], until
-// yield returns an error. A row has a cell for each of [ExportedColumns], and is reused. It returns what the rows add
-// up to, by currency.
-func (d *Division) Export(filter AllocationFilter, yield func(row []string) error) ([]ControlTotal, error) {
+// yield returns an error. A row has a cell for each of [ExportedColumns], and is reused. With rates, which may be nil,
+// a row has its amounts in the currency of the books too. It returns what the rows add up to, by currency, and an error
+// of [RatesError] after the last row if a rate is missing.
+func (d *Division) Export(filter AllocationFilter, rates *Rates, yield func(row []string) error) ([]ControlTotal, error) {
 	sum := totals{}
-	each, err := filter.exporting(d.Month, sum, yield)
+	each, err := filter.exporting(d.Month, rates, sum, yield)
 	if err != nil {
 		return nil, err
 	}
 	if err := d.each(each); err != nil {
 		return nil, err
 	}
-	return sum.sorted(), nil
+	return sum.sorted(), rates.missing()
 }
 
 // Export is [Division.Export] of a month that is divided for it, without keeping the allocations.
-func Export(view projections.View, month domain.Interval, filter AllocationFilter, yield func(row []string) error) ([]ControlTotal, *Summary, error) {
+func Export(
+	view projections.View, month domain.Interval, filter AllocationFilter, rates *Rates, yield func(row []string) error,
+) ([]ControlTotal, *Summary, error) {
 	sum := totals{}
-	each, err := filter.exporting(month, sum, yield)
+	each, err := filter.exporting(month, rates, sum, yield)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -403,7 +434,7 @@ func Export(view projections.View, month domain.Interval, filter AllocationFilte
 	if err != nil {
 		return nil, nil, err
 	}
-	return sum.sorted(), &d.Summary, nil
+	return sum.sorted(), &d.Summary, rates.missing()
 }
 
 func (t totals) sorted() []ControlTotal {

@@ -37,7 +37,7 @@ func TestExportAddsUp(t *testing.T) {
 	got := map[string]decimal.Decimal{}
 	rows := 0
 	storetest.FoldView(t, l, func(v projections.View) {
-		totals, _, err := costs.Export(v, storetest.MayBill, costs.AllocationFilter{}, func(row []string) error {
+		totals, _, err := costs.Export(v, storetest.MayBill, costs.AllocationFilter{}, nil, func(row []string) error {
 			rows++
 			for _, name := range []string{"BillingPeriodStart", "BillingPeriodEnd"} {
 				if row[at[name]] == "" {

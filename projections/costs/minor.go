@@ -5,7 +5,7 @@ import "quartermaster/domain/attribution"
 // roundMinor rounds groups and totals to minor units, once.
 //
 // The billed total is the sum of the statements, because those are rounded for each invoice and are
-// paid. Under a condition statements do not apply, and the total is rounded. The effective total is
+// paid. Under a condition, or translated, statements do not apply, and the total is rounded. The effective total is
 // rounded. Groups are rounded so that they add up to the total, see [attribution.Foot], in their
 // order. Groups by workspace alone are the sums of their statements.
 func (r *Report) roundMinor() {
@@ -15,7 +15,7 @@ func (r *Report) roundMinor() {
 			paid[k] = paid[k].Add(s.Amount.Amount)
 		}
 	}
-	statements := len(r.Where) == 0
+	statements := len(r.Where) == 0 && r.Translation == nil
 	byWorkspace := statements && len(r.By) == 1 && r.By[0] == ByWorkspace
 	for i := range r.Totals {
 		t := &r.Totals[i]

@@ -37,6 +37,8 @@ type ClosePrepared struct {
 	Totals        []*BooksTotal `protobuf:"bytes,6,rep,name=totals,proto3" json:"totals,omitempty"`
 	Postings      []byte        `protobuf:"bytes,7,opt,name=postings,proto3" json:"postings,omitempty"` // SHA-256 of what is posted about earlier closed periods; empty: nothing
 	Checks        []*CloseCheck `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
+	Translated    []*BooksTotal `protobuf:"bytes,9,rep,name=translated,proto3" json:"translated,omitempty"` // in the currency of the books
+	Rates         []*BooksRate  `protobuf:"bytes,10,rep,name=rates,proto3" json:"rates,omitempty"`          // that translated it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -127,6 +129,97 @@ func (x *ClosePrepared) GetChecks() []*CloseCheck {
 	return nil
 }
 
+func (x *ClosePrepared) GetTranslated() []*BooksTotal {
+	if x != nil {
+		return x.Translated
+	}
+	return nil
+}
+
+func (x *ClosePrepared) GetRates() []*BooksRate {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+// BooksRate is a rate that translates a period into the currency of the books.
+type BooksRate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Base          string                 `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`             // ISO 4217
+	Rate          string                 `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`             // decimal
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`             // average, payment
+	Commitment    string                 `protobuf:"bytes,4,opt,name=commitment,proto3" json:"commitment,omitempty"` // that it is for; empty: everything else
+	Citation      string                 `protobuf:"bytes,5,opt,name=citation,proto3" json:"citation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BooksRate) Reset() {
+	*x = BooksRate{}
+	mi := &file_events_v1_books_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BooksRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BooksRate) ProtoMessage() {}
+
+func (x *BooksRate) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_books_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BooksRate.ProtoReflect.Descriptor instead.
+func (*BooksRate) Descriptor() ([]byte, []int) {
+	return file_events_v1_books_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BooksRate) GetBase() string {
+	if x != nil {
+		return x.Base
+	}
+	return ""
+}
+
+func (x *BooksRate) GetRate() string {
+	if x != nil {
+		return x.Rate
+	}
+	return ""
+}
+
+func (x *BooksRate) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *BooksRate) GetCommitment() string {
+	if x != nil {
+		return x.Commitment
+	}
+	return ""
+}
+
+func (x *BooksRate) GetCitation() string {
+	if x != nil {
+		return x.Citation
+	}
+	return ""
+}
+
 // BooksTotal is the sum of a period's allocations in one currency.
 type BooksTotal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -139,7 +232,7 @@ type BooksTotal struct {
 
 func (x *BooksTotal) Reset() {
 	*x = BooksTotal{}
-	mi := &file_events_v1_books_proto_msgTypes[1]
+	mi := &file_events_v1_books_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -151,7 +244,7 @@ func (x *BooksTotal) String() string {
 func (*BooksTotal) ProtoMessage() {}
 
 func (x *BooksTotal) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[1]
+	mi := &file_events_v1_books_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -164,7 +257,7 @@ func (x *BooksTotal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BooksTotal.ProtoReflect.Descriptor instead.
 func (*BooksTotal) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{1}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *BooksTotal) GetBilled() string {
@@ -201,7 +294,7 @@ type CloseCheck struct {
 
 func (x *CloseCheck) Reset() {
 	*x = CloseCheck{}
-	mi := &file_events_v1_books_proto_msgTypes[2]
+	mi := &file_events_v1_books_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -213,7 +306,7 @@ func (x *CloseCheck) String() string {
 func (*CloseCheck) ProtoMessage() {}
 
 func (x *CloseCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[2]
+	mi := &file_events_v1_books_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -226,7 +319,7 @@ func (x *CloseCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseCheck.ProtoReflect.Descriptor instead.
 func (*CloseCheck) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{2}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CloseCheck) GetCheck() string {
@@ -270,7 +363,7 @@ type CloseApproved struct {
 
 func (x *CloseApproved) Reset() {
 	*x = CloseApproved{}
-	mi := &file_events_v1_books_proto_msgTypes[3]
+	mi := &file_events_v1_books_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +375,7 @@ func (x *CloseApproved) String() string {
 func (*CloseApproved) ProtoMessage() {}
 
 func (x *CloseApproved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[3]
+	mi := &file_events_v1_books_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +388,7 @@ func (x *CloseApproved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseApproved.ProtoReflect.Descriptor instead.
 func (*CloseApproved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{3}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CloseApproved) GetEntity() string {
@@ -343,7 +436,7 @@ type BooksClosed struct {
 
 func (x *BooksClosed) Reset() {
 	*x = BooksClosed{}
-	mi := &file_events_v1_books_proto_msgTypes[4]
+	mi := &file_events_v1_books_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +448,7 @@ func (x *BooksClosed) String() string {
 func (*BooksClosed) ProtoMessage() {}
 
 func (x *BooksClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[4]
+	mi := &file_events_v1_books_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +461,7 @@ func (x *BooksClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BooksClosed.ProtoReflect.Descriptor instead.
 func (*BooksClosed) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{4}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BooksClosed) GetEntity() string {
@@ -436,7 +529,7 @@ type ExportMade struct {
 
 func (x *ExportMade) Reset() {
 	*x = ExportMade{}
-	mi := &file_events_v1_books_proto_msgTypes[5]
+	mi := &file_events_v1_books_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +541,7 @@ func (x *ExportMade) String() string {
 func (*ExportMade) ProtoMessage() {}
 
 func (x *ExportMade) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[5]
+	mi := &file_events_v1_books_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +554,7 @@ func (x *ExportMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportMade.ProtoReflect.Descriptor instead.
 func (*ExportMade) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{5}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExportMade) GetEntity() string {
@@ -525,7 +618,7 @@ type CheckpointSigned struct {
 
 func (x *CheckpointSigned) Reset() {
 	*x = CheckpointSigned{}
-	mi := &file_events_v1_books_proto_msgTypes[6]
+	mi := &file_events_v1_books_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -537,7 +630,7 @@ func (x *CheckpointSigned) String() string {
 func (*CheckpointSigned) ProtoMessage() {}
 
 func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[6]
+	mi := &file_events_v1_books_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -550,7 +643,7 @@ func (x *CheckpointSigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSigned.ProtoReflect.Descriptor instead.
 func (*CheckpointSigned) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{6}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CheckpointSigned) GetEntity() string {
@@ -589,7 +682,7 @@ type QuarantineResolved struct {
 
 func (x *QuarantineResolved) Reset() {
 	*x = QuarantineResolved{}
-	mi := &file_events_v1_books_proto_msgTypes[7]
+	mi := &file_events_v1_books_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +694,7 @@ func (x *QuarantineResolved) String() string {
 func (*QuarantineResolved) ProtoMessage() {}
 
 func (x *QuarantineResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[7]
+	mi := &file_events_v1_books_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +707,7 @@ func (x *QuarantineResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineResolved.ProtoReflect.Descriptor instead.
 func (*QuarantineResolved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{7}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *QuarantineResolved) GetEntity() string {
@@ -677,7 +770,7 @@ type StreamConflictObserved struct {
 
 func (x *StreamConflictObserved) Reset() {
 	*x = StreamConflictObserved{}
-	mi := &file_events_v1_books_proto_msgTypes[8]
+	mi := &file_events_v1_books_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +782,7 @@ func (x *StreamConflictObserved) String() string {
 func (*StreamConflictObserved) ProtoMessage() {}
 
 func (x *StreamConflictObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[8]
+	mi := &file_events_v1_books_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +795,7 @@ func (x *StreamConflictObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamConflictObserved.ProtoReflect.Descriptor instead.
 func (*StreamConflictObserved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{8}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StreamConflictObserved) GetEntity() string {
@@ -778,7 +871,7 @@ type StreamGapResolved struct {
 
 func (x *StreamGapResolved) Reset() {
 	*x = StreamGapResolved{}
-	mi := &file_events_v1_books_proto_msgTypes[9]
+	mi := &file_events_v1_books_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +883,7 @@ func (x *StreamGapResolved) String() string {
 func (*StreamGapResolved) ProtoMessage() {}
 
 func (x *StreamGapResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[9]
+	mi := &file_events_v1_books_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +896,7 @@ func (x *StreamGapResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamGapResolved.ProtoReflect.Descriptor instead.
 func (*StreamGapResolved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{9}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StreamGapResolved) GetEntity() string {
@@ -879,7 +972,7 @@ type GenerationSwitched struct {
 
 func (x *GenerationSwitched) Reset() {
 	*x = GenerationSwitched{}
-	mi := &file_events_v1_books_proto_msgTypes[10]
+	mi := &file_events_v1_books_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +984,7 @@ func (x *GenerationSwitched) String() string {
 func (*GenerationSwitched) ProtoMessage() {}
 
 func (x *GenerationSwitched) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[10]
+	mi := &file_events_v1_books_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +997,7 @@ func (x *GenerationSwitched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationSwitched.ProtoReflect.Descriptor instead.
 func (*GenerationSwitched) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{10}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GenerationSwitched) GetEntity() string {
@@ -977,7 +1070,7 @@ type LostRecords struct {
 
 func (x *LostRecords) Reset() {
 	*x = LostRecords{}
-	mi := &file_events_v1_books_proto_msgTypes[11]
+	mi := &file_events_v1_books_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1082,7 @@ func (x *LostRecords) String() string {
 func (*LostRecords) ProtoMessage() {}
 
 func (x *LostRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[11]
+	mi := &file_events_v1_books_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1095,7 @@ func (x *LostRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostRecords.ProtoReflect.Descriptor instead.
 func (*LostRecords) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{11}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LostRecords) GetTopic() string {
@@ -1056,7 +1149,7 @@ type RemovalStarted struct {
 
 func (x *RemovalStarted) Reset() {
 	*x = RemovalStarted{}
-	mi := &file_events_v1_books_proto_msgTypes[12]
+	mi := &file_events_v1_books_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1161,7 @@ func (x *RemovalStarted) String() string {
 func (*RemovalStarted) ProtoMessage() {}
 
 func (x *RemovalStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[12]
+	mi := &file_events_v1_books_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1174,7 @@ func (x *RemovalStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalStarted.ProtoReflect.Descriptor instead.
 func (*RemovalStarted) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{12}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RemovalStarted) GetEntity() string {
@@ -1150,7 +1243,7 @@ type RecordsRemoved struct {
 
 func (x *RecordsRemoved) Reset() {
 	*x = RecordsRemoved{}
-	mi := &file_events_v1_books_proto_msgTypes[13]
+	mi := &file_events_v1_books_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1255,7 @@ func (x *RecordsRemoved) String() string {
 func (*RecordsRemoved) ProtoMessage() {}
 
 func (x *RecordsRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[13]
+	mi := &file_events_v1_books_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1268,7 @@ func (x *RecordsRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordsRemoved.ProtoReflect.Descriptor instead.
 func (*RecordsRemoved) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{13}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RecordsRemoved) GetEntity() string {
@@ -1251,7 +1344,7 @@ type Removed struct {
 
 func (x *Removed) Reset() {
 	*x = Removed{}
-	mi := &file_events_v1_books_proto_msgTypes[14]
+	mi := &file_events_v1_books_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1356,7 @@ func (x *Removed) String() string {
 func (*Removed) ProtoMessage() {}
 
 func (x *Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[14]
+	mi := &file_events_v1_books_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1369,7 @@ func (x *Removed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Removed.ProtoReflect.Descriptor instead.
 func (*Removed) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{14}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Removed) GetTopic() string {
@@ -1349,7 +1442,7 @@ type AccessDenied struct {
 
 func (x *AccessDenied) Reset() {
 	*x = AccessDenied{}
-	mi := &file_events_v1_books_proto_msgTypes[15]
+	mi := &file_events_v1_books_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1454,7 @@ func (x *AccessDenied) String() string {
 func (*AccessDenied) ProtoMessage() {}
 
 func (x *AccessDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_books_proto_msgTypes[15]
+	mi := &file_events_v1_books_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1467,7 @@ func (x *AccessDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessDenied.ProtoReflect.Descriptor instead.
 func (*AccessDenied) Descriptor() ([]byte, []int) {
-	return file_events_v1_books_proto_rawDescGZIP(), []int{15}
+	return file_events_v1_books_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AccessDenied) GetEntity() string {
@@ -1416,7 +1509,7 @@ var File_events_v1_books_proto protoreflect.FileDescriptor
 
 const file_events_v1_books_proto_rawDesc = "" +
 	"\n" +
-	"\x15events/v1/books.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"\xc4\x02\n" +
+	"\x15events/v1/books.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"\xc3\x03\n" +
 	"\rClosePrepared\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x129\n" +
 	"\x06period\x18\x02 \x01(\v2!.quartermaster.events.v1.IntervalR\x06period\x12\x1a\n" +
@@ -1425,7 +1518,20 @@ const file_events_v1_books_proto_rawDesc = "" +
 	"\x06digest\x18\x05 \x01(\fR\x06digest\x12;\n" +
 	"\x06totals\x18\x06 \x03(\v2#.quartermaster.events.v1.BooksTotalR\x06totals\x12\x1a\n" +
 	"\bpostings\x18\a \x01(\fR\bpostings\x12;\n" +
-	"\x06checks\x18\b \x03(\v2#.quartermaster.events.v1.CloseCheckR\x06checks\"^\n" +
+	"\x06checks\x18\b \x03(\v2#.quartermaster.events.v1.CloseCheckR\x06checks\x12C\n" +
+	"\n" +
+	"translated\x18\t \x03(\v2#.quartermaster.events.v1.BooksTotalR\n" +
+	"translated\x128\n" +
+	"\x05rates\x18\n" +
+	" \x03(\v2\".quartermaster.events.v1.BooksRateR\x05rates\"\x83\x01\n" +
+	"\tBooksRate\x12\x12\n" +
+	"\x04base\x18\x01 \x01(\tR\x04base\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\tR\x04rate\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1e\n" +
+	"\n" +
+	"commitment\x18\x04 \x01(\tR\n" +
+	"commitment\x12\x1a\n" +
+	"\bcitation\x18\x05 \x01(\tR\bcitation\"^\n" +
 	"\n" +
 	"BooksTotal\x12\x16\n" +
 	"\x06billed\x18\x01 \x01(\tR\x06billed\x12\x1a\n" +
@@ -1550,40 +1656,43 @@ func file_events_v1_books_proto_rawDescGZIP() []byte {
 	return file_events_v1_books_proto_rawDescData
 }
 
-var file_events_v1_books_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_events_v1_books_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_events_v1_books_proto_goTypes = []any{
 	(*ClosePrepared)(nil),          // 0: quartermaster.events.v1.ClosePrepared
-	(*BooksTotal)(nil),             // 1: quartermaster.events.v1.BooksTotal
-	(*CloseCheck)(nil),             // 2: quartermaster.events.v1.CloseCheck
-	(*CloseApproved)(nil),          // 3: quartermaster.events.v1.CloseApproved
-	(*BooksClosed)(nil),            // 4: quartermaster.events.v1.BooksClosed
-	(*ExportMade)(nil),             // 5: quartermaster.events.v1.ExportMade
-	(*CheckpointSigned)(nil),       // 6: quartermaster.events.v1.CheckpointSigned
-	(*QuarantineResolved)(nil),     // 7: quartermaster.events.v1.QuarantineResolved
-	(*StreamConflictObserved)(nil), // 8: quartermaster.events.v1.StreamConflictObserved
-	(*StreamGapResolved)(nil),      // 9: quartermaster.events.v1.StreamGapResolved
-	(*GenerationSwitched)(nil),     // 10: quartermaster.events.v1.GenerationSwitched
-	(*LostRecords)(nil),            // 11: quartermaster.events.v1.LostRecords
-	(*RemovalStarted)(nil),         // 12: quartermaster.events.v1.RemovalStarted
-	(*RecordsRemoved)(nil),         // 13: quartermaster.events.v1.RecordsRemoved
-	(*Removed)(nil),                // 14: quartermaster.events.v1.Removed
-	(*AccessDenied)(nil),           // 15: quartermaster.events.v1.AccessDenied
-	(*Interval)(nil),               // 16: quartermaster.events.v1.Interval
+	(*BooksRate)(nil),              // 1: quartermaster.events.v1.BooksRate
+	(*BooksTotal)(nil),             // 2: quartermaster.events.v1.BooksTotal
+	(*CloseCheck)(nil),             // 3: quartermaster.events.v1.CloseCheck
+	(*CloseApproved)(nil),          // 4: quartermaster.events.v1.CloseApproved
+	(*BooksClosed)(nil),            // 5: quartermaster.events.v1.BooksClosed
+	(*ExportMade)(nil),             // 6: quartermaster.events.v1.ExportMade
+	(*CheckpointSigned)(nil),       // 7: quartermaster.events.v1.CheckpointSigned
+	(*QuarantineResolved)(nil),     // 8: quartermaster.events.v1.QuarantineResolved
+	(*StreamConflictObserved)(nil), // 9: quartermaster.events.v1.StreamConflictObserved
+	(*StreamGapResolved)(nil),      // 10: quartermaster.events.v1.StreamGapResolved
+	(*GenerationSwitched)(nil),     // 11: quartermaster.events.v1.GenerationSwitched
+	(*LostRecords)(nil),            // 12: quartermaster.events.v1.LostRecords
+	(*RemovalStarted)(nil),         // 13: quartermaster.events.v1.RemovalStarted
+	(*RecordsRemoved)(nil),         // 14: quartermaster.events.v1.RecordsRemoved
+	(*Removed)(nil),                // 15: quartermaster.events.v1.Removed
+	(*AccessDenied)(nil),           // 16: quartermaster.events.v1.AccessDenied
+	(*Interval)(nil),               // 17: quartermaster.events.v1.Interval
 }
 var file_events_v1_books_proto_depIdxs = []int32{
-	16, // 0: quartermaster.events.v1.ClosePrepared.period:type_name -> quartermaster.events.v1.Interval
-	1,  // 1: quartermaster.events.v1.ClosePrepared.totals:type_name -> quartermaster.events.v1.BooksTotal
-	2,  // 2: quartermaster.events.v1.ClosePrepared.checks:type_name -> quartermaster.events.v1.CloseCheck
-	16, // 3: quartermaster.events.v1.CloseApproved.period:type_name -> quartermaster.events.v1.Interval
-	16, // 4: quartermaster.events.v1.BooksClosed.period:type_name -> quartermaster.events.v1.Interval
-	11, // 5: quartermaster.events.v1.GenerationSwitched.lost:type_name -> quartermaster.events.v1.LostRecords
-	14, // 6: quartermaster.events.v1.RemovalStarted.removed:type_name -> quartermaster.events.v1.Removed
-	14, // 7: quartermaster.events.v1.RecordsRemoved.removed:type_name -> quartermaster.events.v1.Removed
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	17, // 0: quartermaster.events.v1.ClosePrepared.period:type_name -> quartermaster.events.v1.Interval
+	2,  // 1: quartermaster.events.v1.ClosePrepared.totals:type_name -> quartermaster.events.v1.BooksTotal
+	3,  // 2: quartermaster.events.v1.ClosePrepared.checks:type_name -> quartermaster.events.v1.CloseCheck
+	2,  // 3: quartermaster.events.v1.ClosePrepared.translated:type_name -> quartermaster.events.v1.BooksTotal
+	1,  // 4: quartermaster.events.v1.ClosePrepared.rates:type_name -> quartermaster.events.v1.BooksRate
+	17, // 5: quartermaster.events.v1.CloseApproved.period:type_name -> quartermaster.events.v1.Interval
+	17, // 6: quartermaster.events.v1.BooksClosed.period:type_name -> quartermaster.events.v1.Interval
+	12, // 7: quartermaster.events.v1.GenerationSwitched.lost:type_name -> quartermaster.events.v1.LostRecords
+	15, // 8: quartermaster.events.v1.RemovalStarted.removed:type_name -> quartermaster.events.v1.Removed
+	15, // 9: quartermaster.events.v1.RecordsRemoved.removed:type_name -> quartermaster.events.v1.Removed
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_books_proto_init() }
@@ -1598,7 +1707,7 @@ func file_events_v1_books_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_books_proto_rawDesc), len(file_events_v1_books_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -694,7 +694,7 @@ type FXRateSet struct {
 	Base          string                 `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`   // ISO 4217
 	Quote         string                 `protobuf:"bytes,2,opt,name=quote,proto3" json:"quote,omitempty"` // ISO 4217
 	Rate          string                 `protobuf:"bytes,3,opt,name=rate,proto3" json:"rate,omitempty"`   // decimal
-	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`   // spot, average, payment, closing
 	Effective     *Interval              `protobuf:"bytes,5,opt,name=effective,proto3" json:"effective,omitempty"`
 	Citation      string                 `protobuf:"bytes,6,opt,name=citation,proto3" json:"citation,omitempty"`
 	unknownFields protoimpl.UnknownFields

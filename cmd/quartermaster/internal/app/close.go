@@ -32,7 +32,11 @@ type BooksClose struct {
 	Allocations int                 `json:"allocations"`
 	Lines       int                 `json:"lines"`
 	Totals      []domain.BooksTotal `json:"totals"`
-	Checks      []domain.CloseCheck `json:"checks"`
+	// Translated is the total in the currency of the books, and Rates are those that translate the month; empty if
+	// the books have no currency.
+	Translated []domain.BooksTotal `json:"translated"`
+	Rates      []domain.BooksRate  `json:"rates"`
+	Checks     []domain.CloseCheck `json:"checks"`
 	// Postings is the SHA-256 of what is posted into the month about earlier closed ones; absent if nothing is. Sums
 	// sums it up.
 	Postings string       `json:"postings,omitempty"`
@@ -212,6 +216,7 @@ func (h *Conn) closing(ctx context.Context, v projections.View, of *registry.Clo
 	out := describeClose(of.Period, d)
 	out.State, out.Position, out.Digest = CloseProposed, p.Position, hex.EncodeToString(p.Digest)
 	out.Totals, out.Checks = p.Totals, p.Checks
+	out.Translated, out.Rates = append(out.Translated, p.Translated...), append(out.Rates, p.Rates...)
 	out.Prepared, out.Approved, out.Closed = closePart(of.Prepared), closePart(of.Approved), closePart(of.Closed)
 	approver := ""
 	if of.Approved != nil {
@@ -248,6 +253,7 @@ func (h *Conn) closing(ctx context.Context, v projections.View, of *registry.Clo
 func describeClose(month domain.Interval, d *costs.Division) *BooksClose {
 	return &BooksClose{
 		Month: month, State: CloseOpen, Methods: d.Methods, Allocations: d.Summary.Allocations, Lines: d.Lines,
+		Translated: []domain.BooksTotal{}, Rates: []domain.BooksRate{},
 		Sums: []PostingSum{}, Against: []costs.Finding{}, Exceptions: []costs.OpenException{}, Separation: []string{},
 	}
 }
@@ -286,6 +292,7 @@ func (c *Caller) PrepareClose(ctx context.Context, month domain.Interval, accept
 		draft = Draft{Use: "close-prepare", Events: []domain.Envelope{{Time: Now(), Subject: MonthName(month), Event: &domain.ClosePrepared{
 			Entity: BooksEntity, Period: month, Position: out.Position, Method: out.Methods.Attribution,
 			Digest: digest, Postings: posted, Totals: out.Totals, Checks: out.Checks,
+			Translated: out.Translated, Rates: out.Rates,
 		}}}}
 		return nil
 	})
@@ -345,6 +352,7 @@ func (c *Caller) prepareClose(ctx context.Context, h *Conn, v projections.View, 
 	}
 	out := describeClose(month, d)
 	out.Position, out.Digest, out.Totals, out.Exceptions = v.Position().String(), digest, list.Totals, list.Exceptions
+	out.Translated, out.Rates = list.Translated, list.Rates
 	out.Checks, out.Against = list.Decide(accept)
 	if out.Against == nil {
 		out.Against = []costs.Finding{}
@@ -436,10 +444,15 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 	if err != nil {
 		return err
 	}
-	if !slices.EqualFunc(list.Totals, p.Totals, func(a, b domain.BooksTotal) bool {
-		return a.Currency == b.Currency && a.Billed.Equal(b.Billed) && a.Effective.Equal(b.Effective)
-	}) {
+	if !sameTotals(list.Totals, p.Totals) {
 		return &ConflictError{Err: fmt.Errorf("the proposal to close %s states other totals than its allocations have", MonthName(of.Period))}
+	}
+	if !sameTotals(list.Translated, p.Translated) || !slices.EqualFunc(list.Rates, p.Rates, func(a, b domain.BooksRate) bool {
+		same := a.Rate.Equal(b.Rate)
+		a.Rate = b.Rate
+		return same && a == b
+	}) {
+		return &ConflictError{Err: fmt.Errorf("the proposal to close %s states other rates than those declared now: prepare it again", MonthName(of.Period))}
 	}
 	if err := checksProposed(of, list.Findings); err != nil {
 		return err
@@ -457,6 +470,12 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 		return against(of.Period, left)
 	}
 	return nil
+}
+
+func sameTotals(a, b []domain.BooksTotal) bool {
+	return slices.EqualFunc(a, b, func(a, b domain.BooksTotal) bool {
+		return a.Currency == b.Currency && a.Billed.Equal(b.Billed) && a.Effective.Equal(b.Effective)
+	})
 }
 
 // checksProposed compares the checklist of a proposal with what is found now: each check is stated once, and what is

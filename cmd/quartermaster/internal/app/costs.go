@@ -25,15 +25,79 @@ func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Repo
 // costs is Costs on rows. The report is cached: callers MUST NOT modify it.
 func (c *Caller) costs(ctx context.Context, v projections.View, q costs.Query) (*costs.Report, error) {
 	return kept(c, v, "costs", q, func() (*costs.Report, error) {
+		rates, err := ratesFor(v, q.Month, q.Currency)
+		if err != nil {
+			return nil, err
+		}
 		d, err := c.division(ctx, v, q.Month)
 		if err != nil {
 			return nil, err
 		}
-		if d == nil {
+		if d == nil && rates == nil {
 			return costs.NewReport(v, q)
 		}
-		return d.Report(q)
+		if d == nil { // it is too large for memory
+			if d, err = c.app.conn.presentDivision(ctx, v, q.Month); err != nil {
+				return nil, err
+			}
+		}
+		return d.In(rates).Report(q)
 	})
+}
+
+// FX returns a month in the currency of the books.
+func (c *Caller) FX(ctx context.Context, at At, month domain.Interval) (out *costs.FXMonth, err error) {
+	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
+		rates, err := ratesOf(v, month)
+		if err != nil {
+			return noBooksCurrency(month, err)
+		}
+		closing, err := costs.ReadRates(v, month)
+		if err != nil && !errors.Is(err, costs.ErrNoBooksCurrency) {
+			return err
+		}
+		d, err := c.division(ctx, v, month)
+		if err == nil && d == nil {
+			d, err = h.presentDivision(ctx, v, month)
+		}
+		if err == nil {
+			out, err = d.FX(rates, closing)
+		}
+		return err
+	})
+	return out, err
+}
+
+func noBooksCurrency(month domain.Interval, err error) error {
+	if errors.Is(err, costs.ErrNoBooksCurrency) {
+		return &ConflictError{Err: fmt.Errorf("%s cannot be translated: %w; declare one with \"quartermaster apply\", before the month is closed", MonthName(month), err)}
+	}
+	return err
+}
+
+// ratesFor returns the rates that translate a month to a currency, which must be that of the books: those that the
+// month was closed with, else those of now. It returns nil for the currencies that were billed.
+func ratesFor(v projections.View, month domain.Interval, currency string) (*costs.Rates, error) {
+	if currency == "" {
+		return nil, nil
+	}
+	rates, err := ratesOf(v, month)
+	if err == nil && rates.Currency != currency {
+		return nil, invalid("currency", "the books of %s are kept in %s, not in %q", MonthName(month), rates.Currency, currency)
+	}
+	return rates, noBooksCurrency(month, err)
+}
+
+// ratesOf returns the rates that translate a month.
+func ratesOf(v projections.View, month domain.Interval) (*costs.Rates, error) {
+	closes, err := closesOf(v)
+	if err != nil {
+		return nil, err
+	}
+	if of := closeOf(closes, month); of.Books() != nil {
+		return costs.FrozenRates(of.Proposal())
+	}
+	return costs.ReadRates(v, month)
 }
 
 // division returns the base of all answers about a month's costs. A closed month is answered from the

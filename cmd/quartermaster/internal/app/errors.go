@@ -13,6 +13,7 @@ import (
 	"errors"
 
 	"quartermaster/adapters/parts"
+	"quartermaster/projections/costs"
 )
 
 // Kind classifies an error.
@@ -109,6 +110,9 @@ func KindOf(err error) Kind {
 	}
 	if errors.As(err, &known) {
 		return known.Kind()
+	}
+	if missing := (*costs.RatesError)(nil); errors.As(err, &missing) {
+		return KindConflict
 	}
 	if errors.Is(err, parts.ErrBucket) {
 		return KindUnavailable

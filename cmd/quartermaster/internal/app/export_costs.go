@@ -24,6 +24,9 @@ type CostsExport struct {
 	// By groups the costs. If it is empty, every allocation is a row.
 	By    []costs.Dimension     `json:"by,omitempty"`
 	Where []dimension.Condition `json:"where,omitempty"`
+	// Currency is the currency of the books. Groups are in it, and allocations have their amounts in it beside those
+	// that were billed. It is empty for an export in the currencies that were billed.
+	Currency string `json:"currency,omitempty"`
 }
 
 // RowWriter writes the rows of an export. The caller closes it.
@@ -70,6 +73,8 @@ type CostsOf struct {
 	// Reconciled: every invoice equals its lines, but for its rounding.
 	Reconciled bool `json:"reconciled"`
 	Rows       int  `json:"rows"`
+	// Translation says how amounts were translated to the currency of the books; absent if they were not.
+	Translation *costs.Translation `json:"translation,omitempty"`
 }
 
 // ExportedCheckpoint is a signed statement of what the log has.
@@ -131,18 +136,22 @@ func (c *Caller) exportMonth(ctx context.Context, v projections.View, q *CostsEx
 	if err != nil {
 		return nil, nil, err
 	}
+	rates, err := ratesFor(v, month, q.Currency)
+	if err != nil {
+		return nil, nil, err
+	}
 	var of *CostsOf
 	var totals []costs.ControlTotal
 	filter := costs.AllocationFilter{Workspace: q.Workspace, Where: q.Where}
 	switch {
 	case len(q.By) > 0:
-		r, err := c.costs(ctx, v, costs.Query{Month: month, Workspace: q.Workspace, By: q.By, Where: q.Where})
+		r, err := c.costs(ctx, v, costs.Query{Month: month, Workspace: q.Workspace, By: q.By, Where: q.Where, Currency: q.Currency})
 		if err != nil {
 			return nil, nil, err
 		}
 		of = &CostsOf{
 			Month: month, Methods: r.Methods, Policies: r.Policies, Rules: []costs.AppliedRule{}, Books: r.Books,
-			Generated: r.Generated, Reconciled: r.UnreconciledCount == 0,
+			Generated: r.Generated, Reconciled: r.UnreconciledCount == 0, Translation: r.Translation,
 		}
 		if d != nil {
 			of.Rules = d.Rules
@@ -154,17 +163,19 @@ func (c *Caller) exportMonth(ctx context.Context, v projections.View, q *CostsEx
 	case d != nil:
 		of = dividedAs(&d.Summary)
 		of.Books = d.Books()
-		if totals, err = d.Export(filter, yield); err != nil {
+		if totals, err = d.Export(filter, rates, yield); err != nil {
 			return nil, nil, err
 		}
 	default:
 		var s *costs.Summary
-		if totals, s, err = costs.Export(v, month, filter, yield); err != nil {
+		if totals, s, err = costs.Export(v, month, filter, rates, yield); err != nil {
 			return nil, nil, err
 		}
 		of = dividedAs(s)
 	}
-	of.Rows = rows
+	if of.Rows = rows; of.Translation == nil {
+		of.Translation = rates.Translation()
+	}
 	return of, totals, nil
 }
 

@@ -20,9 +20,9 @@ import (
 
 func (a *Program) costsCommand() *cobra.Command {
 	var (
-		period, workspace, asOf string
-		by, where               []string
-		requireReconciled       bool
+		period, workspace, currency, asOf string
+		by, where                         []string
+		requireReconciled                 bool
 	)
 	cmd := &cobra.Command{
 		Use:   "costs",
@@ -55,6 +55,11 @@ With --workspace, groups, totals and statements cover what this workspace is cha
 Invoices, commitments, matches and exceptions stay whole, because a part of a bill cannot be
 reconciled. --where narrows only groups and totals, because a statement covers a whole
 invoice.
+
+With --currency groups and totals are in the currency of the books, which a policy of kind
+books_currency declares. Amounts are divided as they were billed, and translated last: expense at
+the average rate of the month, and what was paid at once for a term at the rate of the day of its
+payment, until it is consumed. A missing rate is an error. "quartermaster costs fx" shows the rates.
 
 Dimensions for --by and --where: workspace, component, class, cluster, deployment,
 workload_class, gpu_model, billing_model, provider, provider_class, region, invoice, line,
@@ -95,6 +100,7 @@ Kinds of exceptions:
 			"  quartermaster costs --period 2026-05 --workspace vc-a01 --by deployment,day\n" +
 			"  quartermaster costs --period 2026-05 --by service,tag:team\n" +
 			"  quartermaster costs --period 2026-05 --require-reconciled\n" +
+			"  quartermaster costs --period 2026-05 --currency USD\n" +
 			"  quartermaster costs allocations --period 2026-05 --line LINE\n" +
 			"  quartermaster costs explain ALLOCATION\n" +
 			"  quartermaster costs moved --before may.json\n" +
@@ -103,10 +109,11 @@ Kinds of exceptions:
 			"  quartermaster costs export --period 2026-05 --out may.csv\n" +
 			"  quartermaster costs statement --month 2026-05\n" +
 			"  quartermaster costs commitments --period 2026-05\n" +
+			"  quartermaster costs fx --period 2026-05\n" +
 			"  quartermaster costs close prepare --month 2026-05 --dry-run",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := costs.Query{Workspace: workspace}
+			q := costs.Query{Workspace: workspace, Currency: currency}
 			var err error
 			if q.Month, err = monthFlag("period", period); err != nil {
 				return err
@@ -139,15 +146,20 @@ Kinds of exceptions:
 	f.StringVar(&workspace, "workspace", "", "only the charges of this workspace; invoices stay whole")
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	whereFlag(cmd, &where)
+	currencyFlag(cmd, &currency)
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
-	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costExportCommand(), a.costVerifyCommand(), a.costStatementCommand(), a.costTCOCommand(), a.costCommitmentsCommand())
+	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costExportCommand(), a.costVerifyCommand(), a.costStatementCommand(), a.costTCOCommand(), a.costCommitmentsCommand(), a.costFXCommand())
 	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand())
 	return cmd
 }
 
 // whereFlag adds --where, which narrows an answer by conditions on dimensions.
+func currencyFlag(cmd *cobra.Command, currency *string) {
+	cmd.Flags().StringVar(currency, "currency", "", "currency of the books, to which amounts are translated (default as billed)")
+}
+
 func whereFlag(cmd *cobra.Command, where *[]string) {
 	cmd.Flags().StringArrayVar(where, "where", nil, "only `dimension=value`; repeat it for more values or more dimensions")
 }

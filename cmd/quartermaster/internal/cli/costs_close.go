@@ -295,6 +295,10 @@ func (a *Program) showClose(c *app.BooksClose) error {
 		t.AppendRow(table.Row{total.Currency, total.Billed, total.Effective})
 	}
 	t.Render()
+	for _, total := range c.Translated {
+		fmt.Fprintf(a.out, "in the books: %s %s billed, %s effective\n", minorText(total.Billed, total.Currency), total.Currency, minorText(total.Effective, total.Currency))
+		a.showRates(total.Currency, "", c.Rates)
+	}
 	for _, p := range []struct {
 		what string
 		by   *app.ClosePart

@@ -77,6 +77,9 @@ policies, mapping rules, columns, rows, control totals by currency, the SHA-256 
 the newest signed checkpoint. "quartermaster costs verify FILE" computes the file again and
 compares every cell.
 
+With --currency groups are in the currency of the books, and allocations have their amounts in it
+in columns of their own, beside those that were billed. The manifest has the rates.
+
 Decimals are decimals: decimal(38,18) in Parquet, and numbers in XLSX, with the exact text in a
 column beside them wherever a number has more than 15 significant digits. In CSV and XLSX a text
 that a spreadsheet program could take for a formula begins with an apostrophe. Nothing is cut:
@@ -124,6 +127,7 @@ several sheets.`,
 	f.StringVar(&q.Workspace, "workspace", "", "only the charges of this workspace")
 	f.StringSliceVar(&by, "by", nil, "dimensions to group by, separated by commas (default every allocation)")
 	whereFlag(cmd, &where)
+	currencyFlag(cmd, &q.Currency)
 	f.StringVar(&format, "format", "", strings.Join(formatNames(), ", ")+" (default by the name of the file)")
 	f.StringVar(&out, "out", "", "file to write, which must not exist (required)")
 	asOfFlag(cmd, &asOf)

@@ -94,6 +94,7 @@ func (a *Program) showCosts(ctx context.Context, at app.At, r *costs.Report) err
 	if b := r.Books; b != nil {
 		fmt.Fprintf(a.out, "closed by %s and %s at %s; later changes are posted into the open period\n", clipped(b.Prepared), clipped(b.Approved), b.Closed)
 	}
+	a.showTranslation(r.Translation)
 	for _, p := range r.Policies {
 		fmt.Fprintln(a.out, policyText(p))
 	}

@@ -1,0 +1,227 @@
+package costs_test
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/storetest"
+)
+
+// decided is a decision of the root workspace.
+func decided(ev domain.Event) domain.Envelope {
+	return storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start - domain.Day, Event: ev})
+}
+
+func booksIn(currency string) []domain.Envelope {
+	return []domain.Envelope{
+		storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, &domain.Money{Amount: storetest.Dec("100000000"), Currency: "EUR"}, storetest.Start-400*domain.Day),
+		decided(&domain.PolicySet{Policy: "books", Kind: domain.PolicyBooksCurrency, Value: currency, EffectiveFrom: storetest.Start - 400*domain.Day}),
+	}
+}
+
+func rateSet(base, quote, rate string, kind domain.FXRateKind, in domain.Interval) domain.Envelope {
+	env := decided(&domain.FXRateSet{Base: base, Quote: quote, Rate: storetest.Dec(rate), Kind: kind, Effective: in})
+	env.Subject = base + "/" + quote
+	return env
+}
+
+// translated returns the total of a month in the currency of the books.
+func translated(v projections.View, month domain.Interval) (*costs.Cost, *costs.Translation, error) {
+	rates, err := costs.ReadRates(v, month)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := costs.Divide(v, month, 1<<30)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := d.In(rates).Report(costs.Query{Month: month})
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(r.Totals) != 1 {
+		return nil, nil, fmt.Errorf("%d totals", len(r.Totals))
+	}
+	return &r.Totals[0], r.Translation, nil
+}
+
+// What was paid at once keeps the rate of its payment, so that the prepaid balance ends at zero in the currency of the
+// books too, whatever the average rates are. A part that is paid monthly has the average rate.
+func TestPrepaidEndsAtZeroInBooks(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		months := []domain.Interval{projections.BillingMonth(storetest.Start)}
+		for len(months) < 3 {
+			months = append(months, projections.BillingMonth(months[len(months)-1].To))
+		}
+		term := domain.Interval{From: months[0].From, To: months[2].To}
+		l := storetest.NewLog()
+		l.Append(booksIn("USD")...)
+		zero := domain.Money{Amount: decimal.Zero, Currency: "EUR"}
+		upfront := decimal.New(rapid.Int64Range(1, 1e9).Draw(r, "upfront"), -2)
+		bought := decided(&domain.CommitmentPurchased{
+			Commitment: "a", Market: domain.Market{Provider: "p"}, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "gpu-2", GPUModel: "H100 80GB",
+			GPUsPerUnit: 2, Units: 1, Term: term, Upfront: domain.Money{Amount: upfront, Currency: "EUR"}, Hourly: zero,
+		})
+		l.Append(bought, rateSet("EUR", "USD", "1.07", domain.FXPayment, domain.Interval{From: term.From, To: term.From + domain.Day}))
+		left := upfront
+		for m, month := range months {
+			average := decimal.New(rapid.Int64Range(5000, 20000).Draw(r, "average"), -4)
+			l.Append(rateSet("EUR", "USD", average.String(), domain.FXAverage, month))
+			used := decimal.New(rapid.Int64Range(0, 1e6).Draw(r, "used"), -rapid.Int32Range(0, 9).Draw(r, "digits"))
+			if m == len(months)-1 {
+				used = left
+			}
+			left = left.Sub(used)
+			line := func(id, category string, billed, effective domain.Decimal) {
+				l.Append(recorded(billLine(fmt.Sprint(m, id), billed.String(), func(b *domain.BillingLine) {
+					b.CommitmentDiscountID, b.ChargeCategory, b.EffectiveCost = "a", category, decimal.NewNullDecimal(effective)
+					b.BillingCurrency = "EUR"
+					b.BillingPeriodStart, b.BillingPeriodEnd = month.From, month.To
+					b.ChargePeriodStart, b.ChargePeriodEnd = month.From, month.To
+				})))
+			}
+			if m == 0 {
+				line("p", "Purchase", upfront, decimal.Zero)
+			}
+			line("u", "Usage", decimal.Zero, used)
+		}
+		storetest.FoldView(t, l, func(v projections.View) {
+			var billed, effective domain.Decimal
+			for _, month := range months {
+				c, how, err := translated(v, month)
+				if err != nil {
+					r.Fatal(err)
+				}
+				billed, effective = billed.Add(c.Billed.Decimal()), effective.Add(c.Effective.Decimal())
+				for _, rate := range how.Rates {
+					if rate.Commitment == "a" && !rate.Rate.Equal(storetest.Dec("1.07")) {
+						r.Fatalf("%s has the rate %s", rate.Commitment, rate.Rate)
+					}
+				}
+			}
+			want := upfront.Mul(storetest.Dec("1.07"))
+			if !billed.Equal(want) || !effective.Equal(want) {
+				r.Fatalf("%s EUR are %s billed and %s effective in the books, want %s", upfront, billed, effective, want)
+			}
+		})
+	})
+}
+
+func TestRatesOfBooks(t *testing.T) {
+	may := storetest.MayBill
+	half := domain.Interval{From: may.From, To: may.From + 15*domain.Day}
+	for _, c := range []struct {
+		name    string
+		rates   []domain.Envelope
+		total   string
+		problem string
+	}{
+		{"direct", []domain.Envelope{rateSet("EUR", "USD", "1.25", domain.FXAverage, may)}, "12.5", ""},
+		{"inverse", []domain.Envelope{rateSet("USD", "EUR", "0.8", domain.FXAverage, may)}, "12.5", ""},
+		{"restated", []domain.Envelope{rateSet("EUR", "USD", "9", domain.FXAverage, may), rateSet("EUR", "USD", "1.25", domain.FXAverage, may)}, "12.5", ""},
+		{"both ways, equal", []domain.Envelope{rateSet("USD", "EUR", "0.8", domain.FXAverage, may), rateSet("EUR", "USD", "1.25", domain.FXAverage, may)}, "12.5", ""},
+		{"both ways, different", []domain.Envelope{rateSet("USD", "EUR", "0.9", domain.FXAverage, may), rateSet("EUR", "USD", "1.25", domain.FXAverage, may)}, "", "contradict"},
+		{"for a part", []domain.Envelope{rateSet("EUR", "USD", "1.25", domain.FXAverage, half)}, "", "the average rate of EUR in USD for all of 2026-05 is missing"},
+		{"of another kind", []domain.Envelope{rateSet("EUR", "USD", "1.25", domain.FXSpot, may)}, "", "is missing"},
+		{"over a third currency", []domain.Envelope{rateSet("EUR", "GBP", "1", domain.FXAverage, may), rateSet("GBP", "USD", "1", domain.FXAverage, may)}, "", "is missing"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(booksIn("USD")...)
+			l.Append(c.rates...)
+			l.Append(recorded(billLine("1", "10", func(b *domain.BillingLine) { b.BillingCurrency = "EUR" })))
+			storetest.FoldView(t, l, func(v projections.View) {
+				total, _, err := translated(v, may)
+				var missing *costs.RatesError
+				switch {
+				case c.problem != "" && (!errors.As(err, &missing) || !strings.Contains(err.Error(), c.problem)):
+					t.Errorf("got %v, want %q", err, c.problem)
+				case c.problem == "" && err != nil:
+					t.Error(err)
+				case c.problem == "" && total.Billed.Decimal().String() != c.total:
+					t.Errorf("10 EUR are %s", total.Billed)
+				}
+			})
+		})
+	}
+}
+
+// The groups of a translated month add up to its total, and that is the sum of its translated lines.
+func TestTranslatedPartsAddUp(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		rate := decimal.New(rapid.Int64Range(1, 1e9).Draw(r, "rate"), -rapid.Int32Range(0, 9).Draw(r, "digits"))
+		l := storetest.NewLog()
+		l.Append(booksIn("USD")...)
+		l.Append(rateSet("EUR", "USD", rate.String(), domain.FXAverage, storetest.MayBill))
+		want := new(big.Rat)
+		for i := range rapid.IntRange(1, 6).Draw(r, "lines") {
+			amount := decimal.New(rapid.Int64Range(-1e9, 1e9).Draw(r, "amount"), -rapid.Int32Range(0, 9).Draw(r, "decimals"))
+			l.Append(recorded(billLine(fmt.Sprint(i), amount.String(), func(b *domain.BillingLine) { b.BillingCurrency = "EUR" })))
+			want.Add(want, new(big.Rat).Mul(amount.Rat(), rate.Rat()))
+		}
+		storetest.FoldView(t, l, func(v projections.View) {
+			rates, err := costs.ReadRates(v, storetest.MayBill)
+			if err != nil {
+				r.Fatal(err)
+			}
+			d, err := costs.Divide(v, storetest.MayBill, 1<<30)
+			if err != nil {
+				r.Fatal(err)
+			}
+			rep, err := d.In(rates).Report(costs.Query{Month: storetest.MayBill, By: []costs.Dimension{costs.ByWorkspace, costs.ByLine, costs.ByHour}})
+			if err != nil {
+				r.Fatal(err)
+			}
+			var sum domain.Decimal
+			for i := range rep.Groups {
+				sum = sum.Add(rep.Groups[i].Billed.Decimal())
+			}
+			// A product of amounts and rates of 9 digits has 18, and needs no rounding.
+			if total := rep.Totals[0].Billed.Decimal(); !sum.Equal(total) || total.Rat().Cmp(want) != 0 {
+				r.Fatalf("groups come to %s, the total is %s, want %s", sum, total, want.FloatString(18))
+			}
+		})
+	})
+}
+
+// What a commitment covers has the rates of its payments: here 600 EUR at once and 1 EUR an hour of a 25-day term, so
+// half of each.
+func TestPartlyPrepaidRate(t *testing.T) {
+	may := storetest.MayBill
+	l := storetest.NewLog()
+	l.Append(booksIn("USD")...)
+	eur := func(s string) domain.Money { return domain.Money{Amount: storetest.Dec(s), Currency: "EUR"} }
+	l.Append(
+		decided(&domain.CommitmentPurchased{
+			Commitment: "a", Market: domain.Market{Provider: "p"}, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "gpu-2", GPUModel: "H100 80GB",
+			GPUsPerUnit: 2, Units: 1, Term: domain.Interval{From: may.From, To: may.From + 25*domain.Day}, Upfront: eur("600"), Hourly: eur("1"),
+		}),
+		rateSet("EUR", "USD", "1.10", domain.FXPayment, domain.Interval{From: may.From, To: may.From + domain.Day}),
+		rateSet("EUR", "USD", "1.20", domain.FXAverage, may),
+		recorded(billLine("fee", "5", func(b *domain.BillingLine) {
+			b.BillingCurrency, b.CommitmentDiscountID, b.ChargeCategory, b.ChargeFrequency = "EUR", "a", "Purchase", "Recurring"
+			b.EffectiveCost = decimal.NewNullDecimal(decimal.Zero)
+		})),
+		recorded(billLine("use", "0", func(b *domain.BillingLine) {
+			b.BillingCurrency, b.CommitmentDiscountID, b.EffectiveCost = "EUR", "a", decimal.NewNullDecimal(storetest.Dec("10"))
+		})),
+	)
+	storetest.FoldView(t, l, func(v projections.View) {
+		total, how, err := translated(v, may)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, e := total.Billed.String(), total.Effective.String(); b != "6" || e != "11.5" {
+			t.Errorf("billed %s, effective %s, want 5 × 1.20 and 10 × 1.15; rates %+v", b, e, how.Rates)
+		}
+	})
+}
