@@ -31,16 +31,33 @@ type Mapping struct {
 	// Required and Optional are the supplier's columns that rules may use.
 	Required []string `json:"required"`
 	Optional []string `json:"optional,omitempty"`
-	Keep     []string `json:"keep,omitempty"`   // columns that are kept under x_NAME
-	Fields   []string `json:"fields"`           // columns of FOCUS that have a rule, in order
-	SHA256   string   `json:"sha256,omitempty"` // of the file
+	Keep     []string `json:"keep,omitempty"` // columns that are kept under x_NAME
+	// Rows is the path to the list of rows in a file of JSON, "." if the file is the list. It is empty if
+	// the supplier has no JSON.
+	Rows string `json:"rows,omitempty"`
+	// Parameters and Tables are what the user gives beside the file.
+	Parameters []Parameter `json:"parameters,omitempty"`
+	Tables     []*Table    `json:"tables,omitempty"`
+	Fields     []string    `json:"fields"`           // columns of FOCUS that have a rule, in order
+	SHA256     string      `json:"sha256,omitempty"` // of the file
 
-	rules  map[string]*rule // by field
-	values map[string]*rule
+	rules      map[string]*rule // by field
+	values     map[string]*rule
+	parameters map[string]string
+	tables     map[string]*Table
+	given      map[string]bool // parameters and tables that the user gave
 }
 
-// String returns NAME@VERSION, as lines have it in x_Mapping.
-func (m *Mapping) String() string { return fmt.Sprintf("%s@%d", m.Name, m.Version) }
+// String returns NAME@VERSION, as lines have it in x_Mapping. Each table follows as +NAME:HASH.
+func (m *Mapping) String() string {
+	name := fmt.Sprintf("%s@%d", m.Name, m.Version)
+	for _, t := range m.Tables {
+		if t.SHA256 != "" {
+			name += "+" + t.Name + ":" + t.SHA256[:12]
+		}
+	}
+	return name
+}
 
 //go:embed mappings/*.yaml
 var shipped embed.FS
@@ -96,7 +113,10 @@ func Parse(file string, text []byte) (*Mapping, error) {
 		return nil, fmt.Errorf("%w: %s: more than %d bytes", ErrMapping, file, maxFile)
 	}
 	r := &reader{file: file, known: map[string]bool{}, uses: map[string][]use{}}
-	r.m = &Mapping{rules: map[string]*rule{}, values: map[string]*rule{}}
+	r.m = &Mapping{
+		rules: map[string]*rule{}, values: map[string]*rule{}, parameters: map[string]string{}, tables: map[string]*Table{},
+		given: map[string]bool{},
+	}
 	tree, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %s", ErrMapping, file, strings.TrimSpace(strings.SplitN(err.Error(), "\n", 2)[0]))
@@ -225,12 +245,20 @@ func (r *reader) document(body ast.Node) {
 			for _, name := range m.Keep {
 				defer r.declared(e.value, name)
 			}
+		case "rows":
+			m.Rows = strings.TrimSpace(r.text(e.value, e.key))
+		case "parameters":
+			r.parameters(e.value)
+		case "tables":
+			r.tables(e.value)
 		case "values":
 			values = e.value
 		case "fields":
 			fields = e.value
 		default:
-			r.bad(e.at, "unknown key %s; %s", e.key, domain.Suggest(e.key, []string{"mapping", "version", "about", "source", "required", "optional", "keep", "values", "fields"}))
+			r.bad(e.at, "unknown key %s; %s", e.key, domain.Suggest(e.key, []string{
+				"mapping", "version", "about", "source", "rows", "parameters", "tables", "required", "optional", "keep", "values", "fields",
+			}))
 		}
 	}
 	for _, name := range append(slices.Clone(m.Required), m.Optional...) {

@@ -18,20 +18,21 @@ import (
 // rule computes a cell. It is one of the kinds of the package comment.
 type rule struct {
 	kind     string
-	text     string // a constant, a column, a value, a path, a separator, a unit
+	text     string // a constant, a column, a value, a parameter, a table, a path, a separator, a unit
 	of       []*rule
 	cases    map[string]*rule
 	fallback *rule // of a switch; nil: a value without a case is a bad row
 	layout   string
 	zone     *time.Location
 	plus     time.Duration
+	at       *rule // of a lookup: the time
 }
 
 // kinds are the keys that say what a rule is, with the keys that may stand beside them.
 var kinds = map[string][]string{
 	"column": nil, "value": nil, "first": nil, "join": {"with"}, "json": {"path"}, "json_sum": {"path"}, "switch": {"cases", "default"},
 	"sum": nil, "difference": nil, "product": nil, "time": {"format", "zone"}, "start_of": {"at", "zone", "format"},
-	"end_of": {"at", "zone", "format"}, "plus": {"at"}, "epoch": nil,
+	"end_of": {"at", "zone", "format"}, "plus": {"at"}, "epoch": nil, "parameter": nil, "lookup": {"key", "at"},
 }
 
 // rule reads a rule. in is the value that it is the rule of, "" for a field.
@@ -78,6 +79,16 @@ func (r *reader) rule(n ast.Node, in string) *rule {
 			r.bad(at, "value %s is unknown: name it under values", ru.text)
 		}
 		r.uses[in] = append(r.uses[in], use{ru.text, at})
+	case "parameter":
+		ru.text = r.text(at, ru.kind)
+		if _, ok := r.m.parameters[ru.text]; !ok {
+			r.bad(at, "parameter %s is unknown: name it under parameters", ru.text)
+		}
+	case "lookup":
+		ru.text = r.text(at, ru.kind)
+		if r.m.tables[ru.text] == nil {
+			r.bad(at, "table %s is unknown: name it under tables", ru.text)
+		}
 	case "first", "join", "sum", "product":
 		list()
 	case "difference":
@@ -104,6 +115,11 @@ func (r *reader) rule(n ast.Node, in string) *rule {
 			r.bad(e.at, "%s has no key %s; %s", ru.kind, e.key, domain.Suggest(e.key, append(slices.Clone(kinds[ru.kind]), ru.kind)))
 		case e.key == "with" || e.key == "path":
 			ru.text = r.text(e.value, e.key)
+		case e.key == "at" && ru.kind == "lookup":
+			ru.at = r.rule(e.value, in)
+		case e.key == "key":
+			at = e.value
+			list()
 		case e.key == "at":
 			ru.of = []*rule{r.rule(e.value, in)}
 		case e.key == "format":
@@ -126,6 +142,10 @@ func (r *reader) rule(n ast.Node, in string) *rule {
 	}
 	switch {
 	case len(r.faults) > 0:
+	case ru.kind == "lookup" && (ru.at == nil || len(ru.of) == 0):
+		r.bad(at, "lookup needs key, a list of rules, and at, a time")
+	case ru.kind == "lookup" && len(ru.of) != len(r.m.tables[ru.text].Key):
+		r.bad(at, "table %s has a key of %d columns: %s", ru.text, len(r.m.tables[ru.text].Key), strings.Join(r.m.tables[ru.text].Key, ", "))
 	case ru.kind == "switch" && len(ru.cases) == 0:
 		r.bad(at, "switch needs cases")
 	case (ru.kind == "json" || ru.kind == "json_sum") && ru.text == "":
@@ -140,9 +160,10 @@ func (r *reader) rule(n ast.Node, in string) *rule {
 
 // row is a row of the supplier, with the values that were computed.
 type row struct {
-	cell   func(column string) string
-	values map[string]*rule
-	done   map[string]string
+	m    *Mapping
+	cell func(column string) string
+	done map[string]string // values
+	made int               // bytes of the texts that were joined
 }
 
 // eval computes a rule in a row. "" is null.
@@ -157,11 +178,15 @@ func (ru *rule) eval(w *row) (string, *tabular.Fault) {
 		if v, ok := w.done[ru.text]; ok {
 			return v, nil
 		}
-		v, fault := w.values[ru.text].eval(w)
+		v, fault := w.m.values[ru.text].eval(w)
 		if fault == nil {
 			w.done[ru.text] = v
 		}
 		return v, fault
+	case "parameter":
+		return w.m.parameters[ru.text], nil
+	case "lookup":
+		return ru.lookup(w)
 	case "first":
 		for i := range ru.of {
 			if v, fault := sub(i); v != "" || fault != nil {
@@ -178,6 +203,10 @@ func (ru *rule) eval(w *row) (string, *tabular.Fault) {
 			}
 			if v != "" {
 				parts = append(parts, v)
+				w.made += len(v) + len(ru.text)
+			}
+			if w.made > maxMade {
+				return "", &tabular.Fault{Reason: fmt.Sprintf("needs joined texts of more than %d bytes in a row", maxMade)}
 			}
 		}
 		return strings.Join(parts, ru.text), nil
@@ -255,8 +284,8 @@ func (ru *rule) parse(v string) (time.Time, *tabular.Fault) {
 		if err != nil || d.Abs().Cmp(decimal.New(1, 11)) >= 0 {
 			return wrong("is not a number of seconds since 1970")
 		}
-		nanos := d.Shift(9).Truncate(0).BigInt()
-		return time.Unix(0, nanos.Int64()), nil
+		seconds := d.Floor() // nanoseconds since 1970 would overflow in 2262
+		return time.Unix(seconds.IntPart(), d.Sub(seconds).Shift(9).IntPart()), nil
 	case ru.layout != "":
 		zone := ru.zone
 		if zone == nil {
@@ -303,7 +332,7 @@ func (ru *rule) number(w *row) (string, *tabular.Fault) {
 			if ru.kind == "product" {
 				return "", nil
 			}
-			continue
+			return "", &tabular.Fault{Reason: fmt.Sprintf("is a %s with a number that is null: the mapping says what to take for it with first", ru.kind)}
 		}
 		d, err := number(v)
 		switch {
@@ -322,6 +351,10 @@ func (ru *rule) number(w *row) (string, *tabular.Fault) {
 	}
 	return total.String(), nil
 }
+
+// maxMade bounds the texts that are joined in a row, in bytes: values that join values grow without
+// bound otherwise.
+const maxMade = 1 << 20
 
 // maxDigits bounds the digits of a computed number.
 const maxDigits = 400

@@ -21,7 +21,10 @@ func (m *Mapping) Open(
 	ctx context.Context, file io.Reader, limits tabular.Limits,
 	open func(context.Context, io.Reader, tabular.Limits) (tabular.Table, error),
 ) (tabular.Table, error) {
-	of, err := open(ctx, file, limits)
+	if err := m.complete(); err != nil {
+		return nil, err
+	}
+	of, err := m.open(ctx, file, limits, open)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +60,7 @@ func (m *Mapping) Open(
 	for _, name := range m.Keep {
 		t.header = append(t.header, "x_"+strings.ReplaceAll(name, " ", ""))
 	}
-	t.row.values, t.row.done = m.values, map[string]string{}
-	t.row.cell = t.cell
+	t.row = row{m: m, done: map[string]string{}, cell: t.cell}
 	return t, nil
 }
 
@@ -103,6 +105,7 @@ func (t *table) Next() (tabular.Row, error) {
 	}
 	t.fields, t.out = row.Fields, t.out[:0]
 	clear(t.row.done)
+	t.row.made = 0
 	for _, name := range t.m.Fields {
 		v, fault := t.m.rules[name].eval(&t.row)
 		if fault != nil {

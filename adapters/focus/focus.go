@@ -52,6 +52,9 @@ type Options struct {
 	Mapping string
 	// Open opens a file as a table. It is [OpenCSV] if nil.
 	Open func(ctx context.Context, file io.Reader, limits tabular.Limits) (tabular.Table, error)
+	// Whole is for callers that accept a whole file or nothing, as Open is for Run, which does not call
+	// it: see [tabular.Whole]. It may be nil.
+	Whole func(ctx context.Context, file io.Reader, limits tabular.Limits) error
 	// Limits bound the resources that a hostile file can use.
 	Limits tabular.Limits
 	// InvoiceBytes limits the memory for Invoice Detail, which is held until the end of the

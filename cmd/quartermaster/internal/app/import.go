@@ -44,7 +44,10 @@ func openBill(ctx context.Context, file io.Reader, limits tabular.Limits) (tabul
 
 // MappedBy returns options to read bills in a supplier's own columns.
 func MappedBy(m *bill.Mapping, opts focus.Options) focus.Options {
-	opts.Mapping = m.String() + ":" + m.SHA256[:12]
+	opts.Mapping = strings.Join(append([]string{m.String() + ":" + m.SHA256[:12]}, m.Given()...), ";")
+	opts.Whole = func(ctx context.Context, file io.Reader, limits tabular.Limits) error {
+		return m.Whole(ctx, file, limits, wholeBill)
+	}
 	opts.Open = func(ctx context.Context, file io.Reader, limits tabular.Limits) (tabular.Table, error) {
 		return m.Open(ctx, file, limits, openBill)
 	}
@@ -57,6 +60,14 @@ func wholeBill(ctx context.Context, file io.Reader, limits tabular.Limits) error
 		return parquet.Whole(ctx, file, limits, focus.ErrColumns)
 	}
 	return tabular.Whole(ctx, file, limits, focus.ErrColumns)
+}
+
+// wholeOf reads a bill to its end as the options say, and returns why it cannot be decoded.
+func wholeOf(ctx context.Context, file io.Reader, opts focus.Options) error {
+	if opts.Whole != nil {
+		return opts.Whole(ctx, file, opts.Limits)
+	}
+	return wholeBill(ctx, file, opts.Limits)
 }
 
 // ValidateFocus checks a file of Cost and Usage against the rules of FOCUS: see [focus.Validate].
@@ -82,7 +93,7 @@ func billsOf(opts focus.Options) reader {
 	return reader{
 		source:  func(sum [32]byte) string { return focus.SourceName(sum, opts) },
 		oneZone: true,
-		whole:   func(ctx context.Context, file io.Reader) error { return wholeBill(ctx, file, opts.Limits) },
+		whole:   func(ctx context.Context, file io.Reader) error { return wholeOf(ctx, file, opts) },
 		run: func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error) {
 			s, err := focus.Run(ctx, file, again, name, opts, emit, bad)
 			return fileRead{
@@ -511,7 +522,7 @@ func (h *Conn) importFiles(ctx context.Context, files []string, strict bool, rd 
 		if err == nil || got.Appended > 0 { // report the progress of an interrupted import too
 			err = errors.Join(err, done(&got))
 		}
-		if errors.Is(err, focus.ErrColumns) || errors.Is(err, importer.ErrColumns) {
+		if errors.Is(err, focus.ErrColumns) || errors.Is(err, importer.ErrColumns) || errors.Is(err, bill.ErrGiven) {
 			err = &InvalidError{Err: err}
 		}
 		if err != nil {

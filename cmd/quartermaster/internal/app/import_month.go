@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"quartermaster/adapters/bill"
 	"quartermaster/adapters/focus"
 	"quartermaster/adapters/focus/parquet"
 	"quartermaster/adapters/tabular"
@@ -235,7 +236,7 @@ func wholeFiles(ctx context.Context, files []string, opts focus.Options) ([]mont
 		}
 		sum, err := sumOf(f)
 		if err == nil {
-			err = wholeBill(ctx, f, opts.Limits)
+			err = wholeOf(ctx, f, opts)
 		}
 		f.Close()
 		if errors.Is(err, focus.ErrColumns) {
@@ -316,7 +317,7 @@ func (h *Conn) readMonth(
 			for k, n := range s.Deviations {
 				ans.Deviations[k] += n
 			}
-			if errors.Is(err, focus.ErrColumns) {
+			if errors.Is(err, focus.ErrColumns) || errors.Is(err, bill.ErrGiven) {
 				err = &InvalidError{Err: err}
 			}
 			return err

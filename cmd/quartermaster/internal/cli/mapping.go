@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -9,25 +11,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/bill"
+	"quartermaster/adapters/commandline"
 	"quartermaster/cmd/quartermaster/internal/app"
 )
 
 func (a *Program) importBillCommand() *cobra.Command {
 	var fl billFlags
 	var mapping string
+	var set, tables []string
 	cmd := &cobra.Command{
 		Use:   "bill --mapping NAME|FILE FILE...",
 		Short: "Import suppliers' bills in their own columns",
-		Long: `Import suppliers' bills in their own columns, as CSV (plain, gzip or zstd) or Parquet. A mapping says
-how each column of FOCUS is computed from them: one that is part of the program ("quartermaster mapping
-list"), or a file ("quartermaster mapping check" reads it, "quartermaster schema mapping" describes it).
+		Long: `Import suppliers' bills in their own columns, as CSV (plain, gzip or zstd), Parquet or, if the mapping
+says where its rows are, JSON. A mapping says how each column of FOCUS is computed from them: one that is
+part of the program ("quartermaster mapping list"), or a file ("quartermaster mapping check" reads it,
+"quartermaster schema mapping" describes it).
 
-Each row becomes one billing line, whose column x_Mapping has the name and version of the mapping. A
-value that the mapping does not provide for makes a bad row, with file, line and field. Otherwise rows
-are treated as those of "quartermaster import focus", whose help says how, and --snapshot replaces a
-month.`,
+Some bills lack something that every line needs. --set gives a parameter, such as the name of the account,
+and --table a table in CSV, such as the prices of a contract by SKU, from a date on. "quartermaster mapping
+show" prints what a mapping needs, from which document it was made, and what to check.
+
+Each row becomes one billing line, whose column x_Mapping has the name and version of the mapping, and the
+hash of each table. A value that the mapping does not provide for, and a key without a row in a table, make
+a bad row, with file, line and field. Rows of JSON are counted, and the header is line 1. Otherwise rows are
+treated as those of "quartermaster import focus", whose help says how, and --snapshot replaces a month.`,
 		Example: `  quartermaster import bill --mapping aws-cur-2.0 cur-2026-05.parquet
   quartermaster import bill --mapping aws-cur-2.0 --snapshot 123456789012/2026-05 cur-2026-05-*.parquet
+  quartermaster import bill --mapping runpod --set account=research pods-2026-05.json
+  quartermaster import bill --mapping coreweave --table rates=our-contract.csv usage-2026-09.json
   quartermaster import bill --mapping our-supplier.yaml usage.csv --zone UTC`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -35,13 +46,46 @@ month.`,
 			if err != nil {
 				return err
 			}
+			if err := give(cmd.Context(), m, set, tables); err != nil {
+				return err
+			}
 			return a.importBills(cmd, &fl, app.MappedBy(m, fl.opts), files)
 		},
 	}
 	fl.add(cmd)
 	cmd.Flags().StringVar(&mapping, "mapping", "", "name of a mapping of the program, or a file (required)")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "a parameter of the mapping, as NAME=TEXT; repeatable")
+	cmd.Flags().StringArrayVar(&tables, "table", nil, "a table of the mapping, as NAME=FILE; repeatable")
 	must(cmd.MarkFlagRequired("mapping"))
 	return cmd
+}
+
+// give gives a mapping its parameters and tables.
+func give(ctx context.Context, m *bill.Mapping, set, tables []string) error {
+	for _, p := range set {
+		name, text, ok := strings.Cut(p, "=")
+		if !ok {
+			return commandline.Usagef("--set %s: want NAME=TEXT", p)
+		}
+		if err := m.Set(name, text); err != nil {
+			return &app.InvalidError{Err: err}
+		}
+	}
+	for _, p := range tables {
+		name, file, ok := strings.Cut(p, "=")
+		if !ok {
+			return commandline.Usagef("--table %s: want NAME=FILE", p)
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		err = m.Load(ctx, name, file, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return &app.InvalidError{Err: err}
+		}
+	}
+	return nil
 }
 
 // readMapping reads a mapping of the program, or a file.
@@ -64,6 +108,19 @@ func readMapping(name string) (*bill.Mapping, error) {
 	return m, nil
 }
 
+// needs returns the parameters and tables without which a mapping reads no file.
+func needs(m *bill.Mapping) (names []string) {
+	for _, p := range m.Parameters {
+		if !p.Optional {
+			names = append(names, p.Name)
+		}
+	}
+	for _, t := range m.Tables {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 func (a *Program) mappingCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mapping",
@@ -72,9 +129,10 @@ func (a *Program) mappingCommand() *cobra.Command {
 by it. To write one, print one of the program, change it and check it.`,
 	}
 	list := &cobra.Command{
-		Use:     "list",
-		Short:   "List the mappings that are part of the program",
-		Long:    "List the mappings that are part of the program, with the document of the supplier that each follows.",
+		Use:   "list",
+		Short: "List the mappings that are part of the program",
+		Long: `List the mappings that are part of the program, with what each needs beside the file ("quartermaster
+import bill" has --set and --table), and the document of the supplier that it follows.`,
 		Example: "  quartermaster mapping list",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -86,9 +144,9 @@ by it. To write one, print one of the program, change it and check it.`,
 			if a.json {
 				return a.answerJSON(all)
 			}
-			t := a.table("mapping", "version", "fields", "source")
+			t := a.table("mapping", "version", "fields", "needs", "source")
 			for _, m := range all {
-				t.AppendRow(table.Row{m.Name, m.Version, len(m.Fields), m.Source})
+				t.AppendRow(table.Row{m.Name, m.Version, len(m.Fields), strings.Join(needs(m), ", "), m.Source})
 			}
 			t.Render()
 			return nil
