@@ -15,7 +15,10 @@ import (
 
 // billedFleet is a week of nodes with eight GPUs whose holders change every two hours, reported and
 // billed by the hour.
-func billedFleet(nodes, hours int) *storetest.Log {
+func billedFleet(nodes, hours int) *storetest.Log { return billedTeams(nodes, hours, 4) }
+
+// billedTeams is billedFleet with another number of holders; the first of them is nobody.
+func billedTeams(nodes, hours, teams int) *storetest.Log {
 	l := storetest.NewLog()
 	l.Batch = 1000
 	l.Append(domain.Envelope{Workspace: "acme", Cluster: "c1", Time: storetest.Start, Event: &domain.ClusterRegistered{
@@ -33,7 +36,7 @@ func billedFleet(nodes, hours int) *storetest.Log {
 			node := fmt.Sprintf("n%05d", n)
 			for g := range devices {
 				devices[g] = storetest.Seen{ID: storetest.GPU("c1", node, g), Activity: (n*7 + g*13) % 1001}
-				if who := (n + g + hour/2) % 4; who > 0 {
+				if who := (n + g + hour/2) % teams; who > 0 {
 					devices[g].Workspace, devices[g].Deployment = fmt.Sprintf("team-%d", who), fmt.Sprintf("job-%d", (n+g)%5)
 				}
 			}

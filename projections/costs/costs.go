@@ -108,7 +108,7 @@ func NewReport(view projections.View, q Query) (*Report, error) {
 	if d, err = d.At(view); err != nil {
 		return nil, err
 	}
-	return d.report(s), nil
+	return d.report(s, d.Unreconciled()), nil
 }
 
 // costTopics are the topics that costs depend on. A missing event in any of them may concern every

@@ -188,7 +188,7 @@ func (d *Division) Report(q Query) (*Report, error) {
 	if err := d.each(func(p *part) error { s.add(p); return nil }); err != nil {
 		return nil, err
 	}
-	return d.report(s), nil
+	return d.report(s, d.Unreconciled()), nil
 }
 
 // Each calls yield with every allocation that the filter selects, in the order of
@@ -221,7 +221,7 @@ func (d *Division) each(yield func(*part) error) error {
 }
 
 // report answers a query from the sums of its allocations.
-func (d *Division) report(s *sums) *Report {
+func (d *Division) report(s *sums, unreconciled []Unreconciled) *Report {
 	q := s.query
 	r := &Report{
 		Position: d.position, Month: q.Month, Workspace: q.Workspace, Methods: d.Methods, Policies: d.Policies,
@@ -250,7 +250,7 @@ func (d *Division) report(s *sums) *Report {
 		}
 	}
 	r.Translation = d.rates.Translation()
-	r.Unreconciled = d.Unreconciled()
+	r.Unreconciled = unreconciled
 	r.UnreconciledCount = len(r.Unreconciled)
 	s.report(r)
 	return r

@@ -66,10 +66,6 @@ func statementNumber(month domain.Interval, workspace string, of *costs.ClosedBo
 // or have corrections, in their order.
 func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interval, workspace string) (out []CostStatement, err error) {
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
-		of, err := c.costs(ctx, v, costs.Query{Month: month, By: []costs.Dimension{costs.ByWorkspace}})
-		if err != nil {
-			return err
-		}
 		closes, err := closesOf(v)
 		if err != nil {
 			return err
@@ -83,27 +79,24 @@ func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interva
 		if err != nil {
 			return err
 		}
-		names := map[string]bool{}
-		for i := range of.Groups {
-			names[of.Groups[i].Key[costs.ByWorkspace]] = true
-		}
+		q := costs.EachWorkspace{Month: month, Only: workspace, By: statementReports}
 		for i := range posted {
-			names[posted[i].Workspace] = true
-		}
-		if workspace != "" {
-			if !names[workspace] {
-				if err := charged(v, workspace); err != nil {
-					return err
-				}
-				return &NotFoundError{What: "statement", Name: workspace, Err: fmt.Errorf("nothing of %s is charged to %s", MonthName(month), workspace)}
+			if workspace == "" || posted[i].Workspace == workspace {
+				q.Also = append(q.Also, posted[i].Workspace)
 			}
-			names = map[string]bool{workspace: true}
 		}
-		for _, name := range slices.Sorted(maps.Keys(names)) {
-			s, err := c.statement(ctx, v, month, name)
-			if err != nil {
+		reports, err := c.workspaceCosts(ctx, v, q)
+		if err != nil {
+			return err
+		}
+		if workspace != "" && len(reports) == 0 {
+			if err := charged(v, workspace); err != nil {
 				return err
 			}
+			return &NotFoundError{What: "statement", Name: workspace, Err: fmt.Errorf("nothing of %s is charged to %s", MonthName(month), workspace)}
+		}
+		for _, name := range slices.Sorted(maps.Keys(reports)) {
+			s := newStatement(month, name, reports[name])
 			for i := range posted {
 				if posted[i].Workspace != name {
 					continue
@@ -119,23 +112,24 @@ func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interva
 	return out, err
 }
 
-func (c *Caller) statement(ctx context.Context, v projections.View, month domain.Interval, workspace string) (*CostStatement, error) {
-	by := func(by ...costs.Dimension) (*costs.Report, error) {
-		return c.costs(ctx, v, costs.Query{Month: month, Workspace: workspace, By: by})
-	}
-	components, err := by(costs.ByComponent)
+// statementReports are the dimensions of the reports that a statement is made of.
+var statementReports = [][]costs.Dimension{{costs.ByComponent}, {costs.ByCluster, costs.ByDeployment, costs.ByGPUModel}, {costs.ByCharge}}
+
+// workspaceCosts reports what workspaces are charged for a month, in one pass over it.
+func (c *Caller) workspaceCosts(ctx context.Context, v projections.View, q costs.EachWorkspace) (map[string][]*costs.Report, error) {
+	d, err := c.division(ctx, v, q.Month)
 	if err != nil {
 		return nil, err
 	}
-	deployments, err := by(costs.ByCluster, costs.ByDeployment, costs.ByGPUModel)
-	if err != nil {
-		return nil, err
+	if d == nil {
+		return costs.NewWorkspaceReports(v, q)
 	}
-	charges, err := by(costs.ByCharge)
-	if err != nil {
-		return nil, err
-	}
-	r := components
+	return d.WorkspaceReports(q)
+}
+
+// newStatement makes a statement of the reports of a workspace.
+func newStatement(month domain.Interval, workspace string, of []*costs.Report) *CostStatement {
+	r, deployments, charges := of[0], of[1], of[2]
 	s := &CostStatement{
 		Number: statementNumber(month, workspace, r.Books), Month: month, Workspace: workspace, Final: r.Books != nil, Books: r.Books,
 		Methods: r.Methods, Position: r.Position, Generated: r.Generated, Charged: []attribution.Minor{}, Totals: r.Totals,
@@ -145,7 +139,7 @@ func (c *Caller) statement(ctx context.Context, v projections.View, month domain
 	for i := range r.Totals {
 		s.Charged = append(s.Charged, r.Totals[i].BilledMinor)
 	}
-	return s, nil
+	return s
 }
 
 // correct adds a posting about the workspace.
