@@ -15,7 +15,10 @@
 //   - A column that is a list, a map or a struct is read as JSON. The keys of a map are sorted,
 //     because writers do not keep their order.
 //   - Memory is bounded by the pages that are open, one for each column, and does not grow with
-//     the file. The decoder believes the size that a page states, up to 2 GiB.
+//     the file. A page that states more than 128 MiB or 16 million values gives an error that wraps
+//     [tabular.ErrTooLarge], as do columns whose largest pages together state more than 1 GiB. It is
+//     read before the decoder allocates. Only pages packed with gzip, Brotli, LZ4 or Zstandard that
+//     hold more than they state may take more memory.
 //   - A file that cannot be decoded gives an error that wraps [tabular.ErrDamaged], never a panic.
 //
 // The header is line 1 and the first row is line 2, as if the file were CSV.

@@ -36,6 +36,7 @@ func Is(r io.Reader) bool {
 type Table struct {
 	ctx    context.Context
 	limits tabular.Limits
+	from   io.ReaderAt
 	file   *parquet.File
 	fields []*column
 	leaves []*leaf
@@ -62,7 +63,7 @@ func Open(ctx context.Context, r io.Reader, limits tabular.Limits, noRows error)
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{ctx: ctx, limits: limits, line: 1}
+	t := &Table{ctx: ctx, limits: limits, from: f, line: 1}
 	if err := guarded(func() (err error) {
 		t.file, err = parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
 		return err
@@ -181,6 +182,9 @@ func (t *Table) advance() (more bool, err error) {
 			if t.group == len(groups) {
 				return nil
 			}
+			if err := t.bounded(t.group); err != nil {
+				return err
+			}
 			chunks := groups[t.group].ColumnChunks()
 			t.left = groups[t.group].NumRows()
 			for _, l := range t.leaves {
@@ -201,6 +205,9 @@ func (t *Table) advance() (more bool, err error) {
 func (t *Table) damaged(err error) error {
 	if ctx := t.ctx.Err(); ctx != nil {
 		return ctx
+	}
+	if errors.Is(err, tabular.ErrTooLarge) {
+		return fmt.Errorf("read Parquet: %w", err)
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
