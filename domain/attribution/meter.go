@@ -42,11 +42,14 @@ type MeterRule struct {
 // shares reports whether a rule shares lines.
 func (r *MeterRule) shares() bool { return len(r.Shares) > 0 || r.ShareBy != "" }
 
+// charges reports whether a rule says who is charged for lines.
+func (r *MeterRule) charges() bool { return r.To != "" || r.shares() }
+
 // assigned returns who is charged for a line that is for no machine, by the first such rule that matches it. to is ""
 // if the rule shares the line.
 func assigned(b *domain.BillingLine, rules []MeterRule) (to, rule string) {
 	for i := range rules {
-		if r := &rules[i]; (r.To != "" || r.shares()) && r.isFor(b) {
+		if r := &rules[i]; r.charges() && r.isFor(b) {
 			return r.To, r.Name
 		}
 	}
@@ -98,7 +101,7 @@ func meterOf(b *domain.BillingLine, rules []MeterRule) (m, alone Meter, reason s
 	timed := hasTime(b)
 	for i := range rules {
 		r := &rules[i]
-		if r.To != "" || !r.isFor(b) {
+		if r.charges() || !r.isFor(b) {
 			continue
 		}
 		if m = meters[r.Buys]; m != AddOn && !timed {

@@ -169,3 +169,33 @@ func TestSharesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A rule that says who is charged for lines of no machine says nothing about what lines buy.
+func TestRulesOfChargesLeaveMeters(t *testing.T) {
+	for _, b := range []domain.BillingLine{
+		{SKUID: "gpu-8", PricingUnit: "Hours", PricingQuantity: null("2"), ChargeCategory: "Usage"},
+		{SKUID: "licence", SKUMeter: "Windows License", PricingUnit: "Hours", PricingQuantity: null("2"), ChargeCategory: "Usage"},
+	} {
+		b.BillingCurrency = "USD"
+		want, err := attribution.LineOf(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]string{"SkuId": "*"}
+		for _, rule := range []attribution.MeterRule{
+			{Name: "one", Columns: all, To: "a"},
+			{Name: "outside", Columns: all, Buys: domain.BuysOutside, To: attribution.PlatformOutside},
+			{Name: "fixed", Columns: all, Shares: []domain.WorkspaceWeight{{Workspace: "a", Weight: 1}}},
+			{Name: "held", Columns: all, ShareBy: domain.ShareByGPUHours},
+		} {
+			got, err := attribution.LineOf(&b, rule)
+			if err != nil || got.ToRule != rule.Name || got.To != rule.To {
+				t.Errorf("%s takes the line as %+v (%v)", rule.Name, got, err)
+			}
+			got.To, got.ToRule = "", ""
+			if got != want {
+				t.Errorf("%s makes of the line\n%+v, want\n%+v", rule.Name, got, want)
+			}
+		}
+	}
+}
