@@ -60,6 +60,7 @@ const (
 	PolicyDepreciation       PolicyKind = "depreciation"        // Value: when it begins: daily, full_month, half_month, next_month
 	PolicyCapitalCharge      PolicyKind = "capital_charge"      // Share: annual rate that owned hardware is charged
 	PolicyBooksCurrency      PolicyKind = "books_currency"      // Value: the currency that books are kept in (ISO 4217)
+	PolicyRecoverableTax     PolicyKind = "recoverable_tax"     // Share: of lines of tax with Columns, what comes back
 )
 
 // Selector picks workloads. Empty fields match all. Cluster is the cluster in which a deployment is
@@ -107,6 +108,9 @@ type PolicySet struct {
 	Scope          string      `json:"scope,omitempty"`
 	Value          string      `json:"value,omitempty"`
 	Share          NullDecimal `json:"share,omitzero"`
+	// Columns are those of [MappingRuleSet]. Empty: all lines of tax. Of several policies that a line fits, the one
+	// with the most columns counts, then the first by workspace and id.
+	Columns map[string]string `json:"columns,omitempty"`
 }
 
 // QuotaSet states what a workspace may hold. It is recorded and not yet enforced: plans ignore it,

@@ -83,14 +83,18 @@ func (c *checker) policySet(e *PolicySet) {
 		c.retention(e)
 	case PolicyDepreciation:
 		oneOf(c, "value", e.Value, "daily", "full_month", "half_month", "next_month")
-	case PolicyCapitalCharge:
+	case PolicyCapitalCharge, PolicyRecoverableTax:
 		c.fraction("share", e.Share)
 	case PolicyBooksCurrency:
 		c.currency("value", e.Value)
 	default:
 		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
 			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention,
-			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency)
+			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency, PolicyRecoverableTax)
+	}
+	c.columns("columns", e.Columns)
+	if len(e.Columns) > 0 && e.Kind != PolicyRecoverableTax {
+		c.bad("columns", "are for %s, and the kind is %s", PolicyRecoverableTax, e.Kind)
 	}
 }
 

@@ -221,7 +221,15 @@ var violations = []struct {
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[0].Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[0]: -1 is negative"},
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[1].Currency = "USD" }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[1]: \"USD\" has a limit already"},
 	{edit(func(e *OperatorRevoked) { e.Operator = "" }), TypeOperatorRevoked, "OperatorRevoked: operator: is missing"},
-	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency`},
+	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax`},
+	{edit(func(e *PolicySet) { e.Columns = map[string]string{"RegionId": "de"} }), TypePolicySet, "PolicySet: columns: are for recoverable_tax, and the kind is residency"},
+	{edit(func(e *PolicySet) { *e = PolicySet{Policy: "p", Kind: PolicyRecoverableTax, EffectiveFrom: t0} }), TypePolicySet, "PolicySet: share: is missing, want a number from 0 to 1"},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyRecoverableTax, EffectiveFrom: t0, Share: nullDec("1.5")}
+	}), TypePolicySet, "PolicySet: share: 1.5 is not between 0 and 1"},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyRecoverableTax, EffectiveFrom: t0, Share: nullDec("1"), Columns: map[string]string{"Region": "de"}}
+	}), TypePolicySet, `PolicySet: columns: "Region" is no column of text that FOCUS has, nor a custom one, whose name begins with x_; did you mean RegionId?`},
 	{edit(func(e *PolicySet) { e.Countries = nil }), TypePolicySet, "PolicySet: countries: is empty, want at least one"},
 	{edit(func(e *PolicySet) { e.Countries[0] = "DEU" }), TypePolicySet, `PolicySet: countries: "DEU" is not an ISO 3166-1 code of two capital letters, for example DE`},
 	{edit(func(e *PolicySet) { e.Countries[1] = "DE" }), TypePolicySet, `PolicySet: countries: names "DE" twice`},

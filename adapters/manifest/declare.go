@@ -467,6 +467,7 @@ func (d declaration) policy(id string) *domain.PolicySet {
 		Scope:          d.text("scope"),
 		Value:          d.text("value"),
 		Share:          d.nullDecimal("share"),
+		Columns:        d.labels("columns"),
 	}
 	s, _ := d.sub("selector")
 	ev.Selector = d.selector(s)

@@ -51,6 +51,7 @@ func policySet(m *mover, p *eventsv1.PolicySet, d *domain.PolicySet) {
 	text(m, "scope", &p.Scope, &d.Scope)
 	text(m, "value", &p.Value, &d.Value)
 	m.nullDecimal("share", &p.Share, &d.Share)
+	m.labels("columns", &p.Columns, &d.Columns)
 }
 
 func quotaSet(m *mover, p *eventsv1.QuotaSet, d *domain.QuotaSet) {

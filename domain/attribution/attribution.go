@@ -9,7 +9,8 @@
 //
 // What always holds, each with its property test:
 //
-//   - The allocations of a line sum to its BilledCost and to its EffectiveCost.
+//   - The allocations of a line sum to its BilledCost and to its EffectiveCost, less
+//     recoverable tax.
 //   - Equal sets of lines, nodes, hours and policies give equal allocations in equal
 //     order, whatever the order of the input and however often it repeats entries.
 //   - A line and its reversal cancel allocation by allocation.
@@ -38,6 +39,9 @@
 //  6. A line without a machine of its own that a mapping rule takes goes to one account,
 //     or is shared by the rule's weights, or by the GPU time that workspaces held in the
 //     UTC hours of its charge period. If nobody held any, the platform is charged.
+//  7. The recoverable part of a line of tax is a component of its own, which has billed
+//     cost, because it is on the invoice, and no effective cost. The rest of the line is
+//     divided as above.
 //
 // # Which lines buy time
 //
@@ -137,6 +141,7 @@ const (
 	Assigned                                // for no machine: the workspace of a mapping rule
 	Outside                                 // not for the estate, by a mapping rule: "platform:outside"
 	SharedCost                              // for no machine: the workspaces of a mapping rule, else "platform"
+	TaxRecoverable                          // tax that the tax authority returns, no cost: "platform:tax"
 )
 
 // The accounts that are charged for costs of no workspace.
@@ -146,6 +151,7 @@ const (
 	PlatformUnobserved  = "platform:unobserved"
 	PlatformPrepaid     = "platform:prepaid"
 	PlatformOutside     = "platform:outside"
+	PlatformTax         = "platform:tax"
 )
 
 // Line is the part of a billing line that attribution uses. See [LineOf].
@@ -188,8 +194,11 @@ type Line struct {
 	// account that it charges; "" for none. If To is "", the rule shares the line; see [Input.Rules]. A line that
 	// matches the account alone has no machine of its own.
 	To, ToRule string
-	Corrects   string // the line that this one corrects, "" for none
-	Generated  bool   // synthetic; no supplier sent it
+	// TaxRule names the rule that says how much of a line of tax is recoverable; "" for none. In allocations, Effective
+	// is the line's effective cost without that.
+	TaxRule   string
+	Corrects  string // the line that this one corrects, "" for none
+	Generated bool   // synthetic; no supplier sent it
 	// Number is the caller's, to find the line again. It has no influence, and is 0 for a line that attribution adds.
 	Number uint32
 }
@@ -310,7 +319,7 @@ type Input struct {
 	// Also lists further resource ids of Nodes, in any order.
 	Also        []OtherID
 	Commitments []Commitment
-	// Rules are those that share lines, in any order. Others are ignored.
+	// Rules are those that share lines, and those for tax, in any order. Others are ignored.
 	Rules    []MeterRule
 	Invoices []Invoice
 	Policy   Policy
@@ -319,7 +328,8 @@ type Input struct {
 }
 
 // Allocation is one line's part for one hour, workspace, cluster, deployment and component. Weight
-// and Of explain it: it gets Weight/Of of both amounts of the line, rounded cumulatively.
+// and Of explain it: it gets Weight/Of of both amounts of the line, rounded cumulatively. Of a line of tax, the
+// [TaxRecoverable] part gets Weight/Of of the billed amount, rounded down, and the others share the rest.
 type Allocation struct {
 	Line        *Line
 	Hour        domain.Instant // start of the UTC hour; 0: the whole charge period

@@ -23,10 +23,11 @@ type record struct {
 	id                                                     string
 	issuer, account, invoice, detail, currency             name
 	category, reason, resource, region, sku, commit, fixes name
-	badQuantity, meterReason, product, to, toRule          name
+	badQuantity, meterReason, product, to, toRule, taxRule name
 	billing, charge                                        domain.Interval
 	billed, effective                                      Amount
-	nodeMs, gpuMs                                          int64 // as stated
+	recoverable                                            Amount // tax, of billed; effective is without it
+	nodeMs, gpuMs                                          int64  // as stated
 
 	class                        Class
 	meter, alone                 Meter
@@ -60,6 +61,7 @@ const (
 )
 
 type book struct {
+	tax     map[string]Amount // of rules for tax: what is recoverable
 	ids     map[string]name
 	texts   []string
 	records []record
@@ -78,14 +80,18 @@ func (b *book) name(s string) name {
 
 // readBook reads all lines. Of different lines with the same id, the first by content counts and
 // the others are exceptions.
-func readBook(lines func(func(*Line) error) error, ex *exceptions) (*book, error) {
-	b := &book{ids: map[string]name{"": 0}, texts: []string{""}}
+func readBook(lines func(func(*Line) error) error, rules []MeterRule, ex *exceptions) (*book, error) {
+	tax, err := taxRules(rules)
+	if err != nil {
+		return nil, err
+	}
+	b := &book{tax: tax, ids: map[string]name{"": 0}, texts: []string{""}}
 	if lines == nil {
 		return b, nil
 	}
 	// If the total of all magnitudes fits, so does every sum over lines and allocations.
 	var total Amount
-	err := lines(func(l *Line) error {
+	err = lines(func(l *Line) error {
 		if l.Class < Committed || l.Class > Rounding {
 			return fmt.Errorf("line %q of account %q: class %d is unknown", l.ID, l.Account, l.Class)
 		}
@@ -101,7 +107,11 @@ func readBook(lines func(func(*Line) error) error, ex *exceptions) (*book, error
 				return errTooMuch
 			}
 		}
-		b.records = append(b.records, b.record(l))
+		r := b.record(l)
+		if err := b.reclaim(&r, l); err != nil {
+			return err
+		}
+		b.records = append(b.records, r)
 		return nil
 	})
 	if err != nil {
@@ -123,6 +133,7 @@ func (b *book) record(l *Line) record {
 		resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
 		commit: b.name(l.Commitment), fixes: b.name(l.Corrects), badQuantity: b.name(l.UnusableQuantity),
 		meterReason: b.name(l.MeterReason), product: b.name(l.Product), to: b.name(l.To), toRule: b.name(l.ToRule),
+		taxRule: b.name(l.TaxRule),
 		billing: l.BillingPeriod, charge: l.ChargePeriod,
 		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs,
 		class: l.Class, meter: l.Meter.orStated(l), alone: l.Alone,
@@ -142,7 +153,7 @@ func (b *book) line(r *record, l *Line) {
 		Resource: b.texts[r.resource], Region: b.texts[r.region], SKU: b.texts[r.sku],
 		Commitment: b.texts[r.commit], Unused: r.unused, Recurring: r.recurring,
 		Billed: r.billed, Effective: r.effective, NodeMs: r.nodeMs, GPUMs: r.gpuMs, UnusableQuantity: b.texts[r.badQuantity],
-		To: b.texts[r.to], ToRule: b.texts[r.toRule], Corrects: b.texts[r.fixes], Generated: r.generated, Number: r.number,
+		To: b.texts[r.to], ToRule: b.texts[r.toRule], TaxRule: b.texts[r.taxRule], Corrects: b.texts[r.fixes], Generated: r.generated, Number: r.number,
 	}
 }
 
@@ -165,11 +176,11 @@ func (b *book) seal() {
 	}
 }
 
-func (r *record) names() [17]*name {
+func (r *record) names() [18]*name {
 	return [...]*name{
 		&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency,
 		&r.category, &r.reason, &r.resource, &r.region, &r.sku,
-		&r.commit, &r.fixes, &r.badQuantity, &r.meterReason, &r.product, &r.to, &r.toRule,
+		&r.commit, &r.fixes, &r.badQuantity, &r.meterReason, &r.product, &r.to, &r.toRule, &r.taxRule,
 	}
 }
 

@@ -143,6 +143,7 @@ type drawing struct {
 	plain   bool // no weights by CPU or memory
 	crowded bool // many lines state the time of few machines
 	shared  bool // rules share some lines
+	taxed   bool // some tax is recoverable
 }
 
 func drawEstate(t *rapid.T, d drawing) *estate {
@@ -366,6 +367,9 @@ func drawEstate(t *rapid.T, d drawing) *estate {
 	}
 	if d.shared {
 		e.share(t)
+	}
+	if d.taxed {
+		e.tax(t)
 	}
 	e.policy = attribution.Policy{
 		Discount:       attribution.Discount(pick("discount", "", "as_supplied", "owners_first", "pool_rate")),

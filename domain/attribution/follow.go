@@ -324,7 +324,7 @@ func (r *run) after(rec *record, t *tally, method MatchMethod, billed, effective
 	for i := range billed {
 		totalB, totalE = totalB.add(billed[i]), totalE.add(effective[i])
 	}
-	b, e := divisionOf(rec.billed), divisionOf(rec.effective)
+	b, e := divisionOf(rec.cost()), divisionOf(rec.effective)
 	r.out.Hour, r.out.MatchMethod, r.out.Of = 0, method, signed(totalB, false)
 	for i, key := range t.ordered {
 		if billed[i].isZero() && effective[i].isZero() {

@@ -77,6 +77,9 @@ func LineOf(b *domain.BillingLine, rules ...MeterRule) (Line, error) {
 	}
 	l.Meter, l.Alone, l.MeterReason = meterOf(b, rules)
 	l.To, l.ToRule = assigned(b, rules)
+	if l.Class == Tax {
+		l.TaxRule = taxRule(b, rules)
+	}
 	l.NodeMs, l.GPUMs, l.UnusableQuantity = boughtTime(b)
 	sells := l.Meter
 	if l.Alone != 0 {

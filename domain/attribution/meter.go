@@ -37,6 +37,10 @@ type MeterRule struct {
 	To      string
 	Shares  []domain.WorkspaceWeight
 	ShareBy domain.ShareBy
+	// Tax says that the rule is for lines of tax, and about nothing else: Recoverable is the share of them, 0 to 1,
+	// that the tax authority returns. Without columns it is for all lines of tax.
+	Tax         bool
+	Recoverable Amount
 }
 
 // shares reports whether a rule shares lines.
@@ -101,7 +105,7 @@ func meterOf(b *domain.BillingLine, rules []MeterRule) (m, alone Meter, reason s
 	timed := hasTime(b)
 	for i := range rules {
 		r := &rules[i]
-		if r.charges() || !r.isFor(b) {
+		if r.charges() || r.Tax || !r.isFor(b) {
 			continue
 		}
 		if m = meters[r.Buys]; m != AddOn && !timed {
@@ -202,7 +206,7 @@ func (r *MeterRule) isFor(b *domain.BillingLine) bool {
 			return false
 		}
 	}
-	return len(r.Columns) > 0
+	return len(r.Columns) > 0 || r.Tax
 }
 
 func fits(s, want string) bool {

@@ -26,6 +26,7 @@ var (
 		Unobserved: "unobserved", Unseen: "unseen", UnusedCommitment: "unused_commitment",
 		Prepaid: "prepaid", Unmatched: "unmatched", RoundingAdjustment: "rounding_adjustment",
 		Assigned: "assigned", Outside: "outside", SharedCost: "shared",
+		TaxRecoverable: "tax_recoverable",
 	}
 )
 

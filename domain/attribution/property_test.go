@@ -59,6 +59,7 @@ func TestPromises(t *testing.T) {
 	long.Check(t, 1000, 200_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{
 			crowded: rapid.IntRange(0, 3).Draw(t, "crowded") == 0, shared: rapid.IntRange(0, 3).Draw(t, "shared") == 0,
+			taxed: rapid.Bool().Draw(t, "taxed"),
 		})
 		allocations, res := must(t, e)
 		everythingFoots(t, e, allocations, res)
@@ -252,7 +253,7 @@ func everythingFoots(t *rapid.T, e *estate, allocations []allocation, res *attri
 	}
 	as := standing(e.lines)
 	for i, l := range e.lines {
-		if got := byLine[l.Account+" "+l.ID]; got != (costs{l.Billed, l.Effective}) {
+		if got := byLine[l.Account+" "+l.ID]; got != (costs{l.Billed, l.Effective.Sub(recoverable(&l, l.Effective))}) {
 			t.Fatalf("the allocations of %+v add up to %v", l, got)
 		}
 		ms, method := bought[l.Account+" "+l.ID], methods[l.Account+" "+l.ID]
@@ -324,7 +325,14 @@ func checkAllocation(t *rapid.T, l *allocation) {
 	if l.Weight.Sign() < 0 || l.Of.Cmp(l.Weight) < 0 {
 		t.Fatalf("allocation %s weighs %s of %s", ref(l), l.Weight, l.Of)
 	}
-	amounts := [][2]attribution.Amount{{l.Billed, l.line.Billed}, {l.Effective, l.line.Effective}}
+	tax := recoverable(&l.line, l.line.Billed)
+	amounts := [][2]attribution.Amount{{l.Billed, l.line.Billed.Sub(tax)}, {l.Effective, l.line.Effective}}
+	if l.Component == attribution.TaxRecoverable {
+		if l.Billed != tax || !l.Effective.IsZero() || l.Workspace != attribution.PlatformTax || l.line.Class != attribution.Tax {
+			t.Fatalf("allocation %s costs %s and %s, of %s of tax that comes back", ref(l), l.Billed, l.Effective, tax)
+		}
+		amounts = [][2]attribution.Amount{{l.Billed, l.line.Billed}}
+	}
 	if l.MatchMethod == attribution.ByFollowing {
 		amounts = amounts[:1] // the other ledger has its own weights
 	}

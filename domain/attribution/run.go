@@ -25,6 +25,7 @@ type run struct {
 	line           Line // of the current record
 	out            Allocation
 	feeds          []int32 // tallies that the current record feeds
+	recoverable    Amount  // tax of the current record that is not given yet
 	reconciliation *reconciliation
 	counted        bool // the current record is counted in Result.Matches
 	weights        []weight
@@ -70,7 +71,7 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 		keys: newKeys(), ex: &exceptions{}, result: &Result{}, hardware: newHardwares(),
 	}
 	var err error
-	if r.book, err = readBook(in.Lines, r.ex); err != nil {
+	if r.book, err = readBook(in.Lines, in.Rules, r.ex); err != nil {
 		return nil, err
 	}
 	r.fleet = newFleet(in.Nodes, in.Also, r.hardware, r.ex)
@@ -112,7 +113,7 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 			for _, c := range step.bases {
 				if rec.basis == c {
 					r.begin(rec)
-					if err := step.divide(rec); err != nil {
+					if err := r.withTax(rec, step.divide); err != nil {
 						return nil, err
 					}
 				}
@@ -137,6 +138,7 @@ func (r *run) begin(rec *record) {
 	if r.trace != nil {
 		r.trace.current = r.trace.record >= 0 && rec == &r.book.records[r.trace.record]
 	}
+	r.recoverable = rec.recoverable
 	r.reconciliation = &r.reconciliations.all[rec.reconciliation]
 	r.result.Lines++
 	r.counted = false
@@ -146,6 +148,15 @@ func (r *run) begin(rec *record) {
 // give emits the current allocation under a key. The caller MUST have set the hour, match method,
 // weights and times of r.out.
 func (r *run) give(key, hardware uint32, billed, effective Amount) error {
+	if !r.recoverable.IsZero() && compareKeys(&recoverableTax, &r.keys.all[key]) < 0 {
+		if err := r.giveTax(); err != nil {
+			return err
+		}
+	}
+	return r.emit(key, hardware, billed, effective)
+}
+
+func (r *run) emit(key, hardware uint32, billed, effective Amount) error {
 	k := &r.keys.all[key]
 	hardware = r.hardware.paid(hardware, r.line.Class)
 	r.out.Hardware = r.hardware.all[hardware]
@@ -163,6 +174,9 @@ func (r *run) give(key, hardware uint32, billed, effective Amount) error {
 	w := r.keys.workspace[key]
 	r.reconciliation.parts[w] = r.reconciliation.parts[w].Add(billed)
 	for _, f := range r.feeds {
+		if k.component == TaxRecoverable {
+			break // nothing follows what is no cost
+		}
 		r.follow.tallies[f].add(key, hardware, billed, effective, r.hardware)
 	}
 	if r.trace != nil && r.trace.key == key {
@@ -176,7 +190,7 @@ func (r *run) all(rec *record, hour domain.Instant, method MatchMethod, k alloca
 	r.out.Hour, r.out.MatchMethod = hour, method
 	r.out.Weight, r.out.Of = Whole(1), Whole(1)
 	r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs, r.out.MeasuredMs = boughtMs, 0, 0, 0
-	return r.give(r.keys.id(k), hardware, rec.billed, rec.effective)
+	return r.give(r.keys.id(k), hardware, rec.cost(), rec.effective)
 }
 
 // withoutUse divides a line that needs no usage.

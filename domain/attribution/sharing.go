@@ -137,7 +137,7 @@ func (r *run) shared(rec *record) error {
 		return r.all(rec, 0, ByRule, allocationKey{workspace: Platform, component: SharedCost}, 0, 0)
 	}
 	r.trace.because("mapping rule %s shares it by %s among %d workspaces", rule.Name, by, len(of))
-	billed, effective := divisionOf(rec.billed), divisionOf(rec.effective)
+	billed, effective := divisionOf(rec.cost()), divisionOf(rec.effective)
 	r.out.Hour, r.out.MatchMethod, r.out.Of = 0, ByRule, in(total)
 	for _, w := range of {
 		if w.weight == 0 {

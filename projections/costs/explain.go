@@ -283,6 +283,9 @@ func (x *Explanation) reasons(t *attribution.Trace) {
 	case l.MatchMethod == attribution.ByResource || l.MatchMethod == attribution.ByPool || l.MatchMethod == attribution.ByAccount:
 		x.WeightUnit = "gpu_ms"
 		x.Why = append(x.Why, fmt.Sprintf("weight: %s of %s GPU milliseconds in the charge period were %s", l.Weight, l.Of, held(l)))
+	case l.Component == attribution.TaxRecoverable:
+		x.WeightUnit = "share"
+		x.Why = append(x.Why, fmt.Sprintf("weight: %s of the billed tax is recoverable, and is no cost", l.Weight))
 	case t.Followed != nil:
 		x.WeightUnit = "money"
 		x.Why = append(x.Why, fmt.Sprintf("weight: what it follows cost %s %s, of which %s for this",

@@ -54,6 +54,12 @@ func TestMonthPolicies(t *testing.T) {
 		}
 		return domain.Envelope{Workspace: "home", Time: storetest.Start - 9*day, Event: ev}
 	}
+	tax := func(id, share string, from domain.Instant, columns map[string]string, edit ...func(*domain.PolicySet)) domain.Envelope {
+		env := policy(id, domain.PolicyRecoverableTax, "", from, edit...)
+		ev := env.Event.(*domain.PolicySet)
+		ev.Columns, ev.Share = columns, domain.NullDecimal{Decimal: decimal.RequireFromString(share), Valid: true}
+		return env
+	}
 	const discount, idle = domain.PolicyCommitmentDiscount, domain.PolicyIdleCost
 	standard := "commitment_discount as_supplied default\nidle_cost owner default"
 	elsewhere := func(env domain.Envelope, workspace string) domain.Envelope {
@@ -76,6 +82,22 @@ func TestMonthPolicies(t *testing.T) {
 			standard + "\ndecision_void home/i: PolicySet: operator \"mallory\" has no such key in the registry"},
 		{"of a tenant, and of a part", []domain.Envelope{storetest.Root.Sign(elsewhere(policy("i", idle, "platform", storetest.Start-day), "acme")), storetest.Root.Sign(policy("d", discount, "pool_rate", storetest.Start-day, func(p *domain.PolicySet) { p.Selector.Cluster = "c" }))},
 			standard + "\npolicy_not_applied acme/i: idle_cost is decided for all workspaces, by home\npolicy_not_applied home/d: commitment_discount for a part of the workloads: a bill is divided by one rule"},
+		{"tax: more columns first", []domain.Envelope{
+			storetest.Root.Sign(tax("all", "0", storetest.Start-day, nil)),
+			storetest.Root.Sign(tax("de", "1", storetest.Start, map[string]string{"RegionId": "de-*"})),
+			storetest.Root.Sign(tax("account", "0.5", storetest.Start, map[string]string{"RegionId": "de-*", "BillingAccountId": "42"})),
+		}, standard + "\nrecoverable_tax 0.5 account\nrecoverable_tax 1 de\nrecoverable_tax 0 all"},
+		{"tax: later, ended, of a tenant, of a part, and not by whoever may", []domain.Envelope{
+			storetest.Root.Sign(tax("later", "0.5", storetest.Start+day, nil)),
+			storetest.Root.Sign(tax("next", "0.5", storetest.MayBill.To, nil)),
+			storetest.Root.Sign(tax("ended", "0.5", storetest.Start-2*day, nil, func(p *domain.PolicySet) { p.EffectiveTo = storetest.Start })),
+			storetest.Root.Sign(elsewhere(tax("own", "0.5", storetest.Start, nil), "acme")),
+			storetest.Root.Sign(tax("part", "0.5", storetest.Start, nil, func(p *domain.PolicySet) { p.Selector.Cluster = "c" })),
+			storetest.Mallory.Sign(tax("void", "0.5", storetest.Start, nil)),
+		}, standard + "\npolicy_not_applied acme/own: recoverable_tax is decided for all workspaces, by home" +
+			"\npolicy_changes_in_period home/later: recoverable_tax 0.5 takes effect at 2026-05-02T00:00:00Z, from the next month on" +
+			"\npolicy_not_applied home/part: recoverable_tax for a part of the workloads: tax is for lines of bills" +
+			"\ndecision_void home/void: PolicySet: operator \"mallory\" has no such key in the registry"},
 		{"twice: the later", []domain.Envelope{storetest.Root.Sign(policy("b", idle, "platform", storetest.Start-2*day)), storetest.Root.Sign(policy("a", idle, "owner", storetest.Start-day)), storetest.Root.Sign(policy("c", idle, "owner", storetest.Start-3*day))},
 			"commitment_discount as_supplied default\nidle_cost owner a\npolicy_not_applied home/b: idle_cost is replaced by a\npolicy_not_applied home/c: idle_cost is replaced by a"},
 		{"of something else", []domain.Envelope{storetest.Root.Sign(policy("s", domain.PolicyActivity, "1002", storetest.Start-day))}, standard},

@@ -78,6 +78,9 @@ func readLedger(view projections.View, month domain.Interval) (*ledger, error) {
 	if err := l.readRules(view, a); err != nil {
 		return nil, err
 	}
+	if err := l.readTax(view, a); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 

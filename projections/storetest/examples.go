@@ -55,6 +55,10 @@ func Examples() []domain.Envelope {
 		&domain.OperatorRegistered{Operator: "ann", PublicKey: key, Role: domain.RoleFinance, AuthorityLimits: []domain.Money{limit}},
 		&domain.OperatorRevoked{Operator: "ann", PublicKey: key},
 		&domain.PolicySet{Policy: "eu", Kind: domain.PolicyResidency, EffectiveFrom: Start, Countries: []string{"DE", "FR"}},
+		&domain.PolicySet{
+			Policy: "vat", Kind: domain.PolicyRecoverableTax, EffectiveFrom: Start,
+			Share: domain.NullDecimal{Decimal: dec("0.5"), Valid: true}, Columns: map[string]string{"BillingAccountId": "42"},
+		},
 		&domain.QuotaSet{Quota: "q", Resource: "nvidia.com/gpu", Limit: dec("64"), EffectiveFrom: Start},
 		&domain.BudgetSet{Budget: "b", Period: month, Amount: usd("100"), Basis: domain.BudgetCash},
 		&domain.RegionDefined{Region: "eu-central-1", Country: "DE", RoundTrips: []domain.RoundTrip{{To: "eu-west-1", Micros: 25_000, Measured: true}}},

@@ -332,7 +332,8 @@ type PolicySet struct {
 	Clusters       []string               `protobuf:"bytes,9,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	Scope          string                 `protobuf:"bytes,10,opt,name=scope,proto3" json:"scope,omitempty"`
 	Value          string                 `protobuf:"bytes,11,opt,name=value,proto3" json:"value,omitempty"`
-	Share          string                 `protobuf:"bytes,12,opt,name=share,proto3" json:"share,omitempty"` // decimal; empty: null
+	Share          string                 `protobuf:"bytes,12,opt,name=share,proto3" json:"share,omitempty"`                                                                               // decimal; empty: null
+	Columns        map[string]string      `protobuf:"bytes,13,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for recoverable_tax: of a bill's line, as in MappingRuleSet
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -449,6 +450,13 @@ func (x *PolicySet) GetShare() string {
 		return x.Share
 	}
 	return ""
+}
+
+func (x *PolicySet) GetColumns() map[string]string {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
 }
 
 // QuotaSet states how much of a resource a workspace may hold. It is recorded but not yet
@@ -1195,7 +1203,7 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\x04tier\x18\x05 \x01(\tR\x04tier\x12 \n" +
 	"\venvironment\x18\x06 \x01(\tR\venvironment\x12\x18\n" +
 	"\aregions\x18\a \x03(\tR\aregions\x12\x1c\n" +
-	"\tcountries\x18\b \x03(\tR\tcountries\"\x9f\x03\n" +
+	"\tcountries\x18\b \x03(\tR\tcountries\"\xa6\x04\n" +
 	"\tPolicySet\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12%\n" +
@@ -1209,7 +1217,11 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\x05scope\x18\n" +
 	" \x01(\tR\x05scope\x12\x14\n" +
 	"\x05value\x18\v \x01(\tR\x05value\x12\x14\n" +
-	"\x05share\x18\f \x01(\tR\x05share\"\xc2\x01\n" +
+	"\x05share\x18\f \x01(\tR\x05share\x12I\n" +
+	"\acolumns\x18\r \x03(\v2/.quartermaster.events.v1.PolicySet.ColumnsEntryR\acolumns\x1a:\n" +
+	"\fColumnsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc2\x01\n" +
 	"\bQuotaSet\x12\x14\n" +
 	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x1b\n" +
@@ -1284,7 +1296,7 @@ func file_events_v1_registry_proto_rawDescGZIP() []byte {
 	return file_events_v1_registry_proto_rawDescData
 }
 
-var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_events_v1_registry_proto_goTypes = []any{
 	(*WorkspaceRegistered)(nil), // 0: quartermaster.events.v1.WorkspaceRegistered
 	(*OperatorRegistered)(nil),  // 1: quartermaster.events.v1.OperatorRegistered
@@ -1300,26 +1312,28 @@ var file_events_v1_registry_proto_goTypes = []any{
 	(*WorkspaceWeight)(nil),     // 11: quartermaster.events.v1.WorkspaceWeight
 	(*MappingRuleSet)(nil),      // 12: quartermaster.events.v1.MappingRuleSet
 	(*LegalHoldSet)(nil),        // 13: quartermaster.events.v1.LegalHoldSet
-	nil,                         // 14: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	(*Money)(nil),               // 15: quartermaster.events.v1.Money
-	(*Interval)(nil),            // 16: quartermaster.events.v1.Interval
+	nil,                         // 14: quartermaster.events.v1.PolicySet.ColumnsEntry
+	nil,                         // 15: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	(*Money)(nil),               // 16: quartermaster.events.v1.Money
+	(*Interval)(nil),            // 17: quartermaster.events.v1.Interval
 }
 var file_events_v1_registry_proto_depIdxs = []int32{
-	15, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
+	16, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
 	3,  // 1: quartermaster.events.v1.PolicySet.selector:type_name -> quartermaster.events.v1.Selector
 	3,  // 2: quartermaster.events.v1.PolicySet.others:type_name -> quartermaster.events.v1.Selector
-	16, // 3: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
-	15, // 4: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
-	7,  // 5: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
-	16, // 6: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
-	14, // 7: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	11, // 8: quartermaster.events.v1.MappingRuleSet.to_shares:type_name -> quartermaster.events.v1.WorkspaceWeight
-	16, // 9: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	14, // 3: quartermaster.events.v1.PolicySet.columns:type_name -> quartermaster.events.v1.PolicySet.ColumnsEntry
+	17, // 4: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
+	16, // 5: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
+	7,  // 6: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
+	17, // 7: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
+	15, // 8: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	11, // 9: quartermaster.events.v1.MappingRuleSet.to_shares:type_name -> quartermaster.events.v1.WorkspaceWeight
+	17, // 10: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_registry_proto_init() }
@@ -1334,7 +1348,7 @@ func file_events_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_registry_proto_rawDesc), len(file_events_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

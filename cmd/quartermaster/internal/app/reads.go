@@ -82,7 +82,8 @@ func charged(v projections.View, workspace string) error {
 	if err != nil {
 		return err
 	}
-	all := append(names.Workspaces, attribution.Platform, attribution.PlatformPrepaid, attribution.PlatformReliability, attribution.PlatformUnobserved, attribution.PlatformOutside)
+	all := append(names.Workspaces, attribution.Platform, attribution.PlatformPrepaid, attribution.PlatformReliability,
+		attribution.PlatformUnobserved, attribution.PlatformOutside, attribution.PlatformTax)
 	slices.Sort(all)
 	return among("workspace", workspace, slices.Compact(all))
 }

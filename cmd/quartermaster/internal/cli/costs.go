@@ -73,15 +73,16 @@ contracted cost. The savings rate is 1 - effective / list (the effective savings
 FinOps Foundation).
 
   workspace   who is charged, or platform, platform:reliability (failed or in
-              maintenance), platform:unobserved (unobserved time) or
-              platform:prepaid (paid now for a term), or platform:outside (not for the
-              estate)
+              maintenance), platform:unobserved (unobserved time),
+              platform:prepaid (paid now for a term), platform:outside (not for the
+              estate) or platform:tax (recoverable tax)
   component   allocated, busy_unattributed (active without a known holder; charged
               like idle), idle, unprovisioned, failed, maintenance, unobserved,
               unseen (bought beyond the time in service), unused_commitment,
               prepaid, unmatched, rounding_adjustment, assigned (for no machine, by a
               mapping rule), outside (not for the estate, by a mapping rule), shared (for no
-              machine, among the workspaces of a mapping rule)
+              machine, among the workspaces of a mapping rule), tax_recoverable (by a policy;
+              billed, and no effective cost)
   class       committed, on_demand, spot, owned, shared, credit, tax, rounding
   workload_class  class of the deployment; none for time without a holder
   gpu_model, billing_model  of the machines that the line pays for; if they do not state

@@ -108,6 +108,9 @@ func declaredText(s *registry.Statement) string {
 		if d.Share.Valid {
 			add("%s", d.Share.Decimal)
 		}
+		for _, column := range slices.Sorted(maps.Keys(d.Columns)) {
+			add("%s=%s", column, d.Columns[column])
+		}
 		list("countries", d.Countries)
 		list("certifications", d.Certifications)
 		list("clusters", d.Clusters)
