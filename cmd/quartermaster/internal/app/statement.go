@@ -38,6 +38,10 @@ type CostStatement struct {
 	Unreconciled []costs.Unreconciled `json:"unreconciled"`
 	// Corrections are what is posted into the month about the workspace in earlier closed months.
 	Corrections []StatementCorrection `json:"corrections"`
+	// Notes cancel earlier statements by the corrections.
+	Notes []CreditNote `json:"credit_notes"`
+	// Due is what is asked for in each currency: what is charged and the amounts of the notes.
+	Due []Due `json:"due"`
 	// Coverage is the share of held time with measured activity, in per mille; null if nothing was held.
 	Coverage *int64 `json:"activity_coverage_permille"`
 }
@@ -105,6 +109,7 @@ func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interva
 					return err
 				}
 			}
+			s.note()
 			out = append(out, *s)
 		}
 		return nil

@@ -19,12 +19,12 @@ import (
 // returns its file.
 func mendedNode(t *testing.T, model string) string {
 	t.Helper()
-	return document(t, &domain.Envelope{Time: apptest.May, Cluster: "lab", Subject: "n9", Event: &domain.NodeRegistered{
+	return eventDocument(t, &domain.Envelope{Time: apptest.May, Cluster: "lab", Subject: "n9", Event: &domain.NodeRegistered{
 		Node: "n9", CPUMilli: 1000, MemoryMiB: 1024, GPUs: []domain.GPUDeclared{{ID: domain.DeriveGPUID("lab", "n9", 0), Model: model}},
 	}})
 }
 
-func document(t *testing.T, env *domain.Envelope) string {
+func eventDocument(t *testing.T, env *domain.Envelope) string {
 	t.Helper()
 	doc, err := wire.CloudEvent(env)
 	if err != nil {
@@ -109,9 +109,9 @@ func TestReappendIsFinished(t *testing.T) {
 		event     *domain.Envelope
 		with      []string
 	}{
-		{"the same file", "gpu-twice", node, []string{"--event", document(t, node)}},
+		{"the same file", "gpu-twice", node, []string{"--event", eventDocument(t, node)}},
 		{"no file", "gpu-twice", node, nil},
-		{"a decision", "unsigned", policy, []string{"--event", document(t, policy)}},
+		{"a decision", "unsigned", policy, []string{"--event", eventDocument(t, policy)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, id := begun(t, c.bad, c.event)
@@ -209,7 +209,7 @@ func TestReappendUnreadable(t *testing.T) {
 	}
 	gpu := domain.DeriveGPUID("lab", "n1", 0)
 	sample := func(cluster string) string {
-		return document(t, &domain.Envelope{Time: apptest.May + 2*domain.Hour, Cluster: cluster, Subject: "n1", Event: &domain.NodeSampled{
+		return eventDocument(t, &domain.Envelope{Time: apptest.May + 2*domain.Hour, Cluster: cluster, Subject: "n1", Event: &domain.NodeSampled{
 			Node: "n1", Interval: domain.Interval{From: apptest.May + domain.Hour, To: apptest.May + 2*domain.Hour},
 			Strings: []string{"research", "train"}, HolderWorkspace: []uint32{1}, HolderDeployment: []uint32{2}, HolderUnit: []uint32{0},
 			IDs: gpu[:], Holder: []uint32{1},
