@@ -121,6 +121,8 @@ func read(t testing.TB, text string, opts focus.Options) result {
 func dividable(e domain.Event) error {
 	var line *domain.BillingLine
 	switch e := e.(type) {
+	case *domain.BillingPeriodClosed:
+		return nil
 	case *domain.BillingLineRecorded:
 		line = &e.Line
 	case *domain.BillingLineCorrected:
@@ -151,6 +153,8 @@ func copied(t testing.TB, e domain.Event) domain.Event {
 		out = &domain.BillingLineCorrected{}
 	case *domain.InvoiceReceived:
 		out = &domain.InvoiceReceived{}
+	case *domain.BillingPeriodClosed:
+		out = &domain.BillingPeriodClosed{}
 	}
 	if err := json.Unmarshal(b, out); err != nil {
 		t.Fatal(err)

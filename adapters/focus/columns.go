@@ -8,8 +8,10 @@ import (
 
 // Names of the datasets that are read.
 const (
-	CostAndUsage   = "Cost and Usage"
-	InvoiceDetails = "Invoice Detail"
+	CostAndUsage        = "Cost and Usage"
+	InvoiceDetails      = "Invoice Detail"
+	BillingPeriods      = "Billing Period"
+	ContractCommitments = "Contract Commitment"
 )
 
 // Our own columns. To FOCUS they are custom columns.

@@ -1,8 +1,9 @@
 // Package focus reads and writes suppliers' bills in FOCUS, the FinOps Open Cost and Usage
 // Specification.
 //
-// [Run] reads Cost and Usage (1.0-preview, 1.0 to 1.4) and Invoice Detail (1.4) as CSV, plain or
-// compressed with gzip or zstd, and emits events. What always holds:
+// [Run] reads Cost and Usage (1.0-preview, 1.0 to 1.4), Invoice Detail and Billing Period (1.4) and
+// Contract Commitment (1.3, 1.4) as CSV, plain or compressed with gzip or zstd, and emits events. What
+// always holds:
 //
 //   - The same bytes and options give the same events in the same order. So a file is a source
 //     ([SourceName]) with dense sequence numbers, and importing it again changes nothing.
@@ -150,4 +151,17 @@
 // of the invoice, if one of them is bad, or if a detail is a duplicate, because the total would
 // be wrong. Columns without a field in the event (PaymentCurrencyBilledCost,
 // PaymentCurrencyInvoiceDetailId, custom columns) are not imported.
+//
+// # Billing Period
+//
+// A row with the status Closed gives a BillingPeriodClosed for every account of [Options.Accounts],
+// because FOCUS does not say of which accounts a period is. A column x_BillingAccountId, if the file
+// has one, says it for its row. An open period gives no event. The event has the time of
+// BillingPeriodLastUpdated, else of BillingPeriodCreated, else of the end of the period.
+//
+// # Contract Commitment
+//
+// Rows are checked against the columns of FOCUS (type, null, allowed values, order of the periods), and
+// every violation makes a bad row. They give no events, because a commitment in the ledger is a
+// decision that someone signs. [Summary.Contracts] has them, for a comparison with the ledger.
 package focus

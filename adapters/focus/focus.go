@@ -34,6 +34,8 @@ type Options struct {
 	// FocusVersion, if not empty, is the version of the file: 1.0-preview, 1.0 to 1.4. If empty, it is
 	// detected from the columns.
 	FocusVersion string
+	// Accounts are the billing accounts that a file of Billing Period is about, which does not name them.
+	Accounts []string
 	// Historical declares that every fact was known when it became true, so that backtests may
 	// use it. Otherwise a fact counts as known from when it is appended.
 	Historical bool
@@ -71,7 +73,7 @@ var ExportTimeColumns = []string{"export_time", "_PARTITIONTIME", "x_ExportTime"
 
 // Summary is the result of importing a file.
 type Summary struct {
-	Dataset      string              `json:"dataset"`       // CostAndUsage or InvoiceDetails; empty if neither
+	Dataset      string              `json:"dataset"`       // one of the names of datasets; empty if none
 	FocusVersion string              `json:"focus_version"` // given or detected
 	Rows         int                 `json:"rows"`          // read, including bad rows, without header and blank lines
 	Events       int                 `json:"events"`        // emitted
@@ -82,6 +84,8 @@ type Summary struct {
 	// Rounded is what rounding removed from the costs of each invoice.
 	Rounded  []Rounding        `json:"rounded,omitempty"`
 	Warnings []tabular.Warning `json:"warnings,omitempty"`
+	// Contracts are the rows of Contract Commitment, in the order of the file.
+	Contracts []Contract `json:"-"`
 }
 
 // SourceName returns the name of a file as a source of events: its SHA-256, the version of the
@@ -96,6 +100,9 @@ func SourceName(sum [32]byte, o Options) string {
 	}
 	if o.Historical {
 		q.Set("historical", "true")
+	}
+	if len(o.Accounts) > 0 {
+		q["account"] = slices.Compact(slices.Sorted(slices.Values(o.Accounts)))
 	}
 	if len(o.ExportTime) > 0 {
 		q.Set("export_time", strings.Join(o.ExportTime, ","))
@@ -132,7 +139,7 @@ type dataset interface {
 	end() error
 }
 
-// Run reads a file of Cost and Usage or Invoice Detail. Messages call the file name. The
+// Run reads a file of one of the datasets. Messages call the file name. The
 // argument again MUST be the same file from its beginning. Run reads it only at the first row
 // without an issuer, and then to its end.
 //
@@ -309,9 +316,17 @@ func (r *run) open(header []string) (dataset, error) {
 		}
 	}
 	has := func(name string) bool { _, ok := at[fold(name)]; return ok }
+	if !has("ChargePeriodStart") && has("BillingPeriodStatus") {
+		return r.openPeriods(header, has)
+	}
+	if len(r.opts.Accounts) > 0 {
+		return nil, fmt.Errorf("%w: accounts are given for Billing Period alone; import it by itself", ErrColumns)
+	}
 	if !has("ChargePeriodStart") && has("InvoiceDetailId") && has("InvoiceIssueStatus") {
-		r.sum.Dataset = InvoiceDetails
 		return r.openInvoices(header, has)
+	}
+	if !has("ChargePeriodStart") && has("ContractCommitmentId") {
+		return r.openContracts(header, has)
 	}
 	v := versionOf(has)
 	if r.preview {
@@ -340,9 +355,9 @@ func columnsError(header []string, has func(string) bool, missing []string) erro
 	hint := ""
 	switch {
 	case has("ContractCommitmentId"):
-		hint = "; this is the FOCUS dataset Contract Commitment, which is not imported"
+		hint = "; this looks like the FOCUS dataset Contract Commitment"
 	case has("BillingPeriodStatus"):
-		hint = "; this is the FOCUS dataset Billing Period, which is not imported"
+		hint = "; this looks like the FOCUS dataset Billing Period"
 	case has("lineItem/UnblendedCost"), has("line_item_unblended_cost"):
 		hint = "; this is a Cost and Usage Report in AWS's own columns: export it as FOCUS"
 	case tabular.OtherDelimiter(header) != "":

@@ -14,11 +14,8 @@ import (
 // invoices reads Invoice Detail. The rows of an invoice may be anywhere in the file, so an
 // invoice is complete only at the end of the file.
 type invoices struct {
-	*run
-	names []string       // of the columns, as in the file
-	at    map[string]int // index of a column, by its folded name
-	cells []string       // values of the current row, trimmed, "" for null
-	held  int64          // memory held, approximately, in bytes
+	sheet
+	held  int64 // memory held, approximately, in bytes
 	list  []*invoice
 	named map[[3]string]*invoice
 	lost  bool // a bad row did not name its invoice
@@ -64,60 +61,16 @@ func (r *run) openInvoices(header []string, has func(string) bool) (dataset, err
 	if v := r.opts.FocusVersion; v != "" && v != "1.4" {
 		return nil, fmt.Errorf("this is Invoice Detail, which FOCUS %s does not have: it came with 1.4", v)
 	}
-	var needed, wanted []string
-	for _, name := range neededOfInvoice {
-		if !has(name) {
-			needed = append(needed, name)
-		}
-	}
-	if len(needed) > 0 {
-		return nil, columnsError(header, has, needed)
-	}
-	for _, name := range wantedOfInvoice {
-		if !has(name) {
-			wanted = append(wanted, name)
-		}
-	}
 	r.sum.FocusVersion = "1.4"
-	if len(wanted) > 0 {
-		r.warnOfFile("columns that FOCUS 1.4 makes mandatory are missing and read as null", strings.Join(wanted, ", "))
+	s, err := r.openSheet(header, has, InvoiceDetails, neededOfInvoice, wantedOfInvoice, append([]string{columnGenerated}, invoiceColumns...))
+	if err != nil {
+		return nil, err
 	}
-	iv := &invoices{
-		run:   r,
-		at:    map[string]int{},
-		names: header,
-		cells: make([]string, len(header)),
-		named: map[[3]string]*invoice{},
-	}
-	known := map[string]bool{fold(columnGenerated): true}
-	for _, name := range invoiceColumns {
-		known[fold(name)] = true
-	}
-	for i, name := range header {
-		iv.at[fold(name)] = i
-		if !known[fold(name)] {
-			r.warnOfFile("a column is not one of Invoice Detail and is left out", name)
-		}
-	}
-	return iv, nil
-}
-
-func (iv *invoices) value(column string) string {
-	if i, ok := iv.at[fold(column)]; ok {
-		return iv.cells[i]
-	}
-	return ""
+	return &invoices{sheet: s, named: map[[3]string]*invoice{}}, nil
 }
 
 func (iv *invoices) row(values []string) error {
-	for i, v := range values {
-		v = strings.TrimSpace(v)
-		if isNull(v) {
-			iv.warn("the text "+v+" is read as null", iv.names[i])
-			v = ""
-		}
-		iv.cells[i] = v
-	}
+	iv.take(values)
 	key := [3]string{iv.value("InvoiceIssuerName"), iv.value("BillingAccountId"), iv.value("InvoiceId")}
 	for i, column := range []string{"InvoiceIssuerName", "BillingAccountId", "InvoiceId"} {
 		if key[i] == "" {

@@ -243,9 +243,10 @@ func focusPage(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString(`# FOCUS columns
 
-"quartermaster import focus" reads FOCUS 1.0-preview to 1.4 Cost and Usage and FOCUS 1.4 Invoice
-Detail, as CSV (plain, gzip or zstd) or Parquet. Columns stand in any order, their names in any case. The
-package comment of [adapters/focus](../../adapters/focus/doc.go) has every rule.
+"quartermaster import focus" reads FOCUS 1.0-preview to 1.4 Cost and Usage, 1.4 Invoice Detail and
+Billing Period, and 1.3 and 1.4 Contract Commitment, as CSV (plain, gzip or zstd) or Parquet. Columns
+stand in any order, their names in any case. The package comment of
+[adapters/focus](../../adapters/focus/doc.go) has every rule.
 
 - **Required**: a file without the column is not read, and a row where it is null is bad.
 - **Decides**: a value that cannot be read refuses the row. In every other column it is

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"quartermaster/domain"
@@ -55,11 +56,36 @@ func (e *CommitmentEntry) At(t domain.Instant) *CommitmentTerm {
 // End returns when the last term ends.
 func (e *CommitmentEntry) End() domain.Instant { return e.Terms[len(e.Terms)-1].Term.To }
 
+// Commitments returns all commitments that were ever bought, with those terms that they had after
+// renewals and ends, by id. One that was ended before it began has no term. It judges decisions as
+// [CommitmentsHeld] does.
+func Commitments(view projections.View, a *registry.Authority) (map[string]CommitmentEntry, error) {
+	return commitments(view, a, math.MaxInt64)
+}
+
 // CommitmentsHeld returns the commitments that are not over at a time, including future ones, by
 // end and then id. It counts valid decisions that had taken effect or had been made by then: the
 // last purchase, its renewals, each of which replaces what was valid from its start on, and its
 // end. If several workspaces declare one commitment, the later purchase counts.
 func CommitmentsHeld(view projections.View, a *registry.Authority, at domain.Instant) ([]CommitmentEntry, error) {
+	held, err := commitments(view, a, at)
+	if err != nil {
+		return nil, err
+	}
+	out := []CommitmentEntry{}
+	for _, id := range slices.Sorted(maps.Keys(held)) {
+		e := held[id]
+		e.Terms = slices.DeleteFunc(e.Terms, func(t CommitmentTerm) bool { return t.Term.To <= at })
+		if len(e.Terms) > 0 {
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b CommitmentEntry) int { return cmp.Compare(a.End(), b.End()) })
+	return out, nil
+}
+
+// commitments reads the commitments as decided by a time.
+func commitments(view projections.View, a *registry.Authority, at domain.Instant) (map[string]CommitmentEntry, error) {
 	type bought struct {
 		entry CommitmentEntry
 		order domain.Precedence
@@ -78,16 +104,11 @@ func CommitmentsHeld(view projections.View, a *registry.Authority, at domain.Ins
 	if err != nil {
 		return nil, fmt.Errorf("read commitments: %w", err)
 	}
-	out := []CommitmentEntry{}
-	for _, id := range slices.Sorted(maps.Keys(held)) {
-		e := held[id].entry
-		e.Terms = slices.DeleteFunc(e.Terms, func(t CommitmentTerm) bool { return t.Term.To <= at })
-		if len(e.Terms) > 0 {
-			out = append(out, e)
-		}
+	all := map[string]CommitmentEntry{}
+	for id, b := range held {
+		all[id] = b.entry
 	}
-	slices.SortStableFunc(out, func(a, b CommitmentEntry) int { return cmp.Compare(a.End(), b.End()) })
-	return out, nil
+	return all, nil
 }
 
 // commitmentOf reads a history with every term, and the order of its purchase; nil if there is

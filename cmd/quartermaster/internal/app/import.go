@@ -98,7 +98,7 @@ func billsOf(opts focus.Options) reader {
 			s, err := focus.Run(ctx, file, again, name, opts, emit, bad)
 			return fileRead{
 				dataset: s.Dataset, version: s.FocusVersion, rows: s.Rows, events: s.Events, bad: s.Bad, types: s.Types, warnings: s.Warnings,
-				deviations: s.Deviations, rounded: s.Rounded,
+				deviations: s.Deviations, rounded: s.Rounded, contracts: s.Contracts,
 			}, err
 		},
 	}
@@ -126,6 +126,7 @@ type Imported struct {
 	// Deviations and Rounded are set by import focus alone: see focus.Summary.
 	Deviations map[focus.Deviation]int `json:"deviations,omitempty"`
 	Rounded    []focus.Rounding        `json:"rounded,omitempty"`
+	Contracts  *ContractsCompared      `json:"contracts,omitempty"` // of a file of Contract Commitment
 	Seconds    float64                 `json:"seconds"`
 }
 
@@ -160,6 +161,7 @@ type fileRead struct {
 	warnings          []tabular.Warning
 	deviations        map[focus.Deviation]int
 	rounded           []focus.Rounding
+	contracts         []focus.Contract
 }
 
 // columnsOf reads public files in their publishers' columns.
@@ -304,8 +306,13 @@ func (h *Conn) importFile(ctx context.Context, path string, strict bool, rd read
 	ans.Warnings = append(ans.Warnings, read.warnings...)
 	ans.Deviations, ans.Rounded = read.deviations, read.rounded
 	ans.Appended, ans.Known = ap.appended, ap.known
-	if ans.Dataset != "" {
+	switch ans.Dataset {
+	case focus.CostAndUsage, focus.InvoiceDetails:
 		ans.Stated = &ap.stated
+	case focus.ContractCommitments:
+		if err == nil {
+			ans.Contracts, err = h.compareContracts(ctx, read.contracts)
+		}
 	}
 	ans.Seconds = time.Since(start).Seconds()
 	if err != nil {

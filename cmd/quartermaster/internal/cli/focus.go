@@ -20,8 +20,13 @@ func (a *Program) importFocusCommand() *cobra.Command {
 1.0-preview to 1.4, as CSV (plain, gzip or zstd) or Parquet.
 
 Each row of a Cost and Usage file becomes one billing line. Each invoice of an Invoice Detail
-file (1.4) becomes one invoice. The kind of file and its version are recognised from the
-columns. Required columns: BilledCost, BillingAccountId, BillingCurrency, BillingPeriodStart,
+file (1.4) becomes one invoice. A closed period of a Billing Period file (1.4) says that the
+supplier changes nothing more in it. FOCUS does not say of which billing accounts a period is:
+--account does, or a column x_BillingAccountId. A Contract Commitment file (1.3, 1.4) is checked and
+compared with the commitments in the log, and changes nothing, because a commitment is a decision that
+someone signs. The kind of file and its version are recognised from the columns.
+
+Required columns of Cost and Usage: BilledCost, BillingAccountId, BillingCurrency, BillingPeriodStart,
 BillingPeriodEnd, ChargeCategory, ChargePeriodStart, ChargePeriodEnd and InvoiceIssuerName (or
 ProviderName before 1.4). Other columns may be missing, with a warning. Columns that FOCUS does
 not define are kept.
@@ -67,13 +72,16 @@ as many lines as the ledger is rejected until --accept-removal says how many lin
   quartermaster import focus FocusCost.parquet --zone UTC
   quartermaster import focus bill.csv --currency EUR --zone UTC --strict
   quartermaster import focus --snapshot 123456789012/2026-05 export-of-today.csv.gz
-  quartermaster import focus invoice-detail.csv -o json`,
+  quartermaster import focus invoice-detail.csv -o json
+  quartermaster import focus --account 123456789012 billing-period.csv
+  quartermaster import focus contract-commitment.csv`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			return a.importBills(cmd, &fl, fl.opts, files)
 		},
 	}
 	fl.add(cmd)
+	cmd.Flags().StringArrayVar(&fl.opts.Accounts, "account", nil, "billing account of a Billing Period file; repeatable")
 	cmd.Flags().StringVar(&fl.opts.FocusVersion, "focus-version", "", "FOCUS version of the files, 1.0-preview or 1.0 to 1.4, if their columns do not show it")
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
@@ -151,6 +152,23 @@ func (a *Program) importFiles(imported func(done func(*app.Imported) error) erro
 	return err
 }
 
+// showContracts lists where a file of Contract Commitment differs from the log.
+func (a *Program) showContracts(c *app.ContractsCompared) error {
+	if len(c.Differences) == 0 {
+		return nil
+	}
+	t := a.table("commitment", "column", "file", "log")
+	for i, d := range c.Differences {
+		if i == shownRows {
+			defer fmt.Fprintf(a.out, "and %s more; see -o json\n", comma(len(c.Differences)-shownRows))
+			break
+		}
+		t.AppendRow(table.Row{d.Commitment, d.Column, d.File, d.Log})
+	}
+	t.Render()
+	return nil
+}
+
 func (a *Program) showImport(ans *app.Imported) error {
 	if a.json {
 		return a.jsonLine(ans)
@@ -185,6 +203,11 @@ func (a *Program) showImport(ans *app.Imported) error {
 			s.Account, s.Month.From.Time().Format("2006-01"), comma(ans.Rows), comma(s.Added), comma(s.Changed), comma(s.Removed),
 			comma(s.Unchanged), comma(s.Lines), comma(s.Before))
 		return nil
+	}
+	if c := ans.Contracts; c != nil {
+		fmt.Fprintf(a.out, "%s: %s commitments, %s bad rows: %s in the log, %s of them the same; %s differences\n", ans.File,
+			comma(ans.Rows-ans.BadRows), comma(ans.BadRows), comma(c.Compared), comma(c.Same), comma(len(c.Differences)))
+		return a.showContracts(c)
 	}
 	if s := ans.Stated; s != nil {
 		fmt.Fprintf(a.out, "%s: %s rows, %s events: %s new, %s changed, %s known already, %s bad rows\n", ans.File,
