@@ -45,6 +45,8 @@ const (
 	CheckEnded          = "ended"           // no observation of the month is accepted any more
 	CheckInvoices       = "invoices"        // every invoice was received and equals its lines
 	CheckUninvoiced     = "uninvoiced"      // every line names an invoice
+	CheckMissing        = "missing"         // every account that was billed the month before is billed, or accrued
+	CheckAccruals       = "accruals"        // nothing is estimated
 	CheckBillingPeriods = "billing_periods" // suppliers said that they change nothing more
 	CheckRates          = "rates"           // every currency has a rate in that of the books
 	CheckQuarantine     = "quarantine"      // no record is in quarantine
@@ -58,7 +60,7 @@ const (
 // CheckNames returns the points of the checklist.
 func CheckNames() []string {
 	return []string{
-		CheckOrder, CheckEnded, CheckInvoices, CheckUninvoiced, CheckBillingPeriods, CheckRates, CheckQuarantine,
+		CheckOrder, CheckEnded, CheckInvoices, CheckUninvoiced, CheckMissing, CheckAccruals, CheckBillingPeriods, CheckRates, CheckQuarantine,
 		CheckGaps, CheckUnregistered, CheckTelemetry, CheckExceptions, CheckGenerated,
 	}
 }
@@ -121,6 +123,9 @@ func NewChecklist(view projections.View, d *Division, closes []registry.Close, s
 	c.order(d.Month, closes)
 	c.met(CheckEnded, sealed, true, "observations of the month may still arrive")
 	c.invoices(r)
+	if err := c.accruals(view, r); err != nil {
+		return nil, err
+	}
 	if err := c.periods(view, d); err != nil {
 		return nil, err
 	}
@@ -212,6 +217,29 @@ func (c *Checklist) invoices(r *Report) {
 	if r.Lines == 0 {
 		c.note("the month has no lines")
 	}
+}
+
+// accruals checks what was not billed. A person accepts an estimate with a reason.
+func (c *Checklist) accruals(view projections.View, r *Report) error {
+	have := map[string]bool{}
+	var estimated []string
+	for i := range r.Invoices {
+		in := &r.Invoices[i]
+		account := domain.AccountKey(in.Issuer, in.Account)
+		if in.Lines > 0 {
+			have[account] = true
+		}
+		if isAccrual(in.Invoice) && in.Lines > 0 {
+			estimated = append(estimated, fmt.Sprintf("%s, %s %s", account, in.Billed, in.Currency))
+		}
+	}
+	missing, err := notBilled(view, r.Month, have)
+	if err != nil {
+		return err
+	}
+	c.found(CheckMissing, len(missing), true, "accounts were billed the month before and have no lines: %s", some(missing))
+	c.found(CheckAccruals, len(estimated), true, "estimated: %s", some(estimated))
+	return nil
 }
 
 // periods checks whether suppliers closed the billing period. Most never say.

@@ -89,18 +89,24 @@ func (l *LedgerLine) name() string {
 
 // EachLine calls yield with every line of a billing month (see [projections.MonthOf]), by issuer
 // and account and then by line id, until yield returns an error. Every line id counts once, with
-// its last statement, unless the supplier removed it; a correction is a line of its own. yield MUST NOT change the line.
+// its last statement, unless the supplier removed it; a correction is a line of its own. An accrual's lines do not count
+// once an invoice of the account for the month is there. yield MUST NOT change the line.
 func EachLine(view projections.View, month domain.Interval, yield func(*LedgerLine) error) error {
 	if month != projections.BillingMonth(month.From) {
 		return fmt.Errorf("read lines from %s to %s: want a calendar month in UTC", month.From, month.To)
 	}
 	at := projections.MonthStart(month.From)
 	q := projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}
+	accruals := accrued{view: view}
 	err := view.Scan(q, func(k projections.Key, row projections.Row) error {
-		if line := ledgerLine(k, row.(*projections.History)); line != nil {
-			return yield(line)
+		line := ledgerLine(k, row.(*projections.History))
+		if line == nil {
+			return nil
 		}
-		return nil
+		if replaced, err := accruals.replaced(&line.BillingLine); replaced || err != nil {
+			return err
+		}
+		return yield(line)
 	})
 	if err != nil {
 		return fmt.Errorf("read billing lines: %w", err)

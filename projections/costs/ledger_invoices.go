@@ -93,6 +93,7 @@ func (r *receivedInvoice) subject() string {
 // readInvoices reads the invoices of the month and the invoices that its lines name.
 func (l *ledger) readInvoices(view projections.View) error {
 	var all []receivedInvoice
+	accruals := accrued{view: view}
 	at := projections.MonthStart(l.month.From)
 	err := view.Scan(projections.Query{Table: projections.TableInvoices}, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
@@ -101,6 +102,11 @@ func (l *ledger) readInvoices(view projections.View) error {
 		r.name = invoiceName{ev.InvoiceIssuerName, ev.BillingAccountID, ev.InvoiceID, ev.Total.Currency}
 		if _, here := l.named[r.name][at]; !r.own && !here {
 			return nil
+		}
+		if isAccrual(ev.InvoiceID) {
+			if by, err := accruals.replacedBy(k.Scope, l.month.From); by != "" || err != nil {
+				return err
+			}
 		}
 		if r.own {
 			l.billed.invoice(ev.BillingAccountID, h.Versions[0].Order.Appended)

@@ -21,10 +21,14 @@ func (l *ledger) readLines(view projections.View, yield func(*LedgerLine)) error
 	}
 	var before projections.Key
 	var fixes []lineFix
+	accruals := accrued{view: view}
 	err := view.Scan(window, func(k projections.Key, row projections.Row) error {
 		line := ledgerLine(k, row.(*projections.History))
 		if line == nil {
 			return nil
+		}
+		if replaced, err := accruals.replaced(&line.BillingLine); replaced || err != nil {
+			return err
 		}
 		if k.ID == before.ID && k.Scope == before.Scope && (k.Hour == at || before.Hour == at) {
 			l.except(LineInTwoMonths, line.name(),

@@ -97,7 +97,8 @@ func NewOwnedBill(view projections.View, month domain.Interval) (*OwnedBill, err
 		b.enter(&invoices[i])
 	}
 	slices.SortFunc(b.Totals, func(x, y domain.Money) int { return cmp.Compare(x.Currency, y.Currency) })
-	return b, b.revise(view)
+	b.Withdrawn, err = reviseBill(view, month, &b.lines, &b.invoices, func(l *LedgerLine) bool { return l.Other[owned.ColumnAsset] != "" })
+	return b, err
 }
 
 func (b *OwnedBill) enter(inv *owned.Invoice) {
@@ -126,33 +127,35 @@ func (b *OwnedBill) enter(inv *owned.Invoice) {
 	b.Totals = append(b.Totals, inv.Total)
 }
 
-// revise compares the bill with what the ledger has of an earlier bill of the month. A line that
-// differs has a revision, so that a bill which goes back to an earlier one is not taken for it. A line
-// that this bill does not have is stated again with a cost of 0, and an invoice that has no other
-// lines is void. Of the statements of a line or an invoice the last counts.
-func (b *OwnedBill) revise(view projections.View) error {
+// reviseBill compares an internal bill with what the ledger has of an earlier one of the month, of whose lines mine
+// reports true. A line that differs has a revision, so that a bill which goes back to an earlier one is not taken for
+// it. A line that this bill does not have is stated again with a cost of 0, and an invoice that has no other lines is
+// void. Of the statements of a line or an invoice the last counts. It returns the lines that were withdrawn.
+func reviseBill(
+	view projections.View, month domain.Interval, lines *[]domain.BillingLine, invoices *[]domain.InvoiceReceived, mine func(*LedgerLine) bool,
+) (gone []string, err error) {
 	type name struct{ issuer, account, id string }
-	lines, invoices := map[name]int{}, map[name]int{}
-	for i := range b.lines {
-		l := &b.lines[i]
-		lines[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}] = i
+	lineAt, invoiceAt := map[name]int{}, map[name]int{}
+	for i := range *lines {
+		l := &(*lines)[i]
+		lineAt[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}] = i
 	}
-	for i := range b.invoices {
-		in := &b.invoices[i]
-		invoices[name{in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID}] = i
+	for i := range *invoices {
+		in := &(*invoices)[i]
+		invoiceAt[name{in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID}] = i
 	}
-	standing, revisions := len(b.invoices), map[name]int{} // the latest of each invoice
-	err := EachLine(view, b.Month, func(l *LedgerLine) error {
-		if l.Other[owned.ColumnAsset] == "" {
+	standing, revisions := len(*invoices), map[name]int{} // the latest of each invoice
+	err = EachLine(view, month, func(l *LedgerLine) error {
+		if !mine(l) {
 			return nil
 		}
-		at, has := lines[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}]
+		at, has := lineAt[name{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}]
 		if !has {
-			at = len(b.lines)
-			b.lines = append(b.lines, withdrawn(&l.BillingLine))
-			b.Withdrawn = append(b.Withdrawn, l.name())
+			at = len(*lines)
+			*lines = append(*lines, withdrawn(&l.BillingLine))
+			gone = append(gone, l.name())
 		}
-		line := &b.lines[at]
+		line := &(*lines)[at]
 		revision, _ := strconv.Atoi(l.Other[owned.ColumnRevision])
 		if !sameCharge(line, &l.BillingLine) {
 			revision = l.Stated
@@ -165,19 +168,19 @@ func (b *OwnedBill) revise(view projections.View) error {
 		if has {
 			return nil
 		}
-		in, known := invoices[of]
+		in, known := invoiceAt[of]
 		switch {
 		case !known:
-			in = len(b.invoices)
-			invoices[of] = in
-			b.invoices = append(b.invoices, domain.InvoiceReceived{
+			in = len(*invoices)
+			invoiceAt[of] = in
+			*invoices = append(*invoices, domain.InvoiceReceived{
 				InvoiceIssuerName: of.issuer, BillingAccountID: of.account, InvoiceID: of.id,
-				Total: domain.Money{Currency: l.BillingCurrency}, IssueDate: b.Month.To, Status: voided, BillingPeriod: b.Month,
+				Total: domain.Money{Currency: l.BillingCurrency}, IssueDate: month.To, Status: voided, BillingPeriod: month,
 			})
 		case in < standing:
 			return nil
 		}
-		void := &b.invoices[in]
+		void := &(*invoices)[in]
 		if !slices.ContainsFunc(void.Details, func(d domain.InvoiceDetail) bool { return d.InvoiceDetailID == l.InvoiceDetailID }) {
 			void.Details = append(void.Details, domain.InvoiceDetail{InvoiceDetailID: l.InvoiceDetailID, ChargeCategory: l.ChargeCategory})
 		}
@@ -185,10 +188,10 @@ func (b *OwnedBill) revise(view projections.View) error {
 	})
 	for of, revision := range revisions {
 		if revision > 0 {
-			b.invoices[invoices[of]].PaymentTerms = fmt.Sprintf("internal, revision %d", revision)
+			(*invoices)[invoiceAt[of]].PaymentTerms = fmt.Sprintf("internal, revision %d", revision)
 		}
 	}
-	return err
+	return gone, err
 }
 
 // withdrawn returns a line that costs nothing and buys nothing any more.

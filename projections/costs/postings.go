@@ -226,6 +226,8 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 		total := totals[inCurrency{of, k.currency}]
 		typ := PostedCorrection
 		switch moved := !total.billed.IsZero() || !total.effective.IsZero(); {
+		case isAccrual(of.line):
+			typ = PostedAccrual
 		case !has:
 			typ = PostedReversal
 		case !moved && before.Methods.Attribution != after.Methods.Attribution:
@@ -337,6 +339,19 @@ func (c *Changes) of(line lineKey, typ PostingType, invoice string, clusters []s
 		return []string{text}
 	}
 	account := domain.AccountKey(line.issuer, line.account)
+	if isAccrual(line.line) {
+		var received []string
+		for k, text := range c.invoices {
+			if k.issuer == line.issuer && k.account == line.account && !isAccrual(k.line) {
+				received = append(received, text)
+			}
+		}
+		if len(received) == 0 {
+			received = c.accounts[account] // a line names the invoice
+		}
+		slices.Sort(received)
+		return few(received)
+	}
 	if strings.HasPrefix(line.line, roundingAdjustmentPrefix) {
 		if text, ok := c.invoices[lineKey{line.issuer, line.account, invoice}]; ok {
 			return []string{text}

@@ -13,8 +13,8 @@ import (
 	"quartermaster/projections/costs"
 )
 
-// OwnedFiles are the files of a bill of owned hardware.
-type OwnedFiles struct {
+// BillFiles are the files of an internal bill.
+type BillFiles struct {
 	Lines    string `json:"lines"`    // Cost and Usage
 	Invoices string `json:"invoices"` // Invoice Detail
 }
@@ -22,7 +22,7 @@ type OwnedFiles struct {
 // OwnedAnswer is a bill of owned hardware, and where it was written.
 type OwnedAnswer struct {
 	*costs.OwnedBill
-	Files *OwnedFiles `json:"files,omitempty"`
+	Files *BillFiles `json:"files,omitempty"`
 }
 
 // BillOwned computes the internal invoices of owned hardware for a month. If dir is not empty, it
@@ -36,27 +36,32 @@ func (c *Caller) BillOwned(ctx context.Context, at At, month domain.Interval, di
 	if err != nil || dir == "" {
 		return ans, err
 	}
-	name := "owned-" + month.From.Time().Format("2006-01")
-	ans.Files = &OwnedFiles{Lines: filepath.Join(dir, name+".csv"), Invoices: filepath.Join(dir, name+"-invoices.csv")}
+	ans.Files, err = writeBill(dir, "owned-"+MonthName(month), owned.Columns(), ans.Lines(), ans.Received())
+	return ans, err
+}
+
+// writeBill writes an internal bill as FOCUS. columns are those of its lines that FOCUS does not define.
+func writeBill(dir, name string, columns []string, lines []domain.BillingLine, invoices []domain.InvoiceReceived) (*BillFiles, error) {
+	files := &BillFiles{Lines: filepath.Join(dir, name+".csv"), Invoices: filepath.Join(dir, name+"-invoices.csv")}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("write the bill: %w", err)
 	}
-	err = writeFile(ans.Files.Lines, func(f *os.File) error {
-		w := focus.NewWriter(f, owned.Columns()...)
-		for _, l := range ans.Lines() {
-			if err := w.WriteLine(&l); err != nil {
+	err := writeFile(files.Lines, func(f *os.File) error {
+		w := focus.NewWriter(f, columns...)
+		for i := range lines {
+			if err := w.WriteLine(&lines[i]); err != nil {
 				return err
 			}
 		}
 		return w.Flush()
 	})
 	if err == nil {
-		err = writeFile(ans.Files.Invoices, func(f *os.File) error { return focus.WriteInvoices(f, ans.Received()) })
+		err = writeFile(files.Invoices, func(f *os.File) error { return focus.WriteInvoices(f, invoices) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("write the bill: %w", err)
 	}
-	return ans, nil
+	return files, nil
 }
 
 // TCO returns what owned hardware cost in a month, beside what its hours cost elsewhere.

@@ -350,6 +350,9 @@ func (h *Conn) heldMonth(ctx context.Context, of BillMonth, exportTime []string)
 				fmt.Fprintf(sum, "removed %d\n", statements)
 				return nil
 			}
+			if l.Other[costs.ColumnAccrual] != "" {
+				return nil // the supplier never stated it, and so does not remove it
+			}
 			var ev domain.Event = &domain.BillingLineRecorded{Line: l.BillingLine}
 			if l.Corrects != "" {
 				ev = &domain.BillingLineCorrected{Line: l.BillingLine, Corrects: l.Corrects, Reason: l.Reason}
