@@ -101,7 +101,7 @@ func EachAllocation(
 	if err != nil {
 		return err
 	}
-	at := part{books: b}
+	at := part{books: b, month: month.From}
 	var prices pricing
 	_, err = b.divide(func(l *attribution.Allocation) error {
 		at.allocation = l

@@ -306,8 +306,8 @@ func (o Open) summary(s *Summary) (length int, err error) {
 	return int(n), nil
 }
 
-// each calls yield with every allocation, which is reused after yield returns.
-func (o Open) each(yield func(*part) error) (err error) {
+// each calls yield with every allocation of the month, which is reused after yield returns.
+func (o Open) each(month domain.Instant, yield func(*part) error) (err error) {
 	f, err := o()
 	if err != nil {
 		return err
@@ -318,7 +318,7 @@ func (o Open) each(yield func(*part) error) (err error) {
 	if _, err := io.ReadFull(r.r, magic); err != nil || string(magic) != CanonicalFormat+"\n" {
 		return fmt.Errorf("%w: it begins with %.100q", ErrCanonical, magic)
 	}
-	at := part{allocation: &attribution.Allocation{}}
+	at := part{allocation: &attribution.Allocation{}, month: month}
 	var prices pricing
 	for {
 		more := r.next(&at)

@@ -3,6 +3,7 @@ package costs
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -33,6 +34,8 @@ const (
 	ByLine          Dimension = "line"
 	ByDay           Dimension = "day"
 	ByHour          Dimension = "hour"
+	ByMonth         Dimension = "month"
+	ByQuarter       Dimension = "quarter"
 	ByMatchMethod   Dimension = "match_method"
 
 	ByIssuer          Dimension = "issuer"
@@ -52,7 +55,8 @@ const (
 type part struct {
 	books      *books
 	allocation *attribution.Allocation
-	kept       *place // of an allocation that is read from its canonical form, which has no books
+	month      domain.Instant // start of the billing month
+	kept       *place         // of an allocation that is read from its canonical form, which has no books
 	keptCharge *Charge
 	priced     priced
 	tags       map[string]string // of the charge with tagsOf
@@ -118,6 +122,7 @@ type costKey struct {
 	class     attribution.Class
 	method    attribution.MatchMethod
 	hour      domain.Instant // 0: not spread over time
+	month     domain.Instant // start of the month or quarter; 0: not asked for
 }
 
 var dimensions = dimension.Set[part, costKey]{
@@ -215,6 +220,19 @@ var dimensions = dimension.Set[part, costKey]{
 		Compare: func(a, b *costKey) int { return cmp.Compare(a.hour, b.hour) },
 	},
 	{
+		Name: ByMonth, Doc: "the billing month, in UTC",
+		// If the quarter is in the key too, the month implies it.
+		Read:    func(p *part, k *costKey) { k.month = max(k.month, p.month) },
+		Value:   func(k *costKey) string { return k.month.Time().Format("2006-01") },
+		Compare: func(a, b *costKey) int { return cmp.Compare(a.month, b.month) },
+	},
+	{
+		Name: ByQuarter, Doc: "the calendar quarter of the billing month, for example 2026-Q2",
+		Read:    func(p *part, k *costKey) { k.month = max(k.month, quarterStart(p.month)) },
+		Value:   func(k *costKey) string { return quarterText(k.month) },
+		Compare: func(a, b *costKey) int { return cmp.Compare(quarterStart(a.month), quarterStart(b.month)) },
+	},
+	{
 		Name: ByMatchMethod, Doc: "how the line found what it is for", Values: namesOf[attribution.MatchMethod](),
 		Read:    func(p *part, k *costKey) { k.method = p.allocation.MatchMethod },
 		Value:   func(k *costKey) string { return k.method.String() },
@@ -246,6 +264,17 @@ var dimensions = dimension.Set[part, costKey]{
 			return p.allocation.Line.ToRule
 		}),
 	{Name: ByTag, Doc: "the value of a tag of the line", With: tagged},
+}
+
+// quarterStart returns the start of the calendar quarter of a month.
+func quarterStart(month domain.Instant) domain.Instant {
+	t := month.Time()
+	return domain.InstantOf(time.Date(t.Year(), t.Month()-(t.Month()-1)%3, 1, 0, 0, 0, 0, time.UTC))
+}
+
+func quarterText(month domain.Instant) string {
+	t := month.Time()
+	return fmt.Sprintf("%d-Q%d", t.Year(), (int(t.Month())+2)/3)
 }
 
 // ofLine is a dimension of the supplier's line.

@@ -128,7 +128,7 @@ func divide(view projections.View, month domain.Interval, each func(*part) error
 		return nil, err
 	}
 	d, held := &Division{books: b}, map[string]HeldTime{}
-	at := part{books: b}
+	at := part{books: b, month: month.From}
 	var prices pricing
 	result, err := b.divideSeen(nil, func(l *attribution.Allocation) error {
 		at.allocation = l
@@ -206,9 +206,9 @@ func (d *Division) each(yield func(*part) error) error {
 		return d.translated(yield)
 	}
 	if d.canonical != nil {
-		return d.canonical.each(yield)
+		return d.canonical.each(d.Month.From, yield)
 	}
-	at := part{books: d.books.reader()}
+	at := part{books: d.books.reader(), month: d.Month.From}
 	var prices pricing
 	for i := range d.allocations {
 		at.allocation = &d.allocations[i]

@@ -451,6 +451,21 @@ type groupColumn struct {
 	of func(*Cost) string
 }
 
+// beforeColumns compare exported groups with the month before.
+var beforeColumns = []struct {
+	Column
+	of func(*CostBefore) attribution.Amount
+}{
+	{Column{"x_BilledCostBefore", KindDecimal, "BilledCost of the group in the month before."},
+		func(b *CostBefore) attribution.Amount { return b.Billed }},
+	{Column{"x_BilledCostDifference", KindDecimal, "BilledCost less that."},
+		func(b *CostBefore) attribution.Amount { return b.BilledDifference }},
+	{Column{"x_EffectiveCostBefore", KindDecimal, "EffectiveCost of the group in the month before."},
+		func(b *CostBefore) attribution.Amount { return b.Effective }},
+	{Column{"x_EffectiveCostDifference", KindDecimal, "EffectiveCost less that."},
+		func(b *CostBefore) attribution.Amount { return b.EffectiveDifference }},
+}
+
 func groupAmount(name, doc string, of func(*Cost) attribution.Amount) groupColumn {
 	return groupColumn{Column{name, KindDecimal, doc}, func(c *Cost) string { return of(c).String() }}
 }
@@ -478,8 +493,9 @@ var groupColumns = []groupColumn{
 	}},
 }
 
-// GroupColumns are the columns of exported groups: the month, a column for each dimension, and figures.
-func GroupColumns(by []Dimension) []Column {
+// GroupColumns are the columns of exported groups: the month, a column for each dimension, and figures. They include
+// those of the month before if groups are compared with it.
+func GroupColumns(by []Dimension, compare bool) []Column {
 	columns := []Column{{"x_BillingMonth", KindText, "Billing month in UTC, for example 2026-05."}}
 	for _, d := range by {
 		doc := ""
@@ -491,22 +507,32 @@ func GroupColumns(by []Dimension) []Column {
 	for i := range groupColumns {
 		columns = append(columns, groupColumns[i].Column)
 	}
+	if compare {
+		for i := range beforeColumns {
+			columns = append(columns, beforeColumns[i].Column)
+		}
+	}
 	return columns
 }
 
-// ExportGroups calls yield with a row for every group of the report, which has a cell for each of [GroupColumns] and is
-// reused. It returns what the rows add up to, by currency.
-func (r *Report) ExportGroups(yield func(row []string) error) ([]ControlTotal, error) {
+// ExportGroups calls yield with a row for every group of a report of one month, which has a cell for each of
+// [GroupColumns] and is reused. It returns what the rows add up to, by currency.
+func (r *MonthsReport) ExportGroups(yield func(row []string) error) ([]ControlTotal, error) {
 	sum := totals{}
 	row := make([]string, 0, 1+len(r.By)+len(groupColumns))
 	for i := range r.Groups {
 		g := &r.Groups[i]
-		row = append(row[:0], monthText(r.Month))
+		row = append(row[:0], monthText(r.Months[0].Month))
 		for _, d := range r.By {
 			row = append(row, g.Key[d])
 		}
 		for j := range groupColumns {
 			row = append(row, groupColumns[j].of(&g.Cost))
+		}
+		if g.Before != nil {
+			for j := range beforeColumns {
+				row = append(row, beforeColumns[j].of(g.Before).String())
+			}
 		}
 		sum.add(ControlTotal{g.Currency, 1, g.Billed, g.Effective})
 		if err := yield(row); err != nil {

@@ -109,19 +109,24 @@ func (g *groupSum) keep(p *part, q *Query) {
 	g.largest = slices.Insert(g.largest, at, newAllocation(p))
 }
 
-// report adds the sums to the report, sorted, and rounds them to minor units.
-func (s *sums) report(r *Report) {
+// each calls yield with every group, sorted, and its key.
+func (s *sums) each(yield func(*costKey, Group)) {
 	keys := make([]costKey, 0, len(s.groups))
 	for k := range s.groups {
 		keys = append(keys, k)
 	}
-	r.Groups = make([]Group, 0, len(keys))
 	for _, of := range dimension.Groups(s.by, keys, func(a, b *costKey) int { return strings.Compare(a.currency, b.currency) }) {
 		sum := s.groups[*of.Key]
 		g := Group{Key: dimension.Named(s.by, of), Cost: sum.Cost, Allocations: sum.allocations, Largest: sum.largest}
 		g.finish()
-		r.Groups = append(r.Groups, g)
+		yield(of.Key, g)
 	}
+}
+
+// report adds the sums to the report, sorted, and rounds them to minor units.
+func (s *sums) report(r *Report) {
+	r.Groups = make([]Group, 0, len(s.groups))
+	s.each(func(_ *costKey, g Group) { r.Groups = append(r.Groups, g) })
 	for _, currency := range slices.Sorted(maps.Keys(s.totals)) {
 		s.totals[currency].finish()
 		r.Totals = append(r.Totals, *s.totals[currency])

@@ -27,6 +27,8 @@ type CostsExport struct {
 	// Currency is the currency of the books. Groups are in it, and allocations have their amounts in it beside those
 	// that were billed. It is empty for an export in the currencies that were billed.
 	Currency string `json:"currency,omitempty"`
+	// Compare also exports what each group cost in the month before.
+	Compare bool `json:"compare,omitempty"`
 }
 
 // RowWriter writes the rows of an export. The caller closes it.
@@ -96,7 +98,7 @@ func (c *Caller) ExportCosts(ctx context.Context, at At, q CostsExport, begin fu
 			Months: []CostsOf{}, Columns: costs.ExportedColumns(), Totals: []costs.ControlTotal{},
 		}
 		if len(q.By) > 0 {
-			m.Columns = costs.GroupColumns(q.By)
+			m.Columns = costs.GroupColumns(q.By, q.Compare)
 		}
 		if m.Checkpoint, err = lastCheckpoint(v); err != nil {
 			return err
@@ -145,13 +147,16 @@ func (c *Caller) exportMonth(ctx context.Context, v projections.View, q *CostsEx
 	filter := costs.AllocationFilter{Workspace: q.Workspace, Where: q.Where}
 	switch {
 	case len(q.By) > 0:
-		r, err := c.costs(ctx, v, costs.Query{Month: month, Workspace: q.Workspace, By: q.By, Where: q.Where, Currency: q.Currency})
+		r, err := c.costsOfMonths(ctx, v, costs.MonthsQuery{
+			Months: []domain.Interval{month}, Workspace: q.Workspace, By: q.By, Where: q.Where, Currency: q.Currency, Compare: q.Compare, Back: 1,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
+		as := &r.Months[0]
 		of = &CostsOf{
-			Month: month, Methods: r.Methods, Policies: r.Policies, Rules: []costs.AppliedRule{}, Books: r.Books,
-			Generated: r.Generated, Reconciled: r.UnreconciledCount == 0, Translation: r.Translation,
+			Month: month, Methods: as.Methods, Policies: as.Policies, Rules: []costs.AppliedRule{}, Books: as.Books,
+			Generated: as.Generated, Reconciled: r.UnreconciledCount == 0, Translation: as.Translation,
 		}
 		if d != nil {
 			of.Rules = d.Rules

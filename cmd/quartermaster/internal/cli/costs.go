@@ -20,9 +20,10 @@ import (
 
 func (a *Program) costsCommand() *cobra.Command {
 	var (
-		period, workspace, currency, asOf string
-		by, where                         []string
-		requireReconciled                 bool
+		span                               monthFlags
+		workspace, currency, asOf, compare string
+		by, where                          []string
+		requireReconciled                  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "costs",
@@ -61,9 +62,16 @@ books_currency declares. Amounts are divided as they were billed, and translated
 the average rate of the month, and what was paid at once for a term at the rate of the day of its
 payment, until it is consumed. A missing rate is an error. "quartermaster costs fx" shows the rates.
 
+With --from and --to, the costs are of several months, each divided as it is alone, and closed months
+as they were closed. The sums have every digit, and rates are those of the sums. Statements, invoices
+and exceptions are shown for one month only.
+
+With --compare previous, each group has what it cost before, and the difference: in the month before
+if groups are by month, in the quarter before if they are by quarter, else in as many months before.
+
 Dimensions for --by and --where: workspace, component, class, cluster, deployment,
 workload_class, gpu_model, billing_model, provider, provider_class, region, invoice, line,
-day, hour, match_method; of the supplier's line: issuer, billing_account, sub_account, service,
+day, hour, month, quarter, match_method; of the supplier's line: issuer, billing_account, sub_account, service,
 service_category, charge_category, pricing_category, sku, resource, mapping_rule, and tag:KEY for
 any tag.
 Undeclared values are "unknown"; several different values are "mixed".
@@ -101,6 +109,9 @@ Kinds of exceptions:
 			"  quartermaster costs --period 2026-05 --workspace vc-a01 --by deployment,day\n" +
 			"  quartermaster costs --period 2026-05 --by service,tag:team\n" +
 			"  quartermaster costs --period 2026-05 --require-reconciled\n" +
+			"  quartermaster costs --period 2026-05 --compare previous\n" +
+			"  quartermaster costs --from 2026-01 --to 2026-07 --by month,workspace --compare previous\n" +
+			"  quartermaster costs --from 2026-01 --to 2027-01 --by quarter,service\n" +
 			"  quartermaster costs --period 2026-05 --currency USD\n" +
 			"  quartermaster costs allocations --period 2026-05 --line LINE\n" +
 			"  quartermaster costs explain ALLOCATION\n" +
@@ -115,9 +126,12 @@ Kinds of exceptions:
 			"  quartermaster costs close prepare --month 2026-05 --dry-run",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := costs.Query{Workspace: workspace, Currency: currency}
+			q := costs.MonthsQuery{Workspace: workspace, Currency: currency}
 			var err error
-			if q.Month, err = monthFlag("period", period); err != nil {
+			if q.Months, err = span.months(); err != nil {
+				return err
+			}
+			if q.Compare, err = comparing(compare); err != nil {
 				return err
 			}
 			if q.By, err = costs.ParseDimensions(by); err != nil {
@@ -126,17 +140,14 @@ Kinds of exceptions:
 			if q.Where, err = costs.ParseConditions(where); err != nil {
 				return commandline.Usagef("--where: %w", err)
 			}
-			r, err := a.caller().Costs(cmd.Context(), app.At(asOf), q)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				err = a.answerReport(r)
+			var left []costs.Unreconciled
+			if len(q.Months) == 1 && !q.Compare {
+				left, err = a.costsOfMonth(cmd.Context(), app.At(asOf), &q)
 			} else {
-				err = a.showCosts(cmd.Context(), app.At(asOf), r)
+				left, err = a.costsOfMonths(cmd.Context(), app.At(asOf), q)
 			}
-			if err == nil && requireReconciled && r.UnreconciledCount > 0 {
-				why := unreconciledText(r.Unreconciled)
+			if err == nil && requireReconciled && len(left) > 0 {
+				why := unreconciledText(left)
 				fmt.Fprintln(a.err, "quartermaster: "+why)
 				return &failed{why: why}
 			}
@@ -144,24 +155,54 @@ Kinds of exceptions:
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
+	span.add(cmd)
 	f.StringVar(&workspace, "workspace", "", "only the charges of this workspace; invoices stay whole")
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	whereFlag(cmd, &where)
 	currencyFlag(cmd, &currency)
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
+	compareFlag(cmd, &compare)
 	asOfFlag(cmd, &asOf)
-	must(cmd.MarkFlagRequired("period"))
 	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costExportCommand(), a.costVerifyCommand(), a.costStatementCommand(), a.costTCOCommand(), a.costCommitmentsCommand(), a.costFXCommand(), a.costAccrueCommand(), a.costAccrualsCommand())
 	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand())
 	return cmd
 }
 
-// whereFlag adds --where, which narrows an answer by conditions on dimensions.
+// costsOfMonth answers about one month. It returns what does not reconcile.
+func (a *Program) costsOfMonth(ctx context.Context, at app.At, q *costs.MonthsQuery) ([]costs.Unreconciled, error) {
+	r, err := a.caller().Costs(ctx, at, costs.Query{
+		Month: q.Months[0], Workspace: q.Workspace, By: q.By, Where: q.Where, Currency: q.Currency,
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case a.json:
+		err = a.answerReport(r)
+	default:
+		err = a.showCosts(ctx, at, r)
+	}
+	return r.Unreconciled, err
+}
+
+// costsOfMonths answers about several months. It returns what does not reconcile.
+func (a *Program) costsOfMonths(ctx context.Context, at app.At, q costs.MonthsQuery) ([]costs.Unreconciled, error) {
+	r, err := a.caller().CostsOfMonths(ctx, at, q)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.json:
+		err = a.answerReport(r)
+	default:
+		a.showCostsOfMonths(r)
+	}
+	return unreconciledMonths(r), err
+}
+
 func currencyFlag(cmd *cobra.Command, currency *string) {
 	cmd.Flags().StringVar(currency, "currency", "", "currency of the books, to which amounts are translated (default as billed)")
 }
 
+// whereFlag adds --where, which narrows an answer by conditions on dimensions.
 func whereFlag(cmd *cobra.Command, where *[]string) {
 	cmd.Flags().StringArrayVar(where, "where", nil, "only `dimension=value`; repeat it for more values or more dimensions")
 }

@@ -57,9 +57,10 @@ var tabularKinds = map[costs.Kind]tabular.Kind{
 
 func (a *Program) costExportCommand() *cobra.Command {
 	var (
-		period, from, to, format, out, asOf string
-		by, where                           []string
-		q                                   app.CostsExport
+		span                       monthFlags
+		format, out, asOf, compare string
+		by, where                  []string
+		q                          app.CostsExport
 	)
 	cmd := &cobra.Command{
 		Use:   "export --period MONTH --out FILE",
@@ -77,6 +78,8 @@ policies, mapping rules, columns, rows, control totals by currency, the SHA-256 
 the newest signed checkpoint. "quartermaster costs verify FILE" computes the file again and
 compares every cell.
 
+With --compare previous, groups also have what they cost in the month before, and the difference.
+
 With --currency groups are in the currency of the books, and allocations have their amounts in it
 in columns of their own, beside those that were billed. The manifest has the rates.
 
@@ -93,8 +96,14 @@ several sheets.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if q.Months, err = exportedMonths(period, from, to); err != nil {
+			if q.Months, err = span.months(); err != nil {
 				return err
+			}
+			if q.Compare, err = comparing(compare); err != nil {
+				return err
+			}
+			if q.Compare && len(by) == 0 {
+				return commandline.Usagef("--compare is for groups: name dimensions with --by")
 			}
 			if q.By, err = costs.ParseDimensions(by); err != nil {
 				return commandline.Usagef("--by: %w", err)
@@ -121,13 +130,12 @@ several sheets.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05")
-	f.StringVar(&from, "from", "", "first billing month, instead of --period")
-	f.StringVar(&to, "to", "", "billing month after the last")
+	span.add(cmd)
 	f.StringVar(&q.Workspace, "workspace", "", "only the charges of this workspace")
 	f.StringSliceVar(&by, "by", nil, "dimensions to group by, separated by commas (default every allocation)")
 	whereFlag(cmd, &where)
 	currencyFlag(cmd, &q.Currency)
+	compareFlag(cmd, &compare)
 	f.StringVar(&format, "format", "", strings.Join(formatNames(), ", ")+" (default by the name of the file)")
 	f.StringVar(&out, "out", "", "file to write, which must not exist (required)")
 	asOfFlag(cmd, &asOf)
