@@ -9,6 +9,11 @@ type WorkspaceRegistered struct {
 	Name     string `json:"name"`
 	Parent   string `json:"parent,omitempty"`   // workspace that this one reports to
 	Currency string `json:"currency,omitempty"` // ISO 4217, for reports to it
+	// Owner answers for the costs of the workspace, CostCentre is what they are booked to, and Entity is the company
+	// that bears them. Each counts from the event's time on, until the next event about the workspace.
+	Owner      string `json:"owner,omitempty"`
+	CostCentre string `json:"cost_centre,omitempty"`
+	Entity     string `json:"entity,omitempty"`
 }
 
 // Role says what an operator may decide.

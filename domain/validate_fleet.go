@@ -17,6 +17,9 @@ func (c *checker) workspaceRegistered(e *WorkspaceRegistered, workspace string) 
 	}
 	c.id("name", e.Name)
 	c.optionalID("parent", e.Parent)
+	c.optionalID("owner", e.Owner)
+	c.optionalID("cost_centre", e.CostCentre)
+	c.optionalID("entity", e.Entity)
 	if e.Currency != "" {
 		c.currency("currency", e.Currency)
 	}

@@ -207,7 +207,10 @@ func (d declaration) event() (domain.Envelope, []string) {
 	case listWorkspaces:
 		d.refer("workspace", "parent")
 		env.Workspace = id
-		env.Event = &domain.WorkspaceRegistered{Name: d.nameOr(id), Parent: d.text("parent"), Currency: d.text("currency")}
+		env.Event = &domain.WorkspaceRegistered{
+			Name: d.nameOr(id), Parent: d.text("parent"), Currency: d.text("currency"),
+			Owner: d.text("owner"), CostCentre: d.text("cost_centre"), Entity: d.text("entity"),
+		}
 	case listOperators:
 		ev := &domain.OperatorRegistered{Operator: id, PublicKey: d.key32("public_key"), Role: domain.Role(d.text("role"))}
 		ev.AuthorityLimits = d.moneys("authority_limits")

@@ -15,11 +15,15 @@
 -- make it is answered by the program, not here.
 
 create view quartermaster.workspaces as
-select t.workspace, e.event->>'name' as name, e.event->>'parent' as parent, e.event->>'currency' as currency, e.effective
+select t.workspace, e.event->>'name' as name, e.event->>'parent' as parent, e.event->>'currency' as currency,
+	e.event->>'owner' as owner, e.event->>'cost_centre' as cost_centre, e.event->>'entity' as entity, e.effective
 from in_effect(workspaces);
 comment on view quartermaster.workspaces is 'Workspaces: customers, teams and business units, as they are now.';
 comment on column quartermaster.workspaces.parent is 'Workspace that this one reports to.';
 comment on column quartermaster.workspaces.currency is 'Currency of the reports to it (ISO 4217).';
+comment on column quartermaster.workspaces.owner is 'Who answers for its costs.';
+comment on column quartermaster.workspaces.cost_centre is 'Cost centre that its costs are booked to.';
+comment on column quartermaster.workspaces.entity is 'Company that bears its costs.';
 comment on column quartermaster.workspaces.effective is 'Since when this holds.';
 
 create view quartermaster.clusters as

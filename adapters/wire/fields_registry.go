@@ -12,6 +12,9 @@ func workspaceRegistered(m *mover, p *eventsv1.WorkspaceRegistered, d *domain.Wo
 	text(m, "name", &p.Name, &d.Name)
 	text(m, "parent", &p.Parent, &d.Parent)
 	text(m, "currency", &p.Currency, &d.Currency)
+	text(m, "owner", &p.Owner, &d.Owner)
+	text(m, "cost_centre", &p.CostCentre, &d.CostCentre)
+	text(m, "entity", &p.Entity, &d.Entity)
 }
 
 func operatorRegistered(m *mover, p *eventsv1.OperatorRegistered, d *domain.OperatorRegistered) {

@@ -13,6 +13,7 @@ type books struct {
 	*ledger
 	*costFleet
 	providers map[string]provider // of billing accounts; see [books.providerOf]
+	owners    owners
 }
 
 // openBooks reads the input of a month's division, except its lines and hours.
@@ -25,14 +26,18 @@ func openBooks(view projections.View, month domain.Interval) (*books, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &books{l, f, map[string]provider{}}, nil
+	o, err := readOwners(view)
+	if err != nil {
+		return nil, err
+	}
+	return &books{l, f, map[string]provider{}, o}, nil
 }
 
 // reader returns a copy of the books with its own caches, for concurrent queries.
 func (b *books) reader() *books {
 	fleet, workloads := *b.costFleet, *b.workloads
 	fleet.workloads = &workloads
-	return &books{b.ledger, &fleet, map[string]provider{}}
+	return &books{b.ledger, &fleet, map[string]provider{}, b.owners}
 }
 
 // divide calls allocation with every part of every line; see [attribution.Run].

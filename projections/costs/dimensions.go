@@ -34,6 +34,9 @@ const (
 	ByLine          Dimension = "line"
 	ByDay           Dimension = "day"
 	ByHour          Dimension = "hour"
+	ByOwner         Dimension = "owner"
+	ByCostCentre    Dimension = "cost_centre"
+	ByEntity        Dimension = "entity"
 	ByMonth         Dimension = "month"
 	ByQuarter       Dimension = "quarter"
 	ByMatchMethod   Dimension = "match_method"
@@ -90,15 +93,18 @@ func tagsOf(text string) map[string]string {
 	return tags
 }
 
-// place is what the fleet says about an allocation.
-type place struct{ region, provider, providerClass, workload string }
+// place is what the fleet and the registry say about an allocation.
+type place struct {
+	region, provider, providerClass, workload string
+	ownership
+}
 
 // at returns the place of an allocation.
 func (p *part) at() place {
 	if p.kept != nil {
 		return *p.kept
 	}
-	of := place{region: p.region(), workload: p.workload()}
+	of := place{region: p.region(), workload: p.workload(), ownership: p.ownership()}
 	of.provider, of.providerClass = p.provider()
 	return of
 }
@@ -115,6 +121,7 @@ func (p *part) region() string {
 type costKey struct {
 	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
 	provider, providerClass, model, billing, workload                                string
+	owner, costCentre, entity                                                        string
 	subAccount, service, serviceCategory, charge, pricing, sku, resource, rule       string
 	tags                                                                             string // see [tagged]
 
@@ -219,6 +226,12 @@ var dimensions = dimension.Set[part, costKey]{
 		Value:   func(k *costKey) string { return k.hour.String() },
 		Compare: func(a, b *costKey) int { return cmp.Compare(a.hour, b.hour) },
 	},
+	ofWorkspace(ByOwner, "who answers for the costs of the workspace in that hour", func(k *costKey) *string { return &k.owner },
+		func(o ownership) string { return o.owner }),
+	ofWorkspace(ByCostCentre, "the cost centre of the workspace in that hour", func(k *costKey) *string { return &k.costCentre },
+		func(o ownership) string { return o.costCentre }),
+	ofWorkspace(ByEntity, "the company that bears the costs of the workspace in that hour", func(k *costKey) *string { return &k.entity },
+		func(o ownership) string { return o.entity }),
 	{
 		Name: ByMonth, Doc: "the billing month, in UTC",
 		// If the quarter is in the key too, the month implies it.
@@ -264,6 +277,15 @@ var dimensions = dimension.Set[part, costKey]{
 			return p.allocation.Line.ToRule
 		}),
 	{Name: ByTag, Doc: "the value of a tag of the line", With: tagged},
+}
+
+// ofWorkspace is a dimension of who answers for the workspace.
+func ofWorkspace(name Dimension, doc string, at func(*costKey) *string, of func(ownership) string) dimension.Of[part, costKey] {
+	return dimension.Of[part, costKey]{
+		Name: name, Doc: doc, Blank: "(unmapped)",
+		Read:  func(p *part, k *costKey) { *at(k) = of(p.ownership()) },
+		Value: func(k *costKey) string { return *at(k) },
+	}
 }
 
 // quarterStart returns the start of the calendar quarter of a month.

@@ -51,7 +51,7 @@ func Examples() []domain.Envelope {
 	}
 	envs = append(envs, finance.Register(Root, "home", domain.RoleFinance, nil, Start+1))
 	add("acme", "",
-		&domain.WorkspaceRegistered{Name: "Acme", Currency: "EUR"},
+		&domain.WorkspaceRegistered{Name: "Acme", Currency: "EUR", Owner: "ann", CostCentre: "4711", Entity: "acme-gmbh"},
 		&domain.OperatorRegistered{Operator: "ann", PublicKey: key, Role: domain.RoleFinance, AuthorityLimits: []domain.Money{limit}},
 		&domain.OperatorRevoked{Operator: "ann", PublicKey: key},
 		&domain.PolicySet{Policy: "eu", Kind: domain.PolicyResidency, EffectiveFrom: Start, Countries: []string{"DE", "FR"}},

@@ -30,8 +30,11 @@ const (
 type WorkspaceRegistered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Parent        string                 `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`     // workspace that this one reports to
-	Currency      string                 `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"` // ISO 4217, for reports to it
+	Parent        string                 `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`                           // workspace that this one reports to
+	Currency      string                 `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`                       // ISO 4217, for reports to it
+	Owner         string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`                             // who answers for its costs
+	CostCentre    string                 `protobuf:"bytes,5,opt,name=cost_centre,json=costCentre,proto3" json:"cost_centre,omitempty"` // that its costs are booked to
+	Entity        string                 `protobuf:"bytes,6,opt,name=entity,proto3" json:"entity,omitempty"`                           // company that bears its costs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -83,6 +86,27 @@ func (x *WorkspaceRegistered) GetParent() string {
 func (x *WorkspaceRegistered) GetCurrency() string {
 	if x != nil {
 		return x.Currency
+	}
+	return ""
+}
+
+func (x *WorkspaceRegistered) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *WorkspaceRegistered) GetCostCentre() string {
+	if x != nil {
+		return x.CostCentre
+	}
+	return ""
+}
+
+func (x *WorkspaceRegistered) GetEntity() string {
+	if x != nil {
+		return x.Entity
 	}
 	return ""
 }
@@ -1177,11 +1201,15 @@ var File_events_v1_registry_proto protoreflect.FileDescriptor
 
 const file_events_v1_registry_proto_rawDesc = "" +
 	"\n" +
-	"\x18events/v1/registry.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"]\n" +
+	"\x18events/v1/registry.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"\xac\x01\n" +
 	"\x13WorkspaceRegistered\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1a\n" +
-	"\bcurrency\x18\x03 \x01(\tR\bcurrency\"\xae\x01\n" +
+	"\bcurrency\x18\x03 \x01(\tR\bcurrency\x12\x14\n" +
+	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x1f\n" +
+	"\vcost_centre\x18\x05 \x01(\tR\n" +
+	"costCentre\x12\x16\n" +
+	"\x06entity\x18\x06 \x01(\tR\x06entity\"\xae\x01\n" +
 	"\x12OperatorRegistered\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12\x1d\n" +
 	"\n" +

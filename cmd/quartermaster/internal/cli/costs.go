@@ -71,7 +71,8 @@ if groups are by month, in the quarter before if they are by quarter, else in as
 
 Dimensions for --by and --where: workspace, component, class, cluster, deployment,
 workload_class, gpu_model, billing_model, provider, provider_class, region, invoice, line,
-day, hour, month, quarter, match_method; of the supplier's line: issuer, billing_account, sub_account, service,
+owner, cost_centre, entity, day, hour, month, quarter,
+match_method; of the supplier's line: issuer, billing_account, sub_account, service,
 service_category, charge_category, pricing_category, sku, resource, mapping_rule, and tag:KEY for
 any tag.
 Undeclared values are "unknown"; several different values are "mixed".

@@ -95,6 +95,15 @@ func declaredText(s *registry.Statement) string {
 		if d.Currency != "" {
 			add("in %s", d.Currency)
 		}
+		if d.Owner != "" {
+			add("owner %s", d.Owner)
+		}
+		if d.CostCentre != "" {
+			add("cost centre %s", d.CostCentre)
+		}
+		if d.Entity != "" {
+			add("entity %s", d.Entity)
+		}
 	case registry.Grant:
 		add("%s", d.Role)
 		for _, m := range d.AuthorityLimits {
