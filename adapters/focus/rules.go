@@ -140,6 +140,9 @@ func between() []Rule {
 		return c.null("CommitmentDiscountStatus") && !c.null("CommitmentDiscountId") && c.is("ChargeCategory", "Usage")
 	}, "CommitmentDiscountId", "ChargeCategory")
 	together("CommitmentDiscountQuantity", "CommitmentDiscountId", 11)
+	add("CommitmentDiscountQuantity", "given-with-CommitmentDiscountId", 11, "has a value for usage and purchases with a CommitmentDiscountId that correct nothing", func(c *checked) bool {
+		return c.regular("Usage", "Purchase") && !c.null("CommitmentDiscountId") && c.null("CommitmentDiscountQuantity")
+	}, "CommitmentDiscountId", "ChargeCategory", "ChargeClass")
 	both("CommitmentDiscountUnit", "CommitmentDiscountQuantity", 11)
 	together("CapacityReservationStatus", "CapacityReservationId", 11)
 	add("CapacityReservationStatus", "given-for-usage", 11, "has a value for usage with a CapacityReservationId", func(c *checked) bool {
@@ -151,11 +154,20 @@ func between() []Rule {
 	add("ConsumedQuantity", "of-usage", 10, "is null unless ChargeCategory is Usage, and where a commitment was not used", func(c *checked) bool {
 		return !c.null("ConsumedQuantity") && (!c.is("ChargeCategory", "Usage") || c.is("CommitmentDiscountStatus", "Unused"))
 	}, "ChargeCategory")
+	add("ConsumedQuantity", "given-for-usage", 10, "has a value for usage that corrects nothing, unless a commitment was not used", func(c *checked) bool {
+		return c.null("ConsumedQuantity") && c.regular("Usage") && !c.is("CommitmentDiscountStatus", "Unused")
+	}, "ChargeCategory", "ChargeClass")
 	both("ConsumedUnit", "ConsumedQuantity", 10)
 	both("PricingUnit", "PricingQuantity", 10)
-	for _, column := range []string{"PricingQuantity", "PricingCategory", "ListUnitPrice", "ContractedUnitPrice", "SkuId", "SkuPriceId"} {
-		add(column, "null-for-tax", 10, "is null for tax", func(c *checked) bool { return c.is("ChargeCategory", "Tax") && !c.null(column) }, "ChargeCategory")
-		add(column, "given-for-usage", 10, "has a value for usage and purchases that correct nothing", func(c *checked) bool {
+	for _, column := range []string{
+		"PricingQuantity", "PricingCategory", "ListUnitPrice", "ContractedUnitPrice", "SkuId", "SkuPriceId", "PricingCurrencyListUnitPrice",
+	} {
+		since := 10
+		if column == "PricingCurrencyListUnitPrice" {
+			since = 12
+		}
+		add(column, "null-for-tax", since, "is null for tax", func(c *checked) bool { return c.is("ChargeCategory", "Tax") && !c.null(column) }, "ChargeCategory")
+		add(column, "given-for-usage", since, "has a value for usage and purchases that correct nothing", func(c *checked) bool {
 			return c.regular("Usage", "Purchase") && c.null(column)
 		}, "ChargeCategory", "ChargeClass")
 	}
@@ -172,6 +184,17 @@ func between() []Rule {
 	together("SkuPriceDetails", "SkuPriceId", 11)
 	both("SubAccountType", "SubAccountId", 12)
 	together("SubAccountName", "SubAccountId", 10)
+	add("SubAccountName", "given-with-SubAccountId", 12, "has a value if SubAccountId has one", func(c *checked) bool {
+		return !c.null("SubAccountId") && c.null("SubAccountName")
+	}, "SubAccountId")
+	together("BillingAccountType", "BillingAccountId", 12)
+	add("ServiceSubcategory", "allowed", 11, "is one of the subcategories of FOCUS", func(c *checked) bool {
+		return !c.null("ServiceSubcategory") && !isSubcategory(c.cells["ServiceSubcategory"], "")
+	})
+	add("ServiceSubcategory", "of-ServiceCategory", 11, "belongs to its ServiceCategory", func(c *checked) bool {
+		name := c.cells["ServiceSubcategory"]
+		return isSubcategory(name, "") && !isSubcategory(name, c.cells["ServiceCategory"])
+	}, "ServiceCategory")
 	together("AllocatedResourceId", "AllocatedMethodId", 13)
 	together("AllocatedMethodDetails", "AllocatedMethodId", 13)
 	return all
