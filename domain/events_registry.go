@@ -66,6 +66,7 @@ const (
 	PolicyCapitalCharge      PolicyKind = "capital_charge"      // Share: annual rate that owned hardware is charged
 	PolicyBooksCurrency      PolicyKind = "books_currency"      // Value: the currency that books are kept in (ISO 4217)
 	PolicyRecoverableTax     PolicyKind = "recoverable_tax"     // Share: of lines of tax with Columns, what comes back
+	PolicySharedCosts        PolicyKind = "shared_costs"        // Pools: whose cost is passed on in the view "loaded"
 )
 
 // Selector picks workloads. Empty fields match all. Cluster is the cluster in which a deployment is
@@ -116,6 +117,7 @@ type PolicySet struct {
 	// Columns are those of [MappingRuleSet]. Empty: all lines of tax. Of several policies that a line fits, the one
 	// with the most columns counts, then the first by workspace and id.
 	Columns map[string]string `json:"columns,omitempty"`
+	Pools   []CostPool        `json:"pools,omitempty"` // in the order in which they pass on their cost
 }
 
 // QuotaSet states what a workspace may hold. It is recorded and not yet enforced: plans ignore it,
@@ -192,11 +194,23 @@ const (
 	BuysOutside     LineBuys = "outside" // nothing of the estate: it is reconciled, and charged to platform:outside
 )
 
-// ShareBy says by what a mapping rule shares the cost of lines.
+// ShareBy says by what a cost is shared: lines of a mapping rule, or a [CostPool].
 type ShareBy string
 
-// ShareByGPUHours shares a line among the workspaces that held GPUs in its charge period, by the GPU time held.
-const ShareByGPUHours ShareBy = "by_gpu_hours"
+// By what a cost is shared. A mapping rule has only the first.
+const (
+	ShareByGPUHours ShareBy = "by_gpu_hours" // the GPU time that workspaces held in a line's charge period, or in the month
+	ShareByCost     ShareBy = "by_cost"      // the effective cost of workspaces
+)
+
+// CostPool is a workspace, or an account of the platform such as platform:reliability, whose cost is for others. It is
+// passed on by fixed weights (Shares) or by what By says: exactly one of them. A pool receives from earlier pools and
+// never from later ones.
+type CostPool struct {
+	Pool   string            `json:"pool"`
+	By     ShareBy           `json:"by,omitempty"`
+	Shares []WorkspaceWeight `json:"shares,omitempty"`
+}
 
 // WorkspaceWeight is what a workspace bears of a cost that is shared by fixed weights.
 type WorkspaceWeight struct {

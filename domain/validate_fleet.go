@@ -88,13 +88,19 @@ func (c *checker) policySet(e *PolicySet) {
 		oneOf(c, "value", e.Value, "daily", "full_month", "half_month", "next_month")
 	case PolicyCapitalCharge, PolicyRecoverableTax:
 		c.fraction("share", e.Share)
+	case PolicySharedCosts:
+		if len(e.Pools) == 0 {
+			c.bad("pools", "is empty, want at least one")
+		}
 	case PolicyBooksCurrency:
 		c.currency("value", e.Value)
 	default:
 		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
 			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention,
-			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency, PolicyRecoverableTax)
+			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency, PolicyRecoverableTax,
+			PolicySharedCosts)
 	}
+	c.pools(e)
 	c.columns("columns", e.Columns)
 	if len(e.Columns) > 0 && e.Kind != PolicyRecoverableTax {
 		c.bad("columns", "are for %s, and the kind is %s", PolicyRecoverableTax, e.Kind)
@@ -223,20 +229,58 @@ func (c *checker) sharesOf(e *MappingRuleSet) {
 	case e.ToShareBy != "" && len(e.ToShares) > 0:
 		c.bad(field, "stands beside fixed weights: want one of them")
 	}
-	c.listed("to_shares", len(e.ToShares))
-	for i, s := range e.ToShares {
+	c.weights("to_shares", e.ToShares)
+}
+
+// pools checks that costs are passed on in one direction.
+func (c *checker) pools(e *PolicySet) {
+	if len(e.Pools) > 0 && e.Kind != PolicySharedCosts {
+		c.bad("pools", "are for %s, and the kind is %s", PolicySharedCosts, e.Kind)
+	}
+	c.listed("pools", len(e.Pools))
+	before := map[string]int{}
+	for i, p := range e.Pools {
 		if c.err != nil {
 			return
 		}
-		c.in("to_shares", i)
-		c.id("workspace", s.Workspace)
-		if s.Weight == 0 {
-			c.bad("weight", "is 0, want at least 1")
+		c.in("pools", i)
+		c.id("pool", p.Pool)
+		if first, twice := before[p.Pool]; twice {
+			c.bad("pool", "%s is pool %d already", quote(p.Pool), first+1)
 		}
-		if slices.ContainsFunc(e.ToShares[:i], func(o WorkspaceWeight) bool { return o.Workspace == s.Workspace }) {
-			c.bad("workspace", "%s has a weight already", quote(s.Workspace))
+		before[p.Pool] = i
+		switch {
+		case p.By != "" && len(p.Shares) > 0:
+			c.bad("by", "stands beside fixed weights: want one of them")
+		case len(p.Shares) == 0:
+			oneOf(c, "by", p.By, ShareByGPUHours, ShareByCost)
+		}
+		c.weights("shares", p.Shares)
+		for j, s := range p.Shares {
+			if first, is := before[s.Workspace]; is {
+				c.bad(fmt.Sprintf("shares[%d].workspace", j),
+					"%s is pool %d, which passes on its cost before: costs would go in a circle", quote(s.Workspace), first+1)
+			}
 		}
 		c.out()
+	}
+}
+
+// weights checks among whom a cost is shared.
+func (c *checker) weights(field string, all []WorkspaceWeight) {
+	c.listed(field, len(all))
+	for i, s := range all {
+		if c.err != nil {
+			return
+		}
+		at := fmt.Sprintf("%s[%d].", field, i)
+		c.id(at+"workspace", s.Workspace)
+		if s.Weight == 0 {
+			c.bad(at+"weight", "is 0, want at least 1")
+		}
+		if slices.ContainsFunc(all[:i], func(o WorkspaceWeight) bool { return o.Workspace == s.Workspace }) {
+			c.bad(at+"workspace", "%s has a weight already", quote(s.Workspace))
+		}
 	}
 }
 

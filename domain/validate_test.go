@@ -183,6 +183,13 @@ func TestValidateAcceptsEveryType(t *testing.T) {
 // edit makes a mutation of an event of one type.
 func edit[E Event](f func(E)) func(*Envelope) { return func(env *Envelope) { f(env.Event.(E)) } }
 
+// pools makes a mutation of a policy about shared costs.
+func pools(all ...CostPool) func(*Envelope) {
+	return edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicySharedCosts, EffectiveFrom: t0, Pools: all}
+	})
+}
+
 // shares makes a mutation of a rule that shares lines.
 func shares(f func(*MappingRuleSet)) func(*Envelope) {
 	return edit(func(e *MappingRuleSet) {
@@ -223,7 +230,16 @@ var violations = []struct {
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[0].Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[0]: -1 is negative"},
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[1].Currency = "USD" }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[1]: \"USD\" has a limit already"},
 	{edit(func(e *OperatorRevoked) { e.Operator = "" }), TypeOperatorRevoked, "OperatorRevoked: operator: is missing"},
-	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax`},
+	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs`},
+	{edit(func(e *PolicySet) { e.Pools = []CostPool{{Pool: "a", By: ShareByCost}} }), TypePolicySet, "PolicySet: pools: are for shared_costs, and the kind is residency"},
+	{pools(), TypePolicySet, "PolicySet: pools: is empty, want at least one"},
+	{pools(CostPool{By: ShareByCost}), TypePolicySet, "PolicySet: pools[0].pool: is missing"},
+	{pools(CostPool{Pool: "a"}), TypePolicySet, `PolicySet: pools[0].by: is missing, want by_gpu_hours, by_cost`},
+	{pools(CostPool{Pool: "a", By: ShareByCost}, CostPool{Pool: "a", By: ShareByCost}), TypePolicySet, `PolicySet: pools[1].pool: "a" is pool 1 already`},
+	{pools(CostPool{Pool: "a", By: ShareByCost, Shares: []WorkspaceWeight{{Workspace: "b", Weight: 1}}}), TypePolicySet, "PolicySet: pools[0].by: stands beside fixed weights: want one of them"},
+	{pools(CostPool{Pool: "a", Shares: []WorkspaceWeight{{Workspace: "b"}}}), TypePolicySet, "PolicySet: pools[0].shares[0].weight: is 0, want at least 1"},
+	{pools(CostPool{Pool: "a", Shares: []WorkspaceWeight{{Workspace: "a", Weight: 1}}}), TypePolicySet, `PolicySet: pools[0].shares[0].workspace: "a" is pool 1, which passes on its cost before: costs would go in a circle`},
+	{pools(CostPool{Pool: "a", By: ShareByCost}, CostPool{Pool: "b", Shares: []WorkspaceWeight{{Workspace: "c", Weight: 1}, {Workspace: "a", Weight: 1}}}), TypePolicySet, `PolicySet: pools[1].shares[1].workspace: "a" is pool 1, which passes on its cost before: costs would go in a circle`},
 	{edit(func(e *PolicySet) { e.Columns = map[string]string{"RegionId": "de"} }), TypePolicySet, "PolicySet: columns: are for recoverable_tax, and the kind is residency"},
 	{edit(func(e *PolicySet) { *e = PolicySet{Policy: "p", Kind: PolicyRecoverableTax, EffectiveFrom: t0} }), TypePolicySet, "PolicySet: share: is missing, want a number from 0 to 1"},
 	{edit(func(e *PolicySet) {

@@ -472,6 +472,14 @@ func (d declaration) policy(id string) *domain.PolicySet {
 		Share:          d.nullDecimal("share"),
 		Columns:        d.labels("columns"),
 	}
+	if pools := d.n.get("pools"); pools != nil {
+		for i, n := range pools.values {
+			p := entry{d.l, n, d.field(index("pools", i))}
+			of := domain.CostPool{Pool: p.text("pool")}
+			of.Shares, of.By = p.shares("share")
+			ev.Pools = append(ev.Pools, of)
+		}
+	}
 	s, _ := d.sub("selector")
 	ev.Selector = d.selector(s)
 	if others := d.n.get("others"); others != nil {

@@ -55,6 +55,13 @@ func policySet(m *mover, p *eventsv1.PolicySet, d *domain.PolicySet) {
 	text(m, "value", &p.Value, &d.Value)
 	m.nullDecimal("share", &p.Share, &d.Share)
 	m.labels("columns", &p.Columns, &d.Columns)
+	list(m, "pools", &p.Pools, &d.Pools, costPool)
+}
+
+func costPool(m *mover, p *eventsv1.CostPool, d *domain.CostPool) {
+	text(m, "pool", &p.Pool, &d.Pool)
+	text(m, "by", &p.By, &d.By)
+	list(m, "shares", &p.Shares, &d.Shares, workspaceWeight)
 }
 
 func quotaSet(m *mover, p *eventsv1.QuotaSet, d *domain.QuotaSet) {

@@ -57,6 +57,8 @@ type Report struct {
 	// Translation says how groups and totals were translated to the currency of the books; absent if they
 	// are in the currencies that were billed.
 	Translation *Translation `json:"translation,omitempty"`
+	// Loaded is the view that was asked for, in which the cost of pools is passed on; absent for the direct view.
+	Loaded *Loaded `json:"loaded,omitempty"`
 	// What each workspace is charged of each invoice, rounded once to payable amounts, so that an
 	// invoice's statements add up to it.
 	Statements []attribution.Statement `json:"statements"`

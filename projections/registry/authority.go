@@ -494,7 +494,8 @@ func deciders(ev domain.Event) []domain.Role {
 	case *domain.PolicySet:
 		switch ev.Kind {
 		case domain.PolicyCommitmentDiscount, domain.PolicyIdleCost, domain.PolicyActivity, domain.PolicyCostOfCapital,
-			domain.PolicyRetention, domain.PolicyDepreciation, domain.PolicyCapitalCharge, domain.PolicyRecoverableTax:
+			domain.PolicyRetention, domain.PolicyDepreciation, domain.PolicyCapitalCharge, domain.PolicyRecoverableTax,
+			domain.PolicySharedCosts:
 			return []domain.Role{domain.RoleAdmin, domain.RoleFinance}
 		}
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}

@@ -59,6 +59,12 @@ func Examples() []domain.Envelope {
 			Policy: "vat", Kind: domain.PolicyRecoverableTax, EffectiveFrom: Start,
 			Share: domain.NullDecimal{Decimal: dec("0.5"), Valid: true}, Columns: map[string]string{"BillingAccountId": "42"},
 		},
+		&domain.PolicySet{
+			Policy: "pools", Kind: domain.PolicySharedCosts, EffectiveFrom: Start, Pools: []domain.CostPool{
+				{Pool: "platform:reliability", By: domain.ShareByGPUHours},
+				{Pool: "infra", Shares: []domain.WorkspaceWeight{{Workspace: "acme", Weight: 1}}},
+			},
+		},
 		&domain.QuotaSet{Quota: "q", Resource: "nvidia.com/gpu", Limit: dec("64"), EffectiveFrom: Start},
 		&domain.BudgetSet{Budget: "b", Period: month, Amount: usd("100"), Basis: domain.BudgetCash},
 		&domain.RegionDefined{Region: "eu-central-1", Country: "DE", RoundTrips: []domain.RoundTrip{{To: "eu-west-1", Micros: 25_000, Measured: true}}},

@@ -358,6 +358,7 @@ type PolicySet struct {
 	Value          string                 `protobuf:"bytes,11,opt,name=value,proto3" json:"value,omitempty"`
 	Share          string                 `protobuf:"bytes,12,opt,name=share,proto3" json:"share,omitempty"`                                                                               // decimal; empty: null
 	Columns        map[string]string      `protobuf:"bytes,13,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for recoverable_tax: of a bill's line, as in MappingRuleSet
+	Pools          []*CostPool            `protobuf:"bytes,14,rep,name=pools,proto3" json:"pools,omitempty"`                                                                               // for shared_costs, in order
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -483,6 +484,75 @@ func (x *PolicySet) GetColumns() map[string]string {
 	return nil
 }
 
+func (x *PolicySet) GetPools() []*CostPool {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+// CostPool is a workspace or an account of the platform whose cost is passed on to others: by fixed
+// weights, or by_gpu_hours or by_cost.
+type CostPool struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pool          string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Shares        []*WorkspaceWeight     `protobuf:"bytes,3,rep,name=shares,proto3" json:"shares,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CostPool) Reset() {
+	*x = CostPool{}
+	mi := &file_events_v1_registry_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CostPool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CostPool) ProtoMessage() {}
+
+func (x *CostPool) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_registry_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CostPool.ProtoReflect.Descriptor instead.
+func (*CostPool) Descriptor() ([]byte, []int) {
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CostPool) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *CostPool) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *CostPool) GetShares() []*WorkspaceWeight {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
 // QuotaSet states how much of a resource a workspace may hold. It is recorded but not yet
 // enforced: no plan observes it, even if it is hard, and nobody is notified.
 type QuotaSet struct {
@@ -501,7 +571,7 @@ type QuotaSet struct {
 
 func (x *QuotaSet) Reset() {
 	*x = QuotaSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[5]
+	mi := &file_events_v1_registry_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +583,7 @@ func (x *QuotaSet) String() string {
 func (*QuotaSet) ProtoMessage() {}
 
 func (x *QuotaSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[5]
+	mi := &file_events_v1_registry_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +596,7 @@ func (x *QuotaSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaSet.ProtoReflect.Descriptor instead.
 func (*QuotaSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{5}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *QuotaSet) GetQuota() string {
@@ -593,7 +663,7 @@ type BudgetSet struct {
 
 func (x *BudgetSet) Reset() {
 	*x = BudgetSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[6]
+	mi := &file_events_v1_registry_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +675,7 @@ func (x *BudgetSet) String() string {
 func (*BudgetSet) ProtoMessage() {}
 
 func (x *BudgetSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[6]
+	mi := &file_events_v1_registry_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +688,7 @@ func (x *BudgetSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetSet.ProtoReflect.Descriptor instead.
 func (*BudgetSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{6}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BudgetSet) GetBudget() string {
@@ -668,7 +738,7 @@ type RoundTrip struct {
 
 func (x *RoundTrip) Reset() {
 	*x = RoundTrip{}
-	mi := &file_events_v1_registry_proto_msgTypes[7]
+	mi := &file_events_v1_registry_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +750,7 @@ func (x *RoundTrip) String() string {
 func (*RoundTrip) ProtoMessage() {}
 
 func (x *RoundTrip) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[7]
+	mi := &file_events_v1_registry_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +763,7 @@ func (x *RoundTrip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundTrip.ProtoReflect.Descriptor instead.
 func (*RoundTrip) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{7}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RoundTrip) GetTo() string {
@@ -730,7 +800,7 @@ type RegionDefined struct {
 
 func (x *RegionDefined) Reset() {
 	*x = RegionDefined{}
-	mi := &file_events_v1_registry_proto_msgTypes[8]
+	mi := &file_events_v1_registry_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +812,7 @@ func (x *RegionDefined) String() string {
 func (*RegionDefined) ProtoMessage() {}
 
 func (x *RegionDefined) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[8]
+	mi := &file_events_v1_registry_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +825,7 @@ func (x *RegionDefined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionDefined.ProtoReflect.Descriptor instead.
 func (*RegionDefined) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{8}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RegionDefined) GetRegion() string {
@@ -800,7 +870,7 @@ type CertificationHeld struct {
 
 func (x *CertificationHeld) Reset() {
 	*x = CertificationHeld{}
-	mi := &file_events_v1_registry_proto_msgTypes[9]
+	mi := &file_events_v1_registry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +882,7 @@ func (x *CertificationHeld) String() string {
 func (*CertificationHeld) ProtoMessage() {}
 
 func (x *CertificationHeld) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[9]
+	mi := &file_events_v1_registry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +895,7 @@ func (x *CertificationHeld) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificationHeld.ProtoReflect.Descriptor instead.
 func (*CertificationHeld) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{9}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CertificationHeld) GetProvider() string {
@@ -876,7 +946,7 @@ type MethodChanged struct {
 
 func (x *MethodChanged) Reset() {
 	*x = MethodChanged{}
-	mi := &file_events_v1_registry_proto_msgTypes[10]
+	mi := &file_events_v1_registry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +958,7 @@ func (x *MethodChanged) String() string {
 func (*MethodChanged) ProtoMessage() {}
 
 func (x *MethodChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[10]
+	mi := &file_events_v1_registry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +971,7 @@ func (x *MethodChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MethodChanged.ProtoReflect.Descriptor instead.
 func (*MethodChanged) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{10}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MethodChanged) GetMethod() string {
@@ -943,7 +1013,7 @@ type WorkspaceWeight struct {
 
 func (x *WorkspaceWeight) Reset() {
 	*x = WorkspaceWeight{}
-	mi := &file_events_v1_registry_proto_msgTypes[11]
+	mi := &file_events_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1025,7 @@ func (x *WorkspaceWeight) String() string {
 func (*WorkspaceWeight) ProtoMessage() {}
 
 func (x *WorkspaceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[11]
+	mi := &file_events_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1038,7 @@ func (x *WorkspaceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceWeight.ProtoReflect.Descriptor instead.
 func (*WorkspaceWeight) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{11}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkspaceWeight) GetWorkspace() string {
@@ -1006,7 +1076,7 @@ type MappingRuleSet struct {
 
 func (x *MappingRuleSet) Reset() {
 	*x = MappingRuleSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[12]
+	mi := &file_events_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1088,7 @@ func (x *MappingRuleSet) String() string {
 func (*MappingRuleSet) ProtoMessage() {}
 
 func (x *MappingRuleSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[12]
+	mi := &file_events_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1101,7 @@ func (x *MappingRuleSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MappingRuleSet.ProtoReflect.Descriptor instead.
 func (*MappingRuleSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MappingRuleSet) GetRule() string {
@@ -1127,7 +1197,7 @@ type LegalHoldSet struct {
 
 func (x *LegalHoldSet) Reset() {
 	*x = LegalHoldSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[13]
+	mi := &file_events_v1_registry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1209,7 @@ func (x *LegalHoldSet) String() string {
 func (*LegalHoldSet) ProtoMessage() {}
 
 func (x *LegalHoldSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[13]
+	mi := &file_events_v1_registry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1222,7 @@ func (x *LegalHoldSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegalHoldSet.ProtoReflect.Descriptor instead.
 func (*LegalHoldSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{13}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LegalHoldSet) GetHold() string {
@@ -1231,7 +1301,7 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\x04tier\x18\x05 \x01(\tR\x04tier\x12 \n" +
 	"\venvironment\x18\x06 \x01(\tR\venvironment\x12\x18\n" +
 	"\aregions\x18\a \x03(\tR\aregions\x12\x1c\n" +
-	"\tcountries\x18\b \x03(\tR\tcountries\"\xa6\x04\n" +
+	"\tcountries\x18\b \x03(\tR\tcountries\"\xdf\x04\n" +
 	"\tPolicySet\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12%\n" +
@@ -1246,10 +1316,15 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	" \x01(\tR\x05scope\x12\x14\n" +
 	"\x05value\x18\v \x01(\tR\x05value\x12\x14\n" +
 	"\x05share\x18\f \x01(\tR\x05share\x12I\n" +
-	"\acolumns\x18\r \x03(\v2/.quartermaster.events.v1.PolicySet.ColumnsEntryR\acolumns\x1a:\n" +
+	"\acolumns\x18\r \x03(\v2/.quartermaster.events.v1.PolicySet.ColumnsEntryR\acolumns\x127\n" +
+	"\x05pools\x18\x0e \x03(\v2!.quartermaster.events.v1.CostPoolR\x05pools\x1a:\n" +
 	"\fColumnsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc2\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
+	"\bCostPool\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12@\n" +
+	"\x06shares\x18\x03 \x03(\v2(.quartermaster.events.v1.WorkspaceWeightR\x06shares\"\xc2\x01\n" +
 	"\bQuotaSet\x12\x14\n" +
 	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x1b\n" +
@@ -1324,44 +1399,47 @@ func file_events_v1_registry_proto_rawDescGZIP() []byte {
 	return file_events_v1_registry_proto_rawDescData
 }
 
-var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_events_v1_registry_proto_goTypes = []any{
 	(*WorkspaceRegistered)(nil), // 0: quartermaster.events.v1.WorkspaceRegistered
 	(*OperatorRegistered)(nil),  // 1: quartermaster.events.v1.OperatorRegistered
 	(*OperatorRevoked)(nil),     // 2: quartermaster.events.v1.OperatorRevoked
 	(*Selector)(nil),            // 3: quartermaster.events.v1.Selector
 	(*PolicySet)(nil),           // 4: quartermaster.events.v1.PolicySet
-	(*QuotaSet)(nil),            // 5: quartermaster.events.v1.QuotaSet
-	(*BudgetSet)(nil),           // 6: quartermaster.events.v1.BudgetSet
-	(*RoundTrip)(nil),           // 7: quartermaster.events.v1.RoundTrip
-	(*RegionDefined)(nil),       // 8: quartermaster.events.v1.RegionDefined
-	(*CertificationHeld)(nil),   // 9: quartermaster.events.v1.CertificationHeld
-	(*MethodChanged)(nil),       // 10: quartermaster.events.v1.MethodChanged
-	(*WorkspaceWeight)(nil),     // 11: quartermaster.events.v1.WorkspaceWeight
-	(*MappingRuleSet)(nil),      // 12: quartermaster.events.v1.MappingRuleSet
-	(*LegalHoldSet)(nil),        // 13: quartermaster.events.v1.LegalHoldSet
-	nil,                         // 14: quartermaster.events.v1.PolicySet.ColumnsEntry
-	nil,                         // 15: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	(*Money)(nil),               // 16: quartermaster.events.v1.Money
-	(*Interval)(nil),            // 17: quartermaster.events.v1.Interval
+	(*CostPool)(nil),            // 5: quartermaster.events.v1.CostPool
+	(*QuotaSet)(nil),            // 6: quartermaster.events.v1.QuotaSet
+	(*BudgetSet)(nil),           // 7: quartermaster.events.v1.BudgetSet
+	(*RoundTrip)(nil),           // 8: quartermaster.events.v1.RoundTrip
+	(*RegionDefined)(nil),       // 9: quartermaster.events.v1.RegionDefined
+	(*CertificationHeld)(nil),   // 10: quartermaster.events.v1.CertificationHeld
+	(*MethodChanged)(nil),       // 11: quartermaster.events.v1.MethodChanged
+	(*WorkspaceWeight)(nil),     // 12: quartermaster.events.v1.WorkspaceWeight
+	(*MappingRuleSet)(nil),      // 13: quartermaster.events.v1.MappingRuleSet
+	(*LegalHoldSet)(nil),        // 14: quartermaster.events.v1.LegalHoldSet
+	nil,                         // 15: quartermaster.events.v1.PolicySet.ColumnsEntry
+	nil,                         // 16: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	(*Money)(nil),               // 17: quartermaster.events.v1.Money
+	(*Interval)(nil),            // 18: quartermaster.events.v1.Interval
 }
 var file_events_v1_registry_proto_depIdxs = []int32{
-	16, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
+	17, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
 	3,  // 1: quartermaster.events.v1.PolicySet.selector:type_name -> quartermaster.events.v1.Selector
 	3,  // 2: quartermaster.events.v1.PolicySet.others:type_name -> quartermaster.events.v1.Selector
-	14, // 3: quartermaster.events.v1.PolicySet.columns:type_name -> quartermaster.events.v1.PolicySet.ColumnsEntry
-	17, // 4: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
-	16, // 5: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
-	7,  // 6: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
-	17, // 7: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
-	15, // 8: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	11, // 9: quartermaster.events.v1.MappingRuleSet.to_shares:type_name -> quartermaster.events.v1.WorkspaceWeight
-	17, // 10: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	15, // 3: quartermaster.events.v1.PolicySet.columns:type_name -> quartermaster.events.v1.PolicySet.ColumnsEntry
+	5,  // 4: quartermaster.events.v1.PolicySet.pools:type_name -> quartermaster.events.v1.CostPool
+	12, // 5: quartermaster.events.v1.CostPool.shares:type_name -> quartermaster.events.v1.WorkspaceWeight
+	18, // 6: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
+	17, // 7: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
+	8,  // 8: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
+	18, // 9: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
+	16, // 10: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	12, // 11: quartermaster.events.v1.MappingRuleSet.to_shares:type_name -> quartermaster.events.v1.WorkspaceWeight
+	18, // 12: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_registry_proto_init() }
@@ -1376,7 +1454,7 @@ func file_events_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_registry_proto_rawDesc), len(file_events_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

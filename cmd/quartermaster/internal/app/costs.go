@@ -45,6 +45,33 @@ func (c *Caller) costs(ctx context.Context, v projections.View, q costs.Query) (
 	})
 }
 
+// CostsView is Costs by workspace, with a view in which the cost of pools is passed on.
+func (c *Caller) CostsView(
+	ctx context.Context, at At, month domain.Interval, currency string, view costs.View,
+) (out *costs.Report, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		r, err := c.costs(ctx, v, costs.Query{Month: month, By: []costs.Dimension{costs.ByWorkspace}, Currency: currency})
+		if err != nil {
+			return err
+		}
+		copied := *r // the report is cached
+		out = &copied
+		if view == costs.ViewDirect {
+			return nil
+		}
+		pools, by, err := costs.ReadPools(v, month)
+		if errors.Is(err, costs.ErrNoPools) {
+			return &ConflictError{Err: fmt.Errorf(
+				"%s has no %s view: %w; declare some with \"quartermaster apply\"", MonthName(month), view, err)}
+		}
+		if err == nil {
+			out.Loaded, err = r.Load(view, pools, by)
+		}
+		return err
+	})
+	return out, err
+}
+
 // FX returns a month in the currency of the books.
 func (c *Caller) FX(ctx context.Context, at At, month domain.Interval) (out *costs.FXMonth, err error) {
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {

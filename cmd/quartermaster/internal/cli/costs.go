@@ -22,6 +22,7 @@ func (a *Program) costsCommand() *cobra.Command {
 	var (
 		span                               monthFlags
 		workspace, currency, asOf, compare string
+		view                               string
 		by, where                          []string
 		requireReconciled                  bool
 	)
@@ -77,6 +78,13 @@ service_category, charge_category, pricing_category, sku, resource, mapping_rule
 any tag.
 Undeclared values are "unknown"; several different values are "mixed".
 
+--view shows who bears costs that are for others, such as those of platform:reliability or of a
+team that serves all teams: those of the pools that a policy of kind shared_costs names. "loaded"
+passes on the cost of each pool, in their order, with what it received before, by its own driver.
+"proportional" passes on all of them at once, by the workspaces' direct effective cost. All views
+are of the same allocations and have the same totals. A pool for which nobody has a weight keeps
+its cost. Views are by workspace, of all workspaces.
+
 List, negotiated and commitment savings are about usage and purchases whose lines state list and
 contracted cost. The savings rate is 1 - effective / list (the effective savings rate of the
 FinOps Foundation).
@@ -114,6 +122,7 @@ Kinds of exceptions:
 			"  quartermaster costs --from 2026-01 --to 2026-07 --by month,workspace --compare previous\n" +
 			"  quartermaster costs --from 2026-01 --to 2027-01 --by quarter,service\n" +
 			"  quartermaster costs --period 2026-05 --currency USD\n" +
+			"  quartermaster costs --period 2026-05 --view loaded\n" +
 			"  quartermaster costs allocations --period 2026-05 --line LINE\n" +
 			"  quartermaster costs explain ALLOCATION\n" +
 			"  quartermaster costs moved --before may.json\n" +
@@ -142,9 +151,12 @@ Kinds of exceptions:
 				return commandline.Usagef("--where: %w", err)
 			}
 			var left []costs.Unreconciled
-			if len(q.Months) == 1 && !q.Compare {
-				left, err = a.costsOfMonth(cmd.Context(), app.At(asOf), &q)
-			} else {
+			switch one := len(q.Months) == 1 && !q.Compare; {
+			case one:
+				left, err = a.costsOfMonth(cmd, app.At(asOf), &q, costs.View(view))
+			case view != string(costs.ViewDirect):
+				return commandline.Usagef("--view %s is of one month, and without --compare", view)
+			default:
 				left, err = a.costsOfMonths(cmd.Context(), app.At(asOf), q)
 			}
 			if err == nil && requireReconciled && len(left) > 0 {
@@ -161,6 +173,7 @@ Kinds of exceptions:
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	whereFlag(cmd, &where)
 	currencyFlag(cmd, &currency)
+	f.StringVar(&view, "view", string(costs.ViewDirect), "direct, loaded or proportional: who bears the cost of pools")
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	compareFlag(cmd, &compare)
 	asOfFlag(cmd, &asOf)
@@ -170,17 +183,19 @@ Kinds of exceptions:
 }
 
 // costsOfMonth answers about one month. It returns what does not reconcile.
-func (a *Program) costsOfMonth(ctx context.Context, at app.At, q *costs.MonthsQuery) ([]costs.Unreconciled, error) {
-	r, err := a.caller().Costs(ctx, at, costs.Query{
+func (a *Program) costsOfMonth(
+	cmd *cobra.Command, at app.At, q *costs.MonthsQuery, view costs.View,
+) ([]costs.Unreconciled, error) {
+	r, err := a.costsView(cmd, at, costs.Query{
 		Month: q.Months[0], Workspace: q.Workspace, By: q.By, Where: q.Where, Currency: q.Currency,
-	})
+	}, view)
 	switch {
 	case err != nil:
 		return nil, err
 	case a.json:
 		err = a.answerReport(r)
 	default:
-		err = a.showCosts(ctx, at, r)
+		err = a.showCosts(cmd.Context(), at, r)
 	}
 	return r.Unreconciled, err
 }

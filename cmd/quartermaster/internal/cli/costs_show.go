@@ -84,6 +84,7 @@ func (a *Program) showCosts(ctx context.Context, at app.At, r *costs.Report) err
 		}
 	} else {
 		a.showCostGroups(r)
+		a.showLoaded(r.Loaded)
 		a.showStatements(r)
 		a.showInvoices(r)
 		a.showCommitments(r)

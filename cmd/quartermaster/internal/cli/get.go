@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -119,6 +120,9 @@ func declaredText(s *registry.Statement) string {
 		}
 		for _, column := range slices.Sorted(maps.Keys(d.Columns)) {
 			add("%s=%s", column, d.Columns[column])
+		}
+		for _, p := range d.Pools {
+			add("%s %s", p.Pool, cmp.Or(strings.ReplaceAll(string(p.By), "_", " "), "by weights"))
 		}
 		list("countries", d.Countries)
 		list("certifications", d.Certifications)
