@@ -132,6 +132,7 @@ Kinds of exceptions:
 			"  quartermaster costs statement --month 2026-05\n" +
 			"  quartermaster costs commitments --period 2026-05\n" +
 			"  quartermaster costs fx --period 2026-05\n" +
+			"  quartermaster costs unit --per million-tokens --by model --month 2026-05\n" +
 			"  quartermaster costs accruals --period 2026-05\n" +
 			"  quartermaster costs close prepare --month 2026-05 --dry-run",
 		Args: cobra.NoArgs,
@@ -178,6 +179,7 @@ Kinds of exceptions:
 	compareFlag(cmd, &compare)
 	asOfFlag(cmd, &asOf)
 	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costExportCommand(), a.costVerifyCommand(), a.costStatementCommand(), a.costTCOCommand(), a.costCommitmentsCommand(), a.costFXCommand(), a.costAccrueCommand(), a.costAccrualsCommand())
+	cmd.AddCommand(a.costUnitCommand())
 	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand())
 	return cmd
 }

@@ -1,0 +1,150 @@
+package costs_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/storetest"
+)
+
+// served is the house with a model server that reported in the first of its two hours, and jobs.
+func servedHouse() *storetest.Log {
+	l := house()
+	l.Append(domain.Envelope{Source: "scraper", Cluster: "c", Time: storetest.Start + domain.Hour, Event: &domain.ServingSampled{
+		Interval: storetest.Span(0, 60), Deployment: "chat", Model: "llama", Engine: "vllm",
+		PromptTokens: 3_000_000, GenerationTokens: 1_000_000, RequestsOK: 2000, RequestsFailed: 10,
+	}})
+	for i, outcome := range []domain.JobOutcome{domain.JobSucceeded, domain.JobSucceeded, domain.JobFailed} {
+		job := fmt.Sprint("job", i)
+		l.Append(
+			domain.Envelope{Source: "slurm", Workspace: "b", Cluster: "c", Time: storetest.Start, Event: &domain.JobQueued{
+				Job: job, Deployment: "train", Class: domain.ClassTraining, Need: domain.GPUNeed{Count: 1}}},
+			domain.Envelope{Source: "slurm", Workspace: "b", Cluster: "c", Time: storetest.Start + domain.Hour, Event: &domain.JobFinished{
+				Job: job, Outcome: outcome}})
+	}
+	return l
+}
+
+func units(t *testing.T, l *storetest.Log, per costs.UnitOf, by ...costs.Dimension) (r *costs.UnitReport) {
+	t.Helper()
+	storetest.FoldView(t, l, func(v projections.View) {
+		u, err := costs.NewUnitSums(v, costs.UnitQuery{Month: storetest.MayBill, Per: per, By: by})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err = u.Divide(v); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return r
+}
+
+func unitText(r *costs.UnitReport) (out []string) {
+	for _, g := range r.Groups {
+		text := fmt.Sprintf("%v %s %s", g.Key, g.Currency, g.Absent)
+		if g.Upper != nil {
+			text = fmt.Sprintf("%v %s %s..%s", g.Key, g.Currency, g.Lower, g.Upper)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// The cost of a unit is what deployments are charged, by what they did: tokens, requests and jobs where they were
+// counted, and nothing where they were not. What is counted and what is not adds up to the cost of deployments.
+func TestUnitCosts(t *testing.T) {
+	l := servedHouse()
+	full := report(t, l, costs.Query{Month: storetest.MayBill, By: []costs.Dimension{costs.ByDeployment, costs.ByCluster}})
+	of := map[string]costs.Cost{}
+	for _, g := range full.Groups {
+		of[g.Key[costs.ByDeployment]+" "+g.Currency] = g.Cost
+	}
+	tokens := units(t, l, costs.UnitMillionTokens, costs.ByModel, costs.ByWorkspace)
+	for _, g := range tokens.Groups {
+		chat := of["chat "+g.Currency]
+		if g.Key[costs.ByModel] != "llama" || g.Key[costs.ByWorkspace] != "a" || g.Effective != chat.Effective || g.PromptTokens != 3_000_000 || g.GeneratedTokens != 1_000_000 {
+			t.Errorf("tokens: %+v, want the cost %s", g, chat.Effective)
+		}
+		if want := chat.Effective.Decimal().DivRound(storetest.Dec("4"), 9); !g.Upper.Equal(want) || g.Lower.Cmp(*g.Upper) > 0 {
+			t.Errorf("a million tokens cost %s to %s, want at most %s", g.Lower, g.Upper, want)
+		}
+	}
+	if len(tokens.Groups) != 2 || len(tokens.NotCounted) != 2 || *tokens.Groups[1].Coverage != 590 /* 7,800 of 13,200 s */ {
+		t.Fatalf("tokens: %+v", tokens)
+	}
+	for _, n := range tokens.NotCounted {
+		if n.Effective != of["train "+n.Currency].Effective || n.Deployments != 1 {
+			t.Errorf("%+v is not counted, want %s", n, of["train "+n.Currency].Effective)
+		}
+	}
+	jobs := units(t, l, costs.UnitJob, costs.ByWorkspace)
+	for _, g := range jobs.Groups {
+		want := of["train "+g.Currency].Effective.Decimal().DivRound(storetest.Dec("2"), 9)
+		if g.Key[costs.ByWorkspace] != "b" || g.Jobs != 2 || g.JobsFailed != 1 || !g.Upper.Equal(want) || g.Coverage != nil {
+			t.Errorf("jobs: %+v, want %s", g, want)
+		}
+	}
+	requests := units(t, l, costs.UnitRequest)
+	if g := requests.Groups[0]; g.Requests != 2000 || g.RequestsFailed != 10 || !g.Upper.Equal(of["chat "+g.Currency].Effective.Decimal().DivRound(storetest.Dec("2000"), 9)) {
+		t.Errorf("requests: %+v", g)
+	}
+	useful := units(t, l, costs.UnitUsefulGPUHour, costs.ByDeployment)
+	for _, g := range useful.Groups {
+		if c := of[g.Key[costs.ByDeployment]+" "+g.Currency]; g.Effective != c.Effective || c.Useful == nil || g.Useful != *c.Useful || *g.Coverage != 1000 {
+			t.Errorf("useful: %+v, want %+v", g, c)
+		} else if c.PerUseful != nil && !g.Upper.Round(6).Equal(*c.PerUseful) {
+			t.Errorf("a useful hour of %v costs %s, want %s", g.Key, g.Upper, c.PerUseful)
+		}
+	}
+	if none := units(t, house(), costs.UnitMillionTokens, costs.ByModel); len(none.Groups) != 0 || len(none.NotCounted) == 0 {
+		t.Errorf("without tokens: %q", unitText(none))
+	}
+}
+
+// A bought GPU-hour is compared with the fleet's mean of the same GPU model, and of no other.
+func TestUnitCostsCompareProviders(t *testing.T) {
+	l := house()
+	other := func(cluster, provider, model, account string) {
+		l.Append(domain.Envelope{Workspace: "own", Cluster: cluster, Time: storetest.Start - domain.Day, Event: &domain.ClusterRegistered{
+			Provider: provider, ProviderClass: domain.Neocloud, Region: "eu", BillingAccount: account,
+		}})
+		env := storetest.Node(cluster, "m1", model, 2, storetest.Start-domain.Day)
+		env.Event.(*domain.NodeRegistered).ResourceID = "m-" + cluster
+		l.Append(env, recorded(billLine("31-"+cluster, "40", func(b *domain.BillingLine) {
+			b.BillingAccountID, b.InvoiceID, b.ResourceID = account, "", "m-"+cluster
+			b.ChargePeriodStart, b.ChargePeriodEnd = storetest.Start, storetest.Start+2*domain.Hour
+			b.PricingQuantity, b.PricingUnit, b.ServiceCategory = decimal.NewNullDecimal(storetest.Dec("2")), "Hours", "Compute"
+		})))
+	}
+	other("d", "q", "H100 80GB", "7")
+	other("e", "q", "A100 80GB", "8")
+	var got []string
+	r := units(t, l, costs.UnitUsefulGPUHour)
+	var bought int64
+	sum := costs.ProviderCost{}
+	for _, p := range r.Providers {
+		got = append(got, fmt.Sprint(p.GPUModel, " ", p.Provider, " ", p.Currency, " ", p.Fleet != nil))
+		if p.GPUModel == "H100 80GB" && p.Currency == "USD" {
+			bought += p.Bought
+			sum.Effective = sum.Effective.Add(p.Effective)
+		}
+		if p.Provider == "q" && p.PerHour.String() != "10" {
+			t.Errorf("an hour of %s at q costs %s, want 10", p.GPUModel, p.PerHour)
+		}
+	}
+	want := []string{"A100 80GB q USD false", "H100 80GB p EUR false", "H100 80GB p USD true", "H100 80GB q USD true"}
+	if got = slices.DeleteFunc(got, func(s string) bool { return s[0] != 'A' && s[0] != 'H' }); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, p := range r.Providers {
+		if p.Fleet != nil && !p.Fleet.Equal(sum.Effective.PerHour(bought)) {
+			t.Errorf("the fleet's mean is %s, want %s", p.Fleet, sum.Effective.PerHour(bought))
+		}
+	}
+}
