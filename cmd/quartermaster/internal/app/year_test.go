@@ -28,11 +28,19 @@ import (
 // yearStart begins the year of BenchmarkYear.
 var yearStart = time.Date(2025, 7, 1, 0, 0, 0, 0, time.UTC)
 
-// fillHome appends the hours between two times of nodes with eight GPUs: one sample for each node
-// and hour, appended at its end, and at the end of each month a billing line for each node. At the
-// end of each month a snapshot is made, as the schedule makes it.
-func fillHome(b *testing.B, dir string, nodes int, from, to time.Time) {
+// homeFleet is a fleet of nodes with eight GPUs, and who holds them.
+type homeFleet struct {
+	nodes, teams int  // the first team is nobody
+	apart        int  // as many GPUs of a node have one holder
+	hourly       bool // a billing line for each hour, and an invoice; else a line for each month
+}
+
+// fillHome appends the hours between two times of a fleet: one sample for each node and hour, appended
+// at its end, and billing lines for each node. At the end of each month a snapshot is made, as the
+// schedule makes it.
+func fillHome(b *testing.B, dir string, fleet homeFleet, from, to time.Time) {
 	b.Helper()
+	nodes := fleet.nodes
 	h, err := (&app.App{Dir: dir}).Open(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -72,9 +80,16 @@ func fillHome(b *testing.B, dir string, nodes int, from, to time.Time) {
 		for n, node := range names {
 			for g := range devices {
 				devices[g] = storetest.Seen{ID: storetest.GPU("c1", node, g), Activity: (n*7 + g*13) % 1001}
-				if who := (n + g + at.YearDay()) % 4; who > 0 {
-					devices[g].Workspace, devices[g].Deployment = fmt.Sprintf("team-%d", who), fmt.Sprintf("job-%d", (n+g)%5)
+				if who := (n + g/fleet.apart + at.YearDay()) % fleet.teams; who > 0 {
+					devices[g].Workspace, devices[g].Deployment = fmt.Sprintf("team-%d", who), fmt.Sprintf("job-%d", (n+g/fleet.apart)%5)
 				}
+			}
+			if fleet.hourly {
+				lines++
+				line := billed(fmt.Sprintf("%05d-%04d", n, sequence), "r"+node, i)
+				month := projections.BillingMonth(i.From)
+				line.BillingPeriodStart, line.BillingPeriodEnd = month.From, month.To
+				add(&domain.Envelope{Source: "focus/p", Incarnation: 1, Sequence: lines, Time: i.To, Event: &domain.BillingLineRecorded{Line: line}})
 			}
 			add(&domain.Envelope{
 				Source: "reporter/c1/" + node, Incarnation: 1, Sequence: sequence, Cluster: "c1", Shards: 64, Time: i.To,
@@ -83,7 +98,18 @@ func fillHome(b *testing.B, dir string, nodes int, from, to time.Time) {
 		}
 		if next := at.Add(time.Hour); next.Day() == 1 && next.Hour() == 0 {
 			month := domain.Interval{From: domain.InstantOf(next.AddDate(0, -1, 0)), To: domain.InstantOf(next)}
+			if fleet.hourly {
+				lines++
+				whole := billed("", "", month)
+				add(&domain.Envelope{Source: "focus/p", Incarnation: 1, Sequence: lines, Time: month.To, Event: &domain.InvoiceReceived{
+					InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: whole.InvoiceID, BillingPeriod: month,
+					Total: domain.Money{Amount: whole.BilledCost.Mul(decimal.NewFromInt(int64(nodes))).Round(2), Currency: "USD"}, IssueDate: month.To, Status: "Issued",
+				}})
+			}
 			for n, node := range names {
+				if fleet.hourly {
+					break
+				}
 				lines++
 				add(&domain.Envelope{Source: "focus/p", Incarnation: 1, Sequence: lines, Time: month.To, Event: &domain.BillingLineRecorded{
 					Line: billed(fmt.Sprintf("%05d", n), "r"+node, month),
@@ -203,7 +229,7 @@ func BenchmarkYear(b *testing.B) {
 	}
 	for name, span := range homes {
 		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, os.ErrNotExist) {
-			fillHome(b, filepath.Join(dir, name), nodes, span[0], span[1])
+			fillHome(b, filepath.Join(dir, name), homeFleet{nodes: nodes, teams: 4, apart: 1}, span[0], span[1])
 		}
 	}
 	report := func(b *testing.B, c cost) {

@@ -186,7 +186,7 @@ func EncodeThen(env *domain.Envelope) (domain.Record, error) {
 }
 
 // FirstOperator registers the first operator of a data directory, and returns the name and key.
-func FirstOperator(t *testing.T, a *app.App) (string, ed25519.PrivateKey) {
+func FirstOperator(t testing.TB, a *app.App) (string, ed25519.PrivateKey) {
 	t.Helper()
 	key, err := keyfile.Create(filepath.Join(a.Dir, "operator.pem"))
 	if err != nil {
@@ -197,7 +197,7 @@ func FirstOperator(t *testing.T, a *app.App) (string, ed25519.PrivateKey) {
 }
 
 // Decide has a draft decided with a key.
-func Decide(t *testing.T, a *app.App, key ed25519.PrivateKey, draft app.Draft) {
+func Decide(t testing.TB, a *app.App, key ed25519.PrivateKey, draft app.Draft) {
 	t.Helper()
 	p, err := a.For(app.Everyone).Propose(t.Context(), draft, key.Public().(ed25519.PublicKey))
 	if err == nil {
