@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
@@ -266,28 +267,18 @@ func (c *Caller) Allocations(ctx context.Context, at At, month domain.Interval, 
 func (c *Caller) ExplainAllocation(ctx context.Context, at At, ref attribution.Ref) (x *costs.Explanation, err error) {
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
 		x, err = kept(c, v, "allocation", ref, func() (*costs.Explanation, error) {
-			x, none := costs.Explain(v, ref)
-			if none != nil && !errors.Is(none, costs.ErrNoAllocation) {
-				return nil, none
-			}
 			closes, err := closesOf(v)
 			if err != nil {
 				return nil, err
 			}
-			if none != nil {
-				// What was closed is explained although its line has gone or is divided otherwise since.
-				for i := range closes {
-					closed, err := h.explainClosed(ctx, closes, &costs.Explanation{Month: closes[i].Period}, ref)
-					if closed != nil || err != nil {
-						return closed, err
-					}
+			// What was closed is explained although its line has gone or is divided otherwise since.
+			for i := range slices.Backward(closes) {
+				closed, err := h.explainClosed(ctx, v, closes, closes[i].Period, ref)
+				if closed != nil || err != nil {
+					return closed, err
 				}
-				return nil, none
 			}
-			if closed, err := h.explainClosed(ctx, closes, x, ref); closed != nil || err != nil {
-				return closed, err
-			}
-			return x, nil
+			return costs.Explain(v, ref)
 		})
 		if errors.Is(err, costs.ErrNoAllocation) {
 			err = &NotFoundError{What: "allocation", Name: ref.String(), Err: err}

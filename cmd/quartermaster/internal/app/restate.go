@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -124,12 +123,25 @@ func booksSums(d *costs.Division) ([]BooksSum, error) {
 	return out, nil
 }
 
-// explainClosed explains an allocation of a closed month from the rows of its close, so that its amounts are those
-// that were closed. It returns nil for an allocation that was not closed: it came later.
-func (h *Conn) explainClosed(ctx context.Context, closes []registry.Close, x *costs.Explanation, ref attribution.Ref) (*costs.Explanation, error) {
-	books := costs.BooksOf(closes, x.Month)
+// explainClosed explains an allocation of a closed month from its closed allocations, or else from the rows of its
+// close, which takes a division, so that its amounts are those that were closed. It returns nil for an allocation that
+// was not closed: it came later.
+func (h *Conn) explainClosed(ctx context.Context, v projections.View, closes []registry.Close, month domain.Interval, ref attribution.Ref) (*costs.Explanation, error) {
+	books := costs.BooksOf(closes, month)
 	if books == nil {
 		return nil, nil
+	}
+	d, err := h.closedDivision(ctx, v, month)
+	if err != nil {
+		return nil, err
+	}
+	closed, has, err := d.ExplainKept(v, ref)
+	if err != nil || !has {
+		return nil, err
+	}
+	if closed != nil {
+		closed.Position = books.Position
+		return closed, nil
 	}
 	to, err := domain.ParsePosition(books.Position)
 	if err != nil {
@@ -139,15 +151,11 @@ func (h *Conn) explainClosed(ctx context.Context, closes []registry.Close, x *co
 	if err != nil {
 		return nil, err
 	}
-	var closed *costs.Explanation
 	err = m.View(ctx, func(v projections.View) (err error) {
 		closed, err = costs.Explain(v, ref)
 		return err
 	})
-	if errors.Is(err, costs.ErrNoAllocation) || err == nil && closed.Month != x.Month {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil || closed.Month != month {
 		return nil, err
 	}
 	closed.Books = books
