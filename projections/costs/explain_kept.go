@@ -180,6 +180,5 @@ func (k *keptLine) usage(view projections.View, in domain.Interval) (*ExplainedU
 	return x, nil
 }
 
-
 // uncut divides no hour.
 func uncut(int, domain.Instant) []domain.Instant { return nil }
