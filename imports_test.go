@@ -64,6 +64,7 @@ adapters/wire/...:      domain/...  projections/...  simulations/...  own  schem
 adapters/dcgm/...:      domain/...  projections/...  simulations/...  own  schemas/...  any
 adapters/focus/...:     domain/...  projections/...  simulations/...  own  adapters/tabular  schemas  any
 adapters/bill/...:         domain/...  own  adapters/focus  adapters/tabular  schemas  any
+adapters/ledger/...:    domain/...  projections/...  own  adapters/tabular  any
 adapters/importer/...:  domain/...  projections/...  simulations/...  own  adapters/tabular  schemas  any
 adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapters/admission  adapters/transport  schemas  any
 adapters/transport/...: domain/...  own  adapters/configfile  any

@@ -67,7 +67,28 @@ const (
 	PolicyBooksCurrency      PolicyKind = "books_currency"      // Value: the currency that books are kept in (ISO 4217)
 	PolicyRecoverableTax     PolicyKind = "recoverable_tax"     // Share: of lines of tax with Columns, what comes back
 	PolicySharedCosts        PolicyKind = "shared_costs"        // Pools: whose cost is passed on in the view "loaded"
+	PolicyLedgerAccount      PolicyKind = "ledger_account"      // Value: account of the general ledger, for Scope, of costs with Columns
 )
+
+// What an entry of the chart of accounts says, in Scope of a [PolicyLedgerAccount].
+const (
+	LedgerExpense      = "expense"      // account of costs
+	LedgerPayable      = "payable"      // account of what is owed by invoice
+	LedgerAccrued      = "accrued"      // account of what is owed without an invoice yet
+	LedgerPrepaid      = "prepaid"      // account of what was paid for later months
+	LedgerTax          = "tax"          // account of recoverable tax
+	LedgerOwned        = "owned"        // account against which owned hardware is charged, such as depreciation
+	LedgerRounding     = "rounding"     // account of the rounding of invoices
+	LedgerIntercompany = "intercompany" // account between the entity of an invoice and that of a workspace
+	LedgerCostCenter   = "cost_center"  // cost centre of costs
+	LedgerEntity       = "entity"       // legal entity of a workspace, or of invoices
+)
+
+// LedgerScopes are the scopes of a [PolicyLedgerAccount].
+var LedgerScopes = []string{
+	LedgerExpense, LedgerPayable, LedgerAccrued, LedgerPrepaid, LedgerTax, LedgerOwned, LedgerRounding, LedgerIntercompany,
+	LedgerCostCenter, LedgerEntity,
+}
 
 // Selector picks workloads. Empty fields match all. Cluster is the cluster in which a deployment is
 // declared.
@@ -114,7 +135,8 @@ type PolicySet struct {
 	Scope          string      `json:"scope,omitempty"`
 	Value          string      `json:"value,omitempty"`
 	Share          NullDecimal `json:"share,omitzero"`
-	// Columns are those of [MappingRuleSet]. Empty: all lines of tax. Of several policies that a line fits, the one
+	// Columns are those of [MappingRuleSet]; for ledger_account also those of exported allocations, such as
+	// x_WorkspaceId. Empty: all lines of tax, or all costs. Of several policies that a line fits, the one
 	// with the most columns counts, then the first by workspace and id.
 	Columns map[string]string `json:"columns,omitempty"`
 	Pools   []CostPool        `json:"pools,omitempty"` // in the order in which they pass on their cost

@@ -94,16 +94,19 @@ func (c *checker) policySet(e *PolicySet) {
 		}
 	case PolicyBooksCurrency:
 		c.currency("value", e.Value)
+	case PolicyLedgerAccount:
+		oneOf(c, "scope", e.Scope, LedgerScopes...)
+		c.id("value", e.Value)
 	default:
 		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
 			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention,
 			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency, PolicyRecoverableTax,
-			PolicySharedCosts)
+			PolicySharedCosts, PolicyLedgerAccount)
 	}
 	c.pools(e)
 	c.columns("columns", e.Columns)
-	if len(e.Columns) > 0 && e.Kind != PolicyRecoverableTax {
-		c.bad("columns", "are for %s, and the kind is %s", PolicyRecoverableTax, e.Kind)
+	if len(e.Columns) > 0 && e.Kind != PolicyRecoverableTax && e.Kind != PolicyLedgerAccount {
+		c.bad("columns", "are for %s and %s, and the kind is %s", PolicyRecoverableTax, PolicyLedgerAccount, e.Kind)
 	}
 }
 

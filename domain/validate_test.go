@@ -230,7 +230,7 @@ var violations = []struct {
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[0].Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[0]: -1 is negative"},
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[1].Currency = "USD" }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[1]: \"USD\" has a limit already"},
 	{edit(func(e *OperatorRevoked) { e.Operator = "" }), TypeOperatorRevoked, "OperatorRevoked: operator: is missing"},
-	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs`},
+	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs, ledger_account`},
 	{edit(func(e *PolicySet) { e.Pools = []CostPool{{Pool: "a", By: ShareByCost}} }), TypePolicySet, "PolicySet: pools: are for shared_costs, and the kind is residency"},
 	{pools(), TypePolicySet, "PolicySet: pools: is empty, want at least one"},
 	{pools(CostPool{By: ShareByCost}), TypePolicySet, "PolicySet: pools[0].pool: is missing"},
@@ -240,7 +240,13 @@ var violations = []struct {
 	{pools(CostPool{Pool: "a", Shares: []WorkspaceWeight{{Workspace: "b"}}}), TypePolicySet, "PolicySet: pools[0].shares[0].weight: is 0, want at least 1"},
 	{pools(CostPool{Pool: "a", Shares: []WorkspaceWeight{{Workspace: "a", Weight: 1}}}), TypePolicySet, `PolicySet: pools[0].shares[0].workspace: "a" is pool 1, which passes on its cost before: costs would go in a circle`},
 	{pools(CostPool{Pool: "a", By: ShareByCost}, CostPool{Pool: "b", Shares: []WorkspaceWeight{{Workspace: "c", Weight: 1}, {Workspace: "a", Weight: 1}}}), TypePolicySet, `PolicySet: pools[1].shares[1].workspace: "a" is pool 1, which passes on its cost before: costs would go in a circle`},
-	{edit(func(e *PolicySet) { e.Columns = map[string]string{"RegionId": "de"} }), TypePolicySet, "PolicySet: columns: are for recoverable_tax, and the kind is residency"},
+	{edit(func(e *PolicySet) { e.Columns = map[string]string{"RegionId": "de"} }), TypePolicySet, "PolicySet: columns: are for recoverable_tax and ledger_account, and the kind is residency"},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyLedgerAccount, EffectiveFrom: t0, Scope: "bank", Value: "1000"}
+	}), TypePolicySet, `PolicySet: scope: "bank" is unknown, want expense, payable, accrued, prepaid, tax, owned, rounding, intercompany, cost_center, entity`},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyLedgerAccount, EffectiveFrom: t0, Scope: "expense"}
+	}), TypePolicySet, "PolicySet: value: is missing"},
 	{edit(func(e *PolicySet) { *e = PolicySet{Policy: "p", Kind: PolicyRecoverableTax, EffectiveFrom: t0} }), TypePolicySet, "PolicySet: share: is missing, want a number from 0 to 1"},
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyRecoverableTax, EffectiveFrom: t0, Share: nullDec("1.5")}

@@ -202,14 +202,15 @@ func meterIn(b *domain.BillingLine, noAddOns bool) (m Meter, reason string, free
 // with * stands for any text there.
 func (r *MeterRule) isFor(b *domain.BillingLine) bool {
 	for name, want := range r.Columns {
-		if !fits(b.Column(name), want) {
+		if !Fits(b.Column(name), want) {
 			return false
 		}
 	}
 	return len(r.Columns) > 0 || r.Tax
 }
 
-func fits(s, want string) bool {
+// Fits reports whether a value is the wanted one, which stands for any text where it begins or ends with *.
+func Fits(s, want string) bool {
 	tail, anyBefore := strings.CutPrefix(want, "*")
 	text, anyAfter := strings.CutSuffix(tail, "*")
 	switch {

@@ -495,7 +495,7 @@ func deciders(ev domain.Event) []domain.Role {
 		switch ev.Kind {
 		case domain.PolicyCommitmentDiscount, domain.PolicyIdleCost, domain.PolicyActivity, domain.PolicyCostOfCapital,
 			domain.PolicyRetention, domain.PolicyDepreciation, domain.PolicyCapitalCharge, domain.PolicyRecoverableTax,
-			domain.PolicySharedCosts:
+			domain.PolicySharedCosts, domain.PolicyLedgerAccount:
 			return []domain.Role{domain.RoleAdmin, domain.RoleFinance}
 		}
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}

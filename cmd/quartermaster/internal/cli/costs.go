@@ -130,6 +130,7 @@ Kinds of exceptions:
 			"  quartermaster costs tco --period 2026-05\n" +
 			"  quartermaster costs export --period 2026-05 --out may.csv\n" +
 			"  quartermaster costs statement --month 2026-05\n" +
+			"  quartermaster costs journal --month 2026-05 --layout netsuite\n" +
 			"  quartermaster costs commitments --period 2026-05\n" +
 			"  quartermaster costs fx --period 2026-05\n" +
 			"  quartermaster costs unit --per million-tokens --by model --month 2026-05\n" +
@@ -180,7 +181,7 @@ Kinds of exceptions:
 	asOfFlag(cmd, &asOf)
 	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costExportCommand(), a.costVerifyCommand(), a.costStatementCommand(), a.costTCOCommand(), a.costCommitmentsCommand(), a.costFXCommand(), a.costAccrueCommand(), a.costAccrualsCommand())
 	cmd.AddCommand(a.costUnitCommand())
-	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand())
+	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand(), a.costJournalCommand())
 	return cmd
 }
 

@@ -67,7 +67,7 @@ var answers = map[string]answer{
 	"costs": {types: []reflect.Type{reflect.TypeFor[costs.Report](), reflect.TypeFor[costs.MonthsReport]()}, report: true}, "costs-allocations": of[costs.Allocation](), "costs-moved": of[costs.Moves](), "costs-owned": of[app.OwnedAnswer](), "costs-export": of[app.CostsManifest](), "costs-verify": of[app.CostsVerified](), "costs-statement": of[app.CostStatement](), "costs-tco": report[costs.TCO](), "costs-commitments": report[costs.CommitmentBook](), "costs-fx": of[costs.FXMonth](), "costs-accrue": of[app.AccrualAnswer](), "costs-accruals": report[costs.AccrualBook](),
 	"costs-unit":  report[costs.UnitReport](),
 	"costs-close": of[app.BooksClose](), "costs-close-show": of[app.BooksClose](), "costs-close-prepare": of[app.BooksClose](), "costs-close-approve": of[app.BooksClose](),
-	"costs-postings": of[app.Postings](), "costs-restate": of[app.Restatement](),
+	"costs-journal": of[app.CostsJournal](), "costs-postings": of[app.Postings](), "costs-restate": of[app.Restatement](),
 	"costs-explain": {types: []reflect.Type{reflect.TypeFor[costs.Waterfall](), reflect.TypeFor[costs.Explanation]()}, report: true},
 	"plan":          of[plan.Plan](), "plan-list": listOf[app.RecordedPlan](), "plan-show": of[plan.Plan](), "plan-diff": of[plan.Diff](),
 	"plan-forecast": of[app.Forecasts](), "plan-backtest": of[app.Backtested](), "plan-evaluate": of[instance.Appraisal](), "plan-check": of[checkedAnswer](),

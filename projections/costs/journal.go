@@ -1,0 +1,488 @@
+package costs
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// Journal has the entries of a closed month for a general ledger. The debits of each document equal its credits, and
+// so do those of each entity and currency.
+type Journal struct {
+	Month   domain.Interval `json:"period"`
+	Entries []JournalEntry  `json:"entries"` // by document and line
+	Totals  []JournalTotal  `json:"totals"`  // by entity and currency
+}
+
+// JournalEntry is a line of the journal. One of Debit and Credit is zero.
+type JournalEntry struct {
+	// Document groups the lines that balance: those of one entity, statement, invoice and currency.
+	Document string `json:"document"`
+	Line     int    `json:"line"` // within the document, from 1
+	// ID is derived from the close and from what the line says. So loading a line twice can be recognized.
+	ID         string            `json:"external_id"`
+	Entity     string            `json:"entity"`
+	Date       domain.Instant    `json:"date"` // the last day of the month
+	Account    string            `json:"account"`
+	CostCenter string            `json:"cost_center"` // empty for balance sheet accounts
+	Debit      attribution.Minor `json:"debit"`
+	Credit     attribution.Minor `json:"credit"`
+	Currency   string            `json:"currency"`
+	Text       string            `json:"description"`
+	Issuer     string            `json:"issuer"`
+	Invoice    string            `json:"invoice"`   // empty: none yet
+	Statement  string            `json:"statement"` // of the workspace
+	// Corrects is the earlier month that a posting is about.
+	Corrects string `json:"corrects,omitempty"`
+}
+
+// Amount is the debit less the credit.
+func (e *JournalEntry) Amount() attribution.Minor { return e.Debit.Sub(e.Credit) }
+
+// JournalTotal is the sum of the entries of an entity in a currency.
+type JournalTotal struct {
+	Entity   string            `json:"entity"`
+	Currency string            `json:"currency"`
+	Entries  int               `json:"entries"`
+	Debit    attribution.Minor `json:"debit"`
+	Credit   attribution.Minor `json:"credit"`
+}
+
+// JournalInput is what a journal is made of.
+type JournalInput struct {
+	Division *Division // of the closed month
+	Posted   []Posting // into the month, about earlier ones
+	Chart    *Chart
+	Close    string // names the close in external ids: its digest
+	// Statement returns the number of a workspace's statement of a month, such as 2026-05.
+	Statement func(month, workspace string) (string, error)
+	// Earlier returns divisions of an earlier month, to find the lines that postings are about.
+	Earlier func(month string) ([]*Division, error)
+}
+
+// MissingAccountsError lists what the chart of accounts does not say. The user declares it.
+type MissingAccountsError struct{ Missing []string }
+
+func (e *MissingAccountsError) Error() string {
+	return "the chart of accounts has no\n  " + strings.Join(e.Missing, "\n  ")
+}
+
+// journalShare is a part of a statement: what was billed and used of costs that the chart treats alike.
+type journalShare struct {
+	values            map[string]string
+	line              attribution.Line // of the first
+	component         attribution.Component
+	billed, effective attribution.Amount
+}
+
+// journalSlip is what becomes documents together: a workspace's part of an invoice, or of the corrections of a statement.
+type journalSlip struct {
+	month, workspace, currency, issuer, account, invoice string
+	shares                                               map[string]*journalShare
+	total                                                attribution.Minor
+	stated                                               attribution.Amount // what statements say, exactly
+	typ                                                  string
+}
+
+type slipKey struct{ month, typ, workspace, currency, issuer, account, invoice string }
+
+// NewJournal makes the journal of a closed month: what it was billed and what was used, and the postings about earlier
+// months. Amounts are in minor units, rounded once: those of a workspace's part of an invoice add up to its statement,
+// and those of corrections to the note about the statement that they correct. It returns a [*MissingAccountsError] if
+// the chart of accounts lacks something.
+func NewJournal(in *JournalInput) (*Journal, error) {
+	slips := map[slipKey]*journalSlip{}
+	add := func(k slipKey, p *part) {
+		s := slips[k]
+		if s == nil {
+			s = &journalSlip{
+				month: k.month, workspace: k.workspace, currency: k.currency, issuer: k.issuer, account: k.account,
+				invoice: k.invoice, typ: k.typ, shares: map[string]*journalShare{},
+			}
+			slips[k] = s
+		}
+		s.add(in.Chart, p)
+	}
+	month := monthText(in.Division.Month)
+	err := in.Division.each(func(p *part) error {
+		l := p.allocation.Line
+		add(slipKey{month, "", p.allocation.Workspace, l.Currency, l.Issuer, l.Account, l.Invoice}, p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range in.Division.Statements {
+		st := &in.Division.Statements[i]
+		s := slips[slipKey{month, "", st.Workspace, st.Currency, st.Issuer, st.Account, st.Invoice}]
+		if s == nil {
+			if st.Billed.IsZero() && st.Amount.Amount.IsZero() {
+				continue
+			}
+			return nil, fmt.Errorf("the statement of %s for %s of %s has no allocations", st.Workspace, st.Invoice, st.Issuer)
+		}
+		// Lines without an invoice have a statement for each billing period.
+		s.total = attribution.Minor{Amount: s.total.Amount.Add(st.Amount.Amount), Decimals: st.Amount.Decimals}
+		s.stated = s.stated.Add(st.Billed)
+	}
+	for _, s := range slips {
+		if billed, _ := s.sums(); billed != s.stated {
+			return nil, fmt.Errorf("the statements of %s for %s of %s have %s, their allocations %s", s.workspace, s.invoice, s.issuer, s.stated, billed)
+		}
+	}
+	if err := in.post(add); err != nil {
+		return nil, err
+	}
+	totalPostings(slips)
+	j := &journalMaker{in: in, missing: map[string]bool{}, lines: map[journalLine]*attribution.Minor{}}
+	for _, s := range slips {
+		if err := j.book(s); err != nil {
+			return nil, err
+		}
+	}
+	if len(j.missing) > 0 {
+		return nil, &MissingAccountsError{slices.Sorted(maps.Keys(j.missing))}
+	}
+	return j.journal()
+}
+
+func (s *journalSlip) add(c *Chart, p *part) {
+	values := c.values(p)
+	var key strings.Builder
+	fmt.Fprintf(&key, "%d %d", p.allocation.Component, p.allocation.Line.Class)
+	for _, name := range c.columns {
+		key.WriteByte(0)
+		key.WriteString(values[name])
+	}
+	of := s.shares[key.String()]
+	if of == nil {
+		of = &journalShare{values: values, line: *p.allocation.Line, component: p.allocation.Component}
+		s.shares[key.String()] = of
+	}
+	of.billed, of.effective = of.billed.Add(p.allocation.Billed), of.effective.Add(p.allocation.Effective)
+}
+
+func (s *journalSlip) sums() (billed, effective attribution.Amount) {
+	for _, of := range s.shares {
+		billed, effective = billed.Add(of.billed), effective.Add(of.effective)
+	}
+	return billed, effective
+}
+
+// totalPostings rounds the postings about each statement once, as the note about it is, and gives each invoice a part
+// of that.
+func totalPostings(slips map[slipKey]*journalSlip) {
+	type ofStatement struct{ month, workspace, currency string }
+	groups := map[ofStatement][]slipKey{}
+	for k := range slips {
+		if k.typ != "" {
+			of := ofStatement{k.month, k.workspace, k.currency}
+			groups[of] = append(groups[of], k)
+		}
+	}
+	for of, keys := range groups {
+		slices.SortFunc(keys, func(a, b slipKey) int {
+			return cmp.Or(strings.Compare(a.issuer, b.issuer), strings.Compare(a.account, b.account),
+				strings.Compare(a.invoice, b.invoice), strings.Compare(a.typ, b.typ))
+		})
+		var sum attribution.Amount
+		exact := make([]attribution.Amount, len(keys))
+		for i, k := range keys {
+			exact[i], _ = slips[k].sums()
+			sum = sum.Add(exact[i])
+		}
+		for i, m := range attribution.Foot(exact, sum.Minor(of.currency)) {
+			slips[keys[i]].total = m
+		}
+	}
+}
+
+// post adds the postings.
+func (in *JournalInput) post(add func(slipKey, *part)) error {
+	wanted := map[string]map[lineKey]*part{} // by month
+	for i := range in.Posted {
+		p := &in.Posted[i]
+		ref, err := attribution.ParseRef(p.Allocation)
+		if err != nil {
+			return fmt.Errorf("a posting of %s: %w", p.Period, err)
+		}
+		if wanted[p.Period] == nil {
+			wanted[p.Period] = map[lineKey]*part{}
+		}
+		wanted[p.Period][lineKeyOf(&ref)] = nil
+	}
+	for month, lines := range wanted {
+		divisions, err := in.Earlier(month)
+		if err != nil {
+			return err
+		}
+		for _, d := range divisions {
+			if err := d.each(func(p *part) error {
+				l := p.allocation.Line
+				k := lineKey{l.Issuer, l.Account, l.ID}
+				if have, ok := lines[k]; !ok || have != nil {
+					return nil
+				}
+				line, charge, place := *l, p.charge(), p.at()
+				lines[k] = &part{allocation: &attribution.Allocation{Line: &line}, keptCharge: &Charge{charge.texts, charge.numbers}, kept: &place}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range in.Posted {
+		p := &in.Posted[i]
+		ref, _ := attribution.ParseRef(p.Allocation)
+		at := part{keptCharge: noCharge, kept: &place{}}
+		line := attribution.Line{Issuer: ref.Issuer, Account: ref.Account, ID: ref.Line}
+		if known := wanted[p.Period][lineKeyOf(&ref)]; known != nil {
+			at, line = *known, *known.allocation.Line
+		}
+		line.Invoice, line.Currency = p.Invoice, p.Currency
+		at.allocation = &attribution.Allocation{
+			Line: &line, Hour: ref.Hour, Workspace: ref.Workspace, Cluster: ref.Cluster, Deployment: ref.Deployment,
+			Component: ref.Component, Billed: p.Billed, Effective: p.Effective,
+		}
+		add(slipKey{p.Period, string(p.Type), ref.Workspace, p.Currency, ref.Issuer, ref.Account, p.Invoice}, &at)
+	}
+	return nil
+}
+
+// journalLine is where an amount is booked.
+type journalLine struct {
+	entity, month, typ, workspace, currency, issuer, billing, invoice string // of the document
+	account, center                                                   string
+}
+
+type journalMaker struct {
+	in      *JournalInput
+	missing map[string]bool
+	lines   map[journalLine]*attribution.Minor
+}
+
+// account returns what the chart says, and notes what it does not say.
+func (j *journalMaker) account(scope string, s *journalSlip, of *journalShare) string {
+	values := of.values
+	switch scope {
+	case domain.LedgerEntity:
+		values = map[string]string{workspaceColumn: s.workspace}
+	case domain.LedgerPayable, domain.LedgerAccrued:
+		values = maps.Clone(values)
+		delete(values, workspaceColumn)
+	}
+	value, ok := j.in.Chart.find(scope, values)
+	if !ok {
+		what := "workspace " + s.workspace
+		switch scope {
+		case domain.LedgerEntity, domain.LedgerIntercompany:
+		case domain.LedgerPayable, domain.LedgerAccrued:
+			what = fmt.Sprintf("issuer %s, account %s", s.issuer, s.account)
+		default:
+			what = fmt.Sprintf("component %s, %s, issuer %s, workspace %s", of.component, cmp.Or(of.line.Category, "no charge category"), s.issuer, s.workspace)
+		}
+		j.missing[scope+" for "+what] = true
+	}
+	return value
+}
+
+// invoiceEntity returns the entity that gets an invoice.
+func (j *journalMaker) invoiceEntity(s *journalSlip) string {
+	value, ok := j.in.Chart.find(domain.LedgerEntity, map[string]string{"InvoiceIssuerName": s.issuer, "BillingAccountId": s.account})
+	if !ok {
+		j.missing["entity for invoices of "+s.issuer+" to account "+s.account] = true
+	}
+	return value
+}
+
+// journalPost is an exact amount and where it goes.
+type journalPost struct {
+	account, center string
+	exact           attribution.Amount
+}
+
+// book books a slip: debits for what was used, prepaid or is recoverable, and credits for what is owed. Both are rounded
+// to the total of the slip.
+func (j *journalMaker) book(s *journalSlip) error {
+	var debits, credits []journalPost
+	put := func(list []journalPost, account, center string, exact attribution.Amount) []journalPost {
+		for i := range list {
+			if list[i].account == account && list[i].center == center {
+				list[i].exact = list[i].exact.Add(exact)
+				return list
+			}
+		}
+		return append(list, journalPost{account, center, exact})
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.shares)) {
+		of := s.shares[key]
+		if !of.effective.IsZero() {
+			switch of.component {
+			case attribution.Prepaid:
+				debits = put(debits, j.account(domain.LedgerPrepaid, s, of), "", of.effective)
+			case attribution.RoundingAdjustment:
+				debits = put(debits, j.account(domain.LedgerRounding, s, of), "", of.effective)
+			default:
+				debits = put(debits, j.account(domain.LedgerExpense, s, of), j.account(domain.LedgerCostCenter, s, of), of.effective)
+			}
+		}
+		if rest := of.billed.Sub(of.effective); !rest.IsZero() {
+			scope := domain.LedgerPrepaid
+			switch of.component {
+			case attribution.TaxRecoverable:
+				scope = domain.LedgerTax
+			case attribution.RoundingAdjustment:
+				scope = domain.LedgerRounding
+			}
+			debits = put(debits, j.account(scope, s, of), "", rest)
+		}
+		if of.billed.IsZero() {
+			continue
+		}
+		scope := domain.LedgerPayable
+		switch {
+		case of.line.Class == attribution.Owned:
+			scope = domain.LedgerOwned
+		case s.invoice == "" || isAccrual(s.invoice):
+			scope = domain.LedgerAccrued
+		}
+		credits = put(credits, j.account(scope, s, of), "", of.billed)
+	}
+	entity, issued := j.account(domain.LedgerEntity, s, &journalShare{}), j.invoiceEntity(s)
+	between := ""
+	if entity != issued {
+		between = j.account(domain.LedgerIntercompany, s, &journalShare{values: map[string]string{workspaceColumn: s.workspace}})
+	}
+	if s.total.Decimals == 0 {
+		s.total.Decimals = domain.MinorUnits(s.currency)
+	}
+	post := func(entity, account, center string, amount attribution.Amount) {
+		k := journalLine{entity, s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice, account, center}
+		sum := j.lines[k]
+		if sum == nil {
+			sum = &attribution.Minor{Decimals: s.total.Decimals}
+			j.lines[k] = sum
+		}
+		sum.Amount = sum.Amount.Add(amount)
+	}
+	if len(debits) == 0 && len(credits) > 0 || len(credits) == 0 && len(debits) > 0 && !s.total.Amount.IsZero() {
+		return fmt.Errorf("%s of %s for %s is booked on one side only", s.total, s.workspace, s.invoice)
+	}
+	for i, m := range attribution.Foot(exactOf(debits), s.total) {
+		post(entity, debits[i].account, debits[i].center, m.Amount)
+	}
+	for i, m := range attribution.Foot(exactOf(credits), s.total) {
+		if entity != issued {
+			post(entity, between, "", m.Amount.Neg())
+			post(issued, between, "", m.Amount)
+		}
+		post(issued, credits[i].account, "", m.Amount.Neg())
+	}
+	return nil
+}
+
+func exactOf(all []journalPost) []attribution.Amount {
+	exact := make([]attribution.Amount, len(all))
+	for i := range all {
+		exact[i] = all[i].exact
+	}
+	return exact
+}
+
+func (k *journalLine) compare(o *journalLine) int {
+	return cmp.Or(strings.Compare(k.month, o.month), strings.Compare(k.entity, o.entity), strings.Compare(k.issuer, o.issuer),
+		strings.Compare(k.billing, o.billing), strings.Compare(k.invoice, o.invoice), strings.Compare(k.workspace, o.workspace),
+		strings.Compare(k.currency, o.currency), strings.Compare(k.typ, o.typ), strings.Compare(k.account, o.account),
+		strings.Compare(k.center, o.center))
+}
+
+// textsDigest is the SHA-256 of texts, in hexadecimal.
+func textsDigest(texts ...string) string {
+	h := sha256.New()
+	for _, s := range texts {
+		fmt.Fprintf(h, "%d:%s", len(s), s)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// journal makes the entries, and checks that they balance and are what was billed and posted.
+func (j *journalMaker) journal() (*Journal, error) {
+	out := &Journal{Month: j.in.Division.Month, Entries: []JournalEntry{}, Totals: []JournalTotal{}}
+	month := monthText(out.Month)
+	keys := slices.SortedFunc(maps.Keys(j.lines), func(a, b journalLine) int { return a.compare(&b) })
+	line, document := 0, ""
+	type inCurrency struct{ entity, currency string }
+	totals := map[inCurrency]*JournalTotal{}
+	for i := range keys {
+		k, sum := &keys[i], j.lines[keys[i]]
+		if sum.Amount.IsZero() {
+			continue
+		}
+		number, err := j.in.Statement(k.month, k.workspace)
+		if err != nil {
+			return nil, err
+		}
+		of := textsDigest(j.in.Close, month, k.entity, number, k.typ, k.issuer, k.billing, k.invoice, k.currency)
+		if of != document {
+			line, document = 0, of
+		}
+		line++
+		zero := attribution.Minor{Decimals: sum.Decimals}
+		e := JournalEntry{
+			Document: "QM" + strings.ReplaceAll(month, "-", "") + "-" + strings.ToUpper(of[:11]), Line: line,
+			ID:     textsDigest(of, k.account, k.center, sum.String())[:32],
+			Entity: k.entity, Date: out.Month.To - domain.Day, Account: k.account, CostCenter: k.center, Debit: *sum, Credit: zero,
+			Currency: k.currency, Issuer: k.issuer, Invoice: k.invoice, Statement: number,
+			Text: fmt.Sprintf("%s %s: %s %s", k.month, k.workspace, k.issuer, cmp.Or(k.invoice, "without invoice")),
+		}
+		if k.typ != "" {
+			e.Corrects, e.Text = k.month, k.typ+" of "+e.Text
+		}
+		if sum.Amount.Sign() < 0 {
+			e.Debit, e.Credit = zero, zero.Sub(*sum)
+		}
+		out.Entries = append(out.Entries, e)
+		t := totals[inCurrency{k.entity, k.currency}]
+		if t == nil {
+			t = &JournalTotal{Entity: k.entity, Currency: k.currency, Debit: zero, Credit: zero}
+			totals[inCurrency{k.entity, k.currency}] = t
+		}
+		t.Entries++
+		t.Debit, t.Credit = t.Debit.Add(e.Debit), t.Credit.Add(e.Credit)
+	}
+	for _, t := range totals {
+		if t.Debit.Amount != t.Credit.Amount {
+			return nil, fmt.Errorf("the journal of %s does not balance: %s debits %s and credits %s %s", month, t.Entity, t.Debit, t.Credit, t.Currency)
+		}
+		out.Totals = append(out.Totals, *t)
+	}
+	slices.SortFunc(out.Totals, func(a, b JournalTotal) int {
+		return cmp.Or(strings.Compare(a.Entity, b.Entity), strings.Compare(a.Currency, b.Currency))
+	})
+	return out, nil
+}
+
+// Only keeps the entries of an entity; "" keeps all. It returns an error if there are none of the entity.
+func (j *Journal) Only(entity string) error {
+	if entity == "" {
+		return nil
+	}
+	var known []string
+	for i := range j.Totals {
+		known = append(known, j.Totals[i].Entity)
+	}
+	if !slices.Contains(known, entity) {
+		slices.Sort(known)
+		return fmt.Errorf("%q has no entries; %s", entity, domain.Suggest(entity, slices.Compact(known)))
+	}
+	j.Entries = slices.DeleteFunc(j.Entries, func(e JournalEntry) bool { return e.Entity != entity })
+	j.Totals = slices.DeleteFunc(j.Totals, func(t JournalTotal) bool { return t.Entity != entity })
+	return nil
+}

@@ -1,0 +1,166 @@
+package costs_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/domain/long"
+	"quartermaster/projections"
+	"quartermaster/projections/costs"
+	"quartermaster/projections/storetest"
+)
+
+// account declares an entry of the chart of accounts.
+func account(id, scope, value string, columns map[string]string) domain.Envelope {
+	return storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start - 9*domain.Day, Event: &domain.PolicySet{
+		Policy: id, Kind: domain.PolicyLedgerAccount, Scope: scope, Value: value, Columns: columns, EffectiveFrom: storetest.Start - domain.Day,
+	}})
+}
+
+// chart is a chart of accounts with two entities.
+func chart() []domain.Envelope {
+	return []domain.Envelope{
+		account("x", domain.LedgerExpense, "6000", nil), account("x-idle", domain.LedgerExpense, "6100", map[string]string{"x_Component": "idle"}),
+		account("ap", domain.LedgerPayable, "2000", nil), account("acc", domain.LedgerAccrued, "2100", nil), account("pre", domain.LedgerPrepaid, "1400", nil),
+		account("tax", domain.LedgerTax, "1500", nil), account("own", domain.LedgerOwned, "1690", nil), account("r", domain.LedgerRounding, "6999", nil),
+		account("ic", domain.LedgerIntercompany, "1900", nil), account("cc", domain.LedgerCostCenter, "C", nil),
+		account("e", domain.LedgerEntity, "us", nil), account("e-a", domain.LedgerEntity, "de", map[string]string{"x_WorkspaceId": "a"}),
+	}
+}
+
+// decimals sums entries by text with big decimals.
+type decimals map[string]decimal.Decimal
+
+func (d decimals) add(key, amount string) { d[key] = d[key].Add(decimal.RequireFromString(amount)) }
+
+func statementOf(month, workspace string) (string, error) { return month + "/" + workspace, nil }
+
+// Whatever was billed and posted, the debits of each document, and of each entity and currency, are its credits. What
+// is owed for the month is the sum of its statements, and what is owed for postings is the sum of the notes, each
+// rounded once. No external id occurs twice.
+func TestJournalBalances(t *testing.T) {
+	long.Check(t, 60, 10_000, func(t *rapid.T) {
+		l := house()
+		l.Append(chart()...)
+		var c *costs.Chart
+		divide := func() (d *costs.Division, why *costs.Changes) {
+			m, err := l.Fold(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.View(t.Context(), func(v projections.View) (err error) {
+				if c, err = costs.ReadChart(v, storetest.MayBill); err != nil {
+					return err
+				}
+				if d, err = costs.Divide(v, storetest.MayBill, 1<<30); err == nil {
+					why, err = costs.ReadChanges(v, storetest.MayBill, storetest.MayBill.To)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return d, why
+		}
+		closed, _ := divide()
+		l.Append(later(t, 0)...)
+		now, why := divide()
+		posted, err := costs.Difference(closed, nil, now, projections.BillingMonth(storetest.MayBill.To), why)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range posted {
+			posted[i].Period = "2026-04" // of another month than the one that is closed here
+		}
+		j, err := costs.NewJournal(&costs.JournalInput{
+			Division: closed, Posted: posted, Chart: c, Close: "close", Statement: statementOf,
+			Earlier: func(string) ([]*costs.Division, error) { return []*costs.Division{closed, now}, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		balance, owed, ids := decimals{}, decimals{}, map[string]bool{}
+		for i := range j.Entries {
+			e := &j.Entries[i]
+			for _, of := range []string{"document " + e.Document + " " + e.Currency, "entity " + e.Entity + " " + e.Currency} {
+				balance.add(of, e.Debit.String())
+				balance.add(of, "-"+e.Credit.String())
+			}
+			if strings.HasPrefix(e.Debit.String(), "-") || strings.HasPrefix(e.Credit.String(), "-") || e.Debit.Amount.IsZero() == e.Credit.Amount.IsZero() {
+				t.Errorf("%+v: want one side", e)
+			}
+			if ids[e.ID] {
+				t.Errorf("two entries are %s", e.ID)
+			}
+			ids[e.ID] = true
+			if e.Account == "2000" || e.Account == "2100" || e.Account == "1690" {
+				owed.add(e.Statement+" "+e.Currency, e.Credit.String())
+				owed.add(e.Statement+" "+e.Currency, "-"+e.Debit.String())
+			}
+		}
+		for of, sum := range balance {
+			if !sum.IsZero() {
+				t.Errorf("%s is off by %s", of, sum)
+			}
+		}
+		want := decimals{}
+		for _, s := range closed.Statements {
+			want.add("2026-05/"+s.Workspace+" "+s.Currency, s.Amount.String())
+		}
+		notes := decimals{}
+		for i := range posted {
+			notes.add("2026-04/"+posted[i].Workspace+" "+posted[i].Currency, posted[i].Billed.String())
+		}
+		for of, sum := range notes {
+			want[of] = sum.Round(2)
+		}
+		for of := range want {
+			if !want[of].Equal(owed[of]) {
+				t.Errorf("%s owes %s, want %s", of, owed[of], want[of])
+			}
+			delete(owed, of)
+		}
+		for of, sum := range owed {
+			if !sum.IsZero() {
+				t.Errorf("%s owes %s of nothing", of, sum)
+			}
+		}
+	})
+}
+
+// What the chart does not say is listed, and no journal is made.
+func TestJournalNamesWhatIsMissing(t *testing.T) {
+	l := house()
+	l.Append(account("ap", domain.LedgerPayable, "2000", nil), account("x", domain.LedgerExpense, "6000", nil))
+	storetest.FoldView(t, l, func(v projections.View) {
+		d, err := costs.Divide(v, storetest.MayBill, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := costs.ReadChart(v, storetest.MayBill)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = costs.NewJournal(&costs.JournalInput{Division: d, Chart: c, Statement: statementOf})
+		var missing *costs.MissingAccountsError
+		if !errors.As(err, &missing) {
+			t.Fatalf("error %v, want what is missing", err)
+		}
+		text := fmt.Sprint(missing.Missing)
+		for _, want := range []string{"entity for workspace a", "entity for invoices of p to account 1", "cost_center for component allocated", "accrued for issuer p, account 1"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q does not name %q", text, want)
+			}
+		}
+		for _, not := range []string{"payable for", "expense for"} {
+			if strings.Contains(text, not) {
+				t.Errorf("%q names %q, which is declared", text, not)
+			}
+		}
+	})
+}
