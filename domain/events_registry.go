@@ -163,7 +163,7 @@ const (
 	BudgetAccrual BudgetBasis = "accrual"
 )
 
-// BudgetSet grants a workspace an amount for a period. It is recorded and not yet enforced: plans
+// BudgetSet grants a workspace an amount for a period. It is compared with costs, and not enforced: plans
 // ignore it, whether Hard is set or not, and nobody is notified.
 type BudgetSet struct {
 	Budget string      `json:"budget"`

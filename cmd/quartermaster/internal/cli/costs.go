@@ -180,7 +180,7 @@ Kinds of exceptions:
 	compareFlag(cmd, &compare)
 	asOfFlag(cmd, &asOf)
 	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costExportCommand(), a.costVerifyCommand(), a.costStatementCommand(), a.costTCOCommand(), a.costCommitmentsCommand(), a.costFXCommand(), a.costAccrueCommand(), a.costAccrualsCommand())
-	cmd.AddCommand(a.costUnitCommand())
+	cmd.AddCommand(a.costUnitCommand(), a.costBudgetCommand())
 	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand(), a.costJournalCommand())
 	return cmd
 }
