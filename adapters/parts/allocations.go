@@ -10,7 +10,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,6 +118,10 @@ func (d Directory) OpenAllocations(month domain.Interval, digest Digest) (costs.
 	return func() (io.ReadSeekCloser, error) { return section{io.NewSectionReader(f, 0, n)}, nil }, nil
 }
 
+// mostBooks bounds what is fetched from a bucket, in bytes, before its digest can show that it is another file. A month
+// of 100,000 GPUs takes some GiB; postings are read into memory.
+var mostBooks = map[string]int64{allocationsSuffix: 64 << 30, postingsSuffix: 1 << 30}
+
 // openBooks opens a file that its digest names, and fetches it from the bucket if it is missing or damaged here.
 func (d Directory) openBooks(month domain.Interval, digest Digest, suffix string) (*os.File, int64, error) {
 	name := booksFile(month, digest, suffix)
@@ -130,9 +133,12 @@ func (d Directory) openBooks(month domain.Interval, digest Digest, suffix string
 	if err != nil {
 		return nil, 0, err
 	}
-	switch err = d.get(name, math.MaxInt64, draft); {
+	most := mostBooks[suffix]
+	switch err = d.get(name, most+1, draft); {
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("%w: %s", ErrMissing, d.where(name))
+	case err == nil && draft.n > most:
+		err = fmt.Errorf("%s: %w: it has more than %d bytes", d.where(name), ErrDamaged, most)
 	case err == nil && Digest(draft.hash.Sum(nil)) != digest:
 		err = fmt.Errorf("%s: %w: it has %d bytes with SHA-256 %x", d.where(name), ErrDamaged, draft.n, draft.hash.Sum(nil))
 	}

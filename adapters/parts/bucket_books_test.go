@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -87,6 +88,29 @@ func TestBooksInBucket(t *testing.T) {
 		t.Errorf("%q: %v", text, err)
 	}
 	// Whoever has the file cannot close with another in the bucket.
+	// No more is fetched than a file may have, whatever the bucket has under its name.
+	usual := mostBooks
+	mostBooks = map[string]int64{allocationsSuffix: 6, postingsSuffix: 6}
+	endless := 0
+	b.read = func(string, []byte) []byte {
+		endless++
+		return bytes.Repeat([]byte("closed"), 1<<20)
+	}
+	other := inVault(t, b)
+	if _, err := read(other, closed); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "more than 6 bytes") || endless != 1 {
+		t.Errorf("an object that is too long: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(other.allocationsFolder(month), "*")); err != nil || len(left) > 0 {
+		t.Errorf("it left %q: %v", left, err)
+	}
+	if _, err := other.Postings(month, posted); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "more than 6 bytes") {
+		t.Errorf("postings that are too long: %v", err)
+	}
+	b.read = nil
+	if text, err := read(other, closed); err != nil || text != "closed" {
+		t.Errorf("an object of the largest size: %q: %v", text, err)
+	}
+	mostBooks = usual
 	name := "log/" + booksFile(month, closed, allocationsSuffix)
 	b.objects[name] = bytes.ToUpper(b.objects[name])
 	if _, err := read(inVault(t, b), closed); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), name) {

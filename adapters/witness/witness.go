@@ -118,6 +118,10 @@ func (w *Witness) Cosign(
 		case http.StatusConflict:
 			known, err := strconv.ParseInt(strings.TrimSpace(string(answer)), 10, 64)
 			switch {
+			case from == size && (err != nil || known == size):
+				// Nothing is to be proven between trees of one size: it compares the roots. With others it answers
+				// this too, with or without the size.
+				return fail(fmt.Errorf("%w: it has another tree of %d heads", ErrAhead, size))
 			case err != nil || known < 0 || known == from:
 				return fail(fmt.Errorf("it answers that it has %q leaves", domain.Clip(string(answer), 40)))
 			case known > size:

@@ -107,6 +107,9 @@ func speak(t *testing.T, line string) {
 	if _, err := newHistory("other", 800).cosign(t, w, 800, key); !errors.Is(err, ErrAhead) {
 		t.Errorf("another history: %v", err)
 	}
+	if _, err := newHistory("other", 700).cosign(t, w, 700, key); !errors.Is(err, ErrAhead) {
+		t.Errorf("another tree of the same size: %v", err)
+	}
 	stranger := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{2}, ed25519.SeedSize))
 	if _, err := newHistory("leaf", 701).cosign(t, w, 701, stranger); err == nil {
 		t.Error("cosigned what another key signed")
@@ -186,6 +189,7 @@ func TestWrongAnswers(t *testing.T) {
 		"a size below zero":  {answer(409, "-1"), `"-1"`},
 		"the same size":      {answer(409, "0"), `"0"`},
 		"ever other sizes":   {nil, "others submit"},
+		"another root":       {answer(409, "3\n"), ErrAhead.Error() + ": it has another tree of 3 heads"},
 		"a size beyond ours": {answer(409, "9\n"), "it has 9 heads, the archive has 3"},
 		"a redirect":         {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, "it answers 302"},
 		"busy":               {answer(429, ""), "it answers 429"},

@@ -254,6 +254,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 // Changes are events about a month that were appended after a time.
 type Changes struct {
 	lines    map[lineKey]string  // the last event of each line that has one since
+	with     map[lineKey]string  // the last event of each line that has one at that very time
 	invoices map[lineKey]string  // the last event of each invoice that has one since
 	accounts map[string][]string // those of lines, by issuer and account
 	things   []thing             // usage, fleet, decisions
@@ -275,18 +276,15 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 	if err != nil {
 		return nil, err
 	}
-	c := &Changes{lines: map[lineKey]string{}, invoices: map[lineKey]string{}, accounts: map[string][]string{}}
-	err = EachLine(view, month, func(l *LedgerLine) error {
-		text := fmt.Sprintf("%s %s", l.Event.Type, l.name())
-		if l.Event.Appended > since {
-			c.lines[lineKey{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}] = text
-			account := domain.AccountKey(l.InvoiceIssuerName, l.BillingAccountID)
-			c.accounts[account] = append(c.accounts[account], text)
-		}
+	c := &Changes{lines: map[lineKey]string{}, with: map[lineKey]string{}, invoices: map[lineKey]string{}, accounts: map[string][]string{}}
+	at := projections.MonthStart(month.From)
+	q := projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}
+	err = view.Scan(q, func(_ projections.Key, row projections.Row) error {
+		c.line(row.(*projections.History).Latest(), since)
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read billing lines: %w", err)
 	}
 	err = view.Scan(projections.Query{Table: projections.TableInvoices}, func(k projections.Key, row projections.Row) error {
 		v := row.(*projections.History).Latest()
@@ -299,7 +297,8 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 	if err != nil {
 		return nil, fmt.Errorf("read invoices: %w", err)
 	}
-	l := &lateness{b: b, month: month, first: since, decisions: map[lateName]*lateEvents{}}
+	// Events of the very time may be from after the position that was closed. They can have changed something.
+	l := &lateness{b: b, month: month, first: since - 1, decisions: map[lateName]*lateEvents{}}
 	before := len(b.exceptions)
 	if err := l.samples(); err != nil {
 		return nil, err
@@ -321,8 +320,53 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 		}
 		c.things = append(c.things, thing{scope, wide, fmt.Sprintf("%s %s", name.typ, name.subject)})
 	}
+	if err := c.operators(view, since); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(c.things, func(x, y thing) int { return strings.Compare(x.text, y.text) })
 	return c, nil
+}
+
+// line notes the last event of a line, which may have removed it.
+func (c *Changes) line(v *projections.Version, since domain.Instant) {
+	var of lineKey
+	switch ev := v.Event.(type) {
+	case *domain.BillingLineRemoved:
+		of = lineKey{ev.InvoiceIssuerName, ev.BillingAccountID, ev.LineID}
+	default:
+		l := billingLine(v)
+		of = lineKey{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}
+	}
+	text := fmt.Sprintf("%s %s", v.Event.Type(), ledgerName(of.issuer, of.account, of.line))
+	switch {
+	case v.Order.Appended < since:
+		return
+	case v.Order.Appended == since:
+		c.with[of] = text
+		return
+	}
+	c.lines[of] = text
+	account := domain.AccountKey(of.issuer, of.account)
+	c.accounts[account] = append(c.accounts[account], text)
+}
+
+// operators notes events about operators: they can make decisions valid, and a revocation makes them void, though no
+// decision was appended.
+func (c *Changes) operators(view projections.View, since domain.Instant) error {
+	err := view.Scan(projections.Query{Table: projections.TableOperators}, func(k projections.Key, row projections.Row) error {
+		for i := range row.(*projections.History).Versions {
+			if v := &row.(*projections.History).Versions[i]; v.Order.Appended >= since {
+				c.things = append(c.things, thing{
+					k.Scope, v.Event.Type() == domain.TypeOperatorRevoked, fmt.Sprintf("%s %s/%s", v.Event.Type(), k.Scope, k.ID),
+				})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read operators: %w", err)
+	}
+	return nil
 }
 
 // of returns the causes of a line's postings: the event of the line itself; for the rounding of an invoice those of
@@ -359,6 +403,9 @@ func (c *Changes) of(line lineKey, typ PostingType, invoice string, clusters []s
 		return few(c.accounts[account])
 	}
 	var near, all []string
+	if text, ok := c.with[line]; ok {
+		near, all = append(near, text), append(all, text)
+	}
 	for _, t := range c.things {
 		all = append(all, t.text)
 		if t.wide || slices.Contains(clusters, t.scope) {

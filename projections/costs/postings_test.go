@@ -157,9 +157,12 @@ func TestPostingsNameTheirCause(t *testing.T) {
 		line  string
 		cause string
 	}{
-		"a late line":      {late, costs.PostedLate, "new", "BillingLineRecorded p|1|new"},
-		"another amount":   {restated, costs.PostedCorrection, "05-pool", "BillingLineRecorded p|1|05-pool"},
-		"corrected usage":  {storetest.Root.Sign(domain.Envelope{Cluster: "c", Time: at, Event: &domain.UsageCorrected{Correction: "u", Node: "n1", GPU: storetest.GPU("c", "n1", 1), Workspace: "z", Interval: storetest.Span(0, 60), Reason: "x"}}), costs.PostedReattribution, "01-n1", "UsageCorrected c/n1"},
+		"a late line":     {late, costs.PostedLate, "new", "BillingLineRecorded p|1|new"},
+		"another amount":  {restated, costs.PostedCorrection, "05-pool", "BillingLineRecorded p|1|05-pool"},
+		"corrected usage": {storetest.Root.Sign(domain.Envelope{Cluster: "c", Time: at, Event: &domain.UsageCorrected{Correction: "u", Node: "n1", GPU: storetest.GPU("c", "n1", 1), Workspace: "z", Interval: storetest.Span(0, 60), Reason: "x"}}), costs.PostedReattribution, "01-n1", "UsageCorrected c/n1"},
+		"a removed line": {domain.Envelope{Source: "focus/again", Time: at, Event: &domain.BillingLineRemoved{
+			InvoiceIssuerName: "p", BillingAccountID: "1", LineID: "05-pool", BillingPeriod: storetest.MayBill,
+		}}, costs.PostedReversal, "05-pool", "BillingLineRemoved p|1|05-pool"},
 		"a policy of then": {storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: at, Event: &domain.PolicySet{Policy: "idle", Kind: domain.PolicyIdleCost, Value: "platform", EffectiveFrom: storetest.Start - domain.Day}}), costs.PostedReattribution, "01-n1", "PolicySet home/idle"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,6 +201,46 @@ func TestPostingsNameTheirCause(t *testing.T) {
 					t.Errorf("line %s is not posted: %v", c.line, posted)
 				}
 			})
+		})
+	}
+}
+
+// What was appended at the very time of the last event that was closed may have come after it. It is a cause.
+func TestCausesOfTheSameInstant(t *testing.T) {
+	at := storetest.MayBill.To + domain.Day
+	restated := recorded(billLine("05-pool", "9"))
+	restated.Source = "focus/again"
+	policy := storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: at, Event: &domain.PolicySet{
+		Policy: "idle", Kind: domain.PolicyIdleCost, Value: "platform", EffectiveFrom: storetest.Start - domain.Day}})
+	for line, c := range map[string]struct {
+		env   domain.Envelope
+		cause string
+	}{"05-pool": {restated, "BillingLineRecorded p|1|05-pool"}, "01-n1": {policy, "PolicySet home/idle"}} {
+		l := house()
+		var closed *costs.Division
+		var err error
+		storetest.FoldView(t, l, func(v projections.View) { closed, err = costs.Divide(v, storetest.MayBill, 1<<30) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.AppendAt(c.env, at)
+		storetest.FoldView(t, l, func(v projections.View) {
+			now, err := costs.Divide(v, storetest.MayBill, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			why, err := costs.ReadChanges(v, storetest.MayBill, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			posted, err := costs.Difference(closed, nil, now, projections.BillingMonth(at), why)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(posted, func(p costs.Posting) bool { return p.Line == line })
+			if i < 0 || !slices.Contains(posted[i].Causes, c.cause) {
+				t.Errorf("line %s: %+v", line, posted)
+			}
 		})
 	}
 }

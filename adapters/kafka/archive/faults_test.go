@@ -260,6 +260,12 @@ func TestLies(t *testing.T) {
 		"log":       func(m *Manifest) { m.Log = "other" },
 		"archive":   func(m *Manifest) { m.Archive = strings.Repeat("0", 2*idBytes) },
 		"name":      func(m *Manifest) { m.Object = "segments/other.zst" },
+		"place":     func(m *Manifest) { m.Object = "../" + m.Object },
+		"inside":    func(m *Manifest) { m.Object = strings.Replace(m.Object, "/0/", "/0/../0/", 1) },
+		"prefix":    func(m *Manifest) { m.Object = strings.Replace(m.Object, "segments/", "manifests/", 1) },
+		"segment":   func(m *Manifest) { m.Object = segmentName(fleet, m.First+1, m.SHA256, 0) },
+		"attempt":   func(m *Manifest) { m.Object = strings.TrimSuffix(m.Object, ".zst") + "-01.zst" },
+		"no topic":  func(m *Manifest) { m.Topic = "../qm.fleet" },
 	} {
 		m, err := parseManifest(good)
 		if err != nil {
@@ -271,6 +277,38 @@ func TestLies(t *testing.T) {
 		}
 		if v := verify(t, New(dir, id)); len(v.Faults) == 0 {
 			t.Errorf("%s: verify finds nothing", what)
+		}
+	}
+}
+
+// A manifest names an object that can only be its own. Otherwise two segments could share one, or it could lead elsewhere.
+func TestManifestOwnsItsObject(t *testing.T) {
+	_, _, dir := archived(t)
+	names, err := dir.List(t.Context(), manifestsOf(fleet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(dir.path(names[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := parseManifest(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := m.Object
+	m.Object = segmentName(fleet, m.First, m.SHA256, 12)
+	if _, err := parseManifest(m.encode()); err != nil {
+		t.Errorf("the object of a later attempt: %v", err)
+	}
+	for _, name := range []string{
+		"", "segments/other.zst", "../" + own, "/" + own, own + "/../x.zst", own + ".zst", strings.Replace(own, "/0/", "/0/../0/", 1),
+		strings.Replace(own, "segments/", "manifests/", 1), segmentName(fleet, m.First+1, m.SHA256, 0), segmentName(fleet, m.First, Sum{}, 0),
+		strings.TrimSuffix(own, ".zst") + "-01.zst", strings.TrimSuffix(own, ".zst") + "-0.zst", strings.TrimSuffix(own, ".zst") + "--1.zst",
+	} {
+		m.Object = name
+		if _, err := parseManifest(m.encode()); err == nil || !strings.Contains(err.Error(), "cannot be its own") {
+			t.Errorf("object %q: %v", name, err)
 		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
 
 	"quartermaster/adapters/kafka"
 	"quartermaster/domain"
@@ -161,6 +164,8 @@ func parseManifest(text []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("manifest has offsets %d to %d", m.First, m.Last)
 	case m.Number < 0 || (m.Number == 0) != (m.First == 0) || (m.Number == 0) != (m.Previous == Sum{}):
 		return nil, fmt.Errorf("manifest number %d begins at offset %d, and the one before it is %s", m.Number, m.First, m.Previous)
+	case !m.ownsObject():
+		return nil, fmt.Errorf("manifest of %s from offset %d on names the object %q, which cannot be its own", m.partition(), m.First, m.Object)
 	case m.Batches < 1 || int64(m.Batches) > m.Records() || m.Bytes < int64(m.Batches) || m.ObjectBytes < 1:
 		return nil, fmt.Errorf("manifest has %d batches of %d bytes, in an object of %d", m.Batches, m.Bytes, m.ObjectBytes)
 	}
@@ -195,6 +200,21 @@ func headName(number int64) string { return fmt.Sprintf("%s%020d.txt", heads, nu
 
 func (id *identity) encode() []byte { return canonical(id) }
 
+// ownsObject reports whether the object has a name that [segmentName] gives to the segment. No other segment has such
+// a name, and it leads to no other place.
+func (m *Manifest) ownsObject() bool {
+	if !slices.Contains(domain.AllPartitions(), m.partition()) {
+		return false
+	}
+	first := segmentName(m.partition(), m.First, m.SHA256, 0)
+	if m.Object == first {
+		return true
+	}
+	digits, ok := strings.CutPrefix(strings.TrimSuffix(m.Object, segmentSuffix), strings.TrimSuffix(first, segmentSuffix)+"-")
+	attempt, err := strconv.Atoi(digits)
+	return ok && err == nil && attempt > 0 && m.Object == segmentName(m.partition(), m.First, m.SHA256, attempt)
+}
+
 const identityFile = "archive.json"
 
 func manifestsOf(tp domain.TopicPartition) string {
@@ -211,5 +231,7 @@ func segmentName(tp domain.TopicPartition, first int64, sum Sum, attempt int) st
 	if attempt > 0 {
 		name += fmt.Sprintf("-%d", attempt)
 	}
-	return name + ".zst"
+	return name + segmentSuffix
 }
+
+const segmentSuffix = ".zst"

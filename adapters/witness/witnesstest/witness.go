@@ -98,7 +98,7 @@ func (w *Witness) ServeHTTP(res http.ResponseWriter, req *http.Request) {
 	case old > c.Size:
 		res.WriteHeader(http.StatusBadRequest)
 		return
-	case old != w.size:
+	case old != w.size, old > 0 && old == c.Size && c.Root != w.root:
 		res.Header().Set("Content-Type", "text/x.tlog.size")
 		res.WriteHeader(http.StatusConflict)
 		fmt.Fprintln(res, w.size)

@@ -23,29 +23,32 @@ func (c *Caller) CostsOfMonths(ctx context.Context, at At, q costs.MonthsQuery) 
 
 // costsOfMonths is CostsOfMonths on rows. The report is cached: callers MUST NOT modify it.
 func (c *Caller) costsOfMonths(ctx context.Context, v projections.View, q costs.MonthsQuery) (*costs.MonthsReport, error) {
-	return kept(c, v, "costs of months", q, func() (*costs.MonthsReport, error) {
-		m, err := costs.NewMonths(q)
-		if err != nil {
-			return nil, &InvalidError{Field: "query", Err: err}
-		}
-		for _, month := range m.Needed() {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			if err := c.addMonth(ctx, v, m, month, q.Currency); err != nil {
-				return nil, fmt.Errorf("costs of %s: %w", MonthName(month), err)
-			}
-		}
-		return m.Report(v)
-	})
+	return kept(c, v, "costs of months", q, func() (*costs.MonthsReport, error) { return c.monthsOf(ctx, v, q, c.division) })
 }
 
-func (c *Caller) addMonth(ctx context.Context, v projections.View, m *costs.Months, month domain.Interval, currency string) error {
+// monthsOf is costsOfMonths of divisions that divide returns.
+func (c *Caller) monthsOf(ctx context.Context, v projections.View, q costs.MonthsQuery, divide dividing) (*costs.MonthsReport, error) {
+	m, err := costs.NewMonths(q)
+	if err != nil {
+		return nil, &InvalidError{Field: "query", Err: err}
+	}
+	for _, month := range m.Needed() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := c.addMonth(ctx, v, m, month, q.Currency, divide); err != nil {
+			return nil, fmt.Errorf("costs of %s: %w", MonthName(month), err)
+		}
+	}
+	return m.Report(v)
+}
+
+func (c *Caller) addMonth(ctx context.Context, v projections.View, m *costs.Months, month domain.Interval, currency string, divide dividing) error {
 	rates, err := ratesFor(v, month, currency)
 	if err != nil {
 		return err
 	}
-	d, err := c.division(ctx, v, month)
+	d, err := divide(ctx, v, month)
 	if err != nil {
 		return err
 	}

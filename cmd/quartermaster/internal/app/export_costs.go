@@ -89,6 +89,16 @@ type ExportedCheckpoint struct {
 // is called once, with the columns, before the first row. It holds little in memory: closed and kept months are read
 // row by row.
 func (c *Caller) ExportCosts(ctx context.Context, at At, q CostsExport, begin func([]costs.Column) (RowWriter, error)) (m *CostsManifest, err error) {
+	return c.exportCosts(ctx, at, q, c.division, begin)
+}
+
+// dividing returns a month's division, nil if it is too large for memory.
+type dividing func(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, error)
+
+// exportCosts is ExportCosts of divisions that divide returns.
+func (c *Caller) exportCosts(
+	ctx context.Context, at At, q CostsExport, divide dividing, begin func([]costs.Column) (RowWriter, error),
+) (m *CostsManifest, err error) {
 	if len(q.Months) == 0 {
 		return nil, invalid("months", "name the months to export")
 	}
@@ -108,7 +118,7 @@ func (c *Caller) ExportCosts(ctx context.Context, at At, q CostsExport, begin fu
 			return err
 		}
 		for _, month := range q.Months {
-			of, totals, err := c.exportMonth(ctx, v, &q, month, w)
+			of, totals, err := c.exportMonth(ctx, v, &q, month, divide, w)
 			if err != nil {
 				return fmt.Errorf("export the costs of %s: %w", MonthName(month), err)
 			}
@@ -128,13 +138,15 @@ func (c *Caller) ExportCosts(ctx context.Context, at At, q CostsExport, begin fu
 }
 
 // exportMonth writes the rows of a month.
-func (c *Caller) exportMonth(ctx context.Context, v projections.View, q *CostsExport, month domain.Interval, w RowWriter) (*CostsOf, []costs.ControlTotal, error) {
+func (c *Caller) exportMonth(
+	ctx context.Context, v projections.View, q *CostsExport, month domain.Interval, divide dividing, w RowWriter,
+) (*CostsOf, []costs.ControlTotal, error) {
 	rows := 0
 	yield := func(row []string) error {
 		rows++
 		return w.Write(row)
 	}
-	d, err := c.division(ctx, v, month)
+	d, err := divide(ctx, v, month)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,9 +159,9 @@ func (c *Caller) exportMonth(ctx context.Context, v projections.View, q *CostsEx
 	filter := costs.AllocationFilter{Workspace: q.Workspace, Where: q.Where}
 	switch {
 	case len(q.By) > 0:
-		r, err := c.costsOfMonths(ctx, v, costs.MonthsQuery{
+		r, err := c.monthsOf(ctx, v, costs.MonthsQuery{
 			Months: []domain.Interval{month}, Workspace: q.Workspace, By: q.By, Where: q.Where, Currency: q.Currency, Compare: q.Compare, Back: 1,
-		})
+		}, divide)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -320,7 +332,7 @@ func (c *Caller) VerifyCosts(
 ) (*CostsVerified, error) {
 	out := &CostsVerified{File: m.File, Position: m.Position}
 	w := &comparing{next: next}
-	again, err := c.ExportCosts(ctx, At(m.Position), m.Query, func(columns []costs.Column) (RowWriter, error) {
+	again, err := c.exportCosts(ctx, At(m.Position), m.Query, c.divisionAgain, func(columns []costs.Column) (RowWriter, error) {
 		w.columns = columns
 		var err error
 		w.also, err = also(columns)
@@ -348,6 +360,28 @@ func (c *Caller) VerifyCosts(
 		out.Needs, err = c.otherMethods(ctx, m, again)
 	}
 	return out, err
+}
+
+// divisionAgain returns what a month that was closed was closed with, whose digest its close has in the log. It divides
+// another month again: the export may be from the same kept division, and a wrong one would agree with itself.
+func (c *Caller) divisionAgain(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, error) {
+	h := c.app.conn
+	if d, err := h.closedDivision(ctx, v, month); d != nil || err != nil {
+		return d, err
+	}
+	d, err := costs.Divide(v, month, mostBytes)
+	h.app.answers.dividedOnce()
+	if !errors.Is(err, costs.ErrTooLarge) {
+		return d, err
+	}
+	k, err := h.keepDivision(v, month, false) // it is too large for memory
+	if err != nil {
+		return nil, err
+	}
+	if d, err = openDivision(h.Parts(), month, k.Digest); err != nil {
+		return nil, err
+	}
+	return d.At(v)
 }
 
 // otherThan returns the first key of a manifest that is not that of the export computed again: what is about the file
