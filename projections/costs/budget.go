@@ -171,7 +171,7 @@ func (b *BudgetUse) Expect(r *MonthsReport, month domain.Interval) error {
 	f, err := forecast.Make(&q)
 	if err != nil {
 		b.Absent = err.Error()
-		return nil
+		return nil //nolint:nilerr // the report says why there is no forecast
 	}
 	mean := flat.Decimal().Mul(decimal.NewFromInt(int64(rest))).DivRound(decimal.NewFromInt(int64(len(q.History))), 18)
 	sum := func(hours []int64) (*attribution.Amount, error) {
