@@ -204,6 +204,26 @@ func dividedAs(s *costs.Summary) *CostsOf {
 	}
 }
 
+// RecordExport records an export in the log, by its manifest. The SHA-256 of the file names it.
+func (c *Caller) RecordExport(ctx context.Context, m *CostsManifest) error {
+	digest, err := hex.DecodeString(m.SHA256)
+	if err != nil {
+		return err
+	}
+	h, err := c.conn(ctx, Appending)
+	if err != nil {
+		return err
+	}
+	env := &domain.Envelope{Time: Now(), Subject: m.SHA256, Event: &domain.ExportMade{
+		Entity: BooksEntity, Export: m.SHA256, Format: m.FileFormat, Position: m.Position,
+		Method: costs.CurrentMethods().Attribution, Rows: uint64(m.Rows), Digest: digest,
+	}}
+	if err := domain.Validate(env); err != nil {
+		return err
+	}
+	return h.Stream("export").Append(ctx, env)
+}
+
 // lastCheckpoint returns the newest checkpoint that the log has, nil if it has none.
 func lastCheckpoint(v projections.View) (last *ExportedCheckpoint, err error) {
 	var newest domain.Precedence

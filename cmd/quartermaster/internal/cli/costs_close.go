@@ -111,8 +111,10 @@ them by digest. Another operator then approves it.
   ended            no observation of the month is accepted any more
   invoices         every invoice was received and equals its lines
   uninvoiced       every line names an invoice
+  missing          every account that was billed the month before has lines, or an accrual
+  accruals         nothing is estimated
   billing_periods  suppliers said that they change nothing more
-  rates            rates in effect connect the currencies, if there are several
+  rates            every currency has a rate in that of the books
   quarantine       no record that may concern the month is in quarantine
   gaps             every event arrived
   unregistered     every machine that reported is registered

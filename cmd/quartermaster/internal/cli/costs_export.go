@@ -60,6 +60,7 @@ func (a *Program) costExportCommand() *cobra.Command {
 		span                       monthFlags
 		format, out, asOf, compare string
 		by, where                  []string
+		record                     bool
 		q                          app.CostsExport
 	)
 	cmd := &cobra.Command{
@@ -82,6 +83,8 @@ With --compare previous, groups also have what they cost in the month before, an
 
 With --currency groups are in the currency of the books, and allocations have their amounts in it
 in columns of their own, beside those that were billed. The manifest has the rates.
+
+With --record the log says that the file was exported (ExportMade), so that an auditor knows of it.
 
 Decimals are decimals: decimal(38,18) in Parquet, and numbers in XLSX, with the exact text in a
 column beside them wherever a number has more than 15 significant digits. In CSV and XLSX a text
@@ -118,9 +121,19 @@ several sheets.`,
 			if open == nil {
 				return commandline.Usagef("--format %q: want %s", format, strings.Join(formatNames(), ", "))
 			}
+			if record {
+				if err := a.NotDemo(); err != nil {
+					return err
+				}
+			}
 			m, err := a.exportCosts(cmd, app.At(asOf), q, format, out)
 			if err != nil {
 				return err
+			}
+			if record {
+				if err := a.caller().RecordExport(cmd.Context(), m); err != nil {
+					return fmt.Errorf("%s was written, and the log does not have that: %w", out, err)
+				}
 			}
 			if a.json {
 				return a.answerJSON(m)
@@ -138,6 +151,7 @@ several sheets.`,
 	compareFlag(cmd, &compare)
 	f.StringVar(&format, "format", "", strings.Join(formatNames(), ", ")+" (default by the name of the file)")
 	f.StringVar(&out, "out", "", "file to write, which must not exist (required)")
+	f.BoolVar(&record, "record", false, "record the export in the log, with its position, rows and SHA-256")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("out"))
 	return cmd
