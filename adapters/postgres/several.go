@@ -27,7 +27,8 @@ import (
 // successor reads the position in that step.
 //
 // What another database has of generations is a copy, which [DB.follow] makes equal to the first. A
-// database that lost its rows gets empty tables, and is folded again from the log.
+// database that lost its rows gets empty tables, and is folded again from the log. So does one that still
+// has a generation which was dropped while the database was away, once another one has its name.
 
 // Other is a database beside the first.
 type Other struct {
@@ -207,6 +208,8 @@ func (db *DB) Misplaced(g *Generation) (moved []domain.TopicPartition) {
 
 // copied is what another database must have of a generation.
 type copied struct {
+	// ID is that of the generation in the first database; "" in a copy of before ids were noted.
+	ID         string
 	Method     string
 	State      GenerationState
 	Active     bool
@@ -217,7 +220,7 @@ type copied struct {
 // of this name; "": here.
 func copies(ctx context.Context, q querier, name string) (map[string]copied, error) {
 	rows, err := q.QueryContext(ctx, `
-		select g.name, g.method, g.state, exists (select from quartermaster.active where generation = g.name),
+		select g.name, coalesce(case when $1 = '' then g.copy_of else g.id end::text, ''), g.method, g.state, exists (select from quartermaster.active where generation = g.name),
 			coalesce((select string_agg(topic || '/' || partition, ' ' order by topic collate "C", partition)
 				from quartermaster.partitions where generation = g.name and database = $1), '')
 		from quartermaster.generations g`, name)
@@ -227,7 +230,7 @@ func copies(ctx context.Context, q querier, name string) (map[string]copied, err
 	out := map[string]copied{}
 	_, err = collect(rows, func(rows *sql.Rows, c *copied) error {
 		var generation string
-		err := rows.Scan(&generation, &c.Method, &c.State, &c.Active, &c.Partitions)
+		err := rows.Scan(&generation, &c.ID, &c.Method, &c.State, &c.Active, &c.Partitions)
 		out[generation] = *c
 		return err
 	})
@@ -265,7 +268,18 @@ func (db *DB) followIn(ctx context.Context, o *other) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(want)) {
 			w, h := want[name], have[name]
-			if _, ok := have[name]; !ok {
+			_, ok := have[name]
+			if ok && h.ID != "" && h.ID != w.ID {
+				// It is what is left of another generation of this name.
+				if _, err := tx.ExecContext(ctx, `delete from quartermaster.active where generation = $1`, name); err != nil {
+					return err
+				}
+				if err := db.drop(ctx, tx, name); err != nil {
+					return err
+				}
+				ok = false
+			}
+			if !ok {
 				var parts []domain.TopicPartition
 				for _, tp := range domain.AllPartitions() {
 					if slices.Contains(strings.Fields(w.Partitions), tp.String()) {
@@ -279,7 +293,8 @@ func (db *DB) followIn(ctx context.Context, o *other) error {
 				return fmt.Errorf("%w: of generation %s it has %q made by %s, and the first database says %q made by %s",
 					ErrDatabases, name, h.Partitions, h.Method, w.Partitions, w.Method)
 			}
-			if _, err := tx.ExecContext(ctx, `update quartermaster.generations set state = $2 where name = $1`, name, w.State); err != nil {
+			if _, err := tx.ExecContext(ctx, `
+				update quartermaster.generations set state = $2, copy_of = $3 where name = $1`, name, w.State, w.ID); err != nil {
 				return err
 			}
 			if w.Active {

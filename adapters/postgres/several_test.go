@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -283,6 +284,58 @@ func TestSeveralGenerations(t *testing.T) {
 	}
 	if got, want := digests(t, l, again, "b"); got != want {
 		t.Errorf("folded again: digest %x, want %x", got, want)
+	}
+}
+
+// A name of a generation is used again after the other database was away while the first one dropped it. The other one
+// has nothing of the rows of then.
+func TestSeveralReuseOfAName(t *testing.T) {
+	ctx := t.Context()
+	db, _ := severalOpened(t)
+	if made, err := db.First(ctx, projections.Method); err != nil || !made {
+		t.Fatal(made, err)
+	}
+	old, l := storetest.Fleet(6, 9, storetest.Start), storetest.Fleet(4, 6, storetest.Start)
+	for round, log := range []*storetest.Log{old, l} {
+		if err := db.Create(ctx, "b", projections.Method); err != nil {
+			t.Fatal(err)
+		}
+		g, err := db.Generation(ctx, "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := g.Position().Records(); n != 0 {
+			t.Fatalf("round %d: the new generation has %d records", round, n)
+		}
+		if err := log.Runner(claimed(t, db, "b", nil)).CatchUp(ctx, log.End()); err != nil {
+			t.Fatal(err)
+		}
+		if round > 0 {
+			break
+		}
+		// As in a drop of which only the first database knows, after which the other one is reached again.
+		if _, err := db.ExecContext(ctx, `update quartermaster.partitions set owner = null`); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(ctx, db.DB, func(tx *sql.Tx) error { return db.drop(ctx, tx, "b") }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := digests(t, l, db, "b"); got != want {
+		t.Errorf("digest %x, want %x", got, want)
+	}
+	// A copy of before copies were noted is taken as it is.
+	if _, err := db.others[0].ExecContext(ctx, `update quartermaster.generations set copy_of = null`); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.follow(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := digests(t, l, db, "b"); got != want {
+		t.Errorf("after the upgrade: digest %x, want %x", got, want)
+	}
+	if unknown := texts(t, &DB{DB: db.others[0].DB}, `select count(*)::text from quartermaster.generations where copy_of is null`); unknown[0] != "0" {
+		t.Errorf("%s copies are not noted", unknown[0])
 	}
 }
 

@@ -298,6 +298,55 @@ comment on column quartermaster.commitments.upfront is 'In total.';
 comment on column quartermaster.commitments.owners is 'Commitment owners, who are charged for unused commitments, with their shares.';
 comment on column quartermaster.commitments.ended is 'When it was ended before its term; null if it was not.';
 
+create view quartermaster.budgets as
+select t.workspace, t.budget, nullif(e.event->'period'->>'from', '')::timestamptz as period_from,
+	nullif(e.event->'period'->>'to', '')::timestamptz as period_to, (e.event->'amount'->>'amount')::numeric as amount,
+	e.event->'amount'->>'currency' as currency, e.event->>'basis' as basis, (e.event->>'hard')::boolean as hard, e.effective
+from in_effect(budgets);
+comment on view quartermaster.budgets is 'Budgets of workspaces, as they are now. What was spent of one is answered by the program.';
+comment on column quartermaster.budgets.period_to is 'End of the period, exclusive.';
+comment on column quartermaster.budgets.basis is 'cash: billed costs count; accrual: effective costs.';
+comment on column quartermaster.budgets.hard is 'Meant to bind plans, where another only warns.';
+comment on column quartermaster.budgets.effective is 'Since when this holds.';
+
+create view quartermaster.books as
+select t.entity, nullif(c.v->'event'->'period'->>'from', '')::timestamptz as period_from,
+	nullif(c.v->'event'->'period'->>'to', '')::timestamptz as period_to, p.v->>'signed_by' as prepared_by,
+	(select a.v->>'signed_by' from jsonb_array_elements(t.facts) with ordinality as a(v, n)
+		where a.v->>'type' = 'CloseApproved' and a.n < c.n and a.v->'event'->'digest' = c.v->'event'->'digest'
+		order by a.n desc limit 1) as approved_by,
+	(c.v->>'effective')::timestamptz as closed, c.v->'event'->>'position' as position, c.v->'event'->>'method' as method,
+	encode(decode(c.v->'event'->>'digest', 'base64'), 'hex') as allocations_sha256,
+	nullif(encode(decode(coalesce(c.v->'event'->>'postings', ''), 'base64'), 'hex'), '') as postings_sha256
+from rows.closes t cross join lateral (
+	select x.v, x.n from jsonb_array_elements(t.facts) with ordinality as x(v, n) where x.v->>'type' = 'BooksClosed' order by x.n limit 1
+) c left join lateral (
+	select x.v from jsonb_array_elements(t.facts) with ordinality as x(v, n)
+	where x.v->>'type' = 'ClosePrepared' and x.n < c.n and x.v->'event'->'digest' = c.v->'event'->'digest' order by x.n desc limit 1
+) p on true;
+comment on view quartermaster.books is 'Closed months, each in its first close. The closed allocations, what is posted about earlier months and statements of workspaces are in files, not in tables: "quartermaster costs", "costs allocations", "costs postings" and "costs statement" answer from them, and "costs export" writes them as Parquet for a database.';
+comment on column quartermaster.books.entity is 'Ledger entity whose books they are.';
+comment on column quartermaster.books.period_to is 'End of the month, exclusive.';
+comment on column quartermaster.books.position is 'Position of the log that the month was divided at.';
+comment on column quartermaster.books.method is 'Version of attribution that divided it.';
+comment on column quartermaster.books.allocations_sha256 is 'SHA-256 of the file with the closed allocations. Its first digits are in the numbers of the statements.';
+comment on column quartermaster.books.postings_sha256 is 'SHA-256 of the file with what is posted into the month about earlier ones; null if nothing is.';
+
+create view quartermaster.books_totals as
+select t.entity, nullif(c.v->'event'->'period'->>'from', '')::timestamptz as period_from, k.kind = 'translated' as translated,
+	m.v->>'currency' as currency, (m.v->>'billed')::numeric as billed, (m.v->>'effective')::numeric as effective
+from rows.closes t cross join lateral (
+	select x.v, x.n from jsonb_array_elements(t.facts) with ordinality as x(v, n) where x.v->>'type' = 'BooksClosed' order by x.n limit 1
+) c cross join lateral (
+	select x.v from jsonb_array_elements(t.facts) with ordinality as x(v, n)
+	where x.v->>'type' = 'ClosePrepared' and x.n < c.n and x.v->'event'->'digest' = c.v->'event'->'digest' order by x.n desc limit 1
+) p cross join (values ('totals'), ('translated')) k(kind)
+cross join lateral jsonb_array_elements(list(p.v->'event'->k.kind)) m(v);
+comment on view quartermaster.books_totals is 'What the allocations of closed months add up to, by currency: the sum of all statements of the month before rounding, without what is posted about earlier months.';
+comment on column quartermaster.books_totals.translated is 'Whether it is the sum of all currencies in that of the books.';
+comment on column quartermaster.books_totals.billed is 'As invoiced.';
+comment on column quartermaster.books_totals.effective is 'With commitments spread over their terms.';
+
 create view quartermaster.plans as
 select t.workspace, t.plan, (l.v->>'effective')::timestamptz as computed, l.v->'event'->>'position' as position,
 	l.v->'event'->>'method' as method, nullif(l.v->'event'->'horizon'->>'from', '')::timestamptz as horizon_from,
