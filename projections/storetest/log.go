@@ -80,12 +80,25 @@ func (l *Log) AppendAt(env domain.Envelope, at domain.Instant) (domain.TopicPart
 		l.found()
 		env = Root.Sign(env)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.add(env, at)
+}
+
+// AppendTogether appends events that need no signature, as recorded at a time. Readers see all of them or none.
+func (l *Log) AppendTogether(at domain.Instant, envs ...domain.Envelope) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, env := range envs {
+		l.add(env, at)
+	}
+}
+
+func (l *Log) add(env domain.Envelope, at domain.Instant) (domain.TopicPartition, int64) {
 	tp, key, err := place(&env)
 	if err != nil {
 		panic(fmt.Sprintf("append %+v: %v", env, err))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if env.Source == "" {
 		env.Source = "test/1"
 	}
