@@ -140,6 +140,11 @@ func (s *Session) releaseAll(ctx context.Context) error {
 	return err
 }
 
+// errNotAlive is what look returns once the session's lease is over by the database's clock. Nothing is
+// assigned to it then, but its partitions MUST NOT be released as if others wanted them: the heartbeat
+// ends the session, says why, and counts what was lost.
+var errNotAlive = errors.New("the database does not count this instance as alive")
+
 // assignment is a partition that is assigned to this session or owned by it.
 type assignment struct {
 	Holding
@@ -181,6 +186,9 @@ func (s *Session) look(ctx context.Context) ([]assignment, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if len(found) > 0 && !slices.Contains(sharers, s.cfg.Instance) {
+		return nil, errNotAlive
 	}
 	for i, to := range assign(names, owners, sharers) {
 		found[at[i]].mine = to == s.cfg.Instance

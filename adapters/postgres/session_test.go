@@ -434,6 +434,30 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
+// TestExpiredKeepsPartitions asks for assignments when the session's lease is over and the heartbeat
+// has not noticed. They are unknown then; none were taken away.
+func TestExpiredKeepsPartitions(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	s, err := db.Join(t.Context(), SessionConfig{Instance: "late", Method: projections.Method, Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.share(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.look(t.Context()); err != nil || len(found) != len(domain.AllPartitions()) {
+		t.Fatalf("%d partitions, %v", len(found), err)
+	}
+	if _, err := db.Exec(`update quartermaster.sessions set alive_until = now() - interval '1 second'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.look(t.Context()); !errors.Is(err, errNotAlive) {
+		t.Errorf("with the lease over: %v", err)
+	}
+}
+
 // TestUnreachable makes the database unreachable for a session: its connections hang.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
