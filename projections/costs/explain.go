@@ -149,21 +149,7 @@ func explainIn(view projections.View, ref attribution.Ref, from *allocationSourc
 	if allocation.Hour != 0 {
 		x.Interval = x.Interval.Intersect(domain.Interval{From: allocation.Hour, To: allocation.Hour + domain.Hour})
 	}
-	ties := b.reconciliations(result)
-	for i := range ties {
-		t := &ties[i]
-		if t.Issuer == line.Issuer && t.Account == line.Account && t.Invoice == line.Invoice &&
-			t.Currency == line.Currency && (t.Invoice != "" || t.Period == line.BillingPeriod) {
-			x.Invoice = t
-		}
-	}
-	for i := range result.Statements {
-		s := &result.Statements[i]
-		if in := x.Invoice; in != nil && s.Workspace == allocation.Workspace && s.Issuer == in.Issuer &&
-			s.Account == in.Account && s.Invoice == in.Invoice && s.Currency == in.Currency && s.Period == in.Period {
-			x.Statement = s
-		}
-	}
+	x.reconcile(allocation, b.reconciliations(result), result.Statements)
 	for _, m := range result.Trace.Machines {
 		n := &b.nodes[m.Node]
 		x.Usage = append(x.Usage, ExplainedUsage{
@@ -174,6 +160,25 @@ func explainIn(view projections.View, ref attribution.Ref, from *allocationSourc
 	x.reasons(result.Trace)
 	x.Completeness, err = registry.CompletenessOf(view, "", "", x.Month, costTopics...)
 	return x, err
+}
+
+// reconcile adds the invoice of the allocation's line, and the statement that contains the allocation.
+func (x *Explanation) reconcile(l *attribution.Allocation, invoices []InvoiceReconciliation, statements []attribution.Statement) {
+	line := l.Line
+	for i := range invoices {
+		t := &invoices[i]
+		if t.Issuer == line.Issuer && t.Account == line.Account && t.Invoice == line.Invoice &&
+			t.Currency == line.Currency && (t.Invoice != "" || t.Period == line.BillingPeriod) {
+			x.Invoice = t
+		}
+	}
+	for i := range statements {
+		s := &statements[i]
+		if in := x.Invoice; in != nil && s.Workspace == l.Workspace && s.Issuer == in.Issuer &&
+			s.Account == in.Account && s.Invoice == in.Invoice && s.Currency == in.Currency && s.Period == in.Period {
+			x.Statement = s
+		}
+	}
 }
 
 // offeredAllocations is the number of allocations that an error lists.

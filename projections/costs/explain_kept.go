@@ -64,20 +64,7 @@ func (d *Division) explain(view projections.View, ref attribution.Ref, k *keptLi
 	default:
 		return nil, nil
 	}
-	for i := range d.Invoices {
-		t := &d.Invoices[i]
-		if t.Issuer == line.Issuer && t.Account == line.Account && t.Invoice == line.Invoice &&
-			t.Currency == line.Currency && (t.Invoice != "" || t.Period == line.BillingPeriod) {
-			x.Invoice = t
-		}
-	}
-	for i := range d.Statements {
-		s := &d.Statements[i]
-		if in := x.Invoice; in != nil && s.Workspace == k.allocation.Workspace && s.Issuer == in.Issuer &&
-			s.Account == in.Account && s.Invoice == in.Invoice && s.Currency == in.Currency && s.Period == in.Period {
-			x.Statement = s
-		}
-	}
+	x.reconcile(&k.allocation, d.Invoices, d.Statements)
 	x.reasons(trace)
 	x.Completeness, err = registry.CompletenessOf(view, "", "", x.Month, costTopics...)
 	return x, err

@@ -33,21 +33,11 @@ type Rates struct {
 // rateKey is what a rate is for. Without a commitment it is everything of a currency.
 type rateKey struct {
 	base, commitment string
-	payment          bool // for what was paid at once; otherwise for what is expense now
+	kind             domain.FXRateKind // payment: for what was paid at once; average: for what is expense now
 }
 
 func (k *rateKey) compare(o *rateKey) int {
-	return cmp.Or(strings.Compare(k.base, o.base), strings.Compare(k.commitment, o.commitment), compareFlag(k.payment, o.payment))
-}
-
-func compareFlag(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
+	return cmp.Or(strings.Compare(k.base, o.base), strings.Compare(k.commitment, o.commitment), cmp.Compare(k.kind, o.kind))
 }
 
 type bookRate struct {
@@ -196,7 +186,7 @@ func FrozenRates(p *domain.ClosePrepared) (*Rates, error) {
 		if b.rate, err = attribution.RateOf(b.Rate); err != nil {
 			return nil, fmt.Errorf("the rate of %s that %s was closed with: %w", b.Base, monthText(p.Period), err)
 		}
-		r.known[rateKey{b.Base, b.Commitment, b.Kind == domain.FXPayment}] = b
+		r.known[rateKey{b.Base, b.Commitment, b.Kind}] = b
 	}
 	return r, nil
 }
@@ -240,13 +230,14 @@ func (r *Rates) keys() []rateKey {
 
 // keyOf says which rate a line has.
 func (r *Rates) keyOf(l *attribution.Line) rateKey {
-	k := rateKey{base: l.Currency}
-	if l.Commitment == "" {
+	k := rateKey{base: l.Currency, kind: domain.FXAverage}
+	purchase := l.Category == "Purchase"
+	if l.Commitment == "" || purchase && l.Recurring { // it is paid every month
 		return k
 	}
-	special := rateKey{l.Currency, l.Commitment, l.Category == "Purchase"}
-	if special.payment && l.Recurring {
-		return k // it is paid every month
+	special := rateKey{l.Currency, l.Commitment, domain.FXAverage}
+	if purchase {
+		special.kind = domain.FXPayment
 	}
 	if r.frozen {
 		if _, known := r.known[special]; known {
@@ -271,7 +262,7 @@ func (r *Rates) of(l *attribution.Line) *bookRate {
 
 // find looks for a rate.
 func (r *Rates) find(k rateKey) *bookRate {
-	b := &bookRate{BooksRate: domain.BooksRate{Base: k.base, Commitment: k.commitment, Kind: domain.FXAverage}}
+	b := &bookRate{BooksRate: domain.BooksRate{Base: k.base, Commitment: k.commitment, Kind: k.kind}}
 	switch paid := r.prepaid[k.commitment+"\x00"+k.base]; {
 	case k.base == r.Currency:
 		b.Rate = decimal.New(1, 0)
@@ -279,8 +270,7 @@ func (r *Rates) find(k rateKey) *bookRate {
 		b.problem = fmt.Sprintf("it was closed without a rate of %s", k.base)
 	case k.commitment == "":
 		b.Rate, b.Citation, b.problem = r.average(k.base)
-	case k.payment:
-		b.Kind = domain.FXPayment
+	case k.kind == domain.FXPayment:
 		b.Rate, b.Citation, b.problem = r.payment(k, paid)
 	default:
 		b.Rate, b.Citation, b.problem = r.payment(k, paid)

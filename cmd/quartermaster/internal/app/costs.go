@@ -306,3 +306,12 @@ func (c *Caller) CostsMoved(ctx context.Context, before *costs.Kept) (m *costs.M
 
 // MonthName names a billing month.
 func MonthName(m domain.Interval) string { return m.From.Time().Format("2006-01") }
+
+// monthNamed reads what [MonthName] writes.
+func monthNamed(text string) (domain.Interval, error) {
+	at, err := domain.ParseInstant(text + "-01T00:00:00Z")
+	if err != nil {
+		return domain.Interval{}, fmt.Errorf("month %q: %w", text, err)
+	}
+	return projections.BillingMonth(at), nil
+}

@@ -161,7 +161,12 @@ func (c *Caller) exportMonth(
 	case len(q.By) > 0:
 		r, err := c.monthsOf(ctx, v, costs.MonthsQuery{
 			Months: []domain.Interval{month}, Workspace: q.Workspace, By: q.By, Where: q.Where, Currency: q.Currency, Compare: q.Compare, Back: 1,
-		}, divide)
+		}, func(ctx context.Context, v projections.View, of domain.Interval) (*costs.Division, error) {
+			if of == month {
+				return d, nil // it is divided already; a month that it is compared with is not
+			}
+			return divide(ctx, v, of)
+		})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -68,12 +68,3 @@ func (c *Caller) Journal(ctx context.Context, at At, month domain.Interval, enti
 	})
 	return out, err
 }
-
-// monthNamed reads what [MonthName] writes.
-func monthNamed(text string) (domain.Interval, error) {
-	at, err := domain.ParseInstant(text + "-01T00:00:00Z")
-	if err != nil {
-		return domain.Interval{}, fmt.Errorf("month %q: %w", text, err)
-	}
-	return projections.BillingMonth(at), nil
-}

@@ -149,11 +149,10 @@ func newStatement(month domain.Interval, workspace string, of []*costs.Report) *
 
 // correct adds a posting about the workspace.
 func (s *CostStatement) correct(p *costs.Posting, books func(domain.Interval) *costs.ClosedBooks) error {
-	at, err := domain.ParseInstant(p.Period + "-01T00:00:00Z")
+	month, err := monthNamed(p.Period)
 	if err != nil {
 		return fmt.Errorf("a posting about %q: %w", p.Period, err)
 	}
-	month := projections.BillingMonth(at)
 	corrects := statementNumber(month, s.Workspace, books(month))
 	i := slices.IndexFunc(s.Corrections, func(c StatementCorrection) bool {
 		return c.Corrects == corrects && c.Type == p.Type && c.Currency == p.Currency
