@@ -84,13 +84,21 @@ const roundingAdjustmentPrefix = "invoice:"
 
 // Explain divides the month of an allocation, and explains the allocation. If several months have
 // the line, the last of them that has the allocation counts.
-func Explain(view projections.View, ref attribution.Ref) (*Explanation, error) {
+//
+// closed, if not nil, is asked first about each of these months. It returns the explanation of what
+// was kept, or nil if the month is open or has no such allocation.
+func Explain(view projections.View, ref attribution.Ref, closed func(domain.Interval) (*Explanation, error)) (*Explanation, error) {
 	sources, err := allocationSources(view, ref)
 	if err != nil {
 		return nil, err
 	}
 	var missing error
 	for i := range sources {
+		if closed != nil {
+			if x, err := closed(sources[i].month); x != nil || err != nil {
+				return x, err
+			}
+		}
 		x, err := explainIn(view, ref, &sources[i])
 		if !errors.Is(err, ErrNoAllocation) {
 			return x, err

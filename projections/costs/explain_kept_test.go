@@ -47,7 +47,7 @@ func TestExplainKeptAsDivided(t *testing.T) {
 				return nil
 			}
 			kept++
-			full, err := costs.Explain(v, ref)
+			full, err := costs.Explain(v, ref, nil)
 			if err != nil {
 				return err
 			}

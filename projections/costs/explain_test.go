@@ -33,7 +33,7 @@ func TestExplainEveryAllocation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x, err := costs.Explain(v, ref)
+			x, err := costs.Explain(v, ref, nil)
 			if err != nil {
 				t.Fatalf("%s: %v", l.Allocation, err)
 			}
@@ -76,7 +76,7 @@ func TestExplain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x, err := costs.Explain(v, r)
+			x, err := costs.Explain(v, r, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,13 +108,13 @@ func TestExplain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err = costs.Explain(v, r); !errors.Is(err, costs.ErrNoAllocation) || !strings.Contains(fmt.Sprint(err), want) {
+			if _, err = costs.Explain(v, r, nil); !errors.Is(err, costs.ErrNoAllocation) || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("%s: %v, want %s", ref, err, want)
 			}
 		}
 	})
 	storetest.FoldView(t, storetest.NewLog(), func(v projections.View) {
-		if _, err := costs.Explain(v, attribution.Ref{}); !errors.Is(err, costs.ErrNoAllocation) {
+		if _, err := costs.Explain(v, attribution.Ref{}, nil); !errors.Is(err, costs.ErrNoAllocation) {
 			t.Errorf("in an empty log: %v", err)
 		}
 	})

@@ -182,7 +182,7 @@ func TestExplainTriesEachMonth(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				x, err := costs.Explain(v, ref)
+				x, err := costs.Explain(v, ref, nil)
 				if err != nil || x.Month != month || x.Billed != allocation.Billed {
 					t.Errorf("%s of %v is explained as %+v, %v", allocation.Allocation, month.From, x, err)
 				}

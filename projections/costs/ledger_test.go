@@ -160,7 +160,7 @@ func TestAccountsWithBars(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				x, err := costs.Explain(v, ref)
+				x, err := costs.Explain(v, ref, nil)
 				if err != nil || x.Billed != g.Billed {
 					t.Errorf("%s is explained as %+v, %v", allocation.Allocation, x, err)
 				}

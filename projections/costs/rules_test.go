@@ -61,7 +61,7 @@ func TestCostsMappingRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := costs.Explain(v, ref)
+		x, err := costs.Explain(v, ref, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func TestWaterfallGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x, err := costs.Explain(v, ref); err != nil || x.Effective != deepest.Largest[0].Effective {
+		if x, err := costs.Explain(v, ref, nil); err != nil || x.Effective != deepest.Largest[0].Effective {
 			t.Errorf("%s is explained as %+v, %v", deepest.Largest[0].Allocation, x, err)
 		}
 	})

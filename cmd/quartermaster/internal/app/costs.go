@@ -271,14 +271,25 @@ func (c *Caller) ExplainAllocation(ctx context.Context, at At, ref attribution.R
 			if err != nil {
 				return nil, err
 			}
+			asked := map[domain.Interval]bool{}
+			closed := func(month domain.Interval) (*costs.Explanation, error) {
+				if asked[month] {
+					return nil, nil
+				}
+				asked[month] = true
+				return h.explainClosed(ctx, v, closes, month, ref)
+			}
+			x, missing := costs.Explain(v, ref, closed)
+			if !errors.Is(missing, costs.ErrNoAllocation) {
+				return x, missing
+			}
 			// What was closed is explained although its line has gone or is divided otherwise since.
 			for i := range slices.Backward(closes) {
-				closed, err := h.explainClosed(ctx, v, closes, closes[i].Period, ref)
-				if closed != nil || err != nil {
-					return closed, err
+				if x, err := closed(closes[i].Period); x != nil || err != nil {
+					return x, err
 				}
 			}
-			return costs.Explain(v, ref)
+			return nil, missing
 		})
 		if errors.Is(err, costs.ErrNoAllocation) {
 			err = &NotFoundError{What: "allocation", Name: ref.String(), Err: err}

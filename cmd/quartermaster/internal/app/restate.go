@@ -152,7 +152,7 @@ func (h *Conn) explainClosed(ctx context.Context, v projections.View, closes []r
 		return nil, err
 	}
 	err = m.View(ctx, func(v projections.View) (err error) {
-		closed, err = costs.Explain(v, ref)
+		closed, err = costs.Explain(v, ref, nil)
 		return err
 	})
 	if err != nil || closed.Month != month {
