@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,6 +103,10 @@ func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 // rowsAt returns the rows at a position of the log, and the snapshot that the fold started from;
 // nil if it started from the beginning of the log. A snapshot that was asked for is tried first.
 func (h *Conn) rowsAt(ctx context.Context, to domain.Position, first *snapshotfile.Info) (*projections.Memory, *snapshotfile.Info, error) {
+	// The event that names a position may be forged. Nobody waits for events that were never appended.
+	if end, err := h.End(ctx); err != nil || !end.Covers(to) {
+		return nil, nil, cmp.Or(err, fmt.Errorf("position %s is beyond the end of the log, %s", to, end))
+	}
 	near, err := snapshotfile.Nearest(h.Snapshots(), h.ID, to)
 	if err != nil {
 		h.app.tell("snapshots cannot be read, so the log is folded from its beginning: %v", err)

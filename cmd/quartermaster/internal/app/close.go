@@ -47,12 +47,15 @@ type BooksClose struct {
 	Prepared   *ClosePart            `json:"prepared,omitempty"`
 	Approved   *ClosePart            `json:"approved,omitempty"`
 	Closed     *ClosePart            `json:"closed,omitempty"`
+	// Problem says why the allocations or the postings of the close cannot be read. What depends on them is empty.
+	Problem string `json:"problem,omitempty"`
 	// Separation lists people with several duties that should be of different people.
 	Separation []string `json:"separation"`
 	// Checkpoint is what was archived and signed right after the close; absent if that was not asked for.
 	Checkpoint *Archived `json:"checkpoint,omitempty"`
 
-	posted []costs.Posting
+	posted  []costs.Posting
+	problem error // Problem, as it was returned
 }
 
 // CloseState says how far a close is.
@@ -206,15 +209,17 @@ func (c *Caller) Closes(ctx context.Context, at At) (out []BooksClose, err error
 	return out, err
 }
 
-// closing describes a close that was proposed.
+// closing describes a close that was proposed. A proposal may name allocations that its position does not give: it is
+// described with its problem, so that it stops no other close from being shown.
 func (h *Conn) closing(ctx context.Context, v projections.View, of *registry.Close) (*BooksClose, error) {
 	p := of.Proposal()
-	d, err := h.booksDivision(ctx, of.Period, p.Digest, p.Position)
-	if err != nil {
-		return nil, err
+	d, problem := h.booksDivision(ctx, of.Period, p.Digest, p.Position)
+	if problem != nil {
+		d = &costs.Division{Summary: costs.Summary{Methods: costs.Methods{Attribution: p.Method}}}
 	}
 	out := describeClose(of.Period, d)
 	out.State, out.Position, out.Digest = CloseProposed, p.Position, hex.EncodeToString(p.Digest)
+	out.Postings = hex.EncodeToString(p.Postings)
 	out.Totals, out.Checks = p.Totals, p.Checks
 	out.Translated, out.Rates = append(out.Translated, p.Translated...), append(out.Rates, p.Rates...)
 	out.Prepared, out.Approved, out.Closed = closePart(of.Prepared), closePart(of.Approved), closePart(of.Closed)
@@ -233,21 +238,28 @@ func (h *Conn) closing(ctx context.Context, v projections.View, of *registry.Clo
 	if one := of.OneHand(authority); one != "" {
 		out.Separation = append(out.Separation, one)
 	}
-	list, err := costs.NewChecklist(v, d, nil, true)
-	if err != nil || len(p.Postings) == 0 {
-		if err == nil {
+	if problem == nil {
+		var list *costs.Checklist
+		if list, problem = costs.NewChecklist(v, d, nil, true); problem == nil {
 			out.Exceptions = list.Exceptions
 		}
-		return out, err
 	}
-	out.Exceptions, out.Postings = list.Exceptions, hex.EncodeToString(p.Postings)
-	closes, err := closesOf(v)
-	if err != nil {
-		return nil, err
+	if problem == nil && len(p.Postings) > 0 {
+		closes, err := closesOf(v)
+		if err != nil {
+			return nil, err
+		}
+		var posted []costs.Posting
+		posted, problem = h.postedInto(ctx, closes, of)
+		out.Sums = sumPostings(posted)
 	}
-	posted, err := h.postedInto(ctx, closes, of)
-	out.Sums = sumPostings(posted)
-	return out, err
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if problem != nil {
+		out.Problem, out.problem = problem.Error(), problem
+	}
+	return out, nil
 }
 
 func describeClose(month domain.Interval, d *costs.Division) *BooksClose {
@@ -414,7 +426,10 @@ func (c *Caller) ApproveClose(ctx context.Context, month domain.Interval) (out *
 		case p == nil:
 			return &NotFoundError{What: "close", Name: MonthName(month), Err: fmt.Errorf("nobody proposed to close %s: \"quartermaster costs close prepare\" does", MonthName(month))}
 		}
-		if out, err = h.closing(ctx, v, of); err != nil {
+		if out, err = h.closing(ctx, v, of); err == nil {
+			err = out.problem
+		}
+		if err != nil {
 			return err
 		}
 		if err := h.approvable(ctx, v, closes, of); err != nil {

@@ -83,6 +83,10 @@ func TestForgedProposalIsNotApproved(t *testing.T) {
 		"lacks the check":                   func(p *domain.ClosePrepared) { p.Checks = p.Checks[:1] },
 		"states other totals":               func(p *domain.ClosePrepared) { p.Totals = append(p.Totals, domain.BooksTotal{Currency: "EUR"}) },
 		"the month now divides to":          func(p *domain.ClosePrepared) { p.Digest = append([]byte{p.Digest[0] + 1}, p.Digest[1:]...) },
+		"is beyond the end of the log": func(p *domain.ClosePrepared) {
+			p.Digest = append([]byte{p.Digest[0] + 2}, p.Digest[1:]...)
+			p.Position = "qm.billing/0=99999"
+		},
 	} {
 		draft := prepare(june)
 		forged := *draft.Events[0].Event.(*domain.ClosePrepared)
@@ -95,9 +99,35 @@ func TestForgedProposalIsNotApproved(t *testing.T) {
 		if err := approve(june); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+		listed(t, a, want)
 	}
 	apptest.Decide(t, a, root, prepare(june))
 	if err := approve(june); err != nil {
 		t.Error(err)
+	}
+}
+
+// listed checks that the closed May and the proposal of June are both listed and shown, whatever the proposal names. If
+// its allocations or postings cannot be read, it is shown with the problem, and May is not.
+func listed(t *testing.T, a *app.App, want string) {
+	t.Helper()
+	caller := a.For(app.Everyone)
+	all, err := caller.Closes(t.Context(), "")
+	if err != nil || len(all) != 2 {
+		t.Errorf("%s: %d closes are listed: %v", want, len(all), err)
+		return
+	}
+	if m := &all[0]; m.Problem != "" || m.State != app.CloseDone || m.Allocations == 0 || len(m.Totals) == 0 {
+		t.Errorf("%s: May is listed as %+v", want, m)
+	}
+	june := &all[1]
+	if unread := !strings.HasPrefix(want, "states other") && want != "lacks the check"; unread != strings.Contains(june.Problem, want) {
+		t.Errorf("%s: June has the problem %q", want, june.Problem)
+	}
+	if june.State != app.CloseProposed || june.Prepared == nil || len(june.Digest) != 64 || june.Methods.Attribution == "" || len(june.Checks) == 0 {
+		t.Errorf("%s: June is listed as %+v", want, june)
+	}
+	if shown, err := caller.Closing(t.Context(), "", june.Month); err != nil || shown.Problem != june.Problem {
+		t.Errorf("%s: June is shown as %+v: %v", want, shown, err)
 	}
 }

@@ -22,7 +22,9 @@ func (a *Program) costCloseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "close",
 		Short: "Close a month's books by two people, and list the closes",
-		Long: `Close lists the months that somebody proposed to close or that are closed.
+		Long: `Close lists the months that somebody proposed to close or that are closed. One whose allocations
+cannot be read, because its proposal names others than its position gives or because a file was
+lost, is listed with its problem.
 
 Books are closed in two steps. One operator prepares the close: the month is checked and divided,
 and its allocations are kept in a file that the proposal names by its digest. Another operator,
@@ -59,6 +61,9 @@ Months are closed one after the other. The first close begins the books.`,
 				t.AppendRow(table.Row{app.MonthName(c.Month), c.State, clipped(c.Prepared.Operator), clipped(approved), closed, comma(c.Allocations), totalsText(c.Totals), c.Digest[:12]})
 			}
 			t.Render()
+			for i := range all {
+				a.showCloseProblem(&all[i])
+			}
 			return nil
 		},
 	}
@@ -260,11 +265,19 @@ func totalsText(all []domain.BooksTotal) string {
 	return strings.Join(list, ", ")
 }
 
+// showCloseProblem says why the allocations of a close cannot be read, if they cannot.
+func (a *Program) showCloseProblem(c *app.BooksClose) {
+	if c.Problem != "" {
+		fmt.Fprintf(a.out, "problem of %s: %s\n", app.MonthName(c.Month), c.Problem)
+	}
+}
+
 func (a *Program) showClose(c *app.BooksClose) error {
 	if a.json {
 		return a.answerJSON(c)
 	}
 	fmt.Fprintf(a.out, "%s is %s: %s allocations of %s lines\n", app.MonthName(c.Month), c.State, comma(c.Allocations), comma(c.Lines))
+	a.showCloseProblem(c)
 	t := a.table("check", "outcome", "found")
 	for _, k := range c.Checks {
 		found := k.Detail
@@ -323,7 +336,7 @@ func (a *Program) showClose(c *app.BooksClose) error {
 	if c.Checkpoint != nil && c.Checkpoint.Checkpoint != nil {
 		fmt.Fprintf(a.out, "a checkpoint of %s events was signed\n", humanize.Comma(*c.Checkpoint.Checkpoint))
 	}
-	if c.State == app.CloseProposed {
+	if c.State == app.CloseProposed && c.Problem == "" {
 		fmt.Fprintf(a.out, "another operator closes the books with: quartermaster costs close approve --month %s --key FILE\n", app.MonthName(c.Month))
 	}
 	return nil
