@@ -5,17 +5,18 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/domain/owned"
 )
 
-// Charge has the columns of a supplier's line that attribution does not use, as the supplier stated them. It does not
-// have the columns that FOCUS does not define.
+// Charge has the columns of a supplier's line that attribution does not use, as the supplier stated them. Of columns
+// that FOCUS does not define it has one: the asset of a line of owned hardware.
 type Charge struct {
 	texts   *[chargeTexts]string
 	numbers [chargeNumbers]string // plain decimals with all their digits; "": null
 }
 
 const (
-	chargeTexts   = 36
+	chargeTexts   = 37
 	chargeNumbers = 10
 )
 
@@ -27,7 +28,7 @@ var chargeText = [chargeTexts]string{
 	"CommitmentProgramEligibilityDetails", "ConsumedUnit", "ContractApplied", "HostProviderName", "PricingCategory",
 	"PricingCurrency", "PricingUnit", "RegionId", "RegionName", "ResourceName", "ResourceType", "ServiceCategory",
 	"ServiceName", "ServiceProviderName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId",
-	"SubAccountId", "SubAccountName", "Tags",
+	"SubAccountId", "SubAccountName", "Tags", owned.ColumnAsset,
 }
 
 // chargeNumber are the columns of numbers, in the order of the canonical form.

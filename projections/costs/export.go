@@ -12,6 +12,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/domain/owned"
 	"quartermaster/projections"
 )
 
@@ -208,6 +209,8 @@ var exportedColumns = []exported{
 		return ""
 	}),
 	{Column: Column{"x_OriginLineId", KindText, "The line, unique within issuer and billing account."}, ofLine: func(p *part) string { return p.allocation.Line.ID }},
+	{Column: Column{owned.ColumnAsset, KindText, "Asset of a line of owned hardware, as cluster/asset."},
+		ofLine: func(p *part) string { return p.charge().Column(owned.ColumnAsset) }},
 	{Column: Column{"x_CorrectionOf", KindText, "The line that this one corrects."}, ofLine: func(p *part) string { return p.allocation.Line.Corrects }},
 	ours("x_AllocationId", KindText, "Id of the allocation, for quartermaster costs explain.", func(p *part) string { return p.allocation.Ref() }),
 	inBooks("x_BooksCurrency", KindText, "Currency of the books, if the export was asked for it.", func(l *attribution.Allocation) string { return l.Line.Currency }),

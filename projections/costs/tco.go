@@ -8,6 +8,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/domain/attribution"
 	"quartermaster/domain/owned"
 	"quartermaster/projections"
 	"quartermaster/projections/market"
@@ -63,27 +64,30 @@ type assetKey struct{ asset, currency string }
 type assetSum struct {
 	AssetTCO
 	models  map[string]int64
-	charges map[string]domain.Decimal
+	charges map[string]attribution.Amount
 }
 
-// NewTCO returns the total cost of ownership, from the answer to [TCOQuery] at the same view.
-func NewTCO(view projections.View, r *Report) (*TCO, error) {
+// NewTCO returns the total cost of ownership, from a division of a month and its answer to [TCOQuery]. All but the
+// offers is of the division, so it is what a closed month was closed with. Of the offers in the view those count that
+// were appended by a time, 0 for all.
+func NewTCO(view projections.View, d *Division, r *Report, by domain.Instant) (*TCO, error) {
 	assets, sums := map[string]string{}, map[assetKey]*assetSum{}
 	sumOf := func(asset, currency string) *assetSum {
 		k := assetKey{asset, currency}
 		s := sums[k]
 		if s == nil {
-			s = &assetSum{models: map[string]int64{}, charges: map[string]domain.Decimal{}}
+			s = &assetSum{models: map[string]int64{}, charges: map[string]attribution.Amount{}}
 			s.Asset, s.Currency = asset, currency
 			sums[k] = s
 		}
 		return s
 	}
-	err := EachLine(view, r.Month, func(l *LedgerLine) error {
-		if asset := l.Other[owned.ColumnAsset]; asset != "" {
-			assets[ledgerName(l.InvoiceIssuerName, l.BillingAccountID, l.InvoiceID)] = asset
-			charges := sumOf(asset, l.BillingCurrency).charges
-			charges[l.InvoiceDetailID] = charges[l.InvoiceDetailID].Add(l.BilledCost)
+	err := d.each(func(p *part) error {
+		if asset := p.charge().Column(owned.ColumnAsset); asset != "" {
+			l := p.allocation.Line
+			assets[ledgerName(l.Issuer, l.Account, l.Invoice)] = asset
+			charges := sumOf(asset, l.Currency).charges
+			charges[l.Detail] = charges[l.Detail].Add(p.allocation.Billed)
 		}
 		return nil
 	})
@@ -98,7 +102,7 @@ func NewTCO(view projections.View, r *Report) (*TCO, error) {
 			s.models[g.Key[ByGPUModel]] += g.Bought
 		}
 	}
-	offers, err := market.Offers(view, r.Month.To-1, market.OfferFilter{})
+	offers, err := market.Offers(view, r.Month.To-1, market.OfferFilter{AppendedBy: by})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +117,7 @@ func NewTCO(view projections.View, r *Report) (*TCO, error) {
 		}
 		s.Charges = []OwnedCharge{}
 		for _, what := range slices.Sorted(maps.Keys(s.charges)) {
-			s.Charges = append(s.Charges, OwnedCharge{What: what, Billed: s.charges[what]})
+			s.Charges = append(s.Charges, OwnedCharge{What: what, Billed: s.charges[what].Decimal()})
 		}
 		s.Elsewhere = s.elsewhere(offers)
 		t.Assets = append(t.Assets, s.AssetTCO)

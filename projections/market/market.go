@@ -27,6 +27,8 @@ type OfferFilter struct {
 	GPUModel              string // in any spelling that the catalogue knows
 	// KnownBy excludes what became known later, as in [demand.Filter].
 	KnownBy domain.Instant
+	// AppendedBy excludes what was appended later, whenever it was known.
+	AppendedBy domain.Instant
 }
 
 // OfferEntry is a valid offer: its latest quote and its source.
@@ -74,7 +76,7 @@ func Offers(view projections.View, at domain.Instant, f OfferFilter) ([]OfferEnt
 			if v.Order.Effective > at {
 				break
 			}
-			if f.KnownBy == 0 || v.Known() <= f.KnownBy {
+			if (f.KnownBy == 0 || v.Known() <= f.KnownBy) && (f.AppendedBy == 0 || v.Order.Appended <= f.AppendedBy) {
 				says = v
 			}
 		}

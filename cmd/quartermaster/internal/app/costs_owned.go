@@ -64,14 +64,32 @@ func writeBill(dir, name string, columns []string, lines []domain.BillingLine, i
 	return files, nil
 }
 
-// TCO returns what owned hardware cost in a month, beside what its hours cost elsewhere.
+// TCO returns what owned hardware cost in a month, beside what its hours cost elsewhere. A closed month is answered
+// from the allocations that were closed, with the offers that were appended by the position of the close.
 func (c *Caller) TCO(ctx context.Context, at At, month domain.Interval) (t *costs.TCO, err error) {
-	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
 		r, err := c.costs(ctx, v, costs.TCOQuery(month))
 		if err != nil {
 			return err
 		}
-		t, err = costs.NewTCO(v, r)
+		d, err := c.division(ctx, v, month)
+		if err == nil && d == nil { // it is too large for memory
+			d, err = h.presentDivision(ctx, v, month)
+		}
+		if err != nil {
+			return err
+		}
+		var by domain.Instant // the offers of an open month are those of now
+		if books := d.Books(); books != nil {
+			to, err := domain.ParsePosition(books.Position)
+			if err == nil {
+				by, err = h.lastAppended(ctx, to)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		t, err = costs.NewTCO(v, d, r, by)
 		return err
 	})
 	return t, err

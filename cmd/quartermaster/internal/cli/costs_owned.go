@@ -100,7 +100,9 @@ the same currency as the month ends ("import prices"), the cheapest of each prov
 upfront amount is spread over its term.
 
 Break-even is the part of the hours in service from which owning cost no more than renting the hours
-that are used. Above 100%, renting every hour would have cost less.`,
+that are used. Above 100%, renting every hour would have cost less.
+
+A closed month is answered as it was closed, with the offers of then.`,
 		Example: "  quartermaster costs tco --period 2026-05\n  quartermaster costs tco --period 2026-05 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
