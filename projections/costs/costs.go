@@ -83,6 +83,7 @@ type Report struct {
 	// month is open.
 	Books *ClosedBooks `json:"books,omitempty"`
 	registry.Completeness
+	shared *SharedCosts // nil if no policy names pools
 }
 
 // Methods are the versions that computed a report.

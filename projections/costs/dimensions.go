@@ -50,6 +50,7 @@ const (
 	ByPricing         Dimension = "pricing_category"
 	BySKU             Dimension = "sku"
 	ByResource        Dimension = "resource"
+	ByCommitment      Dimension = "commitment"
 	ByMappingRule     Dimension = "mapping_rule"
 	ByTag             Dimension = "tag:KEY"
 )
@@ -122,7 +123,8 @@ type costKey struct {
 	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
 	provider, providerClass, model, billing, workload                                string
 	owner, costCentre, entity                                                        string
-	subAccount, service, serviceCategory, charge, pricing, sku, resource, rule       string
+	subAccount, service, serviceCategory, charge, pricing, sku, resource             string
+	commitment, rule                                                                 string
 	tags                                                                             string // see [tagged]
 
 	component attribution.Component
@@ -269,6 +271,8 @@ var dimensions = dimension.Set[part, costKey]{
 		func(p *part) string { return p.allocation.Line.Product }),
 	ofLine(ByResource, "ResourceId: the machine, or what else the line is for", func(k *costKey) *string { return &k.resource },
 		func(p *part) string { return p.allocation.Line.Resource }),
+	ofLine(ByCommitment, "CommitmentDiscountId, else CapacityReservationId", func(k *costKey) *string { return &k.commitment },
+		func(p *part) string { return p.allocation.Line.Commitment }),
 	ofLine(ByMappingRule, "the rule that says who is charged for a line of no machine", func(k *costKey) *string { return &k.rule },
 		func(p *part) string {
 			if p.allocation.MatchMethod != attribution.ByRule {

@@ -51,6 +51,8 @@ type Summary struct {
 	Unregistered []string `json:"unregistered"`
 	// BilledSince is when the month was first billed for an account; 0 if it was not.
 	BilledSince domain.Instant `json:"billed_since,omitempty"`
+	// Shared says whose cost is passed on in views of the month; nil if no policy did.
+	Shared *SharedCosts `json:"shared_costs,omitempty"`
 }
 
 // HeldTime is the GPU time that a workspace held, and the part of it with measured activity.
@@ -165,6 +167,7 @@ func divide(view projections.View, month domain.Interval, each func(*part) error
 	}
 	d.Unregistered = slices.Compact(d.Unregistered)
 	d.BilledSince, _ = b.billed.first()
+	d.Shared = b.shared
 	return d, nil
 }
 
@@ -228,7 +231,7 @@ func (d *Division) report(s *sums, unreconciled []Unreconciled) *Report {
 		By: append([]Dimension{}, q.By...), Where: q.Where, Groups: []Group{}, Totals: []Cost{},
 		Statements: []attribution.Statement{}, Invoices: d.Invoices, Commitments: d.Commitments,
 		Matches: d.Matches, Exceptions: d.Exceptions, Lines: d.Lines, Allocations: d.Allocations,
-		Generated: d.Generated, Completeness: d.completeness, Books: d.closed,
+		Generated: d.Generated, Completeness: d.completeness, Books: d.closed, shared: d.Shared,
 	}
 	if q.Workspace != "" {
 		r.Note = "groups, totals and statements are what " + q.Workspace +

@@ -548,6 +548,52 @@ func (r *MonthsReport) ExportGroups(yield func(row []string) error) ([]ControlTo
 	return sum.sorted(), nil
 }
 
+// loadedColumns are the figures of exported views.
+var loadedColumns = []struct {
+	Column
+	of func(*LoadedCost) string
+}{
+	{Column{Name: "BillingCurrency", Kind: KindText}, func(c *LoadedCost) string { return c.Currency }},
+	{Column{Name: "BilledCost", Kind: KindDecimal}, func(c *LoadedCost) string { return c.Billed.String() }},
+	{Column{Name: "EffectiveCost", Kind: KindDecimal}, func(c *LoadedCost) string { return c.Effective.String() }},
+	{Column{"x_BilledCostDirect", KindDecimal, "Before costs were passed on."}, func(c *LoadedCost) string { return c.Direct.Billed.String() }},
+	{Column{"x_EffectiveCostDirect", KindDecimal, "Before costs were passed on."}, func(c *LoadedCost) string { return c.Direct.Effective.String() }},
+	{Column{"x_BilledCostPassedOn", KindDecimal, "What a pool passed on."}, func(c *LoadedCost) string { return c.Passed.Billed.String() }},
+	{Column{"x_EffectiveCostPassedOn", KindDecimal, "What a pool passed on."}, func(c *LoadedCost) string { return c.Passed.Effective.String() }},
+	{Column{"x_BilledCostReceived", KindDecimal, "What was received of pools."}, func(c *LoadedCost) string { return c.Received.Billed.String() }},
+	{Column{"x_EffectiveCostReceived", KindDecimal, "What was received of pools."}, func(c *LoadedCost) string { return c.Received.Effective.String() }},
+	{Column{"x_GpuSecondsAllocated", KindDecimal, "GPU time with a holder, in seconds of whole GPUs."},
+		func(c *LoadedCost) string { return gpuSeconds(c.Allocated) }},
+}
+
+// LoadedColumns are the columns of an exported view: the month, the workspace, and figures.
+func LoadedColumns() []Column {
+	columns := slices.Clone(GroupColumns([]Dimension{ByWorkspace}, false)[:2])
+	for i := range loadedColumns {
+		columns = append(columns, loadedColumns[i].Column)
+	}
+	return columns
+}
+
+// Export calls yield with a row for every workspace of a view of a month, which has a cell for each of [LoadedColumns]
+// and is reused. It returns what the rows add up to, by currency.
+func (l *Loaded) Export(month domain.Interval, yield func(row []string) error) ([]ControlTotal, error) {
+	sum := totals{}
+	row := make([]string, 0, 2+len(loadedColumns))
+	for i := range l.Workspaces {
+		w := &l.Workspaces[i]
+		row = append(row[:0], monthText(month), w.Workspace)
+		for j := range loadedColumns {
+			row = append(row, loadedColumns[j].of(w))
+		}
+		sum.add(ControlTotal{w.Currency, 1, w.Billed, w.Effective})
+		if err := yield(row); err != nil {
+			return nil, err
+		}
+	}
+	return sum.sorted(), nil
+}
+
 // AddTotals adds control totals to others, by currency.
 func AddTotals(to, more []ControlTotal) []ControlTotal {
 	sum := totals{}

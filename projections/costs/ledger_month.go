@@ -28,6 +28,7 @@ type ledger struct {
 	roundedAway map[linesOf]domain.Decimal // from the billed cost of the month's lines
 	billed      billTimes
 	charges     charges // of the lines, set after they were read
+	shared      *SharedCosts
 }
 
 func (l *ledger) except(kind attribution.Kind, subject, format string, args ...any) {
@@ -81,7 +82,8 @@ func readLedger(view projections.View, month domain.Interval) (*ledger, error) {
 	if err := l.readTax(view, a); err != nil {
 		return nil, err
 	}
-	return l, nil
+	l.shared, err = readShared(view, a, month)
+	return l, err
 }
 
 // charged is the time that lines of a commitment are for: its used and unused time, and that

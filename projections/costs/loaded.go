@@ -88,38 +88,62 @@ type LoadedCost struct {
 	PerAllocated *domain.Decimal `json:"effective_per_allocated_gpu_hour"` // null if none was allocated
 }
 
-// ReadPools returns the pools that the policy of the root workspace names when a month begins. It returns [ErrNoPools]
-// if there are none.
-func ReadPools(view projections.View, month domain.Interval) (pools []domain.CostPool, by AppliedPolicy, err error) {
-	a, err := registry.NewAuthority(view)
-	if err != nil {
-		return nil, by, err
-	}
+// SharedCosts are the pools of a month, and the policy that names them.
+type SharedCosts struct {
+	Policy AppliedPolicy     `json:"policy"`
+	Pools  []domain.CostPool `json:"pools"` // in the order in which they are passed on
+}
+
+// readShared returns the pools that the policy of the root workspace names when a month begins, nil if there are none.
+func readShared(view projections.View, a *registry.Authority, month domain.Interval) (*SharedCosts, error) {
 	var latest domain.Precedence
-	err = view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
+	var out *SharedCosts
+	err := view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
 		v := a.At(k, row.(*projections.History), month.From)
 		if v == nil || k.Scope != a.Root() {
 			return nil
 		}
 		p := v.Event.(*domain.PolicySet)
 		ended := p.EffectiveTo != 0 && p.EffectiveTo <= month.From
-		if p.Kind != domain.PolicySharedCosts || ended || pools != nil && latest.After(v.Order) {
+		if p.Kind != domain.PolicySharedCosts || ended || len(p.Pools) == 0 || out != nil && latest.After(v.Order) {
 			return nil
 		}
-		latest, pools = v.Order, nil
-		for _, of := range p.Pools {
-			pools = append(pools, domain.CostPool{Pool: strings.Clone(of.Pool), By: of.By, Shares: slices.Clone(of.Shares)})
-		}
-		by = AppliedPolicy{
+		latest, out = v.Order, &SharedCosts{Policy: AppliedPolicy{
 			Kind: p.Kind, Value: fmt.Sprint(len(p.Pools)), Policy: k.ID, Workspace: k.Scope,
 			From: p.EffectiveFrom, Operator: v.Signer.Operator,
+		}}
+		for _, of := range p.Pools {
+			out.Pools = append(out.Pools, domain.CostPool{Pool: strings.Clone(of.Pool), By: of.By, Shares: slices.Clone(of.Shares)})
 		}
 		return nil
 	})
-	if err == nil && pools == nil {
-		err = ErrNoPools
+	if err != nil {
+		return nil, fmt.Errorf("read the pools of shared costs: %w", err)
 	}
-	return pools, by, err
+	return out, nil
+}
+
+// HasPools reports whether the month has views in which costs are passed on.
+func (r *Report) HasPools() bool { return r.shared != nil }
+
+// Of returns the part of a view that concerns a workspace: its costs, what it received, and what it passed on.
+func (l *Loaded) Of(workspace string) *Loaded {
+	out := &Loaded{View: l.View, Policy: l.Policy, Steps: []PassedOn{}, Workspaces: []LoadedCost{}}
+	for _, s := range l.Steps {
+		if s.Pool != workspace {
+			s.To = slices.DeleteFunc(slices.Clone(s.To), func(p Passed) bool { return p.Workspace != workspace })
+			if len(s.To) == 0 {
+				continue
+			}
+		}
+		out.Steps = append(out.Steps, s)
+	}
+	for _, w := range l.Workspaces {
+		if w.Workspace == workspace {
+			out.Workspaces = append(out.Workspaces, w)
+		}
+	}
+	return out
 }
 
 // loading is the state of a view in one currency.
@@ -130,12 +154,21 @@ type loading struct {
 	held     map[string]int64 // GPU time, in all currencies
 }
 
-// Load returns a view of a report by workspace.
-func (r *Report) Load(view View, pools []domain.CostPool, by AppliedPolicy) (*Loaded, error) {
+// Load returns a view of a report by workspace, as the month's policy says. It returns [ErrNoPools] if there is none.
+func (r *Report) Load(view View) (*Loaded, error) {
+	if r.shared == nil {
+		return nil, ErrNoPools
+	}
+	return r.LoadBy(view, r.shared)
+}
+
+// LoadBy is Load with given pools.
+func (r *Report) LoadBy(view View, shared *SharedCosts) (*Loaded, error) {
+	pools := shared.Pools
 	if !slices.Equal(r.By, []Dimension{ByWorkspace}) || r.Workspace != "" || len(r.Where) > 0 {
 		return nil, errors.New("a view needs the costs of all workspaces, by workspace")
 	}
-	out := &Loaded{View: view, Policy: by, Steps: []PassedOn{}, Workspaces: []LoadedCost{}}
+	out := &Loaded{View: view, Policy: shared.Policy, Steps: []PassedOn{}, Workspaces: []LoadedCost{}}
 	at, held := map[string]int{}, map[string]int64{}
 	for i, p := range pools {
 		at[p.Pool] = i

@@ -14,8 +14,45 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/domain/long"
+	"quartermaster/projections"
 	"quartermaster/projections/costs"
+	"quartermaster/projections/storetest"
 )
+
+// TestPoolsAreKept reads the pools of a month from what is kept of it, although another policy decides by now.
+func TestPoolsAreKept(t *testing.T) {
+	policy := func(pool string) domain.Envelope {
+		return storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start - domain.Day, Event: &domain.PolicySet{
+			Policy: "pools", Kind: domain.PolicySharedCosts, EffectiveFrom: storetest.Start,
+			Pools: []domain.CostPool{{Pool: pool, By: domain.ShareByCost}},
+		}})
+	}
+	l := house()
+	l.Append(storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, storetest.USD("1000000"), storetest.Start-10*domain.Day), policy("a"))
+	var kept []byte
+	pools := func(d *costs.Division) string {
+		if d.Shared == nil {
+			return ""
+		}
+		return d.Shared.Policy.Policy + ": " + d.Shared.Pools[0].Pool
+	}
+	storetest.FoldView(t, l, func(v projections.View) { kept = canonicalForm(t, v, storetest.MayBill) })
+	l.Append(policy("b"))
+	storetest.FoldView(t, l, func(v projections.View) {
+		now, err := costs.Divide(v, storetest.MayBill, 1<<30)
+		if err != nil || pools(now) != "pools: b" {
+			t.Fatalf("now: %q, %v", pools(now), err)
+		}
+	})
+	d, err := costs.ReadCanonical(openBytes(kept))
+	if err != nil || pools(d) != "pools: a" {
+		t.Fatalf("kept: %q, %v", pools(d), err)
+	}
+	r, err := d.Report(costs.Query{Month: storetest.MayBill, By: []costs.Dimension{costs.ByWorkspace}})
+	if err != nil || !r.HasPools() {
+		t.Fatalf("the report has pools: %t, %v", r.HasPools(), err)
+	}
+}
 
 // drawShared draws a report by workspace, and pools.
 func drawShared(t *rapid.T) (*costs.Report, []domain.CostPool) {
@@ -70,7 +107,7 @@ func TestLoadedViewsKeepTotals(t *testing.T) {
 	long.Check(t, 500, 100_000, func(t *rapid.T) {
 		r, pools := drawShared(t)
 		view := rapid.SampledFrom([]costs.View{costs.ViewLoaded, costs.ViewProportional}).Draw(t, "view")
-		l, err := r.Load(view, pools, costs.AppliedPolicy{})
+		l, err := r.LoadBy(view, &costs.SharedCosts{Pools: pools})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +164,7 @@ func TestLoadedViewsKeepTotals(t *testing.T) {
 		}
 		draws := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 		draws.Shuffle(len(r.Groups), func(i, j int) { r.Groups[i], r.Groups[j] = r.Groups[j], r.Groups[i] })
-		if again, err := r.Load(view, pools, costs.AppliedPolicy{}); err != nil || !reflect.DeepEqual(again, l) {
+		if again, err := r.LoadBy(view, &costs.SharedCosts{Pools: pools}); err != nil || !reflect.DeepEqual(again, l) {
 			t.Fatalf("in another order %+v, before %+v (%v)", again, l, err)
 		}
 	})
@@ -143,7 +180,7 @@ func TestViewsAreOfAllWorkspaces(t *testing.T) {
 	for _, r := range []*costs.Report{
 		{By: []costs.Dimension{costs.ByCluster}}, {By: []costs.Dimension{costs.ByWorkspace}, Workspace: "a"},
 	} {
-		if _, err := r.Load(costs.ViewLoaded, nil, costs.AppliedPolicy{}); err == nil {
+		if _, err := r.LoadBy(costs.ViewLoaded, &costs.SharedCosts{Pools: nil}); err == nil {
 			t.Errorf("there is a view of %+v", r)
 		}
 	}

@@ -57,20 +57,22 @@ func (c *Caller) CostsView(
 		}
 		copied := *r // the report is cached
 		out = &copied
-		if view == costs.ViewDirect {
-			return nil
-		}
-		pools, by, err := costs.ReadPools(v, month)
-		if errors.Is(err, costs.ErrNoPools) {
-			return &ConflictError{Err: fmt.Errorf(
-				"%s has no %s view: %w; declare some with \"quartermaster apply\"", MonthName(month), view, err)}
-		}
-		if err == nil {
-			out.Loaded, err = r.Load(view, pools, by)
+		if view != costs.ViewDirect {
+			out.Loaded, err = loaded(r, view)
 		}
 		return err
 	})
 	return out, err
+}
+
+// loaded returns a view of a report of all workspaces.
+func loaded(r *costs.Report, view costs.View) (*costs.Loaded, error) {
+	l, err := r.Load(view)
+	if errors.Is(err, costs.ErrNoPools) {
+		return nil, &ConflictError{Err: fmt.Errorf(
+			"%s has no %s view: %w; declare some with \"quartermaster apply\", before the month is closed", MonthName(r.Month), view, err)}
+	}
+	return l, err
 }
 
 // FX returns a month in the currency of the books.

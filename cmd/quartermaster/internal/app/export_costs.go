@@ -27,6 +27,8 @@ type CostsExport struct {
 	// Currency is the currency of the books. Groups are in it, and allocations have their amounts in it beside those
 	// that were billed. It is empty for an export in the currencies that were billed.
 	Currency string `json:"currency,omitempty"`
+	// View passes on the cost of pools. It is by workspace, of all workspaces. Empty is the direct view.
+	View costs.View `json:"view,omitempty"`
 	// Compare also exports what each group cost in the month before.
 	Compare bool `json:"compare,omitempty"`
 }
@@ -102,12 +104,18 @@ func (c *Caller) exportCosts(
 	if len(q.Months) == 0 {
 		return nil, invalid("months", "name the months to export")
 	}
+	if q.View != "" && (q.Workspace != "" || len(q.By) > 0 || len(q.Where) > 0 || q.Compare) {
+		return nil, invalid("view", "a view is by workspace, of all workspaces")
+	}
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		m = &CostsManifest{
 			Format: CostsManifestFormat, Position: v.Position().String(), Query: q, Program: Program(),
 			Months: []CostsOf{}, Columns: costs.ExportedColumns(), Totals: []costs.ControlTotal{},
 		}
-		if len(q.By) > 0 {
+		switch {
+		case q.View != "":
+			m.Columns = costs.LoadedColumns()
+		case len(q.By) > 0:
 			m.Columns = costs.GroupColumns(q.By, q.Compare)
 		}
 		if m.Checkpoint, err = lastCheckpoint(v); err != nil {
@@ -158,6 +166,28 @@ func (c *Caller) exportMonth(
 	var totals []costs.ControlTotal
 	filter := costs.AllocationFilter{Workspace: q.Workspace, Where: q.Where}
 	switch {
+	case q.View != "":
+		query := costs.Query{Month: month, By: []costs.Dimension{costs.ByWorkspace}, Currency: q.Currency}
+		var r *costs.Report
+		if d != nil {
+			r, err = d.In(rates).Report(query)
+			of = dividedAs(&d.Summary)
+		} else if r, err = c.costs(ctx, v, query); err == nil {
+			of = &CostsOf{Rules: []costs.AppliedRule{}}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		of.Month, of.Methods, of.Policies, of.Books, of.Generated = month, r.Methods, r.Policies, r.Books, r.Generated
+		of.Reconciled = r.UnreconciledCount == 0
+		l, err := loaded(r, q.View)
+		if err != nil {
+			return nil, nil, err
+		}
+		of.Policies = append(slices.Clone(of.Policies), l.Policy)
+		if totals, err = l.Export(month, yield); err != nil {
+			return nil, nil, err
+		}
 	case len(q.By) > 0:
 		r, err := c.monthsOf(ctx, v, costs.MonthsQuery{
 			Months: []domain.Interval{month}, Workspace: q.Workspace, By: q.By, Where: q.Where, Currency: q.Currency, Compare: q.Compare, Back: 1,

@@ -33,7 +33,11 @@ type CostStatement struct {
 	Components  []costs.Group           `json:"components"`
 	Deployments []costs.Group           `json:"deployments"` // by cluster, deployment and GPU model
 	Charges     []costs.Group           `json:"charges"`     // by charge category: usage, purchases, tax, credits
+	Commitments []costs.Group           `json:"commitments"` // use and purchase of commitments, by commitment and component
 	Invoices    []attribution.Statement `json:"invoices"`    // the part of each invoice
+	// Loaded is what the workspace bears of the cost of pools, for information: it is not part of what is charged. It
+	// is absent if no policy names pools.
+	Loaded *costs.Loaded `json:"loaded,omitempty"`
 	// Unreconciled is empty if every bill of the month reconciles, the workspace's or not.
 	Unreconciled []costs.Unreconciled `json:"unreconciled"`
 	// Corrections are what is posted into the month about the workspace in earlier closed months.
@@ -99,8 +103,15 @@ func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interva
 			}
 			return &NotFoundError{What: "statement", Name: workspace, Err: fmt.Errorf("nothing of %s is charged to %s", MonthName(month), workspace)}
 		}
+		shared, err := c.sharedCosts(ctx, v, month, reports)
+		if err != nil {
+			return err
+		}
 		for _, name := range slices.Sorted(maps.Keys(reports)) {
 			s := newStatement(month, name, reports[name])
+			if shared != nil {
+				s.Loaded = shared.Of(name)
+			}
 			for i := range posted {
 				if posted[i].Workspace != name {
 					continue
@@ -118,7 +129,10 @@ func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interva
 }
 
 // statementReports are the dimensions of the reports that a statement is made of.
-var statementReports = [][]costs.Dimension{{costs.ByComponent}, {costs.ByCluster, costs.ByDeployment, costs.ByGPUModel}, {costs.ByCharge}}
+var statementReports = [][]costs.Dimension{
+	{costs.ByComponent}, {costs.ByCluster, costs.ByDeployment, costs.ByGPUModel}, {costs.ByCharge},
+	{costs.ByCommitment, costs.ByComponent},
+}
 
 // workspaceCosts reports what workspaces are charged for a month, in one pass over it.
 func (c *Caller) workspaceCosts(ctx context.Context, v projections.View, q costs.EachWorkspace) (map[string][]*costs.Report, error) {
@@ -132,14 +146,34 @@ func (c *Caller) workspaceCosts(ctx context.Context, v projections.View, q costs
 	return d.WorkspaceReports(q)
 }
 
+// sharedCosts returns the loaded view of a month, nil if no policy names pools.
+func (c *Caller) sharedCosts(ctx context.Context, v projections.View, month domain.Interval, reports map[string][]*costs.Report) (*costs.Loaded, error) {
+	for _, of := range reports {
+		if !of[0].HasPools() {
+			break // all are of one month
+		}
+		r, err := c.costs(ctx, v, costs.Query{Month: month, By: []costs.Dimension{costs.ByWorkspace}})
+		if err != nil {
+			return nil, err
+		}
+		return loaded(r, costs.ViewLoaded)
+	}
+	return nil, nil
+}
+
 // newStatement makes a statement of the reports of a workspace.
 func newStatement(month domain.Interval, workspace string, of []*costs.Report) *CostStatement {
-	r, deployments, charges := of[0], of[1], of[2]
+	r, deployments, charges, commitments := of[0], of[1], of[2], of[3]
 	s := &CostStatement{
 		Number: statementNumber(month, workspace, r.Books), Month: month, Workspace: workspace, Final: r.Books != nil, Books: r.Books,
 		Methods: r.Methods, Position: r.Position, Generated: r.Generated, Charged: []attribution.Minor{}, Totals: r.Totals,
-		Components: r.Groups, Deployments: deployments.Groups, Charges: charges.Groups, Invoices: r.Statements,
+		Components: r.Groups, Deployments: deployments.Groups, Charges: charges.Groups, Commitments: []costs.Group{}, Invoices: r.Statements,
 		Unreconciled: r.Unreconciled, Corrections: []StatementCorrection{}, Coverage: r.Coverage,
+	}
+	for _, g := range commitments.Groups {
+		if g.Key[costs.ByCommitment] != "" {
+			s.Commitments = append(s.Commitments, g)
+		}
 	}
 	for i := range r.Totals {
 		s.Charged = append(s.Charged, r.Totals[i].BilledMinor)

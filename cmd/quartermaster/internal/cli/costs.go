@@ -74,8 +74,8 @@ Dimensions for --by and --where: workspace, component, class, cluster, deploymen
 workload_class, gpu_model, billing_model, provider, provider_class, region, invoice, line,
 owner, cost_centre, entity, day, hour, month, quarter,
 match_method; of the supplier's line: issuer, billing_account, sub_account, service,
-service_category, charge_category, pricing_category, sku, resource, mapping_rule, and tag:KEY for
-any tag.
+service_category, charge_category, pricing_category, sku, resource, commitment, mapping_rule, and
+tag:KEY for any tag.
 Undeclared values are "unknown"; several different values are "mixed".
 
 --view shows who bears costs that are for others, such as those of platform:reliability or of a
@@ -175,7 +175,7 @@ Kinds of exceptions:
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	whereFlag(cmd, &where)
 	currencyFlag(cmd, &currency)
-	f.StringVar(&view, "view", string(costs.ViewDirect), "direct, loaded or proportional: who bears the cost of pools")
+	viewFlag(cmd, &view)
 	f.BoolVar(&requireReconciled, "require-reconciled", false, "fail, with the reasons, if the bills do not reconcile")
 	compareFlag(cmd, &compare)
 	asOfFlag(cmd, &asOf)

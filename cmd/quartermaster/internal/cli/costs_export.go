@@ -57,11 +57,11 @@ var tabularKinds = map[costs.Kind]tabular.Kind{
 
 func (a *Program) costExportCommand() *cobra.Command {
 	var (
-		span                       monthFlags
-		format, out, asOf, compare string
-		by, where                  []string
-		record                     bool
-		q                          app.CostsExport
+		span                             monthFlags
+		format, out, asOf, compare, view string
+		by, where                        []string
+		record                           bool
+		q                                app.CostsExport
 	)
 	cmd := &cobra.Command{
 		Use:   "export --period MONTH --out FILE",
@@ -83,6 +83,9 @@ With --compare previous, groups also have what they cost in the month before, an
 
 With --currency groups are in the currency of the books, and allocations have their amounts in it
 in columns of their own, beside those that were billed. The manifest has the rates.
+
+With --view loaded or proportional, rows are workspaces, after the cost of pools was passed on, with
+what they cost before, passed on and received: see "quartermaster costs --help".
 
 With --record the log says that the file was exported (ExportMade), so that an auditor knows of it.
 
@@ -107,6 +110,12 @@ several sheets.`,
 			}
 			if q.Compare && len(by) == 0 {
 				return commandline.Usagef("--compare is for groups: name dimensions with --by")
+			}
+			if err := checkView(cmd, costs.View(view)); err != nil {
+				return err
+			}
+			if view != string(costs.ViewDirect) {
+				q.View = costs.View(view)
 			}
 			if q.By, err = costs.ParseDimensions(by); err != nil {
 				return commandline.Usagef("--by: %w", err)
@@ -149,6 +158,7 @@ several sheets.`,
 	whereFlag(cmd, &where)
 	currencyFlag(cmd, &q.Currency)
 	compareFlag(cmd, &compare)
+	viewFlag(cmd, &view)
 	f.StringVar(&format, "format", "", strings.Join(formatNames(), ", ")+" (default by the name of the file)")
 	f.StringVar(&out, "out", "", "file to write, which must not exist (required)")
 	f.BoolVar(&record, "record", false, "record the export in the log, with its position, rows and SHA-256")

@@ -34,8 +34,13 @@ func statementDocument(s *app.CostStatement) *document.Document {
 		groupsTable("What became of what was paid for", "component", s.Components),
 		groupsTable("Models and jobs", "cluster, deployment, GPU model", s.Deployments),
 		groupsTable("Usage, purchases, tax and credits", "charge category", s.Charges),
+		groupsTable("Commitments used and carried", "commitment, component", s.Commitments),
 		invoicesTable(s.Invoices),
 		document.Paragraph{Text: "Each part is rounded once. The parts of all workspaces add up to the invoice."})
+	if s.Loaded != nil {
+		d.Blocks = append(d.Blocks, loadedTable(s.Loaded), sharedTable(s.Workspace, s.Loaded),
+			document.Paragraph{Text: "Shared costs are for information. They are not part of the amount charged."})
+	}
 	if len(s.Corrections) > 0 {
 		d.Blocks = append(d.Blocks, correctionsTable(s.Corrections), notesTable(s.Notes),
 			document.Paragraph{Text: "Corrections are added to the amount charged, rounded once for each statement and currency."})
@@ -143,6 +148,39 @@ func invoicesTable(all []attribution.Statement) *document.Table {
 			invoice = fmt.Sprintf("none yet, for %s to %s", dayText(in.Period.From), dayText(in.Period.To))
 		}
 		t.Rows = append(t.Rows, []string{in.Issuer, in.Account, invoice, amountText(in.Amount.Amount, in.Currency)})
+	}
+	return t
+}
+
+func loadedTable(l *costs.Loaded) *document.Table {
+	t := &document.Table{Caption: "With shared costs (effective)", Empty: "none", Columns: []document.Column{
+		textColumn("Currency"), numberColumn("Direct"), numberColumn("Passed on"), numberColumn("Received"), numberColumn("Cost with them"),
+	}}
+	for i := range l.Workspaces {
+		w := &l.Workspaces[i]
+		t.Rows = append(t.Rows, []string{
+			w.Currency, cents(w.Direct.Effective, w.Currency), cents(w.Passed.Effective, w.Currency),
+			cents(w.Received.Effective, w.Currency), cents(w.Effective, w.Currency),
+		})
+	}
+	return t
+}
+
+// sharedTable has what a workspace received of each pool.
+func sharedTable(workspace string, l *costs.Loaded) *document.Table {
+	t := &document.Table{Caption: "Received of shared costs", Empty: "nothing", Columns: []document.Column{
+		textColumn("From"), textColumn("Divided by"), numberColumn("Cost"), numberColumn("Received"),
+	}}
+	for i := range l.Steps {
+		s := &l.Steps[i]
+		for _, to := range s.To {
+			if to.Workspace == workspace {
+				t.Rows = append(t.Rows, []string{
+					s.Pool, strings.ReplaceAll(strings.TrimPrefix(s.By, "by_"), "_", " "),
+					amountText(s.Effective, s.Currency), amountText(to.Effective, s.Currency),
+				})
+			}
+		}
 	}
 	return t
 }

@@ -16,22 +16,35 @@ import (
 
 // costsView returns the costs of a month, with the view that is asked for.
 func (a *Program) costsView(cmd *cobra.Command, at app.At, q costs.Query, view costs.View) (*costs.Report, error) {
+	if err := checkView(cmd, view); err != nil {
+		return nil, err
+	}
+	if view == costs.ViewDirect {
+		return a.caller().Costs(cmd.Context(), at, q)
+	}
+	return a.caller().CostsView(cmd.Context(), at, q.Month, q.Currency, view)
+}
+
+// checkView refuses an unknown view, and flags that one in which costs are passed on cannot have.
+func checkView(cmd *cobra.Command, view costs.View) error {
 	if !slices.Contains(costs.Views, view) {
 		names := make([]string, len(costs.Views))
 		for i, v := range costs.Views {
 			names[i] = string(v)
 		}
-		return nil, commandline.Usagef("--view %q is unknown; %s", view, domain.Suggest(string(view), names))
+		return commandline.Usagef("--view %q is unknown; %s", view, domain.Suggest(string(view), names))
 	}
-	if view == costs.ViewDirect {
-		return a.caller().Costs(cmd.Context(), at, q)
-	}
-	for _, flag := range []string{"by", "where", "workspace"} {
-		if cmd.Flags().Changed(flag) {
-			return nil, commandline.Usagef("--view %s is by workspace, of all workspaces; leave out --%s", view, flag)
+	for _, flag := range []string{"by", "where", "workspace", "compare"} {
+		if view != costs.ViewDirect && cmd.Flags().Changed(flag) {
+			return commandline.Usagef("--view %s is by workspace, of all workspaces; leave out --%s", view, flag)
 		}
 	}
-	return a.caller().CostsView(cmd.Context(), at, q.Month, q.Currency, view)
+	return nil
+}
+
+// viewFlag adds --view.
+func viewFlag(cmd *cobra.Command, view *string) {
+	cmd.Flags().StringVar(view, "view", string(costs.ViewDirect), "direct, loaded or proportional: who bears the cost of pools")
 }
 
 // showLoaded shows a view in which the cost of pools is passed on.
