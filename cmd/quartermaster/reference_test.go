@@ -20,6 +20,7 @@ import (
 	"quartermaster/adapters/commandline/manual"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
+	"quartermaster/projections/costs"
 )
 
 var update = flag.Bool("update", false, "write docs/reference anew")
@@ -37,6 +38,7 @@ func TestReference(t *testing.T) {
 		"events.md":        eventsPage(t),
 		"focus.md":         focusPage(t),
 		"sql-views.md":     sqlPage(t),
+		"exports.md":       exportsPage(),
 	} {
 		manual.Compare(t, manual.Dir, name, map[string]string{name: manual.Note + page}, *update)
 	}
@@ -296,6 +298,39 @@ each, and asks "quartermaster focus validate" about them:
 | 7 | are not decided: five ask what no column says, two compare several rows |
 
 `)
+	return b.String()
+}
+
+// exportsPage lists the columns of exports.
+func exportsPage() string {
+	var b strings.Builder
+	b.WriteString(`# Columns of exports
+
+"quartermaster costs export" writes these columns without --by, in this order, in every format. A row is
+an allocation of a billing month, or a posting about an earlier closed month: see
+[export costs](../how-to/export-costs.md). Text, JSON and times are UTF-8 and RFC 3339 in UTC; decimals have
+all their digits.
+
+Columns without a description are as FOCUS 1.4 defines them, of an allocated charge.
+
+| Column | Kind | |
+|---|---|---|
+`)
+	for _, c := range costs.ExportedColumns() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.Name, c.Kind, tableCell(c.Doc))
+	}
+	b.WriteString(`
+## Groups
+
+With --by the columns are the month, a column for each dimension, and figures. With --compare previous those
+of the month before follow.
+
+| Column | Kind | |
+|---|---|---|
+`)
+	for _, c := range costs.GroupColumns(nil, true) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.Name, c.Kind, tableCell(c.Doc))
+	}
 	return b.String()
 }
 

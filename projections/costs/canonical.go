@@ -74,8 +74,7 @@ type target struct {
 // with allocations. It returns what was read.
 func WriteCanonical(view projections.View, month domain.Interval, w io.Writer) (*projections.Reads, *Summary, error) {
 	recorded, reads := projections.Record(view)
-	e := &encoder{w: bufio.NewWriterSize(w, 1<<16), texts: map[string]uint64{}, targets: map[target]uint64{},
-		charged: map[*[chargeTexts]string]uint64{}}
+	e := newEncoder(w)
 	e.b = append(e.b, CanonicalFormat+"\n"...)
 	d, err := divide(recorded, month, e.allocation)
 	if err != nil {
@@ -96,6 +95,13 @@ type encoder struct {
 	hour    domain.Instant
 	records uint64
 	bad     string // a text that is not UTF-8
+}
+
+func newEncoder(w io.Writer) *encoder {
+	return &encoder{
+		w: bufio.NewWriterSize(w, 1<<16), texts: map[string]uint64{}, targets: map[target]uint64{},
+		charged: map[*[chargeTexts]string]uint64{},
+	}
 }
 
 func (e *encoder) allocation(p *part) error {

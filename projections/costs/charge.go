@@ -33,19 +33,20 @@ var chargeText = [chargeTexts]string{
 
 // chargeNumber are the columns of numbers, in the order of the canonical form.
 var chargeNumber = [chargeNumbers]struct {
-	name string
-	of   func(*domain.BillingLine) domain.NullDecimal
+	name    string
+	divided bool // an allocation has a part of it; otherwise it is a price
+	of      func(*domain.BillingLine) domain.NullDecimal
 }{
-	{"ListCost", func(l *domain.BillingLine) domain.NullDecimal { return l.ListCost }},
-	{"ContractedCost", func(l *domain.BillingLine) domain.NullDecimal { return l.ContractedCost }},
-	{"ListUnitPrice", func(l *domain.BillingLine) domain.NullDecimal { return l.ListUnitPrice }},
-	{"ContractedUnitPrice", func(l *domain.BillingLine) domain.NullDecimal { return l.ContractedUnitPrice }},
-	{"PricingQuantity", func(l *domain.BillingLine) domain.NullDecimal { return l.PricingQuantity }},
-	{"ConsumedQuantity", func(l *domain.BillingLine) domain.NullDecimal { return l.ConsumedQuantity }},
-	{"CommitmentDiscountQuantity", func(l *domain.BillingLine) domain.NullDecimal { return l.CommitmentDiscountQuantity }},
-	{"PricingCurrencyContractedUnitPrice", func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyContractedUnitPrice }},
-	{"PricingCurrencyEffectiveCost", func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyEffectiveCost }},
-	{"PricingCurrencyListUnitPrice", func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyListUnitPrice }},
+	{"ListCost", true, func(l *domain.BillingLine) domain.NullDecimal { return l.ListCost }},
+	{"ContractedCost", true, func(l *domain.BillingLine) domain.NullDecimal { return l.ContractedCost }},
+	{"ListUnitPrice", false, func(l *domain.BillingLine) domain.NullDecimal { return l.ListUnitPrice }},
+	{"ContractedUnitPrice", false, func(l *domain.BillingLine) domain.NullDecimal { return l.ContractedUnitPrice }},
+	{"PricingQuantity", true, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingQuantity }},
+	{"ConsumedQuantity", true, func(l *domain.BillingLine) domain.NullDecimal { return l.ConsumedQuantity }},
+	{"CommitmentDiscountQuantity", true, func(l *domain.BillingLine) domain.NullDecimal { return l.CommitmentDiscountQuantity }},
+	{"PricingCurrencyContractedUnitPrice", false, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyContractedUnitPrice }},
+	{"PricingCurrencyEffectiveCost", true, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyEffectiveCost }},
+	{"PricingCurrencyListUnitPrice", false, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyListUnitPrice }},
 }
 
 // chargeAt has the place of each column of text, and of each of numbers after those.

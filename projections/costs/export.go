@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/shopspring/decimal"
 
@@ -104,11 +105,16 @@ func inBooks(name string, kind Kind, doc string, of func(*attribution.Allocation
 	}}
 }
 
+// ofPosting is a column that says in which books a row is, and why.
+func ofPosting(name, doc string, of func(*exporter) string) exported {
+	return exported{Column: Column{name, KindText, doc}, of: func(e *exporter, _ *part) string { return of(e) }}
+}
+
 // exportedColumns are the columns of FOCUS 1.4 in its order, and ours. An allocation is an allocated charge of its
 // line, the origin charge: dimensions and unit prices are the line's, and numbers that can be summed add up to it.
 var exportedColumns = []exported{
 	{Column: Column{Name: "AllocatedMethodDetails", Kind: KindJSON}, of: (*exporter).details},
-	{Column: Column{Name: "AllocatedMethodId", Kind: KindText}, ofLine: func(*part) string { return costMethods.Attribution }},
+	{Column: Column{Name: "AllocatedMethodId", Kind: KindText}, of: func(e *exporter, _ *part) string { return e.method }},
 	{Column: Column{Name: "AllocatedResourceId", Kind: KindText}, of: func(_ *exporter, p *part) string { return allocatedTo(p.allocation) }},
 	{Column: Column{Name: "AllocatedResourceName", Kind: KindText}, of: func(_ *exporter, p *part) string { return p.allocation.Deployment }},
 	{Column: Column{Name: "AllocatedTags", Kind: KindJSON}, of: (*exporter).tags},
@@ -203,16 +209,35 @@ var exportedColumns = []exported{
 	ours("x_GpuSecondsAllocated", KindDecimal, "The part of it with a holder.", func(p *part) string { return gpuSeconds(p.allocation.AllocatedMs) }),
 	ours("x_GpuSecondsMeasured", KindDecimal, "The part of that with measured activity.", func(p *part) string { return gpuSeconds(p.allocation.MeasuredMs) }),
 	ours("x_GpuSecondsUseful", KindDecimal, "Measured time times activity; null if time was held and none of it measured.", func(p *part) string {
-		if ms := usefulOf(p.allocation.AllocatedMs, p.allocation.MeasuredMs, p.allocation.UsefulMs); ms != nil {
-			return gpuSeconds(*ms)
+		// A posting may change useful time alone.
+		l := p.allocation
+		if usefulOf(l.AllocatedMs, l.MeasuredMs, l.UsefulMs) == nil && l.UsefulMs == 0 {
+			return ""
 		}
-		return ""
+		return gpuSeconds(l.UsefulMs)
 	}),
 	{Column: Column{"x_OriginLineId", KindText, "The line, unique within issuer and billing account."}, ofLine: func(p *part) string { return p.allocation.Line.ID }},
 	{Column: Column{owned.ColumnAsset, KindText, "Asset of a line of owned hardware, as cluster/asset."},
 		ofLine: func(p *part) string { return p.charge().Column(owned.ColumnAsset) }},
 	{Column: Column{"x_CorrectionOf", KindText, "The line that this one corrects."}, ofLine: func(p *part) string { return p.allocation.Line.Corrects }},
 	ours("x_AllocationId", KindText, "Id of the allocation, for quartermaster costs explain.", func(p *part) string { return p.allocation.Ref() }),
+	ofPosting("x_BooksPeriod", "Month whose books have the row, for example 2026-06. Billing and charge periods are the line's.",
+		func(e *exporter) string { return e.name }),
+	ofPosting("x_PostingType", "Why the row was posted about an earlier closed month: "+postingTypes+
+		". Null for an allocation of the month itself. Everything that adds up is then a difference.",
+		func(e *exporter) string {
+			if e.posted == nil {
+				return ""
+			}
+			return string(e.posted.Type)
+		}),
+	ofPosting("x_CauseEventId", "Events that can have caused a posting, by type and what they are about, separated by semicolons.",
+		func(e *exporter) string {
+			if e.posted == nil {
+				return ""
+			}
+			return strings.Join(e.posted.Causes, "; ")
+		}),
 	inBooks("x_BooksCurrency", KindText, "Currency of the books, if the export was asked for it.", func(l *attribution.Allocation) string { return l.Line.Currency }),
 	inBooks("x_BooksBilledCost", KindDecimal, "BilledCost in that currency.", func(l *attribution.Allocation) string { return l.Billed.String() }),
 	inBooks("x_BooksEffectiveCost", KindDecimal, "EffectiveCost in that currency.", func(l *attribution.Allocation) string { return l.Effective.String() }),
@@ -221,20 +246,60 @@ var exportedColumns = []exported{
 
 // exporter makes the rows of an export.
 type exporter struct {
+	divider
+	row     []string
+	month   domain.Interval
+	name    string   // of the month
+	method  string   // version that divided the line
+	posted  *Posting // that the row is of; nil: an allocation
+	times   map[domain.Instant]string
+	tagged  map[[2]string]string
+	books   *translator             // nil: the export has no amounts in the currency of the books
+	inBooks *attribution.Allocation // the allocation in the currency of the books; nil: none
+}
+
+func newExporter() *exporter {
+	return &exporter{row: make([]string, len(exportedColumns)), tagged: map[[2]string]string{}, times: map[domain.Instant]string{}}
+}
+
+// divider divides the numbers of lines among their allocations, which come one after the other.
+type divider struct {
 	line     uint32
 	begun    bool
 	ratio    attribution.Portions
 	portions [chargeNumbers]attribution.Portions
 	stated   [chargeNumbers]bool
 	wide     [chargeNumbers]*wideNumber // of numbers that an amount does not hold
-	part     string                     // of the line that the allocation has
+	share    attribution.Amount         // of the line that the allocation has
 	numbers  [chargeNumbers]string      // of the allocation
-	row      []string
-	month    domain.Interval
-	times    map[domain.Instant]string
-	tagged   map[[2]string]string
-	books    *translator             // nil: the export has no amounts in the currency of the books
-	inBooks  *attribution.Allocation // the allocation in the currency of the books; nil: none
+}
+
+// next divides for the next allocation. It reports whether the allocation is the first of its line.
+func (e *divider) next(p *part) (first bool) {
+	l := p.allocation
+	first = !e.begun || l.Line.Number != e.line || l.Line.Number == 0
+	if first {
+		e.line, e.begun = l.Line.Number, true
+		e.ratio = attribution.PortionsOf(attribution.Whole(1))
+		c := p.charge()
+		for i := range e.portions {
+			e.portions[i], e.stated[i] = portionsOf(c.numbers[i])
+			e.wide[i] = nil
+			if c.numbers[i] != "" && !e.stated[i] {
+				e.wide[i] = newWideNumber(c.numbers[i])
+			}
+		}
+	}
+	e.share = e.ratio.Next(l.Weight, l.Of)
+	for i := range e.portions {
+		switch e.numbers[i] = ""; {
+		case e.stated[i]:
+			e.numbers[i] = e.portions[i].Next(l.Weight, l.Of).String()
+		case e.wide[i] != nil:
+			e.numbers[i] = e.wide[i].next(l.Weight, l.Of)
+		}
+	}
+	return first
 }
 
 // ExportedColumns are the columns of exported allocations.
@@ -249,29 +314,17 @@ func ExportedColumns() []Column {
 // next returns the row of the next allocation, which is reused. Cells that are equal to those of the row before are
 // the same strings, as far as they are of the line.
 func (e *exporter) next(p *part) []string {
-	l := p.allocation
-	first := !e.begun || l.Line.Number != e.line || l.Line.Number == 0
-	if first {
-		e.line, e.begun = l.Line.Number, true
-		e.ratio = attribution.PortionsOf(attribution.Whole(1))
-		c := p.charge()
-		for i := range e.portions {
-			e.portions[i], e.stated[i] = portionsOf(c.numbers[i])
-			e.wide[i] = nil
-			if c.numbers[i] != "" && !e.stated[i] {
-				e.wide[i] = newWideNumber(c.numbers[i])
-			}
-		}
-	}
-	e.part = e.ratio.Next(l.Weight, l.Of).String()
-	for i := range e.portions {
-		switch e.numbers[i] = ""; {
-		case e.stated[i]:
-			e.numbers[i] = e.portions[i].Next(l.Weight, l.Of).String()
-		case e.wide[i] != nil:
-			e.numbers[i] = e.wide[i].next(l.Weight, l.Of)
-		}
-	}
+	return e.fill(p, e.divider.next(p))
+}
+
+// posting returns the row of a posting, which is reused.
+func (e *exporter) posting(of *Posting, p *part) []string {
+	e.posted, e.month, e.name, e.method = of, projections.BillingMonth(p.month), of.Books, of.row.method
+	e.share, e.numbers = p.allocation.Weight, p.keptCharge.numbers
+	return e.fill(p, true)
+}
+
+func (e *exporter) fill(p *part, first bool) []string {
 	for i := range exportedColumns {
 		switch c := &exportedColumns[i]; {
 		case c.of != nil:
@@ -314,7 +367,7 @@ func (w *wideNumber) next(weight, of attribution.Amount) string {
 }
 
 func (e *exporter) details(*part) string {
-	return `{"Elements":[{"AllocatedRatio":` + e.part + `}]}`
+	return `{"Elements":[{"AllocatedRatio":` + e.share.String() + `}]}`
 }
 
 // tags are the workspace and the component of an allocation as tags.
@@ -382,12 +435,15 @@ func (t totals) add(more ControlTotal) {
 }
 
 // exporting returns a function that passes the rows of the selected allocations to yield, and adds them up.
-func (f *AllocationFilter) exporting(month domain.Interval, rates *Rates, sum totals, yield func(row []string) error) (func(*part) error, error) {
+func (f *AllocationFilter) exporting(
+	month domain.Interval, method string, rates *Rates, sum totals, yield func(row []string) error,
+) (func(*part) error, error) {
 	picker, err := dimensions.Picker(f.Where)
 	if err != nil {
 		return nil, fmt.Errorf("allocations where %v: %w", f.Where, err)
 	}
-	e := &exporter{row: make([]string, len(exportedColumns)), tagged: map[[2]string]string{}, month: month, times: map[domain.Instant]string{}}
+	e := newExporter()
+	e.month, e.name, e.method = month, monthText(month), method
 	if rates != nil {
 		e.books = &translator{rates: rates}
 	}
@@ -417,7 +473,7 @@ func (f *AllocationFilter) exporting(month domain.Interval, rates *Rates, sum to
 // of [RatesError] after the last row if a rate is missing.
 func (d *Division) Export(filter AllocationFilter, rates *Rates, yield func(row []string) error) ([]ControlTotal, error) {
 	sum := totals{}
-	each, err := filter.exporting(d.Month, rates, sum, yield)
+	each, err := filter.exporting(d.Month, d.Methods.Attribution, rates, sum, yield)
 	if err != nil {
 		return nil, err
 	}
@@ -432,7 +488,7 @@ func Export(
 	view projections.View, month domain.Interval, filter AllocationFilter, rates *Rates, yield func(row []string) error,
 ) ([]ControlTotal, *Summary, error) {
 	sum := totals{}
-	each, err := filter.exporting(month, rates, sum, yield)
+	each, err := filter.exporting(month, costMethods.Attribution, rates, sum, yield)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,14 +1,9 @@
 package costs
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -36,6 +31,9 @@ const (
 	PostedAccrual       PostingType = "accrual"       // of a named accrual, and its reversal
 )
 
+// postingTypes lists them.
+const postingTypes = "late, correction, reversal, reattribution, method, accrual"
+
 // Posting is the difference of one allocation, in both ledgers.
 type Posting struct {
 	Period     string      `json:"period"`       // month of the allocation, for example 2026-05
@@ -57,6 +55,8 @@ type Posting struct {
 	Rounding bool `json:"rounding,omitempty"`
 	// Causes are the events that can have changed it: type and name.
 	Causes []string `json:"causes"`
+
+	row *postedRow
 }
 
 // postingKey identifies an allocation. A line that changes its currency has two.
@@ -122,13 +122,6 @@ type shareOf struct {
 	weight, of, billed, effective attribution.Amount // the last two of the line
 }
 
-// delta is the difference of one allocation.
-type delta struct {
-	billed, effective attribution.Amount
-	before, after     shareOf
-	invoice           string
-}
-
 // Difference returns the postings that make the allocations of one division of a month, with what was posted about
 // them before, those of another: before + posted + result = after, exactly, for each allocation. They are ordered
 // by allocation. books is the month that they are posted into. why may be nil.
@@ -162,62 +155,70 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 		}
 		return d
 	}
+	keys := make([]postingKey, len(posted))
 	for i := range posted {
 		p := &posted[i]
 		ref, err := attribution.ParseRef(p.Allocation)
 		if err != nil {
 			return nil, fmt.Errorf("a posting of %s: %w", p.Period, err)
 		}
+		keys[i] = postingKey{ref, p.Currency}
 		changed[lineKeyOf(&ref)] = true
-		d := at(postingKey{ref, p.Currency})
-		d.billed, d.effective, d.invoice = d.billed.Sub(p.Billed), d.effective.Sub(p.Effective), p.Invoice
 	}
-	for _, side := range []struct {
-		of  *Division
-		add func(*delta, *attribution.Allocation)
-	}{
-		{before, func(d *delta, l *attribution.Allocation) {
-			d.billed, d.effective = d.billed.Sub(l.Billed), d.effective.Sub(l.Effective)
-			d.before, d.invoice = shareOf{l.Weight, l.Of, l.Line.Billed, l.Line.Effective}, l.Line.Invoice
-		}},
-		{after, func(d *delta, l *attribution.Allocation) {
-			d.billed, d.effective = d.billed.Add(l.Billed), d.effective.Add(l.Effective)
-			d.after, d.invoice = shareOf{l.Weight, l.Of, l.Line.Billed, l.Line.Effective}, l.Line.Invoice
-		}},
-	} {
-		if err := side.of.each(func(p *part) error {
+	to := targets{}
+	side := func(of *Division, subtract bool, note func(*delta, shareOf)) error {
+		var parts divider
+		return of.each(func(p *part) error {
 			l := p.allocation
-			if changed[lineKey{l.Line.Issuer, l.Line.Account, l.Line.ID}] {
-				side.add(at(keyOf(l)), l)
+			if !changed[lineKey{l.Line.Issuer, l.Line.Account, l.Line.ID}] {
+				return nil
 			}
-			return nil
-		}); err != nil {
+			parts.next(p)
+			d := at(keyOf(l))
+			d.describe(l.Line, p.charge(), to.of(p), l.Hour, of.Methods.Attribution)
+			note(d, shareOf{l.Weight, l.Of, l.Line.Billed, l.Line.Effective})
+			return d.take(subtract, l, parts.share, &parts.numbers)
+		})
+	}
+	if err := side(before, true, func(d *delta, s shareOf) { d.before = s }); err != nil {
+		return nil, err
+	}
+	for i := range posted {
+		p, err := posted[i].part()
+		if err != nil {
+			return nil, err
+		}
+		d := at(keys[i])
+		d.describe(p.allocation.Line, p.keptCharge, posted[i].row.target, p.allocation.Hour, posted[i].row.method)
+		if err := d.take(true, p.allocation, p.allocation.Weight, &p.keptCharge.numbers); err != nil {
 			return nil, err
 		}
 	}
+	if err := side(after, false, func(d *delta, s shareOf) { d.after = s }); err != nil {
+		return nil, err
+	}
 	maps.DeleteFunc(deltas, func(_ postingKey, d *delta) bool { return d.billed.IsZero() && d.effective.IsZero() })
 	known := map[lineKey]bool{} // lines that were posted before
-	for i := range posted {
-		ref, _ := attribution.ParseRef(posted[i].Allocation)
-		known[lineKeyOf(&ref)] = true
+	for i := range keys {
+		known[lineKeyOf(&keys[i].ref)] = true
 	}
 	type inCurrency struct {
 		lineKey
 		currency string
 	}
-	totals := map[inCurrency]delta{}   // of each line
-	clusters := map[lineKey][]string{} // that a line moved in
+	totals := map[inCurrency]costDelta{} // of each line
+	clusters := map[lineKey][]string{}   // that a line moved in
 	for k, d := range deltas {
 		of := lineKeyOf(&k.ref)
 		t := totals[inCurrency{of, k.currency}]
-		totals[inCurrency{of, k.currency}] = delta{billed: t.billed.Add(d.billed), effective: t.effective.Add(d.effective)}
+		totals[inCurrency{of, k.currency}] = costDelta{t.billed.Add(d.billed), t.effective.Add(d.effective)}
 		if !slices.Contains(clusters[of], k.ref.Cluster) {
 			clusters[of] = append(clusters[of], k.ref.Cluster)
 		}
 	}
 	causes := map[lineKey][]string{}
 	out := make([]Posting, 0, len(deltas))
-	keys := slices.SortedFunc(maps.Keys(deltas), func(a, b postingKey) int { return a.compare(&b) })
+	keys = slices.SortedFunc(maps.Keys(deltas), func(a, b postingKey) int { return a.compare(&b) })
 	for i := range keys {
 		k, d := &keys[i], deltas[keys[i]]
 		of := lineKeyOf(&k.ref)
@@ -245,7 +246,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 			Line: k.ref.Line, Invoice: d.invoice, Hour: k.ref.Hour.String(), Workspace: k.ref.Workspace,
 			Cluster: k.ref.Cluster, Deployment: k.ref.Deployment, Component: k.ref.Component.String(),
 			Currency: k.currency, Billed: d.billed, Effective: d.effective,
-			Rounding: had && has && d.before == d.after, Causes: causes[of],
+			Rounding: had && has && d.before == d.after, Causes: causes[of], row: d.posted(),
 		})
 	}
 	return out, nil
@@ -426,45 +427,4 @@ func few(all []string) []string {
 		return orEmpty(all)
 	}
 	return append(slices.Clone(all[:mostCauses]), fmt.Sprintf("and %d more", len(all)-mostCauses))
-}
-
-// PostingsFormat is the version of the form in which postings into a closed period are kept: this line, and a
-// line of JSON for each posting, by period and allocation.
-const PostingsFormat = "quartermaster.postings/1"
-
-// WritePostings writes postings.
-func WritePostings(w io.Writer, all []Posting) error {
-	b := bufio.NewWriter(w)
-	if _, err := b.WriteString(PostingsFormat + "\n"); err != nil {
-		return err
-	}
-	enc := json.NewEncoder(b)
-	for i := range all {
-		if err := enc.Encode(&all[i]); err != nil {
-			return err
-		}
-	}
-	return b.Flush()
-}
-
-// ReadPostings reads what [WritePostings] wrote. It returns an error of [ErrCanonical] for anything else.
-func ReadPostings(text []byte) ([]Posting, error) {
-	rest, ok := bytes.CutPrefix(text, []byte(PostingsFormat+"\n"))
-	if !ok {
-		return nil, fmt.Errorf("%w: postings that begin with %.40q", ErrCanonical, text)
-	}
-	dec := json.NewDecoder(bytes.NewReader(rest))
-	dec.DisallowUnknownFields()
-	all := []Posting{}
-	for {
-		var p Posting
-		err := dec.Decode(&p)
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: posting %d: %w", ErrCanonical, len(all)+1, err)
-		}
-		all = append(all, p)
-	}
 }

@@ -2,6 +2,7 @@ package costs_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -133,15 +134,34 @@ func TestClosedAndPostedIsToday(t *testing.T) {
 				t.Fatal(err)
 			}
 			again, err := costs.ReadPostings(b.Bytes())
-			if err != nil || fmt.Sprint(again) != fmt.Sprint(some) {
+			if err != nil || exportedPostings(t, again) != exportedPostings(t, some) {
 				t.Fatalf("read %v, wrote %v: %v", again, some, err)
 			}
-			if none, err := costs.Difference(closed, slices.Concat(posted, some), now, june, why); err != nil || len(none) > 0 {
+			var twice bytes.Buffer
+			if err := costs.WritePostings(&twice, again); err != nil || !bytes.Equal(b.Bytes(), twice.Bytes()) {
+				t.Fatalf("what was read is written as\n%s\nwant\n%s: %v", twice.Bytes(), b.Bytes(), err)
+			}
+			if none, err := costs.Difference(closed, slices.Concat(posted, again), now, june, why); err != nil || len(none) > 0 {
 				t.Fatalf("posted twice: %v, %v", none, err)
 			}
-			posted = append(posted, some...)
+			posted = append(posted, again...)
 		}
 	})
+}
+
+// exportedPostings are postings in JSON, and their rows.
+func exportedPostings(t interface{ Fatal(...any) }, all []costs.Posting) string {
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := costs.ExportPostings(all, costs.AllocationFilter{}, func(row []string) error {
+		text = fmt.Appendf(text, "\n%q", row)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // The type and the causes of what is posted.

@@ -76,7 +76,9 @@ type CostsOf struct {
 	Generated bool `json:"generated"`
 	// Reconciled: every invoice equals its lines, but for its rounding.
 	Reconciled bool `json:"reconciled"`
-	Rows       int  `json:"rows"`
+	// Rows are all rows of the month. Posted are those of them that are posted about earlier closed months, by currency.
+	Rows   int                  `json:"rows"`
+	Posted []costs.ControlTotal `json:"posted"`
 	// Translation says how amounts were translated to the currency of the books; absent if they were not.
 	Translation *costs.Translation `json:"translation,omitempty"`
 }
@@ -91,7 +93,17 @@ type ExportedCheckpoint struct {
 // is called once, with the columns, before the first row. It holds little in memory: closed and kept months are read
 // row by row.
 func (c *Caller) ExportCosts(ctx context.Context, at At, q CostsExport, begin func([]costs.Column) (RowWriter, error)) (m *CostsManifest, err error) {
-	return c.exportCosts(ctx, at, q, c.division, begin)
+	return c.exportCosts(ctx, at, q, divisions{c.division, c.presentDivision}, begin)
+}
+
+// divisions are where an export gets its rows from.
+type divisions struct {
+	books   dividing // a closed month as it was closed, another as it is
+	present dividing // any month as it is; it never returns nil
+}
+
+func (c *Caller) presentDivision(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, error) {
+	return c.app.conn.presentDivision(ctx, v, month)
 }
 
 // dividing returns a month's division, nil if it is too large for memory.
@@ -99,7 +111,7 @@ type dividing func(ctx context.Context, v projections.View, month domain.Interva
 
 // exportCosts is ExportCosts of divisions that divide returns.
 func (c *Caller) exportCosts(
-	ctx context.Context, at At, q CostsExport, divide dividing, begin func([]costs.Column) (RowWriter, error),
+	ctx context.Context, at At, q CostsExport, from divisions, begin func([]costs.Column) (RowWriter, error),
 ) (m *CostsManifest, err error) {
 	if len(q.Months) == 0 {
 		return nil, invalid("months", "name the months to export")
@@ -126,7 +138,7 @@ func (c *Caller) exportCosts(
 			return err
 		}
 		for _, month := range q.Months {
-			of, totals, err := c.exportMonth(ctx, v, &q, month, divide, w)
+			of, totals, err := c.exportMonth(ctx, v, &q, month, from, w)
 			if err != nil {
 				return fmt.Errorf("export the costs of %s: %w", MonthName(month), err)
 			}
@@ -145,16 +157,16 @@ func (c *Caller) exportCosts(
 	return m, nil
 }
 
-// exportMonth writes the rows of a month.
+// exportMonth writes the rows of a month: its groups, or its allocations and then what is posted into it.
 func (c *Caller) exportMonth(
-	ctx context.Context, v projections.View, q *CostsExport, month domain.Interval, divide dividing, w RowWriter,
+	ctx context.Context, v projections.View, q *CostsExport, month domain.Interval, from divisions, w RowWriter,
 ) (*CostsOf, []costs.ControlTotal, error) {
 	rows := 0
 	yield := func(row []string) error {
 		rows++
 		return w.Write(row)
 	}
-	d, err := divide(ctx, v, month)
+	d, err := from.books(ctx, v, month)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -195,7 +207,7 @@ func (c *Caller) exportMonth(
 			if of == month {
 				return d, nil // it is divided already; a month that it is compared with is not
 			}
-			return divide(ctx, v, of)
+			return from.books(ctx, v, of)
 		})
 		if err != nil {
 			return nil, nil, err
@@ -224,6 +236,21 @@ func (c *Caller) exportMonth(
 			return nil, nil, err
 		}
 		of = dividedAs(s)
+	}
+	of.Posted = []costs.ControlTotal{}
+	if len(q.By) == 0 {
+		closes, err := closesOf(v)
+		if err != nil {
+			return nil, nil, err
+		}
+		posted, err := c.app.conn.postingsOf(ctx, v, closes, month, from.present)
+		if err != nil {
+			return nil, nil, err
+		}
+		if of.Posted, err = costs.ExportPostings(posted, filter, yield); err != nil {
+			return nil, nil, err
+		}
+		totals = costs.AddTotals(totals, of.Posted)
 	}
 	if of.Rows = rows; of.Translation == nil {
 		of.Translation = rates.Translation()
@@ -387,7 +414,7 @@ func (c *Caller) VerifyCosts(
 ) (*CostsVerified, error) {
 	out := &CostsVerified{File: m.File, Position: m.Position}
 	w := &comparing{next: next}
-	again, err := c.exportCosts(ctx, At(m.Position), m.Query, c.divisionAgain, func(columns []costs.Column) (RowWriter, error) {
+	again, err := c.exportCosts(ctx, At(m.Position), m.Query, divisions{c.divisionAgain, c.dividedAgain}, func(columns []costs.Column) (RowWriter, error) {
 		w.columns = columns
 		var err error
 		w.also, err = also(columns)
@@ -424,6 +451,12 @@ func (c *Caller) divisionAgain(ctx context.Context, v projections.View, month do
 	if d, err := h.closedDivision(ctx, v, month); d != nil || err != nil {
 		return d, err
 	}
+	return c.dividedAgain(ctx, v, month)
+}
+
+// dividedAgain divides a month again, whether it is closed or not.
+func (c *Caller) dividedAgain(_ context.Context, v projections.View, month domain.Interval) (*costs.Division, error) {
+	h := c.app.conn
 	d, err := costs.Divide(v, month, mostBytes)
 	h.app.answers.dividedOnce()
 	if !errors.Is(err, costs.ErrTooLarge) {

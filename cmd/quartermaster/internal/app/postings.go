@@ -82,22 +82,28 @@ func (c *Caller) Postings(ctx context.Context, at At, books domain.Interval) (ou
 			books = open
 		}
 		out = &Postings{Position: v.Position().String(), Books: books, Sums: []PostingSum{}, Postings: []costs.Posting{}}
-		of := closeOf(closes, books)
-		switch {
-		case open == domain.Interval{}:
-			return nil // nothing is closed
-		case of.Books() != nil:
-			out.Closed = true
-			out.Postings, err = h.postedInto(ctx, closes, of)
-		case books == open:
-			out.Postings, err = h.postingsNow(ctx, v, closes, books)
-		default:
+		if out.Closed = closeOf(closes, books).Books() != nil; !out.Closed && books != open {
 			return invalid("month", "%s is after the open period, %s", MonthName(books), MonthName(open))
 		}
-		out.Sums = sumPostings(out.Postings)
+		posted, err := h.postingsOf(ctx, v, closes, books, h.presentDivision)
+		out.Postings, out.Sums = append(out.Postings, posted...), sumPostings(posted)
 		return err
 	})
 	return out, err
+}
+
+// postingsOf returns what a month has about earlier closed ones: what was closed with it; for the open period what
+// would be closed with it now, by the divisions that present returns; nothing for any other month.
+func (h *Conn) postingsOf(
+	ctx context.Context, v projections.View, closes []registry.Close, month domain.Interval, present dividing,
+) ([]costs.Posting, error) {
+	if of := closeOf(closes, month); of.Books() != nil {
+		return h.postedInto(ctx, closes, of)
+	}
+	if openPeriod(closes) != month {
+		return nil, nil
+	}
+	return h.postingsBy(ctx, v, closes, month, present)
 }
 
 // openPeriod returns the month after the last closed one; the zero interval if none is closed.
@@ -117,6 +123,13 @@ func openPeriod(closes []registry.Close) domain.Interval {
 // postingsNow returns the differences between what was closed and posted about each closed month, and its division at
 // the position of a view.
 func (h *Conn) postingsNow(ctx context.Context, v projections.View, closes []registry.Close, books domain.Interval) ([]costs.Posting, error) {
+	return h.postingsBy(ctx, v, closes, books, h.presentDivision)
+}
+
+// postingsBy is postingsNow by the divisions that present returns.
+func (h *Conn) postingsBy(
+	ctx context.Context, v projections.View, closes []registry.Close, books domain.Interval, present dividing,
+) ([]costs.Posting, error) {
 	var posted []costs.Posting // into closed periods
 	for i := range closes {
 		if closes[i].Books() == nil || closes[i].Period.From >= books.From {
@@ -138,7 +151,7 @@ func (h *Conn) postingsNow(ctx context.Context, v projections.View, closes []reg
 		if err != nil {
 			return nil, fmt.Errorf("the closed allocations of %s: %w", MonthName(b.Period), err)
 		}
-		now, err := h.presentDivision(ctx, v, b.Period)
+		now, err := present(ctx, v, b.Period)
 		if err != nil {
 			return nil, err
 		}

@@ -78,12 +78,7 @@ func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interva
 		if err != nil {
 			return err
 		}
-		var posted []costs.Posting
-		if this := closeOf(closes, month); this.Books() != nil {
-			posted, err = h.postedInto(ctx, closes, this)
-		} else if open := openPeriod(closes); open == month {
-			posted, err = h.postingsNow(ctx, v, closes, month)
-		}
+		posted, err := h.postingsOf(ctx, v, closes, month, h.presentDivision)
 		if err != nil {
 			return err
 		}

@@ -71,8 +71,14 @@ allocated charge in the columns of FOCUS 1.4, followed by ours, whose names begi
 of a line add up to the line in every cost and quantity, to the last digit. With --by the rows are
 groups, as "quartermaster costs" shows them.
 
-A closed month is written as it was closed. Rows come one after the other, so that large months need
-little memory.
+A closed month is written as it was closed. What changed about it later follows the allocations of
+the month that it is posted into ("costs postings"): a row for each allocation that changed, with the
+supplier's columns and periods as they are, and the difference in everything that adds up. Its
+x_BooksPeriod is that month, x_PostingType says why and x_CauseEventId by which events. So what an
+export of all months has more than an earlier one is what was posted between. Groups have no
+postings.
+
+Rows come one after the other, so that large months need little memory; postings are in memory.
 
 The manifest FILE` + manifestSuffix + ` beside the file has the position of the log, the question, methods,
 policies, mapping rules, columns, rows, control totals by currency, the SHA-256 of the file and
@@ -277,6 +283,13 @@ func (a *Program) showExport(m *app.CostsManifest, path string) {
 			fmt.Fprintf(a.out, "%s is open, and its bills do not reconcile yet\n", app.MonthName(month.Month))
 		default:
 			fmt.Fprintf(a.out, "%s is open\n", app.MonthName(month.Month))
+		}
+		posted := 0
+		for _, c := range month.Posted {
+			posted += c.Rows
+		}
+		if posted > 0 {
+			fmt.Fprintf(a.out, "%s rows of %s are posted into it about earlier closed months\n", comma(posted), app.MonthName(month.Month))
 		}
 		if month.Generated {
 			fmt.Fprintln(a.out, generatedNote)

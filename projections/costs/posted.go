@@ -1,0 +1,251 @@
+package costs
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+)
+
+// postedRow is what a posting has besides the difference of its costs: the line as it was last stated, what the
+// allocation is for, and the differences of everything else that adds up. An export has all of it, and so has the form
+// in which postings of a closed period are kept, because the line may be stated otherwise later.
+type postedRow struct {
+	line   *attribution.Line
+	texts  *[chargeTexts]string
+	target *target
+	method string // version that divided the line last
+	hour   domain.Instant
+	// Differences: of the allocation's share of the line, and of bought, allocated, useful and measured GPU time.
+	share attribution.Amount
+	ms    [4]int64
+	// numbers of the line: differences of what is divided, and prices as they are.
+	numbers [chargeNumbers]string
+}
+
+// part returns a posting as if it were an allocation.
+func (p *Posting) part() (*part, error) {
+	r := p.row
+	if r == nil {
+		return nil, fmt.Errorf("the posting of %s has no line", p.Allocation)
+	}
+	at, err := domain.ParseInstant(p.Period + "-01T00:00:00Z")
+	if err != nil {
+		return nil, fmt.Errorf("a posting about %q: %w", p.Period, err)
+	}
+	t := r.target
+	return &part{
+		month: at, kept: &t.place, keptCharge: &Charge{r.texts, r.numbers},
+		allocation: &attribution.Allocation{
+			Line: r.line, Hour: r.hour, Workspace: t.workspace, Cluster: t.cluster, Deployment: t.deployment,
+			Component: t.component, MatchMethod: t.method, Hardware: t.hardware,
+			Billed: p.Billed, Effective: p.Effective, Weight: r.share, Of: attribution.Whole(1),
+			BoughtMs: r.ms[0], AllocatedMs: r.ms[1], UsefulMs: r.ms[2], MeasuredMs: r.ms[3],
+		},
+	}, nil
+}
+
+// costDelta is a difference in both ledgers.
+type costDelta struct{ billed, effective attribution.Amount }
+
+// delta is the difference of one allocation.
+type delta struct {
+	costDelta
+	before, after shareOf
+	invoice       string
+	row           postedRow // as last stated, with the differences so far
+	sums          [chargeNumbers]domain.Decimal
+	stated        [chargeNumbers]bool // by any side
+}
+
+// targets are those of the allocations of a difference: most have one in common with others.
+type targets map[target]*target
+
+func (t targets) of(p *part) *target {
+	l := p.allocation
+	want := target{l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware, p.at()}
+	known := t[want]
+	if known == nil {
+		known = &want
+		t[want] = known
+	}
+	return known
+}
+
+// describe takes what an allocation is for.
+func (d *delta) describe(l *attribution.Line, c *Charge, to *target, hour domain.Instant, method string) {
+	d.invoice = l.Invoice
+	d.row.line, d.row.texts, d.row.target, d.row.hour, d.row.method = l, c.texts, to, hour, method
+	for i := range chargeNumber {
+		if !chargeNumber[i].divided {
+			d.row.numbers[i] = c.numbers[i]
+		}
+	}
+}
+
+// take adds an allocation's figures, or subtracts them.
+func (d *delta) take(subtract bool, l *attribution.Allocation, share attribution.Amount, numbers *[chargeNumbers]string) error {
+	billed, effective, ms := l.Billed, l.Effective, [...]int64{l.BoughtMs, l.AllocatedMs, l.UsefulMs, l.MeasuredMs}
+	if subtract {
+		billed, effective, share = billed.Neg(), effective.Neg(), share.Neg()
+		for i := range ms {
+			ms[i] = -ms[i]
+		}
+	}
+	d.billed, d.effective, d.row.share = d.billed.Add(billed), d.effective.Add(effective), d.row.share.Add(share)
+	for i := range ms {
+		d.row.ms[i] += ms[i]
+	}
+	for i := range chargeNumber {
+		if !chargeNumber[i].divided || numbers[i] == "" {
+			continue
+		}
+		n, err := decimal.NewFromString(numbers[i])
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", chargeNumber[i].name, l.Ref(), err)
+		}
+		if subtract {
+			n = n.Neg()
+		}
+		d.sums[i], d.stated[i] = d.sums[i].Add(n), true
+	}
+	return nil
+}
+
+// posted returns what the posting has besides its costs.
+func (d *delta) posted() *postedRow {
+	r := d.row
+	for i := range d.sums {
+		if d.stated[i] {
+			r.numbers[i] = d.sums[i].String()
+		}
+	}
+	return &r
+}
+
+// ExportPostings calls yield with a row for every posting that the filter selects, in their order, until yield returns
+// an error. A row is that of the allocation, as [Division.Export] writes it, with the difference in everything that adds
+// up, and is reused. It returns what the rows add up to, by currency.
+func ExportPostings(posted []Posting, filter AllocationFilter, yield func(row []string) error) ([]ControlTotal, error) {
+	picker, err := dimensions.Picker(filter.Where)
+	if err != nil {
+		return nil, fmt.Errorf("postings where %v: %w", filter.Where, err)
+	}
+	sum := totals{}
+	e := newExporter()
+	for i := range posted {
+		p, err := posted[i].part()
+		if err != nil {
+			return nil, err
+		}
+		if !filter.accepts(p.allocation) || !picker.Picks(p) {
+			continue
+		}
+		sum.add(ControlTotal{p.allocation.Line.Currency, 1, p.allocation.Billed, p.allocation.Effective})
+		if err := yield(e.posting(&posted[i], p)); err != nil {
+			return nil, err
+		}
+	}
+	return sum.sorted(), nil
+}
+
+// PostingsFormat is the version of the form in which postings into a closed period are kept: this line, and a
+// line of JSON for each posting, by period and allocation. It ends with the rest of the row that an export has, in the
+// form of a record of [CanonicalFormat].
+const PostingsFormat = "quartermaster.postings/2"
+
+// keptPosting is a posting as it is kept.
+type keptPosting struct {
+	Posting
+	Method string `json:"method"`
+	Row    []byte `json:"row"`
+}
+
+// WritePostings writes postings.
+func WritePostings(w io.Writer, all []Posting) error {
+	b := bufio.NewWriter(w)
+	if _, err := b.WriteString(PostingsFormat + "\n"); err != nil {
+		return err
+	}
+	enc := json.NewEncoder(b)
+	var row bytes.Buffer
+	rows := newEncoder(&row)
+	same := map[[chargeTexts]string]*[chargeTexts]string{} // the texts of lines, which may come from several months
+	for i := range all {
+		p, err := all[i].part()
+		if err != nil {
+			return err
+		}
+		if texts := same[*p.keptCharge.texts]; texts != nil {
+			p.keptCharge.texts = texts
+		} else {
+			same[*p.keptCharge.texts] = p.keptCharge.texts
+		}
+		row.Reset()
+		rows.line = attribution.Line{} // each has a charge, with its own numbers
+		if err := errors.Join(rows.allocation(p), rows.w.Flush()); err != nil {
+			return err
+		}
+		if err := enc.Encode(&keptPosting{all[i], all[i].row.method, row.Bytes()}); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
+
+// ReadPostings reads what [WritePostings] wrote. It returns an error of [ErrCanonical] for anything else.
+func ReadPostings(text []byte) ([]Posting, error) {
+	rest, ok := bytes.CutPrefix(text, []byte(PostingsFormat+"\n"))
+	if !ok {
+		return nil, fmt.Errorf("%w: postings that begin with %.40q", ErrCanonical, text)
+	}
+	dec := json.NewDecoder(bytes.NewReader(rest))
+	dec.DisallowUnknownFields()
+	var row bytes.Reader
+	r := &decoder{r: bufio.NewReader(&row)}
+	to := targets{}
+	all := []Posting{}
+	for {
+		var k keptPosting
+		err := dec.Decode(&k)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err == nil {
+			row.Reset(k.Row)
+			r.r.Reset(&row)
+			err = k.read(r, &row, to)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: posting %d: %w", ErrCanonical, len(all)+1, err)
+		}
+		all = append(all, k.Posting)
+	}
+}
+
+// read reads the row of a posting.
+func (k *keptPosting) read(r *decoder, rest *bytes.Reader, to targets) error {
+	p := part{allocation: &attribution.Allocation{}}
+	more := r.next(&p)
+	l := p.allocation
+	switch {
+	case r.err != nil:
+		return r.err
+	case !more || r.r.Buffered() > 0 || rest.Len() > 0:
+		return errors.New("its row is not one record")
+	case l.Ref() != k.Allocation || l.Line.Currency != k.Currency || l.Billed != k.Billed || l.Effective != k.Effective:
+		return fmt.Errorf("its row is of %s", l.Ref())
+	}
+	k.row = &postedRow{
+		line: l.Line, texts: p.keptCharge.texts, target: to.of(&p), method: k.Method, hour: l.Hour, share: l.Weight,
+		ms: [4]int64{l.BoughtMs, l.AllocatedMs, l.UsefulMs, l.MeasuredMs}, numbers: p.keptCharge.numbers,
+	}
+	return nil
+}
