@@ -344,7 +344,8 @@ type Allocation struct {
 
 	Billed, Effective Amount
 	// Weight is this allocation's part of Of. It is GPU milliseconds (to the microsecond), an
-	// owner's share, or money for a line that follows others (then the weights of Billed).
+	// owner's share, or money for a line that follows others (then the weights of Billed). If some of a line of tax is
+	// recoverable, it is Billed, and Of is that of the line.
 	Weight, Of Amount
 	// GPU time in milliseconds. BoughtMs is what the line bought. It is 0 for lines that buy no
 	// time, that do not state how much, or that are for unknown machines, whether their unit is

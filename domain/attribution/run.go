@@ -26,6 +26,7 @@ type run struct {
 	out            Allocation
 	feeds          []int32 // tallies that the current record feeds
 	recoverable    Amount  // tax of the current record that is not given yet
+	taxed          bool    // a part of the current record is recoverable tax
 	reconciliation *reconciliation
 	counted        bool // the current record is counted in Result.Matches
 	weights        []weight
@@ -138,7 +139,7 @@ func (r *run) begin(rec *record) {
 	if r.trace != nil {
 		r.trace.current = r.trace.record >= 0 && rec == &r.book.records[r.trace.record]
 	}
-	r.recoverable = rec.recoverable
+	r.recoverable, r.taxed = rec.recoverable, !rec.recoverable.IsZero()
 	r.reconciliation = &r.reconciliations.all[rec.reconciliation]
 	r.result.Lines++
 	r.counted = false
@@ -162,6 +163,9 @@ func (r *run) emit(key, hardware uint32, billed, effective Amount) error {
 	r.out.Hardware = r.hardware.all[hardware]
 	r.out.Workspace, r.out.Cluster, r.out.Deployment, r.out.Component = k.workspace, k.cluster, k.deployment, k.component
 	r.out.Billed, r.out.Effective = billed, effective
+	if r.taxed { // what is recoverable has no weight among users, and the weights of a line add up
+		r.out.Weight, r.out.Of = billed.Abs(), r.line.Billed.Abs()
+	}
 	r.result.Allocations++
 	if !r.counted {
 		r.result.matched(r.out.MatchMethod, r.line.Currency, &r.line)

@@ -210,6 +210,7 @@ func (r *run) reconcile() error {
 				ClassReason: "it is not a line of the bill; it corrects for the rounding of the invoice",
 				Billed:      t.RoundingAdjustment, Generated: t.Generated,
 			}
+			r.taxed = false
 			r.out = Allocation{Line: &r.line, MatchMethod: ByFollowing, Weight: Whole(1), Of: Whole(1)}
 			r.feeds, r.reconciliation, r.counted = nil, t, true
 			if r.trace != nil && r.trace.record < 0 {

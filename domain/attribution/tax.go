@@ -84,9 +84,8 @@ func (r *run) withTax(rec *record, divide func(*record) error) error {
 func (r *run) giveTax() error {
 	key, amount, caller := r.keys.id(recoverableTax), r.recoverable, r.out
 	r.recoverable = Amount{}
-	r.out.Weight, r.out.Of = r.book.tax[r.line.TaxRule], Whole(1)
 	if t := r.trace; t != nil && t.current && t.key == key {
-		t.because("policy %s says that %s of it is recoverable", r.line.TaxRule, r.out.Weight)
+		t.because("policy %s says that %s of it is recoverable", r.line.TaxRule, r.book.tax[r.line.TaxRule])
 		t.followed = nil
 	}
 	err := r.emit(key, 0, amount, Amount{})

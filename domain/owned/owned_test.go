@@ -402,3 +402,20 @@ func TestOrderIsImmaterial(t *testing.T) {
 		t.Errorf("another order:\n%s\nwant\n%s", y, x)
 	}
 }
+
+// TestMeterWhenAMachineComes: a machine that comes into service while a meter counts takes nothing from what the meter counted before.
+func TestMeterWhenAMachineComes(t *testing.T) {
+	a, b := machine(), machine()
+	a.Site, b.Site, a.PowerWatts, b.PowerWatts = "hall", "hall", 1000, 1000
+	b.ID, b.Nodes = "dgx-02", []Node{{Name: "n2", Resource: "n2", GPUs: 8}}
+	b.InService = at(2026, 1, 2) + 12*domain.Hour
+	in := &Input{Assets: []Asset{a, b}, Tariffs: []Tariff{{Operator: "own", Site: "hall", From: at(2026, 1, 1), PerKWh: usd("1")}}}
+	for d := 1; d <= 31; d++ { // one reading a day, of 24 kWh
+		in.Readings = append(in.Readings, Reading{Cluster: "lab", Meter: "m", WattHours: dec("24000"),
+			Interval: domain.Interval{From: at(2026, 1, d), To: at(2026, 1, d+1)}})
+	}
+	all, problems := Bill(in, period(2026, 1))
+	if got := of(all, Power, "USD"); got != "744" {
+		t.Errorf("of 744 kWh that the meter counted, %s are charged; problems %v", got, problems)
+	}
+}

@@ -17,7 +17,8 @@ type share struct {
 	wh       *rat
 }
 
-// meter divides the readings of meters among the nodes that they name.
+// meter divides the readings of meters among the nodes that they name, or else among those of the cluster, while these
+// are in service. A reading counts evenly over its time.
 func (b *biller) meter(assets []Asset) {
 	watts := map[nodeName]*rat{}
 	service := map[nodeName]domain.Interval{}
@@ -41,30 +42,61 @@ func (b *biller) meter(assets []Asset) {
 	for _, r := range b.apart() {
 		nodes := r.Nodes
 		if len(nodes) == 0 {
-			nodes = slices.DeleteFunc(slices.Clone(of[r.Cluster]), func(n string) bool {
-				return service[nodeName{r.Cluster, n}].Intersect(r.Interval).Empty()
+			nodes = of[r.Cluster]
+		}
+		var services []domain.Interval
+		for _, n := range nodes {
+			if in, ok := service[nodeName{r.Cluster, n}]; ok {
+				services = append(services, in)
+			}
+		}
+		wh := ratOf(r.WattHours)
+		for _, within := range cut(r.Interval, services) {
+			in := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool {
+				of, ok := service[nodeName{r.Cluster, n}]
+				return ok && of.Intersect(within).Empty()
 			})
+			b.divide(r.Cluster, in, watts, share{within, times(wh, frac(int64(within.Length()), int64(r.Interval.Length())))})
 		}
-		if r.Interval.Empty() || len(nodes) == 0 {
-			continue
-		}
-		all, rated := new(rat), true
-		for _, n := range nodes {
-			w := watts[nodeName{r.Cluster, n}]
-			if w == nil || w.Sign() == 0 {
-				rated = false
-				break
+	}
+}
+
+// cut cuts a time where any of others begins or ends.
+func cut(at domain.Interval, others []domain.Interval) (parts []domain.Interval) {
+	times := []domain.Instant{at.From, at.To}
+	for _, o := range others {
+		for _, t := range []domain.Instant{o.From, o.To} {
+			if at.From < t && t < at.To {
+				times = append(times, t)
 			}
-			all = sum(all, w)
 		}
-		for _, n := range nodes {
-			at := nodeName{r.Cluster, n}
-			part := frac(1, int64(len(nodes)))
-			if rated {
-				part = ratio(watts[at], all)
-			}
-			b.readings[at] = append(b.readings[at], share{r.Interval, times(ratOf(r.WattHours), part)})
+	}
+	slices.Sort(times)
+	times = slices.Compact(times)
+	for i := range len(times) - 1 {
+		parts = append(parts, domain.Interval{From: times[i], To: times[i+1]})
+	}
+	return parts
+}
+
+// divide divides energy among nodes by their nameplate power, or evenly if that of one is not known.
+func (b *biller) divide(cluster string, nodes []string, watts map[nodeName]*rat, energy share) {
+	all, rated := new(rat), true
+	for _, n := range nodes {
+		w := watts[nodeName{cluster, n}]
+		if w == nil || w.Sign() == 0 {
+			rated = false
+			break
 		}
+		all = sum(all, w)
+	}
+	for _, n := range nodes {
+		at := nodeName{cluster, n}
+		part := frac(1, int64(len(nodes)))
+		if rated {
+			part = ratio(watts[at], all)
+		}
+		b.readings[at] = append(b.readings[at], share{energy.interval, times(energy.wh, part)})
 	}
 }
 

@@ -16,7 +16,7 @@ type Charge struct {
 }
 
 const (
-	chargeTexts   = 37
+	chargeTexts   = 38
 	chargeNumbers = 10
 )
 
@@ -28,7 +28,7 @@ var chargeText = [chargeTexts]string{
 	"CommitmentProgramEligibilityDetails", "ConsumedUnit", "ContractApplied", "HostProviderName", "PricingCategory",
 	"PricingCurrency", "PricingUnit", "RegionId", "RegionName", "ResourceName", "ResourceType", "ServiceCategory",
 	"ServiceName", "ServiceProviderName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId",
-	"SubAccountId", "SubAccountName", "Tags", owned.ColumnAsset,
+	"SubAccountId", "SubAccountName", "SubAccountType", "Tags", owned.ColumnAsset,
 }
 
 // chargeNumber are the columns of numbers, in the order of the canonical form.

@@ -72,7 +72,7 @@ const (
 
 func (c *Cost) add(p *part) {
 	l := p.allocation
-	if p.priced.hasList && p.priced.hasContracted && (l.Line.Category == "Usage" || l.Line.Category == "Purchase") {
+	if p.priced.hasList && p.priced.hasContracted && p.listed() {
 		c.List, c.Contracted = c.List.Add(p.priced.list), c.Contracted.Add(p.priced.contracted)
 		c.Listed = c.Listed.Add(l.Effective)
 	}
@@ -81,6 +81,18 @@ func (c *Cost) add(p *part) {
 	c.Allocated += l.AllocatedMs
 	c.Measured += l.MeasuredMs
 	c.useful += l.UsefulMs
+}
+
+// listed reports whether list and contracted cost count. Those of a commitment's purchase do not: the usage that it pays
+// for has them too. (As in the FinOps toolkit's query of savings, which leaves such purchases out.)
+func (p *part) listed() bool {
+	switch p.allocation.Line.Category {
+	case "Usage":
+		return true
+	case "Purchase":
+		return p.charge().Column("CommitmentDiscountId") == ""
+	}
+	return false
 }
 
 // sum adds another finished cost.

@@ -297,8 +297,11 @@ func (x *Explanation) reasons(t *attribution.Trace) {
 		x.WeightUnit = "gpu_ms"
 		x.Why = append(x.Why, fmt.Sprintf("weight: %s of %s GPU milliseconds in the charge period were %s", l.Weight, l.Of, held(l)))
 	case l.Component == attribution.TaxRecoverable:
-		x.WeightUnit = "share"
-		x.Why = append(x.Why, fmt.Sprintf("weight: %s of the billed tax is recoverable, and is no cost", l.Weight))
+		x.WeightUnit = "money"
+		x.Why = append(x.Why, fmt.Sprintf("weight: %s of %s of billed tax is recoverable, and is no cost", l.Weight, l.Of))
+	case l.Line.TaxRule != "" && l.Of == l.Line.Billed.Abs():
+		x.WeightUnit = "money"
+		x.Why = append(x.Why, fmt.Sprintf("weight: %s of %s of billed tax; some of the tax is recoverable, and for nobody", l.Weight, l.Of))
 	case t.Followed != nil:
 		x.WeightUnit = "money"
 		x.Why = append(x.Why, fmt.Sprintf("weight: what it follows cost %s %s, of which %s for this",

@@ -48,7 +48,10 @@ func ofLineColumn(name string, of func(*part) string) exported {
 }
 
 func ofCharge(name string, kind Kind) exported {
-	i := chargeAt[name]
+	i, ok := chargeAt[name]
+	if !ok {
+		panic("a charge has no column " + name)
+	}
 	return exported{Column: Column{Name: name, Kind: kind}, ofLine: func(p *part) string {
 		if c := p.charge(); i < chargeTexts {
 			return c.texts[i]

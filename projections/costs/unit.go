@@ -145,14 +145,20 @@ type work struct {
 
 // UnitSums adds up a month for unit costs. Its size grows with deployments and their hours of telemetry.
 type UnitSums struct {
+	view      projections.View
 	query     *UnitQuery
+	spans     map[deployed]domain.Interval // billing periods of the time that is charged
 	work      map[deployed]*work
 	hours     map[deployed]map[int64]bool // with counted units
 	costs     map[deployedIn]*UnitCost
 	providers map[providerModel]*ProviderCost
 }
 
-// NewUnitSums reads what deployments did in a month.
+// beyondMonth is how far the billing period of a month may begin before it or end after it in UTC: a week, and a day for
+// the time zone. Work further away is not counted.
+const beyondMonth = 8 * domain.Day
+
+// NewUnitSums prepares to add up a month, at a position whose rows MUST NOT change before the report was made.
 func NewUnitSums(view projections.View, q UnitQuery) (*UnitSums, error) {
 	if !slices.Contains(Units(), q.Per) {
 		return nil, fmt.Errorf("cost per %q: want one of %v", q.Per, Units())
@@ -163,13 +169,26 @@ func NewUnitSums(view projections.View, q UnitQuery) (*UnitSums, error) {
 		}
 	}
 	u := &UnitSums{
-		query: &q, work: map[deployed]*work{}, hours: map[deployed]map[int64]bool{}, costs: map[deployedIn]*UnitCost{},
-		providers: map[providerModel]*ProviderCost{},
+		view: view, query: &q, spans: map[deployed]domain.Interval{}, work: map[deployed]*work{},
+		hours: map[deployed]map[int64]bool{}, costs: map[deployedIn]*UnitCost{}, providers: map[providerModel]*ProviderCost{},
 	}
-	if err := u.readServing(view); err != nil {
-		return nil, err
+	return u, u.eachServed(func(d deployed, _ string, hour int64) *projections.Served {
+		if u.hours[d] == nil {
+			u.hours[d] = map[int64]bool{}
+		}
+		u.hours[d][hour] = true
+		return nil
+	})
+}
+
+// counts reports whether the work of a deployment at a time counts: in the billing periods of the time that is charged
+// to it, so that work and cost are of the same hours whatever time zone a supplier bills in.
+func (u *UnitSums) counts(d deployed, at domain.Instant) bool {
+	span := u.spans[d]
+	if span.Empty() {
+		span = u.query.Month
 	}
-	return u, u.readJobs(view)
+	return span.From <= at && at < span.To
 }
 
 func (u *UnitSums) of(d deployed) *work {
@@ -181,24 +200,39 @@ func (u *UnitSums) of(d deployed) *work {
 	return w
 }
 
-func (u *UnitSums) served(cluster, deployment, model string, hour int64) *projections.Served {
-	d := deployed{strings.Clone(cluster), strings.Clone(deployment)}
-	w := u.of(d)
-	w.models[model] = true
-	if u.hours[d] == nil {
-		u.hours[d] = map[int64]bool{}
-	}
-	u.hours[d][hour] = true
-	return w.served
+// readServing adds up what deployments served in the time that counts.
+func (u *UnitSums) readServing() error {
+	return u.eachServed(func(d deployed, model string, hour int64) *projections.Served {
+		if !u.counts(d, domain.Instant(hour)*domain.Hour) {
+			return nil
+		}
+		w := u.of(d)
+		w.models[model] = true
+		return w.served
+	})
 }
 
-func (u *UnitSums) readServing(view projections.View) error {
-	span := projections.Query{
-		Table: projections.TableServers, From: projections.HourOf(u.query.Month.From), To: projections.HourOf(u.query.Month.To),
+// eachServed calls to with every hour of telemetry of a deployment and model, and adds the hour to what it returns, if
+// that is not nil.
+func (u *UnitSums) eachServed(to func(d deployed, model string, hour int64) *projections.Served) error {
+	names := map[deployed]deployed{} // copies, because rows may be parts of large buffers
+	name := func(cluster, deployment string) deployed {
+		d, ok := names[deployed{cluster, deployment}]
+		if !ok {
+			d = deployed{strings.Clone(cluster), strings.Clone(deployment)}
+			names[d] = d
+		}
+		return d
 	}
-	err := view.Scan(span, func(k projections.Key, row projections.Row) error {
+	span := projections.Query{
+		Table: projections.TableServers,
+		From:  projections.HourOf(u.query.Month.From - beyondMonth), To: projections.HourOf(u.query.Month.To + beyondMonth),
+	}
+	err := u.view.Scan(span, func(k projections.Key, row projections.Row) error {
 		if h := row.(*projections.ServerHour); h.Model != "" {
-			u.served(k.Scope, h.Deployment, h.Model, k.Hour).Server(h)
+			if s := to(name(k.Scope, h.Deployment), h.Model, k.Hour); s != nil {
+				s.Server(h)
+			}
 		}
 		return nil
 	})
@@ -206,10 +240,12 @@ func (u *UnitSums) readServing(view projections.View) error {
 		return fmt.Errorf("read server hours: %w", err)
 	}
 	span.Table = projections.TableServing
-	err = view.Scan(span, func(k projections.Key, row projections.Row) error {
+	err = u.view.Scan(span, func(k projections.Key, row projections.Row) error {
 		for i := range row.(*projections.ServingHour).Sources {
-			s := &row.(*projections.ServingHour).Sources[i]
-			u.served(k.Scope, strings.TrimSuffix(k.ID, "|"+s.Model+"|"+s.Tier), s.Model, k.Hour).Sampled(s)
+			of := &row.(*projections.ServingHour).Sources[i]
+			if s := to(name(k.Scope, strings.TrimSuffix(k.ID, "|"+of.Model+"|"+of.Tier)), of.Model, k.Hour); s != nil {
+				s.Sampled(of)
+			}
 		}
 		return nil
 	})
@@ -220,24 +256,24 @@ func (u *UnitSums) readServing(view projections.View) error {
 }
 
 // readJobs counts jobs for the deployment that they name, else for one of their own name.
-func (u *UnitSums) readJobs(view projections.View) error {
-	err := view.Scan(projections.Query{Table: projections.TableJobs}, func(k projections.Key, row projections.Row) error {
+func (u *UnitSums) readJobs() error {
+	err := u.view.Scan(projections.Query{Table: projections.TableJobs}, func(k projections.Key, row projections.Row) error {
 		deployment := ""
 		var ended *domain.JobFinished
+		var at domain.Instant
 		for _, v := range row.(*projections.History).Versions {
 			switch ev := v.Event.(type) {
 			case *domain.JobQueued:
 				deployment = ev.Deployment
 			case *domain.JobFinished:
-				if ended = nil; u.query.Month.From <= v.Order.Effective && v.Order.Effective < u.query.Month.To {
-					ended = ev // the last event says how it ended
-				}
+				ended, at = ev, v.Order.Effective // the last event says how it ended
 			}
 		}
-		if ended == nil {
+		d := deployed{k.Scope, cmp.Or(deployment, k.ID)}
+		if ended == nil || !u.counts(d, at) {
 			return nil
 		}
-		w := u.of(deployed{strings.Clone(k.Scope), strings.Clone(cmp.Or(deployment, k.ID))})
+		w := u.of(deployed{strings.Clone(d.cluster), strings.Clone(d.name)})
 		if ended.Outcome == domain.JobSucceeded {
 			w.jobs++
 		} else {
@@ -253,7 +289,7 @@ func (u *UnitSums) readJobs(view projections.View) error {
 
 func (u *UnitSums) add(p *part) error {
 	l := p.allocation
-	if l.BoughtMs != 0 {
+	if l.BoughtMs != 0 || l.Hardware.GPUModel != "" { // all that the hardware costs, discounts too
 		k := providerModel{l.Hardware.GPUModel, p.at().provider, l.Line.Currency}
 		of := u.providers[k]
 		if of == nil {
@@ -273,6 +309,9 @@ func (u *UnitSums) add(p *part) error {
 		u.costs[k] = c
 	}
 	u.of(d).workspaces[l.Workspace] = true
+	if l.AllocatedMs != 0 {
+		u.spans[d] = hull(u.spans[d], l.Line.BillingPeriod)
+	}
 	c.Effective, c.Allocated, c.Useful = c.Effective.Add(l.Effective), c.Allocated+l.AllocatedMs, c.Useful+l.UsefulMs
 	counted := l.Hour == 0 || u.hours[d][projections.HourOf(l.Hour)]
 	switch {
@@ -289,7 +328,7 @@ func (u *UnitSums) Report(d *Division) (*UnitReport, error) {
 	if err := d.each(u.add); err != nil {
 		return nil, err
 	}
-	return u.report(d), nil
+	return u.report(d)
 }
 
 // Divide answers the query for a month that is divided for it.
@@ -301,7 +340,7 @@ func (u *UnitSums) Divide(view projections.View) (*UnitReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return u.report(d), nil
+	return u.report(d)
 }
 
 // only returns the only name of a set, [dimension.Mixed] for several and none for none.
@@ -315,7 +354,13 @@ func only(names map[string]bool, none string) string {
 	return none
 }
 
-func (u *UnitSums) report(d *Division) *UnitReport {
+func (u *UnitSums) report(d *Division) (*UnitReport, error) {
+	if err := u.readServing(); err != nil {
+		return nil, err
+	}
+	if err := u.readJobs(); err != nil {
+		return nil, err
+	}
 	r := &UnitReport{
 		Position: d.position, Month: d.Month, Per: u.query.Per, Methods: d.Methods, By: append([]Dimension{}, u.query.By...),
 		Groups: []UnitGroup{}, Totals: []UnitCost{}, NotCounted: []NotCounted{}, Providers: u.benchmark(),
@@ -380,7 +425,7 @@ func (u *UnitSums) report(d *Division) *UnitReport {
 	for _, currency := range slices.Sorted(maps.Keys(left)) {
 		r.NotCounted = append(r.NotCounted, *left[currency])
 	}
-	return r
+	return r, nil
 }
 
 func (c *UnitCost) did(w *work) {
@@ -453,6 +498,7 @@ func (c *UnitCost) finish(per UnitOf) {
 func (u *UnitSums) benchmark() []ProviderCost {
 	type kind struct{ model, currency string }
 	fleet, several := map[kind]*ProviderCost{}, map[kind]int{}
+	maps.DeleteFunc(u.providers, func(_ providerModel, of *ProviderCost) bool { return of.Bought == 0 })
 	for k, of := range u.providers {
 		all := fleet[kind{k.model, k.currency}]
 		if all == nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -276,9 +277,14 @@ func (c *Caller) RecordExport(ctx context.Context, m *CostsManifest) error {
 	if err != nil {
 		return err
 	}
+	var methods []string
+	for i := range m.Months {
+		methods = append(methods, m.Months[i].Methods.Attribution)
+	}
+	slices.Sort(methods)
 	env := &domain.Envelope{Time: Now(), Subject: m.SHA256, Event: &domain.ExportMade{
 		Entity: BooksEntity, Export: m.SHA256, Format: m.FileFormat, Position: m.Position,
-		Method: costs.CurrentMethods().Attribution, Rows: uint64(m.Rows), Digest: digest,
+		Method: strings.Join(slices.Compact(methods), ", "), Rows: uint64(m.Rows), Digest: digest,
 	}}
 	if err := domain.Validate(env); err != nil {
 		return err
