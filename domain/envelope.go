@@ -145,6 +145,24 @@ func AccountKey(issuer, account string) string {
 
 var barEscaper = strings.NewReplacer(`\`, `\\`, `|`, `\|`)
 
+// SplitAccountKey returns the names that [AccountKey] joined.
+func SplitAccountKey(key string) (issuer, account string) {
+	var name strings.Builder
+	for i := 0; i < len(key); i++ {
+		switch c := key[i]; {
+		case c == '|':
+			issuer = name.String()
+			name.Reset()
+		case c == '\\' && i+1 < len(key):
+			i++
+			name.WriteByte(key[i])
+		default:
+			name.WriteByte(c)
+		}
+	}
+	return issuer, name.String()
+}
+
 func pairKey(base, quote string) string {
 	if base == "" || quote == "" {
 		return ""

@@ -185,16 +185,16 @@ func formatNames() []string {
 // mostMonths bounds the months of an export.
 const mostMonths = 120
 
-// exportedMonths reads --period, or --from and --to.
-func exportedMonths(period, from, to string) ([]domain.Interval, error) {
+// exportedMonths reads a flag for one month, or --from and --to.
+func exportedMonths(flag, period, from, to string) ([]domain.Interval, error) {
 	switch {
 	case period != "" && (from != "" || to != ""):
-		return nil, commandline.Usagef("--period is one month: leave out --from and --to")
+		return nil, commandline.Usagef("--%s is one month: leave out --from and --to", flag)
 	case period != "":
-		month, err := monthFlag("period", period)
+		month, err := monthFlag(flag, period)
 		return []domain.Interval{month}, err
 	case from == "" || to == "":
-		return nil, commandline.Usagef("name the month with --period, or months with --from and --to")
+		return nil, commandline.Usagef("name the month with --%s, or months with --from and --to", flag)
 	}
 	first, err := monthFlag("from", from)
 	if err != nil {

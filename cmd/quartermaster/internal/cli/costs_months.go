@@ -25,7 +25,7 @@ func (m *monthFlags) add(cmd *cobra.Command) {
 }
 
 func (m *monthFlags) months() ([]domain.Interval, error) {
-	return exportedMonths(m.period, m.from, m.to)
+	return exportedMonths("period", m.period, m.from, m.to)
 }
 
 // compareFlag adds --compare.
