@@ -10,9 +10,10 @@ import (
 )
 
 // ExplainKept explains an allocation from a division, without dividing its month again. It covers time of one machine
-// that a line names, and lines that nobody measures. The usage of the hour is read from the view, and counts only if it
-// gives the weight of the allocation exactly. It returns nil for any other allocation that the division has, and for a
-// line that was stated otherwise since: the caller divides then.
+// that a line names, and lines that are divided without usage: by commitments, rules and what they follow, and the
+// rounding of invoices. The usage of the hour is read from the view, and counts only if it gives the weight of the
+// allocation exactly; so do the charges that a line follows. It returns nil for any other allocation that the division
+// has, and for a line or invoice that was stated otherwise since: the caller divides then.
 func (d *Division) ExplainKept(view projections.View, ref attribution.Ref) (x *Explanation, has bool, err error) {
 	k, err := d.find(&ref)
 	if k == nil || err != nil {
@@ -24,8 +25,10 @@ func (d *Division) ExplainKept(view projections.View, ref attribution.Ref) (x *E
 
 func (d *Division) explain(view projections.View, ref attribution.Ref, k *keptLine) (*Explanation, error) {
 	line := k.allocation.Line
-	if line.Number == 0 {
-		return nil, nil // it is for the rounding of an invoice, which knows its event
+	if !k.reclaimed.IsZero() {
+		if line.TaxRule, k.taxShare = d.taxPolicy(line.Billed, k.reclaimed); line.TaxRule == "" {
+			return nil, nil
+		}
 	}
 	sources, err := allocationSources(view, ref)
 	if err != nil {
@@ -33,12 +36,17 @@ func (d *Division) explain(view projections.View, ref attribution.Ref, k *keptLi
 	}
 	var from *allocationSource
 	for i := range sources {
-		if s := &sources[i]; s.month == d.Month && sameLine(s.charge, line) {
+		if s := &sources[i]; s.month == d.Month && (line.Number == 0 || k.same(s.charge)) {
 			from = s
 		}
 	}
 	if from == nil {
 		return nil, nil
+	}
+	if line.Number == 0 {
+		if same, err := d.sameInvoice(view, line); !same || err != nil {
+			return nil, err
+		}
 	}
 	k.whole.Corrects, k.whole.Reason, k.whole.Stated = from.whole.Corrects, from.whole.Reason, from.whole.Stated
 	x := &Explanation{
@@ -50,7 +58,9 @@ func (d *Division) explain(view projections.View, ref attribution.Ref, k *keptLi
 		x.Interval = x.Month
 	}
 	trace := &attribution.Trace{Allocation: k.allocation, ClassReason: line.ClassReason, MeterReason: line.MeterReason}
-	switch c := k.allocation.Component; {
+	switch {
+	case line.Number == 0:
+		trace.MatchReason = "the invoice and its lines differ by the rounding of the invoice"
 	case k.allocation.MatchMethod == attribution.ByResource && k.allocation.Hour != 0:
 		x.Interval = x.Interval.Intersect(domain.Interval{From: k.allocation.Hour, To: k.allocation.Hour + domain.Hour})
 		used, err := k.usage(view, x.Interval)
@@ -59,10 +69,11 @@ func (d *Division) explain(view projections.View, ref attribution.Ref, k *keptLi
 		}
 		x.Usage, x.UnseenMs = []ExplainedUsage{*used}, k.unseen
 		trace.MatchReason = fmt.Sprintf("it names %q, which is machine %s/%s", line.Resource, used.Cluster, used.Node)
-	case c == attribution.Assigned || c == attribution.Outside:
-		trace.MatchReason = fmt.Sprintf("no machine of the fleet matches it, and mapping rule %s takes it", line.ToRule)
 	default:
-		return nil, nil
+		if ok, err := d.matchReason(k, trace); !ok || err != nil {
+			return nil, err
+		}
+		x.Followed = trace.Followed
 	}
 	x.reconcile(&k.allocation, d.Invoices, d.Statements)
 	x.reasons(trace)
@@ -75,7 +86,9 @@ type keptLine struct {
 	allocation attribution.Allocation
 	shown      Allocation
 	whole      ExplainedLine
-	unseen     int64 // weight of unseen time, in milliseconds
+	unseen     int64              // weight of unseen time, in milliseconds
+	reclaimed  attribution.Amount // recoverable tax of the line
+	taxShare   attribution.Amount // share of the line that this is
 }
 
 // find returns an allocation of a division, nil if it has none of that name.
@@ -93,6 +106,9 @@ func (d *Division) find(ref *attribution.Ref) (*keptLine, error) {
 		if l.Component == attribution.Unseen {
 			of.unseen += milliseconds(l.Weight)
 		}
+		if l.Component == attribution.TaxRecoverable {
+			of.reclaimed = of.reclaimed.Add(l.Billed)
+		}
 		if k == nil && l.Ref() == name {
 			of.allocation, of.shown = *l, newAllocation(p)
 			line := *l.Line
@@ -107,14 +123,43 @@ func (d *Division) find(ref *attribution.Ref) (*keptLine, error) {
 // milliseconds is a weight of GPU time in whole milliseconds.
 func milliseconds(weight attribution.Amount) int64 { return weight.Decimal().Round(0).IntPart() }
 
-// sameLine reports whether a line of the ledger is as a division had it.
-func sameLine(charge *domain.BillingLine, line *attribution.Line) bool {
+// same reports whether a line of the ledger is as the division had it.
+func (k *keptLine) same(charge *domain.BillingLine) bool {
 	if charge == nil {
 		return false
 	}
+	line := k.allocation.Line
 	now, err := attribution.LineOf(charge)
-	return err == nil && now.Billed == line.Billed && now.Effective == line.Effective && now.Resource == line.Resource &&
+	if err != nil {
+		return false
+	}
+	if !k.reclaimed.IsZero() { // the division has the effective cost without recoverable tax
+		of := attribution.PortionsOf(now.Effective)
+		now.Effective = now.Effective.Sub(of.Next(k.taxShare, attribution.Whole(1)))
+	}
+	return now.Billed == line.Billed && now.Effective == line.Effective && now.Resource == line.Resource &&
 		now.Currency == line.Currency && now.ChargePeriod == line.ChargePeriod && now.Invoice == line.Invoice
+}
+
+// sameInvoice reports whether the invoice of a rounding adjustment is as the division had it.
+func (d *Division) sameInvoice(view projections.View, line *attribution.Line) (bool, error) {
+	row, err := view.Get(projections.Key{Table: projections.TableInvoices, Scope: domain.AccountKey(line.Issuer, line.Account), ID: line.Invoice})
+	if err != nil {
+		return false, fmt.Errorf("read invoice %q: %w", line.Invoice, err)
+	}
+	h, ok := row.(*projections.History)
+	if !ok {
+		return false, nil
+	}
+	in := h.Latest().Event.(*domain.InvoiceReceived)
+	for i := range d.Invoices {
+		t := &d.Invoices[i]
+		if t.Issuer == line.Issuer && t.Account == line.Account && t.Invoice == line.Invoice && t.Currency == line.Currency {
+			total, err := attribution.AmountOf(in.Total.Amount)
+			return err == nil && total == t.Received && in.Total.Currency == t.Currency && in.Status != voided, nil
+		}
+	}
+	return false, nil
 }
 
 // usage returns the weight of the machine that the line names in a part of an hour; nil if the view does not have
