@@ -82,7 +82,8 @@ func (c *Caller) Postings(ctx context.Context, at At, books domain.Interval) (ou
 			books = open
 		}
 		out = &Postings{Position: v.Position().String(), Books: books, Sums: []PostingSum{}, Postings: []costs.Posting{}}
-		if out.Closed = closeOf(closes, books).Books() != nil; !out.Closed && books != open {
+		out.Closed = closeOf(closes, books).Books() != nil
+		if begun := open != (domain.Interval{}); begun && !out.Closed && books != open {
 			return invalid("month", "%s is after the open period, %s", MonthName(books), MonthName(open))
 		}
 		posted, err := h.postingsOf(ctx, v, closes, books, h.presentDivision)
