@@ -59,7 +59,6 @@ type costDelta struct{ billed, effective attribution.Amount }
 type delta struct {
 	costDelta
 	before, after shareOf
-	invoice       string
 	row           postedRow // as last stated, with the differences so far
 	sums          [chargeNumbers]domain.Decimal
 	stated        [chargeNumbers]bool // by any side
@@ -81,7 +80,6 @@ func (t targets) of(p *part) *target {
 
 // describe takes what an allocation is for.
 func (d *delta) describe(l *attribution.Line, c *Charge, to *target, hour domain.Instant, method string) {
-	d.invoice = l.Invoice
 	d.row.line, d.row.texts, d.row.target, d.row.hour, d.row.method = l, c.texts, to, hour, method
 	for i := range chargeNumber {
 		if !chargeNumber[i].divided {
@@ -240,7 +238,8 @@ func (k *keptPosting) read(r *decoder, rest *bytes.Reader, to targets) error {
 		return r.err
 	case !more || r.r.Buffered() > 0 || rest.Len() > 0:
 		return errors.New("its row is not one record")
-	case l.Ref() != k.Allocation || l.Line.Currency != k.Currency || l.Billed != k.Billed || l.Effective != k.Effective:
+	case l.Ref() != k.Allocation || l.Line.Currency != k.Currency || l.Line.Invoice != k.Invoice ||
+		l.Billed != k.Billed || l.Effective != k.Effective:
 		return fmt.Errorf("its row is of %s", l.Ref())
 	}
 	k.row = &postedRow{

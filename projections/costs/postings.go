@@ -14,9 +14,9 @@ import (
 )
 
 // After a close, the division of a month may change. The difference is posted into the open period, allocation
-// by allocation: what was closed, plus what was posted since, is the division of today, exactly. Postings into
-// a period that is closed are kept with its close, so a later change is posted once, and later changes of the
-// same allocation are posted as a difference to what was closed and posted before.
+// by allocation: what was closed, plus what was posted since, is the division of today, exactly, and so it is
+// for each invoice. Postings into a period that is closed are kept with its close, so a later change is posted
+// once, and later changes of the same allocation are posted as a difference to what was closed and posted before.
 
 // PostingType says what changed an allocation after the close of its month.
 type PostingType string
@@ -24,7 +24,7 @@ type PostingType string
 // The types.
 const (
 	PostedLate          PostingType = "late"          // a line that was not there
-	PostedCorrection    PostingType = "correction"    // a line or an invoice was stated with other amounts, or corrected
+	PostedCorrection    PostingType = "correction"    // a line or an invoice was stated otherwise, or corrected
 	PostedReversal      PostingType = "reversal"      // a line that is no longer there
 	PostedReattribution PostingType = "reattribution" // the same line, divided otherwise
 	PostedMethod        PostingType = "method"        // the same line, divided by another version of the method
@@ -59,18 +59,19 @@ type Posting struct {
 	row *postedRow
 }
 
-// postingKey identifies an allocation. A line that changes its currency has two.
+// postingKey identifies an allocation. A line that changes its currency or its invoice has two: one is taken back and
+// the other is added, so that the sums of both invoices and both currencies are those of today.
 type postingKey struct {
-	ref      attribution.Ref
-	currency string
+	ref               attribution.Ref
+	currency, invoice string
 }
 
 func (k *postingKey) compare(o *postingKey) int {
 	a, b := &k.ref, &o.ref
 	return cmp.Or(
 		strings.Compare(a.Issuer, b.Issuer), strings.Compare(a.Account, b.Account), strings.Compare(a.Line, b.Line),
-		strings.Compare(k.currency, o.currency), cmp.Compare(a.Hour, b.Hour), strings.Compare(a.Workspace, b.Workspace),
-		strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Component, b.Component),
+		strings.Compare(k.currency, o.currency), strings.Compare(k.invoice, o.invoice), cmp.Compare(a.Hour, b.Hour),
+		strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Component, b.Component),
 	)
 }
 
@@ -82,7 +83,7 @@ func keyOf(l *attribution.Allocation) postingKey {
 	return postingKey{attribution.Ref{
 		Issuer: l.Line.Issuer, Account: l.Line.Account, Line: l.Line.ID, Hour: l.Hour,
 		Workspace: l.Workspace, Cluster: l.Cluster, Deployment: l.Deployment, Component: l.Component,
-	}, l.Line.Currency}
+	}, l.Line.Currency, l.Line.Invoice}
 }
 
 // lineState is what a division says about a line: its amounts, and a digest of its allocations.
@@ -139,7 +140,8 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 	}
 	changed := map[lineKey]bool{}
 	for k, s := range old {
-		changed[k] = now[k].digest != s.digest || now[k].currency != s.currency
+		n := now[k]
+		changed[k] = n.digest != s.digest || n.currency != s.currency || n.invoice != s.invoice
 	}
 	for k := range now {
 		if _, known := old[k]; !known {
@@ -162,7 +164,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 		if err != nil {
 			return nil, fmt.Errorf("a posting of %s: %w", p.Period, err)
 		}
-		keys[i] = postingKey{ref, p.Currency}
+		keys[i] = postingKey{ref, p.Currency, p.Invoice}
 		changed[lineKeyOf(&ref)] = true
 	}
 	to := targets{}
@@ -202,16 +204,16 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 	for i := range keys {
 		known[lineKeyOf(&keys[i].ref)] = true
 	}
-	type inCurrency struct {
+	type onInvoice struct {
 		lineKey
-		currency string
+		currency, invoice string
 	}
-	totals := map[inCurrency]costDelta{} // of each line
-	clusters := map[lineKey][]string{}   // that a line moved in
+	totals := map[onInvoice]costDelta{} // of each line
+	clusters := map[lineKey][]string{}  // that a line moved in
 	for k, d := range deltas {
 		of := lineKeyOf(&k.ref)
-		t := totals[inCurrency{of, k.currency}]
-		totals[inCurrency{of, k.currency}] = costDelta{t.billed.Add(d.billed), t.effective.Add(d.effective)}
+		t := totals[onInvoice{of, k.currency, k.invoice}]
+		totals[onInvoice{of, k.currency, k.invoice}] = costDelta{t.billed.Add(d.billed), t.effective.Add(d.effective)}
 		if !slices.Contains(clusters[of], k.ref.Cluster) {
 			clusters[of] = append(clusters[of], k.ref.Cluster)
 		}
@@ -224,7 +226,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 		of := lineKeyOf(&k.ref)
 		was, had := old[of]
 		is, has := now[of]
-		total := totals[inCurrency{of, k.currency}]
+		total := totals[onInvoice{of, k.currency, k.invoice}]
 		typ := PostedCorrection
 		switch moved := !total.billed.IsZero() || !total.effective.IsZero(); {
 		case isAccrual(of.line):
@@ -243,7 +245,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 		}
 		out = append(out, Posting{
 			Period: monthText(after.Month), Books: monthText(books), Type: typ, Allocation: k.ref.String(),
-			Line: k.ref.Line, Invoice: d.invoice, Hour: k.ref.Hour.String(), Workspace: k.ref.Workspace,
+			Line: k.ref.Line, Invoice: k.invoice, Hour: k.ref.Hour.String(), Workspace: k.ref.Workspace,
 			Cluster: k.ref.Cluster, Deployment: k.ref.Deployment, Component: k.ref.Component.String(),
 			Currency: k.currency, Billed: d.billed, Effective: d.effective,
 			Rounding: had && has && d.before == d.after, Causes: causes[of], row: d.posted(),

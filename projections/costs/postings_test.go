@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -39,7 +40,7 @@ func (e exactly) text() (lines []string) {
 func allocated(t interface{ Fatal(...any) }, d *costs.Division) exactly {
 	e := exactly{}
 	if err := d.Each(costs.AllocationFilter{}, func(a *costs.Allocation) error {
-		e.add(a.Currency+" "+a.Allocation, a.Billed, a.Effective)
+		e.add(a.Currency+" "+a.Invoice+" "+a.Allocation, a.Billed, a.Effective)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -55,13 +56,17 @@ func later(t *rapid.T, n int) (envs []domain.Envelope) {
 	for i := range rapid.IntRange(1, 4).Draw(t, "events") {
 		cost := rapid.SampledFrom([]string{"0", "1", "-1", "0.000000000000000001", "7.77", "10.01", "123.456789"}).Draw(t, "cost")
 		id := rapid.SampledFrom(ids).Draw(t, "line")
-		switch rapid.SampledFrom([]string{"line", "correction", "currency", "sample", "usage", "invoice"}).Draw(t, "kind") {
+		switch rapid.SampledFrom([]string{"line", "correction", "currency", "moved", "sample", "usage", "invoice"}).Draw(t, "kind") {
 		case "line":
 			env := recorded(billLine(id, cost, func(l *domain.BillingLine) { l.ResourceID = "r-1" }))
 			env.Source, env.Time = fmt.Sprintf("focus/%d-%d", n, i), at
 			envs = append(envs, env)
 		case "currency":
 			env := recorded(billLine(id, cost, func(l *domain.BillingLine) { l.BillingCurrency, l.InvoiceID = "EUR", "i-eur" }))
+			env.Source, env.Time = fmt.Sprintf("focus/%d-%d", n, i), at
+			envs = append(envs, env)
+		case "moved":
+			env := recorded(billLine(id, cost, func(l *domain.BillingLine) { l.ResourceID, l.InvoiceID = "r-1", "i-2" }))
 			env.Source, env.Time = fmt.Sprintf("focus/%d-%d", n, i), at
 			envs = append(envs, env)
 		case "correction":
@@ -85,7 +90,7 @@ func later(t *rapid.T, n int) (envs []domain.Envelope) {
 	return envs
 }
 
-// What was closed and what was posted since are, for each allocation, the division of today, whatever happens and
+// What was closed and what was posted since are, for each allocation and invoice, the division of today, whatever happens and
 // however often books are closed between. Postings are read back as they were written.
 func TestClosedAndPostedIsToday(t *testing.T) {
 	long.Check(t, 100, 20_000, func(t *rapid.T) {
@@ -124,7 +129,7 @@ func TestClosedAndPostedIsToday(t *testing.T) {
 				if p.Billed.IsZero() && p.Effective.IsZero() || p.Type == "" || p.Causes == nil {
 					t.Errorf("posting %+v", p)
 				}
-				sums.add(p.Currency+" "+p.Allocation, p.Billed, p.Effective)
+				sums.add(p.Currency+" "+p.Invoice+" "+p.Allocation, p.Billed, p.Effective)
 			}
 			if got, want := sums.text(), allocated(t, now).text(); !slices.Equal(got, want) {
 				t.Fatalf("period %d: closed and posted\n%q\nwant\n%q", n, got, want)
@@ -162,6 +167,48 @@ func exportedPostings(t interface{ Fatal(...any) }, all []costs.Posting) string 
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// A line that moves to another invoice, with another amount or the same, is taken off the one and put on the other. A
+// line that moves back is taken off the other again.
+func TestPostingsFollowTheInvoice(t *testing.T) {
+	for name, c := range map[string]struct{ amount, off, on string }{
+		"another amount": {"110", "-100", "110"}, "the same amount": {"100", "-100", "100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(recorded(billLine("1", "100")))
+			closed := divided(t, l)
+			state := func(day int, amount, invoice string) {
+				env := recorded(billLine("1", amount, func(l *domain.BillingLine) { l.InvoiceID = invoice }))
+				env.Source, env.Time = fmt.Sprint("focus/", day), storetest.MayBill.To+domain.Instant(day)*domain.Day
+				l.Append(env)
+			}
+			post := func(before []costs.Posting) (posted []costs.Posting, sum map[string]string) {
+				posted, err := costs.Difference(closed, before, divided(t, l), projections.BillingMonth(storetest.MayBill.To), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum = map[string]string{}
+				for _, p := range posted {
+					sum[p.Invoice] = p.Billed.String()
+					if p.Type != costs.PostedCorrection {
+						t.Errorf("%s of %s on %s, want a correction", p.Type, p.Billed, p.Invoice)
+					}
+				}
+				return posted, sum
+			}
+			state(1, c.amount, "i-2")
+			posted, sum := post(nil)
+			if want := map[string]string{"i-1": c.off, "i-2": c.on}; !maps.Equal(sum, want) {
+				t.Errorf("posted %v, want %v", sum, want)
+			}
+			state(40, "100", "i-1")
+			if _, sum = post(posted); !maps.Equal(sum, map[string]string{"i-1": "100", "i-2": "-" + c.on}) {
+				t.Errorf("posted %v when it moved back", sum)
+			}
+		})
+	}
 }
 
 // The type and the causes of what is posted.
