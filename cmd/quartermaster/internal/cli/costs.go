@@ -181,7 +181,7 @@ Kinds of exceptions:
 	asOfFlag(cmd, &asOf)
 	cmd.AddCommand(a.costAllocationsCommand(), a.costExplainCommand(), a.costMovedCommand(), a.costOwnedCommand(), a.costExportCommand(), a.costVerifyCommand(), a.costStatementCommand(), a.costTCOCommand(), a.costCommitmentsCommand(), a.costFXCommand(), a.costAccrueCommand(), a.costAccrualsCommand())
 	cmd.AddCommand(a.costUnitCommand(), a.costBudgetCommand())
-	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand(), a.costJournalCommand(), a.costEvidenceCommand())
+	cmd.AddCommand(a.costCloseCommand(), a.costPostingsCommand(), a.costRestateCommand(), a.costJournalCommand(), a.costEvidenceCommand(), a.costClaimsCommand())
 	return cmd
 }
 

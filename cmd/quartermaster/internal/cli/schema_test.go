@@ -68,6 +68,7 @@ var answers = map[string]answer{
 	"costs-unit":   report[costs.UnitReport](),
 	"costs-budget": report[costs.BudgetReport](),
 	"costs-close":  of[app.BooksClose](), "costs-close-show": of[app.BooksClose](), "costs-close-prepare": of[app.BooksClose](), "costs-close-approve": of[app.BooksClose](),
+	"costs-claims":   report[costs.Claims](),
 	"costs-evidence": {types: []reflect.Type{reflect.TypeFor[app.EvidenceManifest](), reflect.TypeFor[evidenceCheck]()}},
 	"costs-journal":  of[app.CostsJournal](), "costs-postings": of[app.Postings](), "costs-restate": of[app.Restatement](),
 	"costs-explain": {types: []reflect.Type{reflect.TypeFor[costs.Waterfall](), reflect.TypeFor[costs.Explanation]()}, report: true},
