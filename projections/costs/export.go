@@ -234,7 +234,15 @@ var exportedColumns = []exported{
 			}
 			return string(e.posted.Type)
 		}),
-	ofPosting("x_CauseEventId", "Events that can have caused a posting, by type and what they are about, separated by semicolons.",
+	ofPosting("x_CauseEventId", "Events that can have caused a posting, as source#id of CloudEvents, separated by semicolons. Null if there "+
+		"is no single event: for samples, another method, and telemetry of clusters with shards.",
+		func(e *exporter) string {
+			if e.posted == nil {
+				return ""
+			}
+			return strings.Join(e.posted.Events, "; ")
+		}),
+	ofPosting("x_Cause", "What can have caused a posting: types of events and what they are about, separated by semicolons.",
 		func(e *exporter) string {
 			if e.posted == nil {
 				return ""

@@ -62,6 +62,7 @@ type lateness struct {
 	clusters  map[string]domain.Instant             // first bill of an account of its nodes
 	nodes     map[inventory.NodeName]domain.Instant // first bill of its accounts
 	decisions map[lateName]*lateEvents
+	sharded   map[string]bool // clusters whose telemetry was ever in shards: the rows do not say which
 }
 
 type lateName struct {
@@ -74,6 +75,7 @@ type lateEvents struct {
 	n            int
 	billed, last domain.Instant
 	gpuMs        int64
+	id           string // of the last, as in [Posting]; "" if it is not known
 }
 
 // changedAfterBill reports what may change the division of the month since it was billed: samples,
@@ -87,7 +89,7 @@ func (b *books) changedAfterBill() error {
 	}
 	l := &lateness{
 		b, b.ledger.month, first, map[string]domain.Instant{},
-		map[inventory.NodeName]domain.Instant{}, map[lateName]*lateEvents{},
+		map[inventory.NodeName]domain.Instant{}, map[lateName]*lateEvents{}, map[string]bool{},
 	}
 	for i := range b.nodes {
 		n := &b.nodes[i]
@@ -177,6 +179,9 @@ func (l *lateness) events() error {
 			billed := l.of(t, k.Scope, id)
 			for i := range h.Versions {
 				v := &h.Versions[i]
+				if c, ok := v.Event.(*domain.ClusterRegistered); ok && c.Shards > 1 {
+					l.sharded[k.Scope] = true
+				}
 				if v.Order.Appended <= billed || !l.touches(h, i) || a.Judge(k, h, i) != "" {
 					continue
 				}
@@ -187,7 +192,12 @@ func (l *lateness) events() error {
 					l.decisions[name] = e
 				}
 				e.n++
-				e.last = max(e.last, v.Order.Appended)
+				if v.Order.Appended >= e.last {
+					e.last, e.id = v.Order.Appended, ""
+					if topic := t.Topic(); topic != domain.TopicTelemetry && topic != domain.TopicHardware || !l.sharded[k.Scope] {
+						e.id = eventID(topic, k.Scope, &v.Order)
+					}
+				}
 				if c, ok := v.Event.(*domain.UsageCorrected); ok && i == len(h.Versions)-1 {
 					part := c.Interval.Intersect(l.month)
 					e.gpuMs += int64((part.To - part.From) / projections.NsPerMs)

@@ -119,7 +119,8 @@ func TestExportsDifferByPostings(t *testing.T) {
 					p := &all[n]
 					n++
 					for name, want := range map[string]string{
-						"x_BooksPeriod": p.Books, "x_PostingType": string(p.Type), "x_CauseEventId": strings.Join(p.Causes, "; "),
+						"x_BooksPeriod": p.Books, "x_PostingType": string(p.Type), "x_Cause": strings.Join(p.Causes, "; "),
+						"x_CauseEventId": strings.Join(p.Events, "; "),
 						"x_AllocationId": p.Allocation, "InvoiceId": p.Invoice, "x_OriginLineId": p.Line,
 						"BillingPeriodStart": periods[p.Line][0], "BillingPeriodEnd": periods[p.Line][1],
 						"BilledCost": p.Billed.String(), "EffectiveCost": p.Effective.String(),

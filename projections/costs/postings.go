@@ -55,6 +55,9 @@ type Posting struct {
 	Rounding bool `json:"rounding,omitempty"`
 	// Causes are the events that can have changed it: type and name.
 	Causes []string `json:"causes"`
+	// Events are the events themselves, as SOURCE#ID of CloudEvents: of each cause the last. Samples have none, because
+	// a cause is many of them, and neither do events of the telemetry of a cluster with shards.
+	Events []string `json:"events"`
 
 	row *postedRow
 }
@@ -218,7 +221,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 			clusters[of] = append(clusters[of], k.ref.Cluster)
 		}
 	}
-	causes := map[lineKey][]string{}
+	causes, events := map[lineKey][]string{}, map[lineKey][]string{}
 	out := make([]Posting, 0, len(deltas))
 	keys = slices.SortedFunc(maps.Keys(deltas), func(a, b postingKey) int { return a.compare(&b) })
 	for i := range keys {
@@ -242,13 +245,15 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 		}
 		if _, ok := causes[of]; !ok {
 			causes[of] = why.of(of, typ, cmp.Or(is.invoice, was.invoice), clusters[of], before.Methods, after.Methods)
+			events[of] = why.events(causes[of])
 		}
 		out = append(out, Posting{
 			Period: monthText(after.Month), Books: monthText(books), Type: typ, Allocation: k.ref.String(),
 			Line: k.ref.Line, Invoice: k.invoice, Hour: k.ref.Hour.String(), Workspace: k.ref.Workspace,
 			Cluster: k.ref.Cluster, Deployment: k.ref.Deployment, Component: k.ref.Component.String(),
 			Currency: k.currency, Billed: d.billed, Effective: d.effective,
-			Rounding: had && has && d.before == d.after, Causes: causes[of], row: d.posted(),
+			Rounding: had && has && d.before == d.after, Causes: causes[of], Events: events[of],
+			row: d.posted(),
 		})
 	}
 	return out, nil
@@ -261,6 +266,23 @@ type Changes struct {
 	invoices map[lineKey]string  // the last event of each invoice that has one since
 	accounts map[string][]string // those of lines, by issuer and account
 	things   []thing             // usage, fleet, decisions
+	ids      map[string]string   // of events, by text
+}
+
+// eventID names an event as [Posting] does. key is that of its record.
+func eventID(topic domain.Topic, key string, o *domain.Precedence) string {
+	return fmt.Sprintf("%s#%d/%s/%d/%d", o.Source, o.Incarnation, topic, domain.PartitionOf([]byte(key), topic.Partitions()), o.Sequence)
+}
+
+// events returns the ids of causes that have one.
+func (c *Changes) events(causes []string) []string {
+	ids := []string{}
+	for _, text := range causes {
+		if c != nil && c.ids[text] != "" {
+			ids = append(ids, c.ids[text])
+		}
+	}
+	return ids
 }
 
 // thing is something that events are about.
@@ -279,7 +301,10 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 	if err != nil {
 		return nil, err
 	}
-	c := &Changes{lines: map[lineKey]string{}, with: map[lineKey]string{}, invoices: map[lineKey]string{}, accounts: map[string][]string{}}
+	c := &Changes{
+		lines: map[lineKey]string{}, with: map[lineKey]string{}, invoices: map[lineKey]string{},
+		accounts: map[string][]string{}, ids: map[string]string{},
+	}
 	at := projections.MonthStart(month.From)
 	q := projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}
 	err = view.Scan(q, func(_ projections.Key, row projections.Row) error {
@@ -292,8 +317,9 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 	err = view.Scan(projections.Query{Table: projections.TableInvoices}, func(k projections.Key, row projections.Row) error {
 		v := row.(*projections.History).Latest()
 		if in := v.Event.(*domain.InvoiceReceived); v.Order.Appended > since {
-			c.invoices[lineKey{in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID}] = fmt.Sprintf(
-				"%s %s", v.Event.Type(), ledgerName(in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID))
+			text := fmt.Sprintf("%s %s", v.Event.Type(), ledgerName(in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID))
+			c.invoices[lineKey{in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID}] = text
+			c.ids[text] = eventID(domain.TopicBilling, k.Scope, &v.Order)
 		}
 		return nil
 	})
@@ -301,7 +327,7 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 		return nil, fmt.Errorf("read invoices: %w", err)
 	}
 	// Events of the very time may be from after the position that was closed. They can have changed something.
-	l := &lateness{b: b, month: month, first: since - 1, decisions: map[lateName]*lateEvents{}}
+	l := &lateness{b: b, month: month, first: since - 1, decisions: map[lateName]*lateEvents{}, sharded: map[string]bool{}}
 	before := len(b.exceptions)
 	if err := l.samples(); err != nil {
 		return nil, err
@@ -313,7 +339,7 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 	if err := l.events(); err != nil {
 		return nil, err
 	}
-	for name := range l.decisions {
+	for name, e := range l.decisions {
 		scope, _, _ := strings.Cut(name.subject, "/")
 		wide := false
 		switch name.typ {
@@ -321,7 +347,11 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 			domain.TypeCommitmentEnded:
 			wide = true
 		}
-		c.things = append(c.things, thing{scope, wide, fmt.Sprintf("%s %s", name.typ, name.subject)})
+		text := fmt.Sprintf("%s %s", name.typ, name.subject)
+		c.things = append(c.things, thing{scope, wide, text})
+		if e.id != "" {
+			c.ids[text] = e.id
+		}
 	}
 	if err := c.operators(view, since); err != nil {
 		return nil, err
@@ -340,11 +370,12 @@ func (c *Changes) line(v *projections.Version, since domain.Instant) {
 		l := billingLine(v)
 		of = lineKey{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}
 	}
-	text := fmt.Sprintf("%s %s", v.Event.Type(), ledgerName(of.issuer, of.account, of.line))
-	switch {
-	case v.Order.Appended < since:
+	if v.Order.Appended < since {
 		return
-	case v.Order.Appended == since:
+	}
+	text := fmt.Sprintf("%s %s", v.Event.Type(), ledgerName(of.issuer, of.account, of.line))
+	c.ids[text] = eventID(domain.TopicBilling, domain.AccountKey(of.issuer, of.account), &v.Order)
+	if v.Order.Appended == since {
 		c.with[of] = text
 		return
 	}
@@ -359,9 +390,9 @@ func (c *Changes) operators(view projections.View, since domain.Instant) error {
 	err := view.Scan(projections.Query{Table: projections.TableOperators}, func(k projections.Key, row projections.Row) error {
 		for i := range row.(*projections.History).Versions {
 			if v := &row.(*projections.History).Versions[i]; v.Order.Appended >= since {
-				c.things = append(c.things, thing{
-					k.Scope, v.Event.Type() == domain.TypeOperatorRevoked, fmt.Sprintf("%s %s/%s", v.Event.Type(), k.Scope, k.ID),
-				})
+				text := fmt.Sprintf("%s %s/%s", v.Event.Type(), k.Scope, k.ID)
+				c.things = append(c.things, thing{k.Scope, v.Event.Type() == domain.TypeOperatorRevoked, text})
+				c.ids[text] = eventID(projections.TableOperators.Topic(), k.Scope, &v.Order)
 			}
 		}
 		return nil
