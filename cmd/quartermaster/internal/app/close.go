@@ -455,7 +455,15 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 	if err != nil {
 		return err
 	}
-	list, err := costs.NewChecklist(v, d, closes, true)
+	// What the kept allocations do not say is asked now: records in quarantine, gaps, and what may still arrive.
+	if d, err = d.At(v); err != nil {
+		return err
+	}
+	before, err := h.sealed(ctx, v.Position(), of.Period)
+	if err != nil {
+		return err
+	}
+	list, err := costs.NewChecklist(v, d, closes, projections.HourOf(of.Period.To) <= before)
 	if err != nil {
 		return err
 	}

@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
 )
 
 // A proposal that states other postings, totals or allocations than its position gives is not approved, whatever
@@ -104,6 +107,89 @@ func TestForgedProposalIsNotApproved(t *testing.T) {
 	apptest.Decide(t, a, root, prepare(june))
 	if err := approve(june); err != nil {
 		t.Error(err)
+	}
+}
+
+// A proposal that hides what its allocations do not say is not approved: records in quarantine, events that have not
+// arrived, and a month whose observations may still arrive.
+func TestForgedCheckIsNotApproved(t *testing.T) {
+	for check, prepare := range map[string]func(t *testing.T, dir string){
+		costs.CheckQuarantine: func(t *testing.T, dir string) {
+			if err := apptest.Plant(dir, "garbage", "gpu-twice"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		costs.CheckGaps: func(t *testing.T, dir string) { // the third event of a stream of one
+			h, _ := apptest.Open(t, dir)
+			env := sampled("reporter/gap", 9, "a")
+			env.Incarnation, env.Sequence = 1, 3
+			rec, err := apptest.EncodeThen(&env)
+			if err == nil {
+				err = h.Log.Append(t.Context(), []domain.Record{rec})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			apptest.Close(t, h)
+		},
+		costs.CheckEnded: func(*testing.T, string) {},
+	} {
+		t.Run(check, func(t *testing.T) {
+			now := may.To + 60*domain.Day
+			if check == costs.CheckEnded {
+				now = may.To + 3*domain.Day
+			}
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(now.Time().Sub(time.Now()))
+				dir := billedDir(t)
+				prepare(t, dir)
+				forgedCheck(t, dir, check)
+			})
+		})
+	}
+}
+
+// forgedCheck proposes to close May, without what a check finds, and then with it.
+func forgedCheck(t *testing.T, dir, check string) {
+	a := &app.App{Dir: dir}
+	defer func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, root := apptest.FirstOperator(t, a)
+	accept := map[string]string{}
+	found, _, err := a.For(app.Everyone).PrepareClose(t.Context(), may, accept, false)
+	if conflict := (*app.ConflictError)(nil); !errors.As(err, &conflict) {
+		t.Fatal(err)
+	}
+	for _, f := range found.Against {
+		accept[f.Check] = "a test"
+	}
+	if accept[check] == "" {
+		t.Fatalf("nothing stands against the close in %s: %v", check, accept)
+	}
+	_, draft, err := a.For(app.Everyone).PrepareClose(t.Context(), may, accept, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	honest := draft
+	honest.Events = slices.Clone(draft.Events)
+	forged := *draft.Events[0].Event.(*domain.ClosePrepared)
+	forged.Checks = slices.Clone(forged.Checks)
+	for i := range forged.Checks {
+		if c := &forged.Checks[i]; c.Check == check {
+			c.Outcome, c.Reason, c.Detail = domain.CheckMet, "", ""
+		}
+	}
+	draft.Events[0].Event = &forged
+	apptest.Decide(t, a, root, draft)
+	if _, _, err := a.For(app.Everyone).ApproveClose(t.Context(), may); err == nil || !strings.Contains(err.Error(), "against it in "+check) {
+		t.Errorf("a proposal that hides what %s found: %v", check, err)
+	}
+	apptest.Decide(t, a, root, honest)
+	if _, _, err := a.For(app.Everyone).ApproveClose(t.Context(), may); err != nil {
+		t.Errorf("a proposal that states what %s found: %v", check, err)
 	}
 }
 
