@@ -45,7 +45,7 @@ const (
 	CheckEnded          = "ended"           // no observation of the month is accepted any more
 	CheckInvoices       = "invoices"        // every invoice was received and equals its lines
 	CheckUninvoiced     = "uninvoiced"      // every line names an invoice
-	CheckMissing        = "missing"         // every account that was billed the month before is billed, or accrued
+	CheckMissing        = "missing"         // every account that was billed or accrued the month before is billed, or accrued
 	CheckAccruals       = "accruals"        // nothing is estimated
 	CheckBillingPeriods = "billing_periods" // suppliers said that they change nothing more
 	CheckRates          = "rates"           // every currency has a rate in that of the books
@@ -223,6 +223,7 @@ func (c *Checklist) invoices(r *Report) {
 func (c *Checklist) accruals(view projections.View, r *Report) error {
 	have := map[string]bool{}
 	var estimated []string
+	received := accrued{view: view}
 	for i := range r.Invoices {
 		in := &r.Invoices[i]
 		account := domain.AccountKey(in.Issuer, in.Account)
@@ -230,14 +231,22 @@ func (c *Checklist) accruals(view projections.View, r *Report) error {
 			have[account] = true
 		}
 		if isAccrual(in.Invoice) && in.Lines > 0 {
-			estimated = append(estimated, fmt.Sprintf("%s, %s %s", account, in.Billed, in.Currency))
+			had, err := received.received(account, r.Month)
+			if err != nil {
+				return err
+			}
+			text := fmt.Sprintf("%s, %s %s", account, in.Billed, in.Currency)
+			if len(had.ids) > 0 {
+				text += fmt.Sprintf(" beside %s, which is for a part of the month: accrue the rest again", had)
+			}
+			estimated = append(estimated, text)
 		}
 	}
 	missing, err := notBilled(view, r.Month, have)
 	if err != nil {
 		return err
 	}
-	c.found(CheckMissing, len(missing), true, "accounts were billed the month before and have no lines: %s", some(missing))
+	c.found(CheckMissing, len(missing), true, "accounts were billed or accrued the month before and have no lines: %s", some(missing))
 	c.found(CheckAccruals, len(estimated), true, "estimated: %s", some(estimated))
 	return nil
 }

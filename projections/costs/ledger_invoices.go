@@ -104,7 +104,7 @@ func (l *ledger) readInvoices(view projections.View) error {
 			return nil
 		}
 		if isAccrual(ev.InvoiceID) {
-			if by, err := accruals.replacedBy(k.Scope, l.month.From); by != "" || err != nil {
+			if replaced, err := accruals.replacedBy(k.Scope, l.month); replaced || err != nil {
 				return err
 			}
 		}

@@ -29,6 +29,7 @@ type ledger struct {
 	billed      billTimes
 	charges     charges // of the lines, set after they were read
 	shared      *SharedCosts
+	only        func(*domain.BillingLine) bool // lines to divide; nil: all
 }
 
 func (l *ledger) except(kind attribution.Kind, subject, format string, args ...any) {
@@ -104,6 +105,9 @@ func (l *ledger) lines(view projections.View, yield func(*attribution.Line) erro
 	l.unusable = l.unusable[:0]
 	l.charges.reset()
 	return EachLine(view, l.month, func(line *LedgerLine) error {
+		if l.only != nil && !l.only(&line.BillingLine) {
+			return nil
+		}
 		at, err := attribution.LineOf(&line.BillingLine, l.rules...)
 		if err != nil {
 			l.unusable = append(l.unusable, attribution.Exception{

@@ -24,15 +24,20 @@ accrual is matched, divided and closed like a supplier's bill. An accrual of the
 month that was imported before is replaced.
 
 Methods:
-  last-invoice   the usage and recurring purchases of the last month with a bill, of at most three;
-                 without credits, tax, corrections and one-time purchases
-  contract-rate  the time in service of each machine of the account that no line buys, at the hourly
-                 price of the contract for its SKU, else of the on-demand offer in its region
+  last-invoice   the usage and recurring purchases of the last month with a bill, of at most three,
+                 billed and effective; without credits, tax, corrections and one-time purchases
+  contract-rate  the time in service of each machine of the account that no line buys, at the price
+                 in force then: of a contract for its SKU while it has units, else of the on-demand
+                 offer in its region
   manual         the amount of --amount, with a --reason
   reverse        nothing: an earlier accrual is withdrawn
 
-An accrual counts until an invoice of the account for the month is received, or a line of the account
-names one. Then its lines are no longer in the ledger. Lines that name no invoice yet replace nothing. If the month is closed by then, the reversal and the supplier's lines are posted
+An accrual counts until the supplier's invoices for the month cover it: one whose billing period is
+the month in any time zone, or all that come weekly. They are received, or lines of the account name
+them. Then the accrual's lines are no longer in the ledger. Lines that name no invoice yet replace
+nothing. While invoices cover a part of the month, accrue again after each: last-invoice is then in
+proportion to the rest, contract-rate is what no line buys, and manual is your amount for the rest. If
+the month is closed by the time of the last invoice, the reversal and the supplier's lines are posted
 into the open period. "quartermaster costs accruals" compares both.
 
 A close lists what is estimated, and whoever prepares it has to accept that with a reason.`,
@@ -117,8 +122,8 @@ func (a *Program) costAccrualsCommand() *cobra.Command {
 		Use:   "accruals",
 		Short: "Compare the accruals of a month with what was billed",
 		Long: `Accruals lists what was accrued for a month ("costs accrue"), by which method, whether an invoice has
-replaced it, and what the supplier's lines came to. Accounts that were billed the month before and have
-neither lines nor an accrual are missing.`,
+replaced it, and what the supplier's lines came to, in each currency. Accounts that were billed or
+accrued the month before and have neither lines nor an accrual are missing.`,
 		Example: "  quartermaster costs accruals --period 2026-05\n  quartermaster costs accruals --period 2026-05 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -153,8 +158,11 @@ func (a *Program) showAccruals(b *costs.AccrualBook) {
 		for i := range b.Accruals {
 			x := &b.Accruals[i]
 			state := "counts"
-			if x.ReplacedBy != "" {
-				state = "replaced by " + clipped(x.ReplacedBy)
+			switch invoices := clipped(strings.Join(x.Invoices, ", ")); {
+			case x.Replaced:
+				state = "replaced by " + invoices
+			case invoices != "":
+				state = "counts beside " + invoices
 			}
 			t.AppendRow(table.Row{
 				named(x.Issuer), named(x.Account), x.Currency, strings.Join(x.Methods, ", "), state,
@@ -164,7 +172,7 @@ func (a *Program) showAccruals(b *costs.AccrualBook) {
 		t.Render()
 	}
 	for _, account := range b.Missing {
-		fmt.Fprintf(a.out, "missing: %s was billed the month before and has no lines: import its bill, or accrue it\n", account)
+		fmt.Fprintf(a.out, "missing: %s was billed or accrued the month before and has no lines: import its bill, or accrue it\n", account)
 	}
 	a.reportEnds(b.Completeness)
 }

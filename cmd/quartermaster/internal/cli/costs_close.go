@@ -116,7 +116,7 @@ them by digest. Another operator then approves it.
   ended            no observation of the month is accepted any more
   invoices         every invoice was received and equals its lines
   uninvoiced       every line names an invoice
-  missing          every account that was billed the month before has lines, or an accrual
+  missing          every account that was billed or accrued the month before has lines, or an accrual
   accruals         nothing is estimated
   billing_periods  suppliers said that they change nothing more
   rates            every currency has a rate in that of the books
