@@ -128,10 +128,16 @@ func (e *evidence) completeness(d *costs.Division) error {
 	for i := range book.Accruals {
 		a := &book.Accruals[i]
 		s := at(a.Issuer, a.Account)
-		s.estimated = s.estimated || a.ReplacedBy == ""
+		if len(a.Methods) == 0 {
+			continue // billed in another currency
+		}
+		s.estimated = s.estimated || !a.Replaced
 		text := fmt.Sprintf("%s %s %s", strings.Join(a.Methods, ", "), a.Accrued, a.Currency)
-		if a.ReplacedBy != "" {
-			text += ", replaced by invoice " + a.ReplacedBy
+		switch invoices := strings.Join(a.Invoices, ", "); {
+		case a.Replaced:
+			text += ", replaced by invoice " + invoices
+		case invoices != "":
+			text += ", beside invoice " + invoices
 		}
 		s.accrued = append(s.accrued, text)
 	}
