@@ -17,9 +17,10 @@ import (
 // Claims are failed machine hours of a month that suppliers were paid for, against the credits that they gave.
 //
 // What is claimed is what the hours cost: the effective cost of the allocations of component failed, which has the
-// part of what was paid upfront. Tax follows its charges, and is not claimed. Hours that a workload held although the
-// machine had failed are charged to the workload, and are not in it. No contract says how much of the price a supplier
-// credits: a claim is the whole price.
+// part of what was paid upfront. Lines that neither name a machine nor buy time are not claimed, such as network and
+// support, nor is tax: they only follow the hours. Hours that a workload held although the machine had failed are
+// charged to the workload, and are not in it. No contract says how much of the price a supplier credits: a claim is the
+// whole price.
 type Claims struct {
 	Position string          `json:"position"`
 	Month    domain.Interval `json:"period"`
@@ -115,6 +116,9 @@ func NewClaims(view projections.View, d *Division, maintenance bool) (*Claims, e
 		}
 		k := claimKey{a.Line.Issuer, a.Line.Account, a.Line.Resource, a.Cluster, a.Line.Currency}
 		if len(known[[2]string{k.account, k.resource}]) == 0 {
+			if a.BoughtMs == 0 {
+				return nil // network, support and the like are not machine time, although they follow it
+			}
 			k.resource = ""
 		}
 		s := sums[k]

@@ -193,6 +193,9 @@ func (e *evidence) coverage(d *costs.Division) error {
 		}
 		e.add("coverage", append(cells, lacks...)...)
 	}
+	if len(r.Totals) == 0 {
+		row("", &costs.Cost{}, wholeCell(r.Missing), wholeCell(r.Incomplete)) // nothing was billed
+	}
 	for i := range r.Totals {
 		row("", &r.Totals[i], wholeCell(r.Missing), wholeCell(r.Incomplete))
 	}

@@ -26,8 +26,8 @@ paid for and which no workload held, with what it cost. Beside it are the credit
 what is still to be claimed.
 
 The cost is the effective cost of the component failed, as in "costs --by component": it has the part of
-what was paid upfront. Tax, owned hardware and estimates are left out. Time in maintenance is shown, and
-claimed only with --maintenance, because the log does not know who asked for it.
+what was paid upfront. Tax, network, support, owned hardware and estimates are left out. Time in maintenance
+is shown, and claimed only with --maintenance, because the log does not know who asked for it.
 
 A credit is a line of category Credit whose charge period is in the month, in whatever month it was
 billed. It counts for the machine that it names. Other credits of the account are shown apart: nothing on a
