@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/big"
 
 	"quartermaster/domain"
@@ -11,12 +12,15 @@ import (
 // point. The zero Rate translates to nothing.
 type Rate struct{ units *big.Int } // of 10⁻¹⁸
 
-// RateOf converts a rate above 0. It returns an error for a rate that has more than 18 digits after the
+// RateOf converts a rate. It returns an error for a rate that is not above 0, has more than 18 digits after the
 // point, or is 10¹⁵ or more.
 func RateOf(d domain.Decimal) (Rate, error) {
 	a, err := AmountOf(d)
 	if err != nil {
 		return Rate{}, err
+	}
+	if a.Sign() <= 0 {
+		return Rate{}, fmt.Errorf("%s is not above 0", d)
 	}
 	m, _ := a.parts()
 	return Rate{m.big()}, nil

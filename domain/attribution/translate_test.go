@@ -45,7 +45,7 @@ func roundHalfAway(r *big.Rat) *big.Int {
 }
 
 func TestRateOfRefuses(t *testing.T) {
-	for _, s := range []string{"0.0000000000000000001", "1000000000000000"} {
+	for _, s := range []string{"0.0000000000000000001", "1000000000000000", "0", "-1.1"} {
 		if _, err := RateOf(decimal.RequireFromString(s)); err == nil {
 			t.Errorf("a rate of %s was accepted", s)
 		}

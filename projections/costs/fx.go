@@ -109,7 +109,7 @@ func ReadRates(view projections.View, month domain.Interval) (*Rates, error) {
 			continue
 		}
 		hours := decimal.NewFromInt(int64(p.Term.To - p.Term.From)).Div(decimal.NewFromInt(int64(domain.Hour)))
-		hourly := p.Hourly.Amount.Mul(decimal.NewFromInt(int64(p.Units))).Mul(hours)
+		hourly := p.Hourly.Amount.Mul(decimal.NewFromInt(int64(p.Units))).Mul(hours) // in the same currency, as is validated
 		r.prepaid[id+"\x00"+p.Upfront.Currency] = prepaid{p.Term.From, p.Upfront.Amount, p.Upfront.Amount.Add(hourly)}
 	}
 	return r, nil
@@ -138,12 +138,13 @@ func booksCurrency(view projections.View, a *registry.Authority, at domain.Insta
 	return currency, nil
 }
 
-// readStated reads the rates between the currency of the books and others.
+// readStated reads the rates between the currency of the books and others. Of several of one pair and kind that begin at
+// once, the last one counts, so that a rate with a wrong end can be stated again.
 func (r *Rates) readStated(view projections.View, a *registry.Authority) error {
 	type name struct {
 		base, quote string
 		kind        domain.FXRateKind
-		effective   domain.Interval
+		from        domain.Instant
 	}
 	last := map[name]projections.Version{}
 	err := view.Scan(projections.Query{Table: projections.TableFXRates}, func(k projections.Key, row projections.Row) error {
@@ -153,7 +154,7 @@ func (r *Rates) readStated(view projections.View, a *registry.Authority) error {
 			if ev.Base != r.Currency && ev.Quote != r.Currency || a.Judge(k, h, i) != "" {
 				continue
 			}
-			n := name{ev.Base, ev.Quote, ev.Kind, ev.Effective}
+			n := name{ev.Base, ev.Quote, ev.Kind, ev.Effective.From}
 			if before, twice := last[n]; !twice || h.Versions[i].Order.After(before.Order) {
 				last[n] = h.Versions[i]
 			}
@@ -236,8 +237,9 @@ func (r *Rates) keyOf(l *attribution.Line) rateKey {
 		return k
 	}
 	special := rateKey{l.Currency, l.Commitment, domain.FXAverage}
-	if purchase {
+	if purchase { // paid at once, whether anybody declared it or not
 		special.kind = domain.FXPayment
+		return special
 	}
 	if r.frozen {
 		if _, known := r.known[special]; known {
@@ -263,13 +265,17 @@ func (r *Rates) of(l *attribution.Line) *bookRate {
 // find looks for a rate.
 func (r *Rates) find(k rateKey) *bookRate {
 	b := &bookRate{BooksRate: domain.BooksRate{Base: k.base, Commitment: k.commitment, Kind: k.kind}}
-	switch paid := r.prepaid[k.commitment+"\x00"+k.base]; {
+	switch paid, declared := r.prepaid[k.commitment+"\x00"+k.base]; {
 	case k.base == r.Currency:
 		b.Rate = decimal.New(1, 0)
+	case r.frozen && k.commitment != "":
+		b.problem = fmt.Sprintf("it was closed without the %s rate of %s for commitment %s", k.kind, k.base, k.commitment)
 	case r.frozen:
 		b.problem = fmt.Sprintf("it was closed without a rate of %s", k.base)
 	case k.commitment == "":
 		b.Rate, b.Citation, b.problem = r.average(k.base)
+	case !declared:
+		b.problem = fmt.Sprintf("when commitment %s was paid in %s is not known: declare it with its upfront payment and its term", k.commitment, k.base)
 	case k.kind == domain.FXPayment:
 		b.Rate, b.Citation, b.problem = r.payment(k, paid)
 	default:
@@ -307,31 +313,50 @@ func (r *Rates) payment(k rateKey, p prepaid) (rate domain.Decimal, citation, pr
 
 func dayOf(t domain.Instant) string { return t.Time().Format("2006-01-02") }
 
-// one returns the only rate of a kind that is in effect in all of an interval. A rate in the other direction is
-// inverted, and rounded to 18 digits.
+// one returns the only rate of a kind that is in effect in all of an interval. If there is none, a rate in the other
+// direction is inverted, and rounded to 18 digits. Sources publish both directions rounded: they contradict each other
+// only if they differ by more than that.
 func (r *Rates) one(base string, kind domain.FXRateKind, in domain.Interval, when string) (rate domain.Decimal, citation, problem string) {
+	direct, one, problem := r.ofPair(base, r.Currency, kind, in, when)
+	inverse, other, problem2 := r.ofPair(r.Currency, base, kind, in, when)
+	switch problem = cmp.Or(problem, problem2); {
+	case problem != "":
+	case direct == nil && inverse == nil:
+		problem = fmt.Sprintf("the %s rate of %s in %s %s is missing", kind, base, r.Currency, when)
+	case direct == nil:
+		return decimal.New(1, 0).DivRound(*inverse, rateDigits), "1 / " + other, ""
+	case inverse != nil && !roundedInverse(*direct, *inverse):
+		problem = fmt.Sprintf("the %s rates of %s in %s %s contradict each other: %s, and %s", kind, base, r.Currency, when, one, other)
+	default:
+		return *direct, one, ""
+	}
+	return rate, "", problem
+}
+
+// roundedInverse reports whether two rates are each other's inverse, but for half a unit of the last digit of each.
+func roundedInverse(x, y domain.Decimal) bool {
+	half := func(d domain.Decimal) domain.Decimal { return decimal.New(5, min(0, d.Exponent())-1) }
+	off := x.Mul(y).Sub(decimal.New(1, 0)).Abs()
+	return off.LessThanOrEqual(x.Mul(half(y)).Add(y.Mul(half(x))))
+}
+
+// ofPair returns the only stated rate of a pair and kind that is in effect in all of an interval, nil if there is none.
+func (r *Rates) ofPair(base, quote string, kind domain.FXRateKind, in domain.Interval, when string) (rate *domain.Decimal, citation, problem string) {
 	for i := range r.stated {
 		s := &r.stated[i]
-		direct := s.Base == base && s.Quote == r.Currency
-		if s.Kind != kind || s.Effective.Intersect(in) != in || !direct && (s.Quote != base || s.Base != r.Currency) {
+		if s.Kind != kind || s.Effective.Intersect(in) != in || s.Base != base || s.Quote != quote {
 			continue
 		}
-		value, text := s.Rate, fmt.Sprintf("%s/%s %s %s from %s to %s", s.Base, s.Quote, s.Rate, kind, dayOf(s.Effective.From), dayOf(s.Effective.To))
-		if !direct {
-			value, text = decimal.New(1, 0).DivRound(s.Rate, rateDigits), "1 / "+text
-		}
+		text := fmt.Sprintf("%s/%s %s %s from %s to %s", s.Base, s.Quote, s.Rate, kind, dayOf(s.Effective.From), dayOf(s.Effective.To))
 		if s.Citation != "" {
 			text += " (" + s.Citation + ")"
 		}
-		if citation != "" && !rate.Equal(value) {
-			return rate, "", fmt.Sprintf("the %s rates of %s in %s %s contradict each other: %s, and %s", kind, base, r.Currency, when, citation, text)
+		if rate != nil && !rate.Equal(s.Rate) {
+			return nil, "", fmt.Sprintf("the %s rates of %s in %s %s contradict each other: %s, and %s", kind, base, quote, when, citation, text)
 		}
-		if citation == "" || direct {
-			rate, citation = value, text
+		if rate == nil {
+			rate, citation = &s.Rate, text
 		}
-	}
-	if citation == "" {
-		return rate, "", fmt.Sprintf("the %s rate of %s in %s %s is missing", kind, base, r.Currency, when)
 	}
 	return rate, citation, ""
 }

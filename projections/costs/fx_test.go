@@ -225,3 +225,58 @@ func TestPartlyPrepaidRate(t *testing.T) {
 		}
 	})
 }
+
+// TestDoubtfulRates translates a month of EUR to USD, and says what it is at, or why it cannot be translated.
+func TestDoubtfulRates(t *testing.T) {
+	may := storetest.MayBill
+	average := func(base, quote, rate string, to domain.Instant) domain.Envelope {
+		return rateSet(base, quote, rate, domain.FXAverage, domain.Interval{From: may.From, To: to})
+	}
+	line := func(edit ...func(*domain.BillingLine)) domain.Envelope {
+		return recorded(billLine("1", "100", append(edit, func(l *domain.BillingLine) { l.BillingCurrency = "EUR" })...))
+	}
+	bought := func(l *domain.BillingLine) {
+		l.ChargeCategory, l.ChargeFrequency, l.CommitmentDiscountID = "Purchase", "One-Time", "res"
+	}
+	covered := func(l *domain.BillingLine) { l.CommitmentDiscountID = "res" }
+	contract := decided(&domain.CommitmentPurchased{
+		Commitment: "res", Market: domain.Market{Provider: "p"}, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "gpu-2", GPUModel: "H100 80GB",
+		GPUsPerUnit: 2, Units: 1, Term: domain.Interval{From: may.From, To: may.To},
+		Upfront: domain.Money{Amount: storetest.Dec("100"), Currency: "EUR"}, Hourly: domain.Money{Amount: decimal.Zero, Currency: "EUR"},
+	})
+	paid := rateSet("EUR", "USD", "2", domain.FXPayment, domain.Interval{From: may.From, To: may.From + domain.Day})
+	for _, c := range []struct {
+		name string
+		log  []domain.Envelope
+		want string
+	}{
+		{"the average", []domain.Envelope{line(), average("EUR", "USD", "1.1", may.To)}, "110"},
+		{"both directions, each rounded: the direct one", []domain.Envelope{line(), average("USD", "EUR", "0.9091", may.To), average("EUR", "USD", "1.1", may.To)}, "110"},
+		{"only the other direction", []domain.Envelope{line(), average("USD", "EUR", "0.8", may.To)}, "125"},
+		{"a wrong end is stated again", []domain.Envelope{line(), average("EUR", "USD", "1.2", may.To+domain.Day), average("EUR", "USD", "1.1", may.To)}, "110"},
+		{"withdrawn by a rate for a second", []domain.Envelope{line(), average("EUR", "USD", "1.2", may.To), average("EUR", "USD", "1.2", may.From+domain.Second)},
+			"the average rate of EUR in USD for all of 2026-05 is missing"},
+		{"paid at once, and not declared", []domain.Envelope{line(bought), average("EUR", "USD", "1.1", may.To)}, "when commitment res was paid in EUR is not known"},
+		{"paid at once, and declared", []domain.Envelope{line(bought), contract, paid, average("EUR", "USD", "1.1", may.To)}, "200"},
+		{"covered, and not declared: its fee is monthly", []domain.Envelope{line(covered), average("EUR", "USD", "1.1", may.To)}, "110"},
+		{"both directions differ by more than rounding", []domain.Envelope{line(), average("USD", "EUR", "0.93", may.To), average("EUR", "USD", "1.1234", may.To)},
+			"contradict each other"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := storetest.NewLog()
+			l.Append(booksIn("USD")...)
+			l.Append(c.log...)
+			storetest.FoldView(t, l, func(v projections.View) {
+				got := ""
+				if cost, _, err := translated(v, may); err != nil {
+					got = err.Error()
+				} else {
+					got = cost.Billed.String()
+				}
+				if got != c.want && (len(c.want) < 10 || !strings.Contains(got, c.want)) {
+					t.Errorf("%s; want %s", got, c.want)
+				}
+			})
+		})
+	}
+}

@@ -124,10 +124,11 @@ func ratesOf(v projections.View, month domain.Interval) (*costs.Rates, error) {
 	if err != nil {
 		return nil, err
 	}
-	if of := closeOf(closes, month); of.Books() != nil {
-		return costs.FrozenRates(of.Proposal())
+	of := closeOf(closes, month)
+	if of.Books() == nil || len(of.Proposal().Totals) == 0 { // open, or closed with nothing to translate
+		return costs.ReadRates(v, month)
 	}
-	return costs.ReadRates(v, month)
+	return costs.FrozenRates(of.Proposal())
 }
 
 // division returns the base of all answers about a month's costs. A closed month is answered from the
