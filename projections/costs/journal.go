@@ -63,8 +63,6 @@ type JournalInput struct {
 	Close    string // names the close in external ids: its digest
 	// Statement returns the number of a workspace's statement of a month, such as 2026-05.
 	Statement func(month, workspace string) (string, error)
-	// Earlier returns divisions of an earlier month, to find the lines that postings are about.
-	Earlier func(month string) ([]*Division, error)
 }
 
 // MissingAccountsError lists what the chart of accounts does not say. The user declares it.
@@ -92,6 +90,12 @@ type journalSlip struct {
 }
 
 type slipKey struct{ month, typ, workspace, currency, issuer, account, invoice string }
+
+func (k slipKey) compare(o slipKey) int {
+	return cmp.Or(strings.Compare(k.month, o.month), strings.Compare(k.typ, o.typ), strings.Compare(k.currency, o.currency),
+		strings.Compare(k.issuer, o.issuer), strings.Compare(k.account, o.account), strings.Compare(k.invoice, o.invoice),
+		strings.Compare(k.workspace, o.workspace))
+}
 
 // NewJournal makes the journal of a closed month: what it was billed and what was used, and the postings about earlier
 // months. Amounts are in minor units, rounded once: those of a workspace's part of an invoice add up to its statement,
@@ -142,8 +146,13 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 	}
 	totalPostings(slips)
 	j := &journalMaker{in: in, missing: map[string]bool{}, lines: map[journalLine]*attribution.Minor{}}
-	for _, s := range slips {
-		if err := j.book(s); err != nil {
+	books := make([]slipBooks, 0, len(slips))
+	for _, k := range slices.SortedFunc(maps.Keys(slips), slipKey.compare) {
+		books = append(books, j.book(slips[k]))
+	}
+	footBalances(books)
+	for i := range books {
+		if err := j.enter(&books[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -204,54 +213,16 @@ func totalPostings(slips map[slipKey]*journalSlip) {
 	}
 }
 
-// post adds the postings.
+// post adds the postings, with the lines as they were when they were posted.
 func (in *JournalInput) post(add func(slipKey, *part)) error {
-	wanted := map[string]map[lineKey]*part{} // by month
 	for i := range in.Posted {
 		p := &in.Posted[i]
-		ref, err := attribution.ParseRef(p.Allocation)
-		if err != nil {
-			return fmt.Errorf("a posting of %s: %w", p.Period, err)
-		}
-		if wanted[p.Period] == nil {
-			wanted[p.Period] = map[lineKey]*part{}
-		}
-		wanted[p.Period][lineKeyOf(&ref)] = nil
-	}
-	for month, lines := range wanted {
-		divisions, err := in.Earlier(month)
+		at, err := p.part()
 		if err != nil {
 			return err
 		}
-		for _, d := range divisions {
-			if err := d.each(func(p *part) error {
-				l := p.allocation.Line
-				k := lineKey{l.Issuer, l.Account, l.ID}
-				if have, ok := lines[k]; !ok || have != nil {
-					return nil
-				}
-				line, charge, place := *l, p.charge(), p.at()
-				lines[k] = &part{allocation: &attribution.Allocation{Line: &line}, keptCharge: &Charge{charge.texts, charge.numbers}, kept: &place}
-				return nil
-			}); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range in.Posted {
-		p := &in.Posted[i]
-		ref, _ := attribution.ParseRef(p.Allocation)
-		at := part{keptCharge: noCharge, kept: &place{}}
-		line := attribution.Line{Issuer: ref.Issuer, Account: ref.Account, ID: ref.Line}
-		if known := wanted[p.Period][lineKeyOf(&ref)]; known != nil {
-			at, line = *known, *known.allocation.Line
-		}
-		line.Invoice, line.Currency = p.Invoice, p.Currency
-		at.allocation = &attribution.Allocation{
-			Line: &line, Hour: ref.Hour, Workspace: ref.Workspace, Cluster: ref.Cluster, Deployment: ref.Deployment,
-			Component: ref.Component, Billed: p.Billed, Effective: p.Effective,
-		}
-		add(slipKey{p.Period, string(p.Type), ref.Workspace, p.Currency, ref.Issuer, ref.Account, p.Invoice}, &at)
+		l := at.allocation.Line
+		add(slipKey{p.Period, string(p.Type), at.allocation.Workspace, p.Currency, l.Issuer, l.Account, p.Invoice}, at)
 	}
 	return nil
 }
@@ -305,32 +276,39 @@ func (j *journalMaker) invoiceEntity(s *journalSlip) string {
 // journalPost is an exact amount and where it goes.
 type journalPost struct {
 	account, center string
+	balance         bool // prepaid or recoverable tax
 	exact           attribution.Amount
+	rounded         attribution.Minor
 }
 
-// book books a slip: debits for what was used, prepaid or is recoverable, and credits for what is owed. Both are rounded
-// to the total of the slip.
-func (j *journalMaker) book(s *journalSlip) error {
-	var debits, credits []journalPost
-	put := func(list []journalPost, account, center string, exact attribution.Amount) []journalPost {
+// slipBooks are the debits of a slip, for what was used, prepaid or is recoverable, and its credits, for what is owed.
+type slipBooks struct {
+	*journalSlip
+	debits, credits []journalPost
+}
+
+// book says on which accounts a slip is booked.
+func (j *journalMaker) book(s *journalSlip) slipBooks {
+	b := slipBooks{journalSlip: s}
+	put := func(list []journalPost, balance bool, account, center string, exact attribution.Amount) []journalPost {
 		for i := range list {
-			if list[i].account == account && list[i].center == center {
+			if list[i].account == account && list[i].center == center && list[i].balance == balance {
 				list[i].exact = list[i].exact.Add(exact)
 				return list
 			}
 		}
-		return append(list, journalPost{account, center, exact})
+		return append(list, journalPost{account: account, center: center, balance: balance, exact: exact})
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.shares)) {
 		of := s.shares[key]
 		if !of.effective.IsZero() {
 			switch of.component {
 			case attribution.Prepaid:
-				debits = put(debits, j.account(domain.LedgerPrepaid, s, of), "", of.effective)
+				b.debits = put(b.debits, true, j.account(domain.LedgerPrepaid, s, of), "", of.effective)
 			case attribution.RoundingAdjustment:
-				debits = put(debits, j.account(domain.LedgerRounding, s, of), "", of.effective)
+				b.debits = put(b.debits, false, j.account(domain.LedgerRounding, s, of), "", of.effective)
 			default:
-				debits = put(debits, j.account(domain.LedgerExpense, s, of), j.account(domain.LedgerCostCenter, s, of), of.effective)
+				b.debits = put(b.debits, false, j.account(domain.LedgerExpense, s, of), j.account(domain.LedgerCostCenter, s, of), of.effective)
 			}
 		}
 		if rest := of.billed.Sub(of.effective); !rest.IsZero() {
@@ -341,7 +319,7 @@ func (j *journalMaker) book(s *journalSlip) error {
 			case attribution.RoundingAdjustment:
 				scope = domain.LedgerRounding
 			}
-			debits = put(debits, j.account(scope, s, of), "", rest)
+			b.debits = put(b.debits, scope != domain.LedgerRounding, j.account(scope, s, of), "", rest)
 		}
 		if of.billed.IsZero() {
 			continue
@@ -353,15 +331,85 @@ func (j *journalMaker) book(s *journalSlip) error {
 		case s.invoice == "" || isAccrual(s.invoice):
 			scope = domain.LedgerAccrued
 		}
-		credits = put(credits, j.account(scope, s, of), "", of.billed)
-	}
-	entity, issued := j.account(domain.LedgerEntity, s, &journalShare{}), j.invoiceEntity(s)
-	between := ""
-	if entity != issued {
-		between = j.account(domain.LedgerIntercompany, s, &journalShare{values: map[string]string{workspaceColumn: s.workspace}})
+		b.credits = put(b.credits, false, j.account(scope, s, of), "", of.billed)
 	}
 	if s.total.Decimals == 0 {
 		s.total.Decimals = domain.MinorUnits(s.currency)
+	}
+	return b
+}
+
+// footBalances rounds debits. What is prepaid or recoverable is rounded once for each account, currency and month, so
+// that what is taken out of an account over all workspaces is what was consumed, and each slip has a part of that. Its
+// expense is the rest of its total. A slip without expense has its total on these accounts.
+func footBalances(books []slipBooks) {
+	type balance struct{ month, typ, currency, account string }
+	groups := map[balance][]*journalPost{}
+	for i := range books {
+		b := &books[i]
+		if !slices.ContainsFunc(b.debits, func(p journalPost) bool { return !p.balance }) {
+			continue
+		}
+		for n := range b.debits {
+			if p := &b.debits[n]; p.balance {
+				k := balance{b.month, b.typ, b.currency, p.account}
+				groups[k] = append(groups[k], p)
+				p.rounded.Decimals = b.total.Decimals
+			}
+		}
+	}
+	for k, all := range groups {
+		var sum attribution.Amount
+		exact := make([]attribution.Amount, len(all))
+		for i, p := range all {
+			exact[i], sum = p.exact, sum.Add(p.exact)
+		}
+		for i, m := range attribution.Foot(exact, sum.Minor(k.currency)) {
+			all[i].rounded = m
+		}
+	}
+	for i := range books {
+		b := &books[i]
+		rest, of := b.total, []*journalPost{}
+		for n := range b.debits {
+			if b.debits[n].balance {
+				rest = rest.Sub(b.debits[n].rounded)
+			} else {
+				of = append(of, &b.debits[n])
+			}
+		}
+		if len(of) == 0 {
+			rest = b.total
+			for n := range b.debits {
+				of = append(of, &b.debits[n])
+			}
+		}
+		footPosts(of, rest)
+		of = of[:0:0]
+		for n := range b.credits {
+			of = append(of, &b.credits[n])
+		}
+		footPosts(of, b.total)
+	}
+}
+
+// footPosts rounds amounts so that they add up to a total.
+func footPosts(all []*journalPost, total attribution.Minor) {
+	exact := make([]attribution.Amount, len(all))
+	for i, p := range all {
+		exact[i] = p.exact
+	}
+	for i, m := range attribution.Foot(exact, total) {
+		all[i].rounded = m
+	}
+}
+
+// enter makes the entries of a slip.
+func (j *journalMaker) enter(s *slipBooks) error {
+	entity, issued := j.account(domain.LedgerEntity, s.journalSlip, &journalShare{}), j.invoiceEntity(s.journalSlip)
+	between := ""
+	if entity != issued {
+		between = j.account(domain.LedgerIntercompany, s.journalSlip, &journalShare{values: map[string]string{workspaceColumn: s.workspace}})
 	}
 	post := func(entity, account, center string, amount attribution.Amount) {
 		k := journalLine{entity, s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice, account, center}
@@ -372,28 +420,22 @@ func (j *journalMaker) book(s *journalSlip) error {
 		}
 		sum.Amount = sum.Amount.Add(amount)
 	}
-	if len(debits) == 0 && len(credits) > 0 || len(credits) == 0 && len(debits) > 0 && !s.total.Amount.IsZero() {
+	if len(s.debits) == 0 && len(s.credits) > 0 || len(s.credits) == 0 && len(s.debits) > 0 && !s.total.Amount.IsZero() {
 		return fmt.Errorf("%s of %s for %s is booked on one side only", s.total, s.workspace, s.invoice)
 	}
-	for i, m := range attribution.Foot(exactOf(debits), s.total) {
-		post(entity, debits[i].account, debits[i].center, m.Amount)
+	for i := range s.debits {
+		d := &s.debits[i]
+		post(entity, d.account, d.center, d.rounded.Amount)
 	}
-	for i, m := range attribution.Foot(exactOf(credits), s.total) {
+	for i := range s.credits {
+		c := &s.credits[i]
 		if entity != issued {
-			post(entity, between, "", m.Amount.Neg())
-			post(issued, between, "", m.Amount)
+			post(entity, between, "", c.rounded.Amount.Neg())
+			post(issued, between, "", c.rounded.Amount)
 		}
-		post(issued, credits[i].account, "", m.Amount.Neg())
+		post(issued, c.account, "", c.rounded.Amount.Neg())
 	}
 	return nil
-}
-
-func exactOf(all []journalPost) []attribution.Amount {
-	exact := make([]attribution.Amount, len(all))
-	for i := range all {
-		exact[i] = all[i].exact
-	}
-	return exact
 }
 
 func (k *journalLine) compare(o *journalLine) int {

@@ -1,6 +1,7 @@
 package costs_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -79,7 +80,6 @@ func TestJournalBalances(t *testing.T) {
 		}
 		j, err := costs.NewJournal(&costs.JournalInput{
 			Division: closed, Posted: posted, Chart: c, Close: "close", Statement: statementOf,
-			Earlier: func(string) ([]*costs.Division, error) { return []*costs.Division{closed, now}, nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -163,4 +163,138 @@ func TestJournalNamesWhatIsMissing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// journalOf makes the journal of a month and of postings into it, as the chart of accounts is in the log.
+func journalOf(t *testing.T, l *storetest.Log, closed *costs.Division, posted []costs.Posting) *costs.Journal {
+	t.Helper()
+	var c *costs.Chart
+	storetest.FoldView(t, l, func(v projections.View) {
+		var err error
+		if c, err = costs.ReadChart(v, storetest.MayBill); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for i := range posted {
+		posted[i].Period = "2026-04"
+	}
+	j, err := costs.NewJournal(&costs.JournalInput{
+		Division: closed, Posted: posted, Chart: c, Close: "close", Statement: statementOf,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// A posting is booked on the cost centre of its own workspace.
+func TestJournalCostCentreOfPostings(t *testing.T) {
+	l := house()
+	for _, w := range []string{"a", "b"} {
+		l.Append(domain.Envelope{Workspace: w, Time: storetest.Start - 20*domain.Day, Event: &domain.WorkspaceRegistered{Name: w, Owner: w, CostCentre: "cc-" + w}})
+	}
+	for _, env := range chart() {
+		if env.Event.(*domain.PolicySet).Scope != domain.LedgerCostCenter {
+			l.Append(env)
+		}
+	}
+	l.Append(
+		account("cc", domain.LedgerCostCenter, "none", nil),
+		account("cc-a", domain.LedgerCostCenter, "CC-A", map[string]string{"x_CostCentre": "cc-a"}),
+		account("cc-b", domain.LedgerCostCenter, "CC-B", map[string]string{"x_CostCentre": "cc-b"}),
+	)
+	closed := divided(t, l)
+	late := recorded(billLine("01-n1", "20.02", func(l *domain.BillingLine) {
+		l.ChargePeriodStart, l.ChargePeriodEnd, l.ResourceID = storetest.Span(0, 60).From, storetest.Span(0, 120).To, "r-1"
+		l.PricingQuantity, l.PricingUnit = decimal.NewNullDecimal(decimal.NewFromInt(2)), "Hours"
+		l.ServiceCategory, l.RegionID, l.SKUID = "Compute", "eu", "gpu-2"
+	}))
+	late.Source, late.Time = "focus/again", storetest.MayBill.To+domain.Day
+	l.Append(late)
+	now := divided(t, l)
+	posted, err := costs.Difference(closed, nil, now, projections.BillingMonth(storetest.MayBill.To), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := journalOf(t, l, closed, posted)
+	for _, e := range j.Entries {
+		if strings.HasSuffix(e.Statement, "/b") && e.CostCenter != "" && e.CostCenter != "CC-B" {
+			t.Errorf("%s of workspace b, cost centre %s: %s %s", e.Text, e.CostCenter, e.Debit, e.Corrects)
+		}
+	}
+}
+
+// The journal of a closed month does not change when a line that was posted into it is removed later.
+func TestJournalStays(t *testing.T) {
+	l := house()
+	for _, env := range chart() {
+		if env.Event.(*domain.PolicySet).Policy != "x" {
+			l.Append(env)
+		}
+	}
+	l.Append(
+		account("x", domain.LedgerExpense, "6000", map[string]string{"ServiceName": "Compute"}),
+		account("x-any", domain.LedgerExpense, "6900", nil),
+	)
+	closed := divided(t, l)
+	late := recorded(billLine("new", "5", func(l *domain.BillingLine) { l.ResourceID, l.ServiceName = "r-1", "Compute" }))
+	late.Time = storetest.MayBill.To + domain.Day
+	l.Append(late)
+	posted, err := costs.Difference(closed, nil, divided(t, l), projections.BillingMonth(storetest.MayBill.To), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := journalOf(t, l, closed, posted)
+	// In July the supplier removes the line. What was posted is kept.
+	l.Append(domain.Envelope{Source: "focus/again", Time: storetest.MayBill.To + 40*domain.Day, Event: &domain.BillingLineRemoved{
+		InvoiceIssuerName: "p", BillingAccountID: "1", LineID: "new", BillingPeriod: storetest.MayBill,
+	}})
+	var kept bytes.Buffer
+	if err := costs.WritePostings(&kept, posted); err != nil {
+		t.Fatal(err)
+	}
+	if posted, err = costs.ReadPostings(kept.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	again := journalOf(t, l, closed, posted)
+	text := func(j *costs.Journal) (out []string) {
+		for _, e := range j.Entries {
+			if e.Corrects != "" {
+				out = append(out, fmt.Sprint(e.Account, " ", e.Debit, " ", e.Credit, " ", e.ID[:6]))
+			}
+		}
+		return out
+	}
+	if a, b := fmt.Sprint(text(first)), fmt.Sprint(text(again)); a != b || !strings.Contains(b, "6000 4.98") {
+		t.Errorf("the journal was\n%s\nand is now\n%s", a, b)
+	}
+}
+
+// What the journal takes out of prepaid is what was consumed, to the cent: 1.00 of a commitment, used by three workspaces.
+func TestJournalPrepaidClears(t *testing.T) {
+	l := storetest.NewLog()
+	l.Append(storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, storetest.USD("1000000"), storetest.Start-10*domain.Day))
+	l.Append(chart()...)
+	for i, w := range []string{"a", "b", "c"} {
+		rule := storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start - 9*domain.Day, Event: &domain.MappingRuleSet{
+			Rule: "r" + w, ToWorkspace: w, Columns: map[string]string{"ServiceName": "S" + w}, EffectiveFrom: storetest.Start - domain.Day}})
+		l.Append(rule, recorded(billLine(fmt.Sprint("u", i), "0", func(l *domain.BillingLine) {
+			l.ServiceName = "S" + w
+			l.EffectiveCost = decimal.NewNullDecimal(storetest.Dec([]string{"0.333333", "0.333333", "0.333334"}[i]))
+		})))
+	}
+	d := divided(t, l)
+	j := journalOf(t, l, d, nil)
+	prepaid, expense := decimal.Zero, decimal.Zero
+	for _, e := range j.Entries {
+		switch e.Account {
+		case "1400":
+			prepaid = prepaid.Add(e.Amount().Amount.Decimal())
+		case "6000":
+			expense = expense.Add(e.Amount().Amount.Decimal())
+		}
+	}
+	if prepaid.String() != "-1" || expense.String() != "1" {
+		t.Errorf("the journal books %s of expense and %s of prepaid, want 1 and -1", expense, prepaid)
+	}
 }

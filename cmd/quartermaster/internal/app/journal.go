@@ -44,18 +44,6 @@ func (c *Caller) Journal(ctx context.Context, at At, month domain.Interval, enti
 			m, err := monthNamed(text)
 			return statementNumber(m, workspace, costs.BooksOf(closes, m)), err
 		}
-		in.Earlier = func(text string) ([]*costs.Division, error) {
-			m, err := monthNamed(text)
-			if err != nil {
-				return nil, err
-			}
-			closed, err := h.closedDivision(ctx, v, m)
-			if err != nil {
-				return nil, err
-			}
-			now, err := h.presentDivision(ctx, v, m)
-			return []*costs.Division{closed, now}, err
-		}
 		j, err := costs.NewJournal(in)
 		if err != nil {
 			return &ConflictError{Err: fmt.Errorf("the journal of %s: %w", MonthName(month), err)}
