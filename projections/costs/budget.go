@@ -3,6 +3,7 @@ package costs
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,8 +24,9 @@ type BudgetReport struct {
 	registry.Completeness
 }
 
-// BudgetUse is a budget, and what its workspace was charged in its period until the end of the month. A budget of basis
-// cash counts billed cost, one of basis accrual effective cost, in its own currency only.
+// BudgetUse is a budget, and what its workspace was charged in the whole months of its period until the end of the month,
+// with what was posted into them about earlier closed months. A budget of basis cash counts billed cost, one of basis
+// accrual effective cost.
 type BudgetUse struct {
 	Workspace string             `json:"workspace"`
 	Budget    string             `json:"budget"`
@@ -34,7 +36,16 @@ type BudgetUse struct {
 	Currency  string             `json:"currency"`
 	Amount    attribution.Amount `json:"amount"`
 	Actual    attribution.Amount `json:"actual"`
+	Posted    attribution.Amount `json:"posted"`    // the part of Actual that is posted about earlier closed months
 	Remaining attribution.Amount `json:"remaining"` // Amount less Actual
+	// Translated: Actual has other currencies too, translated to that of the budget, which is that of the books.
+	Translated bool `json:"translated"`
+	// NotCounted is what was charged or posted in other currencies and is not in Actual.
+	NotCounted []CurrencyAmount `json:"other_currencies"`
+	// LeftOut are the months until the end of the month that are not whole in the period.
+	LeftOut []domain.Interval `json:"months_left_out"`
+	// Problem says why nothing was counted; empty if something was.
+	Problem string `json:"problem,omitempty"`
 	// Committed is the hourly cost of commitments for the rest of the period, in the shares of the workspace.
 	Committed attribution.Amount `json:"committed"`
 	// Forecast is Actual with what the rest of the period is expected to cost, Low and High the same with the sums of
@@ -46,6 +57,12 @@ type BudgetUse struct {
 	// Variance explains Actual less the cost of as many months before.
 	Before   attribution.Amount `json:"before"`
 	Variance Variance           `json:"variance"`
+}
+
+// CurrencyAmount is an exact amount of a currency.
+type CurrencyAmount struct {
+	Currency string             `json:"currency"`
+	Amount   attribution.Amount `json:"amount"`
 }
 
 // ReadBudgets returns the budgets whose period overlaps a month.
@@ -67,7 +84,7 @@ func ReadBudgets(view projections.View, month domain.Interval) ([]BudgetUse, err
 		}
 		all = append(all, BudgetUse{
 			Workspace: strings.Clone(k.Scope), Budget: b.Budget, Period: b.Period, Basis: b.Basis, Hard: b.Hard,
-			Currency: b.Amount.Currency, Amount: amount,
+			Currency: b.Amount.Currency, Amount: amount, Remaining: amount, NotCounted: []CurrencyAmount{}, LeftOut: []domain.Interval{},
 		})
 		return nil
 	})
@@ -80,10 +97,14 @@ func ReadBudgets(view projections.View, month domain.Interval) ([]BudgetUse, err
 	return all, nil
 }
 
-// Months returns the months of the period until the end of a month.
+// Months returns the whole months of the period until the end of a month, and notes those that are not whole.
 func (b *BudgetUse) Months(month domain.Interval) (months []domain.Interval) {
 	for m := projections.BillingMonth(b.Period.From); m.From <= month.From; m = projections.BillingMonth(m.To) {
-		months = append(months, m)
+		if m.Intersect(b.Period) == m {
+			months = append(months, m)
+		} else {
+			b.LeftOut = append(b.LeftOut, m)
+		}
 	}
 	return months
 }
@@ -95,19 +116,42 @@ func (b *BudgetUse) of(billed, effective attribution.Amount) attribution.Amount 
 	return effective
 }
 
-// Spent sets what was spent, from the costs of the budget's months by GPU model and provider, compared with those before.
-func (b *BudgetUse) Spent(r *MonthsReport) {
+// Spent sets what was spent, from the costs of the budget's months by GPU model and provider, compared with those before,
+// and what was posted into the months and into those before.
+func (b *BudgetUse) Spent(r *MonthsReport, posted, before []Posting) {
 	var kinds [][2]Held
+	other := map[string]attribution.Amount{}
 	for i := range r.Groups {
 		g := &r.Groups[i]
+		then, now := b.of(g.Before.Billed, g.Before.Effective), b.of(g.Billed, g.Effective)
 		if g.Currency != b.Currency {
+			other[g.Currency] = other[g.Currency].Add(now)
 			continue
 		}
-		before, now := b.of(g.Before.Billed, g.Before.Effective), b.of(g.Billed, g.Effective)
-		b.Actual, b.Before = b.Actual.Add(now), b.Before.Add(before)
-		kinds = append(kinds, [2]Held{{before, g.Before.Bought, g.Before.Allocated}, {now, g.Bought, g.Allocated}})
+		b.Actual, b.Before = b.Actual.Add(now), b.Before.Add(then)
+		kinds = append(kinds, [2]Held{{then, g.Before.Bought, g.Before.Allocated}, {now, g.Bought, g.Allocated}})
 	}
+	late := [2]attribution.Amount{}
+	for i, all := range [][]Posting{before, posted} {
+		for j := range all {
+			p := &all[j]
+			switch amount := b.of(p.Billed, p.Effective); {
+			case p.Workspace != b.Workspace:
+			case p.Currency == b.Currency:
+				late[i] = late[i].Add(amount)
+			case i == 1:
+				other[p.Currency] = other[p.Currency].Add(amount)
+			}
+		}
+	}
+	b.Before, b.Actual, b.Posted = b.Before.Add(late[0]), b.Actual.Add(late[1]), late[1]
+	kinds = append(kinds, [2]Held{{Cost: late[0]}, {Cost: late[1]}})
 	b.Remaining, b.Variance = b.Amount.Sub(b.Actual), VarianceOf(kinds)
+	for _, currency := range slices.Sorted(maps.Keys(other)) {
+		if !other[currency].IsZero() {
+			b.NotCounted = append(b.NotCounted, CurrencyAmount{currency, other[currency]})
+		}
+	}
 }
 
 // Commit sets what the workspace's commitments cost from the end of a month to the end of the period.

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -11,11 +13,11 @@ import (
 )
 
 // mostBudgetMonths bounds the months of a budget that are read.
-const mostBudgetMonths = 36
+const mostBudgetMonths = 120
 
 // Budgets compares the budgets whose period overlaps a month with what was spent until its end.
 func (c *Caller) Budgets(ctx context.Context, at At, month domain.Interval) (r *costs.BudgetReport, err error) {
-	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
 		r = &costs.BudgetReport{Position: v.Position().String(), Month: month}
 		if r.Completeness, err = registry.CompletenessOf(v, "", "", month, domain.TopicBilling, domain.TopicTelemetry); err != nil {
 			return err
@@ -23,8 +25,24 @@ func (c *Caller) Budgets(ctx context.Context, at At, month domain.Interval) (r *
 		if r.Budgets, err = costs.ReadBudgets(v, month); err != nil {
 			return err
 		}
+		closes, err := closesOf(v)
+		if err != nil {
+			return err
+		}
+		read := map[domain.Interval][]costs.Posting{} // into months
+		posted := func(months []domain.Interval) (all []costs.Posting, err error) {
+			for _, m := range months {
+				if _, known := read[m]; !known {
+					if read[m], err = h.postingsOf(ctx, v, closes, m, h.presentDivision); err != nil {
+						return nil, err
+					}
+				}
+				all = append(all, read[m]...)
+			}
+			return all, nil
+		}
 		for i := range r.Budgets {
-			if err := c.useBudget(ctx, v, &r.Budgets[i], month); err != nil {
+			if err := c.useBudget(ctx, v, &r.Budgets[i], month, posted); err != nil {
 				return fmt.Errorf("budget %s/%s: %w", r.Budgets[i].Workspace, r.Budgets[i].Budget, err)
 			}
 		}
@@ -33,25 +51,73 @@ func (c *Caller) Budgets(ctx context.Context, at At, month domain.Interval) (r *
 	return r, err
 }
 
-func (c *Caller) useBudget(ctx context.Context, v projections.View, b *costs.BudgetUse, month domain.Interval) error {
+func (c *Caller) useBudget(
+	ctx context.Context, v projections.View, b *costs.BudgetUse, month domain.Interval, posted func([]domain.Interval) ([]costs.Posting, error),
+) error {
 	months := b.Months(month)
-	if len(months) > mostBudgetMonths {
-		return invalid("period", "it began more than %d months before %s", mostBudgetMonths, MonthName(month))
+	switch {
+	case len(months) == 0:
+		b.Problem = "no month of its period is whole: budgets count billing months"
+	case len(months) > mostBudgetMonths:
+		b.Problem = fmt.Sprintf("it began more than %d months before %s", mostBudgetMonths, MonthName(month))
 	}
-	spent, err := c.costsOfMonths(ctx, v, costs.MonthsQuery{
+	if b.Problem != "" {
+		b.Absent = "nothing was counted"
+		return nil
+	}
+	before := make([]domain.Interval, len(months))
+	m := months[0]
+	for i := range before {
+		m = projections.BillingMonth(m.From - 1)
+		before[i] = m
+	}
+	now, err := posted(months)
+	if err != nil {
+		return err
+	}
+	then, err := posted(before)
+	if err != nil {
+		return err
+	}
+	q := costs.MonthsQuery{
 		Months: months, Workspace: b.Workspace, By: []costs.Dimension{costs.ByGPUModel, costs.ByProvider}, Compare: true,
+	}
+	spent, err := c.costsOfMonths(ctx, v, q)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(spent.Groups, func(g costs.MonthsGroup) bool { return g.Currency != b.Currency }) {
+		q.Currency = b.Currency
+		switch in, err := c.costsOfMonths(ctx, v, q); {
+		case err == nil:
+			spent, b.Translated = in, true
+		case !cannotTranslate(err):
+			return err
+		default:
+			q.Currency = ""
+		}
+	}
+	b.Spent(spent, now, then)
+	if err := b.Commit(v, month); err != nil {
+		return err
+	}
+	if len(b.NotCounted) > 0 {
+		b.Absent = "it is charged in other currencies too"
+		return nil
+	}
+	last := months[max(0, len(months)-3):] // a forecast learns from months, not from years
+	hours, err := c.costsOfMonths(ctx, v, costs.MonthsQuery{
+		Months: last, Workspace: b.Workspace, By: []costs.Dimension{costs.ByHour}, Currency: q.Currency,
 	})
 	if err != nil {
 		return err
 	}
-	b.Spent(spent)
-	if err := b.Commit(v, month); err != nil {
-		return err
-	}
-	last := months[max(0, len(months)-3):] // a forecast learns from months, not from years
-	hours, err := c.costsOfMonths(ctx, v, costs.MonthsQuery{Months: last, Workspace: b.Workspace, By: []costs.Dimension{costs.ByHour}})
-	if err != nil {
-		return err
-	}
 	return b.Expect(hours, month)
+}
+
+// cannotTranslate reports whether an error says that costs cannot be had in a currency.
+func cannotTranslate(err error) bool {
+	var rates *costs.RatesError
+	var other *InvalidError
+	return errors.As(err, &rates) || errors.As(err, &other) && other.Field == "currency" || errors.Is(err, costs.ErrNoBooksCurrency)
 }

@@ -17,9 +17,11 @@ func (a *Program) costBudgetCommand() *cobra.Command {
 		Use:   "budget --period MONTH",
 		Short: "Compare budgets with what was spent, committed and forecast",
 		Long: `Budget shows each declared budget whose period overlaps the month: what its workspace was charged from
-the start of the period to the end of the month, what commitments cost for the rest of it, and what
-all of it is expected to cost, with the 5% and 95% levels. Only whole months are counted. A budget of
-basis cash counts billed cost, one of basis accrual effective cost, in the currency of the budget.
+the start of the period to the end of the month, with what was posted into these months about earlier
+closed ones, what commitments cost for the rest of the period, and what all of it is expected to cost,
+with the 5% and 95% levels. Only whole months are counted. A budget of basis cash counts billed cost,
+one of basis accrual effective cost. Costs in other currencies are translated if the books are kept in
+that of the budget; otherwise they are listed beside it.
 
 The interval adds up hourly levels, so it is wider than that of the sum. A forecast needs four weeks of
 hourly costs, and looks 13 weeks ahead at most.
@@ -91,8 +93,22 @@ func (a *Program) showBudgets(r *costs.BudgetReport) {
 		why.Render()
 	}
 	for i := range r.Budgets {
-		if b := &r.Budgets[i]; b.Absent != "" {
-			fmt.Fprintf(a.out, "no forecast for %s/%s: %s\n", clipped(b.Workspace), clipped(b.Budget), b.Absent)
+		b := &r.Budgets[i]
+		name := clipped(b.Workspace + "/" + b.Budget)
+		for _, m := range b.LeftOut {
+			fmt.Fprintf(a.out, "%s: %s is not whole in its period, and is not counted\n", name, app.MonthName(m))
+		}
+		if !b.Posted.IsZero() {
+			fmt.Fprintf(a.out, "%s: %s %s of it is posted about earlier closed months\n", name, cents(b.Posted, b.Currency), b.Currency)
+		}
+		for _, n := range b.NotCounted {
+			fmt.Fprintf(a.out, "%s: %s %s is not counted: it cannot be translated to %s\n", name, cents(n.Amount, n.Currency), n.Currency, b.Currency)
+		}
+		if b.Problem != "" {
+			fmt.Fprintf(a.out, "%s: %s\n", name, b.Problem)
+		}
+		if b.Absent != "" {
+			fmt.Fprintf(a.out, "no forecast for %s: %s\n", name, b.Absent)
 		}
 	}
 	fmt.Fprintf(a.out, "\nposition: %s\n", a.position(r.Position))
