@@ -77,6 +77,7 @@ type journalShare struct {
 	values            map[string]string
 	line              attribution.Line // of the first
 	component         attribution.Component
+	costCentre        string // of the workspace in the hours that it was charged for
 	billed, effective attribution.Amount
 }
 
@@ -165,14 +166,15 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 func (s *journalSlip) add(c *Chart, p *part) {
 	values := c.values(p)
 	var key strings.Builder
-	fmt.Fprintf(&key, "%d %d", p.allocation.Component, p.allocation.Line.Class)
+	centre := p.ownership().costCentre
+	fmt.Fprintf(&key, "%d %d\x00%s", p.allocation.Component, p.allocation.Line.Class, centre)
 	for _, name := range c.columns {
 		key.WriteByte(0)
 		key.WriteString(values[name])
 	}
 	of := s.shares[key.String()]
 	if of == nil {
-		of = &journalShare{values: values, line: *p.allocation.Line, component: p.allocation.Component}
+		of = &journalShare{values: values, line: *p.allocation.Line, component: p.allocation.Component, costCentre: centre}
 		s.shares[key.String()] = of
 	}
 	of.billed, of.effective = of.billed.Add(p.allocation.Billed), of.effective.Add(p.allocation.Effective)
@@ -250,6 +252,9 @@ func (j *journalMaker) account(scope string, s *journalSlip, of *journalShare) s
 		delete(values, workspaceColumn)
 	}
 	value, ok := j.in.Chart.find(scope, values)
+	if scope == domain.LedgerCostCenter && !ok {
+		value, ok = of.costCentre, of.costCentre != ""
+	}
 	if !ok {
 		what := "workspace " + s.workspace
 		switch scope {

@@ -298,3 +298,34 @@ func TestJournalPrepaidClears(t *testing.T) {
 		t.Errorf("the journal books %s of expense and %s of prepaid, want 1 and -1", expense, prepaid)
 	}
 }
+
+// Where no entry of the chart says a cost centre, it is the workspace's own in the hour that was paid for.
+func TestJournalCostCentreOfTheHour(t *testing.T) {
+	l := storetest.NewLog()
+	l.Append(storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, storetest.USD("1000000"), storetest.Start-10*domain.Day))
+	for _, env := range chart() {
+		if env.Event.(*domain.PolicySet).Scope != domain.LedgerCostCenter {
+			l.Append(env)
+		}
+	}
+	moved := storetest.MayBill.From + 10*domain.Day
+	for centre, from := range map[string]domain.Instant{"C-old": storetest.Start - 20*domain.Day, "C-new": moved} {
+		l.Append(domain.Envelope{Workspace: "b", Time: from, Event: &domain.WorkspaceRegistered{Name: "b", CostCentre: centre}})
+	}
+	l.Append(storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start - 9*domain.Day, Event: &domain.MappingRuleSet{
+		Rule: "r", ToWorkspace: "b", Columns: map[string]string{"ServiceName": "S"}, EffectiveFrom: storetest.Start - domain.Day}}))
+	for id, at := range map[string]domain.Instant{"old": moved - domain.Day, "new": moved} {
+		l.Append(recorded(billLine(id, map[string]string{"old": "3", "new": "4"}[id], func(l *domain.BillingLine) {
+			l.ServiceName, l.ChargePeriodStart, l.ChargePeriodEnd = "S", at, at+domain.Day
+		})))
+	}
+	got := map[string]string{}
+	for _, e := range journalOf(t, l, divided(t, l), nil).Entries {
+		if e.CostCenter != "" {
+			got[e.CostCenter] = e.Debit.String()
+		}
+	}
+	if len(got) != 2 || got["C-old"] != "3.00" || got["C-new"] != "4.00" {
+		t.Errorf("expense by cost centre %v, want 3.00 of C-old and 4.00 of C-new", got)
+	}
+}
