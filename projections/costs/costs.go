@@ -59,6 +59,9 @@ type Report struct {
 	Translation *Translation `json:"translation,omitempty"`
 	// Loaded is the view that was asked for, in which the cost of pools is passed on; absent for the direct view.
 	Loaded *Loaded `json:"loaded,omitempty"`
+	// Posted is what was posted into the closed month about earlier ones, by currency; with Workspace, about it. Groups and
+	// totals are without it. It is absent while the month is open: ask for the postings then.
+	Posted []PostedSum `json:"posted,omitempty"`
 	// What each workspace is charged of each invoice, rounded once to payable amounts, so that an
 	// invoice's statements add up to it.
 	Statements []attribution.Statement `json:"statements"`
@@ -84,6 +87,14 @@ type Report struct {
 	Books *ClosedBooks `json:"books,omitempty"`
 	registry.Completeness
 	shared *SharedCosts // nil if no policy names pools
+}
+
+// PostedSum is the sum of postings in a currency.
+type PostedSum struct {
+	Currency  string             `json:"currency"`
+	Postings  int                `json:"postings"`
+	Billed    attribution.Amount `json:"billed"`
+	Effective attribution.Amount `json:"effective"`
 }
 
 // Methods are the versions that computed a report.

@@ -267,10 +267,9 @@ func TestDoubtfulRates(t *testing.T) {
 			l.Append(booksIn("USD")...)
 			l.Append(c.log...)
 			storetest.FoldView(t, l, func(v projections.View) {
-				got := ""
-				if cost, _, err := translated(v, may); err != nil {
-					got = err.Error()
-				} else {
+				cost, _, err := translated(v, may)
+				got := fmt.Sprint(err)
+				if err == nil {
 					got = cost.Billed.String()
 				}
 				if got != c.want && (len(c.want) < 10 || !strings.Contains(got, c.want)) {

@@ -461,3 +461,19 @@ func few(all []string) []string {
 	}
 	return append(slices.Clone(all[:mostCauses]), fmt.Sprintf("and %d more", len(all)-mostCauses))
 }
+
+// SumPosted sums up postings by currency: those about a workspace, or with "" all.
+func SumPosted(all []Posting, workspace string) []PostedSum {
+	sums := map[string]PostedSum{}
+	for i := range all {
+		if p := &all[i]; workspace == "" || p.Workspace == workspace {
+			of := sums[p.Currency]
+			sums[p.Currency] = PostedSum{p.Currency, of.Postings + 1, of.Billed.Add(p.Billed), of.Effective.Add(p.Effective)}
+		}
+	}
+	out := []PostedSum{}
+	for _, currency := range slices.Sorted(maps.Keys(sums)) {
+		out = append(out, sums[currency])
+	}
+	return out
+}

@@ -14,11 +14,26 @@ import (
 
 // Costs allocates a billing month to those who used what was billed.
 func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Report, err error) {
-	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
-		if r, err = c.costs(ctx, v, q); err == nil && len(r.Groups) == 0 {
-			err = charged(v, q.Workspace)
+	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
+		if r, err = c.costs(ctx, v, q); err != nil {
+			return err
 		}
-		return err
+		if r.Books != nil {
+			closes, err := closesOf(v)
+			if err != nil {
+				return err
+			}
+			posted, err := h.postedInto(ctx, closes, closeOf(closes, q.Month))
+			if err != nil {
+				return err
+			}
+			copied := *r // the report is cached
+			r, copied.Posted = &copied, costs.SumPosted(posted, q.Workspace)
+		}
+		if len(r.Groups) == 0 && len(r.Posted) == 0 {
+			return charged(v, q.Workspace)
+		}
+		return nil
 	})
 	return r, err
 }

@@ -94,6 +94,10 @@ func (a *Program) showCosts(ctx context.Context, at app.At, r *costs.Report) err
 	fmt.Fprintln(a.out)
 	if b := r.Books; b != nil {
 		fmt.Fprintf(a.out, "closed by %s and %s at %s; later changes are posted into the open period\n", clipped(b.Prepared), clipped(b.Approved), b.Closed)
+		for _, p := range r.Posted {
+			fmt.Fprintf(a.out, "posted into it about earlier months, and not in the totals: %s %s billed, %s effective, in %s postings (costs postings --month %s)\n",
+				cents(p.Billed, p.Currency), p.Currency, cents(p.Effective, p.Currency), comma(p.Postings), app.MonthName(r.Month))
+		}
 	}
 	a.showTranslation(r.Translation)
 	for _, p := range r.Policies {
