@@ -55,6 +55,8 @@ const (
 	CheckTelemetry      = "telemetry"       // every hour that was paid for was observed
 	CheckExceptions     = "exceptions"      // there are none
 	CheckGenerated      = "generated"       // every line is from a supplier
+	CheckClosedMonths   = "closed_months"   // every invoice of a closed month still equals its lines
+	CheckBeforeBooks    = "before_books"    // nothing came for a month before the first closed one
 )
 
 // CheckNames returns the points of the checklist.
@@ -62,6 +64,7 @@ func CheckNames() []string {
 	return []string{
 		CheckOrder, CheckEnded, CheckInvoices, CheckUninvoiced, CheckMissing, CheckAccruals, CheckBillingPeriods, CheckRates, CheckQuarantine,
 		CheckGaps, CheckUnregistered, CheckTelemetry, CheckExceptions, CheckGenerated,
+		CheckClosedMonths, CheckBeforeBooks,
 	}
 }
 
@@ -110,8 +113,8 @@ var exceptionOwners = map[attribution.Kind]domain.Role{
 }
 
 // NewChecklist checks a divided month before its close. sealed: no observation of the month is accepted any
-// more.
-func NewChecklist(view projections.View, d *Division, closes []registry.Close, sealed bool) (*Checklist, error) {
+// more. earlier is what came about earlier months since the last close, nil if nothing was closed.
+func NewChecklist(view projections.View, d *Division, closes []registry.Close, sealed bool, earlier *Earlier) (*Checklist, error) {
 	r, err := d.Report(Query{Month: d.Month, By: []Dimension{ByComponent}})
 	if err != nil {
 		return nil, err
@@ -147,6 +150,7 @@ func NewChecklist(view projections.View, d *Division, closes []registry.Close, s
 	}
 	c.found(CheckExceptions, len(c.Exceptions), true, "%s", strings.Join(list, ", "))
 	c.met(CheckGenerated, !r.Generated, true, "some lines or invoices are synthetic")
+	c.earlier(earlier)
 	return c, nil
 }
 

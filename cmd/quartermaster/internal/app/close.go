@@ -240,7 +240,7 @@ func (h *Conn) closing(ctx context.Context, v projections.View, of *registry.Clo
 	}
 	if problem == nil {
 		var list *costs.Checklist
-		if list, problem = costs.NewChecklist(v, d, nil, true); problem == nil {
+		if list, problem = costs.NewChecklist(v, d, nil, true, nil); problem == nil {
 			out.Exceptions = list.Exceptions
 		}
 	}
@@ -358,7 +358,11 @@ func (c *Caller) prepareClose(ctx context.Context, h *Conn, v projections.View, 
 	if err != nil {
 		return nil, err
 	}
-	list, err := costs.NewChecklist(v, d, closes, projections.HourOf(month.To) <= before)
+	earlier, err := h.earlier(ctx, v, closes, month)
+	if err != nil {
+		return nil, err
+	}
+	list, err := costs.NewChecklist(v, d, closes, projections.HourOf(month.To) <= before, earlier)
 	if err != nil {
 		return nil, err
 	}
@@ -455,7 +459,8 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 	if err != nil {
 		return err
 	}
-	// What the kept allocations do not say is asked now: records in quarantine, gaps, and what may still arrive.
+	// What the kept allocations do not say is asked now: records in quarantine, gaps, what may still arrive, and earlier
+	// months.
 	if d, err = d.At(v); err != nil {
 		return err
 	}
@@ -463,7 +468,11 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 	if err != nil {
 		return err
 	}
-	list, err := costs.NewChecklist(v, d, closes, projections.HourOf(of.Period.To) <= before)
+	earlier, err := h.earlier(ctx, v, closes, of.Period)
+	if err != nil {
+		return err
+	}
+	list, err := costs.NewChecklist(v, d, closes, projections.HourOf(of.Period.To) <= before, earlier)
 	if err != nil {
 		return err
 	}

@@ -216,7 +216,11 @@ func (e *evidence) close(ctx context.Context, d *costs.Division, m *EvidenceMont
 	month := MonthName(d.Month)
 	if of == nil {
 		e.add("closes", month, string(CloseOpen), "", d.Methods.Attribution, "", wholeCell(d.Summary.Allocations), "", "", "", "", "", "", "", "")
-		list, err := costs.NewChecklist(e.view, d, e.closes, projections.HourOf(d.Month.To) <= projections.SealedBefore(e.last))
+		earlier, err := e.h.earlier(ctx, e.view, e.closes, d.Month)
+		if err != nil {
+			return err
+		}
+		list, err := costs.NewChecklist(e.view, d, e.closes, projections.HourOf(d.Month.To) <= projections.SealedBefore(e.last), earlier)
 		if err != nil {
 			return err
 		}

@@ -84,6 +84,9 @@ func (c *Caller) Postings(ctx context.Context, at At, books domain.Interval) (ou
 		out = &Postings{Position: v.Position().String(), Books: books, Sums: []PostingSum{}, Postings: []costs.Posting{}}
 		out.Closed = closeOf(closes, books).Books() != nil
 		if begun := open != (domain.Interval{}); begun && !out.Closed && books != open {
+			if first := firstPeriod(closes); books.From < first.From {
+				return invalid("month", "%s is before the books begin, with %s", MonthName(books), MonthName(first))
+			}
 			return invalid("month", "%s is after the open period, %s", MonthName(books), MonthName(open))
 		}
 		posted, err := h.postingsOf(ctx, v, closes, books, h.presentDivision)
@@ -119,6 +122,48 @@ func openPeriod(closes []registry.Close) domain.Interval {
 		return domain.Interval{}
 	}
 	return projections.BillingMonth(to)
+}
+
+// firstPeriod returns the first closed month, with which the books begin; the zero interval if none is closed.
+func firstPeriod(closes []registry.Close) (first domain.Interval) {
+	for i := range closes {
+		if b := closes[i].Books(); b != nil && (first.To == 0 || b.Period.From < first.From) {
+			first = b.Period
+		}
+	}
+	return first
+}
+
+// earlier returns what came about months before one since they were closed; nil if none of them is.
+func (h *Conn) earlier(ctx context.Context, v projections.View, closes []registry.Close, month domain.Interval) (*costs.Earlier, error) {
+	out := &costs.Earlier{}
+	var last *domain.BooksClosed
+	for i := range closes {
+		b := closes[i].Books()
+		if b == nil || b.Period.From >= month.From {
+			continue
+		}
+		now, err := h.presentDivision(ctx, v, b.Period)
+		if err != nil {
+			return nil, err
+		}
+		out.Closed(now)
+		if last == nil || b.Period.From > last.Period.From {
+			last = b
+		}
+	}
+	if last == nil {
+		return nil, nil
+	}
+	at, err := domain.ParsePosition(last.Position)
+	if err != nil {
+		return nil, err
+	}
+	since, err := h.lastAppended(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return out, out.BeforeBooks(v, firstPeriod(closes), since)
 }
 
 // postingsNow returns the differences between what was closed and posted about each closed month, and its division at

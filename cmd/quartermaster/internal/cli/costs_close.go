@@ -126,6 +126,8 @@ them by digest. Another operator then approves it.
   telemetry        every hour that was paid for was observed
   exceptions       there are none
   generated        every line is from a supplier
+  closed_months    every invoice of a closed month still equals its lines
+  before_books     nothing came for a month before the first closed one
 
 Order, invoices and rates must be met. Other findings can be accepted with --accept CHECK=REASON.
 The reason is part of the proposal, so whoever approves it sees it. A refused attempt is recorded
