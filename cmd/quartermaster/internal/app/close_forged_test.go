@@ -140,7 +140,7 @@ func TestForgedCheckIsNotApproved(t *testing.T) {
 				now = may.To + 3*domain.Day
 			}
 			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(now.Time().Sub(time.Now())) //nolint:forbidigo // moves the clock of the bubble, and waits for nothing
+				time.Sleep(time.Until(now.Time())) //nolint:forbidigo // moves the clock of the bubble, and waits for nothing
 				dir := billedDir(t)
 				prepare(t, dir)
 				forgedCheck(t, dir, check)
