@@ -169,7 +169,8 @@ func (l *lateness) events() error {
 	} {
 		q := projections.Query{Table: t}
 		if t == projections.TableFaults || t == projections.TableHealth {
-			q.From, q.To = projections.MonthStart(l.month.From), projections.MonthStart(l.month.To)
+			span := l.span()
+			q.From, q.To = projections.MonthStart(span.From), projections.MonthStart(projections.BillingMonth(span.To-1).To)
 		}
 		err := l.b.view.Scan(q, func(k projections.Key, row projections.Row) error {
 			h, id := row.(*projections.History), k.ID
@@ -199,7 +200,7 @@ func (l *lateness) events() error {
 					}
 				}
 				if c, ok := v.Event.(*domain.UsageCorrected); ok && i == len(h.Versions)-1 {
-					part := c.Interval.Intersect(l.month)
+					part := c.Interval.Intersect(l.span())
 					e.gpuMs += int64((part.To - part.From) / projections.NsPerMs)
 				}
 			}
@@ -217,20 +218,25 @@ func (l *lateness) events() error {
 	return nil
 }
 
+// span is the time that the division of the month depends on: the month, and what its lines are charged for, which may
+// begin and end at another hour.
+func (l *lateness) span() domain.Interval { return hull(l.month, l.b.ledger.charged) }
+
 // touches reports whether the division of the month depends on a version.
 func (l *lateness) touches(h *projections.History, i int) bool {
 	v := &h.Versions[i]
-	replaced := i+1 < len(h.Versions) && h.Versions[i+1].Order.Effective <= l.month.From
-	inForce := v.Order.Effective < l.month.To && !replaced
+	span := l.span()
+	replaced := i+1 < len(h.Versions) && h.Versions[i+1].Order.Effective <= span.From
+	inForce := v.Order.Effective < span.To && !replaced
 	switch e := v.Event.(type) {
 	case *domain.UsageCorrected:
-		return !e.Interval.Intersect(l.month).Empty()
+		return !e.Interval.Intersect(span).Empty()
 	case *domain.OutageDeclared:
-		return !e.Window.Intersect(l.month).Empty()
+		return !e.Window.Intersect(span).Empty()
 	case *domain.MaintenanceScheduled:
-		return !e.Window.Intersect(l.month).Empty()
+		return !e.Window.Intersect(span).Empty()
 	case *domain.PolicySet:
-		applies := e.Kind == domain.PolicyCommitmentDiscount || e.Kind == domain.PolicyIdleCost
+		applies := e.Kind == domain.PolicyCommitmentDiscount || e.Kind == domain.PolicyIdleCost || e.Kind == domain.PolicyRecoverableTax
 		return inForce && applies && (e.EffectiveTo == 0 || e.EffectiveTo > l.month.From)
 	case *domain.CommitmentPurchased:
 		return inForce && l.charged(e.Commitment)
@@ -239,7 +245,7 @@ func (l *lateness) touches(h *projections.History, i int) bool {
 	case *domain.CommitmentEnded:
 		return inForce && l.charged(e.Commitment)
 	case *domain.GPUFaultObserved, *domain.NodeCordoned, *domain.NodeDrained, *domain.NodeReturned:
-		return v.Order.Effective < l.month.To
+		return v.Order.Effective < span.To
 	case *domain.CollectorSilent, *domain.SpoolDropped:
 		return false
 	default:

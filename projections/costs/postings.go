@@ -252,7 +252,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 			Line: k.ref.Line, Invoice: k.invoice, Hour: k.ref.Hour.String(), Workspace: k.ref.Workspace,
 			Cluster: k.ref.Cluster, Deployment: k.ref.Deployment, Component: k.ref.Component.String(),
 			Currency: k.currency, Billed: d.billed, Effective: d.effective,
-			Rounding: had && has && d.before == d.after, Causes: causes[of], Events: events[of],
+			Rounding: had && has && d.before != shareOf{} && d.before == d.after, Causes: causes[of], Events: events[of],
 			row: d.posted(),
 		})
 	}

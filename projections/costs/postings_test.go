@@ -311,3 +311,97 @@ func TestCausesOfTheSameInstant(t *testing.T) {
 		})
 	}
 }
+
+// TestTakingBackIsNoRounding takes back an earlier posting of an allocation that neither side has.
+func TestTakingBackIsNoRounding(t *testing.T) {
+	l := house()
+	closed := divided(t, l)
+	correct := func(n int, workspace string) domain.Envelope {
+		return storetest.Root.Sign(domain.Envelope{Cluster: "c", Time: storetest.MayBill.To + domain.Instant(n)*domain.Day, Event: &domain.UsageCorrected{
+			Correction: "u", Node: "n1", GPU: storetest.GPU("c", "n1", 1), Workspace: workspace, Interval: storetest.Span(0, 60), Reason: "x"}})
+	}
+	l.Append(correct(1, "z"))
+	june, err := costs.Difference(closed, nil, divided(t, l), projections.BillingMonth(storetest.MayBill.To), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Append(correct(40, "y"))
+	july, err := costs.Difference(closed, june, divided(t, l), projections.BillingMonth(storetest.MayBill.To+35*domain.Day), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range july {
+		if p.Rounding && p.Billed.Abs().Cmp(attribution.Whole(1)) > 0 {
+			t.Errorf("%s of %s is posted as rounding", p.Billed, p.Allocation)
+		}
+	}
+}
+
+// TestTaxPolicyIsACause names the policy for the past that a posting follows from.
+func TestTaxPolicyIsACause(t *testing.T) {
+	l := house()
+	closed := divided(t, l)
+	at := storetest.MayBill.To + domain.Day
+	l.AppendAt(storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: at, Event: &domain.PolicySet{
+		Policy: "vat", Kind: domain.PolicyRecoverableTax, Share: decimal.NewNullDecimal(storetest.Dec("1")),
+		Columns: map[string]string{"InvoiceIssuerName": "p"}, EffectiveFrom: storetest.Start - domain.Day,
+	}}), at)
+	storetest.FoldView(t, l, func(v projections.View) {
+		why, err := costs.ReadChanges(v, storetest.MayBill, at-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := costs.Divide(v, storetest.MayBill, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		posted, err := costs.Difference(closed, nil, now, projections.BillingMonth(at), why)
+		if err != nil || len(posted) == 0 {
+			t.Fatal(posted, err)
+		}
+		for _, p := range posted {
+			if len(p.Causes) == 0 {
+				t.Errorf("%s %s of %s has no cause", p.Type, p.Effective, p.Line)
+				break
+			}
+		}
+	})
+}
+
+// TestCausesInAPacificMonth names a correction in the last hours of a month that ends later than that of UTC.
+func TestCausesInAPacificMonth(t *testing.T) {
+	l := storetest.NewLog()
+	l.Append(
+		storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, storetest.USD("1000000"), storetest.Start-10*domain.Day),
+		domain.Envelope{Workspace: "own", Cluster: "c", Time: storetest.Start - 9*domain.Day, Event: &domain.ClusterRegistered{Provider: "p", ProviderClass: domain.Neocloud, Region: "eu", BillingAccount: "1"}},
+	)
+	node := storetest.Node("c", "n1", "H100 80GB", 1, storetest.Start-9*domain.Day)
+	node.Event.(*domain.NodeRegistered).ResourceID = "r-1"
+	l.Append(node)
+	last := domain.Interval{From: storetest.MayBill.To + 6*domain.Hour, To: storetest.MayBill.To + 7*domain.Hour}
+	l.Append(domain.Envelope{Source: "reporter/n1", Cluster: "c", Time: last.To, Event: storetest.Sample("n1", last, storetest.Seen{ID: storetest.GPU("c", "n1", 0), Workspace: "a", Deployment: "chat", Activity: 500})},
+		recorded(billLine("1", "2", func(b *domain.BillingLine) {
+			b.BillingPeriodStart, b.BillingPeriodEnd = storetest.MayBill.From+7*domain.Hour, storetest.MayBill.To+7*domain.Hour
+			b.ChargePeriodStart, b.ChargePeriodEnd, b.ResourceID, b.ServiceCategory = last.From, last.To, "r-1", "Compute"
+		})))
+	closed := divided(t, l)
+	at := storetest.MayBill.To + 2*domain.Day
+	l.Append(storetest.Root.Sign(domain.Envelope{Cluster: "c", Time: at, Event: &domain.UsageCorrected{
+		Correction: "u", Node: "n1", GPU: storetest.GPU("c", "n1", 0), Workspace: "z", Interval: last, Reason: "x"}}))
+	now := divided(t, l)
+	storetest.FoldView(t, l, func(v projections.View) {
+		why, err := costs.ReadChanges(v, storetest.MayBill, at-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		posted, err := costs.Difference(closed, nil, now, projections.BillingMonth(at), why)
+		if err != nil || len(posted) == 0 {
+			t.Fatal(posted, err)
+		}
+		for _, p := range posted {
+			if len(p.Causes) == 0 {
+				t.Errorf("%s %s of %s has no cause", p.Type, p.Billed, p.Allocation)
+			}
+		}
+	})
+}
