@@ -1,7 +1,9 @@
 package domain
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -104,3 +106,19 @@ func (i Interval) Intersect(j Interval) Interval {
 
 // Length returns the length in nanoseconds, 0 when empty.
 func (i Interval) Length() Instant { return max(0, i.To-i.From) }
+
+// Without returns the time of i that is in none of others, as disjoint intervals by time.
+func (i Interval) Without(others []Interval) (rest []Interval) {
+	others = slices.Clone(others)
+	slices.SortFunc(others, func(x, y Interval) int { return cmp.Compare(x.From, y.From) })
+	for _, o := range others {
+		if before := (Interval{i.From, min(i.To, o.From)}); !before.Empty() {
+			rest = append(rest, before)
+		}
+		i.From = max(i.From, o.To)
+	}
+	if !i.Empty() {
+		rest = append(rest, i)
+	}
+	return rest
+}

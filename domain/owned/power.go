@@ -226,7 +226,7 @@ func (b *biller) power(a *Asset, service domain.Interval, except func(ProblemKin
 				covered = append(covered, in)
 			}
 		}
-		gaps := without(service, covered)
+		gaps := service.Without(covered)
 		if a.PowerWatts == 0 {
 			if len(gaps) > 0 {
 				except(NoPower, "no meter counted node %s for all of the month, and it has no nameplate power", a.Nodes[i].Name)
@@ -241,7 +241,7 @@ func (b *biller) power(a *Asset, service domain.Interval, except func(ProblemKin
 			return wh
 		})
 		most := new(rat)
-		for _, in := range without(service, gaps) {
+		for _, in := range service.Without(gaps) {
 			most = sum(most, times(rated, hours(in)))
 		}
 		if wh := counted(readings, service); wh.Cmp(most) > 0 {
@@ -291,22 +291,4 @@ func (b *biller) charge(lines []line, a *Asset, tariffs []priced, node int, what
 		l.consumed, l.priced = sum(l.consumed, kwh), sum(l.priced, site)
 	}
 	return lines
-}
-
-// without returns what is left of an interval without others.
-func without(whole domain.Interval, others []domain.Interval) []domain.Interval {
-	others = slices.Clone(others)
-	slices.SortFunc(others, func(x, y domain.Interval) int { return cmp.Compare(x.From, y.From) })
-	var left []domain.Interval
-	at := whole.From
-	for _, o := range others {
-		if o.From > at {
-			left = append(left, domain.Interval{From: at, To: min(o.From, whole.To)})
-		}
-		at = max(at, o.To)
-	}
-	if at < whole.To {
-		left = append(left, domain.Interval{From: at, To: whole.To})
-	}
-	return left
 }

@@ -143,7 +143,7 @@ func (b *AccrualBill) atContractRate(view projections.View) error {
 		if n.Account != b.Account {
 			continue
 		}
-		for _, in := range without(n.Service.Intersect(b.Month), t.covered) {
+		for _, in := range n.Service.Intersect(b.Month).Without(t.covered) {
 			if err := p.charge(n, in, decimal.NewFromInt(1)); err != nil {
 				return err
 			}
@@ -230,20 +230,6 @@ func (t *boughtTime) part(n *attribution.Node) (domain.Decimal, bool) {
 	return decimal.NewFromInt(min(t.missing[subject], t.within[subject])).DivRound(decimal.NewFromInt(t.within[subject]), 18), true
 }
 
-// without returns the parts of a time that none of others, which are sorted and disjoint, covers.
-func without(at domain.Interval, others []domain.Interval) (rest []domain.Interval) {
-	for _, o := range others {
-		if before := (domain.Interval{From: at.From, To: min(at.To, o.From)}); !before.Empty() {
-			rest = append(rest, before)
-		}
-		at.From = max(at.From, o.To)
-	}
-	if !at.Empty() {
-		rest = append(rest, at)
-	}
-	return rest
-}
-
 // hourPrice is what an hour of a unit costs.
 type hourPrice struct {
 	domain.Money
@@ -277,7 +263,7 @@ func (p *pricedTime) charge(n *attribution.Node, in domain.Interval, part domain
 		}
 		var left []domain.Interval
 		for _, r := range rest {
-			left = append(left, without(r, c.times)...)
+			left = append(left, r.Without(c.times)...)
 			for _, t := range c.times {
 				if at := r.Intersect(t); !at.Empty() {
 					if !p.use(id, int(of.Units), n) {

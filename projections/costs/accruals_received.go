@@ -45,7 +45,7 @@ func (m *receivedMonth) String() string {
 
 // rest returns the time of a month that no invoice covers, or all of it if they cover it and more is expected.
 func (m *receivedMonth) rest(month domain.Interval) []domain.Interval {
-	if rest := without(month, m.periods); len(rest) > 0 {
+	if rest := month.Without(m.periods); len(rest) > 0 {
 		return rest
 	}
 	return []domain.Interval{month}
