@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"fmt"
 	"strconv"
 
 	"quartermaster/domain"
@@ -239,6 +240,15 @@ func billedIn(scope, line string, period domain.Interval) Placement {
 func BillingMonth(t domain.Instant) domain.Interval {
 	from := domain.Instant(MonthStart(t)) * domain.Hour
 	return domain.Interval{From: from, To: domain.InstantOf(from.Time().AddDate(0, 1, 0))}
+}
+
+// ParseMonth returns the calendar month, in UTC, that a text such as 2026-05 names.
+func ParseMonth(text string) (domain.Interval, error) {
+	at, err := domain.ParseInstant(text + "-01T00:00:00Z")
+	if err != nil {
+		return domain.Interval{}, fmt.Errorf("month %q: %w", text, err)
+	}
+	return BillingMonth(at), nil
 }
 
 // MonthOf returns the month that a billing period belongs to: the one that contains its middle. So

@@ -156,8 +156,8 @@ func (d Directory) folders() (folders []string, err error) {
 
 // parseKey reads the names of a part's folders.
 func parseKey(month, topic, partition string) (k projections.PartKey, err error) {
-	at, err := domain.ParseInstant(month + "-01T00:00:00Z")
-	if err != nil || projections.MonthName(projections.HourOf(at)) != month {
+	of, err := projections.ParseMonth(month)
+	if err != nil || projections.MonthName(projections.HourOf(of.From)) != month {
 		return k, fmt.Errorf("month %q: want year and month, as in 2026-05", month)
 	}
 	n, err := strconv.Atoi(partition)
@@ -165,7 +165,7 @@ func parseKey(month, topic, partition string) (k projections.PartKey, err error)
 	if err != nil || !slices.Contains(domain.AllPartitions(), tp) || strconv.Itoa(n) != partition {
 		return k, fmt.Errorf("topic %q has no partition %q", topic, partition)
 	}
-	return projections.PartKey{Partition: tp, Month: projections.HourOf(at)}, nil
+	return projections.PartKey{Partition: tp, Month: projections.HourOf(of.From)}, nil
 }
 
 // Manifest returns the manifest of a part, with an error that is [fs.ErrNotExist] if there is none.

@@ -255,21 +255,32 @@ func (c *Checklist) accruals(view projections.View, r *Report) error {
 	return nil
 }
 
-// periods checks whether suppliers closed the billing period. Most never say.
-func (c *Checklist) periods(view projections.View, d *Division) error {
-	said := map[string]bool{}
+// PeriodsClosed returns when the suppliers' last statements that a month is closed were appended, by account.
+func PeriodsClosed(view projections.View, month domain.Interval) (map[string]domain.Instant, error) {
+	out := map[string]domain.Instant{}
 	err := view.Scan(projections.Query{Table: projections.TableBillingPeriods}, func(k projections.Key, row projections.Row) error {
-		if p, ok := row.(*projections.History).Latest().Event.(*domain.BillingPeriodClosed); ok && projections.MonthOf(p.Period) == d.Month {
-			said[strings.Clone(k.Scope)] = true
+		last := row.(*projections.History).Latest()
+		if p, ok := last.Event.(*domain.BillingPeriodClosed); ok && projections.MonthOf(p.Period) == month {
+			out[strings.Clone(k.Scope)] = last.Order.Appended
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read %s: %w", projections.TableBillingPeriods, err)
+		return nil, fmt.Errorf("read %s: %w", projections.TableBillingPeriods, err)
+	}
+	return out, nil
+}
+
+// periods checks whether suppliers closed the billing period. Most never say.
+func (c *Checklist) periods(view projections.View, d *Division) error {
+	said, err := PeriodsClosed(view, d.Month)
+	if err != nil {
+		return err
 	}
 	silent := map[string]bool{}
 	for i := range d.Invoices {
-		if account := domain.AccountKey(d.Invoices[i].Issuer, d.Invoices[i].Account); !said[account] {
+		account := domain.AccountKey(d.Invoices[i].Issuer, d.Invoices[i].Account)
+		if _, ok := said[account]; !ok {
 			silent[account] = true
 		}
 	}

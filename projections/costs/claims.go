@@ -222,6 +222,14 @@ func (c *Claims) credit(view projections.View) error {
 	if err != nil {
 		return err
 	}
+	type machine struct{ issuer, account, resource, currency string }
+	claims := map[machine]*Claim{} // the first of each
+	for i := range c.Claims {
+		s := &c.Claims[i]
+		if of := (machine{s.Issuer, s.Account, s.Resource, s.Currency}); s.Resource != "" && claims[of] == nil {
+			claims[of] = s
+		}
+	}
 	for _, month := range months {
 		if month.From < c.Month.From {
 			continue
@@ -239,11 +247,9 @@ func (c *Claims) credit(view projections.View) error {
 				Issuer: l.InvoiceIssuerName, Account: l.BillingAccountID, Line: l.LineID, Invoice: l.InvoiceID, Resource: l.ResourceID,
 				Billed: monthText(month), ChargePeriod: period, Description: l.ChargeDescription, Currency: l.BillingCurrency, Amount: billed.Neg(),
 			}
-			if i := slices.IndexFunc(c.Claims, func(s Claim) bool {
-				return s.Issuer == x.Issuer && s.Account == x.Account && s.Resource == x.Resource && s.Resource != "" && s.Currency == x.Currency
-			}); i >= 0 {
+			if s := claims[machine{x.Issuer, x.Account, x.Resource, x.Currency}]; s != nil {
 				x.Counted = true
-				c.Claims[i].Credited = c.Claims[i].Credited.Add(x.Amount)
+				s.Credited = s.Credited.Add(x.Amount)
 			}
 			c.Credits = append(c.Credits, x)
 			return nil

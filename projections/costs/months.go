@@ -152,7 +152,7 @@ func (m *Months) Needed() []domain.Interval {
 	needed := slices.Clone(m.query.Months)
 	if m.then != nil {
 		for _, month := range m.query.Months {
-			if earlier := monthsAfter(month, -m.shift); earlier.From > 0 && !slices.Contains(needed, earlier) {
+			if earlier := MonthsAfter(month, -m.shift); earlier.From > 0 && !slices.Contains(needed, earlier) {
 				needed = append(needed, earlier)
 			}
 		}
@@ -161,14 +161,14 @@ func (m *Months) Needed() []domain.Interval {
 	return needed
 }
 
-// monthsAfter returns the month that is n months after another one.
-func monthsAfter(month domain.Interval, n int) domain.Interval {
+// MonthsAfter returns the month that is n months after another one.
+func MonthsAfter(month domain.Interval, n int) domain.Interval {
 	return projections.BillingMonth(domain.InstantOf(month.From.Time().AddDate(0, n, 0)))
 }
 
 // add returns the function that adds the allocations of a month.
 func (m *Months) add(month domain.Interval) func(*part) error {
-	later := monthsAfter(month, m.shift)
+	later := MonthsAfter(month, m.shift)
 	asked := slices.Contains(m.query.Months, month)
 	compared := m.then != nil && slices.Contains(m.query.Months, later)
 	return func(p *part) error {
@@ -210,7 +210,7 @@ func (m *Months) added(d *Division) {
 		Allocations: d.Allocations, Unreconciled: orEmpty(d.Unreconciled()), Exceptions: len(d.Exceptions),
 		Translation: d.rates.Translation(),
 	}
-	if m.then != nil && slices.Contains(m.query.Months, monthsAfter(d.Month, m.shift)) {
+	if m.then != nil && slices.Contains(m.query.Months, MonthsAfter(d.Month, m.shift)) {
 		m.compared = append(m.compared, of)
 	}
 	if !slices.Contains(m.query.Months, d.Month) {

@@ -12,6 +12,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
+	"quartermaster/projections"
 )
 
 // postedRow is what a posting has besides the difference of its costs: the line as it was last stated, what the
@@ -36,13 +37,13 @@ func (p *Posting) part() (*part, error) {
 	if r == nil {
 		return nil, fmt.Errorf("the posting of %s has no line", p.Allocation)
 	}
-	at, err := domain.ParseInstant(p.Period + "-01T00:00:00Z")
+	month, err := projections.ParseMonth(p.Period)
 	if err != nil {
 		return nil, fmt.Errorf("a posting about %q: %w", p.Period, err)
 	}
 	t := r.target
 	return &part{
-		month: at, kept: &t.place, keptCharge: &Charge{r.texts, r.numbers},
+		month: month.From, kept: &t.place, keptCharge: &Charge{r.texts, r.numbers},
 		allocation: &attribution.Allocation{
 			Line: r.line, Hour: r.hour, Workspace: t.workspace, Cluster: t.cluster, Deployment: t.deployment,
 			Component: t.component, MatchMethod: t.method, Hardware: t.hardware,

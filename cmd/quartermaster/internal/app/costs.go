@@ -101,10 +101,7 @@ func (c *Caller) FX(ctx context.Context, at At, month domain.Interval) (out *cos
 		if err != nil && !errors.Is(err, costs.ErrNoBooksCurrency) {
 			return err
 		}
-		d, err := c.division(ctx, v, month)
-		if err == nil && d == nil {
-			d, err = h.presentDivision(ctx, v, month)
-		}
+		d, err := h.whole(ctx, v, month, c.division)
 		if err == nil {
 			out, err = d.FX(rates, closing)
 		}
@@ -335,12 +332,3 @@ func (c *Caller) CostsMoved(ctx context.Context, before *costs.Kept) (m *costs.M
 
 // MonthName names a billing month.
 func MonthName(m domain.Interval) string { return m.From.Time().Format("2006-01") }
-
-// monthNamed reads what [MonthName] writes.
-func monthNamed(text string) (domain.Interval, error) {
-	at, err := domain.ParseInstant(text + "-01T00:00:00Z")
-	if err != nil {
-		return domain.Interval{}, fmt.Errorf("month %q: %w", text, err)
-	}
-	return projections.BillingMonth(at), nil
-}

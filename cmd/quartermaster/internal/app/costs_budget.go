@@ -66,10 +66,8 @@ func (c *Caller) useBudget(
 		return nil
 	}
 	before := make([]domain.Interval, len(months))
-	m := months[0]
-	for i := range before {
-		m = projections.BillingMonth(m.From - 1)
-		before[i] = m
+	for i, m := range months {
+		before[i] = costs.MonthsAfter(m, -len(months))
 	}
 	now, err := posted(months)
 	if err != nil {

@@ -12,10 +12,7 @@ import (
 // With maintenance, hours in maintenance are claimed too.
 func (c *Caller) Claims(ctx context.Context, at At, month domain.Interval, maintenance bool) (out *costs.Claims, err error) {
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
-		d, err := c.division(ctx, v, month)
-		if err == nil && d == nil { // it is too large for memory
-			d, err = h.presentDivision(ctx, v, month)
-		}
+		d, err := h.whole(ctx, v, month, c.division)
 		if err == nil {
 			out, err = costs.NewClaims(v, d, maintenance)
 		}

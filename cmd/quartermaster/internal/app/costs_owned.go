@@ -72,10 +72,7 @@ func (c *Caller) TCO(ctx context.Context, at At, month domain.Interval) (t *cost
 		if err != nil {
 			return err
 		}
-		d, err := c.division(ctx, v, month)
-		if err == nil && d == nil { // it is too large for memory
-			d, err = h.presentDivision(ctx, v, month)
-		}
+		d, err := h.whole(ctx, v, month, c.division)
 		if err != nil {
 			return err
 		}

@@ -1,13 +1,11 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -72,19 +70,11 @@ type EvidenceFile struct {
 // ReadEvidenceManifest reads a manifest that nobody vouches for. Its errors say what is wrong with it.
 func ReadEvidenceManifest(text []byte) (*EvidenceManifest, error) {
 	m := &EvidenceManifest{}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(m); err != nil {
+	if err := decodeManifest(text, m); err != nil {
 		return nil, err
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows it")
-	}
-	if m.Format != EvidenceFormat {
-		return nil, fmt.Errorf("its format is %.100q, this program reads %q", m.Format, EvidenceFormat)
-	}
-	if _, err := domain.ParsePosition(m.Position); err != nil {
-		return nil, fmt.Errorf("its position: %w", err)
+	if err := checkManifest(m.Format, EvidenceFormat, m.Position); err != nil {
+		return nil, err
 	}
 	if len(m.Months) == 0 {
 		return nil, errors.New("it names no month")
@@ -99,7 +89,7 @@ func ReadEvidenceManifest(text []byte) (*EvidenceManifest, error) {
 		if f.File != filepath.Base(f.File) || f.File == "." || f.File == ".." {
 			return nil, fmt.Errorf("%.100q is not the name of a file beside it", f.File)
 		}
-		if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != 32 {
+		if !isSHA256(f.SHA256) {
 			return nil, fmt.Errorf("the sha256 of %s is not 64 hexadecimal digits", f.File)
 		}
 	}

@@ -17,10 +17,7 @@ import (
 
 // month adds what the pack has of a month.
 func (e *evidence) month(ctx context.Context, month domain.Interval, divide dividing) error {
-	d, err := divide(ctx, e.view, month)
-	if err == nil && d == nil {
-		d, err = e.h.presentDivision(ctx, e.view, month) // it is too large for memory
-	}
+	d, err := e.h.whole(ctx, e.view, month, divide)
 	if err != nil {
 		return err
 	}
@@ -98,7 +95,7 @@ func (e *evidence) completeness(d *costs.Division) error {
 	if err != nil {
 		return err
 	}
-	closed, err := e.periodsClosed(d.Month)
+	closed, err := costs.PeriodsClosed(e.view, d.Month)
 	if err != nil {
 		return err
 	}
@@ -162,22 +159,6 @@ func (e *evidence) completeness(d *costs.Division) error {
 			strings.Join(s.accrued, "; "), timeCell(closed[domain.AccountKey(k.issuer, k.id)]))
 	}
 	return nil
-}
-
-// periodsClosed returns when suppliers' statements that a month is closed were appended, by account.
-func (e *evidence) periodsClosed(month domain.Interval) (map[string]domain.Instant, error) {
-	out := map[string]domain.Instant{}
-	err := e.view.Scan(projections.Query{Table: projections.TableBillingPeriods}, func(k projections.Key, row projections.Row) error {
-		last := row.(*projections.History).Latest()
-		if p, ok := last.Event.(*domain.BillingPeriodClosed); ok && projections.MonthOf(p.Period) == month {
-			out[strings.Clone(k.Scope)] = last.Order.Appended
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", projections.TableBillingPeriods, err)
-	}
-	return out, nil
 }
 
 // coverage adds what became of the time of a month.

@@ -110,6 +110,15 @@ func (c *Caller) presentDivision(ctx context.Context, v projections.View, month 
 // dividing returns a month's division, nil if it is too large for memory.
 type dividing func(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, error)
 
+// whole is what a function returns, or the kept form of a month that is too large for memory.
+func (h *Conn) whole(ctx context.Context, v projections.View, month domain.Interval, divide dividing) (*costs.Division, error) {
+	d, err := divide(ctx, v, month)
+	if err == nil && d == nil {
+		d, err = h.presentDivision(ctx, v, month)
+	}
+	return d, err
+}
+
 // exportCosts is ExportCosts of divisions that divide returns.
 func (c *Caller) exportCosts(
 	ctx context.Context, at At, q CostsExport, from divisions, begin func([]costs.Column) (RowWriter, error),
@@ -324,27 +333,48 @@ func ReadCostsManifest(r io.Reader) (*CostsManifest, error) {
 		return nil, fmt.Errorf("it has more than %d MiB", maxCostsManifest>>20)
 	}
 	m := &CostsManifest{}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(m); err != nil {
+	if err := decodeManifest(b, m); err != nil {
 		return nil, err
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows it")
+	if err := checkManifest(m.Format, CostsManifestFormat, m.Position); err != nil {
+		return nil, err
 	}
-	if m.Format != CostsManifestFormat {
-		return nil, fmt.Errorf("its format is %.100q, this program reads %q", m.Format, CostsManifestFormat)
-	}
-	if _, err := domain.ParsePosition(m.Position); err != nil {
-		return nil, fmt.Errorf("its position: %w", err)
-	}
-	if sum, err := hex.DecodeString(m.SHA256); err != nil || len(sum) != 32 {
+	if !isSHA256(m.SHA256) {
 		return nil, errors.New("its sha256 is not 64 hexadecimal digits")
 	}
 	if len(m.Query.Months) == 0 || slices.ContainsFunc(m.Query.Months, func(i domain.Interval) bool { return i != projections.BillingMonth(i.From) }) {
 		return nil, errors.New("its months are not billing months")
 	}
 	return m, nil
+}
+
+// decodeManifest reads a manifest that has no unknown keys and that nothing follows.
+func decodeManifest(text []byte, m any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(m); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows it")
+	}
+	return nil
+}
+
+// checkManifest checks the format and the position of a manifest.
+func checkManifest(format, want, position string) error {
+	if format != want {
+		return fmt.Errorf("its format is %.100q, this program reads %q", format, want)
+	}
+	if _, err := domain.ParsePosition(position); err != nil {
+		return fmt.Errorf("its position: %w", err)
+	}
+	return nil
+}
+
+func isSHA256(text string) bool {
+	sum, err := hex.DecodeString(text)
+	return err == nil && len(sum) == 32
 }
 
 // CostsVerified is the result of computing an export again.

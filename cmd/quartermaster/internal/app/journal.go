@@ -41,7 +41,7 @@ func (c *Caller) Journal(ctx context.Context, at At, month domain.Interval, enti
 			return &ConflictError{Err: err}
 		}
 		in.Statement = func(text, workspace string) (string, error) {
-			m, err := monthNamed(text)
+			m, err := projections.ParseMonth(text)
 			return statementNumber(m, workspace, costs.BooksOf(closes, m)), err
 		}
 		j, err := costs.NewJournal(in)

@@ -145,7 +145,7 @@ func (c *Caller) workspaceCosts(ctx context.Context, v projections.View, q costs
 func (c *Caller) sharedCosts(ctx context.Context, v projections.View, month domain.Interval, reports map[string][]*costs.Report) (*costs.Loaded, error) {
 	for _, of := range reports {
 		if !of[0].HasPools() {
-			break // all are of one month
+			return nil, nil // all are of one month
 		}
 		r, err := c.costs(ctx, v, costs.Query{Month: month, By: []costs.Dimension{costs.ByWorkspace}})
 		if err != nil {
@@ -178,7 +178,7 @@ func newStatement(month domain.Interval, workspace string, of []*costs.Report) *
 
 // correct adds a posting about the workspace.
 func (s *CostStatement) correct(p *costs.Posting, books func(domain.Interval) *costs.ClosedBooks) error {
-	month, err := monthNamed(p.Period)
+	month, err := projections.ParseMonth(p.Period)
 	if err != nil {
 		return fmt.Errorf("a posting about %q: %w", p.Period, err)
 	}
