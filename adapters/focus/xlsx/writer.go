@@ -109,6 +109,9 @@ func (x *Writer) put() error {
 
 func (x *Writer) text(s string) any { return excelize.Cell{StyleID: x.style, Value: tabular.Safe(s)} }
 
+// digitsOf is a number as text. It needs no apostrophe: a minus sign before digits is no formula.
+func (x *Writer) digitsOf(s string) any { return excelize.Cell{StyleID: x.style, Value: s} }
+
 // Write implements [tabular.Writer].
 func (x *Writer) Write(row []string) error {
 	if x.err != nil {
@@ -152,11 +155,11 @@ func (x *Writer) cell(kind tabular.Kind, s string) (why string) {
 		case kind == tabular.Decimals && exact:
 			x.cells = append(x.cells, n, nil)
 		case kind == tabular.Decimals:
-			x.cells = append(x.cells, n, x.text(s))
+			x.cells = append(x.cells, n, x.digitsOf(s))
 		case exact:
 			x.cells = append(x.cells, n)
 		default:
-			x.cells = append(x.cells, x.text(s))
+			x.cells = append(x.cells, x.digitsOf(s))
 		}
 	case tabular.Flags:
 		if s != "true" && s != "false" {

@@ -109,6 +109,7 @@ func TestCells(t *testing.T) {
 		{"=1+1", "0.1", "7", "2026-05-01T00:00:00Z", "true", "@x"},
 		{"a\x00b\r\nc", "1234567890123.456789", "1234567890123456789", "", "", ""},
 		{"third", "-3", "", "", "", ""},
+		{"fourth", "-1234567890123.456789", "-1234567890123456789", "", "", ""},
 	}, 3)
 	f, err := excelize.OpenReader(bytes.NewReader(file))
 	if err != nil {
@@ -137,6 +138,8 @@ func TestCells(t *testing.T) {
 		{"rows 2", "C1", "Amount_exact", excelize.CellTypeInlineString},
 		{"rows 2", "A2", "third", excelize.CellTypeInlineString},
 		{"rows 2", "B2", "-3", excelize.CellTypeUnset},
+		{"rows 2", "C3", "-1234567890123.456789", excelize.CellTypeInlineString},
+		{"rows 2", "D3", "-1234567890123456789", excelize.CellTypeInlineString},
 	} {
 		value, err := f.GetCellValue(c.sheet, c.cell, excelize.Options{RawCellValue: true})
 		kind, err2 := f.GetCellType(c.sheet, c.cell)
