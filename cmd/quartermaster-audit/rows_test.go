@@ -21,8 +21,8 @@ import (
 )
 
 // folded is an archive of events, and the digests of the server's rows after the first and the second
-// half of them.
-func folded(t testing.TB) (dir string, digests [2]string, middle domain.Position) {
+// half of them. More is appended after the first half.
+func folded(t testing.TB, more ...*domain.Envelope) (dir string, digests [2]string, middle domain.Position) {
 	t.Helper()
 	b, err := embedded.Open(t.Context(), embedded.Config{Dir: t.TempDir()})
 	if err != nil {
@@ -61,6 +61,13 @@ func folded(t testing.TB) (dir string, digests [2]string, middle domain.Position
 				{Time: at, Event: &domain.BillingLineRecorded{Line: line(i)}},
 				{Workspace: "research", Time: at, Event: &domain.RecommendationActuated{Recommendation: fmt.Sprint("rec-", i%2)}},
 			} {
+				if err := s.Append(t.Context(), env); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, env := range more {
+			if half == 1 {
 				if err := s.Append(t.Context(), env); err != nil {
 					t.Fatal(err)
 				}

@@ -3,13 +3,10 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/csv"
-	"errors"
+	"encoding/hex"
 	"fmt"
-	"io"
 	"math/big"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,47 +26,6 @@ type item struct {
 	Hits int `json:"hits"`
 	// Trail are the events of the line that the row names; absent without --archive.
 	Trail []step `json:"trail,omitempty"`
-}
-
-// exported is an export as it is read: its header and its rows.
-type exported struct {
-	header []string
-	rows   [][]string
-}
-
-// readExport reads a CSV file with a header. A byte order mark is ignored.
-func readExport(name string) (*exported, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	r := csv.NewReader(f)
-	all := &exported{}
-	for {
-		record, err := r.Read()
-		switch {
-		case errors.Is(err, io.EOF) && all.header == nil:
-			return nil, commandline.Usagef("%s is empty", name)
-		case errors.Is(err, io.EOF):
-			return all, nil
-		case err != nil:
-			return nil, commandline.Usagef("%s: %v", name, err)
-		case all.header == nil:
-			record[0] = strings.TrimPrefix(record[0], "\ufeff")
-			all.header = record
-		default:
-			all.rows = append(all.rows, record)
-		}
-	}
-}
-
-func (e *exported) column(name, file string) (int, error) {
-	i := slices.Index(e.header, name)
-	if i < 0 {
-		return 0, commandline.Usagef("%s has no column %q; it has %s", file, name, domain.Clip(strings.Join(e.header, ", "), 500))
-	}
-	return i, nil
 }
 
 // generator returns the random numbers of a seed. They are the same on every machine.
@@ -119,14 +75,17 @@ func (p *program) sampleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sample FILE --seed TEXT",
 		Short: "Draw a sample of an exported file, with the events behind each row",
-		Long: `Sample draws rows of an exported CSV file. Without --by each row is as likely as another. With --by it
-draws by monetary unit: the chance of a row is proportional to the amount in that column without its
-sign, and a row of at least the sum divided by --n is always drawn. The same file, seed and options give
-the same sample on every machine.
+		Long: `Sample draws rows of an exported CSV or Parquet file, or of the kept allocations of a month, whose file
+is named by its SHA-256 and ends with .allocations. Without --by each row is as likely as another. With
+--by it draws by monetary unit: the chance of a row is proportional to the amount in that column without
+its sign, and a row of at least the sum divided by --n is always drawn. The same rows in the same order,
+seed and options give the same sample on every machine, whatever the format.
 
-With --archive each row has the events of the line that it names, with partition and offset for "prove".`,
+With --archive each row has the events of the line that it names, with partition and offset for "prove".
+Kept allocations must then be those that a close in the archive names, else sample exits with 5.`,
 		Example: "  quartermaster-audit sample june.csv --seed \"dice 4 1 6 2\" --by BilledCost --n 60\n" +
-			"  quartermaster-audit sample june.csv --seed 20260701 --archive /mnt/archive -o json",
+			"  quartermaster-audit sample june.parquet --seed 20260701 --archive /mnt/archive -o json\n" +
+			"  quartermaster-audit sample parts/month=2026-06/allocations/DIGEST.allocations --seed 7 --by BilledCost",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if n < 1 || n > 1_000_000 {
@@ -158,15 +117,19 @@ With --archive each row has the events of the line that it names, with partition
 				}
 				items = append(items, item{Row: int64(i + 1), Values: values, Hits: hits[i]})
 			}
+			column := file.lineColumn(lineColumn)
 			if dir != "" {
-				if _, err := file.column(lineColumn, args[0]); err != nil {
+				if column == "" {
+					column = lineColumns[0]
+				}
+				if _, err := file.column(column, args[0]); err != nil {
 					return err
 				}
-				if err := addTrails(dir, lineColumn, items); err != nil {
+				if err := addTrails(dir, column, file.kept, items); err != nil {
 					return err
 				}
 			}
-			return p.showSample(items, file, lineColumn)
+			return p.showSample(items, file, column)
 		},
 	}
 	f := cmd.Flags()
@@ -174,7 +137,7 @@ With --archive each row has the events of the line that it names, with partition
 	f.IntVar(&n, "n", n, "number of draws")
 	f.StringVar(&by, "by", "", "column with the amount, for monetary-unit sampling (default: every row is as likely)")
 	f.StringVar(&dir, "archive", "", "directory of an archive, for the events of each row (default none)")
-	f.StringVar(&lineColumn, "line-column", "x_LineId", "column with the id of a line of a bill")
+	f.StringVar(&lineColumn, "line-column", "", "column with the id of a line of a bill (default: "+strings.Join(lineColumns, ", else ")+")")
 	if err := cmd.MarkFlagRequired("seed"); err != nil {
 		panic(err) // the flag exists
 	}
@@ -206,23 +169,29 @@ func (e *exported) amounts(column, file string) ([]*big.Rat, error) {
 	return out, nil
 }
 
-// addTrails reads the events of bills once and adds to each item those of its line.
-func addTrails(dir, column string, items []item) error {
+// addTrails reads the events of bills once and adds to each item those of its line. If the items are of kept
+// allocations, a close must name their digest.
+func addTrails(dir, column, kept string, items []item) error {
 	a, err := open(dir)
 	if err != nil {
 		return err
 	}
-	return trails(a, column, items)
+	return trails(a, column, kept, items)
 }
 
-func trails(a *audit.Archive, column string, items []item) error {
+func trails(a *audit.Archive, column, kept string, items []item) error {
 	wanted := map[string][]int{}
 	for i := range items {
 		if id := items[i].Values[column]; id != "" {
 			wanted[id] = append(wanted[id], i)
 		}
 	}
-	return each(a, []domain.Topic{domain.TopicBilling}, func(rec *domain.Record, env *domain.Envelope) error {
+	topics := []domain.Topic{domain.TopicBilling}
+	if kept != "" {
+		topics = append(topics, domain.TopicBooks)
+	}
+	closed := kept == ""
+	err := each(a, topics, func(rec *domain.Record, env *domain.Envelope) error {
 		var id string
 		switch e := env.Event.(type) {
 		case *domain.BillingLineRecorded:
@@ -231,6 +200,8 @@ func trails(a *audit.Archive, column string, items []item) error {
 			if id = e.Corrects; wanted[id] == nil {
 				id = e.Line.LineID
 			}
+		case *domain.BooksClosed:
+			closed = closed || hex.EncodeToString(e.Digest) == kept
 		}
 		if id == "" || wanted[id] == nil {
 			return nil
@@ -241,6 +212,10 @@ func trails(a *audit.Archive, column string, items []item) error {
 		}
 		return err
 	})
+	if err == nil && !closed {
+		return &answer{commandline.ExitIncomplete, "no close in the archive names the allocations " + kept}
+	}
+	return err
 }
 
 func (p *program) showSample(items []item, file *exported, column string) error {
@@ -277,8 +252,8 @@ func (p *program) diffExportsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff-exports FILE FILE",
 		Short: "Show which rows differ between two exported files",
-		Long: `Diff-exports compares two CSV files with the same columns as sets of rows, in which a row may occur
-several times. Their order does not matter. It exits with 1 if they differ.`,
+		Long: `Diff-exports compares two files with the same columns, in CSV or Parquet, as sets of rows, in which a
+row may occur several times. Their order does not matter. It exits with 1 if they differ.`,
 		Example: "  quartermaster-audit diff-exports june.csv june-again.csv\n" +
 			"  quartermaster-audit diff-exports june.csv june-again.csv -o json",
 		Args: cobra.ExactArgs(2),
