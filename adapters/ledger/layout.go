@@ -103,10 +103,20 @@ var fields = map[string]func(*writing, *costs.JournalEntry) string{
 	"invoice":     func(_ *writing, e *costs.JournalEntry) string { return e.Invoice },
 	"statement":   func(_ *writing, e *costs.JournalEntry) string { return e.Statement },
 	"corrects":    func(_ *writing, e *costs.JournalEntry) string { return e.Corrects },
+	"reverses":    func(_ *writing, e *costs.JournalEntry) string { return e.Reverses },
+	reversalDate: func(w *writing, e *costs.JournalEntry) string {
+		if e.ReversalDate.IsZero() {
+			return ""
+		}
+		return w.date(e.ReversalDate)
+	},
 }
 
+// reversalDate is the field by which a ledger system reverses accruals by itself.
+const reversalDate = "reversal_date"
+
 // values are the fields that are not texts. They are safe, and stand alone in a column.
-var values = []string{"{amount}", "{credit}", "{date}", "{debit}", "{line}"}
+var values = []string{"{amount}", "{credit}", "{date}", "{debit}", "{line}", "{" + reversalDate + "}"}
 
 func (w *writing) date(t domain.Instant) string {
 	at := t.Time()
@@ -127,7 +137,18 @@ func (w *writing) side(m attribution.Minor) string {
 
 var field = regexp.MustCompile(`\{[^{}]*\}`)
 
-// Write writes a journal.
+// Entries returns the entries that a layout writes. A ledger system that is told when to reverse an accrual does it by
+// itself, so a layout with {reversal_date} leaves out the entries that do it.
+func (l *Layout) Entries(entries []costs.JournalEntry) []costs.JournalEntry {
+	for i := range l.Columns {
+		if l.Columns[i].Value == "{"+reversalDate+"}" {
+			return slices.DeleteFunc(slices.Clone(entries), func(e costs.JournalEntry) bool { return e.Reverses != "" })
+		}
+	}
+	return entries
+}
+
+// Write writes the entries of a journal that the layout has.
 func Write(out io.Writer, l *Layout, entries []costs.JournalEntry) error {
 	w, c := &writing{Layout: l}, csv.NewWriter(out)
 	c.Comma = rune(l.Delimiter[0])
@@ -140,6 +161,7 @@ func Write(out io.Writer, l *Layout, entries []costs.JournalEntry) error {
 			return err
 		}
 	}
+	entries = l.Entries(entries)
 	for i := range entries {
 		for j := range l.Columns {
 			value := l.Columns[j].Value

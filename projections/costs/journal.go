@@ -19,6 +19,8 @@ type Journal struct {
 	Month   domain.Interval `json:"period"`
 	Entries []JournalEntry  `json:"entries"` // by document and line
 	Totals  []JournalTotal  `json:"totals"`  // by entity and currency
+
+	accruals map[accrualPart]*openAccrual // that the journal of the next month takes back
 }
 
 // JournalEntry is a line of the journal. One of Debit and Credit is zero.
@@ -29,7 +31,7 @@ type JournalEntry struct {
 	// ID is derived from the close and from what the line says. So loading a line twice can be recognized.
 	ID         string            `json:"external_id"`
 	Entity     string            `json:"entity"`
-	Date       domain.Instant    `json:"date"` // the last day of the month
+	Date       domain.Instant    `json:"date"` // the last day of the month; the first one if it takes back an accrual
 	Account    string            `json:"account"`
 	CostCenter string            `json:"cost_center"` // empty for balance sheet accounts
 	Debit      attribution.Minor `json:"debit"`
@@ -41,6 +43,10 @@ type JournalEntry struct {
 	Statement  string            `json:"statement"` // of the workspace
 	// Corrects is the earlier month that a posting is about.
 	Corrects string `json:"corrects,omitempty"`
+	// ReversalDate is the day on which an accrual is taken back: the first one of the next month. Its journal has the
+	// entries that do it, and Reverses is the document that they take back.
+	ReversalDate domain.Instant `json:"reversal_date,omitzero"`
+	Reverses     string         `json:"reverses,omitempty"`
 }
 
 // Amount is the debit less the credit.
@@ -59,6 +65,7 @@ type JournalTotal struct {
 type JournalInput struct {
 	Division *Division // of the closed month
 	Posted   []Posting // into the month, about earlier ones
+	Before   *Journal  // of the closed month before, whose accruals are taken back; nil: there are none
 	Chart    *Chart
 	Close    string // names the close in external ids: its digest
 	// Statement returns the number of a workspace's statement of a month, such as 2026-05.
@@ -88,6 +95,7 @@ type journalSlip struct {
 	total                                                attribution.Minor
 	stated                                               attribution.Amount // what statements say, exactly
 	typ                                                  string
+	fixed                                                bool // the total is known, and not a part of the note
 }
 
 type slipKey struct{ month, typ, workspace, currency, issuer, account, invoice string }
@@ -145,11 +153,14 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 	if err := in.post(add); err != nil {
 		return nil, err
 	}
+	ended := in.reversedByPostings(slips)
 	totalPostings(slips)
-	j := &journalMaker{in: in, missing: map[string]bool{}, lines: map[journalLine]*attribution.Minor{}}
+	j := &journalMaker{in: in, missing: map[string]bool{}, lines: map[journalLine]*attribution.Minor{}, documents: map[journalLine]string{}}
 	books := make([]slipBooks, 0, len(slips))
 	for _, k := range slices.SortedFunc(maps.Keys(slips), slipKey.compare) {
-		books = append(books, j.book(slips[k]))
+		if k.typ == "" || !ended[k.accrual()] {
+			books = append(books, j.book(slips[k]))
+		}
 	}
 	footBalances(books)
 	for i := range books {
@@ -160,7 +171,13 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 	if len(j.missing) > 0 {
 		return nil, &MissingAccountsError{slices.Sorted(maps.Keys(j.missing))}
 	}
-	return j.journal()
+	j.reverse(ended)
+	out, err := j.journal()
+	if err != nil {
+		return nil, err
+	}
+	j.keepAccruals(out, slips, ended)
+	return out, nil
 }
 
 func (s *journalSlip) add(c *Chart, p *part) {
@@ -188,7 +205,7 @@ func (s *journalSlip) sums() (billed, effective attribution.Amount) {
 }
 
 // totalPostings rounds the postings about each statement once, as the note about it is, and gives each invoice a part
-// of that.
+// of that. What ends an accrual is as it was booked; the others have the rest.
 func totalPostings(slips map[slipKey]*journalSlip) {
 	type ofStatement struct{ month, workspace, currency string }
 	groups := map[ofStatement][]slipKey{}
@@ -204,13 +221,20 @@ func totalPostings(slips map[slipKey]*journalSlip) {
 				strings.Compare(a.invoice, b.invoice), strings.Compare(a.typ, b.typ))
 		})
 		var sum attribution.Amount
-		exact := make([]attribution.Amount, len(keys))
-		for i, k := range keys {
-			exact[i], _ = slips[k].sums()
-			sum = sum.Add(exact[i])
+		var exact []attribution.Amount
+		var rest []*journalSlip
+		fixed := attribution.Minor{Decimals: domain.MinorUnits(of.currency)}
+		for _, k := range keys {
+			s := slips[k]
+			billed, _ := s.sums()
+			if sum = sum.Add(billed); s.fixed {
+				fixed = fixed.Add(s.total)
+				continue
+			}
+			exact, rest = append(exact, billed), append(rest, s)
 		}
-		for i, m := range attribution.Foot(exact, sum.Minor(of.currency)) {
-			slips[keys[i]].total = m
+		for i, m := range attribution.Foot(exact, sum.Minor(of.currency).Sub(fixed)) {
+			rest[i].total = m
 		}
 	}
 }
@@ -224,7 +248,11 @@ func (in *JournalInput) post(add func(slipKey, *part)) error {
 			return err
 		}
 		l := at.allocation.Line
-		add(slipKey{p.Period, string(p.Type), at.allocation.Workspace, p.Currency, l.Issuer, l.Account, p.Invoice}, at)
+		k := slipKey{p.Period, string(p.Type), at.allocation.Workspace, p.Currency, l.Issuer, l.Account, p.Invoice}
+		if in.Before.open(k.accrual()) != nil {
+			k.typ = string(PostedAccrual) // its rounding too
+		}
+		add(k, at)
 	}
 	return nil
 }
@@ -232,13 +260,31 @@ func (in *JournalInput) post(add func(slipKey, *part)) error {
 // journalLine is where an amount is booked.
 type journalLine struct {
 	entity, month, typ, workspace, currency, issuer, billing, invoice string // of the document
+	stage                                                             stage
 	account, center                                                   string
 }
 
+// document returns what the document of a line is of.
+func (k journalLine) document() journalLine {
+	k.account, k.center = "", ""
+	return k
+}
+
 type journalMaker struct {
-	in      *JournalInput
-	missing map[string]bool
-	lines   map[journalLine]*attribution.Minor
+	in        *JournalInput
+	missing   map[string]bool
+	lines     map[journalLine]*attribution.Minor
+	documents map[journalLine]string // their names
+}
+
+// post adds an amount to a line.
+func (j *journalMaker) post(k journalLine, decimals int, amount attribution.Amount) {
+	sum := j.lines[k]
+	if sum == nil {
+		sum = &attribution.Minor{Decimals: decimals}
+		j.lines[k] = sum
+	}
+	sum.Amount = sum.Amount.Add(amount)
 }
 
 // account returns what the chart says, and notes what it does not say.
@@ -416,14 +462,13 @@ func (j *journalMaker) enter(s *slipBooks) error {
 	if entity != issued {
 		between = j.account(domain.LedgerIntercompany, s.journalSlip, &journalShare{values: map[string]string{workspaceColumn: s.workspace}})
 	}
+	at := stageMonth
+	if j.accrues(slipKey{s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice}) {
+		at = stageAccrue
+	}
 	post := func(entity, account, center string, amount attribution.Amount) {
-		k := journalLine{entity, s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice, account, center}
-		sum := j.lines[k]
-		if sum == nil {
-			sum = &attribution.Minor{Decimals: s.total.Decimals}
-			j.lines[k] = sum
-		}
-		sum.Amount = sum.Amount.Add(amount)
+		k := journalLine{entity, s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice, at, account, center}
+		j.post(k, s.total.Decimals, amount)
 	}
 	if len(s.debits) == 0 && len(s.credits) > 0 || len(s.credits) == 0 && len(s.debits) > 0 && !s.total.Amount.IsZero() {
 		return fmt.Errorf("%s of %s for %s is booked on one side only", s.total, s.workspace, s.invoice)
@@ -446,8 +491,8 @@ func (j *journalMaker) enter(s *slipBooks) error {
 func (k *journalLine) compare(o *journalLine) int {
 	return cmp.Or(strings.Compare(k.month, o.month), strings.Compare(k.entity, o.entity), strings.Compare(k.issuer, o.issuer),
 		strings.Compare(k.billing, o.billing), strings.Compare(k.invoice, o.invoice), strings.Compare(k.workspace, o.workspace),
-		strings.Compare(k.currency, o.currency), strings.Compare(k.typ, o.typ), strings.Compare(k.account, o.account),
-		strings.Compare(k.center, o.center))
+		strings.Compare(k.currency, o.currency), strings.Compare(k.typ, o.typ), cmp.Compare(k.stage, o.stage),
+		strings.Compare(k.account, o.account), strings.Compare(k.center, o.center))
 }
 
 // textsDigest is the SHA-256 of texts, in hexadecimal.
@@ -476,21 +521,33 @@ func (j *journalMaker) journal() (*Journal, error) {
 		if err != nil {
 			return nil, err
 		}
-		of := textsDigest(j.in.Close, month, k.entity, number, k.typ, k.issuer, k.billing, k.invoice, k.currency)
+		typ := k.typ
+		if k.stage == stageReverse {
+			typ = "accrual reversal"
+		}
+		of := textsDigest(j.in.Close, month, k.entity, number, typ, k.issuer, k.billing, k.invoice, k.currency)
 		if of != document {
 			line, document = 0, of
 		}
 		line++
+		name := "QM" + strings.ReplaceAll(month, "-", "") + "-" + strings.ToUpper(of[:11])
+		j.documents[k.document()] = name
 		zero := attribution.Minor{Decimals: sum.Decimals}
 		e := JournalEntry{
-			Document: "QM" + strings.ReplaceAll(month, "-", "") + "-" + strings.ToUpper(of[:11]), Line: line,
+			Document: name, Line: line,
 			ID:     textsDigest(of, k.account, k.center, sum.String())[:32],
 			Entity: k.entity, Date: out.Month.To - domain.Day, Account: k.account, CostCenter: k.center, Debit: *sum, Credit: zero,
 			Currency: k.currency, Issuer: k.issuer, Invoice: k.invoice, Statement: number,
 			Text: fmt.Sprintf("%s %s: %s %s", k.month, k.workspace, k.issuer, cmp.Or(k.invoice, "without invoice")),
 		}
-		if k.typ != "" {
-			e.Corrects, e.Text = k.month, k.typ+" of "+e.Text
+		if typ != "" {
+			e.Corrects, e.Text = k.month, typ+" of "+e.Text
+		}
+		switch k.stage {
+		case stageReverse:
+			e.Date, e.Reverses = out.Month.From, j.in.Before.open(k.accrual()).documents[k.entity]
+		case stageAccrue:
+			e.ReversalDate = out.Month.To
 		}
 		if sum.Amount.Sign() < 0 {
 			e.Debit, e.Credit = zero, zero.Sub(*sum)

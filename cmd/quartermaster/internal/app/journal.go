@@ -8,6 +8,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
+	"quartermaster/projections/registry"
 )
 
 // CostsJournal is the journal of a closed month, for a general ledger.
@@ -30,29 +31,57 @@ func (c *Caller) Journal(ctx context.Context, at At, month domain.Interval, enti
 		if this.Books() == nil {
 			return &ConflictError{Err: fmt.Errorf("the books of %s are open: only a closed month has a journal", MonthName(month))}
 		}
-		in := &costs.JournalInput{Close: hex.EncodeToString(this.Books().Digest)}
-		if in.Division, err = h.closedDivision(ctx, v, month); err != nil {
-			return err
-		}
-		if in.Posted, err = h.postedInto(ctx, closes, this); err != nil {
-			return err
-		}
-		if in.Chart, err = costs.ReadChart(v, month); err != nil {
-			return &ConflictError{Err: err}
-		}
-		in.Statement = func(text, workspace string) (string, error) {
-			m, err := projections.ParseMonth(text)
-			return statementNumber(m, workspace, costs.BooksOf(closes, m)), err
-		}
-		j, err := costs.NewJournal(in)
+		j, err := h.journal(ctx, v, closes, this)
 		if err != nil {
-			return &ConflictError{Err: fmt.Errorf("the journal of %s: %w", MonthName(month), err)}
+			return err
 		}
 		if err := j.Only(entity); err != nil {
 			return invalid("entity", "%w", err)
 		}
-		out = &CostsJournal{Journal: j, Position: v.Position().String(), Books: in.Division.Books()}
+		out = &CostsJournal{Journal: j, Position: v.Position().String(), Books: costs.BooksOf(closes, month)}
 		return nil
 	})
 	return out, err
+}
+
+// journal makes the journal of a closed month. What was accrued in closed months before is taken back in the order of
+// time, so their journals are made as well, from the first month with an accrual on.
+func (h *Conn) journal(ctx context.Context, v projections.View, closes []registry.Close, of *registry.Close) (*costs.Journal, error) {
+	first, accrued, err := costs.FirstAccrual(v)
+	if err != nil {
+		return nil, err
+	}
+	var inputs []func() (*costs.JournalInput, error)
+	for i := range closes {
+		c := &closes[i]
+		before := accrued && c.Period.From >= first.From && c.Period.From < of.Period.From
+		if before && c.Books() != nil || c.Period == of.Period {
+			inputs = append(inputs, func() (*costs.JournalInput, error) { return h.journalInput(ctx, v, closes, c) })
+		}
+	}
+	j, err := costs.JournalChain(inputs)
+	if err != nil {
+		return nil, &ConflictError{Err: fmt.Errorf("the journal of %s: %w", MonthName(of.Period), err)}
+	}
+	return j, nil
+}
+
+// journalInput returns what the journal of a closed month is made of.
+func (h *Conn) journalInput(ctx context.Context, v projections.View, closes []registry.Close, of *registry.Close) (*costs.JournalInput, error) {
+	in := &costs.JournalInput{Close: hex.EncodeToString(of.Books().Digest)}
+	var err error
+	if in.Division, err = h.closedDivision(ctx, v, of.Period); err != nil {
+		return nil, err
+	}
+	if in.Posted, err = h.postedInto(ctx, closes, of); err != nil {
+		return nil, err
+	}
+	if in.Chart, err = costs.ReadChart(v, of.Period); err != nil {
+		return nil, err
+	}
+	in.Statement = func(text, workspace string) (string, error) {
+		m, err := projections.ParseMonth(text)
+		return statementNumber(m, workspace, costs.BooksOf(closes, m)), err
+	}
+	return in, nil
 }

@@ -32,6 +32,10 @@ is listed, and no journal is made. Amounts are in whole minor units of the curre
 billed. They add up to the statements of the month, and to the notes about earlier ones. The debits of
 each document, entity and currency equal its credits.
 
+An accrual has the date on which it is reversed, the first day of the next month. The journal of that
+month takes it back, and books it again unless the invoice of the supplier has come. A layout with the
+column {reversal_date}, such as netsuite, leaves the reversal to the ledger system.
+
 --layout is the layout of the file: ` + strings.Join(ledger.Names(), ", ") + `, or a file of your own
 in YAML. Entries have external ids that are derived from the close and from what they say, so that a
 ledger can refuse to load them twice.`,
@@ -72,7 +76,7 @@ ledger can refuse to load them twice.`,
 			}
 			t.Render()
 			if out != "" {
-				fmt.Fprintf(a.out, "%s has %s entries for %s\n", out, comma(len(j.Entries)), l)
+				fmt.Fprintf(a.out, "%s has %s entries for %s\n", out, comma(len(l.Entries(j.Entries))), l)
 			}
 			fmt.Fprintf(a.out, "position: %s\n", a.position(j.Position))
 			return nil
