@@ -10,7 +10,6 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
-	"quartermaster/projections"
 )
 
 // After a close, the division of a month may change. The difference is posted into the open period, allocation
@@ -213,11 +212,17 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 	}
 	totals := map[onInvoice]costDelta{} // of each line
 	clusters := map[lineKey][]string{}  // that a line moved in
+	type onCluster struct {
+		lineKey
+		cluster string
+	}
+	seen := map[onCluster]bool{}
 	for k, d := range deltas {
 		of := lineKeyOf(&k.ref)
 		t := totals[onInvoice{of, k.currency, k.invoice}]
 		totals[onInvoice{of, k.currency, k.invoice}] = costDelta{t.billed.Add(d.billed), t.effective.Add(d.effective)}
-		if !slices.Contains(clusters[of], k.ref.Cluster) {
+		if in := (onCluster{of, k.ref.Cluster}); !seen[in] {
+			seen[in] = true
 			clusters[of] = append(clusters[of], k.ref.Cluster)
 		}
 	}
@@ -257,209 +262,6 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 		})
 	}
 	return out, nil
-}
-
-// Changes are events about a month that were appended after a time.
-type Changes struct {
-	lines    map[lineKey]string  // the last event of each line that has one since
-	with     map[lineKey]string  // the last event of each line that has one at that very time
-	invoices map[lineKey]string  // the last event of each invoice that has one since
-	accounts map[string][]string // those of lines, by issuer and account
-	things   []thing             // usage, fleet, decisions
-	ids      map[string]string   // of events, by text
-}
-
-// eventID names an event as [Posting] does. key is that of its record.
-func eventID(topic domain.Topic, key string, o *domain.Precedence) string {
-	return fmt.Sprintf("%s#%d/%s/%d/%d", o.Source, o.Incarnation, topic, domain.PartitionOf([]byte(key), topic.Partitions()), o.Sequence)
-}
-
-// events returns the ids of causes that have one.
-func (c *Changes) events(causes []string) []string {
-	ids := []string{}
-	for _, text := range causes {
-		if c != nil && c.ids[text] != "" {
-			ids = append(ids, c.ids[text])
-		}
-	}
-	return ids
-}
-
-// thing is something that events are about.
-type thing struct {
-	scope string // cluster, workspace or contract
-	wide  bool   // it may change any line
-	text  string
-}
-
-// mostCauses bounds the causes that a posting names.
-const mostCauses = 8
-
-// ReadChanges reads which events about a month were appended after a time.
-func ReadChanges(view projections.View, month domain.Interval, since domain.Instant) (*Changes, error) {
-	b, err := openBooks(view, month)
-	if err != nil {
-		return nil, err
-	}
-	c := &Changes{
-		lines: map[lineKey]string{}, with: map[lineKey]string{}, invoices: map[lineKey]string{},
-		accounts: map[string][]string{}, ids: map[string]string{},
-	}
-	at := projections.MonthStart(month.From)
-	q := projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}
-	err = view.Scan(q, func(_ projections.Key, row projections.Row) error {
-		c.line(row.(*projections.History).Latest(), since)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read billing lines: %w", err)
-	}
-	err = view.Scan(projections.Query{Table: projections.TableInvoices}, func(k projections.Key, row projections.Row) error {
-		v := row.(*projections.History).Latest()
-		if in := v.Event.(*domain.InvoiceReceived); v.Order.Appended > since {
-			text := fmt.Sprintf("%s %s", v.Event.Type(), ledgerName(in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID))
-			c.invoices[lineKey{in.InvoiceIssuerName, in.BillingAccountID, in.InvoiceID}] = text
-			c.ids[text] = eventID(domain.TopicBilling, k.Scope, &v.Order)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read invoices: %w", err)
-	}
-	// Events of the very time may be from after the position that was closed. They can have changed something.
-	l := &lateness{b: b, month: month, first: since - 1, decisions: map[lateName]*lateEvents{}, sharded: map[string]bool{}}
-	before := len(b.exceptions)
-	if err := l.samples(); err != nil {
-		return nil, err
-	}
-	for _, e := range b.exceptions[before:] {
-		scope, _, _ := strings.Cut(e.Subject, "/")
-		c.things = append(c.things, thing{scope, false, fmt.Sprintf("%s %s", domain.TypeNodeSampled, e.Subject)})
-	}
-	if err := l.events(); err != nil {
-		return nil, err
-	}
-	for name, e := range l.decisions {
-		scope, _, _ := strings.Cut(name.subject, "/")
-		wide := false
-		switch name.typ {
-		case domain.TypePolicySet, domain.TypeMappingRuleSet, domain.TypeCommitmentPurchased, domain.TypeCommitmentRenewed,
-			domain.TypeCommitmentEnded:
-			wide = true
-		}
-		text := fmt.Sprintf("%s %s", name.typ, name.subject)
-		c.things = append(c.things, thing{scope, wide, text})
-		if e.id != "" {
-			c.ids[text] = e.id
-		}
-	}
-	if err := c.operators(view, since); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(c.things, func(x, y thing) int { return strings.Compare(x.text, y.text) })
-	return c, nil
-}
-
-// line notes the last event of a line, which may have removed it.
-func (c *Changes) line(v *projections.Version, since domain.Instant) {
-	var of lineKey
-	switch ev := v.Event.(type) {
-	case *domain.BillingLineRemoved:
-		of = lineKey{ev.InvoiceIssuerName, ev.BillingAccountID, ev.LineID}
-	default:
-		l := billingLine(v)
-		of = lineKey{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}
-	}
-	if v.Order.Appended < since {
-		return
-	}
-	text := fmt.Sprintf("%s %s", v.Event.Type(), ledgerName(of.issuer, of.account, of.line))
-	c.ids[text] = eventID(domain.TopicBilling, domain.AccountKey(of.issuer, of.account), &v.Order)
-	if v.Order.Appended == since {
-		c.with[of] = text
-		return
-	}
-	c.lines[of] = text
-	account := domain.AccountKey(of.issuer, of.account)
-	c.accounts[account] = append(c.accounts[account], text)
-}
-
-// operators notes events about operators: they can make decisions valid, and a revocation makes them void, though no
-// decision was appended.
-func (c *Changes) operators(view projections.View, since domain.Instant) error {
-	err := view.Scan(projections.Query{Table: projections.TableOperators}, func(k projections.Key, row projections.Row) error {
-		for i := range row.(*projections.History).Versions {
-			if v := &row.(*projections.History).Versions[i]; v.Order.Appended >= since {
-				text := fmt.Sprintf("%s %s/%s", v.Event.Type(), k.Scope, k.ID)
-				c.things = append(c.things, thing{k.Scope, v.Event.Type() == domain.TypeOperatorRevoked, text})
-				c.ids[text] = eventID(projections.TableOperators.Topic(), k.Scope, &v.Order)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read operators: %w", err)
-	}
-	return nil
-}
-
-// of returns the causes of a line's postings: the event of the line itself; for the rounding of an invoice those of
-// the invoice or its account; else what is known about the clusters in which the line moved, decisions, other
-// lines of the account, and then everything.
-func (c *Changes) of(line lineKey, typ PostingType, invoice string, clusters []string, before, after Methods) []string {
-	if typ == PostedMethod {
-		return []string{"method " + before.Attribution + " to " + after.Attribution}
-	}
-	if c == nil {
-		return []string{}
-	}
-	if text, ok := c.lines[line]; ok {
-		return []string{text}
-	}
-	account := domain.AccountKey(line.issuer, line.account)
-	if isAccrual(line.line) {
-		var received []string
-		for k, text := range c.invoices {
-			if k.issuer == line.issuer && k.account == line.account && !isAccrual(k.line) {
-				received = append(received, text)
-			}
-		}
-		if len(received) == 0 {
-			received = c.accounts[account] // a line names the invoice
-		}
-		slices.Sort(received)
-		return few(received)
-	}
-	if strings.HasPrefix(line.line, roundingAdjustmentPrefix) {
-		if text, ok := c.invoices[lineKey{line.issuer, line.account, invoice}]; ok {
-			return []string{text}
-		}
-		return few(c.accounts[account])
-	}
-	var near, all []string
-	if text, ok := c.with[line]; ok {
-		near, all = append(near, text), append(all, text)
-	}
-	for _, t := range c.things {
-		all = append(all, t.text)
-		if t.wide || slices.Contains(clusters, t.scope) {
-			near = append(near, t.text)
-		}
-	}
-	for _, list := range [][]string{slices.Concat(near, c.accounts[account]), all} {
-		if len(list) > 0 {
-			return few(list)
-		}
-	}
-	return []string{}
-}
-
-// few returns the first causes, and how many more there are.
-func few(all []string) []string {
-	if len(all) <= mostCauses {
-		return orEmpty(all)
-	}
-	return append(slices.Clone(all[:mostCauses]), fmt.Sprintf("and %d more", len(all)-mostCauses))
 }
 
 // SumPosted sums up postings by currency: those about a workspace, or with "" all.

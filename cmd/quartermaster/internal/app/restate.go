@@ -88,26 +88,40 @@ func (c *Caller) Restate(ctx context.Context, from, to At, month domain.Interval
 		return nil, err
 	}
 	for i := range out.Changes {
-		p := &out.Changes[i]
-		p.Books = ""
-		j := slices.IndexFunc(out.Causes, func(r RestatedCause) bool {
-			return r.Type == p.Type && r.Rounding == p.Rounding && r.Currency == p.Currency && slices.Equal(r.Causes, p.Causes)
-		})
-		if j < 0 {
-			j = len(out.Causes)
-			out.Causes = append(out.Causes, RestatedCause{
+		out.Changes[i].Books = ""
+	}
+	out.Causes = restatedCauses(out.Changes)
+	return out, nil
+}
+
+// restatedCauses sums up changes by type, causes and currency, rounding apart.
+func restatedCauses(changes []costs.Posting) []RestatedCause {
+	type key struct {
+		typ              costs.PostingType
+		rounding         bool
+		currency, causes string
+	}
+	out, at := []RestatedCause{}, map[key]int{}
+	for i := range changes {
+		p := &changes[i]
+		k := key{p.Type, p.Rounding, p.Currency, strings.Join(p.Causes, "\x00")}
+		j, known := at[k]
+		if !known {
+			j = len(out)
+			at[k] = j
+			out = append(out, RestatedCause{
 				PostingSum{Period: p.Period, Type: p.Type, Rounding: p.Rounding, Currency: p.Currency}, p.Causes,
 			})
 		}
-		s := &out.Causes[j]
+		s := &out[j]
 		s.Postings++
 		s.Billed, s.Effective = s.Billed.Add(p.Billed), s.Effective.Add(p.Effective)
 	}
-	slices.SortStableFunc(out.Causes, func(a, b RestatedCause) int {
+	slices.SortStableFunc(out, func(a, b RestatedCause) int {
 		return cmp.Or(compareBool(a.Rounding, b.Rounding), strings.Compare(string(a.Type), string(b.Type)),
 			strings.Compare(a.Currency, b.Currency), slices.Compare(a.Causes, b.Causes))
 	})
-	return out, nil
+	return out
 }
 
 func booksSums(d *costs.Division) ([]BooksSum, error) {

@@ -1,0 +1,93 @@
+package costs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+)
+
+// causesOf looks at everything for each line: it shares no code with the index.
+func causesOf(things []thing, accounts []string, with string, clusters []string) []string {
+	var near, all []string
+	if with != "" {
+		near, all = append(near, with), append(all, with)
+	}
+	for _, t := range things {
+		all = append(all, t.text)
+		if t.wide || slices.Contains(clusters, t.scope) {
+			near = append(near, t.text)
+		}
+	}
+	for _, list := range [][]string{slices.Concat(near, accounts), all} {
+		if len(list) > mostCauses {
+			return append(slices.Clone(list[:mostCauses]), fmt.Sprintf("and %d more", len(list)-mostCauses))
+		}
+		if len(list) > 0 {
+			return list
+		}
+	}
+	return []string{}
+}
+
+func TestCausesAreIndexed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		scope := rapid.StringMatching("[a-d]?")
+		things := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) thing {
+			s := scope.Draw(t, "scope")
+			return thing{s, rapid.IntRange(0, 9).Draw(t, "wide") == 0, s + rapid.StringMatching("[a-z]{3}").Draw(t, "text")}
+		}), 0, 60).Draw(t, "things")
+		line := lineKey{"p", "1", "line"}
+		account := domain.AccountKey("p", "1")
+		c := &Changes{
+			things: slices.Clone(things), with: map[lineKey]string{},
+			accounts: map[string][]string{account: rapid.SliceOfN(rapid.StringMatching("line [a-z]"), 0, 12).Draw(t, "lines")},
+		}
+		if rapid.Bool().Draw(t, "at that time") {
+			c.with[line] = "the line itself"
+		}
+		c.index()
+		slices.SortFunc(things, func(a, b thing) int { return strings.Compare(a.text, b.text) })
+		clusters := rapid.SliceOfNDistinct(scope, 0, 4, rapid.ID[string]).Draw(t, "clusters")
+		got := c.of(line, PostedReattribution, "", clusters, Methods{}, Methods{})
+		if want := causesOf(things, c.accounts[account], c.with[line], clusters); !slices.Equal(got, want) {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	})
+}
+
+// TestCausesGrowWithLines: ten times the lines and the causes take about ten times as long, not a hundred times.
+func TestCausesGrowWithLines(t *testing.T) {
+	took := func(n int) time.Duration {
+		c := &Changes{received: map[string][]string{}}
+		account := domain.AccountKey("p", "1")
+		for i := range n {
+			c.things = append(c.things, thing{fmt.Sprint("cluster-", i), false, fmt.Sprintf("NodeRegistered cluster-%d/n", i)})
+			c.received[account] = append(c.received[account], fmt.Sprint("InvoiceReceived p/1/", i))
+		}
+		c.index()
+		best := time.Hour
+		for range 5 {
+			start := time.Now()
+			for i := range n {
+				for _, id := range []string{fmt.Sprint("line-", i), fmt.Sprint(accrualPrefix, i)} {
+					if len(c.of(lineKey{"p", "1", id}, PostedReattribution, "", []string{fmt.Sprint("cluster-", i)}, Methods{}, Methods{})) == 0 {
+						t.Fatal("no cause")
+					}
+				}
+			}
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	few, many := took(1_000), took(10_000)
+	t.Logf("1,000 lines and causes %s, 10,000 %s", few, many)
+	if many > 40*few {
+		t.Errorf("1,000 lines and causes take %s, 10,000 take %s", few, many)
+	}
+}
