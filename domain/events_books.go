@@ -30,7 +30,9 @@ type BooksRate struct {
 	// Commitment names the commitment that the rate is for: that of its payment is for what was paid at once,
 	// the average one for what it covers. It is empty for everything else.
 	Commitment string `json:"commitment,omitempty"`
-	Citation   string `json:"citation,omitempty"` // the rates that it follows from, and their sources
+	// TermFrom is when the term of the commitment begins that the rate is for: each term is paid at another time.
+	TermFrom Instant `json:"term_from,omitempty"`
+	Citation string  `json:"citation,omitempty"` // the rates that it follows from, and their sources
 }
 
 // BooksTotal is the sum of a period's allocations in one currency.

@@ -34,6 +34,10 @@ func (c *checker) translated(e *ClosePrepared) {
 		}
 		oneOf(c, "kind", r.Kind, FXAverage, FXPayment)
 		c.optionalID("commitment", r.Commitment)
+		c.optionalInstant("term_from", r.TermFrom)
+		if r.Commitment == "" && !r.TermFrom.IsZero() {
+			c.bad("term_from", "is of no commitment")
+		}
 		c.text("citation", r.Citation)
 	}
 	c.out()

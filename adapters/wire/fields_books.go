@@ -32,6 +32,7 @@ func booksRate(m *mover, p *eventsv1.BooksRate, d *domain.BooksRate) {
 	text(m, "kind", &p.Kind, &d.Kind)
 	text(m, "commitment", &p.Commitment, &d.Commitment)
 	text(m, "citation", &p.Citation, &d.Citation)
+	m.instant("term_from", &p.TermFrom, &d.TermFrom)
 }
 
 func closeCheck(m *mover, p *eventsv1.CloseCheck, d *domain.CloseCheck) {

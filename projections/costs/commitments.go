@@ -139,7 +139,15 @@ type declaredCommitment struct {
 	*contract
 	purchase *domain.CommitmentPurchased
 	noticeBy domain.Instant
+	prices   []termPrice       // of the purchase and its renewals, those that are decided for later months too
 	times    []domain.Interval // its terms, with renewals that are decided; those that touch are one
+}
+
+// termPrice is what a term of a commitment costs.
+type termPrice struct {
+	term            domain.Interval
+	units           uint32
+	upfront, hourly domain.Money // hourly: per unit
 }
 
 // ended reports whether the commitment ended after a time and until another. A term that is renewed
@@ -179,14 +187,23 @@ func declaredCommitments(view projections.View, month domain.Interval) (map[stri
 			d.times = inventory.Joined(byTime(c.terms)) // bought again, later
 		}
 		for i := range h.Versions {
-			if h.Versions[i].Order.Effective >= month.To || a.Judge(k, h, i) != "" {
+			if a.Judge(k, h, i) != "" {
 				continue
 			}
+			later := h.Versions[i].Order.Effective >= month.To
 			switch ev := h.Versions[i].Event.(type) {
 			case *domain.CommitmentPurchased:
+				if later { // bought again
+					all[k.ID] = d
+					return nil
+				}
 				d.purchase, d.noticeBy = ev, ev.NoticeBy
+				d.prices = []termPrice{{ev.Term, ev.Units, ev.Upfront, ev.Hourly}}
 			case *domain.CommitmentRenewed:
-				d.noticeBy = ev.NoticeBy
+				d.prices = append(d.prices, termPrice{ev.Term, ev.Units, ev.Upfront, ev.Hourly})
+				if !later {
+					d.noticeBy = ev.NoticeBy
+				}
 			}
 		}
 		all[k.ID] = d

@@ -24,20 +24,22 @@ import (
 type Rates struct {
 	Currency string // of the books
 	month    domain.Interval
-	stated   []domain.FXRateSet // valid decisions; of one pair, kind and time the last
-	prepaid  map[string]prepaid // by commitment and billing currency
-	frozen   bool               // all rates are known
+	stated   []domain.FXRateSet   // valid decisions; of one pair, kind and time the last
+	prepaid  map[string][]prepaid // by commitment and billing currency, of each term, by time; none of a term is paid at once: none
+	frozen   bool                 // all rates are known
 	known    map[rateKey]*bookRate
 }
 
 // rateKey is what a rate is for. Without a commitment it is everything of a currency.
 type rateKey struct {
 	base, commitment string
+	term             domain.Instant    // when the term of the commitment begins
 	kind             domain.FXRateKind // payment: for what was paid at once; average: for what is expense now
 }
 
 func (k *rateKey) compare(o *rateKey) int {
-	return cmp.Or(strings.Compare(k.base, o.base), strings.Compare(k.commitment, o.commitment), cmp.Compare(k.kind, o.kind))
+	return cmp.Or(strings.Compare(k.base, o.base), strings.Compare(k.commitment, o.commitment), cmp.Compare(k.term, o.term),
+		cmp.Compare(k.kind, o.kind))
 }
 
 type bookRate struct {
@@ -46,10 +48,10 @@ type bookRate struct {
 	problem string // why there is no rate
 }
 
-// prepaid says how much of a commitment's price was paid at once, and when.
+// prepaid says how much of the price of a commitment's term was paid at once, when the term began.
 type prepaid struct {
 	at           domain.Instant
-	upfront, all domain.Decimal // of one term
+	upfront, all domain.Decimal
 }
 
 // Translation returns the rates that were needed so far; nil without rates.
@@ -89,7 +91,7 @@ func ReadRates(view projections.View, month domain.Interval) (*Rates, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rates{month: month, prepaid: map[string]prepaid{}, known: map[rateKey]*bookRate{}}
+	r := &Rates{month: month, prepaid: map[string][]prepaid{}, known: map[rateKey]*bookRate{}}
 	if r.Currency, err = booksCurrency(view, a, month.From); err != nil {
 		return nil, err
 	}
@@ -104,15 +106,32 @@ func ReadRates(view projections.View, month domain.Interval) (*Rates, error) {
 		return nil, err
 	}
 	for id, c := range contracts {
-		p := c.purchase
-		if p.Upfront.Amount.Sign() <= 0 {
-			continue
-		}
-		hours := decimal.NewFromInt(int64(p.Term.To - p.Term.From)).Div(decimal.NewFromInt(int64(domain.Hour)))
-		hourly := p.Hourly.Amount.Mul(decimal.NewFromInt(int64(p.Units))).Mul(hours) // in the same currency, as is validated
-		r.prepaid[id+"\x00"+p.Upfront.Currency] = prepaid{p.Term.From, p.Upfront.Amount, p.Upfront.Amount.Add(hourly)}
+		r.pay(id, c.prices)
 	}
 	return r, nil
+}
+
+// pay notes the prices of a commitment's terms, if one of them is paid at once.
+func (r *Rates) pay(commitment string, prices []termPrice) {
+	paid := map[string]map[domain.Instant]prepaid{} // by currency; of a term that is stated twice the last
+	atOnce := map[string]bool{}
+	for _, p := range prices {
+		hours := decimal.NewFromInt(int64(p.term.To - p.term.From)).Div(decimal.NewFromInt(int64(domain.Hour)))
+		hourly := p.hourly.Amount.Mul(decimal.NewFromInt(int64(p.units))).Mul(hours) // in the same currency, as is validated
+		of := p.upfront.Currency
+		if paid[of] == nil {
+			paid[of] = map[domain.Instant]prepaid{}
+		}
+		paid[of][p.term.From] = prepaid{p.term.From, p.upfront.Amount, p.upfront.Amount.Add(hourly)}
+		atOnce[of] = atOnce[of] || p.upfront.Amount.Sign() > 0
+	}
+	for currency, terms := range paid {
+		if atOnce[currency] {
+			for _, from := range slices.Sorted(maps.Keys(terms)) {
+				r.prepaid[commitment+"\x00"+currency] = append(r.prepaid[commitment+"\x00"+currency], terms[from])
+			}
+		}
+	}
 }
 
 // booksCurrency returns the currency that the root workspace's policy states at a time, "" for none.
@@ -187,7 +206,7 @@ func FrozenRates(p *domain.ClosePrepared) (*Rates, error) {
 		if b.rate, err = attribution.RateOf(b.Rate); err != nil {
 			return nil, fmt.Errorf("the rate of %s that %s was closed with: %w", b.Base, monthText(p.Period), err)
 		}
-		r.known[rateKey{b.Base, b.Commitment, b.Kind}] = b
+		r.known[rateKey{b.Base, b.Commitment, b.TermFrom, b.Kind}] = b
 	}
 	return r, nil
 }
@@ -236,20 +255,51 @@ func (r *Rates) keyOf(l *attribution.Line) rateKey {
 	if l.Commitment == "" || purchase && l.Recurring { // it is paid every month
 		return k
 	}
-	special := rateKey{l.Currency, l.Commitment, domain.FXAverage}
+	special := rateKey{base: l.Currency, commitment: l.Commitment, kind: domain.FXAverage}
 	if purchase { // paid at once, whether anybody declared it or not
 		special.kind = domain.FXPayment
-		return special
+	}
+	terms := r.terms(special)
+	switch {
+	case len(terms) == 0 && !purchase:
+		return k
+	case len(terms) == 0:
+	case purchase:
+		special.term = slices.MinFunc(terms, func(a, b domain.Instant) int {
+			return cmp.Or(cmp.Compare(apart(a, l.ChargePeriod.From), apart(b, l.ChargePeriod.From)), cmp.Compare(a, b))
+		})
+	default:
+		special.term = terms[0]
+		for _, from := range terms {
+			if from <= l.ChargePeriod.From {
+				special.term = from
+			}
+		}
+	}
+	return special
+}
+
+// terms returns when the terms of a commitment begin, by time, of which a line can be. A purchase is of the term that
+// begins nearest to it, and usage of the last one that began until then. Of frozen rates the terms that had lines are
+// known, and that is enough: each of these lines finds its own again.
+func (r *Rates) terms(k rateKey) (from []domain.Instant) {
+	for _, p := range r.prepaid[k.commitment+"\x00"+k.base] {
+		if k.kind != domain.FXPayment || p.upfront.Sign() > 0 {
+			from = append(from, p.at)
+		}
 	}
 	if r.frozen {
-		if _, known := r.known[special]; known {
-			return special
+		for known, b := range r.known {
+			if known.base == k.base && known.commitment == k.commitment && known.kind == k.kind && b.problem == "" {
+				from = append(from, known.term)
+			}
 		}
-	} else if _, paid := r.prepaid[l.Commitment+"\x00"+l.Currency]; paid {
-		return special
+		slices.Sort(from)
 	}
-	return k
+	return from
 }
+
+func apart(a, b domain.Instant) domain.Instant { return max(a-b, b-a) }
 
 // of returns the rate of a line.
 func (r *Rates) of(l *attribution.Line) *bookRate {
@@ -264,8 +314,14 @@ func (r *Rates) of(l *attribution.Line) *bookRate {
 
 // find looks for a rate.
 func (r *Rates) find(k rateKey) *bookRate {
-	b := &bookRate{BooksRate: domain.BooksRate{Base: k.base, Commitment: k.commitment, Kind: k.kind}}
-	switch paid, declared := r.prepaid[k.commitment+"\x00"+k.base]; {
+	b := &bookRate{BooksRate: domain.BooksRate{Base: k.base, Commitment: k.commitment, TermFrom: k.term, Kind: k.kind}}
+	var paid prepaid
+	terms := r.prepaid[k.commitment+"\x00"+k.base]
+	i := slices.IndexFunc(terms, func(p prepaid) bool { return p.at == k.term })
+	if i >= 0 {
+		paid = terms[i]
+	}
+	switch {
 	case k.base == r.Currency:
 		b.Rate = decimal.New(1, 0)
 	case r.frozen && k.commitment != "":
@@ -274,8 +330,10 @@ func (r *Rates) find(k rateKey) *bookRate {
 		b.problem = fmt.Sprintf("it was closed without a rate of %s", k.base)
 	case k.commitment == "":
 		b.Rate, b.Citation, b.problem = r.average(k.base)
-	case !declared:
+	case i < 0:
 		b.problem = fmt.Sprintf("when commitment %s was paid in %s is not known: declare it with its upfront payment and its term", k.commitment, k.base)
+	case paid.upfront.Sign() <= 0: // a term that is paid as it goes, of a commitment with one that is not
+		b.Rate, b.Citation, b.problem = r.average(k.base)
 	case k.kind == domain.FXPayment:
 		b.Rate, b.Citation, b.problem = r.payment(k, paid)
 	default:

@@ -279,3 +279,86 @@ func TestDoubtfulRates(t *testing.T) {
 		})
 	}
 }
+
+// A commitment that is renewed and paid at once again has the payment rate of each term: the prepaid balance of each ends
+// at zero. A month that was closed with these rates is translated alike.
+func TestRenewedCommitmentIsPaidAgain(t *testing.T) {
+	eur := func(amount domain.Decimal) domain.Money { return domain.Money{Amount: amount, Currency: "EUR"} }
+	rapid.Check(t, func(r *rapid.T) {
+		months := monthsFromMay(3)
+		l := storetest.NewLog()
+		l.Append(booksIn("USD")...)
+		prices, rates := []domain.Decimal{}, []domain.Decimal{}
+		for i, month := range months {
+			upfront := decimal.New(rapid.Int64Range(0, 3).Draw(r, "upfront"), 2)
+			prices = append(prices, upfront)
+			rates = append(rates, decimal.New(rapid.Int64Range(5000, 20000).Draw(r, "paid at"), -4))
+			zero := eur(decimal.Zero)
+			if i == 0 {
+				l.Append(decided(&domain.CommitmentPurchased{
+					Commitment: "a", Market: domain.Market{Provider: "p"}, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "gpu-2", GPUModel: "H100 80GB",
+					GPUsPerUnit: 2, Units: 1, Term: month, Upfront: eur(upfront), Hourly: zero,
+				}))
+			} else {
+				l.Append(decided(&domain.CommitmentRenewed{Commitment: "a", Term: month, Units: 1, Upfront: eur(upfront), Hourly: zero}))
+			}
+			l.Append(
+				rateSet("EUR", "USD", rates[i].String(), domain.FXPayment, domain.Interval{From: month.From, To: month.From + domain.Day}),
+				rateSet("EUR", "USD", "3", domain.FXAverage, month),
+			)
+			// A renewal may be paid some days before it begins, and is then billed in the month before.
+			early := domain.Instant(0)
+			if i > 0 {
+				early = domain.Instant(rapid.IntRange(0, 9).Draw(r, "early")) * domain.Day
+			}
+			in := projections.BillingMonth(month.From - early)
+			if upfront.Sign() > 0 {
+				l.Append(recorded(billLine(fmt.Sprint("p", i), upfront.String(), func(b *domain.BillingLine) {
+					b.CommitmentDiscountID, b.ChargeCategory, b.BillingCurrency, b.EffectiveCost = "a", "Purchase", "EUR", decimal.NewNullDecimal(decimal.Zero)
+					b.BillingPeriodStart, b.BillingPeriodEnd = in.From, in.To
+					b.ChargePeriodStart, b.ChargePeriodEnd = month.From-early, month.From-early+domain.Day
+				})))
+			}
+			for n := range 2 {
+				day := month.From + domain.Instant(n*20)*domain.Day
+				l.Append(recorded(billLine(fmt.Sprint("u", i, n), "0", func(b *domain.BillingLine) {
+					b.CommitmentDiscountID, b.BillingCurrency, b.EffectiveCost = "a", "EUR", decimal.NewNullDecimal(upfront.Div(decimal.NewFromInt(2)))
+					b.BillingPeriodStart, b.BillingPeriodEnd = month.From, month.To
+					b.ChargePeriodStart, b.ChargePeriodEnd = day, day+domain.Day
+				})))
+			}
+		}
+		want := decimal.Zero
+		for i := range prices {
+			want = want.Add(prices[i].Mul(rates[i]))
+		}
+		storetest.FoldView(t, l, func(v projections.View) {
+			var billed, effective domain.Decimal
+			for i, month := range months {
+				c, how, err := translated(v, month)
+				if err != nil {
+					r.Fatal(err)
+				}
+				billed, effective = billed.Add(c.Billed.Decimal()), effective.Add(c.Effective.Decimal())
+				if expense := prices[i].Mul(rates[i]); !c.Effective.Decimal().Equal(expense) {
+					r.Fatalf("%d: %s were used, want %s at %s", i, c.Effective, prices[i], rates[i])
+				}
+				frozen, err := costs.FrozenRates(&domain.ClosePrepared{Period: month, Rates: how.Rates, Translated: []domain.BooksTotal{{Currency: "USD"}}})
+				if err != nil {
+					r.Fatal(err)
+				}
+				d, err := costs.Divide(v, month, 1<<30)
+				if err != nil {
+					r.Fatal(err)
+				}
+				again, err := d.In(frozen).Report(costs.Query{Month: month})
+				if err != nil || again.Totals[0].Billed != c.Billed || again.Totals[0].Effective != c.Effective {
+					r.Fatalf("%d: at frozen rates %+v, %v; want %+v", i, again, err, c)
+				}
+			}
+			if !billed.Equal(want) || !effective.Equal(want) {
+				r.Fatalf("%s billed and %s effective in the books, want %s", billed, effective, want)
+			}
+		})
+	})
+}

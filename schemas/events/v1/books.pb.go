@@ -151,6 +151,7 @@ type BooksRate struct {
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`             // average, payment
 	Commitment    string                 `protobuf:"bytes,4,opt,name=commitment,proto3" json:"commitment,omitempty"` // that it is for; empty: everything else
 	Citation      string                 `protobuf:"bytes,5,opt,name=citation,proto3" json:"citation,omitempty"`
+	TermFrom      int64                  `protobuf:"fixed64,6,opt,name=term_from,json=termFrom,proto3" json:"term_from,omitempty"` // when the commitment's term begins that it is for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,6 +219,13 @@ func (x *BooksRate) GetCitation() string {
 		return x.Citation
 	}
 	return ""
+}
+
+func (x *BooksRate) GetTermFrom() int64 {
+	if x != nil {
+		return x.TermFrom
+	}
+	return 0
 }
 
 // BooksTotal is the sum of a period's allocations in one currency.
@@ -1523,7 +1531,7 @@ const file_events_v1_books_proto_rawDesc = "" +
 	"translated\x18\t \x03(\v2#.quartermaster.events.v1.BooksTotalR\n" +
 	"translated\x128\n" +
 	"\x05rates\x18\n" +
-	" \x03(\v2\".quartermaster.events.v1.BooksRateR\x05rates\"\x83\x01\n" +
+	" \x03(\v2\".quartermaster.events.v1.BooksRateR\x05rates\"\xa0\x01\n" +
 	"\tBooksRate\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\tR\x04base\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\tR\x04rate\x12\x12\n" +
@@ -1531,7 +1539,8 @@ const file_events_v1_books_proto_rawDesc = "" +
 	"\n" +
 	"commitment\x18\x04 \x01(\tR\n" +
 	"commitment\x12\x1a\n" +
-	"\bcitation\x18\x05 \x01(\tR\bcitation\"^\n" +
+	"\bcitation\x18\x05 \x01(\tR\bcitation\x12\x1b\n" +
+	"\tterm_from\x18\x06 \x01(\x10R\btermFrom\"^\n" +
 	"\n" +
 	"BooksTotal\x12\x16\n" +
 	"\x06billed\x18\x01 \x01(\tR\x06billed\x12\x1a\n" +

@@ -176,6 +176,12 @@ func (m *BooksRate) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.TermFrom != 0 {
+		i -= 8
+		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.TermFrom))
+		i--
+		dAtA[i] = 0x31
+	}
 	if len(m.Citation) > 0 {
 		i -= len(m.Citation)
 		copy(dAtA[i:], m.Citation)
@@ -1408,6 +1414,9 @@ func (m *BooksRate) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.TermFrom != 0 {
+		n += 9
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -2487,6 +2496,16 @@ func (m *BooksRate) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Citation = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 6:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field TermFrom", wireType)
+			}
+			m.TermFrom = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.TermFrom = int64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -6508,6 +6527,16 @@ func (m *BooksRate) UnmarshalVTUnsafe(dAtA []byte) error {
 			}
 			m.Citation = stringValue
 			iNdEx = postIndex
+		case 6:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field TermFrom", wireType)
+			}
+			m.TermFrom = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.TermFrom = int64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -106,6 +107,9 @@ func (a *Program) showRates(currency, frozen string, rates []domain.BooksRate) {
 		of := ""
 		if r.Commitment != "" {
 			of = " for commitment " + clipped(r.Commitment)
+			if !r.TermFrom.IsZero() {
+				of += " from " + r.TermFrom.Time().Format(time.DateOnly)
+			}
 		}
 		fmt.Fprintf(a.out, "rate: 1 %s is %s %s%s%s: %s\n", r.Base, r.Rate, currency, of, frozen, r.Citation)
 	}
