@@ -205,7 +205,10 @@ type Draft struct {
 
 // NewDraft begins a file of a month. The caller MUST put or discard it.
 func (d Directory) NewDraft(month domain.Interval) (*Draft, error) {
-	folder := d.allocationsFolder(month)
+	return newDraft(d.allocationsFolder(month))
+}
+
+func newDraft(folder string) (*Draft, error) {
 	if err := durable.MakeDirectory(folder); err != nil {
 		return nil, err
 	}
