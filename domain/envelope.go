@@ -33,6 +33,10 @@ type Envelope struct {
 	// known. Only the first event of an incarnation carries them.
 	PreviousIncarnation uint64
 	PreviousSequence    uint64
+	// Line is where the fact is in the imported file that the source names: the line at which its
+	// row starts, from 1, or the row counted with the header where a format has no lines. 0 means
+	// that the source is no file, or that its events do not say it. NodeSampled never does.
+	Line uint64
 	// Time is when the fact became true; for a sample, the end of its interval.
 	Time Instant
 	// Recorded is when the fact became known, for history that is imported later. Zero means when

@@ -12,7 +12,7 @@ import (
 
 // Method is the version of the folds. Rows of different versions are not comparable. A new version
 // rebuilds its rows from the log.
-const Method = "folds/8"
+const Method = "folds/9"
 
 // Decoder turns a record into an event. The envelope may share memory with the record; the fold
 // copies what it keeps.
@@ -303,7 +303,7 @@ func (f *Projector) apply(rows *WorkingSet, rec *domain.Record) error {
 	if p.stated {
 		p.Effective = rec.Time
 	}
-	v := Version{Order: env.Precedence(p.Effective), Recorded: env.Recorded, Workspace: env.Workspace, Event: env.Event}
+	v := Version{Order: env.Precedence(p.Effective), Recorded: env.Recorded, Workspace: env.Workspace, Line: env.Line, Event: env.Event}
 	v.Order.Appended = rec.Time
 	if s := env.Signature; s != nil {
 		v.Signer = &Signer{Operator: s.Operator, Key: s.Key, Time: env.Time, Appended: rec.Time, Offset: rec.Offset}

@@ -28,6 +28,7 @@ type Version struct {
 	Order     domain.Precedence `json:"order"`
 	Recorded  domain.Instant    `json:"recorded,omitempty"`
 	Workspace string            `json:"workspace,omitempty"`
+	Line      uint64            `json:"line,omitempty"` // see [domain.Envelope]
 	Signer    *Signer           `json:"signer,omitempty"`
 	// Again is when the same statement was last repeated with nothing else in between, nil if it
 	// was not. A late statement from in between does not hold beyond it.

@@ -1,6 +1,7 @@
 package bill
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -149,6 +150,8 @@ func (m *Mapping) Load(ctx context.Context, table, name string, file io.Reader) 
 		return fmt.Errorf("%w: %s has no table %q; %s", ErrGiven, m, table, domain.Suggest(table, known))
 	}
 	sum := sha256.New()
+	var text bytes.Buffer
+	file = io.TeeReader(file, &text)
 	rows, err := focus.OpenCSV(ctx, io.TeeReader(file, sum), tabular.Limits{}.WithDefaults())
 	if err != nil {
 		return fmt.Errorf("table %s: %s: %w", table, name, err)
@@ -167,6 +170,7 @@ func (m *Mapping) Load(ctx context.Context, table, name string, file io.Reader) 
 				return err
 			}
 			t.rows, t.SHA256 = found, hex.EncodeToString(sum.Sum(nil))
+			m.documents = append(m.documents, focus.Document{Name: name, Text: text.Bytes()})
 			return nil
 		case err != nil:
 			return fmt.Errorf("table %s: %s:%d: %w", table, name, row.Line, err)

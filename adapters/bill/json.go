@@ -29,7 +29,7 @@ func (m *Mapping) open(
 		return nil, err
 	}
 	b := bufio.NewReader(text)
-	if isJSON(b) {
+	if beginsJSON(b) {
 		return newObjects(b, m, limits), nil
 	}
 	return tabular.NewCSV(b, limits.LineBytes), nil
@@ -67,8 +67,17 @@ func columnar(file io.Reader) bool {
 	return string(head[:n]) == "PAR1"
 }
 
-// isJSON reports whether a text begins like an object or a list. It skips blanks before that.
-func isJSON(b *bufio.Reader) bool {
+// IsJSON reports whether a file of a supplier, which may be compressed, begins like JSON.
+func IsJSON(ctx context.Context, file io.Reader) (bool, error) {
+	if columnar(file) {
+		return false, nil
+	}
+	text, err := tabular.Open(ctx, file, tabular.Limits{}.WithDefaults(), focus.ErrColumns)
+	return err == nil && beginsJSON(bufio.NewReader(text)), err
+}
+
+// beginsJSON reports whether a text begins like an object or a list. It skips blanks before that.
+func beginsJSON(b *bufio.Reader) bool {
 	for {
 		c, err := b.Peek(1)
 		switch {

@@ -46,7 +46,12 @@ type Mapping struct {
 	parameters map[string]string
 	tables     map[string]*Table
 	given      map[string]bool // parameters and tables that the user gave
+	documents  []focus.Document
 }
+
+// Documents returns the files that the user gave, the mapping or tables of it. Without them, lines cannot be made from a
+// bill again.
+func (m *Mapping) Documents() []focus.Document { return m.documents }
 
 // String returns NAME@VERSION, as lines have it in x_Mapping. Each table follows as +NAME:HASH.
 func (m *Mapping) String() string {
@@ -85,6 +90,7 @@ func Named(name string) (m *Mapping, text []byte, ok bool) {
 	if m, err = Parse(name+".yaml", text); err != nil {
 		panic(err) // a test parses all of them
 	}
+	m.documents = nil
 	return m, text, true
 }
 
@@ -129,7 +135,7 @@ func Parse(file string, text []byte) (*Mapping, error) {
 		return nil, fmt.Errorf("%w: %w", ErrMapping, errors.Join(r.faults...))
 	}
 	sum := sha256.Sum256(bytes.TrimSpace(text))
-	r.m.SHA256 = hex.EncodeToString(sum[:])
+	r.m.SHA256, r.m.documents = hex.EncodeToString(sum[:]), []focus.Document{{Name: file, Text: text}}
 	return r.m, nil
 }
 

@@ -52,6 +52,9 @@ type Options struct {
 	// Mapping names what Open does to the rows of a file, if they were not written in the columns of
 	// FOCUS. It is part of the source's name.
 	Mapping string
+	// Documents are the files by which the mapping reads, if the user gave them. Run does not look at them; callers keep
+	// them with the file.
+	Documents []Document
 	// Open opens a file as a table. It is [OpenCSV] if nil.
 	Open func(ctx context.Context, file io.Reader, limits tabular.Limits) (tabular.Table, error)
 	// Whole is for callers that accept a whole file or nothing, as Open is for Run, which does not call
@@ -62,6 +65,12 @@ type Options struct {
 	// InvoiceBytes limits the memory for Invoice Detail, which is held until the end of the
 	// file; default 256 MiB.
 	InvoiceBytes int64
+}
+
+// Document is a file that says how another is read.
+type Document struct {
+	Name string
+	Text []byte
 }
 
 // Parts are the rows of the files of one export that were read so far. The zero value has none.
@@ -76,6 +85,7 @@ type Summary struct {
 	Dataset      string              `json:"dataset"`       // one of the names of datasets; empty if none
 	FocusVersion string              `json:"focus_version"` // given or detected
 	Rows         int                 `json:"rows"`          // read, including bad rows, without header and blank lines
+	LastLine     int                 `json:"-"`             // at which the last row starts
 	Events       int                 `json:"events"`        // emitted
 	Bad          int                 `json:"bad"`           // rows not imported
 	Types        map[domain.Type]int `json:"types"`         // events by type
@@ -144,7 +154,7 @@ type dataset interface {
 // without an issuer, and then to its end.
 //
 // Run passes each event to emit and each row that was not imported to bad, which may be nil.
-// The envelope has Time, Recorded, Subject and Event set and satisfies domain.Validate. The
+// The envelope has Time, Recorded, Subject, Line and Event set and satisfies domain.Validate. The
 // caller sets Source and Sequence. Run reuses the envelope and its billing line, so emit MUST
 // copy what it keeps.
 //
@@ -250,7 +260,7 @@ func (r *run) read(file io.Reader) error {
 			return fmt.Errorf("line %d: %w", rec.Line, err)
 		}
 		r.sum.Rows++
-		r.line = rec.Line
+		r.line, r.sum.LastLine = rec.Line, rec.Line
 		var refused *refusal
 		if f := rec.Broken; f != nil {
 			refused = &refusal{field: f.Field, value: f.Value, reason: f.Reason}
@@ -369,7 +379,7 @@ func columnsError(header []string, has func(string) bool, missing []string) erro
 
 // emit emits one event, or refuses an event that the ledger would quarantine.
 func (r *run) emit(at domain.Instant, subject string, event domain.Event) error {
-	r.env = domain.Envelope{Time: at, Subject: subject, Event: event}
+	r.env = domain.Envelope{Time: at, Subject: subject, Line: uint64(r.line), Event: event}
 	if r.opts.Historical {
 		r.env.Recorded = at
 	}

@@ -45,6 +45,8 @@ type Import struct {
 	// Received is when the import began that kept the files.
 	Received domain.Instant `json:"received"`
 	Files    []ImportedFile `json:"files"`
+	// With are the mapping and the tables by which they were read, if the user gave them.
+	With []ImportedFile `json:"with,omitempty"`
 }
 
 // ImportedFile is a file as it was imported.

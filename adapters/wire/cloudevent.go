@@ -27,6 +27,7 @@ type cloudEvent struct {
 	Sequence            string         `json:"sequence"`
 	PreviousIncarnation string         `json:"previousincarnation,omitempty"`
 	PreviousSequence    string         `json:"previoussequence,omitempty"`
+	Line                string         `json:"line,omitempty"`
 	RecordedTime        string         `json:"recordedtime,omitempty"`
 	Cites               string         `json:"cites,omitempty"`
 	Operator            string         `json:"operator,omitempty"`
@@ -63,6 +64,7 @@ func CloudEvent(env *domain.Envelope) ([]byte, error) {
 		Sequence:            strconv.FormatUint(env.Sequence, 10),
 		PreviousIncarnation: number(env.PreviousIncarnation),
 		PreviousSequence:    number(env.PreviousSequence),
+		Line:                number(env.Line),
 		RecordedTime:        env.Recorded.String(),
 		Cites:               env.Cites,
 		Data:                env.Event,

@@ -183,6 +183,7 @@ func (a *attributes) context(env *domain.Envelope) error {
 		{attrSequence, &env.Sequence},
 		{attrPreviousIncarnation, &env.PreviousIncarnation},
 		{attrPreviousSequence, &env.PreviousSequence},
+		{attrLine, &env.Line},
 	} {
 		if err := a.number(n.at, n.to); err != nil {
 			return err

@@ -174,6 +174,7 @@ func (d *document) envelope() (*domain.Envelope, error) {
 	}{
 		{"incarnation", &env.Incarnation}, {"sequence", &env.Sequence},
 		{"previousincarnation", &env.PreviousIncarnation}, {"previoussequence", &env.PreviousSequence},
+		{"line", &env.Line},
 	} {
 		if v := d.values[n.key]; v != "" {
 			if *n.to, err = strconv.ParseUint(v, 10, 64); err != nil {

@@ -52,6 +52,9 @@ func encode(env *domain.Envelope) (domain.Record, error) {
 	rec.Partition = domain.PartitionOf(rec.Key, rec.Topic.Partitions())
 
 	if s, ok := env.Event.(*domain.NodeSampled); ok {
+		if env.Line != 0 {
+			return rec, errors.New("a line of a file, which NodeSampled has no room for")
+		}
 		if env.Signature != nil {
 			return rec, errors.New("a sample is not signed")
 		}
@@ -129,6 +132,7 @@ func attributesOf(env *domain.Envelope) attributes {
 		attrRecorded:            env.Recorded.String(),
 		attrPreviousIncarnation: number(env.PreviousIncarnation),
 		attrPreviousSequence:    number(env.PreviousSequence),
+		attrLine:                number(env.Line),
 	}
 	if s := env.Signature; s != nil {
 		a[attrOperator] = s.Operator

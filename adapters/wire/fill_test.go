@@ -176,6 +176,9 @@ func envelope(f filler, ev domain.Event) *domain.Envelope {
 	} else {
 		fill(f, reflect.ValueOf(ev).Elem(), "")
 	}
+	if env.Topic() == domain.TopicBilling {
+		env.Line = f.number("Line", math.MaxUint32)
+	}
 	return env
 }
 

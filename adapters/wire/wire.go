@@ -19,6 +19,7 @@
 //	ce_recordedtime         RFC 3339
 //	ce_previousincarnation  decimal; on the first event of an incarnation only
 //	ce_previoussequence     decimal
+//	ce_line                 decimal; where a fact is in the imported file that the source names
 //	ce_operator             who signed
 //	ce_operatorkey          their Ed25519 public key, base64
 //	ce_signature            Ed25519 signature, base64
@@ -112,6 +113,7 @@ const (
 	attrRecorded
 	attrPreviousIncarnation
 	attrPreviousSequence
+	attrLine
 	attrOperator
 	attrOperatorKey
 	attrSignature
@@ -134,6 +136,7 @@ var headerNames = [attributeCount]string{
 	attrRecorded:            "ce_recordedtime",
 	attrPreviousIncarnation: "ce_previousincarnation",
 	attrPreviousSequence:    "ce_previoussequence",
+	attrLine:                "ce_line",
 	attrOperator:            "ce_operator",
 	attrOperatorKey:         "ce_operatorkey",
 	attrSignature:           "ce_signature",

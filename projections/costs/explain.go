@@ -42,7 +42,8 @@ type Explanation struct {
 	// supplier's line.
 	Charge *domain.BillingLine `json:"charge"`
 	Whole  *ExplainedLine      `json:"whole"`
-	Event  *LedgerEvent        `json:"event"` // that recorded the line, or for a rounding adjustment the invoice
+	Event  *LedgerEvent        `json:"event"`         // that recorded the line, or for a rounding adjustment the invoice
+	Raw    *RawRow             `json:"raw,omitempty"` // of the event, if it was asked for
 
 	Invoice   *InvoiceReconciliation `json:"invoice_reconciliation"`
 	Statement *attribution.Statement `json:"statement"` // that contains the allocation, rounded once

@@ -29,15 +29,25 @@ type LedgerEvent struct {
 	Source      string         `json:"source"`
 	Incarnation uint64         `json:"incarnation"`
 	Sequence    uint64         `json:"sequence"`
+	Line        uint64         `json:"line,omitempty"` // of the imported file: see [domain.Envelope]
 	Time        domain.Instant `json:"time"`
 	Appended    domain.Instant `json:"appended"`
+}
+
+// RawRow is the row of an imported file that an event was read from.
+type RawRow struct {
+	File    string   `json:"file"`
+	SHA256  string   `json:"sha256"` // of the file
+	Line    uint64   `json:"line"`   // at which the row starts
+	Columns []string `json:"columns"`
+	Values  []string `json:"values"` // as the file has them
 }
 
 func ledgerEvent(k projections.Key, v *projections.Version) LedgerEvent {
 	return LedgerEvent{
 		Type: v.Event.Type(), Topic: domain.TopicBilling,
 		Partition: domain.PartitionOf([]byte(k.Scope), domain.TopicBilling.Partitions()), Key: k.Scope,
-		Source: v.Order.Source, Incarnation: v.Order.Incarnation, Sequence: v.Order.Sequence,
+		Source: v.Order.Source, Incarnation: v.Order.Incarnation, Sequence: v.Order.Sequence, Line: v.Line,
 		Time: v.Order.Time, Appended: v.Order.Appended,
 	}
 }

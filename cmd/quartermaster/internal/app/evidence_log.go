@@ -15,13 +15,6 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// statedBy is what the rows have of a source.
-type statedBy struct {
-	lines, invoices int
-	from, to        domain.Instant
-	months          map[string]bool
-}
-
 // statedTables have what imported files state, with when that was appended. Hours of usage do not keep it.
 var statedTables = []projections.Table{
 	projections.TableBillingLines, projections.TableInvoices, projections.TableBillingPeriods, projections.TableNodes,
@@ -30,66 +23,13 @@ var statedTables = []projections.Table{
 
 // sources adds the files that were imported.
 func (e *evidence) sources(context.Context) error {
-	stats, err := registry.NewLogStats(e.view)
-	if err != nil {
-		return err
+	all, err := importedSources(e.view)
+	for i := range all {
+		s := &all[i]
+		e.add("sources", s.Source, s.SHA256, wholeCell(s.Events), wholeCell(s.Missing), wholeCell(s.Lines), wholeCell(s.Invoices),
+			timeCell(s.From), timeCell(s.To), strings.Join(s.Months, " "))
 	}
-	stated := map[string]*statedBy{}
-	for i := range stats.Sources {
-		if name := stats.Sources[i].Source; sha256InName.MatchString(name) {
-			stated[name] = &statedBy{months: map[string]bool{}}
-		}
-	}
-	for _, table := range statedTables {
-		err := e.view.Scan(projections.Query{Table: table}, func(_ projections.Key, row projections.Row) error {
-			h, ok := row.(*projections.History)
-			if !ok {
-				return nil
-			}
-			for i := range h.Versions {
-				v := &h.Versions[i]
-				s := stated[v.Order.Source]
-				if s == nil {
-					continue
-				}
-				if s.from == 0 || v.Order.Appended < s.from {
-					s.from = v.Order.Appended
-				}
-				s.to = max(s.to, v.Order.Appended)
-				var of domain.Interval
-				switch ev := v.Event.(type) {
-				case *domain.BillingLineRecorded:
-					s.lines++
-					of = domain.Interval{From: ev.Line.BillingPeriodStart, To: ev.Line.BillingPeriodEnd}
-				case *domain.BillingLineCorrected:
-					s.lines++
-					of = domain.Interval{From: ev.Line.BillingPeriodStart, To: ev.Line.BillingPeriodEnd}
-				case *domain.BillingLineRemoved:
-					s.lines++
-				case *domain.InvoiceReceived:
-					s.invoices++
-					of = ev.BillingPeriod
-				}
-				if !of.Empty() {
-					s.months[MonthName(projections.MonthOf(of))] = true
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("read %s: %w", table, err)
-		}
-	}
-	for i := range stats.Sources {
-		src := &stats.Sources[i]
-		s := stated[src.Source]
-		if s == nil {
-			continue
-		}
-		e.add("sources", src.Source, sha256InName.FindStringSubmatch(src.Source)[1], wholeCell(src.Events), wholeCell(src.Missing),
-			wholeCell(s.lines), wholeCell(s.invoices), timeCell(s.from), timeCell(s.to), strings.Join(slices.Sorted(maps.Keys(s.months)), " "))
-	}
-	return nil
+	return err
 }
 
 // postings adds what changed closed months, and what the months of the pack have of earlier ones.

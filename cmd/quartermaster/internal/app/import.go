@@ -44,6 +44,7 @@ func openBill(ctx context.Context, file io.Reader, limits tabular.Limits) (tabul
 
 // MappedBy returns options to read bills in a supplier's own columns.
 func MappedBy(m *bill.Mapping, opts focus.Options) focus.Options {
+	opts.Documents = m.Documents()
 	opts.Mapping = strings.Join(append([]string{m.String() + ":" + m.SHA256[:12]}, m.Given()...), ";")
 	opts.Whole = func(ctx context.Context, file io.Reader, limits tabular.Limits) error {
 		return m.Whole(ctx, file, limits, wholeBill)
@@ -93,7 +94,8 @@ func billsOf(opts focus.Options) reader {
 	return reader{
 		source:  func(sum [32]byte) string { return focus.SourceName(sum, opts) },
 		oneZone: true,
-		whole:   func(ctx context.Context, file io.Reader) error { return wholeOf(ctx, file, opts) },
+		keep:    true, documents: opts.Documents,
+		whole: func(ctx context.Context, file io.Reader) error { return wholeOf(ctx, file, opts) },
 		run: func(ctx context.Context, file, again io.Reader, name string, emit func(*domain.Envelope) error, bad func(tabular.BadRow)) (fileRead, error) {
 			s, err := focus.Run(ctx, file, again, name, opts, emit, bad)
 			return fileRead{
@@ -108,6 +110,7 @@ func billsOf(opts focus.Options) reader {
 type Imported struct {
 	File     string              `json:"file"`
 	Source   string              `json:"source"`
+	Kept     bool                `json:"kept"`                    // the bytes of the file: see "import show"
 	Dataset  string              `json:"dataset,omitempty"`       // of FOCUS
 	Version  string              `json:"focus_version,omitempty"` // of FOCUS
 	Rows     int                 `json:"rows"`
@@ -146,6 +149,9 @@ type reader struct {
 	source func(sum [32]byte) string
 	// oneZone: the same file in another time zone would count again, and is refused.
 	oneZone bool
+	// keep: the bytes of the file are kept, and with them those of documents.
+	keep      bool
+	documents []focus.Document
 	// whole reads a file to its end and returns why it cannot be decompressed.
 	whole func(ctx context.Context, file io.Reader) error
 	// run emits the events of a file, and reports each row that became no event. again is the
@@ -168,6 +174,7 @@ type fileRead struct {
 func columnsOf(kind importer.Kind, opts importer.Options) reader {
 	return reader{
 		source: func(sum [32]byte) string { return importer.SourceName(kind, sum, opts) },
+		keep:   kind == importer.Prices || kind == importer.Energy,
 		whole: func(ctx context.Context, file io.Reader) error {
 			return tabular.Whole(ctx, file, opts.Limits, importer.ErrColumns)
 		},
@@ -279,6 +286,11 @@ func (h *Conn) importFile(ctx context.Context, path string, strict bool, rd read
 			ans.Rows, ans.Warnings = read.rows, append(ans.Warnings, read.warnings...)
 			ans.Refused, ans.Seconds = true, time.Since(start).Seconds()
 			return ans, nil
+		}
+	}
+	if rd.keep {
+		if ans.Kept, err = h.keepFiles(ans.Source, []monthFile{{name: path, sum: [32]byte(sum.Sum(nil))}}, rd.documents); err != nil {
+			return ans, err
 		}
 	}
 	ap, err := h.resume(ctx, ans.Source)

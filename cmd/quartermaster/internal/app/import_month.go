@@ -82,8 +82,9 @@ type heldMonth struct {
 
 // monthFile is a file of an export, with its SHA-256.
 type monthFile struct {
-	name string
-	sum  [32]byte
+	name   string
+	sum    [32]byte
+	before uint64 // lines of the files before it
 }
 
 // ImportMonth imports an export that replaces what the ledger has of a month of an account: lines
@@ -169,6 +170,9 @@ func (c *Caller) ImportMonth(ctx context.Context, opts focus.Options, of BillMon
 		return ans, &helped{invalid("accept-removal", "the export of %s would remove %d lines: %s; nothing was imported",
 			of, len(removed), why), RemedyAcceptRemoval}
 	}
+	if ans.Kept, err = h.keepFiles(ans.Source, all, opts.Documents); err != nil {
+		return ans, err
+	}
 	ap, err := h.resume(ctx, ans.Source)
 	if err != nil {
 		return ans, err
@@ -245,7 +249,7 @@ func wholeFiles(ctx context.Context, files []string, opts focus.Options) ([]mont
 		if err != nil {
 			return nil, fmt.Errorf("import %s: nothing was imported: %w", name, err)
 		}
-		all = append(all, monthFile{name, sum})
+		all = append(all, monthFile{name: name, sum: sum})
 	}
 	return all, nil
 }
@@ -274,7 +278,10 @@ func (h *Conn) readMonth(
 ) error {
 	opts.Parts = &focus.Parts{}
 	ans.Rows, ans.BadRows, ans.Bad, ans.Warnings, ans.Rounded, ans.Deviations = 0, 0, []tabular.BadRow{}, []tabular.Warning{}, nil, map[focus.Deviation]int{}
-	for _, file := range files {
+	var before uint64
+	for i := range files {
+		file := &files[i]
+		file.before = before
 		err := func() error {
 			f, err := os.Open(file.name)
 			if err != nil {
@@ -304,6 +311,7 @@ func (h *Conn) readMonth(
 					return &InvalidError{Err: fmt.Errorf("a row of %s is no part of %s: split the export by account and month",
 						BillMonth{l.BillingAccountID, month}, of)}
 				}
+				env.Line += file.before
 				return yield(env, l)
 			}, func(b tabular.BadRow) {
 				ans.BadRows++
@@ -312,6 +320,7 @@ func (h *Conn) readMonth(
 				}
 			})
 			ans.Rows += s.Rows
+			before += uint64(s.LastLine)
 			ans.Dataset, ans.Version, ans.Rounded = s.Dataset, s.FocusVersion, append(ans.Rounded, s.Rounded...)
 			ans.Warnings = append(ans.Warnings, s.Warnings...)
 			for k, n := range s.Deviations {

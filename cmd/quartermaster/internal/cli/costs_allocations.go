@@ -157,7 +157,20 @@ func (a *Program) showAllocation(x *costs.Explanation) {
 	}
 	t.AppendRow(table.Row{"recorded by", fmt.Sprintf("%s in %s/%d, appended %s", x.Event.Type, x.Event.Topic, x.Event.Partition, x.Event.Appended)})
 	t.AppendRow(table.Row{"of source", fmt.Sprintf("%s, incarnation %d, sequence %d", x.Event.Source, x.Event.Incarnation, x.Event.Sequence)})
+	if x.Event.Line > 0 {
+		t.AppendRow(table.Row{"of line", comma(int(x.Event.Line))})
+	}
 	t.Render()
+	if raw := x.Raw; raw != nil {
+		fmt.Fprintf(a.out, "\n%s:%d, sha256:%s\n", clipped(raw.File), raw.Line, raw.SHA256)
+		t := a.table()
+		for i, column := range raw.Columns {
+			if i < len(raw.Values) && raw.Values[i] != "" {
+				t.AppendRow(table.Row{column, domain.Clip(raw.Values[i], 3*widest)})
+			}
+		}
+		t.Render()
+	}
 
 	fmt.Fprintln(a.out)
 	if i := x.Invoice; i != nil {

@@ -21,6 +21,7 @@ func (a *Program) costExplainCommand() *cobra.Command {
 	var (
 		period, asOf, ledger string
 		q                    app.CostsExplained
+		raw                  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "explain [ALLOCATION]",
@@ -39,7 +40,8 @@ With ALLOCATION it traces one allocation of "quartermaster costs allocations":
 - the usage by which the line was divided;
 - the policies, method versions and log position;
 - the invoice and the statement that contain it.
-Quote the allocation, because it contains semicolons.`,
+Quote the allocation, because it contains semicolons. --raw shows the row of the imported file that the
+line was read from, as the file has it.`,
 		Example: "  quartermaster costs explain --workspace vc-a01 --period 2026-05\n" +
 			"  quartermaster costs explain --workspace vc-a01 --period 2026-05 --ledger billed --largest 3\n" +
 			`  quartermaster costs explain 'issuer=AWS;account=1234;line=L1;hour=2026-05-01T00:00:00Z;workspace=research;cluster=c1;deployment=chat;component=allocated'`,
@@ -51,9 +53,11 @@ Quote the allocation, because it contains semicolons.`,
 						return commandline.Usagef("an allocation and --%s exclude each other: name an allocation, or --workspace and --period", flag)
 					}
 				}
-				return a.explainAllocation(cmd.Context(), app.At(asOf), args[0])
+				return a.explainAllocation(cmd.Context(), app.At(asOf), args[0], raw)
 			}
 			switch {
+			case raw:
+				return commandline.Usagef("--raw shows the row of one line: name an allocation")
 			case q.Workspace == "" && period == "":
 				return commandline.Usagef("name an allocation, or --workspace and --period; \"quartermaster costs allocations --period MONTH\" lists allocations")
 			case q.Workspace == "":
@@ -80,11 +84,12 @@ Quote the allocation, because it contains semicolons.`,
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05; needs --workspace")
 	f.StringVar(&ledger, "ledger", string(costs.Effective), "ledger for order, shares and changes: effective or billed")
 	f.IntVar(&q.Largest, "largest", 1, "largest allocations to name for each deployment")
+	f.BoolVar(&raw, "raw", false, "show the row of the imported file, too")
 	asOfFlag(cmd, &asOf)
 	return cmd
 }
 
-func (a *Program) explainAllocation(ctx context.Context, at app.At, name string) error {
+func (a *Program) explainAllocation(ctx context.Context, at app.At, name string, raw bool) error {
 	ref, err := attribution.ParseRef(name)
 	if err != nil {
 		return fmt.Errorf("%w; \"quartermaster costs allocations --period MONTH\" lists allocations; quote the allocation", err)
@@ -92,6 +97,13 @@ func (a *Program) explainAllocation(ctx context.Context, at app.At, name string)
 	x, err := a.caller().ExplainAllocation(ctx, at, ref)
 	if err != nil {
 		return err
+	}
+	if raw {
+		with := *x // an answer may be kept for others
+		if with.Raw, err = a.caller().RawRow(ctx, x.Event); err != nil {
+			return err
+		}
+		x = &with
 	}
 	if a.json {
 		return a.answerReport(x)

@@ -113,7 +113,7 @@ separated by ;). A meter without nodes is of all machines of the cluster. An int
 		}
 		cmd.AddCommand(sub)
 	}
-	cmd.AddCommand(a.importFocusCommand(), a.importBillCommand())
+	cmd.AddCommand(a.importFocusCommand(), a.importBillCommand(), a.importListCommand(), a.importShowCommand())
 	return cmd
 }
 

@@ -58,6 +58,7 @@ var answers = map[string]answer{
 	"operator-add": of[operatorAnswer](), "operator-revoke": of[app.Revocation](),
 	"cluster-register": of[keyAnswer](), "cluster-list": of[app.Clusters](), "key-rotate": of[keyAnswer](), "key-revoke": of[app.RevokedKey](),
 	"import-nodes": of[app.Imported](), "import-pods": of[app.Imported](), "import-usage": of[app.Imported](), "import-demand": of[app.Imported](), "import-energy": of[app.Imported](),
+	"import-list": listOf[app.ImportedSource](), "import-show": listOf[app.ImportedSource](),
 	"import-prices": of[app.Imported](), "import-focus": of[app.Imported](), "import-bill": of[app.Imported](),
 	"focus-validate": of[focus.Verdict](), "focus-rules": listOf[focus.Rule](),
 	"mapping-list": listOf[bill.Mapping](), "mapping-check": listOf[bill.Mapping](),
