@@ -19,7 +19,7 @@ import (
 // The canonical form of a divided month is a sequence of bytes that says all that [Division] knows, and
 // nothing about the position: equal divisions have equal bytes, so their SHA-256 names them. It is:
 //
-//  1. the line "quartermaster.allocations/5";
+//  1. the line "quartermaster.allocations/6";
 //  2. a record for each allocation, in the order of [attribution.Run];
 //  3. a zero byte and the number of records;
 //  4. the [Summary] in JSON, and its length in eight bytes, most significant first.
@@ -30,7 +30,7 @@ import (
 // are varints. Texts that repeat are numbered in the order of their first use.
 
 // CanonicalFormat is the version of the canonical form.
-const CanonicalFormat = "quartermaster.allocations/5"
+const CanonicalFormat = "quartermaster.allocations/6"
 
 // ErrCanonical means that bytes are not the canonical form of a divided month: they are damaged, or of
 // another version. Divide the month again.

@@ -1,6 +1,7 @@
 package costs
 
 import (
+	"strconv"
 	"strings"
 
 	"quartermaster/domain"
@@ -8,16 +9,23 @@ import (
 	"quartermaster/domain/owned"
 )
 
-// Charge has the columns of a supplier's line that attribution does not use, as the supplier stated them. Of columns
-// that FOCUS does not define it has one: the asset of a line of owned hardware.
+// Charge has the columns of a supplier's line that attribution does not use, as the supplier stated them, and where the
+// line came from. Of other columns that FOCUS does not define it has one: the asset of a line of owned hardware.
 type Charge struct {
 	texts   *[chargeTexts]string
 	numbers [chargeNumbers]string // plain decimals with all their digits; "": null
 }
 
 const (
-	chargeTexts   = 38
-	chargeNumbers = 10
+	chargeTexts   = 40
+	chargeNumbers = 11
+)
+
+// Columns that say where a line came from.
+const (
+	columnSource   = "x_SourceId"
+	columnReceived = "x_ReceivedAt"
+	columnPlace    = "x_SourceLine"
 )
 
 // chargeText are the columns of text, in the order of the canonical form.
@@ -29,13 +37,14 @@ var chargeText = [chargeTexts]string{
 	"PricingCurrency", "PricingUnit", "RegionId", "RegionName", "ResourceName", "ResourceType", "ServiceCategory",
 	"ServiceName", "ServiceProviderName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId",
 	"SubAccountId", "SubAccountName", "SubAccountType", "Tags", owned.ColumnAsset,
+	columnSource, columnReceived,
 }
 
 // chargeNumber are the columns of numbers, in the order of the canonical form.
 var chargeNumber = [chargeNumbers]struct {
 	name    string
-	divided bool // an allocation has a part of it; otherwise it is a price
-	of      func(*domain.BillingLine) domain.NullDecimal
+	divided bool                                         // an allocation has a part of it; otherwise it is a price
+	of      func(*domain.BillingLine) domain.NullDecimal // nil: of the line's event
 }{
 	{"ListCost", true, func(l *domain.BillingLine) domain.NullDecimal { return l.ListCost }},
 	{"ContractedCost", true, func(l *domain.BillingLine) domain.NullDecimal { return l.ContractedCost }},
@@ -47,6 +56,7 @@ var chargeNumber = [chargeNumbers]struct {
 	{"PricingCurrencyContractedUnitPrice", false, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyContractedUnitPrice }},
 	{"PricingCurrencyEffectiveCost", true, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyEffectiveCost }},
 	{"PricingCurrencyListUnitPrice", false, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyListUnitPrice }},
+	{columnPlace, false, nil},
 }
 
 // chargeAt has the place of each column of text, and of each of numbers after those.
@@ -83,6 +93,17 @@ type charges struct {
 	texts map[[chargeTexts]string]*[chargeTexts]string
 	all   []Charge // of line n at n-1
 	bytes int
+
+	// Many lines were received at once.
+	received domain.Instant
+	text     string
+}
+
+func (c *charges) time(t domain.Instant) string {
+	if c.received != t {
+		c.received, c.text = t, t.String()
+	}
+	return c.text
 }
 
 func (c *charges) reset() {
@@ -103,11 +124,18 @@ func (c *charges) name(s string) string {
 }
 
 // add returns the number of a line.
-func (c *charges) add(l *domain.BillingLine) uint32 {
+func (c *charges) add(l *LedgerLine) uint32 {
 	var charge Charge
 	var texts [chargeTexts]string
 	for i, name := range chargeText {
-		texts[i] = l.Column(name)
+		switch name {
+		case columnSource:
+			texts[i] = l.Event.Source
+		case columnReceived:
+			texts[i] = c.time(l.Event.Appended)
+		default:
+			texts[i] = l.Column(name)
+		}
 	}
 	charge.texts = c.texts[texts]
 	if charge.texts == nil {
@@ -120,7 +148,11 @@ func (c *charges) add(l *domain.BillingLine) uint32 {
 		c.bytes += 2 * chargeTexts * 16
 	}
 	for i := range chargeNumber {
-		if n := chargeNumber[i].of(l); n.Valid {
+		if chargeNumber[i].of == nil {
+			if l.Event.Line > 0 {
+				charge.numbers[i] = strconv.FormatUint(l.Event.Line, 10)
+			}
+		} else if n := chargeNumber[i].of(&l.BillingLine); n.Valid {
 			charge.numbers[i] = c.name(n.Decimal.String())
 		}
 	}

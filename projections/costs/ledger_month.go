@@ -117,7 +117,7 @@ func (l *ledger) lines(view projections.View, yield func(*attribution.Line) erro
 			return nil
 		}
 		at.Corrects = line.Corrects
-		at.Number = l.charges.add(&line.BillingLine)
+		at.Number = l.charges.add(line)
 		return yield(&at)
 	})
 }
