@@ -187,8 +187,12 @@ func AmountOfBytes(head byte, magnitude []byte) (Amount, error) {
 		return Amount{}, fmt.Errorf("%x %x is not an amount", head, magnitude)
 	}
 	var m u128
-	for _, c := range magnitude {
-		m = u128{m.hi<<8 | m.lo>>56, m.lo<<8 | uint64(c)}
+	high, low := magnitude[:max(n-8, 0)], magnitude[max(n-8, 0):]
+	for _, c := range high {
+		m.hi = m.hi<<8 | uint64(c)
+	}
+	for _, c := range low {
+		m.lo = m.lo<<8 | uint64(c)
 	}
 	return signed(m, head&0x80 != 0), nil
 }

@@ -77,7 +77,7 @@ func (d *Division) followed(k *keptLine) (of *attribution.Followed, ok bool, err
 	for i, s := range scopes {
 		sums[i] = followedSum{Followed: attribution.Followed{Scope: s.kind, Name: s.name, Period: s.period}, keys: map[followedKey]costDelta{}}
 	}
-	var last *attribution.Line
+	last := uint32(0)
 	var in []int // the scopes of the last line
 	var space []chargeScope
 	lines := 0
@@ -86,8 +86,8 @@ func (d *Division) followed(k *keptLine) (of *attribution.Followed, ok bool, err
 		if a.Line.Number == 0 {
 			return nil // an invoice's rounding
 		}
-		if a.Line != last {
-			last, in = a.Line, in[:0]
+		if a.Line.Number != last {
+			last, in = a.Line.Number, in[:0]
 			lines++
 			switch {
 			case isFollower(a.Line):

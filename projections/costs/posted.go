@@ -207,8 +207,7 @@ func ReadPostings(text []byte) ([]Posting, error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(rest))
 	dec.DisallowUnknownFields()
-	var row bytes.Reader
-	r := &decoder{r: bufio.NewReader(&row)}
+	r := &decoder{ended: io.EOF}
 	to := targets{}
 	all := []Posting{}
 	for {
@@ -218,9 +217,7 @@ func ReadPostings(text []byte) ([]Posting, error) {
 			return all, nil
 		}
 		if err == nil {
-			row.Reset(k.Row)
-			r.r.Reset(&row)
-			err = k.read(r, &row, to)
+			err = k.read(r, to)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: posting %d: %w", ErrCanonical, len(all)+1, err)
@@ -230,21 +227,23 @@ func ReadPostings(text []byte) ([]Posting, error) {
 }
 
 // read reads the row of a posting.
-func (k *keptPosting) read(r *decoder, rest *bytes.Reader, to targets) error {
+func (k *keptPosting) read(r *decoder, to targets) error {
+	r.b, r.at = k.Row, 0
 	p := part{allocation: &attribution.Allocation{}}
 	more := r.next(&p)
 	l := p.allocation
 	switch {
 	case r.err != nil:
 		return r.err
-	case !more || r.r.Buffered() > 0 || rest.Len() > 0:
+	case !more || r.at < len(r.b):
 		return errors.New("its row is not one record")
 	case l.Ref() != k.Allocation || l.Line.Currency != k.Currency || l.Line.Invoice != k.Invoice ||
 		l.Billed != k.Billed || l.Effective != k.Effective:
 		return fmt.Errorf("its row is of %s", l.Ref())
 	}
+	line := *l.Line
 	k.row = &postedRow{
-		line: l.Line, texts: p.keptCharge.texts, target: to.of(&p), method: k.Method, hour: l.Hour, share: l.Weight,
+		line: &line, texts: p.keptCharge.texts, target: to.of(&p), method: k.Method, hour: l.Hour, share: l.Weight,
 		ms: [4]int64{l.BoughtMs, l.AllocatedMs, l.UsefulMs, l.MeasuredMs}, numbers: p.keptCharge.numbers,
 	}
 	return nil

@@ -172,6 +172,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 	to := targets{}
 	side := func(of *Division, subtract bool, note func(*delta, shareOf)) error {
 		var parts divider
+		line := &attribution.Line{}
 		return of.each(func(p *part) error {
 			l := p.allocation
 			if !changed[lineKey{l.Line.Issuer, l.Line.Account, l.Line.ID}] {
@@ -179,7 +180,11 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 			}
 			parts.next(p)
 			d := at(keyOf(l))
-			d.describe(l.Line, p.charge(), to.of(p), l.Hour, of.Methods.Attribution)
+			if *line != *l.Line {
+				copied := *l.Line
+				line = &copied
+			}
+			d.describe(line, p.charge(), to.of(p), l.Hour, of.Methods.Attribution)
 			note(d, shareOf{l.Weight, l.Of, l.Line.Billed, l.Line.Effective})
 			return d.take(subtract, l, parts.share, &parts.numbers)
 		})
