@@ -79,7 +79,9 @@ const (
 	LedgerTax          = "tax"          // account of recoverable tax
 	LedgerOwned        = "owned"        // account against which owned hardware is charged, such as depreciation
 	LedgerRounding     = "rounding"     // account of the rounding of invoices
-	LedgerIntercompany = "intercompany" // account between the entity of an invoice and that of a workspace
+	LedgerIntercompany = "intercompany" // account between the entity of an invoice and that of a workspace, of both
+	LedgerDueTo        = "due_to"       // account of what a workspace's entity owes that of an invoice, instead of intercompany
+	LedgerDueFrom      = "due_from"     // account of what it owes, in the books of the entity of the invoice
 	LedgerCostCenter   = "cost_center"  // cost centre of costs
 	LedgerEntity       = "entity"       // legal entity of a workspace, or of invoices
 )
@@ -87,6 +89,7 @@ const (
 // LedgerScopes are the scopes of a [PolicyLedgerAccount].
 var LedgerScopes = []string{
 	LedgerExpense, LedgerPayable, LedgerAccrued, LedgerPrepaid, LedgerTax, LedgerOwned, LedgerRounding, LedgerIntercompany,
+	LedgerDueTo, LedgerDueFrom,
 	LedgerCostCenter, LedgerEntity,
 }
 

@@ -243,7 +243,7 @@ var violations = []struct {
 	{edit(func(e *PolicySet) { e.Columns = map[string]string{"RegionId": "de"} }), TypePolicySet, "PolicySet: columns: are for recoverable_tax and ledger_account, and the kind is residency"},
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyLedgerAccount, EffectiveFrom: t0, Scope: "bank", Value: "1000"}
-	}), TypePolicySet, `PolicySet: scope: "bank" is unknown, want expense, payable, accrued, prepaid, tax, owned, rounding, intercompany, cost_center, entity`},
+	}), TypePolicySet, `PolicySet: scope: "bank" is unknown, want expense, payable, accrued, prepaid, tax, owned, rounding, intercompany, due_to, due_from, cost_center, entity`},
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyLedgerAccount, EffectiveFrom: t0, Scope: "expense"}
 	}), TypePolicySet, "PolicySet: value: is missing"},

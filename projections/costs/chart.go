@@ -38,7 +38,10 @@ var textColumns = func() map[string]*exported {
 }()
 
 // The columns that say which entity a workspace is of, and which one gets an invoice.
-const workspaceColumn = "x_WorkspaceId"
+const (
+	workspaceColumn = "x_WorkspaceId"
+	entityColumn    = "x_Entity"
+)
 
 var invoiceColumns = []string{"BillingAccountId", "InvoiceIssuerName"}
 

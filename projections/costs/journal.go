@@ -38,9 +38,12 @@ type JournalEntry struct {
 	Credit     attribution.Minor `json:"credit"`
 	Currency   string            `json:"currency"`
 	Text       string            `json:"description"`
-	Issuer     string            `json:"issuer"`
-	Invoice    string            `json:"invoice"`   // empty: none yet
-	Statement  string            `json:"statement"` // of the workspace
+	// Counterparty is the other entity of an amount that is due to or from it.
+	Counterparty string `json:"counterparty,omitempty"`
+
+	Issuer    string `json:"issuer"`
+	Invoice   string `json:"invoice"`   // empty: none yet
+	Statement string `json:"statement"` // of the workspace
 	// Corrects is the earlier month that a posting is about.
 	Corrects string `json:"corrects,omitempty"`
 	// ReversalDate is the day on which an accrual is taken back: the first one of the next month. Its journal has the
@@ -84,7 +87,7 @@ type journalShare struct {
 	values            map[string]string
 	line              attribution.Line // of the first
 	component         attribution.Component
-	costCentre        string // of the workspace in the hours that it was charged for
+	ownership         // of the workspace in the hours that it was charged for
 	billed, effective attribution.Amount
 }
 
@@ -183,15 +186,16 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 func (s *journalSlip) add(c *Chart, p *part) {
 	values := c.values(p)
 	var key strings.Builder
-	centre := p.ownership().costCentre
-	fmt.Fprintf(&key, "%d %d\x00%s", p.allocation.Component, p.allocation.Line.Class, centre)
+	own := p.ownership()
+	own.owner = "" // of no account
+	fmt.Fprintf(&key, "%d %d\x00%s\x00%s", p.allocation.Component, p.allocation.Line.Class, own.costCentre, own.entity)
 	for _, name := range c.columns {
 		key.WriteByte(0)
 		key.WriteString(values[name])
 	}
 	of := s.shares[key.String()]
 	if of == nil {
-		of = &journalShare{values: values, line: *p.allocation.Line, component: p.allocation.Component, costCentre: centre}
+		of = &journalShare{values: values, line: *p.allocation.Line, component: p.allocation.Component, ownership: own}
 		s.shares[key.String()] = of
 	}
 	of.billed, of.effective = of.billed.Add(p.allocation.Billed), of.effective.Add(p.allocation.Effective)
@@ -261,12 +265,12 @@ func (in *JournalInput) post(add func(slipKey, *part)) error {
 type journalLine struct {
 	entity, month, typ, workspace, currency, issuer, billing, invoice string // of the document
 	stage                                                             stage
-	account, center                                                   string
+	account, center, counterparty                                     string
 }
 
 // document returns what the document of a line is of.
 func (k journalLine) document() journalLine {
-	k.account, k.center = "", ""
+	k.account, k.center, k.counterparty = "", "", ""
 	return k
 }
 
@@ -292,6 +296,9 @@ func (j *journalMaker) account(scope string, s *journalSlip, of *journalShare) s
 	values := of.values
 	switch scope {
 	case domain.LedgerEntity:
+		if of.entity != "" {
+			return of.entity
+		}
 		values = map[string]string{workspaceColumn: s.workspace}
 	case domain.LedgerPayable, domain.LedgerAccrued:
 		values = maps.Clone(values)
@@ -304,7 +311,7 @@ func (j *journalMaker) account(scope string, s *journalSlip, of *journalShare) s
 	if !ok {
 		what := "workspace " + s.workspace
 		switch scope {
-		case domain.LedgerEntity, domain.LedgerIntercompany:
+		case domain.LedgerEntity:
 		case domain.LedgerPayable, domain.LedgerAccrued:
 			what = fmt.Sprintf("issuer %s, account %s", s.issuer, s.account)
 		default:
@@ -313,6 +320,20 @@ func (j *journalMaker) account(scope string, s *journalSlip, of *journalShare) s
 		j.missing[scope+" for "+what] = true
 	}
 	return value
+}
+
+// between returns the account of what an entity bears for another one: due_to or due_from, or else intercompany.
+func (j *journalMaker) between(scope string, s *journalSlip, entity string) string {
+	values := map[string]string{
+		workspaceColumn: s.workspace, entityColumn: entity, "InvoiceIssuerName": s.issuer, "BillingAccountId": s.account,
+	}
+	for _, of := range []string{scope, domain.LedgerIntercompany} {
+		if value, ok := j.in.Chart.find(of, values); ok {
+			return value
+		}
+	}
+	j.missing[fmt.Sprintf("%s, nor intercompany, for workspace %s of entity %s", scope, s.workspace, entity)] = true
+	return ""
 }
 
 // invoiceEntity returns the entity that gets an invoice.
@@ -326,51 +347,55 @@ func (j *journalMaker) invoiceEntity(s *journalSlip) string {
 
 // journalPost is an exact amount and where it goes.
 type journalPost struct {
-	account, center string
-	balance         bool // prepaid or recoverable tax
-	exact           attribution.Amount
-	rounded         attribution.Minor
+	entity, account, center string
+	balance                 bool // prepaid or recoverable tax
+	exact                   attribution.Amount
+	rounded                 attribution.Minor
 }
 
 // slipBooks are the debits of a slip, for what was used, prepaid or is recoverable, and its credits, for what is owed.
+// Expense is that of the entity of the workspace in the hours that were paid for. What is owed, prepaid or recoverable is
+// that of the entity that gets the invoice, which is issued.
 type slipBooks struct {
 	*journalSlip
+	issued          string
 	debits, credits []journalPost
 }
 
 // book says on which accounts a slip is booked.
 func (j *journalMaker) book(s *journalSlip) slipBooks {
-	b := slipBooks{journalSlip: s}
-	put := func(list []journalPost, balance bool, account, center string, exact attribution.Amount) []journalPost {
+	b := slipBooks{journalSlip: s, issued: j.invoiceEntity(s)}
+	put := func(list []journalPost, entity string, balance bool, account, center string, exact attribution.Amount) []journalPost {
 		for i := range list {
-			if list[i].account == account && list[i].center == center && list[i].balance == balance {
+			if list[i].entity == entity && list[i].account == account && list[i].center == center && list[i].balance == balance {
 				list[i].exact = list[i].exact.Add(exact)
 				return list
 			}
 		}
-		return append(list, journalPost{account: account, center: center, balance: balance, exact: exact})
+		return append(list, journalPost{entity: entity, account: account, center: center, balance: balance, exact: exact})
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.shares)) {
 		of := s.shares[key]
+		entity := j.account(domain.LedgerEntity, s, of)
 		if !of.effective.IsZero() {
 			switch of.component {
 			case attribution.Prepaid:
-				b.debits = put(b.debits, true, j.account(domain.LedgerPrepaid, s, of), "", of.effective)
+				b.debits = put(b.debits, b.issued, true, j.account(domain.LedgerPrepaid, s, of), "", of.effective)
 			case attribution.RoundingAdjustment:
-				b.debits = put(b.debits, false, j.account(domain.LedgerRounding, s, of), "", of.effective)
+				b.debits = put(b.debits, entity, false, j.account(domain.LedgerRounding, s, of), "", of.effective)
 			default:
-				b.debits = put(b.debits, false, j.account(domain.LedgerExpense, s, of), j.account(domain.LedgerCostCenter, s, of), of.effective)
+				b.debits = put(b.debits, entity, false, j.account(domain.LedgerExpense, s, of), j.account(domain.LedgerCostCenter, s, of), of.effective)
 			}
 		}
 		if rest := of.billed.Sub(of.effective); !rest.IsZero() {
-			scope := domain.LedgerPrepaid
+			scope, holder := domain.LedgerPrepaid, b.issued
 			switch of.component {
 			case attribution.TaxRecoverable:
 				scope = domain.LedgerTax
 			case attribution.RoundingAdjustment:
-				scope = domain.LedgerRounding
+				scope, holder = domain.LedgerRounding, entity
 			}
-			b.debits = put(b.debits, scope != domain.LedgerRounding, j.account(scope, s, of), "", rest)
+			b.debits = put(b.debits, holder, scope != domain.LedgerRounding, j.account(scope, s, of), "", rest)
 		}
 		if of.billed.IsZero() {
 			continue
@@ -382,7 +407,7 @@ func (j *journalMaker) book(s *journalSlip) slipBooks {
 		case s.invoice == "" || isAccrual(s.invoice):
 			scope = domain.LedgerAccrued
 		}
-		b.credits = put(b.credits, false, j.account(scope, s, of), "", of.billed)
+		b.credits = put(b.credits, b.issued, false, j.account(scope, s, of), "", of.billed)
 	}
 	if s.total.Decimals == 0 {
 		s.total.Decimals = domain.MinorUnits(s.currency)
@@ -390,11 +415,11 @@ func (j *journalMaker) book(s *journalSlip) slipBooks {
 	return b
 }
 
-// footBalances rounds debits. What is prepaid or recoverable is rounded once for each account, currency and month, so
+// footBalances rounds debits. What is prepaid or recoverable is rounded once for each account, entity, currency and month, so
 // that what is taken out of an account over all workspaces is what was consumed, and each slip has a part of that. Its
 // expense is the rest of its total. A slip without expense has its total on these accounts.
 func footBalances(books []slipBooks) {
-	type balance struct{ month, typ, currency, account string }
+	type balance struct{ month, typ, currency, entity, account string }
 	groups := map[balance][]*journalPost{}
 	for i := range books {
 		b := &books[i]
@@ -403,7 +428,7 @@ func footBalances(books []slipBooks) {
 		}
 		for n := range b.debits {
 			if p := &b.debits[n]; p.balance {
-				k := balance{b.month, b.typ, b.currency, p.account}
+				k := balance{b.month, b.typ, b.currency, p.entity, p.account}
 				groups[k] = append(groups[k], p)
 				p.rounded.Decimals = b.total.Decimals
 			}
@@ -457,17 +482,12 @@ func footPosts(all []*journalPost, total attribution.Minor) {
 
 // enter makes the entries of a slip.
 func (j *journalMaker) enter(s *slipBooks) error {
-	entity, issued := j.account(domain.LedgerEntity, s.journalSlip, &journalShare{}), j.invoiceEntity(s.journalSlip)
-	between := ""
-	if entity != issued {
-		between = j.account(domain.LedgerIntercompany, s.journalSlip, &journalShare{values: map[string]string{workspaceColumn: s.workspace}})
-	}
 	at := stageMonth
 	if j.accrues(slipKey{s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice}) {
 		at = stageAccrue
 	}
-	post := func(entity, account, center string, amount attribution.Amount) {
-		k := journalLine{entity, s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice, at, account, center}
+	post := func(entity, account, center, counterparty string, amount attribution.Amount) {
+		k := journalLine{entity, s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice, at, account, center, counterparty}
 		j.post(k, s.total.Decimals, amount)
 	}
 	if len(s.debits) == 0 && len(s.credits) > 0 || len(s.credits) == 0 && len(s.debits) > 0 && !s.total.Amount.IsZero() {
@@ -475,15 +495,15 @@ func (j *journalMaker) enter(s *slipBooks) error {
 	}
 	for i := range s.debits {
 		d := &s.debits[i]
-		post(entity, d.account, d.center, d.rounded.Amount)
+		post(d.entity, d.account, d.center, "", d.rounded.Amount)
+		if d.entity != s.issued && !d.rounded.Amount.IsZero() {
+			post(d.entity, j.between(domain.LedgerDueTo, s.journalSlip, d.entity), "", s.issued, d.rounded.Amount.Neg())
+			post(s.issued, j.between(domain.LedgerDueFrom, s.journalSlip, d.entity), "", d.entity, d.rounded.Amount)
+		}
 	}
 	for i := range s.credits {
 		c := &s.credits[i]
-		if entity != issued {
-			post(entity, between, "", c.rounded.Amount.Neg())
-			post(issued, between, "", c.rounded.Amount)
-		}
-		post(issued, c.account, "", c.rounded.Amount.Neg())
+		post(s.issued, c.account, "", "", c.rounded.Amount.Neg())
 	}
 	return nil
 }
@@ -492,7 +512,7 @@ func (k *journalLine) compare(o *journalLine) int {
 	return cmp.Or(strings.Compare(k.month, o.month), strings.Compare(k.entity, o.entity), strings.Compare(k.issuer, o.issuer),
 		strings.Compare(k.billing, o.billing), strings.Compare(k.invoice, o.invoice), strings.Compare(k.workspace, o.workspace),
 		strings.Compare(k.currency, o.currency), strings.Compare(k.typ, o.typ), cmp.Compare(k.stage, o.stage),
-		strings.Compare(k.account, o.account), strings.Compare(k.center, o.center))
+		strings.Compare(k.account, o.account), strings.Compare(k.center, o.center), strings.Compare(k.counterparty, o.counterparty))
 }
 
 // textsDigest is the SHA-256 of texts, in hexadecimal.
@@ -535,7 +555,7 @@ func (j *journalMaker) journal() (*Journal, error) {
 		zero := attribution.Minor{Decimals: sum.Decimals}
 		e := JournalEntry{
 			Document: name, Line: line,
-			ID:     textsDigest(of, k.account, k.center, sum.String())[:32],
+			ID: textsDigest(of, k.account, k.center, k.counterparty, sum.String())[:32], Counterparty: k.counterparty,
 			Entity: k.entity, Date: out.Month.To - domain.Day, Account: k.account, CostCenter: k.center, Debit: *sum, Credit: zero,
 			Currency: k.currency, Issuer: k.issuer, Invoice: k.invoice, Statement: number,
 			Text: fmt.Sprintf("%s %s: %s %s", k.month, k.workspace, k.issuer, cmp.Or(k.invoice, "without invoice")),

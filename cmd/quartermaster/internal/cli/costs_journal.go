@@ -32,6 +32,9 @@ is listed, and no journal is made. Amounts are in whole minor units of the curre
 billed. They add up to the statements of the month, and to the notes about earlier ones. The debits of
 each document, entity and currency equal its credits.
 
+Expense is that of the legal entity of the workspace in the hour that was paid for. The entity that gets
+the invoice owes the supplier; what it bears for another one is due from that one, and due to it there.
+
 An accrual has the date on which it is reversed, the first day of the next month. The journal of that
 month takes it back, and books it again unless the invoice of the supplier has come. A layout with the
 column {reversal_date}, such as netsuite, leaves the reversal to the ledger system.
