@@ -199,6 +199,8 @@ type Line struct {
 	TaxRule   string
 	Corrects  string // the line that this one corrects, "" for none
 	Generated bool   // synthetic; no supplier sent it
+	// Matching is how the line was matched, and is set in allocations only.
+	Matching Matching
 	// Number is the caller's, to find the line again. It has no influence, and is 0 for a line that attribution adds.
 	Number uint32
 }
@@ -206,18 +208,19 @@ type Line struct {
 // Node is a machine under one description. A machine with several descriptions is several Nodes
 // with disjoint Service.
 type Node struct {
-	Cluster, Node string
-	Account       string // billing account
-	Region        string
-	SKU           string
-	GPUModel      string // [Mixed] if its GPUs differ, "" if unknown
-	Resource      string // as on the bill
-	Billing       domain.BillingModel
-	GPUs          int
-	CPUMilli      uint64
-	MemoryMiB     uint64
-	Registered    bool // false: it reported without a registration
-	Service       domain.Interval
+	Cluster    string              `json:"cluster"`
+	Node       string              `json:"node"`
+	Account    string              `json:"account,omitempty"` // billing account
+	Region     string              `json:"region,omitempty"`
+	SKU        string              `json:"sku,omitempty"`
+	GPUModel   string              `json:"gpu_model,omitempty"` // [Mixed] if its GPUs differ, "" if unknown
+	Resource   string              `json:"resource,omitempty"`  // as on the bill
+	Billing    domain.BillingModel `json:"billing_model,omitempty"`
+	GPUs       int                 `json:"gpus"`
+	CPUMilli   uint64              `json:"cpu_milli,omitempty"`
+	MemoryMiB  uint64              `json:"memory_mib,omitempty"`
+	Registered bool                `json:"registered,omitempty"` // false: it reported without a registration
+	Service    domain.Interval     `json:"service"`
 }
 
 // NodeHour is the usage of one node in one UTC hour, or in a part of it.

@@ -295,14 +295,18 @@ var stanceTexts = [...]string{
 
 // sells explains why a line does or does not buy time.
 func (r *record) sells(b *book) string {
-	if r.stance == noStance {
+	return sells(r.stance, r.meter, r.sold, b.texts[r.meterReason])
+}
+
+func sells(stance stance, meter, sold Meter, reason string) string {
+	if stance == noStance {
 		return ""
 	}
-	why := stanceTexts[r.stance]
-	if r.sold != r.meter {
-		why = "no other line would buy the machine's time, so it counts as " + r.sold.String() + "; " + why
+	why := stanceTexts[stance]
+	if sold != meter {
+		why = "no other line would buy the machine's time, so it counts as " + sold.String() + "; " + why
 	}
-	if reason := b.texts[r.meterReason]; reason != "" {
+	if reason != "" {
 		why = reason + "; " + why
 	}
 	return why

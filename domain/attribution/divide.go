@@ -311,7 +311,7 @@ func (r *run) withoutUsers(c *cell) error {
 	for _, l := range c.lines {
 		rec := &r.book.records[l]
 		r.begin(rec)
-		if err := r.unmatched(rec, "there was no usage in the charge period to divide it by"); err != nil {
+		if err := r.unmatched(rec, howNoUsage); err != nil {
 			return err
 		}
 	}

@@ -123,6 +123,7 @@ func (e *estate) run() ([]allocation, *attribution.Result, error) {
 	var all []allocation
 	res, err := attribution.Run(e.input(), func(l *attribution.Allocation) error {
 		kept := allocation{*l, *l.Line}
+		kept.line.Matching = attribution.Matching{} // it numbers groups, which other lines change
 		kept.Allocation.Line = nil
 		all = append(all, kept)
 		return nil

@@ -292,7 +292,7 @@ func (t *tally) netting(k *keys, w []u128, of ledger) []u128 {
 // others divides a line that follows charges.
 func (r *run) others(rec *record) error {
 	if rec.follow < 0 {
-		return r.unmatched(rec, "there is no charge that it could follow")
+		return r.unmatched(rec, howNoCharge)
 	}
 	t := &r.follow.tallies[rec.follow]
 	billed, effective := t.weights(r.keys, ofBilled, ofEffective), t.weights(r.keys, ofEffective, ofBilled)
@@ -301,7 +301,7 @@ func (r *run) others(rec *record) error {
 		billed, effective = t.netting(r.keys, billed, ofBilled), t.netting(r.keys, effective, ofEffective)
 	}
 	if billed == nil {
-		return r.unmatched(rec, "the charges that it follows cancel out")
+		return r.unmatched(rec, howCancelled)
 	}
 	return r.after(rec, t, ByFollowing, billed, effective)
 }

@@ -24,8 +24,10 @@ var refFields = [...]string{"issuer", "account", "line", "hour", "workspace", "c
 //	issuer=AWS;account=123;line=l%201;hour=2026-05-01T00:00:00Z;workspace=research;cluster=c1;deployment=;component=allocated
 //
 // It is valid as long as the line keeps its id, whatever else a bill contains.
-func (l *Allocation) Ref() string {
-	return Ref{l.Line.Issuer, l.Line.Account, l.Line.ID, l.Hour, l.Workspace, l.Cluster, l.Deployment, l.Component}.String()
+func (l *Allocation) Ref() string { return refOf(l).String() }
+
+func refOf(l *Allocation) Ref {
+	return Ref{l.Line.Issuer, l.Line.Account, l.Line.ID, l.Hour, l.Workspace, l.Cluster, l.Deployment, l.Component}
 }
 
 // String returns the reference's text.

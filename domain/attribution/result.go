@@ -16,6 +16,8 @@ type Result struct {
 	Statements  []Statement      `json:"statements"`
 	Commitments []CommitmentUse  `json:"commitments"`
 	Exceptions  []Exception      `json:"exceptions"`
+	// Groups are the machines that lines were matched to; see [Matching].
+	Groups []Group `json:"-"`
 	// Trace explains the allocation that [Input.Trace] names; nil if the division has no such
 	// allocation.
 	Trace *Trace `json:"trace,omitempty"`

@@ -21,6 +21,7 @@ type run struct {
 
 	sharing        *sharing
 	matches        []match
+	group          []uint32 // of each match, its place in Result.Groups from 1; 0 without lines
 	allocation     func(*Allocation) error
 	line           Line // of the current record
 	out            Allocation
@@ -95,6 +96,7 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 	*m = matcher{}
 	r.buyTime()
 	r.unknownMachines()
+	r.groupsOf(order)
 	r.follow = newFollowing(r.book)
 	r.trace = r.newTrace(in.Trace)
 
@@ -131,6 +133,7 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 // begin makes a record the current one.
 func (r *run) begin(rec *record) {
 	r.book.line(rec, &r.line)
+	r.line.Matching = r.matching(rec)
 	r.out = Allocation{Line: &r.line}
 	r.feeds = r.follow.feeds(rec, r.feeds[:0])
 	for _, f := range r.feeds {
@@ -216,14 +219,16 @@ func (r *run) withoutUse(rec *record) error {
 		r.trace.because("it pays in advance for the term of commitment %q", r.line.Commitment)
 		return r.all(rec, 0, ByCommitment, allocationKey{workspace: PlatformPrepaid, component: Prepaid}, r.committed(rec), 0)
 	}
-	return r.unmatched(rec, howTexts[rec.how])
+	return r.unmatched(rec, rec.how)
 }
 
 // unmatched charges the current record to the platform.
-func (r *run) unmatched(rec *record, why string) error {
-	if rec.how < howUnknownName {
-		r.trace.because("%s", why) // otherwise the matcher's reason is more precise
+func (r *run) unmatched(rec *record, how how) error {
+	if rec.how < howUnknownName { // otherwise the matcher's reason is more precise
+		r.line.Matching.how = how
+		r.trace.because("%s", howTexts[how])
 	}
+	why := howTexts[how]
 	kind := UnmatchedLine
 	if rec.how == howNotInService {
 		kind = NotInService

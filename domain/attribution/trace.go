@@ -91,6 +91,11 @@ const (
 	howNoMachine
 	howNoPeriod
 	howLongPeriod
+
+	// Found out when the line is divided.
+	howNoUsage
+	howNoCharge
+	howCancelled
 )
 
 var howTexts = [...]string{
@@ -107,6 +112,9 @@ var howTexts = [...]string{
 	howNoMachine:    "no machine of the fleet matches it",
 	howNoPeriod:     "its charge period is empty",
 	howLongPeriod:   "its charge period is longer than ten years",
+	howNoUsage:      "there was no usage in the charge period to divide it by",
+	howNoCharge:     "there is no charge that it could follow",
+	howCancelled:    "the charges that it follows cancel out",
 }
 
 // trace is the state of a Trace.

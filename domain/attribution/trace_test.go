@@ -1,6 +1,7 @@
 package attribution_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,12 @@ import (
 // explained traces an allocation of an estate.
 func explained(t fataler, e *estate, l *allocation) ([]allocation, *attribution.Trace) {
 	t.Helper()
+	allocations, res := tracing(t, e, l)
+	return allocations, res.Trace
+}
+
+func tracing(t fataler, e *estate, l *allocation) ([]allocation, *attribution.Result) {
+	t.Helper()
 	r, err := attribution.ParseRef(ref(l))
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +32,60 @@ func explained(t fataler, e *estate, l *allocation) ([]allocation, *attribution.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return allocations, res.Trace
+	return allocations, res
+}
+
+// weighed is what machines weigh in an allocation, from the usage of its group alone.
+func weighed(t fataler, e *estate, allocations []allocation, l *attribution.Allocation, groups []attribution.Group) []attribution.MachineWeight {
+	t.Helper()
+	g := groups[l.Line.Matching.Group-1]
+	in := e.input()
+	w := &attribution.Weighing{OwnersFirst: g.OwnersFirst, Policy: e.policy}
+	at := map[attribution.Node]int{}
+	for i, n := range g.Nodes {
+		at[e.nodes[n]] = i
+		w.Nodes = append(w.Nodes, e.nodes[n])
+	}
+	for i := range allocations {
+		if o := &allocations[i]; o.line.ID == l.Line.ID && o.line.Account == l.Line.Account && o.line.Issuer == l.Line.Issuer && o.Component == attribution.Unseen {
+			w.Unseen = w.Unseen.Add(o.Weight)
+		}
+	}
+	w.Cuts = func(node int) (all []domain.Instant) {
+		for _, o := range groups {
+			if slices.ContainsFunc(o.Nodes, func(n int) bool { return e.nodes[n] == w.Nodes[node] }) {
+				all = append(all, o.Cuts...)
+			}
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	w.Usage = func(spans []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) error {
+		within := func(node int, hour domain.Instant) []domain.Instant {
+			if i, ok := at[e.nodes[node]]; ok {
+				return cuts(i, hour)
+			}
+			return nil
+		}
+		return in.Usage(spans, within, func(h *attribution.NodeHour) error {
+			i, ok := at[e.nodes[h.Node]]
+			if !ok {
+				return nil
+			}
+			here := *h
+			here.Node = i
+			return yield(&here)
+		})
+	}
+	machines, ok, err := attribution.Weigh(l, w)
+	if err != nil || !ok {
+		t.Fatal(fmt.Sprintf("allocation %s is not given by its usage: %v, %+v", l.Ref(), err, machines))
+	}
+	for i := range machines {
+		machines[i].Node = g.Nodes[machines[i].Node]
+	}
+	slices.SortFunc(machines, func(a, b attribution.MachineWeight) int { return a.Node - b.Node })
+	return machines
 }
 
 // machinesFoot checks the trace of an allocation that is divided by use against the allocation.
@@ -62,22 +122,35 @@ func TestTrace(t *testing.T) {
 			return
 		}
 		l := &allocations[rapid.IntRange(0, len(allocations)-1).Draw(t, "allocation")]
-		again, x := explained(t, e, l)
+		again, res := tracing(t, e, l)
+		x := res.Trace
 		if !slices.Equal(allocations, again) {
 			t.Fatalf("the trace of %s changes allocations", ref(l))
 		}
 		if x == nil {
 			t.Fatalf("allocation %s is not traced", ref(l))
 		}
-		same := x.Allocation
-		same.Line = nil
-		if same != l.Allocation || *x.Allocation.Line != l.line || x.MatchReason == "" || x.ClassReason != l.line.ClassReason {
+		same, line := x.Allocation, *x.Allocation.Line
+		same.Line, line.Matching = nil, attribution.Matching{}
+		if matching := x.Allocation.Line.Matching; l.Component != attribution.RoundingAdjustment {
+			again, err := attribution.MatchingOf(matching.Group, matching.Bytes())
+			if reason := again.Reason(); err != nil || reason != "" && reason != x.MatchReason || again.MeterReason(&line) != x.MeterReason ||
+				reason == "" && l.MatchMethod <= attribution.ByAccount {
+				t.Fatalf("allocation %s is matched as %+v, %v: %q, %q", ref(l), again, err, reason, again.MeterReason(&line))
+			}
+		}
+		if same != l.Allocation || line != l.line || x.MatchReason == "" || x.ClassReason != l.line.ClassReason {
 			t.Fatalf("allocation %s is traced as %+v", ref(l), x)
 		}
 		reached[l.MatchMethod]++
 		switch follows := l.MatchMethod == attribution.ByFollowing && l.Component != attribution.RoundingAdjustment; {
 		case l.MatchMethod <= attribution.ByAccount:
 			machinesFoot(t, e, l, x)
+			if l.Component != attribution.Unmatched {
+				if got := weighed(t, e, allocations, &x.Allocation, res.Groups); !slices.Equal(got, x.Machines) && !(len(got) == 0 && len(x.Machines) == 0) {
+					t.Fatalf("allocation %s weighs %+v, want %+v", ref(l), got, x.Machines)
+				}
+			}
 		case len(x.Machines) > 0 || x.UnseenMs != 0:
 			t.Fatalf("allocation %s has machines %+v", ref(l), x)
 		case follows && (x.Followed == nil || x.Followed.Lines == 0), x.Followed != nil && !follows && l.MatchMethod != attribution.ByCommitment:

@@ -18,7 +18,7 @@ import (
 // The canonical form of a divided month is a sequence of bytes that says all that [Division] knows, and
 // nothing about the position: equal divisions have equal bytes, so their SHA-256 names them. It is:
 //
-//  1. the line "quartermaster.allocations/6";
+//  1. the line "quartermaster.allocations/7";
 //  2. a record for each allocation, in the order of [attribution.Run];
 //  3. a zero byte and the number of records;
 //  4. the [Summary] in JSON, and its length in eight bytes, most significant first.
@@ -29,7 +29,7 @@ import (
 // are varints. Texts that repeat are numbered in the order of their first use.
 
 // CanonicalFormat is the version of the canonical form.
-const CanonicalFormat = "quartermaster.allocations/6"
+const CanonicalFormat = "quartermaster.allocations/7"
 
 // ErrCanonical means that bytes are not the canonical form of a divided month: they are damaged, or of
 // another version. Divide the month again.
@@ -246,6 +246,9 @@ func (e *encoder) putLine(l *attribution.Line) {
 		}
 	}
 	e.b = append(e.b, byte(l.Class), byte(l.Meter), byte(l.Alone), flags)
+	matching := l.Matching.Bytes()
+	e.b = append(e.b, matching[:]...)
+	e.uint(uint64(l.Matching.Group))
 	e.b = l.Effective.AppendBytes(l.Billed.AppendBytes(e.b))
 	e.int(l.NodeMs)
 	e.int(l.GPUMs)

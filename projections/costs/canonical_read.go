@@ -347,6 +347,15 @@ func (r *decoder) getLine(l, last *attribution.Line) (added bool) {
 	l.Class, l.Meter, l.Alone = attribution.Class(r.byte()), attribution.Meter(r.byte()), attribution.Meter(r.byte())
 	flags := r.byte()
 	l.Unused, l.Recurring, l.Generated = flags&lineUnused != 0, flags&lineRecurring != 0, flags&lineGenerated != 0
+	matching := [3]byte{r.byte(), r.byte(), r.byte()}
+	group := r.uint()
+	if group > math.MaxUint32 {
+		r.fail("group %d", group)
+	}
+	var err error
+	if l.Matching, err = attribution.MatchingOf(uint32(group), matching); err != nil {
+		r.fail("%w", err)
+	}
 	l.Billed, l.Effective = r.amount(), r.amount()
 	l.NodeMs, l.GPUMs = r.int(), r.int()
 	return flags&lineAdded != 0

@@ -51,6 +51,10 @@ type Summary struct {
 	Unregistered []string `json:"unregistered"`
 	// BilledSince is when the month was first billed for an account; 0 if it was not.
 	BilledSince domain.Instant `json:"billed_since,omitempty"`
+	// Groups are the machines that lines were matched to, by the group of their line, and Machines what their Nodes
+	// are indexes into.
+	Groups   []attribution.Group `json:"groups"`
+	Machines []attribution.Node  `json:"machines"`
 	// Shared says whose cost is passed on in views of the month; nil if no policy did.
 	Shared *SharedCosts `json:"shared_costs,omitempty"`
 }
@@ -166,6 +170,7 @@ func divide(view projections.View, month domain.Interval, each func(*part) error
 		}
 	}
 	d.Unregistered = slices.Compact(d.Unregistered)
+	d.matched(b.nodes, result.Groups)
 	d.BilledSince, _ = b.billed.first()
 	d.Shared = b.shared
 	return d, nil

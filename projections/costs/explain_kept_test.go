@@ -18,14 +18,11 @@ import (
 	"quartermaster/projections/storetest"
 )
 
-// What is explained from a division is what dividing again explains, but for the words of the meter, and of the match
-// with a machine or a rule that shares. What is not divided by usage is always explained from the division.
+// Every allocation is explained from the division as dividing again explains it, but for the words of a rule that shares.
 func TestExplainKeptAsDivided(t *testing.T) {
 	text := func(x *costs.Explanation) string {
-		machine := x.Allocation.MatchMethod <= attribution.ByAccount || x.Allocation.Component == attribution.SharedCost
-		x.Why = slices.DeleteFunc(x.Why, func(s string) bool {
-			return machine && strings.HasPrefix(s, "match method") || strings.HasPrefix(s, "meter")
-		})
+		shared := x.Allocation.Component == attribution.SharedCost
+		x.Why = slices.DeleteFunc(x.Why, func(s string) bool { return shared && strings.HasPrefix(s, "match method") })
 		b, err := json.Marshal(x)
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +56,25 @@ func TestExplainKeptAsDivided(t *testing.T) {
 		recorded(billLine("33-tax", "0.19", func(l *domain.BillingLine) { l.ChargeCategory, l.InvoiceID = "Tax", "i-2" })),
 		recorded(billLine("34-credit", "-0.5", func(l *domain.BillingLine) { l.ChargeCategory, l.ResourceID = "Credit", "r-1" })))
 	by := map[string][2]int{} // by match method and component: explained from the division, and not
-	for name, l := range map[string]*storetest.Log{"teams": billedTeams(2, 6, 4), "house": house(), "rules": ruled} {
+	logs := map[string]*storetest.Log{"teams": billedTeams(2, 6, 4), "house": house(), "rules": ruled}
+	for _, rule := range []attribution.Discount{attribution.PoolRate, attribution.OwnersFirst} {
+		l := house()
+		l.Append(decided("home", &domain.PolicySet{Policy: "discount", Kind: domain.PolicyCommitmentDiscount, Value: string(rule),
+			EffectiveFrom: storetest.Start - domain.Day}))
+		logs[string(rule)] = l
+	}
+	cut := house() // charges that begin and end within hours
+	for i, m := range []int{7, 20, 45} {
+		cut.Append(recorded(billLine(fmt.Sprint("4", i, "-cut"), "1.01", func(l *domain.BillingLine) {
+			l.ChargePeriodStart, l.ChargePeriodEnd = storetest.Start+domain.Instant(m)*60*domain.Second, storetest.Start+domain.Hour+domain.Instant(m)*60*domain.Second
+			if i == 1 {
+				l.ResourceID = "r-1"
+			}
+		})))
+	}
+	cut.Append(recorded(billLine("50-network", "3.01", func(l *domain.BillingLine) { l.ServiceCategory, l.ServiceName = "Networking", "Egress" })))
+	logs["cut"] = cut
+	for name, l := range logs {
 		m, err := l.Fold(context.Background())
 		if err != nil {
 			t.Fatal(err)
@@ -103,10 +118,16 @@ func TestExplainKeptAsDivided(t *testing.T) {
 			})
 		})
 	}
+	methods := map[string]int{}
 	for what, n := range by {
-		usage := strings.Contains(what, " by_resource ") || strings.Contains(what, " by_pool ") || strings.Contains(what, " by_nothing ")
-		if n[1] > 0 && !usage {
+		if n[1] > 0 {
 			t.Errorf("%s: %d were explained from the division, and %d were not", what, n[0], n[1])
+		}
+		methods[strings.Fields(what)[1]] += n[0]
+	}
+	for m := attribution.ByResource; m <= attribution.ByRule; m++ {
+		if methods[m.String()] == 0 {
+			t.Errorf("no allocation was divided %s: %v", m, methods)
 		}
 	}
 	if n := by["teams by_resource allocated"]; n[0] < 20 || n[1] > 0 {

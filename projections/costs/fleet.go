@@ -26,6 +26,7 @@ type costFleet struct {
 	names     map[string]string
 	elsewhere map[[2]string]bool // (account, resource) of machines that were in service at other times
 	also      []attribution.OtherID
+	some      []inventory.NodeName // whose usage is read; nil: of all
 }
 
 // readCostFleet describes every node that was in service or reported within a span of time, in
@@ -398,7 +399,7 @@ func (c *costFleet) walk(
 	stretch domain.Interval, hours []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error,
 ) error {
 	h := nodeHours{fleet: c, cuts: cuts, yield: yield}
-	err := usage.EachDeviceHour(c.view, stretch.From, stretch.To, func(d *usage.DeviceHour) error {
+	take := func(d *usage.DeviceHour) error {
 		i, _ := slices.BinarySearchFunc(hours, d.Hour, func(s domain.Interval, t domain.Instant) int {
 			if s.To <= t {
 				return -1
@@ -409,7 +410,13 @@ func (c *costFleet) walk(
 			return nil
 		}
 		return h.add(d)
-	})
+	}
+	var err error
+	if c.some == nil {
+		err = usage.EachDeviceHour(c.view, stretch.From, stretch.To, take)
+	} else {
+		err = usage.EachDeviceHourOf(c.view, c.fleet, c.some, stretch.From, stretch.To, take)
+	}
 	if err != nil {
 		return err
 	}

@@ -125,6 +125,9 @@ type AppliedPolicy struct {
 	Operator  string            `json:"operator,omitempty"`
 }
 
+// idleToPlatform is the value of [domain.PolicyIdleCost] that charges idle time to the platform.
+const idleToPlatform = "platform"
+
 // AppliedRule is a mapping rule that may have said what lines buy.
 type AppliedRule struct {
 	Rule     string         `json:"rule"` // workspace/id
@@ -198,7 +201,7 @@ func (l *ledger) readPolicies(view projections.View, a *registry.Authority) erro
 	}
 	l.policy = attribution.Policy{
 		Discount:       attribution.Discount(chosen[domain.PolicyCommitmentDiscount].Value),
-		IdleToPlatform: chosen[domain.PolicyIdleCost].Value == "platform",
+		IdleToPlatform: chosen[domain.PolicyIdleCost].Value == idleToPlatform,
 	}
 	return nil
 }

@@ -240,6 +240,30 @@ func EachUsage(
 	return upTo(NodeName{}, true)
 }
 
+// EachUsageOf is [EachUsage] of some nodes, which are in order, without reading the rows of others. Rows of other nodes
+// that share a GPU with them are read.
+func EachUsageOf(
+	view projections.View, nodes map[NodeName]*NodeTime, q projections.Query, some []NodeName,
+	take func(projections.Key, *projections.UsageHour) error,
+) error {
+	p, err := readPayers(view)
+	if err != nil {
+		return err
+	}
+	a, err := FindAliases(view, nodes, q)
+	if err != nil {
+		return err
+	}
+	for _, name := range some {
+		if err := a.Hours(view, name, q.From, q.To, func(k projections.Key, row *projections.UsageHour) error {
+			return take(k, p.paid(k, row))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Hours yields the usage hours of one node within [from, to), like [EachUsage], but without
 // resolving who pays. The aliases MUST cover at least these hours.
 func (a *Aliases) Hours(

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -86,6 +87,30 @@ func EachDeviceHour(view projections.View, from, to domain.Instant, yield func(*
 	return eachDeviceHour(view, f, from, to, yield)
 }
 
+// EachDeviceHourOf is [EachDeviceHour] of some nodes, in any order, without reading the usage of others.
+func EachDeviceHourOf(
+	view projections.View, f *inventory.Fleet, some []inventory.NodeName, from, to domain.Instant, yield func(*DeviceHour) error,
+) error {
+	if err := checkPeriod(from, to); err != nil {
+		return err
+	}
+	some = slices.Clone(some)
+	slices.SortFunc(some, func(a, b inventory.NodeName) int {
+		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Node, b.Node))
+	})
+	some = slices.Compact(some)
+	only := *f
+	only.Nodes = nil
+	for _, name := range some {
+		if n := f.Index[name]; n != nil {
+			only.Nodes = append(only.Nodes, n)
+		}
+	}
+	return walkDevices(&only, from, to, func(q projections.Query, take func(projections.Key, *projections.UsageHour) error) error {
+		return inventory.EachUsageOf(view, f.Index, q, some, take)
+	}, yield)
+}
+
 func checkPeriod(from, to domain.Instant) error {
 	if from <= 0 || to <= from {
 		return fmt.Errorf("usage from %s to %s: want a time and a later one", from, to)
@@ -96,9 +121,19 @@ func checkPeriod(from, to domain.Instant) error {
 func eachDeviceHour(
 	view projections.View, f *inventory.Fleet, from, to domain.Instant, yield func(*DeviceHour) error,
 ) error {
+	return walkDevices(f, from, to, func(q projections.Query, take func(projections.Key, *projections.UsageHour) error) error {
+		return inventory.EachUsage(view, f.Index, q, take)
+	}, yield)
+}
+
+// walkDevices calls yield with the hours of a fleet's devices, from the usage hours that each yields.
+func walkDevices(
+	f *inventory.Fleet, from, to domain.Instant,
+	each func(projections.Query, func(projections.Key, *projections.UsageHour) error) error, yield func(*DeviceHour) error,
+) error {
 	w := &usageWalk{fleet: f, span: domain.Interval{From: from, To: to}, yield: yield, weights: map[cutOf]int64{}}
 	query := projections.Query{From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}
-	err := inventory.EachUsage(view, f.Index, query, func(k projections.Key, row *projections.UsageHour) error {
+	err := each(query, func(k projections.Key, row *projections.UsageHour) error {
 		name := inventory.NodeName{Cluster: k.Scope, Node: k.ID}
 		if w.node == nil || w.node.NodeName != name {
 			if err := w.advance(name); err != nil {

@@ -151,7 +151,7 @@ func (w remembered) Write(row []string) error {
 
 // closedMonth closes a month by two people, accepting whatever stands against it. measured is called with the
 // preparation that is accepted.
-func closedMonth(b *testing.B, a *app.App, month domain.Interval, measured func(prepare func() error)) error {
+func closedMonth(b testing.TB, a *app.App, month domain.Interval, measured func(prepare func() error)) error {
 	b.Helper()
 	caller := a.For(app.Everyone)
 	if all, err := caller.Closes(b.Context(), ""); err != nil || len(all) > 0 {

@@ -137,9 +137,9 @@ func booksSums(d *costs.Division) ([]BooksSum, error) {
 	return out, nil
 }
 
-// explainClosed explains an allocation of a closed month from its closed allocations, or else from the rows of its
-// close, which takes a division, so that its amounts are those that were closed. It returns nil for an allocation that
-// was not closed: it came later.
+// explainClosed explains an allocation of a closed month from its closed allocations, so that its amounts are those that
+// were closed. What divided the line was kept with them; only the usage of its machines is read. Where that is another
+// one since, it is read from the rows of the close. It returns nil for an allocation that was not closed: it came later.
 func (h *Conn) explainClosed(ctx context.Context, v projections.View, closes []registry.Close, month domain.Interval, ref attribution.Ref) (*costs.Explanation, error) {
 	books := costs.BooksOf(closes, month)
 	if books == nil {
@@ -166,12 +166,16 @@ func (h *Conn) explainClosed(ctx context.Context, v projections.View, closes []r
 		return nil, err
 	}
 	err = m.View(ctx, func(v projections.View) (err error) {
+		if closed, _, err = d.ExplainKept(v, ref); closed != nil || err != nil {
+			return err
+		}
+		h.app.answers.dividedOnce() // the rows do not give what was closed: a division shows what they give
 		closed, err = costs.Explain(v, ref, nil)
 		return err
 	})
 	if err != nil || closed.Month != month {
 		return nil, err
 	}
-	closed.Books = books
+	closed.Position, closed.Books = books.Position, books
 	return closed, nil
 }
