@@ -167,7 +167,9 @@ func (r *decoder) uint() uint64 {
 }
 
 func (r *decoder) longUint() uint64 {
-	r.ahead(binary.MaxVarintLen64) // or fewer at the end
+	if len(r.b)-r.at < binary.MaxVarintLen64 {
+		r.ahead(binary.MaxVarintLen64) // or fewer at the end
+	}
 	n, size := binary.Uvarint(r.b[r.at:])
 	if size <= 0 {
 		r.fail("a number: %w", cmp.Or(r.end(), errOverflow))
@@ -191,7 +193,7 @@ func (r *decoder) amount() attribution.Amount {
 		r.fail("%x begins no amount", head)
 		return attribution.Amount{}
 	}
-	if !r.ahead(n) {
+	if len(r.b)-r.at < n && !r.ahead(n) {
 		r.fail("an amount: %w", r.end())
 		return attribution.Amount{}
 	}
@@ -210,7 +212,7 @@ func (r *decoder) raw(like string) string {
 		r.fail("a text of %d bytes", n)
 		return ""
 	}
-	if !r.ahead(int(n)) {
+	if len(r.b)-r.at < int(n) && !r.ahead(int(n)) {
 		r.fail("a text: %w", r.end())
 		return ""
 	}

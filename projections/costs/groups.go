@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections/dimension"
 )
@@ -31,6 +32,28 @@ type sums struct {
 	last  costKey // of sum and total
 	sum   *groupSum
 	total *Cost
+
+	ofTargets bool // all dimensions are of [targetDimensions]
+	targets   map[targetKey]targetSum
+}
+
+// targetKey are the allocations of a division that have a group in common if all dimensions are of [targetDimensions].
+type targetKey struct {
+	place    *place // of its target
+	currency string
+	month    domain.Instant
+}
+
+type targetSum struct {
+	sum   *groupSum
+	total *Cost
+}
+
+// targetDimensions are the dimensions in which allocations with one target have one value.
+var targetDimensions = map[Dimension]bool{
+	ByWorkspace: true, ByComponent: true, ByCluster: true, ByDeployment: true, ByWorkloadClass: true, ByGPUModel: true,
+	ByBillingModel: true, ByProvider: true, ByProviderClass: true, ByRegion: true, ByOwner: true, ByCostCentre: true,
+	ByEntity: true, ByMatchMethod: true, ByMonth: true, ByQuarter: true,
 }
 
 type groupSum struct {
@@ -48,6 +71,10 @@ func newSums(q *Query) (*sums, error) {
 	if s.picker, err = dimensions.Picker(q.Where); err != nil {
 		return nil, fmt.Errorf("costs where %v: %w", q.Where, err)
 	}
+	s.ofTargets, s.targets = true, map[targetKey]targetSum{}
+	for _, d := range q.By {
+		s.ofTargets = s.ofTargets && targetDimensions[d]
+	}
 	switch q.LargestBy {
 	case "", Effective, Billed:
 		return s, nil
@@ -60,7 +87,29 @@ func (s *sums) add(p *part) {
 	if s.query.Workspace != "" && s.query.Workspace != l.Workspace || !s.picker.Picks(p) {
 		return
 	}
-	s.key = costKey{currency: l.Line.Currency}
+	sum, total := s.of(p)
+	sum.add(p)
+	total.add(p)
+	sum.allocations++
+	sum.keep(p, s.query)
+}
+
+// of returns the group and the total that an allocation belongs to.
+func (s *sums) of(p *part) (*groupSum, *Cost) {
+	if !s.ofTargets || p.kept == nil {
+		return s.find(p)
+	}
+	k := targetKey{p.kept, p.allocation.Line.Currency, p.month}
+	of, known := s.targets[k]
+	if !known {
+		of.sum, of.total = s.find(p)
+		s.targets[k] = of
+	}
+	return of.sum, of.total
+}
+
+func (s *sums) find(p *part) (*groupSum, *Cost) {
+	s.key = costKey{currency: p.allocation.Line.Currency}
 	for _, d := range s.by {
 		d.Read(p, &s.key)
 	}
@@ -75,10 +124,7 @@ func (s *sums) add(p *part) {
 		}
 		s.last = s.key
 	}
-	s.sum.add(p)
-	s.total.add(p)
-	s.sum.allocations++
-	s.sum.keep(p, s.query)
+	return s.sum, s.total
 }
 
 // keep records an allocation if it is among the largest of its group by magnitude. Ties go to the
