@@ -125,19 +125,35 @@ func (a Amount) Decimal() domain.Decimal {
 func (a Amount) String() string {
 	m, negative := a.parts()
 	whole, fraction := m.divMod(one18)
-	var b strings.Builder
-	if negative {
-		b.WriteByte('-')
-	}
-	if q, r := whole.divMod(one18); q.lo != 0 {
-		fmt.Fprintf(&b, "%d%018d", q.lo, r)
-	} else {
-		fmt.Fprintf(&b, "%d", r)
+	var b [42]byte // a sign, 21 digits, a point and 18 digits, from the end
+	at := len(b)
+	put := func(n uint64, digits int) {
+		for ; digits > 0 || n > 0; digits-- {
+			at--
+			b[at] = byte('0' + n%10)
+			n /= 10
+		}
 	}
 	if fraction != 0 {
-		b.WriteString(strings.TrimRight(fmt.Sprintf(".%018d", fraction), "0"))
+		digits := 18
+		for ; fraction%10 == 0; digits-- {
+			fraction /= 10
+		}
+		put(fraction, digits)
+		at--
+		b[at] = '.'
 	}
-	return b.String()
+	if q, r := whole.divMod(one18); q.lo != 0 {
+		put(r, 18)
+		put(q.lo, 1)
+	} else {
+		put(r, 1)
+	}
+	if negative {
+		at--
+		b[at] = '-'
+	}
+	return string(b[at:])
 }
 
 // MarshalText writes what [Amount.String] returns.

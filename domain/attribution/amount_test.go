@@ -122,7 +122,7 @@ func TestAmountIsArithmetic(t *testing.T) {
 		if a.Sign() != a.int().Sign() || a.Abs().int().Cmp(new(big.Int).Abs(a.int())) != 0 {
 			t.Fatalf("%v has the sign %d and the magnitude %v", a, a.Sign(), a.Abs())
 		}
-		if !a.Decimal().Equal(decimal.RequireFromString(a.String())) {
+		if !a.Decimal().Equal(decimal.RequireFromString(a.String())) || a.String() != a.Decimal().String() {
 			t.Fatalf("%v is %v as a decimal", a, a.Decimal())
 		}
 		for _, back := range []func() (Amount, error){

@@ -36,6 +36,11 @@ func (r Ref) String() string {
 	values := [...]string{
 		r.Issuer, r.Account, r.Line, r.Hour.String(), r.Workspace, r.Cluster, r.Deployment, r.Component.String(),
 	}
+	size := 0
+	for i, v := range values {
+		size += len(refFields[i]) + len("=;") + len(v)
+	}
+	b.Grow(size)
 	for i, v := range values {
 		if i > 0 {
 			b.WriteByte(';')
@@ -62,16 +67,27 @@ const hex = "0123456789ABCDEF"
 // one of - . _ : / becomes %XX. Letters of all scripts are kept if the text is valid UTF-8.
 func escape(b *strings.Builder, s string) {
 	valid := utf8.ValidString(s)
+	from := 0
 	for i := range len(s) {
-		if c := s[i]; plain(c) || c >= utf8.RuneSelf && valid {
-			b.WriteByte(c)
-		} else {
-			b.WriteByte('%')
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
+		c := s[i]
+		if plainBytes[c] || c >= utf8.RuneSelf && valid {
+			continue
 		}
+		b.WriteString(s[from:i])
+		from = i + 1
+		b.WriteByte('%')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
 	}
+	b.WriteString(s[from:])
 }
+
+var plainBytes = func() (of [256]bool) {
+	for c := range of {
+		of[c] = plain(byte(c))
+	}
+	return of
+}()
 
 func plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._:/", c) >= 0

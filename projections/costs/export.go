@@ -421,11 +421,7 @@ func gpuSeconds(ms int64) string {
 	}
 	text := strconv.FormatInt(ms/1000, 10)
 	if ms %= 1000; ms != 0 {
-		fraction := fmt.Sprintf("%03d", ms)
-		for fraction[len(fraction)-1] == '0' {
-			fraction = fraction[:len(fraction)-1]
-		}
-		text += "." + fraction
+		text += "." + strings.TrimRight(strconv.FormatInt(1000+ms, 10)[1:], "0")
 	}
 	return sign + text
 }
