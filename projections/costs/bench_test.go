@@ -3,7 +3,9 @@ package costs_test
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/shopspring/decimal"
 
@@ -98,4 +100,67 @@ func BenchmarkCosts(b *testing.B) {
 			b.ReportMetric(float64(d.Bytes())/(1<<20), "MiB")
 		})
 	}
+}
+
+// A kept month of many workspaces answers from its canonical form, and so does a year of such months. A month of 10,000
+// GPUs has 2.8 million allocations.
+func BenchmarkKeptMonth(b *testing.B) {
+	m, err := billedTeams(50, 168, 1001).Fold(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	var d *costs.Division
+	if err := m.View(context.Background(), func(v projections.View) (err error) {
+		if d, err = costs.ReadCanonical(openBytes(canonicalForm(b, v, storetest.MayBill))); err == nil {
+			d, err = d.At(v)
+		}
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	for name, answer := range map[string]func() error{
+		"workspace": func() error {
+			_, err := d.Report(costs.Query{Month: storetest.MayBill, By: []costs.Dimension{costs.ByWorkspace, costs.ByComponent}})
+			return err
+		},
+		"line": func() error {
+			_, err := d.Report(costs.Query{Month: storetest.MayBill, By: []costs.Dimension{costs.ByLine}})
+			return err
+		},
+		"statement": func() error {
+			_, err := d.WorkspaceReports(costs.EachWorkspace{
+				Month: storetest.MayBill, Only: "team-7", By: [][]costs.Dimension{{costs.ByComponent}, {costs.ByGPUModel}},
+			})
+			return err
+		},
+		"months": func() error {
+			m, err := costs.NewMonths(costs.MonthsQuery{
+				Months: []domain.Interval{storetest.MayBill}, By: []costs.Dimension{costs.ByWorkspace, costs.ByMonth},
+			})
+			if err != nil {
+				return err
+			}
+			return m.Add(d)
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			from := cpuTime(b)
+			for b.Loop() {
+				if err := answer(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(cpuTime(b)-from)/float64(b.N)/float64(d.Allocations), "cpu-ns/allocation")
+			b.ReportMetric(float64(d.Allocations), "allocations")
+		})
+	}
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
