@@ -26,7 +26,7 @@ type ClosePrepared struct {
 type BooksRate struct {
 	Base string     `json:"base"` // ISO 4217
 	Rate Decimal    `json:"rate"` // what one unit of Base is worth
-	Kind FXRateKind `json:"kind"`
+	Kind FXRateKind `json:"kind"` // average or payment; closing for balances, which no allocation is
 	// Commitment names the commitment that the rate is for: that of its payment is for what was paid at once,
 	// the average one for what it covers. It is empty for everything else.
 	Commitment string `json:"commitment,omitempty"`

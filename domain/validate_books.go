@@ -32,11 +32,14 @@ func (c *checker) translated(e *ClosePrepared) {
 		if c.decimal("rate", r.Rate) && r.Rate.Sign() <= 0 {
 			c.bad("rate", "%s is not above 0", r.Rate)
 		}
-		oneOf(c, "kind", r.Kind, FXAverage, FXPayment)
+		oneOf(c, "kind", r.Kind, FXAverage, FXPayment, FXClosing)
 		c.optionalID("commitment", r.Commitment)
 		c.optionalInstant("term_from", r.TermFrom)
 		if r.Commitment == "" && !r.TermFrom.IsZero() {
 			c.bad("term_from", "is of no commitment")
+		}
+		if r.Kind == FXClosing && r.Commitment != "" {
+			c.bad("commitment", "has no closing rate: that is for balances of a currency")
 		}
 		c.text("citation", r.Citation)
 	}

@@ -458,6 +458,7 @@ var violations = []struct {
 	{edit(func(e *ClosePrepared) { e.Totals[1].Currency = "EUR" }), TypeClosePrepared, "ClosePrepared: totals[1].currency: EUR follows EUR: want each currency once, in order"},
 	{edit(func(e *ClosePrepared) { e.Totals[0].Currency = "" }), TypeClosePrepared, "ClosePrepared: totals[0].currency: \"\" is not an ISO 4217 code of three capital letters, for example USD"},
 	{edit(func(e *ClosePrepared) { e.Rates[0].Rate = dec("0") }), TypeClosePrepared, "ClosePrepared: rates[0].rate: 0 is not above 0"},
+	{edit(func(e *ClosePrepared) { e.Rates[1].Kind = FXClosing }), TypeClosePrepared, "ClosePrepared: rates[1].commitment: has no closing rate: that is for balances of a currency"},
 	{edit(func(e *ClosePrepared) { e.Rates[0].TermFrom = t0 }), TypeClosePrepared, "ClosePrepared: rates[0].term_from: is of no commitment"},
 	{edit(func(e *ClosePrepared) { e.Translated = nil }), TypeClosePrepared, "ClosePrepared: rates: translate into no currency"},
 	{edit(func(e *ClosePrepared) { e.Translated[0].Currency = "usd" }), TypeClosePrepared, "ClosePrepared: translated[0].currency: \"usd\" is not an ISO 4217 code of three capital letters, for example USD"},

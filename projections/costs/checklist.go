@@ -312,6 +312,15 @@ func (c *Checklist) rates(view projections.View, d *Division) error {
 		return err
 	}
 	c.Translated, c.Rates = booksTotals(r), r.Translation.Rates
+	for i := range c.Totals {
+		base := c.Totals[i].Currency
+		if base == rates.Currency {
+			continue
+		}
+		if rate, citation, problem := rates.Closing(base); problem == "" {
+			c.Rates = append(c.Rates, domain.BooksRate{Base: base, Rate: rate, Kind: domain.FXClosing, Citation: citation})
+		}
+	}
 	c.found(CheckRates, 0, false, "")
 	for i := range c.Translated {
 		t := &c.Translated[i]

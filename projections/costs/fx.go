@@ -27,6 +27,7 @@ type Rates struct {
 	stated   []domain.FXRateSet   // valid decisions; of one pair, kind and time the last
 	prepaid  map[string][]prepaid // by commitment and billing currency, of each term, by time; none of a term is paid at once: none
 	frozen   bool                 // all rates are known
+	closing  map[string]*bookRate // of frozen rates, those for balances, by currency
 	known    map[rateKey]*bookRate
 }
 
@@ -199,12 +200,16 @@ func FrozenRates(p *domain.ClosePrepared) (*Rates, error) {
 	if len(p.Translated) == 0 {
 		return nil, ErrNoBooksCurrency
 	}
-	r := &Rates{Currency: p.Translated[0].Currency, month: p.Period, frozen: true, known: map[rateKey]*bookRate{}}
+	r := &Rates{Currency: p.Translated[0].Currency, month: p.Period, frozen: true, known: map[rateKey]*bookRate{}, closing: map[string]*bookRate{}}
 	for i := range p.Rates {
 		b := &bookRate{BooksRate: p.Rates[i]}
 		var err error
 		if b.rate, err = attribution.RateOf(b.Rate); err != nil {
 			return nil, fmt.Errorf("the rate of %s that %s was closed with: %w", b.Base, monthText(p.Period), err)
+		}
+		if b.Kind == domain.FXClosing {
+			r.closing[b.Base] = b
+			continue
 		}
 		r.known[rateKey{b.Base, b.Commitment, b.TermFrom, b.Kind}] = b
 	}
@@ -420,8 +425,14 @@ func (r *Rates) ofPair(base, quote string, kind domain.FXRateKind, in domain.Int
 }
 
 // Closing returns the rate of a currency for balances at the end of the month, and where it is from; or what is
-// missing. It is not frozen, because no allocation has it.
+// missing. A close freezes those that were declared until then.
 func (r *Rates) Closing(base string) (rate domain.Decimal, citation, problem string) {
+	if r.frozen {
+		if b := r.closing[base]; b != nil {
+			return b.Rate, b.Citation, ""
+		}
+		return rate, "", fmt.Sprintf("it was closed without the closing rate of %s", base)
+	}
 	end := domain.Interval{From: r.month.To - 1, To: r.month.To}
 	return r.one(base, domain.FXClosing, end, "at the end of "+monthText(r.month))
 }
@@ -526,9 +537,8 @@ type FXBalance struct {
 	Difference *attribution.Amount `json:"fx_difference"`
 }
 
-// FX translates a division, and compares it with the closing rates. closing has the rates of now: closing rates are not
-// frozen.
-func (d *Division) FX(r, closing *Rates) (*FXMonth, error) {
+// FX translates a division, and compares it with the closing rates: those that it was closed with, else those of now.
+func (d *Division) FX(r, now *Rates) (*FXMonth, error) {
 	m := &FXMonth{Position: d.position, Month: d.Month, Balances: []FXBalance{}, Problems: []string{}}
 	sums := map[string]*FXBalance{}
 	t := translator{rates: r}
@@ -557,6 +567,10 @@ func (d *Division) FX(r, closing *Rates) (*FXMonth, error) {
 	}
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
 		if b := sums[currency]; currency != r.Currency {
+			closing := now
+			if _, _, problem := r.Closing(currency); r.frozen && problem == "" {
+				closing = r
+			}
 			if err := b.close(closing); err != nil {
 				return nil, err
 			}

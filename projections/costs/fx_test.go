@@ -362,3 +362,52 @@ func TestRenewedCommitmentIsPaidAgain(t *testing.T) {
 		})
 	})
 }
+
+// A closing rate that is stated again after the close changes no closed month. One that was not there at the close counts
+// as it is now.
+func TestClosingRateOfTheClose(t *testing.T) {
+	may := storetest.MayBill
+	end := domain.Interval{From: may.To - domain.Day, To: may.To}
+	l := storetest.NewLog()
+	l.Append(booksIn("USD")...)
+	l.Append(
+		recorded(billLine("1", "100", func(b *domain.BillingLine) { b.BillingCurrency = "EUR" })),
+		rateSet("EUR", "USD", "1.1", domain.FXAverage, may),
+		rateSet("EUR", "USD", "1.2", domain.FXClosing, end),
+	)
+	check := func(closed []domain.BooksRate, want string) (list *costs.Checklist) {
+		storetest.FoldView(t, l, func(v projections.View) {
+			d, err := costs.Divide(v, may, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now, err := costs.ReadRates(v, may)
+			if err != nil {
+				t.Fatal(err)
+			}
+			frozen, err := costs.FrozenRates(&domain.ClosePrepared{Period: may, Rates: closed, Translated: []domain.BooksTotal{{Currency: "USD"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := d.FX(frozen, now)
+			if err != nil || len(m.Balances) != 1 || m.Balances[0].Difference == nil || m.Balances[0].Difference.String() != want {
+				t.Fatalf("%+v, %v; want a difference of %s", m, err, want)
+			}
+			if len(m.Rates) != 1 || m.Rates[0].Kind != domain.FXAverage {
+				t.Errorf("rates %+v translate the month, want the average", m.Rates)
+			}
+			if list, err = costs.NewChecklist(v, d, nil, true, nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return list
+	}
+	average := domain.BooksRate{Base: "EUR", Rate: storetest.Dec("1.1"), Kind: domain.FXAverage}
+	closed := check([]domain.BooksRate{average}, "10").Rates // 100 × (1.2 - 1.1)
+	if len(closed) != 2 || closed[1].Kind != domain.FXClosing || !closed[1].Rate.Equal(storetest.Dec("1.2")) || closed[1].Citation == "" {
+		t.Fatalf("a close freezes %+v", closed)
+	}
+	l.Append(rateSet("EUR", "USD", "1.5", domain.FXClosing, end))
+	check(closed, "10")
+	check(closed[:1], "40")
+}

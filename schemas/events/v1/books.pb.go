@@ -148,7 +148,7 @@ type BooksRate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Base          string                 `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`             // ISO 4217
 	Rate          string                 `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`             // decimal
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`             // average, payment
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`             // average, payment, closing
 	Commitment    string                 `protobuf:"bytes,4,opt,name=commitment,proto3" json:"commitment,omitempty"` // that it is for; empty: everything else
 	Citation      string                 `protobuf:"bytes,5,opt,name=citation,proto3" json:"citation,omitempty"`
 	TermFrom      int64                  `protobuf:"fixed64,6,opt,name=term_from,json=termFrom,proto3" json:"term_from,omitempty"` // when the commitment's term begins that it is for

@@ -111,6 +111,9 @@ func (a *Program) showRates(currency, frozen string, rates []domain.BooksRate) {
 				of += " from " + r.TermFrom.Time().Format(time.DateOnly)
 			}
 		}
+		if r.Kind == domain.FXClosing {
+			of = " for balances"
+		}
 		fmt.Fprintf(a.out, "rate: 1 %s is %s %s%s%s: %s\n", r.Base, r.Rate, currency, of, frozen, r.Citation)
 	}
 }
