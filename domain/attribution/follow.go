@@ -26,44 +26,6 @@ type following struct {
 	covers  map[coverKey]*covers
 }
 
-// scope is a set of charges that lines follow together.
-type scope struct {
-	kind                      uint8
-	issuer, account, currency name
-	invoice, object           name
-	period                    domain.Interval
-}
-
-const (
-	ofResource = iota
-	ofDetail
-	ofInvoice
-	ofAccount
-	ofCommitment // of a recurring purchase: the usage that the commitment covered
-)
-
-// scopesOf appends the scopes of a line, nearest first.
-func scopesOf(r *record, to []scope) []scope {
-	s := scope{issuer: r.issuer, account: r.account, currency: r.currency}
-	if r.resource != 0 {
-		x := s
-		x.kind, x.object, x.period = ofResource, r.resource, r.billing
-		to = append(to, x)
-	}
-	if r.detail != 0 {
-		x := s
-		x.kind, x.invoice, x.object = ofDetail, r.invoice, r.detail
-		to = append(to, x)
-	}
-	if r.invoice != 0 {
-		x := s
-		x.kind, x.invoice = ofInvoice, r.invoice
-		to = append(to, x)
-	}
-	s.kind, s.period = ofAccount, r.billing
-	return append(to, s)
-}
-
 // covers are the lines of one commitment, used and unused, that its recurring purchases follow:
 // those whose charge period begins within the purchase's.
 type covers struct {
@@ -115,7 +77,7 @@ func newFollowing(b *book) *following {
 					f.scopes[s] = id
 				}
 				r.follow = id
-				if s.kind == ofResource && r.class == Credit && b.texts[r.category] == categoryCredit {
+				if s.Kind == ofResource && r.class == Credit && b.texts[r.category] == categoryCredit {
 					t := &f.tallies[id]
 					t.credits = costs{t.credits.billed.Add(r.billed), t.credits.effective.Add(r.effective)}
 				}
@@ -132,7 +94,7 @@ func newFollowing(b *book) *following {
 			n, ok := slices.BinarySearchFunc(c.of, r.charge, byPurchase)
 			if !ok {
 				tally := f.tally(scope{
-					kind: ofCommitment, issuer: r.issuer, currency: r.currency, object: r.commit, period: r.charge,
+					Kind: ofCommitment, Issuer: r.issuer, Currency: r.currency, Object: r.commit, Period: r.charge,
 				})
 				c.of = slices.Insert(c.of, n, cover{r.charge, tally})
 				c.longest = max(c.longest, r.charge.Length())

@@ -192,26 +192,16 @@ func (r *run) followed(rec *record, t *tally) {
 		return
 	}
 	b, s := r.book, &t.of
-	f := &Followed{Scope: scopeNames[s.kind], Name: b.texts[s.object], Period: s.period, Lines: t.lines}
-	switch s.kind {
-	case ofInvoice:
-		f.Name = b.texts[s.invoice]
-	case ofAccount:
-		f.Name = b.texts[s.account]
-	}
+	f := s.followed(b.texts[scopeName(s)])
+	f.Lines = t.lines
 	for _, c := range t.sums {
 		f.Billed, f.Effective = f.Billed.Add(c.billed), f.Effective.Add(c.effective)
 	}
-	r.trace.followed = f
+	r.trace.followed = &f
 	r.trace.reason = fmt.Sprintf("it follows the charges of %s %q, the nearest that cost anything", f.Scope, f.Name)
 	if rec.basis == byCovered {
 		r.trace.reason = fmt.Sprintf("it is a fee for commitment %q, and follows what that covered and what stayed unused", f.Name)
 	}
-}
-
-var scopeNames = [...]string{
-	ofResource: "resource", ofDetail: "invoice_detail", ofInvoice: "invoice",
-	ofAccount: "account", ofCommitment: "commitment",
 }
 
 // because records why the current line has its match method.

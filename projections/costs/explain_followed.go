@@ -7,42 +7,6 @@ import (
 	"quartermaster/domain/attribution"
 )
 
-// chargeScope is a set of charges that lines follow together, as attribution defines it. It has one issuer and currency.
-type chargeScope struct {
-	kind, issuer, account, currency, invoice, name string
-	period                                         domain.Interval
-}
-
-// chargeScopes appends the scopes of a line, nearest first.
-func chargeScopes(to []chargeScope, l *attribution.Line) []chargeScope {
-	of := chargeScope{issuer: l.Issuer, account: l.Account, currency: l.Currency}
-	add := func(kind, invoice, name string, period domain.Interval) {
-		s := of
-		s.kind, s.invoice, s.name, s.period = kind, invoice, name, period
-		to = append(to, s)
-	}
-	if l.Resource != "" {
-		add("resource", "", l.Resource, l.BillingPeriod)
-	}
-	if l.Detail != "" {
-		add("invoice_detail", l.Invoice, l.Detail, domain.Interval{})
-	}
-	if l.Invoice != "" {
-		add("invoice", "", l.Invoice, domain.Interval{})
-	}
-	add("account", "", l.Account, l.BillingPeriod)
-	return to
-}
-
-// isFollower reports whether a line follows charges, and so is never followed.
-func isFollower(l *attribution.Line) bool {
-	switch l.Class {
-	case attribution.Tax, attribution.Credit, attribution.Rounding:
-		return l.ToRule == ""
-	}
-	return false
-}
-
 // isFee reports whether a line is the recurring fee of a commitment, which follows what the commitment covered.
 func isFee(l *attribution.Line) bool { return isPurchase(l) && l.Recurring }
 
@@ -66,20 +30,20 @@ type followedKey struct {
 // It reports false if that does not give the weight of the allocation.
 func (d *Division) followed(k *keptLine) (of *attribution.Followed, ok bool, err error) {
 	l := &k.allocation
-	var scopes []chargeScope
+	var scopes []attribution.Scope
 	fee := isFee(l.Line)
 	if fee {
-		scopes = append(scopes, chargeScope{kind: "commitment", name: l.Line.Commitment, period: l.Line.ChargePeriod})
+		scopes = append(scopes, attribution.CoveredBy(l.Line))
 	} else {
-		scopes = chargeScopes(nil, l.Line)
+		scopes = attribution.Scopes(l.Line, nil)
 	}
 	sums := make([]followedSum, len(scopes))
-	for i, s := range scopes {
-		sums[i] = followedSum{Followed: attribution.Followed{Scope: s.kind, Name: s.name, Period: s.period}, keys: map[followedKey]costDelta{}}
+	for i := range scopes {
+		sums[i] = followedSum{Followed: attribution.Explained(&scopes[i]), keys: map[followedKey]costDelta{}}
 	}
 	last := uint32(0)
 	var in []int // the scopes of the last line
-	var space []chargeScope
+	var space []attribution.Scope
 	lines := 0
 	err = d.each(func(p *part) error {
 		a := p.allocation
@@ -90,7 +54,7 @@ func (d *Division) followed(k *keptLine) (of *attribution.Followed, ok bool, err
 			last, in = a.Line.Number, in[:0]
 			lines++
 			switch {
-			case isFollower(a.Line):
+			case a.Line.Follows():
 			case fee:
 				covered := a.Line.Issuer == l.Line.Issuer && a.Line.Currency == l.Line.Currency && a.Line.Commitment == l.Line.Commitment
 				if from := a.Line.ChargePeriod.From; covered && !isPurchase(a.Line) && a.MatchMethod != attribution.ByRule &&
@@ -98,7 +62,7 @@ func (d *Division) followed(k *keptLine) (of *attribution.Followed, ok bool, err
 					in = append(in, 0)
 				}
 			default:
-				space = chargeScopes(space[:0], a.Line)
+				space = attribution.Scopes(a.Line, space[:0])
 				for i := range scopes {
 					for j := range space {
 						if scopes[i] == space[j] {
