@@ -15,6 +15,7 @@ const (
 	TypeMethodChanged          Type = "MethodChanged"
 	TypeMappingRuleSet         Type = "MappingRuleSet"
 	TypeLegalHoldSet           Type = "LegalHoldSet"
+	TypePersonNamed            Type = "PersonNamed"
 	TypeClusterRegistered      Type = "ClusterRegistered"
 	TypeClusterKeyIssued       Type = "ClusterKeyIssued"
 	TypeClusterKeyRotated      Type = "ClusterKeyRotated"
@@ -94,6 +95,7 @@ func Types() []Type {
 		TypeMethodChanged,
 		TypeMappingRuleSet,
 		TypeLegalHoldSet,
+		TypePersonNamed,
 		TypeClusterRegistered,
 		TypeClusterKeyIssued,
 		TypeClusterKeyRotated,
@@ -173,7 +175,8 @@ func TopicOf(t Type) Topic {
 		TypeCertificationHeld,
 		TypeMethodChanged,
 		TypeMappingRuleSet,
-		TypeLegalHoldSet:
+		TypeLegalHoldSet,
+		TypePersonNamed:
 		return TopicWorkspaces
 	case TypeClusterRegistered,
 		TypeClusterKeyIssued,
@@ -275,6 +278,8 @@ func NewEvent(t Type) Event {
 		return &MappingRuleSet{}
 	case TypeLegalHoldSet:
 		return &LegalHoldSet{}
+	case TypePersonNamed:
+		return &PersonNamed{}
 	case TypeClusterRegistered:
 		return &ClusterRegistered{}
 	case TypeClusterKeyIssued:
@@ -418,6 +423,7 @@ func (*CertificationHeld) Type() Type      { return TypeCertificationHeld }
 func (*MethodChanged) Type() Type          { return TypeMethodChanged }
 func (*MappingRuleSet) Type() Type         { return TypeMappingRuleSet }
 func (*LegalHoldSet) Type() Type           { return TypeLegalHoldSet }
+func (*PersonNamed) Type() Type            { return TypePersonNamed }
 func (*ClusterRegistered) Type() Type      { return TypeClusterRegistered }
 func (*ClusterKeyIssued) Type() Type       { return TypeClusterKeyIssued }
 func (*ClusterKeyRotated) Type() Type      { return TypeClusterKeyRotated }
@@ -493,6 +499,7 @@ func (*CertificationHeld) sealed()      {}
 func (*MethodChanged) sealed()          {}
 func (*MappingRuleSet) sealed()         {}
 func (*LegalHoldSet) sealed()           {}
+func (*PersonNamed) sealed()            {}
 func (*ClusterRegistered) sealed()      {}
 func (*ClusterKeyIssued) sealed()       {}
 func (*ClusterKeyRotated) sealed()      {}

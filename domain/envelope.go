@@ -245,7 +245,7 @@ var ErrSignature = errors.New("signature does not verify")
 func NeedsSignature(t Type) bool {
 	switch t {
 	case TypeOperatorRegistered, TypeOperatorRevoked, TypePolicySet, TypeQuotaSet, TypeBudgetSet,
-		TypeMethodChanged, TypeMappingRuleSet, TypeLegalHoldSet, TypeCertificationHeld,
+		TypeMethodChanged, TypeMappingRuleSet, TypeLegalHoldSet, TypePersonNamed, TypeCertificationHeld,
 		TypeClusterRegistered, TypeClusterKeyIssued, TypeClusterKeyRotated, TypeClusterKeyRevoked,
 		TypeGPURetired, TypeOutageDeclared, TypeUsageCorrected,
 		TypeTariffSet, TypeFXRateSet, TypeOnDemandQuotaSet,

@@ -160,12 +160,13 @@ type LostRecords struct {
 
 // Removed is a part of what a removal removes. Which fields are set depends on what it is.
 type Removed struct {
-	Topic     Topic   `json:"topic,omitempty"`     // with Partition: all but snapshots
+	Topic     Topic   `json:"topic,omitempty"`     // with Partition: log, quarantine, hours
 	Partition uint32  `json:"partition,omitempty"` // of Topic
 	From      int64   `json:"from,omitempty"`      // log, quarantine: the first offset
 	To        int64   `json:"to,omitempty"`        // the offset after the last
 	Month     Instant `json:"month,omitempty"`     // hours: the beginning of their month
 	File      string  `json:"file,omitempty"`      // snapshots: the name
+	Person    string  `json:"person,omitempty"`    // people: whose name
 	Records   uint64  `json:"records"`             // how many records, rows or files
 	Digest    []byte  `json:"digest,omitempty"`    // hours: of the part that holds them; snapshots: of the rows
 }
@@ -176,6 +177,8 @@ func (r *Removed) String() string {
 	switch {
 	case r.File != "":
 		return r.File
+	case r.Person != "":
+		return "the name of " + r.Person
 	case r.Month != 0:
 		return fmt.Sprintf("%s of %s", r.Month.Time().Format("2006-01"), tp)
 	default:

@@ -23,11 +23,14 @@ const (
 	// RetainedSnapshots are scheduled snapshots. The newest of each of a number of days, and of each
 	// of a number of months, stays.
 	RetainedSnapshots Retained = "snapshots"
+	// RetainedPeople are the names of people. They can be read for a number of days after the last role of
+	// the person ended, or after a person without a role was named.
+	RetainedPeople Retained = "people"
 )
 
 // AllRetained returns every kind.
 func AllRetained() []Retained {
-	return []Retained{RetainedHours, RetainedLog, RetainedQuarantine, RetainedSnapshots}
+	return []Retained{RetainedHours, RetainedLog, RetainedQuarantine, RetainedSnapshots, RetainedPeople}
 }
 
 // Keep is how long records stay.
@@ -58,8 +61,8 @@ func (k Keep) Longer(l Keep) bool { return k.Days+31*k.Months > l.Days+31*l.Mont
 // mostKept bounds the numbers in a [Keep].
 const mostKept = 36600
 
-// ParseKeep reads how long records of a kind stay: "36 months" for hours, "90 days" for the log and
-// the quarantine, "14 days and 36 months" for snapshots, where one of the two may be left out.
+// ParseKeep reads how long records of a kind stay: "36 months" for hours, "90 days" for the log, people
+// and the quarantine, "14 days and 36 months" for snapshots, where one of the two may be left out.
 func ParseKeep(what Retained, s string) (k Keep, err error) {
 	want := `a number of days, for example "90 days"`
 	switch what {
@@ -82,7 +85,7 @@ func ParseKeep(what Retained, s string) (k Keep, err error) {
 			}
 			k.Days = n
 		case "month":
-			if k.Months != 0 || what == RetainedLog || what == RetainedQuarantine {
+			if k.Months != 0 || what == RetainedLog || what == RetainedQuarantine || what == RetainedPeople {
 				return Keep{}, bad
 			}
 			k.Months = n
@@ -103,3 +106,13 @@ type LegalHoldSet struct {
 	Reason    string   `json:"reason"`
 	Lifted    bool     `json:"lifted,omitempty"`
 }
+
+// PersonNamed says what a person is called whom decisions name by an id, such as an operator. The name is
+// sealed with a key of that person, which is kept outside the log: without the key nobody can read it.
+type PersonNamed struct {
+	Person string `json:"person"` // id, as in OperatorRegistered
+	Sealed []byte `json:"sealed"` // see adapters/sealing
+}
+
+// MaxSealed bounds the bytes of a sealed name.
+const MaxSealed = 8 << 10

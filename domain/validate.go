@@ -137,6 +137,10 @@ func Validate(env *Envelope) error {
 		if c.given(e != nil) {
 			c.legalHold(e)
 		}
+	case *PersonNamed:
+		if c.given(e != nil) {
+			c.personNamed(e)
+		}
 	case *ClusterRegistered:
 		if c.given(e != nil) {
 			c.clusterRegistered(e, env.Workspace)

@@ -25,6 +25,13 @@ func (c *checker) legalHold(e *LegalHoldSet) {
 	}
 }
 
+func (c *checker) personNamed(e *PersonNamed) {
+	c.id("person", e.Person)
+	if n := len(e.Sealed); n == 0 || n > MaxSealed {
+		c.bad("sealed", "has %d bytes, want 1 to %d", n, MaxSealed)
+	}
+}
+
 func (c *checker) removal(entity, removal string, what Retained, policy, rule, by string) {
 	c.id("entity", entity)
 	c.id("removal", removal)
@@ -41,9 +48,12 @@ func (c *checker) removed(what Retained, list []Removed) {
 			return
 		}
 		c.in("removed", i)
-		if what == RetainedSnapshots {
+		switch what {
+		case RetainedSnapshots:
 			c.id("file", r.File)
-		} else {
+		case RetainedPeople:
+			c.id("person", r.Person)
+		default:
 			c.partition(r.Topic, r.Partition)
 		}
 		switch what {

@@ -76,6 +76,8 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		return state(TableMappingRules, ev.Rule, ev.EffectiveFrom), true
 	case *domain.LegalHoldSet:
 		return state(TableLegalHolds, ev.Hold, 0), true
+	case *domain.PersonNamed:
+		return at(TablePeople, ev.Person), true
 
 	// Inventory.
 	case *domain.ClusterRegistered:

@@ -32,6 +32,7 @@ const (
 	TableMethods
 	TableMappingRules
 	TableLegalHolds
+	TablePeople
 
 	// qm.fleet
 	TableClusters
@@ -96,8 +97,8 @@ var tableNames = [tableEnd]string{
 	TableWorkspaces: "workspaces", TableOperators: "operators", TablePolicies: "policies",
 	TableQuotas: "quotas", TableBudgets: "budgets", TableRegions: "regions",
 	TableCertifications: "certifications", TableMethods: "methods", TableMappingRules: "mapping_rules",
-	TableLegalHolds: "legal_holds",
-	TableClusters:   "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
+	TableLegalHolds: "legal_holds", TablePeople: "people",
+	TableClusters: "clusters", TableClusterKeys: "cluster_keys", TableNodes: "nodes",
 	TableAssets: "assets", TableMaintenance: "maintenance", TableOutages: "outages",
 	TableUsage: "usage_hours", TableNodeGPUs: "node_gpus", TableServing: "serving_hours",
 	TableServers: "server_hours", TableJobs: "jobs",
@@ -137,7 +138,7 @@ func (t Table) Topic() domain.Topic {
 	switch {
 	case t <= TableQuarantine:
 		return ""
-	case t <= TableLegalHolds:
+	case t <= TablePeople:
 		return domain.TopicWorkspaces
 	case t <= TableOutages:
 		return domain.TopicFleet

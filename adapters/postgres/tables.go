@@ -101,6 +101,8 @@ var tables = []*table{
 		scope: workspaceColumn, id: column{"rule", "Rule."}, facts: history},
 	{of: projections.TableLegalHolds, comment: "Legal holds, which stop removals.",
 		scope: workspaceColumn, id: column{"hold", "Legal hold."}, facts: history},
+	{of: projections.TablePeople, comment: "Names of people, sealed with keys that are kept outside the log.",
+		scope: workspaceColumn, id: column{"person", "Id of the person, as in operators."}, facts: history},
 
 	{of: projections.TableClusters, comment: "Clusters, their suppliers and their owners.",
 		scope: clusterColumn, id: column{"name", "The cluster again: a cluster registers itself."}, facts: history},

@@ -39,6 +39,8 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.MappingRuleSet{}, d, mappingRuleSet)
 	case *domain.LegalHoldSet:
 		return pair(&eventsv1.LegalHoldSet{}, d, legalHoldSet)
+	case *domain.PersonNamed:
+		return pair(&eventsv1.PersonNamed{}, d, personNamed)
 	case *domain.ClusterRegistered:
 		return pair(&eventsv1.ClusterRegistered{}, d, clusterRegistered)
 	case *domain.ClusterKeyIssued:

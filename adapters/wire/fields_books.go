@@ -155,6 +155,7 @@ func removed(m *mover, p *eventsv1.Removed, d *domain.Removed) {
 	text(m, "file", &p.File, &d.File)
 	same(m, &p.Records, &d.Records)
 	m.bytes("digest", &p.Digest, &d.Digest)
+	text(m, "person", &p.Person, &d.Person)
 }
 
 func accessDenied(m *mover, p *eventsv1.AccessDenied, d *domain.AccessDenied) {

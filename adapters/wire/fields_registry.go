@@ -129,6 +129,11 @@ func mappingRuleSet(m *mover, p *eventsv1.MappingRuleSet, d *domain.MappingRuleS
 	m.instant("effective_from", &p.EffectiveFrom, &d.EffectiveFrom)
 }
 
+func personNamed(m *mover, p *eventsv1.PersonNamed, d *domain.PersonNamed) {
+	text(m, "person", &p.Person, &d.Person)
+	m.bytes("sealed", &p.Sealed, &d.Sealed)
+}
+
 func legalHoldSet(m *mover, p *eventsv1.LegalHoldSet, d *domain.LegalHoldSet) {
 	text(m, "hold", &p.Hold, &d.Hold)
 	text(m, "workspace", &p.Workspace, &d.Workspace)

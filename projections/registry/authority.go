@@ -431,7 +431,7 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 func (a *Authority) decidedFor(k projections.Key, v *projections.Version) (workspace, reason string) {
 	switch k.Table {
 	case projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates,
-		projections.TableCloses, projections.TableResolutions, projections.TableLegalHolds,
+		projections.TableCloses, projections.TableResolutions, projections.TableLegalHolds, projections.TablePeople,
 		projections.TableUsageCorrections: // a correction takes from one workspace what it gives to another
 		return "", ""
 	case projections.TableClusters:
@@ -489,7 +489,7 @@ func (a *Authority) grant(workspace string, s *projections.Signer) (*Grant, stri
 // deciders returns the roles that may decide an event.
 func deciders(ev domain.Event) []domain.Role {
 	switch ev := ev.(type) {
-	case *domain.OperatorRegistered, *domain.OperatorRevoked:
+	case *domain.OperatorRegistered, *domain.OperatorRevoked, *domain.PersonNamed:
 		return []domain.Role{domain.RoleAdmin}
 	case *domain.PolicySet:
 		switch ev.Kind {
@@ -606,7 +606,7 @@ func (a *Authority) Latest(k projections.Key, h *projections.History) *projectio
 func signedTables() []projections.Table {
 	return []projections.Table{
 		projections.TableOperators, projections.TablePolicies, projections.TableQuotas, projections.TableBudgets,
-		projections.TableCertifications, projections.TableMethods, projections.TableMappingRules, projections.TableLegalHolds,
+		projections.TableCertifications, projections.TableMethods, projections.TableMappingRules, projections.TableLegalHolds, projections.TablePeople,
 		projections.TableClusters, projections.TableClusterKeys, projections.TableNodes,
 		projections.TableOutages, projections.TableUsageCorrections,
 		projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates,

@@ -75,6 +75,7 @@ func Examples() []domain.Envelope {
 			Rule: "support", Columns: map[string]string{"ServiceName": "Support"}, EffectiveFrom: Start,
 			ToShares: []domain.WorkspaceWeight{{Workspace: "acme", Weight: 3}, {Workspace: "search", Weight: 1}},
 		},
+		&domain.PersonNamed{Person: "ana", Sealed: []byte("sealed")},
 		&domain.LegalHoldSet{Hold: "case-7", Workspace: "acme", Cluster: "c1", Period: month, Reason: "a lawsuit"},
 		&domain.MappingRuleSet{Rule: "r", Namespace: "ml", ToWorkspace: "acme", EffectiveFrom: Start},
 	)

@@ -1346,6 +1346,7 @@ type Removed struct {
 	File          string                 `protobuf:"bytes,6,opt,name=file,proto3" json:"file,omitempty"`
 	Records       uint64                 `protobuf:"varint,7,opt,name=records,proto3" json:"records,omitempty"`
 	Digest        []byte                 `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
+	Person        string                 `protobuf:"bytes,9,opt,name=person,proto3" json:"person,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1434,6 +1435,13 @@ func (x *Removed) GetDigest() []byte {
 		return x.Digest
 	}
 	return nil
+}
+
+func (x *Removed) GetPerson() string {
+	if x != nil {
+		return x.Person
+	}
+	return ""
 }
 
 // AccessDenied records an attempt that was refused.
@@ -1636,7 +1644,7 @@ const file_events_v1_books_proto_rawDesc = "" +
 	"\x04rule\x18\x05 \x01(\tR\x04rule\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\tR\x02by\x12:\n" +
 	"\aremoved\x18\a \x03(\v2 .quartermaster.events.v1.RemovedR\aremoved\x12\x14\n" +
-	"\x05holds\x18\b \x03(\tR\x05holds\"\xbd\x01\n" +
+	"\x05holds\x18\b \x03(\tR\x05holds\"\xd5\x01\n" +
 	"\aRemoved\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x12\n" +
@@ -1645,7 +1653,8 @@ const file_events_v1_books_proto_rawDesc = "" +
 	"\x05month\x18\x05 \x01(\x10R\x05month\x12\x12\n" +
 	"\x04file\x18\x06 \x01(\tR\x04file\x12\x18\n" +
 	"\arecords\x18\a \x01(\x04R\arecords\x12\x16\n" +
-	"\x06digest\x18\b \x01(\fR\x06digest\"\x8c\x01\n" +
+	"\x06digest\x18\b \x01(\fR\x06digest\x12\x16\n" +
+	"\x06person\x18\t \x01(\tR\x06person\"\x8c\x01\n" +
 	"\fAccessDenied\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x16\n" +

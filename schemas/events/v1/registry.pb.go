@@ -1267,6 +1267,60 @@ func (x *LegalHoldSet) GetLifted() bool {
 	return false
 }
 
+// PersonNamed says what a person is called whom decisions name by an id. The name is sealed with a
+// key that is kept outside the log.
+type PersonNamed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Person        string                 `protobuf:"bytes,1,opt,name=person,proto3" json:"person,omitempty"`
+	Sealed        []byte                 `protobuf:"bytes,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PersonNamed) Reset() {
+	*x = PersonNamed{}
+	mi := &file_events_v1_registry_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PersonNamed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PersonNamed) ProtoMessage() {}
+
+func (x *PersonNamed) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_registry_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PersonNamed.ProtoReflect.Descriptor instead.
+func (*PersonNamed) Descriptor() ([]byte, []int) {
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PersonNamed) GetPerson() string {
+	if x != nil {
+		return x.Person
+	}
+	return ""
+}
+
+func (x *PersonNamed) GetSealed() []byte {
+	if x != nil {
+		return x.Sealed
+	}
+	return nil
+}
+
 var File_events_v1_registry_proto protoreflect.FileDescriptor
 
 const file_events_v1_registry_proto_rawDesc = "" +
@@ -1385,7 +1439,10 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\acluster\x18\x03 \x01(\tR\acluster\x129\n" +
 	"\x06period\x18\x04 \x01(\v2!.quartermaster.events.v1.IntervalR\x06period\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06lifted\x18\x06 \x01(\bR\x06liftedB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
+	"\x06lifted\x18\x06 \x01(\bR\x06lifted\"=\n" +
+	"\vPersonNamed\x12\x16\n" +
+	"\x06person\x18\x01 \x01(\tR\x06person\x12\x16\n" +
+	"\x06sealed\x18\x02 \x01(\fR\x06sealedB*Z(quartermaster/schemas/events/v1;eventsv1b\x06proto3"
 
 var (
 	file_events_v1_registry_proto_rawDescOnce sync.Once
@@ -1399,7 +1456,7 @@ func file_events_v1_registry_proto_rawDescGZIP() []byte {
 	return file_events_v1_registry_proto_rawDescData
 }
 
-var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_events_v1_registry_proto_goTypes = []any{
 	(*WorkspaceRegistered)(nil), // 0: quartermaster.events.v1.WorkspaceRegistered
 	(*OperatorRegistered)(nil),  // 1: quartermaster.events.v1.OperatorRegistered
@@ -1416,25 +1473,26 @@ var file_events_v1_registry_proto_goTypes = []any{
 	(*WorkspaceWeight)(nil),     // 12: quartermaster.events.v1.WorkspaceWeight
 	(*MappingRuleSet)(nil),      // 13: quartermaster.events.v1.MappingRuleSet
 	(*LegalHoldSet)(nil),        // 14: quartermaster.events.v1.LegalHoldSet
-	nil,                         // 15: quartermaster.events.v1.PolicySet.ColumnsEntry
-	nil,                         // 16: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	(*Money)(nil),               // 17: quartermaster.events.v1.Money
-	(*Interval)(nil),            // 18: quartermaster.events.v1.Interval
+	(*PersonNamed)(nil),         // 15: quartermaster.events.v1.PersonNamed
+	nil,                         // 16: quartermaster.events.v1.PolicySet.ColumnsEntry
+	nil,                         // 17: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	(*Money)(nil),               // 18: quartermaster.events.v1.Money
+	(*Interval)(nil),            // 19: quartermaster.events.v1.Interval
 }
 var file_events_v1_registry_proto_depIdxs = []int32{
-	17, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
+	18, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
 	3,  // 1: quartermaster.events.v1.PolicySet.selector:type_name -> quartermaster.events.v1.Selector
 	3,  // 2: quartermaster.events.v1.PolicySet.others:type_name -> quartermaster.events.v1.Selector
-	15, // 3: quartermaster.events.v1.PolicySet.columns:type_name -> quartermaster.events.v1.PolicySet.ColumnsEntry
+	16, // 3: quartermaster.events.v1.PolicySet.columns:type_name -> quartermaster.events.v1.PolicySet.ColumnsEntry
 	5,  // 4: quartermaster.events.v1.PolicySet.pools:type_name -> quartermaster.events.v1.CostPool
 	12, // 5: quartermaster.events.v1.CostPool.shares:type_name -> quartermaster.events.v1.WorkspaceWeight
-	18, // 6: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
-	17, // 7: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
+	19, // 6: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
+	18, // 7: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
 	8,  // 8: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
-	18, // 9: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
-	16, // 10: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	19, // 9: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
+	17, // 10: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
 	12, // 11: quartermaster.events.v1.MappingRuleSet.to_shares:type_name -> quartermaster.events.v1.WorkspaceWeight
-	18, // 12: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
+	19, // 12: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
 	13, // [13:13] is the sub-list for method output_type
 	13, // [13:13] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
@@ -1454,7 +1512,7 @@ func file_events_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_registry_proto_rawDesc), len(file_events_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -131,15 +131,15 @@ type remover interface {
 // take it.
 var errStays = errors.New("it stays for now")
 
-// remover returns the remover of a kind. before bounds what is removed of the log further, if it is
-// not empty.
-func (h *Conn) remover(what domain.Retained, before string) (remover, error) {
+// remover returns the remover of a kind. only bounds what is removed further, if it is not empty: of the log
+// by a time, of people to one of them.
+func (h *Conn) remover(what domain.Retained, only string) (remover, error) {
 	switch what {
 	case domain.RetainedLog:
 		if h.archive == nil {
 			return nil, errNoArchive
 		}
-		t, err := beforeTime(before)
+		t, err := beforeTime(only)
 		return &logRemover{h, t}, err
 	case domain.RetainedSnapshots:
 		return snapshotRemover{h}, nil
@@ -150,6 +150,9 @@ func (h *Conn) remover(what domain.Retained, before string) (remover, error) {
 			return nil, errNoParts
 		}
 		return &hoursRemover{h: h, dir: h.Parts()}, nil
+	case domain.RetainedPeople:
+		keys, err := h.app.peopleKeys()
+		return &peopleRemover{h: h, keys: keys, only: only}, err
 	}
 	return nil, invalid("what", "%q is nothing that can be removed", what)
 }
@@ -179,7 +182,7 @@ var errNoPolicy = errors.New("no retention policy lets go of it, so everything s
 // the log before it begins, and once it ended: whatever happens in between, the same removal is finished
 // and recorded once.
 func (h *Conn) removeBy(
-	ctx context.Context, what domain.Retained, by, before string, now domain.Instant, dryRun bool,
+	ctx context.Context, what domain.Retained, by, only string, now domain.Instant, dryRun bool,
 ) (*RemovedBy, error) {
 	if err := h.settled(ctx, func(_ projections.View, r *registry.Retention) error {
 		if r.Rule(what) == nil && (dryRun || len(r.Unfinished(what)) == 0) {
@@ -190,7 +193,7 @@ func (h *Conn) removeBy(
 	}); err != nil {
 		return nil, err
 	}
-	rem, err := h.remover(what, before)
+	rem, err := h.remover(what, only)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ workspace:
   log         records of the log that the archive has too: a number of days
   quarantine  resolved records in quarantine, since they were resolved: a number of days
   snapshots   scheduled snapshots: the newest of each of a number of days and of months stays
+  people      names of people, since their last role ended: a number of days
 
 Of several policies for the same records the one that keeps longest counts. A legal hold stops every
 removal of what it covers, until it is lifted. An admin, finance operator or auditor sets it:
@@ -147,6 +148,8 @@ func removedText(what domain.Retained, list []domain.Removed) string {
 		return fmt.Sprintf("%s events of %d partitions", count, len(list))
 	case what == domain.RetainedHours:
 		return fmt.Sprintf("%s rows of %d parts", count, len(list))
+	case what == domain.RetainedPeople:
+		return count + " names"
 	case what == domain.RetainedSnapshots:
 		return count + " snapshots"
 	}

@@ -55,6 +55,7 @@ func report[T any]() answer { a := of[T](); a.report = true; return a }
 var answers = map[string]answer{
 	"apply": of[app.Changes](), "get": of[app.Declared](), "decisions-list": of[app.Decisions](),
 	"commitment-renew": of[app.CommitmentDecision](), "commitment-end": of[app.CommitmentDecision](),
+	"people-list": listOf[app.Person](), "people-name": of[namedAnswer](), "people-erase": of[app.RemovedBy](),
 	"operator-add": of[operatorAnswer](), "operator-revoke": of[app.Revocation](),
 	"cluster-register": of[keyAnswer](), "cluster-list": of[app.Clusters](), "key-rotate": of[keyAnswer](), "key-revoke": of[app.RevokedKey](),
 	"import-nodes": of[app.Imported](), "import-pods": of[app.Imported](), "import-usage": of[app.Imported](), "import-demand": of[app.Imported](), "import-energy": of[app.Imported](),

@@ -56,6 +56,11 @@ type Config struct {
 	Parts      string     `yaml:"parts"`
 	PartsCache PartsCache `yaml:"parts_cache"`
 
+	// PeopleKeys is the directory of the keys with which people's names are sealed in the log. When empty
+	// it is people-keys in the data directory (--data-dir). It MUST NOT be in backups of the log: a copy of
+	// a key undoes an erasure. Commands that name people and the schedule of removals need it.
+	PeopleKeys string `yaml:"people_keys"`
+
 	Archive Archive `yaml:"archive"`
 
 	// Lease is how long an instance may be silent before others take over its partitions: 1s to

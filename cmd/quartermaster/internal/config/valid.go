@@ -96,6 +96,7 @@ func (c *Config) Files() []namedFile {
 		{"gateway.client_ca_file", &c.Gateway.ClientCAFile, false},
 		{"snapshots", &c.Snapshots, false},
 		{"parts_cache.directory", &c.PartsCache.Directory, false},
+		{"people_keys", &c.PeopleKeys, false},
 		{"schedules.checkpoint_key_file", &c.Schedules.CheckpointKeyFile, true},
 	}
 	if !strings.Contains(c.Archive.URL, "://") {
