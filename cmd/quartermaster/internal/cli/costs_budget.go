@@ -33,7 +33,8 @@ difference exactly:
   efficiency  with more or fewer bought hours for each hour held
   price       at another cost of a bought hour
   other       what is without held and bought GPU-hours: fees, idle time, credits
-Factors change one after the other, in this order. FX is 0: amounts are as billed.`,
+Factors change one after the other, in this order. There is no part for FX: the months before
+are translated at their own rates, so a change of a rate is in price.`,
 		Example: "  quartermaster costs budget --period 2026-05\n  quartermaster costs budget --period 2026-05 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

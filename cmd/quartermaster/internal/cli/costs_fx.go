@@ -36,8 +36,8 @@ commitment that was paid in part at once has a rate of its own, from both. closi
 the end of the month. A rate may be declared in the other direction. Rates are never chained over a
 third currency, and two different rates for one thing are an error.
 
-"quartermaster costs close prepare" freezes the rates of a month. Closing rates are not frozen, because
-no allocation has them.`,
+"quartermaster costs close prepare" freezes the rates of a month, the closing rates that are declared until
+then among them.`,
 		Example: "  quartermaster costs fx --period 2026-05\n  quartermaster costs fx --period 2026-05 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

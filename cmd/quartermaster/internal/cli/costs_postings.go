@@ -26,6 +26,7 @@ fixed with it. What was closed, plus all postings about it, is the division of t
   reversal       a line that is no longer there
   reattribution  the same line, divided otherwise: late telemetry, corrected usage, policies, rules
   method         the same line, divided by another version of the method
+  accrual        a line of an estimate came or went: the supplier's invoice replaces it
 
 The causes of a posting are the events that can have changed it. Rounding: the share and the line
 are unchanged, and only the last digit moved. Suppliers' columns and periods stay as they are.`,
