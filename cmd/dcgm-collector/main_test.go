@@ -97,6 +97,24 @@ func command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	return c
 }
 
+// written is what a program wrote so far.
+type written struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
 // collecting is a running collector.
 type collecting struct {
 	t      testing.TB
@@ -105,7 +123,7 @@ type collecting struct {
 	frames chan frames.Frame
 	ended  chan struct{}
 	err    error
-	stderr bytes.Buffer
+	stderr written
 	hello  *frames.Hello
 	// What was received so far.
 	inventory frames.Inventory
