@@ -347,7 +347,7 @@ func (c *Caller) RawRow(ctx context.Context, of *costs.LedgerEvent) (*costs.RawR
 	if is, err := bill.IsJSON(ctx, f); err != nil {
 		return nil, fmt.Errorf("%s: %w", raw.File, err)
 	} else if is {
-		return nil, missing("%s is JSON, of which row %d is meant: \"quartermaster import show %s --out FILE\" writes it", raw.File, line-1, raw.SHA256[:12])
+		return nil, missing("%s is JSON, of which row %d is meant: \"quartermaster import show %s\" finds and writes it", raw.File, line-1, raw.SHA256[:12])
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
