@@ -123,11 +123,6 @@ func (s Keys) Destroyed(person string) bool {
 	return err == nil
 }
 
-// Forget removes a key that [Keys.Create] made and nothing was sealed with.
-func (s Keys) Forget(person string) error {
-	return errors.Join(os.Remove(s.file(person)), durable.SyncDirectory(s.dir))
-}
-
 func (s Keys) file(person string) string {
 	sum := sha256.Sum256([]byte(person))
 	return filepath.Join(s.dir, hex.EncodeToString(sum[:])+".key")

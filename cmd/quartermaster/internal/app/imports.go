@@ -272,17 +272,13 @@ func (c *Caller) Import(ctx context.Context, sum string, out io.Writer) ([]Impor
 		}
 		return found, invalid("sha256", "name one file by its SHA-256: %s", strings.Join(names, ", "))
 	}
-	for digest := range wanted {
-		f, err := h.openImported(digest)
-		if err != nil {
-			return found, err
-		}
-		if _, err := io.Copy(out, f); err != nil {
-			return found, errors.Join(err, f.Close())
-		}
-		return found, f.Close()
+	digest := slices.Collect(maps.Keys(wanted))[0]
+	f, err := h.openImported(digest)
+	if err != nil {
+		return found, err
 	}
-	return found, nil
+	_, err = io.Copy(out, f)
+	return found, errors.Join(err, f.Close())
 }
 
 func (h *Conn) openImported(digest string) (*os.File, error) {

@@ -244,12 +244,12 @@ func (c *Caller) NamePerson(ctx context.Context, id, name string) (Draft, error)
 	case known.erased != 0:
 		return Draft{}, &ConflictError{Err: fmt.Errorf("the name of %q was erased at %s: register the person under another id", id, known.erased)}
 	}
-	key, err := keys.Create(id)
-	if errors.Is(err, sealing.ErrKeyExists) {
-		key, err = keys.Load(id)
-	} else if err == nil && known.sealed != nil {
-		err = errors.Join(&ConflictError{Err: fmt.Errorf("the key of the name of %q is not here: restore it, or find the directory that has it", id)},
-			keys.Forget(id))
+	key, err := keys.Load(id)
+	switch missing := errors.Is(err, sealing.ErrNoKey); {
+	case missing && known.sealed != nil:
+		err = &ConflictError{Err: fmt.Errorf("the key of the name of %q is not here: restore it, or find the directory that has it", id)}
+	case missing:
+		key, err = keys.Create(id)
 	}
 	if err != nil {
 		return Draft{}, err
@@ -263,8 +263,9 @@ func (c *Caller) NamePerson(ctx context.Context, id, name string) (Draft, error)
 	}}}, nil
 }
 
-// ErasePerson erases the name of a person by destroying its key, if the retention policy lets go of it at a time. The removal is
-// in the log before it begins and when it ended; after a crash it is finished. The error says why the name must stay.
+// ErasePerson erases the name of a person by destroying its key, if the retention policy lets go of it at a time. The
+// removal is in the log before it begins and when it ended; after a crash it is finished. The error says why the name
+// must stay.
 func (c *Caller) ErasePerson(ctx context.Context, id string, now domain.Instant, dryRun bool) (*RemovedBy, error) {
 	h, err := c.conn(ctx, Appending)
 	if err != nil {
@@ -330,7 +331,6 @@ func (h *Conn) lacksKey(id string) bool {
 
 // peopleRemover erases names by destroying their keys.
 type peopleRemover struct {
-	h      *Conn
 	keys   sealing.Keys
 	only   string // the person; "": all
 	people map[string]*person

@@ -152,7 +152,7 @@ func (h *Conn) remover(what domain.Retained, only string) (remover, error) {
 		return &hoursRemover{h: h, dir: h.Parts()}, nil
 	case domain.RetainedPeople:
 		keys, err := h.app.peopleKeys()
-		return &peopleRemover{h: h, keys: keys, only: only}, err
+		return &peopleRemover{keys: keys, only: only}, err
 	}
 	return nil, invalid("what", "%q is nothing that can be removed", what)
 }
