@@ -2,6 +2,7 @@ package focus
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -99,9 +100,22 @@ type Summary struct {
 }
 
 // SourceName returns the name of a file as a source of events: its SHA-256, the version of the
-// mapping, and the options that change its events, sorted. It accepts options that Run would
-// refuse.
-func SourceName(sum [32]byte, o Options) string {
+// mapping, and the options that change its events, sorted. If the options do not fit in an
+// identifier, their SHA-256 replaces all but the zone, which another import of the file is compared
+// with. SourceName accepts options that Run would refuse.
+func SourceName(sum [32]byte, o Options) string { return nameSource(sum, o.named()) }
+
+// SnapshotName is SourceName for the export of a month that replaces the one before. What the ledger
+// had of the month before is part of the name, because the events are the difference from it.
+func SnapshotName(sum [32]byte, o Options, month, before string) string {
+	q := o.named()
+	q.Set("snapshot", month)
+	q.Set("after", before)
+	return nameSource(sum, q)
+}
+
+// named returns the options that change events.
+func (o Options) named() url.Values {
 	q := url.Values{}
 	for key, value := range map[string]string{"zone": o.Zone, "currency": o.Currency, "focus_version": o.FocusVersion, "mapping": o.Mapping} {
 		if value != "" {
@@ -117,11 +131,26 @@ func SourceName(sum [32]byte, o Options) string {
 	if len(o.ExportTime) > 0 {
 		q.Set("export_time", strings.Join(o.ExportTime, ","))
 	}
+	return q
+}
+
+// maxName is how long an identifier of the domain may be.
+const maxName = 256
+
+func nameSource(sum [32]byte, q url.Values) string {
 	name := "sha256:" + hex.EncodeToString(sum[:]) + "/focus." + version
-	if len(q) > 0 {
-		name += "?" + q.Encode()
+	if len(q) == 0 {
+		return name
 	}
-	return name
+	options := q.Encode()
+	if len(name)+1+len(options) > maxName {
+		short := url.Values{"options": {fmt.Sprintf("%x", sha256.Sum256([]byte(options)))}}
+		if zone := q.Get("zone"); len(zone) <= 64 {
+			short["zone"] = q["zone"]
+		}
+		options = short.Encode()
+	}
+	return name + "?" + options
 }
 
 // run is one run over one file.

@@ -119,6 +119,27 @@ func TestOptionsAreCheckedAndNameTheSource(t *testing.T) {
 	}
 }
 
+func TestSourceNamesFitInAnIdentifier(t *testing.T) {
+	o := focus.Options{Mapping: "aws-cur-2.0@2:239614c21202", ExportTime: focus.ExportTimeColumns, Zone: "Europe/Berlin"}
+	names := map[string]bool{}
+	for _, month := range []string{"123456789012/2026-05", "123456789012/2026-06", strings.Repeat("é", 128) + "/2026-05"} {
+		for _, before := range []string{strings.Repeat("0", 32), strings.Repeat("1", 32)} {
+			name := focus.SnapshotName([32]byte{1}, o, month, before)
+			if len(name) > 256 || !strings.HasSuffix(name, "&zone=Europe%2FBerlin") {
+				t.Errorf("%d bytes: %s", len(name), name)
+			}
+			names[name] = true
+		}
+	}
+	if len(names) != 6 {
+		t.Errorf("%d names for 6 exports", len(names))
+	}
+	long := focus.Options{Accounts: []string{strings.Repeat("a", 256)}}
+	if name := focus.SourceName([32]byte{1}, long); len(name) > 256 {
+		t.Errorf("%d bytes: %s", len(name), name)
+	}
+}
+
 func TestRowsBesideABrokenOneGoIn(t *testing.T) {
 	row := strings.Join(cells, ",") + "\n"
 	text := bill() + row + strings.Replace(row, "a-1", `a"1`, 1) + row + strings.Replace(row, "a-1", `"a-1`, 1) + row + "1,2\n" + row

@@ -383,6 +383,7 @@ type appender struct {
 	seq             map[domain.TopicPartition]uint64
 	batch           []domain.Record
 	appended, known int
+	valid           bool // the first event, with its place in the stream
 
 	// rows, if not nil, reads what the ledger has of a bill.
 	rows      func(context.Context, func(projections.View) error) error
@@ -431,6 +432,14 @@ func (ap *appender) add(env *domain.Envelope) error {
 		return nil
 	}
 	env.Source, env.Incarnation, env.Sequence = ap.source, importIncarnation, ap.seq[tp]
+	// The readers have validated all but the place in the stream. The first event shows that its name fits:
+	// otherwise every event would be quarantined.
+	if !ap.valid {
+		if err := domain.Validate(env); err != nil {
+			return fmt.Errorf("import: nothing was imported: %w", err)
+		}
+		ap.valid = true
+	}
 	rec, err := wire.Encode(env)
 	if err != nil {
 		return err

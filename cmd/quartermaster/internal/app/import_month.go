@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -223,11 +222,7 @@ func monthSource(all []monthFile, opts focus.Options, of BillMonth, before strin
 		}
 		sum = [32]byte(h.Sum(nil))
 	}
-	name, options, _ := strings.Cut(focus.SourceName(sum, opts), "?")
-	q, _ := url.ParseQuery(options) // written by SourceName
-	q.Set("snapshot", of.String())
-	q.Set("after", before)
-	return name + "?" + q.Encode()
+	return focus.SnapshotName(sum, opts, of.String(), before)
 }
 
 // wholeFiles reads files to their ends, and returns an error if one of them is damaged.
