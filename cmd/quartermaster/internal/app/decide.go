@@ -364,11 +364,15 @@ func (h *Conn) StreamOf(source string, incarnation uint64) *kafka.Stream {
 	return kafka.NewStream(h.Log, kafka.StreamConfig{Source: source, Incarnation: incarnation, Encode: wire.Encode})
 }
 
+// firstWorkspaceFrom is since when the first workspace exists: before any bill, so that a declaration of it
+// with an earlier effective_from than the first decision is not overridden by its registration.
+const firstWorkspaceFrom domain.Instant = 946684800 * domain.Second // 2000-01-01
+
 // FirstOperator drafts the first workspace and the first operator, who signs it.
 func FirstOperator(name string, key ed25519.PublicKey) Draft {
 	at := Now()
 	return Draft{Use: "first-operator", First: name, Events: []domain.Envelope{
-		{Time: at, Subject: Platform, Workspace: Platform, Event: &domain.WorkspaceRegistered{Name: "Platform"}},
+		{Time: firstWorkspaceFrom, Subject: Platform, Workspace: Platform, Event: &domain.WorkspaceRegistered{Name: "Platform"}},
 		{Time: at, Subject: name, Workspace: Platform, Event: &domain.OperatorRegistered{Operator: name, PublicKey: key, Role: domain.RoleAdmin}},
 	}}
 }
