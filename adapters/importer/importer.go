@@ -74,6 +74,10 @@ type Options struct {
 	// for them, as in bills. A bill is matched to the nodes by them and by the nodes' names,
 	// which are also their resource ids.
 	SKU, Account string
+	// Declared returns what was declared of a node of usage before, as it is in force at a time; nil if
+	// nothing was. It stays, except for what SKU, Account, CPUMilli, MemoryMiB and GPUModel state, and so
+	// do GPUs whose ids were not derived. If the function is nil, nothing was declared.
+	Declared func(node string, at domain.Instant) (*domain.NodeRegistered, error)
 	// CPUMilli (thousandths of a CPU) and MemoryMiB are the size of a full node of usage, below
 	// 2⁵⁰ each. A smaller node gets its share, rounded down. 0 means unknown.
 	CPUMilli, MemoryMiB uint64

@@ -2,7 +2,9 @@ package importer
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 
 	"quartermaster/domain"
 )
@@ -128,23 +130,50 @@ func (u *usageReader) register(pool *usagePool, name string, total int, at domai
 		if len(node.ids) >= 16*devices {
 			continue
 		}
-		ev := &domain.NodeRegistered{
-			Node: node.name, ResourceID: node.name, SKU: u.opts.SKU, BillingAccount: u.opts.Account,
-			CPUMilli:   u.opts.CPUMilli * uint64(devices) / uint64(size),
-			MemoryMiB:  u.opts.MemoryMiB * uint64(devices) / uint64(size),
-			IDsDerived: true, GPUs: make([]domain.GPUDeclared, devices),
+		ev, err := u.described(node.name, devices, at)
+		if err != nil {
+			return err
 		}
 		node.ids = make([]byte, 0, 16*devices)
 		for d := range devices {
-			id := domain.DeriveGPUID(u.opts.Cluster, node.name, d)
-			node.ids = append(node.ids, id[:]...)
-			ev.GPUs[d] = domain.GPUDeclared{ID: id, Index: uint32(d), Model: u.gpu.Name, MemoryMiB: u.gpu.MemoryMiB}
+			node.ids = append(node.ids, ev.GPUs[d].ID[:]...)
 		}
 		if err := u.emit(at, node.name, "", ev); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// described returns the description of a node with at least so many devices. What the file and the
+// options do not state stays as it was declared, because bills are matched by it. So do GPUs with ids of
+// their own.
+func (u *usageReader) described(node string, devices int, at domain.Instant) (*domain.NodeRegistered, error) {
+	ev := &domain.NodeRegistered{Node: node, ResourceID: node, IDsDerived: true}
+	if u.opts.Declared != nil {
+		before, err := u.opts.Declared(node, at)
+		if err != nil {
+			return nil, err
+		}
+		if before != nil {
+			kept := *before
+			kept.ResourceID, kept.InServiceFrom = cmp.Or(kept.ResourceID, node), 0
+			if kept.GPUs = slices.Clone(kept.GPUs); kept.IDsDerived || len(kept.GPUs) == 0 {
+				kept.IDsDerived, kept.GPUs = true, nil
+			}
+			ev = &kept
+		}
+	}
+	size := uint64(u.opts.NodeGPUs)
+	ev.SKU, ev.BillingAccount = cmp.Or(u.opts.SKU, ev.SKU), cmp.Or(u.opts.Account, ev.BillingAccount)
+	ev.CPUMilli = cmp.Or(u.opts.CPUMilli*uint64(devices)/size, ev.CPUMilli)
+	ev.MemoryMiB = cmp.Or(u.opts.MemoryMiB*uint64(devices)/size, ev.MemoryMiB)
+	for d := len(ev.GPUs); d < devices; d++ {
+		ev.GPUs = append(ev.GPUs, domain.GPUDeclared{
+			ID: domain.DeriveGPUID(u.opts.Cluster, node, d), Index: uint32(d), Model: u.gpu.Name, MemoryMiB: u.gpu.MemoryMiB,
+		})
+	}
+	return ev, nil
 }
 
 // expand emits the samples of one hour, interval by interval, node by node.

@@ -522,7 +522,32 @@ func (c *Caller) ImportColumns(ctx context.Context, kind importer.Kind, opts imp
 	if err := h.checkDeclared(ctx, opts); err != nil {
 		return err
 	}
+	if kind == importer.Usage {
+		opts.Declared = func(node string, at domain.Instant) (*domain.NodeRegistered, error) {
+			return h.declaredNode(ctx, opts.Cluster, node, at)
+		}
+	}
 	return h.importFiles(ctx, files, strict, columnsOf(kind, opts), done)
+}
+
+// declaredNode returns the description of a node that is in force at a time, nil if there is none.
+func (h *Conn) declaredNode(ctx context.Context, cluster, node string, at domain.Instant) (ev *domain.NodeRegistered, err error) {
+	err = h.View(ctx, func(v projections.View) error {
+		auth, err := registry.NewAuthority(v)
+		if err != nil {
+			return err
+		}
+		k := projections.Key{Table: projections.TableNodes, Scope: cluster, ID: node}
+		row, err := v.Get(k)
+		if err != nil || row == nil {
+			return err
+		}
+		if in := auth.At(k, row.(*projections.History), at); in != nil {
+			ev, _ = in.Event.(*domain.NodeRegistered) // nil if it was retired
+		}
+		return nil
+	})
+	return ev, err
 }
 
 // ImportBills is ImportColumns for suppliers' bills in the columns of FOCUS. Rows without an
