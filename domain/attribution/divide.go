@@ -92,7 +92,7 @@ func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.In
 			bought = max(bought, covered)
 		}
 	}
-	if !d.billed || bought == held.Length() {
+	if d.due.Empty() || bought == held.Length() {
 		return nil
 	}
 	asked := domain.Instant(0)
@@ -103,7 +103,10 @@ func (r *run) use(h *NodeHour, d *desc, uses []use, seen bool, spans []domain.In
 		if s.From >= held.To {
 			break
 		}
-		asked += s.Intersect(held).Length()
+		asked += s.Intersect(held).Intersect(d.due).Length()
+	}
+	if asked <= bought { // what is bought outside of the account's bills is bought all the same
+		return nil
 	}
 	var micros int64
 	for _, u := range uses {

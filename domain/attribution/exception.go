@@ -15,7 +15,9 @@ const (
 	// or for more time than it was in service. If the machine was not in service for the whole
 	// charge period, the kind is [NotInService].
 	BilledNeverSeen Kind = "billed_never_seen"
-	// SeenNeverBilled: a machine of a billed account was in service, and no line bought that time.
+	// SeenNeverBilled: a machine of a billed account was in service, and no line bought that time. Only time
+	// for which the month has bills of the account, or lacks one, counts: what is before the first of them is on
+	// those of another month.
 	SeenNeverBilled Kind = "seen_never_billed"
 	// RegisteredNeither: a registered machine that neither reported nor was billed.
 	RegisteredNeither Kind = "registered_neither"

@@ -34,8 +34,9 @@ type desc struct {
 	Node
 	machine  int32
 	matches  []int32 // those that it takes part in
-	billed   bool    // some line buys machines in its account
 	hardware uint32  // see [hardwares]
+	// due is when bills of its account are for, if some line buys machines in it: see [bills.due].
+	due domain.Interval
 }
 
 // machine is a (cluster, node) under all of its descriptions.

@@ -1,6 +1,10 @@
 package attribution
 
-import "quartermaster/domain"
+import (
+	"time"
+
+	"quartermaster/domain"
+)
 
 // What a division finds out about machines: billed but not seen, and seen but not billed.
 
@@ -44,6 +48,40 @@ func (r *run) alone(x *match) bool {
 	return true
 }
 
+// bills are the bills of an account that a month has.
+type bills struct {
+	domain.Interval                 // from the first to the last
+	last            domain.Interval // the billing period that ends last
+}
+
+func (b *bills) add(period domain.Interval) {
+	b.From, b.To = min(b.From, period.From), max(b.To, period.To)
+	if period.To > b.last.To || period.To == b.last.To && period.From > b.last.From {
+		b.last = period
+	}
+}
+
+// due returns the time for which the month has bills of the account, or lacks them: suppliers bill by the
+// week, or by months of their own zone, and what their bills of this month are not for is on those of
+// another. A period of the length of the last one that would be the month's, too, is lacking: a period
+// belongs to the UTC month that has its middle.
+func (b *bills) due() domain.Interval {
+	if b.last.Empty() {
+		return b.Interval
+	}
+	due, length := b.Interval, b.last.Length()
+	at := (b.last.From + length/2).Time()
+	from := domain.InstantOf(time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC))
+	to := domain.InstantOf(time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC))
+	if after := to - due.To - length/2; after > 0 {
+		due.To += (after + length - 1) / length * length
+	}
+	if before := due.From - length + length/2 - from; before >= 0 {
+		due.From -= (before/length + 1) * length
+	}
+	return due
+}
+
 // machines reports machines that no line is for.
 func (r *run) machines(spans []domain.Interval) {
 	for i := range r.fleet.machines {
@@ -62,6 +100,9 @@ func (r *run) machines(spans []domain.Interval) {
 					gpus = 1 // at least
 				}
 				for _, s := range spans {
+					if !d.due.Empty() {
+						s = s.Intersect(d.due)
+					}
 					ms += int64(d.Service.Intersect(s).Length()/millisecond) * gpus
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
@@ -180,5 +181,60 @@ func TestExceptionsDoNotNet(t *testing.T) {
 	}
 	if want := []string{"1 5 5", "1 2 -2", "2 -6 -6"}; !slices.Equal(got, want) {
 		t.Errorf("exceptions %q, want %q", got, want)
+	}
+}
+
+// Accounts have bills of other times: one by the UTC month, one by the month of its zone, one by the week. A
+// machine is missing from a bill only in the time that the month's bills of its account are for.
+func TestNothingIsMissingFromBillsOfOtherMonths(t *testing.T) {
+	day := func(month, d, h int) domain.Instant {
+		return domain.InstantOf(time.Date(2026, time.Month(month), d, h, 0, 0, 0, time.UTC))
+	}
+	week := func(d int) domain.Interval {
+		return domain.Interval{From: day(8, 31, 0) + domain.Instant(d)*domain.Day, To: day(8, 31, 0) + domain.Instant(d+7)*domain.Day}
+	}
+	utc := domain.Interval{From: day(9, 1, 0), To: day(10, 1, 0)}
+	cet := domain.Interval{From: day(8, 31, 22), To: day(9, 30, 22)}
+	run := func(weeks ...domain.Interval) map[string]int64 {
+		e := &estate{}
+		bills := map[string][]domain.Interval{"utc": {utc}, "cet": {cet}, "weekly": weeks}
+		for i, account := range []string{"cet", "utc", "weekly"} {
+			service := domain.Interval{From: day(8, 20, 0), To: day(10, 20, 0)}
+			e.nodes = append(e.nodes, attribution.Node{Cluster: "c", Node: account, Account: account, Resource: "i-" + account, GPUs: 1, Registered: true, Service: service})
+			for h := service.From; h < service.To; h += domain.Hour {
+				e.hours = append(e.hours, attribution.NodeHour{Node: i, Hour: h, Owner: "own", Parts: []attribution.Part{{Component: attribution.Idle, GPUMs: hour}}})
+			}
+			for _, b := range bills[account] {
+				e.lines = append(e.lines, attribution.Line{Issuer: account, Account: account, ID: fmt.Sprint(account, b.From), Currency: "USD", BillingPeriod: b, ChargePeriod: b,
+					Category: "Usage", Class: attribution.OnDemand, Resource: "i-" + account, Billed: money("1"), Effective: money("1"), NodeMs: int64(b.Length()/domain.Hour) * hour})
+			}
+		}
+		_, res, err := e.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing := map[string]int64{}
+		for _, x := range res.Exceptions {
+			if x.Kind != attribution.SeenNeverBilled {
+				t.Errorf("exception %+v", x)
+			}
+			missing[x.Subject] = x.GPUMs / hour
+		}
+		return missing
+	}
+	// The week that begins on 28 September has its middle in October.
+	if got := run(week(0), week(7), week(14), week(21)); len(got) != 0 {
+		t.Errorf("missing %v, want nothing", got)
+	}
+	for what, weeks := range map[string][]domain.Interval{
+		"first": {week(7), week(14), week(21)}, "third": {week(0), week(7), week(21)}, "last": {week(0), week(7), week(14)},
+	} {
+		want := int64(7 * 24)
+		if what == "first" {
+			want -= 22 // no bill of any account is for the first 22 hours of 31 August
+		}
+		if got := run(weeks...); len(got) != 1 || got["c/weekly"] != want {
+			t.Errorf("without the %s week: missing %v, want %d hours of c/weekly", what, got, want)
+		}
 	}
 }

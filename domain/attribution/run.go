@@ -256,17 +256,24 @@ func (r *run) unknownMachines() {
 	}
 }
 
-// billedAccounts marks the machines of accounts in which some line buys machines. Other accounts
-// have no bill, so nothing can be missing from it.
+// billedAccounts notes for machines when the bills of their accounts are for, if some line of the account
+// buys machines. Other accounts have no bill, so nothing can be missing from it.
 func (r *run) billedAccounts() {
-	billed := map[string]bool{}
+	buys, due := map[name]bool{}, map[name]*bills{}
 	for i := range r.book.records {
-		if rec := &r.book.records[i]; rec.class.buys() && (rec.basis == byUse || rec.basis == byNobody) {
-			billed[r.book.texts[rec.account]] = true
+		rec := &r.book.records[i]
+		if rec.class.buys() && (rec.basis == byUse || rec.basis == byNobody) {
+			buys[rec.account] = true
 		}
+		if due[rec.account] == nil {
+			due[rec.account] = &bills{Interval: rec.billing}
+		}
+		due[rec.account].add(rec.billing)
 	}
 	for i := range r.fleet.descs {
 		d := &r.fleet.descs[i]
-		d.billed = billed[d.Account]
+		if account, known := r.book.ids[d.Account]; known && buys[account] {
+			d.due = due[account].due()
+		}
 	}
 }
