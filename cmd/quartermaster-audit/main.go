@@ -246,7 +246,7 @@ func (p *program) showVerified(v *audit.Verified) error {
 	if v.Signed {
 		signed = "signatures verified"
 	}
-	fmt.Fprintf(p.out, "checkpoints cover %d records; %s\n", v.Covered, signed)
+	fmt.Fprintf(p.out, "checkpoints and signed manifests cover %d records; %s\n", v.Covered, signed)
 	if v.Intact {
 		fmt.Fprintln(p.out, "intact")
 	}

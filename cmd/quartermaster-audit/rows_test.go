@@ -141,6 +141,13 @@ func TestReplay(t *testing.T) {
 		t.Errorf("no point exits %d: %s", code, errs)
 	}
 
+	for until, want := range map[string]int64{"2200-01-01": 60, "2200-01": 60, "1980-01-01": 0} {
+		code, out, errs := does("replay", dir, "--until", until, "-o", "json")
+		if code != 0 || lines[replayed](t, out)[0].Records != want {
+			t.Errorf("until %s: %d, %s %s, want %d records", until, code, out, errs, want)
+		}
+	}
+
 	code, out, errs := does("as-of", dir, "billing_lines", "-o", "json", "--at", middle.String())
 	rows := lines[row](t, out)
 	if code != 0 || len(rows) != 10 || rows[0].Table != "billing_lines" || len(rows[0].Row) == 0 {

@@ -197,6 +197,29 @@ func TestNotCovered(t *testing.T) {
 	}
 }
 
+// TestManifestUnreadable names the records of a manifest that cannot be read.
+func TestManifestUnreadable(t *testing.T) {
+	s := newServer(t, kafka.Zstd)
+	s.add(t, 0, 100, true)
+	s.checkpoint(t)
+	s.add(t, 100, 50, true)
+	s.checkpoint(t)
+	for first, last := range map[int64]int64{0: 99, 100: 149} {
+		files := s.files(t)
+		name := fmt.Sprintf("manifests/qm.billing/2/%020d.json", first)
+		if files[name] == nil {
+			t.Fatalf("no %s in %v", name, slices.Sorted(maps.Keys(files)))
+		}
+		files[name].Data = bytes.Replace(files[name].Data, []byte("frontier"), []byte("frontiers"), 1)
+		v := verify(t, files, trusted)
+		if !slices.ContainsFunc(v.Findings, func(f Finding) bool {
+			return f.Kind == Tampered && f.Object == name && f.First == first && f.Last == last
+		}) {
+			t.Errorf("%s: %+v", name, v.Findings)
+		}
+	}
+}
+
 func TestWitnessed(t *testing.T) {
 	s := newServer(t, kafka.Zstd)
 	log, err := merkle.Verifier(merkle.Origin(logID), key.Public().(ed25519.PublicKey))

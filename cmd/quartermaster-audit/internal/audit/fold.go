@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
@@ -117,8 +118,8 @@ func (a *Archive) FollowAfter(context.Context, domain.TopicPartition, domain.Anc
 // ErrPoint means that a text names no point of the archive.
 var ErrPoint = errors.New("no point of the archive")
 
-// Point returns the position that a text names: a position, a time, or "" for the end. Its error is an
-// [ErrPoint] if the text is wrong.
+// Point returns the position that a text names: a position, a time (RFC 3339, or the beginning of a date or
+// month in UTC), or "" for the end. Its error is an [ErrPoint] if the text is wrong.
 func (a *Archive) Point(text string) (domain.Position, error) {
 	end, err := a.End()
 	if err != nil || text == "" {
@@ -134,11 +135,21 @@ func (a *Archive) Point(text string) (domain.Position, error) {
 		}
 		return at, nil
 	}
-	t, err := domain.ParseInstant(text)
+	t, err := parseTime(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %q is neither a position nor a time: %w", ErrPoint, domain.Clip(text, 100), err)
+		return nil, fmt.Errorf("%w: %q is neither a position nor a time: %w; a date such as 2026-05-01 or a month such as 2026-05 also works",
+			ErrPoint, domain.Clip(text, 100), err)
 	}
 	return a.before(t, end)
+}
+
+func parseTime(text string) (domain.Instant, error) {
+	for _, layout := range []string{time.DateOnly, "2006-01"} {
+		if t, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
+			return domain.ParseInstant(t.Format(time.RFC3339))
+		}
+	}
+	return domain.ParseInstant(text)
 }
 
 // before returns, for each partition, the offset of the first record of a time or later.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 
 	"golang.org/x/mod/sumdb/note"
@@ -169,10 +170,14 @@ func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) err
 	tree := &merkle.Builder{}
 	var before *manifest
 	next := int64(0)
-	for _, name := range names {
+	for i, name := range names {
 		m, err := v.manifest(tp, name)
 		if err != nil {
-			v.about(tp, kindOf(err), name, next, next, "%v", err)
+			last, errHead := v.lastOf(tp, next, names[i+1:])
+			if errHead != nil {
+				return errHead
+			}
+			v.about(tp, kindOf(err), name, next, last, "%v", err)
 			return nil
 		}
 		from, previous, number := int64(0), sum{}, int64(0)
@@ -209,6 +214,29 @@ func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) err
 		v.states[tp] = append(v.states[tp], state{next: next, manifest: m.text, root: tree.Root()})
 	}
 	return nil
+}
+
+// lastOf returns the last record that an unreadable manifest may be about: the one before the next manifest,
+// else the last of the next head that has more records of the partition.
+func (v *verifier) lastOf(tp domain.TopicPartition, first int64, later []string) (int64, error) {
+	if len(later) > 0 {
+		var next int64
+		if _, err := fmt.Sscanf(path.Base(later[0]), "%020d.json", &next); err == nil {
+			return next - 1, nil
+		}
+	}
+	heads, _, _, err := v.allHeads()
+	if err != nil {
+		return 0, err
+	}
+	for _, h := range heads {
+		for i := range h.Lines {
+			if l := &h.Lines[i]; l.Partition == tp && l.Next > first {
+				return l.Next - 1, nil
+			}
+		}
+	}
+	return first, nil
 }
 
 // segmentOf verifies a segment and adds its records to the tree. It reports false after a finding.
