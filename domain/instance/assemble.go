@@ -31,8 +31,10 @@ type served struct {
 type outcome struct {
 	by    [][][]served // by epoch, scenario and pool
 	extra [][]big.Rat  // by epoch and scenario: money of cross-region overflow, nominal
-	short [][]big.Rat  // by epoch and scenario: discounted penalty of unserved demand
-	costs []*big.Int   // by component, in units, times weight, without existing commitments
+	// transfer is extra at the discounted and rounded prices that cost is made of.
+	transfer [][]big.Rat
+	short    [][]big.Rat // by epoch and scenario: discounted penalty of unserved demand
+	costs    []*big.Int  // by component, in units, times weight, without existing commitments
 	// broken names limits that the purchases exceed.
 	broken []string
 }
@@ -195,6 +197,7 @@ func (m *model) outcome(units []int) (*outcome, error) {
 	for range m.cal.n {
 		o.by = append(o.by, make([][]served, len(m.scenarios)))
 		o.extra = append(o.extra, make([]big.Rat, len(m.scenarios)))
+		o.transfer = append(o.transfer, make([]big.Rat, len(m.scenarios)))
 		o.short = append(o.short, make([]big.Rat, len(m.scenarios)))
 	}
 	for e := range o.by {
@@ -346,6 +349,11 @@ func (m *model) outcomeJoint(c *component, units []int, o *outcome) error {
 					}
 					add(&o.by[e][s][home].out, sum)
 					add(&o.by[e][s][r.pool].in, sum)
+					price, err := m.discounted(r.extra, e)
+					if err != nil {
+						return fmt.Errorf("overflow: %w", err)
+					}
+					o.transfer[e][s].Add(&o.transfer[e][s], new(big.Rat).Mul(sum, m.inCurrency(price)))
 					o.extra[e][s].Add(&o.extra[e][s], sum.Mul(sum, r.extra.Rat()))
 				}
 			}
@@ -583,7 +591,7 @@ func (m *model) perScenario(a *Answer, units []int, o *outcome) []ScenarioCost {
 					sum.Add(sum, new(big.Rat).Mul(&x.spot, m.inCurrency(spot)))
 				}
 			}
-			sum.Add(sum, new(big.Rat).Mul(&o.extra[e][s], m.cal.middle[e].Rat()))
+			sum.Add(sum, &o.transfer[e][s])
 		}
 		cost := a.Committed.Add(a.Bought).Add(fixed(sum, m.digits))
 		out[s] = ScenarioCost{

@@ -20,7 +20,7 @@ import (
 )
 
 // Method is the version of this package's method. An answer names it.
-const Method = "instance/5"
+const Method = "instance/6"
 
 func methods() []string {
 	return []string{Method, procurement.Method, joint.Method, reliability.Method}

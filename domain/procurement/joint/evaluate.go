@@ -239,6 +239,10 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 	for b, block := range pr.blocks {
 		// By entry and pool: guaranteed, discount-only, committed, on demand.
 		split := map[*entry][][4]*big.Int{}
+		t := &trimmed{free: make([]bool, len(block.routes)), over: make([]*big.Rat, len(block.routes))}
+		for k, r := range block.routes {
+			t.free[k] = p.Epochs[m].Routes[r] == 0
+		}
 		visit := func(g *regime, e *entry, q *query, slot []int64, rows []int, hours int64) {
 			if split[e] == nil {
 				split[e] = make([][4]*big.Int, g.pools)
@@ -246,7 +250,7 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 					split[e][i] = [4]*big.Int{new(big.Int), new(big.Int), new(big.Int), new(big.Int)}
 				}
 			}
-			g.divide(e, q, slot, rows, hours, split[e])
+			g.divide(e, q, slot, rows, hours, split[e], t)
 		}
 		if len(block.Demands) == 0 {
 			continue
@@ -274,6 +278,9 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 				to := &s.Routes[block.routes[k.of]]
 				units := new(big.Rat).Mul(x, big.NewRat(block.den[k.of], 1))
 				if k.kind == firmRoute {
+					if over := t.over[k.of]; over != nil {
+						units.Sub(units, over)
+					}
 					to.Firm = units
 					break
 				}
@@ -291,72 +298,91 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 				sum.add(v.units[k*len(block.Demands)+i], hours)
 			}
 			s.Demands[d].Demand = sum.big()
-			s.trim(p, block, m, i)
+		}
+		for i, of := range t.pools {
+			to := &s.Pools[block.Pools[i]]
+			for k, at := range []**big.Rat{&to.Guaranteed, &to.DiscountOnly, &to.Committed, &to.OnDemand} {
+				if of[k] != nil {
+					*at = new(big.Rat).Add(*at, of[k])
+				}
+			}
 		}
 	}
 	return s, nil
 }
 
-// trim reduces what serves a block's demand to what is wanted. The linear program only requires at
-// least that, so units without extra cost may exceed it; the excess does not serve. Such units are
-// existing capacity on routes without cost: a route with a price never serves more than is wanted.
-func (s *Served) trim(p *Problem, block *block, m, demand int) {
-	d := &s.Demands[block.Demands[demand]]
-	beyond := new(big.Rat).Sub(d.Shortage, new(big.Rat).SetInt(d.Demand))
-	for _, r := range block.routes {
-		if p.Routes[r].Demand == block.Demands[demand] {
-			beyond.Add(beyond, s.Routes[r].Firm).Add(beyond, s.Routes[r].Spot)
-		}
-	}
-	for k, r := range block.routes {
-		if p.Routes[r].Demand != block.Demands[demand] || p.Epochs[m].Routes[r] != 0 || beyond.Sign() <= 0 {
-			continue
-		}
-		perUnit := big.NewRat(block.num[k], block.den[k])
-		pool := &s.Pools[block.Pools[block.poolOf[k]]]
-		for _, from := range []**big.Rat{&pool.DiscountOnly, &pool.Guaranteed, &pool.Committed} {
-			less := least(beyond, s.Routes[r].Firm)
-			less = least(less, new(big.Rat).Quo(*from, perUnit))
-			beyond.Sub(beyond, less)
-			s.Routes[r].Firm = new(big.Rat).Sub(s.Routes[r].Firm, less)
-			*from = new(big.Rat).Sub(*from, less.Mul(less, perUnit))
-		}
-	}
+// trimmed is what serves in hours in which more than is wanted would serve. The linear program only
+// requires at least that, so units without extra cost may exceed it. Such units are existing
+// capacity on routes without cost (free): a route with a price never serves more than is wanted. The
+// excess does not serve; it is left out hour by hour, because another hour of the epoch may need the
+// same units.
+type trimmed struct {
+	free  []bool        // by the block's routes
+	over  []*big.Rat    // by route, in units of demand: what exceeds it; nil: nothing
+	pools [][4]*big.Rat // by pool, as in divide; nil: nothing
 }
 
-func least(a, b *big.Rat) *big.Rat {
-	if a.Cmp(b) < 0 {
-		return new(big.Rat).Set(a)
+// excess is, by route, what of a slot's firm units exceeds demand, in units of demand; nil if nothing
+// does. flow is by route, and given by demand what serves it and is short, both times the entry's
+// determinant.
+func (t *trimmed) excess(b *block, flow, given []*big.Int, slot []int64, det *big.Int) []*big.Rat {
+	var out []*big.Rat
+	for d, sum := range given {
+		if sum == nil {
+			continue
+		}
+		left := new(big.Int).Add(sum, new(big.Int).Mul(big.NewInt(slot[d]), det))
+		for k := range flow {
+			if left.Sign() <= 0 {
+				break
+			}
+			if b.demandOf[k] != d || !t.free[k] || flow[k] == nil {
+				continue
+			}
+			less := new(big.Int).Mul(flow[k], big.NewInt(b.den[k]))
+			if less.Cmp(left) > 0 {
+				less.Set(left)
+			}
+			left.Sub(left, less)
+			if out == nil {
+				out = make([]*big.Rat, len(flow))
+			}
+			out[k] = new(big.Rat).SetFrac(less, det)
+		}
 	}
-	return new(big.Rat).Set(b)
+	return out
 }
 
 // divide splits a slot's firm units in each pool into guaranteed, discount-only, committed and on
 // demand, in this order as far as each is available. It adds them times hours and the entry's
-// determinant.
-func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int64, to [][4]*big.Int) {
-	firm := make([]*big.Int, g.pools)
+// determinant; those of a slot in which more than is wanted would serve to t, times hours.
+func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int64, to [][4]*big.Int, t *trimmed) {
+	b := g.block
+	flow, given := make([]*big.Int, len(b.routes)), make([]*big.Int, g.demands)
 	var other [3][]*big.Int // discount-only, committed, on demand
 	for k := range other {
 		other[k] = make([]*big.Int, g.pools)
+	}
+	gives := func(d int, x *big.Int, by int64) {
+		if given[d] == nil {
+			given[d] = new(big.Int)
+		}
+		given[d].Add(given[d], new(big.Int).Mul(x, big.NewInt(by)))
 	}
 	for i, j := range e.columns {
 		if j >= len(g.columns) {
 			continue
 		}
 		c := &g.columns[j]
-		if c.kind == spotRoute || c.kind == shortage {
-			continue
-		}
 		x := g.at(e, q, slot, rows, i)
 		switch c.kind {
 		case firmRoute:
-			p := g.block.poolOf[c.of]
-			x.Mul(x, big.NewInt(g.block.num[c.of]))
-			if firm[p] != nil {
-				x.Add(x, firm[p])
-			}
-			firm[p] = x
+			flow[c.of] = x
+			gives(b.demandOf[c.of], x, b.den[c.of])
+		case spotRoute:
+			gives(b.demandOf[c.of], x, b.den[c.of])
+		case shortage:
+			gives(c.of, x, 1)
 		case discountOnly:
 			other[0][c.of] = x
 		case committed:
@@ -365,8 +391,40 @@ func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int6
 			other[2][c.of] = x
 		}
 	}
+	over := t.excess(b, flow, given, slot, e.det)
+	firm := make([]*big.Rat, g.pools)
+	whole := make([]*big.Int, g.pools)
+	for k, x := range flow {
+		if x == nil {
+			continue
+		}
+		p := b.poolOf[k]
+		if whole[p] == nil {
+			whole[p] = new(big.Int)
+		}
+		whole[p].Add(whole[p], new(big.Int).Mul(x, big.NewInt(b.num[k])))
+	}
 	n := big.NewInt(hours)
-	for p, left := range firm {
+	if over != nil {
+		for p, x := range whole {
+			if x != nil {
+				firm[p] = new(big.Rat).SetFrac(x, e.det)
+			}
+		}
+		for k, x := range over {
+			if x == nil {
+				continue
+			}
+			if t.over[k] == nil {
+				t.over[k] = new(big.Rat)
+			}
+			t.over[k].Add(t.over[k], new(big.Rat).Mul(x, new(big.Rat).SetInt(n)))
+			firm[b.poolOf[k]].Sub(firm[b.poolOf[k]], new(big.Rat).Mul(x, big.NewRat(b.num[k], b.den[k])))
+		}
+		t.split(g, firm, other, q, e.det, n)
+		return
+	}
+	for p, left := range whole {
 		if left == nil {
 			continue
 		}
@@ -384,6 +442,40 @@ func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int6
 			to[p][k].Add(to[p][k], new(big.Int).Mul(have, n))
 		}
 	}
+}
+
+// split is the end of divide for a slot with an excess: firm is what is left of each pool's units.
+func (t *trimmed) split(g *regime, firm []*big.Rat, other [3][]*big.Int, q *query, det, hours *big.Int) {
+	if t.pools == nil {
+		t.pools = make([][4]*big.Rat, g.pools)
+	}
+	for p, left := range firm {
+		if left == nil {
+			continue
+		}
+		for k := range 4 {
+			have := new(big.Rat).SetInt64(q.r[g.demands+p])
+			if k > 0 {
+				if other[k-1][p] == nil {
+					continue
+				}
+				have.SetFrac(other[k-1][p], det)
+			}
+			have = least(have, left)
+			left = new(big.Rat).Sub(left, have)
+			if t.pools[p][k] == nil {
+				t.pools[p][k] = new(big.Rat)
+			}
+			t.pools[p][k].Add(t.pools[p][k], have.Mul(have, new(big.Rat).SetInt(hours)))
+		}
+	}
+}
+
+func least(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) < 0 {
+		return new(big.Rat).Set(a)
+	}
+	return new(big.Rat).Set(b)
 }
 
 // mix adds a share of another serving of the same case.
