@@ -43,6 +43,49 @@ func f(p *joint.Problem, s *joint.Solution) { _ = p.Validate(); _, _ = joint.Eva
 	}
 }
 
+// The question is read without the planner and the solvers: package question imports nothing of this
+// module but package domain, and package certificate uses the solvers' types and constants alone.
+func TestQuestionIsReadApart(t *testing.T) {
+	allowed := []string{"quartermaster/domain", "github.com/shopspring/decimal"}
+	for _, path := range imported(t, "question/*.go") {
+		if strings.Contains(path, ".") && !slices.Contains(allowed, path) || strings.HasPrefix(path, "quartermaster/") && !slices.Contains(allowed, path) {
+			t.Errorf("package question imports %s", path)
+		}
+	}
+	allowed = append(allowed, "quartermaster/domain/procurement", "quartermaster/domain/procurement/joint",
+		"quartermaster/domain/procurement/check", "quartermaster/domain/procurement/check/question")
+	for _, path := range imported(t, "certificate/*.go") {
+		if strings.HasPrefix(path, "quartermaster/") && !slices.Contains(allowed, path) {
+			t.Errorf("package certificate imports %s", path)
+		}
+	}
+	for _, name := range called(t, "certificate/certificate.go", nil) {
+		t.Errorf("certificate.go uses %s", name)
+	}
+}
+
+// imported lists what the files of a package import, its tests apart.
+func imported(t *testing.T, pattern string) (paths []string) {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: %d files, %v", pattern, len(names), err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range f.Imports {
+			paths = append(paths, strings.Trim(i.Path.Value, `"`))
+		}
+	}
+	return paths
+}
+
 // solverOnly imports the solvers from their sources and nothing else. Declarations of other
 // packages are not needed; the type checker's errors about them are ignored.
 type solverOnly struct {
