@@ -34,8 +34,14 @@ func ReadDocument(path string, stdin io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// ReadInstance reads an instance from a file, "-" for standard input.
-func ReadInstance(path string, stdin io.Reader) (*instances.Instance, error) {
+// Question is an instance with the document that it was read from.
+type Question struct {
+	Instance *instances.Instance
+	Document []byte
+}
+
+// ReadQuestion reads an instance from a file, "-" for standard input, and keeps its document.
+func ReadQuestion(path string, stdin io.Reader) (*Question, error) {
 	data, err := ReadDocument(path, stdin)
 	if err != nil {
 		return nil, err
@@ -44,7 +50,16 @@ func ReadInstance(path string, stdin io.Reader) (*instances.Instance, error) {
 	if err != nil {
 		return nil, &InvalidError{Err: err}
 	}
-	return in, nil
+	return &Question{in, data}, nil
+}
+
+// ReadInstance is [ReadQuestion] without the document.
+func ReadInstance(path string, stdin io.Reader) (*instances.Instance, error) {
+	q, err := ReadQuestion(path, stdin)
+	if err != nil {
+		return nil, err
+	}
+	return q.Instance, nil
 }
 
 // ReadContract reads a contract and the tree that it is in. Errors name file, line and column.

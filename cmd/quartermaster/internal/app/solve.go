@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,8 @@ import (
 	instances "quartermaster/domain/instance"
 	"quartermaster/domain/linear"
 	"quartermaster/domain/procurement/check"
+	"quartermaster/domain/procurement/check/certificate"
+	"quartermaster/domain/procurement/check/question"
 	"quartermaster/projections"
 	"quartermaster/projections/planning"
 )
@@ -20,8 +23,10 @@ type SolveOptions struct {
 }
 
 // Solve answers a procurement problem with the solver of this build. When until ends, it returns
-// the best answer so far. It reads no log.
-func (c *Caller) Solve(until context.Context, in *instances.Instance, opts SolveOptions) (*instances.Answer, error) {
+// the best answer so far. An answer that does not follow from the document is an error. It reads no
+// log.
+func (c *Caller) Solve(until context.Context, q *Question, opts SolveOptions) (*instances.Answer, error) {
+	in := q.Instance
 	lp, done := linearSolver()
 	defer done()
 	defer c.app.still("solving")()
@@ -35,13 +40,45 @@ func (c *Caller) Solve(until context.Context, in *instances.Instance, opts Solve
 	if ans != nil && until.Err() != nil {
 		err = nil
 	}
+	if err == nil {
+		err = follows(context.WithoutCancel(until), q, ans)
+	}
 	switch {
+	case errors.Is(err, question.ErrRejected):
+		return nil, fmt.Errorf("the checker that reads the document refuses the solver's answer, so there is none; "+
+			"please report this: %w", err)
 	case errors.Is(err, linear.ErrUnavailable):
 		return nil, fmt.Errorf("%w: instances with connected pools need one; \"make highs\" fetches it, then build again", err)
 	case errors.Is(err, check.ErrRejected):
 		return nil, fmt.Errorf("the checker refuses the solver's answer, so there is none; please report this: %w", err)
 	}
 	return ans, err
+}
+
+// follows verifies an answer against the document of its question.
+func follows(ctx context.Context, q *Question, ans *instances.Answer) error {
+	text, err := json.Marshal(ans)
+	if err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	_, err = certificate.Check(ctx, q.Document, text)
+	return err
+}
+
+// CheckAnswer proves the document of an answer again: with the planner's reading of the question, and
+// against the question's document. name identifies the answer in errors.
+func CheckAnswer(ctx context.Context, q *Question, name string, data []byte) (*instances.Answer, error) {
+	ans, err := instances.ParseAnswer(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := instances.Check(ctx, q.Instance, ans); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if _, err := certificate.Check(ctx, q.Document, data); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return ans, nil
 }
 
 // PlanInstance returns the procurement problem that [Caller.Plan] solves, as an instance.

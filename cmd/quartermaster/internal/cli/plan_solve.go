@@ -55,7 +55,7 @@ horizon.`,
 			"  quartermaster plan solve large.json --timeout 10m --out answer.json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := app.ReadInstance(args[0], cmd.InOrStdin())
+			q, err := app.ReadQuestion(args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ horizon.`,
 				until, done = context.WithTimeout(until, timeout)
 				defer done()
 			}
-			ans, err := a.caller().Solve(until, in, app.SolveOptions{EndOfHorizon: sensitivity, Baselines: baselines})
+			ans, err := a.caller().Solve(until, q, app.SolveOptions{EndOfHorizon: sensitivity, Baselines: baselines})
 			var clash *instances.Infeasible
 			if errors.As(err, &clash) {
 				return a.showClash(clash)
@@ -82,7 +82,7 @@ horizon.`,
 			if a.json {
 				err = a.answerJSON(ans)
 			} else {
-				a.showAnswer(in, ans)
+				a.showAnswer(q.Instance, ans)
 			}
 			switch {
 			case err != nil:
@@ -143,6 +143,10 @@ proves the purchases and certificates of the answer, in exact arithmetic. Check 
 everything that the answer says about them: amounts, shadow prices and worths of the certificate,
 the costs of the purchases in end_of_horizon, and the baselines. It starts no solver.
 
+A second translation, written from the schema alone, then reads the instance as text. It computes
+purchases, costs, calendar and recourse again, and holds the certificates against its own reading.
+Its errors name the constraint, the pool and the epoch.
+
 Not proven are the lower bounds in end_of_horizon and the work counts in certificates. Check lists
 those that the answer contains. If a budget or limit binds, the cost is proven to be sufficient, and
 a note says if the checker needs less.
@@ -151,7 +155,7 @@ Exit status 1 if the answer is wrong; the error names the place.`,
 		Example: "  quartermaster plan solve instance.json --out answer.json\n  quartermaster plan check instance.json answer.json",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := app.ReadInstance(args[0], cmd.InOrStdin())
+			q, err := app.ReadQuestion(args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -159,12 +163,9 @@ Exit status 1 if the answer is wrong; the error names the place.`,
 			if err != nil {
 				return err
 			}
-			ans, err := instances.ParseAnswer(args[1], data)
+			ans, err := app.CheckAnswer(cmd.Context(), q, args[1], data)
 			if err != nil {
 				return err
-			}
-			if err := instances.Check(cmd.Context(), in, ans); err != nil {
-				return fmt.Errorf("%s: %w", args[1], err)
 			}
 			notProven := ans.NotProven()
 			if a.json {
