@@ -355,16 +355,17 @@ func (r *run) open(header []string) (dataset, error) {
 		}
 	}
 	has := func(name string) bool { _, ok := at[fold(name)]; return ok }
-	if !has("ChargePeriodStart") && has("BillingPeriodStatus") {
+	set := otherDataset(has)
+	if set == BillingPeriods {
 		return r.openPeriods(header, has)
 	}
 	if len(r.opts.Accounts) > 0 {
 		return nil, fmt.Errorf("%w: accounts are given for Billing Period alone; import it by itself", ErrColumns)
 	}
-	if !has("ChargePeriodStart") && has("InvoiceDetailId") && has("InvoiceIssueStatus") {
+	switch set {
+	case InvoiceDetails:
 		return r.openInvoices(header, has)
-	}
-	if !has("ChargePeriodStart") && has("ContractCommitmentId") {
+	case ContractCommitments:
 		return r.openContracts(header, has)
 	}
 	v := versionOf(has)
@@ -381,29 +382,47 @@ func (r *run) open(header []string) (dataset, error) {
 		return nil, columnsError(header, has, needed)
 	}
 	r.sum.Dataset, r.sum.FocusVersion = CostAndUsage, versionName(v)
-	if len(wanted) > 0 {
+	if len(wanted) > 0 && r.opts.Mapping == "" { // a supplier's own columns owe FOCUS nothing
 		reason := "columns that FOCUS " + versionName(v) + " makes mandatory are missing and read as null"
 		r.warnOfFile(reason, strings.Join(wanted, ", "))
 	}
 	return r.openLines(header, has), nil
 }
 
+// otherDataset returns which dataset other than Cost and Usage a file with these columns is, "" if none.
+func otherDataset(has func(string) bool) string {
+	switch {
+	case has("ChargePeriodStart"):
+	case has("BillingPeriodStatus"):
+		return BillingPeriods
+	case has("InvoiceDetailId") && has("InvoiceIssueStatus"):
+		return InvoiceDetails
+	case has("ContractCommitmentId"):
+		return ContractCommitments
+	}
+	return ""
+}
+
 // columnsError names the missing columns, the columns found, and what the file looks like
 // instead.
 func columnsError(header []string, has func(string) bool, missing []string) error {
-	hint := ""
+	found := tabular.Clip(strings.Join(header, ", "))
+	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), found, hintOf(header, has))
+}
+
+// hintOf says what a file looks like that is not Cost and Usage.
+func hintOf(header []string, has func(string) bool) (hint string) {
 	switch {
 	case has("ContractCommitmentId"):
 		hint = "; this looks like the FOCUS dataset Contract Commitment"
 	case has("BillingPeriodStatus"):
 		hint = "; this looks like the FOCUS dataset Billing Period"
 	case has("lineItem/UnblendedCost"), has("line_item_unblended_cost"):
-		hint = "; this is a Cost and Usage Report in AWS's own columns: export it as FOCUS"
+		hint = "; this is a Cost and Usage Report in AWS's own columns: export it as FOCUS, or as version 2.0 and import it with a mapping"
 	case tabular.OtherDelimiter(header) != "":
 		hint = "; " + tabular.OtherDelimiter(header)
 	}
-	found := tabular.Clip(strings.Join(header, ", "))
-	return fmt.Errorf("%w: missing %s; found %s%s", ErrColumns, strings.Join(missing, ", "), found, hint)
+	return hint
 }
 
 // emit emits one event, or refuses an event that the ledger would quarantine.

@@ -32,16 +32,16 @@ type Violation struct {
 	Line  int    `json:"line"`
 	Rule  string `json:"rule"`
 	Value string `json:"value,omitempty"` // at most 120 bytes of it
-	Text  string `json:"text"`
+	Text  string `json:"text"`            // what should hold
 }
 
-// String returns "file:line: rule "value": text".
+// String returns "file:line: rule "value": violated: text". The text says what should hold.
 func (v Violation) String() string {
 	value := ""
 	if v.Value != "" {
 		value = fmt.Sprintf(" %q", v.Value)
 	}
-	return fmt.Sprintf("%s:%d: %s%s: %s", v.File, v.Line, v.Rule, value, v.Text)
+	return fmt.Sprintf("%s:%d: %s%s: violated: %s", v.File, v.Line, v.Rule, value, v.Text)
 }
 
 // Verdict is the result of validating a file.
@@ -291,8 +291,11 @@ func Validate(ctx context.Context, file io.Reader, name string, opts Options, re
 	if v.Version = versionName(max(versionOf(has), 10)); opts.FocusVersion != "" {
 		v.Version = opts.FocusVersion
 	}
+	if set := otherDataset(has); set != "" {
+		return v, fmt.Errorf("validate %s: %w: this looks like the FOCUS dataset %s, and the rules are those of %s", name, ErrColumns, set, CostAndUsage)
+	}
 	if !has("BilledCost") || !has("ChargeCategory") {
-		return v, fmt.Errorf("validate %s: %w: it has neither BilledCost nor ChargeCategory", name, ErrColumns)
+		return v, fmt.Errorf("validate %s: %w: it has neither BilledCost nor ChargeCategory%s", name, ErrColumns, hintOf(header, has))
 	}
 	rules, err := Rules(v.Version)
 	if err != nil {
