@@ -168,7 +168,7 @@ func (m *model) certify(a *Answer, s *solution) error {
 			return fmt.Errorf("write certificate: %w", err)
 		}
 		x.Document = text
-		x.Bound = m.bounded(c, x.Bound, p.joint)
+		x.Bound = m.bounded(c, p.report)
 		if c.unproven {
 			a.Unproven = append(a.Unproven, x.Pools...)
 		}

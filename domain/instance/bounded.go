@@ -4,44 +4,26 @@ import (
 	"math/big"
 
 	"quartermaster/domain"
-	"quartermaster/domain/procurement/joint"
+	"quartermaster/domain/procurement/check"
 )
 
 // bounded converts a solution's bound into one that holds for the instance as stated. It is 0 where
 // a schedule of deferrable work other than the solved one may cost less. Where a budget counts more
 // than is spent (see [model.refine]), the problem is tighter than the instance. Enlarging the
-// budget by that excess would allow all that the instance allows; its multiplier says what this is
-// worth, and the bound is lowered by that much.
-func (m *model) bounded(c *component, bound *big.Int, by *joint.Solution) *big.Int {
+// budget by that excess would allow all that the instance allows; the bound is what the certificate
+// proves then.
+func (m *model) bounded(c *component, by check.Report) *big.Int {
 	if c.unproven {
 		return new(big.Int)
 	}
-	if by == nil || len(c.bounds) == 0 {
-		return bound
+	if c.joint == nil || len(c.bounds) == 0 {
+		return by.Bound
 	}
 	more := make([]*big.Int, len(c.bounds))
 	for l, b := range c.bounds {
 		more[l] = m.overcounted(c, &m.bounds[b], l)
 	}
-	out := new(big.Int).Set(bound)
-	for i := range by.Certificate.Parts {
-		p := &by.Certificate.Parts[i]
-		most := new(big.Int)
-		for j := range p.Leaves {
-			sum := new(big.Int)
-			for k, l := range p.Limits {
-				if k < len(p.Leaves[j].Limits) {
-					sum.Add(sum, new(big.Int).Mul(more[l], big.NewInt(p.Leaves[j].Limits[k])))
-				}
-			}
-			if sum.Cmp(most) > 0 {
-				most = sum
-			}
-		}
-		// Multipliers are in 10⁻⁹; bounds are times the scenarios' weights.
-		most.Mul(most, big.NewInt(int64(m.weight))).Add(most, big.NewInt(999_999_999)).Quo(most, big.NewInt(1_000_000_000))
-		out.Sub(out, most)
-	}
+	out := by.Loosened(more)
 	if out.Sign() < 0 { // costs are never negative
 		out.SetInt64(0)
 	}

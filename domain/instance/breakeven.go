@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 
 	"github.com/shopspring/decimal"
@@ -12,6 +11,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/linear"
 	"quartermaster/domain/procurement"
+	"quartermaster/domain/procurement/check"
 	"quartermaster/domain/procurement/joint"
 )
 
@@ -342,7 +342,7 @@ func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (c
 			if err != nil {
 				return cost, bound, err
 			}
-			return m.within(c, s.Cost, s.Bound, nil)
+			return m.within(c, check.Report{Cost: s.Cost, Bound: s.Bound})
 		}
 		s, err := joint.Solve(ctx, c.joint, lp)
 		var clash *joint.Infeasible
@@ -351,12 +351,16 @@ func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (c
 		} else if err != nil {
 			return cost, bound, err
 		}
-		return m.within(c, s.Cost, s.Bound, s)
+		r, err := check.JointContext(ctx, c.joint, s)
+		if err != nil {
+			return cost, bound, err
+		}
+		return m.within(c, r)
 	}
 	return cost, bound, fmt.Errorf("no component has pool %q", pool)
 }
 
 // within returns the range in which a component's least cost lies.
-func (m *model) within(c *component, cost, bound *big.Int, by *joint.Solution) (domain.Decimal, domain.Decimal, error) {
-	return decimal.NewFromBigInt(cost, -m.digits), decimal.NewFromBigInt(m.bounded(c, bound, by), -m.digits), nil
+func (m *model) within(c *component, by check.Report) (domain.Decimal, domain.Decimal, error) {
+	return decimal.NewFromBigInt(by.Cost, -m.digits), decimal.NewFromBigInt(m.bounded(c, by), -m.digits), nil
 }

@@ -32,6 +32,39 @@ var ErrRejected = errors.New("procurement solution rejected")
 type Report struct {
 	Cost  *big.Int
 	Bound *big.Int
+
+	parts [][]leafProof
+}
+
+// leafProof is what a leaf of coupled pools proves.
+type leafProof struct {
+	bound *big.Int
+	rates []*big.Int // by limit: what it proves less for one more of the limit, in fractions
+}
+
+// Loosened returns the bound that the same certificate proves if each limit of the problem were
+// larger by more, by limit.
+func (r Report) Loosened(more []*big.Int) *big.Int {
+	out := new(big.Int).Set(r.Bound)
+	for _, leaves := range r.parts {
+		var before, after *big.Int
+		for i := range leaves {
+			l := &leaves[i]
+			sum := new(big.Int)
+			for n, v := range more {
+				sum.Add(sum, times(v, l.rates[n]))
+			}
+			now := new(big.Int).Sub(l.bound, up(sum, fraction))
+			if before == nil || l.bound.Cmp(before) < 0 {
+				before = l.bound
+			}
+			if after == nil || now.Cmp(after) < 0 {
+				after = now
+			}
+		}
+		out.Sub(out, before).Add(out, after)
+	}
+	return out
 }
 
 // Gap returns Cost − Bound: other purchases save at most this much.

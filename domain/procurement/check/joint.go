@@ -71,7 +71,7 @@ func recomputeJoint(ctx context.Context, p *joint.Problem, s *joint.Solution) (R
 	if err := c.worths.same(&s.Prices); err != nil {
 		return Report{}, err
 	}
-	return Report{Cost: cost, Bound: bound}, nil
+	return Report{Cost: cost, Bound: bound, parts: c.proven}, nil
 }
 
 // worths are the certificate's shadow prices, in the units of [joint.Prices].
@@ -134,6 +134,7 @@ type coupled struct {
 	paid                     *big.Int // for purchases, times the weight
 	routes                   [][]int  // by demand
 	worths                   *worths
+	proven                   [][]leafProof // by part that has leaves
 }
 
 func whole(n int64) *big.Int { return big.NewInt(n) }
@@ -530,15 +531,31 @@ func (c *coupled) branches(ctx context.Context, part *joint.Part) (*big.Int, err
 	if err := exhaustive(paths); err != nil {
 		return nil, err
 	}
-	t := &tangents{coupled: c, part: part, hours: map[[3]int]slots{}}
+	t := &tangents{coupled: c, part: part}
+	t.sate()
+	if err := t.open(ctx); err != nil {
+		return nil, err
+	}
 	var least *big.Int
 	var lowest *slopes
+	var proven []leafProof
 	for i := range part.Leaves {
-		v, slope, err := t.leaf(ctx, &part.Leaves[i])
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		v, slope, err := t.leaf(&part.Leaves[i])
 		if err != nil {
 			return nil, fmt.Errorf("leaf %d: %w", i, err)
 		}
-		if slope != nil && (least == nil || v.Cmp(least) < 0) {
+		if slope == nil {
+			continue
+		}
+		l := leafProof{bound: v, rates: zeros(len(c.p.Limits))}
+		for _, n := range part.Limits {
+			l.rates[n] = times(times(slope.multipliers[n], whole(int64(c.p.Weight))), t.unit(n))
+		}
+		proven = append(proven, l)
+		if least == nil || v.Cmp(least) < 0 {
 			least, lowest = v, slope
 		}
 	}
@@ -546,21 +563,25 @@ func (c *coupled) branches(ctx context.Context, part *joint.Part) (*big.Int, err
 		return nil, errors.New("its leaves leave no purchases that are possible")
 	}
 	t.price(lowest)
+	c.proven = append(c.proven, proven)
 	return least, nil
 }
 
-// straight checks that a path uses choices of the part, each at most once, so that its length is
-// bounded.
+// longestPath bounds the length of a path, and so the depth of the recursion over it.
+const longestPath = 10_000
+
+// straight checks that a path uses choices of the part.
 func straight(part *joint.Part, path []joint.Turn) error {
-	turned := map[int]bool{}
+	if len(path) > longestPath {
+		return fmt.Errorf("its path has %d turns, more than %d", len(path), longestPath)
+	}
 	for _, turn := range path {
 		if _, ok := slices.BinarySearch(part.Choices, turn.Choice); !ok {
 			return fmt.Errorf("its path is by choice %d, which is not of the part", turn.Choice)
 		}
-		if turned[turn.Choice] {
-			return fmt.Errorf("its path turns at choice %d twice", turn.Choice)
+		if turn.Units < 0 || turn.Units > joint.MaxUnits {
+			return fmt.Errorf("its path turns at %d units of choice %d", turn.Units, turn.Choice)
 		}
-		turned[turn.Choice] = true
 	}
 	return nil
 }
@@ -573,7 +594,7 @@ func exhaustive(paths [][]joint.Turn) error {
 		}
 		var with, without [][]joint.Turn
 		for _, path := range paths {
-			if len(path) == 0 || path[0].Choice != paths[0][0].Choice {
+			if len(path) == 0 || path[0].Choice != paths[0][0].Choice || path[0].Units != paths[0][0].Units {
 				break
 			}
 			if path[0].Bought {
@@ -596,8 +617,48 @@ func exhaustive(paths [][]joint.Turn) error {
 // tangents evaluates leaves of a part.
 type tangents struct {
 	*coupled
-	part  *joint.Part
-	hours map[[3]int]slots // by block, epoch, case
+	part *joint.Part
+	most sated
+	cuts []tangent // as the leaves count them
+}
+
+// tangent is what a cut proves of its case with all of its weight: a value at what is held, and the
+// value of further units by the positions of the block's pools, spends and quotas.
+type tangent struct {
+	of                         int // case of the part
+	held                       *big.Int
+	firm, priced, spend, quota []*big.Int
+	multipliers                []*big.Int // by the problem's limits
+}
+
+// open evaluates the cuts of the part.
+func (t *tangents) open(ctx context.Context) error {
+	seen := map[[3]int]bool{}
+	for i := range t.part.Cases {
+		proof := &t.part.Cases[i]
+		at := [3]int{proof.Block, proof.Epoch, proof.Case}
+		switch {
+		case proof.Block < 0 || proof.Block >= len(t.part.Blocks) || proof.Epoch < 0 || proof.Epoch >= len(t.p.Epochs) ||
+			proof.Case < 0 || proof.Case >= len(t.p.Epochs[proof.Epoch].Cases):
+			return fmt.Errorf("case %d is of no block, epoch and scenario", i)
+		case seen[at]:
+			return fmt.Errorf("case %d is there twice", i)
+		}
+		seen[at] = true
+		hours := t.slots(t.part.Blocks[proof.Block].Demands, proof.Epoch, proof.Case)
+		for k := range proof.Cuts {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			c, err := t.cut(proof, &proof.Cuts[k], &hours)
+			if err != nil {
+				return fmt.Errorf("case %d, cut %d: %w", i, k, err)
+			}
+			c.of = i
+			t.cuts = append(t.cuts, *c)
+		}
+	}
+	return nil
 }
 
 var (
@@ -617,35 +678,133 @@ type slopes struct {
 	multipliers                []*big.Int
 }
 
-// worth is the value of a unit of a choice, in fractions and times the weight.
-func (t *tangents) worth(j int, s *slopes) *big.Int {
+// sated is, by epoch, and pool or spend, the most further capacity or spend that can be of use.
+type sated struct{ firm, priced, spend [][]*big.Int }
+
+// sate computes the most that is of use.
+func (t *tangents) sate() {
+	p := t.p
+	s := &t.most
+	s.firm, s.priced = grid(len(p.Epochs), len(p.Pools)), grid(len(p.Epochs), len(p.Pools))
+	s.spend = grid(len(p.Epochs), len(p.Spends))
+	for m := range p.Epochs {
+		e := &p.Epochs[m]
+		for n := range p.Pools {
+			wanted := new(big.Int)
+			for _, k := range e.Cases {
+				for _, slot := range k.Slots {
+					here := new(big.Rat)
+					for _, r := range p.Routes {
+						if r.Pool == n {
+							here.Add(here, new(big.Rat).SetFrac(times(whole(int64(slot.Units[r.Demand])), whole(int64(r.Num))), whole(int64(r.Den))))
+						}
+					}
+					wanted = greater(wanted, up(here.Num(), here.Denom()))
+				}
+			}
+			supply := &e.Pools[n]
+			if supply.Spend >= 0 {
+				plus(s.spend[m][supply.Spend], wanted, nano(supply.SpendPrice))
+			}
+			s.priced[m][n] = greater(new(big.Int), new(big.Int).Sub(wanted, whole(int64(supply.HeldDiscountOnly))))
+			for _, need := range p.Needs {
+				if !slices.Contains(need.Epochs, m) {
+					continue
+				}
+				for _, term := range need.Terms {
+					if term.Pool == n {
+						wanted = greater(wanted, up(whole(int64(need.Least)), whole(int64(term.PerUnit))))
+					}
+				}
+			}
+			s.firm[m][n] = greater(new(big.Int), new(big.Int).Sub(wanted, whole(int64(supply.HeldGuaranteed))))
+		}
+		for n, held := range e.Spends {
+			s.spend[m][n] = greater(new(big.Int), new(big.Int).Sub(s.spend[m][n], nano(held)))
+		}
+	}
+}
+
+// worth is the value of units of a choice, in fractions and times the weight, and what the next
+// unit is worth.
+func (t *tangents) worth(j int, units *big.Int, s *slopes) (all, next *big.Int) {
 	x := &t.p.Choices[j]
 	weight := whole(int64(t.p.Weight))
-	r := new(big.Int)
+	all, next = new(big.Int), new(big.Int)
+	add := func(each, most, price *big.Int) {
+		now := lesser(times(each, units), most)
+		then := lesser(times(each, new(big.Int).Add(units, whole(1))), most)
+		plus(all, now, price)
+		plus(next, new(big.Int).Sub(then, now), price)
+	}
 	for _, v := range x.Cover {
-		units := whole(int64(v.Units))
+		each := whole(int64(v.Units))
 		for m := v.From; m < v.To; m++ {
 			if v.Guaranteed {
-				plus(r, times(units, billion), s.firm[m][v.Pool])
-				plus(r, times(times(units, weight), fraction), s.needs[m][v.Pool])
+				price := times(s.firm[m][v.Pool], billion)
+				plus(price, times(weight, fraction), s.needs[m][v.Pool])
+				add(each, t.most.firm[m][v.Pool], price)
 			} else {
-				plus(r, times(units, billion), s.priced[m][v.Pool])
+				add(each, t.most.priced[m][v.Pool], times(s.priced[m][v.Pool], billion))
 			}
 		}
 	}
 	for _, v := range x.Spend {
 		for m := v.From; m < v.To; m++ {
-			plus(r, nano(v.PerHour), s.spend[m][v.Spend])
+			add(nano(v.PerHour), t.most.spend[m][v.Spend], s.spend[m][v.Spend])
 		}
 	}
-	return r
+	return all, next
+}
+
+// first is the smallest order of a choice.
+func first(x *joint.Choice) int {
+	lot := max(1, x.Lot)
+	return (max(1, x.Least) + lot - 1) / lot * lot
+}
+
+// term returns the least that n units of a choice cost less what they are worth, for n from low to
+// high in lots, and false if there is none. The difference is convex in n: it falls as long as the
+// next lot is worth more than it costs.
+func (t *tangents) term(j, low, high int, cost *big.Int, s *slopes) (*big.Int, bool) {
+	lot := max(1, t.p.Choices[j].Lot)
+	at := func(lots int) *big.Int {
+		n := whole(int64(lots) * int64(lot))
+		all, _ := t.worth(j, n, s)
+		return new(big.Int).Sub(times(cost, n), all)
+	}
+	if _, next := t.worth(j, whole(int64(low)), s); next.Cmp(cost) <= 0 {
+		return at(low / lot), true // further units are worth no more than the next one
+	}
+	from, to := low/lot, high/lot
+	if high == procurement.Unlimited {
+		to = 4 * joint.MaxUnits / lot
+		if _, next := t.worth(j, whole(int64(to)*int64(lot)), s); next.Cmp(cost) > 0 {
+			return nil, false
+		}
+	}
+	return lowestOf(from, to, at), true
+}
+
+// lowestOf is the minimum of a convex function on a range, which it bisects.
+func lowestOf(from, to int, f func(int) *big.Int) *big.Int {
+	for from < to {
+		if middle := from + (to-from)/2; f(middle+1).Cmp(f(middle)) < 0 {
+			from = middle + 1
+		} else {
+			to = middle
+		}
+	}
+	return f(from)
 }
 
 // price records a leaf's shadow prices as those of the part.
 func (t *tangents) price(s *slopes) {
 	weight := whole(int64(t.p.Weight))
 	for _, j := range t.part.Choices {
-		t.worths.choices[j] = down(t.worth(j, s), fraction)
+		n := whole(int64(first(&t.p.Choices[j])))
+		all, _ := t.worth(j, n, s)
+		t.worths.choices[j] = down(all, times(fraction, n))
 	}
 	for i, n := range t.part.Needs {
 		if s.need == nil {
@@ -668,7 +827,7 @@ func (t *tangents) price(s *slopes) {
 }
 
 // leaf returns what a leaf proves, and its slopes; nil if its path is impossible.
-func (t *tangents) leaf(ctx context.Context, l *joint.Leaf) (*big.Int, *slopes, error) {
+func (t *tangents) leaf(l *joint.Leaf) (*big.Int, *slopes, error) {
 	p, part := t.p, t.part
 	low, high, possible := t.ranges(l.Path)
 	if !possible {
@@ -688,24 +847,8 @@ func (t *tangents) leaf(ctx context.Context, l *joint.Leaf) (*big.Int, *slopes, 
 		quota: grid(epochs, len(p.Quotas)),
 		needs: grid(epochs, len(p.Pools)), need: l.Needs, multipliers: multipliers,
 	}
-	seen := map[[3]int]bool{}
-	for i := range l.Cases {
-		proof := &l.Cases[i]
-		at := [3]int{proof.Block, proof.Epoch, proof.Case}
-		switch {
-		case proof.Block < 0 || proof.Block >= len(part.Blocks) || proof.Epoch < 0 || proof.Epoch >= epochs ||
-			proof.Case < 0 || proof.Case >= len(p.Epochs[proof.Epoch].Cases):
-			return nil, nil, fmt.Errorf("case %d is of no block, epoch and scenario", i)
-		case seen[at]:
-			return nil, nil, fmt.Errorf("case %d is there twice", i)
-		}
-		seen[at] = true
-		if err := ctx.Err(); err != nil {
-			return nil, nil, err
-		}
-		if err := t.prove(proof, multipliers, sum, slope); err != nil {
-			return nil, nil, fmt.Errorf("case %d: %w", i, err)
-		}
+	if err := t.weigh(l.Shares, multipliers, sum, slope); err != nil {
+		return nil, nil, err
 	}
 	weight := whole(int64(p.Weight))
 	for i, n := range part.Needs {
@@ -721,10 +864,14 @@ func (t *tangents) leaf(ctx context.Context, l *joint.Leaf) (*big.Int, *slopes, 
 				return nil, nil, fmt.Errorf("need %d has a negative price", n)
 			}
 			m := need.Epochs[k]
-			lacks := whole(int64(need.Least))
+			lacks, each := whole(int64(need.Least)), new(big.Int)
 			for _, term := range need.Terms {
 				minus(lacks, whole(int64(term.PerUnit)), whole(int64(p.Epochs[m].Pools[term.Pool].HeldGuaranteed)))
+				each.GCD(nil, nil, each, whole(int64(term.PerUnit)))
 				plus(slope.needs[m][term.Pool], nano(price), whole(int64(term.PerUnit)))
+			}
+			if each.Sign() > 0 { // units are whole
+				lacks = times(up(lacks, each), each)
 			}
 			plus(sum, times(times(nano(price), weight), fraction), lacks)
 		}
@@ -732,6 +879,7 @@ func (t *tangents) leaf(ctx context.Context, l *joint.Leaf) (*big.Int, *slopes, 
 	for _, n := range part.Limits {
 		minus(sum, times(times(multipliers[n], weight), t.unit(n)), nano(p.Limits[n].Most))
 	}
+	groups := map[string]*big.Int{} // the smallest term of those of which none has to be bought
 	for _, j := range part.Choices {
 		x := &p.Choices[j]
 		r := times(times(nano(x.Cost), weight), fraction)
@@ -740,15 +888,24 @@ func (t *tangents) leaf(ctx context.Context, l *joint.Leaf) (*big.Int, *slopes, 
 				plus(r, times(times(multipliers[n], weight), t.unit(n)), nano(spent))
 			}
 		}
-		r.Sub(r, t.worth(j, slope))
-		switch {
-		case r.Sign() >= 0:
-			plus(sum, r, whole(int64(low[j])))
-		case high[j] == procurement.Unlimited:
-			return nil, nil, fmt.Errorf("choice %d is worth more than it costs, without limit", j)
-		default:
-			plus(sum, r, whole(int64(high[j])))
+		if high[j] == 0 {
+			continue
 		}
+		r, bounded := t.term(j, max(low[j], first(x)), high[j], r, slope)
+		if !bounded {
+			return nil, nil, fmt.Errorf("choice %d takes less than nothing, without limit", j)
+		}
+		if low[j] == 0 && r.Sign() > 0 {
+			continue
+		}
+		if x.Group == "" || low[j] > 0 {
+			sum.Add(sum, r)
+		} else if least, known := groups[x.Group]; !known || r.Cmp(least) < 0 {
+			groups[x.Group] = r
+		}
+	}
+	for _, r := range groups {
+		sum.Add(sum, r)
 	}
 	return down(sum, fraction), slope, nil
 }
@@ -799,28 +956,39 @@ func (t *tangents) ranges(path []joint.Turn) (low, high []int, possible bool) {
 	for j := range p.Choices {
 		high[j] = p.Choices[j].Max
 	}
-	turned := map[int]bool{}
+	bought := map[string]int{} // by group
 	for _, turn := range path {
-		turned[turn.Choice] = turn.Bought
-	}
-	for j, bought := range turned {
-		if !bought {
-			high[j] = 0
+		j := turn.Choice
+		n := max(1, turn.Units)
+		if !turn.Bought {
+			if high[j] == procurement.Unlimited || high[j] >= n {
+				high[j] = n - 1
+			}
 			continue
 		}
-		low[j] = max(1, p.Choices[j].Least)
-		for i := range p.Choices {
-			if i != j && p.Choices[j].Group != "" && p.Choices[i].Group == p.Choices[j].Group {
-				if turned[i] {
-					return nil, nil, false
-				}
-				high[i] = 0
+		low[j] = max(low[j], n, p.Choices[j].Least)
+		if g := p.Choices[j].Group; g != "" {
+			if other, known := bought[g]; known && other != j {
+				return nil, nil, false
 			}
+			bought[g] = j
 		}
 	}
-	for j := range low {
-		if high[j] != procurement.Unlimited && low[j] > high[j] {
-			return nil, nil, false
+	for j := range p.Choices {
+		x := &p.Choices[j]
+		if only, known := bought[x.Group]; x.Group != "" && known && only != j {
+			high[j] = 0
+		}
+		if lot := max(1, x.Lot); high[j] != procurement.Unlimited {
+			if high[j] -= high[j] % lot; high[j] < x.Least {
+				high[j] = 0
+			}
+			low[j] += (lot - low[j]%lot) % lot
+			if low[j] > high[j] {
+				return nil, nil, false
+			}
+		} else {
+			low[j] += (lot - low[j]%lot) % lot
 		}
 	}
 	return low, high, true
@@ -975,98 +1143,118 @@ func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vecto
 	return h, nil
 }
 
-// prove adds what a case proves to a sum, in fractions, and the value of further units to their
-// pools, spends and quotas.
-func (t *tangents) prove(proof *joint.CaseProof, multipliers []*big.Int, sum *big.Int, slope *slopes) error {
+// cut evaluates a cut.
+func (t *tangents) cut(proof *joint.CaseProof, cut *joint.Cut, hours *slots) (*tangent, error) {
 	p := t.p
-	firm, priced, spend, quota := slope.firm[proof.Epoch], slope.priced[proof.Epoch], slope.spend[proof.Epoch],
-		slope.quota[proof.Epoch]
 	b := &t.part.Blocks[proof.Block]
-	at := [3]int{proof.Block, proof.Epoch, proof.Case}
-	hours, known := t.hours[at]
-	if !known {
-		hours = t.slots(b.Demands, proof.Epoch, proof.Case)
-		t.hours[at] = hours
+	out := &tangent{
+		held: new(big.Int), firm: zeros(len(b.Pools)), priced: zeros(len(b.Pools)), spend: zeros(len(b.Spends)),
+		quota: zeros(len(b.Quotas)),
 	}
-	weights := new(big.Int)
-	used := make([]*big.Int, len(p.Limits)) // Σ weight·multiplier
-	for i := range used {
-		used[i] = new(big.Int)
+	var err error
+	if out.multipliers, err = t.multipliers(cut.Limits); err != nil {
+		return nil, err
 	}
-	caseWeight := whole(int64(p.Epochs[proof.Epoch].Cases[proof.Case].Weight))
-	for i := range proof.Shares {
-		share := &proof.Shares[i]
-		if share.Weight < 0 || share.Weight > joint.One {
-			return fmt.Errorf("share %d has weight %d", i, share.Weight)
+	for n := range out.multipliers {
+		if p.Limits[n].Serving == nil && out.multipliers[n].Sign() != 0 {
+			return nil, fmt.Errorf("it has a multiplier of limit %d, of which serving takes nothing", n)
 		}
-		weight := whole(share.Weight)
-		weights.Add(weights, weight)
-		own, err := t.multipliers(share.Limits)
+	}
+	byVector, err := runs(cut.Slots, len(proof.Vectors), len(hours.hours))
+	if err != nil {
+		return nil, err
+	}
+	pr := t.priced(proof.Epoch, out.multipliers)
+	weight := whole(int64(p.Epochs[proof.Epoch].Cases[proof.Case].Weight))
+	for n, list := range byVector {
+		if len(list) == 0 {
+			continue
+		}
+		h, err := t.hourly(proof, b, &proof.Vectors[n], pr)
 		if err != nil {
-			return fmt.Errorf("share %d: %w", i, err)
+			return nil, fmt.Errorf("vector %d: %w", n, err)
 		}
-		for n := range own {
-			if p.Limits[n].Serving == nil && own[n].Sign() != 0 {
-				return fmt.Errorf("share %d has a multiplier of limit %d, of which serving takes nothing", i, n)
-			}
-			plus(used[n], own[n], weight)
-		}
-		byVector, err := runs(share.Slots, len(proof.Vectors), len(hours.hours))
-		if err != nil {
-			return fmt.Errorf("share %d: %w", i, err)
-		}
-		pr := t.priced(proof.Epoch, own)
-		counted := times(weight, caseWeight)
-		for n, list := range byVector {
-			if len(list) == 0 {
-				continue
-			}
-			h, err := t.hourly(proof, b, &proof.Vectors[n], pr)
-			if err != nil {
-				return fmt.Errorf("vector %d: %w", n, err)
-			}
-			all := new(big.Int)
-			units, spotted := make([]*big.Int, len(b.Demands)), make([]*big.Int, len(b.Demands))
-			for d := range units {
-				units[d], spotted[d] = new(big.Int), new(big.Int)
-			}
-			for _, run := range list {
-				for s := run.from; s < run.to; s++ {
-					hour := whole(hours.hours[s])
-					all.Add(all, hour)
-					for d, u := range hours.units[s] {
-						plus(units[d], hour, whole(int64(u)))
-						plus(spotted[d], hour, whole(int64(u*p.Demands[b.Demands[d]].Interruptible/1000)))
-					}
+		all := new(big.Int)
+		units, spotted := zeros(len(b.Demands)), zeros(len(b.Demands))
+		for _, run := range list {
+			for s := run.from; s < run.to; s++ {
+				hour := whole(hours.hours[s])
+				all.Add(all, hour)
+				for d, u := range hours.units[s] {
+					plus(units[d], hour, whole(int64(u)))
+					plus(spotted[d], hour, whole(int64(u*p.Demands[b.Demands[d]].Interruptible/1000)))
 				}
 			}
-			worth := new(big.Int)
-			for d := range units {
-				plus(worth, h.lambda[d], units[d])
-				minus(worth, h.mu[d], spotted[d])
-			}
-			worth.Mul(worth, billion)
-			minus(worth, h.held, all)
-			plus(sum, worth, counted)
-			scale := times(all, counted)
-			for i, n := range b.Pools {
-				plus(firm[n], h.pi[i], scale)
-				plus(priced[n], h.beta[i], scale)
-			}
-			for i, n := range b.Spends {
-				plus(spend[n], h.rho[i], scale)
-			}
-			for i, n := range b.Quotas {
-				plus(quota[n], h.kappa[i], scale)
-			}
+		}
+		worth := new(big.Int)
+		for d := range units {
+			plus(worth, h.lambda[d], units[d])
+			minus(worth, h.mu[d], spotted[d])
+		}
+		worth.Mul(worth, billion)
+		minus(worth, h.held, all)
+		plus(out.held, worth, weight)
+		counted := times(all, weight)
+		for i := range b.Pools {
+			plus(out.firm[i], h.pi[i], counted)
+			plus(out.priced[i], h.beta[i], counted)
+		}
+		for i := range b.Spends {
+			plus(out.spend[i], h.rho[i], counted)
+		}
+		for i := range b.Quotas {
+			plus(out.quota[i], h.kappa[i], counted)
 		}
 	}
-	if weights.Cmp(one) > 0 {
-		return errors.New("the weights of shares are more than one")
+	return out, nil
+}
+
+// weigh adds what shares of cuts prove to a sum, in fractions, and the value of further units to
+// their pools, spends and quotas.
+func (t *tangents) weigh(shares []joint.Share, multipliers []*big.Int, sum *big.Int, slope *slopes) error {
+	total := map[int]*big.Int{}  // weights by case
+	used := map[int][]*big.Int{} // Σ weight·multiplier, by case and limit
+	for i, share := range shares {
+		switch {
+		case share.Cut < 0 || share.Cut >= len(t.cuts):
+			return fmt.Errorf("share %d is of cut %d, of %d", i, share.Cut, len(t.cuts))
+		case share.Weight < 0 || share.Weight > joint.One:
+			return fmt.Errorf("share %d has weight %d", i, share.Weight)
+		}
+		c := &t.cuts[share.Cut]
+		weight := whole(share.Weight)
+		if total[c.of] == nil {
+			total[c.of], used[c.of] = new(big.Int), zeros(len(multipliers))
+		}
+		total[c.of].Add(total[c.of], weight)
+		for n := range multipliers {
+			plus(used[c.of][n], c.multipliers[n], weight)
+		}
+		plus(sum, c.held, weight)
+		proof := &t.part.Cases[c.of]
+		b := &t.part.Blocks[proof.Block]
+		for i, n := range b.Pools {
+			plus(slope.firm[proof.Epoch][n], c.firm[i], weight)
+			plus(slope.priced[proof.Epoch][n], c.priced[i], weight)
+		}
+		for i, n := range b.Spends {
+			plus(slope.spend[proof.Epoch][n], c.spend[i], weight)
+		}
+		for i, n := range b.Quotas {
+			plus(slope.quota[proof.Epoch][n], c.quota[i], weight)
+		}
 	}
-	for n := range used {
-		if used[n].Cmp(times(multipliers[n], one)) > 0 {
-			return fmt.Errorf("the shares' multipliers of limit %d are above that of the leaf", n)
+	for i := range t.part.Cases {
+		if total[i] == nil {
+			continue
+		}
+		if total[i].Cmp(one) > 0 {
+			return fmt.Errorf("the weights of the shares of case %d are more than one", i)
+		}
+		for n := range multipliers {
+			if used[i][n].Cmp(times(multipliers[n], one)) > 0 {
+				return fmt.Errorf("the multipliers of limit %d in the shares of case %d are above that of the leaf", n, i)
+			}
 		}
 	}
 	return nil

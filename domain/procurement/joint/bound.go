@@ -88,7 +88,7 @@ type weighedShare struct {
 	*form
 	weight int64
 	limits []int64 // by limit of the problem; nil: all 0
-	of     []tally
+	from   *priced // nil when it was read
 }
 
 // proof is a leaf in the form in which it is summed.
@@ -100,6 +100,7 @@ type proof struct {
 	limits []int64 // by limit of the problem
 	needs  [][]procurement.Nano
 	cases  []weighed
+	useful *saturation
 }
 
 // slopes are the value of one more unit, by epoch, and pool or spend: guaranteed and discountOnly
@@ -147,12 +148,11 @@ func (pf *proof) sum() (held *big.Int, s slopes) {
 	return held, s
 }
 
-// worth returns the value of a unit of a choice, and its cost including what it takes of limits.
-// Both are times One, 10⁹ and the problem's weight.
-func (pf *proof) worth(j int, s *slopes) (worth, cost *big.Int) {
+// cost is the cost of a unit of a choice including what it takes of limits, times One, 10⁹ and the
+// problem's weight.
+func (pf *proof) cost(j int) *big.Int {
 	p, c := pf.p, &pf.p.Choices[j]
-	worth, cost = new(big.Int), new(big.Int)
-	w := big.NewInt(int64(p.Weight))
+	cost := new(big.Int)
 	unit := new(big.Int).Mul(big.NewInt(One), giga)
 	cost.Mul(big.NewInt(int64(c.Cost)), unit)
 	for l, v := range c.Spent {
@@ -165,53 +165,83 @@ func (pf *proof) worth(j int, s *slopes) (worth, cost *big.Int) {
 			cost.Add(cost, t)
 		}
 	}
-	cost.Mul(cost, w)
-	for _, k := range c.Cover {
-		t := new(big.Int)
+	return cost.Mul(cost, big.NewInt(int64(p.Weight)))
+}
+
+// worth returns the value of units of a choice.
+func (pf *proof) worth(j int, s *slopes) worths {
+	p, c := pf.p, &pf.p.Choices[j]
+	var out worths
+	unit := product(int64(p.Weight), One).Num()
+	unit.Mul(unit, giga)
+	for i := range c.Cover {
+		k := &c.Cover[i]
 		for m := k.From; m < k.To; m++ {
+			slope := new(big.Int)
 			v := s.discountOnly[m][k.Pool]
 			if k.Guaranteed {
 				v = s.guaranteed[m][k.Pool]
+				slope.Mul(pf.needed(m, k.Pool), unit)
 			}
 			if v != nil {
-				t.Add(t, v)
+				slope.Add(slope, new(big.Int).Mul(v, giga))
+			}
+			if slope.Sign() != 0 {
+				out = append(out, worthTerm{slope, big.NewInt(int64(k.Units)), big.NewInt(pf.useful.most(k, m))})
 			}
 		}
-		worth.Add(worth, t.Mul(t, new(big.Int).Mul(giga, big.NewInt(int64(k.Units)))))
 	}
 	for _, k := range c.Spend {
-		t := new(big.Int)
 		for m := k.From; m < k.To; m++ {
-			if v := s.spend[m][k.Spend]; v != nil {
-				t.Add(t, v)
+			if v := s.spend[m][k.Spend]; v != nil && v.Sign() != 0 {
+				out = append(out, worthTerm{v, big.NewInt(int64(k.PerHour)), pf.useful.spends[m][k.Spend]})
 			}
 		}
-		worth.Add(worth, t.Mul(t, big.NewInt(int64(k.PerHour))))
 	}
-	unit.Mul(unit, w)
+	return out
+}
+
+// needed is the value of a guaranteed unit of a pool in an epoch to the needs.
+func (pf *proof) needed(m, pool int) *big.Int {
+	sum := new(big.Int)
 	for i, n := range pf.part.Needs {
-		need := &p.Needs[n]
-		for k, m := range need.Epochs {
-			if pf.needs[i][k] == 0 {
-				continue
-			}
-			units := int64(0)
-			for _, cover := range c.Cover {
-				if cover.Guaranteed && cover.From <= m && m < cover.To {
-					for _, t := range need.Terms {
-						if t.Pool == cover.Pool {
-							units += int64(t.PerUnit) * int64(cover.Units)
-						}
-					}
-				}
-			}
-			if units != 0 {
-				t := new(big.Int).Mul(big.NewInt(int64(pf.needs[i][k])), big.NewInt(units))
-				worth.Add(worth, t.Mul(t, unit))
+		need := &pf.p.Needs[n]
+		k, ok := slices.BinarySearch(need.Epochs, m)
+		if !ok || pf.needs[i][k] == 0 {
+			continue
+		}
+		for _, t := range need.Terms {
+			if t.Pool == pool {
+				sum.Add(sum, product2(int64(pf.needs[i][k]), int64(t.PerUnit)))
 			}
 		}
 	}
-	return worth, cost
+	return sum
+}
+
+// left is what a need lacks in an epoch beyond what is held. What is bought comes in whole units, so
+// it is rounded up to what whole units can come to.
+func (n *Need) left(p *Problem, m int) int64 {
+	left, each := int64(n.Least), int64(0)
+	for _, t := range n.Terms {
+		left -= int64(t.PerUnit) * int64(p.Epochs[m].Pools[t.Pool].HeldGuaranteed)
+		each = gcd(each, int64(t.PerUnit))
+	}
+	if each > 1 {
+		if rest := left % each; rest > 0 {
+			left += each - rest
+		} else {
+			left -= rest
+		}
+	}
+	return left
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // counts reports whether a limit counts unit-hours instead of money.
@@ -237,17 +267,23 @@ func (p *Problem) rangeOf(path []Turn, choices []int) (low, high map[int]int, ok
 			if t.Choice != j {
 				continue
 			}
-			if t.Bought {
-				low[j] = max(1, c.Least)
-			} else {
-				high[j] = 0
+			if n := max(1, t.Units); t.Bought {
+				low[j] = max(low[j], n, c.Least)
+			} else if high[j] == procurement.Unlimited || n <= high[j] {
+				high[j] = n - 1
 			}
 		}
 		if only, is := group[c.Group]; c.Group != "" && is && only != j {
 			high[j] = 0
 		}
-		if high[j] != procurement.Unlimited && high[j] < low[j] {
-			return nil, nil, false
+		low[j] = (low[j] + c.Lot - 1) / c.Lot * c.Lot
+		if high[j] != procurement.Unlimited {
+			if high[j] -= high[j] % c.Lot; high[j] < c.Least {
+				high[j] = 0
+			}
+			if high[j] < low[j] {
+				return nil, nil, false
+			}
 		}
 	}
 	return low, high, true
@@ -288,28 +324,36 @@ func (pf *proof) bound() (bound *big.Int, possible bool, err error) {
 		}
 	}
 	sum, s := pf.sum()
+	groups := map[string]*big.Int{} // the smallest term of those of which none has to be bought
 	for _, j := range pf.part.Choices {
-		worth, cost := pf.worth(j, &s)
-		r := cost.Sub(cost, worth)
-		x := low[j]
-		if r.Sign() < 0 {
-			if x = high[j]; x == procurement.Unlimited {
-				return nil, true,
-					fmt.Errorf("choice %d (%q) is worth more than it costs, and there is no bound to it", j,
-						p.Choices[j].ID)
-			}
+		if high[j] == 0 {
+			continue
 		}
-		sum.Add(sum, r.Mul(r, big.NewInt(int64(x))))
+		c := &p.Choices[j]
+		r, ok := pf.worth(j, &s).least(pf.cost(j), max(low[j], c.least()), high[j], c.Lot)
+		if !ok {
+			return nil, true,
+				fmt.Errorf("choice %d (%q) takes less than nothing, and there is no bound to it", j, c.ID)
+		}
+		if low[j] == 0 && r.Sign() > 0 {
+			continue
+		}
+		if g := c.Group; g != "" && low[j] == 0 {
+			if least := groups[g]; least == nil || r.Cmp(least) < 0 {
+				groups[g] = r
+			}
+			continue
+		}
+		sum.Add(sum, r)
+	}
+	for _, r := range groups {
+		sum.Add(sum, r)
 	}
 	unit := new(big.Int).Mul(big.NewInt(One), big.NewInt(int64(p.Weight)))
 	for i, n := range pf.part.Needs {
 		need := &p.Needs[n]
 		for k, m := range need.Epochs {
-			left := int64(need.Least)
-			for _, t := range need.Terms {
-				left -= int64(t.PerUnit) * int64(p.Epochs[m].Pools[t.Pool].HeldGuaranteed)
-			}
-			t := new(big.Int).Mul(big.NewInt(int64(pf.needs[i][k])), big.NewInt(left))
+			t := product2(int64(pf.needs[i][k]), need.left(p, m))
 			sum.Add(sum, t.Mul(t, unit).Mul(t, giga))
 		}
 	}
@@ -327,7 +371,7 @@ func (pf *proof) bound() (bound *big.Int, possible bool, err error) {
 // Bound computes what a certificate proves. It does not check what [Certificate] demands of the
 // division into parts.
 func (c *Certificate) Bound(p *Problem) (*big.Int, error) {
-	sum := new(big.Int)
+	sum, useful := new(big.Int), p.saturation()
 	for i := range c.Parts {
 		part := &c.Parts[i]
 		if part.Alone != nil {
@@ -338,11 +382,16 @@ func (c *Certificate) Bound(p *Problem) (*big.Int, error) {
 		for b := range blocks {
 			blocks[b] = newBlock(p, part.Blocks[b])
 		}
+		cuts, err := part.open(p, blocks)
+		if err != nil {
+			return nil, fmt.Errorf("part %d: %w", i, err)
+		}
 		for k := range part.Leaves {
-			pf, err := part.open(p, &part.Leaves[k], blocks)
+			pf, err := part.leaf(p, &part.Leaves[k], blocks, cuts)
 			if err != nil {
 				return nil, fmt.Errorf("part %d, leaf %d: %w", i, k, err)
 			}
+			pf.useful = useful
 			b, possible, err := pf.bound()
 			if err != nil {
 				return nil, fmt.Errorf("part %d, leaf %d: %w", i, k, err)
@@ -359,30 +408,40 @@ func (c *Certificate) Bound(p *Problem) (*big.Int, error) {
 	return sum, nil
 }
 
-// open reads a leaf.
-func (part *Part) open(p *Problem, leaf *Leaf, blocks []*block) (*proof, error) {
-	if len(leaf.Limits) != len(part.Limits) || len(leaf.Needs) != len(part.Needs) {
-		return nil, fmt.Errorf("multipliers of %d limits and %d needs, there are %d and %d", len(leaf.Limits),
-			len(leaf.Needs), len(part.Limits), len(part.Needs))
+// weighable is a cut of a certificate, ready to be weighed.
+type weighable struct {
+	caseKey
+	*form
+	limits []int64 // by limit of the problem; nil: all 0
+}
+
+// byLimit converts multipliers by limit of the part to those by limit of the problem.
+func (part *Part) byLimit(p *Problem, v []int64) ([]int64, error) {
+	if len(v) != len(part.Limits) {
+		return nil, fmt.Errorf("multipliers of %d limits, there are %d", len(v), len(part.Limits))
 	}
-	byLimit := func(v []int64) []int64 {
-		out := make([]int64, len(p.Limits))
-		for i, l := range part.Limits {
-			out[l] = v[i]
-		}
-		return out
+	out := make([]int64, len(p.Limits))
+	for i, l := range part.Limits {
+		out[l] = v[i]
 	}
-	pf := &proof{p: p, part: part, blocks: blocks, path: leaf.Path, limits: byLimit(leaf.Limits), needs: leaf.Needs}
-	for i := range leaf.Cases {
-		c := &leaf.Cases[i]
+	return out, nil
+}
+
+// open reads the cuts of a part.
+func (part *Part) open(p *Problem, blocks []*block) ([]weighable, error) {
+	var out []weighable
+	for i := range part.Cases {
+		c := &part.Cases[i]
 		b := blocks[c.Block]
-		w := weighed{block: c.Block, epoch: c.Epoch, weight: p.Epochs[c.Epoch].Cases[c.Case].Weight}
 		v := &b.views[c.Epoch][c.Case]
-		for k := range c.Shares {
-			s := &c.Shares[k]
+		for k := range c.Cuts {
+			s := &c.Cuts[k]
 			var limits []int64
 			if s.Limits != nil {
-				limits = byLimit(s.Limits)
+				var err error
+				if limits, err = part.byLimit(p, s.Limits); err != nil {
+					return nil, err
+				}
 			}
 			h := b.multiplied(c.Epoch, c.Case, limits)
 			of := make([]tally, len(c.Vectors))
@@ -411,9 +470,35 @@ func (part *Part) open(p *Problem, leaf *Leaf, blocks []*block) (*proof, error) 
 			if at != len(v.hours) {
 				return nil, fmt.Errorf("block %d in epoch %d: %d slots of %d", c.Block, c.Epoch, at, len(v.hours))
 			}
-			w.shares = append(w.shares, weighedShare{form: b.form(c.Epoch, c.Case, of), weight: s.Weight, limits: limits})
+			out = append(out, weighable{caseKey{c.Block, c.Epoch, c.Case}, b.form(c.Epoch, c.Case, of), limits})
 		}
-		pf.cases = append(pf.cases, w)
+	}
+	return out, nil
+}
+
+// leaf reads a leaf.
+func (part *Part) leaf(p *Problem, leaf *Leaf, blocks []*block, cuts []weighable) (*proof, error) {
+	if len(leaf.Needs) != len(part.Needs) {
+		return nil, fmt.Errorf("multipliers of %d needs, there are %d", len(leaf.Needs), len(part.Needs))
+	}
+	limits, err := part.byLimit(p, leaf.Limits)
+	if err != nil {
+		return nil, err
+	}
+	pf := &proof{p: p, part: part, blocks: blocks, path: leaf.Path, limits: limits, needs: leaf.Needs}
+	place := map[caseKey]int{}
+	for _, s := range leaf.Shares {
+		if s.Cut < 0 || s.Cut >= len(cuts) {
+			return nil, fmt.Errorf("there is no cut %d", s.Cut)
+		}
+		c := &cuts[s.Cut]
+		at, ok := place[c.caseKey]
+		if !ok {
+			at = len(pf.cases)
+			place[c.caseKey] = at
+			pf.cases = append(pf.cases, weighed{block: c.block, epoch: c.epoch, weight: p.Epochs[c.epoch].Cases[c.c].Weight})
+		}
+		pf.cases[at].shares = append(pf.cases[at].shares, weighedShare{form: c.form, weight: s.Weight, limits: c.limits})
 	}
 	return pf, nil
 }

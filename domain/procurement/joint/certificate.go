@@ -25,6 +25,7 @@ type Part struct {
 	// Alone proves the bound of a part that is one pool with one demand, as a certificate of the
 	// pool that [Problem.Alone] describes. Any other part is proven by Leaves.
 	Alone  *procurement.Certificate `json:"alone,omitempty"`
+	Cases  []CaseProof              `json:"cases,omitempty"` // that the leaves refer to
 	Leaves []Leaf                   `json:"leaves,omitempty"`
 }
 
@@ -44,8 +45,9 @@ const One = 1_000_000_000_000
 
 // Leaf proves a bound on the cost of the purchases of a part that take its Path. A part's bound is
 // the smallest of its leaves' bounds. Their paths are exhaustive: there is one leaf with an empty
-// path, or all paths begin with the same choice. In the second case the leaves with Bought true,
-// without that first turn, are again exhaustive, and so are those with Bought false.
+// path, or all paths begin with a turn at the same choice and units. In the second case the leaves
+// with Bought true, without that first turn, are again exhaustive, and so are those with Bought
+// false.
 //
 // # The bound
 //
@@ -53,11 +55,10 @@ const One = 1_000_000_000_000
 // amounts are W times their values. Divisions of integers are exact fractions unless a rounding is
 // written: ⌊ ⌋ down, ⌈ ⌉ up. Sums are over the part, or over the block in question.
 //
-// A limit l has the multiplier ν(l) = Limits ≥ 0, and a share (below) has its own multipliers
-// ν ≥ 0. They are in 10⁻⁹ Nano per Nano if the limit counts money, and in Nano per unit-hour if it
+// A limit l has the multiplier ν(l) = Limits ≥ 0, and a cut (below) has its own multipliers ν ≥ 0. They are in 10⁻⁹ Nano per Nano if the limit counts money, and in Nano per unit-hour if it
 // counts unit-hours. A need n has for its k-th epoch Needs[n][k] ≥ 0, in Nano for one of Least.
 //
-// An epoch's prices in a share are as follows, with S(l) = Limit.Serving[epoch] (0 if nil). A sum
+// An epoch's prices in a cut are as follows, with S(l) = Limit.Serving[epoch] (0 if nil). A sum
 // is over the limits of the kind that it names:
 //
 //	on-demand' = ⌊on-demand · (10¹² + Σ money ν·S) / 10¹²⌋, where it is not negative
@@ -85,9 +86,9 @@ const One = 1_000_000_000_000
 //	    − Σ quotas, not Unlimited: κ·Q − Σ pools (π·G + β·P) − Σ spends ρ·S/10⁹
 //
 // and costs at least that, because the prices are a feasible point of the dual of the hour. A block
-// in an epoch and case (Cases, at most one for each; without one there are no shares) has shares,
-// whose weights sum to at most One. Summing over the block's slots, each times its hours, at the
-// vector that the share names for the slot, gives
+// in an epoch and case (Part.Cases, at most one for each) has cuts. A leaf gives shares to some of
+// them. The weights of its shares of one block, epoch and case sum to at most One. Summing over the
+// block's slots, each times its hours, at the vector that the cut names for the slot, gives
 //
 //	V(block,e,c) = case weight · Σ shares weight/One · Σ slots hours · v
 //
@@ -96,40 +97,51 @@ const One = 1_000_000_000_000
 //
 //	Π(p,e) = Σ cases case weight · Σ shares weight/One · Σ slots hours·π, and so B(p,e) with β, R(s,e) with ρ/10⁹.
 //
-// The reduced cost of a unit of choice j is
+// Let D(p,e) be the most units of a pool that demand can take in an hour: the largest of ⌈Σ routes to
+// it units·Num/Den⌉ over the slots of all cases. Further capacity and spend that can be of use is
 //
-//	r(j) = W·Cost + Σ limits W·ν(l)·Spent(l) (·10⁻⁹ if l counts money)
-//	       − Σ covers, epochs covered: Units·(Π if guaranteed, else B)
-//	       − Σ spend covers, epochs covered: PerHour·R
-//	       − Σ needs n, its k-th epoch, covered by a guaranteed cover, terms of the cover's pool: W·Needs[n][k]·PerUnit·Units
+//	for guaranteed units    g(p,e) = max(0, max(D, needs of the pool in the epoch: ⌈Least/PerUnit⌉) − HeldGuaranteed)
+//	for discount-only units o(p,e) = max(0, D − HeldDiscountOnly)
+//	for a spend             s(s,e) = max(0, Σ its pools D·SpendPrice − what is held)
 //
-// and x(j), the units bought, are between 0 and Max. The path narrows that: a choice with Bought
-// true has at least max(1, Least), and one with Bought false has none. The other choices of the
-// group of a bought one have none. A leaf that leaves no x (two of a group are bought, a choice is
-// both bought and not, or Least is above Max) proves that its path is impossible, and does not
-// count. The bound is
+// and the net cost of x units of choice j is
 //
-//	Σ blocks,e,c: E + Σ choices: least of r·x + Σ needs n, k: W·Needs[n][k]·(Least − Σ terms PerUnit·HeldGuaranteed)
+//	r(j,x) = x·(W·Cost + Σ limits W·ν(l)·Spent(l) (·10⁻⁹ if l counts money))
+//	         − Σ guaranteed covers, epochs covered: min(x·Units, g)·(Π + Σ needs n, its k-th epoch: W·Needs[n][k]·PerUnit)
+//	         − Σ other covers, epochs covered: min(x·Units, o)·B
+//	         − Σ spend covers, epochs covered: min(x·PerHour, s)·R
+//
+// where x, the units bought, is 0 or between Least and Max. Each turn of the path narrows that, with n =
+// Units, or 1 where it is 0: a choice with Bought true has at least max(n, Least) units, and one
+// with Bought false at most n − 1, and none if that is below Least. Both ends then move inwards to
+// multiples of Lot. The other choices of the group of a bought one have none. A leaf that leaves no
+// x (two of a group are bought, or an upper end is below a lower one) proves that its path is
+// impossible, and does not count. The bound is
+//
+//	Σ blocks,e,c: E + Σ choices: least r(j,x) + Σ needs n, k: W·Needs[n][k]·⌈Least − Σ terms PerUnit·HeldGuaranteed⌉
 //	− Σ limits: W·ν(l)·Most (·10⁻⁹ if l counts money)
 //
-// rounded down to an integer, provided that for every limit with Serving, and every block, epoch
-// and case
+// rounded down to an integer, where ⌈ ⌉ rounds up to a multiple of the greatest common divisor of the
+// need's PerUnit, because units are whole. Of the choices of a group, of which at most one is bought, only the
+// smallest of their terms r(j,x) counts. This holds provided that for every limit with Serving, and
+// every block, epoch and case
 //
-//	Σ shares weight/One · the share's ν(l) ≤ ν(l)
+//	Σ shares weight/One · the cut's ν(l) ≤ ν(l)
 //
-// (the multiplier in shares of a limit without Serving is 0), and that no choice with r < 0 may be
-// bought without bound. Otherwise the leaf proves nothing.
+// (the multiplier in cuts of a limit without Serving is 0), and that every least r exists.
+// Otherwise the leaf proves nothing.
 type Leaf struct {
 	Path   []Turn               `json:"path,omitempty"`
 	Limits []int64              `json:"limits,omitempty"` // by Part.Limits
 	Needs  [][]procurement.Nano `json:"needs,omitempty"`  // by Part.Needs, Need.Epochs
-	Cases  []CaseProof          `json:"cases"`            // by block, epoch, case
+	Shares []Share              `json:"shares"`           // by cut, ascending
 }
 
-// Turn says whether any units of a choice are bought.
+// Turn says whether at least Units of a choice are bought; 0 means any at all.
 type Turn struct {
 	Choice int  `json:"choice"`
 	Bought bool `json:"bought"`
+	Units  int  `json:"units,omitempty"`
 }
 
 // Vector is the prices of an hour, in Nano, from which all others follow: of a firm unit of a pool,
@@ -145,15 +157,21 @@ type CaseProof struct {
 	Block   int      `json:"block"` // position in Part.Blocks
 	Epoch   int      `json:"epoch"`
 	Case    int      `json:"case"`
-	Vectors []Vector `json:"vectors"` // that the shares refer to
-	Shares  []Share  `json:"shares"`
+	Vectors []Vector `json:"vectors"` // that the cuts refer to
+	Cuts    []Cut    `json:"cuts"`
 }
 
-// Share is prices for every slot of a block in a case, with a weight.
-type Share struct {
-	Weight int64   `json:"weight"`           // in 1/One
+// Cut is prices for every slot of a block in a case. Any of them prove a bound on the cost of
+// serving it that is linear in what is bought (a cut in the sense of Benders, 1962).
+type Cut struct {
 	Limits []int64 `json:"limits,omitempty"` // multipliers by Part.Limits; nil: all 0
 	// Slots are runs of slots with the same vector: pairs of a number of slots and the index of
 	// their vector, as unsigned varints (encoding/binary).
 	Slots []byte `json:"slots"`
+}
+
+// Share is the weight of a cut in a leaf. Cuts are counted through all Part.Cases.
+type Share struct {
+	Cut    int   `json:"cut"`
+	Weight int64 `json:"weight"` // in 1/One
 }

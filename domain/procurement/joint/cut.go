@@ -46,6 +46,40 @@ func (pd *priced) value() float64 {
 	return sum
 }
 
+// spread is what units, in fractions of the grid, cover in the master (see [covered]).
+func (s *solver) spread(units []int64) *cover {
+	p, useful := s.p, s.useful
+	out := p.cover(make([]int64, len(units)), s.grid)
+	for j, x := range units {
+		if x == 0 {
+			continue
+		}
+		c := &p.Choices[j]
+		n := int64(max(c.least(), s.lows[j]))
+		for i := range c.Cover {
+			k := &c.Cover[i]
+			to := out.discountOnly
+			if k.Guaranteed {
+				to = out.guaranteed
+			}
+			for m := k.From; m < k.To; m++ {
+				v := min(scale(x, int64(k.Units), 1), scale(x, useful.most(k, m), n))
+				to[m][k.Pool] = min(farBeyond, to[m][k.Pool]+min(farBeyond, v))
+			}
+		}
+		for _, k := range c.Spend {
+			for m := k.From; m < k.To; m++ {
+				v := scale(x, int64(k.PerHour), 1)
+				if most := useful.spends[m][k.Spend]; most.IsInt64() {
+					v = min(v, scale(x, most.Int64(), n))
+				}
+				out.spends[m][k.Spend] = min(farBeyond, out.spends[m][k.Spend]+min(farBeyond, v))
+			}
+		}
+	}
+	return out
+}
+
 // query prices all slots with what units cover. It returns the cost (times the weight, in Nano),
 // including the multipliers' part for what serving may take of limits, and the resulting cuts.
 func (s *solver) query(units []float64, multipliers []int64) (float64, []*cut, error) {
@@ -55,7 +89,7 @@ func (s *solver) query(units []float64, multipliers []int64) (float64, []*cut, e
 		x[j] = int64(math.Round(v * float64(s.grid)))
 		value += float64(float64(float64(x[j])/float64(s.grid)*float64(s.p.Choices[j].Cost)) * float64(s.p.Weight))
 	}
-	have := s.p.cover(x, s.grid)
+	have := s.spread(x)
 	var cuts []*cut
 	for _, k := range s.keys {
 		at := s.at(k, have)
@@ -81,6 +115,7 @@ func (s *solver) query(units []float64, multipliers []int64) (float64, []*cut, e
 // the given number of rounds is reached.
 func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 	p := s.p
+	s.lows = p.lows(path)
 	s.center.units, s.center.value = nil, math.Inf(1)
 	var a *answer
 	before, still := math.Inf(-1), 0
@@ -92,7 +127,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 			return nil, err
 		}
 		a = next
-		if len(path) == 0 && len(s.leafs) == 0 {
+		if len(path) == 0 && len(s.nodes) == 0 {
 			s.root = a
 		}
 		if a.bound > before+float64(1e-7*math.Abs(before)) || p.keeping {
@@ -115,14 +150,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 				return a, err
 			}
 		}
-		multipliers := s.ms.multipliers(a)
-		for l := range multipliers {
-			if p.Limits[l].Serving == nil {
-				multipliers[l] = 0
-			} else {
-				multipliers[l] = min(multipliers[l], p.highest(l))
-			}
-		}
+		multipliers := s.multipliers(a)
 		// Halfway to the best, and if that gives nothing new, at the solution itself.
 		halfway := s.center.units != nil && still%3 != 2
 		var cuts []*cut
@@ -147,9 +175,22 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 			}
 			halfway = false
 		}
-		s.ms.forget(a)
+		s.ms.forget(a, longIdle)
 		s.ms.add(cuts, s.blocks)
 	}
+}
+
+// multipliers are those of limits in the master's solution that serving takes of.
+func (s *solver) multipliers(a *answer) []int64 {
+	out := s.ms.multipliers(a)
+	for l := range out {
+		if s.p.Limits[l].Serving == nil {
+			out[l] = 0
+		} else {
+			out[l] = min(out[l], s.p.highest(l))
+		}
+	}
+	return out
 }
 
 // ask prices all slots with what units cover, under the limits if serving takes of any; see query.
@@ -190,7 +231,7 @@ func (s *solver) dearer(x []float64, multipliers []int64) (float64, []*cut, erro
 			room[l].SetInt64(0)
 		}
 	}
-	have := p.cover(scaled, s.grid)
+	have := s.spread(scaled)
 	m, err := p.mixed(room, multipliers, dearerRounds*len(s.serving), closeEnough/10,
 		func(multipliers []int64) (*outcome, error) {
 			var cuts []*cut

@@ -3,6 +3,7 @@ package joint
 import (
 	"errors"
 	"math"
+	"math/big"
 	"slices"
 
 	"quartermaster/domain/linear"
@@ -44,7 +45,7 @@ func (s *solver) relaxed(of *Problem) *solver {
 	t.open()
 	q.ceilings(t)
 	t.seen = map[caseKey]*spot{}
-	t.ms = newMaster(&q, t.part, t.blocks, q.one, t.work)
+	t.ms = newMaster(&q, t.part, t.blocks, t.useful, q.one, t.work)
 	return t
 }
 
@@ -182,7 +183,7 @@ func (pf *proof) members() map[Member]bool {
 	}
 	_, slope := pf.sum()
 	for _, j := range pf.part.Choices {
-		if worth, cost := pf.worth(j, &slope); worth.Cmp(cost) > 0 {
+		if n := p.Choices[j].least(); pf.worth(j, &slope).of(n).Cmp(new(big.Int).Mul(pf.cost(j), big.NewInt(int64(n)))) > 0 {
 			out[Member{"choice", p.Choices[j].ID, j}] = true
 		}
 	}
@@ -193,7 +194,7 @@ func (pf *proof) members() map[Member]bool {
 			if w.shares[k].weight == 0 {
 				continue
 			}
-			for _, t := range w.shares[k].of {
+			for _, t := range w.shares[k].from.tallies(b) {
 				for i, q := range b.Quotas {
 					if t.worth.kappa[i] != 0 {
 						out[Member{"quota", p.Quotas[q], q}] = true

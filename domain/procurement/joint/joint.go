@@ -33,7 +33,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "joint/1"
+const Method = "joint/2"
 
 // Problem is pools, their demand, and what can be bought.
 //

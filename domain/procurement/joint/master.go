@@ -28,11 +28,24 @@ type master struct {
 	need               [][]int // by need of the part and its epochs: row
 	limit              map[int]int
 	limitUnit          map[int]float64
+	useful             *saturation
+	covers             []covered
 	cuts               []*cut
 	firstCut           int // row
 	basis              *linear.Basis
 	work               *Work
+	effort             int // of the programs solved, in about a microsecond
 }
+
+// covered is an entry of a row of what choices cover: at so many units of a choice and more, each
+// counts for min(each, most/units).
+type covered struct {
+	choice, row, entry int
+	each, most         float64
+}
+
+// at is what a unit counts for where at least n are bought, if any.
+func (c *covered) at(n int) float64 { return min(c.each, c.most/float64(n)) }
 
 type capKey struct{ epoch, kind, of int }
 
@@ -67,6 +80,7 @@ type cut struct {
 	caseKey
 	multipliers []int64 // by limit of the problem
 	priced      *priced
+	form        *form
 	constant    float64   // in Nano, at what is held, times the case's weight
 	pi, beta    []float64 // by pool of the block, times the case's weight
 	rho         []float64 // by spend of the block, times the case's weight
@@ -79,7 +93,7 @@ type cut struct {
 const longIdle = 5
 
 // forget drops cuts that have long been slack. They have no price, so the bound does not change.
-func (ms *master) forget(a *answer) {
+func (ms *master) forget(a *answer, idle int) {
 	if a.Basis == nil {
 		return
 	}
@@ -89,7 +103,7 @@ func (ms *master) forget(a *answer) {
 		if c.row < len(a.Prices) {
 			if c.idle++; a.Basis.Rows[c.row] != linear.Basic {
 				c.idle = 0
-			} else if c.idle > longIdle {
+			} else if c.idle > idle {
 				c.row = -1
 				continue
 			}
@@ -103,11 +117,11 @@ func (ms *master) forget(a *answer) {
 	ms.basis = &linear.Basis{Columns: a.Basis.Columns, Rows: basis}
 }
 
-func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work) *master {
+func newMaster(p *Problem, part *Part, blocks []*block, useful *saturation, unit float64, work *Work) *master {
 	ms := &master{
 		p: p, part: part, unit: unit, work: work,
 		choice: map[int]int{}, cap: map[capKey]int{}, take: map[takeKey]int{}, theta: map[caseKey]int{},
-		limit: map[int]int{}, limitUnit: map[int]float64{},
+		limit: map[int]int{}, limitUnit: map[int]float64{}, useful: useful,
 	}
 	w := float64(p.Weight)
 	for _, j := range part.Choices {
@@ -120,8 +134,7 @@ func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work
 	}
 	// What choices cover: cap − Σ units·x = 0.
 	capRow := map[capKey]int{}
-	var order []capKey
-	add := func(k capKey, j int, v float64) {
+	add := func(k capKey, j int, each, most float64) {
 		at, ok := capRow[k]
 		if !ok {
 			at = len(ms.rows)
@@ -129,47 +142,68 @@ func newMaster(p *Problem, part *Part, blocks []*block, unit float64, work *Work
 			ms.rows = append(ms.rows, masterRow{})
 			ms.cap[k] = ms.column(0, 0, math.Inf(1))
 			ms.rows[at].put(ms.cap[k], 1)
-			order = append(order, k)
 		}
 		r := &ms.rows[at]
-		for i, col := range r.at {
-			if col == ms.choice[j] {
-				r.value[i] -= v
-				return
+		c := covered{j, at, slices.Index(r.at, ms.choice[j]), each, most}
+		v := c.at(p.Choices[j].least())
+		if c.entry >= 0 {
+			// Two covers of one pool count in full together.
+			for i := range ms.covers {
+				if x := &ms.covers[i]; x.choice == j && x.row == at {
+					x.each, x.most = x.each+each, math.Inf(1)
+					r.value[c.entry] = -x.each
+				}
 			}
+			return
 		}
-		r.put(ms.choice[j], -v)
+		c.entry = len(r.at)
+		r.at, r.value = append(r.at, ms.choice[j]), append(r.value, -v)
+		ms.covers = append(ms.covers, c)
 	}
 	for _, j := range part.Choices {
 		c := &p.Choices[j]
-		for _, k := range c.Cover {
+		for i := range c.Cover {
+			k := &c.Cover[i]
 			kind := capDiscountOnly
 			if k.Guaranteed {
 				kind = capGuaranteed
 			}
 			for m := k.From; m < k.To; m++ {
-				add(capKey{m, kind, k.Pool}, j, float64(k.Units))
+				add(capKey{m, kind, k.Pool}, j, float64(k.Units), float64(ms.useful.most(k, m)))
 			}
 		}
 		for _, k := range c.Spend {
 			for m := k.From; m < k.To; m++ {
-				add(capKey{m, capSpend, k.Spend}, j, float64(k.PerHour)/1e9)
+				most, _ := new(big.Float).SetInt(ms.useful.spends[m][k.Spend]).Float64()
+				add(capKey{m, capSpend, k.Spend}, j, float64(k.PerHour)/1e9, most/1e9)
 			}
 		}
+	}
+	// At most one choice of a group is bought, and of each at most what is of use.
+	groups := map[string]int{}
+	for _, j := range part.Choices {
+		g := p.Choices[j].Group
+		if g == "" || p.useful(ms.useful, j) == 0 {
+			continue
+		}
+		at, ok := groups[g]
+		if !ok {
+			at = len(ms.rows)
+			groups[g] = at
+			ms.rows = append(ms.rows, masterRow{lower: math.Inf(-1), upper: 1})
+		}
+		ms.rows[at].put(ms.choice[j], 1/float64(p.useful(ms.useful, j)))
 	}
 	for _, n := range part.Needs {
 		need := &p.Needs[n]
 		var rows []int
 		for _, m := range need.Epochs {
-			left := float64(need.Least)
-			r := masterRow{upper: math.Inf(1)}
+			r := masterRow{lower: float64(need.left(p, m)), upper: math.Inf(1)}
 			for _, t := range need.Terms {
-				left -= float64(float64(t.PerUnit) * float64(p.Epochs[m].Pools[t.Pool].HeldGuaranteed))
 				if col, ok := ms.cap[capKey{m, capGuaranteed, t.Pool}]; ok {
 					r.put(col, float64(t.PerUnit))
 				}
 			}
-			r.lower = left
 			if p.keeping {
 				r.put(ms.column(1/max(1, float64(need.Least)), 0, math.Inf(1)), 1)
 			}
@@ -273,7 +307,9 @@ func (p *Problem) newCut(blocks []*block, k caseKey, multipliers []int64, pd *pr
 		v, _ := new(big.Float).SetInt(x).Float64()
 		return v * w
 	}
-	c := &cut{caseKey: k, row: -1, multipliers: p.asked(k.epoch, multipliers), priced: pd, constant: number(f.held) / 1e9}
+	c := &cut{
+		caseKey: k, row: -1, multipliers: p.asked(k.epoch, multipliers), priced: pd, form: f, constant: number(f.held) / 1e9,
+	}
 	for i := range f.pi {
 		c.pi, c.beta = append(c.pi, number(f.pi[i])), append(c.beta, number(f.beta[i]))
 	}
@@ -411,7 +447,17 @@ func (ms *master) program(path []Turn) (*linear.Program, bool) {
 		}
 	}
 	g.Start = make([]int, len(ms.cost)+1)
+	for i := range ms.covers {
+		if c := &ms.covers[i]; low[c.choice] > ms.p.Choices[c.choice].least() {
+			ms.rows[c.row].value[c.entry] = -c.at(low[c.choice])
+		}
+	}
 	appendRows(g, ms.rows)
+	for i := range ms.covers {
+		if c := &ms.covers[i]; low[c.choice] > ms.p.Choices[c.choice].least() {
+			ms.rows[c.row].value[c.entry] = -c.at(ms.p.Choices[c.choice].least())
+		}
+	}
 	return g, true
 }
 
@@ -455,6 +501,10 @@ type answer struct {
 	cuts  []*cut          // of its last rows
 }
 
+// missing is the price of missing a need by one or a limit by its unit, in the master's money, of
+// which buying nothing costs a million.
+const missing = 1e6
+
 // errImpossible means that the master is infeasible.
 var errImpossible = fmt.Errorf("no purchases keep all of what is needed and limited")
 
@@ -463,6 +513,49 @@ func (ms *master) solve(ctx context.Context, lp linear.Solver, path []Turn) (*an
 	if !ok {
 		return nil, errImpossible
 	}
+	return ms.run(ctx, lp, g)
+}
+
+// missed solves the master where needs and limits may be missed, at a price that is beyond any
+// cost. Its prices prove a high bound where the needs and limits are impossible under the path.
+func (ms *master) missed(ctx context.Context, lp linear.Solver, path []Turn) (*answer, error) {
+	g, ok := ms.program(path)
+	if !ok {
+		return nil, errImpossible
+	}
+	var at []int
+	var by []float64
+	for _, rows := range ms.need {
+		for _, row := range rows {
+			at, by = append(at, row), append(by, 1)
+		}
+	}
+	for _, l := range ms.part.Limits {
+		at, by = append(at, ms.limit[l]), append(by, -1)
+	}
+	g.Cost, g.Lower, g.Upper = slices.Clone(g.Cost), slices.Clone(g.Lower), slices.Clone(g.Upper)
+	for i := range at {
+		g.Cost, g.Lower, g.Upper = append(g.Cost, missing), append(g.Lower, 0), append(g.Upper, math.Inf(1))
+		g.Index, g.Value = append(g.Index, at[i]), append(g.Value, by[i])
+		g.Start = append(g.Start, len(g.Index))
+	}
+	g.Warm = nil
+	basis := ms.basis
+	a, err := ms.run(ctx, lp, g)
+	ms.basis = basis
+	return a, err
+}
+
+// count counts the work of a program.
+func (ms *master) count(g *linear.Program, s *linear.Solution) {
+	size := len(g.Cost) + len(g.RowLower)
+	ms.work.Masters++
+	ms.work.Iterations += s.Iterations
+	ms.effort += 4000 + 10*size + (s.Iterations+10*s.Nodes)*size/2
+}
+
+// run solves the master's program.
+func (ms *master) run(ctx context.Context, lp linear.Solver, g *linear.Program) (*answer, error) {
 	s, err := lp.Solve(ctx, g, linear.Limits{})
 	if err != nil && ctx.Err() == nil && g.Warm != nil {
 		// Rarely the simplex fails numerically, and succeeds from another start.
@@ -472,8 +565,7 @@ func (ms *master) solve(ctx context.Context, lp linear.Solver, path []Turn) (*an
 	if err != nil {
 		return nil, err
 	}
-	ms.work.Masters++
-	ms.work.Iterations += s.Iterations
+	ms.count(g, s)
 	switch s.Status {
 	case linear.Optimal:
 	case linear.Infeasible:
@@ -504,11 +596,10 @@ func (ms *master) multipliers(a *answer) []int64 {
 }
 
 // prove rounds the prices of a solution to a proof. It repairs what rounding and the solver's
-// tolerance broke: weights with a sum above One, limits that shares price higher, and unbounded
-// choices that are worth more than they cost.
+// tolerance broke: weights with a sum above One, and limits that shares price higher.
 func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut) {
 	p := ms.p
-	pf := &proof{p: p, part: ms.part, blocks: blocks, path: path, limits: ms.multipliers(a)}
+	pf := &proof{p: p, part: ms.part, blocks: blocks, path: path, limits: ms.multipliers(a), useful: ms.useful}
 	for i, n := range ms.part.Needs {
 		var of []procurement.Nano
 		for k := range p.Needs[n].Epochs {
@@ -530,10 +621,8 @@ func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut
 			place[c.caseKey] = at
 			pf.cases = append(pf.cases, weighed{block: c.block, epoch: c.epoch, weight: p.Epochs[c.epoch].Cases[c.c].Weight})
 		}
-		of := c.priced.tallies(blocks[c.block])
-		f := blocks[c.block].form(c.epoch, c.c, of)
 		pf.cases[at].shares = append(pf.cases[at].shares, weighedShare{
-			form: f, weight: min(weight, One), limits: c.multipliers, of: of,
+			form: c.form, weight: min(weight, One), limits: c.multipliers, from: c.priced,
 		})
 		used = append(used, c)
 	}
@@ -559,142 +648,88 @@ func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut
 			}
 		}
 	}
-	ms.afford(pf)
 	return pf, used
 }
 
-// afford lowers the shares and needs of epochs until no unbounded choice is worth more than it
-// costs.
-func (ms *master) afford(pf *proof) {
-	p := ms.p
-	_, high, ok := p.rangeOf(pf.path, ms.part.Choices)
-	if !ok {
-		return
-	}
-	of := make([]int, len(p.Pools))
-	ofSpend := make([]int, len(p.Spends))
-	for b := range pf.blocks {
-		for _, i := range pf.blocks[b].Pools {
-			of[i] = b
-		}
-		for _, i := range pf.blocks[b].Spends {
-			ofSpend[i] = b
-		}
-	}
-	for range 3 {
-		_, s := pf.sum()
-		again := false
-		for _, j := range ms.part.Choices {
-			if high[j] != procurement.Unlimited {
-				continue
-			}
-			worth, cost := pf.worth(j, &s)
-			if worth.Cmp(cost) <= 0 {
-				continue
-			}
-			// ⌊cost/worth⌋ in 1/One, slightly reduced for rounding.
-			v := new(big.Int).Mul(cost, big.NewInt(One))
-			factor := max(0, v.Quo(v, worth).Int64()-1)
-			lower := func(m, b int, worth func(*form) *big.Int) {
-				for i := range pf.cases {
-					if w := &pf.cases[i]; w.epoch == m && w.block == b {
-						for k := range w.shares {
-							if worth(w.shares[k].form).Sign() > 0 {
-								w.shares[k].weight = scale(w.shares[k].weight, factor, One)
-							}
-						}
-					}
-				}
-			}
-			for _, k := range p.Choices[j].Cover {
-				for m := k.From; m < k.To; m++ {
-					at, _ := slices.BinarySearch(pf.blocks[of[k.Pool]].Pools, k.Pool)
-					lower(m, of[k.Pool], func(f *form) *big.Int {
-						if k.Guaranteed {
-							return f.pi[at]
-						}
-						return f.beta[at]
-					})
-					for i, n := range ms.part.Needs {
-						for at, e := range p.Needs[n].Epochs {
-							if e == m {
-								pf.needs[i][at] = procurement.Nano(scale(int64(pf.needs[i][at]), factor, One))
-							}
-						}
-					}
-				}
-			}
-			for _, k := range p.Choices[j].Spend {
-				for m := k.From; m < k.To; m++ {
-					at, _ := slices.BinarySearch(pf.blocks[ofSpend[k.Spend]].Spends, k.Spend)
-					lower(m, ofSpend[k.Spend], func(f *form) *big.Int { return f.rho[at] })
-				}
-			}
-			again = true
-			_, s = pf.sum()
-		}
-		if !again {
-			return
-		}
-	}
+// written is the cuts of a part's proofs, by block, epoch and case as they are first used.
+type written struct {
+	ms    *master
+	place map[caseKey]int
+	at    map[*cut][2]int // case and cut
 }
 
-// leaf writes a proof as a Leaf.
-func (ms *master) leaf(pf *proof, used []*cut) Leaf {
-	p := ms.p
-	byPart := func(v []int64) []int64 {
-		out := make([]int64, 0, len(ms.part.Limits))
-		for _, l := range ms.part.Limits {
-			out = append(out, v[l])
-		}
-		return out
+// put writes a cut, unless it is there already.
+func (w *written) put(c *cut) {
+	if _, ok := w.at[c]; ok {
+		return
 	}
-	leaf := Leaf{Path: pf.path, Limits: byPart(pf.limits), Needs: pf.needs, Cases: []CaseProof{}}
-	if len(ms.part.Limits) == 0 {
-		leaf.Limits = nil
+	p, part := w.ms.p, w.ms.part
+	at, ok := w.place[c.caseKey]
+	if !ok {
+		at = len(part.Cases)
+		w.place[c.caseKey] = at
+		part.Cases = append(part.Cases, CaseProof{Block: c.block, Epoch: c.epoch, Case: c.c})
 	}
-	place := map[caseKey]int{}
-	share := map[caseKey]int{}
-	for _, c := range used {
-		at, ok := place[c.caseKey]
-		if !ok {
-			at = len(leaf.Cases)
-			place[c.caseKey] = at
-			leaf.Cases = append(leaf.Cases, CaseProof{Block: c.block, Epoch: c.epoch, Case: c.c})
+	to := &part.Cases[at]
+	where := make([]int, len(c.priced.entries))
+	for i, e := range c.priced.entries {
+		where[i] = slices.IndexFunc(to.Vectors, func(v Vector) bool { return equalVectors(&v, &e.vector) })
+		if where[i] < 0 {
+			where[i] = len(to.Vectors)
+			to.Vectors = append(to.Vectors, e.vector)
 		}
-		weight := pf.cases[at].shares[share[c.caseKey]].weight
-		share[c.caseKey]++
-		if weight == 0 {
-			continue
-		}
-		to := &leaf.Cases[at]
-		where := make([]int, len(c.priced.entries))
-		for i, e := range c.priced.entries {
-			where[i] = -1
-			for k := range to.Vectors {
-				if equalVectors(&to.Vectors[k], &e.vector) {
-					where[i] = k
-					break
+	}
+	x := Cut{Slots: shareOf(c.priced.slots, where)}
+	for _, l := range part.Limits {
+		if p.Limits[l].Serving != nil && c.multipliers[l] != 0 {
+			x.Limits = w.ms.byPart(c.multipliers)
+			for i, l := range part.Limits {
+				if p.Limits[l].Serving == nil {
+					x.Limits[i] = 0
 				}
 			}
-			if where[i] < 0 {
-				where[i] = len(to.Vectors)
-				to.Vectors = append(to.Vectors, e.vector)
-			}
+			break
 		}
-		s := Share{Weight: weight, Slots: shareOf(c.priced.slots, where)}
-		for _, l := range ms.part.Limits {
-			if p.Limits[l].Serving != nil && c.multipliers[l] != 0 {
-				s.Limits = byPart(c.multipliers)
-				for i, l := range ms.part.Limits {
-					if p.Limits[l].Serving == nil {
-						s.Limits[i] = 0
-					}
-				}
-				break
-			}
-		}
-		to.Shares = append(to.Shares, s)
 	}
-	return leaf
+	w.at[c] = [2]int{at, len(to.Cuts)}
+	to.Cuts = append(to.Cuts, x)
+}
+
+// byPart converts multipliers by limit of the problem to those by limit of the part.
+func (ms *master) byPart(v []int64) []int64 {
+	out := make([]int64, 0, len(ms.part.Limits))
+	for _, l := range ms.part.Limits {
+		out = append(out, v[l])
+	}
+	return out
+}
+
+// write writes proofs as the leaves of the part, and the cuts that they use.
+func (ms *master) write(leafs tree) {
+	w := &written{ms: ms, place: map[caseKey]int{}, at: map[*cut][2]int{}}
+	for i := range leafs {
+		leafs[i].each(func(c *cut, weight int64) {
+			if weight != 0 {
+				w.put(c)
+			}
+		})
+	}
+	first := make([]int, len(ms.part.Cases)+1) // the number of each case's first cut
+	for i := range ms.part.Cases {
+		first[i+1] = first[i] + len(ms.part.Cases[i].Cuts)
+	}
+	for i := range leafs {
+		n := leafs[i]
+		leaf := Leaf{Path: n.path, Limits: ms.byPart(n.pf.limits), Needs: n.pf.needs, Shares: []Share{}}
+		if len(ms.part.Limits) == 0 {
+			leaf.Limits = nil
+		}
+		n.each(func(c *cut, weight int64) {
+			if weight != 0 {
+				leaf.Shares = append(leaf.Shares, Share{first[w.at[c][0]] + w.at[c][1], weight})
+			}
+		})
+		slices.SortFunc(leaf.Shares, func(a, b Share) int { return a.Cut - b.Cut })
+		ms.part.Leaves = append(ms.part.Leaves, leaf)
+	}
 }

@@ -13,18 +13,24 @@ import (
 
 // Bounds of the search. All are counts, so that equal problems take equal work.
 const (
-	cutRounds    = 60   // masters of the first leaf
-	doubtRounds  = 10   // of these, until the feasibility of the limits is decided
-	leafRounds   = 8    // masters of each further leaf
-	dearerRounds = 12   // for each limit, multipliers tried in a round
-	maxLeaves    = 60   // of branching
-	closeEnough  = 1e-5 // relative gap of the linear program at which cutting stops
-	goodEnough   = 1e-6 // relative gap of the answer at which the search stops
-	polishRounds = 30   // times all slots, for what trying single units may price
-	wholeRounds  = 12   // times a master is solved in whole units
-	weakGap      = 1e-3 // relative gap of the answer from which a bound without limits is tried
-	wholeGap     = 1e-4 // relative gap of the answer from which whole units are asked for
-	wholeChoices = 60   // with more choices the search is restricted to the neighbourhood of what is known
+	cutRounds    = 60         // masters of the first leaf
+	doubtRounds  = 10         // of these, until the feasibility of the limits is decided
+	leafRounds   = 4          // masters of each further leaf
+	dearerRounds = 12         // for each limit, multipliers tried in a round
+	maxSplits    = 2000       // of branching
+	branchGap    = 1e-5       // relative gap of the answer at which branching stops
+	branchWork   = 12_000_000 // of branching, see effort
+	wholeWork    = 5_000_000  // of masters in whole units
+	strongTries  = 8          // choices whose division is tried in a node
+	improveEvery = 20         // divisions after which a solution is rounded
+	wholeEnough  = 1e-6       // of a lot
+	closeEnough  = 1e-5       // relative gap of the linear program at which cutting stops
+	goodEnough   = 1e-6       // relative gap of the answer at which the search stops
+	polishRounds = 30         // times all slots, for what trying single units may price
+	wholeRounds  = 12         // times a master is solved in whole units
+	weakGap      = 1e-3       // relative gap of the answer from which a bound without limits is tried
+	wholeGap     = 1e-4       // relative gap of the answer from which whole units are asked for
+	wholeChoices = 60         // with more choices the search is restricted to the neighbourhood of what is known
 	wholeMany    = 500
 	wholeNodes   = 500     // of its branch and bound
 	wholeChecks  = 50000   // the number of checks whether to go on
@@ -129,7 +135,7 @@ func (p *Problem) solvePart(ctx, until context.Context, part *Part, lp linear.So
 	for _, j := range part.Choices {
 		out.Units[j] = s.best.units[j]
 	}
-	if len(s.leafs) == 0 {
+	if len(s.nodes) == 0 {
 		part.Leaves = []Leaf{p.freeLeaf(part)}
 		return s.best.cost, nil
 	}
@@ -139,13 +145,13 @@ func (p *Problem) solvePart(ctx, until context.Context, part *Part, lp linear.So
 // interrupted finishes a stopped search. It rounds what the last master bought, and proves a bound
 // by its prices if no other cut does.
 func (s *solver) interrupted() error {
-	if s.root != nil && len(s.leafs) == 0 {
+	if s.root != nil && len(s.nodes) == 0 {
 		if err := s.candidates(s.root); err != nil {
 			return err
 		}
 		n, err := s.prove(s.root, nil)
 		if err == nil && n.bound != nil && n.bound.Sign() > 0 {
-			s.leafs = []leafNode{n}
+			s.nodes = tree{{leafNode: n}}
 		}
 	}
 	if s.best.units == nil {
@@ -156,7 +162,7 @@ func (s *solver) interrupted() error {
 
 // freeLeaf proves that no cost is negative.
 func (p *Problem) freeLeaf(part *Part) Leaf {
-	leaf := Leaf{Cases: []CaseProof{}, Limits: make([]int64, len(part.Limits))}
+	leaf := Leaf{Shares: []Share{}, Limits: make([]int64, len(part.Limits))}
 	for _, n := range part.Needs {
 		leaf.Needs = append(leaf.Needs, make([]procurement.Nano, len(p.Needs[n].Epochs)))
 	}
@@ -165,6 +171,7 @@ func (p *Problem) freeLeaf(part *Part) Leaf {
 
 // open prepares what the solver prices.
 func (s *solver) open() {
+	s.useful = s.p.saturation()
 	for _, b := range s.part.Blocks {
 		s.blocks = append(s.blocks, newBlock(s.p, b))
 	}
@@ -308,7 +315,11 @@ type solver struct {
 		value float64
 	}
 	seen    map[caseKey]*spot
-	leafs   []leafNode
+	useful  *saturation
+	lows    []int // of the path on which the master is solved
+	nodes   tree
+	gains   map[int]*gain   // by choice
+	start   int             // work before branching
 	root    *answer         // the last master's without a path
 	against map[Member]bool // of an infeasible relaxed problem: what the proof uses
 }
@@ -325,8 +336,8 @@ func (s *solver) solve() error {
 func (s *solver) search() error {
 	p := s.p
 	s.seen = map[caseKey]*spot{}
-	zero := make([]float64, len(p.Choices))
-	value, cuts, err := s.query(zero, make([]int64, len(p.Limits)))
+	s.lows = p.lows(nil)
+	value, cuts, err := s.query(make([]float64, len(p.Choices)), make([]int64, len(p.Limits)))
 	if err != nil {
 		return err
 	}
@@ -335,7 +346,7 @@ func (s *solver) search() error {
 		least = max(least, float64(p.Choices[j].Cost))
 	}
 	// Money is scaled so that the cost of buying nothing is a million.
-	s.ms = newMaster(p, s.part, s.blocks, max(1, max(value, least)/1e6), s.work)
+	s.ms = newMaster(p, s.part, s.blocks, s.useful, max(1, max(value, least)/1e6), s.work)
 	s.ms.add(cuts, s.blocks)
 
 	root, err := s.cut(nil, cutRounds)
@@ -348,11 +359,26 @@ func (s *solver) search() error {
 	if err := s.polish(); err != nil {
 		return err
 	}
-	if err := s.branch(root); err != nil {
+	first, err := s.prove(root, nil)
+	if err != nil {
 		return err
 	}
+	s.nodes = tree{{leafNode: first, answer: root}}
 	if err := s.unlimited(); err != nil {
 		return err
 	}
-	return s.whole(root)
+	if err := s.whole(root); err != nil {
+		return err
+	}
+	s.start = s.effort()
+	if err := s.branch(); err != nil {
+		return err
+	}
+	return s.polish()
 }
+
+// effort is the work so far, in about a microsecond.
+func (s *solver) effort() int { return s.work.Slots + s.ms.effort }
+
+// spent reports whether branching has done its work.
+func (s *solver) spent() bool { return s.effort()-s.start > branchWork }

@@ -12,13 +12,16 @@ import (
 // whole solves the master in whole units if rounding left a large gap or found nothing. Each answer
 // is evaluated, adds the cuts that it violates, and the master is solved again.
 func (s *solver) whole(root *answer) error {
-	low := s.low()
+	begun := s.effort()
 	for round := range wholeRounds {
+		if s.effort()-begun > wholeWork {
+			return nil
+		}
 		enough := wholeGap
 		if len(s.part.Choices) > wholeMany {
 			enough *= 2
 		}
-		if s.best.units != nil && s.best.value-low <= enough*s.best.value {
+		if s.near(enough) {
 			return nil
 		}
 		if round == 0 {
@@ -277,8 +280,7 @@ func (s *solver) wholeMaster(root *answer) (*answer, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	s.work.Masters++
-	s.work.Iterations += sol.Iterations
+	s.ms.count(g, sol)
 	if sol.X == nil {
 		return &answer{Solution: sol}, nil
 	}
