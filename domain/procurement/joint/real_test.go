@@ -81,7 +81,7 @@ func regions(demand [][]int) *joint.Problem {
 		d := discount(m)
 		e := joint.Epoch{Span: domain.Interval{From: domain.Instant(m) * hoursAMonth * domain.Hour, To: domain.Instant(m+1) * hoursAMonth * domain.Hour}}
 		for k := range demand {
-			e.Pools = append(e.Pools, joint.Supply{OnDemand: at(local[k], d), Spot: -1, Quota: -1, Spend: -1})
+			e.Pools = append(e.Pools, joint.Supply{OnDemand: at(local[k%len(local)], d), Spot: -1, Quota: -1, Spend: -1})
 			e.Shortage = append(e.Shortage, at(10, d))
 		}
 		for _, r := range p.Routes {
@@ -91,7 +91,7 @@ func regions(demand [][]int) *joint.Problem {
 			}
 			e.Routes = append(e.Routes, at(extra, d))
 		}
-		c := joint.Case{Weight: 1, Spot: []int{-1, -1, -1, -1}}
+		c := joint.Case{Weight: 1, Spot: slices.Repeat([]int{procurement.Unlimited}, len(demand))}
 		for h := range hoursAMonth {
 			s := joint.Slot{Hours: 1}
 			for k := range demand {
@@ -121,7 +121,7 @@ func regions(demand [][]int) *joint.Problem {
 				to := min(months, from+o.months)
 				cost := 0.0
 				for m := from; m < to; m++ {
-					cost += discount(m) * o.price * local[k] * hoursAMonth
+					cost += discount(m) * o.price * local[k%len(local)] * hoursAMonth
 				}
 				p.Choices = append(p.Choices, joint.Choice{
 					ID: fmt.Sprintf("region %d, %d months from %d", k, o.months, from), Cost: at(cost, 1), Max: procurement.Unlimited, Lot: 1,
