@@ -16,17 +16,19 @@ type ClosePrepared struct {
 	Postings []byte       `json:"postings,omitempty"`
 	Totals   []BooksTotal `json:"totals"` // one for each currency, by currency; without Postings
 	Checks   []CloseCheck `json:"checks"` // what was checked, in the order of the checklist
-	// Translated is the sum in the currency of the books, one total, and Rates are those that translated
-	// it. They translate the period from now on. Without a policy for that currency, both are empty.
+	// Translated are the sums in the currency of the books: first of everything in the one of all entities, then
+	// of each entity that keeps its books in one of its own, by entity. Rates are those that translated them. They
+	// translate the period from now on. Without a policy for the currency of the books, both are empty.
 	Translated []BooksTotal `json:"translated,omitempty"`
 	Rates      []BooksRate  `json:"rates,omitempty"`
 }
 
 // BooksRate is a rate that translates a period into the currency of the books.
 type BooksRate struct {
-	Base string     `json:"base"` // ISO 4217
-	Rate Decimal    `json:"rate"` // what one unit of Base is worth
-	Kind FXRateKind `json:"kind"` // average or payment; closing for balances, which no allocation is
+	Base  string     `json:"base"`  // ISO 4217
+	Quote string     `json:"quote"` // a currency of the books
+	Rate  Decimal    `json:"rate"`  // what one unit of Base is worth in Quote
+	Kind  FXRateKind `json:"kind"`  // average or payment; closing for balances, which no allocation is
 	// Commitment names the commitment that the rate is for: that of its payment is for what was paid at once,
 	// the average one for what it covers. It is empty for everything else.
 	Commitment string `json:"commitment,omitempty"`
@@ -37,7 +39,8 @@ type BooksRate struct {
 
 // BooksTotal is the sum of a period's allocations in one currency.
 type BooksTotal struct {
-	Currency  string  `json:"currency"` // ISO 4217
+	Currency  string  `json:"currency"`         // ISO 4217
+	Entity    string  `json:"entity,omitempty"` // whose allocations they are; empty: all
 	Billed    Decimal `json:"billed"`
 	Effective Decimal `json:"effective"`
 }

@@ -64,7 +64,7 @@ const (
 	PolicyRetention          PolicyKind = "retention"           // Scope: what stays ([Retained]); Value: how long ([ParseKeep])
 	PolicyDepreciation       PolicyKind = "depreciation"        // Value: when it begins: daily, full_month, half_month, next_month
 	PolicyCapitalCharge      PolicyKind = "capital_charge"      // Share: annual rate that owned hardware is charged
-	PolicyBooksCurrency      PolicyKind = "books_currency"      // Value: the currency that books are kept in (ISO 4217)
+	PolicyBooksCurrency      PolicyKind = "books_currency"      // Value: the currency that books are kept in (ISO 4217); with Columns of one entity
 	PolicyRecoverableTax     PolicyKind = "recoverable_tax"     // Share: of lines of tax with Columns, what comes back
 	PolicySharedCosts        PolicyKind = "shared_costs"        // Pools: whose cost is passed on in the view "loaded"
 	PolicyLedgerAccount      PolicyKind = "ledger_account"      // Value: account of the general ledger, for Scope, of costs with Columns
@@ -79,6 +79,7 @@ const (
 	LedgerTax          = "tax"          // account of recoverable tax
 	LedgerOwned        = "owned"        // account against which owned hardware is charged, such as depreciation
 	LedgerRounding     = "rounding"     // account of the rounding of invoices
+	LedgerFX           = "fx"           // account of differences of exchange rates, in a journal in the currency of the books
 	LedgerIntercompany = "intercompany" // account between the entity of an invoice and that of a workspace, of both
 	LedgerDueTo        = "due_to"       // account of what a workspace's entity owes that of an invoice, instead of intercompany
 	LedgerDueFrom      = "due_from"     // account of what it owes, in the books of the entity of the invoice
@@ -88,9 +89,8 @@ const (
 
 // LedgerScopes are the scopes of a [PolicyLedgerAccount].
 var LedgerScopes = []string{
-	LedgerExpense, LedgerPayable, LedgerAccrued, LedgerPrepaid, LedgerTax, LedgerOwned, LedgerRounding, LedgerIntercompany,
-	LedgerDueTo, LedgerDueFrom,
-	LedgerCostCenter, LedgerEntity,
+	LedgerExpense, LedgerPayable, LedgerAccrued, LedgerPrepaid, LedgerTax, LedgerOwned, LedgerRounding, LedgerFX,
+	LedgerIntercompany, LedgerDueTo, LedgerDueFrom, LedgerCostCenter, LedgerEntity,
 }
 
 // Selector picks workloads. Empty fields match all. Cluster is the cluster in which a deployment is

@@ -15,13 +15,26 @@ func (c *checker) offset(field string, offset int64) {
 
 // translated checks the translation of a close.
 func (c *checker) translated(e *ClosePrepared) {
-	switch {
-	case len(e.Translated) > 1:
-		c.bad("translated", "has %d totals, want one", len(e.Translated))
-	case len(e.Translated) == 0 && len(e.Rates) > 0:
+	if len(e.Translated) == 0 && len(e.Rates) > 0 {
 		c.bad("rates", "translate into no currency")
 	}
-	c.totals("translated", e.Translated)
+	quotes := map[string]bool{}
+	if !c.listed("translated", len(e.Translated)) {
+		return
+	}
+	for i := range e.Translated {
+		c.in("translated", i)
+		t := &e.Translated[i]
+		quotes[t.Currency] = true
+		c.total(t)
+		switch c.optionalID("entity", t.Entity); {
+		case i == 0 && t.Entity != "":
+			c.bad("entity", "is %q, want the total of all entities first", t.Entity)
+		case i > 0 && t.Entity <= e.Translated[i-1].Entity:
+			c.bad("entity", "%q follows %q: want each entity once, in order", t.Entity, e.Translated[i-1].Entity)
+		}
+	}
+	c.out()
 	if !c.listed("rates", len(e.Rates)) {
 		return
 	}
@@ -29,6 +42,9 @@ func (c *checker) translated(e *ClosePrepared) {
 		c.in("rates", i)
 		r := &e.Rates[i]
 		c.currency("base", r.Base)
+		if c.currency("quote", r.Quote); !quotes[r.Quote] {
+			c.bad("quote", "%s is the currency of no books", r.Quote)
+		}
 		if c.decimal("rate", r.Rate) && r.Rate.Sign() <= 0 {
 			c.bad("rate", "%s is not above 0", r.Rate)
 		}
@@ -53,14 +69,20 @@ func (c *checker) totals(field string, all []BooksTotal) {
 	}
 	for i := range all {
 		c.in(field, i)
-		c.currency("currency", all[i].Currency)
-		c.decimal("billed", all[i].Billed)
-		c.decimal("effective", all[i].Effective)
+		if c.total(&all[i]); all[i].Entity != "" {
+			c.bad("entity", "is %q: these totals are of all entities", all[i].Entity)
+		}
 		if i > 0 && all[i].Currency <= all[i-1].Currency {
 			c.bad("currency", "%s follows %s: want each currency once, in order", all[i].Currency, all[i-1].Currency)
 		}
 	}
 	c.out()
+}
+
+func (c *checker) total(t *BooksTotal) {
+	c.currency("currency", t.Currency)
+	c.decimal("billed", t.Billed)
+	c.decimal("effective", t.Effective)
 }
 
 // checks checks the checklist of a close.

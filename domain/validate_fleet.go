@@ -2,7 +2,9 @@ package domain
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // Rules for events of workspaces, hardware and deployments.
@@ -94,6 +96,11 @@ func (c *checker) policySet(e *PolicySet) {
 		}
 	case PolicyBooksCurrency:
 		c.currency("value", e.Value)
+		for _, name := range slices.Sorted(maps.Keys(e.Columns)) {
+			if name != "x_Entity" || strings.Contains(e.Columns[name], "*") {
+				c.bad("columns", "%s %q: books are those of one x_Entity, or of all", name, e.Columns[name])
+			}
+		}
 	case PolicyLedgerAccount:
 		oneOf(c, "scope", e.Scope, LedgerScopes...)
 		c.id("value", e.Value)
@@ -105,8 +112,8 @@ func (c *checker) policySet(e *PolicySet) {
 	}
 	c.pools(e)
 	c.columns("columns", e.Columns)
-	if len(e.Columns) > 0 && e.Kind != PolicyRecoverableTax && e.Kind != PolicyLedgerAccount {
-		c.bad("columns", "are for %s and %s, and the kind is %s", PolicyRecoverableTax, PolicyLedgerAccount, e.Kind)
+	if kinds := []PolicyKind{PolicyRecoverableTax, PolicyLedgerAccount, PolicyBooksCurrency}; len(e.Columns) > 0 && !slices.Contains(kinds, e.Kind) {
+		c.bad("columns", "are for %s, %s and %s, and the kind is %s", kinds[0], kinds[1], kinds[2], e.Kind)
 	}
 }
 

@@ -24,10 +24,12 @@ func booksTotal(m *mover, p *eventsv1.BooksTotal, d *domain.BooksTotal) {
 	m.decimal("billed", &p.Billed, &d.Billed)
 	text(m, "currency", &p.Currency, &d.Currency)
 	m.decimal("effective", &p.Effective, &d.Effective)
+	text(m, "entity", &p.Entity, &d.Entity)
 }
 
 func booksRate(m *mover, p *eventsv1.BooksRate, d *domain.BooksRate) {
 	text(m, "base", &p.Base, &d.Base)
+	text(m, "quote", &p.Quote, &d.Quote)
 	m.decimal("rate", &p.Rate, &d.Rate)
 	text(m, "kind", &p.Kind, &d.Kind)
 	text(m, "commitment", &p.Commitment, &d.Commitment)

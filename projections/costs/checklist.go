@@ -302,7 +302,7 @@ func (c *Checklist) rates(view projections.View, d *Division) error {
 	case err != nil:
 		return err
 	}
-	r, err := d.In(rates).Report(Query{Month: d.Month})
+	translated, err := d.translatedTotals(rates)
 	var missing *RatesError
 	switch {
 	case errors.As(err, &missing):
@@ -311,22 +311,83 @@ func (c *Checklist) rates(view projections.View, d *Division) error {
 	case err != nil:
 		return err
 	}
-	c.Translated, c.Rates = booksTotals(r), r.Translation.Rates
-	for i := range c.Totals {
-		base := c.Totals[i].Currency
-		if base == rates.Currency {
-			continue
-		}
-		if rate, citation, problem := rates.Closing(base); problem == "" {
-			c.Rates = append(c.Rates, domain.BooksRate{Base: base, Rate: rate, Kind: domain.FXClosing, Citation: citation})
+	if err := d.foresee(rates); err != nil {
+		return err
+	}
+	c.Translated, c.Rates = translated, rates.Used()
+	var unknown []string
+	for _, of := range rates.all() {
+		for i := range c.Totals {
+			base := c.Totals[i].Currency
+			if base == of.Currency {
+				continue
+			}
+			rate, citation, problem := of.Closing(base)
+			if problem != "" {
+				unknown = append(unknown, base+" in "+of.Currency)
+				continue
+			}
+			c.Rates = append(c.Rates, domain.BooksRate{Base: base, Quote: of.Currency, Rate: rate, Kind: domain.FXClosing, Citation: citation})
 		}
 	}
 	c.found(CheckRates, 0, false, "")
 	for i := range c.Translated {
 		t := &c.Translated[i]
-		c.note("the month is %s %s effective in the books", t.Effective.Round(int32(domain.MinorUnits(t.Currency))), t.Currency)
+		of := "the month"
+		if t.Entity != "" {
+			of = t.Entity
+		}
+		c.note("%s is %s %s effective in the books", of, t.Effective.Round(int32(domain.MinorUnits(t.Currency))), t.Currency)
+	}
+	if len(unknown) > 0 {
+		c.note("no closing rate of %s: the month will have no journal in the currency of the books", some(unknown))
 	}
 	return nil
+}
+
+// translatedTotals returns the sum in the currency of the books, and those of entities that keep them in another one.
+func (d *Division) translatedTotals(rates *Rates) ([]domain.BooksTotal, error) {
+	r, err := d.In(rates.Group()).Report(Query{Month: d.Month})
+	if err != nil {
+		return nil, err
+	}
+	out := booksTotals(r)
+	if len(rates.entities) == 0 {
+		return out, nil
+	}
+	if r, err = d.In(rates).Report(Query{Month: d.Month, By: []Dimension{ByEntity}}); err != nil {
+		return nil, err
+	}
+	for _, entity := range slices.Sorted(maps.Keys(rates.entities)) {
+		t := domain.BooksTotal{Entity: entity, Currency: rates.entities[entity].Currency}
+		for i := range r.Groups {
+			if g := &r.Groups[i]; g.Key[ByEntity] == entity {
+				t.Billed, t.Effective = g.Billed.Decimal(), g.Effective.Decimal()
+			}
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// foresee looks up the rates of each line in all currencies of the books: its invoice may be that of another entity.
+// Those that are missing stand against nothing.
+func (d *Division) foresee(rates *Rates) error {
+	if len(rates.entities) == 0 {
+		return nil
+	}
+	all := rates.all()
+	var last lineKey
+	return d.each(func(p *part) error {
+		l := p.allocation.Line
+		if key := (lineKey{l.Issuer, l.Account, l.ID}); key != last {
+			last = key
+			for _, of := range all {
+				of.of(l)
+			}
+		}
+		return nil
+	})
 }
 
 func (c *Checklist) telemetry(r *Report) {

@@ -21,8 +21,12 @@ import (
 // of the day of its payment until it is consumed, so that the prepaid balance ends at zero in the books as well. A
 // missing or contradictory rate is an error that names it; no rate is guessed, and none is chained over a third
 // currency.
+//
+// An entity may keep its books in a currency of its own. Its allocations are then translated to that one, each from the
+// currency that it was billed in. [Rates.Group] translates everything to the currency of the others.
 type Rates struct {
-	Currency string // of the books
+	Currency string            // of the books of all entities without one of their own
+	entities map[string]*Rates // of the others, by entity; those of one currency are the same. They have no entities
 	month    domain.Interval
 	stated   []domain.FXRateSet   // valid decisions; of one pair, kind and time the last
 	prepaid  map[string][]prepaid // by commitment and billing currency, of each term, by time; none of a term is paid at once: none
@@ -55,24 +59,67 @@ type prepaid struct {
 	upfront, all domain.Decimal
 }
 
+// Group returns the rates that translate everything to the currency of the books of all entities; nil of nil.
+func (r *Rates) Group() *Rates {
+	if r == nil || len(r.entities) == 0 {
+		return r
+	}
+	group := *r
+	group.entities = nil
+	return &group
+}
+
+// of returns the rates of an entity.
+func (r *Rates) ofEntity(name string) *Rates {
+	if own := r.entities[name]; own != nil {
+		return own
+	}
+	return r
+}
+
+// all returns the rates to each currency of the books, by currency.
+func (r *Rates) all() []*Rates {
+	all := []*Rates{r}
+	for _, own := range r.entities {
+		if !slices.Contains(all, own) {
+			all = append(all, own)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Rates) int { return strings.Compare(a.Currency, b.Currency) })
+	return all
+}
+
+// currencies returns the currencies of entities with one of their own; nil if there are none.
+func (r *Rates) currencies() map[string]string {
+	var of map[string]string
+	for entity, own := range r.entities {
+		if of == nil {
+			of = map[string]string{}
+		}
+		of[entity] = own.Currency
+	}
+	return of
+}
+
 // Translation returns the rates that were needed so far; nil without rates.
 func (r *Rates) Translation() *Translation {
 	if r == nil {
 		return nil
 	}
-	return &Translation{Currency: r.Currency, Frozen: r.frozen, Rates: r.Used()}
+	return &Translation{Currency: r.Currency, Entities: r.currencies(), Frozen: r.frozen, Rates: r.Used()}
 }
 
 // Translation says how amounts were translated to the currency of the books.
 type Translation struct {
 	Currency string             `json:"currency"`
-	Frozen   bool               `json:"frozen"` // the rates are those that the month was closed with
-	Rates    []domain.BooksRate `json:"rates"`  // by currency and commitment
+	Entities map[string]string  `json:"entities,omitempty"` // currencies of entities that keep their books in another one
+	Frozen   bool               `json:"frozen"`             // the rates are those that the month was closed with
+	Rates    []domain.BooksRate `json:"rates"`              // by currency and commitment
 }
 
 // RatesError lists the rates that a translation lacks.
 type RatesError struct {
-	Currency string
+	Currency string // of the books; several have commas between them
 	Month    domain.Interval
 	Problems []string
 }
@@ -92,24 +139,48 @@ func ReadRates(view projections.View, month domain.Interval) (*Rates, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rates{month: month, prepaid: map[string][]prepaid{}, known: map[rateKey]*bookRate{}}
-	if r.Currency, err = booksCurrency(view, a, month.From); err != nil {
+	currencies, err := booksCurrencies(view, a, month.From)
+	if err != nil {
 		return nil, err
 	}
-	if r.Currency == "" {
+	if currencies[""] == "" {
 		return nil, ErrNoBooksCurrency
 	}
-	if err := r.readStated(view, a); err != nil {
-		return nil, err
-	}
+	r := newRates(currencies, func(currency string) *Rates {
+		return &Rates{Currency: currency, month: month, prepaid: map[string][]prepaid{}, known: map[rateKey]*bookRate{}}
+	})
 	contracts, err := declaredCommitments(view, month)
 	if err != nil {
 		return nil, err
 	}
-	for id, c := range contracts {
-		r.pay(id, c.prices)
+	for _, of := range r.all() {
+		if err := of.readStated(view, a); err != nil {
+			return nil, err
+		}
+		for id, c := range contracts {
+			of.pay(id, c.prices)
+		}
 	}
 	return r, nil
+}
+
+// newRates returns rates for the currencies of the books, by entity; "" is for all others.
+func newRates(currencies map[string]string, to func(currency string) *Rates) *Rates {
+	r := to(currencies[""])
+	own := map[string]*Rates{}
+	for entity, currency := range currencies {
+		if entity == "" || currency == r.Currency {
+			continue
+		}
+		if own[currency] == nil {
+			own[currency] = to(currency)
+		}
+		if r.entities == nil {
+			r.entities = map[string]*Rates{}
+		}
+		r.entities[entity] = own[currency]
+	}
+	return r
 }
 
 // pay notes the prices of a commitment's terms, if one of them is paid at once.
@@ -135,27 +206,28 @@ func (r *Rates) pay(commitment string, prices []termPrice) {
 	}
 }
 
-// booksCurrency returns the currency that the root workspace's policy states at a time, "" for none.
-func booksCurrency(view projections.View, a *registry.Authority, at domain.Instant) (currency string, err error) {
-	var latest *projections.Version
-	err = view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
+// booksCurrencies returns the currencies that the root workspace's policies state at a time, by entity; that of all
+// others is for "". Of several policies for one entity the last one counts.
+func booksCurrencies(view projections.View, a *registry.Authority, at domain.Instant) (map[string]string, error) {
+	latest, currencies := map[string]projections.Version{}, map[string]string{}
+	err := view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
 		v := a.At(k, row.(*projections.History), at)
 		if v == nil || k.Scope != a.Root() {
 			return nil
 		}
 		p := v.Event.(*domain.PolicySet)
 		ended := p.EffectiveTo != 0 && p.EffectiveTo <= at
-		if p.Kind != domain.PolicyBooksCurrency || ended || latest != nil && latest.Order.After(v.Order) {
+		entity := p.Columns[entityColumn]
+		if before, twice := latest[entity]; p.Kind != domain.PolicyBooksCurrency || ended || twice && before.Order.After(v.Order) {
 			return nil
 		}
-		kept := *v
-		latest, currency = &kept, strings.Clone(p.Value)
+		latest[strings.Clone(entity)], currencies[strings.Clone(entity)] = *v, strings.Clone(p.Value)
 		return nil
 	})
 	if err != nil {
-		return "", fmt.Errorf("read policies: %w", err)
+		return nil, fmt.Errorf("read policies: %w", err)
 	}
-	return currency, nil
+	return currencies, nil
 }
 
 // readStated reads the rates between the currency of the books and others. Of several of one pair and kind that begin at
@@ -200,28 +272,43 @@ func FrozenRates(p *domain.ClosePrepared) (*Rates, error) {
 	if len(p.Translated) == 0 {
 		return nil, ErrNoBooksCurrency
 	}
-	r := &Rates{Currency: p.Translated[0].Currency, month: p.Period, frozen: true, known: map[rateKey]*bookRate{}, closing: map[string]*bookRate{}}
+	currencies := map[string]string{}
+	for i := range p.Translated {
+		currencies[p.Translated[i].Entity] = p.Translated[i].Currency
+	}
+	r := newRates(currencies, func(currency string) *Rates {
+		return &Rates{Currency: currency, month: p.Period, frozen: true, known: map[rateKey]*bookRate{}, closing: map[string]*bookRate{}}
+	})
+	to := map[string]*Rates{}
+	for _, of := range r.all() {
+		to[of.Currency] = of
+	}
 	for i := range p.Rates {
 		b := &bookRate{BooksRate: p.Rates[i]}
 		var err error
 		if b.rate, err = attribution.RateOf(b.Rate); err != nil {
-			return nil, fmt.Errorf("the rate of %s that %s was closed with: %w", b.Base, monthText(p.Period), err)
+			return nil, fmt.Errorf("the rate of %s in %s that %s was closed with: %w", b.Base, b.Quote, monthText(p.Period), err)
 		}
-		if b.Kind == domain.FXClosing {
-			r.closing[b.Base] = b
-			continue
+		switch of := to[b.Quote]; {
+		case of == nil: // no books are kept in it
+		case b.Kind == domain.FXClosing:
+			of.closing[b.Base] = b
+		default:
+			of.known[rateKey{b.Base, b.Commitment, b.TermFrom, b.Kind}] = b
 		}
-		r.known[rateKey{b.Base, b.Commitment, b.TermFrom, b.Kind}] = b
 	}
 	return r, nil
 }
 
-// Used returns the rates that were needed so far, by currency and commitment, without that of the books.
+// Used returns the rates that were needed so far, by currency of the books, currency and commitment, without those from a
+// currency to itself.
 func (r *Rates) Used() []domain.BooksRate {
 	out := []domain.BooksRate{}
-	for _, k := range r.keys() {
-		if b := r.known[k]; b.problem == "" && k.base != r.Currency {
-			out = append(out, b.BooksRate)
+	for _, of := range r.all() {
+		for _, k := range of.keys() {
+			if b := of.known[k]; b.problem == "" && k.base != of.Currency {
+				out = append(out, b.BooksRate)
+			}
 		}
 	}
 	return out
@@ -232,16 +319,22 @@ func (r *Rates) missing() error {
 	if r == nil {
 		return nil
 	}
-	var problems []string
-	for _, k := range r.keys() {
-		if b := r.known[k]; b.problem != "" && !slices.Contains(problems, b.problem) {
-			problems = append(problems, b.problem)
+	var problems, to []string
+	for _, of := range r.all() {
+		before := len(problems)
+		for _, k := range of.keys() {
+			if b := of.known[k]; b.problem != "" && !slices.Contains(problems, b.problem) {
+				problems = append(problems, b.problem)
+			}
+		}
+		if len(problems) > before {
+			to = append(to, of.Currency)
 		}
 	}
 	if len(problems) == 0 {
 		return nil
 	}
-	return &RatesError{r.Currency, r.month, problems}
+	return &RatesError{strings.Join(to, ", "), r.month, problems}
 }
 
 func (r *Rates) keys() []rateKey {
@@ -319,7 +412,7 @@ func (r *Rates) of(l *attribution.Line) *bookRate {
 
 // find looks for a rate.
 func (r *Rates) find(k rateKey) *bookRate {
-	b := &bookRate{BooksRate: domain.BooksRate{Base: k.base, Commitment: k.commitment, TermFrom: k.term, Kind: k.kind}}
+	b := &bookRate{BooksRate: domain.BooksRate{Base: k.base, Quote: r.Currency, Commitment: k.commitment, TermFrom: k.term, Kind: k.kind}}
 	var paid prepaid
 	terms := r.prepaid[k.commitment+"\x00"+k.base]
 	i := slices.IndexFunc(terms, func(p prepaid) bool { return p.at == k.term })
@@ -330,9 +423,9 @@ func (r *Rates) find(k rateKey) *bookRate {
 	case k.base == r.Currency:
 		b.Rate = decimal.New(1, 0)
 	case r.frozen && k.commitment != "":
-		b.problem = fmt.Sprintf("it was closed without the %s rate of %s for commitment %s", k.kind, k.base, k.commitment)
+		b.problem = fmt.Sprintf("it was closed without the %s rate of %s in %s for commitment %s", k.kind, k.base, r.Currency, k.commitment)
 	case r.frozen:
-		b.problem = fmt.Sprintf("it was closed without a rate of %s", k.base)
+		b.problem = fmt.Sprintf("it was closed without a rate of %s in %s", k.base, r.Currency)
 	case k.commitment == "":
 		b.Rate, b.Citation, b.problem = r.average(k.base)
 	case i < 0:
@@ -431,7 +524,7 @@ func (r *Rates) Closing(base string) (rate domain.Decimal, citation, problem str
 		if b := r.closing[base]; b != nil {
 			return b.Rate, b.Citation, ""
 		}
-		return rate, "", fmt.Sprintf("it was closed without the closing rate of %s", base)
+		return rate, "", fmt.Sprintf("it was closed without the closing rate of %s in %s", base, r.Currency)
 	}
 	end := domain.Interval{From: r.month.To - 1, To: r.month.To}
 	return r.one(base, domain.FXClosing, end, "at the end of "+monthText(r.month))
@@ -447,51 +540,68 @@ func (d *Division) In(r *Rates) *Division {
 
 // translator translates the allocations of a division, which come line by line.
 type translator struct {
-	rates             *Rates
-	line              *attribution.Line // translated; nil before the first
-	of                lineKey
-	currency          string
+	rates      *Rates
+	of         lineKey // the line that lines are of, and its currency
+	currency   string
+	lines      map[*Rates]*translatedLine // to the currencies of the books that its allocations have
+	allocation attribution.Allocation
+	part       part
+}
+
+// translatedLine is a line in a currency of the books, and how far its allocations are translated.
+type translatedLine struct {
+	attribution.Line
 	rate              *bookRate
 	billed, effective attribution.Translation
-	allocation        attribution.Allocation
-	part              part
 }
 
 // translate returns a translated allocation, which is valid until the next call; nil if its rate is missing.
 func (t *translator) translate(p *part) (*part, error) {
-	l := p.allocation
-	if key := (lineKey{l.Line.Issuer, l.Line.Account, l.Line.ID}); t.line == nil || key != t.of || l.Line.Currency != t.currency {
-		t.of, t.currency, t.rate = key, l.Line.Currency, t.rates.of(l.Line)
-		line := *l.Line
-		var ok, fits bool
-		line.Currency = t.rates.Currency
-		line.Billed, ok = line.Billed.Translate(t.rate.rate)
-		line.Effective, fits = line.Effective.Translate(t.rate.rate)
-		if !ok || !fits {
-			return nil, t.large(l)
-		}
-		t.line = &line
-		t.billed, t.effective = attribution.TranslationAt(t.rate.rate), attribution.TranslationAt(t.rate.rate)
+	rates := t.rates
+	if len(rates.entities) > 0 {
+		rates = rates.ofEntity(p.ownership().entity)
 	}
-	if t.rate.problem != "" {
+	return t.to(rates, p)
+}
+
+// to is translate with the rates of an entity.
+func (t *translator) to(rates *Rates, p *part) (*part, error) {
+	l := p.allocation
+	if key := (lineKey{l.Line.Issuer, l.Line.Account, l.Line.ID}); t.lines == nil || key != t.of || l.Line.Currency != t.currency {
+		t.of, t.currency, t.lines = key, l.Line.Currency, map[*Rates]*translatedLine{}
+	}
+	line := t.lines[rates]
+	if line == nil {
+		line = &translatedLine{Line: *l.Line, rate: rates.of(l.Line)}
+		var ok, fits bool
+		line.Currency = rates.Currency
+		line.Billed, ok = line.Line.Billed.Translate(line.rate.rate)
+		line.Effective, fits = line.Line.Effective.Translate(line.rate.rate)
+		if !ok || !fits {
+			return nil, tooLarge(l, line.rate)
+		}
+		line.billed, line.effective = attribution.TranslationAt(line.rate.rate), attribution.TranslationAt(line.rate.rate)
+		t.lines[rates] = line
+	}
+	if line.rate.problem != "" {
 		return nil, nil
 	}
 	t.part, t.allocation = *p, *l
-	t.part.allocation, t.allocation.Line = &t.allocation, t.line
+	t.part.allocation, t.allocation.Line = &t.allocation, &line.Line
 	prices := &t.part.priced
 	var fit [4]bool
-	t.allocation.Billed, fit[0] = t.billed.Next(l.Billed)
-	t.allocation.Effective, fit[1] = t.effective.Next(l.Effective)
-	prices.list, fit[2] = prices.list.Translate(t.rate.rate)
-	prices.contracted, fit[3] = prices.contracted.Translate(t.rate.rate)
+	t.allocation.Billed, fit[0] = line.billed.Next(l.Billed)
+	t.allocation.Effective, fit[1] = line.effective.Next(l.Effective)
+	prices.list, fit[2] = prices.list.Translate(line.rate.rate)
+	prices.contracted, fit[3] = prices.contracted.Translate(line.rate.rate)
 	if fit != [4]bool{true, true, true, true} {
-		return nil, t.large(l)
+		return nil, tooLarge(l, line.rate)
 	}
 	return &t.part, nil
 }
 
-func (t *translator) large(l *attribution.Allocation) error {
-	return fmt.Errorf("%s at %s %s is too large", ledgerName(l.Line.Issuer, l.Line.Account, l.Line.ID), t.rate.Rate, t.rates.Currency)
+func tooLarge(l *attribution.Allocation, r *bookRate) error {
+	return fmt.Errorf("%s at %s %s is too large", ledgerName(l.Line.Issuer, l.Line.Account, l.Line.ID), r.Rate, r.Quote)
 }
 
 // translated is each of a division that has rates. It returns an error of [RatesError] if one is missing.
@@ -517,14 +627,15 @@ type FXMonth struct {
 	Position string          `json:"position"`
 	Month    domain.Interval `json:"period"`
 	Translation
-	Balances []FXBalance `json:"balances"` // by currency, without that of the books
+	Balances []FXBalance `json:"balances"` // by currency of the books and currency, without those from one to itself
 	// Problems are the rates that are missing. With any, there are no balances.
 	Problems []string `json:"problems"`
 }
 
 // FXBalance compares what was billed in a currency, as it is expense, with what is owed for it at the end of the month.
 type FXBalance struct {
-	Currency string             `json:"currency"`
+	Books    string             `json:"books"`    // the currency of the books
+	Currency string             `json:"currency"` // that was billed
 	Billed   attribution.Amount `json:"billed"`
 	Expense  attribution.Amount `json:"billed_in_books"` // at the rates of the month
 	// Rate is the closing rate, and Citation its source; null without one, and then Problem says why.
@@ -540,7 +651,8 @@ type FXBalance struct {
 // FX translates a division, and compares it with the closing rates: those that it was closed with, else those of now.
 func (d *Division) FX(r, now *Rates) (*FXMonth, error) {
 	m := &FXMonth{Position: d.position, Month: d.Month, Balances: []FXBalance{}, Problems: []string{}}
-	sums := map[string]*FXBalance{}
+	type pair struct{ books, currency string }
+	sums := map[pair]*FXBalance{}
 	t := translator{rates: r}
 	err := d.each(func(p *part) error {
 		in, err := t.translate(p)
@@ -548,10 +660,11 @@ func (d *Division) FX(r, now *Rates) (*FXMonth, error) {
 			return err
 		}
 		l := p.allocation
-		b := sums[l.Line.Currency]
+		of := pair{in.allocation.Line.Currency, l.Line.Currency}
+		b := sums[of]
 		if b == nil {
-			b = &FXBalance{Currency: l.Line.Currency}
-			sums[l.Line.Currency] = b
+			b = &FXBalance{Books: of.books, Currency: of.currency}
+			sums[of] = b
 		}
 		b.Billed, b.Expense = b.Billed.Add(l.Billed), b.Expense.Add(in.allocation.Billed)
 		return nil
@@ -565,27 +678,44 @@ func (d *Division) FX(r, now *Rates) (*FXMonth, error) {
 		m.Problems = missing.Problems
 		return m, nil
 	}
-	for _, currency := range slices.Sorted(maps.Keys(sums)) {
-		if b := sums[currency]; currency != r.Currency {
-			closing := now
-			if _, _, problem := r.Closing(currency); r.frozen && problem == "" {
-				closing = r
-			}
-			if err := b.close(closing); err != nil {
-				return nil, err
-			}
-			m.Balances = append(m.Balances, *b)
+	for _, b := range sums {
+		if b.Currency == b.Books {
+			continue
 		}
+		if err := b.close(r, now); err != nil {
+			return nil, err
+		}
+		m.Balances = append(m.Balances, *b)
 	}
+	slices.SortFunc(m.Balances, func(x, y FXBalance) int {
+		return cmp.Or(strings.Compare(x.Books, y.Books), strings.Compare(x.Currency, y.Currency))
+	})
 	return m, nil
 }
 
-func (b *FXBalance) close(r *Rates) error {
-	if r == nil {
-		b.Problem = ErrNoBooksCurrency.Error()
+// close takes the closing rate that the month was closed with, else that of now.
+func (b *FXBalance) close(r, now *Rates) error {
+	to := func(all *Rates) *Rates {
+		if all == nil {
+			return nil
+		}
+		i := slices.IndexFunc(all.all(), func(of *Rates) bool { return of.Currency == b.Books })
+		if i < 0 {
+			return nil
+		}
+		return all.all()[i]
+	}
+	closing := to(now)
+	if r.frozen {
+		if _, _, problem := to(r).Closing(b.Currency); problem == "" {
+			closing = to(r)
+		}
+	}
+	if closing == nil {
+		b.Problem = "the books are not kept in " + b.Books + " any more, and the month was closed without a closing rate"
 		return nil
 	}
-	stated, citation, problem := r.Closing(b.Currency)
+	stated, citation, problem := closing.Closing(b.Currency)
 	if b.Problem = problem; problem != "" {
 		return nil
 	}

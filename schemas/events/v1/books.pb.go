@@ -37,7 +37,7 @@ type ClosePrepared struct {
 	Totals        []*BooksTotal `protobuf:"bytes,6,rep,name=totals,proto3" json:"totals,omitempty"`
 	Postings      []byte        `protobuf:"bytes,7,opt,name=postings,proto3" json:"postings,omitempty"` // SHA-256 of what is posted about earlier closed periods; empty: nothing
 	Checks        []*CloseCheck `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
-	Translated    []*BooksTotal `protobuf:"bytes,9,rep,name=translated,proto3" json:"translated,omitempty"` // in the currency of the books
+	Translated    []*BooksTotal `protobuf:"bytes,9,rep,name=translated,proto3" json:"translated,omitempty"` // in the currency of the books: all, then of each entity with its own
 	Rates         []*BooksRate  `protobuf:"bytes,10,rep,name=rates,proto3" json:"rates,omitempty"`          // that translated it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -152,6 +152,7 @@ type BooksRate struct {
 	Commitment    string                 `protobuf:"bytes,4,opt,name=commitment,proto3" json:"commitment,omitempty"` // that it is for; empty: everything else
 	Citation      string                 `protobuf:"bytes,5,opt,name=citation,proto3" json:"citation,omitempty"`
 	TermFrom      int64                  `protobuf:"fixed64,6,opt,name=term_from,json=termFrom,proto3" json:"term_from,omitempty"` // when the commitment's term begins that it is for
+	Quote         string                 `protobuf:"bytes,7,opt,name=quote,proto3" json:"quote,omitempty"`                         // a currency of the books, ISO 4217
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,12 +229,20 @@ func (x *BooksRate) GetTermFrom() int64 {
 	return 0
 }
 
+func (x *BooksRate) GetQuote() string {
+	if x != nil {
+		return x.Quote
+	}
+	return ""
+}
+
 // BooksTotal is the sum of a period's allocations in one currency.
 type BooksTotal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Billed        string                 `protobuf:"bytes,1,opt,name=billed,proto3" json:"billed,omitempty"`       // decimal
 	Currency      string                 `protobuf:"bytes,2,opt,name=currency,proto3" json:"currency,omitempty"`   // ISO 4217
 	Effective     string                 `protobuf:"bytes,3,opt,name=effective,proto3" json:"effective,omitempty"` // decimal
+	Entity        string                 `protobuf:"bytes,4,opt,name=entity,proto3" json:"entity,omitempty"`       // whose allocations they are; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +294,13 @@ func (x *BooksTotal) GetCurrency() string {
 func (x *BooksTotal) GetEffective() string {
 	if x != nil {
 		return x.Effective
+	}
+	return ""
+}
+
+func (x *BooksTotal) GetEntity() string {
+	if x != nil {
+		return x.Entity
 	}
 	return ""
 }
@@ -1539,7 +1555,7 @@ const file_events_v1_books_proto_rawDesc = "" +
 	"translated\x18\t \x03(\v2#.quartermaster.events.v1.BooksTotalR\n" +
 	"translated\x128\n" +
 	"\x05rates\x18\n" +
-	" \x03(\v2\".quartermaster.events.v1.BooksRateR\x05rates\"\xa0\x01\n" +
+	" \x03(\v2\".quartermaster.events.v1.BooksRateR\x05rates\"\xb6\x01\n" +
 	"\tBooksRate\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\tR\x04base\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\tR\x04rate\x12\x12\n" +
@@ -1548,12 +1564,14 @@ const file_events_v1_books_proto_rawDesc = "" +
 	"commitment\x18\x04 \x01(\tR\n" +
 	"commitment\x12\x1a\n" +
 	"\bcitation\x18\x05 \x01(\tR\bcitation\x12\x1b\n" +
-	"\tterm_from\x18\x06 \x01(\x10R\btermFrom\"^\n" +
+	"\tterm_from\x18\x06 \x01(\x10R\btermFrom\x12\x14\n" +
+	"\x05quote\x18\a \x01(\tR\x05quote\"v\n" +
 	"\n" +
 	"BooksTotal\x12\x16\n" +
 	"\x06billed\x18\x01 \x01(\tR\x06billed\x12\x1a\n" +
 	"\bcurrency\x18\x02 \x01(\tR\bcurrency\x12\x1c\n" +
-	"\teffective\x18\x03 \x01(\tR\teffective\"l\n" +
+	"\teffective\x18\x03 \x01(\tR\teffective\x12\x16\n" +
+	"\x06entity\x18\x04 \x01(\tR\x06entity\"l\n" +
 	"\n" +
 	"CloseCheck\x12\x14\n" +
 	"\x05check\x18\x01 \x01(\tR\x05check\x12\x18\n" +

@@ -32,8 +32,8 @@ type BooksClose struct {
 	Allocations int                 `json:"allocations"`
 	Lines       int                 `json:"lines"`
 	Totals      []domain.BooksTotal `json:"totals"`
-	// Translated is the total in the currency of the books, and Rates are those that translate the month; empty if
-	// the books have no currency.
+	// Translated are the totals in the currency of the books, of all entities and then of those that keep their books in
+	// another one, and Rates are those that translate the month; empty if the books have no currency.
 	Translated []domain.BooksTotal `json:"translated"`
 	Rates      []domain.BooksRate  `json:"rates"`
 	Checks     []domain.CloseCheck `json:"checks"`
@@ -506,7 +506,7 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 
 func sameTotals(a, b []domain.BooksTotal) bool {
 	return slices.EqualFunc(a, b, func(a, b domain.BooksTotal) bool {
-		return a.Currency == b.Currency && a.Billed.Equal(b.Billed) && a.Effective.Equal(b.Effective)
+		return a.Currency == b.Currency && a.Entity == b.Entity && a.Billed.Equal(b.Billed) && a.Effective.Equal(b.Effective)
 	})
 }
 

@@ -117,17 +117,28 @@ func noBooksCurrency(month domain.Interval, err error) error {
 	return err
 }
 
-// ratesFor returns the rates that translate a month to a currency, which must be that of the books: those that the
-// month was closed with, else those of now. It returns nil for the currencies that were billed.
+// BooksCurrencies asks for the books of each entity in its own currency.
+const BooksCurrencies = "books"
+
+// ratesFor returns the rates that translate a month to a currency, which must be that of the books, or
+// [BooksCurrencies]: those that the month was closed with, else those of now. It returns nil for the currencies that
+// were billed.
 func ratesFor(v projections.View, month domain.Interval, currency string) (*costs.Rates, error) {
 	if currency == "" {
 		return nil, nil
 	}
 	rates, err := ratesOf(v, month)
-	if err == nil && rates.Currency != currency {
-		return nil, invalid("currency", "the books of %s are kept in %s, not in %q", MonthName(month), rates.Currency, currency)
+	if err != nil {
+		return nil, noBooksCurrency(month, err)
 	}
-	return rates, noBooksCurrency(month, err)
+	switch currency {
+	case BooksCurrencies:
+		return rates, nil
+	case rates.Currency:
+		return rates.Group(), nil
+	}
+	return nil, invalid("currency", "the books of %s are kept in %s, not in %q; %q is for each entity its own currency",
+		MonthName(month), rates.Currency, currency, BooksCurrencies)
 }
 
 // ratesOf returns the rates that translate a month.

@@ -62,6 +62,7 @@ With --currency groups and totals are in the currency of the books, which a poli
 books_currency declares. Amounts are divided as they were billed, and translated last: expense at
 the average rate of the month, and what was paid at once for a term at the rate of the day of its
 payment, until it is consumed. A missing rate is an error. "quartermaster costs fx" shows the rates.
+--currency books is for each legal entity the currency of its own books.
 
 With --from and --to, the costs are of several months, each divided as it is alone, and closed months
 as they were closed. The sums have every digit, and rates are those of the sums. Statements, invoices
@@ -218,7 +219,7 @@ func (a *Program) costsOfMonths(ctx context.Context, at app.At, q costs.MonthsQu
 }
 
 func currencyFlag(cmd *cobra.Command, currency *string) {
-	cmd.Flags().StringVar(currency, "currency", "", "currency of the books, to which amounts are translated (default as billed)")
+	cmd.Flags().StringVar(currency, "currency", "", "currency of the books, to which amounts are translated, or books for that of each entity (default as billed)")
 }
 
 // whereFlag adds --where, which narrows an answer by conditions on dimensions.

@@ -313,9 +313,13 @@ func (a *Program) showClose(c *app.BooksClose) error {
 	}
 	t.Render()
 	for _, total := range c.Translated {
-		fmt.Fprintf(a.out, "in the books: %s %s billed, %s effective\n", minorText(total.Billed, total.Currency), total.Currency, minorText(total.Effective, total.Currency))
-		a.showRates(total.Currency, "", c.Rates)
+		of := "in the books"
+		if total.Entity != "" {
+			of += " of " + clipped(total.Entity)
+		}
+		fmt.Fprintf(a.out, "%s: %s %s billed, %s effective\n", of, minorText(total.Billed, total.Currency), total.Currency, minorText(total.Effective, total.Currency))
 	}
+	a.showRates("", c.Rates)
 	for _, p := range []struct {
 		what string
 		by   *app.ClosePart

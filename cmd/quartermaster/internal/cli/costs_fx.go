@@ -20,11 +20,13 @@ func (a *Program) costFXCommand() *cobra.Command {
 		Long: `FX shows which rates translate a month to the currency of the books, with their sources, what is
 missing, and what the rate at the end of the month makes of what is owed.
 
-The books have one currency, declared by a policy of kind books_currency of the root workspace.
-Rates are declared with "quartermaster apply":
+The books have one currency, declared by a policy of kind books_currency of the root workspace. A legal
+entity may keep its books in another one: what its workspaces are charged is translated to that.
+Policies and rates are declared with "quartermaster apply":
 
   policies:
     - {id: books, kind: books_currency, value: USD}
+    - {id: books-de, kind: books_currency, value: EUR, columns: {x_Entity: acme-de}}
   fx_rates:
     - {pair: EUR/USD, rate: 1.0823, kind: average, effective: 2026-05, citation: ECB}
     - {pair: EUR/USD, rate: 1.0712, kind: payment, effective: {from: 2026-01-03, to: 2026-01-04}}
@@ -72,13 +74,13 @@ func (a *Program) showFX(m *costs.FXMonth) {
 	if len(m.Balances) == 0 {
 		return
 	}
-	t := a.table("currency", "billed", "as expense", "closing rate", "at closing rate", "difference")
-	alignRight(t, 2, 6)
+	t := a.table("currency", "billed", "books", "as expense", "closing rate", "at closing rate", "difference")
+	alignRight(t, 2, 7)
 	for i := range m.Balances {
 		b := &m.Balances[i]
-		row := table.Row{b.Currency, cents(b.Billed, b.Currency), cents(b.Expense, m.Currency), "unknown", "unknown", "unknown"}
+		row := table.Row{b.Currency, cents(b.Billed, b.Currency), b.Books, cents(b.Expense, b.Books), "unknown", "unknown", "unknown"}
 		if b.Rate != nil {
-			row[3], row[4], row[5] = b.Rate.String(), cents(*b.Owed, m.Currency), cents(*b.Difference, m.Currency)
+			row[4], row[5], row[6] = b.Rate.String(), cents(*b.Owed, b.Books), cents(*b.Difference, b.Books)
 		}
 		t.AppendRow(row)
 	}
@@ -99,10 +101,10 @@ func (a *Program) showTranslation(t *costs.Translation) {
 	if t.Frozen {
 		frozen = ", as closed"
 	}
-	a.showRates(t.Currency, frozen, t.Rates)
+	a.showRates(frozen, t.Rates)
 }
 
-func (a *Program) showRates(currency, frozen string, rates []domain.BooksRate) {
+func (a *Program) showRates(frozen string, rates []domain.BooksRate) {
 	for _, r := range rates {
 		of := ""
 		if r.Commitment != "" {
@@ -114,6 +116,6 @@ func (a *Program) showRates(currency, frozen string, rates []domain.BooksRate) {
 		if r.Kind == domain.FXClosing {
 			of = " for balances"
 		}
-		fmt.Fprintf(a.out, "rate: 1 %s is %s %s%s%s: %s\n", r.Base, r.Rate, currency, of, frozen, r.Citation)
+		fmt.Fprintf(a.out, "rate: 1 %s is %s %s%s%s: %s\n", r.Base, r.Rate, r.Quote, of, frozen, r.Citation)
 	}
 }
