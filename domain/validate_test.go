@@ -121,7 +121,7 @@ func validEvents() map[Type]*Envelope {
 			Term: month, Hourly: usd("20"), Owners: []Share{{"acme", dec("0.7")}, {"beta", dec("0.3")}}},
 		&CommitmentRenewed{Commitment: "c", Term: month, Units: 4, Hourly: usd("19")},
 		&CommitmentEnded{Commitment: "c", At: t0},
-		&ClosePrepared{Entity: "e", Period: month, Position: "0", Method: "m1", Digest: key32, Postings: key32, Totals: []BooksTotal{{Currency: "EUR"}, {Currency: "USD", Billed: decimal.NewFromInt(1)}}, Checks: []CloseCheck{{Check: "gaps", Outcome: CheckAccepted, Detail: "3 events", Reason: "a lost node"}}, Translated: []BooksTotal{{Currency: "USD"}}, Rates: []BooksRate{{Base: "EUR", Rate: dec("1.08"), Kind: FXAverage, Citation: "ECB"}, {Base: "EUR", Rate: dec("1.08"), Kind: FXPayment, Commitment: "c", TermFrom: t0}}},
+		&ClosePrepared{Entity: "e", Period: month, Position: "0", Method: "m1", Digest: key32, Postings: key32, Totals: []BooksTotal{{Currency: "EUR"}, {Currency: "USD", Billed: decimal.NewFromInt(1)}}, Checks: []CloseCheck{{Check: "gaps", Outcome: CheckAccepted, Detail: "3 events", Reason: "a lost node"}}, Translated: []BooksTotal{{Currency: "USD"}, {Entity: "de", Currency: "EUR"}}, Rates: []BooksRate{{Base: "EUR", Quote: "USD", Rate: dec("1.08"), Kind: FXAverage, Citation: "ECB"}, {Base: "EUR", Quote: "USD", Rate: dec("1.08"), Kind: FXPayment, Commitment: "c", TermFrom: t0}}},
 		&CloseApproved{Entity: "e", Period: month, Digest: key32},
 		&BooksClosed{Entity: "e", Period: month, Position: "0", Method: "m1", Digest: key32},
 		&ExportMade{Entity: "e", Export: "x", Format: "csv", Position: "0", Method: "m1", Digest: key32},
@@ -241,10 +241,16 @@ var violations = []struct {
 	{pools(CostPool{Pool: "a", Shares: []WorkspaceWeight{{Workspace: "b"}}}), TypePolicySet, "PolicySet: pools[0].shares[0].weight: is 0, want at least 1"},
 	{pools(CostPool{Pool: "a", Shares: []WorkspaceWeight{{Workspace: "a", Weight: 1}}}), TypePolicySet, `PolicySet: pools[0].shares[0].workspace: "a" is pool 1, which passes on its cost before: costs would go in a circle`},
 	{pools(CostPool{Pool: "a", By: ShareByCost}, CostPool{Pool: "b", Shares: []WorkspaceWeight{{Workspace: "c", Weight: 1}, {Workspace: "a", Weight: 1}}}), TypePolicySet, `PolicySet: pools[1].shares[1].workspace: "a" is pool 1, which passes on its cost before: costs would go in a circle`},
-	{edit(func(e *PolicySet) { e.Columns = map[string]string{"RegionId": "de"} }), TypePolicySet, "PolicySet: columns: are for recoverable_tax and ledger_account, and the kind is residency"},
+	{edit(func(e *PolicySet) { e.Columns = map[string]string{"RegionId": "de"} }), TypePolicySet, "PolicySet: columns: are for recoverable_tax, ledger_account and books_currency, and the kind is residency"},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyBooksCurrency, EffectiveFrom: t0, Value: "EUR", Columns: map[string]string{"RegionId": "de"}}
+	}), TypePolicySet, `PolicySet: columns: RegionId "de": books are those of one x_Entity, or of all`},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyBooksCurrency, EffectiveFrom: t0, Value: "EUR", Columns: map[string]string{"x_Entity": "acme-*"}}
+	}), TypePolicySet, `PolicySet: columns: x_Entity "acme-*": books are those of one x_Entity, or of all`},
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyLedgerAccount, EffectiveFrom: t0, Scope: "bank", Value: "1000"}
-	}), TypePolicySet, `PolicySet: scope: "bank" is unknown, want expense, payable, accrued, prepaid, tax, owned, rounding, intercompany, due_to, due_from, cost_center, entity`},
+	}), TypePolicySet, `PolicySet: scope: "bank" is unknown, want expense, payable, accrued, prepaid, tax, owned, rounding, fx, intercompany, due_to, due_from, cost_center, entity`},
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyLedgerAccount, EffectiveFrom: t0, Scope: "expense"}
 	}), TypePolicySet, "PolicySet: value: is missing"},
@@ -464,6 +470,10 @@ var violations = []struct {
 	{edit(func(e *ClosePrepared) { e.Rates[1].Kind = FXClosing }), TypeClosePrepared, "ClosePrepared: rates[1].commitment: has no closing rate: that is for balances of a currency"},
 	{edit(func(e *ClosePrepared) { e.Rates[0].TermFrom = t0 }), TypeClosePrepared, "ClosePrepared: rates[0].term_from: is of no commitment"},
 	{edit(func(e *ClosePrepared) { e.Translated = nil }), TypeClosePrepared, "ClosePrepared: rates: translate into no currency"},
+	{edit(func(e *ClosePrepared) { e.Rates[0].Quote = "GBP" }), TypeClosePrepared, "ClosePrepared: rates[0].quote: GBP is the currency of no books"},
+	{edit(func(e *ClosePrepared) { e.Translated[0].Entity = "us" }), TypeClosePrepared, "ClosePrepared: translated[0].entity: is \"us\", want the total of all entities first"},
+	{edit(func(e *ClosePrepared) { e.Translated[1].Entity = "" }), TypeClosePrepared, "ClosePrepared: translated[1].entity: \"\" follows \"\": want each entity once, in order"},
+	{edit(func(e *ClosePrepared) { e.Totals[1].Entity = "de" }), TypeClosePrepared, "ClosePrepared: totals[1].entity: is \"de\": these totals are of all entities"},
 	{edit(func(e *ClosePrepared) { e.Translated[0].Currency = "usd" }), TypeClosePrepared, "ClosePrepared: translated[0].currency: \"usd\" is not an ISO 4217 code of three capital letters, for example USD"},
 	{edit(func(e *ClosePrepared) { e.Checks[0].Reason = "" }), TypeClosePrepared, "ClosePrepared: checks[0].reason: is missing: a finding is accepted for a reason"},
 	{edit(func(e *ClosePrepared) { e.Checks[0].Outcome = "failed" }), TypeClosePrepared, `ClosePrepared: checks[0].outcome: "failed" is unknown, want met, accepted`},

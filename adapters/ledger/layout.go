@@ -5,6 +5,7 @@
 package ledger
 
 import (
+	"cmp"
 	"embed"
 	"encoding/csv"
 	"errors"
@@ -87,24 +88,31 @@ type writing struct{ *Layout }
 
 // fields are what columns may have, by name.
 var fields = map[string]func(*writing, *costs.JournalEntry) string{
-	"document":     func(_ *writing, e *costs.JournalEntry) string { return e.Document },
-	"line":         func(_ *writing, e *costs.JournalEntry) string { return strconv.Itoa(e.Line) },
-	"external_id":  func(_ *writing, e *costs.JournalEntry) string { return e.ID },
-	"entity":       func(_ *writing, e *costs.JournalEntry) string { return e.Entity },
-	"date":         func(w *writing, e *costs.JournalEntry) string { return w.date(e.Date) },
-	"account":      func(_ *writing, e *costs.JournalEntry) string { return e.Account },
-	"cost_center":  func(_ *writing, e *costs.JournalEntry) string { return e.CostCenter },
-	"debit":        func(w *writing, e *costs.JournalEntry) string { return w.side(e.Debit) },
-	"credit":       func(w *writing, e *costs.JournalEntry) string { return w.side(e.Credit) },
-	"amount":       func(w *writing, e *costs.JournalEntry) string { return w.number(e.Amount()) },
-	"currency":     func(_ *writing, e *costs.JournalEntry) string { return e.Currency },
-	"description":  func(_ *writing, e *costs.JournalEntry) string { return e.Text },
-	"issuer":       func(_ *writing, e *costs.JournalEntry) string { return e.Issuer },
-	"invoice":      func(_ *writing, e *costs.JournalEntry) string { return e.Invoice },
-	"statement":    func(_ *writing, e *costs.JournalEntry) string { return e.Statement },
-	"counterparty": func(_ *writing, e *costs.JournalEntry) string { return e.Counterparty },
-	"corrects":     func(_ *writing, e *costs.JournalEntry) string { return e.Corrects },
-	"reverses":     func(_ *writing, e *costs.JournalEntry) string { return e.Reverses },
+	"document":    func(_ *writing, e *costs.JournalEntry) string { return e.Document },
+	"line":        func(_ *writing, e *costs.JournalEntry) string { return strconv.Itoa(e.Line) },
+	"external_id": func(_ *writing, e *costs.JournalEntry) string { return e.ID },
+	"entity":      func(_ *writing, e *costs.JournalEntry) string { return e.Entity },
+	"date":        func(w *writing, e *costs.JournalEntry) string { return w.date(e.Date) },
+	"account":     func(_ *writing, e *costs.JournalEntry) string { return e.Account },
+	"cost_center": func(_ *writing, e *costs.JournalEntry) string { return e.CostCenter },
+	"debit":       func(w *writing, e *costs.JournalEntry) string { return w.side(e.Debit) },
+	"credit":      func(w *writing, e *costs.JournalEntry) string { return w.side(e.Credit) },
+	"amount":      func(w *writing, e *costs.JournalEntry) string { return w.number(e.Amount()) },
+	"currency":    func(_ *writing, e *costs.JournalEntry) string { return e.Currency },
+	"billed_amount": func(w *writing, e *costs.JournalEntry) string {
+		if e.Billed == nil {
+			return w.number(e.Amount())
+		}
+		return w.number(*e.Billed)
+	},
+	"billed_currency": func(_ *writing, e *costs.JournalEntry) string { return cmp.Or(e.BilledCurrency, e.Currency) },
+	"description":     func(_ *writing, e *costs.JournalEntry) string { return e.Text },
+	"issuer":          func(_ *writing, e *costs.JournalEntry) string { return e.Issuer },
+	"invoice":         func(_ *writing, e *costs.JournalEntry) string { return e.Invoice },
+	"statement":       func(_ *writing, e *costs.JournalEntry) string { return e.Statement },
+	"counterparty":    func(_ *writing, e *costs.JournalEntry) string { return e.Counterparty },
+	"corrects":        func(_ *writing, e *costs.JournalEntry) string { return e.Corrects },
+	"reverses":        func(_ *writing, e *costs.JournalEntry) string { return e.Reverses },
 	reversalDate: func(w *writing, e *costs.JournalEntry) string {
 		if e.ReversalDate.IsZero() {
 			return ""
@@ -117,7 +125,7 @@ var fields = map[string]func(*writing, *costs.JournalEntry) string{
 const reversalDate = "reversal_date"
 
 // values are the fields that are not texts. They are safe, and stand alone in a column.
-var values = []string{"{amount}", "{credit}", "{date}", "{debit}", "{line}", "{" + reversalDate + "}"}
+var values = []string{"{amount}", "{billed_amount}", "{credit}", "{date}", "{debit}", "{line}", "{" + reversalDate + "}"}
 
 func (w *writing) date(t domain.Instant) string {
 	at := t.Time()

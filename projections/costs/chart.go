@@ -108,6 +108,19 @@ func (c *Chart) values(p *part) map[string]string {
 	return values
 }
 
+// entity returns the legal entity of a workspace in an hour: its own, else what the chart says.
+func (c *Chart) entity(own ownership, workspace string) (string, bool) {
+	if own.entity != "" {
+		return own.entity, true
+	}
+	return c.find(domain.LedgerEntity, map[string]string{workspaceColumn: workspace})
+}
+
+// invoiceEntity returns the legal entity that gets the invoices of an account.
+func (c *Chart) invoiceEntity(issuer, account string) (string, bool) {
+	return c.find(domain.LedgerEntity, map[string]string{"InvoiceIssuerName": issuer, "BillingAccountId": account})
+}
+
 // find returns what the chart says for a scope. It reports false if no entry fits.
 func (c *Chart) find(scope string, values map[string]string) (string, bool) {
 	for i := range c.entries[scope] {

@@ -129,6 +129,9 @@ func (e *RatesError) Error() string {
 	return fmt.Sprintf("%s cannot be translated to %s: %s", monthText(e.Month), e.Currency, strings.Join(e.Problems, "; "))
 }
 
+// BooksCurrencies asks for the books of each entity in its own currency.
+const BooksCurrencies = "books"
+
 // ErrNoBooksCurrency is returned if no policy says which currency the books are kept in.
 var ErrNoBooksCurrency = errors.New("no policy of kind books_currency says which currency the books are kept in")
 

@@ -402,7 +402,7 @@ func TestClosingRateOfTheClose(t *testing.T) {
 		})
 		return list
 	}
-	average := domain.BooksRate{Base: "EUR", Rate: storetest.Dec("1.1"), Kind: domain.FXAverage}
+	average := domain.BooksRate{Base: "EUR", Quote: "USD", Rate: storetest.Dec("1.1"), Kind: domain.FXAverage}
 	closed := check([]domain.BooksRate{average}, "10").Rates // 100 × (1.2 - 1.1)
 	if len(closed) != 2 || closed[1].Kind != domain.FXClosing || !closed[1].Rate.Equal(storetest.Dec("1.2")) || closed[1].Citation == "" {
 		t.Fatalf("a close freezes %+v", closed)

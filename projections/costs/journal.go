@@ -19,6 +19,8 @@ type Journal struct {
 	Month   domain.Interval `json:"period"`
 	Entries []JournalEntry  `json:"entries"` // by document and line
 	Totals  []JournalTotal  `json:"totals"`  // by entity and currency
+	// Translation has the rates of a journal in the currency of the books; null if it is in those that were billed.
+	Translation *Translation `json:"translation"`
 
 	accruals map[accrualPart]*openAccrual // that the journal of the next month takes back
 }
@@ -37,7 +39,11 @@ type JournalEntry struct {
 	Debit      attribution.Minor `json:"debit"`
 	Credit     attribution.Minor `json:"credit"`
 	Currency   string            `json:"currency"`
-	Text       string            `json:"description"`
+	// Billed is the debit less the credit in the currency that was billed, in a journal in that of the books. It is 0 for
+	// differences of exchange rates.
+	Billed         *attribution.Minor `json:"billed,omitempty"`
+	BilledCurrency string             `json:"billed_currency,omitempty"`
+	Text           string             `json:"description"`
 	// Counterparty is the other entity of an amount that is due to or from it.
 	Counterparty string `json:"counterparty,omitempty"`
 
@@ -73,6 +79,11 @@ type JournalInput struct {
 	Close    string // names the close in external ids: its digest
 	// Statement returns the number of a workspace's statement of a month, such as 2026-05.
 	Statement func(month, workspace string) (string, error)
+	// Rates are those that the month was closed with, and make a journal in the currency of the books; nil makes one in
+	// the currencies that were billed. Earlier has those of an earlier month, nil for none: they translate postings
+	// about it that the rates of this month do not.
+	Rates   *Rates
+	Earlier func(month string) (*Rates, error)
 }
 
 // MissingAccountsError lists what the chart of accounts does not say. The user declares it.
@@ -89,6 +100,7 @@ type journalShare struct {
 	component         attribution.Component
 	ownership         // of the workspace in the hours that it was charged for
 	billed, effective attribution.Amount
+	books             translatedShare
 }
 
 // journalSlip is what becomes documents together: a workspace's part of an invoice, or of the corrections of a statement.
@@ -115,7 +127,9 @@ func (k slipKey) compare(o slipKey) int {
 // the chart of accounts lacks something.
 func NewJournal(in *JournalInput) (*Journal, error) {
 	slips := map[slipKey]*journalSlip{}
-	add := func(k slipKey, p *part) {
+	j := &journalMaker{in: in, missing: map[string]bool{}, lines: map[journalLine]*booked{}, documents: map[journalLine]string{}}
+	j.problems, j.earlier = map[string]bool{}, map[string]*Rates{}
+	add := func(k slipKey, p *part) error {
 		s := slips[k]
 		if s == nil {
 			s = &journalSlip{
@@ -124,13 +138,12 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 			}
 			slips[k] = s
 		}
-		s.add(in.Chart, p)
+		return j.translate(s, s.add(in.Chart, p), p)
 	}
 	month := monthText(in.Division.Month)
 	err := in.Division.each(func(p *part) error {
 		l := p.allocation.Line
-		add(slipKey{month, "", p.allocation.Workspace, l.Currency, l.Issuer, l.Account, l.Invoice}, p)
-		return nil
+		return add(slipKey{month, "", p.allocation.Workspace, l.Currency, l.Issuer, l.Account, l.Invoice}, p)
 	})
 	if err != nil {
 		return nil, err
@@ -158,7 +171,6 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 	}
 	ended := in.reversedByPostings(slips)
 	totalPostings(slips)
-	j := &journalMaker{in: in, missing: map[string]bool{}, lines: map[journalLine]*attribution.Minor{}, documents: map[journalLine]string{}}
 	books := make([]slipBooks, 0, len(slips))
 	for _, k := range slices.SortedFunc(maps.Keys(slips), slipKey.compare) {
 		if k.typ == "" || !ended[k.accrual()] {
@@ -171,10 +183,13 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 			return nil, err
 		}
 	}
+	j.reverse(ended)
+	if err := j.toBooks(); err != nil {
+		return nil, err
+	}
 	if len(j.missing) > 0 {
 		return nil, &MissingAccountsError{slices.Sorted(maps.Keys(j.missing))}
 	}
-	j.reverse(ended)
 	out, err := j.journal()
 	if err != nil {
 		return nil, err
@@ -183,7 +198,7 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 	return out, nil
 }
 
-func (s *journalSlip) add(c *Chart, p *part) {
+func (s *journalSlip) add(c *Chart, p *part) *journalShare {
 	values := c.values(p)
 	var key strings.Builder
 	own := p.ownership()
@@ -199,6 +214,7 @@ func (s *journalSlip) add(c *Chart, p *part) {
 		s.shares[key.String()] = of
 	}
 	of.billed, of.effective = of.billed.Add(p.allocation.Billed), of.effective.Add(p.allocation.Effective)
+	return of
 }
 
 func (s *journalSlip) sums() (billed, effective attribution.Amount) {
@@ -244,7 +260,7 @@ func totalPostings(slips map[slipKey]*journalSlip) {
 }
 
 // post adds the postings, with the lines as they were when they were posted.
-func (in *JournalInput) post(add func(slipKey, *part)) error {
+func (in *JournalInput) post(add func(slipKey, *part) error) error {
 	for i := range in.Posted {
 		p := &in.Posted[i]
 		at, err := p.part()
@@ -256,7 +272,9 @@ func (in *JournalInput) post(add func(slipKey, *part)) error {
 		if in.Before.open(k.accrual()) != nil {
 			k.typ = string(PostedAccrual) // its rounding too
 		}
-		add(k, at)
+		if err := add(k, at); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -275,36 +293,46 @@ func (k journalLine) document() journalLine {
 }
 
 type journalMaker struct {
-	in        *JournalInput
-	missing   map[string]bool
-	lines     map[journalLine]*attribution.Minor
-	documents map[journalLine]string // their names
+	in         *JournalInput
+	missing    map[string]bool // accounts
+	lines      map[journalLine]*booked
+	documents  map[journalLine]string // their names
+	translator translator
+	problems   map[string]bool   // rates that are missing
+	earlier    map[string]*Rates // of months that postings are about
+}
+
+// booked is what a line comes to: a debit, or if below 0 a credit.
+type booked struct {
+	billed attribution.Minor // in the currency that was billed
+	books  booksAmount
 }
 
 // post adds an amount to a line.
-func (j *journalMaker) post(k journalLine, decimals int, amount attribution.Amount) {
+func (j *journalMaker) post(k journalLine, billed attribution.Minor) *booked {
 	sum := j.lines[k]
 	if sum == nil {
-		sum = &attribution.Minor{Decimals: decimals}
+		sum = &booked{billed: attribution.Minor{Decimals: billed.Decimals}}
 		j.lines[k] = sum
 	}
-	sum.Amount = sum.Amount.Add(amount)
+	sum.billed = sum.billed.Add(billed)
+	return sum
 }
 
 // account returns what the chart says, and notes what it does not say.
 func (j *journalMaker) account(scope string, s *journalSlip, of *journalShare) string {
-	values := of.values
+	var value string
+	var ok bool
 	switch scope {
 	case domain.LedgerEntity:
-		if of.entity != "" {
-			return of.entity
-		}
-		values = map[string]string{workspaceColumn: s.workspace}
+		value, ok = j.in.Chart.entity(of.ownership, s.workspace)
 	case domain.LedgerPayable, domain.LedgerAccrued:
-		values = maps.Clone(values)
+		values := maps.Clone(of.values)
 		delete(values, workspaceColumn)
+		value, ok = j.in.Chart.find(scope, values)
+	default:
+		value, ok = j.in.Chart.find(scope, of.values)
 	}
-	value, ok := j.in.Chart.find(scope, values)
 	if scope == domain.LedgerCostCenter && !ok {
 		value, ok = of.costCentre, of.costCentre != ""
 	}
@@ -338,7 +366,7 @@ func (j *journalMaker) between(scope string, s *journalSlip, entity string) stri
 
 // invoiceEntity returns the entity that gets an invoice.
 func (j *journalMaker) invoiceEntity(s *journalSlip) string {
-	value, ok := j.in.Chart.find(domain.LedgerEntity, map[string]string{"InvoiceIssuerName": s.issuer, "BillingAccountId": s.account})
+	value, ok := j.in.Chart.invoiceEntity(s.issuer, s.account)
 	if !ok {
 		j.missing["entity for invoices of "+s.issuer+" to account "+s.account] = true
 	}
@@ -349,7 +377,8 @@ func (j *journalMaker) invoiceEntity(s *journalSlip) string {
 type journalPost struct {
 	entity, account, center string
 	balance                 bool // prepaid or recoverable tax
-	exact                   attribution.Amount
+	monetary                bool // in the currency of the books at the closing rate, else it is books
+	exact, books            attribution.Amount
 	rounded                 attribution.Minor
 }
 
@@ -365,49 +394,59 @@ type slipBooks struct {
 // book says on which accounts a slip is booked.
 func (j *journalMaker) book(s *journalSlip) slipBooks {
 	b := slipBooks{journalSlip: s, issued: j.invoiceEntity(s)}
-	put := func(list []journalPost, entity string, balance bool, account, center string, exact attribution.Amount) []journalPost {
+	put := func(list []journalPost, p journalPost) []journalPost {
 		for i := range list {
-			if list[i].entity == entity && list[i].account == account && list[i].center == center && list[i].balance == balance {
-				list[i].exact = list[i].exact.Add(exact)
+			same := p
+			if same.exact, same.books, same.rounded = list[i].exact, list[i].books, list[i].rounded; same == list[i] {
+				list[i].exact, list[i].books = list[i].exact.Add(p.exact), list[i].books.Add(p.books)
 				return list
 			}
 		}
-		return append(list, journalPost{entity: entity, account: account, center: center, balance: balance, exact: exact})
+		return append(list, p)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.shares)) {
 		of := s.shares[key]
+		own, issued := of.books.own, of.books.issued
 		entity := j.account(domain.LedgerEntity, s, of)
 		if !of.effective.IsZero() {
+			p := journalPost{entity: entity, exact: of.effective, books: own.effective}
 			switch of.component {
 			case attribution.Prepaid:
-				b.debits = put(b.debits, b.issued, true, j.account(domain.LedgerPrepaid, s, of), "", of.effective)
+				p.entity, p.books, p.balance = b.issued, issued.effective, true
+				p.account = j.account(domain.LedgerPrepaid, s, of)
 			case attribution.RoundingAdjustment:
-				b.debits = put(b.debits, entity, false, j.account(domain.LedgerRounding, s, of), "", of.effective)
+				p.account = j.account(domain.LedgerRounding, s, of)
 			default:
-				b.debits = put(b.debits, entity, false, j.account(domain.LedgerExpense, s, of), j.account(domain.LedgerCostCenter, s, of), of.effective)
+				p.account, p.center = j.account(domain.LedgerExpense, s, of), j.account(domain.LedgerCostCenter, s, of)
 			}
+			b.debits = put(b.debits, p)
 		}
 		if rest := of.billed.Sub(of.effective); !rest.IsZero() {
-			scope, holder := domain.LedgerPrepaid, b.issued
+			p := journalPost{entity: b.issued, exact: rest, books: issued.billed.Sub(issued.effective), balance: true}
 			switch of.component {
 			case attribution.TaxRecoverable:
-				scope = domain.LedgerTax
+				p.account, p.monetary = j.account(domain.LedgerTax, s, of), true
 			case attribution.RoundingAdjustment:
-				scope, holder = domain.LedgerRounding, entity
+				p.entity, p.books, p.balance = entity, own.billed.Sub(own.effective), false
+				p.account = j.account(domain.LedgerRounding, s, of)
+			default:
+				p.account = j.account(domain.LedgerPrepaid, s, of)
 			}
-			b.debits = put(b.debits, holder, scope != domain.LedgerRounding, j.account(scope, s, of), "", rest)
+			b.debits = put(b.debits, p)
 		}
 		if of.billed.IsZero() {
 			continue
 		}
+		p := journalPost{entity: b.issued, exact: of.billed, books: issued.billed, monetary: true}
 		scope := domain.LedgerPayable
 		switch {
 		case of.line.Class == attribution.Owned:
-			scope = domain.LedgerOwned
+			scope, p.monetary = domain.LedgerOwned, false
 		case s.invoice == "" || isAccrual(s.invoice):
 			scope = domain.LedgerAccrued
 		}
-		b.credits = put(b.credits, b.issued, false, j.account(scope, s, of), "", of.billed)
+		p.account = j.account(scope, s, of)
+		b.credits = put(b.credits, p)
 	}
 	if s.total.Decimals == 0 {
 		s.total.Decimals = domain.MinorUnits(s.currency)
@@ -486,24 +525,41 @@ func (j *journalMaker) enter(s *slipBooks) error {
 	if j.accrues(slipKey{s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice}) {
 		at = stageAccrue
 	}
-	post := func(entity, account, center, counterparty string, amount attribution.Amount) {
+	post := func(entity, account, center, counterparty string, amount attribution.Minor) *booked {
 		k := journalLine{entity, s.month, s.typ, s.workspace, s.currency, s.issuer, s.account, s.invoice, at, account, center, counterparty}
-		j.post(k, s.total.Decimals, amount)
+		amount.Decimals = s.total.Decimals
+		return j.post(k, amount)
+	}
+	money := func(entity, account, counterparty string, amount attribution.Minor) { // at the rate of the end of the month
+		in := j.closing(entity, s.currency, amount)
+		b := post(entity, account, "", counterparty, amount)
+		b.books.exact = b.books.exact.Add(in)
 	}
 	if len(s.debits) == 0 && len(s.credits) > 0 || len(s.credits) == 0 && len(s.debits) > 0 && !s.total.Amount.IsZero() {
 		return fmt.Errorf("%s of %s for %s is booked on one side only", s.total, s.workspace, s.invoice)
 	}
+	zero := attribution.Minor{Decimals: s.total.Decimals}
 	for i := range s.debits {
 		d := &s.debits[i]
-		post(d.entity, d.account, d.center, "", d.rounded.Amount)
+		if d.monetary {
+			money(d.entity, d.account, "", d.rounded)
+		} else {
+			b := post(d.entity, d.account, d.center, "", d.rounded)
+			b.books.exact, b.books.balance = b.books.exact.Add(d.books), b.books.balance || d.balance
+		}
 		if d.entity != s.issued && !d.rounded.Amount.IsZero() {
-			post(d.entity, j.between(domain.LedgerDueTo, s.journalSlip, d.entity), "", s.issued, d.rounded.Amount.Neg())
-			post(s.issued, j.between(domain.LedgerDueFrom, s.journalSlip, d.entity), "", d.entity, d.rounded.Amount)
+			money(d.entity, j.between(domain.LedgerDueTo, s.journalSlip, d.entity), s.issued, zero.Sub(d.rounded))
+			money(s.issued, j.between(domain.LedgerDueFrom, s.journalSlip, d.entity), d.entity, d.rounded)
 		}
 	}
 	for i := range s.credits {
 		c := &s.credits[i]
-		post(s.issued, c.account, "", "", c.rounded.Amount.Neg())
+		if c.monetary {
+			money(s.issued, c.account, "", zero.Sub(c.rounded))
+			continue
+		}
+		b := post(s.issued, c.account, "", "", zero.Sub(c.rounded))
+		b.books.exact = b.books.exact.Sub(c.books)
 	}
 	return nil
 }
@@ -526,14 +582,19 @@ func textsDigest(texts ...string) string {
 
 // journal makes the entries, and checks that they balance and are what was billed and posted.
 func (j *journalMaker) journal() (*Journal, error) {
-	out := &Journal{Month: j.in.Division.Month, Entries: []JournalEntry{}, Totals: []JournalTotal{}}
+	out := &Journal{Month: j.in.Division.Month, Entries: []JournalEntry{}, Totals: []JournalTotal{}, Translation: j.in.translation()}
 	month := monthText(out.Month)
 	keys := slices.SortedFunc(maps.Keys(j.lines), func(a, b journalLine) int { return a.compare(&b) })
 	line, document := 0, ""
 	type inCurrency struct{ entity, currency string }
 	totals := map[inCurrency]*JournalTotal{}
 	for i := range keys {
-		k, sum := &keys[i], j.lines[keys[i]]
+		k, sum, currency := &keys[i], j.lines[keys[i]].billed, keys[i].currency
+		var books []string // in the names of a journal in the currency of the books
+		if j.in.Rates != nil {
+			currency, sum = j.in.Rates.ofEntity(k.entity).Currency, j.lines[keys[i]].books.booked
+			books = []string{BooksCurrencies, currency}
+		}
 		if sum.Amount.IsZero() {
 			continue
 		}
@@ -545,7 +606,7 @@ func (j *journalMaker) journal() (*Journal, error) {
 		if k.stage == stageReverse {
 			typ = "accrual reversal"
 		}
-		of := textsDigest(j.in.Close, month, k.entity, number, typ, k.issuer, k.billing, k.invoice, k.currency)
+		of := textsDigest(append([]string{j.in.Close, month, k.entity, number, typ, k.issuer, k.billing, k.invoice, k.currency}, books...)...)
 		if of != document {
 			line, document = 0, of
 		}
@@ -556,9 +617,13 @@ func (j *journalMaker) journal() (*Journal, error) {
 		e := JournalEntry{
 			Document: name, Line: line,
 			ID: textsDigest(of, k.account, k.center, k.counterparty, sum.String())[:32], Counterparty: k.counterparty,
-			Entity: k.entity, Date: out.Month.To - domain.Day, Account: k.account, CostCenter: k.center, Debit: *sum, Credit: zero,
-			Currency: k.currency, Issuer: k.issuer, Invoice: k.invoice, Statement: number,
+			Entity: k.entity, Date: out.Month.To - domain.Day, Account: k.account, CostCenter: k.center, Debit: sum, Credit: zero,
+			Currency: currency, Issuer: k.issuer, Invoice: k.invoice, Statement: number,
 			Text: fmt.Sprintf("%s %s: %s %s", k.month, k.workspace, k.issuer, cmp.Or(k.invoice, "without invoice")),
+		}
+		if j.in.Rates != nil {
+			billed := j.lines[keys[i]].billed
+			e.Billed, e.BilledCurrency = &billed, k.currency
 		}
 		if typ != "" {
 			e.Corrects, e.Text = k.month, typ+" of "+e.Text
@@ -570,13 +635,13 @@ func (j *journalMaker) journal() (*Journal, error) {
 			e.ReversalDate = out.Month.To
 		}
 		if sum.Amount.Sign() < 0 {
-			e.Debit, e.Credit = zero, zero.Sub(*sum)
+			e.Debit, e.Credit = zero, zero.Sub(sum)
 		}
 		out.Entries = append(out.Entries, e)
-		t := totals[inCurrency{k.entity, k.currency}]
+		t := totals[inCurrency{k.entity, currency}]
 		if t == nil {
-			t = &JournalTotal{Entity: k.entity, Currency: k.currency, Debit: zero, Credit: zero}
-			totals[inCurrency{k.entity, k.currency}] = t
+			t = &JournalTotal{Entity: k.entity, Currency: currency, Debit: zero, Credit: zero}
+			totals[inCurrency{k.entity, currency}] = t
 		}
 		t.Entries++
 		t.Debit, t.Credit = t.Debit.Add(e.Debit), t.Credit.Add(e.Credit)

@@ -29,8 +29,8 @@ func (k *journalLine) accrual() accrualPart {
 type openAccrual struct {
 	total             attribution.Minor
 	billed, effective attribution.Amount
-	lines             map[journalLine]attribution.Minor // without a stage and a type
-	documents         map[string]string                 // by entity
+	lines             map[journalLine]booked // without a stage and a type
+	documents         map[string]string      // by entity
 }
 
 // accrues reports whether a journal has accruals at the end of its month.
@@ -79,13 +79,21 @@ func (j *journalMaker) reverse(ended map[accrualPart]bool) {
 	for k, open := range j.in.Before.accruals {
 		for line, amount := range open.lines {
 			line.stage = stageReverse
-			j.post(line, amount.Decimals, amount.Amount.Neg())
+			j.post(line, zeroOf(amount.billed).Sub(amount.billed)).rebook(zeroOf(amount.books.booked).Sub(amount.books.booked), amount.books.currency)
 			if !ended[k] {
 				line.stage, line.typ = stageAccrue, string(PostedAccrual)
-				j.post(line, amount.Decimals, amount.Amount)
+				j.post(line, amount.billed).rebook(amount.books.booked, amount.books.currency)
 			}
 		}
 	}
+}
+
+func zeroOf(m attribution.Minor) attribution.Minor { return attribution.Minor{Decimals: m.Decimals} }
+
+// rebook adds what was booked before in the currency of the books.
+func (b *booked) rebook(m attribution.Minor, currency string) {
+	b.books.currency = currency
+	b.books.fixed = attribution.Minor{Amount: b.books.fixed.Amount.Add(m.Amount), Decimals: m.Decimals}
 }
 
 // keepAccruals keeps what the journal books of accruals, for the journal of the next month.
@@ -93,7 +101,7 @@ func (j *journalMaker) keepAccruals(out *Journal, slips map[slipKey]*journalSlip
 	out.accruals = map[accrualPart]*openAccrual{}
 	at := func(k accrualPart) *openAccrual {
 		if out.accruals[k] == nil {
-			out.accruals[k] = &openAccrual{lines: map[journalLine]attribution.Minor{}, documents: map[string]string{}}
+			out.accruals[k] = &openAccrual{lines: map[journalLine]booked{}, documents: map[string]string{}}
 		}
 		return out.accruals[k]
 	}
@@ -110,7 +118,7 @@ func (j *journalMaker) keepAccruals(out *Journal, slips map[slipKey]*journalSlip
 		}
 	}
 	for k, sum := range j.lines {
-		if k.stage != stageAccrue || sum.Amount.IsZero() {
+		if k.stage != stageAccrue || sum.billed.Amount.IsZero() && sum.books.booked.Amount.IsZero() {
 			continue
 		}
 		of := at(k.accrual())

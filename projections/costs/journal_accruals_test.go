@@ -2,6 +2,7 @@ package costs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,9 +82,14 @@ func (c *monthly) close(month domain.Interval) (done closed, err error) {
 			}
 			c.posted = append(c.posted, done.posted...)
 		}
-		done.journal, err = costs.NewJournal(&costs.JournalInput{
+		in := &costs.JournalInput{
 			Division: done.division, Posted: done.posted, Before: c.last, Chart: chart, Close: month.From.String(), Statement: statementOf,
-		})
+			Earlier: func(string) (*costs.Rates, error) { return nil, nil },
+		}
+		if in.Rates, err = costs.ReadRates(v, month); err != nil && !errors.Is(err, costs.ErrNoBooksCurrency) {
+			return err
+		}
+		done.journal, err = costs.NewJournal(in)
 		c.last = done.journal
 		return err
 	})
@@ -156,6 +162,15 @@ func TestAccrualsClear(t *testing.T) {
 		accruedLines(l, amount("a"), amount("b"), amount("c"))
 		c := &monthly{l: l}
 		months := monthsFromMay(4)
+		books := rapid.Bool().Draw(t, "in books")
+		if books {
+			l.Append(keptIn("", "EUR"), account("fx", domain.LedgerFX, "7000", nil))
+			for _, month := range months {
+				rate := func() string { return decimal.New(int64(rapid.IntRange(500, 2000).Draw(t, "rate")), -3).String() }
+				l.Append(rateSet("USD", "EUR", rate(), domain.FXAverage, month),
+					rateSet("USD", "EUR", rate(), domain.FXClosing, domain.Interval{From: month.To - domain.Day, To: month.To}))
+			}
+		}
 		comes := rapid.IntRange(1, len(months)).Draw(t, "invoice")
 		open := decimals{}  // accrued, by account, entity and cost centre
 		total := decimals{} // by account, over all months
@@ -219,6 +234,9 @@ func TestAccrualsClear(t *testing.T) {
 		}
 		if comes < len(months) && !total["2100"].IsZero() {
 			t.Errorf("%s stay accrued", total["2100"])
+		}
+		if books { // at other rates than those of any month
+			return
 		}
 		owed := total["2100"].Add(total["2000"]).Neg()
 		// Statements are whole cents. Each note rounds what is posted, of three workspaces in up to three months.

@@ -139,7 +139,7 @@ func Examples() []domain.Envelope {
 		&domain.CommitmentEnded{Commitment: "c", At: month.To},
 	)
 	add("", "",
-		&domain.ClosePrepared{Entity: "e", Period: month, Position: "0", Method: "m1", Digest: key, Totals: []domain.BooksTotal{{Currency: "USD", Billed: dec("1"), Effective: dec("2")}}, Checks: []domain.CloseCheck{{Check: "invoices", Outcome: domain.CheckMet}}},
+		&domain.ClosePrepared{Entity: "e", Period: month, Position: "0", Method: "m1", Digest: key, Totals: []domain.BooksTotal{{Currency: "USD", Billed: dec("1"), Effective: dec("2")}}, Checks: []domain.CloseCheck{{Check: "invoices", Outcome: domain.CheckMet}}, Translated: []domain.BooksTotal{{Currency: "EUR", Billed: dec("1"), Effective: dec("2")}, {Entity: "us", Currency: "USD"}}, Rates: []domain.BooksRate{{Base: "USD", Quote: "EUR", Rate: dec("0.9"), Kind: domain.FXAverage, Citation: "ECB"}}},
 		&domain.CloseApproved{Entity: "e", Period: month, Digest: key},
 		&domain.BooksClosed{Entity: "e", Period: month, Position: "0", Method: "m1", Digest: key},
 		&domain.ExportMade{Entity: "e", Export: "x", Format: "csv", Position: "0", Method: "m1", Digest: key},

@@ -117,11 +117,8 @@ func noBooksCurrency(month domain.Interval, err error) error {
 	return err
 }
 
-// BooksCurrencies asks for the books of each entity in its own currency.
-const BooksCurrencies = "books"
-
 // ratesFor returns the rates that translate a month to a currency, which must be that of the books, or
-// [BooksCurrencies]: those that the month was closed with, else those of now. It returns nil for the currencies that
+// [costs.BooksCurrencies]: those that the month was closed with, else those of now. It returns nil for the currencies that
 // were billed.
 func ratesFor(v projections.View, month domain.Interval, currency string) (*costs.Rates, error) {
 	if currency == "" {
@@ -132,13 +129,13 @@ func ratesFor(v projections.View, month domain.Interval, currency string) (*cost
 		return nil, noBooksCurrency(month, err)
 	}
 	switch currency {
-	case BooksCurrencies:
+	case costs.BooksCurrencies:
 		return rates, nil
 	case rates.Currency:
 		return rates.Group(), nil
 	}
 	return nil, invalid("currency", "the books of %s are kept in %s, not in %q; %q is for each entity its own currency",
-		MonthName(month), rates.Currency, currency, BooksCurrencies)
+		MonthName(month), rates.Currency, currency, costs.BooksCurrencies)
 }
 
 // ratesOf returns the rates that translate a month.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"quartermaster/domain"
@@ -20,8 +21,12 @@ type CostsJournal struct {
 	File     string             `json:"file"`   // empty: none was written
 }
 
-// Journal returns the journal of a closed month: of one entity, or if that is "" of all.
-func (c *Caller) Journal(ctx context.Context, at At, month domain.Interval, entity string) (out *CostsJournal, err error) {
+// Journal returns the journal of a closed month: of one entity, or if that is "" of all. It is in the currencies that were
+// billed, or with [costs.BooksCurrencies] in the currency of the books of each entity.
+func (c *Caller) Journal(ctx context.Context, at At, month domain.Interval, entity, currency string) (out *CostsJournal, err error) {
+	if currency != "" && currency != costs.BooksCurrencies {
+		return nil, invalid("currency", "%q: a journal is in the currencies that were billed, or in that of the \"books\" of each entity", currency)
+	}
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
 		closes, err := closesOf(v)
 		if err != nil {
@@ -31,7 +36,7 @@ func (c *Caller) Journal(ctx context.Context, at At, month domain.Interval, enti
 		if this.Books() == nil {
 			return &ConflictError{Err: fmt.Errorf("the books of %s are open: only a closed month has a journal", MonthName(month))}
 		}
-		j, err := h.journal(ctx, v, closes, this)
+		j, err := h.journal(ctx, v, closes, this, currency == costs.BooksCurrencies)
 		if err != nil {
 			return err
 		}
@@ -46,7 +51,7 @@ func (c *Caller) Journal(ctx context.Context, at At, month domain.Interval, enti
 
 // journal makes the journal of a closed month. What was accrued in closed months before is taken back in the order of
 // time, so their journals are made as well, from the first month with an accrual on.
-func (h *Conn) journal(ctx context.Context, v projections.View, closes []registry.Close, of *registry.Close) (*costs.Journal, error) {
+func (h *Conn) journal(ctx context.Context, v projections.View, closes []registry.Close, of *registry.Close, books bool) (*costs.Journal, error) {
 	first, accrued, err := costs.FirstAccrual(v)
 	if err != nil {
 		return nil, err
@@ -56,10 +61,13 @@ func (h *Conn) journal(ctx context.Context, v projections.View, closes []registr
 		c := &closes[i]
 		before := accrued && c.Period.From >= first.From && c.Period.From < of.Period.From
 		if before && c.Books() != nil || c.Period == of.Period {
-			inputs = append(inputs, func() (*costs.JournalInput, error) { return h.journalInput(ctx, v, closes, c) })
+			inputs = append(inputs, func() (*costs.JournalInput, error) { return h.journalInput(ctx, v, closes, c, books) })
 		}
 	}
 	j, err := costs.JournalChain(inputs)
+	if errors.Is(err, costs.ErrNoBooksCurrency) {
+		return nil, &ConflictError{Err: fmt.Errorf("the journal of %s: a month was closed without a currency of the books: make it in the currencies that were billed", MonthName(of.Period))}
+	}
 	if err != nil {
 		return nil, &ConflictError{Err: fmt.Errorf("the journal of %s: %w", MonthName(of.Period), err)}
 	}
@@ -67,7 +75,7 @@ func (h *Conn) journal(ctx context.Context, v projections.View, closes []registr
 }
 
 // journalInput returns what the journal of a closed month is made of.
-func (h *Conn) journalInput(ctx context.Context, v projections.View, closes []registry.Close, of *registry.Close) (*costs.JournalInput, error) {
+func (h *Conn) journalInput(ctx context.Context, v projections.View, closes []registry.Close, of *registry.Close, books bool) (*costs.JournalInput, error) {
 	in := &costs.JournalInput{Close: hex.EncodeToString(of.Books().Digest)}
 	var err error
 	if in.Division, err = h.closedDivision(ctx, v, of.Period); err != nil {
@@ -78,6 +86,26 @@ func (h *Conn) journalInput(ctx context.Context, v projections.View, closes []re
 	}
 	if in.Chart, err = costs.ReadChart(v, of.Period); err != nil {
 		return nil, err
+	}
+	if books && len(of.Proposal().Totals) > 0 {
+		if in.Rates, err = costs.FrozenRates(of.Proposal()); err != nil {
+			return nil, err
+		}
+		in.Earlier = func(text string) (*costs.Rates, error) {
+			m, err := projections.ParseMonth(text)
+			if err != nil {
+				return nil, err
+			}
+			earlier := closeOf(closes, m)
+			if earlier.Books() == nil {
+				return nil, nil
+			}
+			r, err := costs.FrozenRates(earlier.Proposal())
+			if errors.Is(err, costs.ErrNoBooksCurrency) {
+				return nil, nil
+			}
+			return r, err
+		}
 	}
 	in.Statement = func(text, workspace string) (string, error) {
 		m, err := projections.ParseMonth(text)

@@ -2,6 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -66,7 +69,11 @@ then among them.`,
 }
 
 func (a *Program) showFX(m *costs.FXMonth) {
-	fmt.Fprintf(a.out, "%s in the currency of the books, %s\n", app.MonthName(m.Month), m.Currency)
+	of := []string{m.Currency}
+	for _, entity := range slices.Sorted(maps.Keys(m.Entities)) {
+		of = append(of, clipped(entity)+" in "+m.Entities[entity])
+	}
+	fmt.Fprintf(a.out, "%s in the currency of the books, %s\n", app.MonthName(m.Month), strings.Join(of, "; "))
 	a.showTranslation(&m.Translation)
 	for _, p := range m.Problems {
 		fmt.Fprintln(a.out, "missing: "+p)

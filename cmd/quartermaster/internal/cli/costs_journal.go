@@ -15,7 +15,7 @@ import (
 )
 
 func (a *Program) costJournalCommand() *cobra.Command {
-	var month, entity, layout, out, asOf string
+	var month, entity, currency, layout, out, asOf string
 	cmd := &cobra.Command{
 		Use:   "journal --month MONTH --layout NAME|FILE",
 		Short: "Write a closed month as entries for the general ledger",
@@ -35,6 +35,11 @@ each document, entity and currency equal its credits.
 Expense is that of the legal entity of the workspace in the hour that was paid for. The entity that gets
 the invoice owes the supplier; what it bears for another one is due from that one, and due to it there.
 
+With --currency books, each entity's entries are in the currency of its books, at the rates that the month was
+closed with: expense at the average rate of the month, what was paid for later months at that of its
+payment, and what is owed, due or recoverable at that of the end of the month. The difference is booked on the
+account for fx. An accrual is taken back as it was booked. Without a closing rate there is no journal.
+
 An accrual has the date on which it is reversed, the first day of the next month. The journal of that
 month takes it back, and books it again unless the invoice of the supplier has come. A layout with the
 column {reversal_date}, such as netsuite, leaves the reversal to the ledger system.
@@ -44,6 +49,7 @@ in YAML. Entries have external ids that are derived from the close and from what
 ledger can refuse to load them twice.`,
 		Example: "  quartermaster costs journal --month 2026-05 --layout netsuite --out may.csv\n" +
 			"  quartermaster costs journal --month 2026-05 --entity de --layout business-central --out may-de.csv\n" +
+			"  quartermaster costs journal --month 2026-05 --currency books --layout netsuite --out may-books.csv\n" +
 			"  quartermaster costs journal --month 2026-05 --layout netsuite -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,7 +61,7 @@ ledger can refuse to load them twice.`,
 			if err != nil {
 				return err
 			}
-			j, err := a.caller().Journal(cmd.Context(), app.At(asOf), m, entity)
+			j, err := a.caller().Journal(cmd.Context(), app.At(asOf), m, entity, currency)
 			if err != nil {
 				return err
 			}
@@ -88,6 +94,7 @@ ledger can refuse to load them twice.`,
 	bookMonthFlag(cmd, &month)
 	f := cmd.Flags()
 	f.StringVar(&entity, "entity", "", "only the entries of this legal entity")
+	f.StringVar(&currency, "currency", "", "books for the currency of the books of each entity (default as billed)")
 	f.StringVar(&layout, "layout", "", "layout of the file: "+strings.Join(ledger.Names(), ", ")+", or a file (required)")
 	f.StringVar(&out, "out", "", "file to write (default none is written)")
 	asOfFlag(cmd, &asOf)
