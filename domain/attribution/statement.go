@@ -260,10 +260,19 @@ func (t *reconciliation) statements(k *keys) []Statement {
 	for i := range all {
 		exact[i] = all[i].Billed
 	}
-	for i, a := range apportion(exact, minorUnit(t.Currency)) {
-		all[i].Amount = Minor{a, domain.MinorUnits(t.Currency)}
+	for i, a := range Apportion(exact, t.Currency) {
+		all[i].Amount = a
 	}
 	return all
+}
+
+// Apportion rounds amounts to whole minor units of a currency so that they add up to their rounded sum.
+func Apportion(exact []Amount, currency string) []Minor {
+	rounded := make([]Minor, len(exact))
+	for i, a := range apportion(exact, minorUnit(currency)) {
+		rounded[i] = Minor{a, domain.MinorUnits(currency)}
+	}
+	return rounded
 }
 
 // apportion rounds amounts to whole units so that they add up to their rounded sum (half away from

@@ -400,7 +400,7 @@ func (c *Checklist) telemetry(r *Report) {
 	}
 	c.found(CheckTelemetry, len(unseen), true, "%s", strings.Join(unseen, ", "))
 	if r.Coverage != nil {
-		c.note("activity was measured for %d per mille of held time", *r.Coverage)
+		c.note("activity was measured for %d.%d%% of the time held", *r.Coverage/10, *r.Coverage%10)
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -9,6 +10,8 @@ import (
 
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
+	"quartermaster/domain/attribution"
+	"quartermaster/projections/costs"
 )
 
 func (a *Program) costPostingsCommand() *cobra.Command {
@@ -48,15 +51,25 @@ are unchanged, and only the last digit moved. Suppliers' columns and periods sta
 			if a.json {
 				return a.answerJSON(p)
 			}
-			a.showPostings(p, limit)
+			a.showPostings(p, limitOf(cmd, limit))
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&month, "month", "", "month that is posted into, for example 2026-06 (default the open period)")
-	f.IntVar(&limit, "limit", 100, "postings to list; 0 is all")
+	f.IntVar(&limit, "limit", 0, "list so many single allocations, too; 0 is all (default none)")
 	asOfFlag(cmd, &asOf)
 	return cmd
+}
+
+// noPostings is the limit if none is given.
+const noPostings = -1
+
+func limitOf(cmd *cobra.Command, limit int) int {
+	if !cmd.Flags().Changed("limit") {
+		return noPostings
+	}
+	return max(0, limit)
 }
 
 func (a *Program) showPostings(p *app.Postings, limit int) {
@@ -70,20 +83,70 @@ func (a *Program) showPostings(p *app.Postings, limit int) {
 	}
 	fmt.Fprintf(a.out, "posted into %s, which is %s: %s\n", app.MonthName(p.Books), state, comma(len(p.Postings)))
 	a.showPostingSums(p.Sums)
-	t := a.table("month", "type", "workspace", "component", "currency", "billed", "effective", "allocation", "causes")
-	alignRight(t, 6, 7)
-	for i := range p.Postings {
-		if x := &p.Postings[i]; limit <= 0 || i < limit {
-			t.AppendRow(table.Row{x.Period, x.Type, clipped(x.Workspace), x.Component, x.Currency, x.Billed, x.Effective, clipped(x.Allocation), domain.Clip(strings.Join(x.Causes, "; "), 2*widest)})
+	a.showPostingsOf(p.Postings, limit)
+	fmt.Fprintf(a.out, "position: %s\n", a.position(p.Position))
+}
+
+// showPostingsOf shows what is posted to whom. A line may have an allocation for each hour, of a part of a cent:
+// such are summed up, in cents that add up to their total, and listed if a limit is given.
+func (a *Program) showPostingsOf(all []costs.Posting, limit int) {
+	if len(all) == 0 {
+		return
+	}
+	type key struct{ month, kind, workspace, component, currency, causes string }
+	type sum struct {
+		postings          int
+		billed, effective attribution.Amount
+	}
+	sums := map[key]sum{}
+	var order []key
+	for i := range all {
+		x := &all[i]
+		k := key{x.Period, string(x.Type), x.Workspace, x.Component, x.Currency, strings.Join(x.Causes, "; ")}
+		if x.Rounding {
+			k.kind += ", rounding"
+		}
+		s, known := sums[k]
+		if !known {
+			order = append(order, k)
+		}
+		sums[k] = sum{s.postings + 1, s.billed.Add(x.Billed), s.effective.Add(x.Effective)}
+	}
+	slices.SortStableFunc(order, func(x, y key) int { return strings.Compare(x.currency, y.currency) })
+	t := a.table("month", "type", "workspace", "component", "currency", "postings", "billed", "effective", "causes")
+	alignRight(t, 6, 8)
+	for from := 0; from < len(order); {
+		to := from
+		var billed, effective []attribution.Amount
+		for ; to < len(order) && order[to].currency == order[from].currency; to++ {
+			billed, effective = append(billed, sums[order[to]].billed), append(effective, sums[order[to]].effective)
+		}
+		inBilled, inEffective := attribution.Apportion(billed, order[from].currency), attribution.Apportion(effective, order[from].currency)
+		for i := from; i < min(to, shownRows); i++ {
+			k := order[i]
+			t.AppendRow(table.Row{
+				k.month, k.kind, clipped(k.workspace), k.component, k.currency, comma(sums[k].postings),
+				cents(inBilled[i-from].Amount, k.currency), cents(inEffective[i-from].Amount, k.currency), domain.Clip(k.causes, 2*widest),
+			})
+		}
+		from = to
+	}
+	t.Render()
+	a.more(len(order))
+	if limit == noPostings {
+		return
+	}
+	t = a.table("type", "currency", "billed", "effective", "allocation")
+	alignRight(t, 3, 4)
+	for i := range all {
+		if x := &all[i]; limit <= 0 || i < limit {
+			t.AppendRow(table.Row{x.Type, x.Currency, x.Billed, x.Effective, x.Allocation})
 		}
 	}
-	if len(p.Postings) > 0 {
-		t.Render()
+	t.Render()
+	if limit > 0 && len(all) > limit {
+		fmt.Fprintf(a.out, "and %s more; see --limit\n", comma(len(all)-limit))
 	}
-	if limit > 0 && len(p.Postings) > limit {
-		fmt.Fprintf(a.out, "and %s more; see --limit\n", comma(len(p.Postings)-limit))
-	}
-	fmt.Fprintf(a.out, "position: %s\n", a.position(p.Position))
 }
 
 func (a *Program) showPostingSums(sums []app.PostingSum) {

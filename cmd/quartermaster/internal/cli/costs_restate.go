@@ -42,13 +42,13 @@ FROM and TO are what --as-of takes: positions, names of snapshots, or times.`,
 			if a.json {
 				return a.answerJSON(r)
 			}
-			a.showRestatement(r, limit)
+			a.showRestatement(r, limitOf(cmd, limit))
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
-	f.IntVar(&limit, "limit", 100, "changed allocations to list; 0 is all")
+	f.IntVar(&limit, "limit", 0, "list so many single allocations, too; 0 is all (default none)")
 	must(cmd.MarkFlagRequired("period"))
 	return cmd
 }
@@ -81,15 +81,5 @@ func (a *Program) showRestatement(r *app.Restatement, limit int) {
 		t.AppendRow(table.Row{kind, comma(c.Postings), c.Currency, c.Billed, c.Effective, domain.Clip(strings.Join(c.Causes, "; "), 3*widest)})
 	}
 	t.Render()
-	t = a.table("type", "workspace", "component", "currency", "billed", "effective", "allocation")
-	alignRight(t, 5, 6)
-	for i := range r.Changes {
-		if x := &r.Changes[i]; limit <= 0 || i < limit {
-			t.AppendRow(table.Row{x.Type, clipped(x.Workspace), x.Component, x.Currency, x.Billed, x.Effective, clipped(x.Allocation)})
-		}
-	}
-	t.Render()
-	if limit > 0 && len(r.Changes) > limit {
-		fmt.Fprintf(a.out, "and %s more; see --limit\n", comma(len(r.Changes)-limit))
-	}
+	a.showPostingsOf(r.Changes, limit)
 }

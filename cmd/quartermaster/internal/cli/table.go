@@ -409,7 +409,7 @@ func (g *grid) same(i int) string {
 		if i < len(row) {
 			v = fmt.Sprint(row[i])
 		}
-		if v == "" || n > 0 && v != value {
+		if v == "" || n > 0 && v != value || strings.HasSuffix(v, "…") { // clipped texts may differ
 			return ""
 		}
 		value = v
