@@ -34,6 +34,9 @@ func Prove(ctx context.Context, p *question.Problem, lots []int, c *question.Cer
 	if err := json.Unmarshal(c.Solution, &s); err != nil {
 		return question.Proven{}, fmt.Errorf("solution: %w", err)
 	}
+	if s.Cost == nil || s.Cost.String() != c.Cost.String() {
+		return question.Proven{}, fmt.Errorf("the solution costs %v units, and cost_units is %s", s.Cost, c.Cost)
+	}
 	if len(s.Units) != len(lots) {
 		return question.Proven{}, fmt.Errorf("the solution has %d choices, and the question %d", len(s.Units), len(lots))
 	}

@@ -359,18 +359,35 @@ func (r *reading) slots(g *group, p *Problem) (spared, error) {
 
 // levels counts the hours of a single demand.
 func levels(load []int) []Slot {
-	all := slices.Clone(load)
-	slices.Sort(all)
+	if len(load) == 0 {
+		return nil
+	}
+	low, high := slices.Min(load), slices.Max(load)
+	if high-low > 4*len(load) {
+		return sortedLevels(load)
+	}
+	hours := make([]int, high-low+1)
+	for _, n := range load {
+		hours[n-low]++
+	}
 	var out []Slot
-	for i := 0; i < len(all); {
-		n := i + 1
-		for n < len(all) && all[n] == all[i] {
-			n++
+	for i, n := range hours {
+		if n > 0 && low+i > 0 {
+			out = append(out, Slot{n, []int{low + i}})
 		}
-		if all[i] > 0 {
-			out = append(out, Slot{n - i, []int{all[i]}})
+	}
+	return out
+}
+
+// sortedLevels is levels where few of the numbers between the least and the most occur.
+func sortedLevels(load []int) []Slot {
+	var out []Slot
+	for _, n := range slices.Sorted(slices.Values(load)) {
+		if l := len(out); l > 0 && out[l-1].Units[0] == n {
+			out[l-1].Hours++
+		} else if n > 0 {
+			out = append(out, Slot{1, []int{n}})
 		}
-		i = n
 	}
 	return out
 }

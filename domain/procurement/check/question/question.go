@@ -26,6 +26,7 @@
 package question
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,27 +147,41 @@ func (v *verdict) all(ctx context.Context, d *document) error {
 		return err
 	}
 	cost, bound := new(big.Int), new(big.Int)
-	if len(a.Proof) != len(v.groups) {
-		return fmt.Errorf("%d certificates for %d groups of pools", len(a.Proof), len(v.groups))
-	}
 	var unproven []string
+	var failed error // of a certificate
+	if len(a.Proof) != len(v.groups) {
+		failed = fmt.Errorf("%d certificates for %d groups of pools", len(a.Proof), len(v.groups))
+	}
 	exact := true
 	for i, g := range v.groups {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c := &a.Proof[i]
-		p, proven, err := v.group(ctx, g, c)
+		p, spare, err := v.problem(g)
 		if err != nil {
-			return fmt.Errorf("certificate/%d (pools %s): %w", i, short(c.Pools), err)
+			return err
 		}
-		exact = exact && proven.Exact
+		if err := v.recourse(g, p, spare); err != nil {
+			return err
+		}
 		if g.unproven {
 			unproven = append(unproven, p.Pools...)
 			v.report.Unproven++
 		}
+		if failed != nil {
+			continue // a constraint that is not kept says more than a certificate that fails
+		}
+		proven, err := v.group(ctx, g, p, &a.Proof[i])
+		if err != nil {
+			failed = fmt.Errorf("certificate/%d (pools %s): %w", i, short(a.Proof[i].Pools), err)
+			continue
+		}
+		exact = exact && proven.Exact
 		cost.Add(cost, proven.Cost)
 		bound.Add(bound, proven.Bound)
+	}
+	if failed != nil {
+		return cmp.Or(v.bounded(), v.calendar(), failed)
 	}
 	slices.Sort(unproven)
 	if !slices.Equal(unproven, a.Unproven) {
@@ -191,24 +206,17 @@ func short(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// group verifies a group: its recourse, and what its certificate proves.
-func (v *verdict) group(ctx context.Context, g *group, c *Certificate) (*Problem, Proven, error) {
-	p, spare, err := v.problem(g)
-	if err != nil {
-		return nil, Proven{}, err
-	}
+// group verifies what the certificate of a group proves.
+func (v *verdict) group(ctx context.Context, g *group, p *Problem, c *Certificate) (Proven, error) {
 	stated, ok := new(big.Int).SetString(c.Cost.String(), 10)
 	bound, fine := new(big.Int).SetString(c.Bound.String(), 10)
 	switch {
 	case !slices.Equal(p.Pools, c.Pools):
-		return nil, Proven{}, fmt.Errorf("the pools that have to do with one another are %s", short(p.Pools))
+		return Proven{}, fmt.Errorf("the pools that have to do with one another are %s", short(p.Pools))
 	case c.Digits != v.digits || c.Weight != v.weight:
-		return nil, Proven{}, fmt.Errorf("digits %d and weight %d, of %d and %d", c.Digits, c.Weight, v.digits, v.weight)
+		return Proven{}, fmt.Errorf("digits %d and weight %d, of %d and %d", c.Digits, c.Weight, v.digits, v.weight)
 	case !ok || !fine:
-		return nil, Proven{}, errors.New("cost_units or bound_units is no integer")
-	}
-	if err := v.recourse(g, p, spare); err != nil {
-		return nil, Proven{}, err
+		return Proven{}, errors.New("cost_units or bound_units is no integer")
 	}
 	lots := make([]int, len(g.choices))
 	for j, i := range g.choices {
@@ -217,25 +225,25 @@ func (v *verdict) group(ctx context.Context, g *group, c *Certificate) (*Problem
 	if p.Plain {
 		v.report.Plain++
 		if own, err := v.least(g, p, lots); err != nil {
-			return nil, Proven{}, err
+			return Proven{}, err
 		} else if own.Cmp(stated) != 0 {
-			return nil, Proven{}, fmt.Errorf("purchases and serving every hour at least cost come to %d units, not %d", own, stated)
+			return Proven{}, fmt.Errorf("purchases and serving every hour at least cost come to %d units, not %d", own, stated)
 		}
 	}
 	proven, err := v.prove(ctx, p, lots, c)
 	if err != nil {
-		return nil, Proven{}, err
+		return Proven{}, err
 	}
 	if p.Unproven {
 		proven.Bound = new(big.Int)
 	}
 	if n := proven.Cost.Cmp(stated); n > 0 || n < 0 && proven.Exact {
-		return nil, Proven{}, fmt.Errorf("its cost is %d units, not %d", proven.Cost, stated)
+		return Proven{}, fmt.Errorf("its cost is %d units, not %d", proven.Cost, stated)
 	}
 	if proven.Bound.Cmp(bound) < 0 {
-		return nil, Proven{}, fmt.Errorf("its certificate proves a bound of %d units, not %d", proven.Bound, bound)
+		return Proven{}, fmt.Errorf("its certificate proves a bound of %d units, not %d", proven.Bound, bound)
 	}
-	return p, Proven{stated, bound, proven.Exact}, nil
+	return Proven{stated, bound, proven.Exact}, nil
 }
 
 // buy finds the choices that are bought, and verifies the orders.

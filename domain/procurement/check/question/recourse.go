@@ -75,6 +75,7 @@ func (v *verdict) hours(g *group, p *Problem, spare spared, e, s int) error {
 	w := wanted(p, c)
 	quotas, spends := make([]domain.Decimal, len(p.Quotas)), make([]domain.Decimal, len(p.Spends))
 	penalty, serving, nominal := &v.penalty[s], &v.serving[s], &v.nominal[e][s]
+	moved, arrived := zero, zero
 	for i, n := range g.pools {
 		id := p.Pools[i]
 		row, sold := v.rows[e][s][id], &x.Pools[i]
@@ -127,6 +128,8 @@ func (v *verdict) hours(g *group, p *Problem, spare spared, e, s int) error {
 			return fmt.Errorf("pool %q: %d discount-only units cannot serve %s unit-hours", id, v.priced[n][e], row.DiscountOnly)
 		case on.IsPositive() && sold.OnDemand < 0:
 			return fmt.Errorf("pool %q sells nothing on demand, and %s unit-hours are served", id, on)
+		case over(on, served(c, w.reach[i], -1)):
+			return fmt.Errorf("pool %q serves %s unit-hours on demand, more than may want it", id, on)
 		case over(on, served(c, w.reach[i], quotaUnits)):
 			return fmt.Errorf("pool %q: quota %q leaves %d units on demand, which cannot serve %s unit-hours", id,
 				v.doc.Pools[n].Quota, quotaUnits, on)
@@ -170,6 +173,7 @@ func (v *verdict) hours(g *group, p *Problem, spare spared, e, s int) error {
 			return fmt.Errorf("pool %q: %s unit-hours are served, and %s are wanted, %s short, %s overflow out and %s in", id, all,
 				demand, row.Shortage, row.OverflowOut, row.OverflowIn)
 		}
+		moved, arrived = moved.Add(row.OverflowOut), arrived.Add(row.OverflowIn)
 		penalty.add(cheap.Mul(row.Shortage), dear.Mul(row.Shortage))
 		v.unserved[s] = v.unserved[s].Add(row.Shortage)
 		pays := row.OnDemand.Sub(row.SpendCommitted)
@@ -186,13 +190,28 @@ func (v *verdict) hours(g *group, p *Problem, spare spared, e, s int) error {
 		serving.add(paid.least.Mul(row.OverflowIn), paid.most.Mul(row.OverflowIn))
 		nominal.add(extra.least.Mul(row.OverflowIn), extra.most.Mul(row.OverflowIn))
 	}
+	if moved.Sub(arrived).Abs().GreaterThan(hair.Mul(whole(len(g.pools)))) {
+		return fmt.Errorf("%s unit-hours overflow out of pools, and %s in", moved, arrived)
+	}
 	for q, used := range quotas {
-		if most := x.Quotas[q]; most >= 0 && used.Sub(whole(most).Mul(length)).GreaterThan(hair.Mul(whole(1_000_000))) {
+		take := 0
+		for _, sold := range x.Pools {
+			if sold.Quota == q {
+				take += sold.QuotaPerUnit
+			}
+		}
+		if most := x.Quotas[q]; most >= 0 && used.Sub(whole(most).Mul(length)).GreaterThan(hair.Mul(whole(take))) {
 			return fmt.Errorf("quota %q of %d units is used for %s unit-hours", p.Quotas[q], most, used)
 		}
 	}
 	for i, used := range spends {
-		if most := v.committedSpend(p, i, g, e).Mul(length); used.Sub(most).GreaterThan(one) {
+		give := zero
+		for _, sold := range x.Pools {
+			if sold.Spend == i {
+				give = give.Add(hair.Mul(decimal.New(sold.SpendPrice, -v.digits)))
+			}
+		}
+		if most := v.committedSpend(p, i, g, e).Mul(length); used.Sub(most).GreaterThan(give) {
 			return fmt.Errorf("commitments to spend %q pay %s, of %s", p.Spends[i], used, most)
 		}
 	}
@@ -322,9 +341,14 @@ func (v *verdict) amounts(cost, bound *big.Int, exact bool) error {
 				if row == nil {
 					return fmt.Errorf("%s: pool %q is not in the recourse", v.cal.name(e), v.doc.Pools[p].ID)
 				}
-				if !rest[p] && !row.Demand.Add(row.Guaranteed).Add(row.OnDemand).Add(row.DiscountOnly).Add(row.Spot).Add(row.Shortage).IsZero() {
-					return fmt.Errorf("%s, scenario %q: nothing is wanted of pool %q, and it serves", v.cal.name(e), v.scenarios[s].ID,
-						v.doc.Pools[p].ID)
+				if rest[p] {
+					continue
+				}
+				idle := whole(v.capacity[p][e] + v.priced[p][e]).Mul(whole(v.cal.length(e)))
+				used := row.Demand.Add(row.Guaranteed).Add(row.OnDemand).Add(row.DiscountOnly).Add(row.Spot).Add(row.Shortage)
+				if !used.IsZero() || !row.UnusedCommitted.Equal(idle) {
+					return fmt.Errorf("%s, scenario %q: nothing is wanted of pool %q: %s unit-hours are unused, and none serve",
+						v.cal.name(e), v.scenarios[s].ID, v.doc.Pools[p].ID, idle)
 				}
 			}
 		}
@@ -379,17 +403,17 @@ func (v *verdict) give() domain.Decimal {
 	for i := range v.doc.Demands {
 		most = decimal.Max(most, v.doc.Demands[i].Shortage)
 	}
-	whole := true // no figure is rounded
+	integral := true // no figure is rounded
 	for e := range v.rows {
 		for _, rows := range v.rows[e] {
 			for _, row := range rows {
 				for _, u := range []domain.Decimal{row.OnDemand, row.Spot, row.OverflowIn, row.Shortage, row.SpendCommitted} {
-					whole = whole && u.IsInteger()
+					integral = integral && u.IsInteger()
 				}
 			}
 		}
 	}
-	if whole {
+	if integral {
 		return decimal.New(2, -v.digits)
 	}
 	return figures.Mul(most).Shift(-6).Mul(decimal.NewFromInt(4))
