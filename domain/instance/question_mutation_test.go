@@ -479,7 +479,6 @@ func TestQuestionNamesWhatIsWrong(t *testing.T) {
 		{"renewal", "one unit more held", "unused_committed is 24 unit-hours, of 48 committed"},
 		{"overflow", "overflow without a price", "calendar: cash of 2027-01 is 192, and comes to 216"},
 		{"substitute", "another ratio", "pool \"q\" serves 86.4 unit-hours on demand, more than may want it"},
-		{"spend", "a better committed price", "(pools p, q)"},
 		{"owned", "free space", "offer \"own\" from epoch 0 (2027-01-01): cost is 68.4, and comes to 70.4"},
 		{"price-path", "prices that stay", "calendar: cash of 2027-01 is 144, and comes to 115.2"},
 		{"scenarios", "one scenario", "recourse has 1 entries for 1 epochs and 2 scenarios"},
