@@ -568,10 +568,14 @@ var groupColumns = []groupColumn{
 	}},
 }
 
-// GroupColumns are the columns of exported groups: the month, a column for each dimension, and figures. They include
+// GroupColumns are the columns of exported groups: months and type of posting, a column for each dimension, and figures. They include
 // those of the month before if groups are compared with it.
 func GroupColumns(by []Dimension, compare bool) []Column {
-	columns := []Column{{"x_BillingMonth", KindText, "Billing month in UTC, for example 2026-05."}}
+	columns := []Column{
+		{"x_BillingMonth", KindText, "Billing month in UTC, for example 2026-05; of postings the earlier month that they are about."},
+		{"x_BooksPeriod", KindText, "Month whose books have the row."},
+		{"x_PostingType", KindText, "Why the row was posted about an earlier closed month: " + postingTypes + ". Null for costs of the month itself. Figures are then differences."},
+	}
 	for _, d := range by {
 		doc := ""
 		if of := dimensions.Find(d); of != nil {
@@ -594,27 +598,38 @@ func GroupColumns(by []Dimension, compare bool) []Column {
 // [GroupColumns] and is reused. It returns what the rows add up to, by currency.
 func (r *MonthsReport) ExportGroups(yield func(row []string) error) ([]ControlTotal, error) {
 	sum := totals{}
-	row := make([]string, 0, 1+len(r.By)+len(groupColumns))
+	var row []string
+	month := monthText(r.Months[0].Month)
 	for i := range r.Groups {
 		g := &r.Groups[i]
-		row = append(row[:0], monthText(r.Months[0].Month))
-		for _, d := range r.By {
-			row = append(row, g.Key[d])
-		}
-		for j := range groupColumns {
-			row = append(row, groupColumns[j].of(&g.Cost))
-		}
-		if g.Before != nil {
-			for j := range beforeColumns {
-				row = append(row, beforeColumns[j].of(g.Before).String())
-			}
-		}
+		row = groupRow(row, month, month, "", r.By, g, g.Before != nil)
 		sum.add(ControlTotal{g.Currency, 1, g.Billed, g.Effective})
 		if err := yield(row); err != nil {
 			return nil, err
 		}
 	}
 	return sum.sorted(), nil
+}
+
+// groupRow returns the row of a group, for which it reuses one.
+func groupRow(row []string, month, books, posting string, by []Dimension, g *MonthsGroup, compare bool) []string {
+	row = append(row[:0], month, books, posting)
+	for _, d := range by {
+		row = append(row, g.Key[d])
+	}
+	for j := range groupColumns {
+		row = append(row, groupColumns[j].of(&g.Cost))
+	}
+	for j := range beforeColumns {
+		switch {
+		case !compare:
+		case g.Before == nil: // a posting has no counterpart
+			row = append(row, "")
+		default:
+			row = append(row, beforeColumns[j].of(g.Before).String())
+		}
+	}
+	return row
 }
 
 // loadedColumns are the figures of exported views.
@@ -637,7 +652,8 @@ var loadedColumns = []struct {
 
 // LoadedColumns are the columns of an exported view: the month, the workspace, and figures.
 func LoadedColumns() []Column {
-	columns := slices.Clone(GroupColumns([]Dimension{ByWorkspace}, false)[:2])
+	of := GroupColumns([]Dimension{ByWorkspace}, false)
+	columns := []Column{of[0], of[3]}
 	for i := range loadedColumns {
 		columns = append(columns, loadedColumns[i].Column)
 	}

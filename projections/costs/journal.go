@@ -128,7 +128,7 @@ func (k slipKey) compare(o slipKey) int {
 func NewJournal(in *JournalInput) (*Journal, error) {
 	slips := map[slipKey]*journalSlip{}
 	j := &journalMaker{in: in, missing: map[string]bool{}, lines: map[journalLine]*booked{}, documents: map[journalLine]string{}}
-	j.problems, j.earlier = map[string]bool{}, map[string]*Rates{}
+	j.problems, j.posted = map[string]bool{}, NewPostingRates(in.Rates, in.Earlier)
 	add := func(k slipKey, p *part) error {
 		s := slips[k]
 		if s == nil {
@@ -298,8 +298,8 @@ type journalMaker struct {
 	lines      map[journalLine]*booked
 	documents  map[journalLine]string // their names
 	translator translator
-	problems   map[string]bool   // rates that are missing
-	earlier    map[string]*Rates // of months that postings are about
+	problems   map[string]bool // rates that are missing
+	posted     *PostingRates
 }
 
 // booked is what a line comes to: a debit, or if below 0 a credit.

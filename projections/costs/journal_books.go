@@ -37,7 +37,7 @@ func (j *journalMaker) translate(s *journalSlip, of *journalShare, p *part) erro
 	rates := j.in.Rates
 	if s.typ != "" { // the rates of this month may lack those of an earlier one's commitments
 		var err error
-		if rates, err = j.posted(s.month, p.allocation.Line); err != nil {
+		if rates, err = j.posted.of(s.month, p.allocation.Line); err != nil {
 			return err
 		}
 	}
@@ -79,29 +79,6 @@ func (j *journalMaker) inCurrency(rates *Rates, p *part) (costDelta, bool) {
 		return costDelta{}, false
 	}
 	return costDelta{in.allocation.Billed, in.allocation.Effective}, true
-}
-
-// posted returns the rates that translate the line of a posting: those of the month of the journal, or if these lack one,
-// those of the month that it is about.
-func (j *journalMaker) posted(month string, l *attribution.Line) (*Rates, error) {
-	known := func(r *Rates) bool {
-		return !slices.ContainsFunc(r.all(), func(of *Rates) bool { return of.of(l).problem != "" })
-	}
-	if known(j.in.Rates) {
-		return j.in.Rates, nil
-	}
-	of, ok := j.earlier[month]
-	if !ok {
-		var err error
-		if of, err = j.in.Earlier(month); err != nil {
-			return nil, err
-		}
-		j.earlier[month] = of
-	}
-	if of == nil || !known(of) {
-		return j.in.Rates, nil
-	}
-	return of, nil
 }
 
 // closing is a balance of money of an entity at the rate of the end of the month.

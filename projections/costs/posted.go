@@ -3,10 +3,14 @@ package costs
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/shopspring/decimal"
 
@@ -42,8 +46,26 @@ func (p *Posting) part() (*part, error) {
 		return nil, fmt.Errorf("a posting about %q: %w", p.Period, err)
 	}
 	t := r.target
+	var prices priced
+	for i, to := range []struct {
+		amount *attribution.Amount
+		has    *bool
+	}{{&prices.list, &prices.hasList}, {&prices.contracted, &prices.hasContracted}} {
+		text := r.numbers[i]
+		if text == "" {
+			continue
+		}
+		stated, err := decimal.NewFromString(text)
+		if err == nil {
+			*to.amount, err = attribution.AmountOf(stated)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s of the posting of %s: %w", chargeNumber[i].name, p.Allocation, err)
+		}
+		*to.has = true
+	}
 	return &part{
-		month: month.From, kept: &t.place, keptCharge: &Charge{r.texts, r.numbers},
+		month: month.From, kept: &t.place, keptCharge: &Charge{r.texts, r.numbers}, priced: prices,
 		allocation: &attribution.Allocation{
 			Line: r.line, Hour: r.hour, Workspace: t.workspace, Cluster: t.cluster, Deployment: t.deployment,
 			Component: t.component, MatchMethod: t.method, Hardware: t.hardware,
@@ -129,10 +151,74 @@ func (d *delta) posted() *postedRow {
 	return &r
 }
 
+// PostingRates translate postings: with the rates of the month whose books have them, or if these lack one, with those of
+// the month that they are about.
+type PostingRates struct {
+	rates      *Rates
+	earlier    func(month string) (*Rates, error)
+	months     map[string]*Rates
+	problems   map[string]bool
+	translator translator
+}
+
+// NewPostingRates returns rates for postings; nil for the currencies that were billed, if rates is nil. earlier returns the
+// rates of a closed month, such as 2026-05, nil for none.
+func NewPostingRates(rates *Rates, earlier func(month string) (*Rates, error)) *PostingRates {
+	if rates == nil {
+		return nil
+	}
+	return &PostingRates{rates: rates, earlier: earlier, months: map[string]*Rates{}, problems: map[string]bool{}}
+}
+
+// of returns the rates for a line of a month.
+func (r *PostingRates) of(month string, l *attribution.Line) (*Rates, error) {
+	known := func(r *Rates) bool {
+		return !slices.ContainsFunc(r.all(), func(of *Rates) bool { return of.of(l).problem != "" })
+	}
+	if known(r.rates) {
+		return r.rates, nil
+	}
+	of, ok := r.months[month]
+	if !ok {
+		var err error
+		if of, err = r.earlier(month); err != nil {
+			return nil, err
+		}
+		r.months[month] = of
+	}
+	if of == nil || !known(of) {
+		return r.rates, nil
+	}
+	return of, nil
+}
+
+// in translates a posting; nil, with the problem noted, if a rate is missing.
+func (r *PostingRates) in(month string, p *part) (*part, error) {
+	rates, err := r.of(month, p.allocation.Line)
+	if err != nil {
+		return nil, err
+	}
+	rates = rates.ofEntity(p.ownership().entity)
+	in, err := r.translator.to(rates, p)
+	if in == nil && err == nil {
+		r.problems[rates.of(p.allocation.Line).problem] = true
+	}
+	return in, err
+}
+
+// missing returns an error of [RatesError] if rates were missing.
+func (r *PostingRates) missing() error {
+	if r == nil || len(r.problems) == 0 {
+		return nil
+	}
+	return &RatesError{r.rates.Currency, r.rates.month, slices.Sorted(maps.Keys(r.problems))}
+}
+
 // ExportPostings calls yield with a row for every posting that the filter selects, in their order, until yield returns
 // an error. A row is that of the allocation, as [Division.Export] writes it, with the difference in everything that adds
-// up, and is reused. It returns what the rows add up to, by currency.
-func ExportPostings(posted []Posting, filter AllocationFilter, yield func(row []string) error) ([]ControlTotal, error) {
+// up, and is reused. With rates, which may be nil, it has the amounts in the currency of the books too. It returns what
+// the rows add up to, by currency.
+func ExportPostings(posted []Posting, filter AllocationFilter, rates *PostingRates, yield func(row []string) error) ([]ControlTotal, error) {
 	picker, err := dimensions.Picker(filter.Where)
 	if err != nil {
 		return nil, fmt.Errorf("postings where %v: %w", filter.Where, err)
@@ -147,8 +233,71 @@ func ExportPostings(posted []Posting, filter AllocationFilter, yield func(row []
 		if !filter.accepts(p.allocation) || !picker.Picks(p) {
 			continue
 		}
+		if rates != nil {
+			e.inBooks = nil
+			in, err := rates.in(posted[i].Period, p)
+			if err != nil {
+				return nil, err
+			}
+			if in != nil {
+				e.inBooks = in.allocation
+			}
+		}
 		sum.add(ControlTotal{p.allocation.Line.Currency, 1, p.allocation.Billed, p.allocation.Effective})
 		if err := yield(e.posting(&posted[i], p)); err != nil {
+			return nil, err
+		}
+	}
+	return sum.sorted(), rates.missing()
+}
+
+// ExportPostedGroups calls yield with a row for every group of postings, by the month that they are about, type and the
+// dimensions of a query, which has a cell for each of [GroupColumns] and is reused. With rates, which may be nil, amounts are
+// in the currency of the books. It returns what the rows add up to, by currency.
+func ExportPostedGroups(posted []Posting, q *MonthsQuery, rates *PostingRates, yield func(row []string) error) ([]ControlTotal, error) {
+	type of struct {
+		period string
+		typ    PostingType
+	}
+	groups, books := map[of]*sums{}, ""
+	for i := range posted {
+		p, err := posted[i].part()
+		if err != nil {
+			return nil, err
+		}
+		if rates != nil {
+			if p, err = rates.in(posted[i].Period, p); err != nil {
+				return nil, err
+			}
+			if p == nil {
+				continue
+			}
+		}
+		k := of{posted[i].Period, posted[i].Type}
+		if books = posted[i].Books; groups[k] == nil {
+			if groups[k], err = newSums(&Query{Workspace: q.Workspace, By: q.By, Where: q.Where}); err != nil {
+				return nil, err
+			}
+		}
+		groups[k].add(p)
+	}
+	if err := rates.missing(); err != nil {
+		return nil, err
+	}
+	sum := totals{}
+	keys := slices.SortedFunc(maps.Keys(groups), func(a, b of) int {
+		return cmp.Or(strings.Compare(a.period, b.period), strings.Compare(string(a.typ), string(b.typ)))
+	})
+	for _, k := range keys {
+		var err error
+		groups[k].each(func(_ *costKey, g Group) {
+			if err != nil {
+				return
+			}
+			sum.add(ControlTotal{g.Currency, 1, g.Billed, g.Effective})
+			err = yield(groupRow(nil, k.period, books, string(k.typ), q.By, &MonthsGroup{Key: g.Key, MonthsCost: MonthsCost{Cost: g.Cost}}, q.Compare))
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -115,7 +115,7 @@ func TestExportsDifferByPostings(t *testing.T) {
 			}
 			for _, all := range [][]costs.Posting{kept, open} {
 				n := 0
-				totals, err := costs.ExportPostings(all, costs.AllocationFilter{}, func(row []string) error {
+				totals, err := costs.ExportPostings(all, costs.AllocationFilter{}, nil, func(row []string) error {
 					p := &all[n]
 					n++
 					for name, want := range map[string]string{
@@ -252,7 +252,7 @@ func TestPostedRowsHaveTheLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := costs.ExportPostings(all, costs.AllocationFilter{Line: "new"}, func(row []string) error {
+		if _, err := costs.ExportPostings(all, costs.AllocationFilter{Line: "new"}, nil, func(row []string) error {
 			rows = append(rows, slices.Clone(row))
 			return nil
 		}); err != nil {

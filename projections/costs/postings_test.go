@@ -160,7 +160,7 @@ func exportedPostings(t interface{ Fatal(...any) }, all []costs.Posting) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := costs.ExportPostings(all, costs.AllocationFilter{}, func(row []string) error {
+	if _, err := costs.ExportPostings(all, costs.AllocationFilter{}, nil, func(row []string) error {
 		text = fmt.Appendf(text, "\n%q", row)
 		return nil
 	}); err != nil {

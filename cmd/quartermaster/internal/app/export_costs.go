@@ -248,7 +248,7 @@ func (c *Caller) exportMonth(
 		of = dividedAs(s)
 	}
 	of.Posted = []costs.ControlTotal{}
-	if len(q.By) == 0 {
+	if q.View == "" {
 		closes, err := closesOf(v)
 		if err != nil {
 			return nil, nil, err
@@ -257,7 +257,14 @@ func (c *Caller) exportMonth(
 		if err != nil {
 			return nil, nil, err
 		}
-		if of.Posted, err = costs.ExportPostings(posted, filter, yield); err != nil {
+		inBooks := costs.NewPostingRates(rates, earlierRates(closes))
+		if len(q.By) > 0 {
+			groups := &costs.MonthsQuery{Workspace: q.Workspace, By: q.By, Where: q.Where, Compare: q.Compare}
+			of.Posted, err = costs.ExportPostedGroups(posted, groups, inBooks, yield)
+		} else {
+			of.Posted, err = costs.ExportPostings(posted, filter, inBooks, yield)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 		totals = costs.AddTotals(totals, of.Posted)

@@ -91,25 +91,30 @@ func (h *Conn) journalInput(ctx context.Context, v projections.View, closes []re
 		if in.Rates, err = costs.FrozenRates(of.Proposal()); err != nil {
 			return nil, err
 		}
-		in.Earlier = func(text string) (*costs.Rates, error) {
-			m, err := projections.ParseMonth(text)
-			if err != nil {
-				return nil, err
-			}
-			earlier := closeOf(closes, m)
-			if earlier.Books() == nil {
-				return nil, nil
-			}
-			r, err := costs.FrozenRates(earlier.Proposal())
-			if errors.Is(err, costs.ErrNoBooksCurrency) {
-				return nil, nil
-			}
-			return r, err
-		}
+		in.Earlier = earlierRates(closes)
 	}
 	in.Statement = func(text, workspace string) (string, error) {
 		m, err := projections.ParseMonth(text)
 		return statementNumber(m, workspace, costs.BooksOf(closes, m)), err
 	}
 	return in, nil
+}
+
+// earlierRates returns the rates that a month was closed with, nil for none.
+func earlierRates(closes []registry.Close) func(month string) (*costs.Rates, error) {
+	return func(text string) (*costs.Rates, error) {
+		month, err := projections.ParseMonth(text)
+		if err != nil {
+			return nil, err
+		}
+		of := closeOf(closes, month)
+		if of.Books() == nil {
+			return nil, nil
+		}
+		r, err := costs.FrozenRates(of.Proposal())
+		if errors.Is(err, costs.ErrNoBooksCurrency) {
+			return nil, nil
+		}
+		return r, err
+	}
 }
