@@ -92,7 +92,7 @@ func TestSolveUntil(t *testing.T) {
 	in := workedInstance(t, "overflow")
 	until, stop := context.WithCancel(t.Context())
 	stop()
-	a, err := SolveUntil(t.Context(), until, in, lp)
+	a, err := SolveUntil(t.Context(), until, in, lp, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

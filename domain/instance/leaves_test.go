@@ -132,7 +132,7 @@ func answerTo(t testing.TB, in *Instance, lp linear.Solver, baselines bool) stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := EndOfHorizon(t.Context(), in, a, lp); err != nil {
+	if err := EndOfHorizon(t.Context(), in, a, lp, 0); err != nil {
 		t.Fatal(err)
 	}
 	if baselines {

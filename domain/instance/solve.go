@@ -31,13 +31,15 @@ func methods() []string {
 // that cannot be satisfied is refused with [Infeasible], and one that violates a rule with
 // [Faults]. The answer has passed the checker.
 func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
-	return SolveUntil(ctx, ctx, in, lp)
+	return SolveUntil(ctx, ctx, in, lp, 0)
 }
 
 // SolveUntil is [Solve] that stops searching when until ends. It then returns the best known answer
 // with the bound proven so far, and marks it (Answer.Interrupted). Buying nothing is such an answer
-// if it keeps the posture, budgets and limits. If no answer is known, the error is until's.
-func SolveUntil(ctx, until context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
+// if it keeps the posture, budgets and limits. If no answer is known, the error is until's. The
+// search for coupled pools also ends at an effort (see [joint.SolveWithin]), which does not mark the
+// answer: equal efforts give equal answers.
+func SolveUntil(ctx, until context.Context, in *Instance, lp linear.Solver, effort int) (*Answer, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
@@ -46,7 +48,7 @@ func SolveUntil(ctx, until context.Context, in *Instance, lp linear.Solver) (*An
 		if err != nil {
 			return m, nil, err
 		}
-		solved, err := m.solveUntil(ctx, until, lp)
+		solved, err := m.solveUntil(ctx, until, lp, effort)
 		if err != nil {
 			return m, nil, err
 		}
@@ -108,7 +110,7 @@ func (a *Answer) loads() *loads {
 // EndOfHorizon solves an instance again with the salvage of terms beyond the horizon set to 0 and
 // to 1, and adds the results to its answer. It does nothing if no purchase could outlive the
 // horizon.
-func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver) error {
+func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver, effort int) error {
 	w := a.loads()
 	for i := range a.EndOfHorizon {
 		t := &a.EndOfHorizon[i]
@@ -116,7 +118,7 @@ func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver
 		if err != nil {
 			return err
 		}
-		solved, err := m.solve(ctx, lp)
+		solved, err := m.solveUntil(ctx, ctx, lp, effort)
 		if err != nil {
 			return err
 		}
@@ -155,10 +157,10 @@ func (p *proof) cost() *big.Int {
 }
 
 func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) {
-	return m.solveUntil(ctx, ctx, lp)
+	return m.solveUntil(ctx, ctx, lp, 0)
 }
 
-func (m *model) solveUntil(ctx, until context.Context, lp linear.Solver) (*solution, error) {
+func (m *model) solveUntil(ctx, until context.Context, lp linear.Solver, effort int) (*solution, error) {
 	out := &solution{units: make([]int, len(m.choices))}
 	for i := range m.components {
 		if err := ctx.Err(); err != nil {
@@ -179,7 +181,7 @@ func (m *model) solveUntil(ctx, until context.Context, lp linear.Solver) (*solut
 				out.units[c.offers[[2]int{b.Offer, b.Epoch}]] = b.Units
 			}
 		} else {
-			s, err := joint.SolveUntil(ctx, until, c.joint, lp)
+			s, err := joint.SolveWithin(ctx, until, c.joint, lp, effort)
 			var clash *joint.Infeasible
 			if errors.As(err, &clash) {
 				return nil, m.clash(clash)

@@ -110,7 +110,7 @@ func TestStoppedBetweenWaysOfWaiting(t *testing.T) {
 	lp := linearOrSkip(t)
 	in := daily(Demand{Hourly: halves(3, 1)}, Demand{Hourly: halves(5, 2), DeferrableShare: dec("0.5"), DeferHours: 24, Shortage: dec("5")})
 	whole := &stopping{Solver: lp, stop: func() {}}
-	best, err := SolveUntil(t.Context(), t.Context(), in, whole)
+	best, err := SolveUntil(t.Context(), t.Context(), in, whole, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestStoppedBetweenWaysOfWaiting(t *testing.T) {
 		for after := 1; after <= whole.calls+8; after++ {
 			until, stop := context.WithCancel(t.Context())
 			s := &stopping{Solver: lp, after: after, stop: stop}
-			a, err := SolveUntil(t.Context(), until, in, s)
+			a, err := SolveUntil(t.Context(), until, in, s, 0)
 			stop()
 			switch {
 			case s.calls < after:

@@ -236,7 +236,7 @@ func (c *composer) couple(ctx context.Context, g *group, lp linear.Solver, pools
 	case err != nil:
 		return apart(err.Error())
 	}
-	if err := instance.EndOfHorizon(ctx, in, a, lp); err != nil {
+	if err := instance.EndOfHorizon(ctx, in, a, lp, 0); err != nil {
 		return nil, err
 	}
 	owed := decimal.Zero

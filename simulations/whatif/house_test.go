@@ -97,7 +97,7 @@ func solve(ctx context.Context, in *instance.Instance) (*instance.Answer, error)
 }
 
 func endOfHorizon(ctx context.Context, in *instance.Instance, a *instance.Answer) error {
-	return instance.EndOfHorizon(ctx, in, a, nil)
+	return instance.EndOfHorizon(ctx, in, a, nil, 0)
 }
 
 func answer(t testing.TB, view projections.View, s *Scenario) *Result {

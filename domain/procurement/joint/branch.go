@@ -115,19 +115,16 @@ func (s *solver) branch() error {
 				return err
 			}
 		}
-		parent := *n
+		// Both at once, so that the leaves are exhaustive whenever the search is stopped.
+		var children [2]*node
 		for k, bought := range []bool{true, false} {
 			turn.Bought = bought
-			child, err := s.grow(&parent, turn)
-			if err != nil {
+			if children[k], err = s.grow(n, turn); err != nil {
 				return err
 			}
-			if k == 0 {
-				*n = *child
-			} else {
-				s.nodes = append(s.nodes, child)
-			}
 		}
+		*n = *children[0]
+		s.nodes = append(s.nodes, children[1])
 	}
 	return nil
 }

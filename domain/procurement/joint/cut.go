@@ -137,7 +137,7 @@ func (s *solver) cut(path []Turn, rounds int) (*answer, error) {
 		}
 		before = max(before, a.bound)
 		near := s.center.units != nil && s.center.value-a.bound <= closeEnough*s.center.value
-		if round == rounds || still > 8 || near {
+		if round == rounds || still > 8 || near || s.spent() {
 			return a, nil
 		}
 		if round == doubtRounds && len(path) == 0 && len(s.serving) > 0 && !s.kept && !p.keeping {

@@ -8,7 +8,7 @@ import (
 // polish tries one lot more or less of each choice while the slopes of the serving cost suggest
 // that it pays. The cost is convex in units, so a slope bounds what a step can save.
 func (s *solver) polish() error {
-	if s.best.units == nil {
+	if s.best.units == nil || s.spent() {
 		return nil
 	}
 	p := s.p

@@ -57,6 +57,13 @@ func Solve(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error)
 // purchases with the bound that it can prove. Buying nothing is one candidate if it satisfies all
 // needs and limits. If none is known it fails with until's error.
 func SolveUntil(ctx, until context.Context, p *Problem, lp linear.Solver) (*Solution, error) {
+	return SolveWithin(ctx, until, p, lp, 0)
+}
+
+// SolveWithin is [SolveUntil] that ends the search for each part when its counted work exceeds
+// effort, in about seconds of a processor. Equal efforts give equal answers. 0 stands for as long as
+// the linear program over purchases takes and then 12 for branching.
+func SolveWithin(ctx, until context.Context, p *Problem, lp linear.Solver, effort int) (*Solution, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
@@ -78,7 +85,7 @@ func SolveUntil(ctx, until context.Context, p *Problem, lp linear.Solver) (*Solu
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		c, err := p.solvePart(ctx, until, &parts[i], lp, out)
+		c, err := p.solvePart(ctx, until, &parts[i], lp, effort, out)
 		if err != nil {
 			var clash *Infeasible
 			if errors.As(err, &clash) || ctx.Err() != nil {
@@ -104,11 +111,13 @@ func SolveUntil(ctx, until context.Context, p *Problem, lp linear.Solver) (*Solu
 }
 
 // solvePart solves a part into the solution, and returns its cost.
-func (p *Problem) solvePart(ctx, until context.Context, part *Part, lp linear.Solver, out *Solution) (*big.Rat, error) {
+func (p *Problem) solvePart(
+	ctx, until context.Context, part *Part, lp linear.Solver, effort int, out *Solution,
+) (*big.Rat, error) {
 	if cost, ok, err := p.solveAlone(part, out); ok || err != nil {
 		return cost, err
 	}
-	s := &solver{ctx: ctx, until: until, p: p, part: part, lp: lp, work: &out.Work, grid: p.grid()}
+	s := &solver{ctx: ctx, until: until, p: p, part: part, lp: lp, work: &out.Work, grid: p.grid(), limit: effort * 1_000_000, before: out.Work.Slots}
 	s.open()
 	// If the cost is zero without any purchase, no solver is needed.
 	nothing, err := s.try(make([]int, len(p.Choices)))
@@ -319,7 +328,8 @@ type solver struct {
 	lows    []int // of the path on which the master is solved
 	nodes   tree
 	gains   map[int]*gain   // by choice
-	start   int             // work before branching
+	before  int             // slots priced before
+	limit   int             // of work; 0: none yet
 	root    *answer         // the last master's without a path
 	against map[Member]bool // of an infeasible relaxed problem: what the proof uses
 }
@@ -327,6 +337,10 @@ type solver struct {
 // solve is Solve for the part.
 func (s *solver) solve() error {
 	err := s.search()
+	if err == nil && s.best.units == nil && s.spent() {
+		return fmt.Errorf("nothing was found within an effort of %d that keeps all needs and limits: allow more",
+			s.limit/1_000_000)
+	}
 	if errors.Is(err, errImpossible) || err == nil && s.best.units == nil {
 		return s.clash()
 	}
@@ -370,7 +384,9 @@ func (s *solver) search() error {
 	if err := s.whole(root); err != nil {
 		return err
 	}
-	s.start = s.effort()
+	if s.limit == 0 {
+		s.limit = s.effort() + branchWork
+	}
 	if err := s.branch(); err != nil {
 		return err
 	}
@@ -378,7 +394,13 @@ func (s *solver) search() error {
 }
 
 // effort is the work so far, in about a microsecond.
-func (s *solver) effort() int { return s.work.Slots + s.ms.effort }
+func (s *solver) effort() int {
+	sum := s.work.Slots - s.before
+	if s.ms != nil {
+		sum += s.ms.effort
+	}
+	return sum
+}
 
-// spent reports whether branching has done its work.
-func (s *solver) spent() bool { return s.effort()-s.start > branchWork }
+// spent reports whether the work that is allowed is done.
+func (s *solver) spent() bool { return s.limit > 0 && s.effort() > s.limit }

@@ -14,7 +14,7 @@ import (
 func (s *solver) whole(root *answer) error {
 	begun := s.effort()
 	for round := range wholeRounds {
-		if s.effort()-begun > wholeWork {
+		if s.effort()-begun > wholeWork || s.spent() {
 			return nil
 		}
 		enough := wholeGap

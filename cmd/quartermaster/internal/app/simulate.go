@@ -240,7 +240,7 @@ func (s *App) answerScenario(ctx context.Context, sc *whatif.Scenario, in *whati
 		return problem.Solve(ctx, p, lp)
 	}
 	in.EndOfHorizon = func(ctx context.Context, p *problem.Instance, a *problem.Answer) error {
-		return problem.EndOfHorizon(ctx, p, a, lp)
+		return problem.EndOfHorizon(ctx, p, a, lp, 0)
 	}
 	if in.Workers <= 0 {
 		in.Workers = runtime.GOMAXPROCS(0)

@@ -20,6 +20,9 @@ import (
 type SolveOptions struct {
 	EndOfHorizon bool // cost with none and with all of the remaining value credited at the end
 	Baselines    bool // results without a plan
+	// Effort ends the search for coupled pools, in about seconds of counted work; 0 stands for as
+	// long as a first bound takes and 12 more.
+	Effort int
 }
 
 // Solve answers a procurement problem with the solver of this build. When until ends, it returns
@@ -30,9 +33,9 @@ func (c *Caller) Solve(until context.Context, q *Question, opts SolveOptions) (*
 	lp, done := linearSolver()
 	defer done()
 	defer c.app.still("solving")()
-	ans, err := instances.SolveUntil(context.WithoutCancel(until), until, in, lp)
+	ans, err := instances.SolveUntil(context.WithoutCancel(until), until, in, lp, opts.Effort)
 	if err == nil && opts.EndOfHorizon && until.Err() == nil {
-		err = instances.EndOfHorizon(until, in, ans, lp)
+		err = instances.EndOfHorizon(until, in, ans, lp, opts.Effort)
 	}
 	if err == nil && opts.Baselines && until.Err() == nil {
 		err = instances.Compare(until, in, ans)

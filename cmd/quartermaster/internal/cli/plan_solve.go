@@ -24,6 +24,7 @@ func (a *Program) planSolveCommand() *cobra.Command {
 		out                    string
 		sensitivity, baselines bool
 		timeout                time.Duration
+		effort                 int
 	)
 	cmd := &cobra.Command{
 		Use:   "solve INSTANCE.json",
@@ -40,6 +41,9 @@ in whatever order its lists are. "-" reads standard input.
 An interrupt or --timeout stops the search. Solve then prints and writes the best answer so far,
 with the bound proven so far and interrupted true, and exits with status 5. end_of_horizon and
 baselines are left out if they were not finished. A second interrupt ends the program.
+
+--effort ends the search for connected pools by counted work instead of by the clock, so the same
+effort gives the same answer on every machine. The answer states the gap that was reached.
 
 Exit status 2 if the instance is invalid. Exit status 1 if the checker rejects the answer, or if the
 instance is infeasible. Then clash lists constraints (path, detail) that cannot be met together; without
@@ -59,6 +63,9 @@ horizon.`,
 			if err != nil {
 				return err
 			}
+			if effort < 0 || effort > 1_000_000 {
+				return commandline.Usagef("--effort %d: want 0 to 1000000", effort)
+			}
 			until := cmd.Context()
 			if timeout < 0 {
 				return commandline.Usagef("--timeout %s is negative", timeout)
@@ -67,7 +74,7 @@ horizon.`,
 				until, done = context.WithTimeout(until, timeout)
 				defer done()
 			}
-			ans, err := a.caller().Solve(until, q, app.SolveOptions{EndOfHorizon: sensitivity, Baselines: baselines})
+			ans, err := a.caller().Solve(until, q, app.SolveOptions{EndOfHorizon: sensitivity, Baselines: baselines, Effort: effort})
 			var clash *instances.Infeasible
 			if errors.As(err, &clash) {
 				return a.showClash(clash)
@@ -99,6 +106,7 @@ horizon.`,
 	}
 	f := cmd.Flags()
 	f.DurationVar(&timeout, "timeout", 0, "stop the search after this time, such as 10m, with the best answer so far (default no limit)")
+	f.IntVar(&effort, "effort", 0, "end the search for connected pools after about this many seconds of counted work (default as long as a first bound takes, and 12 more)")
 	f.StringVar(&out, "out", "", "also write the answer to this file, as JSON")
 	f.BoolVar(&sensitivity, "sensitivity", true, "solve again with none and with all of the cost beyond the horizon credited")
 	f.BoolVar(&baselines, "baselines", true, "compare with the baselines")
