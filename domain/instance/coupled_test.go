@@ -348,6 +348,10 @@ var coupledFamilies = []family{
 				o.PerUnit = []int{2, 4, 8}[c.IntN(3)]
 				n := decimal.NewFromInt(int64(o.PerUnit))
 				o.Upfront, o.Hourly = o.Upfront.Mul(n), o.Hourly.Mul(n)
+				for k := range o.Tiers {
+					t := &o.Tiers[k]
+					t.Upfront, t.Hourly = t.Upfront.Mul(n), t.Hourly.Mul(n)
+				}
 			}
 		})
 	}},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,9 +43,9 @@ func TestGaps(t *testing.T) {
 				t.Errorf("%s %d: %v", f.name, seed, err)
 				continue
 			}
-			start := cpuTime(t)
+			start := long.CPUTime(t)
 			a, err := Solve(context.Background(), in, lp)
-			took := cpuTime(t) - start
+			took := long.CPUTime(t) - start
 			worst = max(worst, took)
 			var clash *Infeasible
 			if errors.As(err, &clash) {
@@ -68,36 +67,6 @@ func TestGaps(t *testing.T) {
 	}
 	slices.Sort(all)
 	t.Logf("\n%-32s %3s %8s %8s %8s %4s %7s\n%s%-32s %3d %8.4f %8.4f %8.4f", "family", "n", "p50 %", "p90 %", "max %", "none", "longest", out, "all", len(all), at(all, 0.5), at(all, 0.9), at(all, 1))
-}
-
-// cpuTime is what this process and the solver's have taken of the processors; 0 where the system
-// does not say.
-func cpuTime(t *testing.T) (sum time.Duration) {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	self := strconv.Itoa(os.Getpid())
-	for _, path := range all {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // it ended
-		}
-		pid, rest, _ := strings.Cut(string(text), " ")
-		fields := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])
-		if len(fields) < 13 || pid != self && fields[1] != self {
-			continue
-		}
-		for _, ticks := range fields[11:13] {
-			n, err := strconv.Atoi(ticks)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += time.Duration(n) * 10 * time.Millisecond
-		}
-	}
-	return sum
 }
 
 // at is a quantile of sorted numbers, 0 if there is none.

@@ -62,18 +62,32 @@ func many(n int) *joint.Problem {
 func TestManyRegions(t *testing.T) {
 	long.Only(t, "takes minutes")
 	for _, n := range []int{8, 12} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			p := many(n)
-			s, err := joint.Solve(context.Background(), p, lp(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			t.Logf("gap %.4f%%, %d MiB from the system, %+v", 100*gap(s), m.Sys>>20, s.Work)
-			if gap(s) > 1e-3 {
-				t.Errorf("cost %s, bound %s: a gap of %g", s.Cost, s.Bound, gap(s))
-			}
-		})
+		for _, shared := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d,quota=%t", n, shared), func(t *testing.T) {
+				p := many(n)
+				if shared {
+					p.Quotas = []string{"account"}
+					for m := range p.Epochs {
+						e := &p.Epochs[m]
+						e.Quotas = []int{100 * n}
+						for i := range e.Pools {
+							e.Pools[i].Quota, e.Pools[i].QuotaPerUnit = 0, 1
+						}
+					}
+				}
+				start := long.CPUTime(t)
+				s, err := joint.Solve(context.Background(), p, lp(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				t.Logf("gap %.4f%%, %s of processors, %d MiB from the system, %+v", 100*gap(s), long.CPUTime(t)-start, m.Sys>>20, s.Work)
+				judge(t, p, s)
+				if gap(s) > 1e-3 {
+					t.Errorf("cost %s, bound %s: a gap of %g", s.Cost, s.Bound, gap(s))
+				}
+			})
+		}
 	}
 }

@@ -26,11 +26,12 @@ const (
 	wholeEnough  = 1e-6       // of a lot
 	closeEnough  = 1e-5       // relative gap of the linear program at which cutting stops
 	goodEnough   = 1e-6       // relative gap of the answer at which the search stops
+	polishGap    = 2e-5       // relative gap of the answer from which single units are tried
 	polishRounds = 30         // times all slots, for what trying single units may price
 	wholeRounds  = 12         // times a master is solved in whole units
 	weakGap      = 1e-3       // relative gap of the answer from which a bound without limits is tried
 	wholeGap     = 1e-4       // relative gap of the answer from which whole units are asked for
-	wholeChoices = 60         // with more choices the search is restricted to the neighbourhood of what is known
+	wholeChoices = 400        // with more choices the search is restricted to the neighbourhood of what is known
 	wholeMany    = 500
 	wholeNodes   = 500     // of its branch and bound
 	wholeChecks  = 50000   // the number of checks whether to go on
@@ -370,14 +371,16 @@ func (s *solver) search() error {
 	if err := s.candidates(root); err != nil {
 		return err
 	}
-	if err := s.polish(); err != nil {
-		return err
-	}
 	first, err := s.prove(root, nil)
 	if err != nil {
 		return err
 	}
 	s.nodes = tree{{leafNode: first, answer: root}}
+	if !s.near(polishGap) {
+		if err := s.polish(); err != nil {
+			return err
+		}
+	}
 	if err := s.unlimited(); err != nil {
 		return err
 	}
@@ -387,7 +390,8 @@ func (s *solver) search() error {
 	if s.limit == 0 {
 		s.limit = s.effort() + branchWork
 	}
-	if err := s.branch(); err != nil {
+	before := s.best.cost
+	if err := s.branch(); err != nil || s.best.cost == before {
 		return err
 	}
 	return s.polish()
