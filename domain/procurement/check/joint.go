@@ -676,6 +676,61 @@ type slopes struct {
 	needs                      [][]*big.Int // by epoch and pool: value of a guaranteed unit for the needs, in Nano
 	need                       [][]procurement.Nano
 	multipliers                []*big.Int
+	rounds                     []round
+}
+
+// round is a need in an epoch, rounded, with its price, in fractions and times the weight.
+type round struct {
+	need                 *joint.Need
+	epoch                int
+	divisor, modulo, all *big.Int // all: what the need lacks, rounded
+	price                *big.Int
+}
+
+// of rounds what units count for the need.
+func (r *round) of(t *big.Int) *big.Int {
+	q, rest := new(big.Int).DivMod(t, r.divisor, new(big.Int))
+	return q.Add(q.Mul(q, r.modulo), lesser(r.modulo, rest))
+}
+
+// rounds evaluates the rounds of a leaf.
+func (t *tangents) rounds(l *joint.Leaf) ([]round, error) {
+	var out []round
+	for i, x := range l.Rounds {
+		if x.Round < 0 || x.Round >= len(t.part.Rounds) || x.Price < 0 {
+			return nil, fmt.Errorf("round %d of the leaf is of round %d at %d", i, x.Round, x.Price)
+		}
+		r := t.part.Rounds[x.Round]
+		if _, ok := slices.BinarySearch(t.part.Needs, r.Need); !ok || r.Epoch < 0 ||
+			r.Epoch >= len(t.p.Needs[r.Need].Epochs) || r.Divisor < 1 {
+			return nil, fmt.Errorf("round %d is of no need, epoch and divisor", x.Round)
+		}
+		need := &t.p.Needs[r.Need]
+		y := round{need: need, epoch: need.Epochs[r.Epoch], divisor: whole(int64(r.Divisor))}
+		lacks := t.lacks(need, y.epoch)
+		y.modulo = new(big.Int).Mod(lacks, y.divisor)
+		if lacks.Sign() <= 0 || y.modulo.Sign() == 0 {
+			return nil, fmt.Errorf("round %d rounds nothing", x.Round)
+		}
+		y.all = y.of(lacks)
+		y.price = times(times(nano(x.Price), whole(int64(t.p.Weight))), fraction)
+		out = append(out, y)
+	}
+	return out, nil
+}
+
+// lacks is what a need lacks in an epoch beyond what is held, rounded up to what whole units can come
+// to.
+func (t *tangents) lacks(need *joint.Need, m int) *big.Int {
+	lacks, each := whole(int64(need.Least)), new(big.Int)
+	for _, term := range need.Terms {
+		minus(lacks, whole(int64(term.PerUnit)), whole(int64(t.p.Epochs[m].Pools[term.Pool].HeldGuaranteed)))
+		each.GCD(nil, nil, each, whole(int64(term.PerUnit)))
+	}
+	if each.Sign() > 0 {
+		lacks = times(up(lacks, each), each)
+	}
+	return lacks
 }
 
 // sated is, by epoch, and pool or spend, the most further capacity or spend that can be of use.
@@ -748,6 +803,21 @@ func (t *tangents) worth(j int, units *big.Int, s *slopes) (all, next *big.Int) 
 				add(each, t.most.priced[m][v.Pool], times(s.priced[m][v.Pool], billion))
 			}
 		}
+	}
+	for i := range s.rounds {
+		r := &s.rounds[i]
+		counts := new(big.Int)
+		for _, v := range x.Cover {
+			if !v.Guaranteed || r.epoch < v.From || r.epoch >= v.To {
+				continue
+			}
+			for _, term := range r.need.Terms {
+				if term.Pool == v.Pool {
+					plus(counts, whole(int64(term.PerUnit)), whole(int64(v.Units)))
+				}
+			}
+		}
+		add(r.of(counts), r.all, r.price)
 	}
 	for _, v := range x.Spend {
 		for m := v.From; m < v.To; m++ {
@@ -864,17 +934,17 @@ func (t *tangents) leaf(l *joint.Leaf) (*big.Int, *slopes, error) {
 				return nil, nil, fmt.Errorf("need %d has a negative price", n)
 			}
 			m := need.Epochs[k]
-			lacks, each := whole(int64(need.Least)), new(big.Int)
 			for _, term := range need.Terms {
-				minus(lacks, whole(int64(term.PerUnit)), whole(int64(p.Epochs[m].Pools[term.Pool].HeldGuaranteed)))
-				each.GCD(nil, nil, each, whole(int64(term.PerUnit)))
 				plus(slope.needs[m][term.Pool], nano(price), whole(int64(term.PerUnit)))
 			}
-			if each.Sign() > 0 { // units are whole
-				lacks = times(up(lacks, each), each)
-			}
-			plus(sum, times(times(nano(price), weight), fraction), lacks)
+			plus(sum, times(times(nano(price), weight), fraction), t.lacks(need, m))
 		}
+	}
+	if slope.rounds, err = t.rounds(l); err != nil {
+		return nil, nil, err
+	}
+	for i := range slope.rounds {
+		plus(sum, slope.rounds[i].price, slope.rounds[i].all)
 	}
 	for _, n := range part.Limits {
 		minus(sum, times(times(multipliers[n], weight), t.unit(n)), nano(p.Limits[n].Most))

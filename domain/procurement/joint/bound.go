@@ -100,6 +100,7 @@ type proof struct {
 	limits []int64 // by limit of the problem
 	needs  [][]procurement.Nano
 	cases  []weighed
+	rounds []roundPrice
 	useful *saturation
 }
 
@@ -189,6 +190,12 @@ func (pf *proof) worth(j int, s *slopes) worths {
 			if slope.Sign() != 0 {
 				out = append(out, worthTerm{slope, big.NewInt(int64(k.Units)), big.NewInt(pf.useful.most(k, m))})
 			}
+		}
+	}
+	for i := range pf.rounds {
+		r := &pf.rounds[i]
+		if each := r.each(p, j); each > 0 {
+			out = append(out, worthTerm{new(big.Int).Mul(unit, big.NewInt(int64(r.price))), big.NewInt(each), big.NewInt(r.most)})
 		}
 	}
 	for _, k := range c.Spend {
@@ -357,6 +364,10 @@ func (pf *proof) bound() (bound *big.Int, possible bool, err error) {
 			sum.Add(sum, t.Mul(t, unit).Mul(t, giga))
 		}
 	}
+	for i := range pf.rounds {
+		t := product2(int64(pf.rounds[i].price), pf.rounds[i].most)
+		sum.Add(sum, t.Mul(t, unit).Mul(t, giga))
+	}
 	for _, l := range pf.part.Limits {
 		t := new(big.Int).Mul(big.NewInt(int64(p.Limits[l].Most)), big.NewInt(pf.limits[l]))
 		t.Mul(t, unit)
@@ -499,6 +510,16 @@ func (part *Part) leaf(p *Problem, leaf *Leaf, blocks []*block, cuts []weighable
 			pf.cases = append(pf.cases, weighed{block: c.block, epoch: c.epoch, weight: p.Epochs[c.epoch].Cases[c.c].Weight})
 		}
 		pf.cases[at].shares = append(pf.cases[at].shares, weighedShare{form: c.form, weight: s.Weight, limits: c.limits})
+	}
+	for _, r := range leaf.Rounds {
+		if r.Round < 0 || r.Round >= len(part.Rounds) || r.Price < 0 {
+			return nil, fmt.Errorf("round %d has price %d", r.Round, r.Price)
+		}
+		x, ok := p.round(part.Rounds[r.Round])
+		if !ok {
+			return nil, fmt.Errorf("round %d rounds nothing", r.Round)
+		}
+		pf.rounds = append(pf.rounds, roundPrice{x, r.Price})
 	}
 	return pf, nil
 }

@@ -26,6 +26,7 @@ type Part struct {
 	// pool that [Problem.Alone] describes. Any other part is proven by Leaves.
 	Alone  *procurement.Certificate `json:"alone,omitempty"`
 	Cases  []CaseProof              `json:"cases,omitempty"` // that the leaves refer to
+	Rounds []Round                  `json:"rounds,omitempty"`
 	Leaves []Leaf                   `json:"leaves,omitempty"`
 }
 
@@ -111,7 +112,13 @@ const One = 1_000_000_000_000
 //	         − Σ other covers, epochs covered: min(x·Units, o)·B
 //	         − Σ spend covers, epochs covered: min(x·PerHour, s)·R
 //
-// where x, the units bought, is 0 or between Least and Max. Each turn of the path narrows that, with n =
+// A round states a need in an epoch again (mixed-integer rounding, Nemhauser and Wolsey, 1990). Let b
+// be what the need lacks there (⌈ ⌉ below), at least 1, m = b mod Divisor, at least 1, F(t) =
+// m·⌊t/Divisor⌋ + min(m, t mod Divisor), and a(j) = Σ guaranteed covers of the choice in the epoch:
+// PerUnit·Units. F is subadditive, so Σ choices x·F(a) ≥ F(b). A round with the price y adds
+// W·y·F(b) to the bound, and W·y·min(x·F(a), F(b)) is subtracted from r(j,x).
+//
+// Here x, the units bought, is 0 or between Least and Max. Each turn of the path narrows that, with n =
 // Units, or 1 where it is 0: a choice with Bought true has at least max(n, Least) units, and one
 // with Bought false at most n − 1, and none if that is below Least. Both ends then move inwards to
 // multiples of Lot. The other choices of the group of a bought one have none. A leaf that leaves no
@@ -135,6 +142,20 @@ type Leaf struct {
 	Limits []int64              `json:"limits,omitempty"` // by Part.Limits
 	Needs  [][]procurement.Nano `json:"needs,omitempty"`  // by Part.Needs, Need.Epochs
 	Shares []Share              `json:"shares"`           // by cut, ascending
+	Rounds []RoundPrice         `json:"rounds,omitempty"`
+}
+
+// Round is a need in one of its epochs, rounded (see [Leaf]).
+type Round struct {
+	Need    int `json:"need"`
+	Epoch   int `json:"epoch"` // position in Need.Epochs
+	Divisor int `json:"divisor"`
+}
+
+// RoundPrice is the price of a round in a leaf, at least 0.
+type RoundPrice struct {
+	Round int              `json:"round"` // position in Part.Rounds
+	Price procurement.Nano `json:"price"`
 }
 
 // Turn says whether at least Units of a choice are bought; 0 means any at all.

@@ -30,6 +30,8 @@ type master struct {
 	limitUnit          map[int]float64
 	useful             *saturation
 	covers             []covered
+	rounds             []rounded
+	roundRow           []int
 	cuts               []*cut
 	firstCut           int // row
 	basis              *linear.Basis
@@ -42,10 +44,11 @@ type master struct {
 type covered struct {
 	choice, row, entry int
 	each, most         float64
+	sign               float64
 }
 
 // at is what a unit counts for where at least n are bought, if any.
-func (c *covered) at(n int) float64 { return min(c.each, c.most/float64(n)) }
+func (c *covered) at(n int) float64 { return c.sign * min(c.each, c.most/float64(n)) }
 
 type capKey struct{ epoch, kind, of int }
 
@@ -144,7 +147,7 @@ func newMaster(p *Problem, part *Part, blocks []*block, useful *saturation, unit
 			ms.rows[at].put(ms.cap[k], 1)
 		}
 		r := &ms.rows[at]
-		c := covered{j, at, slices.Index(r.at, ms.choice[j]), each, most}
+		c := covered{j, at, slices.Index(r.at, ms.choice[j]), each, most, -1}
 		v := c.at(p.Choices[j].least())
 		if c.entry >= 0 {
 			// Two covers of one pool count in full together.
@@ -157,7 +160,7 @@ func newMaster(p *Problem, part *Part, blocks []*block, useful *saturation, unit
 			return
 		}
 		c.entry = len(r.at)
-		r.at, r.value = append(r.at, ms.choice[j]), append(r.value, -v)
+		r.at, r.value = append(r.at, ms.choice[j]), append(r.value, v)
 		ms.covers = append(ms.covers, c)
 	}
 	for _, j := range part.Choices {
@@ -211,6 +214,22 @@ func newMaster(p *Problem, part *Part, blocks []*block, useful *saturation, unit
 			ms.rows = append(ms.rows, r)
 		}
 		ms.need = append(ms.need, rows)
+	}
+	if !p.keeping {
+		ms.rounds = p.rounds(part)
+	}
+	for i := range ms.rounds {
+		r := &ms.rounds[i]
+		row := masterRow{lower: float64(r.most), upper: math.Inf(1)}
+		for _, j := range part.Choices {
+			if each := r.each(p, j); each > 0 {
+				c := covered{j, len(ms.rows), len(row.at), float64(each), float64(r.most), 1}
+				row.put(ms.choice[j], c.at(p.Choices[j].least()))
+				ms.covers = append(ms.covers, c)
+			}
+		}
+		ms.roundRow = append(ms.roundRow, len(ms.rows))
+		ms.rows = append(ms.rows, row)
 	}
 	for _, l := range part.Limits {
 		limit := &p.Limits[l]
@@ -449,13 +468,13 @@ func (ms *master) program(path []Turn) (*linear.Program, bool) {
 	g.Start = make([]int, len(ms.cost)+1)
 	for i := range ms.covers {
 		if c := &ms.covers[i]; low[c.choice] > ms.p.Choices[c.choice].least() {
-			ms.rows[c.row].value[c.entry] = -c.at(low[c.choice])
+			ms.rows[c.row].value[c.entry] = c.at(low[c.choice])
 		}
 	}
 	appendRows(g, ms.rows)
 	for i := range ms.covers {
 		if c := &ms.covers[i]; low[c.choice] > ms.p.Choices[c.choice].least() {
-			ms.rows[c.row].value[c.entry] = -c.at(ms.p.Choices[c.choice].least())
+			ms.rows[c.row].value[c.entry] = c.at(ms.p.Choices[c.choice].least())
 		}
 	}
 	return g, true
@@ -529,6 +548,9 @@ func (ms *master) missed(ctx context.Context, lp linear.Solver, path []Turn) (*a
 		for _, row := range rows {
 			at, by = append(at, row), append(by, 1)
 		}
+	}
+	for _, row := range ms.roundRow {
+		at, by = append(at, row), append(by, 1)
 	}
 	for _, l := range ms.part.Limits {
 		at, by = append(at, ms.limit[l]), append(by, -1)
@@ -607,6 +629,12 @@ func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut
 			of = append(of, procurement.Nano(min(v, 1e18)))
 		}
 		pf.needs = append(pf.needs, of)
+	}
+	for i, r := range ms.rounds {
+		v := max(0, a.Prices[ms.roundRow[i]]) * ms.unit / float64(p.Weight)
+		if price := procurement.Nano(min(v, 1e18)); price > 0 {
+			pf.rounds = append(pf.rounds, roundPrice{r, price})
+		}
 	}
 	place := map[caseKey]int{}
 	var used []*cut
@@ -718,6 +746,7 @@ func (ms *master) write(leafs tree) {
 	for i := range ms.part.Cases {
 		first[i+1] = first[i] + len(ms.part.Cases[i].Cuts)
 	}
+	rounds := map[Round]int{}
 	for i := range leafs {
 		n := leafs[i]
 		leaf := Leaf{Path: n.path, Limits: ms.byPart(n.pf.limits), Needs: n.pf.needs, Shares: []Share{}}
@@ -729,6 +758,15 @@ func (ms *master) write(leafs tree) {
 				leaf.Shares = append(leaf.Shares, Share{first[w.at[c][0]] + w.at[c][1], weight})
 			}
 		})
+		for _, r := range n.pf.rounds {
+			at, ok := rounds[r.Round]
+			if !ok {
+				at = len(ms.part.Rounds)
+				rounds[r.Round] = at
+				ms.part.Rounds = append(ms.part.Rounds, r.Round)
+			}
+			leaf.Rounds = append(leaf.Rounds, RoundPrice{at, r.price})
+		}
 		slices.SortFunc(leaf.Shares, func(a, b Share) int { return a.Cut - b.Cut })
 		ms.part.Leaves = append(ms.part.Leaves, leaf)
 	}
