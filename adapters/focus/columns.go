@@ -1,6 +1,7 @@
 package focus
 
 import (
+	"slices"
 	"strings"
 
 	"quartermaster/domain"
@@ -235,6 +236,11 @@ var invoiceColumns = []string{
 	"InvoiceId", "InvoiceIssueDate", "InvoiceIssueStatus", "InvoiceIssuerName", "PaymentCurrency",
 	"PaymentCurrencyBilledCost", "PaymentCurrencyInvoiceDetailId", "PaymentDueDate", "PaymentTerms", "PurchaseOrderNumber",
 	"ReferenceInvoiceId",
+}
+
+// InvoiceColumns returns the columns of Invoice Detail in the order of FOCUS 1.4, and those that a file must have.
+func InvoiceColumns() (all, required []string) {
+	return slices.Clone(invoiceColumns), slices.Clone(neededOfInvoice)
 }
 
 // fold normalizes the name of a column for comparison, because warehouses change its case.

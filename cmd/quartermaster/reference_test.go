@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"quartermaster/adapters/commandline/manual"
+	"quartermaster/adapters/focus"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections/costs"
@@ -279,6 +280,25 @@ stand in any order, their names in any case. The package comment of
 	}
 	for _, row := range rows {
 		fmt.Fprintf(&b, "| %s | %s.%s | %s | %s | %s |\n", row[1], row[2], row[3], is(row, "mandatory"), is(row, "needed"), is(row, "decides"))
+	}
+	b.WriteString(`
+## Columns of Invoice Detail
+
+An invoice is all rows with its issuer, account and id; each row is a part of its total (` + "`BilledCost`" + `).
+If a line names the id of a row in ` + "`InvoiceDetailId`" + `, the lines of the row are compared with it, too.
+` + "`InvoiceIssueStatus`" + ` is Open, Issued or Voided. A later statement of an invoice replaces the one before.
+Other columns that FOCUS makes mandatory may be missing, with a warning.
+
+| Column | Required |
+|---|---|
+`)
+	invoices, required := focus.InvoiceColumns()
+	for _, c := range invoices {
+		needed := ""
+		if slices.Contains(required, c) {
+			needed = "yes"
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", c, needed)
 	}
 	b.WriteString(`
 ## Rules that "focus validate" decides
