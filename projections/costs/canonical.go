@@ -18,10 +18,12 @@ import (
 // The canonical form of a divided month is a sequence of bytes that says all that [Division] knows, and
 // nothing about the position: equal divisions have equal bytes, so their SHA-256 names them. It is:
 //
-//  1. the line "quartermaster.allocations/7";
+//  1. the line "quartermaster.allocations/8";
 //  2. a record for each allocation, in the order of [attribution.Run];
 //  3. a zero byte and the number of records;
-//  4. the [Summary] in JSON, and its length in eight bytes, most significant first.
+//  4. what the records add up to, for each target and currency;
+//  5. the [Summary] in JSON;
+//  6. the lengths of these two in eight bytes each, most significant first.
 //
 // A record begins with a byte of flags. The line and its [Charge] follow if it is not that of the record before; then
 // what the allocation is for, by number, with its texts at the first use; the hour, as the difference
@@ -29,7 +31,7 @@ import (
 // are varints. Texts that repeat are numbered in the order of their first use.
 
 // CanonicalFormat is the version of the canonical form.
-const CanonicalFormat = "quartermaster.allocations/7"
+const CanonicalFormat = "quartermaster.allocations/8"
 
 // ErrCanonical means that bytes are not the canonical form of a divided month: they are damaged, or of
 // another version. Divide the month again.
@@ -74,6 +76,7 @@ type target struct {
 func WriteCanonical(view projections.View, month domain.Interval, w io.Writer) (*projections.Reads, *Summary, error) {
 	recorded, reads := projections.Record(view)
 	e := newEncoder(w)
+	e.sums = &targetCosts{known: map[costOf]*targetCost{}}
 	e.b = append(e.b, CanonicalFormat+"\n"...)
 	d, err := divide(recorded, month, e.allocation)
 	if err != nil {
@@ -93,7 +96,8 @@ type encoder struct {
 	of      attribution.Amount
 	hour    domain.Instant
 	records uint64
-	bad     string // a text that is not UTF-8
+	sums    *targetCosts // nil: none are written
+	bad     string       // a text that is not UTF-8
 }
 
 func newEncoder(w io.Writer) *encoder {
@@ -126,7 +130,11 @@ func (e *encoder) allocation(p *part) error {
 			e.charge(p.charge())
 		}
 	}
-	e.target(&target{l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware, p.at()})
+	of := &target{l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware, p.at()}
+	n := e.target(of)
+	if e.sums != nil {
+		e.sums.add(n, of, p)
+	}
 	e.int(int64((l.Hour - e.hour) / domain.Hour))
 	e.hour = l.Hour
 	e.b = l.Billed.AppendBytes(e.b)
@@ -177,17 +185,20 @@ func (e *encoder) text(s string) {
 	e.raw(s)
 }
 
-func (e *encoder) target(t *target) {
+// target writes the number of a target, or 0 and the target at its first use. It returns the number.
+func (e *encoder) target(t *target) uint64 {
 	if n, ok := e.targets[*t]; ok {
 		e.uint(n)
-		return
+		return n
 	}
-	e.targets[*t] = uint64(len(e.targets) + 1)
+	n := uint64(len(e.targets) + 1)
+	e.targets[*t] = n
 	e.uint(0)
 	for _, s := range t.texts() {
 		e.text(*s)
 	}
 	e.b = append(e.b, byte(t.component), byte(t.method))
+	return n
 }
 
 func (e *encoder) charge(c *Charge) {
@@ -263,9 +274,14 @@ func (e *encoder) end(s *Summary) error {
 	if bytes.Contains(text, []byte(`\ufffd`)) { // what is written for a byte that is not UTF-8
 		return fmt.Errorf("%w: of an exception or an invoice", ErrText)
 	}
+	sums, err := e.sums.section()
+	if err != nil {
+		return err
+	}
 	e.b = append(e.b, 0)
 	e.uint(e.records)
-	e.b = append(e.b, text...)
+	e.b = append(append(e.b, sums...), text...)
+	e.b = binary.BigEndian.AppendUint64(e.b, uint64(len(sums)))
 	e.b = binary.BigEndian.AppendUint64(e.b, uint64(len(text)))
 	if err := e.flush(); err != nil {
 		return err

@@ -29,22 +29,14 @@ func (o Open) summary(s *Summary) (length int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	end, err := f.Seek(-8, io.SeekEnd)
+	at, err := endsOf(f)
 	if err != nil {
-		return 0, fmt.Errorf("%w: it has no end", ErrCanonical)
-	}
-	var size [8]byte
-	if _, err := io.ReadFull(f, size[:]); err != nil {
 		return 0, err
 	}
-	n := binary.BigEndian.Uint64(size[:])
-	if n > uint64(end) {
-		return 0, fmt.Errorf("%w: a summary of %d bytes in %d", ErrCanonical, n, end)
-	}
-	if _, err := f.Seek(end-int64(n), io.SeekStart); err != nil {
+	if _, err := f.Seek(at.summary, io.SeekStart); err != nil {
 		return 0, err
 	}
-	dec := json.NewDecoder(io.LimitReader(f, int64(n)))
+	dec := json.NewDecoder(io.LimitReader(f, at.sizes-at.summary))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(s); err != nil {
 		return 0, fmt.Errorf("%w: its summary: %w", ErrCanonical, err)
@@ -52,7 +44,7 @@ func (o Open) summary(s *Summary) (length int, err error) {
 	if s.Format != CanonicalFormat {
 		return 0, fmt.Errorf("%w: its format is %.100q, this program reads %q", ErrCanonical, s.Format, CanonicalFormat)
 	}
-	return int(n), nil
+	return int(at.sizes - at.summary), nil
 }
 
 // each calls yield with every allocation of the month. It is reused after yield returns, and so are its line and its
@@ -267,18 +259,10 @@ func (r *decoder) next(p *part) bool {
 		}
 	}
 	l.Line, p.keptCharge = r.line, r.charge
-	n := r.uint()
-	switch {
-	case r.err != nil:
-		return false
-	case n == 0:
-		r.targets = append(r.targets, r.target())
-		n = uint64(len(r.targets))
-	case n > uint64(len(r.targets)):
-		r.fail("target %d of %d", n, len(r.targets))
+	t := r.targetAt()
+	if t == nil {
 		return false
 	}
-	t := &r.targets[n-1]
 	l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware = t.workspace, t.cluster, t.deployment, t.component, t.method, t.hardware
 	p.kept = &t.place
 	hours := r.int()
@@ -327,6 +311,22 @@ func (r *decoder) getCharge(c, last *Charge) {
 	for i := range c.numbers {
 		c.numbers[i] = r.raw(last.numbers[i])
 	}
+}
+
+// targetAt reads the number of a target, or a new one; nil after a failure.
+func (r *decoder) targetAt() *target {
+	n := r.uint()
+	switch {
+	case r.err != nil:
+		return nil
+	case n == 0:
+		r.targets = append(r.targets, r.target())
+		n = uint64(len(r.targets))
+	case n > uint64(len(r.targets)):
+		r.fail("target %d of %d", n, len(r.targets))
+		return nil
+	}
+	return &r.targets[n-1]
 }
 
 func (r *decoder) target() (t target) {

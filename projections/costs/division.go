@@ -193,7 +193,11 @@ func (d *Division) Report(q Query) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.each(func(p *part) error { s.add(p); return nil }); err != nil {
+	kept, err := d.sum(&q, func(p *part, c *Cost, n int) error { s.addSum(p, c, n); return nil })
+	if err == nil && !kept {
+		err = d.each(func(p *part) error { s.add(p); return nil })
+	}
+	if err != nil {
 		return nil, err
 	}
 	return d.report(s, d.Unreconciled()), nil

@@ -94,6 +94,17 @@ func (s *sums) add(p *part) {
 	sum.keep(p, s.query)
 }
 
+// addSum adds what allocations cost that have a target in common.
+func (s *sums) addSum(p *part, c *Cost, allocations int) {
+	if s.query.Workspace != "" && s.query.Workspace != p.allocation.Workspace || !s.picker.Picks(p) {
+		return
+	}
+	sum, total := s.of(p)
+	sum.merge(c)
+	total.merge(c)
+	sum.allocations += allocations
+}
+
 // of returns the group and the total that an allocation belongs to.
 func (s *sums) of(p *part) (*groupSum, *Cost) {
 	if !s.ofTargets || p.kept == nil {

@@ -166,28 +166,51 @@ func MonthsAfter(month domain.Interval, n int) domain.Interval {
 	return projections.BillingMonth(domain.InstantOf(month.From.Time().AddDate(0, n, 0)))
 }
 
+// monthSums are sums that a month is added to, and the month in whose place it is there.
+type monthSums struct {
+	*sums
+	as domain.Instant
+}
+
+// of returns the sums that a month is added to.
+func (m *Months) of(month domain.Interval) (to []monthSums) {
+	if slices.Contains(m.query.Months, month) {
+		to = append(to, monthSums{m.now, month.From})
+	}
+	if later := MonthsAfter(month, m.shift); m.then != nil && slices.Contains(m.query.Months, later) {
+		to = append(to, monthSums{m.then, later.From})
+	}
+	return to
+}
+
 // add returns the function that adds the allocations of a month.
 func (m *Months) add(month domain.Interval) func(*part) error {
-	later := MonthsAfter(month, m.shift)
-	asked := slices.Contains(m.query.Months, month)
-	compared := m.then != nil && slices.Contains(m.query.Months, later)
+	to := m.of(month)
 	return func(p *part) error {
-		if asked {
-			m.now.add(p)
+		of := p.month
+		for _, s := range to {
+			p.month = s.as
+			s.add(p)
 		}
-		if compared {
-			of := p.month
-			p.month = later.From
-			m.then.add(p)
-			p.month = of
-		}
+		p.month = of
 		return nil
 	}
 }
 
 // Add adds a divided month, which may be translated.
 func (m *Months) Add(d *Division) error {
-	if err := d.each(m.add(d.Month)); err != nil {
+	to := m.of(d.Month)
+	kept, err := d.sum(m.now.query, func(p *part, c *Cost, n int) error {
+		for _, s := range to {
+			p.month = s.as
+			s.addSum(p, c, n)
+		}
+		return nil
+	})
+	if err == nil && !kept {
+		err = d.each(m.add(d.Month))
+	}
+	if err != nil {
 		return err
 	}
 	m.added(d)

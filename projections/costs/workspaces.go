@@ -2,6 +2,7 @@ package costs
 
 import (
 	"fmt"
+	"slices"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
@@ -56,17 +57,20 @@ func (w *workspaceSums) sums(workspace string) ([]*sums, error) {
 	return all, nil
 }
 
-func (w *workspaceSums) add(p *part) error {
+// each calls to with the sums of an allocation's workspace.
+func (w *workspaceSums) each(p *part, to func(*sums)) error {
 	workspace := p.allocation.Workspace
 	if w.query.Only != "" && workspace != w.query.Only {
 		return nil
 	}
 	all, err := w.sums(workspace)
 	for _, s := range all {
-		s.add(p)
+		to(s)
 	}
 	return err
 }
+
+func (w *workspaceSums) add(p *part) error { return w.each(p, func(s *sums) { s.add(p) }) }
 
 // WorkspaceReports answers a query of the division's month: by workspace, a report for each of By, each equal to what
 // [Division.Report] returns for that workspace.
@@ -78,7 +82,13 @@ func (d *Division) WorkspaceReports(q EachWorkspace) (map[string][]*Report, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := d.each(w.add); err != nil {
+	kept, err := d.sum(&Query{By: slices.Concat(q.By...)}, func(p *part, c *Cost, n int) error {
+		return w.each(p, func(s *sums) { s.addSum(p, c, n) })
+	})
+	if err == nil && !kept {
+		err = d.each(w.add)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return d.workspaceReports(w), nil

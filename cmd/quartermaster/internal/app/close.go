@@ -459,6 +459,9 @@ func (h *Conn) approvable(ctx context.Context, v projections.View, closes []regi
 	if err != nil {
 		return err
 	}
+	if err := d.CheckSums(); err != nil {
+		return &ConflictError{Err: fmt.Errorf("the allocations that the proposal to close %s names: %w: prepare it again", MonthName(of.Period), err)}
+	}
 	// What the kept allocations do not say is asked now: records in quarantine, gaps, what may still arrive, and earlier
 	// months.
 	if d, err = d.At(v); err != nil {

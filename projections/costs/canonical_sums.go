@@ -1,0 +1,238 @@
+package costs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"quartermaster/domain/attribution"
+)
+
+// The sums of a canonical form are what its records add up to, for each target and currency. They follow from the records,
+// have the same digest, and answer queries by [targetDimensions] without reading millions of records.
+
+// targetCost is what the allocations of a target cost in a currency.
+type targetCost struct {
+	target   target
+	currency string
+	cost     Cost // sums alone: nothing that follows from them
+	records  int
+}
+
+// targetCosts adds up allocations, in the order of their first one.
+type targetCosts struct {
+	all   []*targetCost
+	known map[costOf]*targetCost
+	key   costOf // of last
+	last  *targetCost
+}
+
+// costOf is a target, by its number in a canonical form, and a currency.
+type costOf struct {
+	target   uint64
+	currency string
+}
+
+func (s *targetCosts) add(n uint64, t *target, p *part) {
+	k := costOf{n, p.allocation.Line.Currency}
+	if s.last == nil || k != s.key {
+		if s.key, s.last = k, s.known[k]; s.last == nil {
+			s.last = &targetCost{target: *t, currency: k.currency}
+			s.known[k] = s.last
+			s.all = append(s.all, s.last)
+		}
+	}
+	s.last.cost.add(p)
+	s.last.records++
+}
+
+// amounts are the sums of a cost in both of its forms.
+func (c *Cost) amounts() [5]*attribution.Amount {
+	return [...]*attribution.Amount{&c.Billed, &c.Effective, &c.List, &c.Contracted, &c.Listed}
+}
+
+func (c *Cost) times() [4]*int64 { return [...]*int64{&c.Bought, &c.Allocated, &c.Measured, &c.useful} }
+
+// merge adds the sums of another cost.
+func (c *Cost) merge(o *Cost) {
+	amounts, times := c.amounts(), c.times()
+	for i, a := range o.amounts() {
+		*amounts[i] = amounts[i].Add(*a)
+	}
+	for i, ms := range o.times() {
+		*times[i] += *ms
+	}
+}
+
+// sums returns the section of the form with the sums. Its texts and targets are numbered by themselves.
+func (s *targetCosts) section() ([]byte, error) {
+	e := newEncoder(io.Discard)
+	e.uint(uint64(len(s.all)))
+	for _, t := range s.all {
+		e.target(&t.target)
+		e.text(t.currency)
+		e.uint(uint64(t.records))
+		for _, a := range t.cost.amounts() {
+			e.b = a.AppendBytes(e.b)
+		}
+		for _, ms := range t.cost.times() {
+			e.int(*ms)
+		}
+	}
+	if e.bad != "" {
+		return nil, fmt.Errorf("%w: %q", ErrText, e.bad)
+	}
+	return e.b, nil
+}
+
+// sums calls yield with what the allocations of each target cost in a currency.
+func (o Open) sums(yield func(*targetCost) error) (err error) {
+	f, err := o()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	ends, err := endsOf(f)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Seek(ends.sums, io.SeekStart); err != nil {
+		return err
+	}
+	r := &decoder{r: io.LimitReader(f, ends.summary-ends.sums)}
+	count := r.uint()
+	for n := uint64(0); n < count && r.err == nil; n++ {
+		var t targetCost
+		if of := r.targetAt(); of != nil {
+			t.target = *of
+		}
+		t.currency, t.records = r.text(), int(r.uint())
+		for _, a := range t.cost.amounts() {
+			*a = r.amount()
+		}
+		for _, ms := range t.cost.times() {
+			*ms = r.int()
+		}
+		if t.records < 1 {
+			r.fail("sum %d is of %d records", n+1, t.records)
+		}
+		if r.err != nil {
+			break
+		}
+		if err := yield(&t); err != nil {
+			return err
+		}
+	}
+	if r.err == nil && (r.at < len(r.b) || r.ahead(1)) {
+		r.fail("they go on after the last")
+	}
+	if r.err != nil {
+		return fmt.Errorf("%w: its sums: %w", ErrCanonical, r.err)
+	}
+	return nil
+}
+
+// ends are where the parts of a canonical form begin that follow its records.
+type ends struct{ sums, summary, sizes int64 }
+
+func endsOf(f io.ReadSeeker) (at ends, err error) {
+	var size [16]byte
+	if at.sizes, err = f.Seek(-int64(len(size)), io.SeekEnd); err != nil {
+		return at, fmt.Errorf("%w: it has no end", ErrCanonical)
+	}
+	if _, err := io.ReadFull(f, size[:]); err != nil {
+		return at, err
+	}
+	sums, summary := binary.BigEndian.Uint64(size[:8]), binary.BigEndian.Uint64(size[8:])
+	if summary > uint64(at.sizes) || sums > uint64(at.sizes)-summary {
+		return at, fmt.Errorf("%w: sums of %d bytes and a summary of %d in %d", ErrCanonical, sums, summary, at.sizes)
+	}
+	at.summary = at.sizes - int64(summary)
+	at.sums = at.summary - int64(sums)
+	return at, nil
+}
+
+// sum is each for a query that the sums of a kept month answer: add is called with what allocations have in common and
+// with what they cost. It reports false if the query needs the allocations.
+func (d *Division) sum(q *Query, add func(*part, *Cost, int) error) (bool, error) {
+	if d.canonical == nil || d.rates != nil || q.Largest > 0 || !ofTargets(q) {
+		return false, nil
+	}
+	return true, d.canonical.sums(func(t *targetCost) error {
+		return add(&part{
+			month: d.Month.From, kept: &t.target.place,
+			allocation: &attribution.Allocation{
+				Line: &attribution.Line{Currency: t.currency}, Workspace: t.target.workspace, Cluster: t.target.cluster,
+				Deployment: t.target.deployment, Component: t.target.component, MatchMethod: t.target.method, Hardware: t.target.hardware,
+			},
+		}, &t.cost, t.records)
+	})
+}
+
+// ofTargets reports whether a query is about what allocations of one target have in common.
+func ofTargets(q *Query) bool {
+	for _, d := range q.By {
+		if !targetDimensions[d] {
+			return false
+		}
+	}
+	for i := range q.Where {
+		if !targetDimensions[Dimension(q.Where[i].Dimension)] {
+			return false
+		}
+	}
+	return true
+}
+
+// ErrSums means that the sums of a kept month are not those of its allocations: a program that wrote it was wrong, or not
+// ours.
+var ErrSums = errors.New("its sums are not those of its allocations")
+
+// CheckSums adds up the allocations of a kept month, and compares them with its sums. It returns [ErrSums] if they differ.
+func (d *Division) CheckSums() error {
+	if d.canonical == nil {
+		return nil
+	}
+	type of struct {
+		target   target
+		currency string
+	}
+	want := map[of]*targetCost{}
+	at := func(p *part) *targetCost {
+		l := p.allocation
+		k := of{target{l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware, p.at()}, l.Line.Currency}
+		if want[k] == nil {
+			want[k] = &targetCost{}
+		}
+		return want[k]
+	}
+	if err := d.canonical.each(d.Month.From, func(p *part) error {
+		t := at(p)
+		t.cost.add(p)
+		t.records++
+		return nil
+	}); err != nil {
+		return err
+	}
+	if _, err := (&Division{Summary: d.Summary, canonical: d.canonical}).sum(&Query{}, func(p *part, c *Cost, n int) error {
+		t := at(p)
+		for i, a := range c.amounts() {
+			*t.cost.amounts()[i] = t.cost.amounts()[i].Sub(*a)
+		}
+		for i, ms := range c.times() {
+			*t.cost.times()[i] -= *ms
+		}
+		t.records -= n
+		return nil
+	}); err != nil {
+		return err
+	}
+	for k, t := range want {
+		if t.cost != (Cost{}) || t.records != 0 {
+			return fmt.Errorf("%w: what %s is charged for %s in %s is off by %s billed, %s effective and %d allocations",
+				ErrSums, k.target.workspace, k.target.component, k.currency, t.cost.Billed, t.cost.Effective, t.records)
+		}
+	}
+	return nil
+}
