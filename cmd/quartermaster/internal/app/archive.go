@@ -101,6 +101,9 @@ type Archived struct {
 	Checkpoint *int64 `json:"checkpoint,omitempty"`
 	// Witnesses are the names of those that cosigned it now.
 	Witnesses []string `json:"witnesses,omitempty"`
+
+	note []byte // the checkpoint, without cosignatures
+	ends domain.Position
 }
 
 // Archive archives the segments of the log that can be sealed, and with all everything. With a key it
@@ -160,12 +163,40 @@ func (h *Conn) Seal(ctx context.Context, all bool, key ed25519.PrivateKey) (*Arc
 	if ans.Archive, err = h.archive.ID(ctx); err != nil || key == nil || ans.Archive == "" {
 		return ans, err
 	}
-	head, _, by, err := h.checkpoint(ctx, nil, key)
+	head, signed, by, err := h.checkpoint(ctx, nil, key)
 	if err != nil {
 		return nil, err
 	}
 	ans.Checkpoint, ans.Witnesses = &head.Records, by
+	ans.note, ans.ends = signed, ends
 	return ans, nil
+}
+
+// ArchiveClosed archives everything after a close, signs a checkpoint of it, and notes the checkpoint in the
+// log, so that exports and evidence have it.
+func (c *Caller) ArchiveClosed(ctx context.Context, key ed25519.PrivateKey) (*Archived, error) {
+	h, err := c.conn(ctx, Appending)
+	if err == nil && h.archive == nil {
+		err = errNoArchive
+	}
+	if err != nil {
+		return nil, err
+	}
+	ans, err := h.Seal(ctx, true, key)
+	if err != nil || ans.note == nil {
+		return ans, err
+	}
+	env := &domain.Envelope{
+		Time: Now(), Subject: h.ID,
+		Event: &domain.CheckpointSigned{Entity: Platform, Position: ans.ends.String(), Note: ans.note},
+	}
+	if err := domain.Validate(env); err != nil {
+		return nil, fmt.Errorf("note the checkpoint: %w", err)
+	}
+	if err := h.Stream("close-checkpoint").Append(ctx, env); err != nil {
+		return nil, fmt.Errorf("note the checkpoint in the log: %w", err)
+	}
+	return ans, h.CatchUp(ctx)
 }
 
 // checkpoint states what is archived, and what rows there are if rows is not nil, signs a checkpoint of

@@ -174,7 +174,7 @@ operator who prepared it, nor use the same key. Before that, the allocations are
 digest and with the totals of the proposal. A refused attempt is recorded in the log (AccessDenied).
 
 With --checkpoint-key everything is archived then, and a checkpoint of it is signed, as "archive run
---all --key" does. It covers the close and all that it stands on.
+--all --key" does, and noted in the log. It covers the close and all that it stands on.
 
 An admin or finance operator of the root's workspace must sign.`,
 		Example: "  quartermaster costs close approve --month 2026-05 --key second.pem\n" +
@@ -232,7 +232,7 @@ func (a *Program) decideClose(cmd *cobra.Command, key, checkpoint string, dryRun
 			return err
 		}
 		if sign != nil {
-			if out.Checkpoint, err = a.caller().Archive(ctx, true, sign); err != nil {
+			if out.Checkpoint, err = a.caller().ArchiveClosed(ctx, sign); err != nil {
 				return fmt.Errorf("the books of %s are closed, and no checkpoint was signed: %w", app.MonthName(month), err)
 			}
 		}
