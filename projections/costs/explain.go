@@ -307,6 +307,9 @@ func (x *Explanation) reasons(t *attribution.Trace) {
 		x.WeightUnit = "money"
 		x.Why = append(x.Why, fmt.Sprintf("weight: what it follows cost %s %s, of which %s for this",
 			l.Of, l.Line.Currency, l.Weight))
+		if f := t.Followed; f.Effective != f.Billed {
+			x.Why = append(x.Why, fmt.Sprintf("the effective part follows the effective cost of the same charges, in sum %s %s", f.Effective, l.Line.Currency))
+		}
 	case l.Component == attribution.SharedCost && l.Of != l.Weight:
 		x.WeightUnit = "share"
 		x.Why = append(x.Why, fmt.Sprintf("weight: %s of %s is for %s", l.Weight, l.Of, l.Workspace))

@@ -38,6 +38,13 @@ func TestExplainEveryAllocation(t *testing.T) {
 				t.Fatalf("%s: %v", l.Allocation, err)
 			}
 			units[x.WeightUnit]++
+			// The weight of what follows others is of what these billed. If their effective cost is another, it is named.
+			if f := x.Followed; f != nil && f.Billed != f.Effective {
+				units["effective"]++
+				if !slices.ContainsFunc(x.Why, func(s string) bool { return strings.Contains(s, "in sum "+f.Effective.String()+" ") }) {
+					t.Errorf("%s: %v does not name %s", l.Allocation, x.Why, f.Effective)
+				}
+			}
 			if !reflect.DeepEqual(x.Allocation, l) || x.Month != storetest.MayBill || x.Event == nil || (x.Charge == nil) != strings.HasPrefix(l.Line, "invoice:") || len(x.Why) < 3 {
 				t.Errorf("%s is explained as %+v", l.Allocation, x)
 			}
@@ -62,7 +69,7 @@ func TestExplainEveryAllocation(t *testing.T) {
 				t.Errorf("%s weighs %s, and lists %+v", l.Allocation, x.WeightUnit, x.Usage)
 			}
 		}
-		if len(allocations) < 40 || units["gpu_ms"] < 10 || units["money"] < 5 || units["share"] != 2 || units["whole"] < 2 {
+		if len(allocations) < 40 || units["gpu_ms"] < 10 || units["money"] < 5 || units["share"] != 2 || units["whole"] < 2 || units["effective"] == 0 {
 			t.Errorf("of %d allocations the weights are %v, so that not everything is put to the test", len(allocations), units)
 		}
 	})
