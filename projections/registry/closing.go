@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -179,6 +180,9 @@ func (c *closing) judge(a *Authority, v *projections.Version) string {
 	}
 	return ""
 }
+
+// SecondPerson reports whether a decision takes no effect because somebody else has to make it.
+func SecondPerson(reason string) bool { return strings.HasSuffix(reason, " must approve it") }
 
 // another returns "" if a signer is another person, with another key, than who prepared a close.
 func another(prepared, s *projections.Signer) string {

@@ -255,7 +255,11 @@ func refused(auth *registry.Authority, v projections.View, p *Proposal) error {
 	}
 	if len(errs) > 0 {
 		errs = append(errs, errors.New("nothing was appended"))
-		return &helped{&DeniedError{Err: errors.Join(errs...)}, RemedyAuthority}
+		remedy := RemedyAuthority
+		if slices.ContainsFunc(reasons, registry.SecondPerson) {
+			remedy = RemedySecondPerson
+		}
+		return &helped{&DeniedError{Err: errors.Join(errs...)}, remedy}
 	}
 	return nil
 }

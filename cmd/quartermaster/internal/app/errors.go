@@ -137,6 +137,7 @@ const (
 	RemedyAcceptRemoval  Remedy = "accept_removal"   // say how many lines an export may remove
 	RemedyWholeLog       Remedy = "whole_log"        // ask about the present
 	RemedyDeclareCluster Remedy = "declare_cluster"  // give provider, provider class and region
+	RemedySecondPerson   Remedy = "second_person"    // another person signs it
 	RemedyAuthority      Remedy = "change_authority" // an admin changes an operator's role or limit
 	RemedyRegisterSeen   Remedy = "register_seen"    // register a node from what it reports
 	RemedyImportDemand   Remedy = "import_demand"    // import demand, or name a file with demand

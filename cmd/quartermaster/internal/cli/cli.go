@@ -278,6 +278,7 @@ var remedies = map[app.Remedy]string{
 	app.RemedyWholeLog:       "omit --as-of to read the whole log",
 	app.RemedyDeclareCluster: "give --provider, --class and --region",
 	app.RemedyAuthority:      `an admin changes what an operator may do with "quartermaster operator add NAME --role ROLE --limit AMOUNT --public-key-of FILE"`,
+	app.RemedySecondPerson:   "another admin or finance operator signs it with their own --key",
 	app.RemedyRegisterSeen:   "--seen registers a node that reports",
 	app.RemedyImportDemand:   `import some with "quartermaster import demand" or "quartermaster import usage", or name a file with --demand`,
 }

@@ -65,10 +65,10 @@ func (a *Program) showBudgets(r *costs.BudgetReport) {
 		fmt.Fprintln(a.out, "no budget is declared for this month")
 	}
 	t := a.table("workspace", "budget", "basis", "currency", "amount", "actual", "remaining", "committed", "forecast", "low", "high")
-	why := a.table("budget", "before", "volume", "mix", "efficiency", "price", "FX", "other", "difference")
+	why := a.table("budget", "before", "volume", "mix", "efficiency", "price", "other", "difference")
 	t.main, t.names = true, 2
 	alignRight(t, 5, 11)
-	alignRight(why, 2, 9)
+	alignRight(why, 2, 8)
 	for i := range r.Budgets {
 		b := &r.Budgets[i]
 		money := func(x attribution.Amount) any { return cell{cents(x, b.Currency), x.String()} }
@@ -83,7 +83,7 @@ func (a *Program) showBudgets(r *costs.BudgetReport) {
 		t.AppendRow(row)
 		v := &b.Variance
 		row = table.Row{clipped(b.Workspace + "/" + b.Budget), money(b.Before)}
-		for _, x := range []attribution.Amount{v.Volume, v.Mix, v.Efficiency, v.Price, v.FX, v.Other, v.Difference} {
+		for _, x := range []attribution.Amount{v.Volume, v.Mix, v.Efficiency, v.Price, v.Other, v.Difference} {
 			row = append(row, money(x))
 		}
 		why.AppendRow(row)
