@@ -23,7 +23,11 @@ func cents(amount attribution.Amount, currency string) string {
 }
 
 func minorText(amount domain.Decimal, currency string) string {
-	s := amount.StringFixed(int32(domain.MinorUnits(currency)))
+	return digitGroups(amount.StringFixed(int32(domain.MinorUnits(currency))))
+}
+
+// digitGroups groups the digits before the point by thousands. Zero has no sign.
+func digitGroups(s string) string {
 	sign := ""
 	if rest, negative := strings.CutPrefix(s, "-"); negative {
 		if s = rest; strings.Trim(s, "0.") != "" {
@@ -45,12 +49,12 @@ func minorText(amount domain.Decimal, currency string) string {
 	return b.String()
 }
 
-// exactly formats an amount with all its digits. Zero is 0.00.
+// exactly formats an amount with all its digits, grouped. Zero is 0.00.
 func exactly(amount attribution.Amount, currency string) string {
 	if amount.IsZero() {
 		return cents(amount, currency)
 	}
-	return amount.String()
+	return digitGroups(amount.String())
 }
 
 // amountText formats an amount with its currency.
