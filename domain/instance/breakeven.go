@@ -344,7 +344,7 @@ func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (c
 			}
 			return m.within(c, check.Report{Cost: s.Cost, Bound: s.Bound})
 		}
-		s, err := joint.Solve(ctx, c.joint, lp)
+		s, err := joint.Quick(ctx, c.joint, lp)
 		var clash *joint.Infeasible
 		if errors.As(err, &clash) {
 			return cost, bound, m.clash(clash)

@@ -33,6 +33,11 @@ const (
 	wholeGap     = 1e-4       // relative gap of the answer from which whole units are asked for
 	wholeChoices = 400        // with more choices the search is restricted to the neighbourhood of what is known
 	wholeMany    = 500
+
+	// Of a search that is one of dozens, see Quick.
+	quickEffort  = -1
+	quickChoices = 60
+	quickWork    = 500_000 // of branching
 	wholeNodes   = 500     // of its branch and bound
 	wholeChecks  = 50000   // the number of checks whether to go on
 	coarsest     = 1 << 10 // of a unit, in which coverage is priced
@@ -59,6 +64,11 @@ func Solve(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error)
 // needs and limits. If none is known it fails with until's error.
 func SolveUntil(ctx, until context.Context, p *Problem, lp linear.Solver) (*Solution, error) {
 	return SolveWithin(ctx, until, p, lp, 0)
+}
+
+// Quick is [Solve] with a shorter search in whole units. It is for dozens of problems that differ in a price.
+func Quick(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error) {
+	return SolveWithin(ctx, ctx, p, lp, quickEffort)
 }
 
 // SolveWithin is [SolveUntil] that ends the search for each part when its counted work exceeds
@@ -118,7 +128,11 @@ func (p *Problem) solvePart(
 	if cost, ok, err := p.solveAlone(part, out); ok || err != nil {
 		return cost, err
 	}
-	s := &solver{ctx: ctx, until: until, p: p, part: part, lp: lp, work: &out.Work, grid: p.grid(), limit: effort * 1_000_000, before: out.Work.Slots}
+	s := &solver{ctx: ctx, until: until, p: p, part: part, lp: lp, work: &out.Work, grid: p.grid(), limit: max(0, effort) * 1_000_000, before: out.Work.Slots}
+	s.choices, s.branching = wholeChoices, branchWork
+	if effort == quickEffort {
+		s.choices, s.branching = quickChoices, quickWork
+	}
 	s.open()
 	// If the cost is zero without any purchase, no solver is needed.
 	nothing, err := s.try(make([]int, len(p.Choices)))
@@ -313,6 +327,9 @@ type solver struct {
 	serving []int     // limits that serving takes of
 	kept    bool      // some priced point keeps them
 
+	choices   int // as wholeChoices
+	branching int // as branchWork
+
 	best struct {
 		units []int
 		cost  *big.Rat
@@ -388,7 +405,7 @@ func (s *solver) search() error {
 		return err
 	}
 	if s.limit == 0 {
-		s.limit = s.effort() + branchWork
+		s.limit = s.effort() + s.branching
 	}
 	before := s.best.cost
 	if err := s.branch(); err != nil || s.best.cost == before {

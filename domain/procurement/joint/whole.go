@@ -258,7 +258,7 @@ func (s *solver) wholeMaster(root *answer) (*answer, error) {
 	if !ok {
 		return nil, nil
 	}
-	if len(s.part.Choices) > wholeChoices && s.best.units != nil && root != nil {
+	if len(s.part.Choices) > s.choices && s.best.units != nil && root != nil {
 		for _, j := range s.part.Choices {
 			c, col, x, have := &s.p.Choices[j], s.ms.choice[j], root.units[j], float64(s.best.units[j])
 			lot := float64(c.Lot)
