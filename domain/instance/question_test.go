@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -320,4 +321,69 @@ func TestQuestionAgreesAboutDrawnInstances(t *testing.T) {
 		count("limits", in.Limits.MaxSpotShare != nil || in.Limits.MaxUnservedShare != nil)
 	})
 	t.Log(seen)
+}
+
+// It agrees about answers of coupled instances of a year, stopped and whole.
+func TestQuestionAgreesAboutStoppedAnswers(t *testing.T) {
+	lp := linearOrSkip(t)
+	families := coupledFamilies
+	if !long.Run() {
+		families = families[:2]
+	}
+	stopped, answered := 0, 0
+	for i, f := range families {
+		in := coupledInstance(f, uint64(100+i))
+		if err := in.Validate(); err != nil {
+			continue
+		}
+		for _, after := range []int{2, 6, 1000} { // calls of the solver
+			until, stop := context.WithCancel(t.Context())
+			a, err := SolveUntil(t.Context(), until, in, &stopping{Solver: lp, after: after, stop: stop}, 0)
+			stop()
+			if err != nil {
+				continue // nothing was found yet, or nothing meets the constraints
+			}
+			asked, answer := documents(t, in, a)
+			if _, err := certificate.Check(t.Context(), asked, answer); err != nil {
+				t.Errorf("%s, stopped at call %d: %v", f.name, after, err)
+			}
+			if answered++; a.Interrupted {
+				stopped++
+			}
+		}
+	}
+	t.Logf("%d answers, %d of them stopped", answered, stopped)
+	if answered == 0 || stopped == 0 {
+		t.Error("no answer, or none that was stopped")
+	}
+}
+
+// It agrees about amounts that are counted in coarser units, because they are large.
+func TestQuestionAgreesAboutLargeAmounts(t *testing.T) {
+	lp := linearOrSkip(t)
+	for _, c := range []struct {
+		factor string
+		digits int32
+	}{{"1", 9}, {"100000", 7}, {"10000000", 5}} {
+		in := daily(Demand{Hourly: halves(20, 3)}, Demand{Hourly: halves(2, 9)})
+		in.AnnualRate = dec("0.07")
+		scale := func(d *domain.Decimal) { *d = d.Mul(dec(c.factor)) }
+		scale(&in.Pools[0].OnDemand.Hourly)
+		for i := range in.Demands {
+			scale(&in.Demands[i].Shortage)
+		}
+		scale(&in.Offers[0].Hourly)
+		in.Scenarios = []Scenario{{ID: "a", Weight: 997}, {ID: "b", Weight: 3, Factor: 1300}}
+		a, err := Solve(t.Context(), in, lp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Proof[0].Digits != c.digits {
+			t.Errorf("times %s: %d digits, not %d", c.factor, a.Proof[0].Digits, c.digits)
+		}
+		asked, answered := documents(t, in, a)
+		if _, err := certificate.Check(t.Context(), asked, answered); err != nil {
+			t.Errorf("times %s: %v", c.factor, err)
+		}
+	}
 }

@@ -49,7 +49,7 @@ func Prove(ctx context.Context, p *question.Problem, lots []int, c *question.Cer
 	if err != nil {
 		return question.Proven{}, err
 	}
-	return question.Proven{Cost: r.Cost, Bound: lowered(p, r.Bound, &s), Exact: len(p.Limits) == 0}, nil
+	return question.Proven{Cost: r.Cost, Bound: lowered(p, r), Exact: len(p.Limits) == 0}, nil
 }
 
 // plain proves a group of one pool with one demand and plain offers.
@@ -190,34 +190,17 @@ func epoch(p *question.Problem, e int) joint.Epoch {
 
 // lowered makes a bound of the problem one of the question. A budget is counted in parts that are
 // rounded up, so that the problem allows less than the question. What the question allows keeps a
-// budget that is larger by the greatest ratio of what is counted to what is spent, and the
-// certificate's multiplier says what that is worth at most.
-func lowered(p *question.Problem, bound *big.Int, s *joint.Solution) *big.Int {
-	out := new(big.Int).Set(bound)
+// budget that is larger by the greatest ratio of what is counted to what is spent: the bound is what
+// the certificate proves then.
+func lowered(p *question.Problem, r check.Report) *big.Int {
 	if len(p.Limits) == 0 {
-		return out
+		return r.Bound
 	}
 	more := make([]*big.Int, len(p.Limits))
 	for l := range p.Limits {
 		more[l] = enlarged(p, l)
 	}
-	weight := big.NewInt(int64(p.Weight()))
-	for i := range s.Certificate.Parts {
-		part := &s.Certificate.Parts[i]
-		most := new(big.Int)
-		for _, leaf := range part.Leaves {
-			sum := new(big.Int)
-			for k, l := range part.Limits {
-				if k < len(leaf.Limits) {
-					sum.Add(sum, new(big.Int).Mul(more[l], big.NewInt(leaf.Limits[k])))
-				}
-			}
-			if sum.Cmp(most) > 0 {
-				most = sum
-			}
-		}
-		out.Sub(out, ceil(new(big.Rat).SetFrac(most.Mul(most, weight), big.NewInt(1_000_000_000))))
-	}
+	out := r.Loosened(more)
 	if out.Sign() < 0 { // nothing costs less than nothing
 		return new(big.Int)
 	}
