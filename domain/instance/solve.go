@@ -156,10 +156,6 @@ func (p *proof) cost() *big.Int {
 	return p.joint.Cost
 }
 
-func (m *model) solve(ctx context.Context, lp linear.Solver) (*solution, error) {
-	return m.solveUntil(ctx, ctx, lp, 0)
-}
-
 func (m *model) solveUntil(ctx, until context.Context, lp linear.Solver, effort int) (*solution, error) {
 	out := &solution{units: make([]int, len(m.choices))}
 	for i := range m.components {

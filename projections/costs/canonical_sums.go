@@ -178,7 +178,7 @@ func ofTargets(q *Query) bool {
 		}
 	}
 	for i := range q.Where {
-		if !targetDimensions[Dimension(q.Where[i].Dimension)] {
+		if !targetDimensions[q.Where[i].Dimension] {
 			return false
 		}
 	}
