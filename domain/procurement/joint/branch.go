@@ -115,6 +115,11 @@ func (s *solver) branch() error {
 				return err
 			}
 		}
+		if splits%searchEvery == 0 && !s.near(weakGap) {
+			if _, err := s.wholeMaster(n.answer); err != nil {
+				return err
+			}
+		}
 		// Both at once, so that the leaves are exhaustive whenever the search is stopped.
 		var children [2]*node
 		for k, bought := range []bool{true, false} {

@@ -573,7 +573,11 @@ func (ms *master) count(g *linear.Program, s *linear.Solution) {
 	size := len(g.Cost) + len(g.RowLower)
 	ms.work.Masters++
 	ms.work.Iterations += s.Iterations
-	ms.effort += 4000 + 10*size + (s.Iterations+10*s.Nodes)*size/2
+	each := size / 2
+	if g.Whole != nil {
+		each = max(150, size/6) // many are of smaller programs, and each has cuts of its own
+	}
+	ms.effort += 4000 + 10*size + (s.Iterations+10*s.Nodes)*each
 }
 
 // run solves the master's program.

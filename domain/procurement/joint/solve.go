@@ -19,10 +19,11 @@ const (
 	dearerRounds = 12         // for each limit, multipliers tried in a round
 	maxSplits    = 2000       // of branching
 	branchGap    = 1e-5       // relative gap of the answer at which branching stops
-	branchWork   = 12_000_000 // of branching, see effort
-	wholeWork    = 5_000_000  // of masters in whole units
+	branchWork   = 10_000_000 // of branching, see effort
+	wholeWork    = 4_000_000  // of masters in whole units
 	strongTries  = 8          // choices whose division is tried in a node
 	improveEvery = 20         // divisions after which a solution is rounded
+	searchEvery  = 60         // and after which its neighbourhood is searched
 	wholeEnough  = 1e-6       // of a lot
 	closeEnough  = 1e-5       // relative gap of the linear program at which cutting stops
 	goodEnough   = 1e-6       // relative gap of the answer at which the search stops
@@ -31,17 +32,16 @@ const (
 	wholeRounds  = 12         // times a master is solved in whole units
 	weakGap      = 1e-3       // relative gap of the answer from which a bound without limits is tried
 	wholeGap     = 1e-4       // relative gap of the answer from which whole units are asked for
-	wholeChoices = 400        // with more choices the search is restricted to the neighbourhood of what is known
+	wholeChoices = 60         // with more choices the search is restricted to the neighbourhood of what is known
 	wholeMany    = 500
 
 	// Of a search that is one of dozens, see Quick.
-	quickEffort  = -1
-	quickChoices = 60
-	quickWork    = 500_000 // of branching
-	wholeNodes   = 500     // of its branch and bound
-	wholeChecks  = 50000   // the number of checks whether to go on
-	coarsest     = 1 << 10 // of a unit, in which coverage is priced
-	finest       = 1 << 20
+	quickEffort = -1
+	quickWork   = 500_000 // of branching
+	wholeNodes  = 500     // of its branch and bound
+	wholeChecks = 50000   // the number of checks whether to go on
+	coarsest    = 1 << 10 // of a unit, in which coverage is priced
+	finest      = 1 << 20
 )
 
 // Solve finds purchases that serve all demand at low cost, and proves a bound on what is lost. It
@@ -66,14 +66,14 @@ func SolveUntil(ctx, until context.Context, p *Problem, lp linear.Solver) (*Solu
 	return SolveWithin(ctx, until, p, lp, 0)
 }
 
-// Quick is [Solve] with a shorter search in whole units. It is for dozens of problems that differ in a price.
+// Quick is [Solve] that branches less. It is for dozens of problems that differ in a price.
 func Quick(ctx context.Context, p *Problem, lp linear.Solver) (*Solution, error) {
 	return SolveWithin(ctx, ctx, p, lp, quickEffort)
 }
 
 // SolveWithin is [SolveUntil] that ends the search for each part when its counted work exceeds
 // effort, in about seconds of a processor. Equal efforts give equal answers. 0 stands for as long as
-// the linear program over purchases takes and then 12 for branching.
+// the linear program over purchases takes and then 10 for branching.
 func SolveWithin(ctx, until context.Context, p *Problem, lp linear.Solver, effort int) (*Solution, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -129,9 +129,8 @@ func (p *Problem) solvePart(
 		return cost, err
 	}
 	s := &solver{ctx: ctx, until: until, p: p, part: part, lp: lp, work: &out.Work, grid: p.grid(), limit: max(0, effort) * 1_000_000, before: out.Work.Slots}
-	s.choices, s.branching = wholeChoices, branchWork
-	if effort == quickEffort {
-		s.choices, s.branching = quickChoices, quickWork
+	if s.branching = branchWork; effort == quickEffort {
+		s.branching = quickWork
 	}
 	s.open()
 	// If the cost is zero without any purchase, no solver is needed.
@@ -327,7 +326,6 @@ type solver struct {
 	serving []int     // limits that serving takes of
 	kept    bool      // some priced point keeps them
 
-	choices   int // as wholeChoices
 	branching int // as branchWork
 
 	best struct {

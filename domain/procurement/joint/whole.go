@@ -258,9 +258,18 @@ func (s *solver) wholeMaster(root *answer) (*answer, error) {
 	if !ok {
 		return nil, nil
 	}
-	if len(s.part.Choices) > s.choices && s.best.units != nil && root != nil {
+	if len(s.part.Choices) > wholeChoices && s.best.units != nil && root != nil {
+		used := map[string]bool{} // groups of which either buys something
+		for _, j := range s.part.Choices {
+			if g := s.p.Choices[j].Group; g != "" && (s.best.units[j] > 0 || root.units[j] > wholeEnough) {
+				used[g] = true
+			}
+		}
 		for _, j := range s.part.Choices {
 			c, col, x, have := &s.p.Choices[j], s.ms.choice[j], root.units[j], float64(s.best.units[j])
+			if used[c.Group] {
+				continue // it may be another of the group, such as a tier
+			}
 			lot := float64(c.Lot)
 			low, high := math.Floor(x/lot+1e-6)*lot, math.Ceil(x/lot-1e-6)*lot
 			if x < float64(c.least()) {

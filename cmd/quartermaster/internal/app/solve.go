@@ -21,7 +21,7 @@ type SolveOptions struct {
 	EndOfHorizon bool // cost with none and with all of the remaining value credited at the end
 	Baselines    bool // results without a plan
 	// Effort ends the search for coupled pools, in about seconds of counted work; 0 stands for as
-	// long as a first bound takes and 12 more.
+	// long as a first bound takes and 10 more.
 	Effort int
 }
 

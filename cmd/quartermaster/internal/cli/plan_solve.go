@@ -106,7 +106,7 @@ horizon.`,
 	}
 	f := cmd.Flags()
 	f.DurationVar(&timeout, "timeout", 0, "stop the search after this time, such as 10m, with the best answer so far (default no limit)")
-	f.IntVar(&effort, "effort", 0, "end the search for connected pools after about this many seconds of counted work (default as long as a first bound takes, and 12 more)")
+	f.IntVar(&effort, "effort", 0, "end the search for connected pools after about this many seconds of counted work (default as long as a first bound takes, and 10 more)")
 	f.StringVar(&out, "out", "", "also write the answer to this file, as JSON")
 	f.BoolVar(&sensitivity, "sensitivity", true, "solve again with none and with all of the cost beyond the horizon credited")
 	f.BoolVar(&baselines, "baselines", true, "compare with the baselines")
