@@ -172,7 +172,7 @@ func TestViewsOfExamples(t *testing.T) {
 		{`select entity || ' ' || period_from || ' ' || prepared_by || ' ' || approved_by || ' ' || position || ' ' || method || ' ' || length(allocations_sha256) || ' ' || coalesce(postings_sha256, '-') from quartermaster.books`,
 			"e 2026-05-01 00:00:00+00 root fin 0 m1 64 -"},
 		{`select entity || ' ' || period_from || ' ' || translated || ' ' || currency || ' ' || billed || ' ' || effective from quartermaster.books_totals`,
-			"e 2026-05-01 00:00:00+00 false USD 1 2"},
+			"e 2026-05-01 00:00:00+00 false USD 1 2\ne 2026-05-01 00:00:00+00 true EUR 1 2\ne 2026-05-01 00:00:00+00 true USD 0 0"},
 		{`select plan || ' ' || position || ' ' || cost from quartermaster.plans`, "p 0 0"},
 		{`select log_partition || ' ' || record_offset || ' ' || reason from quartermaster.quarantine`, `qm.fleet/0 0 record value "no event" is no event`},
 		{`select sum(missing)::text from quartermaster.streams`, "0"},
