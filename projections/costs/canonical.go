@@ -71,6 +71,19 @@ type target struct {
 	place                          place
 }
 
+// target returns what an allocation is for.
+func (p *part) target() target {
+	l := p.allocation
+	return target{l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware, p.at()}
+}
+
+// set says what a kept allocation is for.
+func (t *target) set(p *part) {
+	l := p.allocation
+	l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware = t.workspace, t.cluster, t.deployment, t.component, t.method, t.hardware
+	p.kept = &t.place
+}
+
 // WriteCanonical divides a month, and writes its canonical form. Memory grows with lines and nodes, not
 // with allocations. It returns what was read.
 func WriteCanonical(view projections.View, month domain.Interval, w io.Writer) (*projections.Reads, *Summary, error) {
@@ -130,10 +143,10 @@ func (e *encoder) allocation(p *part) error {
 			e.charge(p.charge())
 		}
 	}
-	of := &target{l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware, p.at()}
-	n := e.target(of)
+	of := p.target()
+	n := e.target(&of)
 	if e.sums != nil {
-		e.sums.add(n, of, p)
+		e.sums.add(n, &of, p)
 	}
 	e.int(int64((l.Hour - e.hour) / domain.Hour))
 	e.hour = l.Hour

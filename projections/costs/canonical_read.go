@@ -263,8 +263,7 @@ func (r *decoder) next(p *part) bool {
 	if t == nil {
 		return false
 	}
-	l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware = t.workspace, t.cluster, t.deployment, t.component, t.method, t.hardware
-	p.kept = &t.place
+	t.set(p)
 	hours := r.int()
 	if limit := int64(math.MaxInt64 / domain.Hour / 4); hours > limit || hours < -limit || int64(r.hour/domain.Hour)+hours > limit {
 		r.fail("an hour %d after %s", hours, r.hour)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"quartermaster/domain/attribution"
+	"quartermaster/projections/dimension"
 )
 
 // The sums of a canonical form are what its records add up to, for each target and currency. They follow from the records,
@@ -54,18 +56,7 @@ func (c *Cost) amounts() [5]*attribution.Amount {
 
 func (c *Cost) times() [4]*int64 { return [...]*int64{&c.Bought, &c.Allocated, &c.Measured, &c.useful} }
 
-// merge adds the sums of another cost.
-func (c *Cost) merge(o *Cost) {
-	amounts, times := c.amounts(), c.times()
-	for i, a := range o.amounts() {
-		*amounts[i] = amounts[i].Add(*a)
-	}
-	for i, ms := range o.times() {
-		*times[i] += *ms
-	}
-}
-
-// sums returns the section of the form with the sums. Its texts and targets are numbered by themselves.
+// section returns the part of the form with the sums. Its texts and targets are numbered by themselves.
 func (s *targetCosts) section() ([]byte, error) {
 	e := newEncoder(io.Discard)
 	e.uint(uint64(len(s.all)))
@@ -160,29 +151,20 @@ func (d *Division) sum(q *Query, add func(*part, *Cost, int) error) (bool, error
 		return false, nil
 	}
 	return true, d.canonical.sums(func(t *targetCost) error {
-		return add(&part{
-			month: d.Month.From, kept: &t.target.place,
-			allocation: &attribution.Allocation{
-				Line: &attribution.Line{Currency: t.currency}, Workspace: t.target.workspace, Cluster: t.target.cluster,
-				Deployment: t.target.deployment, Component: t.target.component, MatchMethod: t.target.method, Hardware: t.target.hardware,
-			},
-		}, &t.cost, t.records)
+		p := &part{month: d.Month.From, allocation: &attribution.Allocation{Line: &attribution.Line{Currency: t.currency}}}
+		t.target.set(p)
+		return add(p, &t.cost, t.records)
 	})
 }
 
 // ofTargets reports whether a query is about what allocations of one target have in common.
 func ofTargets(q *Query) bool {
-	for _, d := range q.By {
-		if !targetDimensions[d] {
-			return false
-		}
-	}
-	for i := range q.Where {
-		if !targetDimensions[q.Where[i].Dimension] {
-			return false
-		}
-	}
-	return true
+	return byTargets(q.By) && !slices.ContainsFunc(q.Where, func(c dimension.Condition) bool { return !targetDimensions[c.Dimension] })
+}
+
+// byTargets reports whether allocations of one target have one value in each of the dimensions.
+func byTargets(by []Dimension) bool {
+	return !slices.ContainsFunc(by, func(d Dimension) bool { return !targetDimensions[d] })
 }
 
 // ErrSums means that the sums of a kept month are not those of its allocations: a program that wrote it was wrong, or not
@@ -198,37 +180,37 @@ func (d *Division) CheckSums() error {
 		target   target
 		currency string
 	}
-	want := map[of]*targetCost{}
-	at := func(p *part) *targetCost {
-		l := p.allocation
-		k := of{target{l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware, p.at()}, l.Line.Currency}
-		if want[k] == nil {
-			want[k] = &targetCost{}
+	left := map[of]*targetCost{} // of the records, without what the sums state
+	at := func(t target, currency string) *targetCost {
+		k := of{t, currency}
+		if left[k] == nil {
+			left[k] = &targetCost{}
 		}
-		return want[k]
+		return left[k]
 	}
 	if err := d.canonical.each(d.Month.From, func(p *part) error {
-		t := at(p)
+		t := at(p.target(), p.allocation.Line.Currency)
 		t.cost.add(p)
 		t.records++
 		return nil
 	}); err != nil {
 		return err
 	}
-	if _, err := (&Division{Summary: d.Summary, canonical: d.canonical}).sum(&Query{}, func(p *part, c *Cost, n int) error {
-		t := at(p)
-		for i, a := range c.amounts() {
-			*t.cost.amounts()[i] = t.cost.amounts()[i].Sub(*a)
+	if err := d.canonical.sums(func(s *targetCost) error {
+		t := at(s.target, s.currency)
+		amounts, times := t.cost.amounts(), t.cost.times()
+		for i, a := range s.cost.amounts() {
+			*amounts[i] = amounts[i].Sub(*a)
 		}
-		for i, ms := range c.times() {
-			*t.cost.times()[i] -= *ms
+		for i, ms := range s.cost.times() {
+			*times[i] -= *ms
 		}
-		t.records -= n
+		t.records -= s.records
 		return nil
 	}); err != nil {
 		return err
 	}
-	for k, t := range want {
+	for k, t := range left {
 		if t.cost != (Cost{}) || t.records != 0 {
 			return fmt.Errorf("%w: what %s is charged for %s in %s is off by %s billed, %s effective and %d allocations",
 				ErrSums, k.target.workspace, k.target.component, k.currency, t.cost.Billed, t.cost.Effective, t.records)

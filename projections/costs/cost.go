@@ -95,15 +95,14 @@ func (p *part) listed() bool {
 	return false
 }
 
-// sum adds another finished cost.
+// sum adds the sums of another cost.
 func (c *Cost) sum(o *Cost) {
-	c.Billed, c.Effective = c.Billed.Add(o.Billed), c.Effective.Add(o.Effective)
-	c.List, c.Contracted, c.Listed = c.List.Add(o.List), c.Contracted.Add(o.Contracted), c.Listed.Add(o.Listed)
-	c.Bought += o.Bought
-	c.Allocated += o.Allocated
-	c.Measured += o.Measured
-	if o.Useful != nil {
-		c.useful += *o.Useful
+	amounts, times := c.amounts(), c.times()
+	for i, a := range o.amounts() {
+		*amounts[i] = amounts[i].Add(*a)
+	}
+	for i, ms := range o.times() {
+		*times[i] += *ms
 	}
 }
 

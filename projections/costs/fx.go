@@ -69,7 +69,7 @@ func (r *Rates) Group() *Rates {
 	return &group
 }
 
-// of returns the rates of an entity.
+// ofEntity returns the rates of an entity.
 func (r *Rates) ofEntity(name string) *Rates {
 	if own := r.entities[name]; own != nil {
 		return own
@@ -87,6 +87,15 @@ func (r *Rates) all() []*Rates {
 	}
 	slices.SortFunc(all, func(a, b *Rates) int { return strings.Compare(a.Currency, b.Currency) })
 	return all
+}
+
+// to returns the rates to a currency of the books; nil if there are none.
+func (r *Rates) to(currency string) *Rates {
+	all := r.all()
+	if i := slices.IndexFunc(all, func(of *Rates) bool { return of.Currency == currency }); i >= 0 {
+		return all[i]
+	}
+	return nil
 }
 
 // currencies returns the currencies of entities with one of their own; nil if there are none.
@@ -282,17 +291,13 @@ func FrozenRates(p *domain.ClosePrepared) (*Rates, error) {
 	r := newRates(currencies, func(currency string) *Rates {
 		return &Rates{Currency: currency, month: p.Period, frozen: true, known: map[rateKey]*bookRate{}, closing: map[string]*bookRate{}}
 	})
-	to := map[string]*Rates{}
-	for _, of := range r.all() {
-		to[of.Currency] = of
-	}
 	for i := range p.Rates {
 		b := &bookRate{BooksRate: p.Rates[i]}
 		var err error
 		if b.rate, err = attribution.RateOf(b.Rate); err != nil {
 			return nil, fmt.Errorf("the rate of %s in %s that %s was closed with: %w", b.Base, b.Quote, monthText(p.Period), err)
 		}
-		switch of := to[b.Quote]; {
+		switch of := r.to(b.Quote); {
 		case of == nil: // no books are kept in it
 		case b.Kind == domain.FXClosing:
 			of.closing[b.Base] = b
@@ -698,20 +703,13 @@ func (d *Division) FX(r, now *Rates) (*FXMonth, error) {
 
 // close takes the closing rate that the month was closed with, else that of now.
 func (b *FXBalance) close(r, now *Rates) error {
-	to := func(all *Rates) *Rates {
-		if all == nil {
-			return nil
-		}
-		i := slices.IndexFunc(all.all(), func(of *Rates) bool { return of.Currency == b.Books })
-		if i < 0 {
-			return nil
-		}
-		return all.all()[i]
+	var closing *Rates
+	if now != nil {
+		closing = now.to(b.Books)
 	}
-	closing := to(now)
-	if r.frozen {
-		if _, _, problem := to(r).Closing(b.Currency); problem == "" {
-			closing = to(r)
+	if frozen := r.to(b.Books); r.frozen {
+		if _, _, problem := frozen.Closing(b.Currency); problem == "" {
+			closing = frozen
 		}
 	}
 	if closing == nil {

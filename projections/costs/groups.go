@@ -71,10 +71,7 @@ func newSums(q *Query) (*sums, error) {
 	if s.picker, err = dimensions.Picker(q.Where); err != nil {
 		return nil, fmt.Errorf("costs where %v: %w", q.Where, err)
 	}
-	s.ofTargets, s.targets = true, map[targetKey]targetSum{}
-	for _, d := range q.By {
-		s.ofTargets = s.ofTargets && targetDimensions[d]
-	}
+	s.ofTargets, s.targets = byTargets(q.By), map[targetKey]targetSum{}
 	switch q.LargestBy {
 	case "", Effective, Billed:
 		return s, nil
@@ -100,8 +97,8 @@ func (s *sums) addSum(p *part, c *Cost, allocations int) {
 		return
 	}
 	sum, total := s.of(p)
-	sum.merge(c)
-	total.merge(c)
+	sum.sum(c)
+	total.sum(c)
 	sum.allocations += allocations
 }
 

@@ -64,15 +64,16 @@ func (p *Posting) part() (*part, error) {
 		}
 		*to.has = true
 	}
-	return &part{
-		month: month.From, kept: &t.place, keptCharge: &Charge{r.texts, r.numbers}, priced: prices,
+	at := &part{
+		month: month.From, keptCharge: &Charge{r.texts, r.numbers}, priced: prices,
 		allocation: &attribution.Allocation{
-			Line: r.line, Hour: r.hour, Workspace: t.workspace, Cluster: t.cluster, Deployment: t.deployment,
-			Component: t.component, MatchMethod: t.method, Hardware: t.hardware,
+			Line: r.line, Hour: r.hour,
 			Billed: p.Billed, Effective: p.Effective, Weight: r.share, Of: attribution.Whole(1),
 			BoughtMs: r.ms[0], AllocatedMs: r.ms[1], UsefulMs: r.ms[2], MeasuredMs: r.ms[3],
 		},
-	}, nil
+	}
+	t.set(at)
+	return at, nil
 }
 
 // costDelta is a difference in both ledgers.
@@ -91,8 +92,7 @@ type delta struct {
 type targets map[target]*target
 
 func (t targets) of(p *part) *target {
-	l := p.allocation
-	want := target{l.Workspace, l.Cluster, l.Deployment, l.Component, l.MatchMethod, l.Hardware, p.at()}
+	want := p.target()
 	known := t[want]
 	if known == nil {
 		known = &want
