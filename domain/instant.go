@@ -90,6 +90,29 @@ func ParseInstant(s string) (Instant, error) {
 	return InstantOf(v), nil
 }
 
+// ParseTime reads what a person writes: an RFC 3339 time, or a date or month in UTC for its beginning.
+func ParseTime(s string) (Instant, error) {
+	for _, layout := range []string{time.DateOnly, "2006-01"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return ParseInstant(t.Format(time.RFC3339))
+		}
+	}
+	t, err := ParseInstant(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w; a date such as 2026-05-01 or a month such as 2026-05 also works", err)
+	}
+	return t, nil
+}
+
+// Month returns the calendar month, in UTC, that holds t.
+func (t Instant) Month() Interval {
+	at := t.Time()
+	return Interval{
+		InstantOf(time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)),
+		InstantOf(time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)),
+	}
+}
+
 // Interval is half-open: From belongs to it, To does not.
 type Interval struct {
 	From Instant `json:"from"`

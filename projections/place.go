@@ -239,10 +239,7 @@ func billedIn(scope, line string, period domain.Interval) Placement {
 }
 
 // BillingMonth returns the calendar month, in UTC, that a time lies in.
-func BillingMonth(t domain.Instant) domain.Interval {
-	from := domain.Instant(MonthStart(t)) * domain.Hour
-	return domain.Interval{From: from, To: domain.InstantOf(from.Time().AddDate(0, 1, 0))}
-}
+func BillingMonth(t domain.Instant) domain.Interval { return t.Month() }
 
 // ParseMonth returns the calendar month, in UTC, that a text such as 2026-05 names.
 func ParseMonth(text string) (domain.Interval, error) {

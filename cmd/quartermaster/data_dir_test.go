@@ -115,7 +115,7 @@ func TestInstantFlag(t *testing.T) {
 		"2026-05": may, "2026-05-01": may, "2026-05-01T02:00:00+02:00": may, "2026-05-01T00:00:00Z": may,
 		"2026-05-01 00:00": 0, "yesterday": 0, "": 0, "2026-13": 0, "0001-01-01": 0,
 	} {
-		got, err := app.ParseTime(s)
+		got, err := domain.ParseTime(s)
 		if (err == nil) != (want != 0) || got != want {
 			t.Errorf("%q: %s, %v", s, got, err)
 		}

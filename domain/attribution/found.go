@@ -1,10 +1,6 @@
 package attribution
 
-import (
-	"time"
-
-	"quartermaster/domain"
-)
+import "quartermaster/domain"
 
 // What a division finds out about machines: billed but not seen, and seen but not billed.
 
@@ -70,13 +66,11 @@ func (b *bills) due() domain.Interval {
 		return b.Interval
 	}
 	due, length := b.Interval, b.last.Length()
-	at := (b.last.From + length/2).Time()
-	from := domain.InstantOf(time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC))
-	to := domain.InstantOf(time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC))
-	if after := to - due.To - length/2; after > 0 {
+	month := (b.last.From + length/2).Month()
+	if after := month.To - due.To - length/2; after > 0 {
 		due.To += (after + length - 1) / length * length
 	}
-	if before := due.From - length + length/2 - from; before >= 0 {
+	if before := due.From - length + length/2 - month.From; before >= 0 {
 		due.From -= (before/length + 1) * length
 	}
 	return due

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math/big"
 	"slices"
-	"time"
 
 	"github.com/shopspring/decimal"
 
@@ -15,10 +14,7 @@ import (
 // is by its time.
 func monthOf(t domain.Instant) *rat {
 	at := t.Time()
-	month := domain.Interval{
-		From: domain.InstantOf(time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)),
-		To:   domain.InstantOf(time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)),
-	}
+	month := t.Month()
 	whole := frac(int64(at.Year())*12+int64(at.Month())-1, 1)
 	return sum(whole, frac(int64(t-month.From), int64(month.To-month.From)))
 }

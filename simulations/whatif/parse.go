@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/shopspring/decimal"
 
@@ -316,15 +315,10 @@ func (e entry) instant(key string) domain.Instant {
 	if s == "" {
 		return 0
 	}
-	for _, layout := range []string{time.DateOnly, "2006-01"} {
-		if t, err := time.Parse(layout, s); err == nil {
-			s = t.Format(time.RFC3339)
-		}
-	}
-	t, err := domain.ParseInstant(s)
+	t, err := domain.ParseTime(s)
 	if err != nil || t <= 0 {
 		e.fault(key, "%q is not a time; write a date such as 2026-09-01, a month such as 2026-09, or a time such as "+
-			"2026-09-01T06:00:00Z", e.text(key))
+			"2026-09-01T06:00:00Z", s)
 		return 0
 	}
 	return t

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
@@ -135,21 +134,11 @@ func (a *Archive) Point(text string) (domain.Position, error) {
 		}
 		return at, nil
 	}
-	t, err := parseTime(text)
+	t, err := domain.ParseTime(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %q is neither a position nor a time: %w; a date such as 2026-05-01 or a month such as 2026-05 also works",
-			ErrPoint, domain.Clip(text, 100), err)
+		return nil, fmt.Errorf("%w: %q is neither a position nor a time: %w", ErrPoint, domain.Clip(text, 100), err)
 	}
 	return a.before(t, end)
-}
-
-func parseTime(text string) (domain.Instant, error) {
-	for _, layout := range []string{time.DateOnly, "2006-01"} {
-		if t, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
-			return domain.ParseInstant(t.Format(time.RFC3339))
-		}
-	}
-	return domain.ParseInstant(text)
 }
 
 // before returns, for each partition, the offset of the first record of a time or later.

@@ -82,7 +82,7 @@ func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 		to, err = domain.ParsePosition(asOf)
 	default:
 		var t domain.Instant
-		if t, err = ParseTime(asOf); err != nil {
+		if t, err = domain.ParseTime(asOf); err != nil {
 			break
 		}
 		if t > Now() {

@@ -458,20 +458,6 @@ func (h *Conn) CloseBroker() error {
 // Now is the program's clock.
 func Now() domain.Instant { return domain.InstantOf(time.Now()) }
 
-// ParseTime parses a time of the command line: RFC 3339, or a date or month in UTC.
-func ParseTime(s string) (domain.Instant, error) {
-	for _, layout := range []string{time.DateOnly, "2006-01"} {
-		if t, err := time.ParseInLocation(layout, s, time.UTC); err == nil {
-			return domain.ParseInstant(t.Format(time.RFC3339))
-		}
-	}
-	t, err := domain.ParseInstant(s)
-	if err != nil {
-		return 0, fmt.Errorf("%w; a date such as 2026-05-01 or a month such as 2026-05 also works", err)
-	}
-	return t, nil
-}
-
 // withLog opens the log without folding it.
 func (s *App) withLog(ctx context.Context, work func(*Conn) error) (err error) {
 	h, err := s.OpenLog(ctx)

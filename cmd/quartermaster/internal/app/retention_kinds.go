@@ -29,7 +29,7 @@ func beforeTime(s string) (domain.Instant, error) {
 	if s == "" {
 		return 0, nil
 	}
-	t, err := ParseTime(s)
+	t, err := domain.ParseTime(s)
 	if err != nil {
 		return 0, invalid("before", "%w", err)
 	}

@@ -101,7 +101,7 @@ func timeFlag(flag, text string, at *domain.Instant) (err error) {
 	if text == "" {
 		return nil
 	}
-	if *at, err = app.ParseTime(text); err != nil {
+	if *at, err = domain.ParseTime(text); err != nil {
 		return commandline.Usagef("--%s: %w", flag, err)
 	}
 	return nil

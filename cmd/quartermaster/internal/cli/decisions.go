@@ -38,7 +38,7 @@ for example a rate for last month, or a policy for next month.`,
 				if x.text == "" {
 					continue
 				}
-				if *x.at, err = app.ParseTime(x.text); err != nil {
+				if *x.at, err = domain.ParseTime(x.text); err != nil {
 					return commandline.Usagef("--%s: %w", x.flag, err)
 				}
 			}

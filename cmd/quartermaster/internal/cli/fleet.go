@@ -37,7 +37,7 @@ counted.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if at != "" {
-				t, err := app.ParseTime(at)
+				t, err := domain.ParseTime(at)
 				if err != nil {
 					return commandline.Usagef("--at: %w", err)
 				}

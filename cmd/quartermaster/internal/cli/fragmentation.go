@@ -47,7 +47,7 @@ cluster's effective price per GPU-hour in the billing month before --at.`,
 			var t domain.Instant
 			if at != "" {
 				var err error
-				if t, err = app.ParseTime(at); err != nil {
+				if t, err = domain.ParseTime(at); err != nil {
 					return commandline.Usagef("--at: %w", err)
 				}
 			}

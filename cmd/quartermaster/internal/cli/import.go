@@ -10,6 +10,7 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/importer"
 	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
 )
 
 type importFlags struct {
@@ -127,7 +128,7 @@ func must(err error) {
 func (fl *importFlags) options() (importer.Options, error) {
 	opts := fl.opts
 	if fl.epoch != "" {
-		t, err := app.ParseTime(fl.epoch)
+		t, err := domain.ParseTime(fl.epoch)
 		if err != nil {
 			return opts, commandline.Usagef("--epoch: %w", err)
 		}

@@ -91,7 +91,7 @@ func (fl *exportFlags) wanted() (app.Export, error) {
 		if at.text == "" {
 			continue
 		}
-		if *at.into, err = app.ParseTime(at.text); err != nil {
+		if *at.into, err = domain.ParseTime(at.text); err != nil {
 			return x, commandline.Usagef("--%s: %w", at.flag, err)
 		}
 	}

@@ -38,7 +38,7 @@ func (a *Program) modelsCommand() *cobra.Command {
 			var t domain.Instant
 			if at != "" {
 				var err error
-				if t, err = app.ParseTime(at); err != nil {
+				if t, err = domain.ParseTime(at); err != nil {
 					return commandline.Usagef("--at: %w", err)
 				}
 			}

@@ -98,7 +98,7 @@ func (n *nodeFacts) read(nodes []string) error {
 	}
 	if n.from != "" {
 		var err error
-		if n.From, err = app.ParseTime(n.from); err != nil {
+		if n.From, err = domain.ParseTime(n.from); err != nil {
 			return commandline.Usagef("--from: %w", err)
 		}
 	}

@@ -84,7 +84,7 @@ excluded, nothing is recorded and the exit status is 1.`,
 			}
 			var at domain.Instant
 			if fl.at != "" {
-				if at, err = app.ParseTime(fl.at); err != nil {
+				if at, err = domain.ParseTime(fl.at); err != nil {
 					return commandline.Usagef("--at: %w", err)
 				}
 			}

@@ -166,7 +166,7 @@ func (fl *backtestFlags) question() (*app.BacktestQuery, error) {
 		if n.text == "" {
 			continue
 		}
-		at, err := app.ParseTime(n.text)
+		at, err := domain.ParseTime(n.text)
 		if err != nil {
 			return nil, commandline.Usagef("--%s: %w", n.flag, err)
 		}

@@ -22,7 +22,7 @@ func dec(s string) domain.Decimal { return decimal.RequireFromString(s) }
 // someDay returns a day of the test's years.
 func someDay(t *testing.T, s string) domain.Instant {
 	t.Helper()
-	at, err := app.ParseTime(s)
+	at, err := domain.ParseTime(s)
 	if err != nil {
 		t.Fatal(err)
 	}

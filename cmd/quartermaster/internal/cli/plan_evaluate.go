@@ -97,7 +97,7 @@ func (a *Program) instanceOfLog(ctx context.Context, fl *planFlags, asOf string)
 	}
 	var at domain.Instant
 	if fl.at != "" {
-		if at, err = app.ParseTime(fl.at); err != nil {
+		if at, err = domain.ParseTime(fl.at); err != nil {
 			return nil, commandline.Usagef("--at: %w", err)
 		}
 	}

@@ -74,7 +74,7 @@ the answer counts such hours.`,
 				return err
 			}
 			if when != "" {
-				if q.At, err = app.ParseTime(when); err != nil {
+				if q.At, err = domain.ParseTime(when); err != nil {
 					return commandline.Usagef("--at: %w", err)
 				}
 			}
@@ -105,7 +105,7 @@ func knownChanges(launches, ignore []string) ([]forecast.Change, error) {
 		if !ok {
 			return nil, commandline.Usagef("--launch %q: want TIME=UNITS, for example 2026-07-01=+16", text)
 		}
-		at, err := app.ParseTime(when)
+		at, err := domain.ParseTime(when)
 		if err != nil {
 			return nil, commandline.Usagef("--launch %q: %w", text, err)
 		}
@@ -122,8 +122,8 @@ func knownChanges(launches, ignore []string) ([]forecast.Change, error) {
 		}
 		c := forecast.Change{Ignored: true}
 		var err error
-		if c.Span.From, err = app.ParseTime(from); err == nil {
-			c.Span.To, err = app.ParseTime(to)
+		if c.Span.From, err = domain.ParseTime(from); err == nil {
+			c.Span.To, err = domain.ParseTime(to)
 		}
 		if err != nil {
 			return nil, commandline.Usagef("--ignore %q: %w", text, err)

@@ -55,7 +55,7 @@ func (q *quarantineFilter) read() (err error) {
 		if x.text == "" {
 			continue
 		}
-		if *x.at, err = app.ParseTime(x.text); err != nil {
+		if *x.at, err = domain.ParseTime(x.text); err != nil {
 			return fmt.Errorf("--%s: %w", x.flag, err)
 		}
 	}

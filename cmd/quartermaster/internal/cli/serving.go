@@ -27,11 +27,11 @@ func (s *spanFlags) add(cmd *cobra.Command) {
 }
 
 func (s *spanFlags) read() (domain.Interval, error) {
-	from, err := app.ParseTime(s.from)
+	from, err := domain.ParseTime(s.from)
 	if err != nil {
 		return domain.Interval{}, commandline.Usagef("--from: %w", err)
 	}
-	to, err := app.ParseTime(s.to)
+	to, err := domain.ParseTime(s.to)
 	if err != nil {
 		return domain.Interval{}, commandline.Usagef("--to: %w", err)
 	}
