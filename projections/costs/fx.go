@@ -345,6 +345,18 @@ func (r *Rates) missing() error {
 	return &RatesError{strings.Join(to, ", "), r.month, problems}
 }
 
+// lacking returns an error of problems with rates to the currencies of the books; nil if there are none.
+func (r *Rates) lacking(problems map[string]bool) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	var to []string
+	for _, of := range r.all() {
+		to = append(to, of.Currency)
+	}
+	return &RatesError{strings.Join(to, ", "), r.month, slices.Sorted(maps.Keys(problems))}
+}
+
 func (r *Rates) keys() []rateKey {
 	keys := make([]rateKey, 0, len(r.known))
 	for k := range r.known {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
@@ -109,12 +108,8 @@ func (j *journalMaker) toBooks() error {
 	if j.in.Rates == nil {
 		return nil
 	}
-	if len(j.problems) > 0 {
-		var to []string
-		for _, of := range j.in.Rates.all() {
-			to = append(to, of.Currency)
-		}
-		return &RatesError{strings.Join(to, ", "), j.in.Division.Month, slices.Sorted(maps.Keys(j.problems))}
+	if err := j.in.Rates.lacking(j.problems); err != nil {
+		return err
 	}
 	keys := slices.SortedFunc(maps.Keys(j.lines), func(a, b journalLine) int { return a.compare(&b) })
 	groups := map[journalLine][]*booked{}

@@ -208,10 +208,10 @@ func (r *PostingRates) in(month string, p *part) (*part, error) {
 
 // missing returns an error of [RatesError] if rates were missing.
 func (r *PostingRates) missing() error {
-	if r == nil || len(r.problems) == 0 {
+	if r == nil {
 		return nil
 	}
-	return &RatesError{r.rates.Currency, r.rates.month, slices.Sorted(maps.Keys(r.problems))}
+	return r.rates.lacking(r.problems)
 }
 
 // ExportPostings calls yield with a row for every posting that the filter selects, in their order, until yield returns

@@ -186,17 +186,26 @@ func (c *Caller) ArchiveClosed(ctx context.Context, key ed25519.PrivateKey) (*Ar
 	if err != nil || ans.note == nil {
 		return ans, err
 	}
-	env := &domain.Envelope{
-		Time: Now(), Subject: h.ID,
-		Event: &domain.CheckpointSigned{Entity: Platform, Position: ans.ends.String(), Note: ans.note},
-	}
-	if err := domain.Validate(env); err != nil {
-		return nil, fmt.Errorf("note the checkpoint: %w", err)
+	env, err := h.checkpointSigned(Now(), ans.ends, ans.note)
+	if err != nil {
+		return nil, err
 	}
 	if err := h.Stream("close-checkpoint").Append(ctx, env); err != nil {
 		return nil, fmt.Errorf("note the checkpoint in the log: %w", err)
 	}
 	return ans, h.CatchUp(ctx)
+}
+
+// checkpointSigned returns the event that notes a checkpoint in the log.
+func (h *Conn) checkpointSigned(at domain.Instant, pos domain.Position, note []byte) (*domain.Envelope, error) {
+	env := &domain.Envelope{
+		Time: at, Subject: h.ID,
+		Event: &domain.CheckpointSigned{Entity: Platform, Position: pos.String(), Note: note},
+	}
+	if err := domain.Validate(env); err != nil {
+		return nil, fmt.Errorf("sign checkpoint: %w", err)
+	}
+	return env, nil
 }
 
 // checkpoint states what is archived, and what rows there are if rows is not nil, signs a checkpoint of

@@ -523,31 +523,36 @@ func (c *Caller) ImportColumns(ctx context.Context, kind importer.Kind, opts imp
 		return err
 	}
 	if kind == importer.Usage {
-		opts.Declared = func(node string, at domain.Instant) (*domain.NodeRegistered, error) {
-			return h.declaredNode(ctx, opts.Cluster, node, at)
+		var auth *registry.Authority // of all nodes, read for the first one
+		opts.Declared = func(node string, at domain.Instant) (ev *domain.NodeRegistered, err error) {
+			err = h.View(ctx, func(v projections.View) error {
+				if auth == nil {
+					if auth, err = registry.NewAuthority(v); err != nil {
+						return err
+					}
+				}
+				ev, err = declaredNode(v, auth, opts.Cluster, node, at)
+				return err
+			})
+			return ev, err
 		}
 	}
 	return h.importFiles(ctx, files, strict, columnsOf(kind, opts), done)
 }
 
 // declaredNode returns the description of a node that is in force at a time, nil if there is none.
-func (h *Conn) declaredNode(ctx context.Context, cluster, node string, at domain.Instant) (ev *domain.NodeRegistered, err error) {
-	err = h.View(ctx, func(v projections.View) error {
-		auth, err := registry.NewAuthority(v)
-		if err != nil {
-			return err
-		}
-		k := projections.Key{Table: projections.TableNodes, Scope: cluster, ID: node}
-		row, err := v.Get(k)
-		if err != nil || row == nil {
-			return err
-		}
-		if in := auth.At(k, row.(*projections.History), at); in != nil {
-			ev, _ = in.Event.(*domain.NodeRegistered) // nil if it was retired
-		}
-		return nil
-	})
-	return ev, err
+func declaredNode(v projections.View, auth *registry.Authority, cluster, node string, at domain.Instant) (*domain.NodeRegistered, error) {
+	k := projections.Key{Table: projections.TableNodes, Scope: cluster, ID: node}
+	row, err := v.Get(k)
+	if err != nil || row == nil {
+		return nil, err
+	}
+	in := auth.At(k, row.(*projections.History), at)
+	if in == nil {
+		return nil, nil
+	}
+	ev, _ := in.Event.(*domain.NodeRegistered) // nil if it was retired
+	return ev, nil
 }
 
 // ImportBills is ImportColumns for suppliers' bills in the columns of FOCUS. Rows without an

@@ -207,12 +207,9 @@ func (h *Conn) Checkpoint(ctx context.Context, key ed25519.PrivateKey, life, at 
 	if err != nil {
 		return "", err
 	}
-	env := &domain.Envelope{
-		Time: at, Subject: h.ID,
-		Event: &domain.CheckpointSigned{Entity: Platform, Position: pos.String(), Note: signed},
-	}
-	if err := domain.Validate(env); err != nil {
-		return "", fmt.Errorf("sign checkpoint: %w", err)
+	env, err := h.checkpointSigned(at, pos, signed)
+	if err != nil {
+		return "", err
 	}
 	if err := h.recordOnce(ctx, source, life, env); err != nil {
 		return "", err
