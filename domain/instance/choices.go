@@ -237,9 +237,11 @@ func (m *model) offerChoices(o *Offer, path string) error {
 					if err != nil {
 						return fault(path+"/hourly", err, "%v", err)
 					}
-					x.spends = append(x.spends, joint.SpendCover{
-						Spend: m.spendOf[o.Spend], From: r.from, To: r.to, PerHour: perHour,
-					})
+					if perHour > 0 {
+						x.spends = append(x.spends, joint.SpendCover{
+							Spend: m.spendOf[o.Spend], From: r.from, To: r.to, PerHour: perHour,
+						})
+					}
 					continue
 				}
 				x.covers = append(x.covers, joint.Cover{

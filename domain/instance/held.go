@@ -152,7 +152,7 @@ func (m *model) commitments() error {
 				}
 				before := domain.Interval{From: c.Term.From, To: first.From}
 				for e := range n {
-					if l := m.cal.spans[e].Length(); m.cal.overlap(e, until) == l && m.cal.overlap(e, before) < l {
+					if l := m.cal.spans[e].Length(); perHour > 0 && m.cal.overlap(e, until) == l && m.cal.overlap(e, before) < l {
 						x.spends = append(x.spends, joint.SpendCover{
 							Spend: m.spendOf[c.Spend], From: e, To: e + 1, PerHour: perHour,
 						})

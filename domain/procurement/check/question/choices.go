@@ -133,7 +133,9 @@ func (r *reading) sell(o *offer) error {
 				if err != nil {
 					return err
 				}
-				c.spends = append(c.spends, SpendCover{c.spend, s.from, s.to, perHour})
+				if perHour > 0 {
+					c.spends = append(c.spends, SpendCover{c.spend, s.from, s.to, perHour})
+				}
 			}
 			r.choices = append(r.choices, c)
 		}

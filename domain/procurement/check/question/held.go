@@ -166,7 +166,7 @@ func (r *reading) hold() error {
 				}
 				before := domain.Interval{From: c.Term.From, To: first.From}
 				for e := range n {
-					if l := r.cal.span(e).Length(); r.cal.common(e, until) == l && r.cal.common(e, before) < l {
+					if l := r.cal.span(e).Length(); perHour > 0 && r.cal.common(e, until) == l && r.cal.common(e, before) < l {
 						x.spends = append(x.spends, SpendCover{x.spend, e, e + 1, perHour})
 					}
 				}
