@@ -21,17 +21,12 @@ type Answer struct {
 
 	Purchases []Purchase `json:"purchases"`
 	// Cost is expected over the scenarios: the sum of Committed, Bought, Serving and Penalty.
-	Cost       domain.Decimal `json:"cost"`
-	Committed  domain.Decimal `json:"committed_cost"`
-	Bought     domain.Decimal `json:"purchase_cost"`
-	Serving    domain.Decimal `json:"serving_cost"` // on-demand, spot, transfer
-	Penalty    domain.Decimal `json:"shortage_penalty"`
-	LowerBound domain.Decimal `json:"lower_bound"`
-	// Unproven lists pools without a proven bound; LowerBound counts their cost as zero. Their
-	// demand may be deferred. Of the two schedules that were tried, Waiting names the cheaper one;
-	// a third schedule may cost less.
-	Unproven    []string       `json:"no_proven_bound,omitempty"`
-	Waiting     Waiting        `json:"waiting,omitempty"`     // "" where a bound is proven
+	Cost        domain.Decimal `json:"cost"`
+	Committed   domain.Decimal `json:"committed_cost"`
+	Bought      domain.Decimal `json:"purchase_cost"`
+	Serving     domain.Decimal `json:"serving_cost"` // on-demand, spot, transfer
+	Penalty     domain.Decimal `json:"shortage_penalty"`
+	LowerBound  domain.Decimal `json:"lower_bound"`
 	Interrupted bool           `json:"interrupted,omitempty"` // the search was stopped ([SolveUntil])
 	Gap         domain.Decimal `json:"gap"`                   // (cost − lower_bound) ÷ lower_bound, twelve digits
 	// Nominal is the money paid within the horizon, undiscounted and without penalties: the sum of
@@ -56,15 +51,6 @@ type Answer struct {
 	Proof     []Proof    `json:"certificate"` // by component
 	Notes     []string   `json:"notes,omitempty"`
 }
-
-// Waiting is a schedule for deferrable work.
-type Waiting string
-
-// The schedules. Levelled work runs in the hour of its window in which its pool is least loaded.
-const (
-	AsItComes Waiting = "as_it_comes"
-	Levelled  Waiting = "levelled"
-)
 
 // Terminal is the cost of the same purchases under another salvage share. Where the instance was
 // solved again under that share, it also holds the best purchases.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
-	"strings"
 
 	"github.com/shopspring/decimal"
 
@@ -74,12 +73,6 @@ func (m *model) answer(s *solution) (*Answer, error) {
 	}
 	cost.Add(cost, m.needless(s.units))
 	a.Cost = a.Committed.Add(m.quotient(cost, true))
-	if m.unproven() {
-		a.Waiting = AsItComes
-		if m.loads.level {
-			a.Waiting = Levelled
-		}
-	}
 	a.Penalty = m.penalty(o)
 	a.Serving = a.Cost.Sub(a.Committed).Sub(a.Bought).Sub(a.Penalty)
 	if err := m.certify(a, s); err != nil {
@@ -169,17 +162,8 @@ func (m *model) certify(a *Answer, s *solution) error {
 		}
 		x.Document = text
 		x.Bound = m.bounded(c, p.report)
-		if c.unproven {
-			a.Unproven = append(a.Unproven, x.Pools...)
-		}
 		bound.Add(bound, x.Bound)
 		a.Proof = append(a.Proof, x)
-	}
-	slices.Sort(a.Unproven)
-	if len(a.Unproven) > 0 {
-		a.Notes = append(a.Notes,
-			fmt.Sprintf("no proven bound: in %s work may wait; it runs %s, and another way may cost less",
-				strings.Join(a.Unproven, ", "), strings.ReplaceAll(string(a.Waiting), "_", " ")))
 	}
 	a.LowerBound = a.Committed.Add(m.quotient(bound, false))
 	switch {

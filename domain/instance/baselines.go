@@ -431,6 +431,6 @@ func Compare(ctx context.Context, in *Instance, a *Answer) (err error) {
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	a.Baselines, err = a.loads().baselines(ctx, in)
+	a.Baselines, err = newLoads().baselines(ctx, in)
 	return err
 }

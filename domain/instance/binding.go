@@ -248,10 +248,6 @@ func (m *model) weigh(a *Answer) {
 	if !a.Gap.GreaterThan(plainGap) {
 		return
 	}
-	if len(a.Unproven) > 0 { // the gap excludes these pools, and prices are those of one schedule only
-		a.Binding = []Binding{}
-		return
-	}
 	note := fmt.Sprintf("the gap is %s %%: these purchases cost up to %s %s more than the best could, which is "+
 		"not known closer",
 		a.Gap.Shift(2).RoundUp(3), a.Cost.Sub(a.LowerBound).RoundUp(2), m.in.Currency)

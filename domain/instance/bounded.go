@@ -7,15 +7,11 @@ import (
 	"quartermaster/domain/procurement/check"
 )
 
-// bounded converts a solution's bound into one that holds for the instance as stated. It is 0 where
-// a schedule of deferrable work other than the solved one may cost less. Where a budget counts more
+// bounded converts a solution's bound into one that holds for the instance as stated. Where a budget counts more
 // than is spent (see [model.refine]), the problem is tighter than the instance. Enlarging the
 // budget by that excess would allow all that the instance allows; the bound is what the certificate
 // proves then.
 func (m *model) bounded(c *component, by check.Report) *big.Int {
-	if c.unproven {
-		return new(big.Int)
-	}
 	if c.joint == nil || len(c.bounds) == 0 {
 		return by.Bound
 	}

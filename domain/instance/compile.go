@@ -42,10 +42,7 @@ type model struct {
 	heldAccrual                      [][]domain.Decimal // by pool; the last is charged to no pool
 	owed                             domain.Decimal     // present value of existing commitments
 
-	// loads is shared by all models of an instance. exact marks the deferrable demands whose
-	// least-cost schedule is known.
-	loads *loads
-	exact []bool
+	loads *loads // shared by all models of an instance
 
 	choices []choice
 	needs   []joint.Need
@@ -66,10 +63,6 @@ type component struct {
 	joint *joint.Problem
 	// offers maps, for alone, an offer and its start epoch to the choice.
 	offers map[[2]int]int
-	// unproven means that the component has deferrable demand for which another schedule may cost
-	// less than the one in the problem. A bound of the problem is then not a bound of the
-	// component.
-	unproven bool
 }
 
 // newModel prepares a validated instance. terminal replaces the salvage share of terms beyond the
@@ -95,7 +88,6 @@ func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
 	m.region = index(len(in.Regions), func(i int) string { return in.Regions[i].ID })
 	m.pool = index(len(in.Pools), func(i int) string { return in.Pools[i].ID })
 	m.demand = index(len(in.Demands), func(i int) string { return in.Demands[i].ID })
-	m.exact = make([]bool, len(in.Demands))
 	m.spendRates()
 	for i := range in.Demands {
 		m.ways = append(m.ways, m.routes(&in.Demands[i]))
@@ -216,7 +208,6 @@ func (m *model) states(ctx context.Context) error {
 		return err
 	}
 	m.cut()
-	m.findExact()
 	for i := range m.components {
 		if err := m.state(ctx, &m.components[i]); err != nil {
 			return err
@@ -330,7 +321,8 @@ func permille(share domain.Decimal) int { return int(share.Shift(3).IntPart()) }
 
 // single reports whether procurement can solve a component by itself.
 func (m *model) single(c *component) bool {
-	if len(c.pools) != 1 || len(c.demands) != 1 || len(c.needs)+len(c.bounds)+len(c.spends) > 0 {
+	if len(c.pools) != 1 || len(c.demands) != 1 || len(c.needs)+len(c.bounds)+len(c.spends) > 0 ||
+		m.in.Demands[c.demands[0]].waits() {
 		return false
 	}
 	return !slices.ContainsFunc(c.choices, func(i int) bool {
@@ -490,9 +482,11 @@ func (m *model) stateJoint(ctx context.Context, c *component) error {
 	}
 	var extra []domain.Decimal
 	for i, d := range c.demands {
-		out.Demands = append(out.Demands, joint.Demand{
-			ID: m.in.Demands[d].ID, Interruptible: permille(m.in.Demands[d].Interruptible),
-		})
+		of := joint.Demand{ID: m.in.Demands[d].ID, Interruptible: permille(m.in.Demands[d].Interruptible)}
+		if m.in.Demands[d].waits() {
+			of.Window = m.in.Demands[d].DeferHours
+		}
+		out.Demands = append(out.Demands, of)
 		for _, r := range m.ways[d] {
 			out.Routes = append(out.Routes, joint.Route{Demand: i, Pool: pool[r.pool], Num: r.num, Den: r.den})
 			extra = append(extra, r.extra)
@@ -638,13 +632,14 @@ func (m *model) jointEpoch(
 	return x, nil
 }
 
-// slots counts the hours of each combination of demands.
+// slots counts the hours of each combination of demands, or lists all hours if some demand waits.
 func (m *model) slots(ctx context.Context, c *component, out *joint.Problem) error {
 	if len(c.demands) == 0 {
 		return nil
 	}
+	some := slices.ContainsFunc(c.demands, func(d int) bool { return m.in.Demands[d].waits() })
 	for s := range m.scenarios {
-		all := make([][]int, len(c.demands))
+		all, waits := make([][]int, len(c.demands)), make([][]int, len(c.demands))
 		for i, d := range c.demands {
 			err := ctx.Err()
 			if err != nil {
@@ -653,6 +648,15 @@ func (m *model) slots(ctx context.Context, c *component, out *joint.Problem) err
 			if all[i], err = m.levels(d, s); err != nil {
 				return err
 			}
+			if m.in.Demands[d].waits() {
+				if waits[i], err = m.waiting(d, s); err != nil {
+					return err
+				}
+			}
+		}
+		if some {
+			m.hourly(all, waits, s, out)
+			continue
 		}
 		for e := range m.cal.n {
 			if err := ctx.Err(); err != nil {
@@ -692,6 +696,22 @@ func (m *model) slots(ctx context.Context, c *component, out *joint.Problem) err
 		}
 	}
 	return nil
+}
+
+// hourly lists all hours of a scenario.
+func (m *model) hourly(all, waits [][]int, s int, out *joint.Problem) {
+	for e := range m.cal.n {
+		k := &out.Epochs[e].Cases[s]
+		for h := m.cal.hours[e]; h < m.cal.hours[e+1]; h++ {
+			x := joint.Slot{Hours: 1, Units: make([]int, len(all)), Waits: make([]int, len(all))}
+			for i := range all {
+				if x.Units[i] = all[i][h]; waits[i] != nil {
+					x.Waits[i] = waits[i][h]
+				}
+			}
+			k.Slots = append(k.Slots, x)
+		}
+	}
 }
 
 // Takes is the amount of a quota that one unit takes, 1 if its pools differ. A remainder of the

@@ -130,9 +130,9 @@ type Demand struct {
 	// Countries are those in which it may be served; empty means any.
 	Countries      []string `json:"countries,omitempty"`
 	Certifications []string `json:"certifications,omitempty"` // that a pool must have
-	// DeferHours lets DeferrableShare of each hour's demand wait for at most this many hours.
-	// Windows are consecutive from the start of the horizon. Postures and Limits count deferrable
-	// demand in the hour in which it arrives.
+	// DeferrableShare of each hour's demand may run in a later hour of its window. Windows have
+	// DeferHours, the first of an epoch from its start; the last ends with it. Postures and Limits
+	// count deferrable demand in the hour in which it arrives.
 	DeferrableShare domain.Decimal `json:"deferrable_share,omitzero"`
 	DeferHours      int            `json:"defer_hours,omitempty"`
 	// Buffer adds spare units for failures.

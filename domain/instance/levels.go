@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,10 +12,6 @@ import (
 // loads caches computed demand of an instance, which does not depend on prices. Models of the
 // instance share it, also concurrently.
 type loads struct {
-	// level schedules deferrable work for which the best schedule is unknown: levelled with the
-	// pool's other load if true, as it comes if false. See [model.exact].
-	level bool
-
 	mu     sync.Mutex
 	levels map[levelKey][]int
 	spares map[levelKey][]int64
@@ -24,11 +19,8 @@ type loads struct {
 	peaks  map[string][][]int
 }
 
-// levelKey identifies a demand in a scenario, as it comes or levelled.
-type levelKey struct {
-	demand, scenario int
-	level            bool
-}
+// levelKey identifies a demand in a scenario.
+type levelKey struct{ demand, scenario int }
 
 // mostKept bounds the cached hours, 8 bytes each; the rest is recomputed.
 const mostKept = 16_000_000
@@ -37,40 +29,21 @@ func newLoads() *loads {
 	return &loads{levels: map[levelKey][]int{}, spares: map[levelKey][]int64{}, peaks: map[string][][]int{}}
 }
 
-// levels returns a demand's units in each hour of the horizon in a scenario: scaled, deferred if
-// deferrable, and with its buffer, in this order. Callers must not modify it.
+// levels returns a demand's units in each hour of the horizon in a scenario as it comes: scaled, and
+// with its buffer, in this order. Callers must not modify it.
 func (m *model) levels(demand, scenario int) ([]int, error) {
-	return m.levelsOf(m.levelKey(demand, scenario))
-}
-
-// levelKey returns the key of a demand's schedule in a scenario.
-func (m *model) levelKey(demand, scenario int) levelKey {
-	return levelKey{demand, scenario, m.in.Demands[demand].waits() && (m.loads.level || m.exact[demand])}
-}
-
-// stated is [model.levels] of a demand that is not deferred.
-func (m *model) stated(demand, scenario int) ([]int, error) {
-	return m.levelsOf(levelKey{demand, scenario, false})
-}
-
-func (m *model) levelsOf(at levelKey) ([]int, error) {
-	w := m.loads
+	w, at := m.loads, levelKey{demand, scenario}
 	w.mu.Lock()
 	known, ok := w.levels[at]
 	w.mu.Unlock()
 	if ok {
 		return known, nil
 	}
-	out, err := m.wanted(at.demand, &m.scenarios[at.scenario])
+	out, err := m.wanted(demand, &m.scenarios[scenario])
 	if err != nil {
 		return nil, err
 	}
-	if at.level {
-		if err := m.levelOut(at, out); err != nil {
-			return nil, err
-		}
-	}
-	spares, err := m.addSpares(at.demand, out)
+	spares, err := m.addSpares(demand, out)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +55,17 @@ func (m *model) levelsOf(at levelKey) ([]int, error) {
 		w.kept += len(out)
 	}
 	return out, nil
+}
+
+// waiting returns how many of a demand's units in each hour may run later in its window. Spares do
+// not.
+func (m *model) waiting(demand, scenario int) ([]int, error) {
+	out, err := m.wanted(demand, &m.scenarios[scenario])
+	share := int64(permille(m.in.Demands[demand].DeferrableShare))
+	for h, n := range out {
+		out[h] = int(int64(n) * share / 1000)
+	}
+	return out, err
 }
 
 // peak stores the given peaks, if any, and returns the stored ones.
@@ -100,7 +84,7 @@ func (m *model) spares(demand, scenario int) ([]int64, error) {
 	if m.in.Demands[demand].Buffer == nil {
 		return nil, nil
 	}
-	w, at := m.loads, m.levelKey(demand, scenario)
+	w, at := m.loads, levelKey{demand, scenario}
 	w.mu.Lock()
 	known, ok := w.spares[at]
 	w.mu.Unlock()
@@ -209,139 +193,6 @@ func (m *model) wanted(demand int, s *Scenario) ([]int, error) {
 
 // waits reports whether a demand has a deferrable share.
 func (d *Demand) waits() bool { return d.DeferHours > 0 && d.DeferrableShare.IsPositive() }
-
-// levelOut defers the deferrable share of a demand so that the load of its pool is as level as
-// possible. Of the other demands at home there, those before it are already deferred.
-func (m *model) levelOut(at levelKey, units []int) error {
-	d := &m.in.Demands[at.demand]
-	beside := make([]int, len(units))
-	for i := range m.in.Demands {
-		if i == at.demand || m.in.Demands[i].Pool != d.Pool {
-			continue
-		}
-		others, err := m.levelsOf(levelKey{i, at.scenario, i < at.demand && m.in.Demands[i].waits()})
-		if err != nil {
-			return err
-		}
-		for h, n := range others {
-			beside[h] += n
-		}
-	}
-	for from := 0; from < len(units); from += d.DeferHours {
-		to := min(from+d.DeferHours, len(units))
-		putOff(units[from:to], beside[from:to], permille(d.DeferrableShare))
-	}
-	return nil
-}
-
-// putOff lets a share of each hour's demand, rounded down to whole units, run later within the
-// window. Each unit goes to the hour with the least load, including other demand; ties go to the
-// first hour. The last arrivals have the fewest hours to choose from, so they are placed first. The
-// resulting load is as level as possible: no other schedule costs less if an hour's cost is convex
-// in its load and the same in all hours (Hardy, Littlewood and Pólya, 1929). The tests compare it
-// with every schedule.
-func putOff(window, beside []int, permille int) {
-	load := &hours{}
-	for h := len(window) - 1; h >= 0; h-- {
-		wait := int(int64(window[h]) * int64(permille) / 1000)
-		heap.Push(load, hour{h, window[h] - wait + beside[h]})
-		load.fill(wait)
-	}
-	for _, x := range *load {
-		window[x.at] = x.units - beside[x.at]
-	}
-}
-
-// findExact finds the demands for which no other schedule costs less than the most level one,
-// whatever is bought. That holds where all hours of an epoch are served alike, at a cost that is
-// convex in a single load:
-//
-//   - every window lies within an epoch;
-//   - it is the only deferrable demand of its component, and has no buffer, because spares are
-//     not proportional to load;
-//   - it is the only demand of its component; or all have the same pool, no other pool may serve
-//     them, and their shortage costs are equal;
-//   - if a pool has spot, all these demands have the same interruptible share, 0 or 1, because
-//     other shares are rounded down in each hour.
-func (m *model) findExact() {
-	m.exact = make([]bool, len(m.in.Demands))
-	for i := range m.components {
-		c := &m.components[i]
-		waiting := -1
-		exact := true
-		for _, j := range c.demands {
-			d, first := &m.in.Demands[j], &m.in.Demands[c.demands[0]]
-			if d.waits() {
-				exact = exact && waiting < 0 && d.Buffer == nil && m.withinEpochs(d.DeferHours)
-				waiting = j
-			}
-			if len(c.demands) > 1 {
-				exact = exact && d.Pool == first.Pool && len(m.ways[j]) == 1 && d.Shortage.Equal(first.Shortage)
-			}
-			if slices.ContainsFunc(c.pools, func(p int) bool { return m.in.Pools[p].Spot != nil }) {
-				share := permille(d.Interruptible)
-				exact = exact && (share == 0 || share == 1000) && share == permille(first.Interruptible)
-			}
-		}
-		switch {
-		case waiting < 0:
-		case exact:
-			m.exact[waiting] = true
-		default:
-			c.unproven = true
-		}
-	}
-}
-
-// withinEpochs reports whether no window of this length crosses an epoch boundary.
-func (m *model) withinEpochs(hours int) bool {
-	return !slices.ContainsFunc(m.cal.hours[:m.cal.n], func(h int64) bool { return h%int64(hours) != 0 })
-}
-
-type hour struct{ at, units int }
-
-// hours is a heap with the least loaded hour first.
-type hours []hour
-
-func (h hours) Len() int { return len(h) }
-func (h hours) Less(i, j int) bool {
-	return h[i].units < h[j].units || h[i].units == h[j].units && h[i].at < h[j].at
-}
-func (h hours) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *hours) Push(x any) { *h = append(*h, x.(hour)) }
-
-// Pop implements heap.Interface.
-func (h *hours) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
-}
-
-// fill adds n units to the least loaded hours, as if one by one.
-func (h *hours) fill(n int) {
-	if n == 0 {
-		return
-	}
-	// The raised hours reach a common level: take them out of the heap.
-	var low []hour
-	sum := 0
-	for len(*h) > 0 && (*h)[0].units*len(low)-sum < n {
-		x := heap.Pop(h).(hour)
-		low, sum = append(low, x), sum+x.units
-	}
-	slices.SortFunc(low, func(a, b hour) int { return a.at - b.at })
-	level, rest := (sum+n)/len(low), (sum+n)%len(low)
-	for i, x := range low {
-		x.units = level
-		if i < rest {
-			x.units++
-		}
-		heap.Push(h, x)
-	}
-}
 
 // weighted returns the scenarios, at least one, with their weights divided by the greatest common
 // divisor.

@@ -237,7 +237,7 @@ func (m *model) peaks(ctx context.Context, groups [][]int) ([][]int, error) {
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
-				units, err := m.stated(i, s)
+				units, err := m.levels(i, s)
 				if err != nil {
 					return nil, err
 				}
@@ -365,7 +365,7 @@ func (m *model) limits(ctx context.Context) error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				units, err := m.stated(i, s)
+				units, err := m.levels(i, s)
 				if err != nil {
 					return err
 				}

@@ -168,9 +168,9 @@ func TestPricesAgainstOracle(t *testing.T) {
 // Work is levelled at least as well as by any other schedule: brute force over all of them.
 func TestPutOffIsAsLevelAsCanBe(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	squares := func(x, beside []int) (sum int) {
-		for i, n := range x {
-			sum += (n + beside[i]) * (n + beside[i])
+	squares := func(x []int) (sum int) {
+		for _, n := range x {
+			sum += n * n
 		}
 		return sum
 	}
@@ -180,10 +180,6 @@ func TestPutOffIsAsLevelAsCanBe(t *testing.T) {
 			window[i] = rng.IntN(5)
 		}
 		permille := []int{500, 1000, 700}[rng.IntN(3)]
-		beside := make([]int, len(window))
-		for i := range beside {
-			beside[i] = rng.IntN(4)
-		}
 		fixed, wait := make([]int, len(window)), make([]int, len(window))
 		for i, n := range window {
 			wait[i] = n * permille / 1000
@@ -198,7 +194,7 @@ func TestPutOffIsAsLevelAsCanBe(t *testing.T) {
 				}
 			}
 			if i == len(wait) {
-				if s := squares(fixed, beside); best < 0 || s < best {
+				if s := squares(fixed); best < 0 || s < best {
 					best = s
 				}
 				return
@@ -211,9 +207,9 @@ func TestPutOffIsAsLevelAsCanBe(t *testing.T) {
 		}
 		try(0, wait[0])
 		got := append([]int(nil), window...)
-		putOff(got, beside, permille)
-		if squares(got, beside) != best {
-			t.Fatalf("%v beside %v at %d permille becomes %v, %d, and %d can be", window, beside, permille, got, squares(got, beside), best)
+		putOff(got, permille)
+		if squares(got) != best {
+			t.Fatalf("%v at %d permille becomes %v, %d, and %d can be", window, permille, got, squares(got), best)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package instance
 
 import (
+	"container/heap"
 	"fmt"
+	"slices"
 
 	"github.com/shopspring/decimal"
 
@@ -146,16 +148,81 @@ func (p *Priced) Protected(demand string) bool {
 	return false
 }
 
-// Levels returns a demand's units in each hour of a scenario (scenario 0 if the instance has none):
-// levelled if deferrable ([Levelled]), and without spare units for failures.
+// Levels returns a demand's units in each hour of a scenario (scenario 0 if the instance has none),
+// without spare units for failures. Deferrable work is levelled in its windows.
 func (p *Priced) Levels(demand string, scenario int) ([]int, error) {
-	p.m.loads.level = true
-	at := p.m.levelKey(p.m.demand[demand], scenario)
-	out, err := p.m.wanted(at.demand, &p.m.scenarios[at.scenario])
-	if err == nil && at.level {
-		err = p.m.levelOut(at, out)
+	i := p.m.demand[demand]
+	out, err := p.m.wanted(i, &p.m.scenarios[scenario])
+	if d := &p.m.in.Demands[i]; err == nil && d.waits() {
+		for e := range p.m.cal.n {
+			for from := p.m.cal.hours[e]; from < p.m.cal.hours[e+1]; from += int64(d.DeferHours) {
+				putOff(out[from:min(from+int64(d.DeferHours), p.m.cal.hours[e+1])], permille(d.DeferrableShare))
+			}
+		}
 	}
 	return out, err
+}
+
+// putOff lets a share of each hour's demand, rounded down to whole units, run later within the
+// window. Each unit goes to the hour with the least load; ties go to the first hour. The last
+// arrivals have the fewest hours to choose from, so they are placed first. The resulting load is as
+// level as possible: no other schedule costs less if an hour's cost is convex in its load and the
+// same in all hours (Hardy, Littlewood and Pólya, 1929).
+func putOff(window []int, permille int) {
+	load := &hours{}
+	for h := len(window) - 1; h >= 0; h-- {
+		wait := int(int64(window[h]) * int64(permille) / 1000)
+		heap.Push(load, hour{h, window[h] - wait})
+		load.fill(wait)
+	}
+	for _, x := range *load {
+		window[x.at] = x.units
+	}
+}
+
+type hour struct{ at, units int }
+
+// hours is a heap with the least loaded hour first.
+type hours []hour
+
+func (h hours) Len() int { return len(h) }
+func (h hours) Less(i, j int) bool {
+	return h[i].units < h[j].units || h[i].units == h[j].units && h[i].at < h[j].at
+}
+func (h hours) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *hours) Push(x any) { *h = append(*h, x.(hour)) }
+
+// Pop implements heap.Interface.
+func (h *hours) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// fill adds n units to the least loaded hours, as if one by one.
+func (h *hours) fill(n int) {
+	if n == 0 {
+		return
+	}
+	// The raised hours reach a common level: take them out of the heap.
+	var low []hour
+	sum := 0
+	for len(*h) > 0 && (*h)[0].units*len(low)-sum < n {
+		x := heap.Pop(h).(hour)
+		low, sum = append(low, x), sum+x.units
+	}
+	slices.SortFunc(low, func(a, b hour) int { return a.at - b.at })
+	level, rest := (sum+n)/len(low), (sum+n)%len(low)
+	for i, x := range low {
+		x.units = level
+		if i < rest {
+			x.units++
+		}
+		heap.Push(h, x)
+	}
 }
 
 // Bought is what an order covers and costs.

@@ -148,6 +148,9 @@ var mistakes = map[string]func(in *Instance) bool{
 	"longer windows": func(in *Instance) bool {
 		return each(in.Demands, func(d *Demand) bool { return d.waits() && setTo(&d.DeferHours, 24) })
 	},
+	"shorter windows": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool { return d.waits() && setTo(&d.DeferHours, (d.DeferHours+1)/2) })
+	},
 	"another deferrable share": func(in *Instance) bool {
 		return each(in.Demands, func(d *Demand) bool { return d.waits() && scaled(&d.DeferrableShare, "0.5") })
 	},
@@ -516,7 +519,7 @@ func evaluated(t *testing.T, in *Instance, a *Answer) (*Answer, error) {
 	for _, p := range a.Purchases {
 		orders = append(orders, p.Order)
 	}
-	m, err := a.loads().compile(t.Context(), in, nil) // with work that waits as the answer says
+	m, err := compile(in, nil)
 	if err != nil {
 		return nil, err
 	}

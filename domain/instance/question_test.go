@@ -313,7 +313,7 @@ func TestQuestionAgreesAboutDrawnInstances(t *testing.T) {
 		}
 		count("answers", true)
 		count("plain", r.Plain > 0)
-		count("unproven", r.Unproven > 0)
+		count("work waits", r.Waits > 0)
 		count("purchases", len(a.Purchases) > 0)
 		count("renewals", slices.ContainsFunc(a.Purchases, func(p Purchase) bool { return p.Renewals > 0 }))
 		count("budget", len(in.Budgets) > 0)

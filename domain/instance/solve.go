@@ -20,7 +20,7 @@ import (
 )
 
 // Method is the version of this package's method. An answer names it.
-const Method = "instance/6"
+const Method = "instance/7"
 
 func methods() []string {
 	return []string{Method, procurement.Method, joint.Method, reliability.Method}
@@ -43,75 +43,22 @@ func SolveUntil(ctx, until context.Context, in *Instance, lp linear.Solver, effo
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	return eachWay(ctx, func(w *loads) (*model, *Answer, error) {
-		m, err := w.compile(ctx, in, nil)
-		if err != nil {
-			return m, nil, err
-		}
-		solved, err := m.solveUntil(ctx, until, lp, effort)
-		if err != nil {
-			return m, nil, err
-		}
-		a, err := m.answer(solved)
-		return m, a, err
-	})
-}
-
-// eachWay solves with deferrable work as it comes and, where the best schedule is unknown, also
-// levelled. It returns the cheaper answer, so deferral never makes an answer dearer. One schedule
-// may be feasible where the other is not. If the second search is stopped, the first one's answer
-// is marked as interrupted too.
-func eachWay(ctx context.Context, answer func(*loads) (*model, *Answer, error)) (*Answer, error) {
-	m, best, err := answer(newLoads())
-	var clash *Infeasible
-	if err != nil && !errors.As(err, &clash) || m == nil || !m.unproven() || best != nil && best.Interrupted {
-		return best, err
+	m, err := newLoads().compile(ctx, in, nil)
+	if err != nil {
+		return nil, err
 	}
-	levelled := newLoads()
-	levelled.level = true
-	_, other, otherErr := answer(levelled)
-	stopped := errors.Is(otherErr, context.Canceled) || errors.Is(otherErr, context.DeadlineExceeded)
-	if best != nil {
-		best.Interrupted = stopped || other != nil && other.Interrupted
+	solved, err := m.solveUntil(ctx, until, lp, effort)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case best != nil && stopped && ctx.Err() == nil:
-		return best, nil // the search was stopped; this answer was found before
-	case otherErr != nil && !errors.As(otherErr, &clash):
-		return nil, otherErr
-	case otherErr != nil && err != nil:
-		for i := range m.in.Demands {
-			if d := &m.in.Demands[i]; d.waits() && !m.exact[i] {
-				clash.Constraints = append(clash.Constraints,
-					Constraint{fmt.Sprintf("/demands/%d/deferrable_share", m.at.demands[i]),
-						fmt.Sprintf("demand %q runs as it comes, or levelled within its windows: no other way of "+
-							"waiting was tried", d.ID)})
-			}
-		}
-		return nil, clash
-	case err != nil || otherErr == nil && other.Cost.LessThan(best.Cost):
-		return other, nil //nolint:nilerr // the other schedule is feasible
-	}
-	return best, nil
-}
-
-// unproven reports whether a component is answered without a bound.
-func (m *model) unproven() bool {
-	return slices.ContainsFunc(m.components, func(c component) bool { return c.unproven })
-}
-
-// loads returns the demand as an answer schedules it.
-func (a *Answer) loads() *loads {
-	w := newLoads()
-	w.level = a.Waiting == Levelled
-	return w
+	return m.answer(solved)
 }
 
 // EndOfHorizon solves an instance again with the salvage of terms beyond the horizon set to 0 and
 // to 1, and adds the results to its answer. It does nothing if no purchase could outlive the
 // horizon.
 func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver, effort int) error {
-	w := a.loads()
+	w := newLoads()
 	for i := range a.EndOfHorizon {
 		t := &a.EndOfHorizon[i]
 		m, err := w.compile(ctx, in, &t.Salvage)
@@ -205,21 +152,18 @@ func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	return eachWay(ctx, func(w *loads) (*model, *Answer, error) {
-		m, err := w.compile(ctx, in, nil)
-		if err != nil {
-			return m, nil, err
-		}
-		if err := ctx.Err(); err != nil {
-			return m, nil, err
-		}
-		units, err := m.place(orders)
-		if err != nil {
-			return m, nil, err
-		}
-		a, err := m.answer(&solution{units: units})
-		return m, a, err
-	})
+	m, err := newLoads().compile(ctx, in, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	units, err := m.place(orders)
+	if err != nil {
+		return nil, err
+	}
+	return m.answer(&solution{units: units})
 }
 
 // place maps orders to choices.
@@ -302,7 +246,7 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 		return fmt.Errorf("%w: it was computed by %q, this program uses %q: check it with that version",
 			check.ErrRejected, a.Methods, methods())
 	}
-	w := a.loads()
+	w := newLoads()
 	m, err := w.compile(ctx, in, nil)
 	if err != nil {
 		return err

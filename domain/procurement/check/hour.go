@@ -26,7 +26,7 @@ import (
 // serving; where a limit binds, this is an upper bound.
 func (c *coupled) serve(ctx context.Context) (*big.Int, error) {
 	components := c.components()
-	cheapest, err := c.served(ctx, components, make([]int64, len(c.p.Limits)))
+	cheapest, err := c.served(ctx, components, make([]int64, len(c.p.Limits)), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func (c *coupled) serve(ctx context.Context) (*big.Int, error) {
 		return nil, fmt.Errorf("serving takes more than there is of %s", strings.Join(over, ", "))
 	}
 	all := []*serving{cheapest}
-	for _, multipliers := range ways {
-		v, err := c.served(ctx, components, multipliers)
+	for i, multipliers := range ways {
+		v, err := c.served(ctx, components, multipliers, i/3) // each way has three variants
 		if err != nil {
 			return nil, err
 		}
@@ -207,8 +207,9 @@ func (s *serving) over(p *joint.Problem, room []*big.Int) (names []string) {
 	return names
 }
 
-// served serves every slot at least cost under multipliers of limits.
-func (c *coupled) served(ctx context.Context, components []*component, multipliers []int64) (*serving, error) {
+// served serves every slot at least cost under multipliers of limits. Work that waits runs as in a way
+// of the solution.
+func (c *coupled) served(ctx context.Context, components []*component, multipliers []int64, way int) (*serving, error) {
 	p := c.p
 	own := make([]*big.Int, len(multipliers))
 	for i, v := range multipliers {
@@ -223,7 +224,7 @@ func (c *coupled) served(ctx context.Context, components []*component, multiplie
 		}
 		for _, x := range components {
 			for k := range p.Epochs[m].Cases {
-				if err := c.serveCase(ctx, x, m, k, pr, cost, taken); err != nil {
+				if err := c.serveCase(ctx, x, m, k, way, pr, cost, taken); err != nil {
 					return nil, fmt.Errorf("epoch %d, case %d: %w", m, k, err)
 				}
 			}
@@ -413,21 +414,28 @@ func (c *coupled) program(x *component, epoch int, pr *prices) *program {
 	return g
 }
 
-// right is the right-hand side of a slot.
-func (c *coupled) right(x *component, epoch, k int, units []int) []*big.Int {
+// right is the right-hand side of a slot, in fractions: all of it times grain. loads are what is
+// served of each demand, in these fractions.
+func (c *coupled) right(x *component, epoch, k int, loads []int64, grain int64) []*big.Int {
 	p := c.p
+	whole := func(n int64) *big.Int { return times(big.NewInt(n), big.NewInt(grain)) }
 	e := &p.Epochs[epoch]
 	out := make([]*big.Int, x.row(allRows, 0))
 	// Where there is no bound, use more than can be used of anything.
 	enough := whole(1)
 	for _, n := range x.routes {
 		r := &p.Routes[n]
-		d := whole(int64(units[slices.Index(x.demands, r.Demand)]))
-		enough = new(big.Int).Add(enough, up(times(d, whole(int64(r.Num))), whole(int64(r.Den))))
+		d := big.NewInt(loads[slices.Index(x.demands, r.Demand)])
+		enough = new(big.Int).Add(enough, up(times(d, big.NewInt(int64(r.Num))), big.NewInt(int64(r.Den))))
 	}
 	for i, n := range x.demands {
-		out[x.row(demandRow, i)] = whole(int64(units[i]))
-		out[x.row(interruptibleRow, i)] = whole(int64(units[i] * p.Demands[n].Interruptible / 1000))
+		load, share := big.NewInt(loads[i]), big.NewInt(int64(p.Demands[n].Interruptible))
+		out[x.row(demandRow, i)] = load
+		if p.Demands[n].Window > 0 {
+			out[x.row(interruptibleRow, i)] = down(times(load, share), big.NewInt(1000))
+		} else {
+			out[x.row(interruptibleRow, i)] = whole(loads[i] / grain * int64(p.Demands[n].Interruptible) / 1000)
+		}
 	}
 	perUnit := int64(1)
 	for i, n := range x.pools {
@@ -440,13 +448,13 @@ func (c *coupled) right(x *component, epoch, k int, units []int) []*big.Int {
 		perUnit = max(perUnit, int64(e.Pools[n].QuotaPerUnit))
 	}
 	for i, n := range x.quotas {
-		out[x.row(quotaRow, i)] = times(enough, whole(perUnit))
+		out[x.row(quotaRow, i)] = times(enough, big.NewInt(perUnit))
 		if e.Quotas[n] != procurement.Unlimited {
 			out[x.row(quotaRow, i)] = whole(int64(e.Quotas[n]))
 		}
 	}
 	for i, n := range x.spends {
-		out[x.row(spendRow, i)] = c.spends[epoch][n]
+		out[x.row(spendRow, i)] = times(c.spends[epoch][n], big.NewInt(grain))
 	}
 	return out
 }
@@ -454,7 +462,7 @@ func (c *coupled) right(x *component, epoch, k int, units []int) []*big.Int {
 // serveCase adds the cost of a component's hours of a case and what they take of limits, times its
 // weight.
 func (c *coupled) serveCase(
-	ctx context.Context, x *component, epoch, k int, pr *prices, cost *big.Rat, taken []*big.Rat,
+	ctx context.Context, x *component, epoch, k, way int, pr *prices, cost *big.Rat, taken []*big.Rat,
 ) error {
 	p := c.p
 	hours := c.slots(x.demands, epoch, k)
@@ -465,8 +473,9 @@ func (c *coupled) serveCase(
 	best := map[*basis]bool{} // whether a basis is optimal in this epoch
 	sums := map[*basis][]*big.Int{}
 	var used []*basis
+	loads, grain := c.loads(x.demands, &hours, way, epoch, k)
 	for i := range hours.hours {
-		b := c.right(x, epoch, k, hours.units[i])
+		b := c.right(x, epoch, k, loads[i], grain)
 		at, err := x.solve(ctx, g, b, best)
 		if err != nil {
 			return err
@@ -498,7 +507,7 @@ func (c *coupled) serveCase(
 			plus(spot, whole(col.spot), value)
 		}
 		share := func(n *big.Int, per int64) *big.Rat {
-			return new(big.Rat).SetFrac(times(n, weight), times(at.denominator, whole(per)))
+			return new(big.Rat).SetFrac(times(n, weight), times(at.denominator, whole(per*grain)))
 		}
 		cost.Add(cost, share(all, 1))
 		for i := range p.Limits {

@@ -17,6 +17,7 @@ import (
 // proves the following with its own functions, in integers and fractions of any size:
 //
 //   - Purchases keep their bounds, lots, groups and all needs.
+//   - Work that waits runs within its window, all of it and none before it comes.
 //   - Every slot of every epoch and scenario is served at the least possible cost (hour.go), which
 //     together with the purchases is the stated cost. Where the cheapest serving would exceed a
 //     limit, it is mixed, epoch by epoch, with the cheapest serving under the solution's
@@ -52,6 +53,9 @@ func recomputeJoint(ctx context.Context, p *joint.Problem, s *joint.Solution) (R
 		c.routes[r.Demand] = append(c.routes[r.Demand], i)
 	}
 	if err := c.buy(); err != nil {
+		return Report{}, err
+	}
+	if err := c.run(); err != nil {
 		return Report{}, err
 	}
 	cost, err := c.serve(ctx)
@@ -135,6 +139,7 @@ type coupled struct {
 	routes                   [][]int  // by demand
 	worths                   *worths
 	proven                   [][]leafProof // by part that has leaves
+	runs                     map[running][]int64
 }
 
 func whole(n int64) *big.Int { return big.NewInt(n) }
@@ -369,11 +374,17 @@ func (c *coupled) whole(parts []joint.Part) error {
 type slots struct {
 	units [][]int
 	hours []int64
+	// waits is the part of units that may be put off; nil if none of the demands has windows. Slots
+	// are then all hours in their order.
+	waits [][]int
 }
 
 func (c *coupled) slots(demands []int, epoch, k int) slots {
 	at := map[string]int{}
 	var out slots
+	if slices.ContainsFunc(demands, func(d int) bool { return c.p.Demands[d].Window > 0 }) {
+		return c.hours(demands, epoch, k)
+	}
 	var key []byte
 	for _, s := range c.p.Epochs[epoch].Cases[k].Slots {
 		key = key[:0]
@@ -402,7 +413,7 @@ func (c *coupled) slots(demands []int, epoch, k int) slots {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return slices.Compare(out.units[a], out.units[b]) })
-	sorted := slots{make([][]int, len(order)), make([]int64, len(order))}
+	sorted := slots{units: make([][]int, len(order)), hours: make([]int64, len(order))}
 	for i, n := range order {
 		sorted.units[i], sorted.hours[i] = out.units[n], out.hours[n]
 	}
@@ -424,6 +435,9 @@ func (c *coupled) alone(part *joint.Part) (*big.Int, error) {
 	for i, r := range p.Routes {
 		if r.Demand == demand || r.Pool == pool {
 			routes++
+			if p.Demands[demand].Window > 0 {
+				return nil, errors.New("it is proven as one pool, and its demand waits")
+			}
 			for m := range p.Epochs {
 				if r.Num != r.Den || p.Epochs[m].Routes[i] != 0 {
 					return nil, errors.New("it is proven as one pool, and its route changes units or costs")
@@ -746,12 +760,12 @@ func (t *tangents) sate() {
 		e := &p.Epochs[m]
 		for n := range p.Pools {
 			wanted := new(big.Int)
-			for _, k := range e.Cases {
-				for _, slot := range k.Slots {
+			for k := range e.Cases {
+				for _, units := range t.largest(m, k) {
 					here := new(big.Rat)
 					for _, r := range p.Routes {
 						if r.Pool == n {
-							here.Add(here, new(big.Rat).SetFrac(times(whole(int64(slot.Units[r.Demand])), whole(int64(r.Num))), whole(int64(r.Den))))
+							here.Add(here, new(big.Rat).SetFrac(times(whole(int64(units[r.Demand])), whole(int64(r.Num))), whole(int64(r.Den))))
 						}
 					}
 					wanted = greater(wanted, up(here.Num(), here.Denom()))
@@ -1208,6 +1222,10 @@ func (t *tangents) hourly(proof *joint.CaseProof, b *joint.Block, v *joint.Vecto
 				mu = greater(mu, worth.Sub(worth, down(times(sigma[place[r.Pool]], whole(int64(r.Num))), whole(int64(r.Den)))))
 			}
 		}
+		if p.Demands[d].Window > 0 {
+			lambda = new(big.Int).Sub(lambda, up(times(mu, whole(int64(p.Demands[d].Interruptible))), whole(1000)))
+			mu = new(big.Int)
+		}
 		h.lambda, h.mu = append(h.lambda, lambda), append(h.mu, mu)
 	}
 	return h, nil
@@ -1236,6 +1254,7 @@ func (t *tangents) cut(proof *joint.CaseProof, cut *joint.Cut, hours *slots) (*t
 	}
 	pr := t.priced(proof.Epoch, out.multipliers)
 	weight := whole(int64(p.Epochs[proof.Epoch].Cases[proof.Case].Weight))
+	worths := make([]*hourly, len(hours.hours)) // of hours, where work waits
 	for n, list := range byVector {
 		if len(list) == 0 {
 			continue
@@ -1250,7 +1269,11 @@ func (t *tangents) cut(proof *joint.CaseProof, cut *joint.Cut, hours *slots) (*t
 			for s := run.from; s < run.to; s++ {
 				hour := whole(hours.hours[s])
 				all.Add(all, hour)
+				worths[s] = h
 				for d, u := range hours.units[s] {
+					if hours.waits != nil {
+						u -= hours.waits[s][d]
+					}
 					plus(units[d], hour, whole(int64(u)))
 					plus(spotted[d], hour, whole(int64(u*p.Demands[b.Demands[d]].Interruptible/1000)))
 				}
@@ -1276,6 +1299,7 @@ func (t *tangents) cut(proof *joint.CaseProof, cut *joint.Cut, hours *slots) (*t
 			plus(out.quota[i], h.kappa[i], counted)
 		}
 	}
+	plus(out.held, times(t.waiting(b, hours, worths), billion), weight)
 	return out, nil
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Alone describes an independent pool as a pool of package procurement with the same costs, if
-// possible. The conditions are as follows. It has one demand, whose only route leads to it one to
+// possible. The conditions are as follows. It has one demand that does not wait, whose only route leads to it one to
 // one at no extra cost. A quota is the only thing it may share, and it can use all of it (the quota
 // is a multiple of QuotaPerUnit in all epochs). There is no spend, need or limit. Each choice
 // covers nothing else, by one unit, in one range of epochs, in any number from 0 to Max.
@@ -34,7 +34,7 @@ func (p *Problem) Alone(pool int) (*procurement.Pool, bool) {
 			return nil, false
 		}
 	}
-	if demand < 0 {
+	if demand < 0 || p.Demands[demand].Window > 0 {
 		return nil, false
 	}
 	for i := range p.Needs {

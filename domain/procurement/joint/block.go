@@ -23,6 +23,7 @@ type block struct {
 type view struct {
 	hours []int64
 	units []int64 // slots × demands
+	waits []int64 // slots × demands: those of units that may be put off; nil if the block has no window
 	total int64   // hours
 }
 
@@ -76,6 +77,9 @@ func (b *block) view(slots []Slot) view {
 	if n == 0 {
 		return v
 	}
+	if slices.ContainsFunc(b.Demands, func(d int) bool { return b.p.Demands[d].Window > 0 }) {
+		return b.hourly(slots)
+	}
 	order := make([]int, 0, len(slots))
 	for i := range slots {
 		if slices.ContainsFunc(b.Demands, func(d int) bool { return b.wants(&slots[i], d) > 0 }) {
@@ -101,6 +105,24 @@ func (b *block) view(slots []Slot) view {
 		v.hours = append(v.hours, int64(slots[i].Hours))
 		for _, d := range b.Demands {
 			v.units = append(v.units, int64(b.wants(&slots[i], d)))
+		}
+	}
+	return v
+}
+
+// hourly is the view of a block with demand that waits: all hours in order.
+func (b *block) hourly(slots []Slot) view {
+	var v view
+	v.waits = []int64{}
+	for i := range slots {
+		v.hours = append(v.hours, int64(slots[i].Hours))
+		v.total += int64(slots[i].Hours)
+		for _, d := range b.Demands {
+			units, waits := int64(b.wants(&slots[i], d)), int64(0)
+			if slots[i].Waits != nil && units > 0 {
+				waits = int64(slots[i].Waits[d])
+			}
+			v.units, v.waits = append(v.units, units), append(v.waits, waits)
 		}
 	}
 	return v

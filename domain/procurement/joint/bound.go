@@ -463,6 +463,7 @@ func (part *Part) open(p *Problem, blocks []*block) ([]weighable, error) {
 				}
 			}
 			at := 0
+			var vectors []int32
 			for rest := s.Slots; len(rest) > 0; {
 				n, a := binary.Uvarint(rest)
 				if a <= 0 {
@@ -474,13 +475,18 @@ func (part *Part) open(p *Problem, blocks []*block) ([]weighable, error) {
 				}
 				rest = rest[a+z:]
 				for range n {
-					of[vector].add(b, v, at)
+					if v.waits == nil {
+						of[vector].add(b, v, at)
+					} else {
+						vectors = append(vectors, int32(vector))
+					}
 					at++
 				}
 			}
 			if at != len(v.hours) {
 				return nil, fmt.Errorf("block %d in epoch %d: %d slots of %d", c.Block, c.Epoch, at, len(v.hours))
 			}
+			b.spread(v, of, vectors)
 			out = append(out, weighable{caseKey{c.Block, c.Epoch, c.Case}, b.form(c.Epoch, c.Case, of), limits})
 		}
 	}

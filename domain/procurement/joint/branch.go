@@ -390,8 +390,8 @@ func (s *solver) write(out *Solution) error {
 		b := s.blocks[c.block]
 		for i, q := range b.Quotas {
 			sum := new(big.Int)
-			for at, e := range c.priced.entries {
-				addTo(sum, e.worth.kappa[i], c.priced.hours[at])
+			for _, t := range c.priced.tallies(b) {
+				addTo(sum, t.worth.kappa[i], t.hours)
 			}
 			sum.Mul(sum, big.NewInt(weight)).Mul(sum, big.NewInt(int64(p.Epochs[c.epoch].Cases[c.c].Weight)))
 			to := out.Prices.Quotas[q][c.epoch]

@@ -33,7 +33,8 @@ type Part struct {
 // Block is a set of pools and demands that are served together hour by hour. Its lists are
 // ascending. A block sees the units of its own demands in a case's slots: slots that are equal to
 // it are merged, with the sum of their Hours, and those without any of its demand are left out.
-// They ascend by the units of its first demand, then the second and so on.
+// They ascend by the units of its first demand, then the second and so on. A block with a demand
+// that waits (Demand.Window) instead sees all slots, in their order.
 type Block struct {
 	Pools   []int `json:"pools"`
 	Demands []int `json:"demands,omitempty"`
@@ -80,7 +81,10 @@ const One = 1_000_000_000_000
 //	β(p) := max(0, π − u) where there is on-demand, else 0
 //	ρ(s) := max(0, over the pools of the spend with on-demand: ⌈10⁹·(π − u)/SpendPrice⌉)
 //
-// (λ without a route is the shortage's price.) With G guaranteed units, P discount-only units and
+// (λ without a route is the shortage's price.) For a demand that waits, λ(i) is then reduced by
+// ⌈μ(i)·Interruptible/1000⌉, and μ(i) is 0; its d does not include Slot.Waits. Those of an hour are
+// worth their number times the least λ(i) of the hours from that one to the end of its window,
+// which is added to v. With G guaranteed units, P discount-only units and
 // spend S in the pools and spends, an hour's demand d is then worth
 //
 //	v = Σ demands (λ·d − μ·⌊d·Interruptible/1000⌋) − Σ pools with spot, not Unlimited: ζ·Z
@@ -99,7 +103,8 @@ const One = 1_000_000_000_000
 //	Π(p,e) = Σ cases case weight · Σ shares weight/One · Σ slots hours·π, and so B(p,e) with β, R(s,e) with ρ/10⁹.
 //
 // Let D(p,e) be the most units of a pool that demand can take in an hour: the largest of ⌈Σ routes to
-// it units·Num/Den⌉ over the slots of all cases. Further capacity and spend that can be of use is
+// it units·Num/Den⌉ over the slots of all cases, where the units of a slot include the Waits of
+// earlier slots of its window. Further capacity and spend that can be of use is
 //
 //	for guaranteed units    g(p,e) = max(0, max(D, needs of the pool in the epoch: ⌈Least/PerUnit⌉) − HeldGuaranteed)
 //	for discount-only units o(p,e) = max(0, D − HeldDiscountOnly)

@@ -37,11 +37,11 @@ func (pd *priced) value() float64 {
 		for k, v := range pd.r {
 			x += float64(e.value[k] * float64(v))
 		}
-		x *= float64(pd.hours[at]) / float64(pd.grid)
+		x *= float64(pd.hours[at])
 		for k, row := range pd.rows {
 			x += float64(e.value[row] * float64(pd.sums[at*n+k]))
 		}
-		sum += x
+		sum += x / float64(pd.grid)
 	}
 	return sum
 }

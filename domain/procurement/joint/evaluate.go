@@ -83,18 +83,22 @@ func (p *Problem) evaluate(ctx context.Context, pr *pricer, units []int) (*Evalu
 	for j, x := range units {
 		ev.Purchases.Add(ev.Purchases, product(int64(p.Choices[j].Cost), int64(x), int64(p.Weight)))
 	}
-	have := p.cover(wholes(units), 1)
+	have := p.covers(units)
 	for m := range p.Epochs {
 		e := &p.Epochs[m]
 		var cases []Served
 		for c := range e.Cases {
 			var s *Served
-			for _, w := range ways {
-				one, err := p.served(ctx, pr, m, c, w.Multipliers, have)
+			for k, w := range ways {
+				one, runs, err := p.served(ctx, pr, m, c, w.Multipliers, have)
 				if err != nil {
 					return nil, err
 				}
 				s = s.mix(one, w.Share)
+				for _, r := range runs {
+					r.Way = k
+					ev.Runs = append(ev.Runs, r)
+				}
 			}
 			p.charge(ev, m, c, s)
 			cases = append(cases, *s)
@@ -119,12 +123,17 @@ func (p *Problem) evaluate(ctx context.Context, pr *pricer, units []int) (*Evalu
 	return ev, nil
 }
 
-func wholes(units []int) []int64 {
+// covers is what whole units cover, in fractions in which each hour is served exactly.
+func (p *Problem) covers(units []int) *cover {
+	grid := int64(1)
+	if p.waits() {
+		grid = Grain
+	}
 	out := make([]int64, len(units))
 	for j, x := range units {
-		out[j] = int64(x)
+		out[j] = int64(x) * grid
 	}
-	return out
+	return p.cover(out, grid)
 }
 
 func product(factors ...int64) *big.Rat {
@@ -169,7 +178,7 @@ func (n *Need) kept(p *Problem, have *cover) bool {
 		for _, t := range n.Terms {
 			sum.Add(sum, new(big.Int).Mul(big.NewInt(int64(t.PerUnit)), big.NewInt(have.guaranteed[m][t.Pool])))
 		}
-		if sum.Cmp(big.NewInt(int64(n.Least))) < 0 {
+		if sum.Cmp(product2(int64(n.Least), have.grid)) < 0 {
 			return false
 		}
 	}
@@ -220,9 +229,12 @@ func (p *Problem) charge(ev *Evaluation, m, c int, s *Served) {
 	}
 }
 
-// served serves a case and reports by what.
-func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers []int64, have *cover) (*Served, error) {
+// served serves a case and reports by what, and when work that waits runs.
+func (p *Problem) served(
+	ctx context.Context, pr *pricer, m, c int, multipliers []int64, have *cover,
+) (*Served, []Run, error) {
 	zero := new(big.Rat)
+	var runs []Run
 	s := &Served{
 		Pools: make([]PoolServed, len(p.Pools)), Demands: make([]DemandServed, len(p.Demands)),
 		Routes: make([]RouteServed, len(p.Routes)),
@@ -257,14 +269,14 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 		}
 		pd, err := pr.price(ctx, b, m, c, multipliers, have, visit)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, e := range pd.entries {
 			for i, of := range split[e] {
 				to := &s.Pools[block.Pools[i]]
 				for k, at := range []**big.Rat{&to.Guaranteed, &to.DiscountOnly, &to.Committed, &to.OnDemand} {
 					if of[k].Sign() != 0 {
-						*at = new(big.Rat).Add(*at, new(big.Rat).SetFrac(of[k], e.det))
+						*at = new(big.Rat).Add(*at, new(big.Rat).SetFrac(of[k], new(big.Int).Mul(big.NewInt(pd.grid), e.det)))
 					}
 				}
 			}
@@ -292,6 +304,9 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 			}
 		}
 		v := &block.views[m][c]
+		if pd.windows != nil {
+			runs = append(runs, pd.windows.runs(block, v, m, c)...)
+		}
 		for i, d := range block.Demands {
 			var sum exact
 			for k, hours := range v.hours {
@@ -308,7 +323,7 @@ func (p *Problem) served(ctx context.Context, pr *pricer, m, c int, multipliers 
 			}
 		}
 	}
-	return s, nil
+	return s, runs, nil
 }
 
 // trimmed is what serves in hours in which more than is wanted would serve. The linear program only
@@ -324,8 +339,8 @@ type trimmed struct {
 
 // excess is, by route, what of a slot's firm units exceeds demand, in units of demand; nil if nothing
 // does. flow is by route, and given by demand what serves it and is short, both times the entry's
-// determinant.
-func (t *trimmed) excess(b *block, flow, given []*big.Int, slot []int64, det *big.Int) []*big.Rat {
+// determinant and the grid, in whose fractions slot is.
+func (t *trimmed) excess(b *block, flow, given []*big.Int, slot []int64, det, unit *big.Int) []*big.Rat {
 	var out []*big.Rat
 	for d, sum := range given {
 		if sum == nil {
@@ -347,15 +362,15 @@ func (t *trimmed) excess(b *block, flow, given []*big.Int, slot []int64, det *bi
 			if out == nil {
 				out = make([]*big.Rat, len(flow))
 			}
-			out[k] = new(big.Rat).SetFrac(less, det)
+			out[k] = new(big.Rat).SetFrac(less, unit)
 		}
 	}
 	return out
 }
 
 // divide splits a slot's firm units in each pool into guaranteed, discount-only, committed and on
-// demand, in this order as far as each is available. It adds them times hours and the entry's
-// determinant; those of a slot in which more than is wanted would serve to t, times hours.
+// demand, in this order as far as each is available. It adds them times hours, the entry's
+// determinant and the grid; those of a slot in which more than is wanted would serve to t, times hours.
 func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int64, to [][4]*big.Int, t *trimmed) {
 	b := g.block
 	flow, given := make([]*big.Int, len(b.routes)), make([]*big.Int, g.demands)
@@ -391,7 +406,8 @@ func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int6
 			other[2][c.of] = x
 		}
 	}
-	over := t.excess(b, flow, given, slot, e.det)
+	unit := new(big.Int).Mul(e.det, big.NewInt(q.grid))
+	over := t.excess(b, flow, given, slot, e.det, unit)
 	firm := make([]*big.Rat, g.pools)
 	whole := make([]*big.Int, g.pools)
 	for k, x := range flow {
@@ -408,7 +424,7 @@ func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int6
 	if over != nil {
 		for p, x := range whole {
 			if x != nil {
-				firm[p] = new(big.Rat).SetFrac(x, e.det)
+				firm[p] = new(big.Rat).SetFrac(x, unit)
 			}
 		}
 		for k, x := range over {
@@ -421,7 +437,7 @@ func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int6
 			t.over[k].Add(t.over[k], new(big.Rat).Mul(x, new(big.Rat).SetInt(n)))
 			firm[b.poolOf[k]].Sub(firm[b.poolOf[k]], new(big.Rat).Mul(x, big.NewRat(b.num[k], b.den[k])))
 		}
-		t.split(g, firm, other, q, e.det, n)
+		t.split(g, firm, other, q, unit, n)
 		return
 	}
 	for p, left := range whole {
@@ -445,7 +461,7 @@ func (g *regime) divide(e *entry, q *query, slot []int64, rows []int, hours int6
 }
 
 // split is the end of divide for a slot with an excess: firm is what is left of each pool's units.
-func (t *trimmed) split(g *regime, firm []*big.Rat, other [3][]*big.Int, q *query, det, hours *big.Int) {
+func (t *trimmed) split(g *regime, firm []*big.Rat, other [3][]*big.Int, q *query, unit, hours *big.Int) {
 	if t.pools == nil {
 		t.pools = make([][4]*big.Rat, g.pools)
 	}
@@ -454,12 +470,12 @@ func (t *trimmed) split(g *regime, firm []*big.Rat, other [3][]*big.Int, q *quer
 			continue
 		}
 		for k := range 4 {
-			have := new(big.Rat).SetInt64(q.r[g.demands+p])
+			have := big.NewRat(q.r[g.demands+p], q.grid)
 			if k > 0 {
 				if other[k-1][p] == nil {
 					continue
 				}
-				have.SetFrac(other[k-1][p], det)
+				have.SetFrac(other[k-1][p], unit)
 			}
 			have = least(have, left)
 			left = new(big.Rat).Sub(left, have)

@@ -381,6 +381,12 @@ func (h *hourPrices) worth(b *block, v *Vector) *worth {
 			w.mu[d] = max(w.mu[d], w.lambda[d]-add(scale(sigma[p], b.num[r], b.den[r]), h.extra[r]))
 		}
 	}
+	for d, i := range b.Demands {
+		// A unit that waits may run on spot by its own share.
+		if of := &b.p.Demands[i]; of.Window > 0 {
+			w.lambda[d], w.mu[d] = w.lambda[d]-w.mu[d]+scale(w.mu[d], int64(1000-of.Interruptible), 1000), 0
+		}
+	}
 	return w
 }
 

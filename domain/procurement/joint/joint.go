@@ -25,6 +25,9 @@
 // on discount-only commitments, on demand, and on demand paid by a spend commitment), z and h. A
 // pool without on-demand has no b, y or w, and one without spot no z. Units may be fractional,
 // because substitutes have ratios.
+//
+// Demand may wait (Demand.Window). How much of it runs in which hour of its window is then decided
+// with the hours, at least cost: d is what does not wait and what runs then. See windows.go.
 package joint
 
 import (
@@ -71,8 +74,11 @@ type relaxation struct {
 type Demand struct {
 	ID string
 	// Interruptible is the share of an hour's demand that may run on spot, in thousandths, rounded
-	// down to whole units.
+	// down to whole units; of one that waits it is not rounded.
 	Interruptible int
+	// Window is the number of hours of the windows within which Slot.Waits may be put off; 0 for a
+	// demand that does not wait. The first begins with the epoch, and the last ends with it.
+	Window int
 }
 
 // Route lets a pool serve a demand: Num/Den units of the pool do the work of one unit of demand.
@@ -111,14 +117,22 @@ type Case struct {
 	Weight int
 	Spot   []int // by pool: available units, procurement.Unlimited: no bound
 	// Slots are hours with equal demand, without hours of no demand. They are strictly ascending.
+	// Where a demand of the problem waits, they are instead all hours of the epoch in order, each
+	// with Hours 1.
 	Slots []Slot
 }
 
 // Slot is the number of hours with exactly this demand.
 type Slot struct {
 	Hours int
-	Units []int // by demand
+	Units []int // by demand, as it comes
+	// Waits is, by demand, how many of Units may run in a later hour of the same window instead; nil:
+	// none.
+	Waits []int
 }
+
+// Grain is the fraction of a unit in which work that waits is divided among hours.
+const Grain = 1000
 
 // Choice is something that can be bought.
 type Choice struct {

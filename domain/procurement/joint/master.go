@@ -338,8 +338,11 @@ func (p *Problem) newCut(blocks []*block, k caseKey, multipliers []int64, pd *pr
 	return c
 }
 
-// tallies are the priced slots by entry.
+// tallies are the priced slots by entry, or by what proves them where work waits.
 func (pd *priced) tallies(b *block) []tally {
+	if pd.windows != nil {
+		return pd.windows.tallies
+	}
 	out := make([]tally, len(pd.entries))
 	n := len(pd.rows)
 	for at, e := range pd.entries {
@@ -348,7 +351,7 @@ func (pd *priced) tallies(b *block) []tally {
 			share: make([]int64, len(b.Demands)),
 		}
 		for k, row := range pd.rows {
-			v := pd.sums[at*n+k]
+			v := pd.sums[at*n+k] / pd.grid
 			if row < len(b.Demands) {
 				t.units[row] = -v
 				continue
@@ -703,15 +706,16 @@ func (w *written) put(c *cut) {
 		part.Cases = append(part.Cases, CaseProof{Block: c.block, Epoch: c.epoch, Case: c.c})
 	}
 	to := &part.Cases[at]
-	where := make([]int, len(c.priced.entries))
-	for i, e := range c.priced.entries {
-		where[i] = slices.IndexFunc(to.Vectors, func(v Vector) bool { return equalVectors(&v, &e.vector) })
+	vectors, slots := c.priced.proven()
+	where := make([]int, len(vectors))
+	for i, x := range vectors {
+		where[i] = slices.IndexFunc(to.Vectors, func(v Vector) bool { return equalVectors(&v, x) })
 		if where[i] < 0 {
 			where[i] = len(to.Vectors)
-			to.Vectors = append(to.Vectors, e.vector)
+			to.Vectors = append(to.Vectors, *x)
 		}
 	}
-	x := Cut{Slots: shareOf(c.priced.slots, where)}
+	x := Cut{Slots: shareOf(slots, where)}
 	for _, l := range part.Limits {
 		if p.Limits[l].Serving != nil && c.multipliers[l] != 0 {
 			x.Limits = w.ms.byPart(c.multipliers)

@@ -143,7 +143,9 @@ func extensive(p *joint.Problem, units []int, whole bool) *linear.Program {
 	for m := range p.Epochs {
 		e := &p.Epochs[m]
 		for c := range e.Cases {
-			for _, s := range e.Cases[c].Slots {
+			runs := make([]map[int]float64, len(p.Demands)) // what has come in the window runs
+			waited := make([]float64, len(p.Demands))
+			for h, s := range e.Cases[c].Slots {
 				weight := float64(s.Hours * e.Cases[c].Weight)
 				serve := func(price procurement.Nano, upper float64, kind string) int {
 					j := g.column(money(price)*weight, upper)
@@ -168,6 +170,31 @@ func extensive(p *joint.Problem, units []int, whole bool) *linear.Program {
 					demand[d] = g.row(float64(u), inf)
 					share[d] = g.row(-inf, float64(u*p.Demands[d].Interruptible/1000))
 					demand[d][serve(e.Shortage[d], inf, "short")] = 1
+					w := p.Demands[d].Window
+					if w == 0 {
+						continue
+					}
+					if h%w == 0 {
+						runs[d], waited[d] = map[int]float64{}, 0
+					}
+					now := 0
+					if s.Waits != nil {
+						now = s.Waits[d]
+					}
+					waited[d] += float64(now)
+					run := g.column(0, inf)
+					runs[d][run] = 1
+					share[d][run] = -float64(p.Demands[d].Interruptible) / 1000
+					g.RowUpper[len(g.rows)-1] = float64((u-now)*p.Demands[d].Interruptible) / 1000
+					demand[d][run] = -1
+					g.RowLower[len(g.rows)-2] = float64(u - now)
+					r := g.row(waited[d], waited[d])
+					if h+1 < len(e.Cases[c].Slots) && (h+1)%w != 0 {
+						g.RowLower[len(g.rows)-1] = -inf
+					}
+					for j := range runs[d] {
+						r[j] = 1
+					}
 				}
 				firm, spot := make([]map[int]float64, len(p.Pools)), make([]map[int]float64, len(p.Pools))
 				quota, spend := make([]map[int]float64, len(p.Quotas)), make([]map[int]float64, len(p.Spends))

@@ -31,7 +31,7 @@ func (s *solver) polish() error {
 		}
 	}
 	units := slices.Clone(s.best.units)
-	have := p.cover(wholes(units), 1)
+	have := p.covers(units)
 	byEpoch := map[[2]int][]caseKey{} // by block and epoch
 	now := map[caseKey]*cut{}
 	values := map[caseKey]float64{}
@@ -136,7 +136,7 @@ func (s *solver) polish() error {
 				units[mv.choice] = before
 				continue
 			}
-			next := p.cover(wholes(units), 1)
+			next := p.covers(units)
 			d := price[mv.choice] * float64(mv.to-before)
 			cuts, vs := map[caseKey]*cut{}, map[caseKey]float64{}
 			for _, at := range touched(mv.choice) {
@@ -169,7 +169,7 @@ func (s *solver) may(units []int) bool {
 		return false
 	}
 	if len(s.part.Needs) > 0 {
-		have := s.p.cover(wholes(units), 1)
+		have := s.p.covers(units)
 		for _, n := range s.part.Needs {
 			if !s.p.Needs[n].kept(s.p, have) {
 				return false

@@ -123,12 +123,14 @@ type priced struct {
 	entries []*entry
 	slots   []int32 // by slot: its entry
 	hours   []int64 // by entry: the sum of its slots' hours
-	// By entry: the right-hand side of its slots in rows, times their hours, not in fractions of
-	// the grid.
+	// By entry: the right-hand side of its slots in rows, times their hours.
 	rows []int
 	sums []int64
-	r    []int64 // the rest of the right-hand side, in fractions of the grid
-	grid int64
+	r    []int64 // the rest of the right-hand side
+	grid int64   // in whose fractions sums and r are
+
+	// windows is when work that waits runs, nil where none does.
+	windows *windows
 }
 
 // price serves the slots of a block in a case. visit, if not nil, sees each slot.
@@ -170,6 +172,12 @@ func (pr *pricer) price(
 		q.most = max(q.most, u*have.grid)
 	}
 	out := &priced{regime: g, slots: make([]int32, len(v.hours)), r: q.r, grid: have.grid}
+	if v.waits != nil {
+		var err error
+		if out.windows, err = g.schedule(ctx, q, v); err != nil {
+			return nil, err
+		}
+	}
 	for i := range n {
 		out.rows = append(out.rows, i)
 	}
@@ -186,13 +194,16 @@ func (pr *pricer) price(
 		if s%4096 == 4095 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		units := v.units[s*n : (s+1)*n]
-		k := n
-		for i, u := range units {
-			slot[i] = -u * have.grid
-			if g.spotShare[i] >= 0 {
-				slot[k] = u * int64(p.Demands[block.Demands[i]].Interruptible) / 1000 * have.grid
-				k++
+		if out.windows != nil {
+			g.fill(slot, out.windows.loads[s*n:(s+1)*n], have.grid)
+		} else {
+			k := n
+			for i, u := range v.units[s*n : (s+1)*n] {
+				slot[i] = -u * have.grid
+				if g.spotShare[i] >= 0 {
+					slot[k] = u * int64(p.Demands[block.Demands[i]].Interruptible) / 1000 * have.grid
+					k++
+				}
 			}
 		}
 		now, err := g.solve(q, before, slot, out.rows)
@@ -217,7 +228,7 @@ func (pr *pricer) price(
 		out.hours[at] += hours
 		sums := out.sums[int(at)*len(slot) : (int(at)+1)*len(slot)]
 		for k, x := range slot {
-			sums[k] += x / have.grid * hours
+			sums[k] += x * hours
 		}
 	}
 	pr.work.Slots += len(v.hours)
@@ -233,7 +244,7 @@ func (pd *priced) right(at int) []*big.Int {
 	}
 	n := len(pd.rows)
 	for k, row := range pd.rows {
-		out[row].Mul(big.NewInt(pd.sums[at*n+k]), big.NewInt(pd.grid))
+		out[row].SetInt64(pd.sums[at*n+k])
 	}
 	return out
 }

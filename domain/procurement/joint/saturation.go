@@ -22,10 +22,10 @@ func (p *Problem) saturation() *saturation {
 		e := &p.Epochs[m]
 		wanted := make([]int64, len(p.Pools))
 		for c := range e.Cases {
-			for i := range e.Cases[c].Slots {
+			for _, units := range p.most(&e.Cases[c]) {
 				now := make([]*big.Rat, len(p.Pools))
 				for _, r := range p.Routes {
-					u := e.Cases[c].Slots[i].Units[r.Demand]
+					u := units[r.Demand]
 					if u == 0 || p.unwanted != nil && p.unwanted[r.Demand] {
 						continue
 					}

@@ -18,6 +18,7 @@ type Solution struct {
 	// Ways are how serving keeps the limits (see [Evaluation]); nil if serving takes nothing of any
 	// limit.
 	Ways   []Way  `json:"ways,omitempty"`
+	Runs   []Run  `json:"runs,omitempty"` // when work that waits runs; as it comes if there is none
 	Prices Prices `json:"prices"`
 	Work   Work   `json:"work"`
 	// Interrupted says that the search was stopped ([SolveUntil]).
@@ -66,6 +67,7 @@ type Evaluation struct {
 	// Ways are how it is served if serving takes of limits, else nil. Where the cheapest way would
 	// exceed a limit, dearer ones are mixed in to keep it.
 	Ways []Way `json:"ways,omitempty"`
+	Runs []Run `json:"runs,omitempty"` // by way, when work that waits runs
 	// Broken names the limits and needs that these purchases violate.
 	Broken []string `json:"broken,omitempty"`
 }
@@ -75,6 +77,15 @@ type Evaluation struct {
 type Way struct {
 	Share       *big.Rat `json:"share"`
 	Multipliers []int64  `json:"multipliers"`
+}
+
+// Run is how much of a demand's Slot.Waits runs in each hour of an epoch in a scenario.
+type Run struct {
+	Way    int    `json:"way,omitempty"` // 0 without ways
+	Epoch  int    `json:"epoch"`
+	Case   int    `json:"case,omitempty"`
+	Demand int    `json:"demand"`
+	Units  []byte `json:"units"` // by slot, in Grain, as unsigned varints (encoding/binary)
 }
 
 // Served is what served an epoch in a scenario, in unit-hours.

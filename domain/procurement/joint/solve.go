@@ -108,12 +108,15 @@ func SolveWithin(ctx, until context.Context, p *Problem, lp linear.Solver, effor
 	}
 	out.Certificate.Parts = parts
 	out.Cost = ceil(cost)
-	if slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
+	if p.waits() || slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
 		ev, err := Evaluate(p, out.Units)
 		if err != nil {
 			return nil, err
 		}
-		out.Ways = ev.Ways
+		out.Ways, out.Runs = ev.Ways, ev.Runs
+		if p.waits() {
+			out.Cost = ev.Cost // where hours cost the same, work may have been placed in others
+		}
 	}
 	if out.Cost.Cmp(out.Bound) < 0 {
 		return nil, fmt.Errorf("problem %q: the bound %d is above the cost %d: the solver is wrong", p.ID, out.Bound, out.Cost)
@@ -226,8 +229,8 @@ func (p *Problem) grid() int64 {
 			most = max(most, e.Pools[i].HeldGuaranteed, e.Pools[i].HeldDiscountOnly)
 		}
 		for c := range e.Cases {
-			for _, slot := range e.Cases[c].Slots {
-				most = max(most, slices.Max(append(slot.Units[:len(slot.Units):len(slot.Units)], 0)))
+			for _, units := range p.most(&e.Cases[c]) {
+				most = max(most, slices.Max(append(units[:len(units):len(units)], 0)))
 			}
 		}
 	}

@@ -53,10 +53,16 @@ func TestSolveAgainstLinearProgram(t *testing.T) {
 	if problems == 0 {
 		problems = long.Count(100, 5000)
 	}
+	against(t, problems, 1e-4, func(seed uint64) *joint.Problem { return draw(seeded(seed), everything) })
+}
+
+// against solves problems and compares with their linear and whole programs. Of a hundred one bound
+// may be looser than a share.
+func against(t *testing.T, problems int, looser float64, problem func(seed uint64) *joint.Problem) {
 	var loose, whole []float64
 	infeasible, programs := 0, 0
 	for seed := range uint64(problems) {
-		p := draw(seeded(seed), everything)
+		p := problem(seed)
 		s, err := joint.Solve(context.Background(), p, lp(t))
 		linear, possible := optimum(t, relaxed(p), nil, false)
 		var clash *joint.Infeasible
@@ -103,7 +109,7 @@ func TestSolveAgainstLinearProgram(t *testing.T) {
 	t.Logf("%d problems: %d solved, %d infeasible; %d of them against a program in whole units", problems, len(loose), infeasible, programs)
 	t.Logf("(linear − bound)/linear: median %.1e, 95%% %.1e, 99%% %.1e, most %.1e", at(loose, .5), at(loose, .95), at(loose, .99), at(loose, 1))
 	t.Logf("(cost − best)/best: median %.1e, 90%% %.1e, 95%% %.1e, 99%% %.1e, most %.1e", at(whole, .5), at(whole, .9), at(whole, .95), at(whole, .99), at(whole, 1))
-	if at(loose, .99) > 1e-4 || at(whole, .99) > 1e-2 {
+	if at(loose, .99) > looser || at(whole, .99) > 1e-2 {
 		t.Errorf("of a hundred problems more than one is bounded or solved badly")
 	}
 }

@@ -28,6 +28,9 @@ func (p *Problem) validate() error {
 		if d.Interruptible < 0 || d.Interruptible > 1000 {
 			return fmt.Errorf("demands[%d] (%q).interruptible %d: not within 0 to 1000", i, d.ID, d.Interruptible)
 		}
+		if d.Window < 0 || d.Window > MaxHours {
+			return fmt.Errorf("demands[%d] (%q).window %d: not within 0 to %d", i, d.ID, d.Window, MaxHours)
+		}
 	}
 	seen := map[[2]int]bool{}
 	for i, r := range p.Routes {
@@ -181,8 +184,17 @@ func (p *Problem) validateEpoch(m int) error {
 				return fmt.Errorf("cases[%d].slots[%d].hours %d: below 1, or more than %d in all", i, k, s.Hours, MaxHours)
 			case len(s.Units) != len(p.Demands):
 				return fmt.Errorf("cases[%d].slots[%d].units: %d demands of %d", i, k, len(s.Units), len(p.Demands))
-			case k > 0 && slices.Compare(c.Slots[k-1].Units, s.Units) >= 0:
+			case !p.waits() && k > 0 && slices.Compare(c.Slots[k-1].Units, s.Units) >= 0:
 				return fmt.Errorf("cases[%d].slots[%d].units: not after the slot before", i, k)
+			case p.waits() && s.Hours != 1:
+				return fmt.Errorf("cases[%d].slots[%d].hours %d: some demand waits, and each slot is an hour", i, k, s.Hours)
+			case s.Waits != nil && len(s.Waits) != len(p.Demands):
+				return fmt.Errorf("cases[%d].slots[%d].waits: %d demands of %d", i, k, len(s.Waits), len(p.Demands))
+			}
+			for d, u := range s.Waits {
+				if u < 0 || u > s.Units[d] || u > 0 && p.Demands[d].Window == 0 {
+					return fmt.Errorf("cases[%d].slots[%d].waits[%d] %d: not within 0 to the demand, or of one without a window", i, k, d, u)
+				}
 			}
 			hours += s.Hours
 			for d, u := range s.Units {

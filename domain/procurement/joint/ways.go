@@ -336,7 +336,7 @@ func (p *Problem) keep(ctx context.Context, pr *pricer, units []int) (*mixture, 
 	if !slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Serving != nil }) {
 		return nil, nil
 	}
-	have := p.cover(wholes(units), 1)
+	have := p.covers(units)
 	room := p.spent(units)
 	for l := range room {
 		room[l].Sub(p.bound(l), room[l])

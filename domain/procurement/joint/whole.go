@@ -55,7 +55,7 @@ func (s *solver) try(units []int) (bool, error) {
 	if !p.allows(units) {
 		return false, nil
 	}
-	have := p.cover(wholes(units), 1)
+	have := p.covers(units)
 	for _, n := range s.part.Needs {
 		if !p.Needs[n].kept(p, have) {
 			return false, nil
@@ -187,14 +187,14 @@ func (c *Choice) more(n int) int {
 func (s *solver) mend(units []int, x map[int]float64) {
 	p := s.p
 	for range 10_000 {
-		have := p.cover(wholes(units), 1)
+		have := p.covers(units)
 		missing := map[[2]int]int64{} // by need and epoch
 		for _, n := range s.part.Needs {
 			need := &p.Needs[n]
 			for _, m := range need.Epochs {
 				left := int64(need.Least)
 				for _, t := range need.Terms {
-					left -= int64(t.PerUnit) * min(have.guaranteed[m][t.Pool], int64(need.Least))
+					left -= int64(t.PerUnit) * min(have.guaranteed[m][t.Pool]/have.grid, int64(need.Least))
 				}
 				if left > 0 {
 					missing[[2]int{n, m}] = left
@@ -357,8 +357,8 @@ func (p *Problem) peaks() [][]int64 {
 	for m := range p.Epochs {
 		out[m] = make([]int64, len(p.Demands))
 		for c := range p.Epochs[m].Cases {
-			for _, slot := range p.Epochs[m].Cases[c].Slots {
-				for d, u := range slot.Units {
+			for _, units := range p.most(&p.Epochs[m].Cases[c]) {
+				for d, u := range units {
 					out[m][d] = max(out[m][d], int64(u))
 				}
 			}

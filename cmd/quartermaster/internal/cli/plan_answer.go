@@ -28,23 +28,19 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 	spans := in.Spans()
 	fmt.Fprintf(a.out, "%s: %s to %s, %d pools, %d demands, in %s at net present value\n\n",
 		domain.Clip(in.Name, 3*widest), day(spans[0].From), day(spans[len(spans)-1].To), len(in.Pools), len(in.Demands), ans.Currency)
-	bound, gap := money(ans.LowerBound), percentOf(ans.Gap)
-	if len(ans.Unproven) > 0 {
-		bound, gap = "none proven", "not known"
-	}
 	t := a.table("", "amount")
 	t.SetColumnConfigs(rightFrom(2, 2))
 	for _, row := range []struct {
 		name, amount string
 	}{
 		{"held already", money(ans.Committed)}, {"purchases", money(ans.Bought)}, {"on demand, spot, transfer", money(ans.Serving)},
-		{"not served", money(ans.Penalty)}, {"cost", money(ans.Cost)}, {"lower bound", bound}, {"paid within the horizon", money(ans.Nominal)},
+		{"not served", money(ans.Penalty)}, {"cost", money(ans.Cost)}, {"lower bound", money(ans.LowerBound)}, {"paid within the horizon", money(ans.Nominal)},
 		{"CVaR 90", money(ans.CVaR)}, {"stranded at low demand", money(ans.Stranded)},
 	} {
 		t.AppendRow(table.Row{row.name, row.amount})
 	}
 	t.Render()
-	fmt.Fprintf(a.out, "gap %s\n", gap)
+	fmt.Fprintf(a.out, "gap %s\n", percentOf(ans.Gap))
 	if ans.Interrupted {
 		fmt.Fprintln(a.out, "interrupted: the search was stopped; a longer search may find a better answer")
 	}

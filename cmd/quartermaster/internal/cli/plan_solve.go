@@ -136,10 +136,8 @@ type checkedAnswer struct {
 	Cost       domain.Decimal `json:"cost"`
 	LowerBound domain.Decimal `json:"lower_bound"`
 	Gap        domain.Decimal `json:"gap"`
-	// Unproven are pools without a proven bound. Their part of the lower bound is 0.
-	Unproven  []string `json:"no_proven_bound,omitempty"`
-	Purchases int      `json:"purchases"`  // number of purchases
-	NotProven []string `json:"not_proven"` // JSON Pointers into the answer
+	Purchases  int            `json:"purchases"`  // number of purchases
+	NotProven  []string       `json:"not_proven"` // JSON Pointers into the answer
 }
 
 func (a *Program) planCheckCommand() *cobra.Command {
@@ -177,15 +175,10 @@ Exit status 1 if the answer is wrong; the error names the place.`,
 			}
 			notProven := ans.NotProven()
 			if a.json {
-				return a.answerJSON(checkedAnswer{true, ans.Instance, ans.Cost, ans.LowerBound, ans.Gap, ans.Unproven, len(ans.Purchases), notProven})
+				return a.answerJSON(checkedAnswer{true, ans.Instance, ans.Cost, ans.LowerBound, ans.Gap, len(ans.Purchases), notProven})
 			}
-			if len(ans.Unproven) > 0 {
-				fmt.Fprintf(a.out, "proven: %d purchases cost %s %s\nnot proven: a lower bound for pool %s\n",
-					len(ans.Purchases), money(ans.Cost), ans.Currency, strings.Join(ans.Unproven, ", "))
-			} else {
-				fmt.Fprintf(a.out, "proven: %d purchases cost %s %s, lower bound %s (gap %s)\n",
-					len(ans.Purchases), money(ans.Cost), ans.Currency, money(ans.LowerBound), percentOf(ans.Gap))
-			}
+			fmt.Fprintf(a.out, "proven: %d purchases cost %s %s, lower bound %s (gap %s)\n",
+				len(ans.Purchases), money(ans.Cost), ans.Currency, money(ans.LowerBound), percentOf(ans.Gap))
 			if len(notProven) > 0 {
 				fmt.Fprintln(a.out, "not proven: "+strings.Join(notProven, ", "))
 			}

@@ -121,7 +121,7 @@ func single(p *question.Problem) (*procurement.Pool, [][2]int) {
 func coupled(p *question.Problem) *joint.Problem {
 	out := &joint.Problem{ID: p.Pools[0], Weight: p.Weight(), Pools: p.Pools, Quotas: p.Quotas, Spends: p.Spends}
 	for _, d := range p.Demands {
-		out.Demands = append(out.Demands, joint.Demand{ID: d.ID, Interruptible: d.Interruptible})
+		out.Demands = append(out.Demands, joint.Demand{ID: d.ID, Interruptible: d.Interruptible, Window: d.Window})
 	}
 	for _, r := range p.Routes {
 		out.Routes = append(out.Routes, joint.Route{Demand: r.Demand, Pool: r.Pool, Num: r.Num, Den: r.Den})
@@ -181,7 +181,7 @@ func epoch(p *question.Problem, e int) joint.Epoch {
 	for k := range x.Cases {
 		c := joint.Case{Weight: p.Weights[k], Spot: x.Cases[k].Spot}
 		for _, s := range x.Cases[k].Slots {
-			c.Slots = append(c.Slots, joint.Slot{Hours: s.Hours, Units: s.Units})
+			c.Slots = append(c.Slots, joint.Slot{Hours: s.Hours, Units: s.Units, Waits: s.Waits})
 		}
 		out.Cases = append(out.Cases, c)
 	}

@@ -55,100 +55,21 @@ func (r *reading) came(d *demand, s *scenario) ([]int, error) {
 
 func (d *demand) waits() bool { return d.DeferHours > 0 && d.DeferrableShare.IsPositive() }
 
-// stated is what a demand wants in each hour as it comes, with its spares.
-func (r *reading) stated(i, s int) ([]int, error) {
-	out, err := r.came(&r.doc.Demands[i], &r.scenarios[s])
-	if err != nil {
-		return nil, err
-	}
-	_, err = r.withSpares(i, out)
-	return out, err
-}
-
-// served is what has to be served of a demand in each hour, after its deferral and with its spares,
-// which are returned by epoch too.
-func (r *reading) served(i, s int) (units []int, spares []int64, err error) {
-	return r.scheduled(i, s, r.doc.Demands[i].waits() && (r.best[i] || r.levelled))
-}
-
-func (r *reading) scheduled(i, s int, level bool) ([]int, []int64, error) {
+// wanted is what a demand wants in each hour as it comes, with its spares, which are returned by
+// epoch too, and how much of it may wait; nil if nothing may.
+func (r *reading) wanted(i, s int) (units, waits []int, spares []int64, err error) {
 	d := &r.doc.Demands[i]
-	out, err := r.came(d, &r.scenarios[s])
-	if err != nil {
-		return nil, nil, err
+	if units, err = r.came(d, &r.scenarios[s]); err != nil {
+		return nil, nil, nil, err
 	}
-	if level {
-		beside := make([]int, len(out))
-		for j := range r.doc.Demands {
-			other := &r.doc.Demands[j]
-			if j == i || other.Pool != d.Pool {
-				continue
-			}
-			load, _, err := r.scheduled(j, s, j < i && other.waits())
-			if err != nil {
-				return nil, nil, err
-			}
-			for h, n := range load {
-				beside[h] += n
-			}
-		}
+	if d.waits() {
 		share := int64(thousandths(d.DeferrableShare))
-		for from := 0; from < len(out); from += d.DeferHours {
-			to := min(from+d.DeferHours, len(out))
-			levelOut(out[from:to], beside[from:to], share)
+		for _, n := range units {
+			waits = append(waits, int(int64(n)*share/1000))
 		}
 	}
-	spares, err := r.withSpares(i, out)
-	return out, spares, err
-}
-
-// levelOut moves what may wait to the hour of the window, from its own on, in which least is wanted
-// so far. What comes last is placed first.
-func levelOut(window, beside []int, share int64) {
-	load, waiting := make([]int, len(window)), make([]int, len(window))
-	for h, n := range window {
-		waiting[h] = int(int64(n) * share / 1000)
-		load[h] = n - waiting[h] + beside[h]
-	}
-	for h := len(window) - 1; h >= 0; h-- {
-		pour(load[h:], waiting[h])
-	}
-	for h := range window {
-		window[h] = load[h] - beside[h]
-	}
-}
-
-// pour adds n units, each to the first of the lowest levels.
-func pour(load []int, n int) {
-	if n == 0 {
-		return
-	}
-	takes := func(level int) (sum int) {
-		for _, x := range load {
-			sum += max(0, level-x)
-		}
-		return sum
-	}
-	low := slices.Min(load)
-	high := low + n // a single lowest hour takes no more
-	for low < high {
-		if mid := (low + high + 1) / 2; takes(mid) <= n {
-			low = mid
-		} else {
-			high = mid - 1
-		}
-	}
-	n -= takes(low)
-	for i, x := range load {
-		switch {
-		case x > low:
-		case n > 0:
-			load[i] = low + 1
-			n--
-		default:
-			load[i] = low
-		}
-	}
+	spares, err = r.withSpares(i, units)
+	return units, waits, spares, err
 }
 
 // withSpares adds the spares for failures of nodes to each hour, and returns them by epoch; nil
@@ -245,37 +166,4 @@ func exactly(n, s int, q, level *big.Rat) bool {
 		sum.Add(sum, term)
 	}
 	return sum.Cmp(level) >= 0
-}
-
-// known finds for which waiting demands the most level schedule is the best one (defer_hours).
-func (r *reading) known() {
-	r.best = make([]bool, len(r.doc.Demands))
-	for _, g := range r.groups {
-		waiting, best := -1, true
-		spot := slices.ContainsFunc(g.pools, func(p int) bool { return r.doc.Pools[p].Spot != nil })
-		for _, i := range g.demands {
-			d, first := &r.doc.Demands[i], &r.doc.Demands[g.demands[0]]
-			if d.waits() {
-				best = best && waiting < 0 && d.Buffer == nil
-				waiting = i
-				for e := range r.cal.n {
-					best = best && r.cal.hours[e]%int64(d.DeferHours) == 0
-				}
-			}
-			if len(g.demands) > 1 {
-				best = best && d.Pool == first.Pool && len(r.routes[i]) == 1 && d.Shortage.Equal(first.Shortage)
-			}
-			if spot {
-				share := thousandths(d.Interruptible)
-				best = best && (share == 0 || share == 1000) && share == thousandths(first.Interruptible)
-			}
-		}
-		switch {
-		case waiting < 0:
-		case best:
-			r.best[waiting] = true
-		default:
-			g.unproven = true
-		}
-	}
 }

@@ -296,8 +296,6 @@ type answer struct {
 	Serving    domain.Decimal `json:"serving_cost"`
 	Penalty    domain.Decimal `json:"shortage_penalty"`
 	LowerBound domain.Decimal `json:"lower_bound"`
-	Unproven   []string       `json:"no_proven_bound"`
-	Waiting    string         `json:"waiting"`
 	Gap        domain.Decimal `json:"gap"`
 	Nominal    domain.Decimal `json:"nominal_cost"`
 	CVaR       domain.Decimal `json:"cvar_90"`

@@ -71,7 +71,7 @@ func (r *reading) limit() error {
 	total := zero
 	for s := range r.scenarios {
 		for i := range r.doc.Demands {
-			load, err := r.stated(i, s)
+			load, _, _, err := r.wanted(i, s)
 			if err != nil {
 				return err
 			}

@@ -168,7 +168,7 @@ func (r *reading) peaks(lists [][]int) ([][]int, error) {
 		for k, list := range lists {
 			each[k] = make([]int, r.cal.hours[r.cal.n])
 			for _, i := range list {
-				load, err := r.stated(i, s)
+				load, _, _, err := r.wanted(i, s)
 				if err != nil {
 					return nil, err
 				}

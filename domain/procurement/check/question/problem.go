@@ -22,8 +22,11 @@ type Problem struct {
 	Limits                []Limit
 	// Plain: one pool with one demand and plain offers.
 	Plain bool
-	// Unproven: some demand waits, and the schedule here may not be the best one.
-	Unproven bool
+}
+
+// waits reports whether work of some demand may wait.
+func (p *Problem) waits() bool {
+	return slices.ContainsFunc(p.Demands, func(d Demand) bool { return d.Window > 0 })
 }
 
 // Weight is the sum of the weights.
@@ -35,10 +38,11 @@ func (p *Problem) Weight() int {
 	return sum
 }
 
-// Demand is units wanted by the hour. Interruptible is in thousandths.
+// Demand is units wanted by the hour. Interruptible is in thousandths. Window is the hours of the
+// windows in which it may wait, 0 if it does not.
 type Demand struct {
-	ID            string
-	Interruptible int
+	ID                    string
+	Interruptible, Window int
 }
 
 // Route lets a pool serve a demand, of which a unit takes Num/Den units of the pool.
@@ -65,16 +69,17 @@ type Supply struct {
 }
 
 // Case is an epoch in a scenario: units of spot that serve by pool, and hours of equal demand,
-// ascending, without those of none.
+// ascending, without those of none; or all hours in their order where some demand waits.
 type Case struct {
 	Spot  []int
 	Slots []Slot
 }
 
-// Slot is a number of hours in which demands want just these units.
+// Slot is a number of hours in which demands want just these units. Waits is how many of them may
+// wait, nil if none.
 type Slot struct {
-	Hours int
-	Units []int
+	Hours        int
+	Units, Waits []int
 }
 
 // Choice is what can be bought, in lots.
@@ -161,7 +166,7 @@ type spared [][][]int64
 
 // problem states a group.
 func (r *reading) problem(g *group) (*Problem, spared, error) {
-	p := &Problem{Unproven: g.unproven}
+	p := &Problem{}
 	for _, s := range r.scenarios {
 		p.Weights = append(p.Weights, s.Weight)
 	}
@@ -184,7 +189,11 @@ func (r *reading) problem(g *group) (*Problem, spared, error) {
 	var extra []domain.Decimal
 	for i, n := range g.demands {
 		d := &r.doc.Demands[n]
-		p.Demands = append(p.Demands, Demand{d.ID, thousandths(d.Interruptible)})
+		window := 0
+		if d.waits() {
+			window = d.DeferHours
+		}
+		p.Demands = append(p.Demands, Demand{d.ID, thousandths(d.Interruptible), window})
 		for _, way := range r.routes[n] {
 			p.Routes = append(p.Routes, Route{i, pool[way.pool], way.num, way.den})
 			extra = append(extra, way.extra)
@@ -221,7 +230,7 @@ func (r *reading) problem(g *group) (*Problem, spared, error) {
 	for _, i := range g.bounds {
 		p.Limits = append(p.Limits, r.limited(&r.bounds[i], g, extra, p))
 	}
-	p.Plain = len(g.pools) == 1 && len(g.demands) == 1 && len(g.needs)+len(g.bounds)+len(g.spends) == 0 &&
+	p.Plain = len(g.pools) == 1 && len(g.demands) == 1 && !p.waits() && len(g.needs)+len(g.bounds)+len(g.spends) == 0 &&
 		!slices.ContainsFunc(g.choices, func(i int) bool {
 			c := &r.choices[i]
 			return c.offer == nil || c.least > 1 || c.group != "" || len(c.offer.Ramp) > 0 || len(c.covers) != 1 ||
@@ -306,23 +315,35 @@ func (r *reading) epoch(g *group, e int, extra []domain.Decimal, quotas map[stri
 	return x, err
 }
 
-// slots counts the hours of equal demand.
+// slots counts the hours of equal demand, or lists all hours if some demand waits.
 func (r *reading) slots(g *group, p *Problem) (spared, error) {
 	spare := make(spared, len(g.demands))
 	for i := range spare {
 		spare[i] = make([][]int64, len(r.scenarios))
 	}
 	for s := range r.scenarios {
-		load := make([][]int, len(g.demands))
+		load, waits := make([][]int, len(g.demands)), make([][]int, len(g.demands))
 		for i, n := range g.demands {
 			var err error
-			if load[i], spare[i][s], err = r.served(n, s); err != nil {
+			if load[i], waits[i], spare[i][s], err = r.wanted(n, s); err != nil {
 				return nil, err
 			}
 		}
 		for e := range r.cal.n {
 			from, to := r.cal.hours[e], r.cal.hours[e+1]
 			c := &p.Epochs[e].Cases[s]
+			if p.waits() {
+				for h := from; h < to; h++ {
+					slot := Slot{1, make([]int, len(load)), make([]int, len(load))}
+					for i := range load {
+						if slot.Units[i] = load[i][h]; waits[i] != nil {
+							slot.Waits[i] = waits[i][h]
+						}
+					}
+					c.Slots = append(c.Slots, slot)
+				}
+				continue
+			}
 			if len(load) == 1 {
 				c.Slots = levels(load[0][from:to])
 				continue
@@ -349,7 +370,7 @@ func (r *reading) slots(g *group, p *Problem) (spared, error) {
 				if n := len(c.Slots); n > 0 && slices.Equal(c.Slots[n-1].Units, units) {
 					c.Slots[n-1].Hours++
 				} else {
-					c.Slots = append(c.Slots, Slot{1, units})
+					c.Slots = append(c.Slots, Slot{1, units, nil})
 				}
 			}
 		}
@@ -373,7 +394,7 @@ func levels(load []int) []Slot {
 	var out []Slot
 	for i, n := range hours {
 		if n > 0 && low+i > 0 {
-			out = append(out, Slot{n, []int{low + i}})
+			out = append(out, Slot{n, []int{low + i}, nil})
 		}
 	}
 	return out
@@ -386,7 +407,7 @@ func sortedLevels(load []int) []Slot {
 		if l := len(out); l > 0 && out[l-1].Units[0] == n {
 			out[l-1].Hours++
 		} else if n > 0 {
-			out = append(out, Slot{1, []int{n}})
+			out = append(out, Slot{1, []int{n}, nil})
 		}
 	}
 	return out

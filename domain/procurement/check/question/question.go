@@ -61,7 +61,7 @@ type Report struct {
 	Cost, LowerBound domain.Decimal
 	Groups           int // of pools
 	Plain            int // of them, those whose hours this package served itself
-	Unproven         int // of them, those without a bound
+	Waits            int // of them, those in which work may wait
 }
 
 // Check verifies the answer of a question. Its error wraps [ErrRejected] if the answer is wrong, and
@@ -129,11 +129,8 @@ func (v *verdict) all(ctx context.Context, d *document) error {
 	if digits < 4 || digits > 9 {
 		return fmt.Errorf("amounts are counted to %d digits, which are not within 4 to 9", digits)
 	}
-	if a.Waiting != "" && a.Waiting != "as_it_comes" && a.Waiting != "levelled" {
-		return fmt.Errorf("waiting %q is neither as_it_comes nor levelled", a.Waiting)
-	}
 	var err error
-	if v.reading, err = understand(d, digits, a.Waiting == "levelled"); err != nil {
+	if v.reading, err = understand(d, digits); err != nil {
 		return err
 	}
 	if err := v.buy(); err != nil {
@@ -147,7 +144,6 @@ func (v *verdict) all(ctx context.Context, d *document) error {
 		return err
 	}
 	cost, bound := new(big.Int), new(big.Int)
-	var unproven []string
 	var failed error // of a certificate
 	if len(a.Proof) != len(v.groups) {
 		failed = fmt.Errorf("%d certificates for %d groups of pools", len(a.Proof), len(v.groups))
@@ -164,9 +160,8 @@ func (v *verdict) all(ctx context.Context, d *document) error {
 		if err := v.recourse(g, p, spare); err != nil {
 			return err
 		}
-		if g.unproven {
-			unproven = append(unproven, p.Pools...)
-			v.report.Unproven++
+		if p.waits() {
+			v.report.Waits++
 		}
 		if failed != nil {
 			continue // a constraint that is not kept says more than a certificate that fails
@@ -182,14 +177,6 @@ func (v *verdict) all(ctx context.Context, d *document) error {
 	}
 	if failed != nil {
 		return cmp.Or(v.bounded(), v.calendar(), failed)
-	}
-	slices.Sort(unproven)
-	if !slices.Equal(unproven, a.Unproven) {
-		return fmt.Errorf("no_proven_bound is %q, and the best schedule of deferrable demand is not known in %q: see defer_hours",
-			a.Unproven, unproven)
-	}
-	if (len(unproven) > 0) != (a.Waiting != "") {
-		return fmt.Errorf("waiting is %q, with %d pools without a proven bound", a.Waiting, len(unproven))
 	}
 	v.report.Groups = len(v.groups)
 	if err := v.amounts(cost, bound, exact); err != nil {
@@ -233,9 +220,6 @@ func (v *verdict) group(ctx context.Context, g *group, p *Problem, c *Certificat
 	proven, err := v.prove(ctx, p, lots, c)
 	if err != nil {
 		return Proven{}, err
-	}
-	if p.Unproven {
-		proven.Bound = new(big.Int)
 	}
 	if n := proven.Cost.Cmp(stated); n > 0 || n < 0 && proven.Exact {
 		return Proven{}, fmt.Errorf("its cost is %d units, not %d", proven.Cost, stated)

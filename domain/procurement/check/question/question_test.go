@@ -3,7 +3,6 @@ package question
 import (
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -68,26 +67,6 @@ func TestPricesAreMeans(t *testing.T) {
 	q := &quota{Limit: 9, Path: []quotaStep{{at(t, "2027-01-01T01:00:00Z"), 4}, {at(t, "2027-01-02T00:00:00Z"), 7}, {at(t, "2027-01-03T05:00:00Z"), 200_000_000}}}
 	if got := r.quotaUnits(q, 2); !slices.Equal(got, []int{4, 6, 6}) {
 		t.Errorf("units of the quota %v", got)
-	}
-}
-
-// What is poured unit by unit, each to the first of the lowest, is poured at once.
-func TestPour(t *testing.T) {
-	rng := rand.New(rand.NewPCG(2, 4))
-	for range 500 {
-		load := make([]int, 1+rng.IntN(9))
-		for i := range load {
-			load[i] = rng.IntN(7)
-		}
-		n := rng.IntN(30)
-		want := slices.Clone(load)
-		for range n {
-			want[slices.Index(want, slices.Min(want))]++
-		}
-		got := slices.Clone(load)
-		if pour(got, n); !slices.Equal(got, want) {
-			t.Fatalf("%d on %v are %v, not %v", n, load, got, want)
-		}
 	}
 }
 

@@ -14,7 +14,6 @@ type reading struct {
 	doc       *document
 	cal       *horizon
 	digits    int32 // of the resolution
-	levelled  bool  // work that may wait runs by the most level schedule also where that may not be best
 	scenarios []scenario
 	weight    int
 	region    map[string]int
@@ -27,7 +26,6 @@ type reading struct {
 	onDemand  [][]domain.Decimal
 	spot      [][]domain.Decimal // of what is served
 	quotas    map[string][]int
-	best      []bool // by demand: its most level schedule is the best one
 
 	// Held: units by pool and epoch, spend by name and epoch, and what it costs.
 	guaranteed, discount [][]int
@@ -52,7 +50,6 @@ type route struct {
 // group is pools that have to do with one another.
 type group struct {
 	pools, demands, choices, needs, bounds, spends []int
-	unproven                                       bool
 }
 
 func index[T any](kind string, list []T, id func(*T) string) (map[string]int, error) {
@@ -67,8 +64,8 @@ func index[T any](kind string, list []T, id func(*T) string) (map[string]int, er
 }
 
 // understand translates a question.
-func understand(d *document, digits int32, levelled bool) (r *reading, err error) {
-	r = &reading{doc: d, digits: digits, levelled: levelled}
+func understand(d *document, digits int32) (r *reading, err error) {
+	r = &reading{doc: d, digits: digits}
 	if r.region, err = index("regions", d.Regions, func(x *region) string { return x.ID }); err != nil {
 		return nil, err
 	}
@@ -109,7 +106,6 @@ func understand(d *document, digits int32, levelled bool) (r *reading, err error
 		return nil, err
 	}
 	r.divide()
-	r.known()
 	return r, nil
 }
 

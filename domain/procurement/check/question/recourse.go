@@ -33,32 +33,51 @@ func (v *verdict) recourse(g *group, p *Problem, spare spared) error {
 type wants struct {
 	demand []int64 // by demand, with spares
 	// reach is, by pool, the units of it that the demands with a route there want, at most, in each
-	// slot; soft is the part that may run on spot.
+	// slot; soft is the part that may run on spot. Where work waits, all that has come in the window
+	// may be wanted in an hour; all of a pool is the bound of the sum.
 	reach, soft [][]int
+	all         []domain.Decimal
 }
 
 func wanted(p *Problem, c *Case) wants {
-	w := wants{demand: make([]int64, len(p.Demands)), reach: make([][]int, len(p.Pools)), soft: make([][]int, len(p.Pools))}
+	w := wants{
+		demand: make([]int64, len(p.Demands)), reach: make([][]int, len(p.Pools)), soft: make([][]int, len(p.Pools)),
+		all: make([]domain.Decimal, len(p.Pools)),
+	}
+	come := make([]int64, len(p.Demands)) // earlier in the window, and may still wait
 	for i := range p.Pools {
 		w.reach[i], w.soft[i] = make([]int, len(c.Slots)), make([]int, len(c.Slots))
 	}
 	for k, slot := range c.Slots {
 		for d, n := range slot.Units {
 			w.demand[d] += int64(n) * int64(slot.Hours)
+			if hours := p.Demands[d].Window; hours > 0 && k%hours == 0 {
+				come[d] = 0
+			}
 		}
 		for _, route := range p.Routes {
+			d := &p.Demands[route.Demand]
 			n := int64(slot.Units[route.Demand])
-			soft := n * int64(p.Demands[route.Demand].Interruptible) / 1000
 			up := func(n int64) int { return int((n*int64(route.Num) + int64(route.Den) - 1) / int64(route.Den)) }
+			w.all[route.Pool] = w.all[route.Pool].Add(whole(up(n)).Mul(whole(slot.Hours)))
+			n += come[route.Demand]
+			soft := n * int64(d.Interruptible) / 1000
+			if d.Window > 0 { // not rounded down
+				soft = (n*int64(d.Interruptible) + 999) / 1000
+			}
 			w.reach[route.Pool][k] += up(n)
 			w.soft[route.Pool][k] += up(soft)
+		}
+		for d, n := range slot.Waits {
+			come[d] += int64(n)
 		}
 	}
 	return w
 }
 
-// served adds the least of a bound and of what is wanted, over the hours; −1 is no bound.
-func served(c *Case, wanted []int, most int) domain.Decimal {
+// served adds the least of a bound and of what is wanted, over the hours; −1 is no bound. The sum is
+// at most all that is wanted.
+func served(c *Case, wanted []int, most int, all domain.Decimal) domain.Decimal {
 	sum := new(big.Int)
 	for k, n := range wanted {
 		if most >= 0 {
@@ -66,7 +85,7 @@ func served(c *Case, wanted []int, most int) domain.Decimal {
 		}
 		sum.Add(sum, new(big.Int).Mul(big.NewInt(int64(n)), big.NewInt(int64(c.Slots[k].Hours))))
 	}
-	return decimal.NewFromBigInt(sum, 0)
+	return decimal.Min(all, decimal.NewFromBigInt(sum, 0))
 }
 
 func (v *verdict) hours(g *group, p *Problem, spare spared, e, s int) error {
@@ -122,20 +141,20 @@ func (v *verdict) hours(g *group, p *Problem, spare spared, e, s int) error {
 				row.Demand.Add(row.Spare), demand)
 		case !row.Spare.Equal(spares):
 			return fmt.Errorf("spares in pool %q are %s unit-hours, and %s are wanted (buffer)", id, row.Spare, spares)
-		case over(row.Guaranteed, served(c, w.reach[i], v.capacity[n][e])):
+		case over(row.Guaranteed, served(c, w.reach[i], v.capacity[n][e], w.all[i])):
 			return fmt.Errorf("pool %q: %d guaranteed units cannot serve %s unit-hours", id, v.capacity[n][e], row.Guaranteed)
-		case over(row.DiscountOnly, served(c, w.reach[i], v.priced[n][e])):
+		case over(row.DiscountOnly, served(c, w.reach[i], v.priced[n][e], w.all[i])):
 			return fmt.Errorf("pool %q: %d discount-only units cannot serve %s unit-hours", id, v.priced[n][e], row.DiscountOnly)
 		case on.IsPositive() && sold.OnDemand < 0:
 			return fmt.Errorf("pool %q sells nothing on demand, and %s unit-hours are served", id, on)
-		case over(on, served(c, w.reach[i], -1)):
+		case over(on, served(c, w.reach[i], -1, w.all[i])):
 			return fmt.Errorf("pool %q serves %s unit-hours on demand, more than may want it", id, on)
-		case over(on, served(c, w.reach[i], quotaUnits)):
+		case over(on, served(c, w.reach[i], quotaUnits, w.all[i])):
 			return fmt.Errorf("pool %q: quota %q leaves %d units on demand, which cannot serve %s unit-hours", id,
 				v.doc.Pools[n].Quota, quotaUnits, on)
 		case row.Spot.IsPositive() && sold.Spot < 0:
 			return fmt.Errorf("pool %q has no spot, and %s unit-hours are served", id, row.Spot)
-		case over(row.Spot, served(c, w.soft[i], c.Spot[i])):
+		case over(row.Spot, served(c, w.soft[i], c.Spot[i], w.all[i])):
 			return fmt.Errorf("pool %q: spot cannot serve %s unit-hours: see interruptible_share, available_units and overhead",
 				id, row.Spot)
 		case over(row.SpendCommitted, row.OnDemand) || row.SpendCommitted.IsPositive() && sold.Spend < 0:
