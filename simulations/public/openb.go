@@ -1,6 +1,7 @@
 package public
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,6 +67,19 @@ func OpenbPods(t testing.TB, variant string) []packing.Workload {
 		loads = append(loads, w)
 	}
 	return loads
+}
+
+// OpenbVariants lists the variants of the trace whose pods are here and whose results are published,
+// and logs those that are not here.
+func OpenbVariants(t testing.TB) []string {
+	t.Helper()
+	var all []string
+	for _, row := range Openb(t, "fgd_expected_allo_discrete.csv.gz") {
+		all = append(all, strings.TrimPrefix(row["workload"], "openb_pod_list_"))
+	}
+	return slices.DeleteFunc(slices.Compact(all), func(variant string) bool {
+		return !Has(t, "openb/openb_pod_list_"+variant+".csv")
+	})
 }
 
 // Published reads the results that the authors of the trace published for a variant and a policy: a

@@ -47,6 +47,9 @@ type Fleet struct {
 	shunned  map[string]int // by workload: residents with anti-affinity to it
 	sites    []site
 	clusters map[atSite]int
+	reserves []reserve
+	idle     []int64 // free milli by class
+	extra    []int64 // by class, what the reserves add to the loss of the replica being placed
 	// The maximum over all machines, at least 1, used to normalise amounts.
 	maxGPU, maxCPU int64
 
@@ -93,7 +96,7 @@ type state struct {
 	class    int
 	cpu, mem int64
 	free     []uint16 // thousandths of each GPU, most free first
-	kinds    uint64   // kinds of replicas present, one bit each
+	kinds    uint64   // kinds of replicas with GPUs present, one bit each
 	busy     bool     // something is placed or was held from the start
 	owner    string   // the workload that it is dedicated to
 }
@@ -224,6 +227,14 @@ func New(nodes []packing.Node, mix *Mix, by Policy, draws Draws) (*Fleet, error)
 		}
 	}
 	slices.SortFunc(f.byID, func(a, b int) int { return cmp.Compare(f.machines[a].id, f.machines[b].id) })
+	f.idle, f.extra = make([]int64, len(f.classes)), make([]int64, len(f.classes))
+	for i := range f.machines {
+		g := f.machines[i].group
+		f.idle[g.class] += g.freeMilli()
+	}
+	if f.policy.reserves {
+		f.reserves = mix.reserves(f.classes)
+	}
 	return f, nil
 }
 
@@ -449,11 +460,13 @@ func (f *Fleet) Arrive(id string, w *packing.Workload) (Placement, bool, error) 
 func (f *Fleet) choose(w *packing.Workload, sh *shape) (m int, from uint16) {
 	choosy := f.choosy(w)
 	f.tied = f.tied[:0]
+	f.reserve(sh)
 	var best int64
 	count := 0
 	for _, g := range f.groups {
 		a := f.weigh(g, sh)
-		if !a.fits || len(f.tied) > 0 && a.score < best {
+		score := a.score - f.extra[g.class]
+		if !a.fits || len(f.tied) > 0 && score < best {
 			continue
 		}
 		n := len(g.machines)
@@ -468,8 +481,8 @@ func (f *Fleet) choose(w *packing.Workload, sh *shape) (m int, from uint16) {
 				continue
 			}
 		}
-		if len(f.tied) == 0 || a.score > best {
-			best, f.tied, count = a.score, f.tied[:0], 0
+		if len(f.tied) == 0 || score > best {
+			best, f.tied, count = score, f.tied[:0], 0
 		}
 		f.tied = append(f.tied, g)
 		count += n
@@ -521,6 +534,9 @@ func (f *Fleet) put(id string, w *packing.Workload, sh *shape, at int, from uint
 		}
 	case sh.part > 0:
 		gpu := slices.Index(m.free, from)
+		if f.policy.first {
+			gpu = f.firstGPU(m, sh)
+		}
 		if f.policy.chance {
 			n := 0
 			for g, free := range m.free {
@@ -576,7 +592,9 @@ func (f *Fleet) settle(r *resident, by int) {
 	s.busy = len(m.replicas) > 0 || s.cpu < c.cpu || s.mem < c.mem || slices.Compare(s.free, c.free) != 0
 	if f.policy.kinds {
 		for k := range m.kinds {
-			s.kinds |= 1 << k
+			if k > 0 {
+				s.kinds |= 1 << k
+			}
 		}
 	}
 	if r.shape.dedicated {
@@ -586,6 +604,7 @@ func (f *Fleet) settle(r *resident, by int) {
 	}
 	f.leave(r.machine)
 	f.enter(r.machine, s)
+	f.idle[old.class] -= int64(by) * r.shape.milli()
 }
 
 func bump[K comparable](m map[K]int, k K, by int) {

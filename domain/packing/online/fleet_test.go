@@ -375,6 +375,37 @@ random     half:rich[0] plain:rich[] one:lean[0] half:big[3] two:big[0 1] one:bi
 	}
 }
 
+// The large machine has CPU to spare. On a small one, a replica that needs much CPU leaves GPUs over.
+// It goes there all the same if replicas are expected that only the large machine can take.
+func TestScarceMachinesAreKept(t *testing.T) {
+	nodes := []packing.Node{
+		{ID: "large", Count: 1, Model: "T4", GPUs: 4, CPUMilli: 64_000, MemoryMiB: 65_536},
+		{ID: "small", Count: 2, Model: "A10", GPUs: 4, CPUMilli: 16_000, MemoryMiB: 65_536},
+	}
+	loads := []packing.Workload{
+		{ID: "any", Replicas: 2, GPUMilli: 1000, CPUMilli: 8_000, MemoryMiB: 1_024},
+		{ID: "light", Replicas: 6, GPUMilli: 1000, CPUMilli: 4_000, MemoryMiB: 1_024},
+		{ID: "model", Replicas: 0, GPUMilli: 1000, CPUMilli: 4_000, MemoryMiB: 1_024, Models: []string{"T4"}},
+	}
+	for _, c := range []struct {
+		limited int
+		want    string
+	}{{0, "large"}, {4, "small#1"}} {
+		loads[2].Replicas = c.limited
+		mix, err := online.MixOf(loads, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := online.New(nodes, mix, online.Balanced, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, ok, err := f.Arrive("first", &loads[0]); err != nil || !ok || at.Node != c.want {
+			t.Errorf("with %d limited replicas expected: on %v %v %v, want %s", c.limited, at, ok, err, c.want)
+		}
+	}
+}
+
 func TestFleetRefuses(t *testing.T) {
 	node := packing.Node{ID: "n", Count: 1, GPUs: 1, CPUMilli: 1000, MemoryMiB: 1000}
 	for _, c := range []struct {
@@ -390,6 +421,11 @@ func TestFleetRefuses(t *testing.T) {
 	} {
 		if _, err := online.New(c.nodes, nil, c.by, nil); err == nil {
 			t.Errorf("%s: no error", c.what)
+		}
+		if c.by == online.FGD {
+			if _, err := online.Replay(c.nodes, nil, nil, c.by, rand.New(rand.NewSource(1))); err == nil {
+				t.Errorf("%s: no error of a replay", c.what)
+			}
 		}
 	}
 	f, err := online.New([]packing.Node{node}, nil, online.FGD, nil)

@@ -1,6 +1,7 @@
 package online_test
 
 import (
+	"math"
 	"math/rand"
 	"strconv"
 	"testing"
@@ -80,45 +81,48 @@ func TestArrivalsArePublished(t *testing.T) {
 	}
 }
 
-// The published experiment: 130% arrives at 1,213 machines. FGD must be two points above best fit,
-// and Balanced at or above the published FGD. All policies, ten seeds and more traces with
-// CI_LONG=1.
+// The published experiment: 130% arrives at 1,213 machines. On each variant that is here, every
+// policy of the paper must allocate as many GPUs as published, and Balanced at least as many as are
+// published of FGD. With CI_LONG=1 all ten seeds of all policies.
 func TestOpenbOnline(t *testing.T) {
+	// How far a mean may be from the published one, in points. Replays of Random draw differently.
+	const near, nearRandom = 0.2, 0.5
 	names := map[online.Policy]string{
 		online.Random: "01-Random", online.DotProd: "02-DotProd", online.Clustering: "03-GpuClustering", online.Packing: "04-GpuPacking",
 		online.BestFit: "05-BestFit", online.FGD: "06-FGD", online.Balanced: "06-FGD",
 	}
-	policies, runs, traces := []online.Policy{online.BestFit, online.FGD, online.Balanced}, int64(2), []string{"default"}
+	policies, runs := []online.Policy{online.Clustering, online.Packing, online.FGD, online.Balanced}, int64(1)
 	if long.Run() {
 		policies, runs = online.Policies(), seeds
-		traces = []string{"default", "gpushare100", "gpushare40", "gpuspec10", "multigpu20", "cpu050"}
 	}
-	for _, trace := range traces {
+	for _, trace := range public.OpenbVariants(t) {
 		t.Run(trace, func(t *testing.T) {
-			end := map[online.Policy]float64{}
 			for _, by := range policies {
 				var of []online.Series
-				var want [2]float64
+				var rows []map[string]string
 				for seed := int64(firstSeed); seed < firstSeed+runs; seed++ {
 					of = append(of, replay(t, trace, by, seed).Allocation)
-					row := published(t, trace, names[by], seed)
-					want[0] += percent(t, row["100"]) / float64(runs)
-					want[1] += percent(t, row["130"]) / float64(runs)
+					rows = append(rows, published(t, trace, names[by], seed))
 				}
 				mean := online.Mean(of)
-				full, _ := mean.At(100)
-				over, ok := mean.At(130)
-				if !ok {
-					t.Fatalf("%s: the load did not reach 130%%", by)
+				for _, load := range []int{100, 130} {
+					at, ok := mean.At(load)
+					if !ok {
+						t.Fatalf("%s: the load did not reach %d%%", by, load)
+					}
+					got, want := float64(at)/100, 0.0
+					for _, row := range rows {
+						want += percent(t, row[strconv.Itoa(load)]) / float64(runs)
+					}
+					t.Logf("%-11s %-10s at %d%%: %6.2f%%; published of %-16s %6.2f%%", trace, by, load, got, names[by], want)
+					switch {
+					case by == online.Balanced && got < want:
+						t.Errorf("%s allocates %.2f%% at %d%%, FGD is published with %.2f%%", by, got, load, want)
+					case by == online.Random && math.Abs(got-want) > nearRandom,
+						by != online.Balanced && by != online.Random && math.Abs(got-want) > near:
+						t.Errorf("%s allocates %.2f%% at %d%%, published are %.2f%%", by, got, load, want)
+					}
 				}
-				end[by] = float64(over) / 100
-				t.Logf("%-10s %6.2f%% at 100%%, %6.2f%% at 130%%; published of %s %6.2f%% and %6.2f%%", by, float64(full)/100, end[by], names[by], want[0], want[1])
-				if by == online.Balanced && end[by] < want[1] {
-					t.Errorf("%s reaches %.2f%%, FGD is published with %.2f%%", by, end[by], want[1])
-				}
-			}
-			if trace == "default" && end[online.FGD] < end[online.BestFit]+2 {
-				t.Errorf("fgd reaches %.2f%%, not two points above best fit with %.2f%%", end[online.FGD], end[online.BestFit])
 			}
 		})
 	}

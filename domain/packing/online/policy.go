@@ -11,7 +11,7 @@ type Policy string
 
 // The policies. All but the last are those of Weng et al., "Beware of Fragmentation", USENIX ATC
 // 2023, with the scores of their simulator (hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0):
-// integers from 0 to 100, so many machines tie.
+// integers from 0 to 100, so many machines tie. See [Replay] for the order of ties.
 const (
 	// Random takes any machine and any GPU.
 	Random Policy = "random"
@@ -28,10 +28,11 @@ const (
 	// FGD, fragmentation gradient descent, takes the machine and GPU where the free GPUs that the
 	// mix cannot use grow least. It ignores memory, like the original.
 	FGD Policy = "fgd"
-	// Balanced is FGD without rounding, with memory, and with one more kind of loss: GPUs that the
-	// next replica could use but later ones could not, because CPU or memory run out first at the
-	// mix's ratio per GPU. So replicas that need little CPU go to machines with little CPU, and
-	// CPU-only replicas go where the CPU is of no use to GPUs.
+	// Balanced is FGD without rounding, with memory, and with two more kinds of loss. The first is
+	// GPUs that are left over when CPU or memory run out, if a machine is filled with one shape of
+	// the mix alone. So replicas that need little CPU go to machines with little CPU, and CPU-only
+	// replicas go where the CPU is of no use to GPUs. The second is GPUs that others need more: if
+	// shapes that run on few machines will ask for most of what is free there, others keep off.
 	Balanced Policy = "balanced"
 )
 
@@ -46,6 +47,10 @@ type policy struct {
 	score  func(f *Fleet, g *group, sh *shape) (score int64, from uint16)
 	chance bool // ties between machines and GPUs are drawn
 	kinds  bool // the kinds of replicas present matter
+	// first is set if a part goes to the first GPU of those that score best, rather than to the one
+	// with the least free.
+	first    bool
+	reserves bool // shapes that run on few machines keep others off
 }
 
 var policies = map[Policy]*policy{
@@ -54,8 +59,8 @@ var policies = map[Policy]*policy{
 	DotProd:    {score: dotProd},
 	Clustering: {score: clustering, kinds: true},
 	Packing:    {score: packed},
-	FGD:        {score: descent},
-	Balanced:   {score: balanced},
+	FGD:        {score: descent, first: true},
+	Balanced:   {score: balanced, reserves: true},
 
 	unstranding: {score: unstrand},
 }
@@ -185,10 +190,31 @@ func (f *Fleet) descend(g *group, sh *shape, lost func(*state) int64, score func
 }
 
 func descent(f *Fleet, g *group, sh *shape) (int64, uint16) {
-	mx, total := &f.classes[g.class].mixture, f.mix.total
-	return f.descend(g, sh, func(s *state) int64 { return mx.stranded(s, false) }, func(better int64) int64 {
-		return sigmoid(floorDiv(better*1000, max(total, 1)))
+	return f.descend(g, sh, f.fragments(g), f.published)
+}
+
+// fragments returns the function that gives the stranded milli of states of a group's machines,
+// times the mix's weight.
+func (f *Fleet) fragments(g *group) func(s *state) int64 {
+	mx := &f.classes[g.class].mixture
+	return func(s *state) int64 { return mx.stranded(s, false) }
+}
+
+// published is the score of the paper's simulator for a decrease of fragments.
+func (f *Fleet) published(better int64) int64 {
+	return sigmoid(floorDiv(better*1000, max(f.mix.total, 1)))
+}
+
+// firstGPU returns the first GPU of a machine on which a part scores as well as on any.
+func (f *Fleet) firstGPU(m *machine, sh *shape) int {
+	g, first := m.group, len(m.free)
+	lost := f.fragments(g)
+	f.after(g, sh, func(s *state, from uint16) {
+		if f.published(g.lost-lost(s)) == g.weighed[sh.n].score {
+			first = min(first, slices.Index(m.free, from))
+		}
 	})
+	return first
 }
 
 // sigmoid returns 100/(1+exp(-x)) rounded down, for x in millionths. It uses no floating point,

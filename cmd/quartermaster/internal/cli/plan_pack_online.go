@@ -33,8 +33,9 @@ func (fl *onlineFlags) register(cmd *cobra.Command) {
 With --online the pods arrive one by one, and each is placed immediately, without knowledge of
 later pods. This is the experiment of Weng et al. ("Beware of Fragmentation", USENIX ATC 2023). All
 pods arrive in random order, then more are drawn at random, until --arrive times the GPUs of the
-nodes are requested. A pod that does not fit is dropped. Equal seeds give the same arrivals for
-every policy. On openb's files the seeds 42 to 51 give those of the published runs.
+nodes are requested. A pod that does not fit is dropped. Of nodes that a policy finds equally good,
+the first in a random order is taken. Equal seeds give the same arrivals and the same order for
+every policy. On openb's files the seeds 42 to 51 repeat the published runs.
 
   random      any node with room
   dotprod     the node whose free CPU and GPUs are least aligned with the pod
@@ -42,7 +43,8 @@ every policy. On openb's files the seeds 42 to 51 give those of the published ru
   packing     shared GPUs, then nodes in use, then empty nodes
   bestfit     the node with the least CPU and GPUs left over
   fgd         the node where the fewest free GPUs become unusable for the expected pods
-  balanced    as fgd, and also counts memory, and GPUs that will lack CPU or memory`
+  balanced    as fgd, and also counts memory and GPUs that will lack CPU or memory, and
+              keeps nodes for expected pods that run on few others`
 	cmd.Example += "\n  quartermaster plan pack --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --online fgd --arrive 1.3 --seed 42" +
 		"\n  quartermaster plan pack --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --online bestfit,fgd,balanced --seeds 10"
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
