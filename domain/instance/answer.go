@@ -49,7 +49,10 @@ type Answer struct {
 	// Baselines are simple purchasing rules to compare with; empty if they were not computed.
 	Baselines []Baseline `json:"baselines,omitempty"`
 	Proof     []Proof    `json:"certificate"` // by component
-	Notes     []string   `json:"notes,omitempty"`
+	// Parts are the answer's amounts by pool, the last of what belongs to no pool. The document
+	// leaves them out.
+	Parts []Part   `json:"-"`
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Terminal is the cost of the same purchases under another salvage share. Where the instance was

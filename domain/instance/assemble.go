@@ -24,16 +24,16 @@ type served struct {
 	// spare is the part of demand that is its failure buffer. standby is the part of the serving
 	// capacity in the pool that stands by for it.
 	spare, standby big.Rat
+	// Money of the demand at home there: extra is what its overflow costs, nominal, and transfer
+	// the same at the discounted and rounded prices that cost is made of; penalty is the discounted
+	// penalty of what is not served.
+	extra, transfer, penalty big.Rat
 }
 
 // outcome is the result of purchases in all components.
 type outcome struct {
 	by    [][][]served // by epoch, scenario and pool
-	extra [][]big.Rat  // by epoch and scenario: money of cross-region overflow, nominal
-	// transfer is extra at the discounted and rounded prices that cost is made of.
-	transfer [][]big.Rat
-	short    [][]big.Rat // by epoch and scenario: discounted penalty of unserved demand
-	costs    []*big.Int  // by component, in units, times weight, without existing commitments
+	costs []*big.Int   // by component, in units, times weight, without existing commitments
 	// broken names limits that the purchases exceed.
 	broken []string
 }
@@ -53,12 +53,6 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		Notes: slices.Clone(m.notes), Binding: []Binding{}, EndOfHorizon: []Terminal{}, Proof: []Proof{},
 	}
 	a.Interrupted = s.interrupted
-	a.Committed = m.owed.RoundBank(m.digits)
-	bought := new(big.Int)
-	for i, n := range s.units {
-		bought.Add(bought, new(big.Int).Mul(big.NewInt(int64(m.choices[i].cost)), big.NewInt(int64(n))))
-	}
-	a.Bought = decimal.NewFromBigInt(bought, -m.digits)
 	cost := new(big.Int)
 	for i, c := range o.costs {
 		cost.Add(cost, c)
@@ -72,18 +66,13 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		a.Notes = append(a.Notes, note...)
 	}
 	cost.Add(cost, m.needless(s.units))
-	a.Cost = a.Committed.Add(m.quotient(cost, true))
-	a.Penalty = m.penalty(o)
-	a.Serving = a.Cost.Sub(a.Committed).Sub(a.Bought).Sub(a.Penalty)
+	a.Cost = m.owed.RoundBank(m.digits).Add(m.quotient(cost, true))
+	m.amounts(a, m.accounts(s.units, o))
 	if err := m.certify(a, s); err != nil {
 		return nil, err
 	}
 	a.Purchases = m.purchases(s, o)
 	a.Recourse = m.recourse(s.units, o)
-	a.Calendar, a.Nominal = m.months(s.units, o)
-	a.Scenarios = m.perScenario(a, s.units, o)
-	a.CVaR = cvar(a.Scenarios)
-	a.Stranded = m.stranded(s.units, o)
 	if len(s.proofs) > 0 {
 		a.Binding = m.binding(s)
 		m.weigh(a)
@@ -143,7 +132,7 @@ func (m *model) certify(a *Answer, s *solution) error {
 	if len(s.proofs) == 0 {
 		return nil
 	}
-	bound := new(big.Int)
+	bound, bounds := new(big.Int), make([]*big.Int, len(s.proofs))
 	for i, p := range s.proofs {
 		c := &m.components[i]
 		x := Proof{Digits: m.digits, Weight: m.weight}
@@ -162,10 +151,12 @@ func (m *model) certify(a *Answer, s *solution) error {
 		}
 		x.Document = text
 		x.Bound = m.bounded(c, p.report)
+		bounds[i] = x.Bound
 		bound.Add(bound, x.Bound)
 		a.Proof = append(a.Proof, x)
 	}
 	a.LowerBound = a.Committed.Add(m.quotient(bound, false))
+	m.bound(a, s.units, bounds)
 	switch {
 	case a.LowerBound.IsPositive():
 		a.Gap = a.Cost.Sub(a.LowerBound).DivRound(a.LowerBound, 12)
@@ -180,9 +171,6 @@ func (m *model) outcome(units []int) (*outcome, error) {
 	o := &outcome{}
 	for range m.cal.n {
 		o.by = append(o.by, make([][]served, len(m.scenarios)))
-		o.extra = append(o.extra, make([]big.Rat, len(m.scenarios)))
-		o.transfer = append(o.transfer, make([]big.Rat, len(m.scenarios)))
-		o.short = append(o.short, make([]big.Rat, len(m.scenarios)))
 	}
 	for e := range o.by {
 		for s := range o.by[e] {
@@ -265,9 +253,9 @@ func (m *model) isShort(o *outcome, demand, e, s int, units *big.Rat) error {
 	if err != nil {
 		return fmt.Errorf("demand %q: shortage: %w", d.ID, err)
 	}
-	x := &o.by[e][s][m.pool[d.Pool]].shortage
-	x.Add(x, units)
-	o.short[e][s].Add(&o.short[e][s], new(big.Rat).Mul(units, m.inCurrency(price)))
+	x := &o.by[e][s][m.pool[d.Pool]]
+	x.shortage.Add(&x.shortage, units)
+	x.penalty.Add(&x.penalty, new(big.Rat).Mul(units, m.inCurrency(price)))
 	return nil
 }
 
@@ -331,37 +319,20 @@ func (m *model) outcomeJoint(c *component, units []int, o *outcome) error {
 					if r.pool == home {
 						continue
 					}
-					add(&o.by[e][s][home].out, sum)
+					from := &o.by[e][s][home]
+					add(&from.out, sum)
 					add(&o.by[e][s][r.pool].in, sum)
 					price, err := m.discounted(r.extra, e)
 					if err != nil {
 						return fmt.Errorf("overflow: %w", err)
 					}
-					o.transfer[e][s].Add(&o.transfer[e][s], new(big.Rat).Mul(sum, m.inCurrency(price)))
-					o.extra[e][s].Add(&o.extra[e][s], sum.Mul(sum, r.extra.Rat()))
+					from.transfer.Add(&from.transfer, new(big.Rat).Mul(sum, m.inCurrency(price)))
+					from.extra.Add(&from.extra, sum.Mul(sum, r.extra.Rat()))
 				}
 			}
 		}
 	}
 	return nil
-}
-
-// penalty is the expected penalty of unserved demand, rounded half to even.
-func (m *model) penalty(o *outcome) domain.Decimal {
-	sum := new(big.Rat)
-	for s := range m.scenarios {
-		sum.Add(sum, new(big.Rat).Mul(m.penaltyIn(s, o), big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight))))
-	}
-	return fixed(sum, m.digits)
-}
-
-// penaltyIn is the penalty of unserved demand in a scenario.
-func (m *model) penaltyIn(s int, o *outcome) *big.Rat {
-	sum := new(big.Rat)
-	for e := range m.cal.n {
-		sum.Add(sum, &o.short[e][s])
-	}
-	return sum
 }
 
 func (m *model) inCurrency(n procurement.Nano) *big.Rat {
@@ -499,92 +470,6 @@ func (m *model) unused(committed [][]int64, o *outcome, e, s, p int) *big.Rat {
 	return out.Sub(out, &x.guaranteed).Sub(out, &x.discountOnly)
 }
 
-// serving is the nominal cost of serving in an epoch of a scenario: on demand less what spend
-// commitments pay, spot with its overhead, and cross-region overflow.
-func (m *model) serving(o *outcome, e, s int) *big.Rat {
-	sum := new(big.Rat).Set(&o.extra[e][s])
-	for p := range m.in.Pools {
-		x := &o.by[e][s][p]
-		if m.onDemand[p] != nil && x.onDemand.Sign() != 0 {
-			sum.Add(sum, new(big.Rat).Mul(&x.onDemand, m.onDemand[p][e].Rat()))
-		}
-		if m.spot[p] != nil && x.spot.Sign() != 0 {
-			sum.Add(sum, new(big.Rat).Mul(&x.spot, m.spot[p][e].Rat()))
-		}
-	}
-	return sum
-}
-
-// months returns the calendar and its total cash.
-func (m *model) months(units []int, o *outcome) ([]MonthMoney, domain.Decimal) {
-	cash, accrual := make([]*big.Rat, m.cal.n), make([]*big.Rat, m.cal.n)
-	for e := range m.cal.n {
-		cash[e], accrual[e] = m.heldCash[e].Rat(), new(big.Rat)
-		for _, of := range m.heldAccrual {
-			accrual[e].Add(accrual[e], of[e].Rat())
-		}
-		for s := range m.scenarios {
-			x := m.serving(o, e, s)
-			x.Mul(x, big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight)))
-			cash[e].Add(cash[e], x)
-			accrual[e].Add(accrual[e], x)
-		}
-	}
-	for i, n := range units {
-		if n == 0 {
-			continue
-		}
-		paid, charged := m.money(&m.choices[i])
-		for e := range m.cal.n {
-			cash[e].Add(cash[e], paid[e].Mul(whole(n)).Rat())
-			accrual[e].Add(accrual[e], charged[e].Mul(whole(n)).Rat())
-		}
-	}
-	var out []MonthMoney
-	nominal := decimal.Zero
-	for e := 0; e < m.cal.n; {
-		month := m.cal.spans[e].From.Time().Format("2006-01")
-		c, x := new(big.Rat), new(big.Rat)
-		for ; e < m.cal.n && m.cal.spans[e].From.Time().Format("2006-01") == month; e++ {
-			c.Add(c, cash[e])
-			x.Add(x, accrual[e])
-		}
-		y := MonthMoney{Month: month, Cash: fixed(c, m.digits), Accrual: fixed(x, m.digits)}
-		nominal = nominal.Add(y.Cash)
-		out = append(out, y)
-	}
-	return out, nominal
-}
-
-func (m *model) perScenario(a *Answer, units []int, o *outcome) []ScenarioCost {
-	out := make([]ScenarioCost, len(m.scenarios))
-	for s := range m.scenarios {
-		sum, short := m.penaltyIn(s, o), new(big.Rat)
-		for e := range m.cal.n {
-			for p := range m.in.Pools {
-				x := &o.by[e][s][p]
-				short.Add(short, &x.shortage)
-				onDemand, spot, err := m.supply(p, e)
-				if err != nil { // they were counted before
-					continue
-				}
-				if onDemand >= 0 {
-					sum.Add(sum, new(big.Rat).Mul(&x.onDemand, m.inCurrency(onDemand)))
-				}
-				if spot >= 0 {
-					sum.Add(sum, new(big.Rat).Mul(&x.spot, m.inCurrency(spot)))
-				}
-			}
-			sum.Add(sum, &o.transfer[e][s])
-		}
-		cost := a.Committed.Add(a.Bought).Add(fixed(sum, m.digits))
-		out[s] = ScenarioCost{
-			Scenario: m.scenarios[s].ID, Weight: m.scenarios[s].Weight, Cost: cost, Unserved: unitHours(short),
-		}
-	}
-	return out
-}
-
 // cvar is the mean cost of the worst tenth of the scenarios.
 func cvar(scenarios []ScenarioCost) domain.Decimal {
 	worst := slices.Clone(scenarios)
@@ -601,69 +486,6 @@ func cvar(scenarios []ScenarioCost) domain.Decimal {
 		left -= take
 	}
 	return sum.DivRound(whole(total), 9)
-}
-
-// stranded is the nominal cost of unused commitments in the scenario with the least demand: each
-// pool's charge for an epoch, times the unused share of its unit-hours, plus the unused part of
-// spend commitments.
-func (m *model) stranded(units []int, o *outcome) domain.Decimal {
-	least, of := new(big.Rat), -1
-	for s := range m.scenarios {
-		sum := new(big.Rat)
-		for e := range m.cal.n {
-			for p := range m.in.Pools {
-				sum.Add(sum, &o.by[e][s][p].demand)
-			}
-		}
-		if of < 0 || sum.Cmp(least) < 0 {
-			least, of = sum, s
-		}
-	}
-	charge := make([][]*big.Rat, len(m.in.Pools))
-	for p := range charge {
-		for e := range m.cal.n {
-			charge[p] = append(charge[p], m.heldAccrual[p][e].Rat())
-		}
-	}
-	promised := new(big.Rat) // of spend commitments
-	for s := range m.spends {
-		for e := range m.cal.n {
-			promised.Add(promised, m.heldSpend[s][e].Mul(whole(m.cal.hoursIn(e, e+1))).Rat())
-		}
-	}
-	for i, n := range units {
-		if n == 0 {
-			continue
-		}
-		x := &m.choices[i]
-		if len(x.covers) > 0 {
-			_, charged := m.money(x)
-			for e := range m.cal.n {
-				p := x.covers[0].Pool
-				charge[p][e].Add(charge[p][e], charged[e].Mul(whole(n)).Rat())
-			}
-		}
-		for _, v := range x.spends {
-			perHour := new(big.Rat).Mul(m.inCurrency(v.PerHour), big.NewRat(int64(n), 1))
-			promised.Add(promised, perHour.Mul(perHour, new(big.Rat).SetInt64(m.cal.hoursIn(v.From, v.To))))
-		}
-	}
-	committed := m.committed(units)
-	sum := promised
-	for e := range m.cal.n {
-		for p := range m.in.Pools {
-			if m.rates[p].spend >= 0 {
-				sum.Sub(sum, new(big.Rat).Mul(&o.by[e][of][p].spent, m.rates[p].price.Rat()))
-			}
-			if committed[p][e] == 0 {
-				continue
-			}
-			share := m.unused(committed, o, e, of, p)
-			share.Quo(share, new(big.Rat).SetInt64(committed[p][e]*m.cal.hoursIn(e, e+1)))
-			sum.Add(sum, share.Mul(share, charge[p][e]))
-		}
-	}
-	return fixed(sum, m.digits)
 }
 
 // terminal evaluates the same purchases with a salvage of 0 and of 1 for terms beyond the horizon.

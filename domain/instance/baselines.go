@@ -36,6 +36,7 @@ type Baseline struct {
 	// Broken lists the violated constraints; empty if the baseline satisfies the whole instance.
 	Broken []Broken       `json:"does_not_keep,omitempty"`
 	Pools  []BaselinePool `json:"pools,omitempty"` // where a rule looks back
+	Parts  []Part         `json:"-"`               // as in [Answer.Parts], without bounds
 }
 
 // Broken is a constraint that a baseline violates.
@@ -151,17 +152,9 @@ func (m *model) comesTo(orders []Order, budgets []Budget) (*Baseline, error) {
 	if err != nil {
 		return nil, err
 	}
-	cost, short := new(big.Int), new(big.Rat)
+	cost := new(big.Int)
 	for _, n := range o.costs {
 		cost.Add(cost, n)
-	}
-	for e := range m.cal.n {
-		for s := range m.scenarios {
-			for p := range m.in.Pools {
-				x := &o.by[e][s][p].shortage
-				short.Add(short, new(big.Rat).Mul(x, big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight))))
-			}
-		}
 	}
 	var broken []Broken
 	for _, id := range o.broken {
@@ -177,10 +170,14 @@ func (m *model) comesTo(orders []Order, budgets []Budget) (*Baseline, error) {
 			broken = append(broken, Broken{"budget " + b.ID, &over})
 		}
 	}
-	_, nominal := m.months(units, o)
+	a, of := &Answer{Cost: m.owed.RoundBank(m.digits).Add(m.quotient(cost, true))}, m.accounts(units, o)
+	m.amounts(a, of)
+	short := new(big.Rat)
+	for p := range of {
+		short.Add(short, m.mean(of[p].unserved))
+	}
 	return &Baseline{
-		Cost: m.owed.RoundBank(m.digits).Add(m.quotient(cost, true)), Penalty: m.penalty(o), Nominal: nominal,
-		Unserved: unitHours(short), Broken: broken,
+		Cost: a.Cost, Penalty: a.Penalty, Nominal: a.Nominal, Unserved: unitHours(short), Broken: broken, Parts: a.Parts,
 	}, nil
 }
 
@@ -192,16 +189,14 @@ func (m *model) taken(b *Budget, units []int, o *outcome) *big.Rat {
 		if !m.inBudget(b, e) {
 			continue
 		}
-		if b.Basis == Cash {
-			sum.Add(sum, m.heldCash[e].Rat())
-		} else {
-			for _, of := range m.heldAccrual {
-				sum.Add(sum, of[e].Rat())
-			}
+		for _, of := range m.heldOn(b.Basis) {
+			sum.Add(sum, of[e].Rat())
 		}
 		for s := range m.scenarios {
-			x := m.serving(o, e, s)
-			sum.Add(sum, x.Mul(x, big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight))))
+			for p := range m.in.Pools {
+				x := m.serving(&o.by[e][s][p], p, e)
+				sum.Add(sum, x.Mul(x, m.share(s)))
+			}
 		}
 	}
 	for i, n := range units {
@@ -219,6 +214,14 @@ func (m *model) taken(b *Budget, units []int, o *outcome) *big.Rat {
 		}
 	}
 	return sum
+}
+
+// heldOn returns what existing commitments take of a budget, by pool and epoch.
+func (m *model) heldOn(basis BudgetBasis) [][]domain.Decimal {
+	if basis == Cash {
+		return m.heldCash
+	}
+	return m.heldAccrual
 }
 
 // goesOn returns the renewals when nobody gives notice: every renewing commitment renews as often

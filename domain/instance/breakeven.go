@@ -342,7 +342,12 @@ func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (c
 			if err != nil {
 				return cost, bound, err
 			}
-			return m.within(c, check.Report{Cost: s.Cost, Bound: s.Bound})
+			if !m.tooFew(c, s) {
+				return m.within(c, check.Report{Cost: s.Cost, Bound: s.Bound})
+			}
+			if err := m.together(ctx, c); err != nil {
+				return cost, bound, err
+			}
 		}
 		s, err := joint.Quick(ctx, c.joint, lp)
 		var clash *joint.Infeasible

@@ -38,9 +38,11 @@ type model struct {
 
 	heldGuaranteed, heldDiscountOnly [][]int // by pool and epoch
 	heldSpend                        [][]domain.Decimal
-	heldCash                         []domain.Decimal
-	heldAccrual                      [][]domain.Decimal // by pool; the last is charged to no pool
-	owed                             domain.Decimal     // present value of existing commitments
+	// What existing commitments cost, by pool; the last is charged to no pool. owed is the present
+	// value of all of them, and owedBy its parts.
+	heldCash, heldAccrual [][]domain.Decimal
+	owed                  domain.Decimal
+	owedBy                []domain.Decimal
 
 	loads *loads // shared by all models of an instance
 
@@ -155,9 +157,9 @@ func (m *model) market() {
 		}
 		return out
 	}
-	m.heldCash = zeros()
+	m.owedBy = slices.Repeat([]domain.Decimal{decimal.Zero}, pools+1)
 	for range pools + 1 {
-		m.heldAccrual = append(m.heldAccrual, zeros())
+		m.heldCash, m.heldAccrual = append(m.heldCash, zeros()), append(m.heldAccrual, zeros())
 	}
 	for range m.spends {
 		m.heldSpend = append(m.heldSpend, zeros())
@@ -319,7 +321,7 @@ func (m *model) cut() {
 // permille converts a share to thousandths, rounded down.
 func permille(share domain.Decimal) int { return int(share.Shift(3).IntPart()) }
 
-// single reports whether procurement can solve a component by itself.
+// single reports whether procurement can solve a component by itself, without its least orders.
 func (m *model) single(c *component) bool {
 	if len(c.pools) != 1 || len(c.demands) != 1 || len(c.needs)+len(c.bounds)+len(c.spends) > 0 ||
 		m.in.Demands[c.demands[0]].waits() {
@@ -327,7 +329,7 @@ func (m *model) single(c *component) bool {
 	}
 	return !slices.ContainsFunc(c.choices, func(i int) bool {
 		x := &m.choices[i]
-		return x.offer == nil || x.least > 1 || x.group != "" || len(x.offer.Ramp) > 0 || len(x.covers) != 1 ||
+		return x.offer == nil || x.group != "" || len(x.offer.Ramp) > 0 || len(x.covers) != 1 ||
 			x.covers[0].Units != 1
 	})
 }

@@ -86,8 +86,8 @@ func (m *model) commitments() error {
 		for k := 0; k <= settled; k++ {
 			t := c.term(k)
 			until.To = t.To
-			m.owed = m.owed.Add(m.due(c, t, false))
-			m.pay(c, t, m.heldCash, m.heldAccrual[pool])
+			m.owe(pool, m.due(c, t, false))
+			m.pay(c, t, m.heldCash[pool], m.heldAccrual[pool])
 		}
 		if settled > 0 {
 			m.notes = append(m.notes, fmt.Sprintf("commitment %q goes on until %s: notice is too late", c.ID, day(until.To)))
@@ -179,6 +179,11 @@ func (m *model) commitments() error {
 		}
 	}
 	return nil
+}
+
+// owe adds a present value to what is owed for a pool.
+func (m *model) owe(pool int, amount domain.Decimal) {
+	m.owed, m.owedBy[pool] = m.owed.Add(amount), m.owedBy[pool].Add(amount)
 }
 
 // shelf identifies one kind of held capacity in a pool. stretch is a number of its units for a

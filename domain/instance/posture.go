@@ -292,14 +292,14 @@ func (m *model) cold(ctx context.Context, region int, demands []int, there func(
 			found = true
 			hourly := best.Mul(*p.Cold).Mul(whole(peaks[e])).Mul(permille).Shift(-3)
 			money := hourly.Mul(whole(m.cal.hoursIn(e, e+1)))
-			of := m.heldAccrual[len(m.in.Pools)]
-			m.heldCash[e], of[e] = m.heldCash[e].Add(money), of[e].Add(money)
+			cash, of := m.heldCash[len(m.in.Pools)], m.heldAccrual[len(m.in.Pools)]
+			cash[e], of[e] = cash[e].Add(money), of[e].Add(money)
 			sum = sum.Add(money.Mul(m.cal.middle[e]))
 		}
 		if !found {
 			return m.unprotected(i, region)
 		}
-		m.owed = m.owed.Add(sum)
+		m.owe(len(m.in.Pools), sum)
 		m.notes = append(m.notes,
 			fmt.Sprintf("demand %q keeps a cold standby in %q for the loss of %q, at %s of the price on demand: a "+
 				"cost, and no guarantee of capacity",
@@ -318,12 +318,8 @@ func (m *model) limits(ctx context.Context) error {
 			if !m.inBudget(b, e) {
 				continue
 			}
-			if b.Basis == Cash {
-				left = left.Sub(m.heldCash[e])
-			} else {
-				for _, of := range m.heldAccrual {
-					left = left.Sub(of[e])
-				}
+			for _, of := range m.heldOn(b.Basis) {
+				left = left.Sub(of[e])
 			}
 			undo[e] = thousand.DivRound(m.cal.middle[e], digits)
 			if undo[e].GreaterThan(whole(joint.MaxRatio)) {

@@ -306,6 +306,7 @@ func TestQuestionAgreesAboutDrawnInstances(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s\n%s", err, asked, answered)
 		}
+		addUp(t, in, a)
 		count := func(name string, is bool) {
 			if is {
 				seen[name]++

@@ -109,40 +109,68 @@ func (m *model) solveUntil(ctx, until context.Context, lp linear.Solver, effort 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		c := &m.components[i]
-		var p proof
-		if c.alone != nil {
-			s, err := procurement.Solve(c.alone)
-			if err != nil {
-				return nil, err
-			}
-			if p.report, err = check.Check(c.alone, s); err != nil {
-				return nil, err
-			}
-			p.alone = s
-			for _, b := range s.Purchases {
-				out.units[c.offers[[2]int{b.Offer, b.Epoch}]] = b.Units
-			}
-		} else {
-			s, err := joint.SolveWithin(ctx, until, c.joint, lp, effort)
-			var clash *joint.Infeasible
-			if errors.As(err, &clash) {
-				return nil, m.clash(clash)
-			} else if err != nil {
-				return nil, err
-			}
-			if p.report, err = check.JointContext(ctx, c.joint, s); err != nil {
-				return nil, err
-			}
-			p.joint = s
-			out.interrupted = out.interrupted || s.Interrupted
-			for j, n := range s.Units {
-				out.units[c.choices[j]] = n
-			}
+		p, err := m.solveComponent(ctx, until, &m.components[i], lp, effort)
+		if err != nil {
+			return nil, err
 		}
-		out.proofs = append(out.proofs, p)
+		m.take(&m.components[i], p, out.units)
+		out.interrupted = out.interrupted || p.joint != nil && p.joint.Interrupted
+		out.proofs = append(out.proofs, *p)
 	}
 	return out, nil
+}
+
+// solveComponent solves a component and has the solution checked. A single pool is solved without
+// its least orders first: where the solution meets them, it is the best with them, too.
+func (m *model) solveComponent(ctx, until context.Context, c *component, lp linear.Solver, effort int) (*proof, error) {
+	if c.alone != nil {
+		s, err := procurement.Solve(c.alone)
+		if err != nil {
+			return nil, err
+		}
+		if !m.tooFew(c, s) {
+			r, err := check.Check(c.alone, s)
+			return &proof{alone: s, report: r}, err
+		}
+		if err := m.together(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	s, err := joint.SolveWithin(ctx, until, c.joint, lp, effort)
+	var clash *joint.Infeasible
+	if errors.As(err, &clash) {
+		return nil, m.clash(clash)
+	} else if err != nil {
+		return nil, err
+	}
+	r, err := check.JointContext(ctx, c.joint, s)
+	return &proof{joint: s, report: r}, err
+}
+
+// tooFew reports whether a solution of a single pool buys less of something than its least order.
+func (m *model) tooFew(c *component, s *procurement.Solution) bool {
+	return slices.ContainsFunc(s.Purchases, func(b procurement.Purchase) bool {
+		return b.Units < m.choices[c.offers[[2]int{b.Offer, b.Epoch}]].least
+	})
+}
+
+// together states a single pool as a component of several is stated.
+func (m *model) together(ctx context.Context, c *component) error {
+	c.alone = nil
+	return m.stateJoint(ctx, c)
+}
+
+// take enters what a solution of a component buys.
+func (m *model) take(c *component, p *proof, units []int) {
+	if p.alone != nil {
+		for _, b := range p.alone.Purchases {
+			units[c.offers[[2]int{b.Offer, b.Epoch}]] = b.Units
+		}
+		return
+	}
+	for j, n := range p.joint.Units {
+		units[c.choices[j]] = n
+	}
 }
 
 // Evaluate computes the result of given orders, with Recourse, Calendar and Scenarios. It proves
@@ -264,7 +292,7 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 	}
 	s := &solution{units: units, interrupted: a.Interrupted}
 	for i := range m.components {
-		p, err := m.prove(ctx, &m.components[i], units, a.Proof[i].Document)
+		p, err := m.prove(ctx, &m.components[i], units, &a.Proof[i])
 		if err != nil {
 			return fmt.Errorf("certificate/%d: %w", i, err)
 		}
@@ -352,10 +380,15 @@ func (w *loads) otherwise(ctx context.Context, in *Instance, says, again *Termin
 }
 
 // prove has the solution of a component checked.
-func (m *model) prove(ctx context.Context, c *component, units []int, document json.RawMessage) (*proof, error) {
+func (m *model) prove(ctx context.Context, c *component, units []int, of *Proof) (*proof, error) {
+	if c.alone != nil && of.Solver == joint.Method { // least orders bind
+		if err := m.together(ctx, c); err != nil {
+			return nil, err
+		}
+	}
 	if c.alone != nil {
 		var s procurement.Solution
-		if err := json.Unmarshal(document, &s); err != nil {
+		if err := json.Unmarshal(of.Document, &s); err != nil {
 			return nil, fmt.Errorf("%w: solution: %v", check.ErrRejected, err)
 		}
 		bought := 0
@@ -378,7 +411,7 @@ func (m *model) prove(ctx context.Context, c *component, units []int, document j
 		return &proof{alone: &s, report: r}, err
 	}
 	var s joint.Solution
-	if err := json.Unmarshal(document, &s); err != nil {
+	if err := json.Unmarshal(of.Document, &s); err != nil {
 		return nil, fmt.Errorf("%w: solution: %v", check.ErrRejected, err)
 	}
 	if len(s.Units) != len(c.choices) {

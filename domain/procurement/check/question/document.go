@@ -356,6 +356,7 @@ type poolHours struct {
 // Certificate is what an answer gives to prove the cost and the bound of a group of pools.
 type Certificate struct {
 	Pools    []string        `json:"pools"`
+	Solver   string          `json:"solver"`
 	Cost     json.Number     `json:"cost_units"`
 	Bound    json.Number     `json:"bound_units"`
 	Digits   int32           `json:"digits"`

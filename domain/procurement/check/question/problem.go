@@ -233,7 +233,7 @@ func (r *reading) problem(g *group) (*Problem, spared, error) {
 	p.Plain = len(g.pools) == 1 && len(g.demands) == 1 && !p.waits() && len(g.needs)+len(g.bounds)+len(g.spends) == 0 &&
 		!slices.ContainsFunc(g.choices, func(i int) bool {
 			c := &r.choices[i]
-			return c.offer == nil || c.least > 1 || c.group != "" || len(c.offer.Ramp) > 0 || len(c.covers) != 1 ||
+			return c.offer == nil || c.group != "" || len(c.offer.Ramp) > 0 || len(c.covers) != 1 ||
 				c.covers[0].Units != 1
 		})
 	return p, spare, nil
