@@ -78,6 +78,15 @@ type Order struct {
 	Units    int `json:"units"` // of the offer; for a renewal, the units of the commitment
 }
 
+// Orders are the answer's purchases as they are ordered.
+func (a *Answer) Orders() []Order {
+	out := make([]Order, len(a.Purchases))
+	for i := range a.Purchases {
+		out[i] = a.Purchases[i].Order
+	}
+	return out
+}
+
 // Purchase is an order with its dates, price and reason.
 type Purchase struct {
 	Order

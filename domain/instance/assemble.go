@@ -49,7 +49,7 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		return nil, err
 	}
 	a := &Answer{
-		Format: AnswerFormat, Instance: digest, Methods: methods(), Currency: m.in.Currency,
+		Format: AnswerFormat, Instance: digest, Methods: Methods(), Currency: m.in.Currency,
 		Notes: slices.Clone(m.notes), Binding: []Binding{}, EndOfHorizon: []Terminal{}, Proof: []Proof{},
 	}
 	a.Interrupted = s.interrupted

@@ -67,6 +67,14 @@ func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) 
 	case x.offer.Kind == domain.OfferSpendCommitment:
 		b.WriteString("; it pays for what runs on demand at the committed prices")
 	}
+	if o := x.offer; o != nil {
+		if p.Units == o.MinUnits && o.MinUnits > 1 {
+			b.WriteString("; that is the least order")
+		}
+		if from, _ := m.starts(o); from > 0 && x.order.Epoch == from {
+			b.WriteString("; it cannot begin earlier")
+		}
+	}
 	if len(x.covers) == 0 {
 		return b.String()
 	}

@@ -22,7 +22,8 @@ import (
 // Method is the version of this package's method. An answer names it.
 const Method = "instance/7"
 
-func methods() []string {
+// Methods lists the versions of everything that computes an answer.
+func Methods() []string {
 	return []string{Method, procurement.Method, joint.Method, reliability.Method}
 }
 
@@ -73,10 +74,7 @@ func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver
 		if err != nil {
 			return err
 		}
-		t.Best, t.LowerBound, t.Purchases = &other.Cost, &other.LowerBound, []Order{}
-		for _, p := range other.Purchases {
-			t.Purchases = append(t.Purchases, p.Order)
-		}
+		t.Best, t.LowerBound, t.Purchases = &other.Cost, &other.LowerBound, other.Orders()
 	}
 	return nil
 }
@@ -270,20 +268,16 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 	if a.Instance != digest {
 		return fmt.Errorf("%w: it answers instance %s, not %s", check.ErrRejected, a.Instance, digest)
 	}
-	if !slices.Equal(a.Methods, methods()) {
+	if !slices.Equal(a.Methods, Methods()) {
 		return fmt.Errorf("%w: it was computed by %q, this program uses %q: check it with that version",
-			check.ErrRejected, a.Methods, methods())
+			check.ErrRejected, a.Methods, Methods())
 	}
 	w := newLoads()
 	m, err := w.compile(ctx, in, nil)
 	if err != nil {
 		return err
 	}
-	var orders []Order
-	for _, p := range a.Purchases {
-		orders = append(orders, p.Order)
-	}
-	units, err := m.place(orders)
+	units, err := m.place(a.Orders())
 	if err != nil {
 		return fmt.Errorf("%w: %v", check.ErrRejected, err)
 	}
@@ -368,11 +362,7 @@ func (w *loads) otherwise(ctx context.Context, in *Instance, says, again *Termin
 	if len(other.Notes) > len(m.notes) {
 		return fmt.Errorf("%w: %s", check.ErrRejected, other.Notes[len(m.notes)])
 	}
-	var orders []Order
-	for _, p := range other.Purchases {
-		orders = append(orders, p.Order)
-	}
-	if !other.Cost.Equal(*says.Best) || !slices.Equal(orders, says.Purchases) {
+	if !other.Cost.Equal(*says.Best) || !slices.Equal(other.Orders(), says.Purchases) {
 		return fmt.Errorf("%w: best_cost is %s, and the purchases there come to %s", check.ErrRejected, says.Best, other.Cost)
 	}
 	again.Best, again.LowerBound, again.Purchases = says.Best, says.LowerBound, says.Purchases

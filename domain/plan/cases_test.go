@@ -90,7 +90,7 @@ func TestSpotAndQuota(t *testing.T) {
 	equal(t, "penalty of buying nothing", got.CurrentPenalty, "144000")
 	equal(t, "on demand", got.Amounts.OnDemand, "72000")
 	equal(t, "bound", got.LowerBound, "183600")
-	if !binds(got, "on_demand_quota") || !binds(got, "shortage") || got.Served.Spot != 3600 {
+	if !binds(got, "quota") || !binds(got, "shortage") || got.Served.Spot != 3600 {
 		t.Errorf("binding %v, served %+v", got.Binding, got.Served)
 	}
 }
@@ -119,7 +119,7 @@ func TestLeadTimeAndDiscount(t *testing.T) {
 	p.Offers = append(p.Offers, sold("1m", domain.OfferReserved, "1", 1, late))
 	q := over(2, p)
 	got := one(t, q)
-	if bought(got) != "10 1m from 07-01 to 08-01" || got.Purchases[0].OrderBy != at("2026-06-11") || !binds(got, "lead_time") {
+	if bought(got) != "10 1m from 07-01 to 08-01" || got.Purchases[0].OrderBy != at("2026-06-11") || !strings.Contains(got.Purchases[0].Reason, "cannot begin earlier") {
 		t.Fatalf("bought %s, order by %s, binding %v", bought(got), got.Purchases[0].OrderBy, got.Binding)
 	}
 	equal(t, "cost", got.Cost, "89440") // 720×10×10 + 10×(1000 + 744)
@@ -172,7 +172,7 @@ func TestMostUnits(t *testing.T) {
 }
 
 // Six machines are needed. With an offer at half the price, a least order of eight pays and one of
-// twenty does not; the bound is that of six.
+// twenty does not.
 func TestLeastUnits(t *testing.T) {
 	for _, c := range []struct {
 		least, most     uint32
@@ -182,8 +182,8 @@ func TestLeastUnits(t *testing.T) {
 		p.Offers = append(p.Offers, sold("1m", domain.OfferReserved, "5", 1, func(o *domain.OfferQuoted) { o.MinUnits, o.MaxUnits = c.least, c.most }))
 		got := one(t, over(1, p))
 		equal(t, "cost", got.Cost, c.cost)
-		equal(t, "bound", got.LowerBound, "21600")
-		if bought(got) != c.purchases || binds(got, "min_units") != (c.least > 1) {
+		near(t, "bound", got.LowerBound, c.cost)
+		if bought(got) != c.purchases || c.least == 8 != (len(got.Purchases) > 0 && strings.Contains(got.Purchases[0].Reason, "the least order")) {
 			t.Errorf("least %d: bought %q, binding %v", c.least, bought(got), got.Binding)
 		}
 	}

@@ -9,16 +9,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/instance"
 	"quartermaster/domain/linear"
 	"quartermaster/domain/packing"
-	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/check"
+	asked "quartermaster/domain/procurement/check/question"
 )
 
 // MaxMonths bounds the horizon.
@@ -28,12 +30,12 @@ const MaxMonths = 120
 var latest = domain.InstantOf(time.Date(2240, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // Compute answers a question. It returns an [OutOfRangeError] when an assumption is out of range.
-// It returns an error that wraps check.ErrRejected when the checker rejects a solution: then there
-// is no plan, and the solver has a bug.
+// It returns an error that wraps check.ErrRejected or asked.ErrRejected when a checker rejects an
+// answer: then there is no plan, and the solver has a bug.
 //
-// lp plans pools together that share something. Without one (nil or [linear.ErrUnavailable]) each
-// pool is planned by itself, and the plan says so. The context can stop a joint solve, and is
-// checked between pools.
+// lp plans pools together that share something, and least orders. Without one (nil or
+// [linear.ErrUnavailable]) pools that need it are left out, and the plan says so. The context can
+// stop a joint solve, and is checked between groups of pools.
 func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) {
 	c, err := newComposer(q)
 	if err != nil {
@@ -42,7 +44,8 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	p := &Plan{
 		Position: q.Position, At: q.At, Horizon: domain.Interval{From: c.span[0].From, To: c.end()}, Assumptions: q.Assumptions,
 		Methods: q.Assumptions.Methods(q.Folds), Regions: []RegionPlan{}, Excluded: []ExcludedPool{},
-		Baselines: []Baseline{}, Calendar: []MonthMoney{},
+		Baselines: []Baseline{}, Calendar: []instance.MonthMoney{}, EndOfHorizon: []Sensitivity{},
+		Certificate: []instance.Proof{},
 	}
 	if len(q.Only) == 1 {
 		p.Region = q.Only[0]
@@ -51,32 +54,24 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	}
 	c.take(q.Pools)
 	planned := map[*candidate]*PoolPlan{}
-	for _, k := range c.pools {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if k.left != "" {
-			continue
-		}
-		pool, err := c.plan(k)
+	for open := c.groups(c.planned()); len(open) > 0; {
+		g := &open[0]
+		open = open[1:]
+		x, err := c.solve(ctx, g, lp)
 		switch {
-		case errors.Is(err, check.ErrRejected):
-			return nil, fmt.Errorf("%s %s: %w", k.Region, k.Kind, err)
-		case err != nil:
-			c.leave(k, err)
+		case err == nil:
+			if err := c.present(x, p, planned); err != nil {
+				return nil, err
+			}
+		case ctx.Err() != nil || errors.Is(err, check.ErrRejected) || errors.Is(err, asked.ErrRejected) ||
+			!c.drop(ctx, g, err):
+			return nil, fmt.Errorf("%s: %w", listed(namesOf(g.pools)), err)
 		default:
-			planned[k] = pool
+			p.WithoutSolver = p.WithoutSolver || errors.Is(err, linear.ErrUnavailable)
+			rest := slices.DeleteFunc(g.pools, func(k *candidate) bool { return k.left != "" })
+			open = append(open, c.groups(rest)...)
 		}
 	}
-	groups := c.groups(func(k *candidate) bool { return planned[k] != nil })
-	for i := range groups {
-		x, err := c.couple(ctx, &groups[i], lp, planned)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", listed(namesOf(groups[i].pools)), err)
-		}
-		p.Components = append(p.Components, *x)
-	}
-	p.Methods = append(p.Methods, p.methodsOfComponents()...)
 	for _, k := range c.pools {
 		pool := planned[k]
 		if pool == nil {
@@ -87,7 +82,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 		r.Pools = append(r.Pools, *pool)
 		r.Purchases = append(r.Purchases, pool.Purchases...)
 		r.add(&pool.Amounts)
-		r.Baselines, r.Calendar = sumBaselines(r.Baselines, pool.Baselines), sumMonths(r.Calendar, pool.Calendar)
+		r.Calendar = sumMonths(r.Calendar, pool.Calendar)
 	}
 	p.Expiry, p.Ignored = c.ladder(), c.ignored()
 	c.pack(p)
@@ -96,16 +91,49 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 		r.Gap = gap(r.Cost, r.LowerBound)
 		r.risk()
 		p.Total.add(&r.Amounts)
-		p.Baselines = sumBaselines(p.Baselines, r.Baselines)
-		if len(r.Calendar) > 0 && len(p.Calendar) == 0 {
-			p.Calendar = slices.Clone(r.Calendar)
-		} else {
+		if len(r.Calendar) > 0 {
 			p.Calendar = sumMonths(p.Calendar, r.Calendar)
 		}
 	}
 	p.Total.Gap = gap(p.Total.Cost, p.Total.LowerBound)
 	p.Total.risk()
 	return p, p.name()
+}
+
+// planned are the pools that can be planned.
+func (c *composer) planned() []*candidate {
+	return slices.DeleteFunc(slices.Clone(c.pools), func(k *candidate) bool { return k.left != "" })
+}
+
+// drop leaves out the pools of a group that cannot be planned, or reports that none is at fault.
+func (c *composer) drop(ctx context.Context, g *group, why error) bool {
+	if errors.Is(why, linear.ErrUnavailable) {
+		reason := "some of its offers have a least order"
+		if len(g.pools) > 1 {
+			reason = "it shares something with others: " + strings.Join(g.by, "; ")
+		}
+		for _, k := range g.pools {
+			c.leave(k, &refusal{reason + ", and there is no solver of linear programs",
+				"\"make highs\" fetches one, then build again"})
+		}
+		return true
+	}
+	if len(g.pools) == 1 {
+		c.leave(g.pools[0], why)
+		return true
+	}
+	found := false
+	for _, k := range g.pools {
+		in, err := c.problem(&group{pools: []*candidate{k}})
+		if err == nil {
+			_, err = instance.Evaluate(ctx, in, nil)
+		}
+		if err != nil {
+			c.leave(k, err)
+			found = true
+		}
+	}
+	return found
 }
 
 // take prepares the pools of a question in the order in which plans list them.
@@ -115,21 +143,23 @@ func (c *composer) take(pools []Pool) {
 		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Unit, y.Unit))
 	})
 	for i := range pools {
-		c.pools = append(c.pools, c.prepare(&pools[i]))
+		k := c.prepare(&pools[i])
+		if i > 0 && k.left == "" && pools[i-1].Region == k.Region && pools[i-1].Kind == k.Kind {
+			k.refuse(&refusal{"another pool of that name counts its demand in another unit", "import its demand in one unit"})
+		}
+		c.pools = append(c.pools, k)
 	}
 	c.assign()
 }
 
 // composer turns a question into a plan.
 type composer struct {
-	q        *Question
-	a        *Assumptions
-	discount discount
-	growth   growth
-	all      []domain.Interval // months from the start of the horizon on
-	span     []domain.Interval // the months of the horizon
-	pools    []*candidate      // by region, kind and unit
-	held     []Held            // with the pool that each serves
+	q      *Question
+	a      *Assumptions
+	growth growth
+	span   []domain.Interval // the months of the horizon
+	pools  []*candidate      // by region, kind and unit
+	held   []Held            // with the pool that each serves
 }
 
 // OutOfRangeError is an assumption that is out of range.
@@ -171,12 +201,11 @@ func compose(q *Question) (*composer, error) {
 	if err := a.checkDemand(); err != nil {
 		return nil, err
 	}
-	c := &composer{q: q, a: a, all: months(q.At, 2*MaxMonths)}
-	c.span = c.all[:a.Months]
-	var err error
-	if c.discount, err = newDiscount(a.AnnualRate, 2*MaxMonths); err != nil {
-		return nil, err
+	if a.AnnualRate.IsNegative() || a.AnnualRate.GreaterThan(one) {
+		return nil, fmt.Errorf("annual rate %s is not from 0 to 1", a.AnnualRate)
 	}
+	c := &composer{q: q, a: a, span: months(q.At, a.Months)}
+	var err error
 	// At most three months begin between staleAfter before At and the horizon.
 	if c.growth, err = newGrowth(a.MonthlyGrowth, a.Months+2); err != nil {
 		return nil, err
@@ -200,16 +229,11 @@ func (c *composer) leave(k *candidate, why error) {
 // Methods lists the versions of everything that computes a plan for repeated demand, given the
 // version of the rows.
 func Methods(folds string) []string {
-	return []string{folds, Method, packing.Method, procurement.Method}
-}
-
-// MethodsNow lists the versions that would compute the plan now, given the version of the rows.
-func (p *Plan) MethodsNow(folds string) []string {
-	return append(p.Assumptions.Methods(folds), p.methodsOfComponents()...)
+	return append([]string{folds, Method, packing.Method}, instance.Methods()...)
 }
 
 // Methods lists the versions of everything that computes a plan with these assumptions, given the
-// version of the rows. It leaves out the methods of components.
+// version of the rows.
 func (a *Assumptions) Methods(folds string) []string {
 	out := Methods(folds)
 	if a.Demand == Forecast {

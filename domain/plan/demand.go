@@ -7,11 +7,12 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
-	"quartermaster/domain/procurement"
+	"quartermaster/domain/forecast"
 )
 
 const week = 168 // hours
@@ -165,25 +166,19 @@ func (s *Series) nearest(at int) int64 {
 	return s.Milli[at]
 }
 
-// future is demand over the horizon, in machines.
+// future describes the demand over the horizon.
 type future struct {
-	steps   [][]procurement.Step   // per month, of repeated demand
-	cases   [][][]procurement.Step // by scenario and month
+	made    *forecast.Forecast // nil for repeated demand
 	summary DemandSummary
 }
 
 // repeat repeats history over the months of the horizon, hour of the week by hour of the week, with
 // monthly growth, and converts it to machines.
-func (h *history) repeat(span []domain.Interval, growth growth, f *fit) (*future, error) {
-	out := &future{summary: DemandSummary{
-		ObservedFrom: h.from, ObservedTo: h.to, MissingHours: h.missing, Sources: h.sources,
-		Curve: f.curve, Packing: f.basis,
-	}}
+func (h *history) repeat(span []domain.Interval, growth growth, f *fit) ([]int, error) {
+	out := make([]int, 0, (span[len(span)-1].To-span[0].From)/domain.Hour)
 	units := map[int64]int{} // machines of a demand level, within one month
-	var hours []int
 	for _, month := range span {
 		clear(units)
-		hours = hours[:0]
 		factor := growth.between(h.to, month.From)
 		for t := month.From; t < month.To; t += domain.Hour {
 			at := int64((t-h.from)/domain.Hour) % int64(len(h.milli))
@@ -199,12 +194,8 @@ func (h *history) repeat(span []domain.Interval, growth growth, f *fit) (*future
 				}
 				units[milli] = u
 			}
-			hours = append(hours, u)
-			out.summary.UnitHours += int64(u)
-			out.summary.Peak = max(out.summary.Peak, u)
+			out = append(out, u)
 		}
-		out.summary.Hours += len(hours)
-		out.steps = append(out.steps, procurement.Steps(hours))
 	}
 	return out, nil
 }
@@ -229,7 +220,7 @@ func newGrowth(rate domain.Decimal, n int) (growth, error) {
 			return nil, fmt.Errorf("monthly growth %s comes to more than a millionfold within the horizon", rate)
 		}
 		out[i] = v.IntPart()
-		factor = factor.Mul(step).Round(digits)
+		factor = factor.Mul(step).Round(30)
 	}
 	return out, nil
 }
@@ -275,3 +266,19 @@ func (a Filled) upTo(b Filled, d *big.Int) (int, error) {
 }
 
 func clamped(v uint64) int64 { return int64(min(v, math.MaxInt64)) }
+
+// months returns n consecutive months, the first beginning at or after t.
+func months(t domain.Instant, n int) []domain.Interval {
+	u := t.Time()
+	first := time.Date(u.Year(), u.Month(), 1, 0, 0, 0, 0, time.UTC)
+	if first.Before(u) {
+		first = first.AddDate(0, 1, 0)
+	}
+	out := make([]domain.Interval, n)
+	for i := range out {
+		out[i] = domain.Interval{From: domain.InstantOf(first.AddDate(0, i, 0)), To: domain.InstantOf(first.AddDate(0, i+1, 0))}
+	}
+	return out
+}
+
+func hoursOf(i domain.Interval) int64 { return int64((i.To - i.From) / domain.Hour) }

@@ -79,8 +79,6 @@ func (c *composer) assign() {
 	}
 	for _, k := range c.pools {
 		if k.left == "" {
-			k.guaranteed, k.discountOnly = k.machines(c.span)
-			k.owed = c.owed(k)
 			c.note(k)
 		}
 	}
@@ -109,6 +107,8 @@ func (c *composer) serves(h *Held, k *candidate) (units int, reason string) {
 		return 0, fmt.Sprintf("paid in %s, the plan is in %s", h.Upfront.Currency, c.a.Currency)
 	case !s.uses(h.Provider, h.Guaranteed):
 		return 0, fmt.Sprintf("discount only, and the on-demand quota is that of %s", s.onDemand.Market.Provider)
+	case h.Units <= 0:
+		return 0, "it has no units"
 	case !k.inGPUs() || h.GPUs == s.gpus:
 		return h.Units, ""
 	case h.GPUs <= 0:
@@ -137,82 +137,6 @@ func (k *candidate) hold(h *Held, units int) {
 		t.To = math.MaxInt64
 	}
 	k.held[i].terms = append(k.held[i].terms, t)
-}
-
-// throughout returns the units present during all of a month, with consecutive terms joined, and
-// the largest number present at any time in it.
-func (h *holding) throughout(month domain.Interval) (always, most int) {
-	covered := month.From
-	always = math.MaxInt
-	for _, t := range h.terms { // ascending
-		if t.To <= covered || t.From >= month.To {
-			continue
-		}
-		most = max(most, t.units)
-		if t.From > covered {
-			always = 0
-		}
-		always, covered = min(always, t.units), t.To
-	}
-	if covered < month.To {
-		always = 0
-	}
-	return always, most
-}
-
-// machines returns the machines held in each month, guaranteed and discount-only. A commitment that
-// covers only part of a month does not count in it, which the notes say.
-func (k *candidate) machines(span []domain.Interval) (guaranteed, discountOnly []int) {
-	guaranteed, discountOnly = make([]int, len(span)), make([]int, len(span))
-	owned := 0
-	var parts []string
-	for i := range k.held {
-		h := &k.held[i]
-		if h.of.Kind == domain.OfferOwned {
-			owned += h.terms[0].units
-		}
-		for m, month := range span {
-			always, most := h.throughout(month)
-			if always < most {
-				parts = append(parts, fmt.Sprintf("%s in %s (%d of %d)", h.of.Commitment,
-					month.From.Time().Format("2006-01"), always, most))
-			}
-			if h.guaranteed {
-				guaranteed[m] += always
-			} else {
-				discountOnly[m] += always
-			}
-		}
-	}
-	if owned > 0 {
-		k.notes = append(k.notes, fmt.Sprintf("%d owned machines serve it for the whole horizon", owned))
-	}
-	if len(parts) > 0 {
-		k.notes = append(k.notes, "held for a part of a month, which does not count as capacity in it: "+listed(parts))
-	}
-	return guaranteed, discountOnly
-}
-
-// owed is the present value, to a nano-unit, of what is still to be paid within the horizon for
-// what serves a pool: hourly, and upfront for terms that have not begun.
-func (c *composer) owed(k *candidate) domain.Decimal {
-	sum := decimal.Zero
-	for i := range k.held {
-		for _, t := range k.held[i].terms {
-			for m, month := range c.span {
-				if month.From <= t.From && t.From < month.To {
-					sum = sum.Add(t.upfront.Mul(c.discount.month[m]))
-				}
-				within := min(t.To, month.To) - max(t.From, month.From)
-				if within <= 0 {
-					continue
-				}
-				hours := decimal.NewFromInt(int64(within)).DivRound(decimal.NewFromInt(int64(domain.Hour)), digits)
-				sum = sum.Add(t.hourly.Mul(hours).Mul(c.discount.middle(m)))
-			}
-		}
-	}
-	return sum.Round(9)
 }
 
 // ignored lists the commitments that serve no pool of the plan. Owned machines are not bought by a

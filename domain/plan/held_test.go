@@ -25,16 +25,16 @@ func TestHeldUntilOctober(t *testing.T) {
 	q.Held = []Held{held("2025-10-01", "2026-10-01")}
 	q.Expiry = q.Held
 	got := one(t, q)
-	equal(t, "held", got.Held, "58560")         // 2928 h × 20
-	equal(t, "cost", got.Cost, "131760")        // + 1464 h × 50
-	equal(t, "current", got.Current, "204960")  // + 1464 h × 100
-	equal(t, "bound", got.LowerBound, "131760") //
-	equal(t, "no salvage", got.Sensitivity[0].Cost, "131760")
+	equal(t, "held", got.Held, "58560")                   // 2928 h × 20
+	equal(t, "cost", got.Cost, "131760")                  // + 1464 h × 50
+	equal(t, "current", got.Current, "204960")            // + 1464 h × 100
+	equal(t, "bound", got.LowerBound, "131760")           //
 	equal(t, "on demand", got.Amounts.OnDemand, "439200") // 4392 h × 100
 	if bought(got) != "10 1m from 10-01 to 11-01, 10 1m from 11-01 to 12-01" {
 		t.Error(bought(got))
 	}
 	plan := compute(t, q)
+	equal(t, "no salvage", plan.EndOfHorizon[0].Cost, "131760")
 	if len(plan.Expiry) != 1 || plan.Expiry[0].CountsFor != "r K" || plan.Expiry[0].NotCounted != "" {
 		t.Errorf("ladder %+v", plan.Expiry)
 	}
@@ -51,7 +51,7 @@ func TestHeldUntilOctober(t *testing.T) {
 	got = one(t, q)
 	equal(t, "held until the 16th", got.Held, "65760") // + 360 h × 20
 	equal(t, "cost until the 16th", got.Cost, "138960")
-	if !notes(got, "c in 2026-10 (0 of 10)") {
+	if !notes(got, "begins or ends within a month, and counts as capacity in it only where another continues it: c (2026-10-16)") {
 		t.Errorf("notes %q", got.Notes)
 	}
 

@@ -23,7 +23,7 @@ func TestOneBadPool(t *testing.T) {
 		"ended":         {func(p *Pool) { p.Series[0].From = at("2026-03-01") }, "no demand data since 2026-03-29T00:00:00Z, more than 8 weeks before the plan"},
 		"huge demand":   {func(p *Pool) { p.Series[0].Milli[0] = 1 << 60 }, "at most 1000000 are planned for"},
 		"huge price":    {func(p *Pool) { p.Offers[0].Hourly = dec("1e12") }, "too large"},
-		"huge worth":    {func(p *Pool) { p.Offers[0].Hourly = dec("1e8") }, "cost more than"},
+		"huge worth":    {func(p *Pool) { p.Offers[0].Hourly = dec("1e11") }, "too large"},
 	} {
 		p := even("2026-06-01", 10)
 		p.Region = "bad"

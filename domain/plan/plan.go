@@ -1,6 +1,6 @@
-// Package plan composes what to buy. It turns observed demand into machines and prices into present
-// values, asks procurement for the cheapest purchases of each pool, and lets the checker decide
-// whether the answer may be shown.
+// Package plan composes what to buy from what the log says. It turns observed demand into machines,
+// states each group of pools as a problem of package instance, has it solved and proven there, and
+// presents the answers.
 //
 // A pool is machines of one shape in one region, from any supplier. Future demand is either
 // repeated or forecast. Repeated demand is that of the last weeks, week by week, with an assumed
@@ -13,8 +13,10 @@
 // What always holds:
 //
 //   - Equal questions give equal plans, byte for byte, and so equal ids.
-//   - A pool's plan has passed a checker that shares no code with the solver. A plan that does
-//     not pass is an error.
+//   - A plan is the answer of its problem: [Question.Instance] has the same least cost. This package
+//     prices and discounts nothing itself.
+//   - Every answer has passed two checkers: one of the solver's solution, and one that reads the
+//     problem's document by itself (package question). An answer that does not pass is an error.
 //   - Lower bound ≤ cost. Any purchases cost at least the lower bound.
 //   - A pool that cannot be planned is named with the reason, and the others are planned
 //     without it.
@@ -25,13 +27,13 @@ import (
 	"slices"
 
 	"quartermaster/domain"
+	"quartermaster/domain/instance"
 	"quartermaster/domain/packing"
-	"quartermaster/domain/procurement"
 	"quartermaster/domain/reliability"
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/8"
+const Method = "plan/9"
 
 // Assumptions are the inputs of a plan that were not observed.
 type Assumptions struct {
@@ -190,8 +192,12 @@ type Plan struct {
 	Assumptions Assumptions     `json:"assumptions"`
 	Regions     []RegionPlan    `json:"regions"`
 	Total       Amounts         `json:"total"`
-	Baselines   []Baseline      `json:"baselines"` // of all pools
-	Calendar    []MonthMoney    `json:"calendar"`  // of all pools
+	// Baselines are simple purchasing rules and their costs, for all pools. Rules ignore least
+	// orders, so a baseline may buy fewer units than an offer sells.
+	Baselines []Baseline            `json:"baselines"`
+	Calendar  []instance.MonthMoney `json:"calendar"` // of all pools
+	// EndOfHorizon is what would be bought under salvage 0 and 1, and at which cost.
+	EndOfHorizon []Sensitivity `json:"end_of_horizon"`
 	// Expiry lists existing commitments by the end of their terms.
 	Expiry []Held `json:"expiry_ladder"`
 	// Ignored are commitments that extend into the horizon and serve nothing in the plan. Their
@@ -199,9 +205,12 @@ type Plan struct {
 	Ignored []Ignored `json:"ignored_commitments,omitempty"`
 	// Excluded names the pools that are not in the answer, and why.
 	Excluded []ExcludedPool `json:"excluded"`
-	// Components are the groups of pools that share something, each with the proof of its joint
-	// plan. Pools that share nothing have their own proof.
+	// Components are the groups of pools that share something and are planned together.
 	Components []Component `json:"components,omitempty"`
+	// Certificate are the proofs of all groups of pools.
+	Certificate []instance.Proof `json:"certificate"`
+	// WithoutSolver means that pools are excluded because there was no solver of linear programs.
+	WithoutSolver bool `json:"without_linear_solver,omitempty"`
 }
 
 // Asked returns the regions that a plan is narrowed to; empty means all.
@@ -253,9 +262,8 @@ type Amounts struct {
 	CurrentPenalty domain.Decimal `json:"buy_nothing_penalty"`
 	// OnDemand is the cost of every hour at the on-demand price, as if no quota refused any.
 	OnDemand domain.Decimal `json:"on_demand_cost"`
-	// LowerBound is proven: no purchases of the considered offers make Cost less. A pool's
-	// certificate proves it, except for Held. For a pool in a component it is the pool's part, in
-	// proportion to cost, of the component's proven bound.
+	// LowerBound is proven: no purchases of the considered offers make Cost less. For a pool in a
+	// component it is the pool's part, in proportion to cost, of the component's proven bound.
 	LowerBound domain.Decimal `json:"lower_bound"`
 	// Gap is (Cost − LowerBound) ÷ LowerBound to twelve digits, 0 when both are 0.
 	Gap domain.Decimal `json:"gap"`
@@ -263,8 +271,8 @@ type Amounts struct {
 	// the calendar's cash.
 	Nominal domain.Decimal `json:"nominal_cost"`
 	// Stranded is the nominal cost of committed unit-hours that would serve nothing at low demand.
-	// Low demand repeats the least demanding observed week without growth; for a forecast it is
-	// each pool's scenario with the least demand.
+	// Low demand repeats the least demanding observed week without growth; for a forecast it is the
+	// scenario with the least demand in the pools that are planned together.
 	Stranded domain.Decimal `json:"stranded_at_low_demand"`
 	// Costs are the costs by scenario, of which Cost is the mean; none for repeated demand.
 	// Scenarios with equal numbers add up across pools: in each, all pools have the forecast errors
@@ -278,11 +286,10 @@ type Amounts struct {
 type RegionPlan struct {
 	Region string `json:"region"`
 	Amounts
-	Purchases []Purchase     `json:"purchases"`
-	Pools     []PoolPlan     `json:"pools"`
-	Packing   *PackingReport `json:"packing,omitempty"`
-	Baselines []Baseline     `json:"baselines,omitempty"`
-	Calendar  []MonthMoney   `json:"calendar,omitempty"`
+	Purchases []Purchase            `json:"purchases"`
+	Pools     []PoolPlan            `json:"pools"`
+	Packing   *PackingReport        `json:"packing,omitempty"`
+	Calendar  []instance.MonthMoney `json:"calendar,omitempty"`
 }
 
 // Purchase is a number of units of an offer for a term.
@@ -303,9 +310,9 @@ type Purchase struct {
 	Generated  bool             `json:"generated,omitempty"` // the offer is synthetic
 	Citation   string           `json:"citation,omitempty"`
 	// Worth is the value of one unit at the certificate's prices, and Reason says in words why it
-	// is bought; neither is set in a sensitivity.
-	Worth  *domain.Decimal `json:"worth_per_unit,omitempty"`
-	Reason string          `json:"reason,omitempty"`
+	// is bought.
+	Worth  domain.Decimal `json:"worth_per_unit"`
+	Reason string         `json:"reason"`
 }
 
 // PoolPlan is the plan of one pool.
@@ -328,18 +335,10 @@ type PoolPlan struct {
 	Spot           *Price          `json:"spot,omitempty"`
 	QuotaGPUs      *uint64         `json:"quota_gpus,omitempty"`
 	// Refused is the number of unit-hours that the quota refuses if everything is served on demand.
-	// For pools planned together under a shared quota, it is this pool's part of the refused
-	// demand.
-	Refused int64  `json:"refused_unit_hours"`
-	Solver  string `json:"solver"`
-	// Certificate's prices are multiplied by the number of scenarios, if there are any.
-	Certificate procurement.Certificate `json:"certificate"`
-	// Sensitivity is what would be bought under salvage 0 and 1. For a pool in a component it is
-	// empty; see [Component.EndOfHorizon].
-	Sensitivity []Sensitivity `json:"sensitivity"`
-	// Baselines are simple purchasing rules and their costs.
-	Baselines []Baseline   `json:"baselines"`
-	Calendar  []MonthMoney `json:"calendar"`
+	// Pools that share a quota have their parts of what it refuses.
+	Refused  int64                 `json:"refused_unit_hours"`
+	Solver   string                `json:"solver"`
+	Calendar []instance.MonthMoney `json:"calendar"`
 }
 
 // Price is a nominal price of one unit for an hour.
@@ -392,7 +391,7 @@ type Served struct {
 
 // Binding is a binding bound of the plan.
 type Binding struct {
-	Constraint string           `json:"constraint"` // on_demand_quota, spot_share, max_units, min_units, lead_time, shortage
+	Constraint string           `json:"constraint"` // shortage, or as in an answer: quota, max_units
 	Detail     string           `json:"detail"`
 	Months     []domain.Instant `json:"months,omitempty"`
 	// Price is the value of one more machine over the horizon; nil if unknown.
@@ -406,9 +405,24 @@ type ExcludedOffer struct {
 	First  string `json:"first"`
 }
 
-// Sensitivity is the purchases under another salvage share, and the resulting Cost.
+// Sensitivity is the best plan under another salvage share. Kept is the cost of the plan's own
+// purchases under it.
 type Sensitivity struct {
-	Salvage   domain.Decimal `json:"salvage"`
-	Cost      domain.Decimal `json:"cost"`
-	Purchases []Purchase     `json:"purchases"`
+	Salvage    domain.Decimal `json:"salvage"`
+	Kept       domain.Decimal `json:"cost"`
+	Cost       domain.Decimal `json:"best_cost"`
+	LowerBound domain.Decimal `json:"lower_bound"`
+	// Units and Orders are what would be bought.
+	Units  int              `json:"units"`
+	Orders []instance.Order `json:"purchases"`
+}
+
+// Baseline is a simple purchasing rule of package baseline. It serves the same demand as the plan,
+// under the same quota and prices. Unserved demand is in Cost at the price of a shortage; Penalty
+// is that part.
+type Baseline struct {
+	Name    string         `json:"baseline"`
+	Cost    domain.Decimal `json:"cost"`
+	Penalty domain.Decimal `json:"shortage_penalty"`
+	Nominal domain.Decimal `json:"nominal_cost"`
 }

@@ -1,31 +1,24 @@
 package plan
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
-
-	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
 	"quartermaster/domain/packing"
-	"quartermaster/domain/procurement"
 )
 
 // candidate is a pool being planned.
 type candidate struct {
 	*Pool
-	shelf                    *shelf
-	fit                      *fit
-	future                   *future
-	held                     []holding
-	guaranteed, discountOnly []int // machines held, by month
-	owed                     domain.Decimal
-	notes                    []string
-	left, next               string // why it is not in the plan, "" if it is, and what to do
+	shelf      *shelf
+	fit        *fit
+	future     *future
+	held       []holding
+	notes      []string
+	left, next string // why it is not in the plan, "" if it is, and what to do
 }
 
 // refusal says why a pool cannot be planned, and what the user can do about it.
@@ -63,10 +56,17 @@ func (c *composer) fill(k *candidate) (err error) {
 	if k.fit, err = perMachine(p, k.shelf, c.region(p.Region).Country); err != nil {
 		return err
 	}
+	var cases [][]int
 	if c.a.Demand == Forecast {
-		k.future, err = c.foresee(p, h, k.fit)
+		if err = c.foresee(k, h); err == nil {
+			cases, err = c.cases(k)
+		}
 	} else {
-		k.future, err = h.repeat(c.span, c.growth, k.fit)
+		k.future = &future{summary: DemandSummary{
+			ObservedFrom: h.from, ObservedTo: h.to, MissingHours: h.missing, Sources: h.sources,
+		}}
+		cases = make([][]int, 1)
+		cases[0], err = h.repeat(c.span, c.growth, k.fit)
 	}
 	if err != nil {
 		return err
@@ -83,7 +83,11 @@ func (c *composer) fill(k *candidate) (err error) {
 	} else {
 		k.notes = append(k.notes, h.repeats...)
 	}
-	return c.spares(k)
+	if err := c.spares(k, cases); err != nil {
+		return err
+	}
+	c.summarize(k, cases)
+	return nil
 }
 
 // longLead is the lead time in hours, about a month, from which a plan mentions it.
@@ -117,6 +121,27 @@ func (c *composer) note(k *candidate) {
 				"one of them, too; each is planned as if it had all of its own", s.quota.Provider, listed(with))
 		}
 	}
+	owned := 0
+	var parts []string
+	for i := range k.held {
+		h := &k.held[i]
+		if h.of.Kind == domain.OfferOwned {
+			owned += h.terms[0].units
+		}
+		for _, t := range h.terms {
+			for _, day := range []domain.Instant{t.From, t.To} {
+				if c.within(day) && !slices.ContainsFunc(h.terms, func(x heldTerm) bool { return x.From == day && day == t.To || x.To == day && day == t.From }) {
+					parts = append(parts, fmt.Sprintf("%s (%s)", h.of.Commitment, day.Time().Format("2006-01-02")))
+				}
+			}
+		}
+	}
+	if len(parts) > 0 {
+		note("begins or ends within a month, and counts as capacity in it only where another continues it: %s", listed(parts))
+	}
+	if owned > 0 {
+		note("%d owned machines serve it for the whole horizon", owned)
+	}
 	if n, latest := 0, ""; len(s.terms) > 0 {
 		var last domain.Instant
 		for i := range s.terms {
@@ -146,6 +171,11 @@ func (c *composer) note(k *candidate) {
 	}
 }
 
+// within reports whether a time lies in the horizon and does not begin a month.
+func (c *composer) within(t domain.Instant) bool {
+	return t > c.span[0].From && t < c.end() && !slices.ContainsFunc(c.span, func(m domain.Interval) bool { return m.From == t })
+}
+
 // apartInClusters reports whether some workload in ApartIn excludes w from whole clusters.
 func apartInClusters(w *packing.Workload) bool {
 	return slices.ContainsFunc(w.ApartIn, func(x packing.Apart) bool { return x.Cluster })
@@ -156,166 +186,4 @@ func (k *candidate) quota() *Quota {
 		return nil
 	}
 	return k.shelf.quota
-}
-
-// problem states a pool for procurement.
-func (c *composer) problem(k *candidate, salvage domain.Decimal) (*procurement.Pool, error) {
-	s := k.shelf
-	out := &procurement.Pool{ID: k.Region + "|" + k.Kind, Weights: slices.Repeat([]int{1}, len(k.future.cases))}
-	one := decimal.NewFromInt(1)
-	spotPermille := 0
-	if s.spot != nil {
-		spotPermille = int(k.SpotShare.Shift(3).IntPart())
-	}
-	quota := procurement.Unlimited
-	if s.quota != nil {
-		quota = int(min(s.quota.GPUs/uint64(s.gpus), maxUnits))
-	}
-	for m, span := range c.span {
-		e := procurement.Epoch{
-			Span: span, Spot: -1, SpotPermille: spotPermille, Quota: quota,
-			HeldGuaranteed: k.guaranteed[m], HeldDiscountOnly: k.discountOnly[m],
-		}
-		if k.future.cases == nil {
-			e.Demand = k.future.steps[m]
-		}
-		for i := range k.future.cases {
-			e.Cases = append(e.Cases, procurement.Case{Demand: k.future.cases[i][m], SpotUnits: procurement.Unlimited})
-		}
-		var err error
-		if e.OnDemand, err = nano(s.onDemand.Hourly.Mul(c.discount.middle(m))); err != nil {
-			return nil, err
-		}
-		if e.Shortage, err = nano(s.onDemand.Hourly.Mul(c.a.ShortageFactor).Mul(c.discount.middle(m))); err != nil {
-			return nil, err
-		}
-		if spotPermille > 0 {
-			price := s.spot.Hourly.DivRound(one.Sub(c.a.SpotOverhead), digits)
-			if e.Spot, err = nano(price.Mul(c.discount.middle(m))); err != nil {
-				return nil, err
-			}
-		}
-		out.Epochs = append(out.Epochs, e)
-	}
-	for i := range s.terms {
-		o := &s.terms[i]
-		offer := procurement.Offer{
-			ID: o.Market.Provider + "|" + o.Offer, Guaranteed: o.GuaranteesCapacity, Term: int(o.TermMonths),
-		}
-		bound := procurement.Unlimited
-		if o.MaxUnits > 0 {
-			bound = int(min(o.MaxUnits, procurement.MaxUnits))
-		}
-		for _, m := range o.starts {
-			cost, err := nano(purchaseCost(o.OfferQuoted, m, len(c.span), c.all, c.discount, salvage))
-			if err != nil {
-				return nil, err
-			}
-			offer.Starts = append(offer.Starts, procurement.Start{Epoch: m, Cost: cost, Max: bound})
-		}
-		out.Offers = append(out.Offers, offer)
-	}
-	if n := len(k.future.cases); n > 1 {
-		if err := out.Validate(); err != nil {
-			return nil, &refusal{fmt.Sprintf("too much for %d scenarios together: %v", n, err), "ask for fewer scenarios"}
-		}
-	}
-	return out, nil
-}
-
-// plan plans a pool. Its error wraps check.ErrRejected if the solver is at fault, and otherwise
-// says what about the pool cannot be planned.
-func (c *composer) plan(k *candidate) (*PoolPlan, error) {
-	s := k.shelf
-	out := &PoolPlan{
-		Kind: k.Kind, Unit: k.Unit, SKU: s.onDemand.SKU, GPUsPerUnit: s.gpus, Notes: k.notes, Demand: k.future.summary,
-		Binding: []Binding{}, ExcludedOffers: s.left, OnDemand: priceOf(s.onDemand), Sensitivity: []Sensitivity{},
-	}
-	if out.ExcludedOffers == nil {
-		out.ExcludedOffers = []ExcludedOffer{}
-	}
-	if s.quota != nil {
-		out.QuotaGPUs = &s.quota.GPUs
-	}
-	if s.spot != nil && k.SpotShare.IsPositive() {
-		price := priceOf(s.spot)
-		out.Spot = &price
-	}
-	least := make([]int, len(s.terms))
-	for i := range s.terms {
-		least[i] = s.terms[i].least()
-	}
-	// Purchases made at one salvage can be made at a higher one for less, so each answer is an
-	// upper bound for the next.
-	salvages := []domain.Decimal{decimal.Zero, c.a.Salvage, decimal.NewFromInt(1)}
-	var known []procurement.Purchase
-	for i, salvage := range salvages {
-		if i != 1 && salvage.Equal(c.a.Salvage) {
-			continue
-		}
-		problem, err := c.problem(k, salvage)
-		if err != nil {
-			return nil, err
-		}
-		answer, err := solve(problem, least, known)
-		if err != nil {
-			return nil, err
-		}
-		known = answer.Purchases
-		bought := c.purchases(problem, s, known)
-		if i != 1 {
-			out.Sensitivity = append(out.Sensitivity, Sensitivity{
-				Salvage: salvage, Cost: expected(problem, answer.Cost).Add(k.owed), Purchases: bought,
-			})
-			continue
-		}
-		out.Purchases, out.Solver, out.Certificate = bought, string(answer.Algorithm), answer.Certificate
-		out.Held = k.owed
-		out.Cost, out.LowerBound = expected(problem, answer.Cost).Add(k.owed), expected(problem, answer.Bound).Add(k.owed)
-		out.Gap = gap(out.Cost, out.LowerBound)
-		c.explain(out.Purchases, problem, s, answer)
-		if err := c.baselines(out, problem, k, answer); err != nil {
-			return nil, err
-		}
-		if err := c.compare(out, problem, k); err != nil {
-			return nil, err
-		}
-		if err := c.account(out, problem, k, answer.Purchases, nil); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// money converts nano-units to the currency.
-func money(n *big.Int) domain.Decimal { return decimal.NewFromBigInt(n, -9) }
-
-// purchases describes what is bought. A checked solution buys only at starts of the problem.
-func (c *composer) purchases(p *procurement.Pool, s *shelf, bought []procurement.Purchase) []Purchase {
-	out := []Purchase{}
-	for _, b := range bought {
-		o := s.terms[b.Offer]
-		units := decimal.NewFromInt(int64(b.Units))
-		from := c.all[b.Epoch].From
-		starts := p.Offers[b.Offer].Starts
-		i := slices.IndexFunc(starts, func(at procurement.Start) bool { return at.Epoch == b.Epoch })
-		x := Purchase{
-			Provider: o.Market.Provider, Offer: o.Offer, Kind: o.Kind, SKU: o.SKU, GPUModel: o.GPUModel,
-			Units: b.Units, GPUs: b.Units * s.gpus,
-			Term:    domain.Interval{From: from, To: c.all[b.Epoch+int(o.TermMonths)-1].To},
-			Upfront: o.Upfront.Mul(units), Hourly: o.Hourly.Mul(units), Cost: decimal.New(int64(starts[i].Cost), -9).Mul(units),
-			Guaranteed: o.GuaranteesCapacity, Generated: o.Generated, Citation: o.Citation,
-		}
-		if o.LeadTimeHours > 0 {
-			x.OrderBy = from - domain.Instant(o.LeadTimeHours)*domain.Hour
-		}
-		out = append(out, x)
-	}
-	slices.SortFunc(out, comparePurchases)
-	return out
-}
-
-func comparePurchases(x, y Purchase) int {
-	return cmp.Or(cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Provider, y.Provider),
-		cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Term.To, y.Term.To))
 }

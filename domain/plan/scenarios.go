@@ -3,14 +3,12 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
-	"quartermaster/domain/procurement"
 )
 
 // Forecast is the kind of demand drawn by package forecast (Assumptions.Demand).
@@ -74,75 +72,64 @@ func (a *Assumptions) checkDemand() error {
 	return nil
 }
 
-// foresee draws scenarios of a pool's demand over the horizon. h holds what is known of its
-// sources. All pools use the same draws, so that scenarios with equal numbers use the same past
-// weeks, and a plan of one region draws the same as a plan of all.
-func (c *composer) foresee(p *Pool, h *history, f *fit) (*future, error) {
-	drawn, made, err := c.draw(p)
-	if err != nil {
-		return nil, err
-	}
-	out, err := c.going(drawn, made.From, f)
-	if err != nil {
-		return nil, err
-	}
-	s := &out.summary
-	s.ObservedFrom, s.ObservedTo, s.MissingHours, s.Sources = made.Window.From, made.Window.To, made.Missing, h.sources
-	s.Range.Candidate = made.Candidate
-	return out, nil
-}
-
-// draw forecasts a pool and draws scenarios, in thousandths of a unit by the hour.
-func (c *composer) draw(p *Pool) ([][]int64, *forecast.Forecast, error) {
+// foresee describes a pool's demand over the horizon by the scenarios of a forecast. h holds what is
+// known of its sources.
+func (c *composer) foresee(k *candidate, h *history) error {
 	switch {
 	case c.q.Draws == nil:
-		return nil, nil, errors.New("no forecast: there is no source of draws")
-	case p.Observed == nil:
-		return nil, nil, unobserved
+		return errors.New("no forecast: there is no source of draws")
+	case k.Observed == nil:
+		return unobserved
 	}
-	o := p.Observed
-	from := o.From + domain.Instant(len(o.Milli))*domain.Hour
-	hours := int((c.end() - from + domain.Hour - 1) / domain.Hour)
-	weeks := min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week)
-	made, err := forecast.Make(&forecast.Question{From: o.From, History: o.Milli, Changes: o.Changes, Weeks: weeks})
+	o := k.Observed
+	made, err := forecast.Make(&forecast.Question{
+		From: o.From, History: o.Milli, Changes: o.Changes,
+		Weeks: min(forecast.MaxHorizon, (c.hoursAhead(o)+forecast.Week-1)/forecast.Week),
+	})
 	if err != nil {
-		return nil, nil, &refusal{"no forecast: " + err.Error(),
+		return &refusal{"no forecast: " + err.Error(),
 			"plan for demand that repeats, or import what was observed of it before"}
 	}
-	drawn, err := made.Scenarios(&forecast.Spread{Hours: hours, Count: c.a.Scenarios, Growth: c.beyond()}, c.q.Draws(0))
-	if err != nil {
-		return nil, nil, fmt.Errorf("no forecast: %w", err)
+	k.future = &future{made: made, summary: DemandSummary{
+		ObservedFrom: made.Window.From, ObservedTo: made.Window.To, MissingHours: made.Missing, Sources: h.sources,
+		Range: &DemandRange{Candidate: made.Candidate},
+	}}
+	return nil
+}
+
+// hoursAhead is the number of hours from the end of observations to the end of the horizon.
+func (c *composer) hoursAhead(o *Observed) int {
+	from := o.From + domain.Instant(len(o.Milli))*domain.Hour
+	return int((c.end() - from + domain.Hour - 1) / domain.Hour)
+}
+
+// cases is the demand of a pool in each scenario of its forecast, in machines and without spares;
+// nil for repeated demand. All pools use the same draws, so that scenarios with equal numbers use
+// the same past weeks, and a plan of one region draws the same as a plan of all.
+func (c *composer) cases(k *candidate) ([][]int, error) {
+	made := k.future.made
+	if made == nil {
+		return nil, nil
 	}
-	return drawn, made, nil
+	drawn, err := made.Scenarios(&forecast.Spread{
+		Hours: c.hoursAhead(k.Observed), Count: c.a.Scenarios, Growth: c.beyond(),
+	}, c.q.Draws(0))
+	if err != nil {
+		return nil, fmt.Errorf("no forecast: %w", err)
+	}
+	out := make([][]int, len(drawn))
+	for i := range drawn {
+		if out[i], err = c.unitsOf(drawn[i], made.From, k.fit); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // beyond is the growth beyond the forecast: three months of the assumed growth per quarter.
 func (c *composer) beyond() []forecast.Growth {
 	step := decimal.NewFromInt(1).Add(c.a.MonthlyGrowth)
 	return []forecast.Growth{{Weight: 1, Quarterly: step.Mul(step).Mul(step).Shift(6).Round(0).IntPart()}}
-}
-
-// going converts drawn demand to machines, by scenario and month. from MUST be at or before the
-// horizon's start.
-func (c *composer) going(drawn [][]int64, from domain.Instant, f *fit) (*future, error) {
-	out := &future{summary: DemandSummary{Curve: f.curve, Packing: f.basis, Range: &DemandRange{}}}
-	for _, milli := range drawn {
-		units, err := c.unitsOf(milli, from, f)
-		if err != nil {
-			return nil, err
-		}
-		var months [][]procurement.Step
-		for _, span := range c.span {
-			n := int(hoursOf(span))
-			months, units = append(months, procurement.Steps(units[:n])), units[n:]
-		}
-		out.cases = append(out.cases, months)
-	}
-	for _, span := range c.span {
-		out.summary.Hours += int(hoursOf(span))
-	}
-	c.summarize(out)
-	return out, nil
 }
 
 // unitsOf is drawn demand of each hour of the horizon, in machines.
@@ -158,26 +145,34 @@ func (c *composer) unitsOf(milli []int64, from domain.Instant, f *fit) ([]int, e
 	return out, nil
 }
 
-// summarize summarizes the demand of the scenarios.
-func (c *composer) summarize(f *future) {
-	s := &f.summary
-	n := len(f.cases)
-	s.Peak, s.Range.Months = 0, nil
+// summarize describes the demand of a pool, with its spares: one series of hours, or one for each
+// scenario.
+func (c *composer) summarize(k *candidate, cases [][]int) {
+	s, n := &k.future.summary, len(cases)
+	s.Curve, s.Packing = k.fit.curve, k.fit.basis
+	s.Hours, s.Peak = len(cases[0]), 0
 	all, peaks := make([]int64, n), make([]int64, n)
-	for m, span := range c.span {
+	from := 0
+	for _, span := range c.span {
+		to := from + int(hoursOf(span))
 		hours, peak := make([]int64, n), make([]int64, n)
-		for i := range f.cases {
-			for _, step := range f.cases[i][m] {
-				hours[i] += int64(step.Units) * int64(step.Hours)
-				peak[i] = max(peak[i], int64(step.Units))
+		for i := range cases {
+			for _, u := range cases[i][from:to] {
+				hours[i] += int64(u)
+				peak[i] = max(peak[i], int64(u))
 			}
 			all[i] += hours[i]
 			peaks[i] = max(peaks[i], peak[i])
 		}
-		s.Range.Months = append(s.Range.Months, MonthsDemand{span.From.Time().Format("2006-01"), quantiles(hours),
-			quantiles(peak)})
+		if s.Range != nil {
+			s.Range.Months = append(s.Range.Months, MonthsDemand{span.From.Time().Format("2006-01"), quantiles(hours),
+				quantiles(peak)})
+		}
+		from = to
 	}
-	s.Range.UnitHours, s.Range.Peak = quantiles(all), quantiles(peaks)
+	if s.Range != nil {
+		s.Range.UnitHours, s.Range.Peak = quantiles(all), quantiles(peaks)
+	}
 	s.Peak = int(slices.Max(peaks))
 	sum := int64(0)
 	for _, v := range all {
@@ -196,15 +191,6 @@ func quantiles(values []int64) Quantiles {
 
 // mean is a sum of non-negative integers divided by n, rounded to the nearest.
 func mean(sum int64, n int) int64 { return (sum + int64(n)/2) / int64(n) }
-
-// expected converts a cost of procurement, which is a weighted sum over scenarios, to the
-// expectation in the currency, to nine digits.
-func expected(p *procurement.Pool, sum *big.Int) domain.Decimal {
-	if p.Weight() == 1 {
-		return money(sum)
-	}
-	return money(sum).DivRound(decimal.NewFromInt(int64(p.Weight())), 9)
-}
 
 // risk computes the spread of cost over scenarios, if there are any. The conditional value at risk
 // is the mean of the worst tenth by weight, of which a scenario may be a part (Rockafellar and

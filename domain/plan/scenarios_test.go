@@ -3,47 +3,54 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/shopspring/decimal"
-	"pgregory.net/rapid"
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
-	"quartermaster/domain/procurement"
+	"quartermaster/domain/instance"
 )
 
 // under plans a pool of a question in given scenarios: machines by the hour.
-func under(t rapid.TB, q *Question, scenarios ...func(hour int) int64) (*composer, *candidate, *PoolPlan) {
+func under(t testing.TB, q *Question, scenarios ...func(hour int) int64) *Plan {
 	t.Helper()
 	c, err := newComposer(q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := c.prepare(&q.Pools[0])
-	if k.left != "" {
-		t.Fatal(k.left)
-	}
-	c.pools = []*candidate{k}
-	drawn := make([][]int64, len(scenarios))
-	for i, machines := range scenarios {
-		drawn[i] = make([]int64, (c.end()-c.span[0].From)/domain.Hour)
-		for h := range drawn[i] {
-			drawn[i][h] = machines(h) * int64(k.shelf.gpus) * 1000
-		}
-	}
-	if k.future, err = c.going(drawn, c.span[0].From, &fit{[]Filled{{int64(k.shelf.gpus) * 1000, 1}}, "by hand"}); err != nil {
-		t.Fatal(err)
-	}
-	c.assign()
-	out, err := c.plan(k)
+	c.take(q.Pools)
+	in, err := c.problem(&group{pools: c.pools})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, k, out
+	cases := make([][]int, len(scenarios))
+	for i, machines := range scenarios {
+		cases[i] = make([]int, (c.end()-c.span[0].From)/domain.Hour)
+		for h := range cases[i] {
+			cases[i][h] = int(machines(h))
+		}
+		in.Scenarios = append(in.Scenarios, instance.Scenario{
+			ID: fmt.Sprint(i), Weight: 1, Hourly: map[string][]int{c.pools[0].name(): cases[i]},
+		})
+	}
+	c.pools[0].future.summary.Range = &DemandRange{}
+	c.summarize(c.pools[0], cases)
+	q.Assumptions.Demand = Forecast
+	defer func() { q.Assumptions.Demand = "" }()
+	x, err := c.answer(t.Context(), &group{pools: c.pools}, in, lazily(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Plan{}
+	planned := map[*candidate]*PoolPlan{}
+	if err := c.present(x, p, planned); err != nil {
+		t.Fatal(err)
+	}
+	p.Regions = []RegionPlan{{Pools: []PoolPlan{*planned[c.pools[0]]}}}
+	return p
 }
 
 func always(n int64) func(int) int64 { return func(int) int64 { return n } }
@@ -57,7 +64,7 @@ func TestTwoScenariosByHand(t *testing.T) {
 	p := &q.Pools[0]
 	p.Offers = slices.DeleteFunc(p.Offers, func(o domain.OfferQuoted) bool { return o.Offer == "3y" || o.Offer == "spot" })
 	q.Assumptions.AnnualRate = dec("0")
-	_, _, got := under(t, q, always(10), always(20))
+	got := &under(t, q, always(10), always(20)).Regions[0].Pools[0]
 	if len(got.Purchases) != 1 || got.Purchases[0].Units != 10 {
 		t.Fatalf("bought is %+v", got.Purchases)
 	}
@@ -84,7 +91,7 @@ func TestTwoScenariosByHand(t *testing.T) {
 	}
 	// If twenty are likelier, twenty are reserved, ten of which are stranded in the scenario of
 	// ten: 10 × 20 × 8760.
-	_, _, got = under(t, q, always(20), always(10), always(20), always(20))
+	got = &under(t, q, always(20), always(10), always(20), always(20)).Regions[0].Pools[0]
 	if len(got.Purchases) != 1 || got.Purchases[0].Units != 20 {
 		t.Fatalf("bought is %+v", got.Purchases)
 	}
@@ -115,69 +122,6 @@ func TestWorstTenth(t *testing.T) {
 		want := decimal.Sum(decimal.Zero, tenths[:n]...).DivRound(decimal.NewFromInt(int64(n)), 9)
 		equal(t, fmt.Sprintf("worst tenth of %d", n), *a.CVaR, want.String())
 	}
-}
-
-// Knowing the scenario never costs more, and a plan for all scenarios costs no more under them than
-// one for any of them.
-func TestScenarioBounds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		q := question()
-		q.Pools = q.Pools[:1]
-		q.Assumptions.Months = rapid.IntRange(1, 4).Draw(t, "months")
-		q.Pools[0].Offers = append(q.Pools[0].Offers, domain.OfferQuoted{
-			Market: q.Pools[0].Offers[0].Market, Offer: "2m", SKU: "big.8x", GPUModel: "A100 80GB", GPUCount: 8, Kind: domain.OfferReserved, TermMonths: 2,
-			Upfront: decimal.Zero, Hourly: decimal.NewFromInt(int64(rapid.IntRange(5, 29).Draw(t, "hourly"))), Currency: "USD", ValidFrom: at("2026-01-01"), GuaranteesCapacity: true,
-			MinUnits: uint32(rapid.IntRange(0, 6).Draw(t, "least")),
-		})
-		if rapid.Bool().Draw(t, "quota") {
-			q.Pools[0].Quotas = []Quota{{Provider: "aws", GPUs: 40}}
-		}
-		var scenarios []func(int) int64
-		for range rapid.IntRange(2, 5).Draw(t, "scenarios") {
-			base, more := rapid.Int64Range(0, 9).Draw(t, "base"), rapid.Int64Range(0, 6).Draw(t, "more")
-			scenarios = append(scenarios, func(h int) int64 { return base + int64(h%24)/12*more + int64(h/720) })
-		}
-		c, k, got := under(t, q, scenarios...)
-		all, err := c.problem(k, q.Assumptions.Salvage)
-		if err != nil {
-			t.Fatal(err)
-		}
-		least := make([]int, len(k.shelf.terms))
-		for i := range k.shelf.terms {
-			least[i] = k.shelf.terms[i].least()
-		}
-		ahead := new(big.Int)
-		n := decimal.NewFromInt(int64(len(scenarios)))
-		for i := range scenarios {
-			one := *all
-			one.Weights, one.Epochs = nil, slices.Clone(all.Epochs)
-			for m := range one.Epochs {
-				one.Epochs[m].Demand, one.Epochs[m].Cases = one.Epochs[m].Cases[i].Demand, nil
-			}
-			sol, err := solve(&one, least, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ahead.Add(ahead, sol.Bound)
-			ev, err := procurement.Evaluate(all, sol.Purchases)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if sol.Exact && got.Gap.IsZero() && got.Cost.GreaterThan(expected(all, ev.Cost)) {
-				t.Errorf("cost %s, and the purchases for scenario %d alone cost %s", got.Cost, i, expected(all, ev.Cost))
-			}
-			if got.LowerBound.GreaterThan(expected(all, ev.Cost)) {
-				t.Errorf("bound %s, and the purchases for scenario %d alone cost %s", got.LowerBound, i, expected(all, ev.Cost))
-			}
-		}
-		if mean := money(ahead).DivRound(n, 9); got.Cost.LessThan(mean) {
-			t.Errorf("cost %s, less than %s when all is known ahead", got.Cost, mean)
-		}
-		sum := decimal.Sum(decimal.Zero, got.Costs...).DivRound(n, 9)
-		if !got.Cost.Equal(sum) || got.LowerBound.GreaterThan(got.Cost) || got.CVaR.LessThan(got.Cost.Sub(dec("0.000000001"))) {
-			t.Errorf("cost %s, mean %s, bound %s, worst tenth %s", got.Cost, sum, got.LowerBound, got.CVaR)
-		}
-	})
 }
 
 // forecastQuestion is a question with forecast demand.

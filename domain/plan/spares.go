@@ -2,16 +2,19 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
-	"quartermaster/domain/procurement"
 	"quartermaster/domain/reliability"
 )
 
-// spares adds to a pool's demand the machines that keep the service level. Machines fail as a whole
-// and independently. More machines never need fewer spares, so distinct steps stay distinct.
-func (c *composer) spares(k *candidate) error {
-	f := k.future
-	if c.a.ServiceLevel.IsZero() || f.summary.Peak == 0 {
+// spares adds to hours of a pool's demand the machines that keep the service level, and describes
+// them. Machines fail as a whole and independently.
+func (c *composer) spares(k *candidate, cases [][]int) error {
+	top := 0
+	for i := range cases {
+		top = max(top, slices.Max(cases[i]))
+	}
+	if c.a.ServiceLevel.IsZero() || top == 0 {
 		return nil
 	}
 	if k.Failures == nil || k.shelf.gpus == 0 {
@@ -20,47 +23,22 @@ func (c *composer) spares(k *candidate) error {
 				"and no offer says how many GPUs %s has", c.a.ServiceLevel, k.Kind))
 		return nil
 	}
-	b, err := c.buffer(k, f.summary.Peak)
+	b, err := reliability.NewBuffer(top, 1, k.Failures.Unavailability(k.shelf.gpus), c.a.ServiceLevel)
 	if err != nil {
-		return err
+		return &refusal{"spare machines: " + err.Error(), "ask for a lower service level"}
 	}
-	f.summary.SparePeak = b.Spares(f.summary.Peak)
-	f.summary.Failures = k.Failures
-	if n := len(f.cases); n > 0 {
-		for i := range f.cases {
-			f.cases[i] = withSpares(f.cases[i], b, &f.summary.SpareHours)
+	s, spare := &k.future.summary, int64(0)
+	for i := range cases {
+		for h, n := range cases[i] {
+			more := b.Spares(n)
+			cases[i][h] += more
+			spare += int64(more)
 		}
-		f.summary.SpareHours = mean(f.summary.SpareHours, n)
-		c.summarize(f)
-	} else {
-		f.steps = withSpares(f.steps, b, &f.summary.SpareHours)
-		f.summary.Peak += f.summary.SparePeak
-		f.summary.UnitHours += f.summary.SpareHours
 	}
+	s.SparePeak, s.SpareHours, s.Failures = b.Spares(top), mean(spare, len(cases)), k.Failures
 	k.notes = append(k.notes,
 		fmt.Sprintf("demand holds spare machines for a service level of %s: %s interruptions of a GPU an hour, %s "+
 			"hours to repair, %s of that rate from %s",
 			c.a.ServiceLevel, k.Failures.PerGPUHour, k.Failures.RepairHours, k.Failures.RatePrior, k.Failures.Source))
 	return nil
-}
-
-// buffer returns the spares that keep the service level for up to top machines.
-func (c *composer) buffer(k *candidate, top int) (*reliability.Buffer, error) {
-	b, err := reliability.NewBuffer(top, 1, k.Failures.Unavailability(k.shelf.gpus), c.a.ServiceLevel)
-	if err != nil {
-		return nil, &refusal{"spare machines: " + err.Error(), "ask for a lower service level"}
-	}
-	return b, nil
-}
-
-func withSpares(steps [][]procurement.Step, b *reliability.Buffer, hours *int64) [][]procurement.Step {
-	out := make([][]procurement.Step, len(steps))
-	for m := range steps {
-		for _, s := range steps[m] {
-			spare := b.Spares(s.Units)
-			*hours += int64(spare) * int64(s.Hours)
-			out[m] = append(out[m], procurement.Step{Units: s.Units + spare, Hours: s.Hours})
-		}
-	}
-	return out
 }

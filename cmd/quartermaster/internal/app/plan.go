@@ -18,6 +18,7 @@ import (
 	"quartermaster/domain/linear"
 	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement/check"
+	"quartermaster/domain/procurement/check/question"
 	"quartermaster/projections"
 	"quartermaster/projections/planning"
 
@@ -115,13 +116,13 @@ func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, know
 				return err
 			}
 		}
-		question, err := planQuestion(v, q.At, only, q.Assumptions)
+		asked, err := planQuestion(v, q.At, only, q.Assumptions)
 		if err != nil {
 			return err
 		}
 		lp, done := linearSolver()
 		defer done()
-		if p, err = plan.Compute(ctx, question, lp); errors.Is(err, check.ErrRejected) {
+		if p, err = plan.Compute(ctx, asked, lp); errors.Is(err, check.ErrRejected) || errors.Is(err, question.ErrRejected) {
 			return fmt.Errorf("the checker refuses the solver's answer, so there is no plan; please report this: %w", err)
 		} else if beyond := (*plan.OutOfRangeError)(nil); errors.As(err, &beyond) {
 			return &InvalidError{Err: err}
@@ -241,7 +242,7 @@ func (h *Conn) Plans(ctx context.Context) ([]RecordedPlan, error) {
 
 // verifyPlan folds the log up to a plan's position and computes the plan again.
 func (h *Conn) verifyPlan(ctx context.Context, e *RecordedPlan, p *plan.Plan) (*Verified, error) {
-	if now := strings.Join(p.MethodsNow(projections.Method), " "); e.Method != now {
+	if now := strings.Join(p.Assumptions.Methods(projections.Method), " "); e.Method != now {
 		return nil, fmt.Errorf("plan %s was computed by %s, this program computes by %s: verify it with that version", e.Plan, e.Method, now)
 	}
 	r := recorded{"plan", e.Plan, "computed", p.Position, e.Digest, e.Document}
@@ -252,14 +253,15 @@ func (h *Conn) verifyPlan(ctx context.Context, e *RecordedPlan, p *plan.Plan) (*
 		}
 		lp, done := linearSolver()
 		defer done()
-		switch {
-		case p.WithoutSolver():
+		if p.WithoutSolver {
 			lp = nil // as the plan was computed
-		case p.SolvedTogether() && lp == nil:
-			return nil, errors.New("pools of the plan were planned together, and this program was built without a linear programming solver: " +
+		}
+		again, err := plan.Compute(ctx, q, lp)
+		if err == nil && again.WithoutSolver && !p.WithoutSolver {
+			return nil, errors.New("the plan needs a linear programming solver, and this program was built without one: " +
 				"run \"make highs\" and build again")
 		}
-		return plan.Compute(ctx, q, lp)
+		return again, err
 	})
 }
 

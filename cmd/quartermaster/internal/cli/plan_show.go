@@ -15,6 +15,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	instances "quartermaster/domain/instance"
 	"quartermaster/domain/plan"
 )
 
@@ -88,30 +89,17 @@ func (a *Program) showComponents(p *plan.Plan, currency string) {
 	for i := range p.Components {
 		x := &p.Components[i]
 		fmt.Fprintf(a.out, "\n%s share %s\n", strings.Join(x.Pools, " and "), strings.Join(x.By, "; "))
-		if x.Apart != "" {
-			fmt.Fprintf(a.out, "  each is planned separately: %s\n", x.Apart)
-			continue
-		}
-		proven := make([]string, 0, len(x.Certificate))
-		for _, c := range x.Certificate {
-			proven = append(proven, c.Solver)
-		}
-		fmt.Fprintf(a.out, "  planned together: cost %s, lower bound %s, gap %s; proof by %s, checked; the rows of the pools are parts of it\n",
-			money(x.Cost), money(x.LowerBound), x.Gap, strings.Join(proven, " and "))
-		a.showBinding(x.Binding, currency, "one more is worth")
-		for _, t := range x.EndOfHorizon {
-			if t.Best != nil && t.LowerBound != nil {
-				fmt.Fprintf(a.out, "  with %s credited beyond the horizon: the best purchases found would cost %s, lower bound %s\n", percent(t.Salvage), money(*t.Best), money(*t.LowerBound))
-			}
-		}
+		fmt.Fprintf(a.out, "  planned together: cost %s, lower bound %s, gap %s; the rows of the pools are parts of it\n",
+			money(x.Cost), money(x.LowerBound), x.Gap)
+		a.showBinding(x.Binding, currency)
 	}
 }
 
-func (a *Program) showBinding(binding []plan.Binding, currency, more string) {
+func (a *Program) showBinding(binding []plan.Binding, currency string) {
 	for _, b := range binding {
 		worth := ""
 		if b.Price != nil {
-			worth = fmt.Sprintf(": %s %s %s", more, money(*b.Price), currency)
+			worth = fmt.Sprintf(": worth %s %s", money(*b.Price), currency)
 		}
 		fmt.Fprintf(a.out, "  binding constraint: %s (%s)%s\n", b.Constraint, b.Detail, worth)
 	}
@@ -162,16 +150,13 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 			fmt.Fprintf(a.out, "  spot at %s %s before interruptions%s\n", q.Spot.Hourly, currency, made(q.Spot.Generated))
 		}
 		fmt.Fprintf(a.out, "  demand observed from %s to %s, %s hours missing\n", day(q.Demand.ObservedFrom), day(q.Demand.ObservedTo), comma(q.Demand.MissingHours))
-		for _, s := range q.Sensitivity {
-			fmt.Fprintf(a.out, "  with %s credited beyond the horizon: %s units would be bought, cost %s\n", percent(s.Salvage), comma(unitsOf(s.Purchases)), money(s.Cost))
-		}
 		for _, n := range q.Notes {
 			fmt.Fprintf(a.out, "  %s\n", n)
 		}
 		if q.QuotaGPUs != nil {
 			fmt.Fprintf(a.out, "  on-demand under quota: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))
 		}
-		a.showBinding(q.Binding, currency, "one more machine is worth")
+		a.showBinding(q.Binding, currency)
 		for _, l := range q.ExcludedOffers {
 			fmt.Fprintf(a.out, "  excluded: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
 		}
@@ -196,7 +181,11 @@ func (a *Program) showPlanBaselines(p *plan.Plan) {
 	t.Render()
 	least := "the lowest of the repeated weeks"
 	if p.Assumptions.Demand == plan.Forecast {
-		least = "each pool's lowest-demand scenario"
+		least = "the lowest-demand scenario"
+	}
+	for _, s := range p.EndOfHorizon {
+		fmt.Fprintf(a.out, "with %s credited beyond the horizon: %s units would be bought, cost %s; these purchases would cost %s\n",
+			percent(s.Salvage), comma(s.Units), money(s.Cost), money(s.Kept))
 	}
 	fmt.Fprintf(a.out, "paid within the horizon: %s; idle commitments if demand is as in %s: %s (both nominal)\n",
 		money(p.Total.Nominal), least, money(p.Total.Stranded))
@@ -221,7 +210,7 @@ func baselineName(baseline string) string {
 }
 
 // showCalendar shows payments and accrued charges by month.
-func (a *Program) showCalendar(months []plan.MonthMoney) {
+func (a *Program) showCalendar(months []instances.MonthMoney) {
 	if len(months) == 0 {
 		return
 	}
@@ -309,14 +298,6 @@ func (a *Program) showExcluded(left []plan.ExcludedPool) {
 			fmt.Fprintf(a.out, "  to do: %s\n", next[reason])
 		}
 	}
-}
-
-func unitsOf(bought []plan.Purchase) int {
-	n := 0
-	for i := range bought {
-		n += bought[i].Units
-	}
-	return n
 }
 
 func amounts(m *plan.Amounts) []any {

@@ -32,11 +32,19 @@ func (q *Question) Instance() (*instance.Instance, error) {
 		return nil, err
 	}
 	c.take(q.Pools)
-	return c.instance(c.pools)
+	all := group{pools: c.pools}
+	for _, g := range c.groups(c.planned()) {
+		all.overflow = append(all.overflow, g.overflow...)
+	}
+	in, err := c.problem(&all)
+	if err == nil {
+		in.Source = fmt.Sprintf("the log at %s, as of %s, by %s and %s", q.Position, q.At, q.Folds, Method)
+	}
+	return in, err
 }
 
-// instance states prepared pools in their order. Demand is served in its own region.
-func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
+// problem states the prepared pools of a group, in their order.
+func (c *composer) problem(g *group) (*instance.Instance, error) {
 	q := c.q
 	one := decimal.NewFromInt(1)
 	in := &instance.Instance{
@@ -44,27 +52,23 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 		Epoch: instance.Months, Epochs: len(c.span),
 		AnnualRate: q.Assumptions.AnnualRate, Salvage: q.Assumptions.Salvage,
 		Regions: []instance.Region{}, Pools: []instance.Pool{}, Demands: []instance.Demand{}, Offers: []instance.Offer{},
-		Source: fmt.Sprintf("the log at %s, as of %s, by %s and %s", q.Position, q.At, q.Folds, Method),
+		Overflow: g.overflow,
 	}
 	if len(q.Only) > 0 {
 		in.Name += " " + strings.Join(q.Only, " ")
 	}
 	sizes := map[string]int{} // by quota
-	for _, k := range pools {
+	for _, k := range g.pools {
 		if k.left != "" {
 			in.Notes = append(in.Notes, fmt.Sprintf("excluded: %s: %s; to do: %s", k.name(), k.left, k.next))
 			continue
 		}
 		s, name := k.shelf, k.name()
 		if !slices.ContainsFunc(in.Regions, func(r instance.Region) bool { return r.ID == k.Region }) {
-			in.Regions = append(in.Regions, instance.Region{ID: k.Region})
-		}
-		if slices.ContainsFunc(in.Pools, func(p instance.Pool) bool { return p.ID == name }) {
-			in.Notes = append(in.Notes, fmt.Sprintf("excluded: %s in %s: another pool of that name has a different unit", name, k.Unit))
-			continue
+			in.Regions = append(in.Regions, instance.Region{ID: k.Region, Country: c.region(k.Region).Country})
 		}
 		p := instance.Pool{
-			ID: name, Region: k.Region, Class: k.Kind, Unit: "vm", GPUs: s.gpus,
+			ID: name, Region: k.Region, Class: c.class(k), Unit: "vm", GPUs: s.gpus,
 			OnDemand: &instance.Price{Hourly: s.onDemand.Hourly},
 		}
 		if s.quota != nil {
@@ -87,7 +91,11 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		scenarios, err := c.hourlyCases(k)
+		scenarios, err := c.cases(k)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		past, err := c.past(k)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -101,10 +109,16 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 		}
 		in.Demands = append(in.Demands, instance.Demand{
 			ID: name, Pool: name, Hourly: hourly, Interruptible: decimal.Min(one, k.SpotShare),
-			Shortage: s.onDemand.Hourly.Mul(q.Assumptions.ShortageFactor),
+			Shortage: s.onDemand.Hourly.Mul(q.Assumptions.ShortageFactor), Past: past,
 		})
+		d := &in.Demands[len(in.Demands)-1]
+		if slices.ContainsFunc(g.pools, func(l *candidate) bool { return l.left == "" && c.way(k, l) != nil }) {
+			// In the instance a region's overflow applies to all its demand; budgets and countries
+			// narrow it to the demand that may leave.
+			d.LatencyBudgetMS, d.Countries = int(min(k.LatencyMicros/1000, 1_000_000)), k.countries()
+		}
 		if f := k.future.summary.Failures; f != nil {
-			in.Demands[len(in.Demands)-1].Buffer = &instance.Buffer{
+			d.Buffer = &instance.Buffer{
 				ServiceLevel: c.a.ServiceLevel, FailuresPerGPUHour: f.PerGPUHour, RepairHours: f.RepairHours,
 				GPUsPerUnit: s.gpus,
 			}
@@ -121,6 +135,29 @@ func (c *composer) instance(pools []*candidate) (*instance.Instance, error) {
 	}
 	distinct(in.Commitments)
 	return in, nil
+}
+
+// class is the name under which pools of one kind and machine size may serve each other's demand.
+func (c *composer) class(k *candidate) string {
+	first := c.pools[slices.IndexFunc(c.pools, func(l *candidate) bool { return l.left == "" && l.Kind == k.Kind })]
+	if k.shelf.gpus == first.shelf.gpus && k.Unit == first.Unit {
+		return k.Kind
+	}
+	return fmt.Sprintf("%s in %s of %d", k.Kind, k.Unit, k.shelf.gpus)
+}
+
+// countries are those allowed for all workloads of a pool, nil for any.
+func (k *candidate) countries() []string {
+	var both []string
+	bound := false
+	for i := range k.Mix {
+		if w := &k.Mix[i]; len(w.Countries) > 0 && !bound {
+			both, bound = slices.Clone(w.Countries), true
+		} else if len(w.Countries) > 0 {
+			both = slices.DeleteFunc(both, func(x string) bool { return !slices.Contains(w.Countries, x) })
+		}
+	}
+	return both
 }
 
 // divisor is the greatest common divisor of two numbers; one of them may be 0.
@@ -172,53 +209,60 @@ func quotaName(k *candidate) string {
 	return q.Provider + " " + k.name()
 }
 
-// hourlyCases is the demand of a pool in each scenario; nil for repeated demand.
-func (c *composer) hourlyCases(k *candidate) ([][]int, error) {
-	if c.a.Demand != Forecast {
-		return nil, nil
-	}
-	drawn, made, err := c.draw(k.Pool)
+// hourly is the demand of a pool in each hour of the horizon, in machines and without spares, as
+// its history repeats. Scenarios of a forecast replace it.
+func (c *composer) hourly(k *candidate) ([]int, error) {
+	h, err := observe(k.Pool, c.a, c.q.At)
 	if err != nil {
 		return nil, err
 	}
-	out := make([][]int, len(drawn))
-	for i := range drawn {
-		if out[i], err = c.unitsOf(drawn[i], made.From, k.fit); err != nil {
+	return h.repeat(c.span, c.growth, k.fit)
+}
+
+// lookbackWeeks covers the sixty days of the rule with the longest lookback.
+const lookbackWeeks = 9
+
+// past is the observed demand before the horizon, in machines by the hour. If fewer than sixty days
+// were observed, rules use what there is.
+func (c *composer) past(k *candidate) ([]int, error) {
+	h, err := observe(k.Pool, &Assumptions{Weeks: lookbackWeeks}, c.q.At)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int, len(h.milli))
+	for i, milli := range h.milli {
+		if out[i], err = k.fit.machines(milli, grown); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// hourly is the demand of a pool in each hour of the horizon, in machines, as repeat lays it out.
-// Scenarios of a forecast replace it.
-func (c *composer) hourly(k *candidate) ([]int, error) {
+// low is the least demanding of the repeated weeks, week after week, without assumed growth.
+func (c *composer) low(k *candidate) ([]int, error) {
 	h, err := observe(k.Pool, c.a, c.q.At)
 	if err != nil {
 		return nil, err
 	}
-	f := k.future.summary
-	out := make([]int, 0, f.Hours)
-	units := map[int64]int{}
-	for _, month := range c.span {
-		clear(units)
-		factor := c.growth.between(h.to, month.From)
-		for t := month.From; t < month.To; t += domain.Hour {
-			at := int64((t-h.from)/domain.Hour) % int64(len(h.milli))
-			if at < 0 {
-				at += int64(len(h.milli))
+	least, sum := 0, int64(math.MaxInt64)
+	for w := 0; w < len(h.milli); w += week {
+		all := int64(0)
+		for _, milli := range h.milli[w : w+week] {
+			if all += milli; all < 0 { // beyond 64 bits
+				all = math.MaxInt64
+				break
 			}
-			u, ok := units[h.milli[at]]
-			if !ok {
-				if u, err = k.fit.machines(h.milli[at], factor); err != nil {
-					return nil, err
-				}
-				units[h.milli[at]] = u
-			}
-			out = append(out, u)
+		}
+		if all < sum {
+			least, sum = w, all
 		}
 	}
-	return out, nil
+	h.milli, h.from = h.milli[least:least+week], h.from+domain.Instant(least)*domain.Hour
+	growth := c.growth
+	if c.a.MonthlyGrowth.IsPositive() {
+		growth = slices.Repeat([]int64{grown}, len(c.growth))
+	}
+	return h.repeat(c.span, growth, k.fit)
 }
 
 // offer states an offer that a plan considers for a pool. From and To hold when a term may begin,
@@ -269,7 +313,7 @@ func commitmentsOf(pool string, h *holding) []instance.Commitment {
 			x.ID = fmt.Sprintf("%s, term %d", x.ID, i+1)
 		}
 		if h.of.Kind == domain.OfferOwned {
-			x.ID = fmt.Sprintf("owned %s %s", h.of.Commitment, h.of.SKU)
+			x.ID = strings.TrimSpace(fmt.Sprintf("owned %s %s", h.of.Commitment, h.of.SKU))
 		}
 		if x.Term.To == math.MaxInt64 {
 			x.Term.To = 0

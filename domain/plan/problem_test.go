@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"quartermaster/domain"
-	"quartermaster/domain/procurement"
 )
 
 // An instance has the plan's demand, hour by hour, and what the plan considers and holds.
@@ -31,21 +30,13 @@ func TestInstance(t *testing.T) {
 	if len(in.Pools) != 1 || len(in.Demands) != 1 || len(in.Offers) != 1 || len(in.Commitments) != 1 || len(in.Quotas) != 1 {
 		t.Fatalf("%d pools, %d demands, %d offers, %d commitments, %d quotas", len(in.Pools), len(in.Demands), len(in.Offers), len(in.Commitments), len(in.Quotas))
 	}
-	c, err := newComposer(q)
-	if err != nil {
-		t.Fatal(err)
+	p2 := compute(t, q)
+	sum := int64(0)
+	for _, u := range in.Demands[0].Hourly {
+		sum += int64(u)
 	}
-	k := c.prepare(&q.Pools[0])
-	from := 0
-	for m, span := range c.span {
-		to := from + int(hoursOf(span))
-		if got, want := procurement.Steps(in.Demands[0].Hourly[from:to]), k.future.steps[m]; !equalJSON(t, got, want) {
-			t.Errorf("month %d: %v, want %v", m, got, want)
-		}
-		from = to
-	}
-	if from != len(in.Demands[0].Hourly) {
-		t.Errorf("%d hours of demand, want %d", len(in.Demands[0].Hourly), from)
+	if d := p2.Regions[0].Pools[0].Demand; d.UnitHours != sum || d.Hours != len(in.Demands[0].Hourly) {
+		t.Errorf("%d unit-hours in %d hours, want %d in %d", d.UnitHours, d.Hours, sum, len(in.Demands[0].Hourly))
 	}
 	if o := in.Offers[0]; o.ID != "r K|aws|year" || o.Term != 12 || o.From != q.At+800*domain.Hour {
 		t.Errorf("offered is %+v", o)

@@ -23,7 +23,8 @@ func TestBaselinesByHand(t *testing.T) {
 		p.Series[0].Milli[i] = 10 * 8000
 	}
 	q.Assumptions.AnnualRate, q.Assumptions.Salvage = dec("0"), dec("1")
-	got := compute(t, q).Regions[0].Pools[0]
+	plan := compute(t, q)
+	got := plan.Regions[0].Pools[0]
 	late := int64(0) // machine-hours before their part begins
 	span := months(q.At, 12)
 	for part := range 10 {
@@ -35,20 +36,20 @@ func TestBaselinesByHand(t *testing.T) {
 		"lookback_7d": dec("20").Mul(hours(87_600)), "lookback_30d": dec("20").Mul(hours(87_600)), "lookback_60d": dec("20").Mul(hours(87_600)),
 		"peak_60d": dec("20").Mul(hours(87_600)), "ladder_60d": dec("20").Mul(hours(87_600)).Add(dec("10").Mul(hours(late))),
 	} {
-		i := slices.IndexFunc(got.Baselines, func(c Baseline) bool { return c.Name == baseline })
+		i := slices.IndexFunc(plan.Baselines, func(c Baseline) bool { return c.Name == baseline })
 		if i < 0 {
 			t.Errorf("there is no baseline %s", baseline)
-		} else if !got.Baselines[i].Cost.Equal(want) {
-			t.Errorf("%s costs %s, want %s", baseline, got.Baselines[i].Cost, want)
+		} else if !plan.Baselines[i].Cost.Equal(want) {
+			t.Errorf("%s costs %s, want %s", baseline, plan.Baselines[i].Cost, want)
 		}
 	}
-	if len(got.Baselines) != 7 {
-		t.Errorf("%d baselines", len(got.Baselines))
+	if len(plan.Baselines) != 7 {
+		t.Errorf("%d baselines", len(plan.Baselines))
 	}
 	if !got.Nominal.Equal(dec("1752000")) || !got.Calendar[0].Cash.Equal(dec("144000")) || got.Calendar[0].Month != "2026-06" || !got.Stranded.IsZero() {
 		t.Errorf("nominal %s, first month %+v, stranded %s", got.Nominal, got.Calendar[0], got.Stranded)
 	}
-	if b := got.Purchases[0]; !strings.Contains(b.Reason, "break-even utilization: 66.7%") || b.Worth.LessThan(dec("175200")) {
+	if b := got.Purchases[0]; !strings.Contains(b.Reason, "break-even utilization against on-demand: 66.7%") || b.Worth.LessThan(dec("175200")) {
 		t.Errorf("worth %s: %s", b.Worth, b.Reason)
 	}
 }
@@ -94,7 +95,7 @@ func TestWorthOfQuota(t *testing.T) {
 	q.Assumptions.AnnualRate = dec("0")
 	got := compute(t, q).Regions[0].Pools[0]
 	want := dec("270").Mul(decimal.NewFromInt(got.Served.Shortage)).DivRound(dec("2"), 9)
-	i := slices.IndexFunc(got.Binding, func(b Binding) bool { return b.Constraint == "on_demand_quota" })
+	i := slices.IndexFunc(got.Binding, func(b Binding) bool { return b.Constraint == "quota" })
 	if i < 0 || got.Binding[i].Price == nil || !got.Binding[i].Price.Equal(want) {
 		t.Errorf("bindings %+v, want a quota of %s", got.Binding, want)
 	}

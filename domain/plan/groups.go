@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/domain/instance"
+)
+
+// Component is a set of pools that share something and are planned together.
+type Component struct {
+	Pools []string `json:"pools"`      // as "region kind"
+	By    []string `json:"coupled_by"` // in words
+	// Cost and LowerBound include what is still owed. No purchases make Cost less than LowerBound.
+	// The pools' own costs and bounds are parts of these.
+	Cost       domain.Decimal `json:"cost"`
+	LowerBound domain.Decimal `json:"lower_bound"`
+	Gap        domain.Decimal `json:"gap"`
+	Binding    []Binding      `json:"binding,omitempty"`
+}
+
+// Region is a location of pools, with its distance to other regions.
+type Region struct {
+	Region     string
+	Country    string // ISO 3166-1 alpha-2, "" if unknown
+	RoundTrips []domain.RoundTrip
+}
+
+// group is pools that are planned together, at least one.
+type group struct {
+	pools    []*candidate
+	by       []string
+	overflow []instance.Overflow
+}
+
+// groups finds the pools that cannot be planned separately: those that share a quota, and those
+// that may serve each other's demand. Groups are in the order of their first pool.
+func (c *composer) groups(pools []*candidate) []group {
+	of := make([]int, len(pools)) // the first pool of its group
+	for i := range of {
+		of[i] = i
+	}
+	reasons := make([][]string, len(pools))
+	overflow := make([][]instance.Overflow, len(pools))
+	join := func(i, j int, why string) {
+		i, j = of[i], of[j]
+		if i > j {
+			i, j = j, i
+		}
+		if i != j {
+			for k := range of {
+				if of[k] == j {
+					of[k] = i
+				}
+			}
+			reasons[i], overflow[i] = append(reasons[i], reasons[j]...), append(overflow[i], overflow[j]...)
+		}
+		if !slices.Contains(reasons[i], why) {
+			reasons[i] = append(reasons[i], why)
+		}
+	}
+	for i, k := range pools {
+		for j, l := range pools {
+			if i == j {
+				continue
+			}
+			if i < j && sharesQuota(k, l) {
+				q := k.shelf.quota
+				join(i, j, fmt.Sprintf("the on-demand quota of %s in %s for all models together, %d GPUs", q.Provider,
+					k.Region, q.GPUs))
+			}
+			if way := c.way(k, l); way != nil {
+				measured := "measured"
+				if way.Estimated {
+					measured = "estimated"
+				}
+				join(i, j,
+					fmt.Sprintf("demand of %s may be served in %s: a round trip of %d ms, %s, is within the "+
+						"budget of %d ms of every deployment declared for it", k.name(), l.Region, way.RoundTripMS,
+						measured, k.LatencyMicros/1000))
+				if s := &overflow[of[i]]; !slices.Contains(*s, *way) {
+					*s = append(*s, *way)
+				}
+			}
+		}
+	}
+	var out []group
+	for i := range pools {
+		g := group{by: reasons[i], overflow: overflow[i]}
+		for j, k := range pools {
+			if of[j] == i {
+				g.pools = append(g.pools, k)
+			}
+		}
+		if len(g.pools) > 0 {
+			slices.Sort(g.by)
+			slices.SortFunc(g.overflow, func(a, b instance.Overflow) int {
+				return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+			})
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// sharesQuota reports whether one number bounds the on-demand use of two pools together, and
+// nothing else does.
+func sharesQuota(k, l *candidate) bool {
+	a, b := k.quota(), l.quota()
+	return a != nil && b != nil && a.Together && b.Together && k.Region == l.Region && a.Provider == b.Provider &&
+		a.GPUs == b.GPUs
+}
+
+// way returns the overflow to a pool that may serve all demand of another, nil if there is none.
+// Every deployment declared for the demand must name a latency budget. None may be bound to
+// certifications or clusters, or have anti-affinity in only one of the two regions, because
+// machines were counted for one of them.
+func (c *composer) way(k, l *candidate) *instance.Overflow {
+	if k.Region == l.Region || k.Kind != l.Kind || k.Unit != l.Unit || k.shelf.gpus != l.shelf.gpus ||
+		k.LatencyMicros < 1000 || len(k.Mix) == 0 {
+		return nil
+	}
+	from, to := c.region(k.Region), c.region(l.Region)
+	for i := range k.Mix {
+		w := &k.Mix[i]
+		if len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster)+len(w.ApartIn) > 0 ||
+			len(w.Countries) > 0 && !(slices.Contains(w.Countries, to.Country) &&
+				slices.Contains(w.Countries, from.Country)) {
+			return nil
+		}
+	}
+	for _, trip := range from.RoundTrips {
+		if ms := (trip.Micros + 999) / 1000; trip.To == l.Region && ms <= k.LatencyMicros/1000 {
+			return &instance.Overflow{From: k.Region, To: l.Region, RoundTripMS: int(ms), Estimated: !trip.Measured}
+		}
+	}
+	return nil
+}
+
+func (c *composer) region(name string) Region {
+	i := slices.IndexFunc(c.q.Regions, func(r Region) bool { return r.Region == name })
+	if i < 0 {
+		return Region{Region: name}
+	}
+	return c.q.Regions[i]
+}

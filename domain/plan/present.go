@@ -1,0 +1,300 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/instance"
+	"quartermaster/domain/linear"
+	"quartermaster/domain/procurement/check/certificate"
+)
+
+// solved is a group of pools with its problem and answers.
+type solved struct {
+	*group
+	in     *instance.Instance
+	answer *instance.Answer
+	// unlimited serves all demand on demand without quotas, and low serves low demand with the
+	// answer's purchases; low is nil for a forecast.
+	unlimited, low *instance.Answer
+}
+
+// solve answers the problem of a group, and has the answer checked against the problem's document.
+func (c *composer) solve(ctx context.Context, g *group, lp linear.Solver) (*solved, error) {
+	in, err := c.problem(g)
+	if err != nil {
+		return nil, err
+	}
+	return c.answer(ctx, g, in, lp)
+}
+
+func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, lp linear.Solver) (x *solved, err error) {
+	x = &solved{group: g, in: in}
+	if x.answer, err = instance.Solve(ctx, in, lp); err != nil {
+		return nil, err
+	}
+	if err := instance.EndOfHorizon(ctx, in, x.answer, lp, 0); err != nil {
+		return nil, err
+	}
+	if err := instance.Compare(ctx, in, x.answer); err != nil {
+		return nil, err
+	}
+	if err := follows(ctx, in, x.answer); err != nil {
+		return nil, err
+	}
+	bare := *in
+	bare.Offers, bare.Commitments, bare.Quotas, bare.Pools = nil, nil, nil, slices.Clone(in.Pools)
+	for i := range bare.Pools {
+		bare.Pools[i].Quota, bare.Pools[i].QuotaPerUnit, bare.Pools[i].Spot = "", 0, nil
+	}
+	if x.unlimited, err = instance.Evaluate(ctx, &bare, nil); err != nil {
+		return nil, err
+	}
+	if c.a.Demand == Forecast {
+		return x, nil
+	}
+	low := *in
+	low.Demands = slices.Clone(in.Demands)
+	for i := range low.Demands {
+		if low.Demands[i].Hourly, err = c.low(g.pools[i]); err != nil {
+			return nil, err
+		}
+	}
+	x.low, err = instance.Evaluate(ctx, &low, x.answer.Orders())
+	return x, err
+}
+
+// follows verifies an answer with the checker that reads the problem's document by itself.
+func follows(ctx context.Context, in *instance.Instance, a *instance.Answer) error {
+	asked, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("write the problem: %w", err)
+	}
+	answered, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	_, err = certificate.Check(ctx, asked, answered)
+	return err
+}
+
+// present adds the answer of a group to a plan, and to the plans of its pools.
+func (c *composer) present(x *solved, p *Plan, into map[*candidate]*PoolPlan) error {
+	a := x.answer
+	p.Certificate = append(p.Certificate, a.Proof...)
+	for i := range a.Baselines {
+		b := &a.Baselines[i]
+		at := slices.IndexFunc(p.Baselines, func(y Baseline) bool { return y.Name == b.Name })
+		if at < 0 {
+			at = len(p.Baselines)
+			p.Baselines = append(p.Baselines, Baseline{Name: b.Name})
+		}
+		y := &p.Baselines[at]
+		y.Cost, y.Penalty, y.Nominal = y.Cost.Add(b.Cost), y.Penalty.Add(b.Penalty), y.Nominal.Add(b.Nominal)
+	}
+	c.sensitivity(x, p)
+	together := len(x.pools) > 1
+	for _, k := range x.pools {
+		pool, err := c.pool(x, k)
+		if err != nil {
+			return err
+		}
+		if !together {
+			pool.Binding = slices.Insert(c.binding(a), 0, pool.Binding...)
+		}
+		into[k] = pool
+	}
+	if !together {
+		return nil
+	}
+	p.Components = append(p.Components, Component{
+		By: x.by, Pools: namesOf(x.pools), Cost: a.Cost, LowerBound: a.LowerBound, Gap: a.Gap, Binding: c.binding(a),
+	})
+	return nil
+}
+
+// binding lists the binding constraints of an answer.
+func (c *composer) binding(a *instance.Answer) []Binding {
+	out := []Binding{}
+	for _, b := range a.Binding {
+		x := Binding{Constraint: b.Constraint, Detail: b.Detail, Price: &b.Price}
+		for _, e := range b.Epochs {
+			x.Months = append(x.Months, c.span[e].From)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// sensitivity adds what the answer of a group is at other salvages. A group whose purchases cannot
+// outlive the horizon costs the same at each.
+func (c *composer) sensitivity(x *solved, p *Plan) {
+	a := x.answer
+	for _, salvage := range []domain.Decimal{decimal.Zero, decimal.NewFromInt(1)} {
+		i := slices.IndexFunc(p.EndOfHorizon, func(s Sensitivity) bool { return s.Salvage.Equal(salvage) })
+		if i < 0 {
+			i = len(p.EndOfHorizon)
+			p.EndOfHorizon = append(p.EndOfHorizon, Sensitivity{Salvage: salvage, Orders: []instance.Order{}})
+		}
+		kept, cost, bound, orders := a.Cost, a.Cost, a.LowerBound, a.Orders()
+		if j := slices.IndexFunc(a.EndOfHorizon, func(t instance.Terminal) bool { return t.Salvage.Equal(salvage) }); j >= 0 {
+			t := &a.EndOfHorizon[j]
+			kept, cost, bound, orders = t.Cost, *t.Best, *t.LowerBound, t.Purchases
+		}
+		s := &p.EndOfHorizon[i]
+		s.Kept, s.Cost, s.LowerBound = s.Kept.Add(kept), s.Cost.Add(cost), s.LowerBound.Add(bound)
+		s.Orders = append(s.Orders, orders...)
+		for _, o := range orders {
+			s.Units += o.Units
+		}
+	}
+}
+
+// partOf returns a pool's part of an answer or baseline.
+func partOf(parts []instance.Part, pool string) *instance.Part {
+	return &parts[slices.IndexFunc(parts, func(x instance.Part) bool { return x.Pool == pool })]
+}
+
+// pool is the plan of a pool.
+func (c *composer) pool(x *solved, k *candidate) (*PoolPlan, error) {
+	s, a := k.shelf, x.answer
+	out := &PoolPlan{
+		Kind: k.Kind, Unit: k.Unit, SKU: s.onDemand.SKU, GPUsPerUnit: s.gpus, Notes: slices.Clone(k.notes), Demand: k.future.summary,
+		Binding: []Binding{}, ExcludedOffers: s.left, OnDemand: priceOf(s.onDemand),
+	}
+	if out.ExcludedOffers == nil {
+		out.ExcludedOffers = []ExcludedOffer{}
+	}
+	if s.quota != nil {
+		out.QuotaGPUs = &s.quota.GPUs
+	}
+	if s.spot != nil && k.SpotShare.IsPositive() {
+		price := priceOf(s.spot)
+		out.Spot = &price
+	}
+	part := partOf(a.Parts, k.name())
+	out.Cost, out.Held, out.Penalty, out.LowerBound = part.Cost, part.Committed, part.Penalty, part.LowerBound
+	out.Gap, out.Nominal, out.Stranded, out.Calendar = gap(part.Cost, part.LowerBound), part.Nominal, part.Stranded, part.Calendar
+	if x.low != nil {
+		out.Stranded = partOf(x.low.Parts, k.name()).Stranded
+	} else {
+		out.Costs = part.Scenarios
+	}
+	out.risk()
+	out.Amounts.OnDemand = partOf(x.unlimited.Parts, k.name()).Cost
+	for i := range a.Baselines {
+		switch b := partOf(a.Baselines[i].Parts, k.name()); a.Baselines[i].Name {
+		case "buy_nothing":
+			out.Current, out.CurrentPenalty = b.Cost, b.Penalty
+		case "on_demand":
+			out.Refused = b.Unserved.Round(0).IntPart()
+		}
+	}
+	for i := range a.Proof {
+		if slices.Contains(a.Proof[i].Pools, k.name()) {
+			out.Solver = a.Proof[i].Solver
+		}
+	}
+	short, err := c.served(x, k, &out.Served)
+	if err != nil {
+		return nil, err
+	}
+	if len(short) > 0 {
+		out.Binding = append(out.Binding, Binding{
+			Constraint: "shortage", Detail: fmt.Sprintf("%d unit-hours stay unserved", out.Served.Shortage), Months: short,
+		})
+	}
+	out.Purchases = c.purchases(k, a)
+	return out, nil
+}
+
+// served fills in what serves a pool's demand, as a mean over scenarios, and returns the months in
+// which some demand is unserved.
+func (c *composer) served(x *solved, k *candidate, out *Served) (short []domain.Instant, err error) {
+	a := x.answer
+	weights, all := map[string]domain.Decimal{}, decimal.Zero
+	for i := range a.Scenarios {
+		weights[a.Scenarios[i].Scenario] = decimal.NewFromInt(int64(a.Scenarios[i].Weight))
+		all = all.Add(weights[a.Scenarios[i].Scenario])
+	}
+	var guaranteed, discountOnly, unused, spot, onDemand, shortage, in, away domain.Decimal
+	for _, r := range a.Recourse {
+		at := slices.IndexFunc(r.Pools, func(h instance.PoolHours) bool { return h.Pool == k.name() })
+		h := &r.Pools[at]
+		add := func(text string, into *domain.Decimal) bool {
+			if text == "" {
+				return false
+			}
+			d, wrong := decimal.NewFromString(text)
+			err = cmp.Or(err, wrong)
+			*into = into.Add(d.Mul(weights[r.Scenario]))
+			return d.IsPositive()
+		}
+		add(h.Guaranteed, &guaranteed)
+		add(h.DiscountOnly, &discountOnly)
+		add(h.UnusedCommitted, &unused)
+		add(h.Spot, &spot)
+		add(h.OnDemand, &onDemand)
+		add(h.OverflowIn, &in)
+		add(h.OverflowOut, &away)
+		if from := c.span[r.Epoch].From; add(h.Shortage, &shortage) && !slices.Contains(short, from) {
+			short = append(short, from)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the recourse of %s: %w", k.name(), err)
+	}
+	hours := func(d domain.Decimal) int64 { return d.DivRound(all, 0).IntPart() }
+	*out = Served{
+		Held: hours(guaranteed.Add(discountOnly)), Guaranteed: hours(guaranteed), DiscountOnly: hours(discountOnly),
+		Unused: hours(unused), Spot: hours(spot), OnDemand: hours(onDemand), Shortage: hours(shortage),
+		Elsewhere: hours(away), ForOthers: hours(in),
+	}
+	return short, nil
+}
+
+// purchases are those of an answer for a pool.
+func (c *composer) purchases(k *candidate, a *instance.Answer) []Purchase {
+	out := []Purchase{}
+	for i := range a.Purchases {
+		b := &a.Purchases[i]
+		if b.Pool != k.name() {
+			continue
+		}
+		o := &k.shelf.terms[slices.IndexFunc(k.shelf.terms, func(t term) bool {
+			return OfferName(k.name(), t.OfferQuoted) == b.Offer
+		})]
+		y := Purchase{
+			Provider: o.Market.Provider, Offer: o.Offer, Kind: o.Kind, SKU: o.SKU, GPUModel: o.GPUModel,
+			Units: b.Units, GPUs: b.Units * k.shelf.gpus, Term: b.Term, Upfront: b.Upfront, Hourly: b.Hourly, Cost: b.Cost,
+			Guaranteed: o.GuaranteesCapacity, Generated: o.Generated, Citation: o.Citation,
+			Worth: b.Worth, Reason: b.Reason,
+		}
+		if o.LeadTimeHours > 0 {
+			y.OrderBy = b.Term.From - domain.Instant(o.LeadTimeHours)*domain.Hour
+		}
+		out = append(out, y)
+	}
+	slices.SortFunc(out, func(x, y Purchase) int {
+		return cmp.Or(cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Provider, y.Provider),
+			cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Term.To, y.Term.To))
+	})
+	return out
+}
+
+// sumMonths adds one calendar to another with the same months.
+func sumMonths(into, more []instance.MonthMoney) []instance.MonthMoney {
+	if len(into) == 0 {
+		return slices.Clone(more)
+	}
+	for i := range more {
+		into[i].Cash, into[i].Accrual = into[i].Cash.Add(more[i].Cash), into[i].Accrual.Add(more[i].Accrual)
+	}
+	return into
+}
