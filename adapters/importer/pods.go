@@ -70,6 +70,14 @@ func (p *podReader) row(c *cells) error {
 	created, _ := p.moment(c, p.created, 0)
 	deleted, ends := p.moment(c, p.deleted, created)
 	spec := c.text(p.spec)
+	var models []string
+	for model := range strings.SplitSeq(spec, "|") {
+		if model = strings.TrimSpace(model); model != "" {
+			models = append(models, model)
+		} else if spec != "" {
+			c.refuse(p.spec, "names an empty model: separate models by a single |")
+		}
+	}
 	if c.refused == nil {
 		if line, twice := p.names[ev.Deployment]; twice {
 			c.refuse(p.name, fmt.Sprintf("is also the pod of line %d", line))
@@ -83,10 +91,7 @@ func (p *podReader) row(c *cells) error {
 		created, _ = shifted(p.opts.Epoch, domain.Instant(p.opts.Shift))
 		ends = false
 	}
-	for model := range strings.SplitSeq(spec, "|") {
-		if model = strings.TrimSpace(model); model == "" {
-			continue
-		}
+	for _, model := range models {
 		if name := p.model(model).Name; !slices.Contains(ev.Need.Models, name) {
 			ev.Need.Models = append(ev.Need.Models, name)
 		}

@@ -3,8 +3,10 @@ package app
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -37,7 +39,7 @@ func readNodes(ctx context.Context, path string) ([]packing.Node, error) {
 			node.Model = n.GPUs[0].Model
 		}
 		nodes = append(nodes, node)
-		return nil
+		return node.Check()
 	})
 	return nodes, err
 }
@@ -61,7 +63,7 @@ func readPods(ctx context.Context, path string) ([]packing.Workload, error) {
 			GPUMilli: milli, CPUMilli: clampedAmount(d.Need.CPUMilli), MemoryMiB: clampedAmount(d.Need.RAMMiB),
 			Models: d.Need.Models,
 		})
-		return nil
+		return pods[len(pods)-1].Check()
 	})
 	return pods, err
 }
@@ -70,11 +72,11 @@ func readPods(ctx context.Context, path string) ([]packing.Workload, error) {
 type Packed struct {
 	Method         string             `json:"method"`
 	Order          string             `json:"order"`
-	Shape          *PackShape         `json:"shape,omitempty"`
+	Shapes         []PackKind         `json:"shapes,omitempty"`
 	Pods           int                `json:"pods"`        // number of pods to pack
 	Excluded       int                `json:"excluded"`    // without GPUs, not packed
 	Bins           int                `json:"bins"`        // used by the pods that fit a node
-	FitNoNode      int                `json:"fit_no_node"` // unplaced pods, with a shape of unlimited nodes
+	FitNoNode      int                `json:"fit_no_node"` // unplaced pods, with shapes of unlimited nodes
 	LowerBound     int                `json:"lower_bound"`
 	Gap            int                `json:"gap"` // bins minus lower_bound
 	Columns        packing.Columns    `json:"columns"`
@@ -96,8 +98,15 @@ type PackShape struct {
 	Model     string `json:"model,omitempty"`
 }
 
+// PackKind is a size of unlimited nodes and how many are used.
+type PackKind struct {
+	PackShape
+	Bins int `json:"bins"`
+}
+
 // PackPattern is a group of machines that hold the same numbers of pods of the same sizes.
 type PackPattern struct {
+	Shape    int       `json:"shape"` // index in shapes, from 0
 	Machines int       `json:"machines"`
 	On       []PackPod `json:"on"`
 }
@@ -111,6 +120,27 @@ type PackPod struct {
 	Replicas  int      `json:"replicas"`
 }
 
+// PackBin is a line of the file of assignments: a machine with its pods or, in the last lines, a pod
+// that is on none. Each pod of the file of pods is in one line.
+type PackBin struct {
+	Bin  int           `json:"bin,omitempty"`  // number of the machine, from 1
+	Node string        `json:"node,omitempty"` // id of the machine, if the nodes are given
+	Size *PackShape    `json:"size,omitempty"` // of the machine
+	Pods []AssignedPod `json:"pods"`
+	// NotPlaced says why the pods are on no machine: unplaced, or excluded because they need no GPU.
+	NotPlaced string `json:"not_placed,omitempty"`
+}
+
+// AssignedPod is a pod in the file of assignments.
+type AssignedPod struct {
+	Pod       string   `json:"pod"`
+	CPUMilli  int64    `json:"cpu_milli"`
+	MemoryMiB int64    `json:"memory_mib"`
+	GPUMilli  int64    `json:"gpu_milli"`        // of all its GPUs
+	Models    []string `json:"models,omitempty"` // allowed GPU models
+	GPUs      []int    `json:"gpus,omitempty"`   // indices of its GPUs on the machine, from 0
+}
+
 // PackConstraint counts what a constraint ruled out.
 type PackConstraint struct {
 	Constraint packing.Constraint `json:"constraint"`
@@ -122,9 +152,12 @@ type PackConstraint struct {
 type PackQuery struct {
 	Nodes string // file of nodes to pack onto, in the columns of the openb trace
 	Pods  string // file of pods, likewise
-	Shape string // size of unlimited nodes, instead of Nodes, such as 96000m,393216MiB,8
-	// EveryPod also packs the pods without GPUs, with Shape.
+	// Shapes are sizes of unlimited nodes, instead of Nodes, such as 96000m,393216MiB,8.
+	Shapes []string
+	// EveryPod also packs the pods without GPUs, with Shapes.
 	EveryPod bool
+	// Assignments is the file to write the pods of each machine to, a [PackBin] a line; "" for none.
+	Assignments string
 }
 
 // Pack packs the pods of a file onto nodes. It reads no log.
@@ -146,28 +179,29 @@ func readPackFiles(ctx context.Context, q PackQuery) (nodes []packing.Node, pods
 
 func packFiles(ctx context.Context, q PackQuery, nodes []packing.Node, pods []packing.Workload) (*Packed, error) {
 	ans := &Packed{Patterns: []PackPattern{}, Constraints: []PackConstraint{}}
+	var excluded []packing.Workload
 	var r *packing.Result
 	var err error
-	if q.Shape == "" {
+	if len(q.Shapes) == 0 {
 		r, err = packing.Pack(nodes, pods, packing.Options{})
 	} else {
-		var shape packing.Node
-		if shape, err = parseShape(q.Shape); err != nil {
+		if nodes, err = parseShapes(q.Shapes); err != nil {
 			return nil, err
 		}
-		ans.Shape = &PackShape{shape.CPUMilli, shape.MemoryMiB, shape.GPUs, shape.Model}
-		kept := pods[:0]
+		anyModel := !slices.ContainsFunc(nodes, func(n packing.Node) bool { return n.Model != "" })
+		kept := pods[:0:0]
 		for _, p := range pods {
 			if p.GPUMilli == 0 && !q.EveryPod {
-				ans.Excluded++
+				excluded = append(excluded, p)
 				continue
 			}
-			if shape.Model == "" {
+			if anyModel {
 				p.Models = nil
 			}
 			kept = append(kept, p)
 		}
 		pods = kept
+		ans.Excluded = len(excluded)
 		var opts packing.Options
 		solver, openErr := highs.Open(highs.Options{})
 		switch {
@@ -177,7 +211,7 @@ func packFiles(ctx context.Context, q PackQuery, nodes []packing.Node, pods []pa
 		case !errors.Is(openErr, linear.ErrUnavailable):
 			return nil, openErr
 		}
-		r, err = packing.NeedContext(ctx, []packing.Node{shape}, pods, opts)
+		r, err = packing.NeedContext(ctx, nodes, pods, opts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pack the pods of %s: %w", q.Pods, err)
@@ -186,12 +220,23 @@ func packFiles(ctx context.Context, q PackQuery, nodes []packing.Node, pods []pa
 	ans.Bins, ans.LowerBound, ans.Gap, ans.Columns = r.NodesUsed, r.LowerBound, max(0, r.NodesUsed-r.LowerBound), r.Columns
 	ans.GPUMilliNeeded, ans.GPUMilliPlaced, ans.GPUMilliTotal = r.GPUMilliNeeded, r.GPUMilliPlaced, r.GPUMilliTotal
 	ans.Stranded, ans.Unplaced = r.Stranded, r.Unplaced
-	if q.Shape != "" {
-		ans.Patterns = packPatterns(r, pods)
+	if len(q.Shapes) > 0 {
+		for i := range nodes {
+			ans.Shapes = append(ans.Shapes, PackKind{PackShape: sizeOf(&nodes[i])})
+		}
+		for _, m := range r.Machines {
+			ans.Shapes[kindOf(nodes, m.Node)].Bins += m.Machines
+		}
+		ans.Patterns = packPatterns(r, nodes, pods)
+	}
+	if q.Assignments != "" {
+		if err := writeBins(q, packBins(r, nodes, pods, excluded)); err != nil {
+			return nil, err
+		}
 	}
 	for _, u := range r.Unplaced {
 		ans.UnplacedPods += u.Replicas
-		if q.Shape != "" {
+		if len(q.Shapes) > 0 {
 			ans.FitNoNode += u.Replicas
 		}
 		for _, ruled := range u.RuledOut {
@@ -208,12 +253,77 @@ func packFiles(ctx context.Context, q PackQuery, nodes []packing.Node, pods []pa
 	return ans, nil
 }
 
-// packPatterns groups machines by the sizes of the pods on them, the largest group first.
-func packPatterns(r *packing.Result, pods []packing.Workload) []PackPattern {
+func sizeOf(n *packing.Node) PackShape { return PackShape{n.CPUMilli, n.MemoryMiB, n.GPUs, n.Model} }
+
+// kindOf returns the index of a node.
+func kindOf(nodes []packing.Node, id string) int {
+	return slices.IndexFunc(nodes, func(n packing.Node) bool { return n.ID == id })
+}
+
+func podsByID(pods []packing.Workload) map[string]*packing.Workload {
 	byID := make(map[string]*packing.Workload, len(pods))
 	for i := range pods {
 		byID[pods[i].ID] = &pods[i]
 	}
+	return byID
+}
+
+// packBins lists the machines with their pods, then the pods that are on none.
+func packBins(r *packing.Result, nodes []packing.Node, pods, excluded []packing.Workload) []PackBin {
+	byID := podsByID(pods)
+	byNode := make(map[string]*packing.Node, len(nodes))
+	for i := range nodes {
+		byNode[nodes[i].ID] = &nodes[i]
+	}
+	var bins []PackBin
+	for _, m := range r.Machines { // each is one machine, because each pod is a workload of its own
+		n := byNode[m.Node]
+		size := sizeOf(n)
+		bin := PackBin{Bin: len(bins) + 1, Size: &size}
+		if n.Count != packing.Unlimited {
+			bin.Node = n.ID
+		}
+		for _, s := range m.On {
+			bin.Pods = append(bin.Pods, assigned(byID[s.Workload], s.GPUs))
+		}
+		bins = append(bins, bin)
+	}
+	for _, u := range r.Unplaced {
+		bins = append(bins, PackBin{Pods: []AssignedPod{assigned(byID[u.Workload], nil)}, NotPlaced: "unplaced"})
+	}
+	for i := range excluded {
+		bins = append(bins, PackBin{Pods: []AssignedPod{assigned(&excluded[i], nil)}, NotPlaced: "excluded"})
+	}
+	return bins
+}
+
+func assigned(w *packing.Workload, gpus []int) AssignedPod {
+	return AssignedPod{w.ID, w.CPUMilli, w.MemoryMiB, w.GPUMilli, w.Models, gpus}
+}
+
+// writeBins writes the file of assignments.
+func writeBins(q PackQuery, bins []PackBin) error {
+	if to, err := os.Stat(q.Assignments); err == nil {
+		for _, from := range []string{q.Pods, q.Nodes} {
+			if read, err := os.Stat(from); err == nil && os.SameFile(read, to) {
+				return invalid("assignments", "%s is a file of the question: name another file", q.Assignments)
+			}
+		}
+	}
+	return WriteWhole(q.Assignments, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		for i := range bins {
+			if err := enc.Encode(&bins[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// packPatterns groups machines by the sizes of the pods on them, the largest group first.
+func packPatterns(r *packing.Result, nodes []packing.Node, pods []packing.Workload) []PackPattern {
+	byID := podsByID(pods)
 	bySize := func(x, y PackPod) int {
 		return cmp.Or(
 			cmp.Compare(y.GPUMilli, x.GPUMilli),
@@ -224,7 +334,7 @@ func packPatterns(r *packing.Result, pods []packing.Workload) []PackPattern {
 	}
 	all := make([]PackPattern, 0, len(r.Machines))
 	for _, m := range r.Machines {
-		p := PackPattern{Machines: m.Machines}
+		p := PackPattern{Shape: kindOf(nodes, m.Node), Machines: m.Machines}
 		for _, s := range m.On {
 			w := byID[s.Workload]
 			p.On = append(p.On, PackPod{w.CPUMilli, w.MemoryMiB, w.GPUMilli, w.Models, s.Replicas})
@@ -242,7 +352,9 @@ func packPatterns(r *packing.Result, pods []packing.Workload) []PackPattern {
 		all = append(all, p)
 	}
 	same := func(x, y PackPattern) int {
-		return slices.CompareFunc(x.On, y.On, func(x, y PackPod) int { return cmp.Or(bySize(x, y), cmp.Compare(y.Replicas, x.Replicas)) })
+		return cmp.Or(cmp.Compare(x.Shape, y.Shape), slices.CompareFunc(x.On, y.On, func(x, y PackPod) int {
+			return cmp.Or(bySize(x, y), cmp.Compare(y.Replicas, x.Replicas))
+		}))
 	}
 	slices.SortFunc(all, same)
 	patterns := all[:0]
@@ -302,10 +414,35 @@ func readTable(ctx context.Context, kind importer.Kind, path string, each func(d
 	return nil
 }
 
+// parseShapes parses sizes of unlimited nodes. Those with GPUs all name a model, or none does.
+func parseShapes(texts []string) ([]packing.Node, error) {
+	var kinds []packing.Node
+	named := -1 // index of a shape with GPUs
+	for i, text := range texts {
+		n, err := parseShape(text)
+		if err != nil {
+			return nil, err
+		}
+		if k := slices.IndexFunc(kinds, func(o packing.Node) bool { return sizeOf(&o) == sizeOf(&n) }); k >= 0 {
+			return nil, invalid("node-shape", "%q is the same as %q", text, texts[k])
+		}
+		switch {
+		case n.GPUs == 0:
+		case named >= 0 && (n.Model == "") != (kinds[named].Model == ""):
+			return nil, invalid("node-shape", "%q and %q: name the GPU model of each shape or of none", texts[named], text)
+		default:
+			named = i
+		}
+		n.ID = fmt.Sprintf("shape %03d", i)
+		kinds = append(kinds, n)
+	}
+	return kinds, nil
+}
+
 // parseShape parses a size of nodes: CPU in thousandths ("96000m") or cores ("96"), memory in MiB
 // or GiB ("393216MiB", "384GiB"), GPUs, and optionally their model.
 func parseShape(text string) (packing.Node, error) {
-	n := packing.Node{ID: "node", Count: packing.Unlimited}
+	n := packing.Node{Count: packing.Unlimited}
 	fields := strings.Split(text, ",")
 	wrong := func(what, value, want string) (packing.Node, error) {
 		return packing.Node{}, invalid("node-shape", "%q: %s %q is not %s", text, what, value, want)

@@ -76,7 +76,7 @@ var answers = map[string]answer{
 	"costs-explain": {types: []reflect.Type{reflect.TypeFor[costs.Waterfall](), reflect.TypeFor[costs.Explanation]()}, report: true},
 	"plan":          of[plan.Plan](), "plan-list": listOf[app.RecordedPlan](), "plan-show": of[plan.Plan](), "plan-diff": of[plan.Diff](),
 	"plan-forecast": of[app.Forecasts](), "plan-backtest": of[app.Backtested](), "plan-evaluate": of[instance.Appraisal](), "plan-check": of[checkedAnswer](),
-	"plan-pack":  {types: []reflect.Type{reflect.TypeFor[app.Packed](), reflect.TypeFor[app.Arrivals](), reflect.TypeFor[[]*app.Arrivals]()}},
+	"plan-pack":  {types: []reflect.Type{reflect.TypeFor[app.Packed](), reflect.TypeFor[app.Arrivals](), reflect.TypeFor[[]*app.Arrivals](), reflect.TypeFor[app.PackBin]()}},
 	"plan-solve": {schema: schemas.Answer},
 	"simulate":   of[whatif.Result](), "simulate-freeze": of[whatif.Result](), "simulate-show": of[whatif.Result](), "simulate-list": listOf[app.FrozenScenario](),
 	"simulate-diff": of[app.SimulationDiff](), "simulate-changes": listOf[kindDoc](),
