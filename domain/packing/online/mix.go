@@ -145,12 +145,12 @@ func (mx *mixture) short(s *state) int64 {
 	var sum int64
 	for i := range mx.able {
 		sh := mx.able[i].shape
-		enough := free
-		if sh.cpu > 0 {
-			enough = min(enough, s.cpu*sh.milli()/sh.cpu)
+		milli, enough := sh.milli(), free
+		if has := s.cpu * milli; has < enough*sh.cpu { // most often not, and a division is slow
+			enough = has / sh.cpu
 		}
-		if sh.mem > 0 {
-			enough = min(enough, s.mem*sh.milli()/sh.mem)
+		if has := s.mem * milli; has < enough*sh.mem {
+			enough = has / sh.mem
 		}
 		sum += mx.able[i].weight * (free - enough)
 	}
