@@ -136,7 +136,7 @@ func (mx *mixture) stranded(s *state, memory bool) int64 {
 }
 
 // short returns the millionths of GPUs that are left over when CPU or memory run out, if a machine
-// in a state is filled with one shape; the mean over the mix.
+// in a state is filled with replicas of one shape, GPU by GPU; the mean over the mix.
 func (mx *mixture) short(s *state) int64 {
 	free := s.freeMilli()
 	if free == 0 {
@@ -145,14 +145,16 @@ func (mx *mixture) short(s *state) int64 {
 	var sum int64
 	for i := range mx.able {
 		sh := mx.able[i].shape
-		milli, enough := sh.milli(), free
-		if has := s.cpu * milli; has < enough*sh.cpu { // most often not, and a division is slow
-			enough = has / sh.cpu
+		gpus := int64(max(sh.whole, 1))
+		milli := sh.milli() / gpus // of one GPU
+		enough := free + milli     // any number that takes all
+		for _, r := range [2][2]int64{{s.cpu, sh.cpu}, {s.mem, sh.mem}} {
+			// There is mostly enough, and a division is slow.
+			if has, need := r[0]*gpus, r[1]; has*milli < enough*need {
+				enough = min(enough, max(has, 0)/need*milli)
+			}
 		}
-		if has := s.mem * milli; has < enough*sh.mem {
-			enough = has / sh.mem
-		}
-		sum += mx.able[i].weight * (free - enough)
+		sum += mx.able[i].weight * max(0, free-enough)
 	}
 	return sum * 1000 / max(mx.weight, 1)
 }
