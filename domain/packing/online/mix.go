@@ -136,7 +136,8 @@ func (mx *mixture) stranded(s *state, memory bool) int64 {
 }
 
 // short returns the millionths of GPUs that are left over when CPU or memory run out, if a machine
-// in a state is filled with replicas of one shape, GPU by GPU; the mean over the mix.
+// in a state is filled with one shape; the mean over the mix. Parts of a GPU are taken by whole
+// replicas. Whole GPUs also count for a fraction of a replica, since smaller ones take the rest.
 func (mx *mixture) short(s *state) int64 {
 	free := s.freeMilli()
 	if free == 0 {
@@ -145,13 +146,16 @@ func (mx *mixture) short(s *state) int64 {
 	var sum int64
 	for i := range mx.able {
 		sh := mx.able[i].shape
-		gpus := int64(max(sh.whole, 1))
-		milli := sh.milli() / gpus // of one GPU
-		enough := free + milli     // any number that takes all
+		milli := sh.milli()
+		enough := free + int64(sh.part) // this much takes all
 		for _, r := range [2][2]int64{{s.cpu, sh.cpu}, {s.mem, sh.mem}} {
-			// There is mostly enough, and a division is slow.
-			if has, need := r[0]*gpus, r[1]; has*milli < enough*need {
-				enough = min(enough, max(has, 0)/need*milli)
+			has, need := max(r[0], 0), r[1]
+			switch {
+			case has*milli >= enough*need: // mostly, and a division is slow
+			case sh.part > 0:
+				enough = has / need * milli
+			default:
+				enough = has * milli / need
 			}
 		}
 		sum += mx.able[i].weight * max(0, free-enough)

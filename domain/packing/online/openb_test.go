@@ -82,8 +82,8 @@ func TestArrivalsArePublished(t *testing.T) {
 }
 
 // The published experiment: 130% arrives at 1,213 machines. On each variant that is here, every
-// policy of the paper must allocate as many GPUs as published, and Balanced at least as many as are
-// published of FGD. With CI_LONG=1 all ten seeds of all policies.
+// policy of the paper must allocate as many GPUs as published, and Balanced at least as many as the
+// best published run of FGD. With CI_LONG=1 all ten seeds of all policies.
 func TestOpenbOnline(t *testing.T) {
 	// How far a mean may be from the published one, in points. Replays of Random draw differently.
 	const near, nearRandom = 0.2, 0.5
@@ -112,12 +112,16 @@ func TestOpenbOnline(t *testing.T) {
 					}
 					got, want := float64(at)/100, 0.0
 					for _, row := range rows {
-						want += percent(t, row[strconv.Itoa(load)]) / float64(runs)
+						if x := percent(t, row[strconv.Itoa(load)]); by == online.Balanced {
+							want = max(want, x)
+						} else {
+							want += x / float64(runs)
+						}
 					}
 					t.Logf("%-11s %-10s at %d%%: %6.2f%%; published of %-16s %6.2f%%", trace, by, load, got, names[by], want)
 					switch {
 					case by == online.Balanced && got < want:
-						t.Errorf("%s allocates %.2f%% at %d%%, FGD is published with %.2f%%", by, got, load, want)
+						t.Errorf("%s allocates %.2f%% at %d%%, a run of FGD is published with %.2f%%", by, got, load, want)
 					case by == online.Random && math.Abs(got-want) > nearRandom,
 						by != online.Balanced && by != online.Random && math.Abs(got-want) > near:
 						t.Errorf("%s allocates %.2f%% at %d%%, published are %.2f%%", by, got, load, want)
