@@ -51,7 +51,9 @@ type Answer struct {
 	Proof     []Proof    `json:"certificate"` // by component
 	// Parts are the answer's amounts by pool, the last of what belongs to no pool. The document
 	// leaves them out.
-	Parts []Part   `json:"-"`
+	Parts []Part `json:"-"`
+
+	model *model   // that it was computed with
 	Notes []string `json:"notes,omitempty"`
 }
 

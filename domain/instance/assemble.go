@@ -52,7 +52,7 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		Format: AnswerFormat, Instance: digest, Methods: Methods(), Currency: m.in.Currency,
 		Notes: slices.Clone(m.notes), Binding: []Binding{}, EndOfHorizon: []Terminal{}, Proof: []Proof{},
 	}
-	a.Interrupted = s.interrupted
+	a.Interrupted, a.model = s.interrupted, m
 	cost := new(big.Int)
 	for i, c := range o.costs {
 		cost.Add(cost, c)
@@ -196,7 +196,7 @@ func (m *model) outcomeAlone(c *component, units []int, o *outcome) error {
 	var bought []procurement.Purchase
 	for k := range c.alone.Offers {
 		for _, s := range c.alone.Offers[k].Starts {
-			if n := units[c.offers[[2]int{k, s.Epoch}]]; n > 0 {
+			if n := units[c.choice(k, s.Epoch)]; n > 0 {
 				bought = append(bought, procurement.Purchase{Offer: k, Epoch: s.Epoch, Units: n})
 			}
 		}
@@ -497,30 +497,15 @@ func (m *model) terminal(a *Answer, units []int) []Terminal {
 	}
 	for _, salvage := range []domain.Decimal{decimal.Zero, one} {
 		other := *m
-		other.salvage = salvage
+		other.salvage, other.plain = salvage, map[[2]int]factors{}
 		sum := decimal.Zero
 		for i, n := range units {
 			if n == 0 {
 				continue
 			}
-			x := &m.choices[i]
-			cost := decimal.Zero
-			if x.goes != nil {
-				for k := range x.order.Renewals {
-					cost = cost.Add(other.due(x.goes, x.goes.term(x.settled+k+1), true))
-				}
-			} else {
-				cost = other.worth(x.offer, prices{x.upfront, x.hourly}.of(x.order.Units),
-					x.order.Epoch).Mul(whole(x.order.Units))
-			}
-			sum = sum.Add(cost.RoundBank(m.digits).Mul(whole(n)))
+			sum = sum.Add(other.worthOf(&m.choices[i]).RoundBank(m.digits).Mul(whole(n)))
 		}
 		out = append(out, Terminal{Salvage: salvage, Cost: a.Cost.Sub(a.Bought).Add(sum)})
 	}
 	return out
-}
-
-// of is the price of one unit if the prices are for the given number of units.
-func (p prices) of(units int) prices {
-	return prices{p.upfront.DivRound(whole(units), digits), p.hourly.DivRound(whole(units), digits)}
 }

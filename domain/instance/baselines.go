@@ -75,10 +75,16 @@ func Baselines(ctx context.Context, in *Instance) ([]Baseline, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	return newLoads().baselines(ctx, in)
+	m, err := newLoads().compile(ctx, in, nil)
+	if err != nil {
+		return nil, err
+	}
+	return m.baselines(ctx, in)
 }
 
-func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error) {
+// baselines are those of the instance of the model.
+func (m *model) baselines(ctx context.Context, in *Instance) ([]Baseline, error) {
+	w := m.loads
 	loose := *in
 	loose.Budgets = nil
 	loose.Offers = slices.DeleteFunc(slices.Clone(in.Offers), func(o Offer) bool {
@@ -88,9 +94,11 @@ func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 		o := &loose.Offers[i]
 		o.MinUnits, o.Lot, o.Exclusive = 0, 0, ""
 	}
-	m, err := w.compile(ctx, &loose, nil)
-	if err != nil {
-		return nil, err
+	if !in.plain() {
+		var err error
+		if m, err = w.compile(ctx, &loose, nil); err != nil {
+			return nil, err
+		}
 	}
 	bare := loose
 	bare.Commitments, bare.Offers, bare.Pools = nil, nil, slices.Clone(in.Pools)
@@ -106,8 +114,7 @@ func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 		return nil, err
 	}
 	// Rules compare pro-rata prices and pay the same prices as the answer.
-	one := decimal.NewFromInt(1)
-	sold, err := w.compile(ctx, &loose, &one)
+	sold, err := m.under(ctx, &loose, decimal.NewFromInt(1))
 	if err != nil {
 		return nil, err
 	}
@@ -140,6 +147,14 @@ func (w *loads) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 		out = append(out, *c)
 	}
 	return out, nil
+}
+
+// plain reports whether rules see the instance as it is.
+func (in *Instance) plain() bool {
+	return len(in.Budgets) == 0 && !slices.ContainsFunc(in.Offers, func(o Offer) bool {
+		return o.Kind != domain.OfferReserved && o.Kind != domain.OfferCapacityBlock || len(o.Ramp) > 0 || o.MinUnits > 0 ||
+			o.Lot > 0 || o.Exclusive != ""
+	})
 }
 
 // comesTo evaluates orders, with budgets that are not part of the model.
@@ -434,6 +449,9 @@ func Compare(ctx context.Context, in *Instance, a *Answer) (err error) {
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	a.Baselines, err = newLoads().baselines(ctx, in)
+	m, err := a.modelOf(ctx, in)
+	if err == nil {
+		a.Baselines, err = m.baselines(ctx, in)
+	}
 	return err
 }

@@ -32,7 +32,7 @@ func (m *model) worths(s *solution) []*big.Rat {
 		if p.alone != nil {
 			for offer := range c.alone.Offers {
 				for _, start := range c.alone.Offers[offer].Starts {
-					if i := c.offers[[2]int{offer, start.Epoch}]; s.units[i] > 0 {
+					if i := c.choice(offer, start.Epoch); s.units[i] > 0 {
 						w, o := new(big.Int), &c.alone.Offers[offer]
 						for e := start.Epoch; e < start.Epoch+min(o.Term, m.cal.n-start.Epoch); e++ {
 							w.Add(w, big.NewInt(int64(p.alone.Certificate.Cover[e])))
@@ -214,7 +214,7 @@ func (m *model) bindingAlone(c *component, units []int, add func(string, string,
 	var bought []procurement.Purchase
 	for k := range c.alone.Offers {
 		for _, s := range c.alone.Offers[k].Starts {
-			if n := units[c.offers[[2]int{k, s.Epoch}]]; n > 0 {
+			if n := units[c.choice(k, s.Epoch)]; n > 0 {
 				bought = append(bought, procurement.Purchase{Offer: k, Epoch: s.Epoch, Units: n})
 			}
 		}

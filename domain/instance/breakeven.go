@@ -305,13 +305,7 @@ func (b *pricing) set(price domain.Decimal) error {
 				return fmt.Errorf("contract at %s %s: %w", price, how, err)
 			}
 			if c.alone != nil {
-				for at, choice := range c.offers {
-					if choice == i {
-						starts := c.alone.Offers[at[0]].Starts
-						s := slices.IndexFunc(starts, func(s procurement.Start) bool { return s.Epoch == at[1] })
-						starts[s].Cost = x.cost
-					}
-				}
+				c.reprice(i, x.cost)
 				continue
 			}
 			y := &c.joint.Choices[j]

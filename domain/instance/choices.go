@@ -88,11 +88,60 @@ func (m *model) running(o *Offer) (hourly, month domain.Decimal) {
 	return w.PowerKW.Mul(w.PUE).Mul(w.TariffKWh).Mul(fx), w.SpaceMonthly.Add(w.NetworkMonthly).Add(w.SupportMonthly).Mul(fx)
 }
 
+// unitPrices are those of one unit of a choice's offer when it begins.
+func (m *model) unitPrices(x *choice) prices {
+	t, fx := x.pays(), m.in.fx(x.offer.Currency)
+	if !x.offer.Decline.IsZero() {
+		fx = fx.Mul(x.offer.declined(x.order.Epoch + 1)[x.order.Epoch])
+	}
+	if fx.Equal(one) {
+		return prices{t.Upfront, t.Hourly}
+	}
+	return prices{t.Upfront.Mul(fx), t.Hourly.Mul(fx)}
+}
+
+// worthOf is the present value of the cost of one unit of a choice.
+func (m *model) worthOf(x *choice) domain.Decimal {
+	if x.goes == nil {
+		return m.worth(x.offer, m.unitPrices(x), x.order.Epoch).Mul(whole(x.order.Units))
+	}
+	sum := decimal.Zero
+	for k := range x.order.Renewals {
+		sum = sum.Add(m.due(x.goes, x.goes.term(x.settled+k+1), true))
+	}
+	return sum
+}
+
+// factors of a plain term: what an upfront payment and an hourly price are worth.
+type factors struct{ upfront, hourly domain.Decimal }
+
+// factorsOf are those of a term that begins in epoch s, without a ramp.
+func (m *model) factorsOf(s, term int) factors {
+	at := [2]int{s, term}
+	if f, ok := m.plain[at]; ok {
+		return f
+	}
+	c, n, end := m.cal, m.cal.n, s+term
+	kept, inside := one.Sub(m.salvage), min(end, n)
+	parts := whole(c.hoursIn(s, inside)).Add(kept.Mul(whole(c.hoursIn(inside, end)))).DivRound(whole(c.hoursIn(s, end)), digits)
+	hours := c.paid[inside].Sub(c.paid[s])
+	if end > n {
+		hours = hours.Add(kept.Mul(c.paid[end].Sub(c.paid[max(s, n)])))
+	}
+	f := factors{c.start[s].Mul(parts), hours}
+	m.plain[at] = f
+	return f
+}
+
 // worth is the present value of the cost of a unit of an offer that starts in epoch s: what is paid
 // within the horizon, plus the cost of its epochs beyond less their salvage. The upfront payment is
 // due on the day the term begins and is spread over its hours, so epochs beyond the horizon carry
 // their part of it.
 func (m *model) worth(o *Offer, p prices, s int) domain.Decimal {
+	if o.Owned == nil && len(o.Ramp) == 0 {
+		f := m.factorsOf(s, o.Term)
+		return p.upfront.Mul(f.upfront).Add(p.hourly.Mul(f.hourly))
+	}
 	c, n, end := m.cal, m.cal.n, s+o.Term
 	upfront := p.upfront.Mul(c.start[s])
 	kept := one.Sub(m.salvage)
@@ -188,7 +237,6 @@ func (m *model) offerChoices(o *Offer, path string) error {
 	if to-1+o.Term > m.cal.n {
 		m.outlive++
 	}
-	fx, declined := m.in.fx(o.Currency), o.declined(to)
 	lot := max(1, o.Lot)
 	up := func(units int) int { return (units + lot - 1) / lot }
 	tiers := append([]Tier{{Units: 0, Upfront: o.Upfront, Hourly: o.Hourly}}, o.Tiers...)
@@ -214,17 +262,18 @@ func (m *model) offerChoices(o *Offer, path string) error {
 			if most != procurement.Unlimited && most < least {
 				continue
 			}
-			p := prices{t.Upfront.Mul(declined[s]).Mul(fx), t.Hourly.Mul(declined[s]).Mul(fx)}
-			units := whole(lot)
 			x := choice{
 				order: Order{Offer: o.ID, Epoch: s, Units: lot}, offer: o, path: path, tier: t.Units, least: least,
 				max: most, group: group,
-				term:    domain.Interval{From: m.cal.spans[s].From, To: m.cal.spans[s+o.Term-1].To},
-				upfront: p.upfront.Mul(units), hourly: p.hourly.Mul(units),
+				term: domain.Interval{From: m.cal.spans[s].From, To: m.cal.spans[s+o.Term-1].To},
+			}
+			p := m.unitPrices(&x)
+			if x.upfront, x.hourly = p.upfront, p.hourly; lot > 1 {
+				x.upfront, x.hourly = p.upfront.Mul(whole(lot)), p.hourly.Mul(whole(lot))
 			}
 			x.orderBy = x.term.From - domain.Instant(o.LeadHours)*domain.Hour
 			var err error
-			if x.cost, err = m.nano(m.worth(o, p, s).Mul(units)); err != nil {
+			if x.cost, err = m.nano(m.worthOf(&x)); err != nil {
 				return fault(path, err, "a lot of offer %q from epoch %d: %v", o.ID, s, err)
 			}
 			for _, r := range o.ramp(s) {

@@ -16,7 +16,8 @@ import (
 
 // model is a sorted and fully priced instance, from which the problems of its components are cut.
 type model struct {
-	in *Instance
+	of *Instance // as given
+	in *Instance // sorted
 	at places
 	// cal covers the latest end of any term.
 	cal *calendar
@@ -47,6 +48,8 @@ type model struct {
 	loads *loads // shared by all models of an instance
 
 	choices []choice
+	plain   map[[2]int]factors // by start and term, of the model's salvage
+	sold    map[sold][]int     // choices, for placing orders; nil until the first order
 	needs   []joint.Need
 	bounds  []bound
 	outlive int // offers whose terms reach beyond the horizon
@@ -63,14 +66,14 @@ type component struct {
 	// other component. One of them is nil.
 	alone *procurement.Pool
 	joint *joint.Problem
-	// offers maps, for alone, an offer and its start epoch to the choice.
-	offers map[[2]int]int
+	// first is, for alone, the choice of each offer's first start; those of its other starts follow.
+	first []int
 }
 
 // newModel prepares a validated instance. terminal replaces the salvage share of terms beyond the
 // horizon; nil keeps that of the instance.
 func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
-	m := &model{digits: 9, salvage: in.Salvage, loads: newLoads()}
+	m := &model{digits: 9, salvage: in.Salvage, loads: newLoads(), plain: map[[2]int]factors{}, of: in}
 	if terminal != nil {
 		m.salvage = *terminal
 	}
@@ -427,7 +430,6 @@ func (m *model) stateAlone(ctx context.Context, c *component) error {
 			out.Epochs[e].Cases = append(out.Epochs[e].Cases, procurement.Case{Demand: steps, SpotUnits: m.spotUnits(pool, s)})
 		}
 	}
-	c.offers = map[[2]int]int{}
 	last := ""
 	for _, i := range c.choices {
 		x := &m.choices[i]
@@ -435,14 +437,77 @@ func (m *model) stateAlone(ctx context.Context, c *component) error {
 			out.Offers = append(out.Offers, procurement.Offer{
 				ID: x.offer.ID, Guaranteed: x.offer.GuaranteesCapacity, Term: x.offer.Term,
 			})
-			last = x.offer.ID
+			last, c.first = x.offer.ID, append(c.first, i)
 		}
 		o := &out.Offers[len(out.Offers)-1]
 		o.Starts = append(o.Starts, procurement.Start{Epoch: x.order.Epoch, Cost: x.cost, Max: x.max})
-		c.offers[[2]int{len(out.Offers) - 1, x.order.Epoch}] = i
 	}
 	c.alone = out
 	return nil
+}
+
+// choice is that of an offer of a single pool and a start epoch, −1 if it is not sold then.
+func (c *component) choice(offer, epoch int) int {
+	if offer < 0 || offer >= len(c.first) {
+		return -1
+	}
+	at, ok := slices.BinarySearchFunc(c.alone.Offers[offer].Starts, epoch, func(s procurement.Start, e int) int {
+		return cmp.Compare(s.Epoch, e)
+	})
+	if !ok {
+		return -1
+	}
+	return c.first[offer] + at
+}
+
+// reprice sets the cost of a choice of a single pool.
+func (c *component) reprice(choice int, cost procurement.Nano) {
+	offer, exact := slices.BinarySearch(c.first, choice)
+	if !exact {
+		offer--
+	}
+	c.alone.Offers[offer].Starts[choice-c.first[offer]].Cost = cost
+}
+
+// repriced is the model under another salvage. Its error wraps errLarge where amounts are counted
+// too finely for it.
+func (m *model) repriced(salvage domain.Decimal) (*model, error) {
+	out := *m
+	out.salvage, out.plain, out.choices = salvage, map[[2]int]factors{}, slices.Clone(m.choices)
+	for i := range out.choices {
+		x := &out.choices[i]
+		var err error
+		if x.cost, err = out.nano(out.worthOf(x)); err != nil {
+			return nil, fault(x.path, err, "%q from %s: %v", choiceID(x), day(x.term.From), err)
+		}
+	}
+	if out.large() {
+		return nil, errLarge
+	}
+	out.components = slices.Clone(m.components)
+	for i := range out.components {
+		c := &out.components[i]
+		if c.alone != nil {
+			p := *c.alone
+			p.Offers = slices.Clone(p.Offers)
+			for k := range p.Offers {
+				o := &p.Offers[k]
+				o.Starts = slices.Clone(o.Starts)
+				for s := range o.Starts {
+					o.Starts[s].Cost = out.choices[c.first[k]+s].cost
+				}
+			}
+			c.alone = &p
+			continue
+		}
+		p := *c.joint
+		p.Choices = slices.Clone(p.Choices)
+		for j, k := range c.choices {
+			p.Choices[j].Cost = out.choices[k].cost
+		}
+		c.joint = &p
+	}
+	return &out, nil
 }
 
 // curve counts the hours at each level of demand.

@@ -293,7 +293,7 @@ func (m *model) parts(x *choice) (hourly, upfront domain.Decimal) {
 		}
 		return hourly, upfront
 	}
-	p, units := prices{x.upfront, x.hourly}.of(x.order.Units), whole(x.order.Units)
+	p, units := m.unitPrices(x), whole(x.order.Units)
 	part := func(p prices) domain.Decimal {
 		return m.worth(x.offer, p, x.order.Epoch).Sub(m.worth(x.offer, prices{}, x.order.Epoch)).Mul(units)
 	}

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,10 +60,13 @@ func SolveUntil(ctx, until context.Context, in *Instance, lp linear.Solver, effo
 // to 1, and adds the results to its answer. It does nothing if no purchase could outlive the
 // horizon.
 func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver, effort int) error {
-	w := newLoads()
+	base, err := a.modelOf(ctx, in)
+	if err != nil {
+		return err
+	}
 	for i := range a.EndOfHorizon {
 		t := &a.EndOfHorizon[i]
-		m, err := w.compile(ctx, in, &t.Salvage)
+		m, err := base.under(ctx, in, t.Salvage)
 		if err != nil {
 			return err
 		}
@@ -70,13 +74,67 @@ func EndOfHorizon(ctx context.Context, in *Instance, a *Answer, lp linear.Solver
 		if err != nil {
 			return err
 		}
-		other, err := m.answer(solved)
+		cost, bound, err := m.proves(solved)
 		if err != nil {
 			return err
 		}
-		t.Best, t.LowerBound, t.Purchases = &other.Cost, &other.LowerBound, other.Orders()
+		t.Best, t.LowerBound, t.Purchases = &cost, &bound, m.orders(solved.units)
 	}
 	return nil
+}
+
+// modelOf is the model of the instance of an answer.
+func (a *Answer) modelOf(ctx context.Context, in *Instance) (*model, error) {
+	if a.model != nil && a.model.of == in {
+		return a.model, nil
+	}
+	return newLoads().compile(ctx, in, nil)
+}
+
+// under is the model of its instance under another salvage.
+func (m *model) under(ctx context.Context, in *Instance, salvage domain.Decimal) (*model, error) {
+	out, err := m.repriced(salvage)
+	if errors.Is(err, errLarge) {
+		return m.loads.compile(ctx, in, &salvage)
+	}
+	return out, err
+}
+
+// proves returns the cost of a solution as its answer would state it, and the bound that its
+// certificates prove.
+func (m *model) proves(s *solution) (cost, bound domain.Decimal, err error) {
+	sum, least := m.needless(s.units), new(big.Int)
+	for i := range s.proofs {
+		p := &s.proofs[i]
+		if _, err := m.proven(i, p.cost(), p); err != nil {
+			return cost, bound, err
+		}
+		sum.Add(sum, p.cost())
+		least.Add(least, m.bounded(&m.components[i], p.report))
+	}
+	owed := m.owed.RoundBank(m.digits)
+	return owed.Add(m.quotient(sum, true)), owed.Add(m.quotient(least, false)), nil
+}
+
+// orders are what a solution buys, in the order of an answer's purchases.
+func (m *model) orders(units []int) []Order {
+	var bought []int
+	for i, n := range units {
+		if n > 0 {
+			bought = append(bought, i)
+		}
+	}
+	slices.SortFunc(bought, func(i, j int) int {
+		a, b := &m.choices[i], &m.choices[j]
+		return cmp.Or(cmp.Compare(a.term.From, b.term.From), cmp.Compare(a.order.Offer, b.order.Offer),
+			cmp.Compare(a.order.Commitment, b.order.Commitment), cmp.Compare(a.order.Renewals, b.order.Renewals))
+	})
+	out := make([]Order, len(bought))
+	for k, i := range bought {
+		out[k] = m.choices[i].order
+		out[k].Units *= units[i]
+	}
+	return out
 }
 
 // solution is the number of units bought of each choice and the proof of each component. Purchases
@@ -148,7 +206,7 @@ func (m *model) solveComponent(ctx, until context.Context, c *component, lp line
 // tooFew reports whether a solution of a single pool buys less of something than its least order.
 func (m *model) tooFew(c *component, s *procurement.Solution) bool {
 	return slices.ContainsFunc(s.Purchases, func(b procurement.Purchase) bool {
-		return b.Units < m.choices[c.offers[[2]int{b.Offer, b.Epoch}]].least
+		return b.Units < m.choices[c.choice(b.Offer, b.Epoch)].least
 	})
 }
 
@@ -162,7 +220,7 @@ func (m *model) together(ctx context.Context, c *component) error {
 func (m *model) take(c *component, p *proof, units []int) {
 	if p.alone != nil {
 		for _, b := range p.alone.Purchases {
-			units[c.offers[[2]int{b.Offer, b.Epoch}]] = b.Units
+			units[c.choice(b.Offer, b.Epoch)] = b.Units
 		}
 		return
 	}
@@ -192,22 +250,32 @@ func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error
 	return m.answer(&solution{units: units})
 }
 
+// sold identifies what an order may be of: the choices of an offer's tiers, or of a renewal.
+type sold struct {
+	offer, commitment string
+	renewals, epoch   int
+}
+
+// sales are the choices by what they sell.
+func (m *model) sales() map[sold][]int {
+	if m.sold == nil {
+		m.sold = map[sold][]int{}
+		for i := range m.choices {
+			o := &m.choices[i].order
+			k := sold{o.Offer, o.Commitment, o.Renewals, o.Epoch}
+			m.sold[k] = append(m.sold[k], i)
+		}
+	}
+	return m.sold
+}
+
 // place maps orders to choices.
 func (m *model) place(orders []Order) ([]int, error) {
 	units := make([]int, len(m.choices))
-	type key struct {
-		offer, commitment string
-		renewals, epoch   int
-	}
-	by := map[key][]int{}
-	for i := range m.choices {
-		o := &m.choices[i].order
-		k := key{o.Offer, o.Commitment, o.Renewals, o.Epoch}
-		by[k] = append(by[k], i)
-	}
-	sum := map[key]int{}
+	by := m.sales()
+	sum := map[sold]int{}
 	for i, o := range orders {
-		k := key{o.Offer, o.Commitment, o.Renewals, o.Epoch}
+		k := sold{o.Offer, o.Commitment, o.Renewals, o.Epoch}
 		if len(by[k]) == 0 {
 			return nil, fmt.Errorf("purchases/%d: nothing is sold as offer %q, commitment %q with %d renewals, "+
 				"from epoch %d on", i, o.Offer, o.Commitment, o.Renewals, o.Epoch)
@@ -272,8 +340,7 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 		return fmt.Errorf("%w: it was computed by %q, this program uses %q: check it with that version",
 			check.ErrRejected, a.Methods, Methods())
 	}
-	w := newLoads()
-	m, err := w.compile(ctx, in, nil)
+	m, err := newLoads().compile(ctx, in, nil)
 	if err != nil {
 		return err
 	}
@@ -301,13 +368,13 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := w.otherwise(ctx, in, &a.EndOfHorizon[i], &again.EndOfHorizon[i]); err != nil {
+			if err := m.otherwise(ctx, in, &a.EndOfHorizon[i], &again.EndOfHorizon[i]); err != nil {
 				return fmt.Errorf("end_of_horizon/%d: %w", i, err)
 			}
 		}
 	}
 	if a.Baselines != nil {
-		if again.Baselines, err = w.baselines(ctx, in); err != nil {
+		if again.Baselines, err = m.baselines(ctx, in); err != nil {
 			return err
 		}
 	}
@@ -339,7 +406,7 @@ func (a *Answer) NotProven() []string {
 
 // otherwise checks what an answer says about another salvage against the cost of its purchases, and
 // copies it. The lower bound is informative and not proven.
-func (w *loads) otherwise(ctx context.Context, in *Instance, says, again *Terminal) error {
+func (m *model) otherwise(ctx context.Context, in *Instance, says, again *Terminal) error {
 	if says.Best == nil && says.LowerBound == nil && says.Purchases == nil {
 		return nil
 	}
@@ -347,10 +414,11 @@ func (w *loads) otherwise(ctx context.Context, in *Instance, says, again *Termin
 		return fmt.Errorf("%w: best_cost and lower_bound must both be given, the bound no higher than the cost",
 			check.ErrRejected)
 	}
-	m, err := w.compile(ctx, in, &again.Salvage)
+	under, err := m.under(ctx, in, again.Salvage)
 	if err != nil {
 		return err
 	}
+	m = under
 	units, err := m.place(says.Purchases)
 	if err != nil {
 		return fmt.Errorf("%w: %v", check.ErrRejected, err)
@@ -383,8 +451,8 @@ func (m *model) prove(ctx context.Context, c *component, units []int, of *Proof)
 		}
 		bought := 0
 		for _, b := range s.Purchases {
-			i, ok := c.offers[[2]int{b.Offer, b.Epoch}]
-			if !ok || units[i] != b.Units {
+			i := c.choice(b.Offer, b.Epoch)
+			if i < 0 || units[i] != b.Units {
 				return nil, fmt.Errorf("%w: the certificate proves other purchases", check.ErrRejected)
 			}
 			bought++
