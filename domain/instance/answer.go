@@ -80,6 +80,9 @@ type Order struct {
 	Units    int `json:"units"` // of the offer; for a renewal, the units of the commitment
 }
 
+// Forget frees what an answer keeps for [EndOfHorizon] and [Compare], which would compute it again.
+func (a *Answer) Forget() { a.model = nil }
+
 // Orders are the answer's purchases as they are ordered.
 func (a *Answer) Orders() []Order {
 	out := make([]Order, len(a.Purchases))

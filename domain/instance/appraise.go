@@ -311,7 +311,7 @@ func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Con
 	signed := m.expectation(ans, o.Pool, units)
 	// Held commitments are owed within the horizon; an order is credited with its value beyond it.
 	owed := ans.Committed.Sub(m.owed.RoundBank(m.digits))
-	instead := decimal.New(int64(x.cost), -m.digits).Mul(whole(n)).Sub(owed)
+	instead := decimal.New(int64(m.cost(x)), -m.digits).Mul(whole(n)).Sub(owed)
 	signed.Cost, signed.LowerBound = signed.Cost.Add(instead), signed.LowerBound.Add(instead)
 	signed.Gap = share(signed.Cost.Sub(signed.LowerBound), signed.LowerBound)
 	out.Signed = &signed

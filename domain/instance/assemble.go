@@ -96,7 +96,7 @@ func (m *model) needless(units []int) *big.Int {
 	sum := new(big.Int)
 	for j, n := range units {
 		if !wanted[j] {
-			paid := big.NewInt(int64(m.choices[j].cost))
+			paid := big.NewInt(int64(m.costs[j]))
 			sum.Add(sum, paid.Mul(paid, big.NewInt(int64(n))))
 		}
 	}
@@ -368,7 +368,7 @@ func (m *model) purchases(s *solution, o *outcome) []Purchase {
 			Hourly: x.hourly.Mul(whole(n)),
 		}
 		p.Units *= n
-		p.Cost = decimal.New(int64(x.cost), -m.digits).Mul(whole(n))
+		p.Cost = decimal.New(int64(m.costs[i]), -m.digits).Mul(whole(n))
 		if x.offer != nil {
 			p.Pool = x.offer.Pool
 		} else {

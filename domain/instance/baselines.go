@@ -305,7 +305,7 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 		}
 		o := &p.Offers[len(p.Offers)-1]
 		o.Starts = append(o.Starts, procurement.Start{
-			Epoch: x.order.Epoch, Cost: (x.cost + procurement.Nano(each) - 1) / procurement.Nano(each), Max: most,
+			Epoch: x.order.Epoch, Cost: (m.costs[i] + procurement.Nano(each) - 1) / procurement.Nano(each), Max: most,
 		})
 	}
 	return out, nil

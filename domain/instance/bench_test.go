@@ -12,6 +12,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
+	"quartermaster/domain/procurement/check/certificate"
 )
 
 // many is an instance of pools that share nothing, over three years with fifty offers each: terms
@@ -99,7 +100,11 @@ func BenchmarkManyPools(b *testing.B) {
 		if err := Compare(context.Background(), in, a); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := json.Marshal(a); err != nil {
+		answer, err := json.Marshal(a)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := certificate.Check(context.Background(), file, answer); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -151,7 +151,7 @@ func (m *model) binding(s *solution) []Binding {
 			x.offer.MaxUnits/max(1, x.offer.Lot) != x.max {
 			continue
 		}
-		price := new(big.Rat).Sub(worth[i], m.inCurrency(x.cost))
+		price := new(big.Rat).Sub(worth[i], m.inCurrency(m.costs[i]))
 		add("max_units", fmt.Sprintf("no more than %d units of offer %q are sold in an order, from %s on",
 			x.offer.MaxUnits, x.offer.ID, day(x.term.From)),
 			price.Quo(price, new(big.Rat).SetInt64(int64(x.order.Units))), []int{x.order.Epoch})

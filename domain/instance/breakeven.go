@@ -42,7 +42,7 @@ func (m *model) breakEvenUse(x *choice) *domain.Decimal {
 	if !sum.IsPositive() {
 		return nil
 	}
-	use := decimal.New(int64(x.cost), -m.digits).DivRound(sum, 6)
+	use := decimal.New(int64(m.cost(x)), -m.digits).DivRound(sum, 6)
 	return &use
 }
 
@@ -297,19 +297,19 @@ func (b *pricing) set(price domain.Decimal) error {
 				decimal.Max(decimal.Zero, t.Hourly.Add(more.Hourly)).Mul(fx)}
 			x.upfront, x.hourly = p.upfront.Mul(units), p.hourly.Mul(units)
 			var err error
-			if x.cost, err = m.nano(m.worth(x.offer, p, x.order.Epoch).Mul(units)); err == nil &&
-				x.cost > procurement.MaxWorth/procurement.Nano(m.weight) {
+			if m.costs[i], err = m.nano(m.worth(x.offer, p, x.order.Epoch).Mul(units)); err == nil &&
+				m.costs[i] > procurement.MaxWorth/procurement.Nano(m.weight) {
 				err = errLarge
 			}
 			if err != nil {
 				return fmt.Errorf("contract at %s %s: %w", price, how, err)
 			}
 			if c.alone != nil {
-				c.reprice(i, x.cost)
+				c.reprice(i, m.costs[i])
 				continue
 			}
 			y := &c.joint.Choices[j]
-			y.Cost = x.cost
+			y.Cost = m.costs[i]
 			for l, bound := range c.bounds {
 				if y.Spent[l], err = m.spent(x, &m.bounds[bound]); err != nil {
 					return fmt.Errorf("contract at %s %s: %w", price, how, err)

@@ -28,11 +28,10 @@ type choice struct {
 	orderBy    domain.Instant
 	upfront    domain.Decimal // of one unit, in the instance's currency
 	hourly     domain.Decimal
-	// cost of one unit within the horizon, less its salvage.
-	cost   procurement.Nano
-	covers []joint.Cover
-	spends []joint.SpendCover
-	group  string
+	at         int // index of its cost in model.costs
+	covers     []joint.Cover
+	spends     []joint.SpendCover
+	group      string
 }
 
 // span is a range of epochs [from, to) in which part of an order is present.
@@ -272,8 +271,8 @@ func (m *model) offerChoices(o *Offer, path string) error {
 				x.upfront, x.hourly = p.upfront.Mul(whole(lot)), p.hourly.Mul(whole(lot))
 			}
 			x.orderBy = x.term.From - domain.Instant(o.LeadHours)*domain.Hour
-			var err error
-			if x.cost, err = m.nano(m.worthOf(&x)); err != nil {
+			cost, err := m.nano(m.worthOf(&x))
+			if err != nil {
 				return fault(path, err, "a lot of offer %q from epoch %d: %v", o.ID, s, err)
 			}
 			for _, r := range o.ramp(s) {
@@ -298,7 +297,7 @@ func (m *model) offerChoices(o *Offer, path string) error {
 					Guaranteed: o.GuaranteesCapacity,
 				})
 			}
-			m.choices = append(m.choices, x)
+			m.add(x, cost)
 		}
 	}
 	return nil

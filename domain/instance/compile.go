@@ -48,8 +48,10 @@ type model struct {
 	loads *loads // shared by all models of an instance
 
 	choices []choice
+	// costs are those of one unit of each choice within the horizon, less its salvage.
+	costs   []procurement.Nano
 	plain   map[[2]int]factors // by start and term, of the model's salvage
-	sold    map[sold][]int     // choices, for placing orders; nil until the first order
+	sold    map[string][2]int  // choices [from, to) of an offer or a commitment; nil until an order is placed
 	needs   []joint.Need
 	bounds  []bound
 	outlive int // offers whose terms reach beyond the horizon
@@ -236,10 +238,19 @@ func (m *model) fits() bool {
 	return true
 }
 
+// add adds a choice and its cost.
+func (m *model) add(x choice, cost procurement.Nano) {
+	x.at = len(m.choices)
+	m.choices, m.costs = append(m.choices, x), append(m.costs, cost)
+}
+
+// cost is that of one unit of a choice within the horizon, less its salvage.
+func (m *model) cost(x *choice) procurement.Nano { return m.costs[x.at] }
+
 // large reports whether a choice costs more than the solvers can count.
 func (m *model) large() bool {
-	return slices.ContainsFunc(m.choices, func(x choice) bool {
-		return x.cost > procurement.MaxWorth/procurement.Nano(m.weight)
+	return slices.ContainsFunc(m.costs, func(cost procurement.Nano) bool {
+		return cost > procurement.MaxWorth/procurement.Nano(m.weight)
 	})
 }
 
@@ -440,7 +451,7 @@ func (m *model) stateAlone(ctx context.Context, c *component) error {
 			last, c.first = x.offer.ID, append(c.first, i)
 		}
 		o := &out.Offers[len(out.Offers)-1]
-		o.Starts = append(o.Starts, procurement.Start{Epoch: x.order.Epoch, Cost: x.cost, Max: x.max})
+		o.Starts = append(o.Starts, procurement.Start{Epoch: x.order.Epoch, Cost: m.cost(x), Max: x.max})
 	}
 	c.alone = out
 	return nil
@@ -473,11 +484,11 @@ func (c *component) reprice(choice int, cost procurement.Nano) {
 // too finely for it.
 func (m *model) repriced(salvage domain.Decimal) (*model, error) {
 	out := *m
-	out.salvage, out.plain, out.choices = salvage, map[[2]int]factors{}, slices.Clone(m.choices)
+	out.salvage, out.plain, out.costs = salvage, map[[2]int]factors{}, slices.Clone(m.costs)
 	for i := range out.choices {
 		x := &out.choices[i]
 		var err error
-		if x.cost, err = out.nano(out.worthOf(x)); err != nil {
+		if out.costs[i], err = out.nano(out.worthOf(x)); err != nil {
 			return nil, fault(x.path, err, "%q from %s: %v", choiceID(x), day(x.term.From), err)
 		}
 	}
@@ -494,7 +505,7 @@ func (m *model) repriced(salvage domain.Decimal) (*model, error) {
 				o := &p.Offers[k]
 				o.Starts = slices.Clone(o.Starts)
 				for s := range o.Starts {
-					o.Starts[s].Cost = out.choices[c.first[k]+s].cost
+					o.Starts[s].Cost = out.costs[c.first[k]+s]
 				}
 			}
 			c.alone = &p
@@ -503,7 +514,7 @@ func (m *model) repriced(salvage domain.Decimal) (*model, error) {
 		p := *c.joint
 		p.Choices = slices.Clone(p.Choices)
 		for j, k := range c.choices {
-			p.Choices[j].Cost = out.choices[k].cost
+			p.Choices[j].Cost = out.costs[k]
 		}
 		c.joint = &p
 	}
@@ -571,7 +582,7 @@ func (m *model) stateJoint(ctx context.Context, c *component) error {
 	}
 	for _, i := range c.choices {
 		x := &m.choices[i]
-		y := joint.Choice{ID: choiceID(x), Cost: x.cost, Least: x.least, Max: x.max, Lot: 1, Group: x.group}
+		y := joint.Choice{ID: choiceID(x), Cost: m.cost(x), Least: x.least, Max: x.max, Lot: 1, Group: x.group}
 		for _, v := range x.covers {
 			v.Pool = pool[v.Pool]
 			y.Cover = append(y.Cover, v)

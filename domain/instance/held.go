@@ -140,8 +140,8 @@ func (m *model) commitments() error {
 				term: domain.Interval{From: first.From, To: t.To}, orderBy: c.notice(settled + 1),
 				upfront: c.Upfront.Mul(fx).Mul(whole(j)), hourly: c.Hourly.Mul(fx).Mul(whole(c.Units)),
 			}
-			var err error
-			if x.cost, err = m.nano(cost); err != nil {
+			price, err := m.nano(cost)
+			if err != nil {
 				return fault(path, err, "%d further terms: %v", j, err)
 			}
 			until := domain.Interval{From: c.Term.From, To: t.To}
@@ -175,7 +175,7 @@ func (m *model) commitments() error {
 					}
 				}
 			}
-			m.choices = append(m.choices, x)
+			m.add(x, price)
 		}
 	}
 	return nil

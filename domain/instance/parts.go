@@ -66,7 +66,7 @@ func (m *model) accounts(units []int, o *outcome) []account {
 			p = x.covers[0].Pool
 		}
 		y := &out[p]
-		y.bought = y.bought.Add(decimal.New(int64(x.cost), -m.digits).Mul(whole(k)))
+		y.bought = y.bought.Add(decimal.New(int64(m.costs[i]), -m.digits).Mul(whole(k)))
 		paid, charged := m.money(x)
 		for e := range m.cal.n {
 			y.cash[e].Add(y.cash[e], paid[e].Mul(whole(k)).Rat())
@@ -314,7 +314,7 @@ func (m *model) bound(a *Answer, units []int, bounds []*big.Int) {
 		}
 		for _, j := range c.choices {
 			if len(m.choices[j].covers) == 0 {
-				cost := decimal.New(int64(m.choices[j].cost), -m.digits).Mul(whole(units[j]))
+				cost := decimal.New(int64(m.costs[j]), -m.digits).Mul(whole(units[j]))
 				costs[len(c.pools)], all = costs[len(c.pools)].Add(cost), all.Add(cost)
 			}
 		}

@@ -156,8 +156,8 @@ func TestPricesAgainstOracle(t *testing.T) {
 			want.Mul(want, new(big.Float).SetInt64(int64(x.order.Units)*1e9))
 			half := 0.5
 			n, _ := want.Add(want, big.NewFloat(half)).Int(nil)
-			if n.Int64() != int64(x.cost) {
-				t.Fatalf("%s: cost %d, the oracle says %d\n%+v", choiceID(x), x.cost, n, x.offer)
+			if n.Int64() != int64(m.cost(x)) {
+				t.Fatalf("%s: cost %d, the oracle says %d\n%+v", choiceID(x), m.cost(x), n, x.offer)
 			}
 			checked++
 		}

@@ -261,7 +261,7 @@ func (p *Priced) Bought(orders []Order) (bought []Bought, standby domain.Decimal
 				continue
 			}
 			x := &m.choices[i]
-			b := Bought{Units: make([]int, m.cal.n), Cost: decimal.New(int64(x.cost), -m.digits).Mul(whole(n))}
+			b := Bought{Units: make([]int, m.cal.n), Cost: decimal.New(int64(m.costs[i]), -m.digits).Mul(whole(n))}
 			if x.offer != nil {
 				b.Pool, b.Guaranteed = x.offer.Pool, x.offer.GuaranteesCapacity
 			} else {

@@ -250,33 +250,45 @@ func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error
 	return m.answer(&solution{units: units})
 }
 
-// sold identifies what an order may be of: the choices of an offer's tiers, or of a renewal.
-type sold struct {
-	offer, commitment string
-	renewals, epoch   int
-}
-
-// sales are the choices by what they sell.
-func (m *model) sales() map[sold][]int {
+// sales are the choices of what an order names: the starts and tiers of an offer, or the renewals of
+// a commitment. They follow each other.
+func (m *model) sales(o *Order) (from, to int) {
+	name := func(o *Order) string {
+		if o.Commitment != "" {
+			return "c" + o.Commitment
+		}
+		return "o" + o.Offer
+	}
 	if m.sold == nil {
-		m.sold = map[sold][]int{}
-		for i := range m.choices {
-			o := &m.choices[i].order
-			k := sold{o.Offer, o.Commitment, o.Renewals, o.Epoch}
-			m.sold[k] = append(m.sold[k], i)
+		m.sold = map[string][2]int{}
+		for i := 0; i < len(m.choices); {
+			first := &m.choices[i].order
+			j := i + 1
+			for j < len(m.choices) && m.choices[j].order.Offer == first.Offer && m.choices[j].order.Commitment == first.Commitment {
+				j++
+			}
+			m.sold[name(first)] = [2]int{i, j}
+			i = j
 		}
 	}
-	return m.sold
+	x := m.sold[name(o)]
+	return x[0], x[1]
 }
 
 // place maps orders to choices.
 func (m *model) place(orders []Order) ([]int, error) {
 	units := make([]int, len(m.choices))
-	by := m.sales()
-	sum := map[sold]int{}
+	sum := map[Order]int{}
 	for i, o := range orders {
-		k := sold{o.Offer, o.Commitment, o.Renewals, o.Epoch}
-		if len(by[k]) == 0 {
+		k := o
+		k.Units = 0
+		var by []int
+		for from, to := m.sales(&o); from < to; from++ {
+			if x := &m.choices[from].order; x.Offer == o.Offer && x.Commitment == o.Commitment && x.Renewals == o.Renewals && x.Epoch == o.Epoch {
+				by = append(by, from)
+			}
+		}
+		if len(by) == 0 {
 			return nil, fmt.Errorf("purchases/%d: nothing is sold as offer %q, commitment %q with %d renewals, "+
 				"from epoch %d on", i, o.Offer, o.Commitment, o.Renewals, o.Epoch)
 		}
@@ -289,7 +301,7 @@ func (m *model) place(orders []Order) ([]int, error) {
 		}
 		sum[k] = o.Units
 		found := false
-		for _, j := range by[k] {
+		for _, j := range by {
 			x := &m.choices[j]
 			n := o.Units / x.order.Units
 			if o.Units%x.order.Units == 0 && n >= x.least && (x.max == procurement.Unlimited || n <= x.max) {

@@ -44,6 +44,7 @@ func (c *Caller) Solve(until context.Context, q *Question, opts SolveOptions) (*
 		err = nil
 	}
 	if err == nil {
+		ans.Forget()
 		err = follows(context.WithoutCancel(until), q, ans)
 	}
 	switch {

@@ -62,6 +62,14 @@ func (o *offer) stretches(begin int) []stretch {
 	return out
 }
 
+// times is a price of a lot, of what is left of it.
+func times(price, fall domain.Decimal, lot int) domain.Decimal {
+	if lot == 1 && fall.Equal(one) {
+		return price
+	}
+	return price.Mul(fall).Mul(whole(lot))
+}
+
 // sell adds the choices of an offer.
 func (r *reading) sell(o *offer) error {
 	from, to := r.window(o)
@@ -96,7 +104,7 @@ func (r *reading) sell(o *offer) error {
 				least: max(1, lots(max(o.MinUnits, t.Units), lot)), most: -1,
 				term:    domain.Interval{From: r.cal.starts[begin], To: r.cal.starts[begin+o.Term]},
 				orderBy: r.cal.starts[begin] - domain.Instant(o.LeadHours)*domain.Hour,
-				upfront: t.Upfront.Mul(fall).Mul(whole(lot)), hourly: t.Hourly.Mul(fall).Mul(whole(lot)),
+				upfront: times(t.Upfront, fall, lot), hourly: times(t.Hourly, fall, lot),
 			}
 			if o.MaxUnits > 0 && o.MaxUnits < 100_000_000 {
 				c.most = o.MaxUnits / lot

@@ -247,6 +247,10 @@ func (v *verdict) buy() error {
 		epoch, renewals int
 	}
 	sold := map[key][]int{}
+	for n := range v.a.Purchases {
+		p := &v.a.Purchases[n]
+		sold[key{p.Offer, p.Commitment, p.Epoch, p.Renewals}] = nil
+	}
 	for i := range v.choices {
 		k := key{epoch: v.choices[i].epoch, renewals: v.choices[i].renewals}
 		if c := &v.choices[i]; c.offer != nil {
@@ -254,7 +258,9 @@ func (v *verdict) buy() error {
 		} else {
 			k.commitment = c.goes.ID
 		}
-		sold[k] = append(sold[k], i)
+		if _, named := sold[k]; named {
+			sold[k] = append(sold[k], i)
+		}
 	}
 	sum := zero
 	seen := map[key]bool{}
