@@ -67,7 +67,9 @@ func (m *model) answer(s *solution) (*Answer, error) {
 	}
 	cost.Add(cost, m.needless(s.units))
 	a.Cost = m.owed.RoundBank(m.digits).Add(m.quotient(cost, true))
-	m.amounts(a, m.accounts(s.units, o))
+	of := m.accounts(s.units, o)
+	m.amounts(a, of)
+	m.divide(a, of)
 	if err := m.certify(a, s); err != nil {
 		return nil, err
 	}

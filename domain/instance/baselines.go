@@ -36,7 +36,8 @@ type Baseline struct {
 	// Broken lists the violated constraints; empty if the baseline satisfies the whole instance.
 	Broken []Broken       `json:"does_not_keep,omitempty"`
 	Pools  []BaselinePool `json:"pools,omitempty"` // where a rule looks back
-	Parts  []Part         `json:"-"`               // as in [Answer.Parts], without bounds
+	// Parts are those of buying nothing and of all on demand, as in [Answer.Parts] without bounds.
+	Parts []Part `json:"-"`
 }
 
 // Broken is a constraint that a baseline violates.
@@ -139,7 +140,7 @@ func (m *model) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 			}
 			orders, looked = append(orders, bought...), by
 		}
-		c, err := of.comesTo(orders, in.Budgets)
+		c, err := of.comesTo(orders, in.Budgets, r.rule == baseline.BuyNothing || r.rule == baseline.OnDemand)
 		if err != nil {
 			return nil, fmt.Errorf("baseline %s: %w", r.rule, err)
 		}
@@ -157,8 +158,9 @@ func (in *Instance) plain() bool {
 	})
 }
 
-// comesTo evaluates orders, with budgets that are not part of the model.
-func (m *model) comesTo(orders []Order, budgets []Budget) (*Baseline, error) {
+// comesTo evaluates orders, with budgets that are not part of the model, and divides the result by
+// pool if that is asked for.
+func (m *model) comesTo(orders []Order, budgets []Budget, divided bool) (*Baseline, error) {
 	units, err := m.place(orders)
 	if err != nil {
 		return nil, err
@@ -187,6 +189,9 @@ func (m *model) comesTo(orders []Order, budgets []Budget) (*Baseline, error) {
 	}
 	a, of := &Answer{Cost: m.owed.RoundBank(m.digits).Add(m.quotient(cost, true))}, m.accounts(units, o)
 	m.amounts(a, of)
+	if divided {
+		m.divide(a, of)
+	}
 	short := new(big.Rat)
 	for p := range of {
 		short.Add(short, m.mean(of[p].unserved))

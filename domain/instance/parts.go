@@ -89,7 +89,9 @@ func (m *model) accounts(units []int, o *outcome) []account {
 				x.penalty[s].Add(x.penalty[s], &y.penalty)
 				x.serving[s].Add(x.serving[s], m.discountedServing(y, p, e))
 				nominal := m.serving(y, p, e)
-				nominal.Mul(nominal, m.share(s))
+				if len(m.scenarios) > 1 {
+					nominal.Mul(nominal, m.share(s))
+				}
 				x.cash[e].Add(x.cash[e], nominal)
 				x.accrual[e].Add(x.accrual[e], nominal)
 			}
@@ -178,8 +180,7 @@ func (m *model) strand(units []int, o *outcome, of []account) {
 	of[len(of)-1].stranded = promised
 }
 
-// amounts fills in the amounts of an answer that follow from its accounts, and its parts. Cost is
-// given.
+// amounts fills in the amounts of an answer that follow from its accounts. Cost is given.
 func (m *model) amounts(a *Answer, of []account) {
 	sum := func(by func(*account) []*big.Rat) *big.Rat {
 		all := new(big.Rat)
@@ -213,11 +214,13 @@ func (m *model) amounts(a *Answer, of []account) {
 		}
 	}
 	a.CVaR = cvar(a.Scenarios)
-	m.divide(a, of)
 }
 
-// mean is the expectation of amounts by scenario.
+// mean is the expectation of amounts by scenario. Callers must not modify it.
 func (m *model) mean(by []*big.Rat) *big.Rat {
+	if len(by) == 1 {
+		return by[0]
+	}
 	sum := new(big.Rat)
 	for s, x := range by {
 		sum.Add(sum, new(big.Rat).Mul(x, m.share(s)))

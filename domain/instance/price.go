@@ -3,6 +3,7 @@ package instance
 import (
 	"errors"
 	"fmt"
+	"math/big"
 	"time"
 
 	"github.com/shopspring/decimal"
@@ -185,12 +186,38 @@ func (q *Quota) bounds(spans []domain.Interval) []int {
 
 // rounded converts an amount to an integer in units of 10⁻ᵈⁱᵍⁱᵗˢ of the currency, half to even.
 func rounded(amount domain.Decimal, digits int32) (procurement.Nano, error) {
-	n := amount.Shift(digits).RoundBank(0).BigInt()
+	n, shift := amount.Coefficient(), amount.Exponent()+digits
+	if shift < 0 {
+		unit := tens(-shift)
+		rest := new(big.Int)
+		n.QuoRem(n, unit, rest)
+		sign := int64(rest.Sign())
+		if c := rest.Abs(rest.Lsh(rest, 1)).Cmp(unit); c > 0 || c == 0 && n.Bit(0) == 1 {
+			n.Add(n, big.NewInt(sign))
+		}
+	} else if shift > 0 {
+		n.Mul(n, tens(shift))
+	}
 	if !n.IsInt64() {
 		return 0, fmt.Errorf("%s: %w", clip(amount.Round(2).String()), errLarge)
 	}
 	return procurement.Nano(n.Int64()), nil
 }
+
+// tens is a power of ten. Callers must not modify it.
+func tens(n int32) *big.Int {
+	if int(n) < len(powers) {
+		return powers[n]
+	}
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
+}
+
+var powers = func() (out [2*digits + 1]*big.Int) {
+	for n := range out {
+		out[n] = new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
+	}
+	return out
+}()
 
 // errLarge means that an amount does not fit into 64 bits in the unit in which it is counted.
 var errLarge = errors.New("too large an amount")

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shopspring/decimal"
+	"pgregory.net/rapid"
+
 	"quartermaster/domain"
 	"quartermaster/domain/long"
 )
@@ -212,4 +215,19 @@ func TestPutOffIsAsLevelAsCanBe(t *testing.T) {
 			t.Fatalf("%v at %d permille becomes %v, %d, and %d can be", window, permille, got, squares(got), best)
 		}
 	}
+}
+
+// Rounding to units agrees with the decimal library's banker's rounding.
+func TestRounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := decimal.New(rapid.Int64().Draw(t, "coefficient"), int32(rapid.IntRange(-30, 3).Draw(t, "exponent")))
+		if rapid.Bool().Draw(t, "half") {
+			d = decimal.New(rapid.Int64Range(-1000, 1000).Draw(t, "n")*10+5, -10)
+		}
+		want := d.Shift(9).RoundBank(0).BigInt()
+		got, err := rounded(d, 9)
+		if want.IsInt64() != (err == nil) || err == nil && int64(got) != want.Int64() {
+			t.Fatalf("%s: %d, %v, want %d", d, got, err, want)
+		}
+	})
 }

@@ -189,11 +189,12 @@ func (c *composer) pool(x *solved, k *candidate) (*PoolPlan, error) {
 	out.risk()
 	out.Amounts.OnDemand = partOf(x.unlimited.Parts, k.name()).Cost
 	for i := range a.Baselines {
-		switch b := partOf(a.Baselines[i].Parts, k.name()); a.Baselines[i].Name {
+		switch b := &a.Baselines[i]; b.Name {
 		case "buy_nothing":
-			out.Current, out.CurrentPenalty = b.Cost, b.Penalty
+			part := partOf(b.Parts, k.name())
+			out.Current, out.CurrentPenalty = part.Cost, part.Penalty
 		case "on_demand":
-			out.Refused = b.Unserved.Round(0).IntPart()
+			out.Refused = partOf(b.Parts, k.name()).Unserved.Round(0).IntPart()
 		}
 	}
 	for i := range a.Proof {

@@ -136,8 +136,9 @@ func LookBack(p *procurement.Pool, past []int, days int) Baseline {
 	hours := window(past, days)
 	c := Baseline{Rule: Lookback, Days: days, Hours: len(hours), Offer: -1}
 	var most *big.Rat
+	used := map[int][]int{} // descending, by the first epoch of an offer
 	for i := range p.Offers {
-		units, saving := best(p, i, hours)
+		units, saving := best(p, i, hours, used)
 		if units == 0 {
 			continue
 		}
@@ -166,7 +167,9 @@ func LookBack(p *procurement.Pool, past []int, days int) Baseline {
 //
 // per hour. This is concave in x: the k-th unit pays while it would have been used in more than
 // n·C/D hours. So the maximum is the usage of the hour at that rank in descending order.
-func best(p *procurement.Pool, offer int, hours []int) (units int, saving *big.Rat) {
+//
+// used keeps the usage by start epoch for other offers.
+func best(p *procurement.Pool, offer int, hours []int, used map[int][]int) (units int, saving *big.Rat) {
 	o := &p.Offers[offer]
 	if len(o.Starts) == 0 || len(hours) == 0 {
 		return 0, nil
@@ -184,12 +187,17 @@ func best(p *procurement.Pool, offer int, hours []int) (units int, saving *big.R
 	if onDemand.Sign() == 0 {
 		return 0, nil
 	}
-	usage := make([]int, len(hours))
-	first := &p.Epochs[start.Epoch]
-	for i, u := range hours {
-		usage[i] = max(0, onDemandUsage(first, u))
+	usage := used[start.Epoch]
+	if usage == nil {
+		usage = make([]int, len(hours))
+		first := &p.Epochs[start.Epoch]
+		for i, u := range hours {
+			usage[i] = max(0, onDemandUsage(first, u))
+		}
+		slices.Sort(usage)
+		slices.Reverse(usage)
+		used[start.Epoch] = usage
 	}
-	slices.SortFunc(usage, func(a, b int) int { return cmp.Compare(b, a) })
 	cost := product(int64(len(hours)), int64(start.Cost))
 	enough := new(big.Int).Quo(cost, onDemand) // a unit pays if used in more hours than this
 	if !enough.IsInt64() || enough.Int64() >= int64(len(usage)) {
@@ -202,11 +210,11 @@ func best(p *procurement.Pool, offer int, hours []int) (units int, saving *big.R
 	if units == 0 {
 		return 0, nil
 	}
-	used := int64(0)
+	served := int64(0)
 	for _, v := range usage {
-		used += int64(min(v, units))
+		served += int64(min(v, units))
 	}
-	gain := new(big.Int).Mul(onDemand, big.NewInt(used))
+	gain := new(big.Int).Mul(onDemand, big.NewInt(served))
 	gain.Sub(gain, cost.Mul(cost, big.NewInt(int64(units))))
 	return units, new(big.Rat).SetFrac(gain, product(int64(len(hours)), length))
 }
