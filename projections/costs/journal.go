@@ -22,7 +22,7 @@ type Journal struct {
 	// Translation has the rates of a journal in the currency of the books; null if it is in those that were billed.
 	Translation *Translation `json:"translation"`
 
-	accruals map[accrualPart]*openAccrual // that the journal of the next month takes back
+	accruals map[invoicePart]*openAccrual // that the journal of the next month takes back
 }
 
 // JournalEntry is a line of the journal. One of Debit and Credit is zero.
@@ -173,7 +173,7 @@ func NewJournal(in *JournalInput) (*Journal, error) {
 	totalPostings(slips)
 	books := make([]slipBooks, 0, len(slips))
 	for _, k := range slices.SortedFunc(maps.Keys(slips), slipKey.compare) {
-		if k.typ == "" || !ended[k.accrual()] {
+		if k.typ == "" || !ended[k.part()] {
 			books = append(books, j.book(slips[k]))
 		}
 	}
@@ -224,36 +224,32 @@ func (s *journalSlip) sums() (billed, effective attribution.Amount) {
 	return billed, effective
 }
 
-// totalPostings rounds the postings about each statement once, as the note about it is, and gives each invoice a part
-// of that. What ends an accrual is as it was booked; the others have the rest.
+// totalPostings rounds the postings about each part of an invoice once, as notes are. What ends an accrual is as it was
+// booked; other types of postings have the rest.
 func totalPostings(slips map[slipKey]*journalSlip) {
-	type ofStatement struct{ month, workspace, currency string }
-	groups := map[ofStatement][]slipKey{}
-	for k := range slips {
-		if k.typ != "" {
-			of := ofStatement{k.month, k.workspace, k.currency}
-			groups[of] = append(groups[of], k)
+	exact, groups := map[invoicePart]attribution.Amount{}, map[invoicePart][]slipKey{}
+	for k, s := range slips {
+		if k.typ == "" {
+			continue
 		}
+		of := k.part()
+		billed, _ := s.sums()
+		exact[of], groups[of] = exact[of].Add(billed), append(groups[of], k)
 	}
-	for of, keys := range groups {
-		slices.SortFunc(keys, func(a, b slipKey) int {
-			return cmp.Or(strings.Compare(a.issuer, b.issuer), strings.Compare(a.account, b.account),
-				strings.Compare(a.invoice, b.invoice), strings.Compare(a.typ, b.typ))
-		})
-		var sum attribution.Amount
-		var exact []attribution.Amount
+	for of, total := range footParts(exact) {
+		var amounts []attribution.Amount
 		var rest []*journalSlip
-		fixed := attribution.Minor{Decimals: domain.MinorUnits(of.currency)}
-		for _, k := range keys {
+		slices.SortFunc(groups[of], slipKey.compare)
+		for _, k := range groups[of] {
 			s := slips[k]
-			billed, _ := s.sums()
-			if sum = sum.Add(billed); s.fixed {
-				fixed = fixed.Add(s.total)
+			if s.fixed {
+				total = total.Sub(s.total)
 				continue
 			}
-			exact, rest = append(exact, billed), append(rest, s)
+			billed, _ := s.sums()
+			amounts, rest = append(amounts, billed), append(rest, s)
 		}
-		for i, m := range attribution.Foot(exact, sum.Minor(of.currency).Sub(fixed)) {
+		for i, m := range attribution.Foot(amounts, total) {
 			rest[i].total = m
 		}
 	}
@@ -269,7 +265,7 @@ func (in *JournalInput) post(add func(slipKey, *part) error) error {
 		}
 		l := at.allocation.Line
 		k := slipKey{p.Period, string(p.Type), at.allocation.Workspace, p.Currency, l.Issuer, l.Account, p.Invoice}
-		if in.Before.open(k.accrual()) != nil {
+		if in.Before.open(k.part()) != nil {
 			k.typ = string(PostedAccrual) // its rounding too
 		}
 		if err := add(k, at); err != nil {
@@ -630,7 +626,7 @@ func (j *journalMaker) journal() (*Journal, error) {
 		}
 		switch k.stage {
 		case stageReverse:
-			e.Date, e.Reverses = out.Month.From, j.in.Before.open(k.accrual()).documents[k.entity]
+			e.Date, e.Reverses = out.Month.From, j.in.Before.open(k.part()).documents[k.entity]
 		case stageAccrue:
 			e.ReversalDate = out.Month.To
 		}

@@ -14,15 +14,12 @@ import (
 // journal does not book it again. So what the entries of a month about accruals come to is what was accrued for it and
 // posted into it.
 
-// accrualPart is a workspace's part of an accrual.
-type accrualPart struct{ month, workspace, currency, issuer, account, invoice string }
-
-func (k slipKey) accrual() accrualPart {
-	return accrualPart{k.month, k.workspace, k.currency, k.issuer, k.account, k.invoice}
+func (k slipKey) part() invoicePart {
+	return invoicePart{k.month, k.workspace, k.currency, k.issuer, k.account, k.invoice}
 }
 
-func (k *journalLine) accrual() accrualPart {
-	return accrualPart{k.month, k.workspace, k.currency, k.issuer, k.billing, k.invoice}
+func (k *journalLine) part() invoicePart {
+	return invoicePart{k.month, k.workspace, k.currency, k.issuer, k.billing, k.invoice}
 }
 
 // openAccrual is what a journal books of an accrual at the end of its month.
@@ -37,7 +34,7 @@ type openAccrual struct {
 func (j *Journal) accrues() bool { return j != nil && len(j.accruals) > 0 }
 
 // open returns an accrual that is to be taken back; nil if there is none.
-func (j *Journal) open(k accrualPart) *openAccrual {
+func (j *Journal) open(k invoicePart) *openAccrual {
 	if j == nil {
 		return nil
 	}
@@ -55,16 +52,16 @@ const (
 
 // reversedByPostings returns the accruals that postings end: what is left of them is nothing. Their parts of the postings
 // are the accruals as they were booked, to the minor unit.
-func (in *JournalInput) reversedByPostings(slips map[slipKey]*journalSlip) map[accrualPart]bool {
-	ended := map[accrualPart]bool{}
+func (in *JournalInput) reversedByPostings(slips map[slipKey]*journalSlip) map[invoicePart]bool {
+	ended := map[invoicePart]bool{}
 	for k, s := range slips {
-		open := in.Before.open(k.accrual())
+		open := in.Before.open(k.part())
 		if k.typ == "" || open == nil {
 			continue
 		}
 		billed, effective := s.sums()
 		if billed == open.billed.Neg() && effective == open.effective.Neg() {
-			ended[k.accrual()] = true
+			ended[k.part()] = true
 			s.total, s.fixed = attribution.Minor{Decimals: open.total.Decimals}.Sub(open.total), true
 		}
 	}
@@ -72,7 +69,7 @@ func (in *JournalInput) reversedByPostings(slips map[slipKey]*journalSlip) map[a
 }
 
 // reverse takes back the accruals of the month before, and books those again that postings did not end.
-func (j *journalMaker) reverse(ended map[accrualPart]bool) {
+func (j *journalMaker) reverse(ended map[invoicePart]bool) {
 	if j.in.Before == nil {
 		return
 	}
@@ -97,9 +94,9 @@ func (b *booked) rebook(m attribution.Minor, currency string) {
 }
 
 // keepAccruals keeps what the journal books of accruals, for the journal of the next month.
-func (j *journalMaker) keepAccruals(out *Journal, slips map[slipKey]*journalSlip, ended map[accrualPart]bool) {
-	out.accruals = map[accrualPart]*openAccrual{}
-	at := func(k accrualPart) *openAccrual {
+func (j *journalMaker) keepAccruals(out *Journal, slips map[slipKey]*journalSlip, ended map[invoicePart]bool) {
+	out.accruals = map[invoicePart]*openAccrual{}
+	at := func(k invoicePart) *openAccrual {
 		if out.accruals[k] == nil {
 			out.accruals[k] = &openAccrual{lines: map[journalLine]booked{}, documents: map[string]string{}}
 		}
@@ -107,7 +104,7 @@ func (j *journalMaker) keepAccruals(out *Journal, slips map[slipKey]*journalSlip
 	}
 	for k, s := range slips {
 		if k.typ == "" && j.accrues(k) && len(s.shares) > 0 { // even if it rounds to nothing
-			at(k.accrual())
+			at(k.part())
 		}
 	}
 	if j.in.Before != nil {
@@ -121,7 +118,7 @@ func (j *journalMaker) keepAccruals(out *Journal, slips map[slipKey]*journalSlip
 		if k.stage != stageAccrue || sum.billed.Amount.IsZero() && sum.books.booked.Amount.IsZero() {
 			continue
 		}
-		of := at(k.accrual())
+		of := at(k.part())
 		of.documents[k.entity] = j.documents[k.document()]
 		k.stage, k.typ = stageMonth, ""
 		of.lines[k] = *sum
@@ -132,8 +129,8 @@ func (j *journalMaker) keepAccruals(out *Journal, slips map[slipKey]*journalSlip
 		}
 	}
 	for k, s := range slips {
-		of := out.accruals[k.accrual()]
-		if of == nil || ended[k.accrual()] || !j.accrues(k) {
+		of := out.accruals[k.part()]
+		if of == nil || ended[k.part()] || !j.accrues(k) {
 			continue
 		}
 		billed, effective := s.sums()
@@ -145,7 +142,7 @@ func (j *journalMaker) keepAccruals(out *Journal, slips map[slipKey]*journalSlip
 // accrues reports whether a slip is of an accrual that is reversed in the next month. A posting about an accrual that no
 // journal has booked is booked for good, as any other posting.
 func (j *journalMaker) accrues(k slipKey) bool {
-	return isAccrual(k.invoice) && (k.typ == "" || j.in.Before.open(k.accrual()) != nil)
+	return isAccrual(k.invoice) && (k.typ == "" || j.in.Before.open(k.part()) != nil)
 }
 
 // FirstAccrual returns the earliest month that an accrual was recorded for. It reports false if none was.

@@ -43,8 +43,8 @@ func (d decimals) add(key, amount string) { d[key] = d[key].Add(decimal.RequireF
 func statementOf(month, workspace string) (string, error) { return month + "/" + workspace, nil }
 
 // Whatever was billed and posted, the debits of each document, and of each entity and currency, are its credits. What
-// is owed for the month is the sum of its statements, and what is owed for postings is the sum of the notes, each
-// rounded once. No external id occurs twice.
+// is owed for the month is the sum of its statements, and what is owed for postings is the sum of the notes, which add up
+// to what was posted about each invoice, rounded once. No external id occurs twice.
 func TestJournalBalances(t *testing.T) {
 	long.Check(t, 60, 10_000, func(t *rapid.T) {
 		l := house()
@@ -112,12 +112,26 @@ func TestJournalBalances(t *testing.T) {
 		for _, s := range closed.Statements {
 			want.add("2026-05/"+s.Workspace+" "+s.Currency, s.Amount.String())
 		}
-		notes := decimals{}
-		for i := range posted {
-			notes.add("2026-04/"+posted[i].Workspace+" "+posted[i].Currency, posted[i].Billed.String())
+		notes, err := costs.Notes(posted)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for of, sum := range notes {
-			want[of] = sum.Round(2)
+		noted, invoices := decimals{}, decimals{}
+		for of, m := range notes {
+			want.add(of.Month+"/"+of.Workspace+" "+of.Currency, m.String())
+			noted.add(of.Currency, m.String())
+		}
+		for i := range posted {
+			invoices.add(posted[i].Currency+" "+posted[i].Invoice, posted[i].Billed.String())
+		}
+		for of, sum := range invoices {
+			currency, _, _ := strings.Cut(of, " ")
+			noted.add(currency, sum.Round(2).Neg().String())
+		}
+		for currency, off := range noted {
+			if !off.IsZero() {
+				t.Errorf("notes are off by %s %s", off, currency)
+			}
 		}
 		for of := range want {
 			if !want[of].Equal(owed[of]) {

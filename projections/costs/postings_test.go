@@ -405,3 +405,46 @@ func TestCausesInAPacificMonth(t *testing.T) {
 		}
 	})
 }
+
+// The notes about an invoice add up to what was posted about it: 12.34 late for four workspaces are no 3.09 for each. What
+// takes it back takes back each note.
+func TestNotesFootToInvoices(t *testing.T) {
+	l := storetest.NewLog()
+	serviceRules(l)
+	closed := divided(t, l)
+	june := projections.BillingMonth(storetest.MayBill.To)
+	bill := func(source, billed string, at domain.Instant) {
+		for i, w := range []string{"a", "b", "c", "a"} { // a has two lines of one invoice
+			env := recorded(billLine(fmt.Sprint("late", i), billed, func(l *domain.BillingLine) { l.ServiceName = "S" + w }))
+			env.Source, env.Time = source, env.Time+at
+			l.Append(env)
+		}
+	}
+	notes := func(posted []costs.Posting) (out []string) {
+		of, err := costs.Notes(posted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, m := range of {
+			out = append(out, fmt.Sprint(k.Month, " ", k.Workspace, " ", m, " ", k.Currency))
+		}
+		slices.Sort(out)
+		return out
+	}
+	bill("focus/p", "3.085", 0)
+	late, err := costs.Difference(closed, nil, divided(t, l), june, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := notes(late), []string{"2026-05 a 6.17 USD", "2026-05 b 3.09 USD", "2026-05 c 3.08 USD"}; !slices.Equal(got, want) {
+		t.Errorf("notes %v, want %v", got, want)
+	}
+	bill("focus/again", "0", domain.Hour)
+	back, err := costs.Difference(closed, late, divided(t, l), june, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := notes(back), []string{"2026-05 a -6.17 USD", "2026-05 b -3.09 USD", "2026-05 c -3.08 USD"}; !slices.Equal(got, want) {
+		t.Errorf("notes %v, want %v", got, want)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
+	"quartermaster/domain/attribution"
 	"quartermaster/projections/costs"
 )
 
@@ -81,6 +83,28 @@ func BenchmarkClose(b *testing.B) {
 			}))
 		}
 	})
+	b.Run("explain", func(b *testing.B) {
+		var ref attribution.Ref
+		enough := errors.New("enough")
+		_, err := caller.ExportCosts(b.Context(), "", app.CostsExport{Months: []domain.Interval{month}}, func(columns []costs.Column) (app.RowWriter, error) {
+			at := slices.IndexFunc(columns, func(c costs.Column) bool { return c.Name == "x_AllocationId" })
+			return rowFunc(func(row []string) (err error) {
+				if ref, err = attribution.ParseRef(row[at]); err == nil && ref.Hour > month.From+domain.Day {
+					err = enough
+				}
+				return err
+			}), nil
+		})
+		if !errors.Is(err, enough) {
+			b.Fatal(err)
+		}
+		for range b.N {
+			report(b, measure(b, func() error {
+				_, err := caller.ExplainAllocation(b.Context(), "", ref)
+				return err
+			}))
+		}
+	})
 	var cells [][]string // some rows, written again and again by encoding/csv
 	rows := 0
 	cpu := map[string]time.Duration{}
@@ -135,6 +159,11 @@ func BenchmarkClose(b *testing.B) {
 		}
 	})
 }
+
+// rowFunc is a writer of rows.
+type rowFunc func(row []string) error
+
+func (f rowFunc) Write(row []string) error { return f(row) }
 
 // remembered keeps some of the rows that it writes.
 type remembered struct {

@@ -16,7 +16,8 @@ type CreditNote struct {
 	Kind     NoteKind `json:"kind"`
 	Corrects string   `json:"corrects"` // number of the statement that it cancels
 	Currency string   `json:"currency"`
-	// Amount is the sum of Corrections, rounded once: negative on a credit note, positive on a debit note.
+	// Amount is the sum of Corrections in minor units: negative on a credit note, positive on a debit note. It is rounded
+	// once for each invoice, so that the notes of all workspaces add up to what was posted about it.
 	Amount      attribution.Minor     `json:"amount"`
 	Corrections []StatementCorrection `json:"corrections"`
 }
@@ -30,21 +31,15 @@ const (
 	NoteDebit  NoteKind = "debit_note"
 )
 
-// note makes a note for each statement and currency whose corrections do not add up to zero, and what is due.
-func (s *CostStatement) note() {
+// note makes a note for each statement and currency whose corrections do not round to zero, and what is due. amounts are
+// those of notes, by the number of the statement and currency.
+func (s *CostStatement) note(amounts map[[2]string]attribution.Minor) {
 	s.Notes, s.Due = []CreditNote{}, []Due{}
-	sums := map[[2]string]attribution.Amount{}
-	for i := range s.Corrections {
-		c := &s.Corrections[i]
-		of := [2]string{c.Corrects, c.Currency}
-		sums[of] = sums[of].Add(c.Billed)
-	}
 	due := map[string]attribution.Minor{}
 	for i := range s.Totals {
 		due[s.Totals[i].Currency] = s.Totals[i].BilledMinor
 	}
-	for of, sum := range sums {
-		amount := sum.Minor(of[1])
+	for of, amount := range amounts {
 		if have, ok := due[of[1]]; ok {
 			due[of[1]] = have.Add(amount)
 		} else {

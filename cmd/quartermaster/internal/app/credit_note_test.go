@@ -8,7 +8,7 @@ import (
 	"quartermaster/projections/costs"
 )
 
-// A note is the sum of a statement's corrections in a currency, rounded once. What is due are the notes and what is charged.
+// A note is what was posted about a statement in a currency. What is due are the notes and what is charged.
 func TestNotesOnStatements(t *testing.T) {
 	amount := func(text string) attribution.Amount {
 		a, err := attribution.ParseAmount(text)
@@ -29,7 +29,11 @@ func TestNotesOnStatements(t *testing.T) {
 			of("2026-05/search/11111111", "EUR", "3"), of("2026-05/search/11111111", "EUR", "-3"),
 		},
 	}
-	s.note()
+	s.note(map[[2]string]attribution.Minor{
+		{"2026-06/search/22222222", "USD"}: amount("-0.01").Minor("USD"),
+		{"2026-05/search/11111111", "USD"}: amount("2.50").Minor("USD"), {"2026-05/search/11111111", "JPY"}: amount("-11").Minor("JPY"),
+		{"2026-05/search/11111111", "EUR"}: amount("0").Minor("EUR"),
+	})
 	type brief struct{ Number, Kind, Corrects, Currency, Amount string }
 	var have []brief
 	for _, n := range s.Notes {

@@ -82,6 +82,10 @@ func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interva
 		if err != nil {
 			return err
 		}
+		notes, err := costs.Notes(posted)
+		if err != nil {
+			return err
+		}
 		q := costs.EachWorkspace{Month: month, Only: workspace, By: statementReports}
 		for i := range posted {
 			if workspace == "" || posted[i].Workspace == workspace {
@@ -107,15 +111,19 @@ func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interva
 			if shared != nil {
 				s.Loaded = shared.Of(name)
 			}
+			amounts := map[[2]string]attribution.Minor{}
 			for i := range posted {
-				if posted[i].Workspace != name {
+				p := &posted[i]
+				if p.Workspace != name {
 					continue
 				}
-				if err := s.correct(&posted[i], func(m domain.Interval) *costs.ClosedBooks { return costs.BooksOf(closes, m) }); err != nil {
+				corrects, err := s.correct(p, func(m domain.Interval) *costs.ClosedBooks { return costs.BooksOf(closes, m) })
+				if err != nil {
 					return err
 				}
+				amounts[[2]string{corrects, p.Currency}] = notes[costs.NoteOf{Month: p.Period, Workspace: name, Currency: p.Currency}]
 			}
-			s.note()
+			s.note(amounts)
 			out = append(out, *s)
 		}
 		return nil
@@ -176,11 +184,11 @@ func newStatement(month domain.Interval, workspace string, of []*costs.Report) *
 	return s
 }
 
-// correct adds a posting about the workspace.
-func (s *CostStatement) correct(p *costs.Posting, books func(domain.Interval) *costs.ClosedBooks) error {
+// correct adds a posting about the workspace, and returns the number of the statement that it corrects.
+func (s *CostStatement) correct(p *costs.Posting, books func(domain.Interval) *costs.ClosedBooks) (string, error) {
 	month, err := projections.ParseMonth(p.Period)
 	if err != nil {
-		return fmt.Errorf("a posting about %q: %w", p.Period, err)
+		return "", fmt.Errorf("a posting about %q: %w", p.Period, err)
 	}
 	corrects := statementNumber(month, s.Workspace, books(month))
 	i := slices.IndexFunc(s.Corrections, func(c StatementCorrection) bool {
@@ -198,5 +206,5 @@ func (s *CostStatement) correct(p *costs.Posting, books func(domain.Interval) *c
 			c.Causes = slices.Insert(c.Causes, at, cause)
 		}
 	}
-	return nil
+	return corrects, nil
 }
