@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"strings"
 
@@ -89,18 +89,17 @@ const roundingAdjustmentPrefix = "invoice:"
 // closed, if not nil, is asked first about each of these months. It returns the explanation of what
 // was kept, or nil if the month is open or has no such allocation.
 func Explain(view projections.View, ref attribution.Ref, closed func(domain.Interval) (*Explanation, error)) (*Explanation, error) {
-	sources, err := allocationSources(view, ref)
-	if err != nil {
-		return nil, err
-	}
 	var missing error
-	for i := range sources {
+	for source, err := range allocationSources(view, ref) {
+		if err != nil {
+			return nil, err
+		}
 		if closed != nil {
-			if x, err := closed(sources[i].month); x != nil || err != nil {
+			if x, err := closed(source.month); x != nil || err != nil {
 				return x, err
 			}
 		}
-		x, err := explainIn(view, ref, &sources[i])
+		x, err := explainIn(view, ref, source)
 		if !errors.Is(err, ErrNoAllocation) {
 			return x, err
 		}
@@ -201,83 +200,109 @@ type allocationSource struct {
 	whole  ExplainedLine
 }
 
-// allocationSources returns where an allocation may be, last month first. For a rounding
-// adjustment, the invoice's own month comes before all others.
-func allocationSources(view projections.View, ref attribution.Ref) ([]allocationSource, error) {
+// allocationSources yields where an allocation may be, last month first. For a rounding adjustment, the invoice's own
+// month comes before all others. If it is nowhere, it yields an error that says what there is.
+func allocationSources(view projections.View, ref attribution.Ref) iter.Seq2[*allocationSource, error] {
+	return func(yield func(*allocationSource, error) bool) {
+		found, err := eachSource(view, ref, func(s *allocationSource) bool { return yield(s, nil) })
+		if err == nil && !found {
+			err = noSource(view, ref)
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+func eachSource(view projections.View, ref attribution.Ref, yield func(*allocationSource) bool) (found bool, err error) {
 	scope := domain.AccountKey(ref.Issuer, ref.Account)
+	months, err := BillingMonths(view)
+	if err != nil {
+		return false, err
+	}
+	for _, month := range slices.Backward(months) {
+		k := projections.Key{Table: projections.TableBillingLines, Scope: scope, ID: ref.Line, Hour: projections.MonthStart(month.From)}
+		row, err := view.Get(k)
+		if err != nil {
+			return found, fmt.Errorf("read billing line %q: %w", ref.Line, err)
+		}
+		h, ok := row.(*projections.History)
+		if !ok {
+			continue
+		}
+		if line := ledgerLine(k, h); line != nil {
+			found = true
+			if !yield(&allocationSource{month, line.Event, &line.BillingLine, ExplainedLine{Corrects: line.Corrects, Reason: line.Reason, Stated: line.Stated}}) {
+				return true, nil
+			}
+		}
+	}
 	invoice, roundingAdjustment := strings.CutPrefix(ref.Line, roundingAdjustmentPrefix)
-	var sources []allocationSource
+	if !roundingAdjustment {
+		return found, nil
+	}
+	k := projections.Key{Table: projections.TableInvoices, Scope: scope, ID: invoice}
+	row, err := view.Get(k)
+	if err != nil {
+		return found, fmt.Errorf("read invoice %q: %w", invoice, err)
+	}
+	h, ok := row.(*projections.History)
+	if !ok {
+		return found, nil
+	}
+	v := h.Latest()
+	own := projections.MonthOf(v.Event.(*domain.InvoiceReceived).BillingPeriod)
+	if !yield(&allocationSource{month: own, event: ledgerEvent(k, v)}) {
+		return true, nil
+	}
+	named := map[int64]bool{} // other months with lines that name the invoice
+	err = view.Scan(projections.Query{Table: projections.TableBillingLines, Scope: scope}, func(k projections.Key, row projections.Row) error {
+		if k.Scope != scope || k.Hour == projections.MonthStart(own.From) { // an empty scope selects all
+			return nil
+		}
+		if line := ledgerLine(k, row.(*projections.History)); line != nil && line.InvoiceID == invoice {
+			named[k.Hour] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return true, fmt.Errorf("read billing lines: %w", err)
+	}
+	for _, month := range slices.Backward(months) {
+		if named[projections.MonthStart(month.From)] && !yield(&allocationSource{month: month, event: ledgerEvent(k, v)}) {
+			break
+		}
+	}
+	return true, nil
+}
+
+// noSource says what there is instead of a line, at the first step that fails.
+func noSource(view projections.View, ref attribution.Ref) error {
+	scope := domain.AccountKey(ref.Issuer, ref.Account)
 	var some, accounts []string
 	lines := 0
-	months := map[int64]bool{} // months with lines that name the invoice
-	billed := projections.Query{Table: projections.TableBillingLines, Scope: scope}
-	err := view.Scan(billed, func(k projections.Key, row projections.Row) error {
-		if k.Scope != scope { // an empty scope selects all
+	err := view.Scan(projections.Query{Table: projections.TableBillingLines}, func(k projections.Key, _ projections.Row) error {
+		if n := len(accounts); n == 0 || accounts[n-1] != k.Scope {
+			accounts = append(accounts, k.Scope)
+		}
+		if k.Scope != scope {
 			return nil
 		}
 		if lines++; len(some) < offeredAllocations {
 			some = append(some, k.ID)
 		}
-		if k.ID != ref.Line && !roundingAdjustment {
-			return nil
-		}
-		line := ledgerLine(k, row.(*projections.History))
-		if line == nil {
-			return nil
-		}
-		if roundingAdjustment && line.InvoiceID == invoice {
-			months[k.Hour] = true
-		}
-		if k.ID == ref.Line {
-			sources = append(sources, allocationSource{
-				projections.BillingMonth(domain.Instant(k.Hour) * domain.Hour), line.Event, &line.BillingLine,
-				ExplainedLine{Corrects: line.Corrects, Reason: line.Reason, Stated: line.Stated},
-			})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read billing lines: %w", err)
-	}
-	slices.Reverse(sources)
-	if roundingAdjustment {
-		k := projections.Key{Table: projections.TableInvoices, Scope: scope, ID: invoice}
-		row, err := view.Get(k)
-		if err != nil {
-			return nil, fmt.Errorf("read invoice %q: %w", invoice, err)
-		}
-		if h, ok := row.(*projections.History); ok {
-			v := h.Latest()
-			own := projections.MonthOf(v.Event.(*domain.InvoiceReceived).BillingPeriod)
-			delete(months, projections.MonthStart(own.From))
-			sources = append(sources, allocationSource{month: own, event: ledgerEvent(k, v)})
-			for _, m := range slices.Backward(slices.Sorted(maps.Keys(months))) {
-				month := projections.BillingMonth(domain.Instant(m) * domain.Hour)
-				sources = append(sources, allocationSource{month: month, event: ledgerEvent(k, v)})
-			}
-		}
-	}
-	if len(sources) > 0 {
-		return sources, nil
-	}
-	// Say what exists, at the first step that fails.
-	if lines > 0 {
-		return nil, fmt.Errorf("%w: issuer %q and account %q have %d lines and none is %q; such as %s",
-			ErrNoAllocation, ref.Issuer, ref.Account, lines, ref.Line, strings.Join(some, ", "))
-	}
-	err = view.Scan(projections.Query{Table: projections.TableBillingLines}, func(k projections.Key, _ projections.Row) error {
-		if n := len(accounts); n == 0 || accounts[n-1] != k.Scope {
-			accounts = append(accounts, k.Scope)
-		}
 		return nil
 	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read billing lines: %w", err)
+		return fmt.Errorf("read billing lines: %w", err)
 	case len(accounts) == 0:
-		return nil, fmt.Errorf("%w: there is no billing line yet", ErrNoAllocation)
+		return fmt.Errorf("%w: there is no billing line yet", ErrNoAllocation)
+	case lines > 0:
+		return fmt.Errorf("%w: issuer %q and account %q have %d lines and none is %q; such as %s",
+			ErrNoAllocation, ref.Issuer, ref.Account, lines, ref.Line, strings.Join(some, ", "))
 	}
-	return nil, fmt.Errorf("%w: no line of issuer %q and account %q; there are: %s",
+	return fmt.Errorf("%w: no line of issuer %q and account %q; there are: %s",
 		ErrNoAllocation, ref.Issuer, ref.Account, strings.Join(accounts[:min(len(accounts), offeredAllocations)], ", "))
 }
 
