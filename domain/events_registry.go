@@ -166,14 +166,15 @@ const (
 	BudgetAccrual BudgetBasis = "accrual"
 )
 
-// BudgetSet grants a workspace an amount for a period. It is compared with costs, and not enforced: plans
-// ignore it, whether Hard is set or not, and nobody is notified.
+// BudgetSet grants a workspace an amount for a period. It is compared with costs, and nobody is
+// notified. A hard one of the root workspace bounds plans whose horizon has begun when its period
+// begins.
 type BudgetSet struct {
 	Budget string      `json:"budget"`
 	Period Interval    `json:"period"`
 	Amount Money       `json:"amount"`
 	Basis  BudgetBasis `json:"basis"`
-	Hard   bool        `json:"hard"` // meant to bind plans, where a soft one only warns; not yet enforced
+	Hard   bool        `json:"hard"` // bounds plans, if it is of the root workspace
 }
 
 // RoundTrip is the network round-trip time to another region.

@@ -244,3 +244,51 @@ func TestMix(t *testing.T) {
 		t.Errorf("left out %v", plan.Excluded)
 	}
 }
+
+// Ten machines are needed for 2,208 hours, at 10 on demand. Paid ahead in June a machine costs 15,000
+// for all of them. June's budget of 100,000 allows three: 3 × 15,000 + 7 × 7,200 = 95,400.
+func TestHardBudget(t *testing.T) {
+	p := even("2026-06-01", 10)
+	p.Offers = append(p.Offers, sold("ahead", domain.OfferReserved, "0", 3, func(o *domain.OfferQuoted) {
+		o.Upfront, o.ValidTo = dec("15000"), at("2026-06-02")
+	}))
+	q := over(3, p)
+	equal(t, "without a budget", one(t, q).Cost, "150000")
+	june := Budget{ID: "june", Basis: domain.BudgetCash, Amount: domain.Money{Amount: dec("100000"), Currency: "USD"}, Period: domain.Interval{From: at("2026-06-01"), To: at("2026-07-01")}}
+	euros, year, part := june, june, june
+	euros.ID, euros.Amount.Currency = "euros", "EUR"
+	year.ID, year.Period.From = "year", at("2026-01-01")
+	part.ID, part.Period.To = "part", at("2026-06-16")
+	q.Budgets = []Budget{year, euros, june, part}
+	plan := compute(t, q)
+	got := &plan.Regions[0].Pools[0]
+	if bought(got) != "3 ahead from 06-01 to 09-01" || !got.Calendar[0].Cash.Equal(dec("95400")) {
+		t.Errorf("bought %s, June %s", bought(got), got.Calendar[0].Cash)
+	}
+	near(t, "cost", plan.Total.Cost, "199560") // 3 × 15,000 + 7 × 22,080
+	if len(plan.Notes) != 3 || !strings.Contains(plan.Notes[0], "euros") || !strings.Contains(plan.Notes[1], "month") || !strings.Contains(plan.Notes[2], "begins before the horizon") {
+		t.Errorf("notes %q", plan.Notes)
+	}
+	// One budget couples pools that share nothing else.
+	other := even("2026-06-01", 1)
+	other.Kind = "L"
+	q.Pools = append(q.Pools, other)
+	if c := compute(t, q).Components; len(c) != 1 || !strings.Contains(c[0].By[0], "hard budget june of 100000 USD (cash)") {
+		t.Errorf("components %+v", c)
+	}
+}
+
+// Hardware to own is capacity that is paid once and has an hourly cost: 36,000 over 36 months of which
+// the horizon has one, and 1 an hour.
+func TestHardwareToOwn(t *testing.T) {
+	p := even("2026-06-01", 10)
+	p.Offers = append(p.Offers, sold("dgx", domain.OfferOwned, "1", 36, func(o *domain.OfferQuoted) { o.Upfront = dec("36000") }))
+	p.Quotas = []Quota{{Provider: "aws", GPUs: 3}}
+	got := one(t, over(1, p))
+	if bought(got) != "10 dgx from 06-01 to 06-01" || !got.Purchases[0].Guaranteed || got.Purchases[0].Kind != domain.OfferOwned {
+		t.Fatalf("bought %s: %+v", bought(got), got.Purchases)
+	}
+	if got.Served.Guaranteed != 7200 || !got.Cost.GreaterThan(dec("17000")) || !got.Cost.LessThan(dec("18000")) {
+		t.Errorf("served %+v at %s", got.Served, got.Cost) // 10 × (36,000 × 720/26,304 + 720)
+	}
+}

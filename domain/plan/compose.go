@@ -84,7 +84,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 		r.add(&pool.Amounts)
 		r.Calendar = sumMonths(r.Calendar, pool.Calendar)
 	}
-	p.Expiry, p.Ignored = c.ladder(), c.ignored()
+	p.Expiry, p.Ignored, p.Notes = c.ladder(), c.ignored(), c.notes
 	c.pack(p)
 	for i := range p.Regions {
 		r := &p.Regions[i]
@@ -150,6 +150,34 @@ func (c *composer) take(pools []Pool) {
 		c.pools = append(c.pools, k)
 	}
 	c.assign()
+	c.fund()
+}
+
+// fund takes the budgets that can bind the plan, and notes why others do not.
+func (c *composer) fund() {
+	budgets := slices.Clone(c.q.Budgets)
+	slices.SortFunc(budgets, func(x, y Budget) int { return cmp.Compare(x.ID, y.ID) })
+	for _, b := range budgets {
+		why := ""
+		switch {
+		case b.Period.To != 0 && b.Period.To <= c.span[0].From || b.Period.From >= c.end():
+			continue
+		case b.Amount.Currency != c.a.Currency:
+			why = c.foreign(b.Amount.Currency)
+		case b.Period.From < c.span[0].From:
+			why = "it begins before the horizon, and what was spent of it before is not known here: set one for the rest of its period"
+		case c.within(b.Period.From) || c.within(b.Period.To):
+			why = "it does not begin and end with a month"
+		default:
+			basis := instance.Cash
+			if b.Basis == domain.BudgetAccrual {
+				basis = instance.Accrual
+			}
+			c.budget = append(c.budget, instance.Budget{ID: b.ID, Basis: basis, Interval: b.Period, Amount: b.Amount.Amount})
+			continue
+		}
+		c.notes = append(c.notes, fmt.Sprintf("hard budget %s does not bound the plan: %s", b.ID, why))
+	}
 }
 
 // composer turns a question into a plan.
@@ -159,7 +187,9 @@ type composer struct {
 	growth growth
 	span   []domain.Interval // the months of the horizon
 	pools  []*candidate      // by region, kind and unit
-	held   []Held            // with the pool that each serves
+	budget []instance.Budget
+	notes  []string
+	held   []Held // with the pool that each serves
 }
 
 // OutOfRangeError is an assumption that is out of range.

@@ -35,8 +35,8 @@ type group struct {
 	overflow []instance.Overflow
 }
 
-// groups finds the pools that cannot be planned separately: those that share a quota, and those
-// that may serve each other's demand. Groups are in the order of their first pool.
+// groups finds the pools that cannot be planned separately: those that share a quota or a budget,
+// and those that may serve each other's demand. Groups are in the order of their first pool.
 func (c *composer) groups(pools []*candidate) []group {
 	of := make([]int, len(pools)) // the first pool of its group
 	for i := range of {
@@ -84,6 +84,11 @@ func (c *composer) groups(pools []*candidate) []group {
 					*s = append(*s, *way)
 				}
 			}
+		}
+	}
+	for _, b := range c.budget {
+		for i := 1; i < len(pools); i++ {
+			join(0, i, fmt.Sprintf("the hard budget %s of %s %s (%s)", b.ID, b.Amount, c.a.Currency, b.Basis))
 		}
 	}
 	var out []group

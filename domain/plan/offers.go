@@ -22,7 +22,7 @@ type shelf struct {
 	left     []ExcludedOffer
 }
 
-// term is an offer of a reservation or capacity block, and the months of the horizon in which it
+// term is an offer of a reservation, a capacity block or hardware to own, and the months of the horizon in which it
 // can begin; at least one.
 type term struct {
 	*domain.OfferQuoted
@@ -67,7 +67,7 @@ func (c *composer) stock(p *Pool) (*shelf, error) {
 			s.onDemand = s.cheaper(s.onDemand, o)
 		case o.Kind == domain.OfferSpot:
 			s.spot = s.cheaper(s.spot, o)
-		case o.Kind == domain.OfferReserved || o.Kind == domain.OfferCapacityBlock:
+		case o.Kind == domain.OfferReserved || o.Kind == domain.OfferCapacityBlock || o.Kind == domain.OfferOwned:
 			c.consider(s, o)
 		default:
 			s.leave(string(o.Kind)+" spans pools and is not planned yet", o)
@@ -88,7 +88,7 @@ func (c *composer) stock(p *Pool) (*shelf, error) {
 		}
 	}
 	s.terms = slices.DeleteFunc(s.terms, func(t term) bool {
-		if !s.uses(t.Market.Provider, t.GuaranteesCapacity) {
+		if !s.uses(t.Market.Provider, t.GuaranteesCapacity || t.Kind == domain.OfferOwned) {
 			s.leave("discount only, and of another provider than the on-demand price whose quota bounds it", t.OfferQuoted)
 			return true
 		}

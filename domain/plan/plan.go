@@ -86,12 +86,22 @@ type Question struct {
 	Packings []Packing
 	// Regions hold the distances between regions, for serving demand elsewhere.
 	Regions []Region
+	// Budgets are hard ones for all that is bought.
+	Budgets []Budget
 	// FX is the value of one unit of another currency in the plan's currency. An instance of the
 	// question is in one currency; a plan leaves out what is priced in others.
 	FX map[string]domain.Decimal
 	// Draws returns a source of random draws for a stream number; equal numbers give equal sources,
 	// and Assumptions.Seed decides which. It is needed for forecast demand.
 	Draws func(stream uint64) func() uint64 `json:"-"`
+}
+
+// Budget bounds the money of a period, as paid or as accrued.
+type Budget struct {
+	ID     string
+	Basis  domain.BudgetBasis
+	Period domain.Interval // To 0: without end
+	Amount domain.Money
 }
 
 // Packing is the fleet of a region and the workloads that should run on it.
@@ -203,6 +213,8 @@ type Plan struct {
 	// Ignored are commitments that extend into the horizon and serve nothing in the plan. Their
 	// cost is in no amount, and their savings in no decision.
 	Ignored []Ignored `json:"ignored_commitments,omitempty"`
+	// Notes are remarks on the plan as a whole.
+	Notes []string `json:"notes,omitempty"`
 	// Excluded names the pools that are not in the answer, and why.
 	Excluded []ExcludedPool `json:"excluded"`
 	// Components are the groups of pools that share something and are planned together.

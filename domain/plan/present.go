@@ -274,7 +274,7 @@ func (c *composer) purchases(k *candidate, a *instance.Answer) []Purchase {
 		y := Purchase{
 			Provider: o.Market.Provider, Offer: o.Offer, Kind: o.Kind, SKU: o.SKU, GPUModel: o.GPUModel,
 			Units: b.Units, GPUs: b.Units * k.shelf.gpus, Term: b.Term, Upfront: b.Upfront, Hourly: b.Hourly, Cost: b.Cost,
-			Guaranteed: o.GuaranteesCapacity, Generated: o.Generated, Citation: o.Citation,
+			Guaranteed: o.GuaranteesCapacity || o.Kind == domain.OfferOwned, Generated: o.Generated, Citation: o.Citation,
 			Worth: b.Worth, Reason: b.Reason,
 		}
 		if o.LeadTimeHours > 0 {

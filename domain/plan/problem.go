@@ -52,7 +52,7 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 		Epoch: instance.Months, Epochs: len(c.span),
 		AnnualRate: q.Assumptions.AnnualRate, Salvage: q.Assumptions.Salvage,
 		Regions: []instance.Region{}, Pools: []instance.Pool{}, Demands: []instance.Demand{}, Offers: []instance.Offer{},
-		Overflow: g.overflow,
+		Overflow: g.overflow, Budgets: c.budget,
 	}
 	if len(q.Only) > 0 {
 		in.Name += " " + strings.Join(q.Only, " ")
@@ -172,6 +172,7 @@ func divisor(a, b int) int {
 func (q *Question) exchanged() *Question {
 	out := *q
 	own := q.Assumptions.Currency
+	out.Budgets = slices.Clone(q.Budgets)
 	rate := func(currency string) (domain.Decimal, bool) {
 		r, ok := q.FX[currency]
 		return r, ok && currency != own
@@ -185,6 +186,12 @@ func (q *Question) exchanged() *Question {
 			if r, ok := rate(o.Currency); ok {
 				o.Hourly, o.Upfront, o.Currency = o.Hourly.Mul(r), o.Upfront.Mul(r), own
 			}
+		}
+	}
+	for i := range out.Budgets {
+		b := &out.Budgets[i].Amount
+		if r, ok := rate(b.Currency); ok {
+			b.Amount, b.Currency = b.Amount.Mul(r), own
 		}
 	}
 	out.Held = slices.Clone(q.Held)
@@ -276,6 +283,10 @@ func (c *composer) offer(pool string, t *term) instance.Offer {
 	}
 	if out.From <= c.span[0].From {
 		out.From = 0
+	}
+	if t.Kind == domain.OfferOwned {
+		// What running it costs is its hourly price.
+		out.GuaranteesCapacity, out.Owned = true, &instance.Owned{PUE: decimal.NewFromInt(1)}
 	}
 	return out
 }

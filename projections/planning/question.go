@@ -69,7 +69,10 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 	if err != nil {
 		return nil, err
 	}
-	budgets, err := latencyBudgets(view, at)
+	if q.Budgets, err = planBudgets(view, a); err != nil {
+		return nil, err
+	}
+	declared, err := declaredNeeds(view, at)
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +140,12 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 		for _, w := range loads[k.Region] {
 			if w.GPUMilli > 0 && (len(w.Models) == 0 || slices.Contains(w.Models, k.Kind)) {
 				p.Mix = append(p.Mix, w)
-				if budget := budgets[w.ID]; len(p.Mix) == 1 || budget < p.LatencyMicros {
+				if budget := declared[w.ID].latency; len(p.Mix) == 1 || budget < p.LatencyMicros {
 					p.LatencyMicros = budget
 				}
 			}
 		}
+		interrupt(p, declared)
 		q.Pools = append(q.Pools, *p)
 	}
 	return q, nil
@@ -177,13 +181,59 @@ func planRegions(view projections.View, at domain.Instant) ([]plan.Region, error
 	return out, nil
 }
 
-// latencyBudgets returns the round-trip limits of deployments, by workload id.
-func latencyBudgets(view projections.View, at domain.Instant) (map[string]uint64, error) {
-	out := map[string]uint64{}
+// planBudgets returns the hard budgets of the root workspace, which pays for what plans buy.
+func planBudgets(view projections.View, a *registry.Authority) ([]plan.Budget, error) {
+	var out []plan.Budget
+	err := view.Scan(projections.Query{Table: projections.TableBudgets, Scope: a.Root()}, func(k projections.Key, row projections.Row) error {
+		v := a.Latest(k, row.(*projections.History))
+		if v == nil {
+			return nil
+		}
+		if b := v.Event.(*domain.BudgetSet); b.Hard {
+			out = append(out, plan.Budget{ID: b.Budget, Basis: b.Basis, Period: b.Period, Amount: b.Amount})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read budgets: %w", err)
+	}
+	return out, nil
+}
+
+// need is what a deployment says of its work.
+type need struct {
+	latency       uint64 // round-trip limit in microseconds; 0: none
+	interruptible bool
+}
+
+// interrupt bounds the share of a pool that may run on spot by the share of its declared GPUs that
+// is interruptible, where a deployment says so. Without a policy the declared share counts.
+func interrupt(p *plan.Pool, declared map[string]need) {
+	all, may := decimal.Zero, decimal.Zero
+	for i := range p.Mix {
+		w := &p.Mix[i]
+		gpus := decimal.NewFromInt(int64(w.Replicas)).Mul(decimal.NewFromInt(w.GPUMilli))
+		all = all.Add(gpus)
+		if declared[w.ID].interruptible {
+			may = may.Add(gpus)
+		}
+	}
+	if !may.IsPositive() {
+		return
+	}
+	share := may.DivRound(all, 12)
+	if p.SpotShare.IsZero() || share.LessThan(p.SpotShare) {
+		p.SpotShare = share
+	}
+}
+
+// declaredNeeds returns what deployments say of their work, by workload id.
+func declaredNeeds(view projections.View, at domain.Instant) (map[string]need, error) {
+	out := map[string]need{}
 	err := view.Scan(projections.Query{Table: projections.TableDeployments}, func(k projections.Key, row projections.Row) error {
 		if v := row.(*projections.History).At(at); v != nil {
 			if d, ok := v.Event.(*domain.DeploymentChanged); ok {
-				out[k.Scope+"/"+d.Deployment] = d.LatencyMicros
+				out[k.Scope+"/"+d.Deployment] = need{d.LatencyMicros, d.Interruptible}
 			}
 		}
 		return nil

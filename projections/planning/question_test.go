@@ -266,3 +266,40 @@ func TestPlanQuestionFailuresOfMachines(t *testing.T) {
 		}
 	})
 }
+
+// What deployments say is interruptible may run on spot, at most what a policy allows. Hard budgets of
+// the root workspace bind plans; those of others and soft ones do not.
+func TestPlanQuestionInterruptibleAndBudgets(t *testing.T) {
+	const h100 = "NVIDIA H100 80GB HBM3"
+	budget := func(workspace, id string, hard bool) domain.Envelope {
+		return storetest.Root.Sign(domain.Envelope{Workspace: workspace, Time: storetest.Start, Event: &domain.BudgetSet{
+			Budget: id, Period: storetest.Days(0, 31), Amount: domain.Money{Amount: storetest.Dec("1000"), Currency: "USD"}, Basis: domain.BudgetCash, Hard: hard,
+		}})
+	}
+	for _, c := range []struct{ policy, want string }{{"", "0.25"}, {"0.1", "0.1"}, {"0.9", "0.25"}} {
+		l := storetest.NewLog()
+		l.Append(buyer(storetest.Start)...)
+		l.Append(
+			storetest.Cluster("c1", "acme", "aws", storetest.Frankfurt.Region, storetest.Start), storetest.Node("c1", "n1", h100, 8, storetest.Start),
+			wanted("c1", "a", "acme", "", h100, 0, 3000, 0),
+			deployed("c1", "acme", domain.DeploymentChanged{Deployment: "serve", Need: domain.GPUNeed{Count: 2}, Replicas: 3}),
+			deployed("c1", "acme", domain.DeploymentChanged{Deployment: "batch", Need: domain.GPUNeed{Count: 1}, Replicas: 2, Interruptible: true}),
+			budget("home", "hard", true), budget("home", "soft", false), budget("acme", "theirs", true),
+		)
+		if c.policy != "" {
+			l.Append(policy(storetest.Root, "home", domain.PolicySet{Policy: "all", Kind: domain.PolicySpotShare, Share: domain.NullDecimal{Decimal: storetest.Dec(c.policy), Valid: true}}))
+		}
+		storetest.FoldView(t, l, func(v projections.View) {
+			q, err := planning.Question(v, storetest.Start+domain.Day, nil, plan.Assumptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(q.Pools) != 1 || !q.Pools[0].SpotShare.Equal(storetest.Dec(c.want)) {
+				t.Errorf("policy %q: spot share %s, want %s", c.policy, q.Pools[0].SpotShare, c.want)
+			}
+			if len(q.Budgets) != 1 || q.Budgets[0].ID != "hard" {
+				t.Errorf("budgets %+v", q.Budgets)
+			}
+		})
+	}
+}

@@ -648,8 +648,8 @@ func (x *QuotaSet) GetEffectiveFrom() int64 {
 	return 0
 }
 
-// BudgetSet grants a workspace an amount for a period. It is recorded but not yet enforced: no
-// plan observes it, even if it is hard, and nobody is notified.
+// BudgetSet grants a workspace an amount for a period. It is compared with costs. A hard one of the
+// root workspace bounds plans whose horizon has begun when its period begins. Nobody is notified.
 type BudgetSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Budget        string                 `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`

@@ -44,14 +44,20 @@ type Notice struct {
 	Notice string      `json:"notice"`
 }
 
-// notYetEnforced is the notice on quotas and budgets of workspaces.
+// notWatched is the notice on budgets of workspaces.
+const notWatched = "recorded, and compared with costs; a hard one of the root workspace bounds plans from its period on, " +
+	"and nobody is notified when one is exceeded"
+
+// notYetEnforced is the notice on quotas of workspaces.
 const notYetEnforced = "recorded, and not yet enforced: no plan keeps to it, and nobody is notified when it is exceeded"
 
 // noticeOf returns the notice on a declaration, whether it changes anything or not.
 func noticeOf(env *domain.Envelope) (Notice, bool) {
 	switch env.Event.(type) {
-	case *domain.QuotaSet, *domain.BudgetSet:
+	case *domain.QuotaSet:
 		return Notice{Type: env.Event.Type(), Of: scopeOf(env), Name: env.Subject, Notice: notYetEnforced}, true
+	case *domain.BudgetSet:
+		return Notice{Type: env.Event.Type(), Of: scopeOf(env), Name: env.Subject, Notice: notWatched}, true
 	}
 	return Notice{}, false
 }

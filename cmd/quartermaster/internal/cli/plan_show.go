@@ -61,6 +61,9 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 			money(r.Least), money(r.Most), money(r.P50), money(*p.Total.CVaR))
 	}
 	fmt.Fprintf(a.out, "cost and \"%s\" include what is still owed and a penalty for unserved hours (%s in \"%[1]s\"); \"%[3]s\" includes neither\n", plan.BuyNothing, money(p.Total.CurrentPenalty), plan.WithoutQuota)
+	for _, n := range p.Notes {
+		fmt.Fprintln(a.out, n)
+	}
 	a.showIgnored(p.Ignored)
 	a.showComponents(p, as.Currency)
 	a.showPlanBaselines(p)
