@@ -16,6 +16,8 @@ import (
 	"quartermaster/domain/linear"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/check"
+	"quartermaster/domain/procurement/check/certificate"
+	"quartermaster/domain/procurement/check/question"
 	"quartermaster/domain/procurement/joint"
 	"quartermaster/domain/reliability"
 )
@@ -31,12 +33,36 @@ func Methods() []string {
 // Solve answers an instance. lp may be nil; an instance with a component that needs a linear
 // programming solver is then refused with an error that wraps [linear.ErrUnavailable]. An instance
 // that cannot be satisfied is refused with [Infeasible], and one that violates a rule with
-// [Faults]. The answer has passed the checker.
+// [Faults]. The answer has passed both checkers: that of its solutions, and [Follows].
 func Solve(ctx context.Context, in *Instance, lp linear.Solver) (*Answer, error) {
-	return SolveUntil(ctx, ctx, in, lp, 0)
+	a, err := SolveUntil(ctx, ctx, in, lp, 0)
+	if err == nil {
+		err = Follows(ctx, in, a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
-// SolveUntil is [Solve] that stops searching when until ends. It then returns the best known answer
+// Follows holds an answer against the document of its instance, with the checker that reads that by
+// itself (package question). Its error wraps [check.ErrRejected] if the answer does not follow.
+func Follows(ctx context.Context, in *Instance, a *Answer) error {
+	asked, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("write the instance: %w", err)
+	}
+	answered, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	if _, err = certificate.Check(ctx, asked, answered); errors.Is(err, question.ErrRejected) {
+		return fmt.Errorf("%w: %w", check.ErrRejected, err)
+	}
+	return err
+}
+
+// SolveUntil is [Solve] without the check against the document, that stops searching when until ends. It then returns the best known answer
 // with the bound proven so far, and marks it (Answer.Interrupted). Buying nothing is such an answer
 // if it keeps the posture, budgets and limits. If no answer is known, the error is until's. The
 // search for coupled pools also ends at an effort (see [joint.SolveWithin]), which does not mark the

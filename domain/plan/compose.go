@@ -20,7 +20,6 @@ import (
 	"quartermaster/domain/linear"
 	"quartermaster/domain/packing"
 	"quartermaster/domain/procurement/check"
-	asked "quartermaster/domain/procurement/check/question"
 )
 
 // MaxMonths bounds the horizon.
@@ -30,7 +29,7 @@ const MaxMonths = 120
 var latest = domain.InstantOf(time.Date(2240, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // Compute answers a question. It returns an [OutOfRangeError] when an assumption is out of range.
-// It returns an error that wraps check.ErrRejected or asked.ErrRejected when a checker rejects an
+// It returns an error that wraps check.ErrRejected when a checker rejects an
 // answer: then there is no plan, and the solver has a bug.
 //
 // lp plans pools together that share something, and least orders. Without one (nil or
@@ -63,8 +62,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 			if err := c.present(x, p, planned); err != nil {
 				return nil, err
 			}
-		case ctx.Err() != nil || errors.Is(err, check.ErrRejected) || errors.Is(err, asked.ErrRejected) ||
-			!c.drop(ctx, g, err):
+		case ctx.Err() != nil || errors.Is(err, check.ErrRejected) || !c.drop(ctx, g, err):
 			return nil, fmt.Errorf("%s: %w", listed(namesOf(g.pools)), err)
 		default:
 			p.WithoutSolver = p.WithoutSolver || errors.Is(err, linear.ErrUnavailable)

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -12,7 +11,6 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
 	"quartermaster/domain/linear"
-	"quartermaster/domain/procurement/check/certificate"
 )
 
 // solved is a group of pools with its problem and answers.
@@ -36,7 +34,7 @@ func (c *composer) solve(ctx context.Context, g *group, lp linear.Solver) (*solv
 
 func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, lp linear.Solver) (x *solved, err error) {
 	x = &solved{group: g, in: in}
-	if x.answer, err = instance.Solve(ctx, in, lp); err != nil {
+	if x.answer, err = instance.SolveUntil(ctx, ctx, in, lp, 0); err != nil {
 		return nil, err
 	}
 	if err := instance.EndOfHorizon(ctx, in, x.answer, lp, 0); err != nil {
@@ -45,7 +43,7 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 	if err := instance.Compare(ctx, in, x.answer); err != nil {
 		return nil, err
 	}
-	if err := follows(ctx, in, x.answer); err != nil {
+	if err := instance.Follows(ctx, in, x.answer); err != nil {
 		return nil, err
 	}
 	bare := *in
@@ -68,20 +66,6 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 	}
 	x.low, err = instance.Evaluate(ctx, &low, x.answer.Orders())
 	return x, err
-}
-
-// follows verifies an answer with the checker that reads the problem's document by itself.
-func follows(ctx context.Context, in *instance.Instance, a *instance.Answer) error {
-	asked, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("write the problem: %w", err)
-	}
-	answered, err := json.Marshal(a)
-	if err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	_, err = certificate.Check(ctx, asked, answered)
-	return err
 }
 
 // present adds the answer of a group to a plan, and to the plans of its pools.

@@ -18,7 +18,6 @@ import (
 	"quartermaster/domain/linear"
 	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement/check"
-	"quartermaster/domain/procurement/check/question"
 	"quartermaster/projections"
 	"quartermaster/projections/planning"
 
@@ -122,7 +121,7 @@ func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, know
 		}
 		lp, done := linearSolver()
 		defer done()
-		if p, err = plan.Compute(ctx, asked, lp); errors.Is(err, check.ErrRejected) || errors.Is(err, question.ErrRejected) {
+		if p, err = plan.Compute(ctx, asked, lp); errors.Is(err, check.ErrRejected) {
 			return fmt.Errorf("the checker refuses the solver's answer, so there is no plan; please report this: %w", err)
 		} else if beyond := (*plan.OutOfRangeError)(nil); errors.As(err, &beyond) {
 			return &InvalidError{Err: err}
