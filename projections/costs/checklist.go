@@ -314,20 +314,30 @@ func (c *Checklist) rates(view projections.View, d *Division) error {
 	if err := d.foresee(rates); err != nil {
 		return err
 	}
+	for _, of := range rates.all() {
+		for _, base := range of.bases() {
+			of.of(&attribution.Line{Currency: base}) // of what is posted into the month
+		}
+	}
 	c.Translated, c.Rates = translated, rates.Used()
 	var unknown []string
 	for _, of := range rates.all() {
+		needed := of.bases()
 		for i := range c.Totals {
-			base := c.Totals[i].Currency
+			needed = append(needed, c.Totals[i].Currency)
+		}
+		slices.Sort(needed)
+		for _, base := range slices.Compact(needed) {
 			if base == of.Currency {
 				continue
 			}
 			rate, citation, problem := of.Closing(base)
-			if problem != "" {
+			switch {
+			case problem == "":
+				c.Rates = append(c.Rates, domain.BooksRate{Base: base, Quote: of.Currency, Rate: rate, Kind: domain.FXClosing, Citation: citation})
+			case slices.ContainsFunc(c.Totals, func(t domain.BooksTotal) bool { return t.Currency == base }):
 				unknown = append(unknown, base+" in "+of.Currency)
-				continue
 			}
-			c.Rates = append(c.Rates, domain.BooksRate{Base: base, Quote: of.Currency, Rate: rate, Kind: domain.FXClosing, Citation: citation})
 		}
 	}
 	c.found(CheckRates, 0, false, "")
@@ -352,6 +362,9 @@ func (d *Division) translatedTotals(rates *Rates) ([]domain.BooksTotal, error) {
 		return nil, err
 	}
 	out := booksTotals(r)
+	if len(out) == 0 { // nothing was billed, but something may be posted
+		out = append(out, domain.BooksTotal{Currency: rates.Currency})
+	}
 	if len(rates.entities) == 0 {
 		return out, nil
 	}

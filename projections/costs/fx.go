@@ -278,6 +278,18 @@ func (r *Rates) readStated(view projections.View, a *registry.Authority) error {
 	return nil
 }
 
+// bases returns the currencies that a rate was stated of, in either direction.
+func (r *Rates) bases() (all []string) {
+	for i := range r.stated {
+		for _, currency := range []string{r.stated[i].Base, r.stated[i].Quote} {
+			if currency != r.Currency && !slices.Contains(all, currency) {
+				all = append(all, currency)
+			}
+		}
+	}
+	return all
+}
+
 // FrozenRates returns the rates that a month was closed with. They do not change any more. It returns
 // [ErrNoBooksCurrency] if the month was closed without a translation.
 func FrozenRates(p *domain.ClosePrepared) (*Rates, error) {

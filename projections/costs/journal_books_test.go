@@ -235,6 +235,65 @@ func TestJournalInBooksTies(t *testing.T) {
 	})
 }
 
+// A late line of 5 EUR is posted into June, which has lines in USD or none at all. June freezes the rates that its journal
+// needs: 1.10 on average, and 1.20 at its end.
+func TestJournalInBooksOfOtherCurrencies(t *testing.T) {
+	june := projections.BillingMonth(storetest.MayBill.To)
+	for name, lines := range map[string][]domain.Envelope{
+		"lines in USD": {recorded(billLine("june", "3", func(l *domain.BillingLine) {
+			l.ServiceName, l.InvoiceID, l.BillingPeriodStart, l.BillingPeriodEnd = "Sb", "i-2", june.From, june.To
+			l.ChargePeriodStart, l.ChargePeriodEnd = june.From, june.From+domain.Day
+		}))},
+		"no lines": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := storetest.NewLog()
+			serviceRules(l)
+			l.Append(chart()...)
+			l.Append(account("fx", domain.LedgerFX, "7000", nil), keptIn("", "USD"), keptIn("de", "EUR"))
+			l.Append(rateSet("EUR", "USD", "1.1", domain.FXAverage, june),
+				rateSet("EUR", "USD", "1.2", domain.FXClosing, domain.Interval{From: june.To - domain.Day, To: june.To}))
+			l.Append(lines...)
+			closed := divided(t, l)
+			l.Append(recorded(billLine("late", "5", func(l *domain.BillingLine) { l.BillingCurrency, l.ServiceName = "EUR", "Sb" })))
+			posted, err := costs.Difference(closed, nil, divided(t, l), june, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			storetest.FoldView(t, l, func(v projections.View) {
+				d, err := costs.Divide(v, june, 1<<30)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rates, _, err := frozenRates(v, d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, err := costs.ReadChart(v, june)
+				if err != nil {
+					t.Fatal(err)
+				}
+				j, err := costs.NewJournal(&costs.JournalInput{
+					Division: d, Posted: posted, Chart: c, Close: "close", Statement: statementOf, Rates: rates,
+					Earlier: func(string) (*costs.Rates, error) { return nil, nil },
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range j.Entries {
+					if e.Corrects != "" {
+						got = append(got, fmt.Sprint(e.Account, " ", e.Amount(), " ", e.Currency))
+					}
+				}
+			})
+			if want := []string{"2000 -6.00 USD", "6000 5.50 USD", "7000 0.50 USD"}; !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
 // Without a closing rate there is no journal in the currency of the books.
 func TestJournalWithoutClosingRate(t *testing.T) {
 	l := storetest.NewLog()

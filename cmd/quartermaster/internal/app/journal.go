@@ -87,7 +87,7 @@ func (h *Conn) journalInput(ctx context.Context, v projections.View, closes []re
 	if in.Chart, err = costs.ReadChart(v, of.Period); err != nil {
 		return nil, err
 	}
-	if books && len(of.Proposal().Totals) > 0 {
+	if books {
 		if in.Rates, err = costs.FrozenRates(of.Proposal()); err != nil {
 			return nil, err
 		}
