@@ -185,8 +185,8 @@ func (p *program) verifyCommand() *cobra.Command {
 records, compares it with the manifests, these with the heads, and the heads with the checkpoints.
 
 It exits with 0 if everything is there, unchanged, and covered by a checkpoint; with 1 if something was
-changed; with 5 if something is missing, or newer than every checkpoint. It names the first record of
-each partition that cannot be relied on.
+changed; with 5 if something is missing, or newer than every checkpoint. It names the records that
+cannot be relied on, in up to 100 findings of each partition.
 
 With --signed-by each checkpoint must have that signature. With --witness only checkpoints that every
 such witness cosigned count. With --checkpoint a copy that was kept elsewhere must agree with the

@@ -112,6 +112,8 @@ type row struct {
 	ID    string `json:"id,omitempty"`
 	// Time is the hour, day or month of a row of a table that is split by time.
 	Time domain.Instant `json:"time,omitzero"`
+	// Incarnation is that of a stream.
+	Incarnation uint64 `json:"incarnation,omitempty"`
 	// Change is added, removed or changed; absent in as-of.
 	Change string `json:"change,omitempty"`
 	// Row has the keys of the row's type in package projections; absent in diff.
@@ -119,7 +121,13 @@ type row struct {
 }
 
 func rowOf(k projections.Key) row {
-	return row{Table: k.Table.String(), Scope: k.Scope, ID: k.ID, Time: domain.Instant(k.Hour) * domain.Hour}
+	r := row{Table: k.Table.String(), Scope: k.Scope, ID: k.ID}
+	if k.Table == projections.TableStreams { // split by incarnation
+		r.Incarnation = uint64(k.Hour)
+	} else {
+		r.Time = domain.Instant(k.Hour) * domain.Hour
+	}
+	return r
 }
 
 // line writes one line of an answer of many.
@@ -142,6 +150,9 @@ func (r *row) String() string {
 	}
 	if !r.Time.IsZero() {
 		parts = append(parts, r.Time.String())
+	}
+	if r.Incarnation != 0 {
+		parts = append(parts, fmt.Sprintf("incarnation %d", r.Incarnation))
 	}
 	return strings.Join(parts, "  ")
 }

@@ -607,6 +607,28 @@ var mutations = map[string]mutation{
 	},
 }
 
+// What is wrong with a segment does not hide what is wrong with later ones, and segments between them count.
+func TestVerifyGoesOn(t *testing.T) {
+	s := newServer(t, kafka.Zstd)
+	for n := range 4 {
+		s.add(t, n*100, 100, true)
+		s.checkpoint(t)
+	}
+	files := s.files(t)
+	for _, first := range []int64{100, 300} {
+		m := open(t, files, fmt.Sprintf("manifests/qm.billing/2/%020d.json", first))
+		change(t, m, rand.New(rand.NewPCG(1, 2)))
+	}
+	v := verify(t, files, trusted)
+	var got []string
+	for _, f := range v.Findings {
+		got = append(got, fmt.Sprint(f.Kind, " ", f.First >= 100 && f.Last < 200, " ", f.First >= 300))
+	}
+	if want := []string{"tampered true false", "tampered false true"}; !slices.Equal(got, want) || v.Records != 600 || v.Covered != 500 { // 400 are of another partition
+		t.Errorf("%+v", v)
+	}
+}
+
 // change is set below, because mutations refer to each other.
 var change mutation
 

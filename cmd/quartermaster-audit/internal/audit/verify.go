@@ -95,7 +95,7 @@ type Verified struct {
 	Covered int64 `json:"covered"`
 	// Intact is whether everything is there, unchanged, and covered by an accepted checkpoint.
 	Intact bool `json:"intact"`
-	// Findings are what is wrong: per partition the first, in the order of partitions and offsets.
+	// Findings are what is wrong: up to 100 per partition, in the order of partitions and offsets.
 	Findings []Finding `json:"findings"`
 }
 
@@ -117,7 +117,8 @@ type verifier struct {
 	out    *Verified
 	states map[domain.TopicPartition][]state
 	signed map[domain.TopicPartition]int64 // by checkpoints in manifests
-	bad    map[domain.TopicPartition]bool  // there is a finding already
+	found  map[domain.TopicPartition]int   // findings
+	bad    map[domain.TopicPartition]bool  // its chain was followed, and has findings
 }
 
 // Verify verifies everything. It calls progress with the bytes of each segment. An error means that the
@@ -125,7 +126,7 @@ type verifier struct {
 func (a *Archive) Verify(trust Trust, progress func(bytes int64)) (*Verified, error) {
 	v := &verifier{
 		a, trust, &Verified{Archive: a.ID, Log: a.Log, Signed: trust.Key != nil, Findings: []Finding{}},
-		map[domain.TopicPartition][]state{}, map[domain.TopicPartition]int64{}, map[domain.TopicPartition]bool{},
+		map[domain.TopicPartition][]state{}, map[domain.TopicPartition]int64{}, map[domain.TopicPartition]int{}, map[domain.TopicPartition]bool{},
 	}
 	for _, tp := range domain.AllPartitions() {
 		if err := v.partition(tp, progress); err != nil {
@@ -144,12 +145,15 @@ func (a *Archive) Verify(trust Trust, progress func(bytes int64)) (*Verified, er
 
 func (v *verifier) find(f Finding) { v.out.Findings = append(v.out.Findings, f) }
 
-// about notes the first finding about a partition.
+// mostFindings are listed of a partition.
+const mostFindings = 100
+
+// about notes a finding about a partition. What heads say about one whose chain has findings is no news.
 func (v *verifier) about(tp domain.TopicPartition, kind, object string, first, last int64, format string, args ...any) {
 	if v.bad[tp] {
 		return
 	}
-	v.bad[tp] = true
+	v.found[tp]++
 	v.find(Finding{kind, object, tp.String(), first, max(first, last), fmt.Sprintf(format, args...)})
 }
 
@@ -161,8 +165,10 @@ func kindOf(err error) string {
 	return Tampered
 }
 
-// partition verifies the chain of a partition up to the first finding.
+// partition verifies the chain of a partition up to the first manifest that does not continue it. A segment that is not
+// as its manifest says does not end it: the manifest says with which tree the next one goes on.
 func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) error {
+	defer func() { v.bad[tp] = v.bad[tp] || v.found[tp] > 0 }()
 	names, err := v.list(manifestsOf(tp))
 	if err != nil {
 		return err
@@ -198,19 +204,34 @@ func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) err
 			v.about(tp, Tampered, name, m.First, m.Last, "its tree does not continue that of the manifest before it")
 			return nil
 		}
-		if !v.segmentOf(tp, m, tree) {
-			return nil
+		intact := v.segmentOf(tp, m, tree)
+		if !intact {
+			if m.Tree == nil || v.found[tp] == mostFindings {
+				return nil
+			}
+			if tree, err = merkle.Resume(m.Last+1, m.Tree.Frontier); err != nil {
+				return err // its length was checked
+			}
 		}
 		if progress != nil {
 			progress(m.Bytes)
 		}
-		if !v.note(tp, name, m, tree) {
-			return nil
+		before, next = m, m.Last+1
+		if intact {
+			intact = v.note(tp, name, m, tree)
+		}
+		if !intact {
+			continue
 		}
 		v.out.Segments++
 		v.out.Records += m.Last - m.First + 1
 		v.out.Bytes += m.Bytes
-		before, next = m, m.Last+1
+		if v.found[tp] > 0 {
+			continue // what heads and checkpoints stand for ends before the first finding
+		}
+		if m.Checkpoint != "" {
+			v.signed[tp] = next
+		}
 		v.states[tp] = append(v.states[tp], state{next: next, manifest: m.text, root: tree.Root()})
 	}
 	return nil
@@ -352,6 +373,5 @@ func (v *verifier) note(tp domain.TopicPartition, name string, m *manifest, tree
 		v.about(tp, Tampered, name, m.First, m.Last, "%v", err)
 		return false
 	}
-	v.signed[tp] = m.Last + 1
 	return true
 }
