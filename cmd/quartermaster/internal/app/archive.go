@@ -107,16 +107,37 @@ type Archived struct {
 }
 
 // Archive archives the segments of the log that can be sealed, and with all everything. With a key it
-// signs a checkpoint afterwards.
+// signs a checkpoint afterwards, and notes it in the log, so that exports and evidence have it.
 func (c *Caller) Archive(ctx context.Context, all bool, key ed25519.PrivateKey) (*Archived, error) {
-	h, err := c.archived(ctx)
+	if key == nil {
+		h, err := c.archived(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return h.Seal(ctx, all, nil)
+	}
+	h, err := c.conn(ctx, Appending)
+	if err == nil && h.archive == nil {
+		err = errNoArchive
+	}
 	if err != nil {
 		return nil, err
 	}
-	return h.Seal(ctx, all, key)
+	ans, err := h.Seal(ctx, all, key)
+	if err != nil || ans.note == nil {
+		return ans, err
+	}
+	env, err := h.checkpointSigned(Now(), ans.ends, ans.note)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Stream("checkpoint").Append(ctx, env); err != nil {
+		return nil, fmt.Errorf("note the checkpoint in the log: %w", err)
+	}
+	return ans, h.CatchUp(ctx)
 }
 
-// Seal is [Caller.Archive] for an open log.
+// Seal is [Caller.Archive] for an open log, and notes no checkpoint.
 func (h *Conn) Seal(ctx context.Context, all bool, key ed25519.PrivateKey) (*Archived, error) {
 	policy := archive.Policy{Bytes: segmentMiB << 20, Age: sealAfter, Now: Now(), Key: key}
 	if cfg := h.app.Config; cfg != nil {
@@ -170,30 +191,6 @@ func (h *Conn) Seal(ctx context.Context, all bool, key ed25519.PrivateKey) (*Arc
 	ans.Checkpoint, ans.Witnesses = &head.Records, by
 	ans.note, ans.ends = signed, ends
 	return ans, nil
-}
-
-// ArchiveClosed archives everything after a close, signs a checkpoint of it, and notes the checkpoint in the
-// log, so that exports and evidence have it.
-func (c *Caller) ArchiveClosed(ctx context.Context, key ed25519.PrivateKey) (*Archived, error) {
-	h, err := c.conn(ctx, Appending)
-	if err == nil && h.archive == nil {
-		err = errNoArchive
-	}
-	if err != nil {
-		return nil, err
-	}
-	ans, err := h.Seal(ctx, true, key)
-	if err != nil || ans.note == nil {
-		return ans, err
-	}
-	env, err := h.checkpointSigned(Now(), ans.ends, ans.note)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.Stream("close-checkpoint").Append(ctx, env); err != nil {
-		return nil, fmt.Errorf("note the checkpoint in the log: %w", err)
-	}
-	return ans, h.CatchUp(ctx)
 }
 
 // checkpointSigned returns the event that notes a checkpoint in the log.

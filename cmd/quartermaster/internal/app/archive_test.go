@@ -19,6 +19,7 @@ import (
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/domain/merkle"
+	"quartermaster/projections"
 )
 
 // observed returns n events, one for each hour.
@@ -217,6 +218,15 @@ func TestArchiveSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	noted := 0
+	if err := h.View(t.Context(), func(v projections.View) error {
+		return v.Scan(projections.Query{Table: projections.TableCheckpoints}, func(projections.Key, projections.Row) error {
+			noted++
+			return nil
+		})
+	}); err != nil || noted != 1 {
+		t.Errorf("the log has %d checkpoints: %v", noted, err)
+	}
 	a.Config = &config.Config{Archive: config.Archive{
 		URL: ans.Location, SegmentMiB: 1, SealAfter: time.Hour, Witnesses: []string{w.Line()},
 	}}
@@ -229,7 +239,7 @@ func TestArchiveSigned(t *testing.T) {
 	if a.Config = nil; h.Shut() != nil {
 		t.Fatal("cannot close the log")
 	}
-	if size, requests := w.State(); size != 1 || requests != 1 {
+	if size, requests := w.State(); size != 2 || requests != 1 {
 		t.Errorf("the witness has %d heads after %d requests", size, requests)
 	}
 	jobs := domain.TopicPartition{Topic: domain.TopicTelemetry, Partition: domain.PartitionOf([]byte("lab"), domain.TopicTelemetry.Partitions())}
@@ -254,14 +264,14 @@ func TestArchiveSigned(t *testing.T) {
 		}
 	}
 	if check, err = c.VerifyArchive(t.Context(), "", public, []string{w.Key}); err != nil || len(check.Faults) > 0 ||
-		check.Cosigned[0].Heads != 1 || check.Cosigned[0].At.IsZero() {
+		check.Cosigned[0].Heads != 2 || check.Cosigned[0].At.IsZero() {
 		t.Fatalf("%+v: %v", check, err)
 	}
 	if _, err := c.VerifyArchive(t.Context(), "", public, []string{"x"}); err == nil {
 		t.Error("a witness without a key is accepted")
 	}
 
-	files, err := filepath.Glob(filepath.Join(dir, "archive", "*", "manifests", "*", "*", "*.json"))
+	files, err := filepath.Glob(filepath.Join(dir, "archive", "*", "manifests", "qm.telemetry", "*", "*.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}

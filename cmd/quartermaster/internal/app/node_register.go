@@ -141,6 +141,16 @@ func seenNodes(v projections.View, facts *NodeFacts, names []string) ([]Register
 
 // nodesInService returns the named nodes with their present description.
 func nodesInService(v projections.View, facts *NodeFacts, names []string) ([]RegisteredNode, error) {
+	inv, err := inventory.New(v, inventory.Filter{Cluster: facts.Cluster, At: Now()})
+	if err != nil {
+		return nil, err
+	}
+	last := map[string]domain.Instant{}
+	for _, c := range inv.Clusters {
+		for _, n := range c.Nodes {
+			last[n.Node] = n.LastTelemetry
+		}
+	}
 	out := []RegisteredNode{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		r, from, err := inventory.Description(v, facts.Cluster, name, Now())
@@ -157,7 +167,7 @@ func nodesInService(v projections.View, facts *NodeFacts, names []string) ([]Reg
 			return nil, invalid("from", "%s/%s: its present description is valid from %s, and would replace this one: want %s or later",
 				facts.Cluster, name, from, from)
 		}
-		out = append(out, RegisteredNode{NodeRegistered: r})
+		out = append(out, RegisteredNode{NodeRegistered: r, LastTelemetry: last[name]})
 	}
 	return out, nil
 }

@@ -232,7 +232,7 @@ func (a *Program) decideClose(cmd *cobra.Command, key, checkpoint string, dryRun
 			return err
 		}
 		if sign != nil {
-			if out.Checkpoint, err = a.caller().ArchiveClosed(ctx, sign); err != nil {
+			if out.Checkpoint, err = a.caller().Archive(ctx, true, sign); err != nil {
 				return fmt.Errorf("the books of %s are closed, and no checkpoint was signed: %w", app.MonthName(month), err)
 			}
 		}
@@ -309,7 +309,7 @@ func (a *Program) showClose(c *app.BooksClose) error {
 	t = a.table("currency", "billed", "effective")
 	alignRight(t, 2, 3)
 	for _, total := range c.Totals {
-		t.AppendRow(table.Row{total.Currency, total.Billed, total.Effective})
+		t.AppendRow(table.Row{total.Currency, digitGroups(total.Billed.String()), digitGroups(total.Effective.String())})
 	}
 	t.Render()
 	for _, total := range c.Translated {

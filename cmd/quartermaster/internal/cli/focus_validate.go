@@ -46,10 +46,14 @@ needs. The exit code is 1 if a file violates a rule.`,
 			}
 			broken := false
 			for _, name := range files {
-				shown := 0
+				shown, left := map[string]int{}, 0
 				v, err := app.ValidateFocus(cmd.Context(), name, focus.Options{FocusVersion: version}, func(x focus.Violation) {
-					if shown++; !a.json && shown <= most {
+					switch shown[x.Rule]++; {
+					case a.json:
+					case shown[x.Rule] <= most:
 						fmt.Fprintln(a.err, x)
+					default:
+						left++
 					}
 				})
 				if err != nil {
@@ -62,8 +66,8 @@ needs. The exit code is 1 if a file violates a rule.`,
 					}
 					continue
 				}
-				if shown > most {
-					fmt.Fprintf(a.err, "%s: %s more violations\n", name, comma(shown-most))
+				if left > 0 {
+					fmt.Fprintf(a.err, "%s: %s more violations of the same rules\n", name, comma(left))
 				}
 				a.showVerdict(&v)
 			}
@@ -74,7 +78,7 @@ needs. The exit code is 1 if a file violates a rule.`,
 		},
 	}
 	cmd.Flags().StringVar(&version, "version", "", "FOCUS version, 1.0 to 1.4 (default: the one that the columns show)")
-	cmd.Flags().IntVar(&most, "most", 100, "violations of a file that are listed; all are counted")
+	cmd.Flags().IntVar(&most, "most", 5, "violations of each rule that are listed; all are counted")
 	return cmd
 }
 
