@@ -196,6 +196,28 @@ var coupledFamilies = []family{
 		d := &c.in.Demands[c.IntN(len(c.in.Demands))]
 		d.DeferrableShare, d.DeferHours = amount(c.uniform(0.1, 0.6)), []int{6, 12, 24}[c.IntN(3)]
 	}},
+	{"deferrable demands", func(c *coupledDraw) {
+		for i := range c.in.Demands {
+			d := &c.in.Demands[i]
+			d.DeferrableShare, d.DeferHours = amount(c.uniform(0.1, 0.9)), []int{6, 12, 24, 168}[c.IntN(4)]
+			if i > 0 && c.chance(40) { // beside another at home
+				d.Pool, d.Shortage = "p0", c.in.Demands[0].Shortage
+			}
+		}
+	}},
+	{"deferrable on spot", func(c *coupledDraw) {
+		c.each(func(p *Pool, price float64) {
+			n := c.between(0, c.peak/len(c.in.Pools))
+			p.Spot = &Spot{Price: Price{Hourly: amount(price * c.uniform(0.2, 0.6))}, Overhead: amount(c.uniform(0, 0.2)), Available: &n}
+		})
+		for i := range c.in.Demands {
+			d := &c.in.Demands[i]
+			d.Interruptible = amount(c.uniform(0, 1))
+			if i == 0 || c.chance(50) {
+				d.DeferrableShare, d.DeferHours = amount(c.uniform(0.1, 0.9)), []int{6, 12, 24}[c.IntN(3)]
+			}
+		}
+	}},
 	{"buffer", func(c *coupledDraw) {
 		for i := range c.in.Demands {
 			c.in.Demands[i].Buffer = &Buffer{
