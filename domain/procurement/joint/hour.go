@@ -226,7 +226,8 @@ type entry struct {
 	// For one query: what does not change between slots.
 	query        int
 	base         []int64
-	rough, error []float64 // base by approx, and the sum of magnitudes in it
+	wide         []*big.Int // base in large numbers, by row as it is needed
+	rough, error []float64  // base by approx, and the sum of magnitudes in it
 	floor        float64
 }
 
@@ -428,7 +429,13 @@ func (g *regime) prepare(e *entry, q *query) {
 		e.floor += float64(e.value[k] * float64(v))
 	}
 	if e.small == nil || q.most > (1<<62)/max(1, e.norm) {
-		e.base = nil
+		e.base, e.wide = nil, make([]*big.Int, g.rows)
+		if e.approx == nil && e.small != nil {
+			e.approx = make([]float64, len(e.small))
+			for k, v := range e.small {
+				e.approx[k] = float64(v) / float64(e.det64)
+			}
+		}
 		if e.approx != nil {
 			e.rough, e.error = make([]float64, g.rows), make([]float64, g.rows)
 			for i := range g.rows {
@@ -500,16 +507,20 @@ func (g *regime) at(e *entry, q *query, slot []int64, rows []int, i int) *big.In
 		}
 		return big.NewInt(x)
 	}
-	x := new(big.Int)
-	var t big.Int
-	for k, v := range q.r {
-		if v != 0 {
-			x.Add(x, t.Mul(e.basis.at(i, k, g.rows), big.NewInt(v)))
+	var t, n big.Int
+	if e.wide[i] == nil {
+		sum := new(big.Int)
+		for k, v := range q.r {
+			if v != 0 {
+				sum.Add(sum, t.Mul(e.basis.at(i, k, g.rows), n.SetInt64(v)))
+			}
 		}
+		e.wide[i] = sum
 	}
+	x := new(big.Int).Set(e.wide[i])
 	for k, row := range rows {
 		if slot[k] != 0 {
-			x.Add(x, t.Mul(e.basis.at(i, row, g.rows), big.NewInt(slot[k])))
+			x.Add(x, t.Mul(e.basis.at(i, row, g.rows), n.SetInt64(slot[k])))
 		}
 	}
 	return x

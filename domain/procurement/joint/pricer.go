@@ -232,6 +232,9 @@ func (pr *pricer) price(
 		}
 	}
 	pr.work.Slots += len(v.hours)
+	if out.windows != nil {
+		pr.work.Slots += 8 * out.windows.rises // each solves an hour, mostly in a few steps
+	}
 	return out, ctx.Err()
 }
 

@@ -17,7 +17,7 @@ import (
 // as work can be moved between them; these prices of the hours prove the bound (see [Leaf]). With
 // several demands that wait, each is placed in turn around the others, until nothing changes.
 
-const placings = 8 // of each demand, where several wait
+const placings = 4 // of each demand, where several wait
 
 // waits reports whether some demand may be put off.
 func (p *Problem) waits() bool {
@@ -54,6 +54,7 @@ type windows struct {
 	vectors []*Vector // that prove the slots
 	slots   []int32   // by slot: its vector
 	tallies []tally   // by vector
+	rises   int       // found, a measure of work
 }
 
 // proven is the vectors that prove a case, and by slot which of them.
@@ -108,6 +109,7 @@ type placing struct {
 	most   int64 // work of a window
 	curves map[string]*curve
 	hours  []placed // by slot
+	rises  int      // found, a measure of work
 }
 
 // placed is an hour of the window: its curve, and how much of which rise is taken.
@@ -164,6 +166,9 @@ func (g *regime) schedule(ctx context.Context, q *query, v *view) (*windows, err
 	var last *placing
 	if len(order) > 0 {
 		last = order[len(order)-1]
+	}
+	for _, x := range order {
+		out.rises += x.rises
 	}
 	if err := out.prove(g, q, v, last, rows); err != nil {
 		return nil, err
@@ -251,9 +256,10 @@ func (x *placing) rise(h *placed) error {
 		return err
 	}
 	r := rise{length: 1, price: x.price(e), entry: e}
-	if look(0); g.holds(e, q, x.slot, x.rows) {
+	if look(0); x.begins(e) {
 		r.length = max(1, x.reach(e, x.most-c.sum, look))
 	}
+	x.rises++
 	if n := len(c.rises); n > 0 {
 		r.price = max(r.price, c.rises[n-1].price) // apart from rounding it is
 	}
@@ -274,10 +280,50 @@ func (x *placing) interruptible() int64 {
 	return int64(x.g.block.p.Demands[x.g.block.Demands[x.demand]].Interruptible)
 }
 
+// begins reports whether an entry serves what look has looked at; in large numbers, up to rounding,
+// because only the price depends on it.
+func (x *placing) begins(e *entry) bool {
+	if x.g.prepare(e, x.q); e.base != nil || e.approx == nil {
+		return x.g.holds(e, x.q, x.slot, x.rows)
+	}
+	for i := range x.g.rows {
+		if v, size, _ := x.roughly(e, i); v < -1e-9*size {
+			return false
+		}
+	}
+	return true
+}
+
+// roughly is the value of an entry's i-th column, the sum of magnitudes in it, and by how much it
+// falls with each fraction of work.
+func (x *placing) roughly(e *entry, i int) (v, size, falls float64) {
+	v, size = e.rough[i], e.error[i]
+	a := e.approx[i*x.g.rows : (i+1)*x.g.rows]
+	for k, row := range x.rows {
+		d := float64(a[row] * float64(x.slot[k]))
+		v += d
+		size += math.Abs(d)
+	}
+	falls = a[x.demand]
+	if share := x.g.spotShare[x.demand]; share >= 0 {
+		falls -= float64(a[share]*float64(x.interruptible())) / 1000
+	}
+	return v, size, falls
+}
+
 // reach is how much further work, up to most, an entry serves from where look has looked.
 func (x *placing) reach(e *entry, most int64, look func(int64)) int64 {
 	g := x.g
-	if e.base == nil { // in large numbers: bisect
+	if e.base == nil && e.approx != nil {
+		for i := range g.rows {
+			v, size, falls := x.roughly(e, i)
+			if falls > 0 && float64(falls*float64(most)) > v+float64(1e-9*size) {
+				most = max(0, int64(v/falls))
+			}
+		}
+		return most
+	}
+	if e.base == nil { // bisect
 		low, high := int64(0), most
 		for low < high {
 			mid := low + (high-low+1)/2
