@@ -49,12 +49,14 @@ type Answer struct {
 	// Baselines are simple purchasing rules to compare with; empty if they were not computed.
 	Baselines []Baseline `json:"baselines,omitempty"`
 	Proof     []Proof    `json:"certificate"` // by component
+	Notes     []string   `json:"notes,omitempty"`
 	// Parts are the answer's amounts by pool, the last of what belongs to no pool. The document
 	// leaves them out.
 	Parts []Part `json:"-"`
 
-	model *model   // that it was computed with
-	Notes []string `json:"notes,omitempty"`
+	// What it was computed with.
+	model  *model
+	solved *solution
 }
 
 // Terminal is the cost of the same purchases under another salvage share. Where the instance was
@@ -80,8 +82,9 @@ type Order struct {
 	Units    int `json:"units"` // of the offer; for a renewal, the units of the commitment
 }
 
-// Forget frees what an answer keeps for [EndOfHorizon] and [Compare], which would compute it again.
-func (a *Answer) Forget() { a.model = nil }
+// Forget frees what an answer keeps for [EndOfHorizon] and [Compare], which would compute it again,
+// and for [Answer.Targets].
+func (a *Answer) Forget() { a.model, a.solved = nil, nil }
 
 // Orders are the answer's purchases as they are ordered.
 func (a *Answer) Orders() []Order {

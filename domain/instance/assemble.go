@@ -52,7 +52,7 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		Format: AnswerFormat, Instance: digest, Methods: Methods(), Currency: m.in.Currency,
 		Notes: slices.Clone(m.notes), Binding: []Binding{}, EndOfHorizon: []Terminal{}, Proof: []Proof{},
 	}
-	a.Interrupted, a.model = s.interrupted, m
+	a.Interrupted, a.model, a.solved = s.interrupted, m, s
 	cost := new(big.Int)
 	for i, c := range o.costs {
 		cost.Add(cost, c)

@@ -1,7 +1,9 @@
 package instance
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -264,4 +266,58 @@ func (m *model) weigh(a *Answer) {
 		a.Binding = []Binding{}
 	}
 	a.Notes = append(a.Notes, note)
+}
+
+// Target is the hourly price of a unit up to which an offer may be worth buying, at the prices of the
+// certificate: in an exact answer nothing is bought above it. A negative target means that not even a
+// free hour would make up for the upfront payment.
+type Target struct {
+	Offer  string
+	Quoted domain.Decimal // the offer's hourly price, in its own currency
+	Hourly domain.Decimal // the target, in the same currency, rounded down to six digits
+	Epoch  int            // in which a term would begin
+}
+
+// Targets are the price targets of the offers of capacity that an answer of [Solve] considers, bought
+// or not, at the start where each is worth most. They are the prices of a linear relaxation where
+// units are whole. An answer that was read from a document has none.
+func (a *Answer) Targets() []Target {
+	m, s := a.model, a.solved
+	if m == nil || s == nil || len(s.proofs) == 0 {
+		return nil
+	}
+	best := map[string]Target{}
+	scale := decimal.NewFromInt(int64(m.weight)).Shift(m.digits)
+	add := func(x *choice, worth *big.Int) {
+		o := x.offer
+		if o == nil || o.Kind == domain.OfferSpendCommitment || x.tier > 0 || worth == nil {
+			return
+		}
+		fixed := m.worth(o, prices{upfront: m.unitPrices(x).upfront}, x.order.Epoch)
+		hour := m.worth(o, prices{hourly: one}, x.order.Epoch).Sub(m.worth(o, prices{}, x.order.Epoch))
+		if !hour.IsPositive() {
+			return
+		}
+		each := decimal.NewFromBigInt(worth, 0).DivRound(scale.Mul(whole(x.order.Units)), digits)
+		t := Target{Offer: o.ID, Quoted: m.unitPrices(x).hourly.DivRound(m.in.fx(o.Currency), 9), Epoch: x.order.Epoch}
+		t.Hourly = each.Sub(fixed).DivRound(hour.Mul(m.in.fx(o.Currency)), digits).RoundFloor(6)
+		if was, ok := best[o.ID]; !ok || t.Hourly.GreaterThan(was.Hourly) {
+			best[o.ID] = t
+		}
+	}
+	for k := range s.proofs {
+		c, p := &m.components[k], &s.proofs[k]
+		if p.alone == nil {
+			for j, i := range c.choices {
+				add(&m.choices[i], p.joint.Prices.Worth[j])
+			}
+			continue
+		}
+		for offer := range c.alone.Offers {
+			for at := range c.alone.Offers[offer].Starts {
+				add(&m.choices[c.first[offer]+at], big.NewInt(int64(p.alone.Certificate.Worth(c.alone, offer, at))))
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(best), func(x, y Target) int { return cmp.Compare(x.Offer, y.Offer) })
 }

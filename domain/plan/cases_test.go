@@ -292,3 +292,29 @@ func TestHardwareToOwn(t *testing.T) {
 		t.Errorf("served %+v at %s", got.Served, got.Cost) // 10 × (36,000 × 720/26,304 + 720)
 	}
 }
+
+// A month reserved at 11 an hour is worth 10, what it costs on demand. With 720 paid ahead it is worth
+// nine. Above its target an offer is not bought, and below it is.
+func TestPriceTargets(t *testing.T) {
+	ahead := func(o *domain.OfferQuoted) { o.Upfront = dec("720") }
+	p := even("2026-06-01", 10)
+	p.Offers = append(p.Offers, sold("plain", domain.OfferReserved, "11", 1), sold("ahead", domain.OfferReserved, "11", 1, ahead))
+	q := over(1, p)
+	got := one(t, q)
+	if len(got.Targets) != 2 || got.Targets[0].Offer != "ahead" || !got.Targets[0].Hourly.Equal(dec("11")) || got.Targets[1].Units != 0 || got.Targets[0].From != at("2026-06-01") {
+		t.Fatalf("targets %+v", got.Targets)
+	}
+	equal(t, "ahead", got.Targets[0].BuyAt, "9")
+	equal(t, "plain", got.Targets[1].BuyAt, "10")
+	for hourly, units := range map[string]int{"10.01": 0, "9.99": 10} {
+		q.Pools[0].Offers[1].Hourly = dec(hourly)
+		if got := one(t, q); got.Targets[1].Units != units {
+			t.Errorf("at %s %d units are bought", hourly, got.Targets[1].Units)
+		}
+	}
+	// Without an hourly price there is none to compare.
+	q.Pools[0].Offers[1].Hourly, q.Pools[0].Offers[1].Upfront = dec("0"), dec("72000000")
+	if x := one(t, q).Targets[1]; !x.BuyAt.IsNegative() {
+		t.Errorf("a term that costs too much ahead is worth %s", x.BuyAt)
+	}
+}

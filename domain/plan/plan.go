@@ -340,7 +340,9 @@ type PoolPlan struct {
 	Demand    DemandSummary `json:"demand"`
 	Purchases []Purchase    `json:"purchases"`
 	// Served is the plan's unit-hours by what serves them.
-	Served         Served          `json:"served_unit_hours"`
+	Served Served `json:"served_unit_hours"`
+	// Targets are the prices up to which the considered offers are worth buying, bought or not.
+	Targets        []Target        `json:"price_targets"`
 	Binding        []Binding       `json:"binding"`
 	ExcludedOffers []ExcludedOffer `json:"offers_excluded"`
 	OnDemand       Price           `json:"on_demand"`
@@ -351,6 +353,18 @@ type PoolPlan struct {
 	Refused  int64                 `json:"refused_unit_hours"`
 	Solver   string                `json:"solver"`
 	Calendar []instance.MonthMoney `json:"calendar"`
+}
+
+// Target is an hourly price of a unit up to which an offer may be worth buying: at a higher price an
+// exact plan does not buy it. Hourly is the quoted price. From is when the term would begin.
+type Target struct {
+	Provider string         `json:"provider"`
+	Offer    string         `json:"offer"`
+	Zone     string         `json:"zone,omitempty"`
+	Hourly   domain.Decimal `json:"hourly"`
+	BuyAt    domain.Decimal `json:"buy_at_hourly"`
+	From     domain.Instant `json:"term_from"`
+	Units    int            `json:"units_bought"`
 }
 
 // Price is a nominal price of one unit for an hour.

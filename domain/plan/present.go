@@ -21,6 +21,7 @@ type solved struct {
 	// unlimited serves all demand on demand without quotas, and low serves low demand with the
 	// answer's purchases; low is nil for a forecast.
 	unlimited, low *instance.Answer
+	targets        []instance.Target // by offer
 }
 
 // solve answers the problem of a group, and has the answer checked against the problem's document.
@@ -37,6 +38,7 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 	if x.answer, err = instance.SolveUntil(ctx, ctx, in, lp, 0); err != nil {
 		return nil, err
 	}
+	x.targets = x.answer.Targets()
 	if err := instance.EndOfHorizon(ctx, in, x.answer, lp, 0); err != nil {
 		return nil, err
 	}
@@ -195,7 +197,7 @@ func (c *composer) pool(x *solved, k *candidate) (*PoolPlan, error) {
 			Constraint: "shortage", Detail: fmt.Sprintf("%d unit-hours stay unserved", out.Served.Shortage), Months: short,
 		})
 	}
-	out.Purchases = c.purchases(k, a)
+	out.Purchases, out.Targets = c.purchases(k, a), c.targets(x, k)
 	return out, nil
 }
 
@@ -270,6 +272,30 @@ func (c *composer) purchases(k *candidate, a *instance.Answer) []Purchase {
 		return cmp.Or(cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Provider, y.Provider),
 			cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Term.To, y.Term.To))
 	})
+	return out
+}
+
+// targets are the price targets of what is offered to a pool.
+func (c *composer) targets(x *solved, k *candidate) []Target {
+	out := []Target{}
+	for i := range k.shelf.terms {
+		o := &k.shelf.terms[i]
+		name := OfferName(k.name(), o.OfferQuoted)
+		at, ok := slices.BinarySearchFunc(x.targets, name, func(t instance.Target, name string) int { return cmp.Compare(t.Offer, name) })
+		if !ok {
+			continue
+		}
+		t := &x.targets[at]
+		y := Target{
+			Provider: o.Market.Provider, Offer: o.Offer, Zone: o.Zone, Hourly: o.Hourly, BuyAt: t.Hourly, From: c.span[t.Epoch].From,
+		}
+		for j := range x.answer.Purchases {
+			if b := &x.answer.Purchases[j]; b.Offer == name {
+				y.Units += b.Units
+			}
+		}
+		out = append(out, y)
+	}
 	return out
 }
 

@@ -160,12 +160,32 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 			fmt.Fprintf(a.out, "  on-demand under quota: the quota of %s GPUs would refuse %s unit-hours\n", comma(int(*q.QuotaGPUs)), comma(int(q.Refused)))
 		}
 		a.showBinding(q.Binding, currency)
+		a.showTargets(q.Targets, currency, few)
 		for _, l := range q.ExcludedOffers {
 			fmt.Fprintf(a.out, "  excluded: %s offers, %s (%s)\n", comma(l.Offers), l.Reason, clipped(l.First))
 		}
 	}
 	if k := r.Packing; k != nil {
 		a.showPacking(k)
+	}
+}
+
+// showTargets shows at which prices offers would be bought, the closest to their quotes first.
+func (a *Program) showTargets(targets []plan.Target, currency string, few int) {
+	var out []plan.Target
+	for _, t := range targets {
+		if t.Units == 0 && t.BuyAt.IsPositive() && t.BuyAt.LessThan(t.Hourly) {
+			out = append(out, t)
+		}
+	}
+	share := func(t plan.Target) domain.Decimal { return t.BuyAt.DivRound(t.Hourly, 9) }
+	slices.SortStableFunc(out, func(x, y plan.Target) int { return share(y).Cmp(share(x)) })
+	for i, t := range out {
+		if i == few && few > 0 {
+			break
+		}
+		fmt.Fprintf(a.out, "  not bought: %s at %s %s an hour; worth a look at %s or less (%s lower)\n", clipped(t.Provider+" "+terms(t.Offer)),
+			t.Hourly, currency, t.BuyAt.RoundFloor(4), percent(decimal.NewFromInt(1).Sub(share(t)).RoundUp(3)))
 	}
 }
 
