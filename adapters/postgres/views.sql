@@ -334,7 +334,8 @@ comment on column quartermaster.books.postings_sha256 is 'SHA-256 of the file wi
 
 create view quartermaster.books_totals as
 select t.entity, nullif(c.v->'event'->'period'->>'from', '')::timestamptz as period_from, k.kind = 'translated' as translated,
-	m.v->>'currency' as currency, (m.v->>'billed')::numeric as billed, (m.v->>'effective')::numeric as effective
+	m.v->>'currency' as currency, (m.v->>'billed')::numeric as billed, (m.v->>'effective')::numeric as effective,
+	nullif(m.v->>'entity', '') as company
 from rows.closes t cross join lateral (
 	select x.v, x.n from jsonb_array_elements(t.facts) with ordinality as x(v, n) where x.v->>'type' = 'BooksClosed' order by x.n limit 1
 ) c cross join lateral (
@@ -346,6 +347,7 @@ comment on view quartermaster.books_totals is 'What the allocations of closed mo
 comment on column quartermaster.books_totals.translated is 'Whether it is the sum of all currencies in that of the books.';
 comment on column quartermaster.books_totals.billed is 'As invoiced.';
 comment on column quartermaster.books_totals.effective is 'With commitments spread over their terms.';
+comment on column quartermaster.books_totals.company is 'Entity that keeps its books in this currency, and whose part it is; null for the sum of all.';
 
 create view quartermaster.plans as
 select t.workspace, t.plan, (l.v->>'effective')::timestamptz as computed, l.v->'event'->>'position' as position,

@@ -159,6 +159,11 @@ type PostingRates struct {
 	months     map[string]*Rates
 	problems   map[string]bool
 	translator translator
+
+	// last is what was found for line in month: the postings of a line follow each other.
+	line  *attribution.Line
+	month string
+	last  *Rates
 }
 
 // NewPostingRates returns rates for postings; nil for the currencies that were billed, if rates is nil. earlier returns the
@@ -172,6 +177,15 @@ func NewPostingRates(rates *Rates, earlier func(month string) (*Rates, error)) *
 
 // of returns the rates for a line of a month.
 func (r *PostingRates) of(month string, l *attribution.Line) (*Rates, error) {
+	if l == r.line && month == r.month {
+		return r.last, nil
+	}
+	last, err := r.find(month, l)
+	r.line, r.month, r.last = l, month, last
+	return last, err
+}
+
+func (r *PostingRates) find(month string, l *attribution.Line) (*Rates, error) {
 	known := func(r *Rates) bool {
 		return !slices.ContainsFunc(r.all(), func(of *Rates) bool { return of.of(l).problem != "" })
 	}

@@ -135,7 +135,7 @@ const (
 	GPUInTwoNodes         = "gpu_in_two_nodes"       // one UUID declared by several nodes in service
 	GPUUnderTwoNames      = "gpu_under_two_names"    // one UUID reported under the names of several nodes
 	TwoAgentsOfOneName    = "two_agents_of_one_name" // two machines report as one node
-	NodeInTwoClusters     = "node_in_two_clusters"   // one node id in service in several clusters
+	NodeInTwoClusters     = "node_in_two_clusters"   // one machine in service in several clusters
 	NodeUnregistered      = "node_unregistered"      // reported, never declared
 	NodeNeverSeen         = "node_never_seen"        // declared, never reported
 	NodeNotInService      = "node_not_in_service"    // reported when it was not in service
@@ -503,7 +503,12 @@ func (inv *Inventory) conflicts(f *Fleet, shown map[string]*ClusterEntry) {
 		if s == nil {
 			continue
 		}
-		ids[n.Node] = append(ids[n.Node], n.Cluster)
+		// Names of nodes are those of their cluster: a supplier's id tells machines apart that have the same one.
+		id := n.Node
+		if s.Node.ResourceID != "" {
+			id = strings.TrimPrefix(s.Node.BillingAccount+"/"+s.Node.ResourceID, "/")
+		}
+		ids[id] = append(ids[id], n.Cluster)
 		for i := range s.GPUs {
 			if g := &s.GPUs[i]; !g.gone(inv.At) {
 				gpus[g.ID] = append(gpus[g.ID], n.NodeName)
@@ -520,6 +525,7 @@ func (inv *Inventory) conflicts(f *Fleet, shown map[string]*ClusterEntry) {
 		}
 	}
 	for id, clusters := range ids {
+		clusters = slices.Compact(clusters)
 		if len(clusters) > 1 && slices.ContainsFunc(clusters, func(c string) bool { return shown[c] != nil }) {
 			inv.except(NodeInTwoClusters, id, fmt.Sprintf("in service in %v", clusters))
 		}

@@ -279,6 +279,12 @@ func TestExceptions(t *testing.T) {
 	}
 	stolen := storetest.Node("c1", "n2", "A100 40GB", 1, storetest.Start)
 	stolen.Event.(*domain.NodeRegistered).GPUs[0].ID = storetest.GPU("c1", "n1", 0)
+	bought := func(cluster, node, resource string) domain.Envelope {
+		env := storetest.Node(cluster, node, "A100 40GB", 1, storetest.Start)
+		ev := env.Event.(*domain.NodeRegistered)
+		ev.BillingAccount, ev.ResourceID = "1", resource
+		return env
+	}
 	gap := seen("c1", "n1", 0)
 	gap.Sequence = 4
 	for _, c := range []struct {
@@ -291,6 +297,9 @@ func TestExceptions(t *testing.T) {
 			[]string{"gpu_in_two_nodes " + storetest.GPU("c1", "n1", 0).String() + ": declared by [c1/n1 c1/n2]"}},
 		{"a node in two clusters", []domain.Envelope{cluster("c1"), cluster("c2"), storetest.Node("c1", "n1", "A100 40GB", 1, storetest.Start), seen("c1", "n1", 0), storetest.Node("c2", "n1", "A100 40GB", 1, storetest.Start), seen("c2", "n1", 0)},
 			[]string{"node_in_two_clusters n1: in service in [c1 c2]"}},
+		{"equal names of two machines", []domain.Envelope{cluster("c1"), cluster("c2"), bought("c1", "n1", "i-1"), seen("c1", "n1", 0), bought("c2", "n1", "i-2"), seen("c2", "n1", 0)}, nil},
+		{"a machine in two clusters", []domain.Envelope{cluster("c1"), cluster("c2"), bought("c1", "n1", "i-1"), seen("c1", "n1", 0), bought("c2", "n2", "i-1"), seen("c2", "n2", 0)},
+			[]string{"node_in_two_clusters 1/i-1: in service in [c1 c2]"}},
 		{"never declared", []domain.Envelope{cluster("c1"), seen("c1", "n1", 0, 1)}, []string{"node_unregistered c1/n1: it reported 2 GPUs"}},
 		{"never seen", []domain.Envelope{cluster("c1"), storetest.Node("c1", "n1", "A100 40GB", 2, storetest.Start)}, []string{"node_never_seen c1/n1: declared from 2026-05-01T00:00:00Z with 2 GPUs"}},
 		{"no cluster", []domain.Envelope{storetest.Node("c1", "n1", "A100 40GB", 1, storetest.Start), seen("c1", "n1", 0)}, []string{"cluster_unregistered c1: nodes names it"}},

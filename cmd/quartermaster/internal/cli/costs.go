@@ -134,7 +134,7 @@ Kinds of exceptions:
 			"  quartermaster costs journal --month 2026-05 --layout netsuite\n" +
 			"  quartermaster costs commitments --period 2026-05\n" +
 			"  quartermaster costs fx --period 2026-05\n" +
-			"  quartermaster costs unit --per million-tokens --by model --month 2026-05\n" +
+			"  quartermaster costs unit --per million-tokens --by model --period 2026-05\n" +
 			"  quartermaster costs accruals --period 2026-05\n" +
 			"  quartermaster costs close prepare --month 2026-05 --dry-run",
 		Args: cobra.NoArgs,

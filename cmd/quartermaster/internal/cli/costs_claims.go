@@ -19,7 +19,7 @@ func (a *Program) costClaimsCommand() *cobra.Command {
 	var month, out, asOf string
 	var maintenance bool
 	cmd := &cobra.Command{
-		Use:   "claims --month MONTH",
+		Use:   "claims --period MONTH",
 		Short: "Show failed machine hours that were paid for, against credits received",
 		Long: `Claims shows what to ask suppliers to give back for a month: the time in which machines had failed, which was
 paid for and which no workload held, with what it cost. Beside it are the credits that the supplier gave, and
@@ -35,12 +35,12 @@ bill says what they are for. What is left then is open at least.
 
 With -o json each claim has its lines, the times in which its machines were down, with causes, and the
 faults with their XIDs. --out writes the claims as CSV, to be sent to the supplier.`,
-		Example: "  quartermaster costs claims --month 2026-05\n" +
-			"  quartermaster costs claims --month 2026-05 --maintenance -o json\n" +
-			"  quartermaster costs claims --month 2026-05 --out claims-may.csv",
+		Example: "  quartermaster costs claims --period 2026-05\n" +
+			"  quartermaster costs claims --period 2026-05 --maintenance -o json\n" +
+			"  quartermaster costs claims --period 2026-05 --out claims-may.csv",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := monthFlag("month", month)
+			m, err := monthFlag("period", month)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,8 @@ faults with their XIDs. --out writes the claims as CSV, to be sent to the suppli
 			return nil
 		},
 	}
-	bookMonthFlag(cmd, &month)
+	cmd.Flags().StringVar(&month, "period", "", "billing month in UTC, for example 2026-05 (required)")
+	must(cmd.MarkFlagRequired("period"))
 	f := cmd.Flags()
 	f.BoolVar(&maintenance, "maintenance", false, "claim time in maintenance, too")
 	f.StringVar(&out, "out", "", "file to write the claims to, as CSV (default none is written)")

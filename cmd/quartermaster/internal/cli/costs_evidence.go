@@ -33,7 +33,7 @@ const (
 func (a *Program) costEvidenceCommand() *cobra.Command {
 	var month, from, to, out, check, asOf string
 	cmd := &cobra.Command{
-		Use:   "evidence --month MONTH --out DIR | --check DIR",
+		Use:   "evidence --period MONTH --out DIR | --check DIR",
 		Short: "Write the folder of files that an auditor asks for, or check one",
 		Long: `Evidence writes a folder about billing months. index.html can be read without tools: it says how each
 month was closed and by whom, has the control totals, and describes every file and column. The tables
@@ -61,7 +61,7 @@ the SHA-256 of every file. The same position gives the same bytes, with the same
 --check reads the manifest of a folder, compares the SHA-256 of every file, gathers everything again from
 the log at the position of the manifest, and compares every byte. It names the first difference, and
 exits with 1.`,
-		Example: "  quartermaster costs evidence --month 2026-05 --out evidence-may\n" +
+		Example: "  quartermaster costs evidence --period 2026-05 --out evidence-may\n" +
 			"  quartermaster costs evidence --from 2026-01 --to 2026-04 --out evidence-q1\n" +
 			"  quartermaster costs evidence --check evidence-may\n" +
 			"  quartermaster costs evidence --check evidence-may -o json",
@@ -82,7 +82,7 @@ exits with 1.`,
 				}
 				return a.showEvidenceCheck(v)
 			}
-			months, err := exportedMonths("month", month, from, to)
+			months, err := exportedMonths("period", month, from, to)
 			if err != nil {
 				return err
 			}
@@ -105,8 +105,8 @@ exits with 1.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&month, "month", "", "billing month in UTC, for example 2026-05")
-	f.StringVar(&from, "from", "", "first billing month, instead of --month")
+	f.StringVar(&month, "period", "", "billing month in UTC, for example 2026-05")
+	f.StringVar(&from, "from", "", "first billing month, instead of --period")
 	f.StringVar(&to, "to", "", "billing month after the last")
 	f.StringVar(&out, "out", "", "folder to write, which must not exist")
 	f.StringVar(&check, "check", "", "folder to check")

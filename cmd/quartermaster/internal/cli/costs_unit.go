@@ -19,7 +19,7 @@ func (a *Program) costUnitCommand() *cobra.Command {
 		by               []string
 	)
 	cmd := &cobra.Command{
-		Use:   "unit --per UNIT --month MONTH",
+		Use:   "unit --per UNIT --period MONTH",
 		Short: "Show what a useful GPU-hour, a million tokens, a request or a job cost",
 		Long: `Unit divides what deployments are charged in a month by what they did in it:
 
@@ -42,15 +42,15 @@ or that several workspaces held, is "mixed".
 
 The last table compares providers: what a bought GPU-hour of a model cost there, and in the whole
 fleet. Different GPU models are never compared.`,
-		Example: "  quartermaster costs unit --per useful-gpu-hour --by workspace --month 2026-05\n" +
-			"  quartermaster costs unit --per million-tokens --by model,workspace --month 2026-05\n" +
-			"  quartermaster costs unit --per request --by model --month 2026-05 -o json\n" +
-			"  quartermaster costs unit --per job --by workspace --month 2026-05",
+		Example: "  quartermaster costs unit --per useful-gpu-hour --by workspace --period 2026-05\n" +
+			"  quartermaster costs unit --per million-tokens --by model,workspace --period 2026-05\n" +
+			"  quartermaster costs unit --per request --by model --period 2026-05 -o json\n" +
+			"  quartermaster costs unit --per job --by workspace --period 2026-05",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := costs.UnitQuery{Per: costs.UnitOf(per), By: []costs.Dimension{}}
 			var err error
-			if q.Month, err = monthFlag("month", month); err != nil {
+			if q.Month, err = monthFlag("period", month); err != nil {
 				return err
 			}
 			if !slices.Contains(costs.Units(), q.Per) {
@@ -74,11 +74,11 @@ fleet. Different GPU models are never compared.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&month, "month", "", "billing month in UTC, for example 2026-05 (required)")
+	f.StringVar(&month, "period", "", "billing month in UTC, for example 2026-05 (required)")
 	f.StringVar(&per, "per", "", "useful-gpu-hour, million-tokens, request or job (required)")
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	asOfFlag(cmd, &asOf)
-	must(cmd.MarkFlagRequired("month"))
+	must(cmd.MarkFlagRequired("period"))
 	must(cmd.MarkFlagRequired("per"))
 	return cmd
 }
