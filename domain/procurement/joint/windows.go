@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"math/big"
 	"slices"
 
 	"quartermaster/domain/procurement"
@@ -123,7 +124,7 @@ type placed struct {
 // schedule finds when the work of a view runs at least cost.
 func (g *regime) schedule(ctx context.Context, q *query, v *view) (*windows, error) {
 	b, n := g.block, g.demands
-	out := &windows{loads: make([]int64, len(v.units)), slots: make([]int32, len(v.hours))}
+	out := &windows{loads: make([]int64, len(v.units))}
 	rows := make([]int, 0, 2*n)
 	for i := range n {
 		rows = append(rows, i)
@@ -163,17 +164,23 @@ func (g *regime) schedule(ctx context.Context, q *query, v *view) (*windows, err
 			break
 		}
 	}
-	var last *placing
-	if len(order) > 0 {
-		last = order[len(order)-1]
-	}
 	for _, x := range order {
 		out.rises += x.rises
 	}
-	if err := out.prove(g, q, v, last, rows); err != nil {
-		return nil, err
+	if len(order) == 0 {
+		order = []*placing{nil}
 	}
-	return out, ctx.Err()
+	var best *windows // whose prices prove most
+	for _, x := range order {
+		w := &windows{loads: out.loads, rises: out.rises, slots: make([]int32, len(v.hours))}
+		if err := w.prove(g, q, v, x, rows); err != nil {
+			return nil, err
+		}
+		if best == nil || w.value(g, q) > best.value(g, q) {
+			best = w
+		}
+	}
+	return best, ctx.Err()
 }
 
 // place puts the demand's work where it costs least beside the loads of the others, and writes its
@@ -377,8 +384,39 @@ func (n *next) Pop() any {
 	return x
 }
 
-// prove finds prices for each hour. Those of the last demand placed are such that no part of its
-// work costs less in another hour to which it can be moved.
+// value is approximately what the prices prove of serving the case.
+func (w *windows) value(g *regime, q *query) float64 {
+	sum := 0.0
+	for i := range w.tallies {
+		t := &w.tallies[i]
+		for d, u := range t.units {
+			sum += float64(float64(t.worth.lambda[d])*float64(u)) - float64(float64(t.worth.mu[d])*float64(t.share[d]))
+		}
+		each := 0.0
+		has := func(row int, price float64) {
+			if row >= 0 {
+				each += float64(price * float64(q.r[row]))
+			}
+		}
+		for k := range g.pools {
+			has(g.demands+k, float64(t.worth.pi[k]))
+			has(g.spot[k], float64(t.worth.zeta[k]))
+			has(g.discountOnly[k], float64(t.worth.beta[k]))
+		}
+		for k := range g.quota {
+			has(g.quota[k], float64(t.worth.kappa[k]))
+		}
+		for k := range g.spend {
+			v, _ := new(big.Float).SetInt(t.worth.rho[k]).Float64()
+			has(g.spend[k], v/1e9)
+		}
+		sum -= float64(each*float64(t.hours)) / float64(q.grid)
+	}
+	return sum
+}
+
+// prove finds prices for each hour. Those of one demand are such that no part of its work costs less
+// in another hour to which it can be moved.
 func (w *windows) prove(g *regime, q *query, v *view, last *placing, rows []int) error {
 	type between struct {
 		low, high *entry

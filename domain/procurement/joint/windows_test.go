@@ -51,7 +51,7 @@ func TestWaitingAgainstLinearProgram(t *testing.T) {
 		against(t, problems, 1e-4, func(seed uint64) *joint.Problem { return waiting(seeded(seed), false) })
 	})
 	t.Run("several", func(t *testing.T) {
-		against(t, problems, 0.05, func(seed uint64) *joint.Problem { return waiting(seeded(seed), true) })
+		against(t, problems, 0.02, func(seed uint64) *joint.Problem { return waiting(seeded(seed), true) })
 	})
 }
 
