@@ -35,7 +35,7 @@ func many(pools int) *Instance {
 			in.Regions = append(in.Regions, Region{ID: region})
 		}
 		price := 2 + 38*rng.Float64()
-		cents := func(v float64) domain.Decimal { return decimal.NewFromFloat(v).Round(4) }
+		cents := func(v float64) domain.Decimal { return decimal.New(int64(v*10_000), -4) }
 		in.Pools = append(in.Pools, Pool{
 			ID: id, Region: region, Class: fmt.Sprint("c", i/20), Unit: "vm", GPUs: 8, OnDemand: &Price{Hourly: cents(price)},
 			Spot: &Spot{Price: Price{Hourly: cents(price * 0.4)}, Overhead: decimal.New(5, -2)},

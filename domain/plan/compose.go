@@ -156,7 +156,7 @@ func (c *composer) fund() {
 	budgets := slices.Clone(c.q.Budgets)
 	slices.SortFunc(budgets, func(x, y Budget) int { return cmp.Compare(x.ID, y.ID) })
 	for _, b := range budgets {
-		why := ""
+		var why string
 		switch {
 		case b.Period.To != 0 && b.Period.To <= c.span[0].From || b.Period.From >= c.end():
 			continue

@@ -29,9 +29,6 @@ type term struct {
 	starts []int
 }
 
-// least is the least order in units.
-func (t *term) least() int { return int(max(1, t.MinUnits)) }
-
 // stock sorts the offers of a pool. Machine sizes are not mixed: a pool counted in GPUs takes the
 // size of the fleet's machines there, else the largest sold on demand. Of several on-demand or spot
 // offers the cheapest is taken. The error says why there is no price to plan against.
