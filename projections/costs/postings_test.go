@@ -448,3 +448,46 @@ func TestNotesFootToInvoices(t *testing.T) {
 		t.Errorf("notes %v, want %v", got, want)
 	}
 }
+
+// A closed month that another method divides otherwise is restated cause by cause: what the method moves is posted as its
+// own, a late line and a restated one are posted as they are, and together they are the difference.
+func TestMethodIsACause(t *testing.T) {
+	l := house()
+	closed := divided(t, l)
+	closed.Methods.Attribution = "attribution/0"
+	at := storetest.MayBill.To + domain.Day
+	late, restated := recorded(billLine("new", "5", func(l *domain.BillingLine) { l.ResourceID = "r-1" })), recorded(billLine("05-pool", "9"))
+	late.Time, restated.Time, restated.Source = at, at, "focus/again"
+	// The other method holds the first hour to be of workspace z.
+	l.Append(late, restated, storetest.Root.Sign(domain.Envelope{Cluster: "c", Time: at, Event: &domain.UsageCorrected{
+		Correction: "u", Node: "n1", GPU: storetest.GPU("c", "n1", 1), Workspace: "z", Interval: storetest.Span(0, 60), Reason: "x",
+	}}))
+	now := divided(t, l)
+	posted, err := costs.Difference(closed, nil, now, projections.BillingMonth(at), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, sum, moved := map[string]costs.PostingType{}, decimal.Zero, decimal.Zero
+	for i := range posted {
+		p := &posted[i]
+		types[p.Line] = p.Type
+		sum = sum.Add(p.Billed.Decimal())
+		if p.Type == costs.PostedMethod {
+			if moved = moved.Add(p.Billed.Decimal()); !slices.Equal(p.Causes, []string{"method attribution/0 to " + now.Methods.Attribution}) {
+				t.Errorf("caused by %v", p.Causes)
+			}
+		}
+	}
+	if types["01-n1"] != costs.PostedMethod || types["new"] != costs.PostedLate || types["05-pool"] != costs.PostedCorrection {
+		t.Errorf("posted as %v", types)
+	}
+	total := func(d *costs.Division) (sum decimal.Decimal) {
+		for _, in := range d.Statements {
+			sum = sum.Add(in.Billed.Decimal())
+		}
+		return sum
+	}
+	if want := total(now).Sub(total(closed)); !moved.IsZero() || !sum.Equal(want) {
+		t.Errorf("posted %s, of it %s by the method, want %s", sum, moved, want)
+	}
+}
