@@ -61,11 +61,8 @@ func (m *model) accounts(units []int, o *outcome) []account {
 		if k == 0 {
 			continue
 		}
-		x, p := &m.choices[i], n
-		if len(x.covers) > 0 {
-			p = x.covers[0].Pool
-		}
-		y := &out[p]
+		x := &m.choices[i]
+		y := &out[m.belongs(x)]
 		y.bought = y.bought.Add(decimal.New(int64(m.costs[i]), -m.digits).Mul(whole(k)))
 		paid, charged := m.money(x)
 		for e := range m.cal.n {
@@ -98,6 +95,20 @@ func (m *model) accounts(units []int, o *outcome) []account {
 		}
 	}
 	return out
+}
+
+// belongs is the pool of a choice, or their number for a spend commitment.
+func (m *model) belongs(x *choice) int {
+	kind, pool := domain.OfferKind(""), ""
+	if x.offer != nil {
+		kind, pool = x.offer.Kind, x.offer.Pool
+	} else {
+		kind, pool = x.goes.Kind, x.goes.Pool
+	}
+	if kind == domain.OfferSpendCommitment {
+		return len(m.in.Pools)
+	}
+	return m.pool[pool]
 }
 
 // share is the probability of a scenario.
@@ -316,7 +327,7 @@ func (m *model) bound(a *Answer, units []int, bounds []*big.Int) {
 			all = all.Add(costs[k])
 		}
 		for _, j := range c.choices {
-			if len(m.choices[j].covers) == 0 {
+			if m.belongs(&m.choices[j]) == none {
 				cost := decimal.New(int64(m.costs[j]), -m.digits).Mul(whole(units[j]))
 				costs[len(c.pools)], all = costs[len(c.pools)].Add(cost), all.Add(cost)
 			}

@@ -104,23 +104,8 @@ func bare(p *procurement.Pool) *procurement.Pool {
 	return &q
 }
 
-// All returns the baselines of a valid pool, always in the same order: buy_nothing, on_demand,
-// lookback of 7, 30 and 60 days, ladder and peak of 60 days.
-//
-// past is units by the hour, ending right before the horizon; negative means not observed. Rules
-// use only observed hours, and buy nothing if there are none.
-func All(p *procurement.Pool, past []int) []Baseline {
-	out := []Baseline{
-		{Rule: BuyNothing, Offer: -1},
-		{Rule: OnDemand, Offer: -1},
-	}
-	for _, days := range []int{7, 30, 60} {
-		out = append(out, LookBack(p, past, days))
-	}
-	return append(out, Ladders(p, past, 60, 12), PeakReserved(p, past, 60))
-}
-
-// window returns the observed hours of the last days.
+// window returns the observed hours of the last days. past is units by the hour, ending right before
+// the horizon; negative means not observed. Rules that look back buy nothing if no hour was observed.
 func window(past []int, days int) []int {
 	var hours []int
 	for _, u := range past[max(0, len(past)-24*days):] {

@@ -172,7 +172,7 @@ func TestCurrentAndOnDemandByHand(t *testing.T) {
 		// 10 on demand; 7 on demand and 3 short.
 		10*10*100 + 10*(7*100+3*1000),
 	} {
-		c := baseline.All(p, nil)[i]
+		c := all(p, nil)[i]
 		ev, err := c.Evaluate(p)
 		if err != nil || ev.Cost.Int64() != cost {
 			t.Errorf("%s costs %v, want %d: %v", c.Name(), ev, cost, err)
@@ -290,7 +290,7 @@ func TestBestLevelByForce(t *testing.T) {
 func TestBaselines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, past := drawn(t)
-		baselines := baseline.All(p, past)
+		baselines := all(p, past)
 		var names []string
 		s, err := procurement.Solve(p)
 		if err != nil {
@@ -315,7 +315,7 @@ func TestBaselines(t *testing.T) {
 			e.Cases = []procurement.Case{{Demand: []procurement.Step{{Units: 500, Hours: 3}}}, {SpotUnits: none}}
 		}
 		p.Weights = []int{1, 2}
-		if again := baseline.All(p, past); !reflect.DeepEqual(baselines, again) {
+		if again := all(p, past); !reflect.DeepEqual(baselines, again) {
 			t.Fatalf("with other demand\n%+v\ninstead of\n%+v", again, baselines)
 		}
 	})
@@ -342,4 +342,13 @@ func TestPeakIsCovered(t *testing.T) {
 			}
 		}
 	})
+}
+
+// all are the baselines of a pool.
+func all(p *procurement.Pool, past []int) []baseline.Baseline {
+	out := []baseline.Baseline{{Rule: baseline.BuyNothing, Offer: -1}, {Rule: baseline.OnDemand, Offer: -1}}
+	for _, days := range []int{7, 30, 60} {
+		out = append(out, baseline.LookBack(p, past, days))
+	}
+	return append(out, baseline.Ladders(p, past, 60, 12), baseline.PeakReserved(p, past, 60))
 }
