@@ -49,7 +49,8 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 		return nil, err
 	}
 	bare := *in
-	bare.Offers, bare.Commitments, bare.Quotas, bare.Pools = nil, nil, nil, slices.Clone(in.Pools)
+	bare.Offers, bare.Commitments, bare.Quotas, bare.Budgets = nil, nil, nil, nil
+	bare.Pools = slices.Clone(in.Pools)
 	for i := range bare.Pools {
 		bare.Pools[i].Quota, bare.Pools[i].QuotaPerUnit, bare.Pools[i].Spot = "", 0, nil
 	}
