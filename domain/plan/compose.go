@@ -29,8 +29,8 @@ const MaxMonths = 120
 var latest = domain.InstantOf(time.Date(2240, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // Compute answers a question. It returns an [OutOfRangeError] when an assumption is out of range.
-// It returns an error that wraps check.ErrRejected when a checker rejects an
-// answer: then there is no plan, and the solver has a bug.
+// It returns an error that wraps check.ErrRejected when a checker rejects an answer: then there is no
+// plan, and the solver has a bug.
 //
 // lp plans pools together that share something, and least orders. Without one (nil or
 // [linear.ErrUnavailable]) pools that need it are left out, and the plan says so. The context can
@@ -142,7 +142,7 @@ func (c *composer) take(pools []Pool) {
 	})
 	for i := range pools {
 		k := c.prepare(&pools[i])
-		if i > 0 && k.left == "" && pools[i-1].Region == k.Region && pools[i-1].Kind == k.Kind {
+		if i > 0 && k.left == "" && c.pools[i-1].left == "" && c.pools[i-1].name() == k.name() {
 			k.refuse(&refusal{"another pool of that name counts its demand in another unit", "import its demand in one unit"})
 		}
 		c.pools = append(c.pools, k)

@@ -125,3 +125,19 @@ func TestUnobservedHoursAreNotIdle(t *testing.T) {
 		t.Errorf("demand %+v, %d hours of night", d, nights)
 	}
 }
+
+// Of two pools of one name that count in different units the second is left out, unless the first
+// cannot be planned anyway.
+func TestOneNameInTwoUnits(t *testing.T) {
+	gpus, vms := even("2026-06-01", 10), even("2026-06-01", 10)
+	vms.Unit, vms.NodeGPUs = "vm", 0
+	got := compute(t, over(1, gpus, vms))
+	if len(got.Excluded) != 1 || got.Excluded[0].Unit != "vm" || !strings.Contains(got.Excluded[0].Reason, "another unit") {
+		t.Errorf("excluded %+v", got.Excluded)
+	}
+	gpus.Series = nil
+	got = compute(t, over(1, gpus, vms))
+	if len(got.Excluded) != 1 || got.Excluded[0].Unit != "gpu" || got.Regions[0].Pools[0].Unit != "vm" {
+		t.Errorf("excluded %+v", got.Excluded)
+	}
+}
