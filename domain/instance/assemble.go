@@ -195,15 +195,7 @@ func (m *model) outcome(units []int) (*outcome, error) {
 }
 
 func (m *model) outcomeAlone(c *component, units []int, o *outcome) error {
-	var bought []procurement.Purchase
-	for k := range c.alone.Offers {
-		for _, s := range c.alone.Offers[k].Starts {
-			if n := units[c.choice(k, s.Epoch)]; n > 0 {
-				bought = append(bought, procurement.Purchase{Offer: k, Epoch: s.Epoch, Units: n})
-			}
-		}
-	}
-	ev, err := procurement.Evaluate(c.alone, bought)
+	ev, err := procurement.Evaluate(c.alone, c.bought(units))
 	if err != nil {
 		return err
 	}
@@ -343,14 +335,8 @@ func (m *model) inCurrency(n procurement.Nano) *big.Rat {
 
 // fixed writes a fraction as a decimal, rounded half to even.
 func fixed(r *big.Rat, digits int32) domain.Decimal {
-	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
-	num := new(big.Int).Mul(r.Num(), scale)
-	q, rest := new(big.Int).QuoRem(num, r.Denom(), new(big.Int))
-	twice := rest.Abs(rest.Lsh(rest, 1))
-	if c := twice.Cmp(r.Denom()); c > 0 || c == 0 && q.Bit(0) == 1 {
-		q.Add(q, big.NewInt(int64(num.Sign())))
-	}
-	return decimal.NewFromBigInt(q, -digits)
+	num := new(big.Int).Mul(r.Num(), tens(digits))
+	return decimal.NewFromBigInt(halfEven(num, r.Denom()), -digits)
 }
 
 // unitHours writes unit-hours: as an integer if they are whole, else with six digits.

@@ -86,22 +86,14 @@ func Baselines(ctx context.Context, in *Instance) ([]Baseline, error) {
 // baselines are those of the instance of the model.
 func (m *model) baselines(ctx context.Context, in *Instance) ([]Baseline, error) {
 	w := m.loads
-	loose := *in
-	loose.Budgets = nil
-	loose.Offers = slices.DeleteFunc(slices.Clone(in.Offers), func(o Offer) bool {
-		return o.Kind != domain.OfferReserved && o.Kind != domain.OfferCapacityBlock || len(o.Ramp) > 0
-	})
-	for i := range loose.Offers {
-		o := &loose.Offers[i]
-		o.MinUnits, o.Lot, o.Exclusive = 0, 0, ""
-	}
-	if !in.plain() {
+	loose, changed := in.loosened()
+	if changed {
 		var err error
-		if m, err = w.compile(ctx, &loose, nil); err != nil {
+		if m, err = w.compile(ctx, loose, nil); err != nil {
 			return nil, err
 		}
 	}
-	bare := loose
+	bare := *loose
 	bare.Commitments, bare.Offers, bare.Pools = nil, nil, slices.Clone(in.Pools)
 	for i := range bare.Pools {
 		bare.Pools[i].Spot = nil
@@ -115,7 +107,7 @@ func (m *model) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 		return nil, err
 	}
 	// Rules compare pro-rata prices and pay the same prices as the answer.
-	sold, err := m.under(ctx, &loose, decimal.NewFromInt(1))
+	sold, err := m.under(ctx, loose, decimal.NewFromInt(1))
 	if err != nil {
 		return nil, err
 	}
@@ -150,12 +142,22 @@ func (m *model) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 	return out, nil
 }
 
-// plain reports whether rules see the instance as it is.
-func (in *Instance) plain() bool {
-	return len(in.Budgets) == 0 && !slices.ContainsFunc(in.Offers, func(o Offer) bool {
-		return o.Kind != domain.OfferReserved && o.Kind != domain.OfferCapacityBlock || len(o.Ramp) > 0 || o.MinUnits > 0 ||
-			o.Lot > 0 || o.Exclusive != ""
-	})
+// loosened is the instance as rules see it: without budgets, and with the offers of capacity or a price
+// that can be bought in any number. It reports whether that is another one.
+func (in *Instance) loosened() (out *Instance, changed bool) {
+	loose := *in
+	loose.Budgets, loose.Offers = nil, nil
+	changed = len(in.Budgets) > 0
+	for _, o := range in.Offers {
+		if o.Kind != domain.OfferReserved && o.Kind != domain.OfferCapacityBlock || len(o.Ramp) > 0 {
+			changed = true
+			continue
+		}
+		changed = changed || o.MinUnits > 0 || o.Lot > 0 || o.Exclusive != ""
+		o.MinUnits, o.Lot, o.Exclusive = 0, 0, ""
+		loose.Offers = append(loose.Offers, o)
+	}
+	return &loose, changed
 }
 
 // comesTo evaluates orders, with budgets that are not part of the model, and divides the result by

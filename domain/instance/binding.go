@@ -27,8 +27,7 @@ func (m *model) worths(s *solution) []*big.Rat {
 			out[i] = new(big.Rat)
 		}
 	}
-	scale := new(big.Rat).SetInt(new(big.Int).Mul(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(m.digits)), nil),
-		big.NewInt(int64(m.weight))))
+	scale := new(big.Rat).SetInt(new(big.Int).Mul(tens(m.digits), big.NewInt(int64(m.weight))))
 	for k, p := range s.proofs {
 		c := &m.components[k]
 		if p.alone != nil {
@@ -133,8 +132,7 @@ func (m *model) reason(x *choice, p *Purchase, o *outcome, committed [][]int64) 
 // binding lists the binding constraints, with the value of loosening each by one.
 func (m *model) binding(s *solution) []Binding {
 	out := []Binding{}
-	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(m.digits)), nil)
-	scale.Mul(scale, big.NewInt(int64(m.weight)))
+	scale := new(big.Int).Mul(tens(m.digits), big.NewInt(int64(m.weight)))
 	amount := func(n *big.Int) *big.Rat {
 		if n == nil {
 			return new(big.Rat)
@@ -213,14 +211,7 @@ func (m *model) bindingAlone(c *component, units []int, add func(string, string,
 	if pool.Quota == "" {
 		return
 	}
-	var bought []procurement.Purchase
-	for k := range c.alone.Offers {
-		for _, s := range c.alone.Offers[k].Starts {
-			if n := units[c.choice(k, s.Epoch)]; n > 0 {
-				bought = append(bought, procurement.Purchase{Offer: k, Epoch: s.Epoch, Units: n})
-			}
-		}
-	}
+	bought := c.bought(units)
 	more := *c.alone
 	more.Epochs = slices.Clone(c.alone.Epochs)
 	for e := range more.Epochs {

@@ -471,6 +471,19 @@ func (c *component) choice(offer, epoch int) int {
 	return c.first[offer] + at
 }
 
+// bought are the purchases of a single pool.
+func (c *component) bought(units []int) []procurement.Purchase {
+	var out []procurement.Purchase
+	for k := range c.alone.Offers {
+		for at, s := range c.alone.Offers[k].Starts {
+			if n := units[c.first[k]+at]; n > 0 {
+				out = append(out, procurement.Purchase{Offer: k, Epoch: s.Epoch, Units: n})
+			}
+		}
+	}
+	return out
+}
+
 // reprice sets the cost of a choice of a single pool.
 func (c *component) reprice(choice int, cost procurement.Nano) {
 	offer, exact := slices.BinarySearch(c.first, choice)

@@ -99,7 +99,8 @@ func (m *model) accounts(units []int, o *outcome) []account {
 
 // belongs is the pool of a choice, or their number for a spend commitment.
 func (m *model) belongs(x *choice) int {
-	kind, pool := domain.OfferKind(""), ""
+	var kind domain.OfferKind
+	var pool string
 	if x.offer != nil {
 		kind, pool = x.offer.Kind, x.offer.Pool
 	} else {

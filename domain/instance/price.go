@@ -188,13 +188,7 @@ func (q *Quota) bounds(spans []domain.Interval) []int {
 func rounded(amount domain.Decimal, digits int32) (procurement.Nano, error) {
 	n, shift := amount.Coefficient(), amount.Exponent()+digits
 	if shift < 0 {
-		unit := tens(-shift)
-		rest := new(big.Int)
-		n.QuoRem(n, unit, rest)
-		sign := int64(rest.Sign())
-		if c := rest.Abs(rest.Lsh(rest, 1)).Cmp(unit); c > 0 || c == 0 && n.Bit(0) == 1 {
-			n.Add(n, big.NewInt(sign))
-		}
+		n = halfEven(n, tens(-shift))
 	} else if shift > 0 {
 		n.Mul(n, tens(shift))
 	}
@@ -202,6 +196,16 @@ func rounded(amount domain.Decimal, digits int32) (procurement.Nano, error) {
 		return 0, fmt.Errorf("%s: %w", clip(amount.Round(2).String()), errLarge)
 	}
 	return procurement.Nano(n.Int64()), nil
+}
+
+// halfEven is n ÷ of, rounded half to even. of is positive.
+func halfEven(n, of *big.Int) *big.Int {
+	q, rest := new(big.Int).QuoRem(n, of, new(big.Int))
+	sign := int64(rest.Sign())
+	if c := rest.Abs(rest.Lsh(rest, 1)).Cmp(of); c > 0 || c == 0 && q.Bit(0) == 1 {
+		q.Add(q, big.NewInt(sign))
+	}
+	return q
 }
 
 // tens is a power of ten. Callers must not modify it.

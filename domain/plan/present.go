@@ -13,10 +13,9 @@ import (
 	"quartermaster/domain/linear"
 )
 
-// solved is a group of pools with its problem and answers.
+// solved is a group of pools with its answers.
 type solved struct {
 	*group
-	in     *instance.Instance
 	answer *instance.Answer
 	// unlimited serves all demand on demand without quotas, and low serves low demand with the
 	// answer's purchases; low is nil for a forecast.
@@ -34,7 +33,7 @@ func (c *composer) solve(ctx context.Context, g *group, lp linear.Solver) (*solv
 }
 
 func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, lp linear.Solver) (x *solved, err error) {
-	x = &solved{group: g, in: in}
+	x = &solved{group: g}
 	if x.answer, err = instance.SolveUntil(ctx, ctx, in, lp, 0); err != nil {
 		return nil, err
 	}
