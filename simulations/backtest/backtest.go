@@ -219,7 +219,17 @@ func Run(ctx context.Context, q *Question) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	tests, err := q.decide(ctx, months)
+	if err != nil {
+		return nil, err
+	}
+	return q.result(months, tests), nil
+}
+
+// decide makes the decisions of all alternatives and computes their costs.
+func (q *Question) decide(ctx context.Context, months []domain.Interval) ([]*test, error) {
 	tests := make([]*test, len(q.Pools))
+	var err error
 	for i := range q.Pools {
 		if tests[i], err = newTest(q, i, months); err != nil {
 			return nil, fmt.Errorf("pool %s: %w", q.Pools[i].name(), err)
@@ -272,7 +282,7 @@ func Run(ctx context.Context, q *Question) (*Result, error) {
 	if stopped != nil {
 		return nil, stopped
 	}
-	return q.result(months, tests), nil
+	return tests, nil
 }
 
 // salvages are the terminal rules that results show, ascending: 0, one half, 1 and the question's
@@ -298,14 +308,18 @@ func (q *Question) Decisions() int {
 	return len(months) * len(q.Pools)
 }
 
-// rules are the alternatives that decide anew every month. They follow those that buy nothing.
+// rules are the alternatives that need no plan. They decide anew every month, but for the constant
+// one, which decides once and again when what it bought has ended. They follow those that buy
+// nothing.
 var rules = []struct {
-	name string
-	days int
-	kind baseline.Rule
+	name     string
+	days     int
+	kind     baseline.Rule
+	constant bool
 }{
-	{"lookback_7d", 7, baseline.Lookback}, {"lookback_30d", 30, baseline.Lookback}, {"lookback_60d", 60, baseline.Lookback},
-	{"ladder_60d", 60, baseline.Ladder}, {"peak_60d", 60, baseline.Peak},
+	{"lookback_7d", 7, baseline.Lookback, false}, {"lookback_30d", 30, baseline.Lookback, false},
+	{"lookback_60d", 60, baseline.Lookback, false}, {"ladder_60d", 60, baseline.Ladder, false},
+	{"constant_60d", 60, baseline.Lookback, true}, {"peak_60d", 60, baseline.Peak, false},
 }
 
 // Names of the alternatives, in the order of results.

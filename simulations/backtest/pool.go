@@ -314,6 +314,9 @@ func (t *test) follow(m int, s *set, past []int) error {
 	}
 	for i, r := range rules {
 		alternative := i + len(Alternatives()) - len(rules)
+		if r.constant && t.holds(s.bought[alternative], m) {
+			continue
+		}
 		p, of, err := t.ahead(m, s, alternative, salvage)
 		if err != nil {
 			return err
@@ -330,6 +333,11 @@ func (t *test) follow(m int, s *set, past []int) error {
 		t.decide(m, s, alternative, of, c.Purchases)
 	}
 	return nil
+}
+
+// holds reports whether something bought lasts in a month or begins later.
+func (t *test) holds(bought []procurement.Purchase, m int) bool {
+	return slices.ContainsFunc(bought, func(b procurement.Purchase) bool { return m < b.Epoch+t.terms[b.Offer].Months })
 }
 
 // plan decides a month by the plan.

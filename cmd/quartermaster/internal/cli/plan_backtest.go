@@ -49,6 +49,7 @@ The plan is compared with these alternatives, which decide again every month:
   lookback_7d, 30d, 60d  the one commitment that would have saved most over the last
                          days, like the cloud providers' own recommendations
   ladder_60d             one twelfth of that every month
+  constant_60d           that at the start, and again only when it has ended
   peak_60d               reserve the highest hour of the last days
 
 Perfect foresight is the exact optimum for the actual demand. No alternative costs less. Regret is
