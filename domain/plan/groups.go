@@ -55,7 +55,7 @@ func (c *composer) groups(pools []*candidate) []group {
 					of[k] = i
 				}
 			}
-			reasons[i], overflow[i] = append(reasons[i], reasons[j]...), append(overflow[i], overflow[j]...)
+			reasons[i], overflow[i] = append(reasons[i], reasons[j]...), ways(overflow[i], overflow[j]...)
 		}
 		if !slices.Contains(reasons[i], why) {
 			reasons[i] = append(reasons[i], why)
@@ -80,9 +80,7 @@ func (c *composer) groups(pools []*candidate) []group {
 					fmt.Sprintf("demand of %s may be served in %s: a round trip of %d ms, %s, is within the "+
 						"budget of %d ms of every deployment declared for it", k.name(), l.Region, way.RoundTripMS,
 						measured, k.LatencyMicros/1000))
-				if s := &overflow[of[i]]; !slices.Contains(*s, *way) {
-					*s = append(*s, *way)
-				}
+				overflow[of[i]] = ways(overflow[of[i]], *way)
 			}
 		}
 	}
@@ -108,6 +106,16 @@ func (c *composer) groups(pools []*candidate) []group {
 		}
 	}
 	return out
+}
+
+// ways adds ways to a list, each once.
+func ways(list []instance.Overflow, more ...instance.Overflow) []instance.Overflow {
+	for _, way := range more {
+		if !slices.Contains(list, way) {
+			list = append(list, way)
+		}
+	}
+	return list
 }
 
 // sharesQuota reports whether one number bounds the on-demand use of two pools together, and

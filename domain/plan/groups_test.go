@@ -12,6 +12,7 @@ import (
 
 	"quartermaster/adapters/highs"
 	"quartermaster/domain"
+	"quartermaster/domain/instance"
 	"quartermaster/domain/linear"
 	"quartermaster/domain/long"
 	"quartermaster/domain/packing"
@@ -196,6 +197,39 @@ func TestServedElsewhereByHand(t *testing.T) {
 			t.Errorf("%s: cost %s, components %+v", name, p.Total.Cost, p.Components)
 		}
 	}
+}
+
+// Pools of two kinds may overflow the same way. Stated together, also because a budget bounds both, they
+// name it once.
+func TestOneWayForTwoKinds(t *testing.T) {
+	lp, q := solver(t), afar()
+	for _, p := range q.Pools[:2] {
+		p.Kind = "L"
+		q.Pools = append(q.Pools, p)
+	}
+	alone, err := Compute(t.Context(), q, lp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := q.Instance()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := instance.Solve(t.Context(), in, lp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Budgets = []Budget{{ID: "b", Basis: domain.BudgetCash, Amount: domain.Money{Amount: dec("1000000"), Currency: "USD"}, Period: domain.Interval{From: at("2026-06-01")}}}
+	together, err := Compute(t.Context(), q, lp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(alone.Components) != 2 || len(together.Components) != 1 || len(in.Overflow) != 1 {
+		t.Errorf("%d components, and %d under a budget; overflow %+v", len(alone.Components), len(together.Components), in.Overflow)
+	}
+	equal(t, "alone", alone.Total.Cost, "129600") // twice 15 × 6 × 720
+	equal(t, "as one problem", a.Cost, "129600")
+	equal(t, "under a budget", together.Total.Cost, "129600")
 }
 
 // Pools that share nothing have the same plan with and without a solver.

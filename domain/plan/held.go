@@ -24,6 +24,7 @@ type heldTerm struct {
 	units           int
 	hourly          domain.Decimal // of all units
 	upfront         domain.Decimal // paid when the term begins
+	noticeBy        domain.Instant // 0 if none can be given any more
 }
 
 // name is the pool's name in CountsFor.
@@ -132,9 +133,12 @@ func (k *candidate) hold(h *Held, units int) {
 		i = len(k.held)
 		k.held = append(k.held, holding{of: *h, guaranteed: h.Guaranteed})
 	}
-	t := heldTerm{h.Term, units, h.Hourly.Amount.Mul(decimal.NewFromInt(int64(h.Units))), h.Upfront.Amount}
+	t := heldTerm{h.Term, units, h.Hourly.Amount.Mul(decimal.NewFromInt(int64(h.Units))), h.Upfront.Amount, h.NoticeBy}
 	if t.To == 0 {
 		t.To = math.MaxInt64
+	}
+	if t.noticeBy > t.To { // it ended before its notice was due
+		t.noticeBy = 0
 	}
 	k.held[i].terms = append(k.held[i].terms, t)
 }

@@ -16,6 +16,14 @@ func held(from, to string) Held {
 	}
 }
 
+// A commitment that was ended before its notice was due serves until its end.
+func TestHeldEndedEarly(t *testing.T) {
+	q := over(2, even("2026-06-01", 10))
+	q.Held = []Held{held("2025-10-01", "2026-07-01")}
+	q.Held[0].NoticeBy = at("2026-09-01")
+	equal(t, "cost", one(t, q).Cost, "88800") // 720 h × 20 + 744 h × 100
+}
+
 // Until October ten machines are held: 122 days at 20 an hour are owed in any case. From then on
 // they are bought at 5, or cost 10 on demand.
 func TestHeldUntilOctober(t *testing.T) {

@@ -34,7 +34,7 @@ func (q *Question) Instance() (*instance.Instance, error) {
 	c.take(q.Pools)
 	all := group{pools: c.pools}
 	for _, g := range c.groups(c.planned()) {
-		all.overflow = append(all.overflow, g.overflow...)
+		all.overflow = ways(all.overflow, g.overflow...) // pools of two kinds may overflow the same way
 	}
 	in, err := c.problem(&all)
 	if err == nil {
@@ -318,7 +318,7 @@ func commitmentsOf(pool string, h *holding) []instance.Commitment {
 		x := instance.Commitment{
 			ID: h.of.Commitment, Kind: h.of.Kind, Pool: pool, Units: t.units, Term: t.Interval, Upfront: t.upfront,
 			Hourly: t.hourly.DivRound(decimal.NewFromInt(int64(t.units)), 18), GuaranteesCapacity: h.guaranteed,
-			NoticeBy: h.of.NoticeBy,
+			NoticeBy: t.noticeBy,
 		}
 		if i > 0 {
 			x.ID = fmt.Sprintf("%s, term %d", x.ID, i+1)
