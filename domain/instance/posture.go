@@ -332,7 +332,7 @@ func (m *model) limits(ctx context.Context) error {
 		path := fmt.Sprintf("/budgets/%d", m.at.budgets[i])
 		if left.IsNegative() {
 			return &Infeasible{Constraints: []Constraint{
-				{path + "/amount", fmt.Sprintf("%s %s (%s)", b.Amount, m.in.Currency, b.Basis)},
+				{path + "/amount", fmt.Sprintf("budget %q of %s %s (%s)", b.ID, b.Amount, m.in.Currency, b.Basis)},
 				{"/commitments", fmt.Sprintf("what is held already takes %s more than that", left.Neg().Round(2))},
 			}}
 		}

@@ -278,6 +278,36 @@ func TestHardBudget(t *testing.T) {
 	}
 }
 
+// What is held already takes more than a hard budget: no plan keeps it, also not one without the pool for
+// which it is held.
+func TestBudgetBelowWhatIsHeld(t *testing.T) {
+	other := even("2026-06-01", 1)
+	other.Kind = "L"
+	q := over(1, even("2026-06-01", 10), other)
+	q.Held = []Held{held("2026-01-01", "2027-01-01")} // 14,400 in June
+	q.Budgets = []Budget{{
+		ID: "june", Basis: domain.BudgetCash, Amount: domain.Money{Amount: dec("14000"), Currency: "USD"},
+		Period: domain.Interval{From: at("2026-06-01"), To: at("2026-07-01")},
+	}}
+	for range 2 {
+		p := compute(t, q)
+		if len(p.Excluded) != len(q.Pools) {
+			t.Fatalf("%d pools excluded of %d", len(p.Excluded), len(q.Pools))
+		}
+		for _, x := range p.Excluded {
+			if !strings.Contains(x.Reason, `budget "june" of 14000 USD (cash); what is held already takes 400 more`) || !strings.Contains(x.Next, "budget") {
+				t.Errorf("%s is excluded because %q, to do: %q", x.Kind, x.Reason, x.Next)
+			}
+		}
+		q.Pools = q.Pools[:1]
+	}
+	// What is not in the plan is not counted in its budgets.
+	q.Budgets[0].Amount.Amount, q.Held[0].Hourly.Currency = dec("100000"), "EUR"
+	if p := compute(t, q); len(p.Ignored) != 1 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "ignored commitments") {
+		t.Errorf("ignored %+v, notes %q", p.Ignored, p.Notes)
+	}
+}
+
 // Hardware to own is capacity that is paid once and has an hourly cost: 36,000 over 36 months of which
 // the horizon has one, and 1 an hour.
 func TestHardwareToOwn(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 // MaxMonths bounds the horizon.
 const MaxMonths = 120
 
-// latest is the latest time of a plan: 240 months later instants end.
-var latest = domain.InstantOf(time.Date(2240, 1, 1, 0, 0, 0, 0, time.UTC))
+// latest is the latest time of a plan: later its problem could not be stated.
+var latest = domain.InstantOf(time.Date(2139, 12, 31, 0, 0, 0, 0, time.UTC))
 
 // Compute answers a question. It returns an [OutOfRangeError] when an assumption is out of range.
 // It returns an error that wraps check.ErrRejected when a checker rejects an answer: then there is no
@@ -83,6 +83,10 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 		r.Calendar = sumMonths(r.Calendar, pool.Calendar)
 	}
 	p.Expiry, p.Ignored, p.Notes = c.ladder(), c.ignored(), c.notes
+	if len(c.budget) > 0 && len(p.Excluded)+len(p.Ignored) > 0 {
+		p.Notes = append(p.Notes, "hard budgets bound what is in the plan: what excluded pools and ignored commitments "+
+			"cost is not counted in them")
+	}
 	c.pack(p)
 	for i := range p.Regions {
 		r := &p.Regions[i]
@@ -113,6 +117,18 @@ func (c *composer) drop(ctx context.Context, g *group, why error) bool {
 		for _, k := range g.pools {
 			c.leave(k, &refusal{reason + ", and there is no solver of linear programs",
 				"\"make highs\" fetches one, then build again"})
+		}
+		return true
+	}
+	// Only budgets can make a group infeasible, and they bound all of it.
+	if clash := (*instance.Infeasible)(nil); errors.As(why, &clash) {
+		var parts []string
+		for _, x := range clash.Constraints {
+			parts = append(parts, x.Detail)
+		}
+		for _, k := range g.pools {
+			c.leave(k, &refusal{"a hard budget cannot be kept: " + strings.Join(parts, "; "),
+				"raise the budget, or make it a soft one"})
 		}
 		return true
 	}
@@ -212,7 +228,7 @@ func compose(q *Question) (*composer, error) {
 	one := decimal.NewFromInt(1)
 	switch {
 	case q.At < 0 || q.At > latest:
-		return nil, fmt.Errorf("plan at %s, want 1970 to 2240", q.At)
+		return nil, fmt.Errorf("plan at %s, want 1970 to 2139", q.At)
 	case a.Months < 1 || a.Months > MaxMonths:
 		return nil, fmt.Errorf("horizon of %d months, want 1 to %d", a.Months, MaxMonths)
 	case a.Weeks < 1 || a.Weeks > 520:

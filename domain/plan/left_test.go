@@ -24,6 +24,7 @@ func TestOneBadPool(t *testing.T) {
 		"huge demand":   {func(p *Pool) { p.Series[0].Milli[0] = 1 << 60 }, "at most 1000000 are planned for"},
 		"huge price":    {func(p *Pool) { p.Offers[0].Hourly = dec("1e12") }, "too large"},
 		"huge worth":    {func(p *Pool) { p.Offers[0].Hourly = dec("1e11") }, "too large"},
+		"no such name":  {func(p *Pool) { p.Kind += " " }, "breaks a rule"},
 	} {
 		p := even("2026-06-01", 10)
 		p.Region = "bad"

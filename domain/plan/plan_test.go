@@ -308,6 +308,9 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+	last := over(120, even("2139-12-31", 10))
+	last.At = latest
+	one(t, last)
 	q := question()
 	q.Pools[0].Offers = nil
 	if p := compute(t, q); len(p.Excluded) != 1 || len(p.Regions) != 1 {

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/instance"
 	"quartermaster/domain/packing"
 )
 
@@ -26,12 +28,18 @@ type refusal struct{ why, next string }
 
 func (r *refusal) Error() string { return r.why }
 
-// refuse records why a pool is not in the plan. An error that is not a refusal is about amounts:
-// prices or demand too large to count.
+// refuse records why a pool is not in the plan. An error that is neither a refusal nor about a rule
+// that the pool's problem violates is about amounts: prices or demand too large to count.
 func (k *candidate) refuse(why error) {
 	k.left, k.next = why.Error(), "check the prices and the demand of the pool: one of them is larger than a plan can count"
-	if r := (*refusal)(nil); errors.As(why, &r) {
+	var r *refusal
+	var rules *instance.Faults
+	switch {
+	case errors.As(why, &r):
 		k.next = r.next
+	case errors.As(why, &rules) && rules.Unwrap() == nil:
+		k.left = "its problem breaks a rule: " + strings.ReplaceAll(k.left, "\n", "; ")
+		k.next = "correct what the rule names in what was imported or registered for the pool"
 	}
 }
 
