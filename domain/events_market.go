@@ -32,17 +32,21 @@ const (
 // OfferQuoted states a price. Price and guaranteed capacity are separate: a price commitment may
 // guarantee no capacity, and a capacity reservation may be billed whether it is used or not.
 type OfferQuoted struct {
-	Market             Market      `json:"market"`
-	Offer              string      `json:"offer"` // id within the market
-	Zone               string      `json:"zone,omitempty"`
-	SKU                string      `json:"sku"` // instance type
-	GPUModel           string      `json:"gpu_model"`
-	GPUCount           uint32      `json:"gpu_count"`                // whole GPUs; 0 for a part of one, or none
-	GPUMilli           uint32      `json:"gpu_milli,omitempty"`      // 1 to 999: thousandths of one GPU, where a part is sold
-	GPUMemoryMiB       uint64      `json:"gpu_memory_mib,omitempty"` // of one whole GPU
-	CPUMilli           uint64      `json:"cpu_milli,omitempty"`
-	MemoryMiB          uint64      `json:"memory_mib,omitempty"`
-	Kind               OfferKind   `json:"kind"`
+	Market       Market    `json:"market"`
+	Offer        string    `json:"offer"` // id within the market
+	Zone         string    `json:"zone,omitempty"`
+	SKU          string    `json:"sku"` // instance type
+	GPUModel     string    `json:"gpu_model"`
+	GPUCount     uint32    `json:"gpu_count"`                // whole GPUs; 0 for a part of one, or none
+	GPUMilli     uint32    `json:"gpu_milli,omitempty"`      // 1 to 999: thousandths of one GPU, where a part is sold
+	GPUMemoryMiB uint64    `json:"gpu_memory_mib,omitempty"` // of one whole GPU
+	CPUMilli     uint64    `json:"cpu_milli,omitempty"`
+	MemoryMiB    uint64    `json:"memory_mib,omitempty"`
+	Kind         OfferKind `json:"kind"`
+	// Spend names the spend commitment that this is a price of, for example "Compute Savings Plan":
+	// running a unit for an hour takes Hourly of the amount that it commits. Offers of one provider,
+	// currency and term with the same Spend are prices of one commitment, in any region.
+	Spend              string      `json:"spend,omitempty"`
 	TermMonths         uint32      `json:"term_months,omitempty"`
 	Convertible        bool        `json:"convertible,omitempty"`
 	Upfront            Decimal     `json:"upfront"`                   // per unit
@@ -233,6 +237,7 @@ type CommitmentPurchased struct {
 	Owners             []Share     `json:"owners,omitempty"`
 	NoticeBy           Instant     `json:"notice_by,omitempty"` // last day to stop a renewal
 	Recommendation     string      `json:"recommendation,omitempty"`
+	Spend              string      `json:"spend,omitempty"` // for spend commitments: which one, as in its offers
 }
 
 // CommitmentRenewed extends a commitment at a price.

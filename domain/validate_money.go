@@ -192,6 +192,10 @@ func (c *checker) offerQuoted(e *OfferQuoted) {
 		c.notNegative("effective_hourly", e.EffectiveHourly.Decimal)
 	}
 	c.currency("currency", e.Currency)
+	c.optionalID("spend", e.Spend)
+	if e.Spend != "" && e.Kind != OfferSpendCommitment {
+		c.bad("spend", "names a spend commitment, and the kind is %s", e.Kind)
+	}
 	if e.MaxUnits != 0 && e.MaxUnits < e.MinUnits {
 		c.bad("max_units", "%d is below min_units %d", e.MaxUnits, e.MinUnits)
 	}
@@ -323,6 +327,10 @@ func (c *checker) commitmentPurchased(e *CommitmentPurchased) {
 	c.owners(e.Owners)
 	c.optionalInstant("notice_by", e.NoticeBy)
 	c.optionalID("recommendation", e.Recommendation)
+	c.optionalID("spend", e.Spend)
+	if e.Spend != "" && e.Kind != OfferSpendCommitment {
+		c.bad("spend", "names a spend commitment, and the kind is %s", e.Kind)
+	}
 }
 
 // priced checks the two parts of a price, which are in one currency.

@@ -77,7 +77,7 @@
 //
 // Dated offers: provider, region, instance_type, gpu_model, gpu_count, gpu_memory, vcpu, memory,
 // offer, term_months, upfront, hourly, effective_hourly, currency, as_of, source; optional
-// guarantees_capacity (true or false), lead_time_hours, min_units, max_units. Each row is an
+// guarantees_capacity (true or false), lead_time_hours, min_units, max_units, spend. Each row is an
 // OfferQuoted of whole GPUs or of a part of one (gpu_count 0.125). It is valid from the day that
 // as_of names, or the first day (UTC) of the month; of a range, the last one counts. See
 // [pricesKind] for offer ids, memory and terms.

@@ -25,7 +25,10 @@ import (
 // CLASS is standard, convertible, savings or or_savings_plan. PAYMENT is no_upfront,
 // partial_upfront or all_upfront, and must agree with upfront and hourly. Reserved instances and
 // savings plans are discounts: neither guarantees capacity unless the column guarantees_capacity
-// is true. A capacity block guarantees it.
+// is true. A capacity block guarantees it. A spend_commitment row is the committed price of a unit:
+// what running it for an hour takes of the amount that is committed. The optional column spend names
+// the commitment, for example "Compute Savings Plan": all rows of a provider with that name, term
+// and currency are prices of the same one, in any region.
 //
 // Memory: numbers are GiB whatever the unit, because clouds mean GiB by GB. gpu_memory is per GPU
 // in some sources and of all GPUs in others. The catalogue decides, with a warning if neither
@@ -51,7 +54,7 @@ var pricesKind = format{
 			upfront: col("upfront"), hourly: col("hourly"), effective: col("effective_hourly"),
 			currency: col("currency"), asOf: col("as_of"), source: col("source"),
 			guarantees: col("guarantees_capacity"), lead: col("lead_time_hours"),
-			minUnits: col("min_units"), maxUnits: col("max_units"),
+			minUnits: col("min_units"), maxUnits: col("max_units"), spend: col("spend"),
 			seen: map[string]int{}, ids: map[string]int{},
 		}
 		return p.row
@@ -66,6 +69,7 @@ type priceReader struct {
 	upfront, hourly, effective, currency column
 	asOf, source                         column
 	guarantees, lead, minUnits, maxUnits column
+	spend                                column
 
 	seen map[string]int // line of each row, by its content
 	ids  map[string]int // uses of each id, by market and id
@@ -86,6 +90,7 @@ func (p *priceReader) row(c *cells) error {
 		LeadTimeHours: uint32(c.optionalCount(p.lead, 100_000)),
 		MinUnits:      uint32(c.optionalCount(p.minUnits, 1_000_000_000)),
 		MaxUnits:      uint32(c.optionalCount(p.maxUnits, 1_000_000_000)),
+		Spend:         c.text(p.spend),
 	}
 	ev.GPUCount, ev.GPUMilli = p.gpuCount(c)
 	switch ev.Market.Region {
@@ -266,6 +271,12 @@ func (p *priceReader) terms(c *cells, ev *domain.OfferQuoted) {
 	default:
 		c.refuse(p.offer, "is not one of on_demand, spot, capacity_block, spend_commitment, owned, reserved_CLASS_PAYMENT")
 	}
+	switch {
+	case ev.Kind == domain.OfferSpendCommitment && ev.TermMonths == 0:
+		c.refuse(p.term, "is missing for a spend commitment")
+	case ev.Kind != domain.OfferSpendCommitment && ev.Spend != "":
+		c.refuse(p.spend, "names a spend commitment, for an offer of another kind, "+offer)
+	}
 	switch text := c.text(p.guarantees); text {
 	case "":
 	case "true", "false":
@@ -314,6 +325,9 @@ func (p *priceReader) offerID(c *cells, ev *domain.OfferQuoted) string {
 		id = ev.SKU
 	}
 	id += "/" + string(c.raw(p.offer))
+	if ev.Spend != "" {
+		id += "/" + ev.Spend
+	}
 	if ev.TermMonths != 0 {
 		id += fmt.Sprintf("/%dm", ev.TermMonths)
 	}

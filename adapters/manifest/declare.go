@@ -525,6 +525,7 @@ func (d declaration) commitment(id string) *domain.CommitmentPurchased {
 		Upfront:            d.money("upfront"),
 		Hourly:             d.money("hourly"),
 		SpendPerHour:       d.nullDecimal("spend_per_hour"),
+		Spend:              d.text("spend"),
 		GuaranteesCapacity: d.flag("guarantees_capacity"),
 		NoticeBy:           d.instant("notice_by"),
 	}

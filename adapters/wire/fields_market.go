@@ -20,6 +20,7 @@ func offerQuoted(m *mover, p *eventsv1.OfferQuoted, d *domain.OfferQuoted) {
 	text(m, "gpu_model", &p.GpuModel, &d.GPUModel)
 	same(m, &p.GpuCount, &d.GPUCount)
 	same(m, &p.GpuMilli, &d.GPUMilli)
+	text(m, "spend", &p.Spend, &d.Spend)
 	same(m, &p.GpuMemoryMib, &d.GPUMemoryMiB)
 	same(m, &p.CpuMilli, &d.CPUMilli)
 	same(m, &p.MemoryMib, &d.MemoryMiB)

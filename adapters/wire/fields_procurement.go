@@ -91,6 +91,7 @@ func commitmentPurchased(m *mover, p *eventsv1.CommitmentPurchased, d *domain.Co
 	list(m, "owners", &p.Owners, &d.Owners, share)
 	m.instant("notice_by", &p.NoticeBy, &d.NoticeBy)
 	text(m, "recommendation", &p.Recommendation, &d.Recommendation)
+	text(m, "spend", &p.Spend, &d.Spend)
 }
 
 func commitmentRenewed(m *mover, p *eventsv1.CommitmentRenewed, d *domain.CommitmentRenewed) {

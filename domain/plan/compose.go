@@ -82,6 +82,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 		r.add(&pool.Amounts)
 		r.Calendar = sumMonths(r.Calendar, pool.Calendar)
 	}
+	c.countSpends()
 	p.Expiry, p.Ignored, p.Notes = c.ladder(), c.ignored(), c.notes
 	if len(c.budget) > 0 && len(p.Excluded)+len(p.Ignored) > 0 {
 		p.Notes = append(p.Notes, "hard budgets bound what is in the plan: what excluded pools and ignored commitments "+

@@ -33,10 +33,11 @@ type group struct {
 	pools    []*candidate
 	by       []string
 	overflow []instance.Overflow
+	spends   []spend
 }
 
-// groups finds the pools that cannot be planned separately: those that share a quota or a budget,
-// and those that may serve each other's demand. Groups are in the order of their first pool.
+// groups finds the pools that cannot be planned separately: those that share a quota, a budget or a
+// spend commitment, and those that may serve each other's demand. Groups are in the order of their first pool.
 func (c *composer) groups(pools []*candidate) []group {
 	of := make([]int, len(pools)) // the first pool of its group
 	for i := range of {
@@ -89,6 +90,11 @@ func (c *composer) groups(pools []*candidate) []group {
 			join(0, i, fmt.Sprintf("the hard budget %s of %s %s (%s)", b.ID, b.Amount, c.a.Currency, b.Basis))
 		}
 	}
+	for _, s := range c.spends(pools) {
+		for _, k := range s.pools[1:] {
+			join(slices.Index(pools, s.pools[0]), slices.Index(pools, k), "the spend commitment "+s.String())
+		}
+	}
 	var out []group
 	for i := range pools {
 		g := group{by: reasons[i], overflow: overflow[i]}
@@ -98,6 +104,7 @@ func (c *composer) groups(pools []*candidate) []group {
 			}
 		}
 		if len(g.pools) > 0 {
+			g.spends = c.spends(g.pools)
 			slices.Sort(g.by)
 			slices.SortFunc(g.overflow, func(a, b instance.Overflow) int {
 				return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))

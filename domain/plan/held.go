@@ -58,8 +58,7 @@ func (c *composer) assign() {
 		h := &c.held[i]
 		h.CountsFor, h.NotCounted = "", "no demand for it was observed there"
 		if h.Kind == domain.OfferSpendCommitment {
-			h.NotCounted = string(h.Kind) + " spans pools and is not planned yet"
-			continue
+			continue // countSpends says what it pays for
 		}
 		for _, k := range order {
 			kind := h.SKU

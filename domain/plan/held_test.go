@@ -114,7 +114,7 @@ func TestHeldServesOnePool(t *testing.T) {
 		"model":               {func(h *Held) { h.GPUModel, h.SKU = "L", "x" }, "", "no demand for it", 0, 0},
 		"pool left out":       {func(h *Held) { h.GPUModel, h.SKU = "old", "x" }, "", "excluded from the plan", 0, 0},
 		"currency":            {func(h *Held) { h.Hourly.Currency, h.SKU = "EUR", "x" }, "", "paid in EUR, the plan is in USD", 0, 0},
-		"spend":               {func(h *Held) { h.Kind = domain.OfferSpendCommitment }, "", "spans pools", 0, 0},
+		"spend":               {func(h *Held) { h.Kind = domain.OfferSpendCommitment }, "", "does not say which spend commitment", 0, 0},
 		"another's price":     {func(h *Held) { h.GPUs, h.Guaranteed, h.Provider, h.SKU = 4, false, "gcp", "x" }, "", "quota is that of aws", 0, 0},
 		"one's own price":     {func(h *Held) { h.GPUs, h.Guaranteed = 4, false }, "r K", "", 5, 0},
 	} {

@@ -16,9 +16,10 @@ type shelf struct {
 	gpus     int // per machine
 	onDemand *domain.OfferQuoted
 	spot     *domain.OfferQuoted
-	terms    []term // by provider, offer and zone
-	quota    *Quota // of the on-demand provider
-	others   int    // unused on-demand suppliers
+	terms    []term                // by provider, offer and zone
+	spends   []*domain.OfferQuoted // prices of spend commitments
+	quota    *Quota                // of the on-demand provider
+	others   int                   // unused on-demand suppliers
 	left     []ExcludedOffer
 }
 
@@ -66,13 +67,16 @@ func (c *composer) stock(p *Pool) (*shelf, error) {
 			s.spot = s.cheaper(s.spot, o)
 		case o.Kind == domain.OfferReserved || o.Kind == domain.OfferCapacityBlock || o.Kind == domain.OfferOwned:
 			c.consider(s, o)
+		case o.Kind == domain.OfferSpendCommitment:
+			c.offerSpend(s, o)
 		default:
-			s.leave(string(o.Kind)+" spans pools and is not planned yet", o)
+			s.leave(string(o.Kind)+" is not planned", o)
 		}
 	}
 	if s.onDemand == nil {
 		return nil, c.unpriced(p, s, offers)
 	}
+	s.keepSpends()
 	s.others = len(suppliers) - 1
 	if !p.inGPUs() {
 		s.gpus = int(s.onDemand.GPUCount)
@@ -125,18 +129,23 @@ func (c *composer) consider(s *shelf, o *domain.OfferQuoted) {
 		s.leave(fmt.Sprintf("the least that it sells is more than %d machines", maxUnits), o)
 		return
 	}
-	t := term{OfferQuoted: o}
-	for m := range c.span {
-		from := c.span[m].From
-		if from >= c.ready(o) && from >= o.ValidFrom && (o.ValidTo == 0 || from < o.ValidTo) {
-			t.starts = append(t.starts, m)
-		}
-	}
+	t := term{o, c.starts(o)}
 	if len(t.starts) == 0 {
 		s.leave("cannot be there within the horizon", o)
 		return
 	}
 	s.terms = append(s.terms, t)
+}
+
+// starts are the months of the horizon in which an offer's term can begin.
+func (c *composer) starts(o *domain.OfferQuoted) (out []int) {
+	for m := range c.span {
+		from := c.span[m].From
+		if from >= c.ready(o) && from >= o.ValidFrom && (o.ValidTo == 0 || from < o.ValidTo) {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // ready is when an immediately ordered offer can begin.

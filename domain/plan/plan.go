@@ -181,8 +181,11 @@ type Held struct {
 	// Upfront is what all units cost when the term begins.
 	Upfront    domain.Money `json:"upfront"`
 	Guaranteed bool         `json:"guarantees_capacity"`
-	// CountsFor is the pool that it serves in the plan, as "region kind". NotCounted says why it
-	// serves none.
+	// Spend names a spend commitment, and SpendPerHour is the amount that it commits.
+	Spend        string             `json:"spend,omitempty"`
+	SpendPerHour domain.NullDecimal `json:"spend_per_hour,omitzero"`
+	// CountsFor is what it serves in the plan: the pool, as "region kind", or all that a spend
+	// commitment pays for. NotCounted says why it serves none.
 	CountsFor  string `json:"counts_for,omitempty"`
 	NotCounted string `json:"not_counted,omitempty"`
 }
@@ -294,7 +297,8 @@ type Amounts struct {
 	Range *CostRange       `json:"cost_range,omitempty"`
 }
 
-// RegionPlan is the plan of a region.
+// RegionPlan is the plan of a region. The one without a name has what belongs to no region: spend
+// commitments over pools.
 type RegionPlan struct {
 	Region string `json:"region"`
 	Amounts
@@ -319,8 +323,11 @@ type Purchase struct {
 	Hourly     domain.Decimal   `json:"hourly"`             // of all units, nominal
 	Cost       domain.Decimal   `json:"cost"`               // of all units within the horizon, less salvage
 	Guaranteed bool             `json:"guarantees_capacity"`
-	Generated  bool             `json:"generated,omitempty"` // the offer is synthetic
-	Citation   string           `json:"citation,omitempty"`
+	// Covers are, for a spend commitment over pools, the pools whose use it pays for, as "region
+	// kind". Hourly is then what it commits.
+	Covers    []string `json:"covers,omitempty"`
+	Generated bool     `json:"generated,omitempty"` // the offer is synthetic
+	Citation  string   `json:"citation,omitempty"`
 	// Worth is the value of one unit at the certificate's prices, and Reason says in words why it
 	// is bought.
 	Worth  domain.Decimal `json:"worth_per_unit"`
@@ -413,6 +420,8 @@ type Served struct {
 	// theirs, which is included in the other fields.
 	Elsewhere int64 `json:"served_elsewhere,omitempty"`
 	ForOthers int64 `json:"served_for_others,omitempty"`
+	// SpendCommitted is the part of OnDemand that spend commitments pay for.
+	SpendCommitted int64 `json:"spend_committed,omitempty"`
 }
 
 // Binding is a binding bound of the plan.

@@ -106,9 +106,9 @@ func (c *composer) note(k *candidate) {
 	s := k.shelf
 	note := func(text string, args ...any) { k.notes = append(k.notes, fmt.Sprintf(text, args...)) }
 	switch {
-	case len(s.terms) == 0 && len(s.left) == 0:
+	case len(s.terms)+len(s.spends) == 0 && len(s.left) == 0:
 		note("no commitment is offered for it there")
-	case len(s.terms) == 0:
+	case len(s.terms)+len(s.spends) == 0:
 		note("no commitment that could be considered is offered for it there")
 	}
 	if s.others > 0 {

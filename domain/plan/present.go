@@ -50,6 +50,9 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 	bare := *in
 	bare.Offers, bare.Commitments, bare.Quotas, bare.Budgets = nil, nil, nil, nil
 	bare.Pools = slices.Clone(in.Pools)
+	bare.Pools = slices.DeleteFunc(bare.Pools, func(p instance.Pool) bool {
+		return !slices.Contains(namesOf(g.pools), p.ID) // stated again for a spend commitment
+	})
 	for i := range bare.Pools {
 		bare.Pools[i].Quota, bare.Pools[i].QuotaPerUnit, bare.Pools[i].Spot = "", 0, nil
 	}
@@ -85,6 +88,7 @@ func (c *composer) present(x *solved, p *Plan, into map[*candidate]*PoolPlan) er
 		y.Cost, y.Penalty, y.Nominal = y.Cost.Add(b.Cost), y.Penalty.Add(b.Penalty), y.Nominal.Add(b.Nominal)
 	}
 	c.sensitivity(x, p)
+	c.spending(x, p)
 	together := len(x.pools) > 1
 	for _, k := range x.pools {
 		pool, err := c.pool(x, k)
@@ -147,6 +151,33 @@ func partOf(parts []instance.Part, pool string) *instance.Part {
 	return &parts[slices.IndexFunc(parts, func(x instance.Part) bool { return x.Pool == pool })]
 }
 
+// amountsOf adds up the parts of an answer that belong to some pools of its problem.
+func amountsOf(x *solved, names ...string) Amounts {
+	var out Amounts
+	for _, name := range names {
+		part := partOf(x.answer.Parts, name)
+		y := Amounts{
+			Cost: part.Cost, Held: part.Committed, Penalty: part.Penalty, LowerBound: part.LowerBound, Nominal: part.Nominal,
+			Stranded: part.Stranded,
+		}
+		if x.low != nil {
+			y.Stranded = partOf(x.low.Parts, name).Stranded
+		} else {
+			y.Costs = part.Scenarios
+		}
+		for i := range x.answer.Baselines {
+			if b := &x.answer.Baselines[i]; b.Name == "buy_nothing" {
+				part := partOf(b.Parts, name)
+				y.Current, y.CurrentPenalty = part.Cost, part.Penalty
+			}
+		}
+		out.add(&y)
+	}
+	out.Gap = gap(out.Cost, out.LowerBound)
+	out.risk()
+	return out
+}
+
 // pool is the plan of a pool.
 func (c *composer) pool(x *solved, k *candidate) (*PoolPlan, error) {
 	s, a := k.shelf, x.answer
@@ -164,22 +195,15 @@ func (c *composer) pool(x *solved, k *candidate) (*PoolPlan, error) {
 		price := priceOf(s.spot)
 		out.Spot = &price
 	}
-	part := partOf(a.Parts, k.name())
-	out.Cost, out.Held, out.Penalty, out.LowerBound = part.Cost, part.Committed, part.Penalty, part.LowerBound
-	out.Gap, out.Nominal, out.Stranded, out.Calendar = gap(part.Cost, part.LowerBound), part.Nominal, part.Stranded, part.Calendar
-	if x.low != nil {
-		out.Stranded = partOf(x.low.Parts, k.name()).Stranded
-	} else {
-		out.Costs = part.Scenarios
+	_, shadows, _ := x.shadows(k)
+	names := append([]string{k.name()}, shadows...)
+	out.Amounts = amountsOf(x, names...)
+	for _, name := range names {
+		out.Calendar = sumMonths(out.Calendar, partOf(a.Parts, name).Calendar)
 	}
-	out.risk()
 	out.Amounts.OnDemand = partOf(x.unlimited.Parts, k.name()).Cost
 	for i := range a.Baselines {
-		switch b := &a.Baselines[i]; b.Name {
-		case "buy_nothing":
-			part := partOf(b.Parts, k.name())
-			out.Current, out.CurrentPenalty = part.Cost, part.Penalty
-		case "on_demand":
+		if b := &a.Baselines[i]; b.Name == "on_demand" {
 			out.Refused = partOf(b.Parts, k.name()).Unserved.Round(0).IntPart()
 		}
 	}
@@ -197,7 +221,7 @@ func (c *composer) pool(x *solved, k *candidate) (*PoolPlan, error) {
 			Constraint: "shortage", Detail: fmt.Sprintf("%d unit-hours stay unserved", out.Served.Shortage), Months: short,
 		})
 	}
-	out.Purchases, out.Targets = c.purchases(k, a), c.targets(x, k)
+	out.Purchases, out.Targets = c.purchases(x, k), c.targets(x, k)
 	return out, nil
 }
 
@@ -210,7 +234,8 @@ func (c *composer) served(x *solved, k *candidate, out *Served) (short []domain.
 		weights[a.Scenarios[i].Scenario] = decimal.NewFromInt(int64(a.Scenarios[i].Weight))
 		all = all.Add(weights[a.Scenarios[i].Scenario])
 	}
-	var guaranteed, discountOnly, unused, spot, onDemand, shortage, in, away domain.Decimal
+	var guaranteed, discountOnly, unused, spot, onDemand, shortage, in, away, paid domain.Decimal
+	_, shadows, _ := x.shadows(k)
 	for _, r := range a.Recourse {
 		at := slices.IndexFunc(r.Pools, func(h instance.PoolHours) bool { return h.Pool == k.name() })
 		h := &r.Pools[at]
@@ -230,6 +255,17 @@ func (c *composer) served(x *solved, k *candidate, out *Served) (short []domain.
 		add(h.OnDemand, &onDemand)
 		add(h.OverflowIn, &in)
 		add(h.OverflowOut, &away)
+		add(h.SpendCommitted, &paid)
+		for i := range r.Pools {
+			if y := &r.Pools[i]; slices.Contains(shadows, y.Pool) {
+				var here domain.Decimal // the pool's own demand, as far as it can be told
+				add(y.OnDemand, &onDemand)
+				add(y.SpendCommitted, &paid)
+				add(y.OverflowIn, &here)
+				own := decimal.Min(here, away)
+				away, in = away.Sub(own), in.Add(here.Sub(own))
+			}
+		}
 		if from := c.span[r.Epoch].From; add(h.Shortage, &shortage) && !slices.Contains(short, from) {
 			short = append(short, from)
 		}
@@ -241,20 +277,20 @@ func (c *composer) served(x *solved, k *candidate, out *Served) (short []domain.
 	*out = Served{
 		Held: hours(guaranteed.Add(discountOnly)), Guaranteed: hours(guaranteed), DiscountOnly: hours(discountOnly),
 		Unused: hours(unused), Spot: hours(spot), OnDemand: hours(onDemand), Shortage: hours(shortage),
-		Elsewhere: hours(away), ForOthers: hours(in),
+		Elsewhere: hours(away), ForOthers: hours(in), SpendCommitted: hours(paid),
 	}
 	return short, nil
 }
 
 // purchases are those of an answer for a pool.
-func (c *composer) purchases(k *candidate, a *instance.Answer) []Purchase {
-	out := []Purchase{}
-	for i := range a.Purchases {
-		b := &a.Purchases[i]
+func (c *composer) purchases(x *solved, k *candidate) []Purchase {
+	out, terms := []Purchase{}, x.terms(c, k)
+	for i := range x.answer.Purchases {
+		b := &x.answer.Purchases[i]
 		if b.Pool != k.name() {
 			continue
 		}
-		o := &k.shelf.terms[slices.IndexFunc(k.shelf.terms, func(t term) bool {
+		o := &terms[slices.IndexFunc(terms, func(t term) bool {
 			return OfferName(k.name(), t.OfferQuoted) == b.Offer
 		})]
 		y := Purchase{
@@ -268,18 +304,19 @@ func (c *composer) purchases(k *candidate, a *instance.Answer) []Purchase {
 		}
 		out = append(out, y)
 	}
-	slices.SortFunc(out, func(x, y Purchase) int {
-		return cmp.Or(cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Provider, y.Provider),
-			cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Term.To, y.Term.To))
-	})
+	slices.SortFunc(out, comparePurchases)
 	return out
+}
+
+func comparePurchases(x, y Purchase) int {
+	return cmp.Or(cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Provider, y.Provider),
+		cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Term.To, y.Term.To))
 }
 
 // targets are the price targets of what is offered to a pool.
 func (c *composer) targets(x *solved, k *candidate) []Target {
 	out := []Target{}
-	for i := range k.shelf.terms {
-		o := &k.shelf.terms[i]
+	for _, o := range x.terms(c, k) {
 		name := OfferName(k.name(), o.OfferQuoted)
 		at, ok := slices.BinarySearchFunc(x.targets, name, func(t instance.Target, name string) int { return cmp.Compare(t.Offer, name) })
 		if !ok {

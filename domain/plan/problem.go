@@ -32,7 +32,7 @@ func (q *Question) Instance() (*instance.Instance, error) {
 		return nil, err
 	}
 	c.take(q.Pools)
-	all := group{pools: c.pools}
+	all := group{pools: c.pools, spends: c.spends(c.pools)}
 	for _, g := range c.groups(c.planned()) {
 		all.overflow = ways(all.overflow, g.overflow...) // pools of two kinds may overflow the same way
 	}
@@ -87,6 +87,11 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 			p.Spot = &instance.Spot{Price: instance.Price{Hourly: s.spot.Hourly}, Overhead: q.Assumptions.SpotOverhead}
 		}
 		in.Pools = append(in.Pools, p)
+		_, shadows, _ := g.shadows(k)
+		for _, id := range shadows {
+			p.ID, p.Spot = id, nil
+			in.Pools = append(in.Pools, p)
+		}
 		hourly, err := c.hourly(k)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -123,8 +128,8 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 				GPUsPerUnit: s.gpus,
 			}
 		}
-		for j := range s.terms {
-			in.Offers = append(in.Offers, c.offer(name, &s.terms[j]))
+		for _, t := range g.terms(c, k) {
+			in.Offers = append(in.Offers, c.offer(name, &t))
 		}
 		for j := range k.held {
 			in.Commitments = append(in.Commitments, commitmentsOf(name, &k.held[j])...)
@@ -132,6 +137,9 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 		for _, n := range k.notes {
 			in.Notes = append(in.Notes, name+": "+n)
 		}
+	}
+	for _, s := range g.spans() {
+		s.state(c, g, in)
 	}
 	distinct(in.Commitments)
 	return in, nil
@@ -283,6 +291,9 @@ func (c *composer) offer(pool string, t *term) instance.Offer {
 	}
 	if out.From <= c.span[0].From {
 		out.From = 0
+	}
+	if t.Kind == domain.OfferSpendCommitment {
+		out.Kind, out.GuaranteesCapacity = domain.OfferReserved, false
 	}
 	if t.Kind == domain.OfferOwned {
 		// What running it costs is its hourly price.

@@ -58,6 +58,12 @@ func anyQuestion(t *rapid.T) *Question {
 			o.TermMonths = uint32(ints("term", 0, 7))
 			o.LeadTimeHours = uint32(ints("lead", 0, 3) * 500)
 			o.MinUnits, o.MaxUnits = uint32(ints("min", 0, 9)), uint32(ints("max", 0, 12))
+			if o.Kind == domain.OfferSpendCommitment {
+				o.Spend, o.Market.Provider = pick("spend", "", "x", "x", "y"), pick("spender", "aws", "aws", "gcp")
+				if rapid.Bool().Draw(t, "plain spend") {
+					o.Upfront, o.MinUnits, o.MaxUnits, o.TermMonths = decimal.Zero, 0, 0, uint32(ints("spend term", 1, 2))
+				}
+			}
 			o.CPUMilli, o.MemoryMiB = 64_000, 1<<20
 			p.Offers = append(p.Offers, o)
 		}
@@ -82,6 +88,13 @@ func anyQuestion(t *rapid.T) *Question {
 			GPUs: ints("size", 0, 4), Units: ints("units", 0, 6), Guaranteed: rapid.Bool().Draw(t, "held guaranteed"),
 			Term:   domain.Interval{From: day("term from", -60, 90), To: day("term to", 91, 250)},
 			Hourly: domain.Money{Amount: cents("held hourly", 500), Currency: pick("held currency", "USD", "EUR")},
+		}
+		if h.Kind == domain.OfferSpendCommitment {
+			h.Spend, h.SpendPerHour = pick("held spend", "x", "y", ""), decimal.NewNullDecimal(cents("commits", 5000))
+			if rapid.Bool().Draw(t, "paid by the hour") {
+				h.Hourly.Amount = h.SpendPerHour.Decimal
+			}
+			h.Term.To = h.Term.From + domain.Instant(ints("held months", 28, 62))*domain.Day
 		}
 		if h.Kind == domain.OfferOwned {
 			h.Term.To, h.Hourly = 0, domain.Money{}
@@ -169,8 +182,8 @@ func TestAnyQuestion(t *testing.T) {
 		// The problem as a whole has the cost of the plan.
 		if in, err := q.Instance(); err != nil {
 			t.Fatal(err)
-		} else if len(in.Pools) != planned(p) {
-			t.Fatalf("%d pools in the problem, %d in the plan", len(in.Pools), planned(p))
+		} else if len(in.Demands) != planned(p) {
+			t.Fatalf("%d demands in the problem, %d pools in the plan", len(in.Demands), planned(p))
 		} else if len(in.Pools) > 0 {
 			a, err := instance.Solve(ctx, in, lp)
 			if err != nil {

@@ -31,7 +31,8 @@ type Summary struct {
 	Units     int            `json:"units"`
 	GPUs      int            `json:"gpus"`
 	Upfront   domain.Decimal `json:"upfront"`
-	// Coverage is the percentage of demand GPU-hours that commitments and owned machines serve.
+	// Coverage is the percentage of demand GPU-hours that commitments and owned machines serve, or
+	// spend commitments pay for.
 	// Utilization is the percentage of their GPU-hours that serve. Both are rounded to two places,
 	// half away from zero, and null if there are no such hours.
 	Coverage    *domain.Decimal `json:"commitment_coverage_percent"`
@@ -81,15 +82,19 @@ func (p *Plan) Summary() *Summary {
 		Binding: []SummaryBinding{},
 		Cost:    p.Total.Cost, LowerBound: p.Total.LowerBound, Gap: p.Total.Gap, Savings: p.savings(),
 	}
-	var served, held, idle decimal.Decimal // in GPU-hours
+	var served, held, idle, paid decimal.Decimal // in GPU-hours
 	for i := range p.Regions {
 		r := &p.Regions[i]
-		s.Regions = append(s.Regions, r.Region)
+		if r.Region != "" {
+			s.Regions = append(s.Regions, r.Region)
+		}
 		s.Pools += len(r.Pools)
 		for j := range r.Purchases {
 			b := &r.Purchases[j]
 			s.Purchases++
-			s.Units += b.Units
+			if len(b.Covers) == 0 {
+				s.Units += b.Units
+			}
 			s.GPUs += b.GPUs
 			s.Upfront = s.Upfront.Add(b.Upfront)
 		}
@@ -98,7 +103,7 @@ func (p *Plan) Summary() *Summary {
 			gpus := decimal.NewFromInt(int64(max(1, q.GPUsPerUnit)))
 			hours := func(n int64) decimal.Decimal { return decimal.NewFromInt(n).Mul(gpus) }
 			v := &q.Served
-			held, idle = held.Add(hours(v.Held)), idle.Add(hours(v.Unused))
+			held, idle, paid = held.Add(hours(v.Held)), idle.Add(hours(v.Unused)), paid.Add(hours(v.SpendCommitted))
 			served = served.Add(hours(v.Held)).Add(hours(v.Spot)).Add(hours(v.OnDemand)).Add(hours(v.Shortage))
 			name := p.poolName(r.Region, q.Kind)
 			for _, b := range q.Binding {
@@ -109,7 +114,7 @@ func (p *Plan) Summary() *Summary {
 			}
 		}
 	}
-	s.Coverage, s.Utilization = percentOf(held, served), percentOf(held, held.Add(idle))
+	s.Coverage, s.Utilization = percentOf(held.Add(paid), served), percentOf(held, held.Add(idle))
 	for i := range p.Components {
 		for _, b := range p.Components[i].Binding {
 			s.Binding = append(s.Binding, SummaryBinding{slices.Clone(p.Components[i].Pools), b})

@@ -28,6 +28,7 @@ type CommitmentEntry struct {
 	Model              string             `json:"model"` // GPU model as the catalogue spells it, else as stated
 	GPUsPerUnit        uint32             `json:"gpus_per_unit"`
 	SpendPerHour       domain.NullDecimal `json:"spend_per_hour,omitzero"`
+	Spend              string             `json:"spend,omitempty"`
 	GuaranteesCapacity bool               `json:"guarantees_capacity"`
 	Owners             []domain.Share     `json:"owners,omitempty"`
 	Terms              []CommitmentTerm   `json:"terms"` // current and future terms, ascending and disjoint; at least one
@@ -134,9 +135,9 @@ func commitmentOf(
 				Workspace: k.Scope, Commitment: ev.Commitment, Contract: ev.Contract, Market: ev.Market, Offer: ev.Offer,
 				BillingAccount: ev.BillingAccount, Kind: ev.Kind, SKU: ev.SKU, GPUModel: ev.GPUModel,
 				Model:       market.ModelName(ev.GPUModel),
-				GPUsPerUnit: ev.GPUsPerUnit, SpendPerHour: ev.SpendPerHour, GuaranteesCapacity: ev.GuaranteesCapacity,
-				Owners: ev.Owners,
-				Terms:  []CommitmentTerm{{ev.Term, ev.Units, ev.Upfront, ev.Hourly, ev.NoticeBy, false}},
+				GPUsPerUnit: ev.GPUsPerUnit, SpendPerHour: ev.SpendPerHour, Spend: ev.Spend,
+				GuaranteesCapacity: ev.GuaranteesCapacity, Owners: ev.Owners,
+				Terms: []CommitmentTerm{{ev.Term, ev.Units, ev.Upfront, ev.Hourly, ev.NoticeBy, false}},
 			}, v.Order
 		case *domain.CommitmentRenewed:
 			if e != nil {

@@ -501,7 +501,7 @@ func planHeld(view projections.View, a *registry.Authority, at domain.Instant, i
 				Commitment: e.Commitment, Provider: e.Market.Provider, Region: e.Market.Region, Kind: e.Kind,
 				SKU: e.SKU, GPUModel: e.Model,
 				GPUs: int(e.GPUsPerUnit), Units: int(t.Units), Term: t.Term, NoticeBy: t.NoticeBy, Hourly: t.Hourly,
-				Upfront: t.Upfront, Guaranteed: e.GuaranteesCapacity,
+				Upfront: t.Upfront, Guaranteed: e.GuaranteesCapacity, Spend: e.Spend, SpendPerHour: e.SpendPerHour,
 			})
 		}
 	}

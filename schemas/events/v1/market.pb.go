@@ -108,8 +108,11 @@ type OfferQuoted struct {
 	Citation           string                 `protobuf:"bytes,24,opt,name=citation,proto3" json:"citation,omitempty"`
 	Generated          bool                   `protobuf:"varint,25,opt,name=generated,proto3" json:"generated,omitempty"`
 	GpuMilli           uint32                 `protobuf:"varint,26,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"` // 1 to 999: thousandths of one GPU, where a part is sold
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Of a spend commitment: which one. Hourly is then the committed price of a unit. Offers of one
+	// provider, currency and term with the same spend are the prices of one commitment.
+	Spend         string `protobuf:"bytes,27,opt,name=spend,proto3" json:"spend,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OfferQuoted) Reset() {
@@ -322,6 +325,13 @@ func (x *OfferQuoted) GetGpuMilli() uint32 {
 		return x.GpuMilli
 	}
 	return 0
+}
+
+func (x *OfferQuoted) GetSpend() string {
+	if x != nil {
+		return x.Spend
+	}
+	return ""
 }
 
 // OfferWithdrawn ends an offer.
@@ -780,7 +790,7 @@ const file_events_v1_market_proto_rawDesc = "" +
 	"\x16events/v1/market.proto\x12\x17quartermaster.events.v1\x1a\x16events/v1/common.proto\"<\n" +
 	"\x06Market\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x16\n" +
-	"\x06region\x18\x02 \x01(\tR\x06region\"\xa7\x06\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\"\xbd\x06\n" +
 	"\vOfferQuoted\x127\n" +
 	"\x06market\x18\x01 \x01(\v2\x1f.quartermaster.events.v1.MarketR\x06market\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\tR\x05offer\x12\x12\n" +
@@ -811,7 +821,8 @@ const file_events_v1_market_proto_rawDesc = "" +
 	"\x05as_of\x18\x17 \x01(\tR\x04asOf\x12\x1a\n" +
 	"\bcitation\x18\x18 \x01(\tR\bcitation\x12\x1c\n" +
 	"\tgenerated\x18\x19 \x01(\bR\tgenerated\x12\x1b\n" +
-	"\tgpu_milli\x18\x1a \x01(\rR\bgpuMilli\"o\n" +
+	"\tgpu_milli\x18\x1a \x01(\rR\bgpuMilli\x12\x14\n" +
+	"\x05spend\x18\x1b \x01(\tR\x05spend\"o\n" +
 	"\x0eOfferWithdrawn\x127\n" +
 	"\x06market\x18\x01 \x01(\v2\x1f.quartermaster.events.v1.MarketR\x06market\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\tR\x05offer\x12\x0e\n" +

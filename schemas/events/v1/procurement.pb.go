@@ -686,6 +686,7 @@ type CommitmentPurchased struct {
 	Owners             []*Share  `protobuf:"bytes,16,rep,name=owners,proto3" json:"owners,omitempty"`
 	NoticeBy           int64     `protobuf:"fixed64,17,opt,name=notice_by,json=noticeBy,proto3" json:"notice_by,omitempty"` // last day to stop a renewal
 	Recommendation     string    `protobuf:"bytes,18,opt,name=recommendation,proto3" json:"recommendation,omitempty"`
+	Spend              string    `protobuf:"bytes,19,opt,name=spend,proto3" json:"spend,omitempty"` // of a spend commitment: which one, as in its offers
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -842,6 +843,13 @@ func (x *CommitmentPurchased) GetNoticeBy() int64 {
 func (x *CommitmentPurchased) GetRecommendation() string {
 	if x != nil {
 		return x.Recommendation
+	}
+	return ""
+}
+
+func (x *CommitmentPurchased) GetSpend() string {
+	if x != nil {
+		return x.Spend
 	}
 	return ""
 }
@@ -1044,7 +1052,7 @@ const file_events_v1_procurement_proto_rawDesc = "" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\";\n" +
 	"\x05Share\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
-	"\x05share\x18\x02 \x01(\tR\x05share\"\xc3\x05\n" +
+	"\x05share\x18\x02 \x01(\tR\x05share\"\xd9\x05\n" +
 	"\x13CommitmentPurchased\x12\x1e\n" +
 	"\n" +
 	"commitment\x18\x01 \x01(\tR\n" +
@@ -1066,7 +1074,8 @@ const file_events_v1_procurement_proto_rawDesc = "" +
 	"\x13guarantees_capacity\x18\x0f \x01(\bR\x12guaranteesCapacity\x126\n" +
 	"\x06owners\x18\x10 \x03(\v2\x1e.quartermaster.events.v1.ShareR\x06owners\x12\x1b\n" +
 	"\tnotice_by\x18\x11 \x01(\x10R\bnoticeBy\x12&\n" +
-	"\x0erecommendation\x18\x12 \x01(\tR\x0erecommendation\"\x8f\x02\n" +
+	"\x0erecommendation\x18\x12 \x01(\tR\x0erecommendation\x12\x14\n" +
+	"\x05spend\x18\x13 \x01(\tR\x05spend\"\x8f\x02\n" +
 	"\x11CommitmentRenewed\x12\x1e\n" +
 	"\n" +
 	"commitment\x18\x01 \x01(\tR\n" +

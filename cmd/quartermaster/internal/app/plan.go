@@ -161,7 +161,9 @@ func planComputed(p *plan.Plan, workspace string, as plan.Assumptions) (*domain.
 		Digest: sum[:], Document: document,
 	}
 	for i := range p.Regions {
-		ev.Regions = append(ev.Regions, p.Regions[i].Region)
+		if r := p.Regions[i].Region; r != "" {
+			ev.Regions = append(ev.Regions, r)
+		}
 	}
 	env := &domain.Envelope{Time: Now(), Subject: p.ID, Workspace: workspace, Event: ev}
 	return env, domain.Validate(env)

@@ -69,7 +69,7 @@ func (a *Program) showDiff(d *plan.Diff) {
 		alignRight(t, 3, 5)
 		for i := range d.Regions {
 			x := &d.Regions[i]
-			t.AppendRow(table.Row{named(x.Region), x.Status, moneyCell(x.Cost.A), moneyCell(x.Cost.B), changeCell(&x.Cost)})
+			t.AppendRow(table.Row{named(regionName(x.Region)), x.Status, moneyCell(x.Cost.A), moneyCell(x.Cost.B), changeCell(&x.Cost)})
 		}
 		t.Render()
 	}
@@ -96,7 +96,11 @@ func (a *Program) showDiff(d *plan.Diff) {
 		alignRight(t, 4, 7)
 		for i := range d.Purchases {
 			x := &d.Purchases[i]
-			name := cell{clipped(x.Region + " " + terms(x.Offer) + " of " + x.SKU), x.Region + " " + x.Offer}
+			what := terms(x.Offer)
+			if x.SKU != "" {
+				what += " of " + x.SKU
+			}
+			name := cell{clipped(regionName(x.Region) + " " + what), regionName(x.Region) + " " + x.Offer}
 			t.AppendRow(table.Row{name, x.Status, day(x.Term.From), count(x.UnitsA), count(x.UnitsB), changeCell(&x.Upfront), changeCell(&x.Cost)})
 		}
 		t.Render()

@@ -56,7 +56,7 @@ func twoPlans(t *testing.T) (a, b *plan.Plan) {
 			Purchases: []plan.Purchase{purchase("12m", 4, "400000"), purchase("36m", 2, "100000")}, Pools: []plan.PoolPlan{pool("A100 80GB", "800000", 40_000)},
 		}},
 		Excluded: []plan.ExcludedPool{{Region: "us-east-1", Kind: "H100 80GB", Unit: "gpu", Reason: "no demand data since 2026-05-01", Next: "import newer data"}},
-		Ignored:  []plan.Ignored{{Commitment: "savings-1", Reason: "spend_commitment spans pools and is not planned yet"}},
+		Ignored:  []plan.Ignored{{Commitment: "savings-1", Reason: "no pool of the plan has a committed price of it"}},
 	}
 	text, err := json.Marshal(a)
 	if err != nil {

@@ -40,6 +40,13 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 	t.SetColumnConfigs(rightFrom(3, len(columns)))
 	for i := range p.Regions {
 		r := &p.Regions[i]
+		if r.Region == "" {
+			row := append(table.Row{regionName(""), "spend commitments", ""}, amounts(&r.Amounts)...)
+			if v := r.Range; v != nil {
+				row = append(row, "", "", "", money(v.Least), money(v.Most), money(*r.CVaR))
+			}
+			t.AppendRow(row)
+		}
 		for j := range r.Pools {
 			q := &r.Pools[j]
 			row := append(table.Row{r.Region, q.Kind, count(q.Demand.Peak)}, amounts(&q.Amounts)...)
@@ -109,7 +116,7 @@ func (a *Program) showBinding(binding []plan.Binding, currency string) {
 }
 
 func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
-	fmt.Fprintf(a.out, "\n%s\n", r.Region)
+	fmt.Fprintf(a.out, "\n%s\n", regionName(r.Region))
 	if len(r.Purchases) > 0 {
 		upfront := decimal.Zero
 		for _, b := range r.Purchases {
@@ -124,6 +131,11 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 				t.AppendNote("and %s more: see \"plan show\"", comma(len(r.Purchases)-few))
 				break
 			}
+			if len(b.Covers) > 0 { // a commitment over pools is an amount, not machines
+				t.AppendRow(table.Row{"", "", named(b.Provider + " spend"), named(b.Offer), day(cmp.Or(b.OrderBy, b.Term.From)), day(b.Term.From), day(b.Term.To),
+					moneyCell(b.Upfront), moneyCell(b.Hourly), moneyCell(b.Cost), capacity(b.Guaranteed) + made(b.Generated), regionName(r.Region)})
+				continue
+			}
 			t.AppendRow(table.Row{count(b.Units), count(b.GPUs), named(b.Provider + " " + b.SKU), named(terms(b.Offer)), day(cmp.Or(b.OrderBy, b.Term.From)), day(b.Term.From), day(b.Term.To),
 				moneyCell(b.Upfront), moneyCell(b.Hourly), moneyCell(b.Cost), capacity(b.Guaranteed) + made(b.Generated), r.Region})
 		}
@@ -135,6 +147,9 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 	for i, b := range r.Purchases {
 		if i == few && few > 0 {
 			break
+		}
+		if len(b.Covers) > 0 {
+			fmt.Fprintf(a.out, "%s %s an hour of %s pay for use of %s\n", money(b.Hourly), currency, clipped(b.Offer), strings.Join(b.Covers, ", "))
 		}
 		if b.Reason != "" {
 			fmt.Fprintf(a.out, "%s of %s from %s: %s\n", comma(b.Units), clipped(terms(b.Offer)), day(b.Term.From), b.Reason)
@@ -148,6 +163,9 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 			q.OnDemand.Hourly, currency+made(q.OnDemand.Generated), comma(int(s.Shortage)), q.Solver)
 		if s.Elsewhere+s.ForOthers > 0 {
 			fmt.Fprintf(a.out, "  %s unit-hours of its demand are served elsewhere; it serves %s for others\n", comma(int(s.Elsewhere)), comma(int(s.ForOthers)))
+		}
+		if s.SpendCommitted > 0 {
+			fmt.Fprintf(a.out, "  spend commitments pay for %s unit-hours of its on-demand use\n", comma(int(s.SpendCommitted)))
 		}
 		if q.Spot != nil {
 			fmt.Fprintf(a.out, "  spot at %s %s before interruptions%s\n", q.Spot.Hourly, currency, made(q.Spot.Generated))
@@ -169,6 +187,9 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 		a.showPacking(k)
 	}
 }
+
+// regionName names a region of a plan; one without a name has what belongs to none.
+func regionName(region string) string { return cmp.Or(region, "all regions") }
 
 // showTargets shows at which prices offers would be bought, the closest to their quotes first.
 func (a *Program) showTargets(targets []plan.Target, currency string, few int) {

@@ -1,0 +1,276 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+	"quartermaster/domain/instance"
+)
+
+// spendKey identifies a spend commitment: an amount per hour over a term, which pays for the use of
+// one provider's machines at committed prices, in any pool that has such a price. Suppliers call it
+// a savings plan or a committed use discount.
+type spendKey struct {
+	provider, name string
+	months         int
+}
+
+func (k spendKey) String() string {
+	if k.months == 1 {
+		return fmt.Sprintf("%s %s, 1 month", k.provider, k.name)
+	}
+	return fmt.Sprintf("%s %s, %d months", k.provider, k.name, k.months)
+}
+
+func (k spendKey) compare(o spendKey) int {
+	return cmp.Or(cmp.Compare(k.provider, o.provider), cmp.Compare(k.name, o.name), cmp.Compare(k.months, o.months))
+}
+
+// keyOf is the spend commitment that an offer is a price of. One without a name is on its own.
+func keyOf(o *domain.OfferQuoted) spendKey {
+	return spendKey{o.Market.Provider, cmp.Or(o.Spend, o.Offer), int(o.TermMonths)}
+}
+
+// spend is a spend commitment and the pools whose use on demand it can pay for.
+type spend struct {
+	spendKey
+	pools  []*candidate // at least one
+	prices []*domain.OfferQuoted
+	held   []*Held
+}
+
+// alone reports whether a spend commitment pays for one pool and nothing is held of it. It is then
+// the same as a discount-only reservation, which is simpler to plan: amounts are whole machines.
+func (s *spend) alone() bool { return len(s.pools) == 1 && len(s.held) == 0 }
+
+// spends are the spend commitments of pools, in order.
+func (c *composer) spends(pools []*candidate) []spend {
+	of := map[spendKey]*spend{}
+	for _, k := range pools {
+		if k.left != "" {
+			continue
+		}
+		for _, o := range k.shelf.spends {
+			key := keyOf(o)
+			s := of[key]
+			if s == nil {
+				s = &spend{spendKey: key}
+				of[key] = s
+			}
+			s.pools, s.prices = append(s.pools, k), append(s.prices, o)
+		}
+	}
+	for i := range c.held {
+		h := &c.held[i]
+		if h.Kind != domain.OfferSpendCommitment || c.payable(h) != "" {
+			continue
+		}
+		if s := of[h.spendKey()]; s != nil {
+			s.held = append(s.held, h)
+		}
+	}
+	out := make([]spend, 0, len(of))
+	for _, key := range slices.SortedFunc(maps.Keys(of), spendKey.compare) {
+		out = append(out, *of[key])
+	}
+	return out
+}
+
+// spendKey is that of a held spend commitment. Its term is counted in whole months of an average
+// length, because a supplier's year may be 365 days.
+func (h *Held) spendKey() spendKey {
+	days := int((h.Term.To - h.Term.From) / domain.Day)
+	return spendKey{h.Provider, h.Spend, (days*12 + 182) / 365}
+}
+
+// payable says why a held spend commitment cannot be planned, "" if it can.
+func (c *composer) payable(h *Held) string {
+	paid, currency := h.Hourly.Amount, cmp.Or(h.Hourly.Currency, h.Upfront.Currency)
+	switch {
+	case h.Spend == "":
+		return "it does not say which spend commitment it is, so its committed prices are not known"
+	case h.Term.To == 0:
+		return "its term has no end"
+	case !h.SpendPerHour.Valid || !h.SpendPerHour.Decimal.IsPositive():
+		return "it commits no amount by the hour"
+	case currency != c.a.Currency:
+		return fmt.Sprintf("paid in %s, the plan is in %s", currency, c.a.Currency)
+	case !h.Upfront.Amount.IsZero() || !paid.IsZero() && !paid.Equal(h.SpendPerHour.Decimal):
+		return "paid upfront, and only spend commitments paid by the hour are planned"
+	}
+	return ""
+}
+
+// countSpends says of every held spend commitment whether it pays for anything in the plan.
+func (c *composer) countSpends() {
+	known := map[*Held]spendKey{}
+	for _, s := range c.spends(c.planned()) {
+		for _, h := range s.held {
+			known[h] = s.spendKey
+		}
+	}
+	for i := range c.held {
+		h := &c.held[i]
+		if h.Kind != domain.OfferSpendCommitment {
+			continue
+		}
+		key, ok := known[h]
+		if ok {
+			h.CountsFor, h.NotCounted = key.String(), ""
+		} else if h.NotCounted = c.payable(h); h.NotCounted == "" {
+			h.NotCounted = fmt.Sprintf("no pool of the plan has a committed price of %s", h.spendKey())
+		}
+	}
+}
+
+// offerSpend puts a price of a spend commitment on the shelf, or records why not.
+func (c *composer) offerSpend(s *shelf, o *domain.OfferQuoted) {
+	switch {
+	case o.TermMonths == 0:
+		s.leave("a term of less than a month", o)
+	case o.TermMonths > MaxMonths:
+		s.leave(fmt.Sprintf("a term of more than %d months", MaxMonths), o)
+	case !o.Upfront.IsZero():
+		s.leave("paid upfront, and only spend commitments paid by the hour are planned", o)
+	case o.MinUnits > 1 || o.MaxUnits > 0:
+		s.leave("a spend commitment that bounds the number of machines", o)
+	case !o.Hourly.IsPositive():
+		s.leave("its committed price is not above 0", o)
+	case len(c.starts(o)) == 0:
+		s.leave("cannot be there within the horizon", o)
+	default:
+		at := slices.IndexFunc(s.spends, func(x *domain.OfferQuoted) bool { return keyOf(x) == keyOf(o) })
+		if at < 0 {
+			s.spends = append(s.spends, o)
+			return
+		}
+		s.spends[at] = s.cheaper(s.spends[at], o)
+	}
+}
+
+// keepSpends removes the spend commitments that cannot pay for use at the pool's on-demand price.
+func (s *shelf) keepSpends() {
+	s.spends = slices.DeleteFunc(s.spends, func(o *domain.OfferQuoted) bool {
+		switch {
+		case o.Market.Provider != s.onDemand.Market.Provider:
+			s.leave("pays for use of another provider than the on-demand price", o)
+		case !o.Hourly.LessThan(s.onDemand.Hourly):
+			s.leave("no cheaper than on demand", o)
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// price is the committed price of a pool.
+func (s *spend) price(k *candidate) *domain.OfferQuoted { return s.prices[slices.Index(s.pools, k)] }
+
+// terms are the offers of terms of a pool in a group: what its shelf has, and spend commitments
+// that pay for no other pool of it.
+func (g *group) terms(c *composer, k *candidate) []term {
+	out := slices.Clone(k.shelf.terms)
+	for i := range g.spends {
+		if s := &g.spends[i]; s.alone() && s.pools[0] == k {
+			out = append(out, term{s.prices[0], c.starts(s.prices[0])})
+		}
+	}
+	return out
+}
+
+// spans are the spend commitments of a group that are planned over pools, or held.
+func (g *group) spans() []*spend {
+	var out []*spend
+	for i := range g.spends {
+		if s := &g.spends[i]; !s.alone() {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// shadows names the pools of an instance in which a pool's use is paid by further spend
+// commitments. In an instance the use of a pool counts for one of them. So a pool that has several
+// is stated several times: demand may be served in each, and each has its own committed price.
+func (g *group) shadows(k *candidate) (first *spend, names []string, others []*spend) {
+	for _, s := range g.spans() {
+		if !slices.Contains(s.pools, k) {
+			continue
+		}
+		if first == nil {
+			first = s
+			continue
+		}
+		names, others = append(names, k.name()+" paid by "+s.String()), append(others, s)
+	}
+	return first, names, others
+}
+
+// state adds the spend commitments of a group to an instance. One unit commits what a machine of
+// the pool with the least committed price takes of it in an hour.
+func (s *spend) state(c *composer, g *group, in *instance.Instance) {
+	rates := map[string]domain.Decimal{}
+	o := instance.Offer{
+		ID: s.String(), Kind: domain.OfferSpendCommitment, Provider: s.provider, Spend: s.String(), Term: s.months, Rates: rates,
+		Hourly: s.prices[0].Hourly, Citation: s.prices[0].Citation,
+	}
+	for i, k := range s.pools {
+		p := s.prices[i]
+		name := k.name()
+		if first, names, others := g.shadows(k); first != s {
+			name = names[slices.Index(others, s)]
+		}
+		rates[name] = p.Hourly
+		o.Hourly = decimal.Min(o.Hourly, p.Hourly)
+		o.From, o.Generated = max(o.From, c.ready(p), p.ValidFrom), o.Generated || p.Generated
+		if p.ValidTo != 0 && (o.To == 0 || p.ValidTo < o.To) {
+			o.To = p.ValidTo
+		}
+	}
+	if o.From <= c.span[0].From {
+		o.From = 0
+	}
+	if o.To == 0 || o.From < o.To {
+		in.Offers = append(in.Offers, o)
+	}
+	for _, h := range s.held {
+		in.Commitments = append(in.Commitments, instance.Commitment{
+			ID: h.Commitment, Kind: h.Kind, Spend: s.String(), Units: 1, Term: h.Term, Hourly: h.SpendPerHour.Decimal,
+			NoticeBy: h.NoticeBy, Rates: rates,
+		})
+	}
+}
+
+// spending is the part of an answer that belongs to no pool: what is committed to spend.
+func (c *composer) spending(x *solved, p *Plan) {
+	if len(x.spans()) == 0 {
+		return
+	}
+	r := p.region("")
+	amounts := amountsOf(x, "")
+	r.add(&amounts)
+	r.Calendar = sumMonths(r.Calendar, partOf(x.answer.Parts, "").Calendar)
+	for i := range x.answer.Purchases {
+		b := &x.answer.Purchases[i]
+		at := slices.IndexFunc(x.spans(), func(s *spend) bool { return s.String() == b.Offer })
+		if at < 0 {
+			continue
+		}
+		s := x.spans()[at]
+		y := Purchase{
+			Provider: s.provider, Offer: s.name, Kind: domain.OfferSpendCommitment, Units: b.Units, Term: b.Term, Upfront: b.Upfront,
+			Hourly: b.Hourly, Cost: b.Cost, Citation: s.prices[0].Citation, Worth: b.Worth, Reason: b.Reason,
+		}
+		for i, k := range s.pools {
+			y.Covers = append(y.Covers, k.name())
+			y.Generated = y.Generated || s.prices[i].Generated
+		}
+		r.Purchases = append(r.Purchases, y)
+	}
+	slices.SortFunc(r.Purchases, comparePurchases)
+}
