@@ -54,10 +54,14 @@ type Answer struct {
 	// leaves them out.
 	Parts []Part `json:"-"`
 
+	stated int // notes on the instance, before those on the answer
 	// What it was computed with.
 	model  *model
 	solved *solution
 }
+
+// Caveats are the notes on the answer itself, after those on its instance.
+func (a *Answer) Caveats() []string { return a.Notes[a.stated:] }
 
 // Terminal is the cost of the same purchases under another salvage share. Where the instance was
 // solved again under that share, it also holds the best purchases.

@@ -52,7 +52,7 @@ func (m *model) answer(s *solution) (*Answer, error) {
 		Format: AnswerFormat, Instance: digest, Methods: Methods(), Currency: m.in.Currency,
 		Notes: slices.Clone(m.notes), Binding: []Binding{}, EndOfHorizon: []Terminal{}, Proof: []Proof{},
 	}
-	a.Interrupted, a.model, a.solved = s.interrupted, m, s
+	a.Interrupted, a.stated, a.model, a.solved = s.interrupted, len(a.Notes), m, s
 	cost := new(big.Int)
 	for i, c := range o.costs {
 		cost.Add(cost, c)
@@ -68,6 +68,7 @@ func (m *model) answer(s *solution) (*Answer, error) {
 	cost.Add(cost, m.needless(s.units))
 	a.Cost = m.owed.RoundBank(m.digits).Add(m.quotient(cost, true))
 	of := m.accounts(s.units, o)
+	m.strand(s.units, o, of)
 	m.amounts(a, of)
 	m.divide(a, of)
 	if err := m.certify(a, s); err != nil {
@@ -458,8 +459,9 @@ func (m *model) unused(committed [][]int64, o *outcome, e, s, p int) *big.Rat {
 	return out.Sub(out, &x.guaranteed).Sub(out, &x.discountOnly)
 }
 
-// cvar is the mean cost of the worst tenth of the scenarios.
-func cvar(scenarios []ScenarioCost) domain.Decimal {
+// CVaR is the mean cost of the worst tenth of scenarios by weight, of which one may be a part
+// (Rockafellar and Uryasev, "Optimization of conditional value-at-risk", Journal of Risk 2(3), 2000).
+func CVaR(scenarios []ScenarioCost) domain.Decimal {
 	worst := slices.Clone(scenarios)
 	slices.SortStableFunc(worst, func(a, b ScenarioCost) int { return b.Cost.Cmp(a.Cost) })
 	total := 0

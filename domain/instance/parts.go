@@ -34,7 +34,7 @@ type account struct {
 	cash, accrual, charged []*big.Rat
 	serving, penalty       []*big.Rat // by scenario, discounted
 	unserved               []*big.Rat // by scenario: unit-hours
-	stranded               *big.Rat   // nominal
+	stranded               *big.Rat   // nominal; see [model.strand]
 }
 
 // accounts divides the result of purchases by pool. The last account is of what belongs to no pool.
@@ -70,9 +70,9 @@ func (m *model) accounts(units []int, o *outcome) []account {
 			y.charged[e].Add(y.charged[e], charged[e].Mul(whole(k)).Rat())
 		}
 	}
-	m.strand(units, o, out)
 	for p := range out {
 		x := &out[p]
+		x.stranded = new(big.Rat)
 		for e := range m.cal.n {
 			x.accrual = append(x.accrual, new(big.Rat).Set(x.charged[e]))
 		}
@@ -176,7 +176,6 @@ func (m *model) strand(units []int, o *outcome, of []account) {
 	}
 	committed := m.committed(units)
 	for p := range m.in.Pools {
-		of[p].stranded = new(big.Rat)
 		for e := range m.cal.n {
 			if m.rates[p].spend >= 0 {
 				promised.Sub(promised, new(big.Rat).Mul(&o.by[e][at][p].spent, m.rates[p].price.Rat()))
@@ -225,7 +224,7 @@ func (m *model) amounts(a *Answer, of []account) {
 			Cost: a.Committed.Add(a.Bought).Add(fixed(cost, m.digits)), Unserved: unitHours(short),
 		}
 	}
-	a.CVaR = cvar(a.Scenarios)
+	a.CVaR = CVaR(a.Scenarios)
 }
 
 // mean is the expectation of amounts by scenario. Callers must not modify it.
@@ -344,5 +343,15 @@ func (m *model) bound(a *Answer, units []int, bounds []*big.Int) {
 	for p := range a.Parts {
 		a.Parts[p].LowerBound = a.Parts[p].LowerBound.Add(a.Parts[p].Committed)
 	}
-	foot(a.LowerBound, a.Parts, func(x *Part) *domain.Decimal { return &x.LowerBound })
+	// The rounding remainder goes where a bound stays below its cost.
+	rest, order := a.LowerBound, make([]*Part, len(a.Parts))
+	for p := range a.Parts {
+		order[p], rest = &a.Parts[p], rest.Sub(a.Parts[p].LowerBound)
+	}
+	left := func(x *Part) domain.Decimal { return x.Cost.Sub(x.LowerBound) }
+	slices.SortStableFunc(order, func(x, y *Part) int { return left(y).Cmp(left(x)) })
+	for _, x := range order {
+		more := decimal.Min(rest, left(x))
+		x.LowerBound, rest = x.LowerBound.Add(more), rest.Sub(more)
+	}
 }

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"math/big"
 	"testing"
 
 	"github.com/shopspring/decimal"
@@ -47,8 +48,31 @@ func addUp(t *testing.T, in *Instance, a *Answer) {
 		if !x.Bought.Equal(bought[x.Pool]) {
 			t.Errorf("pool %q buys for %s, want %s", x.Pool, x.Bought, bought[x.Pool])
 		}
-		if x.LowerBound.Sub(x.Cost).GreaterThan(decimal.New(1, -6)) {
+		if x.LowerBound.GreaterThan(x.Cost) {
 			t.Errorf("pool %q costs %s, at least %s", x.Pool, x.Cost, x.LowerBound)
 		}
+	}
+}
+
+// Parts of a bound stay below the costs of their pools, also where rounding leaves several units over.
+func TestPartsOfABoundRounded(t *testing.T) {
+	m := &model{digits: 9, weight: 3, in: &Instance{}}
+	a := &Answer{LowerBound: dec("29.999999999")}
+	for _, pool := range []string{"a", "b", "c", ""} {
+		a.Parts = append(a.Parts, Part{Pool: pool, Cost: dec("10")})
+		m.in.Pools = append(m.in.Pools, Pool{ID: pool})
+	}
+	a.Parts[3].Cost, m.in.Pools = decimal.Zero, m.in.Pools[:3]
+	m.components = []component{{pools: []int{0, 1, 2}}}
+	m.bound(a, nil, []*big.Int{big.NewInt(89_999_999_998)})
+	sum := decimal.Zero
+	for i := range a.Parts {
+		x := &a.Parts[i]
+		if sum = sum.Add(x.LowerBound); x.LowerBound.GreaterThan(x.Cost) {
+			t.Errorf("pool %q costs %s, at least %s", x.Pool, x.Cost, x.LowerBound)
+		}
+	}
+	if !sum.Equal(a.LowerBound) {
+		t.Errorf("parts come to %s, want %s", sum, a.LowerBound)
 	}
 }

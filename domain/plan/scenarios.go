@@ -9,6 +9,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/instance"
 )
 
 // Forecast is the kind of demand drawn by package forecast (Assumptions.Demand).
@@ -192,23 +193,18 @@ func quantiles(values []int64) Quantiles {
 // mean is a sum of non-negative integers divided by n, rounded to the nearest.
 func mean(sum int64, n int) int64 { return (sum + int64(n)/2) / int64(n) }
 
-// risk computes the spread of cost over scenarios, if there are any. The conditional value at risk
-// is the mean of the worst tenth by weight, of which a scenario may be a part (Rockafellar and
-// Uryasev, "Optimization of conditional value-at-risk", Journal of Risk 2(3), 2000).
+// risk computes the spread of cost over scenarios, if there are any.
 func (a *Amounts) risk() {
 	n := len(a.Costs)
 	if n == 0 {
 		return
 	}
-	v := slices.Clone(a.Costs)
-	slices.SortFunc(v, domain.Decimal.Cmp)
+	v := slices.SortedFunc(slices.Values(a.Costs), domain.Decimal.Cmp)
 	a.Range = &CostRange{v[0], v[rank(n, 500)], v[n-1]}
-	left, sum := n, decimal.Zero // in tenths of a scenario, so that the tenth is an integer
-	for _, cost := range slices.Backward(v) {
-		take := min(left, 10)
-		sum = sum.Add(cost.Mul(decimal.NewFromInt(int64(take))))
-		left -= take
+	equal := make([]instance.ScenarioCost, n)
+	for i := range v {
+		equal[i] = instance.ScenarioCost{Weight: 1, Cost: v[i]}
 	}
-	worst := sum.DivRound(decimal.NewFromInt(int64(n)), 9)
+	worst := instance.CVaR(equal)
 	a.CVaR = &worst
 }
