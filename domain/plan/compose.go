@@ -334,7 +334,11 @@ func (a *Amounts) add(b *Amounts) {
 }
 
 func gap(cost, bound domain.Decimal) domain.Decimal {
-	if !bound.IsPositive() {
+	switch {
+	case bound.IsPositive():
+	case cost.IsPositive():
+		return decimal.NewFromInt(1)
+	default:
 		return decimal.Zero
 	}
 	return cost.Sub(bound).DivRound(bound, 12)

@@ -34,14 +34,14 @@ type history struct {
 	repeats  []string // notes on what is repeated
 }
 
-// observe returns the last weeks of a pool's demand before a time. Its error says why there are
-// none.
+// observe returns the last weeks of a pool's demand before a time, at most a number. Its error says why
+// there are none.
 //
 // The weeks end with the newest series. A missing hour takes the value of the same hour in the
 // nearest week that has it, preferring an earlier week; this includes the hours by which a series
 // lags behind. If no week has that hour, the last observed hour before it is used. Before its first
 // observation a series is zero, because it had not begun.
-func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
+func observe(p *Pool, most int, at domain.Instant) (*history, error) {
 	series := slices.Clone(p.Series)
 	slices.SortStableFunc(series, func(x, y Series) int {
 		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.From, y.From), slices.Compare(x.Milli, y.Milli))
@@ -72,7 +72,7 @@ func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 			"plan for an earlier time, or import newer data; if the demand has ended, nothing needs to be bought"}
 	}
 	h.sources = slices.Compact(h.sources)
-	weeks := min(a.Weeks, int((h.to-first)/domain.Hour)/week)
+	weeks := min(most, int((h.to-first)/domain.Hour)/week)
 	if weeks < 1 {
 		return nil, &refusal{fmt.Sprintf("at least a week of observed demand is needed, and it begins at %s and "+
 			"ends at %s", first, h.to), "import what was observed of its demand before, or wait for a week of it"}
@@ -93,7 +93,7 @@ func observe(p *Pool, a *Assumptions, at domain.Instant) (*history, error) {
 		h.repeats = append(h.repeats,
 			"first observed within the weeks that are repeated, so in a part of them only: "+listed(young))
 	}
-	if weeks < a.Weeks {
+	if weeks < most {
 		h.repeats = append(h.repeats, fmt.Sprintf("only %d whole weeks were observed and are repeated", weeks))
 	}
 	return h, nil

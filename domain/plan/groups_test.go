@@ -143,6 +143,28 @@ func TestSharedQuotaInWholeMachines(t *testing.T) {
 	equal(t, "cost", p.Total.Cost, "149760")
 }
 
+// A quota of eight million GPUs bounds a million machines of eight, also beside machines of one GPU.
+func TestSharedQuotaBeyondAMillion(t *testing.T) {
+	q := sharing()
+	for i := range q.Pools {
+		q.Pools[i].Quotas = []Quota{{Provider: "aws", GPUs: 8_000_000, Shared: true, Together: true}}
+	}
+	p := &q.Pools[0]
+	p.NodeGPUs = 8
+	for i := range p.Offers {
+		p.Offers[i].GPUCount = 8
+	}
+	for h := range p.Series[0].Milli {
+		p.Series[0].Milli[h] = 7_000_000_000
+	}
+	got, err := Compute(t.Context(), q, solver(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "unserved", got.Total.Penalty, "0")
+	equal(t, "cost", got.Total.Cost, "6300072000") // (875,000 + 10) × 10 × 720
+}
+
 // afar is ten machines of K in r, at 10 an hour, and five in s, at 6.
 func afar() *Question {
 	near, far := even("2026-06-01", 10), even("2026-06-01", 5)

@@ -280,7 +280,8 @@ type Amounts struct {
 	// LowerBound is proven: no purchases of the considered offers make Cost less. For a pool in a
 	// component it is the pool's part, in proportion to cost, of the component's proven bound.
 	LowerBound domain.Decimal `json:"lower_bound"`
-	// Gap is (Cost − LowerBound) ÷ LowerBound to twelve digits, 0 when both are 0.
+	// Gap is (Cost − LowerBound) ÷ LowerBound to twelve digits, 0 when both are 0, and 1 when only the
+	// bound is.
 	Gap domain.Decimal `json:"gap"`
 	// Nominal is the money paid within the horizon, undiscounted and without penalties: the sum of
 	// the calendar's cash.

@@ -230,9 +230,9 @@ func TestRepeat(t *testing.T) {
 			}
 		}
 		p := &Pool{Region: "r", Kind: "k", Series: []Series{s}}
-		as := &Assumptions{Weeks: rapid.IntRange(1, 8).Draw(t, "weeks")}
+		most := rapid.IntRange(1, 8).Draw(t, "weeks")
 		span := months(s.To(), 2)
-		h, err := observe(p, as, s.To())
+		h, err := observe(p, most, s.To())
 		if err != nil {
 			return // the last hours were not observed, and less than a week is left
 		}

@@ -16,6 +16,7 @@ import (
 type candidate struct {
 	*Pool
 	shelf      *shelf
+	seen       *history
 	fit        *fit
 	future     *future
 	held       []holding
@@ -57,10 +58,10 @@ func (c *composer) fill(k *candidate) (err error) {
 	if k.shelf, err = c.stock(p); err != nil {
 		return err
 	}
-	h, err := observe(p, c.a, c.q.At)
-	if err != nil {
+	if k.seen, err = observe(p, c.a.Weeks, c.q.At); err != nil {
 		return err
 	}
+	h := k.seen
 	if k.fit, err = perMachine(p, k.shelf, c.region(p.Region).Country); err != nil {
 		return err
 	}

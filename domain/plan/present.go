@@ -62,14 +62,20 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 	if c.a.Demand == Forecast {
 		return x, nil
 	}
-	low := *in
+	low, orders := *in, x.answer.Orders()
 	low.Demands = slices.Clone(in.Demands)
 	for i := range low.Demands {
 		if low.Demands[i].Hourly, err = c.low(g.pools[i]); err != nil {
 			return nil, err
 		}
 	}
-	x.low, err = instance.Evaluate(ctx, &low, x.answer.Orders())
+	low.Offers = nil // only what is bought is priced
+	for _, o := range in.Offers {
+		if slices.ContainsFunc(orders, func(x instance.Order) bool { return x.Offer == o.ID }) {
+			low.Offers = append(low.Offers, o)
+		}
+	}
+	x.low, err = instance.Evaluate(ctx, &low, orders)
 	return x, err
 }
 
@@ -97,11 +103,15 @@ func (c *composer) present(x *solved, p *Plan, into map[*candidate]*PoolPlan) er
 		}
 		if !together {
 			pool.Binding = slices.Insert(c.binding(a), 0, pool.Binding...)
+			pool.Notes = append(pool.Notes, a.Caveats()...)
 		}
 		into[k] = pool
 	}
 	if !together {
 		return nil
+	}
+	for _, note := range a.Caveats() {
+		c.notes = append(c.notes, listed(namesOf(x.pools))+": "+note)
 	}
 	p.Components = append(p.Components, Component{
 		By: x.by, Pools: namesOf(x.pools), Cost: a.Cost, LowerBound: a.LowerBound, Gap: a.Gap, Binding: c.binding(a),

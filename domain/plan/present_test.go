@@ -100,3 +100,31 @@ func TestWorthOfQuota(t *testing.T) {
 		t.Errorf("bindings %+v, want a quota of %s", got.Binding, want)
 	}
 }
+
+// What an answer says of itself is beside its pool, or in the notes of the plan if several are planned
+// together. A bound of nothing is no proof.
+func TestCaveats(t *testing.T) {
+	for pools := 1; pools <= 2; pools++ {
+		q := sharing()
+		q.Pools = q.Pools[:pools]
+		c, err := newComposer(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.take(q.Pools)
+		x, err := c.solve(t.Context(), &c.groups(c.planned())[0], lazily(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.answer.Notes = append(x.answer.Notes, "the gap is wide")
+		into := map[*candidate]*PoolPlan{}
+		if err := c.present(x, &Plan{}, into); err != nil {
+			t.Fatal(err)
+		}
+		if pools == 1 && !notes(into[c.pools[0]], "the gap is wide") || pools == 2 && !slices.Equal(c.notes, []string{"r K, r L: the gap is wide"}) {
+			t.Errorf("%d pools: notes %q and %q", pools, c.notes, into[c.pools[0]].Notes)
+		}
+	}
+	equal(t, "gap", gap(dec("5"), dec("0")), "1")
+	equal(t, "gap of nothing", gap(dec("0"), dec("0")), "0")
+}

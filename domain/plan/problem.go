@@ -43,6 +43,9 @@ func (q *Question) Instance() (*instance.Instance, error) {
 	return in, err
 }
 
+// maxQuota is a number of GPUs beyond all demand that is planned for.
+const maxQuota = 1_000_000_000_000
+
 // problem states the prepared pools of a group, in their order.
 func (c *composer) problem(g *group) (*instance.Instance, error) {
 	q := c.q
@@ -73,7 +76,7 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 		}
 		if s.quota != nil {
 			p.Quota, p.QuotaPerUnit = quotaName(k), s.gpus
-			limit := int(min(s.quota.GPUs, uint64(maxUnits)*uint64(max(1, s.gpus))))
+			limit := int(min(s.quota.GPUs, maxQuota))
 			at := slices.IndexFunc(in.Quotas, func(x instance.Quota) bool { return x.ID == p.Quota })
 			if at < 0 {
 				at = len(in.Quotas)
@@ -227,11 +230,7 @@ func quotaName(k *candidate) string {
 // hourly is the demand of a pool in each hour of the horizon, in machines and without spares, as
 // its history repeats. Scenarios of a forecast replace it.
 func (c *composer) hourly(k *candidate) ([]int, error) {
-	h, err := observe(k.Pool, c.a, c.q.At)
-	if err != nil {
-		return nil, err
-	}
-	return h.repeat(c.span, c.growth, k.fit)
+	return k.seen.repeat(c.span, c.growth, k.fit)
 }
 
 // lookbackWeeks covers the sixty days of the rule with the longest lookback.
@@ -240,7 +239,7 @@ const lookbackWeeks = 9
 // past is the observed demand before the horizon, in machines by the hour. If fewer than sixty days
 // were observed, rules use what there is.
 func (c *composer) past(k *candidate) ([]int, error) {
-	h, err := observe(k.Pool, &Assumptions{Weeks: lookbackWeeks}, c.q.At)
+	h, err := observe(k.Pool, lookbackWeeks, c.q.At)
 	if err != nil {
 		return nil, err
 	}
@@ -255,10 +254,7 @@ func (c *composer) past(k *candidate) ([]int, error) {
 
 // low is the least demanding of the repeated weeks, week after week, without assumed growth.
 func (c *composer) low(k *candidate) ([]int, error) {
-	h, err := observe(k.Pool, c.a, c.q.At)
-	if err != nil {
-		return nil, err
-	}
+	h := *k.seen
 	least, sum := 0, int64(math.MaxInt64)
 	for w := 0; w < len(h.milli); w += week {
 		all := int64(0)
