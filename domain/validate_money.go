@@ -29,7 +29,9 @@ func (c *checker) market(m Market) {
 	c.optionalID("market.region", m.Region)
 }
 
-func (c *checker) billingLine(l *BillingLine) {
+// billingLine does not look at a text or a number that a valid line has too. Texts and numbers of the zero line
+// are valid.
+func (c *checker) billingLine(l, valid *BillingLine) {
 	c.id("line.x_LineId", l.LineID)
 	c.id("line.InvoiceIssuerName", l.InvoiceIssuerName)
 	c.id("line.BillingAccountId", l.BillingAccountID)
@@ -44,94 +46,98 @@ func (c *checker) billingLine(l *BillingLine) {
 	c.focus("line.CommitmentDiscountCategory", l.CommitmentDiscountCategory, commitmentCategories...)
 	c.focus("line.CommitmentDiscountStatus", l.CommitmentDiscountStatus, useStatuses...)
 	c.decimal("line.BilledCost", l.BilledCost)
-	for _, n := range []struct {
-		field string
-		value NullDecimal
-	}{
-		{"line.CommitmentDiscountQuantity", l.CommitmentDiscountQuantity},
-		{"line.ConsumedQuantity", l.ConsumedQuantity},
-		{"line.ContractedCost", l.ContractedCost},
-		{"line.EffectiveCost", l.EffectiveCost},
-		{"line.ListCost", l.ListCost},
-		{"line.PricingCurrencyEffectiveCost", l.PricingCurrencyEffectiveCost},
-		{"line.PricingQuantity", l.PricingQuantity},
-	} {
-		if n.value.Valid {
-			c.decimal(n.field, n.value.Decimal)
-		}
-	}
-	for _, n := range []struct {
-		field string
-		value NullDecimal
-	}{
-		{"line.ContractedUnitPrice", l.ContractedUnitPrice},
-		{"line.ListUnitPrice", l.ListUnitPrice},
-		{"line.PricingCurrencyContractedUnitPrice", l.PricingCurrencyContractedUnitPrice},
-		{"line.PricingCurrencyListUnitPrice", l.PricingCurrencyListUnitPrice},
-	} {
-		if n.value.Valid {
-			c.notNegative(n.field, n.value.Decimal)
-		}
-	}
-	for _, s := range []struct{ field, value string }{
-		{"line.AllocatedMethodId", l.AllocatedMethodID},
-		{"line.AllocatedResourceId", l.AllocatedResourceID},
-		{"line.AllocatedResourceName", l.AllocatedResourceName},
-		{"line.AvailabilityZone", l.AvailabilityZone},
-		{"line.BillingAccountName", l.BillingAccountName},
-		{"line.BillingAccountType", l.BillingAccountType},
-		{"line.CapacityReservationId", l.CapacityReservationID},
-		{"line.ChargeDescription", l.ChargeDescription},
-		{"line.CommitmentDiscountId", l.CommitmentDiscountID},
-		{"line.CommitmentDiscountName", l.CommitmentDiscountName},
-		{"line.CommitmentDiscountType", l.CommitmentDiscountType},
-		{"line.CommitmentDiscountUnit", l.CommitmentDiscountUnit},
-		{"line.ConsumedUnit", l.ConsumedUnit},
-		{"line.HostProviderName", l.HostProviderName},
-		{"line.InvoiceDetailId", l.InvoiceDetailID},
-		{"line.InvoiceId", l.InvoiceID},
-		{"line.PricingCurrency", l.PricingCurrency},
-		{"line.PricingUnit", l.PricingUnit},
-		{"line.RegionId", l.RegionID},
-		{"line.RegionName", l.RegionName},
-		{"line.ResourceId", l.ResourceID},
-		{"line.ResourceName", l.ResourceName},
-		{"line.ResourceType", l.ResourceType},
-		{"line.ServiceCategory", l.ServiceCategory},
-		{"line.ServiceName", l.ServiceName},
-		{"line.ServiceProviderName", l.ServiceProviderName},
-		{"line.ServiceSubcategory", l.ServiceSubcategory},
-		{"line.SkuId", l.SKUID},
-		{"line.SkuMeter", l.SKUMeter},
-		{"line.SkuPriceId", l.SKUPriceID},
-		{"line.SubAccountId", l.SubAccountID},
-		{"line.SubAccountName", l.SubAccountName},
-		{"line.SubAccountType", l.SubAccountType},
-	} {
-		c.text(s.field, s.value)
-	}
-	for _, s := range []struct{ field, value string }{
-		{"line.AllocatedMethodDetails", l.AllocatedMethodDetails},
-		{"line.AllocatedTags", l.AllocatedTags},
-		{"line.CommitmentProgramEligibilityDetails", l.CommitmentProgramEligibilityDetails},
-		{"line.ContractApplied", l.ContractApplied},
-		{"line.SkuPriceDetails", l.SKUPriceDetails},
-		{"line.Tags", l.Tags},
-	} {
-		c.prose(s.field, s.value, maxLongText)
-	}
+	billed := l.BilledCost
+	c.changedNumber("line.CommitmentDiscountQuantity", l.CommitmentDiscountQuantity, valid.CommitmentDiscountQuantity, billed, false)
+	c.changedNumber("line.ConsumedQuantity", l.ConsumedQuantity, valid.ConsumedQuantity, billed, false)
+	c.changedNumber("line.ContractedCost", l.ContractedCost, valid.ContractedCost, billed, false)
+	c.changedNumber("line.EffectiveCost", l.EffectiveCost, valid.EffectiveCost, billed, false)
+	c.changedNumber("line.ListCost", l.ListCost, valid.ListCost, billed, false)
+	c.changedNumber("line.PricingCurrencyEffectiveCost", l.PricingCurrencyEffectiveCost, valid.PricingCurrencyEffectiveCost, billed, false)
+	c.changedNumber("line.PricingQuantity", l.PricingQuantity, valid.PricingQuantity, billed, false)
+	c.changedNumber("line.ContractedUnitPrice", l.ContractedUnitPrice, valid.ContractedUnitPrice, billed, true)
+	c.changedNumber("line.ListUnitPrice", l.ListUnitPrice, valid.ListUnitPrice, billed, true)
+	c.changedNumber("line.PricingCurrencyContractedUnitPrice", l.PricingCurrencyContractedUnitPrice, valid.PricingCurrencyContractedUnitPrice, billed, true)
+	c.changedNumber("line.PricingCurrencyListUnitPrice", l.PricingCurrencyListUnitPrice, valid.PricingCurrencyListUnitPrice, billed, true)
+	c.changedText("line.AllocatedMethodId", l.AllocatedMethodID, valid.AllocatedMethodID, maxText)
+	c.changedText("line.AllocatedResourceId", l.AllocatedResourceID, valid.AllocatedResourceID, maxText)
+	c.changedText("line.AllocatedResourceName", l.AllocatedResourceName, valid.AllocatedResourceName, maxText)
+	c.changedText("line.AvailabilityZone", l.AvailabilityZone, valid.AvailabilityZone, maxText)
+	c.changedText("line.BillingAccountName", l.BillingAccountName, valid.BillingAccountName, maxText)
+	c.changedText("line.BillingAccountType", l.BillingAccountType, valid.BillingAccountType, maxText)
+	c.changedText("line.CapacityReservationId", l.CapacityReservationID, valid.CapacityReservationID, maxText)
+	c.changedText("line.ChargeDescription", l.ChargeDescription, valid.ChargeDescription, maxText)
+	c.changedText("line.CommitmentDiscountId", l.CommitmentDiscountID, valid.CommitmentDiscountID, maxText)
+	c.changedText("line.CommitmentDiscountName", l.CommitmentDiscountName, valid.CommitmentDiscountName, maxText)
+	c.changedText("line.CommitmentDiscountType", l.CommitmentDiscountType, valid.CommitmentDiscountType, maxText)
+	c.changedText("line.CommitmentDiscountUnit", l.CommitmentDiscountUnit, valid.CommitmentDiscountUnit, maxText)
+	c.changedText("line.ConsumedUnit", l.ConsumedUnit, valid.ConsumedUnit, maxText)
+	c.changedText("line.HostProviderName", l.HostProviderName, valid.HostProviderName, maxText)
+	c.changedText("line.InvoiceDetailId", l.InvoiceDetailID, valid.InvoiceDetailID, maxText)
+	c.changedText("line.InvoiceId", l.InvoiceID, valid.InvoiceID, maxText)
+	c.changedText("line.PricingCurrency", l.PricingCurrency, valid.PricingCurrency, maxText)
+	c.changedText("line.PricingUnit", l.PricingUnit, valid.PricingUnit, maxText)
+	c.changedText("line.RegionId", l.RegionID, valid.RegionID, maxText)
+	c.changedText("line.RegionName", l.RegionName, valid.RegionName, maxText)
+	c.changedText("line.ResourceId", l.ResourceID, valid.ResourceID, maxText)
+	c.changedText("line.ResourceName", l.ResourceName, valid.ResourceName, maxText)
+	c.changedText("line.ResourceType", l.ResourceType, valid.ResourceType, maxText)
+	c.changedText("line.ServiceCategory", l.ServiceCategory, valid.ServiceCategory, maxText)
+	c.changedText("line.ServiceName", l.ServiceName, valid.ServiceName, maxText)
+	c.changedText("line.ServiceProviderName", l.ServiceProviderName, valid.ServiceProviderName, maxText)
+	c.changedText("line.ServiceSubcategory", l.ServiceSubcategory, valid.ServiceSubcategory, maxText)
+	c.changedText("line.SkuId", l.SKUID, valid.SKUID, maxText)
+	c.changedText("line.SkuMeter", l.SKUMeter, valid.SKUMeter, maxText)
+	c.changedText("line.SkuPriceId", l.SKUPriceID, valid.SKUPriceID, maxText)
+	c.changedText("line.SubAccountId", l.SubAccountID, valid.SubAccountID, maxText)
+	c.changedText("line.SubAccountName", l.SubAccountName, valid.SubAccountName, maxText)
+	c.changedText("line.SubAccountType", l.SubAccountType, valid.SubAccountType, maxText)
+	c.changedText("line.AllocatedMethodDetails", l.AllocatedMethodDetails, valid.AllocatedMethodDetails, maxLongText)
+	c.changedText("line.AllocatedTags", l.AllocatedTags, valid.AllocatedTags, maxLongText)
+	c.changedText("line.CommitmentProgramEligibilityDetails", l.CommitmentProgramEligibilityDetails, valid.CommitmentProgramEligibilityDetails, maxLongText)
+	c.changedText("line.ContractApplied", l.ContractApplied, valid.ContractApplied, maxLongText)
+	c.changedText("line.SkuPriceDetails", l.SKUPriceDetails, valid.SKUPriceDetails, maxLongText)
+	c.changedText("line.Tags", l.Tags, valid.Tags, maxLongText)
 	c.otherColumns(l.Other)
 	c.optionalID("line.x_FocusVersion", l.FocusVersion)
+}
+
+func (c *checker) changedText(field, s, valid string, most int) {
+	if s != valid {
+		c.prose(field, s, most)
+	}
+}
+
+// changedNumber takes the billed cost, which was checked before, because most costs of a line are the same number.
+func (c *checker) changedNumber(field string, n, valid NullDecimal, billed Decimal, price bool) {
+	switch {
+	case !n.Valid || n == valid || n.Decimal == billed && !price:
+	case price:
+		c.notNegative(field, n.Decimal)
+	default:
+		c.decimal(field, n.Decimal)
+	}
 }
 
 func (c *checker) otherColumns(m map[string]string) {
 	if !c.listed("line.Other", len(m)) {
 		return
 	}
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		c.id("line.Other", k)
-		c.prose("line.Other", m[k], maxLongText)
+	before := c.err
+	for k, v := range m {
+		c.otherColumn(k, v)
 	}
+	if c.err == before {
+		return
+	}
+	c.err = before // the first by name counts
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		c.otherColumn(k, m[k])
+	}
+}
+
+func (c *checker) otherColumn(name, value string) {
+	c.id("line.Other", name)
+	c.prose("line.Other", value, maxLongText)
 }
 
 // focus accepts an allowed value or "".
