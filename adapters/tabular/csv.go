@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"io"
-	"strings"
 )
 
 // Table is a file of rows, in any format. Its first row is the header.
@@ -35,16 +34,28 @@ type Fault struct {
 
 // CSV reads CSV row by row. [Frames] finds the end of each row, which bounds its memory: on its own,
 // encoding/csv would read a quoted field up to the closing quote, however far away. A plain row is
-// split here, which takes half the time. encoding/csv gets the others, and says what is wrong with a
-// row.
+// split here, which takes half the time: a field written as in the row before is the same string, and
+// most fields of a bill are. encoding/csv gets the others, and says what is wrong with a row.
 type CSV struct {
-	frames *Frames
-	fields []string
-	text   []byte // of the fields of a row with quotes, without them
-	ends   []int  // of each field in text
-	row    bytes.Reader
-	csv    *csv.Reader
+	frames  *Frames
+	fields  []string
+	written []string // each field of the row before, as it is in the file
+	changed []change // the fields of a row that differ from it
+	text    []byte   // of those
+	row     bytes.Reader
+	csv     *csv.Reader
 }
+
+// change is a field that differs from that of the row before: what is written and what that means, in text.
+type change struct {
+	column         int
+	from, to       int
+	valueFrom, end int
+}
+
+// maxRemembered bounds the bytes of a row that is compared with the next one: a field that repeats keeps the
+// text of the row that it came from.
+const maxRemembered = 8 << 10
 
 // NewCSV reads rows of at most the given number of bytes.
 func NewCSV(r io.Reader, most int) *CSV {
@@ -96,72 +107,86 @@ func (t *CSV) Next() (Row, error) {
 // split returns the fields of a row as encoding/csv does, or nil if the row needs a closer look.
 func (t *CSV) split(raw []byte) []string {
 	raw = bytes.TrimSuffix(bytes.TrimSuffix(raw, []byte{'\n'}), []byte{'\r'})
-	t.fields = t.fields[:0]
-	if bytes.IndexByte(raw, '"') < 0 {
-		for row := string(raw); ; {
-			i := strings.IndexByte(row, ',')
-			if i < 0 {
-				t.fields = append(t.fields, row)
-				return t.fields
-			}
-			t.fields = append(t.fields, row[:i])
-			row = row[i+1:]
+	t.text, t.changed = t.text[:0], t.changed[:0]
+	long, columns := len(raw) > maxRemembered, 0
+	for {
+		if columns == len(t.written) {
+			t.written, t.fields = append(t.written, "\n"), append(t.fields, "") // no field begins with a line end
 		}
+		n := len(t.written[columns])
+		if n > len(raw) || string(raw[:n]) != t.written[columns] || n < len(raw) && raw[n] != ',' {
+			if n = t.change(columns, raw); n < 0 {
+				return nil
+			}
+		}
+		columns++
+		if n == len(raw) {
+			break
+		}
+		raw = raw[n+1:]
 	}
-	if !t.unquote(raw) {
-		return nil
+	text := string(t.text)
+	for _, c := range t.changed {
+		t.written[c.column], t.fields[c.column] = text[c.from:c.to], text[c.valueFrom:c.end]
 	}
-	row, from := string(t.text), 0
-	for _, to := range t.ends {
-		t.fields = append(t.fields, row[from:to])
-		from = to
+	t.written, t.fields = t.written[:columns], t.fields[:columns]
+	fields := t.fields
+	if long {
+		t.written, t.fields = nil, nil
 	}
-	return t.fields
+	return fields
 }
 
-// unquote sets text and ends to the fields of a row. It reports false if quotes are anywhere but
-// around a field or doubled within it, or if a quoted field has a carriage return.
-func (t *CSV) unquote(raw []byte) bool {
-	t.text, t.ends = t.text[:0], t.ends[:0]
-	for {
-		quoted := len(raw) > 0 && raw[0] == '"'
-		if !quoted {
-			i := bytes.IndexByte(raw, ',')
-			field := raw
-			if i >= 0 {
-				field = raw[:i]
-			}
-			if bytes.IndexByte(field, '"') >= 0 {
-				return false
-			}
-			t.text = append(t.text, field...)
-			t.ends = append(t.ends, len(t.text))
-			if i < 0 {
-				return true
-			}
-			raw = raw[i+1:]
-			continue
+// change notes that a column has the field with which raw begins, and returns its length as written. It returns
+// -1 if quotes are anywhere but around the field or doubled within it, if text follows the closing quote, or if a
+// quoted field has a carriage return.
+func (t *CSV) change(column int, raw []byte) int {
+	c := change{column: column, from: len(t.text)}
+	if len(raw) == 0 || raw[0] != '"' {
+		n := bytes.IndexByte(raw, ',')
+		if n < 0 {
+			n = len(raw)
 		}
-		for raw = raw[1:]; ; raw = raw[2:] {
-			i := bytes.IndexByte(raw, '"')
-			if i < 0 || bytes.IndexByte(raw[:i], '\r') >= 0 {
-				return false
-			}
-			t.text = append(t.text, raw[:i]...)
-			if raw = raw[i:]; len(raw) == 1 || raw[1] != '"' {
+		if bytes.IndexByte(raw[:n], '"') >= 0 {
+			return -1
+		}
+		t.text = append(t.text, raw[:n]...)
+		c.to = len(t.text)
+		c.valueFrom, c.end = c.from, c.to
+		t.changed = append(t.changed, c)
+		return n
+	}
+	n, doubled := 1, false
+	for {
+		i := bytes.IndexByte(raw[n:], '"')
+		if i < 0 {
+			return -1
+		}
+		if n += i + 1; n == len(raw) || raw[n] != '"' {
+			break
+		}
+		n, doubled = n+1, true
+	}
+	if n < len(raw) && raw[n] != ',' || bytes.IndexByte(raw[:n], '\r') >= 0 {
+		return -1
+	}
+	t.text = append(t.text, raw[:n]...)
+	c.to = len(t.text)
+	c.valueFrom, c.end = c.from+1, c.to-1
+	if doubled {
+		c.valueFrom = c.to
+		for rest := raw[1 : n-1]; ; {
+			i := bytes.IndexByte(rest, '"')
+			if i < 0 {
+				t.text = append(t.text, rest...)
 				break
 			}
-			t.text = append(t.text, '"')
+			t.text, rest = append(t.text, rest[:i+1]...), rest[i+2:]
 		}
-		t.ends = append(t.ends, len(t.text))
-		switch {
-		case len(raw) == 1:
-			return true
-		case raw[1] != ',':
-			return false
-		}
-		raw = raw[2:]
+		c.end = len(t.text)
 	}
+	t.changed = append(t.changed, c)
+	return n
 }
 
 // broken returns why encoding/csv could not split a row.

@@ -69,6 +69,8 @@ func TestRowsResumeInTheNextLine(t *testing.T) {
 		{"long line", "a\n" + long + "\nb\n", "a/b", []int{2}},
 		{"long line at the end", "a\n" + long, "a", []int{2}},
 		{"quote open for too long", "a\n\"b\n" + strings.Repeat("c\n", 60) + "d\n", "a" + strings.Repeat("/c", 60) + "/d", []int{2}},
+		{"empty fields", "a,b,c\n,,\n1,,3,,\n,,\n", "a|b|c/||/1||3||/||", nil},
+		{"fields that repeat", "a,\"b\"\"\",c\na,\"b\"\"\"\na,\"b\"\na,\"b\"\"c\",\na,b,c\n", "a|b\"|c/a|b\"/a|b/a|b\"c|/a|b|c", nil},
 		{"nothing", "", "", nil},
 	} {
 		for name, r := range map[string]io.Reader{"at once": strings.NewReader(c.in), "bytewise": iotest.OneByteReader(strings.NewReader(c.in))} {
