@@ -43,6 +43,7 @@ type pen struct {
 	at     int
 	last   string // the value of the row before
 	value  parquet.Value
+	run    int // rows with the value that are not in values yet
 	values []parquet.Value
 	bytes  []byte // of the values
 	from   int    // of the last one in bytes
@@ -71,6 +72,7 @@ func NewWriter(w io.Writer, columns []tabular.Column) *Writer {
 	p.file = parquet.NewGenericWriter[any](w,
 		parquet.NewSchema("rows", newOrdered(group, columns)),
 		parquet.CreatedBy("quartermaster", "", ""),
+		parquet.DataPageStatistics(false), // the index of pages has them
 		parquet.DictionaryMaxBytes(dictionary))
 	return p
 }
@@ -105,13 +107,14 @@ func (w *Writer) Write(row []string) error {
 	for i := range w.columns {
 		c := &w.columns[i]
 		if s := row[i]; s != c.last {
+			c.settle()
 			if why := c.set(s); why != "" {
 				w.err = &tabular.CellError{Row: w.rows, Column: c.Name, Reason: why}
 				return w.err
 			}
 			c.last = s
 		}
-		c.values = append(c.values, c.value)
+		c.run++
 	}
 	if w.batched++; w.batched == writeBatch {
 		w.flush()
@@ -126,6 +129,7 @@ func (w *Writer) flush() {
 	writers := w.file.ColumnWriters()
 	for i := range w.columns {
 		c := &w.columns[i]
+		c.settle()
 		if _, err := writers[i].WriteRowValues(c.values); err != nil && w.err == nil {
 			w.err = fmt.Errorf("write Parquet: column %s: %w", c.Name, err)
 		}
@@ -135,6 +139,14 @@ func (w *Writer) flush() {
 		c.point()
 	}
 	w.batched = 0
+}
+
+// settle adds the rows of the run to values.
+func (c *pen) settle() {
+	for range c.run {
+		c.values = append(c.values, c.value)
+	}
+	c.run = 0
 }
 
 // point lets a value that has bytes point to those of the last value.
