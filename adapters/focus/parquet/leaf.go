@@ -22,6 +22,10 @@ type leaf struct {
 	bare       bool                                   // numbers and booleans, without quotes in JSON
 	cache      cache
 
+	shared *shared
+	single bool // a column of its own, not repeated: it is read by flat
+	flat   flat
+
 	pages  parquet.Pages
 	page   parquet.Page
 	values parquet.ValueReader
@@ -34,6 +38,7 @@ type leaf struct {
 // open begins another row group.
 func (l *leaf) open(pages parquet.Pages) {
 	l.pages, l.values = pages, nil
+	l.flat.rows, l.flat.row = 0, 0
 	if l.buf == nil {
 		l.buf = make([]parquet.Value, batch)
 	}
@@ -44,7 +49,12 @@ func (l *leaf) finish() error {
 	if l.pages == nil {
 		return nil
 	}
-	_, err := l.next()
+	var err error
+	if l.single {
+		err = l.more()
+	} else {
+		_, err = l.next()
+	}
 	if err == nil {
 		return errors.New("it has more values than the row group has rows")
 	}
@@ -59,11 +69,15 @@ func (l *leaf) finish() error {
 
 // skip passes the values of a row.
 func (l *leaf) skip() error {
-	return guarded(func() error {
-		if l.repeated {
-			return l.list()
+	return guarded(func() (err error) {
+		switch {
+		case l.single:
+			err = l.pass()
+		case l.repeated:
+			err = l.list()
+		default:
+			_, err = l.next()
 		}
-		_, err := l.next()
 		return err
 	})
 }
@@ -87,18 +101,26 @@ func (l *leaf) next() (*parquet.Value, error) {
 			}
 			l.page, l.values = page, page.Values()
 		}
-		n, err := l.values.ReadValues(l.buf)
-		l.at, l.n = 0, n
-		if errors.Is(err, io.EOF) {
-			l.values = nil
-		} else if err != nil {
+		if err := l.fill(); err != nil {
 			return nil, err
-		} else if n == 0 {
-			return nil, io.ErrNoProgress
 		}
 	}
 	l.at++
 	return &l.buf[l.at-1], nil
+}
+
+// fill takes values from the open page.
+func (l *leaf) fill() error {
+	n, err := l.values.ReadValues(l.buf)
+	l.at, l.n = 0, n
+	if errors.Is(err, io.EOF) {
+		l.values = nil
+		return nil
+	}
+	if err == nil && n == 0 {
+		return io.ErrNoProgress
+	}
+	return err
 }
 
 // list reads the values of the next row of a repeated column into row.

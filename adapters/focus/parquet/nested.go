@@ -37,8 +37,11 @@ func (t *Table) column(c *parquet.Column) (*column, error) {
 	col := &column{name: c.Name()}
 	if c.Leaf() && !c.Repeated() {
 		l, err := t.leaf(c)
-		col.single = l
-		return col, err
+		if err != nil {
+			return nil, err
+		}
+		l.single, col.single = true, l
+		return col, nil
 	}
 	var err error
 	col.node, err = t.node(c, 1)
@@ -82,14 +85,7 @@ func (t *Table) node(c *parquet.Column, depth int) (*node, error) {
 // text returns the text of the column in the next row.
 func (c *column) text() (string, error) {
 	if l := c.single; l != nil {
-		v, err := l.next()
-		if err != nil {
-			return "", err
-		}
-		if v.IsNull() {
-			return "", nil
-		}
-		return l.format(l, v), nil
+		return l.text()
 	}
 	values := make([][]parquet.Value, len(c.node.leaves))
 	for i, l := range c.node.leaves {

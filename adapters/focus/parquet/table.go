@@ -41,6 +41,7 @@ type Table struct {
 	fields []*column
 	leaves []*leaf
 	notes  []tabular.Note
+	shared shared
 
 	begun   bool
 	group   int   // the next row group
@@ -63,7 +64,7 @@ func Open(ctx context.Context, r io.Reader, limits tabular.Limits, noRows error)
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{ctx: ctx, limits: limits, from: f, line: 1}
+	t := &Table{ctx: ctx, limits: limits, from: f, line: 1, shared: shared{room: keptTexts}}
 	if err := guarded(func() (err error) {
 		t.file, err = parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
 		return err

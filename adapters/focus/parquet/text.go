@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 // leaf prepares to read a column of values.
 func (t *Table) leaf(c *parquet.Column) (*leaf, error) {
 	l := &leaf{
+		shared:     &t.shared,
 		name:       strings.Join(c.Path(), "."),
 		index:      c.Index(),
 		definition: c.MaxDefinitionLevel(),
@@ -180,14 +182,14 @@ func uuid(_ *leaf, v *parquet.Value) string {
 
 func decimalInt(l *leaf, v *parquet.Value) string {
 	n := whole(v)
-	return l.cache.number(uint64(n), func() string { return point(strconv.FormatInt(n, 10), l.scale) })
+	return l.cache.number(uint64(n), func() string { return point(strconv.AppendInt(nil, n, 10), l.scale) })
 }
 
 // decimalBytes formats a decimal in bytes: two's complement, big-endian.
 func decimalBytes(l *leaf, v *parquet.Value) string {
 	b := v.ByteArray()
 	if len(b) == 0 {
-		return point("0", l.scale)
+		return "0"
 	}
 	// Most amounts fit in 64 bits, however many bytes the column has.
 	n, fits := int64(int8(b[0])), true
@@ -202,10 +204,15 @@ func decimalBytes(l *leaf, v *parquet.Value) string {
 		n = n<<8 | int64(x)
 	}
 	if fits {
-		return l.cache.number(uint64(n), func() string { return point(strconv.FormatInt(n, 10), l.scale) })
+		return l.cache.number(uint64(n), func() string { return point(strconv.AppendInt(nil, n, 10), l.scale) })
 	}
 	if len(b) == 16 {
+		last := l.shared
+		if last.text != "" && last.scale == l.scale && string(last.decimal[:]) == string(b) {
+			return last.text
+		}
 		if s, ok := decimal128(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), l.scale); ok {
+			last.decimal, last.scale, last.text = [16]byte(b), l.scale, s
 			return s
 		}
 	}
@@ -213,7 +220,7 @@ func decimalBytes(l *leaf, v *parquet.Value) string {
 	if b[0]&0x80 != 0 {
 		z.Sub(z, new(big.Int).Lsh(big.NewInt(1), uint(len(b))*8))
 	}
-	return point(z.String(), l.scale)
+	return point(z.Append(nil, 10), l.scale)
 }
 
 // decimal128 formats a decimal of 128 bits, in two's complement. It reports false if the decimal has
@@ -238,27 +245,31 @@ func decimal128(high, low uint64, scale int) (string, bool) {
 			b = append(b, '0')
 		}
 	}
-	return point(string(strconv.AppendUint(b, back, 10)), scale), true
+	return point(strconv.AppendUint(b, back, 10), scale), true
 }
 
 // point writes digits × 10^-scale, without zeros at the end. The zeros say nothing of a value whose
 // column has one scale for all, and a file of another scale must give the same text.
-func point(digits string, scale int) string {
-	sign := ""
-	if rest, negative := strings.CutPrefix(digits, "-"); negative {
-		sign, digits = "-", rest
+func point(digits []byte, scale int) string {
+	var room [64]byte
+	b := room[:0]
+	if digits[0] == '-' {
+		b, digits = append(b, '-'), digits[1:]
 	}
-	if scale == 0 {
-		return sign + digits
+	whole := len(digits) - scale
+	if whole > 0 {
+		b, digits = append(b, digits[:whole]...), digits[whole:]
+	} else {
+		b = append(b, '0')
 	}
-	if len(digits) <= scale {
-		digits = strings.Repeat("0", scale-len(digits)+1) + digits
+	if digits = bytes.TrimRight(digits, "0"); len(digits) == 0 {
+		return string(b)
 	}
-	before, after := digits[:len(digits)-scale], strings.TrimRight(digits[len(digits)-scale:], "0")
-	if after == "" {
-		return sign + before
+	b = append(b, '.')
+	for range -whole {
+		b = append(b, '0')
 	}
-	return sign + before + "." + after
+	return string(append(b, digits...))
 }
 
 func date(l *leaf, v *parquet.Value) string {

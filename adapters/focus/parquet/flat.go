@@ -1,0 +1,216 @@
+package parquet
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding"
+)
+
+// flat is a page of a column that has one value or null in each row. Values are taken from the memory of the
+// page. A value of a dictionary becomes text once.
+type flat struct {
+	rows, row int // of the page; the next row
+	used      int // values before it that are not null
+	levels    []byte
+	values    encoding.Values
+	length    int // of a value of fixed length
+	bytes     []byte
+	offsets   []uint32 // of each value in bytes, and the end
+	ints      []int64
+	indexes   []int32 // in dictionary
+	other     bool    // a type whose values are read one by one
+
+	dictionary parquet.Dictionary
+	texts      []string // of the dictionary, "" before the first use; nil if the dictionary is too large
+	held       int64    // of the room for texts
+	value      parquet.Value
+	last       []byte // the last value with bytes
+	lastText   string
+}
+
+// shared is what the columns of a table share.
+type shared struct {
+	room int64 // bytes of dictionaries whose texts may still be kept
+	// The last decimal of 16 bytes. The costs of a line are often equal.
+	decimal [16]byte
+	scale   int
+	text    string
+}
+
+const (
+	keptTexts = 64 << 20 // bytes of dictionaries whose texts are kept, of all columns together
+	textBytes = 32       // that a text takes in memory, apart from its characters
+)
+
+// more makes sure that there is another value. It returns io.EOF after the last of the row group.
+func (l *leaf) more() error {
+	f := &l.flat
+	for f.row == f.rows {
+		l.release()
+		page, err := l.pages.ReadPage()
+		if err != nil {
+			return err
+		}
+		l.page = page
+		if err := l.load(page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errShort = errors.New("a page has fewer values than it states")
+
+// load prepares to read a page. All values that it states are there afterwards.
+func (l *leaf) load(page parquet.Page) error {
+	f := &l.flat
+	f.rows, f.row, f.used, f.other = int(page.NumValues()), 0, 0, false
+	f.levels, f.values = page.DefinitionLevels(), page.Data()
+	f.indexes, f.ints, f.offsets, f.bytes = nil, nil, nil, nil
+	l.at, l.n, l.values = 0, 0, nil
+	count := f.rows
+	if len(f.levels) > 0 {
+		if len(f.levels) < f.rows {
+			return errShort
+		}
+		count = bytes.Count(f.levels[:f.rows], []byte{byte(l.definition)})
+	}
+	if dictionary := page.Dictionary(); dictionary != nil {
+		if f.indexes = f.values.Int32(); len(f.indexes) < count {
+			return errShort
+		}
+		values := dictionary.Len()
+		for _, i := range f.indexes[:count] {
+			if uint32(i) >= uint32(values) {
+				return errors.New("a page refers to a value that its dictionary does not have")
+			}
+		}
+		l.remember(dictionary)
+		return nil
+	}
+	switch f.values.Kind() {
+	case encoding.ByteArray:
+		if f.bytes, f.offsets = f.values.ByteArray(); count > 0 && len(f.offsets) <= count {
+			return errShort
+		}
+		for i := range count {
+			if f.offsets[i] > f.offsets[i+1] || int(f.offsets[i+1]) > len(f.bytes) {
+				return errors.New("a text lies outside its page")
+			}
+		}
+	case encoding.FixedLenByteArray:
+		if f.bytes, f.length = f.values.FixedLenByteArray(); f.length <= 0 || len(f.bytes)/f.length < count {
+			return errShort
+		}
+	case encoding.Int64:
+		if f.ints = f.values.Int64(); len(f.ints) < count {
+			return errShort
+		}
+	default:
+		f.other, l.values = true, page.Values()
+	}
+	return nil
+}
+
+// remember prepares to keep the texts of a dictionary.
+func (l *leaf) remember(d parquet.Dictionary) {
+	f := &l.flat
+	if f.dictionary == d {
+		return
+	}
+	l.shared.room += f.held
+	f.dictionary, f.texts, f.held = d, nil, 0
+	if need := int64(d.Len())*textBytes + d.Size(); need <= l.shared.room {
+		f.texts, f.held = make([]string, d.Len()), need
+		l.shared.room -= need
+	}
+}
+
+// pass passes the next value.
+func (l *leaf) pass() error {
+	if err := l.more(); err != nil {
+		return err
+	}
+	l.flat.row++
+	if l.flat.other {
+		_, err := l.one()
+		return err
+	}
+	return nil
+}
+
+// one returns the next value of a page whose values are read one by one.
+func (l *leaf) one() (*parquet.Value, error) {
+	for l.at == l.n {
+		if l.values == nil {
+			return nil, errShort
+		}
+		if err := l.fill(); err != nil {
+			return nil, err
+		}
+	}
+	l.at++
+	return &l.buf[l.at-1], nil
+}
+
+// text returns the text of the next value.
+func (l *leaf) text() (string, error) {
+	f := &l.flat
+	if f.row == f.rows {
+		if err := l.more(); err != nil {
+			return "", err
+		}
+	}
+	if f.row++; f.other {
+		v, err := l.one()
+		if err != nil || v.IsNull() {
+			return "", err
+		}
+		return l.format(l, v), nil
+	}
+	if len(f.levels) > 0 && f.levels[f.row-1] != byte(l.definition) {
+		return "", nil
+	}
+	i := f.used
+	f.used++
+	v := &f.value // formatting would move one of this function to the heap
+	switch {
+	case f.indexes != nil:
+		index := f.indexes[i]
+		if f.texts == nil {
+			*v = f.dictionary.Index(index)
+			return l.format(l, v), nil
+		}
+		if s := f.texts[index]; s != "" {
+			return s, nil
+		}
+		*v = f.dictionary.Index(index)
+		f.texts[index] = l.format(l, v)
+		return f.texts[index], nil
+	case f.ints != nil:
+		*v = parquet.Int64Value(f.ints[i])
+		return l.format(l, v), nil
+	}
+	var b []byte
+	if f.offsets != nil {
+		b = f.bytes[f.offsets[i]:f.offsets[i+1]]
+	} else {
+		b = f.bytes[i*f.length:][:f.length]
+	}
+	if f.lastText != "" && bytes.Equal(b, f.last) {
+		return f.lastText, nil
+	}
+	if f.offsets != nil {
+		*v = parquet.ByteArrayValue(b)
+	} else {
+		*v = parquet.FixedLenByteArrayValue(b)
+	}
+	if len(b) > cachedLength {
+		f.lastText = ""
+		return l.format(l, v), nil
+	}
+	f.last, f.lastText = append(f.last[:0], b...), l.format(l, v)
+	return f.lastText, nil
+}
