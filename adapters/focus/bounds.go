@@ -26,6 +26,12 @@ const (
 
 const millisecond = domain.Second / 1000
 
+// quantity is a quantity of a line.
+type quantity struct {
+	unit  string
+	value domain.NullDecimal
+}
+
 // maxUnits bounds the cache of units. Units beyond it are computed each time.
 const maxUnits = 1 << 10
 
@@ -43,18 +49,22 @@ func (ls *lines) dividable(l *line) error {
 			))
 		}
 	}
-	for _, q := range []struct {
+	for i, q := range [...]struct {
 		column, unit string
 		value        *domain.NullDecimal
 	}{
 		{"PricingQuantity", l.PricingUnit, &l.PricingQuantity},
 		{"ConsumedQuantity", l.ConsumedUnit, &l.ConsumedQuantity},
 	} {
-		if !q.value.Valid || q.unit == "" {
+		is := quantity{unit: q.unit, value: *q.value}
+		if !q.value.Valid || q.unit == "" || is == ls.usable[i] {
 			continue
 		}
 		reason := unusable(l, q.unit, q.value.Decimal, ls.mostOf(q.unit))
 		if reason == "" {
+			if !q.value.Decimal.IsNegative() { // other columns decide whether it may be
+				ls.usable[i] = is
+			}
 			continue
 		}
 		if ls.opts.Strict {

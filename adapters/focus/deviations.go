@@ -136,6 +136,20 @@ func (f *field) put(l *line, text string, n number) {
 	}
 }
 
+// clear makes the column null in a line.
+func (f *field) clear(l *line) {
+	switch {
+	case f.text != nil:
+		*f.text(l) = ""
+	case f.cost != nil:
+		*f.cost(l) = domain.Decimal{}
+	case f.number != nil:
+		*f.number(l) = domain.NullDecimal{}
+	case f.time != nil:
+		*f.time(l) = 0
+	}
+}
+
 // parse parses a number of the column.
 func (f *field) parse(text string) (number, string) {
 	if f.divided {

@@ -163,7 +163,9 @@ type run struct {
 	emitTo   func(*domain.Envelope) error
 	badTo    func(tabular.BadRow)
 	env      domain.Envelope
+	valid    domain.LineValidator
 	sum      Summary
+	recorded int                    // lines, not yet in sum.Types: most events are one
 	line     int                    // of the current row
 	preview  bool                   // the table that was opened last has the names of 1.0-preview
 	warnings tabular.Warnings       // its list is sum.Warnings
@@ -213,6 +215,9 @@ func Run(
 	err := r.check()
 	if err == nil {
 		err = r.read(file)
+	}
+	if r.recorded > 0 {
+		r.sum.Types[domain.TypeBillingLineRecorded] = r.recorded
 	}
 	for _, i := range r.ofFile {
 		r.sum.Warnings[i].Rows = r.sum.Rows
@@ -431,7 +436,7 @@ func (r *run) emit(at domain.Instant, subject string, event domain.Event) error 
 	if r.opts.Historical {
 		r.env.Recorded = at
 	}
-	if err := domain.Validate(&r.env); err != nil {
+	if err := r.valid.Validate(&r.env); err != nil {
 		var invalid *domain.InvalidError
 		if !errors.As(err, &invalid) {
 			return err
@@ -442,7 +447,11 @@ func (r *run) emit(at domain.Instant, subject string, event domain.Event) error 
 		return err
 	}
 	r.sum.Events++
-	r.sum.Types[event.Type()]++
+	if t := event.Type(); t == domain.TypeBillingLineRecorded {
+		r.recorded++
+	} else {
+		r.sum.Types[t]++
+	}
 	return nil
 }
 

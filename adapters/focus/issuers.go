@@ -162,7 +162,7 @@ func (ls *lines) inferIssuer(l *line) error {
 
 func (ls *lines) issuedBy(l *line, name, source string) {
 	l.InvoiceIssuerName = name
-	ls.other[columnIssuerSource] = source
+	ls.add(columnIssuerSource, source)
 }
 
 // issuers returns the issuers that may concern a billing period.

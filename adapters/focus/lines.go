@@ -23,13 +23,19 @@ type lines struct {
 	order  []*cell
 	named  map[string]*cell
 	billed *cell // of BilledCost
+	// Columns that every row is asked for; nil if the file has none.
+	lineID, corrects, provider, focusVersion, generated *cell
 
 	known     map[string]*field // by name
 	found     []deviation       // of the current row
+	current   line              // the values of the columns, in the current row
 	event     domain.BillingLineRecorded
 	corrected domain.BillingLineCorrected
-	other     map[string]string
+	other     map[string]string // columns without a field, and what the row adds to them
+	added     []string          // those that the row added
 	scratch   []byte
+	watched   invoiceOf   // of the row before
+	usable    [2]quantity // the last PricingQuantity and ConsumedQuantity that no other column could make unusable
 	// seen has every row by 16 bytes of its SHA-256, to detect duplicates.
 	seen map[rowKey]rowSeen
 	// currencies is the first currency of each invoice, by its key.
@@ -47,12 +53,16 @@ type rowSeen struct {
 	times int32
 }
 
-// cell is one column of the file and its value in the current row.
+// cell is one column of the file and its value in the current row. Most values repeat from row to row. They are
+// read once: current, other, value and coded then stay as they are.
 type cell struct {
 	name  string // FOCUS's spelling, else the file's
 	field *field // nil for columns that FOCUS 1.4 does not define
 	ours  bool   // not kept in Other
+	given string // the value in the file
+	once  bool   // reading the value again would change nothing and report nothing
 	value string // trimmed, "" for null
+	coded []byte // its part in what the id of a row is the hash of; empty for null
 	// The last parsed value, because times and quantities repeat from row to row and costs from
 	// column to column.
 	last   []byte // as written
@@ -114,6 +124,8 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 		}
 	}
 	ls.billed = ls.named["BilledCost"]
+	ls.lineID, ls.corrects, ls.provider = ls.named[columnLineID], ls.named[columnCorrects], ls.named[columnProvider]
+	ls.focusVersion, ls.generated = ls.named[columnFocusVersion], ls.named[columnGenerated]
 	slices.SortFunc(ls.order, func(a, b *cell) int { return strings.Compare(a.name, b.name) })
 	return ls
 }
@@ -125,32 +137,49 @@ func (ls *lines) end() error { return nil }
 
 // value returns the value of a column, or "" if it is null or the column does not exist.
 func (ls *lines) value(column string) string {
-	if c := ls.named[column]; c != nil {
-		return c.value
+	return ls.named[column].text()
+}
+
+// text returns the value in the current row, "" if there is no such column.
+func (c *cell) text() string {
+	if c == nil {
+		return ""
 	}
-	return ""
+	return c.value
 }
 
 func (ls *lines) refuse(column, reason string) error {
 	return &refusal{field: column, value: ls.value(column), reason: reason}
 }
 
+// maxRepeated bounds the bytes of a row whose values are compared with those of the next: a value that repeats
+// keeps the text of the row that it came from.
+const maxRepeated = 8 << 10
+
 // row turns one row into one event.
 func (ls *lines) row(values []string) error {
-	l := &ls.event.Line
-	*l = domain.BillingLine{}
-	clear(ls.other)
-	ls.found = ls.found[:0]
+	for _, name := range ls.added {
+		delete(ls.other, name)
+		ls.readAgain(name)
+	}
+	ls.added, ls.found = ls.added[:0], ls.found[:0]
+	length := 0
 	for i, c := range ls.cells {
-		c.value = strings.TrimSpace(values[i])
-		if isNull(c.value) {
-			ls.warn("the text "+c.value+" is read as null", c.name)
-			c.value = ""
+		length += len(values[i])
+		if c.once && values[i] == c.given {
+			continue
 		}
-		if err := ls.read(l, c); err != nil {
+		if err := ls.take(c, values[i]); err != nil {
 			return err
 		}
 	}
+	if length > maxRepeated {
+		for _, c := range ls.cells {
+			c.once = false
+		}
+	}
+	l := &ls.event.Line
+	*l = ls.current
 	if err := ls.derive(l); err != nil {
 		return err
 	}
@@ -161,7 +190,7 @@ func (ls *lines) row(values []string) error {
 	if err != nil {
 		return err
 	}
-	corrects := ls.value(columnCorrects)
+	corrects := ls.corrects.text()
 	if corrects == l.LineID && corrects != "" {
 		return ls.refuse(columnCorrects, "is the line itself")
 	}
@@ -206,7 +235,7 @@ func (ls *lines) settle(l *line, column string) bool {
 		if text == v {
 			return false // the name of the column is invalid
 		}
-		ls.other[column] = text
+		ls.add(column, text)
 		ls.found = append(ls.found, deviation{BrokenText, column, ""})
 		return true
 	}
@@ -233,8 +262,22 @@ func (ls *lines) settle(l *line, column string) bool {
 
 // setAside keeps the original text of a column and records the deviation.
 func (ls *lines) setAside(d deviation, written string) {
-	ls.other[domain.AsWritten(d.column)] = cleaned(written, maxKept)
+	ls.add(domain.AsWritten(d.column), cleaned(written, maxKept))
 	ls.found = append(ls.found, d)
+}
+
+// add sets a column of Other in the current row alone, also if the file has that column.
+func (ls *lines) add(column, value string) {
+	ls.other[column] = value
+	ls.added = append(ls.added, column)
+	ls.readAgain(column)
+}
+
+// readAgain has a column of the file read although its value may repeat.
+func (ls *lines) readAgain(column string) {
+	if c := ls.named[column]; c != nil {
+		c.once = false
+	}
 }
 
 // wrongOther returns the custom column for which a line is refused.
@@ -251,23 +294,50 @@ func (ls *lines) wrongOther(l *line) string {
 	return "" // there are too many of them
 }
 
-// read parses the value of one column into the line.
-func (ls *lines) read(l *line, c *cell) error {
-	f := c.field
+// take reads the value of a column.
+func (ls *lines) take(c *cell, given string) error {
+	c.given, c.once = given, true
+	c.value = strings.TrimSpace(given)
+	if isNull(c.value) {
+		ls.notice(c, "the text "+c.value+" is read as null")
+		c.value = ""
+	}
+	if err := ls.parse(c); err != nil {
+		c.once = false
+		return err
+	}
+	c.encode()
+	return nil
+}
+
+// notice warns of a value, in every row that has it.
+func (ls *lines) notice(c *cell, reason string) {
+	c.once = false
+	ls.warn(reason, c.name)
+}
+
+// parse parses the value of one column into the line.
+func (ls *lines) parse(c *cell) error {
+	l, f := &ls.current, c.field
 	switch {
-	case c.value == "":
-		if f != nil && f.needed {
-			return &refusal{field: c.name, reason: "is null, but attribution needs it"}
-		}
 	case f == nil && c.name == "":
-		ls.warn("the values of a column without a name are left out", "")
+		if c.value != "" {
+			ls.notice(c, "the values of a column without a name are left out")
+		}
 	case f == nil && c.ours:
+	case f == nil && c.value == "":
+		delete(ls.other, c.name)
 	case f == nil:
 		ls.other[c.name] = c.value
+	case c.value == "":
+		f.clear(l)
+		if f.needed {
+			return &refusal{field: c.name, reason: "is null, but attribution needs it"}
+		}
 	case f.text != nil:
 		*f.text(l) = c.value
 		if f.json && !json.Valid([]byte(c.value)) {
-			ls.warn("the column holds something that is not JSON and is kept as written", c.name)
+			ls.notice(c, "the column holds something that is not JSON and is kept as written")
 		}
 	case f.time != nil:
 		if !c.repeats() {
@@ -287,11 +357,14 @@ func (ls *lines) read(l *line, c *cell) error {
 			scale := -int(c.number.rest.Exponent())
 			return &refusal{field: c.name, value: c.value, reason: tooManyDecimals(scale)}
 		case rounded:
+			c.once = false
 			ls.setAside(deviation{kind: MoreDecimals, column: c.name}, c.value)
 		case reason != "" && (f.decides || ls.opts.Strict):
 			return &refusal{field: c.name, value: c.value, reason: reason}
 		case reason != "":
+			c.once = false
 			c.plain = append(c.plain[:0], c.value...)
+			f.clear(l)
 			ls.setAside(deviation{kind: NotANumber, column: c.name}, c.value)
 			return nil
 		}
@@ -327,7 +400,7 @@ func (ls *lines) readNumber(c *cell) string {
 // derive fills fields from the columns of older versions and from our own columns.
 func (ls *lines) derive(l *line) error {
 	if l.ServiceProviderName == "" {
-		l.ServiceProviderName = ls.value(columnProvider)
+		l.ServiceProviderName = ls.provider.text()
 	}
 	if l.InvoiceIssuerName == "" {
 		if err := ls.inferIssuer(l); err != nil {
@@ -341,10 +414,10 @@ func (ls *lines) derive(l *line) error {
 	if l.FocusVersion == versions[0] {
 		fromPreview(l, ls.value(columnSubcategory))
 	}
-	if v := ls.value(columnFocusVersion); v != "" && ls.opts.FocusVersion == "" {
+	if v := ls.focusVersion.text(); v != "" && ls.opts.FocusVersion == "" {
 		l.FocusVersion = v
 	}
-	switch strings.ToLower(ls.value(columnGenerated)) {
+	switch strings.ToLower(ls.generated.text()) {
 	case "", "false":
 	case "true":
 		l.Generated = true
@@ -424,7 +497,7 @@ func trueAt(l *line) domain.Instant {
 // identify sets the id of the line: x_LineId if the file has one, else an id computed from the
 // row. See the package comment.
 func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
-	if id := ls.value(columnLineID); id != "" {
+	if id := ls.lineID.text(); id != "" {
 		b := append(ls.scratch[:0], l.InvoiceIssuerName...)
 		b = append(append(append(append(b, 0), l.BillingAccountID...), 0), id...)
 		ls.scratch = b
@@ -436,46 +509,55 @@ func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
 		return key, rowSeen{}, nil
 	}
 	key := ls.hash()
-	l.LineID = ls.idOf(key)
-	return key, ls.seen[key], nil
+	first := ls.seen[key]
+	l.LineID = idOf(key, first)
+	return key, first, nil
 }
 
 // rowID returns the id of the current row.
 func (ls *lines) rowID() string {
-	if id := ls.value(columnLineID); id != "" {
+	if id := ls.lineID.text(); id != "" {
 		return id
 	}
-	return ls.idOf(ls.hash())
+	key := ls.hash()
+	return idOf(key, ls.seen[key])
 }
 
-// idOf returns the id of the next row with a hash.
-func (ls *lines) idOf(key rowKey) string {
-	id := hex.EncodeToString(key[:])
-	if n := ls.seen[key].times; n > 0 {
-		id += "-" + strconv.Itoa(int(n)+1)
+// idOf returns the id of the next row with a hash, of which there were some already.
+func idOf(key rowKey, before rowSeen) string {
+	var room [2 * len(key)]byte
+	hex.Encode(room[:], key[:])
+	if before.times > 0 {
+		return string(room[:]) + "-" + strconv.Itoa(int(before.times)+1)
 	}
-	return id
+	return string(room[:])
 }
 
 // hash returns the hash for the id of a row without x_LineId.
 func (ls *lines) hash() rowKey {
 	b := ls.scratch[:0]
 	for _, c := range ls.order {
-		if c.value == "" {
-			continue
-		}
-		b = append(append(b, c.name...), '=')
-		from := len(b)
-		if f := c.field; f == nil || f.text != nil {
-			b = append(b, c.value...)
-		} else {
-			b = append(b, c.plain...)
-		}
-		// The length after each value makes the encoding unambiguous.
-		b = append(strconv.AppendInt(append(b, ' '), int64(len(b)-from), 10), '\n')
+		b = append(b, c.coded...)
 	}
 	ls.scratch = b
 	return keyOf(b)
+}
+
+// encode sets coded.
+func (c *cell) encode() {
+	c.coded = c.coded[:0]
+	if c.value == "" {
+		return
+	}
+	b := append(append(c.coded, c.name...), '=')
+	from := len(b)
+	if f := c.field; f == nil || f.text != nil {
+		b = append(b, c.value...)
+	} else {
+		b = append(b, c.plain...)
+	}
+	// The length after each value makes the encoding unambiguous.
+	c.coded = append(strconv.AppendInt(append(b, ' '), int64(len(b)-from), 10), '\n')
 }
 
 func keyOf(b []byte) rowKey {
@@ -517,6 +599,11 @@ func (ls *lines) remember(l *line, key rowKey, first rowSeen) {
 		ls.round(of, billed, effective)
 	}
 
+	of := invoiceOf{l.InvoiceIssuerName, l.BillingAccountID, l.InvoiceID, l.BillingCurrency, l.BillingPeriodStart}
+	if of == ls.watched {
+		return
+	}
+	ls.watched = of
 	// A supplier that names no invoice has one per account and billing period.
 	invoice := l.InvoiceID
 	if invoice == "" {
@@ -528,7 +615,14 @@ func (ls *lines) remember(l *line, key rowKey, first rowSeen) {
 	switch other, ok := ls.currencies[string(b)]; {
 	case ok && other != l.BillingCurrency:
 		ls.warn("one invoice is billed in two currencies", invoice+" in "+other+" and "+l.BillingCurrency)
+		ls.watched = invoiceOf{} // every row counts
 	case !ok && len(ls.currencies) < maxInvoicesWatched:
 		ls.currencies[string(b)] = strings.Clone(l.BillingCurrency)
 	}
+}
+
+// invoiceOf is what says in which invoice and currency a line is billed.
+type invoiceOf struct {
+	issuer, account, invoice, currency string
+	from                               domain.Instant // of the billing period
 }
