@@ -182,21 +182,37 @@ func (w remembered) Write(row []string) error {
 // preparation that is accepted.
 func closedMonth(b testing.TB, a *app.App, month domain.Interval, measured func(prepare func() error)) error {
 	b.Helper()
-	caller := a.For(app.Everyone)
-	if all, err := caller.Closes(b.Context(), ""); err != nil || len(all) > 0 {
+	if all, err := a.For(app.Everyone).Closes(b.Context(), ""); err != nil || len(all) > 0 {
 		return err
 	}
-	_, root := apptest.FirstOperator(b, a)
+	return newBookkeepers(b, a).close(b, a, month, measured)
+}
+
+// bookkeepers are two people who close months.
+type bookkeepers struct{ root, ann ed25519.PrivateKey }
+
+func newBookkeepers(b testing.TB, a *app.App) (k bookkeepers) {
+	b.Helper()
+	_, k.root = apptest.FirstOperator(b, a)
 	public, ann, err := ed25519.GenerateKey(nil)
 	if err != nil {
-		return err
+		b.Fatal(err)
 	}
-	apptest.Decide(b, a, root, app.RegisterOperator(app.Platform, &domain.OperatorRegistered{Operator: "ann", PublicKey: public, Role: domain.RoleFinance}))
+	k.ann = ann
+	apptest.Decide(b, a, k.root, app.RegisterOperator(app.Platform, &domain.OperatorRegistered{Operator: "ann", PublicKey: public, Role: domain.RoleFinance}))
+	return k
+}
+
+// close is closedMonth for a month that is open.
+func (k bookkeepers) close(b testing.TB, a *app.App, month domain.Interval, measured func(prepare func() error)) error {
+	b.Helper()
+	caller := a.For(app.Everyone)
 	accept := map[string]string{}
 	for _, check := range costs.CheckNames() {
 		accept[check] = "a benchmark"
 	}
 	var draft app.Draft
+	var err error
 	measured(func() error {
 		_, draft, err = caller.PrepareClose(b.Context(), month, accept, false)
 		return err
@@ -204,11 +220,84 @@ func closedMonth(b testing.TB, a *app.App, month domain.Interval, measured func(
 	if err != nil {
 		return err
 	}
-	apptest.Decide(b, a, root, draft)
+	apptest.Decide(b, a, k.root, draft)
 	_, draft, err = caller.ApproveClose(b.Context(), month)
 	if err != nil {
 		return err
 	}
-	apptest.Decide(b, a, ann, draft)
+	apptest.Decide(b, a, k.ann, draft)
 	return nil
+}
+
+// BenchmarkClosedYear measures the costs of twelve closed months by workspace and month, in a program that was just
+// started, and again at once. QM_BENCH_CLOSE_NODES sets the nodes of eight GPUs, QM_BENCH_CLOSE_TEAMS the workspaces, and
+// QM_BENCH_CLOSE_DIR keeps the home between runs. docs/evidence/benchmarks.md reports 125 nodes and 200 workspaces.
+func BenchmarkClosedYear(b *testing.B) {
+	number := func(name string, n int) int {
+		if s := os.Getenv(name); s != "" {
+			var err error
+			if n, err = strconv.Atoi(s); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return n
+	}
+	nodes, teams := number("QM_BENCH_CLOSE_NODES", 2), number("QM_BENCH_CLOSE_TEAMS", 20)
+	dir := os.Getenv("QM_BENCH_CLOSE_DIR")
+	if dir == "" {
+		dir = b.TempDir()
+	}
+	dir = filepath.Join(dir, "year-"+strconv.Itoa(nodes)+"-"+strconv.Itoa(teams))
+	from := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		fillHome(b, dir, homeFleet{nodes: nodes, teams: teams + 1, apart: 3, hourly: true}, from, from.AddDate(1, 0, 0))
+	}
+	opened := func(work func(a *app.App)) {
+		a := &app.App{Dir: dir}
+		work(a)
+		if err := a.Close(); err != nil {
+			b.Error(err)
+		}
+	}
+	var year []domain.Interval
+	for m := range 12 {
+		year = append(year, domain.Interval{From: domain.InstantOf(from.AddDate(0, m, 0)), To: domain.InstantOf(from.AddDate(0, m+1, 0))})
+	}
+	opened(func(a *app.App) {
+		if all, err := a.For(app.Everyone).Closes(b.Context(), ""); err != nil {
+			b.Fatal(err)
+		} else if len(all) > 0 {
+			return
+		}
+		k := newBookkeepers(b, a)
+		for _, month := range year {
+			if err := k.close(b, a, month, func(prepare func() error) { _ = prepare() }); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for b.Loop() {
+		opened(func(a *app.App) {
+			caller := a.For(app.Everyone)
+			start := measure(b, func() error {
+				_, err := caller.Closes(b.Context(), "")
+				return err
+			})
+			groups := 0
+			ask := func() error {
+				r, err := caller.CostsOfMonths(b.Context(), "", costs.MonthsQuery{Months: year, By: []costs.Dimension{costs.ByWorkspace, costs.ByMonth}})
+				if err == nil {
+					groups = len(r.Groups)
+				}
+				return err
+			}
+			first := measure(b, ask)
+			b.ReportMetric(float64(groups), "groups")
+			b.ReportMetric(start.cpu.Seconds(), "open-cpu-s")
+			b.ReportMetric(float64(start.peak)/(1<<20), "open-MiB")
+			b.ReportMetric(first.cpu.Seconds(), "cpu-s")
+			b.ReportMetric(first.wall.Seconds(), "s")
+			b.ReportMetric(float64(first.peak)/(1<<20), "MiB")
+		})
+	}
 }
