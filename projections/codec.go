@@ -68,6 +68,11 @@ func DecodeRow(t Table, b []byte) (Row, error) {
 		unmarshal = func() error { return row.UnmarshalCBOR(b) }
 	case *Stream:
 		unmarshal = func() error { return row.UnmarshalCBOR(b) }
+	case *History:
+		if t == TableBillingLines && decodeLines(b, row) {
+			return row, nil
+		}
+		*row = History{}
 	}
 	if err := unmarshal(); err != nil {
 		return nil, fmt.Errorf("decode row of %s: %w", t, err)
