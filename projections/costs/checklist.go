@@ -420,18 +420,14 @@ func (c *Checklist) telemetry(r *Report) {
 // exceptions adds who can resolve each exception, and since when it is known: since its line was first stated,
 // else since the month was billed.
 func (c *Checklist) exceptions(view projections.View, d *Division) error {
-	since := map[string]domain.Instant{}
-	if len(d.Exceptions) > 0 {
-		if err := EachLine(view, d.Month, func(l *LedgerLine) error {
-			since[l.name()] = l.Since
-			return nil
-		}); err != nil {
+	accruals := accrued{view: view}
+	for _, e := range d.Exceptions {
+		since, err := accruals.statedSince(d.Month, e.Subject)
+		if err != nil {
 			return err
 		}
-	}
-	for _, e := range d.Exceptions {
 		c.Exceptions = append(c.Exceptions, OpenException{
-			e, cmp.Or(exceptionOwners[e.Kind], domain.RoleFinance), cmp.Or(since[e.Subject], d.BilledSince),
+			e, cmp.Or(exceptionOwners[e.Kind], domain.RoleFinance), cmp.Or(since, d.BilledSince),
 		})
 	}
 	return nil

@@ -93,6 +93,23 @@ func ledgerName(issuer, account, id string) string {
 	return domain.AccountKey(issuer, account) + "|" + id
 }
 
+// splitLedgerName returns the account's key and the id that [ledgerName] joined. It reports false for a text that is no
+// such name.
+func splitLedgerName(name string) (account, id string, ok bool) {
+	bars := 0
+	for i := 0; i < len(name); i++ {
+		switch name[i] {
+		case '\\':
+			i++
+		case '|':
+			if bars++; bars == 2 {
+				return name[:i], name[i+1:], true
+			}
+		}
+	}
+	return "", "", false
+}
+
 func (l *LedgerLine) name() string {
 	return ledgerName(l.InvoiceIssuerName, l.BillingAccountID, l.LineID)
 }
@@ -122,6 +139,32 @@ func EachLine(view projections.View, month domain.Interval, yield func(*LedgerLi
 		return fmt.Errorf("read billing lines: %w", err)
 	}
 	return nil
+}
+
+// statedSince returns when a line of a billing month that counts was first stated, by its name in reports; 0 if the name
+// is of no such line.
+func (a *accrued) statedSince(month domain.Interval, name string) (domain.Instant, error) {
+	scope, id, ok := splitLedgerName(name)
+	if !ok {
+		return 0, nil
+	}
+	k := projections.Key{Table: projections.TableBillingLines, Scope: scope, ID: id, Hour: projections.MonthStart(month.From)}
+	row, err := a.view.Get(k)
+	if err != nil {
+		return 0, fmt.Errorf("read billing line %s: %w", name, err)
+	}
+	h, _ := row.(*projections.History)
+	if h == nil {
+		return 0, nil
+	}
+	l := ledgerLine(k, h)
+	if l == nil {
+		return 0, nil
+	}
+	if replaced, err := a.replaced(&l.BillingLine); replaced || err != nil {
+		return 0, err
+	}
+	return l.Since, nil
 }
 
 // EachHistory calls yield with the history of every line of a billing month of an account, with
