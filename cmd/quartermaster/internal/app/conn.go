@@ -261,6 +261,7 @@ func (h *Conn) Load() {
 		at, err := h.loadFile(path)
 		if err == nil {
 			h.saved, h.from = at, path
+			collectFor(h.ownRows())
 			h.Runner.Log = sealingLog{memoryLog{h.Log, path}, h.sealer}
 			return
 		}

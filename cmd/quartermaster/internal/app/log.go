@@ -278,15 +278,17 @@ func (c *Caller) Replay(ctx context.Context, verify bool) (*Replay, error) {
 // release drops the live rows from memory if they are many, after saving them if that is worthwhile.
 // So a replay beside them needs the memory of one set of rows.
 func (h *Conn) release() {
-	rows := 0
-	if h.DB == nil {
-		for _, tp := range domain.AllPartitions() {
-			rows += h.store.Own(tp)
-		}
-	}
-	if rows >= manyRows {
+	if h.DB == nil && h.ownRows() >= manyRows {
 		h.drop()
 	}
+}
+
+// ownRows returns the number of rows in memory.
+func (h *Conn) ownRows() (rows int) {
+	for _, tp := range domain.AllPartitions() {
+		rows += h.store.Own(tp)
+	}
+	return rows
 }
 
 // drop drops the live rows from memory, after saving them if that is worthwhile.

@@ -58,6 +58,13 @@ var manyRows = 300_000 // changed by tests
 
 var collectOften sync.Once
 
+// collectFor sets how often garbage is collected while there are so many rows in memory.
+func collectFor(rows int) {
+	if rows > manyRows {
+		collectOften.Do(func() { debug.SetGCPercent(20) })
+	}
+}
+
 // memory returns an empty store that reads the parts of this log, and what leaves rows to them. It
 // writes parts only if the process may write to the data directory and the rows are the present
 // ones: parts of a past position would supersede newer ones.
@@ -100,9 +107,7 @@ func (s *sealer) after(tp domain.TopicPartition, fold func([]domain.Record) erro
 		was := s.seen[tp]
 		s.total += own - s.rows[tp]
 		s.rows[tp] = own
-		if s.total > manyRows {
-			collectOften.Do(func() { debug.SetGCPercent(20) })
-		}
+		collectFor(s.total)
 		s.mu.Unlock()
 		due := projections.SealedBefore(newest) > was.before || own >= 2*was.left
 		if own < leastSealed || !due && !(was.waits && s.writable()) {
