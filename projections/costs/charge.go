@@ -91,13 +91,16 @@ func (c *Charge) Column(name string) string {
 type charges struct {
 	names map[string]string
 	texts map[[chargeTexts]string]*[chargeTexts]string
-	all   []Charge // of line n at n-1
+	all   [][]Charge // of line n at n-1, in blocks, so that those of a large month are never copied
+	count int
 	bytes int
 
 	// Many lines were received at once.
 	received domain.Instant
 	text     string
 }
+
+const chargeBlock = 512
 
 func (c *charges) time(t domain.Instant) string {
 	if c.received != t {
@@ -156,17 +159,23 @@ func (c *charges) add(l *LedgerLine) uint32 {
 			charge.numbers[i] = c.name(n.Decimal.String())
 		}
 	}
-	c.all = append(c.all, charge)
+	if c.count%chargeBlock == 0 {
+		c.all = append(c.all, make([]Charge, 0, chargeBlock))
+	}
+	last := &c.all[len(c.all)-1]
+	*last = append(*last, charge)
+	c.count++
 	c.bytes += 8 + chargeNumbers*16
-	return uint32(len(c.all))
+	return uint32(c.count)
 }
 
 // of returns the charge of a line.
 func (c *charges) of(l *attribution.Line) *Charge {
-	if l.Number == 0 || int(l.Number) > len(c.all) {
+	if l.Number == 0 || int(l.Number) > c.count {
 		return noCharge
 	}
-	return &c.all[l.Number-1]
+	n := int(l.Number - 1)
+	return &c.all[n/chargeBlock][n%chargeBlock]
 }
 
 // charge returns the charge of an allocation's line.

@@ -14,16 +14,19 @@ import (
 
 	"quartermaster/adapters/focus/parquet"
 	"quartermaster/adapters/tabular"
+	"quartermaster/adapters/wire"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections/costs"
+	"quartermaster/projections/storetest"
 )
 
 // BenchmarkClose measures the close of a month from stored rows, and what a closed month answers: one sample and one
 // billing line for each node and hour, 1,000 workspaces, three allocations a line. QM_BENCH_CLOSE_NODES sets the nodes of
 // eight GPUs; docs/evidence/benchmarks.md reports 1,250, which are 10,000 GPUs and a million lines.
+// QM_BENCH_CLOSE_SEALED leaves the rows of the month to parts, as those of every month are once it is over.
 // QM_BENCH_CLOSE_DIR keeps the home between runs.
 func BenchmarkClose(b *testing.B) {
 	nodes := 10
@@ -43,6 +46,9 @@ func BenchmarkClose(b *testing.B) {
 	dir = filepath.Join(dir, strconv.Itoa(nodes))
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		fillHome(b, dir, homeFleet{nodes: nodes, teams: 1001, apart: 3, hourly: true}, from, from.AddDate(0, 1, 0))
+	}
+	if os.Getenv("QM_BENCH_CLOSE_SEALED") != "" {
+		sealHome(b, dir, month.To+90*domain.Day)
 	}
 	a := &app.App{Dir: dir}
 	defer func() {
@@ -158,6 +164,37 @@ func BenchmarkClose(b *testing.B) {
 			}
 		}
 	})
+}
+
+// sealHome adds a record of a later time to a home, and leaves the rows of all months before to parts.
+func sealHome(b *testing.B, dir string, later domain.Instant) {
+	b.Helper()
+	h, err := (&app.App{Dir: dir}).Open(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	env := storetest.Node("c1", "later", "H100 80GB", 8, later)
+	env.Source, env.Incarnation, env.Sequence = "node/later", 1, 1
+	rec, err := wire.Encode(&env)
+	if err != nil {
+		b.Fatal(err)
+	}
+	rec.Time = later
+	if err := h.Log.Append(b.Context(), []domain.Record{rec}); err != nil {
+		b.Fatal(err)
+	}
+	if err := h.CatchUp(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	if err := app.Seal(b.Context(), h); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := h.Snapshot(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	if err := h.Close(); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // rowFunc is a writer of rows.

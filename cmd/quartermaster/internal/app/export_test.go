@@ -32,6 +32,9 @@ func Changed(
 	return changed, m.parts, nil
 }
 
+// Seal leaves the rows of all sealed months to parts.
+func Seal(ctx context.Context, h *Conn) error { return h.seal(ctx, h.Runner.Progress().Position) }
+
 // MakeParts makes the parts of a view.
 func MakeParts(ctx context.Context, h *Conn, v projections.View) (*PartsMade, error) {
 	return h.makeParts(ctx, v)
