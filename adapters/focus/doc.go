@@ -18,8 +18,8 @@
 //   - Nothing is guessed: a time without a zone, a cost with separators or a ChargeCategory
 //     unknown to FOCUS makes a bad row.
 //   - Every event satisfies domain.Validate.
-//   - Memory grows with the longest row. For Cost and Usage it also grows by about 50 bytes per
-//     row, for a hash of 16 bytes and a count that detect duplicates. Once a row names no
+//   - Memory grows with the longest row. For Cost and Usage it also grows by about 25 bytes per
+//     row, for a hash of 16 bytes and a line that detect duplicates. Once a row names no
 //     issuer, it grows by about 100 bytes for each invoice, for each billing account and period
 //     (both also per provider), and for each ledger line that named no issuer. Invoice Detail
 //     is held in memory until the end of the file, within [Options.InvoiceBytes].

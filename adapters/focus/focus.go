@@ -75,7 +75,7 @@ type Document struct {
 }
 
 // Parts are the rows of the files of one export that were read so far. The zero value has none.
-type Parts struct{ seen map[rowKey]rowSeen }
+type Parts struct{ seen *rowsSeen }
 
 // ExportTimeColumns are columns of exports that say when they were made: those of BigQuery and of
 // Microsoft's FinOps toolkit.

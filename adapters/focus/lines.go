@@ -37,20 +37,13 @@ type lines struct {
 	watched   invoiceOf   // of the row before
 	usable    [2]quantity // the last PricingQuantity and ConsumedQuantity that no other column could make unusable
 	// seen has every row by 16 bytes of its SHA-256, to detect duplicates.
-	seen map[rowKey]rowSeen
+	seen *rowsSeen
 	// currencies is the first currency of each invoice, by its key.
 	currencies map[string]string
 	// issuers has the issuers that the rows of the file name; nil until a row names none.
 	issuers *issuers
 	// most caches the result of mostOf by unit.
 	most map[string]domain.NullDecimal
-}
-
-type rowKey [16]byte
-
-type rowSeen struct {
-	line  int32 // of the first row
-	times int32
 }
 
 // cell is one column of the file and its value in the current row. Most values repeat from row to row. They are
@@ -80,7 +73,7 @@ const maxInvoicesWatched = 1 << 16
 func (r *run) openLines(header []string, has func(string) bool) *lines {
 	ls := &lines{
 		run: r, named: map[string]*cell{}, other: map[string]string{}, known: map[string]*field{},
-		seen: map[rowKey]rowSeen{}, currencies: map[string]string{}, most: map[string]domain.NullDecimal{},
+		seen: &rowsSeen{}, currencies: map[string]string{}, most: map[string]domain.NullDecimal{},
 	}
 	if p := r.opts.Parts; p != nil {
 		if p.seen == nil {
@@ -502,14 +495,14 @@ func (ls *lines) identify(l *line) (rowKey, rowSeen, error) {
 		b = append(append(append(append(b, 0), l.BillingAccountID...), 0), id...)
 		ls.scratch = b
 		key := keyOf(b)
-		if first, ok := ls.seen[key]; ok {
+		if first := ls.seen.of(key); first.times > 0 {
 			return key, first, ls.refuse(columnLineID, fmt.Sprintf("is also the id of line %d", first.line))
 		}
 		l.LineID = id
 		return key, rowSeen{}, nil
 	}
 	key := ls.hash()
-	first := ls.seen[key]
+	first := ls.seen.of(key)
 	l.LineID = idOf(key, first)
 	return key, first, nil
 }
@@ -520,7 +513,7 @@ func (ls *lines) rowID() string {
 		return id
 	}
 	key := ls.hash()
-	return idOf(key, ls.seen[key])
+	return idOf(key, ls.seen.of(key))
 }
 
 // idOf returns the id of the next row with a hash, of which there were some already.
@@ -574,11 +567,8 @@ func (ls *lines) remember(l *line, key rowKey, first rowSeen) {
 			"this row equals the one in line %d, and both count: check against the invoice whether one is a duplicate",
 			first.line,
 		), "")
-		first.times++
-	} else {
-		first = rowSeen{line: lineNumber(ls.line), times: 1}
 	}
-	ls.seen[key] = first
+	ls.seen.add(key, lineNumber(ls.line))
 
 	rounded := false
 	for _, d := range ls.found {
