@@ -53,6 +53,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	}
 	c.take(q.Pools)
 	planned := map[*candidate]*PoolPlan{}
+	var done []settled
 	for open := c.groups(c.planned()); len(open) > 0; {
 		g := &open[0]
 		open = open[1:]
@@ -62,6 +63,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 			if err := c.present(x, p, planned); err != nil {
 				return nil, err
 			}
+			done = append(done, settled{*g, x.answer.Cost, x.answer.LowerBound})
 		case ctx.Err() != nil || errors.Is(err, check.ErrRejected) || !c.drop(ctx, g, err):
 			return nil, fmt.Errorf("%s: %w", listed(namesOf(g.pools)), err)
 		default:
@@ -100,6 +102,11 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	}
 	p.Total.Gap = gap(p.Total.Cost, p.Total.LowerBound)
 	p.Total.risk()
+	if c.a.SecondBest {
+		if err := c.alternatives(ctx, p, done, lp); err != nil {
+			return nil, err
+		}
+	}
 	return p, p.name()
 }
 

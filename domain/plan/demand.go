@@ -281,4 +281,10 @@ func months(t domain.Instant, n int) []domain.Interval {
 	return out
 }
 
+// monthsOf is the length of an interval of whole months.
+func monthsOf(i domain.Interval) int {
+	from, to := i.From.Time(), i.To.Time()
+	return 12*(to.Year()-from.Year()) + int(to.Month()-from.Month())
+}
+
 func hoursOf(i domain.Interval) int64 { return int64((i.To - i.From) / domain.Hour) }

@@ -98,6 +98,7 @@ type PurchaseChange struct {
 	Region   string           `json:"region"`
 	Provider string           `json:"provider"`
 	Offer    string           `json:"offer"`
+	Zone     string           `json:"zone,omitempty"`
 	Kind     domain.OfferKind `json:"kind"`
 	SKU      string           `json:"sku"`
 	GPUModel string           `json:"gpu_model"`
@@ -303,15 +304,15 @@ func (p *Plan) excluded(k poolKey) string {
 }
 
 type purchaseKey struct {
-	region, provider, offer string
-	kind                    domain.OfferKind
-	sku, model              string
-	term                    domain.Interval
+	region, provider, offer, zone string
+	kind                          domain.OfferKind
+	sku, model                    string
+	term                          domain.Interval
 }
 
 func (k purchaseKey) compare(o purchaseKey) int {
 	return cmp.Or(cmp.Compare(k.region, o.region), cmp.Compare(k.provider, o.provider), cmp.Compare(k.offer, o.offer),
-		cmp.Compare(k.term.From, o.term.From), cmp.Compare(k.term.To, o.term.To), cmp.Compare(k.kind, o.kind),
+		cmp.Compare(k.zone, o.zone), cmp.Compare(k.term.From, o.term.From), cmp.Compare(k.term.To, o.term.To), cmp.Compare(k.kind, o.kind),
 		cmp.Compare(k.sku, o.sku), cmp.Compare(k.model, o.model))
 }
 
@@ -320,7 +321,7 @@ func purchasesOf(p *Plan) map[purchaseKey]*Purchase {
 	for i := range p.Regions {
 		r := &p.Regions[i]
 		for _, b := range r.Purchases {
-			k := purchaseKey{r.Region, b.Provider, b.Offer, b.Kind, b.SKU, b.GPUModel, b.Term}
+			k := purchaseKey{r.Region, b.Provider, b.Offer, b.Zone, b.Kind, b.SKU, b.GPUModel, b.Term}
 			sum := out[k]
 			if sum == nil {
 				sum = &Purchase{}
@@ -339,7 +340,8 @@ func purchaseChanges(a, b *Plan) []PurchaseChange {
 	for _, k := range keysOf(was, is, purchaseKey.compare) {
 		var m, n Purchase
 		x := PurchaseChange{
-			Region: k.region, Provider: k.provider, Offer: k.offer, Kind: k.kind, SKU: k.sku, GPUModel: k.model, Term: k.term,
+			Region: k.region, Provider: k.provider, Offer: k.offer, Zone: k.zone, Kind: k.kind, SKU: k.sku, GPUModel: k.model,
+			Term:   k.term,
 			Status: statusOf(was[k], is[k], &m, &n),
 		}
 		x.UnitsA, x.UnitsB = m.Units, n.Units

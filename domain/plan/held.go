@@ -24,7 +24,7 @@ type heldTerm struct {
 	units           int
 	hourly          domain.Decimal // of all units
 	upfront         domain.Decimal // paid when the term begins
-	noticeBy        domain.Instant // 0 if none can be given any more
+	noticeBy        domain.Instant
 }
 
 // name is the pool's name in CountsFor.
@@ -121,6 +121,14 @@ func (c *composer) serves(h *Held, k *candidate) (units int, reason string) {
 	return h.Units * h.GPUs / s.gpus, ""
 }
 
+// notice is the day by which notice is due, 0 for a term that was ended before that.
+func (h *Held) notice() domain.Instant {
+	if h.Term.To != 0 && h.NoticeBy > h.Term.To {
+		return 0
+	}
+	return h.NoticeBy
+}
+
 // hold adds a term to what serves a pool.
 func (k *candidate) hold(h *Held, units int) {
 	i := slices.IndexFunc(k.held, func(x holding) bool {
@@ -132,12 +140,9 @@ func (k *candidate) hold(h *Held, units int) {
 		i = len(k.held)
 		k.held = append(k.held, holding{of: *h, guaranteed: h.Guaranteed})
 	}
-	t := heldTerm{h.Term, units, h.Hourly.Amount.Mul(decimal.NewFromInt(int64(h.Units))), h.Upfront.Amount, h.NoticeBy}
+	t := heldTerm{h.Term, units, h.Hourly.Amount.Mul(decimal.NewFromInt(int64(h.Units))), h.Upfront.Amount, h.notice()}
 	if t.To == 0 {
 		t.To = math.MaxInt64
-	}
-	if t.noticeBy > t.To { // it ended before its notice was due
-		t.noticeBy = 0
 	}
 	k.held[i].terms = append(k.held[i].terms, t)
 }

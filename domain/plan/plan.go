@@ -66,6 +66,8 @@ type Assumptions struct {
 	// repeated demand.
 	Scenarios int    `json:"scenarios,omitempty"`
 	Seed      uint64 `json:"seed,omitempty"`
+	// SecondBest asks for plans without a supplier or an offer ([Plan.Alternatives]).
+	SecondBest bool `json:"second_best,omitempty"`
 }
 
 // Question is everything that a plan is computed from.
@@ -211,6 +213,9 @@ type Plan struct {
 	Calendar  []instance.MonthMoney `json:"calendar"` // of all pools
 	// EndOfHorizon is what would be bought under salvage 0 and 1, and at which cost.
 	EndOfHorizon []Sensitivity `json:"end_of_horizon"`
+	// Alternatives are plans without a supplier or one of its offers, the cheapest first, if they were
+	// asked for: the second-best plan, and what it costs more.
+	Alternatives []Alternative `json:"alternatives,omitempty"`
 	// Expiry lists existing commitments by the end of their terms.
 	Expiry []Held `json:"expiry_ladder"`
 	// Ignored are commitments that extend into the horizon and serve nothing in the plan. Their
@@ -313,6 +318,7 @@ type RegionPlan struct {
 type Purchase struct {
 	Provider   string           `json:"provider"`
 	Offer      string           `json:"offer"`
+	Zone       string           `json:"zone,omitempty"`
 	Kind       domain.OfferKind `json:"kind"`
 	SKU        string           `json:"sku"`
 	GPUModel   string           `json:"gpu_model"`

@@ -304,7 +304,7 @@ func (c *composer) purchases(x *solved, k *candidate) []Purchase {
 			return OfferName(k.name(), t.OfferQuoted) == b.Offer
 		})]
 		y := Purchase{
-			Provider: o.Market.Provider, Offer: o.Offer, Kind: o.Kind, SKU: o.SKU, GPUModel: o.GPUModel,
+			Provider: o.Market.Provider, Offer: o.Offer, Zone: o.Zone, Kind: o.Kind, SKU: o.SKU, GPUModel: o.GPUModel,
 			Units: b.Units, GPUs: b.Units * k.shelf.gpus, Term: b.Term, Upfront: b.Upfront, Hourly: b.Hourly, Cost: b.Cost,
 			Guaranteed: o.GuaranteesCapacity || o.Kind == domain.OfferOwned, Generated: o.Generated, Citation: o.Citation,
 			Worth: b.Worth, Reason: b.Reason,
@@ -320,7 +320,7 @@ func (c *composer) purchases(x *solved, k *candidate) []Purchase {
 
 func comparePurchases(x, y Purchase) int {
 	return cmp.Or(cmp.Compare(x.Term.From, y.Term.From), cmp.Compare(x.Provider, y.Provider),
-		cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Term.To, y.Term.To))
+		cmp.Compare(x.Offer, y.Offer), cmp.Compare(x.Zone, y.Zone), cmp.Compare(x.Term.To, y.Term.To))
 }
 
 // targets are the price targets of what is offered to a pool.

@@ -300,9 +300,13 @@ func (c *composer) offer(pool string, t *term) instance.Offer {
 
 // OfferName is the name of an offer to a pool in an instance.
 func OfferName(pool string, o *domain.OfferQuoted) string {
-	name := pool + "|" + o.Market.Provider + "|" + o.Offer
-	if o.Zone != "" {
-		name += "|" + o.Zone
+	return offerName(pool, o.Market.Provider, o.Offer, o.Zone)
+}
+
+func offerName(pool, provider, offer, zone string) string {
+	name := pool + "|" + provider + "|" + offer
+	if zone != "" {
+		name += "|" + zone
 	}
 	return name
 }

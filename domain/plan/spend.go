@@ -241,7 +241,7 @@ func (s *spend) state(c *composer, g *group, in *instance.Instance) {
 	for _, h := range s.held {
 		in.Commitments = append(in.Commitments, instance.Commitment{
 			ID: h.Commitment, Kind: h.Kind, Spend: s.String(), Units: 1, Term: h.Term, Hourly: h.SpendPerHour.Decimal,
-			NoticeBy: h.NoticeBy, Rates: rates,
+			NoticeBy: h.notice(), Rates: rates,
 		})
 	}
 }

@@ -132,12 +132,13 @@ func TestSpendOfOnePool(t *testing.T) {
 	equal(t, "cost", p.Total.Cost, "43200")
 }
 
-// What is held of a commitment pays at today's committed prices. One that says too little is listed.
+// What is held of a commitment pays at today's committed prices, also if it was ended before its notice
+// was due. One that says too little is listed.
 func TestSpendHeld(t *testing.T) {
 	q := follows()
 	h := Held{
 		Commitment: "sp-1", Provider: "aws", Kind: domain.OfferSpendCommitment, Spend: "compute plan", SpendPerHour: domain.NullDecimal{Decimal: dec("40"), Valid: true},
-		Term: domain.Interval{From: at("2026-06-01"), To: at("2026-07-01")}, Hourly: domain.Money{Currency: "USD"}, Upfront: domain.Money{Currency: "USD"},
+		Term: domain.Interval{From: at("2026-06-01"), To: at("2026-07-01")}, Hourly: domain.Money{Currency: "USD"}, Upfront: domain.Money{Currency: "USD"}, NoticeBy: at("2026-08-01"),
 	}
 	q.Held = []Held{h}
 	p, err := Compute(t.Context(), q, solver(t))

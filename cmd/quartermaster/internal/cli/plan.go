@@ -26,6 +26,7 @@ type planFlags struct {
 	demand             string
 	scenarios          int
 	seed               uint64
+	secondBest         bool
 	workspace          string
 	dryRun             bool
 }
@@ -68,6 +69,11 @@ most expensive binding constraints. These amounts are compared:
                              unlimited; includes neither
   "on-demand under quota"    (the baseline on_demand) holds no commitments, and includes a penalty
                              for what the quota refuses
+
+With --second-best the plan is computed again without each supplier that it buys from, and without
+each of the three offers that most is spent on. The cheapest of these is the second-best plan, with
+its own proof; the difference is what one supplier fewer, or a refused offer, costs. Commitments
+already held, on-demand and spot of the supplier stay.
 
 The plan is recorded as an event, and the same plan is recorded only once. Nothing is bought. A
 pool that cannot be planned is excluded, with the reason and the next step. If every pool is
@@ -120,6 +126,7 @@ excluded, nothing is recorded and the exit status is 1.`,
 	f.StringVar(&fl.demand, "demand", fl.demand, "\"repeat\" the observed demand, or use scenarios of a \"forecast\"")
 	f.IntVar(&fl.scenarios, "scenarios", fl.scenarios, "with a forecast, number of equally likely scenarios")
 	f.Uint64Var(&fl.seed, "seed", fl.seed, "with a forecast, seed of the scenarios: equal seeds give equal plans")
+	f.BoolVar(&fl.secondBest, "second-best", false, "also plan without each supplier that is bought from, and without the largest purchases, and show what that costs more")
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace of the plan")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show the plan, but do not record it")
 	asOfFlag(cmd, &asOf)
@@ -128,7 +135,9 @@ excluded, nothing is recorded and the exit status is 1.`,
 }
 
 func (fl *planFlags) assumptions() (plan.Assumptions, error) {
-	as := plan.Assumptions{Months: fl.months, Weeks: fl.weeks, Currency: fl.currency, AnnualRate: planning.FromPolicy}
+	as := plan.Assumptions{
+		Months: fl.months, Weeks: fl.weeks, Currency: fl.currency, AnnualRate: planning.FromPolicy, SecondBest: fl.secondBest,
+	}
 	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
 		return as, commandline.Usagef("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
 	}

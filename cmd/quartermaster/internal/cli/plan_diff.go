@@ -96,7 +96,7 @@ func (a *Program) showDiff(d *plan.Diff) {
 		alignRight(t, 4, 7)
 		for i := range d.Purchases {
 			x := &d.Purchases[i]
-			what := terms(x.Offer)
+			what := inZone(x.Offer, x.Zone)
 			if x.SKU != "" {
 				what += " of " + x.SKU
 			}

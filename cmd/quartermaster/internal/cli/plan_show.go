@@ -74,6 +74,7 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 	a.showIgnored(p.Ignored)
 	a.showComponents(p, as.Currency)
 	a.showPlanBaselines(p)
+	a.showAlternatives(p)
 	for i := range p.Regions {
 		a.showRegion(&p.Regions[i], as.Currency, few)
 	}
@@ -136,7 +137,7 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 					moneyCell(b.Upfront), moneyCell(b.Hourly), moneyCell(b.Cost), capacity(b.Guaranteed) + made(b.Generated), regionName(r.Region)})
 				continue
 			}
-			t.AppendRow(table.Row{count(b.Units), count(b.GPUs), named(b.Provider + " " + b.SKU), named(terms(b.Offer)), day(cmp.Or(b.OrderBy, b.Term.From)), day(b.Term.From), day(b.Term.To),
+			t.AppendRow(table.Row{count(b.Units), count(b.GPUs), named(b.Provider + " " + b.SKU), named(inZone(b.Offer, b.Zone)), day(cmp.Or(b.OrderBy, b.Term.From)), day(b.Term.From), day(b.Term.To),
 				moneyCell(b.Upfront), moneyCell(b.Hourly), moneyCell(b.Cost), capacity(b.Guaranteed) + made(b.Generated), r.Region})
 		}
 		t.Render()
@@ -152,7 +153,7 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 			fmt.Fprintf(a.out, "%s %s an hour of %s pay for use of %s\n", money(b.Hourly), currency, clipped(b.Offer), strings.Join(b.Covers, ", "))
 		}
 		if b.Reason != "" {
-			fmt.Fprintf(a.out, "%s of %s from %s: %s\n", comma(b.Units), clipped(terms(b.Offer)), day(b.Term.From), b.Reason)
+			fmt.Fprintf(a.out, "%s of %s from %s: %s\n", comma(b.Units), clipped(inZone(b.Offer, b.Zone)), day(b.Term.From), b.Reason)
 		}
 	}
 	for j := range r.Pools {
@@ -205,7 +206,7 @@ func (a *Program) showTargets(targets []plan.Target, currency string, few int) {
 		if i == few && few > 0 {
 			break
 		}
-		fmt.Fprintf(a.out, "  not bought: %s at %s %s an hour; worth a look at %s or less (%s lower)\n", clipped(t.Provider+" "+terms(t.Offer)),
+		fmt.Fprintf(a.out, "  not bought: %s at %s %s an hour; worth a look at %s or less (%s lower)\n", clipped(t.Provider+" "+inZone(t.Offer, t.Zone)),
 			t.Hourly, currency, t.BuyAt.RoundFloor(4), percent(decimal.NewFromInt(1).Sub(share(t)).RoundUp(3)))
 	}
 }
@@ -233,6 +234,40 @@ func (a *Program) showPlanBaselines(p *plan.Plan) {
 	}
 	fmt.Fprintf(a.out, "paid within the horizon: %s; idle commitments if demand is as in %s: %s (both nominal)\n",
 		money(p.Total.Nominal), least, money(p.Total.Stranded))
+}
+
+// showAlternatives shows what a plan without a supplier or an offer costs more.
+func (a *Program) showAlternatives(p *plan.Plan) {
+	if !p.Assumptions.SecondBest {
+		return
+	}
+	if len(p.Alternatives) == 0 {
+		fmt.Fprintln(a.out, "\nno second-best plan: this one buys nothing that it could do without")
+		return
+	}
+	fmt.Fprintln(a.out, "\nWithout a supplier or an offer, the second-best plan first:")
+	t := a.table("without", "bought of it", "cost", "more", "%", "lower bound")
+	t.SetColumnConfigs(rightFrom(2, 6))
+	for i := range p.Alternatives {
+		x := &p.Alternatives[i]
+		what, more := x.Supplier, ""
+		if x.Offer != "" {
+			what = fmt.Sprintf("%s %s for %s", x.Supplier, inZone(x.Offer, x.Zone), x.Pool)
+		}
+		if p.Total.Cost.IsPositive() {
+			more = x.More.Shift(2).DivRound(p.Total.Cost, 2).StringFixed(2)
+		}
+		t.AppendRow(table.Row{named(what), moneyCell(x.Bought), moneyCell(x.Cost), moneyCell(x.More), more, moneyCell(x.LowerBound)})
+	}
+	t.Render()
+}
+
+// inZone names an offer without provider and machine, and its zone if it has one.
+func inZone(offer, zone string) string {
+	if zone == "" {
+		return terms(offer)
+	}
+	return terms(offer) + " in " + zone
 }
 
 // baselineName returns the display name of a baseline.
