@@ -155,8 +155,11 @@ type Buffer struct {
 	ServiceLevel       domain.Decimal `json:"service_level"` // below 1
 	FailuresPerGPUHour domain.Decimal `json:"failures_per_gpu_hour"`
 	RepairHours        domain.Decimal `json:"repair_hours"`
-	UnitsPerNode       int            `json:"units_per_node,omitempty"` // 1 if zero
-	GPUsPerUnit        int            `json:"gpus_per_unit,omitempty"`  // 1 if zero
+	// Counted is the number of interruptions that the rate was counted from, the weight of a prior
+	// included; 0 means that the rate is known. The fewer, the more spares.
+	Counted      int `json:"interruptions_counted,omitempty"`
+	UnitsPerNode int `json:"units_per_node,omitempty"` // 1 if zero
+	GPUsPerUnit  int `json:"gpus_per_unit,omitempty"`  // 1 if zero
 }
 
 // Offer is what can be bought.

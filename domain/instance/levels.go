@@ -138,7 +138,7 @@ func (b *Buffer) Unavailability() domain.Decimal {
 
 // Spares returns the spares that keep the service level for up to top units.
 func (b *Buffer) Spares(top int) (*reliability.Buffer, error) {
-	return reliability.NewBuffer(top, max(1, b.UnitsPerNode), b.Unavailability(), b.ServiceLevel)
+	return reliability.NewBuffer(top, max(1, b.UnitsPerNode), b.Unavailability(), b.ServiceLevel, b.Counted)
 }
 
 // wanted returns a demand's units in each hour of a scenario, neither deferred nor buffered.

@@ -161,7 +161,7 @@ func drawAll(rng *rand.Rand) *Instance {
 		}
 		if chance(5) {
 			d.Buffer = &Buffer{ServiceLevel: pick(rng, dec("0.99"), dec("0.999")), FailuresPerGPUHour: dec("0.0002"), RepairHours: dec("24"),
-				UnitsPerNode: rng.IntN(3), GPUsPerUnit: 8}
+				UnitsPerNode: rng.IntN(3), GPUsPerUnit: 8, Counted: rng.IntN(4)}
 		}
 		if in.Epoch == Days && d.DeferHours == 0 && chance(8) {
 			d.Hourly, d.LatencyBudgetMS = nil, 0

@@ -360,6 +360,8 @@ func (v *validator) demand(d *Demand, path string) {
 			"%s is not above 0 and below 1", b.ServiceLevel)
 		v.amount(b.FailuresPerGPUHour, at+"/failures_per_gpu_hour")
 		v.amount(b.RepairHours, at+"/repair_hours")
+		v.check(b.Counted >= 0 && b.Counted <= reliability.MaxCounted, at+"/interruptions_counted", "%d is not within 0 to %d",
+			b.Counted, reliability.MaxCounted)
 		v.check(b.UnitsPerNode >= 0 && b.UnitsPerNode <= 100_000, at+"/units_per_node",
 			"%d is not within 0 to 100000", b.UnitsPerNode)
 		v.check(b.GPUsPerUnit >= 0 && b.GPUsPerUnit <= 1024, at+"/gpus_per_unit", "%d is not within 0 to 1024", b.GPUsPerUnit)

@@ -127,7 +127,7 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 		}
 		if f := k.future.summary.Failures; f != nil {
 			d.Buffer = &instance.Buffer{
-				ServiceLevel: c.a.ServiceLevel, FailuresPerGPUHour: f.PerGPUHour, RepairHours: f.RepairHours,
+				ServiceLevel: c.a.ServiceLevel, FailuresPerGPUHour: f.PerGPUHour, RepairHours: f.RepairHours, Counted: f.Counted,
 				GPUsPerUnit: s.gpus,
 			}
 		}

@@ -23,7 +23,7 @@ func (c *composer) spares(k *candidate, cases [][]int) error {
 				"and no offer says how many GPUs %s has", c.a.ServiceLevel, k.Kind))
 		return nil
 	}
-	b, err := reliability.NewBuffer(top, 1, k.Failures.Unavailability(k.shelf.gpus), c.a.ServiceLevel)
+	b, err := reliability.NewBuffer(top, 1, k.Failures.Unavailability(k.shelf.gpus), c.a.ServiceLevel, k.Failures.Counted)
 	if err != nil {
 		return &refusal{"spare machines: " + err.Error(), "ask for a lower service level"}
 	}
@@ -37,8 +37,9 @@ func (c *composer) spares(k *candidate, cases [][]int) error {
 	}
 	s.SparePeak, s.SpareHours, s.Failures = b.Spares(top), mean(spare, len(cases)), k.Failures
 	k.notes = append(k.notes,
-		fmt.Sprintf("demand holds spare machines for a service level of %s: %s interruptions of a GPU an hour, %s "+
-			"hours to repair, %s of that rate from %s",
-			c.a.ServiceLevel, k.Failures.PerGPUHour, k.Failures.RepairHours, k.Failures.RatePrior, k.Failures.Source))
+		fmt.Sprintf("demand holds spare machines for a service level of %s: %s interruptions of a GPU an hour, counted "+
+			"from %d, %s hours to repair, %s of that rate from %s",
+			c.a.ServiceLevel, k.Failures.PerGPUHour, k.Failures.Counted, k.Failures.RepairHours, k.Failures.RatePrior,
+			k.Failures.Source))
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // Method is the version of this package's method.
-const Method = "reliability/1"
+const Method = "reliability/2"
 
 // Prior is the belief before any observation.
 //
@@ -70,6 +70,9 @@ type Evidence struct {
 type Estimate struct {
 	PerGPUHour  domain.Decimal `json:"interruptions_per_gpu_hour"` // mean, to 18 decimals
 	RepairHours domain.Decimal `json:"repair_hours"`               // mean, to 6 decimals
+	// Counted is the shape of the posterior of the rate, rounded down to at least 1: how many
+	// interruptions the rate is known from, the prior's weight included. See [Buffer].
+	Counted int `json:"interruptions_counted"`
 	// The weight of the prior in each of the two, 1 for all, to 6 decimals.
 	RatePrior   domain.Decimal `json:"rate_prior_share"`
 	RepairPrior domain.Decimal `json:"repair_prior_share"`
@@ -97,10 +100,12 @@ func (p Prior) Learn(e Evidence) (Estimate, error) {
 	hours := func(ms int64) domain.Decimal {
 		return decimal.New(ms, 0).DivRound(decimal.NewFromInt(3_600_000), places)
 	}
+	counted := p.Strength.Add(decimal.NewFromInt(e.Interruptions))
 	before, repairs := p.Strength.Mul(p.GPUHours), p.RepairStrength.Add(decimal.NewFromInt(e.Repairs))
 	exposure := before.Add(hours(e.GPUMs))
 	return Estimate{
-		PerGPUHour:  p.Strength.Add(decimal.NewFromInt(e.Interruptions)).DivRound(exposure, places),
+		PerGPUHour:  counted.DivRound(exposure, places),
+		Counted:     int(min(max(1, counted.IntPart()), MaxCounted)),
 		RepairHours: p.RepairStrength.Mul(p.RepairHours).Add(hours(e.RepairMs)).DivRound(repairs, 6),
 		RatePrior:   before.DivRound(exposure, 6),
 		RepairPrior: p.RepairStrength.DivRound(repairs, 6),

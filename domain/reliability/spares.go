@@ -10,6 +10,12 @@ import (
 	"quartermaster/domain"
 )
 
+// MaxCounted bounds the interruptions that a rate was counted from; more make no difference.
+const MaxCounted = 1_000_000
+
+// maxTerms bounds the work for a rate that was counted.
+const maxTerms = 4_000_000
+
 // MaxNodes bounds the nodes of a [Buffer], in use and spare.
 const MaxNodes = 1_000_000
 
@@ -25,8 +31,19 @@ const places = 18
 //
 //	P(Bin(k + s, q) ≤ s)
 //
-// and s is the smallest number for which that reaches the service level. Rounding does
-// not affect the result: the sum is computed with more than seventy digits, and if it
+// and s is the smallest number for which that reaches the service level.
+//
+// A rate is known no better than what it was counted from. If it is the mean of a Gamma posterior of
+// shape r (see [Prior]), the rates of all nodes are high or low together, and at most s nodes are
+// down with probability
+//
+//	P(NB(r, (k + s)·q) ≤ s)
+//
+// where NB is the predictive distribution, negative binomial of shape r and that mean (Gelman et al.:
+// Bayesian Data Analysis, section 2.6). It is wider than the binomial one, and the wider the fewer
+// interruptions were counted, so young fleets have more spares.
+//
+// Rounding does not affect the result: the sum is computed with more than seventy digits, and if it
 // is too close to the level for that, in whole numbers.
 type Buffer struct {
 	perNode int
@@ -37,12 +54,15 @@ type Buffer struct {
 
 // NewBuffer computes the buffer for every number of units up to top, in one pass. unavailability is
 // a node's q, from 0 to 0.5, and level lies strictly between 0 and 1. Both have at most 18
-// decimals.
-func NewBuffer(top, unitsPerNode int, unavailability, level domain.Decimal) (*Buffer, error) {
+// decimals. counted is the number of interruptions that the rate behind q was counted from, 0 if it
+// is known.
+func NewBuffer(top, unitsPerNode int, unavailability, level domain.Decimal, counted int) (*Buffer, error) {
 	half, one := decimal.New(5, -1), decimal.NewFromInt(1)
 	switch {
 	case unitsPerNode < 1:
 		return nil, fmt.Errorf("%d units per node: below 1", unitsPerNode)
+	case counted < 0 || counted > MaxCounted:
+		return nil, fmt.Errorf("%d interruptions counted: not from 0 to %d", counted, MaxCounted)
 	case top < 0 || nodesOf(top, unitsPerNode) > MaxNodes/2:
 		return nil, fmt.Errorf("%d units on nodes of %d: not from 0 to %d nodes", top, unitsPerNode, MaxNodes/2)
 	case unavailability.IsNegative() || unavailability.GreaterThan(half):
@@ -58,7 +78,11 @@ func NewBuffer(top, unitsPerNode int, unavailability, level domain.Decimal) (*Bu
 		b.enough = []int{b.nodes}
 		return b, nil
 	}
-	if err := b.fill(unavailability, level); err != nil {
+	fill := b.fill
+	if counted > 0 {
+		fill = func(q, level domain.Decimal) error { return b.fillCounted(q, level, counted) }
+	}
+	if err := fill(unavailability, level); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -121,6 +145,77 @@ func (b *Buffer) fill(unavailability, level domain.Decimal) error {
 	return nil
 }
 
+// fillCounted finds, for each number of spare nodes, how many in use it is enough for. That number is
+// found by halving, because more nodes in use are more nodes down.
+func (b *Buffer) fillCounted(unavailability, level domain.Decimal, counted int) error {
+	fault := func(k, s int) error {
+		return fmt.Errorf("%d nodes of unavailability %s, counted from %d interruptions, need more than %d spare ones "+
+			"for a service level of %s", k, unavailability, counted, s, level)
+	}
+	if most := min(2*b.nodes+1000, 20_000); !reachesCounted(b.nodes+most, most, unavailability, level, counted) {
+		return fault(b.nodes, most)
+	}
+	left := maxTerms
+	for s, k := 0, 0; k < b.nodes; s++ {
+		k += sort.Search(b.nodes-k, func(i int) bool {
+			left -= s + 1
+			return left >= 0 && !reachesCounted(k+i+1+s, s, unavailability, level, counted)
+		})
+		if left < 0 {
+			return fault(k+1, s)
+		}
+		b.enough = append(b.enough, k)
+	}
+	if len(b.enough) == 0 {
+		b.enough = []int{b.nodes}
+	}
+	return nil
+}
+
+// reachesCounted reports whether P(NB(r, nq) ≤ s) ≥ level. The terms are
+//
+//	P(NB = 0) = (r/(r + nq))^r,  P(NB = j+1) = P(NB = j)·(r + j)/(j + 1)·nq/(r + nq)
+func reachesCounted(n, s int, unavailability, level domain.Decimal, r int) bool {
+	number := func(x *big.Rat) *big.Float { return new(big.Float).SetPrec(precision).SetRat(x) }
+	mean := new(big.Rat).Mul(unavailability.Rat(), big.NewRat(int64(n), 1))
+	all := new(big.Rat).Add(mean, big.NewRat(int64(r), 1))
+	step := number(mean.Quo(mean, all))
+	term, base := number(big.NewRat(1, 1)), number(all.Quo(big.NewRat(int64(r), 1), all))
+	for k := r; k > 0; k >>= 1 { // base to the power r
+		if k&1 == 1 {
+			term.Mul(term, base)
+		}
+		base.Mul(base, base)
+	}
+	sum, x := new(big.Float).SetPrec(precision).Set(term), new(big.Float).SetPrec(precision)
+	for j := range s {
+		term.Mul(term, step).Mul(term, x.SetInt64(int64(r+j))).Quo(term, x.SetInt64(int64(j+1)))
+		sum.Add(sum, term)
+	}
+	sum.Sub(sum, number(level.Rat()))
+	if sum.Sign() == 0 || sum.MantExp(nil) < margin {
+		return countedExactly(n, s, unavailability.Rat(), level.Rat(), r)
+	}
+	return sum.Sign() > 0
+}
+
+// countedExactly is reachesCounted in fractions.
+func countedExactly(n, s int, q, level *big.Rat, r int) bool {
+	mean := new(big.Rat).Mul(q, big.NewRat(int64(n), 1))
+	all := new(big.Rat).Add(mean, big.NewRat(int64(r), 1))
+	step, base := mean.Quo(mean, all), new(big.Rat).Quo(big.NewRat(int64(r), 1), all)
+	term := big.NewRat(1, 1)
+	for range r {
+		term.Mul(term, base)
+	}
+	sum := new(big.Rat).Set(term)
+	for j := range s {
+		term.Mul(term, step).Mul(term, big.NewRat(int64(r+j), int64(j+1)))
+		sum.Add(sum, term)
+	}
+	return sum.Cmp(level) >= 0
+}
+
 // reaches reports whether P(Bin(n, q) ≤ s) ≥ level, in whole numbers.
 func reaches(n, s int, unavailability, level domain.Decimal) bool {
 	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(places), nil)
@@ -156,9 +251,9 @@ func (b *Buffer) Spares(units int) int {
 func (b *Buffer) With(units int) int { return units + b.Spares(units) }
 
 // Spares returns the number of spare units that keep a service level for some units in use; see
-// [Buffer].
-func Spares(units, unitsPerNode int, unavailability, level domain.Decimal) (int, error) {
-	b, err := NewBuffer(units, unitsPerNode, unavailability, level)
+// [NewBuffer].
+func Spares(units, unitsPerNode int, unavailability, level domain.Decimal, counted int) (int, error) {
+	b, err := NewBuffer(units, unitsPerNode, unavailability, level, counted)
 	if err != nil {
 		return 0, err
 	}

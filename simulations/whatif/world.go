@@ -370,7 +370,7 @@ func (l *lever) failing(m *compiled, p int, perGPUHour, repairHours domain.Decim
 	if l.before > 0 {
 		b.GPUsPerUnit = int(l.before)
 	}
-	b.FailuresPerGPUHour, b.RepairHours = perGPUHour, repairHours
+	b.FailuresPerGPUHour, b.RepairHours, b.Counted = perGPUHour, repairHours, 0 // a rate that is supposed is known
 	if q := b.Unavailability(); q.GreaterThan(mostDown) {
 		b.RepairHours = repairHours.Mul(mostDown).DivRound(q, places).Truncate(places - 1)
 	}

@@ -130,7 +130,7 @@ excluded, nothing is recorded and the exit status is 1.`,
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace of the plan")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show the plan, but do not record it")
 	asOfFlag(cmd, &asOf)
-	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planDiffCommand(), a.planPackCommand(), a.planForecastCommand(), a.planBacktestCommand(), a.planSolveCommand(), a.planCheckCommand(), a.planEvaluateCommand())
+	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planDiffCommand(), a.planPackCommand(), a.planForecastCommand(), a.planBacktestCommand(), a.planSolveCommand(), a.planCheckCommand(), a.planEvaluateCommand(), a.planInstanceCommand())
 	return cmd
 }
 

@@ -115,7 +115,7 @@ func (b *buffer) spareNodes(nodes []int) (map[int]int, error) {
 	out := make(map[int]int, len(nodes))
 	s := 0
 	for _, k := range nodes {
-		for !enough(k+s, s, q, b.ServiceLevel) {
+		for !b.enough(k+s, s, q) {
 			if s++; k+s > 1_000_000 {
 				return nil, fmt.Errorf("%d nodes need more than %d spare ones", k, s)
 			}
@@ -123,6 +123,55 @@ func (b *buffer) spareNodes(nodes []int) (map[int]int, error) {
 		out[k] = s
 	}
 	return out, nil
+}
+
+// enough reports whether at most s of n nodes are down with the probability of the service level.
+func (b *buffer) enough(n, s int, q domain.Decimal) bool {
+	if b.Counted > 0 && !q.IsZero() {
+		return counted(n, s, b.Counted, q, b.ServiceLevel)
+	}
+	return enough(n, s, q, b.ServiceLevel)
+}
+
+// counted reports whether P(X ≤ s) reaches a level, where X is negative binomial of shape r and mean
+// nq. With odds o = nq/r, it is (1 + o)^−(r+s) times the sum over j ≤ s of
+// C(r + j − 1, j)·o^j·(1 + o)^(s−j), which Horner's rule adds up.
+func counted(n, s, r int, q, level domain.Decimal) bool {
+	odds := new(big.Rat).Mul(q.Rat(), big.NewRat(int64(n), int64(r)))
+	float := func(x *big.Rat) *big.Float { return new(big.Float).SetPrec(precision).SetRat(x) }
+	o, all := float(odds), float(new(big.Rat).Add(odds, big.NewRat(1, 1)))
+	sum, ways := number(1), number(1)
+	for j := range s {
+		ways.Mul(ways, o).Mul(ways, number(int64(r+j))).Quo(ways, number(int64(j+1)))
+		sum.Mul(sum, all).Add(sum, ways)
+	}
+	power, base := number(1), new(big.Float).SetPrec(precision).Set(all)
+	for k := r + s; k > 0; k >>= 1 {
+		if k&1 == 1 {
+			power.Mul(power, base)
+		}
+		base.Mul(base, base)
+	}
+	d := sum.Sub(sum.Quo(sum, power), float(level.Rat()))
+	if d.Sign() == 0 || d.MantExp(nil) < -180 {
+		return countedExactly(n, s, r, q.Rat(), level.Rat())
+	}
+	return d.Sign() > 0
+}
+
+// countedExactly is counted in whole numbers.
+func countedExactly(n, s, r int, q, level *big.Rat) bool {
+	odds := new(big.Rat).Mul(q, big.NewRat(int64(n), int64(r)))
+	all := new(big.Rat).Add(odds, big.NewRat(1, 1))
+	sum, ways, power := big.NewRat(1, 1), big.NewRat(1, 1), big.NewRat(1, 1)
+	for j := range s {
+		ways.Mul(ways, odds).Mul(ways, big.NewRat(int64(r+j), int64(j+1)))
+		sum.Mul(sum, all).Add(sum, ways)
+	}
+	for range r + s {
+		power.Mul(power, all)
+	}
+	return sum.Cmp(power.Mul(power, level)) >= 0
 }
 
 // enough reports whether P(Bin(n, q) ≤ s) reaches a level: in floating point of seventy digits, and

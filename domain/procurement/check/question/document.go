@@ -103,6 +103,7 @@ type buffer struct {
 	ServiceLevel domain.Decimal `json:"service_level"`
 	Failures     domain.Decimal `json:"failures_per_gpu_hour"`
 	RepairHours  domain.Decimal `json:"repair_hours"`
+	Counted      int            `json:"interruptions_counted"`
 	UnitsPerNode int            `json:"units_per_node"`
 	GPUsPerUnit  int            `json:"gpus_per_unit"`
 }
