@@ -78,7 +78,7 @@ var answers = map[string]answer{
 	"plan-forecast": of[app.Forecasts](), "plan-backtest": of[app.Backtested](), "plan-evaluate": of[instance.Appraisal](), "plan-check": of[checkedAnswer](),
 	"plan-pack":  {types: []reflect.Type{reflect.TypeFor[app.Packed](), reflect.TypeFor[app.Arrivals](), reflect.TypeFor[[]*app.Arrivals](), reflect.TypeFor[app.PackBin]()}},
 	"plan-solve": {schema: schemas.Answer}, "plan-instance": {schema: schemas.Instance},
-	"simulate":   of[whatif.Result](), "simulate-freeze": of[whatif.Result](), "simulate-show": of[whatif.Result](), "simulate-list": listOf[app.FrozenScenario](),
+	"simulate": of[whatif.Result](), "simulate-freeze": of[whatif.Result](), "simulate-show": of[whatif.Result](), "simulate-list": listOf[app.FrozenScenario](),
 	"simulate-diff": of[app.SimulationDiff](), "simulate-changes": listOf[kindDoc](),
 	"log-tail": of[app.Record](), "log-stats": of[registry.LogStats](), "log-replay": of[app.Replay](), "log-prove": of[merkle.Proof](),
 	"quarantine-list": of[app.Quarantine](), "quarantine-show": of[app.QuarantinedRecord](), "quarantine-repair": of[app.Repair](), "quarantine-discard": of[app.Discard](),
