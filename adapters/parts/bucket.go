@@ -128,34 +128,43 @@ func (c *counted) sum() Digest { return Digest(c.Sum(nil)) }
 // download returns an object as a file of the cache. It fails with [ErrMissing] if there is none,
 // and with [ErrDamaged] unless it has these bytes.
 func (d Directory) download(name string, size int64, sha Digest) (_ *os.File, err error) {
-	if err := os.MkdirAll(d.Path, 0o700); err != nil {
+	f, sum, err := d.receive(name, size+1)
+	if err != nil {
 		return nil, err
+	}
+	switch {
+	case sum.n != size || sum.sum() != sha:
+		err = fmt.Errorf("%s: %w: the bucket has %d bytes or more with SHA-256 %s, the manifest says %d with %s",
+			d.where(name), ErrDamaged, sum.n, sum.sum(), size, sha)
+	default:
+		err = os.Rename(f.Name(), d.cached(sha))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	d.evict()
+	return f, nil
+}
+
+// receive returns at most limit bytes of an object as a new file, which the caller renames or removes, and their hash.
+// It fails with [ErrMissing] if there is no such object.
+func (d Directory) receive(name string, limit int64) (_ *os.File, _ *counted, err error) {
+	if err := os.MkdirAll(d.Path, 0o700); err != nil {
+		return nil, nil, err
 	}
 	sweepOld(d.Path)
 	f, err := os.CreateTemp(d.Path, "new-*")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
 	sum := newCounted()
-	if err := d.get(name, size+1, io.MultiWriter(f, sum)); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrMissing, d.where(name))
-	} else if err != nil {
-		return nil, err
+	if err = d.get(name, limit, io.MultiWriter(f, sum)); err == nil {
+		return f, sum, nil
 	}
-	if sum.n != size || sum.sum() != sha {
-		return nil, fmt.Errorf("%s: %w: the bucket has %d bytes or more with SHA-256 %s, the manifest says %d with %s",
-			d.where(name), ErrDamaged, sum.n, sum.sum(), size, sha)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %s", ErrMissing, d.where(name))
 	}
-	if err := os.Rename(f.Name(), d.cached(sha)); err != nil {
-		return nil, err
-	}
-	d.evict()
-	return f, nil
+	return nil, nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 // cached returns the path of a file in the cache: its name is the SHA-256 of its bytes.

@@ -119,24 +119,15 @@ func (d Directory) OpenFile(digest Digest) (*os.File, error) {
 
 // fetch returns an object of a bucket as a file without a name.
 func (d Directory) fetch(name string, digest Digest) (*os.File, error) {
-	if err := os.MkdirAll(d.Path, 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.CreateTemp(d.Path, "new-*")
+	f, sum, err := d.receive(name, mostRaw)
 	if err != nil {
 		return nil, err
 	}
-	sum := newCounted()
 	err = os.Remove(f.Name())
-	if err == nil {
-		err = d.get(name, mostRaw, io.MultiWriter(f, sum))
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("%w: %s", ErrMissing, d.where(name))
-	case err == nil && sum.sum() != digest:
+	if err == nil && sum.sum() != digest {
 		err = fmt.Errorf("%s: %w: it has %d bytes with SHA-256 %s", d.where(name), ErrDamaged, sum.n, sum.sum())
-	case err == nil:
+	}
+	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
