@@ -25,6 +25,7 @@ type Division struct {
 	books        *books // nil for a canonical form
 	allocations  []attribution.Allocation
 	canonical    Open
+	content      [32]byte // see [Division.Identify]
 	bytes        int
 	reads        *projections.Reads // all but completeness
 	closed       *ClosedBooks       // nil while the month is open
@@ -110,6 +111,15 @@ func (d *Division) At(view projections.View) (*Division, error) {
 	var err error
 	at.completeness, err = registry.CompletenessOf(view, "", "", d.Month, costTopics...)
 	return &at, err
+}
+
+// Identify notes the SHA-256 of the canonical form that the division was read from.
+func (d *Division) Identify(content [32]byte) { d.content = content }
+
+// Same reports whether two divisions are known to have the same allocations: both were read from the same canonical
+// form, and are in the same currencies.
+func (d *Division) Same(other *Division) bool {
+	return d.content != [32]byte{} && d.content == other.content && d.rates == other.rates
 }
 
 // Books says who closed the month; nil while it is open.

@@ -66,6 +66,7 @@ func openDivision(dir parts.Directory, month domain.Interval, digest parts.Diges
 	if err != nil {
 		return nil, errors.Join(parts.ErrDamaged, err)
 	}
+	d.Identify(digest)
 	return d, nil
 }
 

@@ -202,6 +202,9 @@ func (h *Conn) postingsBy(
 			return nil, err
 		}
 		before := slices.DeleteFunc(slices.Clone(posted), func(p costs.Posting) bool { return p.Period != MonthName(b.Period) })
+		if len(before) == 0 && closed.Same(now) {
+			continue // a late change would divide the month into other allocations
+		}
 		to, err := domain.ParsePosition(b.Position)
 		if err != nil {
 			return nil, err
