@@ -10,7 +10,8 @@
 // coverage and a greater loss.
 //
 // Hourly models are useful for about thirteen weeks at most. Beyond that, the forecast
-// is the weekly pattern at a level that the planner's growth scenarios give ([Growth]).
+// is the weekly pattern at a level that the planner's growth gives ([Spread]), until a
+// successor of the machine type replaces it ([Spread.Life]).
 //
 // What always holds:
 //
@@ -33,7 +34,7 @@ import (
 )
 
 // Method is the version of this package's method. Results computed from a forecast state it.
-const Method = "forecast/3"
+const Method = "forecast/4"
 
 // Week is the season of every model, in hours.
 const Week = 168
@@ -113,7 +114,7 @@ type Forecast struct {
 	floor   float64
 	shift   []float64 // increase by changes, by hour of the forecast
 	changes []Change
-	steps   []float64 // relative changes of the level within a quarter, see quarters
+	age     age
 }
 
 // Trial is the error of a candidate: the mean absolute error over the origins, in thousandths of a
@@ -164,7 +165,7 @@ func Make(q *Question) (*Forecast, error) {
 	f.paths = w.errors(past, best)
 	f.Origins = len(f.paths)
 	f.quantiles(q.Weeks)
-	f.steps = w.quarters()
+	f.age = ageOf(q.History)
 	return f, nil
 }
 

@@ -11,56 +11,23 @@ import (
 // quarter is the length of a step of growth, in hours.
 const quarter = 13 * Week
 
-// Growth is a possible development of the level beyond the horizon of a forecast.
-type Growth struct {
-	Weight int // relative probability, at least 1
-	// Quarterly multiplies the level every 13 weeks, in millionths: 1,050,000 means five percent
-	// more.
-	Quarterly int64
-}
-
 // Spread says how to draw scenarios from a forecast.
 type Spread struct {
 	Hours int // from the start of the forecast on; it may go beyond the forecast
 	Count int
-	// Growth is the development of the level beyond the forecast. Without it the level follows a
-	// random walk without drift: each quarter it changes by one of the steps within the window, by
-	// the inverse of one, or not at all ([RandomWalk]). That is an assumption, and answers should
-	// show it.
-	Growth []Growth
+	// Growth multiplies the level every 13 weeks beyond the forecast, in millionths: 1,050,000 means
+	// five percent more. 0 means that the level stays.
+	Growth int64
+	// Life is the assumed mean number of months until demand for a machine type ends because a
+	// successor replaces it, at most MaxLife; 0: it never ends.
+	Life int
 }
-
-// RandomWalk states the assumption about the level if no growth is given.
-const RandomWalk = "the level walks without a direction: each quarter by a step that the last weeks saw, " +
-	"by the inverse of one, or not at all"
 
 // Bounds of a spread.
 const (
 	MaxScenarioHours = 100_000
 	MaxScenarios     = 10_000
 )
-
-// Bounds of growth steps, so that a machine type that began within the window does not keep growing
-// at the rate of its first weeks.
-const (
-	leastStep = 0.5
-	mostStep  = 1.5
-)
-
-// quarters returns the ratio of the level of four weeks to that of a quarter before, for every week
-// of the window that has both.
-func (w *window) quarters() []float64 {
-	const span = 4 * Week
-	var out []float64
-	floor := w.floor() / 2
-	for at := len(w.value); at-quarter-span >= 0; at -= Week {
-		before, after := mean(w.value[at-quarter-span:at-quarter]), mean(w.value[at-span:at])
-		if before >= floor {
-			out = append(out, min(max(after/before, leastStep), mostStep))
-		}
-	}
-	return out
-}
 
 // Scenarios draws equally likely courses of demand, in thousandths of a unit by the hour. Each
 // repeats the errors of past forecasts, relative to the level, in weekly blocks from random
@@ -71,55 +38,38 @@ func (w *window) quarters() []float64 {
 // the same past weeks in the same future weeks, as far as each has them. So correlated demand stays
 // correlated in scenarios with equal numbers. This is the block bootstrap of a vector of series
 // (Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of
-// Statistics 17, 1989), with blocks drawn once for all series. Given growth is shared in the same
-// way; without it, each series walks by its own steps.
+// Statistics 17, 1989), with blocks drawn once for all series.
 func (f *Forecast) Scenarios(s *Spread, draw func() uint64) ([][]int64, error) {
 	switch {
 	case s.Hours < 1 || s.Hours > MaxScenarioHours:
 		return nil, fmt.Errorf("scenarios of %d hours: want 1 to %d", s.Hours, MaxScenarioHours)
 	case s.Count < 1 || s.Count > MaxScenarios:
 		return nil, fmt.Errorf("%d scenarios: want 1 to %d", s.Count, MaxScenarios)
+	case s.Life < 0 || s.Life > MaxLife:
+		return nil, fmt.Errorf("a mean life of %d months: want 0 to %d", s.Life, MaxLife)
+	case s.Growth < 0 || s.Growth > 100_000_000:
+		return nil, fmt.Errorf("growth to %d millionths a quarter: want 0 to 100000000", s.Growth)
 	}
-	total := 0
-	for _, g := range s.Growth {
-		if g.Weight < 1 || g.Weight > MaxScenarios || g.Quarterly < 0 || g.Quarterly > 100_000_000 {
-			return nil, fmt.Errorf(
-				"growth to %d millionths a quarter with weight %d: want 0 to 100000000, and a weight from 1 to %d",
-				g.Quarterly, g.Weight, MaxScenarios)
-		}
-		total += g.Weight
-	}
-	below := func(n int) int { // uniform from 0 to n−1, up to a bias of n/2⁶⁴
-		hi, _ := bits.Mul64(draw(), uint64(n))
-		return int(hi)
+	step := 1.0
+	if s.Growth > 0 {
+		step = float64(s.Growth) / 1_000_000
 	}
 	shift := (&window{end: f.From}).shifts(f.changes, s.Hours)
+	var survival []float64
+	if s.Life > 0 {
+		survival = f.age.survival(s.Life, 2*s.Hours/month+2)
+	}
 	out := make([][]int64, s.Count)
 	for i := range out {
-		step := func() float64 {
-			switch k := below(2*len(f.steps) + 1); {
-			case k < len(f.steps):
-				return f.steps[k]
-			case k < 2*len(f.steps):
-				return 1 / f.steps[k-len(f.steps)]
-			}
-			return 1
-		}
-		if total > 0 {
-			at := below(total)
-			for _, g := range s.Growth {
-				if at -= g.Weight; at < 0 {
-					step = func() float64 { return float64(g.Quarterly) / 1_000_000 }
-					break
-				}
-			}
-		}
 		out[i] = f.scenario(s.Hours, shift, draw, step)
+		if survival != nil {
+			clear(out[i][ends(survival, i, s.Hours):])
+		}
 	}
 	return out, nil
 }
 
-func (f *Forecast) scenario(hours int, shift []float64, draw func() uint64, step func() float64) []int64 {
+func (f *Forecast) scenario(hours int, shift []float64, draw func() uint64, step float64) []int64 {
 	out := make([]int64, hours)
 	level, next := 1.0, 1.0 // at the start and the end of the quarter beyond the forecast
 	var block path
@@ -132,7 +82,7 @@ func (f *Forecast) scenario(hours int, shift []float64, draw func() uint64, step
 			base = f.base[h]
 		} else {
 			if beyond := (h - len(f.base)) % quarter; beyond == 0 {
-				level, next = next, min(next*step(), 1e9)
+				level, next = next, min(float64(next*step), 1e9)
 			}
 			share := float64((h-len(f.base))%quarter+1) / quarter
 			base = f.base[len(f.base)-Week+(h-len(f.base))%Week] * (level + float64((next-level)*share))

@@ -82,6 +82,23 @@ func SolveUntil(ctx, until context.Context, in *Instance, lp linear.Solver, effo
 	return m.answer(solved)
 }
 
+// Best is the purchases of an answer without the answer: what [Solve] buys, checked against the problem
+// that the solver was given.
+func Best(ctx context.Context, in *Instance, lp linear.Solver) ([]Order, error) {
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	m, err := newLoads().compile(ctx, in, nil)
+	if err != nil {
+		return nil, err
+	}
+	solved, err := m.solveUntil(ctx, ctx, lp, 0)
+	if err != nil {
+		return nil, err
+	}
+	return m.orders(solved.units), nil
+}
+
 // EndOfHorizon solves an instance again with the salvage of terms beyond the horizon set to 0 and
 // to 1, and adds the results to its answer. It does nothing if no purchase could outlive the
 // horizon.

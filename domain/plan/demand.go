@@ -240,6 +240,12 @@ const maxUnits = 1_000_000
 
 // machines returns the number of machines for a demand, rounded up.
 func (f *fit) machines(milli, factor int64) (int, error) {
+	if last := f.curve[len(f.curve)-1]; factor == grown && len(f.curve) == 1 && milli <= math.MaxInt64/(2*maxUnits) &&
+		last.GPUMilli <= math.MaxInt64/2 && last.Nodes <= maxUnits {
+		if n := (milli*last.Nodes + last.GPUMilli - 1) / last.GPUMilli; n <= maxUnits {
+			return int(n), nil
+		}
+	}
 	// In thousandths of GPUs times grown.
 	d := new(big.Int).Mul(big.NewInt(milli), big.NewInt(factor))
 	var below Filled

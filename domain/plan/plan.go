@@ -68,6 +68,9 @@ type Assumptions struct {
 	Seed      uint64 `json:"seed,omitempty"`
 	// SecondBest asks for plans without a supplier or an offer ([Plan.Alternatives]).
 	SecondBest bool `json:"second_best,omitempty"`
+	// Life is the mean number of months until a successor replaces a machine type and its demand ends
+	// ([forecast.Spread]); 0: it never ends. It is 0 for repeated demand.
+	Life int `json:"life_months,omitempty"`
 }
 
 // Question is everything that a plan is computed from.

@@ -89,6 +89,11 @@ func (c *composer) fill(k *candidate) (err error) {
 			fmt.Sprintf("demand is %d scenarios of a forecast by %s, equally likely, each of the same weeks of "+
 				"past errors in all pools; beyond %d weeks its level grows as assumed",
 				c.a.Scenarios, k.future.summary.Range.Candidate, forecast.MaxHorizon))
+		if c.a.Life > 0 {
+			k.notes = append(k.notes, fmt.Sprintf("in scenarios its demand ends when a successor replaces the "+
+				"machine type, after %d months on average from its beginning; demand for the successor is not planned",
+				c.a.Life))
+		}
 	} else {
 		k.notes = append(k.notes, h.repeats...)
 	}

@@ -125,6 +125,27 @@ func TestAnyQuestion(t *testing.T) {
 			t.Fatalf("%d pools of %d are in the plan or left out", n, len(q.Pools))
 		}
 		pools += planned(p)
+		orders, left, err := Orders(ctx, q, lp)
+		if err != nil || len(left) != len(p.Excluded) {
+			t.Fatalf("orders leave out %d pools, the plan %d: %v", len(left), len(p.Excluded), err)
+		}
+		var ordered, bought []string
+		for _, o := range orders {
+			ordered = append(ordered, fmt.Sprint(o.Offer, months(q.At, o.Month+1)[o.Month].From, o.Units))
+		}
+		for _, r := range p.Regions {
+			for i := range r.Pools {
+				for _, b := range r.Pools[i].Purchases {
+					name := OfferName(r.Region+" "+r.Pools[i].Kind, &domain.OfferQuoted{Market: domain.Market{Provider: b.Provider}, Offer: b.Offer})
+					bought = append(bought, fmt.Sprint(name, b.Term.From, b.Units))
+				}
+			}
+		}
+		slices.Sort(ordered)
+		slices.Sort(bought)
+		if !slices.Equal(ordered, bought) {
+			t.Fatalf("orders are %v, the plan buys %v", ordered, bought)
+		}
 		limits := map[string]*domain.OfferQuoted{}
 		for i := range q.Pools {
 			for j := range q.Pools[i].Offers {

@@ -26,6 +26,8 @@ type Observed struct {
 	Milli []int64
 	// Changes are the known changes of demand, as far as they are visible.
 	Changes []forecast.Change
+	// Made is the forecast of these, if it is made already, as far as the horizon or further.
+	Made *forecast.Forecast
 }
 
 // DemandRange is the range of demand over the horizon in the scenarios of a forecast.
@@ -61,14 +63,16 @@ type CostRange struct {
 // checkDemand refuses assumptions about demand that are out of range.
 func (a *Assumptions) checkDemand() error {
 	switch {
-	case a.Demand == "" && (a.Scenarios != 0 || a.Seed != 0):
-		return errors.New("scenarios and their seed are for demand that is forecast")
+	case a.Demand == "" && (a.Scenarios != 0 || a.Seed != 0 || a.Life != 0):
+		return errors.New("scenarios, their seed and lives of machine types are for demand that is forecast")
 	case a.Demand == "":
 		return nil
 	case a.Demand != Forecast:
 		return fmt.Errorf("demand %q, want %q, or none for demand that repeats", a.Demand, Forecast)
 	case a.Scenarios < 1 || a.Scenarios > MaxScenarios:
 		return fmt.Errorf("%d scenarios of demand, want 1 to %d", a.Scenarios, MaxScenarios)
+	case a.Life < 0 || a.Life > forecast.MaxLife:
+		return fmt.Errorf("a mean life of machine types of %d months, want 0 to %d", a.Life, forecast.MaxLife)
 	}
 	return nil
 }
@@ -83,13 +87,16 @@ func (c *composer) foresee(k *candidate, h *history) error {
 		return unobserved
 	}
 	o := k.Observed
-	made, err := forecast.Make(&forecast.Question{
-		From: o.From, History: o.Milli, Changes: o.Changes,
-		Weeks: min(forecast.MaxHorizon, (c.hoursAhead(o)+forecast.Week-1)/forecast.Week),
-	})
-	if err != nil {
-		return &refusal{"no forecast: " + err.Error(),
-			"plan for demand that repeats, or import what was observed of it before"}
+	made := o.Made
+	if made == nil {
+		var err error
+		if made, err = forecast.Make(&forecast.Question{
+			From: o.From, History: o.Milli, Changes: o.Changes,
+			Weeks: min(forecast.MaxHorizon, (c.hoursAhead(o)+forecast.Week-1)/forecast.Week),
+		}); err != nil {
+			return &refusal{"no forecast: " + err.Error(),
+				"plan for demand that repeats, or import what was observed of it before"}
+		}
 	}
 	k.future = &future{made: made, summary: DemandSummary{
 		ObservedFrom: made.Window.From, ObservedTo: made.Window.To, MissingHours: made.Missing, Sources: h.sources,
@@ -113,7 +120,7 @@ func (c *composer) cases(k *candidate) ([][]int, error) {
 		return nil, nil
 	}
 	drawn, err := made.Scenarios(&forecast.Spread{
-		Hours: c.hoursAhead(k.Observed), Count: c.a.Scenarios, Growth: c.beyond(),
+		Hours: c.hoursAhead(k.Observed), Count: c.a.Scenarios, Growth: c.beyond(), Life: c.a.Life,
 	}, c.q.Draws(0))
 	if err != nil {
 		return nil, fmt.Errorf("no forecast: %w", err)
@@ -128,9 +135,9 @@ func (c *composer) cases(k *candidate) ([][]int, error) {
 }
 
 // beyond is the growth beyond the forecast: three months of the assumed growth per quarter.
-func (c *composer) beyond() []forecast.Growth {
+func (c *composer) beyond() int64 {
 	step := decimal.NewFromInt(1).Add(c.a.MonthlyGrowth)
-	return []forecast.Growth{{Weight: 1, Quarterly: step.Mul(step).Mul(step).Shift(6).Round(0).IntPart()}}
+	return step.Mul(step).Mul(step).Shift(6).Round(0).IntPart()
 }
 
 // unitsOf is drawn demand of each hour of the horizon, in machines.

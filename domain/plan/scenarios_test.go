@@ -229,10 +229,10 @@ func TestForecastInstance(t *testing.T) {
 
 func TestDemandAssumptions(t *testing.T) {
 	for want, change := range map[string]func(*Assumptions){
-		"scenarios and their seed are for demand that is forecast":         func(a *Assumptions) { a.Demand, a.Seed = "", 0 },
-		`demand "guess", want "forecast", or none for demand that repeats`: func(a *Assumptions) { a.Demand = "guess" },
-		"0 scenarios of demand, want 1 to 200":                             func(a *Assumptions) { a.Scenarios = 0 },
-		"201 scenarios of demand, want 1 to 200":                           func(a *Assumptions) { a.Scenarios = 201 },
+		"scenarios, their seed and lives of machine types are for demand that is forecast": func(a *Assumptions) { a.Demand, a.Seed = "", 0 },
+		`demand "guess", want "forecast", or none for demand that repeats`:                 func(a *Assumptions) { a.Demand = "guess" },
+		"0 scenarios of demand, want 1 to 200":                                             func(a *Assumptions) { a.Scenarios = 0 },
+		"201 scenarios of demand, want 1 to 200":                                           func(a *Assumptions) { a.Scenarios = 201 },
 	} {
 		q := forecastQuestion()
 		change(&q.Assumptions)

@@ -4,6 +4,8 @@
 // that need no plan ([baseline]), each of which decides every month by its own rule, and with
 // perfect foresight.
 //
+// The plan is that of package plan: its composition, prices and solver.
+//
 // What always holds:
 //
 //   - Every alternative pays by one function, [procurement.Evaluate], on the same pool: the actual
@@ -40,7 +42,7 @@ import (
 )
 
 // Method is the version of this package's method. A result names it.
-const Method = "backtest/3"
+const Method = "backtest/4"
 
 // Question is what is to be tested.
 type Question struct {
@@ -51,8 +53,10 @@ type Question struct {
 	Horizon int
 	// Scenarios is the number of demand scenarios in each plan.
 	Scenarios int
-	// Growth is the growth of the level beyond the forecast, see [forecast.Spread].
-	Growth []forecast.Growth
+	// Growth is the monthly growth of demand beyond the forecast, and Life the mean number of months
+	// that demand for a machine type lasts, as in plans.
+	Growth domain.Decimal
+	Life   int
 	// Salvage is the terminal rule: the share, 0 to 1, of the cost beyond the last month that is
 	// not charged.
 	Salvage domain.Decimal
@@ -73,6 +77,8 @@ type Question struct {
 // Pool is machines of one kind in one region.
 type Pool struct {
 	Region, Kind string
+	// Family means that the pool is of several machine types, which may replace each other.
+	Family bool
 	// From is the start of the first hour of Milli. Milli is the demand as known at the end, in
 	// thousandths of a purchased unit; −1 means not observed.
 	From  domain.Instant
@@ -110,8 +116,9 @@ type Price struct {
 // Term is a commitment for sale.
 type Term struct {
 	ID         string
-	Months     int // its length
-	Lead       int // months from the decision until it begins
+	Seller     string // its supplier
+	Months     int    // its length
+	Lead       int    // months from the decision until it begins
 	Guaranteed bool
 	Upfront    domain.Decimal // per unit
 	Hourly     domain.Decimal

@@ -32,7 +32,7 @@ func draws(stream uint64) func() uint64 { return rand.NewPCG(1, stream).Uint64 }
 func shavedice(all []public.Series) []Pool {
 	var pools []Pool
 	for _, s := range all {
-		pools = append(pools, Pool{Region: s.Region, Kind: s.Kind, From: public.ShavediceFrom, Milli: s.Milli(), Markets: generated(30)})
+		pools = append(pools, Pool{Region: s.Region, Kind: s.Kind, Family: s.Kind == "all", From: public.ShavediceFrom, Milli: s.Milli(), Markets: generated(30)})
 	}
 	return pools
 }

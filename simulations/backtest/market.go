@@ -80,7 +80,7 @@ func MarketOf(quotes []Quote, currency string, overhead domain.Decimal) (Market,
 			}
 		case domain.OfferReserved, domain.OfferCapacityBlock:
 			t := Term{
-				ID: o.Market.Provider + " " + o.Offer, Months: int(o.TermMonths), Lead: (int(o.LeadTimeHours) + 729) / 730,
+				ID: o.Market.Provider + " " + o.Offer, Seller: o.Market.Provider, Months: int(o.TermMonths), Lead: (int(o.LeadTimeHours) + 729) / 730,
 				Guaranteed: o.GuaranteesCapacity, Upfront: o.Upfront, Hourly: o.Hourly,
 				Max: int(min(o.MaxUnits, procurement.MaxUnits)), Synthetic: synthetic, Since: o.Since,
 			}

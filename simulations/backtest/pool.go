@@ -12,6 +12,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/baseline"
 )
@@ -284,7 +285,7 @@ func (t *test) run(ctx context.Context, tell func()) error {
 			return err
 		}
 		history := t.seen(m)
-		if err := t.plan(m, history); err != nil {
+		if err := t.plan(ctx, m, history); err != nil {
 			return fmt.Errorf("plan of %s: %w", month(t.months[m].From), err)
 		}
 		past := make([]int, 0, 60*24)
@@ -340,57 +341,114 @@ func (t *test) holds(bought []procurement.Purchase, m int) bool {
 	return slices.ContainsFunc(bought, func(b procurement.Purchase) bool { return m < b.Epoch+t.terms[b.Offer].Months })
 }
 
-// plan decides a month by the plan.
-func (t *test) plan(m int, history []int64) error {
+// plan decides a month by the plan: what package plan orders at that time, of what was known then.
+func (t *test) plan(ctx context.Context, m int, history []int64) error {
 	span := following(t.months[m].From, t.q.Horizon)
 	hours := int((span[len(span)-1].To - span[0].From) / domain.Hour)
 	if len(history) == 0 {
 		t.unseen(errors.New("no demand was known"))
 		return nil
 	}
-	question := &forecast.Question{
-		From: t.pool.From, History: history, Weeks: min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week),
-	}
+	observed := &plan.Observed{From: t.pool.From, Milli: history}
 	if t.pool.Changes != nil {
-		question.Changes = forecast.Shifts(t.pool.From, history, t.pool.Changes[m])
+		observed.Changes = forecast.Shifts(t.pool.From, history, t.pool.Changes[m])
 	}
-	f, err := forecast.Make(question)
-	if err != nil {
+	var err error
+	if observed.Made, err = forecast.Make(&forecast.Question{
+		From: observed.From, History: observed.Milli, Changes: observed.Changes,
+		Weeks: min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week),
+	}); err != nil {
 		t.unseen(err)
 		return nil
 	}
-	t.rate(m, history, f)
-	draws, err := f.Scenarios(&forecast.Spread{Hours: hours, Count: t.q.Scenarios, Growth: t.q.Growth},
-		t.q.Draws(uint64(t.index)*MaxMonths+uint64(m)))
-	if err != nil {
-		return err
-	}
-	cases := make([][]procurement.Case, len(span))
-	for i := range span {
-		for _, d := range draws {
-			cases[i] = append(cases[i], procurement.Case{
-				Demand:    procurement.Steps(units(between(d, t.months[m].From, span[i]))),
-				SpotUnits: procurement.Unlimited,
-			})
-		}
-	}
+	t.rate(m, history, observed.Made)
 	for i := range t.sets {
 		s := &t.sets[i]
-		p, of, err := t.ahead(m, s, 0, s.salvage)
+		bought, left, err := plan.Orders(ctx, t.question(m, s, observed), nil)
 		if err != nil {
 			return err
 		}
-		p.Weights = slices.Repeat([]int{1}, len(draws))
-		for k := range p.Epochs {
-			p.Epochs[k].Cases = cases[k]
+		if len(left) > 0 {
+			if i == 0 {
+				t.unseen(errors.New(left[0].Reason))
+			}
+			continue
 		}
-		solved, err := procurement.Solve(p)
-		if err != nil {
-			return err
+		for _, o := range bought {
+			k := slices.IndexFunc(t.terms, func(x Term) bool { return o.Offer == plan.OfferName(o.Pool, t.offer(&x)) })
+			t.decide(m, s, 0, []int{k}, []procurement.Purchase{{Epoch: o.Month, Units: o.Units}})
 		}
-		t.decide(m, s, 0, of, solved.Purchases)
 	}
 	return nil
+}
+
+// question is what the plan of a month is asked: the pool with what is for sale and what it holds
+// then. Amounts are nominal.
+func (t *test) question(m int, s *set, observed *plan.Observed) *plan.Question {
+	market, at := &t.pool.Markets[m], t.months[m].From
+	p := plan.Pool{
+		Region: t.pool.Region, Kind: t.pool.Kind, Unit: "vm", Observed: observed,
+		Series:    []plan.Series{{Source: "demand", From: observed.From, Milli: observed.Milli}},
+		SpotShare: decimal.New(int64(t.pool.SpotPermille), -3),
+	}
+	sold := func(kind domain.OfferKind, hourly domain.Decimal) domain.OfferQuoted {
+		return domain.OfferQuoted{
+			Market: domain.Market{Provider: supplier(market.Seller), Region: p.Region}, Offer: string(kind), SKU: p.Kind, Kind: kind,
+			GPUCount: 1, Currency: t.q.Currency, Hourly: hourly,
+		}
+	}
+	p.Offers = append(p.Offers, sold(domain.OfferOnDemand, market.OnDemand.Hourly))
+	if market.Spot != nil {
+		p.Offers = append(p.Offers, sold(domain.OfferSpot, market.Spot.Hourly)) // including its overhead
+	}
+	for i := range market.Terms {
+		x := &market.Terms[i]
+		o := t.offer(x)
+		o.Upfront, o.Hourly, o.MaxUnits = x.Upfront, x.Hourly, uint32(x.Max)
+		o.LeadTimeHours = uint32((following(at, x.Lead+1)[x.Lead].From - at) / domain.Hour)
+		p.Offers = append(p.Offers, *o)
+	}
+	if market.Quota != procurement.Unlimited {
+		p.Quotas = append(p.Quotas, plan.Quota{Provider: supplier(market.Seller), GPUs: uint64(market.Quota)})
+	}
+	q := &plan.Question{
+		At: at, Draws: func(uint64) func() uint64 { return t.q.Draws(uint64(m)) }, Pools: []plan.Pool{p},
+		Assumptions: plan.Assumptions{
+			Months: len(t.horizon(m, s)), Weeks: 4, MonthlyGrowth: t.q.Growth, Salvage: s.salvage, ShortageFactor: t.q.Shortage,
+			Currency: t.q.Currency, Demand: plan.Forecast, Scenarios: t.q.Scenarios, Life: t.q.Life,
+		},
+	}
+	if t.pool.Family {
+		q.Assumptions.Life = 0
+	}
+	hold := func(units int, guaranteed bool, span domain.Interval) {
+		q.Held = append(q.Held, plan.Held{
+			Commitment: fmt.Sprintf("held %d", len(q.Held)+1), Provider: supplier(market.Seller), Region: p.Region,
+			Kind: domain.OfferReserved, SKU: p.Kind, GPUs: 1, Units: units, Guaranteed: guaranteed, Term: span,
+			Hourly: domain.Money{Currency: t.q.Currency}, Upfront: domain.Money{Currency: t.q.Currency},
+		})
+	}
+	for _, h := range t.pool.Held {
+		hold(h.Units, h.Guaranteed, h.Span)
+	}
+	for _, b := range s.bought[0] {
+		x := &t.terms[b.Offer]
+		term := following(t.months[0].From, b.Epoch+x.Months)
+		hold(b.Units, x.Guaranteed, domain.Interval{From: term[b.Epoch].From, To: term[len(term)-1].To})
+	}
+	return q
+}
+
+// supplier names a supplier. Generated prices have none.
+func supplier(name string) string { return cmp.Or(name, "any supplier") }
+
+// offer names a term as an offer.
+func (t *test) offer(x *Term) *domain.OfferQuoted {
+	return &domain.OfferQuoted{
+		Market: domain.Market{Provider: supplier(x.Seller), Region: t.pool.Region}, Offer: x.ID, SKU: t.pool.Kind,
+		Kind: domain.OfferReserved, GPUCount: 1, Currency: t.q.Currency, TermMonths: uint32(x.Months),
+		GuaranteesCapacity: x.Guaranteed,
+	}
 }
 
 // unseen records a month without a forecast, in which the plan buys nothing.

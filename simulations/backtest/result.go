@@ -11,6 +11,8 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/instance"
+	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement"
 )
 
@@ -23,7 +25,8 @@ type Result struct {
 	// The inputs.
 	Horizon   int            `json:"horizon_months"`
 	Scenarios int            `json:"scenarios"`
-	Growth    string         `json:"growth"`
+	Growth    domain.Decimal `json:"monthly_growth"`
+	Life      int            `json:"life_months"`
 	Salvage   domain.Decimal `json:"salvage"` // the terminal rule
 	Shortage  domain.Decimal `json:"shortage_factor"`
 	// PlanSalvage is the salvage share that plans assume beyond their horizon.
@@ -149,14 +152,11 @@ func money(nano *big.Int) domain.Decimal { return decimal.NewFromBigInt(nano, -9
 // result adds up the pools.
 func (q *Question) result(months []domain.Interval, tests []*test) *Result {
 	out := &Result{
-		Methods: []string{Method, forecast.Method, procurement.Method},
+		Methods: append([]string{Method, plan.Method, forecast.Method}, instance.Methods()...),
 		Period:  domain.Interval{From: q.From, To: q.To}, Months: len(months), Currency: q.Currency,
 		Horizon: q.Horizon, Scenarios: q.Scenarios, Salvage: q.Salvage, PlanSalvage: q.PlanSalvage,
 		Shortage: q.Shortage, Interval: intervalSays,
-		Growth: "beyond the forecast " + forecast.RandomWalk,
-	}
-	if len(q.Growth) > 0 {
-		out.Growth = "beyond the forecast the level grows as stated"
+		Growth: q.Growth, Life: q.Life,
 	}
 	regions := map[string][]*test{}
 	var names []string

@@ -67,7 +67,7 @@ func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.Excluded,
 				addDemand(q.Pools[n-1].Milli, h.Milli)
 				continue
 			}
-			p.Kind = "all"
+			p.Kind, p.Family = "all", true
 		}
 		q.Pools = append(q.Pools, p)
 	}

@@ -11,6 +11,7 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
+	"quartermaster/domain/forecast"
 	"quartermaster/domain/plan"
 	"quartermaster/projections/planning"
 )
@@ -24,7 +25,7 @@ type planFlags struct {
 	shortage, currency string
 	serviceLevel       string
 	demand             string
-	scenarios          int
+	scenarios, life    int
 	seed               uint64
 	secondBest         bool
 	workspace          string
@@ -37,7 +38,8 @@ func usualPlan() planFlags {
 	as := &q.Assumptions
 	return planFlags{
 		months: as.Months, weeks: as.Weeks, growth: as.MonthlyGrowth.String(), salvage: as.Salvage.String(), overhead: as.SpotOverhead.String(),
-		shortage: as.ShortageFactor.String(), currency: as.Currency, demand: app.RepeatDemand, scenarios: 12, seed: 1, workspace: q.Workspace,
+		shortage: as.ShortageFactor.String(), currency: as.Currency, demand: app.RepeatDemand, scenarios: 12, seed: 1,
+		life: forecast.Life, workspace: q.Workspace,
 	}
 }
 
@@ -58,7 +60,8 @@ quota.
 With a forecast, purchases are chosen before it is known which scenario occurs, and the plan
 minimises expected cost, with the same kind of proof. Pools are correlated: a scenario repeats the
 forecast errors that all pools had in the same past weeks. Beyond 13 weeks demand grows by --growth
-in every scenario.
+in every scenario. A machine type's demand ends at another time in each, when a successor replaces it
+(--life): the mean is that of its kind, and less is left the longer it has been seen.
 
 Amounts are net present values at the start of the horizon, which is the next month. The answer
 begins with a summary: cost, savings, coverage by commitments, exclusions with reasons, and the
@@ -127,6 +130,7 @@ excluded, nothing is recorded and the exit status is 1.`,
 	f.IntVar(&fl.scenarios, "scenarios", fl.scenarios, "with a forecast, number of equally likely scenarios")
 	f.Uint64Var(&fl.seed, "seed", fl.seed, "with a forecast, seed of the scenarios: equal seeds give equal plans")
 	f.BoolVar(&fl.secondBest, "second-best", false, "also plan without each supplier that is bought from, and without the largest purchases, and show what that costs more")
+	f.IntVar(&fl.life, "life", fl.life, "with a forecast, "+lifeFlag)
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace of the plan")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show the plan, but do not record it")
 	asOfFlag(cmd, &asOf)
@@ -144,7 +148,7 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	switch fl.demand {
 	case app.RepeatDemand:
 	case plan.Forecast:
-		as.Demand, as.Scenarios, as.Seed = fl.demand, fl.scenarios, fl.seed
+		as.Demand, as.Scenarios, as.Seed, as.Life = fl.demand, fl.scenarios, fl.seed, fl.life
 	default:
 		return as, commandline.Usagef("--demand %q: want %q or %q", fl.demand, app.RepeatDemand, plan.Forecast)
 	}
@@ -166,6 +170,9 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	}
 	return as, nil
 }
+
+// lifeFlag describes the mean life of a machine type.
+const lifeFlag = "mean months until a successor replaces a machine type and its demand ends; 0: it never ends"
 
 // shareFlag reads a share, as 0.05 or as 5%.
 func shareFlag(text string) (domain.Decimal, error) {

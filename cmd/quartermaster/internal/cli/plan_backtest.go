@@ -26,7 +26,7 @@ import (
 type backtestFlags struct {
 	app.BacktestQuery
 	from, to                               string
-	months, scenarios                      int
+	months, scenarios, life                int
 	growth, salvage, planSalvage, overhead string
 	shortage, spotShare, currency          string
 	seed                                   uint64
@@ -60,7 +60,7 @@ purchase's cost beyond the last month is not charged. Amounts are nominal. Low a
 bootstrap interval of regret over pools, each against its own foresight. A single pool has no
 interval, and below ten pools it says little.
 
-The plan under test is "plan --demand forecast" with --plan-salvage. The default is 1; "plan" itself
+The plan under test is what "plan --demand forecast" advises, with --plan-salvage. The default is 1; "plan" itself
 uses 0.5. --plan-salvage 0.5 tests the more cautious plan.
 
 Results depend on the terminal rule, so regret is also shown for a salvage of 0, 0.5 and 1. The
@@ -75,7 +75,7 @@ the price now known for that month is used, else the next quote of the offer. Su
 marked as synthetic.
 
 With --group region all kinds of a region form one pool, like a commitment that floats over machine
-types (a spend commitment).`,
+types (a spend commitment). Such a pool is not replaced by a successor (--life).`,
 		Example: "  quartermaster plan backtest --from 2025-06 --to 2026-06\n" +
 			"  quartermaster plan backtest --demand shavedice_regions_1_2.csv.gz --group region --chart regret.svg\n" +
 			"  quartermaster plan backtest --demand demand.csv --prices offers.csv --salvage 0.5 --table regret.csv -o json",
@@ -90,7 +90,8 @@ types (a spend commitment).`,
 	f.StringVar(&fl.Group, "group", "kind", "form pools by \"kind\", or of all kinds of a \"region\"")
 	f.IntVar(&fl.months, "months", 36, "horizon of each plan, in months")
 	f.IntVar(&fl.scenarios, "scenarios", 16, "demand scenarios in each plan")
-	f.StringVar(&fl.growth, "growth", "", "monthly growth beyond 13 weeks, one or more equally likely values, for example -0.02,0,0.03 or -2%,0,3% (default a random walk without drift)")
+	f.StringVar(&fl.growth, "growth", "0", "monthly growth beyond 13 weeks, as in \"plan\"")
+	f.IntVar(&fl.life, "life", forecast.Life, lifeFlag)
 	f.StringVar(&fl.salvage, "salvage", "1", "terminal rule: share of the cost beyond the last month that is not charged, 0 to 1")
 	f.StringVar(&fl.planSalvage, "plan-salvage", "1", "the same share, as assumed by plans that do not know the end; with less than 1 they buy earlier than needed")
 	f.StringVar(&fl.overhead, "spot-overhead", "0.05", "share of spot time lost to interruptions")
@@ -126,7 +127,6 @@ func (fl *backtestFlags) question() (*app.BacktestQuery, error) {
 		Currency: fl.currency, Horizon: fl.months, Scenarios: fl.scenarios, Workers: runtime.GOMAXPROCS(0),
 		Draws: func(stream uint64) func() uint64 { return rand.NewPCG(fl.seed, stream).Uint64 },
 	}
-	one := decimal.NewFromInt(1)
 	for _, n := range []struct {
 		flag, text string
 		into       *domain.Decimal
@@ -150,16 +150,11 @@ func (fl *backtestFlags) question() (*app.BacktestQuery, error) {
 	if fl.Prices != "" && fl.File == "" {
 		return nil, commandline.Usagef("--prices needs --demand; the log has its own offers")
 	}
-	if fl.growth != "" {
-		for text := range strings.SplitSeq(fl.growth, ",") {
-			d, err := shareFlag(text)
-			if err != nil || d.LessThan(one.Neg()) || d.GreaterThan(one) {
-				return nil, commandline.Usagef("--growth %q: %q is not a monthly growth from -1 to 1 such as 0.02 or 2%%", fl.growth, text)
-			}
-			factor := one.Add(d)
-			q.Growth = append(q.Growth, forecast.Growth{Weight: 1, Quarterly: factor.Mul(factor).Mul(factor).Shift(6).Round(0).IntPart()})
-		}
+	growth, err := shareFlag(fl.growth)
+	if err != nil {
+		return nil, commandline.Usagef("--growth %q is not a number such as 0.05 or 5%%", fl.growth)
 	}
+	q.Growth, q.Life = growth, fl.life
 	for _, n := range []struct {
 		flag, text string
 		into       *domain.Instant
@@ -217,7 +212,8 @@ func (a *Program) showBacktest(r *app.Backtested, fl *backtestFlags) error {
 		}
 	}
 	a.showScores("forecasts of the plan, first four weeks of each", scores)
-	fmt.Fprintf(a.out, "\nlow and high: %s\nthe plan: %d scenarios over %d months; %s\n", r.Interval, r.Scenarios, r.Horizon, r.Growth)
+	fmt.Fprintf(a.out, "\nlow and high: %s\nthe plan: %d scenarios over %d months; beyond %d weeks demand grows by %s a month; a machine type lasts %d months on average\n",
+		r.Interval, r.Scenarios, r.Horizon, forecast.MaxHorizon, percent(r.Growth), r.Life)
 	for i := range r.Pools {
 		p := &r.Pools[i]
 		for _, x := range p.Prices {

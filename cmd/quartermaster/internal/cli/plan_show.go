@@ -29,6 +29,9 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 	demand := fmt.Sprintf("the last %d weeks of demand repeat and grow by %s a month", as.Weeks, percent(as.MonthlyGrowth))
 	if as.Demand == plan.Forecast {
 		demand = fmt.Sprintf("demand is forecast in %d equally likely scenarios (seed %d) and beyond %d weeks grows by %s a month", as.Scenarios, as.Seed, forecast.MaxHorizon, percent(as.MonthlyGrowth))
+		if as.Life > 0 {
+			demand += fmt.Sprintf("; a successor replaces a machine type after %d months on average", as.Life)
+		}
 	}
 	fmt.Fprintf(a.out, "assumptions: %s; discount rate %s a year; %s of a purchase's cost beyond the horizon is credited; %s of spot time is lost; an unserved hour costs %s times on-demand. Amounts are net present values in %s\n",
 		demand, percent(as.AnnualRate), percent(as.Salvage), percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
