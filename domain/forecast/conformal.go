@@ -26,6 +26,14 @@ func (w *window) errors(past []tried, candidate int) []path {
 	return out
 }
 
+// begun is the number of the oldest origins with hardly any demand yet. That nothing was forecast right
+// says nothing of what began since.
+func (w *window) begun(past []tried) int {
+	return max(0, slices.IndexFunc(past, func(t tried) bool {
+		return mean(w.value[max(0, t.at-4*Week):t.at]) >= w.floor()/10
+	}))
+}
+
 // near is the number of hours in a bucket of the first week.
 const near = 24
 
@@ -52,17 +60,17 @@ func (f *Forecast) quantiles(weeks int) {
 		f.Quantiles[i] = make([]int64, hours)
 	}
 	var seen []float64 // errors of the last bucket that had any, sorted
-	seenAt := 1.0
+	seenAt, seenFrom := 1.0, 1
 	for _, b := range buckets(hours) {
 		errors, origins := f.errorsWithin(b)
 		scale, middle := 1.0, float64(b[0]+b[1])/2
 		if origins >= 2 || seen == nil {
-			seen, seenAt = errors, middle
+			seen, seenAt, seenFrom = errors, middle, max(1, origins)
 		} else {
 			scale = math.Sqrt(middle / seenAt)
 		}
 		for i, l := range f.Levels {
-			r := float64(quantile(seen, float64(l)/1000) * scale)
+			r := float64(quantile(seen, outward(float64(l)/1000, seenFrom)) * scale)
 			for h := b[0]; h < b[1]; h++ {
 				f.Quantiles[i][h] = milli(f.base[h] + float64(r*max(f.base[h], f.floor)) + f.shift[h])
 			}
@@ -70,10 +78,22 @@ func (f *Forecast) quantiles(weeks int) {
 	}
 }
 
+// outward moves a level away from the median where errors are from fewer origins than a year has.
+// The hours of an origin err together, so the correction for few samples, which conformal prediction
+// makes by their number, is by the number of origins: half of one. With a whole one, P90 was above
+// 90% in the first weeks. TestCoverage of the backtest shows the coverage.
+func outward(level float64, from int) float64 {
+	by := max(0, 1/float64(from)-1.0/origins) / 2
+	if level > 0.5 {
+		return min(1, level+float64(level*by))
+	}
+	return max(0, level-float64((1-level)*by))
+}
+
 // errorsWithin returns the sorted errors of the origins that observed a whole bucket, and the
 // number of those origins.
 func (f *Forecast) errorsWithin(b [2]int) (errors []float64, origins int) {
-	for _, p := range f.paths {
+	for _, p := range f.paths[f.begun:] {
 		if len(p) < b[1] {
 			continue
 		}

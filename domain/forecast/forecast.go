@@ -109,7 +109,8 @@ type Forecast struct {
 	ObservedTo domain.Instant    `json:"observed_to"`
 	Gaps       []domain.Interval `json:"gaps"` // the longest, ten at most
 
-	paths   []path    // of past errors, for scenarios
+	paths   []path    // of past errors
+	begun   int       // the first of them after demand began: quantiles come from these
 	base    []float64 // Point without changes
 	floor   float64
 	shift   []float64 // increase by changes, by hour of the forecast
@@ -162,8 +163,8 @@ func Make(q *Question) (*Forecast, error) {
 	for h := range f.Point {
 		f.Point[h] = milli(f.base[h] + f.shift[h])
 	}
-	f.paths = w.errors(past, best)
-	f.Origins = len(f.paths)
+	f.paths, f.begun = w.errors(past, best), w.begun(past)
+	f.Origins = len(f.paths) - f.begun
 	f.quantiles(q.Weeks)
 	f.age = ageOf(q.History)
 	return f, nil

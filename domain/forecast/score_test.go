@@ -24,7 +24,7 @@ func float(d domain.Decimal) float64 {
 func TestScore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		history := make([]int64, (8+d.IntN(4))*forecast.Week)
+		history := make([]int64, (30+d.IntN(4))*forecast.Week)
 		for h := range history {
 			history[h] = 1000*int64(20+h%24) + d.Int64N(5000)
 		}
