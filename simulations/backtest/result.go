@@ -53,7 +53,10 @@ type Region struct {
 	Alternatives []Alternative `json:"alternatives"`
 	Least        []string      `json:"least"`
 	// Terminal is the same under every terminal rule, with the end unknown and known.
-	Terminal []Terminal     `json:"terminal_rules"`
+	Terminal []Terminal `json:"terminal_rules"`
+	// Robust compares the alternatives over the rules whose end is unknown and the one whose end is
+	// known and leaves nothing, in the order of Alternatives.
+	Robust   []Robust       `json:"over_terminal_rules"`
 	Forecast forecast.Score `json:"forecast"` // as the score of "plan forecast", of the first four weeks
 	// Synthetic is the number of pool-months, out of PoolMonths, with a price that was invented or
 	// not known then.
@@ -71,6 +74,14 @@ type Terminal struct {
 	Foresight    domain.Decimal `json:"foresight_cost"`
 	Alternatives []Alternative  `json:"alternatives"`
 	Least        []string       `json:"least"` // the cheapest alternatives
+}
+
+// Robust is how an alternative does over several terminal rules: its mean regret, and the most by which
+// its regret exceeds the least of a rule.
+type Robust struct {
+	Name   string         `json:"alternative"`
+	Mean   domain.Decimal `json:"mean_regret"`
+	Excess domain.Decimal `json:"worst_excess"`
 }
 
 // Alternative is the cost of an alternative.
@@ -174,6 +185,11 @@ func (q *Question) result(months []domain.Interval, tests []*test) *Result {
 		out.Regions = append(out.Regions, q.region(name, regions[name]))
 	}
 	out.All = q.region("", tests)
+	for _, g := range append(slices.Clone(out.Regions), out.All) {
+		if note := g.asGood(); note != "" && (g.Region != "" || len(out.Regions) > 1) {
+			out.Notes = append(out.Notes, note)
+		}
+	}
 	n := len(months) * len(tests)
 	if synthetic > 0 {
 		out.Notes = append(out.Notes,
@@ -278,7 +294,42 @@ func (q *Question) region(name string, tests []*test) Region {
 			out.Terminal = append(out.Terminal, x)
 		}
 	}
+	out.Robust = out.robust()
 	return out
+}
+
+// robust compares the alternatives over terminal rules.
+func (g *Region) robust() []Robust {
+	out := make([]Robust, len(g.Alternatives))
+	rules := int64(0)
+	for i := range g.Terminal {
+		x := &g.Terminal[i]
+		if x.EndKnown && !x.Salvage.IsZero() {
+			continue
+		}
+		rules++
+		least := slices.MinFunc(x.Alternatives, func(a, b Alternative) int { return a.Regret.Cmp(b.Regret) }).Regret
+		for k, c := range x.Alternatives {
+			out[k].Name, out[k].Mean = c.Name, out[k].Mean.Add(c.Regret)
+			out[k].Excess = decimal.Max(out[k].Excess, c.Regret.Sub(least))
+		}
+	}
+	for k := range out {
+		out[k].Mean = out[k].Mean.DivRound(decimal.NewFromInt(rules), 4)
+	}
+	return out
+}
+
+// asGood names the best alternative that needs no plan, if its mean regret over terminal rules is at
+// most a point above the plan's.
+func (g *Region) asGood() string {
+	plan := g.Robust[0]
+	best := slices.MinFunc(g.Robust[1:], func(a, b Robust) int { return a.Mean.Cmp(b.Mean) })
+	if best.Mean.Sub(plan.Mean).GreaterThan(decimal.New(1, -2)) {
+		return ""
+	}
+	return fmt.Sprintf("%s does as well as the plan in %s, and needs none: its mean regret over the terminal rules is %s%%, "+
+		"the plan's %s%%", best.Name, cmp.Or(g.Region, "all regions"), best.Mean.Shift(2), plan.Mean.Shift(2))
 }
 
 // alternatives returns the costs of the alternatives over pools, from the given books.

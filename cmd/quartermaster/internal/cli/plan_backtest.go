@@ -66,7 +66,9 @@ uses 0.5. --plan-salvage 0.5 tests the more cautious plan.
 Results depend on the terminal rule, so regret is also shown for a salvage of 0, 0.5 and 1. The
 advice does not know the end: alternatives buy the same under every rule and are only charged
 differently. "End known" shows the cost of each alternative if it knows the end and the rule at
-each decision and uses them.
+each decision and uses them. Mean is the mean regret over the rules whose end is unknown and that
+whose end is known and leaves nothing. Excess is the most by which an alternative is above the least
+of one of these rules. Where a rule that needs no plan does as well, a note says so.
 
 Demand and prices come from the log or from files: --demand with the columns of "import demand",
 --prices with those of "import prices". Without prices, generated prices are used: on-demand at 1,
@@ -273,6 +275,7 @@ func (a *Program) showTerminal(g *backtest.Region) {
 	for i := range rules {
 		head = append(head, ruleName(&rules[i]))
 	}
+	head = append(head, "mean", "excess, points")
 	t := a.table(head...)
 	t.SetColumnConfigs(rightFrom(2, len(head)))
 	for k := range rules[0].Alternatives {
@@ -280,7 +283,7 @@ func (a *Program) showTerminal(g *backtest.Region) {
 		for i := range rules {
 			row = append(row, percent(rules[i].Alternatives[k].Regret))
 		}
-		t.AppendRow(row)
+		t.AppendRow(append(row, percent(g.Robust[k].Mean), g.Robust[k].Excess.Shift(2).String()))
 	}
 	row := table.Row{"least"}
 	for i := range rules {
