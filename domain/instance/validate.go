@@ -26,6 +26,8 @@ const (
 	maxPermille  = 1_000_000
 	maxWeight    = 1_000_000
 	maxPast      = 24 * 3660
+	// maxName holds a region, a kind, a provider, an offer and a zone of the log, 256 bytes each.
+	maxName = 1400
 )
 
 var (
@@ -93,11 +95,12 @@ func (v *validator) id(id, path string) {
 	switch {
 	case id == "":
 		v.fault(path, "it has no name")
-	case len(id) > 200 || !utf8.ValidString(id) || strings.TrimSpace(id) != id ||
+	case len(id) > maxName || !utf8.ValidString(id) || strings.TrimSpace(id) != id ||
 		strings.ContainsFunc(id, func(r rune) bool {
 			return r < 0x20 || r == 0x7f
 		}):
-		v.fault(path, "%q is not a valid name: use 1 to 200 bytes without control characters or surrounding space", clip(id))
+		v.fault(path, "%q is not a valid name: use 1 to %d bytes without control characters or surrounding space", clip(id),
+			maxName)
 	}
 }
 

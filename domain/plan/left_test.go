@@ -52,6 +52,21 @@ func TestOneBadPool(t *testing.T) {
 	}
 }
 
+// Names may be as long as those of events.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("x", 256)
+	p := even("2026-06-01", 10)
+	p.Region, p.Kind = long, long
+	p.Offers = append(p.Offers, sold(long, domain.OfferReserved, "6", 1, func(o *domain.OfferQuoted) { o.Market.Provider, o.Zone = long, long }))
+	q := over(1, p)
+	q.Held = []Held{held("2026-01-01", "2027-01-01")}
+	q.Held[0].Commitment, q.Held[0].Region, q.Held[0].GPUModel, q.Held[0].Units = long, long, long, 1
+	got := one(t, q)
+	if bought(got) != "9 "+long+" from 06-01 to 07-01" || got.Purchases[0].Zone != long {
+		t.Errorf("bought %s", bought(got))
+	}
+}
+
 // Nothing is bought for demand last seen nine weeks before; a series that lags by three weeks
 // continues like its last week.
 func TestStaleAndLagging(t *testing.T) {
