@@ -269,6 +269,19 @@ func TestHardBudget(t *testing.T) {
 	if len(plan.Notes) != 3 || !strings.Contains(plan.Notes[0], "euros") || !strings.Contains(plan.Notes[1], "month") || !strings.Contains(plan.Notes[2], "begins before the horizon") {
 		t.Errorf("notes %q", plan.Notes)
 	}
+	// Rules would pay for all ten ahead.
+	for _, b := range plan.Baselines {
+		if over := b.Name != "buy_nothing" && b.Name != "on_demand"; slices.Contains(b.Broken, "budget june") != over {
+			t.Errorf("%s breaks %q", b.Name, b.Broken)
+		}
+	}
+	// What costs less, because it exceeds the budget, is no saving that is missed.
+	low := *q
+	low.Budgets = slices.Clone(q.Budgets)
+	low.Budgets[2].Amount.Amount = dec("50000")
+	if s := compute(t, &low).Summary().Savings; !slices.Equal(s[0].Broken, []string{"budget june"}) || !s[0].Amount.IsNegative() || s[2].Broken != nil {
+		t.Errorf("savings %+v", s)
+	}
 	// One budget couples pools that share nothing else.
 	other := even("2026-06-01", 1)
 	other.Kind = "L"

@@ -470,4 +470,6 @@ type Baseline struct {
 	Cost    domain.Decimal `json:"cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"`
 	Nominal domain.Decimal `json:"nominal_cost"`
+	// Broken names the hard budgets that the rule exceeds. Rules ignore them, so it is not comparable then.
+	Broken []string `json:"does_not_keep,omitempty"`
 }

@@ -92,6 +92,11 @@ func (c *composer) present(x *solved, p *Plan, into map[*candidate]*PoolPlan) er
 		}
 		y := &p.Baselines[at]
 		y.Cost, y.Penalty, y.Nominal = y.Cost.Add(b.Cost), y.Penalty.Add(b.Penalty), y.Nominal.Add(b.Nominal)
+		for _, x := range b.Broken {
+			if !slices.Contains(y.Broken, x.Bound) {
+				y.Broken = append(y.Broken, x.Bound)
+			}
+		}
 	}
 	c.sensitivity(x, p)
 	c.spending(x, p)

@@ -57,6 +57,8 @@ type Saving struct {
 	// Percent is Amount in percent of Cost, rounded to two places, half away from zero; null if
 	// Cost is 0.
 	Percent *domain.Decimal `json:"percent"`
+	// Broken names the hard budgets that the alternative exceeds, and the plan keeps.
+	Broken []string `json:"does_not_keep,omitempty"`
 }
 
 // Excluded is what a plan leaves out for one reason.
@@ -151,15 +153,21 @@ func (p *Plan) poolName(region, kind string) string { return strings.TrimSpace(r
 
 // savings compares the plan with the alternatives.
 func (p *Plan) savings() []Saving {
-	saving := func(against string, cost domain.Decimal) Saving {
+	saving := func(against string, cost domain.Decimal, broken []string) Saving {
 		amount := cost.Sub(p.Total.Cost)
-		return Saving{against, cost, amount, percentOf(amount, cost)}
+		return Saving{against, cost, amount, percentOf(amount, cost), broken}
 	}
-	out := []Saving{saving(BuyNothing, p.Total.Current)}
-	if i := slices.IndexFunc(p.Baselines, func(c Baseline) bool { return c.Name == "on_demand" }); i >= 0 {
-		out = append(out, saving(UnderQuota, p.Baselines[i].Cost))
+	rule := func(name string) *Baseline {
+		if i := slices.IndexFunc(p.Baselines, func(c Baseline) bool { return c.Name == name }); i >= 0 {
+			return &p.Baselines[i]
+		}
+		return &Baseline{}
 	}
-	return append(out, saving(WithoutQuota, p.Total.OnDemand))
+	out := []Saving{saving(BuyNothing, p.Total.Current, rule("buy_nothing").Broken)}
+	if b := rule("on_demand"); b.Name != "" {
+		out = append(out, saving(UnderQuota, b.Cost, b.Broken))
+	}
+	return append(out, saving(WithoutQuota, p.Total.OnDemand, nil))
 }
 
 // exclude adds an item to those left out for the same reason.

@@ -38,9 +38,9 @@ func TestSummaryByHand(t *testing.T) {
 		t.Errorf("coverage %s, utilization %s", s.Coverage, s.Utilization)
 	}
 	want := []Saving{
-		{BuyNothing, dec("1000"), dec("200"), decimalOf("20")},
-		{UnderQuota, dec("1600"), dec("800"), decimalOf("50")},
-		{WithoutQuota, dec("640"), dec("-160"), decimalOf("-25")},
+		{BuyNothing, dec("1000"), dec("200"), decimalOf("20"), nil},
+		{UnderQuota, dec("1600"), dec("800"), decimalOf("50"), nil},
+		{WithoutQuota, dec("640"), dec("-160"), decimalOf("-25"), nil},
 	}
 	if !equalJSON(t, s.Savings, want) {
 		t.Errorf("savings %+v", s.Savings)

@@ -227,6 +227,11 @@ func (a *Program) showPlanBaselines(p *plan.Plan) {
 		t.AppendRow(table.Row{baselineName(c.Name), moneyCell(c.Cost), moneyCell(c.Penalty), moneyCell(c.Cost.Sub(p.Total.Cost))})
 	}
 	t.Render()
+	for _, c := range p.Baselines {
+		if len(c.Broken) > 0 {
+			fmt.Fprintf(a.out, "not comparable: %s exceeds %s, which the plan keeps\n", baselineName(c.Name), strings.Join(c.Broken, ", "))
+		}
+	}
 	least := "the lowest of the repeated weeks"
 	if p.Assumptions.Demand == plan.Forecast {
 		least = "the lowest-demand scenario"

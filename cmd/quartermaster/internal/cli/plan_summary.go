@@ -63,7 +63,11 @@ func savingText(x *plan.Saving, currency string) string {
 	if x.Percent != nil {
 		share = ", " + x.Percent.Abs().StringFixed(1) + "%"
 	}
-	return fmt.Sprintf("%s%s %s%s, against %s of %s %s", labelled(0, verb), money(amount), currency, share, x.Against, money(x.Cost), currency)
+	text := fmt.Sprintf("%s%s %s%s, against %s of %s %s", labelled(0, verb), money(amount), currency, share, x.Against, money(x.Cost), currency)
+	if len(x.Broken) > 0 {
+		text += ", which exceeds " + strings.Join(x.Broken, ", ")
+	}
+	return text
 }
 
 // ratioText shows a percentage, or "none" if it is undefined.
