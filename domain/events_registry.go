@@ -145,15 +145,15 @@ type PolicySet struct {
 	Pools   []CostPool        `json:"pools,omitempty"` // in the order in which they pass on their cost
 }
 
-// QuotaSet states what a workspace may hold. It is recorded and not yet enforced: plans ignore it,
-// whether Hard is set or not, and nobody is notified.
+// QuotaSet states what a workspace, with those below it, may hold. Plans count no demand beyond a hard
+// quota of nvidia.com/gpu. Of other resources, and of soft quotas, nobody is notified yet.
 type QuotaSet struct {
 	Quota         string  `json:"quota"`
 	Resource      string  `json:"resource"` // Kubernetes resource name, for example nvidia.com/gpu
 	GPUModel      string  `json:"gpu_model,omitempty"`
 	Region        string  `json:"region,omitempty"`
 	Limit         Decimal `json:"limit"`
-	Hard          bool    `json:"hard"` // meant to bind plans, where a soft one only warns; not yet enforced
+	Hard          bool    `json:"hard"` // binds plans, where a soft one only warns
 	EffectiveFrom Instant `json:"effective_from"`
 }
 

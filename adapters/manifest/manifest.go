@@ -53,7 +53,8 @@ followed by any of these lists:
   deployments, removed_deployments, maintenance, outages, usage_corrections,
   mapping_rules, methods
 
-Quotas of workspaces are recorded and not yet enforced, hard ones too. Hard budgets of
+Plans count no demand of a workspace beyond a hard quota of nvidia.com/gpu; soft quotas
+are recorded. Hard budgets of
 the root workspace bound plans from their period on. Money is "12.50 USD". A time is RFC 3339 with a zone, or a date, which means
 its midnight in UTC. A round trip is "68ms", a term "36 months", memory
 "80 GiB", a period "2026-Q3" or {from, to}. Several documents may stand in one

@@ -32,6 +32,8 @@ type history struct {
 	sources  []string
 	notes    []string
 	repeats  []string // notes on what is repeated
+	series   []Series // that it is the sum of
+	kept     *capped  // nil without limits
 }
 
 // observe returns the last weeks of a pool's demand before a time, at most a number. Its error says why
@@ -71,7 +73,7 @@ func observe(p *Pool, most int, at domain.Instant) (*history, error) {
 			staleAfter/(week*domain.Hour)),
 			"plan for an earlier time, or import newer data; if the demand has ended, nothing needs to be bought"}
 	}
-	h.sources = slices.Compact(h.sources)
+	h.sources, h.series = slices.Compact(h.sources), series
 	weeks := min(most, int((h.to-first)/domain.Hour)/week)
 	if weeks < 1 {
 		return nil, &refusal{fmt.Sprintf("at least a week of observed demand is needed, and it begins at %s and "+
@@ -180,12 +182,13 @@ func (h *history) repeat(span []domain.Interval, growth growth, f *fit) ([]int, 
 	for _, month := range span {
 		clear(units)
 		factor := growth.between(h.to, month.From)
+		demand := h.within(factor)
 		for t := month.From; t < month.To; t += domain.Hour {
-			at := int64((t-h.from)/domain.Hour) % int64(len(h.milli))
+			at := int64((t-h.from)/domain.Hour) % int64(len(demand))
 			if at < 0 {
-				at += int64(len(h.milli))
+				at += int64(len(demand))
 			}
-			milli := h.milli[at]
+			milli := demand[at]
 			u, ok := units[milli]
 			if !ok {
 				var err error

@@ -33,7 +33,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/9"
+const Method = "plan/10"
 
 // Assumptions are the inputs of a plan that were not observed.
 type Assumptions struct {
@@ -93,6 +93,8 @@ type Question struct {
 	Regions []Region
 	// Budgets are hard ones for all that is bought.
 	Budgets []Budget
+	// Limits are hard quotas of workspaces.
+	Limits []Limit
 	// FX is the value of one unit of another currency in the plan's currency. An instance of the
 	// question is in one currency; a plan leaves out what is priced in others.
 	FX map[string]domain.Decimal
@@ -150,8 +152,9 @@ func (p *Pool) inGPUs() bool { return p.Unit == "gpu" }
 
 // Series is hourly demand, running and pending.
 type Series struct {
-	Source string
-	From   domain.Instant // start of a UTC hour
+	Source    string
+	Workspace string         // "" if unknown
+	From      domain.Instant // start of a UTC hour
 	// Milli is in thousandths of a unit per hour; −1 where nothing was observed.
 	Milli []int64
 }

@@ -62,6 +62,7 @@ func (c *composer) fill(k *candidate) (err error) {
 		return err
 	}
 	h := k.seen
+	h.limit(p, c.q.Limits, k.shelf.gpus)
 	if k.fit, err = perMachine(p, k.shelf, c.region(p.Region).Country); err != nil {
 		return err
 	}
@@ -85,6 +86,9 @@ func (c *composer) fill(k *candidate) (err error) {
 	}
 	k.notes = append(k.notes, h.notes...)
 	if c.a.Demand == Forecast {
+		if h.kept != nil && h.everything() < 0 {
+			k.notes = append(k.notes, "the forecast is of the pool's demand as a whole, and so no hard quota of some of its workspaces bounds it")
+		}
 		k.notes = append(k.notes,
 			fmt.Sprintf("demand is %d scenarios of a forecast by %s, equally likely, each of the same weeks of "+
 				"past errors in all pools; beyond %d weeks its level grows as assumed",

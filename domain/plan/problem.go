@@ -243,8 +243,9 @@ func (c *composer) past(k *candidate) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.limit(k.Pool, c.q.Limits, k.shelf.gpus)
 	out := make([]int, len(h.milli))
-	for i, milli := range h.milli {
+	for i, milli := range h.within(grown) {
 		if out[i], err = k.fit.machines(milli, grown); err != nil {
 			return nil, err
 		}
@@ -254,11 +255,11 @@ func (c *composer) past(k *candidate) ([]int, error) {
 
 // low is the least demanding of the repeated weeks, week after week, without assumed growth.
 func (c *composer) low(k *candidate) ([]int, error) {
-	h := *k.seen
+	observed := k.seen.within(grown)
 	least, sum := 0, int64(math.MaxInt64)
-	for w := 0; w < len(h.milli); w += week {
+	for w := 0; w < len(observed); w += week {
 		all := int64(0)
-		for _, milli := range h.milli[w : w+week] {
+		for _, milli := range observed[w : w+week] {
 			if all += milli; all < 0 { // beyond 64 bits
 				all = math.MaxInt64
 				break
@@ -268,7 +269,7 @@ func (c *composer) low(k *candidate) ([]int, error) {
 			least, sum = w, all
 		}
 	}
-	h.milli, h.from = h.milli[least:least+week], h.from+domain.Instant(least)*domain.Hour
+	h := k.seen.week(least)
 	growth := c.growth
 	if c.a.MonthlyGrowth.IsPositive() {
 		growth = slices.Repeat([]int64{grown}, len(c.growth))

@@ -125,8 +125,13 @@ func (c *composer) cases(k *candidate) ([][]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no forecast: %w", err)
 	}
-	out := make([][]int, len(drawn))
+	out, most := make([][]int, len(drawn)), k.seen.everything()
 	for i := range drawn {
+		if most >= 0 {
+			for h := range drawn[i] {
+				drawn[i][h] = min(drawn[i][h], most)
+			}
+		}
 		if out[i], err = c.unitsOf(drawn[i], made.From, k.fit); err != nil {
 			return nil, err
 		}

@@ -72,6 +72,9 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 	if q.Budgets, err = planBudgets(view, a); err != nil {
 		return nil, err
 	}
+	if q.Limits, err = planLimits(view, a, at); err != nil {
+		return nil, err
+	}
 	declared, err := declaredNeeds(view, at)
 	if err != nil {
 		return nil, err
@@ -199,6 +202,50 @@ func planBudgets(view projections.View, a *registry.Authority) ([]plan.Budget, e
 	}
 	return out, nil
 }
+
+// planLimits returns the hard quotas of workspaces on whole GPUs, each with the workspaces below.
+func planLimits(view projections.View, a *registry.Authority, at domain.Instant) ([]plan.Limit, error) {
+	below := map[string][]string{} // workspaces by parent
+	err := view.Scan(projections.Query{Table: projections.TableWorkspaces}, func(k projections.Key, row projections.Row) error {
+		if v := row.(*projections.History).At(at); v != nil {
+			if w, ok := v.Event.(*domain.WorkspaceRegistered); ok && w.Parent != "" {
+				below[w.Parent] = append(below[w.Parent], k.ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read workspaces: %w", err)
+	}
+	var out []plan.Limit
+	err = view.Scan(projections.Query{Table: projections.TableQuotas}, func(k projections.Key, row projections.Row) error {
+		v := a.At(k, row.(*projections.History), at)
+		if v == nil {
+			return nil
+		}
+		q := v.Event.(*domain.QuotaSet)
+		if !q.Hard || q.Resource != wholeGPUs {
+			return nil
+		}
+		l := plan.Limit{ID: q.Quota, Workspaces: []string{k.Scope}, Region: q.Region, Model: market.ModelName(q.GPUModel), GPUs: q.Limit}
+		for i := 0; i < len(l.Workspaces); i++ { // the list grows; a cycle ends where a name repeats
+			for _, w := range below[l.Workspaces[i]] {
+				if !slices.Contains(l.Workspaces, w) {
+					l.Workspaces = append(l.Workspaces, w)
+				}
+			}
+		}
+		out = append(out, l)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read quotas: %w", err)
+	}
+	return out, nil
+}
+
+// wholeGPUs is the Kubernetes resource of quotas that count whole GPUs, as of NVIDIA's device plugin.
+const wholeGPUs = "nvidia.com/gpu"
 
 // need is what a deployment says of its work.
 type need struct {
@@ -350,7 +397,7 @@ func newPool(
 			last--
 		}
 		out := plan.Series{
-			Source: s.Cluster + "/" + s.Pool, From: s.From + domain.Instant(first)*domain.Hour,
+			Source: s.Cluster + "/" + s.Pool, Workspace: s.Workspace, From: s.From + domain.Instant(first)*domain.Hour,
 			Milli: make([]int64, last+1-first),
 		}
 		total := uint64(0)

@@ -553,8 +553,8 @@ func (x *CostPool) GetShares() []*WorkspaceWeight {
 	return nil
 }
 
-// QuotaSet states how much of a resource a workspace may hold. It is recorded but not yet
-// enforced: no plan observes it, even if it is hard, and nobody is notified.
+// QuotaSet states how much of a resource a workspace, with those below it, may hold. Plans count no
+// demand beyond a hard quota of nvidia.com/gpu; nobody is notified yet.
 type QuotaSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Quota string                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`

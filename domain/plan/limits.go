@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/shopspring/decimal"
+
+	"quartermaster/domain"
+)
+
+// Limit is a hard quota: what some workspaces together may hold of GPUs. Demand beyond it is not
+// planned for. One that spans several pools bounds each of them by itself.
+type Limit struct {
+	ID         string
+	Workspaces []string // that of the quota, and those below it
+	Region     string   // "": every region
+	Model      string   // GPU model; "": every model
+	GPUs       domain.Decimal
+}
+
+// capped is the demand of workspaces under limits, beside the rest of a pool's demand.
+type capped struct {
+	parts [][]int64 // thousandths of a unit by hour, of each workspace
+	caps  []bound   // those of few workspaces before those of many
+}
+
+// bound is a limit of the sum of parts, in thousandths of a unit.
+type bound struct {
+	parts []int
+	most  int64
+}
+
+// limit applies the limits of a pool to its observed demand. gpus are those of a machine.
+func (h *history) limit(p *Pool, limits []Limit, gpus int) {
+	if h.kept != nil || len(limits) == 0 {
+		return
+	}
+	var names []string
+	for i := range p.Series {
+		names = append(names, p.Series[i].Workspace)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	x := &capped{}
+	limits = slices.Clone(limits)
+	slices.SortFunc(limits, func(a, b Limit) int {
+		return cmp.Or(cmp.Compare(len(a.Workspaces), len(b.Workspaces)), cmp.Compare(a.ID, b.ID), a.GPUs.Cmp(b.GPUs))
+	})
+	for i := range limits {
+		l := &limits[i]
+		if l.Region != "" && l.Region != p.Region || l.Model != "" && l.Model != p.model() {
+			continue
+		}
+		most := l.GPUs
+		if !p.inGPUs() {
+			if gpus == 0 {
+				continue
+			}
+			most = most.Div(decimal.NewFromInt(int64(gpus))).Truncate(0)
+		}
+		b := bound{most: clampedDecimal(most.Shift(3))}
+		for j, name := range names {
+			if slices.Contains(l.Workspaces, name) {
+				b.parts = append(b.parts, j)
+			}
+		}
+		if len(b.parts) == 0 {
+			continue
+		}
+		x.caps = append(x.caps, b)
+		h.notes = append(h.notes, fmt.Sprintf("the hard quota %s lets %s hold %s GPUs: demand beyond that is not planned for",
+			l.ID, listed(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !slices.Contains(l.Workspaces, n) })), l.GPUs))
+	}
+	if len(x.caps) == 0 {
+		return
+	}
+	x.parts = make([][]int64, len(names))
+	for j, name := range names {
+		x.parts[j] = make([]int64, len(h.milli))
+		for i := range h.series {
+			if s := &h.series[i]; s.Workspace == name {
+				s.addTo(x.parts[j], h.from)
+			}
+		}
+	}
+	h.kept = x
+}
+
+// within is the demand in each hour that limits allow, before a growth by factor.
+func (h *history) within(factor int64) []int64 {
+	if h.kept == nil {
+		return h.milli
+	}
+	out := make([]int64, len(h.milli))
+	value := make([]int64, len(h.kept.parts))
+	for at := range out {
+		for j := range value {
+			value[j] = h.kept.parts[j][at]
+		}
+		for _, b := range h.kept.caps {
+			high, low := bits.Mul64(uint64(b.most), grown)
+			left := int64(0)
+			if high >= uint64(factor) {
+				continue // beyond 64 bits
+			}
+			if q, _ := bits.Div64(high, low, uint64(factor)); q < 1<<62 {
+				left = int64(q)
+			} else {
+				continue
+			}
+			for _, j := range b.parts {
+				value[j] = min(value[j], left)
+				left -= value[j]
+			}
+		}
+		for _, v := range value {
+			if out[at] += v; out[at] < 0 {
+				out[at] = 1<<63 - 1
+			}
+		}
+	}
+	return out
+}
+
+// everything is the least limit that bounds all demand of a pool, −1 if none does.
+func (h *history) everything() int64 {
+	most := int64(-1)
+	if h.kept != nil {
+		for _, b := range h.kept.caps {
+			if len(b.parts) == len(h.kept.parts) && (most < 0 || b.most < most) {
+				most = b.most
+			}
+		}
+	}
+	return most
+}
+
+// week is the history of one week of it.
+func (h *history) week(from int) *history {
+	out := *h
+	out.milli, out.from = h.milli[from:from+week], h.from+domain.Instant(from)*domain.Hour
+	if h.kept != nil {
+		out.kept = &capped{caps: h.kept.caps}
+		for _, p := range h.kept.parts {
+			out.kept.parts = append(out.kept.parts, p[from:from+week])
+		}
+	}
+	return &out
+}
+
+// model is the GPU model of a pool, "" if it is not known.
+func (p *Pool) model() string {
+	if p.inGPUs() {
+		return p.Kind
+	}
+	for i := range p.Offers {
+		if p.Offers[i].GPUModel != "" {
+			return p.Offers[i].GPUModel
+		}
+	}
+	return ""
+}
+
+func clampedDecimal(d domain.Decimal) int64 {
+	d = decimal.Max(decimal.Zero, decimal.Min(d, decimal.New(1, 15)))
+	return d.IntPart()
+}
