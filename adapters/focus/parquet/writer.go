@@ -32,7 +32,8 @@ const (
 type Writer struct {
 	file    *parquet.GenericWriter[any]
 	columns []pen
-	rows    int // so far
+	last    []string // the row before
+	rows    int      // so far
 	batched int
 	err     error
 }
@@ -41,17 +42,16 @@ type Writer struct {
 type pen struct {
 	tabular.Column
 	at     int
-	last   string // the value of the row before
-	value  parquet.Value
-	run    int // rows with the value that are not in values yet
-	values []parquet.Value
-	bytes  []byte // of the values
-	from   int    // of the last one in bytes
+	value  parquet.Value   // of the last row
+	values []parquet.Value // of the batch, without the last rows that have value
+	same   []parquet.Value // many times value, for batches in which it does not change; empty if it is not
+	bytes  []byte          // of the values
+	from   int             // of the last one in bytes
 }
 
 // NewWriter returns a Writer to w.
 func NewWriter(w io.Writer, columns []tabular.Column) *Writer {
-	p := &Writer{columns: make([]pen, len(columns))}
+	p := &Writer{columns: make([]pen, len(columns)), last: make([]string, len(columns))}
 	group := parquet.Group{}
 	for i, c := range columns {
 		p.columns[i] = pen{Column: c, at: i, values: make([]parquet.Value, 0, writeBatch), value: parquet.NullValue().Level(0, 0, i)}
@@ -104,17 +104,18 @@ func (w *Writer) Write(row []string) error {
 		return w.err
 	}
 	w.rows++
-	for i := range w.columns {
-		c := &w.columns[i]
-		if s := row[i]; s != c.last {
-			c.settle()
-			if why := c.set(s); why != "" {
-				w.err = &tabular.CellError{Row: w.rows, Column: c.Name, Reason: why}
-				return w.err
-			}
-			c.last = s
+	for i := range w.last {
+		s := row[i]
+		if s == w.last[i] {
+			continue
 		}
-		c.run++
+		c := &w.columns[i]
+		c.settle(w.batched)
+		if why := c.set(s); why != "" {
+			w.err = &tabular.CellError{Row: w.rows, Column: c.Name, Reason: why}
+			return w.err
+		}
+		w.last[i] = s
 	}
 	if w.batched++; w.batched == writeBatch {
 		w.flush()
@@ -129,11 +130,12 @@ func (w *Writer) flush() {
 	writers := w.file.ColumnWriters()
 	for i := range w.columns {
 		c := &w.columns[i]
-		c.settle()
-		if _, err := writers[i].WriteRowValues(c.values); err != nil && w.err == nil {
+		if _, err := writers[i].WriteRowValues(c.batch(w.batched)); err != nil && w.err == nil {
 			w.err = fmt.Errorf("write Parquet: column %s: %w", c.Name, err)
 		}
-		c.values = c.values[:0]
+		if c.values = c.values[:0]; c.from > 0 {
+			c.same = c.same[:0] // its bytes move
+		}
 		c.bytes = append(c.bytes[:0], c.bytes[c.from:]...) // the next row may have the last value too
 		c.from = 0
 		c.point()
@@ -141,12 +143,23 @@ func (w *Writer) flush() {
 	w.batched = 0
 }
 
-// settle adds the rows of the run to values.
-func (c *pen) settle() {
-	for range c.run {
+// batch returns the values of a batch of so many rows.
+func (c *pen) batch(rows int) []parquet.Value {
+	if len(c.values) > 0 {
+		c.settle(rows)
+		return c.values
+	}
+	for len(c.same) < rows {
+		c.same = append(c.same, c.value)
+	}
+	return c.same[:rows]
+}
+
+// settle adds the last value to values until they are those of so many rows.
+func (c *pen) settle(rows int) {
+	for len(c.values) < rows {
 		c.values = append(c.values, c.value)
 	}
-	c.run = 0
 }
 
 // point lets a value that has bytes point to those of the last value.
@@ -162,6 +175,7 @@ func (c *pen) point() {
 
 // set sets the value to that of a text. It returns why it cannot.
 func (c *pen) set(s string) (why string) {
+	c.same = c.same[:0]
 	if s == "" {
 		c.value = parquet.NullValue().Level(0, 0, c.at)
 		return ""

@@ -159,3 +159,41 @@ func TestWriterRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Values that repeat for any number of rows, across the batches in which they are written, are read back.
+func TestWriterOfRuns(t *testing.T) {
+	periods := []int{1, 2, 3, 63, 64, 65, 128, 130, 1000}
+	var columns []tabular.Column
+	for _, p := range periods {
+		columns = append(columns,
+			tabular.Column{Name: fmt.Sprint("text", p)},
+			tabular.Column{Name: fmt.Sprint("decimal", p), Kind: tabular.Decimals},
+			tabular.Column{Name: fmt.Sprint("null", p)})
+	}
+	var rows [][]string
+	var b bytes.Buffer
+	w := parquet.NewWriter(&b, columns)
+	for i := range 700 {
+		var row []string
+		for _, p := range periods {
+			null := ""
+			if i/p%2 == 1 {
+				null = "set"
+			}
+			row = append(row, fmt.Sprint("value ", i/p), fmt.Sprint(i/p), null)
+		}
+		rows = append(rows, row)
+		if err := w.Write(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, got := readBack(t, b.Bytes(), columns)
+	for i := range rows {
+		if i >= len(got) || !slices.Equal(got[i], rows[i]) {
+			t.Fatalf("row %d of %d is %q, want %q", i, len(got), got[min(i, len(got)-1)], rows[i])
+		}
+	}
+}
