@@ -66,9 +66,17 @@ const hex = "0123456789ABCDEF"
 // escape writes a value without separator characters: every byte that is not a letter, a digit or
 // one of - . _ : / becomes %XX. Letters of all scripts are kept if the text is valid UTF-8.
 func escape(b *strings.Builder, s string) {
+	n := 0
+	for n < len(s) && plainBytes[s[n]] {
+		n++
+	}
+	if n == len(s) { // nearly every name
+		b.WriteString(s)
+		return
+	}
 	valid := utf8.ValidString(s)
 	from := 0
-	for i := range len(s) {
+	for i := n; i < len(s); i++ {
 		c := s[i]
 		if plainBytes[c] || c >= utf8.RuneSelf && valid {
 			continue
