@@ -328,8 +328,12 @@ func (g *Region) asGood() string {
 	if best.Mean.Sub(plan.Mean).GreaterThan(decimal.New(1, -2)) {
 		return ""
 	}
-	return fmt.Sprintf("%s does as well as the plan in %s, and needs none: its mean regret over the terminal rules is %s%%, "+
-		"the plan's %s%%", best.Name, cmp.Or(g.Region, "all regions"), best.Mean.Shift(2), plan.Mean.Shift(2))
+	does := "as well as"
+	if plan.Mean.Sub(best.Mean).GreaterThan(decimal.New(1, -2)) {
+		does = "better than"
+	}
+	return fmt.Sprintf("%s does %s the plan in %s: its mean regret over the terminal rules is %s%%, the plan's %s%%",
+		best.Name, does, cmp.Or(g.Region, "all regions"), best.Mean.Shift(2), plan.Mean.Shift(2))
 }
 
 // alternatives returns the costs of the alternatives over pools, from the given books.
