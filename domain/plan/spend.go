@@ -168,9 +168,6 @@ func (s *shelf) keepSpends() {
 	})
 }
 
-// price is the committed price of a pool.
-func (s *spend) price(k *candidate) *domain.OfferQuoted { return s.prices[slices.Index(s.pools, k)] }
-
 // terms are the offers of terms of a pool in a group: what its shelf has, and spend commitments
 // that pay for no other pool of it.
 func (g *group) terms(c *composer, k *candidate) []term {

@@ -292,8 +292,7 @@ func BenchmarkSpend(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				gap, _ := p.Total.Gap.Float64()
-				b.ReportMetric(gap*100, "gap%")
+				b.ReportMetric(float64(p.Total.Gap.Shift(9).IntPart())/1e7, "gap%")
 			}
 		})
 	}
