@@ -102,15 +102,11 @@ func (h *history) within(factor int64) []int64 {
 		}
 		for _, b := range h.kept.caps {
 			high, low := bits.Mul64(uint64(b.most), grown)
-			left := int64(0)
 			if high >= uint64(factor) {
 				continue // beyond 64 bits
 			}
-			if q, _ := bits.Div64(high, low, uint64(factor)); q < 1<<62 {
-				left = int64(q)
-			} else {
-				continue
-			}
+			q, _ := bits.Div64(high, low, uint64(factor))
+			left := int64(min(q, 1<<62))
 			for _, j := range b.parts {
 				value[j] = min(value[j], left)
 				left -= value[j]

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"quartermaster/domain"
 )
 
 // shared is a pool of eight machines wanted by search and, half of the day, six by lab.
@@ -85,7 +83,7 @@ func TestHardQuotaOfMachines(t *testing.T) {
 	for i := range p.Offers {
 		p.Offers[i].GPUCount, p.Offers[i].GPUModel = 8, "K"
 	}
-	q.Limits = []Limit{{ID: "q", Workspaces: []string{"lab"}, Model: "K", GPUs: domain.Decimal(dec("20"))}}
+	q.Limits = []Limit{{ID: "q", Workspaces: []string{"lab"}, Model: "K", GPUs: dec("20")}}
 	if d := compute(t, q).Regions[0].Pools[0].Demand; d.Peak != 10 {
 		t.Errorf("%d machines at peak, want 8 and 2", d.Peak)
 	}
