@@ -387,3 +387,13 @@ func TestAnyComponent(t *testing.T) {
 		t.Error("the questions say nothing")
 	}
 }
+
+// On demand without a quota is what demand costs where it is, though it would be cheaper elsewhere.
+func TestOnDemandIsAtHome(t *testing.T) {
+	p, err := Compute(t.Context(), afar(), solver(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "r", p.Regions[0].OnDemand, "72000") // 10 × 10 × 720
+	equal(t, "s", p.Regions[1].OnDemand, "21600") // 5 × 6 × 720
+}

@@ -286,7 +286,8 @@ type Amounts struct {
 	// Current is the cost of buying nothing new, including its penalty.
 	Current        domain.Decimal `json:"buy_nothing_cost"`
 	CurrentPenalty domain.Decimal `json:"buy_nothing_penalty"`
-	// OnDemand is the cost of every hour at the on-demand price, as if no quota refused any.
+	// OnDemand is the cost of every hour at the on-demand price where the demand is, as if no quota
+	// refused any.
 	OnDemand domain.Decimal `json:"on_demand_cost"`
 	// LowerBound is proven: no purchases of the considered offers make Cost less. For a pool in a
 	// component it is the pool's part, in proportion to cost, of the component's proven bound.

@@ -48,7 +48,7 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 		return nil, err
 	}
 	bare := *in
-	bare.Offers, bare.Commitments, bare.Quotas, bare.Budgets = nil, nil, nil, nil
+	bare.Offers, bare.Commitments, bare.Quotas, bare.Budgets, bare.Overflow = nil, nil, nil, nil, nil
 	bare.Pools = slices.Clone(in.Pools)
 	bare.Pools = slices.DeleteFunc(bare.Pools, func(p instance.Pool) bool {
 		return !slices.Contains(namesOf(g.pools), p.ID) // stated again for a spend commitment

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/shopspring/decimal"
+
 	"quartermaster/domain/reliability"
 )
 
@@ -25,7 +27,11 @@ func (c *composer) spares(k *candidate, cases [][]int) error {
 	}
 	b, err := reliability.NewBuffer(top, 1, k.Failures.Unavailability(k.shelf.gpus), c.a.ServiceLevel, k.Failures.Counted)
 	if err != nil {
-		return &refusal{"spare machines: " + err.Error(), "ask for a lower service level"}
+		next := "ask for a lower service level"
+		if k.Failures.Unavailability(k.shelf.gpus).GreaterThan(decimal.New(5, -1)) {
+			next = "check the interruptions and repairs that were observed of it, or plan without spare machines"
+		}
+		return &refusal{"spare machines: " + err.Error(), next}
 	}
 	s, spare := &k.future.summary, int64(0)
 	for i := range cases {

@@ -63,3 +63,14 @@ func TestSparesOfMachines(t *testing.T) {
 		t.Errorf("%d spares, notes %s", got.Demand.SparePeak, notes)
 	}
 }
+
+// Machines that are down more often than up have no spares, and a lower service level does not help.
+func TestSparesOfBrokenMachines(t *testing.T) {
+	q := question()
+	q.Pools = q.Pools[:1]
+	q.Pools[0].Failures = &reliability.Estimate{PerGPUHour: dec("0.1"), RepairHours: dec("12"), Source: "by hand"}
+	q.Assumptions.ServiceLevel = dec("0.95")
+	if x := compute(t, q).Excluded; len(x) != 1 || !strings.Contains(x[0].Reason, "down more often than up") || !strings.Contains(x[0].Next, "plan without spare machines") {
+		t.Errorf("excluded %+v", x)
+	}
+}

@@ -346,6 +346,9 @@ func (a *Program) showNothing(p *plan.Plan) {
 		a.showRegion(&p.Regions[i], p.Assumptions.Currency, 0)
 	}
 	a.showExcluded(p.Excluded)
+	for _, n := range p.Notes {
+		fmt.Fprintln(a.out, n)
+	}
 	fmt.Fprintf(a.out, "planned as of %s: choose another time with --at DATE\n", p.At)
 	a.showProgram()
 	fmt.Fprintf(a.out, "methods %s\nposition %s\n", strings.Join(p.Methods, " "), a.position(p.Position))
