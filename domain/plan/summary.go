@@ -25,6 +25,8 @@ type Summary struct {
 	// Savings compare Cost with [BuyNothing], [UnderQuota] and [WithoutQuota], in this order, as
 	// far as the plan has them.
 	Savings []Saving `json:"savings"`
+	// Rule is the simple purchasing rule that costs least; nil if the plan has none.
+	Rule *Rule `json:"simple_rule"`
 	// Purchases is the number of orders in the plan, Units and GPUs what they buy, and Upfront the
 	// nominal upfront payment.
 	Purchases int            `json:"purchases"`
@@ -48,6 +50,37 @@ const (
 	UnderQuota   = "on-demand under quota" // the baseline on_demand: nothing held, with a penalty for what the quota refuses
 	WithoutQuota = "on-demand, no quota"   // Amounts.OnDemand
 )
+
+// Rule is a simple purchasing rule beside a plan, on the demand that the plan assumes.
+type Rule struct {
+	Baseline string         `json:"baseline"`
+	Cost     domain.Decimal `json:"cost"`
+	More     domain.Decimal `json:"more"` // than the plan; negative where it buys less than an offer sells
+	// Percent is More in percent of the plan's cost, rounded to two places, half away from zero;
+	// null if that is 0.
+	Percent *domain.Decimal `json:"percent"`
+	// AsGood means that Percent is from 0 to 1. Forecasts of demand err by more, so the rule may do as
+	// well: a backtest shows how it did.
+	AsGood bool `json:"as_good"`
+}
+
+// bestRule returns the simple rule that costs least of those that keep every hard budget, the first
+// of equal ones.
+func (p *Plan) bestRule() *Rule {
+	var least *Baseline
+	for i := range p.Baselines {
+		if b := &p.Baselines[i]; b.Name != "buy_nothing" && b.Name != "on_demand" && len(b.Broken) == 0 && (least == nil || b.Cost.LessThan(least.Cost)) {
+			least = b
+		}
+	}
+	if least == nil {
+		return nil
+	}
+	r := &Rule{Baseline: least.Name, Cost: least.Cost, More: least.Cost.Sub(p.Total.Cost)}
+	r.Percent = percentOf(r.More, p.Total.Cost)
+	r.AsGood = !r.More.IsNegative() && (r.Percent == nil || r.Percent.LessThanOrEqual(decimal.NewFromInt(1)))
+	return r
+}
 
 // Saving is what a plan saves against an alternative, negative if that is cheaper.
 type Saving struct {
@@ -82,7 +115,7 @@ func (p *Plan) Summary() *Summary {
 	s := &Summary{
 		Plan: p.ID, Horizon: p.Horizon, Currency: p.Assumptions.Currency, Regions: []string{}, Excluded: []Excluded{},
 		Binding: []SummaryBinding{},
-		Cost:    p.Total.Cost, LowerBound: p.Total.LowerBound, Gap: p.Total.Gap, Savings: p.savings(),
+		Cost:    p.Total.Cost, LowerBound: p.Total.LowerBound, Gap: p.Total.Gap, Savings: p.savings(), Rule: p.bestRule(),
 	}
 	var served, held, idle, paid decimal.Decimal // in GPU-hours
 	for i := range p.Regions {

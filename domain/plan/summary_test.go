@@ -13,6 +13,25 @@ import (
 	"quartermaster/domain"
 )
 
+// The rule that costs least is shown, if it keeps the budgets; up to 1% more is as good.
+func TestSummaryNamesRule(t *testing.T) {
+	p := &Plan{Total: Amounts{Cost: dec("1000")}, Baselines: []Baseline{
+		{Name: "buy_nothing", Cost: dec("1001")}, {Name: "on_demand", Cost: dec("1002")}, {Name: "peak_60d", Cost: dec("1003"), Broken: []string{"b"}},
+		{Name: "ladder_60d", Cost: dec("1012")}, {Name: "lookback_7d", Cost: dec("1010")}, {Name: "lookback_30d", Cost: dec("1010")},
+	}}
+	if r := p.Summary().Rule; r == nil || r.Baseline != "lookback_7d" || !r.More.Equal(dec("10")) || r.Percent.String() != "1" || !r.AsGood {
+		t.Errorf("rule %+v", r)
+	}
+	p.Baselines = p.Baselines[:4]
+	if r := p.Summary().Rule; r == nil || r.Baseline != "ladder_60d" || r.AsGood {
+		t.Errorf("rule %+v", r)
+	}
+	p.Baselines = p.Baselines[:3]
+	if r := p.Summary().Rule; r != nil {
+		t.Errorf("rule %+v", r)
+	}
+}
+
 func TestSummaryByHand(t *testing.T) {
 	price := dec("700")
 	p := &Plan{

@@ -50,7 +50,7 @@ func twoPlans(t *testing.T) (a, b *plan.Plan) {
 		ID: "plan-aaaaaaaaaaaa", Position: "qm.fleet/0=1", Horizon: term, At: someDay(t, "2026-06-02"),
 		Assumptions: plan.Assumptions{Months: 12, Weeks: 4, Currency: "USD"}, Methods: []string{"folds/7", "plan/8"},
 		Total:     plan.Amounts{Cost: dec("800000"), Current: dec("1000000"), OnDemand: dec("750000"), LowerBound: dec("800000")},
-		Baselines: []plan.Baseline{{Name: "buy_nothing", Cost: dec("1000000")}, {Name: "on_demand", Cost: dec("1600000")}},
+		Baselines: []plan.Baseline{{Name: "buy_nothing", Cost: dec("1000000")}, {Name: "on_demand", Cost: dec("1600000")}, {Name: "lookback_30d", Cost: dec("804000")}},
 		Regions: []plan.RegionPlan{{
 			Region: "us-east-1", Amounts: plan.Amounts{Cost: dec("800000")},
 			Purchases: []plan.Purchase{purchase("12m", 4, "400000"), purchase("36m", 2, "100000")}, Pools: []plan.PoolPlan{pool("A100 80GB", "800000", 40_000)},

@@ -20,6 +20,9 @@ func (a *Program) showSummary(s *plan.Summary) {
 	for _, x := range s.Savings {
 		fmt.Fprintf(a.out, "%s\n", savingText(&x, s.Currency))
 	}
+	if r := s.Rule; r != nil {
+		fmt.Fprintf(a.out, "%s%s\n", labelled(0, "simple rule"), ruleText(r, s.Currency))
+	}
 	fmt.Fprintf(a.out, "commitments        cover %s of the demand in GPU-hours; utilization %s\n", ratioText(s.Coverage), ratioText(s.Utilization))
 	fmt.Fprintf(a.out, "buy                %s\n", orderText(s))
 	if len(s.Excluded) == 0 {
@@ -66,6 +69,20 @@ func savingText(x *plan.Saving, currency string) string {
 	text := fmt.Sprintf("%s%s %s%s, against %s of %s %s", labelled(0, verb), money(amount), currency, share, x.Against, money(x.Cost), currency)
 	if len(x.Broken) > 0 {
 		text += ", which exceeds " + strings.Join(x.Broken, ", ")
+	}
+	return text
+}
+
+// ruleText shows the best simple rule, and whether it would do.
+func ruleText(r *plan.Rule, currency string) string {
+	text := fmt.Sprintf("%s costs %s %s more", baselineName(r.Baseline), money(r.More), currency)
+	if r.More.IsNegative() { // it ignores least orders
+		text = fmt.Sprintf("%s costs %s %s less; rules ignore least orders", baselineName(r.Baseline), money(r.More.Neg()), currency)
+	} else if r.Percent != nil {
+		text += ", " + r.Percent.StringFixed(1) + "%"
+	}
+	if r.AsGood {
+		text += "; it may do as well: see plan backtest"
 	}
 	return text
 }
