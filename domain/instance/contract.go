@@ -145,6 +145,13 @@ func (c *Contract) pool(in *Instance) (string, error) {
 			found = append(found, p.ID)
 		}
 	}
+	// Of several, the one at which demand is at home.
+	home := slices.DeleteFunc(slices.Clone(found), func(id string) bool {
+		return !slices.ContainsFunc(in.Demands, func(d Demand) bool { return d.Pool == id })
+	})
+	if len(home) == 1 {
+		return home[0], nil
+	}
 	switch len(found) {
 	case 0:
 		return "", fault("/class", nil, "there is no pool of %q in %q; %s", clip(c.Class), clip(c.Region), poolsOf(in))

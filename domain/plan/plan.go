@@ -93,6 +93,9 @@ type Question struct {
 	Regions []Region
 	// Budgets are hard ones for all that is bought.
 	Budgets []Budget
+	// SpendsApart plans a spend commitment for each pool by itself, as a discount-only reservation, and
+	// counts none that is held. It is for simulations, whose trials serve no commitment over pools.
+	SpendsApart bool
 	// Limits are hard quotas of workspaces.
 	Limits []Limit
 	// FX is the value of one unit of another currency in the plan's currency. An instance of the

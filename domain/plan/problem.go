@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -37,6 +38,9 @@ func (q *Question) Instance() (*instance.Instance, error) {
 		all.overflow = ways(all.overflow, g.overflow...) // pools of two kinds may overflow the same way
 	}
 	in, err := c.problem(&all)
+	if err == nil && q.SpendsApart {
+		in.Notes = append(in.Notes, c.apart()...)
+	}
 	if err == nil {
 		in.Source = fmt.Sprintf("the log at %s, as of %s, by %s and %s", q.Position, q.At, q.Folds, Method)
 	}
@@ -208,6 +212,9 @@ func (q *Question) exchanged() *Question {
 	out.Held = slices.Clone(q.Held)
 	for i := range out.Held {
 		h := &out.Held[i]
+		if r, ok := rate(cmp.Or(h.Hourly.Currency, h.Upfront.Currency)); ok && h.SpendPerHour.Valid {
+			h.SpendPerHour.Decimal = h.SpendPerHour.Decimal.Mul(r)
+		}
 		for _, m := range []*domain.Money{&h.Hourly, &h.Upfront} {
 			if r, ok := rate(m.Currency); ok {
 				m.Amount, m.Currency = m.Amount.Mul(r), own

@@ -50,13 +50,17 @@ func (s *spend) alone() bool { return len(s.pools) == 1 && len(s.held) == 0 }
 
 // spends are the spend commitments of pools, in order.
 func (c *composer) spends(pools []*candidate) []spend {
-	of := map[spendKey]*spend{}
+	of, out := map[spendKey]*spend{}, []spend{}
 	for _, k := range pools {
 		if k.left != "" {
 			continue
 		}
 		for _, o := range k.shelf.spends {
 			key := keyOf(o)
+			if c.q.SpendsApart {
+				out = append(out, spend{key, []*candidate{k}, []*domain.OfferQuoted{o}, nil})
+				continue
+			}
 			s := of[key]
 			if s == nil {
 				s = &spend{spendKey: key}
@@ -74,7 +78,6 @@ func (c *composer) spends(pools []*candidate) []spend {
 			s.held = append(s.held, h)
 		}
 	}
-	out := make([]spend, 0, len(of))
 	for _, key := range slices.SortedFunc(maps.Keys(of), spendKey.compare) {
 		out = append(out, *of[key])
 	}
@@ -126,6 +129,19 @@ func (c *composer) countSpends() {
 			h.NotCounted = fmt.Sprintf("no pool of the plan has a committed price of %s", h.spendKey())
 		}
 	}
+}
+
+// apart says what becomes of spend commitments that are planned for each pool by itself.
+func (c *composer) apart() (notes []string) {
+	if slices.ContainsFunc(c.pools, func(k *candidate) bool { return k.left == "" && len(k.shelf.spends) > 0 }) {
+		notes = append(notes, "a spend commitment pays for one pool here, and not over pools as in a plan")
+	}
+	for i := range c.held {
+		if h := &c.held[i]; h.Kind == domain.OfferSpendCommitment {
+			notes = append(notes, fmt.Sprintf("the held spend commitment %s is not counted here", h.Commitment))
+		}
+	}
+	return notes
 }
 
 // offerSpend puts a price of a spend commitment on the shelf, or records why not.

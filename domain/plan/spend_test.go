@@ -172,6 +172,45 @@ func TestSpendHeld(t *testing.T) {
 	}
 }
 
+// Planned apart, a commitment pays for one pool, and what is held of it is named.
+func TestSpendsApart(t *testing.T) {
+	q := follows()
+	q.SpendsApart = true
+	q.Held = []Held{{Commitment: "sp-1", Provider: "aws", Kind: domain.OfferSpendCommitment, Spend: "compute plan"}}
+	in, err := q.Instance()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(in.Offers) != 2 || in.Offers[0].ID != "r K|aws|sp-r" || in.Offers[0].Kind != domain.OfferReserved || in.Offers[0].GuaranteesCapacity || len(in.Pools) != 2 || len(in.Commitments) != 0 {
+		t.Errorf("offers %+v, pools %+v", in.Offers, in.Pools)
+	}
+	notes := strings.Join(in.Notes, "; ")
+	if !strings.Contains(notes, "pays for one pool here") || !strings.Contains(notes, "the held spend commitment sp-1 is not counted here") {
+		t.Error(notes)
+	}
+	p := compute(t, q) // needs no linear program
+	if len(p.Components) != 0 || p.Total.Cost.LessThan(dec("41040")) {
+		t.Errorf("cost %s, components %+v", p.Total.Cost, p.Components)
+	}
+}
+
+// A held commitment in another currency pays at the same rate as what it costs.
+func TestSpendHeldInAnotherCurrency(t *testing.T) {
+	q := follows()
+	q.FX = map[string]domain.Decimal{"EUR": dec("2")}
+	q.Held = []Held{{
+		Commitment: "sp-1", Provider: "aws", Kind: domain.OfferSpendCommitment, Spend: "compute plan", SpendPerHour: decimal.NewNullDecimal(dec("20")),
+		Term: domain.Interval{From: at("2026-06-01"), To: at("2026-07-01")}, Hourly: domain.Money{Amount: dec("20"), Currency: "EUR"},
+	}}
+	in, err := q.Instance()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(in.Commitments) != 1 || !in.Commitments[0].Hourly.Equal(dec("40")) || !q.Held[0].SpendPerHour.Decimal.Equal(dec("20")) {
+		t.Errorf("commitments %+v", in.Commitments)
+	}
+}
+
 // Whatever is committed and held, a plan with spend commitments costs at most what one without them
 // costs, its parts add up, and its problem stated as a whole has the same least cost.
 func TestAnySpend(t *testing.T) {

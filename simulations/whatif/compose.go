@@ -117,6 +117,7 @@ func (k *composer) fromLog(c *composed) error {
 	if err != nil {
 		return err
 	}
+	q.SpendsApart = true
 	if q.FX, err = rates(rows, a, k.at, q.Assumptions.Currency); err != nil {
 		return err
 	}
