@@ -345,9 +345,11 @@ func (b *books) fold() (counts map[string]int, repeats int64) {
 	store := projections.NewMemory(domain.TopicSpecs())
 	r := projections.Runner{Log: b, Store: store, Topics: domain.TopicSpecs(), NewDecoder: func() projections.Decoder { return new(wire.Decoder) }}
 	to := domain.Position{}
+	b.mu.Lock()
 	for tp, recs := range b.records {
 		to[tp] = int64(len(recs))
 	}
+	b.mu.Unlock()
 	if err := r.CatchUp(b.t.Context(), to); err != nil {
 		b.t.Fatal(err)
 	}
