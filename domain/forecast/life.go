@@ -103,7 +103,7 @@ func expMinus(y float64) float64 {
 	if y > 700 {
 		return 0
 	}
-	z := y / 4096
+	z := float64(y / 4096) // a division by a power of two is compiled to a product, and then fused
 	e := 1 - z + float64(float64(z*z)/2) - float64(float64(float64(z*z)*z)/6)
 	for range 12 {
 		e = float64(e * e)
