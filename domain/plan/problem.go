@@ -33,7 +33,8 @@ func (q *Question) Instance() (*instance.Instance, error) {
 		return nil, err
 	}
 	c.take(q.Pools)
-	all := group{pools: c.pools, spends: c.spends(c.pools)}
+	all := group{pools: c.pools}
+	all.pay(c)
 	for _, g := range c.groups(c.planned()) {
 		all.overflow = ways(all.overflow, g.overflow...) // pools of two kinds may overflow the same way
 	}
@@ -94,8 +95,7 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 			p.Spot = &instance.Spot{Price: instance.Price{Hourly: s.spot.Hourly}, Overhead: q.Assumptions.SpotOverhead}
 		}
 		in.Pools = append(in.Pools, p)
-		_, shadows, _ := g.shadows(k)
-		for _, id := range shadows {
+		for _, id := range g.shadows(k) {
 			p.ID, p.Spot = id, nil
 			in.Pools = append(in.Pools, p)
 		}
@@ -145,8 +145,8 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 			in.Notes = append(in.Notes, name+": "+n)
 		}
 	}
-	for _, s := range g.spans() {
-		s.state(c, g, in)
+	for i := range g.spans {
+		g.spans[i].state(c, in)
 	}
 	distinct(in.Commitments)
 	return in, nil
@@ -312,12 +312,15 @@ func OfferName(pool string, o *domain.OfferQuoted) string {
 }
 
 func offerName(pool, provider, offer, zone string) string {
-	name := pool + "|" + provider + "|" + offer
+	name := pool + "|" + provider + "|" + escaped.Replace(offer)
 	if zone != "" {
-		name += "|" + zone
+		name += "|" + escaped.Replace(zone)
 	}
 	return name
 }
+
+// escaped keeps a bar of an offer's own name apart from the one before its zone.
+var escaped = strings.NewReplacer(`|`, `\|`, `\`, `\\`)
 
 // distinct numbers commitments with the same name.
 func distinct(held []instance.Commitment) {

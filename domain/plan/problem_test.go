@@ -72,3 +72,18 @@ func equalJSON(t *testing.T, a, b any) bool {
 	}
 	return string(x) == string(y)
 }
+
+// Bars in an offer's own name are none between the parts of its name in a problem.
+func TestOfferNamesDiffer(t *testing.T) {
+	seen := map[string]domain.OfferQuoted{}
+	for _, offer := range []string{"a", "a|b", `a\`, `a\|b`, "a|b|c"} {
+		for _, zone := range []string{"", "b", "b|c", "|b", "c"} {
+			o := domain.OfferQuoted{Market: domain.Market{Provider: "p"}, Offer: offer, Zone: zone}
+			name := OfferName("r k", &o)
+			if other, twice := seen[name]; twice {
+				t.Errorf("%q in zone %q and %q in zone %q are both %q", offer, zone, other.Offer, other.Zone, name)
+			}
+			seen[name] = o
+		}
+	}
+}

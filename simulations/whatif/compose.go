@@ -583,7 +583,7 @@ func (c *composed) owned() error {
 		}
 		p := &c.in.Pools[at[0]]
 		o := instance.Offer{
-			ID: p.ID + "|" + x.Provider + "|" + x.Offer, Provider: x.Provider, Kind: domain.OfferOwned, Pool: p.ID,
+			ID: plan.OfferName(p.ID, &domain.OfferQuoted{Market: domain.Market{Provider: x.Provider}, Offer: x.Offer}), Provider: x.Provider, Kind: domain.OfferOwned, Pool: p.ID,
 			Term: x.Term, Upfront: median(x.Upfront), Hourly: median(x.Hourly),
 			GuaranteesCapacity: true, LeadHours: 0, From: x.When, To: x.Until, MinUnits: x.MinUnits,
 			MaxUnits: x.MaxUnits, Citation: x.Citation, Generated: x.Citation == "",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/shopspring/decimal"
 
@@ -362,7 +363,7 @@ func offerID(o *instance.Offer) string {
 	id := originOf(o.ID)
 	prefix := o.Pool + "|" + o.Provider + "|"
 	if len(id) > len(prefix) && id[:len(prefix)] == prefix {
-		return id[len(prefix):]
+		return strings.NewReplacer(`\|`, `|`, `\\`, `\`).Replace(id[len(prefix):])
 	}
 	return id
 }
