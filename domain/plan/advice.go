@@ -2,12 +2,9 @@ package plan
 
 import (
 	"context"
-	"errors"
-	"slices"
 
 	"quartermaster/domain/instance"
 	"quartermaster/domain/linear"
-	"quartermaster/domain/procurement/check"
 )
 
 // Order is what a plan buys: units of an offer to a pool that begin with a month of the horizon.
@@ -26,30 +23,18 @@ func Orders(ctx context.Context, q *Question, lp linear.Solver) (orders []Order,
 		return nil, nil, err
 	}
 	c.take(q.Pools)
-	for open := c.groups(c.planned()); len(open) > 0; {
-		g := &open[0]
-		open = open[1:]
+	err = settle(ctx, c, func(g *group) ([]Order, error) {
 		in, err := c.problem(g)
-		var best []instance.Order
-		if err == nil {
-			best, err = instance.Best(ctx, in, lp)
+		if err != nil {
+			return nil, err
 		}
-		switch {
-		case err == nil:
-			orders = append(orders, ordersOf(in, best)...)
-		case ctx.Err() != nil || errors.Is(err, check.ErrRejected) || !c.drop(ctx, g, err):
-			return nil, nil, err
-		default:
-			rest := slices.DeleteFunc(g.pools, func(k *candidate) bool { return k.left != "" })
-			open = append(open, c.groups(rest)...)
-		}
-	}
-	for _, k := range c.pools {
-		if k.left != "" {
-			left = append(left, ExcludedPool{k.Region, k.Kind, k.Unit, k.left, k.next})
-		}
-	}
-	return orders, left, nil
+		best, err := instance.Best(ctx, in, lp)
+		return ordersOf(in, best), err
+	}, func(more []Order) error {
+		orders = append(orders, more...)
+		return nil
+	})
+	return orders, c.excluded(), err
 }
 
 // ordersOf names the pools of orders. What renews goes on without one.

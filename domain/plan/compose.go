@@ -54,28 +54,17 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	c.take(q.Pools)
 	planned := map[*candidate]*PoolPlan{}
 	var done []settled
-	for open := c.groups(c.planned()); len(open) > 0; {
-		g := &open[0]
-		open = open[1:]
-		x, err := c.solve(ctx, g, lp)
-		switch {
-		case err == nil:
-			if err := c.present(x, p, planned); err != nil {
-				return nil, err
-			}
-			done = append(done, settled{*g, x.answer.Cost, x.answer.LowerBound})
-		case ctx.Err() != nil || errors.Is(err, check.ErrRejected) || !c.drop(ctx, g, err):
-			return nil, fmt.Errorf("%s: %w", listed(namesOf(g.pools)), err)
-		default:
-			p.WithoutSolver = p.WithoutSolver || errors.Is(err, linear.ErrUnavailable)
-			rest := slices.DeleteFunc(g.pools, func(k *candidate) bool { return k.left != "" })
-			open = append(open, c.groups(rest)...)
-		}
+	solve := func(g *group) (*solved, error) { return c.solve(ctx, g, lp) }
+	if err := settle(ctx, c, solve, func(x *solved) error {
+		done = append(done, settled{*x.group, x.answer.Cost, x.answer.LowerBound})
+		return c.present(x, p, planned)
+	}); err != nil {
+		return nil, err
 	}
+	p.Excluded, p.WithoutSolver = append(p.Excluded, c.excluded()...), c.withoutSolver
 	for _, k := range c.pools {
 		pool := planned[k]
 		if pool == nil {
-			p.Excluded = append(p.Excluded, ExcludedPool{k.Region, k.Kind, k.Unit, k.left, k.next})
 			continue
 		}
 		r := p.region(k.Region)
@@ -108,6 +97,39 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 		}
 	}
 	return p, p.name()
+}
+
+// settle has each group of pools solved, and its result taken before the next. Of a group that cannot
+// be solved, the pools at fault are left out and the others are grouped again.
+func settle[T any](ctx context.Context, c *composer, solve func(*group) (T, error), take func(T) error) error {
+	for open := c.groups(c.planned()); len(open) > 0; {
+		g := &open[0]
+		open = open[1:]
+		x, err := solve(g)
+		switch {
+		case err == nil:
+			if err := take(x); err != nil {
+				return err
+			}
+		case ctx.Err() != nil || errors.Is(err, check.ErrRejected) || !c.drop(ctx, g, err):
+			return fmt.Errorf("%s: %w", listed(namesOf(g.pools)), err)
+		default:
+			c.withoutSolver = c.withoutSolver || errors.Is(err, linear.ErrUnavailable)
+			rest := slices.DeleteFunc(g.pools, func(k *candidate) bool { return k.left != "" })
+			open = append(open, c.groups(rest)...)
+		}
+	}
+	return nil
+}
+
+// excluded names the pools that are not planned.
+func (c *composer) excluded() (out []ExcludedPool) {
+	for _, k := range c.pools {
+		if k.left != "" {
+			out = append(out, ExcludedPool{k.Region, k.Kind, k.Unit, k.left, k.next})
+		}
+	}
+	return out
 }
 
 // planned are the pools that can be planned.
@@ -212,6 +234,8 @@ type composer struct {
 	budget []instance.Budget
 	notes  []string
 	held   []Held // with the pool that each serves
+	// withoutSolver means that pools are left out for want of a solver of linear programs.
+	withoutSolver bool
 }
 
 // OutOfRangeError is an assumption that is out of range.

@@ -33,7 +33,8 @@ type group struct {
 	pools    []*candidate
 	by       []string
 	overflow []instance.Overflow
-	spends   []spend
+	// alone are the spend commitments that pay for one pool, and spans those over pools, or held.
+	alone, spans []spend
 }
 
 // groups finds the pools that cannot be planned separately: those that share a quota, a budget or a
@@ -104,7 +105,7 @@ func (c *composer) groups(pools []*candidate) []group {
 			}
 		}
 		if len(g.pools) > 0 {
-			g.spends = c.spends(g.pools)
+			g.pay(c)
 			slices.Sort(g.by)
 			slices.SortFunc(g.overflow, func(a, b instance.Overflow) int {
 				return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))

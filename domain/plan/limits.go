@@ -51,7 +51,7 @@ func (h *history) limit(p *Pool, limits []Limit, gpus int) {
 	})
 	for i := range limits {
 		l := &limits[i]
-		if l.Region != "" && l.Region != p.Region || l.Model != "" && l.Model != p.model() {
+		if l.Region != "" && l.Region != p.Region || l.Model != "" && l.Model != p.Model() {
 			continue
 		}
 		most := l.GPUs
@@ -147,8 +147,9 @@ func (h *history) week(from int) *history {
 	return &out
 }
 
-// model is the GPU model of a pool, "" if it is not known.
-func (p *Pool) model() string {
+// Model is the GPU model of a pool, "" if it is not known. Machines have the GPUs of the first of their
+// offers that names some.
+func (p *Pool) Model() string {
 	if p.inGPUs() {
 		return p.Kind
 	}

@@ -115,26 +115,32 @@ func (s *shelf) uses(provider string, guaranteed bool) bool {
 
 // consider puts a reservation on the shelf, or records why not.
 func (c *composer) consider(s *shelf, o *domain.OfferQuoted) {
+	var why string
 	switch {
-	case o.TermMonths == 0:
-		s.leave("a term of less than a month", o)
-		return
-	case o.TermMonths > MaxMonths:
-		s.leave(fmt.Sprintf("a term of more than %d months", MaxMonths), o)
-		return
 	case o.MaxUnits > 0 && o.MinUnits > o.MaxUnits:
-		s.leave("the least that it sells is more than the most", o)
-		return
+		why = "the least that it sells is more than the most"
 	case o.MinUnits > maxUnits:
-		s.leave(fmt.Sprintf("the least that it sells is more than %d machines", maxUnits), o)
-		return
+		why = fmt.Sprintf("the least that it sells is more than %d machines", maxUnits)
 	}
 	t := term{o, c.starts(o)}
-	if len(t.starts) == 0 {
-		s.leave("cannot be there within the horizon", o)
+	if why = t.refused(why); why != "" {
+		s.leave(why, o)
 		return
 	}
 	s.terms = append(s.terms, t)
+}
+
+// refused says why a term cannot be planned, "" if it can. why is a reason of its kind of offer.
+func (t *term) refused(why string) string {
+	switch {
+	case t.TermMonths == 0:
+		return "a term of less than a month"
+	case t.TermMonths > MaxMonths:
+		return fmt.Sprintf("a term of more than %d months", MaxMonths)
+	case why == "" && len(t.starts) == 0:
+		return "cannot be there within the horizon"
+	}
+	return why
 }
 
 // starts are the months of the horizon in which an offer's term can begin.

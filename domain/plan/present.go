@@ -210,8 +210,7 @@ func (c *composer) pool(x *solved, k *candidate) (*PoolPlan, error) {
 		price := priceOf(s.spot)
 		out.Spot = &price
 	}
-	_, shadows, _ := x.shadows(k)
-	names := append([]string{k.name()}, shadows...)
+	names := append([]string{k.name()}, x.shadows(k)...)
 	out.Amounts = amountsOf(x, names...)
 	for _, name := range names {
 		out.Calendar = sumMonths(out.Calendar, partOf(a.Parts, name).Calendar)
@@ -250,7 +249,7 @@ func (c *composer) served(x *solved, k *candidate, out *Served) (short []domain.
 		all = all.Add(weights[a.Scenarios[i].Scenario])
 	}
 	var guaranteed, discountOnly, unused, spot, onDemand, shortage, in, away, paid domain.Decimal
-	_, shadows, _ := x.shadows(k)
+	shadows := x.shadows(k)
 	for _, r := range a.Recourse {
 		at := slices.IndexFunc(r.Pools, func(h instance.PoolHours) bool { return h.Pool == k.name() })
 		h := &r.Pools[at]

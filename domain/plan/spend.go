@@ -42,6 +42,10 @@ type spend struct {
 	pools  []*candidate // at least one
 	prices []*domain.OfferQuoted
 	held   []*Held
+	// names are the pools' names in an instance. There the use of a pool counts for one spend
+	// commitment. So a pool that several pay for is stated once for each: demand may be served in any
+	// of them, and each has its own committed price. The first has the pool's own name.
+	names []string
 }
 
 // alone reports whether a spend commitment pays for one pool and nothing is held of it. It is then
@@ -58,7 +62,7 @@ func (c *composer) spends(pools []*candidate) []spend {
 		for _, o := range k.shelf.spends {
 			key := keyOf(o)
 			if c.q.SpendsApart {
-				out = append(out, spend{key, []*candidate{k}, []*domain.OfferQuoted{o}, nil})
+				out = append(out, spend{spendKey: key, pools: []*candidate{k}, prices: []*domain.OfferQuoted{o}})
 				continue
 			}
 			s := of[key]
@@ -146,27 +150,26 @@ func (c *composer) apart() (notes []string) {
 
 // offerSpend puts a price of a spend commitment on the shelf, or records why not.
 func (c *composer) offerSpend(s *shelf, o *domain.OfferQuoted) {
+	var why string
 	switch {
-	case o.TermMonths == 0:
-		s.leave("a term of less than a month", o)
-	case o.TermMonths > MaxMonths:
-		s.leave(fmt.Sprintf("a term of more than %d months", MaxMonths), o)
 	case !o.Upfront.IsZero():
-		s.leave("paid upfront, and only spend commitments paid by the hour are planned", o)
+		why = "paid upfront, and only spend commitments paid by the hour are planned"
 	case o.MinUnits > 1 || o.MaxUnits > 0:
-		s.leave("a spend commitment that bounds the number of machines", o)
+		why = "a spend commitment that bounds the number of machines"
 	case !o.Hourly.IsPositive():
-		s.leave("its committed price is not above 0", o)
-	case len(c.starts(o)) == 0:
-		s.leave("cannot be there within the horizon", o)
-	default:
-		at := slices.IndexFunc(s.spends, func(x *domain.OfferQuoted) bool { return keyOf(x) == keyOf(o) })
-		if at < 0 {
-			s.spends = append(s.spends, o)
-			return
-		}
-		s.spends[at] = s.cheaper(s.spends[at], o)
+		why = "its committed price is not above 0"
 	}
+	t := term{o, c.starts(o)}
+	if why = t.refused(why); why != "" {
+		s.leave(why, o)
+		return
+	}
+	at := slices.IndexFunc(s.spends, func(x *domain.OfferQuoted) bool { return keyOf(x) == keyOf(o) })
+	if at < 0 {
+		s.spends = append(s.spends, o)
+		return
+	}
+	s.spends[at] = s.cheaper(s.spends[at], o)
 }
 
 // keepSpends removes the spend commitments that cannot pay for use at the pool's on-demand price.
@@ -188,57 +191,54 @@ func (s *shelf) keepSpends() {
 // that pay for no other pool of it.
 func (g *group) terms(c *composer, k *candidate) []term {
 	out := slices.Clone(k.shelf.terms)
-	for i := range g.spends {
-		if s := &g.spends[i]; s.alone() && s.pools[0] == k {
+	for i := range g.alone {
+		if s := &g.alone[i]; s.pools[0] == k {
 			out = append(out, term{s.prices[0], c.starts(s.prices[0])})
 		}
 	}
 	return out
 }
 
-// spans are the spend commitments of a group that are planned over pools, or held.
-func (g *group) spans() []*spend {
-	var out []*spend
-	for i := range g.spends {
-		if s := &g.spends[i]; !s.alone() {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// shadows names the pools of an instance in which a pool's use is paid by further spend
-// commitments. In an instance the use of a pool counts for one of them. So a pool that has several
-// is stated several times: demand may be served in each, and each has its own committed price.
-func (g *group) shadows(k *candidate) (first *spend, names []string, others []*spend) {
-	for _, s := range g.spans() {
-		if !slices.Contains(s.pools, k) {
+// pay finds the spend commitments that can pay for pools of the group.
+func (g *group) pay(c *composer) {
+	first := map[*candidate]bool{}
+	for _, s := range c.spends(g.pools) {
+		if s.alone() {
+			g.alone = append(g.alone, s)
 			continue
 		}
-		if first == nil {
-			first = s
-			continue
+		for _, k := range s.pools {
+			name := k.name()
+			if first[k] {
+				name += " paid by " + s.String()
+			}
+			s.names, first[k] = append(s.names, name), true
 		}
-		names, others = append(names, k.name()+" paid by "+s.String()), append(others, s)
+		g.spans = append(g.spans, s)
 	}
-	return first, names, others
 }
 
-// state adds the spend commitments of a group to an instance. One unit commits what a machine of
+// shadows names the pools of an instance in which a pool's use is paid by further spend commitments.
+func (g *group) shadows(k *candidate) (names []string) {
+	for i := range g.spans {
+		s := &g.spans[i]
+		if at := slices.Index(s.pools, k); at >= 0 && s.names[at] != k.name() {
+			names = append(names, s.names[at])
+		}
+	}
+	return names
+}
+
+// state adds a spend commitment of a group to an instance. One unit commits what a machine of
 // the pool with the least committed price takes of it in an hour.
-func (s *spend) state(c *composer, g *group, in *instance.Instance) {
+func (s *spend) state(c *composer, in *instance.Instance) {
 	rates := map[string]domain.Decimal{}
 	o := instance.Offer{
 		ID: s.String(), Kind: domain.OfferSpendCommitment, Provider: s.provider, Spend: s.String(), Term: s.months, Rates: rates,
 		Hourly: s.prices[0].Hourly, Citation: s.prices[0].Citation,
 	}
-	for i, k := range s.pools {
-		p := s.prices[i]
-		name := k.name()
-		if first, names, others := g.shadows(k); first != s {
-			name = names[slices.Index(others, s)]
-		}
-		rates[name] = p.Hourly
+	for i, p := range s.prices {
+		rates[s.names[i]] = p.Hourly
 		o.Hourly = decimal.Min(o.Hourly, p.Hourly)
 		o.From, o.Generated = max(o.From, c.ready(p), p.ValidFrom), o.Generated || p.Generated
 		if p.ValidTo != 0 && (o.To == 0 || p.ValidTo < o.To) {
@@ -261,7 +261,7 @@ func (s *spend) state(c *composer, g *group, in *instance.Instance) {
 
 // spending is the part of an answer that belongs to no pool: what is committed to spend.
 func (c *composer) spending(x *solved, p *Plan) {
-	if len(x.spans()) == 0 {
+	if len(x.spans) == 0 {
 		return
 	}
 	r := p.region("")
@@ -270,11 +270,11 @@ func (c *composer) spending(x *solved, p *Plan) {
 	r.Calendar = sumMonths(r.Calendar, partOf(x.answer.Parts, "").Calendar)
 	for i := range x.answer.Purchases {
 		b := &x.answer.Purchases[i]
-		at := slices.IndexFunc(x.spans(), func(s *spend) bool { return s.String() == b.Offer })
+		at := slices.IndexFunc(x.spans, func(s spend) bool { return s.String() == b.Offer })
 		if at < 0 {
 			continue
 		}
-		s := x.spans()[at]
+		s := &x.spans[at]
 		y := Purchase{
 			Provider: s.provider, Offer: s.name, Kind: domain.OfferSpendCommitment, Units: b.Units, Term: b.Term, Upfront: b.Upfront,
 			Hourly: b.Hourly, Cost: b.Cost, Citation: s.prices[0].Citation, Worth: b.Worth, Reason: b.Reason,

@@ -129,7 +129,7 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 		}
 		p.NodeGPUs = usualSize(fleets[k.Region], k.Kind)
 		p.Observed = observed[k]
-		if model := gpuModel(p); model != "" && as.ServiceLevel.IsPositive() {
+		if model := p.Model(); model != "" && as.ServiceLevel.IsPositive() {
 			e := failures[model]
 			if e == nil { // nothing was observed of the model: only the prior counts
 				x, err := reliability.Published().Learn(reliability.Evidence{})
@@ -346,19 +346,6 @@ func planFailures(view projections.View, at domain.Instant, as plan.Assumptions)
 	return out, nil
 }
 
-// gpuModel is the model of a pool's GPUs, "" if no source names one. Machines have the GPUs of the
-// first of their offers that names some.
-func gpuModel(p *plan.Pool) string {
-	if p.Unit == "gpu" {
-		return p.Kind
-	}
-	i := slices.IndexFunc(p.Offers, func(o domain.OfferQuoted) bool { return o.GPUCount > 0 })
-	if i < 0 {
-		return ""
-	}
-	return p.Offers[i].GPUModel
-}
-
 func newPool(
 	k demand.PoolKey, view projections.View, at domain.Instant, series []demand.Pool,
 	quotas []market.OnDemandQuotaEntry, shares []spotShare, country string,
@@ -369,7 +356,6 @@ func newPool(
 		filter.GPUModel, filter.SKU = "", k.Kind
 		p.Note = "the demand counts machines, which are taken for " + k.Kind
 	}
-	model := k.Kind
 	if k.Region != "" {
 		offers, err := market.Offers(view, at, filter)
 		if err != nil {
@@ -378,13 +364,10 @@ func newPool(
 		for i := range offers {
 			o := offers[i].OfferQuoted
 			o.GPUModel = offers[i].Model
-			if k.Unit == "vm" && i == 0 {
-				model = o.GPUModel
-			}
 			p.Offers = append(p.Offers, o)
 		}
 	}
-	p.Quotas = Quotas(quotas, k.Region, model)
+	p.Quotas = Quotas(quotas, k.Region, p.Model())
 	wanted, onSpot := decimal.Zero, decimal.Zero
 	for i := range series {
 		s := &series[i]
