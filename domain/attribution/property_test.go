@@ -469,9 +469,19 @@ func checkDetails(t *rapid.T, e *estate, res *attribution.Result, v *attribution
 }
 
 // orderAndRepetition gives the same facts in another order, with repeated lines, and expects the
-// same allocations byte for byte.
+// same allocations byte for byte. Those of a line come together.
 func orderAndRepetition(t *rapid.T, e *estate, allocations []allocation, res *attribution.Result) {
-
+	ended := map[[3]string]bool{}
+	for i := range allocations {
+		line := func(l *allocation) [3]string { return [3]string{l.line.Issuer, l.line.Account, l.line.ID} }
+		of := line(&allocations[i])
+		if i > 0 && of != line(&allocations[i-1]) {
+			ended[line(&allocations[i-1])] = true
+		}
+		if ended[of] {
+			t.Fatalf("allocations of line %v are apart", of)
+		}
+	}
 	other := *e
 	draws := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 	other.lines = shuffled(draws, append(slices.Clone(e.lines), e.lines[:len(e.lines)/2]...))

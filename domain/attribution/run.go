@@ -48,7 +48,7 @@ type run struct {
 //  5. The rounding adjustments of invoices, by invoice; see [Reconciliation]. Their line
 //     is not in the input: its id is "invoice:" and the invoice's id, its class Rounding.
 //
-// "By line" is by issuer, account and id. The allocations of one line come by hour,
+// "By line" is by issuer, account and id. The allocations of one line come together, by hour,
 // workspace, cluster, deployment and component, each at most once.
 //
 // A repeated line, equal in all fields, counts once. Of different lines with the same

@@ -1,6 +1,7 @@
 package costs
 
 import (
+	"errors"
 	"fmt"
 
 	"quartermaster/domain"
@@ -88,6 +89,9 @@ func (d *Division) find(ref *attribution.Ref) (*keptLine, error) {
 	err := d.each(func(p *part) error {
 		l := p.allocation
 		if l.Line.ID != ref.Line || l.Line.Account != ref.Account || l.Line.Issuer != ref.Issuer {
+			if of.whole.Allocations > 0 {
+				return errStopped // those of a line come together
+			}
 			return nil
 		}
 		of.whole.Billed, of.whole.Effective = of.whole.Billed.Add(l.Billed), of.whole.Effective.Add(l.Effective)
@@ -106,6 +110,9 @@ func (d *Division) find(ref *attribution.Ref) (*keptLine, error) {
 		}
 		return nil
 	})
+	if errors.Is(err, errStopped) {
+		err = nil
+	}
 	return k, err
 }
 

@@ -74,23 +74,23 @@ func (d *Division) weigh(view projections.View, k *keptLine) ([]ExplainedUsage, 
 		}
 	}
 	w.Cuts = func(node int) []domain.Instant { return cuts[g.Nodes[node]] }
-	c, err := readCostFleet(view, l.Line.ChargePeriod)
+	names := make([]inventory.NodeName, len(w.Nodes))
+	for i := range w.Nodes {
+		names[i] = inventory.NodeName{Cluster: w.Nodes[i].Cluster, Node: w.Nodes[i].Node}
+	}
+	c, err := readCostFleet(view, l.Line.ChargePeriod, inventory.InOrder(names)...)
 	if err != nil {
 		return nil, err
 	}
 	// The fleet of today may describe a machine otherwise. What it says of the time of a description is that one's.
-	names, index := []inventory.NodeName{}, map[int]int{}
-	for i := range w.Nodes {
-		n := &w.Nodes[i]
-		name := inventory.NodeName{Cluster: n.Cluster, Node: n.Node}
-		names = append(names, name)
+	index := map[int]int{}
+	for i, name := range names {
 		for _, j := range c.index[name] {
-			if _, known := index[j]; !known && !c.nodes[j].Service.Intersect(n.Service).Empty() {
+			if _, known := index[j]; !known && !c.nodes[j].Service.Intersect(w.Nodes[i].Service).Empty() {
 				index[j] = i
 			}
 		}
 	}
-	c.some = names
 	w.Usage = func(spans []domain.Interval, cuts attribution.Cuts, yield func(*attribution.NodeHour) error) error {
 		within := func(node int, hour domain.Instant) []domain.Instant {
 			if i, ok := index[node]; ok {

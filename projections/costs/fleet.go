@@ -26,12 +26,12 @@ type costFleet struct {
 	names     map[string]string
 	elsewhere map[[2]string]bool // (account, resource) of machines that were in service at other times
 	also      []attribution.OtherID
-	some      []inventory.NodeName // whose usage is read; nil: of all
+	some      []inventory.NodeName // in order, whose usage is read; empty: of all
 }
 
 // readCostFleet describes every node that was in service or reported within a span of time, in
-// whole hours.
-func readCostFleet(view projections.View, span domain.Interval) (*costFleet, error) {
+// whole hours. If some nodes are named, the usage of others is not read.
+func readCostFleet(view projections.View, span domain.Interval, some ...inventory.NodeName) (*costFleet, error) {
 	if !span.Empty() {
 		span = domain.Interval{From: span.From.HourStart(), To: (span.To - 1).HourStart() + domain.Hour}
 	}
@@ -41,7 +41,7 @@ func readCostFleet(view projections.View, span domain.Interval) (*costFleet, err
 	}
 	c := &costFleet{
 		view: view, fleet: f, index: map[inventory.NodeName][]int{},
-		names: map[string]string{}, elsewhere: map[[2]string]bool{},
+		names: map[string]string{}, elsewhere: map[[2]string]bool{}, some: some,
 	}
 	seen, err := c.reporting(span)
 	if err != nil {
@@ -84,8 +84,7 @@ func (c *costFleet) reporting(span domain.Interval) (map[inventory.NodeName]int,
 		return out, nil
 	}
 	q := usageWithin(span)
-	q.Last = true
-	err := inventory.EachUsage(c.view, c.fleet.Index, q, func(k projections.Key, row *projections.UsageHour) error {
+	take := func(k projections.Key, row *projections.UsageHour) error {
 		gpus := map[domain.GPUID]bool{}
 		for i := range row.Observers {
 			o := &row.Observers[i]
@@ -95,7 +94,14 @@ func (c *costFleet) reporting(span domain.Interval) (map[inventory.NodeName]int,
 		}
 		out[inventory.NodeName{Cluster: strings.Clone(k.Scope), Node: strings.Clone(k.ID)}] = len(gpus)
 		return nil
-	})
+	}
+	var err error
+	if len(c.some) > 0 {
+		err = inventory.EachUsageOf(c.view, c.fleet.Index, q, c.some, take)
+	} else {
+		q.Last = true
+		err = inventory.EachUsage(c.view, c.fleet.Index, q, take)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read usage: %w", err)
 	}
@@ -412,7 +418,7 @@ func (c *costFleet) walk(
 		return h.add(d)
 	}
 	var err error
-	if c.some == nil {
+	if len(c.some) == 0 {
 		err = usage.EachDeviceHour(c.view, stretch.From, stretch.To, take)
 	} else {
 		err = usage.EachDeviceHourOf(c.view, c.fleet, c.some, stretch.From, stretch.To, take)

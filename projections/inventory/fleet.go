@@ -26,6 +26,15 @@ type Fleet struct {
 // NodeName identifies a node of a cluster.
 type NodeName struct{ Cluster, Node string }
 
+// InOrder returns names by cluster, then node, each once.
+func InOrder(names []NodeName) []NodeName {
+	names = slices.Clone(names)
+	slices.SortFunc(names, func(a, b NodeName) int {
+		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Node, b.Node))
+	})
+	return slices.Compact(names)
+}
+
 // NodeTime is the history of a node.
 type NodeTime struct {
 	NodeName

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -94,11 +93,7 @@ func EachDeviceHourOf(
 	if err := checkPeriod(from, to); err != nil {
 		return err
 	}
-	some = slices.Clone(some)
-	slices.SortFunc(some, func(a, b inventory.NodeName) int {
-		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Node, b.Node))
-	})
-	some = slices.Compact(some)
+	some = inventory.InOrder(some)
 	only := *f
 	only.Nodes = nil
 	for _, name := range some {
