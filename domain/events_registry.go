@@ -1,6 +1,9 @@
 package domain
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Events of qm.workspaces, keyed by workspace: tenants, operators and the rules that they set.
 
@@ -184,12 +187,25 @@ type RoundTrip struct {
 	Measured bool   `json:"measured"` // false: an estimate, to be shown as one
 }
 
-// RegionDefined describes a region.
+// RegionDefined describes a region. Between regions without a stated round trip, plans estimate one
+// from the time zones.
 type RegionDefined struct {
 	Region     string      `json:"region"`
 	Country    string      `json:"country"` // ISO 3166-1 alpha-2
 	Name       string      `json:"name,omitempty"`
 	RoundTrips []RoundTrip `json:"round_trips,omitempty"`
+	UTCOffset  string      `json:"utc_offset,omitempty"` // standard time, such as +01:00; empty: unknown
+}
+
+// ParseUTCOffset returns the minutes that a time zone is ahead of UTC. The text is a sign, two digits
+// for hours, a colon and two for minutes, from -12:00 to +14:00.
+func ParseUTCOffset(text string) (minutes int, ok bool) {
+	t, err := time.Parse("-07:00", text)
+	if err != nil || len(text) != len("+01:00") {
+		return 0, false
+	}
+	_, seconds := t.Zone()
+	return seconds / 60, seconds >= -12*3600 && seconds <= 14*3600
 }
 
 // CertificationHeld says that a provider or a cluster has a certification.

@@ -157,6 +157,9 @@ func (c *checker) regionDefined(e *RegionDefined) {
 	c.id("region", e.Region)
 	c.country("country", e.Country)
 	c.text("name", e.Name)
+	if _, ok := ParseUTCOffset(e.UTCOffset); e.UTCOffset != "" && !ok {
+		c.bad("utc_offset", "is %s, want -12:00 to +14:00, for example +01:00", quote(e.UTCOffset))
+	}
 	if !c.listed("round_trips", len(e.RoundTrips)) {
 		return
 	}

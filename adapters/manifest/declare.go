@@ -437,7 +437,7 @@ func (d declaration) region(id string) *domain.RegionDefined {
 	if d.text("country") == eu {
 		d.fault("country", "EU is a union of countries; name the country of the region")
 	}
-	ev := &domain.RegionDefined{Region: id, Country: d.text("country"), Name: d.text("name")}
+	ev := &domain.RegionDefined{Region: id, Country: d.text("country"), Name: d.text("name"), UTCOffset: d.text("utc_offset")}
 	trips, _ := d.sub("round_trips")
 	for i, k := range trips.n.keys {
 		d.l.refer("region", k.text, k, trips.field(k.text))

@@ -93,6 +93,7 @@ func regionDefined(m *mover, p *eventsv1.RegionDefined, d *domain.RegionDefined)
 	text(m, "country", &p.Country, &d.Country)
 	text(m, "name", &p.Name, &d.Name)
 	list(m, "round_trips", &p.RoundTrips, &d.RoundTrips, roundTrip)
+	text(m, "utc_offset", &p.UtcOffset, &d.UTCOffset)
 }
 
 func certificationHeld(m *mover, p *eventsv1.CertificationHeld, d *domain.CertificationHeld) {

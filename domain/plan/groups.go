@@ -26,6 +26,47 @@ type Region struct {
 	Region     string
 	Country    string // ISO 3166-1 alpha-2, "" if unknown
 	RoundTrips []domain.RoundTrip
+	UTCOffset  string // [domain.RegionDefined.UTCOffset]
+}
+
+// measured says that a round trip was measured.
+const measured = "measured"
+
+// zoneMS is the estimate of a round trip for each time zone that it crosses, in milliseconds.
+const zoneMS = 5
+
+// trip returns the round trip between two regions: what is stated for either direction, the better
+// known first, else an estimate from their time zones. Regions of one time zone count as one zone apart.
+// how says where it is from; ok is false if nothing is known.
+func (r *Region) trip(to *Region) (ms int, how string, ok bool) {
+	stated := func(from, to *Region) *domain.RoundTrip {
+		i := slices.IndexFunc(from.RoundTrips, func(t domain.RoundTrip) bool { return t.To == to.Region })
+		if i < 0 {
+			return nil
+		}
+		return &from.RoundTrips[i]
+	}
+	there := stated(r, to)
+	if back := stated(to, r); there == nil || back != nil && back.Measured && !there.Measured {
+		there = back
+	}
+	if there != nil {
+		how = measured
+		if !there.Measured {
+			how = "estimated"
+		}
+		return int((there.Micros + 999) / 1000), how, true
+	}
+	a, known := domain.ParseUTCOffset(r.UTCOffset)
+	b, too := domain.ParseUTCOffset(to.UTCOffset)
+	if !known || !too {
+		return 0, "", false
+	}
+	const hour, day = 60, 24 * 60
+	apart := max(a-b, b-a)
+	apart = min(apart, day-apart)
+	zones := max(1, (apart+hour-1)/hour)
+	return zoneMS * zones, fmt.Sprintf("estimated at %d ms for each time zone crossed", zoneMS), true
 }
 
 // group is pools that are planned together, at least one.
@@ -73,15 +114,11 @@ func (c *composer) groups(pools []*candidate) []group {
 				join(i, j, fmt.Sprintf("the on-demand quota of %s in %s for all models together, %d GPUs", q.Provider,
 					k.Region, q.GPUs))
 			}
-			if way := c.way(k, l); way != nil {
-				measured := "measured"
-				if way.Estimated {
-					measured = "estimated"
-				}
+			if way, how := c.way(k, l); way != nil {
 				join(i, j,
 					fmt.Sprintf("demand of %s may be served in %s: a round trip of %d ms, %s, is within the "+
 						"budget of %d ms of every deployment declared for it", k.name(), l.Region, way.RoundTripMS,
-						measured, k.LatencyMicros/1000))
+						how, k.LatencyMicros/1000))
 				overflow[of[i]] = ways(overflow[of[i]], *way)
 			}
 		}
@@ -134,14 +171,15 @@ func sharesQuota(k, l *candidate) bool {
 		a.GPUs == b.GPUs
 }
 
-// way returns the overflow to a pool that may serve all demand of another, nil if there is none.
+// way returns the overflow to a pool that may serve all demand of another, nil if there is none, and
+// where its round trip is from.
 // Every deployment declared for the demand must name a latency budget. None may be bound to
 // certifications or clusters, or have anti-affinity in only one of the two regions, because
 // machines were counted for one of them.
-func (c *composer) way(k, l *candidate) *instance.Overflow {
+func (c *composer) way(k, l *candidate) (way *instance.Overflow, how string) {
 	if k.Region == l.Region || k.Kind != l.Kind || k.Unit != l.Unit || k.shelf.gpus != l.shelf.gpus ||
 		k.LatencyMicros < 1000 || len(k.Mix) == 0 {
-		return nil
+		return nil, ""
 	}
 	from, to := c.region(k.Region), c.region(l.Region)
 	for i := range k.Mix {
@@ -149,15 +187,14 @@ func (c *composer) way(k, l *candidate) *instance.Overflow {
 		if len(w.Certifications)+len(w.Clusters)+len(w.ApartCluster)+len(w.ApartIn) > 0 ||
 			len(w.Countries) > 0 && !(slices.Contains(w.Countries, to.Country) &&
 				slices.Contains(w.Countries, from.Country)) {
-			return nil
+			return nil, ""
 		}
 	}
-	for _, trip := range from.RoundTrips {
-		if ms := (trip.Micros + 999) / 1000; trip.To == l.Region && ms <= k.LatencyMicros/1000 {
-			return &instance.Overflow{From: k.Region, To: l.Region, RoundTripMS: int(ms), Estimated: !trip.Measured}
-		}
+	ms, how, ok := from.trip(&to)
+	if !ok || uint64(ms) > k.LatencyMicros/1000 {
+		return nil, ""
 	}
-	return nil
+	return &instance.Overflow{From: k.Region, To: l.Region, RoundTripMS: ms, Estimated: how != measured}, how
 }
 
 func (c *composer) region(name string) Region {

@@ -203,7 +203,7 @@ func TestServedElsewhereByHand(t *testing.T) {
 		"residency":     func(q *Question) { q.Pools[0].Mix[0].Countries = []string{"DE"} },
 		"no budget":     func(q *Question) { q.Pools[0].LatencyMicros = 0 },
 		"too far":       func(q *Question) { q.Regions[0].RoundTrips[0].Micros = 20_001 },
-		"no way":        func(q *Question) { q.Regions[0].RoundTrips = nil },
+		"no way":        func(q *Question) { q.Regions[0].RoundTrips, q.Regions[1].RoundTrips = nil, nil },
 		"certification": func(q *Question) { q.Pools[0].Mix[0].Certifications = []string{"iso"} },
 		"placement":     func(q *Question) { q.Pools[0].Mix[0].Clusters = []string{"c"} },
 		"no deployment": func(q *Question) { q.Pools[0].Mix = nil },
@@ -218,6 +218,51 @@ func TestServedElsewhereByHand(t *testing.T) {
 		if len(p.Components) != 0 || !p.Total.Cost.Equal(dec("93600")) { // (10 × 10 + 5 × 6) × 720
 			t.Errorf("%s: cost %s, components %+v", name, p.Total.Cost, p.Components)
 		}
+	}
+}
+
+// Where no round trip is stated, it is estimated at 5 ms for each time zone crossed, and the plan says
+// so. What is stated for the way back holds in both directions.
+func TestRoundTripsByHand(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, to string // time zones
+		back     []domain.RoundTrip
+		ms       int
+		how      string
+	}{
+		"five zones":          {"-05:00", "+00:00", nil, 25, "estimated at 5 ms for each time zone crossed"},
+		"half a zone more":    {"+05:30", "+01:00", nil, 25, "estimated at 5 ms for each time zone crossed"},
+		"across the date":     {"+12:00", "-11:00", nil, 5, "estimated at 5 ms for each time zone crossed"},
+		"the same zone":       {"+01:00", "+01:00", nil, 5, "estimated at 5 ms for each time zone crossed"},
+		"unknown":             {"", "+01:00", nil, 0, ""},
+		"stated for the back": {"+01:00", "+01:00", []domain.RoundTrip{{To: "r", Micros: 7001, Measured: true}}, 8, "measured"},
+		"estimated there":     {"", "", []domain.RoundTrip{{To: "r", Micros: 7000}}, 7, "estimated"},
+	} {
+		r, s := &Region{Region: "r", UTCOffset: c.from}, &Region{Region: "s", UTCOffset: c.to, RoundTrips: c.back}
+		for _, way := range [][2]*Region{{r, s}, {s, r}} {
+			if ms, how, ok := way[0].trip(way[1]); ms != c.ms || how != c.how || ok != (c.ms > 0) {
+				t.Errorf("%s: %d ms, %s, %t", name, ms, how, ok)
+			}
+		}
+	}
+	r := &Region{Region: "r", RoundTrips: []domain.RoundTrip{{To: "s", Micros: 1000}}}
+	s := &Region{Region: "s", RoundTrips: []domain.RoundTrip{{To: "r", Micros: 2000, Measured: true}}}
+	if ms, how, _ := r.trip(s); ms != 2 || how != "measured" {
+		t.Errorf("%d ms, %s: what was measured counts, and not an estimate", ms, how)
+	}
+	q := afar()
+	q.Regions = []Region{{Region: "r", Country: "DE", UTCOffset: "+01:00"}, {Region: "s", Country: "FR", UTCOffset: "+04:00"}}
+	p, err := Compute(t.Context(), q, solver(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Components) != 1 || !strings.Contains(p.Components[0].By[0], "a round trip of 15 ms, estimated at 5 ms for each time zone crossed, is within the budget of 20 ms") {
+		t.Fatalf("components %+v", p.Components)
+	}
+	equal(t, "cost", p.Total.Cost, "64800") // 15 × 6 × 720, as if it were measured
+	q.Regions[1].UTCOffset = "+05:30"       // 25 ms
+	if p, err = Compute(t.Context(), q, solver(t)); err != nil || len(p.Components) != 0 {
+		t.Errorf("beyond the budget: components %+v, %v", p.Components, err)
 	}
 }
 

@@ -124,7 +124,13 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 			Shortage: s.onDemand.Hourly.Mul(q.Assumptions.ShortageFactor), Past: past,
 		})
 		d := &in.Demands[len(in.Demands)-1]
-		if slices.ContainsFunc(g.pools, func(l *candidate) bool { return l.left == "" && c.way(k, l) != nil }) {
+		if slices.ContainsFunc(g.pools, func(l *candidate) bool {
+			if l.left != "" {
+				return false
+			}
+			way, _ := c.way(k, l)
+			return way != nil
+		}) {
 			// In the instance a region's overflow applies to all its demand; budgets and countries
 			// narrow it to the demand that may leave.
 			d.LatencyBudgetMS, d.Countries = int(min(k.LatencyMicros/1000, 1_000_000)), k.countries()

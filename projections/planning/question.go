@@ -98,11 +98,19 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 	for _, n := range nodes {
 		fleets[n.Region] = append(fleets[n.Region], n)
 	}
-	for _, r := range slices.Sorted(maps.Keys(fleets)) {
+	where := slices.Collect(maps.Keys(fleets))
+	for i := range series {
+		where = append(where, series[i].Region)
+	}
+	slices.Sort(where)
+	for _, r := range slices.Compact(where) {
+		if r == "" {
+			continue // to a filter that is every region
+		}
 		if loads[r], _, err = Workloads(view, a, at, WorkloadFilter{Region: r}); err != nil {
 			return nil, err
 		}
-		if len(loads[r]) > 0 {
+		if len(loads[r]) > 0 && len(fleets[r]) > 0 {
 			q.Packings = append(q.Packings, plan.Packing{Region: r, Nodes: fleets[r], Workloads: loads[r]})
 		}
 	}
@@ -141,7 +149,7 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 			p.Failures = e
 		}
 		for _, w := range loads[k.Region] {
-			if w.GPUMilli > 0 && (len(w.Models) == 0 || slices.Contains(w.Models, k.Kind)) {
+			if w.GPUMilli > 0 && (len(w.Models) == 0 || slices.Contains(w.Models, p.Model())) {
 				p.Mix = append(p.Mix, w)
 				if budget := declared[w.ID].latency; len(p.Mix) == 1 || budget < p.LatencyMicros {
 					p.LatencyMicros = budget
@@ -173,7 +181,7 @@ func planRegions(view projections.View, at domain.Instant) ([]plan.Region, error
 	err := view.Scan(projections.Query{Table: projections.TableRegions}, func(k projections.Key, row projections.Row) error {
 		if v := row.(*projections.History).At(at); v != nil {
 			if r, ok := v.Event.(*domain.RegionDefined); ok {
-				out = append(out, plan.Region{Region: k.ID, Country: r.Country, RoundTrips: r.RoundTrips})
+				out = append(out, plan.Region{Region: k.ID, Country: r.Country, RoundTrips: r.RoundTrips, UTCOffset: r.UTCOffset})
 			}
 		}
 		return nil

@@ -794,6 +794,7 @@ type RegionDefined struct {
 	Country       string                 `protobuf:"bytes,2,opt,name=country,proto3" json:"country,omitempty"` // ISO 3166-1 alpha-2
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	RoundTrips    []*RoundTrip           `protobuf:"bytes,4,rep,name=round_trips,json=roundTrips,proto3" json:"round_trips,omitempty"`
+	UtcOffset     string                 `protobuf:"bytes,5,opt,name=utc_offset,json=utcOffset,proto3" json:"utc_offset,omitempty"` // standard time, such as +01:00; empty: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -854,6 +855,13 @@ func (x *RegionDefined) GetRoundTrips() []*RoundTrip {
 		return x.RoundTrips
 	}
 	return nil
+}
+
+func (x *RegionDefined) GetUtcOffset() string {
+	if x != nil {
+		return x.UtcOffset
+	}
+	return ""
 }
 
 // CertificationHeld says that a provider or a cluster has a certification.
@@ -1396,13 +1404,15 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\tRoundTrip\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x16\n" +
 	"\x06micros\x18\x02 \x01(\x04R\x06micros\x12\x1a\n" +
-	"\bmeasured\x18\x03 \x01(\bR\bmeasured\"\x9a\x01\n" +
+	"\bmeasured\x18\x03 \x01(\bR\bmeasured\"\xb9\x01\n" +
 	"\rRegionDefined\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x18\n" +
 	"\acountry\x18\x02 \x01(\tR\acountry\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12C\n" +
 	"\vround_trips\x18\x04 \x03(\v2\".quartermaster.events.v1.RoundTripR\n" +
-	"roundTrips\"\xc4\x01\n" +
+	"roundTrips\x12\x1d\n" +
+	"\n" +
+	"utc_offset\x18\x05 \x01(\tR\tutcOffset\"\xc4\x01\n" +
 	"\x11CertificationHeld\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12$\n" +

@@ -159,6 +159,9 @@ func declaredText(s *registry.Statement) string {
 		add("version %s", d.Version)
 	case *domain.RegionDefined:
 		add("%s, %d round trips", d.Country, len(d.RoundTrips))
+		if d.UTCOffset != "" {
+			add("UTC%s", d.UTCOffset)
+		}
 	case *domain.ClusterRegistered:
 		add("%s %s in %s", d.ProviderClass, d.Provider, d.Region)
 		if d.Shards > 1 {
