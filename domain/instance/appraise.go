@@ -266,7 +266,7 @@ func (m *model) use(a *Answer, pool string, from, to int) *domain.Decimal {
 // contractChoice finds the choice for an order of an offer that begins in an epoch.
 func (m *model) contractChoice(offer string, epoch, units int) *choice {
 	for i := range m.choices {
-		x := &m.choices[i]
+		x := m.choice(i)
 		n := units / x.order.Units
 		if x.order.Offer == offer && x.order.Epoch == epoch && n >= x.least && (x.max == procurement.Unlimited || n <= x.max) {
 			return x
@@ -281,7 +281,7 @@ func (m *model) signed(ctx context.Context, out *Appraisal, in *Instance, c *Con
 	o := &offers[0]
 	var x *choice
 	for i := range m.choices {
-		if y := &m.choices[i]; y.order.Offer == o.ID &&
+		if y := m.choice(i); y.order.Offer == o.ID &&
 			(x == nil || y.order.Epoch < x.order.Epoch || y.order.Epoch == x.order.Epoch && y.least < x.least) {
 			x = y
 		}

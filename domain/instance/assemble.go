@@ -196,7 +196,7 @@ func (m *model) outcome(units []int) (*outcome, error) {
 }
 
 func (m *model) outcomeAlone(c *component, units []int, o *outcome) error {
-	ev, err := procurement.Evaluate(c.alone, c.bought(units))
+	ev, err := procurement.Evaluate(m.alone(c), m.boughtAlone(c, units))
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func (m *model) purchases(s *solution, o *outcome) []Purchase {
 		if n == 0 {
 			continue
 		}
-		x := &m.choices[i]
+		x := m.choice(i)
 		p := Purchase{
 			Order: x.order, Term: x.term, OrderBy: x.orderBy, Tier: x.tier, Upfront: x.upfront.Mul(whole(n)),
 			Hourly: x.hourly.Mul(whole(n)),
@@ -392,7 +392,7 @@ func (m *model) committed(units []int) [][]int64 {
 		if n == 0 {
 			continue
 		}
-		for _, c := range m.choices[i].covers {
+		for _, c := range m.choice(i).covers {
 			for e := c.From; e < c.To; e++ {
 				out[c.Pool][e] += int64(c.Units) * int64(n)
 			}
@@ -493,7 +493,7 @@ func (m *model) terminal(a *Answer, units []int) []Terminal {
 			if n == 0 {
 				continue
 			}
-			sum = sum.Add(other.worthOf(&m.choices[i]).RoundBank(m.digits).Mul(whole(n)))
+			sum = sum.Add(other.worthOf(m.choice(i)).RoundBank(m.digits).Mul(whole(n)))
 		}
 		out = append(out, Terminal{Salvage: salvage, Cost: a.Cost.Sub(a.Bought).Add(sum)})
 	}

@@ -225,7 +225,7 @@ func (m *model) taken(b *Budget, units []int, o *outcome) *big.Rat {
 		if n == 0 {
 			continue
 		}
-		of, accrual := m.money(&m.choices[i])
+		of, accrual := m.money(m.choice(i))
 		if b.Basis == Accrual {
 			of = accrual
 		}
@@ -250,13 +250,11 @@ func (m *model) heldOn(basis BudgetBasis) [][]domain.Decimal {
 // as the horizon allows.
 func (m *model) goesOn() []Order {
 	var out []Order
-	for i := range m.choices {
-		x := &m.choices[i]
-		switch last := len(out) - 1; {
-		case x.goes == nil:
-		case last >= 0 && out[last].Commitment == x.order.Commitment:
+	for i := range m.renewals {
+		x := &m.renewals[i]
+		if last := len(out) - 1; last >= 0 && out[last].Commitment == x.order.Commitment {
 			out[last] = x.order // one more term
-		default:
+		} else {
 			out = append(out, x.order)
 		}
 	}
@@ -285,7 +283,10 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 		}
 	}
 	for i, n := range units {
-		for _, c := range m.choices[i].covers {
+		if n == 0 {
+			continue
+		}
+		for _, c := range m.choice(i).covers {
 			for e := c.From; e < c.To; e++ {
 				if x := &out[c.Pool].Epochs[e]; c.Guaranteed {
 					x.HeldGuaranteed += n * c.Units
@@ -296,23 +297,23 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 		}
 	}
 	for i := range m.choices {
-		x := &m.choices[i]
-		if x.offer == nil || x.tier > 0 {
+		offer := m.offer(i)
+		if offer == nil || m.choices[i].tier >= 0 {
 			continue
 		}
-		p, each := &out[m.pool[x.offer.Pool]], max(1, x.offer.PerUnit)
-		if last := len(p.Offers) - 1; last < 0 || p.Offers[last].ID != x.offer.ID {
+		p, each := &out[m.pool[offer.Pool]], max(1, offer.PerUnit)
+		if last := len(p.Offers) - 1; last < 0 || p.Offers[last].ID != offer.ID {
 			p.Offers = append(p.Offers, procurement.Offer{
-				ID: x.offer.ID, Guaranteed: x.offer.GuaranteesCapacity, Term: x.offer.Term,
+				ID: offer.ID, Guaranteed: offer.GuaranteesCapacity, Term: offer.Term,
 			})
 		}
 		most := procurement.Unlimited
-		if n := x.offer.MaxUnits; n > 0 && n <= procurement.MaxUnits/each {
+		if n := offer.MaxUnits; n > 0 && n <= procurement.MaxUnits/each {
 			most = n * each
 		}
 		o := &p.Offers[len(p.Offers)-1]
 		o.Starts = append(o.Starts, procurement.Start{
-			Epoch: x.order.Epoch, Cost: (m.costs[i] + procurement.Nano(each) - 1) / procurement.Nano(each), Max: most,
+			Epoch: int(m.choices[i].epoch), Cost: (m.costs[i] + procurement.Nano(each) - 1) / procurement.Nano(each), Max: most,
 		})
 	}
 	return out, nil
@@ -322,6 +323,10 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 func (m *model) follow(
 	pools []procurement.Pool, rule baseline.Rule, days int,
 ) (orders []Order, looked []BaselinePool, err error) {
+	perUnit := make(map[string]int, len(m.in.Offers))
+	for i := range m.in.Offers {
+		perUnit[m.in.Offers[i].ID] = max(1, m.in.Offers[i].PerUnit)
+	}
 	for p := range pools {
 		past, interruptible, horizon, err := m.past(p, days)
 		if err != nil {
@@ -351,8 +356,7 @@ func (m *model) follow(
 		looked = append(looked, x)
 		for _, b := range c.Purchases {
 			id := pool.Offers[b.Offer].ID
-			i := slices.IndexFunc(m.in.Offers, func(o Offer) bool { return o.ID == id })
-			if n := b.Units / max(1, m.in.Offers[i].PerUnit); n > 0 {
+			if n := b.Units / perUnit[id]; n > 0 {
 				orders = append(orders, Order{Offer: id, Epoch: b.Epoch, Units: n})
 			}
 		}
@@ -428,9 +432,12 @@ func (d *Demand) withSpares(units []int, top int) error {
 // takes the epochs that cover those days, thinned to as many hours.
 func (m *model) firstDays(demand, days int) ([]int, error) {
 	d := &m.in.Demands[demand]
-	all, err := m.wanted(demand, &Scenario{})
+	all, _, err := m.wanted(demand, &Scenario{})
 	if err != nil {
 		return nil, err
+	}
+	if d.Hourly != nil {
+		all = slices.Clone(all[:min(24*days, len(all))])
 	}
 	if top := slices.Max(all); d.Buffer != nil && top > 0 {
 		if err := d.withSpares(all, top); err != nil {

@@ -95,7 +95,7 @@ func BenchmarkManyPools(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		a, err := Solve(context.Background(), in, nil)
+		a, err := SolveUntil(context.Background(), context.Background(), in, nil, 0)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -105,6 +105,7 @@ func BenchmarkManyPools(b *testing.B) {
 		if err := Compare(context.Background(), in, a); err != nil {
 			b.Fatal(err)
 		}
+		a.Forget()
 		answer, err := json.Marshal(a)
 		if err != nil {
 			b.Fatal(err)

@@ -31,19 +31,18 @@ func (m *model) worths(s *solution) []*big.Rat {
 	for k, p := range s.proofs {
 		c := &m.components[k]
 		if p.alone != nil {
-			for offer := range c.alone.Offers {
-				for _, start := range c.alone.Offers[offer].Starts {
-					if i := c.choice(offer, start.Epoch); s.units[i] > 0 {
-						w, o := new(big.Int), &c.alone.Offers[offer]
-						for e := start.Epoch; e < start.Epoch+min(o.Term, m.cal.n-start.Epoch); e++ {
-							w.Add(w, big.NewInt(int64(p.alone.Certificate.Cover[e])))
-							if o.Guaranteed {
-								w.Add(w, big.NewInt(int64(p.alone.Certificate.Guarantee[e])))
-							}
-						}
-						out[i] = new(big.Rat).Quo(new(big.Rat).SetInt(w), scale)
+			for _, i := range c.choices {
+				if s.units[i] == 0 {
+					continue
+				}
+				w, o, from := new(big.Int), m.offer(i), int(m.choices[i].epoch)
+				for e := from; e < from+min(o.Term, m.cal.n-from); e++ {
+					w.Add(w, big.NewInt(int64(p.alone.Certificate.Cover[e])))
+					if o.GuaranteesCapacity {
+						w.Add(w, big.NewInt(int64(p.alone.Certificate.Guarantee[e])))
 					}
 				}
+				out[i] = new(big.Rat).Quo(new(big.Rat).SetInt(w), scale)
 			}
 			continue
 		}
@@ -146,8 +145,11 @@ func (m *model) binding(s *solution) []Binding {
 	}
 	worth := m.worths(s)
 	for i, n := range s.units {
-		x := &m.choices[i]
-		if n == 0 || x.offer == nil || x.max == procurement.Unlimited || n < x.max || x.offer.MaxUnits == 0 ||
+		if n == 0 {
+			continue
+		}
+		x := m.choice(i)
+		if x.offer == nil || x.max == procurement.Unlimited || n < x.max || x.offer.MaxUnits == 0 ||
 			x.offer.MaxUnits/max(1, x.offer.Lot) != x.max {
 			continue
 		}
@@ -211,15 +213,15 @@ func (m *model) bindingAlone(c *component, units []int, add func(string, string,
 	if pool.Quota == "" {
 		return
 	}
-	bought := c.bought(units)
-	more := *c.alone
-	more.Epochs = slices.Clone(c.alone.Epochs)
+	alone, bought := m.alone(c), m.boughtAlone(c, units)
+	more := *alone
+	more.Epochs = slices.Clone(alone.Epochs)
 	for e := range more.Epochs {
 		if more.Epochs[e].Quota != procurement.Unlimited {
 			more.Epochs[e].Quota++
 		}
 	}
-	before, err := procurement.Evaluate(c.alone, bought)
+	before, err := procurement.Evaluate(alone, bought)
 	if err != nil {
 		return
 	}
@@ -284,13 +286,13 @@ func (a *Answer) Targets() []Target {
 		if o == nil || o.Kind == domain.OfferSpendCommitment || x.tier > 0 || worth == nil {
 			return
 		}
-		fixed := m.worth(o, prices{upfront: m.unitPrices(x).upfront}, x.order.Epoch)
+		fixed := m.worth(o, prices{upfront: m.ofUnit(x).upfront}, x.order.Epoch)
 		hour := m.worth(o, prices{hourly: one}, x.order.Epoch).Sub(m.worth(o, prices{}, x.order.Epoch))
 		if !hour.IsPositive() {
 			return
 		}
 		each := decimal.NewFromBigInt(worth, 0).DivRound(scale.Mul(whole(x.order.Units)), digits)
-		t := Target{Offer: o.ID, Quoted: m.unitPrices(x).hourly.DivRound(m.in.fx(o.Currency), 9), Epoch: x.order.Epoch}
+		t := Target{Offer: o.ID, Quoted: m.ofUnit(x).hourly.DivRound(m.in.fx(o.Currency), 9), Epoch: x.order.Epoch}
 		t.Hourly = each.Sub(fixed).DivRound(hour.Mul(m.in.fx(o.Currency)), digits).RoundFloor(6)
 		if was, ok := best[o.ID]; !ok || t.Hourly.GreaterThan(was.Hourly) {
 			best[o.ID] = t
@@ -300,13 +302,14 @@ func (a *Answer) Targets() []Target {
 		c, p := &m.components[k], &s.proofs[k]
 		if p.alone == nil {
 			for j, i := range c.choices {
-				add(&m.choices[i], p.joint.Prices.Worth[j])
+				add(m.choice(i), p.joint.Prices.Worth[j])
 			}
 			continue
 		}
-		for offer := range c.alone.Offers {
-			for at := range c.alone.Offers[offer].Starts {
-				add(&m.choices[c.first[offer]+at], big.NewInt(int64(p.alone.Certificate.Worth(c.alone, offer, at))))
+		alone := m.alone(c)
+		for offer := range alone.Offers {
+			for at := range alone.Offers[offer].Starts {
+				add(m.choice(c.first[offer]+at), big.NewInt(int64(p.alone.Certificate.Worth(alone, offer, at))))
 			}
 		}
 	}

@@ -66,7 +66,7 @@ func (m *model) overcounted(c *component, b *bound, l int) *big.Int {
 		}
 	}
 	for j, i := range c.choices {
-		count(big.NewRat(int64(c.joint.Choices[j].Spent[l]), 1), m.spentExactly(&m.choices[i], b))
+		count(big.NewRat(int64(c.joint.Choices[j].Spent[l]), 1), m.spentExactly(m.choice(i), b))
 	}
 	most := b.left.Mul(whole(b.parts)).Shift(m.digits).Rat()
 	most.Mul(most, ratio)

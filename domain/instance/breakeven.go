@@ -287,7 +287,7 @@ func (b *pricing) set(price domain.Decimal) error {
 	for k := range m.components {
 		c := &m.components[k]
 		for j, i := range c.choices {
-			x := &m.choices[i]
+			x := m.choice(i)
 			if x.offer == nil || !slices.ContainsFunc(b.offers, func(o Offer) bool { return o.ID == x.offer.ID }) {
 				continue
 			}
@@ -296,6 +296,7 @@ func (b *pricing) set(price domain.Decimal) error {
 			p := prices{decimal.Max(decimal.Zero, t.Upfront.Add(more.Upfront)).Mul(fx),
 				decimal.Max(decimal.Zero, t.Hourly.Add(more.Hourly)).Mul(fx)}
 			x.upfront, x.hourly = p.upfront.Mul(units), p.hourly.Mul(units)
+			m.asked[i] = prices{x.upfront, x.hourly}
 			var err error
 			if m.costs[i], err = m.nano(m.worth(x.offer, p, x.order.Epoch).Mul(units)); err == nil &&
 				m.costs[i] > procurement.MaxWorth/procurement.Nano(m.weight) {
@@ -305,7 +306,6 @@ func (b *pricing) set(price domain.Decimal) error {
 				return fmt.Errorf("contract at %s %s: %w", price, how, err)
 			}
 			if c.alone != nil {
-				c.reprice(i, m.costs[i])
 				continue
 			}
 			y := &c.joint.Choices[j]
@@ -332,7 +332,7 @@ func (m *model) component(ctx context.Context, pool string, lp linear.Solver) (c
 			return cost, bound, err
 		}
 		if c.alone != nil {
-			s, err := procurement.Solve(c.alone)
+			s, err := procurement.Solve(m.alone(c))
 			if err != nil {
 				return cost, bound, err
 			}

@@ -11,6 +11,14 @@ import (
 	"quartermaster/domain/procurement/joint"
 )
 
+// listing is a choice as a model keeps it. There are millions: an offer has one for each tier and epoch.
+type listing struct {
+	offer      int32 // index in the sorted instance, or −1 − the index of a renewal
+	tier       int32 // of the offer's tiers, −1 below the first
+	epoch      int32
+	least, max int32
+}
+
 // choice is something that can be bought: an offer with a start epoch at the price of a tier, or a
 // number of further terms of a commitment. Its unit is the smallest quantity that can be bought
 // alone: a lot of the offer, or a whole commitment.
@@ -87,22 +95,32 @@ func (m *model) running(o *Offer) (hourly, month domain.Decimal) {
 	return w.PowerKW.Mul(w.PUE).Mul(w.TariffKWh).Mul(fx), w.SpaceMonthly.Add(w.NetworkMonthly).Add(w.SupportMonthly).Mul(fx)
 }
 
-// unitPrices are those of one unit of a choice's offer when it begins.
-func (m *model) unitPrices(x *choice) prices {
-	t, fx := x.pays(), m.in.fx(x.offer.Currency)
-	if !x.offer.Decline.IsZero() {
-		fx = fx.Mul(x.offer.declined(x.order.Epoch + 1)[x.order.Epoch])
+// unitPrices are those of one unit of an offer that begins in epoch s, at the price of a tier (−1: below
+// the first).
+func (m *model) unitPrices(o *Offer, tier, s int) prices {
+	p, fx := prices{o.Upfront, o.Hourly}, m.in.fx(o.Currency)
+	if tier >= 0 {
+		p = prices{o.Tiers[tier].Upfront, o.Tiers[tier].Hourly}
+	}
+	if !o.Decline.IsZero() {
+		fx = fx.Mul(o.declined(s + 1)[s])
 	}
 	if fx.Equal(one) {
-		return prices{t.Upfront, t.Hourly}
+		return p
 	}
-	return prices{t.Upfront.Mul(fx), t.Hourly.Mul(fx)}
+	return prices{p.upfront.Mul(fx), p.hourly.Mul(fx)}
+}
+
+// ofUnit are the prices of one unit of a choice's offer.
+func (m *model) ofUnit(x *choice) prices {
+	at := &m.choices[x.at]
+	return m.unitPrices(x.offer, int(at.tier), int(at.epoch))
 }
 
 // worthOf is the present value of the cost of one unit of a choice.
 func (m *model) worthOf(x *choice) domain.Decimal {
 	if x.goes == nil {
-		return m.worth(x.offer, m.unitPrices(x), x.order.Epoch).Mul(whole(x.order.Units))
+		return m.worth(x.offer, m.ofUnit(x), x.order.Epoch).Mul(whole(x.order.Units))
 	}
 	sum := decimal.Zero
 	for k := range x.order.Renewals {
@@ -227,7 +245,8 @@ func (m *model) starts(o *Offer) (from, to int) {
 }
 
 // offerChoices adds the choices of an offer.
-func (m *model) offerChoices(o *Offer, path string) error {
+func (m *model) offerChoices(offer int, price *pricer) error {
+	o, path := &m.in.Offers[offer], fmt.Sprintf("/offers/%d", m.at.offers[offer])
 	from, to := m.starts(o)
 	if from == to {
 		m.notes = append(m.notes, fmt.Sprintf("offer %q can begin in no epoch of the horizon", o.ID))
@@ -238,22 +257,18 @@ func (m *model) offerChoices(o *Offer, path string) error {
 	}
 	lot := max(1, o.Lot)
 	up := func(units int) int { return (units + lot - 1) / lot }
-	tiers := append([]Tier{{Units: 0, Upfront: o.Upfront, Hourly: o.Hourly}}, o.Tiers...)
 	for s := from; s < to; s++ {
-		group := o.Exclusive
-		if group != "" {
-			group = "exclusive " + group
-		} else if len(tiers) > 1 {
-			group = fmt.Sprintf("tiers of %s in epoch %d", o.ID, s)
-		}
-		for k, t := range tiers {
-			least := max(1, up(max(o.MinUnits, t.Units)))
+		for k := -1; k < len(o.Tiers); k++ {
+			least := max(1, up(o.MinUnits))
+			if k >= 0 {
+				least = max(1, up(max(o.MinUnits, o.Tiers[k].Units)))
+			}
 			most := procurement.Unlimited
 			if o.MaxUnits > 0 && o.MaxUnits < MaxUnits {
 				most = o.MaxUnits / lot
 			}
-			if k+1 < len(tiers) {
-				below := (tiers[k+1].Units - 1) / lot
+			if k+1 < len(o.Tiers) {
+				below := (o.Tiers[k+1].Units - 1) / lot
 				if most == procurement.Unlimited || below < most {
 					most = below
 				}
@@ -261,44 +276,115 @@ func (m *model) offerChoices(o *Offer, path string) error {
 			if most != procurement.Unlimited && most < least {
 				continue
 			}
-			x := choice{
-				order: Order{Offer: o.ID, Epoch: s, Units: lot}, offer: o, path: path, tier: t.Units, least: least,
-				max: most, group: group,
-				term: domain.Interval{From: m.cal.spans[s].From, To: m.cal.spans[s+o.Term-1].To},
-			}
-			p := m.unitPrices(&x)
-			if x.upfront, x.hourly = p.upfront, p.hourly; lot > 1 {
-				x.upfront, x.hourly = p.upfront.Mul(whole(lot)), p.hourly.Mul(whole(lot))
-			}
-			x.orderBy = x.term.From - domain.Instant(o.LeadHours)*domain.Hour
-			cost, err := m.nano(m.worthOf(&x))
+			at := listing{int32(offer), int32(k), int32(s), int32(least), int32(most)}
+			cost, err := price.of(at)
 			if err != nil {
 				return fault(path, err, "a lot of offer %q from epoch %d: %v", o.ID, s, err)
 			}
-			for _, r := range o.ramp(s) {
-				if r.from >= m.cal.n {
-					continue
+			if o.Kind == domain.OfferSpendCommitment {
+				if _, err := m.spending(o, m.lotPrices(o, k, s).hourly, s); err != nil {
+					return fault(path+"/hourly", err, "%v", err)
 				}
-				r.to = min(r.to, m.cal.n)
-				if o.Kind == domain.OfferSpendCommitment {
-					perHour, err := rounded(x.hourly.Mul(decimal.New(int64(r.permille), -3)), m.digits)
-					if err != nil {
-						return fault(path+"/hourly", err, "%v", err)
-					}
-					if perHour > 0 {
-						x.spends = append(x.spends, joint.SpendCover{
-							Spend: m.spendOf[o.Spend], From: r.from, To: r.to, PerHour: perHour,
-						})
-					}
-					continue
-				}
-				x.covers = append(x.covers, joint.Cover{
-					Pool: m.pool[o.Pool], From: r.from, To: r.to, Units: lot * max(1, o.PerUnit) * r.permille / 1000,
-					Guaranteed: o.GuaranteesCapacity,
-				})
 			}
-			m.add(x, cost)
+			m.add(at, cost)
 		}
 	}
 	return nil
+}
+
+// choice describes a choice.
+func (m *model) choice(i int) *choice {
+	at := m.choices[i]
+	if at.offer < 0 {
+		x := m.renewals[-1-at.offer]
+		x.at = i
+		return &x
+	}
+	o, s := &m.in.Offers[at.offer], int(at.epoch)
+	x := &choice{
+		order: Order{Offer: o.ID, Epoch: s, Units: max(1, o.Lot)}, offer: o, least: int(at.least), max: int(at.max), at: i,
+		group: m.group(i), term: domain.Interval{From: m.cal.spans[s].From, To: m.cal.spans[s+o.Term-1].To},
+	}
+	if at.tier >= 0 {
+		x.tier = o.Tiers[at.tier].Units
+	}
+	p, other := m.asked[i]
+	if !other {
+		p = m.lotPrices(o, int(at.tier), s)
+	}
+	x.upfront, x.hourly = p.upfront, p.hourly
+	x.orderBy = x.term.From - domain.Instant(o.LeadHours)*domain.Hour
+	if o.Kind == domain.OfferSpendCommitment {
+		x.spends, _ = m.spending(o, x.hourly, s) // it was counted before
+		return x
+	}
+	for _, r := range o.ramp(s) {
+		if r.from < m.cal.n {
+			x.covers = append(x.covers, joint.Cover{
+				Pool: m.pool[o.Pool], From: r.from, To: min(r.to, m.cal.n),
+				Units: x.order.Units * max(1, o.PerUnit) * r.permille / 1000, Guaranteed: o.GuaranteesCapacity,
+			})
+		}
+	}
+	return x
+}
+
+// offer is the offer of a choice, nil for a renewal.
+func (m *model) offer(i int) *Offer {
+	if k := m.choices[i].offer; k >= 0 {
+		return &m.in.Offers[k]
+	}
+	return nil
+}
+
+// path is the place of a choice in the document.
+func (m *model) path(i int) string {
+	if k := m.choices[i].offer; k >= 0 {
+		return fmt.Sprintf("/offers/%d", m.at.offers[k])
+	} else {
+		return m.renewals[-1-k].path
+	}
+}
+
+// group names the choices of which at most one is bought; "" if a choice excludes no other.
+func (m *model) group(i int) string {
+	at := m.choices[i]
+	if at.offer < 0 {
+		return m.renewals[-1-at.offer].group
+	}
+	switch o := &m.in.Offers[at.offer]; {
+	case o.Exclusive != "":
+		return "exclusive " + o.Exclusive
+	case len(o.Tiers) > 0:
+		return fmt.Sprintf("tiers of %s in epoch %d", o.ID, at.epoch)
+	}
+	return ""
+}
+
+// lotPrices are those of a lot of an offer that begins in epoch s at the price of a tier.
+func (m *model) lotPrices(o *Offer, tier, s int) prices {
+	p := m.unitPrices(o, tier, s)
+	if o.Lot > 1 {
+		return prices{p.upfront.Mul(whole(o.Lot)), p.hourly.Mul(whole(o.Lot))}
+	}
+	return p
+}
+
+// spending is what a lot of a spend commitment that begins in epoch s commits.
+func (m *model) spending(o *Offer, hourly domain.Decimal, s int) (out []joint.SpendCover, err error) {
+	for _, r := range o.ramp(s) {
+		if r.from >= m.cal.n {
+			continue
+		}
+		perHour, err := rounded(hourly.Mul(decimal.New(int64(r.permille), -3)), m.digits)
+		if err != nil {
+			return nil, err
+		}
+		if perHour > 0 {
+			out = append(out, joint.SpendCover{
+				Spend: m.spendOf[o.Spend], From: r.from, To: min(r.to, m.cal.n), PerHour: perHour,
+			})
+		}
+	}
+	return out, nil
 }

@@ -45,19 +45,22 @@ func (m *model) clash(e *joint.Infeasible) error {
 			add(fmt.Sprintf("/demands/%d", m.at.demands[m.demand[member.ID]]),
 				"demand %q wants to run in pool %q of region %q, or where it may overflow to", d.ID, p.ID, p.Region)
 		default:
-			i := slices.IndexFunc(m.choices, func(x choice) bool { return choiceID(&x) == member.ID || x.group == member.ID })
-			if i < 0 {
+			i := 0
+			for i < len(m.choices) && choiceID(m.choice(i)) != member.ID && m.group(i) != member.ID {
+				i++
+			}
+			if i == len(m.choices) {
 				add("", "%s %q", member.Kind, member.ID)
 				continue
 			}
-			x := &m.choices[i]
+			x := m.choice(i)
 			switch {
 			case x.goes != nil:
-				add(x.path, "commitment %q can go on for so many terms and no more", x.goes.ID)
+				add(m.path(i), "commitment %q can go on for so many terms and no more", x.goes.ID)
 			case x.offer.MaxUnits > 0:
-				add(x.path, "of offer %q at most %d units can be bought in an order", x.offer.ID, x.offer.MaxUnits)
+				add(m.path(i), "of offer %q at most %d units can be bought in an order", x.offer.ID, x.offer.MaxUnits)
 			default:
-				add(x.path, "what can be bought of offer %q: least order, tiers, exclusive", x.offer.ID)
+				add(m.path(i), "what can be bought of offer %q: least order, tiers, exclusive", x.offer.ID)
 			}
 		}
 	}

@@ -47,7 +47,10 @@ type model struct {
 
 	loads *loads // shared by all models of an instance
 
-	choices []choice
+	choices  []listing
+	renewals []choice
+	// asked are other prices of a lot than the offer's, by choice.
+	asked map[int]prices
 	// costs are those of one unit of each choice within the horizon, less its salvage.
 	costs   []procurement.Nano
 	plain   map[[2]int]factors // by start and term, of the model's salvage
@@ -64,18 +67,19 @@ type model struct {
 type component struct {
 	pools, demands, choices, needs, bounds []int
 	spends                                 []int
-	// alone is the problem of a single pool that procurement solves exactly; joint is that of any
-	// other component. One of them is nil.
+	// alone is the problem of a single pool that procurement solves exactly, without its offers (see
+	// model.alone); joint is that of any other component. One of them is nil.
 	alone *procurement.Pool
 	joint *joint.Problem
 	// first is, for alone, the choice of each offer's first start; those of its other starts follow.
+	// Its last entry is the end of the last offer's.
 	first []int
 }
 
 // newModel prepares a validated instance. terminal replaces the salvage share of terms beyond the
 // horizon; nil keeps that of the instance.
 func newModel(in *Instance, terminal *domain.Decimal) (*model, error) {
-	m := &model{digits: 9, salvage: in.Salvage, loads: newLoads(), plain: map[[2]int]factors{}, of: in}
+	m := &model{digits: 9, salvage: in.Salvage, loads: newLoads(), plain: map[[2]int]factors{}, asked: map[int]prices{}, of: in}
 	if terminal != nil {
 		m.salvage = *terminal
 	}
@@ -200,8 +204,10 @@ func (m *model) states(ctx context.Context) error {
 	if err := m.commitments(); err != nil {
 		return err
 	}
+	price := m.pricer()
+	m.reserve()
 	for i := range m.in.Offers {
-		if err := m.offerChoices(&m.in.Offers[i], fmt.Sprintf("/offers/%d", m.at.offers[i])); err != nil {
+		if err := m.offerChoices(i, price); err != nil {
 			return err
 		}
 	}
@@ -239,9 +245,18 @@ func (m *model) fits() bool {
 }
 
 // add adds a choice and its cost.
-func (m *model) add(x choice, cost procurement.Nano) {
-	x.at = len(m.choices)
+func (m *model) add(x listing, cost procurement.Nano) {
 	m.choices, m.costs = append(m.choices, x), append(m.costs, cost)
+}
+
+// reserve makes room for the choices of all offers.
+func (m *model) reserve() {
+	n := 0
+	for i := range m.in.Offers {
+		from, to := m.starts(&m.in.Offers[i])
+		n += (to - from) * (1 + len(m.in.Offers[i].Tiers))
+	}
+	m.choices, m.costs = slices.Grow(m.choices, n), slices.Grow(m.costs, n)
 }
 
 // cost is that of one unit of a choice within the horizon, less its salvage.
@@ -264,26 +279,34 @@ func (m *model) cut() {
 			spend[r.spend] = i
 		}
 	}
-	home := func(x *choice) int { // a pool that it covers
-		switch {
-		case x.offer != nil && x.offer.Kind != domain.OfferSpendCommitment:
-			return m.pool[x.offer.Pool]
-		case x.goes != nil && x.goes.Kind != domain.OfferSpendCommitment:
-			return m.pool[x.goes.Pool]
-		case x.offer != nil:
-			return spend[m.spendOf[x.offer.Spend]]
+	of := make([]int32, len(m.in.Offers)) // a pool that it covers
+	for i := range m.in.Offers {
+		if o := &m.in.Offers[i]; o.Kind != domain.OfferSpendCommitment {
+			of[i] = int32(m.pool[o.Pool])
+		} else {
+			of[i] = int32(spend[m.spendOf[o.Spend]])
 		}
-		return spend[m.spendOf[x.goes.Spend]]
+	}
+	home := func(i int) int {
+		at := m.choices[i].offer
+		if at >= 0 {
+			return int(of[at])
+		}
+		if c := m.renewals[-1-at].goes; c.Kind != domain.OfferSpendCommitment {
+			return m.pool[c.Pool]
+		} else {
+			return spend[m.spendOf[c.Spend]]
+		}
 	}
 	for i := range m.choices {
-		x := &m.choices[i]
-		if x.group == "" {
+		g := m.group(i)
+		if g == "" {
 			continue
 		}
-		if j, ok := groups[x.group]; ok {
-			with.Join(home(x), j)
+		if j, ok := groups[g]; ok {
+			with.Join(home(i), j)
 		}
-		groups[x.group] = home(x)
+		groups[g] = home(i)
 	}
 	for _, n := range m.needs {
 		for _, t := range n.Terms {
@@ -295,24 +318,24 @@ func (m *model) cut() {
 			with.Join(0, i)
 		}
 	}
-	of := map[int]int{} // component by the name of its set
+	named := map[int]int{} // component by the name of its set
 	for i := range m.in.Pools {
 		k := with.Find(i)
-		c, ok := of[k]
+		c, ok := named[k]
 		if !ok {
 			c = len(m.components)
-			of[k] = c
+			named[k] = c
 			m.components = append(m.components, component{})
 		}
 		m.components[c].pools = append(m.components[c].pools, i)
 	}
-	in := func(pool int) *component { return &m.components[of[with.Find(pool)]] }
+	in := func(pool int) *component { return &m.components[named[with.Find(pool)]] }
 	for i := range m.in.Demands {
 		c := in(m.pool[m.in.Demands[i].Pool])
 		c.demands = append(c.demands, i)
 	}
 	for i := range m.choices {
-		c := in(home(&m.choices[i]))
+		c := in(home(i))
 		c.choices = append(c.choices, i)
 	}
 	for i := range m.needs {
@@ -342,9 +365,8 @@ func (m *model) single(c *component) bool {
 		return false
 	}
 	return !slices.ContainsFunc(c.choices, func(i int) bool {
-		x := &m.choices[i]
-		return x.offer == nil || x.group != "" || len(x.offer.Ramp) > 0 || len(x.covers) != 1 ||
-			x.covers[0].Units != 1
+		o := m.offer(i)
+		return o == nil || o.Exclusive != "" || len(o.Tiers)+len(o.Ramp) > 0 || max(1, o.Lot)*max(1, o.PerUnit) != 1
 	})
 }
 
@@ -441,68 +463,81 @@ func (m *model) stateAlone(ctx context.Context, c *component) error {
 			out.Epochs[e].Cases = append(out.Epochs[e].Cases, procurement.Case{Demand: steps, SpotUnits: m.spotUnits(pool, s)})
 		}
 	}
-	last := ""
+	last := int32(-1)
 	for _, i := range c.choices {
-		x := &m.choices[i]
-		if len(out.Offers) == 0 || x.offer.ID != last {
-			out.Offers = append(out.Offers, procurement.Offer{
-				ID: x.offer.ID, Guaranteed: x.offer.GuaranteesCapacity, Term: x.offer.Term,
-			})
-			last, c.first = x.offer.ID, append(c.first, i)
+		if k := m.choices[i].offer; k != last {
+			last, c.first = k, append(c.first, i)
 		}
-		o := &out.Offers[len(out.Offers)-1]
-		o.Starts = append(o.Starts, procurement.Start{Epoch: x.order.Epoch, Cost: m.cost(x), Max: x.max})
+	}
+	if n := len(c.choices); n > 0 {
+		c.first = append(c.first, c.choices[n-1]+1)
 	}
 	c.alone = out
 	return nil
 }
 
-// choice is that of an offer of a single pool and a start epoch, −1 if it is not sold then.
-func (c *component) choice(offer, epoch int) int {
-	if offer < 0 || offer >= len(c.first) {
-		return -1
+// alone is the problem of a single pool, with its offers at the model's costs.
+func (m *model) alone(c *component) *procurement.Pool {
+	out := *c.alone
+	out.Offers = make([]procurement.Offer, 0, len(c.first))
+	for k := range len(c.first) - 1 {
+		from, to := c.first[k], c.first[k+1]
+		o := m.offer(from)
+		x := procurement.Offer{
+			ID: o.ID, Guaranteed: o.GuaranteesCapacity, Term: o.Term, Starts: make([]procurement.Start, 0, min(to-from, m.cal.n)),
+		}
+		for i := from; i < to && m.choices[i].offer == m.choices[from].offer; i++ {
+			at := &m.choices[i]
+			x.Starts = append(x.Starts, procurement.Start{Epoch: int(at.epoch), Cost: m.costs[i], Max: int(at.max)})
+		}
+		out.Offers = append(out.Offers, x)
 	}
-	at, ok := slices.BinarySearchFunc(c.alone.Offers[offer].Starts, epoch, func(s procurement.Start, e int) int {
-		return cmp.Compare(s.Epoch, e)
-	})
-	if !ok {
-		return -1
-	}
-	return c.first[offer] + at
+	return &out
 }
 
-// bought are the purchases of a single pool.
-func (c *component) bought(units []int) []procurement.Purchase {
+// choiceOf is that of an offer of a single pool and a start epoch, −1 if it is not sold then.
+func (m *model) choiceOf(c *component, offer, epoch int) int {
+	if offer < 0 || offer >= len(c.first)-1 {
+		return -1
+	}
+	from := c.first[offer]
+	for i := from; i < c.first[offer+1] && m.choices[i].offer == m.choices[from].offer; i++ {
+		if int(m.choices[i].epoch) == epoch {
+			return i
+		}
+	}
+	return -1
+}
+
+// boughtAlone are the purchases of a single pool.
+func (m *model) boughtAlone(c *component, units []int) []procurement.Purchase {
 	var out []procurement.Purchase
-	for k := range c.alone.Offers {
-		for at, s := range c.alone.Offers[k].Starts {
-			if n := units[c.first[k]+at]; n > 0 {
-				out = append(out, procurement.Purchase{Offer: k, Epoch: s.Epoch, Units: n})
-			}
+	offer := -1
+	for _, i := range c.choices {
+		if offer+1 < len(c.first)-1 && i >= c.first[offer+1] {
+			offer++
+		}
+		if n := units[i]; n > 0 {
+			out = append(out, procurement.Purchase{Offer: offer, Epoch: int(m.choices[i].epoch), Units: n})
 		}
 	}
 	return out
-}
-
-// reprice sets the cost of a choice of a single pool.
-func (c *component) reprice(choice int, cost procurement.Nano) {
-	offer, exact := slices.BinarySearch(c.first, choice)
-	if !exact {
-		offer--
-	}
-	c.alone.Offers[offer].Starts[choice-c.first[offer]].Cost = cost
 }
 
 // repriced is the model under another salvage. Its error wraps errLarge where amounts are counted
 // too finely for it.
 func (m *model) repriced(salvage domain.Decimal) (*model, error) {
 	out := *m
-	out.salvage, out.plain, out.costs = salvage, map[[2]int]factors{}, slices.Clone(m.costs)
-	for i := range out.choices {
-		x := &out.choices[i]
+	out.salvage, out.plain, out.costs, out.asked = salvage, map[[2]int]factors{}, slices.Clone(m.costs), nil
+	price := out.pricer()
+	for i, at := range out.choices {
+		if at.offer >= 0 && int(at.epoch)+m.in.Offers[at.offer].Term <= m.cal.n {
+			continue // nothing of it is beyond the horizon
+		}
 		var err error
-		if out.costs[i], err = out.nano(out.worthOf(x)); err != nil {
-			return nil, fault(x.path, err, "%q from %s: %v", choiceID(x), day(x.term.From), err)
+		if out.costs[i], err = price.of(at); err != nil {
+			x := out.choice(i)
+			return nil, fault(out.path(i), err, "%q from %s: %v", choiceID(x), day(x.term.From), err)
 		}
 	}
 	if out.large() {
@@ -512,16 +547,6 @@ func (m *model) repriced(salvage domain.Decimal) (*model, error) {
 	for i := range out.components {
 		c := &out.components[i]
 		if c.alone != nil {
-			p := *c.alone
-			p.Offers = slices.Clone(p.Offers)
-			for k := range p.Offers {
-				o := &p.Offers[k]
-				o.Starts = slices.Clone(o.Starts)
-				for s := range o.Starts {
-					o.Starts[s].Cost = out.costs[c.first[k]+s]
-				}
-			}
-			c.alone = &p
 			continue
 		}
 		p := *c.joint
@@ -536,6 +561,23 @@ func (m *model) repriced(salvage domain.Decimal) (*model, error) {
 
 // curve counts the hours at each level of demand.
 func curve(units []int) []procurement.Step {
+	low, high := slices.Min(units), slices.Max(units)
+	if high-low <= 4*len(units) { // counted, which is faster than sorted
+		hours := make([]int32, high-low+1)
+		levels := 0
+		for _, n := range units {
+			if hours[n-low]++; hours[n-low] == 1 {
+				levels++
+			}
+		}
+		out := make([]procurement.Step, 0, levels)
+		for i, n := range hours {
+			if n > 0 && low+i > 0 {
+				out = append(out, procurement.Step{Units: low + i, Hours: int(n)})
+			}
+		}
+		return out
+	}
 	all := slices.Clone(units)
 	slices.Sort(all)
 	var out []procurement.Step
@@ -594,7 +636,7 @@ func (m *model) stateJoint(ctx context.Context, c *component) error {
 		return err
 	}
 	for _, i := range c.choices {
-		x := &m.choices[i]
+		x := m.choice(i)
 		y := joint.Choice{ID: choiceID(x), Cost: m.cost(x), Least: x.least, Max: x.max, Lot: 1, Group: x.group}
 		for _, v := range x.covers {
 			v.Pool = pool[v.Pool]

@@ -175,7 +175,8 @@ func (m *model) commitments() error {
 					}
 				}
 			}
-			m.add(x, price)
+			m.renewals = append(m.renewals, x)
+			m.add(listing{offer: int32(-len(m.renewals)), epoch: int32(x.order.Epoch), least: 1, max: 1}, price)
 		}
 	}
 	return nil

@@ -39,9 +39,15 @@ func (m *model) levels(demand, scenario int) ([]int, error) {
 	if ok {
 		return known, nil
 	}
-	out, err := m.wanted(demand, &m.scenarios[scenario])
+	out, own, err := m.wanted(demand, &m.scenarios[scenario])
 	if err != nil {
 		return nil, err
+	}
+	if m.in.Demands[demand].Buffer == nil && !own {
+		return out, nil
+	}
+	if !own {
+		out = slices.Clone(out)
 	}
 	spares, err := m.addSpares(demand, out)
 	if err != nil {
@@ -60,7 +66,10 @@ func (m *model) levels(demand, scenario int) ([]int, error) {
 // waiting returns how many of a demand's units in each hour may run later in its window. Spares do
 // not.
 func (m *model) waiting(demand, scenario int) ([]int, error) {
-	out, err := m.wanted(demand, &m.scenarios[scenario])
+	out, own, err := m.wanted(demand, &m.scenarios[scenario])
+	if !own {
+		out = slices.Clone(out)
+	}
 	share := int64(permille(m.in.Demands[demand].DeferrableShare))
 	for h, n := range out {
 		out[h] = int(int64(n) * share / 1000)
@@ -141,17 +150,18 @@ func (b *Buffer) Spares(top int) (*reliability.Buffer, error) {
 	return reliability.NewBuffer(top, max(1, b.UnitsPerNode), b.Unavailability(), b.ServiceLevel, b.Counted)
 }
 
-// wanted returns a demand's units in each hour of a scenario, neither deferred nor buffered.
-func (m *model) wanted(demand int, s *Scenario) ([]int, error) {
+// wanted returns a demand's units in each hour of a scenario, neither deferred nor buffered. They are
+// those of the instance where a scenario changes nothing; own reports whether callers may modify them.
+func (m *model) wanted(demand int, s *Scenario) (out []int, own bool, err error) {
 	d := &m.in.Demands[demand]
-	out := make([]int, m.cal.hours[m.cal.n])
 	replaced, ok := s.Hourly[d.ID]
 	switch {
 	case ok:
-		copy(out, replaced)
+		return replaced, false, nil
 	case d.Hourly != nil:
-		copy(out, d.Hourly)
+		out = d.Hourly
 	default:
+		out, own = make([]int, m.cal.hours[m.cal.n]), true
 		for e, curve := range d.Duration {
 			at := m.cal.hours[e]
 			for i := len(curve) - 1; i >= 0; i-- {
@@ -162,33 +172,34 @@ func (m *model) wanted(demand int, s *Scenario) ([]int, error) {
 			}
 		}
 	}
-	if !ok {
-		factor := int64(1000)
-		if s.Factor != 0 {
-			factor = int64(s.Factor)
-		}
-		if f, ok := s.Factors[d.ID]; ok {
-			factor *= int64(f)
-		} else {
-			factor *= 1000
-		}
-		if factor != 1_000_000 {
-			for h, n := range out {
-				if n == 0 {
-					continue
-				}
-				x := int64(n) * (factor / 1_000_000)
-				x += (int64(n)*(factor%1_000_000) + 999_999) / 1_000_000
-				if x > MaxUnits {
-					return nil,
-						fmt.Errorf("demand %q in scenario %q: %d units in hour %d, more than the %d that may be",
-							d.ID, s.ID, x, h, MaxUnits)
-				}
-				out[h] = int(x)
-			}
-		}
+	factor := int64(1000)
+	if s.Factor != 0 {
+		factor = int64(s.Factor)
 	}
-	return out, nil
+	if f, ok := s.Factors[d.ID]; ok {
+		factor *= int64(f)
+	} else {
+		factor *= 1000
+	}
+	if factor == 1_000_000 {
+		return out, own, nil
+	}
+	if !own {
+		out, own = slices.Clone(out), true
+	}
+	for h, n := range out {
+		if n == 0 {
+			continue
+		}
+		x := int64(n) * (factor / 1_000_000)
+		x += (int64(n)*(factor%1_000_000) + 999_999) / 1_000_000
+		if x > MaxUnits {
+			return nil, false, fmt.Errorf("demand %q in scenario %q: %d units in hour %d, more than the %d that may be",
+				d.ID, s.ID, x, h, MaxUnits)
+		}
+		out[h] = int(x)
+	}
+	return out, own, nil
 }
 
 // waits reports whether a demand has a deferrable share.

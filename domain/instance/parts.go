@@ -61,7 +61,7 @@ func (m *model) accounts(units []int, o *outcome) []account {
 		if k == 0 {
 			continue
 		}
-		x := &m.choices[i]
+		x := m.choice(i)
 		y := &out[m.belongs(x)]
 		y.bought = y.bought.Add(decimal.New(int64(m.costs[i]), -m.digits).Mul(whole(k)))
 		paid, charged := m.money(x)
@@ -169,7 +169,10 @@ func (m *model) strand(units []int, o *outcome, of []account) {
 		}
 	}
 	for i, n := range units {
-		for _, v := range m.choices[i].spends {
+		if n == 0 {
+			continue
+		}
+		for _, v := range m.choice(i).spends {
 			perHour := new(big.Rat).Mul(m.inCurrency(v.PerHour), big.NewRat(int64(n), 1))
 			promised.Add(promised, perHour.Mul(perHour, new(big.Rat).SetInt64(m.cal.hoursIn(v.From, v.To))))
 		}
@@ -327,7 +330,7 @@ func (m *model) bound(a *Answer, units []int, bounds []*big.Int) {
 			all = all.Add(costs[k])
 		}
 		for _, j := range c.choices {
-			if m.belongs(&m.choices[j]) == none {
+			if m.belongs(m.choice(j)) == none {
 				cost := decimal.New(int64(m.costs[j]), -m.digits).Mul(whole(units[j]))
 				costs[len(c.pools)], all = costs[len(c.pools)].Add(cost), all.Add(cost)
 			}

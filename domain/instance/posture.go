@@ -431,7 +431,7 @@ func (m *model) refine(x *bound, left domain.Decimal, undo []domain.Decimal) err
 		}
 		fits := true
 		for i := range m.choices {
-			spent, err := m.spent(&m.choices[i], x)
+			spent, err := m.spent(m.choice(i), x)
 			if fits = err == nil && spent <= joint.MaxCost; !fits {
 				break
 			}

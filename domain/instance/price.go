@@ -200,13 +200,26 @@ func rounded(amount domain.Decimal, digits int32) (procurement.Nano, error) {
 
 // halfEven is n ÷ of, rounded half to even. of is positive.
 func halfEven(n, of *big.Int) *big.Int {
-	q, rest := new(big.Int).QuoRem(n, of, new(big.Int))
-	sign := int64(rest.Sign())
-	if c := rest.Abs(rest.Lsh(rest, 1)).Cmp(of); c > 0 || c == 0 && q.Bit(0) == 1 {
-		q.Add(q, big.NewInt(sign))
-	}
-	return q
+	out := new(big.Int).Set(n)
+	halved(out, of, new(big.Int), new(big.Int))
+	return out
 }
+
+// halved sets n to n ÷ of, rounded half to even, in the memory of quotient and rest.
+func halved(n, of, quotient, rest *big.Int) {
+	quotient.QuoRem(n, of, rest)
+	sign := rest.Sign()
+	n.Set(quotient)
+	if c := rest.Abs(rest.Lsh(rest, 1)).Cmp(of); c > 0 || c == 0 && quotient.Bit(0) == 1 {
+		if sign < 0 {
+			n.Sub(n, unit)
+		} else {
+			n.Add(n, unit)
+		}
+	}
+}
+
+var unit = big.NewInt(1)
 
 // tens is a power of ten. Callers must not modify it.
 func tens(n int32) *big.Int {

@@ -154,7 +154,7 @@ func TestPricesAgainstOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range m.choices {
-			x := &m.choices[i]
+			x := m.choice(i)
 			want := oracle(in, x.offer, x.offer.Upfront, x.offer.Hourly, x.order.Epoch)
 			want.Mul(want, new(big.Float).SetInt64(int64(x.order.Units)*1e9))
 			half := 0.5

@@ -152,7 +152,10 @@ func (p *Priced) Protected(demand string) bool {
 // without spare units for failures. Deferrable work is levelled in its windows.
 func (p *Priced) Levels(demand string, scenario int) ([]int, error) {
 	i := p.m.demand[demand]
-	out, err := p.m.wanted(i, &p.m.scenarios[scenario])
+	out, own, err := p.m.wanted(i, &p.m.scenarios[scenario])
+	if !own {
+		out = slices.Clone(out)
+	}
 	if d := &p.m.in.Demands[i]; err == nil && d.waits() {
 		for e := range p.m.cal.n {
 			for from := p.m.cal.hours[e]; from < p.m.cal.hours[e+1]; from += int64(d.DeferHours) {
@@ -260,7 +263,7 @@ func (p *Priced) Bought(orders []Order) (bought []Bought, standby domain.Decimal
 			if n == 0 {
 				continue
 			}
-			x := &m.choices[i]
+			x := m.choice(i)
 			b := Bought{Units: make([]int, m.cal.n), Cost: decimal.New(int64(m.costs[i]), -m.digits).Mul(whole(n))}
 			if x.offer != nil {
 				b.Pool, b.Guaranteed = x.offer.Pool, x.offer.GuaranteesCapacity
@@ -293,7 +296,7 @@ func (m *model) parts(x *choice) (hourly, upfront domain.Decimal) {
 		}
 		return hourly, upfront
 	}
-	p, units := m.unitPrices(x), whole(x.order.Units)
+	p, units := m.ofUnit(x), whole(x.order.Units)
 	part := func(p prices) domain.Decimal {
 		return m.worth(x.offer, p, x.order.Epoch).Sub(m.worth(x.offer, prices{}, x.order.Epoch)).Mul(units)
 	}

@@ -168,13 +168,13 @@ func (m *model) orders(units []int) []Order {
 		}
 	}
 	slices.SortFunc(bought, func(i, j int) int {
-		a, b := &m.choices[i], &m.choices[j]
+		a, b := m.choice(i), m.choice(j)
 		return cmp.Or(cmp.Compare(a.term.From, b.term.From), cmp.Compare(a.order.Offer, b.order.Offer),
 			cmp.Compare(a.order.Commitment, b.order.Commitment), cmp.Compare(a.order.Renewals, b.order.Renewals))
 	})
 	out := make([]Order, len(bought))
 	for k, i := range bought {
-		out[k] = m.choices[i].order
+		out[k] = m.choice(i).order
 		out[k].Units *= units[i]
 	}
 	return out
@@ -223,12 +223,13 @@ func (m *model) solveUntil(ctx, until context.Context, lp linear.Solver, effort 
 // its least orders first: where the solution meets them, it is the best with them, too.
 func (m *model) solveComponent(ctx, until context.Context, c *component, lp linear.Solver, effort int) (*proof, error) {
 	if c.alone != nil {
-		s, err := procurement.Solve(c.alone)
+		alone := m.alone(c)
+		s, err := procurement.Solve(alone)
 		if err != nil {
 			return nil, err
 		}
 		if !m.tooFew(c, s) {
-			r, err := check.Check(c.alone, s)
+			r, err := check.Check(alone, s)
 			return &proof{alone: s, report: r}, err
 		}
 		if err := m.together(ctx, c); err != nil {
@@ -249,7 +250,7 @@ func (m *model) solveComponent(ctx, until context.Context, c *component, lp line
 // tooFew reports whether a solution of a single pool buys less of something than its least order.
 func (m *model) tooFew(c *component, s *procurement.Solution) bool {
 	return slices.ContainsFunc(s.Purchases, func(b procurement.Purchase) bool {
-		return b.Units < m.choices[c.choice(b.Offer, b.Epoch)].least
+		return b.Units < int(m.choices[m.choiceOf(c, b.Offer, b.Epoch)].least)
 	})
 }
 
@@ -263,7 +264,7 @@ func (m *model) together(ctx context.Context, c *component) error {
 func (m *model) take(c *component, p *proof, units []int) {
 	if p.alone != nil {
 		for _, b := range p.alone.Purchases {
-			units[c.choice(b.Offer, b.Epoch)] = b.Units
+			units[m.choiceOf(c, b.Offer, b.Epoch)] = b.Units
 		}
 		return
 	}
@@ -296,25 +297,29 @@ func Evaluate(ctx context.Context, in *Instance, orders []Order) (*Answer, error
 // sales are the choices of what an order names: the starts and tiers of an offer, or the renewals of
 // a commitment. They follow each other.
 func (m *model) sales(o *Order) (from, to int) {
-	name := func(o *Order) string {
-		if o.Commitment != "" {
-			return "c" + o.Commitment
-		}
-		return "o" + o.Offer
-	}
 	if m.sold == nil {
 		m.sold = map[string][2]int{}
+		name := func(i int) string {
+			if k := m.choices[i].offer; k >= 0 {
+				return "o" + m.in.Offers[k].ID
+			} else {
+				return "c" + m.renewals[-1-k].goes.ID
+			}
+		}
 		for i := 0; i < len(m.choices); {
-			first := &m.choices[i].order
 			j := i + 1
-			for j < len(m.choices) && m.choices[j].order.Offer == first.Offer && m.choices[j].order.Commitment == first.Commitment {
+			for first := name(i); j < len(m.choices) && (m.choices[j].offer == m.choices[i].offer || name(j) == first); {
 				j++
 			}
-			m.sold[name(first)] = [2]int{i, j}
+			m.sold[name(i)] = [2]int{i, j}
 			i = j
 		}
 	}
-	x := m.sold[name(o)]
+	name := "o" + o.Offer
+	if o.Commitment != "" {
+		name = "c" + o.Commitment
+	}
+	x := m.sold[name]
 	return x[0], x[1]
 }
 
@@ -327,7 +332,10 @@ func (m *model) place(orders []Order) ([]int, error) {
 		k.Units = 0
 		var by []int
 		for from, to := m.sales(&o); from < to; from++ {
-			if x := &m.choices[from].order; x.Offer == o.Offer && x.Commitment == o.Commitment && x.Renewals == o.Renewals && x.Epoch == o.Epoch {
+			if int(m.choices[from].epoch) != o.Epoch {
+				continue
+			}
+			if x := m.choice(from).order; x.Offer == o.Offer && x.Commitment == o.Commitment && x.Renewals == o.Renewals {
 				by = append(by, from)
 			}
 		}
@@ -345,7 +353,7 @@ func (m *model) place(orders []Order) ([]int, error) {
 		sum[k] = o.Units
 		found := false
 		for _, j := range by {
-			x := &m.choices[j]
+			x := m.choice(j)
 			n := o.Units / x.order.Units
 			if o.Units%x.order.Units == 0 && n >= x.least && (x.max == procurement.Unlimited || n <= x.max) {
 				units[j], found = n, true
@@ -358,13 +366,16 @@ func (m *model) place(orders []Order) ([]int, error) {
 	}
 	groups := map[string]int{}
 	for i, n := range units {
-		x := &m.choices[i]
-		if n == 0 || x.group == "" {
+		if n == 0 {
+			continue
+		}
+		x := m.choice(i)
+		if x.group == "" {
 			continue
 		}
 		if j, ok := groups[x.group]; ok {
 			return nil, fmt.Errorf("purchases: %q and %q are both bought, and of %s one may be at most",
-				choiceID(&m.choices[j]), choiceID(x), x.group)
+				choiceID(m.choice(j)), choiceID(x), x.group)
 		}
 		groups[x.group] = i
 	}
@@ -506,7 +517,7 @@ func (m *model) prove(ctx context.Context, c *component, units []int, of *Proof)
 		}
 		bought := 0
 		for _, b := range s.Purchases {
-			i := c.choice(b.Offer, b.Epoch)
+			i := m.choiceOf(c, b.Offer, b.Epoch)
 			if i < 0 || units[i] != b.Units {
 				return nil, fmt.Errorf("%w: the certificate proves other purchases", check.ErrRejected)
 			}
@@ -520,7 +531,7 @@ func (m *model) prove(ctx context.Context, c *component, units []int, of *Proof)
 		if bought != 0 {
 			return nil, fmt.Errorf("%w: the certificate proves other purchases", check.ErrRejected)
 		}
-		r, err := check.Check(c.alone, &s)
+		r, err := check.Check(m.alone(c), &s)
 		return &proof{alone: &s, report: r}, err
 	}
 	var s joint.Solution
