@@ -44,7 +44,7 @@ func Prove(ctx context.Context, p *question.Problem, lots []int, c *question.Cer
 	}
 	for i, n := range s.Units {
 		if n != lots[i] {
-			return question.Proven{}, fmt.Errorf("the solution buys %d lots of %s, and the answer %d", n, p.Choices[i].Name, lots[i])
+			return question.Proven{}, fmt.Errorf("the solution buys %d lots of %s, and the answer %d", n, p.Choices[i].Name(), lots[i])
 		}
 	}
 	r, err := check.JointContext(ctx, coupled(p), &s)
@@ -133,7 +133,7 @@ func coupled(p *question.Problem) *joint.Problem {
 	}
 	for i := range p.Choices {
 		c := &p.Choices[i]
-		x := joint.Choice{ID: c.Name, Cost: procurement.Nano(c.Cost), Least: c.Least, Max: c.Most, Lot: 1, Group: c.Group}
+		x := joint.Choice{ID: c.Name(), Cost: procurement.Nano(c.Cost), Least: c.Least, Max: c.Most, Lot: 1, Group: c.Group}
 		if x.Least == 1 {
 			x.Least = 0
 		}

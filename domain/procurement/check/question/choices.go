@@ -8,6 +8,14 @@ import (
 	"quartermaster/domain"
 )
 
+// listing is a choice as a reading keeps it; there may be millions.
+type listing struct {
+	offer       int32 // index in the document; −1 − the index of further terms
+	tier        int32 // of the offer's tiers, −1 below the first
+	epoch       int32
+	least, most int32
+}
+
 // choice is something that can be bought: lots of an offer from an epoch on at the prices of a
 // tier, or a number of further terms of a commitment.
 type choice struct {
@@ -70,85 +78,124 @@ func times(price, fall domain.Decimal, lot int) domain.Decimal {
 	return price.Mul(fall).Mul(whole(lot))
 }
 
-// sell adds the choices of an offer.
-func (r *reading) sell(o *offer) error {
+// sell lists the choices of an offer.
+func (r *reading) sell(i int) error {
+	o := &r.doc.Offers[i]
 	from, to := r.window(o)
 	if from == to {
 		return nil
 	}
 	r.outlive = r.outlive || to-1+o.Term > r.cal.n
-	fx, err := r.doc.worth(o.Currency)
-	if err != nil {
+	if _, err := r.doc.worth(o.Currency); err != nil {
 		return err
 	}
 	lot := max(1, o.Lot)
-	tiers := slices.Concat([]tier{{0, o.Upfront, o.Hourly}}, o.Tiers)
-	fall := fx // what is left of prices, in the currency of the question
-	for range from {
-		fall = fall.Mul(one.Sub(o.Decline)).Round(places)
-	}
 	for begin := from; begin < to; begin++ {
-		if begin > from {
-			fall = fall.Mul(one.Sub(o.Decline)).Round(places)
-		}
-		group := o.Exclusive
-		switch {
-		case group != "":
-			group = "exclusive " + group
-		case len(tiers) > 1:
-			group = fmt.Sprintf("tiers of %s in epoch %d", o.ID, begin)
-		}
-		for k, t := range tiers {
-			c := choice{
-				offer: o, epoch: begin, tier: t.Units, lot: lot, group: group, pool: -1, spend: -1,
-				least: max(1, lots(max(o.MinUnits, t.Units), lot)), most: -1,
-				term:    domain.Interval{From: r.cal.starts[begin], To: r.cal.starts[begin+o.Term]},
-				orderBy: r.cal.starts[begin] - domain.Instant(o.LeadHours)*domain.Hour,
-				upfront: times(t.Upfront, fall, lot), hourly: times(t.Hourly, fall, lot),
+		for k := -1; k < len(o.Tiers); k++ {
+			c := listing{offer: int32(i), tier: int32(k), epoch: int32(begin), most: -1}
+			least := o.MinUnits
+			if k >= 0 {
+				least = max(least, o.Tiers[k].Units)
 			}
+			c.least = int32(max(1, lots(least, lot)))
 			if o.MaxUnits > 0 && o.MaxUnits < 100_000_000 {
-				c.most = o.MaxUnits / lot
+				c.most = int32(o.MaxUnits / lot)
 			}
-			if k+1 < len(tiers) {
-				if below := (tiers[k+1].Units - 1) / lot; c.most < 0 || below < c.most {
+			if k+1 < len(o.Tiers) {
+				if below := int32((o.Tiers[k+1].Units - 1) / lot); c.most < 0 || below < c.most {
 					c.most = below
 				}
 			}
-			if c.most >= 0 && c.most < c.least {
-				continue
+			if c.most < 0 || c.most >= c.least {
+				r.choices = append(r.choices, c)
 			}
-			if c.cost, err = rounded(r.present(&c, r.doc.Salvage, fx), r.digits); err != nil {
-				return err
-			}
-			if c.cost < 0 {
-				return fmt.Errorf("a lot from %s is worth more at the end of the horizon than it costs", r.cal.name(begin))
-			}
-			if o.Kind == spending {
-				c.spend, _ = slices.BinarySearch(r.spends, o.Spend)
-			} else {
-				c.pool = r.pool[o.Pool]
-			}
-			for _, s := range o.stretches(begin) {
-				if s.from >= r.cal.n {
-					continue
-				}
-				s.to = min(s.to, r.cal.n)
-				if c.pool >= 0 {
-					c.covers = append(c.covers, Cover{c.pool, s.from, s.to, lot * max(1, o.PerUnit) * s.permille / 1000, o.Guaranteed})
-					continue
-				}
-				perHour, err := rounded(c.hourly.Mul(whole(s.permille)).Shift(-3), r.digits)
-				if err != nil {
-					return err
-				}
-				if perHour > 0 {
-					c.spends = append(c.spends, SpendCover{c.spend, s.from, s.to, perHour})
-				}
-			}
-			r.choices = append(r.choices, c)
 		}
 	}
 	return nil
+}
+
+// excludes names the choices of which one at most is bought; "" if a choice excludes no other.
+func (r *reading) excludes(c listing) string {
+	if c.offer < 0 {
+		return r.further[-1-c.offer].group
+	}
+	switch o := &r.doc.Offers[c.offer]; {
+	case o.Exclusive != "":
+		return "exclusive " + o.Exclusive
+	case len(o.Tiers) > 0:
+		return fmt.Sprintf("tiers of %s in epoch %d", o.ID, c.epoch)
+	}
+	return ""
+}
+
+// left is what is left of the prices of an offer in each epoch, in the currency of the question.
+func (r *reading) left(i int32) []domain.Decimal {
+	if r.falls.list == nil || r.falls.offer != i {
+		o := &r.doc.Offers[i]
+		fall, _ := r.doc.worth(o.Currency) // it was found before
+		r.falls.offer, r.falls.list = i, make([]domain.Decimal, r.cal.n)
+		for e := range r.falls.list {
+			if e > 0 && !o.Decline.IsZero() {
+				fall = fall.Mul(one.Sub(o.Decline)).Round(places)
+			}
+			r.falls.list[e] = fall
+		}
+	}
+	return r.falls.list
+}
+
+// choice prices a choice.
+func (r *reading) choice(i int) (*choice, error) {
+	at := r.choices[i]
+	if at.offer < 0 {
+		return &r.further[-1-at.offer], nil
+	}
+	o, begin := &r.doc.Offers[at.offer], int(at.epoch)
+	lot, t, fall := max(1, o.Lot), tier{0, o.Upfront, o.Hourly}, r.left(at.offer)[begin]
+	if at.tier >= 0 {
+		t = o.Tiers[at.tier]
+	}
+	c := &choice{
+		offer: o, epoch: begin, tier: t.Units, lot: lot, group: r.excludes(at), pool: -1, spend: -1,
+		least: int(at.least), most: int(at.most),
+		term:    domain.Interval{From: r.cal.starts[begin], To: r.cal.starts[begin+o.Term]},
+		orderBy: r.cal.starts[begin] - domain.Instant(o.LeadHours)*domain.Hour,
+		upfront: times(t.Upfront, fall, lot), hourly: times(t.Hourly, fall, lot),
+	}
+	fx, err := r.doc.worth(o.Currency)
+	if err != nil {
+		return nil, err
+	}
+	if c.cost, err = rounded(r.present(c, r.doc.Salvage, fx), r.digits); err != nil {
+		return nil, fmt.Errorf("offer %q: %w", o.ID, err)
+	}
+	if c.cost < 0 {
+		return nil, fmt.Errorf("offer %q: a lot from %s is worth more at the end of the horizon than it costs", o.ID,
+			r.cal.name(begin))
+	}
+	if o.Kind == spending {
+		c.spend, _ = slices.BinarySearch(r.spends, o.Spend)
+	} else {
+		c.pool = r.pool[o.Pool]
+	}
+	for _, s := range o.stretches(begin) {
+		if s.from >= r.cal.n {
+			continue
+		}
+		s.to = min(s.to, r.cal.n)
+		if c.pool >= 0 {
+			c.covers = append(c.covers, Cover{c.pool, s.from, s.to, lot * max(1, o.PerUnit) * s.permille / 1000, o.Guaranteed})
+			continue
+		}
+		perHour, err := rounded(c.hourly.Mul(whole(s.permille)).Shift(-3), r.digits)
+		if err != nil {
+			return nil, fmt.Errorf("offer %q: %w", o.ID, err)
+		}
+		if perHour > 0 {
+			c.spends = append(c.spends, SpendCover{c.spend, s.from, s.to, perHour})
+		}
+	}
+	return c, nil
 }
 
 // running is what a lot of owned hardware costs by the hour and by the month besides its prices.

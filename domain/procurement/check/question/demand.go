@@ -13,11 +13,11 @@ func thousandths(share domain.Decimal) int { return int(share.Shift(3).IntPart()
 // came is what a demand wants in each hour of a scenario, as it comes and without spares.
 func (r *reading) came(d *demand, s *scenario) ([]int, error) {
 	if replaced, ok := s.Hourly[d.ID]; ok {
-		return slices.Clone(replaced), nil
+		return replaced.wide(), nil
 	}
-	out := make([]int, 0, r.cal.hours[r.cal.n])
+	var out []int
 	if d.Hourly != nil {
-		out = append(out, d.Hourly...)
+		out = d.Hourly.wide()
 	} else {
 		for _, curve := range d.Duration {
 			for _, step := range slices.Backward(curve) { // the order decides nothing
@@ -51,6 +51,14 @@ func (r *reading) came(d *demand, s *scenario) ([]int, error) {
 		out[h] = m
 	}
 	return out, nil
+}
+
+func (u units) wide() []int {
+	out := make([]int, len(u))
+	for i, n := range u {
+		out[i] = int(n)
+	}
+	return out
 }
 
 func (d *demand) waits() bool { return d.DeferHours > 0 && d.DeferrableShare.IsPositive() }

@@ -2,6 +2,7 @@ package question
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -225,24 +226,24 @@ type scenario struct {
 }
 
 // units is a list of whole numbers. Lists by the hour are most of a document.
-type units []int
+type units []int32
 
 // UnmarshalJSON reads a list of integers that are not negative.
 func (u *units) UnmarshalJSON(text []byte) error {
 	if len(text) < 2 || text[0] != '[' {
 		return errors.New("units are a list of integers")
 	}
-	out := make(units, 0, len(text)/3)
-	n, digits := 0, 0
+	out := make(units, 0, bytes.Count(text, []byte(","))+1)
+	n, digits := int32(0), 0
 	for _, c := range text[1:] {
 		switch {
-		case c >= '0' && c <= '9' && digits < 10:
-			n, digits = 10*n+int(c-'0'), digits+1
+		case c >= '0' && c <= '9' && digits < 9:
+			n, digits = 10*n+int32(c-'0'), digits+1
 		case (c == ',' || c == ']') && digits > 0:
 			out, n, digits = append(out, n), 0, 0
 		case c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == ']':
 		default:
-			return errors.New("units are a list of integers of at most ten digits, none negative")
+			return errors.New("units are a list of integers of at most nine digits, none negative")
 		}
 	}
 	*u = out
@@ -275,10 +276,53 @@ func read(text []byte) (*document, error) {
 	return d, nil
 }
 
-func strict(text []byte, into any) error {
+// strict reads a document, and refuses keys that are not known. It reads one demand at a time: their
+// hours are most of the text, and a decoder copies what it reads at once.
+func strict(text []byte, d *document) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
-	return dec.Decode(into)
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return cmp.Or(err, errors.New("it is no object"))
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		if key == "demands" {
+			if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+				return cmp.Or(err, errors.New("demands are a list"))
+			}
+			for dec.More() {
+				var x demand
+				if err := dec.Decode(&x); err != nil {
+					return err
+				}
+				d.Demands = append(d.Demands, x)
+			}
+			if _, err := dec.Token(); err != nil {
+				return err
+			}
+			continue
+		}
+		member := map[string]json.RawMessage{}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		member[fmt.Sprint(key)] = value
+		one, err := json.Marshal(member)
+		if err != nil {
+			return err
+		}
+		of := json.NewDecoder(bytes.NewReader(one))
+		of.DisallowUnknownFields()
+		if err := of.Decode(d); err != nil {
+			return err
+		}
+	}
+	_, err := dec.Token()
+	return err
 }
 
 func sorted[T any](list []T, id func(*T) string) {

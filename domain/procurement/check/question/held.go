@@ -184,7 +184,8 @@ func (r *reading) hold() error {
 					}
 				}
 			}
-			r.choices = append(r.choices, x)
+			r.further = append(r.further, x)
+			r.choices = append(r.choices, listing{offer: int32(-len(r.further)), epoch: int32(x.epoch), least: 1, most: 1})
 		}
 	}
 	return nil

@@ -108,10 +108,17 @@ func (r *reading) divideBudget(x *bound, undo []domain.Decimal) {
 		if err != nil || most > 9*mostMoney {
 			continue
 		}
-		if !slices.ContainsFunc(r.choices, func(c choice) bool {
-			n, err := r.taken(&c, &y)
-			return err != nil || n > mostMoney
-		}) {
+		fits := true
+		for i := 0; i < len(r.choices) && fits; i++ {
+			c, err := r.choice(i)
+			if err == nil {
+				var n int64
+				n, err = r.taken(c, &y)
+				fits = n <= mostMoney
+			}
+			fits = fits && err == nil
+		}
+		if fits {
 			x.parts, x.most = parts, most
 			break
 		}

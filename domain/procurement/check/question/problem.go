@@ -84,8 +84,9 @@ type Slot struct {
 
 // Choice is what can be bought, in lots.
 type Choice struct {
-	Name        string
 	Offer       string // "": further terms
+	Commitment  string // that goes on
+	Renewals    int
 	Epoch       int
 	Term        int // epochs of an offer
 	Cost        int64
@@ -213,12 +214,15 @@ func (r *reading) problem(g *group) (*Problem, spared, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, n := range g.choices {
-		c, err := r.choice(&r.choices[n], g, pool, spends)
+	p.Choices = make([]Choice, len(g.choices))
+	for j, n := range g.choices {
+		c, err := r.choice(n)
 		if err != nil {
 			return nil, nil, err
 		}
-		p.Choices = append(p.Choices, *c)
+		if err := r.sold(&p.Choices[j], c, g, pool, spends); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, i := range g.needs {
 		n := Need{Epochs: r.needs[i].epochs, Least: r.needs[i].least}
@@ -232,9 +236,11 @@ func (r *reading) problem(g *group) (*Problem, spared, error) {
 	}
 	p.Plain = len(g.pools) == 1 && len(g.demands) == 1 && !p.waits() && len(g.needs)+len(g.bounds)+len(g.spends) == 0 &&
 		!slices.ContainsFunc(g.choices, func(i int) bool {
-			c := &r.choices[i]
-			return c.offer == nil || c.group != "" || len(c.offer.Ramp) > 0 || len(c.covers) != 1 ||
-				c.covers[0].Units != 1
+			if r.choices[i].offer < 0 {
+				return true
+			}
+			o := &r.doc.Offers[r.choices[i].offer]
+			return o.Exclusive != "" || len(o.Tiers)+len(o.Ramp) > 0 || max(1, o.Lot)*max(1, o.PerUnit) != 1
 		})
 	return p, spare, nil
 }
@@ -413,12 +419,14 @@ func sortedLevels(load []int) []Slot {
 	return out
 }
 
-func (r *reading) choice(c *choice, g *group, pool, spends map[int]int) (*Choice, error) {
-	x := &Choice{Epoch: c.epoch, Cost: c.cost, Least: c.least, Most: c.most, Group: c.group}
+// sold writes a choice.
+func (r *reading) sold(x *Choice, c *choice, g *group, pool, spends map[int]int) error {
+	*x = Choice{Epoch: c.epoch, Cost: c.cost, Least: c.least, Most: c.most, Group: c.group}
 	if c.offer != nil {
 		x.Offer, x.Term = c.offer.ID, c.offer.Term
+	} else {
+		x.Commitment, x.Renewals = c.goes.ID, c.renewals
 	}
-	x.Name = r.describe(c)
 	for _, v := range c.covers {
 		v.Pool = pool[v.Pool]
 		x.Covers = append(x.Covers, v)
@@ -431,7 +439,7 @@ func (r *reading) choice(c *choice, g *group, pool, spends map[int]int) (*Choice
 		b := &r.bounds[i]
 		n, err := r.taken(c, b)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		exactly := zero
 		if b.budget != nil {
@@ -439,7 +447,15 @@ func (r *reading) choice(c *choice, g *group, pool, spends map[int]int) (*Choice
 		}
 		x.Spent, x.Exactly = append(x.Spent, n), append(x.Exactly, exactly)
 	}
-	return x, nil
+	return nil
+}
+
+// Name names a choice for a reader.
+func (c *Choice) Name() string {
+	if c.Commitment != "" {
+		return fmt.Sprintf("commitment %q for %d further terms", c.Commitment, c.Renewals)
+	}
+	return fmt.Sprintf("offer %q from epoch %d", c.Offer, c.Epoch)
 }
 
 // describe names a choice for a reader.

@@ -91,6 +91,7 @@ type verdict struct {
 	a      *answer
 	prove  Prover
 	bought []int // lots by choice
+	orders map[int]*choice
 	report Report
 
 	capacity, priced [][]int // guaranteed and discount-only units by pool and epoch, held and bought
@@ -232,7 +233,7 @@ func (v *verdict) group(ctx context.Context, g *group, p *Problem, c *Certificat
 
 // buy finds the choices that are bought, and verifies the orders.
 func (v *verdict) buy() error {
-	v.bought = make([]int, len(v.choices))
+	v.bought, v.orders = make([]int, len(v.choices)), map[int]*choice{}
 	groups := map[string]string{}
 	offers, goes := map[string]*offer{}, map[string]*commitment{}
 	for i := range v.doc.Offers {
@@ -251,12 +252,13 @@ func (v *verdict) buy() error {
 		p := &v.a.Purchases[n]
 		sold[key{p.Offer, p.Commitment, p.Epoch, p.Renewals}] = nil
 	}
-	for i := range v.choices {
-		k := key{epoch: v.choices[i].epoch, renewals: v.choices[i].renewals}
-		if c := &v.choices[i]; c.offer != nil {
-			k.offer = c.offer.ID
+	for i, c := range v.choices {
+		k := key{epoch: int(c.epoch)}
+		if c.offer >= 0 {
+			k.offer = v.doc.Offers[c.offer].ID
 		} else {
-			k.commitment = c.goes.ID
+			x := &v.further[-1-c.offer]
+			k.commitment, k.renewals = x.goes.ID, x.renewals
 		}
 		if _, named := sold[k]; named {
 			sold[k] = append(sold[k], i)
@@ -287,22 +289,25 @@ func (v *verdict) buy() error {
 			return fmt.Errorf(at+"commitment %q does not renew", p.Commitment)
 		}
 		found := -1
+		var c *choice
 		for _, i := range sold[k] {
-			c := &v.choices[i]
-			if p.Units%c.lot == 0 && p.Units/c.lot >= c.least && (c.most < 0 || p.Units/c.lot <= c.most) {
-				found = i
+			x, err := v.choice(i)
+			if err != nil {
+				return err
+			}
+			if p.Units%x.lot == 0 && p.Units/x.lot >= x.least && (x.most < 0 || p.Units/x.lot <= x.most) {
+				found, c = i, x
 			}
 		}
 		if found < 0 {
 			return fmt.Errorf(at+"%d units of %q from %s for %d further terms are not sold: see min_units, max_units, tiers, "+
 				"renews and notice_by", p.Units, p.Offer+p.Commitment, v.cal.name(p.Epoch), p.Renewals)
 		}
-		c := &v.choices[found]
 		if other, twice := groups[c.group]; twice && c.group != "" {
 			return fmt.Errorf(at+"%s and %s exclude one another (%s)", v.describe(c), other, c.group)
 		}
 		groups[c.group] = v.describe(c)
-		v.bought[found] = p.Units / c.lot
+		v.bought[found], v.orders[found] = p.Units/c.lot, c
 		if err := v.written(p, c, p.Units/c.lot); err != nil {
 			return fmt.Errorf(at+"%s: %w", v.describe(c), err)
 		}
@@ -375,7 +380,7 @@ func (v *verdict) cover() {
 		if n == 0 {
 			continue
 		}
-		for _, c := range v.choices[i].covers {
+		for _, c := range v.orders[i].covers {
 			for e := c.From; e < c.To; e++ {
 				if c.Guaranteed {
 					v.capacity[c.Pool][e] += n * c.Units

@@ -34,7 +34,12 @@ type reading struct {
 	accrual              [][]domain.Decimal // by pool, and of none
 	committed            domain.Decimal
 
-	choices []choice
+	choices []listing
+	further []choice // further terms
+	falls   struct { // of the offer that was priced last
+		offer int32
+		list  []domain.Decimal
+	}
 	needs   []need
 	bounds  []bound
 	groups  []*group
@@ -95,7 +100,7 @@ func understand(d *document, digits int32) (r *reading, err error) {
 		return nil, err
 	}
 	for i := range d.Offers {
-		if err := r.sell(&d.Offers[i]); err != nil {
+		if err := r.sell(i); err != nil {
 			return nil, fmt.Errorf("offer %q: %w", d.Offers[i].ID, err)
 		}
 	}
@@ -419,15 +424,28 @@ func (r *reading) divide() {
 			spender[s] = i
 		}
 	}
-	home := func(c *choice) int {
-		if c.pool >= 0 {
-			return c.pool
+	sells := make([]int, len(r.doc.Offers)) // a pool of each offer
+	for i := range r.doc.Offers {
+		if o := &r.doc.Offers[i]; o.Kind == spending {
+			s, _ := slices.BinarySearch(r.spends, o.Spend)
+			sells[i] = spender[s]
+		} else {
+			sells[i] = r.pool[o.Pool]
 		}
-		return spender[c.spend]
 	}
-	for i := range r.choices {
-		if c := &r.choices[i]; c.group != "" {
-			share("choice "+c.group, home(c))
+	home := func(c listing) int {
+		if c.offer >= 0 {
+			return sells[c.offer]
+		}
+		if x := &r.further[-1-c.offer]; x.pool >= 0 {
+			return x.pool
+		} else {
+			return spender[x.spend]
+		}
+	}
+	for _, c := range r.choices {
+		if group := r.excludes(c); group != "" {
+			share("choice "+group, home(c))
 		}
 	}
 	for i := range r.needs {
@@ -455,7 +473,7 @@ func (r *reading) divide() {
 		g.demands = append(g.demands, i)
 	}
 	for i := range r.choices {
-		g := at(home(&r.choices[i]))
+		g := at(home(r.choices[i]))
 		g.choices = append(g.choices, i)
 	}
 	for i := range r.needs {

@@ -335,15 +335,15 @@ func (v *verdict) least(g *group, p *Problem, lots []int) (*big.Int, error) {
 func (v *verdict) amounts(cost, bound *big.Int, exact bool) error {
 	a := v.a
 	weight := big.NewInt(int64(v.weight))
-	in := map[int]bool{}
+	in := make([]bool, len(v.choices))
 	for _, g := range v.groups {
 		for _, i := range g.choices {
 			in[i] = true
 		}
 	}
 	for i, n := range v.bought { // for pools without demand
-		if !in[i] {
-			c := new(big.Int).Mul(big.NewInt(v.choices[i].cost), big.NewInt(int64(n)))
+		if n > 0 && !in[i] {
+			c := new(big.Int).Mul(big.NewInt(v.orders[i].cost), big.NewInt(int64(n)))
 			cost.Add(cost, c.Mul(c, weight))
 		}
 	}
@@ -497,7 +497,7 @@ func (v *verdict) byEpoch() (cash, accrual []domain.Decimal) {
 		if n == 0 {
 			continue
 		}
-		paid, charged := v.money(&v.choices[i])
+		paid, charged := v.money(v.orders[i])
 		for e := range cash {
 			cash[e], accrual[e] = cash[e].Add(paid[e].Mul(whole(n))), accrual[e].Add(charged[e].Mul(whole(n)))
 		}
@@ -606,7 +606,7 @@ func (v *verdict) afterwards() error {
 		sum := zero
 		for i, n := range v.bought {
 			if n > 0 {
-				sum = sum.Add(v.value(&v.choices[i], x.Salvage).RoundBank(v.digits).Mul(whole(n)))
+				sum = sum.Add(v.value(v.orders[i], x.Salvage).RoundBank(v.digits).Mul(whole(n)))
 			}
 		}
 		if err := same(fmt.Sprintf("end_of_horizon/%d/cost", k), x.Cost, a.Cost.Sub(a.Bought).Add(sum)); err != nil {
