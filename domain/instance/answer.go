@@ -48,8 +48,14 @@ type Answer struct {
 	EndOfHorizon []Terminal `json:"end_of_horizon"`
 	// Baselines are simple purchasing rules to compare with; empty if they were not computed.
 	Baselines []Baseline `json:"baselines,omitempty"`
-	Proof     []Proof    `json:"certificate"` // by component
-	Notes     []string   `json:"notes,omitempty"`
+	// Alternatives buy nothing from a supplier or of an offer that is bought from, and Capped at most a
+	// share of Cost; empty if they were not computed ([Alternatives]). Both are in the order of costs.
+	Alternatives []Alternative `json:"alternatives,omitempty"`
+	Capped       []Alternative `json:"capped,omitempty"`
+	// Unsolved names the alternatives that could not be solved, and why.
+	Unsolved []string `json:"alternatives_not_solved,omitempty"`
+	Proof    []Proof  `json:"certificate"` // by component
+	Notes    []string `json:"notes,omitempty"`
 	// Parts are the answer's amounts by pool, the last of what belongs to no pool. The document
 	// leaves them out.
 	Parts []Part `json:"-"`

@@ -540,23 +540,28 @@ func (m *model) repriced(salvage domain.Decimal) (*model, error) {
 			return nil, fault(out.path(i), err, "%q from %s: %v", choiceID(x), day(x.term.From), err)
 		}
 	}
-	if out.large() {
-		return nil, errLarge
+	return &out, out.recost()
+}
+
+// recost gives a copy of a model components with its own costs.
+func (m *model) recost() error {
+	if m.large() {
+		return errLarge
 	}
-	out.components = slices.Clone(m.components)
-	for i := range out.components {
-		c := &out.components[i]
+	m.components = slices.Clone(m.components)
+	for i := range m.components {
+		c := &m.components[i]
 		if c.alone != nil {
 			continue
 		}
 		p := *c.joint
 		p.Choices = slices.Clone(p.Choices)
 		for j, k := range c.choices {
-			p.Choices[j].Cost = out.costs[k]
+			p.Choices[j].Cost = m.costs[k]
 		}
 		c.joint = &p
 	}
-	return &out, nil
+	return nil
 }
 
 // curve counts the hours at each level of demand.

@@ -388,8 +388,8 @@ func (m *model) place(orders []Order) ([]int, error) {
 // error if that ends.
 //
 // Three things are not proven ([Answer.NotProven]): that the search was interrupted; the lower
-// bound under another salvage (Terminal.LowerBound), while the cost of Terminal.Purchases,
-// Terminal.Best, is recomputed; and the work counts in certificates. Another certificate, or
+// bounds under another salvage (Terminal.LowerBound) and of alternatives, while the costs of their
+// purchases are recomputed; and the work counts in certificates. Another certificate, or
 // another recourse that keeps the limits, is accepted if it proves the same.
 func Check(ctx context.Context, in *Instance, a *Answer) error {
 	if err := in.Validate(); err != nil {
@@ -444,6 +444,9 @@ func Check(ctx context.Context, in *Instance, a *Answer) error {
 			return err
 		}
 	}
+	if err := a.checkAlternatives(ctx, in, m, again); err != nil {
+		return err
+	}
 	if path, err := differs(a, again); err != nil {
 		return err
 	} else if path != "" {
@@ -463,6 +466,12 @@ func (a *Answer) NotProven() []string {
 		if a.EndOfHorizon[i].LowerBound != nil {
 			out = append(out, fmt.Sprintf("/end_of_horizon/%d/lower_bound", i))
 		}
+	}
+	for i := range a.Alternatives {
+		out = append(out, fmt.Sprintf("/alternatives/%d/lower_bound", i))
+	}
+	for i := range a.Capped {
+		out = append(out, fmt.Sprintf("/capped/%d/lower_bound", i))
 	}
 	for i := range a.Proof {
 		out = append(out, fmt.Sprintf("/certificate/%d/solution/work", i))

@@ -119,3 +119,36 @@ func TestAnyAlternative(t *testing.T) {
 		t.Error("the questions say nothing")
 	}
 }
+
+// At most 60% of the cost is for machines from gcp: of twenty, n are reserved at 8 and the others run on
+// demand, so 5,760 n ≤ 0.6 × (187,200 − 1,440 n). That is 16.96, and 16 in whole machines.
+func TestCapByHand(t *testing.T) {
+	k, l := even("2026-06-01", 10), even("2026-06-01", 20)
+	l.Kind = "L"
+	k.Offers = append(k.Offers, sold("six", domain.OfferReserved, "6", 1), sold("seven", domain.OfferReserved, "7", 1, by("gcp")))
+	l.Offers = append(l.Offers, sold("eight", domain.OfferReserved, "8", 1, by("gcp")))
+	q := over(1, k, l)
+	q.Assumptions.MaxShare = dec("0.6")
+	p := compute(t, q)
+	if len(p.Capped) != 2 || p.Alternatives != nil {
+		t.Fatalf("%d caps, want those of gcp and its offer; %d alternatives that were not asked for", len(p.Capped), len(p.Alternatives))
+	}
+	for i, offer := range []string{"", "eight"} {
+		x := &p.Capped[i]
+		if x.Supplier != "gcp" || x.Offer != offer || len(x.Purchases) != 1 || x.Purchases[0].Units != 16 {
+			t.Errorf("capped: %+v", x)
+		}
+		equal(t, "cost", x.Cost, "164160")
+		equal(t, "more", x.More, "5760")
+		equal(t, "bought", x.Bought, "115200")
+		equal(t, "left", x.Left, "92160")
+		// A part of a machine more would cost 187,200 − 1,440 × 112,320 ÷ 6,624.
+		if least := dec("162782.6"); x.LowerBound.Sub(least).Abs().GreaterThan(dec("0.1")) {
+			t.Errorf("at least %s, want %s", x.LowerBound, least)
+		}
+	}
+	q.Assumptions.MaxShare = dec("0.75")
+	if p := compute(t, q); p.Capped != nil {
+		t.Errorf("gcp has 72.7%% of the cost, and is capped at 75%%: %+v", p.Capped)
+	}
+}

@@ -53,10 +53,10 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	}
 	c.take(q.Pools)
 	planned := map[*candidate]*PoolPlan{}
-	var done []settled
+	var done []instance.Settled
 	solve := func(g *group) (*solved, error) { return c.solve(ctx, g, lp) }
 	if err := settle(ctx, c, solve, func(x *solved) error {
-		done = append(done, settled{*x.group, x.answer.Cost, x.answer.LowerBound})
+		done = append(done, x.settled)
 		return c.present(x, p, planned)
 	}); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 	}
 	p.Total.Gap = gap(p.Total.Cost, p.Total.LowerBound)
 	p.Total.risk()
-	if c.a.SecondBest {
+	if c.a.SecondBest || c.a.MaxShare.IsPositive() {
 		if err := c.alternatives(ctx, p, done, lp); err != nil {
 			return nil, err
 		}
@@ -271,6 +271,8 @@ func compose(q *Question) (*composer, error) {
 		return nil, fmt.Errorf("spot overhead %s is not from 0 to 0.99", a.SpotOverhead)
 	case a.ServiceLevel.IsNegative() || a.ServiceLevel.GreaterThanOrEqual(one):
 		return nil, fmt.Errorf("service level %s is not from 0 to below 1; no number of spares reaches 1", a.ServiceLevel)
+	case a.MaxShare.IsNegative() || a.MaxShare.GreaterThanOrEqual(one):
+		return nil, fmt.Errorf("a largest share of %s of the cost is not from 0 to below 1", a.MaxShare)
 	case a.ShortageFactor.LessThan(one) || a.ShortageFactor.GreaterThan(decimal.NewFromInt(1000)):
 		return nil, fmt.Errorf("shortage factor %s is not from 1 to 1000", a.ShortageFactor)
 	}

@@ -68,6 +68,9 @@ type Assumptions struct {
 	Seed      uint64 `json:"seed,omitempty"`
 	// SecondBest asks for plans without a supplier or an offer ([Plan.Alternatives]).
 	SecondBest bool `json:"second_best,omitempty"`
+	// MaxShare is a share of the plan's cost, below 1. It asks what it would cost to spend no more of it on
+	// commitments with one supplier, or on one offer ([Plan.Capped]); 0 asks nothing.
+	MaxShare domain.Decimal `json:"max_share,omitzero"`
 	// Life is the mean number of months until a successor replaces a machine type and its demand ends
 	// ([forecast.Spread]); 0: it never ends. It is 0 for repeated demand.
 	Life int `json:"life_months,omitempty"`
@@ -225,6 +228,9 @@ type Plan struct {
 	// Alternatives are plans without a supplier or one of its offers, the cheapest first, if they were
 	// asked for: the second-best plan, and what it costs more.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
+	// Capped are plans with the purchases from one supplier, or of one offer, at most a share of the cost,
+	// for those that exceed it in the plan, the cheapest first: the price of a cap on concentration.
+	Capped []Alternative `json:"capped,omitempty"`
 	// Expiry lists existing commitments by the end of their terms.
 	Expiry []Held `json:"expiry_ladder"`
 	// Ignored are commitments that extend into the horizon and serve nothing in the plan. Their

@@ -21,6 +21,7 @@ type solved struct {
 	// answer's purchases; low is nil for a forecast.
 	unlimited, low *instance.Answer
 	targets        []instance.Target // by offer
+	settled        instance.Settled
 }
 
 // solve answers the problem of a group, and has the answer checked against the problem's document.
@@ -29,7 +30,12 @@ func (c *composer) solve(ctx context.Context, g *group, lp linear.Solver) (*solv
 	if err != nil {
 		return nil, err
 	}
-	return c.answer(ctx, g, in, lp)
+	x, err := c.answer(ctx, g, in, lp)
+	if err != nil {
+		return nil, err
+	}
+	x.settled = x.answer.Settled(in, func() (*instance.Instance, error) { return c.problem(g) })
+	return x, nil
 }
 
 func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, lp linear.Solver) (x *solved, err error) {

@@ -20,6 +20,10 @@ import (
 type SolveOptions struct {
 	EndOfHorizon bool // cost with none and with all of the remaining value credited at the end
 	Baselines    bool // results without a plan
+	SecondBest   bool // answers without a supplier or an offer
+	// MaxShare asks for answers with at most this share of the cost for the purchases from a supplier or
+	// of an offer; 0 asks for none.
+	MaxShare domain.Decimal
 	// Effort ends the search for coupled pools, in about seconds of counted work; 0 stands for as
 	// long as a first bound takes and 10 more.
 	Effort int
@@ -39,6 +43,11 @@ func (c *Caller) Solve(until context.Context, q *Question, opts SolveOptions) (*
 	}
 	if err == nil && opts.Baselines && until.Err() == nil {
 		err = instances.Compare(until, in, ans)
+	}
+	if err == nil && (opts.SecondBest || opts.MaxShare.IsPositive()) && until.Err() == nil {
+		if err = ans.Alternate(until, in, opts.SecondBest, opts.MaxShare, lp); until.Err() != nil {
+			ans.Unsolved = []string{"stopped before alternatives were finished"}
+		}
 	}
 	if ans != nil && until.Err() != nil {
 		err = nil

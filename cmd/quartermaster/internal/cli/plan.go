@@ -28,6 +28,7 @@ type planFlags struct {
 	scenarios, life    int
 	seed               uint64
 	secondBest         bool
+	maxShare           string
 	workspace          string
 	dryRun             bool
 }
@@ -77,6 +78,10 @@ With --second-best the plan is computed again without each supplier that it buys
 each of the three offers that most is spent on. The cheapest of these is the second-best plan, with
 its own proof; the difference is what one supplier fewer, or a refused offer, costs. Commitments
 already held, on-demand and spot of the supplier stay.
+
+With --max-share 40% the plan also says what a cap on concentration costs: for each of the same
+suppliers and offers that more than 40% of the cost is spent on, the best plan found that spends at
+most that, with a bound. On-demand, spot and what is held count in the cost and not in the share.
 
 The plan is recorded as an event, and the same plan is recorded only once. Nothing is bought. A
 pool that cannot be planned is excluded, with the reason and the next step. If every pool is
@@ -130,6 +135,7 @@ excluded, nothing is recorded and the exit status is 1.`,
 	f.IntVar(&fl.scenarios, "scenarios", fl.scenarios, "with a forecast, number of equally likely scenarios")
 	f.Uint64Var(&fl.seed, "seed", fl.seed, "with a forecast, seed of the scenarios: equal seeds give equal plans")
 	f.BoolVar(&fl.secondBest, "second-best", false, "also plan without each supplier that is bought from, and without the largest purchases, and show what that costs more")
+	f.StringVar(&fl.maxShare, "max-share", fl.maxShare, maxShareFlag)
 	f.IntVar(&fl.life, "life", fl.life, "with a forecast, "+lifeFlag)
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace of the plan")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show the plan, but do not record it")
@@ -158,8 +164,9 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	}{
 		{"growth", fl.growth, &as.MonthlyGrowth}, {"rate", fl.rate, &as.AnnualRate}, {"salvage", fl.salvage, &as.Salvage},
 		{"spot-overhead", fl.overhead, &as.SpotOverhead}, {"shortage-factor", fl.shortage, &as.ShortageFactor}, {"service-level", fl.serviceLevel, &as.ServiceLevel},
+		{"max-share", fl.maxShare, &as.MaxShare},
 	} {
-		if (n.flag == "rate" || n.flag == "service-level") && n.text == "" {
+		if (n.flag == "rate" || n.flag == "service-level" || n.flag == "max-share") && n.text == "" {
 			continue
 		}
 		d, err := shareFlag(n.text)
@@ -170,6 +177,9 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	}
 	return as, nil
 }
+
+// maxShareFlag describes a cap on concentration.
+const maxShareFlag = "also plan with the purchases from a supplier, or of an offer, at most this share of the cost, such as 40%, and show what that costs more"
 
 // lifeFlag describes the mean life of a machine type.
 const lifeFlag = "mean months until a successor replaces a machine type and its demand ends; 0: it never ends"

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/shopspring/decimal"
 
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	instances "quartermaster/domain/instance"
 )
@@ -24,7 +26,7 @@ func percentOf(share domain.Decimal) string {
 const mostRows = 40
 
 // showAnswer prints the answer of an instance.
-func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
+func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer, asked app.SolveOptions) {
 	spans := in.Spans()
 	fmt.Fprintf(a.out, "%s: %s to %s, %d pools, %d demands, in %s at net present value\n\n",
 		domain.Clip(in.Name, 3*widest), day(spans[0].From), day(spans[len(spans)-1].To), len(in.Pools), len(in.Demands), ans.Currency)
@@ -71,6 +73,10 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 		}
 	}
 	a.showBaselines(ans)
+	if asked.SecondBest {
+		a.showAlternatives("answer", ans.Alternatives, ans.Cost)
+	}
+	a.showCapped(ans.Capped, asked.MaxShare, ans.Cost)
 	a.showServed(ans)
 	if len(ans.Calendar) > 0 {
 		fmt.Fprintln(a.out)
@@ -98,7 +104,7 @@ func (a *Program) showAnswer(in *instances.Instance, ans *instances.Answer) {
 		}
 		fmt.Fprintln(a.out, line)
 	}
-	for _, n := range ans.Notes {
+	for _, n := range slices.Concat(ans.Notes, ans.Unsolved) {
 		fmt.Fprintln(a.out, "note: "+n)
 	}
 }

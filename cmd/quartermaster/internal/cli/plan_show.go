@@ -77,7 +77,7 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 	a.showIgnored(p.Ignored)
 	a.showComponents(p, as.Currency)
 	a.showPlanBaselines(p)
-	a.showAlternatives(p)
+	a.showPlanAlternatives(p)
 	for i := range p.Regions {
 		a.showRegion(&p.Regions[i], as.Currency, few)
 	}
@@ -244,28 +244,68 @@ func (a *Program) showPlanBaselines(p *plan.Plan) {
 		money(p.Total.Nominal), least, money(p.Total.Stranded))
 }
 
-// showAlternatives shows what a plan without a supplier or an offer costs more.
-func (a *Program) showAlternatives(p *plan.Plan) {
-	if !p.Assumptions.SecondBest {
+// showPlanAlternatives shows what plans cost more that buy less from a supplier or of an offer.
+func (a *Program) showPlanAlternatives(p *plan.Plan) {
+	shown := func(list []plan.Alternative) (out []instances.Alternative) {
+		for i := range list {
+			x := &list[i]
+			y := instances.Alternative{Supplier: x.Supplier, Bought: x.Bought, Left: x.Left, Cost: x.Cost, LowerBound: x.LowerBound, More: x.More}
+			switch {
+			case x.Pool != "":
+				y.Offer = fmt.Sprintf("%s %s for %s", x.Supplier, inZone(x.Offer, x.Zone), x.Pool)
+			case x.Offer != "":
+				y.Offer = x.Supplier + " " + terms(x.Offer)
+			}
+			out = append(out, y)
+		}
+		return out
+	}
+	if p.Assumptions.SecondBest {
+		a.showAlternatives("plan", shown(p.Alternatives), p.Total.Cost)
+	}
+	a.showCapped(shown(p.Capped), p.Assumptions.MaxShare, p.Total.Cost)
+}
+
+// showAlternatives shows what answers without a supplier or an offer cost more.
+func (a *Program) showAlternatives(what string, list []instances.Alternative, cost domain.Decimal) {
+	if len(list) == 0 {
+		fmt.Fprintf(a.out, "\nno second-best %s: this one buys nothing that it could do without\n", what)
 		return
 	}
-	if len(p.Alternatives) == 0 {
-		fmt.Fprintln(a.out, "\nno second-best plan: this one buys nothing that it could do without")
-		return
+	fmt.Fprintf(a.out, "\nWithout a supplier or an offer, the second-best %s first:\n", what)
+	a.showMore("without", list, cost)
+}
+
+// showCapped shows what a cap on the purchases from a supplier, or of an offer, costs more.
+func (a *Program) showCapped(list []instances.Alternative, most, cost domain.Decimal) {
+	switch {
+	case !most.IsPositive():
+	case len(list) == 0:
+		fmt.Fprintf(a.out, "\nthe purchases from no supplier, and of no offer, are more than %s of the cost\n", percent(most))
+	default:
+		fmt.Fprintf(a.out, "\nWith the purchases from a supplier, or of an offer, at most %s of the cost:\n", percent(most))
+		a.showMore("capped", list, cost)
 	}
-	fmt.Fprintln(a.out, "\nWithout a supplier or an offer, the second-best plan first:")
-	t := a.table("without", "bought of it", "cost", "more", "%", "lower bound")
-	t.SetColumnConfigs(rightFrom(2, 6))
-	for i := range p.Alternatives {
-		x := &p.Alternatives[i]
-		what, more := x.Supplier, ""
-		if x.Offer != "" {
-			what = fmt.Sprintf("%s %s for %s", x.Supplier, inZone(x.Offer, x.Zone), x.Pool)
+}
+
+func (a *Program) showMore(head string, list []instances.Alternative, cost domain.Decimal) {
+	heads, capped := []any{head, "bought of it", "cost", "more", "%", "lower bound"}, head == "capped"
+	if capped {
+		heads = slices.Insert(heads, 2, any("then"))
+	}
+	t := a.table(heads...)
+	t.SetColumnConfigs(rightFrom(2, len(heads)))
+	for i := range list {
+		x := &list[i]
+		more := ""
+		if cost.IsPositive() {
+			more = x.More.Shift(2).DivRound(cost, 2).StringFixed(2)
 		}
-		if p.Total.Cost.IsPositive() {
-			more = x.More.Shift(2).DivRound(p.Total.Cost, 2).StringFixed(2)
+		row := table.Row{named(cmp.Or(x.Offer, x.Supplier)), moneyCell(x.Bought), moneyCell(x.Cost), moneyCell(x.More), more, moneyCell(x.LowerBound)}
+		if capped {
+			row = slices.Insert(row, 2, any(moneyCell(x.Left)))
 		}
-		t.AppendRow(table.Row{named(what), moneyCell(x.Bought), moneyCell(x.Cost), moneyCell(x.More), more, moneyCell(x.LowerBound)})
+		t.AppendRow(row)
 	}
 	t.Render()
 }

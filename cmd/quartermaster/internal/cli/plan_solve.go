@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/shopspring/decimal"
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/commandline"
@@ -23,6 +24,8 @@ func (a *Program) planSolveCommand() *cobra.Command {
 	var (
 		out                    string
 		sensitivity, baselines bool
+		secondBest             bool
+		maxShare               string
 		timeout                time.Duration
 		effort                 int
 	)
@@ -39,8 +42,8 @@ in whatever order its lists are. "-" reads standard input.
 "quartermaster plan check" can prove again. Errors name file, line, column and path.
 
 An interrupt or --timeout stops the search. Solve then prints and writes the best answer so far,
-with the bound proven so far and interrupted true, and exits with status 5. end_of_horizon and
-baselines are left out if they were not finished. A second interrupt ends the program.
+with the bound proven so far and interrupted true, and exits with status 5. end_of_horizon, baselines
+and alternatives are left out if they were not finished. A second interrupt ends the program.
 
 --effort ends the search for connected pools by counted work instead of by the clock, so the same
 effort gives the same answer on every machine. The answer states the gap that was reached.
@@ -53,7 +56,10 @@ The answer is compared with baselines, which need no plan: buy nothing; serve ev
 within the quota; the commitment that would have saved most in the last 7, 30 or 60 days, as cloud
 providers recommend; the same bought in equal parts over its term; the highest demand reserved.
 Baselines look back at past_hourly of the demands, or, if it is not given, at the first days of the
-horizon.`,
+horizon.
+
+With --second-best and --max-share the problem is solved again without a supplier or an offer, or with
+a cap on its purchases, as "quartermaster plan" does.`,
 		Example: "  quartermaster plan solve deploy/demo/instances/single-pool.json\n" +
 			"  quartermaster plan solve -o json instance.json --out answer.json\n" +
 			"  quartermaster plan solve large.json --timeout 10m --out answer.json",
@@ -66,6 +72,12 @@ horizon.`,
 			if effort < 0 || effort > 1_000_000 {
 				return commandline.Usagef("--effort %d: want 0 to 1000000", effort)
 			}
+			opts := app.SolveOptions{EndOfHorizon: sensitivity, Baselines: baselines, SecondBest: secondBest, Effort: effort}
+			if maxShare != "" {
+				if opts.MaxShare, err = shareFlag(maxShare); err != nil || !opts.MaxShare.IsPositive() || opts.MaxShare.GreaterThanOrEqual(decimal.NewFromInt(1)) {
+					return commandline.Usagef("--max-share %q is not a share above 0 and below 1, such as 0.4 or 40%%", maxShare)
+				}
+			}
 			until := cmd.Context()
 			if timeout < 0 {
 				return commandline.Usagef("--timeout %s is negative", timeout)
@@ -74,7 +86,7 @@ horizon.`,
 				until, done = context.WithTimeout(until, timeout)
 				defer done()
 			}
-			ans, err := a.caller().Solve(until, q, app.SolveOptions{EndOfHorizon: sensitivity, Baselines: baselines, Effort: effort})
+			ans, err := a.caller().Solve(until, q, opts)
 			var clash *instances.Infeasible
 			if errors.As(err, &clash) {
 				return a.showClash(clash)
@@ -89,15 +101,16 @@ horizon.`,
 			if a.json {
 				err = a.answerJSON(ans)
 			} else {
-				a.showAnswer(q.Instance, ans)
+				a.showAnswer(q.Instance, ans, opts)
 			}
 			switch {
 			case err != nil:
 				return err
 			case ans.Interrupted:
 				return &failed{"the search was stopped: this is the best answer so far", commandline.ExitIncomplete}
-			case sensitivity && slices.ContainsFunc(ans.EndOfHorizon, func(t instances.Terminal) bool { return t.Best == nil }), baselines && ans.Baselines == nil:
-				why := "the answer is complete, but the program was stopped before end_of_horizon and baselines were finished"
+			case sensitivity && slices.ContainsFunc(ans.EndOfHorizon, func(t instances.Terminal) bool { return t.Best == nil }), baselines && ans.Baselines == nil,
+				until.Err() != nil && len(ans.Unsolved) > 0:
+				why := "the answer is complete, but the program was stopped before end_of_horizon, baselines and alternatives were finished"
 				fmt.Fprintln(a.err, why)
 				return &failed{why, commandline.ExitIncomplete}
 			}
@@ -109,6 +122,8 @@ horizon.`,
 	f.IntVar(&effort, "effort", 0, "end the search for connected pools after about this many seconds of counted work (default as long as a first bound takes, and 10 more)")
 	f.StringVar(&out, "out", "", "also write the answer to this file, as JSON")
 	f.BoolVar(&sensitivity, "sensitivity", true, "solve again with none and with all of the cost beyond the horizon credited")
+	f.BoolVar(&secondBest, "second-best", false, "also solve without each supplier that is bought from, and without the largest purchases, and show what that costs more")
+	f.StringVar(&maxShare, "max-share", "", maxShareFlag)
 	f.BoolVar(&baselines, "baselines", true, "compare with the baselines")
 	return cmd
 }
