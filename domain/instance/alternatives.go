@@ -53,6 +53,23 @@ type Spent struct {
 	Cost     domain.Decimal
 }
 
+// Under returns the costs by scenario of other orders in the instance of an answer.
+func (a *Answer) Under(ctx context.Context, in *Instance, orders []Order) ([]ScenarioCost, error) {
+	m, err := a.modelOf(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	units, err := m.place(orders)
+	if err != nil {
+		return nil, err
+	}
+	other, err := m.answer(&solution{units: units})
+	if err != nil {
+		return nil, err
+	}
+	return other.Scenarios, nil
+}
+
 // Settled returns what [Alternatives] needs of an answer. problem states its instance again.
 func (a *Answer) Settled(in *Instance, problem func() (*Instance, error)) Settled {
 	out := Settled{Problem: problem, Cost: a.Cost, LowerBound: a.LowerBound}

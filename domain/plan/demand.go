@@ -172,6 +172,8 @@ func (s *Series) nearest(at int) int64 {
 type future struct {
 	made    *forecast.Forecast // nil for repeated demand
 	summary DemandSummary
+	// levels are the means of demand by scenario and month, in thousandths of a unit.
+	levels [][]int64
 }
 
 // repeat repeats history over the months of the horizon, hour of the week by hour of the week, with

@@ -355,6 +355,9 @@ type Purchase struct {
 	// is bought.
 	Worth  domain.Decimal `json:"worth_per_unit"`
 	Reason string         `json:"reason"`
+	// Decision says when to decide a purchase that need not be ordered yet. What has none is ordered
+	// now, or demand is not a forecast.
+	Decision *Decision `json:"decision,omitempty"`
 }
 
 // PoolPlan is the plan of one pool.

@@ -136,6 +136,7 @@ func (c *composer) cases(k *candidate) ([][]int, error) {
 			return nil, err
 		}
 	}
+	k.future.levels = c.levelsOf(drawn, made.From)
 	return out, nil
 }
 

@@ -29,10 +29,12 @@ type Summary struct {
 	Rule *Rule `json:"simple_rule"`
 	// Purchases is the number of orders in the plan, Units and GPUs what they buy, and Upfront the
 	// nominal upfront payment.
-	Purchases int            `json:"purchases"`
-	Units     int            `json:"units"`
-	GPUs      int            `json:"gpus"`
-	Upfront   domain.Decimal `json:"upfront"`
+	Purchases int `json:"purchases"`
+	// Later is the number of orders that need not be placed yet and are decided by demand ([Decision]).
+	Later   int            `json:"decided_later,omitempty"`
+	Units   int            `json:"units"`
+	GPUs    int            `json:"gpus"`
+	Upfront domain.Decimal `json:"upfront"`
 	// Coverage is the percentage of demand GPU-hours that commitments and owned machines serve, or
 	// spend commitments pay for.
 	// Utilization is the percentage of their GPU-hours that serve. Both are rounded to two places,
@@ -127,6 +129,9 @@ func (p *Plan) Summary() *Summary {
 		for j := range r.Purchases {
 			b := &r.Purchases[j]
 			s.Purchases++
+			if b.Decision != nil {
+				s.Later++
+			}
 			if len(b.Covers) == 0 {
 				s.Units += b.Units
 			}

@@ -79,7 +79,7 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 	a.showPlanBaselines(p)
 	a.showPlanAlternatives(p)
 	for i := range p.Regions {
-		a.showRegion(&p.Regions[i], as.Currency, few)
+		a.showRegion(p, &p.Regions[i], few)
 	}
 	if few == 0 {
 		a.showCalendar(p.Calendar)
@@ -119,7 +119,8 @@ func (a *Program) showBinding(binding []plan.Binding, currency string) {
 	}
 }
 
-func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
+func (a *Program) showRegion(p *plan.Plan, r *plan.RegionPlan, few int) {
+	currency := p.Assumptions.Currency
 	fmt.Fprintf(a.out, "\n%s\n", regionName(r.Region))
 	if len(r.Purchases) > 0 {
 		upfront := decimal.Zero
@@ -158,6 +159,9 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 		if b.Reason != "" {
 			fmt.Fprintf(a.out, "%s of %s from %s: %s\n", comma(b.Units), clipped(inZone(b.Offer, b.Zone)), day(b.Term.From), b.Reason)
 		}
+		if b.Decision != nil {
+			fmt.Fprintf(a.out, "  %s\n", decisionText(b.Decision, p.Assumptions.Scenarios, currency))
+		}
 	}
 	for j := range r.Pools {
 		q := &r.Pools[j]
@@ -190,6 +194,21 @@ func (a *Program) showRegion(r *plan.RegionPlan, currency string, few int) {
 	if k := r.Packing; k != nil {
 		a.showPacking(k)
 	}
+}
+
+// decisionText says when and by what a purchase is decided that need not be ordered yet.
+func decisionText(d *plan.Decision, scenarios int, currency string) string {
+	unit := map[string]string{"gpu": "GPUs", "vm": "machines"}[d.Unit]
+	text := fmt.Sprintf("decide by %s: ", day(d.By))
+	switch d.Orders {
+	case 0:
+		return text + fmt.Sprintf("by itself it is worth its cost at no demand of %s in the %s scenarios", d.Month, comma(scenarios))
+	case scenarios:
+		return text + fmt.Sprintf("in all %s scenarios, in which demand of %s is at least %s %s in the mean, it is ordered",
+			comma(scenarios), d.Month, d.AtLeast, unit)
+	}
+	return text + fmt.Sprintf("order if demand of %s is at least %s %s in the mean, as in %s of %s scenarios; saves %s %s against ordering in all",
+		d.Month, d.AtLeast, unit, comma(d.Orders), comma(scenarios), money(d.Saves), currency)
 }
 
 // regionName names a region of a plan; one without a name has what belongs to none.
@@ -383,7 +402,7 @@ func terms(id string) string {
 func (a *Program) showNothing(p *plan.Plan) {
 	fmt.Fprintf(a.out, "no pool could be planned for %s to %s, and nothing is recorded\n", day(p.Horizon.From), day(p.Horizon.To))
 	for i := range p.Regions {
-		a.showRegion(&p.Regions[i], p.Assumptions.Currency, 0)
+		a.showRegion(p, &p.Regions[i], 0)
 	}
 	a.showExcluded(p.Excluded)
 	for _, n := range p.Notes {

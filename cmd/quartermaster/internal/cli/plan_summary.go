@@ -103,7 +103,11 @@ func orderText(s *plan.Summary) string {
 	if s.Purchases == 1 {
 		orders = "order"
 	}
-	return fmt.Sprintf("%s units, %s GPUs, in %s %s; %s %s upfront", comma(s.Units), comma(s.GPUs), comma(s.Purchases), orders, money(s.Upfront), s.Currency)
+	text := fmt.Sprintf("%s units, %s GPUs, in %s %s; %s %s upfront", comma(s.Units), comma(s.GPUs), comma(s.Purchases), orders, money(s.Upfront), s.Currency)
+	if s.Later > 0 {
+		text += fmt.Sprintf("; %s of them decided later, by demand", comma(s.Later))
+	}
+	return text
 }
 
 func excludedText(x *plan.Excluded) string {
