@@ -46,14 +46,14 @@ type MeterRule struct {
 // shares reports whether a rule shares lines.
 func (r *MeterRule) shares() bool { return len(r.Shares) > 0 || r.ShareBy != "" }
 
-// charges reports whether a rule says who is charged for lines.
-func (r *MeterRule) charges() bool { return r.To != "" || r.shares() }
+// Charges reports whether a rule says who is charged for lines.
+func (r *MeterRule) Charges() bool { return r.To != "" || r.shares() }
 
 // assigned returns who is charged for a line that is for no machine, by the first such rule that matches it. to is ""
 // if the rule shares the line.
 func assigned(b *domain.BillingLine, rules []MeterRule) (to, rule string) {
 	for i := range rules {
-		if r := &rules[i]; r.charges() && r.isFor(b) {
+		if r := &rules[i]; r.Charges() && r.IsFor(b) {
 			return r.To, r.Name
 		}
 	}
@@ -105,7 +105,7 @@ func meterOf(b *domain.BillingLine, rules []MeterRule) (m, alone Meter, reason s
 	timed := hasTime(b)
 	for i := range rules {
 		r := &rules[i]
-		if r.charges() || r.Tax || !r.isFor(b) {
+		if r.Charges() || r.Tax || !r.IsFor(b) {
 			continue
 		}
 		if m = meters[r.Buys]; m != AddOn && !timed {
@@ -198,9 +198,9 @@ func meterIn(b *domain.BillingLine, noAddOns bool) (m Meter, reason string, free
 	return PlainTime, "no column says what the time is of", false
 }
 
-// isFor reports whether every column that the rule names has its value. A value that begins or ends
+// IsFor reports whether every column that the rule names has its value. A value that begins or ends
 // with * stands for any text there.
-func (r *MeterRule) isFor(b *domain.BillingLine) bool {
+func (r *MeterRule) IsFor(b *domain.BillingLine) bool {
 	for name, want := range r.Columns {
 		if !Fits(b.Column(name), want) {
 			return false

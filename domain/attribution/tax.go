@@ -12,7 +12,7 @@ var recoverableTax = allocationKey{workspace: PlatformTax, component: TaxRecover
 // taxRule returns the first rule for tax that is for a line, "" if none is.
 func taxRule(b *domain.BillingLine, rules []MeterRule) string {
 	for i := range rules {
-		if r := &rules[i]; r.Tax && r.isFor(b) {
+		if r := &rules[i]; r.Tax && r.IsFor(b) {
 			return r.Name
 		}
 	}

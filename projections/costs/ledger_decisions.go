@@ -221,12 +221,8 @@ func ofLines(subject string, ev *domain.MappingRuleSet) (r attribution.MeterRule
 // readRules reads the mapping rules that say what lines buy, or who is charged for them. As with policies, only those
 // of the root workspace count, as they are when the month begins.
 func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
-	type rule struct {
-		*domain.MappingRuleSet
-		attribution.MeterRule
-		operator string
-	}
-	var rules []rule
+	var rules []lineRule
+	before := len(l.exceptions)
 	err := view.Scan(projections.Query{Table: projections.TableMappingRules}, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
 		subject := k.Scope + "/" + k.ID
@@ -254,19 +250,36 @@ func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
 			l.except(PolicyNotApplied, subject, "who is charged for lines, and what they buy, is decided for all workspaces, by %s",
 				cmp.Or(a.Root(), "nobody yet"))
 		default:
-			rules = append(rules, rule{ev, of, v.Signer.Operator})
+			rules = append(rules, lineRule{ev, of, v.Signer.Operator})
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read mapping rules: %w", err)
 	}
-	slices.SortFunc(rules, func(x, y rule) int {
+	l.follow(rules)
+	l.notFollowed = map[string]bool{}
+	for _, x := range l.exceptions[before:] {
+		l.notFollowed[x.Subject] = true
+	}
+	return nil
+}
+
+// lineRule is a mapping rule for lines of bills, with the operator who decided it.
+type lineRule struct {
+	*domain.MappingRuleSet
+	attribution.MeterRule
+	operator string
+}
+
+// follow notes the rules for lines of bills, in the order in which they are tried.
+func (l *ledger) follow(rules []lineRule) {
+	slices.SortFunc(rules, func(x, y lineRule) int {
 		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.Rule, y.Rule))
 	})
 	for i := range rules {
 		l.rules = append(l.rules, rules[i].MeterRule)
 		l.applied = append(l.applied, AppliedRule{rules[i].Name, rules[i].EffectiveFrom, rules[i].operator})
 	}
-	return nil
+	l.lineRules = rules
 }

@@ -19,7 +19,9 @@ type ledger struct {
 	policies    []AppliedPolicy
 	policy      attribution.Policy
 	rules       []attribution.MeterRule
-	applied     []AppliedRule // the rules, with those who decided them
+	applied     []AppliedRule   // the rules, with those who decided them
+	lineRules   []lineRule      // the rules, as they were declared
+	notFollowed map[string]bool // declared rules about which there is an exception
 	exceptions  []attribution.Exception
 	unusable    []attribution.Exception // of lines, set after they were read
 	generated   bool

@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -54,16 +53,7 @@ of a time that another correction covers.`,
 }
 
 func (a *Program) apply(ctx context.Context, files []string, dryRun bool, key string) error {
-	var documents []app.Document
-	for _, path := range files {
-		f, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("apply: %w", err)
-		}
-		defer f.Close()
-		documents = append(documents, app.Document{Name: path, Text: f})
-	}
-	declared, err := app.ReadDeclarations(documents...)
+	declared, err := readDeclarations(files)
 	if err != nil {
 		return err
 	}

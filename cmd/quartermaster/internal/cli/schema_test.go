@@ -62,6 +62,7 @@ var answers = map[string]answer{
 	"import-list": listOf[app.ImportedSource](), "import-show": listOf[app.ImportedSource](),
 	"import-prices": of[app.Imported](), "import-focus": of[app.Imported](), "import-bill": of[app.Imported](),
 	"focus-validate": of[focus.Verdict](), "focus-rules": listOf[focus.Rule](),
+	"rules-check":  report[costs.RulesCheck](),
 	"mapping-list": listOf[bill.Mapping](), "mapping-check": listOf[bill.Mapping](),
 	"fleet": report[inventory.Inventory](), "models": report[inventory.ModelInventory](), "fragmentation": report[app.Fragmentation](),
 	"node-drain": of[app.NodeDecision](), "node-retire": of[app.NodeDecision](), "node-return": of[app.NodeDecision](), "node-register": of[app.RegisteredNodes](),
