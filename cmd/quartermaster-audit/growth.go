@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/mod/sumdb/note"
 
 	"quartermaster/adapters/commandline"
 	"quartermaster/domain/merkle"
@@ -67,7 +66,7 @@ does not hold or a checkpoint lacks a signature. "-" is standard input.`,
 			"  quartermaster-audit check-growth growth.json --signed-by checkpoint.pub -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, witnesses, err := trust.load()
+			keys, witnesses, err := trust.load()
 			if err != nil {
 				return err
 			}
@@ -79,23 +78,20 @@ does not hold or a checkpoint lacks a signature. "-" is standard input.`,
 			if err != nil {
 				return commandline.Usagef("%s: %v", args[0], err)
 			}
-			verifiers := append([]note.Verifier{}, witnesses...)
-			if c, err := merkle.OpenNote([]byte(g.Newer)); err == nil && key != nil {
-				v, err := merkle.Verifier(c.Origin, key)
-				if err != nil {
-					return err
+			older, newer, err := g.Check(witnesses...)
+			for _, text := range []string{g.Older, g.Newer} { // the key may have been replaced between them
+				if err == nil {
+					err = signedBy([]byte(text), keys)
 				}
-				verifiers = append(verifiers, v)
 			}
-			older, newer, err := g.Check(verifiers...)
 			ans := &grown{Holds: err == nil, Origin: newer.Origin, Older: older.Size, Newer: newer.Size}
 			switch {
-			case errors.Is(err, merkle.ErrProof), errors.Is(err, merkle.ErrSignature):
+			case errors.Is(err, merkle.ErrProof), errors.Is(err, merkle.ErrSignature), errors.Is(err, merkle.ErrUnknownKey):
 				ans.Reason = err.Error()
 			case err != nil:
 				return err
 			default:
-				ans.Signed = key != nil
+				ans.Signed = len(keys) > 0
 				for _, w := range witnesses {
 					ans.Witnesses = append(ans.Witnesses, w.Name())
 				}

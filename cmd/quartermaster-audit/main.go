@@ -117,21 +117,24 @@ func open(dir string) (*audit.Archive, error) {
 
 // trust are the flags that say whose signatures count.
 type trust struct {
-	signedBy  string
+	signedBy  []string
 	witnesses []string
 }
 
 func (t *trust) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.signedBy, "signed-by", "", "who signs checkpoints: a public key file in PEM, or a verifier key (default: not verified)")
+	cmd.Flags().StringArrayVar(&t.signedBy, "signed-by", nil,
+		"who signs checkpoints: a public key file in PEM, or a verifier key; may be repeated (default: not verified)")
 	cmd.Flags().StringArrayVar(&t.witnesses, "witness", nil, "verifier key of a witness that must have cosigned; may be repeated (default none)")
 }
 
-// load returns the key and the witnesses' verifiers. The key is nil if none is named.
-func (t *trust) load() (key ed25519.PublicKey, witnesses []note.Verifier, err error) {
-	if t.signedBy != "" {
-		if key, err = publicKey(t.signedBy); err != nil {
+// load returns the keys that are named, and the witnesses' verifiers.
+func (t *trust) load() (keys []ed25519.PublicKey, witnesses []note.Verifier, err error) {
+	for _, named := range t.signedBy {
+		key, err := publicKey(named)
+		if err != nil {
 			return nil, nil, err
 		}
+		keys = append(keys, key)
 	}
 	for _, text := range t.witnesses {
 		v, err := merkle.WitnessVerifier(text)
@@ -140,7 +143,7 @@ func (t *trust) load() (key ed25519.PublicKey, witnesses []note.Verifier, err er
 		}
 		witnesses = append(witnesses, v)
 	}
-	return key, witnesses, nil
+	return keys, witnesses, nil
 }
 
 // publicKey reads a verifier key (C2SP signed-note), or a file with a public key in PEM.
@@ -188,7 +191,8 @@ It exits with 0 if everything is there, unchanged, and covered by a checkpoint; 
 changed; with 5 if something is missing, or newer than every checkpoint. It names the records that
 cannot be relied on, in up to 100 findings of each partition.
 
-With --signed-by each checkpoint must have that signature. With --witness only checkpoints that every
+With --signed-by each checkpoint must have the signature of that key. Give it once for each key that signed
+checkpoints. A checkpoint by another key does not count; verify names that key, and exits with 5. With --witness only checkpoints that every
 such witness cosigned count. With --checkpoint a copy that was kept elsewhere must agree with the
 archive: this is what finds a history that was written anew by somebody who has the key.`,
 		Example: "  quartermaster-audit verify /mnt/archive --signed-by checkpoint.pub\n" +
@@ -196,11 +200,11 @@ archive: this is what finds a history that was written anew by somebody who has 
 			"  quartermaster-audit verify /mnt/archive --signed-by checkpoint.pub --witness \"$WITNESS_KEY\" -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			key, witnesses, err := trust.load()
+			keys, witnesses, err := trust.load()
 			if err != nil {
 				return err
 			}
-			t := audit.Trust{Key: key, Witnesses: witnesses}
+			t := audit.Trust{Keys: keys, Witnesses: witnesses}
 			for _, name := range copies {
 				text, err := os.ReadFile(name)
 				if err != nil {
@@ -223,7 +227,11 @@ archive: this is what finds a history that was written anew by somebody who has 
 			case ans.Of(audit.Tampered):
 				return &answer{commandline.ExitNo, "the archive was changed"}
 			case !ans.Intact:
-				return &answer{commandline.ExitIncomplete, "the archive is incomplete, or newer than its checkpoints"}
+				why := "the archive is incomplete, or newer than its checkpoints"
+				if ans.Of(audit.UnknownKey) {
+					why = "checkpoints were signed by keys that were not given: give the public key of each signer with --signed-by"
+				}
+				return &answer{commandline.ExitIncomplete, why}
 			}
 			return nil
 		},
@@ -323,7 +331,7 @@ anybody can write.`,
 			"  quartermaster-audit check-proof proof.json --signed-by checkpoint.pub --witness \"$WITNESS_KEY\" -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, witnesses, err := trust.load()
+			keys, witnesses, err := trust.load()
 			if err != nil {
 				return err
 			}
@@ -335,10 +343,7 @@ anybody can write.`,
 			if err != nil {
 				return commandline.Usagef("%s: %v", args[0], err)
 			}
-			ans, err := check(proof, key, witnesses)
-			if err != nil {
-				return err
-			}
+			ans := check(proof, keys, witnesses)
 			if err := p.showChecked(ans); err != nil {
 				return err
 			}
@@ -371,27 +376,18 @@ func (p *program) input(cmd *cobra.Command, name string) ([]byte, error) {
 	return text, err
 }
 
-func check(proof *merkle.Proof, key ed25519.PublicKey, witnesses []note.Verifier) (*checked, error) {
-	verifiers := witnesses
-	if key != nil {
-		c, err := merkle.OpenNote([]byte(proof.Checkpoint))
-		if err != nil {
-			return refuted(proof, err), nil
-		}
-		v, err := merkle.Verifier(c.Origin, key)
-		if err != nil {
-			return nil, err
-		}
-		verifiers = append(verifiers, v)
+func check(proof *merkle.Proof, keys []ed25519.PublicKey, witnesses []note.Verifier) *checked {
+	proven, err := proof.Check(witnesses...)
+	if err == nil {
+		err = signedBy([]byte(proof.Checkpoint), keys)
 	}
-	proven, err := proof.Check(verifiers...)
 	if err != nil {
-		return refuted(proof, err), nil
+		return refuted(proof, err)
 	}
 	ans := &checked{
 		Holds: true, Log: proven.Log, Partition: proof.Partition, Offset: proof.Offset, Time: proven.Record.Time,
 		Key: string(proven.Record.Key), Value: proven.Record.Value, Span: proven.Record.Span != nil,
-		Heads: proven.Heads, Signed: key != nil,
+		Heads: proven.Heads, Signed: len(keys) > 0,
 	}
 	for _, h := range proven.Record.Headers {
 		if ans.Headers == nil {
@@ -402,7 +398,20 @@ func check(proof *merkle.Proof, key ed25519.PublicKey, witnesses []note.Verifier
 	for _, w := range witnesses {
 		ans.Witnesses = append(ans.Witnesses, w.Name())
 	}
-	return ans, nil
+	return ans
+}
+
+// signedBy fails unless one of the keys, if there are any, signed a checkpoint.
+func signedBy(checkpoint []byte, keys []ed25519.PublicKey) error {
+	c, err := merkle.OpenNote(checkpoint)
+	if err != nil {
+		return err
+	}
+	signers, err := merkle.Signers(checkpoint, c.Origin, keys)
+	if err == nil {
+		_, err = merkle.OpenNote(checkpoint, signers...)
+	}
+	return err
 }
 
 // refuted is the answer about a proof that does not hold, with the reason.

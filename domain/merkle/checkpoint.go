@@ -117,6 +117,51 @@ func OpenNote(text []byte, verifiers ...note.Verifier) (Checkpoint, error) {
 	return c, nil
 }
 
+// ErrUnknownKey means that a note is signed under the name of its origin, and by none of the given keys. It says
+// nothing about whether the signature is valid: ask for the key, by the name and hash in the message.
+var ErrUnknownKey = errors.New("signed by a key that was not given")
+
+// Signers returns the verifiers of those of some keys that signed a note as its origin, by the names and hashes on its
+// signature lines. The signatures are not verified: give the verifiers to [OpenNote]. Without keys there are none. It
+// fails with [ErrUnknownKey] if only other keys signed, and with [ErrSignature] if nobody signed as the origin.
+func Signers(text []byte, origin string, keys []ed25519.PublicKey) ([]note.Verifier, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	_, err := note.Open(text, note.VerifierList())
+	var unverified *note.UnverifiedNoteError
+	if !errors.As(err, &unverified) {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	given := map[uint32]note.Verifier{}
+	for _, key := range keys {
+		v, err := Verifier(origin, key)
+		if err != nil {
+			return nil, err
+		}
+		given[v.KeyHash()] = v
+	}
+	var signers []note.Verifier
+	var others []string
+	for _, s := range unverified.Note.UnverifiedSigs {
+		if s.Name != origin {
+			continue
+		}
+		if v := given[s.Hash]; v != nil {
+			signers = append(signers, v)
+		} else {
+			others = append(others, fmt.Sprintf("%s+%08x", s.Name, s.Hash))
+		}
+	}
+	switch {
+	case len(signers) > 0:
+		return signers, nil
+	case len(others) > 0:
+		return nil, fmt.Errorf("%w: %s", ErrUnknownKey, strings.Join(others, ", "))
+	}
+	return nil, fmt.Errorf("%w of %s", ErrSignature, origin)
+}
+
 // WitnessVerifier returns the verifier of a witness's cosignatures (https://c2sp.org/tlog-cosignature)
 // from its verifier key: name, hash and key, joined by +.
 func WitnessVerifier(key string) (note.Verifier, error) {

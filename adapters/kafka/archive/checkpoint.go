@@ -256,13 +256,13 @@ type Cosigned struct {
 }
 
 // CheckCheckpoints compares every head with the manifests, and every checkpoint with the tree of heads.
-// With a key, each checkpoint must have its signature, also those in manifests. A witness that cosigned
-// none is a fault.
-func (a *Archive) CheckCheckpoints(ctx context.Context, key ed25519.PublicKey, witnesses ...note.Verifier) (*Checked, error) {
+// With keys, each checkpoint must have the signature of one of them, also those in manifests. A witness that
+// cosigned none is a fault.
+func (a *Archive) CheckCheckpoints(ctx context.Context, keys []ed25519.PublicKey, witnesses ...note.Verifier) (*Checked, error) {
 	if _, err := a.ID(ctx); err != nil {
 		return nil, err
 	}
-	c := &checking{archive: a, key: key, witnesses: witnesses, chains: map[domain.TopicPartition]*chain{}}
+	c := &checking{archive: a, keys: keys, witnesses: witnesses, chains: map[domain.TopicPartition]*chain{}}
 	for _, w := range witnesses {
 		c.Cosigned = append(c.Cosigned, Cosigned{Witness: w.Name()})
 	}
@@ -323,7 +323,7 @@ func (a *Archive) CheckCheckpoints(ctx context.Context, key ed25519.PublicKey, w
 type checking struct {
 	Checked
 	archive   *Archive
-	key       ed25519.PublicKey
+	keys      []ed25519.PublicKey
 	witnesses []note.Verifier
 	chains    map[domain.TopicPartition]*chain
 }
@@ -344,13 +344,13 @@ func (c *checking) fault(err error) error {
 	return err
 }
 
-// verifier returns the verifiers that an origin's checkpoints must have.
-func (c *checking) verifiers(origin string) ([]note.Verifier, error) {
-	if c.key == nil {
-		return nil, nil
+// open opens a checkpoint of an origin, and verifies the signatures of the keys.
+func (c *checking) open(text []byte, origin string) (merkle.Checkpoint, error) {
+	signers, err := merkle.Signers(text, origin, c.keys)
+	if err != nil {
+		return merkle.Checkpoint{}, err
 	}
-	v, err := merkle.Verifier(origin, c.key)
-	return []note.Verifier{v}, err
+	return merkle.OpenNote(text, signers...)
 }
 
 func (c *checking) note(name string, text []byte, roots []merkle.Hash) error {
@@ -358,11 +358,7 @@ func (c *checking) note(name string, text []byte, roots []merkle.Hash) error {
 		return &DamageError{Object: name, Reason: fmt.Sprintf(format, args...)}
 	}
 	origin := merkle.Origin(c.archive.log.ID)
-	verifiers, err := c.verifiers(origin)
-	if err != nil {
-		return err
-	}
-	p, err := merkle.OpenNote(text, verifiers...)
+	p, err := c.open(text, origin)
 	switch {
 	case err != nil:
 		return damage("%v", err)
@@ -401,11 +397,8 @@ func (c *checking) of(ctx context.Context, tp domain.TopicPartition) (*chain, er
 		if m.Checkpoint == "" {
 			return nil
 		}
-		verifiers, err := c.verifiers(merkle.PartitionOrigin(m.Log, tp))
-		if err == nil {
-			_, err = merkle.OpenNote([]byte(m.Checkpoint), verifiers...)
-		}
-		if errors.Is(err, merkle.ErrSignature) {
+		_, err := c.open([]byte(m.Checkpoint), merkle.PartitionOrigin(m.Log, tp))
+		if errors.Is(err, merkle.ErrSignature) || errors.Is(err, merkle.ErrUnknownKey) {
 			return c.fault(&DamageError{manifestName(tp, m.First), tp, m.First, err.Error()})
 		}
 		return err

@@ -67,9 +67,9 @@ func sign(t testing.TB, a *Archive, l *kafka.Log, key ed25519.PrivateKey) *merkl
 	return h
 }
 
-func check(t testing.TB, dir Directory, id Log, key ed25519.PublicKey) *Checked {
+func check(t testing.TB, dir Directory, id Log, keys ...ed25519.PublicKey) *Checked {
 	t.Helper()
-	c, err := New(dir, id).CheckCheckpoints(t.Context(), key)
+	c, err := New(dir, id).CheckCheckpoints(t.Context(), keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,10 @@ func TestCheckpoints(t *testing.T) {
 		t.Fatal(v.Faults)
 	}
 	manifests := list(t, dir, manifestsOf(fleet))
-	if c := check(t, dir, id, public(stranger)); len(c.Faults) != 4+len(manifests) {
+	if c := check(t, dir, id, public(stranger), public(signing)); len(c.Faults) > 0 {
+		t.Fatalf("signed by one of two keys: %v", c.Faults)
+	}
+	if c := check(t, dir, id, public(stranger)); len(c.Faults) != 4+len(manifests) || !strings.Contains(c.Faults[0].Error(), "a key that was not given") {
 		t.Fatalf("signed by another key: %d faults with %d manifests", len(c.Faults), len(manifests))
 	}
 
@@ -160,14 +163,14 @@ func TestCheckpoints(t *testing.T) {
 	// An exchanged head and one that is missing, each well-formed.
 	third := read(t, dir, headName(2))
 	rewrite(t, dir, headName(2), read(t, dir, headName(1)))
-	if c := check(t, dir, id, nil); len(c.Faults) == 0 {
+	if c := check(t, dir, id); len(c.Faults) == 0 {
 		t.Error("an exchanged head is not found")
 	}
 	rewrite(t, dir, headName(2), third)
 	if err := os.Remove(dir.path(headName(3))); err != nil {
 		t.Fatal(err)
 	}
-	if c := check(t, dir, id, nil); len(c.Faults) != 1 || !strings.Contains(c.Faults[0].Error(), "has 4 heads, 3 are there") {
+	if c := check(t, dir, id); len(c.Faults) != 1 || !strings.Contains(c.Faults[0].Error(), "has 4 heads, 3 are there") {
 		t.Errorf("a missing head: %+v", c)
 	}
 
@@ -270,7 +273,7 @@ func TestFirstFormat(t *testing.T) {
 	}
 	h.Lines[0].Root[0]++
 	rewrite(t, dir, headName(0), h.Encode())
-	if c := check(t, dir, id, nil); len(c.Faults) == 0 {
+	if c := check(t, dir, id); len(c.Faults) == 0 {
 		t.Error("a head with another root is not found")
 	}
 }

@@ -36,7 +36,7 @@ var (
 	key     = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
 	billing = domain.TopicPartition{Topic: domain.TopicBilling, Partition: 2}
 	fleet   = domain.TopicPartition{Topic: domain.TopicFleet}
-	trusted = Trust{Key: key.Public().(ed25519.PublicKey)}
+	trusted = Trust{Keys: []ed25519.PublicKey{key.Public().(ed25519.PublicKey)}}
 )
 
 const logID = "log"
@@ -46,6 +46,7 @@ type server struct {
 	log     *kafka.Log
 	archive *archive.Archive
 	dir     archive.Directory
+	key     ed25519.PrivateKey // signs
 }
 
 func newServer(t testing.TB, codec kafka.Codec) *server {
@@ -67,7 +68,7 @@ func newServer(t testing.TB, codec kafka.Codec) *server {
 		t.Fatal(err)
 	}
 	dir := archive.Directory(t.TempDir())
-	return &server{l, archive.New(dir, archive.Log{ID: logID}), dir}
+	return &server{l, archive.New(dir, archive.Log{ID: logID}), dir, key}
 }
 
 // add appends n records to each of two partitions, in batches of ten, and archives them.
@@ -93,7 +94,7 @@ func (s *server) add(t testing.TB, from, n int, sign bool) {
 		}
 		p := archive.Policy{Bytes: 30_000}
 		if sign {
-			p.Key = key
+			p.Key = s.key
 		}
 		if err := s.archive.Seal(t.Context(), s.log, tp, firsts[tp], nexts[tp], p, nil); err != nil {
 			t.Fatal(err)
@@ -103,7 +104,7 @@ func (s *server) add(t testing.TB, from, n int, sign bool) {
 
 func (s *server) checkpoint(t testing.TB) []byte {
 	t.Helper()
-	_, signed, err := s.archive.Checkpoint(t.Context(), domain.AllPartitions(), nil, key)
+	_, signed, err := s.archive.Checkpoint(t.Context(), domain.AllPartitions(), nil, s.key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +192,62 @@ func TestNotCovered(t *testing.T) {
 		v.Findings[0].Kind != Uncovered || v.Findings[0].First != 100 || v.Findings[0].Last != 149 || v.Covered != 200 {
 		t.Errorf("newer than the checkpoint: %+v", v)
 	}
-	stranger := Trust{Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{2}, ed25519.SeedSize)).Public().(ed25519.PublicKey)}
-	if v := verify(t, s.files(t), stranger); !v.Of(Tampered) || v.Covered != 0 {
+	other := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{2}, ed25519.SeedSize)).Public().(ed25519.PublicKey)
+	stranger := Trust{Keys: []ed25519.PublicKey{other}}
+	if v := verify(t, s.files(t), stranger); v.Of(Tampered) || !v.Of(UnknownKey) || v.Intact || v.Covered != 0 {
 		t.Errorf("signed by another: %+v", v)
+	}
+}
+
+// TestSeveralKeys has checkpoints and manifests of two keys, as after a key was replaced.
+func TestSeveralKeys(t *testing.T) {
+	s := newServer(t, kafka.Zstd)
+	s.add(t, 0, 100, true)
+	first := s.checkpoint(t)
+	second := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{2}, ed25519.SeedSize))
+	s.key = second
+	s.add(t, 100, 50, true)
+	s.checkpoint(t)
+	of := func(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+	both := Trust{Keys: []ed25519.PublicKey{of(key), of(second)}, Copies: []Copy{{"kept.note", first}}}
+	if v := verify(t, s.files(t), both); !v.Intact || v.Covered != 300 {
+		t.Errorf("both keys: %+v", v)
+	}
+	for _, given := range []struct {
+		key, other ed25519.PrivateKey
+		covered    int64
+	}{{key, second, 200}, {second, key, 300}} {
+		v := verify(t, s.files(t), Trust{Keys: []ed25519.PublicKey{of(given.key)}})
+		other, err := merkle.Verifier(merkle.Origin(logID), of(given.other))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := fmt.Sprintf("signed by a key that was not given: %s+%08x", other.Name(), other.KeyHash())
+		if v.Intact || v.Of(Tampered) || v.Covered != given.covered ||
+			!slices.ContainsFunc(v.Findings, func(f Finding) bool { return f.Kind == UnknownKey && f.Reason == named }) {
+			t.Errorf("one key: want %q and %d covered in %+v", named, given.covered, v)
+		}
+	}
+	// A signature that does not verify under a given key is tampering, and so is a checkpoint that nobody signed as the
+	// log.
+	for name, change := range map[string]func(string) string{
+		"signature": func(note string) string {
+			at := len(note) - 20
+			return note[:at] + string('A'+(note[at]-'A'+1)%26) + note[at+1:]
+		},
+		"signer": func(note string) string {
+			return strings.Replace(note, "— "+merkle.Origin(logID), "— another", 1)
+		},
+	} {
+		files := s.files(t)
+		for file, f := range files {
+			if strings.HasPrefix(file, "checkpoints/") {
+				f.Data = []byte(change(string(f.Data)))
+			}
+		}
+		if v := verify(t, files, both); !v.Of(Tampered) || v.Of(UnknownKey) {
+			t.Errorf("another %s: %+v", name, v)
+		}
 	}
 }
 
@@ -257,7 +311,7 @@ func TestProve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := merkle.Verifier(merkle.Origin(logID), trusted.Key)
+	v, err := merkle.Verifier(merkle.Origin(logID), trusted.Keys[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,27 +124,30 @@ func (v *verifier) checkpoint(n Copy, roots []merkle.Hash, count int64, isCopy b
 		v.find(Finding{Kind: kind, Object: n.Name, Reason: fmt.Sprintf(format, args...)})
 		return 0, false
 	}
-	verifiers, err := v.trust.verifiers(origin, isCopy)
-	if err != nil {
-		return bad(Tampered, "%v", err)
+	signers, unknown := merkle.Signers(n.Text, origin, v.trust.Keys)
+	all := append(signers, v.trust.Witnesses...)
+	must := signers
+	if isCopy {
+		must = all
 	}
-	c, err := merkle.OpenNote(n.Text, verifiers...)
+	c, err := merkle.OpenNote(n.Text, must...)
 	switch {
 	case err != nil:
 		return bad(Tampered, "%v", err)
 	case c.Origin != origin:
 		return bad(Tampered, "it is a checkpoint of %q, the archive is of %q", c.Origin, origin)
+	case unknown != nil && !errors.Is(unknown, merkle.ErrUnknownKey):
+		return bad(Tampered, "%v", unknown)
 	case c.Size >= int64(len(roots)) && c.Size <= count:
 		return 0, false // a head before it cannot be read: found already
 	case c.Size >= int64(len(roots)):
 		return bad(Missing, "it stands for %d heads, and there are %d", c.Size, count)
 	case c.Root != roots[c.Size]:
 		return bad(Tampered, "the root of its %d heads is %s, those of the archive have %s", c.Size, c.Root, roots[c.Size])
+	case unknown != nil:
+		return bad(UnknownKey, "%v", unknown)
 	}
-	all, err := v.trust.verifiers(origin, true)
-	if err == nil {
-		_, err = merkle.OpenNote(n.Text, all...)
-	}
+	_, err = merkle.OpenNote(n.Text, all...)
 	return c.Size, err == nil
 }
 
@@ -218,7 +221,11 @@ func (v *verifier) covered(heads []*merkle.Head, accepted int64) {
 		}
 		v.out.Covered += min(end, upTo[tp])
 		if end > upTo[tp] {
-			v.about(tp, Uncovered, "", upTo[tp], end-1, "no checkpoint with the signatures asked for has them")
+			why := "no checkpoint with the signatures asked for has them"
+			if unknown := v.unknown[tp]; unknown != nil {
+				why += "; their manifests are " + unknown.Error()
+			}
+			v.about(tp, Uncovered, "", upTo[tp], end-1, "%s", why)
 		}
 	}
 }

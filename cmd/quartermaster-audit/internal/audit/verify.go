@@ -21,11 +21,13 @@ const (
 	Tampered  = "tampered"  // something is there and is not what it must be
 	Missing   = "missing"   // something is not there
 	Uncovered = "uncovered" // records are newer than every accepted checkpoint, so nothing shows whether they were changed
+	// UnknownKey is a checkpoint by a key that was not given. Its signature cannot be verified, so it does not count.
+	UnknownKey = "unknown_key"
 )
 
 // Finding is something that is not as it must be.
 type Finding struct {
-	Kind   string `json:"kind"` // tampered, missing or uncovered
+	Kind   string `json:"kind"` // tampered, missing, uncovered or unknown_key
 	Object string `json:"object,omitempty"`
 	// Partition and the offsets from First to Last are the records that cannot be relied on: those from
 	// the first that is wrong, and those before it that no hash has verified (255 at most, if the manifest
@@ -50,8 +52,8 @@ func (f *Finding) String() string {
 
 // Trust says whose signatures a checkpoint must have.
 type Trust struct {
-	// Key signs checkpoints; nil: signatures are not verified.
-	Key ed25519.PublicKey
+	// Keys sign checkpoints, each by one of them; none: signatures are not verified.
+	Keys []ed25519.PublicKey
 	// Witnesses must each have cosigned a checkpoint.
 	Witnesses []note.Verifier
 	// Copies are checkpoints that were kept elsewhere. Each must be of this archive.
@@ -62,22 +64,6 @@ type Trust struct {
 type Copy struct {
 	Name string
 	Text []byte
-}
-
-// verifiers returns what must have signed checkpoints of an origin.
-func (t *Trust) verifiers(origin string, witnesses bool) ([]note.Verifier, error) {
-	var out []note.Verifier
-	if t.Key != nil {
-		v, err := merkle.Verifier(origin, t.Key)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	if witnesses {
-		out = append(out, t.Witnesses...)
-	}
-	return out, nil
 }
 
 // Verified is what was found.
@@ -119,14 +105,17 @@ type verifier struct {
 	signed map[domain.TopicPartition]int64 // by checkpoints in manifests
 	found  map[domain.TopicPartition]int   // findings
 	bad    map[domain.TopicPartition]bool  // its chain was followed, and has findings
+	// unknown says which key that was not given signed manifests of a partition.
+	unknown map[domain.TopicPartition]error
 }
 
 // Verify verifies everything. It calls progress with the bytes of each segment. An error means that the
 // archive could not be read, and says nothing about it.
 func (a *Archive) Verify(trust Trust, progress func(bytes int64)) (*Verified, error) {
 	v := &verifier{
-		a, trust, &Verified{Archive: a.ID, Log: a.Log, Signed: trust.Key != nil, Findings: []Finding{}},
+		a, trust, &Verified{Archive: a.ID, Log: a.Log, Signed: len(trust.Keys) > 0, Findings: []Finding{}},
 		map[domain.TopicPartition][]state{}, map[domain.TopicPartition]int64{}, map[domain.TopicPartition]int{}, map[domain.TopicPartition]bool{},
+		map[domain.TopicPartition]error{},
 	}
 	for _, tp := range domain.AllPartitions() {
 		if err := v.partition(tp, progress); err != nil {
@@ -217,8 +206,9 @@ func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) err
 			progress(m.Bytes)
 		}
 		before, next = m, m.Last+1
+		signed := false
 		if intact {
-			intact = v.note(tp, name, m, tree)
+			intact, signed = v.note(tp, name, m, tree)
 		}
 		if !intact {
 			continue
@@ -229,7 +219,7 @@ func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) err
 		if v.found[tp] > 0 {
 			continue // what heads and checkpoints stand for ends before the first finding
 		}
-		if m.Checkpoint != "" {
+		if signed {
 			v.signed[tp] = next
 		}
 		v.states[tp] = append(v.states[tp], state{next: next, manifest: m.text, root: tree.Root()})
@@ -354,24 +344,30 @@ func (v *verifier) described(tp domain.TopicPartition, m *manifest, raw []byte) 
 	return true
 }
 
-// note verifies the checkpoint in a manifest. It reports false after a finding.
-func (v *verifier) note(tp domain.TopicPartition, name string, m *manifest, tree *merkle.Builder) bool {
+// note verifies the checkpoint in a manifest. It reports intact as false after a finding about records, and whether
+// there is a checkpoint by a given key.
+func (v *verifier) note(tp domain.TopicPartition, name string, m *manifest, tree *merkle.Builder) (intact, signed bool) {
 	if m.Checkpoint == "" {
-		return true
+		return true, false
 	}
+	text := []byte(m.Checkpoint)
 	want := merkle.Checkpoint{Origin: merkle.PartitionOrigin(v.Log, tp), Size: m.Last + 1, Root: tree.Root()}
-	verifiers, err := v.trust.verifiers(want.Origin, false)
-	if err != nil {
-		v.about(tp, Tampered, name, m.First, m.Last, "%v", err)
-		return false
-	}
-	c, err := merkle.OpenNote([]byte(m.Checkpoint), verifiers...)
-	if err == nil && c != want {
+	signers, unknown := merkle.Signers(text, want.Origin, v.trust.Keys)
+	c, err := merkle.OpenNote(text, signers...)
+	switch {
+	case err != nil:
+	case c != want:
 		err = fmt.Errorf("its checkpoint is of %d records of %q with the root %s, they have %s", c.Size, c.Origin, c.Root, want.Root)
+	case !errors.Is(unknown, merkle.ErrUnknownKey):
+		err = unknown
 	}
 	if err != nil {
 		v.about(tp, Tampered, name, m.First, m.Last, "%v", err)
-		return false
+		return false, false
 	}
-	return true
+	if unknown == nil {
+		return true, true
+	}
+	v.unknown[tp] = unknown // no finding: checkpoints may cover the records
+	return true, false
 }

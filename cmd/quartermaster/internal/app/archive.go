@@ -375,12 +375,12 @@ type ArchiveFault struct {
 }
 
 // VerifyArchive reads every object of an archive and checks it: of the one in the place from, which
-// needs no log, or else of the log's. With a key, each checkpoint must have its signature. Of each
+// needs no log, or else of the log's. With keys, each checkpoint must have the signature of one. Of each
 // witness, given by its verifier key, there must be a cosignature.
 func (c *Caller) VerifyArchive(
 	ctx context.Context,
 	from string,
-	key ed25519.PublicKey,
+	keys []ed25519.PublicKey,
 	witnesses []string,
 ) (*ArchiveCheck, error) {
 	var verifiers []note.Verifier
@@ -409,14 +409,14 @@ func (c *Caller) VerifyArchive(
 	if err != nil {
 		return nil, err
 	}
-	notes, err := a.CheckCheckpoints(ctx, key, verifiers...)
+	notes, err := a.CheckCheckpoints(ctx, keys, verifiers...)
 	if err != nil {
 		return nil, err
 	}
 	ans := &ArchiveCheck{
 		Location: a.String(), Segments: found.Segments, Records: found.Records, Bytes: found.Bytes,
 		Unreferenced: found.Unreferenced, Checkpoints: notes.Checkpoints, CheckpointRecords: notes.Records,
-		Signed: key != nil && notes.Checkpoints > 0, Faults: []ArchiveFault{},
+		Signed: len(keys) > 0 && notes.Checkpoints > 0, Faults: []ArchiveFault{},
 	}
 	for _, w := range notes.Cosigned {
 		ans.Cosigned = append(ans.Cosigned, CosignedBy(w))

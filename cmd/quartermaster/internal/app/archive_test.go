@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"os"
@@ -193,7 +194,7 @@ func TestArchiveSigned(t *testing.T) {
 	if err != nil || ans.Checkpoint == nil || *ans.Checkpoint != 10 {
 		t.Fatalf("%+v: %v", ans, err)
 	}
-	check, err := c.VerifyArchive(t.Context(), "", public, nil)
+	check, err := c.VerifyArchive(t.Context(), "", []ed25519.PublicKey{public}, nil)
 	if err != nil || !check.Signed || check.CheckpointRecords != 10 || len(check.Faults) > 0 {
 		t.Fatalf("%+v: %v", check, err)
 	}
@@ -208,7 +209,7 @@ func TestArchiveSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := witnesstest.New(t, log)
-	if check, err = c.VerifyArchive(t.Context(), "", public, []string{w.Key}); err != nil || len(check.Faults) != 1 || check.Cosigned[0].Heads != 0 {
+	if check, err = c.VerifyArchive(t.Context(), "", []ed25519.PublicKey{public}, []string{w.Key}); err != nil || len(check.Faults) != 1 || check.Cosigned[0].Heads != 0 {
 		t.Fatalf("not cosigned: %+v, %v", check, err)
 	}
 	if err := a.Close(); err != nil {
@@ -263,11 +264,11 @@ func TestArchiveSigned(t *testing.T) {
 			t.Errorf("%q is a record: %v", text, err)
 		}
 	}
-	if check, err = c.VerifyArchive(t.Context(), "", public, []string{w.Key}); err != nil || len(check.Faults) > 0 ||
+	if check, err = c.VerifyArchive(t.Context(), "", []ed25519.PublicKey{public}, []string{w.Key}); err != nil || len(check.Faults) > 0 ||
 		check.Cosigned[0].Heads != 2 || check.Cosigned[0].At.IsZero() {
 		t.Fatalf("%+v: %v", check, err)
 	}
-	if _, err := c.VerifyArchive(t.Context(), "", public, []string{"x"}); err == nil {
+	if _, err := c.VerifyArchive(t.Context(), "", []ed25519.PublicKey{public}, []string{"x"}); err == nil {
 		t.Error("a witness without a key is accepted")
 	}
 
@@ -278,7 +279,7 @@ func TestArchiveSigned(t *testing.T) {
 	if err := errors.Join(os.Remove(files[0]), a.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if check, err = c.VerifyArchive(t.Context(), "", public, nil); err != nil || len(check.Faults) == 0 {
+	if check, err = c.VerifyArchive(t.Context(), "", []ed25519.PublicKey{public}, nil); err != nil || len(check.Faults) == 0 {
 		t.Fatalf("%+v: %v", check, err)
 	}
 }

@@ -124,8 +124,8 @@ func when(t domain.Instant) string {
 
 func (a *Program) archiveVerifyCommand() *cobra.Command {
 	var (
-		from, signedBy string
-		witnesses      []string
+		from                string
+		signedBy, witnesses []string
 	)
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -135,21 +135,22 @@ and the chain of manifests. It compares every signed checkpoint with the manifes
 segments at the end are noticed. It fails if anything is missing or wrong, and names each object with
 the first offset that cannot be read.
 
-With --signed-by each checkpoint must have the signature of that key. Without it signatures are not
-verified. With --witness there must be a checkpoint that this witness cosigned. With --from no log is
+With --signed-by each checkpoint must have the signature of that key, or of one of several. Without it signatures are
+not verified. With --witness there must be a checkpoint that this witness cosigned. With --from no log is
 needed.`,
 		Example: "  quartermaster archive verify\n" +
 			"  quartermaster archive verify --from /mnt/archive/quartermaster --signed-by auditor.pub",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var key ed25519.PublicKey
-			if signedBy != "" {
-				var err error
-				if key, err = keyfile.LoadPublic(signedBy); err != nil {
+			var keys []ed25519.PublicKey
+			for _, file := range signedBy {
+				key, err := keyfile.LoadPublic(file)
+				if err != nil {
 					return err
 				}
+				keys = append(keys, key)
 			}
-			ans, err := a.caller().VerifyArchive(cmd.Context(), from, key, witnesses)
+			ans, err := a.caller().VerifyArchive(cmd.Context(), from, keys, witnesses)
 			if err != nil {
 				return err
 			}
@@ -163,7 +164,8 @@ needed.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "an archive: a directory, or s3://bucket/prefix (default that of the log)")
-	cmd.Flags().StringVar(&signedBy, "signed-by", "", "public or private key file: whose signature checkpoints must have (default any)")
+	cmd.Flags().StringArrayVar(&signedBy, "signed-by", nil,
+		"public or private key file: whose signature checkpoints must have; may be repeated (default any)")
 	cmd.Flags().StringArrayVar(&witnesses, "witness", nil, "verifier key of a witness that must have cosigned a checkpoint; may be repeated (default none)")
 	return cmd
 }
