@@ -16,6 +16,8 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,9 +112,30 @@ func open(dir string) (*audit.Archive, error) {
 	}
 	a, err := audit.Open(os.DirFS(dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, commandline.Usagef("there is no archive in %s: archive.json is missing", dir)
+		return nil, commandline.Usagef("there is no archive in %s: archive.json is missing%s", dir, nearby(dir))
 	}
 	return a, err
+}
+
+// nearby says which folders below a directory hold an archive: a log's archive is in a folder of its own.
+func nearby(dir string) string {
+	var found []string
+	for _, pattern := range []string{"*/archive.json", "*/*/archive.json"} {
+		names, err := fs.Glob(os.DirFS(dir), pattern)
+		if err != nil {
+			continue // the pattern is right, so the directory cannot be read
+		}
+		for _, name := range names {
+			found = append(found, filepath.Join(dir, filepath.FromSlash(path.Dir(name))))
+		}
+	}
+	switch len(found) {
+	case 0:
+		return ""
+	case 1:
+		return "; there is one in " + found[0]
+	}
+	return "; there are some in " + domain.Clip(strings.Join(found, ", "), 500)
 }
 
 // trust are the flags that say whose signatures count.

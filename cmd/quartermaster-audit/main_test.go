@@ -130,6 +130,7 @@ func TestExitCodes(t *testing.T) {
 		"verify " + dir + " --signed-by " + other + " --signed-by " + pem:       {0, "intact"},
 		"check-proof " + good + " --signed-by " + other + " --signed-by " + pem: {0, "by a signed checkpoint"},
 		"verify " + files:                                                       {2, "archive.json is missing"},
+		"verify " + filepath.Dir(dir):                                           {2, "there is one in " + dir},
 		"verify " + pem:                                                         {2, "is not a directory"},
 		"verify " + dir + "/nowhere":                                            {3, "no such file"},
 		"verify " + dir + " --signed-by nowhere":                                {3, "no such file"},
