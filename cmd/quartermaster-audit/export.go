@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"quartermaster/adapters/commandline"
@@ -17,7 +19,8 @@ import (
 	"quartermaster/projections/costs"
 )
 
-// exported is an export as it is read: its header and its rows. A cell is text in each format, and "" is null.
+// exported is an export as it is read: its header and its rows. A cell is text in each format, and "" is null. Texts are
+// those that were exported, without what CSV adds so that no spreadsheet program takes them for a formula.
 type exported struct {
 	header []string
 	rows   [][]string
@@ -69,9 +72,32 @@ func readCSV(f io.Reader, name string) (*exported, error) {
 			record[0] = strings.TrimPrefix(record[0], "\ufeff")
 			all.header = record
 		default:
+			for i, cell := range record {
+				if strings.Contains(cell, "_x") || strings.HasPrefix(cell, "'") {
+					record[i] = unprotected(cell)
+				}
+			}
 			all.rows = append(all.rows, record)
 		}
 	}
+}
+
+var (
+	// protected is a text with an apostrophe in front, because it would begin a formula.
+	protected = regexp.MustCompile("^''*[=+\\-@\t\n＝＋－＠]")
+	// control is a control character in hexadecimal digits, as ECMA-376 writes it.
+	control = regexp.MustCompile("_x[0-9a-fA-F]{4}_")
+)
+
+// unprotected returns the text that the server's export of CSV protected. It shares no code with the server.
+func unprotected(cell string) string {
+	if protected.MatchString(cell) {
+		cell = cell[1:]
+	}
+	return control.ReplaceAllStringFunc(cell, func(code string) string {
+		n, _ := strconv.ParseUint(code[2:6], 16, 16) // four digits
+		return string(rune(n))
+	})
 }
 
 // keptBegin begins the kept allocations of a month, whatever their version.
