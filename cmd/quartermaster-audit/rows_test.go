@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -185,6 +186,23 @@ func TestTrail(t *testing.T) {
 			t.Errorf("%s: %d, %d steps, %s", flag, code, len(steps), errs)
 		}
 	}
+	// A removal names its line alone. It is of the invoice, too.
+	dir, _, _ = folded(t,
+		&domain.Envelope{Time: 1_752_000_000 * domain.Second, Event: &domain.BillingLineRemoved{
+			InvoiceIssuerName: "cloud", BillingAccountID: "acct", LineID: "line-7",
+			BillingPeriod: domain.Interval{From: 1_750_000_000 * domain.Second, To: 1_752_000_000 * domain.Second},
+		}},
+		&domain.Envelope{Time: 1_752_000_000 * domain.Second, Event: &domain.BillingLineRemoved{
+			InvoiceIssuerName: "cloud", BillingAccountID: "other", LineID: "line-8",
+			BillingPeriod: domain.Interval{From: 1_750_000_000 * domain.Second, To: 1_752_000_000 * domain.Second},
+		}})
+	for flag, want := range map[string]int{"--invoice=INV-1": 21, "--line=line-7": 2} {
+		code, out, errs := does("trail", dir, flag, "-o", "json")
+		steps := lines[step](t, out)
+		if code != 0 || len(steps) != want || steps[len(steps)-1].Type != "BillingLineRemoved" {
+			t.Errorf("%s: %d, %d steps, %s", flag, code, len(steps), errs)
+		}
+	}
 	if code, _, errs := does("trail", dir, "--line=other"); code != 1 {
 		t.Errorf("no event exits %d: %s", code, errs)
 	}
@@ -244,6 +262,45 @@ func TestSample(t *testing.T) {
 	} {
 		if code, _, errs := does(strings.Fields(line)...); code != 2 || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d, %s", line, code, errs)
+		}
+	}
+}
+
+// TestSampleCurrency: amounts in several currencies are never added.
+func TestSampleCurrency(t *testing.T) {
+	file := write(t, t.TempDir(), "june.csv", []byte("x_LineId,BilledCost,BillingCurrency,x_BooksBilledCost,x_BooksCurrency\n"+
+		"a,1,EUR,1,EUR\nb,100000,JPY,600,EUR\nc,2,EUR,2,EUR\nd,,,,\n"))
+	if code, _, errs := does("sample", file, "--seed", "a", "--by", "BilledCost"); code != 2 ||
+		!strings.Contains(errs, "BilledCost in EUR, JPY, which cannot be added") {
+		t.Errorf("several currencies: %d, %s", code, errs)
+	}
+	if code, _, errs := does("sample", file, "--seed", "a", "--by", "BilledCost", "--currency", "USD"); code != 2 ||
+		!strings.Contains(errs, `no row in "USD"; it has EUR, JPY`) {
+		t.Errorf("a currency that there is not: %d, %s", code, errs)
+	}
+	for _, args := range [][]string{
+		{"--by", "BilledCost", "--currency", "EUR"}, {"--by", "x_BooksBilledCost"}, {"--currency", "EUR"}, nil,
+	} {
+		code, out, errs := does(append([]string{"sample", file, "--seed", "a", "--n", "90", "-o", "json"}, args...)...)
+		hits := map[int64]int{}
+		for _, it := range lines[item](t, out) {
+			hits[it.Row] = it.Hits
+		}
+		want := map[int64]int{1: 1, 3: 1}
+		switch {
+		case args == nil:
+			want = map[int64]int{1: 1, 2: 1, 3: 1, 4: 1}
+		case args[1] == "BilledCost":
+			want = map[int64]int{1: 30, 3: 60}
+		case args[0] == "--by":
+			want = map[int64]int{2: hits[2]}
+			if hits[2] < 89 {
+				t.Errorf("%v: %v", args, hits)
+			}
+			continue
+		}
+		if code != 0 || !maps.Equal(hits, want) {
+			t.Errorf("%v: %d, %v, %s, want %v", args, code, hits, errs, want)
 		}
 	}
 }

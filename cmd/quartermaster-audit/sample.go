@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math/big"
 	"math/rand/v2"
 	"regexp"
@@ -70,7 +71,7 @@ func drawAmounts(amounts []*big.Rat, n int, r *rand.Rand) map[int]int {
 }
 
 func (p *program) sampleCommand() *cobra.Command {
-	var seed, by, dir, lineColumn string
+	var seed, by, currency, dir, lineColumn string
 	n := 25
 	cmd := &cobra.Command{
 		Use:   "sample FILE --seed TEXT",
@@ -78,7 +79,8 @@ func (p *program) sampleCommand() *cobra.Command {
 		Long: `Sample draws rows of an exported CSV or Parquet file, or of the kept allocations of a month, whose file
 is named by its SHA-256 and ends with .allocations. Without --by each row is as likely as another. With
 --by it draws by monetary unit: the chance of a row is proportional to the amount in that column without
-its sign, and a row of at least the sum divided by --n is always drawn. The same rows in the same order,
+its sign, and a row of at least the sum divided by --n is always drawn. Amounts in several currencies cannot be
+added, so --currency names the one whose rows are drawn; draw once for each. The same rows in the same order,
 seed and options give the same sample on every machine, whatever the format.
 
 With --archive each row has the events of the line that it names, with partition and offset for "prove".
@@ -95,16 +97,24 @@ Kept allocations must then be those that a close in the archive names, else samp
 			if err != nil {
 				return err
 			}
+			var from []int // the rows to draw from
+			if from, err = file.inCurrency(by, currency, args[0]); err != nil {
+				return err
+			}
 			r := generator(seed)
-			var hits map[int]int
+			var drawn map[int]int
 			if by == "" {
-				hits = drawRows(len(file.rows), n, r)
+				drawn = drawRows(len(from), n, r)
 			} else {
-				amounts, err := file.amounts(by, args[0])
+				amounts, err := file.amounts(by, args[0], from)
 				if err != nil {
 					return err
 				}
-				hits = drawAmounts(amounts, n, r)
+				drawn = drawAmounts(amounts, n, r)
+			}
+			hits := map[int]int{}
+			for k, times := range drawn {
+				hits[from[k]] = times
 			}
 			var items []item
 			for i, row := range file.rows {
@@ -129,13 +139,14 @@ Kept allocations must then be those that a close in the archive names, else samp
 					return err
 				}
 			}
-			return p.showSample(items, file, column)
+			return p.showSample(items, file, len(from), column)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&seed, "seed", "", "any text: what decides the draw")
 	f.IntVar(&n, "n", n, "number of draws")
 	f.StringVar(&by, "by", "", "column with the amount, for monetary-unit sampling (default: every row is as likely)")
+	f.StringVar(&currency, "currency", "", "draw only from rows in this currency (default: all, which with --by must have the same one)")
 	f.StringVar(&dir, "archive", "", "directory of an archive, for the events of each row (default none)")
 	f.StringVar(&lineColumn, "line-column", "", "column with the id of a line of a bill (default: "+strings.Join(lineColumns, ", else ")+")")
 	if err := cmd.MarkFlagRequired("seed"); err != nil {
@@ -147,23 +158,66 @@ Kept allocations must then be those that a close in the archive names, else samp
 // amount is a number that [big.Rat] can hold without taking much memory.
 var amount = regexp.MustCompile(`^[+-]?[0-9]{1,60}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?$`)
 
-// amounts returns a column as exact numbers. An empty cell is 0.
-func (e *exported) amounts(column, file string) ([]*big.Rat, error) {
+// currencyColumns have the currency of the amounts in other columns, which begin so. The last is for all others.
+var currencyColumns = []struct{ amounts, currency string }{
+	{"x_Books", "x_BooksCurrency"},
+	{"PricingCurrency", "PricingCurrency"},
+	{"", "BillingCurrency"},
+}
+
+// inCurrency returns the indexes of the rows in a currency; all rows without one. It refuses to add amounts in several
+// currencies: by is the column of the amounts, "" if none are added.
+func (e *exported) inCurrency(by, currency, file string) ([]int, error) {
+	at := -1
+	for _, c := range currencyColumns {
+		if strings.HasPrefix(by, c.amounts) {
+			at = slices.Index(e.header, c.currency)
+			break
+		}
+	}
+	if at < 0 && currency != "" {
+		return nil, commandline.Usagef("%s has no column with the currency, so no row is known to be in %s", file, domain.Clip(currency, 40))
+	}
+	var rows []int
+	found := map[string]bool{}
+	for i, row := range e.rows {
+		if at >= 0 {
+			found[row[at]] = true
+			if currency != "" && row[at] != currency {
+				continue
+			}
+		}
+		rows = append(rows, i)
+	}
+	delete(found, "") // without an amount
+	names := strings.Join(slices.Sorted(maps.Keys(found)), ", ")
+	switch {
+	case currency != "" && !found[currency]:
+		return nil, commandline.Usagef("%s has no row in %q; it has %s", file, domain.Clip(currency, 40), names)
+	case currency == "" && by != "" && len(found) > 1:
+		return nil, commandline.Usagef("%s has %s in %s, which cannot be added: draw from one of them with --currency", file, by, names)
+	}
+	return rows, nil
+}
+
+// amounts returns a column of some rows as exact numbers. An empty cell is 0.
+func (e *exported) amounts(column, file string, rows []int) ([]*big.Rat, error) {
 	at, err := e.column(column, file)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]*big.Rat, len(e.rows))
-	for i, row := range e.rows {
+	out := make([]*big.Rat, len(rows))
+	for i, k := range rows {
+		row := e.rows[k]
 		out[i] = new(big.Rat)
 		if row[at] == "" {
 			continue
 		}
 		if !amount.MatchString(row[at]) {
-			return nil, commandline.Usagef("%s: row %d: %s is %q, not an amount", file, i+1, column, domain.Clip(row[at], 40))
+			return nil, commandline.Usagef("%s: row %d: %s is %q, not an amount", file, k+1, column, domain.Clip(row[at], 40))
 		}
 		if _, ok := out[i].SetString(row[at]); !ok {
-			return nil, commandline.Usagef("%s: row %d: %s is %q, not an amount", file, i+1, column, domain.Clip(row[at], 40))
+			return nil, commandline.Usagef("%s: row %d: %s is %q, not an amount", file, k+1, column, domain.Clip(row[at], 40))
 		}
 	}
 	return out, nil
@@ -200,6 +254,8 @@ func trails(a *audit.Archive, column, kept string, items []item) error {
 			if id = e.Corrects; wanted[id] == nil {
 				id = e.Line.LineID
 			}
+		case *domain.BillingLineRemoved:
+			id = e.LineID
 		case *domain.BooksClosed:
 			closed = closed || hex.EncodeToString(e.Digest) == kept
 		}
@@ -218,7 +274,7 @@ func trails(a *audit.Archive, column, kept string, items []item) error {
 	return err
 }
 
-func (p *program) showSample(items []item, file *exported, column string) error {
+func (p *program) showSample(items []item, file *exported, from int, column string) error {
 	for i := range items {
 		it := &items[i]
 		text := fmt.Sprintf("row %d", it.Row)
@@ -236,7 +292,7 @@ func (p *program) showSample(items []item, file *exported, column string) error 
 		}
 	}
 	if !p.json() {
-		fmt.Fprintf(p.out, "%d of %d rows\n", len(items), len(file.rows))
+		fmt.Fprintf(p.out, "%d of %d rows\n", len(items), from)
 	}
 	return nil
 }
@@ -253,7 +309,8 @@ func (p *program) diffExportsCommand() *cobra.Command {
 		Use:   "diff-exports FILE FILE",
 		Short: "Show which rows differ between two exported files",
 		Long: `Diff-exports compares two files with the same columns, in CSV or Parquet, as sets of rows, in which a
-row may occur several times. Their order does not matter. It exits with 1 if they differ.`,
+row may occur several times. Their order does not matter, nor does it that CSV protects texts from being taken for
+formulas, and Parquet does not. It exits with 1 if they differ.`,
 		Example: "  quartermaster-audit diff-exports june.csv june-again.csv\n" +
 			"  quartermaster-audit diff-exports june.csv june-again.csv -o json",
 		Args: cobra.ExactArgs(2),

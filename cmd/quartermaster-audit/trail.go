@@ -36,8 +36,33 @@ func (s *step) String() string {
 	return fmt.Sprintf("%s %d  %s  %s  %s%s", s.Partition, s.Offset, s.Appended, s.Type, s.ID, by)
 }
 
-// about says what a trail is about. One of its fields is set.
-type about struct{ recommendation, workspace, cluster, invoice, line string }
+// about says what a trail is about. One of its first five fields is set.
+type about struct {
+	recommendation, workspace, cluster, invoice, line string
+
+	// billed are the lines that were stated on the invoice so far. A correction or removal names only its line; it comes
+	// later in the same partition.
+	billed map[billLine]bool
+}
+
+// billLine names a line of a bill. Ids are a supplier's own in a billing account.
+type billLine struct{ issuer, account, id string }
+
+func lineOf(l *domain.BillingLine) billLine {
+	return billLine{l.InvoiceIssuerName, l.BillingAccountID, l.LineID}
+}
+
+// bills reports whether a statement of a line is on the invoice, and notes the line.
+func (q *about) bills(l *domain.BillingLine) bool {
+	if q.invoice == "" || l.InvoiceID != q.invoice {
+		return false
+	}
+	if q.billed == nil {
+		q.billed = map[billLine]bool{}
+	}
+	q.billed[lineOf(l)] = true
+	return true
+}
 
 // topics are those whose events can be about it.
 func (q *about) topics() []domain.Topic {
@@ -76,9 +101,14 @@ func (q *about) holds(env *domain.Envelope) bool {
 	case *domain.CommitmentPurchased:
 		return q.recommendation != "" && e.Recommendation == q.recommendation
 	case *domain.BillingLineRecorded:
-		return q.invoice != "" && e.Line.InvoiceID == q.invoice || q.line != "" && e.Line.LineID == q.line
+		// A statement of a line that was on the invoice, and is no longer, is about it too.
+		return q.bills(&e.Line) || q.billed[lineOf(&e.Line)] || q.line != "" && e.Line.LineID == q.line
 	case *domain.BillingLineCorrected:
-		return q.invoice != "" && e.Line.InvoiceID == q.invoice || q.line != "" && (e.Corrects == q.line || e.Line.LineID == q.line)
+		corrected := billLine{e.Line.InvoiceIssuerName, e.Line.BillingAccountID, e.Corrects}
+		return q.bills(&e.Line) || q.billed[corrected] || q.line != "" && (e.Corrects == q.line || e.Line.LineID == q.line)
+	case *domain.BillingLineRemoved:
+		removed := billLine{e.InvoiceIssuerName, e.BillingAccountID, e.LineID}
+		return q.billed[removed] || q.line != "" && e.LineID == q.line
 	case *domain.InvoiceReceived:
 		return q.invoice != "" && (e.InvoiceID == q.invoice || e.ReferenceInvoiceID == q.invoice)
 	}
@@ -134,8 +164,8 @@ func (p *program) trailCommand() *cobra.Command {
 		Use:   "trail DIR",
 		Short: "List the events about a recommendation, workspace, cluster, invoice or line",
 		Long: `Trail lists the events about one thing, a line each, with partition and offset, so that each can be
-proven. A workspace's are those that name it as their workspace; an invoice's are its lines and what was
-received of it; a line's are its statements and corrections.`,
+proven. A workspace's are those that name it as their workspace; an invoice's are its lines, with their corrections
+and removals, and what was received of it; a line's are its statements, corrections and removals.`,
 		Example: "  quartermaster-audit trail /mnt/archive --recommendation rec-42\n" +
 			"  quartermaster-audit trail /mnt/archive --invoice INV-2026-05 -o json",
 		Args: cobra.ExactArgs(1),
