@@ -127,7 +127,7 @@ type AssetAcquired struct {
 }
 
 // AssetRevised changes life, residual value or carrying amount from a time on; the past does not
-// change.
+// change. A life of 0 and a residual value without a currency are not stated: they stay as they were.
 type AssetRevised struct {
 	Asset         string  `json:"asset"`
 	EffectiveFrom Instant `json:"effective_from"`

@@ -381,7 +381,11 @@ func (c *checker) assetAcquired(e *AssetAcquired) {
 func (c *checker) assetRevised(e *AssetRevised) {
 	c.id("asset", e.Asset)
 	c.instant("effective_from", e.EffectiveFrom)
-	c.months("life_months", e.LifeMonths)
+	if e.LifeMonths > 0 {
+		c.months("life_months", e.LifeMonths)
+	} else if e.Residual.Currency == "" && e.Impairment.Amount.IsZero() {
+		c.bad("life_months", "is missing, and so are residual and impairment: state what changes")
+	}
 	c.price("residual", e.Residual)
 	c.price("impairment", e.Impairment)
 	c.text("reason", e.Reason)

@@ -345,6 +345,7 @@ var violations = []struct {
 	{edit(func(e *AssetAcquired) { e.Residual = usd("300001") }), TypeAssetAcquired, "AssetAcquired: residual: 300001 USD is more than the capex 300000 USD"},
 	{edit(func(e *AssetAcquired) { e.Residual.Currency = "EUR" }), TypeAssetAcquired, "AssetAcquired: residual: 30000 EUR is not in the currency of the capex 300000 USD"},
 	{edit(func(e *AssetRevised) { e.Impairment = usd("-1") }), TypeAssetRevised, "AssetRevised: impairment: -1 is negative"},
+	{edit(func(e *AssetRevised) { e.LifeMonths = 0 }), TypeAssetRevised, "AssetRevised: life_months: is missing, and so are residual and impairment: state what changes"},
 	{edit(func(e *AssetRevised) { e.LifeMonths = 1201 }), TypeAssetRevised, "AssetRevised: life_months: is 1201, want 1 to 1200"},
 	{edit(func(e *AssetDisposed) { e.Proceeds = usd("-1") }), TypeAssetDisposed, "AssetDisposed: proceeds: -1 is negative"},
 	{edit(func(e *OutageDeclared) { e.Reason = "" }), TypeOutageDeclared, "OutageDeclared: reason: is missing"},

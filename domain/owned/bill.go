@@ -171,7 +171,7 @@ func (b *biller) left(a *Asset, s *schedule) *rat {
 func (a *Asset) life(until domain.Instant) uint32 {
 	life, since := a.LifeMonths, domain.Instant(0)
 	for _, r := range a.Revisions {
-		if r.From < until && r.From >= since && r.From >= a.InService {
+		if r.LifeMonths > 0 && r.From < until && r.From >= since && r.From >= a.InService {
 			life, since = r.LifeMonths, r.From
 		}
 	}

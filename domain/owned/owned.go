@@ -73,8 +73,8 @@ type Asset struct {
 // Revision changes an asset from a time on.
 type Revision struct {
 	From       domain.Instant
-	LifeMonths uint32       // since it came into service
-	Residual   domain.Money // at the new end of its life
+	LifeMonths uint32       // since it came into service; 0: as before
+	Residual   domain.Money // at the new end of its life; without a currency: as before
 	Impairment domain.Money // written off at once, zero for none
 	Reason     string
 }

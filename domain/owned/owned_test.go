@@ -104,6 +104,16 @@ func TestRevisionIsProspective(t *testing.T) {
 			t.Errorf("%v: %s, want %s", month, got, want)
 		}
 	}
+	// What a revision does not state stays: after the life, the residual value, and the other way around.
+	a.Revisions = []Revision{{From: at(2028, 1, 1), LifeMonths: 84}}
+	if got := of(charged(&Input{Assets: []Asset{a}}, 2028, 1), Depreciation, "USD"); got != "2700" {
+		t.Errorf("with a revised life alone: %s, want 2700, because the residual value stays", got)
+	}
+	a.Revisions = append(a.Revisions, Revision{From: at(2029, 1, 1), Residual: usd("0")})
+	if got := of(charged(&Input{Assets: []Asset{a}}, 2029, 1), Depreciation, "USD"); got != "3325" {
+		t.Errorf("with a residual value of 0 alone: %s, want (192000 - 12 x 2700) / 48 = 3325", got)
+	}
+	a.Revisions = []Revision{{From: at(2028, 1, 1), LifeMonths: 84, Residual: usd("30000")}}
 	// A residual value above the carrying amount stops depreciation (IAS 16.54).
 	a.Revisions[0].Residual = usd("200000")
 	if got := of(charged(&Input{Assets: []Asset{a}}, 2028, 1), Depreciation, "USD"); got != "0" {

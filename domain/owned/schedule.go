@@ -83,6 +83,7 @@ func scheduleOf(a *Asset, c Convention, except func(kind ProblemKind, format str
 		from: begins, to: sum(begins, frac(int64(a.LifeMonths), 1)),
 		carrying: ratOf(a.Capex.Amount), residual: ratOf(a.Residual.Amount),
 	}}}
+	life, residual := a.LifeMonths, a.Residual
 	revisions := slices.Clone(a.Revisions)
 	slices.SortStableFunc(revisions, func(x, y Revision) int { return cmp.Compare(x.From, y.From) })
 	for _, r := range revisions {
@@ -94,11 +95,17 @@ func scheduleOf(a *Asset, c Convention, except func(kind ProblemKind, format str
 			except(OtherCurrency, "the revision of %s is not in %s", r.From, a.Capex.Currency)
 			continue
 		}
+		if r.LifeMonths > 0 {
+			life = r.LifeMonths
+		}
+		if r.Residual.Currency != "" {
+			residual = r.Residual
+		}
 		at := higher(monthOf(r.From), begins)
 		last := &s.stretches[len(s.stretches)-1]
 		next := stretch{
-			from: at, to: higher(at, sum(begins, frac(int64(r.LifeMonths), 1))),
-			carrying: last.at(at), residual: ratOf(r.Residual.Amount),
+			from: at, to: higher(at, sum(begins, frac(int64(life), 1))),
+			carrying: last.at(at), residual: ratOf(residual.Amount),
 		}
 		if impaired := ratOf(r.Impairment.Amount); impaired.Sign() > 0 {
 			if impaired.Cmp(next.carrying) > 0 {

@@ -546,8 +546,11 @@ func (inv *Inventory) assets(view projections.View, shown map[string]*ClusterEnt
 			case *domain.AssetAcquired:
 				e = &AssetEntry{Cluster: k.Scope, AssetAcquired: *ev}
 			case *domain.AssetRevised:
-				if e != nil {
-					e.LifeMonths, e.Residual = ev.LifeMonths, ev.Residual
+				if e != nil && ev.LifeMonths > 0 {
+					e.LifeMonths = ev.LifeMonths
+				}
+				if e != nil && ev.Residual.Currency != "" {
+					e.Residual = ev.Residual
 				}
 			case *domain.AssetDisposed:
 				if e != nil {

@@ -809,7 +809,7 @@ func (x *AssetAcquired) GetGeneralLedger() string {
 }
 
 // AssetRevised changes life, residual value or carrying amount from a time on. The past is
-// unchanged.
+// unchanged. A life of 0 and a residual value without a currency are not stated: they stay.
 type AssetRevised struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Asset         string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`

@@ -35,7 +35,7 @@ Assets, tariffs and policies are declared with "quartermaster apply":
       power_watts: 10200          # nameplate
       site: hall-1
       general_ledger: "160100-17"
-  asset_revisions:                # changes what comes after it, and nothing before
+  asset_revisions:                # changes what comes after it; what it leaves out stays
     - {asset: dgx-01, cluster: lab, effective_from: 2028-01-01, life: 72 months, impairment: 20000 USD}
   asset_disposals:
     - {asset: dgx-01, cluster: lab, at: 2030-07-01, proceeds: 25000 USD}
