@@ -196,7 +196,7 @@ func (m *model) outcome(units []int) (*outcome, error) {
 }
 
 func (m *model) outcomeAlone(c *component, units []int, o *outcome) error {
-	ev, err := procurement.Evaluate(m.alone(c), m.boughtAlone(c, units))
+	ev, err := procurement.Evaluate(m.boughtAlone(c, units))
 	if err != nil {
 		return err
 	}

@@ -189,18 +189,18 @@ func (m *model) comesTo(orders []Order, budgets []Budget, divided bool) (*Baseli
 			broken = append(broken, Broken{"budget " + b.ID, &over})
 		}
 	}
-	a, of := &Answer{Cost: m.owed.RoundBank(m.digits).Add(m.quotient(cost, true))}, m.accounts(units, o)
-	m.amounts(a, of)
+	penalty, short, nominal := m.totals(units, o)
+	out := &Baseline{
+		Cost: m.owed.RoundBank(m.digits).Add(m.quotient(cost, true)), Penalty: fixed(penalty, m.digits), Nominal: nominal,
+		Unserved: unitHours(short), Broken: broken,
+	}
 	if divided {
+		a, of := &Answer{Cost: out.Cost}, m.accounts(units, o)
+		m.amounts(a, of)
 		m.divide(a, of)
+		out.Parts = a.Parts
 	}
-	short := new(big.Rat)
-	for p := range of {
-		short.Add(short, m.mean(of[p].unserved))
-	}
-	return &Baseline{
-		Cost: a.Cost, Penalty: a.Penalty, Nominal: a.Nominal, Unserved: unitHours(short), Broken: broken, Parts: a.Parts,
-	}, nil
+	return out, nil
 }
 
 // taken is the exact amount that purchases and existing commitments take of a budget, nominal and

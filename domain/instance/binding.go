@@ -213,7 +213,7 @@ func (m *model) bindingAlone(c *component, units []int, add func(string, string,
 	if pool.Quota == "" {
 		return
 	}
-	alone, bought := m.alone(c), m.boughtAlone(c, units)
+	alone, bought := m.boughtAlone(c, units)
 	more := *alone
 	more.Epochs = slices.Clone(alone.Epochs)
 	for e := range more.Epochs {

@@ -34,8 +34,9 @@ type model struct {
 	rates                []rate    // by pool
 	spends               []string
 	spendOf              map[string]int
-	onDemand, spot       [][]domain.Decimal // by pool and epoch, nominal; spot with its overhead; nil: not sold
-	quotas               map[string][]int   // by epoch
+	supplies             [][][2]procurement.Nano // what supply returns, once it is known
+	onDemand, spot       [][]domain.Decimal      // by pool and epoch, nominal; spot with its overhead; nil: not sold
+	quotas               map[string][]int        // by epoch
 
 	heldGuaranteed, heldDiscountOnly [][]int // by pool and epoch
 	heldSpend                        [][]domain.Decimal
@@ -214,6 +215,9 @@ func (m *model) states(ctx context.Context) error {
 	if m.large() {
 		return errLarge
 	}
+	if err := m.sells(); err != nil {
+		return err
+	}
 	if err := m.posture(ctx); err != nil {
 		return err
 	}
@@ -385,6 +389,10 @@ func (m *model) discounted(price domain.Decimal, e int) (procurement.Nano, error
 
 // supply prices what a pool sells in an epoch; −1 means not sold.
 func (m *model) supply(pool, e int) (onDemand, spot procurement.Nano, err error) {
+	if m.supplies != nil {
+		x := m.supplies[pool][e]
+		return x[0], x[1], nil
+	}
 	onDemand, spot = -1, -1
 	if p := m.onDemand[pool]; p != nil {
 		if onDemand, err = m.discounted(p[e], e); err != nil {
@@ -397,6 +405,23 @@ func (m *model) supply(pool, e int) (onDemand, spot procurement.Nano, err error)
 		}
 	}
 	return onDemand, spot, nil
+}
+
+// sells prices what all pools sell.
+func (m *model) sells() error {
+	all := make([][][2]procurement.Nano, len(m.in.Pools))
+	for p := range all {
+		all[p] = make([][2]procurement.Nano, m.cal.n)
+		for e := range all[p] {
+			onDemand, spot, err := m.supply(p, e)
+			if err != nil {
+				return err
+			}
+			all[p][e] = [2]procurement.Nano{onDemand, spot}
+		}
+	}
+	m.supplies = all
+	return nil
 }
 
 // spotUnits is the number of units of demand that a pool's spot capacity serves in a scenario.
@@ -509,19 +534,26 @@ func (m *model) choiceOf(c *component, offer, epoch int) int {
 	return -1
 }
 
-// boughtAlone are the purchases of a single pool.
-func (m *model) boughtAlone(c *component, units []int) []procurement.Purchase {
-	var out []procurement.Purchase
-	offer := -1
+// boughtAlone is the problem of a single pool with no other starts than those bought, and the purchases.
+func (m *model) boughtAlone(c *component, units []int) (*procurement.Pool, []procurement.Purchase) {
+	out := *c.alone
+	var bought []procurement.Purchase
+	last := int32(-1)
 	for _, i := range c.choices {
-		if offer+1 < len(c.first)-1 && i >= c.first[offer+1] {
-			offer++
+		n := units[i]
+		if n == 0 {
+			continue
 		}
-		if n := units[i]; n > 0 {
-			out = append(out, procurement.Purchase{Offer: offer, Epoch: int(m.choices[i].epoch), Units: n})
+		at := &m.choices[i]
+		if o := m.offer(i); at.offer != last {
+			out.Offers = append(out.Offers, procurement.Offer{ID: o.ID, Guaranteed: o.GuaranteesCapacity, Term: o.Term})
+			last = at.offer
 		}
+		x := &out.Offers[len(out.Offers)-1]
+		x.Starts = append(x.Starts, procurement.Start{Epoch: int(at.epoch), Cost: m.costs[i], Max: int(at.max)})
+		bought = append(bought, procurement.Purchase{Offer: len(out.Offers) - 1, Epoch: int(at.epoch), Units: n})
 	}
-	return out
+	return &out, bought
 }
 
 // repriced is the model under another salvage. Its error wraps errLarge where amounts are counted

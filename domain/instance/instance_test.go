@@ -2,6 +2,8 @@ package instance
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"testing"
 
 	"github.com/shopspring/decimal"
@@ -86,5 +88,21 @@ func TestWhatNobodyWantsIsPaidFor(t *testing.T) {
 	best.Serving = best.Serving.Sub(dec("72"))
 	if err := Check(t.Context(), in, best); err == nil {
 		t.Error("an answer is accepted whose cost leaves out what it buys")
+	}
+}
+
+// The digest is that of the canonical form, however demands are named.
+func TestDigestIsOfTheCanonicalForm(t *testing.T) {
+	for _, n := range []int{0, 1, 3} {
+		in := many(n)
+		in.Name = `"demands":[]`
+		text, err := in.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(text)
+		if digest, err := in.Digest(); err != nil || digest != hex.EncodeToString(sum[:]) {
+			t.Errorf("%d demands: digest %s, %v", n, digest, err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 
@@ -74,8 +75,14 @@ func decode(name string, data []byte, v any, need map[string][]string) error {
 	if err := scan(data, need); err != nil {
 		return syntax(name, data, err)
 	}
-	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), json.WithUnmarshalers(json.UnmarshalFromFunc(readDecimal)))
-	if err != nil {
+	strict, amounts := json.RejectUnknownMembers(true), json.UnmarshalFromFunc(readDecimal)
+	if json.Unmarshal(data, v, strict,
+		json.WithUnmarshalers(json.JoinUnmarshalers(amounts, json.UnmarshalFromFunc(readUnits)))) == nil {
+		return nil
+	}
+	// The decoder's own lists say exactly what is wrong, and where.
+	reflect.ValueOf(v).Elem().SetZero()
+	if err := json.Unmarshal(data, v, strict, json.WithUnmarshalers(amounts)); err != nil {
 		return syntax(name, data, err)
 	}
 	return nil
@@ -144,6 +151,12 @@ func scan(data []byte, need map[string][]string) error {
 			kind, n := dec.StackIndex(inside)
 			name = kind == '{' && n%2 == 0
 		}
+		if need != nil && inside > 0 && inside < maxDepth && dec.PeekKind() == '[' && onlyNumbers(data[dec.InputOffset():]) {
+			if err := dec.SkipValue(); err != nil {
+				return err
+			}
+			continue
+		}
 		t, err := dec.ReadToken()
 		if err != nil {
 			if dec.StackDepth() == 0 && dec.InputOffset() == 0 {
@@ -196,6 +209,19 @@ func scan(data []byte, need map[string][]string) error {
 	return nil
 }
 
+// onlyNumbers reports whether the next value is a list of nothing but numbers, of which none is refused.
+func onlyNumbers(text []byte) bool {
+	for i, c := range text[bytes.IndexByte(text, '[')+1:] {
+		if c == ']' {
+			return i > 0
+		}
+		if (c < '0' || c > '9') && bytes.IndexByte([]byte(", \n\r\t-"), c) < 0 {
+			return false
+		}
+	}
+	return false
+}
+
 // shape is the decoder's place, with * for list indexes.
 func shape(dec *jsontext.Decoder) string {
 	var b strings.Builder
@@ -236,6 +262,43 @@ func readDecimal(dec *jsontext.Decoder, into *domain.Decimal) error {
 	*into = d
 	return nil
 }
+
+// readUnits reads a list of units by the hour, which most of a document are.
+func readUnits(dec *jsontext.Decoder, into *[]int) error {
+	text, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 || text[0] != '[' {
+		return errUnits
+	}
+	out := make([]int, 0, bytes.Count(text, []byte(","))+1)
+	for at := 1; at < len(text)-1; {
+		c, n, from := text[at], 0, at
+		if c == ',' || c == ' ' || c == '\n' || c == '\r' || c == '\t' {
+			at++
+			continue
+		}
+		if negative := c == '-'; negative {
+			at++
+			from++
+		}
+		for ; at < len(text) && text[at] >= '0' && text[at] <= '9'; at++ {
+			n = 10*n + int(text[at]-'0')
+		}
+		if at == from || at-from > 18 {
+			return errUnits
+		}
+		if c == '-' {
+			n = -n
+		}
+		out = append(out, n)
+	}
+	*into = out
+	return nil
+}
+
+var errUnits = errors.New("not a list of whole numbers")
 
 func clip(s string) string { return domain.Clip(s, 60) }
 
@@ -427,19 +490,37 @@ func (in Instance) MarshalJSON() ([]byte, error) {
 // declarations.
 func (in *Instance) Canonical() ([]byte, error) {
 	out, _ := in.sorted()
-	b, err := stdjson.Marshal(out)
+	b, err := out.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write instance %q: %w", in.Name, err)
 	}
 	return b, nil
 }
 
-// Digest is the SHA-256 of the canonical form, in hexadecimal.
+// Digest is the SHA-256 of the canonical form, in hexadecimal. It writes one demand at a time: their
+// hours are most of an instance.
 func (in *Instance) Digest() (string, error) {
-	b, err := in.Canonical()
+	out, _ := in.sorted()
+	rest := *out
+	rest.Demands = nil
+	b, err := rest.MarshalJSON()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("write instance %q: %w", in.Name, err)
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), nil
+	before, after, _ := bytes.Cut(b, []byte(`"demands":[]`))
+	sum := sha256.New()
+	sum.Write(before)
+	sum.Write([]byte(`"demands":[`))
+	for i := range out.Demands {
+		if i > 0 {
+			sum.Write([]byte(","))
+		}
+		if b, err = stdjson.Marshal(&out.Demands[i]); err != nil {
+			return "", fmt.Errorf("write instance %q: %w", in.Name, err)
+		}
+		sum.Write(b)
+	}
+	sum.Write([]byte("]"))
+	sum.Write(after)
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

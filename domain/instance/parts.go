@@ -82,8 +82,10 @@ func (m *model) accounts(units []int, o *outcome) []account {
 		for e := range m.cal.n {
 			for s := range m.scenarios {
 				y := &o.by[e][s][p]
-				x.unserved[s].Add(x.unserved[s], &y.shortage)
-				x.penalty[s].Add(x.penalty[s], &y.penalty)
+				if y.shortage.Sign() > 0 {
+					x.unserved[s].Add(x.unserved[s], &y.shortage)
+					x.penalty[s].Add(x.penalty[s], &y.penalty)
+				}
 				x.serving[s].Add(x.serving[s], m.discountedServing(y, p, e))
 				nominal := m.serving(y, p, e)
 				if len(m.scenarios) > 1 {
@@ -115,6 +117,62 @@ func (m *model) belongs(x *choice) int {
 // share is the probability of a scenario.
 func (m *model) share(s int) *big.Rat {
 	return big.NewRat(int64(m.scenarios[s].Weight), int64(m.weight))
+}
+
+// totals are the amounts of purchases that a baseline states, expected over the scenarios. They are those
+// of all accounts together.
+func (m *model) totals(units []int, o *outcome) (penalty, unserved *big.Rat, nominal domain.Decimal) {
+	var penalties, short tally
+	cash := make([]tally, m.cal.n)
+	for p := range m.heldCash {
+		for e := range cash {
+			cash[e].add(m.heldCash[p][e].Rat())
+		}
+	}
+	for i, n := range units {
+		if n > 0 {
+			paid, _ := m.money(m.choice(i))
+			for e := range cash {
+				if !paid[e].IsZero() {
+					cash[e].addProduct(new(big.Rat).SetInt64(int64(n)), paid[e])
+				}
+			}
+		}
+	}
+	for e := range m.cal.n {
+		for s := range m.scenarios {
+			for p := range m.in.Pools {
+				x := &o.by[e][s][p]
+				if len(m.scenarios) > 1 {
+					share := m.share(s)
+					penalties.add(new(big.Rat).Mul(&x.penalty, share))
+					short.add(new(big.Rat).Mul(&x.shortage, share))
+					nominal := m.serving(x, p, e)
+					cash[e].add(nominal.Mul(nominal, share))
+					continue
+				}
+				penalties.add(&x.penalty)
+				short.add(&x.shortage)
+				cash[e].add(&x.extra)
+				if m.onDemand[p] != nil {
+					cash[e].addProduct(&x.onDemand, m.onDemand[p][e])
+				}
+				if m.spot[p] != nil {
+					cash[e].addProduct(&x.spot, m.spot[p][e])
+				}
+			}
+		}
+	}
+	nominal = decimal.Zero
+	for e := 0; e < m.cal.n; {
+		month := m.cal.spans[e].From.Time().Format("2006-01")
+		var sum tally
+		for ; e < m.cal.n && m.cal.spans[e].From.Time().Format("2006-01") == month; e++ {
+			sum.add(cash[e].sum())
+		}
+		nominal = nominal.Add(fixed(sum.sum(), m.digits))
+	}
+	return penalties.sum(), short.sum(), nominal
 }
 
 // serving is the nominal cost of serving in a pool: on demand less what spend commitments pay, spot
@@ -248,14 +306,14 @@ func (m *model) months(of []account) ([]MonthMoney, domain.Decimal) {
 	nominal := decimal.Zero
 	for e := 0; e < m.cal.n; {
 		month := m.cal.spans[e].From.Time().Format("2006-01")
-		cash, accrual := new(big.Rat), new(big.Rat)
+		var cash, accrual tally
 		for ; e < m.cal.n && m.cal.spans[e].From.Time().Format("2006-01") == month; e++ {
 			for p := range of {
-				cash.Add(cash, of[p].cash[e])
-				accrual.Add(accrual, of[p].accrual[e])
+				cash.add(of[p].cash[e])
+				accrual.add(of[p].accrual[e])
 			}
 		}
-		x := MonthMoney{Month: month, Cash: fixed(cash, m.digits), Accrual: fixed(accrual, m.digits)}
+		x := MonthMoney{Month: month, Cash: fixed(cash.sum(), m.digits), Accrual: fixed(accrual.sum(), m.digits)}
 		nominal = nominal.Add(x.Cash)
 		out = append(out, x)
 	}

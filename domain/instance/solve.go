@@ -167,15 +167,18 @@ func (m *model) orders(units []int) []Order {
 			bought = append(bought, i)
 		}
 	}
-	slices.SortFunc(bought, func(i, j int) int {
-		a, b := m.choice(i), m.choice(j)
+	all := make([]*choice, len(bought))
+	for k, i := range bought {
+		all[k] = m.choice(i)
+	}
+	slices.SortFunc(all, func(a, b *choice) int {
 		return cmp.Or(cmp.Compare(a.term.From, b.term.From), cmp.Compare(a.order.Offer, b.order.Offer),
 			cmp.Compare(a.order.Commitment, b.order.Commitment), cmp.Compare(a.order.Renewals, b.order.Renewals))
 	})
-	out := make([]Order, len(bought))
-	for k, i := range bought {
-		out[k] = m.choice(i).order
-		out[k].Units *= units[i]
+	out := make([]Order, len(all))
+	for k, x := range all {
+		out[k] = x.order
+		out[k].Units *= units[x.at]
 	}
 	return out
 }

@@ -100,6 +100,11 @@ func newSolver(p *Pool) *solver {
 		s.costs[m] = newEpochCost(&p.Epochs[m], p.ways(m))
 	}
 	weight := Nano(p.Weight())
+	starts := 0
+	for i := range p.Offers {
+		starts += len(p.Offers[i].Starts)
+	}
+	s.arcs = make([]purchase, 0, starts)
 	for i := range p.Offers {
 		o := &p.Offers[i]
 		for j, st := range o.Starts {
@@ -110,7 +115,7 @@ func newSolver(p *Pool) *solver {
 				weight * st.Cost, st.Max})
 		}
 	}
-	slices.SortFunc(s.arcs, s.compare)
+	s.arcs = s.sorted(s.arcs)
 	for _, a := range s.arcs {
 		for m := a.from; m < a.to; m++ {
 			if a.guaranteed {
@@ -129,6 +134,29 @@ func newSolver(p *Pool) *solver {
 	}
 	s.net = newNetwork(len(p.Epochs), arcs)
 	return s
+}
+
+// sorted puts purchases in their order. There are few that begin in one epoch: they are put together
+// first.
+func (s *solver) sorted(arcs []purchase) []purchase {
+	next := make([]int, len(s.epochs)+1)
+	for i := range arcs {
+		next[arcs[i].from+1]++
+	}
+	for m := range s.epochs {
+		next[m+1] += next[m]
+	}
+	out := make([]purchase, len(arcs))
+	for i := range arcs {
+		out[next[arcs[i].from]] = arcs[i]
+		next[arcs[i].from]++
+	}
+	from := 0
+	for m := range s.epochs {
+		slices.SortFunc(out[from:next[m]], s.compare)
+		from = next[m]
+	}
+	return out
 }
 
 // compare orders purchases by content, so that the order of offers does not matter. A guaranteed

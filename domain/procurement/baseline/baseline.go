@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/big"
+	"math/bits"
 	"slices"
 
 	"quartermaster/domain"
@@ -312,7 +313,17 @@ func PeakReserved(p *procurement.Pool, past []int, days int) Baseline {
 
 type start struct {
 	offer, end, most int
-	hourly           *big.Rat
+	cost, hours      int64
+}
+
+// byHour compares the hourly costs of two starts.
+func byHour(a, b start) int {
+	if a.cost < 0 || b.cost < 0 {
+		return big.NewRat(a.cost, a.hours).Cmp(big.NewRat(b.cost, b.hours))
+	}
+	high, low := bits.Mul64(uint64(a.cost), uint64(b.hours))
+	other, rest := bits.Mul64(uint64(b.cost), uint64(a.hours))
+	return cmp.Or(cmp.Compare(high, other), cmp.Compare(low, rest))
 }
 
 // cheapest returns what can begin in an epoch, sorted by hourly cost.
@@ -325,12 +336,14 @@ func cheapest(p *procurement.Pool, m int, guaranteed bool) (out []start) {
 		}
 		to := end(p, o, m)
 		length := max(1, int64((p.Epochs[to-1].Span.To-p.Epochs[m].Span.From)/domain.Hour))
-		out = append(out, start{i, to, o.Starts[at].Max, big.NewRat(int64(o.Starts[at].Cost), length)})
+		out = append(out, start{i, to, o.Starts[at].Max, int64(o.Starts[at].Cost), length})
 	}
 	slices.SortFunc(out, func(a, b start) int {
+		if c := byHour(a, b); c != 0 {
+			return c
+		}
 		x, y := &p.Offers[a.offer], &p.Offers[b.offer]
-		return cmp.Or(a.hourly.Cmp(b.hourly), cmp.Compare(x.Term, y.Term), cmp.Compare(x.ID, y.ID),
-			cmp.Compare(a.offer, b.offer))
+		return cmp.Or(cmp.Compare(x.Term, y.Term), cmp.Compare(x.ID, y.ID), cmp.Compare(a.offer, b.offer))
 	})
 	return out
 }

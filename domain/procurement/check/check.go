@@ -333,9 +333,10 @@ func bound(p *procurement.Pool, c *procurement.Certificate, bought []units) (*bi
 		sum.Add(sum, least(&p.Epochs[m], newLoad(p, m), c.Cover[m], c.Guarantee[m], bought[m]))
 	}
 	cover, guarantee := before(c.Cover), before(c.Guarantee)
+	margin, weight, cost := new(big.Int), big.NewInt(total(p)), new(big.Int)
 	for i, o := range p.Offers {
 		for _, s := range o.Starts {
-			margin := product(int64(s.Cost), total(p))
+			margin.Mul(cost.SetInt64(int64(s.Cost)), weight)
 			from, to := s.Epoch, last(p, o, s.Epoch)
 			margin.Add(margin, cover[from]).Sub(margin, cover[to])
 			if o.Guaranteed {

@@ -149,12 +149,38 @@ var errLarge = errors.New("the amount does not fit in the resolution of the answ
 
 // rounded counts an amount in 10^−digits, half to even.
 func rounded(amount domain.Decimal, digits int32) (int64, error) {
-	n := amount.Shift(digits).RoundBank(0).BigInt()
+	n, more := amount.Coefficient(), amount.Exponent()+digits
+	if more > 0 {
+		n.Mul(n, ten(more))
+	} else if more < 0 {
+		part, rest := ten(-more), new(big.Int)
+		n.QuoRem(n, part, rest)
+		// Above a half, or at a half of an odd number, it is the next one.
+		sign := rest.Sign()
+		if c := rest.Abs(rest.Lsh(rest, 1)).Cmp(part); c > 0 || c == 0 && n.Bit(0) == 1 {
+			n.Add(n, big.NewInt(int64(sign)))
+		}
+	}
 	if !n.IsInt64() {
 		return 0, fmt.Errorf("%s: %w", amount.StringFixed(2), errLarge)
 	}
 	return n.Int64(), nil
 }
+
+// ten is 10^n. It is not to be changed.
+func ten(n int32) *big.Int {
+	if int(n) < len(tens) {
+		return tens[n]
+	}
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
+}
+
+var tens = func() (out [3 * places]*big.Int) {
+	for n := range out {
+		out[n] = new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
+	}
+	return out
+}()
 
 // worth is what a unit of a currency is worth.
 func (d *document) worth(currency string) (domain.Decimal, error) {

@@ -146,31 +146,38 @@ func (r *reading) left(i int32) []domain.Decimal {
 
 // choice prices a choice.
 func (r *reading) choice(i int) (*choice, error) {
+	c := &choice{}
+	return c, r.price(i, c)
+}
+
+// price is choice in memory that is used again.
+func (r *reading) price(i int, c *choice) error {
 	at := r.choices[i]
 	if at.offer < 0 {
-		return &r.further[-1-at.offer], nil
+		*c = r.further[-1-at.offer]
+		return nil
 	}
 	o, begin := &r.doc.Offers[at.offer], int(at.epoch)
 	lot, t, fall := max(1, o.Lot), tier{0, o.Upfront, o.Hourly}, r.left(at.offer)[begin]
 	if at.tier >= 0 {
 		t = o.Tiers[at.tier]
 	}
-	c := &choice{
+	*c = choice{
 		offer: o, epoch: begin, tier: t.Units, lot: lot, group: r.excludes(at), pool: -1, spend: -1,
 		least: int(at.least), most: int(at.most),
 		term:    domain.Interval{From: r.cal.starts[begin], To: r.cal.starts[begin+o.Term]},
 		orderBy: r.cal.starts[begin] - domain.Instant(o.LeadHours)*domain.Hour,
-		upfront: times(t.Upfront, fall, lot), hourly: times(t.Hourly, fall, lot),
+		upfront: times(t.Upfront, fall, lot), hourly: times(t.Hourly, fall, lot), covers: c.covers[:0],
 	}
 	fx, err := r.doc.worth(o.Currency)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if c.cost, err = rounded(r.present(c, r.doc.Salvage, fx), r.digits); err != nil {
-		return nil, fmt.Errorf("offer %q: %w", o.ID, err)
+		return fmt.Errorf("offer %q: %w", o.ID, err)
 	}
 	if c.cost < 0 {
-		return nil, fmt.Errorf("offer %q: a lot from %s is worth more at the end of the horizon than it costs", o.ID,
+		return fmt.Errorf("offer %q: a lot from %s is worth more at the end of the horizon than it costs", o.ID,
 			r.cal.name(begin))
 	}
 	if o.Kind == spending {
@@ -189,13 +196,13 @@ func (r *reading) choice(i int) (*choice, error) {
 		}
 		perHour, err := rounded(c.hourly.Mul(whole(s.permille)).Shift(-3), r.digits)
 		if err != nil {
-			return nil, fmt.Errorf("offer %q: %w", o.ID, err)
+			return fmt.Errorf("offer %q: %w", o.ID, err)
 		}
 		if perHour > 0 {
 			c.spends = append(c.spends, SpendCover{c.spend, s.from, s.to, perHour})
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // running is what a lot of owned hardware costs by the hour and by the month besides its prices.
@@ -215,10 +222,36 @@ func (r *reading) monthly(e int) domain.Decimal {
 	return one.DivRound(whole(time.Date(t.Year(), t.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day()), places)
 }
 
+// term is one whose hours were discounted.
+type term struct{ begin, length int }
+
+// paying is what an hourly price is paid for over a term: its hours, discounted, and those beyond the
+// horizon less a salvage.
+func (r *reading) paying(begin, length int, salvage domain.Decimal) domain.Decimal {
+	if r.hours == nil || !r.salvage.Equal(salvage) {
+		r.hours, r.salvage = map[term]domain.Decimal{}, salvage
+	}
+	at := term{begin, length}
+	if hours, ok := r.hours[at]; ok {
+		return hours
+	}
+	cal, end := r.cal, begin+length
+	hours := cal.paid[min(end, cal.n)].Sub(cal.paid[begin])
+	if end > cal.n {
+		hours = hours.Add(one.Sub(salvage).Mul(cal.paid[end].Sub(cal.paid[cal.n])))
+	}
+	r.hours[at] = hours
+	return hours
+}
+
 // present is the present value of a lot of an offer, with a salvage of what lies beyond the horizon.
 func (r *reading) present(c *choice, salvage, fx domain.Decimal) domain.Decimal {
 	o, cal := c.offer, r.cal
 	begin, end := c.epoch, c.epoch+o.Term
+	plain := o.Owned == nil && len(o.Ramp) == 0
+	if plain && c.upfront.IsZero() {
+		return c.hourly.Mul(r.paying(begin, o.Term, salvage))
+	}
 	inside, kept := min(end, cal.n), one.Sub(salvage)
 	part := whole(cal.hours[inside] - cal.hours[begin]).Add(kept.Mul(whole(cal.hours[end] - cal.hours[inside])))
 	capital := c.upfront.Mul(cal.begin[begin])
@@ -233,6 +266,9 @@ func (r *reading) present(c *choice, salvage, fx domain.Decimal) domain.Decimal 
 			sum = sum.Add(month.Mul(r.monthly(e)).Mul(cal.middle[e]))
 		}
 		return sum
+	}
+	if plain {
+		return sum.Add(c.hourly.Mul(r.paying(begin, o.Term, salvage)))
 	}
 	for _, s := range o.stretches(begin) {
 		hours := zero

@@ -215,12 +215,19 @@ func (r *reading) problem(g *group) (*Problem, spared, error) {
 		return nil, nil, err
 	}
 	p.Choices = make([]Choice, len(g.choices))
+	var c choice
+	covers := make([]Cover, 0, len(g.choices))
 	for j, n := range g.choices {
-		c, err := r.choice(n)
-		if err != nil {
+		if err := r.price(n, &c); err != nil {
 			return nil, nil, err
 		}
-		if err := r.sold(&p.Choices[j], c, g, pool, spends); err != nil {
+		at := len(covers)
+		for _, v := range c.covers {
+			v.Pool = pool[v.Pool]
+			covers = append(covers, v)
+		}
+		p.Choices[j].Covers = covers[at:len(covers):len(covers)]
+		if err := r.sold(&p.Choices[j], &c, g, spends); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -419,17 +426,13 @@ func sortedLevels(load []int) []Slot {
 	return out
 }
 
-// sold writes a choice.
-func (r *reading) sold(x *Choice, c *choice, g *group, pool, spends map[int]int) error {
-	*x = Choice{Epoch: c.epoch, Cost: c.cost, Least: c.least, Most: c.most, Group: c.group}
+// sold writes a choice, except what it covers.
+func (r *reading) sold(x *Choice, c *choice, g *group, spends map[int]int) error {
+	x.Epoch, x.Cost, x.Least, x.Most, x.Group = c.epoch, c.cost, c.least, c.most, c.group
 	if c.offer != nil {
 		x.Offer, x.Term = c.offer.ID, c.offer.Term
 	} else {
 		x.Commitment, x.Renewals = c.goes.ID, c.renewals
-	}
-	for _, v := range c.covers {
-		v.Pool = pool[v.Pool]
-		x.Covers = append(x.Covers, v)
 	}
 	for _, v := range c.spends {
 		v.Spend = spends[v.Spend]

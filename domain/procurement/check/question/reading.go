@@ -35,7 +35,9 @@ type reading struct {
 	committed            domain.Decimal
 
 	choices []listing
-	further []choice // further terms
+	further []choice                // further terms
+	hours   map[term]domain.Decimal // of terms, under salvage
+	salvage domain.Decimal
 	falls   struct { // of the offer that was priced last
 		offer int32
 		list  []domain.Decimal
