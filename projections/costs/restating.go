@@ -1,6 +1,7 @@
 package costs
 
 import (
+	"crypto/sha256"
 	"fmt"
 
 	"quartermaster/domain"
@@ -8,19 +9,24 @@ import (
 )
 
 // Restating says whether the ledger already has statements of a bill, before they are appended. It
-// reads the lines of an account's month once, and holds an id and 16 bytes for each. The zero value
-// is ready to use.
+// reads the lines of an account's month once, when it is asked about the first of them, and holds 24 bytes
+// for each that the ledger has. The statements of one import have different names, so it does not remember
+// what it was asked. The zero value is ready to use.
 type Restating struct {
-	lines map[projections.Key]map[string]lineDigest // by account and month, with no id
+	lines map[projections.Key]map[nameDigest]statementDigest // by account and month, with no id
 }
 
 // Said is a compact form of what an event states about a line or an invoice.
 type Said struct {
 	of     projections.Key
-	digest lineDigest
+	digest statementDigest
 }
 
-type lineDigest [16]byte
+// Digests are the beginnings of SHA-256 digests: of the name of a line or an invoice, and of what is said of it.
+type (
+	nameDigest      [16]byte
+	statementDigest [8]byte
+)
 
 // Statement compares an event with the ledger.
 type Statement int
@@ -48,13 +54,13 @@ func Says(env *domain.Envelope) (Said, bool, error) {
 	return Said{p.Key, digest}, true, err
 }
 
-// Beside compares a statement with the rows, and with statements of earlier calls.
+// Beside compares a statement with the rows.
 func (r *Restating) Beside(view projections.View, said Said) (Statement, error) {
-	month, id := said.of, said.of.ID
+	month := said.of
 	month.ID = ""
 	known, ok := r.lines[month]
 	if !ok {
-		known = map[string]lineDigest{}
+		known = map[nameDigest]statementDigest{}
 		q := projections.Query{Table: month.Table, Scope: month.Scope}
 		if month.Hour != 0 {
 			q.From, q.To = month.Hour, month.Hour+1
@@ -62,19 +68,18 @@ func (r *Restating) Beside(view projections.View, said Said) (Statement, error) 
 		if err := view.Scan(q, func(k projections.Key, row projections.Row) (err error) {
 			ev := row.(*projections.History).Latest().Event
 			if _, removed := ev.(*domain.BillingLineRemoved); !removed {
-				known[k.ID], err = digestOf(ev)
+				known[digestOfName(k.ID)], err = digestOf(ev)
 			}
 			return err
 		}); err != nil {
 			return 0, fmt.Errorf("read what the ledger has of %s: %w", month.Scope, err)
 		}
 		if r.lines == nil {
-			r.lines = map[projections.Key]map[string]lineDigest{}
+			r.lines = map[projections.Key]map[nameDigest]statementDigest{}
 		}
 		r.lines[month] = known
 	}
-	before, stated := known[id]
-	known[id] = said.digest
+	before, stated := known[digestOfName(said.of.ID)]
 	switch {
 	case !stated:
 		return NewLine, nil
@@ -84,7 +89,12 @@ func (r *Restating) Beside(view projections.View, said Said) (Statement, error) 
 	return Unchanged, nil
 }
 
-func digestOf(ev domain.Event) (lineDigest, error) {
+func digestOfName(id string) nameDigest {
+	sum := sha256.Sum256([]byte(id))
+	return nameDigest(sum[:])
+}
+
+func digestOf(ev domain.Event) (statementDigest, error) {
 	sum, err := projections.EventDigest(ev)
-	return lineDigest(sum[:16]), err
+	return statementDigest(sum[:]), err
 }
