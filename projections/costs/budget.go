@@ -57,6 +57,8 @@ type BudgetUse struct {
 	// Variance explains Actual less the cost of as many months before.
 	Before   attribution.Amount `json:"before"`
 	Variance Variance           `json:"variance"`
+	// Uncompared says why Before and Variance are zero: the months before cannot be translated.
+	Uncompared string `json:"uncompared,omitempty"`
 }
 
 // CurrencyAmount is an exact amount of a currency.
@@ -145,8 +147,10 @@ func (b *BudgetUse) Spent(r *MonthsReport, posted, before []Posting) {
 		}
 	}
 	b.Before, b.Actual, b.Posted = b.Before.Add(late[0]), b.Actual.Add(late[1]), late[1]
-	kinds = append(kinds, [2]Held{{Cost: late[0]}, {Cost: late[1]}})
-	b.Remaining, b.Variance = b.Amount.Sub(b.Actual), VarianceOf(kinds)
+	b.Remaining = b.Amount.Sub(b.Actual)
+	if b.Uncompared == "" {
+		b.Variance = VarianceOf(append(kinds, [2]Held{{Cost: late[0]}, {Cost: late[1]}}))
+	}
 	for _, currency := range slices.Sorted(maps.Keys(other)) {
 		if !other[currency].IsZero() {
 			b.NotCounted = append(b.NotCounted, CurrencyAmount{currency, other[currency]})

@@ -228,6 +228,27 @@ func (r *PostingRates) missing() error {
 	return r.rates.lacking(r.problems)
 }
 
+// PostingsIn returns postings in the currency of the books.
+func PostingsIn(posted []Posting, rates *PostingRates) ([]Posting, error) {
+	out := make([]Posting, 0, len(posted))
+	for i := range posted {
+		p, err := posted[i].part()
+		if err != nil {
+			return nil, err
+		}
+		if p, err = rates.in(posted[i].Period, p); err != nil {
+			return nil, err
+		}
+		if p == nil {
+			continue // missing says why
+		}
+		in := posted[i]
+		in.Currency, in.Billed, in.Effective = p.allocation.Line.Currency, p.allocation.Billed, p.allocation.Effective
+		out = append(out, in)
+	}
+	return out, rates.missing()
+}
+
 // ExportPostings calls yield with a row for every posting that the filter selects, in their order, until yield returns
 // an error. A row is that of the allocation, as [Division.Export] writes it, with the difference in everything that adds
 // up, and is reused. With rates, which may be nil, it has the amounts in the currency of the books too. It returns what

@@ -30,14 +30,24 @@ func (c *Caller) Budgets(ctx context.Context, at At, month domain.Interval) (r *
 			return err
 		}
 		read := map[domain.Interval][]costs.Posting{} // into months
-		posted := func(months []domain.Interval) (all []costs.Posting, err error) {
+		posted := func(months []domain.Interval, currency string) (all []costs.Posting, err error) {
 			for _, m := range months {
 				if _, known := read[m]; !known {
 					if read[m], err = h.postingsOf(ctx, v, closes, m, h.presentDivision); err != nil {
 						return nil, err
 					}
 				}
-				all = append(all, read[m]...)
+				into := read[m]
+				if currency != "" && len(into) > 0 {
+					rates, err := ratesFor(v, m, currency)
+					if err != nil {
+						return nil, err
+					}
+					if into, err = costs.PostingsIn(into, costs.NewPostingRates(rates, earlierRates(closes))); err != nil {
+						return nil, err
+					}
+				}
+				all = append(all, into...)
 			}
 			return all, nil
 		}
@@ -51,8 +61,10 @@ func (c *Caller) Budgets(ctx context.Context, at At, month domain.Interval) (r *
 	return r, err
 }
 
+// useBudget sets what was spent. posted returns what was posted into months, in a currency, or as it was billed if that is "".
 func (c *Caller) useBudget(
-	ctx context.Context, v projections.View, b *costs.BudgetUse, month domain.Interval, posted func([]domain.Interval) ([]costs.Posting, error),
+	ctx context.Context, v projections.View, b *costs.BudgetUse, month domain.Interval,
+	posted func(months []domain.Interval, currency string) ([]costs.Posting, error),
 ) error {
 	months := b.Months(month)
 	switch {
@@ -69,14 +81,6 @@ func (c *Caller) useBudget(
 	for i, m := range months {
 		before[i] = costs.MonthsAfter(m, -len(months))
 	}
-	now, err := posted(months)
-	if err != nil {
-		return err
-	}
-	then, err := posted(before)
-	if err != nil {
-		return err
-	}
 	q := costs.MonthsQuery{
 		Months: months, Workspace: b.Workspace, By: []costs.Dimension{costs.ByGPUModel, costs.ByProvider}, Compare: true,
 	}
@@ -84,15 +88,42 @@ func (c *Caller) useBudget(
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(spent.Groups, func(g costs.MonthsGroup) bool { return g.Currency != b.Currency }) {
+	now, err := posted(months, "")
+	if err != nil {
+		return err
+	}
+	then, err := posted(before, "")
+	if err != nil {
+		return err
+	}
+	foreign := slices.ContainsFunc(spent.Groups, func(g costs.MonthsGroup) bool { return g.Currency != b.Currency }) ||
+		slices.ContainsFunc(slices.Concat(now, then), func(p costs.Posting) bool { return p.Currency != b.Currency })
+	if foreign {
 		q.Currency = b.Currency
-		switch in, err := c.costsOfMonths(ctx, v, q); {
-		case err == nil:
-			spent, b.Translated = in, true
-		case !cannotTranslate(err):
+		in, err := c.costsOfMonths(ctx, v, q)
+		if cannotTranslate(err) {
+			b.Uncompared = err.Error()
+			q.Compare = false
+			in, err = c.costsOfMonths(ctx, v, q)
+		}
+		switch {
+		case cannotTranslate(err):
+			b.Uncompared, q.Currency = "", ""
+		case err != nil:
 			return err
 		default:
-			q.Currency = ""
+			spent, b.Translated = in, true
+			for _, p := range []struct {
+				all *[]costs.Posting
+				of  []domain.Interval
+			}{{&now, months}, {&then, before}} {
+				switch in, err := posted(p.of, q.Currency); {
+				case err == nil:
+					*p.all = in
+				case !cannotTranslate(err): // else those in other currencies are listed
+					return err
+				}
+			}
 		}
 	}
 	b.Spent(spent, now, then)

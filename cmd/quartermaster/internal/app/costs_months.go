@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"quartermaster/domain"
@@ -44,13 +45,16 @@ func (c *Caller) monthsOf(ctx context.Context, v projections.View, q costs.Month
 }
 
 func (c *Caller) addMonth(ctx context.Context, v projections.View, m *costs.Months, month domain.Interval, currency string, divide dividing) error {
-	rates, err := ratesFor(v, month, currency)
-	if err != nil {
-		return err
+	rates, untranslated := ratesFor(v, month, currency)
+	if untranslated != nil && !errors.Is(untranslated, costs.ErrNoBooksCurrency) {
+		return untranslated
 	}
 	d, err := divide(ctx, v, month)
 	if err != nil {
 		return err
+	}
+	if untranslated != nil && (d == nil || d.Allocations > 0) { // a month without cost needs no rates
+		return untranslated
 	}
 	if d == nil && rates == nil {
 		return m.Divide(v, month)

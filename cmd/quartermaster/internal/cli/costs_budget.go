@@ -81,6 +81,9 @@ func (a *Program) showBudgets(r *costs.BudgetReport) {
 			}
 		}
 		t.AppendRow(row)
+		if b.Uncompared != "" {
+			continue
+		}
 		v := &b.Variance
 		row = table.Row{clipped(b.Workspace + "/" + b.Budget), money(b.Before)}
 		for _, x := range []attribution.Amount{v.Volume, v.Mix, v.Efficiency, v.Price, v.Other, v.Difference} {
@@ -104,6 +107,9 @@ func (a *Program) showBudgets(r *costs.BudgetReport) {
 		}
 		for _, n := range b.NotCounted {
 			fmt.Fprintf(a.out, "%s: %s %s is not counted: it cannot be translated to %s\n", name, cents(n.Amount, n.Currency), n.Currency, b.Currency)
+		}
+		if b.Uncompared != "" {
+			fmt.Fprintf(a.out, "%s is not compared with the months before: %s\n", name, b.Uncompared)
 		}
 		if b.Problem != "" {
 			fmt.Fprintf(a.out, "%s: %s\n", name, b.Problem)
