@@ -1,6 +1,10 @@
 package domain
 
-import "github.com/shopspring/decimal"
+import (
+	"strings"
+
+	"github.com/shopspring/decimal"
+)
 
 // Size limits of a number in a bill, with or without an exponent. Longer numbers are not read. The
 // smallest double-precision number has 1,074 decimals.
@@ -11,7 +15,14 @@ const (
 
 // AsWritten names the column of BillingLine.Other that keeps the supplier's original text of a
 // FOCUS column whose value the line cannot hold exactly.
-func AsWritten(column string) string { return "x_" + column + "AsWritten" }
+func AsWritten(column string) string { return asWrittenBegins + column + asWrittenEnds }
+
+// IsAsWritten reports whether a column is one that [AsWritten] names.
+func IsAsWritten(column string) bool {
+	return strings.HasPrefix(column, asWrittenBegins) && strings.HasSuffix(column, asWrittenEnds)
+}
+
+const asWrittenBegins, asWrittenEnds = "x_", "AsWritten"
 
 var billedAsWritten, effectiveAsWritten = AsWritten("BilledCost"), AsWritten("EffectiveCost")
 

@@ -41,9 +41,12 @@ func (b *AccrualBill) repeat(view projections.View) error {
 			sum := sums[key]
 			if sum == nil {
 				kept := l.BillingLine
+				kept.Other = maps.Clone(l.Other)
+				maps.DeleteFunc(kept.Other, func(column, _ string) bool { return domain.IsAsWritten(column) })
 				sums[key] = &kept
 				return nil
 			}
+			maps.DeleteFunc(sum.Other, func(column, value string) bool { return l.Other[column] != value })
 			sum.BilledCost = sum.BilledCost.Add(l.BilledCost)
 			for _, of := range accruedNumbers(sum, &l.BillingLine) {
 				*of[0] = addNull(*of[0], *of[1])

@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"quartermaster/adapters/focus"
 	"quartermaster/domain"
@@ -40,14 +42,14 @@ func (c *Caller) BillOwned(ctx context.Context, at At, month domain.Interval, di
 	return ans, err
 }
 
-// writeBill writes an internal bill as FOCUS. columns are those of its lines that FOCUS does not define.
+// writeBill writes an internal bill as FOCUS. columns, which FOCUS does not define, come before others that its lines have.
 func writeBill(dir, name string, columns []string, lines []domain.BillingLine, invoices []domain.InvoiceReceived) (*BillFiles, error) {
 	files := &BillFiles{Lines: filepath.Join(dir, name+".csv"), Invoices: filepath.Join(dir, name+"-invoices.csv")}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("write the bill: %w", err)
 	}
 	err := writeFile(files.Lines, func(f *os.File) error {
-		w := focus.NewWriter(f, columns...)
+		w := focus.NewWriter(f, withOthers(columns, lines)...)
 		for i := range lines {
 			if err := w.WriteLine(&lines[i]); err != nil {
 				return err
@@ -62,6 +64,19 @@ func writeBill(dir, name string, columns []string, lines []domain.BillingLine, i
 		return nil, fmt.Errorf("write the bill: %w", err)
 	}
 	return files, nil
+}
+
+// withOthers adds the columns of lines that are not among the given ones.
+func withOthers(columns []string, lines []domain.BillingLine) []string {
+	others := map[string]bool{}
+	for i := range lines {
+		for name := range lines[i].Other {
+			if !slices.Contains(columns, name) {
+				others[name] = true
+			}
+		}
+	}
+	return append(slices.Clone(columns), slices.Sorted(maps.Keys(others))...)
 }
 
 // TCO returns what owned hardware cost in a month, beside what its hours cost elsewhere. A closed month is answered
