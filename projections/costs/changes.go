@@ -7,6 +7,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/registry"
 )
 
 // Changes are events about a month that were appended after a time.
@@ -23,7 +24,10 @@ type Changes struct {
 	things []thing
 	all    []string            // of every thing
 	wide   []string            // of those that may change any line
-	scopes map[string][]string // of the others, by scope
+	rules  []string            // of rules that say who is charged
+	rule   map[string]string   // the same, by the rule's name
+	usage  []string            // of all others
+	scopes map[string][]string // the same, by scope
 }
 
 // eventID names an event as [Posting] does. key is that of its record.
@@ -47,6 +51,7 @@ type thing struct {
 	scope string // cluster, workspace or contract
 	wide  bool   // it may change any line
 	text  string
+	rule  string // that says who is charged for lines; "" for anything else
 }
 
 // mostCauses bounds the causes that a posting names.
@@ -95,7 +100,7 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 	}
 	for _, e := range b.exceptions[before:] {
 		scope, _, _ := strings.Cut(e.Subject, "/")
-		c.things = append(c.things, thing{scope, false, fmt.Sprintf("%s %s", domain.TypeNodeSampled, e.Subject)})
+		c.things = append(c.things, thing{scope: scope, text: fmt.Sprintf("%s %s", domain.TypeNodeSampled, e.Subject)})
 	}
 	if err := l.events(); err != nil {
 		return nil, err
@@ -108,8 +113,12 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 			domain.TypeCommitmentEnded:
 			wide = true
 		}
-		text := fmt.Sprintf("%s %s", name.typ, name.subject)
-		c.things = append(c.things, thing{scope, wide, text})
+		of := thing{scope: scope, wide: wide, text: fmt.Sprintf("%s %s", name.typ, name.subject)}
+		if e.charges {
+			of.wide, of.rule = false, name.subject
+		}
+		text := of.text
+		c.things = append(c.things, of)
 		if e.id != "" {
 			c.ids[text] = e.id
 		}
@@ -124,12 +133,17 @@ func ReadChanges(view projections.View, month domain.Interval, since domain.Inst
 // index puts what is looked up for each line in order.
 func (c *Changes) index() {
 	slices.SortFunc(c.things, func(x, y thing) int { return strings.Compare(x.text, y.text) })
-	c.scopes = map[string][]string{}
+	c.scopes, c.rule = map[string][]string{}, map[string]string{}
 	for _, t := range c.things {
 		c.all = append(c.all, t.text)
-		if t.wide {
+		switch {
+		case t.wide:
 			c.wide = append(c.wide, t.text)
-		} else {
+		case t.rule != "":
+			c.rules = append(c.rules, t.text)
+			c.rule[t.rule] = t.text
+		default:
+			c.usage = append(c.usage, t.text)
 			c.scopes[t.scope] = append(c.scopes[t.scope], t.text)
 		}
 	}
@@ -163,14 +177,17 @@ func (c *Changes) line(v *projections.Version, since domain.Instant) {
 	c.accounts[account] = append(c.accounts[account], text)
 }
 
-// operators notes events about operators: they can make decisions valid, and a revocation makes them void, though no
-// decision was appended.
+// operators notes events about operators who decided something: they can make decisions valid, and a revocation makes them
+// void, though no decision was appended.
 func (c *Changes) operators(view projections.View, since domain.Instant) error {
+	var about []thing
+	ids := map[string]string{} // of operators, by text
 	err := view.Scan(projections.Query{Table: projections.TableOperators}, func(k projections.Key, row projections.Row) error {
 		for i := range row.(*projections.History).Versions {
 			if v := &row.(*projections.History).Versions[i]; v.Order.Appended >= since {
 				text := fmt.Sprintf("%s %s/%s", v.Event.Type(), k.Scope, k.ID)
-				c.things = append(c.things, thing{k.Scope, v.Event.Type() == domain.TypeOperatorRevoked, text})
+				about = append(about, thing{scope: k.Scope, wide: v.Event.Type() == domain.TypeOperatorRevoked, text: text})
+				ids[text] = strings.Clone(k.ID)
 				c.ids[text] = eventID(projections.TableOperators.Topic(), k.Scope, &v.Order)
 			}
 		}
@@ -179,13 +196,43 @@ func (c *Changes) operators(view projections.View, since domain.Instant) error {
 	if err != nil {
 		return fmt.Errorf("read operators: %w", err)
 	}
+	if len(about) == 0 {
+		return nil
+	}
+	a, err := registry.NewAuthority(view)
+	if err != nil {
+		return err
+	}
+	decisions, err := a.Decisions(view, registry.DecisionFilter{})
+	if err != nil {
+		return err
+	}
+	decided := map[string]bool{}
+	for i := range decisions {
+		decided[decisions[i].Operator] = true
+	}
+	for _, t := range about {
+		if decided[ids[t.text]] {
+			c.things = append(c.things, t)
+		}
+	}
 	return nil
+}
+
+// movement is what is known of a line that is posted.
+type movement struct {
+	invoice  string
+	clusters []string  // in which it moved
+	rules    [2]string // that said who is charged for it, and that do so now; "" for none
+	shared   bool      // by the GPU time of all clusters
+	follows  bool      // it goes where other lines go
 }
 
 // of returns the causes of a line's postings: the event of the line itself; for the rounding of an invoice those of
 // the invoice or its account; else what is known about the clusters in which the line moved, decisions, other
-// lines of the account, and then everything.
-func (c *Changes) of(line lineKey, typ PostingType, invoice string, clusters []string, before, after Methods) []string {
+// lines of the account, and then everything. A rule that says who is charged for lines is a cause for its lines, and
+// for those that follow others.
+func (c *Changes) of(line lineKey, typ PostingType, how *movement, before, after Methods) []string {
 	if typ == PostedMethod {
 		return []string{"method " + before.Attribution + " to " + after.Attribution}
 	}
@@ -203,7 +250,7 @@ func (c *Changes) of(line lineKey, typ PostingType, invoice string, clusters []s
 		return few(c.accounts[account]) // a line names the invoice
 	}
 	if strings.HasPrefix(line.line, roundingAdjustmentPrefix) {
-		if text, ok := c.invoices[lineKey{line.issuer, line.account, invoice}]; ok {
+		if text, ok := c.invoices[lineKey{line.issuer, line.account, how.invoice}]; ok {
 			return []string{text}
 		}
 		return few(c.accounts[account])
@@ -213,8 +260,21 @@ func (c *Changes) of(line lineKey, typ PostingType, invoice string, clusters []s
 		same = []string{text}
 	}
 	near := [][]string{c.wide}
-	for _, cluster := range clusters {
-		near = append(near, c.scopes[cluster])
+	if how.follows {
+		near = append(near, c.rules)
+	} else {
+		for i, rule := range how.rules {
+			if text, ok := c.rule[rule]; ok && (i == 0 || rule != how.rules[0]) {
+				near = append(near, []string{text})
+			}
+		}
+	}
+	if how.shared {
+		near = append(near, c.usage)
+	} else {
+		for _, cluster := range how.clusters {
+			near = append(near, c.scopes[cluster])
+		}
 	}
 	first, n := merged(near)
 	if some := fewOf(len(same)+n+len(c.accounts[account]), same, first, c.accounts[account]); len(some) > 0 {

@@ -13,14 +13,16 @@ import (
 )
 
 // causesOf looks at everything for each line: it shares no code with the index.
-func causesOf(things []thing, accounts []string, with string, clusters []string) []string {
+func causesOf(things []thing, accounts []string, with string, how *movement) []string {
 	var near, all []string
 	if with != "" {
 		near, all = append(near, with), append(all, with)
 	}
 	for _, t := range things {
 		all = append(all, t.text)
-		if t.wide || slices.Contains(clusters, t.scope) {
+		switch {
+		case t.rule != "" && (how.follows || slices.Contains(how.rules[:], t.rule)),
+			t.rule == "" && (t.wide || how.shared || slices.Contains(how.clusters, t.scope)):
 			near = append(near, t.text)
 		}
 	}
@@ -40,8 +42,21 @@ func TestCausesAreIndexed(t *testing.T) {
 		scope := rapid.StringMatching("[a-d]?")
 		things := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) thing {
 			s := scope.Draw(t, "scope")
-			return thing{s, rapid.IntRange(0, 9).Draw(t, "wide") == 0, s + rapid.StringMatching("[a-z]{3}").Draw(t, "text")}
-		}), 0, 60).Draw(t, "things")
+			text := s + rapid.StringMatching("[a-z]{3}").Draw(t, "text")
+			if rapid.IntRange(0, 4).Draw(t, "rule") == 0 {
+				return thing{text: text, rule: text}
+			}
+			return thing{scope: s, wide: rapid.IntRange(0, 9).Draw(t, "wide") == 0, text: text}
+		}), 0, 60).Filter(func(all []thing) bool { // a rule is one thing
+			names := map[string]bool{}
+			for _, t := range all {
+				if t.rule != "" && names[t.rule] {
+					return false
+				}
+				names[t.rule] = true
+			}
+			return true
+		}).Draw(t, "things")
 		line := lineKey{"p", "1", "line"}
 		account := domain.AccountKey("p", "1")
 		c := &Changes{
@@ -53,9 +68,17 @@ func TestCausesAreIndexed(t *testing.T) {
 		}
 		c.index()
 		slices.SortFunc(things, func(a, b thing) int { return strings.Compare(a.text, b.text) })
-		clusters := rapid.SliceOfNDistinct(scope, 0, 4, rapid.ID[string]).Draw(t, "clusters")
-		got := c.of(line, PostedReattribution, "", clusters, Methods{}, Methods{})
-		if want := causesOf(things, c.accounts[account], c.with[line], clusters); !slices.Equal(got, want) {
+		how := &movement{
+			clusters: rapid.SliceOfNDistinct(scope, 0, 4, rapid.ID[string]).Draw(t, "clusters"),
+			shared:   rapid.IntRange(0, 3).Draw(t, "shared") == 0, follows: rapid.IntRange(0, 3).Draw(t, "follows") == 0,
+		}
+		for i := range how.rules {
+			if rules := slices.DeleteFunc(slices.Clone(things), func(t thing) bool { return t.rule == "" }); len(rules) > 0 {
+				how.rules[i] = rapid.SampledFrom(rules).Draw(t, "rule of the line").rule
+			}
+		}
+		got := c.of(line, PostedReattribution, how, Methods{}, Methods{})
+		if want := causesOf(things, c.accounts[account], c.with[line], how); !slices.Equal(got, want) {
 			t.Fatalf("%q, want %q", got, want)
 		}
 	})
@@ -68,7 +91,7 @@ func TestCausesGrowWithLines(t *testing.T) {
 		c := &Changes{received: map[string][]string{}}
 		account := domain.AccountKey("p", "1")
 		for i := range n {
-			c.things = append(c.things, thing{fmt.Sprint("cluster-", i), false, fmt.Sprintf("NodeRegistered cluster-%d/n", i)})
+			c.things = append(c.things, thing{scope: fmt.Sprint("cluster-", i), text: fmt.Sprintf("NodeRegistered cluster-%d/n", i)})
 			c.received[account] = append(c.received[account], fmt.Sprint("InvoiceReceived p/1/", i))
 		}
 		c.index()
@@ -76,7 +99,7 @@ func TestCausesGrowWithLines(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		for i := range n {
 			for _, id := range []string{fmt.Sprint("line-", i), fmt.Sprint(accrualPrefix, i)} {
-				if len(c.of(lineKey{"p", "1", id}, PostedReattribution, "", []string{fmt.Sprint("cluster-", i)}, Methods{}, Methods{})) == 0 {
+				if len(c.of(lineKey{"p", "1", id}, PostedReattribution, &movement{clusters: []string{fmt.Sprint("cluster-", i)}}, Methods{}, Methods{})) == 0 {
 					t.Fatal("no cause")
 				}
 			}

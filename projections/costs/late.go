@@ -76,6 +76,7 @@ type lateEvents struct {
 	billed, last domain.Instant
 	gpuMs        int64
 	id           string // of the last, as in [Posting]; "" if it is not known
+	charges      bool   // all of them are rules that say who is charged for lines
 }
 
 // changedAfterBill reports what may change the division of the month since it was billed: samples,
@@ -189,10 +190,12 @@ func (l *lateness) events() error {
 				name := lateName{strings.Clone(k.Scope + "/" + id), v.Event.Type()}
 				e := l.decisions[name]
 				if e == nil {
-					e = &lateEvents{billed: billed}
+					e = &lateEvents{billed: billed, charges: true}
 					l.decisions[name] = e
 				}
 				e.n++
+				r, ok := v.Event.(*domain.MappingRuleSet)
+				e.charges = e.charges && ok && r.ChargesLines()
 				if v.Order.Appended >= e.last {
 					e.last, e.id = v.Order.Appended, ""
 					if topic := t.Topic(); topic != domain.TopicTelemetry && topic != domain.TopicHardware || !l.sharded[k.Scope] {

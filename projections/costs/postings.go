@@ -92,7 +92,9 @@ func keyOf(l *attribution.Allocation) postingKey {
 type lineState struct {
 	billed, effective attribution.Amount
 	currency, invoice string
+	rule              string // that says who is charged
 	corrects          bool
+	shared, follows   bool // as in movement
 	digest            [sha256.Size]byte
 }
 
@@ -113,7 +115,9 @@ func lineStates(d *Division) (map[lineKey]lineState, error) {
 		b = l.Effective.AppendBytes(l.Billed.AppendBytes(b))
 		s.digest = sha256.Sum256(b)
 		s.billed, s.effective = l.Line.Billed, l.Line.Effective
-		s.currency, s.invoice, s.corrects = l.Line.Currency, l.Line.Invoice, l.Line.Corrects != ""
+		s.currency, s.invoice, s.corrects, s.rule = l.Line.Currency, l.Line.Invoice, l.Line.Corrects != "", l.Line.ToRule
+		s.shared = s.shared || l.Component == attribution.SharedCost
+		s.follows = s.follows || l.MatchMethod == attribution.ByFollowing
 		states[k] = s
 		return nil
 	})
@@ -254,7 +258,9 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 			typ = PostedLate
 		}
 		if _, ok := causes[of]; !ok {
-			causes[of] = why.of(of, typ, cmp.Or(is.invoice, was.invoice), clusters[of], before.Methods, after.Methods)
+			causes[of] = why.of(of, typ, &movement{
+				cmp.Or(is.invoice, was.invoice), clusters[of], [2]string{was.rule, is.rule}, was.shared || is.shared, was.follows || is.follows,
+			}, before.Methods, after.Methods)
 			events[of] = why.events(causes[of])
 		}
 		out = append(out, Posting{

@@ -2,6 +2,7 @@ package costs_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -242,6 +243,11 @@ func TestPostingsNameTheirCause(t *testing.T) {
 				}
 			})
 			l.AppendAt(c.env, at)
+			// A rule about other lines is no cause, and neither is an operator who decided nothing.
+			l.AppendAt(storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: at, Event: &domain.MappingRuleSet{
+				Rule: "others", Columns: map[string]string{"ServiceName": "Nothing"}, ToWorkspace: "a", EffectiveFrom: storetest.Start - domain.Day}}), at)
+			l.AppendAt(storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: at, Event: &domain.OperatorRegistered{
+				Operator: "new", PublicKey: bytes.Repeat([]byte{7}, ed25519.PublicKeySize), Role: domain.RoleFinance}}), at)
 			storetest.FoldView(t, l, func(v projections.View) {
 				now, err := costs.Divide(v, storetest.MayBill, 1<<30)
 				if err != nil {
