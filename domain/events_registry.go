@@ -70,8 +70,26 @@ const (
 	PolicyBooksCurrency      PolicyKind = "books_currency"      // Value: the currency that books are kept in (ISO 4217); with Columns of one entity
 	PolicyRecoverableTax     PolicyKind = "recoverable_tax"     // Share: of lines of tax with Columns, what comes back
 	PolicySharedCosts        PolicyKind = "shared_costs"        // Pools: whose cost is passed on in the view "loaded"
+	PolicySubstitution       PolicyKind = "substitution"        // Substitutes: other GPU models that may do Selector's work
+	PolicyPosture            PolicyKind = "posture"             // Value: how Selector survives the loss of a region ([PostureActiveActive] …); Share: of its demand
 	PolicyLedgerAccount      PolicyKind = "ledger_account"      // Value: account of the general ledger, for Scope, of costs with Columns
 )
+
+// What keeps the demand of a [PolicyPosture] when a region is lost.
+const (
+	PostureActiveActive = "active_active" // guaranteed capacity of the other regions (N+1)
+	PostureHotStandby   = "hot_standby"   // guaranteed capacity in Standby
+	PostureColdStandby  = "cold_standby"  // capacity in Standby that is rented then; keeping it costs StandbyPriceShare
+)
+
+// GPUSubstitute says how many GPUs of model By do the work of one GPU of model For, by the throughput of
+// the same work on both.
+type GPUSubstitute struct {
+	For      string  `json:"for"`
+	By       string  `json:"by"`
+	GPUs     Decimal `json:"gpus"`
+	Measured bool    `json:"measured"` // false: an estimate, to be shown as one
+}
 
 // What an entry of the chart of accounts says, in Scope of a [PolicyLedgerAccount].
 const (
@@ -103,7 +121,7 @@ var LedgerScopes = []string{
 // policy binds machines in a region and a country that both its Selector and the other selector
 // list, and no machine elsewhere. Policies of other kinds bind a deployment wherever it runs. For
 // them it is the region of the cluster in which the deployment is declared, or for
-// [PolicySpotShare] the region of the demand. An unknown region is in no list.
+// [PolicySpotShare], [PolicySubstitution] and [PolicyPosture] the region of the demand. An unknown region is in no list.
 type Selector struct {
 	Workspace   string        `json:"workspace,omitempty"`
 	Class       WorkloadClass `json:"class,omitempty"`
@@ -146,6 +164,12 @@ type PolicySet struct {
 	// with the most columns counts, then the first by workspace and id.
 	Columns map[string]string `json:"columns,omitempty"`
 	Pools   []CostPool        `json:"pools,omitempty"` // in the order in which they pass on their cost
+	// Substitutes are those of [PolicySubstitution]. A deployment that lists GPU models must list By, too.
+	Substitutes []GPUSubstitute `json:"substitutes,omitempty"`
+	// Standby is the region that takes over, for [PolicyPosture]. StandbyPriceShare is the share of the
+	// on-demand price that keeping a cold one costs.
+	Standby           string      `json:"standby,omitempty"`
+	StandbyPriceShare NullDecimal `json:"standby_price_share,omitzero"`
 }
 
 // QuotaSet states what a workspace, with those below it, may hold. Plans count no demand beyond a hard

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/shopspring/decimal"
 )
 
 // Rules for events of workspaces, hardware and deployments.
@@ -101,6 +103,12 @@ func (c *checker) policySet(e *PolicySet) {
 				c.bad("columns", "%s %q: books are those of one x_Entity, or of all", name, e.Columns[name])
 			}
 		}
+	case PolicySubstitution:
+		if len(e.Substitutes) == 0 {
+			c.bad("substitutes", "is empty, want at least one")
+		}
+	case PolicyPosture:
+		c.posture(e)
 	case PolicyLedgerAccount:
 		oneOf(c, "scope", e.Scope, LedgerScopes...)
 		c.id("value", e.Value)
@@ -108,12 +116,62 @@ func (c *checker) policySet(e *PolicySet) {
 		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
 			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention,
 			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency, PolicyRecoverableTax,
-			PolicySharedCosts, PolicyLedgerAccount)
+			PolicySharedCosts, PolicySubstitution, PolicyPosture, PolicyLedgerAccount)
+	}
+	c.substitutes(e)
+	c.optionalID("standby", e.Standby)
+	if (e.Standby != "" || e.StandbyPriceShare.Valid) && e.Kind != PolicyPosture {
+		c.bad("standby", "is for %s, and the kind is %s", PolicyPosture, e.Kind)
 	}
 	c.pools(e)
 	c.columns("columns", e.Columns)
 	if kinds := []PolicyKind{PolicyRecoverableTax, PolicyLedgerAccount, PolicyBooksCurrency}; len(e.Columns) > 0 && !slices.Contains(kinds, e.Kind) {
 		c.bad("columns", "are for %s, %s and %s, and the kind is %s", kinds[0], kinds[1], kinds[2], e.Kind)
+	}
+}
+
+func (c *checker) posture(e *PolicySet) {
+	oneOf(c, "value", e.Value, PostureActiveActive, PostureHotStandby, PostureColdStandby)
+	c.fraction("share", e.Share)
+	switch {
+	case e.Value == PostureActiveActive && e.Standby != "":
+		c.bad("standby", "is %s, and an active-active fleet has no standby region", quote(e.Standby))
+	case e.Value != PostureActiveActive && e.Standby == "":
+		c.bad("standby", "is missing, want the region that takes over")
+	case e.Value == PostureColdStandby:
+		c.fraction("standby_price_share", e.StandbyPriceShare)
+	case e.StandbyPriceShare.Valid:
+		c.bad("standby_price_share", "is for %s, and the value is %s", PostureColdStandby, e.Value)
+	}
+}
+
+// mostGPUs bounds the GPUs that do the work of one.
+var mostGPUs = decimal.NewFromInt(1000)
+
+func (c *checker) substitutes(e *PolicySet) {
+	if len(e.Substitutes) > 0 && e.Kind != PolicySubstitution {
+		c.bad("substitutes", "are for %s, and the kind is %s", PolicySubstitution, e.Kind)
+	}
+	c.listed("substitutes", len(e.Substitutes))
+	seen := map[[2]string]int{}
+	for i, s := range e.Substitutes {
+		if c.err != nil {
+			return
+		}
+		c.in("substitutes", i)
+		c.id("for", s.For)
+		c.id("by", s.By)
+		first, twice := seen[[2]string{s.For, s.By}]
+		switch {
+		case s.For == s.By:
+			c.bad("by", "%s is the model itself", quote(s.By))
+		case twice:
+			c.bad("by", "%s is substitute %d for %s already", quote(s.By), first+1, quote(s.For))
+		case c.decimal("gpus", s.GPUs) && (!s.GPUs.IsPositive() || s.GPUs.GreaterThan(mostGPUs)):
+			c.bad("gpus", "%s is not above 0 and at most %s", s.GPUs, mostGPUs)
+		}
+		seen[[2]string{s.For, s.By}] = i
+		c.out()
 	}
 }
 

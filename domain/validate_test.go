@@ -57,6 +57,8 @@ func validEvents() map[Type]*Envelope {
 		&OperatorRegistered{Operator: "ann", PublicKey: key32, Role: RoleFinance, AuthorityLimits: []Money{{dec("1000"), "USD"}, {dec("900"), "EUR"}}},
 		&OperatorRevoked{Operator: "ann", PublicKey: key32},
 		&PolicySet{Policy: "near", Kind: PolicyApart, EffectiveFrom: t0, Scope: "node", Selector: Selector{Environment: "production", Regions: []string{"fra"}, Countries: []string{"DE"}}, Others: []Selector{{Environment: "research"}}},
+		&PolicySet{Policy: "newer", Kind: PolicySubstitution, EffectiveFrom: t0, Substitutes: []GPUSubstitute{{For: "A100 80GB", By: "H100", GPUs: dec("0.45"), Measured: true}}},
+		&PolicySet{Policy: "standby", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureColdStandby, Share: nullDec("1"), Standby: "fra", StandbyPriceShare: nullDec("0.2")},
 		&PolicySet{Policy: "eu", Kind: PolicyResidency, EffectiveFrom: t0, Countries: []string{"DE", "FR"}, Selector: Selector{Class: ClassServing}},
 		&QuotaSet{Quota: "q", Resource: "nvidia.com/gpu", Limit: dec("64"), EffectiveFrom: t0},
 		&BudgetSet{Budget: "b", Period: month, Amount: usd("100"), Basis: BudgetCash},
@@ -231,7 +233,7 @@ var violations = []struct {
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[0].Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[0]: -1 is negative"},
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[1].Currency = "USD" }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[1]: \"USD\" has a limit already"},
 	{edit(func(e *OperatorRevoked) { e.Operator = "" }), TypeOperatorRevoked, "OperatorRevoked: operator: is missing"},
-	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs, ledger_account`},
+	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs, substitution, posture, ledger_account`},
 	{edit(func(e *PolicySet) { e.Pools = []CostPool{{Pool: "a", By: ShareByCost}} }), TypePolicySet, "PolicySet: pools: are for shared_costs, and the kind is residency"},
 	{pools(), TypePolicySet, "PolicySet: pools: is empty, want at least one"},
 	{pools(CostPool{By: ShareByCost}), TypePolicySet, "PolicySet: pools[0].pool: is missing"},
@@ -265,6 +267,34 @@ var violations = []struct {
 	{edit(func(e *PolicySet) { e.Countries[0] = "DEU" }), TypePolicySet, `PolicySet: countries: "DEU" is not an ISO 3166-1 code of two capital letters, for example DE`},
 	{edit(func(e *PolicySet) { e.Countries[1] = "DE" }), TypePolicySet, `PolicySet: countries: names "DE" twice`},
 	{edit(func(e *PolicySet) { e.EffectiveTo = t0 }), TypePolicySet, "PolicySet: effective_to: 2026-01-01T00:00:00Z is not after the beginning 2026-01-01T00:00:00Z"},
+	{edit(func(e *PolicySet) { *e = PolicySet{Policy: "p", Kind: PolicySubstitution, EffectiveFrom: t0} }), TypePolicySet, "PolicySet: substitutes: is empty, want at least one"},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicySubstitution, EffectiveFrom: t0, Substitutes: []GPUSubstitute{{For: "A", By: "B"}}}
+	}), TypePolicySet, "PolicySet: substitutes[0].gpus: 0 is not above 0 and at most 1000"},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicySubstitution, EffectiveFrom: t0, Substitutes: []GPUSubstitute{{For: "A", By: "A", GPUs: dec("1")}}}
+	}), TypePolicySet, `PolicySet: substitutes[0].by: "A" is the model itself`},
+	{edit(func(e *PolicySet) {
+		s := GPUSubstitute{For: "A", By: "B", GPUs: dec("1")}
+		*e = PolicySet{Policy: "p", Kind: PolicySubstitution, EffectiveFrom: t0, Substitutes: []GPUSubstitute{s, s}}
+	}), TypePolicySet, `PolicySet: substitutes[1].by: "B" is substitute 1 for "A" already`},
+	{edit(func(e *PolicySet) { e.Substitutes = []GPUSubstitute{{For: "A", By: "B", GPUs: dec("1")}} }), TypePolicySet, "PolicySet: substitutes: are for substitution, and the kind is residency"},
+	{edit(func(e *PolicySet) { e.Standby = "fra" }), TypePolicySet, "PolicySet: standby: is for posture, and the kind is residency"},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: "warm", Share: nullDec("1")}
+	}), TypePolicySet, `PolicySet: value: "warm" is unknown, want active_active, hot_standby, cold_standby`},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureActiveActive, Share: nullDec("1"), Standby: "fra"}
+	}), TypePolicySet, `PolicySet: standby: is "fra", and an active-active fleet has no standby region`},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureHotStandby, Share: nullDec("1")}
+	}), TypePolicySet, "PolicySet: standby: is missing, want the region that takes over"},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureColdStandby, Share: nullDec("1"), Standby: "fra"}
+	}), TypePolicySet, "PolicySet: standby_price_share: is missing, want a number from 0 to 1"},
+	{edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureHotStandby, Share: nullDec("1"), Standby: "fra", StandbyPriceShare: nullDec("0")}
+	}), TypePolicySet, "PolicySet: standby_price_share: is for cold_standby, and the value is hot_standby"},
 	{edit(func(e *PolicySet) { e.Kind = PolicySpotShare }), TypePolicySet, "PolicySet: share: is missing, want a number from 0 to 1"},
 	{edit(func(e *PolicySet) { e.Kind, e.Share = PolicyCostOfCapital, nullDec("1.01") }), TypePolicySet, "PolicySet: share: 1.01 is not between 0 and 1"},
 	{edit(func(e *PolicySet) { e.Kind, e.Value = PolicyIdleCost, "me" }), TypePolicySet, `PolicySet: value: "me" is unknown, want owner, platform`},

@@ -471,6 +471,20 @@ func (d declaration) policy(id string) *domain.PolicySet {
 		Value:          d.text("value"),
 		Share:          d.nullDecimal("share"),
 		Columns:        d.labels("columns"),
+
+		Standby:           d.text("standby"),
+		StandbyPriceShare: d.nullDecimal("standby_price_share"),
+	}
+	d.refer("region", "standby")
+	if list := d.n.get("substitutes"); list != nil {
+		for i, n := range list.values {
+			s := entry{d.l, n, d.field(index("substitutes", i))}
+			of := domain.GPUSubstitute{For: s.text("for"), By: s.text("by"), GPUs: s.decimal("estimate")}
+			if s.has("measured") {
+				of.GPUs, of.Measured = s.decimal("measured"), true
+			}
+			ev.Substitutes = append(ev.Substitutes, of)
+		}
 	}
 	if pools := d.n.get("pools"); pools != nil {
 		for i, n := range pools.values {

@@ -56,6 +56,16 @@ func policySet(m *mover, p *eventsv1.PolicySet, d *domain.PolicySet) {
 	m.nullDecimal("share", &p.Share, &d.Share)
 	m.labels("columns", &p.Columns, &d.Columns)
 	list(m, "pools", &p.Pools, &d.Pools, costPool)
+	list(m, "substitutes", &p.Substitutes, &d.Substitutes, gpuSubstitute)
+	text(m, "standby", &p.Standby, &d.Standby)
+	m.nullDecimal("standby_price_share", &p.StandbyPriceShare, &d.StandbyPriceShare)
+}
+
+func gpuSubstitute(m *mover, p *eventsv1.GPUSubstitute, d *domain.GPUSubstitute) {
+	text(m, "for", &p.For, &d.For)
+	text(m, "by", &p.By, &d.By)
+	m.decimal("gpus", &p.Gpus, &d.GPUs)
+	same(m, &p.Measured, &d.Measured)
 }
 
 func costPool(m *mover, p *eventsv1.CostPool, d *domain.CostPool) {

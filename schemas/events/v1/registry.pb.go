@@ -344,23 +344,26 @@ func (x *Selector) GetCountries() []string {
 
 // PolicySet sets or replaces a policy from EffectiveFrom on.
 type PolicySet struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Policy         string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"` // id within the workspace
-	Kind           string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	EffectiveFrom  int64                  `protobuf:"fixed64,3,opt,name=effective_from,json=effectiveFrom,proto3" json:"effective_from,omitempty"`
-	EffectiveTo    int64                  `protobuf:"fixed64,4,opt,name=effective_to,json=effectiveTo,proto3" json:"effective_to,omitempty"` // zero: until replaced
-	Selector       *Selector              `protobuf:"bytes,5,opt,name=selector,proto3" json:"selector,omitempty"`
-	Others         []*Selector            `protobuf:"bytes,6,rep,name=others,proto3" json:"others,omitempty"`
-	Countries      []string               `protobuf:"bytes,7,rep,name=countries,proto3" json:"countries,omitempty"` // ISO 3166-1 alpha-2
-	Certifications []string               `protobuf:"bytes,8,rep,name=certifications,proto3" json:"certifications,omitempty"`
-	Clusters       []string               `protobuf:"bytes,9,rep,name=clusters,proto3" json:"clusters,omitempty"`
-	Scope          string                 `protobuf:"bytes,10,opt,name=scope,proto3" json:"scope,omitempty"`
-	Value          string                 `protobuf:"bytes,11,opt,name=value,proto3" json:"value,omitempty"`
-	Share          string                 `protobuf:"bytes,12,opt,name=share,proto3" json:"share,omitempty"`                                                                               // decimal; empty: null
-	Columns        map[string]string      `protobuf:"bytes,13,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for recoverable_tax: of a bill's line, as in MappingRuleSet
-	Pools          []*CostPool            `protobuf:"bytes,14,rep,name=pools,proto3" json:"pools,omitempty"`                                                                               // for shared_costs, in order
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Policy            string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"` // id within the workspace
+	Kind              string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	EffectiveFrom     int64                  `protobuf:"fixed64,3,opt,name=effective_from,json=effectiveFrom,proto3" json:"effective_from,omitempty"`
+	EffectiveTo       int64                  `protobuf:"fixed64,4,opt,name=effective_to,json=effectiveTo,proto3" json:"effective_to,omitempty"` // zero: until replaced
+	Selector          *Selector              `protobuf:"bytes,5,opt,name=selector,proto3" json:"selector,omitempty"`
+	Others            []*Selector            `protobuf:"bytes,6,rep,name=others,proto3" json:"others,omitempty"`
+	Countries         []string               `protobuf:"bytes,7,rep,name=countries,proto3" json:"countries,omitempty"` // ISO 3166-1 alpha-2
+	Certifications    []string               `protobuf:"bytes,8,rep,name=certifications,proto3" json:"certifications,omitempty"`
+	Clusters          []string               `protobuf:"bytes,9,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	Scope             string                 `protobuf:"bytes,10,opt,name=scope,proto3" json:"scope,omitempty"`
+	Value             string                 `protobuf:"bytes,11,opt,name=value,proto3" json:"value,omitempty"`
+	Share             string                 `protobuf:"bytes,12,opt,name=share,proto3" json:"share,omitempty"`                                                                               // decimal; empty: null
+	Columns           map[string]string      `protobuf:"bytes,13,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for recoverable_tax: of a bill's line, as in MappingRuleSet
+	Pools             []*CostPool            `protobuf:"bytes,14,rep,name=pools,proto3" json:"pools,omitempty"`                                                                               // for shared_costs, in order
+	Substitutes       []*GPUSubstitute       `protobuf:"bytes,15,rep,name=substitutes,proto3" json:"substitutes,omitempty"`                                                                   // for substitution
+	Standby           string                 `protobuf:"bytes,16,opt,name=standby,proto3" json:"standby,omitempty"`                                                                           // for posture: the region that takes over
+	StandbyPriceShare string                 `protobuf:"bytes,17,opt,name=standby_price_share,json=standbyPriceShare,proto3" json:"standby_price_share,omitempty"`                            // for posture, decimal; empty: null
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *PolicySet) Reset() {
@@ -491,6 +494,96 @@ func (x *PolicySet) GetPools() []*CostPool {
 	return nil
 }
 
+func (x *PolicySet) GetSubstitutes() []*GPUSubstitute {
+	if x != nil {
+		return x.Substitutes
+	}
+	return nil
+}
+
+func (x *PolicySet) GetStandby() string {
+	if x != nil {
+		return x.Standby
+	}
+	return ""
+}
+
+func (x *PolicySet) GetStandbyPriceShare() string {
+	if x != nil {
+		return x.StandbyPriceShare
+	}
+	return ""
+}
+
+// GPUSubstitute says how many GPUs of one model do the work of one GPU of another.
+type GPUSubstitute struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	For           string                 `protobuf:"bytes,1,opt,name=for,proto3" json:"for,omitempty"`            // GPU model
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`              // GPU model
+	Gpus          string                 `protobuf:"bytes,3,opt,name=gpus,proto3" json:"gpus,omitempty"`          // decimal
+	Measured      bool                   `protobuf:"varint,4,opt,name=measured,proto3" json:"measured,omitempty"` // false: an estimate, to be shown as one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUSubstitute) Reset() {
+	*x = GPUSubstitute{}
+	mi := &file_events_v1_registry_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUSubstitute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUSubstitute) ProtoMessage() {}
+
+func (x *GPUSubstitute) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_registry_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUSubstitute.ProtoReflect.Descriptor instead.
+func (*GPUSubstitute) Descriptor() ([]byte, []int) {
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GPUSubstitute) GetFor() string {
+	if x != nil {
+		return x.For
+	}
+	return ""
+}
+
+func (x *GPUSubstitute) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *GPUSubstitute) GetGpus() string {
+	if x != nil {
+		return x.Gpus
+	}
+	return ""
+}
+
+func (x *GPUSubstitute) GetMeasured() bool {
+	if x != nil {
+		return x.Measured
+	}
+	return false
+}
+
 // CostPool is a workspace or an account of the platform whose cost is passed on to others: by fixed
 // weights, or by_gpu_hours or by_cost.
 type CostPool struct {
@@ -504,7 +597,7 @@ type CostPool struct {
 
 func (x *CostPool) Reset() {
 	*x = CostPool{}
-	mi := &file_events_v1_registry_proto_msgTypes[5]
+	mi := &file_events_v1_registry_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -516,7 +609,7 @@ func (x *CostPool) String() string {
 func (*CostPool) ProtoMessage() {}
 
 func (x *CostPool) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[5]
+	mi := &file_events_v1_registry_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -529,7 +622,7 @@ func (x *CostPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CostPool.ProtoReflect.Descriptor instead.
 func (*CostPool) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{5}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CostPool) GetPool() string {
@@ -571,7 +664,7 @@ type QuotaSet struct {
 
 func (x *QuotaSet) Reset() {
 	*x = QuotaSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[6]
+	mi := &file_events_v1_registry_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +676,7 @@ func (x *QuotaSet) String() string {
 func (*QuotaSet) ProtoMessage() {}
 
 func (x *QuotaSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[6]
+	mi := &file_events_v1_registry_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +689,7 @@ func (x *QuotaSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaSet.ProtoReflect.Descriptor instead.
 func (*QuotaSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{6}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *QuotaSet) GetQuota() string {
@@ -663,7 +756,7 @@ type BudgetSet struct {
 
 func (x *BudgetSet) Reset() {
 	*x = BudgetSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[7]
+	mi := &file_events_v1_registry_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +768,7 @@ func (x *BudgetSet) String() string {
 func (*BudgetSet) ProtoMessage() {}
 
 func (x *BudgetSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[7]
+	mi := &file_events_v1_registry_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +781,7 @@ func (x *BudgetSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetSet.ProtoReflect.Descriptor instead.
 func (*BudgetSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{7}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BudgetSet) GetBudget() string {
@@ -738,7 +831,7 @@ type RoundTrip struct {
 
 func (x *RoundTrip) Reset() {
 	*x = RoundTrip{}
-	mi := &file_events_v1_registry_proto_msgTypes[8]
+	mi := &file_events_v1_registry_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +843,7 @@ func (x *RoundTrip) String() string {
 func (*RoundTrip) ProtoMessage() {}
 
 func (x *RoundTrip) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[8]
+	mi := &file_events_v1_registry_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +856,7 @@ func (x *RoundTrip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundTrip.ProtoReflect.Descriptor instead.
 func (*RoundTrip) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{8}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RoundTrip) GetTo() string {
@@ -801,7 +894,7 @@ type RegionDefined struct {
 
 func (x *RegionDefined) Reset() {
 	*x = RegionDefined{}
-	mi := &file_events_v1_registry_proto_msgTypes[9]
+	mi := &file_events_v1_registry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +906,7 @@ func (x *RegionDefined) String() string {
 func (*RegionDefined) ProtoMessage() {}
 
 func (x *RegionDefined) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[9]
+	mi := &file_events_v1_registry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +919,7 @@ func (x *RegionDefined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionDefined.ProtoReflect.Descriptor instead.
 func (*RegionDefined) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{9}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RegionDefined) GetRegion() string {
@@ -878,7 +971,7 @@ type CertificationHeld struct {
 
 func (x *CertificationHeld) Reset() {
 	*x = CertificationHeld{}
-	mi := &file_events_v1_registry_proto_msgTypes[10]
+	mi := &file_events_v1_registry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +983,7 @@ func (x *CertificationHeld) String() string {
 func (*CertificationHeld) ProtoMessage() {}
 
 func (x *CertificationHeld) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[10]
+	mi := &file_events_v1_registry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +996,7 @@ func (x *CertificationHeld) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificationHeld.ProtoReflect.Descriptor instead.
 func (*CertificationHeld) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{10}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CertificationHeld) GetProvider() string {
@@ -954,7 +1047,7 @@ type MethodChanged struct {
 
 func (x *MethodChanged) Reset() {
 	*x = MethodChanged{}
-	mi := &file_events_v1_registry_proto_msgTypes[11]
+	mi := &file_events_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1059,7 @@ func (x *MethodChanged) String() string {
 func (*MethodChanged) ProtoMessage() {}
 
 func (x *MethodChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[11]
+	mi := &file_events_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1072,7 @@ func (x *MethodChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MethodChanged.ProtoReflect.Descriptor instead.
 func (*MethodChanged) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{11}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MethodChanged) GetMethod() string {
@@ -1021,7 +1114,7 @@ type WorkspaceWeight struct {
 
 func (x *WorkspaceWeight) Reset() {
 	*x = WorkspaceWeight{}
-	mi := &file_events_v1_registry_proto_msgTypes[12]
+	mi := &file_events_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1126,7 @@ func (x *WorkspaceWeight) String() string {
 func (*WorkspaceWeight) ProtoMessage() {}
 
 func (x *WorkspaceWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[12]
+	mi := &file_events_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1139,7 @@ func (x *WorkspaceWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceWeight.ProtoReflect.Descriptor instead.
 func (*WorkspaceWeight) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkspaceWeight) GetWorkspace() string {
@@ -1084,7 +1177,7 @@ type MappingRuleSet struct {
 
 func (x *MappingRuleSet) Reset() {
 	*x = MappingRuleSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[13]
+	mi := &file_events_v1_registry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1189,7 @@ func (x *MappingRuleSet) String() string {
 func (*MappingRuleSet) ProtoMessage() {}
 
 func (x *MappingRuleSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[13]
+	mi := &file_events_v1_registry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1202,7 @@ func (x *MappingRuleSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MappingRuleSet.ProtoReflect.Descriptor instead.
 func (*MappingRuleSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{13}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MappingRuleSet) GetRule() string {
@@ -1205,7 +1298,7 @@ type LegalHoldSet struct {
 
 func (x *LegalHoldSet) Reset() {
 	*x = LegalHoldSet{}
-	mi := &file_events_v1_registry_proto_msgTypes[14]
+	mi := &file_events_v1_registry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1310,7 @@ func (x *LegalHoldSet) String() string {
 func (*LegalHoldSet) ProtoMessage() {}
 
 func (x *LegalHoldSet) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[14]
+	mi := &file_events_v1_registry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1323,7 @@ func (x *LegalHoldSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegalHoldSet.ProtoReflect.Descriptor instead.
 func (*LegalHoldSet) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{14}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LegalHoldSet) GetHold() string {
@@ -1287,7 +1380,7 @@ type PersonNamed struct {
 
 func (x *PersonNamed) Reset() {
 	*x = PersonNamed{}
-	mi := &file_events_v1_registry_proto_msgTypes[15]
+	mi := &file_events_v1_registry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1392,7 @@ func (x *PersonNamed) String() string {
 func (*PersonNamed) ProtoMessage() {}
 
 func (x *PersonNamed) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_registry_proto_msgTypes[15]
+	mi := &file_events_v1_registry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1405,7 @@ func (x *PersonNamed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PersonNamed.ProtoReflect.Descriptor instead.
 func (*PersonNamed) Descriptor() ([]byte, []int) {
-	return file_events_v1_registry_proto_rawDescGZIP(), []int{15}
+	return file_events_v1_registry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PersonNamed) GetPerson() string {
@@ -1363,7 +1456,7 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\x04tier\x18\x05 \x01(\tR\x04tier\x12 \n" +
 	"\venvironment\x18\x06 \x01(\tR\venvironment\x12\x18\n" +
 	"\aregions\x18\a \x03(\tR\aregions\x12\x1c\n" +
-	"\tcountries\x18\b \x03(\tR\tcountries\"\xdf\x04\n" +
+	"\tcountries\x18\b \x03(\tR\tcountries\"\xf3\x05\n" +
 	"\tPolicySet\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12%\n" +
@@ -1379,10 +1472,18 @@ const file_events_v1_registry_proto_rawDesc = "" +
 	"\x05value\x18\v \x01(\tR\x05value\x12\x14\n" +
 	"\x05share\x18\f \x01(\tR\x05share\x12I\n" +
 	"\acolumns\x18\r \x03(\v2/.quartermaster.events.v1.PolicySet.ColumnsEntryR\acolumns\x127\n" +
-	"\x05pools\x18\x0e \x03(\v2!.quartermaster.events.v1.CostPoolR\x05pools\x1a:\n" +
+	"\x05pools\x18\x0e \x03(\v2!.quartermaster.events.v1.CostPoolR\x05pools\x12H\n" +
+	"\vsubstitutes\x18\x0f \x03(\v2&.quartermaster.events.v1.GPUSubstituteR\vsubstitutes\x12\x18\n" +
+	"\astandby\x18\x10 \x01(\tR\astandby\x12.\n" +
+	"\x13standby_price_share\x18\x11 \x01(\tR\x11standbyPriceShare\x1a:\n" +
 	"\fColumnsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +
+	"\rGPUSubstitute\x12\x10\n" +
+	"\x03for\x18\x01 \x01(\tR\x03for\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x12\n" +
+	"\x04gpus\x18\x03 \x01(\tR\x04gpus\x12\x1a\n" +
+	"\bmeasured\x18\x04 \x01(\bR\bmeasured\"p\n" +
 	"\bCostPool\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12@\n" +
@@ -1466,48 +1567,50 @@ func file_events_v1_registry_proto_rawDescGZIP() []byte {
 	return file_events_v1_registry_proto_rawDescData
 }
 
-var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_events_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_events_v1_registry_proto_goTypes = []any{
 	(*WorkspaceRegistered)(nil), // 0: quartermaster.events.v1.WorkspaceRegistered
 	(*OperatorRegistered)(nil),  // 1: quartermaster.events.v1.OperatorRegistered
 	(*OperatorRevoked)(nil),     // 2: quartermaster.events.v1.OperatorRevoked
 	(*Selector)(nil),            // 3: quartermaster.events.v1.Selector
 	(*PolicySet)(nil),           // 4: quartermaster.events.v1.PolicySet
-	(*CostPool)(nil),            // 5: quartermaster.events.v1.CostPool
-	(*QuotaSet)(nil),            // 6: quartermaster.events.v1.QuotaSet
-	(*BudgetSet)(nil),           // 7: quartermaster.events.v1.BudgetSet
-	(*RoundTrip)(nil),           // 8: quartermaster.events.v1.RoundTrip
-	(*RegionDefined)(nil),       // 9: quartermaster.events.v1.RegionDefined
-	(*CertificationHeld)(nil),   // 10: quartermaster.events.v1.CertificationHeld
-	(*MethodChanged)(nil),       // 11: quartermaster.events.v1.MethodChanged
-	(*WorkspaceWeight)(nil),     // 12: quartermaster.events.v1.WorkspaceWeight
-	(*MappingRuleSet)(nil),      // 13: quartermaster.events.v1.MappingRuleSet
-	(*LegalHoldSet)(nil),        // 14: quartermaster.events.v1.LegalHoldSet
-	(*PersonNamed)(nil),         // 15: quartermaster.events.v1.PersonNamed
-	nil,                         // 16: quartermaster.events.v1.PolicySet.ColumnsEntry
-	nil,                         // 17: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	(*Money)(nil),               // 18: quartermaster.events.v1.Money
-	(*Interval)(nil),            // 19: quartermaster.events.v1.Interval
+	(*GPUSubstitute)(nil),       // 5: quartermaster.events.v1.GPUSubstitute
+	(*CostPool)(nil),            // 6: quartermaster.events.v1.CostPool
+	(*QuotaSet)(nil),            // 7: quartermaster.events.v1.QuotaSet
+	(*BudgetSet)(nil),           // 8: quartermaster.events.v1.BudgetSet
+	(*RoundTrip)(nil),           // 9: quartermaster.events.v1.RoundTrip
+	(*RegionDefined)(nil),       // 10: quartermaster.events.v1.RegionDefined
+	(*CertificationHeld)(nil),   // 11: quartermaster.events.v1.CertificationHeld
+	(*MethodChanged)(nil),       // 12: quartermaster.events.v1.MethodChanged
+	(*WorkspaceWeight)(nil),     // 13: quartermaster.events.v1.WorkspaceWeight
+	(*MappingRuleSet)(nil),      // 14: quartermaster.events.v1.MappingRuleSet
+	(*LegalHoldSet)(nil),        // 15: quartermaster.events.v1.LegalHoldSet
+	(*PersonNamed)(nil),         // 16: quartermaster.events.v1.PersonNamed
+	nil,                         // 17: quartermaster.events.v1.PolicySet.ColumnsEntry
+	nil,                         // 18: quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	(*Money)(nil),               // 19: quartermaster.events.v1.Money
+	(*Interval)(nil),            // 20: quartermaster.events.v1.Interval
 }
 var file_events_v1_registry_proto_depIdxs = []int32{
-	18, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
+	19, // 0: quartermaster.events.v1.OperatorRegistered.authority_limits:type_name -> quartermaster.events.v1.Money
 	3,  // 1: quartermaster.events.v1.PolicySet.selector:type_name -> quartermaster.events.v1.Selector
 	3,  // 2: quartermaster.events.v1.PolicySet.others:type_name -> quartermaster.events.v1.Selector
-	16, // 3: quartermaster.events.v1.PolicySet.columns:type_name -> quartermaster.events.v1.PolicySet.ColumnsEntry
-	5,  // 4: quartermaster.events.v1.PolicySet.pools:type_name -> quartermaster.events.v1.CostPool
-	12, // 5: quartermaster.events.v1.CostPool.shares:type_name -> quartermaster.events.v1.WorkspaceWeight
-	19, // 6: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
-	18, // 7: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
-	8,  // 8: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
-	19, // 9: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
-	17, // 10: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
-	12, // 11: quartermaster.events.v1.MappingRuleSet.to_shares:type_name -> quartermaster.events.v1.WorkspaceWeight
-	19, // 12: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	17, // 3: quartermaster.events.v1.PolicySet.columns:type_name -> quartermaster.events.v1.PolicySet.ColumnsEntry
+	6,  // 4: quartermaster.events.v1.PolicySet.pools:type_name -> quartermaster.events.v1.CostPool
+	5,  // 5: quartermaster.events.v1.PolicySet.substitutes:type_name -> quartermaster.events.v1.GPUSubstitute
+	13, // 6: quartermaster.events.v1.CostPool.shares:type_name -> quartermaster.events.v1.WorkspaceWeight
+	20, // 7: quartermaster.events.v1.BudgetSet.period:type_name -> quartermaster.events.v1.Interval
+	19, // 8: quartermaster.events.v1.BudgetSet.amount:type_name -> quartermaster.events.v1.Money
+	9,  // 9: quartermaster.events.v1.RegionDefined.round_trips:type_name -> quartermaster.events.v1.RoundTrip
+	20, // 10: quartermaster.events.v1.CertificationHeld.valid:type_name -> quartermaster.events.v1.Interval
+	18, // 11: quartermaster.events.v1.MappingRuleSet.columns:type_name -> quartermaster.events.v1.MappingRuleSet.ColumnsEntry
+	13, // 12: quartermaster.events.v1.MappingRuleSet.to_shares:type_name -> quartermaster.events.v1.WorkspaceWeight
+	20, // 13: quartermaster.events.v1.LegalHoldSet.period:type_name -> quartermaster.events.v1.Interval
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_registry_proto_init() }
@@ -1522,7 +1625,7 @@ func file_events_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_registry_proto_rawDesc), len(file_events_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

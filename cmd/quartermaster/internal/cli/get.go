@@ -121,6 +121,12 @@ func declaredText(s *registry.Statement) string {
 		for _, column := range slices.Sorted(maps.Keys(d.Columns)) {
 			add("%s=%s", column, d.Columns[column])
 		}
+		for _, s := range d.Substitutes {
+			add("%s %s for one %s", s.GPUs, s.By, s.For)
+		}
+		if d.Standby != "" {
+			add("in %s", d.Standby)
+		}
 		for _, p := range d.Pools {
 			add("%s %s", p.Pool, cmp.Or(strings.ReplaceAll(string(p.By), "_", " "), "by weights"))
 		}
