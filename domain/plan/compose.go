@@ -150,15 +150,22 @@ func (c *composer) drop(ctx context.Context, g *group, why error) bool {
 		}
 		return true
 	}
-	// Only budgets can make a group infeasible, and they bound all of it.
+	// Only budgets and postures can make a group infeasible, and they bound all of it.
 	if clash := (*instance.Infeasible)(nil); errors.As(why, &clash) {
 		var parts []string
 		for _, x := range clash.Constraints {
 			parts = append(parts, x.Detail)
 		}
+		what, next := "a hard budget cannot be kept: ", "raise the budget, or make it a soft one"
+		if in := c.protect(g); in != nil {
+			what = fmt.Sprintf("what the policy %s protects cannot be kept: ", c.q.Posture.Policy)
+			next = "import offers that guarantee capacity where it is needed, lower the share that the policy protects, or end it"
+			if len(c.budget) > 0 {
+				next += "; or raise the budget, or make it a soft one"
+			}
+		}
 		for _, k := range g.pools {
-			c.leave(k, &refusal{"a hard budget cannot be kept: " + strings.Join(parts, "; "),
-				"raise the budget, or make it a soft one"})
+			c.leave(k, &refusal{what + strings.Join(parts, "; "), next})
 		}
 		return true
 	}
@@ -195,6 +202,7 @@ func (c *composer) take(pools []Pool) {
 	}
 	c.assign()
 	c.fund()
+	c.guard()
 }
 
 // fund takes the budgets that can bind the plan, and notes why others do not.
@@ -221,6 +229,14 @@ func (c *composer) fund() {
 			continue
 		}
 		c.notes = append(c.notes, fmt.Sprintf("hard budget %s does not bound the plan: %s", b.ID, why))
+	}
+}
+
+// guard notes the postures that a plan cannot have.
+func (c *composer) guard() {
+	if p := c.q.Posture; p != nil && len(p.Others) > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("a plan has one posture, that of the policy %s: not applied is what %s protects",
+			p.Policy, listed(p.Others)))
 	}
 }
 

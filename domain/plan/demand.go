@@ -44,6 +44,10 @@ type history struct {
 // lags behind. If no week has that hour, the last observed hour before it is used. Before its first
 // observation a series is zero, because it had not begun.
 func observe(p *Pool, most int, at domain.Instant) (*history, error) {
+	if p.Idle {
+		to := at.HourStart()
+		return &history{milli: make([]int64, week), from: to - week*domain.Hour, to: to, sources: []string{}}, nil
+	}
 	series := slices.Clone(p.Series)
 	slices.SortStableFunc(series, func(x, y Series) int {
 		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.From, y.From), slices.Compare(x.Milli, y.Milli))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/shopspring/decimal"
+
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
 )
@@ -114,12 +116,11 @@ func (c *composer) groups(pools []*candidate) []group {
 				join(i, j, fmt.Sprintf("the on-demand quota of %s in %s for all models together, %d GPUs", q.Provider,
 					k.Region, q.GPUs))
 			}
-			if way, how := c.way(k, l); way != nil {
-				join(i, j,
-					fmt.Sprintf("demand of %s may be served in %s: a round trip of %d ms, %s, is within the "+
-						"budget of %d ms of every deployment declared for it", k.name(), l.Region, way.RoundTripMS,
-						how, k.LatencyMicros/1000))
-				overflow[of[i]] = ways(overflow[of[i]], *way)
+			if r := c.route(k, l); r != nil {
+				join(i, j, r.why)
+				if r.overflow != nil {
+					overflow[of[i]] = ways(overflow[of[i]], *r.overflow)
+				}
 			}
 		}
 	}
@@ -171,14 +172,67 @@ func sharesQuota(k, l *candidate) bool {
 		a.GPUs == b.GPUs
 }
 
-// way returns the overflow to a pool that may serve all demand of another, nil if there is none, and
-// where its round trip is from.
-// Every deployment declared for the demand must name a latency budget. None may be bound to
-// certifications or clusters, or have anti-affinity in only one of the two regions, because
-// machines were counted for one of them.
+// route is a way in which a pool may serve all demand of another: in another region, by machines of
+// another kind, or both.
+type route struct {
+	overflow   *instance.Overflow // nil: in the same region
+	substitute *Substitute        // nil: by machines of the same kind
+	units      domain.Decimal     // machines of the substitute for one
+	why        string
+}
+
+// route returns how l may serve the demand of k, nil if it may not.
+func (c *composer) route(k, l *candidate) *route {
+	r := &route{}
+	var how string
+	if k.Kind == l.Kind {
+		if k.Unit != l.Unit || k.shelf.gpus != l.shelf.gpus {
+			return nil
+		}
+	} else if r.substitute, r.units = c.substitute(k, l); r.substitute == nil {
+		return nil
+	}
+	if k.Region != l.Region {
+		if r.overflow, how = c.way(k, l); r.overflow == nil {
+			return nil
+		}
+		r.why = fmt.Sprintf("demand of %s may be served in %s: a round trip of %d ms, %s, is within the "+
+			"budget of %d ms of every deployment declared for it", k.name(), l.Region, r.overflow.RoundTripMS,
+			how, k.LatencyMicros/1000)
+	}
+	if s := r.substitute; s != nil && r.why == "" {
+		how = "estimated"
+		if s.Measured {
+			how = measured
+		}
+		r.why = fmt.Sprintf("%s may do the work of %s: %s %s for one %s, %s, by the policy %s", l.name(), k.name(), s.GPUs,
+			s.Model, k.Model(), how, s.Policy)
+	}
+	return r
+}
+
+// substitute returns the substitute by which machines of l may do the work of k, and how many of them
+// for one of k, rounded up. It is nil if there is none.
+func (c *composer) substitute(k, l *candidate) (*Substitute, domain.Decimal) {
+	i := slices.IndexFunc(k.Substitutes, func(s Substitute) bool { return s.Model == l.Model() })
+	if i < 0 || k.shelf.gpus == 0 || l.shelf.gpus == 0 {
+		return nil, domain.Decimal{}
+	}
+	s := &k.Substitutes[i]
+	units := s.GPUs.Mul(decimal.NewFromInt(int64(k.shelf.gpus))).
+		DivRound(decimal.NewFromInt(int64(l.shelf.gpus)), 18).RoundUp(3)
+	if !units.IsPositive() || units.GreaterThanOrEqual(decimal.NewFromInt(100)) {
+		return nil, domain.Decimal{} // beyond what a problem can count in fractions of machines
+	}
+	return s, units
+}
+
+// way returns the overflow from the region of a pool to that of another, nil if there is none, and
+// where its round trip is from. Every deployment declared for the demand must name a latency budget.
+// None may be bound to certifications or clusters, or have anti-affinity in only one of the two
+// regions, because machines were counted for one of them.
 func (c *composer) way(k, l *candidate) (way *instance.Overflow, how string) {
-	if k.Region == l.Region || k.Kind != l.Kind || k.Unit != l.Unit || k.shelf.gpus != l.shelf.gpus ||
-		k.LatencyMicros < 1000 || len(k.Mix) == 0 {
+	if k.LatencyMicros < 1000 || len(k.Mix) == 0 {
 		return nil, ""
 	}
 	from, to := c.region(k.Region), c.region(l.Region)
@@ -195,6 +249,29 @@ func (c *composer) way(k, l *candidate) (way *instance.Overflow, how string) {
 		return nil, ""
 	}
 	return &instance.Overflow{From: k.Region, To: l.Region, RoundTripMS: ms, Estimated: how != measured}, how
+}
+
+// substitutes are those between the pools of a group, for the demand of each.
+func (c *composer) substitutes(g *group) []instance.Substitute {
+	var out []instance.Substitute
+	for _, k := range g.pools {
+		for _, l := range g.pools {
+			if k == l || k.left != "" || l.left != "" {
+				continue
+			}
+			r := c.route(k, l)
+			if r == nil || r.substitute == nil {
+				continue
+			}
+			s := instance.Substitute{For: c.class(k), Class: c.class(l), Units: r.units, Demands: []string{k.name()}}
+			if !slices.ContainsFunc(out, func(x instance.Substitute) bool {
+				return x.For == s.For && x.Class == s.Class && x.Demands[0] == s.Demands[0]
+			}) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
 }
 
 func (c *composer) region(name string) Region {

@@ -442,3 +442,128 @@ func TestOnDemandIsAtHome(t *testing.T) {
 	equal(t, "r", p.Regions[0].OnDemand, "72000") // 10 × 10 × 720
 	equal(t, "s", p.Regions[1].OnDemand, "21600") // 5 × 6 × 720
 }
+
+// substituting is ten machines of K in r, at 10 an hour, and five of L there, at 12. Half a GPU of L does
+// the work of one of K.
+func substituting() *Question {
+	k, l := even("2026-06-01", 10), even("2026-06-01", 5)
+	l.Kind = "L"
+	l.Offers[0].GPUModel, l.Offers[0].Hourly = "L", dec("12")
+	k.Substitutes = []Substitute{{Model: "L", GPUs: dec("0.5"), Measured: true, Policy: "newer"}}
+	return over(1, k, l)
+}
+
+// Half a machine of L for one of K costs 6 an hour instead of 10: ten machines of L do all of the work.
+func TestSubstituteByHand(t *testing.T) {
+	lp := solver(t)
+	q := substituting()
+	p, err := Compute(t.Context(), q, lp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Components) != 1 || p.Components[0].By[0] != "r L may do the work of r K: 0.5 L for one K, measured, by the policy newer" {
+		t.Fatalf("components %+v", p.Components)
+	}
+	equal(t, "cost", p.Total.Cost, "86400") // 10 × 12 × 720
+	near(t, "lower bound", p.Total.LowerBound, "86400")
+	asProblem(t, q, p, lp)
+	k, l := &p.Regions[0].Pools[0], &p.Regions[0].Pools[1]
+	if k.Served.Elsewhere != 7200 || l.Served.ForOthers != 7200 || l.Served.OnDemand != 7200 {
+		t.Errorf("served %+v and %+v", k.Served, l.Served)
+	}
+	equal(t, "on demand, where the demand is", p.Total.OnDemand, "115200") // (10 × 10 + 5 × 12) × 720
+	// Machines of four GPUs instead of one: an eighth of a machine does the work of one.
+	q = substituting()
+	q.Pools[1].NodeGPUs, q.Pools[1].Offers[0].GPUCount = 4, 4
+	q.Pools[1].Offers[0].Hourly = dec("48")
+	q.Pools[1].Series[0].Milli = slices.Repeat([]int64{20_000}, len(q.Pools[1].Series[0].Milli))
+	if p, err = Compute(t.Context(), q, lp); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "in machines of four GPUs", p.Total.Cost, "216000") // (5 + 10 ÷ 8) × 48 × 720
+	// What may go to another region may go to a substitute there, too.
+	q = substituting()
+	q.Pools[1].Region, q.Pools[1].Offers[0].Market.Region = "s", "s"
+	q.Pools[0].LatencyMicros, q.Pools[0].Mix = 20_000, []packing.Workload{{ID: "w", Replicas: 1, GPUMilli: 1000}}
+	q.Regions = []Region{{Region: "r", UTCOffset: "+01:00"}, {Region: "s", UTCOffset: "+02:00"}}
+	if p, err = Compute(t.Context(), q, lp); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "elsewhere", p.Total.Cost, "86400")
+	q.Pools[0].LatencyMicros = 0
+	if p, err = Compute(t.Context(), q, lp); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "at home", p.Total.Cost, "115200")
+}
+
+// A model that nobody uses yet may do the work.
+func TestIdleSubstitute(t *testing.T) {
+	lp, q := solver(t), substituting()
+	q.Pools[1].Idle, q.Pools[1].Series = true, nil
+	p, err := Compute(t.Context(), q, lp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asProblem(t, q, p, lp)
+	equal(t, "cost", p.Total.Cost, "43200") // 5 × 12 × 720
+	l := &p.Regions[0].Pools[1]
+	if l.Served.ForOthers != 7200 || l.Served.OnDemand != 3600 || l.Demand.UnitHours != 0 || !slices.Contains(l.Notes, "no demand of its own was observed: it may do the work of others") {
+		t.Errorf("served %+v, notes %q", l.Served, l.Notes)
+	}
+}
+
+// A substitute is a permission: it never raises the cost, whatever its ratio and price, and equal
+// questions with it pass both checkers.
+func TestSubstitutesNeverCost(t *testing.T) {
+	lp, drawn, cheaper := solver(t), 0, 0
+	most := long.Count(15, 500)
+	rapid.Check(t, func(rt *rapid.T) {
+		if drawn++; drawn > most {
+			return
+		}
+		ints := func(label string, from, to int) int { return rapid.IntRange(from, to).Draw(rt, label) }
+		q := substituting()
+		q.Assumptions.Months = ints("months", 1, 3)
+		for i := range q.Pools {
+			p := &q.Pools[i]
+			base := ints("base", 0, 4)
+			for h := range p.Series[0].Milli {
+				p.Series[0].Milli[h] = int64(1000 * (base + h%24/8*(i+1)))
+			}
+			p.Offers[0].Hourly = decimal.New(int64(ints("hourly", 200, 1500)), -2)
+			for j := range ints("offers", 0, 2) {
+				o := sold("o"+string(rune('0'+j)), domain.OfferReserved, "0", uint32(ints("term", 1, 3)))
+				o.GPUModel, o.Hourly = p.Kind, decimal.New(int64(ints("reserved", 100, 1200)), -2)
+				p.Offers = append(p.Offers, o)
+			}
+			if rapid.Bool().Draw(rt, "quota") {
+				p.Quotas = []Quota{{Provider: "aws", GPUs: uint64(ints("limit", 0, 6))}}
+			}
+		}
+		s := q.Pools[0].Substitutes
+		s[0].GPUs = decimal.New(int64(ints("ratio", 1, 3000)), -3)
+		q.Pools[0].Substitutes = nil
+		without, err := Compute(t.Context(), q, lp)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		q.Pools[0].Substitutes = s
+		with, err := Compute(t.Context(), q, lp)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if with.Total.LowerBound.GreaterThan(without.Total.Cost.Add(dec("0.0001"))) {
+			rt.Fatalf("cost %s, at least %s with a substitute", without.Total.Cost, with.Total.LowerBound)
+		}
+		if with.Total.Cost.GreaterThan(without.Total.Cost.Mul(decimal.NewFromInt(1).Add(with.Total.Gap)).Add(dec("0.0001"))) {
+			rt.Fatalf("cost %s, with a substitute %s, gap %s", without.Total.Cost, with.Total.Cost, with.Total.Gap)
+		}
+		if with.Total.Cost.LessThan(without.Total.Cost) {
+			cheaper++
+		}
+	})
+	if t.Logf("%d of the substitutes help", cheaper); cheaper == 0 && !testing.Short() {
+		t.Error("no substitute helps")
+	}
+}

@@ -94,6 +94,8 @@ type Question struct {
 	Packings []Packing
 	// Regions hold the distances between regions, for serving demand elsewhere.
 	Regions []Region
+	// Posture protects demand against the loss of a region; nil: nothing does.
+	Posture *Posture
 	// Budgets are hard ones for all that is bought.
 	Budgets []Budget
 	// SpendsApart plans a spend commitment for each pool by itself, as a discount-only reservation, and
@@ -149,8 +151,22 @@ type Pool struct {
 	// LatencyMicros is the smallest round trip that any deployment declared for it allows. It is 0
 	// if one of them names none: then its demand is served at home.
 	LatencyMicros uint64
+	// Substitutes are GPU models that may do all of its work.
+	Substitutes []Substitute
+	// Protected: the question's posture applies to its demand.
+	Protected bool
+	// Idle: it has no demand of its own, and is there to serve that of others.
+	Idle bool
 	// Note is a remark on the demand.
 	Note string
+}
+
+// Substitute is a GPU model that may do the work of a pool.
+type Substitute struct {
+	Model    string
+	GPUs     domain.Decimal // of the model, for one of the pool's
+	Measured bool
+	Policy   string // that says so
 }
 
 // inGPUs reports whether demand is counted in GPUs, and not in machines.
@@ -443,7 +459,7 @@ type Served struct {
 	Guaranteed   int64 `json:"guaranteed"`
 	DiscountOnly int64 `json:"discount_only"`
 	// Elsewhere is the part of its demand that other pools serve. ForOthers is what it serves of
-	// theirs, which is included in the other fields.
+	// theirs, in their machines; the other fields include the machines that this takes.
 	Elsewhere int64 `json:"served_elsewhere,omitempty"`
 	ForOthers int64 `json:"served_for_others,omitempty"`
 	// SpendCommitted is the part of OnDemand that spend commitments pay for.
@@ -486,6 +502,7 @@ type Baseline struct {
 	Cost    domain.Decimal `json:"cost"`
 	Penalty domain.Decimal `json:"shortage_penalty"`
 	Nominal domain.Decimal `json:"nominal_cost"`
-	// Broken names the hard budgets that the rule exceeds. Rules ignore them, so it is not comparable then.
+	// Broken names the hard budgets that the rule exceeds, and "posture" if it does not keep that. Rules
+	// ignore both, so it is not comparable then.
 	Broken []string `json:"does_not_keep,omitempty"`
 }

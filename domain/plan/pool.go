@@ -67,7 +67,8 @@ func (c *composer) fill(k *candidate) (err error) {
 		return err
 	}
 	var cases [][]int
-	if c.a.Demand == Forecast {
+	forecasts := c.a.Demand == Forecast && !p.Idle
+	if forecasts {
 		if err = c.foresee(k, h); err == nil {
 			cases, err = c.cases(k)
 		}
@@ -85,7 +86,7 @@ func (c *composer) fill(k *candidate) (err error) {
 		k.notes = append(k.notes, p.Note)
 	}
 	k.notes = append(k.notes, h.notes...)
-	if c.a.Demand == Forecast {
+	if forecasts {
 		if h.kept != nil && h.everything() < 0 {
 			k.notes = append(k.notes, "the forecast is of the pool's demand as a whole, and so no hard quota of some of its workspaces bounds it")
 		}
@@ -98,6 +99,8 @@ func (c *composer) fill(k *candidate) (err error) {
 				"machine type, after %d months on average from its beginning; demand for the successor is not planned",
 				c.a.Life))
 		}
+	} else if p.Idle {
+		k.notes = append(k.notes, "no demand of its own was observed: it may do the work of others")
 	} else {
 		k.notes = append(k.notes, h.repeats...)
 	}
@@ -187,6 +190,15 @@ func (c *composer) note(k *candidate) {
 	if bound > 0 {
 		note("the plan takes the %d workloads that residency, certifications or placement bind to be allowed here", bound)
 	}
+}
+
+// notesOf are the remarks on a pool in a group.
+func (c *composer) notesOf(g *group, k *candidate) []string {
+	out := slices.Clone(k.notes)
+	if note := c.protection(g, k); note != "" {
+		out = append(out, note)
+	}
+	return out
 }
 
 // within reports whether a time lies in the horizon and does not begin a month.

@@ -59,6 +59,7 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 	}
 	bare := *in
 	bare.Offers, bare.Commitments, bare.Quotas, bare.Budgets, bare.Overflow = nil, nil, nil, nil, nil
+	bare.Substitutes, bare.Posture = nil, nil
 	bare.Pools = slices.Clone(in.Pools)
 	bare.Pools = slices.DeleteFunc(bare.Pools, func(p instance.Pool) bool {
 		return !slices.Contains(namesOf(g.pools), p.ID) // stated again for a spend commitment
@@ -73,6 +74,7 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 		return x, nil
 	}
 	low, orders := *in, x.answer.Orders()
+	low.Posture = nil // it binds what is bought, and not how low demand is served
 	low.Demands = slices.Clone(in.Demands)
 	for i := range low.Demands {
 		if low.Demands[i].Hourly, err = c.low(g.pools[i]); err != nil {
@@ -207,7 +209,7 @@ func amountsOf(x *solved, names ...string) Amounts {
 func (c *composer) pool(x *solved, k *candidate) (*PoolPlan, error) {
 	s, a := k.shelf, x.answer
 	out := &PoolPlan{
-		Kind: k.Kind, Unit: k.Unit, SKU: s.onDemand.SKU, GPUsPerUnit: s.gpus, Notes: slices.Clone(k.notes), Demand: k.future.summary,
+		Kind: k.Kind, Unit: k.Unit, SKU: s.onDemand.SKU, GPUsPerUnit: s.gpus, Notes: c.notesOf(x.group, k), Demand: k.future.summary,
 		Binding: []Binding{}, ExcludedOffers: s.left, OnDemand: priceOf(s.onDemand),
 	}
 	if out.ExcludedOffers == nil {

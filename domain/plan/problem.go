@@ -60,7 +60,7 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 		Epoch: instance.Months, Epochs: len(c.span),
 		AnnualRate: q.Assumptions.AnnualRate, Salvage: q.Assumptions.Salvage,
 		Regions: []instance.Region{}, Pools: []instance.Pool{}, Demands: []instance.Demand{}, Offers: []instance.Offer{},
-		Overflow: g.overflow, Budgets: c.budget,
+		Overflow: g.overflow, Substitutes: c.substitutes(g), Posture: c.protect(g), Budgets: c.budget,
 	}
 	if len(q.Only) > 0 {
 		in.Name += " " + strings.Join(q.Only, " ")
@@ -125,11 +125,11 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 		})
 		d := &in.Demands[len(in.Demands)-1]
 		if slices.ContainsFunc(g.pools, func(l *candidate) bool {
-			if l.left != "" {
+			if l == k || l.left != "" {
 				return false
 			}
-			way, _ := c.way(k, l)
-			return way != nil
+			r := c.route(k, l)
+			return r != nil && r.overflow != nil
 		}) {
 			// In the instance a region's overflow applies to all its demand; budgets and countries
 			// narrow it to the demand that may leave.
@@ -147,7 +147,7 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 		for j := range k.held {
 			in.Commitments = append(in.Commitments, commitmentsOf(name, &k.held[j])...)
 		}
-		for _, n := range k.notes {
+		for _, n := range c.notesOf(g, k) {
 			in.Notes = append(in.Notes, name+": "+n)
 		}
 	}

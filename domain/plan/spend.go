@@ -259,9 +259,10 @@ func (s *spend) state(c *composer, in *instance.Instance) {
 	}
 }
 
-// spending is the part of an answer that belongs to no pool: what is committed to spend.
+// spending is the part of an answer that belongs to no pool: what is committed to spend, and what cold
+// standbys cost.
 func (c *composer) spending(x *solved, p *Plan) {
-	if len(x.spans) == 0 {
+	if len(x.spans) == 0 && !c.q.Posture.cold() {
 		return
 	}
 	r := p.region("")

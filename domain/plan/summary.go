@@ -66,7 +66,7 @@ type Rule struct {
 	AsGood bool `json:"as_good"`
 }
 
-// bestRule returns the simple rule that costs least of those that keep every hard budget, the first
+// bestRule returns the simple rule that costs least of those that keep every hard budget and the posture, the first
 // of equal ones.
 func (p *Plan) bestRule() *Rule {
 	var least *Baseline
@@ -92,7 +92,7 @@ type Saving struct {
 	// Percent is Amount in percent of Cost, rounded to two places, half away from zero; null if
 	// Cost is 0.
 	Percent *domain.Decimal `json:"percent"`
-	// Broken names the hard budgets that the alternative exceeds, and the plan keeps.
+	// Broken names the hard budgets, or "posture", that the alternative does not keep, and the plan does.
 	Broken []string `json:"does_not_keep,omitempty"`
 }
 

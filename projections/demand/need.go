@@ -30,7 +30,7 @@ const Nowhere = "\x00nowhere"
 // it is named, and ignored otherwise. For memory alone, an unknown model gives a whole
 // GPU.
 func GPUNeed(n *domain.GPUNeed, present []string) (milli int64, models []string) {
-	models = allowedModels(n.Models)
+	models = AllowedModels(n.Models)
 	// within keeps the models that fits accepts. Unknown models stay if named.
 	within := func(fits func(domain.GPUModel) bool) {
 		if len(models) == 0 {
@@ -158,9 +158,9 @@ func memoryNeed(mib uint64, models []string) (milli int64, fit []string) {
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// allowedModels returns the catalogue's names of models, including those that a name leaves open:
+// AllowedModels returns the catalogue's names of models, including those that a name leaves open:
 // "H100" allows every H100, "H100 80GB" the SXM and the PCIe one. The list is sorted.
-func allowedModels(names []string) []string {
+func AllowedModels(names []string) []string {
 	var out []string
 	for _, name := range names {
 		m, known := domain.LookupGPU(name)

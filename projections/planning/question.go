@@ -75,6 +75,14 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 	if q.Limits, err = planLimits(view, a, at); err != nil {
 		return nil, err
 	}
+	others, err := workRules(view, a, at, domain.PolicySubstitution)
+	if err != nil {
+		return nil, err
+	}
+	postures, err := workRules(view, a, at, domain.PolicyPosture)
+	if err != nil {
+		return nil, err
+	}
 	declared, err := declaredNeeds(view, at)
 	if err != nil {
 		return nil, err
@@ -157,7 +165,24 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 			}
 		}
 		interrupt(p, declared)
+		p.Substitutes = substitutes(others, p, countries[k.Region], workOf(p, declared))
 		q.Pools = append(q.Pools, *p)
+	}
+	q.Posture = protect(postures, q.Pools, func(r *workRule, p *plan.Pool) bool {
+		return slices.ContainsFunc(workOf(p, declared), func(w workload) bool { return r.binds(&w, p.Region, countries[p.Region]) })
+	})
+	for _, k := range idle(q.Pools, q.Posture) {
+		if !in.has(k.Region) {
+			continue
+		}
+		p, err := newPool(k, view, at, nil, quotas, nil, countries[k.Region])
+		if err != nil {
+			return nil, fmt.Errorf("pool %s %s: %w", k.Region, k.Kind, err)
+		}
+		if slices.ContainsFunc(p.Offers, func(o domain.OfferQuoted) bool { return o.Kind == domain.OfferOnDemand }) {
+			p.Idle, p.NodeGPUs = true, usualSize(fleets[k.Region], k.Kind)
+			q.Pools = append(q.Pools, *p)
+		}
 	}
 	return q, nil
 }
@@ -259,6 +284,8 @@ const wholeGPUs = "nvidia.com/gpu"
 type need struct {
 	latency       uint64 // round-trip limit in microseconds; 0: none
 	interruptible bool
+
+	cluster, tier, environment string
 }
 
 // interrupt bounds the share of a pool that may run on spot by the share of its declared GPUs that
@@ -288,7 +315,7 @@ func declaredNeeds(view projections.View, at domain.Instant) (map[string]need, e
 	err := view.Scan(projections.Query{Table: projections.TableDeployments}, func(k projections.Key, row projections.Row) error {
 		if v := row.(*projections.History).At(at); v != nil {
 			if d, ok := v.Event.(*domain.DeploymentChanged); ok {
-				out[k.Scope+"/"+d.Deployment] = need{d.LatencyMicros, d.Interruptible}
+				out[k.Scope+"/"+d.Deployment] = need{d.LatencyMicros, d.Interruptible, k.Scope, d.Tier, d.Environment}
 			}
 		}
 		return nil

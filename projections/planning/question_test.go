@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"quartermaster/domain"
@@ -299,6 +300,66 @@ func TestPlanQuestionInterruptibleAndBudgets(t *testing.T) {
 			}
 			if len(q.Budgets) != 1 || q.Budgets[0].ID != "hard" {
 				t.Errorf("budgets %+v", q.Budgets)
+			}
+		})
+	}
+}
+
+// A policy says which GPU models may do all work of a pool. Of several ratios the one that takes the
+// most GPUs counts, and deployments that list models must list it.
+func TestPlanQuestionSubstitutes(t *testing.T) {
+	const h100 = "NVIDIA H100 80GB HBM3"
+	by := func(gpus string) domain.PolicySet {
+		return domain.PolicySet{Kind: domain.PolicySubstitution, Substitutes: []domain.GPUSubstitute{{For: h100, By: "NVIDIA B200", GPUs: storetest.Dec(gpus), Measured: true}}}
+	}
+	for name, c := range map[string]struct {
+		change func(p *domain.PolicySet, serve, batch *domain.DeploymentChanged)
+		want   string
+	}{
+		"all work":         {func(*domain.PolicySet, *domain.DeploymentChanged, *domain.DeploymentChanged) {}, "B200 0.5"},
+		"each by one":      {func(p *domain.PolicySet, _, _ *domain.DeploymentChanged) { p.Selector.Class = domain.ClassServing }, "B200 0.5"},
+		"some of the work": {func(p *domain.PolicySet, _, _ *domain.DeploymentChanged) { p.Selector.Class = domain.ClassTraining }, ""},
+		"somewhere else":   {func(p *domain.PolicySet, _, _ *domain.DeploymentChanged) { p.Selector.Regions = []string{"mars"} }, ""},
+		"another model":    {func(p *domain.PolicySet, _, _ *domain.DeploymentChanged) { p.Substitutes[0].For = "A100 80GB" }, ""},
+		"not on it":        {func(_ *domain.PolicySet, serve, _ *domain.DeploymentChanged) { serve.Need.Models = []string{h100} }, ""},
+		"also on it": {func(_ *domain.PolicySet, serve, _ *domain.DeploymentChanged) {
+			serve.Need.Models = []string{h100, "NVIDIA B200"}
+		}, "B200 0.5"},
+	} {
+		p, serve, batch := by("0.5"), domain.DeploymentChanged{Deployment: "serve", Class: domain.ClassServing, Need: domain.GPUNeed{Count: 2}, Replicas: 3},
+			domain.DeploymentChanged{Deployment: "batch", Class: domain.ClassBatch, Need: domain.GPUNeed{Count: 1}, Replicas: 2}
+		p.Policy = "newer"
+		c.change(&p, &serve, &batch)
+		less := by("0.25") // for a part of the work, for which the other policy is the more cautious
+		less.Policy, less.Selector = "less", domain.Selector{Class: domain.ClassBatch}
+		l := storetest.NewLog()
+		l.Append(buyer(storetest.Start)...)
+		l.Append(
+			storetest.Cluster("c1", "acme", "aws", storetest.Frankfurt.Region, storetest.Start), storetest.Node("c1", "n1", h100, 8, storetest.Start),
+			wanted("c1", "a", "acme", "", h100, 0, 3000, 0), deployed("c1", "acme", serve), deployed("c1", "acme", batch),
+			policy(storetest.Root, "home", p), policy(storetest.Root, "home", less),
+			domain.Envelope{Time: storetest.Start, Event: &domain.OfferQuoted{
+				Market: storetest.Frankfurt, Offer: "b200", SKU: "p6", GPUModel: "NVIDIA B200", GPUCount: 8, Kind: domain.OfferOnDemand,
+				Hourly: storetest.Dec("90"), Currency: "USD", ValidFrom: storetest.Start,
+			}},
+		)
+		storetest.FoldView(t, l, func(v projections.View) {
+			q, err := planning.Question(v, storetest.Start+domain.Day, nil, plan.Assumptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range q.Pools {
+				for _, s := range p.Substitutes {
+					got = append(got, s.Model+" "+s.GPUs.String())
+				}
+			}
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("%s: %q, want %q", name, got, c.want)
+			}
+			// Nobody uses the model yet, and it is sold there.
+			if last := q.Pools[len(q.Pools)-1]; (c.want != "") != last.Idle || last.Idle && (last.Kind != "B200" || len(last.Offers) != 1) {
+				t.Errorf("%s: %d pools, %+v", name, len(q.Pools), last)
 			}
 		})
 	}

@@ -248,7 +248,7 @@ func (a *Program) showPlanBaselines(p *plan.Plan) {
 	t.Render()
 	for _, c := range p.Baselines {
 		if len(c.Broken) > 0 {
-			fmt.Fprintf(a.out, "not comparable: %s exceeds %s, which the plan keeps\n", baselineName(c.Name), strings.Join(c.Broken, ", "))
+			fmt.Fprintf(a.out, "not comparable: %s does not keep %s, and the plan does\n", baselineName(c.Name), strings.Join(c.Broken, ", "))
 		}
 	}
 	least := "the lowest of the repeated weeks"

@@ -68,7 +68,7 @@ func savingText(x *plan.Saving, currency string) string {
 	}
 	text := fmt.Sprintf("%s%s %s%s, against %s of %s %s", labelled(0, verb), money(amount), currency, share, x.Against, money(x.Cost), currency)
 	if len(x.Broken) > 0 {
-		text += ", which exceeds " + strings.Join(x.Broken, ", ")
+		text += ", which does not keep " + strings.Join(x.Broken, ", ")
 	}
 	return text
 }
