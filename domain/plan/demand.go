@@ -33,7 +33,8 @@ type history struct {
 	notes    []string
 	repeats  []string // notes on what is repeated
 	series   []Series // that it is the sum of
-	kept     *capped  // nil without limits
+	kept     *capped  // nil if nothing is counted by workspace
+	tenants  int      // workspaces that may not share machines; 0: they may
 }
 
 // observe returns the last weeks of a pool's demand before a time, at most a number. Its error says why
@@ -188,22 +189,29 @@ func (h *history) repeat(span []domain.Interval, growth growth, f *fit) ([]int, 
 	for _, month := range span {
 		clear(units)
 		factor := growth.between(h.to, month.From)
-		demand := h.within(factor)
+		demands := h.apart(factor)
 		for t := month.From; t < month.To; t += domain.Hour {
-			at := int64((t-h.from)/domain.Hour) % int64(len(demand))
+			at := int64((t-h.from)/domain.Hour) % int64(len(h.milli))
 			if at < 0 {
-				at += int64(len(demand))
+				at += int64(len(h.milli))
 			}
-			milli := demand[at]
-			u, ok := units[milli]
-			if !ok {
-				var err error
-				if u, err = f.machines(milli, factor); err != nil {
-					return nil, err
+			sum := 0
+			for _, demand := range demands {
+				milli := demand[at]
+				u, ok := units[milli]
+				if !ok {
+					var err error
+					if u, err = f.machines(milli, factor); err != nil {
+						return nil, err
+					}
+					units[milli] = u
 				}
-				units[milli] = u
+				sum += u
 			}
-			out = append(out, u)
+			if sum > maxUnits {
+				return nil, tooMany(fmt.Sprint(sum))
+			}
+			out = append(out, sum)
 		}
 	}
 	return out, nil
@@ -274,10 +282,14 @@ func (a Filled) upTo(b Filled, d *big.Int) (int, error) {
 	per := new(big.Int).Mul(big.NewInt(b.GPUMilli-a.GPUMilli), big.NewInt(grown))
 	d.Add(d, per).Sub(d, big.NewInt(1)).Quo(d, per).Add(d, big.NewInt(a.Nodes))
 	if !d.IsInt64() || d.Int64() > maxUnits {
-		return 0, &refusal{fmt.Sprintf("its demand is %s machines, at most %d are planned for", d, maxUnits),
-			"check the demand that was observed and its growth"}
+		return 0, tooMany(d.String())
 	}
 	return int(d.Int64()), nil
+}
+
+func tooMany(machines string) error {
+	return &refusal{fmt.Sprintf("its demand is %s machines, at most %d are planned for", machines, maxUnits),
+		"check the demand that was observed and its growth"}
 }
 
 func clamped(v uint64) int64 { return int64(min(v, math.MaxInt64)) }

@@ -218,6 +218,10 @@ func (c *composer) substitute(k, l *candidate) (*Substitute, domain.Decimal) {
 	if i < 0 || k.shelf.gpus == 0 || l.shelf.gpus == 0 {
 		return nil, domain.Decimal{}
 	}
+	if both := append(k.workspaces(), l.workspaces()...); l.consumer() && len(both) > 0 &&
+		slices.ContainsFunc(both, func(name string) bool { return name != both[0] }) {
+		return nil, domain.Decimal{} // parts of machines would be shared by workspaces
+	}
 	s := &k.Substitutes[i]
 	units := s.GPUs.Mul(decimal.NewFromInt(int64(k.shelf.gpus))).
 		DivRound(decimal.NewFromInt(int64(l.shelf.gpus)), 18).RoundUp(3)

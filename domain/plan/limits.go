@@ -38,12 +38,7 @@ func (h *history) limit(p *Pool, limits []Limit, gpus int) {
 	if h.kept != nil || len(limits) == 0 {
 		return
 	}
-	var names []string
-	for i := range p.Series {
-		names = append(names, p.Series[i].Workspace)
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	names := p.workspaces()
 	x := &capped{}
 	limits = slices.Clone(limits)
 	slices.SortFunc(limits, func(a, b Limit) int {
@@ -77,16 +72,53 @@ func (h *history) limit(p *Pool, limits []Limit, gpus int) {
 	if len(x.caps) == 0 {
 		return
 	}
-	x.parts = make([][]int64, len(names))
+	x.parts = h.byWorkspace(names)
+	h.kept = x
+}
+
+// workspaces are those with demand in a pool, in order.
+func (p *Pool) workspaces() []string {
+	var names []string
+	for i := range p.Series {
+		names = append(names, p.Series[i].Workspace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// byWorkspace is the observed demand of workspaces.
+func (h *history) byWorkspace(names []string) [][]int64 {
+	out := make([][]int64, len(names))
 	for j, name := range names {
-		x.parts[j] = make([]int64, len(h.milli))
+		out[j] = make([]int64, len(h.milli))
 		for i := range h.series {
 			if s := &h.series[i]; s.Workspace == name {
-				s.addTo(x.parts[j], h.from)
+				s.addTo(out[j], h.from)
 			}
 		}
 	}
-	h.kept = x
+	return out
+}
+
+// consumer reports whether a pool's GPUs are sold for desktops. No machine of those is shared by
+// workspaces: they isolate nothing, neither memory nor faults.
+func (p *Pool) consumer() bool {
+	m, ok := domain.LookupGPU(p.Model())
+	return ok && m.Consumer
+}
+
+// separate keeps the demand of workspaces apart where they may not share machines.
+func (h *history) separate(p *Pool) {
+	names := p.workspaces()
+	if !p.inGPUs() || !p.consumer() || len(names) < 2 {
+		return
+	}
+	if h.kept == nil {
+		h.kept = &capped{parts: h.byWorkspace(names)}
+	}
+	h.tenants = len(names)
+	h.notes = append(h.notes, fmt.Sprintf("%s is a consumer card: no machine is shared by workspaces, so that the demand of "+
+		"each of %d is rounded up to whole machines", p.Model(), len(names)))
 }
 
 // within is the demand in each hour that limits allow, before a growth by factor.
@@ -95,30 +127,45 @@ func (h *history) within(factor int64) []int64 {
 		return h.milli
 	}
 	out := make([]int64, len(h.milli))
-	value := make([]int64, len(h.kept.parts))
-	for at := range out {
-		for j := range value {
-			value[j] = h.kept.parts[j][at]
-		}
-		for _, b := range h.kept.caps {
-			high, low := bits.Mul64(uint64(b.most), grown)
-			if high >= uint64(factor) {
-				continue // beyond 64 bits
-			}
-			q, _ := bits.Div64(high, low, uint64(factor))
-			left := int64(min(q, 1<<62))
-			for _, j := range b.parts {
-				value[j] = min(value[j], left)
-				left -= value[j]
-			}
-		}
-		for _, v := range value {
+	for _, part := range h.parts(factor) {
+		for at, v := range part {
 			if out[at] += v; out[at] < 0 {
 				out[at] = 1<<63 - 1
 			}
 		}
 	}
 	return out
+}
+
+// parts is the demand of each workspace in each hour that limits allow, before a growth by factor.
+func (h *history) parts(factor int64) [][]int64 {
+	out := make([][]int64, len(h.kept.parts))
+	for j := range out {
+		out[j] = slices.Clone(h.kept.parts[j])
+	}
+	for _, b := range h.kept.caps {
+		high, low := bits.Mul64(uint64(b.most), grown)
+		if high >= uint64(factor) {
+			continue // beyond 64 bits
+		}
+		q, _ := bits.Div64(high, low, uint64(factor))
+		for at := range h.milli {
+			left := int64(min(q, 1<<62))
+			for _, j := range b.parts {
+				out[j][at] = min(out[j][at], left)
+				left -= out[j][at]
+			}
+		}
+	}
+	return out
+}
+
+// apart is the demand that shares machines, by workspace if none may, in each hour.
+func (h *history) apart(factor int64) [][]int64 {
+	if h.tenants > 1 {
+		return h.parts(factor)
+	}
+	return [][]int64{h.within(factor)}
 }
 
 // everything is the least limit that bounds all demand of a pool, −1 if none does.

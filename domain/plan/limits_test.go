@@ -88,3 +88,44 @@ func TestHardQuotaOfMachines(t *testing.T) {
 		t.Errorf("%d machines at peak, want 8 and 2", d.Peak)
 	}
 }
+
+// No machine of consumer cards is shared by workspaces. Five GPUs of search and, half of the day, two of
+// lab are two machines of four and one more then. Of data-centre cards they are two all day.
+func TestConsumerCardsHaveOneTenant(t *testing.T) {
+	for _, c := range []struct {
+		model       string
+		limits      []Limit
+		peak, hours int64
+	}{
+		{"RTX 4090", nil, 3, 2*720 + 360},
+		{"RTX 4090", []Limit{{ID: "q", Workspaces: []string{"lab"}, GPUs: dec("0")}}, 2, 2 * 720},
+		{"L40S", nil, 2, 2 * 720},
+	} {
+		q := shared()
+		p := &q.Pools[0]
+		p.Kind, p.NodeGPUs, p.Offers[0].GPUModel, p.Offers[0].GPUCount = c.model, 4, c.model, 4
+		for h := range p.Series[0].Milli {
+			p.Series[0].Milli[h] = 5000
+			p.Series[1].Milli[h] = min(2000, p.Series[1].Milli[h])
+		}
+		q.Limits = c.limits
+		plan := compute(t, q)
+		pool := &plan.Regions[0].Pools[0]
+		if d := pool.Demand; int64(d.Peak) != c.peak || d.UnitHours != c.hours {
+			t.Errorf("%s: peak %d in %d unit-hours, want %d in %d", c.model, d.Peak, d.UnitHours, c.peak, c.hours)
+		}
+		said := slices.ContainsFunc(pool.Notes, func(n string) bool {
+			return strings.HasPrefix(n, "RTX 4090 is a consumer card: no machine is shared by workspaces")
+		})
+		if said != (c.model == "RTX 4090") {
+			t.Errorf("%s: notes %q", c.model, pool.Notes)
+		}
+		in, err := q.Instance()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := int64(slices.Max(in.Demands[0].Hourly)); m != c.peak || int64(slices.Max(in.Demands[0].Past)) != c.peak {
+			t.Errorf("%s: the problem wants %d, the plan %d", c.model, m, c.peak)
+		}
+	}
+}

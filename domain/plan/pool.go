@@ -63,6 +63,7 @@ func (c *composer) fill(k *candidate) (err error) {
 	}
 	h := k.seen
 	h.limit(p, c.q.Limits, k.shelf.gpus)
+	h.separate(p)
 	if k.fit, err = perMachine(p, k.shelf, c.region(p.Region).Country); err != nil {
 		return err
 	}
@@ -87,8 +88,12 @@ func (c *composer) fill(k *candidate) (err error) {
 	}
 	k.notes = append(k.notes, h.notes...)
 	if forecasts {
-		if h.kept != nil && h.everything() < 0 {
+		if h.kept != nil && len(h.kept.caps) > 0 && h.everything() < 0 {
 			k.notes = append(k.notes, "the forecast is of the pool's demand as a whole, and so no hard quota of some of its workspaces bounds it")
+		}
+		if h.tenants > 1 {
+			k.notes = append(k.notes, fmt.Sprintf("the forecast is of all workspaces together: that they share no machine "+
+				"takes at most %d machines more, which are added to every hour with demand", h.tenants-1))
 		}
 		k.notes = append(k.notes,
 			fmt.Sprintf("demand is %d scenarios of a forecast by %s, equally likely, each of the same weeks of "+

@@ -257,10 +257,15 @@ func (c *composer) past(k *candidate) ([]int, error) {
 		return nil, err
 	}
 	h.limit(k.Pool, c.q.Limits, k.shelf.gpus)
+	h.separate(k.Pool)
 	out := make([]int, len(h.milli))
-	for i, milli := range h.within(grown) {
-		if out[i], err = k.fit.machines(milli, grown); err != nil {
-			return nil, err
+	for _, demand := range h.apart(grown) {
+		for i, milli := range demand {
+			n, err := k.fit.machines(milli, grown)
+			if err != nil {
+				return nil, err
+			}
+			out[i] += n
 		}
 	}
 	return out, nil

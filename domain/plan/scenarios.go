@@ -135,6 +135,11 @@ func (c *composer) cases(k *candidate) ([][]int, error) {
 		if out[i], err = c.unitsOf(drawn[i], made.From, k.fit); err != nil {
 			return nil, err
 		}
+		for h, n := range out[i] {
+			if n > 0 && k.seen.tenants > 1 {
+				out[i][h] += k.seen.tenants - 1 // Σ⌈dᵢ⌉ < ⌈Σdᵢ⌉ + n
+			}
+		}
 	}
 	k.future.levels = c.levelsOf(drawn, made.From)
 	return out, nil
