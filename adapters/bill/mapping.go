@@ -127,8 +127,11 @@ func Parse(file string, text []byte) (*Mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %s", ErrMapping, file, strings.TrimSpace(strings.SplitN(err.Error(), "\n", 2)[0]))
 	}
-	if len(tree.Docs) != 1 || tree.Docs[0].Body == nil {
+	switch {
+	case len(tree.Docs) > 1:
 		return nil, fmt.Errorf("%w: %s: want one document, found %d", ErrMapping, file, len(tree.Docs))
+	case len(tree.Docs) == 0 || tree.Docs[0].Body == nil:
+		return nil, fmt.Errorf("%w: %s: there is no mapping in the file", ErrMapping, file)
 	}
 	r.document(tree.Docs[0].Body)
 	if len(r.faults) > 0 {
