@@ -126,6 +126,10 @@ func Strict(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		// A command that there is not has no flags either.
+		if words := c.Flags().Args(); len(words) > 0 && c.HasAvailableSubCommands() {
+			return unknownCommand(c, words[0])
+		}
 		return Usagef("%w%s; see %q", err, nearestFlag(c, err), c.CommandPath()+" --help")
 	})
 	// A group becomes runnable below, but has no usage line of its own.

@@ -69,6 +69,8 @@ func TestStrict(t *testing.T) {
 		{"log tail --verfy", "", "", `unknown flag: --verfy (did you mean --verify?); see "tool log tail --help"`},
 		{"log tail --verify=maybe", "", "", `invalid argument "maybe" for "--verify" flag`},
 		{"log --wrong", "", "", "unknown flag: --wrong"},
+		{"log reopen --month x", "", "", `"reopen" is not a command of "tool log": known are replay, tail`},
+		{"plan reopen --month x", "", "", `"reopen" is not a command of "tool plan": known are show`},
 		{"help lgo", "", "", `"lgo" is not a command of "tool": did you mean log?`},
 		{"help log tial", "", "", `"tial" is not a command of "tool log": did you mean tail?`},
 		{"completion zhs", "", "", `"zhs" is not a command of "tool completion": did you mean zsh?`},
