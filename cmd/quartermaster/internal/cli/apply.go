@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -121,6 +122,10 @@ func (a *Program) showChanges(ans *app.Changes) {
 		}
 		if c.Before != nil {
 			before, after := fields(c.Before), fields(c.After)
+			if c.Before.Type() != c.After.Type() {
+				// A revision of an asset says what changes. The rest of what was acquired stays.
+				maps.DeleteFunc(before, func(k, _ string) bool { _, said := after[k]; return !said })
+			}
 			for _, k := range keysOf(before, after) {
 				if before[k] != after[k] {
 					fmt.Fprintf(a.out, "    %s: %s -> %s\n", k, orNone(before[k]), orNone(after[k]))
