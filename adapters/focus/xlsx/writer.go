@@ -90,7 +90,12 @@ func (x *Writer) begin() error {
 	} else if _, err := x.file.NewSheet(name); err != nil {
 		return err
 	}
-	var err error
+	// A new sheet states that it has one cell. Rows are written before their number is known, so nothing is stated: some
+	// readers take a range for the truth.
+	err := x.file.SetSheetDimension(name, "")
+	if err != nil {
+		return err
+	}
 	if x.sheet, err = x.file.NewStreamWriter(name); err != nil {
 		return err
 	}

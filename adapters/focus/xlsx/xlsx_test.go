@@ -115,6 +115,11 @@ func TestCells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, sheet := range f.GetSheetList() {
+		if got, err := f.GetSheetDimension(sheet); err != nil || got != "" {
+			t.Errorf("%s states that it has the cells %q (%v)", sheet, got, err)
+		}
+	}
 	if got := f.GetSheetList(); !slices.Equal(got, []string{"rows", "rows 2"}) {
 		t.Fatalf("the sheets are %q", got)
 	}
