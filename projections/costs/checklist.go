@@ -350,7 +350,8 @@ func (c *Checklist) rates(view projections.View, d *Division) error {
 		c.note("%s is %s %s effective in the books", of, t.Effective.Round(int32(domain.MinorUnits(t.Currency))), t.Currency)
 	}
 	if len(unknown) > 0 {
-		c.note("no closing rate of %s: the month will have no journal in the currency of the books", some(unknown))
+		c.note("no closing rate of %s: an entity with those books that owes or is owed the other currency at the end of the month"+
+			" will have no journal in the currency of its books", some(unknown))
 	}
 	return nil
 }
