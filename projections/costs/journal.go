@@ -578,12 +578,10 @@ func textsDigest(texts ...string) string {
 
 // journal makes the entries, and checks that they balance and are what was billed and posted.
 func (j *journalMaker) journal() (*Journal, error) {
-	out := &Journal{Month: j.in.Division.Month, Entries: []JournalEntry{}, Totals: []JournalTotal{}, Translation: j.in.translation()}
+	out := &Journal{Month: j.in.Division.Month, Entries: []JournalEntry{}, Translation: j.in.translation()}
 	month := monthText(out.Month)
 	keys := slices.SortedFunc(maps.Keys(j.lines), func(a, b journalLine) int { return a.compare(&b) })
 	line, document := 0, ""
-	type inCurrency struct{ entity, currency string }
-	totals := map[inCurrency]*JournalTotal{}
 	for i := range keys {
 		k, sum, currency := &keys[i], j.lines[keys[i]].billed, keys[i].currency
 		var books []string // in the names of a journal in the currency of the books
@@ -634,24 +632,33 @@ func (j *journalMaker) journal() (*Journal, error) {
 			e.Debit, e.Credit = zero, zero.Sub(sum)
 		}
 		out.Entries = append(out.Entries, e)
-		t := totals[inCurrency{k.entity, currency}]
-		if t == nil {
-			t = &JournalTotal{Entity: k.entity, Currency: currency, Debit: zero, Credit: zero}
-			totals[inCurrency{k.entity, currency}] = t
+	}
+	out.Totals = JournalTotals(out.Entries)
+	for i := range out.Totals {
+		if t := &out.Totals[i]; t.Debit.Amount != t.Credit.Amount {
+			return nil, fmt.Errorf("the journal of %s does not balance: %s debits %s and credits %s %s", month, t.Entity, t.Debit, t.Credit, t.Currency)
 		}
+	}
+	return out, nil
+}
+
+// JournalTotals adds up entries by entity and currency.
+func JournalTotals(entries []JournalEntry) []JournalTotal {
+	out := []JournalTotal{}
+	for i := range entries {
+		e := &entries[i]
+		at, known := slices.BinarySearchFunc(out, e, func(t JournalTotal, e *JournalEntry) int {
+			return cmp.Or(strings.Compare(t.Entity, e.Entity), strings.Compare(t.Currency, e.Currency))
+		})
+		if !known {
+			zero := attribution.Minor{Decimals: e.Debit.Decimals}
+			out = slices.Insert(out, at, JournalTotal{Entity: e.Entity, Currency: e.Currency, Debit: zero, Credit: zero})
+		}
+		t := &out[at]
 		t.Entries++
 		t.Debit, t.Credit = t.Debit.Add(e.Debit), t.Credit.Add(e.Credit)
 	}
-	for _, t := range totals {
-		if t.Debit.Amount != t.Credit.Amount {
-			return nil, fmt.Errorf("the journal of %s does not balance: %s debits %s and credits %s %s", month, t.Entity, t.Debit, t.Credit, t.Currency)
-		}
-		out.Totals = append(out.Totals, *t)
-	}
-	slices.SortFunc(out.Totals, func(a, b JournalTotal) int {
-		return cmp.Or(strings.Compare(a.Entity, b.Entity), strings.Compare(a.Currency, b.Currency))
-	})
-	return out, nil
+	return out
 }
 
 // Only keeps the entries of an entity; "" keeps all. It returns an error if there are none of the entity.

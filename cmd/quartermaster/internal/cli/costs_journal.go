@@ -12,6 +12,7 @@ import (
 	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/ledger"
 	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/projections/costs"
 )
 
 func (a *Program) costJournalCommand() *cobra.Command {
@@ -76,8 +77,10 @@ ledger can refuse to load them twice.`,
 			}
 			t := a.table("entity", "currency", "entries", "debit", "credit")
 			alignRight(t, 3, 5)
-			for i := range j.Totals {
-				s := &j.Totals[i]
+			written := l.Entries(j.Entries) // without what the ledger system does itself
+			totals := costs.JournalTotals(written)
+			for i := range totals {
+				s := &totals[i]
 				t.AppendRow(table.Row{
 					clipped(s.Entity), s.Currency, comma(s.Entries),
 					amountText(s.Debit.Amount, s.Currency), amountText(s.Credit.Amount, s.Currency),
@@ -85,7 +88,7 @@ ledger can refuse to load them twice.`,
 			}
 			t.Render()
 			if out != "" {
-				fmt.Fprintf(a.out, "%s has %s entries for %s\n", out, comma(len(l.Entries(j.Entries))), l)
+				fmt.Fprintf(a.out, "%s has %s entries for %s\n", out, comma(len(written)), l)
 			}
 			fmt.Fprintf(a.out, "position: %s\n", a.position(j.Position))
 			return nil
