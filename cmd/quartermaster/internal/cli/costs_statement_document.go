@@ -22,7 +22,7 @@ func statementDocument(s *app.CostStatement) *document.Document {
 	if s.Final {
 		d.Footer += "Allocations: sha256 " + s.Books.Digest + ". "
 	}
-	d.Footer += "Position: " + s.Position
+	d.Footer += "Position: " + documentPosition(s)
 	d.Blocks = append(d.Blocks, numberParagraph(s.Number, s))
 	if s.Generated {
 		d.Blocks = append(d.Blocks, document.Warning("Some of these figures are generated. They are not from a supplier."))
@@ -77,8 +77,17 @@ func noteDocument(s *app.CostStatement, n *app.CreditNote) *document.Document {
 			correctionsTable(n.Corrections),
 			document.Paragraph{Text: "The sum is rounded once."},
 		},
-		Footer: "Position: " + s.Position,
+		Footer: "Position: " + documentPosition(s),
 	}
+}
+
+// documentPosition is that of a final statement's close, so that its files are the same bytes whenever they are written,
+// else that of the answer.
+func documentPosition(s *app.CostStatement) string {
+	if s.Final {
+		return s.Books.Position
+	}
+	return s.Position
 }
 
 // documentDate is the date of the files of a statement: when the books were closed, else the end of the month.
@@ -152,16 +161,25 @@ func invoicesTable(all []attribution.Statement) *document.Table {
 	return t
 }
 
+// loadedTable has what the workspace bears. Its amounts are rounded one by one; a column has what that makes of a sum.
 func loadedTable(l *costs.Loaded) *document.Table {
 	t := &document.Table{Caption: "With shared costs (effective)", Empty: "none", Columns: []document.Column{
-		textColumn("Currency"), numberColumn("Direct"), numberColumn("Passed on"), numberColumn("Received"), numberColumn("Cost with them"),
+		textColumn("Currency"), numberColumn("Direct"), numberColumn("Passed on"), numberColumn("Received"), numberColumn("Rounding"),
+		numberColumn("Cost with them"),
 	}}
 	for i := range l.Workspaces {
 		w := &l.Workspaces[i]
-		t.Rows = append(t.Rows, []string{
-			w.Currency, cents(w.Direct.Effective, w.Currency), cents(w.Passed.Effective, w.Currency),
-			cents(w.Received.Effective, w.Currency), cents(w.Effective, w.Currency),
-		})
+		shown := func(a attribution.Amount) domain.Decimal {
+			return a.Decimal().Round(int32(domain.MinorUnits(w.Currency)))
+		}
+		direct, passed, received := shown(w.Direct.Effective), shown(w.Passed.Effective), shown(w.Received.Effective)
+		cost := shown(w.Effective)
+		rounding := cost.Sub(direct.Sub(passed).Add(received))
+		row := []string{w.Currency}
+		for _, amount := range []domain.Decimal{direct, passed, received, rounding, cost} {
+			row = append(row, minorText(amount, w.Currency))
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
