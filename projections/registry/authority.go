@@ -80,6 +80,9 @@ type Grant struct {
 	revoked bool // ended by a revocation, not by a new registration
 }
 
+// Revoked reports whether a revocation ends the grant, and not a new registration.
+func (g *Grant) Revoked() bool { return g.revoked }
+
 // Rejection is a void decision, and why it is void.
 type Rejection struct {
 	Table     string         `json:"table"`

@@ -179,7 +179,41 @@ func operatorOf(auth *registry.Authority, key ed25519.PublicKey) (string, error)
 			return g.Operator, nil
 		}
 	}
+	if former := formerly(auth, key); former != "" {
+		return "", &DeniedError{Err: errors.New(former)}
+	}
 	return "", &DeniedError{Err: errors.New("this key belongs to no registered operator")}
+}
+
+// formerly says whose key it was, and since when it may decide nothing; "" if it was nobody's.
+func formerly(auth *registry.Authority, key ed25519.PublicKey) string {
+	var last *registry.Grant
+	grants := auth.Grants()
+	for i := range grants {
+		if g := &grants[i]; bytes.Equal(g.PublicKey, key) && g.To != 0 && (last == nil || g.To > last.To) {
+			last = g
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	what := "was replaced"
+	if last.Revoked() {
+		what = "was revoked"
+	}
+	return fmt.Sprintf("this key of operator %s %s on %s: decide with a key that is registered now", last.Operator, what, last.To)
+}
+
+// FormerKey says whose key it was, and since when it may decide nothing; "" if it was nobody's.
+func (c *Caller) FormerKey(ctx context.Context, key ed25519.PublicKey) (former string, err error) {
+	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		auth, err := registry.NewAuthority(v)
+		if err == nil {
+			former = formerly(auth, key)
+		}
+		return err
+	})
+	return former, err
 }
 
 // unsignedAllowed returns an error when the signer is not an admin or operator of a workspace

@@ -44,11 +44,11 @@ func (a *Program) signer(ctx context.Context, path string) (signer, error) {
 	if len(ops) == 0 && path == "" {
 		return a.firstOperator(ctx)
 	}
-	return a.registered(ops, path)
+	return a.registered(ctx, ops, path)
 }
 
 // registered loads the key of one of the operators.
-func (a *Program) registered(ops []registry.Grant, path string) (signer, error) {
+func (a *Program) registered(ctx context.Context, ops []registry.Grant, path string) (signer, error) {
 	if path == "" {
 		path = a.KeyPath()
 	}
@@ -63,6 +63,13 @@ func (a *Program) registered(ops []registry.Grant, path string) (signer, error) 
 		if bytes.Equal(op.PublicKey, key.Public().(ed25519.PublicKey)) {
 			return signer{op.Operator, key}, nil
 		}
+	}
+	former, err := a.caller().FormerKey(ctx, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return signer{}, err
+	}
+	if former != "" {
+		return signer{}, &app.DeniedError{Err: fmt.Errorf("%s: %s", path, former)}
 	}
 	return signer{}, &app.DeniedError{Err: fmt.Errorf("the key in %s belongs to no registered operator; an admin registers it with \"quartermaster operator add NAME --public-key-of %s --role ROLE\"", path, path)}
 }
@@ -119,7 +126,7 @@ func (a *Program) tryOut(ctx context.Context, path string, d app.Draft) error {
 		if _, s.key, err = ed25519.GenerateKey(nil); err != nil {
 			return err
 		}
-	} else if s, err = a.registered(ops, path); err != nil {
+	} else if s, err = a.registered(ctx, ops, path); err != nil {
 		return err
 	}
 	_, err = a.caller().Propose(ctx, d, s.public())
