@@ -20,6 +20,10 @@ const (
 	LineInTwoMonths attribution.Kind = "line_in_two_months"
 	// CorrectionOfUnknownLine: a correction of an unknown line.
 	CorrectionOfUnknownLine attribution.Kind = "correction_of_unknown_line"
+	// CorrectionOfCorrection: a correction of a line that is a correction itself. Both count.
+	CorrectionOfCorrection attribution.Kind = "correction_of_correction"
+	// CorrectionInOtherCurrency: a correction that is not in the currency of the line that it corrects. Both count.
+	CorrectionInOtherCurrency attribution.Kind = "correction_in_other_currency"
 	// InvoiceUnusable: a total that cannot be compared.
 	InvoiceUnusable attribution.Kind = "invoice_unusable"
 	// InvoiceRestated: an invoice that had another total before, or was voided.
@@ -50,7 +54,7 @@ func ExceptionKinds() []attribution.Kind {
 		attribution.LineConflict, attribution.InvoiceConflict, attribution.DetailDiffers,
 		attribution.DuplicateLooking, attribution.OwnerMissing, attribution.QuantityUnusable,
 		attribution.BuyerAmbiguous, attribution.NotInService,
-		LineUnusable, LineRestated, LineInTwoMonths, CorrectionOfUnknownLine,
+		LineUnusable, LineRestated, LineInTwoMonths, CorrectionOfUnknownLine, CorrectionOfCorrection, CorrectionInOtherCurrency,
 		InvoiceUnusable, InvoiceRestated, InvoiceOfOtherPeriod, InvoiceSpansMonths,
 		CommitmentOutOfTerm, CommitmentDeclaredTwice, PolicyNotApplied, PolicyChangedInPeriod,
 		DecisionVoid, ChangedAfterBill,

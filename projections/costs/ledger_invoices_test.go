@@ -129,12 +129,15 @@ func TestRestatedAndUnknown(t *testing.T) {
 	corrects := func(id, what string) domain.Envelope {
 		return domain.Envelope{Source: "focus/c", Time: storetest.MayBill.To, Event: &domain.BillingLineCorrected{Line: billLine(id, "-1"), Corrects: what}}
 	}
+	foreign := corrects("c7", "april") // in another month
+	foreign.Event.(*domain.BillingLineCorrected).Line.BillingCurrency = "EUR"
 	l := storetest.NewLog()
 	for i, env := range []domain.Envelope{
+		foreign,
 		billFor("l1", "6", storetest.MayBill), billFor("l1", "5", storetest.MayBill), billFor("l1", "7", storetest.MayBill), billFor("l1", "7", storetest.MayBill),
 		billFor("same", "6", storetest.MayBill), billFor("same", "6", storetest.MayBill),
 		billFor("moved", "1", april), billFor("moved", "1", storetest.MayBill), billFor("april", "1", april), billFor("old", "1", year), billFor("new", "1", june),
-		corrects("c1", "l1"), corrects("c2", "april"), corrects("c3", "old"), corrects("c4", "new"), corrects("c5", "lost"),
+		corrects("c1", "l1"), corrects("c2", "april"), corrects("c3", "old"), corrects("c4", "new"), corrects("c5", "lost"), corrects("c6", "c1"),
 		invoiced("i-2", "5", "Open", storetest.MayBill), invoiced("i-2", "5", "Issued", storetest.MayBill),
 		invoiced("i-3", "5", "Open", storetest.MayBill), invoiced("i-3", "6", "Issued", storetest.MayBill), invoiced("i-3", "6", "Voided", storetest.MayBill),
 	} {
@@ -144,7 +147,8 @@ func TestRestatedAndUnknown(t *testing.T) {
 	var got []string
 	for _, e := range r.Exceptions {
 		switch e.Kind {
-		case costs.LineRestated, costs.LineInTwoMonths, costs.InvoiceRestated, costs.CorrectionOfUnknownLine:
+		case costs.LineRestated, costs.LineInTwoMonths, costs.InvoiceRestated, costs.CorrectionOfUnknownLine,
+			costs.CorrectionOfCorrection, costs.CorrectionInOtherCurrency:
 			got = append(got, fmt.Sprintf("%s %s: %s", e.Kind, e.Subject, e.Detail))
 		}
 		if !slices.Contains(costs.ExceptionKinds(), e.Kind) {
@@ -152,6 +156,8 @@ func TestRestatedAndUnknown(t *testing.T) {
 		}
 	}
 	want := []string{
+		`correction_in_other_currency p|1|c7: it is in EUR and corrects line "april", which is in USD`,
+		`correction_of_correction p|1|c6: it corrects line "c1", which corrects line "l1"`,
 		`correction_of_unknown_line p|1|c5: it corrects line "lost", which is unknown`,
 		"invoice_restated p|1|i-3: 6 USD, Voided; before 6 USD, Issued",
 		"line_in_two_months p|1|moved: it counts in 2026-04 and in 2026-05: its billing period was restated, or two lines have one id",

@@ -45,7 +45,7 @@ func (l *ledger) readLines(view projections.View, yield func(*LedgerLine)) error
 			l.except(LineRestated, line.name(), "%s; before %s; stated %d times", amounts(&line.BillingLine), amounts(b), line.Stated)
 		}
 		if line.Corrects != "" {
-			fixes = append(fixes, lineFix{k.Scope, line.Corrects, line.name()})
+			fixes = append(fixes, lineFix{k.Scope, line.Corrects, line.name(), line.BillingCurrency})
 		}
 		yield(line)
 		return nil
@@ -70,19 +70,21 @@ func sameAmounts(a, b *domain.BillingLine) bool {
 }
 
 // lineFix is a line that names the line that it corrects.
-type lineFix struct{ scope, corrects, name string }
+type lineFix struct{ scope, corrects, name, currency string }
 
-// correctsUnknown reports corrections of unknown lines. Corrections usually come soon, so months
-// are read backwards, and the rest of the history only if needed.
+// correctsUnknown reports corrections of unknown lines, and those of lines that they cannot correct. Corrections usually
+// come soon, so months are read backwards, and the rest of the history only if needed.
 func (l *ledger) correctsUnknown(view projections.View, fixes []lineFix) error {
 	at := projections.MonthStart(l.month.From)
 	unknown := map[string]map[string][]lineFix{} // by scope and line
 	for _, c := range fixes {
-		row, err := view.Get(projections.Key{Table: projections.TableBillingLines, Scope: c.scope, ID: c.corrects, Hour: at})
+		k := projections.Key{Table: projections.TableBillingLines, Scope: c.scope, ID: c.corrects, Hour: at}
+		row, err := view.Get(k)
 		if err != nil {
 			return fmt.Errorf("read line %q: %w", c.corrects, err)
 		}
 		if row != nil {
+			l.correctsLine(c, k, row)
 			continue
 		}
 		if unknown[c.scope] == nil {
@@ -105,7 +107,10 @@ func (l *ledger) correctsUnknown(view projections.View, fixes []lineFix) error {
 				break
 			}
 			q.Table, q.Scope = projections.TableBillingLines, scope
-			err := view.Scan(q, func(k projections.Key, _ projections.Row) error {
+			err := view.Scan(q, func(k projections.Key, row projections.Row) error {
+				for _, c := range wanted[k.ID] {
+					l.correctsLine(c, k, row)
+				}
 				if delete(wanted, k.ID); len(wanted) == 0 {
 					return errStopped
 				}
@@ -122,4 +127,19 @@ func (l *ledger) correctsUnknown(view projections.View, fixes []lineFix) error {
 		}
 	}
 	return nil
+}
+
+// correctsLine reports a correction of a line that it cannot correct. It counts all the same: nothing that was billed is
+// dropped.
+func (l *ledger) correctsLine(c lineFix, k projections.Key, row projections.Row) {
+	line := ledgerLine(k, row.(*projections.History))
+	if line == nil {
+		return // the supplier removed it
+	}
+	if line.Corrects != "" {
+		l.except(CorrectionOfCorrection, c.name, "it corrects line %q, which corrects line %q", c.corrects, line.Corrects)
+	}
+	if line.BillingCurrency != c.currency {
+		l.except(CorrectionInOtherCurrency, c.name, "it is in %s and corrects line %q, which is in %s", c.currency, c.corrects, line.BillingCurrency)
+	}
 }
