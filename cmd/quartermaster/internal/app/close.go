@@ -41,6 +41,9 @@ type BooksClose struct {
 	// sums it up.
 	Postings string       `json:"postings,omitempty"`
 	Sums     []PostingSum `json:"sums"`
+	// SincePrepared sums up lines of the month that came or changed after the close was prepared, by currency, up to when
+	// it was closed. They are not in the close. It is absent if there are none.
+	SincePrepared []costs.StatedSince `json:"since_prepared,omitempty"`
 	// Against is what stands against the close. It is empty once it is proposed.
 	Against    []costs.Finding       `json:"against"`
 	Exceptions []costs.OpenException `json:"exceptions"`
@@ -180,13 +183,24 @@ func (c *Caller) Closing(ctx context.Context, at At, month domain.Interval) (out
 			return err
 		}
 		if of := closeOf(closes, month); of != nil {
-			out, err = h.closing(ctx, v, of)
+			if out, err = h.closing(ctx, v, of); err == nil {
+				out.SincePrepared, err = sincePrepared(v, of)
+			}
 			return err
 		}
 		out, err = c.prepareClose(ctx, h, v, month, nil, true)
 		return err
 	})
 	return out, err
+}
+
+// sincePrepared sums up what was stated about a month between its proposal and its close, or until now.
+func sincePrepared(v projections.View, of *registry.Close) ([]costs.StatedSince, error) {
+	until := Now()
+	if of.Closed != nil {
+		until = of.Closed.Signer.Appended
+	}
+	return costs.LinesStated(v, of.Period, of.Prepared.Signer.Appended, until)
 }
 
 // Closes returns what was decided about the books of each month, oldest first.
@@ -434,6 +448,9 @@ func (c *Caller) ApproveClose(ctx context.Context, month domain.Interval) (out *
 			err = out.problem
 		}
 		if err != nil {
+			return err
+		}
+		if out.SincePrepared, err = sincePrepared(v, of); err != nil {
 			return err
 		}
 		if err := h.approvable(ctx, v, closes, of); err != nil {

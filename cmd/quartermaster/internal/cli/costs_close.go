@@ -173,6 +173,9 @@ func (a *Program) costCloseApproveCommand() *cobra.Command {
 operator who prepared it, nor use the same key. Before that, the allocations are compared with their
 digest and with the totals of the proposal. A refused attempt is recorded in the log (AccessDenied).
 
+Approve says which lines of the month came or changed since it was prepared. They are not in the close, and are
+posted into the open period. Prepare again to close the month with them.
+
 With --checkpoint-key everything is archived then, and a checkpoint of it is signed, as "archive run
 --all --key" does, and noted in the log. It covers the close and all that it stands on.
 
@@ -219,6 +222,14 @@ func (a *Program) decideClose(cmd *cobra.Command, key, checkpoint string, dryRun
 	var denied *app.DeniedError
 	var conflict *app.ConflictError
 	if errors.As(err, &denied) || errors.As(err, &conflict) {
+		if dryRun && out != nil { // what stands against the close is the answer
+			if shown := a.showClose(out); shown != nil {
+				return shown
+			}
+			if a.json {
+				return &failed{why: worded(err), code: exitOf(err)}
+			}
+		}
 		if dryRun {
 			return err
 		}
@@ -320,6 +331,10 @@ func (a *Program) showClose(c *app.BooksClose) error {
 		fmt.Fprintf(a.out, "%s: %s %s billed, %s effective\n", of, minorText(total.Billed, total.Currency), total.Currency, minorText(total.Effective, total.Currency))
 	}
 	a.showRates("", c.Rates)
+	for _, s := range c.SincePrepared {
+		fmt.Fprintf(a.out, "since it was prepared %s lines of the month came or changed, by %s %s: they are not in this close, and are posted into the open period\n",
+			comma(s.Lines), digitGroups(s.Billed.String()), s.Currency)
+	}
 	for _, p := range []struct {
 		what string
 		by   *app.ClosePart
