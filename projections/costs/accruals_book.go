@@ -18,8 +18,9 @@ type AccrualBook struct {
 	Position string          `json:"position"`
 	Month    domain.Interval `json:"period"`
 	Accruals []Accrual       `json:"accruals"` // by issuer, account and currency
-	// Missing are accounts that were billed the month before, or accrued, and have neither lines nor an accrual in this one.
-	Missing []string `json:"missing"`
+	// NotBilled are accounts that were billed the month before, or accrued, and have neither lines nor an accrual in this
+	// one.
+	NotBilled []string `json:"not_billed"`
 	registry.Completeness
 }
 
@@ -94,7 +95,7 @@ func NewAccrualBook(view projections.View, month domain.Interval) (*AccrualBook,
 	slices.SortFunc(b.Accruals, func(x, y Accrual) int {
 		return cmp.Or(strings.Compare(x.Issuer, y.Issuer), strings.Compare(x.Account, y.Account), strings.Compare(x.Currency, y.Currency))
 	})
-	if b.Missing, err = notBilled(view, month, have); err != nil {
+	if b.NotBilled, err = notBilled(view, month, have); err != nil {
 		return nil, err
 	}
 	b.Completeness, err = registry.CompletenessOf(view, "", "", month, costTopics...)

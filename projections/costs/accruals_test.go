@@ -292,7 +292,7 @@ func TestAccrualBook(t *testing.T) {
 		})
 		return book
 	}
-	if got := read(june).Missing; !slices.Equal(got, []string{"p|1"}) {
+	if got := read(june).NotBilled; !slices.Equal(got, []string{"p|1"}) {
 		t.Errorf("missing in June: %q", got)
 	}
 	l.Append(recorded(billLine("1", "250", func(l *domain.BillingLine) { l.BillingCurrency = "EUR" })))

@@ -138,7 +138,7 @@ func (e *evidence) completeness(d *costs.Division) error {
 		}
 		s.accrued = append(s.accrued, text)
 	}
-	for _, name := range book.Missing {
+	for _, name := range book.NotBilled {
 		issuer, id := domain.SplitAccountKey(name)
 		at(issuer, id)
 	}

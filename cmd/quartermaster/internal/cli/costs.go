@@ -284,22 +284,26 @@ func monthFlag(flag, s string) (domain.Interval, error) {
 
 // noBills explains an empty answer: no bills in the month, or none that charge the workspace.
 func (a *Program) noBills(ctx context.Context, at app.At, month domain.Interval, workspace string) error {
+	say := func(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
+	if a.json { // which then has no line
+		say = func(format string, args ...any) { a.note("%s", strings.TrimSuffix(fmt.Sprintf(format, args...), "\n")) }
+	}
 	months, err := a.caller().BillingMonths(ctx, at)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(months, month) && workspace != "" {
-		fmt.Fprintf(a.out, "no part of the bills of %s is charged to workspace %s\n", app.MonthName(month), workspace)
+		say("no part of the bills of %s is charged to workspace %s\n", app.MonthName(month), workspace)
 		return nil
 	}
 	if len(months) == 0 {
-		fmt.Fprintf(a.out, "no bills in %s, and none at all yet: import them with \"quartermaster import focus FILE\"\n", app.MonthName(month))
+		say("no bills in %s, and none at all yet: import them with \"quartermaster import focus FILE\"\n", app.MonthName(month))
 		return nil
 	}
 	names := make([]string, len(months))
 	for i, m := range months {
 		names[i] = app.MonthName(m)
 	}
-	fmt.Fprintf(a.out, "no bills in %s; there are some in %s\n", app.MonthName(month), strings.Join(names, ", "))
+	say("no bills in %s; there are some in %s\n", app.MonthName(month), strings.Join(names, ", "))
 	return nil
 }

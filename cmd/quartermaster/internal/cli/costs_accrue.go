@@ -171,7 +171,7 @@ func (a *Program) showAccruals(b *costs.AccrualBook) {
 		}
 		t.Render()
 	}
-	for _, account := range b.Missing {
+	for _, account := range b.NotBilled {
 		fmt.Fprintf(a.out, "missing: %s was billed or accrued the month before and has no lines: import its bill, or accrue it\n", account)
 	}
 	a.reportEnds(b.Completeness)

@@ -23,6 +23,7 @@ import (
 	"quartermaster/adapters/buildinfo"
 	"quartermaster/adapters/focus"
 	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
 	"quartermaster/domain/instance"
 	"quartermaster/domain/merkle"
 	"quartermaster/domain/packing/online"
@@ -67,7 +68,7 @@ var answers = map[string]answer{
 	"fleet": report[inventory.Inventory](), "models": report[inventory.ModelInventory](), "fragmentation": report[app.Fragmentation](),
 	"node-drain": of[app.NodeDecision](), "node-retire": of[app.NodeDecision](), "node-return": of[app.NodeDecision](), "node-register": of[app.RegisteredNodes](),
 	"serving": report[serving.Report](), "jobs": report[serving.JobsReport](), "usage": report[usage.Report](),
-	"costs": {types: []reflect.Type{reflect.TypeFor[costs.Report](), reflect.TypeFor[costs.MonthsReport]()}, report: true}, "costs-allocations": of[costs.Allocation](), "costs-moved": of[costs.Moves](), "costs-owned": of[app.OwnedAnswer](), "costs-export": of[app.CostsManifest](), "costs-verify": of[app.CostsVerified](), "costs-statement": of[app.CostStatement](), "costs-tco": report[costs.TCO](), "costs-commitments": report[costs.CommitmentBook](), "costs-fx": of[costs.FXMonth](), "costs-accrue": of[app.AccrualAnswer](), "costs-accruals": report[costs.AccrualBook](),
+	"costs": {types: []reflect.Type{reflect.TypeFor[costs.Report](), reflect.TypeFor[costs.MonthsReport]()}, report: true}, "costs-allocations": of[costs.Allocation](), "costs-moved": of[costs.Moves](), "costs-owned": of[app.OwnedAnswer](), "costs-export": of[app.CostsManifest](), "costs-verify": of[app.CostsVerified](), "costs-statement": of[app.CostStatement](), "costs-tco": report[costs.TCO](), "costs-commitments": report[costs.CommitmentBook](), "costs-fx": report[costs.FXMonth](), "costs-accrue": of[app.AccrualAnswer](), "costs-accruals": report[costs.AccrualBook](),
 	"costs-unit":   report[costs.UnitReport](),
 	"costs-budget": report[costs.BudgetReport](),
 	"costs-close":  of[app.BooksClose](), "costs-close-show": of[app.BooksClose](), "costs-close-prepare": of[app.BooksClose](), "costs-close-approve": of[app.BooksClose](),
@@ -203,6 +204,9 @@ func (g *generator) of(t reflect.Type) map[string]any {
 }
 
 func (g *generator) shape(t reflect.Type) map[string]any {
+	if t == reflect.TypeFor[domain.NullDecimal]() {
+		return map[string]any{"type": []any{"string", "null"}}
+	}
 	if t.Implements(textual) || reflect.PointerTo(t).Implements(textual) {
 		return map[string]any{"type": "string"}
 	}
@@ -257,6 +261,9 @@ func (g *generator) fields(t reflect.Type, properties map[string]any, required *
 		}
 		if name == "" {
 			name = f.Name
+		}
+		if properties[name] != nil {
+			panic(fmt.Sprintf("%s has two fields %q: JSON has only one of them", t, name))
 		}
 		s := g.of(f.Type)
 		optional := strings.Contains(options, "omit")
