@@ -292,8 +292,7 @@ func TestSampleCurrency(t *testing.T) {
 			want = map[int64]int{1: 1, 2: 1, 3: 1, 4: 1}
 		case args[1] == "BilledCost":
 			want = map[int64]int{1: 30, 3: 60}
-		case args[0] == "--by":
-			want = map[int64]int{2: hits[2]}
+		case args[0] == "--by": // 90 draws from 603 EUR, of which 600 are in the second row
 			if hits[2] < 89 {
 				t.Errorf("%v: %v", args, hits)
 			}
