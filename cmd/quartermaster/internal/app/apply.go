@@ -121,6 +121,7 @@ func changes(ctx context.Context, v projections.View, d *Declarations) (*Changes
 	ans := &Changes{Changes: []Change{}, Notices: []Notice{}}
 	var todo []domain.Envelope
 	var fixes []*fix
+	var added []int // indexes of todo's events
 	if err := resolve(v, d.envs, d.refs); err != nil {
 		return nil, nil, err
 	}
@@ -171,6 +172,10 @@ func changes(ctx context.Context, v projections.View, d *Declarations) (*Changes
 		}
 		ans.Changes = append(ans.Changes, c)
 		todo = append(todo, envs[i])
+		added = append(added, i)
+	}
+	if err := checkAssets(v, envs, entries, added); err != nil {
+		return nil, nil, err
 	}
 	return ans, todo, correct(ctx, v, auth, envs, fixes)
 }

@@ -101,6 +101,19 @@ func (e *evidence) decisions(context.Context) error {
 		e.add("decisions", timeCell(d.Time), timeCell(d.Effective), d.Operator, hexCell(d.PublicKey), string(d.Role), string(d.Type), d.Workspace,
 			d.Scope, d.ID, d.Refused, event)
 	}
+	err = e.view.Scan(projections.Query{Table: projections.TableAssets}, func(k projections.Key, row projections.Row) error {
+		for _, v := range row.(*projections.History).Versions {
+			event, err := jsonCell(v.Event)
+			if err != nil {
+				return err
+			}
+			e.add("decisions", timeCell(v.Order.Time), timeCell(v.Order.Effective), "", "", "", string(v.Event.Type()), v.Workspace, k.Scope, k.ID, "", event)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read assets: %w", err)
+	}
 	for _, g := range e.auth.Grants() {
 		var limits []string
 		for _, m := range g.AuthorityLimits {

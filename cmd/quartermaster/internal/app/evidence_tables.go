@@ -93,7 +93,8 @@ func evidenceTables() []EvidenceTable {
 			at("since", "since when it is known"), text("outcome", "open, or accepted when the month was closed, with the reason"),
 			text("now", "open, or resolved since the close"),
 		)},
-		{Name: "decisions", Doc: "Every signed decision of all time: policies, mapping rules, rates, budgets, contracts, operators, keys, closes.", Columns: columns(
+		{Name: "decisions", Doc: "Every signed decision of all time: policies, mapping rules, rates, budgets, contracts, operators, keys, closes. " +
+			"After them what was declared about owned hardware, which needs no signature: it has no operator.", Columns: columns(
 			at("time", "when it was decided"), at("effective", "when it takes effect"), text("operator", "who signed it"),
 			text("public_key", "Ed25519 key of the signature, in hexadecimal"), text("role", "role of the key; empty if it had none"),
 			text("type", "type of the event"), text("workspace", "of the event"), text("scope", "key of the event in its topic"), text("id", "what is decided about"),

@@ -30,6 +30,11 @@ signed events. Applying the same file again changes nothing.
 
 ` + manifest.Help + `
 
+A file with a fault is refused as a whole, and every fault is listed with file, line and
+field: entries refer to each other, and the changes of one command are decided together.
+Of owned hardware, apply also refuses what no bill could follow: a node of two assets at
+the same time, a revision or disposal of an unknown asset, or one before its service.
+
 Quotas and budgets do not constrain plans yet, and no one is notified when they are
 exceeded. Apply prints a notice for each.
 
