@@ -30,6 +30,8 @@
 //	                                 the value of the table's row of the key at a time
 //	json: RULE, path: a.b            a member of a cell of JSON
 //	json_sum: RULE, path: amount     the sum of a member over a JSON list; 0 for an empty list
+//	json_pairs: RULE                 a JSON list of objects with key and value, as one object; null for an
+//	                                 empty list
 //	switch: RULE, cases: {TEXT: RULE}, default: RULE
 //	sum: [RULE...]                   the sum of numbers
 //	difference: [RULE, RULE]         the first less the second

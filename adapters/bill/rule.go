@@ -30,7 +30,7 @@ type rule struct {
 
 // kinds are the keys that say what a rule is, with the keys that may stand beside them.
 var kinds = map[string][]string{
-	"column": nil, "value": nil, "first": nil, "join": {"with"}, "json": {"path"}, "json_sum": {"path"}, "switch": {"cases", "default"},
+	"column": nil, "value": nil, "first": nil, "join": {"with"}, "json": {"path"}, "json_sum": {"path"}, "json_pairs": nil, "switch": {"cases", "default"},
 	"sum": nil, "difference": nil, "product": nil, "time": {"format", "zone"}, "start_of": {"at", "zone", "format"},
 	"end_of": {"at", "zone", "format"}, "plus": {"at"}, "epoch": nil, "parameter": nil, "lookup": {"key", "at"},
 }
@@ -95,7 +95,7 @@ func (r *reader) rule(n ast.Node, in string) *rule {
 		if list(); len(ru.of) != 2 {
 			r.bad(at, "difference needs two rules")
 		}
-	case "json", "json_sum", "switch", "time", "epoch":
+	case "json", "json_sum", "json_pairs", "switch", "time", "epoch":
 		ru.of = []*rule{r.rule(at, in)}
 	case "start_of", "end_of":
 		ru.text = r.text(at, ru.kind)
@@ -234,6 +234,12 @@ func (ru *rule) eval(w *row) (string, *tabular.Fault) {
 			return member(v, ru.text)
 		}
 		return sumOf(v, ru.text)
+	case "json_pairs":
+		v, fault := sub(0)
+		if fault != nil || v == "" {
+			return "", fault
+		}
+		return pairsOf(v)
 	case "sum", "difference", "product":
 		return ru.number(w)
 	}
@@ -412,6 +418,42 @@ func member(text, path string) (string, *tabular.Fault) {
 		return strconv.FormatBool(v), nil
 	}
 	b, err := json.Marshal(v)
+	if err != nil {
+		return "", &tabular.Fault{Value: text, Reason: "is not JSON"}
+	}
+	return string(b), nil
+}
+
+// pairsOf returns a list of keys with values as an object, with its keys sorted.
+func pairsOf(text string) (string, *tabular.Fault) {
+	v, fault := decode(text)
+	if fault != nil {
+		return "", fault
+	}
+	list, ok := v.([]any)
+	if !ok && v != nil {
+		return "", &tabular.Fault{Value: text, Reason: "is not a list in JSON"}
+	}
+	if len(list) == 0 {
+		return "", nil
+	}
+	object := make(map[string]any, len(list))
+	for _, item := range list {
+		of, ok := item.(map[string]any)
+		key, isText := of["key"].(string)
+		if !ok || !isText {
+			return "", &tabular.Fault{Value: text, Reason: "is not a list of objects with a key in JSON"}
+		}
+		switch of["value"].(type) {
+		case map[string]any, []any:
+			return "", &tabular.Fault{Value: text, Reason: fmt.Sprintf("has a value of the key %q that is not a text, number or boolean", key)}
+		}
+		if before, twice := object[key]; twice && before != of["value"] {
+			return "", &tabular.Fault{Value: text, Reason: fmt.Sprintf("has two values of the key %q", key)}
+		}
+		object[key] = of["value"]
+	}
+	b, err := json.Marshal(object)
 	if err != nil {
 		return "", &tabular.Fault{Value: text, Reason: "is not JSON"}
 	}
