@@ -79,6 +79,7 @@ type AccrualBill struct {
 
 	lines    []domain.BillingLine
 	invoices []domain.InvoiceReceived
+	zone     domain.Instant // see [receivedMonth]
 }
 
 // AccrualCharge is a line of an accrual.
@@ -118,7 +119,7 @@ func NewAccrualBill(view projections.View, q AccrualQuery) (*AccrualBill, error)
 	}
 	b := &AccrualBill{
 		Position: view.Position().String(), Month: q.Month, Issuer: q.Issuer, Account: q.Account, Method: q.Method,
-		Invoice: accrualPrefix + monthText(q.Month), Charges: []AccrualCharge{}, Problems: []string{}, Rest: had.rest(q.Month),
+		Invoice: accrualPrefix + monthText(q.Month), Charges: []AccrualCharge{}, Problems: []string{}, Rest: had.rest(q.Month), zone: had.zone,
 	}
 	switch q.Method {
 	case AccrueLastInvoice:

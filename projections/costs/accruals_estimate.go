@@ -76,6 +76,9 @@ func (b *AccrualBill) repeated(sums map[string]*domain.BillingLine, month, bille
 	for _, in := range b.Rest {
 		rest += in.Length()
 	}
+	if whole == b.Month.Length() {
+		rest = min(whole, rest+b.zone) // the supplier's month is as long as ours, and begins at another time
+	}
 	basis := "as billed for " + monthText(month)
 	if rest != whole {
 		basis += fmt.Sprintf(", times %s / %s days", days(rest), days(whole))

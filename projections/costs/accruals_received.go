@@ -33,6 +33,9 @@ type receivedMonth struct {
 	ids      []string          // of invoices whose billing period is of the month, sorted
 	periods  []domain.Interval // of all invoices of the account, by time, joined
 	complete bool              // no more is expected
+	// zone is the time of the month that invoices of a month before or after cover, because a supplier's months begin
+	// in another time zone. Their invoice for this month is for a month all the same.
+	zone domain.Instant
 }
 
 // String names the invoices.
@@ -107,7 +110,7 @@ func (a *accrued) received(account string, month domain.Interval) (*receivedMont
 		return nil, fmt.Errorf("read billing lines: %w", err)
 	}
 	m := &receivedMonth{}
-	var own []domain.Interval
+	var own, zones []domain.Interval
 	for id, in := range all {
 		if in.void || in.period.Empty() {
 			continue
@@ -116,6 +119,13 @@ func (a *accrued) received(account string, month domain.Interval) (*receivedMont
 		if projections.MonthOf(in.period) == month {
 			m.ids = append(m.ids, id)
 			own = append(own, in.period)
+		} else if over := in.period.Intersect(month); !over.Empty() && over.Length() <= domain.Day && monthLong(in.period) {
+			zones = append(zones, over)
+		}
+	}
+	for _, zone := range inventory.Joined(byTime(zones)) {
+		for _, in := range zone.Without(inventory.Joined(byTime(own))) {
+			m.zone += in.Length()
 		}
 	}
 	slices.Sort(m.ids)
@@ -123,6 +133,12 @@ func (a *accrued) received(account string, month domain.Interval) (*receivedMont
 	m.complete = covers(own, month)
 	a.months[of] = m
 	return m, nil
+}
+
+// monthLong reports whether a billing period is about as long as its month.
+func monthLong(period domain.Interval) bool {
+	off := period.Length() - projections.MonthOf(period).Length()
+	return -domain.Day <= off && off <= domain.Day
 }
 
 // covers reports whether billing periods of a month cover it: see [accrued.replacedBy].

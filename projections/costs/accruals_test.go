@@ -137,6 +137,25 @@ func TestAccrueRest(t *testing.T) {
 	}
 }
 
+// TestAccrueRestOfZone repeats the whole invoice of a supplier whose months begin in the Pacific time zone: April's own
+// covers the first hours of May in UTC, and May's will be for a month all the same.
+func TestAccrueRestOfZone(t *testing.T) {
+	l := storetest.NewLog()
+	april := projections.BillingMonth(storetest.MayBill.From - 1)
+	pacific := domain.Interval{From: april.From + 7*domain.Hour, To: april.To + 7*domain.Hour}
+	l.Append(recorded(billLine("a", "3100", func(l *domain.BillingLine) {
+		l.InvoiceID, l.ResourceID = "i-4", "r-1"
+		l.BillingPeriodStart, l.BillingPeriodEnd = pacific.From, pacific.To
+	})), invoiceFor("i-4", "3100", pacific, "Issued"))
+	b, got, err := accrualOf(t, l, costs.AccrueLastInvoice)
+	if err != nil || fmt.Sprint(got) != "[r-1 3100/3100 as billed for 2026-04]" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if line := b.Lines()[0]; line.ChargePeriodStart != pacific.To || line.ChargePeriodEnd != storetest.MayBill.To {
+		t.Errorf("it is for %s to %s, want the time that April's invoice does not cover", line.ChargePeriodStart, line.ChargePeriodEnd)
+	}
+}
+
 // TestAccrueLastInvoice keeps apart what differs in who pays for it, and repeats what a commitment covers.
 func TestAccrueLastInvoice(t *testing.T) {
 	l := storetest.NewLog()
