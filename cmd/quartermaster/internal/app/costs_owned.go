@@ -79,9 +79,13 @@ func withOthers(columns []string, lines []domain.BillingLine) []string {
 	return append(slices.Clone(columns), slices.Sorted(maps.Keys(others))...)
 }
 
-// TCO returns what owned hardware cost in a month, beside what its hours cost elsewhere. A closed month is answered
-// from the allocations that were closed, with the offers that were appended by the position of the close.
-func (c *Caller) TCO(ctx context.Context, at At, month domain.Interval) (t *costs.TCO, err error) {
+// TCO returns what owned hardware cost in a month, beside what its hours cost elsewhere: all assets, or those of a name,
+// and sums of them if by is not empty. A closed month is answered from the allocations that were closed, with the offers
+// that were appended by the position of the close.
+func (c *Caller) TCO(ctx context.Context, at At, month domain.Interval, asset string, by costs.TCODimension) (t *costs.TCO, err error) {
+	if by != "" && !slices.Contains(costs.TCODimensions(), by) {
+		return nil, invalid("by", "%q: want one of %v", by, costs.TCODimensions())
+	}
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
 		r, err := c.costs(ctx, v, costs.TCOQuery(month))
 		if err != nil {
@@ -91,18 +95,31 @@ func (c *Caller) TCO(ctx context.Context, at At, month domain.Interval) (t *cost
 		if err != nil {
 			return err
 		}
-		var by domain.Instant // the offers of an open month are those of now
+		var until domain.Instant // the offers of an open month are those of now
 		if books := d.Books(); books != nil {
 			to, err := domain.ParsePosition(books.Position)
 			if err == nil {
-				by, err = h.lastAppended(ctx, to)
+				until, err = h.lastAppended(ctx, to)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		t, err = costs.NewTCO(v, d, r, by)
-		return err
+		if t, err = costs.NewTCO(v, d, r, until); err != nil {
+			return err
+		}
+		var names []string
+		for i := range t.Assets {
+			names = append(names, t.Assets[i].Asset)
+		}
+		if asset != "" && !t.Of(asset) {
+			return &NotFoundError{What: "asset", Name: asset, Known: slices.Compact(names), Err: fmt.Errorf(
+				"no lines of an owned asset %q in %s: %s", asset, MonthName(month), domain.Suggest(asset, slices.Compact(names)))}
+		}
+		if by == "" {
+			return nil
+		}
+		return t.GroupBy(by)
 	})
 	return t, err
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -90,45 +91,55 @@ a switch, is charged to the cluster's account as a whole.`,
 }
 
 func (a *Program) costTCOCommand() *cobra.Command {
-	var period, asOf string
+	var period, asOf, by string
 	cmd := &cobra.Command{
-		Use:   "tco",
+		Use:   "tco [ASSET]",
 		Short: "Show what owned hardware cost an hour, beside what it costs elsewhere",
 		Long: `Tco shows the total cost of ownership of each asset in a month, from its internal invoices ("costs
 owned"): per GPU-hour in service, held and useful. Beside it are offers for the same GPU model in
 the same currency as the month ends ("import prices"), the cheapest of each provider and kind. An
 upfront amount is spread over its term.
 
+With ASSET, as cluster/asset or the asset alone, it shows one asset with its components. --by sums up
+assets by asset, gpu_model, cluster, region or provider. What several GPU models cost together is compared
+with no offer.
+
 Break-even is the part of the hours in service from which owning cost no more than renting the hours
 that are used. Above 100%, renting every hour would have cost less.
 
 A closed month is answered as it was closed, with the offers of then.`,
-		Example: "  quartermaster costs tco --period 2026-05\n  quartermaster costs tco --period 2026-05 -o json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: "  quartermaster costs tco --period 2026-05\n  quartermaster costs tco lab/dgx-01 --period 2026-05\n" +
+			"  quartermaster costs tco --period 2026-05 --by gpu_model -o json",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			month, err := monthFlag("period", period)
 			if err != nil {
 				return err
 			}
-			t, err := a.caller().TCO(cmd.Context(), app.At(asOf), month)
+			asset := ""
+			if len(args) > 0 {
+				asset = args[0]
+			}
+			t, err := a.caller().TCO(cmd.Context(), app.At(asOf), month, asset, costs.TCODimension(by))
 			if err != nil {
 				return err
 			}
 			if a.json {
 				return a.answerReport(t)
 			}
-			a.showTCO(t)
+			a.showTCO(t, asset != "")
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&period, "period", "", "month to show, for example 2026-05 (required)")
+	f.StringVar(&by, "by", "", "sum up assets by asset, gpu_model, cluster, region or provider")
 	asOfFlag(cmd, &asOf)
 	must(cmd.MarkFlagRequired("period"))
 	return cmd
 }
 
-func (a *Program) showTCO(t *costs.TCO) {
+func (a *Program) showTCO(t *costs.TCO, components bool) {
 	if len(t.Assets) == 0 {
 		fmt.Fprintf(a.out, "no lines of owned hardware in %s: \"quartermaster costs owned\" makes its bill\n", app.MonthName(t.Month))
 		return
@@ -139,24 +150,53 @@ func (a *Program) showTCO(t *costs.TCO) {
 		}
 		return d.StringFixed(4)
 	}
-	assets := a.table("asset", "GPU model", "cost", "currency", "GPU-hours", "per hour in service", "per hour held", "per useful hour")
-	for i := range t.Assets {
-		x := &t.Assets[i]
-		assets.AppendRow(table.Row{
-			x.Asset, x.GPUModel, moneyCell(x.Effective.Decimal()), x.Currency, hoursCell(x.Bought),
-			rate(x.PerBought, x.PerBoughtAbsent), rate(x.PerAllocated, x.PerAllocatedAbsent), rate(x.PerUseful, x.PerUsefulAbsent),
+	of := "asset"
+	type row struct {
+		name, model string
+		cost        *costs.Cost
+		charges     []costs.OwnedCharge
+		elsewhere   []costs.Elsewhere
+	}
+	var rows []row
+	if t.By != "" {
+		of = strings.ReplaceAll(string(t.By), "_", " ")
+		for i := range t.Groups {
+			g := &t.Groups[i]
+			rows = append(rows, row{orNone(g.Key), g.GPUModel, &g.Cost, g.Charges, g.Elsewhere})
+		}
+	} else {
+		for i := range t.Assets {
+			x := &t.Assets[i]
+			rows = append(rows, row{x.Asset, x.GPUModel, &x.Cost, x.Charges, x.Elsewhere})
+		}
+	}
+	totals := a.table(of, "GPU model", "cost", "currency", "GPU-hours", "per hour in service", "per hour held", "per useful hour")
+	for _, x := range rows {
+		totals.AppendRow(table.Row{
+			x.name, x.model, moneyCell(x.cost.Effective.Decimal()), x.cost.Currency, hoursCell(x.cost.Bought),
+			rate(x.cost.PerBought, x.cost.PerBoughtAbsent), rate(x.cost.PerAllocated, x.cost.PerAllocatedAbsent),
+			rate(x.cost.PerUseful, x.cost.PerUsefulAbsent),
 		})
 	}
-	assets.Render()
-	offers := a.table("asset", "elsewhere", "region", "offer", "kind", "per GPU-hour", "currency", "break-even")
+	totals.Render()
+	if components {
+		parts := a.table(of, "for", "billed", "currency")
+		for _, x := range rows {
+			for _, c := range x.charges {
+				parts.AppendRow(table.Row{x.name, c.What, moneyCell(c.Billed), x.cost.Currency})
+			}
+		}
+		parts.Render()
+	}
+	offers := a.table(of, "elsewhere", "region", "offer", "kind", "per GPU-hour", "currency", "break-even")
 	n := 0
-	for i := range t.Assets {
-		for _, e := range t.Assets[i].Elsewhere {
+	for _, x := range rows {
+		for _, e := range x.elsewhere {
 			breakEven := "no hour in service"
 			if e.BreakEven != nil {
 				breakEven = fmt.Sprintf("%d.%d%%", *e.BreakEven/10, *e.BreakEven%10)
 			}
-			offers.AppendRow(table.Row{t.Assets[i].Asset, e.Provider, e.Region, e.Offer, e.Kind, e.PerGPUHour.StringFixed(4), t.Assets[i].Currency, breakEven})
+			offers.AppendRow(table.Row{x.name, e.Provider, e.Region, e.Offer, e.Kind, e.PerGPUHour.StringFixed(4), x.cost.Currency, breakEven})
 			n++
 		}
 	}
