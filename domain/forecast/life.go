@@ -110,3 +110,34 @@ func expMinus(y float64) float64 {
 	}
 	return e
 }
+
+// Left is the mean of demand in some months after a span of months, relative to its mean in the span, in
+// millionths and at most 1,000,000: with growth beyond the forecast and ends of lives as [Forecast.Scenarios]
+// draws them, without the errors of the forecast. The span begins with the forecast. growth and life are
+// those of a [Spread].
+func (f *Forecast) Left(growth int64, life, span, after int) int64 {
+	if span < 1 || after < 1 {
+		return 1_000_000
+	}
+	var survival []float64
+	if life > 0 {
+		survival = f.age.survival(life, 2*(span+after)+2)
+	}
+	within, beyond, level := 0.0, 0.0, 1.0
+	for m := range span + after {
+		if m > 0 && m%3 == 0 && growth > 0 { // from the first quarter on, the length of a forecast
+			level = min(float64(level*float64(growth))/1_000_000, 1e9)
+		}
+		use := level
+		if survival != nil {
+			use = float64(level * survival[2*m+1])
+		}
+		if m < span {
+			within += use
+		} else {
+			beyond += use
+		}
+	}
+	share := float64(beyond*float64(span)) / float64(within*float64(after))
+	return int64(float64(min(share, 1)*1_000_000) + 0.5)
+}

@@ -77,3 +77,29 @@ func TestAge(t *testing.T) {
 		}
 	}
 }
+
+// Without growth and replacement all is left. Growth leaves no more than all, decline less, and lives the
+// less the later.
+func TestLeft(t *testing.T) {
+	f := &Forecast{age: age{months: 6, born: true}}
+	for _, x := range []struct {
+		growth            int64
+		life, span, after int
+		want              int64
+	}{
+		{0, 0, 36, 36, 1_000_000}, {1_000_000, 0, 12, 12, 1_000_000}, {1_100_000, 0, 12, 12, 1_000_000},
+		{500_000, 0, 3, 3, 500_000}, {500_000, 0, 6, 6, 250_000}, {0, 24, 0, 12, 1_000_000},
+	} {
+		if got := f.Left(x.growth, x.life, x.span, x.after); got != x.want {
+			t.Errorf("%+v: %d", x, got)
+		}
+	}
+	before := int64(1_000_000)
+	for _, after := range []int{1, 6, 12, 36} {
+		if got := f.Left(0, 24, 12, after); got >= before || got <= 0 {
+			t.Errorf("after %d months %d is left, before that %d", after, got, before)
+		} else {
+			before = got
+		}
+	}
+}

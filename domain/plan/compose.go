@@ -52,6 +52,7 @@ func Compute(ctx context.Context, q *Question, lp linear.Solver) (*Plan, error) 
 		p.Only = slices.Clone(q.Only)
 	}
 	c.take(q.Pools)
+	p.Assumptions.Salvage = c.salvage
 	planned := map[*candidate]*PoolPlan{}
 	var done []instance.Settled
 	solve := func(g *group) (*solved, error) { return c.solve(ctx, g, lp) }
@@ -200,6 +201,10 @@ func (c *composer) take(pools []Pool) {
 		}
 		c.pools = append(c.pools, k)
 	}
+	c.salvage = c.a.Salvage
+	if c.a.SalvageFrom == Forecast {
+		c.salvage = c.left()
+	}
 	c.assign()
 	c.fund()
 	c.guard()
@@ -249,7 +254,9 @@ type composer struct {
 	pools  []*candidate      // by region, kind and unit
 	budget []instance.Budget
 	notes  []string
-	held   []Held // with the pool that each serves
+	// salvage is the share of the cost of months beyond the horizon that is credited.
+	salvage domain.Decimal
+	held    []Held // with the pool that each serves
 	// withoutSolver means that pools are left out for want of a solver of linear programs.
 	withoutSolver bool
 }

@@ -49,6 +49,9 @@ type Assumptions struct {
 	// Salvage is the share, 0 to 1, of a purchase's cost in months beyond the horizon that is
 	// credited.
 	Salvage domain.Decimal `json:"salvage"`
+	// SalvageFrom is [Forecast] if Salvage follows from the forecast: the use that demand makes of a term
+	// beyond the horizon, relative to its use within. A plan states the share.
+	SalvageFrom string `json:"salvage_from,omitempty"`
 	// SpotOverhead is the share of spot time lost to interruptions: restarts and lost work. Serving
 	// one hour takes 1/(1 − overhead) hours of spot.
 	SpotOverhead domain.Decimal `json:"spot_overhead"`

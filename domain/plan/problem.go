@@ -58,7 +58,7 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 	in := &instance.Instance{
 		Format: instance.Format, Name: "plan", Currency: q.Assumptions.Currency, From: c.span[0].From,
 		Epoch: instance.Months, Epochs: len(c.span),
-		AnnualRate: q.Assumptions.AnnualRate, Salvage: q.Assumptions.Salvage,
+		AnnualRate: q.Assumptions.AnnualRate, Salvage: c.salvage,
 		Regions: []instance.Region{}, Pools: []instance.Pool{}, Demands: []instance.Demand{}, Offers: []instance.Offer{},
 		Overflow: g.overflow, Substitutes: c.substitutes(g), Posture: c.protect(g), Budgets: c.budget,
 	}

@@ -63,6 +63,10 @@ type CostRange struct {
 // checkDemand refuses assumptions about demand that are out of range.
 func (a *Assumptions) checkDemand() error {
 	switch {
+	case a.SalvageFrom != "" && a.SalvageFrom != Forecast:
+		return fmt.Errorf("salvage from %q, want %q or none", a.SalvageFrom, Forecast)
+	case a.Demand == "" && a.SalvageFrom != "":
+		return errors.New("a salvage follows from demand that is forecast: state a share for demand that repeats")
 	case a.Demand == "" && (a.Scenarios != 0 || a.Seed != 0 || a.Life != 0):
 		return errors.New("scenarios, their seed and lives of machine types are for demand that is forecast")
 	case a.Demand == "":
@@ -143,6 +147,29 @@ func (c *composer) cases(k *candidate) ([][]int, error) {
 	}
 	k.future.levels = c.levelsOf(drawn, made.From)
 	return out, nil
+}
+
+// left is the share of its use within the horizon that demand makes of a term beyond it, in hundredths.
+// It is the mean over pools, by what their demand costs on demand, for as long as the longest term for
+// sale.
+func (c *composer) left() domain.Decimal {
+	sum, all := decimal.Zero, decimal.Zero
+	for _, k := range c.planned() {
+		longest := 0
+		for _, t := range k.shelf.terms {
+			longest = max(longest, int(t.TermMonths))
+		}
+		for _, o := range k.shelf.spends {
+			longest = max(longest, int(o.TermMonths))
+		}
+		weight := k.shelf.onDemand.Hourly.Mul(decimal.NewFromInt(k.future.summary.UnitHours))
+		sum = sum.Add(weight.Mul(decimal.New(k.future.made.Left(c.beyond(), c.a.Life, c.a.Months, longest), -6)))
+		all = all.Add(weight)
+	}
+	if !all.IsPositive() {
+		return decimal.NewFromInt(1)
+	}
+	return sum.DivRound(all, 2)
 }
 
 // beyond is the growth beyond the forecast: three months of the assumed growth per quarter.

@@ -241,3 +241,39 @@ func TestDemandAssumptions(t *testing.T) {
 		}
 	}
 }
+
+// A salvage that follows from the forecast is all of the cost where demand goes on, less where machine
+// types are replaced, and less the longer the terms are. The plan is that of the share that it states.
+func TestSalvageFromForecast(t *testing.T) {
+	var shares []domain.Decimal
+	for _, x := range []struct{ life, term int }{{0, 36}, {24, 12}, {24, 36}} {
+		q := forecastQuestion()
+		q.Assumptions.Life, q.Assumptions.SalvageFrom = x.life, Forecast
+		for i := range q.Pools {
+			for j := range q.Pools[i].Offers {
+				if o := &q.Pools[i].Offers[j]; o.TermMonths > 0 {
+					o.TermMonths = uint32(x.term)
+				}
+			}
+		}
+		p := compute(t, q)
+		shares = append(shares, p.Assumptions.Salvage)
+		in, err := q.Instance()
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "of the problem", in.Salvage, p.Assumptions.Salvage.String())
+		q.Assumptions.SalvageFrom, q.Assumptions.Salvage = "", p.Assumptions.Salvage
+		fixed := compute(t, q)
+		equal(t, "cost", p.Total.Cost, fixed.Total.Cost.String())
+		equal(t, "bound", p.Total.LowerBound, fixed.Total.LowerBound.String())
+	}
+	if one := dec("1"); !shares[0].Equal(one) || !shares[1].LessThan(one) || !shares[2].LessThan(shares[1]) || !shares[2].IsPositive() {
+		t.Errorf("credited are %s", shares)
+	}
+	q := forecastQuestion()
+	q.Assumptions.SalvageFrom = "guess"
+	if _, err := Compute(t.Context(), q, nil); err == nil {
+		t.Error("a guess is taken")
+	}
+}

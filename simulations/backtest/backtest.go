@@ -60,10 +60,10 @@ type Question struct {
 	// Salvage is the terminal rule: the share, 0 to 1, of the cost beyond the last month that is
 	// not charged.
 	Salvage domain.Decimal
-	// PlanSalvage is the same share beyond the horizon of a plan that does not know the end. With
-	// less than 1, every such plan sees later starts as dearer, and buys early what could have
-	// waited.
-	PlanSalvage domain.Decimal
+	// PlanSalvage is the same share beyond the horizon of a plan that does not know the end; nil if it
+	// follows from the forecast, as in plans. With less than 1, every such plan sees later starts as
+	// dearer, and buys early what could have waited.
+	PlanSalvage *domain.Decimal
 	// Shortage is the price of an unserved hour as a multiple of the on-demand price.
 	Shortage domain.Decimal
 	// Draws returns a source of random draws for a number; equal numbers give equal sources.
@@ -184,8 +184,8 @@ func (q *Question) check() ([]domain.Interval, error) {
 		return nil, fmt.Errorf("plans that look %d months ahead: want 1 to %d", q.Horizon, MaxMonths)
 	case q.Scenarios < 1 || q.Scenarios > MaxScenarios:
 		return nil, fmt.Errorf("%d scenarios: want 1 to %d", q.Scenarios, MaxScenarios)
-	case q.Salvage.IsNegative() || q.Salvage.GreaterThan(one) || q.PlanSalvage.IsNegative() || q.PlanSalvage.GreaterThan(one):
-		return nil, fmt.Errorf("salvage of %s and %s: want 0 to 1", q.Salvage, q.PlanSalvage)
+	case q.Salvage.IsNegative() || q.Salvage.GreaterThan(one) || q.PlanSalvage != nil && (q.PlanSalvage.IsNegative() || q.PlanSalvage.GreaterThan(one)):
+		return nil, fmt.Errorf("salvage of %s, and of %s in plans: want 0 to 1", q.Salvage, q.PlanSalvage)
 	case q.Shortage.LessThan(one) || q.Shortage.GreaterThan(decimal.NewFromInt(1000)):
 		return nil, fmt.Errorf("shortage at %s times on-demand: want 1 to 1000", q.Shortage)
 	case len(q.Pools) == 0:

@@ -39,10 +39,16 @@ func shavedice(all []public.Series) []Pool {
 
 func generated(months int) []Market { return slices.Repeat([]Market{Generated()}, months) }
 
+// share is a number of tenths.
+func share(tenths int64) *domain.Decimal {
+	d := decimal.New(tenths, -1)
+	return &d
+}
+
 func question(from, to string, pools []Pool) *Question {
 	return &Question{
 		From: at(from), To: at(to), Pools: pools, Currency: "USD", Horizon: 36, Scenarios: 16,
-		Salvage: decimal.NewFromInt(1), PlanSalvage: decimal.New(5, -1), Shortage: decimal.NewFromInt(10), Draws: draws, Workers: 2,
+		Salvage: decimal.NewFromInt(1), PlanSalvage: share(5), Shortage: decimal.NewFromInt(10), Draws: draws, Workers: 2,
 	}
 }
 
@@ -164,7 +170,7 @@ func wildQuestion(seed uint64, pools int) *Question {
 	d := rand.New(rand.NewPCG(seed, 2))
 	q := question("2024-03-01", "2024-07-01", nil)
 	q.Horizon, q.Scenarios = 6, 3
-	q.Salvage, q.PlanSalvage = decimal.New(int64(d.IntN(11)), -1), decimal.New(int64(d.IntN(11)), -1)
+	q.Salvage, q.PlanSalvage = decimal.New(int64(d.IntN(11)), -1), share(int64(d.IntN(11)))
 	for i := range pools {
 		q.Pools = append(q.Pools, wild(d, string(rune('a'+i%2))+string(rune('a'+i)), "2024-01-01", "2024-03-01", 31+29+31+30+31+30, 4))
 	}
@@ -311,7 +317,7 @@ func TestRefuses(t *testing.T) {
 		"more than 120 months":              func(q *Question) { q.From = at("2001-01-01") },
 		"plans that look 0 months ahead":    func(q *Question) { q.Horizon = 0 },
 		"0 scenarios":                       func(q *Question) { q.Scenarios = 0 },
-		"salvage of 2 and":                  func(q *Question) { q.Salvage = decimal.NewFromInt(2) },
+		"salvage of 2, and":                 func(q *Question) { q.Salvage = decimal.NewFromInt(2) },
 		"shortage at 0 times":               func(q *Question) { q.Shortage = decimal.Zero },
 		"there is no pool":                  func(q *Question) { q.Pools = nil },
 		"is given twice":                    func(q *Question) { q.Pools = append(q.Pools, q.Pools[0]) },
@@ -455,7 +461,7 @@ func TestEndKnown(t *testing.T) {
 	p := flat("r", "2022-01-01", 3*365, 10_000)
 	p.Markets = generated(12)
 	q := question("2023-01-01", "2024-01-01", []Pool{p})
-	q.PlanSalvage = decimal.NewFromInt(1)
+	q.PlanSalvage = share(10)
 	r := run(t, q)
 	year := decimal.NewFromInt(365 * 24 * 10)
 	for _, x := range r.All.Terminal {
@@ -485,7 +491,7 @@ func TestRulesWeighWholeTerms(t *testing.T) {
 	p := flat("r", "2022-01-01", 3*365, 10_000)
 	p.Markets = generated(12)
 	q := question("2023-01-01", "2024-01-01", []Pool{p})
-	q.Horizon, q.PlanSalvage = 12, decimal.Zero
+	q.Horizon, q.PlanSalvage = 12, share(0)
 	r := run(t, q)
 	if c := alternative(&r.All, "lookback_30d"); !c.Cost.Equal(r.All.Foresight) {
 		t.Errorf("it costs %s, perfect foresight %s", c.Cost, r.All.Foresight)

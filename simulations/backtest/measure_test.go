@@ -97,7 +97,7 @@ func TestAdvice(t *testing.T) {
 	all := public.Shavedice(t)
 	for _, view := range views {
 		q := question("2021-08-01", "2024-02-01", shavedice(view.of(all)))
-		q.PlanSalvage, q.Life = decimal.NewFromInt(1), forecast.Life
+		q.PlanSalvage, q.Life = nil, forecast.Life
 		months, err := q.check()
 		if err != nil {
 			t.Fatal(err)

@@ -38,7 +38,7 @@ type test struct {
 // set is the purchases of the alternatives with the same knowledge of the end.
 type set struct {
 	endKnown bool
-	salvage  domain.Decimal // that plans assume beyond their horizon
+	salvage  *domain.Decimal // that plans assume beyond their horizon; nil: it follows from the forecast
 	// bought is by alternative; those that buy nothing have no entry.
 	bought [][]procurement.Purchase
 }
@@ -48,7 +48,7 @@ type set struct {
 func (q *Question) sets() []set {
 	out := []set{{false, q.PlanSalvage, make([][]procurement.Purchase, len(Alternatives()))}}
 	for _, salvage := range q.salvages() {
-		out = append(out, set{true, salvage, make([][]procurement.Purchase, len(Alternatives()))})
+		out = append(out, set{true, &salvage, make([][]procurement.Purchase, len(Alternatives()))})
 	}
 	return out
 }
@@ -309,9 +309,9 @@ func (t *test) run(ctx context.Context, tell func()) error {
 // offer's hourly cost over its whole term, which equals a salvage of 1. With a known end they
 // compare the charge up to the end with the saving until then.
 func (t *test) follow(m int, s *set, past []int) error {
-	salvage := s.salvage
-	if !s.endKnown {
-		salvage = decimal.NewFromInt(1)
+	salvage := decimal.NewFromInt(1)
+	if s.endKnown {
+		salvage = *s.salvage
 	}
 	for i, r := range rules {
 		alternative := i + len(Alternatives()) - len(rules)
@@ -414,9 +414,14 @@ func (t *test) question(m int, s *set, observed *plan.Observed) *plan.Question {
 	q := &plan.Question{
 		At: at, Draws: func(uint64) func() uint64 { return t.q.Draws(uint64(m)) }, Pools: []plan.Pool{p},
 		Assumptions: plan.Assumptions{
-			Months: len(t.horizon(m, s)), Weeks: 4, MonthlyGrowth: t.q.Growth, Salvage: s.salvage, ShortageFactor: t.q.Shortage,
+			Months: len(t.horizon(m, s)), Weeks: 4, MonthlyGrowth: t.q.Growth, ShortageFactor: t.q.Shortage,
 			Currency: t.q.Currency, Demand: plan.Forecast, Scenarios: t.q.Scenarios, Life: t.q.Life,
 		},
+	}
+	if s.salvage == nil {
+		q.Assumptions.SalvageFrom = plan.Forecast
+	} else {
+		q.Assumptions.Salvage = *s.salvage
 	}
 	if t.pool.Family {
 		q.Assumptions.Life = 0

@@ -29,8 +29,9 @@ type Result struct {
 	Life      int            `json:"life_months"`
 	Salvage   domain.Decimal `json:"salvage"` // the terminal rule
 	Shortage  domain.Decimal `json:"shortage_factor"`
-	// PlanSalvage is the salvage share that plans assume beyond their horizon.
-	PlanSalvage domain.Decimal `json:"plan_salvage"`
+	// PlanSalvage is the salvage share that plans assume beyond their horizon. It is left out if it follows
+	// from their forecasts.
+	PlanSalvage *domain.Decimal `json:"plan_salvage,omitempty"`
 	// Interval describes the low and high of a regret.
 	Interval string `json:"interval"`
 	// All is all regions together, and Regions each one, by name.

@@ -38,7 +38,7 @@ func usualPlan() planFlags {
 	q := app.UsualPlan()
 	as := &q.Assumptions
 	return planFlags{
-		months: as.Months, weeks: as.Weeks, growth: as.MonthlyGrowth.String(), salvage: as.Salvage.String(), overhead: as.SpotOverhead.String(),
+		months: as.Months, weeks: as.Weeks, growth: as.MonthlyGrowth.String(), overhead: as.SpotOverhead.String(),
 		shortage: as.ShortageFactor.String(), currency: as.Currency, demand: app.RepeatDemand, scenarios: 12, seed: 1,
 		life: forecast.Life, workspace: q.Workspace,
 	}
@@ -147,6 +147,7 @@ excluded, nothing is recorded and the exit status is 1.`,
 func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	as := plan.Assumptions{
 		Months: fl.months, Weeks: fl.weeks, Currency: fl.currency, AnnualRate: planning.FromPolicy, SecondBest: fl.secondBest,
+		Salvage: app.UsualPlan().Assumptions.Salvage,
 	}
 	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
 		return as, commandline.Usagef("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)
@@ -155,6 +156,9 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	case app.RepeatDemand:
 	case plan.Forecast:
 		as.Demand, as.Scenarios, as.Seed, as.Life = fl.demand, fl.scenarios, fl.seed, fl.life
+		if fl.salvage == "" {
+			as.SalvageFrom = plan.Forecast
+		}
 	default:
 		return as, commandline.Usagef("--demand %q: want %q or %q", fl.demand, app.RepeatDemand, plan.Forecast)
 	}
@@ -166,7 +170,7 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 		{"spot-overhead", fl.overhead, &as.SpotOverhead}, {"shortage-factor", fl.shortage, &as.ShortageFactor}, {"service-level", fl.serviceLevel, &as.ServiceLevel},
 		{"max-share", fl.maxShare, &as.MaxShare},
 	} {
-		if (n.flag == "rate" || n.flag == "service-level" || n.flag == "max-share") && n.text == "" {
+		if n.text == "" && (n.flag == "rate" || n.flag == "service-level" || n.flag == "max-share" || n.flag == "salvage") {
 			continue
 		}
 		d, err := shareFlag(n.text)

@@ -60,8 +60,8 @@ purchase's cost beyond the last month is not charged. Amounts are nominal. Low a
 bootstrap interval of regret over pools, each against its own foresight. A single pool has no
 interval, and below ten pools it says little.
 
-The plan under test is what "plan --demand forecast" advises, with --plan-salvage. The default is 1; "plan" itself
-uses 0.5. --plan-salvage 0.5 tests the more cautious plan.
+The plan under test is what "plan --demand forecast" advises. What a term is worth beyond its horizon follows
+from the forecast there, as in "plan"; --plan-salvage sets a fixed share.
 
 Results depend on the terminal rule, so regret is also shown for a salvage of 0, 0.5 and 1. The
 advice does not know the end: alternatives buy the same under every rule and are only charged
@@ -95,7 +95,7 @@ types (a spend commitment). Such a pool is not replaced by a successor (--life).
 	f.StringVar(&fl.growth, "growth", "0", "monthly growth beyond 13 weeks, as in \"plan\"")
 	f.IntVar(&fl.life, "life", forecast.Life, lifeFlag)
 	f.StringVar(&fl.salvage, "salvage", "1", "terminal rule: share of the cost beyond the last month that is not charged, 0 to 1")
-	f.StringVar(&fl.planSalvage, "plan-salvage", "1", "the same share, as assumed by plans that do not know the end; with less than 1 they buy earlier than needed")
+	f.StringVar(&fl.planSalvage, "plan-salvage", "", "the same share, as assumed by plans that do not know the end; with less than 1 they buy earlier than needed (default follows from the forecast)")
 	f.StringVar(&fl.overhead, "spot-overhead", "0.05", "share of spot time lost to interruptions")
 	f.StringVar(&fl.spotShare, "spot-share", "0", "share of demand that may run on spot, 0 to 1")
 	f.StringVar(&fl.shortage, "shortage-factor", "10", "cost of an unserved hour, as a multiple of the on-demand price")
@@ -129,19 +129,26 @@ func (fl *backtestFlags) question() (*app.BacktestQuery, error) {
 		Currency: fl.currency, Horizon: fl.months, Scenarios: fl.scenarios, Workers: runtime.GOMAXPROCS(0),
 		Draws: func(stream uint64) func() uint64 { return rand.NewPCG(fl.seed, stream).Uint64 },
 	}
+	var planned domain.Decimal
 	for _, n := range []struct {
 		flag, text string
 		into       *domain.Decimal
 		most       int64
 	}{
-		{"salvage", fl.salvage, &q.Salvage, 1}, {"plan-salvage", fl.planSalvage, &q.PlanSalvage, 1}, {"shortage-factor", fl.shortage, &q.Shortage, 1000},
+		{"salvage", fl.salvage, &q.Salvage, 1}, {"plan-salvage", fl.planSalvage, &planned, 1}, {"shortage-factor", fl.shortage, &q.Shortage, 1000},
 		{"spot-overhead", fl.overhead, &q.Overhead, 1}, {"spot-share", fl.spotShare, &q.SpotShare, 1},
 	} {
+		if n.flag == "plan-salvage" && n.text == "" {
+			continue
+		}
 		d, err := decimal.NewFromString(n.text)
 		if err != nil || len(n.text) > 20 || d.IsNegative() || d.GreaterThan(decimal.NewFromInt(n.most)) {
 			return nil, commandline.Usagef("--%s %q is not a number from 0 to %d", n.flag, n.text, n.most)
 		}
 		*n.into = d
+	}
+	if fl.planSalvage != "" {
+		q.PlanSalvage = &planned
 	}
 	if len(fl.currency) != 3 || strings.ToUpper(fl.currency) != fl.currency {
 		return nil, commandline.Usagef("--currency %q is not an ISO 4217 code of three capital letters, for example USD", fl.currency)

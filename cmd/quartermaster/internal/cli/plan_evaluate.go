@@ -149,7 +149,7 @@ func questionFlags(cmd *cobra.Command, fl *planFlags) {
 	f.IntVar(&fl.weeks, "weeks", fl.weeks, "weeks of observed demand to repeat")
 	f.StringVar(&fl.growth, "growth", fl.growth, "growth of demand per month, for example 0.02 or 2%")
 	f.StringVar(&fl.rate, "rate", "", "annual discount rate (default the policy cost_of_capital, else 0.08)")
-	f.StringVar(&fl.salvage, "salvage", fl.salvage, "credited share of a purchase's cost beyond the horizon, 0 to 1")
+	f.StringVar(&fl.salvage, "salvage", fl.salvage, "credited share of a purchase's cost beyond the horizon, 0 to 1 (default 0.5; of a forecast, the share of its use that demand makes of a term beyond the horizon)")
 	f.StringVar(&fl.overhead, "spot-overhead", fl.overhead, "share of spot time lost to interruptions")
 	f.StringVar(&fl.shortage, "shortage-factor", fl.shortage, "cost of an unserved hour, as a multiple of the on-demand price")
 	f.StringVar(&fl.serviceLevel, "service-level", "", "probability, such as 0.999, of serving all demand despite failures; plans spare machines from the failures of the last 90 days (default none)")

@@ -33,8 +33,12 @@ func (a *Program) showPlan(p *plan.Plan, few int) {
 			demand += fmt.Sprintf("; a successor replaces a machine type after %d months on average", as.Life)
 		}
 	}
-	fmt.Fprintf(a.out, "assumptions: %s; discount rate %s a year; %s of a purchase's cost beyond the horizon is credited; %s of spot time is lost; an unserved hour costs %s times on-demand. Amounts are net present values in %s\n",
-		demand, percent(as.AnnualRate), percent(as.Salvage), percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
+	credited := "is credited"
+	if as.SalvageFrom != "" {
+		credited = "is credited, as much as it is used there in the forecast"
+	}
+	fmt.Fprintf(a.out, "assumptions: %s; discount rate %s a year; %s of a purchase's cost beyond the horizon %s; %s of spot time is lost; an unserved hour costs %s times on-demand. Amounts are net present values in %s\n",
+		demand, percent(as.AnnualRate), percent(as.Salvage), credited, percent(as.SpotOverhead), as.ShortageFactor, as.Currency)
 	columns := planColumns()
 	if as.Demand == plan.Forecast {
 		columns = append(columns, "unit-hours 10%", "median", "90%", "least cost", "most", "CVaR 90")
