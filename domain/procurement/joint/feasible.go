@@ -212,9 +212,13 @@ func (pf *proof) members() map[Member]bool {
 }
 
 // doubt decides feasibility when no priced point keeps the limits.
-func (s *solver) doubt() error {
+func (s *solver) doubt() error { return s.decided(firstRounds) }
+
+// decided decides feasibility with a number of masters, if that is enough. It tries what keeps the limits,
+// and fails with errImpossible where nothing does.
+func (s *solver) decided(rounds int) error {
 	t := s.relaxed(s.p)
-	is, err := t.decideSoon(firstRounds)
+	is, err := t.decideSoon(rounds)
 	s.work.add(t.work)
 	switch {
 	case err != nil:

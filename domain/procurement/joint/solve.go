@@ -405,6 +405,11 @@ func (s *solver) search() error {
 	if err := s.whole(root); err != nil {
 		return err
 	}
+	if s.best.units == nil && len(p.Limits) > 0 && s.limit == 0 {
+		if err := s.decided(askRounds); err != nil {
+			return err
+		}
+	}
 	if s.limit == 0 {
 		s.limit = s.effort() + s.branching
 	}
