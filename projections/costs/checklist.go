@@ -349,6 +349,9 @@ func (c *Checklist) rates(view projections.View, d *Division) error {
 		}
 		c.note("%s is %s %s effective in the books", of, t.Effective.Round(int32(domain.MinorUnits(t.Currency))), t.Currency)
 	}
+	if doubtful := rates.Doubtful(); len(doubtful) > 0 {
+		c.note("nobody declared the commitments %s: their use has the average rate of the month, which is wrong if they were paid at once", some(doubtful))
+	}
 	if len(unknown) > 0 {
 		c.note("no closing rate of %s: an entity with those books that owes or is owed the other currency at the end of the month"+
 			" will have no journal in the currency of its books", some(unknown))

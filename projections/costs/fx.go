@@ -33,6 +33,8 @@ type Rates struct {
 	frozen   bool                 // all rates are known
 	closing  map[string]*bookRate // of frozen rates, those for balances, by currency
 	known    map[rateKey]*bookRate
+	declared map[string]bool // commitments; nil of frozen rates
+	doubtful map[string]bool // commitments that nobody declared, whose use has the average rate so far
 }
 
 // rateKey is what a rate is for. Without a commitment it is everything of a currency.
@@ -169,7 +171,9 @@ func ReadRates(view projections.View, month domain.Interval) (*Rates, error) {
 		if err := of.readStated(view, a); err != nil {
 			return nil, err
 		}
+		of.declared, of.doubtful = map[string]bool{}, map[string]bool{}
 		for id, c := range contracts {
+			of.declared[id] = true
 			of.pay(id, c.prices)
 		}
 	}
@@ -369,6 +373,16 @@ func (r *Rates) lacking(problems map[string]bool) error {
 	return &RatesError{strings.Join(to, ", "), r.month, slices.Sorted(maps.Keys(problems))}
 }
 
+// Doubtful returns the commitments that nobody declared and whose use, which was not billed when it was used, was translated
+// at the average rate of the month so far. If they were paid at once, that is not their rate.
+func (r *Rates) Doubtful() []string {
+	all := map[string]bool{}
+	for _, of := range r.all() {
+		maps.Copy(all, of.doubtful)
+	}
+	return append([]string{}, slices.Sorted(maps.Keys(all))...)
+}
+
 func (r *Rates) keys() []rateKey {
 	keys := make([]rateKey, 0, len(r.known))
 	for k := range r.known {
@@ -392,6 +406,9 @@ func (r *Rates) keyOf(l *attribution.Line) rateKey {
 	terms := r.terms(special)
 	switch {
 	case len(terms) == 0 && !purchase:
+		if r.declared != nil && !r.declared[l.Commitment] && l.Billed.IsZero() && !l.Effective.IsZero() && k.base != r.Currency {
+			r.doubtful[l.Commitment] = true
+		}
 		return k
 	case len(terms) == 0:
 	case purchase:
@@ -662,6 +679,9 @@ type FXMonth struct {
 	Balances []FXBalance `json:"balances"` // by currency of the books and currency, without those from one to itself
 	// Problems are the rates that are missing. With any, there are no balances.
 	Problems []string `json:"problems"`
+	// Undeclared are commitments of which nothing is known but their use, which was paid before. It has the average rate
+	// of the month: if they were paid at once, declare them.
+	Undeclared []string `json:"undeclared_commitments"`
 }
 
 // FXBalance compares what was billed in a currency, as it is expense, with what is owed for it at the end of the month.
@@ -682,7 +702,7 @@ type FXBalance struct {
 
 // FX translates a division, and compares it with the closing rates: those that it was closed with, else those of now.
 func (d *Division) FX(r, now *Rates) (*FXMonth, error) {
-	m := &FXMonth{Position: d.position, Month: d.Month, Balances: []FXBalance{}, Problems: []string{}}
+	m := &FXMonth{Position: d.position, Month: d.Month, Balances: []FXBalance{}, Problems: []string{}, Undeclared: []string{}}
 	type pair struct{ books, currency string }
 	sums := map[pair]*FXBalance{}
 	t := translator{rates: r}
@@ -704,7 +724,7 @@ func (d *Division) FX(r, now *Rates) (*FXMonth, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Translation = *r.Translation()
+	m.Translation, m.Undeclared = *r.Translation(), r.Doubtful()
 	var missing *RatesError
 	if errors.As(r.missing(), &missing) {
 		m.Problems = missing.Problems

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -276,6 +277,48 @@ func TestDoubtfulRates(t *testing.T) {
 					t.Errorf("%s; want %s", got, c.want)
 				}
 			})
+		})
+	}
+}
+
+// Use of a commitment that was paid before and that nobody declared is said to have the average rate. What is billed when it
+// is used is not in doubt, and neither is a declared commitment that is paid as it goes.
+func TestUndeclaredCommitmentsAreNamed(t *testing.T) {
+	may := storetest.MayBill
+	covered := func(billed string) domain.Envelope {
+		return recorded(billLine("1", billed, func(l *domain.BillingLine) {
+			l.BillingCurrency, l.CommitmentDiscountID, l.EffectiveCost = "EUR", "res", decimal.NewNullDecimal(storetest.Dec("7"))
+		}))
+	}
+	contract := decided(&domain.CommitmentPurchased{
+		Commitment: "res", Market: domain.Market{Provider: "p"}, BillingAccount: "1", Kind: domain.OfferReserved, SKU: "gpu-2", GPUModel: "H100 80GB",
+		GPUsPerUnit: 2, Units: 1, Term: domain.Interval{From: may.From, To: may.To},
+		Upfront: domain.Money{Amount: decimal.Zero, Currency: "EUR"}, Hourly: domain.Money{Amount: storetest.Dec("1"), Currency: "EUR"},
+	})
+	for name, c := range map[string]struct {
+		log  []domain.Envelope
+		want []string
+	}{
+		"not declared":         {[]domain.Envelope{covered("0")}, []string{"res"}},
+		"billed as it goes":    {[]domain.Envelope{covered("7")}, []string{}},
+		"declared, as it goes": {[]domain.Envelope{covered("0"), contract}, []string{}},
+	} {
+		l := storetest.NewLog()
+		l.Append(booksIn("USD")...)
+		l.Append(append(c.log, rateSet("EUR", "USD", "1.1", domain.FXAverage, may))...)
+		storetest.FoldView(t, l, func(v projections.View) {
+			rates, err := costs.ReadRates(v, may)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := costs.Divide(v, may, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := d.FX(rates, nil)
+			if err != nil || !slices.Equal(m.Undeclared, c.want) {
+				t.Errorf("%s: %q, %v; want %q", name, m.Undeclared, err, c.want)
+			}
 		})
 	}
 }

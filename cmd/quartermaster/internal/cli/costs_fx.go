@@ -75,6 +75,9 @@ func (a *Program) showFX(m *costs.FXMonth) {
 	}
 	fmt.Fprintf(a.out, "%s in the currency of the books, %s\n", app.MonthName(m.Month), strings.Join(of, "; "))
 	a.showTranslation(&m.Translation)
+	for _, id := range m.Undeclared {
+		fmt.Fprintf(a.out, "nobody declared commitment %s: its use has the average rate of the month; if it was paid at once, declare it\n", clipped(id))
+	}
 	for _, p := range m.Problems {
 		fmt.Fprintln(a.out, "missing: "+p)
 	}
