@@ -274,7 +274,7 @@ func (c *ruleCheck) see(x *attribution.Allocation, charges *charges) {
 	for _, i := range fitting {
 		t, r := &c.takes[i], &c.rules[i]
 		t.fits++
-		first := -1
+		var first int
 		switch {
 		case !r.Charges():
 			if buys < 0 {
