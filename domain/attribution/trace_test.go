@@ -2,6 +2,7 @@ package attribution_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -121,46 +122,57 @@ func TestTrace(t *testing.T) {
 		if len(allocations) == 0 {
 			return
 		}
-		l := &allocations[rapid.IntRange(0, len(allocations)-1).Draw(t, "allocation")]
-		again, res := tracing(t, e, l)
-		x := res.Trace
-		if !slices.Equal(allocations, again) {
-			t.Fatalf("the trace of %s changes allocations", ref(l))
+		of := map[attribution.MatchMethod][]int{}
+		for i := range allocations {
+			of[allocations[i].MatchMethod] = append(of[allocations[i].MatchMethod], i)
 		}
-		if x == nil {
-			t.Fatalf("allocation %s is not traced", ref(l))
-		}
-		same, line := x.Allocation, *x.Allocation.Line
-		same.Line, line.Matching = nil, attribution.Matching{}
-		if matching := x.Allocation.Line.Matching; l.Component != attribution.RoundingAdjustment {
-			again, err := attribution.MatchingOf(matching.Group, matching.Bytes())
-			if reason := again.Reason(); err != nil || reason != "" && reason != x.MatchReason || again.MeterReason(&line) != x.MeterReason ||
-				reason == "" && l.MatchMethod <= attribution.ByAccount {
-				t.Fatalf("allocation %s is matched as %+v, %v: %q, %q", ref(l), again, err, reason, again.MeterReason(&line))
-			}
-		}
-		if same != l.Allocation || line != l.line || x.MatchReason == "" || x.ClassReason != l.line.ClassReason {
-			t.Fatalf("allocation %s is traced as %+v", ref(l), x)
-		}
-		reached[l.MatchMethod]++
-		switch follows := l.MatchMethod == attribution.ByFollowing && l.Component != attribution.RoundingAdjustment; {
-		case l.MatchMethod <= attribution.ByAccount:
-			machinesFoot(t, e, l, x)
-			if l.Component != attribution.Unmatched {
-				if got := weighed(t, e, allocations, &x.Allocation, res.Groups); !slices.Equal(got, x.Machines) && !(len(got) == 0 && len(x.Machines) == 0) {
-					t.Fatalf("allocation %s weighs %+v, want %+v", ref(l), got, x.Machines)
-				}
-			}
-		case len(x.Machines) > 0 || x.UnseenMs != 0:
-			t.Fatalf("allocation %s has machines %+v", ref(l), x)
-		case follows && (x.Followed == nil || x.Followed.Lines == 0), x.Followed != nil && !follows && l.MatchMethod != attribution.ByCommitment:
-			t.Fatalf("allocation %s follows %+v", ref(l), x.Followed)
+		for _, method := range slices.Sorted(maps.Keys(of)) {
+			l := &allocations[rapid.SampledFrom(of[method]).Draw(t, "allocation")]
+			reached[method]++
+			traces(t, e, allocations, l)
 		}
 	})
 	for r := attribution.ByResource; r <= attribution.ByNothing; r++ {
 		if reached[r] == 0 {
 			t.Errorf("no allocation was divided %s", r)
 		}
+	}
+}
+
+// traces traces an allocation.
+func traces(t *rapid.T, e *estate, allocations []allocation, l *allocation) {
+	again, res := tracing(t, e, l)
+	x := res.Trace
+	if !slices.Equal(allocations, again) {
+		t.Fatalf("the trace of %s changes allocations", ref(l))
+	}
+	if x == nil {
+		t.Fatalf("allocation %s is not traced", ref(l))
+	}
+	same, line := x.Allocation, *x.Allocation.Line
+	same.Line, line.Matching = nil, attribution.Matching{}
+	if matching := x.Allocation.Line.Matching; l.Component != attribution.RoundingAdjustment {
+		again, err := attribution.MatchingOf(matching.Group, matching.Bytes())
+		if reason := again.Reason(); err != nil || reason != "" && reason != x.MatchReason || again.MeterReason(&line) != x.MeterReason ||
+			reason == "" && l.MatchMethod <= attribution.ByAccount {
+			t.Fatalf("allocation %s is matched as %+v, %v: %q, %q", ref(l), again, err, reason, again.MeterReason(&line))
+		}
+	}
+	if same != l.Allocation || line != l.line || x.MatchReason == "" || x.ClassReason != l.line.ClassReason {
+		t.Fatalf("allocation %s is traced as %+v", ref(l), x)
+	}
+	switch follows := l.MatchMethod == attribution.ByFollowing && l.Component != attribution.RoundingAdjustment; {
+	case l.MatchMethod <= attribution.ByAccount:
+		machinesFoot(t, e, l, x)
+		if l.Component != attribution.Unmatched {
+			if got := weighed(t, e, allocations, &x.Allocation, res.Groups); !slices.Equal(got, x.Machines) && !(len(got) == 0 && len(x.Machines) == 0) {
+				t.Fatalf("allocation %s weighs %+v, want %+v", ref(l), got, x.Machines)
+			}
+		}
+	case len(x.Machines) > 0 || x.UnseenMs != 0:
+		t.Fatalf("allocation %s has machines %+v", ref(l), x)
+	case follows && (x.Followed == nil || x.Followed.Lines == 0), x.Followed != nil && !follows && l.MatchMethod != attribution.ByCommitment:
+		t.Fatalf("allocation %s follows %+v", ref(l), x.Followed)
 	}
 }
 
