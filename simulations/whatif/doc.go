@@ -4,20 +4,19 @@
 //
 // # From a file to an answer
 //
-// 1. [Parse] reads the tree of a file into a [Scenario]. Every fault has its place in the file. 2.
-// [Fork] adds hypothetical events on top of rows, without changing them. A change for which the
-//
-//		log has an event type (prices, offers, purchases, renewals, deployments, quotas, rates,
-//		maintenance) becomes an event, at the median of its uncertain numbers, and is folded like any
-//		other.
-//	 3. The forked rows give the planner's question, and that gives an instance. A change without an
-//	    event type (growth, efficiency, failures, interruptions, outages) modifies the instance or
-//	    its trials.
-//	 4. The trials are reduced to a small weighted set of scenarios, and each alternative's purchases
-//	    are solved once over that set.
-//	 5. Each trial then computes the result of the purchases by recourse alone. Independent pools are
-//	    served by their load-duration curves. Pools that share a quota, or may serve one another, are
-//	    served hour by hour with the linear program of package joint.
+//  1. [Parse] reads the tree of a file into a [Scenario]. Every fault has its place in the file.
+//  2. [Fork] adds hypothetical events on top of rows, without changing them. A change for which the
+//     log has an event type (prices, offers, purchases, renewals, deployments, quotas, rates,
+//     maintenance) becomes an event, at the median of its uncertain numbers, and is folded like any
+//     other.
+//  3. The forked rows give the planner's question, and that gives an instance. A change without an
+//     event type (growth, efficiency, failures, interruptions, outages) modifies the instance or
+//     its trials.
+//  4. The trials are reduced to a small weighted set of scenarios, and each alternative's purchases
+//     are solved once over that set.
+//  5. Each trial then computes the result of the purchases by recourse alone. Independent pools are
+//     served by their load-duration curves. Pools that share a quota, or may serve one another, are
+//     served hour by hour with the linear program of package joint.
 //
 // # What always holds
 //
