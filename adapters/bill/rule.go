@@ -424,15 +424,24 @@ func member(text, path string) (string, *tabular.Fault) {
 	return string(b), nil
 }
 
-// pairsOf returns a list of keys with values as an object, with its keys sorted.
-func pairsOf(text string) (string, *tabular.Fault) {
+// decodeList decodes a list, empty for null.
+func decodeList(text string) ([]any, *tabular.Fault) {
 	v, fault := decode(text)
 	if fault != nil {
-		return "", fault
+		return nil, fault
 	}
 	list, ok := v.([]any)
 	if !ok && v != nil {
-		return "", &tabular.Fault{Value: text, Reason: "is not a list in JSON"}
+		return nil, &tabular.Fault{Value: text, Reason: "is not a list in JSON"}
+	}
+	return list, nil
+}
+
+// pairsOf returns a list of keys with values as an object, with its keys sorted.
+func pairsOf(text string) (string, *tabular.Fault) {
+	list, fault := decodeList(text)
+	if fault != nil {
+		return "", fault
 	}
 	if len(list) == 0 {
 		return "", nil
@@ -461,13 +470,9 @@ func pairsOf(text string) (string, *tabular.Fault) {
 }
 
 func sumOf(text, path string) (string, *tabular.Fault) {
-	v, fault := decode(text)
+	list, fault := decodeList(text)
 	if fault != nil {
 		return "", fault
-	}
-	list, ok := v.([]any)
-	if !ok && v != nil {
-		return "", &tabular.Fault{Value: text, Reason: "is not a list in JSON"}
 	}
 	total := decimal.Decimal{}
 	for _, item := range list {
