@@ -313,10 +313,5 @@ type MappingRuleSet struct {
 	EffectiveFrom Instant           `json:"effective_from"`
 }
 
-// ChargesLines reports whether the rule says who is charged for lines of bills, and nothing else.
-func (e *MappingRuleSet) ChargesLines() bool {
-	return e.Buys == BuysOutside || e.Buys == "" && len(e.Columns) > 0
-}
-
 // Shares reports whether the rule shares lines of bills among several workspaces.
 func (e *MappingRuleSet) Shares() bool { return len(e.ToShares) > 0 || e.ToShareBy != "" }

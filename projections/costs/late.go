@@ -194,8 +194,7 @@ func (l *lateness) events() error {
 					l.decisions[name] = e
 				}
 				e.n++
-				r, ok := v.Event.(*domain.MappingRuleSet)
-				e.charges = e.charges && ok && r.ChargesLines()
+				e.charges = e.charges && chargesLines(v.Event)
 				if v.Order.Appended >= e.last {
 					e.last, e.id = v.Order.Appended, ""
 					if topic := t.Topic(); topic != domain.TopicTelemetry && topic != domain.TopicHardware || !l.sharded[k.Scope] {

@@ -218,6 +218,16 @@ func ofLines(subject string, ev *domain.MappingRuleSet) (r attribution.MeterRule
 	return r, ev.Buys != "" || len(ev.Columns) > 0
 }
 
+// chargesLines reports whether an event is a rule that says who is charged for lines, and nothing else.
+func chargesLines(ev domain.Event) bool {
+	rule, ok := ev.(*domain.MappingRuleSet)
+	if !ok {
+		return false
+	}
+	of, forLines := ofLines(rule.Rule, rule)
+	return forLines && of.Charges()
+}
+
 // readRules reads the mapping rules that say what lines buy, or who is charged for them. As with policies, only those
 // of the root workspace count, as they are when the month begins.
 func (l *ledger) readRules(view projections.View, a *registry.Authority) error {
