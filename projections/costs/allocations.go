@@ -24,6 +24,7 @@ type Allocation struct {
 	Component   attribution.Component   `json:"component"`
 	Class       attribution.Class       `json:"class"`
 	MatchMethod attribution.MatchMethod `json:"match_method"`
+	Model       string                  `json:"model"`         // declared for the deployment; or none, unknown or mixed
 	GPUModel    string                  `json:"gpu_model"`     // or unknown or mixed; see [attribution.Hardware]
 	Billing     domain.BillingModel     `json:"billing_model"` // or unknown or mixed
 	Currency    string                  `json:"currency"`
@@ -44,7 +45,7 @@ func newAllocation(p *part) Allocation {
 		Allocation: l.Ref(), Line: l.Line.ID, Invoice: l.Line.Invoice, Hour: l.Hour,
 		Workspace: l.Workspace, Cluster: l.Cluster, Deployment: l.Deployment,
 		Component: l.Component, Class: l.Line.Class, MatchMethod: l.MatchMethod,
-		GPUModel: cmp.Or(l.Hardware.GPUModel, dimension.Unknown), Billing: cmp.Or(l.Hardware.Billing, dimension.Unknown),
+		Model: p.model(), GPUModel: cmp.Or(l.Hardware.GPUModel, dimension.Unknown), Billing: cmp.Or(l.Hardware.Billing, dimension.Unknown),
 		Currency: l.Line.Currency, Billed: l.Billed, Effective: l.Effective,
 		Bought: l.BoughtMs, Allocated: l.AllocatedMs, Measured: l.MeasuredMs,
 		Useful: usefulOf(l.AllocatedMs, l.MeasuredMs, l.UsefulMs), Generated: l.Line.Generated,

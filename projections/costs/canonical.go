@@ -18,7 +18,7 @@ import (
 // The canonical form of a divided month is a sequence of bytes that says all that [Division] knows, and
 // nothing about the position: equal divisions have equal bytes, so their SHA-256 names them. It is:
 //
-//  1. the line "quartermaster.allocations/8";
+//  1. the line "quartermaster.allocations/9";
 //  2. a record for each allocation, in the order of [attribution.Run];
 //  3. a zero byte and the number of records;
 //  4. what the records add up to, for each target and currency;
@@ -31,7 +31,7 @@ import (
 // are varints. Texts that repeat are numbered in the order of their first use.
 
 // CanonicalFormat is the version of the canonical form.
-const CanonicalFormat = "quartermaster.allocations/8"
+const CanonicalFormat = "quartermaster.allocations/9"
 
 // ErrCanonical means that bytes are not the canonical form of a divided month: they are damaged, or of
 // another version. Divide the month again.
@@ -228,10 +228,10 @@ func (e *encoder) charge(c *Charge) {
 	}
 }
 
-func (t *target) texts() [12]*string {
+func (t *target) texts() [13]*string {
 	return [...]*string{
 		&t.workspace, &t.cluster, &t.deployment, &t.hardware.GPUModel, (*string)(&t.hardware.Billing),
-		&t.place.region, &t.place.provider, &t.place.providerClass, &t.place.workload,
+		&t.place.region, &t.place.provider, &t.place.providerClass, &t.place.workload, &t.place.model,
 		&t.place.owner, &t.place.costCentre, &t.place.entity,
 	}
 }

@@ -69,10 +69,10 @@ func every(b []byte) (n int, err error) {
 // What a kept month answers from its sums is what its allocations add up to, for every query that sums can answer.
 func TestSumsOfCanonicalForm(t *testing.T) {
 	ofTargets := []costs.Dimension{
-		costs.ByWorkspace, costs.ByComponent, costs.ByCluster, costs.ByDeployment, costs.ByWorkloadClass, costs.ByGPUModel,
-		costs.ByBillingModel, costs.ByProvider, costs.ByRegion, costs.ByOwner, costs.ByEntity, costs.ByMatchMethod, costs.ByMonth,
+		costs.ByWorkspace, costs.ByComponent, costs.ByCluster, costs.ByDeployment, costs.ByWorkloadClass, costs.ByModel,
+		costs.ByGPUModel, costs.ByBillingModel, costs.ByProvider, costs.ByRegion, costs.ByOwner, costs.ByEntity, costs.ByMatchMethod, costs.ByMonth,
 	}
-	storetest.FoldView(t, house(), func(v projections.View) {
+	storetest.FoldView(t, classified(), func(v projections.View) {
 		kept, err := costs.ReadCanonical(openBytes(canonicalForm(t, v, storetest.MayBill)))
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestSumsOfCanonicalForm(t *testing.T) {
 				Workspace: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "workspace"),
 			}
 			if rapid.Bool().Draw(t, "where") {
-				where, err := costs.ParseConditions([]string{rapid.SampledFrom([]string{"component=allocated", "gpu_model=H100 80GB", "line=01-n1"}).Draw(t, "condition")})
+				where, err := costs.ParseConditions([]string{rapid.SampledFrom([]string{"component=allocated", "model=m", "gpu_model=H100 80GB", "line=01-n1"}).Draw(t, "condition")})
 				if err != nil {
 					t.Fatal(err)
 				}

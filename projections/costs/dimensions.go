@@ -25,6 +25,7 @@ const (
 	ByCluster       Dimension = "cluster"
 	ByDeployment    Dimension = "deployment"
 	ByWorkloadClass Dimension = "workload_class"
+	ByModel         Dimension = "model"
 	ByGPUModel      Dimension = "gpu_model"
 	ByBillingModel  Dimension = "billing_model"
 	ByProvider      Dimension = "provider"
@@ -96,7 +97,7 @@ func tagsOf(text string) map[string]string {
 
 // place is what the fleet and the registry say about an allocation.
 type place struct {
-	region, provider, providerClass, workload string
+	region, provider, providerClass, workload, model string
 	ownership
 }
 
@@ -105,7 +106,7 @@ func (p *part) at() place {
 	if p.kept != nil {
 		return *p.kept
 	}
-	of := place{region: p.region(), workload: p.workload(), ownership: p.ownership()}
+	of := place{region: p.region(), workload: p.workload(), model: p.model(), ownership: p.ownership()}
 	of.provider, of.providerClass = p.provider()
 	return of
 }
@@ -121,7 +122,7 @@ func (p *part) region() string {
 // costKey is a group's key, with only the requested dimensions set.
 type costKey struct {
 	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
-	provider, providerClass, model, billing, workload                                string
+	provider, providerClass, gpuModel, billing, workload, model                      string
 	owner, costCentre, entity                                                        string
 	subAccount, service, serviceCategory, charge, pricing, sku, resource             string
 	commitment, rule                                                                 string
@@ -168,9 +169,15 @@ var dimensions = dimension.Set[part, costKey]{
 		Value: func(k *costKey) string { return k.workload },
 	},
 	{
-		Name: ByGPUModel, Doc: "the GPU model of the machines that it is for",
-		Read:  func(p *part, k *costKey) { k.model = cmp.Or(p.allocation.Hardware.GPUModel, dimension.Unknown) },
+		Name:  ByModel,
+		Doc:   "the model that deployment is declared to serve or train; none if it declares none, and for what nobody held",
+		Read:  func(p *part, k *costKey) { k.model = p.model() },
 		Value: func(k *costKey) string { return k.model },
+	},
+	{
+		Name: ByGPUModel, Doc: "the GPU model of the machines that it is for",
+		Read:  func(p *part, k *costKey) { k.gpuModel = cmp.Or(p.allocation.Hardware.GPUModel, dimension.Unknown) },
+		Value: func(k *costKey) string { return k.gpuModel },
 	},
 	{
 		Name: ByBillingModel, Doc: "how those machines are declared to be paid for, else how the line is",
@@ -378,11 +385,27 @@ func (p *part) workload() string {
 	if l.Component != attribution.Allocated {
 		return dimension.None
 	}
-	during := l.Line.ChargePeriod
-	if l.Hour != 0 {
-		during = domain.Interval{From: l.Hour, To: l.Hour}
+	return p.books.workloads.Class(l.Cluster, l.Deployment, l.Workspace, during(l))
+}
+
+// model returns the model of the deployment that held the time of an allocation, as workload returns its class.
+func (p *part) model() string {
+	if p.kept != nil {
+		return p.kept.model
 	}
-	return p.books.workloads.Class(l.Cluster, l.Deployment, l.Workspace, during)
+	l := p.allocation
+	if l.Component != attribution.Allocated {
+		return dimension.None
+	}
+	return p.books.workloads.Model(l.Cluster, l.Deployment, l.Workspace, during(l))
+}
+
+// during returns the start of an allocation's hour, else the charge period of its line.
+func during(l *attribution.Allocation) domain.Interval {
+	if l.Hour != 0 {
+		return domain.Interval{From: l.Hour, To: l.Hour}
+	}
+	return l.Line.ChargePeriod
 }
 
 // provider returns the provider of what an allocation is for, and the provider's class.

@@ -42,7 +42,7 @@ func grouped(r *costs.Report) string {
 
 func TestCostsByEveryDimension(t *testing.T) {
 	var text strings.Builder
-	for _, d := range []costs.Dimension{costs.ByProvider, costs.ByProviderClass, costs.ByGPUModel, costs.ByWorkloadClass, costs.ByBillingModel} {
+	for _, d := range []costs.Dimension{costs.ByProvider, costs.ByProviderClass, costs.ByGPUModel, costs.ByWorkloadClass, costs.ByModel, costs.ByBillingModel} {
 		text.WriteString(grouped(report(t, classified(), costs.Query{Month: storetest.MayBill, By: []costs.Dimension{d}})) + "\n")
 	}
 	golden(t, "dimensions.txt", text.String())

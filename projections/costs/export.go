@@ -199,6 +199,7 @@ var exportedColumns = []exported{
 	ours("x_Class", KindText, "Kind of charge: committed, on_demand, spot, owned, shared, credit, tax, rounding.", func(p *part) string { return p.allocation.Line.Class.String() }),
 	ours("x_MatchMethod", KindText, "How the line was matched to machines.", func(p *part) string { return p.allocation.MatchMethod.String() }),
 	ours("x_WorkloadClass", KindText, "Class of the deployment.", func(p *part) string { return p.at().workload }),
+	ours("x_Model", KindText, "Model that the deployment is declared to serve or train.", func(p *part) string { return p.at().model }),
 	ours("x_GpuModel", KindText, "GPU model of the machines.", func(p *part) string { return p.allocation.Hardware.GPUModel }),
 	ours("x_BillingModel", KindText, "How the machines are paid for.", func(p *part) string { return string(p.allocation.Hardware.Billing) }),
 	ours("x_Provider", KindText, "Provider of the cluster, else of the billing account's clusters, else the issuer.", func(p *part) string { return p.at().provider }),

@@ -51,8 +51,8 @@ type targetSum struct {
 
 // targetDimensions are the dimensions in which allocations with one target have one value.
 var targetDimensions = map[Dimension]bool{
-	ByWorkspace: true, ByComponent: true, ByCluster: true, ByDeployment: true, ByWorkloadClass: true, ByGPUModel: true,
-	ByBillingModel: true, ByProvider: true, ByProviderClass: true, ByRegion: true, ByOwner: true, ByCostCentre: true,
+	ByWorkspace: true, ByComponent: true, ByCluster: true, ByDeployment: true, ByWorkloadClass: true, ByModel: true,
+	ByGPUModel: true, ByBillingModel: true, ByProvider: true, ByProviderClass: true, ByRegion: true, ByOwner: true, ByCostCentre: true,
 	ByEntity: true, ByMatchMethod: true, ByMonth: true, ByQuarter: true,
 }
 

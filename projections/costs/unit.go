@@ -31,9 +31,6 @@ const (
 // Units returns all units.
 func Units() []UnitOf { return []UnitOf{UnitUsefulGPUHour, UnitMillionTokens, UnitRequest, UnitJob} }
 
-// ByModel is the model that a deployment serves. It is a dimension of unit costs only.
-const ByModel Dimension = "model"
-
 // UnitDimensions returns the dimensions of unit costs.
 func UnitDimensions() []Dimension { return []Dimension{ByWorkspace, ByModel, ByCluster, ByDeployment} }
 
@@ -130,7 +127,7 @@ type deployed struct{ cluster, name string }
 
 type deployedIn struct {
 	deployed
-	workspace, currency string
+	workspace, model, currency string
 }
 
 type providerModel struct{ model, provider, currency string }
@@ -138,9 +135,18 @@ type providerModel struct{ model, provider, currency string }
 // work is what a deployment did.
 type work struct {
 	served     *projections.Served
-	models     map[string]bool
+	models     map[string]bool // of its allocations
+	serves     map[string]bool // models, as its model servers name them
 	jobs, lost uint64
 	workspaces map[string]bool
+}
+
+// model is a model of the deployment's allocations; where it declares none, that of its model servers.
+func (w *work) model(declared string) string {
+	if declared == dimension.None || declared == dimension.Unknown {
+		return only(w.serves, declared)
+	}
+	return declared
 }
 
 // UnitSums adds up a month for unit costs. Its size grows with deployments and their hours of telemetry.
@@ -194,7 +200,9 @@ func (u *UnitSums) counts(d deployed, at domain.Instant) bool {
 func (u *UnitSums) of(d deployed) *work {
 	w := u.work[d]
 	if w == nil {
-		w = &work{served: projections.NewServed(), models: map[string]bool{}, workspaces: map[string]bool{}}
+		w = &work{
+			served: projections.NewServed(), models: map[string]bool{}, serves: map[string]bool{}, workspaces: map[string]bool{},
+		}
 		u.work[d] = w
 	}
 	return w
@@ -207,7 +215,7 @@ func (u *UnitSums) readServing() error {
 			return nil
 		}
 		w := u.of(d)
-		w.models[model] = true
+		w.serves[model] = true
 		return w.served
 	})
 }
@@ -302,13 +310,14 @@ func (u *UnitSums) add(p *part) error {
 		return nil
 	}
 	d := deployed{l.Cluster, l.Deployment}
-	k := deployedIn{d, l.Workspace, l.Line.Currency}
+	k := deployedIn{d, l.Workspace, p.model(), l.Line.Currency}
 	c := u.costs[k]
 	if c == nil {
 		c = &UnitCost{Currency: k.currency}
 		u.costs[k] = c
 	}
 	u.of(d).workspaces[l.Workspace] = true
+	u.of(d).models[k.model] = true
 	if l.AllocatedMs != 0 {
 		u.spans[d] = hull(u.spans[d], l.Line.BillingPeriod)
 	}
@@ -370,12 +379,13 @@ func (u *UnitSums) report(d *Division) (*UnitReport, error) {
 	joined := map[deployedIn]*UnitCost{}
 	for k, c := range u.costs {
 		w := u.work[k.deployed]
-		if u.query.Per != UnitUsefulGPUHour { // GPU time has its workspace, and other work does not
-			k.workspace = only(w.workspaces, "")
+		if u.query.Per != UnitUsefulGPUHour { // GPU time has its workspace and model, and other work does not
+			k.workspace, k.model = only(w.workspaces, ""), only(w.models, "")
 		}
+		k.model = w.model(k.model)
 		if joined[k] == nil {
 			joined[k] = &UnitCost{Currency: k.currency}
-			if len(w.workspaces) == 1 || k.workspace == dimension.Mixed {
+			if (len(w.workspaces) == 1 || k.workspace == dimension.Mixed) && (len(w.models) == 1 || k.model == dimension.Mixed) {
 				joined[k].did(w)
 			}
 		}
@@ -396,7 +406,7 @@ func (u *UnitSums) report(d *Division) (*UnitReport, error) {
 		id := ""
 		for _, by := range u.query.By {
 			key[by] = map[Dimension]string{
-				ByWorkspace: k.workspace, ByCluster: k.cluster, ByDeployment: k.name, ByModel: only(u.work[k.deployed].models, dimension.None),
+				ByWorkspace: k.workspace, ByCluster: k.cluster, ByDeployment: k.name, ByModel: k.model,
 			}[by]
 			id += key[by] + "\x00"
 		}

@@ -102,6 +102,15 @@ func TestUnitCosts(t *testing.T) {
 			t.Errorf("a useful hour of %v costs %s, want %s", g.Key, g.Upper, c.PerUseful)
 		}
 	}
+	// A model that is declared counts, not the name that model servers give it.
+	l.Append(domain.Envelope{Workspace: "a", Cluster: "c", Time: storetest.Start - domain.Day, Event: &domain.DeploymentChanged{
+		Deployment: "chat", Model: "meta/llama", Class: domain.ClassServing, Replicas: 1, Need: domain.GPUNeed{Count: 1},
+	}})
+	for i, g := range units(t, l, costs.UnitMillionTokens, costs.ByModel).Groups {
+		if g.Key[costs.ByModel] != "meta/llama" || g.Effective != tokens.Groups[i].Effective {
+			t.Errorf("tokens of a declared model: %+v", g)
+		}
+	}
 	if none := units(t, house(), costs.UnitMillionTokens, costs.ByModel); len(none.Groups) != 0 || len(none.NotCounted) == 0 {
 		t.Errorf("without tokens: %q", unitText(none))
 	}

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"fmt"
 
 	"quartermaster/domain"
@@ -8,11 +9,11 @@ import (
 	"quartermaster/projections/dimension"
 )
 
-// Workloads knows the classes of deployments. Its size grows with deployments.
+// Workloads knows the classes and models of deployments. Its size grows with deployments.
 type Workloads struct {
-	deployments map[workload]*projections.History
-	last        workloadAt
-	class       string // of last
+	deployments  map[workload]*projections.History
+	last         workloadAt
+	class, model string // of last
 }
 
 type workload struct{ cluster, deployment string }
@@ -46,36 +47,48 @@ func (w *Workloads) History(cluster, deployment string) *projections.History {
 // zero length is a moment. For a deployment that the workspace did not declare itself, the class is
 // [dimension.Unknown].
 func (w *Workloads) Class(cluster, deployment, workspace string, during domain.Interval) string {
-	at := workloadAt{workload{cluster, deployment}, workspace, during}
-	if w.class == "" || at != w.last {
-		w.last, w.class = at, w.classOf(&at)
-	}
+	w.find(workloadAt{workload{cluster, deployment}, workspace, during})
 	return w.class
 }
 
-func (w *Workloads) classOf(at *workloadAt) string {
+// Model returns the model that a workspace's deployment serves or trains during a time, found like its class;
+// [dimension.None] if it is declared without one.
+func (w *Workloads) Model(cluster, deployment, workspace string, during domain.Interval) string {
+	w.find(workloadAt{workload{cluster, deployment}, workspace, during})
+	return w.model
+}
+
+func (w *Workloads) find(at workloadAt) {
+	if w.class != "" && at == w.last {
+		return
+	}
+	w.last = at
+	w.class = w.declared(&at, func(ev *domain.DeploymentChanged) string { return string(ev.Class) })
+	w.model = w.declared(&at, func(ev *domain.DeploymentChanged) string { return cmp.Or(ev.Model, dimension.None) })
+}
+
+// declared returns the property of a deployment that was declared last; see [Workloads.Class]. An empty one is not
+// declared.
+func (w *Workloads) declared(at *workloadAt, of func(*domain.DeploymentChanged) string) string {
 	h := w.deployments[at.workload]
 	if h == nil {
 		return dimension.Unknown
 	}
-	class := ""
+	found := ""
 	for i := range h.Versions {
 		v := &h.Versions[i]
 		ev, ok := v.Event.(*domain.DeploymentChanged)
-		if !ok || v.Workspace != at.workspace || ev.Class == "" {
+		if !ok || v.Workspace != at.workspace || of(ev) == "" {
 			continue
 		}
-		switch from := v.Order.Effective; {
-		case class == "" || from <= at.during.From:
-			class = string(ev.Class)
+		switch from, value := v.Order.Effective, of(ev); {
+		case found == "" || from <= at.during.From:
+			found = value
 		case from >= at.during.To:
-			return class
-		case class != string(ev.Class):
+			return found
+		case found != value:
 			return dimension.Mixed
 		}
 	}
-	if class == "" {
-		return dimension.Unknown
-	}
-	return class
+	return cmp.Or(found, dimension.Unknown)
 }

@@ -72,7 +72,7 @@ With --compare previous, each group has what it cost before, and the difference:
 if groups are by month, in the quarter before if they are by quarter, else in as many months before.
 
 Dimensions for --by and --where: workspace, component, class, cluster, deployment,
-workload_class, gpu_model, billing_model, provider, provider_class, region, invoice, line,
+workload_class, model, gpu_model, billing_model, provider, provider_class, region, invoice, line,
 owner, cost_centre, entity, day, hour, month, quarter,
 match_method; of the supplier's line: issuer, billing_account, sub_account, service,
 service_category, charge_category, pricing_category, sku, resource, commitment, mapping_rule, and
@@ -103,6 +103,8 @@ FinOps Foundation).
               billed, and no effective cost)
   class       committed, on_demand, spot, owned, shared, credit, tax, rounding
   workload_class  class of the deployment; none for time without a holder
+  model       model that the deployment is declared to serve or train in that hour; none if it
+              declares none, and for time without a holder
   gpu_model, billing_model  of the machines that the line pays for; if they do not state
               a billing model, it is derived from the class of the line
   provider, provider_class  of the cluster, else of the billing account's clusters;

@@ -37,8 +37,10 @@ server reported. The unit cost is an upper bound, as if nothing was done in the 
 takes the rest as useful from end to end, or as costing as much per token or request. Nothing is shown
 where nothing was counted. Ratios are computed from the sums of a group, and are never added up.
 
-Dimensions for --by: workspace, model, cluster, deployment. A deployment that served several models,
-or that several workspaces held, is "mixed".
+Dimensions for --by: workspace, model, cluster, deployment. The model is the one that the deployment
+is declared to serve or train, as in "quartermaster costs"; where none is declared, the one that its
+model servers report. GPU time has the model and the workspace of its hour. Tokens, requests and jobs
+are counted for deployments: if one had several models or workspaces, it is "mixed".
 
 The last table compares providers: what a bought GPU-hour of a model cost there, and in the whole
 fleet. Different GPU models are never compared.`,
