@@ -201,6 +201,10 @@ type Line struct {
 	Generated bool   // synthetic; no supplier sent it
 	// Matching is how the line was matched, and is set in allocations only.
 	Matching Matching
+	// Node is the machine that all of the line is for, as cluster/node: the only one that it was matched to, or that the
+	// lines that it follows were matched to. It is [Mixed] if there are several, or if it follows lines without a machine
+	// too, and "" if there is none. It is set in allocations only.
+	Node string
 	// Number is the caller's, to find the line again. It has no influence, and is 0 for a line that attribution adds.
 	Number uint32
 }

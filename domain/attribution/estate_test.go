@@ -117,13 +117,14 @@ func (e *estate) held(h *attribution.NodeHour) domain.Interval {
 type allocation struct {
 	attribution.Allocation
 	line attribution.Line
+	node string // of the line
 }
 
 func (e *estate) run() ([]allocation, *attribution.Result, error) {
 	var all []allocation
 	res, err := attribution.Run(e.input(), func(l *attribution.Allocation) error {
-		kept := allocation{*l, *l.Line}
-		kept.line.Matching = attribution.Matching{} // it numbers groups, which other lines change
+		kept := allocation{*l, *l.Line, l.Line.Node}
+		kept.line.Matching, kept.line.Node = attribution.Matching{}, "" // other lines change the numbers of groups
 		kept.Allocation.Line = nil
 		all = append(all, kept)
 		return nil

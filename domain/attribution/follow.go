@@ -147,7 +147,9 @@ func (f *following) feeds(r *record, to []int32) []int32 {
 // tally is the cost of the charges of a scope, by allocation key.
 type tally struct {
 	of      scope
-	lines   int // that were added
+	lines   int    // that were added
+	costly  bool   // some of them cost something
+	node    string // of those; see [Line.Node]
 	sums    map[uint32]tallied
 	credits costs // the sum of credits that name a resource
 
@@ -160,6 +162,18 @@ type costs struct{ billed, effective Amount }
 type tallied struct {
 	costs
 	hardware uint32
+}
+
+// begin notes a line whose allocations are added next.
+func (t *tally) begin(l *Line) {
+	t.lines++
+	switch {
+	case l.Billed.IsZero() && l.Effective.IsZero(): // it is not followed
+	case !t.costly:
+		t.costly, t.node = true, l.Node
+	case t.node != l.Node:
+		t.node = Mixed
+	}
 }
 
 func (t *tally) add(key, hardware uint32, billed, effective Amount, h *hardwares) {

@@ -52,10 +52,10 @@ func (r *run) groupsOf(order []int32) {
 	for i, d := range slices.Backward(r.fleet.index) {
 		first[d] = i
 	}
-	r.group = make([]uint32, len(r.matches))
+	r.group, r.nodes = make([]uint32, len(r.matches)), make([]string, len(r.matches))
 	for n, id := range order {
 		x := &r.matches[id]
-		r.group[id] = uint32(n + 1)
+		r.group[id], r.nodes[id] = uint32(n+1), r.nodeName(x)
 		g := Group{OwnersFirst: x.ownersFirst, Nodes: make([]int, 0, len(x.descs))}
 		for _, d := range x.descs {
 			g.Nodes = append(g.Nodes, first[d])
@@ -81,6 +81,28 @@ func (r *run) matching(rec *record) Matching {
 		m.Group = r.group[rec.match]
 	}
 	return m
+}
+
+// nodeName is the only machine of a match, [Mixed] for several.
+func (r *run) nodeName(x *match) string {
+	first := &r.fleet.descs[x.descs[0]]
+	for _, d := range x.descs {
+		if r.fleet.descs[d].machine != first.machine {
+			return Mixed
+		}
+	}
+	return first.Cluster + "/" + first.Node.Node
+}
+
+// nodeOf is [Line.Node] of a record. Lines that it follows were divided before it.
+func (r *run) nodeOf(rec *record) string {
+	switch {
+	case rec.match >= 0:
+		return r.nodes[rec.match]
+	case rec.follow >= 0:
+		return r.follow.tallies[rec.follow].node
+	}
+	return ""
 }
 
 // Weighing is what [Weigh] needs besides an allocation.

@@ -419,6 +419,21 @@ func property(nodes []int, of func(int) string, otherwise string) string {
 	return is
 }
 
+// node names the only machine of some nodes, which may describe it several times.
+func (n naive) node(nodes []int) string {
+	names := map[string]bool{}
+	for _, i := range nodes {
+		names[n.nodes[i].Cluster+"/"+n.nodes[i].Node] = true
+	}
+	for name := range names {
+		if len(names) == 1 {
+			return name
+		}
+		return "mixed"
+	}
+	return ""
+}
+
 // hardware is the hardware of a line's allocation on the given nodes.
 func (n naive) hardware(l *attribution.Line, nodes []int) attribution.Hardware {
 	paid := map[attribution.Class]string{attribution.Committed: "reserved", attribution.OnDemand: "on_demand", attribution.Spot: "spot", attribution.Owned: "owned"}[l.Class]
@@ -522,7 +537,7 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 
 func TestAgainstNaiveDivision(t *testing.T) {
 	reached, less := map[attribution.MatchMethod]int{}, map[string]int{}
-	hardware := map[string]int{}
+	hardware, machines := map[string]int{}, map[string]int{}
 	other := 0 // lines that name a machine only by its other name
 	long.Check(t, 500, 40_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{plain: true, crowded: rapid.Bool().Draw(t, "crowded")})
@@ -546,6 +561,8 @@ func TestAgainstNaiveDivision(t *testing.T) {
 					method = attribution.ByNothing
 				}
 			}
+			node := n.node(nodes)
+			machines[node]++
 			reached[method]++
 			if method == attribution.ByResource && !slices.ContainsFunc(nodes, func(x int) bool { return n.nodes[x].Resource == l.Resource }) {
 				other++
@@ -580,6 +597,9 @@ func TestAgainstNaiveDivision(t *testing.T) {
 				delete(want, k)
 				if hw := n.hardware(l, w.nodes); g.Hardware != hw {
 					t.Fatalf("allocation %s is of %+v, want %+v", ref(g), g.Hardware, hw)
+				}
+				if g.node != node {
+					t.Fatalf("allocation %s is of machine %q, want %q", ref(g), g.node, node)
 				}
 				hardware[g.Hardware.GPUModel]++
 				for _, a := range [][2]attribution.Amount{{g.Billed, l.Billed}, {g.Effective, l.Effective}} {
@@ -621,6 +641,11 @@ func TestAgainstNaiveDivision(t *testing.T) {
 		for _, what := range []string{"", "unknown", "mixed", "h"} {
 			if hardware[what] == 0 {
 				t.Errorf("no allocation is of GPU model %q: %v", what, hardware)
+			}
+		}
+		for _, what := range []string{"", "mixed", "c1/n0", "c2/n1"} {
+			if machines[what] == 0 {
+				t.Errorf("no line is of machine %q: %v", what, machines)
 			}
 		}
 		for _, what := range []string{"a part", "nothing", "all, alone,", "nothing, refunded,"} {

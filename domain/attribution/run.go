@@ -22,6 +22,7 @@ type run struct {
 	sharing        *sharing
 	matches        []match
 	group          []uint32 // of each match, its place in Result.Groups from 1; 0 without lines
+	nodes          []string // of each match with lines, [Line.Node]
 	allocation     func(*Allocation) error
 	line           Line // of the current record
 	out            Allocation
@@ -133,11 +134,11 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 // begin makes a record the current one.
 func (r *run) begin(rec *record) {
 	r.book.line(rec, &r.line)
-	r.line.Matching = r.matching(rec)
+	r.line.Matching, r.line.Node = r.matching(rec), r.nodeOf(rec)
 	r.out = Allocation{Line: &r.line}
 	r.feeds = r.follow.feeds(rec, r.feeds[:0])
 	for _, f := range r.feeds {
-		r.follow.tallies[f].lines++
+		r.follow.tallies[f].begin(&r.line)
 	}
 	if r.trace != nil {
 		r.trace.current = r.trace.record >= 0 && rec == &r.book.records[r.trace.record]

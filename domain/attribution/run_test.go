@@ -77,6 +77,64 @@ func wantShares(t *testing.T, e *estate, line string, want ...string) {
 	}
 }
 
+// A line has a machine if all of it is for one: the only one that it was matched to, or that all lines that it follows
+// are for. Lines without cost are not followed.
+func TestNodeOfLine(t *testing.T) {
+	of := func(l *attribution.Line, invoice string) *attribution.Line { l.Invoice = invoice; return l }
+	tax := func(e *estate, id, resource, invoice string) {
+		l := of(e.add(id, attribution.Tax, resource, "1", 0), invoice)
+		l.Category, l.SKU, l.Region = "Tax", "", ""
+	}
+	named := func(e *estate) {
+		of(e.add("first", attribution.OnDemand, "i-1", "10", 2), "a")
+		of(e.add("second", attribution.OnDemand, "i-2", "10", 2), "b")
+		of(e.add("gone", attribution.OnDemand, "i-9", "10", 2), "c")
+	}
+	for name, c := range map[string]struct {
+		add  func(*estate)
+		want string // the machine of each line
+	}{
+		"lines that name machines": {named, "first=c/n1 gone= second=c/n2"},
+		"a pool of two":            {func(e *estate) { e.add("pool", attribution.Committed, "", "10", 4) }, "pool=mixed"},
+		"a pool of which one is named": {func(e *estate) {
+			e.add("first", attribution.OnDemand, "i-1", "10", 2)
+			e.add("pool", attribution.Committed, "", "10", 2)
+		}, "first=c/n1 pool=c/n2"},
+		"tax on a machine, on the invoices of one, and on all": {func(e *estate) {
+			named(e)
+			tax(e, "tax-machine", "i-2", "")
+			tax(e, "tax-a", "", "a")
+			tax(e, "tax-c", "", "c")
+			tax(e, "tax-all", "", "none")
+		}, "first=c/n1 gone= second=c/n2 tax-a=c/n1 tax-all=mixed tax-c= tax-machine=c/n2"},
+		"tax on a machine and on what is for none": {func(e *estate) {
+			of(e.add("first", attribution.OnDemand, "i-1", "10", 2), "a")
+			of(e.add("gone", attribution.OnDemand, "i-9", "10", 2), "a")
+			tax(e, "tax", "", "a")
+		}, "first=c/n1 gone= tax=mixed"},
+		"tax on a machine and on what costs nothing": {func(e *estate) {
+			of(e.add("first", attribution.OnDemand, "i-1", "10", 2), "a")
+			of(e.add("free", attribution.OnDemand, "i-2", "0", 2), "a")
+			tax(e, "tax", "", "a")
+		}, "first=c/n1 free=c/n2 tax=c/n1"},
+	} {
+		e := pool()
+		c.add(e)
+		allocations, _, err := e.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := range allocations {
+			got = append(got, allocations[i].line.ID+"="+allocations[i].node)
+		}
+		slices.Sort(got)
+		if text := strings.Join(slices.Compact(got), " "); text != c.want {
+			t.Errorf("%s: %s, want %s", name, text, c.want)
+		}
+	}
+}
+
 // wantUseful checks that useful time is counted once.
 func wantUseful(t *testing.T, e *estate, want int64) {
 	t.Helper()

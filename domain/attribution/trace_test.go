@@ -150,7 +150,7 @@ func traces(t *rapid.T, e *estate, allocations []allocation, l *allocation) {
 		t.Fatalf("allocation %s is not traced", ref(l))
 	}
 	same, line := x.Allocation, *x.Allocation.Line
-	same.Line, line.Matching = nil, attribution.Matching{}
+	same.Line, line.Matching, line.Node = nil, attribution.Matching{}, ""
 	if matching := x.Allocation.Line.Matching; l.Component != attribution.RoundingAdjustment {
 		again, err := attribution.MatchingOf(matching.Group, matching.Bytes())
 		if reason := again.Reason(); err != nil || reason != "" && reason != x.MatchReason || again.MeterReason(&line) != x.MeterReason ||

@@ -20,6 +20,7 @@ type Allocation struct {
 	Hour        domain.Instant          `json:"hour"` // empty: the whole charge period
 	Workspace   string                  `json:"workspace"`
 	Cluster     string                  `json:"cluster"`
+	Node        string                  `json:"node"` // as cluster/node; mixed if the line is for several
 	Deployment  string                  `json:"deployment"`
 	Component   attribution.Component   `json:"component"`
 	Class       attribution.Class       `json:"class"`
@@ -43,7 +44,7 @@ func newAllocation(p *part) Allocation {
 	l := p.allocation
 	a := Allocation{
 		Allocation: l.Ref(), Line: l.Line.ID, Invoice: l.Line.Invoice, Hour: l.Hour,
-		Workspace: l.Workspace, Cluster: l.Cluster, Deployment: l.Deployment,
+		Workspace: l.Workspace, Cluster: l.Cluster, Node: l.Line.Node, Deployment: l.Deployment,
 		Component: l.Component, Class: l.Line.Class, MatchMethod: l.MatchMethod,
 		Model: p.model(), GPUModel: cmp.Or(l.Hardware.GPUModel, dimension.Unknown), Billing: cmp.Or(l.Hardware.Billing, dimension.Unknown),
 		Currency: l.Line.Currency, Billed: l.Billed, Effective: l.Effective,

@@ -18,7 +18,7 @@ import (
 // The canonical form of a divided month is a sequence of bytes that says all that [Division] knows, and
 // nothing about the position: equal divisions have equal bytes, so their SHA-256 names them. It is:
 //
-//  1. the line "quartermaster.allocations/9";
+//  1. the line "quartermaster.allocations/10";
 //  2. a record for each allocation, in the order of [attribution.Run];
 //  3. a zero byte and the number of records;
 //  4. what the records add up to, for each target and currency;
@@ -31,7 +31,7 @@ import (
 // are varints. Texts that repeat are numbered in the order of their first use.
 
 // CanonicalFormat is the version of the canonical form.
-const CanonicalFormat = "quartermaster.allocations/9"
+const CanonicalFormat = "quartermaster.allocations/10"
 
 // ErrCanonical means that bytes are not the canonical form of a divided month: they are damaged, or of
 // another version. Divide the month again.
@@ -237,11 +237,11 @@ func (t *target) texts() [13]*string {
 }
 
 // lineTexts are the texts of a line that repeat, in the order of the form.
-func lineTexts(l *attribution.Line) [16]*string {
+func lineTexts(l *attribution.Line) [17]*string {
 	return [...]*string{
 		&l.Issuer, &l.Account, &l.Invoice, &l.Detail, &l.Currency, &l.ClassReason, &l.Category, &l.Resource,
 		&l.Region, &l.SKU, &l.Commitment, &l.MeterReason, &l.Product, &l.UnusableQuantity,
-		&l.To, &l.ToRule,
+		&l.To, &l.ToRule, &l.Node,
 	}
 }
 

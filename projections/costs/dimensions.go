@@ -51,6 +51,7 @@ const (
 	ByPricing         Dimension = "pricing_category"
 	BySKU             Dimension = "sku"
 	ByResource        Dimension = "resource"
+	ByNode            Dimension = "node"
 	ByCommitment      Dimension = "commitment"
 	ByMappingRule     Dimension = "mapping_rule"
 	ByTag             Dimension = "tag:KEY"
@@ -124,7 +125,7 @@ type costKey struct {
 	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
 	provider, providerClass, gpuModel, billing, workload, model                      string
 	owner, costCentre, entity                                                        string
-	subAccount, service, serviceCategory, charge, pricing, sku, resource             string
+	subAccount, service, serviceCategory, charge, pricing, sku, resource, node       string
 	commitment, rule                                                                 string
 	tags                                                                             string // see [tagged]
 
@@ -278,6 +279,8 @@ var dimensions = dimension.Set[part, costKey]{
 		func(p *part) string { return p.allocation.Line.Product }),
 	ofLine(ByResource, "ResourceId: the machine, or what else the line is for", func(k *costKey) *string { return &k.resource },
 		func(p *part) string { return p.allocation.Line.Resource }),
+	ofLine(ByNode, "the machine that all of the line is for, as cluster/node; mixed if it is for several",
+		func(k *costKey) *string { return &k.node }, func(p *part) string { return p.allocation.Line.Node }),
 	ofLine(ByCommitment, "CommitmentDiscountId, else CapacityReservationId", func(k *costKey) *string { return &k.commitment },
 		func(p *part) string { return p.allocation.Line.Commitment }),
 	ofLine(ByMappingRule, "the rule that says who is charged for a line of no machine", func(k *costKey) *string { return &k.rule },

@@ -194,6 +194,8 @@ var exportedColumns = []exported{
 
 	ours("x_WorkspaceId", KindText, "Workspace that is charged, or an account of the platform.", func(p *part) string { return p.allocation.Workspace }),
 	ours("x_ClusterId", KindText, "Cluster.", func(p *part) string { return p.allocation.Cluster }),
+	{Column: Column{"x_NodeId", KindText, "Machine that all of the line is for, as cluster/node; mixed for several, null for none."},
+		ofLine: func(p *part) string { return p.allocation.Line.Node }},
 	ours("x_DeploymentId", KindText, "Deployment that held what was paid for.", func(p *part) string { return p.allocation.Deployment }),
 	ours("x_Component", KindText, "What became of what was paid for: allocated, idle, failed and so on.", func(p *part) string { return p.allocation.Component.String() }),
 	ours("x_Class", KindText, "Kind of charge: committed, on_demand, spot, owned, shared, credit, tax, rounding.", func(p *part) string { return p.allocation.Line.Class.String() }),

@@ -342,7 +342,7 @@ func ExportPostedGroups(posted []Posting, q *MonthsQuery, rates *PostingRates, y
 // PostingsFormat is the version of the form in which postings into a closed period are kept: this line, and a
 // line of JSON for each posting, by period and allocation. It ends with the rest of the row that an export has, in the
 // form of a record of [CanonicalFormat].
-const PostingsFormat = "quartermaster.postings/3"
+const PostingsFormat = "quartermaster.postings/4"
 
 // keptPosting is a posting as it is kept.
 type keptPosting struct {

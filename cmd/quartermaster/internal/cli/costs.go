@@ -75,8 +75,8 @@ Dimensions for --by and --where: workspace, component, class, cluster, deploymen
 workload_class, model, gpu_model, billing_model, provider, provider_class, region, invoice, line,
 owner, cost_centre, entity, day, hour, month, quarter,
 match_method; of the supplier's line: issuer, billing_account, sub_account, service,
-service_category, charge_category, pricing_category, sku, resource, commitment, mapping_rule, and
-tag:KEY for any tag.
+service_category, charge_category, pricing_category, sku, resource, node, commitment,
+mapping_rule, and tag:KEY for any tag.
 Undeclared values are "unknown"; several different values are "mixed".
 
 --view shows who bears costs that are for others, such as those of platform:reliability or of a
@@ -105,6 +105,8 @@ FinOps Foundation).
   workload_class  class of the deployment; none for time without a holder
   model       model that the deployment is declared to serve or train in that hour; none if it
               declares none, and for time without a holder
+  node        the machine that all of the line is for, as cluster/node; mixed for a line of
+              several, which is divided among those who held any of them, and for tax on several
   gpu_model, billing_model  of the machines that the line pays for; if they do not state
               a billing model, it is derived from the class of the line
   provider, provider_class  of the cluster, else of the billing account's clusters;
