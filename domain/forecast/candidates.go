@@ -8,6 +8,7 @@ var names = []string{
 	"weekly profile with damped trend",
 	"double-seasonal exponential smoothing",
 	"mean of profile and smoothing",
+	"mean of robust profile and smoothing",
 }
 
 // Candidates names the models that a forecast chooses from.
@@ -16,12 +17,22 @@ func Candidates() []string { return slices.Clone(names) }
 // candidates forecasts the hours after an origin with every model. learn is the hours before it, at
 // least two weeks.
 func candidates(learn []float64, hours int) [][]float64 {
-	profile, smooth := profileTrend(learn, hours), doubleSeasonal(learn, hours)
-	both := make([]float64, hours)
-	for h := range both {
-		both[h] = (profile[h] + smooth[h]) / 2
+	means := weekly(learn)
+	shape := profile(learn, means, min(len(means), 8))
+	trend, smooth := profileTrend(shape, means, hours), doubleSeasonal(learn, hours)
+	robust := profileTrend(shape, medians(means), hours)
+	return [][]float64{
+		seasonalNaive(learn, hours), trend, smooth, between(trend, smooth), between(robust, smooth),
 	}
-	return [][]float64{seasonalNaive(learn, hours), profile, smooth, both}
+}
+
+// between is the mean of two forecasts.
+func between(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for h := range out {
+		out[h] = (a[h] + b[h]) / 2
+	}
+	return out
 }
 
 // seasonalNaive repeats the last week.
@@ -33,18 +44,31 @@ func seasonalNaive(learn []float64, hours int) []float64 {
 	return out
 }
 
+// weekly is the mean of each whole week, the last of which ends with the hours.
+func weekly(learn []float64) []float64 {
+	means := make([]float64, len(learn)/Week)
+	first := len(learn) - len(means)*Week
+	for w := range means {
+		means[w] = mean(learn[first+w*Week : first+(w+1)*Week])
+	}
+	return means
+}
+
+// medians is the median of each week and the two before it. The level of one exceptional week has no
+// effect. A lasting change is seen after two weeks.
+func medians(means []float64) []float64 {
+	out := make([]float64, len(means))
+	for w := range out {
+		out[w] = median(slices.Clone(means[max(0, w-2) : w+1]))
+	}
+	return out
+}
+
 // profileTrend is the median weekly pattern of the last eight weeks, each relative to its mean, at
 // a level that follows the weekly means by Holt's method with a damped trend (Gardner and McKenzie,
 // 1985). Its three parameters are chosen from a small grid: those that best forecast the next
 // week's mean.
-func profileTrend(learn []float64, hours int) []float64 {
-	weeks := len(learn) / Week
-	means := make([]float64, weeks)
-	first := len(learn) - weeks*Week
-	for w := range means {
-		means[w] = mean(learn[first+w*Week : first+(w+1)*Week])
-	}
-	shape := profile(learn, means, min(weeks, 8))
+func profileTrend(shape, means []float64, hours int) []float64 {
 	levels := holt(means, (hours+Week-1)/Week)
 	out := make([]float64, hours)
 	for h := range out {

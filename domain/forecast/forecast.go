@@ -9,6 +9,9 @@
 // Candès, 2021) was measured as an alternative, over weekly origins: it had less
 // coverage and a greater loss.
 //
+// Pools that are parts of a whole, such as the machine types of a region, are forecast with the whole
+// and add up to its forecast ([Together]).
+//
 // Hourly models are useful for about thirteen weeks at most. Beyond that, the forecast
 // is the weekly pattern at a level that the planner's growth gives ([Spread]), until a
 // successor of the machine type replaces it ([Spread.Life]).
@@ -34,7 +37,7 @@ import (
 )
 
 // Method is the version of this package's method. Results computed from a forecast state it.
-const Method = "forecast/4"
+const Method = "forecast/5"
 
 // Week is the season of every model, in hours.
 const Week = 168
@@ -93,6 +96,9 @@ type Forecast struct {
 	// Quantiles are indexed by level and hour.
 	Levels    []int     `json:"levels"`
 	Quantiles [][]int64 `json:"quantiles"`
+	// HalfWidth is half the distance between the 5% and the 95% quantile, the mean of each week's hours;
+	// nil without these levels.
+	HalfWidth []int64 `json:"half_width_milli,omitempty"`
 	// Candidate is the chosen one, and Tried the errors of all.
 	Candidate string  `json:"candidate"`
 	Tried     []Trial `json:"tried"`
@@ -133,8 +139,26 @@ func (f *Forecast) At(level int) []int64 {
 	return nil
 }
 
-// Make makes a forecast. Its errors explain what is wrong with the question.
+// Make makes a forecast of a pool by itself. Its errors explain what is wrong with the question.
 func Make(q *Question) (*Forecast, error) {
+	d, err := newDraft(q)
+	if err != nil {
+		return nil, err
+	}
+	return d.finish(), nil
+}
+
+// draft is a forecast before its errors become quantiles.
+type draft struct {
+	q      *Question
+	w      *window
+	past   []tried
+	best   int       // the chosen candidate
+	errors []float64 // of all
+	base   []float64 // what it forecasts
+}
+
+func newDraft(q *Question) (*draft, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
@@ -142,32 +166,56 @@ func Make(q *Question) (*Forecast, error) {
 	if err != nil {
 		return nil, err
 	}
-	hours := q.Weeks * Week
+	d := &draft{q: q, w: w}
+	d.choose(q.Weeks)
+	return d, nil
+}
+
+// choose selects the candidate with the least past error.
+func (d *draft) choose(weeks int) {
+	d.past = d.w.try(weeks)
+	d.best, d.errors = d.w.choose(d.past)
+	d.base = candidates(d.w.learn(len(d.w.value)), weeks*Week)[d.best]
+}
+
+func (d *draft) finish() *Forecast {
+	q, w := d.q, d.w
 	f := &Forecast{
 		From: w.end, Levels: slices.Clone(q.Levels), Missing: w.missing, ObservedTo: w.observedTo, Gaps: w.gaps,
-		Window: domain.Interval{From: w.end - domain.Instant(len(w.value))*domain.Hour, To: w.end},
+		Window:    domain.Interval{From: w.end - domain.Instant(len(w.value))*domain.Hour, To: w.end},
+		Candidate: names[d.best], base: d.base, floor: w.floor(),
+		shift: w.shifts(q.Changes, len(d.base)), changes: known(q.Changes, w.end),
+		Point: make([]int64, len(d.base)),
 	}
 	if len(f.Levels) == 0 {
 		f.Levels = slices.Clone(Levels)
 	}
-	past := w.try(q.Weeks)
-	best, errors := w.choose(past)
-	f.Candidate = names[best]
-	for c, e := range errors {
+	for c, e := range d.errors {
 		f.Tried = append(f.Tried, Trial{names[c], milli(e)})
 	}
-	f.base = candidates(w.learn(len(w.value)), hours)[best]
-	f.floor = w.floor()
-	f.shift, f.changes = w.shifts(q.Changes, hours), known(q.Changes, w.end)
-	f.Point = make([]int64, hours)
 	for h := range f.Point {
 		f.Point[h] = milli(f.base[h] + f.shift[h])
 	}
-	f.paths, f.begun = w.errors(past, best), w.begun(past)
+	f.paths, f.begun = w.errors(d.past, d.best), w.begun(d.past)
 	f.Origins = len(f.paths) - f.begun
 	f.quantiles(q.Weeks)
+	f.halve()
 	f.age = ageOf(q.History)
-	return f, nil
+	return f
+}
+
+func (f *Forecast) halve() {
+	low, high := f.At(50), f.At(950)
+	if low == nil || high == nil {
+		return
+	}
+	for from := 0; from < len(low); from += Week {
+		sum := 0.0
+		for h := from; h < from+Week; h++ {
+			sum += float64(high[h]-low[h]) / 2
+		}
+		f.HalfWidth = append(f.HalfWidth, milli(sum/Week))
+	}
 }
 
 func (q *Question) check() error {

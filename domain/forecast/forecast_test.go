@@ -417,7 +417,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(f.Candidate, f.Point[100:103], f.At(50)[100:103], f.At(990)[500:503], s[0][5000:5003], s[2][6000:6003])
-	const want = "mean of profile and smoothing[81641 73575 70486] [62656 56466 54095] [102630 110955 140736] [98371 72329 87244] [73298 86577 58373]"
+	const want = "mean of robust profile and smoothing[81524 73477 70384] [62635 56453 54076] [102600 110919 140699] [97911 72001 86838] [73275 86563 58362]"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

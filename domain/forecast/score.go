@@ -239,21 +239,50 @@ func repeats(history []int64) (sum *big.Int, pairs int64) {
 	return sum, pairs
 }
 
-// Assess repeats the forecast of a question from past origins, which are one horizon apart, the
-// last of them one horizon before the end of the history. It scores each against what then
+// Assess repeats the forecasts of questions, made [Together], from past origins, which are one horizon
+// apart, the last of them one horizon before the end of the history. It scores each against what then
 // happened. A forecast knows the changes that had begun by its time. Ignored hours are not scored.
-// Origins with too little history are skipped.
-func Assess(q *Question, origins int) (*Score, error) {
-	if err := q.check(); err != nil {
-		return nil, err
+// Origins with too little history are skipped, and so are parts whose question is invalid.
+func Assess(parts []*Question, origins int) []*Score {
+	out, actual := make([]*Score, len(parts)), make([][]int64, len(parts))
+	for i, q := range parts {
+		out[i], actual[i] = &Score{}, scored(q)
 	}
-	s := &Score{}
+	for i := origins; i >= 1; i-- {
+		var then []*Question
+		var of []int
+		for k, q := range parts {
+			at := len(q.History) - i*q.Weeks*Week
+			if at < MinWeeks*Week {
+				continue
+			}
+			past := *q
+			past.History, past.Changes = q.History[:at], nil
+			for _, c := range q.Changes {
+				if c.Span.From < q.From+domain.Instant(at)*domain.Hour {
+					past.Changes = append(past.Changes, c)
+				}
+			}
+			then, of = append(then, &past), append(of, k)
+		}
+		made, _ := Together(then)
+		for k, f := range made {
+			if f != nil { // there was enough history
+				out[of[k]].Add(then[k].History, f, actual[of[k]][len(then[k].History):])
+			}
+		}
+	}
+	return out
+}
+
+// scored is the history of a question without ignored hours.
+func scored(q *Question) []int64 {
 	actual := q.History
 	for _, c := range q.Changes {
 		if !c.Ignored {
 			continue
 		}
-		if &actual[0] == &q.History[0] {
+		if len(actual) > 0 && &actual[0] == &q.History[0] {
 			actual = append([]int64(nil), q.History...)
 		}
 		for h := range actual {
@@ -262,23 +291,5 @@ func Assess(q *Question, origins int) (*Score, error) {
 			}
 		}
 	}
-	for i := origins; i >= 1; i-- {
-		at := len(q.History) - i*q.Weeks*Week
-		if at < MinWeeks*Week {
-			continue
-		}
-		then := *q
-		then.History, then.Changes = q.History[:at], nil
-		for _, c := range q.Changes {
-			if c.Span.From < q.From+domain.Instant(at)*domain.Hour {
-				then.Changes = append(then.Changes, c)
-			}
-		}
-		f, err := Make(&then)
-		if err != nil { // too little history
-			continue
-		}
-		s.Add(then.History, f, actual[at:])
-	}
-	return s, nil
+	return actual
 }

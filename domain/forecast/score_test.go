@@ -145,9 +145,10 @@ func TestAssess(t *testing.T) {
 		history[h] = 1000*int64(20+h%24) + d.Int64N(5000)
 	}
 	q := &forecast.Question{From: began, History: history, Weeks: 2}
-	s, err := forecast.Assess(q, 3)
-	if err != nil || s.Forecasts != 3 || s.Hours != 6*forecast.Week || s.Scaled != 3 {
-		t.Fatalf("%+v, %v", s, err)
+	assess := func(q *forecast.Question) *forecast.Score { return forecast.Assess([]*forecast.Question{q}, 3)[0] }
+	s := assess(q)
+	if s.Forecasts != 3 || s.Hours != 6*forecast.Week || s.Scaled != 3 {
+		t.Fatalf("%+v", s)
 	}
 	var want forecast.Score
 	for _, weeks := range []int{14, 16, 18} {
@@ -161,10 +162,10 @@ func TestAssess(t *testing.T) {
 	}
 	out := domain.Interval{From: began + 19*forecast.Week*domain.Hour, To: began + 20*forecast.Week*domain.Hour}
 	q.Changes = []forecast.Change{{Span: out, Ignored: true}}
-	if s, err := forecast.Assess(q, 3); err != nil || s.Hours != 5*forecast.Week || s.Forecasts != 3 {
-		t.Errorf("with a week ignored: %+v, %v", s, err)
+	if s := assess(q); s.Hours != 5*forecast.Week || s.Forecasts != 3 {
+		t.Errorf("with a week ignored: %+v", s)
 	}
-	if s, err := forecast.Assess(&forecast.Question{From: began, History: history[:5*forecast.Week], Weeks: 2}, 3); err != nil || s.Forecasts != 0 {
-		t.Errorf("with too little history: %+v, %v", s, err)
+	if s := assess(&forecast.Question{From: began, History: history[:5*forecast.Week], Weeks: 2}); s.Forecasts != 0 {
+		t.Errorf("with too little history: %+v", s)
 	}
 }

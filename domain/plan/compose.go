@@ -194,6 +194,7 @@ func (c *composer) take(pools []Pool) {
 	slices.SortFunc(pools, func(x, y Pool) int {
 		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Unit, y.Unit))
 	})
+	c.foreseeTogether(pools)
 	for i := range pools {
 		k := c.prepare(&pools[i])
 		if i > 0 && k.left == "" && c.pools[i-1].left == "" && c.pools[i-1].name() == k.name() {

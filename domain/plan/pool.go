@@ -99,6 +99,10 @@ func (c *composer) fill(k *candidate) (err error) {
 			fmt.Sprintf("demand is %d scenarios of a forecast by %s, equally likely, each of the same weeks of "+
 				"past errors in all pools; beyond %d weeks its level grows as assumed",
 				c.a.Scenarios, k.future.summary.Range.Candidate, forecast.MaxHorizon))
+		if n := k.Observed.parts; n > 1 {
+			k.notes = append(k.notes, fmt.Sprintf("it is forecast together with the %d other pools of its region that count "+
+				"in %s: they add up to a forecast of the region", n-1, p.Unit))
+		}
 		if c.a.Life > 0 {
 			k.notes = append(k.notes, fmt.Sprintf("in scenarios its demand ends when a successor replaces the "+
 				"machine type, after %d months on average from its beginning; demand for the successor is not planned",

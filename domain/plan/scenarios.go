@@ -28,7 +28,13 @@ type Observed struct {
 	Changes []forecast.Change
 	// Made is the forecast of these, if it is made already, as far as the horizon or further.
 	Made *forecast.Forecast
+
+	why   error // why it cannot be made
+	parts int   // pools that it was made together with, itself included
 }
+
+// end is the hour from which demand is not observed yet.
+func (o *Observed) end() domain.Instant { return o.From + domain.Instant(len(o.Milli))*domain.Hour }
 
 // DemandRange is the range of demand over the horizon in the scenarios of a forecast.
 type DemandRange struct {
@@ -81,6 +87,39 @@ func (a *Assumptions) checkDemand() error {
 	return nil
 }
 
+// foreseeTogether makes the forecasts of pools, which are sorted: those of a region that count in one
+// unit add up to a forecast of the region. So a plan of one region forecasts the same as a plan of all.
+// A pool that cannot be forecast gets none.
+func (c *composer) foreseeTogether(pools []Pool) {
+	if c.a.Demand != Forecast {
+		return
+	}
+	type whole struct {
+		region, unit string
+		end          domain.Instant
+	}
+	wholes := map[whole][]int{}
+	for i := range pools {
+		if p := &pools[i]; !p.Idle && p.Observed != nil && p.Observed.Made == nil {
+			w := whole{p.Region, p.Unit, p.Observed.end()}
+			wholes[w] = append(wholes[w], i)
+		}
+	}
+	for _, of := range wholes { // none depends on another
+		parts := make([]*forecast.Question, len(of))
+		for n, i := range of {
+			o := pools[i].Observed
+			parts[n] = &forecast.Question{From: o.From, History: o.Milli, Changes: o.Changes, Weeks: c.weeksAhead(o)}
+		}
+		made, errs := forecast.Together(parts)
+		for n, i := range of {
+			o := *pools[i].Observed
+			o.Made, o.why, o.parts = made[n], errs[n], len(of)
+			pools[i].Observed = &o
+		}
+	}
+}
+
 // foresee describes a pool's demand over the horizon by the scenarios of a forecast. h holds what is
 // known of its sources.
 func (c *composer) foresee(k *candidate, h *history) error {
@@ -90,17 +129,10 @@ func (c *composer) foresee(k *candidate, h *history) error {
 	case k.Observed == nil:
 		return unobserved
 	}
-	o := k.Observed
-	made := o.Made
+	made := k.Observed.Made
 	if made == nil {
-		var err error
-		if made, err = forecast.Make(&forecast.Question{
-			From: o.From, History: o.Milli, Changes: o.Changes,
-			Weeks: min(forecast.MaxHorizon, (c.hoursAhead(o)+forecast.Week-1)/forecast.Week),
-		}); err != nil {
-			return &refusal{"no forecast: " + err.Error(),
-				"plan for demand that repeats, or import what was observed of it before"}
-		}
+		return &refusal{"no forecast: " + k.Observed.why.Error(),
+			"plan for demand that repeats, or import what was observed of it before"}
 	}
 	k.future = &future{made: made, summary: DemandSummary{
 		ObservedFrom: made.Window.From, ObservedTo: made.Window.To, MissingHours: made.Missing, Sources: h.sources,
@@ -111,8 +143,12 @@ func (c *composer) foresee(k *candidate, h *history) error {
 
 // hoursAhead is the number of hours from the end of observations to the end of the horizon.
 func (c *composer) hoursAhead(o *Observed) int {
-	from := o.From + domain.Instant(len(o.Milli))*domain.Hour
-	return int((c.end() - from + domain.Hour - 1) / domain.Hour)
+	return int((c.end() - o.end() + domain.Hour - 1) / domain.Hour)
+}
+
+// weeksAhead is the length of a forecast.
+func (c *composer) weeksAhead(o *Observed) int {
+	return min(forecast.MaxHorizon, (c.hoursAhead(o)+forecast.Week-1)/forecast.Week)
 }
 
 // cases is the demand of a pool in each scenario of its forecast, in machines and without spares;

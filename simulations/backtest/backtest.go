@@ -32,17 +32,19 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/shopspring/decimal"
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/baseline"
 )
 
 // Method is the version of this package's method. A result names it.
-const Method = "backtest/4"
+const Method = "backtest/5"
 
 // Question is what is to be tested.
 type Question struct {
@@ -77,6 +79,8 @@ type Question struct {
 // Pool is machines of one kind in one region.
 type Pool struct {
 	Region, Kind string
+	// Unit is what demand was counted in. Pools of a region with the same unit are forecast together.
+	Unit string
 	// Family means that the pool is of several machine types, which may replace each other.
 	Family bool
 	// From is the start of the first hour of Milli. Milli is the demand as known at the end, in
@@ -242,15 +246,8 @@ func (q *Question) decide(ctx context.Context, months []domain.Interval) ([]*tes
 			return nil, fmt.Errorf("pool %s: %w", q.Pools[i].name(), err)
 		}
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var (
-		wait   sync.WaitGroup
-		lock   sync.Mutex
-		done   int
-		next   int
-		failed = make([]error, len(tests))
-	)
+	var lock sync.Mutex
+	done := 0
 	tell := func() {
 		lock.Lock()
 		defer lock.Unlock()
@@ -259,23 +256,67 @@ func (q *Question) decide(ctx context.Context, months []domain.Interval) ([]*tes
 			q.Progress(done)
 		}
 	}
-	take := func() int {
-		lock.Lock()
-		defer lock.Unlock()
-		next++
-		return next - 1
+	for m := range months {
+		if err := q.decideMonth(ctx, m, tests, tell); err != nil {
+			return nil, err
+		}
 	}
+	return tests, q.each(ctx, tests, func(t *test) error { return t.reckon() })
+}
+
+// decideMonth makes the decisions of a month in all pools, and calls tell after each.
+func (q *Question) decideMonth(ctx context.Context, m int, tests []*test, tell func()) error {
+	type whole struct{ region, unit string }
+	wholes := map[whole][]*test{}
+	for _, t := range tests {
+		w := whole{t.pool.Region, t.pool.Unit}
+		wholes[w] = append(wholes[w], t)
+	}
+	observed, why := make([]*plan.Observed, len(tests)), make([]error, len(tests))
+	ahead := following(q.From, m+q.Horizon)[m:]
+	hours := hoursOf(domain.Interval{From: ahead[0].From, To: ahead[len(ahead)-1].To})
+	for _, of := range wholes { // none depends on another
+		var parts []*forecast.Question
+		for _, t := range of {
+			o := t.observed(m)
+			observed[t.index] = o
+			parts = append(parts, &forecast.Question{
+				From: o.From, History: o.Milli, Changes: o.Changes,
+				Weeks: min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week),
+			})
+		}
+		made, errs := forecast.Together(parts)
+		for i, t := range of {
+			observed[t.index].Made, why[t.index] = made[i], errs[i]
+		}
+	}
+	return q.each(ctx, tests, func(t *test) error {
+		err := t.decide(ctx, m, observed[t.index], why[t.index])
+		if err == nil {
+			tell()
+		}
+		return err
+	})
+}
+
+// each does something for every pool, with the question's workers. Of several errors it returns that of
+// the first pool, and those of cancellation only if there is no other.
+func (q *Question) each(ctx context.Context, tests []*test, do func(*test) error) error {
+	var (
+		wait   sync.WaitGroup
+		next   atomic.Int64
+		failed = make([]error, len(tests))
+	)
 	for range max(1, min(q.Workers, len(tests))) {
 		wait.Go(func() {
-			for i := take(); i < len(tests); i = take() {
-				if failed[i] = tests[i].run(ctx, tell); failed[i] != nil {
-					stop()
+			for i := int(next.Add(1)) - 1; i < len(tests); i = int(next.Add(1)) - 1 {
+				if failed[i] = ctx.Err(); failed[i] == nil {
+					failed[i] = do(tests[i])
 				}
 			}
 		})
 	}
 	wait.Wait()
-	// An original failure is more informative than the cancellations that it caused.
 	var stopped error
 	for i, err := range failed {
 		switch {
@@ -283,13 +324,10 @@ func (q *Question) decide(ctx context.Context, months []domain.Interval) ([]*tes
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 			stopped = err
 		default:
-			return nil, fmt.Errorf("pool %s: %w", q.Pools[i].name(), err)
+			return fmt.Errorf("pool %s: %w", q.Pools[i].name(), err)
 		}
 	}
-	if stopped != nil {
-		return nil, stopped
-	}
-	return tests, nil
+	return stopped
 }
 
 // salvages are the terminal rules that results show, ascending: 0, one half, 1 and the question's

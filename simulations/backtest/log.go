@@ -97,7 +97,7 @@ func (l *Log) Pools(view projections.View) ([]Pool, []Excluded, error) {
 			continue
 		}
 		p := Pool{
-			Region: h.Region, Kind: h.Kind, From: h.From, Milli: machines(h.Milli, size),
+			Region: h.Region, Kind: h.Kind, Unit: h.Unit, From: h.From, Milli: machines(h.Milli, size),
 			Known: make([][]int64, len(months)), Changes: make([][]forecast.Change, len(months)),
 		}
 		why := ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -204,52 +205,72 @@ func mean(v []int64) float64 {
 }
 
 // TestCoverage prints how often demand lies in the intervals of forecasts made at starts of months,
-// with a block bootstrap over them. A pool counts from when it has a unit of demand.
+// with a block bootstrap over them, and the error of the forecasts and of their sum by region. A pool
+// counts from when it has a unit of demand. CI_LONG=1 takes every month instead of every fourth.
 func TestCoverage(t *testing.T) {
-	long.Only(t, "coverage at starts of months")
 	all := public.Shavedice(t)
 	months, err := Months(at("2021-08-01"), at("2024-02-01"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	type counted struct{ hours, within, below, width, level float64 }
+	type counted struct{ hours, within, below, width, level, error, sumError float64 }
 	const near, far = 4 * forecast.Week, 13 * forecast.Week
 	for _, view := range views {
-		sums := map[string][]counted{} // by region and horizon
+		regions := map[string][]public.Series{}
 		for _, s := range view.of(all) {
-			milli := s.Milli()
-			for m, span := range months {
-				from := int((span.From - public.ShavediceFrom) / domain.Hour)
-				if from+far > len(milli) || mean(milli[from-near:from]) < 1000 {
-					continue
+			regions[s.Region] = append(regions[s.Region], s)
+		}
+		sums := map[string][]counted{} // by region and horizon
+		for m, span := range months {
+			from := int((span.From - public.ShavediceFrom) / domain.Hour)
+			if from+far > public.ShavediceHours || !long.Run() && m%4 != 0 {
+				continue
+			}
+			for _, region := range []string{"1", "2"} {
+				var parts []*forecast.Question
+				for _, s := range regions[region] {
+					parts = append(parts, &forecast.Question{From: public.ShavediceFrom, History: s.Milli()[:from], Weeks: 13})
 				}
-				f, err := forecast.Make(&forecast.Question{From: public.ShavediceFrom, History: milli[:from], Weeks: 13})
-				if err != nil {
-					t.Fatal(err)
-				}
-				low, p90, high := f.At(50), f.At(900), f.At(950)
+				made, errs := forecast.Together(parts)
 				for _, part := range [][2]int{{0, near}, {near, far}} {
 					var c counted
-					for h := part[0]; h < part[1]; h++ {
-						a := milli[from+h]
-						c.hours++
-						c.level += float64(a)
-						c.width += float64(high[h]-low[h]) / 2
-						if low[h] <= a && a <= high[h] {
-							c.within++
+					sum := make([]float64, part[1])
+					for i, f := range made {
+						if errs[i] != nil {
+							t.Fatal(errs[i])
 						}
-						if a <= p90[h] {
-							c.below++
+						milli := regions[region][i].Milli()
+						if mean(milli[from-near:from]) < 1000 {
+							continue
+						}
+						low, p90, high := f.At(50), f.At(900), f.At(950)
+						for h := part[0]; h < part[1]; h++ {
+							a := milli[from+h]
+							c.hours++
+							c.level += float64(a)
+							c.width += float64(high[h]-low[h]) / 2
+							if low[h] <= a && a <= high[h] {
+								c.within++
+							}
+							if a <= p90[h] {
+								c.below++
+							}
+							c.error += math.Abs(float64(f.Point[h] - a))
+							sum[h] += float64(f.Point[h] - a)
 						}
 					}
-					for _, region := range []string{s.Region, "both"} {
-						key := fmt.Sprintf("region %-4s weeks %2d to %2d", region, part[0]/forecast.Week+1, part[1]/forecast.Week)
+					for _, e := range sum {
+						c.sumError += math.Abs(e)
+					}
+					for _, name := range []string{region, "both"} {
+						key := fmt.Sprintf("region %-4s weeks %2d to %2d", name, part[0]/forecast.Week+1, part[1]/forecast.Week)
 						if sums[key] == nil {
 							sums[key] = make([]counted, len(months))
 						}
 						x := &sums[key][m]
 						x.hours, x.within, x.below = x.hours+c.hours, x.within+c.within, x.below+c.below
 						x.width, x.level = x.width+c.width, x.level+c.level
+						x.error, x.sumError = x.error+c.error, x.sumError+c.sumError
 					}
 				}
 			}
@@ -272,10 +293,19 @@ func TestCoverage(t *testing.T) {
 			within := share(func(c *counted) (float64, float64) { return c.within, c.hours })
 			below := share(func(c *counted) (float64, float64) { return c.below, c.hours })
 			width := share(func(c *counted) (float64, float64) { return c.width, c.level })
+			off := share(func(c *counted) (float64, float64) { return c.error, c.level })
+			sumOff := share(func(c *counted) (float64, float64) { return c.sumError, c.level })
 			l1, h1 := middle(len(x), 4, within)
 			l2, h2 := middle(len(x), 4, below)
-			t.Logf("%-15s %s: 5%% to 95%% covers %.1f%% (%.1f to %.1f), P90 %.1f%% (%.1f to %.1f), half-width %.1f%% of demand",
-				view.name, key, 100*within(nil), 100*l1, 100*h1, 100*below(nil), 100*l2, 100*h2, 100*width(nil))
+			t.Logf("%-15s %s: 5%% to 95%% covers %.1f%% (%.1f to %.1f), P90 %.1f%% (%.1f to %.1f), half-width %.1f%% of demand; "+
+				"error %.2f%%, of the sum %.2f%%", view.name, key, 100*within(nil), 100*l1, 100*h1, 100*below(nil), 100*l2, 100*h2,
+				100*width(nil), 100*off(nil), 100*sumOff(nil))
+			if p := below(nil); p < 0.82 || p > 0.98 {
+				t.Errorf("%s, %s: P90 covers %.1f%%", view.name, key, 100*p)
+			}
+			if strings.Contains(key, "both") && long.Run() && (l2 > 0.9 || h2 < 0.9) {
+				t.Errorf("%s, %s: P90 covers %.1f to %.1f%%, which 90%% is not within", view.name, key, 100*l2, 100*h2)
+			}
 		}
 	}
 }

@@ -248,9 +248,9 @@ func (t *test) ahead(m int, s *set, alternative int, salvage domain.Decimal) (p 
 	return p, of, nil
 }
 
-// decide keeps the planned purchases of a month that must be decided then: waiting would make them
-// begin later than planned.
-func (t *test) decide(m int, s *set, alternative int, of []int, planned []procurement.Purchase) {
+// keep keeps the planned purchases of a month that must be decided then: waiting would make them begin
+// later than planned.
+func (t *test) keep(m int, s *set, alternative int, of []int, planned []procurement.Purchase) {
 	for _, b := range planned {
 		term := &t.terms[of[b.Offer]]
 		if at := m + term.Lead; b.Epoch == term.Lead && at < len(t.months) {
@@ -278,31 +278,24 @@ func (t *test) seen(m int) []int64 {
 	return out
 }
 
-// run decides month by month and then computes the costs.
-func (t *test) run(ctx context.Context, tell func()) error {
-	for m := range t.months {
-		if err := ctx.Err(); err != nil {
+// decide decides a month, with the forecast of it or the reason why there is none.
+func (t *test) decide(ctx context.Context, m int, o *plan.Observed, why error) error {
+	if err := t.plan(ctx, m, o, why); err != nil {
+		return fmt.Errorf("plan of %s: %w", month(t.months[m].From), err)
+	}
+	past := make([]int, 0, 60*24)
+	for _, v := range o.Milli[max(0, len(o.Milli)-cap(past)):] {
+		past = append(past, int(max(-1, (v+999)/1000)))
+		if v < 0 {
+			past[len(past)-1] = -1
+		}
+	}
+	for i := range t.sets {
+		if err := t.follow(m, &t.sets[i], past); err != nil {
 			return err
 		}
-		history := t.seen(m)
-		if err := t.plan(ctx, m, history); err != nil {
-			return fmt.Errorf("plan of %s: %w", month(t.months[m].From), err)
-		}
-		past := make([]int, 0, 60*24)
-		for _, v := range history[max(0, len(history)-cap(past)):] {
-			past = append(past, int(max(-1, (v+999)/1000)))
-			if v < 0 {
-				past[len(past)-1] = -1
-			}
-		}
-		for i := range t.sets {
-			if err := t.follow(m, &t.sets[i], past); err != nil {
-				return err
-			}
-		}
-		tell()
 	}
-	return t.reckon()
+	return nil
 }
 
 // follow decides a month by the rules that need no plan. Without a known end they compare an
@@ -331,7 +324,7 @@ func (t *test) follow(m int, s *set, past []int) error {
 		default:
 			c = baseline.LookBack(p, past, r.days)
 		}
-		t.decide(m, s, alternative, of, c.Purchases)
+		t.keep(m, s, alternative, of, c.Purchases)
 	}
 	return nil
 }
@@ -341,27 +334,22 @@ func (t *test) holds(bought []procurement.Purchase, m int) bool {
 	return slices.ContainsFunc(bought, func(b procurement.Purchase) bool { return m < b.Epoch+t.terms[b.Offer].Months })
 }
 
-// plan decides a month by the plan: what package plan orders at that time, of what was known then.
-func (t *test) plan(ctx context.Context, m int, history []int64) error {
-	span := following(t.months[m].From, t.q.Horizon)
-	hours := int((span[len(span)-1].To - span[0].From) / domain.Hour)
-	if len(history) == 0 {
-		t.unseen(errors.New("no demand was known"))
-		return nil
-	}
-	observed := &plan.Observed{From: t.pool.From, Milli: history}
+// observed is what the plan of a month learns from.
+func (t *test) observed(m int) *plan.Observed {
+	o := &plan.Observed{From: t.pool.From, Milli: t.seen(m)}
 	if t.pool.Changes != nil {
-		observed.Changes = forecast.Shifts(t.pool.From, history, t.pool.Changes[m])
+		o.Changes = forecast.Shifts(o.From, o.Milli, t.pool.Changes[m])
 	}
-	var err error
-	if observed.Made, err = forecast.Make(&forecast.Question{
-		From: observed.From, History: observed.Milli, Changes: observed.Changes,
-		Weeks: min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week),
-	}); err != nil {
-		t.unseen(err)
+	return o
+}
+
+// plan decides a month by the plan: what package plan orders at that time, of what was known then.
+func (t *test) plan(ctx context.Context, m int, observed *plan.Observed, why error) error {
+	if why != nil {
+		t.unseen(why)
 		return nil
 	}
-	t.rate(m, history, observed.Made)
+	t.rate(m, observed.Milli, observed.Made)
 	for i := range t.sets {
 		s := &t.sets[i]
 		bought, left, err := plan.Orders(ctx, t.question(m, s, observed), nil)
@@ -376,7 +364,7 @@ func (t *test) plan(ctx context.Context, m int, history []int64) error {
 		}
 		for _, o := range bought {
 			k := slices.IndexFunc(t.terms, func(x Term) bool { return o.Offer == plan.OfferName(o.Pool, t.offer(&x)) })
-			t.decide(m, s, 0, []int{k}, []procurement.Purchase{{Epoch: o.Month, Units: o.Units}})
+			t.keep(m, s, 0, []int{k}, []procurement.Purchase{{Epoch: o.Month, Units: o.Units}})
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.Excluded,
 	for i := range histories {
 		h := &histories[i]
 		p := backtest.Pool{
-			Region: h.Region, Kind: h.Kind, From: h.From, Milli: h.Milli,
+			Region: h.Region, Kind: h.Kind, Unit: h.Unit, From: h.From, Milli: h.Milli,
 			Markets: slices.Repeat([]backtest.Market{backtest.Generated()}, len(months)),
 		}
 		if q.Group == "region" {

@@ -185,9 +185,9 @@ type PoolForecast struct {
 // MaxOrigins bounds the number of past forecasts that are scored.
 const MaxOrigins = 52
 
-// forecastOf forecasts a pool from a time on, 0 for the end of its history. Changes in the log
+// asked is a pool whose forecast is asked for. A time of 0 means the end of its history. Changes in the log
 // count as far as observed demand supports them, changes given by flags count fully.
-func forecastOf(p *demand.History, at domain.Instant, weeks, origins int, logged, known []forecast.Change) PoolForecast {
+func asked(p *demand.History, at domain.Instant, weeks int, logged, known []forecast.Change) (PoolForecast, *forecast.Question) {
 	out := PoolForecast{Region: p.Region, Kind: p.Kind, Unit: p.Unit, Notes: []string{}, History: p.Milli}
 	if n := int((at - p.From) / domain.Hour); at != 0 {
 		// Hours after the end of a file were not observed.
@@ -196,24 +196,24 @@ func forecastOf(p *demand.History, at domain.Instant, weeks, origins int, logged
 		out.History = out.History[:min(max(0, n), len(out.History))]
 	}
 	out.Known = slices.Concat([]forecast.Change{}, forecast.Shifts(p.From, out.History, logged), known)
-	q := &forecast.Question{From: p.From, History: out.History, Changes: out.Known, Weeks: weeks}
-	var err error
-	if out.Forecast, err = forecast.Make(q); err != nil {
-		out.Why, out.Score = err.Error(), &forecast.Score{}
-		return out
+	return out, &forecast.Question{From: p.From, History: out.History, Changes: out.Known, Weeks: weeks}
+}
+
+// answer takes the forecast of a pool, or the reason why there is none, with its score.
+func (f *PoolForecast) answer(p *demand.History, made *forecast.Forecast, why error, score *forecast.Score) {
+	f.Forecast, f.Score = made, score
+	if why != nil {
+		f.Why, f.Score = why.Error(), &forecast.Score{}
+		return
 	}
-	if lag := (out.Forecast.From - out.Forecast.ObservedTo) / domain.Hour; lag > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("last observed at %s, %s hours before the forecast begins: if demand stopped then, this does not know it", out.Forecast.ObservedTo, comma(int(lag))))
+	if lag := (made.From - made.ObservedTo) / domain.Hour; lag > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("last observed at %s, %s hours before the forecast begins: if demand stopped then, this does not know it", made.ObservedTo, comma(int(lag))))
 	}
 	for _, e := range p.Ended {
-		if e.At <= out.Forecast.From {
-			out.Notes = append(out.Notes, fmt.Sprintf("%s said nothing for eight weeks or more, and is taken to have ended at %s", e.Source, e.At))
+		if e.At <= made.From {
+			f.Notes = append(f.Notes, fmt.Sprintf("%s said nothing for eight weeks or more, and is taken to have ended at %s", e.Source, e.At))
 		}
 	}
-	if out.Score, err = forecast.Assess(q, origins); err != nil {
-		out.Why, out.Score = err.Error(), &forecast.Score{}
-	}
-	return out
 }
 
 // ForecastQuery asks for demand of the next weeks by the hour.
@@ -232,11 +232,13 @@ func (c *Caller) Forecast(ctx context.Context, at At, q ForecastQuery) (*Forecas
 		return nil, invalid("score", "%d: want 0 to %d", q.Origins, MaxOrigins)
 	}
 	if q.File != "" {
-		pools, absent, err := readDemand(ctx, &q.DemandQuery)
+		all := q.DemandQuery
+		all.Kind = ""
+		pools, absent, err := readDemand(ctx, &all)
 		if err != nil {
 			return nil, err
 		}
-		return q.forecasts(pools, nil, absent), nil
+		return q.forecasts(pools, nil, absent)
 	}
 	var pools []demand.History
 	var declared [][]demand.Change
@@ -259,28 +261,51 @@ func (c *Caller) Forecast(ctx context.Context, at At, q ForecastQuery) (*Forecas
 	for _, u := range unplaced {
 		c.app.tell("not counted: %s", u)
 	}
-	// The pool of a deployment depends on all pools, so they are filtered afterwards.
-	for i := len(pools) - 1; i >= 0; i-- {
-		if !q.wants(&pools[i]) {
-			pools, declared = slices.Delete(pools, i, i+1), slices.Delete(declared, i, i+1)
-		}
-	}
-	if pools, err = q.wanted(pools); err != nil {
-		return nil, err
-	}
-	return q.forecasts(pools, declared, nil), nil
+	return q.forecasts(pools, declared, nil)
 }
 
-// forecasts forecasts every pool, and sums up the accuracy.
-func (q *ForecastQuery) forecasts(pools []demand.History, declared [][]demand.Change, absent map[fileKey]absence) *Forecasts {
+// forecasts forecasts the pools that are asked for, and sums up the accuracy. As in a plan, the pools of a
+// region that count in one unit are forecast together, so it needs all of them.
+func (q *ForecastQuery) forecasts(pools []demand.History, declared [][]demand.Change, absent map[fileKey]absence) (*Forecasts, error) {
+	if _, err := q.wanted(slices.Clone(pools)); err != nil {
+		return nil, err
+	}
+	answers := make([]PoolForecast, len(pools))
+	for from := 0; from < len(pools); {
+		to := from + 1
+		for to < len(pools) && pools[to].Region == pools[from].Region {
+			to++
+		}
+		units := map[string][]int{}
+		for i := from; i < to; i++ {
+			units[pools[i].Unit] = append(units[pools[i].Unit], i)
+		}
+		for _, of := range units { // none depends on another
+			if !slices.ContainsFunc(of, func(i int) bool { return q.wants(&pools[i]) }) {
+				continue
+			}
+			parts := make([]*forecast.Question, len(of))
+			for n, i := range of {
+				var logged []forecast.Change
+				if declared != nil {
+					logged = pools[i].Knows(declared[i])
+				}
+				answers[i], parts[n] = asked(&pools[i], q.At, q.Weeks, logged, q.Known)
+			}
+			made, errs := forecast.Together(parts)
+			scores := forecast.Assess(parts, q.Origins)
+			for n, i := range of {
+				answers[i].answer(&pools[i], made[n], errs[n], scores[n])
+			}
+		}
+		from = to
+	}
 	ans := &Forecasts{Pools: []PoolForecast{}, Regions: []RegionScore{}, All: &forecast.Score{}}
 	for i := range pools {
-		p := &pools[i]
-		var changes []demand.Change
-		if declared != nil {
-			changes = declared[i]
+		p, f := &pools[i], answers[i]
+		if !q.wants(p) {
+			continue
 		}
-		f := forecastOf(p, q.At, q.Weeks, q.Origins, p.Knows(changes), q.Known)
 		if x := absent[fileKey{p.Region, p.Kind, p.Unit}]; x.hours > 0 {
 			f.Notes = append(f.Notes, fmt.Sprintf("the file has no row of it in %s hours in which its region has others, which are taken for hours without demand; its last row ends at %s", comma(x.hours), x.last))
 		}
@@ -293,5 +318,5 @@ func (q *ForecastQuery) forecasts(pools []demand.History, declared [][]demand.Ch
 		}
 		ans.Regions[k].Score.Merge(f.Score)
 	}
-	return ans
+	return ans, nil
 }

@@ -41,6 +41,9 @@ intervals come from these errors (conformal prediction): about nine of ten hours
 the 90% quantile. Growth beyond 13 weeks is up to you; see "quartermaster plan backtest" and
 scenarios.
 
+The pools of a region that count in one unit add up to a forecast of the region: each is scaled by
+its share, as in plans. So work that moves from one machine type to another does not change the sum.
+
 Known changes are used. A deployment that begins, ends, grows or shrinks within the forecast weeks
 changes demand from that time. An earlier change that shows in the observed demand counts as a
 change of level, not as a trend. Maintenance of whole clusters, times in which at least half of a
@@ -212,19 +215,20 @@ func (a *Program) showScores(title string, scores []scored) {
 func (a *Program) showForecast(f *app.PoolForecast) {
 	made := f.Forecast
 	fmt.Fprintf(a.out, "%s %s, in units of %s, by %s\n", f.Region, f.Kind, f.Unit, made.Candidate)
-	t := a.table("week from", "expected", "hours at 10%", "at 50%", "at 90%", "at 99%", "peak hour at 90%", "region", "pool", "unit")
+	t := a.table("week from", "expected", "hours at 10%", "at 50%", "at 90%", "at 99%", "peak hour at 90%", "half-width", "region", "pool", "unit")
 	t.main, t.titled = true, 3
-	t.SetColumnConfigs(rightFrom(2, 7))
+	t.SetColumnConfigs(rightFrom(2, 8))
 	for h := 0; h < len(made.Point); h += forecast.Week {
 		end := h + forecast.Week
 		row := table.Row{day(made.From + domain.Instant(h)*domain.Hour), milliMean(made.Point[h:end])}
 		for _, l := range []int{100, 500, 900, 990} {
 			row = append(row, milliMean(made.At(l)[h:end]))
 		}
-		t.AppendRow(append(row, milliText(slices.Max(made.At(900)[h:end])), f.Region, f.Kind, f.Unit))
+		t.AppendRow(append(row, milliText(slices.Max(made.At(900)[h:end])), milliText(made.HalfWidth[h/forecast.Week]), f.Region, f.Kind, f.Unit))
 	}
 	t.Render()
-	fmt.Fprintln(a.out, "values are means over the week's hours; a mean of hourly 90% quantiles is not the 90% quantile of the weekly mean, which varies less")
+	fmt.Fprintln(a.out, "values are means over the week's hours; a mean of hourly 90% quantiles is not the 90% quantile of the weekly mean, which varies less; "+
+		"half-width is half the distance between the 5% and the 95% quantile")
 	fmt.Fprintf(a.out, "learned from %s to %s, %s hours missing; errors of %d past weeks\n", day(made.Window.From), day(made.Window.To), comma(made.Missing), made.Origins)
 	for _, g := range made.Gaps {
 		fmt.Fprintf(a.out, "  gap, filled from other weeks: %s to %s\n", g.From, g.To)
