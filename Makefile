@@ -166,7 +166,7 @@ fmt: ## Format Go code and schemas
 	$(TOOL) buf format -w
 
 # The tests that compare the reference in docs and the schemas of answers can also write them.
-REFERENCE := $(GO) test -count=1 -run '^TestReference$$' ./cmd/* ./cmd/quartermaster/internal/cli
+REFERENCE := $(GO) test -count=1 -run '^TestReference$$' ./cmd/* ./cmd/quartermaster/internal/cli ./cmd/quartermaster/internal/api
 
 .PHONY: generate
 generate: ## Generate Go code from the schemas; docs/reference and schemas of answers from the programs

@@ -48,3 +48,9 @@ var Answers embed.FS
 //
 //go:embed audit/*.schema.json
 var Audit embed.FS
+
+// OpenAPI is the document of the API of "quartermaster serve", in OpenAPI 3.1. It is made from the
+// commands and the schemas of their answers; see cmd/quartermaster/internal/api.
+//
+//go:embed openapi/v1.json
+var OpenAPI []byte

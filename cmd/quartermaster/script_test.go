@@ -91,6 +91,7 @@ func TestScript(t *testing.T) {
 			"flip":   flip,
 			"poison": apptest.Poison,
 			"scrape": scrape,
+			"alike":  alike,
 
 			"production":  production,
 			"foldrows":    foldRows,

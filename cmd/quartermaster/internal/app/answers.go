@@ -52,7 +52,7 @@ func kept[T any](c *Caller, v projections.View, operation string, question any, 
 		return *new(T), fmt.Errorf("%s: %w", operation, err)
 	}
 	key := fmt.Sprintf("%s\n%s\n%s\n%s\n%s %s", operation, asked, c.who.name, v.Position(), projections.Method, attribution.Method)
-	return keptAs(&c.app.answers, key, func() string { return key }, func() (T, string, error) {
+	return keptAs(c.app.cache(), key, func() string { return key }, func() (T, string, error) {
 		value, err := compute()
 		return value, key, err
 	})

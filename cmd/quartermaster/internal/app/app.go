@@ -10,6 +10,7 @@ import (
 	"quartermaster/adapters/kafka/archive"
 	"quartermaster/adapters/parts"
 	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/domain"
 )
 
 // App locates a log and its rows: an embedded log in a data directory, a Kafka cluster with rows
@@ -37,12 +38,29 @@ type App struct {
 	// Track returns a progress display for long work; nil: none.
 	Track func(Work) Progress
 
+	// Clocked is set once an answer used the time at which it was asked.
+	Clocked bool
 	// Lacks is set once an answer used rows that lack events of the log, because partitions are
 	// stopped.
 	Lacks bool
 
-	conn    *Conn // nil: not open
-	answers answers
+	conn   *Conn // nil: not open
+	shared *Conn // log and rows that somebody else holds open; nil: none
+	kept   *answers
+}
+
+// clock returns the time of a question about the present.
+func (s *App) clock() domain.Instant {
+	s.Clocked = true
+	return Now()
+}
+
+// cache returns the cache of answers.
+func (s *App) cache() *answers {
+	if s.kept == nil {
+		s.kept = &answers{}
+	}
+	return s.kept
 }
 
 // Bucket has an archive or parts. It is implemented by adapters/bucket, which main joins, because the

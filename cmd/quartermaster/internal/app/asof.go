@@ -56,6 +56,9 @@ func sub(a, b domain.Position) domain.Position {
 func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position, file *snapshotfile.Info, err error) {
 	switch {
 	case strings.HasSuffix(asOf, snapshotfile.Suffix):
+		if h.borrowed && filepath.Base(asOf) != asOf {
+			return nil, nil, invalid("as-of", "%q: want the name of a snapshot, without a directory", asOf)
+		}
 		in := snapshotfile.InfoOf(h.snapshotPath(asOf))
 		if errors.Is(in.Err, os.ErrNotExist) {
 			return nil, nil, &NotFoundError{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" shows the existing ones", in.Path)}
@@ -157,7 +160,7 @@ func readSnapshot(m *projections.Memory, path, log string) error {
 // question always has the same answer.
 func (h *Conn) now(ctx context.Context) (domain.Instant, error) {
 	if h.asOf == nil {
-		return Now(), nil
+		return h.app.clock(), nil
 	}
 	return h.lastAppended(ctx, h.asOf)
 }

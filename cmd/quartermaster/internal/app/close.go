@@ -132,7 +132,7 @@ func (h *Conn) closedDivision(ctx context.Context, v projections.View, month dom
 // booksDivision returns the division with a digest that a close names.
 func (h *Conn) booksDivision(ctx context.Context, month domain.Interval, digest []byte, position string) (*costs.Division, error) {
 	want := parts.Digest(digest)
-	d, err := keptAs(&h.app.answers, "books "+want.String(), func() string { return "books " + want.String() }, func() (*costs.Division, string, error) {
+	d, err := keptAs(h.app.cache(), "books "+want.String(), func() string { return "books " + want.String() }, func() (*costs.Division, string, error) {
 		key := "books " + want.String()
 		dir := h.Parts()
 		d, err := openDivision(dir, month, want)
@@ -196,7 +196,7 @@ func (c *Caller) Closing(ctx context.Context, at At, month domain.Interval) (out
 
 // sincePrepared sums up what was stated about a month between its proposal and its close, or until now.
 func sincePrepared(v projections.View, of *registry.Close) ([]costs.StatedSince, error) {
-	until := Now()
+	until := forever
 	if of.Closed != nil {
 		until = of.Closed.Signer.Appended
 	}

@@ -53,6 +53,7 @@ type Conn struct {
 	asOf   domain.Position     // past position of the rows; nil: the present
 
 	released bool // the rows were dropped from memory; see release
+	borrowed bool // of a Conn that stays open when this is closed; see share
 
 	purpose  purpose // that it was opened for
 	caughtUp bool    // the rows cover everything that the log held at opening
@@ -90,6 +91,9 @@ func (s *App) Open(ctx context.Context) (*Conn, error) { return s.openFor(ctx, A
 
 func (s *App) openFor(ctx context.Context, why purpose) (h *Conn, err error) {
 	defer func() { err = Unavailable(err) }()
+	if s.shared != nil {
+		return s.openShared(ctx)
+	}
 	if s.Config != nil {
 		h, err = s.OpenProduction(ctx, why)
 	} else if h, err = s.OpenLog(ctx); err == nil {
@@ -153,6 +157,9 @@ func (s *App) logConfig() (kafka.Config, error) {
 
 // OpenLog opens the log alone. With --config it creates no topics.
 func (s *App) OpenLog(ctx context.Context) (*Conn, error) {
+	if s.shared != nil {
+		return s.share(), nil
+	}
 	h, err := s.Dial(ctx)
 	if err != nil {
 		return nil, err
@@ -430,6 +437,9 @@ func (h *Conn) Save() error {
 // Close closes the data directory, and leaves a snapshot behind if it saves time. Failing to
 // write it does not affect an answer.
 func (h *Conn) Close() error {
+	if h.borrowed {
+		return nil
+	}
 	if err := h.Save(); err != nil {
 		h.app.tell("no snapshot was written: %v", err)
 	}
@@ -438,6 +448,9 @@ func (h *Conn) Close() error {
 
 // Shut closes the log and the database.
 func (h *Conn) Shut() error {
+	if h.borrowed {
+		return nil
+	}
 	err := errors.Join(h.Log.Close(), h.CloseBroker())
 	if h.source != nil {
 		err = errors.Join(err, h.source.Close())
@@ -465,7 +478,7 @@ func (s *App) withLog(ctx context.Context, work func(*Conn) error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, h.Log.Close(), h.CloseBroker()) }()
+	defer func() { err = errors.Join(err, h.Shut()) }()
 	return work(h)
 }
 

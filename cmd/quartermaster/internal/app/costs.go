@@ -164,7 +164,7 @@ func (c *Caller) division(ctx context.Context, v projections.View, month domain.
 
 // present is division for rows whose books are open, or as if they were.
 func (h *Conn) present(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, error) {
-	a := &h.app.answers
+	a := h.app.cache()
 	here := divisionKey(v, month, nil)
 	last := func() string { return divisionKey(v, month, a.lastRead(month)) }
 	d, err := keptAs(a, here, last, func() (*costs.Division, string, error) {
@@ -206,7 +206,7 @@ func (h *Conn) divide(ctx context.Context, v projections.View, month domain.Inte
 		}
 	}
 	d, err := costs.Divide(v, month, mostBytes)
-	h.app.answers.dividedOnce()
+	h.app.cache().dividedOnce()
 	if err != nil {
 		return nil, nil, err
 	}

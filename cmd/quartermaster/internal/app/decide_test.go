@@ -166,8 +166,8 @@ func TestAnswersAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a.answers.computed != 2 {
-		t.Errorf("for the same question %d answers were computed, want the division and the report", a.answers.computed)
+	if a.cache().computed != 2 {
+		t.Errorf("for the same question %d answers were computed, want the division and the report", a.cache().computed)
 	}
 	_, err := c.Allocations(ctx, "", month, costs.AllocationFilter{}, func(*costs.Allocation) error { return nil })
 	if err = errors.Join(err, ask(costs.ByLine)); err != nil {
@@ -176,8 +176,8 @@ func TestAnswersAreKept(t *testing.T) {
 	if _, err := c.ExplainCosts(ctx, "", CostsExplained{Month: month, Workspace: Platform}); err != nil {
 		t.Fatal(err)
 	}
-	if a.answers.computed != 6 {
-		t.Errorf("for four questions %d answers were computed, want 4 reports and the divisions of this month and of the one before", a.answers.computed)
+	if a.cache().computed != 6 {
+		t.Errorf("for four questions %d answers were computed, want 4 reports and the divisions of this month and of the one before", a.cache().computed)
 	}
 	p, err := c.Propose(ctx, policy("owner"), root.Public().(ed25519.PublicKey))
 	if err == nil {
@@ -186,8 +186,8 @@ func TestAnswersAreKept(t *testing.T) {
 	if err = errors.Join(err, ask(costs.ByWorkspace)); err != nil {
 		t.Fatal(err)
 	}
-	if a.answers.computed != 8 {
-		t.Errorf("at another position %d answers were computed in all, want 8", a.answers.computed)
+	if a.cache().computed != 8 {
+		t.Errorf("at another position %d answers were computed in all, want 8", a.cache().computed)
 	}
 }
 
@@ -207,23 +207,23 @@ func TestDivisionIsKeptByItsReads(t *testing.T) {
 		own := divisionKey(v, month, d.Reads())
 		others.Go(func() {
 			for !done.Load() {
-				a.answers.divided(month, narrow)
+				a.cache().divided(month, narrow)
 			}
 		})
 		defer done.Store(true)
 		for range 200 {
-			a.answers.mu.Lock()
-			a.answers.byKey = nil
-			a.answers.bytes = 0
-			a.answers.list.Init()
-			a.answers.mu.Unlock()
+			a.cache().mu.Lock()
+			a.cache().byKey = nil
+			a.cache().bytes = 0
+			a.cache().list.Init()
+			a.cache().mu.Unlock()
 			if _, err := c.division(t.Context(), v, month); err != nil {
 				return err
 			}
-			a.answers.mu.Lock()
-			_, kept := a.answers.byKey[own]
-			n := len(a.answers.byKey)
-			a.answers.mu.Unlock()
+			a.cache().mu.Lock()
+			_, kept := a.cache().byKey[own]
+			n := len(a.cache().byKey)
+			a.cache().mu.Unlock()
 			if !kept || n != 1 {
 				t.Errorf("of %d divisions one is kept under its own key: %t", n, kept)
 				break

@@ -501,7 +501,7 @@ func (c *Caller) divisionAgain(ctx context.Context, v projections.View, month do
 func (c *Caller) dividedAgain(_ context.Context, v projections.View, month domain.Interval) (*costs.Division, error) {
 	h := c.app.conn
 	d, err := costs.Divide(v, month, mostBytes)
-	h.app.answers.dividedOnce()
+	h.app.cache().dividedOnce()
 	if !errors.Is(err, costs.ErrTooLarge) {
 		return d, err
 	}

@@ -62,4 +62,4 @@ func SetLeastBudget(n int64) int64 {
 func SetMostRows(to *atomic.Int64) { mostRows = to }
 
 // Divisions returns how many months an app has divided.
-func Divisions(a *App) int { return a.answers.divisions }
+func Divisions(a *App) int { return a.cache().divisions }

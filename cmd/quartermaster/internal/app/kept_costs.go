@@ -86,7 +86,7 @@ func (h *Conn) keepDivision(v projections.View, month domain.Interval, books boo
 	if err != nil {
 		return nil, errors.Join(err, draft.Discard())
 	}
-	h.app.answers.dividedOnce()
+	h.app.cache().dividedOnce()
 	k := &parts.AllocationsVersion{
 		Methods: summary.Methods, Position: v.Position().String(), Reads: reads, Inputs: inputsDigest(inputs),
 		Rows: summary.Allocations, Books: books,

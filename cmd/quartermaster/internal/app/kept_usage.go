@@ -53,7 +53,7 @@ func (k *keptUsage) Month(in usage.Inputs) *usage.Month {
 
 func (k *keptUsage) find(in usage.Inputs) *usage.Month {
 	// Who makes parts wants the month in the directory.
-	if m, ok := k.app.answers.get(usageKey(in)); ok && k.writer == nil {
+	if m, ok := k.app.cache().get(usageKey(in)); ok && k.writer == nil {
 		return m.(*usage.Month)
 	}
 	if k.directory == nil {
@@ -66,13 +66,13 @@ func (k *keptUsage) find(in usage.Inputs) *usage.Month {
 		}
 		return nil
 	}
-	k.app.answers.put(usageKey(in), m)
+	k.app.cache().put(usageKey(in), m)
 	return m
 }
 
 // Keep implements [usage.Kept]. An answer does not depend on whether a month can be kept.
 func (k *keptUsage) Keep(m *usage.Month) {
-	k.app.answers.put(usageKey(m.Inputs), m)
+	k.app.cache().put(usageKey(m.Inputs), m)
 	k.last = m
 	if k.writer != nil {
 		k.failed = k.writer.PutUsage(m, k.position)

@@ -18,7 +18,7 @@ import (
 	"quartermaster/projections"
 )
 
-var errNoProduction error = &helped{errors.New("this command needs a configuration"), RemedyNameConfig}
+var errNoProduction error = &helped{&InvalidError{Err: errors.New("this command needs a configuration")}, RemedyNameConfig}
 
 // Database opens the database of the configuration.
 func (s *App) Database(ctx context.Context) (*postgres.DB, error) {

@@ -232,7 +232,7 @@ type KeyEntry struct {
 
 // Clusters returns the clusters and which of their keys are valid.
 func (c *Caller) Clusters(ctx context.Context) (*Clusters, error) {
-	ans, at := &Clusters{[]ClusterEntry{}}, Now()
+	ans, at := &Clusters{[]ClusterEntry{}}, c.app.clock()
 	err := c.read(ctx, "", func(_ *Conn, v projections.View) error {
 		inv, err := inventory.New(v, inventory.Filter{At: at})
 		if err != nil {

@@ -169,7 +169,7 @@ func (h *Conn) explainClosed(ctx context.Context, v projections.View, closes []r
 		if closed, _, err = d.ExplainKept(v, ref); closed != nil || err != nil {
 			return err
 		}
-		h.app.answers.dividedOnce() // the rows do not give what was closed: a division shows what they give
+		h.app.cache().dividedOnce() // the rows do not give what was closed: a division shows what they give
 		closed, err = costs.Explain(v, ref, nil)
 		return err
 	})

@@ -40,7 +40,7 @@ func (c *Caller) Retention(ctx context.Context) (ans *Retention, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ans = &Retention{At: Now(), Due: []RetentionDue{}}
+	ans = &Retention{At: c.app.clock(), Due: []RetentionDue{}}
 	err = h.View(ctx, func(v projections.View) error {
 		r, err := retentionOf(v, ans.At)
 		if err != nil {

@@ -62,12 +62,8 @@ func (a *Program) Run(args []string, stdin io.Reader) int {
 	}
 	code := exitOf(err)
 	if a.json || commandline.AsksJSON(args) {
-		answer := map[string]string{"error": worded(err)}
-		kind := app.KindOf(err)
-		if kind == app.KindNone && code == commandline.ExitUsage {
-			kind = app.KindInvalid
-		}
-		if kind != app.KindNone {
+		answer := map[string]string{"error": Worded(err)}
+		if kind := KindOf(err); kind != app.KindNone {
 			answer["kind"] = string(kind)
 		}
 		// Errors go to the same stream as answers, so that a program reads only one.
@@ -75,8 +71,17 @@ func (a *Program) Run(args []string, stdin io.Reader) int {
 			return code
 		}
 	}
-	fmt.Fprintf(a.err, "quartermaster: %s\n", worded(err))
+	fmt.Fprintf(a.err, "quartermaster: %s\n", Worded(err))
 	return code
+}
+
+// KindOf returns the kind of a command's error.
+func KindOf(err error) app.Kind {
+	kind := app.KindOf(err)
+	if kind == app.KindNone && exitOf(err) == commandline.ExitUsage {
+		return app.KindInvalid
+	}
+	return kind
 }
 
 // exitOf returns the exit code for an error.
@@ -116,14 +121,56 @@ type Program struct {
 	json     bool   // output is asJSON
 	csv      *grid  // table to write as CSV
 	quiet    bool
+	width    int    // of tables, in characters; 0: of the terminal
+	server   string // to ask instead of a log; "": none
 
 	// HoldOpen keeps the log open for other commands after the demo, until ctx ends.
 	HoldOpen func(ctx context.Context, listen string) error
 	others   []*cobra.Command // added by Add
 }
 
-// Root returns the tree of commands.
+// Root returns the tree of commands, with the flags that say where the log is.
 func (a *Program) Root() *cobra.Command {
+	root := a.tree()
+	root.PersistentPreRunE = func(cmd *cobra.Command, words []string) error {
+		if err := a.place(cmd); err != nil || a.server == "" {
+			return err
+		}
+		return a.remote(cmd)
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&a.Dir, "data-dir", defaultDir(), "directory of the embedded log and of snapshots (environment: QUARTERMASTER_DATA_DIR)")
+	f.StringSliceVar(&a.Brokers, "brokers", nil, "addresses of a Kafka cluster to use instead of the embedded log")
+	f.StringVar(&a.ConfigPath, "config", os.Getenv("QUARTERMASTER_CONFIG"), "configuration for Kafka and Postgres (environment: QUARTERMASTER_CONFIG)")
+	f.StringVar(&a.server, "server", os.Getenv("QUARTERMASTER_SERVER"), "`URL` of a \"quartermaster serve\" to ask, unix:SOCKET or https://HOST (environment: QUARTERMASTER_SERVER)")
+	commandline.OutputFlag(f, &a.output, "output format: table, wide (all columns, unclipped), json or csv (the main table)", asTable, asWide, asJSON, asCSV)
+	f.BoolVar(&a.quiet, "quiet", false, "no progress bars or notes on standard error")
+	return root
+}
+
+// place reads the flags that say where the log is.
+func (a *Program) place(cmd *cobra.Command) (err error) {
+	a.json = a.output == asJSON
+	if a.output == asCSV {
+		a.out = io.Discard // CSV has tables only
+	}
+	a.Named = cmd.Flags().Changed("data-dir") || os.Getenv("QUARTERMASTER_DATA_DIR") != ""
+	if cmd.Flags().Changed("brokers") && (len(a.Brokers) == 0 || slices.Contains(a.Brokers, "")) {
+		return commandline.Usagef("--brokers is empty: name host:port, or leave the flag out to use the embedded log")
+	}
+	// "quartermaster config" reports errors in the file itself.
+	if a.ConfigPath == "" || a.server != "" || cmd.Parent().Name() == "config" {
+		return nil
+	}
+	if len(a.Brokers) > 0 {
+		return commandline.Usagef("--brokers and --config both name a log: leave one out")
+	}
+	a.Config, err = config.Load(a.ConfigPath, os.Getenv)
+	return err
+}
+
+// tree returns the tree of commands.
+func (a *Program) tree() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "quartermaster",
 		Short: "Inventory, usage, costs and procurement of a GPU fleet",
@@ -154,34 +201,8 @@ Exit codes:
 With -o json an error is an object with the keys error and kind.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			a.json = a.output == asJSON
-			if a.output == asCSV {
-				a.out = io.Discard // CSV has tables only
-			}
-			a.Named = cmd.Flags().Changed("data-dir") || os.Getenv("QUARTERMASTER_DATA_DIR") != ""
-			if cmd.Flags().Changed("brokers") && (len(a.Brokers) == 0 || slices.Contains(a.Brokers, "")) {
-				return commandline.Usagef("--brokers is empty: name host:port, or leave the flag out to use the embedded log")
-			}
-			// "quartermaster config" reports errors in the file itself.
-			if a.ConfigPath == "" || cmd.Parent().Name() == "config" {
-				return nil
-			}
-			if len(a.Brokers) > 0 {
-				return commandline.Usagef("--brokers and --config both name a log: leave one out")
-			}
-			var err error
-			a.Config, err = config.Load(a.ConfigPath, os.Getenv)
-			return err
-		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	f := root.PersistentFlags()
-	f.StringVar(&a.Dir, "data-dir", defaultDir(), "directory of the embedded log and of snapshots (environment: QUARTERMASTER_DATA_DIR)")
-	f.StringSliceVar(&a.Brokers, "brokers", nil, "addresses of a Kafka cluster to use instead of the embedded log")
-	f.StringVar(&a.ConfigPath, "config", os.Getenv("QUARTERMASTER_CONFIG"), "configuration for Kafka and Postgres (environment: QUARTERMASTER_CONFIG)")
-	commandline.OutputFlag(f, &a.output, "output format: table, wide (all columns, unclipped), json or csv (the main table)", asTable, asWide, asJSON, asCSV)
-	f.BoolVar(&a.quiet, "quiet", false, "no progress bars or notes on standard error")
 	root.AddCommand(
 		a.applyCommand(),
 		a.getCommand(),
@@ -253,8 +274,8 @@ func (a *Program) answerJSON(v any) error {
 	return commandline.WriteJSON(a.out, v)
 }
 
-// worded returns the text of an error, with the invalid flag and the remedy.
-func worded(err error) string {
+// Worded returns the text of an error, with the invalid flag and the remedy.
+func Worded(err error) string {
 	text := app.Advised(err)
 	if remedy := remedies[app.RemedyOf(err)]; remedy != "" {
 		text += "; " + remedy

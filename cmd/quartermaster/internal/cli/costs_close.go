@@ -227,7 +227,7 @@ func (a *Program) decideClose(cmd *cobra.Command, key, checkpoint string, dryRun
 				return shown
 			}
 			if a.json {
-				return &failed{why: worded(err), code: exitOf(err)}
+				return &failed{why: Worded(err), code: exitOf(err)}
 			}
 		}
 		if dryRun {

@@ -92,7 +92,7 @@ line was read from, as the file has it.`,
 func (a *Program) explainAllocation(ctx context.Context, at app.At, name string, raw bool) error {
 	ref, err := attribution.ParseRef(name)
 	if err != nil {
-		return fmt.Errorf("%w; \"quartermaster costs allocations --period MONTH\" lists allocations; quote the allocation", err)
+		return commandline.Usagef("%w; \"quartermaster costs allocations --period MONTH\" lists allocations; quote the allocation", err)
 	}
 	x, err := a.caller().ExplainAllocation(ctx, at, ref)
 	if err != nil {

@@ -162,7 +162,7 @@ func (a *Program) showRegistered(ans *app.RegisteredNodes, facts *nodeFacts, unk
 		fmt.Fprintln(a.out, "nothing registered: this was a dry run")
 	}
 	if unknown != nil {
-		fmt.Fprintln(a.out, worded(unknown))
+		fmt.Fprintln(a.out, Worded(unknown))
 	}
 	if len(missing) == 0 {
 		return

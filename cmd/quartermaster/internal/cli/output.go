@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -105,8 +106,11 @@ func isTerminal(w any) bool {
 }
 
 // jsonLine writes one JSON document on a line of its own.
-func (a *Program) jsonLine(v any) error {
-	enc := json.NewEncoder(a.out)
+func (a *Program) jsonLine(v any) error { return WriteLine(a.out, v) }
+
+// WriteLine writes one JSON document on a line of its own.
+func WriteLine(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }

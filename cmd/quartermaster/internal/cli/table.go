@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -211,7 +212,7 @@ func (g *grid) Render() {
 	wide := []int{}
 	var notes []string
 	if g.a.output != asWide {
-		f := g.fit(shown, widthOf(g.a.out))
+		f := g.fit(shown, cmp.Or(g.a.width, widthOf(g.a.out)))
 		shown, most, wide, notes = f.shown, f.most, f.wide, f.notes()
 	}
 	t := table.NewWriter()

@@ -41,6 +41,10 @@ type Config struct {
 	// Listen is the address of the HTTP endpoints.
 	Listen string `yaml:"listen" default:"127.0.0.1:7070"`
 
+	// APISocket is the unix socket of the API. Only root and the user of this process may use it, and they
+	// may ask everything. When empty there is none.
+	APISocket string `yaml:"api_socket"`
+
 	Gateway Gateway `yaml:"gateway"`
 
 	// Snapshots is the directory of snapshots of the rows. When empty none can be scheduled, and

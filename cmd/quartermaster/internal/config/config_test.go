@@ -105,7 +105,7 @@ func TestConfigFaults(t *testing.T) {
 		"gateway in the clear": {with("gateway: {listen: '0.0.0.0:7443'}\n"), []string{"q.yaml:3:1: gateway: would accept keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy terminates TLS in front of it"}},
 		"gateway nowhere":      {with("gateway: {plain: true}\n"), []string{"q.yaml:3:1: gateway: is configured but has no address; set gateway.listen, or omit the rest"}},
 		"gateway rate":         {with("gateway: {rate: 0}\n"), []string{"q.yaml:3:17: gateway.rate: is 0, want 1 to 1000000"}},
-		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, gateway, snapshots, parts, parts_cache, people_keys, archive, lease, schedules, webhooks"}},
+		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, api_socket, gateway, snapshots, parts, parts_cache, people_keys, archive, lease, schedules, webhooks"}},
 		"twice":                {with("lease: 4s\nlease: 5s\n"), []string{"q.yaml:4:1: lease: stands on line 3 already; keep one of them"}},
 		"all at once": {"kafka:\n  batch: many\n  brokers: k:1\n  tls: on\nlease: 4\n", []string{
 			`q.yaml:2:10: kafka.batch: "many" is not a whole number`,
@@ -286,6 +286,7 @@ var samples = map[string]string{
 	"gateway.rate":                  "7",
 	"gateway.max_age":               "24h0m0s",
 	"gateway.max_ahead":             "1m0s",
+	"api_socket":                    "/f/api.sock",
 	"snapshots":                     "/f/s",
 	"parts":                         "s3://vault/parts",
 	"parts_cache.directory":         "/f/pc",
@@ -431,7 +432,7 @@ func TestConfigFilesAreKnown(t *testing.T) {
 	}
 	for _, p := range append(fieldPaths(t), listedFields()...) {
 		secret, ok := known[p]
-		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" && p != "parts" && p != "parts_cache.directory" && p != "people_keys" && p != "archive.url" {
+		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" && p != "api_socket" && p != "parts" && p != "parts_cache.directory" && p != "people_keys" && p != "archive.url" {
 			t.Errorf("%s is a file: %t", p, ok)
 		}
 		if secret != regexp.MustCompile(`(dsn|password|key|secret)_file$`).MatchString(p) {

@@ -94,6 +94,7 @@ func (c *Config) Files() []namedFile {
 		{"gateway.cert_file", &c.Gateway.CertFile, false},
 		{"gateway.key_file", &c.Gateway.KeyFile, true},
 		{"gateway.client_ca_file", &c.Gateway.ClientCAFile, false},
+		{"api_socket", &c.APISocket, false},
 		{"snapshots", &c.Snapshots, false},
 		{"parts_cache.directory", &c.PartsCache.Directory, false},
 		{"people_keys", &c.PeopleKeys, false},

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,10 @@ which instance folds what.
                  minute. After ok come warnings: other stopped generations, and
                  records that the log lost
   GET /metrics   Prometheus metrics, and profiles of the process at /debug/pprof/
+
+It serves the API on a unix socket, api.sock in the data directory, or api_socket in the
+configuration. "--server unix:SOCKET" makes a command ask it. Only the user of this process
+and root may use the socket.
 
 With --gateway, or gateway in the configuration, it accepts events from nodes on a
 separate address. Each cluster authenticates with its key ("quartermaster cluster
@@ -378,6 +383,11 @@ func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway) (e
 		}
 		wg.Go(pushed)
 	}
+	asked, err := s.serveAPI(ctx, cancel, filepath.Join(d.App.Dir, apiSocket))
+	if err != nil {
+		return err
+	}
+	wg.Go(asked)
 
 	start := time.Now()
 	h.Load()

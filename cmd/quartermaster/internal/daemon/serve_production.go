@@ -90,6 +90,13 @@ func (d *Daemon) ServeProduction(ctx context.Context, listen string) error {
 		}
 		wg.Go(pushed)
 	}
+	if socket := d.App.Config.APISocket; socket != "" {
+		asked, err := in.serveAPI(ctx, cancel, socket)
+		if err != nil {
+			return err
+		}
+		wg.Go(asked)
+	}
 	wg.Go(func() { in.look(ctx) })
 	wg.Go(func() { in.tell(ctx) })
 	wg.Go(func() { in.awaitReady(ctx) })

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/cli"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/cmd/quartermaster/internal/daemon"
+)
+
+// apiOf holds a data directory with serve, and returns a client of its API.
+func apiOf(t *testing.T, dir string) *http.Client {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	lines := make(lineWriter, 1000)
+	done := make(chan error, 1)
+	go func() {
+		done <- daemon.New(&app.App{Dir: dir}, lines, false).Serve(ctx, "127.0.0.1:0", config.Gateway{})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	for ready := false; !ready; {
+		select {
+		case line := <-lines:
+			ready = strings.Contains(line, "caught up")
+		case err := <-done:
+			done <- err
+			t.Fatalf("serve ended: %v", err)
+		}
+	}
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "api.sock"))
+	}}}
+}
+
+// reply is what the API answers.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// request sends a request to the API.
+func request(t *testing.T, client *http.Client, method, target string, header ...string) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://quartermaster"+target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(body)}
+}
+
+// demoEstate makes a data directory with a small estate.
+func demoEstate(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	home := filepath.Join("testdata", "first-hour")
+	for _, words := range [][]string{
+		{"apply", "-f", filepath.Join(home, "estate.yaml")},
+		{"import", "nodes", filepath.Join(home, "nodes.csv"), "--cluster", "attic", "--epoch", "2026-05-01"},
+		{"import", "usage", filepath.Join(home, "usage.csv"), "--cluster", "earth", "--zone", "UTC", "--gpu-model", "V100"},
+	} {
+		var errs strings.Builder
+		if code := run(append(words, "--data-dir", dir), strings.NewReader(""), io.Discard, &errs); code != 0 {
+			t.Fatalf("%v: %s", words, errs.String())
+		}
+	}
+	return dir
+}
+
+// TestAPIRefuses sends questions that cannot be answered. Each gets a problem with its kind, and says what to do.
+func TestAPIRefuses(t *testing.T) {
+	client := apiOf(t, demoEstate(t))
+	const usage = "/api/v1/usage?from=2026-05-01&to=2026-05-04"
+	for _, c := range []struct {
+		method, target string
+		status         int
+		kind, detail   string
+	}{
+		{"GET", "/api/v1/nothing", 404, "not_found", "openapi.json lists them"},
+		{"GET", "/", 404, "not_found", "is not an operation"},
+		{"POST", usage, 405, "invalid", "operations only read"},
+		{"DELETE", "/api/v1/fleet", 405, "invalid", "operations only read"},
+		{"GET", "/api/v1/usage", 400, "invalid", "from is missing"},
+		{"GET", usage + "&form=2026", 400, "invalid", `"form" is not a parameter of usage: did you mean`},
+		{"GET", usage + "&from=2026-05-02", 400, "invalid", "from is given 2 times"},
+		{"GET", usage + "&by=colour", 400, "invalid", "colour"},
+		{"GET", usage + "&cluster=" + strings.Repeat("x", 20_000), 400, "invalid", "at most 16384 are read"},
+		{"GET", usage + "&cluster=%ff", 400, "invalid", "is not printable text in UTF-8"},
+		{"GET", usage + "&cluster=%zz", 400, "invalid", "invalid URL escape"},
+		{"GET", usage + "&output=yaml", 400, "invalid", "want one of json, table, wide, csv"},
+		{"GET", usage + "&width=0", 400, "invalid", "want 1 to 10000 characters"},
+		{"GET", usage + "&as_of=2200-01-01", 400, "invalid", "is in the future"},
+		{"GET", usage + "&as_of=qm.fleet/0=999999", 400, "invalid", "is beyond the end of the log"},
+		{"GET", usage + "&as_of=none", 400, "invalid", "is not a point in the log"},
+		{"GET", usage + "&as_of=/etc/x.snapshot", 400, "invalid", "without a directory"},
+		{"GET", "/api/v1/fleet?nodes=perhaps", 400, "invalid", "want true or false"},
+		{"GET", "/api/v1/fleet?data_dir=/etc", 400, "invalid", `"data_dir" is not a parameter`},
+		{"GET", "/api/v1/fleet?config=/etc/passwd", 400, "invalid", `"config" is not a parameter`},
+		{"GET", "/api/v1/fleet?help=true", 400, "invalid", `"help" is not a parameter`},
+		{"GET", "/api/v1/costs/owned?period=2026-05&out=/tmp", 400, "invalid", `"out" is not a parameter`},
+		{"GET", "/api/v1/log/tail?follow=true", 400, "invalid", `"follow" is not a parameter`},
+		{"GET", "/api/v1/get?kind=--help", 404, "not_found", `there is no kind "--help"`},
+		{"GET", "/api/v1/get", 400, "invalid", "kind is missing"},
+		{"GET", "/api/v1/plan/show?plan=../../estate", 404, "not_found", "../../estate"},
+	} {
+		resp := request(t, client, c.method, c.target)
+		var p struct {
+			Type, Title, Detail string
+			Status              int
+		}
+		if err := json.Unmarshal([]byte(resp.body), &p); err != nil {
+			t.Errorf("%s %.80s: %v: %.200s", c.method, c.target, err, resp.body)
+			continue
+		}
+		if resp.status != c.status || p.Status != c.status || p.Type != cli.ProblemType+c.kind || !strings.Contains(p.Detail, c.detail) ||
+			resp.header.Get("Content-Type") != "application/problem+json" || resp.header.Get("ETag") != "" {
+			t.Errorf("%s %.80s: %d %v %.300s", c.method, c.target, resp.status, resp.header, resp.body)
+		}
+	}
+}
+
+// TestAPITags asks again with the tag of an answer. While nothing is appended there is nothing to send.
+func TestAPITags(t *testing.T) {
+	dir := demoEstate(t)
+	client := apiOf(t, dir)
+	const usage = "/api/v1/usage?from=2026-05-01&to=2026-05-04&by=workspace"
+	first := request(t, client, "GET", usage)
+	tag := first.header.Get("ETag")
+	if tag == "" || first.header.Get("Content-Type") != "application/json" || !json.Valid([]byte(first.body)) {
+		t.Fatalf("%v\n%.300s", first.header, first.body)
+	}
+	same := func(target string, want int) {
+		t.Helper()
+		resp := request(t, client, "GET", target, "If-None-Match", `"other", W/`+tag)
+		if resp.status != want || want == http.StatusNotModified && resp.body != "" {
+			t.Errorf("%s: %d %.100s", target, resp.status, resp.body)
+		}
+	}
+	same(usage, http.StatusNotModified)
+	same(usage+"&output=table", http.StatusOK)
+	same(usage+"&cluster=earth", http.StatusOK)
+	if resp := request(t, client, "GET", "/api/v1/fleet"); resp.header.Get("ETag") != "" {
+		t.Error("an answer about the present time has a tag")
+	}
+	if resp := request(t, client, "GET", "/api/v1/fleet?at=2026-06-01"); resp.header.Get("ETag") == "" {
+		t.Error("an answer about a given time has no tag")
+	}
+	if code := run([]string{"operator", "add", "ana", "--role", "planner", "--new-key", filepath.Join(dir, "ana.pem"), "--data-dir", dir},
+		strings.NewReader(""), io.Discard, os.Stderr); code != 0 {
+		t.Fatal(code)
+	}
+	same(usage, http.StatusOK) // an answer covers what was appended before the question
+}
+
+// TestAPILongAnswers reads an answer of many lines, and asks many questions at once.
+func TestAPILongAnswers(t *testing.T) {
+	client := apiOf(t, demoEstate(t))
+	long := request(t, client, "GET", "/api/v1/log/tail?lines=10000")
+	lines := 0
+	for line := range strings.Lines(long.body) {
+		if !json.Valid([]byte(line)) {
+			t.Fatalf("line %d: %.200s", lines, line)
+		}
+		lines++
+	}
+	if lines < 200 {
+		t.Errorf("%d lines: %.300s", lines, long.body)
+	}
+	var wg sync.WaitGroup
+	for range 40 {
+		wg.Go(func() {
+			for _, target := range []string{"/api/v1/usage?from=2026-05-01&to=2026-05-04", "/api/v1/usage?from=2026-05-01&to=2026-05-04&as_of=0", "/api/v1/fleet"} {
+				if resp := request(t, client, "GET", target); resp.status != http.StatusOK {
+					t.Errorf("%s: %d %.200s", target, resp.status, resp.body)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestAPISocketIsPrivate shows that only the owner may use the socket.
+func TestAPISocketIsPrivate(t *testing.T) {
+	dir := demoEstate(t)
+	apiOf(t, dir)
+	info, err := os.Stat(filepath.Join(dir, "api.sock"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+// TestServerFlag uses commands with --server where they cannot be asked.
+func TestServerFlag(t *testing.T) {
+	dir := demoEstate(t)
+	apiOf(t, dir)
+	server := "unix:" + filepath.Join(dir, "api.sock")
+	for line, want := range map[string]string{
+		"apply -f x.yaml --server " + server:                                            "a decision is signed by the person who makes it",
+		"costs export --period 2026-05 --out x.csv --server " + server:                  "it writes a file",
+		"log tail --follow --server " + server:                                          "--follow is not for a server",
+		"fleet --data-dir . --server " + server:                                         "leave --data-dir, --brokers and --config out",
+		"fleet --server ftp://x":                                                        "want unix:SOCKET or https://HOST",
+		"fleet --server unix:" + filepath.Join(dir, "none.sock"):                        "none.sock",
+		"usage --from 2026-05-01 --to 2026-05-02 --by colour --server " + server:        "colour",
+		"usage --from 2026-05-01 --to 2026-05-02 --as-of 2200-01-01 --server " + server: "in the future",
+	} {
+		var errs strings.Builder
+		code := run(strings.Split(line, " "), strings.NewReader(""), io.Discard, &errs)
+		if code == 0 || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: exit code %d: %s", line, code, errs.String())
+		}
+	}
+	var out strings.Builder
+	if code := run([]string{"schema", "fleet", "--server", server}, strings.NewReader(""), &out, io.Discard); code != 0 || !strings.Contains(out.String(), "$defs") {
+		t.Errorf("a command that reads no log: %d", code)
+	}
+}

@@ -1,0 +1,293 @@
+// Package api serves the operations of package cli over HTTP, as /api/v1.
+//
+// An operation is a command that only reads. Its path is the words of the command, its query has the flags and
+// arguments, and its answer is what the command writes, byte for byte, in the same forms. So the command line and the
+// API cannot disagree. The document of the API, in OpenAPI 3.1, is made from the commands and from the schemas of their
+// answers. It is committed as schemas/openapi/v1.json, and a test holds the two together.
+//
+// What always holds: a question changes nothing that others read. An answer is of one position of the log, which it
+// names. An error is a problem of RFC 9457, and its type ends in its kind. The number of questions that are answered at
+// once is bounded; others wait for their turn.
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/cli"
+	"quartermaster/domain"
+	"quartermaster/schemas"
+)
+
+// Config is what the API needs.
+type Config struct {
+	// Open returns an app for one question. An error says why nothing can be answered at the moment.
+	Open func() (*app.App, error)
+	// Position returns how far the rows are folded.
+	Position func(context.Context) (domain.Position, error)
+	Log      *slog.Logger
+}
+
+// Bounds of questions and answers.
+const (
+	mostQuery = 16 << 10 // bytes of a query
+	mostWidth = 10_000   // characters of a table
+	heldBack  = 1 << 20  // bytes of an answer that are held back, so that an error can be answered instead
+
+	mostAtOnce = 16 // questions that are answered at once
+	mostOfPast = 2  // those among them as of a past position, which fold rows of their own
+
+	patience = 30 * time.Second // of a question for its turn
+)
+
+type server struct {
+	Config
+	turns, past chan struct{}
+}
+
+// Handler returns the API.
+func Handler(cfg Config) http.Handler {
+	s := &server{Config: cfg, turns: make(chan struct{}, mostAtOnce), past: make(chan struct{}, mostOfPast)}
+	mux := http.NewServeMux()
+	api := newAPI(mux)
+	for _, op := range cli.Operations() {
+		api.Adapter().Handle(&huma.Operation{Method: http.MethodGet, Path: pathOf(&op)}, func(ctx huma.Context) {
+			r, w := humago.Unwrap(ctx)
+			s.answer(w, r, &op)
+		})
+	}
+	mux.HandleFunc("GET "+cli.APIRoot+"openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(schemas.OpenAPI)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			refuse(w, http.StatusMethodNotAllowed, &app.InvalidError{Err: fmt.Errorf("%s is not served: operations only read", domain.Clip(r.Method, 20))})
+			return
+		}
+		err := fmt.Errorf("%s is not an operation: %sopenapi.json lists them", domain.Clip(r.URL.Path, 80), cli.APIRoot)
+		refuse(w, http.StatusNotFound, &app.NotFoundError{Err: err})
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "private, no-cache")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func pathOf(op *cli.Operation) string { return cli.APIRoot + strings.Join(op.Words, "/") }
+
+// statuses are the HTTP statuses of kinds of errors.
+var statuses = map[app.Kind]int{
+	app.KindInvalid: http.StatusBadRequest, app.KindNotFound: http.StatusNotFound, app.KindDenied: http.StatusForbidden,
+	app.KindConflict: http.StatusConflict, app.KindIncomplete: http.StatusServiceUnavailable,
+	app.KindUnavailable: http.StatusServiceUnavailable, app.KindNone: http.StatusInternalServerError,
+}
+
+// fail answers an error with the status of its kind.
+func fail(w http.ResponseWriter, err error) { refuse(w, statuses[cli.KindOf(err)], err) }
+
+// refuse answers an error.
+func refuse(w http.ResponseWriter, status int, err error) {
+	kind := cli.KindOf(err)
+	p := huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: cli.Worded(err)}
+	if kind != app.KindNone {
+		p.Type = cli.ProblemType + string(kind)
+	}
+	if kind == app.KindUnavailable || kind == app.KindIncomplete {
+		w.Header().Set("Retry-After", "5")
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = cli.WriteLine(w, &p)
+}
+
+func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operation) {
+	q, form, err := questionOf(r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	turns := []chan struct{}{s.turns}
+	if q.Get("as_of") != "" {
+		turns = []chan struct{}{s.past, s.turns}
+	}
+	for _, turn := range turns {
+		if err := wait(r.Context(), turn); err != nil {
+			fail(w, err)
+			return
+		}
+		defer func() { <-turn }()
+	}
+	on, err := s.Open()
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if !op.Outside {
+		at, err := s.Position(r.Context())
+		if err != nil {
+			fail(w, app.Unavailable(err))
+			return
+		}
+		tag := tagOf(op, q, form, at)
+		w.Header().Set("ETag", tag)
+		if matches(r.Header.Values("If-None-Match"), tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	out := &held{to: w, kind: contentType(op, form)}
+	did, err := op.Answer(r.Context(), on, q, form, out)
+	err = errors.Join(err, on.Close())
+	switch {
+	case err != nil && !out.begun:
+		if r.Context().Err() == nil && cli.KindOf(err) == app.KindNone {
+			s.Log.Error("a question failed", "operation", strings.Join(op.Words, " "), "error", err)
+		}
+		w.Header().Del("ETag")
+		fail(w, err)
+		return
+	case err != nil:
+		s.Log.Warn("an answer was cut off", "operation", strings.Join(op.Words, " "), "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	if did.Clocked {
+		w.Header().Del("ETag")
+	}
+	prefix := ""
+	if out.begun {
+		prefix = http.TrailerPrefix
+	}
+	if did.Code != 0 {
+		w.Header().Set(prefix+cli.ExitHeader, strconv.Itoa(did.Code))
+	}
+	for _, note := range did.Notes[:min(len(did.Notes), 20)] {
+		w.Header().Add(prefix+cli.NoteHeader, url.PathEscape(domain.Clip(note, 1000)))
+	}
+	out.end()
+}
+
+// questionOf returns the question of a request, and the form of the answer.
+func questionOf(r *http.Request) (url.Values, cli.Form, error) {
+	form := cli.Form{Output: "json"}
+	wrong := func(format string, args ...any) (url.Values, cli.Form, error) {
+		return nil, form, &app.InvalidError{Err: fmt.Errorf(format, args...)}
+	}
+	if len(r.URL.RawQuery) > mostQuery {
+		return wrong("the query has %d bytes: at most %d are read", len(r.URL.RawQuery), mostQuery)
+	}
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return wrong("query: %w", err)
+	}
+	for name, values := range q {
+		for _, v := range append(values, name) {
+			if !utf8.ValidString(v) || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+				return wrong("query: %q is not printable text in UTF-8", domain.Clip(v, 40))
+			}
+		}
+	}
+	if output, ok := q[cli.OutputParam]; ok {
+		if len(output) != 1 || !slices.Contains(cli.OutputForms(), output[0]) {
+			return wrong("%s=%s: want one of %s", cli.OutputParam, domain.Clip(strings.Join(output, ","), 40), strings.Join(cli.OutputForms(), ", "))
+		}
+		form.Output = output[0]
+	}
+	if width, ok := q[cli.WidthParam]; ok {
+		n, err := strconv.Atoi(width[0])
+		if err != nil || len(width) != 1 || n < 1 || n > mostWidth {
+			return wrong("%s=%s: want 1 to %d characters", cli.WidthParam, domain.Clip(strings.Join(width, ","), 40), mostWidth)
+		}
+		form.Width = n
+	}
+	delete(q, cli.OutputParam)
+	delete(q, cli.WidthParam)
+	return q, form, nil
+}
+
+// wait waits for a turn.
+func wait(ctx context.Context, turn chan<- struct{}) error {
+	bound, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case turn <- struct{}{}:
+		return nil
+	case <-bound.Done():
+		return &app.UnavailableError{Err: fmt.Errorf("other questions are being answered, and for %s there was no turn for this one: ask again later", patience)}
+	}
+}
+
+// tagOf returns the entity tag of an answer: a digest of everything that it depends on.
+func tagOf(op *cli.Operation, q url.Values, form cli.Form, at domain.Position) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%v\n%s\n%+v\n%s\n%+v", op.Words, q.Encode(), form, at, app.Version()))
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`
+}
+
+// matches reports whether a tag is among those of If-None-Match.
+func matches(headers []string, tag string) bool {
+	for tagged := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		if t := strings.TrimSpace(tagged); t == "*" || strings.TrimPrefix(t, "W/") == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// contentType returns the media type of an answer.
+func contentType(op *cli.Operation, form cli.Form) string {
+	switch {
+	case form.Output == "csv":
+		return "text/csv; charset=utf-8; header=present"
+	case form.Output != "json":
+		return "text/plain; charset=utf-8"
+	case op.Lines:
+		return "application/x-ndjson"
+	}
+	return "application/json"
+}
+
+// held holds the beginning of an answer back.
+type held struct {
+	to    http.ResponseWriter
+	kind  string
+	text  []byte
+	begun bool
+}
+
+// Write implements [io.Writer].
+func (h *held) Write(p []byte) (int, error) {
+	if !h.begun && len(h.text)+len(p) <= heldBack {
+		h.text = append(h.text, p...)
+		return len(p), nil
+	}
+	h.end()
+	h.begun = true
+	return h.to.Write(p)
+}
+
+// end sends what was held back.
+func (h *held) end() {
+	if h.begun {
+		return
+	}
+	h.to.Header().Set("Content-Type", h.kind)
+	_, _ = h.to.Write(h.text)
+	h.text = nil
+}

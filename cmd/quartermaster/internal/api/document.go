@@ -1,0 +1,135 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"quartermaster/cmd/quartermaster/internal/cli"
+	"quartermaster/schemas"
+)
+
+// newAPI returns an API without operations.
+func newAPI(mux *http.ServeMux) huma.API {
+	return humago.New(mux, huma.Config{OpenAPI: &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "Quartermaster", Version: "1",
+			Description: "Inventory, usage, costs and procurement of a GPU fleet. Each operation answers what the command of the " +
+				"same words writes, byte for byte.",
+			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+		},
+		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
+	}})
+}
+
+// Document returns the document of the API, in OpenAPI 3.1.
+func Document() ([]byte, error) {
+	doc := newAPI(http.NewServeMux()).OpenAPI()
+	known := doc.Components.Schemas.Map()
+	problem := doc.Components.Schemas.Schema(reflect.TypeFor[huma.ErrorModel](), true, "Problem")
+	for _, op := range cli.Operations() {
+		ref, err := addSchema(known, op.Noun)
+		if err != nil {
+			return nil, fmt.Errorf("schema of %s: %w", op.Noun, err)
+		}
+		doc.AddOperation(describe(&op, ref, problem))
+	}
+	text, err := json.MarshalIndent(doc, "", " ")
+	return append(text, '\n'), err
+}
+
+// describe describes an operation.
+func describe(op *cli.Operation, answer, problem *huma.Schema) *huma.Operation {
+	text := &huma.Schema{Type: huma.TypeString}
+	media := "application/json"
+	if op.Lines {
+		media = "application/x-ndjson"
+	}
+	header := func(text string) *huma.Param {
+		return &huma.Param{Description: text, Schema: &huma.Schema{Type: huma.TypeString}}
+	}
+	o := &huma.Operation{
+		Method: http.MethodGet, Path: pathOf(op), OperationID: op.Noun, Tags: op.Words[:1],
+		Summary: op.Summary, Description: op.Text,
+		Responses: map[string]*huma.Response{
+			"200": {
+				Description: "The answer.",
+				Headers: map[string]*huma.Param{
+					cli.ExitHeader: header("Exit code of the command, if it is not 0. A trailer if the answer is long."),
+					cli.NoteHeader: header("Note for a person, percent-encoded. A trailer if the answer is long."),
+				},
+				Content: map[string]*huma.MediaType{media: {Schema: answer}, "text/plain": {Schema: text}, "text/csv": {Schema: text}},
+			},
+			"default": {
+				Description: "An error. Its type is " + cli.ProblemType + "KIND, and KIND is invalid, not_found, denied, conflict, incomplete or unavailable.",
+				Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: problem}},
+			},
+		},
+	}
+	if !op.Outside {
+		o.Responses["200"].Headers["ETag"] = header("Tag of the answer, for If-None-Match. Answers about the present time have none.")
+		o.Responses["304"] = &huma.Response{Description: "Nothing has changed since the answer with the tag that the question names."}
+		o.Parameters = append(o.Parameters, &huma.Param{
+			Name: "If-None-Match", In: "header", Description: "Tag of an answer that is at hand.", Schema: text,
+		})
+	}
+	for i := range op.Params {
+		p := &op.Params[i]
+		q := &huma.Param{Name: p.Name, In: "query", Description: p.Text, Required: p.Required, Schema: &huma.Schema{Type: p.Type}}
+		if p.Default != "" {
+			q.Description += " (default " + p.Default + ")"
+		}
+		if p.Type == huma.TypeArray {
+			q.Schema.Items = &huma.Schema{Type: huma.TypeString}
+		}
+		o.Parameters = append(o.Parameters, q)
+	}
+	forms := make([]any, 0, 4)
+	for _, f := range cli.OutputForms() {
+		forms = append(forms, f)
+	}
+	least, most := 1.0, float64(mostWidth)
+	o.Parameters = append(o.Parameters,
+		&huma.Param{
+			Name: cli.OutputParam, In: "query", Description: "Form of the answer (default json).",
+			Schema: &huma.Schema{Type: huma.TypeString, Enum: forms},
+		},
+		&huma.Param{
+			Name: cli.WidthParam, In: "query", Description: "Width of tables, in characters.",
+			Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &least, Maximum: &most},
+		})
+	return o
+}
+
+// addSchema adds the schema of an answer to the components, and returns a reference to it.
+func addSchema(known map[string]*huma.Schema, noun string) (*huma.Schema, error) {
+	text, err := schemas.Answers.ReadFile("answers/" + noun + ".schema.json")
+	if err != nil {
+		return nil, err
+	}
+	text = []byte(strings.ReplaceAll(string(text), `"#/$defs/`, `"#/components/schemas/`))
+	var root map[string]any
+	if err := json.Unmarshal(text, &root); err != nil {
+		return nil, err
+	}
+	defs, _ := root["$defs"].(map[string]any)
+	for _, key := range []string{"$defs", "$schema", "$id"} {
+		delete(root, key)
+	}
+	name := "answer." + noun
+	known[name] = &huma.Schema{Extensions: root}
+	for def, schema := range defs {
+		s := schema.(map[string]any)
+		if other, ok := known[def]; ok && !reflect.DeepEqual(other.Extensions, s) {
+			return nil, fmt.Errorf("%s is described in two ways", def)
+		}
+		known[def] = &huma.Schema{Extensions: s}
+	}
+	return &huma.Schema{Ref: "#/components/schemas/" + name}, nil
+}

@@ -1,0 +1,95 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+)
+
+// Sharing returns a function that makes an app for one request. All of them answer from the log and the rows
+// that h holds, at once, and from one cache of answers. h MUST stay open, and be caught up, while they are used; they
+// do not close it.
+func (h *Conn) Sharing() func() *App {
+	on := h.app
+	kept := on.cache()
+	return func() *App {
+		return &App{
+			Dir: on.Dir, Named: on.Named, Brokers: on.Brokers, ConfigPath: on.ConfigPath, Config: on.Config,
+			OpenBucket: on.OpenBucket, Patience: on.Patience, Logger: on.Logger,
+			shared: h, kept: kept,
+		}
+	}
+}
+
+// share returns the shared log and rows for this app.
+func (s *App) share() *Conn {
+	h := s.shared
+	return &Conn{
+		app: s, Broker: h.Broker, Log: h.Log, DB: h.DB, store: h.store, sealer: h.sealer, parts: h.parts, source: h.source,
+		Runner: h.Runner, ID: h.ID, Generation: h.Generation, archive: h.archive, borrowed: true,
+	}
+}
+
+// openShared returns the shared log and rows once the rows cover everything that the log holds now.
+func (s *App) openShared(ctx context.Context) (*Conn, error) {
+	h := s.share()
+	_, end, err := h.Bounds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if h.DB != nil {
+		err = h.await(ctx, end)
+	} else {
+		err = h.followed(ctx, end)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.caughtUp = true
+	return h, nil
+}
+
+// followed waits until the runner that follows the log has folded it up to end, or only stopped partitions are left.
+func (h *Conn) followed(ctx context.Context, end domain.Position) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		var at domain.Position
+		if err := h.View(ctx, func(v projections.View) error { at = v.Position(); return nil }); err != nil {
+			return err
+		}
+		if at.Covers(end) {
+			return nil
+		}
+		left, stops := sub(end, at), projections.Stops{}
+		for tp, stop := range h.Runner.Progress().Stopped {
+			if left[tp] > 0 {
+				stops[tp] = stop
+			}
+			delete(left, tp)
+		}
+		if left.Records() == 0 {
+			h.noteStops(stops, end)
+			return nil
+		}
+		if patience := cmp.Or(h.app.Patience, awaitPatience); time.Since(began) > patience {
+			return &UnavailableError{Err: fmt.Errorf("the rows lack %s events of the log, and for %s did not catch up: ask again later",
+				comma(int(left.Records())), patience)}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// Position returns how far the rows are folded.
+func (h *Conn) Position(ctx context.Context) (at domain.Position, err error) {
+	err = h.View(ctx, func(v projections.View) error { at = v.Position(); return nil })
+	return at, err
+}

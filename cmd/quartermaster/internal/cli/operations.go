@@ -1,0 +1,305 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+)
+
+// Operation is a command that only reads, as the API serves it. Its parameters are the flags and arguments of the
+// command, and its answer is what the command writes.
+type Operation struct {
+	Words   []string // of the command, for example costs, unit
+	Summary string
+	Text    string
+	Example string
+	Params  []Param // flags by name, then arguments in order
+	// Noun names the schema of the answer in JSON.
+	Noun string
+	// Lines means that the answer in JSON is a document on each line, not one document.
+	Lines bool
+	// Outside means that the answer depends on more than the log and the program, such as files beside the log.
+	Outside bool
+}
+
+// Param is a parameter of an operation.
+type Param struct {
+	Name     string // in the query: the flag's with _ for -, or the argument's in small letters
+	Type     string // string, boolean, integer, or array of strings
+	Text     string
+	Default  string // as a flag shows it; "": none
+	Required bool
+
+	flag string // "": an argument
+}
+
+// served says how the API serves a command.
+type served struct {
+	without []string // flags that are about files or keys of the person who asks
+	lines   bool
+	outside bool
+}
+
+// operations are the commands that the API serves, by their words.
+var operations = map[string]served{
+	"archive status":    {outside: true},
+	"cluster list":      {},
+	"costs":             {},
+	"costs accruals":    {},
+	"costs allocations": {lines: true},
+	"costs budget":      {},
+	"costs claims":      {without: []string{"out"}},
+	"costs close":       {lines: true},
+	"costs close show":  {},
+	"costs commitments": {},
+	"costs explain":     {},
+	"costs fx":          {},
+	"costs owned":       {without: []string{"out"}},
+	"costs postings":    {},
+	"costs restate":     {},
+	"costs statement":   {without: []string{"out", "format"}, lines: true},
+	"costs tco":         {},
+	"costs unit":        {},
+	"dead-letters list": {lines: true},
+	"decisions list":    {},
+	"fleet":             {},
+	"focus rules":       {lines: true},
+	"fragmentation":     {},
+	"generation status": {outside: true},
+	"get":               {},
+	"import list":       {lines: true, outside: true},
+	"import show":       {without: []string{"out"}, lines: true, outside: true},
+	"jobs":              {},
+	"log prove":         {},
+	"log stats":         {},
+	"log tail":          {without: []string{"follow"}, lines: true},
+	"mapping list":      {lines: true},
+	"models":            {},
+	"parts list":        {lines: true, outside: true},
+	"plan list":         {lines: true},
+	"plan show":         {without: []string{"verify"}},
+	"quarantine list":   {},
+	"quarantine show":   {},
+	"retention show":    {},
+	"rules check":       {without: []string{"file"}},
+	"serving":           {},
+	"simulate changes":  {lines: true},
+	"simulate list":     {lines: true},
+	"simulate show":     {without: []string{"verify"}},
+	"snapshot list":     {lines: true, outside: true},
+	"streams list":      {},
+	"usage":             {},
+	"version":           {},
+}
+
+// notServed are the other commands, and why the API does not serve them. A word stands for all below it.
+var notServed = map[string]string{
+	"apply":           "decides, and a decision is signed by the person who makes it",
+	"archive":         "is work of the operator of the log",
+	"cluster":         "decides",
+	"commitment":      "decides",
+	"completion":      "is about the shell",
+	"config":          "is about the configuration of this machine",
+	"costs accrue":    "writes a file",
+	"costs close":     "decides",
+	"costs evidence":  "writes a folder",
+	"costs export":    "writes a file",
+	"costs journal":   "reads a layout and writes a file",
+	"costs moved":     "reads a file",
+	"costs verify":    "reads a file",
+	"demo":            "makes a data directory",
+	"focus":           "reads a file",
+	"generation":      "is work of the operator of the database",
+	"help":            "is about the program",
+	"import":          "reads files",
+	"key":             "decides",
+	"log":             "is long work over the whole log",
+	"mapping":         "reads a file",
+	"node":            "decides",
+	"operator":        "decides",
+	"parts":           "is long work over the whole log",
+	"people":          "is about keys of this machine",
+	"plan":            "is long work, or reads files",
+	"quarantine":      "decides",
+	"retention":       "removes",
+	"schema":          "is about the program",
+	"simulate":        "is long work, or reads files",
+	"snapshot":        "is long work over the whole log",
+	"streams resolve": "decides",
+}
+
+// Operations returns the operations, by path.
+func Operations() []Operation {
+	root := (&Program{App: &app.App{}, out: io.Discard, err: io.Discard}).tree()
+	var all []Operation
+	for _, path := range slices.Sorted(maps.Keys(operations)) {
+		words := strings.Fields(path)
+		cmd, _, err := root.Find(words)
+		must(err)
+		all = append(all, operationOf(cmd, words, operations[path]))
+	}
+	return all
+}
+
+func operationOf(cmd *cobra.Command, words []string, how served) Operation {
+	op := Operation{
+		Words: words, Summary: cmd.Short, Text: cmd.Long, Example: cmd.Example,
+		Noun: strings.Join(words, "-"), Lines: how.lines, Outside: how.outside,
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" || slices.Contains(how.without, f.Name) {
+			return
+		}
+		p := Param{Name: strings.ReplaceAll(f.Name, "-", "_"), Type: "string", Text: f.Usage, flag: f.Name}
+		switch t := f.Value.Type(); {
+		case t == "bool":
+			p.Type = "boolean"
+		case strings.HasPrefix(t, "int"), strings.HasPrefix(t, "uint"):
+			p.Type, p.Default = "integer", f.DefValue
+		case strings.HasPrefix(t, "string") && t != "string":
+			p.Type, p.Default = "array", strings.Trim(f.DefValue, "[]")
+		default:
+			p.Default = f.DefValue
+		}
+		p.Required = f.Annotations[cobra.BashCompOneRequiredFlag] != nil
+		op.Params = append(op.Params, p)
+	})
+	for _, arg := range argumentsOf(cmd) {
+		name, optional := strings.CutPrefix(arg, "[")
+		name = strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(name, "]"), "-", "_"))
+		op.Params = append(op.Params, Param{Name: name, Type: "string", Text: arg + " of the command", Required: !optional})
+	}
+	return op
+}
+
+// argumentsOf returns the arguments in the usage line of a command: words in capitals that no flag precedes.
+func argumentsOf(cmd *cobra.Command) (args []string) {
+	words := strings.Fields(cmd.Use)
+	for i, w := range words[1:] {
+		if bare := strings.Trim(w, "[]"); bare == strings.ToUpper(bare) && !strings.HasPrefix(words[i], "-") {
+			args = append(args, w)
+		}
+	}
+	return args
+}
+
+// Form is how an answer is written.
+type Form struct {
+	Output string // table, wide, json or csv
+	Width  int    // of tables, in characters; 0: usualWidth
+}
+
+// OutputForms are the values of [Form.Output].
+func OutputForms() []string { return []string{asJSON, asTable, asWide, asCSV} }
+
+// Outcome is what a command says beside its answer.
+type Outcome struct {
+	Clocked bool     // the answer depends on when it was asked, too
+	Notes   []string // for a person
+	Code    int      // exit code of the command: 0, or why the answer is not a plain yes
+}
+
+// Answer writes the answer to a question: exactly what the command writes. An error means that there is none, or
+// only a part of it.
+func (op *Operation) Answer(ctx context.Context, on *app.App, q url.Values, form Form, out io.Writer) (*Outcome, error) {
+	words, err := op.words(q)
+	if err != nil {
+		return nil, err
+	}
+	did := &Outcome{}
+	notes := &noteWriter{notes: &did.Notes}
+	a := &Program{App: on, out: out, err: notes, output: form.Output, json: form.Output == asJSON, width: form.Width}
+	if form.Output == asCSV {
+		a.out = io.Discard
+	}
+	on.Tell = func(note string) { a.note("%s", note) }
+	root := a.tree()
+	root.SetArgs(words)
+	root.SetIn(bytes.NewReader(nil))
+	root.SetOut(out)
+	root.SetErr(notes)
+	err = root.ExecuteContext(ctx)
+	if form.Output == asCSV && (err == nil || a.csv != nil) {
+		err = errors.Join(err, a.writeCSV(out))
+	}
+	var no *failed
+	switch {
+	case errors.As(err, &no):
+		did.Code = cmp.Or(no.code, commandline.ExitNo)
+	case err != nil:
+		return did, err
+	case a.Lacks:
+		did.Code = commandline.ExitIncomplete
+	}
+	did.Clocked = on.Clocked
+	return did, nil
+}
+
+// words returns the command line of a question.
+func (op *Operation) words(q url.Values) ([]string, error) {
+	words, args := slices.Clone(op.Words), []string{"--"}
+	var known []string
+	for i := range op.Params {
+		p := &op.Params[i]
+		known = append(known, p.Name)
+		values := q[p.Name]
+		if p.Type != "array" && len(values) > 1 {
+			return nil, &app.InvalidError{Err: fmt.Errorf("%s is given %d times", p.Name, len(values))}
+		}
+		if len(values) == 0 && p.Required {
+			return nil, &app.InvalidError{Err: fmt.Errorf("%s is missing", p.Name)}
+		}
+		if p.flag == "" {
+			args = append(args, values...)
+			continue
+		}
+		for _, v := range values {
+			if p.Type == "boolean" {
+				if _, err := strconv.ParseBool(v); err != nil {
+					return nil, &app.InvalidError{Err: fmt.Errorf("%s=%s: want true or false", p.Name, domain.Clip(v, widest))}
+				}
+			}
+			words = append(words, "--"+p.flag+"="+v)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		if !slices.Contains(known, name) {
+			return nil, &app.InvalidError{Err: fmt.Errorf("%q is not a parameter of %s: %s",
+				domain.Clip(name, widest), strings.Join(op.Words, " "), domain.Suggest(name, known))}
+		}
+	}
+	return append(words, args...), nil
+}
+
+// noteWriter keeps each line as a note.
+type noteWriter struct {
+	notes *[]string
+	line  []byte
+}
+
+func (w *noteWriter) Write(p []byte) (int, error) {
+	w.line = append(w.line, p...)
+	for {
+		line, rest, whole := bytes.Cut(w.line, []byte("\n"))
+		if !whole {
+			return len(p), nil
+		}
+		*w.notes = append(*w.notes, string(line))
+		w.line = rest
+	}
+}

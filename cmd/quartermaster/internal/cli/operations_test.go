@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+)
+
+// TestEveryCommandIsServedOrSaysWhyNot holds the lists of the API to the commands.
+func TestEveryCommandIsServedOrSaysWhyNot(t *testing.T) {
+	root := (&Program{App: &app.App{}, out: io.Discard, err: io.Discard}).tree()
+	known := map[string]bool{}
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		path := strings.TrimPrefix(c.CommandPath(), "quartermaster ")
+		known[path] = true
+		if !c.Runnable() || c == root || c.Annotations["group"] != "" {
+			return
+		}
+		if _, served := operations[path]; !served && whyNot(path) == whyNot("") {
+			t.Errorf("%q is neither an operation nor says why not", path)
+		}
+	}
+	walk(root)
+	for path := range operations {
+		if !known[path] {
+			t.Errorf("operation %q is not a command", path)
+		}
+	}
+	for path := range notServed {
+		if !known[path] {
+			t.Errorf("%q is not a command", path)
+		}
+	}
+	for _, path := range withoutLog {
+		if !known[path] {
+			t.Errorf("%q is not a command", path)
+		}
+	}
+}
+
+// TestOperationsTakeNoFiles holds what the API takes to flags that are not about the machine of the person who asks.
+func TestOperationsTakeNoFiles(t *testing.T) {
+	for _, op := range Operations() {
+		for _, p := range op.Params {
+			if slices.Contains([]string{"out", "file", "key", "key_file", "layout", "demand", "chart", "from_file", "data_dir", "config", "brokers", "server", "quiet", "output", "width", "help"}, p.Name) {
+				t.Errorf("%v takes %s", op.Words, p.Name)
+			}
+			if p.Text == "" || p.Type == "" {
+				t.Errorf("%v: %s has no text or type", op.Words, p.Name)
+			}
+		}
+	}
+}
+
+// FuzzWords gives operations any query. Only parameters of the operation reach its command line, and arguments are
+// never read as flags.
+func FuzzWords(f *testing.F) {
+	ops := Operations()
+	for i := range ops {
+		f.Add(i, "as_of=x&by=a&by=b&where=c")
+		f.Add(i, "kind=--data-dir&name=/etc&plan=-o&id=--")
+	}
+	f.Fuzz(func(t *testing.T, i int, query string) {
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		op := &ops[((i%len(ops))+len(ops))%len(ops)]
+		words, err := op.words(q)
+		if err != nil {
+			return
+		}
+		words = words[len(op.Words):]
+		end := slices.Index(words, "--")
+		for _, w := range words[:end] {
+			name, _, ok := strings.Cut(strings.TrimPrefix(w, "--"), "=")
+			if !ok || !slices.ContainsFunc(op.Params, func(p Param) bool { return p.flag == name }) {
+				t.Errorf("%v: %q", op.Words, w)
+			}
+		}
+	})
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"quartermaster/adapters/commandline"
+	"quartermaster/adapters/transport"
+	"quartermaster/cmd/quartermaster/internal/app"
+)
+
+// What the API and its client say to each other.
+const (
+	// APIRoot is the path of all operations.
+	APIRoot = "/api/v1/"
+	// ExitHeader has the exit code of the command that was asked, if it is not 0. It is a trailer of a long answer.
+	ExitHeader = "Quartermaster-Exit-Code"
+	// NoteHeader has a note for a person, percent-encoded, and may repeat. It is a trailer of a long answer.
+	NoteHeader = "Quartermaster-Note"
+	// OutputParam is the form of an answer.
+	OutputParam = "output"
+	// WidthParam is the width of its tables.
+	WidthParam = "width"
+	// ProblemType begins the type of a problem; its kind follows.
+	ProblemType = "urn:quartermaster:problem:"
+)
+
+// withoutLog are the commands that read no log, so that they do the same with --server.
+var withoutLog = []string{"completion", "config example", "focus validate", "help", "mapping check", "mapping show", "plan check", "plan solve", "schema"}
+
+// remote makes a command ask the server, instead of a log.
+func (a *Program) remote(cmd *cobra.Command) error {
+	if len(a.Brokers) > 0 || cmd.Flags().Changed("config") || cmd.Flags().Changed("data-dir") {
+		return commandline.Usagef("--server names what to ask: leave --data-dir, --brokers and --config out")
+	}
+	path := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+	how, ok := operations[path]
+	if !ok {
+		for words := strings.Fields(path); len(words) > 0; words = words[:len(words)-1] {
+			if slices.Contains(withoutLog, strings.Join(words, " ")) {
+				return nil
+			}
+		}
+		return commandline.Usagef("%q cannot be asked of a server: it %s; use it without --server where the log is", path, whyNot(path))
+	}
+	client, base, err := dialer(a.server)
+	if err != nil {
+		return err
+	}
+	op := operationOf(cmd, strings.Fields(path), how)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		q, err := op.query(cmd, args)
+		if err != nil {
+			return err
+		}
+		q.Set(OutputParam, a.output)
+		if a.output == asTable {
+			q.Set(WidthParam, strconv.Itoa(widthOf(cmd.OutOrStdout())))
+		}
+		a.output = "" // the server writes the answer
+		return a.ask(cmd.Context(), client, base+APIRoot+strings.Join(op.Words, "/")+"?"+q.Encode(), cmd.OutOrStdout())
+	}
+	return nil
+}
+
+// whyNot says why the API does not serve a command.
+func whyNot(path string) string {
+	for words := strings.Fields(path); len(words) > 0; words = words[:len(words)-1] {
+		if why := notServed[strings.Join(words, " ")]; why != "" {
+			return why
+		}
+	}
+	return "is not one of the operations of the API"
+}
+
+// query returns the question of a command line.
+func (op *Operation) query(cmd *cobra.Command, args []string) (url.Values, error) {
+	q := url.Values{}
+	for i := range op.Params {
+		p := &op.Params[i]
+		if p.flag == "" {
+			if len(args) > 0 {
+				q.Set(p.Name, args[0])
+				args = args[1:]
+			}
+			continue
+		}
+		f := cmd.Flags().Lookup(p.flag)
+		if !f.Changed {
+			continue
+		}
+		if all, ok := f.Value.(pflag.SliceValue); ok {
+			q[p.Name] = all.GetSlice()
+			continue
+		}
+		q.Set(p.Name, f.Value.String())
+	}
+	var err error
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed && !slices.ContainsFunc(op.Params, func(p Param) bool { return p.flag == f.Name }) {
+			err = commandline.Usagef("--%s is not for a server: use it where the log is", f.Name)
+		}
+	})
+	return q, err
+}
+
+// dialer returns how to reach a server.
+func dialer(server string) (*http.Client, string, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, "", commandline.Usagef("--server: %w", err)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	switch u.Scheme {
+	case "unix":
+		path := cmp.Or(u.Opaque, u.Path)
+		client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return transport.DialSocket(ctx, path)
+		}}
+		return client, "http://quartermaster", nil
+	case "http", "https":
+		return client, strings.TrimSuffix(u.String(), "/"), nil
+	}
+	return nil, "", commandline.Usagef("--server %s: want unix:SOCKET or https://HOST", server)
+}
+
+// problem is an error of a server, in the terms of RFC 9457.
+type problem struct {
+	Type   string `json:"type"`
+	Detail string `json:"detail"`
+}
+
+// ask writes the answer of a server.
+func (a *Program) ask(ctx context.Context, client *http.Client, question string, out io.Writer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, question, nil)
+	if err != nil {
+		return commandline.Usagef("--server: %w", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return &app.UnavailableError{Err: fmt.Errorf("ask %s: %w", a.server, unwrapURL(err))}
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return a.refusal(resp)
+	}
+	if _, err := io.Copy(out, resp.Body); err != nil {
+		return &app.IncompleteError{Err: fmt.Errorf("the answer of %s ended early: %w", a.server, err)}
+	}
+	for _, from := range []http.Header{resp.Header, resp.Trailer} {
+		for _, note := range from.Values(NoteHeader) {
+			if text, err := url.PathUnescape(note); err == nil {
+				a.note("%s", text)
+			}
+		}
+		if code, err := strconv.Atoi(from.Get(ExitHeader)); err == nil && code != 0 {
+			return &failed{why: "what the command says with this exit code", code: code}
+		}
+	}
+	return nil
+}
+
+// refusal returns the error that a server answered.
+func (a *Program) refusal(resp *http.Response) error {
+	var p problem
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil || media != "application/problem+json" || json.Unmarshal(body, &p) != nil || p.Detail == "" {
+		return &app.UnavailableError{Err: fmt.Errorf("%s answered %s: is it the API of \"quartermaster serve\"?", a.server, resp.Status)}
+	}
+	said := errors.New(p.Detail)
+	switch app.Kind(strings.TrimPrefix(p.Type, ProblemType)) {
+	case app.KindInvalid:
+		return &app.InvalidError{Err: said}
+	case app.KindNotFound:
+		return &app.NotFoundError{Err: said}
+	case app.KindDenied:
+		return &app.DeniedError{Err: said}
+	case app.KindConflict:
+		return &app.ConflictError{Err: said}
+	case app.KindIncomplete:
+		return &app.IncompleteError{Err: said}
+	case app.KindUnavailable:
+		return &app.UnavailableError{Err: said}
+	}
+	return said
+}
+
+// unwrapURL leaves the URL out of an error, because it repeats the question.
+func unwrapURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"quartermaster/adapters/transport"
+	"quartermaster/cmd/quartermaster/internal/api"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
+)
+
+// apiSocket is the name of the API's socket in a data directory. Whoever owns the directory may use it.
+const apiSocket = "api.sock"
+
+// maxAPIConnections bounds the connections to the API.
+const maxAPIConnections = 256
+
+// errNotReady means that the rows cannot answer yet.
+var errNotReady = &app.UnavailableError{Err: errors.New("the rows have not caught up with the log since the start: ask again in a few seconds")}
+
+// serveAPI serves the API on a unix socket, to whoever may use the socket, until ctx ends. It returns once it listens;
+// wait returns when it has stopped, and all questions have. A failure calls cancel.
+func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, socket string) (wait func(), err error) {
+	ln, err := transport.ListenSocket(ctx, socket)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	share := s.conn.Sharing()
+	srv := &http.Server{
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+		Handler: api.Handler(api.Config{
+			Open: func() (*app.App, error) {
+				if !s.ready.Load() {
+					return nil, errNotReady
+				}
+				return share(), nil
+			},
+			Position: func(ctx context.Context) (domain.Position, error) { return s.conn.Position(ctx) },
+			Log:      s.log,
+		}),
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := srv.Serve(transport.Limit(ln, maxAPIConnections)); !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("api: %w", err))
+		}
+	})
+	wg.Go(func() {
+		<-ctx.Done()
+		bound, stop := context.WithTimeout(context.Background(), 5*time.Second)
+		defer stop()
+		if err := srv.Shutdown(bound); err != nil {
+			s.log.Warn("some answers were cut off", "error", errors.Join(err, srv.Close()))
+		}
+	})
+	s.log.Info("serving the API", "socket", socket)
+	return wg.Wait, nil
+}
