@@ -2,9 +2,11 @@ package manifest
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"quartermaster/domain"
+	"quartermaster/domain/attribution"
 )
 
 // The lists of a document.
@@ -71,7 +73,9 @@ func (l *loader) document(doc *node) {
 			d := declaration{entry{l, n, index(list, i)}, list, workspace, from}
 			if d.has("workspace") {
 				d.workspace = d.text("workspace")
-				d.refer("workspace", "workspace")
+				if list != listBudgets || !slices.Contains(attribution.Accounts(), d.workspace) {
+					d.refer("workspace", "workspace")
+				}
 			}
 			if d.has("effective_from") {
 				d.from = d.instant("effective_from")

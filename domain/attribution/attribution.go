@@ -154,6 +154,11 @@ const (
 	PlatformTax         = "platform:tax"
 )
 
+// Accounts returns the accounts that are charged for costs of no workspace.
+func Accounts() []string {
+	return []string{Platform, PlatformReliability, PlatformUnobserved, PlatformPrepaid, PlatformOutside, PlatformTax}
+}
+
 // Line is the part of a billing line that attribution uses. See [LineOf].
 type Line struct {
 	Issuer, Account, ID string // ID is unique within issuer and account

@@ -195,9 +195,13 @@ func (b *BudgetUse) Commit(view projections.View, month domain.Interval) error {
 // hours goes on at its mean.
 func (b *BudgetUse) Expect(r *MonthsReport, month domain.Interval) error {
 	rest := int((b.Period.To - month.To + domain.Hour - 1) / domain.Hour)
-	if rest <= 0 {
+	switch {
+	case rest <= 0:
 		actual := b.Actual
 		b.Forecast, b.Low, b.High = &actual, &actual, &actual
+		return nil
+	case b.Workspace == attribution.PlatformPrepaid:
+		b.Absent = "what is paid in advance does not follow from what was paid before"
 		return nil
 	}
 	from := r.Months[0].Month.From

@@ -82,8 +82,7 @@ func charged(v projections.View, workspace string) error {
 	if err != nil {
 		return err
 	}
-	all := append(names.Workspaces, attribution.Platform, attribution.PlatformPrepaid, attribution.PlatformReliability,
-		attribution.PlatformUnobserved, attribution.PlatformOutside, attribution.PlatformTax)
+	all := append(names.Workspaces, attribution.Accounts()...)
 	slices.Sort(all)
 	return among("workspace", workspace, slices.Compact(all))
 }

@@ -21,7 +21,8 @@ the start of the period to the end of the month, with what was posted into these
 closed ones, what commitments cost for the rest of the period, and what all of it is expected to cost,
 with the 5% and 95% levels. Only whole months are counted. A budget of basis cash counts billed cost,
 one of basis accrual effective cost. Costs in other currencies are translated if the books are kept in
-that of the budget; otherwise they are listed beside it.
+that of the budget; otherwise they are listed beside it. What is paid in advance is charged to
+platform:prepaid, which may have a budget like a workspace, and has no forecast.
 
 The interval adds up hourly levels, so it is wider than that of the sum. A forecast needs four weeks of
 hourly costs, and looks 13 weeks ahead at most.
