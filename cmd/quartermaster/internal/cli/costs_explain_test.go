@@ -131,7 +131,7 @@ func TestWhere(t *testing.T) {
 		want  string
 	}{
 		{month, []string{"--where", "component=allocated", "--where", "component=idle"}, 0, "costs of 2026-05, where component is allocated or idle\n"},
-		{month, []string{"--where", "model=V100"}, 2, `--where: dimension "model" is unknown; known are workspace, component`},
+		{month, []string{"--where", "colour=red"}, 2, `--where: dimension "colour" is unknown; known are workspace, component`},
 		{month, []string{"--where", "component=lost"}, 2, `--where: component "lost" is unknown; known are allocated`},
 		{month, []string{"--where", "component"}, 2, `--where: condition "component" is not of the form dimension=value`},
 		{[]string{"costs", "--period", "2026-05"}, []string{"--by", "team"}, 2, `--by: dimension "team" is unknown; known are workspace`},
