@@ -227,7 +227,8 @@ func invoiceText(id string, period domain.Interval) string {
 
 func (a *Program) showInvoices(r *costs.Report) {
 	fmt.Fprintln(a.out, "\ninvoices")
-	t := a.table("issuer", "account", "invoice", "lines", "attributed", "other months", "received", "difference", "rounding", "status")
+	t := a.table("invoice", "issuer", "account", "lines", "attributed", "other months", "received", "difference", "rounding", "status")
+	t.spare, t.vital = []string{"lines"}, []string{"attributed", "received", "difference"}
 	alignRight(t, 4, 9)
 	for i, x := range r.Invoices {
 		if i >= shownRows {
@@ -239,7 +240,7 @@ func (a *Program) showInvoices(r *costs.Report) {
 			difference = exactly(x.Difference, x.Currency)
 		}
 		t.AppendRow(table.Row{
-			named(x.Issuer), named(x.Account), invoiceText(x.Invoice, x.Period), count(x.Lines),
+			invoiceText(x.Invoice, x.Period), named(x.Issuer), named(x.Account), count(x.Lines),
 			amountText(x.Attributed, x.Currency), elsewhereText(&x), received, difference, exactly(x.RoundingAdjustment, x.Currency), statusText(&x),
 		})
 	}

@@ -152,6 +152,7 @@ type grid struct {
 	main    bool     // the table for CSV
 	names   int      // leading columns that identify rows: never clipped
 	spare   []string // more titles to hide first, like the registry's wide ones
+	vital   []string // titles of columns that are never hidden
 	titled  int      // trailing columns that the heading states: CSV only
 	omitted []string // notes about rows that are not shown
 }
@@ -308,7 +309,7 @@ func (f *fitted) notes() (notes []string) {
 //  5. clip texts;
 //  6. hide other columns, last first.
 //
-// Columns that identify rows are never hidden.
+// Columns that identify rows are never hidden, and neither are vital ones.
 func (g *grid) fit(shown []int, width int) *fitted {
 	wide := make([]int, len(shown))
 	f := &fitted{shown: slices.Clone(shown), wide: wide, most: make([]int, len(shown))}
@@ -341,7 +342,7 @@ func (g *grid) fit(shown []int, width int) *fitted {
 	// leaveOut removes columns, last first, and calls name for each, until the rest fits.
 	leaveOut := func(may func(i int) bool, name func(i int)) {
 		for k := len(f.shown) - 1; k >= 0 && over() > 0; k-- {
-			if i := f.shown[k]; i >= max(1, g.names) && may(i) {
+			if i := f.shown[k]; i >= max(1, g.names) && !g.must(i) && may(i) {
 				f.shown = slices.Delete(f.shown, k, k+1)
 				name(i)
 			}
@@ -374,7 +375,7 @@ func (g *grid) fit(shown []int, width int) *fitted {
 	// If the columns that must stay are too wide by themselves, hiding others does not help.
 	stay := 0
 	for _, i := range f.shown {
-		if i < max(1, g.names) || columns[g.title(i)].whole {
+		if i < max(1, g.names) || columns[g.title(i)].whole || g.must(i) {
 			stay += wide[i] + 2
 		}
 	}
@@ -390,6 +391,9 @@ func (g *grid) fit(shown []int, width int) *fitted {
 	slices.Reverse(f.hidden)
 	return f
 }
+
+// must reports whether a column is vital.
+func (g *grid) must(i int) bool { return slices.Contains(g.vital, g.title(i)) }
 
 // zero reports whether a column is 0 in every row.
 func (g *grid) zero(i int) bool {

@@ -61,6 +61,21 @@ func TestTableNamesRows(t *testing.T) {
 	}
 }
 
+// Vital columns stay, and others make room for them.
+func TestTableKeepsVitalColumns(t *testing.T) {
+	var out strings.Builder
+	g := New(&app.App{}, &out, io.Discard).table("invoice", "issuer", "lines", "attributed", "received", "difference", "status")
+	g.spare, g.vital = []string{"lines"}, []string{"attributed", "received", "difference"}
+	alignRight(g, 3, 6)
+	g.AppendRow(table.Row{strings.Repeat("i", 40), strings.Repeat("s", 40), "4", "1,234,567.89 USD", "1,234,567.88", "-0.01", "differs"})
+	g.Render()
+	for _, want := range []string{strings.Repeat("i", 40), "1,234,567.89 USD", "1,234,567.88", "-0.01", "differs", "not shown: issuer, lines; -o wide"} {
+		if got := out.String(); !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}
+
 func TestTableAsCSV(t *testing.T) {
 	var out strings.Builder
 	a := New(&app.App{}, &out, io.Discard)
