@@ -79,7 +79,7 @@ func (m *mip) standby(e int, lost string) {
 				least = min(least, m.in(pool.OnDemand, e)*each)
 			}
 		}
-		share, _ := m.Posture.Share.Float64()
+		share := float64(m.Posture.Share.up()) / 1000
 		b.pay(e, float64(m.peak(e, []int{i}))*share*float64(*m.Posture.Cold)*least*float64(m.hours(e)))
 	}
 	m.fixed += b.cash[e] * m.middle(e)

@@ -601,19 +601,9 @@ func (g *regime) quickStep(e *entry, slot []int64, rows []int) *entry {
 	if leave < 0 {
 		return nil
 	}
-	if e.rates == nil {
-		e.rates = make([]float64, len(g.columns)+g.rows)
-		det := float64(e.det64)
-		for j := range e.rates {
-			if !e.in[j] {
-				v, _ := new(big.Float).SetInt(g.reduced(e, j)).Float64()
-				e.rates[j] = v / det
-			}
-		}
-	}
 	a := e.small[leave*g.rows : (leave+1)*g.rows]
 	enter, lowest := -1, math.Inf(1)
-	for j, d := range e.rates {
+	for j, d := range g.reducedRates(e) {
 		if e.in[j] {
 			continue
 		}
@@ -638,6 +628,71 @@ func (g *regime) quickStep(e *entry, slot []int64, rows []int) *entry {
 	return g.enter(g.pivot(e.basis, leave, enter))
 }
 
+// reducedRates are the reduced costs of an entry's columns, rounded.
+func (g *regime) reducedRates(e *entry) []float64 {
+	if e.rates == nil {
+		e.rates = make([]float64, len(g.columns)+g.rows)
+		det, _ := new(big.Float).SetInt(e.det).Float64()
+		for j := range e.rates {
+			if !e.in[j] {
+				v, _ := new(big.Float).SetInt(g.reduced(e, j)).Float64()
+				e.rates[j] = v / det
+			}
+		}
+	}
+	return e.rates
+}
+
+// roughStep is a step in floating point, of an entry whose numbers do not fit 64 bits. The row that
+// leaves and the column that enters are verified exactly. Where the ratios mislead, the basis is not
+// dual feasible, and nil is returned.
+func (g *regime) roughStep(e *entry, q *query, slot []int64, rows []int) *entry {
+	const beyond = 1e-9 // of the sum of magnitudes: far beyond rounding
+	leave, least := -1, 0.0
+	for i := range g.rows {
+		x, size := e.rough[i], e.error[i]
+		for k, row := range rows {
+			v := float64(e.approx[i*g.rows+row] * float64(slot[k]))
+			x += v
+			size += math.Abs(v)
+		}
+		if x < least && x < -beyond*size {
+			leave, least = i, x
+		}
+	}
+	if leave < 0 {
+		return nil
+	}
+	a := e.approx[leave*g.rows : (leave+1)*g.rows]
+	enter, lowest := -1, math.Inf(1)
+	for j, d := range g.reducedRates(e) {
+		if e.in[j] {
+			continue
+		}
+		alpha, size := 0.0, 0.0
+		if j >= len(g.columns) {
+			alpha = a[j-len(g.columns)]
+			size = math.Abs(alpha)
+		} else {
+			c := &g.columns[j]
+			for k, row := range c.row {
+				v := float64(a[row] * float64(c.val[k]))
+				alpha += v
+				size += math.Abs(v)
+			}
+		}
+		if alpha < -beyond*size {
+			if ratio := d / -alpha; ratio < lowest {
+				enter, lowest = j, ratio
+			}
+		}
+	}
+	if enter < 0 || g.at(e, q, slot, rows, leave).Sign() >= 0 || g.into(e.basis, leave, enter).Sign() >= 0 {
+		return nil
+	}
+	return g.enter(g.pivot(e.basis, leave, enter))
+}
+
 // step is a step of the dual simplex. It takes the most violated row, or, with Bland's rule, which
 // excludes cycling, the first.
 func (g *regime) step(e *entry, q *query, slot []int64, rows []int, bland bool) (*entry, error) {
@@ -645,6 +700,11 @@ func (g *regime) step(e *entry, q *query, slot []int64, rows []int, bland bool) 
 	g.prepare(e, q)
 	if !bland && e.base != nil && e.norm < (1<<62)/g.greatest {
 		if next := g.quickStep(e, slot, rows); next != nil {
+			return next, nil
+		}
+	}
+	if !bland && e.base == nil && e.approx != nil {
+		if next := g.roughStep(e, q, slot, rows); next != nil {
 			return next, nil
 		}
 	}
