@@ -52,6 +52,28 @@ func TestWaitingSharesMachines(t *testing.T) {
 	}
 }
 
+// A unit is held. Two units of one demand run in the first two hours, so one of another, which may run
+// in any of the first four, has to leave the second hour, where it runs at no cost.
+func TestWorkMakesWay(t *testing.T) {
+	late, early := hoursAt(24, 0), hoursAt(24, 0)
+	late[0], early[0] = 1, 2
+	in := daily(
+		Demand{Hourly: late, DeferrableShare: dec("1"), DeferHours: 4},
+		Demand{Hourly: early, DeferrableShare: dec("1"), DeferHours: 2},
+	)
+	in.Commitments = []Commitment{{
+		ID: "c", Kind: domain.OfferReserved, Pool: "p", Units: 1, Hourly: dec("0"), GuaranteesCapacity: true,
+		Term: domain.Interval{From: in.From, To: in.From + domain.Day},
+	}}
+	a, err := Solve(t.Context(), in, linearOrSkip(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Cost.String() != "0" {
+		t.Errorf("it costs %s", a.Cost)
+	}
+}
+
 // Permission to defer does not make a level load uneven.
 func TestPermissionToWaitDoesNotCost(t *testing.T) {
 	in := daily(Demand{Hourly: halves(0, 3)}, Demand{Hourly: halves(3, 0), DeferrableShare: dec("1"), DeferHours: 24})

@@ -21,7 +21,9 @@ func Evaluate(p *Problem, units []int) (*Evaluation, error) {
 		return nil, fmt.Errorf("problem %q: %w", p.ID, err)
 	}
 	var work Work
-	ev, err := p.evaluate(context.Background(), newPricer(p, p.blocks(), &work), units)
+	pr := newPricer(p, p.blocks(), &work)
+	pr.careful = true
+	ev, err := p.evaluate(context.Background(), pr, units)
 	if err != nil {
 		return nil, fmt.Errorf("problem %q: %w", p.ID, err)
 	}

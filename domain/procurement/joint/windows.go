@@ -18,7 +18,10 @@ import (
 // as work can be moved between them; these prices of the hours prove the bound (see [Leaf]). With
 // several demands that wait, each is placed in turn around the others, until nothing changes.
 
-const placings = 4 // of each demand, where several wait
+const (
+	placings  = 4 // of each demand, where several wait
+	settlings = 8 // more of them for purchases that are evaluated
+)
 
 // waits reports whether some demand may be put off.
 func (p *Problem) waits() bool {
@@ -156,7 +159,7 @@ func (g *regime) schedule(ctx context.Context, q *query, v *view) (*windows, err
 	for range placings {
 		before := slices.Clone(out.loads)
 		for _, x := range order {
-			if err := x.place(ctx, v, out.loads); err != nil {
+			if err := x.place(ctx, v, out.loads, false); err != nil {
 				return nil, err
 			}
 		}
@@ -180,12 +183,66 @@ func (g *regime) schedule(ctx context.Context, q *query, v *view) (*windows, err
 			best = w
 		}
 	}
+	if q.careful && len(order) > 1 {
+		if err := g.settle(ctx, q, v, order, best, rows); err != nil {
+			return nil, err
+		}
+	}
 	return best, ctx.Err()
 }
 
+// settle places the work of each demand again, with ties broken in turn for late and early hours: work
+// that could run in other hours at the same cost may be in the way of others. It stops where the prices
+// prove the cost, or two rounds save nothing.
+func (g *regime) settle(ctx context.Context, q *query, v *view, order []*placing, w *windows, rows []int) error {
+	const near = 1e-7 // of the cost
+	cost, err := g.serves(q, v, w.loads, rows)
+	if err != nil {
+		return err
+	}
+	proven, idle := w.value(g, q), 0
+	for round := 0; round < settlings && idle < 2 && cost-proven > float64(near*cost); round++ {
+		for _, x := range order {
+			before := x.rises
+			if err := x.place(ctx, v, w.loads, round%2 == 0); err != nil {
+				return err
+			}
+			w.rises += x.rises - before
+		}
+		now, err := g.serves(q, v, w.loads, rows)
+		if err != nil {
+			return err
+		}
+		if idle++; now < cost-float64(near*cost) {
+			cost, idle = now, 0
+		}
+	}
+	return nil
+}
+
+// serves is approximately what it costs to serve loads.
+func (g *regime) serves(q *query, v *view, loads []int64, rows []int) (float64, error) {
+	n, sum, slot := g.demands, 0.0, make([]int64, len(rows))
+	var e *entry
+	for s, hours := range v.hours {
+		g.fill(slot, loads[s*n:(s+1)*n], q.grid)
+		var err error
+		if e, err = g.solve(q, e, slot, rows); err != nil {
+			return 0, err
+		}
+		g.prepare(e, q)
+		cost := e.floor
+		for k, row := range rows {
+			cost += float64(e.value[row] * float64(slot[k]))
+		}
+		sum += float64(cost*float64(hours)) / float64(q.grid)
+	}
+	return sum, nil
+}
+
 // place puts the demand's work where it costs least beside the loads of the others, and writes its
-// loads.
-func (x *placing) place(ctx context.Context, v *view, loads []int64) error {
+// loads. Of hours in which it costs the same it takes the first, or the last.
+func (x *placing) place(ctx context.Context, v *view, loads []int64, last bool) error {
 	n, i := x.g.demands, x.demand
 	window := x.g.block.p.Demands[x.g.block.Demands[i]].Window
 	x.curves, x.hours = map[string]*curve{}, make([]placed, len(v.hours))
@@ -198,8 +255,7 @@ func (x *placing) place(ctx context.Context, v *view, loads []int64) error {
 		if !slices.ContainsFunc(v.waits[from*n:to*n], func(w int64) bool { return w > 0 }) {
 			continue
 		}
-		var open next
-		open.of = x.hours
+		open := next{of: x.hours, last: last}
 		for s := to - 1; s >= from; s-- {
 			at := loads[s*n : (s+1)*n]
 			at[i] = (v.units[s*n+i] - v.waits[s*n+i]) * x.q.grid
@@ -363,13 +419,14 @@ func (x *placing) reach(e *entry, most int64, look func(int64)) int64 {
 type next struct {
 	of    []placed
 	hours []int
+	last  bool // of hours that cost the same the last one is first
 }
 
 func (n *next) Len() int { return len(n.hours) }
 func (n *next) Less(i, j int) bool {
 	a, b := &n.of[n.hours[i]], &n.of[n.hours[j]]
 	p, q := a.rises[a.rise].price, b.rises[b.rise].price
-	return p < q || p == q && n.hours[i] < n.hours[j]
+	return p < q || p == q && (n.hours[i] < n.hours[j]) != n.last
 }
 func (n *next) Swap(i, j int) { n.hours[i], n.hours[j] = n.hours[j], n.hours[i] }
 
