@@ -46,7 +46,7 @@ type UnitQuery struct {
 // The cost is the effective cost of deployments: what they are charged for the GPU time that they held, and what
 // follows it, such as tax. Idle time has no deployment and is not in it. Tokens, requests and jobs are those of the same
 // deployments, and deployments without any are left out: NotCounted has their cost. For useful GPU-hours all deployments
-// count.
+// count. Jobs of no deployment are set against the GPU time that their workspace held in the cluster without one.
 type UnitReport struct {
 	Position string          `json:"position"`
 	Month    domain.Interval `json:"period"`
@@ -123,7 +123,8 @@ type ProviderCost struct {
 // NoneCounted is the reason of a unit cost that is null.
 const NoneCounted Absent = "none counted"
 
-type deployed struct{ cluster, name string }
+// deployed is a deployment, or what a workspace holds in a cluster without one.
+type deployed struct{ cluster, name, holder string }
 
 type deployedIn struct {
 	deployed
@@ -225,9 +226,10 @@ func (u *UnitSums) readServing() error {
 func (u *UnitSums) eachServed(to func(d deployed, model string, hour int64) *projections.Served) error {
 	names := map[deployed]deployed{} // copies, because rows may be parts of large buffers
 	name := func(cluster, deployment string) deployed {
-		d, ok := names[deployed{cluster, deployment}]
+		of := deployed{cluster: cluster, name: deployment}
+		d, ok := names[of]
 		if !ok {
-			d = deployed{strings.Clone(cluster), strings.Clone(deployment)}
+			d = deployed{cluster: strings.Clone(cluster), name: strings.Clone(deployment)}
 			names[d] = d
 		}
 		return d
@@ -263,13 +265,15 @@ func (u *UnitSums) eachServed(to func(d deployed, model string, hour int64) *pro
 	return nil
 }
 
-// readJobs counts jobs for the deployment that they name, else for one of their own name.
+// readJobs counts jobs for the deployment that they name, else for one of their own name that is charged, else for what
+// their workspace holds without one.
 func (u *UnitSums) readJobs() error {
 	err := u.view.Scan(projections.Query{Table: projections.TableJobs}, func(k projections.Key, row projections.Row) error {
-		deployment := ""
+		deployment, workspace := "", ""
 		var ended *domain.JobFinished
 		var at domain.Instant
 		for _, v := range row.(*projections.History).Versions {
+			workspace = cmp.Or(v.Workspace, workspace)
 			switch ev := v.Event.(type) {
 			case *domain.JobQueued:
 				deployment = ev.Deployment
@@ -277,11 +281,14 @@ func (u *UnitSums) readJobs() error {
 				ended, at = ev, v.Order.Effective // the last event says how it ended
 			}
 		}
-		d := deployed{k.Scope, cmp.Or(deployment, k.ID)}
-		if ended == nil || !u.counts(d, at) {
+		d := deployed{cluster: k.Scope, name: cmp.Or(deployment, k.ID)}
+		if deployment == "" && u.work[d] == nil {
+			d.name, d.holder = "", workspace
+		}
+		w := u.work[d]
+		if ended == nil || w == nil || !u.counts(d, at) { // of a deployment that is charged nothing, there is no cost
 			return nil
 		}
-		w := u.of(deployed{strings.Clone(d.cluster), strings.Clone(d.name)})
 		if ended.Outcome == domain.JobSucceeded {
 			w.jobs++
 		} else {
@@ -306,10 +313,13 @@ func (u *UnitSums) add(p *part) error {
 		}
 		of.Effective, of.Bought = of.Effective.Add(l.Effective), of.Bought+l.BoughtMs
 	}
-	if l.Deployment == "" {
-		return nil
+	d := deployed{cluster: l.Cluster, name: l.Deployment}
+	if d.name == "" {
+		if u.query.Per != UnitJob || l.Component != attribution.Allocated {
+			return nil
+		}
+		d.holder = l.Workspace
 	}
-	d := deployed{l.Cluster, l.Deployment}
 	k := deployedIn{d, l.Workspace, p.model(), l.Line.Currency}
 	c := u.costs[k]
 	if c == nil {
@@ -395,6 +405,9 @@ func (u *UnitSums) report(d *Division) (*UnitReport, error) {
 	totals, left := map[string]*UnitCost{}, map[string]*NotCounted{}
 	for k, c := range joined {
 		if c.units(u.query.Per).IsZero() && u.query.Per != UnitUsefulGPUHour {
+			if k.holder != "" {
+				continue // it is of no deployment and of no job
+			}
 			if left[k.currency] == nil {
 				left[k.currency] = &NotCounted{Currency: k.currency}
 			}

@@ -116,6 +116,59 @@ func TestUnitCosts(t *testing.T) {
 	}
 }
 
+// Jobs that name no deployment are set against what their workspace held without one, or against the deployment of their
+// own name. A machine of two GPUs costs 40 for two hours: 10 for each GPU-hour.
+func TestUnitCostsOfJobsWithoutDeployment(t *testing.T) {
+	l := house()
+	l.Append(domain.Envelope{Workspace: "own", Cluster: "f", Time: storetest.Start - domain.Day, Event: &domain.ClusterRegistered{
+		Provider: "q", ProviderClass: domain.Neocloud, Region: "eu", BillingAccount: "9",
+	}})
+	env := storetest.Node("f", "m1", "H100 80GB", 2, storetest.Start-domain.Day)
+	env.Event.(*domain.NodeRegistered).ResourceID = "m-f"
+	l.Append(env, recorded(billLine("41-f", "40", func(b *domain.BillingLine) {
+		b.BillingAccountID, b.InvoiceID, b.ResourceID = "9", "", "m-f"
+		b.ChargePeriodStart, b.ChargePeriodEnd = storetest.Start, storetest.Start+2*domain.Hour
+		b.PricingQuantity, b.PricingUnit, b.ServiceCategory = decimal.NewNullDecimal(storetest.Dec("2")), "Hours", "Compute"
+	})))
+	held := func(from, to int, second storetest.Seen) {
+		first := storetest.Seen{ID: storetest.GPU("f", "m1", 0), Workspace: "b", Activity: 500}
+		second.ID = storetest.GPU("f", "m1", 1)
+		i := storetest.Span(from, to)
+		l.Append(domain.Envelope{Source: "reporter/f", Cluster: "f", Time: i.To, Event: storetest.Sample("m1", i, first, second)})
+	}
+	held(0, 60, storetest.Seen{Workspace: "a"})
+	held(60, 120, storetest.Seen{Workspace: "a", Deployment: "solo"})
+	job := func(name, workspace string, outcome domain.JobOutcome) {
+		l.Append(
+			domain.Envelope{Source: "slurm", Workspace: workspace, Cluster: "f", Time: storetest.Start, Event: &domain.JobQueued{
+				Job: name, Class: domain.ClassTraining, Need: domain.GPUNeed{Count: 1}}},
+			domain.Envelope{Source: "slurm", Workspace: workspace, Cluster: "f", Time: storetest.Start + domain.Hour, Event: &domain.JobFinished{
+				Job: name, Outcome: outcome}})
+	}
+	job("one", "b", domain.JobSucceeded)
+	job("two", "b", domain.JobSucceeded)
+	job("three", "b", domain.JobFailed)
+	job("solo", "a", domain.JobSucceeded)
+	job("four", "c", domain.JobSucceeded) // of a workspace that held nothing
+	r := units(t, l, costs.UnitJob, costs.ByWorkspace, costs.ByDeployment)
+	want := []string{
+		"map[deployment:solo workspace:a] USD 10..10", // an hour for one job
+		"map[deployment: workspace:b] USD 10..10",     // two hours for two jobs
+	}
+	if got := unitText(r); !slices.Equal(got, want) {
+		t.Errorf("jobs cost %q, want %q", got, want)
+	}
+	if g := r.Groups[1]; g.Effective.String() != "20" || g.Jobs != 2 || g.JobsFailed != 1 {
+		t.Errorf("jobs of no deployment: %+v", g)
+	}
+	// What a held without a deployment and without jobs is not listed as a deployment that was not counted.
+	for _, n := range r.NotCounted {
+		if n.Deployments != 2 && n.Currency == "USD" {
+			t.Errorf("%+v is not counted, want chat and train", n)
+		}
+	}
+}
+
 // A bought GPU-hour is compared with the fleet's mean of the same GPU model, and of no other.
 func TestUnitCostsCompareProviders(t *testing.T) {
 	l := house()

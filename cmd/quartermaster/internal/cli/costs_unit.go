@@ -30,7 +30,8 @@ func (a *Program) costUnitCommand() *cobra.Command {
 
 The cost is the effective cost of deployments: of the GPU time that they held, and of what follows it,
 such as tax. Idle time belongs to no deployment and is not in it. Deployments without such units are
-left out of the ratio, and their cost is shown.
+left out of the ratio, and their cost is shown. Jobs of no deployment are set against the GPU time that
+their workspace held in the cluster without one.
 
 Coverage is the share of the time held with telemetry: measured activity, or hours in which the model
 server reported. The unit cost is an upper bound, as if nothing was done in the rest. The lower bound
@@ -129,7 +130,7 @@ func (a *Program) showUnitCosts(r *costs.UnitReport) {
 	for i := range r.Groups {
 		name := []any{}
 		for _, d := range r.By {
-			name = append(name, clipped(cmp.Or(r.Groups[i].Key[d], "(nobody)")))
+			name = append(name, clipped(cmp.Or(r.Groups[i].Key[d], costs.Blank(d))))
 		}
 		row(name, &r.Groups[i].UnitCost)
 	}
