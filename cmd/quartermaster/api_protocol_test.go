@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -105,8 +106,14 @@ func TestAPIRefuses(t *testing.T) {
 	}{
 		{"GET", "/api/v1/nothing", 404, "not_found", "openapi.json lists them"},
 		{"GET", "/", 404, "not_found", "is not an operation"},
-		{"POST", usage, 405, "invalid", "operations only read"},
-		{"DELETE", "/api/v1/fleet", 405, "invalid", "operations only read"},
+		{"POST", usage, 405, "invalid", "want GET"},
+		{"DELETE", "/api/v1/fleet", 405, "invalid", "want GET"},
+		{"GET", "/api/v1/plan?dry_run=true", 405, "invalid", "want POST"},
+		{"POST", "/api/v1/plan?months=many&months=2", 400, "invalid", "months is given 2 times"},
+		{"POST", "/api/v1/plan?demand=x.csv", 400, "invalid", `"demand" is not a parameter`},
+		{"GET", "/api/v1/work/none", 404, "not_found", "there is no work"},
+		{"GET", "/api/v1/work/none/answer", 404, "not_found", "there is no work"},
+		{"DELETE", "/api/v1/work/none", 404, "not_found", "there is no work"},
 		{"GET", "/api/v1/usage", 400, "invalid", "from is missing"},
 		{"GET", usage + "&form=2026", 400, "invalid", `"form" is not a parameter of usage: did you mean`},
 		{"GET", usage + "&from=2026-05-02", 400, "invalid", "from is given 2 times"},
@@ -240,5 +247,79 @@ func TestServerFlag(t *testing.T) {
 	var out strings.Builder
 	if code := run([]string{"schema", "fleet", "--server", server}, strings.NewReader(""), &out, io.Discard); code != 0 || !strings.Contains(out.String(), "$defs") {
 		t.Errorf("a command that reads no log: %d", code)
+	}
+}
+
+// TestAPIWork begins long work, follows it, reads its answer, and ends other work.
+func TestAPIWork(t *testing.T) {
+	dir := demoEstate(t)
+	client := apiOf(t, dir)
+	begin := func(target string) cli.Work {
+		t.Helper()
+		var w cli.Work
+		resp := request(t, client, "POST", target)
+		if err := json.Unmarshal([]byte(resp.body), &w); err != nil || resp.status != http.StatusAccepted || resp.header.Get("Location") != cli.WorkRoot+"/"+w.ID {
+			t.Fatalf("%s: %d %v %.300s", target, resp.status, resp.header, resp.body)
+		}
+		return w
+	}
+	w := begin("/api/v1/parts/verify")
+	one := cli.WorkRoot + "/" + w.ID
+	events := request(t, client, "GET", one+"/events").body // until it has ended
+	var states []string
+	last := ""
+	for line := range strings.Lines(events) {
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			if err := json.Unmarshal([]byte(data), &w); err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, w.State)
+		}
+		if id, ok := strings.CutPrefix(line, "id: "); ok {
+			last = strings.TrimSpace(id)
+		}
+	}
+	if !w.Ended() || w.State != cli.WorkDone {
+		t.Fatalf("%v\n%s", states, events)
+	}
+	if again := request(t, client, "GET", one+"/events", "Last-Event-ID", last); again.body != "" || again.status != http.StatusOK {
+		t.Errorf("after the last event: %d %q", again.status, again.body)
+	}
+	if again := request(t, client, "GET", one+"/events", "Last-Event-ID", "0"); again.body == "" {
+		t.Error("after the first event there is none")
+	}
+	if wrong := request(t, client, "GET", one+"/events", "Last-Event-ID", "x"); wrong.status != http.StatusBadRequest {
+		t.Errorf("a wrong id: %d", wrong.status)
+	}
+	if answer := request(t, client, "GET", one+"/answer"); answer.status != http.StatusOK || !json.Valid([]byte(answer.body)) {
+		t.Errorf("answer: %d %.200s", answer.status, answer.body)
+	}
+
+	// There is no demand to plan for: the problem is that of the command.
+	failed := begin("/api/v1/plan?at=2026-06-01&dry_run=true&output=table&region=nowhere")
+	request(t, client, "GET", cli.WorkRoot+"/"+failed.ID+"/events")
+	refused := request(t, client, "GET", cli.WorkRoot+"/"+failed.ID+"/answer")
+	var out strings.Builder
+	run([]string{"plan", "--at", "2026-06-01", "--dry-run", "--region", "nowhere", "-o", "json", "--data-dir", dir}, strings.NewReader(""), &out, io.Discard)
+	var problem cli.Problem
+	var local struct{ Error, Kind string }
+	if err := errors.Join(json.Unmarshal([]byte(refused.body), &problem), json.Unmarshal([]byte(out.String()), &local)); err != nil ||
+		problem.Detail == "" || problem.Detail != local.Error || problem.Type != cli.ProblemType+local.Kind || refused.status != problem.Status {
+		t.Errorf("%d %.300s\nwant %.300s %v", refused.status, refused.body, out.String(), err)
+	}
+
+	// What waits or runs can be ended.
+	ended := begin("/api/v1/parts/verify")
+	if resp := request(t, client, "DELETE", cli.WorkRoot+"/"+ended.ID); resp.status != http.StatusNoContent {
+		t.Errorf("end: %d", resp.status)
+	}
+	request(t, client, "GET", cli.WorkRoot+"/"+ended.ID+"/events")
+	resp := request(t, client, "GET", cli.WorkRoot+"/"+ended.ID)
+	if err := json.Unmarshal([]byte(resp.body), &ended); err != nil || !ended.Ended() {
+		t.Errorf("%.300s %v", resp.body, err)
+	}
+	var all []cli.Work
+	if err := json.Unmarshal([]byte(request(t, client, "GET", cli.WorkRoot).body), &all); err != nil || len(all) != 3 {
+		t.Errorf("%d of work, %v", len(all), err)
 	}
 }

@@ -40,7 +40,9 @@ type Config struct {
 	Open func() (*app.App, error)
 	// Position returns how far the rows are folded.
 	Position func(context.Context) (domain.Position, error)
-	Log      *slog.Logger
+	// Context ends with the process, and ends long work.
+	Context context.Context
+	Log     *slog.Logger
 }
 
 // Bounds of questions and answers.
@@ -60,15 +62,21 @@ type server struct {
 	turns, past chan struct{}
 }
 
-// Handler returns the API.
-func Handler(cfg Config) http.Handler {
+// Handler returns the API. wait returns when long work has ended, after the context has.
+func Handler(cfg Config) (_ http.Handler, wait func()) {
 	s := &server{Config: cfg, turns: make(chan struct{}, mostAtOnce), past: make(chan struct{}, mostOfPast)}
 	mux := http.NewServeMux()
 	api := newAPI(mux)
+	ws := newWorks(cfg.Context)
+	ws.register(mux)
 	for _, op := range cli.Operations() {
-		api.Adapter().Handle(&huma.Operation{Method: http.MethodGet, Path: pathOf(&op)}, func(ctx huma.Context) {
+		serve := s.answer
+		if op.Long {
+			serve = func(w http.ResponseWriter, r *http.Request, op *cli.Operation) { s.begin(w, r, ws, op) }
+		}
+		api.Adapter().Handle(&huma.Operation{Method: methodOf(&op), Path: pathOf(&op)}, func(ctx huma.Context) {
 			r, w := humago.Unwrap(ctx)
-			s.answer(w, r, &op)
+			serve(w, r, &op)
 		})
 	}
 	mux.HandleFunc("GET "+cli.APIRoot+"openapi.json", func(w http.ResponseWriter, _ *http.Request) {
@@ -76,10 +84,16 @@ func Handler(cfg Config) http.Handler {
 		_, _ = w.Write(schemas.OpenAPI)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			refuse(w, http.StatusMethodNotAllowed, &app.InvalidError{Err: fmt.Errorf("%s is not served: operations only read", domain.Clip(r.Method, 20))})
-			return
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+			other := r.Clone(r.Context())
+			other.Method = method
+			if _, pattern := mux.Handler(other); pattern != "/" {
+				w.Header().Set("Allow", method)
+				refuse(w, http.StatusMethodNotAllowed, &app.InvalidError{
+					Err: fmt.Errorf("%s %s: want %s", domain.Clip(r.Method, 20), r.URL.Path, method),
+				})
+				return
+			}
 		}
 		err := fmt.Errorf("%s is not an operation: %sopenapi.json lists them", domain.Clip(r.URL.Path, 80), cli.APIRoot)
 		refuse(w, http.StatusNotFound, &app.NotFoundError{Err: err})
@@ -88,7 +102,33 @@ func Handler(cfg Config) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "private, no-cache")
 		mux.ServeHTTP(w, r)
-	})
+	}), ws.running.Wait
+}
+
+func methodOf(op *cli.Operation) string {
+	if op.Long {
+		return http.MethodPost
+	}
+	return http.MethodGet
+}
+
+// begin begins long work.
+func (s *server) begin(w http.ResponseWriter, r *http.Request, ws *works, op *cli.Operation) {
+	q, form, err := questionOf(r)
+	if err == nil {
+		err = op.Check(q)
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	begun, err := ws.begin(op, q, form, s.Open)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Location", cli.WorkRoot+"/"+begun.ID)
+	write(w, http.StatusAccepted, begun)
 }
 
 func pathOf(op *cli.Operation) string { return cli.APIRoot + strings.Join(op.Words, "/") }
@@ -105,17 +145,13 @@ func fail(w http.ResponseWriter, err error) { refuse(w, statuses[cli.KindOf(err)
 
 // refuse answers an error.
 func refuse(w http.ResponseWriter, status int, err error) {
-	kind := cli.KindOf(err)
-	p := huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: cli.Worded(err)}
-	if kind != app.KindNone {
-		p.Type = cli.ProblemType + string(kind)
-	}
-	if kind == app.KindUnavailable || kind == app.KindIncomplete {
+	p := problemOf(status, err)
+	if kind := cli.KindOf(err); kind == app.KindUnavailable || kind == app.KindIncomplete {
 		w.Header().Set("Retry-After", "5")
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = cli.WriteLine(w, &p)
+	_ = cli.WriteLine(w, p)
 }
 
 func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operation) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -33,15 +34,79 @@ func Document() ([]byte, error) {
 	doc := newAPI(http.NewServeMux()).OpenAPI()
 	known := doc.Components.Schemas.Map()
 	problem := doc.Components.Schemas.Schema(reflect.TypeFor[huma.ErrorModel](), true, "Problem")
+	work := doc.Components.Schemas.Schema(reflect.TypeFor[cli.Work](), true, "Work")
+	describeWork(doc, work, problem)
 	for _, op := range cli.Operations() {
 		ref, err := addSchema(known, op.Noun)
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s: %w", op.Noun, err)
 		}
-		doc.AddOperation(describe(&op, ref, problem))
+		o := describe(&op, ref, problem)
+		if op.Long {
+			begins(o, work)
+		}
+		doc.AddOperation(o)
 	}
 	text, err := json.MarshalIndent(doc, "", " ")
 	return append(text, '\n'), err
+}
+
+// errorResponse describes errors.
+func errorResponse(problem *huma.Schema) *huma.Response {
+	return &huma.Response{
+		Description: "An error. Its type is " + cli.ProblemType + "KIND, and KIND is invalid, not_found, denied, conflict, incomplete or unavailable.",
+		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: problem}},
+	}
+}
+
+// begins changes the description of an operation to that of one whose answer takes long.
+func begins(o *huma.Operation, work *huma.Schema) {
+	answer := o.Responses["200"]
+	answer.Description = "Of the answer of the work, at " + cli.WorkRoot + "/{id}/answer."
+	o.Method = http.MethodPost
+	o.Description += "\n\nThe answer takes long. " + cli.WorkRoot + "/{id} has the state of the work, and its answer."
+	o.Parameters = slices.DeleteFunc(o.Parameters, func(p *huma.Param) bool { return p.In == "header" })
+	o.Responses = map[string]*huma.Response{
+		"202": {
+			Description: "The work has begun, or waits for its turn.",
+			Headers: map[string]*huma.Param{
+				"Location": {Description: "Of the state of the work.", Schema: &huma.Schema{Type: huma.TypeString}},
+			},
+			Content: map[string]*huma.MediaType{"application/json": {Schema: work}},
+		},
+		"default": o.Responses["default"],
+	}
+	o.Extensions = map[string]any{"x-answer": answer.Content["application/json"].Schema}
+}
+
+// describeWork describes the operations on long work.
+func describeWork(doc *huma.OpenAPI, work, problem *huma.Schema) {
+	add := func(method, path, id, summary, status, media string, schema *huma.Schema) *huma.Operation {
+		o := &huma.Operation{
+			Method: method, Path: path, OperationID: id, Tags: []string{"work"}, Summary: summary,
+			Responses: map[string]*huma.Response{status: {Description: summary + "."}, "default": errorResponse(problem)},
+		}
+		if media != "" {
+			o.Responses[status].Content = map[string]*huma.MediaType{media: {Schema: schema}}
+		}
+		if strings.Contains(path, "{id}") {
+			o.Parameters = []*huma.Param{{
+				Name: "id", In: "path", Required: true, Description: "Id of the work.", Schema: &huma.Schema{Type: huma.TypeString},
+			}}
+		}
+		doc.AddOperation(o)
+		return o
+	}
+	one, text := cli.WorkRoot+"/{id}", &huma.Schema{Type: huma.TypeString}
+	add(http.MethodGet, cli.WorkRoot, "work-list", "Long work that is not done, or was lately", "200", "application/json",
+		&huma.Schema{Type: huma.TypeArray, Items: work})
+	add(http.MethodGet, one, "work-show", "State of long work", "200", "application/json", work)
+	add(http.MethodDelete, one, "work-end", "End long work", "204", "", nil)
+	add(http.MethodGet, one+"/answer", "work-answer", "Answer of long work that is done, in the form that was asked for", "200", "*/*", &huma.Schema{})
+	events := add(http.MethodGet, one+"/events", "work-events", "State of long work at every change, until it has ended", "200", "text/event-stream", text)
+	events.Parameters = append(events.Parameters, &huma.Param{
+		Name: "Last-Event-ID", In: "header", Description: "Id of the last event that is at hand.", Schema: text,
+	})
 }
 
 // describe describes an operation.
@@ -66,10 +131,7 @@ func describe(op *cli.Operation, answer, problem *huma.Schema) *huma.Operation {
 				},
 				Content: map[string]*huma.MediaType{media: {Schema: answer}, "text/plain": {Schema: text}, "text/csv": {Schema: text}},
 			},
-			"default": {
-				Description: "An error. Its type is " + cli.ProblemType + "KIND, and KIND is invalid, not_found, denied, conflict, incomplete or unavailable.",
-				Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: problem}},
-			},
+			"default": errorResponse(problem),
 		},
 	}
 	if !op.Outside {

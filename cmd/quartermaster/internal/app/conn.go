@@ -356,6 +356,9 @@ func (h *Conn) CatchUp(ctx context.Context) error {
 	if h.DB != nil {
 		return h.await(ctx, end)
 	}
+	if h.borrowed {
+		return h.followed(ctx, end)
+	}
 	for tp, at := range h.saved {
 		if end[tp] < at {
 			return fmt.Errorf("%w: %s ends at offset %d, but a snapshot was made of its first %d records; %s",

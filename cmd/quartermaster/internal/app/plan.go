@@ -103,11 +103,13 @@ func knownRegions(v projections.View, named []string) ([]string, error) {
 }
 
 // computePlan computes a plan and reports whether the same was recorded before. An empty plan is
-// not worth recording: nothing could be planned.
+// not worth recording: nothing could be planned. It is computed without a view, because nothing can be folded while
+// there is one.
 func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, known bool, err error) {
-	err = h.View(ctx, func(v projections.View) error {
-		only, err := knownRegions(v, q.Regions)
-		if err != nil {
+	var only []string
+	var asked *plan.Question
+	if err := h.View(ctx, func(v projections.View) (err error) {
+		if only, err = knownRegions(v, q.Regions); err != nil {
 			return err
 		}
 		if q.Workspace != Platform { // it exists even before it is registered
@@ -115,23 +117,25 @@ func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, know
 				return err
 			}
 		}
-		asked, err := planQuestion(v, q.At, only, q.Assumptions)
-		if err != nil {
-			return err
-		}
-		lp, done := linearSolver()
-		defer done()
-		if p, err = plan.Compute(ctx, asked, lp); errors.Is(err, check.ErrRejected) {
-			return fmt.Errorf("the checker refuses the solver's answer, so there is no plan; please report this: %w", err)
-		} else if beyond := (*plan.OutOfRangeError)(nil); errors.As(err, &beyond) {
-			return &InvalidError{Err: err}
-		} else if err != nil {
-			return err
-		}
-		if len(p.Regions) == 0 && len(p.Excluded) == 0 {
-			return fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"",
-				ErrNothingToPlan, inRegion(only...), q.At)
-		}
+		asked, err = planQuestion(v, q.At, only, q.Assumptions)
+		return err
+	}); err != nil {
+		return nil, false, err
+	}
+	lp, done := linearSolver()
+	defer done()
+	if p, err = plan.Compute(ctx, asked, lp); errors.Is(err, check.ErrRejected) {
+		return nil, false, fmt.Errorf("the checker refuses the solver's answer, so there is no plan; please report this: %w", err)
+	} else if beyond := (*plan.OutOfRangeError)(nil); errors.As(err, &beyond) {
+		return nil, false, &InvalidError{Err: err}
+	} else if err != nil {
+		return nil, false, err
+	}
+	if len(p.Regions) == 0 && len(p.Excluded) == 0 {
+		return nil, false, fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"",
+			ErrNothingToPlan, inRegion(only...), q.At)
+	}
+	err = h.View(ctx, func(v projections.View) error {
 		row, err := v.Get(projections.Key{Table: projections.TablePlans, Scope: q.Workspace, ID: p.ID})
 		known = row != nil
 		return err

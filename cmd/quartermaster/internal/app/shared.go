@@ -37,16 +37,7 @@ func (s *App) share() *Conn {
 // openShared returns the shared log and rows once the rows cover everything that the log holds now.
 func (s *App) openShared(ctx context.Context) (*Conn, error) {
 	h := s.share()
-	_, end, err := h.Bounds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if h.DB != nil {
-		err = h.await(ctx, end)
-	} else {
-		err = h.followed(ctx, end)
-	}
-	if err != nil {
+	if err := h.CatchUp(ctx); err != nil {
 		return nil, err
 	}
 	h.caughtUp = true

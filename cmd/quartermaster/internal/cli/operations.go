@@ -33,6 +33,8 @@ type Operation struct {
 	Noun string
 	// Lines means that the answer in JSON is a document on each line, not one document.
 	Lines bool
+	// Long means that the answer takes long. The API works on it, and answers when it is done.
+	Long bool
 	// Outside means that the answer depends on more than the log and the program, such as files beside the log.
 	Outside bool
 }
@@ -52,6 +54,7 @@ type Param struct {
 type served struct {
 	without []string // flags that are about files or keys of the person who asks
 	lines   bool
+	long    bool
 	outside bool
 }
 
@@ -91,7 +94,11 @@ var operations = map[string]served{
 	"mapping list":      {lines: true},
 	"models":            {},
 	"parts list":        {lines: true, outside: true},
+	"plan":              {without: []string{"demand"}, long: true},
+	"plan forecast":     {without: []string{"demand", "chart"}, long: true},
+	"plan instance":     {long: true},
 	"plan list":         {lines: true},
+	"parts verify":      {long: true, outside: true},
 	"plan show":         {without: []string{"verify"}},
 	"quarantine list":   {},
 	"quarantine show":   {},
@@ -134,7 +141,7 @@ var notServed = map[string]string{
 	"operator":        "decides",
 	"parts":           "is long work over the whole log",
 	"people":          "is about keys of this machine",
-	"plan":            "is long work, or reads files",
+	"plan":            "reads files",
 	"quarantine":      "decides",
 	"retention":       "removes",
 	"schema":          "is about the program",
@@ -159,7 +166,7 @@ func Operations() []Operation {
 func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 	op := Operation{
 		Words: words, Summary: cmd.Short, Text: cmd.Long, Example: cmd.Example,
-		Noun: strings.Join(words, "-"), Lines: how.lines, Outside: how.outside,
+		Noun: strings.Join(words, "-"), Lines: how.lines, Long: how.long, Outside: how.outside,
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" || slices.Contains(how.without, f.Name) {
@@ -248,6 +255,12 @@ func (op *Operation) Answer(ctx context.Context, on *app.App, q url.Values, form
 	}
 	did.Clocked = on.Clocked
 	return did, nil
+}
+
+// Check refuses a question with a wrong parameter.
+func (op *Operation) Check(q url.Values) error {
+	_, err := op.words(q)
+	return err
 }
 
 // words returns the command line of a question.

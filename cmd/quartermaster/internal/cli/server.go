@@ -72,7 +72,11 @@ func (a *Program) remote(cmd *cobra.Command) error {
 			q.Set(WidthParam, strconv.Itoa(widthOf(cmd.OutOrStdout())))
 		}
 		a.output = "" // the server writes the answer
-		return a.ask(cmd.Context(), client, base+APIRoot+strings.Join(op.Words, "/")+"?"+q.Encode(), cmd.OutOrStdout())
+		question := APIRoot + strings.Join(op.Words, "/") + "?" + q.Encode()
+		if op.Long {
+			return a.askLong(cmd.Context(), client, base, question, cmd.OutOrStdout())
+		}
+		return a.ask(cmd.Context(), client, base+question, cmd.OutOrStdout())
 	}
 	return nil
 }
@@ -138,26 +142,35 @@ func dialer(server string) (*http.Client, string, error) {
 	return nil, "", commandline.Usagef("--server %s: want unix:SOCKET or https://HOST", server)
 }
 
-// problem is an error of a server, in the terms of RFC 9457.
-type problem struct {
-	Type   string `json:"type"`
-	Detail string `json:"detail"`
+// send sends a request. A problem that the server answers is an error.
+func (a *Program) send(ctx context.Context, client *http.Client, method, target string, header ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, target, nil)
+	if err != nil {
+		return nil, commandline.Usagef("--server: %w", err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i+1] != "" {
+			req.Header.Set(header[i], header[i+1])
+		}
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, &app.UnavailableError{Err: fmt.Errorf("ask %s: %w", a.server, unwrapURL(err))}
+	}
+	if resp.StatusCode/100 != 2 {
+		defer resp.Body.Close()
+		return nil, a.refusal(resp)
+	}
+	return resp, nil
 }
 
 // ask writes the answer of a server.
 func (a *Program) ask(ctx context.Context, client *http.Client, question string, out io.Writer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, question, nil)
+	resp, err := a.send(ctx, client, http.MethodGet, question)
 	if err != nil {
-		return commandline.Usagef("--server: %w", err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return &app.UnavailableError{Err: fmt.Errorf("ask %s: %w", a.server, unwrapURL(err))}
+		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return a.refusal(resp)
-	}
 	if _, err := io.Copy(out, resp.Body); err != nil {
 		return &app.IncompleteError{Err: fmt.Errorf("the answer of %s ended early: %w", a.server, err)}
 	}
@@ -176,7 +189,7 @@ func (a *Program) ask(ctx context.Context, client *http.Client, question string,
 
 // refusal returns the error that a server answered.
 func (a *Program) refusal(resp *http.Response) error {
-	var p problem
+	var p Problem
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil || media != "application/problem+json" || json.Unmarshal(body, &p) != nil || p.Detail == "" {

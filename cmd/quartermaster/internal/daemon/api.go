@@ -32,22 +32,25 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	share := s.conn.Sharing()
+	handler, worked := api.Handler(api.Config{
+		Open: func() (*app.App, error) {
+			if !s.ready.Load() {
+				return nil, errNotReady
+			}
+			return share(), nil
+		},
+		Position: func(ctx context.Context) (domain.Position, error) { return s.conn.Position(ctx) },
+		Context:  ctx,
+		Log:      s.log,
+	})
 	srv := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
-		Handler: api.Handler(api.Config{
-			Open: func() (*app.App, error) {
-				if !s.ready.Load() {
-					return nil, errNotReady
-				}
-				return share(), nil
-			},
-			Position: func(ctx context.Context) (domain.Position, error) { return s.conn.Position(ctx) },
-			Log:      s.log,
-		}),
+		Handler:        handler,
 	}
 	var wg sync.WaitGroup
+	wg.Go(worked)
 	wg.Go(func() {
 		if err := srv.Serve(transport.Limit(ln, maxAPIConnections)); !errors.Is(err, http.ErrServerClosed) {
 			cancel(fmt.Errorf("api: %w", err))

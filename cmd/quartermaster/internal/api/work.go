@@ -1,0 +1,313 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/cli"
+	"quartermaster/domain"
+)
+
+// Bounds of long work.
+const (
+	mostRunning = 2                // at once
+	mostWaiting = 16               // for their turn
+	mostEnded   = 32               // that are remembered
+	remembered  = time.Hour        // after their end
+	mostAnswer  = 64 << 20         // bytes of an answer
+	tellEvery   = time.Second / 4  // progress
+	stillThere  = 15 * time.Second // between two signs of life of a stream of events
+)
+
+// errTooLong means that an answer is longer than what is kept of long work.
+var errTooLong = &app.InvalidError{Err: fmt.Errorf("the answer has more than %d MiB: ask for less", mostAnswer>>20)}
+
+// work is a question whose answer takes long. Its fields are guarded by works.mu.
+type work struct {
+	cli.Work
+	op      *cli.Operation
+	form    cli.Form
+	cancel  context.CancelFunc
+	answer  []byte
+	version int           // counts the changes of Work
+	changed chan struct{} // closed at the next change
+}
+
+// works is the long work of the process. What has ended is remembered for a while.
+type works struct {
+	ctx     context.Context // ends with the process
+	running sync.WaitGroup
+	turns   chan struct{}
+
+	mu  sync.Mutex
+	all map[string]*work
+}
+
+func newWorks(ctx context.Context) *works {
+	return &works{ctx: ctx, turns: make(chan struct{}, mostRunning), all: map[string]*work{}}
+}
+
+// forget removes what ended long ago, and the oldest of what ended if there is too much of it.
+func (ws *works) forget(now time.Time) {
+	ended := slices.DeleteFunc(slices.Collect(maps.Values(ws.all)), func(w *work) bool { return !w.Ended() })
+	slices.SortFunc(ended, func(a, b *work) int { return cmp.Compare(b.End, a.End) })
+	for i, w := range ended {
+		if i >= mostEnded || now.Sub(w.End.Time()) > remembered {
+			delete(ws.all, w.ID)
+		}
+	}
+}
+
+// begin begins long work, as soon as it has its turn.
+func (ws *works) begin(op *cli.Operation, q url.Values, form cli.Form, open func() (*app.App, error)) (cli.Work, error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.forget(time.Now())
+	waiting := 0
+	for _, w := range ws.all {
+		if w.State == cli.WorkWaiting {
+			waiting++
+		}
+	}
+	if waiting >= mostWaiting {
+		return cli.Work{}, &app.UnavailableError{Err: fmt.Errorf("%d questions wait for their turn: ask again later, or end one", waiting)}
+	}
+	ctx, cancel := context.WithCancel(ws.ctx)
+	w := &work{
+		Work: cli.Work{
+			ID: strings.ToLower(rand.Text()), Operation: strings.Join(op.Words, " "), Question: q.Encode(),
+			State: cli.WorkWaiting, Asked: app.Now(), Notes: []string{},
+		},
+		op: op, form: form, cancel: cancel, changed: make(chan struct{}),
+	}
+	ws.all[w.ID] = w
+	ws.running.Go(func() {
+		defer cancel()
+		ws.run(ctx, w, q, open)
+	})
+	return w.Work, nil
+}
+
+// change changes work and tells whoever follows it.
+func (ws *works) change(w *work, change func()) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	change()
+	w.version++
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func (ws *works) run(ctx context.Context, w *work, q url.Values, open func() (*app.App, error)) {
+	var answer bytes.Buffer
+	did, err := &cli.Outcome{}, error(nil)
+	select {
+	case ws.turns <- struct{}{}:
+		defer func() { <-ws.turns }()
+		ws.change(w, func() { w.State, w.Begin = cli.WorkRunning, app.Now() })
+		var on *app.App
+		if on, err = open(); err == nil {
+			on.Track = func(of app.Work) app.Progress { return &progress{ws: ws, w: w, of: of} }
+			did, err = w.op.Answer(ctx, on, q, w.form, &limited{&answer})
+			err = errors.Join(err, on.Close())
+		}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	ws.change(w, func() {
+		w.End, w.Progress = app.Now(), nil
+		switch {
+		case ctx.Err() != nil:
+			w.State = cli.WorkCancelled
+		case err != nil:
+			w.State = cli.WorkFailed
+			p := problemOf(statuses[cli.KindOf(err)], err)
+			w.Problem = &cli.Problem{Type: p.Type, Status: p.Status, Detail: p.Detail}
+		default:
+			w.State, w.ExitCode, w.answer = cli.WorkDone, did.Code, answer.Bytes()
+			w.Notes = append(w.Notes, did.Notes...)
+		}
+	})
+}
+
+// limited refuses to keep more than mostAnswer.
+type limited struct{ *bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.Len()+len(p) > mostAnswer {
+		return 0, errTooLong
+	}
+	return l.Buffer.Write(p)
+}
+
+// progress is that of a part of work.
+type progress struct {
+	ws *works
+	w  *work
+	of app.Work
+
+	mu   sync.Mutex
+	told time.Time
+}
+
+// Set implements [app.Progress].
+func (p *progress) Set(done int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); now.Sub(p.told) >= tellEvery {
+		p.told = now
+		p.ws.change(p.w, func() {
+			p.w.Progress = &cli.WorkProgress{Name: p.of.Name, Done: done, Total: p.of.Total, Unit: p.of.Unit}
+		})
+	}
+}
+
+// Stop implements [app.Progress].
+func (p *progress) Stop() { p.ws.change(p.w, func() { p.w.Progress = nil }) }
+
+// find returns work by its id.
+func (ws *works) find(id string) (*work, error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w := ws.all[id]; w != nil {
+		return w, nil
+	}
+	return nil, &app.NotFoundError{What: "work", Name: id, Err: fmt.Errorf("there is no work %q: it is remembered for %s after its end", domain.Clip(id, 40), remembered)}
+}
+
+// now returns the state of work.
+func (ws *works) now(w *work) (state cli.Work, version int, changed <-chan struct{}) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	state = w.Work
+	state.Notes = slices.Clone(w.Notes)
+	return state, w.version, w.changed
+}
+
+// register adds the operations on work to the API.
+func (ws *works) register(mux *http.ServeMux) {
+	one := func(serve func(http.ResponseWriter, *http.Request, *work)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			found, err := ws.find(r.PathValue("id"))
+			if err != nil {
+				fail(w, err)
+				return
+			}
+			serve(w, r, found)
+		}
+	}
+	mux.HandleFunc("GET "+cli.WorkRoot, func(w http.ResponseWriter, _ *http.Request) {
+		ws.mu.Lock()
+		ws.forget(time.Now())
+		all := []cli.Work{}
+		for _, w := range ws.all {
+			all = append(all, w.Work)
+		}
+		ws.mu.Unlock()
+		slices.SortFunc(all, func(a, b cli.Work) int { return cmp.Or(cmp.Compare(a.Asked, b.Asked), strings.Compare(a.ID, b.ID)) })
+		write(w, http.StatusOK, all)
+	})
+	mux.HandleFunc("GET "+cli.WorkRoot+"/{id}", one(func(w http.ResponseWriter, _ *http.Request, of *work) {
+		state, _, _ := ws.now(of)
+		write(w, http.StatusOK, state)
+	}))
+	mux.HandleFunc("DELETE "+cli.WorkRoot+"/{id}", one(func(w http.ResponseWriter, _ *http.Request, of *work) {
+		of.cancel()
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	mux.HandleFunc("GET "+cli.WorkRoot+"/{id}/answer", one(func(w http.ResponseWriter, _ *http.Request, of *work) {
+		state, _, _ := ws.now(of)
+		switch {
+		case state.Problem != nil:
+			refuse(w, state.Problem.Status, &said{state.Problem})
+		case state.State != cli.WorkDone:
+			fail(w, &app.ConflictError{Err: fmt.Errorf("the work is %s: there is no answer", state.State)})
+		default:
+			w.Header().Set("Content-Type", contentType(of.op, of.form))
+			if state.ExitCode != 0 {
+				w.Header().Set(cli.ExitHeader, strconv.Itoa(state.ExitCode))
+			}
+			_, _ = w.Write(of.answer)
+		}
+	}))
+	mux.HandleFunc("GET "+cli.WorkRoot+"/{id}/events", one(ws.events))
+}
+
+// said is a problem as an error.
+type said struct{ *cli.Problem }
+
+func (s *said) Error() string { return s.Detail }
+
+// Kind returns the kind of the problem.
+func (s *said) Kind() app.Kind { return app.Kind(strings.TrimPrefix(s.Type, cli.ProblemType)) }
+
+// events sends the state of work at every change, until it has ended. Who comes back names the last state that they
+// have.
+func (ws *works) events(w http.ResponseWriter, r *http.Request, of *work) {
+	last := -1
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			fail(w, &app.InvalidError{Err: fmt.Errorf("Last-Event-ID: %q is not the id of an event", domain.Clip(id, 40))})
+			return
+		}
+		last = n
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	flush := http.NewResponseController(w)
+	alive := time.NewTicker(stillThere)
+	defer alive.Stop()
+	for {
+		state, version, changed := ws.now(of)
+		if version != last {
+			last = version
+			if _, err := fmt.Fprintf(w, "id: %d\nevent: work\ndata: ", version); err != nil || cli.WriteLine(w, &state) != nil {
+				return
+			}
+			_, _ = fmt.Fprint(w, "\n")
+		}
+		if err := flush.Flush(); err != nil || state.Ended() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-alive.C:
+			if _, err := fmt.Fprint(w, ": still there\n\n"); err != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// write writes an answer.
+func write(w http.ResponseWriter, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = cli.WriteLine(w, answer)
+}
+
+// problemOf returns the problem of an error.
+func problemOf(status int, err error) *huma.ErrorModel {
+	p := &huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: cli.Worded(err)}
+	if kind := cli.KindOf(err); kind != app.KindNone {
+		p.Type = cli.ProblemType + string(kind)
+	}
+	return p
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/cli"
+	"quartermaster/domain"
+)
+
+// TestWorkIsBounded begins more long work than may wait, ends it with the process, and forgets it.
+func TestWorkIsBounded(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	ws := newWorks(ctx)
+	op := &cli.Operations()[0]
+	gate := make(chan struct{})
+	open := func() (*app.App, error) {
+		<-gate
+		return nil, &app.UnavailableError{Err: errors.New("closed")}
+	}
+	begin := func() (cli.Work, error) { return ws.begin(op, nil, cli.Form{Output: "json"}, open) }
+	running := func() (n int) {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		for _, w := range ws.all {
+			if w.State == cli.WorkRunning {
+				n++
+			}
+		}
+		return n
+	}
+	for range mostRunning {
+		begun, err := begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := ws.find(begun.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state, _, changed := ws.now(w); state.State == cli.WorkWaiting {
+			<-changed // it has its turn
+		}
+	}
+	var last cli.Work
+	for range mostWaiting {
+		var err error
+		if last, err = begin(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var full *app.UnavailableError
+	if _, err := begin(); !errors.As(err, &full) {
+		t.Errorf("one more: %v", err)
+	}
+	if n := running(); n != mostRunning {
+		t.Errorf("%d run at once", n)
+	}
+	waits, err := ws.find(last.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits.cancel()
+	for {
+		state, _, changed := ws.now(waits)
+		if state.Ended() {
+			if state.State != cli.WorkCancelled || state.Begin != 0 {
+				t.Errorf("what waited and was ended: %+v", state)
+			}
+			break
+		}
+		<-changed
+	}
+	stop()
+	close(gate)
+	ws.running.Wait()
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, w := range ws.all {
+		if !w.Ended() {
+			t.Errorf("after the end of the process: %+v", w.Work)
+		}
+	}
+	ws.forget(time.Now())
+	if len(ws.all) != mostRunning+mostWaiting {
+		t.Errorf("%d are remembered", len(ws.all))
+	}
+	ws.forget(time.Now().Add(remembered + time.Minute))
+	if len(ws.all) != 0 {
+		t.Errorf("%d are remembered after %s", len(ws.all), remembered)
+	}
+	for i := range 2 * mostEnded {
+		id := string(rune('a' + i))
+		ws.all[id] = &work{Work: cli.Work{ID: id, State: cli.WorkDone, End: domain.InstantOf(time.Now()) + domain.Instant(i)}}
+	}
+	ws.forget(time.Now())
+	if _, kept := ws.all[string(rune('a'+2*mostEnded-1))]; len(ws.all) != mostEnded || !kept {
+		t.Errorf("%d are remembered, the last: %v", len(ws.all), kept)
+	}
+}
