@@ -22,7 +22,7 @@ func Evaluate(p *Problem, units []int) (*Evaluation, error) {
 	}
 	var work Work
 	pr := newPricer(p, p.blocks(), &work)
-	pr.careful = true
+	pr.rounds = settled
 	ev, err := p.evaluate(context.Background(), pr, units)
 	if err != nil {
 		return nil, fmt.Errorf("problem %q: %w", p.ID, err)

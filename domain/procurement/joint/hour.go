@@ -416,8 +416,7 @@ type query struct {
 	grid   int64
 	r      []int64
 	most   int64 // the largest magnitude of any slot's r
-	// careful as the pricer.
-	careful bool
+	rounds int   // as the pricer
 }
 
 // prepare computes what does not change between slots.

@@ -63,8 +63,8 @@ type pricer struct {
 	regimes map[string]*regime
 	work    *Work
 	queries int
-	// careful places work that waits with more effort: for purchases that are evaluated, not for cuts.
-	careful bool
+	// rounds are further ones in which work that waits is placed: 0 for cuts.
+	rounds int
 }
 
 func newPricer(p *Problem, blocks []*block, work *Work) *pricer {
@@ -145,7 +145,7 @@ func (pr *pricer) price(
 	g := pr.regime(b, m, c, multipliers)
 	g.begin()
 	pr.queries++
-	q := &query{number: pr.queries, careful: pr.careful, grid: have.grid, r: make([]int64, g.rows)}
+	q := &query{number: pr.queries, rounds: pr.rounds, grid: have.grid, r: make([]int64, g.rows)}
 	e := &p.Epochs[m]
 	for k, i := range block.Pools {
 		q.r[g.demands+k] = have.guaranteed[m][i]

@@ -52,8 +52,8 @@ func (s *solver) whole(root *answer) error {
 func (s *solver) try(units []int) (bool, error) {
 	p := s.p
 	s.work.Tried++
-	s.pr.careful = true
-	defer func() { s.pr.careful = false }()
+	s.pr.rounds = settling
+	defer func() { s.pr.rounds = 0 }()
 	if !p.allows(units) {
 		return false, nil
 	}

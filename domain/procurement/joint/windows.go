@@ -19,8 +19,9 @@ import (
 // several demands that wait, each is placed in turn around the others, until nothing changes.
 
 const (
-	placings  = 4 // of each demand, where several wait
-	settlings = 8 // more of them for purchases that are evaluated
+	placings = 4  // of each demand, where several wait
+	settling = 4  // more of them for purchases that are compared
+	settled  = 12 // and for those that are chosen
 )
 
 // waits reports whether some demand may be put off.
@@ -159,7 +160,7 @@ func (g *regime) schedule(ctx context.Context, q *query, v *view) (*windows, err
 	for range placings {
 		before := slices.Clone(out.loads)
 		for _, x := range order {
-			if err := x.place(ctx, v, out.loads, false); err != nil {
+			if err := x.place(ctx, v, out.loads, 0); err != nil {
 				return nil, err
 			}
 		}
@@ -183,7 +184,7 @@ func (g *regime) schedule(ctx context.Context, q *query, v *view) (*windows, err
 			best = w
 		}
 	}
-	if q.careful && len(order) > 1 {
+	if q.rounds > 0 && len(order) > 1 {
 		if err := g.settle(ctx, q, v, order, best, rows); err != nil {
 			return nil, err
 		}
@@ -191,9 +192,9 @@ func (g *regime) schedule(ctx context.Context, q *query, v *view) (*windows, err
 	return best, ctx.Err()
 }
 
-// settle places the work of each demand again, with ties broken in turn for late and early hours: work
-// that could run in other hours at the same cost may be in the way of others. It stops where the prices
-// prove the cost, or two rounds save nothing.
+// settle places the work of each demand again, with ties between hours broken otherwise in each round: work
+// that could run elsewhere at the same cost may be in the way of others. It stops where the prices prove
+// the cost, or two rounds save nothing.
 func (g *regime) settle(ctx context.Context, q *query, v *view, order []*placing, w *windows, rows []int) error {
 	const near = 1e-7 // of the cost
 	cost, err := g.serves(q, v, w.loads, rows)
@@ -201,10 +202,10 @@ func (g *regime) settle(ctx context.Context, q *query, v *view, order []*placing
 		return err
 	}
 	proven, idle := w.value(g, q), 0
-	for round := 0; round < settlings && idle < 2 && cost-proven > float64(near*cost); round++ {
+	for round := 0; round < q.rounds && idle < 2 && cost-proven > float64(near*cost); round++ {
 		for _, x := range order {
 			before := x.rises
-			if err := x.place(ctx, v, w.loads, round%2 == 0); err != nil {
+			if err := x.place(ctx, v, w.loads, round+1); err != nil {
 				return err
 			}
 			w.rises += x.rises - before
@@ -241,8 +242,8 @@ func (g *regime) serves(q *query, v *view, loads []int64, rows []int) (float64, 
 }
 
 // place puts the demand's work where it costs least beside the loads of the others, and writes its
-// loads. Of hours in which it costs the same it takes the first, or the last.
-func (x *placing) place(ctx context.Context, v *view, loads []int64, last bool) error {
+// loads. turn says which of several hours comes first in which it costs the same.
+func (x *placing) place(ctx context.Context, v *view, loads []int64, turn int) error {
 	n, i := x.g.demands, x.demand
 	window := x.g.block.p.Demands[x.g.block.Demands[i]].Window
 	x.curves, x.hours = map[string]*curve{}, make([]placed, len(v.hours))
@@ -255,7 +256,7 @@ func (x *placing) place(ctx context.Context, v *view, loads []int64, last bool) 
 		if !slices.ContainsFunc(v.waits[from*n:to*n], func(w int64) bool { return w > 0 }) {
 			continue
 		}
-		open := next{of: x.hours, last: last}
+		open := next{of: x.hours, turn: turn}
 		for s := to - 1; s >= from; s-- {
 			at := loads[s*n : (s+1)*n]
 			at[i] = (v.units[s*n+i] - v.waits[s*n+i]) * x.q.grid
@@ -419,15 +420,30 @@ func (x *placing) reach(e *entry, most int64, look func(int64)) int64 {
 type next struct {
 	of    []placed
 	hours []int
-	last  bool // of hours that cost the same the last one is first
+	turn  int // of hours that cost the same, 0: the first, 1: the last, else any order
 }
 
 func (n *next) Len() int { return len(n.hours) }
 func (n *next) Less(i, j int) bool {
 	a, b := &n.of[n.hours[i]], &n.of[n.hours[j]]
 	p, q := a.rises[a.rise].price, b.rises[b.rise].price
-	return p < q || p == q && (n.hours[i] < n.hours[j]) != n.last
+	return p < q || p == q && n.rank(n.hours[i]) < n.rank(n.hours[j])
 }
+
+// rank orders hours that cost the same: from the third turn on by a hash (Steele, Lea and Flood, 2014).
+func (n *next) rank(hour int) uint64 {
+	switch n.turn {
+	case 0:
+		return uint64(hour)
+	case 1:
+		return math.MaxUint64 - uint64(hour)
+	}
+	x := uint64(hour)*0x9e3779b97f4a7c15 + uint64(n.turn)*0xbf58476d1ce4e5b9
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
 func (n *next) Swap(i, j int) { n.hours[i], n.hours[j] = n.hours[j], n.hours[i] }
 
 // Push implements heap.Interface.
