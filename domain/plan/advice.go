@@ -13,6 +13,7 @@ type Order struct {
 	Offer string // as [OfferName] names it
 	Month int
 	Units int
+	Now   int // of the units: what does not wait for demand ([Wait])
 }
 
 // Orders is what [Compute] would buy, without what it compares, proves and presents. left says why pools
@@ -29,7 +30,11 @@ func Orders(ctx context.Context, q *Question, lp linear.Solver) (orders []Order,
 			return nil, err
 		}
 		best, err := instance.Best(ctx, in, lp)
-		return ordersOf(in, best), err
+		if err != nil {
+			return nil, err
+		}
+		waits, err := c.waits(g, best)
+		return ordersOf(in, best, waits), err
 	}, func(more []Order) error {
 		orders = append(orders, more...)
 		return nil
@@ -38,14 +43,18 @@ func Orders(ctx context.Context, q *Question, lp linear.Solver) (orders []Order,
 }
 
 // ordersOf names the pools of orders. What renews goes on without one.
-func ordersOf(in *instance.Instance, best []instance.Order) (out []Order) {
+func ordersOf(in *instance.Instance, best []instance.Order, waits map[instance.Order]*Wait) (out []Order) {
 	pools := make(map[string]string, len(in.Offers))
 	for i := range in.Offers {
 		pools[in.Offers[i].ID] = in.Offers[i].Pool
 	}
 	for _, o := range best {
 		if o.Offer != "" {
-			out = append(out, Order{pools[o.Offer], o.Offer, o.Epoch, o.Units})
+			now := o.Units
+			if w := waits[o]; w != nil {
+				now -= w.Units
+			}
+			out = append(out, Order{pools[o.Offer], o.Offer, o.Epoch, o.Units, now})
 		}
 	}
 	return out

@@ -33,7 +33,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/12"
+const Method = "plan/13"
 
 // Assumptions are the inputs of a plan that were not observed.
 type Assumptions struct {
@@ -377,6 +377,9 @@ type Purchase struct {
 	// Decision says when to decide a purchase that need not be ordered yet. What has none is ordered
 	// now, or demand is not a forecast.
 	Decision *Decision `json:"decision,omitempty"`
+	// Wait is what of a purchase is not ordered yet, although it could be. Nil: nothing waits. The plan's
+	// cost is that of ordering all.
+	Wait *Wait `json:"wait,omitempty"`
 }
 
 // PoolPlan is the plan of one pool.

@@ -23,6 +23,7 @@ type solved struct {
 	targets        []instance.Target // by offer
 	settled        instance.Settled
 	later          map[instance.Order]*Decision // of what need not be ordered yet
+	waits          map[instance.Order]*Wait     // of what should not be ordered yet
 }
 
 // solve answers the problem of a group, and has the answer checked against the problem's document.
@@ -36,6 +37,9 @@ func (c *composer) solve(ctx context.Context, g *group, lp linear.Solver) (*solv
 		return nil, err
 	}
 	if x.later, err = c.stages(ctx, g, in, x.answer); err != nil {
+		return nil, err
+	}
+	if x.waits, err = c.waits(g, x.answer.Orders()); err != nil {
 		return nil, err
 	}
 	x.settled = x.answer.Settled(in, func() (*instance.Instance, error) { return c.problem(g) })
@@ -323,7 +327,7 @@ func (c *composer) purchases(x *solved, k *candidate) []Purchase {
 			Provider: o.Market.Provider, Offer: o.Offer, Zone: o.Zone, Kind: o.Kind, SKU: o.SKU, GPUModel: o.GPUModel,
 			Units: b.Units, GPUs: b.Units * k.shelf.gpus, Term: b.Term, Upfront: b.Upfront, Hourly: b.Hourly, Cost: b.Cost,
 			Guaranteed: o.GuaranteesCapacity || o.Kind == domain.OfferOwned, Generated: o.Generated, Citation: o.Citation,
-			Worth: b.Worth, Reason: b.Reason, Decision: x.later[b.Order],
+			Worth: b.Worth, Reason: b.Reason, Decision: x.later[b.Order], Wait: x.waits[b.Order],
 		}
 		if o.LeadTimeHours > 0 {
 			y.OrderBy = b.Term.From - domain.Instant(o.LeadTimeHours)*domain.Hour

@@ -31,7 +31,9 @@ type Summary struct {
 	// nominal upfront payment.
 	Purchases int `json:"purchases"`
 	// Later is the number of orders that need not be placed yet and are decided by demand ([Decision]).
-	Later   int            `json:"decided_later,omitempty"`
+	Later int `json:"decided_later,omitempty"`
+	// Waiting is the number of units that wait until demand for them was there ([Wait]).
+	Waiting int            `json:"units_that_wait,omitempty"`
 	Units   int            `json:"units"`
 	GPUs    int            `json:"gpus"`
 	Upfront domain.Decimal `json:"upfront"`
@@ -131,6 +133,9 @@ func (p *Plan) Summary() *Summary {
 			s.Purchases++
 			if b.Decision != nil {
 				s.Later++
+			}
+			if b.Wait != nil {
+				s.Waiting += b.Wait.Units
 			}
 			if len(b.Covers) == 0 {
 				s.Units += b.Units

@@ -363,8 +363,11 @@ func (t *test) plan(ctx context.Context, m int, observed *plan.Observed, why err
 			continue
 		}
 		for _, o := range bought {
+			if o.Now == 0 {
+				continue
+			}
 			k := slices.IndexFunc(t.terms, func(x Term) bool { return o.Offer == plan.OfferName(o.Pool, t.offer(&x)) })
-			t.keep(m, s, 0, []int{k}, []procurement.Purchase{{Epoch: o.Month, Units: o.Units}})
+			t.keep(m, s, 0, []int{k}, []procurement.Purchase{{Epoch: o.Month, Units: o.Now}})
 		}
 	}
 	return nil

@@ -166,6 +166,10 @@ func (a *Program) showRegion(p *plan.Plan, r *plan.RegionPlan, few int) {
 		if b.Decision != nil {
 			fmt.Fprintf(a.out, "  %s\n", decisionText(b.Decision, p.Assumptions.Scenarios, currency))
 		}
+		if w := b.Wait; w != nil {
+			fmt.Fprintf(a.out, "  order %s of them now: in at least 60%% of the last 30 days' hours %s machines were used, and %s are held; "+
+				"the other %s wait until more are used\n", comma(b.Units-w.Units), comma(w.Seen), comma(w.Held), comma(w.Units))
+		}
 	}
 	for j := range r.Pools {
 		q := &r.Pools[j]

@@ -107,6 +107,9 @@ func orderText(s *plan.Summary) string {
 	if s.Later > 0 {
 		text += fmt.Sprintf("; %s of them decided later, by demand", comma(s.Later))
 	}
+	if s.Waiting > 0 {
+		text += fmt.Sprintf("; %s of the units wait for demand", comma(s.Waiting))
+	}
 	return text
 }
 
