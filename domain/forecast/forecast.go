@@ -210,11 +210,11 @@ func (f *Forecast) halve() {
 		return
 	}
 	for from := 0; from < len(low); from += Week {
-		sum := 0.0
+		sum := int64(0)
 		for h := from; h < from+Week; h++ {
-			sum += float64(high[h]-low[h]) / 2
+			sum += high[h] - low[h]
 		}
-		f.HalfWidth = append(f.HalfWidth, milli(sum/Week))
+		f.HalfWidth = append(f.HalfWidth, milli(float64(sum)/(2*Week)))
 	}
 }
 
