@@ -37,16 +37,28 @@ func ListenSocket(ctx context.Context, path string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	ln.(*net.UnixListener).SetUnlinkOnClose(false) // the short path is not valid any more
-	return &socket{ln, path}, nil
+	made, err := os.Lstat(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), ln.Close())
+	}
+	return &socket{ln, path, made}, nil
 }
 
-// socket removes its file when it is closed.
+// socket removes its file when it is closed, unless another process has replaced it.
 type socket struct {
 	net.Listener
 	path string
+	made os.FileInfo
 }
 
-func (s *socket) Close() error { return errors.Join(s.Listener.Close(), os.Remove(s.path)) }
+// Close implements [net.Listener].
+func (s *socket) Close() error {
+	err := s.Listener.Close()
+	if now, gone := os.Lstat(s.path); gone == nil && os.SameFile(now, s.made) {
+		err = errors.Join(err, os.Remove(s.path))
+	}
+	return err
+}
 
 // DialSocket connects to a unix socket.
 func DialSocket(ctx context.Context, path string) (conn net.Conn, err error) {

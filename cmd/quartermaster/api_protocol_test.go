@@ -108,7 +108,11 @@ func TestAPIRefuses(t *testing.T) {
 		{"GET", "/", 404, "not_found", "is not an operation"},
 		{"POST", usage, 405, "invalid", "want GET"},
 		{"DELETE", "/api/v1/fleet", 405, "invalid", "want GET"},
-		{"GET", "/api/v1/plan?dry_run=true", 405, "invalid", "want POST"},
+		{"GET", "/api/v1/plan", 405, "invalid", "want POST"},
+		{"POST", "/api/v1/plan?dry_run=false", 400, "invalid", `"dry_run" is not a parameter`},
+		{"PUT", "/api/v1/work/none", 405, "invalid", "want GET, HEAD, DELETE"},
+		{"GET", "/api/v1/quarantine/list?topic=none", 400, "invalid", "is not a topic of the log"},
+		{"GET", "/api/v1/quarantine/list?since=never", 400, "invalid", "since"},
 		{"POST", "/api/v1/plan?months=many&months=2", 400, "invalid", "months is given 2 times"},
 		{"POST", "/api/v1/plan?demand=x.csv", 400, "invalid", `"demand" is not a parameter`},
 		{"GET", "/api/v1/work/none", 404, "not_found", "there is no work"},
@@ -229,6 +233,8 @@ func TestServerFlag(t *testing.T) {
 	apiOf(t, dir)
 	server := "unix:" + filepath.Join(dir, "api.sock")
 	for line, want := range map[string]string{
+		"plan --server " + server:                                                       "add --dry-run",
+		"serve --server " + server:                                                      "it holds the log",
 		"apply -f x.yaml --server " + server:                                            "a decision is signed by the person who makes it",
 		"costs export --period 2026-05 --out x.csv --server " + server:                  "it writes a file",
 		"log tail --follow --server " + server:                                          "--follow is not for a server",
@@ -282,7 +288,7 @@ func TestAPIWork(t *testing.T) {
 	if !w.Ended() || w.State != cli.WorkDone {
 		t.Fatalf("%v\n%s", states, events)
 	}
-	if again := request(t, client, "GET", one+"/events", "Last-Event-ID", last); again.body != "" || again.status != http.StatusOK {
+	if again := request(t, client, "GET", one+"/events", "Last-Event-ID", last); again.body != "" || again.status != http.StatusNoContent {
 		t.Errorf("after the last event: %d %q", again.status, again.body)
 	}
 	if again := request(t, client, "GET", one+"/events", "Last-Event-ID", "0"); again.body == "" {
@@ -296,7 +302,7 @@ func TestAPIWork(t *testing.T) {
 	}
 
 	// There is no demand to plan for: the problem is that of the command.
-	failed := begin("/api/v1/plan?at=2026-06-01&dry_run=true&output=table&region=nowhere")
+	failed := begin("/api/v1/plan?at=2026-06-01&output=table&region=nowhere")
 	request(t, client, "GET", cli.WorkRoot+"/"+failed.ID+"/events")
 	refused := request(t, client, "GET", cli.WorkRoot+"/"+failed.ID+"/answer")
 	var out strings.Builder
@@ -321,5 +327,30 @@ func TestAPIWork(t *testing.T) {
 	var all []cli.Work
 	if err := json.Unmarshal([]byte(request(t, client, "GET", cli.WorkRoot).body), &all); err != nil || len(all) != 3 {
 		t.Errorf("%d of work, %v", len(all), err)
+	}
+}
+
+// TestAPISlowReader leaves an answer unread. Nobody waits for it: neither the folding nor other questions.
+func TestAPISlowReader(t *testing.T) {
+	dir := demoEstate(t)
+	client := apiOf(t, dir)
+	conn, err := net.Dial("unix", filepath.Join(dir, "api.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 20 { // more than the socket holds
+		if _, err := io.WriteString(conn, "GET /api/v1/usage?from=2026-05-01&to=2026-05-04&by=day,workspace HTTP/1.1\r\nHost: x\r\n\r\n"+
+			"GET /api/v1/log/tail?lines=10000 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var errs strings.Builder
+	if code := run([]string{"operator", "add", "ana", "--role", "planner", "--new-key", filepath.Join(dir, "ana.pem"), "--data-dir", dir},
+		strings.NewReader(""), io.Discard, &errs); code != 0 {
+		t.Fatal(errs.String())
+	}
+	if resp := request(t, client, "GET", "/api/v1/get?kind=operators"); resp.status != http.StatusOK || !strings.Contains(resp.body, `"ana"`) {
+		t.Errorf("%d %.300s", resp.status, resp.body)
 	}
 }

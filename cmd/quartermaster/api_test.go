@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -60,6 +62,28 @@ var names = map[string]struct {
 	"{ALLOCATION}": {"costs allocations --period 2026-05 -o json", regexp.MustCompile(`"allocation":"([^"]+)"`)},
 	"{FILE}":       {"import list -o json", regexp.MustCompile(`"sha256": ?"([0-9a-f]{64})"`)},
 	"{RECORD}":     {"quarantine list -o json", regexp.MustCompile(`"id": ?"([^"]+)"`)},
+}
+
+// wellFormed checks that an answer in JSON is one document, or lines of documents where the operation says so.
+func wellFormed(line, answer string) error {
+	var op *cli.Operation
+	for _, o := range cli.Operations() {
+		if words := strings.Join(o.Words, " "); strings.HasPrefix(line+" ", words+" ") && (op == nil || len(o.Words) > len(op.Words)) {
+			op = &o
+		}
+	}
+	if !op.Lines {
+		if !json.Valid([]byte(answer)) {
+			return fmt.Errorf("%s is not one document: %.200s", line, answer)
+		}
+		return nil
+	}
+	for text := range strings.Lines(answer) {
+		if !json.Valid([]byte(text)) {
+			return fmt.Errorf("%s is not a document on each line: %.200s", line, text)
+		}
+	}
+	return nil
 }
 
 var instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
@@ -128,6 +152,9 @@ func alike(ts *testscript.TestScript, neg bool, args []string) {
 			got, asked := ask(line, "-o", form, "--server", server)
 			if (code == 2 || code == 4) != refused && form == "json" {
 				ts.Fatalf("%s: exit code %d: %s", line, code, want)
+			}
+			if form == "json" && code == 0 {
+				ts.Check(wellFormed(line, got))
 			}
 			if timeless(want) != timeless(got) || code != asked {
 				ts.Fatalf("%s -o %s: of the data directory, exit code %d:\n%s\nof the server, exit code %d:\n%s", line, form, code, want, asked, got)

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -38,21 +39,20 @@ import (
 type Config struct {
 	// Open returns an app for one question. An error says why nothing can be answered at the moment.
 	Open func() (*app.App, error)
-	// Position returns how far the rows are folded.
-	Position func(context.Context) (domain.Position, error)
+	// AtOnce bounds the questions that are answered at once.
+	AtOnce int
 	// Context ends with the process, and ends long work.
 	Context context.Context
 	Log     *slog.Logger
 }
 
-// Bounds of questions and answers.
+// Bounds of questions.
 const (
 	mostQuery = 16 << 10 // bytes of a query
 	mostWidth = 10_000   // characters of a table
-	heldBack  = 1 << 20  // bytes of an answer that are held back, so that an error can be answered instead
+	mostNotes = 20       // of an answer
 
-	mostAtOnce = 16 // questions that are answered at once
-	mostOfPast = 2  // those among them as of a past position, which fold rows of their own
+	mostOfPast = 2 // questions at once as of a past position, which fold rows of their own
 
 	patience = 30 * time.Second // of a question for its turn
 )
@@ -60,14 +60,47 @@ const (
 type server struct {
 	Config
 	turns, past chan struct{}
+	door        door
 }
 
-// Handler returns the API. wait returns when long work has ended, after the context has.
-func Handler(cfg Config) (_ http.Handler, wait func()) {
-	s := &server{Config: cfg, turns: make(chan struct{}, mostAtOnce), past: make(chan struct{}, mostOfPast)}
+// door counts who is inside, until it is closed.
+type door struct {
+	mu     sync.Mutex
+	closed bool
+	inside sync.WaitGroup
+}
+
+// enter reports whether the door is open. Who entered MUST leave.
+func (d *door) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	d.inside.Add(1)
+	return true
+}
+
+func (d *door) leave() { d.inside.Done() }
+
+// close closes the door, and waits until nobody is inside.
+func (d *door) close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.inside.Wait()
+}
+
+// errEnding means that the process ends.
+var errEnding = &app.UnavailableError{Err: errors.New("the server is being stopped: ask again later")}
+
+// Handler returns the API. end refuses further questions, and returns when those that are being answered, and long work,
+// have ended. The caller MUST call it, once the context has ended, before it closes what Open shares.
+func Handler(cfg Config) (_ http.Handler, end func()) {
+	s := &server{Config: cfg, turns: make(chan struct{}, max(1, cfg.AtOnce)), past: make(chan struct{}, mostOfPast)}
 	mux := http.NewServeMux()
 	api := newAPI(mux)
-	ws := newWorks(cfg.Context)
+	ws := newWorks(cfg.Context, cfg.Log, &s.door, s.past)
 	ws.register(mux)
 	for _, op := range cli.Operations() {
 		serve := s.answer
@@ -84,25 +117,34 @@ func Handler(cfg Config) (_ http.Handler, wait func()) {
 		_, _ = w.Write(schemas.OpenAPI)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		var allowed []string
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
 			other := r.Clone(r.Context())
 			other.Method = method
 			if _, pattern := mux.Handler(other); pattern != "/" {
-				w.Header().Set("Allow", method)
-				refuse(w, http.StatusMethodNotAllowed, &app.InvalidError{
-					Err: fmt.Errorf("%s %s: want %s", domain.Clip(r.Method, 20), r.URL.Path, method),
-				})
-				return
+				allowed = append(allowed, method)
 			}
+		}
+		if len(allowed) > 0 {
+			want := strings.Join(allowed, ", ")
+			w.Header().Set("Allow", want)
+			err := fmt.Errorf("%s %s: want %s", domain.Clip(r.Method, 20), r.URL.Path, want)
+			refuse(w, http.StatusMethodNotAllowed, &app.InvalidError{Err: err})
+			return
 		}
 		err := fmt.Errorf("%s is not an operation: %sopenapi.json lists them", domain.Clip(r.URL.Path, 80), cli.APIRoot)
 		refuse(w, http.StatusNotFound, &app.NotFoundError{Err: err})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.door.enter() {
+			fail(w, errEnding)
+			return
+		}
+		defer s.door.leave()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "private, no-cache")
 		mux.ServeHTTP(w, r)
-	}), ws.running.Wait
+	}), s.door.close
 }
 
 func methodOf(op *cli.Operation) string {
@@ -156,6 +198,9 @@ func refuse(w http.ResponseWriter, status int, err error) {
 
 func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operation) {
 	q, form, err := questionOf(r)
+	if err == nil {
+		err = op.Check(q)
+	}
 	if err != nil {
 		fail(w, err)
 		return
@@ -164,60 +209,88 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 	if q.Get("as_of") != "" {
 		turns = []chan struct{}{s.past, s.turns}
 	}
-	for _, turn := range turns {
+	for i, turn := range turns {
 		if err := wait(r.Context(), turn); err != nil {
+			for _, taken := range turns[:i] {
+				<-taken
+			}
 			fail(w, err)
 			return
 		}
-		defer func() { <-turn }()
 	}
-	on, err := s.Open()
+	out := &spool{}
+	defer func() { _ = out.close() }()
+	tag, did, err := s.ask(r, op, q, form, out)
+	for i := len(turns) - 1; i >= 0; i-- { // who reads slowly keeps nobody waiting
+		<-turns[i]
+	}
 	if err != nil {
-		fail(w, err)
+		s.fail(w, op, err)
 		return
 	}
-	if !op.Outside {
-		at, err := s.Position(r.Context())
-		if err != nil {
-			fail(w, app.Unavailable(err))
-			return
-		}
-		tag := tagOf(op, q, form, at)
+	if tag != "" {
 		w.Header().Set("ETag", tag)
-		if matches(r.Header.Values("If-None-Match"), tag) {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
 	}
-	out := &held{to: w, kind: contentType(op, form)}
-	did, err := op.Answer(r.Context(), on, q, form, out)
-	err = errors.Join(err, on.Close())
-	switch {
-	case err != nil && !out.begun:
-		if r.Context().Err() == nil && cli.KindOf(err) == app.KindNone {
-			s.Log.Error("a question failed", "operation", strings.Join(op.Words, " "), "error", err)
-		}
-		w.Header().Del("ETag")
-		fail(w, err)
+	if did == nil {
+		w.WriteHeader(http.StatusNotModified)
 		return
-	case err != nil:
+	}
+	w.Header().Set("Content-Type", contentType(op, form))
+	describeOutcome(w.Header(), did)
+	if err := out.send(w); err != nil {
 		s.Log.Warn("an answer was cut off", "operation", strings.Join(op.Words, " "), "error", err)
 		panic(http.ErrAbortHandler)
 	}
-	if did.Clocked {
-		w.Header().Del("ETag")
-	}
-	prefix := ""
-	if out.begun {
-		prefix = http.TrailerPrefix
-	}
+}
+
+// describeOutcome adds the exit code and the notes of a command to the header of its answer.
+func describeOutcome(header http.Header, did *cli.Outcome) {
 	if did.Code != 0 {
-		w.Header().Set(prefix+cli.ExitHeader, strconv.Itoa(did.Code))
+		header.Set(cli.ExitHeader, strconv.Itoa(did.Code))
 	}
-	for _, note := range did.Notes[:min(len(did.Notes), 20)] {
-		w.Header().Add(prefix+cli.NoteHeader, url.PathEscape(domain.Clip(note, 1000)))
+	notes := did.Notes
+	if more := len(notes) - mostNotes; more > 0 {
+		notes = append(slices.Clone(notes[:mostNotes]), fmt.Sprintf("and %d more notes", more))
 	}
-	out.end()
+	for _, note := range notes {
+		header.Add(cli.NoteHeader, url.PathEscape(domain.Clip(note, 1000)))
+	}
+}
+
+// ask answers a question. tag is the entity tag of the answer, "" for none. did is nil if whoever asks has the answer.
+func (s *server) ask(r *http.Request, op *cli.Operation, q url.Values, form cli.Form, out *spool) (tag string, did *cli.Outcome, err error) {
+	on, err := s.Open()
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { err = errors.Join(err, on.Close()) }()
+	if !op.Outside {
+		at, err := on.Position(r.Context())
+		if err != nil {
+			return "", nil, app.Unavailable(err)
+		}
+		tag = tagOf(op, q, form, at)
+		if matches(r.Header.Values("If-None-Match"), tag) && !on.Lacks {
+			return tag, nil, nil
+		}
+	}
+	did, err = op.Answer(r.Context(), on, q, form, out)
+	if err == nil && (did.Clocked || on.Lacks) {
+		tag = ""
+	}
+	return tag, did, err
+}
+
+// fail answers the error of a question.
+func (s *server) fail(w http.ResponseWriter, op *cli.Operation, err error) {
+	if cli.KindOf(err) == app.KindNone {
+		if errors.Is(err, context.Canceled) || s.Context.Err() != nil {
+			err = &app.UnavailableError{Err: errors.New("the question was given up: ask again")}
+		} else {
+			s.Log.Error("a question failed", "operation", strings.Join(op.Words, " "), "error", err)
+		}
+	}
+	fail(w, err)
 }
 
 // questionOf returns the question of a request, and the form of the answer.
@@ -297,33 +370,4 @@ func contentType(op *cli.Operation, form cli.Form) string {
 		return "application/x-ndjson"
 	}
 	return "application/json"
-}
-
-// held holds the beginning of an answer back.
-type held struct {
-	to    http.ResponseWriter
-	kind  string
-	text  []byte
-	begun bool
-}
-
-// Write implements [io.Writer].
-func (h *held) Write(p []byte) (int, error) {
-	if !h.begun && len(h.text)+len(p) <= heldBack {
-		h.text = append(h.text, p...)
-		return len(p), nil
-	}
-	h.end()
-	h.begun = true
-	return h.to.Write(p)
-}
-
-// end sends what was held back.
-func (h *held) end() {
-	if h.begun {
-		return
-	}
-	h.to.Header().Set("Content-Type", h.kind)
-	_, _ = h.to.Write(h.text)
-	h.text = nil
 }

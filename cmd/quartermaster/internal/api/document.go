@@ -126,8 +126,8 @@ func describe(op *cli.Operation, answer, problem *huma.Schema) *huma.Operation {
 			"200": {
 				Description: "The answer.",
 				Headers: map[string]*huma.Param{
-					cli.ExitHeader: header("Exit code of the command, if it is not 0. A trailer if the answer is long."),
-					cli.NoteHeader: header("Note for a person, percent-encoded. A trailer if the answer is long."),
+					cli.ExitHeader: header("Exit code of the command, if it is not 0."),
+					cli.NoteHeader: header("Note for a person, percent-encoded."),
 				},
 				Content: map[string]*huma.MediaType{media: {Schema: answer}, "text/plain": {Schema: text}, "text/csv": {Schema: text}},
 			},

@@ -7,9 +7,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,15 +30,12 @@ import (
 const (
 	mostRunning = 2                // at once
 	mostWaiting = 16               // for their turn
-	mostEnded   = 32               // that are remembered
+	mostEnded   = 8                // that are remembered
 	remembered  = time.Hour        // after their end
-	mostAnswer  = 64 << 20         // bytes of an answer
+	mostAnswer  = 32 << 20         // bytes of an answer
 	tellEvery   = time.Second / 4  // progress
 	stillThere  = 15 * time.Second // between two signs of life of a stream of events
 )
-
-// errTooLong means that an answer is longer than what is kept of long work.
-var errTooLong = &app.InvalidError{Err: fmt.Errorf("the answer has more than %d MiB: ask for less", mostAnswer>>20)}
 
 // work is a question whose answer takes long. Its fields are guarded by works.mu.
 type work struct {
@@ -50,16 +50,18 @@ type work struct {
 
 // works is the long work of the process. What has ended is remembered for a while.
 type works struct {
-	ctx     context.Context // ends with the process
-	running sync.WaitGroup
-	turns   chan struct{}
+	ctx   context.Context // ends with the process
+	log   *slog.Logger
+	door  *door
+	turns chan struct{}
+	past  chan struct{} // turns of questions about the past
 
 	mu  sync.Mutex
 	all map[string]*work
 }
 
-func newWorks(ctx context.Context) *works {
-	return &works{ctx: ctx, turns: make(chan struct{}, mostRunning), all: map[string]*work{}}
+func newWorks(ctx context.Context, log *slog.Logger, door *door, past chan struct{}) *works {
+	return &works{ctx: ctx, log: log, door: door, turns: make(chan struct{}, mostRunning), past: past, all: map[string]*work{}}
 }
 
 // forget removes what ended long ago, and the oldest of what ended if there is too much of it.
@@ -95,11 +97,16 @@ func (ws *works) begin(op *cli.Operation, q url.Values, form cli.Form, open func
 		},
 		op: op, form: form, cancel: cancel, changed: make(chan struct{}),
 	}
+	if !ws.door.enter() {
+		cancel()
+		return cli.Work{}, errEnding
+	}
 	ws.all[w.ID] = w
-	ws.running.Go(func() {
+	go func() {
+		defer ws.door.leave()
 		defer cancel()
 		ws.run(ctx, w, q, open)
-	})
+	}()
 	return w.Work, nil
 }
 
@@ -115,20 +122,7 @@ func (ws *works) change(w *work, change func()) {
 
 func (ws *works) run(ctx context.Context, w *work, q url.Values, open func() (*app.App, error)) {
 	var answer bytes.Buffer
-	did, err := &cli.Outcome{}, error(nil)
-	select {
-	case ws.turns <- struct{}{}:
-		defer func() { <-ws.turns }()
-		ws.change(w, func() { w.State, w.Begin = cli.WorkRunning, app.Now() })
-		var on *app.App
-		if on, err = open(); err == nil {
-			on.Track = func(of app.Work) app.Progress { return &progress{ws: ws, w: w, of: of} }
-			did, err = w.op.Answer(ctx, on, q, w.form, &limited{&answer})
-			err = errors.Join(err, on.Close())
-		}
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
+	did, err := ws.answer(ctx, w, q, open, &limited{&answer})
 	ws.change(w, func() {
 		w.End, w.Progress = app.Now(), nil
 		switch {
@@ -139,10 +133,41 @@ func (ws *works) run(ctx context.Context, w *work, q url.Values, open func() (*a
 			p := problemOf(statuses[cli.KindOf(err)], err)
 			w.Problem = &cli.Problem{Type: p.Type, Status: p.Status, Detail: p.Detail}
 		default:
-			w.State, w.ExitCode, w.answer = cli.WorkDone, did.Code, answer.Bytes()
+			w.State, w.ExitCode, w.answer = cli.WorkDone, did.Code, bytes.Clone(answer.Bytes())
 			w.Notes = append(w.Notes, did.Notes...)
 		}
 	})
+}
+
+// answer writes the answer of work when it has its turn. A panic is its error, because the process holds the log for
+// others.
+func (ws *works) answer(ctx context.Context, w *work, q url.Values, open func() (*app.App, error), out io.Writer) (did *cli.Outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			ws.log.Error("long work panicked", "operation", w.Operation, "question", w.Question, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("this is a defect of the program, please report it: %v", p)
+		}
+	}()
+	turns := []chan struct{}{ws.turns}
+	if q.Get("as_of") != "" {
+		turns = append(turns, ws.past)
+	}
+	for _, turn := range turns {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	ws.change(w, func() { w.State, w.Begin = cli.WorkRunning, app.Now() })
+	on, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, on.Close()) }()
+	on.Track = func(of app.Work) app.Progress { return &progress{ws: ws, w: w, of: of} }
+	return w.op.Answer(ctx, on, q, w.form, out)
 }
 
 // limited refuses to keep more than mostAnswer.
@@ -239,10 +264,8 @@ func (ws *works) register(mux *http.ServeMux) {
 			fail(w, &app.ConflictError{Err: fmt.Errorf("the work is %s: there is no answer", state.State)})
 		default:
 			w.Header().Set("Content-Type", contentType(of.op, of.form))
-			if state.ExitCode != 0 {
-				w.Header().Set(cli.ExitHeader, strconv.Itoa(state.ExitCode))
-			}
-			_, _ = w.Write(of.answer)
+			describeOutcome(w.Header(), &cli.Outcome{Code: state.ExitCode})
+			_ = (&spool{text: of.answer}).send(w)
 		}
 	}))
 	mux.HandleFunc("GET "+cli.WorkRoot+"/{id}/events", one(ws.events))
@@ -268,18 +291,23 @@ func (ws *works) events(w http.ResponseWriter, r *http.Request, of *work) {
 		}
 		last = n
 	}
+	if state, version, _ := ws.now(of); state.Ended() && version == last {
+		w.WriteHeader(http.StatusNoContent) // a browser asks again otherwise
+		return
+	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	flush := http.NewResponseController(w)
+	to := &timed{w, flush}
 	alive := time.NewTicker(stillThere)
 	defer alive.Stop()
 	for {
 		state, version, changed := ws.now(of)
 		if version != last {
 			last = version
-			if _, err := fmt.Fprintf(w, "id: %d\nevent: work\ndata: ", version); err != nil || cli.WriteLine(w, &state) != nil {
+			if _, err := fmt.Fprintf(to, "id: %d\nevent: work\ndata: ", version); err != nil || cli.WriteLine(to, &state) != nil {
 				return
 			}
-			_, _ = fmt.Fprint(w, "\n")
+			_, _ = fmt.Fprint(to, "\n")
 		}
 		if err := flush.Flush(); err != nil || state.Ended() {
 			return
@@ -287,12 +315,25 @@ func (ws *works) events(w http.ResponseWriter, r *http.Request, of *work) {
 		select {
 		case <-changed:
 		case <-alive.C:
-			if _, err := fmt.Fprint(w, ": still there\n\n"); err != nil {
+			if _, err := fmt.Fprint(to, ": still there\n\n"); err != nil {
 				return
 			}
 		case <-r.Context().Done():
 			return
+		case <-ws.ctx.Done(): // the work ends, and says so
+			ws.ended(of)
 		}
+	}
+}
+
+// ended waits until work has ended.
+func (ws *works) ended(w *work) {
+	for {
+		state, _, changed := ws.now(w)
+		if state.Ended() {
+			return
+		}
+		<-changed
 	}
 }
 

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net/http"
 	"testing"
 	"time"
 
@@ -14,7 +16,8 @@ import (
 // TestWorkIsBounded begins more long work than may wait, ends it with the process, and forgets it.
 func TestWorkIsBounded(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	ws := newWorks(ctx)
+	d := &door{}
+	ws := newWorks(ctx, slog.New(slog.DiscardHandler), d, make(chan struct{}, 1))
 	op := &cli.Operations()[0]
 	gate := make(chan struct{})
 	open := func() (*app.App, error) {
@@ -76,7 +79,10 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 	stop()
 	close(gate)
-	ws.running.Wait()
+	d.close()
+	if _, err := begin(); !errors.Is(err, errEnding) {
+		t.Errorf("after the end: %v", err)
+	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for _, w := range ws.all {
@@ -85,7 +91,7 @@ func TestWorkIsBounded(t *testing.T) {
 		}
 	}
 	ws.forget(time.Now())
-	if len(ws.all) != mostRunning+mostWaiting {
+	if len(ws.all) != min(mostRunning+mostWaiting, mostEnded) {
 		t.Errorf("%d are remembered", len(ws.all))
 	}
 	ws.forget(time.Now().Add(remembered + time.Minute))
@@ -99,5 +105,23 @@ func TestWorkIsBounded(t *testing.T) {
 	ws.forget(time.Now())
 	if _, kept := ws.all[string(rune('a'+2*mostEnded-1))]; len(ws.all) != mostEnded || !kept {
 		t.Errorf("%d are remembered, the last: %v", len(ws.all), kept)
+	}
+}
+
+// TestWorkPanics shows that a defect fails one piece of work, and nothing else.
+func TestWorkPanics(t *testing.T) {
+	d := &door{}
+	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1))
+	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, func() (*app.App, error) { panic("a defect") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.close()
+	w, err := ws.find(begun.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, _, _ := ws.now(w); state.State != cli.WorkFailed || state.Problem.Status != http.StatusInternalServerError {
+		t.Errorf("%+v", state)
 	}
 }

@@ -158,7 +158,11 @@ func (s *App) logConfig() (kafka.Config, error) {
 // OpenLog opens the log alone. With --config it creates no topics.
 func (s *App) OpenLog(ctx context.Context) (*Conn, error) {
 	if s.shared != nil {
-		return s.share(), nil
+		h := s.share()
+		if s.Config == nil {
+			h.reset()
+		}
+		return h, nil
 	}
 	h, err := s.Dial(ctx)
 	if err != nil {

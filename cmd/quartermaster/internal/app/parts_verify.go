@@ -58,6 +58,13 @@ func (c *PartCheck) Bad() bool {
 
 // VerifyParts reads all parts, and compares them with the rows at a point in time.
 func (c *Caller) VerifyParts(ctx context.Context, at At) (check *PartsCheck, err error) {
+	if c.app.shared != nil && at == "" { // others fold and read while this one reads rows of its own
+		now, err := c.app.Position(ctx)
+		if err != nil {
+			return nil, err
+		}
+		at = At(now.String())
+	}
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
 		m, err := h.monthly(ctx, v)
 		if err != nil {

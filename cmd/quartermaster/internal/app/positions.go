@@ -54,7 +54,8 @@ func (s *App) remember(line string, all []string) error {
 	path := filepath.Join(s.Dir, positionsName)
 	if len(all) >= 2*keptPositions {
 		all = all[len(all)-keptPositions:]
-		return os.WriteFile(path, []byte(strings.Join(all, "\n")+"\n"), 0o600)
+		fresh := fmt.Sprintf("%s.%d", path, os.Getpid()) // others read the file at any time
+		return errors.Join(os.WriteFile(fresh, []byte(strings.Join(all, "\n")+"\n"), 0o600), os.Rename(fresh, path))
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {

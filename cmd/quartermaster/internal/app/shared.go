@@ -25,23 +25,33 @@ func (h *Conn) Sharing() func() *App {
 	}
 }
 
-// share returns the shared log and rows for this app.
+// share returns the shared log, without rows.
 func (s *App) share() *Conn {
 	h := s.shared
 	return &Conn{
-		app: s, Broker: h.Broker, Log: h.Log, DB: h.DB, store: h.store, sealer: h.sealer, parts: h.parts, source: h.source,
-		Runner: h.Runner, ID: h.ID, Generation: h.Generation, archive: h.archive, borrowed: true,
+		app: s, Broker: h.Broker, Log: h.Log, parts: h.parts, source: h.source, ID: h.ID, archive: h.archive, borrowed: true,
 	}
 }
 
 // openShared returns the shared log and rows once the rows cover everything that the log holds now.
 func (s *App) openShared(ctx context.Context) (*Conn, error) {
-	h := s.share()
+	h, from := s.share(), s.shared
+	h.DB, h.store, h.sealer, h.Runner, h.Generation = from.DB, from.store, from.sealer, from.Runner, from.Generation
 	if err := h.CatchUp(ctx); err != nil {
 		return nil, err
 	}
 	h.caughtUp = true
 	return h, nil
+}
+
+// Position returns how far the rows are folded, once they cover everything that the log holds now.
+func (s *App) Position(ctx context.Context) (at domain.Position, err error) {
+	h, err := s.For(Everyone).conn(ctx, Reading)
+	if err != nil {
+		return nil, err
+	}
+	err = h.View(ctx, func(v projections.View) error { at = v.Position(); return nil })
+	return at, err
 }
 
 // followed waits until the runner that follows the log has folded it up to end, or only stopped partitions are left.
@@ -77,10 +87,4 @@ func (h *Conn) followed(ctx context.Context, end domain.Position) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// Position returns how far the rows are folded.
-func (h *Conn) Position(ctx context.Context) (at domain.Position, err error) {
-	err = h.View(ctx, func(v projections.View) error { at = v.Position(); return nil })
-	return at, err
 }

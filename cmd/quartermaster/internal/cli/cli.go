@@ -133,6 +133,10 @@ type Program struct {
 func (a *Program) Root() *cobra.Command {
 	root := a.tree()
 	root.PersistentPreRunE = func(cmd *cobra.Command, words []string) error {
+		f := cmd.Flags()
+		if !f.Changed("server") && (f.Changed("data-dir") || f.Changed("brokers") || f.Changed("config")) {
+			a.server = "" // a flag says more than the environment
+		}
 		if err := a.place(cmd); err != nil || a.server == "" {
 			return err
 		}

@@ -29,6 +29,8 @@ type Operation struct {
 	Text    string
 	Example string
 	Params  []Param // flags by name, then arguments in order
+	// Always is a flag that is set whatever the question says, so that nothing is recorded; "": none.
+	Always string
 	// Noun names the schema of the answer in JSON.
 	Noun string
 	// Lines means that the answer in JSON is a document on each line, not one document.
@@ -53,6 +55,7 @@ type Param struct {
 // served says how the API serves a command.
 type served struct {
 	without []string // flags that are about files or keys of the person who asks
+	always  string   // flag that is set, so that nothing is recorded
 	lines   bool
 	long    bool
 	outside bool
@@ -78,26 +81,26 @@ var operations = map[string]served{
 	"costs statement":   {without: []string{"out", "format"}, lines: true},
 	"costs tco":         {},
 	"costs unit":        {},
-	"dead-letters list": {lines: true},
+	"dead-letters list": {lines: true, outside: true},
 	"decisions list":    {},
 	"fleet":             {},
-	"focus rules":       {lines: true},
+	"focus rules":       {},
 	"fragmentation":     {},
 	"generation status": {outside: true},
 	"get":               {},
-	"import list":       {lines: true, outside: true},
-	"import show":       {without: []string{"out"}, lines: true, outside: true},
+	"import list":       {outside: true},
+	"import show":       {without: []string{"out"}, outside: true},
 	"jobs":              {},
-	"log prove":         {},
+	"log prove":         {outside: true},
 	"log stats":         {},
-	"log tail":          {without: []string{"follow"}, lines: true},
-	"mapping list":      {lines: true},
+	"log tail":          {without: []string{"follow"}, lines: true, outside: true},
+	"mapping list":      {},
 	"models":            {},
-	"parts list":        {lines: true, outside: true},
-	"plan":              {without: []string{"demand"}, long: true},
+	"parts list":        {outside: true},
+	"plan":              {without: []string{"demand"}, always: "dry-run", long: true},
 	"plan forecast":     {without: []string{"demand", "chart"}, long: true},
 	"plan instance":     {long: true},
-	"plan list":         {lines: true},
+	"plan list":         {},
 	"parts verify":      {long: true, outside: true},
 	"plan show":         {without: []string{"verify"}},
 	"quarantine list":   {},
@@ -105,13 +108,12 @@ var operations = map[string]served{
 	"retention show":    {},
 	"rules check":       {without: []string{"file"}},
 	"serving":           {},
-	"simulate changes":  {lines: true},
-	"simulate list":     {lines: true},
+	"simulate changes":  {},
+	"simulate list":     {},
 	"simulate show":     {without: []string{"verify"}},
-	"snapshot list":     {lines: true, outside: true},
+	"snapshot list":     {outside: true},
 	"streams list":      {},
 	"usage":             {},
-	"version":           {},
 }
 
 // notServed are the other commands, and why the API does not serve them. A word stands for all below it.
@@ -146,8 +148,10 @@ var notServed = map[string]string{
 	"retention":       "removes",
 	"schema":          "is about the program",
 	"simulate":        "is long work, or reads files",
+	"serve":           "holds the log",
 	"snapshot":        "is long work over the whole log",
 	"streams resolve": "decides",
+	"version":         "is about the program",
 }
 
 // Operations returns the operations, by path.
@@ -166,10 +170,10 @@ func Operations() []Operation {
 func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 	op := Operation{
 		Words: words, Summary: cmd.Short, Text: cmd.Long, Example: cmd.Example,
-		Noun: strings.Join(words, "-"), Lines: how.lines, Long: how.long, Outside: how.outside,
+		Noun: strings.Join(words, "-"), Always: how.always, Lines: how.lines, Long: how.long, Outside: how.outside,
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || slices.Contains(how.without, f.Name) {
+		if f.Name == "help" || f.Name == how.always || slices.Contains(how.without, f.Name) {
 			return
 		}
 		p := Param{Name: strings.ReplaceAll(f.Name, "-", "_"), Type: "string", Text: f.Usage, flag: f.Name}
@@ -295,6 +299,9 @@ func (op *Operation) words(q url.Values) ([]string, error) {
 			return nil, &app.InvalidError{Err: fmt.Errorf("%q is not a parameter of %s: %s",
 				domain.Clip(name, widest), strings.Join(op.Words, " "), domain.Suggest(name, known))}
 		}
+	}
+	if op.Always != "" {
+		words = append(words, "--"+op.Always)
 	}
 	return append(words, args...), nil
 }

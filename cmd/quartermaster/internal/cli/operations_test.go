@@ -37,7 +37,7 @@ func TestEveryCommandIsServedOrSaysWhyNot(t *testing.T) {
 		}
 	}
 	for path := range notServed {
-		if !known[path] {
+		if !known[path] && path != "serve" { // which the program adds
 			t.Errorf("%q is not a command", path)
 		}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -37,16 +37,16 @@ func (q *quarantineFilter) flags(cmd *cobra.Command) {
 func (q *quarantineFilter) read() (err error) {
 	q.Topic = domain.Topic(q.topic)
 	if q.topic != "" && domain.Topic(q.topic).Partitions() == 0 {
-		return fmt.Errorf("--topic %q is not a topic of the log", q.topic)
+		return commandline.Usagef("--topic %q is not a topic of the log", q.topic)
 	}
 	if n := domain.Topic(q.topic).Partitions(); q.set.Changed("partition") && (q.Partition < 0 || q.Partition >= n) {
 		if q.topic == "" {
-			return fmt.Errorf("--partition %d needs --topic", q.Partition)
+			return commandline.Usagef("--partition %d needs --topic", q.Partition)
 		}
-		return fmt.Errorf("--partition %d: %s has partitions 0 to %d", q.Partition, q.topic, n-1)
+		return commandline.Usagef("--partition %d: %s has partitions 0 to %d", q.Partition, q.topic, n-1)
 	}
 	if q.Kind != "" && !slices.Contains(projections.QuarantineKinds(), q.Kind) {
-		return fmt.Errorf("--kind %q is unknown, want one of %s", q.Kind, strings.Join(projections.QuarantineKinds(), ", "))
+		return commandline.Usagef("--kind %q is unknown, want one of %s", q.Kind, strings.Join(projections.QuarantineKinds(), ", "))
 	}
 	for _, x := range []struct {
 		flag, text string
@@ -56,7 +56,7 @@ func (q *quarantineFilter) read() (err error) {
 			continue
 		}
 		if *x.at, err = domain.ParseTime(x.text); err != nil {
-			return fmt.Errorf("--%s: %w", x.flag, err)
+			return commandline.Usagef("--%s: %w", x.flag, err)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"math/big"
 	"os"
 	"path"
 	"path/filepath"
@@ -172,6 +173,7 @@ var (
 // byHand are the types that write their own JSON.
 var byHand = map[reflect.Type]map[string]any{
 	reflect.TypeFor[json.RawMessage](): {},
+	reflect.TypeFor[big.Int]():         {"type": "integer"},
 	reflect.TypeFor[time.Time]():       {"type": "string", "format": "date-time"},
 	reflect.TypeFor[online.Series]():   {"type": "object", "description": "Percentages by load in percent.", "additionalProperties": map[string]any{"type": "number"}},
 	reflect.TypeFor[whatif.Number](): {

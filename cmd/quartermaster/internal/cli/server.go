@@ -27,9 +27,9 @@ import (
 const (
 	// APIRoot is the path of all operations.
 	APIRoot = "/api/v1/"
-	// ExitHeader has the exit code of the command that was asked, if it is not 0. It is a trailer of a long answer.
+	// ExitHeader has the exit code of the command that was asked, if it is not 0.
 	ExitHeader = "Quartermaster-Exit-Code"
-	// NoteHeader has a note for a person, percent-encoded, and may repeat. It is a trailer of a long answer.
+	// NoteHeader has a note for a person, percent-encoded, and may repeat.
 	NoteHeader = "Quartermaster-Note"
 	// OutputParam is the form of an answer.
 	OutputParam = "output"
@@ -40,11 +40,11 @@ const (
 )
 
 // withoutLog are the commands that read no log, so that they do the same with --server.
-var withoutLog = []string{"completion", "config example", "focus validate", "help", "mapping check", "mapping show", "plan check", "plan solve", "schema"}
+var withoutLog = []string{"completion", "config example", "focus validate", "help", "mapping check", "mapping show", "plan check", "plan solve", "schema", "version"}
 
 // remote makes a command ask the server, instead of a log.
 func (a *Program) remote(cmd *cobra.Command) error {
-	if len(a.Brokers) > 0 || cmd.Flags().Changed("config") || cmd.Flags().Changed("data-dir") {
+	if elsewhere := cmd.Flags().Changed("brokers") || cmd.Flags().Changed("config") || cmd.Flags().Changed("data-dir"); elsewhere {
 		return commandline.Usagef("--server names what to ask: leave --data-dir, --brokers and --config out")
 	}
 	path := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
@@ -108,14 +108,19 @@ func (op *Operation) query(cmd *cobra.Command, args []string) (url.Values, error
 			continue
 		}
 		if all, ok := f.Value.(pflag.SliceValue); ok {
-			q[p.Name] = all.GetSlice()
+			if q[p.Name] = all.GetSlice(); len(q[p.Name]) == 0 {
+				q.Set(p.Name, "") // given, and empty
+			}
 			continue
 		}
 		q.Set(p.Name, f.Value.String())
 	}
+	if op.Always != "" && !cmd.Flags().Lookup(op.Always).Changed {
+		return nil, commandline.Usagef("%s records its answer, which is done where the log is: add --%s", strings.Join(op.Words, " "), op.Always)
+	}
 	var err error
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed && !slices.ContainsFunc(op.Params, func(p Param) bool { return p.flag == f.Name }) {
+		if f.Changed && f.Name != op.Always && !slices.ContainsFunc(op.Params, func(p Param) bool { return p.flag == f.Name }) {
 			err = commandline.Usagef("--%s is not for a server: use it where the log is", f.Name)
 		}
 	})
@@ -174,15 +179,13 @@ func (a *Program) ask(ctx context.Context, client *http.Client, question string,
 	if _, err := io.Copy(out, resp.Body); err != nil {
 		return &app.IncompleteError{Err: fmt.Errorf("the answer of %s ended early: %w", a.server, err)}
 	}
-	for _, from := range []http.Header{resp.Header, resp.Trailer} {
-		for _, note := range from.Values(NoteHeader) {
-			if text, err := url.PathUnescape(note); err == nil {
-				a.note("%s", text)
-			}
+	for _, note := range resp.Header.Values(NoteHeader) {
+		if text, err := url.PathUnescape(note); err == nil {
+			a.note("%s", text)
 		}
-		if code, err := strconv.Atoi(from.Get(ExitHeader)); err == nil && code != 0 {
-			return &failed{why: "what the command says with this exit code", code: code}
-		}
+	}
+	if code, err := strconv.Atoi(resp.Header.Get(ExitHeader)); err == nil && code != 0 {
+		return &failed{why: "what the command says with this exit code", code: code}
 	}
 	return nil
 }

@@ -77,6 +77,9 @@ func (a *Program) askLong(ctx context.Context, client *http.Client, base, questi
 	}
 	one := base + WorkRoot + "/" + w.ID
 	if err := a.follow(ctx, client, one+"/events", &w); err != nil {
+		if KindOf(err) == app.KindNotFound {
+			return &app.IncompleteError{Err: fmt.Errorf("%s was started again, and has forgotten the work: ask again", a.server)}
+		}
 		if ctx.Err() != nil {
 			bound, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer stop()

@@ -12,11 +12,13 @@ import (
 	"quartermaster/adapters/transport"
 	"quartermaster/cmd/quartermaster/internal/api"
 	"quartermaster/cmd/quartermaster/internal/app"
-	"quartermaster/domain"
 )
 
 // apiSocket is the name of the API's socket in a data directory. Whoever owns the directory may use it.
 const apiSocket = "api.sock"
+
+// mostAtOnce bounds the questions that are answered at once from rows in memory.
+const mostAtOnce = 16
 
 // maxAPIConnections bounds the connections to the API.
 const maxAPIConnections = 256
@@ -25,23 +27,27 @@ const maxAPIConnections = 256
 var errNotReady = &app.UnavailableError{Err: errors.New("the rows have not caught up with the log since the start: ask again in a few seconds")}
 
 // serveAPI serves the API on a unix socket, to whoever may use the socket, until ctx ends. It returns once it listens;
-// wait returns when it has stopped, and all questions have. A failure calls cancel.
+// wait returns when it has stopped, and nobody uses the log and the rows any more. A failure calls cancel.
 func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, socket string) (wait func(), err error) {
 	ln, err := transport.ListenSocket(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	share := s.conn.Sharing()
-	handler, worked := api.Handler(api.Config{
+	atOnce := mostAtOnce
+	if cfg := s.app.Config; cfg != nil {
+		atOnce = cfg.Postgres.MaxConns / 4 // folding and the leases need the others
+	}
+	handler, end := api.Handler(api.Config{
 		Open: func() (*app.App, error) {
 			if !s.ready.Load() {
 				return nil, errNotReady
 			}
 			return share(), nil
 		},
-		Position: func(ctx context.Context) (domain.Position, error) { return s.conn.Position(ctx) },
-		Context:  ctx,
-		Log:      s.log,
+		AtOnce:  atOnce,
+		Context: ctx,
+		Log:     s.log,
 	})
 	srv := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
@@ -50,7 +56,6 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 		Handler:        handler,
 	}
 	var wg sync.WaitGroup
-	wg.Go(worked)
 	wg.Go(func() {
 		if err := srv.Serve(transport.Limit(ln, maxAPIConnections)); !errors.Is(err, http.ErrServerClosed) {
 			cancel(fmt.Errorf("api: %w", err))
@@ -63,6 +68,7 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 		if err := srv.Shutdown(bound); err != nil {
 			s.log.Warn("some answers were cut off", "error", errors.Join(err, srv.Close()))
 		}
+		end()
 	})
 	s.log.Info("serving the API", "socket", socket)
 	return wg.Wait, nil

@@ -383,11 +383,13 @@ func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway) (e
 		}
 		wg.Go(pushed)
 	}
-	asked, err := s.serveAPI(ctx, cancel, filepath.Join(d.App.Dir, apiSocket))
-	if err != nil {
-		return err
+	if h.Broker != nil { // nobody else serves this directory
+		asked, err := s.serveAPI(ctx, cancel, filepath.Join(d.App.Dir, apiSocket))
+		if err != nil {
+			return err
+		}
+		wg.Go(asked)
 	}
-	wg.Go(asked)
 
 	start := time.Now()
 	h.Load()

@@ -8,24 +8,26 @@ import (
 	"testing"
 )
 
-// TestHeld sends short and long answers. A short one is held back until its end, so that an error can replace it.
-func TestHeld(t *testing.T) {
-	for _, size := range []int{0, 1, heldBack, heldBack + 1, 5 * heldBack} {
+// TestSpool sends short and long answers.
+func TestSpool(t *testing.T) {
+	for _, size := range []int{0, 1, mostInMemory, mostInMemory + 1, 5 * mostInMemory} {
 		whole := bytes.Repeat([]byte("0123456789abcdef"), size/16+1)[:size]
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			out := &held{to: w, kind: "text/plain"}
+			out := &spool{}
 			for part := whole; len(part) > 0; part = part[min(len(part), 100_000):] {
 				if _, err := out.Write(part[:min(len(part), 100_000)]); err != nil {
 					t.Error(err)
 				}
 			}
-			if out.begun != (size > heldBack) {
-				t.Errorf("%d bytes: begun %v", size, out.begun)
+			if (out.file != nil) != (size > mostInMemory) {
+				t.Errorf("%d bytes in a file: %v", size, out.file != nil)
 			}
-			if out.begun {
-				w.Header().Set(http.TrailerPrefix+"Quartermaster-Exit-Code", "5")
+			if err := out.send(w); err != nil {
+				t.Error(err)
 			}
-			out.end()
+			if err := out.close(); err != nil {
+				t.Error(err)
+			}
 		}))
 		resp, err := http.Get(srv.URL)
 		if err != nil {
@@ -33,11 +35,8 @@ func TestHeld(t *testing.T) {
 		}
 		got, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err != nil || !bytes.Equal(got, whole) || resp.Header.Get("Content-Type") != "text/plain" {
-			t.Errorf("%d bytes: %d %v %v", size, len(got), err, resp.Header)
-		}
-		if (resp.Trailer.Get("Quartermaster-Exit-Code") == "5") != (size > heldBack) {
-			t.Errorf("%d bytes: trailer %v", size, resp.Trailer)
+		if err != nil || !bytes.Equal(got, whole) {
+			t.Errorf("%d bytes: %d %v", size, len(got), err)
 		}
 		srv.Close()
 	}
