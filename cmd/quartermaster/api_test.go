@@ -163,3 +163,34 @@ func alike(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Logf("asked in %d forms each, with equal answers", len(cli.OutputForms()))
 }
+
+// TestProductionAPI asks a server with a database, and the command on the same log, also about the past.
+func TestProductionAPI(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.fill(300)
+	socket := filepath.Join(t.TempDir(), "api.sock")
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := s.config
+	s.config = writeConfig(t, "%sapi_socket: %q\n", text, socket)
+	a := s.serve("a")
+	a.says(1, "caught up")
+	s.config = served
+	s.fill(300)
+	for _, question := range []string{
+		"log stats", "log stats --as-of 0", "fleet --at 2026-06-01", "fleet --at 2026-06-01 --as-of 0", "streams list",
+		"usage --from 2026-05-01 --to 2026-05-02", "usage --from 2026-05-01 --to 2026-05-02 --as-of 0", "dead-letters list", "parts verify",
+	} {
+		words := append(strings.Split(question, " "), "-o", "json", "--quiet")
+		code, want := s.command(words...)
+		var got strings.Builder
+		asked := run(append(words, "--server", "unix:"+socket), strings.NewReader(""), &got, io.Discard)
+		if code != asked || want != got.String() {
+			t.Errorf("%s: exit code %d:\n%s\nof the server, exit code %d:\n%s", question, code, want, asked, got.String())
+		}
+	}
+	a.ends()
+}
