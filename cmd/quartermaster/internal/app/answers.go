@@ -2,7 +2,9 @@ package app
 
 import (
 	"container/list"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -103,23 +105,29 @@ func keptAs[T any](
 	if value, ok := a.get(key()); ok {
 		return value.(T), nil
 	}
-	value, err, _ := a.once.Do(question, func() (any, error) {
-		if value, ok := a.get(key()); ok {
-			return value, nil
-		}
-		value, computed, err := compute()
-		if err == nil {
-			a.put(computed, value)
-			a.mu.Lock()
-			a.computed++
-			a.mu.Unlock()
-		}
-		return value, err
-	})
-	if err != nil {
-		return *new(T), err
+	for {
+		mine := false
+		value, err, _ := a.once.Do(question, func() (any, error) {
+			mine = true
+			if value, ok := a.get(key()); ok {
+				return value, nil
+			}
+			value, computed, err := compute()
+			if err == nil {
+				a.put(computed, value)
+				a.mu.Lock()
+				a.computed++
+				a.mu.Unlock()
+			}
+			return value, err
+		})
+		switch {
+		case err == nil:
+			return value.(T), nil
+		case mine || !errors.Is(err, context.Canceled):
+			return *new(T), err
+		} // else who computed it gave up, and this one computes it
 	}
-	return value.(T), nil
 }
 
 func (a *answers) get(key string) (any, bool) {
