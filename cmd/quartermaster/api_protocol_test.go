@@ -20,7 +20,7 @@ import (
 )
 
 // apiOf holds a data directory with serve, and returns a client of its API.
-func apiOf(t *testing.T, dir string) *http.Client {
+func apiOf(t testing.TB, dir string) *http.Client {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	lines := make(lineWriter, 1000)
@@ -56,7 +56,7 @@ type reply struct {
 }
 
 // request sends a request to the API.
-func request(t *testing.T, client *http.Client, method, target string, header ...string) reply {
+func request(t testing.TB, client *http.Client, method, target string, header ...string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://quartermaster"+target, nil)
 	if err != nil {
@@ -78,7 +78,7 @@ func request(t *testing.T, client *http.Client, method, target string, header ..
 }
 
 // demoEstate makes a data directory with a small estate.
-func demoEstate(t *testing.T) string {
+func demoEstate(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	home := filepath.Join("testdata", "first-hour")

@@ -61,6 +61,7 @@ type server struct {
 	Config
 	turns, past chan struct{}
 	door        door
+	kept        kept
 }
 
 // door counts who is inside, until it is closed.
@@ -270,13 +271,24 @@ func (s *server) ask(r *http.Request, op *cli.Operation, q url.Values, form cli.
 			return "", nil, app.Unavailable(err)
 		}
 		tag = tagOf(op, q, form, at)
-		if matches(r.Header.Values("If-None-Match"), tag) && !on.Lacks {
+		if on.Lacks {
+			tag = ""
+		} else if matches(r.Header.Values("If-None-Match"), tag) {
 			return tag, nil, nil
 		}
 	}
+	if tag != "" {
+		if a := s.kept.get(tag); a != nil {
+			out.text = a.text
+			return tag, &a.did, nil
+		}
+	}
 	did, err = op.Answer(r.Context(), on, q, form, out)
-	if err == nil && (did.Clocked || on.Lacks) {
+	switch {
+	case err != nil, did.Clocked, on.Lacks:
 		tag = ""
+	case tag != "" && out.file == nil:
+		s.kept.put(&keptAnswer{tag, slices.Clip(out.text), *did})
 	}
 	return tag, did, err
 }
