@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -62,10 +61,7 @@ func errorResponse(problem *huma.Schema) *huma.Response {
 // begins changes the description of an operation to that of one whose answer takes long.
 func begins(o *huma.Operation, work *huma.Schema) {
 	answer := o.Responses["200"]
-	answer.Description = "Of the answer of the work, at " + cli.WorkRoot + "/{id}/answer."
-	o.Method = http.MethodPost
 	o.Description += "\n\nThe answer takes long. " + cli.WorkRoot + "/{id} has the state of the work, and its answer."
-	o.Parameters = slices.DeleteFunc(o.Parameters, func(p *huma.Param) bool { return p.In == "header" })
 	o.Responses = map[string]*huma.Response{
 		"202": {
 			Description: "The work has begun, or waits for its turn.",
@@ -120,7 +116,7 @@ func describe(op *cli.Operation, answer, problem *huma.Schema) *huma.Operation {
 		return &huma.Param{Description: text, Schema: &huma.Schema{Type: huma.TypeString}}
 	}
 	o := &huma.Operation{
-		Method: http.MethodGet, Path: pathOf(op), OperationID: op.Noun, Tags: op.Words[:1],
+		Method: methodOf(op), Path: pathOf(op), OperationID: op.Noun, Tags: op.Words[:1],
 		Summary: op.Summary, Description: op.Text,
 		Responses: map[string]*huma.Response{
 			"200": {
@@ -134,7 +130,7 @@ func describe(op *cli.Operation, answer, problem *huma.Schema) *huma.Operation {
 			"default": errorResponse(problem),
 		},
 	}
-	if !op.Outside {
+	if !op.Outside && !op.Long {
 		o.Responses["200"].Headers["ETag"] = header("Tag of the answer, for If-None-Match. Answers about the present time have none.")
 		o.Responses["304"] = &huma.Response{Description: "Nothing has changed since the answer with the tag that the question names."}
 		o.Parameters = append(o.Parameters, &huma.Param{

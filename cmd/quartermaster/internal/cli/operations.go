@@ -27,7 +27,6 @@ type Operation struct {
 	Words   []string // of the command, for example costs, unit
 	Summary string
 	Text    string
-	Example string
 	Params  []Param // flags by name, then arguments in order
 	// Always is a flag that is set whatever the question says, so that nothing is recorded; "": none.
 	Always string
@@ -169,7 +168,7 @@ func Operations() []Operation {
 
 func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 	op := Operation{
-		Words: words, Summary: cmd.Short, Text: cmd.Long, Example: cmd.Example,
+		Words: words, Summary: cmd.Short, Text: cmd.Long,
 		Noun: strings.Join(words, "-"), Always: how.always, Lines: how.lines, Long: how.long, Outside: how.outside,
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
