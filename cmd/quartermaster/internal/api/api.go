@@ -61,7 +61,6 @@ type server struct {
 	Config
 	turns, past chan struct{}
 	door        door
-	kept        kept
 }
 
 // door counts who is inside, until it is closed.
@@ -157,10 +156,7 @@ func methodOf(op *cli.Operation) string {
 
 // begin begins long work.
 func (s *server) begin(w http.ResponseWriter, r *http.Request, ws *works, op *cli.Operation) {
-	q, form, err := questionOf(r)
-	if err == nil {
-		err = op.Check(q)
-	}
+	q, form, err := questionOf(r, op)
 	if err != nil {
 		fail(w, err)
 		return
@@ -198,10 +194,7 @@ func refuse(w http.ResponseWriter, status int, err error) {
 }
 
 func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operation) {
-	q, form, err := questionOf(r)
-	if err == nil {
-		err = op.Check(q)
-	}
+	q, form, err := questionOf(r, op)
 	if err != nil {
 		fail(w, err)
 		return
@@ -278,7 +271,7 @@ func (s *server) ask(r *http.Request, op *cli.Operation, q url.Values, form cli.
 		}
 	}
 	if tag != "" {
-		if a := s.kept.get(tag); a != nil {
+		if a, ok := on.Kept(tag).(*keptAnswer); ok {
 			out.text = a.text
 			return tag, &a.did, nil
 		}
@@ -288,10 +281,19 @@ func (s *server) ask(r *http.Request, op *cli.Operation, q url.Values, form cli.
 	case err != nil, did.Clocked, on.Lacks:
 		tag = ""
 	case tag != "" && out.file == nil:
-		s.kept.put(&keptAnswer{tag, slices.Clip(out.text), *did})
+		on.Keep(tag, &keptAnswer{slices.Clip(out.text), *did})
 	}
 	return tag, did, err
 }
+
+// keptAnswer is an answer that is kept under its tag, which is a digest of everything that it depends on.
+type keptAnswer struct {
+	text []byte
+	did  cli.Outcome
+}
+
+// Bytes returns the size of the answer.
+func (a *keptAnswer) Bytes() int { return len(a.text) }
 
 // fail answers the error of a question.
 func (s *server) fail(w http.ResponseWriter, op *cli.Operation, err error) {
@@ -305,8 +307,8 @@ func (s *server) fail(w http.ResponseWriter, op *cli.Operation, err error) {
 	fail(w, err)
 }
 
-// questionOf returns the question of a request, and the form of the answer.
-func questionOf(r *http.Request) (url.Values, cli.Form, error) {
+// questionOf returns the question of a request to an operation, and the form of the answer.
+func questionOf(r *http.Request, op *cli.Operation) (url.Values, cli.Form, error) {
 	form := cli.Form{Output: "json"}
 	wrong := func(format string, args ...any) (url.Values, cli.Form, error) {
 		return nil, form, &app.InvalidError{Err: fmt.Errorf(format, args...)}
@@ -340,7 +342,7 @@ func questionOf(r *http.Request) (url.Values, cli.Form, error) {
 	}
 	delete(q, cli.OutputParam)
 	delete(q, cli.WidthParam)
-	return q, form, nil
+	return q, form, op.Check(q)
 }
 
 // wait waits for a turn.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 )
@@ -46,6 +47,37 @@ func TestGivenUpQuestions(t *testing.T) {
 			t.Errorf("the second got %d", n)
 		}
 	})
+}
+
+// sized is a value of a size.
+type sized int
+
+// Bytes returns the size.
+func (s sized) Bytes() int { return int(s) }
+
+// TestKeep keeps more than there is room for. What was asked for lately stays.
+func TestKeep(t *testing.T) {
+	on := &App{}
+	const size = keptBytes / 8
+	for i := range 20 {
+		on.Keep(fmt.Sprint(i), sized(size))
+		if on.Kept("0") != sized(size) {
+			t.Fatalf("after %d others the one that is asked for again is gone", i)
+		}
+	}
+	n := 0
+	for i := range 20 {
+		if on.Kept(fmt.Sprint(i)) != nil {
+			n++
+		}
+	}
+	if a := on.cache(); n != 8 || a.bytes != keptBytes || a.list.Len() != 8 {
+		t.Errorf("%d are kept, of %d bytes, %d in the list", n, a.bytes, a.list.Len())
+	}
+	on.Keep("0", sized(size))
+	if a := on.cache(); a.bytes != keptBytes {
+		t.Errorf("the same answer twice: %d bytes", a.bytes)
+	}
 }
 
 var errComputed = errors.New("computed")

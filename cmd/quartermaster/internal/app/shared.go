@@ -54,6 +54,16 @@ func (s *App) Position(ctx context.Context) (at domain.Position, err error) {
 	return at, err
 }
 
+// Kept returns what was kept under a name, nil if it is not there any more.
+func (s *App) Kept(name string) any {
+	value, _ := s.cache().get("kept\n" + name)
+	return value
+}
+
+// Keep keeps a value beside the answers, until others need the room. Equal names MUST have equal values, and nobody may
+// change a value.
+func (s *App) Keep(name string, value interface{ Bytes() int }) { s.cache().put("kept\n"+name, value) }
+
 // followed waits until the runner that follows the log has folded it up to end, or only stopped partitions are left.
 func (h *Conn) followed(ctx context.Context, end domain.Position) error {
 	tick := time.NewTicker(time.Millisecond)
