@@ -22,13 +22,14 @@ type WorkspaceRegistered struct {
 // Role says what an operator may decide.
 type Role string
 
-// The roles. An admin registers operators; the others decide in their field.
+// The roles. An admin registers operators; the others decide in their field. A viewer decides nothing.
 const (
 	RoleAdmin    Role = "admin"
 	RoleFinance  Role = "finance"
 	RolePlanner  Role = "planner"
 	RoleAuditor  Role = "auditor"
 	RoleOperator Role = "operator"
+	RoleViewer   Role = "viewer"
 )
 
 // OperatorRegistered gives a person or program the right to decide in a workspace.

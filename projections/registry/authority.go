@@ -46,6 +46,8 @@ type Authority struct {
 	owners   map[string][]ownership // of each cluster, by offset
 	rejected []Rejection
 	events   []operatorEvent // in the order of the log
+	// sees, unless nil, says of which workspaces operators are shown; see Narrowed.
+	sees func(workspace string) bool
 }
 
 // ownership is a valid registration of a cluster.
@@ -60,6 +62,13 @@ type Supposing interface {
 	projections.View
 	// Supposed returns the key whose decisions are valid without an operator.
 	Supposed() (publicKey []byte)
+}
+
+// Judged is a view of some rows, with the authority over all of them.
+type Judged interface {
+	projections.View
+	// Authority returns who may decide.
+	Authority() (*Authority, error)
 }
 
 type operatorKey struct{ workspace, operator, key string }
@@ -113,6 +122,9 @@ type operatorEvent struct {
 
 // NewAuthority computes who may decide at a position.
 func NewAuthority(view projections.View) (*Authority, error) {
+	if j, ok := view.(Judged); ok {
+		return j.Authority()
+	}
 	var events []operatorEvent
 	err := view.Scan(projections.Query{Table: projections.TableOperators}, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
@@ -330,11 +342,21 @@ func (a *Authority) last(workspace, operator string, key []byte, at domain.Insta
 // operator.
 func (a *Authority) Root() string { return a.root }
 
+// Narrowed returns the same authority for a view of some rows. It shows operators of some workspaces alone, and takes
+// registrations of clusters without a signature as valid: those of which the view shows only a part.
+func (a *Authority) Narrowed(sees func(workspace string) bool) *Authority {
+	narrowed := *a
+	narrowed.sees = sees
+	return &narrowed
+}
+
 // Grants returns every grant, by workspace, operator, key and time.
 func (a *Authority) Grants() []Grant {
 	var out []Grant
-	for _, gs := range a.grants {
-		out = append(out, gs...)
+	for k, gs := range a.grants {
+		if a.sees == nil || a.sees(k.workspace) {
+			out = append(out, gs...)
+		}
 	}
 	slices.SortFunc(out, func(g, h Grant) int {
 		return cmp.Or(cmp.Compare(g.Workspace, h.Workspace), cmp.Compare(g.Operator, h.Operator),
@@ -364,7 +386,10 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 		return ""
 	}
 	s := v.Signer
-	if s == nil {
+	switch {
+	case s == nil && a.sees != nil && k.Table == projections.TableClusters:
+		return "" // the view shows only a part of a valid registration
+	case s == nil:
 		return "it is not signed"
 	}
 	if len(a.supposed) > 0 && bytes.Equal(s.Key, a.supposed) {

@@ -37,8 +37,10 @@ import (
 
 // Config is what the API needs.
 type Config struct {
-	// Open returns an app for one question. An error says why nothing can be answered at the moment.
-	Open func() (*app.App, error)
+	// Who returns on whose behalf a request is made.
+	Who func(*http.Request) (app.Principal, error)
+	// Open returns an app for one question of a principal. An error says why nothing can be answered at the moment.
+	Open func(app.Principal) (*app.App, error)
 	// AtOnce bounds the questions that are answered at once.
 	AtOnce int
 	// Context ends with the process, and ends long work.
@@ -100,7 +102,7 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 	s := &server{Config: cfg, turns: make(chan struct{}, max(1, cfg.AtOnce)), past: make(chan struct{}, mostOfPast)}
 	mux := http.NewServeMux()
 	api := newAPI(mux)
-	ws := newWorks(cfg.Context, cfg.Log, &s.door, s.past)
+	ws := newWorks(cfg.Context, cfg.Log, &s.door, s.past, cfg.Who)
 	ws.register(mux)
 	for _, op := range cli.Operations() {
 		serve := s.answer
@@ -156,18 +158,32 @@ func methodOf(op *cli.Operation) string {
 
 // begin begins long work.
 func (s *server) begin(w http.ResponseWriter, r *http.Request, ws *works, op *cli.Operation) {
+	who, err := s.asking(r, op)
+	if err != nil {
+		fail(w, err)
+		return
+	}
 	q, form, err := questionOf(r, op)
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	begun, err := ws.begin(op, q, form, s.Open)
+	begun, err := ws.begin(op, q, form, who, s.Open)
 	if err != nil {
 		fail(w, err)
 		return
 	}
 	w.Header().Set("Location", cli.WorkRoot+"/"+begun.ID)
 	write(w, http.StatusAccepted, begun)
+}
+
+// asking returns who asks an operation, with what they may see of it.
+func (s *server) asking(r *http.Request, op *cli.Operation) (app.Principal, error) {
+	who, err := s.Who(r)
+	if err != nil {
+		return app.Principal{}, err
+	}
+	return who.Asking(strings.Join(op.Words, " "))
 }
 
 func pathOf(op *cli.Operation) string { return cli.APIRoot + strings.Join(op.Words, "/") }
@@ -194,6 +210,11 @@ func refuse(w http.ResponseWriter, status int, err error) {
 }
 
 func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operation) {
+	who, err := s.asking(r, op)
+	if err != nil {
+		fail(w, err)
+		return
+	}
 	q, form, err := questionOf(r, op)
 	if err != nil {
 		fail(w, err)
@@ -214,7 +235,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 	}
 	out := &spool{}
 	defer func() { _ = out.close() }()
-	tag, did, err := s.ask(r, op, q, form, out)
+	tag, did, err := s.ask(r, who, op, q, form, out)
 	for i := len(turns) - 1; i >= 0; i-- { // who reads slowly keeps nobody waiting
 		<-turns[i]
 	}
@@ -252,8 +273,10 @@ func describeOutcome(header http.Header, did *cli.Outcome) {
 }
 
 // ask answers a question. tag is the entity tag of the answer, "" for none. did is nil if whoever asks has the answer.
-func (s *server) ask(r *http.Request, op *cli.Operation, q url.Values, form cli.Form, out *spool) (tag string, did *cli.Outcome, err error) {
-	on, err := s.Open()
+func (s *server) ask(
+	r *http.Request, who app.Principal, op *cli.Operation, q url.Values, form cli.Form, out *spool,
+) (tag string, did *cli.Outcome, err error) {
+	on, err := s.Open(who)
 	if err != nil {
 		return "", nil, err
 	}
@@ -263,7 +286,7 @@ func (s *server) ask(r *http.Request, op *cli.Operation, q url.Values, form cli.
 		if err != nil {
 			return "", nil, app.Unavailable(err)
 		}
-		tag = tagOf(op, q, form, at)
+		tag = tagOf(who, op, q, form, at)
 		if on.Lacks {
 			tag = ""
 		} else if matches(r.Header.Values("If-None-Match"), tag) {
@@ -358,8 +381,8 @@ func wait(ctx context.Context, turn chan<- struct{}) error {
 }
 
 // tagOf returns the entity tag of an answer: a digest of everything that it depends on.
-func tagOf(op *cli.Operation, q url.Values, form cli.Form, at domain.Position) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%v\n%s\n%+v\n%s\n%+v", op.Words, q.Encode(), form, at, app.Version()))
+func tagOf(who app.Principal, op *cli.Operation, q url.Values, form cli.Form, at domain.Position) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%v\n%s\n%+v\n%q\n%s\n%+v", op.Words, q.Encode(), form, who.Scope.Key(), at, app.Version()))
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`
 }
 

@@ -40,6 +40,7 @@ const (
 // work is a question whose answer takes long. Its fields are guarded by works.mu.
 type work struct {
 	cli.Work
+	who     app.Principal // whose it is
 	op      *cli.Operation
 	form    cli.Form
 	cancel  context.CancelFunc
@@ -55,13 +56,18 @@ type works struct {
 	door  *door
 	turns chan struct{}
 	past  chan struct{} // turns of questions about the past
+	who   func(*http.Request) (app.Principal, error)
 
 	mu  sync.Mutex
 	all map[string]*work
 }
 
-func newWorks(ctx context.Context, log *slog.Logger, door *door, past chan struct{}) *works {
-	return &works{ctx: ctx, log: log, door: door, turns: make(chan struct{}, mostRunning), past: past, all: map[string]*work{}}
+func newWorks(
+	ctx context.Context, log *slog.Logger, door *door, past chan struct{}, who func(*http.Request) (app.Principal, error),
+) *works {
+	return &works{
+		ctx: ctx, log: log, door: door, turns: make(chan struct{}, mostRunning), past: past, who: who, all: map[string]*work{},
+	}
 }
 
 // forget removes what ended long ago, and the oldest of what ended if there is too much of it.
@@ -76,7 +82,9 @@ func (ws *works) forget(now time.Time) {
 }
 
 // begin begins long work, as soon as it has its turn.
-func (ws *works) begin(op *cli.Operation, q url.Values, form cli.Form, open func() (*app.App, error)) (cli.Work, error) {
+func (ws *works) begin(
+	op *cli.Operation, q url.Values, form cli.Form, who app.Principal, open func(app.Principal) (*app.App, error),
+) (cli.Work, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.forget(time.Now())
@@ -95,7 +103,7 @@ func (ws *works) begin(op *cli.Operation, q url.Values, form cli.Form, open func
 			ID: strings.ToLower(rand.Text()), Operation: strings.Join(op.Words, " "), Question: q.Encode(),
 			State: cli.WorkWaiting, Asked: app.Now(), Notes: []string{},
 		},
-		op: op, form: form, cancel: cancel, changed: make(chan struct{}),
+		who: who, op: op, form: form, cancel: cancel, changed: make(chan struct{}),
 	}
 	if !ws.door.enter() {
 		cancel()
@@ -120,7 +128,7 @@ func (ws *works) change(w *work, change func()) {
 	w.changed = make(chan struct{})
 }
 
-func (ws *works) run(ctx context.Context, w *work, q url.Values, open func() (*app.App, error)) {
+func (ws *works) run(ctx context.Context, w *work, q url.Values, open func(app.Principal) (*app.App, error)) {
 	var answer bytes.Buffer
 	did, err := ws.answer(ctx, w, q, open, &limited{&answer})
 	ws.change(w, func() {
@@ -141,7 +149,7 @@ func (ws *works) run(ctx context.Context, w *work, q url.Values, open func() (*a
 
 // answer writes the answer of work when it has its turn. A panic is its error, because the process holds the log for
 // others.
-func (ws *works) answer(ctx context.Context, w *work, q url.Values, open func() (*app.App, error), out io.Writer) (did *cli.Outcome, err error) {
+func (ws *works) answer(ctx context.Context, w *work, q url.Values, open func(app.Principal) (*app.App, error), out io.Writer) (did *cli.Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			ws.log.Error("long work panicked", "operation", w.Operation, "question", w.Question, "panic", p, "stack", string(debug.Stack()))
@@ -161,7 +169,7 @@ func (ws *works) answer(ctx context.Context, w *work, q url.Values, open func() 
 		}
 	}
 	ws.change(w, func() { w.State, w.Begin = cli.WorkRunning, app.Now() })
-	on, err := open()
+	on, err := open(w.who)
 	if err != nil {
 		return nil, err
 	}
@@ -205,11 +213,11 @@ func (p *progress) Set(done int64) {
 // Stop implements [app.Progress].
 func (p *progress) Stop() { p.ws.change(p.w, func() { p.w.Progress = nil }) }
 
-// find returns work by its id.
-func (ws *works) find(id string) (*work, error) {
+// find returns work of a principal by its id. Work of another is as unknown as work that there is not.
+func (ws *works) find(id string, who app.Principal) (*work, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if w := ws.all[id]; w != nil {
+	if w := ws.all[id]; w != nil && w.who.Name == who.Name {
 		return w, nil
 	}
 	return nil, &app.NotFoundError{What: "work", Name: id, Err: fmt.Errorf("there is no work %q: it is remembered for %s after its end", domain.Clip(id, 40), remembered)}
@@ -228,7 +236,12 @@ func (ws *works) now(w *work) (state cli.Work, version int, changed <-chan struc
 func (ws *works) register(mux *http.ServeMux) {
 	one := func(serve func(http.ResponseWriter, *http.Request, *work)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			found, err := ws.find(r.PathValue("id"))
+			who, err := ws.who(r)
+			if err != nil {
+				fail(w, err)
+				return
+			}
+			found, err := ws.find(r.PathValue("id"), who)
 			if err != nil {
 				fail(w, err)
 				return
@@ -236,12 +249,19 @@ func (ws *works) register(mux *http.ServeMux) {
 			serve(w, r, found)
 		}
 	}
-	mux.HandleFunc("GET "+cli.WorkRoot, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+cli.WorkRoot, func(w http.ResponseWriter, r *http.Request) {
+		who, err := ws.who(r)
+		if err != nil {
+			fail(w, err)
+			return
+		}
 		ws.mu.Lock()
 		ws.forget(time.Now())
 		all := []cli.Work{}
 		for _, w := range ws.all {
-			all = append(all, w.Work)
+			if w.who.Name == who.Name {
+				all = append(all, w.Work)
+			}
 		}
 		ws.mu.Unlock()
 		slices.SortFunc(all, func(a, b cli.Work) int { return cmp.Or(cmp.Compare(a.Asked, b.Asked), strings.Compare(a.ID, b.ID)) })

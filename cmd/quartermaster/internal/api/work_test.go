@@ -5,26 +5,29 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/cli"
 	"quartermaster/domain"
+	"quartermaster/projections/access"
 )
 
 // TestWorkIsBounded begins more long work than may wait, ends it with the process, and forgets it.
 func TestWorkIsBounded(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	d := &door{}
-	ws := newWorks(ctx, slog.New(slog.DiscardHandler), d, make(chan struct{}, 1))
+	ws := newWorks(ctx, slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), owner)
 	op := &cli.Operations()[0]
 	gate := make(chan struct{})
-	open := func() (*app.App, error) {
+	open := func(app.Principal) (*app.App, error) {
 		<-gate
 		return nil, &app.UnavailableError{Err: errors.New("closed")}
 	}
-	begin := func() (cli.Work, error) { return ws.begin(op, nil, cli.Form{Output: "json"}, open) }
+	begin := func() (cli.Work, error) { return ws.begin(op, nil, cli.Form{Output: "json"}, app.Everyone, open) }
 	running := func() (n int) {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
@@ -40,7 +43,7 @@ func TestWorkIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := ws.find(begun.ID)
+		w, err := ws.find(begun.ID, app.Everyone)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +65,7 @@ func TestWorkIsBounded(t *testing.T) {
 	if n := running(); n != mostRunning {
 		t.Errorf("%d run at once", n)
 	}
-	waits, err := ws.find(last.ID)
+	waits, err := ws.find(last.ID, app.Everyone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,16 +111,66 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
-// TestWorkPanics shows that a defect fails one piece of work, and nothing else.
-func TestWorkPanics(t *testing.T) {
+func owner(*http.Request) (app.Principal, error) { return app.Everyone, nil }
+
+// TestWorkOfOthers asks for the work of another by its id, in every way there is: it is answered as work that there is
+// not, and is in no list.
+func TestWorkOfOthers(t *testing.T) {
 	d := &door{}
-	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1))
-	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, func() (*app.App, error) { panic("a defect") })
+	named := func(r *http.Request) (app.Principal, error) {
+		return app.Principal{Name: r.Header.Get("Name"), Scope: access.Whole()}, nil
+	}
+	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), named)
+	mux := http.NewServeMux()
+	ws.register(mux)
+	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, app.Principal{Name: "ann", Scope: access.Whole()},
+		func(app.Principal) (*app.App, error) { return nil, errNotThere })
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.close()
-	w, err := ws.find(begun.ID)
+	ask := func(who, method, path string) (int, string) {
+		r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+		r.Header.Set("Name", who)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for _, of := range []struct{ method, path string }{
+		{http.MethodGet, ""}, {http.MethodDelete, ""}, {http.MethodGet, "/answer"}, {http.MethodGet, "/events"},
+	} {
+		path := cli.WorkRoot + "/" + begun.ID + of.path
+		if code, _ := ask("ann", of.method, path); code == http.StatusNotFound {
+			t.Errorf("%s %s of her own: %d", of.method, path, code)
+		}
+		code, text := ask("bob", of.method, path)
+		unknown := strings.Repeat("x", len(begun.ID))
+		none, nothing := ask("bob", of.method, cli.WorkRoot+"/"+unknown+of.path)
+		if code != http.StatusNotFound || code != none || text != strings.ReplaceAll(nothing, unknown, begun.ID) {
+			t.Errorf("%s %s of another: %d %s, and of nobody: %d %s", of.method, path, code, text, none, nothing)
+		}
+	}
+	if _, list := ask("bob", http.MethodGet, cli.WorkRoot); strings.TrimSpace(list) != "[]" {
+		t.Errorf("bob's list: %s", list)
+	}
+	if _, list := ask("ann", http.MethodGet, cli.WorkRoot); !strings.Contains(list, begun.ID) {
+		t.Errorf("ann's list: %s", list)
+	}
+}
+
+var errNotThere = &app.UnavailableError{Err: errors.New("closed")}
+
+// TestWorkPanics shows that a defect fails one piece of work, and nothing else.
+func TestWorkPanics(t *testing.T) {
+	d := &door{}
+	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), owner)
+	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, app.Everyone,
+		func(app.Principal) (*app.App, error) { panic("a defect") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.close()
+	w, err := ws.find(begun.ID, app.Everyone)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 // answers caches the latest answers. An answer is a pure function of the operation, the question,
-// the principal, the position and the version of the program, so a cached one never becomes
+// what the principal sees, the position and the version of the program, so a cached one never becomes
 // stale. Months of usage and divisions are functions of less than a position, and are cached by that.
 // Equal questions that arrive at once are computed once. The zero value is ready to use.
 type answers struct {
@@ -53,7 +53,7 @@ func kept[T any](c *Caller, v projections.View, operation string, question any, 
 	if err != nil {
 		return *new(T), fmt.Errorf("%s: %w", operation, err)
 	}
-	key := fmt.Sprintf("%s\n%s\n%s\n%s\n%s %s", operation, asked, c.who.name, v.Position(), projections.Method, attribution.Method)
+	key := fmt.Sprintf("%s\n%s\n%s\n%s\n%s %s", operation, asked, c.app.scope().Key(), v.Position(), projections.Method, attribution.Method)
 	return keptAs(c.app.cache(), key, func() string { return key }, func() (T, string, error) {
 		value, err := compute()
 		return value, key, err

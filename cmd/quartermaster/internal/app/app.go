@@ -44,8 +44,9 @@ type App struct {
 	// stopped.
 	Lacks bool
 
-	conn   *Conn // nil: not open
-	shared *Conn // log and rows that somebody else holds open; nil: none
+	who    Principal // whose questions are answered; no scope: everyone's
+	conn   *Conn     // nil: not open
+	shared *Conn     // log and rows that somebody else holds open; nil: none
 	kept   *answers
 }
 

@@ -6,22 +6,37 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 )
 
 // Principal is on whose behalf a question is asked or a decision is made.
-type Principal struct{ name string }
-
-// Everyone may read everything. It is the only principal so far.
-var Everyone = Principal{"everyone"}
-
-// Caller asks and decides on behalf of a principal. Its methods are the use cases.
-type Caller struct {
-	app *App
-	who Principal
+type Principal struct {
+	Name  string
+	Scope *access.Scope // what they see
 }
 
-// For returns the use cases of a principal.
-func (s *App) For(p Principal) *Caller { return &Caller{s, p} }
+// Everyone may read everything: whoever owns the home.
+var Everyone = Principal{"everyone", access.Whole()}
+
+// Caller asks and decides on behalf of a principal. Its methods are the use cases.
+type Caller struct{ app *App }
+
+// For returns the use cases of a principal. An app that was narrowed to what somebody sees stays so, whoever is named
+// later.
+func (s *App) For(p Principal) *Caller {
+	if s.who.Scope == nil || s.who.Scope.IsWhole() {
+		s.who = p
+	}
+	return &Caller{s}
+}
+
+// scope returns what is seen through the app.
+func (s *App) scope() *access.Scope {
+	if s.who.Scope == nil {
+		return Everyone.Scope
+	}
+	return s.who.Scope
+}
 
 // At is the point in time of an answer: a position as in the "position" of every answer, the file
 // name of a snapshot, or a time (RFC 3339, or a date or a month in UTC). The empty At is the

@@ -396,12 +396,13 @@ func (h *Conn) noteStops(stops projections.Stops, end domain.Position) {
 	}
 }
 
-// View reads the rows.
+// View reads the rows that the principal of the app sees.
 func (h *Conn) View(ctx context.Context, read func(projections.View) error) error {
+	narrowed := func(v projections.View) error { return read(h.app.scope().View(v)) }
 	if h.DB != nil {
-		return h.DB.ViewOf(ctx, h.Generation, read)
+		return h.DB.ViewOf(ctx, h.Generation, narrowed)
 	}
-	return h.store.View(ctx, read)
+	return h.store.View(ctx, narrowed)
 }
 
 // Save writes a snapshot when enough was folded since the last one. Only the owner of the log

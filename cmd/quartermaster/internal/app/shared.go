@@ -8,16 +8,21 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 )
 
-// Sharing returns a function that makes an app for one request. All of them answer from the log and the rows
-// that h holds, at once, and from one cache of answers. h MUST stay open, and be caught up, while they are used; they
-// do not close it.
-func (h *Conn) Sharing() func() *App {
+// Sharing returns a function that makes an app for one request of a principal, who sees their scope alone. All of
+// them answer from the log and the rows that h holds, at once, and from one cache of answers. h MUST stay open, and be
+// caught up, while they are used; they do not close it.
+func (h *Conn) Sharing() func(Principal) *App {
 	on := h.app
 	kept := on.cache()
-	return func() *App {
+	return func(who Principal) *App {
+		if who.Scope == nil {
+			who.Scope = new(access.Scope) // nobody sees everything by mistake
+		}
 		return &App{
+			who: who,
 			Dir: on.Dir, Named: on.Named, Brokers: on.Brokers, ConfigPath: on.ConfigPath, Config: on.Config,
 			OpenBucket: on.OpenBucket, Patience: on.Patience, Logger: on.Logger,
 			shared: h, kept: kept,
@@ -42,6 +47,19 @@ func (s *App) openShared(ctx context.Context) (*Conn, error) {
 	}
 	h.caughtUp = true
 	return h, nil
+}
+
+// Asking returns the principal as they ask an operation: with what they may see of it. It returns a [*DeniedError] if
+// they may not ask it.
+func (p Principal) Asking(operation string) (Principal, error) {
+	if p.Scope == nil {
+		p.Scope = new(access.Scope)
+	}
+	var err error
+	if p.Scope, err = p.Scope.For(operation); err != nil {
+		return Principal{}, &DeniedError{Err: err}
+	}
+	return p, nil
 }
 
 // Position returns how far the rows are folded, once they cover everything that the log holds now.

@@ -39,11 +39,12 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 		atOnce = cfg.Postgres.MaxConns / 4 // folding and the leases need the others
 	}
 	handler, end := api.Handler(api.Config{
-		Open: func() (*app.App, error) {
+		Who: func(*http.Request) (app.Principal, error) { return app.Everyone, nil },
+		Open: func(who app.Principal) (*app.App, error) {
 			if !s.ready.Load() {
 				return nil, errNotReady
 			}
-			return share(), nil
+			return share(who), nil
 		},
 		AtOnce:  atOnce,
 		Context: ctx,

@@ -1,0 +1,92 @@
+package access
+
+import (
+	"maps"
+	"slices"
+
+	"quartermaster/domain"
+)
+
+// OperationRule says who may ask a question.
+type OperationRule struct {
+	Roles []domain.Role
+	// Within means that a right in any workspace is enough: the answer is about what the scope sees. Otherwise a right
+	// in the root workspace is needed.
+	Within bool
+}
+
+// Roles in the order of the table of rights.
+var roles = []domain.Role{
+	domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner, domain.RoleAuditor, domain.RoleOperator, domain.RoleViewer,
+}
+
+// Roles returns the roles, in the order of the table of rights.
+func Roles() []domain.Role { return slices.Clone(roles) }
+
+func within(roles ...domain.Role) OperationRule { return OperationRule{roles, true} }
+
+func estate(roles ...domain.Role) OperationRule { return OperationRule{roles, false} }
+
+// operations are the questions, by the words of their commands. A test holds that each has a row.
+var operations = func() map[string]OperationRule {
+	const (
+		admin, finance, planner     = domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner
+		auditor, operator, everyday = domain.RoleAuditor, domain.RoleOperator, domain.RoleViewer
+	)
+	return map[string]OperationRule{
+		"archive status":    estate(admin, auditor, operator),
+		"cluster list":      within(roles...),
+		"costs":             estate(admin, finance, planner, auditor, everyday),
+		"costs accruals":    estate(admin, finance, auditor),
+		"costs allocations": estate(admin, finance, auditor),
+		"costs budget":      estate(admin, finance, planner, auditor, everyday),
+		"costs claims":      estate(admin, finance, auditor),
+		"costs close":       estate(admin, finance, auditor),
+		"costs close show":  estate(admin, finance, auditor),
+		"costs commitments": estate(admin, finance, planner, auditor),
+		"costs explain":     estate(admin, finance, auditor),
+		"costs fx":          estate(admin, finance, auditor),
+		"costs owned":       estate(admin, finance, auditor),
+		"costs postings":    estate(admin, finance, auditor),
+		"costs restate":     estate(admin, finance, auditor),
+		"costs statement":   estate(admin, finance, auditor),
+		"costs tco":         estate(admin, finance, planner, auditor),
+		"costs unit":        estate(admin, finance, planner, auditor),
+		"dead-letters list": estate(admin, auditor, operator),
+		"decisions list":    estate(admin, auditor),
+		"fleet":             estate(admin, finance, planner, auditor, operator),
+		"focus rules":       estate(admin, finance, auditor),
+		"fragmentation":     estate(admin, planner, auditor, operator),
+		"generation status": estate(admin, auditor, operator),
+		"get":               estate(admin, finance, planner, auditor, operator),
+		"import list":       estate(admin, finance, auditor, operator),
+		"import show":       estate(admin, finance, auditor, operator),
+		"jobs":              within(roles...),
+		"log prove":         estate(admin, auditor, operator),
+		"log stats":         estate(admin, auditor, operator),
+		"log tail":          estate(admin, auditor, operator),
+		"mapping list":      estate(admin, finance, auditor, operator),
+		"models":            estate(admin, finance, planner, auditor, operator),
+		"parts list":        estate(admin, auditor, operator),
+		"parts verify":      estate(admin, auditor, operator),
+		"plan":              estate(admin, finance, planner),
+		"plan forecast":     estate(admin, finance, planner),
+		"plan instance":     estate(admin, finance, planner),
+		"plan list":         estate(admin, finance, planner, auditor),
+		"plan show":         estate(admin, finance, planner, auditor),
+		"quarantine list":   estate(admin, auditor, operator),
+		"quarantine show":   estate(admin, auditor, operator),
+		"retention show":    estate(admin, finance, auditor, operator),
+		"rules check":       estate(admin, finance, auditor),
+		"serving":           within(roles...),
+		"simulate changes":  estate(admin, finance, planner),
+		"simulate list":     estate(admin, finance, planner, auditor),
+		"simulate show":     estate(admin, finance, planner, auditor),
+		"snapshot list":     estate(admin, auditor, operator),
+		"streams list":      estate(admin, auditor, operator),
+		"usage":             within(roles...),
+	}
+}()
+
+// Operations returns the table of rights: who may ask which question, by the words of its command.
+func Operations() map[string]OperationRule { return maps.Clone(operations) }

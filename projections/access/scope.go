@@ -1,0 +1,205 @@
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/registry"
+)
+
+// Right is a role in a workspace, and in those below it.
+type Right struct {
+	Workspace string
+	Role      domain.Role
+	Clusters  []string // limit it to what is in these clusters; none: all of the workspace
+}
+
+// Scope is what somebody may see and ask. It is immutable.
+type Scope struct {
+	owner  bool // asks everything and sees everything
+	estate []domain.Role
+	rights []Right // outside of the estate, closed over parents, in order
+	sees   map[string]*reach
+}
+
+// reach is what a scope sees of a workspace: all of it, or what is in some clusters.
+type reach struct {
+	all      bool
+	clusters map[string]bool
+}
+
+// Whole returns the scope that sees and asks everything: that of the owner of the home.
+func Whole() *Scope { return &Scope{owner: true} }
+
+// ScopeOf returns the scope of rights at the position of a view of everything. A right counts in its workspace and in
+// those whose parents lead to it. A right in the root workspace sees the whole estate; see [registry.Authority.Root].
+func ScopeOf(v projections.View, rights []Right) (*Scope, error) {
+	a, err := registry.NewAuthority(v)
+	if err != nil {
+		return nil, err
+	}
+	parents, err := parentsOf(v, a)
+	if err != nil {
+		return nil, err
+	}
+	var roles []domain.Role
+	var closed []Right
+	for _, r := range rights {
+		if r.Workspace == "" || r.Workspace == a.Root() && len(r.Clusters) == 0 {
+			if r.Workspace != "" {
+				roles = append(roles, r.Role)
+			}
+			continue
+		}
+		closed = append(closed, r)
+		for workspace := range parents {
+			if workspace != r.Workspace && workspace != a.Root() && under(parents, workspace, r.Workspace) {
+				closed = append(closed, Right{workspace, r.Role, r.Clusters})
+			}
+		}
+	}
+	return scopeOf(roles, closed), nil
+}
+
+func scopeOf(estate []domain.Role, closed []Right) *Scope {
+	slices.Sort(estate)
+	s := &Scope{estate: slices.Compact(estate), sees: map[string]*reach{}}
+	for _, r := range closed {
+		clusters := slices.Compact(slices.Sorted(slices.Values(r.Clusters)))
+		s.rights = append(s.rights, Right{r.Workspace, r.Role, clusters})
+		of := s.sees[r.Workspace]
+		if of == nil {
+			of = &reach{clusters: map[string]bool{}}
+			s.sees[r.Workspace] = of
+		}
+		of.all = of.all || len(clusters) == 0
+		for _, cluster := range clusters {
+			of.clusters[cluster] = true
+		}
+	}
+	slices.SortFunc(s.rights, func(a, b Right) int {
+		return cmp.Or(strings.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Role, b.Role), slices.Compare(a.Clusters, b.Clusters))
+	})
+	s.rights = slices.CompactFunc(s.rights, func(a, b Right) bool {
+		return a.Workspace == b.Workspace && a.Role == b.Role && slices.Equal(a.Clusters, b.Clusters)
+	})
+	return s
+}
+
+// parentsOf returns the parent of each workspace, "" for none.
+func parentsOf(v projections.View, a *registry.Authority) (map[string]string, error) {
+	parents := map[string]string{}
+	err := v.Scan(projections.Query{Table: projections.TableWorkspaces}, func(k projections.Key, row projections.Row) error {
+		if last := a.Latest(k, row.(*projections.History)); last != nil {
+			if ev, ok := last.Event.(*domain.WorkspaceRegistered); ok {
+				parents[k.Scope] = ev.Parent
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read workspaces: %w", err)
+	}
+	return parents, nil
+}
+
+// under reports whether the parents of a workspace lead to another. A cycle of parents ends.
+func under(parents map[string]string, workspace, top string) bool {
+	for range parents {
+		workspace = parents[workspace]
+		switch workspace {
+		case top:
+			return true
+		case "":
+			return false
+		}
+	}
+	return false
+}
+
+// IsWhole reports whether the scope sees everything.
+func (s *Scope) IsWhole() bool { return s.owner || len(s.estate) > 0 }
+
+// Sees reports whether the scope sees what a workspace has in a cluster; "" for what is in none.
+func (s *Scope) Sees(workspace, cluster string) bool {
+	if s.IsWhole() {
+		return true
+	}
+	of := s.sees[workspace]
+	return of != nil && (of.all || cluster != "" && of.clusters[cluster])
+}
+
+// seesSome reports whether the scope sees anything of a workspace.
+func (s *Scope) seesSome(workspace string) bool { return s.IsWhole() || s.sees[workspace] != nil }
+
+// Workspaces returns the workspaces that the scope sees all of, sorted; nil if it sees everything.
+func (s *Scope) Workspaces() []string {
+	if s.IsWhole() {
+		return nil
+	}
+	all := []string{}
+	for _, workspace := range slices.Sorted(maps.Keys(s.sees)) {
+		if s.sees[workspace].all {
+			all = append(all, workspace)
+		}
+	}
+	return all
+}
+
+// Key is the canonical text of what the scope sees. Scopes with one key see the same of every view.
+func (s *Scope) Key() string {
+	if s.IsWhole() {
+		return "everything"
+	}
+	var b strings.Builder
+	for _, workspace := range slices.Sorted(maps.Keys(s.sees)) {
+		if of := s.sees[workspace]; of.all {
+			fmt.Fprintf(&b, "%q\n", workspace)
+		} else {
+			fmt.Fprintf(&b, "%q in %q\n", workspace, slices.Sorted(maps.Keys(of.clusters)))
+		}
+	}
+	return b.String()
+}
+
+// DeniedError says that no right of somebody covers an operation. It names nothing but the operation.
+type DeniedError struct{ Operation string }
+
+func (e *DeniedError) Error() string {
+	return fmt.Sprintf("your rights do not cover %q: the table of rights says which roles do, ask an admin of your workspace", e.Operation)
+}
+
+// May returns nil if some right covers an operation, and otherwise a [*DeniedError].
+func (s *Scope) May(operation string) error {
+	_, err := s.For(operation)
+	return err
+}
+
+// For returns the part of the scope whose rights cover an operation: what the operation may see. It returns a
+// [*DeniedError] if there is none.
+func (s *Scope) For(operation string) (*Scope, error) {
+	if s.owner {
+		return s, nil
+	}
+	rule, known := operations[operation]
+	if !known {
+		return nil, &DeniedError{operation}
+	}
+	covers := func(role domain.Role) bool { return slices.Contains(rule.Roles, role) }
+	if slices.ContainsFunc(s.estate, covers) {
+		return &Scope{estate: slices.DeleteFunc(slices.Clone(s.estate), func(r domain.Role) bool { return !covers(r) })}, nil
+	}
+	if !rule.Within {
+		return nil, &DeniedError{operation}
+	}
+	within := slices.DeleteFunc(slices.Clone(s.rights), func(r Right) bool { return !covers(r.Role) })
+	if len(within) == 0 {
+		return nil, &DeniedError{operation}
+	}
+	return scopeOf(nil, within), nil
+}

@@ -1,0 +1,151 @@
+package access_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/access"
+	"quartermaster/projections/storetest"
+)
+
+// family is a root and workspaces below it: acme with emea and apac, emea with berlin; other is beside them. The
+// parents of a and b are each other.
+func family() []domain.Envelope {
+	log := []domain.Envelope{storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, nil, storetest.Start)}
+	for _, w := range [][2]string{
+		{"home", ""}, {"acme", "home"}, {"emea", "acme"}, {"apac", "acme"}, {"berlin", "emea"}, {"other", "home"}, {"a", "b"}, {"b", "a"},
+	} {
+		log = append(log, domain.Envelope{
+			Workspace: w[0], Time: storetest.Start + 1, Event: &domain.WorkspaceRegistered{Name: w[0], Parent: w[1]},
+		})
+	}
+	return log
+}
+
+// viewOf folds events, in memory that nothing changes any more.
+func viewOf(t rapid.TB, log ...domain.Envelope) (v projections.View) {
+	l := storetest.NewLog()
+	l.Append(log...)
+	storetest.Look(t, storetest.Fold(t, l), func(of projections.View) error { v = of; return nil })
+	return v
+}
+
+func TestScopeOf(t *testing.T) {
+	viewer, finance := domain.RoleViewer, domain.RoleFinance
+	for _, c := range []struct {
+		name   string
+		rights []access.Right
+		want   string // what is seen of workspaces, then of cluster c in them
+	}{
+		{"nothing", nil, ""},
+		{"a workspace and those below", []access.Right{{Workspace: "acme", Role: viewer}}, "acme apac berlin emea / acme apac berlin emea"},
+		{"not those above or beside", []access.Right{{Workspace: "emea", Role: viewer}}, "berlin emea / berlin emea"},
+		{"one that is not registered", []access.Right{{Workspace: "new", Role: viewer}}, "new / new"},
+		{"no name", []access.Right{{Role: viewer}}, ""},
+		{"a cycle", []access.Right{{Workspace: "a", Role: viewer}}, "a b / a b"},
+		{"some clusters", []access.Right{{Workspace: "emea", Role: viewer, Clusters: []string{"c"}}}, " / berlin emea"},
+		{"some clusters, and more", []access.Right{
+			{Workspace: "emea", Role: viewer, Clusters: []string{"d"}}, {Workspace: "berlin", Role: finance},
+		}, "berlin / berlin"},
+		{"the root", []access.Right{{Workspace: "home", Role: viewer}}, "everything"},
+		{"some clusters of the root", []access.Right{{Workspace: "home", Role: viewer, Clusters: []string{"c"}}},
+			" / acme apac berlin emea home other"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := viewOf(t, family()...)
+			s, err := access.ScopeOf(v, c.rights)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all, some []string
+			for _, w := range []string{"a", "acme", "apac", "b", "berlin", "emea", "home", "new", "other"} {
+				if s.Sees(w, "") {
+					all = append(all, w)
+				}
+				if s.Sees(w, "c") {
+					some = append(some, w)
+				}
+			}
+			got := strings.Join(all, " ") + " / " + strings.Join(some, " ")
+			switch {
+			case s.IsWhole():
+				got = "everything"
+			case len(some) == 0:
+				got = ""
+			case !slices.Equal(s.Workspaces(), append([]string{}, all...)):
+				t.Errorf("Workspaces: %v, seen are %v", s.Workspaces(), all)
+			}
+			if got != c.want {
+				t.Errorf("sees %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestMay asks with each role, in a workspace and in the root.
+func TestMay(t *testing.T) {
+	v := viewOf(t, family()...)
+	for operation, rule := range access.Operations() {
+		for _, role := range access.Roles() {
+			for _, workspace := range []string{"acme", "home"} {
+				s, err := access.ScopeOf(v, []access.Right{{Workspace: workspace, Role: role}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := slices.Contains(rule.Roles, role) && (rule.Within || workspace == "home")
+				err = s.May(operation)
+				if denied := (*access.DeniedError)(nil); (err == nil) != want || err != nil && !errors.As(err, &denied) {
+					t.Errorf("%s of %s asks %s: %v", role, workspace, operation, err)
+				}
+			}
+		}
+		if err := access.Whole().May(operation); err != nil {
+			t.Error(err)
+		}
+		if new(access.Scope).May(operation) == nil {
+			t.Errorf("nobody may ask %s", operation)
+		}
+	}
+}
+
+// TestForTakesRightsOfTheRole: a role in one workspace opens nothing of another, in which somebody has another role.
+func TestForTakesRightsOfTheRole(t *testing.T) {
+	v := viewOf(t, family()...)
+	s, err := access.ScopeOf(v, []access.Right{{Workspace: "acme", Role: domain.RoleOperator}, {Workspace: "other", Role: domain.RoleFinance}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for operation, rule := range access.Operations() {
+		of, err := s.For(operation)
+		if err != nil {
+			continue
+		}
+		for workspace, role := range map[string]domain.Role{"acme": domain.RoleOperator, "other": domain.RoleFinance} {
+			if of.Sees(workspace, "") != slices.Contains(rule.Roles, role) {
+				t.Errorf("%s sees %s: %v", operation, workspace, of.Sees(workspace, ""))
+			}
+		}
+	}
+}
+
+// TestTables: every table has one rule, and says in words what it does.
+func TestTables(t *testing.T) {
+	rules := map[projections.Table]int{}
+	for _, r := range access.Tables() {
+		rules[r.Table]++
+		if r.Seen == "" {
+			t.Errorf("%s: no words", r.Table)
+		}
+	}
+	for _, table := range projections.Tables() {
+		if rules[table] != 1 {
+			t.Errorf("%s has %d rules", table, rules[table])
+		}
+	}
+}
