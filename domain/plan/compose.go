@@ -196,11 +196,18 @@ func (c *composer) take(pools []Pool) {
 	})
 	c.foreseeTogether(pools)
 	for i := range pools {
-		k := c.prepare(&pools[i])
-		if i > 0 && k.left == "" && c.pools[i-1].left == "" && c.pools[i-1].name() == k.name() {
+		c.pools = append(c.pools, c.prepare(&pools[i]))
+	}
+	c.share()
+	for i, k := range c.pools {
+		if k.left != "" {
+			continue
+		}
+		if err := c.finish(k); err != nil {
+			k.refuse(err)
+		} else if i > 0 && c.pools[i-1].left == "" && c.pools[i-1].name() == k.name() {
 			k.refuse(&refusal{"another pool of that name counts its demand in another unit", "import its demand in one unit"})
 		}
-		c.pools = append(c.pools, k)
 	}
 	c.salvage = c.a.Salvage
 	if c.a.SalvageFrom == Forecast {

@@ -35,6 +35,9 @@ type history struct {
 	series   []Series // that it is the sum of
 	kept     *capped  // nil if nothing is counted by workspace
 	tenants  int      // workspaces that may not share machines; 0: they may
+	// limited is, by what shares machines and hour of the horizon, the demand after growth that limits of
+	// several pools leave, or unlimited. It is nil if none binds.
+	limited [][]int64
 }
 
 // observe returns the last weeks of a pool's demand before a time, at most a number. Its error says why
@@ -179,6 +182,18 @@ type future struct {
 	summary DemandSummary
 	// levels are the means of demand by scenario and month, in thousandths of a unit.
 	levels [][]int64
+	// limited is, by scenario and hour of the horizon, the demand that limits of several pools leave, or
+	// unlimited. It is nil, and so are its scenarios, where none binds.
+	limited [][]int64
+}
+
+// at is the observed hour that is repeated in an hour of the horizon.
+func (h *history) at(t domain.Instant) int64 {
+	at := int64((t-h.from)/domain.Hour) % int64(len(h.milli))
+	if at < 0 {
+		at += int64(len(h.milli))
+	}
+	return at
 }
 
 // repeat repeats history over the months of the horizon, hour of the week by hour of the week, with
@@ -191,12 +206,16 @@ func (h *history) repeat(span []domain.Interval, growth growth, f *fit) ([]int, 
 		factor := growth.between(h.to, month.From)
 		demands := h.apart(factor)
 		for t := month.From; t < month.To; t += domain.Hour {
-			at := int64((t-h.from)/domain.Hour) % int64(len(h.milli))
-			if at < 0 {
-				at += int64(len(h.milli))
-			}
-			sum := 0
-			for _, demand := range demands {
+			at, sum := h.at(t), 0
+			for d, demand := range demands {
+				if h.limited != nil && h.limited[d][len(out)] != unlimited {
+					u, err := f.machines(h.limited[d][len(out)], grown)
+					if err != nil {
+						return nil, err
+					}
+					sum += u
+					continue
+				}
 				milli := demand[at]
 				u, ok := units[milli]
 				if !ok {

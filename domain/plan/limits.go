@@ -11,8 +11,8 @@ import (
 	"quartermaster/domain"
 )
 
-// Limit is a hard quota: what some workspaces together may hold of GPUs. Demand beyond it is not
-// planned for. One that spans several pools bounds each of them by itself.
+// Limit is a hard quota: what some workspaces together may hold of GPUs, in all pools of a question that it
+// names. Demand beyond it is not planned for.
 type Limit struct {
 	ID         string
 	Workspaces []string // that of the quota, and those below it
@@ -33,20 +33,27 @@ type bound struct {
 	most  int64
 }
 
-// limit applies the limits of a pool to its observed demand. gpus are those of a machine.
+// inOrder are limits in the order in which they apply: those of few workspaces first.
+func inOrder(limits []Limit) []Limit {
+	return slices.SortedFunc(slices.Values(limits), func(a, b Limit) int {
+		return cmp.Or(cmp.Compare(len(a.Workspaces), len(b.Workspaces)), cmp.Compare(a.ID, b.ID), a.GPUs.Cmp(b.GPUs))
+	})
+}
+
+// holds reports whether a limit is about the GPUs of a pool.
+func (l *Limit) holds(p *Pool) bool {
+	return (l.Region == "" || l.Region == p.Region) && (l.Model == "" || l.Model == p.Model())
+}
+
+// limit applies each limit of a pool to its observed demand alone. gpus are those of a machine.
 func (h *history) limit(p *Pool, limits []Limit, gpus int) {
 	if h.kept != nil || len(limits) == 0 {
 		return
 	}
 	names := p.workspaces()
 	x := &capped{}
-	limits = slices.Clone(limits)
-	slices.SortFunc(limits, func(a, b Limit) int {
-		return cmp.Or(cmp.Compare(len(a.Workspaces), len(b.Workspaces)), cmp.Compare(a.ID, b.ID), a.GPUs.Cmp(b.GPUs))
-	})
-	for i := range limits {
-		l := &limits[i]
-		if l.Region != "" && l.Region != p.Region || l.Model != "" && l.Model != p.Model() {
+	for _, l := range inOrder(limits) {
+		if !l.holds(p) {
 			continue
 		}
 		most := l.GPUs
@@ -184,6 +191,7 @@ func (h *history) everything() int64 {
 // week is the history of one week of it.
 func (h *history) week(from int) *history {
 	out := *h
+	out.limited = nil
 	out.milli, out.from = h.milli[from:from+week], h.from+domain.Instant(from)*domain.Hour
 	if h.kept != nil {
 		out.kept = &capped{caps: h.kept.caps}

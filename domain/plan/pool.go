@@ -44,7 +44,7 @@ func (k *candidate) refuse(why error) {
 	}
 }
 
-// prepare gathers what is for sale to a pool and its demand.
+// prepare gathers what is for sale to a pool and what is known of its demand.
 func (c *composer) prepare(p *Pool) *candidate {
 	k := &candidate{Pool: p, notes: []string{}}
 	if err := c.fill(k); err != nil {
@@ -67,18 +67,25 @@ func (c *composer) fill(k *candidate) (err error) {
 	if k.fit, err = perMachine(p, k.shelf, c.region(p.Region).Country); err != nil {
 		return err
 	}
+	if c.a.Demand == Forecast && !p.Idle {
+		return c.foresee(k, h)
+	}
+	k.future = &future{summary: DemandSummary{
+		ObservedFrom: h.from, ObservedTo: h.to, MissingHours: h.missing, Sources: h.sources,
+	}}
+	return nil
+}
+
+// finish counts the machines that a pool wants, and says what they are.
+func (c *composer) finish(k *candidate) error {
+	p, h, forecasts, quotas := k.Pool, k.seen, k.future.made != nil, k.notes
 	var cases [][]int
-	forecasts := c.a.Demand == Forecast && !p.Idle
-	if forecasts {
-		if err = c.foresee(k, h); err == nil {
-			cases, err = c.cases(k)
-		}
+	var err error
+	if k.notes = []string{}; forecasts {
+		cases, err = c.cases(k)
 	} else {
-		k.future = &future{summary: DemandSummary{
-			ObservedFrom: h.from, ObservedTo: h.to, MissingHours: h.missing, Sources: h.sources,
-		}}
 		cases = make([][]int, 1)
-		cases[0], err = h.repeat(c.span, c.growth, k.fit)
+		cases[0], err = c.hourly(k)
 	}
 	if err != nil {
 		return err
@@ -86,7 +93,7 @@ func (c *composer) fill(k *candidate) (err error) {
 	if p.Note != "" {
 		k.notes = append(k.notes, p.Note)
 	}
-	k.notes = append(k.notes, h.notes...)
+	k.notes = append(append(k.notes, h.notes...), quotas...)
 	if forecasts {
 		if h.kept != nil && len(h.kept.caps) > 0 && h.everything() < 0 {
 			k.notes = append(k.notes, "the forecast is of the pool's demand as a whole, and so no hard quota of some of its workspaces bounds it")

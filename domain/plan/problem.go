@@ -292,7 +292,15 @@ func (c *composer) low(k *candidate) ([]int, error) {
 	if c.a.MonthlyGrowth.IsPositive() {
 		growth = slices.Repeat([]int64{grown}, len(c.growth))
 	}
-	return h.repeat(c.span, growth, k.fit)
+	out, err := h.repeat(c.span, growth, k.fit)
+	if err != nil || k.seen.limited == nil {
+		return out, err
+	}
+	hourly, err := c.hourly(k)
+	for t := range hourly {
+		out[t] = min(out[t], hourly[t])
+	}
+	return out, err
 }
 
 // offer states an offer that a plan considers for a pool. From and To hold when a term may begin,

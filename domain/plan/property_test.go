@@ -34,7 +34,7 @@ func anyQuestion(t *rapid.T) *Question {
 	for _, p := range kinds[:ints("pools", 1, 3)] {
 		p.NodeGPUs = rapid.SampledFrom([]int{0, 1, 1, 2, 4}).Draw(t, "node")
 		for i := range max(1, ints("series", 0, 3)) {
-			s := Series{Source: fmt.Sprint("s", i), From: day("from", -70, -5), Milli: make([]int64, ints("hours", 10, 80)*12)}
+			s := Series{Source: fmt.Sprint("s", i), Workspace: pick("workspace", "", "x", "y"), From: day("from", -70, -5), Milli: make([]int64, ints("hours", 10, 80)*12)}
 			base := ints("base", 0, 8)
 			for h := range s.Milli {
 				s.Milli[h] = int64(base*1000 + (h%24)/8*900)
@@ -80,6 +80,12 @@ func anyQuestion(t *rapid.T) *Question {
 			}
 		}
 		q.Pools = append(q.Pools, p)
+	}
+	for i := range ints("limits", 0, 2) {
+		q.Limits = append(q.Limits, Limit{
+			ID: fmt.Sprint("q", i), Workspaces: []string{"x", "y"}[:ints("limited", 1, 2)], Region: pick("limit in", "", "", "a"),
+			GPUs: decimal.NewFromInt(int64(ints("limit of GPUs", 0, 24))),
+		})
 	}
 	for i := range ints("held", 0, 3) {
 		h := Held{

@@ -159,17 +159,18 @@ func (c *composer) cases(k *candidate) ([][]int, error) {
 	if made == nil {
 		return nil, nil
 	}
-	drawn, err := made.Scenarios(&forecast.Spread{
-		Hours: c.hoursAhead(k.Observed), Count: c.a.Scenarios, Growth: c.beyond(), Life: c.a.Life,
-	}, c.q.Draws(0))
+	drawn, err := c.draw(k)
 	if err != nil {
-		return nil, fmt.Errorf("no forecast: %w", err)
+		return nil, err
 	}
-	out, most := make([][]int, len(drawn)), k.seen.everything()
+	out := make([][]int, len(drawn))
 	for i := range drawn {
-		if most >= 0 {
-			for h := range drawn[i] {
-				drawn[i][h] = min(drawn[i][h], most)
+		if k.future.limited != nil && k.future.limited[i] != nil {
+			first := c.firstOf(k)
+			for h, milli := range k.future.limited[i] {
+				if milli != unlimited {
+					drawn[i][first+h] = milli
+				}
 			}
 		}
 		if out[i], err = c.unitsOf(drawn[i], made.From, k.fit); err != nil {
@@ -183,6 +184,25 @@ func (c *composer) cases(k *candidate) ([][]int, error) {
 	}
 	k.future.levels = c.levelsOf(drawn, made.From)
 	return out, nil
+}
+
+// draw is the demand of a pool in each scenario from the end of what was observed on, in thousandths of a
+// unit, as far as the pool's own limits allow.
+func (c *composer) draw(k *candidate) ([][]int64, error) {
+	drawn, err := k.future.made.Scenarios(&forecast.Spread{
+		Hours: c.hoursAhead(k.Observed), Count: c.a.Scenarios, Growth: c.beyond(), Life: c.a.Life,
+	}, c.q.Draws(0))
+	if err != nil {
+		return nil, fmt.Errorf("no forecast: %w", err)
+	}
+	if most := k.seen.everything(); most >= 0 {
+		for i := range drawn {
+			for h := range drawn[i] {
+				drawn[i][h] = min(drawn[i][h], most)
+			}
+		}
+	}
+	return drawn, nil
 }
 
 // left is the share of its use within the horizon that demand makes of a term beyond it, in hundredths.
