@@ -144,7 +144,8 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 
 // readable returns the tables and views of schema quartermaster that readers may read.
 func readable() []string {
-	return append(viewNames(), "active", "generations", "partitions", "log", "topics", "runs")
+	return append(viewNames(), "active", "generations", "partitions", "log", "topics", "runs",
+		"closed_months", "closed_allocations", "closed_statements", "closed_dues")
 }
 
 // execWithLockRetry runs statements that lock what others read. It waits for the locks briefly,

@@ -324,7 +324,7 @@ from rows.closes t cross join lateral (
 	select x.v from jsonb_array_elements(t.facts) with ordinality as x(v, n)
 	where x.v->>'type' = 'ClosePrepared' and x.n < c.n and x.v->'event'->'digest' = c.v->'event'->'digest' order by x.n desc limit 1
 ) p on true;
-comment on view quartermaster.books is 'Closed months, each in its first close. The closed allocations, what is posted about earlier months and statements of workspaces are in files, not in tables: "quartermaster costs", "costs allocations", "costs postings" and "costs statement" answer from them, and "costs export" writes them as Parquet for a database.';
+comment on view quartermaster.books is 'Closed months, each in its first close. Their allocations, with what is posted about earlier months, are in quartermaster.posted_allocations, and their statements in quartermaster.statements.';
 comment on column quartermaster.books.entity is 'Ledger entity whose books they are.';
 comment on column quartermaster.books.period_to is 'End of the month, exclusive.';
 comment on column quartermaster.books.position is 'Position of the log that the month was divided at.';
@@ -348,6 +348,180 @@ comment on column quartermaster.books_totals.translated is 'Whether it is the su
 comment on column quartermaster.books_totals.billed is 'As invoiced.';
 comment on column quartermaster.books_totals.effective is 'With commitments spread over their terms.';
 comment on column quartermaster.books_totals.company is 'Entity that keeps its books in this currency, and whose part it is; null for the sum of all.';
+
+create view quartermaster.posted_months as
+select m.month, encode(m.allocations_sha256, 'hex') as allocations_sha256, encode(m.postings_sha256, 'hex') as postings_sha256, m.rows, m.loaded,
+	exists (select from quartermaster.books b where b.period_from = m.month and b.allocations_sha256 = encode(m.allocations_sha256, 'hex')
+		and b.postings_sha256 is not distinct from encode(m.postings_sha256, 'hex')) as current
+from quartermaster.closed_months m;
+comment on view quartermaster.posted_months is 'Closed months that posted_allocations, statements and statements_due have: those that were closed until the last "quartermaster costs close approve" or "quartermaster parts make".';
+comment on column quartermaster.posted_months.month is 'Start of the UTC month.';
+comment on column quartermaster.posted_months.allocations_sha256 is 'SHA-256 of the file with the closed allocations that were loaded.';
+comment on column quartermaster.posted_months.postings_sha256 is 'SHA-256 of the file with what is posted into the month about earlier ones; null if nothing is.';
+comment on column quartermaster.posted_months.rows is 'Number of rows of posted_allocations.';
+comment on column quartermaster.posted_months.current is 'Whether the log closed the month with these files. If not, the next "quartermaster parts make" mends it.';
+
+create view quartermaster.posted_allocations as
+select a.workspace, a.month, m.month as books_period, a.posting_type,
+	a."AvailabilityZone",
+	a."BilledCost",
+	a."BillingAccountId",
+	a."BillingAccountName",
+	a."BillingAccountType",
+	a."BillingCurrency",
+	a."BillingPeriodEnd",
+	a."BillingPeriodStart",
+	a."CapacityReservationId",
+	a."CapacityReservationStatus",
+	a."ChargeCategory",
+	a."ChargeClass",
+	a."ChargeDescription",
+	a."ChargeFrequency",
+	a."ChargePeriodEnd",
+	a."ChargePeriodStart",
+	a."CommitmentDiscountCategory",
+	a."CommitmentDiscountId",
+	a."CommitmentDiscountName",
+	a."CommitmentDiscountQuantity",
+	a."CommitmentDiscountStatus",
+	a."CommitmentDiscountType",
+	a."CommitmentDiscountUnit",
+	a."CommitmentProgramEligibilityDetails",
+	a."ConsumedQuantity",
+	a."ConsumedUnit",
+	a."ContractApplied",
+	a."ContractedCost",
+	a."ContractedUnitPrice",
+	a."EffectiveCost",
+	a."HostProviderName",
+	a."InvoiceDetailId",
+	a."InvoiceId",
+	a."InvoiceIssuerName",
+	a."ListCost",
+	a."ListUnitPrice",
+	a."PricingCategory",
+	a."PricingCurrency",
+	a."PricingCurrencyContractedUnitPrice",
+	a."PricingCurrencyEffectiveCost",
+	a."PricingCurrencyListUnitPrice",
+	a."PricingQuantity",
+	a."PricingUnit",
+	a."RegionId",
+	a."RegionName",
+	a."ResourceId",
+	a."ResourceName",
+	a."ResourceType",
+	a."ServiceCategory",
+	a."ServiceName",
+	a."ServiceProviderName",
+	a."ServiceSubcategory",
+	a."SkuId",
+	a."SkuMeter",
+	a."SkuPriceDetails",
+	a."SkuPriceId",
+	a."SubAccountId",
+	a."SubAccountName",
+	a."SubAccountType",
+	a."Tags",
+	a."x_ClusterId",
+	a."x_NodeId",
+	a."x_DeploymentId",
+	a."x_Component",
+	a."x_Class",
+	a."x_MatchMethod",
+	a."x_WorkloadClass",
+	a."x_Model",
+	a."x_GpuModel",
+	a."x_BillingModel",
+	a."x_Provider",
+	a."x_ProviderClass",
+	a."x_Region",
+	a."x_Owner",
+	a."x_CostCentre",
+	a."x_Entity",
+	a."x_Hour",
+	a."x_GpuSecondsBought",
+	a."x_GpuSecondsAllocated",
+	a."x_GpuSecondsMeasured",
+	a."x_GpuSecondsUseful",
+	a."x_OriginLineId",
+	a."x_AssetId",
+	a."x_SourceId",
+	a."x_SourceLine",
+	a."x_ReceivedAt",
+	a."x_CorrectionOf",
+	a."x_AllocationId",
+	a."x_CauseEventId",
+	a."x_Cause",
+	a."x_Generated"
+from quartermaster.closed_allocations a join quartermaster.closed_months m on m.books = a.books;
+comment on view quartermaster.posted_allocations is 'Allocations of closed months as they were closed, and what was posted into them about earlier closed months: what "quartermaster costs export" writes, in its columns. Amounts are exact. It has the months of quartermaster.posted_months and no others.';
+comment on column quartermaster.posted_allocations.workspace is 'Workspace that is charged, or an account of the platform.';
+comment on column quartermaster.posted_allocations.month is 'Start of the billing month that the row is about.';
+comment on column quartermaster.posted_allocations.books_period is 'Start of the month whose books have the row: later than month for what was posted about an earlier month.';
+comment on column quartermaster.posted_allocations.posting_type is 'Why the row was posted about an earlier closed month: late, correction, reversal, reattribution, method, accrual. Null for an allocation of the month itself. Everything that adds up is then a difference.';
+comment on column quartermaster.posted_allocations."x_ClusterId" is 'Cluster.';
+comment on column quartermaster.posted_allocations."x_NodeId" is 'Machine that all of the line is for, as cluster/node; mixed for several, null for none.';
+comment on column quartermaster.posted_allocations."x_DeploymentId" is 'Deployment that held what was paid for.';
+comment on column quartermaster.posted_allocations."x_Component" is 'What became of what was paid for: allocated, idle, failed and so on.';
+comment on column quartermaster.posted_allocations."x_Class" is 'Kind of charge: committed, on_demand, spot, owned, shared, credit, tax, rounding.';
+comment on column quartermaster.posted_allocations."x_MatchMethod" is 'How the line was matched to machines.';
+comment on column quartermaster.posted_allocations."x_WorkloadClass" is 'Class of the deployment.';
+comment on column quartermaster.posted_allocations."x_Model" is 'Model that the deployment is declared to serve or train.';
+comment on column quartermaster.posted_allocations."x_GpuModel" is 'GPU model of the machines.';
+comment on column quartermaster.posted_allocations."x_BillingModel" is 'How the machines are paid for.';
+comment on column quartermaster.posted_allocations."x_Provider" is 'Provider of the cluster, else of the billing account''s clusters, else the issuer.';
+comment on column quartermaster.posted_allocations."x_ProviderClass" is 'Class of that provider.';
+comment on column quartermaster.posted_allocations."x_Region" is 'Region of the cluster, else of the line.';
+comment on column quartermaster.posted_allocations."x_Owner" is 'Who answers for the costs of the workspace in that hour.';
+comment on column quartermaster.posted_allocations."x_CostCentre" is 'Cost centre of the workspace in that hour.';
+comment on column quartermaster.posted_allocations."x_Entity" is 'Company that bears the costs of the workspace in that hour.';
+comment on column quartermaster.posted_allocations."x_Hour" is 'Start of the hour that was paid for; null: the whole charge period.';
+comment on column quartermaster.posted_allocations."x_GpuSecondsBought" is 'GPU time that was bought, in seconds of whole GPUs.';
+comment on column quartermaster.posted_allocations."x_GpuSecondsAllocated" is 'The part of it with a holder.';
+comment on column quartermaster.posted_allocations."x_GpuSecondsMeasured" is 'The part of that with measured activity.';
+comment on column quartermaster.posted_allocations."x_GpuSecondsUseful" is 'Measured time times activity; null if time was held and none of it measured.';
+comment on column quartermaster.posted_allocations."x_OriginLineId" is 'The line, unique within issuer and billing account.';
+comment on column quartermaster.posted_allocations."x_AssetId" is 'Asset of a line of owned hardware, as cluster/asset.';
+comment on column quartermaster.posted_allocations."x_SourceId" is 'Source of the event that recorded the line; of an import, the SHA-256 of the file with reader and options.';
+comment on column quartermaster.posted_allocations."x_SourceLine" is 'Line of the imported file at which the row of the line starts.';
+comment on column quartermaster.posted_allocations."x_ReceivedAt" is 'When the line was received: its event was appended then.';
+comment on column quartermaster.posted_allocations."x_CorrectionOf" is 'The line that this one corrects.';
+comment on column quartermaster.posted_allocations."x_AllocationId" is 'Id of the allocation, for quartermaster costs explain.';
+comment on column quartermaster.posted_allocations."x_CauseEventId" is 'Events that can have caused a posting, as source#id of CloudEvents, separated by semicolons. Null if there is no single event: for samples, another method, and telemetry of clusters with shards.';
+comment on column quartermaster.posted_allocations."x_Cause" is 'What can have caused a posting: types of events and what they are about, separated by semicolons.';
+comment on column quartermaster.posted_allocations."x_Generated" is 'Whether the line is generated and no supplier sent it.';
+
+create view quartermaster.statements as
+select s.workspace, m.month as books_period, s.number, s.month, s.corrects, s.posting_type, s.component, s.currency, s.billed, s.effective,
+	s.gpu_seconds_bought, s.gpu_seconds_allocated, s.gpu_seconds_measured, s.gpu_seconds_useful, s.causes
+from quartermaster.closed_statements s join quartermaster.closed_months m on m.books = s.books;
+comment on view quartermaster.statements is 'Final statements of workspaces, as "quartermaster costs statement" shows them: what each component cost, and the corrections of earlier statements. Amounts are exact; quartermaster.statements_due has what is asked for. It has the months of quartermaster.posted_months and no others.';
+comment on column quartermaster.statements.workspace is 'Workspace that is charged, or an account of the platform.';
+comment on column quartermaster.statements.books_period is 'Start of the month of the statement.';
+comment on column quartermaster.statements.number is 'Number of the statement.';
+comment on column quartermaster.statements.month is 'Start of the billing month that the row is about: for a correction the month of the statement that it corrects.';
+comment on column quartermaster.statements.corrects is 'Number of the statement that the row corrects; null for what the month itself cost.';
+comment on column quartermaster.statements.posting_type is 'Why it was corrected: late, correction, reversal, reattribution, method, accrual; null for what the month itself cost.';
+comment on column quartermaster.statements.component is 'What became of what was paid for: allocated, idle, failed and so on; null for a correction.';
+comment on column quartermaster.statements.billed is 'Reconciles with invoices.';
+comment on column quartermaster.statements.effective is 'With commitments spread over their terms.';
+comment on column quartermaster.statements.gpu_seconds_bought is 'GPU time that was bought, in seconds of whole GPUs; null for a correction, and so are the others.';
+comment on column quartermaster.statements.gpu_seconds_allocated is 'The part of it with a holder.';
+comment on column quartermaster.statements.gpu_seconds_measured is 'The part of that with measured activity.';
+comment on column quartermaster.statements.gpu_seconds_useful is 'Measured time times activity; null if time was held and none of it measured.';
+comment on column quartermaster.statements.causes is 'What can have caused a correction: types of events and what they are about, separated by semicolons.';
+
+create view quartermaster.statements_due as
+select d.workspace, m.month as books_period, d.number, d.currency, d.charged, d.notes, d.due
+from quartermaster.closed_dues d join quartermaster.closed_months m on m.books = d.books;
+comment on view quartermaster.statements_due is 'What the final statement of each workspace asks for in each currency, in whole minor units: rounded once for each invoice, so that the statements of all workspaces add up to the invoices.';
+comment on column quartermaster.statements_due.workspace is 'Workspace that is charged, or an account of the platform.';
+comment on column quartermaster.statements_due.books_period is 'Start of the month of the statement.';
+comment on column quartermaster.statements_due.number is 'Number of the statement.';
+comment on column quartermaster.statements_due.charged is 'For the month itself.';
+comment on column quartermaster.statements_due.notes is 'Sum of the credit notes (negative) and debit notes for corrections of earlier statements.';
+comment on column quartermaster.statements_due.due is 'charged and notes.';
 
 create view quartermaster.plans as
 select t.workspace, t.plan, (l.v->>'effective')::timestamptz as computed, l.v->'event'->>'position' as position,

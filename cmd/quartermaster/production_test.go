@@ -41,6 +41,7 @@ import (
 type site struct {
 	t      *testing.T
 	config string // the file
+	dsn    string // of the database, past the gate
 	port   int
 	data   string
 	broker *kfake.Cluster
@@ -56,7 +57,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	dsn, _ := database(t)
-	s := &site{t: t, data: t.TempDir(), port: freeport.Row(t, 2), estate: newEstate(6, 10*time.Minute)}
+	s := &site{t: t, dsn: dsn, data: t.TempDir(), port: freeport.Row(t, 2), estate: newEstate(6, 10*time.Minute)}
 	u, err := url.Parse(dsn)
 	if err != nil || !config.IsURL(dsn) {
 		t.Fatalf("QM_POSTGRES_DSN is no URL: %v", err)

@@ -211,16 +211,16 @@ var exportedColumns = []exported{
 	ours("x_CostCentre", KindText, "Cost centre of the workspace in that hour.", func(p *part) string { return p.ownership().costCentre }),
 	ours("x_Entity", KindText, "Company that bears the costs of the workspace in that hour.", func(p *part) string { return p.ownership().entity }),
 	ours("x_Hour", KindTime, "Start of the hour that was paid for; null: the whole charge period.", func(p *part) string { return p.allocation.Hour.String() }),
-	ours("x_GpuSecondsBought", KindDecimal, "GPU time that was bought, in seconds of whole GPUs.", func(p *part) string { return gpuSeconds(p.allocation.BoughtMs) }),
-	ours("x_GpuSecondsAllocated", KindDecimal, "The part of it with a holder.", func(p *part) string { return gpuSeconds(p.allocation.AllocatedMs) }),
-	ours("x_GpuSecondsMeasured", KindDecimal, "The part of that with measured activity.", func(p *part) string { return gpuSeconds(p.allocation.MeasuredMs) }),
+	ours("x_GpuSecondsBought", KindDecimal, "GPU time that was bought, in seconds of whole GPUs.", func(p *part) string { return GPUSeconds(p.allocation.BoughtMs) }),
+	ours("x_GpuSecondsAllocated", KindDecimal, "The part of it with a holder.", func(p *part) string { return GPUSeconds(p.allocation.AllocatedMs) }),
+	ours("x_GpuSecondsMeasured", KindDecimal, "The part of that with measured activity.", func(p *part) string { return GPUSeconds(p.allocation.MeasuredMs) }),
 	ours("x_GpuSecondsUseful", KindDecimal, "Measured time times activity; null if time was held and none of it measured.", func(p *part) string {
 		// A posting may change useful time alone.
 		l := p.allocation
 		if usefulOf(l.AllocatedMs, l.MeasuredMs, l.UsefulMs) == nil && l.UsefulMs == 0 {
 			return ""
 		}
-		return gpuSeconds(l.UsefulMs)
+		return GPUSeconds(l.UsefulMs)
 	}),
 	{Column: Column{"x_OriginLineId", KindText, "The line, unique within issuer and billing account."}, ofLine: func(p *part) string { return p.allocation.Line.ID }},
 	{Column: Column{owned.ColumnAsset, KindText, "Asset of a line of owned hardware, as cluster/asset."},
@@ -413,8 +413,8 @@ func allocatedTo(l *attribution.Allocation) string {
 	return l.Workspace
 }
 
-// gpuSeconds is a time of milliseconds in seconds.
-func gpuSeconds(ms int64) string {
+// GPUSeconds is a time of milliseconds in seconds, as exports write it.
+func GPUSeconds(ms int64) string {
 	if ms == 0 {
 		return "0"
 	}
@@ -549,7 +549,7 @@ func groupAmount(name, doc string, of func(*Cost) attribution.Amount) groupColum
 }
 
 func groupTime(name, doc string, of func(*Cost) int64) groupColumn {
-	return groupColumn{Column{name, KindDecimal, doc}, func(c *Cost) string { return gpuSeconds(of(c)) }}
+	return groupColumn{Column{name, KindDecimal, doc}, func(c *Cost) string { return GPUSeconds(of(c)) }}
 }
 
 // groupColumns are the figures of exported groups. Ratios are not among them: they do not add up.
@@ -567,7 +567,7 @@ var groupColumns = []groupColumn{
 		if c.Useful == nil {
 			return ""
 		}
-		return gpuSeconds(*c.Useful)
+		return GPUSeconds(*c.Useful)
 	}},
 }
 
@@ -650,7 +650,7 @@ var loadedColumns = []struct {
 	{Column{"x_BilledCostReceived", KindDecimal, "What was received of pools."}, func(c *LoadedCost) string { return c.Received.Billed.String() }},
 	{Column{"x_EffectiveCostReceived", KindDecimal, "What was received of pools."}, func(c *LoadedCost) string { return c.Received.Effective.String() }},
 	{Column{"x_GpuSecondsAllocated", KindDecimal, "GPU time with a holder, in seconds of whole GPUs."},
-		func(c *LoadedCost) string { return gpuSeconds(c.Allocated) }},
+		func(c *LoadedCost) string { return GPUSeconds(c.Allocated) }},
 }
 
 // LoadedColumns are the columns of an exported view: the month, the workspace, and figures.

@@ -1,18 +1,26 @@
 package app_test
 
 import (
+	"context"
 	"crypto/ed25519"
+	"crypto/rand"
+	"database/sql"
 	"encoding/csv"
 	"errors"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
+
 	"quartermaster/adapters/focus/parquet"
+	"quartermaster/adapters/postgres"
 	"quartermaster/adapters/tabular"
 	"quartermaster/adapters/wire"
 	"quartermaster/cmd/quartermaster/internal/app"
@@ -141,6 +149,23 @@ func BenchmarkClose(b *testing.B) {
 			}
 		})
 	}
+	b.Run("sql", func(b *testing.B) {
+		db := emptyDatabase(b)
+		for range b.N {
+			report(b, measure(b, func() error {
+				return app.BooksContent(b.Context(), a, month, func(content *postgres.BooksContent) error {
+					return db.PutBooks(b.Context(), postgres.Books{Month: month, Allocations: make([]byte, 32)}, content)
+				})
+			}))
+		}
+		var bytes, rows float64
+		if err := db.QueryRowContext(b.Context(), `select pg_total_relation_size('quartermaster.closed_allocations'), rows
+			from quartermaster.closed_months`).Scan(&bytes, &rows); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(rows, "rows")
+		b.ReportMetric(bytes/rows, "B/row")
+	})
 	export("csv", func(w io.Writer, columns []tabular.Column) tabular.Writer { return tabular.NewCSVWriter(w, columns) })
 	export("parquet", func(w io.Writer, columns []tabular.Column) tabular.Writer { return parquet.NewWriter(w, columns) })
 	b.Run("export/encoding-csv", func(b *testing.B) {
@@ -195,6 +220,48 @@ func sealHome(b *testing.B, dir string, later domain.Instant) {
 	if err := h.Close(); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// emptyDatabase returns a new database on the server that QM_POSTGRES_DSN names. It is dropped in the end.
+func emptyDatabase(b *testing.B) *postgres.DB {
+	b.Helper()
+	dsn := os.Getenv("QM_POSTGRES_DSN")
+	if dsn == "" {
+		b.Skip("QM_POSTGRES_DSN names no server")
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	connector, err := pq.NewConnector(dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	server, name := sql.OpenDB(connector), "qm_bench_"+strings.ToLower(rand.Text()[:12])
+	if _, err := server.ExecContext(b.Context(), "create database "+name); err != nil {
+		b.Fatal(err)
+	}
+	u.Path = "/" + name
+	cfg := postgres.Config{DSN: u.String()}
+	_, _, err = postgres.Migrate(b.Context(), cfg)
+	var db *postgres.DB
+	if err == nil {
+		db, err = postgres.Open(b.Context(), cfg)
+	}
+	b.Cleanup(func() {
+		var closed error
+		if db != nil {
+			closed = db.Close()
+		}
+		_, dropped := server.ExecContext(context.Background(), "drop database "+name+" with (force)")
+		if err := errors.Join(closed, dropped, server.Close()); err != nil {
+			b.Error(err)
+		}
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return db
 }
 
 // rowFunc is a writer of rows.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"quartermaster/adapters/postgres"
 	"quartermaster/domain"
 	"quartermaster/projections"
 )
@@ -63,3 +64,15 @@ func SetMostRows(to *atomic.Int64) { mostRows = to }
 
 // Divisions returns how many months an app has divided.
 func Divisions(a *App) int { return a.cache().divisions }
+
+// BooksContent returns what SQL shows of a closed month, to work.
+func BooksContent(ctx context.Context, a *App, month domain.Interval, work func(*postgres.BooksContent) error) error {
+	c := a.For(Everyone)
+	return c.read(ctx, "", func(h *Conn, v projections.View) error {
+		content, err := c.booksContent(ctx, h, v, month)
+		if err != nil {
+			return err
+		}
+		return work(content)
+	})
+}

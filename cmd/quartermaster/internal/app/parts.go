@@ -57,6 +57,8 @@ type PartsMade struct {
 	Parts []PartMade `json:"parts"`
 	// Usage are the sealed months whose usage is kept, as in 2026-05.
 	Usage []string `json:"usage_months"`
+	// Posted are the closed months that were loaded into the database, as in 2026-05.
+	Posted []string `json:"posted_months"`
 }
 
 // PartMade is a part that was made or is there already.
@@ -223,7 +225,7 @@ func concurrently(ctx context.Context, parallel bool, n int, bar Progress, do fu
 }
 
 // MakeParts writes the rows of every sealed month that has no part, or whose rows have changed since.
-// It also keeps the usage of these months, and shows it in SQL if the rows are in a database.
+// It also keeps the usage of these months, and shows it and closed months in SQL if the rows are in a database.
 func (c *Caller) MakeParts(ctx context.Context) (made *PartsMade, err error) {
 	if !c.app.hasParts() {
 		return nil, &helped{
@@ -234,6 +236,10 @@ func (c *Caller) MakeParts(ctx context.Context) (made *PartsMade, err error) {
 		made, err = h.makeParts(ctx, v)
 		return err
 	})
+	if err != nil {
+		return made, err
+	}
+	made.Posted, err = c.LoadBooks(ctx)
 	return made, err
 }
 

@@ -74,61 +74,69 @@ func statementNumber(month domain.Interval, workspace string, of *costs.ClosedBo
 // or have corrections, in their order.
 func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interval, workspace string) (out []CostStatement, err error) {
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
-		closes, err := closesOf(v)
-		if err != nil {
-			return err
-		}
-		posted, err := h.postingsOf(ctx, v, closes, month, h.presentDivision)
-		if err != nil {
-			return err
-		}
-		notes, err := costs.Notes(posted)
-		if err != nil {
-			return err
-		}
-		q := costs.EachWorkspace{Month: month, Only: workspace, By: statementReports}
-		for i := range posted {
-			if workspace == "" || posted[i].Workspace == workspace {
-				q.Also = append(q.Also, posted[i].Workspace)
-			}
-		}
-		reports, err := c.workspaceCosts(ctx, v, q)
-		if err != nil {
-			return err
-		}
-		if workspace != "" && len(reports) == 0 {
-			if err := charged(v, workspace); err != nil {
-				return err
-			}
-			return &NotFoundError{What: "statement", Name: workspace, Err: fmt.Errorf("nothing of %s is charged to %s", MonthName(month), workspace)}
-		}
-		shared, err := c.sharedCosts(ctx, v, month, reports)
-		if err != nil {
-			return err
-		}
-		for _, name := range slices.Sorted(maps.Keys(reports)) {
-			s := newStatement(month, name, reports[name])
-			if shared != nil {
-				s.Loaded = shared.Of(name)
-			}
-			amounts := map[[2]string]attribution.Minor{}
-			for i := range posted {
-				p := &posted[i]
-				if p.Workspace != name {
-					continue
-				}
-				corrects, err := s.correct(p, func(m domain.Interval) *costs.ClosedBooks { return costs.BooksOf(closes, m) })
-				if err != nil {
-					return err
-				}
-				amounts[[2]string{corrects, p.Currency}] = notes[costs.NoteOf{Month: p.Period, Workspace: name, Currency: p.Currency}]
-			}
-			s.note(amounts)
-			out = append(out, *s)
-		}
-		return nil
+		out, err = c.costStatements(ctx, h, v, month, workspace)
+		return err
 	})
 	return out, err
+}
+
+// costStatements is CostStatements for the rows of a view.
+func (c *Caller) costStatements(
+	ctx context.Context, h *Conn, v projections.View, month domain.Interval, workspace string,
+) (out []CostStatement, err error) {
+	closes, err := closesOf(v)
+	if err != nil {
+		return nil, err
+	}
+	posted, err := h.postingsOf(ctx, v, closes, month, h.presentDivision)
+	if err != nil {
+		return nil, err
+	}
+	notes, err := costs.Notes(posted)
+	if err != nil {
+		return nil, err
+	}
+	q := costs.EachWorkspace{Month: month, Only: workspace, By: statementReports}
+	for i := range posted {
+		if workspace == "" || posted[i].Workspace == workspace {
+			q.Also = append(q.Also, posted[i].Workspace)
+		}
+	}
+	reports, err := c.workspaceCosts(ctx, v, q)
+	if err != nil {
+		return nil, err
+	}
+	if workspace != "" && len(reports) == 0 {
+		if err := charged(v, workspace); err != nil {
+			return nil, err
+		}
+		return nil, &NotFoundError{What: "statement", Name: workspace, Err: fmt.Errorf("nothing of %s is charged to %s", MonthName(month), workspace)}
+	}
+	shared, err := c.sharedCosts(ctx, v, month, reports)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(reports)) {
+		s := newStatement(month, name, reports[name])
+		if shared != nil {
+			s.Loaded = shared.Of(name)
+		}
+		amounts := map[[2]string]attribution.Minor{}
+		for i := range posted {
+			p := &posted[i]
+			if p.Workspace != name {
+				continue
+			}
+			corrects, err := s.correct(p, func(m domain.Interval) *costs.ClosedBooks { return costs.BooksOf(closes, m) })
+			if err != nil {
+				return nil, err
+			}
+			amounts[[2]string{corrects, p.Currency}] = notes[costs.NoteOf{Month: p.Period, Workspace: name, Currency: p.Currency}]
+		}
+		s.note(amounts)
+		out = append(out, *s)
+	}
+	return out, nil
 }
 
 // statementReports are the dimensions of the reports that a statement is made of.

@@ -179,6 +179,8 @@ posted into the open period. Prepare again to close the month with them.
 With --checkpoint-key everything is archived then, and a checkpoint of it is signed, as "archive run
 --all --key" does, and noted in the log. It covers the close and all that it stands on.
 
+With a database, the SQL views posted_allocations, statements and statements_due then have the month.
+
 An admin or finance operator of the root's workspace must sign.`,
 		Example: "  quartermaster costs close approve --month 2026-05 --key second.pem\n" +
 			"  quartermaster costs close approve --month 2026-05 --key second.pem --checkpoint-key checkpoint.key",
@@ -245,6 +247,11 @@ func (a *Program) decideClose(cmd *cobra.Command, key, checkpoint string, dryRun
 		if sign != nil {
 			if out.Checkpoint, err = a.caller().Archive(ctx, true, sign); err != nil {
 				return fmt.Errorf("the books of %s are closed, and no checkpoint was signed: %w", app.MonthName(month), err)
+			}
+		}
+		if out.State == app.CloseDone {
+			if _, err := a.caller().LoadBooks(ctx); err != nil {
+				a.note("SQL does not show %s yet; \"quartermaster parts make\" loads it: %v", app.MonthName(month), err)
 			}
 		}
 	}

@@ -39,7 +39,8 @@ the rows of these months only, so its cost does not grow with history. If nothin
 nothing. One process makes parts at a time.
 
 It also keeps the usage of each of these months by day, resolved as "quartermaster usage" does, so that
-later answers need not compute it. With a database, the SQL view usage then has these months.`,
+later answers need not compute it. With a database, the SQL view usage then has these months, and
+posted_allocations and statements have every closed month.`,
 		Example: "  quartermaster parts make\n  quartermaster parts make -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,6 +73,9 @@ func (a *Program) showMade(made *app.PartsMade) {
 		comma(counts["new"]), comma(counts["superseded"]), comma(counts["unchanged"]), made.Open)
 	if n := len(made.Usage); n > 0 {
 		fmt.Fprintf(a.out, "usage by day of %s months, from %s to %s\n", comma(n), made.Usage[0], made.Usage[n-1])
+	}
+	if n := len(made.Posted); n > 0 {
+		fmt.Fprintf(a.out, "%s closed months loaded into the database, from %s to %s\n", comma(n), made.Posted[0], made.Posted[n-1])
 	}
 	fmt.Fprintf(a.out, "in %s\nroot %s\nposition %s\n", made.Directory, made.Root, a.position(made.Position))
 }
