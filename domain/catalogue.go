@@ -79,6 +79,12 @@ const (
 	TypeRemovalStarted         Type = "RemovalStarted"
 	TypeRecordsRemoved         Type = "RecordsRemoved"
 	TypeAccessDenied           Type = "AccessDenied"
+	TypeAccessGranted          Type = "AccessGranted"
+	TypeAccessRevoked          Type = "AccessRevoked"
+	TypeServiceKeyIssued       Type = "ServiceKeyIssued"
+	TypeServiceKeyRevoked      Type = "ServiceKeyRevoked"
+	TypeSessionEnded           Type = "SessionEnded"
+	TypeAccessRecorded         Type = "AccessRecorded"
 )
 
 // Types returns every event type in the order of the catalogue.
@@ -159,6 +165,12 @@ func Types() []Type {
 		TypeRemovalStarted,
 		TypeRecordsRemoved,
 		TypeAccessDenied,
+		TypeAccessGranted,
+		TypeAccessRevoked,
+		TypeServiceKeyIssued,
+		TypeServiceKeyRevoked,
+		TypeSessionEnded,
+		TypeAccessRecorded,
 	}
 }
 
@@ -249,6 +261,13 @@ func TopicOf(t Type) Topic {
 		TypeRecordsRemoved,
 		TypeAccessDenied:
 		return TopicBooks
+	case TypeAccessGranted,
+		TypeAccessRevoked,
+		TypeServiceKeyIssued,
+		TypeServiceKeyRevoked,
+		TypeSessionEnded,
+		TypeAccessRecorded:
+		return TopicAccess
 	}
 	return ""
 }
@@ -406,6 +425,18 @@ func NewEvent(t Type) Event {
 		return &RecordsRemoved{}
 	case TypeAccessDenied:
 		return &AccessDenied{}
+	case TypeAccessGranted:
+		return &AccessGranted{}
+	case TypeAccessRevoked:
+		return &AccessRevoked{}
+	case TypeServiceKeyIssued:
+		return &ServiceKeyIssued{}
+	case TypeServiceKeyRevoked:
+		return &ServiceKeyRevoked{}
+	case TypeSessionEnded:
+		return &SessionEnded{}
+	case TypeAccessRecorded:
+		return &AccessRecorded{}
 	}
 	return nil
 }
@@ -487,6 +518,12 @@ func (*GenerationSwitched) Type() Type     { return TypeGenerationSwitched }
 func (*RemovalStarted) Type() Type         { return TypeRemovalStarted }
 func (*RecordsRemoved) Type() Type         { return TypeRecordsRemoved }
 func (*AccessDenied) Type() Type           { return TypeAccessDenied }
+func (*AccessGranted) Type() Type          { return TypeAccessGranted }
+func (*AccessRevoked) Type() Type          { return TypeAccessRevoked }
+func (*ServiceKeyIssued) Type() Type       { return TypeServiceKeyIssued }
+func (*ServiceKeyRevoked) Type() Type      { return TypeServiceKeyRevoked }
+func (*SessionEnded) Type() Type           { return TypeSessionEnded }
+func (*AccessRecorded) Type() Type         { return TypeAccessRecorded }
 
 func (*WorkspaceRegistered) sealed()    {}
 func (*OperatorRegistered) sealed()     {}
@@ -563,3 +600,9 @@ func (*GenerationSwitched) sealed()     {}
 func (*RemovalStarted) sealed()         {}
 func (*RecordsRemoved) sealed()         {}
 func (*AccessDenied) sealed()           {}
+func (*AccessGranted) sealed()          {}
+func (*AccessRevoked) sealed()          {}
+func (*ServiceKeyIssued) sealed()       {}
+func (*ServiceKeyRevoked) sealed()      {}
+func (*SessionEnded) sealed()           {}
+func (*AccessRecorded) sealed()         {}

@@ -73,7 +73,7 @@ func (e *Envelope) Topic() Topic { return TopicOf(e.Event.Type()) }
 func (e *Envelope) Key() (string, error) {
 	var key, what string
 	switch e.Topic() {
-	case TopicWorkspaces, TopicProcurement:
+	case TopicWorkspaces, TopicProcurement, TopicAccess:
 		key, what = e.Workspace, "workspace"
 	case TopicFleet, TopicDeployments:
 		key, what = e.Cluster, "cluster"
@@ -252,7 +252,8 @@ func NeedsSignature(t Type) bool {
 		TypeRecommendationApproved, TypeRecommendationRejected,
 		TypeCommitmentPurchased, TypeCommitmentRenewed, TypeCommitmentEnded,
 		TypeClosePrepared, TypeCloseApproved, TypeBooksClosed,
-		TypeQuarantineResolved, TypeStreamGapResolved, TypeGenerationSwitched:
+		TypeQuarantineResolved, TypeStreamGapResolved, TypeGenerationSwitched,
+		TypeAccessGranted, TypeAccessRevoked, TypeServiceKeyIssued, TypeServiceKeyRevoked:
 		return true
 	}
 	return false

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Topic is one of the nine Kafka topics that hold all events. Order is guaranteed only within a
+// Topic is one of the ten Kafka topics that hold all events. Order is guaranteed only within a
 // topic for one key.
 type Topic string
 
@@ -25,6 +25,7 @@ const (
 	TopicMarket      Topic = "qm.market"      // key: provider + region, or currency pair
 	TopicProcurement Topic = "qm.procurement" // key: workspace
 	TopicBooks       Topic = "qm.books"       // key: ledger entity
+	TopicAccess      Topic = "qm.access"      // key: workspace
 )
 
 // MaxDelivered is the maximum number of events of a stream that a node delivers at a time. Folds
@@ -43,6 +44,7 @@ type TopicSpec struct {
 // order of [Position] in text.
 func TopicSpecs() []TopicSpec {
 	return []TopicSpec{
+		{TopicAccess, 4},
 		{TopicBilling, 4},
 		{TopicBooks, 1},
 		{TopicDeployments, 4},

@@ -485,6 +485,34 @@ func Validate(env *Envelope) error {
 			c.removed(e.What, e.Removed)
 			c.ids("holds", e.Holds)
 		}
+	case *AccessGranted:
+		if c.given(e != nil) {
+			c.accessGranted(e)
+		}
+	case *AccessRevoked:
+		if c.given(e != nil) {
+			c.id("grant", e.Grant)
+			c.text("reason", e.Reason)
+		}
+	case *ServiceKeyIssued:
+		if c.given(e != nil) {
+			c.serviceKeyIssued(e)
+		}
+	case *ServiceKeyRevoked:
+		if c.given(e != nil) {
+			c.id("key_id", e.KeyID)
+			c.text("reason", e.Reason)
+		}
+	case *SessionEnded:
+		if c.given(e != nil) {
+			c.principal(e.Principal)
+			c.instant("at", e.At)
+			c.text("reason", e.Reason)
+		}
+	case *AccessRecorded:
+		if c.given(e != nil) {
+			c.accessRecorded(e)
+		}
 	case *AccessDenied:
 		if c.given(e != nil) {
 			c.id("entity", e.Entity)

@@ -135,6 +135,12 @@ func validEvents() map[Type]*Envelope {
 		&RemovalStarted{Entity: "e", Removal: "log/1", What: RetainedLog, Policy: "p", Rule: "90 days", By: "schedule", Removed: []Removed{{Topic: TopicFleet, Partition: 3, From: 4, To: 9, Records: 5}}},
 		&RecordsRemoved{Entity: "e", Removal: "snapshots/1", What: RetainedSnapshots, Policy: "p", Rule: "14 days", By: "schedule", Removed: []Removed{{File: "f", Records: 1}}, Holds: []string{"case-7"}},
 		&AccessDenied{Entity: "e", Principal: "p", Action: "read", Target: "costs"},
+		&AccessGranted{Grant: "g", Principal: "group:corp/ml", Role: RoleViewer, Clusters: []string{"c1"}, Until: 2 * Day},
+		&AccessRevoked{Grant: "g", Reason: "left"},
+		&ServiceKeyIssued{Account: "ci", KeyID: "k1", MAC: key32, PreviousKeyID: "k0", PreviousValidUntil: Day},
+		&ServiceKeyRevoked{KeyID: "k1"},
+		&SessionEnded{Principal: "user:corp/ana", At: Day},
+		&AccessRecorded{Principal: "account:ci", Window: Interval{From: Day, To: Day + 60*Second}, Asked: []AccessRead{{Operation: "costs", Count: 1, Digest: key32}}},
 	}
 	m := map[Type]*Envelope{}
 	for _, e := range all {
@@ -527,6 +533,20 @@ var violations = []struct {
 	{edit(func(e *GenerationSwitched) { e.Lost[0].Since = 9 }), TypeGenerationSwitched, "GenerationSwitched: lost[0].since: 9 to before 9 are no records"},
 	{edit(func(e *GenerationSwitched) { e.Lost = append(e.Lost, e.Lost[0]) }), TypeGenerationSwitched, "GenerationSwitched: lost[1].partition: qm.fleet/3 is named twice"},
 	{edit(func(e *AccessDenied) { e.Principal = "" }), TypeAccessDenied, "AccessDenied: principal: is missing"},
+	{edit(func(e *AccessGranted) { e.Principal = "ana" }), TypeAccessGranted, `AccessGranted: principal: "ana" is none: want user:PROVIDER/SUBJECT, group:PROVIDER/GROUP or account:NAME`},
+	{edit(func(e *AccessGranted) { e.Principal = "user:corp/" }), TypeAccessGranted, `AccessGranted: principal: "user:corp/" is none: want user:PROVIDER/SUBJECT, group:PROVIDER/GROUP or account:NAME`},
+	{edit(func(e *AccessGranted) { e.Role = "owner" }), TypeAccessGranted, `AccessGranted: role: "owner" is unknown, want admin, finance, planner, auditor, operator, viewer`},
+	{edit(func(e *AccessGranted) { e.Clusters = []string{""} }), TypeAccessGranted, "AccessGranted: clusters: is missing"},
+	{edit(func(e *AccessRevoked) { e.Grant = "" }), TypeAccessRevoked, "AccessRevoked: grant: is missing"},
+	{edit(func(e *ServiceKeyIssued) { e.Account = "a/b" }), TypeServiceKeyIssued, `ServiceKeyIssued: account: "a/b" contains a slash`},
+	{edit(func(e *ServiceKeyIssued) { e.MAC = e.MAC[1:] }), TypeServiceKeyIssued, "ServiceKeyIssued: mac: has 31 bytes, want 32"},
+	{edit(func(e *ServiceKeyIssued) { e.PreviousKeyID = "" }), TypeServiceKeyIssued, "ServiceKeyIssued: previous_valid_until: goes with previous_key_id: want both or none"},
+	{edit(func(e *ServiceKeyRevoked) { e.KeyID = "" }), TypeServiceKeyRevoked, "ServiceKeyRevoked: key_id: is missing"},
+	{edit(func(e *SessionEnded) { e.At = 0 }), TypeSessionEnded, "SessionEnded: at: is missing"},
+	{edit(func(e *AccessRecorded) { e.Asked = nil }), TypeAccessRecorded, "AccessRecorded: asked: is empty"},
+	{edit(func(e *AccessRecorded) { e.Asked[0].Count = 0 }), TypeAccessRecorded, "AccessRecorded: asked[0].count: is 0, of which 0 were refused"},
+	{edit(func(e *AccessRecorded) { e.Asked[0].Refused = 2 }), TypeAccessRecorded, "AccessRecorded: asked[0].count: is 1, of which 2 were refused"},
+	{edit(func(e *AccessRecorded) { e.Asked[0].Digest = []byte{1} }), TypeAccessRecorded, "AccessRecorded: asked[0].digest: has 1 bytes, want 32"},
 }
 
 func TestValidateRefuses(t *testing.T) {

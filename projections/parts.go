@@ -50,7 +50,7 @@ func (t Table) Timed() bool {
 	switch t {
 	case TableUsage, TableNodeGPUs, TableServing, TableServers, TableDemand, TableEnergy,
 		TableFaults, TableHealth, TableReplicas, TableBillingLines, TableOffers,
-		TableSpotInterruptions, TableFXRates, TableCheckpoints, TableDenials:
+		TableSpotInterruptions, TableFXRates, TableCheckpoints, TableDenials, TableAccess:
 		return true
 	default:
 		return false

@@ -219,6 +219,21 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		return at(TableRemovals, ev.Removal), true
 	case *domain.AccessDenied:
 		return daily(TableDenials, ev.Principal, 0), true
+
+	// Access.
+	case *domain.AccessGranted:
+		return state(TableGrants, ev.Grant, 0), true
+	case *domain.AccessRevoked:
+		return state(TableGrants, ev.Grant, 0), true
+	case *domain.ServiceKeyIssued:
+		return at(TableServiceKeys, ev.KeyID), true
+	case *domain.ServiceKeyRevoked:
+		return at(TableServiceKeys, ev.KeyID), true
+	case *domain.SessionEnded:
+		return at(TableSessions, string(ev.Principal)), true
+	case *domain.AccessRecorded:
+		k := Key{Table: TableAccess, Scope: scope, ID: string(ev.Principal), Hour: HourOf(ev.Window.From)}
+		return Placement{Key: k, Effective: ev.Window.From}, true
 	}
 	return Placement{}, false
 }

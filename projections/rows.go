@@ -89,6 +89,12 @@ const (
 	TableRemovals
 	TableDenials
 
+	// qm.access
+	TableGrants
+	TableServiceKeys
+	TableSessions
+	TableAccess
+
 	tableEnd
 )
 
@@ -113,6 +119,7 @@ var tableNames = [tableEnd]string{
 	TableCloses:      "closes", TableExports: "exports", TableCheckpoints: "checkpoints",
 	TableResolutions: "quarantine_resolutions", TableConflicts: "stream_conflicts", TableGapResolutions: "stream_gap_resolutions",
 	TableSwitches: "generation_switches", TableRemovals: "removals", TableDenials: "denials",
+	TableGrants: "grants", TableServiceKeys: "service_keys", TableSessions: "sessions", TableAccess: "access",
 }
 
 // String returns the table's name.
@@ -154,8 +161,10 @@ func (t Table) Topic() domain.Topic {
 		return domain.TopicMarket
 	case t <= TableCommitments:
 		return domain.TopicProcurement
-	default:
+	case t <= TableDenials:
 		return domain.TopicBooks
+	default:
+		return domain.TopicAccess
 	}
 }
 

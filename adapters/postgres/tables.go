@@ -215,6 +215,15 @@ var tables = []*table{
 		scope: entityColumn, id: column{"removal", "Removal."}, facts: history},
 	{of: projections.TableDenials, comment: "Refused attempts.",
 		scope: entityColumn, id: column{"principal", "Who tried."}, at: dayColumn, kind: byDay, facts: history},
+
+	{of: projections.TableGrants, comment: "Who may read what a role may, in a workspace and in those below it.",
+		scope: workspaceColumn, id: column{"grant_id", "Grant."}, facts: history},
+	{of: projections.TableServiceKeys, comment: "Keys of service accounts, by their HMAC; the keys themselves are not stored.",
+		scope: workspaceColumn, id: column{"key_id", "Name of the key."}, facts: history},
+	{of: projections.TableSessions, comment: "Since when what an identity provider gave somebody before is not valid any more.",
+		scope: workspaceColumn, id: column{"principal", "Who."}, facts: history},
+	{of: projections.TableAccess, comment: "Who asked what of the API, folded into one event for each minute.",
+		scope: workspaceColumn, id: column{"principal", "Who asked."}, at: hourColumn, kind: byHour, facts: history},
 }
 
 // tableOf finds a specification by number.

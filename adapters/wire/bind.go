@@ -165,6 +165,18 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.RecordsRemoved{}, d, recordsRemoved)
 	case *domain.AccessDenied:
 		return pair(&eventsv1.AccessDenied{}, d, accessDenied)
+	case *domain.AccessGranted:
+		return pair(&eventsv1.AccessGranted{}, d, accessGranted)
+	case *domain.AccessRevoked:
+		return pair(&eventsv1.AccessRevoked{}, d, accessRevoked)
+	case *domain.ServiceKeyIssued:
+		return pair(&eventsv1.ServiceKeyIssued{}, d, serviceKeyIssued)
+	case *domain.ServiceKeyRevoked:
+		return pair(&eventsv1.ServiceKeyRevoked{}, d, serviceKeyRevoked)
+	case *domain.SessionEnded:
+		return pair(&eventsv1.SessionEnded{}, d, sessionEnded)
+	case *domain.AccessRecorded:
+		return pair(&eventsv1.AccessRecorded{}, d, accessRecorded)
 	}
 	return nil, nil
 }

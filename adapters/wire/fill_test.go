@@ -160,7 +160,7 @@ func envelope(f filler, ev domain.Event) *domain.Envelope {
 		Cluster:     f.text("Cluster"),
 		Event:       ev,
 	}
-	if topic := env.Topic(); topic != domain.TopicWorkspaces && topic != domain.TopicProcurement && f.length("Workspace") == 0 {
+	if topic := env.Topic(); topic != domain.TopicWorkspaces && topic != domain.TopicProcurement && topic != domain.TopicAccess && f.length("Workspace") == 0 {
 		env.Workspace = ""
 	}
 	if f.bool("PreviousIncarnation") {

@@ -969,10 +969,11 @@ type refFaults struct {
 }
 
 // refPlace says to which table and thing a statement belongs, whether it is
-// filed under its day or its month, since when it holds, and whether one that says nothing
+// filed under its hour, day or month, since when it holds, and whether one that says nothing
 // new is only noted.
 type refPlace struct {
 	table, id string
+	hourly    bool
 	daily     bool
 	monthly   bool
 	effective domain.Instant // 0: the event's time
@@ -1043,6 +1044,10 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 		return refPlace{table: "removals", id: ev.Removal}, true
 	case *domain.AccessDenied:
 		return refPlace{table: "denials", id: ev.Principal, daily: true}, true
+	case *domain.AccessRecorded:
+		return refPlace{table: "access", id: string(ev.Principal), hourly: true, effective: ev.Window.From}, true
+	case *domain.SessionEnded:
+		return refPlace{table: "sessions", id: string(ev.Principal)}, true
 	}
 	return refPlace{}, false
 }
@@ -1063,6 +1068,8 @@ func (r *reference) state(scope string, env *domain.Envelope, rec *domain.Record
 		p.effective = env.Time
 	}
 	switch {
+	case p.hourly:
+		name.number = int64(p.effective / domain.Hour)
 	case p.daily:
 		name.number = int64(p.effective / domain.Day * 24)
 	case p.monthly:

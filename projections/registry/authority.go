@@ -517,7 +517,8 @@ func (a *Authority) grant(workspace string, s *projections.Signer) (*Grant, stri
 // deciders returns the roles that may decide an event.
 func deciders(ev domain.Event) []domain.Role {
 	switch ev := ev.(type) {
-	case *domain.OperatorRegistered, *domain.OperatorRevoked, *domain.PersonNamed:
+	case *domain.OperatorRegistered, *domain.OperatorRevoked, *domain.PersonNamed,
+		*domain.AccessGranted, *domain.AccessRevoked, *domain.ServiceKeyIssued, *domain.ServiceKeyRevoked:
 		return []domain.Role{domain.RoleAdmin}
 	case *domain.PolicySet:
 		switch ev.Kind {
@@ -640,6 +641,7 @@ func signedTables() []projections.Table {
 		projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates,
 		projections.TableRecommendations, projections.TableCommitments, projections.TableCloses, projections.TableResolutions,
 		projections.TableGapResolutions, projections.TableSwitches,
+		projections.TableGrants, projections.TableServiceKeys,
 	}
 }
 

@@ -152,5 +152,15 @@ func Examples() []domain.Envelope {
 		&domain.RecordsRemoved{Entity: "e", Removal: "log/1", What: domain.RetainedLog, Policy: "log", Rule: "90 days", By: "schedule", Holds: []string{"case-7"}},
 		&domain.AccessDenied{Entity: "e", Principal: "p", Action: "read", Target: "costs"},
 	)
+	add("acme", "",
+		&domain.AccessGranted{Grant: "g", Principal: "group:corp/ml", Role: domain.RoleViewer, Clusters: []string{"c1"}, Until: Start + domain.Day},
+		&domain.AccessRevoked{Grant: "g", Reason: "left"},
+		&domain.ServiceKeyIssued{Account: "ci", KeyID: "k1", MAC: key, PreviousKeyID: "k0", PreviousValidUntil: Start + domain.Hour},
+		&domain.ServiceKeyRevoked{KeyID: "k1"},
+		&domain.SessionEnded{Principal: "user:corp/ana", At: Start},
+		&domain.AccessRecorded{Principal: "user:corp/ana", Window: domain.Interval{From: Start, To: Start + 60*domain.Second}, Asked: []domain.AccessRead{
+			{Operation: "costs", Workspaces: []string{"acme"}, Count: 3, Refused: 1, Position: "qm.access/0=7", Digest: key},
+		}},
+	)
 	return envs
 }
