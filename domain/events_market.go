@@ -44,8 +44,10 @@ type OfferQuoted struct {
 	MemoryMiB    uint64    `json:"memory_mib,omitempty"`
 	Kind         OfferKind `json:"kind"`
 	// Spend names the spend commitment that this is a price of, for example "Compute Savings Plan":
-	// running a unit for an hour takes Hourly of the amount that it commits. Offers of one provider,
-	// currency and term with the same Spend are prices of one commitment, in any region.
+	// running a unit for an hour takes Hourly, and Upfront by the hour of the term (730 a month), of the
+	// amount that it commits. So much of the commitment is paid by the hour, and upfront. Offers of one
+	// provider, currency, term and way of paying with the same Spend are prices of one commitment, in any
+	// region.
 	Spend              string      `json:"spend,omitempty"`
 	TermMonths         uint32      `json:"term_months,omitempty"`
 	Convertible        bool        `json:"convertible,omitempty"`

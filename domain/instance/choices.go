@@ -283,7 +283,11 @@ func (m *model) offerChoices(offer int, price *pricer) error {
 			}
 			if o.Kind == domain.OfferSpendCommitment {
 				if _, err := m.spending(o, m.lotPrices(o, k, s).hourly, s); err != nil {
-					return fault(path+"/hourly", err, "%v", err)
+					key := "/hourly"
+					if !o.Commits.IsZero() {
+						key = "/commits_hourly"
+					}
+					return fault(path+key, err, "%v", err)
 				}
 			}
 			m.add(at, cost)
@@ -370,8 +374,11 @@ func (m *model) lotPrices(o *Offer, tier, s int) prices {
 	return p
 }
 
-// spending is what a lot of a spend commitment that begins in epoch s commits.
+// spending is what a lot of a spend commitment that begins in epoch s commits. hourly is its price.
 func (m *model) spending(o *Offer, hourly domain.Decimal, s int) (out []joint.SpendCover, err error) {
+	if !o.Commits.IsZero() {
+		hourly = o.Commits.Mul(whole(max(1, o.Lot))).Mul(m.in.fx(o.Currency))
+	}
 	for _, r := range o.ramp(s) {
 		if r.from >= m.cal.n {
 			continue

@@ -346,6 +346,25 @@ var coupledFamilies = []family{
 			})
 		}
 	}},
+	{"commits_hourly", func(c *coupledDraw) {
+		c.in.AnnualRate = dec("0.08")
+		rates := map[string]domain.Decimal{}
+		c.each(func(p *Pool, price float64) { rates[p.ID] = amount(price * c.uniform(0.4, 0.75)) })
+		size := c.uniform(0.5, 3)
+		for _, term := range []int{3, 12} {
+			commits, paid := size*float64(term), c.uniform(0, 1)
+			if c.chance(40) {
+				paid = 0 // all upfront
+			}
+			c.in.Offers = append(c.in.Offers, Offer{
+				ID: fmt.Sprint("plan ", term), Kind: domain.OfferSpendCommitment, Spend: "plan", Term: term, Rates: rates,
+				Commits: amount(commits), Hourly: amount(commits * paid), Upfront: amount(commits * (1 - paid) * 730 * float64(term) * c.uniform(0.9, 1)),
+			})
+		}
+		if c.chance(50) {
+			c.budget(pick(c.Rand, Cash, Accrual), 0, c.between(1, c.in.Epochs), c.uniform(0.6, 1.2))
+		}
+	}},
 	{"discount only", func(c *coupledDraw) {
 		c.offers(func(i int, o *Offer) { o.GuaranteesCapacity = c.chance(40) })
 	}},
@@ -439,6 +458,7 @@ func (c *coupledDraw) also(name string) {
 		name == "budget cash" && (len(in.Budgets) > 0 || in.Posture != nil),
 		name == "active_active" && (in.Posture != nil || len(in.Budgets) > 0 || len(in.Overflow) == 0 ||
 			slices.ContainsFunc(in.Demands, func(d Demand) bool { return len(d.Countries)+len(d.Certifications) > 0 })),
+		name == "budget cash" && has(func(o *Offer) bool { return !o.Commits.IsZero() }),
 		name == "spend_commitment" && has(func(o *Offer) bool { return o.Kind == domain.OfferSpendCommitment }):
 		return
 	}

@@ -62,6 +62,14 @@ func (c *Commitment) renewals(from, end domain.Instant) (settled, weighed int) {
 	return settled, weighed
 }
 
+// commits is what a spend commitment commits in an hour.
+func (c *Commitment) commits() domain.Decimal {
+	if c.Commits.IsZero() {
+		return c.Hourly
+	}
+	return c.Commits
+}
+
 // commitments adds the existing commitments with their costs, and the choices of their renewals.
 func (m *model) commitments() error {
 	n := m.cal.n
@@ -95,7 +103,7 @@ func (m *model) commitments() error {
 		if c.Kind == domain.OfferSpendCommitment {
 			for e := range n {
 				if m.cal.overlap(e, until) == m.cal.spans[e].Length() {
-					m.heldSpend[spend][e] = m.heldSpend[spend][e].Add(c.Hourly.Mul(m.in.fx(c.Currency)))
+					m.heldSpend[spend][e] = m.heldSpend[spend][e].Add(c.commits().Mul(m.in.fx(c.Currency)))
 				}
 			}
 		} else {
@@ -146,7 +154,7 @@ func (m *model) commitments() error {
 			}
 			until := domain.Interval{From: c.Term.From, To: t.To}
 			if c.Kind == domain.OfferSpendCommitment {
-				perHour, err := rounded(x.hourly, m.digits)
+				perHour, err := rounded(c.commits().Mul(fx), m.digits)
 				if err != nil {
 					return fault(path+"/hourly", err, "%v", err)
 				}

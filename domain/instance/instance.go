@@ -172,7 +172,10 @@ type Offer struct {
 	// Term is in epochs. For owned hardware it is the lifetime.
 	Term    int            `json:"term_epochs"`
 	Upfront domain.Decimal `json:"upfront"` // per unit
-	Hourly  domain.Decimal `json:"hourly"`  // per unit; of a spend commitment, the hourly amount that one unit commits
+	Hourly  domain.Decimal `json:"hourly"`  // per unit
+	// Commits is, for a spend commitment, the amount that one unit commits in an hour. Zero means Hourly:
+	// all of it is paid by the hour. It is no price: neither tiers nor Decline change it.
+	Commits domain.Decimal `json:"commits_hourly,omitzero"`
 	// Decline is the share by which Upfront and Hourly fall with each epoch that the purchase
 	// begins later; negative values raise them.
 	Decline  domain.Decimal `json:"decline_per_epoch,omitzero"`
@@ -243,10 +246,11 @@ type Commitment struct {
 	Kind               domain.OfferKind `json:"kind"`
 	Pool               string           `json:"pool,omitempty"`
 	Spend              string           `json:"spend,omitempty"`
-	Units              int              `json:"units"`   // of the pool; 1 for a spend commitment
-	Term               domain.Interval  `json:"term"`    // To zero: open-ended
-	Upfront            domain.Decimal   `json:"upfront"` // of all units, if the term has not begun
-	Hourly             domain.Decimal   `json:"hourly"`  // per unit
+	Units              int              `json:"units"`                   // of the pool; 1 for a spend commitment
+	Term               domain.Interval  `json:"term"`                    // To zero: open-ended
+	Upfront            domain.Decimal   `json:"upfront"`                 // of all units, if the term has not begun
+	Hourly             domain.Decimal   `json:"hourly"`                  // per unit
+	Commits            domain.Decimal   `json:"commits_hourly,omitzero"` // as of an offer
 	Currency           string           `json:"currency,omitempty"`
 	GuaranteesCapacity bool             `json:"guarantees_capacity"`
 	NoticeBy           domain.Instant   `json:"notice_by,omitempty"`

@@ -110,6 +110,7 @@ type offer struct {
 	ID, Kind, Pool, Spend string
 	Term                  int `json:"term_epochs"`
 	Upfront, Hourly       number
+	Commits               number `json:"commits_hourly"`
 	Decline               number `json:"decline_per_epoch"`
 	Currency              string
 	Guarantees            bool `json:"guarantees_capacity"`
@@ -142,6 +143,7 @@ type commitment struct {
 	Units                 int
 	Term                  interval
 	Upfront, Hourly       number
+	Commits               number `json:"commits_hourly"`
 	Currency              string
 	Guarantees            bool   `json:"guarantees_capacity"`
 	Notice                moment `json:"notice_by"`

@@ -272,9 +272,12 @@ func (m *mip) sell(o *offer) {
 			x := m.buy(c, b, group)
 			rows := m.covered(o.Pool, o.Spend, o.Guarantees)
 			for k, units := range stretches {
-				if o.Spend != "" {
+				switch {
+				case o.Spend != "" && o.Commits != 0:
+					units *= float64(o.Commits) * m.fx(o.Currency)
+				case o.Spend != "":
 					units *= float64(hourly) * m.left(o, e)
-				} else {
+				default:
 					units *= float64(max(1, o.Covers))
 				}
 				if e+k < m.Epochs && units != 0 {
@@ -294,7 +297,11 @@ func (m *mip) lotsOfUse(o *offer, stretches []float64) float64 {
 		for p, rate := range m.rates[o.Spend] {
 			need += m.most[m.pool(p)] * rate
 		}
-		need /= float64(o.Hourly)
+		if o.Commits != 0 {
+			need /= float64(o.Commits)
+		} else {
+			need /= float64(o.Hourly)
+		}
 	}
 	least := inf
 	for _, units := range stretches {
@@ -445,7 +452,11 @@ func (m *mip) counts(list []commitment, e int) float64 {
 	}
 	for _, c := range list {
 		if c.Spend != "" && m.shared(e, c.Term) == float64(m.hours(e)) {
-			whole += float64(c.Hourly) * m.fx(c.Currency)
+			commits := c.Commits
+			if commits == 0 {
+				commits = c.Hourly
+			}
+			whole += float64(commits) * m.fx(c.Currency)
 		}
 	}
 	if list[0].Spend != "" {

@@ -283,6 +283,14 @@ var mistakes = map[string]func(in *Instance) bool{
 		some := each(in.Offers, func(o *Offer) bool { return better(o.Rates) })
 		return each(in.Commitments, func(c *Commitment) bool { return better(c.Rates) }) || some
 	},
+	"commits what is paid by the hour": func(in *Instance) bool {
+		some := each(in.Offers, func(o *Offer) bool { return scaled(&o.Commits, "0") })
+		return each(in.Commitments, func(c *Commitment) bool { return scaled(&c.Commits, "0") }) || some
+	},
+	"commits more": func(in *Instance) bool {
+		some := each(in.Offers, func(o *Offer) bool { return scaled(&o.Commits, "1.1") })
+		return each(in.Commitments, func(c *Commitment) bool { return scaled(&c.Commits, "1.1") }) || some
+	},
 	"nothing held": func(in *Instance) bool { some := len(in.Commitments) > 0; in.Commitments = nil; return some },
 	"held for nothing": func(in *Instance) bool {
 		return each(in.Commitments, func(c *Commitment) bool {

@@ -201,6 +201,9 @@ func drawAll(rng *rand.Rand) *Instance {
 			if len(rates) > 0 {
 				o.Kind, o.Pool, o.Spend, o.Rates, o.PerUnit, o.GuaranteesCapacity = domain.OfferSpendCommitment, "", "plan", rates, 0, false
 				o.Currency = ""
+				if chance(2) {
+					o.Commits, o.Hourly = cents(50, 300), pick(rng, dec("0"), cents(0, 100))
+				}
 				spends = append(spends, o.ID)
 			}
 		}
@@ -226,6 +229,9 @@ func drawAll(rng *rand.Rand) *Instance {
 		if len(spends) > 0 && chance(3) {
 			c.Kind, c.Pool, c.Spend, c.Rates, c.Units, c.GuaranteesCapacity = domain.OfferSpendCommitment, "", "plan", rates, 1, false
 			c.Currency = ""
+			if chance(2) {
+				c.Commits = cents(50, 300)
+			}
 		}
 		in.Commitments = append(in.Commitments, c)
 	}

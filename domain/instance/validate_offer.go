@@ -25,6 +25,7 @@ func (v *validator) offer(o *Offer, path string) {
 	}
 	spend := o.Kind == domain.OfferSpendCommitment
 	v.covers(path, spend, o.Pool, o.Spend, o.Rates, o.GuaranteesCapacity)
+	v.commits(o.Commits, spend, path)
 	v.check(o.Term >= 1 && o.Term <= maxTerm, path+"/term_epochs", "%d is not within 1 to %d", o.Term, maxTerm)
 	v.check(v.in.Epoch != Months || o.Term <= 1200, path+"/term_epochs",
 		"%d months: longer than the 1200 that a term may be", o.Term)
@@ -94,6 +95,12 @@ func (v *validator) offer(o *Offer, path string) {
 	}
 }
 
+// commits checks what an offer or a commitment commits by the hour.
+func (v *validator) commits(amount domain.Decimal, spend bool, path string) {
+	v.amount(amount, path+"/commits_hourly")
+	v.check(spend || amount.IsZero(), path+"/commits_hourly", "it is for spend commitments only")
+}
+
 // covers checks the pools of an offer or a commitment.
 func (v *validator) covers(path string, spend bool, pool, name string, rates map[string]domain.Decimal, guaranteed bool) {
 	if !spend {
@@ -136,6 +143,7 @@ func (v *validator) commitment(c *Commitment, path string) {
 	}
 	spend := c.Kind == domain.OfferSpendCommitment
 	v.covers(path, spend, c.Pool, c.Spend, c.Rates, c.GuaranteesCapacity)
+	v.commits(c.Commits, spend, path)
 	v.check(c.Units >= 1 && c.Units <= MaxUnits && (!spend || c.Units == 1), path+"/units",
 		"%d is not within 1 to %d, or not the 1 of a spend commitment", c.Units, MaxUnits)
 	v.amount(c.Upfront, path+"/upfront")

@@ -65,7 +65,8 @@ func (p *Plan) offers() map[string]Alternative {
 		r := &p.Regions[i]
 		for j := range r.Purchases {
 			if b := &r.Purchases[j]; len(b.Covers) > 0 { // a spend commitment over pools
-				out[spendKey{b.Provider, b.Offer, monthsOf(b.Term)}.String()] = Alternative{Offer: b.Offer}
+				key := spendKey{b.Provider, b.Offer, monthsOf(b.Term), paymentOf(b.Upfront, b.Hourly)}
+				out[key.String()] = Alternative{Offer: b.Offer}
 			}
 		}
 		for j := range r.Pools {

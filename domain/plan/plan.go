@@ -366,10 +366,11 @@ type Purchase struct {
 	Cost       domain.Decimal   `json:"cost"`               // of all units within the horizon, less salvage
 	Guaranteed bool             `json:"guarantees_capacity"`
 	// Covers are, for a spend commitment over pools, the pools whose use it pays for, as "region
-	// kind". Hourly is then what it commits.
-	Covers    []string `json:"covers,omitempty"`
-	Generated bool     `json:"generated,omitempty"` // the offer is synthetic
-	Citation  string   `json:"citation,omitempty"`
+	// kind", and SpendPerHour is the amount that it commits.
+	Covers       []string           `json:"covers,omitempty"`
+	SpendPerHour domain.NullDecimal `json:"spend_per_hour,omitzero"`
+	Generated    bool               `json:"generated,omitempty"` // the offer is synthetic
+	Citation     string             `json:"citation,omitempty"`
 	// Worth is the value of one unit at the certificate's prices, and Reason says in words why it
 	// is bought.
 	Worth  domain.Decimal `json:"worth_per_unit"`

@@ -18,22 +18,59 @@ import (
 type spendKey struct {
 	provider, name string
 	months         int
+	paid           payment
+}
+
+// payment is how much of a spend commitment is paid upfront.
+type payment int
+
+const (
+	hourly payment = iota
+	partlyUpfront
+	allUpfront
+)
+
+// paymentOf is that of prices.
+func paymentOf(upfront, byHour domain.Decimal) payment {
+	switch {
+	case upfront.IsZero():
+		return hourly
+	case byHour.IsZero():
+		return allUpfront
+	}
+	return partlyUpfront
 }
 
 func (k spendKey) String() string {
-	if k.months == 1 {
-		return fmt.Sprintf("%s %s, 1 month", k.provider, k.name)
+	term := "1 month"
+	if k.months != 1 {
+		term = fmt.Sprintf("%d months", k.months)
 	}
-	return fmt.Sprintf("%s %s, %d months", k.provider, k.name, k.months)
+	return fmt.Sprintf("%s %s, %s%s", k.provider, k.name, term, [...]string{
+		hourly: "", partlyUpfront: ", partly paid upfront", allUpfront: ", paid upfront",
+	}[k.paid])
 }
 
 func (k spendKey) compare(o spendKey) int {
-	return cmp.Or(cmp.Compare(k.provider, o.provider), cmp.Compare(k.name, o.name), cmp.Compare(k.months, o.months))
+	return cmp.Or(cmp.Compare(k.provider, o.provider), cmp.Compare(k.name, o.name), cmp.Compare(k.months, o.months),
+		cmp.Compare(k.paid, o.paid))
 }
 
 // keyOf is the spend commitment that an offer is a price of. One without a name is on its own.
 func keyOf(o *domain.OfferQuoted) spendKey {
-	return spendKey{o.Market.Provider, cmp.Or(o.Spend, o.Offer), int(o.TermMonths)}
+	return spendKey{o.Market.Provider, cmp.Or(o.Spend, o.Offer), int(o.TermMonths), paymentOf(o.Upfront, o.Hourly)}
+}
+
+// hoursOfMonth are those of a supplier's month: a twelfth of 365 days.
+const hoursOfMonth = 730
+
+// committedRate is the price at which an hour of a machine uses up a spend commitment: what is paid by the
+// hour and, spread over the term, upfront.
+func committedRate(o *domain.OfferQuoted) domain.Decimal {
+	if o.Upfront.IsZero() || o.TermMonths == 0 {
+		return o.Hourly
+	}
+	return o.Hourly.Add(o.Upfront.DivRound(decimal.NewFromInt(int64(o.TermMonths)*hoursOfMonth), 9))
 }
 
 // spend is a spend commitment and the pools whose use on demand it can pay for.
@@ -92,12 +129,13 @@ func (c *composer) spends(pools []*candidate) []spend {
 // length, because a supplier's year may be 365 days.
 func (h *Held) spendKey() spendKey {
 	days := int((h.Term.To - h.Term.From) / domain.Day)
-	return spendKey{h.Provider, h.Spend, (days*12 + 182) / 365}
+	return spendKey{h.Provider, h.Spend, (days*12 + 182) / 365, paymentOf(h.Upfront.Amount, h.Hourly.Amount)}
 }
 
 // payable says why a held spend commitment cannot be planned, "" if it can.
 func (c *composer) payable(h *Held) string {
 	paid, currency := h.Hourly.Amount, cmp.Or(h.Hourly.Currency, h.Upfront.Currency)
+	none := h.Upfront.Amount.IsZero()
 	switch {
 	case h.Spend == "":
 		return "it does not say which spend commitment it is, so its committed prices are not known"
@@ -107,8 +145,10 @@ func (c *composer) payable(h *Held) string {
 		return "it commits no amount by the hour"
 	case currency != c.a.Currency:
 		return fmt.Sprintf("paid in %s, the plan is in %s", currency, c.a.Currency)
-	case !h.Upfront.Amount.IsZero() || !paid.IsZero() && !paid.Equal(h.SpendPerHour.Decimal):
-		return "paid upfront, and only spend commitments paid by the hour are planned"
+	case !none && !paid.IsZero() && h.Upfront.Currency != currency:
+		return "paid in two currencies"
+	case none && !paid.IsZero() && !paid.Equal(h.SpendPerHour.Decimal):
+		return fmt.Sprintf("it pays %s an hour and commits %s, and nothing is paid upfront", paid, h.SpendPerHour.Decimal)
 	}
 	return ""
 }
@@ -152,11 +192,9 @@ func (c *composer) apart() (notes []string) {
 func (c *composer) offerSpend(s *shelf, o *domain.OfferQuoted) {
 	var why string
 	switch {
-	case !o.Upfront.IsZero():
-		why = "paid upfront, and only spend commitments paid by the hour are planned"
 	case o.MinUnits > 1 || o.MaxUnits > 0:
 		why = "a spend commitment that bounds the number of machines"
-	case !o.Hourly.IsPositive():
+	case !committedRate(o).IsPositive():
 		why = "its committed price is not above 0"
 	}
 	t := term{o, c.starts(o)}
@@ -169,7 +207,10 @@ func (c *composer) offerSpend(s *shelf, o *domain.OfferQuoted) {
 		s.spends = append(s.spends, o)
 		return
 	}
-	s.spends[at] = s.cheaper(s.spends[at], o)
+	if committedRate(o).LessThan(committedRate(s.spends[at])) {
+		s.spends[at], o = o, s.spends[at]
+	}
+	s.leave("a dearer "+string(o.Kind)+" price", o)
 }
 
 // keepSpends removes the spend commitments that cannot pay for use at the pool's on-demand price.
@@ -178,7 +219,7 @@ func (s *shelf) keepSpends() {
 		switch {
 		case o.Market.Provider != s.onDemand.Market.Provider:
 			s.leave("pays for use of another provider than the on-demand price", o)
-		case !o.Hourly.LessThan(s.onDemand.Hourly):
+		case !committedRate(o).LessThan(s.onDemand.Hourly):
 			s.leave("no cheaper than on demand", o)
 		default:
 			return false
@@ -235,11 +276,16 @@ func (s *spend) state(c *composer, in *instance.Instance) {
 	rates := map[string]domain.Decimal{}
 	o := instance.Offer{
 		ID: s.String(), Kind: domain.OfferSpendCommitment, Provider: s.provider, Spend: s.String(), Term: s.months, Rates: rates,
-		Hourly: s.prices[0].Hourly, Citation: s.prices[0].Citation,
+		Citation: s.prices[0].Citation,
 	}
+	var least domain.Decimal
 	for i, p := range s.prices {
-		rates[s.names[i]] = p.Hourly
-		o.Hourly = decimal.Min(o.Hourly, p.Hourly)
+		rate := committedRate(p)
+		if rates[s.names[i]] = rate; i == 0 || rate.LessThan(least) {
+			if least, o.Upfront, o.Hourly = rate, p.Upfront, p.Hourly; s.paid != hourly {
+				o.Commits = rate
+			}
+		}
 		o.From, o.Generated = max(o.From, c.ready(p), p.ValidFrom), o.Generated || p.Generated
 		if p.ValidTo != 0 && (o.To == 0 || p.ValidTo < o.To) {
 			o.To = p.ValidTo
@@ -252,10 +298,14 @@ func (s *spend) state(c *composer, in *instance.Instance) {
 		in.Offers = append(in.Offers, o)
 	}
 	for _, h := range s.held {
-		in.Commitments = append(in.Commitments, instance.Commitment{
+		x := instance.Commitment{
 			ID: h.Commitment, Kind: h.Kind, Spend: s.String(), Units: 1, Term: h.Term, Hourly: h.SpendPerHour.Decimal,
 			NoticeBy: h.notice(), Rates: rates,
-		})
+		}
+		if s.paid != hourly {
+			x.Upfront, x.Hourly, x.Commits = h.Upfront.Amount, h.Hourly.Amount, h.SpendPerHour.Decimal
+		}
+		in.Commitments = append(in.Commitments, x)
 	}
 }
 
@@ -276,8 +326,12 @@ func (c *composer) spending(x *solved, p *Plan) {
 			continue
 		}
 		s := &x.spans[at]
+		commits := committedRate(slices.MinFunc(s.prices, func(a, b *domain.OfferQuoted) int {
+			return committedRate(a).Cmp(committedRate(b))
+		})).Mul(decimal.NewFromInt(int64(b.Units)))
 		y := Purchase{
-			Provider: s.provider, Offer: s.name, Kind: domain.OfferSpendCommitment, Units: b.Units, Term: b.Term, Upfront: b.Upfront,
+			SpendPerHour: decimal.NewNullDecimal(commits),
+			Provider:     s.provider, Offer: s.name, Kind: domain.OfferSpendCommitment, Units: b.Units, Term: b.Term, Upfront: b.Upfront,
 			Hourly: b.Hourly, Cost: b.Cost, Citation: s.prices[0].Citation, Worth: b.Worth, Reason: b.Reason,
 			Decision: x.later[b.Order],
 		}

@@ -84,6 +84,75 @@ func TestSpendOverRegionsByHand(t *testing.T) {
 	}
 }
 
+// upfront pays for a part of a savings plan at once, in tenths: 730 hours a month of it.
+func upfront(o domain.OfferQuoted, tenths int64) domain.OfferQuoted {
+	share := decimal.New(tenths, -1)
+	o.Upfront = o.Hourly.Mul(share).Mul(decimal.NewFromInt(730 * int64(o.TermMonths)))
+	o.Hourly = o.Hourly.Mul(dec("1").Sub(share))
+	return o
+}
+
+// The same commitment, of which a part is paid for at once. June has 720 hours, so it costs 730/720 of what
+// it costs by the hour. Cash is due with the term, and a budget of cash counts it then.
+func TestSpendUpfrontByHand(t *testing.T) {
+	lp := solver(t)
+	for _, c := range []struct {
+		tenths            int64
+		cost, cash, hours string
+		name              string
+	}{
+		{10, "41460", "30660", "0", "aws compute plan, 1 month, paid upfront"},        // 7 × 6 × 730 and 360 × 30
+		{5, "41250", "15330", "21", "aws compute plan, 1 month, partly paid upfront"}, // 7 × 3 × (730 + 720)
+	} {
+		q := follows()
+		for i := range q.Pools {
+			q.Pools[i].Offers[1] = upfront(q.Pools[i].Offers[1], c.tenths)
+		}
+		p, err := Compute(t.Context(), q, lp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Components) != 1 || !slices.Contains(p.Components[0].By, "the spend commitment "+c.name) || len(p.Regions[0].Purchases) != 1 {
+			t.Fatalf("components %+v, regions %+v", p.Components, p.Regions)
+		}
+		b := &p.Regions[0].Purchases[0]
+		equal(t, "cost", p.Total.Cost, c.cost)
+		equal(t, "paid upfront", b.Upfront, c.cash)
+		equal(t, "paid by the hour", b.Hourly, c.hours)
+		equal(t, "committed", b.SpendPerHour.Decimal, "42")
+		asProblem(t, q, p, lp)
+		q.Budgets = []Budget{{
+			ID: "june", Basis: domain.BudgetCash, Amount: domain.Money{Amount: dec("41000"), Currency: "USD"},
+			Period: domain.Interval{From: at("2026-06-01"), To: at("2026-07-01")},
+		}}
+		if p, err = Compute(t.Context(), q, lp); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Excluded) > 0 || p.Total.Nominal.GreaterThan(dec("41000")) || !p.Total.Cost.GreaterThan(dec(c.cost)) {
+			t.Errorf("under a budget %s of %s is paid, left out %+v", p.Total.Nominal, p.Total.Cost, p.Excluded)
+		}
+	}
+	// One that is held was paid for, and goes on paying for use.
+	q := follows()
+	for i := range q.Pools {
+		q.Pools[i].Offers[1] = upfront(q.Pools[i].Offers[1], 10)
+	}
+	q.Held = []Held{{
+		Commitment: "sp-1", Provider: "aws", Kind: domain.OfferSpendCommitment, Spend: "compute plan",
+		SpendPerHour: decimal.NewNullDecimal(dec("60")), Term: domain.Interval{From: at("2026-05-31"), To: at("2026-07-01")},
+		Hourly: domain.Money{Currency: "USD"}, Upfront: domain.Money{Amount: dec("44640"), Currency: "USD"},
+	}}
+	p, err := Compute(t.Context(), q, lp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "cost", p.Total.Cost, "0")
+	equal(t, "charged", p.Calendar[0].Accrual, "43200") // 30 of 31 days
+	if len(p.Ignored) != 0 {
+		t.Errorf("ignored %+v", p.Ignored)
+	}
+}
+
 // Two terms of one commitment have prices of their own, and a pool can use both.
 func TestSpendOfTwoTerms(t *testing.T) {
 	q := follows()
@@ -153,9 +222,11 @@ func TestSpendHeld(t *testing.T) {
 	equal(t, "cost", p.Total.Cost, "40800")
 	for reason, change := range map[string]func(*Held){
 		"does not say which": func(h *Held) { h.Spend = "" },
-		"no pool of the plan has a committed price of aws compute plan, 12 months": func(h *Held) { h.Term.To = at("2027-06-01") },
-		"no pool of the plan has a committed price of aws another, 1 month":        func(h *Held) { h.Spend = "another" },
-		"paid upfront":      func(h *Held) { h.Upfront.Amount = dec("1") },
+		"no pool of the plan has a committed price of aws compute plan, 12 months":                    func(h *Held) { h.Term.To = at("2027-06-01") },
+		"no pool of the plan has a committed price of aws another, 1 month":                           func(h *Held) { h.Spend = "another" },
+		"no pool of the plan has a committed price of aws compute plan, 1 month, paid upfront":        func(h *Held) { h.Upfront.Amount = dec("1") },
+		"no pool of the plan has a committed price of aws compute plan, 1 month, partly paid upfront": func(h *Held) { h.Upfront.Amount, h.Hourly.Amount = dec("1"), dec("1") },
+		"it pays 39 an hour and commits 40, and nothing is paid upfront":                              func(h *Held) { h.Hourly.Amount = dec("39") },
 		"commits no amount": func(h *Held) { h.SpendPerHour.Valid = false },
 		"paid in EUR":       func(h *Held) { h.Hourly.Currency = "EUR" },
 	} {
@@ -233,6 +304,7 @@ func TestAnySpend(t *testing.T) {
 			for j := range ints("prices", 0, 4) {
 				o := savings(p.Region, "0", uint32(ints("term", 1, 3)))
 				o.Hourly = decimal.New(int64(ints("hourly", 300, 1300)), -2)
+				o = upfront(o, rapid.SampledFrom([]int64{0, 0, 5, 10}).Draw(rt, "tenths"))
 				o.Offer, o.Spend = fmt.Sprint(o.Offer, j), rapid.SampledFrom([]string{"x", "x", "y", ""}).Draw(rt, "name")
 				p.Offers = append(p.Offers, o)
 			}
@@ -249,6 +321,9 @@ func TestAnySpend(t *testing.T) {
 				SpendPerHour: decimal.NewNullDecimal(decimal.New(int64(ints("commits", 1, 9000)), -2)), Hourly: domain.Money{Currency: "USD"},
 				Term: domain.Interval{From: at("2026-05-20"), To: at("2026-05-20") + domain.Instant(ints("days", 28, 100))*domain.Day},
 			}}
+			if rapid.Bool().Draw(rt, "paid upfront") {
+				q.Held[0].Upfront = domain.Money{Amount: dec("1000"), Currency: "USD"}
+			}
 		}
 		p, err := Compute(t.Context(), q, lp)
 		if err != nil {

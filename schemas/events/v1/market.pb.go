@@ -108,8 +108,9 @@ type OfferQuoted struct {
 	Citation           string                 `protobuf:"bytes,24,opt,name=citation,proto3" json:"citation,omitempty"`
 	Generated          bool                   `protobuf:"varint,25,opt,name=generated,proto3" json:"generated,omitempty"`
 	GpuMilli           uint32                 `protobuf:"varint,26,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"` // 1 to 999: thousandths of one GPU, where a part is sold
-	// Of a spend commitment: which one. Hourly is then the committed price of a unit. Offers of one
-	// provider, currency and term with the same spend are the prices of one commitment.
+	// Of a spend commitment: which one. Hourly, and upfront by the hour of the term (730 a month), are
+	// then the committed price of a unit, and say how it is paid. Offers of one
+	// provider, currency, term and way of paying with the same spend are the prices of one commitment.
 	Spend         string `protobuf:"bytes,27,opt,name=spend,proto3" json:"spend,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

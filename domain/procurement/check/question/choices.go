@@ -194,7 +194,11 @@ func (r *reading) price(i int, c *choice) error {
 			c.covers = append(c.covers, Cover{c.pool, s.from, s.to, lot * max(1, o.PerUnit) * s.permille / 1000, o.Guaranteed})
 			continue
 		}
-		perHour, err := rounded(c.hourly.Mul(whole(s.permille)).Shift(-3), r.digits)
+		commits := c.hourly // paid by the hour, unless the offer says otherwise
+		if o.Commits.Sign() != 0 {
+			commits = times(o.Commits, fx, lot)
+		}
+		perHour, err := rounded(commits.Mul(whole(s.permille)).Shift(-3), r.digits)
 		if err != nil {
 			return fmt.Errorf("offer %q: %w", o.ID, err)
 		}

@@ -118,6 +118,7 @@ type offer struct {
 	Term       int                       `json:"term_epochs"`
 	Upfront    domain.Decimal            `json:"upfront"`
 	Hourly     domain.Decimal            `json:"hourly"`
+	Commits    domain.Decimal            `json:"commits_hourly"`
 	Decline    domain.Decimal            `json:"decline_per_epoch"`
 	Currency   string                    `json:"currency"`
 	Guaranteed bool                      `json:"guarantees_capacity"`
@@ -167,6 +168,7 @@ type commitment struct {
 	Term       domain.Interval           `json:"term"`
 	Upfront    domain.Decimal            `json:"upfront"`
 	Hourly     domain.Decimal            `json:"hourly"`
+	Commits    domain.Decimal            `json:"commits_hourly"`
 	Currency   string                    `json:"currency"`
 	Guaranteed bool                      `json:"guarantees_capacity"`
 	NoticeBy   domain.Instant            `json:"notice_by"`

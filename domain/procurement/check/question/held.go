@@ -122,7 +122,7 @@ func (r *reading) hold() error {
 			fx, _ := d.worth(c.Currency)
 			for e := range n {
 				if r.cal.common(e, until) == r.cal.span(e).Length() {
-					r.spend[s][e] = r.spend[s][e].Add(c.Hourly.Mul(fx))
+					r.spend[s][e] = r.spend[s][e].Add(c.promises().Mul(fx))
 				}
 			}
 			continue
@@ -160,7 +160,7 @@ func (r *reading) hold() error {
 			until := domain.Interval{From: c.Term.From, To: last.To}
 			if c.Kind == spending {
 				x.spend, _ = slices.BinarySearch(r.spends, c.Spend)
-				perHour, err := rounded(x.hourly, r.digits)
+				perHour, err := rounded(c.promises().Mul(fx), r.digits)
 				if err != nil {
 					return fmt.Errorf("commitment %q: %w", c.ID, err)
 				}
@@ -189,6 +189,14 @@ func (r *reading) hold() error {
 		}
 	}
 	return nil
+}
+
+// promises is what a spend commitment commits to spend in an hour.
+func (c *commitment) promises() domain.Decimal {
+	if c.Commits.Sign() != 0 {
+		return c.Commits
+	}
+	return c.Hourly
 }
 
 // due is the present value of a term of a commitment: what is paid in the horizon, and beyond it
