@@ -34,6 +34,8 @@ var operations = func() map[string]OperationRule {
 		auditor, operator, everyday = domain.RoleAuditor, domain.RoleOperator, domain.RoleViewer
 	)
 	return map[string]OperationRule{
+		"access list":       estate(admin, auditor),
+		"audit access":      estate(admin, auditor),
 		"archive status":    estate(admin, auditor, operator),
 		"cluster list":      within(roles...),
 		"costs":             estate(admin, finance, planner, auditor, everyday),

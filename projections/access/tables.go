@@ -89,6 +89,11 @@ var tableRules = []TableRule{
 	{projections.TableSwitches, seenByWhole, none},
 	{projections.TableRemovals, seenByWhole, none},
 	{projections.TableDenials, seenByWhole, none},
+
+	{projections.TableGrants, seenByWorkspace, ofWorkspace},
+	{projections.TableServiceKeys, seenByWorkspace, ofWorkspace},
+	{projections.TableSessions, seenByWhole, none},
+	{projections.TableAccess, seenByWhole, none}, // it names workspaces beside its own
 }
 
 var ruleOf = func() map[projections.Table]rule {

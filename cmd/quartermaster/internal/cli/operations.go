@@ -62,7 +62,9 @@ type served struct {
 
 // operations are the commands that the API serves, by their words.
 var operations = map[string]served{
+	"access list":       {},
 	"archive status":    {outside: true},
+	"audit access":      {},
 	"cluster list":      {},
 	"costs":             {},
 	"costs accruals":    {},
@@ -117,6 +119,7 @@ var operations = map[string]served{
 
 // notServed are the other commands, and why the API does not serve them. A word stands for all below it.
 var notServed = map[string]string{
+	"access":          "decides",
 	"apply":           "decides, and a decision is signed by the person who makes it",
 	"archive":         "is work of the operator of the log",
 	"cluster":         "decides",
