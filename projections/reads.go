@@ -101,6 +101,25 @@ func Record(v View) (View, *Reads) {
 	return recorder{v, r}, r
 }
 
+// CountRows returns how many rows a table has in a month, by the first hour of the month, and 0 if the view does not
+// count them. It is for what no answer depends on, such as how much memory to take: [Record] does not note it.
+func CountRows(v View, t Table, month int64) (n int64) {
+	v = Stored(v)
+	if r, ok := v.(recorder); ok {
+		v = r.view
+	}
+	all, err := TalliesOf(v)
+	if err != nil {
+		return 0
+	}
+	for i := range all {
+		if all[i].Table == t && all[i].Month == month {
+			n += all[i].Rows
+		}
+	}
+	return n
+}
+
 type recorder struct {
 	view  View
 	reads *Reads

@@ -320,6 +320,8 @@ type Input struct {
 	// Lines calls yield with every line once, in any order, until yield returns an error. The line
 	// is reused after yield returns.
 	Lines func(yield func(*Line) error) error
+	// About is how many lines there are, if that is known: memory for so many is taken at once.
+	About int
 	Nodes []Node
 	// Usage calls yield with the hours that overlap any of the spans, by cluster, node, hour and
 	// time within the hour. Spans are ascending and disjoint. Usage MUST split an hour of a node at

@@ -11,8 +11,8 @@ import (
 	"quartermaster/domain"
 )
 
-// The book holds every line while usage is read. A line takes about 150 bytes plus its id, because
-// repeated texts are stored as numbers.
+// The book holds every line while usage is read. A line takes about 140 bytes plus its id, because
+// repeated texts are stored as numbers, and what lines have in common is stored once.
 
 // name is the number of a text in the book's table; 0 is "". After [book.seal], names compare as
 // their texts do.
@@ -20,31 +20,37 @@ type name uint32
 
 // record is one line of the book.
 type record struct {
-	id                                                     string
-	issuer, account, invoice, detail, currency             name
-	category, reason, resource, region, sku, commit, fixes name
-	badQuantity, meterReason, product, to, toRule, taxRule name
-	billing, charge                                        domain.Interval
-	billed, effective                                      Amount
-	recoverable                                            Amount // tax, of billed; effective is without it
-	nodeMs, gpuMs                                          int64  // as stated
-
-	class                        Class
-	meter, alone                 Meter
-	unused, recurring, generated bool
-	number                       uint32 // see [Line.Number]
+	*common
+	id                string
+	charge            domain.Interval
+	billed, effective Amount
+	recoverable       Amount // tax, of billed; effective is without it
+	nodeMs, gpuMs     int64  // as stated
+	number            uint32 // see [Line.Number]
 
 	// Results of matching.
-	sold           Meter // its meter, or Alone if that counts
-	buyer          bool  // may buy machine time; see [record.mayBuy]
-	stance         stance
-	bought         int64 // GPU time; see [run.buyTime]
-	basis          basis
-	method         MatchMethod
-	how            how
 	match          int32 // index into matches, for a line divided by use
 	follow         int32 // index into tallies, for a line that follows others
 	reconciliation int32 // index into reconciliations
+	bought         int64 // GPU time; see [run.buyTime]
+	sold           Meter // its meter, or Alone if that counts
+	buyer          bool  // may buy machine time; see [record.mayBuy]
+	stance         stance
+	basis          basis
+	method         MatchMethod
+	how            how
+}
+
+// common is what lines have in common: the hourly lines of a machine differ in what is in their record alone. It is shared
+// and MUST NOT be changed once the book is read.
+type common struct {
+	issuer, account, invoice, detail, currency             name
+	category, reason, resource, region, sku, commit, fixes name
+	badQuantity, meterReason, product, to, toRule, taxRule name
+	billing                                                domain.Interval
+	class                                                  Class
+	meter, alone                                           Meter
+	unused, recurring, generated                           bool
 }
 
 // basis is the rule by which a line is divided.
@@ -65,6 +71,32 @@ type book struct {
 	ids     map[string]name
 	texts   []string
 	records []record
+	shared  [][]common         // in blocks, so that none is ever moved
+	known   map[common]*common // some of them, while lines are read
+}
+
+const (
+	commonBlock = 256
+	// mostKnown bounds what is looked up, so that lines that have nothing in common take little more.
+	mostKnown = 1 << 16
+)
+
+// commonOf returns what is equal to c and shared.
+func (b *book) commonOf(c *common) *common {
+	if known := b.known[*c]; known != nil {
+		return known
+	}
+	if len(b.known) == mostKnown {
+		clear(b.known)
+	}
+	if n := len(b.shared); n == 0 || len(b.shared[n-1]) == commonBlock {
+		b.shared = append(b.shared, make([]common, 0, commonBlock))
+	}
+	last := &b.shared[len(b.shared)-1]
+	*last = append(*last, *c)
+	known := &(*last)[len(*last)-1]
+	b.known[*c] = known
+	return known
 }
 
 func (b *book) name(s string) name {
@@ -80,18 +112,19 @@ func (b *book) name(s string) name {
 
 // readBook reads all lines. Of different lines with the same id, the first by content counts and
 // the others are exceptions.
-func readBook(lines func(func(*Line) error) error, rules []MeterRule, ex *exceptions) (*book, error) {
-	tax, err := taxRules(rules)
+func readBook(in *Input, ex *exceptions) (*book, error) {
+	tax, err := taxRules(in.Rules)
 	if err != nil {
 		return nil, err
 	}
-	b := &book{tax: tax, ids: map[string]name{"": 0}, texts: []string{""}}
-	if lines == nil {
+	b := &book{tax: tax, ids: map[string]name{"": 0}, texts: []string{""}, known: map[common]*common{}}
+	if in.Lines == nil {
 		return b, nil
 	}
+	b.records = make([]record, 0, in.About)
 	// If the total of all magnitudes fits, so does every sum over lines and allocations.
 	var total Amount
-	err = lines(func(l *Line) error {
+	err = in.Lines(func(l *Line) error {
 		if l.Class < Committed || l.Class > Rounding {
 			return fmt.Errorf("line %q of account %q: class %d is unknown", l.ID, l.Account, l.Class)
 		}
@@ -117,6 +150,7 @@ func readBook(lines func(func(*Line) error) error, rules []MeterRule, ex *except
 	if err != nil {
 		return nil, err
 	}
+	b.known = nil
 	b.seal()
 	b.dedupe(ex)
 	return b, nil
@@ -126,18 +160,19 @@ var errTooMuch = errors.New("the magnitudes of the lines' amounts add up to more
 
 func (b *book) record(l *Line) record {
 	return record{
-		id:     strings.Clone(l.ID),
-		issuer: b.name(l.Issuer), account: b.name(l.Account), invoice: b.name(l.Invoice),
-		detail: b.name(l.Detail), currency: b.name(l.Currency),
-		category: b.name(l.Category), reason: b.name(l.ClassReason),
-		resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
-		commit: b.name(l.Commitment), fixes: b.name(l.Corrects), badQuantity: b.name(l.UnusableQuantity),
-		meterReason: b.name(l.MeterReason), product: b.name(l.Product), to: b.name(l.To), toRule: b.name(l.ToRule),
-		taxRule: b.name(l.TaxRule),
-		billing: l.BillingPeriod, charge: l.ChargePeriod,
-		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs,
-		class: l.Class, meter: l.Meter.orStated(l), alone: l.Alone,
-		unused: l.Unused, recurring: l.Recurring, generated: l.Generated, number: l.Number,
+		common: b.commonOf(&common{
+			issuer: b.name(l.Issuer), account: b.name(l.Account), invoice: b.name(l.Invoice),
+			detail: b.name(l.Detail), currency: b.name(l.Currency),
+			category: b.name(l.Category), reason: b.name(l.ClassReason),
+			resource: b.name(l.Resource), region: b.name(l.Region), sku: b.name(l.SKU),
+			commit: b.name(l.Commitment), fixes: b.name(l.Corrects), badQuantity: b.name(l.UnusableQuantity),
+			meterReason: b.name(l.MeterReason), product: b.name(l.Product), to: b.name(l.To), toRule: b.name(l.ToRule),
+			taxRule: b.name(l.TaxRule),
+			billing: l.BillingPeriod, class: l.Class, meter: l.Meter.orStated(l), alone: l.Alone,
+			unused: l.Unused, recurring: l.Recurring, generated: l.Generated,
+		}),
+		id: strings.Clone(l.ID), charge: l.ChargePeriod,
+		billed: l.Billed, effective: l.Effective, nodeMs: l.NodeMs, gpuMs: l.GPUMs, number: l.Number,
 		match: -1, follow: -1,
 	}
 }
@@ -169,18 +204,20 @@ func (b *book) seal() {
 	for i, s := range b.texts {
 		b.ids[s] = name(i)
 	}
-	for i := range b.records {
-		for _, n := range b.records[i].names() {
-			*n = renamed[*n]
+	for _, block := range b.shared {
+		for i := range block {
+			for _, n := range block[i].names() {
+				*n = renamed[*n]
+			}
 		}
 	}
 }
 
-func (r *record) names() [18]*name {
+func (c *common) names() [18]*name {
 	return [...]*name{
-		&r.issuer, &r.account, &r.invoice, &r.detail, &r.currency,
-		&r.category, &r.reason, &r.resource, &r.region, &r.sku,
-		&r.commit, &r.fixes, &r.badQuantity, &r.meterReason, &r.product, &r.to, &r.toRule, &r.taxRule,
+		&c.issuer, &c.account, &c.invoice, &c.detail, &c.currency,
+		&c.category, &c.reason, &c.resource, &c.region, &c.sku,
+		&c.commit, &c.fixes, &c.badQuantity, &c.meterReason, &c.product, &c.to, &c.toRule, &c.taxRule,
 	}
 }
 
@@ -191,10 +228,12 @@ func byID(a, b *record) int {
 
 // byContent orders by everything but the id.
 func byContent(a, b *record) int {
-	x, y := a.names(), b.names()
-	for i := range x {
-		if c := cmp.Compare(*x[i], *y[i]); c != 0 {
-			return c
+	if a.common != b.common {
+		x, y := a.names(), b.names()
+		for i := range x {
+			if c := cmp.Compare(*x[i], *y[i]); c != 0 {
+				return c
+			}
 		}
 	}
 	return cmp.Or(

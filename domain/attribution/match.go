@@ -52,6 +52,10 @@ type matcher struct {
 
 type comparableKey struct{ account, sku, region name }
 
+// fewDescriptions is up to how many descriptions are looked at for each line: what a machine with hourly lines did is not
+// remembered for each hour.
+const fewDescriptions = 8
+
 type servedKey struct {
 	match  int32
 	period domain.Interval
@@ -342,10 +346,14 @@ func (m *matcher) serving(k matchKey, period domain.Interval, descs func() []int
 	if id < 0 {
 		return 0, false
 	}
+	descriptions := m.matches[id].descs
+	if len(descriptions) <= fewDescriptions {
+		return id, m.fleet.inService(descriptions, period)
+	}
 	at := servedKey{id, period}
 	served, ok := m.served[at]
 	if !ok {
-		served = m.fleet.inService(m.matches[id].descs, period)
+		served = m.fleet.inService(descriptions, period)
 		m.served[at] = served
 	}
 	return id, served
@@ -375,10 +383,17 @@ func (m *matcher) add(x match) int32 {
 // spans returns the merged charge periods of the lines that are divided by use.
 func spans(records []record) []domain.Interval {
 	var all []domain.Interval
+	most := 1 << 16
 	for i := range records {
-		if records[i].basis == byUse {
-			all = append(all, records[i].charge)
+		if records[i].basis != byUse {
+			continue
 		}
+		if len(all) == most { // millions of lines have few periods
+			slices.SortFunc(all, byPeriod)
+			all = merge(all)
+			most = max(most, 2*len(all))
+		}
+		all = append(all, records[i].charge)
 	}
 	slices.SortFunc(all, byPeriod)
 	return merge(all)

@@ -126,7 +126,7 @@ type Weighing struct {
 func Weigh(l *Allocation, in *Weighing) (machines []MachineWeight, ok bool, err error) {
 	r := &run{policy: in.Policy, keys: newKeys(), ex: &exceptions{}, hardware: newHardwares()}
 	r.fleet = newFleet(in.Nodes, nil, r.hardware, r.ex)
-	r.book = &book{records: []record{{charge: l.Line.ChargePeriod}}}
+	r.book = &book{records: []record{{common: &common{}, charge: l.Line.ChargePeriod}}}
 	x := match{method: l.MatchMethod, whole: l.MatchMethod == ByAccount, ownersFirst: in.OwnersFirst, lines: []int32{0}}
 	t := &trace{ref: refOf(l), period: l.Line.ChargePeriod, taken: in.OwnersFirst, had: map[int32]*MachineWeight{}}
 	t.key = r.keys.id(allocationKey{l.Workspace, l.Cluster, l.Deployment, l.Component})

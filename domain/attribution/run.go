@@ -56,7 +56,7 @@ type run struct {
 // issuer, account and id, the first by content counts, and the others are exceptions of
 // kind [LineConflict]. Account ids are assumed to be unique across suppliers.
 //
-// Memory is bounded by the lines (about 190 bytes each plus their ids), the usage of one
+// Memory is bounded by the lines (about 140 bytes each plus their ids), the usage of one
 // machine, and the distinct allocation keys of what several machines share: per hour for
 // pools, and per charge period for accounts.
 //
@@ -74,7 +74,7 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 		keys: newKeys(), ex: &exceptions{}, result: &Result{}, hardware: newHardwares(),
 	}
 	var err error
-	if r.book, err = readBook(in.Lines, in.Rules, r.ex); err != nil {
+	if r.book, err = readBook(in, r.ex); err != nil {
 		return nil, err
 	}
 	r.fleet = newFleet(in.Nodes, in.Also, r.hardware, r.ex)

@@ -52,6 +52,7 @@ func (b *books) divideSeen(
 ) (*attribution.Result, error) {
 	return attribution.Run(&attribution.Input{
 		Lines: func(yield func(*attribution.Line) error) error { return b.lines(b.view, yield) },
+		About: b.about(b.view),
 		Nodes: b.nodes,
 		Also:  b.also,
 		Known: func(account, resource string) bool { return b.elsewhere[[2]string{account, resource}] },

@@ -3,6 +3,7 @@ package costs
 import (
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
@@ -56,7 +57,7 @@ var chargeNumber = [chargeNumbers]struct {
 	{"PricingCurrencyContractedUnitPrice", false, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyContractedUnitPrice }},
 	{"PricingCurrencyEffectiveCost", true, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyEffectiveCost }},
 	{"PricingCurrencyListUnitPrice", false, func(l *domain.BillingLine) domain.NullDecimal { return l.PricingCurrencyListUnitPrice }},
-	{columnPlace, false, nil},
+	{columnPlace, false, nil}, // the last: see [storedCharge]
 }
 
 // chargeAt has the place of each column of text, and of each of numbers after those.
@@ -86,18 +87,29 @@ func (c *Charge) Column(name string) string {
 	return c.numbers[i-chargeTexts]
 }
 
-// charges are the charges of the lines of a month, by the number that [attribution.Line] carries. Most lines have
-// their texts in common with others.
+// charges are the charges of the lines of a month, by the number that [attribution.Line] carries. A month may have
+// millions. Most lines have their texts in common with others, and numbers repeat.
 type charges struct {
 	names map[string]string
-	texts map[[chargeTexts]string]*[chargeTexts]string
-	all   [][]Charge // of line n at n-1, in blocks, so that those of a large month are never copied
-	count int
-	bytes int
+	texts map[[chargeTexts]string]uint32 // into kept
+	kept  []*[chargeTexts]string
+
+	numbers map[string]uint32 // into number
+	number  []string
+	all     [][]storedCharge // of line n at n-1, in blocks, so that those of a large month are never copied
+	count   int
+	bytes   int
 
 	// Many lines were received at once.
 	received domain.Instant
 	text     string
+}
+
+// storedCharge is a charge without texts of its own, which the collector of garbage need not look at.
+type storedCharge struct {
+	place   uint64 // in the imported file; 0: unknown
+	texts   uint32
+	numbers [chargeNumbers - 1]uint32 // all but the place, which is the last
 }
 
 const chargeBlock = 512
@@ -110,7 +122,9 @@ func (c *charges) time(t domain.Instant) string {
 }
 
 func (c *charges) reset() {
-	*c = charges{names: map[string]string{}, texts: map[[chargeTexts]string]*[chargeTexts]string{}}
+	*c = charges{
+		names: map[string]string{}, texts: map[[chargeTexts]string]uint32{}, numbers: map[string]uint32{"": 0}, number: []string{""},
+	}
 }
 
 func (c *charges) name(s string) string {
@@ -126,9 +140,20 @@ func (c *charges) name(s string) string {
 	return known
 }
 
+// numbered returns the number of a text of digits.
+func (c *charges) numbered(s string) uint32 {
+	n, ok := c.numbers[s]
+	if !ok {
+		n = uint32(len(c.number))
+		c.numbers[s] = n
+		c.number = append(c.number, s)
+		c.bytes += len(s) + 64
+	}
+	return n
+}
+
 // add returns the number of a line.
 func (c *charges) add(l *LedgerLine) uint32 {
-	var charge Charge
 	var texts [chargeTexts]string
 	for i, name := range chargeText {
 		switch name {
@@ -140,50 +165,64 @@ func (c *charges) add(l *LedgerLine) uint32 {
 			texts[i] = l.Column(name)
 		}
 	}
-	charge.texts = c.texts[texts]
-	if charge.texts == nil {
+	charge := storedCharge{place: l.Event.Line}
+	var known bool
+	if charge.texts, known = c.texts[texts]; !known {
 		kept := texts
 		for i := range kept {
 			kept[i] = c.name(kept[i])
 		}
-		charge.texts = &kept
-		c.texts[kept] = &kept
+		charge.texts = uint32(len(c.kept))
+		c.kept = append(c.kept, &kept)
+		c.texts[kept] = charge.texts
 		c.bytes += 2 * chargeTexts * 16
 	}
-	for i := range chargeNumber {
-		if chargeNumber[i].of == nil {
-			if l.Event.Line > 0 {
-				charge.numbers[i] = strconv.FormatUint(l.Event.Line, 10)
-			}
-		} else if n := chargeNumber[i].of(&l.BillingLine); n.Valid {
-			charge.numbers[i] = c.name(n.Decimal.String())
+	for i := range charge.numbers {
+		if n := chargeNumber[i].of(&l.BillingLine); n.Valid {
+			charge.numbers[i] = c.numbered(n.Decimal.String())
 		}
 	}
 	if c.count%chargeBlock == 0 {
-		c.all = append(c.all, make([]Charge, 0, chargeBlock))
+		c.all = append(c.all, make([]storedCharge, 0, chargeBlock))
 	}
 	last := &c.all[len(c.all)-1]
 	*last = append(*last, charge)
 	c.count++
-	c.bytes += 8 + chargeNumbers*16
+	c.bytes += int(unsafe.Sizeof(charge))
 	return uint32(c.count)
 }
 
-// of returns the charge of a line.
-func (c *charges) of(l *attribution.Line) *Charge {
-	if l.Number == 0 || int(l.Number) > c.count {
-		return noCharge
+// get sets a charge to that of a line, and reports whether there is one.
+func (c *charges) get(line uint32, to *Charge) bool {
+	if line == 0 || int(line) > c.count {
+		return false
 	}
-	n := int(l.Number - 1)
-	return &c.all[n/chargeBlock][n%chargeBlock]
+	n := int(line - 1)
+	of := &c.all[n/chargeBlock][n%chargeBlock]
+	to.texts = c.kept[of.texts]
+	for i, number := range of.numbers {
+		to.numbers[i] = c.number[number]
+	}
+	to.numbers[chargeNumbers-1] = ""
+	if of.place > 0 {
+		to.numbers[chargeNumbers-1] = strconv.FormatUint(of.place, 10)
+	}
+	return true
 }
 
-// charge returns the charge of an allocation's line.
+// charge returns the charge of an allocation's line. It is reused for the next line: what keeps it MUST copy it.
 func (p *part) charge() *Charge {
 	if p.kept != nil {
 		return p.keptCharge
 	}
-	return p.books.charges.of(p.allocation.Line)
+	n := p.allocation.Line.Number
+	if p.chargeOf != n && p.books.charges.get(n, &p.charged) {
+		p.chargeOf = n
+	}
+	if n == 0 || p.chargeOf != n {
+		return noCharge
+	}
+	return &p.charged
 }
 
 // priced is an allocation's part of the list and the contracted cost of its line.

@@ -64,6 +64,8 @@ type part struct {
 	month      domain.Instant // start of the billing month
 	kept       *place         // of an allocation that is read from its canonical form, which has no books
 	keptCharge *Charge
+	charged    Charge // of the line chargeOf, of an allocation that has books
+	chargeOf   uint32
 	priced     priced
 	tags       map[string]string // of the charge with tagsOf
 	tagsOf     string

@@ -101,6 +101,14 @@ func hull(a, b domain.Interval) domain.Interval {
 	return domain.Interval{From: min(a.From, b.From), To: max(a.To, b.To)}
 }
 
+// about is how many lines of the month there are at most; 0 if that is not known without reading them.
+func (l *ledger) about(view projections.View) int {
+	if l.only != nil {
+		return 0
+	}
+	return int(projections.CountRows(view, projections.TableBillingLines, projections.HourOf(l.month.From)))
+}
+
 // lines calls yield with every line of the month that can be divided, and records the others. It is
 // the Lines of an [attribution.Input].
 func (l *ledger) lines(view projections.View, yield func(*attribution.Line) error) error {

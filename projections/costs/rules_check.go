@@ -296,7 +296,9 @@ func (c *ruleCheck) see(x *attribution.Allocation, charges *charges) {
 		}
 		t.behind[uint16(first)]++
 	}
-	key := notTaken{issuer: l.Issuer, account: l.Account, service: charges.of(l).Column("ServiceName")}
+	charge := *noCharge
+	charges.get(l.Number, &charge)
+	key := notTaken{issuer: l.Issuer, account: l.Account, service: charge.Column("ServiceName")}
 	switch x.MatchMethod {
 	case attribution.ByAccount:
 		key.becomes = becomesAccount
