@@ -10,12 +10,16 @@ import (
 // TableRule says what a scope that is not whole sees of a table.
 type TableRule struct {
 	Table projections.Table
-	Seen  string // for people
-	rule  rule
+	Seen  string  // for people
+	where where   // scopes of the table that have rows that are seen; nil: the rows say it
+	rule  narrows // nil: every row there is seen
 }
 
-// rule narrows a row. It returns nil for a row that is not seen. It MUST NOT change the row.
-type rule func(g *ground, k projections.Key, row projections.Row) (projections.Row, error)
+// where reports whether every row with a scope is seen, or narrowed to something.
+type where func(g *ground, scope string) (bool, error)
+
+// narrows narrows a row. It returns nil for a row that is not seen. It MUST NOT change the row.
+type narrows func(g *ground, k projections.Key, row projections.Row) (projections.Row, error)
 
 // What is seen, for people.
 const (
@@ -27,88 +31,79 @@ const (
 
 // tableRules has a rule for each table. A test holds that.
 var tableRules = []TableRule{
-	{projections.TableStreams, seenByWhole, none},
-	{projections.TableQuarantine, seenByWhole, none},
+	{projections.TableStreams, seenByWhole, nowhere, nil},
+	{projections.TableQuarantine, seenByWhole, nowhere, nil},
 
-	{projections.TableWorkspaces, "own workspaces, also if a right is limited to clusters", someOfWorkspace},
-	{projections.TableOperators, seenByWorkspace, ofWorkspace},
-	{projections.TablePolicies, seenByWorkspace, ofWorkspace},
-	{projections.TableQuotas, seenByWorkspace, ofWorkspace},
-	{projections.TableBudgets, seenByWorkspace, ofWorkspace},
-	{projections.TableRegions, "everybody", everyone},
-	{projections.TableCertifications, seenByWorkspace, ofWorkspace},
-	{projections.TableMethods, seenByWorkspace, ofWorkspace},
-	{projections.TableMappingRules, "rules by which own workspaces pay alone", ofPayer},
-	{projections.TableLegalHolds, seenByWhole, none},
-	{projections.TablePeople, seenByWhole, none},
+	{projections.TableWorkspaces, "own workspaces, also if a right is limited to clusters", someOfWorkspace, nil},
+	{projections.TableOperators, seenByWorkspace, ofWorkspace, nil},
+	{projections.TablePolicies, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableQuotas, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableBudgets, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableRegions, "everybody", everywhere, nil},
+	{projections.TableCertifications, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableMethods, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableMappingRules, "rules by which own workspaces pay alone", nil, ofPayer},
+	{projections.TableLegalHolds, seenByWhole, nowhere, nil},
+	{projections.TablePeople, seenByWhole, nowhere, nil},
 
 	{projections.TableClusters, "clusters of own workspaces; of clusters in which they have deployments or pay by a rule: " +
-		"name, provider, provider class and region", ofClusters},
-	{projections.TableClusterKeys, seenByOwner, ofOwner},
-	{projections.TableNodes, seenByOwner, ofOwner},
-	{projections.TableAssets, seenByOwner, ofOwner},
-	{projections.TableMaintenance, seenByOwner, ofOwner},
-	{projections.TableOutages, seenByOwner, ofOwner},
+		"name, provider, provider class and region", nil, ofClusters},
+	{projections.TableClusterKeys, seenByOwner, (*ground).Owns, nil},
+	{projections.TableNodes, seenByOwner, (*ground).Owns, nil},
+	{projections.TableAssets, seenByOwner, (*ground).Owns, nil},
+	{projections.TableMaintenance, seenByOwner, (*ground).Owns, nil},
+	{projections.TableOutages, seenByOwner, (*ground).Owns, nil},
 
-	{projections.TableUsage, "clusters of own workspaces: of other holders only the workspace", ofUsage},
-	{projections.TableNodeGPUs, seenByOwner, ofOwner},
-	{projections.TableServing, seenByHolder, ofDeployment},
-	{projections.TableServers, seenByHolder, ofServer},
-	{projections.TableJobs, "jobs of own workspaces", ofVersions},
-	{projections.TableDemand, "demand of own workspaces", ofDemand},
-	{projections.TableEnergy, seenByOwner, ofOwner},
-	{projections.TableUsageCorrections, "corrections to own workspaces", ofCorrection},
+	{projections.TableUsage, "clusters of own workspaces: of other holders only the workspace", (*ground).Owns, ofUsage},
+	{projections.TableNodeGPUs, seenByOwner, (*ground).Owns, nil},
+	{projections.TableServing, seenByHolder, nil, ofDeployment},
+	{projections.TableServers, seenByHolder, nil, ofServer},
+	{projections.TableJobs, "jobs of own workspaces", nil, ofVersions},
+	{projections.TableDemand, "demand of own workspaces", nil, ofDemand},
+	{projections.TableEnergy, seenByOwner, (*ground).Owns, nil},
+	{projections.TableUsageCorrections, "corrections to own workspaces", nil, ofCorrection},
 
-	{projections.TableFaults, seenByOwner, ofOwner},
-	{projections.TableHealth, seenByOwner, ofOwner},
+	{projections.TableFaults, seenByOwner, (*ground).Owns, nil},
+	{projections.TableHealth, seenByOwner, (*ground).Owns, nil},
 
-	{projections.TableDeployments, seenByHolder, ofVersions},
-	{projections.TableReplicas, seenByHolder, ofDeployment},
+	{projections.TableDeployments, seenByHolder, nil, ofVersions},
+	{projections.TableReplicas, seenByHolder, nil, ofDeployment},
 
-	{projections.TableBillingLines, seenByWhole, none},
-	{projections.TableInvoices, seenByWhole, none},
-	{projections.TableBillingPeriods, seenByWhole, none},
+	{projections.TableBillingLines, seenByWhole, nowhere, nil},
+	{projections.TableInvoices, seenByWhole, nowhere, nil},
+	{projections.TableBillingPeriods, seenByWhole, nowhere, nil},
 
-	{projections.TableOffers, seenByWhole, none},
-	{projections.TableOnDemandQuotas, seenByWhole, none},
-	{projections.TableSpotInterruptions, seenByWhole, none},
-	{projections.TableTariffs, seenByWhole, none},
-	{projections.TableFXRates, seenByWhole, none},
+	{projections.TableOffers, seenByWhole, nowhere, nil},
+	{projections.TableOnDemandQuotas, seenByWhole, nowhere, nil},
+	{projections.TableSpotInterruptions, seenByWhole, nowhere, nil},
+	{projections.TableTariffs, seenByWhole, nowhere, nil},
+	{projections.TableFXRates, seenByWhole, nowhere, nil},
 
-	{projections.TablePlans, seenByWorkspace, ofWorkspace},
-	{projections.TableScenarios, seenByWorkspace, ofWorkspace},
-	{projections.TableRecommendations, seenByWorkspace, ofWorkspace},
-	{projections.TableCommitments, seenByWhole, none},
+	{projections.TablePlans, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableScenarios, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableRecommendations, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableCommitments, seenByWhole, nowhere, nil},
 
-	{projections.TableCloses, seenByWhole, none},
-	{projections.TableExports, seenByWhole, none},
-	{projections.TableCheckpoints, seenByWhole, none},
-	{projections.TableResolutions, seenByWhole, none},
-	{projections.TableConflicts, seenByWhole, none},
-	{projections.TableGapResolutions, seenByWhole, none},
-	{projections.TableSwitches, seenByWhole, none},
-	{projections.TableRemovals, seenByWhole, none},
-	{projections.TableDenials, seenByWhole, none},
+	{projections.TableCloses, seenByWhole, nowhere, nil},
+	{projections.TableExports, seenByWhole, nowhere, nil},
+	{projections.TableCheckpoints, seenByWhole, nowhere, nil},
+	{projections.TableResolutions, seenByWhole, nowhere, nil},
+	{projections.TableConflicts, seenByWhole, nowhere, nil},
+	{projections.TableGapResolutions, seenByWhole, nowhere, nil},
+	{projections.TableSwitches, seenByWhole, nowhere, nil},
+	{projections.TableRemovals, seenByWhole, nowhere, nil},
+	{projections.TableDenials, seenByWhole, nowhere, nil},
 
-	{projections.TableGrants, seenByWorkspace, ofWorkspace},
-	{projections.TableServiceKeys, seenByWorkspace, ofWorkspace},
-	{projections.TableSessions, seenByWhole, none},
-	{projections.TableAccess, seenByWhole, none}, // it names workspaces beside its own
+	{projections.TableGrants, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableServiceKeys, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableSessions, seenByWhole, nowhere, nil},
+	{projections.TableAccess, seenByWhole, nowhere, nil}, // it names workspaces beside its own
 }
 
-var ruleOf = func() map[projections.Table]rule {
-	of := map[projections.Table]rule{}
+var ruleOf = func() map[projections.Table]TableRule {
+	of := map[projections.Table]TableRule{}
 	for _, r := range tableRules {
-		of[r.Table] = r.rule
-	}
-	return of
-}()
-
-// wholeOnly are the tables that only a whole scope sees.
-var wholeOnly = func() map[projections.Table]bool {
-	of := map[projections.Table]bool{}
-	for _, r := range tableRules {
-		of[r.Table] = r.Seen == seenByWhole
+		of[r.Table] = r
 	}
 	return of
 }()
@@ -116,30 +111,19 @@ var wholeOnly = func() map[projections.Table]bool {
 // Tables returns what a narrowed view has of each table.
 func Tables() []TableRule { return slices.Clone(tableRules) }
 
-func none(*ground, projections.Key, projections.Row) (projections.Row, error) { return nil, nil }
+func nowhere(*ground, string) (bool, error) { return false, nil }
 
-func everyone(_ *ground, _ projections.Key, row projections.Row) (projections.Row, error) {
-	return row, nil
-}
+func everywhere(*ground, string) (bool, error) { return true, nil }
 
-func ofWorkspace(g *ground, k projections.Key, row projections.Row) (projections.Row, error) {
-	return rowIf(g.scope.Sees(k.Scope, ""), row)
-}
+func ofWorkspace(g *ground, scope string) (bool, error) { return g.scope.Sees(scope, ""), nil }
 
-func someOfWorkspace(g *ground, k projections.Key, row projections.Row) (projections.Row, error) {
-	return rowIf(g.scope.seesSome(k.Scope), row)
-}
+func someOfWorkspace(g *ground, scope string) (bool, error) { return g.scope.seesSome(scope), nil }
 
 func rowIf(seen bool, row projections.Row) (projections.Row, error) {
 	if !seen {
 		return nil, nil
 	}
 	return row, nil
-}
-
-func ofOwner(g *ground, k projections.Key, row projections.Row) (projections.Row, error) {
-	owns, err := g.Owns(k.Scope)
-	return orNil(owns, row, err)
 }
 
 func orNil(seen bool, row projections.Row, err error) (projections.Row, error) {
@@ -229,10 +213,6 @@ func same(a, b *domain.ClusterRegistered) bool {
 
 // ofUsage hides the deployments and pods of others.
 func ofUsage(g *ground, k projections.Key, row projections.Row) (projections.Row, error) {
-	owns, err := g.Owns(k.Scope)
-	if err != nil || !owns {
-		return nil, err
-	}
 	hour := row.(*projections.UsageHour)
 	if !slices.ContainsFunc(hour.Holders, func(h projections.Holder) bool { return !g.scope.Sees(h.Workspace, k.Scope) }) {
 		return row, nil

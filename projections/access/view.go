@@ -190,43 +190,67 @@ func (v *view) Position() domain.Position { return v.whole.Position() }
 // Anchors implements [projections.View].
 func (v *view) Anchors() map[domain.TopicPartition]domain.Anchor { return v.whole.Anchors() }
 
-// narrow applies the rule of a table. A table without a rule is empty.
-func (v *view) narrow(k projections.Key, row projections.Row) (projections.Row, error) {
-	narrow := ruleOf[k.Table]
-	if narrow == nil || row == nil {
-		return nil, nil
-	}
-	return narrow(v.ground, k, row)
-}
-
 // Scan implements [projections.View].
 func (v *view) Scan(q projections.Query, yield func(projections.Key, projections.Row) error) error {
-	if _, known := ruleOf[q.Table]; !known || wholeOnly[q.Table] {
-		return nil
+	rule, known := ruleOf[q.Table]
+	if !known {
+		return nil // deny by default
 	}
-	return v.whole.Scan(q, func(k projections.Key, row projections.Row) error {
-		row, err := v.narrow(k, row)
+	narrowed := func(k projections.Key, row projections.Row) (err error) {
+		if rule.rule != nil {
+			row, err = rule.rule(v.ground, k, row)
+		}
 		if err != nil || row == nil {
 			return err
 		}
 		return yield(k, row)
-	})
+	}
+	if rule.where == nil {
+		return v.whole.Scan(q, narrowed)
+	}
+	scopes := []string{q.Scope}
+	if q.Scope == "" {
+		var err error
+		if scopes, err = v.whole.Scopes(q.Table); err != nil {
+			return err
+		}
+	}
+	for _, q.Scope = range scopes {
+		seen, err := rule.where(v.ground, q.Scope)
+		if err == nil && seen {
+			err = v.whole.Scan(q, narrowed)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Get implements [projections.View].
 func (v *view) Get(k projections.Key) (projections.Row, error) {
-	row, err := v.whole.Get(k)
-	if err != nil || row == nil {
-		return nil, err
+	rule, known := ruleOf[k.Table]
+	if !known {
+		return nil, nil
 	}
-	return v.narrow(k, row)
+	if rule.where != nil {
+		if seen, err := rule.where(v.ground, k.Scope); err != nil || !seen {
+			return nil, err
+		}
+	}
+	row, err := v.whole.Get(k)
+	if err != nil || row == nil || rule.rule == nil {
+		return row, err
+	}
+	return rule.rule(v.ground, k, row)
 }
 
 var errSeen = errors.New("seen")
 
 // Scopes implements [projections.View]: the scopes with a row that is seen.
 func (v *view) Scopes(t projections.Table) ([]string, error) {
-	if _, known := ruleOf[t]; !known || wholeOnly[t] {
+	rule, known := ruleOf[t]
+	if !known {
 		return []string{}, nil
 	}
 	all, err := v.whole.Scopes(t)
@@ -235,9 +259,15 @@ func (v *view) Scopes(t projections.Table) ([]string, error) {
 	}
 	seen := []string{}
 	for _, scope := range all {
-		err := v.Scan(projections.Query{Table: t, Scope: scope}, func(projections.Key, projections.Row) error { return errSeen })
+		is := false
+		if rule.where != nil {
+			is, err = rule.where(v.ground, scope)
+		} else {
+			err = v.Scan(projections.Query{Table: t, Scope: scope}, func(projections.Key, projections.Row) error { return errSeen })
+			is = errors.Is(err, errSeen)
+		}
 		switch {
-		case errors.Is(err, errSeen):
+		case is:
 			seen = append(seen, scope)
 		case err != nil:
 			return nil, err

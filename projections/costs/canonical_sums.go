@@ -147,7 +147,7 @@ func endsOf(f io.ReadSeeker) (at ends, err error) {
 // sum is each for a query that the sums of a kept month answer: add is called with what allocations have in common and
 // with what they cost. It reports false if the query needs the allocations.
 func (d *Division) sum(q *Query, add func(*part, *Cost, int) error) (bool, error) {
-	if d.canonical == nil || d.rates != nil || q.Largest > 0 || !ofTargets(q) {
+	if d.scoped || d.canonical == nil || d.rates != nil || q.Largest > 0 || !ofTargets(q) {
 		return false, nil
 	}
 	return true, d.canonical.sums(func(t *targetCost) error {

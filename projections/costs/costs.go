@@ -89,6 +89,9 @@ type Report struct {
 	shared *SharedCosts // nil if no policy names pools
 }
 
+// Billed reports whether the month has bills, as far as that is seen.
+func (r *Report) Billed() bool { return r.Lines > 0 || r.Allocations > 0 }
+
 // PostedSum is the sum of postings in a currency.
 type PostedSum struct {
 	Currency  string             `json:"currency"`

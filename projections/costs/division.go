@@ -30,6 +30,8 @@ type Division struct {
 	reads        *projections.Reads // all but completeness
 	closed       *ClosedBooks       // nil while the month is open
 	rates        *Rates             // translate the allocations; nil: they are as billed
+	scoped       bool               // only what a scope sees is left; see [Division.Within]
+	narrowed     []narrowed         // its allocations
 }
 
 // Summary is what a division says besides its allocations.
@@ -224,6 +226,9 @@ func (d *Division) Each(filter AllocationFilter, yield func(*Allocation) error) 
 }
 
 func (d *Division) each(yield func(*part) error) error {
+	if d.scoped {
+		return d.eachNarrowed(yield)
+	}
 	if d.rates != nil {
 		return d.translated(yield)
 	}
@@ -255,6 +260,9 @@ func (d *Division) report(s *sums, unreconciled []Unreconciled) *Report {
 	if q.Workspace != "" {
 		r.Note = "groups, totals and statements are what " + q.Workspace +
 			" is charged; invoices, commitments, matches, exceptions, lines and allocations are of the whole period"
+	}
+	if d.scoped {
+		r.Note = noteWithin
 	}
 	var held HeldTime
 	for _, of := range d.Held {

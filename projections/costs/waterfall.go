@@ -122,7 +122,7 @@ func NewWaterfall(this, before *Report, q WaterfallQuery) (*Waterfall, error) {
 		}
 		w.Generated = w.Generated || before.Generated
 		w.Incomplete, w.Missing = max(w.Incomplete, before.Incomplete), max(w.Missing, before.Missing)
-		if before.Lines > 0 {
+		if before.Billed() {
 			w.Before = &before.Month
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 	"quartermaster/projections/dimension"
 	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"
@@ -44,7 +45,9 @@ func NewReportFrom(
 	if err != nil {
 		return nil, err
 	}
-	if r.fleet, err = inventory.ReadFleet(view); err != nil {
+	// How time is divided depends on all who held a GPU. What is not seen is left out of the result.
+	r.view, r.seen = access.Beneath(view), newWithin(view)
+	if r.fleet, err = inventory.ReadFleet(r.view); err != nil {
 		return nil, err
 	}
 	rest := []domain.Interval{period}
@@ -63,7 +66,8 @@ func NewReportFrom(
 
 // reporter sums up a report.
 type reporter struct {
-	view   projections.View
+	view   projections.View // of all rows
+	seen   *within          // nil: everything is seen
 	fleet  *inventory.Fleet
 	filter Filter
 	dims   []*dimension.Of[cell, usageKey]
@@ -102,9 +106,9 @@ func (r *reporter) finerThanDays() bool {
 }
 
 // group returns the sums that what is in r.at belongs to. It reports false if the filter excludes
-// it.
+// it, or it is not seen.
 func (r *reporter) group() (*GPUTime, bool) {
-	if !r.filter.accepts(r.at.hour, r.at.segment) || !r.picker.Picks(&r.at) {
+	if r.at.segment == nil || !r.filter.accepts(r.at.hour, r.at.segment) || !r.picker.Picks(&r.at) {
 		return nil, false
 	}
 	r.key = usageKey{}
@@ -134,9 +138,11 @@ func (r *reporter) rows(p domain.Interval) error {
 		if !r.covers(d) {
 			return nil
 		}
-		r.at.hour = d
 		for i := range d.Segments {
-			r.at.segment = &d.Segments[i]
+			var err error
+			if r.at.hour, r.at.segment, err = r.seen.segment(d, &d.Segments[i]); err != nil {
+				return err
+			}
 			if sum, ok := r.group(); ok {
 				sum.add(r.at.segment, d.Declared)
 				r.report.Total.add(r.at.segment, d.Declared)
@@ -183,7 +189,9 @@ func (r *reporter) months(kept Kept, sealed int64, period domain.Interval) (rest
 		leave(domain.Interval{From: part.From, To: days.From})
 		for day := days.From; day < days.To; day += domain.Day {
 			if entries := m.of(day); r.steady(entries) {
-				r.days(entries)
+				if err := r.days(entries); err != nil {
+					return nil, err
+				}
 			} else {
 				leave(domain.Interval{From: day, To: day + domain.Day})
 			}
@@ -226,11 +234,10 @@ func (r *reporter) steady(day []Day) bool {
 }
 
 // days adds entries of a kept month.
-func (r *reporter) days(entries []Day) {
+func (r *reporter) days(entries []Day) error {
 	var hour DeviceHour
 	var segment DeviceSegment
 	var holder projections.Holder
-	r.at.hour, r.at.segment = &hour, &segment
 	for i := range entries {
 		e := &entries[i]
 		hour = DeviceHour{Cluster: e.Cluster, Hour: e.Day, Model: e.Model, Billing: e.Billing}
@@ -245,11 +252,16 @@ func (r *reporter) days(entries []Day) {
 			holder = projections.Holder{Workspace: e.Workspace, Deployment: e.Deployment}
 			segment.Holder = &holder
 		}
+		var err error
+		if r.at.hour, r.at.segment, err = r.seen.segment(&hour, &segment); err != nil {
+			return err
+		}
 		if sum, ok := r.group(); ok {
 			sum.plus(&e.Time)
 			r.report.Total.plus(&e.Time)
 		}
 	}
+	return nil
 }
 
 func (r *reporter) finish() *Report {

@@ -13,6 +13,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 )
 
 // keptBytes bounds the total size of the cached answers, and mostBytes that of one answer. The
@@ -76,7 +77,11 @@ func divisionKey(v projections.View, month domain.Interval, reads *projections.R
 			of = inputs
 		}
 	}
-	return fmt.Sprintf("division\n%v\n%s %s\n%s", month, projections.Method, attribution.Method, of)
+	seen := access.Whole().Key()
+	if lens, is := access.Of(v); is {
+		seen = lens.Scope().Key()
+	}
+	return fmt.Sprintf("division\n%v\n%s %s\n%s\n%s", month, projections.Method, attribution.Method, seen, of)
 }
 
 // divided remembers what a division of a month read.

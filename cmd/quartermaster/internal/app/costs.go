@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 	"quartermaster/projections/costs"
+	"quartermaster/projections/registry"
 )
 
 // Costs allocates a billing month to those who used what was billed.
@@ -19,11 +22,7 @@ func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Repo
 			return err
 		}
 		if r.Books != nil {
-			closes, err := closesOf(v)
-			if err != nil {
-				return err
-			}
-			posted, err := h.postedInto(ctx, closes, closeOf(closes, q.Month))
+			posted, _, err := h.postedWithin(ctx, v, q.Month)
 			if err != nil {
 				return err
 			}
@@ -36,6 +35,39 @@ func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Repo
 		return nil
 	})
 	return r, err
+}
+
+// postedWithin returns what a closed or the open month has about earlier closed ones, as far as it is about what is
+// seen, and the closes.
+func (h *Conn) postedWithin(ctx context.Context, v projections.View, month domain.Interval) ([]costs.Posting, []registry.Close, error) {
+	whole := access.Beneath(v)
+	closes, err := closesOf(whole)
+	if err != nil {
+		return nil, nil, err
+	}
+	posted, err := h.postingsOf(ctx, whole, closes, month, h.presentDivision)
+	if lens, is := access.Of(v); is {
+		posted = slices.DeleteFunc(slices.Clone(posted), func(p costs.Posting) bool { return !lens.Scope().Sees(p.Workspace, p.Cluster) })
+		for i := range posted {
+			p := &posted[i]
+			p.Allocation, p.Line, p.Invoice, p.Causes, p.Events = "", "", "", []string{}, []string{}
+		}
+	}
+	return posted, closes, err
+}
+
+// notesWithin returns what the postings of a month add to the statements of workspaces that are seen, and rounds over
+// all of them.
+func (h *Conn) notesWithin(ctx context.Context, v projections.View, month domain.Interval) (map[costs.NoteOf]attribution.Minor, error) {
+	posted, _, err := h.postedWithin(ctx, access.Beneath(v), month)
+	if err != nil {
+		return nil, err
+	}
+	notes, err := costs.Notes(posted)
+	if lens, is := access.Of(v); is {
+		maps.DeleteFunc(notes, func(of costs.NoteOf, _ attribution.Minor) bool { return !lens.Scope().Sees(of.Workspace, "") })
+	}
+	return notes, err
 }
 
 // costs is Costs on rows. The report is cached: callers MUST NOT modify it.
@@ -124,6 +156,9 @@ func ratesFor(v projections.View, month domain.Interval, currency string) (*cost
 	if currency == "" {
 		return nil, nil
 	}
+	if _, is := access.Of(v); is {
+		return nil, invalid("currency", "the books are of the whole estate, and you see a part of it: leave the currency out")
+	}
 	rates, err := ratesOf(v, month)
 	if err != nil {
 		return nil, noBooksCurrency(month, err)
@@ -155,11 +190,26 @@ func ratesOf(v projections.View, month domain.Interval) (*costs.Rates, error) {
 // allocations that were closed. Another is divided once, and again
 // when anything that it was computed from has changed, but not for every event. A sealed month is kept in
 // a file, others in memory. It is nil for a month that is too large to cache.
+//
+// All rows are divided, whoever asks, because who shares a line decides what is charged of it. What is returned is what
+// is seen of that.
 func (c *Caller) division(ctx context.Context, v projections.View, month domain.Interval) (*costs.Division, error) {
-	if d, err := c.app.conn.closedDivision(ctx, v, month); d != nil || err != nil {
+	h, whole := c.app.conn, access.Beneath(v)
+	d, err := h.closedDivision(ctx, whole, month)
+	if d == nil && err == nil {
+		d, err = h.present(ctx, whole, month)
+	}
+	if _, is := access.Of(v); !is || err != nil {
 		return d, err
 	}
-	return c.app.conn.present(ctx, v, month)
+	return kept(c, v, "division", month, func() (*costs.Division, error) {
+		if d == nil { // it is too large for memory
+			if d, err = h.presentDivision(ctx, whole, month); err != nil {
+				return nil, err
+			}
+		}
+		return d.Within(v)
+	})
 }
 
 // present is division for rows whose books are open, or as if they were.
@@ -237,11 +287,11 @@ func (c *Caller) ExplainCosts(ctx context.Context, at At, q CostsExplained) (w *
 		if err != nil {
 			return err
 		}
-		if this.Lines == 0 {
+		if !this.Billed() {
 			before = nil // a month without bills is not a month that costs nothing
 		}
 		w, err = costs.NewWaterfall(this, before, costs.WaterfallQuery{Workspace: q.Workspace, Ledger: q.Ledger})
-		if err == nil && len(w.Currencies) == 0 && this.Lines > 0 {
+		if err == nil && len(w.Currencies) == 0 && this.Billed() {
 			err = charged(v, q.Workspace)
 		}
 		return err
@@ -289,6 +339,9 @@ func (c *Caller) Allocations(ctx context.Context, at At, month domain.Interval, 
 // recorded it.
 func (c *Caller) ExplainAllocation(ctx context.Context, at At, ref attribution.Ref) (x *costs.Explanation, err error) {
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
+		if _, is := access.Of(v); is {
+			return &DeniedError{Err: errors.New("an allocation is explained by the supplier's line, which needs a right to the whole estate: explain a workspace")}
+		}
 		x, err = kept(c, v, "allocation", ref, func() (*costs.Explanation, error) {
 			closes, err := closesOf(v)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 	"quartermaster/projections/costs"
 	"quartermaster/projections/registry"
 )
@@ -25,15 +26,12 @@ func (c *Caller) Budgets(ctx context.Context, at At, month domain.Interval) (r *
 		if r.Budgets, err = costs.ReadBudgets(v, month); err != nil {
 			return err
 		}
-		closes, err := closesOf(v)
-		if err != nil {
-			return err
-		}
+		var closes []registry.Close
 		read := map[domain.Interval][]costs.Posting{} // into months
 		posted := func(months []domain.Interval, currency string) (all []costs.Posting, err error) {
 			for _, m := range months {
 				if _, known := read[m]; !known {
-					if read[m], err = h.postingsOf(ctx, v, closes, m, h.presentDivision); err != nil {
+					if read[m], closes, err = h.postedWithin(ctx, v, m); err != nil {
 						return nil, err
 					}
 				}
@@ -127,7 +125,7 @@ func (c *Caller) useBudget(
 		}
 	}
 	b.Spent(spent, now, then)
-	if err := b.Commit(v, month); err != nil {
+	if err := b.Commit(access.Beneath(v), month); err != nil { // its own share of all
 		return err
 	}
 	if len(b.NotCounted) > 0 {

@@ -84,15 +84,11 @@ func (c *Caller) CostStatements(ctx context.Context, at At, month domain.Interva
 func (c *Caller) costStatements(
 	ctx context.Context, h *Conn, v projections.View, month domain.Interval, workspace string,
 ) (out []CostStatement, err error) {
-	closes, err := closesOf(v)
+	posted, closes, err := h.postedWithin(ctx, v, month)
 	if err != nil {
 		return nil, err
 	}
-	posted, err := h.postingsOf(ctx, v, closes, month, h.presentDivision)
-	if err != nil {
-		return nil, err
-	}
-	notes, err := costs.Notes(posted)
+	notes, err := h.notesWithin(ctx, v, month)
 	if err != nil {
 		return nil, err
 	}

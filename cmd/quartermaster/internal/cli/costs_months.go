@@ -73,8 +73,8 @@ func (a *Program) showCostsOfMonths(r *costs.MonthsReport) {
 		state := "open"
 		switch {
 		case m.Books != nil:
-			state = fmt.Sprintf("closed by %s and %s", clipped(m.Books.Prepared), clipped(m.Books.Approved))
-		case m.Lines == 0:
+			state = closedBy(m.Books)
+		case m.Lines == 0 && m.Allocations == 0:
 			state = "no bills"
 		case len(m.Unreconciled) > 0:
 			state = fmt.Sprintf("open, and %s of its bills do not reconcile", comma(len(m.Unreconciled)))

@@ -82,7 +82,7 @@ func (a *Program) showCosts(ctx context.Context, at app.At, r *costs.Report) err
 	if r.Generated {
 		fmt.Fprintln(a.out, generatedNote)
 	}
-	if r.Lines == 0 && len(r.Invoices) == 0 {
+	if r.Lines == 0 && r.Allocations == 0 && len(r.Invoices) == 0 {
 		if err := a.noBills(ctx, at, r.Month, ""); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (a *Program) showCosts(ctx context.Context, at app.At, r *costs.Report) err
 	a.showExceptions(costExceptions(r.Exceptions))
 	fmt.Fprintln(a.out)
 	if b := r.Books; b != nil {
-		fmt.Fprintf(a.out, "closed by %s and %s at %s; later changes are posted into the open period\n", clipped(b.Prepared), clipped(b.Approved), b.Closed)
+		fmt.Fprintf(a.out, "%s at %s; later changes are posted into the open period\n", closedBy(b), b.Closed)
 		for _, p := range r.Posted {
 			fmt.Fprintf(a.out, "posted into it about earlier months, and not in the totals: %s %s billed, %s effective, in %s postings (costs postings --month %s)\n",
 				cents(p.Billed, p.Currency), p.Currency, cents(p.Effective, p.Currency), comma(p.Postings), app.MonthName(r.Month))
@@ -110,6 +110,14 @@ func (a *Program) showCosts(ctx context.Context, at app.At, r *costs.Report) err
 	fmt.Fprintf(a.out, "method: %s on %s\nposition: %s\n", r.Methods.Attribution, r.Methods.Folds, a.position(r.Position))
 	a.reportEnds(r.Completeness)
 	return nil
+}
+
+// closedBy says who closed books, if that is seen.
+func closedBy(b *costs.ClosedBooks) string {
+	if b.Prepared == "" {
+		return "closed"
+	}
+	return fmt.Sprintf("closed by %s and %s", clipped(b.Prepared), clipped(b.Approved))
 }
 
 func policyText(p costs.AppliedPolicy) string {

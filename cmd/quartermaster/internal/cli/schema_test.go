@@ -338,6 +338,7 @@ func indented(t *testing.T, doc any) []byte {
 // TestReference: every command that answers has a published schema, made from the type of
 // its answer and the comments there. With -update they are written.
 func TestReference(t *testing.T) {
+	publishRights(t)
 	root := filepath.Join("..", "..", "..", "..")
 	g := &generator{docs: comments(t, root, "quartermaster")}
 	published := map[string]bool{}
