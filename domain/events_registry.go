@@ -73,6 +73,7 @@ const (
 	PolicySharedCosts        PolicyKind = "shared_costs"        // Pools: whose cost is passed on in the view "loaded"
 	PolicySubstitution       PolicyKind = "substitution"        // Substitutes: other GPU models that may do Selector's work
 	PolicyPosture            PolicyKind = "posture"             // Value: how Selector survives the loss of a region ([PostureActiveActive] …); Share: of its demand
+	PolicyTransferPrice      PolicyKind = "transfer_price"      // Value: what a GPU-hour of Selector's work costs besides in another region, such as 0.05 USD
 	PolicyLedgerAccount      PolicyKind = "ledger_account"      // Value: account of the general ledger, for Scope, of costs with Columns
 )
 
@@ -122,7 +123,8 @@ var LedgerScopes = []string{
 // policy binds machines in a region and a country that both its Selector and the other selector
 // list, and no machine elsewhere. Policies of other kinds bind a deployment wherever it runs. For
 // them it is the region of the cluster in which the deployment is declared, or for
-// [PolicySpotShare], [PolicySubstitution] and [PolicyPosture] the region of the demand. An unknown region is in no list.
+// [PolicySpotShare], [PolicySubstitution], [PolicyPosture] and [PolicyTransferPrice] the region of the demand.
+// An unknown region is in no list.
 type Selector struct {
 	Workspace   string        `json:"workspace,omitempty"`
 	Class       WorkloadClass `json:"class,omitempty"`

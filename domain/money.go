@@ -1,6 +1,11 @@
 package domain
 
-import "github.com/shopspring/decimal"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/shopspring/decimal"
+)
 
 // Decimal is an exact decimal number. Money, and every factor of it, is a Decimal and never
 // floating point.
@@ -17,6 +22,16 @@ type Money struct {
 
 // String returns for example "12.50 USD".
 func (m Money) String() string { return m.Amount.String() + " " + m.Currency }
+
+// ParseMoney reads what [Money.String] writes.
+func ParseMoney(s string) (Money, error) {
+	amount, currency, _ := strings.Cut(s, " ")
+	d, err := decimal.NewFromString(amount)
+	if err != nil {
+		return Money{}, fmt.Errorf("%q is not an amount with its currency, such as 12.50 USD", s)
+	}
+	return Money{d, currency}, nil
+}
 
 // MinorUnits returns the number of digits after the point of a currency's smallest unit: 2 for US
 // dollars, 0 for yen. An unknown currency has 2, as most do.

@@ -109,6 +109,12 @@ func (c *checker) policySet(e *PolicySet) {
 		}
 	case PolicyPosture:
 		c.posture(e)
+	case PolicyTransferPrice:
+		if m, err := ParseMoney(e.Value); err != nil {
+			c.bad("value", "%v", err)
+		} else {
+			c.amount("value", m)
+		}
 	case PolicyLedgerAccount:
 		oneOf(c, "scope", e.Scope, LedgerScopes...)
 		c.id("value", e.Value)
@@ -116,7 +122,7 @@ func (c *checker) policySet(e *PolicySet) {
 		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
 			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention,
 			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency, PolicyRecoverableTax,
-			PolicySharedCosts, PolicySubstitution, PolicyPosture, PolicyLedgerAccount)
+			PolicySharedCosts, PolicySubstitution, PolicyPosture, PolicyTransferPrice, PolicyLedgerAccount)
 	}
 	c.substitutes(e)
 	c.optionalID("standby", e.Standby)

@@ -59,6 +59,7 @@ func validEvents() map[Type]*Envelope {
 		&PolicySet{Policy: "near", Kind: PolicyApart, EffectiveFrom: t0, Scope: "node", Selector: Selector{Environment: "production", Regions: []string{"fra"}, Countries: []string{"DE"}}, Others: []Selector{{Environment: "research"}}},
 		&PolicySet{Policy: "newer", Kind: PolicySubstitution, EffectiveFrom: t0, Substitutes: []GPUSubstitute{{For: "A100 80GB", By: "H100", GPUs: dec("0.45"), Measured: true}}},
 		&PolicySet{Policy: "standby", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureColdStandby, Share: nullDec("1"), Standby: "fra", StandbyPriceShare: nullDec("0.2")},
+		&PolicySet{Policy: "egress", Kind: PolicyTransferPrice, EffectiveFrom: t0, Value: "0.05 USD", Selector: Selector{Regions: []string{"fra"}}},
 		&PolicySet{Policy: "eu", Kind: PolicyResidency, EffectiveFrom: t0, Countries: []string{"DE", "FR"}, Selector: Selector{Class: ClassServing}},
 		&QuotaSet{Quota: "q", Resource: "nvidia.com/gpu", Limit: dec("64"), EffectiveFrom: t0},
 		&BudgetSet{Budget: "b", Period: month, Amount: usd("100"), Basis: BudgetCash},
@@ -239,7 +240,7 @@ var violations = []struct {
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[0].Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[0]: -1 is negative"},
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[1].Currency = "USD" }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[1]: \"USD\" has a limit already"},
 	{edit(func(e *OperatorRevoked) { e.Operator = "" }), TypeOperatorRevoked, "OperatorRevoked: operator: is missing"},
-	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs, substitution, posture, ledger_account`},
+	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs, substitution, posture, transfer_price, ledger_account`},
 	{edit(func(e *PolicySet) { e.Pools = []CostPool{{Pool: "a", By: ShareByCost}} }), TypePolicySet, "PolicySet: pools: are for shared_costs, and the kind is residency"},
 	{pools(), TypePolicySet, "PolicySet: pools: is empty, want at least one"},
 	{pools(CostPool{By: ShareByCost}), TypePolicySet, "PolicySet: pools[0].pool: is missing"},
@@ -301,6 +302,9 @@ var violations = []struct {
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureHotStandby, Share: nullDec("1"), Standby: "fra", StandbyPriceShare: nullDec("0")}
 	}), TypePolicySet, "PolicySet: standby_price_share: is for cold_standby, and the value is hot_standby"},
+	{edit(func(e *PolicySet) { e.Kind, e.Value = PolicyTransferPrice, "cheap" }), TypePolicySet, `PolicySet: value: "cheap" is not an amount with its currency, such as 12.50 USD`},
+	{edit(func(e *PolicySet) { e.Kind, e.Value = PolicyTransferPrice, "-1 USD" }), TypePolicySet, "PolicySet: value: -1 is negative"},
+	{edit(func(e *PolicySet) { e.Kind, e.Value = PolicyTransferPrice, "1" }), TypePolicySet, `PolicySet: value: "" is not an ISO 4217 code of three capital letters, for example USD`},
 	{edit(func(e *PolicySet) { e.Kind = PolicySpotShare }), TypePolicySet, "PolicySet: share: is missing, want a number from 0 to 1"},
 	{edit(func(e *PolicySet) { e.Kind, e.Share = PolicyCostOfCapital, nullDec("1.01") }), TypePolicySet, "PolicySet: share: 1.01 is not between 0 and 1"},
 	{edit(func(e *PolicySet) { e.Kind, e.Value = PolicyIdleCost, "me" }), TypePolicySet, `PolicySet: value: "me" is unknown, want owner, platform`},

@@ -346,6 +346,13 @@ var coupledFamilies = []family{
 			})
 		}
 	}},
+	{"overflow_hourly", func(c *coupledDraw) {
+		for i := range c.in.Demands {
+			d := &c.in.Demands[i]
+			price, _ := d.Shortage.Rat().Float64()
+			d.LatencyBudgetMS, d.OverflowHourly = 300, amount(price*c.uniform(0, 0.1))
+		}
+	}},
 	{"commits_hourly", func(c *coupledDraw) {
 		c.in.AnnualRate = dec("0.08")
 		rates := map[string]domain.Decimal{}

@@ -127,6 +127,9 @@ type Demand struct {
 	Shortage domain.Decimal `json:"shortage_hourly"`
 	// LatencyBudgetMS bounds the round trip to another region; 0 means it stays in its home region.
 	LatencyBudgetMS int `json:"latency_budget_ms,omitempty"`
+	// OverflowHourly is what a unit-hour costs besides where it is served in another region, in addition
+	// to that of the overflow.
+	OverflowHourly domain.Decimal `json:"overflow_hourly,omitzero"`
 	// Countries are those in which it may be served; empty means any.
 	Countries      []string `json:"countries,omitempty"`
 	Certifications []string `json:"certifications,omitempty"` // that a pool must have

@@ -92,6 +92,7 @@ type demand struct {
 	Interruptible   exact  `json:"interruptible_share"`
 	Shortage        number `json:"shortage_hourly"`
 	Latency         int    `json:"latency_budget_ms"`
+	Transfer        number `json:"overflow_hourly"`
 	Countries       []string
 	Certifications  []string
 	Deferrable      *exact `json:"deferrable_share"`
@@ -398,7 +399,7 @@ func (d *document) takes(n *demand, p *pool) (units *big.Rat, transfer float64, 
 		found := false
 		for _, o := range d.Overflow {
 			if o.From == home.Region && o.To == p.Region && o.RoundTrip <= n.Latency && n.Latency > 0 {
-				found, transfer = true, float64(o.Hourly)
+				found, transfer = true, float64(o.Hourly)+float64(n.Transfer)
 				units.Add(units, &o.Overhead.Rat)
 			}
 		}

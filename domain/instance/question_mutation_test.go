@@ -129,6 +129,9 @@ var mistakes = map[string]func(in *Instance) bool{
 	"overflow without a price": func(in *Instance) bool {
 		return each(in.Overflow, func(o *Overflow) bool { return scaled(&o.Hourly, "0") })
 	},
+	"demand that moves for nothing": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool { return scaled(&d.OverflowHourly, "0") })
+	},
 	"overflow without overhead": func(in *Instance) bool {
 		return each(in.Overflow, func(o *Overflow) bool { return scaled(&o.Overhead, "0") })
 	},

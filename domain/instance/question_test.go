@@ -150,6 +150,9 @@ func drawAll(rng *rand.Rand) *Instance {
 		d := Demand{ID: fmt.Sprint("d", i), Pool: home.ID, Class: pick(rng, "serving", "batch", ""), Hourly: load(6),
 			Interruptible: pick(rng, dec("0"), dec("0.5"), dec("1"), dec("0.3337")), Shortage: cents(700, 4000),
 			LatencyBudgetMS: pick(rng, 0, 60, 200)}
+		if d.LatencyBudgetMS > 0 && chance(3) {
+			d.OverflowHourly = cents(0, 60)
+		}
 		if chance(4) {
 			d.Countries = []string{"US", "DE"}[:1+rng.IntN(2)]
 		}

@@ -39,7 +39,7 @@ func (m *model) routes(d *Demand) []route {
 			if s == nil || d.LatencyBudgetMS == 0 || s.RoundTripMS > d.LatencyBudgetMS {
 				continue
 			}
-			r.extra = s.Hourly
+			r.extra = s.Hourly.Add(d.OverflowHourly)
 			takes = s.Overhead.Add(one)
 		}
 		if p.Class != home.Class {

@@ -336,6 +336,7 @@ func (v *validator) demand(d *Demand, path string) {
 	v.share(d.Interruptible, path+"/interruptible_share")
 	v.amount(d.Shortage, path+"/shortage_hourly")
 	v.check(d.LatencyBudgetMS >= 0, path+"/latency_budget_ms", "%d is negative", d.LatencyBudgetMS)
+	v.amount(d.OverflowHourly, path+"/overflow_hourly")
 	for i, c := range d.Countries {
 		v.check(isCountry(c), fmt.Sprintf("%s/countries/%d", path, i),
 			"%q is not an ISO 3166-1 code of two capital letters", clip(c))

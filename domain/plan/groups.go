@@ -199,6 +199,9 @@ func (c *composer) route(k, l *candidate) *route {
 		r.why = fmt.Sprintf("demand of %s may be served in %s: a round trip of %d ms, %s, is within the "+
 			"budget of %d ms of every deployment declared for it", k.name(), l.Region, r.overflow.RoundTripMS,
 			how, k.LatencyMicros/1000)
+		if t := k.transfer(); t.Policy != "" {
+			r.why += fmt.Sprintf("; moving it costs %s for a GPU-hour, by the policy %s", t.Price, t.Policy)
+		}
 	}
 	if s := r.substitute; s != nil && r.why == "" {
 		how = "estimated"
@@ -231,12 +234,38 @@ func (c *composer) substitute(k, l *candidate) (*Substitute, domain.Decimal) {
 	return s, units
 }
 
+// transfer is the highest price of moving work of the pool, zero if none is known.
+func (p *Pool) transfer() (most Transfer) {
+	for _, t := range p.Transfers {
+		if most.Policy == "" || t.Price.Amount.GreaterThan(most.Price.Amount) {
+			most = t
+		}
+	}
+	return most
+}
+
+// immovable says why the price of moving a pool's work cannot be counted, "" if it can.
+func (c *composer) immovable(k *candidate) string {
+	for _, t := range k.Transfers {
+		switch {
+		case t.Price.Amount.IsZero():
+		case t.Price.Currency != c.a.Currency:
+			return fmt.Sprintf("its demand stays in its region: the policy %s prices moving it in %s, the plan is in %s", t.Policy,
+				t.Price.Currency, c.a.Currency)
+		case k.shelf.gpus == 0:
+			return fmt.Sprintf("its demand stays in its region: the policy %s prices moving it by the GPU, and no offer says how "+
+				"many GPUs %s has", t.Policy, k.Kind)
+		}
+	}
+	return ""
+}
+
 // way returns the overflow from the region of a pool to that of another, nil if there is none, and
 // where its round trip is from. Every deployment declared for the demand must name a latency budget.
 // None may be bound to certifications or clusters, or have anti-affinity in only one of the two
 // regions, because machines were counted for one of them.
 func (c *composer) way(k, l *candidate) (way *instance.Overflow, how string) {
-	if k.LatencyMicros < 1000 || len(k.Mix) == 0 {
+	if k.LatencyMicros < 1000 || len(k.Mix) == 0 || c.immovable(k) != "" {
 		return nil, ""
 	}
 	from, to := c.region(k.Region), c.region(l.Region)

@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -217,6 +218,52 @@ func TestServedElsewhereByHand(t *testing.T) {
 		}
 		if len(p.Components) != 0 || !p.Total.Cost.Equal(dec("93600")) { // (10 × 10 + 5 × 6) × 720
 			t.Errorf("%s: cost %s, components %+v", name, p.Total.Cost, p.Components)
+		}
+	}
+}
+
+// Moving a GPU-hour to s costs what the dearest policy says. At 3 it is 9 there, instead of 10 in r; at 5 it is 11,
+// and nothing moves. What cannot be counted moves nothing.
+func TestTransferByHand(t *testing.T) {
+	lp := solver(t)
+	for _, c := range []struct {
+		prices     []domain.Money
+		fx         map[string]domain.Decimal
+		gpus       int
+		cost, note string
+	}{
+		{[]domain.Money{{Amount: dec("1"), Currency: "USD"}, {Amount: dec("3"), Currency: "USD"}}, nil, 1, "86400", ""}, // (15 × 6 + 10 × 3) × 720
+		{[]domain.Money{{Amount: dec("5"), Currency: "USD"}}, nil, 1, "93600", ""},
+		{[]domain.Money{{Amount: dec("1.5"), Currency: "EUR"}}, map[string]domain.Decimal{"EUR": dec("2")}, 1, "86400", ""},
+		{[]domain.Money{{Amount: dec("1.5"), Currency: "EUR"}}, nil, 1, "93600", "prices moving it in EUR"},
+		// Machines of four GPUs: five of demand are two, and ten are three.
+		{[]domain.Money{{Amount: dec("0.75"), Currency: "USD"}}, nil, 4, "28080", ""}, // (5 × 6 + 3 × 4 × 0.75) × 720
+	} {
+		q := afar()
+		q.FX = c.fx
+		for i := range q.Pools {
+			p := &q.Pools[i]
+			p.NodeGPUs, p.Offers[0].GPUCount = c.gpus, uint32(c.gpus)
+		}
+		for i, m := range c.prices {
+			q.Pools[0].Transfers = append(q.Pools[0].Transfers, Transfer{m, fmt.Sprint("egress ", i)})
+		}
+		if len(q.FX) > 0 {
+			q = q.exchanged()
+		}
+		p, err := Compute(t.Context(), q, lp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, fmt.Sprint(c.prices), p.Total.Cost, c.cost)
+		if r := &p.Regions[0].Pools[0]; notes(r, "its demand stays in its region") != (c.note != "") || c.note != "" && !notes(r, c.note) {
+			t.Errorf("%v: notes %q", c.prices, r.Notes)
+		}
+		if len(p.Components) > 0 {
+			asProblem(t, q, p, lp)
+			if why := p.Components[0].By[0]; !strings.Contains(why, "; moving it costs "+c.prices[len(c.prices)-1].String()+" for a GPU-hour, by the policy egress") && c.fx == nil {
+				t.Errorf("coupled by %q", why)
+			}
 		}
 	}
 }

@@ -156,12 +156,20 @@ type Pool struct {
 	LatencyMicros uint64
 	// Substitutes are GPU models that may do all of its work.
 	Substitutes []Substitute
+	// Transfers are prices of moving parts of its work to another region. The highest counts for all of it.
+	Transfers []Transfer
 	// Protected: the question's posture applies to its demand.
 	Protected bool
 	// Idle: it has no demand of its own, and is there to serve that of others.
 	Idle bool
 	// Note is a remark on the demand.
 	Note string
+}
+
+// Transfer is what a GPU-hour costs besides in another region.
+type Transfer struct {
+	Price  domain.Money
+	Policy string // that says so
 }
 
 // Substitute is a GPU model that may do the work of a pool.

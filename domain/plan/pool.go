@@ -211,8 +211,10 @@ func (c *composer) note(k *candidate) {
 // notesOf are the remarks on a pool in a group.
 func (c *composer) notesOf(g *group, k *candidate) []string {
 	out := slices.Clone(k.notes)
-	if note := c.protection(g, k); note != "" {
-		out = append(out, note)
+	for _, note := range []string{c.protection(g, k), c.immovable(k)} {
+		if note != "" {
+			out = append(out, note)
+		}
 	}
 	return out
 }

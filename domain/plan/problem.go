@@ -131,6 +131,7 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 			r := c.route(k, l)
 			return r != nil && r.overflow != nil
 		}) {
+			d.OverflowHourly = k.transfer().Price.Amount.Mul(decimal.NewFromInt(int64(s.gpus)))
 			// In the instance a region's overflow applies to all its demand; budgets and countries
 			// narrow it to the demand that may leave.
 			d.LatencyBudgetMS, d.Countries = int(min(k.LatencyMicros/1000, 1_000_000)), k.countries()
@@ -206,6 +207,13 @@ func (q *Question) exchanged() *Question {
 			o := &p.Offers[j]
 			if r, ok := rate(o.Currency); ok {
 				o.Hourly, o.Upfront, o.Currency = o.Hourly.Mul(r), o.Upfront.Mul(r), own
+			}
+		}
+		p.Transfers = slices.Clone(p.Transfers)
+		for j := range p.Transfers {
+			m := &p.Transfers[j].Price
+			if r, ok := rate(m.Currency); ok {
+				m.Amount, m.Currency = m.Amount.Mul(r), own
 			}
 		}
 	}

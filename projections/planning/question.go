@@ -83,6 +83,10 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 	if err != nil {
 		return nil, err
 	}
+	moves, err := workRules(view, a, at, domain.PolicyTransferPrice)
+	if err != nil {
+		return nil, err
+	}
 	declared, err := declaredNeeds(view, at)
 	if err != nil {
 		return nil, err
@@ -166,6 +170,9 @@ func Question(view projections.View, at domain.Instant, only []string, as plan.A
 		}
 		interrupt(p, declared)
 		p.Substitutes = substitutes(others, p, countries[k.Region], workOf(p, declared))
+		if p.Transfers, err = transfers(moves, p, countries[k.Region], workOf(p, declared)); err != nil {
+			return nil, err
+		}
 		q.Pools = append(q.Pools, *p)
 	}
 	q.Posture = protect(postures, q.Pools, func(r *workRule, p *plan.Pool) bool {

@@ -329,6 +329,7 @@ func TestPlanQuestionSubstitutes(t *testing.T) {
 		p, serve, batch := by("0.5"), domain.DeploymentChanged{Deployment: "serve", Class: domain.ClassServing, Need: domain.GPUNeed{Count: 2}, Replicas: 3},
 			domain.DeploymentChanged{Deployment: "batch", Class: domain.ClassBatch, Need: domain.GPUNeed{Count: 1}, Replicas: 2}
 		p.Policy = "newer"
+		egress := domain.PolicySet{Policy: "egress", Kind: domain.PolicyTransferPrice, Value: "0.05 EUR", Selector: domain.Selector{Class: domain.ClassBatch}}
 		c.change(&p, &serve, &batch)
 		less := by("0.25") // for a part of the work, for which the other policy is the more cautious
 		less.Policy, less.Selector = "less", domain.Selector{Class: domain.ClassBatch}
@@ -337,7 +338,7 @@ func TestPlanQuestionSubstitutes(t *testing.T) {
 		l.Append(
 			storetest.Cluster("c1", "acme", "aws", storetest.Frankfurt.Region, storetest.Start), storetest.Node("c1", "n1", h100, 8, storetest.Start),
 			wanted("c1", "a", "acme", "", h100, 0, 3000, 0), deployed("c1", "acme", serve), deployed("c1", "acme", batch),
-			policy(storetest.Root, "home", p), policy(storetest.Root, "home", less),
+			policy(storetest.Root, "home", p), policy(storetest.Root, "home", less), policy(storetest.Root, "home", egress),
 			domain.Envelope{Time: storetest.Start, Event: &domain.OfferQuoted{
 				Market: storetest.Frankfurt, Offer: "b200", SKU: "p6", GPUModel: "NVIDIA B200", GPUCount: 8, Kind: domain.OfferOnDemand,
 				Hourly: storetest.Dec("90"), Currency: "USD", ValidFrom: storetest.Start,
@@ -353,6 +354,10 @@ func TestPlanQuestionSubstitutes(t *testing.T) {
 				for _, s := range p.Substitutes {
 					got = append(got, s.Model+" "+s.GPUs.String())
 				}
+			}
+			// A price of moving some of the work counts.
+			if tr := q.Pools[0].Transfers; len(tr) != 1 || tr[0].Policy != "egress" || tr[0].Price.String() != "0.05 EUR" {
+				t.Errorf("%s: prices of moving %+v", name, tr)
 			}
 			if strings.Join(got, ", ") != c.want {
 				t.Errorf("%s: %q, want %q", name, got, c.want)

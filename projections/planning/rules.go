@@ -108,6 +108,22 @@ func substitutes(rules []workRule, p *plan.Pool, country string, work []workload
 	return out
 }
 
+// transfers returns the prices of moving work of a pool to another region, by policy.
+func transfers(rules []workRule, p *plan.Pool, country string, work []workload) (out []plan.Transfer, err error) {
+	for i := range rules {
+		r := &rules[i]
+		if !slices.ContainsFunc(work, func(w workload) bool { return r.binds(&w, p.Region, country) }) {
+			continue
+		}
+		price, err := domain.ParseMoney(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("policy %s: %w", r.Policy, err)
+		}
+		out = append(out, plan.Transfer{Price: price, Policy: r.Policy})
+	}
+	return out, nil
+}
+
 // protect takes the first posture policy that binds some work of a pool, and marks the pools of which it
 // does. It returns nil if there is none.
 func protect(rules []workRule, pools []plan.Pool, bound func(r *workRule, p *plan.Pool) bool) *plan.Posture {

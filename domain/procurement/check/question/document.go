@@ -87,6 +87,7 @@ type demand struct {
 	Interruptible   domain.Decimal `json:"interruptible_share"`
 	Shortage        domain.Decimal `json:"shortage_hourly"`
 	LatencyBudgetMS int            `json:"latency_budget_ms"`
+	Moving          domain.Decimal `json:"overflow_hourly"`
 	Countries       []string       `json:"countries"`
 	Certifications  []string       `json:"certifications"`
 	DeferrableShare domain.Decimal `json:"deferrable_share"`

@@ -363,7 +363,7 @@ func (r *reading) routesOf(d *demand) []route {
 			if j < 0 || d.LatencyBudgetMS == 0 || r.doc.Overflow[j].RoundTripMS > d.LatencyBudgetMS {
 				continue
 			}
-			way.extra, takes = r.doc.Overflow[j].Hourly, takes.Add(r.doc.Overflow[j].Overhead)
+			way.extra, takes = r.doc.Overflow[j].Hourly.Add(d.Moving), takes.Add(r.doc.Overflow[j].Overhead)
 		}
 		if p.Class == home.Class {
 			if p.Unit != home.Unit || max(1, p.GPUs) != max(1, home.GPUs) {
