@@ -126,7 +126,11 @@ func compare(t testing.TB, in *instance.Instance, lp linear.Solver, limits linea
 	_, same, _ := m.solve(t, lp, linear.Limits{})
 	tolerance := nearly * math.Max(1, out.cost)
 	waits := slices.ContainsFunc(in.Demands, func(d instance.Demand) bool { return d.DeferHours > 0 })
-	if same > out.cost+tolerance || !waits && same < out.cost-tolerance {
+	below := tolerance
+	if len(in.Budgets) > 0 && !in.AnnualRate.IsZero() {
+		below = 5e-5 * out.cost // what serving takes of a budget is counted up to 0.002% too high
+	}
+	if same > out.cost+tolerance || !waits && same < out.cost-below {
 		t.Errorf("%s: the answer costs %f, its purchases in the program %f", in.Name, out.cost, same)
 	}
 	if out.best = min(out.best, same); out.cost < most-tolerance {

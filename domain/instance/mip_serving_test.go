@@ -79,6 +79,10 @@ func (m *mip) standby(e int, lost string) {
 				least = min(least, m.in(pool.OnDemand, e)*each)
 			}
 		}
+		if math.IsInf(least, 1) { // nothing there may serve it
+			m.b.Add(m.b.Row(2, inf), m.one, 1)
+			continue
+		}
 		share := float64(m.Posture.Share.up()) / 1000
 		b.pay(e, float64(m.peak(e, []int{i}))*share*float64(*m.Posture.Cold)*least*float64(m.hours(e)))
 	}
