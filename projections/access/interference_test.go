@@ -2,14 +2,12 @@ package access_test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"github.com/shopspring/decimal"
 	"pgregory.net/rapid"
 
 	"quartermaster/domain"
@@ -26,239 +24,6 @@ import (
 	"quartermaster/projections/storetest"
 	"quartermaster/projections/usage"
 )
-
-// world is the events of an estate. acme, with emea below it, owns cluster own, and is a guest of cluster host. rival and
-// third are others. Everything that the tables of rights hide from acme is drawn from hidden, and everything else from
-// seen. Both worlds of a pair have as many events in each partition, because positions are not hidden.
-func world(seen, hidden *rand.Rand) (log []domain.Envelope) {
-	const day = domain.Day
-	start := storetest.Start
-	add := func(workspace, cluster string, at domain.Instant, ev domain.Event) {
-		env := domain.Envelope{Workspace: workspace, Cluster: cluster, Time: at, Event: ev}
-		if domain.NeedsSignature(ev.Type()) {
-			env = storetest.Root.Sign(env)
-		}
-		log = append(log, env)
-	}
-	secret := func(what string) string { return fmt.Sprintf("%s-%d", what, hidden.IntN(1000)) }
-	money := func(r *rand.Rand) decimal.Decimal { return decimal.New(int64(1+r.IntN(1_000_000)), -3) }
-	limit := storetest.USD("100000000")
-	log = append(log, storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, limit, start-60*day))
-	mallory := storetest.NewOperator(secret("op"), 7)
-	log = append(log, mallory.Register(storetest.Root, "rival", domain.RolePlanner, nil, start-59*day),
-		storetest.Ann.Register(storetest.Root, "acme", domain.RoleFinance, nil, start-59*day))
-	workspace := func(name, parent string, r *rand.Rand) {
-		add(name, "", start-58*day, &domain.WorkspaceRegistered{Name: fmt.Sprint(name, r.IntN(99)), Parent: parent, CostCentre: fmt.Sprint(r.IntN(99))})
-	}
-	workspace("acme", "home", seen)
-	workspace("emea", "acme", seen)
-	workspace("rival", "home", hidden)
-	workspace("third", "home", hidden)
-	add("home", "", start-58*day, &domain.RegionDefined{Region: "eu", Country: "DE"})
-	cluster := func(name, owner, account string, labels string) {
-		log = append(log, storetest.Root.Sign(domain.Envelope{Workspace: owner, Cluster: name, Time: start - 50*day, Event: &domain.ClusterRegistered{
-			Name: name, Provider: "p", ProviderClass: domain.Neocloud, Region: "eu", BillingAccount: account, Labels: map[string]string{"l": labels},
-		}}))
-	}
-	cluster("own", "acme", "1", "plain")
-	cluster("host", "third", "1", secret("label"))
-	cluster("dark", "rival", "2", secret("label"))
-	nodes := map[string]string{"own": "n-own", "host": secret("n"), "dark": secret("n")}
-	for _, c := range []string{"own", "host", "dark"} {
-		env := storetest.Node(c, nodes[c], "H100 80GB", 4, start-40*day)
-		n := env.Event.(*domain.NodeRegistered)
-		n.ResourceID, n.SKU, n.BillingModel = "r-"+c, "gpu-4", domain.BillingOnDemand
-		if c == "dark" {
-			n.CPUMilli = uint64(1000 * (1 + hidden.IntN(64)))
-		}
-		log = append(log, env)
-		of := hidden
-		if c == "own" {
-			of = seen
-		}
-		add("", c, start-30*day, &domain.ClusterKeyIssued{KeyID: fmt.Sprint("k", of.IntN(1000)), MAC: bytes.Repeat([]byte{byte(1 + of.IntN(200))}, 32)})
-	}
-
-	// Who held what. Where acme is a guest, the others may be any, and hold as much together. The last minor unit of a
-	// statement depends on the parts of all who share an invoice: so either the parts are whole, or the others the same.
-	whole := seen.IntN(2) == 0
-	deployments := []string{"chat", "train"}
-	others := []string{"rival", "third"}
-	for hour := range 3 {
-		for _, c := range []string{"own", "host", "dark"} {
-			devices := make([]storetest.Seen, 4)
-			for i := range devices {
-				d := storetest.Seen{ID: storetest.GPU(c, nodes[c], i), Activity: seen.IntN(900)}
-				pick, name := seen.IntN(4), deployments[seen.IntN(2)]
-				other := others[seen.IntN(2)]
-				if one := others[hidden.IntN(2)]; c != "own" && whole {
-					other = one
-				}
-				switch {
-				case c == "dark":
-					d.Workspace, d.Deployment, d.Unit, d.Activity = "rival", secret("d"), secret("pod"), hidden.IntN(900)
-				case pick < 2:
-					d.Workspace, d.Deployment, d.Unit = []string{"acme", "emea"}[pick], name, fmt.Sprint(name, "-", i)
-				case pick == 2:
-					d.Workspace, d.Deployment, d.Unit = other, secret("d"), secret("pod")
-				}
-				devices[i] = d
-			}
-			i := storetest.Span(60*hour, 60*hour+60)
-			log = append(log, domain.Envelope{
-				Source: "node-reporter/" + c + "/" + nodes[c], Cluster: c, Time: i.To, Event: storetest.Sample(nodes[c], i, devices...),
-			})
-		}
-	}
-
-	// What is declared and observed.
-	deployment := func(c, owner, name, model string) {
-		add(owner, c, start-20*day, &domain.DeploymentChanged{
-			Deployment: name, Model: model, Class: domain.ClassServing, Replicas: 1, Need: domain.GPUNeed{Count: 1},
-		})
-	}
-	served := func(c, name string, r *rand.Rand) {
-		add("", c, start+domain.Hour, &domain.ServingSampled{
-			Deployment: name, Model: "llama", Engine: "vllm", Interval: storetest.Span(0, 60), PromptTokens: r.Uint64N(1000), GenerationTokens: r.Uint64N(1000),
-		})
-		add("", c, start+domain.Hour, &domain.ReplicasObserved{Deployment: name, Model: "llama", Ready: r.Uint32N(5), Desired: 5})
-	}
-	job := func(c, owner, name string, r *rand.Rand) {
-		at := start + domain.Instant(1+r.IntN(60))*storetest.Minute
-		add(owner, c, start, &domain.JobQueued{Job: name, Class: domain.ClassTraining, Need: domain.GPUNeed{Count: 1}})
-		add(owner, c, at, &domain.JobStarted{Job: name, GPUs: 1})
-		add(owner, c, at+domain.Hour, &domain.JobFinished{Job: name, Outcome: domain.JobSucceeded, RetainedPermille: r.Uint32N(1000)})
-	}
-	deployment("own", "acme", "chat", "llama")
-	deployment("own", "rival", secret("d"), secret("model"))
-	deployment("host", "emea", "chat", "llama")
-	deployment("host", "third", secret("d"), secret("model"))
-	deployment("dark", "rival", "chat", secret("model"))
-	served("own", "chat", seen)
-	served("host", "chat", seen)
-	served("host", secret("d"), hidden)
-	served("dark", "chat", hidden)
-	job("own", "acme", "j1", seen)
-	job("host", "emea", "j2", seen)
-	job("own", "rival", secret("j"), hidden)
-	job("dark", "rival", "j1", hidden)
-	demand := func(c, of string, r *rand.Rand) {
-		add(of, c, start+domain.Hour, &domain.DemandObserved{Pool: "vc", Unit: "gpu", Interval: storetest.Span(0, 60), RunningMilli: r.Uint64N(5000)})
-	}
-	demand("own", "acme", seen)
-	demand("host", "third", hidden)
-	demand("dark", "rival", hidden)
-	fault := func(c string, r *rand.Rand) {
-		add("", c, start+domain.Instant(1+r.IntN(50))*storetest.Minute, &domain.GPUFaultObserved{
-			Node: nodes[c], GPU: storetest.GPU(c, nodes[c], 0), Kind: domain.FaultXID, Code: uint32(13 + r.IntN(20)), Count: 1,
-		})
-	}
-	fault("own", seen)
-	fault("host", hidden)
-	fault("dark", hidden)
-	add("", "dark", start, &domain.MaintenanceScheduled{Maintenance: secret("m"), Window: storetest.Span(0, 60+hidden.IntN(60))})
-	add("", "host", start, &domain.EnergyMetered{Meter: "pdu", Nodes: []string{nodes["host"]}, Interval: storetest.Span(0, 60), WattHours: money(hidden)})
-
-	// What is decided, planned and bought.
-	decided := func(of string, r *rand.Rand, name string) {
-		add(of, "", start-10*day, &domain.PolicySet{Policy: name, Kind: domain.PolicyResidency, EffectiveFrom: start - 9*day, Countries: []string{[]string{"DE", "FR"}[r.IntN(2)]}})
-		add(of, "", start-10*day, &domain.QuotaSet{Quota: name, Resource: "gpu", Limit: money(r), EffectiveFrom: start - 9*day})
-		add(of, "", start-10*day, &domain.BudgetSet{Budget: name, Period: storetest.MayBill, Amount: domain.Money{Amount: money(r), Currency: "USD"}, Basis: domain.BudgetCash})
-		doc := fmt.Append(nil, r.IntN(99))
-		digest := sha256.Sum256(doc)
-		add(of, "", start-10*day, &domain.PlanComputed{Plan: name, Position: "0", Method: "m", Horizon: storetest.MayBill, Document: doc, Digest: digest[:]})
-		add(of, "", start-10*day, &domain.ScenarioFrozen{Scenario: name, Position: "0", Method: "m", Document: doc, Digest: digest[:]})
-		add(of, "", start-10*day, &domain.RecommendationMade{Recommendation: name, Kind: "purchase", Cost: domain.Money{Amount: money(r), Currency: "USD"}, Requester: "x"})
-	}
-	for _, of := range []struct {
-		workspace string
-		r         *rand.Rand
-	}{{"acme", seen}, {"rival", hidden}} {
-		who := domain.AccountOf(fmt.Sprint("a", of.r.IntN(99)))
-		add(of.workspace, "", start-10*day, &domain.AccessGranted{Grant: "g", Principal: who, Role: domain.RoleViewer})
-		if of.workspace == "acme" {
-			continue
-		}
-		add(of.workspace, "", start-10*day, &domain.ServiceKeyIssued{Account: "ci", KeyID: "k", MAC: bytes.Repeat([]byte{byte(of.r.IntN(99))}, 32)})
-		add(of.workspace, "", start-10*day, &domain.SessionEnded{Principal: domain.UserOf("corp", secret("u")), At: start - 10*day})
-		add(of.workspace, "", start-10*day, &domain.AccessRecorded{Principal: who, Window: storetest.Span(0, 1), Asked: []domain.AccessRead{{Operation: "costs", Count: 1 + of.r.Uint64N(9)}}})
-	}
-	decided("acme", seen, "a")
-	decided("rival", hidden, secret("s"))
-	add("rival", "", start-10*day, &domain.MappingRuleSet{Rule: secret("rule"), Namespace: secret("ns"), ToWorkspace: "rival", EffectiveFrom: start - 9*day})
-	add("rival", "", start-10*day, &domain.CommitmentPurchased{
-		Commitment: secret("c"), Market: domain.Market{Provider: "p"}, BillingAccount: "2", Kind: domain.OfferReserved, SKU: "gpu-4",
-		GPUModel: "H100 80GB", GPUsPerUnit: 4, Units: 1, Term: storetest.MayBill, Hourly: domain.Money{Amount: money(hidden), Currency: "USD"},
-		Owners: []domain.Share{{Workspace: "rival", Share: decimal.NewFromInt(1)}},
-	})
-	add("", "", start-10*day, &domain.OfferQuoted{
-		Market: domain.Market{Provider: "p", Region: "eu"}, Offer: secret("o"), SKU: "gpu-4", GPUModel: "H100 80GB", GPUCount: 4, Kind: domain.OfferOnDemand,
-		Hourly: money(hidden), Currency: "USD", ValidFrom: start - 10*day,
-	})
-	add("", "", start-10*day, &domain.FXRateSet{Base: "EUR", Quote: "USD", Rate: money(hidden), Kind: domain.FXAverage, Effective: storetest.MayBill})
-
-	// Everything else that there is, about others.
-	text := func() []byte { return fmt.Append(nil, secret("text")) }
-	add("rival", "", start-10*day, &domain.CertificationHeld{Cluster: "dark", Certification: secret("iso"), Valid: storetest.MayBill})
-	add("rival", "", start-10*day, &domain.MethodChanged{Method: "planner", Version: secret("v"), EffectiveFrom: start})
-	add("home", "", start-10*day, &domain.PersonNamed{Person: secret("p"), Sealed: text()})
-	add("home", "", start-10*day, &domain.LegalHoldSet{Hold: secret("hold"), Workspace: "rival", Period: storetest.MayBill, Reason: secret("why")})
-	add("", "dark", start-10*day, &domain.AssetAcquired{
-		Asset: secret("asset"), Nodes: []string{nodes["dark"]}, Capex: domain.Money{Amount: money(hidden), Currency: "EUR"},
-		Residual: domain.Money{Amount: decimal.Zero, Currency: "EUR"}, InServiceFrom: start + 60*day, LifeMonths: 60,
-	})
-	add("", "dark", start, &domain.OutageDeclared{Outage: secret("o"), Nodes: []string{nodes["dark"]}, Window: storetest.Span(0, 10), Reason: secret("why")})
-	add("", "dark", start+domain.Hour, &domain.NodeCordoned{Node: nodes["dark"], Reason: secret("why")})
-	add("", "dark", start+domain.Hour, &domain.UsageCorrected{
-		Correction: secret("x"), Node: nodes["dark"], GPU: storetest.GPU("dark", nodes["dark"], 0), Interval: storetest.Span(0, 30), Workspace: "rival", Reason: secret("why"),
-	})
-	place := domain.Market{Provider: "p", Region: "eu"}
-	add("", "", start, &domain.OnDemandQuotaSet{Market: place, Account: "2", LimitGPUs: hidden.Uint64N(99), EffectiveFrom: start})
-	add("", "", start, &domain.SpotInterrupted{Market: place, SKU: secret("sku"), Units: 1})
-	add("", "", start, &domain.TariffSet{Market: place, PerKWh: domain.Money{Amount: money(hidden), Currency: "USD"}, PUE: decimal.NewFromInt(1), EffectiveFrom: start})
-	add("", "", start, &domain.BillingPeriodClosed{InvoiceIssuerName: "p", BillingAccountID: "2", Period: domain.Interval{From: start - domain.Instant(hidden.IntN(9)+1)*day, To: start}})
-	digest := bytes.Repeat(text(), 32)[:32]
-	for _, ev := range []domain.Event{
-		&domain.ExportMade{Entity: "main", Export: secret("x"), Format: "csv", Position: "0", Method: "m", Digest: digest},
-		&domain.CheckpointSigned{Entity: "main", Position: "0", Note: text()},
-		&domain.StreamConflictObserved{Entity: "main", Topic: domain.TopicHardware, First: 3, Offset: 7, Source: secret("s"), Incarnation: 1, Sequence: 4},
-		&domain.RemovalStarted{Entity: "main", Removal: secret("r"), What: domain.RetainedLog, Policy: "log", Rule: "90 days", By: secret("by"),
-			Removed: []domain.Removed{{Topic: domain.TopicFleet, From: 4, To: 9, Records: 5}}},
-		&domain.AccessDenied{Entity: "main", Principal: secret("who"), Action: "read", Target: "costs"},
-		&domain.ClosePrepared{Entity: "main", Period: storetest.MayBill, Position: "0", Method: "m", Digest: digest},
-		&domain.QuarantineResolved{Entity: "main", Topic: domain.TopicFleet, Offset: hidden.Int64N(99), Resolution: "discarded"},
-		&domain.StreamGapResolved{Entity: "main", Topic: domain.TopicHardware, Source: secret("s"), Incarnation: 1, From: 4, To: 9, Reason: "r"},
-		&domain.GenerationSwitched{Entity: "main", From: "a", To: secret("b"), Position: "0", Method: "m", Digest: digest, Reason: "r"},
-	} {
-		add("", "", start, ev)
-	}
-
-	// The bill. What acme has a part of costs the same, under other names.
-	bill := func(id, invoice, resource, account string, cost decimal.Decimal) {
-		log = append(log, domain.Envelope{Source: "focus/p", Time: storetest.MayBill.To, Event: &domain.BillingLineRecorded{Line: domain.BillingLine{
-			LineID: id, InvoiceIssuerName: "p", BillingAccountID: account, InvoiceID: invoice, BillingCurrency: "USD",
-			BillingPeriodStart: storetest.MayBill.From, BillingPeriodEnd: storetest.MayBill.To,
-			ChargePeriodStart: start, ChargePeriodEnd: start + 3*domain.Hour, ChargeCategory: "Usage", ChargeFrequency: "Usage-Based",
-			PricingCategory: "Standard", BilledCost: cost, EffectiveCost: decimal.NewNullDecimal(cost), ResourceID: resource,
-			PricingQuantity: decimal.NewNullDecimal(decimal.NewFromInt(3)), PricingUnit: "Hours", ServiceCategory: "Compute", RegionID: "eu", SKUID: "gpu-4",
-			ListCost: decimal.NewNullDecimal(cost.Add(money(hidden))), Tags: fmt.Sprintf(`{"team":%q}`, secret("team")),
-		}}})
-	}
-	shared := func() decimal.Decimal {
-		if whole {
-			return decimal.New(int64(12*(1+seen.IntN(1000))), -2) // cents for each of 12 GPU-hours
-		}
-		return money(seen)
-	}
-	invoice := secret("i")
-	bill(secret("l1"), invoice, "r-own", "1", shared())
-	bill(secret("l2"), invoice, "r-host", "1", shared())
-	bill(secret("l3"), secret("i"), "r-dark", "2", money(hidden))
-	log = append(log, domain.Envelope{Source: "focus/i", Time: storetest.MayBill.To, Event: &domain.InvoiceReceived{
-		InvoiceIssuerName: "p", BillingAccountID: "2", InvoiceID: secret("i"), Total: domain.Money{Amount: money(hidden), Currency: "USD"}, Status: "Issued", BillingPeriod: storetest.MayBill,
-	}})
-	return log
-}
 
 // rowsOf is the text of every row of a view, by every way to read it.
 func rowsOf(t rapid.TB, v projections.View) string {
@@ -398,7 +163,7 @@ func TestWorldsDiffer(t *testing.T) {
 		var tables [2]map[string]string
 		for i := range tables {
 			tables[i] = map[string]string{}
-			v := viewOf(t, world(rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, uint64(2+i))))...)
+			v := viewOf(t, storetest.Estate(rand.New(rand.NewPCG(seed, 1)).IntN, rand.New(rand.NewPCG(seed, uint64(2+i))).IntN)...)
 			if err := v.Scan(projections.Query{Table: projections.TableQuarantine}, func(_ projections.Key, row projections.Row) error {
 				t.Errorf("quarantined: %s", row.(*projections.Quarantined).Reason)
 				return nil
@@ -445,7 +210,7 @@ func TestNonInterference(t *testing.T) {
 		var answers [2]map[string]string
 		var whole [2]string
 		for i := range answers {
-			v := viewOf(t, world(rand.New(rand.NewPCG(seen, 1)), rand.New(rand.NewPCG(hidden, uint64(i))))...)
+			v := viewOf(t, storetest.Estate(rand.New(rand.NewPCG(seen, 1)).IntN, rand.New(rand.NewPCG(hidden, uint64(i))).IntN)...)
 			answers[i] = answersOf(t, scopeOf(t, v, access.Right{Workspace: "acme", Role: role, Clusters: clusters}).View(v),
 				rand.New(rand.NewPCG(seen, 3)))
 			whole[i] = rowsOf(t, v)
@@ -470,7 +235,7 @@ func TestNonInterference(t *testing.T) {
 func TestTenantFigures(t *testing.T) {
 	long.Check(t, 30, 300, func(t *rapid.T) {
 		seen, hidden := rapid.Uint64().Draw(t, "seen"), rapid.Uint64().Draw(t, "hidden")
-		v := viewOf(t, world(rand.New(rand.NewPCG(seen, 1)), rand.New(rand.NewPCG(hidden, 2)))...)
+		v := viewOf(t, storetest.Estate(rand.New(rand.NewPCG(seen, 1)).IntN, rand.New(rand.NewPCG(hidden, 2)).IntN)...)
 		narrow := scopeOf(t, v, access.Right{Workspace: "acme", Role: domain.RoleFinance}).View(v)
 		whole, own := divided(t, v), divided(t, narrow)
 		charged := 0

@@ -249,20 +249,24 @@ func (g *ground) hide(hour *projections.UsageHour, cluster string) *projections.
 	for i := range out.Observers {
 		o := &out.Observers[i]
 		o.Devices = slices.Clone(o.Devices)
+		n := 0
 		for j := range o.Devices {
-			d := &o.Devices[j]
-			var segments []projections.Segment
+			n += len(o.Devices[j].Segments)
+		}
+		segments := make([]projections.Segment, 0, n) // of all devices
+		for j := range o.Devices {
+			d, first := &o.Devices[j], len(segments)
 			for _, s := range d.Segments {
 				was := s.Holder
 				s.Holder = to[was]
-				if n := len(segments); n > 0 && hidden[was] && segments[n-1].Holder == s.Holder && segments[n-1].To == s.From {
+				if n := len(segments); n > first && hidden[was] && segments[n-1].Holder == s.Holder && segments[n-1].To == s.From {
 					last := &segments[n-1]
 					last.To, last.Known, last.Active = s.To, last.Known+s.Known, last.Active+s.Active
 					continue
 				}
 				segments = append(segments, s)
 			}
-			d.Segments = segments
+			d.Segments = segments[first:len(segments):len(segments)]
 		}
 	}
 	return out

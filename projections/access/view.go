@@ -259,7 +259,7 @@ func (v *view) Scopes(t projections.Table) ([]string, error) {
 	}
 	seen := []string{}
 	for _, scope := range all {
-		is := false
+		var is bool
 		if rule.where != nil {
 			is, err = rule.where(v.ground, scope)
 		} else {

@@ -367,6 +367,9 @@ func NewOperator(name string, key int) Operator {
 // Public returns the operator's public key.
 func (o Operator) Public() []byte { return o.key.Public().(ed25519.PublicKey) }
 
+// Key returns the operator's private key.
+func (o Operator) Key() ed25519.PrivateKey { return o.key }
+
 // Sign returns the event with the operator's signature.
 func (o Operator) Sign(env domain.Envelope) domain.Envelope {
 	message, err := projections.EncodeRow(&projections.History{Versions: []projections.Version{{

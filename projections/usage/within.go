@@ -13,6 +13,8 @@ type within struct {
 	lens    access.Lens
 	cluster string // of owns
 	owns    bool
+	holds   string // a workspace that own is about, in the cluster
+	own     bool
 	hour    DeviceHour
 	shown   DeviceSegment
 	holder  projections.Holder
@@ -37,9 +39,15 @@ func (w *within) segment(d *DeviceHour, s *DeviceSegment) (*DeviceHour, *DeviceS
 		if w.owns, err = w.lens.Owns(d.Cluster); err != nil {
 			return nil, nil, err
 		}
-		w.cluster = d.Cluster
+		w.cluster, w.holds = d.Cluster, ""
 	}
-	own := s.Holder != nil && w.lens.Scope().Sees(s.Holder.Workspace, d.Cluster)
+	own := false
+	if s.Holder != nil {
+		if s.Holder.Workspace != w.holds || w.holds == "" {
+			w.holds, w.own = s.Holder.Workspace, w.lens.Scope().Sees(s.Holder.Workspace, d.Cluster)
+		}
+		own = w.own
+	}
 	switch {
 	case w.owns && (own || s.Holder == nil):
 		return d, s, nil
