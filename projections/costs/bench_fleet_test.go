@@ -103,32 +103,23 @@ func (c *copies) Scan(q projections.Query, yield func(projections.Key, projectio
 	var b []byte
 	for n := first; n < end; n++ {
 		names := namesOf(n)
-		var last projections.Key // the row that is held back if only the last is asked for
-		var held projections.Row
 		for i := range rows {
 			k := rows[i].key
 			if k.ID = strings.Replace(k.ID, firstNode, string(names[0]), 1); !q.Holds(k) {
 				continue
+			}
+			if next := i + 1; q.Last && next < len(rows) && rows[next].key.ID == rows[i].key.ID && (q.To == 0 || rows[next].key.Hour < q.To) {
+				continue // it is not the last
 			}
 			b = append(b[:0], rows[i].row...)
 			for _, m := range rows[i].marks {
 				copy(b[m.at:], names[m.name])
 			}
 			row, err := projections.DecodeRow(k.Table, b)
-			if err == nil && q.Last {
-				if held != nil && last.ID != k.ID {
-					err = yield(last, held)
-				}
-				last, held = k, row
-			} else if err == nil {
+			if err == nil {
 				err = yield(k, row)
 			}
 			if err != nil {
-				return err
-			}
-		}
-		if held != nil {
-			if err := yield(last, held); err != nil {
 				return err
 			}
 		}
