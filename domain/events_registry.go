@@ -72,16 +72,17 @@ const (
 	PolicyRecoverableTax     PolicyKind = "recoverable_tax"     // Share: of lines of tax with Columns, what comes back
 	PolicySharedCosts        PolicyKind = "shared_costs"        // Pools: whose cost is passed on in the view "loaded"
 	PolicySubstitution       PolicyKind = "substitution"        // Substitutes: other GPU models that may do Selector's work
-	PolicyPosture            PolicyKind = "posture"             // Value: how Selector survives the loss of a region ([PostureActiveActive] …); Share: of its demand
+	PolicyPosture            PolicyKind = "posture"             // Value: how Selector survives the loss of a region or provider ([PostureActiveActive] …); Share: of its demand
 	PolicyTransferPrice      PolicyKind = "transfer_price"      // Value: what a GPU-hour of Selector's work costs besides in another region, such as 0.05 USD
 	PolicyLedgerAccount      PolicyKind = "ledger_account"      // Value: account of the general ledger, for Scope, of costs with Columns
 )
 
-// What keeps the demand of a [PolicyPosture] when a region is lost.
+// What keeps the demand of a [PolicyPosture] when a region or a provider is lost.
 const (
-	PostureActiveActive = "active_active" // guaranteed capacity of the other regions (N+1)
-	PostureHotStandby   = "hot_standby"   // guaranteed capacity in Standby
-	PostureColdStandby  = "cold_standby"  // capacity in Standby that is rented then; keeping it costs StandbyPriceShare
+	PostureActiveActive  = "active_active"  // guaranteed capacity of the other regions (N+1)
+	PostureHotStandby    = "hot_standby"    // guaranteed capacity in Standby
+	PostureMultiProvider = "multi_provider" // guaranteed capacity of the other providers, when any one is lost in all regions
+	PostureColdStandby   = "cold_standby"   // capacity in Standby that is rented then; keeping it costs StandbyPriceShare
 )
 
 // GPUSubstitute says how many GPUs of model By do the work of one GPU of model For, by the throughput of

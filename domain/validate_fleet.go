@@ -137,12 +137,13 @@ func (c *checker) policySet(e *PolicySet) {
 }
 
 func (c *checker) posture(e *PolicySet) {
-	oneOf(c, "value", e.Value, PostureActiveActive, PostureHotStandby, PostureColdStandby)
+	oneOf(c, "value", e.Value, PostureActiveActive, PostureHotStandby, PostureColdStandby, PostureMultiProvider)
+	standby := e.Value == PostureHotStandby || e.Value == PostureColdStandby
 	c.fraction("share", e.Share)
 	switch {
-	case e.Value == PostureActiveActive && e.Standby != "":
-		c.bad("standby", "is %s, and an active-active fleet has no standby region", quote(e.Standby))
-	case e.Value != PostureActiveActive && e.Standby == "":
+	case !standby && e.Standby != "":
+		c.bad("standby", "is %s, and %s has no standby region", quote(e.Standby), e.Value)
+	case standby && e.Standby == "":
 		c.bad("standby", "is missing, want the region that takes over")
 	case e.Value == PostureColdStandby:
 		c.fraction("standby_price_share", e.StandbyPriceShare)

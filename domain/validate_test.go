@@ -289,10 +289,10 @@ var violations = []struct {
 	{edit(func(e *PolicySet) { e.Standby = "fra" }), TypePolicySet, "PolicySet: standby: is for posture, and the kind is residency"},
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: "warm", Share: nullDec("1")}
-	}), TypePolicySet, `PolicySet: value: "warm" is unknown, want active_active, hot_standby, cold_standby`},
+	}), TypePolicySet, `PolicySet: value: "warm" is unknown, want active_active, hot_standby, cold_standby, multi_provider`},
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureActiveActive, Share: nullDec("1"), Standby: "fra"}
-	}), TypePolicySet, `PolicySet: standby: is "fra", and an active-active fleet has no standby region`},
+	}), TypePolicySet, `PolicySet: standby: is "fra", and active_active has no standby region`},
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureHotStandby, Share: nullDec("1")}
 	}), TypePolicySet, "PolicySet: standby: is missing, want the region that takes over"},

@@ -232,6 +232,23 @@ var coupledFamilies = []family{
 		}
 		c.in.Posture = &Posture{Kind: ActiveActive, Share: amount(c.uniform(0.3, 1))}
 	}},
+	{"multi_provider", func(c *coupledDraw) {
+		in := c.in
+		for i := range in.Pools {
+			p := in.Pools[i]
+			in.Pools[i].Provider = fmt.Sprint("a", c.IntN(2))
+			p.ID, p.Provider, p.OnDemand, p.Quota = p.ID+" of b", "b", nil, ""
+			in.Pools = append(in.Pools, p)
+			price, _ := in.Pools[i].OnDemand.Hourly.Rat().Float64()
+			for _, term := range []int{1, 6} {
+				in.Offers = append(in.Offers, Offer{
+					ID: fmt.Sprintf("b%d.%d", i, term), Kind: domain.OfferReserved, Pool: p.ID, Term: term, GuaranteesCapacity: true,
+					Upfront: dec("0"), Hourly: amount(price * c.uniform(0.5, 1)),
+				})
+			}
+		}
+		in.Posture = &Posture{Kind: MultiProvider, Share: amount(c.uniform(0.3, 1))}
+	}},
 	{"active_passive hot", func(c *coupledDraw) {
 		for i := range c.in.Demands {
 			c.in.Demands[i].LatencyBudgetMS = 200

@@ -84,6 +84,8 @@ type Pool struct {
 	Spot         *Spot  `json:"spot,omitempty"`
 	// Certifications are those that the pool has.
 	Certifications []string `json:"certifications,omitempty"`
+	// Provider is whose capacity it is, for [MultiProvider].
+	Provider string `json:"provider,omitempty"`
 }
 
 // Price is the hourly price of a unit with its later changes. A step applies from its day on.
@@ -301,7 +303,7 @@ type Substitute struct {
 	Demands []string `json:"demands,omitempty"`
 }
 
-// PostureKind is a policy for the loss of a region.
+// PostureKind is a policy for the loss of a region or of a provider.
 type PostureKind string
 
 // The postures.
@@ -311,9 +313,12 @@ const (
 	ActiveActive PostureKind = "active_active"
 	// ActivePassive: a standby region holds capacity for the primary's peak.
 	ActivePassive PostureKind = "active_passive"
+	// MultiProvider: when any one provider is lost in all regions, the guaranteed capacity of the others
+	// carries the protected demand's peak.
+	MultiProvider PostureKind = "multi_provider"
 )
 
-// Posture protects demand against the loss of a region.
+// Posture protects demand against the loss of a region or of a provider.
 type Posture struct {
 	Kind    PostureKind `json:"kind"`
 	Demands []string    `json:"demands,omitempty"` // protected; empty: all of class serving

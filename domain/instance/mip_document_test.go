@@ -74,6 +74,7 @@ type pool struct {
 		Available *int `json:"available_units"`
 	}
 	Certifications []string
+	Provider       string
 }
 
 type price struct {

@@ -11,6 +11,22 @@ func (m *mip) protect(e int) {
 	if m.Posture == nil {
 		return
 	}
+	if m.Posture.Kind == "multi_provider" {
+		gone := map[string]bool{}
+		for i := range m.Pools {
+			if lost := m.Pools[i].Provider; !gone[lost] {
+				gone[lost] = true
+				var of []int
+				for i := range m.Demands {
+					if m.protected(i) {
+						of = append(of, i)
+					}
+				}
+				m.each(of, func(some []int) { m.survive(e, some, func(p *pool) bool { return p.Provider != lost }) })
+			}
+		}
+		return
+	}
 	for _, lost := range m.Regions {
 		if m.Posture.Kind == "active_passive" && lost.ID == m.Posture.Standby {
 			continue
@@ -31,24 +47,32 @@ func (m *mip) protect(e int) {
 		if !touched {
 			continue
 		}
-		for set := 1; set < 1<<len(of); set++ {
-			var some []int
-			for k, i := range of {
-				if set>>k&1 == 1 {
-					some = append(some, i)
-				}
+		m.each(of, func(some []int) {
+			m.survive(e, some, func(p *pool) bool {
+				return p.Region != lost.ID && (m.Posture.Kind == "active_active" || p.Region == m.Posture.Standby)
+			})
+		})
+	}
+}
+
+// each does something for every set of demands.
+func (m *mip) each(of []int, do func(some []int)) {
+	for set := 1; set < 1<<len(of); set++ {
+		var some []int
+		for k, i := range of {
+			if set>>k&1 == 1 {
+				some = append(some, i)
 			}
-			m.survive(e, lost.ID, some)
 		}
+		do(some)
 	}
 }
 
 // survive lets the pools that remain carry a set of demands.
-func (m *mip) survive(e int, lost string, some []int) {
+func (m *mip) survive(e int, some []int, remains func(p *pool) bool) {
 	row := m.b.Row(math.Ceil(float64(m.peak(e, some)*m.Posture.Share.up())/1000), inf)
 	for p := range m.Pools {
-		region := m.Pools[p].Region
-		if region == lost || m.Posture.Kind == "active_passive" && region != m.Posture.Standby {
+		if !remains(&m.Pools[p]) {
 			continue
 		}
 		most := 0.0

@@ -450,7 +450,15 @@ func (m *mip) counts(list []commitment, e int) float64 {
 		}
 		least = min(least, sum)
 	}
-	for _, c := range list {
+	for i, c := range list {
+		if slices.ContainsFunc(list[:i], func(b commitment) bool { return b.ID == c.ID }) {
+			continue // its terms are one
+		}
+		for _, b := range list[i:] {
+			if b.ID == c.ID && b.Term.To.After(c.Term.To.Time) {
+				c.Term.To = b.Term.To
+			}
+		}
 		if c.Spend != "" && m.shared(e, c.Term) == float64(m.hours(e)) {
 			commits := c.Commits
 			if commits == 0 {

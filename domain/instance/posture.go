@@ -32,9 +32,12 @@ func (m *model) protected() []int {
 	return out
 }
 
-// posture states the needs for the loss of each region.
+// loss is what may be lost: a region or a provider.
+type loss struct{ id, words string }
+
+// posture states the needs for the loss of each region, or of each provider.
 //
-// For each region that can be lost, and each set of protected demands, the guaranteed capacity
+// For each that can be lost, and each set of protected demands, the guaranteed capacity
 // elsewhere that may serve any of the set must carry the peak of their sum. This is necessary for
 // each set, and for all sets together it is sufficient (Hall, 1935; Gale, 1957), because then
 // demand can be divided among the pools in every hour. Demands that may go to the same pools form
@@ -46,6 +49,15 @@ func (m *model) posture(ctx context.Context) error {
 		return nil
 	}
 	demands := m.protected()
+	if p.Kind == MultiProvider {
+		for _, provider := range m.in.providers() {
+			l := loss{"provider " + provider, fmt.Sprintf("provider %q", provider)}
+			if err := m.survive(ctx, l, demands, func(pool int) bool { return m.in.Pools[pool].Provider != provider }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	lost := map[int][]int{} // home regions with their demands
 	for _, i := range demands {
 		r := m.region[m.in.Pools[m.pool[m.in.Demands[i].Pool]].Region]
@@ -53,17 +65,18 @@ func (m *model) posture(ctx context.Context) error {
 	}
 	for r := range m.in.Regions {
 		var err error
+		l := loss{m.in.Regions[r].ID, fmt.Sprintf("region %q", m.in.Regions[r].ID)}
 		switch {
 		case p.Kind == ActiveActive:
-			err = m.survive(ctx, r, demands, func(pool int) bool { return m.region[m.in.Pools[pool].Region] != r })
+			err = m.survive(ctx, l, demands, func(pool int) bool { return m.region[m.in.Pools[pool].Region] != r })
 		case len(lost[r]) == 0 || m.in.Regions[r].ID == p.Standby:
 		default:
 			standby := m.region[p.Standby]
 			there := func(pool int) bool { return m.region[m.in.Pools[pool].Region] == standby }
 			if p.Cold != nil {
-				err = m.cold(ctx, r, lost[r], there)
+				err = m.cold(ctx, l, lost[r], there)
 			} else {
-				err = m.survive(ctx, r, slices.Concat(lost[r], lost[standby]), there)
+				err = m.survive(ctx, l, slices.Concat(lost[r], lost[standby]), there)
 			}
 		}
 		if err != nil {
@@ -71,6 +84,16 @@ func (m *model) posture(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// providers are those of the pools, in order.
+func (in *Instance) providers() []string {
+	var out []string
+	for i := range in.Pools {
+		out = append(out, in.Pools[i].Provider)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // most is the largest amount of a pool that a unit of any of these demands takes, by their routes.
@@ -87,15 +110,15 @@ func (m *model) most(pool int, demands []int) (num, den int, ok bool) {
 }
 
 // unprotected is the fault of a demand that no other pool can take over.
-func (m *model) unprotected(demand, region int) error {
+func (m *model) unprotected(demand int, lost loss) error {
 	return fault(fmt.Sprintf("/demands/%d", m.at.demands[demand]), nil,
-		"it is protected, and when region %q is lost no pool elsewhere may serve it: see latency_budget_ms, "+
-			"countries, certifications, overflow and substitutes", m.in.Regions[region].ID)
+		"it is protected, and when %s is lost no pool elsewhere may serve it: see latency_budget_ms, "+
+			"countries, certifications, overflow and substitutes", lost.words)
 }
 
-// survive adds the needs of demands when a region is lost and the remaining pools are those for
+// survive adds the needs of demands when something is lost and the remaining pools are those for
 // which remains is true.
-func (m *model) survive(ctx context.Context, region int, demands []int, remains func(pool int) bool) error {
+func (m *model) survive(ctx context.Context, lost loss, demands []int, remains func(pool int) bool) error {
 	// Group demands by their remaining pools.
 	var groups [][]int
 	byPools := map[string]int{}
@@ -109,7 +132,7 @@ func (m *model) survive(ctx context.Context, region int, demands []int, remains 
 			}
 		}
 		if key.Len() == 0 {
-			return m.unprotected(i, region)
+			return m.unprotected(i, lost)
 		}
 		g, ok := byPools[key.String()]
 		if !ok {
@@ -121,8 +144,8 @@ func (m *model) survive(ctx context.Context, region int, demands []int, remains 
 	}
 	if len(groups) > mostGroups {
 		return fault("/posture/demands", nil,
-			"protected demand may go %d different ways when region %q is lost, more than the %d that are weighed",
-			len(groups), m.in.Regions[region].ID, mostGroups)
+			"protected demand may go %d different ways when %s is lost, more than the %d that are weighed",
+			len(groups), lost.words, mostGroups)
 	}
 	peaks, err := m.peaks(ctx, groups)
 	if err != nil {
@@ -157,8 +180,8 @@ func (m *model) survive(ctx context.Context, region int, demands []int, remains 
 		}
 		if len(n.pools) == 0 {
 			return fault("/posture", nil,
-				"when region %q is lost, a unit of protected demand takes more than %d units of whatever pool "+
-					"remains: count that class in larger units", m.in.Regions[region].ID, needScale)
+				"when %s is lost, a unit of protected demand takes more than %d units of whatever pool "+
+					"remains: count that class in larger units", lost.words, needScale)
 		}
 		needs = append(needs, n)
 	}
@@ -170,7 +193,7 @@ func (m *model) survive(ctx context.Context, region int, demands []int, remains 
 			continue
 		}
 		seen[n.key] = append(seen[n.key], n.set)
-		m.need(region, n.set, n.pools, peaks[n.set])
+		m.need(lost, n.set, n.pools, peaks[n.set])
 	}
 	return nil
 }
@@ -180,7 +203,7 @@ func (m *model) survive(ctx context.Context, region int, demands []int, remains 
 const needScale = 1000
 
 // need adds one need for all epochs with the same peak.
-func (m *model) need(region, set int, terms []joint.NeedTerm, peaks []int) {
+func (m *model) need(lost loss, set int, terms []joint.NeedTerm, peaks []int) {
 	permille := m.in.Posture.Share.Shift(3).Ceil().IntPart()
 	scale := needScale
 	if !slices.ContainsFunc(terms, func(t joint.NeedTerm) bool { return t.PerUnit != needScale }) {
@@ -202,7 +225,7 @@ func (m *model) need(region, set int, terms []joint.NeedTerm, peaks []int) {
 	slices.Sort(least)
 	for _, n := range least {
 		m.needs = append(m.needs, joint.Need{
-			ID:     fmt.Sprintf("loss of %s, demand set %d, %d units", m.in.Regions[region].ID, set, n/scale),
+			ID:     fmt.Sprintf("loss of %s, demand set %d, %d units", lost.id, set, n/scale),
 			Epochs: by[n], Terms: terms, Least: n,
 		})
 	}
@@ -265,7 +288,7 @@ func (m *model) peaks(ctx context.Context, groups [][]int) ([][]int, error) {
 
 // cold adds the cost of a standby that is bought on demand when needed: the cheapest pool there,
 // for the peak of what is lost.
-func (m *model) cold(ctx context.Context, region int, demands []int, there func(pool int) bool) error {
+func (m *model) cold(ctx context.Context, lost loss, demands []int, there func(pool int) bool) error {
 	p := m.in.Posture
 	permille := m.in.Posture.Share.Shift(3).Ceil()
 	for _, i := range demands {
@@ -297,13 +320,13 @@ func (m *model) cold(ctx context.Context, region int, demands []int, there func(
 			sum = sum.Add(money.Mul(m.cal.middle[e]))
 		}
 		if !found {
-			return m.unprotected(i, region)
+			return m.unprotected(i, lost)
 		}
 		m.owe(len(m.in.Pools), sum)
 		m.notes = append(m.notes,
 			fmt.Sprintf("demand %q keeps a cold standby in %q for the loss of %q, at %s of the price on demand: a "+
 				"cost, and no guarantee of capacity",
-				d.ID, p.Standby, m.in.Regions[region].ID, *p.Cold))
+				d.ID, p.Standby, lost.id, *p.Cold))
 	}
 	return nil
 }

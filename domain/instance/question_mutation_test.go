@@ -318,6 +318,14 @@ var mistakes = map[string]func(in *Instance) bool{
 	"a later day of notice": func(in *Instance) bool {
 		return each(in.Commitments, func(c *Commitment) bool { return c.NoticeBy != 0 && setTo(&c.NoticeBy, c.Term.To) })
 	},
+	"another provider": func(in *Instance) bool {
+		if in.Posture == nil || in.Posture.Kind != MultiProvider || len(in.providers()) < 2 {
+			return false
+		}
+		other := in.Pools[0].Provider + "s"
+		in.Pools[0].Provider = other
+		return true
+	},
 	"no posture": func(in *Instance) bool { some := in.Posture != nil; in.Posture = nil; return some },
 	"half a posture": func(in *Instance) bool {
 		return in.Posture != nil && scaled(&in.Posture.Share, "0.5")

@@ -241,7 +241,12 @@ func drawAll(rng *rand.Rand) *Instance {
 	if chance(3) {
 		in.Substitutes = []Substitute{{For: "A", Class: "B", Units: pick(rng, dec("1.5"), dec("0.75"))}}
 	}
-	if chance(5) && regions > 1 {
+	if chance(6) {
+		for i := range in.Pools {
+			in.Pools[i].Provider = pick(rng, "a", "b", "b")
+		}
+		in.Posture = &Posture{Kind: MultiProvider, Share: pick(rng, dec("0.5"), dec("1"))}
+	} else if chance(5) && regions > 1 {
 		in.Posture = &Posture{Kind: ActiveActive, Share: pick(rng, dec("0.5"), dec("1"))}
 		if chance(2) {
 			in.Posture.Kind, in.Posture.Standby = ActivePassive, "r0"

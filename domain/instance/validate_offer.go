@@ -334,8 +334,14 @@ func (v *validator) posture(p *Posture) {
 		v.check(p.Standby == "" && p.Cold == nil, "/posture/standby", "an active-active fleet has no standby region")
 	case ActivePassive:
 		v.check(v.regions[p.Standby] != nil, "/posture/standby", "there is no region %q", clip(p.Standby))
+	case MultiProvider:
+		v.check(p.Standby == "" && p.Cold == nil, "/posture/standby", "the other providers take over, and no standby region")
+		for i := range v.in.Pools {
+			v.check(v.in.Pools[i].Provider != "", fmt.Sprintf("/pools/%d/provider", i),
+				"it is missing: the posture is for the loss of a provider, so every pool has to name its own")
+		}
 	default:
-		v.fault("/posture/kind", "%q is neither %q nor %q", clip(string(p.Kind)), ActiveActive, ActivePassive)
+		v.fault("/posture/kind", "%q is none of %q, %q and %q", clip(string(p.Kind)), ActiveActive, ActivePassive, MultiProvider)
 	}
 	v.share(p.Share, "/posture/share")
 	if p.Cold != nil {

@@ -34,7 +34,7 @@ func Orders(ctx context.Context, q *Question, lp linear.Solver) (orders []Order,
 			return nil, err
 		}
 		waits, err := c.waits(g, best)
-		return ordersOf(in, best, waits), err
+		return c.ordersOf(g, in, best, waits), err
 	}, func(more []Order) error {
 		orders = append(orders, more...)
 		return nil
@@ -43,7 +43,7 @@ func Orders(ctx context.Context, q *Question, lp linear.Solver) (orders []Order,
 }
 
 // ordersOf names the pools of orders. What renews goes on without one.
-func ordersOf(in *instance.Instance, best []instance.Order, waits map[instance.Order]*Wait) (out []Order) {
+func (c *composer) ordersOf(g *group, in *instance.Instance, best []instance.Order, waits map[instance.Order]*Wait) (out []Order) {
 	pools := make(map[string]string, len(in.Offers))
 	for i := range in.Offers {
 		pools[in.Offers[i].ID] = in.Offers[i].Pool
@@ -54,7 +54,11 @@ func ordersOf(in *instance.Instance, best []instance.Order, waits map[instance.O
 			if w := waits[o]; w != nil {
 				now -= w.Units
 			}
-			out = append(out, Order{pools[o.Offer], o.Offer, o.Epoch, o.Units, now})
+			pool := pools[o.Offer]
+			if k := c.home(g, pool); k != nil {
+				pool = k.name()
+			}
+			out = append(out, Order{pool, o.Offer, o.Epoch, o.Units, now})
 		}
 	}
 	return out

@@ -80,6 +80,29 @@ type group struct {
 	alone, spans []spend
 }
 
+// shadows names the further pools of an instance in which a pool is stated: for spend commitments and for
+// providers.
+func (c *composer) shadows(g *group, k *candidate) []string {
+	names := g.spent(k)
+	if c.byProvider(g) {
+		for _, provider := range k.providers()[1:] {
+			names = append(names, k.poolOf(provider))
+		}
+	}
+	return names
+}
+
+// home is the pool of a group that a pool of its instance states, nil if there is none.
+func (c *composer) home(g *group, pool string) *candidate {
+	i := slices.IndexFunc(g.pools, func(k *candidate) bool {
+		return k.name() == pool || slices.Contains(c.shadows(g, k), pool)
+	})
+	if i < 0 {
+		return nil
+	}
+	return g.pools[i]
+}
+
 // groups finds the pools that cannot be planned separately: those that share a quota, a budget or a
 // spend commitment, and those that may serve each other's demand. Groups are in the order of their first pool.
 func (c *composer) groups(pools []*candidate) []group {

@@ -8,7 +8,7 @@ import (
 	"quartermaster/domain/instance"
 )
 
-// Posture is how demand survives the loss of a region, as a policy says. It applies to the pools that
+// Posture is how demand survives the loss of a region or a provider, as a policy says. It applies to the pools that
 // are [Pool.Protected].
 type Posture struct {
 	Policy  string
@@ -24,9 +24,55 @@ type Posture struct {
 // cold reports whether a posture keeps a standby that is rented when it is needed.
 func (p *Posture) cold() bool { return p != nil && p.Kind == domain.PostureColdStandby }
 
+// providers are those that guarantee a pool capacity, for sale or held, and its on-demand provider, which
+// comes first.
+func (k *candidate) providers() []string {
+	home := k.shelf.onDemand.Market.Provider
+	var out []string
+	for i := range k.shelf.terms {
+		if t := &k.shelf.terms[i]; t.guarantees() {
+			out = append(out, t.Market.Provider)
+		}
+	}
+	for i := range k.held {
+		if h := &k.held[i]; h.guaranteed {
+			out = append(out, h.of.Provider)
+		}
+	}
+	slices.Sort(out)
+	out = slices.DeleteFunc(slices.Compact(out), func(p string) bool { return p == home })
+	return slices.Insert(out, 0, home)
+}
+
+// guarantees reports whether what a term covers is there.
+func (t *term) guarantees() bool { return t.GuaranteesCapacity || t.Kind == domain.OfferOwned }
+
+// byProvider reports whether the pools of a group are stated by provider, so that any one can be lost.
+func (c *composer) byProvider(g *group) bool {
+	in := c.protect(g)
+	return in != nil && in.Kind == instance.MultiProvider
+}
+
+// poolOf is the name in an instance of the pool that has the guaranteed capacity of a provider.
+func (k *candidate) poolOf(provider string) string {
+	if provider == k.shelf.onDemand.Market.Provider {
+		return k.name()
+	}
+	return k.name() + " of " + provider
+}
+
 // movable reports whether other pools of a group can take over a pool's demand when its region, or for
 // active-active any region, is lost.
 func (c *composer) movable(g *group, k *candidate) bool {
+	if c.q.Posture.Kind == domain.PostureMultiProvider {
+		all := k.providers()
+		for _, l := range g.pools {
+			if l != k && l.left == "" && c.route(k, l) != nil {
+				all = append(all, l.providers()...)
+			}
+		}
+		return slices.ContainsFunc(all, func(p string) bool { return p != all[0] })
+	}
 	return slices.ContainsFunc(g.pools, func(l *candidate) bool {
 		if l == k || l.left != "" || l.Region == k.Region || c.q.Posture.Standby != "" && l.Region != c.q.Posture.Standby {
 			return false
@@ -55,6 +101,9 @@ func (c *composer) protect(g *group) *instance.Posture {
 	if len(moving) == 0 {
 		return nil
 	}
+	if p.Kind == domain.PostureMultiProvider {
+		return &instance.Posture{Kind: instance.MultiProvider, Share: p.Share, Demands: slices.Sorted(slices.Values(moving))}
+	}
 	out := &instance.Posture{
 		Kind: instance.ActiveActive, Share: p.Share, Standby: p.Standby, Demands: slices.Sorted(slices.Values(append(moving, there...))),
 	}
@@ -72,6 +121,14 @@ func (c *composer) protection(g *group, k *candidate) string {
 	p := c.q.Posture
 	if p == nil || !k.Protected {
 		return ""
+	}
+	if p.Kind == domain.PostureMultiProvider {
+		if in := c.protect(g); in == nil || !slices.Contains(in.Demands, k.name()) {
+			return fmt.Sprintf("not protected: the policy %s protects it against the loss of a provider, and %s alone serves it",
+				p.Policy, k.shelf.onDemand.Market.Provider)
+		}
+		return fmt.Sprintf("by the policy %s, guaranteed capacity of the other providers carries %s of its peak when any one is lost",
+			p.Policy, p.Share)
 	}
 	how := "guaranteed capacity of the other regions carries"
 	switch p.Kind {

@@ -182,3 +182,139 @@ func TestPostureNeverPays(t *testing.T) {
 		t.Error("no protection costs anything")
 	}
 }
+
+// Ten machines in June, reserved at 6 from one provider, 7 from another and 8 from a third. When any one is
+// lost, the others carry the peak.
+func TestLossOfAProviderByHand(t *testing.T) {
+	lp := solver(t)
+	from := func(provider, hourly string) domain.OfferQuoted {
+		return sold("1m-"+provider, domain.OfferReserved, hourly, 1, func(o *domain.OfferQuoted) { o.Market.Provider = provider })
+	}
+	for _, c := range []struct {
+		name   string
+		offers []domain.OfferQuoted
+		share  string
+		held   bool
+		cost   string
+		bought string
+	}{
+		{"two, all of it", []domain.OfferQuoted{from("aws", "6"), from("gcp", "7")}, "1", false, "93600", // 720 × (10 × 6 + 10 × 7)
+			"10 1m-aws from 06-01 to 07-01, 10 1m-gcp from 06-01 to 07-01"},
+		{"two, half of it", []domain.OfferQuoted{from("aws", "6"), from("gcp", "7")}, "0.5", false, "46800", // 720 × (5 × 6 + 5 × 7)
+			"5 1m-aws from 06-01 to 07-01, 5 1m-gcp from 06-01 to 07-01"},
+		{"three", []domain.OfferQuoted{from("aws", "6"), from("gcp", "7"), from("azure", "8")}, "1", false, "75600", // 720 × 5 × (6 + 7 + 8)
+			"5 1m-aws from 06-01 to 07-01, 5 1m-azure from 06-01 to 07-01, 5 1m-gcp from 06-01 to 07-01"},
+		{"held of the other", []domain.OfferQuoted{from("aws", "6")}, "1", true, "43200", "10 1m-aws from 06-01 to 07-01"},
+		{"one alone", []domain.OfferQuoted{from("aws", "6")}, "1", false, "43200", "10 1m-aws from 06-01 to 07-01"},
+	} {
+		p := even("2026-06-01", 10)
+		p.Offers, p.Protected = append(p.Offers, c.offers...), true
+		q := over(1, p)
+		q.Posture = &Posture{Policy: "spread", Kind: domain.PostureMultiProvider, Share: dec(c.share)}
+		if c.held {
+			q.Held = []Held{{
+				Commitment: "free", Provider: "gcp", Region: "r", SKU: "small", GPUModel: "K", GPUs: 1, Units: 10, Guaranteed: true,
+				Kind: domain.OfferReserved, Term: domain.Interval{From: at("2026-05-01"), To: at("2026-08-01")},
+				Hourly: domain.Money{Currency: "USD"},
+			}}
+		}
+		got, err := Compute(t.Context(), q, lp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Excluded) > 0 {
+			t.Fatalf("%s: left out %+v", c.name, got.Excluded)
+		}
+		pool := &got.Regions[0].Pools[0]
+		equal(t, c.name, got.Total.Cost, c.cost)
+		if s := pool.Served; bought(pool) != c.bought || s.Held != 7200 || s.Elsewhere != 0 || s.ForOthers != 0 || s.OnDemand != 0 {
+			t.Errorf("%s: bought %s, served %+v", c.name, bought(pool), s)
+		}
+		alone := c.name == "one alone"
+		if notes(pool, "not protected: the policy spread protects it against the loss of a provider, and aws alone serves it") != alone ||
+			notes(pool, "by the policy spread, guaranteed capacity of the other providers carries "+c.share) == alone {
+			t.Errorf("%s: notes %q", c.name, pool.Notes)
+		}
+		asProblem(t, q, got, lp)
+		orders, _, err := Orders(t.Context(), q, lp)
+		if err != nil || len(orders) != len(pool.Purchases) || slices.ContainsFunc(orders, func(o Order) bool { return o.Pool != "r K" }) {
+			t.Errorf("%s: orders %+v, %v", c.name, orders, err)
+		}
+	}
+	// Where the other provider cannot carry it, the pool is left out with the policy as the reason.
+	p := even("2026-06-01", 10)
+	other := from("gcp", "7")
+	other.MaxUnits = 4
+	other.ValidTo = at("2026-06-02")
+	p.Offers, p.Protected = append(p.Offers, from("aws", "6"), other), true
+	q := over(1, p)
+	q.Posture = &Posture{Policy: "spread", Kind: domain.PostureMultiProvider, Share: dec("1")}
+	got, err := Compute(t.Context(), q, lp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Excluded) != 1 || !strings.Contains(got.Excluded[0].Reason, "what the policy spread protects cannot be kept: ") ||
+		!strings.Contains(got.Excluded[0].Reason, "provider aws") {
+		t.Errorf("left out %+v", got.Excluded)
+	}
+}
+
+// Spreading over providers is a bound: it never lowers the cost, and less of it, or one provider more, never
+// raises it.
+func TestLossOfAProviderNeverPays(t *testing.T) {
+	lp, drawn, dearer := solver(t), 0, 0
+	most := long.Count(10, 300)
+	rapid.Check(t, func(rt *rapid.T) {
+		if drawn++; drawn > most {
+			return
+		}
+		ints := func(label string, from, to int) int { return rapid.IntRange(from, to).Draw(rt, label) }
+		q := twins()
+		for i := range q.Pools {
+			p := &q.Pools[i]
+			base := ints("base", 1, 4)
+			for h := range p.Series[0].Milli {
+				p.Series[0].Milli[h] = int64(1000 * (base + h%24/8*(i+1)))
+			}
+			p.Offers[0].Hourly = decimal.New(int64(ints("hourly", 500, 1500)), -2)
+			for _, provider := range []string{"aws", "gcp"} {
+				o := sold("1m-"+provider, domain.OfferReserved, "0", 1, func(o *domain.OfferQuoted) { o.Market.Provider, o.Market.Region = provider, p.Region })
+				o.Hourly = decimal.New(int64(ints("reserved", 100, 1200)), -2)
+				p.Offers = append(p.Offers, o)
+			}
+			p.Protected = i == 0 || rapid.Bool().Draw(rt, "protected")
+		}
+		cost := func(p *Posture, more bool) (cost, slack domain.Decimal) {
+			x := *q
+			x.Posture, x.Pools = p, slices.Clone(q.Pools)
+			if more {
+				o := sold("1m-azure", domain.OfferReserved, "5", 1, func(o *domain.OfferQuoted) { o.Market.Provider, o.Market.Region = "azure", x.Pools[0].Region })
+				x.Pools[0].Offers = append(slices.Clone(x.Pools[0].Offers), o)
+			}
+			got, err := Compute(t.Context(), &x, lp)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if len(got.Excluded) > 0 {
+				rt.Fatalf("left out %+v", got.Excluded)
+			}
+			return got.Total.Cost, got.Total.Cost.Mul(got.Total.Gap).Add(dec("0.0001"))
+		}
+		posture := func(share string) *Posture {
+			return &Posture{Policy: "spread", Kind: domain.PostureMultiProvider, Share: dec(share)}
+		}
+		none, a := cost(nil, false)
+		half, b := cost(posture("0.5"), false)
+		all, d := cost(posture("1"), false)
+		more, e := cost(posture("1"), true)
+		if none.GreaterThan(half.Add(a)) || half.GreaterThan(all.Add(b)) || more.GreaterThan(all.Add(e)) {
+			rt.Fatalf("without %s, half %s, all %s, with one provider more %s (%s)", none, half, all, more, d)
+		}
+		if all.GreaterThan(none) {
+			dearer++
+		}
+	})
+	if dearer == 0 {
+		t.Error("the questions say nothing")
+	}
+}

@@ -66,7 +66,7 @@ func (c *composer) answer(ctx context.Context, g *group, in *instance.Instance, 
 	bare.Substitutes, bare.Posture = nil, nil
 	bare.Pools = slices.Clone(in.Pools)
 	bare.Pools = slices.DeleteFunc(bare.Pools, func(p instance.Pool) bool {
-		return !slices.Contains(namesOf(g.pools), p.ID) // stated again for a spend commitment
+		return !slices.Contains(namesOf(g.pools), p.ID) // stated again for a spend commitment or a provider
 	})
 	for i := range bare.Pools {
 		bare.Pools[i].Quota, bare.Pools[i].QuotaPerUnit, bare.Pools[i].Spot = "", 0, nil
@@ -226,7 +226,7 @@ func (c *composer) pool(x *solved, k *candidate) (*PoolPlan, error) {
 		price := priceOf(s.spot)
 		out.Spot = &price
 	}
-	names := append([]string{k.name()}, x.shadows(k)...)
+	names := append([]string{k.name()}, c.shadows(x.group, k)...)
 	out.Amounts = amountsOf(x, names...)
 	for _, name := range names {
 		out.Calendar = sumMonths(out.Calendar, partOf(a.Parts, name).Calendar)
@@ -265,7 +265,7 @@ func (c *composer) served(x *solved, k *candidate, out *Served) (short []domain.
 		all = all.Add(weights[a.Scenarios[i].Scenario])
 	}
 	var guaranteed, discountOnly, unused, spot, onDemand, shortage, in, away, paid domain.Decimal
-	shadows := x.shadows(k)
+	shadows := c.shadows(x.group, k)
 	for _, r := range a.Recourse {
 		at := slices.IndexFunc(r.Pools, func(h instance.PoolHours) bool { return h.Pool == k.name() })
 		h := &r.Pools[at]
@@ -289,6 +289,8 @@ func (c *composer) served(x *solved, k *candidate, out *Served) (short []domain.
 		for i := range r.Pools {
 			if y := &r.Pools[i]; slices.Contains(shadows, y.Pool) {
 				var here domain.Decimal // the pool's own demand, as far as it can be told
+				add(y.Guaranteed, &guaranteed)
+				add(y.UnusedCommitted, &unused)
 				add(y.OnDemand, &onDemand)
 				add(y.SpendCommitted, &paid)
 				add(y.OverflowIn, &here)
@@ -314,10 +316,10 @@ func (c *composer) served(x *solved, k *candidate, out *Served) (short []domain.
 
 // purchases are those of an answer for a pool.
 func (c *composer) purchases(x *solved, k *candidate) []Purchase {
-	out, terms := []Purchase{}, x.terms(c, k)
+	out, terms, shadows := []Purchase{}, x.terms(c, k), c.shadows(x.group, k)
 	for i := range x.answer.Purchases {
 		b := &x.answer.Purchases[i]
-		if b.Pool != k.name() {
+		if b.Pool != k.name() && !slices.Contains(shadows, b.Pool) {
 			continue
 		}
 		o := &terms[slices.IndexFunc(terms, func(t term) bool {

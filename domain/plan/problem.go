@@ -94,10 +94,21 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 		if s.spot != nil {
 			p.Spot = &instance.Spot{Price: instance.Price{Hourly: s.spot.Hourly}, Overhead: q.Assumptions.SpotOverhead}
 		}
+		split := c.byProvider(g)
+		if split {
+			p.Provider = k.providers()[0]
+		}
 		in.Pools = append(in.Pools, p)
-		for _, id := range g.shadows(k) {
+		for _, id := range g.spent(k) {
 			p.ID, p.Spot = id, nil
 			in.Pools = append(in.Pools, p)
+		}
+		if split {
+			for _, provider := range k.providers()[1:] {
+				in.Pools = append(in.Pools, instance.Pool{
+					ID: k.poolOf(provider), Provider: provider, Region: p.Region, Class: p.Class, Unit: p.Unit, GPUs: p.GPUs,
+				})
+			}
 		}
 		hourly, err := c.hourly(k)
 		if err != nil {
@@ -143,10 +154,18 @@ func (c *composer) problem(g *group) (*instance.Instance, error) {
 			}
 		}
 		for _, t := range g.terms(c, k) {
-			in.Offers = append(in.Offers, c.offer(name, &t))
+			o := c.offer(name, &t)
+			if split && t.guarantees() {
+				o.Pool = k.poolOf(t.Market.Provider)
+			}
+			in.Offers = append(in.Offers, o)
 		}
 		for j := range k.held {
-			in.Commitments = append(in.Commitments, commitmentsOf(name, &k.held[j])...)
+			h, pool := &k.held[j], name
+			if split && h.guaranteed {
+				pool = k.poolOf(h.of.Provider)
+			}
+			in.Commitments = append(in.Commitments, commitmentsOf(pool, h)...)
 		}
 		for _, n := range c.notesOf(g, k) {
 			in.Notes = append(in.Notes, name+": "+n)

@@ -259,8 +259,8 @@ func (g *group) pay(c *composer) {
 	}
 }
 
-// shadows names the pools of an instance in which a pool's use is paid by further spend commitments.
-func (g *group) shadows(k *candidate) (names []string) {
+// spent names the pools of an instance in which a pool's use is paid by further spend commitments.
+func (g *group) spent(k *candidate) (names []string) {
 	for i := range g.spans {
 		s := &g.spans[i]
 		if at := slices.Index(s.pools, k); at >= 0 && s.names[at] != k.name() {

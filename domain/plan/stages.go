@@ -112,12 +112,9 @@ func decide(gains []domain.Decimal, levels []int64) *Decision {
 // sold names the pools that a purchase is for, and its lead time in hours. Pools that count demand in
 // different units, and renewals, have none.
 func (g *group) sold(c *composer, b *instance.Purchase) (of []*candidate, lead uint32) {
-	for _, k := range g.pools {
-		if k.name() != b.Pool {
-			continue
-		}
+	if k := c.home(g, b.Pool); k != nil {
 		for _, t := range g.terms(c, k) {
-			if OfferName(b.Pool, t.OfferQuoted) == b.Offer {
+			if OfferName(k.name(), t.OfferQuoted) == b.Offer {
 				return []*candidate{k}, t.LeadTimeHours
 			}
 		}

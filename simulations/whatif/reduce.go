@@ -190,7 +190,7 @@ func (s *wants) add(m *compiled, w *world) {
 // price of a shortage, so that nothing moves on an ordinary day.
 func (c *composed) refuge(in *instance.Instance) {
 	p := in.Posture
-	if p == nil || len(c.alt.Overflow) > 0 {
+	if p == nil || p.Kind == instance.MultiProvider || len(c.alt.Overflow) > 0 {
 		return
 	}
 	in.Demands, in.Overflow = slices.Clone(in.Demands), slices.Clone(in.Overflow)
@@ -220,7 +220,7 @@ func (c *composed) refuge(in *instance.Instance) {
 // region is gone, nil if there are no others than on an ordinary day. No demand is kept at home
 // then, so the routes added by [composed.refuge] cost nothing.
 func (c *composed) haven() *instance.Instance {
-	if c.in.Posture == nil || len(c.alt.Overflow) > 0 {
+	if c.in.Posture == nil || c.in.Posture.Kind == instance.MultiProvider || len(c.alt.Overflow) > 0 {
 		return nil
 	}
 	in := *c.in

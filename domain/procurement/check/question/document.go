@@ -59,6 +59,7 @@ type pool struct {
 	QuotaPerUnit   int      `json:"quota_per_unit"`
 	Spot           *spot    `json:"spot"`
 	Certifications []string `json:"certifications"`
+	Provider       string   `json:"provider"`
 }
 
 type price struct {

@@ -9,9 +9,9 @@ import (
 	"quartermaster/domain"
 )
 
-// need is guaranteed capacity that must be there when a region is lost.
+// need is guaranteed capacity that must be there when a region or a provider is lost.
 type need struct {
-	lost   string
+	lost   string // in words
 	terms  []NeedTerm
 	least  int
 	epochs []int
@@ -36,18 +36,38 @@ func (r *reading) survive() error {
 			at[home] = append(at[home], i)
 		}
 	}
+	if p.Kind == "multi_provider" {
+		var gone []string
+		for _, pool := range r.doc.Pools {
+			if pool.Provider == "" {
+				return fmt.Errorf("posture: pool %q names no provider", pool.ID)
+			}
+			if slices.Contains(gone, pool.Provider) {
+				continue
+			}
+			gone = append(gone, pool.Provider)
+		}
+		slices.Sort(gone)
+		for _, lost := range gone {
+			if err := r.lose(fmt.Sprintf("provider %q", lost), protected, func(p *pool) bool { return p.Provider != lost }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	for _, lost := range r.doc.Regions {
 		var err error
+		words := fmt.Sprintf("region %q", lost.ID)
 		switch {
 		case p.Kind == "active_active":
-			err = r.lose(lost.ID, protected, func(region string) bool { return region != lost.ID })
+			err = r.lose(words, protected, func(p *pool) bool { return p.Region != lost.ID })
 		case p.Kind != "active_passive":
-			err = fmt.Errorf("posture %q is neither active_active nor active_passive", p.Kind)
+			err = fmt.Errorf("posture %q is none of active_active, active_passive and multi_provider", p.Kind)
 		case lost.ID == p.Standby || len(at[lost.ID]) == 0:
 		case p.Cold != nil:
 			err = r.cold(lost.ID, at[lost.ID])
 		default:
-			err = r.lose(lost.ID, slices.Concat(at[lost.ID], at[p.Standby]), func(region string) bool { return region == p.Standby })
+			err = r.lose(words, slices.Concat(at[lost.ID], at[p.Standby]), func(x *pool) bool { return x.Region == p.Standby })
 		}
 		if err != nil {
 			return err
@@ -56,9 +76,9 @@ func (r *reading) survive() error {
 	return nil
 }
 
-// lose states the needs for the loss of a region: for each set of demands, the pools that remain.
-func (r *reading) lose(lost string, demands []int, remains func(region string) bool) error {
-	stays := func(pool int) bool { return remains(r.doc.Pools[pool].Region) }
+// lose states the needs for a loss: for each set of demands, the pools that remain.
+func (r *reading) lose(lost string, demands []int, remains func(p *pool) bool) error {
+	stays := func(pool int) bool { return remains(&r.doc.Pools[pool]) }
 	var alike [][]int // demands with the same pools
 	names := map[string]int{}
 	for _, i := range demands {
@@ -69,7 +89,7 @@ func (r *reading) lose(lost string, demands []int, remains func(region string) b
 			}
 		}
 		if len(pools) == 0 {
-			return fmt.Errorf("posture: no pool may serve demand %q when region %q is lost", r.doc.Demands[i].ID, lost)
+			return fmt.Errorf("posture: no pool may serve demand %q when %s is lost", r.doc.Demands[i].ID, lost)
 		}
 		slices.Sort(pools)
 		name := fmt.Sprint(pools)
@@ -82,7 +102,7 @@ func (r *reading) lose(lost string, demands []int, remains func(region string) b
 		alike[k] = append(alike[k], i)
 	}
 	if len(alike) > mostSets {
-		return fmt.Errorf("posture: demand goes %d different ways when region %q is lost", len(alike), lost)
+		return fmt.Errorf("posture: demand goes %d different ways when %s is lost", len(alike), lost)
 	}
 	peaks, err := r.peaks(alike)
 	if err != nil {
@@ -118,7 +138,7 @@ func (r *reading) lose(lost string, demands []int, remains func(region string) b
 			}
 		}
 		if len(x.terms) == 0 {
-			return fmt.Errorf("posture: when region %q is lost a unit takes more than 1000 units of whatever remains", lost)
+			return fmt.Errorf("posture: when %s is lost a unit takes more than 1000 units of whatever remains", lost)
 		}
 		x.key = fmt.Sprint(x.terms)
 		sets = append(sets, x)
@@ -234,7 +254,7 @@ func (r *reading) kept(guaranteed [][]int) error {
 				pools = append(pools, r.doc.Pools[t.Pool].ID)
 			}
 			if have < int64(n.least) {
-				return fmt.Errorf("posture: when region %q is lost in %s, pools %s carry %d of %d", n.lost, r.cal.name(e),
+				return fmt.Errorf("posture: when %s is lost in %s, pools %s carry %d of %d", n.lost, r.cal.name(e),
 					strings.Join(pools, ", "), have, n.least)
 			}
 		}

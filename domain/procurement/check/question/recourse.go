@@ -538,6 +538,10 @@ func (v *verdict) calendar() error {
 		if !charged.holds(x.Accrual, give) {
 			return fmt.Errorf("calendar: accrual of %s is %s, and comes to %s", month, x.Accrual, charged.least.StringFixed(9))
 		}
+		// Serving is the same in both, whatever it is.
+		if want := x.Cash.Add(charged.least).Sub(paid.least); x.Accrual.Sub(want).Abs().GreaterThan(decimal.New(1, -8)) {
+			return fmt.Errorf("calendar: accrual of %s is %s, and beside its cash comes to %s", month, x.Accrual, want.StringFixed(9))
+		}
 		nominal = nominal.Add(x.Cash)
 	}
 	if n != len(a.Calendar) {
