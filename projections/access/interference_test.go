@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -238,6 +239,9 @@ func TestTenantFigures(t *testing.T) {
 		v := viewOf(t, storetest.Estate(rand.New(rand.NewPCG(seen, 1)).IntN, rand.New(rand.NewPCG(hidden, 2)).IntN)...)
 		narrow := scopeOf(t, v, access.Right{Workspace: "acme", Role: domain.RoleFinance}).View(v)
 		whole, own := divided(t, v), divided(t, narrow)
+		if memory, file := allocationsOf(t, own), allocationsOf(t, keptWithin(t, v, narrow)); memory != file {
+			t.Fatalf("of a month in memory %s\nof a kept one %s", memory, file)
+		}
 		charged := 0
 		for _, workspace := range []string{"acme", "emea"} {
 			for _, by := range []costs.Dimension{
@@ -278,6 +282,39 @@ func TestTenantFigures(t *testing.T) {
 			t.Fatal("nothing was compared")
 		}
 	})
+}
+
+// keptWithin is what a narrowed view sees of a month that is read from its kept form.
+func keptWithin(t rapid.TB, whole, narrow projections.View) *costs.Division {
+	var b bytes.Buffer
+	if _, _, err := costs.WriteCanonical(whole, storetest.MayBill, &b); err != nil {
+		t.Fatal(err)
+	}
+	d, err := costs.ReadCanonical(func() (io.ReadSeekCloser, error) { return readCloser{bytes.NewReader(b.Bytes())}, nil })
+	if err == nil {
+		d, err = d.Within(narrow)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+type readCloser struct{ io.ReadSeeker }
+
+func (readCloser) Close() error { return nil }
+
+// allocationsOf is the text of a division's allocations and of what it says besides.
+func allocationsOf(t rapid.TB, d *costs.Division) string {
+	all := []costs.Allocation{}
+	if err := d.Each(costs.AllocationFilter{}, func(a *costs.Allocation) error { all = append(all, *a); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal([]any{all, d.Summary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // figuresOf are the figures of a report's groups and totals, without those that come from the supplier's prices.
