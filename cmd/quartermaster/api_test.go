@@ -175,7 +175,7 @@ func TestProductionAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	served := s.config
-	s.config = writeConfig(t, "%sapi_socket: %q\n", text, socket)
+	s.config = writeConfig(t, "%sapi: {socket: %q}\n", text, socket)
 	a := s.serve("a")
 	a.says(1, "caught up")
 	s.config = served

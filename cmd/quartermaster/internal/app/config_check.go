@@ -81,6 +81,7 @@ func (s *App) CheckConfig(ctx context.Context, path string, offline bool) []Conf
 		k.note("environment", CheckWarning, name+" does not name a field and is ignored", "correct its name, or unset it")
 	}
 	ready := k.secrets()
+	k.api(time.Now())
 	k.gateway(time.Now())
 	k.snapshots()
 	k.schedules(time.Now())
@@ -121,22 +122,41 @@ func (k *checker) secrets() (ready bool) {
 	return true
 }
 
+// certificate checks a certificate of ours, in the files of a section of the configuration.
+func (k *checker) certificate(of, certFile, keyFile string, now time.Time) {
+	if certFile == "" {
+		return
+	}
+	check, renew := of+" certificate", "renew it: serve reads both files again when they change"
+	switch ends, warning, err := transport.NewCertificate(certFile, keyFile, slog.New(slog.DiscardHandler)).Validity(now); {
+	case ends.IsZero():
+		k.failed(check, err, fmt.Sprintf("write a certificate and its key in PEM into %s.cert_file and %[1]s.key_file", of))
+	case err != nil:
+		k.failed(check, err, renew)
+	case warning != "":
+		k.note(check, CheckWarning, warning, renew)
+	default:
+		k.ok(check, "ends at %s", ends.Format(time.RFC3339))
+	}
+}
+
+// api checks the API's own certificate, and the authorities of identity providers.
+func (k *checker) api(now time.Time) {
+	k.certificate("api", k.c.API.CertFile, k.c.API.KeyFile, now)
+	for _, p := range k.c.API.Providers {
+		if p.CAFile == "" {
+			continue
+		}
+		if _, err := transport.Pool(p.CAFile); err != nil {
+			k.failed("identity provider "+p.Name, err, "write the authorities of the provider's certificate into ca_file, in PEM")
+		}
+	}
+}
+
 // gateway checks the gateway's own certificate and the CA of the clients' certificates.
 func (k *checker) gateway(now time.Time) {
 	g := k.c.Gateway
-	if g.CertFile != "" {
-		const check, renew = "gateway certificate", "renew it: serve reads both files again when they change"
-		switch ends, warning, err := transport.NewCertificate(g.CertFile, g.KeyFile, slog.New(slog.DiscardHandler)).Validity(now); {
-		case ends.IsZero():
-			k.failed(check, err, "write a certificate and its key in PEM into gateway.cert_file and gateway.key_file")
-		case err != nil:
-			k.failed(check, err, renew)
-		case warning != "":
-			k.note(check, CheckWarning, warning, renew)
-		default:
-			k.ok(check, "ends at %s", ends.Format(time.RFC3339))
-		}
-	}
+	k.certificate("gateway", g.CertFile, g.KeyFile, now)
 	if g.ClientCAFile != "" {
 		if _, err := transport.Pool(g.ClientCAFile); err != nil {
 			k.failed("gateway clients", err, "write the authorities that sign the certificates of nodes into gateway.client_ca_file, in PEM")

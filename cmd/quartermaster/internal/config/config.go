@@ -20,7 +20,7 @@ import (
 // Config is the configuration file. The log is an Apache Kafka cluster, the rows are in Postgres,
 // and several instances with the same file share the work.
 //
-// Every field except webhooks and postgres.others can be set in the environment instead, as QUARTERMASTER_ and the
+// Every field except webhooks, api.providers and postgres.others can be set in the environment instead, as QUARTERMASTER_ and the
 // path of its key in capitals, lists separated by commas: QUARTERMASTER_POSTGRES_DSN_FILE. The
 // environment overrides the file. An empty variable counts as not set.
 //
@@ -41,10 +41,7 @@ type Config struct {
 	// Listen is the address of the HTTP endpoints.
 	Listen string `yaml:"listen" default:"127.0.0.1:7070"`
 
-	// APISocket is the unix socket of the API. Only root and the user of this process may use it, and they
-	// may ask everything. When empty there is none.
-	APISocket string `yaml:"api_socket"`
-
+	API     API     `yaml:"api"`
 	Gateway Gateway `yaml:"gateway"`
 
 	// Snapshots is the directory of snapshots of the rows. When empty none can be scheduled, and
@@ -149,6 +146,46 @@ type Database struct {
 	// Partitions are those whose rows are here: TOPIC, TOPIC/3 or TOPIC/4-7. All others are in the
 	// first database. It holds for generations that are made from now on.
 	Partitions []string `yaml:"partitions"`
+}
+
+// API configures where questions are answered.
+type API struct {
+	// Socket is a unix socket. Only root and the user of this process may use it, and they may ask everything. When
+	// empty there is none.
+	Socket string `yaml:"socket"`
+	// Listen is the address that answers whoever has a grant; none when empty.
+	Listen string `yaml:"listen"`
+	// CertFile and KeyFile hold the certificate of the API and its key, in PEM; both are reloaded when they change. The
+	// key is a secret.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// Plain answers without TLS to other machines, which is for a proxy that terminates TLS in front of the API.
+	Plain bool `yaml:"plain" default:"false"`
+	// Journal is the directory of what was asked in the last minutes, until it is in the log. It MUST be on a disk of
+	// this machine, and of this instance alone. When empty it is access in the data directory (--data-dir).
+	Journal string `yaml:"journal"`
+	// Providers are the identity providers whose access tokens are accepted. They cannot be set in the environment.
+	Providers []Provider `yaml:"providers"`
+}
+
+// Provider is an identity provider, by OpenID Connect.
+type Provider struct {
+	// Name is in principals, user:NAME/SUBJECT: keep it.
+	Name string `yaml:"name"`
+	// Issuer is the URL of the provider, as its tokens say.
+	Issuer string `yaml:"issuer"`
+	// Audience is what the provider's access tokens for this API are for.
+	Audience string `yaml:"audience"`
+	// ClientID is the client that "quartermaster login" is known by to the provider. Without it nobody can log in with
+	// that command.
+	ClientID string `yaml:"client_id"`
+	// Scopes are asked for at a login.
+	Scopes []string `yaml:"scopes"`
+	// SubjectClaim identifies somebody for ever; sub when empty. GroupsClaim has their groups; groups when empty.
+	SubjectClaim string `yaml:"subject_claim"`
+	GroupsClaim  string `yaml:"groups_claim"`
+	// CAFile holds the certificates of the authorities of the provider, in PEM; the system's when empty.
+	CAFile string `yaml:"ca_file"`
 }
 
 // Gateway configures where nodes and Prometheus push their observations.
@@ -280,6 +317,8 @@ func (c *Config) Values() []configfile.Value {
 		switch hooks := out[i].Value.(type) {
 		case []Database:
 			out[i].Value = append([]Database{}, hooks...)
+		case []Provider:
+			out[i].Value = append([]Provider{}, hooks...)
 		case []Webhook:
 			shown := []Webhook{}
 			for _, w := range hooks {

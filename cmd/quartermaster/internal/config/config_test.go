@@ -49,7 +49,7 @@ func fieldPaths(t *testing.T) (paths []string) {
 // listedFields returns the paths of the fields of the first entry of each list.
 func listedFields() (paths []string) {
 	for list, of := range map[string]reflect.Type{
-		"webhooks": reflect.TypeFor[Webhook](), "postgres.others": reflect.TypeFor[Database](),
+		"webhooks": reflect.TypeFor[Webhook](), "postgres.others": reflect.TypeFor[Database](), "api.providers": reflect.TypeFor[Provider](),
 	} {
 		for i := range of.NumField() {
 			paths = append(paths, list+"[0]."+of.Field(i).Tag.Get("yaml"))
@@ -105,7 +105,7 @@ func TestConfigFaults(t *testing.T) {
 		"gateway in the clear": {with("gateway: {listen: '0.0.0.0:7443'}\n"), []string{"q.yaml:3:1: gateway: would accept keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy terminates TLS in front of it"}},
 		"gateway nowhere":      {with("gateway: {plain: true}\n"), []string{"q.yaml:3:1: gateway: is configured but has no address; set gateway.listen, or omit the rest"}},
 		"gateway rate":         {with("gateway: {rate: 0}\n"), []string{"q.yaml:3:17: gateway.rate: is 0, want 1 to 1000000"}},
-		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, api_socket, gateway, snapshots, parts, parts_cache, people_keys, archive, lease, schedules, webhooks"}},
+		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, api, gateway, snapshots, parts, parts_cache, people_keys, archive, lease, schedules, webhooks"}},
 		"twice":                {with("lease: 4s\nlease: 5s\n"), []string{"q.yaml:4:1: lease: stands on line 3 already; keep one of them"}},
 		"all at once": {"kafka:\n  batch: many\n  brokers: k:1\n  tls: on\nlease: 4\n", []string{
 			`q.yaml:2:10: kafka.batch: "many" is not a whole number`,
@@ -208,6 +208,16 @@ func TestConfigFaults(t *testing.T) {
 				`q.yaml:7:72: postgres.others[2].partitions[3]: "qm.market/x" is not a partition of qm.market: it has 0 to 3; write qm.market, qm.market/0 or qm.market/0-3`,
 			},
 		},
+		"providers": {with("api: {listen: '127.0.0.1:1', providers: [{name: a, issuer: 'https://x', audience: q}, {name: a, issuer: 'http://x', audience: q}, {name: b, issuer: 'https://x'}, {name: 'c/d', issuer: x, audience: q}]}\n"), []string{
+			"q.yaml:3:94: api.providers[1].name: a is there twice; each provider needs its own name",
+			`q.yaml:3:105: api.providers[1].issuer: "http://x" is not https, so anybody on the way could say who somebody is`,
+			"q.yaml:3:149: api.providers[2].issuer: https://x is there twice",
+			"q.yaml:3:131: api.providers[2].audience: is needed: without it a token for any other program of the provider would be accepted",
+			`q.yaml:3:170: api.providers[3].name: "c/d" is not a name: use letters, digits, dots, dashes and underscores, at most 100`,
+			`q.yaml:3:185: api.providers[3].issuer: "x" is not the URL of an issuer, such as https://login.example.com`,
+		}},
+		"api without an address": {with("api: {plain: true}\n"), []string{"q.yaml:3:1: api: is configured but has no address; set api.listen, or omit the rest"}},
+		"api in plain":           {with("api: {listen: ':1'}\n"), []string{"q.yaml:3:1: api: would accept keys and tokens unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy terminates TLS in front of it"}},
 		"webhooks": {with("webhooks:\n- {name: a, url: 'http://x/'}\n- {name: a, url: ftp://hunter2}\n- {url: 'http://u:hunter2@x'}\n- {name: d}\n- {name: e, url: 'https://x/#hunter2', types: [a b]}\n"), []string{
 			"q.yaml:5:10: webhooks[1].name: a is there twice; each webhook needs its own name",
 			"q.yaml:5:18: webhooks[1].url: is not an http or https address",
@@ -286,7 +296,12 @@ var samples = map[string]string{
 	"gateway.rate":                  "7",
 	"gateway.max_age":               "24h0m0s",
 	"gateway.max_ahead":             "1m0s",
-	"api_socket":                    "/f/api.sock",
+	"api.socket":                    "/f/api.sock",
+	"api.listen":                    ":7444",
+	"api.cert_file":                 "/f/ac",
+	"api.key_file":                  "/f/ak",
+	"api.plain":                     "true",
+	"api.journal":                   "/f/j",
 	"snapshots":                     "/f/s",
 	"parts":                         "s3://vault/parts",
 	"parts_cache.directory":         "/f/pc",
@@ -329,7 +344,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	}
 	for _, v := range c.Values() {
 		switch v.Key {
-		case "webhooks", "postgres.others":
+		case "webhooks", "postgres.others", "api.providers":
 			if v.From != configfile.FromDefault {
 				t.Errorf("%s come from the %s", v.Key, v.From)
 			}
@@ -426,13 +441,13 @@ func TestConfigPaths(t *testing.T) {
 // Every field that names a file is known to be one, and every secret as a secret.
 func TestConfigFilesAreKnown(t *testing.T) {
 	known := map[string]bool{}
-	c := &Config{Webhooks: make([]Webhook, 1), Postgres: Postgres{Others: make([]Database, 1)}}
+	c := &Config{Webhooks: make([]Webhook, 1), Postgres: Postgres{Others: make([]Database, 1)}, API: API{Providers: make([]Provider, 1)}}
 	for _, f := range c.Files() {
 		known[f.field] = f.Secret
 	}
 	for _, p := range append(fieldPaths(t), listedFields()...) {
 		secret, ok := known[p]
-		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" && p != "api_socket" && p != "parts" && p != "parts_cache.directory" && p != "people_keys" && p != "archive.url" {
+		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" && p != "api.socket" && p != "api.journal" && p != "parts" && p != "parts_cache.directory" && p != "people_keys" && p != "archive.url" {
 			t.Errorf("%s is a file: %t", p, ok)
 		}
 		if secret != regexp.MustCompile(`(dsn|password|key|secret)_file$`).MatchString(p) {
@@ -554,7 +569,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.EnvironmentFaults(environ)
-	if want := []string{"QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_POSTGRES_OTHERS", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
+	if want := []string{"QUARTERMASTER_API_PROVIDERS", "QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_POSTGRES_OTHERS", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

@@ -55,6 +55,7 @@ func (c *Config) validate(f *configfile.File) {
 	if problem := hostPort(c.Listen, true); problem != "" {
 		f.Add("listen", "%s", problem)
 	}
+	c.API.validate(f)
 	c.Gateway.validate(f)
 	c.Archive.validate(f)
 	within(f, "lease", c.Lease, time.Second, time.Minute)
@@ -94,7 +95,10 @@ func (c *Config) Files() []namedFile {
 		{"gateway.cert_file", &c.Gateway.CertFile, false},
 		{"gateway.key_file", &c.Gateway.KeyFile, true},
 		{"gateway.client_ca_file", &c.Gateway.ClientCAFile, false},
-		{"api_socket", &c.APISocket, false},
+		{"api.socket", &c.API.Socket, false},
+		{"api.cert_file", &c.API.CertFile, false},
+		{"api.key_file", &c.API.KeyFile, true},
+		{"api.journal", &c.API.Journal, false},
 		{"snapshots", &c.Snapshots, false},
 		{"parts_cache.directory", &c.PartsCache.Directory, false},
 		{"people_keys", &c.PeopleKeys, false},
@@ -109,6 +113,9 @@ func (c *Config) Files() []namedFile {
 	for i := range c.Postgres.Others {
 		d, at := &c.Postgres.Others[i], fmt.Sprintf("postgres.others[%d]", i)
 		out = append(out, namedFile{at + ".dsn_file", &d.DSNFile, true}, namedFile{at + ".password_file", &d.PasswordFile, true})
+	}
+	for i := range c.API.Providers {
+		out = append(out, namedFile{fmt.Sprintf("api.providers[%d].ca_file", i), &c.API.Providers[i].CAFile, false})
 	}
 	for i := range c.Webhooks {
 		out = append(out, namedFile{fmt.Sprintf("webhooks[%d].secret_file", i), &c.Webhooks[i].SecretFile, true})
@@ -271,6 +278,49 @@ func partitionsOf(text string) ([]domain.TopicPartition, error) {
 	return out, nil
 }
 
+func (a *API) validate(f *configfile.File) {
+	if (a.CertFile == "") != (a.KeyFile == "") {
+		f.Add("api", "cert_file and key_file belong together; give both or neither")
+	}
+	names, issuers := map[string]bool{}, map[string]bool{}
+	for i := range a.Providers {
+		a.Providers[i].validate(f, fmt.Sprintf("api.providers[%d]", i), names, issuers)
+	}
+	if a.Listen == "" {
+		if a.CertFile != "" || a.Plain || len(a.Providers) > 0 {
+			f.Add("api", "is configured but has no address; set api.listen, or omit the rest")
+		}
+		return
+	}
+	if problem := hostPort(a.Listen, true); problem != "" {
+		f.Add("api.listen", "%s", problem)
+	} else if a.CertFile == "" && !a.Plain && !loopback(a.Listen) {
+		f.Add("api", "would accept keys and tokens unencrypted from other machines; give cert_file and key_file, "+
+			"or set plain to true where a proxy terminates TLS in front of it")
+	}
+}
+
+func (p *Provider) validate(f *configfile.File, path string, names, issuers map[string]bool) {
+	if !plainName.MatchString(p.Name) {
+		f.Add(path+".name", "%q is not a name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(p.Name, shown))
+	} else if names[p.Name] {
+		f.Add(path+".name", "%s is there twice; each provider needs its own name", p.Name)
+	}
+	names[p.Name] = true
+	switch u, err := url.Parse(p.Issuer); {
+	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+		f.Add(path+".issuer", "%q is not the URL of an issuer, such as https://login.example.com", domain.Clip(p.Issuer, shown))
+	case u.Scheme != "https" && !(u.Scheme == "http" && loopback(net.JoinHostPort(u.Hostname(), "1"))):
+		f.Add(path+".issuer", "%q is not https, so anybody on the way could say who somebody is", domain.Clip(p.Issuer, shown))
+	case issuers[p.Issuer]:
+		f.Add(path+".issuer", "%s is there twice", domain.Clip(p.Issuer, shown))
+	}
+	issuers[p.Issuer] = true
+	if p.Audience == "" {
+		f.Add(path+".audience", "is needed: without it a token for any other program of the provider would be accepted")
+	}
+}
+
 func (g *Gateway) validate(f *configfile.File) {
 	within(f, "gateway.rate", g.Rate, 1, 1_000_000)
 	within(f, "gateway.max_age", g.MaxAge, time.Minute, time.Duration(domain.MaxAge))
@@ -425,6 +475,13 @@ func within[T int | time.Duration](f *configfile.File, path string, v, least, mo
 	if v < least || v > most {
 		f.Add(path, "is %v, want %v to %v", v, least, most)
 	}
+}
+
+// Check validates an API configured by flags.
+func (a *API) Check() error {
+	f := configfile.New("api")
+	a.validate(f)
+	return f.Err()
 }
 
 // Check validates a gateway configured by flags.

@@ -90,7 +90,7 @@ func (d *Daemon) ServeProduction(ctx context.Context, listen string) error {
 		}
 		wg.Go(pushed)
 	}
-	if socket := d.App.Config.APISocket; socket != "" {
+	if socket := d.App.Config.API.Socket; socket != "" {
 		asked, err := in.serveAPI(ctx, cancel, socket)
 		if err != nil {
 			return err

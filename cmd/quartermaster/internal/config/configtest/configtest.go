@@ -39,6 +39,7 @@ func Secrets(t *testing.T) (path string, secrets map[string]string) {
 	write("cert.pem", string(cert))
 	write("tls.key", string(key))
 	write("gateway.key", string(key))
+	write("api.key", string(key))
 	write("kafka.password", Hunter2+"\n")
 	write("dsn", "host=127.0.0.1 port=1 user=u dbname=rows")
 	write("db.password", Hunter2+"\r\n")
@@ -57,6 +58,7 @@ postgres:
   dsn_file: dsn
   password_file: db.password
   others: [{name: more, dsn_file: dsn2, password_file: db2.password, partitions: [qm.telemetry/4-7]}]
+api: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: api.key}
 gateway: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: gateway.key}
 schedules: {checkpoint: 0 1 * * *, checkpoint_key_file: checkpoint.key}
 archive: {url: 's3://bucket'}
@@ -64,7 +66,7 @@ webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secre
 `)
 	return filepath.Join(dir, "q.yaml"), map[string]string{
 		"kafka.tls.key_file": "tls.key", "kafka.sasl.password_file": "kafka.password",
-		"gateway.key_file":  "gateway.key",
+		"gateway.key_file": "gateway.key", "api.key_file": "api.key",
 		"postgres.dsn_file": "dsn", "postgres.password_file": "db.password",
 		"postgres.others[0].dsn_file": "dsn2", "postgres.others[0].password_file": "db2.password",
 		"schedules.checkpoint_key_file": "checkpoint.key", "webhooks[0].secret_file": "hook.secret",
