@@ -95,7 +95,7 @@ var testOnly = []string{
 var proving = []string{"domain/long", "domain/linear", "adapters/highs", "domain/procurement/check", "simulations/public"}
 
 // support lists packages for tests. Nothing else may import them.
-var support = []string{"domain/long", "projections/storetest", "simulations/public", "adapters/transport/testcert", "adapters/witness/witnesstest", "adapters/kafka/freeport", "cmd/quartermaster/internal/config/configtest", "cmd/quartermaster/internal/apptest", "adapters/commandline/manual"}
+var support = []string{"domain/long", "projections/storetest", "simulations/public", "adapters/transport/testcert", "adapters/oidc/oidctest", "adapters/witness/witnesstest", "adapters/kafka/freeport", "cmd/quartermaster/internal/config/configtest", "cmd/quartermaster/internal/apptest", "adapters/commandline/manual"}
 
 // impure lists packages that a pure package may not import, because everything it needs is
 // passed in. The linter forbids functions that read a clock (.golangci.yml), because package

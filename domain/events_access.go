@@ -88,6 +88,7 @@ type SessionEnded struct {
 // AccessRecorded says what a principal asked in a minute, in the order of operations.
 type AccessRecorded struct {
 	Principal Principal    `json:"principal"`
+	Journal   string       `json:"journal"` // of the server; what one journal says of a minute counts once
 	Window    Interval     `json:"window"`
 	Asked     []AccessRead `json:"asked"`
 }
@@ -140,6 +141,7 @@ func (c *checker) serviceKeyIssued(e *ServiceKeyIssued) {
 
 func (c *checker) accessRecorded(e *AccessRecorded) {
 	c.principal(e.Principal)
+	c.id("journal", e.Journal)
 	c.interval("window", e.Window)
 	c.listed("asked", len(e.Asked))
 	if c.err == nil && len(e.Asked) == 0 {

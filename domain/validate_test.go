@@ -141,7 +141,7 @@ func validEvents() map[Type]*Envelope {
 		&ServiceKeyIssued{Account: "ci", KeyID: "k1", MAC: key32, PreviousKeyID: "k0", PreviousValidUntil: Day},
 		&ServiceKeyRevoked{KeyID: "k1"},
 		&SessionEnded{Principal: "user:corp/ana", At: Day},
-		&AccessRecorded{Principal: "account:ci", Window: Interval{From: Day, To: Day + 60*Second}, Asked: []AccessRead{{Operation: "costs", Count: 1, Digest: key32}}},
+		&AccessRecorded{Principal: "account:ci", Journal: "j", Window: Interval{From: Day, To: Day + 60*Second}, Asked: []AccessRead{{Operation: "costs", Count: 1, Digest: key32}}},
 	}
 	m := map[Type]*Envelope{}
 	for _, e := range all {
@@ -547,6 +547,7 @@ var violations = []struct {
 	{edit(func(e *ServiceKeyIssued) { e.PreviousKeyID = "" }), TypeServiceKeyIssued, "ServiceKeyIssued: previous_valid_until: goes with previous_key_id: want both or none"},
 	{edit(func(e *ServiceKeyRevoked) { e.KeyID = "" }), TypeServiceKeyRevoked, "ServiceKeyRevoked: key_id: is missing"},
 	{edit(func(e *SessionEnded) { e.At = 0 }), TypeSessionEnded, "SessionEnded: at: is missing"},
+	{edit(func(e *AccessRecorded) { e.Journal = "" }), TypeAccessRecorded, "AccessRecorded: journal: is missing"},
 	{edit(func(e *AccessRecorded) { e.Asked = nil }), TypeAccessRecorded, "AccessRecorded: asked: is empty"},
 	{edit(func(e *AccessRecorded) { e.Asked[0].Count = 0 }), TypeAccessRecorded, "AccessRecorded: asked[0].count: is 0, of which 0 were refused"},
 	{edit(func(e *AccessRecorded) { e.Asked[0].Refused = 2 }), TypeAccessRecorded, "AccessRecorded: asked[0].count: is 1, of which 2 were refused"},

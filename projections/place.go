@@ -233,7 +233,8 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		return at(TableSessions, string(ev.Principal)), true
 	case *domain.AccessRecorded:
 		k := Key{Table: TableAccess, Scope: scope, ID: string(ev.Principal), Hour: HourOf(ev.Window.From)}
-		return Placement{Key: k, Effective: ev.Window.From}, true
+		// A server that was stopped between appending a journal and removing it appends it again.
+		return Placement{Key: k, Effective: ev.Window.From, collapse: true}, true
 	}
 	return Placement{}, false
 }

@@ -42,6 +42,7 @@ func sessionEnded(m *mover, p *eventsv1.SessionEnded, d *domain.SessionEnded) {
 
 func accessRecorded(m *mover, p *eventsv1.AccessRecorded, d *domain.AccessRecorded) {
 	text(m, "principal", &p.Principal, &d.Principal)
+	text(m, "journal", &p.Journal, &d.Journal)
 	m.interval("window", &p.Window, &d.Window)
 	list(m, "asked", &p.Asked, &d.Asked, accessRead)
 }

@@ -26,7 +26,7 @@ func apiOf(t testing.TB, dir string) *http.Client {
 	lines := make(lineWriter, 1000)
 	done := make(chan error, 1)
 	go func() {
-		done <- daemon.New(&app.App{Dir: dir}, lines, false).Serve(ctx, "127.0.0.1:0", config.Gateway{})
+		done <- daemon.New(&app.App{Dir: dir}, lines, false).Serve(ctx, "127.0.0.1:0", config.Gateway{}, config.API{})
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -43,6 +43,11 @@ func apiOf(t testing.TB, dir string) *http.Client {
 			t.Fatalf("serve ended: %v", err)
 		}
 	}
+	return socketOf(dir)
+}
+
+// socketOf returns a client of the API's socket in a data directory.
+func socketOf(dir string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "api.sock"))
 	}}}

@@ -116,7 +116,7 @@ func alike(ts *testscript.TestScript, neg bool, args []string) {
 	lines := make(lineWriter, 1000)
 	done := make(chan error, 1)
 	go func() {
-		done <- daemon.New(&app.App{Dir: dir}, lines, false).Serve(ctx, "127.0.0.1:0", config.Gateway{})
+		done <- daemon.New(&app.App{Dir: dir}, lines, false).Serve(ctx, "127.0.0.1:0", config.Gateway{}, config.API{})
 	}()
 	for ready := false; !ready; {
 		select {

@@ -1045,7 +1045,7 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 	case *domain.AccessDenied:
 		return refPlace{table: "denials", id: ev.Principal, daily: true}, true
 	case *domain.AccessRecorded:
-		return refPlace{table: "access", id: string(ev.Principal), hourly: true, effective: ev.Window.From}, true
+		return refPlace{table: "access", id: string(ev.Principal), hourly: true, effective: ev.Window.From, collapse: true}, true
 	case *domain.SessionEnded:
 		return refPlace{table: "sessions", id: string(ev.Principal)}, true
 	}

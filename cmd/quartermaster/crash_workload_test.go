@@ -446,7 +446,7 @@ func (w *workload) market(from domain.Instant) (out []domain.Record) {
 	}
 	if r.IntN(4) == 0 {
 		who := domain.UserOf("corp", fmt.Sprintf("u-%d", r.IntN(3)))
-		at("api", "ws-1", &domain.AccessRecorded{Principal: who, Window: domain.Interval{From: from, To: w.at}, Asked: []domain.AccessRead{
+		at("api", "ws-1", &domain.AccessRecorded{Principal: who, Journal: fmt.Sprintf("j-%d", w.tick), Window: domain.Interval{From: from, To: w.at}, Asked: []domain.AccessRead{
 			{Operation: "costs", Workspaces: []string{"ws-1"}, Count: 1 + r.Uint64N(9)},
 		}})
 		if r.IntN(4) == 0 {

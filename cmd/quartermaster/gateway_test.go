@@ -34,7 +34,7 @@ func gatewayOf(t *testing.T, dir string, gw config.Gateway) (health, events stri
 	ctx := t.Context()
 	d := daemon.New(&app.App{Dir: dir}, lines, false)
 	d.OwnWait = time.Second
-	go func() { done <- d.Serve(ctx, "127.0.0.1:0", gw) }()
+	go func() { done <- d.Serve(ctx, "127.0.0.1:0", gw, config.API{}) }()
 	t.Cleanup(func() {
 		go func() {
 			for range lines { // so that nothing waits to be read

@@ -38,7 +38,7 @@ func commandLine(on *app.App, stdout, stderr io.Writer) *cli.Program {
 		if err := on.Close(); err != nil { // one process holds a log, and opens it once
 			return err
 		}
-		return daemon.New(on, stderr, p.JSON()).Serve(ctx, listen, config.Gateway{})
+		return daemon.New(on, stderr, p.JSON()).Serve(ctx, listen, config.Gateway{}, config.API{})
 	}
 	return p
 }

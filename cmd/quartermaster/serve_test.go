@@ -57,7 +57,7 @@ func TestServe(t *testing.T) {
 	go func() {
 		d := daemon.New(&app.App{Dir: dir}, lines, false)
 		d.OwnWait = time.Second
-		done <- d.Serve(ctx, "127.0.0.1:0", config.Gateway{})
+		done <- d.Serve(ctx, "127.0.0.1:0", config.Gateway{}, config.API{})
 	}()
 	address, ready := "", false
 	for !ready {
@@ -104,7 +104,7 @@ func TestServe(t *testing.T) {
 	}
 	second := daemon.New(&app.App{Dir: dir}, io.Discard, false)
 	second.OwnWait = 10 * time.Millisecond
-	if err := second.Serve(t.Context(), "127.0.0.1:0", config.Gateway{}); err == nil || !strings.Contains(err.Error(), "another process holds") {
+	if err := second.Serve(t.Context(), "127.0.0.1:0", config.Gateway{}, config.API{}); err == nil || !strings.Contains(err.Error(), "another process holds") {
 		t.Errorf("a second serve: %v", err)
 	}
 	stop()

@@ -158,7 +158,7 @@ func Examples() []domain.Envelope {
 		&domain.ServiceKeyIssued{Account: "ci", KeyID: "k1", MAC: key, PreviousKeyID: "k0", PreviousValidUntil: Start + domain.Hour},
 		&domain.ServiceKeyRevoked{KeyID: "k1"},
 		&domain.SessionEnded{Principal: "user:corp/ana", At: Start},
-		&domain.AccessRecorded{Principal: "user:corp/ana", Window: domain.Interval{From: Start, To: Start + 60*domain.Second}, Asked: []domain.AccessRead{
+		&domain.AccessRecorded{Principal: "user:corp/ana", Journal: "j", Window: domain.Interval{From: Start, To: Start + 60*domain.Second}, Asked: []domain.AccessRead{
 			{Operation: "costs", Workspaces: []string{"acme"}, Count: 3, Refused: 1, Position: "qm.access/0=7", Digest: key},
 		}},
 	)

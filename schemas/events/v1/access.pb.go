@@ -359,7 +359,8 @@ type AccessRecorded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
 	Window        *Interval              `protobuf:"bytes,2,opt,name=window,proto3" json:"window,omitempty"`
-	Asked         []*AccessRead          `protobuf:"bytes,3,rep,name=asked,proto3" json:"asked,omitempty"` // in the order of operations
+	Asked         []*AccessRead          `protobuf:"bytes,3,rep,name=asked,proto3" json:"asked,omitempty"`     // in the order of operations
+	Journal       string                 `protobuf:"bytes,4,opt,name=journal,proto3" json:"journal,omitempty"` // of the server; what one journal says of a minute counts once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -413,6 +414,13 @@ func (x *AccessRecorded) GetAsked() []*AccessRead {
 		return x.Asked
 	}
 	return nil
+}
+
+func (x *AccessRecorded) GetJournal() string {
+	if x != nil {
+		return x.Journal
+	}
+	return ""
 }
 
 // AccessRead is what was asked of one operation.
@@ -527,11 +535,12 @@ const file_events_v1_access_proto_rawDesc = "" +
 	"\fSessionEnded\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x10R\x02at\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xa4\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xbe\x01\n" +
 	"\x0eAccessRecorded\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x129\n" +
 	"\x06window\x18\x02 \x01(\v2!.quartermaster.events.v1.IntervalR\x06window\x129\n" +
-	"\x05asked\x18\x03 \x03(\v2#.quartermaster.events.v1.AccessReadR\x05asked\"\xae\x01\n" +
+	"\x05asked\x18\x03 \x03(\v2#.quartermaster.events.v1.AccessReadR\x05asked\x12\x18\n" +
+	"\ajournal\x18\x04 \x01(\tR\ajournal\"\xae\x01\n" +
 	"\n" +
 	"AccessRead\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x1e\n" +

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,6 +40,13 @@ import (
 type Config struct {
 	// Who returns on whose behalf a request is made.
 	Who func(*http.Request) (app.Principal, error)
+	// Record keeps what somebody asked, before it is answered. An error means that it cannot be kept, and that nothing is
+	// answered. Nil: nothing is recorded.
+	Record func(app.Principal, Asked) error
+	// Providers are the identity providers that one can log in with.
+	Providers []cli.LoginProvider
+	// Logout ends what the identity provider of somebody gave them before now.
+	Logout func(context.Context, app.Principal) error
 	// Open returns an app for one question of a principal. An error says why nothing can be answered at the moment.
 	Open func(app.Principal) (*app.App, error)
 	// AtOnce bounds the questions that are answered at once.
@@ -47,6 +55,26 @@ type Config struct {
 	Context context.Context
 	Log     *slog.Logger
 }
+
+// Asked is what somebody asked.
+type Asked struct {
+	Operation string
+	Question  [sha256.Size]byte // SHA-256 of the query
+	Refused   bool
+	Position  domain.Position // of the answer; nil: none
+}
+
+// Unauthenticated is the error of a request whose sender did not say who they are. Its status is 401.
+type Unauthenticated struct{ Err error }
+
+// Error implements error.
+func (e *Unauthenticated) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *Unauthenticated) Unwrap() error { return e.Err }
+
+// Kind returns [app.KindDenied].
+func (e *Unauthenticated) Kind() app.Kind { return app.KindDenied }
 
 // Bounds of questions.
 const (
@@ -118,6 +146,20 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(schemas.OpenAPI)
 	})
+	mux.HandleFunc("GET "+cli.LoginRoot, func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, append([]cli.LoginProvider{}, cfg.Providers...))
+	})
+	mux.HandleFunc("DELETE "+cli.LoginRoot, func(w http.ResponseWriter, r *http.Request) {
+		who, err := cfg.Who(r)
+		if err == nil {
+			err = cfg.Logout(r.Context(), who)
+		}
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
@@ -168,6 +210,10 @@ func (s *server) begin(w http.ResponseWriter, r *http.Request, ws *works, op *cl
 		fail(w, err)
 		return
 	}
+	if err := s.record(who, r, op, nil, false); err != nil {
+		fail(w, err)
+		return
+	}
 	begun, err := ws.begin(op, q, form, who, s.Open)
 	if err != nil {
 		fail(w, err)
@@ -183,7 +229,19 @@ func (s *server) asking(r *http.Request, op *cli.Operation) (app.Principal, erro
 	if err != nil {
 		return app.Principal{}, err
 	}
-	return who.Asking(strings.Join(op.Words, " "))
+	asking, err := who.Asking(strings.Join(op.Words, " "))
+	if err != nil {
+		return app.Principal{}, errors.Join(err, s.record(who, r, op, nil, true))
+	}
+	return asking, nil
+}
+
+// record keeps what somebody asked.
+func (s *server) record(who app.Principal, r *http.Request, op *cli.Operation, at domain.Position, refused bool) error {
+	if s.Record == nil {
+		return nil
+	}
+	return s.Record(who, Asked{strings.Join(op.Words, " "), sha256.Sum256([]byte(r.URL.RawQuery)), refused, at})
 }
 
 func pathOf(op *cli.Operation) string { return cli.APIRoot + strings.Join(op.Words, "/") }
@@ -196,7 +254,15 @@ var statuses = map[app.Kind]int{
 }
 
 // fail answers an error with the status of its kind.
-func fail(w http.ResponseWriter, err error) { refuse(w, statuses[cli.KindOf(err)], err) }
+func fail(w http.ResponseWriter, err error) {
+	status := statuses[cli.KindOf(err)]
+	var unknown *Unauthenticated
+	if errors.As(err, &unknown) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		status = http.StatusUnauthorized
+	}
+	refuse(w, status, err)
+}
 
 // refuse answers an error.
 func refuse(w http.ResponseWriter, status int, err error) {
@@ -281,11 +347,16 @@ func (s *server) ask(
 		return "", nil, err
 	}
 	defer func() { err = errors.Join(err, on.Close()) }()
+	var at domain.Position
 	if !op.Outside {
-		at, err := on.Position(r.Context())
-		if err != nil {
+		if at, err = on.Position(r.Context()); err != nil {
 			return "", nil, app.Unavailable(err)
 		}
+	}
+	if err := s.record(who, r, op, at, false); err != nil {
+		return "", nil, err
+	}
+	if !op.Outside {
 		tag = tagOf(who, op, q, form, at)
 		if on.Lacks {
 			tag = ""
@@ -380,11 +451,19 @@ func wait(ctx context.Context, turn chan<- struct{}) error {
 	}
 }
 
-// tagOf returns the entity tag of an answer: a digest of everything that it depends on.
+// tagOf returns the entity tag of an answer: a digest of everything that it depends on. Of the log that is its position,
+// without the topic that has who asked: otherwise every question would make the answers before it old.
 func tagOf(who app.Principal, op *cli.Operation, q url.Values, form cli.Form, at domain.Position) string {
+	if !slices.Contains(aboutAccess, strings.Join(op.Words, " ")) {
+		at = maps.Clone(at)
+		maps.DeleteFunc(at, func(tp domain.TopicPartition, _ int64) bool { return tp.Topic == domain.TopicAccess })
+	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%v\n%s\n%+v\n%q\n%s\n%+v", op.Words, q.Encode(), form, who.Scope.Key(), at, app.Version()))
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`
 }
+
+// aboutAccess are the operations that read the topic that has who asked.
+var aboutAccess = []string{"access list", "audit access", "decisions list", "log stats", "quarantine list", "quarantine show", "streams list"}
 
 // matches reports whether a tag is among those of If-None-Match.
 func matches(headers []string, tag string) bool {

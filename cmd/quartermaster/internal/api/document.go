@@ -24,7 +24,10 @@ func newAPI(mux *http.ServeMux) huma.API {
 				"same words writes, byte for byte.",
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
-		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
+		Security: []map[string][]string{{"bearer": {}}},
+		Components: &huma.Components{SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {
+			Type: "http", Scheme: "bearer", Description: "An access token of an identity provider, or the key of a service account. The socket of the owner needs neither.",
+		}}, Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
 	}})
 }
 
@@ -35,6 +38,7 @@ func Document() ([]byte, error) {
 	problem := doc.Components.Schemas.Schema(reflect.TypeFor[huma.ErrorModel](), true, "Problem")
 	work := doc.Components.Schemas.Schema(reflect.TypeFor[cli.Work](), true, "Work")
 	describeWork(doc, work, problem)
+	describeLogin(doc, doc.Components.Schemas.Schema(reflect.TypeFor[[]cli.LoginProvider](), true, "LoginProviders"), problem)
 	for _, op := range cli.Operations() {
 		ref, err := addSchema(known, op.Noun)
 		if err != nil {
@@ -48,6 +52,25 @@ func Document() ([]byte, error) {
 	}
 	text, err := json.MarshalIndent(doc, "", " ")
 	return append(text, '\n'), err
+}
+
+// describeLogin adds the operations on logins.
+func describeLogin(doc *huma.OpenAPI, providers, problem *huma.Schema) {
+	doc.AddOperation(&huma.Operation{
+		Method: http.MethodGet, Path: cli.LoginRoot, OperationID: "login-providers", Summary: "Identity providers to log in with", Tags: []string{"login"},
+		Description: "Anybody may ask.",
+		Security:    []map[string][]string{},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "The identity providers.", Content: map[string]*huma.MediaType{"application/json": {Schema: providers}}},
+		},
+	})
+	doc.AddOperation(&huma.Operation{
+		Method: http.MethodDelete, Path: cli.LoginRoot, OperationID: "logout", Summary: "Log out", Tags: []string{"login"},
+		Description: "Ends whatever the identity provider of who asks gave them before now, in every instance.",
+		Responses: map[string]*huma.Response{
+			"204": {Description: "It is ended."}, "default": errorResponse(problem),
+		},
+	})
 }
 
 // errorResponse describes errors.

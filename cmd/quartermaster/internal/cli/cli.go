@@ -123,6 +123,8 @@ type Program struct {
 	quiet    bool
 	width    int    // of tables, in characters; 0: of the terminal
 	server   string // to ask instead of a log; "": none
+	// tokenFile has what the server is shown; "": that of the login.
+	tokenFile string
 
 	// HoldOpen keeps the log open for other commands after the demo, until ctx ends.
 	HoldOpen func(ctx context.Context, listen string) error
@@ -146,6 +148,7 @@ func (a *Program) Root() *cobra.Command {
 	f.StringVar(&a.Dir, "data-dir", defaultDir(), "directory of the embedded log and of snapshots (environment: QUARTERMASTER_DATA_DIR)")
 	f.StringSliceVar(&a.Brokers, "brokers", nil, "addresses of a Kafka cluster to use instead of the embedded log")
 	f.StringVar(&a.ConfigPath, "config", os.Getenv("QUARTERMASTER_CONFIG"), "configuration for Kafka and Postgres (environment: QUARTERMASTER_CONFIG)")
+	f.StringVar(&a.tokenFile, "token-file", os.Getenv("QUARTERMASTER_TOKEN_FILE"), "`file` with the key of a service account or an access token, for --server https://HOST (default what \"quartermaster login\" keeps; environment: QUARTERMASTER_TOKEN_FILE)")
 	f.StringVar(&a.server, "server", os.Getenv("QUARTERMASTER_SERVER"), "`URL` of a \"quartermaster serve\" to ask, unix:SOCKET or https://HOST (environment: QUARTERMASTER_SERVER)")
 	commandline.OutputFlag(f, &a.output, "output format: table, wide (all columns, unclipped), json or csv (the main table)", asTable, asWide, asJSON, asCSV)
 	f.BoolVar(&a.quiet, "quiet", false, "no progress bars or notes on standard error")
@@ -216,6 +219,7 @@ With -o json an error is an object with the keys error and kind.`,
 		a.clusterCommand(),
 		a.keyCommand(),
 		a.accessCommand(),
+		a.loginCommand(), a.logoutCommand(),
 		a.auditCommand(),
 		a.importCommand(),
 		a.mappingCommand(),

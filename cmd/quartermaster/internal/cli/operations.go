@@ -140,6 +140,8 @@ var notServed = map[string]string{
 	"import":          "reads files",
 	"key":             "decides",
 	"log":             "is long work over the whole log",
+	"login":           "is about this machine",
+	"logout":          "is about this machine",
 	"mapping":         "reads a file",
 	"node":            "decides",
 	"operator":        "decides",

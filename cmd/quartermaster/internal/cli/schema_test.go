@@ -59,6 +59,7 @@ var answers = map[string]answer{
 	"commitment-renew": of[app.CommitmentDecision](), "commitment-end": of[app.CommitmentDecision](),
 	"access-grant": of[app.AccessChange](), "access-revoke": of[app.AccessChange](), "access-end-sessions": of[app.AccessChange](),
 	"access-key-issue": of[app.ServiceKeyChange](), "access-key-revoke": of[app.ServiceKeyChange](), "access-list": of[app.AccessList](), "audit-access": of[app.AccessAudit](),
+	"login": of[loginAnswer](), "logout": of[loginAnswer](),
 	"people-list": listOf[app.Person](), "people-name": of[namedAnswer](), "people-erase": of[app.RemovedBy](),
 	"operator-add": of[operatorAnswer](), "operator-revoke": of[app.Revocation](),
 	"cluster-register": of[keyAnswer](), "cluster-list": of[app.Clusters](), "key-rotate": of[keyAnswer](), "key-revoke": of[app.RevokedKey](),

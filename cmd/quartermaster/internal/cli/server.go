@@ -40,7 +40,7 @@ const (
 )
 
 // withoutLog are the commands that read no log, so that they do the same with --server.
-var withoutLog = []string{"completion", "config example", "focus validate", "help", "mapping check", "mapping show", "plan check", "plan solve", "schema", "version"}
+var withoutLog = []string{"completion", "config example", "focus validate", "help", "login", "logout", "mapping check", "mapping show", "plan check", "plan solve", "schema", "version"}
 
 // remote makes a command ask the server, instead of a log.
 func (a *Program) remote(cmd *cobra.Command) error {
@@ -57,7 +57,7 @@ func (a *Program) remote(cmd *cobra.Command) error {
 		}
 		return commandline.Usagef("%q cannot be asked of a server: it %s; use it without --server where the log is", path, whyNot(path))
 	}
-	client, base, err := dialer(a.server)
+	client, base, err := a.dialer()
 	if err != nil {
 		return err
 	}
@@ -127,9 +127,9 @@ func (op *Operation) query(cmd *cobra.Command, args []string) (url.Values, error
 	return q, err
 }
 
-// dialer returns how to reach a server.
-func dialer(server string) (*http.Client, string, error) {
-	u, err := url.Parse(server)
+// dialer returns how to reach the server, and to be known by it.
+func (a *Program) dialer() (*http.Client, string, error) {
+	u, err := url.Parse(a.server)
 	if err != nil {
 		return nil, "", commandline.Usagef("--server: %w", err)
 	}
@@ -142,9 +142,11 @@ func dialer(server string) (*http.Client, string, error) {
 		}}
 		return client, "http://quartermaster", nil
 	case "http", "https":
-		return client, strings.TrimSuffix(u.String(), "/"), nil
+		base := strings.TrimSuffix(u.String(), "/")
+		client.Transport = &shown{http.DefaultTransport, a.tokenFor(base)}
+		return client, base, nil
 	}
-	return nil, "", commandline.Usagef("--server %s: want unix:SOCKET or https://HOST", server)
+	return nil, "", commandline.Usagef("--server %s: want unix:SOCKET or https://HOST", a.server)
 }
 
 // send sends a request. A problem that the server answers is an error.
@@ -160,7 +162,11 @@ func (a *Program) send(ctx context.Context, client *http.Client, method, target 
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, &app.UnavailableError{Err: fmt.Errorf("ask %s: %w", a.server, unwrapURL(err))}
+		err = unwrapURL(err)
+		if KindOf(err) != app.KindNone { // there is nothing to show the server
+			return nil, err
+		}
+		return nil, &app.UnavailableError{Err: fmt.Errorf("ask %s: %w", a.server, err)}
 	}
 	if resp.StatusCode/100 != 2 {
 		defer resp.Body.Close()

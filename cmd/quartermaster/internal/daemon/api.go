@@ -2,16 +2,21 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"quartermaster/adapters/transport"
 	"quartermaster/cmd/quartermaster/internal/api"
 	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/config"
 )
 
 // apiSocket is the name of the API's socket in a data directory. Whoever owns the directory may use it.
@@ -26,20 +31,41 @@ const maxAPIConnections = 256
 // errNotReady means that the rows cannot answer yet.
 var errNotReady = &app.UnavailableError{Err: errors.New("the rows have not caught up with the log since the start: ask again in a few seconds")}
 
-// serveAPI serves the API on a unix socket, to whoever may use the socket, until ctx ends. It returns once it listens;
-// wait returns when it has stopped, and nobody uses the log and the rows any more. A failure calls cancel.
-func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, socket string) (wait func(), err error) {
-	ln, err := transport.ListenSocket(ctx, socket)
-	if err != nil {
-		return nil, fmt.Errorf("api: %w", err)
-	}
+// apiFlags defines the API's flags, for a log without a configuration file.
+func apiFlags(cmd *cobra.Command, a *config.API) {
+	f := cmd.Flags()
+	f.StringVar(&a.Listen, "api", "", "address that answers whoever has a grant; default none")
+	f.StringVar(&a.CertFile, "api-cert", "", "certificate of the API, PEM")
+	f.StringVar(&a.KeyFile, "api-key", "", "private key of the certificate, PEM")
+	f.BoolVar(&a.Plain, "api-plain", false, "answer other machines without TLS: for a proxy that terminates TLS")
+}
+
+// ofOwner marks the connections of a socket that only the owner of the home may use.
+type ofOwner struct{}
+
+// serveAPI serves the API until ctx ends: on a socket to whoever may use it, and on an address to whoever has a grant. It
+// returns once it listens; wait returns when it has stopped, and nobody uses the log and the rows any more. A failure
+// calls cancel.
+func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, cfg config.API) (wait func(), err error) {
+	var servers []func() error
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("api: %w", err)
+		}
+	}()
 	share := s.conn.Sharing()
 	atOnce := mostAtOnce
 	if cfg := s.app.Config; cfg != nil {
 		atOnce = cfg.Postgres.MaxConns / 4 // folding and the leases need the others
 	}
+	d, err := s.newDoorman(cfg)
+	if err != nil {
+		return nil, err
+	}
 	handler, end := api.Handler(api.Config{
-		Who: func(*http.Request) (app.Principal, error) { return app.Everyone, nil },
+		Who:    d.who,
+		Record: d.record,
+		Logout: d.logout, Providers: loginProviders(cfg),
 		Open: func(who app.Principal) (*app.App, error) {
 			if !s.ready.Load() {
 				return nil, errNotReady
@@ -53,15 +79,53 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 	srv := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
-		BaseContext:    func(net.Listener) context.Context { return ctx },
 		Handler:        handler,
+		BaseContext: func(ln net.Listener) context.Context {
+			if ln.Addr().Network() == "unix" {
+				return context.WithValue(ctx, ofOwner{}, true)
+			}
+			return ctx
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // every port scan causes errors
+	}
+	if cfg.Socket != "" {
+		ln, err := transport.ListenSocket(ctx, cfg.Socket)
+		if err != nil {
+			return nil, err
+		}
+		servers = append(servers, func() error { return srv.Serve(transport.Limit(ln, maxAPIConnections)) })
+		s.log.Info("serving the API", "socket", cfg.Socket)
+	}
+	if cfg.Listen != "" {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Listen)
+		if err != nil {
+			return nil, err
+		}
+		address := ln.Addr().String()
+		ln = transport.Limit(ln, maxAPIConnections)
+		if cfg.CertFile != "" {
+			cert := transport.NewCertificate(cfg.CertFile, cfg.KeyFile, s.log)
+			if _, err := cert.Get(); err != nil {
+				return nil, errors.Join(err, ln.Close())
+			}
+			ln = tls.NewListener(ln, &tls.Config{
+				MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
+				GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert.Get() },
+			})
+		}
+		servers = append(servers, func() error { return srv.Serve(ln) })
+		s.log.Info("serving the API", "address", address, "tls", cfg.CertFile != "")
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := srv.Serve(transport.Limit(ln, maxAPIConnections)); !errors.Is(err, http.ErrServerClosed) {
-			cancel(fmt.Errorf("api: %w", err))
-		}
-	})
+	for _, serve := range servers {
+		wg.Go(func() {
+			if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+				cancel(fmt.Errorf("api: %w", err))
+			}
+		})
+	}
+	var kept sync.WaitGroup
+	kept.Go(func() { d.keep(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
 		bound, stop := context.WithTimeout(context.Background(), 5*time.Second)
@@ -70,7 +134,8 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 			s.log.Warn("some answers were cut off", "error", errors.Join(err, srv.Close()))
 		}
 		end()
+		kept.Wait()
+		d.keepLast(ctx)
 	})
-	s.log.Info("serving the API", "socket", socket)
 	return wg.Wait, nil
 }

@@ -42,6 +42,7 @@ func Command(on *app.App, asJSON func() bool) *cobra.Command {
 	var (
 		listen string
 		gw     config.Gateway
+		apiCfg config.API
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -66,9 +67,11 @@ which instance folds what.
                  records that the log lost
   GET /metrics   Prometheus metrics, and profiles of the process at /debug/pprof/
 
-It serves the API on a unix socket, api.sock in the data directory, or api_socket in the
+It serves the API on a unix socket, api.sock in the data directory, or api.socket in the
 configuration. "--server unix:SOCKET" makes a command ask it. Only the user of this process
-and root may use the socket.
+and root may use the socket. With --api, or api.listen in the configuration, it also answers
+whoever has a grant ("quartermaster access grant"), at an address of its own, and records
+what they ask. Other machines can reach it over TLS only.
 
 With --gateway, or gateway in the configuration, it accepts events from nodes on a
 separate address. Each cluster authenticates with its key ("quartermaster cluster
@@ -83,15 +86,20 @@ Other machines can reach it over TLS only.
 
 With -o json it logs JSON lines: time, level, msg and the fields of the message.`,
 		Example: "  quartermaster serve\n  quartermaster serve --listen 0.0.0.0:7070\n" +
-			"  quartermaster serve --gateway 0.0.0.0:7443 --gateway-cert gateway.pem --gateway-key gateway.key\n  quartermaster serve --config /etc/quartermaster.yaml",
+			"  quartermaster serve --gateway 0.0.0.0:7443 --gateway-cert gateway.pem --gateway-key gateway.key\n" +
+			"  quartermaster serve --config /etc/quartermaster.yaml\n" +
+			"  quartermaster serve --api 0.0.0.0:7444 --api-cert api.pem --api-key api.key",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := New(on, cmd.ErrOrStderr(), asJSON())
 			if on.Config == nil {
-				if err := gw.Check(); err != nil {
+				if err := errors.Join(gw.Check(), apiCfg.Check()); err != nil {
 					return err
 				}
-				return d.Serve(cmd.Context(), listen, gw)
+				return d.Serve(cmd.Context(), listen, gw, apiCfg)
+			}
+			if cmd.Flags().Changed("api") {
+				return errors.New("--api is for a log without a configuration: set api in " + on.ConfigPath)
 			}
 			if cmd.Flags().Changed("gateway") {
 				return errors.New("--gateway is for a log without a configuration: set gateway in " + on.ConfigPath)
@@ -104,6 +112,7 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address of the HTTP endpoints")
 	gatewayFlags(cmd, &gw)
+	apiFlags(cmd, &apiCfg)
 	return cmd
 }
 
@@ -352,7 +361,7 @@ func totalUncompared(streams []inventory.Uncompared) (n uint64) {
 }
 
 // Serve holds the embedded log and folds it, until ctx ends.
-func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway) (err error) {
+func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway, api config.API) (err error) {
 	s := d.newService()
 	gateway := s.newGateway(gw)
 	h, err := d.own(ctx)
@@ -384,7 +393,8 @@ func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway) (e
 		wg.Go(pushed)
 	}
 	if h.Broker != nil { // nobody else serves this directory
-		asked, err := s.serveAPI(ctx, cancel, filepath.Join(d.App.Dir, apiSocket))
+		api.Socket = filepath.Join(d.App.Dir, apiSocket)
+		asked, err := s.serveAPI(ctx, cancel, api)
 		if err != nil {
 			return err
 		}

@@ -90,8 +90,8 @@ func (d *Daemon) ServeProduction(ctx context.Context, listen string) error {
 		}
 		wg.Go(pushed)
 	}
-	if socket := d.App.Config.API.Socket; socket != "" {
-		asked, err := in.serveAPI(ctx, cancel, socket)
+	if cfg := d.App.Config.API; cfg.Socket != "" || cfg.Listen != "" {
+		asked, err := in.serveAPI(ctx, cancel, cfg)
 		if err != nil {
 			return err
 		}

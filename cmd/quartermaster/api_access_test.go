@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"quartermaster/adapters/oidc/oidctest"
+	"quartermaster/adapters/transport/testcert"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/cmd/quartermaster/internal/daemon"
+)
+
+// listener is a home that is served at an address, for tests of who may ask.
+type listener struct {
+	t    *testing.T
+	dir  string
+	base string
+	idp  *oidctest.Provider
+	stop func()
+}
+
+// listening matches the line that says where the API listens.
+var listening = regexp.MustCompile(`serving the API" address=(\S+)`)
+
+// serveListening serves a home with an identity provider.
+func serveListening(t *testing.T, dir string, idp *oidctest.Provider, change func(*config.API)) *listener {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	lines := make(lineWriter, 1000)
+	done := make(chan error, 1)
+	api := config.API{Listen: "127.0.0.1:0"}
+	if idp != nil {
+		api.Providers = []config.Provider{{Name: "corp", Issuer: idp.URL, Audience: "quartermaster", ClientID: "cli"}}
+	}
+	if change != nil {
+		change(&api)
+	}
+	go func() {
+		done <- daemon.New(&app.App{Dir: dir}, lines, false).Serve(ctx, "127.0.0.1:0", config.Gateway{}, api)
+	}()
+	s := &listener{t: t, dir: dir, idp: idp}
+	ended := false
+	s.stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(s.stop)
+	for ready := false; !ready; {
+		select {
+		case line := <-lines:
+			if found := listening.FindStringSubmatch(line); found != nil {
+				s.base = "http://" + found[1]
+				if api.CertFile != "" {
+					s.base = "https://" + found[1]
+				}
+			}
+			ready = strings.Contains(line, "caught up")
+		case err := <-done:
+			done <- err
+			t.Fatalf("serve ended: %v", err)
+		}
+	}
+	return s
+}
+
+// command runs a command on the home, which must succeed.
+func (s *listener) command(words ...string) string {
+	s.t.Helper()
+	out, code := s.try(append(words, "--data-dir", s.dir)...)
+	if code != 0 {
+		s.t.Fatalf("%s: exit code %d: %s", strings.Join(words, " "), code, out)
+	}
+	return out
+}
+
+// try runs a command, and returns what it writes and its exit code.
+func (s *listener) try(words ...string) (string, int) {
+	var out bytes.Buffer
+	code := run(append(words, "--quiet"), strings.NewReader(""), &out, &out)
+	return out.String(), code
+}
+
+// get asks as the bearer of a token.
+func (s *listener) get(token, path string) reply {
+	s.t.Helper()
+	return s.send(http.MethodGet, token, path)
+}
+
+func (s *listener) send(method, token, path string) reply {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(body)}
+}
+
+// becomes asks until the status is as wanted, for the five seconds in which a decision takes effect.
+func (s *listener) becomes(want int, token, path string) {
+	s.t.Helper()
+	var got reply
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+		if got = s.get(token, path); got.status == want {
+			return
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	s.t.Fatalf("%s: after 5 s the status is %d, want %d: %s", path, got.status, want, got.body)
+}
+
+// estateOf declares two workspaces.
+func estateOf(t *testing.T, dir string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "estate.yaml")
+	text := "apiVersion: quartermaster/v1\nkind: Estate\nworkspaces:\n  - {id: research, name: Research}\n  - {id: vision, name: Vision, parent: research}\n  - {id: shop, name: Shop}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code := run([]string{"apply", "-f", file, "--data-dir", dir}, strings.NewReader(""), &out, &out); code != 0 {
+		t.Fatalf("apply: %s", out.String())
+	}
+}
+
+// TestWhoMayAsk asks as everybody whom the API can meet: strangers, accounts, users and members of groups; before and
+// after a grant, and after its end.
+func TestWhoMayAsk(t *testing.T) {
+	dir := t.TempDir()
+	estateOf(t, dir)
+	idp := oidctest.New(t)
+	s := serveListening(t, dir, idp, nil)
+	const fleet = "/api/v1/fleet"
+
+	for name, token := range map[string]string{
+		"nobody": "", "an unknown key": "qms_aaaaaaaaaa_" + strings.Repeat("a", 59), "nonsense": "x", "two words": "a b",
+		"a token of nobody known": oidctest.New(t).Token(t, "ana"),
+	} {
+		got := s.get(token, fleet)
+		if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != "Bearer" || token != "" && strings.Contains(got.body, token) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	var key struct{ Key string }
+	if err := json.Unmarshal([]byte(s.command("access", "key", "issue", "ci", "--workspace", "research", "-o", "json")), &key); err != nil {
+		t.Fatal(err)
+	}
+	s.becomes(http.StatusForbidden, key.Key, fleet) // known, and without a grant
+	s.command("access", "grant", "account:ci", "--role", "auditor")
+	s.becomes(http.StatusOK, key.Key, fleet)
+
+	ana := idp.Token(t, "ana", "ml", "finance")
+	s.becomes(http.StatusForbidden, ana, fleet)
+	s.command("access", "grant", "group:corp/finance", "--role", "finance")
+	s.becomes(http.StatusOK, ana, fleet)
+	if got := s.get(idp.Token(t, "bob", "ml"), fleet); got.status != http.StatusForbidden {
+		t.Errorf("who is not in the group: %d %s", got.status, got.body)
+	}
+	idp.Away.Store(true)
+	s.command("access", "revoke", "finance:group:corp/finance")
+	s.becomes(http.StatusForbidden, ana, fleet)
+	s.command("access", "end-sessions", "user:corp/ana")
+	s.becomes(http.StatusUnauthorized, ana, fleet)
+
+	s.command("access", "key", "revoke", key.Key)
+	s.becomes(http.StatusUnauthorized, key.Key, fleet)
+
+	// The owner asks by the socket as before.
+	if got := request(t, socketOf(dir), http.MethodGet, strings.TrimPrefix(fleet, "/api/v1/")); got.status != http.StatusOK {
+		t.Errorf("the owner: %d %s", got.status, got.body)
+	}
+}
+
+// TestWhoAskedIsRecorded counts what was asked against what the log has of it.
+func TestWhoAskedIsRecorded(t *testing.T) {
+	dir := t.TempDir()
+	estateOf(t, dir)
+	idp := oidctest.New(t)
+	s := serveListening(t, dir, idp, nil)
+	s.command("access", "grant", "user:corp/ana", "--role", "viewer", "--workspace", "research")
+	ana, bob := idp.Token(t, "ana"), idp.Token(t, "bob")
+	const usage = "/api/v1/usage?from=2026-05-01&to=2026-05-02"
+	s.becomes(http.StatusOK, ana, usage)
+	asked := map[string]int{}
+	for range 7 {
+		if got := s.get(ana, usage); got.status != http.StatusOK {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		if got := s.get(ana, "/api/v1/log/stats"); got.status != http.StatusForbidden {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		if got := s.get(bob, usage); got.status != http.StatusForbidden {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		asked["ana log stats refused"]++
+		asked["bob usage refused"]++
+	}
+	s.stop()
+	var audit app.AccessAudit
+	if err := json.Unmarshal([]byte(s.command("audit", "access", "-o", "json")), &audit); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, a := range audit.Asked {
+		who := strings.TrimPrefix(string(a.Principal), "user:corp/")
+		got[fmt.Sprintf("%s %s refused", who, a.Operation)] += int(a.Refused)
+		got[fmt.Sprintf("%s %s", who, a.Operation)] += int(a.Count - a.Refused)
+		if a.Operation == "usage" && who == "ana" && strings.Join(a.Workspaces, " ") != "research vision" {
+			t.Errorf("ana saw %q", a.Workspaces)
+		}
+	}
+	for what, n := range asked {
+		if got[what] != n {
+			t.Errorf("%s: %d in the log, %d were made", what, got[what], n)
+		}
+	}
+	if got["ana usage"] < 8 {
+		t.Errorf("ana usage: %d in the log, at least 8 were answered", got["ana usage"])
+	}
+	if entries, err := os.ReadDir(filepath.Join(dir, "access")); err != nil || len(entries) > 0 {
+		t.Errorf("journals are left: %v, %v", entries, err)
+	}
+}
+
+// TestLogin logs in by a code, asks with commands, and logs out.
+func TestLogin(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	dir := t.TempDir()
+	estateOf(t, dir)
+	idp := oidctest.New(t)
+	idp.Subject = "ana"
+	cert := testcert.New(t)
+	t.Setenv("SSL_CERT_FILE", cert.Cert)
+	s := serveListening(t, dir, idp, nil)
+	s.command("access", "grant", "user:corp/ana", "--role", "auditor")
+	if out, code := s.try("fleet", "--server", s.base); code != 4 || !strings.Contains(out, "you are not logged in") {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	out, code := s.try("login", "--server", s.base)
+	if code != 0 || !strings.Contains(out, "enter the code ABCD-EFGH") || !strings.Contains(out, "you are logged in") {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	s.becomes(http.StatusOK, idp.Token(t, "ana"), "/api/v1/fleet")
+	want := s.command("access", "list", "-o", "json")
+	if out, code := s.try("access", "list", "-o", "json", "--server", s.base); code != 0 || timeless(out) != timeless(want) {
+		t.Errorf("exit code %d: %s\nwant %s", code, out, want)
+	}
+	if out, code := s.try("logout", "--server", s.base); code != 0 {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if out, code := s.try("fleet", "--server", s.base); code != 4 {
+		t.Errorf("after the logout: exit code %d: %s", code, out)
+	}
+}
+
+// present matches what answers about the present have of it.
+var present = regexp.MustCompile(`"(at|last_used|position)": ?"[^"]*"`)
+
+func timeless(answer string) string { return present.ReplaceAllString(answer, "") }

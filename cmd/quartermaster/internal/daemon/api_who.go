@@ -1,0 +1,236 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/oidc"
+	"quartermaster/adapters/transport"
+	"quartermaster/cmd/quartermaster/internal/api"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/cli"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/access"
+)
+
+// Rights are read again after rightsFresh. If they cannot be, those of before count until rightsStale, so that whatever
+// is revoked ends within five seconds.
+const (
+	rightsFresh = time.Second
+	rightsStale = 4 * time.Second
+
+	mostScopes = 10_000 // that are kept between two readings
+)
+
+// doorman says on whose behalf requests of the API are made, and keeps what they asked.
+type doorman struct {
+	*service
+	tokens  *oidc.Verifier
+	journal *journal      // nil: nobody but the owner can ask
+	stream  *kafka.Stream // of what was asked; created with the first event
+	told    string        // the last error of keeping it
+
+	mu     sync.Mutex
+	rights *rights
+}
+
+// rights are who may read, as of a reading of the rows.
+type rights struct {
+	at     time.Time
+	grants []access.Grant
+	keys   map[string]access.ServiceKey
+	ended  map[domain.Principal]domain.Instant // what an identity provider gave before is not valid
+	scopes map[string]*access.Scope            // by who asks
+}
+
+func (s *service) newDoorman(cfg config.API) (*doorman, error) {
+	d := &doorman{service: s}
+	if cfg.Listen == "" {
+		return d, nil
+	}
+	var providers []oidc.Provider
+	for _, p := range cfg.Providers {
+		of := oidc.Provider{Name: p.Name, Issuer: p.Issuer, Audience: p.Audience, SubjectClaim: p.SubjectClaim, GroupsClaim: p.GroupsClaim}
+		if p.CAFile != "" {
+			pool, err := transport.Pool(p.CAFile)
+			if err != nil {
+				return nil, fmt.Errorf("ca_file of identity provider %s: %w", p.Name, err)
+			}
+			of.Client = transport.Trusting(pool)
+		}
+		providers = append(providers, of)
+	}
+	d.tokens = oidc.New(providers, time.Now, s.log)
+	instance := "api"
+	if s.app.Config != nil {
+		instance = s.app.Config.Instance
+	}
+	var err error
+	d.journal, err = openJournal(cmp.Or(cfg.Journal, filepath.Join(s.app.Dir, "access")), instance)
+	return d, err
+}
+
+// who returns on whose behalf a request is made.
+func (d *doorman) who(r *http.Request) (app.Principal, error) {
+	if r.Context().Value(ofOwner{}) != nil {
+		return app.Everyone, nil
+	}
+	if !d.ready.Load() {
+		return app.Principal{}, errNotReady
+	}
+	given := r.Header.Values("Authorization")
+	scheme, token, _ := strings.Cut(strings.Join(given, ","), " ")
+	if token = strings.TrimSpace(token); len(given) != 1 || !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return app.Principal{}, &api.Unauthenticated{Err: errors.New("say who you are: Authorization: Bearer and a key of a service account, or an access token")}
+	}
+	now := domain.InstantOf(time.Now())
+	rights, err := d.current(r.Context())
+	if err != nil {
+		return app.Principal{}, app.Unavailable(fmt.Errorf("read who may ask: %w", err))
+	}
+	if domain.IsServiceKey(token) {
+		key, err := domain.ParseServiceKey(token)
+		if err != nil {
+			return app.Principal{}, &api.Unauthenticated{Err: err}
+		}
+		known, ok := rights.keys[key.ID]
+		if !ok || !key.Is(known.Workspace, known.Account, known.MAC) {
+			return app.Principal{}, &api.Unauthenticated{Err: fmt.Errorf("key %s is not known here", key.ID)}
+		}
+		if !known.Live(now) {
+			return app.Principal{}, &api.Unauthenticated{Err: fmt.Errorf("key %s ended at %s: ask for another", key.ID, known.Until)}
+		}
+		return d.principal(r.Context(), rights, domain.AccountOf(known.Account), nil, now)
+	}
+	id, err := d.tokens.Verify(r.Context(), token)
+	switch {
+	case errors.Is(err, oidc.ErrUnavailable):
+		return app.Principal{}, &app.UnavailableError{Err: err}
+	case err != nil:
+		return app.Principal{}, &api.Unauthenticated{Err: err}
+	case id.Issued <= rights.ended[id.Principal]:
+		return app.Principal{}, &api.Unauthenticated{Err: errors.New("this session was ended: log in again")}
+	}
+	return d.principal(r.Context(), rights, id.Principal, id.Groups, now)
+}
+
+// principal returns somebody with what they may see at the moment.
+func (d *doorman) principal(ctx context.Context, of *rights, who domain.Principal, groups []domain.Principal, now domain.Instant) (app.Principal, error) {
+	given := access.RightsOf(of.grants, append([]domain.Principal{who}, groups...), now)
+	name := fmt.Sprintf("%+v", given)
+	d.mu.Lock()
+	scope := of.scopes[name]
+	d.mu.Unlock()
+	if scope == nil {
+		err := d.conn.View(ctx, func(v projections.View) (err error) {
+			scope, err = access.ScopeOf(v, given)
+			return err
+		})
+		if err != nil {
+			return app.Principal{}, app.Unavailable(fmt.Errorf("read what %s may see: %w", who, err))
+		}
+		d.mu.Lock()
+		if len(of.scopes) >= mostScopes {
+			clear(of.scopes)
+		}
+		of.scopes[name] = scope
+		d.mu.Unlock()
+	}
+	return app.Principal{Name: string(who), Scope: scope}, nil
+}
+
+// current returns the rights as of a moment ago.
+func (d *doorman) current(ctx context.Context) (*rights, error) {
+	d.mu.Lock()
+	have := d.rights
+	d.mu.Unlock()
+	if have != nil && time.Since(have.at) < rightsFresh {
+		return have, nil
+	}
+	began := time.Now()
+	fresh := &rights{at: began, keys: map[string]access.ServiceKey{}, scopes: map[string]*access.Scope{}}
+	ctx, stop := context.WithTimeout(ctx, rightsStale)
+	defer stop()
+	err := d.conn.View(ctx, func(v projections.View) (err error) {
+		keys, err := access.ServiceKeys(v)
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			if _, twice := fresh.keys[k.KeyID]; !twice { // ids are random
+				fresh.keys[k.KeyID] = k
+			}
+		}
+		if fresh.ended, err = access.SessionsEnded(v); err != nil {
+			return err
+		}
+		fresh.grants, err = access.Grants(v)
+		return err
+	})
+	if err != nil {
+		if have != nil && time.Since(have.at) < rightsStale {
+			return have, nil
+		}
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.rights == nil || d.rights.at.Before(fresh.at) {
+		d.rights = fresh
+	}
+	return d.rights, nil
+}
+
+// record keeps what somebody asked.
+func (d *doorman) record(who app.Principal, asked api.Asked) error {
+	if who.Name == app.Everyone.Name || d.journal == nil {
+		return nil
+	}
+	if err := d.journal.add(time.Now(), entryOf(who, asked)); err != nil {
+		d.log.Error("what is asked cannot be kept, so nothing is answered", "error", err)
+		return &app.UnavailableError{Err: errors.New("what is asked cannot be recorded at the moment, so nothing is answered")}
+	}
+	return nil
+}
+
+// loginProviders returns the identity providers that one can log in with.
+func loginProviders(cfg config.API) []cli.LoginProvider {
+	var all []cli.LoginProvider
+	for _, p := range cfg.Providers {
+		if p.ClientID != "" {
+			scopes := p.Scopes
+			if len(scopes) == 0 {
+				scopes = []string{"openid", "offline_access"}
+			}
+			all = append(all, cli.LoginProvider{Name: p.Name, Issuer: p.Issuer, Audience: p.Audience, ClientID: p.ClientID, Scopes: scopes})
+		}
+	}
+	return all
+}
+
+// logout ends what the identity provider of somebody gave them before now.
+func (d *doorman) logout(ctx context.Context, who app.Principal) error {
+	p := domain.Principal(who.Name)
+	if kind, _, ok := p.Kind(); !ok || kind != domain.PrincipalUser {
+		return &app.InvalidError{Err: fmt.Errorf("%s did not log in, so there is nothing to end", who.Name)}
+	}
+	now := domain.InstantOf(time.Now())
+	workspace := app.Platform
+	if spaces := who.Scope.Workspaces(); len(spaces) > 0 {
+		workspace = spaces[0]
+	}
+	err := d.conn.Stream("logout").Append(ctx, &domain.Envelope{
+		Time: now, Subject: who.Name, Workspace: workspace, Event: &domain.SessionEnded{Principal: p, At: now, Reason: "logged out"},
+	})
+	return app.Unavailable(err)
+}
