@@ -30,6 +30,10 @@ var beneath = []string{
 	"cmd/quartermaster/internal/app postedInto m.View",
 	"cmd/quartermaster/internal/app postingsProposed m.View",
 
+	// Who asks, and what they may see.
+	"cmd/quartermaster/internal/daemon current d.conn.View",
+	"cmd/quartermaster/internal/daemon principal d.conn.View",
+
 	// No questions: folding, replaying, repairing and comparing.
 	"cmd/quartermaster/internal/app Save h.store.View",
 	"cmd/quartermaster/internal/app anew store.View",

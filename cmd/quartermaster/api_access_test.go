@@ -194,7 +194,7 @@ func TestWhoMayAsk(t *testing.T) {
 	s.becomes(http.StatusUnauthorized, key.Key, fleet)
 
 	// The owner asks by the socket as before.
-	if got := request(t, socketOf(dir), http.MethodGet, strings.TrimPrefix(fleet, "/api/v1/")); got.status != http.StatusOK {
+	if got := request(t, socketOf(dir), http.MethodGet, fleet); got.status != http.StatusOK {
 		t.Errorf("the owner: %d %s", got.status, got.body)
 	}
 }

@@ -44,7 +44,7 @@ type Config struct {
 	// answered. Nil: nothing is recorded.
 	Record func(app.Principal, Asked) error
 	// Providers are the identity providers that one can log in with.
-	Providers []cli.LoginProvider
+	Providers []LoginProvider
 	// Logout ends what the identity provider of somebody gave them before now.
 	Logout func(context.Context, app.Principal) error
 	// Open returns an app for one question of a principal. An error says why nothing can be answered at the moment.
@@ -55,6 +55,9 @@ type Config struct {
 	Context context.Context
 	Log     *slog.Logger
 }
+
+// LoginProvider is an identity provider that one can log in with.
+type LoginProvider = cli.LoginProvider
 
 // Asked is what somebody asked.
 type Asked struct {
@@ -147,7 +150,7 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 		_, _ = w.Write(schemas.OpenAPI)
 	})
 	mux.HandleFunc("GET "+cli.LoginRoot, func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, append([]cli.LoginProvider{}, cfg.Providers...))
+		write(w, http.StatusOK, append([]LoginProvider{}, cfg.Providers...))
 	})
 	mux.HandleFunc("DELETE "+cli.LoginRoot, func(w http.ResponseWriter, r *http.Request) {
 		who, err := cfg.Who(r)

@@ -16,7 +16,6 @@ import (
 	"quartermaster/adapters/transport"
 	"quartermaster/cmd/quartermaster/internal/api"
 	"quartermaster/cmd/quartermaster/internal/app"
-	"quartermaster/cmd/quartermaster/internal/cli"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -204,15 +203,15 @@ func (d *doorman) record(who app.Principal, asked api.Asked) error {
 }
 
 // loginProviders returns the identity providers that one can log in with.
-func loginProviders(cfg config.API) []cli.LoginProvider {
-	var all []cli.LoginProvider
+func loginProviders(cfg config.API) []api.LoginProvider {
+	var all []api.LoginProvider
 	for _, p := range cfg.Providers {
 		if p.ClientID != "" {
 			scopes := p.Scopes
 			if len(scopes) == 0 {
 				scopes = []string{"openid", "offline_access"}
 			}
-			all = append(all, cli.LoginProvider{Name: p.Name, Issuer: p.Issuer, Audience: p.Audience, ClientID: p.ClientID, Scopes: scopes})
+			all = append(all, api.LoginProvider{Name: p.Name, Issuer: p.Issuer, Audience: p.Audience, ClientID: p.ClientID, Scopes: scopes})
 		}
 	}
 	return all
