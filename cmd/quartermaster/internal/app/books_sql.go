@@ -14,10 +14,11 @@ import (
 
 // LoadBooks loads into the database the closed months that SQL does not show yet, and returns their names. It removes
 // those that are not closed under these digests. What it loads was kept when the month was closed, so doing it again
-// changes nothing. Without a database it does nothing.
+// changes nothing. Without a database it does nothing, and neither for a caller who sees a part: a part of a month is not the
+// month.
 func (c *Caller) LoadBooks(ctx context.Context) (loaded []string, err error) {
 	loaded = []string{}
-	if c.app.Config == nil {
+	if c.app.Config == nil || !c.app.scope().IsWhole() {
 		return loaded, nil
 	}
 	err = c.read(ctx, "", func(h *Conn, v projections.View) error {
