@@ -1,16 +1,21 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -245,7 +250,7 @@ func TestWhoAskedIsRecorded(t *testing.T) {
 	if got["ana usage"] < 8 {
 		t.Errorf("ana usage: %d in the log, at least 8 were answered", got["ana usage"])
 	}
-	if entries, err := os.ReadDir(filepath.Join(dir, "access")); err != nil || len(entries) > 0 {
+	if entries, err := os.ReadDir(filepath.Join(dir, "access", "api")); err != nil || len(entries) > 0 {
 		t.Errorf("journals are left: %v, %v", entries, err)
 	}
 }
@@ -285,3 +290,171 @@ func TestLogin(t *testing.T) {
 var present = regexp.MustCompile(`"(at|last_used|position)": ?"[^"]*"`)
 
 func timeless(answer string) string { return present.ReplaceAllString(answer, "") }
+
+// providerAt starts the identity provider of another make, and returns its issuer.
+func providerAt(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("QM_IDP")
+	if program == "" {
+		t.Skip("QM_IDP names no identity provider: go build -C deploy/dev/idp -o FILE .")
+	}
+	cmd := exec.CommandContext(t.Context(), program, "--listen", "127.0.0.1:0")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	issuer, ok := strings.CutPrefix(strings.TrimSpace(line), "issuer ")
+	if err != nil || !ok {
+		t.Fatalf("it says %q: %v", line, err)
+	}
+	return issuer
+}
+
+// browser logs in as a user, as a person does who opens the address that login shows.
+func browser(t *testing.T, shown, user string) {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Jar: jar, Timeout: 10 * time.Second}
+	u, err := url.Parse(shown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := url.Values{"user_code": {u.Query().Get("user_code")}, "username": {user}, "password": {"verysecure"}}
+	base := u.Scheme + "://" + u.Host
+	for _, ask := range []func() (*http.Response, error){
+		func() (*http.Response, error) { return client.PostForm(base+"/device/login", form) },
+		func() (*http.Response, error) { return client.Get(base + "/device/confirm?action=allowed") },
+	} {
+		resp, err := ask()
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("the identity provider answers %s", resp.Status)
+		}
+	}
+}
+
+// verification matches the address that login shows.
+var verification = regexp.MustCompile(`Open (\S+) and check`)
+
+// watched keeps what is written, and tells when it has a text.
+type watched struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	seen chan string
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+	if found := verification.FindStringSubmatch(w.text.String()); found != nil && w.seen != nil {
+		w.seen <- found[1]
+		w.seen = nil
+	}
+	return len(p), nil
+}
+
+// TestProductionAccess logs in with a real identity provider, asks two instances, revokes, and finds every
+// question in the log.
+func TestProductionAccess(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	issuer := providerAt(t)
+	s := newSite(t)
+	s.start()
+	s.fill(60)
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := s.config
+	s.config = writeConfig(t, "%sapi:\n  listen: 127.0.0.1:0\n  providers: [{name: corp, issuer: %q, audience: quartermaster, client_id: quartermaster-cli, scopes: [openid, offline_access, groups]}]\n", text, issuer)
+	bases := map[string]string{}
+	instances := map[string]*running{}
+	for _, name := range []string{"a", "b"} {
+		r := s.serve(name)
+		r.says(1, "caught up")
+		r.mu.Lock()
+		found := listening.FindStringSubmatch(r.lines.String())
+		r.mu.Unlock()
+		if found == nil {
+			t.Fatalf("%s does not say where it listens", name)
+		}
+		bases[name], instances[name] = "http://"+found[1], r
+	}
+	s.config = plain
+	command := func(words ...string) string {
+		t.Helper()
+		code, out := s.command(append(words, "--quiet")...)
+		if code != 0 {
+			t.Fatalf("%q: exit code %d: %s", words, code, out)
+		}
+		return out
+	}
+	command("access", "grant", "group:corp/finance", "--role", "auditor")
+	for name, base := range bases {
+		out := &watched{seen: make(chan string, 1)}
+		seen, done := out.seen, make(chan int, 1)
+		go func() { done <- run([]string{"login", "--server", base}, strings.NewReader(""), out, out) }()
+		browser(t, <-seen, "ana")
+		if code := <-done; code != 0 {
+			t.Fatalf("login to %s: exit code %d: %s", name, code, out.text.String())
+		}
+	}
+	ask := func(name string) int {
+		return run([]string{"fleet", "-o", "json", "--quiet", "--server", bases[name]}, strings.NewReader(""), io.Discard, io.Discard)
+	}
+	answered := map[string]int{}
+	becomes := func(want int) {
+		t.Helper()
+		for name := range bases {
+			end, code := time.Now().Add(5*time.Second), -1
+			for code != want {
+				if time.Now().After(end) {
+					t.Fatalf("%s: after 5 s the exit code is %d, want %d", name, code, want)
+				}
+				if code = ask(name); code == 0 {
+					answered[name]++
+				}
+			}
+		}
+	}
+	becomes(0)
+	for range 20 {
+		for name := range bases {
+			if ask(name) == 0 {
+				answered[name]++
+			}
+		}
+	}
+	command("access", "revoke", "auditor:group:corp/finance")
+	becomes(4)
+	for _, r := range instances {
+		r.ends()
+	}
+	s.serve("c").says(1, "caught up") // rows are folded by instances
+	var audit app.AccessAudit
+	if err := json.Unmarshal([]byte(command("audit", "access", "--principal", "user:corp/ana", "-o", "json")), &audit); err != nil {
+		t.Fatal(err)
+	}
+	total, refused := 0, 0
+	for _, a := range audit.Asked {
+		total, refused = total+int(a.Count-a.Refused), refused+int(a.Refused)
+	}
+	if want := answered["a"] + answered["b"]; total != want || refused < 2 {
+		t.Errorf("%d answers and %d refusals are in the log, %d answers were given", total, refused, want)
+	}
+}

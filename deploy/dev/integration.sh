@@ -111,6 +111,9 @@ export QM_KAFKA_BROKERS QM_POSTGRES_DSN QM_POSTGRES_SH
 if [ -n "${CI_LONG:-}" ]; then export QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh; fi
 
 if [ "$what" != demo ]; then
+	say 'building an identity provider of another make'
+	"$go" build -C deploy/dev/idp -trimpath -o "$run/idp" .
+	export QM_IDP=$run/idp
 	say 'tests against both servers'
 	# In parallel, because each package has its own server and waits most of the time.
 	"$go" test -count=1 -timeout 20m ./adapters/kafka ./adapters/postgres

@@ -137,7 +137,7 @@ func (a *Program) tokenFor(base string) func(context.Context) (string, error) {
 		if l == nil {
 			return "", &app.DeniedError{Err: fmt.Errorf("you are not logged in to %s: \"quartermaster login\" does, or name a key with --token-file", base)}
 		}
-		cfg := oauth2.Config{ClientID: l.Provider.ClientID, Endpoint: oauth2.Endpoint{TokenURL: l.TokenURL}}
+		cfg := oauth2.Config{ClientID: l.Provider.ClientID, Endpoint: oauth2.Endpoint{TokenURL: l.TokenURL, AuthStyle: oauth2.AuthStyleInParams}}
 		fresh, err := cfg.TokenSource(ctx, l.Token).Token()
 		if err != nil {
 			return "", &app.DeniedError{Err: fmt.Errorf("your login to %s ended: \"quartermaster login\" renews it (%s)", base, wordedOAuth(err))}
@@ -228,6 +228,7 @@ func (a *Program) login(ctx context.Context, base, name string) error {
 		return &app.UnavailableError{Err: fmt.Errorf("identity provider %s: %s", p.Name, domain.Clip(err.Error(), 200))}
 	}
 	end := found.Endpoint()
+	end.AuthStyle = oauth2.AuthStyleInParams // the client is public
 	if end.DeviceAuthURL == "" {
 		return &app.DeniedError{Err: fmt.Errorf("identity provider %s has no device authorization: ask it for that, or use the key of a service account", p.Name)}
 	}

@@ -162,7 +162,8 @@ type API struct {
 	// Plain answers without TLS to other machines, which is for a proxy that terminates TLS in front of the API.
 	Plain bool `yaml:"plain" default:"false"`
 	// Journal is the directory of what was asked in the last minutes, until it is in the log. It MUST be on a disk of
-	// this machine, and of this instance alone. When empty it is access in the data directory (--data-dir).
+	// this machine. Each instance has a folder of its own in it, by its name. When empty it is access in the data
+	// directory (--data-dir).
 	Journal string `yaml:"journal"`
 	// Providers are the identity providers whose access tokens are accepted. They cannot be set in the environment.
 	Providers []Provider `yaml:"providers"`

@@ -477,6 +477,29 @@ func within[T int | time.Duration](f *configfile.File, path string, v, least, mo
 	}
 }
 
+// ReadAPI reads a file with the key api alone, for a log without a configuration.
+func ReadAPI(path string) (API, error) {
+	var c struct {
+		API API `yaml:"api"`
+	}
+	f, err := configfile.Read(path, "", func(string) string { return "" }, &c)
+	if err != nil {
+		return API{}, err
+	}
+	a := &c.API
+	f.Resolve("api.cert_file", &a.CertFile)
+	f.Resolve("api.key_file", &a.KeyFile)
+	f.Resolve("api.journal", &a.Journal)
+	for i := range a.Providers {
+		f.Resolve(fmt.Sprintf("api.providers[%d].ca_file", i), &a.Providers[i].CAFile)
+	}
+	if a.Socket != "" {
+		f.Add("api.socket", "is in the data directory; remove it")
+	}
+	a.validate(f)
+	return *a, f.Err()
+}
+
 // Check validates an API configured by flags.
 func (a *API) Check() error {
 	f := configfile.New("api")

@@ -37,7 +37,23 @@ func apiFlags(cmd *cobra.Command, a *config.API) {
 	f.StringVar(&a.Listen, "api", "", "address that answers whoever has a grant; default none")
 	f.StringVar(&a.CertFile, "api-cert", "", "certificate of the API, PEM")
 	f.StringVar(&a.KeyFile, "api-key", "", "private key of the certificate, PEM")
+	f.String("api-config", "", "file with the key api, as in a configuration: also for identity providers; instead of the flags above")
 	f.BoolVar(&a.Plain, "api-plain", false, "answer other machines without TLS: for a proxy that terminates TLS")
+}
+
+// readAPI reads the file that --api-config names.
+func readAPI(cmd *cobra.Command, a *config.API) (err error) {
+	path, err := cmd.Flags().GetString("api-config")
+	if err != nil || path == "" {
+		return err
+	}
+	for _, other := range []string{"api", "api-cert", "api-key", "api-plain"} {
+		if cmd.Flags().Changed(other) {
+			return fmt.Errorf("--%s and --api-config: give one of them", other)
+		}
+	}
+	*a, err = config.ReadAPI(path)
+	return err
 }
 
 // ofOwner marks the connections of a socket that only the owner of the home may use.

@@ -75,7 +75,7 @@ func (s *service) newDoorman(cfg config.API) (*doorman, error) {
 		instance = s.app.Config.Instance
 	}
 	var err error
-	d.journal, err = openJournal(cmp.Or(cfg.Journal, filepath.Join(s.app.Dir, "access")), instance)
+	d.journal, err = openJournal(filepath.Join(cmp.Or(cfg.Journal, filepath.Join(s.app.Dir, "access")), instance), instance)
 	return d, err
 }
 

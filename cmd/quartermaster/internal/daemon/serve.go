@@ -93,6 +93,9 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := New(on, cmd.ErrOrStderr(), asJSON())
 			if on.Config == nil {
+				if err := readAPI(cmd, &apiCfg); err != nil {
+					return err
+				}
 				if err := errors.Join(gw.Check(), apiCfg.Check()); err != nil {
 					return err
 				}
