@@ -67,17 +67,17 @@ type Asked struct {
 	Position  domain.Position // of the answer; nil: none
 }
 
-// Unauthenticated is the error of a request whose sender did not say who they are. Its status is 401.
-type Unauthenticated struct{ Err error }
+// UnauthenticatedError is the error of a request whose sender did not say who they are. Its status is 401.
+type UnauthenticatedError struct{ Err error }
 
 // Error implements error.
-func (e *Unauthenticated) Error() string { return e.Err.Error() }
+func (e *UnauthenticatedError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the reason.
-func (e *Unauthenticated) Unwrap() error { return e.Err }
+func (e *UnauthenticatedError) Unwrap() error { return e.Err }
 
 // Kind returns [app.KindDenied].
-func (e *Unauthenticated) Kind() app.Kind { return app.KindDenied }
+func (e *UnauthenticatedError) Kind() app.Kind { return app.KindDenied }
 
 // Bounds of questions.
 const (
@@ -259,7 +259,7 @@ var statuses = map[app.Kind]int{
 // fail answers an error with the status of its kind.
 func fail(w http.ResponseWriter, err error) {
 	status := statuses[cli.KindOf(err)]
-	var unknown *Unauthenticated
+	var unknown *UnauthenticatedError
 	if errors.As(err, &unknown) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		status = http.StatusUnauthorized

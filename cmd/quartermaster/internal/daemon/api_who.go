@@ -90,7 +90,7 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 	given := r.Header.Values("Authorization")
 	scheme, token, _ := strings.Cut(strings.Join(given, ","), " ")
 	if token = strings.TrimSpace(token); len(given) != 1 || !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return app.Principal{}, &api.Unauthenticated{Err: errors.New("say who you are: Authorization: Bearer and a key of a service account, or an access token")}
+		return app.Principal{}, &api.UnauthenticatedError{Err: errors.New("say who you are: Authorization: Bearer and a key of a service account, or an access token")}
 	}
 	now := domain.InstantOf(time.Now())
 	rights, err := d.current(r.Context())
@@ -100,14 +100,14 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 	if domain.IsServiceKey(token) {
 		key, err := domain.ParseServiceKey(token)
 		if err != nil {
-			return app.Principal{}, &api.Unauthenticated{Err: err}
+			return app.Principal{}, &api.UnauthenticatedError{Err: err}
 		}
 		known, ok := rights.keys[key.ID]
 		if !ok || !key.Is(known.Workspace, known.Account, known.MAC) {
-			return app.Principal{}, &api.Unauthenticated{Err: fmt.Errorf("key %s is not known here", key.ID)}
+			return app.Principal{}, &api.UnauthenticatedError{Err: fmt.Errorf("key %s is not known here", key.ID)}
 		}
 		if !known.Live(now) {
-			return app.Principal{}, &api.Unauthenticated{Err: fmt.Errorf("key %s ended at %s: ask for another", key.ID, known.Until)}
+			return app.Principal{}, &api.UnauthenticatedError{Err: fmt.Errorf("key %s ended at %s: ask for another", key.ID, known.Until)}
 		}
 		return d.principal(r.Context(), rights, domain.AccountOf(known.Account), nil, now)
 	}
@@ -116,9 +116,9 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 	case errors.Is(err, oidc.ErrUnavailable):
 		return app.Principal{}, &app.UnavailableError{Err: err}
 	case err != nil:
-		return app.Principal{}, &api.Unauthenticated{Err: err}
+		return app.Principal{}, &api.UnauthenticatedError{Err: err}
 	case id.Issued <= rights.ended[id.Principal]:
-		return app.Principal{}, &api.Unauthenticated{Err: errors.New("this session was ended: log in again")}
+		return app.Principal{}, &api.UnauthenticatedError{Err: errors.New("this session was ended: log in again")}
 	}
 	return d.principal(r.Context(), rights, id.Principal, id.Groups, now)
 }
