@@ -81,6 +81,7 @@ cmd/quartermaster/internal/cli/...: domain/...  projections/...  simulations/...
 cmd/quartermaster/internal/api:   domain/...  projections/access  cmd/quartermaster/internal/app  cmd/quartermaster/internal/cli  schemas  any
 cmd/quartermaster/internal/daemon/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/api  cmd/quartermaster/internal/app  cmd/quartermaster/internal/config  schemas  any
 cmd/quartermaster/internal/apptest: domain/...  projections/...  adapters/...  cmd/quartermaster/internal/app  schemas  any
+deploy/dev/idp:         any
 cmd/*/...:              domain/...  projections/...  simulations/...  adapters/...  own  schemas  any
 `
 
