@@ -124,6 +124,7 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 			if _, err := cert.Get(); err != nil {
 				return nil, errors.Join(err, ln.Close())
 			}
+			s.shows("api", cert)
 			ln = tls.NewListener(ln, &tls.Config{
 				MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
 				GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert.Get() },

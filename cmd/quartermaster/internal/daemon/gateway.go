@@ -87,7 +87,7 @@ func (s *service) newGateway(cfg config.Gateway) *gateway {
 	metrics := prometheus.NewRegistry()
 	if cfg.CertFile != "" {
 		g.cert = transport.NewCertificate(cfg.CertFile, cfg.KeyFile, s.log)
-		s.certificate = g.cert
+		s.shows("gateway", g.cert)
 		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "quartermaster_gateway_certificate_expiry_timestamp_seconds", Help: "When the gateway's certificate ends, in seconds since 1970; 0: it cannot be read.",
 		}, g.expiry))

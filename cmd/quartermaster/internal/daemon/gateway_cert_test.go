@@ -45,8 +45,9 @@ func TestGatewayTLSVersions(t *testing.T) {
 
 func TestCertificateValidity(t *testing.T) {
 	ended := testcert.Lasting(t, time.Now().AddDate(0, -2, 0), time.Now().Add(-time.Hour))
-	s := &service{certificate: transport.NewCertificate(ended.Cert, ended.Key, slog.New(slog.DiscardHandler))}
-	if warning, err := s.validity(); warning != "" || err == nil || !strings.Contains(err.Error(), "ended at") {
-		t.Errorf("%q, %v", warning, err)
+	s := &service{}
+	s.shows("gateway", transport.NewCertificate(ended.Cert, ended.Key, slog.New(slog.DiscardHandler)))
+	if warnings, err := s.validity(); len(warnings) > 0 || err == nil || !strings.Contains(err.Error(), "ended at") {
+		t.Errorf("%q, %v", warnings, err)
 	}
 }

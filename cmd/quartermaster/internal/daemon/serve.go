@@ -179,10 +179,9 @@ type service struct {
 	failure atomic.Pointer[error]
 	ready   atomic.Bool
 	// progress returns what was folded, by generation of rows.
-	progress func() map[string]projections.Progress
-	more     []prometheus.Collector
-	// certificate is the gateway's; nil: none.
-	certificate *transport.Certificate
+	progress     func() map[string]projections.Progress
+	more         []prometheus.Collector
+	certificates []ownCertificate
 
 	active    atomic.Pointer[string] // the active generation; nil: unknown, or rows in memory
 	hindrance atomic.Pointer[error]  // why folding is incomplete at the moment
@@ -233,9 +232,7 @@ func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, li
 				return errors.Join(err, invalid)
 			},
 			Warnings: func() (warnings []string) {
-				if warning, _ := s.validity(); warning != "" {
-					warnings = append(warnings, warning)
-				}
+				warnings, _ = s.validity()
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return append(warnings, app.TrimmedTexts(s.seen.First)...)
@@ -275,19 +272,34 @@ func (s *service) answer(ctx context.Context, cancel context.CancelCauseFunc, li
 	return wg.Wait, nil
 }
 
-// validity returns a warning while the gateway's certificate ends soon, and an error while it is
-// invalid.
-func (s *service) validity() (warning string, err error) {
-	if s.certificate == nil {
-		return "", nil
+// ownCertificate is a certificate that the process shows.
+type ownCertificate struct {
+	of string // gateway or api
+	*transport.Certificate
+}
+
+// validity returns warnings while certificates end soon, and an error while one is invalid.
+func (s *service) validity() (warnings []string, err error) {
+	s.mu.Lock()
+	certificates := s.certificates
+	s.mu.Unlock()
+	for _, c := range certificates {
+		_, warning, invalid := c.Validity(time.Now())
+		if invalid != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", c.of, invalid))
+		}
+		if warning != "" {
+			warnings = append(warnings, c.of+": "+warning)
+		}
 	}
-	if _, warning, err = s.certificate.Validity(time.Now()); err != nil {
-		return "", fmt.Errorf("gateway: %w", err)
-	}
-	if warning != "" {
-		warning = "gateway: " + warning
-	}
-	return warning, nil
+	return warnings, err
+}
+
+// shows adds a certificate that the process shows.
+func (s *service) shows(of string, c *transport.Certificate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.certificates = append(s.certificates, ownCertificate{of, c})
 }
 
 // look watches the log and the rows, until ctx ends.
