@@ -180,7 +180,16 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 	s.becomes(http.StatusForbidden, key.Key, fleet) // known, and without a grant
 	s.command("access", "grant", "account:ci", "--role", "auditor")
+	s.command("access", "grant", "account:ci", "--role", "auditor", "--workspace", "shop")
+	s.command("access", "grant", "account:ci", "--role", "auditor", "--workspace", "vision")
 	s.becomes(http.StatusOK, key.Key, fleet)
+	// Whoever issues keys in a workspace has no rights of an account of the same name above or beside it.
+	if got := s.get(key.Key, "/api/v1/log/stats"); got.status != http.StatusForbidden {
+		t.Errorf("a key of a workspace has a right in the root: %d %s", got.status, got.body)
+	}
+	if got := s.get(key.Key, "/api/v1/get?kind=workspaces"); got.status != http.StatusOK || !strings.Contains(got.body, "vision") || strings.Contains(got.body, "shop") {
+		t.Errorf("a key of a workspace sees another, or not its own: %d %s", got.status, got.body)
+	}
 
 	ana := idp.Token(t, "ana", "ml", "finance")
 	s.becomes(http.StatusForbidden, ana, fleet)

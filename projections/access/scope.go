@@ -91,6 +91,28 @@ func scopeOf(estate []domain.Role, closed []Right) *Scope {
 	return s
 }
 
+// Reach returns what keeps the rights that a key of a service account reaches: those in the workspace of the key and in
+// those below it; in the root workspace, all. Whoever may issue a key in a workspace names the account, and could name
+// that of another workspace to have its rights.
+func Reach(v projections.View) (func(workspace string, rights []Right) []Right, error) {
+	a, err := registry.NewAuthority(v)
+	if err != nil {
+		return nil, err
+	}
+	parents, err := parentsOf(v, a)
+	if err != nil {
+		return nil, err
+	}
+	return func(workspace string, rights []Right) []Right {
+		if workspace == a.Root() {
+			return rights
+		}
+		return slices.DeleteFunc(slices.Clone(rights), func(r Right) bool {
+			return r.Workspace != workspace && (workspace == "" || r.Workspace == a.Root() || !under(parents, r.Workspace, workspace))
+		})
+	}, nil
+}
+
 // parentsOf returns the parent of each workspace, "" for none.
 func parentsOf(v projections.View, a *registry.Authority) (map[string]string, error) {
 	parents := map[string]string{}

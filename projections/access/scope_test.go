@@ -88,6 +88,30 @@ func TestScopeOf(t *testing.T) {
 	}
 }
 
+// TestReach: a key of an account reaches no right of an account of the same name above or beside its workspace.
+func TestReach(t *testing.T) {
+	reach, err := access.Reach(viewOf(t, family()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rights []access.Right
+	for _, w := range []string{"a", "acme", "apac", "b", "berlin", "emea", "home", "new", "other"} {
+		rights = append(rights, access.Right{Workspace: w, Role: domain.RoleViewer})
+	}
+	for workspace, want := range map[string]string{
+		"acme": "acme apac berlin emea", "emea": "berlin emea", "berlin": "berlin", "a": "a b", "new": "new", "unknown": "", "": "",
+		"home": "a acme apac b berlin emea home new other",
+	} {
+		var got []string
+		for _, r := range reach(workspace, rights) {
+			got = append(got, r.Workspace)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("a key of %q reaches %v, want %s", workspace, got, want)
+		}
+	}
+}
+
 // TestMay asks with each role, in a workspace and in the root.
 func TestMay(t *testing.T) {
 	v := viewOf(t, family()...)

@@ -245,6 +245,10 @@ func (c *Caller) AccessList(ctx context.Context, at At, f AccessFilter) (*Access
 		if err := among("workspace", f.Workspace, spaces); err != nil {
 			return err
 		}
+		reach, err := access.Reach(v)
+		if err != nil {
+			return err
+		}
 		warn := func(since, last domain.Instant, group bool) []string {
 			switch {
 			case group:
@@ -266,7 +270,7 @@ func (c *Caller) AccessList(ctx context.Context, at At, f AccessFilter) (*Access
 			}
 			k.LastUsed = used[who]
 			k.Warnings = warn(k.Issued, k.LastUsed, false)
-			if k.Live && len(access.RightsOf(grants, []domain.Principal{who}, now)) == 0 {
+			if k.Live && len(reach(k.Workspace, access.RightsOf(grants, []domain.Principal{who}, now))) == 0 {
 				k.Warnings = append(k.Warnings, "its account has no grant")
 			}
 			out.Keys = append(out.Keys, k)

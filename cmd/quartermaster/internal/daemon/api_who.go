@@ -109,7 +109,7 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 		if !known.Live(now) {
 			return app.Principal{}, &api.UnauthenticatedError{Err: fmt.Errorf("key %s ended at %s: ask for another", key.ID, known.Until)}
 		}
-		return d.principal(r.Context(), rights, domain.AccountOf(known.Account), nil, now)
+		return d.principal(r.Context(), rights, domain.AccountOf(known.Account), nil, &known, now)
 	}
 	id, err := d.tokens.Verify(r.Context(), token)
 	switch {
@@ -120,18 +120,30 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 	case id.Issued <= rights.ended[id.Principal]:
 		return app.Principal{}, &api.UnauthenticatedError{Err: errors.New("this session was ended: log in again")}
 	}
-	return d.principal(r.Context(), rights, id.Principal, id.Groups, now)
+	return d.principal(r.Context(), rights, id.Principal, id.Groups, nil, now)
 }
 
-// principal returns somebody with what they may see at the moment.
-func (d *doorman) principal(ctx context.Context, of *rights, who domain.Principal, groups []domain.Principal, now domain.Instant) (app.Principal, error) {
+// principal returns somebody with what they may see at the moment. key is that by which a service account is known.
+func (d *doorman) principal(
+	ctx context.Context, of *rights, who domain.Principal, groups []domain.Principal, key *access.ServiceKey, now domain.Instant,
+) (app.Principal, error) {
 	given := access.RightsOf(of.grants, append([]domain.Principal{who}, groups...), now)
-	name := fmt.Sprintf("%+v", given)
+	name := fmt.Sprintf("%q", given)
+	if key != nil {
+		name = fmt.Sprintf("%q of %q", given, key.Workspace)
+	}
 	d.mu.Lock()
 	scope := of.scopes[name]
 	d.mu.Unlock()
 	if scope == nil {
 		err := d.conn.View(ctx, func(v projections.View) (err error) {
+			if key != nil {
+				reach, err := access.Reach(v)
+				if err != nil {
+					return err
+				}
+				given = reach(key.Workspace, given)
+			}
 			scope, err = access.ScopeOf(v, given)
 			return err
 		})
