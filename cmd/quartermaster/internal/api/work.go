@@ -213,11 +213,22 @@ func (p *progress) Set(done int64) {
 // Stop implements [app.Progress].
 func (p *progress) Stop() { p.ws.change(p.w, func() { p.w.Progress = nil }) }
 
-// find returns work of a principal by its id. Work of another is as unknown as work that there is not.
+// of reports whether work is that of a principal, who still sees what it was begun with: rights end while work is
+// remembered.
+func (w *work) of(who app.Principal) bool {
+	if w.who.Name != who.Name {
+		return false
+	}
+	now, err := who.Asking(w.Operation)
+	return err == nil && now.Scope.Key() == w.who.Scope.Key()
+}
+
+// find returns work of a principal by its id. Work of another is as unknown as work that there is not, and so is that
+// for which the rights ended.
 func (ws *works) find(id string, who app.Principal) (*work, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if w := ws.all[id]; w != nil && w.who.Name == who.Name {
+	if w := ws.all[id]; w != nil && w.of(who) {
 		return w, nil
 	}
 	return nil, &app.NotFoundError{What: "work", Name: id, Err: fmt.Errorf("there is no work %q: it is remembered for %s after its end", domain.Clip(id, 40), remembered)}
@@ -259,7 +270,7 @@ func (ws *works) register(mux *http.ServeMux) {
 		ws.forget(time.Now())
 		all := []cli.Work{}
 		for _, w := range ws.all {
-			if w.who.Name == who.Name {
+			if w.of(who) {
 				all = append(all, w.Work)
 			}
 		}
@@ -323,6 +334,9 @@ func (ws *works) events(w http.ResponseWriter, r *http.Request, of *work) {
 	for {
 		state, version, changed := ws.now(of)
 		if version != last {
+			if who, err := ws.who(r); err != nil || !of.of(who) {
+				return // a key or a right ended
+			}
 			last = version
 			if _, err := fmt.Fprintf(to, "id: %d\nevent: work\ndata: ", version); err != nil || cli.WriteLine(to, &state) != nil {
 				return

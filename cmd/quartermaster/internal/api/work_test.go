@@ -114,11 +114,15 @@ func TestWorkIsBounded(t *testing.T) {
 func owner(*http.Request) (app.Principal, error) { return app.Everyone, nil }
 
 // TestWorkOfOthers asks for the work of another by its id, in every way there is: it is answered as work that there is
-// not, and is in no list.
+// not, and is in no list. So is one's own once the rights for it have ended.
 func TestWorkOfOthers(t *testing.T) {
 	d := &door{}
 	named := func(r *http.Request) (app.Principal, error) {
-		return app.Principal{Name: r.Header.Get("Name"), Scope: access.Whole()}, nil
+		name, ended := strings.CutSuffix(r.Header.Get("Name"), " without rights")
+		if ended {
+			return app.Principal{Name: name, Scope: new(access.Scope)}, nil
+		}
+		return app.Principal{Name: name, Scope: access.Whole()}, nil
 	}
 	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), named)
 	mux := http.NewServeMux()
@@ -143,15 +147,19 @@ func TestWorkOfOthers(t *testing.T) {
 		if code, _ := ask("ann", of.method, path); code == http.StatusNotFound {
 			t.Errorf("%s %s of her own: %d", of.method, path, code)
 		}
-		code, text := ask("bob", of.method, path)
-		unknown := strings.Repeat("x", len(begun.ID))
-		none, nothing := ask("bob", of.method, cli.WorkRoot+"/"+unknown+of.path)
-		if code != http.StatusNotFound || code != none || text != strings.ReplaceAll(nothing, unknown, begun.ID) {
-			t.Errorf("%s %s of another: %d %s, and of nobody: %d %s", of.method, path, code, text, none, nothing)
+		for _, who := range []string{"bob", "ann without rights"} {
+			code, text := ask(who, of.method, path)
+			unknown := strings.Repeat("x", len(begun.ID))
+			none, nothing := ask(who, of.method, cli.WorkRoot+"/"+unknown+of.path)
+			if code != http.StatusNotFound || code != none || text != strings.ReplaceAll(nothing, unknown, begun.ID) {
+				t.Errorf("%s, %s %s: %d %s, and of nobody: %d %s", who, of.method, path, code, text, none, nothing)
+			}
 		}
 	}
-	if _, list := ask("bob", http.MethodGet, cli.WorkRoot); strings.TrimSpace(list) != "[]" {
-		t.Errorf("bob's list: %s", list)
+	for _, who := range []string{"bob", "ann without rights"} {
+		if _, list := ask(who, http.MethodGet, cli.WorkRoot); strings.TrimSpace(list) != "[]" {
+			t.Errorf("the list of %s: %s", who, list)
+		}
 	}
 	if _, list := ask("ann", http.MethodGet, cli.WorkRoot); !strings.Contains(list, begun.ID) {
 		t.Errorf("ann's list: %s", list)
