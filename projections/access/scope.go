@@ -173,6 +173,14 @@ func (s *Scope) Workspaces() []string {
 	return all
 }
 
+// Parts returns the workspaces of which the scope sees all or some clusters, sorted; nil if it sees everything.
+func (s *Scope) Parts() []string {
+	if s.IsWhole() {
+		return nil
+	}
+	return append([]string{}, slices.Sorted(maps.Keys(s.sees))...)
+}
+
 // Key is the canonical text of what the scope sees. Scopes with one key see the same of every view.
 func (s *Scope) Key() string {
 	if s.IsWhole() {

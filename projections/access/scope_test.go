@@ -112,6 +112,18 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// TestParts: a workspace of which only some clusters are seen is a part of the scope, too. No workspaces would mean all.
+func TestParts(t *testing.T) {
+	v := viewOf(t, family()...)
+	s, err := access.ScopeOf(v, []access.Right{{Workspace: "emea", Role: domain.RoleViewer, Clusters: []string{"d"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Parts(); !slices.Equal(got, []string{"berlin", "emea"}) || len(s.Workspaces()) > 0 {
+		t.Errorf("parts %v of %v", got, s.Workspaces())
+	}
+}
+
 // TestMay asks with each role, in a workspace and in the root.
 func TestMay(t *testing.T) {
 	v := viewOf(t, family()...)

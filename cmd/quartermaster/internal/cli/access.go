@@ -398,7 +398,10 @@ func (a *Program) showAudit(ans *app.AccessAudit) {
 		for i := range ans.Asked {
 			x := &ans.Asked[i]
 			sees := strings.Join(x.Workspaces, ", ")
-			if sees == "" {
+			switch {
+			case x.Refused == x.Count:
+				sees = "nothing"
+			case sees == "":
 				sees = "the whole estate"
 			}
 			t.AppendRow(table.Row{moment(x.Time), x.Principal, x.Operation, domain.Clip(sees, widest), x.Count, x.Refused})

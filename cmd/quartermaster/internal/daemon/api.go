@@ -78,6 +78,11 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil && d.journal != nil {
+			err = errors.Join(err, d.journal.unlock())
+		}
+	}()
 	handler, end := api.Handler(api.Config{
 		Who:    d.who,
 		Record: d.record,
@@ -153,6 +158,9 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 		end()
 		kept.Wait()
 		d.keepLast(ctx)
+		if d.journal != nil {
+			_ = d.journal.unlock()
+		}
 	})
 	return wg.Wait, nil
 }

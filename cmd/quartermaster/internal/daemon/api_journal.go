@@ -16,8 +16,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"quartermaster/adapters/kafka"
 	"quartermaster/cmd/quartermaster/internal/api"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
@@ -33,11 +35,14 @@ import (
 // journalEnd ends the names of journals, which begin with the second at which the minute does.
 const journalEnd = ".access.jsonl"
 
+// mostLine bounds a line: it may name ten thousand workspaces.
+const mostLine = 8 << 20
+
 // entry is a line of a journal: what somebody asked once.
 type entry struct {
 	Principal  domain.Principal `json:"p"`
 	Operation  string           `json:"o"`
-	Workspaces []string         `json:"w,omitempty"` // none: the whole estate
+	Workspaces []string         `json:"w,omitempty"` // of which something is seen; none: the whole estate
 	Refused    bool             `json:"r,omitempty"`
 	Position   string           `json:"at,omitempty"` // of the answer, unless it is that of the line before
 	Digest     []byte           `json:"d,omitempty"`
@@ -46,7 +51,7 @@ type entry struct {
 func entryOf(who app.Principal, asked api.Asked) *entry {
 	e := &entry{Principal: domain.Principal(who.Name), Operation: asked.Operation, Refused: asked.Refused, Digest: asked.Question[:]}
 	if !who.Scope.IsWhole() {
-		e.Workspaces = who.Scope.Workspaces()
+		e.Workspaces = who.Scope.Parts()
 	}
 	if asked.Position != nil {
 		e.Position = asked.Position.String()
@@ -57,6 +62,7 @@ func entryOf(who app.Principal, asked api.Asked) *entry {
 // journal is the directory of journals of an instance. It is safe for concurrent use.
 type journal struct {
 	dir, instance string
+	lock          *os.File // see own
 
 	mu     sync.Mutex
 	minute int64 // of file, since 1970
@@ -70,6 +76,23 @@ func openJournal(dir, instance string) (*journal, error) {
 	}
 	return &journal{dir: dir, instance: instance}, nil
 }
+
+// own keeps other processes from the directory: they would take the journal of the present minute for one of the past,
+// and remove it.
+func (j *journal) own() error {
+	lock, err := os.Open(j.dir)
+	if err != nil {
+		return fmt.Errorf("journal of what is asked: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return errors.Join(fmt.Errorf("another process has the journal in %s: give each instance its own name", j.dir), lock.Close())
+	}
+	j.lock = lock
+	return nil
+}
+
+// unlock lets another use the directory.
+func (j *journal) unlock() error { return j.lock.Close() }
 
 // add writes a line, before the answer leaves.
 func (j *journal) add(now time.Time, e *entry) error {
@@ -157,7 +180,7 @@ func (j *journal) events(name string) ([]*domain.Envelope, error) {
 	home := map[domain.Principal]string{}
 	at := ""
 	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, 1<<20)
+	lines.Buffer(nil, mostLine)
 	for n := 1; lines.Scan(); n++ {
 		var e entry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
@@ -256,26 +279,8 @@ func (d *doorman) keepLast(ctx context.Context) {
 func (d *doorman) keepPast(ctx context.Context, all bool) {
 	names, err := d.journal.past(time.Now(), all)
 	for _, name := range names {
-		if err != nil {
-			break
-		}
-		events, unreadable := d.journal.events(name)
-		if unreadable != nil {
-			err = d.journal.setAside(name)
-			d.log.Error("a journal of what was asked cannot be read, and was set aside", "error", unreadable)
-			continue
-		}
-		if d.stream == nil {
-			d.stream = d.conn.Stream("api-" + d.journal.instance)
-		}
-		switch {
-		case d.stream.Held() > 0: // its events were not acknowledged last time
-			err = d.stream.Flush(ctx)
-		case len(events) > 0:
-			err = d.stream.Append(ctx, events...)
-		}
 		if err == nil {
-			err = d.journal.remove(name)
+			err = d.keepOne(ctx, name)
 		}
 	}
 	switch {
@@ -285,4 +290,77 @@ func (d *doorman) keepPast(ctx context.Context, all bool) {
 		d.told = err.Error()
 		d.log.Error("what was asked is not in the log yet", "error", err)
 	}
+}
+
+// keepOne makes events of a journal. What can never be in the log does not keep the rest out of it.
+func (d *doorman) keepOne(ctx context.Context, name string) error {
+	if d.stream == nil {
+		d.stream = d.conn.Stream("api-" + d.journal.instance)
+	}
+	if d.stream.Held() > 0 { // some of what was appended last time was not acknowledged
+		if err := d.stream.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	if d.sending != "" {
+		sent := d.sending
+		if err := d.finish(sent); err != nil {
+			return err
+		}
+		if d.sending = ""; sent == name {
+			return nil
+		}
+	}
+	all, err := d.journal.events(name)
+	if errors.Is(err, fs.ErrNotExist) { // it was the one that was sent
+		return nil
+	}
+	if unread := (*fs.PathError)(nil); errors.As(err, &unread) { // such as too many open files
+		return err
+	}
+	d.finish = d.journal.remove
+	never := func(what error) {
+		d.finish = d.journal.setAside
+		d.log.Error("what was asked can never be in the log; its journal was set aside", "journal", name, "error", what)
+	}
+	if err != nil {
+		never(err)
+	}
+	var events []*domain.Envelope
+	for _, e := range all {
+		if err := valid(e); err != nil {
+			never(err)
+			continue
+		}
+		events = append(events, e)
+	}
+	err = nil
+	if len(events) > 0 {
+		err = d.stream.Append(ctx, events...)
+	}
+	if large := (*kafka.TooLargeError)(nil); errors.As(err, &large) { // nothing was appended
+		err = nil
+		for _, e := range events {
+			one := d.stream.Append(ctx, e)
+			if errors.As(one, &large) {
+				never(one)
+			} else if one != nil {
+				return one // all again next time; the fold keeps them once
+			}
+		}
+	}
+	if errors.Is(err, kafka.ErrUndelivered) {
+		d.sending = name
+	}
+	if err != nil {
+		return err
+	}
+	return d.finish(name)
+}
+
+// valid returns why an event can never be in the log, nil if it can.
+func valid(e *domain.Envelope) error {
+	numbered := *e
+	numbered.Source, numbered.Incarnation, numbered.Sequence = "quartermaster/api", 1, 1
+	return domain.Validate(&numbered)
 }

@@ -35,9 +35,11 @@ const (
 type doorman struct {
 	*service
 	tokens  *oidc.Verifier
-	journal *journal      // nil: nobody but the owner can ask
-	stream  *kafka.Stream // of what was asked; created with the first event
-	told    string        // the last error of keeping it
+	journal *journal           // nil: nobody but the owner can ask
+	stream  *kafka.Stream      // of what was asked; created with the first event
+	sending string             // the journal whose events the stream holds; "": none
+	finish  func(string) error // what is done with it then
+	told    string             // the last error of keeping it
 
 	mu     sync.Mutex
 	rights *rights
@@ -76,6 +78,9 @@ func (s *service) newDoorman(cfg config.API) (*doorman, error) {
 	}
 	var err error
 	d.journal, err = openJournal(filepath.Join(cmp.Or(cfg.Journal, filepath.Join(s.app.Dir, "access")), instance), instance)
+	if err == nil {
+		err = d.journal.own()
+	}
 	return d, err
 }
 
