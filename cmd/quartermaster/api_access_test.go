@@ -28,7 +28,7 @@ import (
 
 // listener is a home that is served at an address, for tests of who may ask.
 type listener struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	base string
 	idp  *oidctest.Provider
@@ -39,7 +39,7 @@ type listener struct {
 var listening = regexp.MustCompile(`serving the API" address=(\S+)`)
 
 // serveListening serves a home with an identity provider.
-func serveListening(t *testing.T, dir string, idp *oidctest.Provider, change func(*config.API)) *listener {
+func serveListening(t testing.TB, dir string, idp *oidctest.Provider, change func(*config.API)) *listener {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	lines := make(lineWriter, 1000)
@@ -143,7 +143,7 @@ func (s *listener) becomes(want int, token, path string) {
 }
 
 // estateOf declares two workspaces.
-func estateOf(t *testing.T, dir string) {
+func estateOf(t testing.TB, dir string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "estate.yaml")
 	text := "apiVersion: quartermaster/v1\nkind: Estate\nworkspaces:\n  - {id: research, name: Research}\n  - {id: vision, name: Vision, parent: research}\n  - {id: shop, name: Shop}\n"
