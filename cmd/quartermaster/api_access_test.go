@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ import (
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/cmd/quartermaster/internal/daemon"
+	"quartermaster/domain/long"
 )
 
 // listener is a home that is served at an address, for tests of who may ask.
@@ -483,5 +486,100 @@ func TestProductionAccess(t *testing.T) {
 	}
 	if want := answered["a"] + answered["b"]; total != want || refused < 2 {
 		t.Errorf("%d answers and %d refusals are in the log, %d answers were given", total, refused, want)
+	}
+}
+
+// TestKillsLoseNothingThatWasAsked kills a server without warning while it answers, again and again. Whatever was
+// answered is in the log in the end, and nothing that was not asked.
+func TestKillsLoseNothingThatWasAsked(t *testing.T) {
+	dir := t.TempDir()
+	estateOf(t, dir)
+	s := &listener{t: t, dir: dir}
+	var key struct{ Key string }
+	if err := json.Unmarshal([]byte(s.command("access", "key", "issue", "ci", "-o", "json")), &key); err != nil {
+		t.Fatal(err)
+	}
+	s.command("access", "grant", "account:ci", "--role", "auditor")
+	kills := 10
+	if long.Run() {
+		kills = 500
+	}
+	const seed = 7
+	rng := rand.New(rand.NewPCG(seed, seed))
+	var sent, answered atomic.Int64
+	for n := range kills {
+		cmd := exec.Command("quartermaster", "serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0")
+		errs, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		base := ""
+		lines := bufio.NewScanner(errs)
+		for lines.Scan() {
+			if found := listening.FindStringSubmatch(lines.Text()); found != nil && !strings.Contains(found[1], "socket") {
+				base = "http://" + found[1]
+			}
+			if strings.Contains(lines.Text(), "caught up") {
+				break
+			}
+		}
+		go func() { _, _ = io.Copy(io.Discard, errs) }()
+		if base == "" {
+			_ = cmd.Process.Kill()
+			t.Fatalf("server %d says no address: %v", n, cmd.Wait())
+		}
+		after := time.Duration(1+rng.IntN(200)) * time.Millisecond
+		killed := make(chan struct{})
+		time.AfterFunc(after, func() {
+			_ = cmd.Process.Kill()
+			close(killed)
+		})
+		var asking sync.WaitGroup
+		for range 3 {
+			asking.Go(func() {
+				client := &http.Client{Transport: &http.Transport{}}
+				defer client.CloseIdleConnections()
+				for {
+					req, err := http.NewRequest(http.MethodGet, base+"/api/v1/fleet", nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					req.Header.Set("Authorization", "Bearer "+key.Key)
+					sent.Add(1)
+					resp, err := client.Do(req)
+					if err != nil {
+						return // it was killed
+					}
+					_, err = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+					if err != nil {
+						return
+					}
+					if resp.StatusCode == http.StatusOK {
+						answered.Add(1)
+					}
+				}
+			})
+		}
+		<-killed
+		_ = cmd.Wait()
+		asking.Wait()
+	}
+	serveListening(t, dir, nil, nil).stop()
+	var audit app.AccessAudit
+	if err := json.Unmarshal([]byte(s.command("audit", "access", "-o", "json")), &audit); err != nil {
+		t.Fatal(err)
+	}
+	var kept int64
+	for _, a := range audit.Asked {
+		kept += int64(a.Count)
+	}
+	t.Logf("%d kills, %d questions, %d answers, %d in the log", kills, sent.Load(), answered.Load(), kept)
+	if kept < answered.Load() || kept > sent.Load() || answered.Load() == 0 {
+		t.Errorf("%d are in the log, of %d that were asked and %d that were answered", kept, sent.Load(), answered.Load())
 	}
 }
