@@ -61,7 +61,7 @@ func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 		}
 		in := snapshotfile.InfoOf(h.snapshotPath(asOf))
 		if errors.Is(in.Err, os.ErrNotExist) {
-			return nil, nil, &NotFoundError{What: "snapshot", Name: in.Path, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" shows the existing ones", in.Path)}
+			return nil, nil, &NotFoundError{What: "snapshot", Name: asOf, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" shows the existing ones", asOf)}
 		}
 		if in.Err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", in.Path, in.Err)
