@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	goidc "github.com/coreos/go-oidc/v3/oidc"
@@ -97,6 +99,25 @@ func (l *login) write(path string) error {
 	return err
 }
 
+// lockLogin waits until no other command renews a login.
+func lockLogin(ctx context.Context, path string) (unlock func() error, err error) {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return lock.Close, nil // locked, or there are no locks here
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), lock.Close())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 // shown adds to requests who asks.
 type shown struct {
 	next  http.RoundTripper
@@ -112,6 +133,15 @@ func (s *shown) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
 	return s.next.RoundTrip(r)
+}
+
+// known returns a client that a server knows the person by. It follows no redirect, which would show another server the
+// token.
+func (a *Program) known(base string) *http.Client {
+	return &http.Client{
+		Transport:     &shown{http.DefaultTransport, a.tokenFor(base)},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // tokenFor returns how to get the token that a server is shown: that of a file, else that of the login.
@@ -131,6 +161,14 @@ func (a *Program) tokenFor(base string) func(context.Context) (string, error) {
 	}
 	return func(ctx context.Context) (string, error) {
 		l, path, err := readLogin(base)
+		if err == nil && l != nil && !l.Token.Valid() {
+			// One command renews, and others wait for it: a provider may take a second use of what renews for theft.
+			var unlock func() error
+			if unlock, err = lockLogin(ctx, path); err == nil {
+				defer func() { _ = unlock() }()
+				l, path, err = readLogin(base)
+			}
+		}
 		if err != nil {
 			return "", &app.DeniedError{Err: err}
 		}
@@ -186,11 +224,23 @@ identity provider allows it. "quartermaster logout" removes it.`,
 	return cmd
 }
 
+// private refuses to show keys and tokens to whoever is on the way to a server.
+func private(server *url.URL) error {
+	host := server.Hostname()
+	if ip := net.ParseIP(host); server.Scheme == "https" || host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return commandline.Usagef("--server %s: everybody on the way would see who you are: use https", server)
+}
+
 // serverBase returns the address of the server that one logs in to.
 func (a *Program) serverBase() (string, error) {
 	u, err := url.Parse(a.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return "", commandline.Usagef("name the server with --server https://HOST")
+	}
+	if err := private(u); err != nil {
+		return "", err
 	}
 	return strings.TrimSuffix(u.String(), "/"), nil
 }
@@ -299,8 +349,7 @@ more, everywhere, and removes the login from this machine.`,
 			if l == nil {
 				return &app.NotFoundError{What: "login", Name: base, Err: fmt.Errorf("you are not logged in to %s", base)}
 			}
-			client := &http.Client{Transport: &shown{http.DefaultTransport, a.tokenFor(base)}}
-			resp, ended := a.send(cmd.Context(), client, http.MethodDelete, base+LoginRoot)
+			resp, ended := a.send(cmd.Context(), a.known(base), http.MethodDelete, base+LoginRoot)
 			if ended == nil {
 				resp.Body.Close()
 			}

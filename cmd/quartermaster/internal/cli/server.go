@@ -142,9 +142,11 @@ func (a *Program) dialer() (*http.Client, string, error) {
 		}}
 		return client, "http://quartermaster", nil
 	case "http", "https":
+		if err := private(u); err != nil {
+			return nil, "", err
+		}
 		base := strings.TrimSuffix(u.String(), "/")
-		client.Transport = &shown{http.DefaultTransport, a.tokenFor(base)}
-		return client, base, nil
+		return a.known(base), base, nil
 	}
 	return nil, "", commandline.Usagef("--server %s: want unix:SOCKET or https://HOST", a.server)
 }
