@@ -25,6 +25,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	goidc "github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
@@ -67,6 +68,7 @@ type Identity struct {
 	Principal domain.Principal
 	Groups    []domain.Principal
 	Issued    domain.Instant
+	Begins    domain.Instant // when the token begins to be valid: Issued, or later
 	Expires   domain.Instant
 }
 
@@ -154,8 +156,8 @@ func within(id *Identity, now time.Time) error {
 	switch skew := domain.Instant(Skew); {
 	case at >= id.Expires+skew:
 		return fmt.Errorf("%w: it expired at %s", ErrToken, id.Expires)
-	case at < id.Issued-skew:
-		return fmt.Errorf("%w: it is valid from %s, which is in the future", ErrToken, id.Issued)
+	case at < id.Begins-skew:
+		return fmt.Errorf("%w: it is valid from %s, which is in the future", ErrToken, id.Begins)
 	}
 	return nil
 }
@@ -205,16 +207,20 @@ func (i *issuer) verify(ctx context.Context, token string) (Identity, error) {
 			return Identity{}, fmt.Errorf("%w: it has no claim %s", ErrToken, needed)
 		}
 	}
+	id.Begins = id.Issued
 	var notBefore float64
 	if nbf := claims["nbf"]; nbf != nil {
 		if err := json.Unmarshal(nbf, &notBefore); err != nil || notBefore < 0 || notBefore > 1e10 {
 			return Identity{}, fmt.Errorf("%w: its claim nbf is not a time", ErrToken)
 		}
-		id.Issued = max(id.Issued, domain.Instant(notBefore)*domain.Second)
+		id.Begins = max(id.Begins, domain.Instant(notBefore)*domain.Second)
 	}
 	var subject string
 	if err := json.Unmarshal(claims[i.SubjectClaim], &subject); err != nil || subject == "" {
 		return Identity{}, fmt.Errorf("%w: it has no claim %s with a text", ErrToken, i.SubjectClaim)
+	}
+	if strings.ContainsFunc(subject, unicode.IsControl) { // no event could name them
+		return Identity{}, fmt.Errorf("%w: its claim %s has control characters", ErrToken, i.SubjectClaim)
 	}
 	id.Principal = domain.UserOf(i.Name, subject)
 	if len(id.Principal) > 256 {

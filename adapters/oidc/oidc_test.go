@@ -168,6 +168,7 @@ func TestVerify(t *testing.T) {
 		"expired":              {sign(t, jose.ES256, key, "k1", with(claims, "exp", c.in(-60))), "it expired at"},
 		"never expires":        {sign(t, jose.ES256, key, "k1", with(claims, "exp", nil)), "no claim exp"},
 		"issued later":         {sign(t, jose.ES256, key, "k1", with(claims, "iat", c.in(61))), "in the future"},
+		"control characters":   {sign(t, jose.ES256, key, "k1", with(claims, "sub", "a\nb")), "control characters"},
 		"valid later":          {sign(t, jose.ES256, key, "k1", with(claims, "nbf", c.in(61))), "in the future"},
 		"issued at no time":    {sign(t, jose.ES256, key, "k1", with(claims, "iat", nil)), "no claim iat"},
 		"no subject":           {sign(t, jose.ES256, key, "k1", with(claims, "sub", nil)), "no claim sub"},
@@ -259,3 +260,13 @@ func FuzzVerify(f *testing.F) {
 type refuse struct{}
 
 func (refuse) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("away") }
+
+// TestIssuedBeforeValid: what ends everything that was issued before also ends what becomes valid after.
+func TestIssuedBeforeValid(t *testing.T) {
+	_, key, c, v, claims := setup(t)
+	claims["nbf"] = c.in(30)
+	id, err := v.Verify(t.Context(), sign(t, jose.ES256, key, "k1", claims))
+	if err != nil || id.Issued != domain.InstantOf(c.now()) || id.Begins != id.Issued+30*domain.Second {
+		t.Errorf("%+v, %v", id, err)
+	}
+}

@@ -31,6 +31,9 @@ const (
 	mostScopes = 10_000 // that are kept between two readings
 )
 
+// errUnknown is for whoever is not known yet, and hears nothing of the database.
+var errUnknown = &app.UnavailableError{Err: errors.New("who may ask cannot be read at the moment: ask again later")}
+
 // doorman says on whose behalf requests of the API are made, and keeps what they asked.
 type doorman struct {
 	*service
@@ -100,7 +103,8 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 	now := domain.InstantOf(time.Now())
 	rights, err := d.current(r.Context())
 	if err != nil {
-		return app.Principal{}, app.Unavailable(fmt.Errorf("read who may ask: %w", err))
+		d.log.Warn("who may ask cannot be read", "error", err)
+		return app.Principal{}, errUnknown
 	}
 	if domain.IsServiceKey(token) {
 		key, err := domain.ParseServiceKey(token)
@@ -119,7 +123,7 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 	id, err := d.tokens.Verify(r.Context(), token)
 	switch {
 	case errors.Is(err, oidc.ErrUnavailable):
-		return app.Principal{}, &app.UnavailableError{Err: err}
+		return app.Principal{}, &app.UnavailableError{Err: oidc.ErrUnavailable} // the log has why
 	case err != nil:
 		return app.Principal{}, &api.UnauthenticatedError{Err: err}
 	case id.Issued <= rights.ended[id.Principal]:
@@ -153,7 +157,8 @@ func (d *doorman) principal(
 			return err
 		})
 		if err != nil {
-			return app.Principal{}, app.Unavailable(fmt.Errorf("read what %s may see: %w", who, err))
+			d.log.Warn("what somebody may see cannot be read", "principal", who, "error", err)
+			return app.Principal{}, errUnknown
 		}
 		d.mu.Lock()
 		if len(of.scopes) >= mostScopes {
