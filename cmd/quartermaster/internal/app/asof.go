@@ -51,6 +51,14 @@ func sub(a, b domain.Position) domain.Position {
 	return out
 }
 
+// shownPath returns how a snapshot is named to whoever asks: over the API without the directories of the server.
+func (h *Conn) shownPath(path string) string {
+	if h.borrowed {
+		return filepath.Base(path)
+	}
+	return path
+}
+
 // pointInLog parses the argument of --as-of: a position, a snapshot or a time. file is the
 // snapshot, if one was named.
 func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position, file *snapshotfile.Info, err error) {
@@ -60,17 +68,21 @@ func (h *Conn) pointInLog(ctx context.Context, asOf string) (to domain.Position,
 			return nil, nil, invalid("as-of", "%q: want the name of a snapshot, without a directory", asOf)
 		}
 		in := snapshotfile.InfoOf(h.snapshotPath(asOf))
+		shown := h.shownPath(in.Path)
 		if errors.Is(in.Err, os.ErrNotExist) {
 			return nil, nil, &NotFoundError{What: "snapshot", Name: asOf, Err: fmt.Errorf("there is no snapshot %s: \"quartermaster snapshot list\" shows the existing ones", asOf)}
+		}
+		if in.Err != nil && h.borrowed {
+			return nil, nil, &UnavailableError{Err: fmt.Errorf("snapshot %s cannot be read: name a position or a time", shown)}
 		}
 		if in.Err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", in.Path, in.Err)
 		}
 		if in.Log != h.ID {
-			return nil, nil, fmt.Errorf("%s: %w: %q, this is %q", in.Path, projections.ErrSnapshotLog, in.Log, h.ID)
+			return nil, nil, fmt.Errorf("%s: %w: %q, this is %q", shown, projections.ErrSnapshotLog, in.Log, h.ID)
 		}
 		if in.Method != projections.Method {
-			h.app.tell("%s has rows of %s; the answer is computed by %s from the log at the same position", in.Path, in.Method, projections.Method)
+			h.app.tell("%s has rows of %s; the answer is computed by %s from the log at the same position", shown, in.Method, projections.Method)
 			return in.Position, nil, nil
 		}
 		return in.Position, &in, nil
@@ -125,7 +137,11 @@ func (h *Conn) rowsAt(ctx context.Context, to domain.Position, first *snapshotfi
 			break
 		}
 		m, s = h.memory(false)
-		if !errors.Is(err, os.ErrNotExist) {
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case h.borrowed:
+			h.app.tell("snapshot %s was ignored", h.shownPath(near[i].Path))
+		default:
 			h.app.tell("%s was ignored: %v", near[i].Path, err)
 		}
 	}
