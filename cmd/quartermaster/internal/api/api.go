@@ -88,6 +88,8 @@ const (
 	mostOfPast = 2 // questions at once as of a past position, which fold rows of their own
 
 	patience = 30 * time.Second // of a question for its turn
+
+	judgedAgain = time.Second // after a longer wait, because a right may have ended
 )
 
 type server struct {
@@ -279,6 +281,7 @@ func refuse(w http.ResponseWriter, status int, err error) {
 }
 
 func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operation) {
+	came := time.Now()
 	who, err := s.asking(r, op)
 	if err != nil {
 		fail(w, err)
@@ -304,7 +307,14 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 	}
 	out := &spool{}
 	defer func() { _ = out.close() }()
-	tag, did, err := s.ask(r, who, op, q, form, out)
+	var tag string
+	var did *cli.Outcome
+	if time.Since(came) > judgedAgain {
+		who, err = s.asking(r, op)
+	}
+	if err == nil {
+		tag, did, err = s.ask(r, who, op, q, form, out)
+	}
 	for i := len(turns) - 1; i >= 0; i-- { // who reads slowly keeps nobody waiting
 		<-turns[i]
 	}
