@@ -44,6 +44,8 @@ type doorman struct {
 	finish  func(string) error // what is done with it then
 	told    string             // the last error of keeping it
 
+	reading sync.Mutex // held while the rights are read
+
 	mu     sync.Mutex
 	rights *rights
 }
@@ -170,12 +172,21 @@ func (d *doorman) principal(
 	return app.Principal{Name: string(who), Scope: scope}, nil
 }
 
-// current returns the rights as of a moment ago.
+// current returns the rights as of a moment ago. One request reads them again; the others go on with those of before.
 func (d *doorman) current(ctx context.Context) (*rights, error) {
-	d.mu.Lock()
-	have := d.rights
-	d.mu.Unlock()
-	if have != nil && time.Since(have.at) < rightsFresh {
+	have := d.known()
+	age := func() time.Duration { return time.Since(have.at) }
+	if have != nil && age() < rightsFresh {
+		return have, nil
+	}
+	if !d.reading.TryLock() {
+		if have != nil && age() < rightsStale {
+			return have, nil
+		}
+		d.reading.Lock()
+	}
+	defer d.reading.Unlock()
+	if have = d.known(); have != nil && age() < rightsFresh { // somebody else has read them
 		return have, nil
 	}
 	began := time.Now()
@@ -199,17 +210,22 @@ func (d *doorman) current(ctx context.Context) (*rights, error) {
 		return err
 	})
 	if err != nil {
-		if have != nil && time.Since(have.at) < rightsStale {
+		if have != nil && age() < rightsStale {
 			return have, nil
 		}
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.rights == nil || d.rights.at.Before(fresh.at) {
-		d.rights = fresh
-	}
-	return d.rights, nil
+	d.rights = fresh
+	return fresh, nil
+}
+
+// known returns the rights that were read last, nil if none were.
+func (d *doorman) known() *rights {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rights
 }
 
 // record keeps what somebody asked.
