@@ -186,6 +186,11 @@ func TestWhoMayAsk(t *testing.T) {
 	s.command("access", "grant", "account:ci", "--role", "auditor", "--workspace", "shop")
 	s.command("access", "grant", "account:ci", "--role", "auditor", "--workspace", "vision")
 	s.becomes(http.StatusOK, key.Key, fleet)
+	for _, past := range []string{"@abcdef1", "none.snapshot", "x"} {
+		if got := s.get(key.Key, fleet+"?as_of="+past); got.status/100 != 4 || strings.Contains(got.body, dir) {
+			t.Errorf("as of %s: %d %s", past, got.status, got.body)
+		}
+	}
 	// Whoever issues keys in a workspace has no rights of an account of the same name above or beside it.
 	if got := s.get(key.Key, fleet+"?as_of=1-none.snapshot"); got.status == http.StatusOK || strings.Contains(got.body, dir) {
 		t.Errorf("a snapshot that there is not: %d %s", got.status, got.body)

@@ -179,7 +179,8 @@ func SessionsEnded(v projections.View) (map[domain.Principal]domain.Instant, err
 	err := v.Scan(projections.Query{Table: projections.TableSessions}, func(k projections.Key, row projections.Row) error {
 		for _, v := range row.(*projections.History).Versions {
 			if ev, ok := v.Event.(*domain.SessionEnded); ok {
-				ended[ev.Principal] = max(ended[ev.Principal], ev.At)
+				// One that is dated in the future would lock somebody out.
+				ended[ev.Principal] = max(ended[ev.Principal], min(ev.At, v.Order.Appended))
 			}
 		}
 		return nil

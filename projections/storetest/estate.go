@@ -167,7 +167,7 @@ func Estate(seen, hidden Source) (log []domain.Envelope) {
 		}
 		add(of.workspace, "", start-10*day, &domain.ServiceKeyIssued{Account: "ci", KeyID: "k", MAC: bytes.Repeat([]byte{byte(of.r(99))}, 32)})
 		add(of.workspace, "", start-10*day, &domain.SessionEnded{Principal: domain.UserOf("corp", secret("u")), At: start - 10*day})
-		add(of.workspace, "", start-10*day, &domain.AccessRecorded{Principal: who, Window: Span(0, 1), Asked: []domain.AccessRead{{Operation: "costs", Count: 1 + uint64(of.r(9))}}})
+		add(of.workspace, "", start-10*day, &domain.AccessRecorded{Principal: who, Journal: "j", Window: Span(0, 1), Asked: []domain.AccessRead{{Operation: "costs", Count: 1 + uint64(of.r(9))}}})
 	}
 	decided("acme", seen, "a")
 	decided("rival", hidden, secret("s"))

@@ -354,8 +354,10 @@ func (h *Conn) CatchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, text := range TrimmedTexts(trimmed) {
-		h.app.tell("%s", text)
+	if h.app.scope().IsWhole() {
+		for _, text := range TrimmedTexts(trimmed) {
+			h.app.tell("%s", text)
+		}
 	}
 	if h.DB != nil {
 		return h.await(ctx, end)
@@ -388,10 +390,14 @@ func (h *Conn) CatchUp(ctx context.Context) error {
 	return nil
 }
 
-// noteStops names the stopped partitions, because the answer lacks their later events.
+// noteStops names the stopped partitions, because the answer lacks their later events. Whoever sees a part of the estate
+// learns only that it does.
 func (h *Conn) noteStops(stops projections.Stops, end domain.Position) {
 	for _, tp := range stops.Partitions() {
 		h.app.Lacks = true
+		if !h.app.scope().IsWhole() {
+			continue
+		}
 		h.app.tell("%s %s. What follows lacks up to %s events of it", tp, stops[tp], comma(int(end[tp]-stops[tp].Offset)))
 	}
 }

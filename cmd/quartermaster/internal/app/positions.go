@@ -102,8 +102,12 @@ func (s *App) positionOf(short string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", &NotFoundError{What: "position", Name: short, Err: fmt.Errorf("no position %s is stored in %s: "+
-			"give the full position, as in JSON answers", short, s.Dir)}
+		where := "in " + s.Dir
+		if s.shared != nil {
+			where = "here" // who asks a server need not know its directories
+		}
+		return "", &NotFoundError{What: "position", Name: short, Err: fmt.Errorf("no position %s is stored %s: "+
+			"give the full position, as in JSON answers", short, where)}
 	default:
 		return "", invalid("as-of", "%s may be one of %d positions: give more of its digits", short, len(found))
 	}

@@ -96,6 +96,9 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 				if err := readAPI(cmd, &apiCfg); err != nil {
 					return err
 				}
+				if apiCfg.Listen != "" && len(on.Brokers) > 0 {
+					return errors.New("--api needs a data directory or a configuration, and --brokers is neither")
+				}
 				if err := errors.Join(gw.Check(), apiCfg.Check()); err != nil {
 					return err
 				}
