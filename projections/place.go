@@ -232,7 +232,7 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 	case *domain.SessionEnded:
 		return at(TableSessions, string(ev.Principal)), true
 	case *domain.AccessRecorded:
-		k := Key{Table: TableAccess, Scope: scope, ID: string(ev.Principal), Hour: HourOf(ev.Window.From)}
+		k := Key{Table: TableAccess, Scope: scope, ID: string(ev.Principal), Hour: DayOf(ev.Window.From)}
 		// A server that was stopped between appending a journal and removing it appends it again.
 		return Placement{Key: k, Effective: ev.Window.From, collapse: true}, true
 	}

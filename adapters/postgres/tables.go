@@ -223,7 +223,7 @@ var tables = []*table{
 	{of: projections.TableSessions, comment: "Since when what an identity provider gave somebody before is not valid any more.",
 		scope: workspaceColumn, id: column{"principal", "Who."}, facts: history},
 	{of: projections.TableAccess, comment: "Who asked what of the API, folded into one event for each minute.",
-		scope: workspaceColumn, id: column{"principal", "Who asked."}, at: hourColumn, kind: byHour, facts: history},
+		scope: workspaceColumn, id: column{"principal", "Who asked."}, at: dayColumn, kind: byDay, facts: history},
 }
 
 // tableOf finds a specification by number.

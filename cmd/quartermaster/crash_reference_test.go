@@ -969,11 +969,10 @@ type refFaults struct {
 }
 
 // refPlace says to which table and thing a statement belongs, whether it is
-// filed under its hour, day or month, since when it holds, and whether one that says nothing
+// filed under its day or month, since when it holds, and whether one that says nothing
 // new is only noted.
 type refPlace struct {
 	table, id string
-	hourly    bool
 	daily     bool
 	monthly   bool
 	effective domain.Instant // 0: the event's time
@@ -1045,7 +1044,7 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 	case *domain.AccessDenied:
 		return refPlace{table: "denials", id: ev.Principal, daily: true}, true
 	case *domain.AccessRecorded:
-		return refPlace{table: "access", id: string(ev.Principal), hourly: true, effective: ev.Window.From, collapse: true}, true
+		return refPlace{table: "access", id: string(ev.Principal), daily: true, effective: ev.Window.From, collapse: true}, true
 	case *domain.SessionEnded:
 		return refPlace{table: "sessions", id: string(ev.Principal)}, true
 	}
@@ -1068,8 +1067,6 @@ func (r *reference) state(scope string, env *domain.Envelope, rec *domain.Record
 		p.effective = env.Time
 	}
 	switch {
-	case p.hourly:
-		name.number = int64(p.effective / domain.Hour)
 	case p.daily:
 		name.number = int64(p.effective / domain.Day * 24)
 	case p.monthly:

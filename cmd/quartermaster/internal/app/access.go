@@ -366,7 +366,7 @@ func (c *Caller) AuditAccess(ctx context.Context, at At, q AccessAuditQuestion) 
 		}
 		span := projections.Query{
 			Table: projections.TableAccess, ID: string(q.Principal),
-			From: projections.HourOf(q.Period.From), To: projections.HourOf(q.Period.To-1) + 1,
+			From: projections.DayOf(q.Period.From), To: projections.HourOf(q.Period.To-1) + 1,
 		}
 		err = v.Scan(span, func(_ projections.Key, row projections.Row) error {
 			versions := row.(*projections.History).Versions
