@@ -37,6 +37,11 @@ func texts(t *testing.T, db *DB, query string, args ...any) []string {
 	return out
 }
 
+// ofClosedMonths reports whether a view shows what a close has kept, which is loaded by commands and in no generation.
+func ofClosedMonths(view string) bool {
+	return slices.Contains([]string{"posted_months", "posted_allocations", "statements", "statements_due"}, view)
+}
+
 // TestCatalogue checks the server's catalogue: comments, rights and view options.
 func TestCatalogue(t *testing.T) {
 	reader, stranger := fmt.Sprintf("qm_test_reader_%d", os.Getpid()), fmt.Sprintf("qm_test_stranger_%d", os.Getpid())
@@ -100,7 +105,7 @@ func TestCatalogue(t *testing.T) {
 			switch {
 			case may && err != nil:
 				t.Errorf("%s as %s: %v", name, role, err)
-			case may && n == "0" && name != "quarantine" && name != "usage" && name != "usage_months":
+			case may && n == "0" && name != "quarantine" && name != "usage" && name != "usage_months" && !ofClosedMonths(name):
 				t.Errorf("%s is empty after an event of every type", name)
 			case !may && !isCode(err, "42501"):
 				t.Errorf("%s as %s: %s rows, error %v", name, role, n, err)
@@ -112,7 +117,7 @@ func TestCatalogue(t *testing.T) {
 	}
 	for _, name := range viewNames() {
 		plan := strings.Join(texts(t, db, "explain (costs off) select * from quartermaster."+name), "\n")
-		if name != "positions" && strings.Count(plan, "One-Time Filter") < 2 {
+		if name != "positions" && !ofClosedMonths(name) && strings.Count(plan, "One-Time Filter") < 2 {
 			t.Errorf("%s does not choose its generation once:\n%s", name, plan)
 		}
 		// Every column can be read, not only counted.
