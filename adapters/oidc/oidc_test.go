@@ -3,7 +3,6 @@ package oidc
 import (
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/base64"
@@ -13,85 +12,16 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
+	"quartermaster/adapters/oidc/oidctest"
 	"quartermaster/domain"
 )
-
-// provider is an identity provider of a test.
-type provider struct {
-	*httptest.Server
-	asked atomic.Int64 // for its keys
-	away  atomic.Bool
-
-	mu   sync.Mutex
-	keys []jose.JSONWebKey
-}
-
-func newProvider(t *testing.T) *provider {
-	p := &provider{}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p.away.Load() {
-			http.Error(w, "away", http.StatusBadGateway)
-			return
-		}
-		switch r.URL.Path {
-		case "/.well-known/openid-configuration":
-			_ = json.NewEncoder(w).Encode(map[string]string{"issuer": p.URL, "jwks_uri": p.URL + "/keys"})
-		case "/keys":
-			p.asked.Add(1)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: p.keys})
-		default:
-			http.NotFound(w, r)
-		}
-	}))
-	t.Cleanup(p.Close)
-	return p
-}
-
-// key adds a key of the provider.
-func (p *provider) key(t *testing.T, id string) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.keys = append(p.keys, jose.JSONWebKey{Key: key.Public(), KeyID: id, Algorithm: "ES256", Use: "sig"})
-	return key
-}
-
-// sign returns a token with claims.
-func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, id string, claims map[string]any) string {
-	t.Helper()
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: id}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jws, err := s.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := jws.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
 
 type clock struct{ at atomic.Int64 }
 
@@ -100,9 +30,9 @@ func (c *clock) pass(seconds int64)     { c.at.Add(seconds) }
 func (c *clock) in(seconds int64) int64 { return c.now().Unix() + seconds }
 
 // setup returns a verifier of one provider with a key, and claims that it accepts.
-func setup(t *testing.T) (*provider, *ecdsa.PrivateKey, *clock, *Verifier, map[string]any) {
-	p, c := newProvider(t), &clock{}
-	key := p.key(t, "k1")
+func setup(t *testing.T) (*oidctest.Provider, *ecdsa.PrivateKey, *clock, *Verifier, map[string]any) {
+	p, c := oidctest.New(t), &clock{}
+	key, _ := p.Key()
 	v := New([]Provider{{Name: "corp", Issuer: p.URL, Audience: "quartermaster"}}, c.now, slog.New(slog.DiscardHandler))
 	return p, key, c, v, map[string]any{
 		"iss": p.URL, "sub": "ana", "aud": "quartermaster", "iat": c.in(0), "exp": c.in(300), "groups": []string{"ml", "fin", "ml"},
@@ -122,13 +52,13 @@ func with(claims map[string]any, changes ...any) map[string]any {
 
 func TestVerify(t *testing.T) {
 	p, key, c, v, claims := setup(t)
-	id, err := v.Verify(t.Context(), sign(t, jose.ES256, key, "k1", claims))
+	id, err := v.Verify(t.Context(), oidctest.Sign(t, jose.ES256, key, "k1", claims))
 	if err != nil || id.Principal != "user:corp/ana" || fmt.Sprint(id.Groups) != "[group:corp/fin group:corp/ml]" ||
 		id.Expires != domain.Instant(c.in(300))*domain.Second {
 		t.Fatalf("%+v, %v", id, err)
 	}
-	other := newProvider(t)
-	stranger := other.key(t, "k1")
+	other := oidctest.New(t)
+	stranger, _ := other.Key()
 	public, err := json.Marshal(jose.JSONWebKey{Key: key.Public()})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +79,7 @@ func TestVerify(t *testing.T) {
 	for i := range groups {
 		groups[i] = fmt.Sprint(i)
 	}
-	good := sign(t, jose.ES256, key, "k1", claims)
+	good := oidctest.Sign(t, jose.ES256, key, "k1", claims)
 	for name, x := range map[string]struct{ token, want string }{
 		"not a token":          {"abc", "not a signed JWT"},
 		"no base64":            {"a.%%.c", "not base64url"},
@@ -157,24 +87,24 @@ func TestVerify(t *testing.T) {
 		"a megabyte":           {strings.Repeat("x", 1<<20), "more than 24576"},
 		"alg none":             {none("none"), "malformed jwt"},
 		"alg None":             {none("None"), "malformed jwt"},
-		"HMAC of a public key": {sign(t, jose.HS256, public, "k1", claims), "malformed jwt"},
-		"another key":          {sign(t, jose.ES256, stranger, "k1", claims), "no key of the provider signed it"},
-		"another kind of key":  {sign(t, jose.RS256, rsaKey, "k1", claims), "no key of the provider signed it"},
+		"HMAC of a public key": {oidctest.Sign(t, jose.HS256, public, "k1", claims), "malformed jwt"},
+		"another key":          {oidctest.Sign(t, jose.ES256, stranger, "k1", claims), "no key of the provider signed it"},
+		"another kind of key":  {oidctest.Sign(t, jose.RS256, rsaKey, "k1", claims), "no key of the provider signed it"},
 		"changed":              {good[:len(good)-8] + "AAAAAAAA", "no key of the provider signed it"},
-		"another issuer":       {sign(t, jose.ES256, stranger, "k1", with(claims, "iss", other.URL)), "not one of the configured"},
-		"no issuer":            {sign(t, jose.ES256, key, "k1", with(claims, "iss", nil)), "not one of the configured"},
-		"another audience":     {sign(t, jose.ES256, key, "k1", with(claims, "aud", "shop")), "expected audience"},
-		"no audience":          {sign(t, jose.ES256, key, "k1", with(claims, "aud", nil)), "expected audience"},
-		"expired":              {sign(t, jose.ES256, key, "k1", with(claims, "exp", c.in(-60))), "it expired at"},
-		"never expires":        {sign(t, jose.ES256, key, "k1", with(claims, "exp", nil)), "no claim exp"},
-		"issued later":         {sign(t, jose.ES256, key, "k1", with(claims, "iat", c.in(61))), "in the future"},
-		"control characters":   {sign(t, jose.ES256, key, "k1", with(claims, "sub", "a\nb")), "control characters"},
-		"valid later":          {sign(t, jose.ES256, key, "k1", with(claims, "nbf", c.in(61))), "in the future"},
-		"issued at no time":    {sign(t, jose.ES256, key, "k1", with(claims, "iat", nil)), "no claim iat"},
-		"no subject":           {sign(t, jose.ES256, key, "k1", with(claims, "sub", nil)), "no claim sub"},
-		"a long subject":       {sign(t, jose.ES256, key, "k1", with(claims, "sub", strings.Repeat("x", 300))), "claim sub has 300 bytes"},
-		"many groups":          {sign(t, jose.ES256, key, "k1", with(claims, "groups", groups)), "names 1001 groups"},
-		"groups of no kind":    {sign(t, jose.ES256, key, "k1", with(claims, "groups", 7)), "not a list of texts"},
+		"another issuer":       {oidctest.Sign(t, jose.ES256, stranger, "k1", with(claims, "iss", other.URL)), "not one of the configured"},
+		"no issuer":            {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "iss", nil)), "not one of the configured"},
+		"another audience":     {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "aud", "shop")), "expected audience"},
+		"no audience":          {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "aud", nil)), "expected audience"},
+		"expired":              {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "exp", c.in(-60))), "it expired at"},
+		"never expires":        {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "exp", nil)), "no claim exp"},
+		"issued later":         {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "iat", c.in(61))), "in the future"},
+		"control characters":   {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "sub", "a\nb")), "control characters"},
+		"valid later":          {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "nbf", c.in(61))), "in the future"},
+		"issued at no time":    {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "iat", nil)), "no claim iat"},
+		"no subject":           {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "sub", nil)), "no claim sub"},
+		"a long subject":       {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "sub", strings.Repeat("x", 300))), "claim sub has 300 bytes"},
+		"many groups":          {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "groups", groups)), "names 1001 groups"},
+		"groups of no kind":    {oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "groups", 7)), "not a list of texts"},
 	} {
 		id, err := v.Verify(t.Context(), x.token)
 		if !errors.Is(err, ErrToken) || !strings.Contains(err.Error(), x.want) {
@@ -183,11 +113,11 @@ func TestVerify(t *testing.T) {
 	}
 	// Clocks differ by less than a minute.
 	for _, ok := range []map[string]any{with(claims, "exp", c.in(-59)), with(claims, "iat", c.in(59)), with(claims, "groups", "ml"), with(claims, "groups", nil)} {
-		if _, err := v.Verify(t.Context(), sign(t, jose.ES256, key, "k1", ok)); err != nil {
+		if _, err := v.Verify(t.Context(), oidctest.Sign(t, jose.ES256, key, "k1", ok)); err != nil {
 			t.Errorf("%v: %v", ok, err)
 		}
 	}
-	if n := p.asked.Load(); n != 1 {
+	if n := p.Fetched.Load(); n != 1 {
 		t.Errorf("the keys were asked for %d times", n)
 	}
 	// A verified token ends, too.
@@ -200,21 +130,22 @@ func TestVerify(t *testing.T) {
 // Keys are asked for when they are new, at most once in ten seconds, and are used while the provider is away.
 func TestKeysRotate(t *testing.T) {
 	p, old, c, v, claims := setup(t)
-	p.away.Store(true) // at the start
+	p.Away.Store(true) // at the start
 	token := func(key crypto.Signer, id, subject string) string {
-		return sign(t, jose.ES256, key, id, with(claims, "sub", subject, "exp", c.in(7200)))
+		return oidctest.Sign(t, jose.ES256, key, id, with(claims, "sub", subject, "exp", c.in(7200)))
 	}
 	for range 3 {
 		if _, err := v.Verify(t.Context(), token(old, "k1", "ana")); !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("away at the start: %v", err)
 		}
 	}
-	p.away.Store(false)
+	p.Away.Store(false)
 	c.pass(10)
 	if _, err := v.Verify(t.Context(), token(old, "k1", "ana")); err != nil {
 		t.Fatal(err)
 	}
-	next := p.key(t, "k2")
+	p.Rotate(t)
+	next, _ := p.Key()
 	for i := range 50 {
 		if _, err := v.Verify(t.Context(), token(next, "k2", fmt.Sprint(i))); err == nil {
 			t.Fatal("a key that was not fetched yet verifies")
@@ -224,10 +155,10 @@ func TestKeysRotate(t *testing.T) {
 	if _, err := v.Verify(t.Context(), token(next, "k2", "bob")); err != nil {
 		t.Fatal(err)
 	}
-	if n := p.asked.Load(); n != 2 {
+	if n := p.Fetched.Load(); n != 2 {
 		t.Errorf("the keys were asked for %d times", n)
 	}
-	p.away.Store(true)
+	p.Away.Store(true)
 	c.pass(3000)
 	if _, err := v.Verify(t.Context(), token(next, "k2", "carol")); err != nil {
 		t.Errorf("with known keys, while the provider is away: %v", err)
@@ -237,7 +168,7 @@ func TestKeysRotate(t *testing.T) {
 func TestProviderOfAnotherName(t *testing.T) {
 	p, key, c, _, claims := setup(t)
 	v := New([]Provider{{Name: "corp", Issuer: p.URL + "/", Audience: "quartermaster"}}, c.now, slog.New(slog.DiscardHandler))
-	_, err := v.Verify(t.Context(), sign(t, jose.ES256, key, "k1", with(claims, "iss", p.URL+"/")))
+	_, err := v.Verify(t.Context(), oidctest.Sign(t, jose.ES256, key, "k1", with(claims, "iss", p.URL+"/")))
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "configure that") {
 		t.Error(err)
 	}
@@ -265,7 +196,7 @@ func (refuse) RoundTrip(*http.Request) (*http.Response, error) { return nil, err
 func TestIssuedBeforeValid(t *testing.T) {
 	_, key, c, v, claims := setup(t)
 	claims["nbf"] = c.in(30)
-	id, err := v.Verify(t.Context(), sign(t, jose.ES256, key, "k1", claims))
+	id, err := v.Verify(t.Context(), oidctest.Sign(t, jose.ES256, key, "k1", claims))
 	if err != nil || id.Issued != domain.InstantOf(c.now()) || id.Begins != id.Issued+30*domain.Second {
 		t.Errorf("%+v, %v", id, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,7 +30,7 @@ type Provider struct {
 
 	mu      sync.Mutex
 	keys    []jose.JSONWebKey
-	signing jose.JSONWebKey
+	signing *ecdsa.PrivateKey
 	polls   int
 }
 
@@ -106,7 +105,7 @@ func (p *Provider) Rotate(t testing.TB) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := fmt.Sprintf("k%d", len(p.keys)+1)
-	p.signing = jose.JSONWebKey{Key: key, KeyID: id}
+	p.signing = key
 	p.keys = append(p.keys, jose.JSONWebKey{Key: key.Public(), KeyID: id, Algorithm: "ES256", Use: "sig"})
 }
 
@@ -118,20 +117,32 @@ func (p *Provider) Token(t testing.TB, subject string, groups ...string) string 
 	})
 }
 
-// Sign returns a token with claims.
+// Sign returns a token with claims, signed with the present key.
 func (p *Provider) Sign(t testing.TB, claims map[string]any) string {
 	t.Helper()
+	key, id := p.Key()
+	return Sign(t, jose.ES256, key, id, claims)
+}
+
+// Key returns the key that signs now, and its id.
+func (p *Provider) Key() (key *ecdsa.PrivateKey, id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: p.signing}, nil)
+	return p.signing, p.keys[len(p.keys)-1].KeyID
+}
+
+// Sign returns a token with claims, signed with any key.
+func Sign(t testing.TB, alg jose.SignatureAlgorithm, key any, id string, claims map[string]any) string {
+	t.Helper()
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: id}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var payload strings.Builder
-	if err := json.NewEncoder(&payload).Encode(claims); err != nil {
+	payload, err := json.Marshal(claims)
+	if err != nil {
 		t.Fatal(err)
 	}
-	jws, err := s.Sign([]byte(payload.String()))
+	jws, err := s.Sign(payload)
 	if err != nil {
 		t.Fatal(err)
 	}
