@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"quartermaster/adapters/commandline"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
 )
@@ -62,15 +62,13 @@ A group has the members that its identity provider says, each time somebody asks
 			"  quartermaster access grant group:corp/finance --role finance --until 2027-01-01\n" +
 			"  quartermaster access grant account:dashboard --role viewer --workspace research --cluster train-eu",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.NotDemo(); err != nil {
 				return err
 			}
 			g.Principal, g.Role = domain.Principal(args[0]), domain.Role(role)
-			if until != "" {
-				if g.Until, err = domain.ParseTime(until); err != nil {
-					return commandline.Usagef("--until: %w", err)
-				}
+			if err := timeFlag("until", until, &g.Until); err != nil {
+				return err
 			}
 			return a.changeAccess(cmd.Context(), key, dryRun, func() (*app.AccessChange, app.Draft, error) {
 				return a.caller().Grant(cmd.Context(), workspace, &g)
@@ -357,16 +355,8 @@ What the owner of the home asks by the socket of the API or by commands is not r
 			"  quartermaster audit access --principal user:corp/248289761001 --refused",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			for _, x := range []struct {
-				flag, text string
-				at         *domain.Instant
-			}{{"from", from, &q.Period.From}, {"to", to, &q.Period.To}} {
-				if x.text == "" {
-					continue
-				}
-				if *x.at, err = domain.ParseTime(x.text); err != nil {
-					return commandline.Usagef("--%s: %w", x.flag, err)
-				}
+			if err := cmp.Or(timeFlag("from", from, &q.Period.From), timeFlag("to", to, &q.Period.To)); err != nil {
+				return err
 			}
 			q.Principal = domain.Principal(principal)
 			ans, err := a.caller().AuditAccess(cmd.Context(), app.At(asOf), q)

@@ -31,16 +31,8 @@ for example a rate for last month, or a policy for next month.`,
 		Example: "  quartermaster decisions list --since 2026-05-01 --until 2026-06-01\n  quartermaster decisions list --workspace platform --limit 5",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			for _, x := range []struct {
-				flag, text string
-				at         *domain.Instant
-			}{{"since", since, &filter.From}, {"until", until, &filter.To}} {
-				if x.text == "" {
-					continue
-				}
-				if *x.at, err = domain.ParseTime(x.text); err != nil {
-					return commandline.Usagef("--%s: %w", x.flag, err)
-				}
+			if err := cmp.Or(timeFlag("since", since, &filter.From), timeFlag("until", until, &filter.To)); err != nil {
+				return err
 			}
 			if limit < 0 {
 				return commandline.Usagef("--limit %d: want 0 or more", limit)

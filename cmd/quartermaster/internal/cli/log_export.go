@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -83,17 +84,8 @@ func (fl *exportFlags) wanted() (app.Export, error) {
 	for _, t := range fl.types {
 		x.Types = append(x.Types, domain.Type(t))
 	}
-	var err error
-	for _, at := range []struct {
-		flag, text string
-		into       *domain.Instant
-	}{{"from", fl.from, &x.From}, {"to", fl.to, &x.To}} {
-		if at.text == "" {
-			continue
-		}
-		if *at.into, err = domain.ParseTime(at.text); err != nil {
-			return x, commandline.Usagef("--%s: %w", at.flag, err)
-		}
+	if err := cmp.Or(timeFlag("from", fl.from, &x.From), timeFlag("to", fl.to, &x.To)); err != nil {
+		return x, err
 	}
 	if x.To != 0 && x.To <= x.From {
 		return x, commandline.Usagef("--to %s is not after --from %s", fl.to, fl.from)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func (q *quarantineFilter) flags(cmd *cobra.Command) {
 }
 
 // read checks the flags.
-func (q *quarantineFilter) read() (err error) {
+func (q *quarantineFilter) read() error {
 	q.Topic = domain.Topic(q.topic)
 	if q.topic != "" && domain.Topic(q.topic).Partitions() == 0 {
 		return commandline.Usagef("--topic %q is not a topic of the log", q.topic)
@@ -48,18 +49,7 @@ func (q *quarantineFilter) read() (err error) {
 	if q.Kind != "" && !slices.Contains(projections.QuarantineKinds(), q.Kind) {
 		return commandline.Usagef("--kind %q is unknown, want one of %s", q.Kind, strings.Join(projections.QuarantineKinds(), ", "))
 	}
-	for _, x := range []struct {
-		flag, text string
-		at         *domain.Instant
-	}{{"since", q.since, &q.From}, {"until", q.until, &q.To}} {
-		if x.text == "" {
-			continue
-		}
-		if *x.at, err = domain.ParseTime(x.text); err != nil {
-			return commandline.Usagef("--%s: %w", x.flag, err)
-		}
-	}
-	return nil
+	return cmp.Or(timeFlag("since", q.since, &q.From), timeFlag("until", q.until, &q.To))
 }
 
 func (q *quarantineFilter) given() bool {
