@@ -69,11 +69,7 @@ func Grants(v projections.View) ([]Grant, error) {
 				all = append(all, g)
 				last = &all[len(all)-1]
 			case *domain.AccessRevoked:
-				why := "revoked"
-				if ev.Reason != "" {
-					why += ": " + ev.Reason
-				}
-				end(v.Order.Effective, why)
+				end(v.Order.Effective, registry.RevokedFor(ev.Reason))
 			}
 		}
 		return nil
@@ -94,14 +90,7 @@ type ServiceKey struct {
 	KeyID     string         `json:"key_id"`
 	MAC       []byte         `json:"-"`
 	Issued    domain.Instant `json:"issued"`
-	Until     domain.Instant `json:"until,omitzero"` // zero: until revoked
-	Why       string         `json:"why,omitempty"`  // reason for Until
-	Revoked   bool           `json:"revoked"`
-}
-
-// Live reports whether the key is valid at a time; see [Grant.Live].
-func (k *ServiceKey) Live(at domain.Instant) bool {
-	return !k.Revoked && (k.Until == 0 || at < k.Until)
+	registry.KeyLife
 }
 
 // ServiceKeys returns all keys that service accounts ever had, by workspace, account and time of issue. If two keys were
@@ -141,11 +130,7 @@ func ServiceKeys(v projections.View) ([]ServiceKey, error) {
 					ends = append(ends, end{name{k.Scope, ev.PreviousKeyID}, ev.Account, ev.PreviousValidUntil, "replaced by " + k.ID, false})
 				}
 			case *domain.ServiceKeyRevoked:
-				why := "revoked"
-				if ev.Reason != "" {
-					why += ": " + ev.Reason
-				}
-				ends = append(ends, end{id, "", v.Order.Effective, why, true})
+				ends = append(ends, end{id, "", v.Order.Effective, registry.RevokedFor(ev.Reason), true})
 			}
 		}
 		return nil
@@ -154,13 +139,8 @@ func ServiceKeys(v projections.View) ([]ServiceKey, error) {
 		return nil, fmt.Errorf("read %s: %w", projections.TableServiceKeys, err)
 	}
 	for _, e := range ends {
-		k := keys[e.name]
-		if k == nil || e.account != "" && e.account != k.Account {
-			continue
-		}
-		k.Revoked = k.Revoked || e.revoked
-		if k.Until == 0 || e.at < k.Until {
-			k.Until, k.Why = e.at, e.why
+		if k := keys[e.name]; k != nil && (e.account == "" || e.account == k.Account) {
+			k.End(e.at, e.why, e.revoked)
 		}
 	}
 	all := make([]ServiceKey, 0, len(keys))

@@ -8,24 +8,15 @@ import (
 	"quartermaster/projections"
 )
 
-// ClusterKeyEntry is a key of a cluster. It may push until Until, if that is not zero.
+// ClusterKeyEntry is a key of a cluster, with which it may push.
 type ClusterKeyEntry struct {
 	Cluster string         `json:"cluster"`
 	KeyID   string         `json:"key_id"`
 	MAC     []byte         `json:"-"`
 	Issued  domain.Instant `json:"issued"`
-	Until   domain.Instant `json:"until,omitempty"`
-	Why     string         `json:"why,omitempty"` // reason for Until: expires, replaced or revoked, and the reason given
-	Revoked bool           `json:"revoked"`
+	KeyLife
 	// Shards are the numbers of shards that the cluster was declared with, the present one last.
 	Shards []int `json:"-"`
-}
-
-// Live reports whether the key is valid at a time. It is valid as soon as it is known, and invalid
-// as soon as it is known to be revoked, because the clocks of those who decide and of those who
-// check differ.
-func (e *ClusterKeyEntry) Live(at domain.Instant) bool {
-	return !e.Revoked && (e.Until == 0 || at < e.Until)
 }
 
 // ClusterKeys returns all keys that clusters ever had, by cluster, then by time of issue. If two
@@ -67,11 +58,7 @@ func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 				issue(ev.MAC, ev.Expires)
 				ends = append(ends, end{name{k.Scope, ev.PreviousKeyID}, ev.PreviousValidUntil, "replaced by " + k.ID, false})
 			case *domain.ClusterKeyRevoked:
-				why := "revoked"
-				if ev.Reason != "" {
-					why += ": " + ev.Reason
-				}
-				ends = append(ends, end{id, at, why, true})
+				ends = append(ends, end{id, at, RevokedFor(ev.Reason), true})
 			}
 		}
 		return nil
@@ -84,13 +71,8 @@ func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 		return nil, err
 	}
 	for _, e := range ends {
-		k := keys[e.name]
-		if k == nil {
-			continue
-		}
-		k.Revoked = k.Revoked || e.revoked
-		if k.Until == 0 || e.at < k.Until {
-			k.Until, k.Why = e.at, e.why
+		if k := keys[e.name]; k != nil {
+			k.End(e.at, e.why, e.revoked)
 		}
 	}
 	out := make([]ClusterKeyEntry, 0, len(keys))

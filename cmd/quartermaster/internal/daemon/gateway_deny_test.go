@@ -83,7 +83,7 @@ func FuzzDenialsAreValid(f *testing.F) {
 			t.Fatal(err)
 		}
 		d := newDenials(time.Now())
-		entry := registry.ClusterKeyEntry{Cluster: own, KeyID: key.ID, MAC: key.MAC(own), Revoked: why != "", Why: "revoked: " + why}
+		entry := registry.ClusterKeyEntry{Cluster: own, KeyID: key.ID, MAC: key.MAC(own), KeyLife: registry.KeyLife{Revoked: why != "", Why: "revoked: " + why}}
 		g := &httpapi.Gateway{
 			Keys: &httpapi.Keys{Now: time.Now, Load: func(context.Context) ([]registry.ClusterKeyEntry, error) {
 				return []registry.ClusterKeyEntry{entry}, nil
