@@ -467,16 +467,13 @@ func wait(ctx context.Context, turn chan<- struct{}) error {
 // tagOf returns the entity tag of an answer: a digest of everything that it depends on. Of the log that is its position,
 // without the topic that has who asked: otherwise every question would make the answers before it old.
 func tagOf(who app.Principal, op *cli.Operation, q url.Values, form cli.Form, at domain.Position) string {
-	if !slices.Contains(aboutAccess, strings.Join(op.Words, " ")) {
+	if !op.Access {
 		at = maps.Clone(at)
 		maps.DeleteFunc(at, func(tp domain.TopicPartition, _ int64) bool { return tp.Topic == domain.TopicAccess })
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%v\n%s\n%+v\n%q\n%s\n%+v", op.Words, q.Encode(), form, who.Scope.Key(), at, app.Version()))
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`
 }
-
-// aboutAccess are the operations that read the topic that has who asked.
-var aboutAccess = []string{"access list", "audit access", "decisions list", "log stats", "quarantine list", "quarantine show", "streams list"}
 
 // matches reports whether a tag is among those of If-None-Match.
 func matches(headers []string, tag string) bool {

@@ -38,6 +38,8 @@ type Operation struct {
 	Long bool
 	// Outside means that the answer depends on more than the log and the program, such as files beside the log.
 	Outside bool
+	// Access means that the answer depends on the topic that has who asked. Others do not change when somebody asks.
+	Access bool
 }
 
 // Param is a parameter of an operation.
@@ -58,13 +60,14 @@ type served struct {
 	lines   bool
 	long    bool
 	outside bool
+	access  bool // it reads the topic that has who asked
 }
 
 // operations are the commands that the API serves, by their words.
 var operations = map[string]served{
-	"access list":       {},
+	"access list":       {access: true},
 	"archive status":    {outside: true},
-	"audit access":      {},
+	"audit access":      {access: true},
 	"cluster list":      {},
 	"costs":             {},
 	"costs accruals":    {},
@@ -83,7 +86,7 @@ var operations = map[string]served{
 	"costs tco":         {},
 	"costs unit":        {},
 	"dead-letters list": {lines: true, outside: true},
-	"decisions list":    {},
+	"decisions list":    {access: true},
 	"fleet":             {},
 	"focus rules":       {},
 	"fragmentation":     {},
@@ -93,7 +96,7 @@ var operations = map[string]served{
 	"import show":       {without: []string{"out"}, outside: true},
 	"jobs":              {},
 	"log prove":         {outside: true},
-	"log stats":         {},
+	"log stats":         {access: true},
 	"log tail":          {without: []string{"follow"}, lines: true, outside: true},
 	"mapping list":      {},
 	"models":            {},
@@ -104,8 +107,8 @@ var operations = map[string]served{
 	"plan list":         {},
 	"parts verify":      {long: true, outside: true},
 	"plan show":         {without: []string{"verify"}},
-	"quarantine list":   {},
-	"quarantine show":   {},
+	"quarantine list":   {access: true},
+	"quarantine show":   {access: true},
 	"retention show":    {},
 	"rules check":       {without: []string{"file"}},
 	"serving":           {},
@@ -113,7 +116,7 @@ var operations = map[string]served{
 	"simulate list":     {},
 	"simulate show":     {without: []string{"verify"}},
 	"snapshot list":     {outside: true},
-	"streams list":      {},
+	"streams list":      {access: true},
 	"usage":             {},
 }
 
@@ -174,7 +177,7 @@ func Operations() []Operation {
 func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 	op := Operation{
 		Words: words, Summary: cmd.Short, Text: cmd.Long,
-		Noun: strings.Join(words, "-"), Always: how.always, Lines: how.lines, Long: how.long, Outside: how.outside,
+		Noun: strings.Join(words, "-"), Always: how.always, Lines: how.lines, Long: how.long, Outside: how.outside, Access: how.access,
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" || f.Name == how.always || slices.Contains(how.without, f.Name) {
