@@ -528,7 +528,8 @@ func Validate(env *Envelope) error {
 }
 
 // LineValidator validates billing lines that follow one another. It is faster than [Validate], because it does not
-// look again at what a line has in common with the last valid one. The zero value is ready to use.
+// look again at a text or a number that was valid before in the same column. It keeps one of each column. The zero
+// value is ready to use.
 type LineValidator struct{ valid BillingLine }
 
 // Validate returns what [Validate] does.
@@ -540,12 +541,7 @@ func (v *LineValidator) Validate(env *Envelope) error {
 	c := checker{typ: TypeBillingLineRecorded, index: -1}
 	c.envelope(env, TopicBilling)
 	c.billingLine(&e.Line, &v.valid)
-	if c.err != nil {
-		return c.err
-	}
-	v.valid = e.Line
-	v.valid.Other = nil // callers may change it
-	return nil
+	return c.result()
 }
 
 func (c *checker) result() error {

@@ -90,7 +90,11 @@ func (c *checker) id(field, s string) {
 	c.optionalID(field, s)
 }
 
-func (c *checker) optionalID(field, s string) { c.bounded(field, s, maxID) }
+func (c *checker) optionalID(field, s string) {
+	if s != "" {
+		c.bounded(field, s, maxID)
+	}
+}
 
 // bounded accepts the bytes that an identifier may consist of.
 func (c *checker) bounded(field, s string, most int) {

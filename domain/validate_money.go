@@ -29,12 +29,12 @@ func (c *checker) market(m Market) {
 	c.optionalID("market.region", m.Region)
 }
 
-// billingLine does not look at a text or a number that a valid line has too. Texts and numbers of the zero line
-// are valid.
+// billingLine does not look at a text or a number that is in valid too, and puts those there that it finds valid.
+// Texts and numbers of the zero line are valid.
 func (c *checker) billingLine(l, valid *BillingLine) {
 	c.id("line.x_LineId", l.LineID)
-	c.id("line.InvoiceIssuerName", l.InvoiceIssuerName)
-	c.id("line.BillingAccountId", l.BillingAccountID)
+	c.changedID("line.InvoiceIssuerName", l.InvoiceIssuerName, &valid.InvoiceIssuerName)
+	c.changedID("line.BillingAccountId", l.BillingAccountID, &valid.BillingAccountID)
 	c.currency("line.BillingCurrency", l.BillingCurrency)
 	c.interval("line.BillingPeriod", Interval{l.BillingPeriodStart, l.BillingPeriodEnd})
 	c.interval("line.ChargePeriod", Interval{l.ChargePeriodStart, l.ChargePeriodEnd})
@@ -47,74 +47,93 @@ func (c *checker) billingLine(l, valid *BillingLine) {
 	c.focus("line.CommitmentDiscountStatus", l.CommitmentDiscountStatus, useStatuses...)
 	c.decimal("line.BilledCost", l.BilledCost)
 	billed := l.BilledCost
-	c.changedNumber("line.CommitmentDiscountQuantity", l.CommitmentDiscountQuantity, valid.CommitmentDiscountQuantity, billed, false)
-	c.changedNumber("line.ConsumedQuantity", l.ConsumedQuantity, valid.ConsumedQuantity, billed, false)
-	c.changedNumber("line.ContractedCost", l.ContractedCost, valid.ContractedCost, billed, false)
-	c.changedNumber("line.EffectiveCost", l.EffectiveCost, valid.EffectiveCost, billed, false)
-	c.changedNumber("line.ListCost", l.ListCost, valid.ListCost, billed, false)
-	c.changedNumber("line.PricingCurrencyEffectiveCost", l.PricingCurrencyEffectiveCost, valid.PricingCurrencyEffectiveCost, billed, false)
-	c.changedNumber("line.PricingQuantity", l.PricingQuantity, valid.PricingQuantity, billed, false)
-	c.changedNumber("line.ContractedUnitPrice", l.ContractedUnitPrice, valid.ContractedUnitPrice, billed, true)
-	c.changedNumber("line.ListUnitPrice", l.ListUnitPrice, valid.ListUnitPrice, billed, true)
-	c.changedNumber("line.PricingCurrencyContractedUnitPrice", l.PricingCurrencyContractedUnitPrice, valid.PricingCurrencyContractedUnitPrice, billed, true)
-	c.changedNumber("line.PricingCurrencyListUnitPrice", l.PricingCurrencyListUnitPrice, valid.PricingCurrencyListUnitPrice, billed, true)
-	c.changedText("line.AllocatedMethodId", l.AllocatedMethodID, valid.AllocatedMethodID, maxText)
-	c.changedText("line.AllocatedResourceId", l.AllocatedResourceID, valid.AllocatedResourceID, maxText)
-	c.changedText("line.AllocatedResourceName", l.AllocatedResourceName, valid.AllocatedResourceName, maxText)
-	c.changedText("line.AvailabilityZone", l.AvailabilityZone, valid.AvailabilityZone, maxText)
-	c.changedText("line.BillingAccountName", l.BillingAccountName, valid.BillingAccountName, maxText)
-	c.changedText("line.BillingAccountType", l.BillingAccountType, valid.BillingAccountType, maxText)
-	c.changedText("line.CapacityReservationId", l.CapacityReservationID, valid.CapacityReservationID, maxText)
-	c.changedText("line.ChargeDescription", l.ChargeDescription, valid.ChargeDescription, maxText)
-	c.changedText("line.CommitmentDiscountId", l.CommitmentDiscountID, valid.CommitmentDiscountID, maxText)
-	c.changedText("line.CommitmentDiscountName", l.CommitmentDiscountName, valid.CommitmentDiscountName, maxText)
-	c.changedText("line.CommitmentDiscountType", l.CommitmentDiscountType, valid.CommitmentDiscountType, maxText)
-	c.changedText("line.CommitmentDiscountUnit", l.CommitmentDiscountUnit, valid.CommitmentDiscountUnit, maxText)
-	c.changedText("line.ConsumedUnit", l.ConsumedUnit, valid.ConsumedUnit, maxText)
-	c.changedText("line.HostProviderName", l.HostProviderName, valid.HostProviderName, maxText)
-	c.changedText("line.InvoiceDetailId", l.InvoiceDetailID, valid.InvoiceDetailID, maxText)
-	c.changedText("line.InvoiceId", l.InvoiceID, valid.InvoiceID, maxText)
-	c.changedText("line.PricingCurrency", l.PricingCurrency, valid.PricingCurrency, maxText)
-	c.changedText("line.PricingUnit", l.PricingUnit, valid.PricingUnit, maxText)
-	c.changedText("line.RegionId", l.RegionID, valid.RegionID, maxText)
-	c.changedText("line.RegionName", l.RegionName, valid.RegionName, maxText)
-	c.changedText("line.ResourceId", l.ResourceID, valid.ResourceID, maxText)
-	c.changedText("line.ResourceName", l.ResourceName, valid.ResourceName, maxText)
-	c.changedText("line.ResourceType", l.ResourceType, valid.ResourceType, maxText)
-	c.changedText("line.ServiceCategory", l.ServiceCategory, valid.ServiceCategory, maxText)
-	c.changedText("line.ServiceName", l.ServiceName, valid.ServiceName, maxText)
-	c.changedText("line.ServiceProviderName", l.ServiceProviderName, valid.ServiceProviderName, maxText)
-	c.changedText("line.ServiceSubcategory", l.ServiceSubcategory, valid.ServiceSubcategory, maxText)
-	c.changedText("line.SkuId", l.SKUID, valid.SKUID, maxText)
-	c.changedText("line.SkuMeter", l.SKUMeter, valid.SKUMeter, maxText)
-	c.changedText("line.SkuPriceId", l.SKUPriceID, valid.SKUPriceID, maxText)
-	c.changedText("line.SubAccountId", l.SubAccountID, valid.SubAccountID, maxText)
-	c.changedText("line.SubAccountName", l.SubAccountName, valid.SubAccountName, maxText)
-	c.changedText("line.SubAccountType", l.SubAccountType, valid.SubAccountType, maxText)
-	c.changedText("line.AllocatedMethodDetails", l.AllocatedMethodDetails, valid.AllocatedMethodDetails, maxLongText)
-	c.changedText("line.AllocatedTags", l.AllocatedTags, valid.AllocatedTags, maxLongText)
-	c.changedText("line.CommitmentProgramEligibilityDetails", l.CommitmentProgramEligibilityDetails, valid.CommitmentProgramEligibilityDetails, maxLongText)
-	c.changedText("line.ContractApplied", l.ContractApplied, valid.ContractApplied, maxLongText)
-	c.changedText("line.SkuPriceDetails", l.SKUPriceDetails, valid.SKUPriceDetails, maxLongText)
-	c.changedText("line.Tags", l.Tags, valid.Tags, maxLongText)
+	c.changedNumber("line.CommitmentDiscountQuantity", l.CommitmentDiscountQuantity, &valid.CommitmentDiscountQuantity, billed, false)
+	c.changedNumber("line.ConsumedQuantity", l.ConsumedQuantity, &valid.ConsumedQuantity, billed, false)
+	c.changedNumber("line.ContractedCost", l.ContractedCost, &valid.ContractedCost, billed, false)
+	c.changedNumber("line.EffectiveCost", l.EffectiveCost, &valid.EffectiveCost, billed, false)
+	c.changedNumber("line.ListCost", l.ListCost, &valid.ListCost, billed, false)
+	c.changedNumber("line.PricingCurrencyEffectiveCost", l.PricingCurrencyEffectiveCost, &valid.PricingCurrencyEffectiveCost, billed, false)
+	c.changedNumber("line.PricingQuantity", l.PricingQuantity, &valid.PricingQuantity, billed, false)
+	c.changedNumber("line.ContractedUnitPrice", l.ContractedUnitPrice, &valid.ContractedUnitPrice, billed, true)
+	c.changedNumber("line.ListUnitPrice", l.ListUnitPrice, &valid.ListUnitPrice, billed, true)
+	c.changedNumber("line.PricingCurrencyContractedUnitPrice", l.PricingCurrencyContractedUnitPrice, &valid.PricingCurrencyContractedUnitPrice, billed, true)
+	c.changedNumber("line.PricingCurrencyListUnitPrice", l.PricingCurrencyListUnitPrice, &valid.PricingCurrencyListUnitPrice, billed, true)
+	c.changedText("line.AllocatedMethodId", l.AllocatedMethodID, &valid.AllocatedMethodID, maxText)
+	c.changedText("line.AllocatedResourceId", l.AllocatedResourceID, &valid.AllocatedResourceID, maxText)
+	c.changedText("line.AllocatedResourceName", l.AllocatedResourceName, &valid.AllocatedResourceName, maxText)
+	c.changedText("line.AvailabilityZone", l.AvailabilityZone, &valid.AvailabilityZone, maxText)
+	c.changedText("line.BillingAccountName", l.BillingAccountName, &valid.BillingAccountName, maxText)
+	c.changedText("line.BillingAccountType", l.BillingAccountType, &valid.BillingAccountType, maxText)
+	c.changedText("line.CapacityReservationId", l.CapacityReservationID, &valid.CapacityReservationID, maxText)
+	c.changedText("line.ChargeDescription", l.ChargeDescription, &valid.ChargeDescription, maxText)
+	c.changedText("line.CommitmentDiscountId", l.CommitmentDiscountID, &valid.CommitmentDiscountID, maxText)
+	c.changedText("line.CommitmentDiscountName", l.CommitmentDiscountName, &valid.CommitmentDiscountName, maxText)
+	c.changedText("line.CommitmentDiscountType", l.CommitmentDiscountType, &valid.CommitmentDiscountType, maxText)
+	c.changedText("line.CommitmentDiscountUnit", l.CommitmentDiscountUnit, &valid.CommitmentDiscountUnit, maxText)
+	c.changedText("line.ConsumedUnit", l.ConsumedUnit, &valid.ConsumedUnit, maxText)
+	c.changedText("line.HostProviderName", l.HostProviderName, &valid.HostProviderName, maxText)
+	c.changedText("line.InvoiceDetailId", l.InvoiceDetailID, &valid.InvoiceDetailID, maxText)
+	c.changedText("line.InvoiceId", l.InvoiceID, &valid.InvoiceID, maxText)
+	c.changedText("line.PricingCurrency", l.PricingCurrency, &valid.PricingCurrency, maxText)
+	c.changedText("line.PricingUnit", l.PricingUnit, &valid.PricingUnit, maxText)
+	c.changedText("line.RegionId", l.RegionID, &valid.RegionID, maxText)
+	c.changedText("line.RegionName", l.RegionName, &valid.RegionName, maxText)
+	c.changedText("line.ResourceId", l.ResourceID, &valid.ResourceID, maxText)
+	c.changedText("line.ResourceName", l.ResourceName, &valid.ResourceName, maxText)
+	c.changedText("line.ResourceType", l.ResourceType, &valid.ResourceType, maxText)
+	c.changedText("line.ServiceCategory", l.ServiceCategory, &valid.ServiceCategory, maxText)
+	c.changedText("line.ServiceName", l.ServiceName, &valid.ServiceName, maxText)
+	c.changedText("line.ServiceProviderName", l.ServiceProviderName, &valid.ServiceProviderName, maxText)
+	c.changedText("line.ServiceSubcategory", l.ServiceSubcategory, &valid.ServiceSubcategory, maxText)
+	c.changedText("line.SkuId", l.SKUID, &valid.SKUID, maxText)
+	c.changedText("line.SkuMeter", l.SKUMeter, &valid.SKUMeter, maxText)
+	c.changedText("line.SkuPriceId", l.SKUPriceID, &valid.SKUPriceID, maxText)
+	c.changedText("line.SubAccountId", l.SubAccountID, &valid.SubAccountID, maxText)
+	c.changedText("line.SubAccountName", l.SubAccountName, &valid.SubAccountName, maxText)
+	c.changedText("line.SubAccountType", l.SubAccountType, &valid.SubAccountType, maxText)
+	c.changedText("line.AllocatedMethodDetails", l.AllocatedMethodDetails, &valid.AllocatedMethodDetails, maxLongText)
+	c.changedText("line.AllocatedTags", l.AllocatedTags, &valid.AllocatedTags, maxLongText)
+	c.changedText("line.CommitmentProgramEligibilityDetails", l.CommitmentProgramEligibilityDetails, &valid.CommitmentProgramEligibilityDetails, maxLongText)
+	c.changedText("line.ContractApplied", l.ContractApplied, &valid.ContractApplied, maxLongText)
+	c.changedText("line.SkuPriceDetails", l.SKUPriceDetails, &valid.SKUPriceDetails, maxLongText)
+	c.changedText("line.Tags", l.Tags, &valid.Tags, maxLongText)
 	c.otherColumns(l.Other)
 	c.optionalID("line.x_FocusVersion", l.FocusVersion)
 }
 
-func (c *checker) changedText(field, s, valid string, most int) {
-	if s != valid {
+func (c *checker) changedText(field, s string, valid *string, most int) {
+	if s != *valid {
 		c.prose(field, s, most)
+		c.keep(s, valid)
+	}
+}
+
+func (c *checker) changedID(field, s string, valid *string) {
+	if s == "" || s != *valid {
+		c.id(field, s)
+		c.keep(s, valid)
+	}
+}
+
+// keep notes a text that was checked, unless it or something before it is wrong.
+func (c *checker) keep(s string, valid *string) {
+	if c.err == nil {
+		*valid = s
 	}
 }
 
 // changedNumber takes the billed cost, which was checked before, because most costs of a line are the same number.
-func (c *checker) changedNumber(field string, n, valid NullDecimal, billed Decimal, price bool) {
+func (c *checker) changedNumber(field string, n NullDecimal, valid *NullDecimal, billed Decimal, price bool) {
 	switch {
-	case !n.Valid || n == valid || n.Decimal == billed && !price:
+	case !n.Valid || n == *valid || n.Decimal == billed && !price:
+		return
 	case price:
 		c.notNegative(field, n.Decimal)
 	default:
 		c.decimal(field, n.Decimal)
+	}
+	if c.err == nil {
+		*valid = n
 	}
 }
 

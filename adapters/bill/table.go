@@ -119,6 +119,6 @@ func (t *table) Next() (tabular.Row, error) {
 	for _, name := range t.m.Keep {
 		t.out = append(t.out, t.cell(fold(name)))
 	}
-	row.Fields = t.out
+	row.Fields, row.Changed = t.out, nil
 	return row, nil
 }

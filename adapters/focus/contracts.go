@@ -115,8 +115,8 @@ func (r *run) openContracts(header []string, has func(string) bool) (dataset, er
 	return &contracts{sheet: s, seen: map[string]int{}}, nil
 }
 
-func (c *contracts) row(values []string) error {
-	c.take(values)
+func (c *contracts) row(rec tabular.Row) error {
+	c.take(rec.Fields)
 	times, numbers := map[string]domain.Instant{}, map[string]domain.NullDecimal{}
 	for i := range contractColumns {
 		col := &contractColumns[i]

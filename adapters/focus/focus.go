@@ -174,9 +174,11 @@ type run struct {
 }
 
 // dataset reads the rows of one dataset. For a bad row, row MUST emit nothing and return a
-// *refusal. Any other error stops the import. end is called after the last row.
+// *refusal. Any other error stops the import. end is called after the last row. What
+// rec.Changed lists differs from the last row that row was called with. It is nil at the first row
+// and after a bad one.
 type dataset interface {
-	row(fields []string) error
+	row(rec tabular.Row) error
 	end() error
 }
 
@@ -282,6 +284,7 @@ func (r *run) read(file io.Reader) error {
 	for _, n := range rs.Notes() {
 		r.warnOfFile(n.Text, n.Column)
 	}
+	var refused *refusal // why the row, and before it the row before, is bad
 	for {
 		if err := r.ctx.Err(); err != nil {
 			return fmt.Errorf("stopped at line %d: %w", r.line, err)
@@ -295,7 +298,9 @@ func (r *run) read(file io.Reader) error {
 		}
 		r.sum.Rows++
 		r.line, r.sum.LastLine = rec.Line, rec.Line
-		var refused *refusal
+		if refused != nil || r.sum.Rows == 1 {
+			rec.Changed, refused = nil, nil
+		}
 		if f := rec.Broken; f != nil {
 			refused = &refusal{field: f.Field, value: f.Value, reason: f.Reason}
 		}
@@ -306,7 +311,7 @@ func (r *run) read(file io.Reader) error {
 			}
 		}
 		if refused == nil {
-			if err := set.row(rec.Fields); err != nil && !errors.As(err, &refused) {
+			if err := set.row(rec); err != nil && !errors.As(err, &refused) {
 				return fmt.Errorf("line %d: %w", rec.Line, err)
 			}
 		}

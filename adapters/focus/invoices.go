@@ -69,8 +69,8 @@ func (r *run) openInvoices(header []string, has func(string) bool) (dataset, err
 	return &invoices{sheet: s, named: map[[3]string]*invoice{}}, nil
 }
 
-func (iv *invoices) row(values []string) error {
-	iv.take(values)
+func (iv *invoices) row(rec tabular.Row) error {
+	iv.take(rec.Fields)
 	key := [3]string{iv.value("InvoiceIssuerName"), iv.value("BillingAccountId"), iv.value("InvoiceId")}
 	for i, column := range []string{"InvoiceIssuerName", "BillingAccountId", "InvoiceId"} {
 		if key[i] == "" {

@@ -1,6 +1,7 @@
 package focus
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -23,6 +25,11 @@ type lines struct {
 	order  []*cell
 	named  map[string]*cell
 	billed *cell // of BilledCost
+	length int   // bytes of the values given
+	// hashed is what the id of the row before is the hash of: coded of each column in order. A value of the same
+	// length replaces that of the row before in it; a value of another length makes it stale.
+	hashed []byte
+	stale  bool
 	// Columns that every row is asked for; nil if the file has none.
 	lineID, corrects, provider, focusVersion, generated *cell
 
@@ -56,6 +63,9 @@ type cell struct {
 	once  bool   // reading the value again would change nothing and report nothing
 	value string // trimmed, "" for null
 	coded []byte // its part in what the id of a row is the hash of; empty for null
+	at    int    // of coded in hashed; -1 for a column that is not part of it
+	// from and to are where the value is in coded.
+	from, to int
 	// The last parsed value, because times and quantities repeat from row to row and costs from
 	// column to column.
 	last   []byte // as written
@@ -94,7 +104,7 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 		ours[fold(columnCorrectsShort)] = columnCorrects
 	}
 	for _, name := range header {
-		c := &cell{name: strings.Clone(name)}
+		c := &cell{name: strings.Clone(name), at: -1}
 		if f := known[fold(name)]; f != nil {
 			c.name, c.field = f.name, f
 		} else if n := ours[fold(name)]; n != "" {
@@ -112,7 +122,7 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 		if c.name != "" {
 			ls.named[c.name] = c
 			if !slices.ContainsFunc(r.opts.ExportTime, func(s string) bool { return fold(s) == fold(c.name) }) {
-				ls.order = append(ls.order, c)
+				c.at, ls.order = 0, append(ls.order, c)
 			}
 		}
 	}
@@ -150,26 +160,32 @@ func (ls *lines) refuse(column, reason string) error {
 const maxRepeated = 8 << 10
 
 // row turns one row into one event.
-func (ls *lines) row(values []string) error {
+func (ls *lines) row(rec tabular.Row) error {
 	for _, name := range ls.added {
 		delete(ls.other, name)
 		ls.readAgain(name)
 	}
 	ls.added, ls.found = ls.added[:0], ls.found[:0]
-	length := 0
+	changed := rec.Changed
 	for i, c := range ls.cells {
-		length += len(values[i])
-		if c.once && values[i] == c.given {
+		differs := false
+		if changed == nil {
+			differs = rec.Fields[i] != c.given
+		} else if len(changed) > 0 && changed[0] == i {
+			differs, changed = true, changed[1:]
+		}
+		if c.once && !differs {
 			continue
 		}
-		if err := ls.take(c, values[i]); err != nil {
+		if err := ls.take(c, rec.Fields[i]); err != nil {
 			return err
 		}
 	}
-	if length > maxRepeated {
+	if ls.length > maxRepeated {
 		for _, c := range ls.cells {
 			c.once = false
 		}
+		ls.valid = domain.LineValidator{}
 	}
 	l := &ls.event.Line
 	*l = ls.current
@@ -289,6 +305,7 @@ func (ls *lines) wrongOther(l *line) string {
 
 // take reads the value of a column.
 func (ls *lines) take(c *cell, given string) error {
+	ls.length += len(given) - len(c.given)
 	c.given, c.once = given, true
 	c.value = strings.TrimSpace(given)
 	if isNull(c.value) {
@@ -299,7 +316,13 @@ func (ls *lines) take(c *cell, given string) error {
 		c.once = false
 		return err
 	}
-	c.encode()
+	switch f := c.field; {
+	case c.at < 0:
+	case f == nil || f.text != nil || c.value == "":
+		encode(ls, c, c.value)
+	default:
+		encode(ls, c, c.plain)
+	}
 	return nil
 }
 
@@ -380,11 +403,8 @@ func (ls *lines) readNumber(c *cell) string {
 		if c.number, reason = c.field.parse(c.value); reason != "" {
 			return reason
 		}
-		if c.number.rest.IsZero() {
-			c.plain = appendPlain(c.plain[:0], c.number.kept)
-		} else {
-			c.plain = append(c.plain[:0], c.value...)
-		}
+		c.plain = append(c.plain[:0], cmp.Or(c.number.plain, c.value)...)
+		c.number.plain = "" // it may be part of the text of a row
 	}
 	c.last = append(c.last, c.value...)
 	return ""
@@ -528,29 +548,36 @@ func idOf(key rowKey, before rowSeen) string {
 
 // hash returns the hash for the id of a row without x_LineId.
 func (ls *lines) hash() rowKey {
-	b := ls.scratch[:0]
-	for _, c := range ls.order {
-		b = append(b, c.coded...)
+	if ls.stale {
+		ls.stale, ls.hashed = false, ls.hashed[:0]
+		for _, c := range ls.order {
+			c.at = len(ls.hashed)
+			ls.hashed = append(ls.hashed, c.coded...)
+		}
 	}
-	ls.scratch = b
-	return keyOf(b)
+	return keyOf(ls.hashed)
 }
 
-// encode sets coded.
-func (c *cell) encode() {
-	c.coded = c.coded[:0]
-	if c.value == "" {
+// encode sets coded, and the same in hashed.
+func encode[T string | []byte](ls *lines, c *cell, value T) {
+	if old := c.coded[c.from:c.to]; len(old) == len(value) {
+		copy(old, value)
+		if !ls.stale {
+			copy(ls.hashed[c.at+c.from:], value)
+		}
+		return
+	}
+	ls.stale = true
+	c.coded, c.from, c.to = c.coded[:0], 0, 0
+	if len(value) == 0 {
 		return
 	}
 	b := append(append(c.coded, c.name...), '=')
-	from := len(b)
-	if f := c.field; f == nil || f.text != nil {
-		b = append(b, c.value...)
-	} else {
-		b = append(b, c.plain...)
-	}
+	c.from = len(b)
+	b = append(b, value...)
+	c.to = len(b)
 	// The length after each value makes the encoding unambiguous.
-	c.coded = append(strconv.AppendInt(append(b, ' '), int64(len(b)-from), 10), '\n')
+	c.coded = append(strconv.AppendInt(append(b, ' '), int64(len(value)), 10), '\n')
 }
 
 func keyOf(b []byte) rowKey {

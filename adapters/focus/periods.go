@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
 )
 
@@ -50,8 +51,8 @@ func (r *run) openPeriods(header []string, has func(string) bool) (dataset, erro
 	return &periods{sheet: s, accounts: accounts, seen: map[periodKey]int{}}, nil
 }
 
-func (p *periods) row(values []string) error {
-	p.take(values)
+func (p *periods) row(rec tabular.Row) error {
+	p.take(rec.Fields)
 	issuer := p.value("InvoiceIssuerName")
 	if issuer == "" {
 		return &refusal{field: "InvoiceIssuerName", reason: "is null"}

@@ -75,7 +75,7 @@ func (s *seenShard) place(key rowKey) int {
 }
 
 func (s *seenShard) grow() {
-	size := max(16, (len(s.lines)*5/4+7)/8*8)
+	size := max(64, (len(s.lines)*5/4+7)/8*8)
 	old := *s
 	*s = seenShard{keys: make([]rowKey, size), lines: make([]int32, size), used: old.used}
 	for i, line := range old.lines {

@@ -29,7 +29,8 @@ const (
 type number struct {
 	kept domain.Decimal
 	// rest is the number as written minus kept; zero if nothing was rounded.
-	rest domain.Decimal
+	rest  domain.Decimal
+	plain string // kept in the form of its String method; empty if something was rounded
 }
 
 // parseDecimal parses a number, or returns why it cannot. FOCUS allows exponents. It rounds half
@@ -41,7 +42,10 @@ func parseAmount(s string) (number, string) { return parseBelow(s, maxAmountDigi
 
 // parseBelow parses a number with at most most digits before the point.
 func parseBelow(s string, most int) (number, string) {
-	zero := number{}
+	zero := number{plain: "0"}
+	if d, plain, ok := parsePlain(s); ok {
+		return number{kept: d, plain: plain}, ""
+	}
 	if len(s) > domain.MaxWritten {
 		return zero, "is not a number: it has more than " + strconv.Itoa(domain.MaxWritten) + " characters"
 	}
@@ -86,7 +90,8 @@ func parseBelow(s string, most int) (number, string) {
 	for ; scale < 0; scale++ {
 		coefficient = append(coefficient, '0')
 	}
-	return number{kept: decimalOf(coefficient, scale, negative)}, ""
+	kept := decimalOf(coefficient, scale, negative)
+	return number{kept: kept, plain: kept.String()}, ""
 }
 
 func hasDecimals(scale int) string {
@@ -127,30 +132,39 @@ func decimalOf(digits []byte, scale int, negative bool) domain.Decimal {
 // maxInt64Digits is the number of decimal digits that always fit in an int64.
 const maxInt64Digits = 18
 
-// appendPlain appends a number from parseDecimal in the form of its String method.
-func appendPlain(b []byte, d domain.Decimal) []byte {
-	scale := -int(d.Exponent())
-	if scale < 0 || scale > maxDecimals || d.NumDigits() > maxInt64Digits {
-		return append(b, d.String()...)
+// parsePlain parses a number of up to 18 digits that is written without an exponent and without zeros in front. It
+// returns the beginning of the text that is the number in the form of its String method. It reports false for any
+// other text, and if the number may be out of bounds.
+func parsePlain(s string) (d domain.Decimal, plain string, ok bool) {
+	digits := strings.TrimPrefix(s, "-")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	fraction = strings.TrimRight(fraction, "0")
+	if len(whole) == 0 || len(whole) > maxAmountDigits || len(whole)+len(fraction) > maxInt64Digits || whole[0] == '0' && len(whole) > 1 {
+		return d, "", false
 	}
-	n := d.CoefficientInt64()
-	if n < 0 {
-		b, n = append(b, '-'), -n
+	n := int64(0)
+	for _, part := range [...]string{whole, fraction} {
+		for i := range len(part) {
+			digit := part[i] - '0'
+			if digit > 9 {
+				return d, "", false
+			}
+			n = 10*n + int64(digit)
+		}
 	}
-	power := int64(1)
-	for range scale {
-		power *= 10
+	length := len(s) - len(digits) + len(whole)
+	if len(fraction) > 0 {
+		length += 1 + len(fraction)
 	}
-	b = strconv.AppendInt(b, n/power, 10)
-	if scale == 0 {
-		return b
+	switch negative := len(digits) < len(s); {
+	case n == 0 && negative:
+		return d, "", false
+	case n == 0:
+		return d, s[:length], true
+	case negative:
+		n = -n
 	}
-	b = append(b, '.')
-	rest := n % power
-	for power /= 10; power > 0; power /= 10 {
-		b = append(b, '0'+byte(rest/power%10))
-	}
-	return b
+	return decimal.New(n, -int32(len(fraction))), s[:length], true
 }
 
 func isDigits(s string) bool {

@@ -23,8 +23,11 @@ type Note struct{ Column, Text string }
 type Row struct {
 	Line   int      // where it starts, from 1; the header is line 1 of a format without lines
 	Fields []string // valid until the next call of Next
-	Open   bool     // the row has no line end: it is the last in the file
-	Broken *Fault   // why the row could not be read; nil for a good row
+	// Changed are the columns, in order, whose fields may differ from those of the row that the call before
+	// returned: all others are equal. It is nil if that is not known. It is valid until the next call of Next.
+	Changed []int
+	Open    bool   // the row has no line end: it is the last in the file
+	Broken  *Fault // why the row could not be read; nil for a good row
 }
 
 // Fault is why a row, or a value in it, cannot be read.
@@ -41,7 +44,9 @@ type CSV struct {
 	fields  []string
 	written []string // each field of the row before, as it is in the file
 	changed []change // the fields of a row that differ from it
-	text    []byte   // of those
+	columns []int    // of those
+	whole   bool     // the row before was split here
+	text    []byte   // of the fields that differ
 	row     bytes.Reader
 	csv     *csv.Reader
 }
@@ -77,6 +82,8 @@ func (t *CSV) resetCSV() {
 
 // Next returns the next nonblank row. Its errors are those of [Frames.Next].
 func (t *CSV) Next() (Row, error) {
+	known := t.whole
+	t.whole = false
 	for {
 		frame, err := t.frames.Next()
 		rec := Row{Line: frame.Line}
@@ -92,6 +99,9 @@ func (t *CSV) Next() (Row, error) {
 			continue
 		}
 		if rec.Fields = t.split(frame.Raw); rec.Fields != nil {
+			if t.whole = true; known {
+				rec.Changed = t.columns
+			}
 			return rec, nil
 		}
 		t.row.Reset(frame.Raw)
@@ -126,7 +136,12 @@ func (t *CSV) split(raw []byte) []string {
 		raw = raw[n+1:]
 	}
 	text := string(t.text)
+	if t.columns == nil {
+		t.columns = make([]int, 0, columns)
+	}
+	t.columns = t.columns[:0]
 	for _, c := range t.changed {
+		t.columns = append(t.columns, c.column)
 		t.written[c.column], t.fields[c.column] = text[c.from:c.to], text[c.valueFrom:c.end]
 	}
 	t.written, t.fields = t.written[:columns], t.fields[:columns]

@@ -19,6 +19,9 @@
 //     [tabular.ErrTooLarge], as do columns whose largest pages together state more than 1 GiB. It is
 //     read before the decoder allocates. Only pages packed with gzip, Brotli, LZ4 or Zstandard that
 //     hold more than they state may take more memory.
+//   - The cost of a column grows with how often its value changes: values that follow one another
+//     and are equal are found in the memory of the page, and [tabular.Row.Changed] names only the
+//     columns that differ from the row before.
 //   - A file that cannot be decoded gives an error that wraps [tabular.ErrDamaged], never a panic.
 //
 // The header is line 1 and the first row is line 2, as if the file were CSV.

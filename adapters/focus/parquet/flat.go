@@ -9,7 +9,7 @@ import (
 )
 
 // flat is a page of a column that has one value or null in each row. Values are taken from the memory of the
-// page. A value of a dictionary becomes text once.
+// page. Values that follow one another and are equal become text once, and a value of a dictionary too.
 type flat struct {
 	rows, row int // of the page; the next row
 	used      int // values before it that are not null
@@ -26,17 +26,15 @@ type flat struct {
 	texts      []string // of the dictionary, "" before the first use; nil if the dictionary is too large
 	held       int64    // of the room for texts
 	value      parquet.Value
-	last       []byte // the last value with bytes
-	lastText   string
 }
 
 // shared is what the columns of a table share.
 type shared struct {
 	room int64 // bytes of dictionaries whose texts may still be kept
-	// The last decimal of 16 bytes. The costs of a line are often equal.
-	decimal [16]byte
-	scale   int
-	text    string
+	// The last decimal of more than 64 bits. The costs of a line are often equal.
+	high, low uint64
+	scale     int
+	text      string
 }
 
 const (
@@ -155,62 +153,89 @@ func (l *leaf) one() (*parquet.Value, error) {
 	return &l.buf[l.at-1], nil
 }
 
-// text returns the text of the next value.
-func (l *leaf) text() (string, error) {
+// text returns the text of the next value, passes those after it that are equal, of at most most, and returns how
+// many these are.
+func (l *leaf) text(most int) (text string, same int, err error) {
 	f := &l.flat
 	if f.row == f.rows {
 		if err := l.more(); err != nil {
-			return "", err
+			return "", 0, err
 		}
 	}
 	if f.row++; f.other {
 		v, err := l.one()
 		if err != nil || v.IsNull() {
-			return "", err
+			return "", 0, err
 		}
-		return l.format(l, v), nil
+		return l.format(l, v), 0, nil
 	}
-	if len(f.levels) > 0 && f.levels[f.row-1] != byte(l.definition) {
-		return "", nil
+	most = min(most, f.rows-f.row)
+	present := byte(l.definition)
+	if len(f.levels) > 0 && f.levels[f.row-1] != present {
+		for same < most && f.levels[f.row+same] != present {
+			same++
+		}
+		f.row += same
+		return "", same, nil
 	}
-	i := f.used
-	f.used++
+	text = l.present(f.used)
+	var levels []byte
+	if len(f.levels) > 0 {
+		levels = f.levels[f.row:]
+	}
+	switch {
+	case f.indexes != nil:
+		same = equal(f.indexes[f.used:], levels, present, most)
+	case f.ints != nil:
+		same = equal(f.ints[f.used:], levels, present, most)
+	default:
+		for b := f.at(f.used); same < most && (levels == nil || levels[same] == present) && bytes.Equal(f.at(f.used+same+1), b); {
+			same++
+		}
+	}
+	f.row, f.used = f.row+same, f.used+same+1
+	return text, same, nil
+}
+
+// equal returns how many values after the first, of at most most, are equal to it, up to the next null. The levels,
+// nil if there are no nulls, begin with that of the second.
+func equal[T comparable](values []T, levels []byte, present byte, most int) (n int) {
+	for n < most && (levels == nil || levels[n] == present) && values[n+1] == values[0] {
+		n++
+	}
+	return n
+}
+
+// at returns a value that has bytes.
+func (f *flat) at(i int) []byte {
+	if f.offsets != nil {
+		return f.bytes[f.offsets[i]:f.offsets[i+1]]
+	}
+	return f.bytes[i*f.length:][:f.length]
+}
+
+// present returns the text of a value that is not null.
+func (l *leaf) present(i int) string {
+	f := &l.flat
 	v := &f.value // formatting would move one of this function to the heap
 	switch {
 	case f.indexes != nil:
 		index := f.indexes[i]
 		if f.texts == nil {
 			*v = f.dictionary.Index(index)
-			return l.format(l, v), nil
+			return l.format(l, v)
 		}
-		if s := f.texts[index]; s != "" {
-			return s, nil
+		if f.texts[index] == "" {
+			*v = f.dictionary.Index(index)
+			f.texts[index] = l.format(l, v)
 		}
-		*v = f.dictionary.Index(index)
-		f.texts[index] = l.format(l, v)
-		return f.texts[index], nil
+		return f.texts[index]
 	case f.ints != nil:
 		*v = parquet.Int64Value(f.ints[i])
-		return l.format(l, v), nil
+	case f.offsets != nil:
+		*v = parquet.ByteArrayValue(f.at(i))
+	default:
+		*v = parquet.FixedLenByteArrayValue(f.at(i))
 	}
-	var b []byte
-	if f.offsets != nil {
-		b = f.bytes[f.offsets[i]:f.offsets[i+1]]
-	} else {
-		b = f.bytes[i*f.length:][:f.length]
-	}
-	if f.lastText != "" && bytes.Equal(b, f.last) {
-		return f.lastText, nil
-	}
-	if f.offsets != nil {
-		*v = parquet.ByteArrayValue(b)
-	} else {
-		*v = parquet.FixedLenByteArrayValue(b)
-	}
-	if len(b) > cachedLength {
-		f.lastText = ""
-		return l.format(l, v), nil
-	}
-	f.last, f.lastText = append(f.last[:0], b...), l.format(l, v)
-	return f.lastText, nil
+	return l.format(l, v)
 }

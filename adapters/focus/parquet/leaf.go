@@ -39,9 +39,6 @@ type leaf struct {
 func (l *leaf) open(pages parquet.Pages) {
 	l.pages, l.values = pages, nil
 	l.flat.rows, l.flat.row = 0, 0
-	if l.buf == nil {
-		l.buf = make([]parquet.Value, batch)
-	}
 }
 
 // finish ends a row group, all of whose rows were read.
@@ -111,6 +108,9 @@ func (l *leaf) next() (*parquet.Value, error) {
 
 // fill takes values from the open page.
 func (l *leaf) fill() error {
+	if l.buf == nil {
+		l.buf = make([]parquet.Value, batch)
+	}
 	n, err := l.values.ReadValues(l.buf)
 	l.at, l.n = 0, n
 	if errors.Is(err, io.EOF) {

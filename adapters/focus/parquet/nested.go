@@ -82,11 +82,16 @@ func (t *Table) node(c *parquet.Column, depth int) (*node, error) {
 	return n, nil
 }
 
-// text returns the text of the column in the next row.
-func (c *column) text() (string, error) {
+// text returns the text of the column in the next row, and how many rows after it, of at most most, have the same.
+func (c *column) text(most int) (string, int, error) {
 	if l := c.single; l != nil {
-		return l.text()
+		return l.text(most)
 	}
+	text, err := c.nested()
+	return text, 0, err
+}
+
+func (c *column) nested() (string, error) {
 	values := make([][]parquet.Value, len(c.node.leaves))
 	for i, l := range c.node.leaves {
 		if l.repeated {

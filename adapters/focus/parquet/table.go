@@ -48,7 +48,10 @@ type Table struct {
 	left    int64 // rows left in the open row group
 	line    int
 	decoded int64 // bytes of text so far
+	length  int   // of the row, with a delimiter after each field
 	row     []string
+	until   []int // of each column: the line of the next row for which it is read
+	changed []int // the columns in which the row differs from the one before
 }
 
 // Open opens a file. The error wraps noRows if a column has a type that is not read,
@@ -84,7 +87,8 @@ func Open(ctx context.Context, r io.Reader, limits tabular.Limits, noRows error)
 		}
 		t.fields = append(t.fields, col)
 	}
-	t.row = make([]string, len(t.fields))
+	n := len(t.fields)
+	t.row, t.until, t.changed = make([]string, n), make([]int, n), make([]int, 0, n)
 	return t, nil
 }
 
@@ -123,6 +127,7 @@ func (t *Table) Next() (row tabular.Row, err error) {
 		t.begun = true
 		for i, c := range t.fields {
 			t.row[i] = c.name
+			t.length += len(c.name) + 1
 		}
 		row.Fields = t.row
 		return row, nil
@@ -142,29 +147,37 @@ func (t *Table) Next() (row tabular.Row, err error) {
 	if row.Broken, err = t.read(); err != nil {
 		return row, t.damaged(err)
 	}
-	row.Fields = t.row
+	row.Fields, row.Changed = t.row, t.changed
 	if t.decoded > t.limits.DecodedBytes {
 		return row, fmt.Errorf("%w: more than %d bytes of text", tabular.ErrTooLarge, t.limits.DecodedBytes)
 	}
 	return row, nil
 }
 
-// read reads the fields of a row.
+// read reads the fields of a row that may differ from those of the row before.
 func (t *Table) read() (broken *tabular.Fault, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	length := 0
-	for i, c := range t.fields {
-		if t.row[i], err = c.text(); err != nil {
+	t.changed = t.changed[:0]
+	for i, until := range t.until {
+		if t.line < until {
+			continue
+		}
+		c := t.fields[i]
+		text, same, err := c.text(int(t.left))
+		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.name, err)
 		}
-		length += len(t.row[i]) + 1
+		if t.until[i] = t.line + 1 + same; text != t.row[i] {
+			t.length += len(text) - len(t.row[i])
+			t.row[i], t.changed = text, append(t.changed, i)
+		}
 	}
-	t.decoded += int64(length)
-	if length > t.limits.LineBytes {
+	t.decoded += int64(t.length)
+	if t.length > t.limits.LineBytes {
 		broken = &tabular.Fault{Reason: fmt.Sprintf("the row is longer than %d bytes", t.limits.LineBytes)}
 	}
 	return broken, nil

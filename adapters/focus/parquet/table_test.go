@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ func rowsOf(t testing.TB, file []byte, limits tabular.Limits) (rows []string, no
 	if err != nil {
 		return nil, nil, err
 	}
+	var before []string
 	for line := 1; ; line++ {
 		row, err := tab.Next()
 		if errors.Is(err, io.EOF) {
@@ -46,6 +48,12 @@ func rowsOf(t testing.TB, file []byte, limits tabular.Limits) (rows []string, no
 		if row.Line != line {
 			t.Fatalf("row %d has line %d", line, row.Line)
 		}
+		for i, f := range row.Fields {
+			if row.Changed != nil && slices.Contains(row.Changed, i) == (f == before[i]) {
+				t.Fatalf("row %q after %q: columns %v are said to differ", row.Fields, before, row.Changed)
+			}
+		}
+		before = slices.Clone(row.Fields)
 		if row.Broken != nil {
 			rows = append(rows, "broken: "+row.Broken.Reason)
 			continue
@@ -227,6 +235,69 @@ func TestDecimals(t *testing.T) {
 			t.Fatalf("%s with scale %d is %v, error %v, want %s", digits, scale, row.Fields, err, want)
 		}
 	})
+}
+
+// Values that follow one another and are equal are read together, up to the end of a page and of a row group.
+func TestRuns(t *testing.T) {
+	type row struct {
+		Dictionary *string  `parquet:"a,dict,optional"`
+		Text       *string  `parquet:"b,plain,optional"`
+		Whole      int64    `parquet:"c"`
+		Maybe      *int64   `parquet:"d,optional"`
+		Fixed      [16]byte `parquet:"e,decimal(2:38)"`
+		List       []int64  `parquet:"f,list"`
+		Flag       *bool    `parquet:"g,optional"`
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		rows, want := make([]row, rapid.IntRange(1, 120).Draw(rt, "rows")), []string{"a|b|c|d|e|f|g"}
+		var r row
+		for i := range rows {
+			again := func() bool { return rapid.IntRange(0, 3).Draw(rt, "again") > 0 }
+			of := func(n int64) *int64 { return &n }
+			number := rapid.Int64Range(-2, 2)
+			if !again() {
+				r.Dictionary = rapid.Ptr(rapid.SampledFrom([]string{"", "x", "long text"}), true).Draw(rt, "dictionary")
+			}
+			if !again() {
+				r.Text = rapid.Ptr(rapid.SampledFrom([]string{"", "x", "y", "long text"}), true).Draw(rt, "text")
+			}
+			if !again() {
+				r.Whole = number.Draw(rt, "whole")
+			}
+			if r.Maybe = of(number.Draw(rt, "maybe")); *r.Maybe == 0 {
+				r.Maybe = nil
+			}
+			if !again() {
+				for b := range r.Fixed {
+					r.Fixed[b] = byte(r.Whole >> 8)
+				}
+				r.Fixed[15] = byte(r.Whole)
+			}
+			if r.List = nil; !again() {
+				r.List = []int64{r.Whole}
+			}
+			if !again() {
+				r.Flag = rapid.Ptr(rapid.Bool(), true).Draw(rt, "flag")
+			}
+			rows[i] = r
+			want = append(want, strings.Join([]string{
+				textOf(r.Dictionary), textOf(r.Text), fmt.Sprint(r.Whole), textOf(r.Maybe), decimal.New(int64(int8(r.Fixed[15])), -2).String(),
+				strings.ReplaceAll(fmt.Sprint(r.List), " ", ","), textOf(r.Flag),
+			}, "|"))
+		}
+		file := written(t, rows, pq.PageBufferSize(rapid.SampledFrom([]int{16, 200, 1 << 20}).Draw(rt, "page")), pq.MaxRowsPerRowGroup(int64(rapid.IntRange(1, 50).Draw(rt, "group"))))
+		got, _, err := rowsOf(t, file, tabular.Limits{})
+		if err != nil || !slices.Equal(got, want) {
+			rt.Fatalf("got\n%s\nwant\n%s\nerror %v", strings.Join(got, "\n"), strings.Join(want, "\n"), err)
+		}
+	})
+}
+
+func textOf[T any](v *T) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(*v)
 }
 
 // The same rows give the same lines, whether they were exported as CSV or as Parquet.

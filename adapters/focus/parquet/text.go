@@ -191,6 +191,19 @@ func decimalBytes(l *leaf, v *parquet.Value) string {
 	if len(b) == 0 {
 		return "0"
 	}
+	if len(b) == 16 {
+		high, low, last := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), l.shared
+		if n := int64(low); int64(high) == n>>63 {
+			return l.cache.number(low, func() string { return point(strconv.AppendInt(nil, n, 10), l.scale) })
+		}
+		if last.text != "" && last.scale == l.scale && last.high == high && last.low == low {
+			return last.text
+		}
+		if s, ok := decimal128(high, low, l.scale); ok {
+			last.high, last.low, last.scale, last.text = high, low, l.scale, s
+			return s
+		}
+	}
 	// Most amounts fit in 64 bits, however many bytes the column has.
 	n, fits := int64(int8(b[0])), true
 	for i, x := range b {
@@ -205,16 +218,6 @@ func decimalBytes(l *leaf, v *parquet.Value) string {
 	}
 	if fits {
 		return l.cache.number(uint64(n), func() string { return point(strconv.AppendInt(nil, n, 10), l.scale) })
-	}
-	if len(b) == 16 {
-		last := l.shared
-		if last.text != "" && last.scale == l.scale && string(last.decimal[:]) == string(b) {
-			return last.text
-		}
-		if s, ok := decimal128(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), l.scale); ok {
-			last.decimal, last.scale, last.text = [16]byte(b), l.scale, s
-			return s
-		}
 	}
 	z := new(big.Int).SetBytes(b)
 	if b[0]&0x80 != 0 {
