@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -85,4 +87,83 @@ func toSign(env *domain.Envelope, operator string, key ed25519.PublicKey) error 
 	signed.Signature.Message = signedMessage(&attrs, body)
 	env.Signature = signed.Signature
 	return nil
+}
+
+// ErrMessage means that bytes are not those that a decision is signed over.
+var ErrMessage = errors.New("these are not the bytes of a decision")
+
+// ReadSigned returns the event whose signature covers a message, with a signature that lacks its Bytes. It is the
+// inverse of [ToSign]: it accepts a message only if ToSign makes it of the event, byte for byte. Source, incarnation and
+// sequence are not part of a message. An error wraps [ErrMessage].
+func ReadSigned(message []byte) (*domain.Envelope, error) {
+	env, err := readSigned(message)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMessage, err)
+	}
+	return env, nil
+}
+
+func readSigned(message []byte) (*domain.Envelope, error) {
+	rest, ok := bytes.CutPrefix(message, []byte(signaturePrefix))
+	if !ok {
+		return nil, errors.New("they do not begin as such")
+	}
+	next := func(most int) ([]byte, error) {
+		if len(rest) < 8 {
+			return nil, errors.New("they end early")
+		}
+		n := binary.BigEndian.Uint64(rest)
+		if rest = rest[8:]; n > uint64(len(rest)) || n > uint64(most) {
+			return nil, fmt.Errorf("a field of %d bytes, of which %d are there, and at most %d are read", n, len(rest), most)
+		}
+		field := rest[:n]
+		rest = rest[n:]
+		return field, nil
+	}
+	var a attributes
+	for _, i := range signedAttributes {
+		text, err := next(maxAttribute)
+		if err == nil {
+			err = checkText(string(text), maxAttribute)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", headerNames[i], err)
+		}
+		a[i] = string(text)
+	}
+	body, err := next(maxRecord)
+	if err != nil {
+		return nil, fmt.Errorf("payload: %w", err)
+	}
+	typ, err := parseType(a[attrType])
+	if err != nil {
+		return nil, err
+	}
+	if typ == domain.TypeNodeSampled {
+		return nil, errors.New("a sample is not signed")
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(a[attrOperatorKey])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", headerNames[attrOperatorKey], err)
+	}
+	env := &domain.Envelope{Subject: a[attrSubject], Workspace: a[attrWorkspace], Cluster: a[attrCluster], Cites: a[attrCites]}
+	if err := errors.Join(a.instant(attrTime, &env.Time), a.instant(attrRecorded, &env.Recorded)); err != nil {
+		return nil, err
+	}
+	env.Event = domain.NewEvent(typ)
+	msg, move := bind(env.Event)
+	if err := msg.UnmarshalVT(body); err != nil {
+		return nil, fmt.Errorf("payload: %w", err)
+	}
+	m := mover{decode: true}
+	if move(&m); m.err != nil {
+		return nil, m.err
+	}
+	if err := toSign(env, a[attrOperator], key); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(env.Signature.Message, message) {
+		return nil, errors.New("they are not written as this program writes them")
+	}
+	return env, nil
 }
