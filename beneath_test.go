@@ -17,8 +17,11 @@ import (
 // estate. "h.View" and "Conn.View" are narrowed, and not listed.
 var beneath = []string{
 	// Computed from all rows, and narrowed.
+	"cmd/quartermaster/internal/app Decide access.Beneath",
 	"cmd/quartermaster/internal/app division access.Beneath",
+	"cmd/quartermaster/internal/app judged access.Beneath",
 	"cmd/quartermaster/internal/app notesWithin access.Beneath",
+	"cmd/quartermaster/internal/app ofOthers access.Beneath",
 	"cmd/quartermaster/internal/app postedWithin access.Beneath",
 	"cmd/quartermaster/internal/app useBudget access.Beneath", // a workspace's own share of commitments
 	"projections/usage NewReportFrom access.Beneath",

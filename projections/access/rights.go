@@ -27,7 +27,7 @@ func within(roles ...domain.Role) OperationRule { return OperationRule{roles, tr
 
 func estate(roles ...domain.Role) OperationRule { return OperationRule{roles, false} }
 
-// operations are the questions, by the words of their commands. A test holds that each has a row.
+// operations are the questions and decisions, by the words of their commands. A test holds that each has a row.
 var operations = func() map[string]OperationRule {
 	const (
 		admin, finance, planner     = domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner
@@ -87,8 +87,31 @@ var operations = func() map[string]OperationRule {
 		"snapshot list":     estate(admin, auditor, operator),
 		"streams list":      estate(admin, auditor, operator),
 		"usage":             within(roles...),
+
+		// What changes something. A decision needs a key of an operator who may sign it, too.
+		"access end-sessions": estate(admin, operator),
+		"access grant":        within(admin),
+		"access key issue":    within(admin),
+		"access key revoke":   within(admin),
+		"access revoke":       within(admin),
+		"apply":               within(admin, finance, planner, auditor, operator),
+		"cluster register":    estate(admin, operator),
+		"commitment end":      estate(admin, finance),
+		"commitment renew":    estate(admin, finance),
+		"costs close approve": estate(admin, finance),
+		"costs close prepare": estate(admin, finance),
+		"deployments declare": within(admin, operator),
+		"key revoke":          estate(admin, operator),
+		"key rotate":          estate(admin, operator),
+		"node drain":          estate(admin, operator),
+		"node retire":         estate(admin, operator),
+		"node return":         estate(admin, operator),
+		"operator add":        within(admin),
+		"operator revoke":     estate(admin),
+		"quarantine discard":  estate(admin, operator),
+		"streams resolve":     estate(admin, operator),
 	}
 }()
 
-// Operations returns the table of rights: who may ask which question, by the words of its command.
+// Operations returns the table of rights: who may ask which question, and propose which decision, by the words of its command.
 func Operations() map[string]OperationRule { return maps.Clone(operations) }

@@ -95,6 +95,8 @@ const (
 type server struct {
 	Config
 	turns, past chan struct{}
+	bodies      chan struct{} // requests with a body at once, which is in memory
+	deciding    chan struct{} // decisions are appended one after the other, so that each is appended once
 	door        door
 }
 
@@ -132,7 +134,8 @@ var errEnding = &app.UnavailableError{Err: errors.New("the server is being stopp
 // Handler returns the API. end refuses further questions, and returns when those that are being answered, and long work,
 // have ended. The caller MUST call it, once the context has ended, before it closes what Open shares.
 func Handler(cfg Config) (_ http.Handler, end func()) {
-	s := &server{Config: cfg, turns: make(chan struct{}, max(1, cfg.AtOnce)), past: make(chan struct{}, mostOfPast)}
+	s := &server{Config: cfg, turns: make(chan struct{}, max(1, cfg.AtOnce)), past: make(chan struct{}, mostOfPast),
+		bodies: make(chan struct{}, mostBodies), deciding: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	api := newAPI(mux)
 	ws := newWorks(cfg.Context, cfg.Log, &s.door, s.past, cfg.Who)
@@ -147,6 +150,9 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 			serve(w, r, &op)
 		})
 	}
+	mux.HandleFunc("POST "+cli.DecisionRoot, s.propose)
+	mux.HandleFunc("PUT "+cli.DecisionRoot+"/{id}", s.decide)
+	mux.HandleFunc("PUT "+cli.DeploymentsRoot, s.declare)
 	mux.HandleFunc("GET "+cli.APIRoot+"openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(schemas.OpenAPI)
@@ -167,7 +173,7 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string
-		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
 			other := r.Clone(r.Context())
 			other.Method = method
 			if _, pattern := mux.Handler(other); pattern != "/" {
@@ -243,10 +249,14 @@ func (s *server) asking(r *http.Request, op *cli.Operation) (app.Principal, erro
 
 // record keeps what somebody asked.
 func (s *server) record(who app.Principal, r *http.Request, op *cli.Operation, at domain.Position, refused bool) error {
+	return s.keep(who, Asked{strings.Join(op.Words, " "), sha256.Sum256([]byte(r.URL.RawQuery)), refused, at})
+}
+
+func (s *server) keep(who app.Principal, asked Asked) error {
 	if s.Record == nil {
 		return nil
 	}
-	return s.Record(who, Asked{strings.Join(op.Words, " "), sha256.Sum256([]byte(r.URL.RawQuery)), refused, at})
+	return s.Record(who, asked)
 }
 
 func pathOf(op *cli.Operation) string { return cli.APIRoot + strings.Join(op.Words, "/") }

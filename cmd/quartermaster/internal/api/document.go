@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/cli"
 	"quartermaster/schemas"
 )
@@ -35,10 +36,15 @@ func newAPI(mux *http.ServeMux) huma.API {
 func Document() ([]byte, error) {
 	doc := newAPI(http.NewServeMux()).OpenAPI()
 	known := doc.Components.Schemas.Map()
-	problem := doc.Components.Schemas.Schema(reflect.TypeFor[huma.ErrorModel](), true, "Problem")
+	problem := doc.Components.Schemas.Schema(reflect.TypeFor[errorModel](), true, "Problem")
 	work := doc.Components.Schemas.Schema(reflect.TypeFor[cli.Work](), true, "Work")
 	describeWork(doc, work, problem)
 	describeLogin(doc, doc.Components.Schemas.Schema(reflect.TypeFor[[]cli.LoginProvider](), true, "LoginProviders"), problem)
+	changes, err := addSchema(known, "apply")
+	if err != nil {
+		return nil, err
+	}
+	describeDecisions(doc, changes, problem)
 	for _, op := range cli.Operations() {
 		ref, err := addSchema(known, op.Noun)
 		if err != nil {
@@ -69,6 +75,58 @@ func describeLogin(doc *huma.OpenAPI, providers, problem *huma.Schema) {
 		Description: "Ends whatever the identity provider of who asks gave them before now, in every instance.",
 		Responses: map[string]*huma.Response{
 			"204": {Description: "It is ended."}, "default": errorResponse(problem),
+		},
+	})
+}
+
+// describeDecisions adds the operations that change something.
+func describeDecisions(doc *huma.OpenAPI, changes, problem *huma.Schema) {
+	of := func(t reflect.Type, name string) *huma.Schema { return doc.Components.Schemas.Schema(t, true, name) }
+	jsonOf := func(s *huma.Schema) map[string]*huma.MediaType {
+		return map[string]*huma.MediaType{"application/json": {Schema: s}}
+	}
+	text := &huma.Schema{Type: huma.TypeString}
+	question, proposed := of(reflect.TypeFor[cli.Question](), "Question"), of(reflect.TypeFor[cli.Proposed](), "Proposed")
+	known := doc.Components.Schemas.Map()
+	var commands []any
+	for _, op := range cli.Decisions() {
+		commands = append(commands, strings.Join(op.Words, " "))
+	}
+	known["Question"].Properties["command"].Enum = commands
+	known["Question"].Properties["parameters"] = &huma.Schema{
+		Type: huma.TypeObject, Description: "Flags of the command, with _ for -, and its arguments by name. A flag that takes a list may have a list of texts.",
+		AdditionalProperties: &huma.Schema{AnyOf: []*huma.Schema{
+			text, {Type: huma.TypeBoolean}, {Type: huma.TypeNumber}, {Type: huma.TypeArray, Items: text},
+		}},
+	}
+	known["ToSign"].Properties["event"] = &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "The event, as log tail shows its data."}
+	doc.AddOperation(&huma.Operation{
+		Method: http.MethodPost, Path: cli.DecisionRoot, OperationID: "decision-propose", Summary: "Propose a decision", Tags: []string{"decisions"},
+		Description: "Answers what a command would decide, and the bytes to sign. Nothing is appended.",
+		RequestBody: &huma.RequestBody{Required: true, Content: jsonOf(question)},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "What would be decided, or why it would take no effect.", Content: jsonOf(proposed)}, "default": errorResponse(problem),
+		},
+	})
+	doc.AddOperation(&huma.Operation{
+		Method: http.MethodPut, Path: cli.DecisionRoot + "/{id}", OperationID: "decision-decide", Summary: "Decide what was proposed", Tags: []string{"decisions"},
+		Description: "Appends a decision, if its signatures verify. Sending it again appends nothing and has the same answer.",
+		Parameters:  []*huma.Param{{Name: "id", In: "path", Required: true, Description: "Id of the decision.", Schema: text}},
+		RequestBody: &huma.RequestBody{Required: true, Content: jsonOf(of(reflect.TypeFor[cli.Signed](), "Signed"))},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "It is decided.", Content: jsonOf(of(reflect.TypeFor[app.DecidedProposal](), "DecidedProposal"))}, "default": errorResponse(problem),
+		},
+	})
+	documents := map[string]*huma.MediaType{"application/yaml": {Schema: text}, "application/json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}}
+	doc.AddOperation(&huma.Operation{
+		Method: http.MethodPut, Path: cli.DeploymentsRoot, OperationID: "deployments-declare", Summary: "Declare deployments", Tags: []string{"decisions"},
+		Description: "Takes the documents that apply takes, with deployments and removed_deployments alone, and answers the difference. Nothing is signed.",
+		Parameters: []*huma.Param{{
+			Name: "dry_run", In: "query", Description: "Answer the difference, and append nothing.", Schema: &huma.Schema{Type: huma.TypeBoolean},
+		}},
+		RequestBody: &huma.RequestBody{Required: true, Content: documents},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "The difference.", Content: jsonOf(changes)}, "default": errorResponse(problem),
 		},
 	})
 }

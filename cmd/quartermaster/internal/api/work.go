@@ -378,9 +378,18 @@ func write(w http.ResponseWriter, status int, answer any) {
 	_ = cli.WriteLine(w, answer)
 }
 
+// errorModel is an error, in the terms of RFC 9457.
+type errorModel struct {
+	huma.ErrorModel
+	Faults []app.Fault `json:"faults,omitempty" doc:"What is wrong in the documents that were sent, and where."`
+}
+
+// mostFaults bounds the faults of a problem.
+const mostFaults = 1000
+
 // problemOf returns the problem of an error.
-func problemOf(status int, err error) *huma.ErrorModel {
-	p := &huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: cli.Worded(err)}
+func problemOf(status int, err error) *errorModel {
+	p := &errorModel{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: cli.Worded(err)}, app.FaultsOf(err, mostFaults)}
 	if kind := cli.KindOf(err); kind != app.KindNone {
 		p.Type = cli.ProblemType + string(kind)
 	}

@@ -106,6 +106,37 @@ func ReadDeclarations(documents ...Document) (*Declarations, error) {
 	return d, nil
 }
 
+// Fault is what is wrong in a document, and where.
+type Fault struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Field   string `json:"field,omitempty"` // its path, for example clusters[1].region
+	Problem string `json:"problem"`
+}
+
+// FaultsOf returns the faults of documents that an error has, up to a number.
+func FaultsOf(err error, most int) (all []Fault) {
+	var walk func(error)
+	walk = func(err error) {
+		if len(all) == most {
+			return
+		}
+		switch e := err.(type) {
+		case *manifest.Error:
+			all = append(all, Fault{e.Where.File, e.Where.Line, e.Where.Column, e.Field, e.Problem})
+		case interface{ Unwrap() []error }:
+			for _, one := range e.Unwrap() {
+				walk(one)
+			}
+		case interface{ Unwrap() error }:
+			walk(e.Unwrap())
+		}
+	}
+	walk(err)
+	return all
+}
+
 // Apply compares declarations with the log, and drafts those that are new or changed.
 func (c *Caller) Apply(ctx context.Context, d *Declarations) (ans *Changes, draft Draft, err error) {
 	draft.Use, draft.OfEstate = "apply", true

@@ -18,6 +18,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 	"quartermaster/projections/registry"
 )
 
@@ -40,6 +41,8 @@ type Draft struct {
 	// OfEstate: the events declare an estate, and some need no signature. For those the signer
 	// must be an admin or operator of the workspace that the event is about.
 	OfEstate bool
+	// SignAll: every event is signed, because the signer is elsewhere, and only a signature says what they agreed to.
+	SignAll bool
 	// Alike: all events need the same right, so checking one of them is enough.
 	Alike bool
 	// First is the name of the operator who registers themselves as the first one; "" where an
@@ -54,7 +57,12 @@ type Draft struct {
 
 // Signed reports whether any event is signed.
 func (d *Draft) Signed() bool {
-	return d.OfNodes || slices.ContainsFunc(d.Events, func(e domain.Envelope) bool { return domain.NeedsSignature(e.Event.Type()) })
+	return slices.ContainsFunc(d.Events, func(e domain.Envelope) bool { return d.signs(&e) })
+}
+
+// signs reports whether an event of the draft is signed.
+func (d *Draft) signs(env *domain.Envelope) bool {
+	return d.OfNodes || d.SignAll || domain.NeedsSignature(env.Event.Type())
 }
 
 // Proposal is a draft that its signer has the right to decide.
@@ -66,6 +74,8 @@ type Proposal struct {
 	// Messages are the bytes to sign with Ed25519, one for each event; nil for an event that
 	// needs no signature.
 	Messages [][]byte
+
+	until domain.Instant // when it can no longer be decided; 0: always
 }
 
 // Sign signs the messages of a proposal.
@@ -142,14 +152,13 @@ func (c *Caller) Propose(ctx context.Context, d Draft, signer ed25519.PublicKey)
 		}
 		for i := range p.Events {
 			env := &p.Events[i]
-			needs := domain.NeedsSignature(env.Event.Type())
-			if needs {
+			if domain.NeedsSignature(env.Event.Type()) {
 				env.Time = Now() // the decision is made now, whenever it takes effect
 			}
 			if err := domain.Validate(env); err != nil {
 				return &InvalidError{Err: err}
 			}
-			if needs || d.OfNodes {
+			if d.signs(env) {
 				if err := wire.ToSign(env, p.Operator, signer); err != nil {
 					return err
 				}
@@ -161,15 +170,28 @@ func (c *Caller) Propose(ctx context.Context, d Draft, signer ed25519.PublicKey)
 		if auth == nil || d.First != "" && !d.DryRun {
 			return nil
 		}
-		if err := p.unsignedAllowed(auth, v, signer); err != nil {
-			return err
-		}
-		return refused(auth, v, p)
+		return h.judged(auth, v, p, signer)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// judged returns a [DeniedError] if the signer of a proposal may not decide all of it. It is judged by all rows, whatever
+// the principal sees of them, and tells whoever sees a part nothing about clusters that they may not see.
+func (h *Conn) judged(auth *registry.Authority, v projections.View, p *Proposal, signer ed25519.PublicKey) error {
+	v = access.Beneath(v)
+	discreet := !h.app.scope().IsWhole()
+	if err := p.unsignedAllowed(auth, v, signer, discreet); err != nil {
+		return err
+	}
+	return refused(auth, v, p, discreet)
+}
+
+// notCovered is the reason that somebody hears who may not see whose a cluster is.
+func notCovered(p *Proposal, env *domain.Envelope) string {
+	return fmt.Sprintf("no right of operator %q covers this in cluster %q", p.Operator, env.Cluster)
 }
 
 // operatorOf returns the operator whose key this is and who may decide now.
@@ -219,7 +241,7 @@ func (c *Caller) FormerKey(ctx context.Context, key ed25519.PublicKey) (former s
 // unsignedAllowed returns an error when the signer is not an admin or operator of a workspace
 // that an unsigned event is about. Agents report such events too, so the folds do not judge them:
 // this is the only check.
-func (p *Proposal) unsignedAllowed(auth *registry.Authority, v projections.View, signer ed25519.PublicKey) error {
+func (p *Proposal) unsignedAllowed(auth *registry.Authority, v projections.View, signer ed25519.PublicKey, discreet bool) error {
 	if !p.OfNodes && !p.OfEstate {
 		return nil
 	}
@@ -242,7 +264,11 @@ func (p *Proposal) unsignedAllowed(auth *registry.Authority, v projections.View,
 			of = append(of, owner)
 		}
 		for _, workspace := range of {
-			if err := mayOperate(auth, p.Operator, signer, env, workspace); err != nil {
+			err := mayOperate(auth, p.Operator, signer, env, workspace)
+			if err != nil && discreet && env.Cluster != "" {
+				err = &DeniedError{Err: fmt.Errorf("%s %s: %s", env.Event.Type(), env.Subject, notCovered(p, env))}
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -269,7 +295,7 @@ func ownerOf(auth *registry.Authority, v projections.View, cluster string, propo
 
 // refused returns an error that names every event of a proposal that its signer has no right to
 // decide.
-func refused(auth *registry.Authority, v projections.View, p *Proposal) error {
+func refused(auth *registry.Authority, v projections.View, p *Proposal, discreet bool) error {
 	envs := make([]*domain.Envelope, len(p.Events))
 	for i := range p.Events {
 		envs[i] = &p.Events[i]
@@ -283,6 +309,9 @@ func refused(auth *registry.Authority, v projections.View, p *Proposal) error {
 	}
 	var errs []error
 	for i, reason := range reasons {
+		if reason != "" && discreet && envs[i].Cluster != "" {
+			reason = notCovered(p, envs[i])
+		}
 		if reason != "" {
 			errs = append(errs, fmt.Errorf("%s %s would take no effect: %s", envs[i].Event.Type(), envs[i].Subject, reason))
 		}
@@ -321,14 +350,23 @@ func (c *Caller) Decide(ctx context.Context, p *Proposal, signatures [][]byte, i
 	source := cmp.Or(p.Source, sourceOf(p.Use))
 	done := false
 	if err := h.View(ctx, func(v projections.View) error {
-		if done, err = streamKnown(v, envs, source, incarnation); err != nil || done || p.First != "" {
+		// All decisions of a source of its own share a stream, of which the first counts.
+		if done, err = streamKnown(access.Beneath(v), envs, source, incarnation, p.Source != ""); err != nil || done || p.First != "" {
 			return err
+		}
+		if p.until != 0 && Now() >= p.until {
+			return &ConflictError{Err: fmt.Errorf("this could be decided until %s: compose it again", p.until)}
 		}
 		auth, err := registry.NewAuthority(v)
 		if err != nil || auth.Root() == "" {
 			return err
 		}
-		return refused(auth, v, p)
+		if p.until != 0 { // the signer had time to lose the key
+			if _, err := operatorOf(auth, envs[0].Signature.Key); err != nil {
+				return err
+			}
+		}
+		return refused(auth, access.Beneath(v), p, !c.app.scope().IsWhole())
 	}); err != nil || done {
 		return err
 	}
@@ -359,9 +397,9 @@ func (p *Proposal) accept(signatures [][]byte) error {
 	return nil
 }
 
-// streamKnown reports whether the rows know a stream of the events' partitions.
-func streamKnown(v projections.View, envs []*domain.Envelope, source string, incarnation uint64) (bool, error) {
-	seen := map[domain.TopicPartition]bool{}
+// streamKnown reports whether the rows have all events of a stream, or with some any of them.
+func streamKnown(v projections.View, envs []*domain.Envelope, source string, incarnation uint64, some bool) (bool, error) {
+	events := map[domain.TopicPartition]uint64{}
 	for _, env := range envs {
 		key, err := env.Key()
 		if err != nil {
@@ -369,15 +407,21 @@ func streamKnown(v projections.View, envs []*domain.Envelope, source string, inc
 		}
 		tp := domain.TopicPartition{Topic: env.Topic()}
 		tp.Partition = domain.PartitionOf([]byte(key), tp.Topic.Partitions())
-		if seen[tp] {
-			continue
-		}
-		seen[tp] = true
-		if row, err := v.Get(projections.StreamKey(tp, source, incarnation)); err != nil || row != nil {
-			return row != nil, err
-		}
+		events[tp]++
 	}
-	return false, nil
+	all := true
+	for tp, n := range events {
+		row, err := v.Get(projections.StreamKey(tp, source, incarnation))
+		if err != nil {
+			return false, err
+		}
+		stream, known := row.(*projections.Stream)
+		if known && some {
+			return true, nil
+		}
+		all = all && known && stream.Mark >= n && len(stream.Gaps) == 0
+	}
+	return all, nil
 }
 
 // sourceOf returns the source name of a use case.

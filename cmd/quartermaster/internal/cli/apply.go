@@ -59,7 +59,7 @@ of a time that another correction covers.`,
 }
 
 func (a *Program) apply(ctx context.Context, files []string, dryRun bool, key string) error {
-	declared, err := readDeclarations(files)
+	declared, err := a.readDeclarations(files)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (a *Program) apply(ctx context.Context, files []string, dryRun bool, key st
 			return err
 		}
 		ans.Applied = true
-		if draft.Signed() {
+		if draft.Signed() || s.key == nil {
 			ans.Operator = s.name
 		}
 	}

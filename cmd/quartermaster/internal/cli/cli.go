@@ -123,6 +123,8 @@ type Program struct {
 	quiet    bool
 	width    int    // of tables, in characters; 0: of the terminal
 	server   string // to ask instead of a log; "": none
+	// proposing is set for a command whose signer is elsewhere.
+	proposing *proposing
 	// tokenFile has what the server is shown; "": that of the login.
 	tokenFile string
 

@@ -224,15 +224,16 @@ func (a *Program) decideClose(cmd *cobra.Command, key, checkpoint string, dryRun
 	var denied *app.DeniedError
 	var conflict *app.ConflictError
 	if errors.As(err, &denied) || errors.As(err, &conflict) {
-		if dryRun && out != nil { // what stands against the close is the answer
+		undecided := dryRun || a.proposing != nil
+		if undecided && out != nil { // what stands against the close is the answer
 			if shown := a.showClose(out); shown != nil {
 				return shown
 			}
-			if a.json {
+			if a.json && a.proposing == nil {
 				return &failed{why: Worded(err), code: exitOf(err)}
 			}
 		}
-		if dryRun {
+		if undecided {
 			return err
 		}
 		return a.caller().CloseRefused(ctx, a.whose(key), action, month, err)
@@ -240,7 +241,7 @@ func (a *Program) decideClose(cmd *cobra.Command, key, checkpoint string, dryRun
 	if err != nil {
 		return err
 	}
-	if !dryRun {
+	if !dryRun && a.proposing == nil {
 		if out, err = a.caller().Closing(ctx, "", month); err != nil {
 			return err
 		}

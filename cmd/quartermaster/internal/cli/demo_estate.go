@@ -141,7 +141,7 @@ func (d *demoRun) buyer(ctx context.Context, admin signer) (signer, error) {
 		AuthorityLimits: []domain.Money{{Amount: decimal.NewFromInt(20_000_000), Currency: "USD"}},
 	}}))
 	d.ans.Imported += n
-	return signer{name, key}, err
+	return signerOf(name, key), err
 }
 
 // declare appends the new declarations and returns their number.

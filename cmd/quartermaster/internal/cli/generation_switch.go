@@ -67,7 +67,7 @@ func (a *Program) switchTo(ctx context.Context, q app.SwitchQuery, keyPath strin
 	}
 	draft.As = s.name
 	draft.DryRun = true // DecideSwitch appends the event
-	p, err := a.caller().Propose(ctx, draft, s.public())
+	p, err := a.caller().Propose(ctx, draft, s.public)
 	if err != nil {
 		return nil, err
 	}

@@ -183,6 +183,13 @@ func (a *Program) decideNode(ctx context.Context, keyPath, done string, dryRun b
 	}
 	// The decision takes effect at this time, which may be later than the time of the draft.
 	ans.At, ans.Operator = at, by
+	if a.proposing != nil { // it is not decided yet, so the health of the node is that of before
+		if a.json {
+			return a.answerJSON(ans)
+		}
+		fmt.Fprintf(a.out, "%s is %s, signed by %s\n", what, done, by)
+		return nil
+	}
 	var gone *app.NotFoundError
 	if ans.Health, err = a.caller().NodeHealth(ctx, ans.Cluster, ans.Node, ans.At); err != nil && !errors.As(err, &gone) {
 		return err

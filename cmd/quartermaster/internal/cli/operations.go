@@ -38,6 +38,10 @@ type Operation struct {
 	Long bool
 	// Outside means that the answer depends on more than the log and the program, such as files beside the log.
 	Outside bool
+	// Decides means that the command decides. What it would decide is asked, signed and sent back.
+	Decides bool
+	// Documents means that a document comes with it, instead of the files that the command reads.
+	Documents bool
 	// Access means that the answer depends on the topic that has who asked. Others do not change when somebody asks.
 	Access bool
 }
@@ -61,6 +65,8 @@ type served struct {
 	long    bool
 	outside bool
 	access  bool // it reads the topic that has who asked
+	decides bool
+	files   string // flag that names files, which come as documents; "": none
 }
 
 // operations are the commands that the API serves, by their words.
@@ -120,64 +126,95 @@ var operations = map[string]served{
 	"usage":             {},
 }
 
+// decisions are the commands that propose a decision over the API, by their words. The key is with whoever asks, so that
+// what they propose is signed there.
+var decisions = func() map[string]served {
+	all := map[string]served{
+		"access end-sessions": {},
+		"access grant":        {},
+		"access key issue":    {without: []string{"key-file"}},
+		"access key revoke":   {},
+		"access revoke":       {},
+		"apply":               {files: "file"},
+		"cluster register":    {without: []string{"key-file"}},
+		"commitment end":      {},
+		"commitment renew":    {},
+		"costs close approve": {without: []string{"checkpoint-key"}},
+		"costs close prepare": {},
+		"key revoke":          {},
+		"key rotate":          {without: []string{"key-file"}},
+		"node drain":          {},
+		"node retire":         {},
+		"node return":         {},
+		"operator add":        {without: []string{"public-key-of", "new-key"}},
+		"operator revoke":     {without: []string{"public-key-of"}},
+		"quarantine discard":  {},
+		"streams resolve":     {},
+	}
+	for words, how := range all {
+		how.decides = true
+		how.without = append(how.without, "key", how.files)
+		all[words] = how
+	}
+	return all
+}()
+
 // notServed are the other commands, and why the API does not serve them. A word stands for all below it.
 var notServed = map[string]string{
-	"access":          "decides",
-	"apply":           "decides, and a decision is signed by the person who makes it",
-	"archive":         "is work of the operator of the log",
-	"cluster":         "decides",
-	"commitment":      "decides",
-	"completion":      "is about the shell",
-	"config":          "is about the configuration of this machine",
-	"costs accrue":    "writes a file",
-	"costs close":     "decides",
-	"costs evidence":  "writes a folder",
-	"costs export":    "writes a file",
-	"costs journal":   "reads a layout and writes a file",
-	"costs moved":     "reads a file",
-	"costs verify":    "reads a file",
-	"demo":            "makes a data directory",
-	"focus":           "reads a file",
-	"generation":      "is work of the operator of the database",
-	"help":            "is about the program",
-	"import":          "reads files",
-	"key":             "decides",
-	"log":             "is long work over the whole log",
-	"login":           "is about this machine",
-	"logout":          "is about this machine",
-	"mapping":         "reads a file",
-	"node":            "decides",
-	"operator":        "decides",
-	"parts":           "is long work over the whole log",
-	"people":          "is about keys of this machine",
-	"plan":            "reads files",
-	"quarantine":      "decides",
-	"retention":       "removes",
-	"schema":          "is about the program",
-	"simulate":        "is long work, or reads files",
-	"serve":           "holds the log",
-	"snapshot":        "is long work over the whole log",
-	"streams resolve": "decides",
-	"version":         "is about the program",
+	"archive":        "is work of the operator of the log",
+	"completion":     "is about the shell",
+	"config":         "is about the configuration of this machine",
+	"costs accrue":   "writes a file",
+	"costs evidence": "writes a folder",
+	"costs export":   "writes a file",
+	"costs journal":  "reads a layout and writes a file",
+	"costs moved":    "reads a file",
+	"costs verify":   "reads a file",
+	"demo":           "makes a data directory",
+	"focus":          "reads a file",
+	"generation":     "is work of the operator of the database",
+	"help":           "is about the program",
+	"import":         "reads files",
+	"log":            "is long work over the whole log",
+	"login":          "is about this machine",
+	"logout":         "is about this machine",
+	"mapping":        "reads a file",
+	"node":           "names many nodes",
+	"parts":          "is long work over the whole log",
+	"people":         "is about keys of this machine",
+	"plan":           "reads files",
+	"quarantine":     "reads a file, and decides twice",
+	"retention":      "removes",
+	"schema":         "is about the program",
+	"simulate":       "is long work, or reads files",
+	"serve":          "holds the log",
+	"snapshot":       "is long work over the whole log",
+	"version":        "is about the program",
 }
 
 // Operations returns the operations, by path.
-func Operations() []Operation {
+func Operations() []Operation { return operationsOf(operations) }
+
+func operationsOf(served map[string]served) []Operation {
 	root := (&Program{App: &app.App{}, out: io.Discard, err: io.Discard}).tree()
 	var all []Operation
-	for _, path := range slices.Sorted(maps.Keys(operations)) {
+	for _, path := range slices.Sorted(maps.Keys(served)) {
 		words := strings.Fields(path)
 		cmd, _, err := root.Find(words)
 		must(err)
-		all = append(all, operationOf(cmd, words, operations[path]))
+		all = append(all, operationOf(cmd, words, served[path]))
 	}
 	return all
 }
+
+// Decisions returns the commands that propose a decision over the API, by path.
+func Decisions() []Operation { return operationsOf(decisions) }
 
 func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 	op := Operation{
 		Words: words, Summary: cmd.Short, Text: cmd.Long,
 		Noun: strings.Join(words, "-"), Always: how.always, Lines: how.lines, Long: how.long, Outside: how.outside, Access: how.access,
+		Documents: how.files != "", Decides: how.decides,
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" || f.Name == how.always || slices.Contains(how.without, f.Name) {
@@ -199,8 +236,12 @@ func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 	})
 	for _, arg := range argumentsOf(cmd) {
 		name, optional := strings.CutPrefix(arg, "[")
-		name = strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(name, "]"), "-", "_"))
-		op.Params = append(op.Params, Param{Name: name, Type: "string", Text: arg + " of the command", Required: !optional})
+		name, several := strings.CutSuffix(strings.TrimSuffix(name, "]"), "...")
+		p := Param{Name: strings.ToLower(strings.ReplaceAll(name, "-", "_")), Type: "string", Text: arg + " of the command", Required: !optional}
+		if several {
+			p.Type = "array"
+		}
+		op.Params = append(op.Params, p)
 	}
 	return op
 }
@@ -209,7 +250,7 @@ func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 func argumentsOf(cmd *cobra.Command) (args []string) {
 	words := strings.Fields(cmd.Use)
 	for i, w := range words[1:] {
-		if bare := strings.Trim(w, "[]"); bare == strings.ToUpper(bare) && !strings.HasPrefix(words[i], "-") {
+		if bare := strings.Trim(w, "[]."); bare == strings.ToUpper(bare) && !strings.HasPrefix(words[i], "-") {
 			args = append(args, w)
 		}
 	}
@@ -239,9 +280,14 @@ func (op *Operation) Answer(ctx context.Context, on *app.App, q url.Values, form
 	if err != nil {
 		return nil, err
 	}
+	return op.run(ctx, on, words, nil, form, out)
+}
+
+// run runs a command line.
+func (op *Operation) run(ctx context.Context, on *app.App, words []string, elsewhere *proposing, form Form, out io.Writer) (*Outcome, error) {
 	did := &Outcome{}
 	notes := &noteWriter{notes: &did.Notes}
-	a := &Program{App: on, out: out, err: notes, output: form.Output, json: form.Output == asJSON, width: form.Width}
+	a := &Program{App: on, out: out, err: notes, output: form.Output, json: form.Output == asJSON, width: form.Width, proposing: elsewhere}
 	if form.Output == asCSV {
 		a.out = io.Discard
 	}
@@ -251,7 +297,7 @@ func (op *Operation) Answer(ctx context.Context, on *app.App, q url.Values, form
 	root.SetIn(bytes.NewReader(nil))
 	root.SetOut(out)
 	root.SetErr(notes)
-	err = root.ExecuteContext(ctx)
+	err := root.ExecuteContext(ctx)
 	if form.Output == asCSV && (err == nil || a.csv != nil) {
 		err = errors.Join(err, a.writeCSV(out))
 	}

@@ -26,7 +26,8 @@ func TestEveryCommandIsServedOrSaysWhyNot(t *testing.T) {
 		if !c.Runnable() || c == root || c.Annotations["group"] != "" {
 			return
 		}
-		if _, served := operations[path]; !served && whyNot(path) == whyNot("") {
+		_, decides := decisions[path]
+		if _, served := operations[path]; !served && !decides && whyNot(path) == whyNot("") {
 			t.Errorf("%q is neither an operation nor says why not", path)
 		}
 	}
@@ -34,6 +35,11 @@ func TestEveryCommandIsServedOrSaysWhyNot(t *testing.T) {
 	for path := range operations {
 		if !known[path] {
 			t.Errorf("operation %q is not a command", path)
+		}
+	}
+	for path := range decisions {
+		if !known[path] {
+			t.Errorf("decision %q is not a command", path)
 		}
 	}
 	for path := range notServed {
@@ -50,9 +56,9 @@ func TestEveryCommandIsServedOrSaysWhyNot(t *testing.T) {
 
 // TestOperationsTakeNoFiles holds what the API takes to flags that are not about the machine of the person who asks.
 func TestOperationsTakeNoFiles(t *testing.T) {
-	for _, op := range Operations() {
+	for _, op := range append(Operations(), Decisions()...) {
 		for _, p := range op.Params {
-			if slices.Contains([]string{"out", "file", "key", "key_file", "layout", "demand", "chart", "from_file", "data_dir", "config", "brokers", "server", "quiet", "output", "width", "help"}, p.Name) {
+			if slices.Contains([]string{"out", "file", "key", "key_file", "layout", "demand", "chart", "public_key_of", "new_key", "checkpoint_key", "from_file", "data_dir", "config", "brokers", "server", "quiet", "output", "width", "help"}, p.Name) {
 				t.Errorf("%v takes %s", op.Words, p.Name)
 			}
 			if p.Text == "" || p.Type == "" {
@@ -65,7 +71,7 @@ func TestOperationsTakeNoFiles(t *testing.T) {
 // FuzzWords gives operations any query. Only parameters of the operation reach its command line, and arguments are
 // never read as flags.
 func FuzzWords(f *testing.F) {
-	ops := Operations()
+	ops := append(Operations(), Decisions()...)
 	for i := range ops {
 		f.Add(i, "as_of=x&by=a&by=b&where=c")
 		f.Add(i, "kind=--data-dir&name=/etc&plan=-o&id=--")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -30,8 +31,8 @@ type operatorAnswer struct {
 func (a *Program) operatorCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "operator", Short: "Register and revoke operators"}
 	var (
-		workspace, role, newKey, publicOf, key string
-		limits                                 []string
+		workspace, role, newKey, publicOf, public, key string
+		limits                                         []string
 	)
 	add := &cobra.Command{
 		Use:   "add NAME",
@@ -44,8 +45,8 @@ bounds the money that one decision may commit in a currency. Without a limit in 
 operator may commit none in it. Registering an operator again replaces all limits. Operators cannot
 raise their own limits.
 
-Give the public half of an existing key (--public-key-of, a public or private key file in PEM), or
-create a new key (--new-key FILE).`,
+Give the public half of an existing key (--public-key-of, a public or private key file in PEM, or
+--public-key, its 32 bytes in base64), or create a new key (--new-key FILE).`,
 		Example: "  quartermaster operator add ana --role planner --limit \"250000 USD\" --limit \"200000 EUR\" --new-key ana.pem\n" +
 			"  quartermaster operator add ci --role operator --public-key-of ci.pub.pem --key admin.pem",
 		Args: cobra.ExactArgs(1),
@@ -66,14 +67,24 @@ create a new key (--new-key FILE).`,
 			for _, m := range reg.AuthorityLimits {
 				ans.Limits = append(ans.Limits, m.String())
 			}
-			if (newKey == "") == (publicOf == "") {
-				return commandline.Usagef("give either --public-key-of FILE or --new-key FILE")
+			ways := 0
+			for _, way := range []string{newKey, publicOf, public} {
+				if way != "" {
+					ways++
+				}
+			}
+			if ways != 1 {
+				return commandline.Usagef("give one of --public-key-of FILE, --public-key BASE64 and --new-key FILE")
 			}
 			s, err := a.signer(cmd.Context(), key)
 			if err != nil {
 				return err
 			}
-			if newKey != "" {
+			if public != "" {
+				if reg.PublicKey, err = publicKey(public); err != nil {
+					return commandline.Usagef("--public-key: %w", err)
+				}
+			} else if newKey != "" {
 				priv, err := keyfile.Create(newKey)
 				if err != nil {
 					return err
@@ -109,9 +120,19 @@ create a new key (--new-key FILE).`,
 	f.StringArrayVar(&limits, "limit", nil, "maximum that one decision may commit in a currency, for example \"250000 USD\"; repeatable")
 	f.StringVar(&newKey, "new-key", "", "create a key pair and write it to this file")
 	f.StringVar(&publicOf, "public-key-of", "", "key file with the public key to register")
+	f.StringVar(&public, "public-key", "", "public key to register: 32 bytes of Ed25519, in base64")
 	keyFlag(add, &key)
 	cmd.AddCommand(add, a.operatorRevokeCommand())
 	return cmd
+}
+
+// publicKey reads a public key: its 32 bytes in base64.
+func publicKey(text string) (ed25519.PublicKey, error) {
+	key, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		return nil, fmt.Errorf("%q is not the base64 of a public key of %d bytes", domain.Clip(text, widest), ed25519.PublicKeySize)
+	}
+	return key, nil
 }
 
 func keyFlag(cmd *cobra.Command, key *string) {

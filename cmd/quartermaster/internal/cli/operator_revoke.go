@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/keyfile"
 	"quartermaster/cmd/quartermaster/internal/app"
 )
 
 func (a *Program) operatorRevokeCommand() *cobra.Command {
-	var workspace, publicOf, reason, key string
+	var workspace, publicOf, text, reason, key string
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "revoke NAME --reason TEXT",
@@ -33,6 +34,15 @@ decide everywhere cannot be revoked. Register another admin first, also to repla
 				return err
 			}
 			var public []byte
+			if text != "" && publicOf != "" {
+				return commandline.Usagef("give --public-key-of FILE or --public-key BASE64, not both")
+			}
+			if text != "" {
+				var err error
+				if public, err = publicKey(text); err != nil {
+					return commandline.Usagef("--public-key: %w", err)
+				}
+			}
 			if publicOf != "" {
 				var err error
 				if public, err = keyfile.LoadPublic(publicOf); err != nil {
@@ -68,6 +78,7 @@ decide everywhere cannot be revoked. Register another admin first, also to repla
 	f := cmd.Flags()
 	f.StringVar(&workspace, "workspace", app.Platform, "workspace of the revoked right")
 	f.StringVar(&publicOf, "public-key-of", "", "key file of the key to revoke (default all keys of the operator)")
+	f.StringVar(&text, "public-key", "", "the key to revoke: 32 bytes of Ed25519, in base64")
 	f.StringVar(&reason, "reason", "", "reason, kept in the log (required)")
 	must(cmd.MarkFlagRequired("reason"))
 	f.BoolVar(&dryRun, "dry-run", false, "show what would be revoked and append nothing")

@@ -175,7 +175,7 @@ func (a *Program) repair(ctx context.Context, id string, mended *domain.Envelope
 	}
 	ans.Operator = s.name
 	// Check the right to both before appending either.
-	if _, err := a.caller().Propose(ctx, ans.Resolved, s.public()); err != nil {
+	if _, err := a.caller().Propose(ctx, ans.Resolved, s.public); err != nil {
 		return err
 	}
 	var decided *app.Proposal

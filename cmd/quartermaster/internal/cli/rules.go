@@ -50,7 +50,7 @@ the month is closed. Rules for pods, by cluster and namespace, are not checked.`
 			}
 			var declared *app.Declarations
 			if len(files) > 0 {
-				if declared, err = readDeclarations(files); err != nil {
+				if declared, err = a.readDeclarations(files); err != nil {
 					return err
 				}
 			}
@@ -121,9 +121,15 @@ func (a *Program) showRulesCheck(ans *costs.RulesCheck) {
 	a.reportEnds(ans.Completeness)
 }
 
-// readDeclarations reads files of declarations.
-func readDeclarations(files []string) (*app.Declarations, error) {
+// readDeclarations reads files of declarations, or the documents that came instead.
+func (a *Program) readDeclarations(files []string) (*app.Declarations, error) {
 	var documents []app.Document
+	if a.proposing != nil {
+		for _, d := range a.proposing.documents {
+			documents = append(documents, app.Document{Name: d.Name, Text: strings.NewReader(d.Text)})
+		}
+		return app.ReadDeclarations(documents...)
+	}
 	for _, path := range files {
 		f, err := os.Open(path)
 		if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -48,6 +49,9 @@ func (a *Program) remote(cmd *cobra.Command) error {
 		return commandline.Usagef("--server names what to ask: leave --data-dir, --brokers and --config out")
 	}
 	path := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+	if how, ok := decisions[path]; ok {
+		return a.decideRemotely(cmd, operationOf(cmd, strings.Fields(path), how))
+	}
 	how, ok := operations[path]
 	if !ok {
 		for words := strings.Fields(path); len(words) > 0; words = words[:len(words)-1] {
@@ -97,7 +101,9 @@ func (op *Operation) query(cmd *cobra.Command, args []string) (url.Values, error
 	for i := range op.Params {
 		p := &op.Params[i]
 		if p.flag == "" {
-			if len(args) > 0 {
+			if p.Type == "array" {
+				q[p.Name], args = args, nil
+			} else if len(args) > 0 {
 				q.Set(p.Name, args[0])
 				args = args[1:]
 			}
@@ -118,9 +124,13 @@ func (op *Operation) query(cmd *cobra.Command, args []string) (url.Values, error
 	if op.Always != "" && !cmd.Flags().Lookup(op.Always).Changed {
 		return nil, commandline.Usagef("%s records its answer, which is done where the log is: add --%s", strings.Join(op.Words, " "), op.Always)
 	}
+	local := []string{op.Always}
+	if op.Decides {
+		local = append(local, "key", "file", "public-key-of")
+	}
 	var err error
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed && f.Name != op.Always && !slices.ContainsFunc(op.Params, func(p Param) bool { return p.flag == f.Name }) {
+		if f.Changed && !slices.Contains(local, f.Name) && !slices.ContainsFunc(op.Params, func(p Param) bool { return p.flag == f.Name }) {
 			err = commandline.Usagef("--%s is not for a server: use it where the log is", f.Name)
 		}
 	})
@@ -153,7 +163,15 @@ func (a *Program) dialer() (*http.Client, string, error) {
 
 // send sends a request. A problem that the server answers is an error.
 func (a *Program) send(ctx context.Context, client *http.Client, method, target string, header ...string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, target, nil)
+	return a.sendBody(ctx, client, method, target, nil, header...)
+}
+
+// sendBody sends a request with a body in JSON; nil: none.
+func (a *Program) sendBody(ctx context.Context, client *http.Client, method, target string, body []byte, header ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if body != nil {
+		header = append(header, "Content-Type", "application/json")
+	}
 	if err != nil {
 		return nil, commandline.Usagef("--server: %w", err)
 	}
@@ -206,6 +224,11 @@ func (a *Program) refusal(resp *http.Response) error {
 	if err != nil || media != "application/problem+json" || json.Unmarshal(body, &p) != nil || p.Detail == "" {
 		return &app.UnavailableError{Err: fmt.Errorf("%s answered %s: is it the API of \"quartermaster serve\"?", a.server, resp.Status)}
 	}
+	return p.err()
+}
+
+// err returns a problem as an error of its kind.
+func (p *Problem) err() error {
 	said := errors.New(p.Detail)
 	switch app.Kind(strings.TrimPrefix(p.Type, ProblemType)) {
 	case app.KindInvalid:

@@ -19,11 +19,21 @@ import (
 
 // signer signs decisions with a key from a file.
 type signer struct {
-	name string
-	key  ed25519.PrivateKey
+	name   string
+	public ed25519.PublicKey
+	key    ed25519.PrivateKey // nil: it is elsewhere
 }
 
-func (s signer) public() ed25519.PublicKey { return s.key.Public().(ed25519.PublicKey) }
+func signerOf(name string, key ed25519.PrivateKey) signer {
+	return signer{name, key.Public().(ed25519.PublicKey), key}
+}
+
+// proposing makes a command propose what it would have decided, for a signer who is elsewhere.
+type proposing struct {
+	key       ed25519.PublicKey
+	documents []Document    // instead of files
+	proposal  *app.Proposal // nil: none yet
+}
 
 // KeyPath returns the path of the first operator's key.
 func (a *Program) KeyPath() string { return filepath.Join(a.Dir, "operator.pem") }
@@ -31,6 +41,10 @@ func (a *Program) KeyPath() string { return filepath.Join(a.Dir, "operator.pem")
 // signer returns the signer of this command's decisions. If there is no operator yet, it creates the
 // first one.
 func (a *Program) signer(ctx context.Context, path string) (signer, error) {
+	if a.proposing != nil {
+		name, err := a.caller().OperatorOf(ctx, a.proposing.key)
+		return signer{name: name, public: a.proposing.key}, err
+	}
 	if err := a.caller().Begin(ctx, false); err != nil {
 		return signer{}, err
 	}
@@ -61,7 +75,7 @@ func (a *Program) registered(ctx context.Context, ops []registry.Grant, path str
 	}
 	for _, op := range ops {
 		if bytes.Equal(op.PublicKey, key.Public().(ed25519.PublicKey)) {
-			return signer{op.Operator, key}, nil
+			return signerOf(op.Operator, key), nil
 		}
 	}
 	former, err := a.caller().FormerKey(ctx, key.Public().(ed25519.PublicKey))
@@ -87,8 +101,8 @@ func (a *Program) firstOperator(ctx context.Context) (signer, error) {
 	if err != nil {
 		return signer{}, fmt.Errorf("create the first operator's key: %w", err)
 	}
-	s := signer{app.Me(), key}
-	if err := a.decide(ctx, s, app.FirstOperator(s.name, s.public())); err != nil {
+	s := signerOf(app.Me(), key)
+	if err := a.decide(ctx, s, app.FirstOperator(s.name, s.public)); err != nil {
 		return signer{}, err
 	}
 	a.note("there was no operator yet: created %q, an admin of workspace %q, with the key %s; keep it safe, it signs your decisions", s.name, app.Platform, path)
@@ -101,12 +115,22 @@ func (a *Program) decide(ctx context.Context, s signer, d app.Draft) error {
 	return err
 }
 
-// decided is like decide, and returns what was signed.
+// decided is like decide, and returns what was signed. If the signer is elsewhere, it is only proposed.
 func (a *Program) decided(ctx context.Context, s signer, d app.Draft) (*app.Proposal, error) {
 	d.As = s.name
-	p, err := a.caller().Propose(ctx, d, s.public())
+	if s.key == nil {
+		d.As, d.SignAll = "", true
+	}
+	p, err := a.caller().Propose(ctx, d, s.public)
 	if err != nil {
 		return nil, err
+	}
+	if s.key == nil {
+		if a.proposing.proposal != nil {
+			return nil, errors.New("the command decides twice, and can only be used where the log is")
+		}
+		a.proposing.proposal = p
+		return p, nil
 	}
 	return p, a.caller().Decide(ctx, p, p.Sign(s.key), p.Key)
 }
@@ -114,6 +138,15 @@ func (a *Program) decided(ctx context.Context, s signer, d app.Draft) (*app.Prop
 // tryOut returns the error that deciding a draft would return. If there is no operator yet, it
 // assumes the rights of the first operator, without creating one.
 func (a *Program) tryOut(ctx context.Context, path string, d app.Draft) error {
+	if a.proposing != nil {
+		s, err := a.signer(ctx, path)
+		if err != nil {
+			return err
+		}
+		d.DryRun, d.SignAll = true, true
+		_, err = a.caller().Propose(ctx, d, s.public)
+		return err
+	}
 	ops, err := a.caller().Operators(ctx)
 	if err != nil {
 		return err
@@ -123,13 +156,13 @@ func (a *Program) tryOut(ctx context.Context, path string, d app.Draft) error {
 	if len(ops) == 0 && path == "" {
 		a.note("there is no operator yet; the first one can decide everything except money")
 		d.First = app.Me()
-		if _, s.key, err = ed25519.GenerateKey(nil); err != nil {
+		if s.public, _, err = ed25519.GenerateKey(nil); err != nil {
 			return err
 		}
 	} else if s, err = a.registered(ctx, ops, path); err != nil {
 		return err
 	}
-	_, err = a.caller().Propose(ctx, d, s.public())
+	_, err = a.caller().Propose(ctx, d, s.public)
 	return err
 }
 
