@@ -683,6 +683,60 @@ func TestVerifyGoesOn(t *testing.T) {
 	}
 }
 
+// A manifest that is wrong or missing is named, and hides nothing that is wrong behind it.
+func TestVerifyGoesOnAfterAManifest(t *testing.T) {
+	s := newServer(t, kafka.Zstd)
+	for n := range 5 {
+		s.add(t, n*300, 300, true)
+		s.checkpoint(t)
+	}
+	name := func(first int64) string { return fmt.Sprintf("manifests/qm.billing/2/%020d.json", first) }
+	replace := func(old, by string) func(fstest.MapFS) {
+		return func(files fstest.MapFS) {
+			text := bytes.Replace(files[name(300)].Data, []byte(old), []byte(by), 1)
+			if bytes.Equal(text, files[name(300)].Data) {
+				t.Fatalf("the manifest has no %s", old)
+			}
+			files[name(300)] = &fstest.MapFile{Data: text}
+		}
+	}
+	for what, c := range map[string]struct {
+		wrong func(fstest.MapFS)
+		kind  string
+		found []int64 // where findings begin
+		whole int64   // records that are as they were archived, of 1500
+	}{
+		"unreadable":     {replace("frontier", "frontiers"), Tampered, []int64{300}, 1200},
+		"another number": {replace(`"number": 1`, `"number": 7`), Tampered, []int64{300, 600}, 1500},
+		"another format": {replace("archive/2", "archive/3"), Tampered, []int64{300}, 1200},
+		"missing":        {func(files fstest.MapFS) { delete(files, name(300)) }, Missing, []int64{300}, 1200},
+	} {
+		for _, changed := range [][]int64{nil, {600}, {900}, {600, 1200}} {
+			files := s.files(t)
+			c.wrong(files)
+			want := slices.Clone(c.found)
+			for _, first := range changed {
+				change(t, open(t, files, name(first)), rand.New(rand.NewPCG(1, 2)))
+				want = append(want, first)
+			}
+			v := verify(t, files, trusted)
+			if len(v.Findings) != len(want) || v.Findings[0].Kind != c.kind {
+				t.Errorf("%s, %d changed: %+v", what, changed, v.Findings)
+				continue
+			}
+			slices.Sort(want)
+			for i, f := range v.Findings {
+				if f.First < want[i] || f.Last >= want[i]+300 {
+					t.Errorf("%s, %d changed: finding %d is %s, want it from offset %d on", what, changed, i, &f, want[i])
+				}
+			}
+			if got := v.Records - 1500; got != c.whole-300*int64(len(changed)) { // 1500 are of another partition
+				t.Errorf("%s, %d changed: %d records are whole", what, changed, got)
+			}
+		}
+	}
+}
+
 // change is set below, because mutations refer to each other.
 var change mutation
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/bits"
 	"path"
 	"slices"
 
@@ -139,7 +140,7 @@ const mostFindings = 100
 
 // about notes a finding about a partition. What heads say about one whose chain has findings is no news.
 func (v *verifier) about(tp domain.TopicPartition, kind, object string, first, last int64, format string, args ...any) {
-	if v.bad[tp] {
+	if v.bad[tp] || v.found[tp] == mostFindings {
 		return
 	}
 	v.found[tp]++
@@ -154,18 +155,23 @@ func kindOf(err error) string {
 	return Tampered
 }
 
-// partition verifies the chain of a partition up to the first manifest that does not continue it. A segment that is not
-// as its manifest says does not end it: the manifest says with which tree the next one goes on.
+// partition verifies the chain of a partition. What is wrong ends it nowhere: a manifest says with which tree the next
+// segment goes on. After a manifest that is missing or cannot be relied on, the next is verified without what it must
+// have in common with that one.
 func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) error {
 	defer func() { v.bad[tp] = v.bad[tp] || v.found[tp] > 0 }()
 	names, err := v.list(manifestsOf(tp))
 	if err != nil {
 		return err
 	}
-	tree := &merkle.Builder{}
-	var before *manifest
+	tree := &merkle.Builder{} // nil: the records before are not known
+	before := &manifest{Number: -1}
 	next := int64(0)
+	lost := func(from int64) { tree, before, next = nil, nil, from }
 	for i, name := range names {
+		if v.found[tp] == mostFindings {
+			return nil
+		}
 		m, err := v.manifest(tp, name)
 		if err != nil {
 			last, errHead := v.lastOf(tp, next, names[i+1:])
@@ -173,33 +179,35 @@ func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) err
 				return errHead
 			}
 			v.about(tp, kindOf(err), name, next, last, "%v", err)
-			return nil
+			lost(max(next, last+1))
+			continue
 		}
-		from, previous, number := int64(0), sum{}, int64(0)
-		if before != nil {
-			previous, number = before.text, before.Number+1
-			if before.Tree != nil {
-				from = next
-			}
+		if m.First > next {
+			v.about(tp, Missing, manifestName(tp, next), next, m.First-1, "the next manifest begins at offset %d", m.First)
+			lost(m.First)
+		}
+		from := int64(0)
+		if before != nil && before.Tree != nil {
+			from = next
 		}
 		switch {
-		case m.First > next:
-			v.about(tp, Missing, manifestName(tp, next), next, m.First-1, "the next manifest begins at offset %d", m.First)
-			return nil
-		case m.First < next || m.Number != number || m.Previous != previous:
+		case m.First < next:
 			v.about(tp, Tampered, name, m.First, m.Last, "it does not continue the manifest before it")
-			return nil
-		case m.Tree == nil && before != nil && before.Tree != nil, m.Tree != nil && m.Tree.From != from:
+			continue
+		case before == nil:
+		case m.Number != before.Number+1 || m.Previous != before.text:
+			v.about(tp, Tampered, name, m.First, m.Last, "it does not continue the manifest before it")
+		case m.Tree == nil && before.Tree != nil, m.Tree != nil && m.Tree.From != from:
 			v.about(tp, Tampered, name, m.First, m.Last, "its tree does not continue that of the manifest before it")
-			return nil
 		}
+		whole := tree != nil
 		intact := v.segmentOf(tp, m, tree)
-		if !intact {
-			if m.Tree == nil || v.found[tp] == mostFindings {
-				return nil
-			}
-			if tree, err = merkle.Resume(m.Last+1, m.Tree.Frontier); err != nil {
-				return err // its length was checked
+		if !intact || !whole {
+			tree = nil
+			if m.Tree != nil {
+				if tree, err = merkle.Resume(m.Last+1, m.Tree.Frontier); err != nil {
+					return err // its length was checked
+				}
 			}
 		}
 		if progress != nil {
@@ -207,7 +215,7 @@ func (v *verifier) partition(tp domain.TopicPartition, progress func(int64)) err
 		}
 		before, next = m, m.Last+1
 		signed := false
-		if intact {
+		if intact && tree != nil {
 			intact, signed = v.note(tp, name, m, tree)
 		}
 		if !intact {
@@ -250,23 +258,30 @@ func (v *verifier) lastOf(tp domain.TopicPartition, first int64, later []string)
 	return first, nil
 }
 
-// segmentOf verifies a segment and adds its records to the tree. It reports false after a finding.
+// blocksFrom returns a tree that goes on with the first block that begins at an offset or after it. What is before is
+// not known: it gives right blocks, and the right end of the frontier for what follows them, but no root.
+func blocksFrom(offset int64) *merkle.Builder {
+	size := (offset + merkle.Width - 1) / merkle.Width * merkle.Width
+	tree, err := merkle.Resume(size, make([]merkle.Hash, bits.OnesCount64(uint64(size))))
+	if err != nil {
+		panic(err) // the frontier is of this size
+	}
+	return tree
+}
+
+// segmentOf verifies a segment and adds its records to the tree. It reports false after a finding. Without a tree,
+// records before the first block are verified by the SHA-256 of the segment alone.
 func (v *verifier) segmentOf(tp domain.TopicPartition, m *manifest, tree *merkle.Builder) bool {
 	raw, unpacked := v.segment(m)
 	if errors.Is(unpacked, fs.ErrNotExist) {
 		v.about(tp, Missing, m.Object, m.First, m.Last, "the segment is missing")
 		return false
 	}
-	var blocks []merkle.Hash
-	skip := int64(0) // blocks that earlier segments completed
-	if m.Tree != nil {
-		blocks = m.Tree.Blocks
-		skip = m.Tree.From / merkle.Width
-		if m.Tree.From == 0 && m.First > 0 { // the first tree of an older archive
-			skip = m.First / merkle.Width
-			blocks = blocks[skip:]
-		}
+	whole := tree != nil
+	if !whole {
+		tree = blocksFrom(m.First)
 	}
+	block := tree.Size() / merkle.Width // the next that is complete
 	wrong := false
 	read := m.First
 	next, err := m.each(raw, func(r *domain.Record) bool {
@@ -275,26 +290,39 @@ func (v *verifier) segmentOf(tp domain.TopicPartition, m *manifest, tree *merkle
 			wrong = true
 			return false
 		}
-		tree.AddRecord(r)
 		read = r.Next()
+		if r.Offset < tree.Size() {
+			if read > tree.Size() { // a span over the beginning of the first block
+				tree = blocksFrom(read)
+				block = tree.Size() / merkle.Width
+			}
+			return true
+		}
+		tree.AddRecord(r)
 		for _, h := range tree.Blocks() {
 			if m.Tree == nil {
 				continue
 			}
-			if len(blocks) == 0 || h != blocks[0] {
-				first := max(m.First, skip*merkle.Width)
-				v.about(tp, Tampered, m.Object, first, (skip+1)*merkle.Width-1, "the records are not those that were archived")
+			if i := block - m.Tree.From/merkle.Width; i >= int64(len(m.Tree.Blocks)) || h != m.Tree.Blocks[i] {
+				first := max(m.First, block*merkle.Width)
+				v.about(tp, Tampered, m.Object, first, (block+1)*merkle.Width-1, "the records are not those that were archived")
 				wrong = true
 				return false
 			}
-			blocks = blocks[1:]
-			skip++
+			block++
 		}
 		return true
 	})
-	open := max(m.First, skip*merkle.Width) // the first record that no block has verified
-	if m.Tree == nil {
-		open = m.First
+	open := m.First // the first record that no block has verified
+	if m.Tree != nil && whole {
+		open = max(open, block*merkle.Width)
+	}
+	known := 0 // hashes at the end of the frontier
+	switch {
+	case whole:
+		known = len(tree.Frontier())
+	case tree.Size() == m.Last+1:
+		known = bits.OnesCount64(uint64(tree.Size()) % merkle.Width)
 	}
 	switch {
 	case wrong:
@@ -305,7 +333,9 @@ func (v *verifier) segmentOf(tp domain.TopicPartition, m *manifest, tree *merkle
 		v.about(tp, Tampered, m.Object, open, m.Last, "at offset %d: %v", next, unpacked)
 	case read != m.Last+1:
 		v.about(tp, Tampered, m.Object, open, m.Last, "at offset %d: it ends before the last record of its manifest", read)
-	case m.Tree != nil && !slices.Equal(tree.Frontier(), m.Tree.Frontier):
+	case m.Tree != nil && !slices.Equal(last(known, tree.Frontier()), last(known, m.Tree.Frontier)):
+		v.about(tp, Tampered, m.Object, open, m.Last, "the records are not those that were archived")
+	case !whole && sha256.Sum256(raw) != m.SHA256:
 		v.about(tp, Tampered, m.Object, open, m.Last, "the records are not those that were archived")
 	case sha256.Sum256(raw) != m.SHA256:
 		v.about(tp, Tampered, m.Object, m.First, m.Last, "its SHA-256 is another than its manifest says, though the records are the same")
@@ -316,6 +346,9 @@ func (v *verifier) segmentOf(tp domain.TopicPartition, m *manifest, tree *merkle
 	}
 	return false
 }
+
+// last returns the last n hashes, or all if there are fewer.
+func last(n int, hashes []merkle.Hash) []merkle.Hash { return hashes[max(0, len(hashes)-n):] }
 
 // described compares what else a manifest says about its segment.
 func (v *verifier) described(tp domain.TopicPartition, m *manifest, raw []byte) bool {
