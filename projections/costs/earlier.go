@@ -32,26 +32,23 @@ func (e *Earlier) Closed(d *Division) {
 	}
 }
 
-// BeforeBooks reads the lines and invoices of months before the first closed one that were stated or removed after a
-// time, that of the last close. They are posted nowhere: nothing of their months was closed.
-func (e *Earlier) BeforeBooks(view projections.View, first domain.Interval, since domain.Instant) error {
+// BeforeBooks reads the lines and invoices of months before the first closed one that were stated or removed since the
+// last close, which has what is in known. They are posted nowhere: nothing of their months was closed.
+func (e *Earlier) BeforeBooks(view projections.View, first domain.Interval, known Stated) error {
 	lines, sums := 0, map[string]domain.Decimal{}
 	q := projections.Query{Table: projections.TableBillingLines, To: projections.MonthStart(first.From)}
-	err := view.Scan(q, func(_ projections.Key, row projections.Row) error {
+	err := view.Scan(q, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
-		if h.Latest().Order.Appended <= since {
+		if known(k.Scope, h.Latest()) {
 			return nil
 		}
 		lines++
 		if l := billingLine(h.Latest()); l != nil {
 			sums[l.BillingCurrency] = sums[l.BillingCurrency].Add(l.BilledCost)
 		}
-		for i := len(h.Versions) - 2; i >= 0; i-- {
-			if v := &h.Versions[i]; v.Order.Appended <= since { // what was stated then
-				if l := billingLine(v); l != nil {
-					sums[l.BillingCurrency] = sums[l.BillingCurrency].Sub(l.BilledCost)
-				}
-				break
+		if was := known.last(k.Scope, h); was != nil {
+			if l := billingLine(was); l != nil {
+				sums[l.BillingCurrency] = sums[l.BillingCurrency].Sub(l.BilledCost)
 			}
 		}
 		return nil
@@ -60,9 +57,9 @@ func (e *Earlier) BeforeBooks(view projections.View, first domain.Interval, sinc
 		return fmt.Errorf("read billing lines before %s: %w", monthText(first), err)
 	}
 	invoices := 0
-	err = view.Scan(projections.Query{Table: projections.TableInvoices}, func(_ projections.Key, row projections.Row) error {
+	err = view.Scan(projections.Query{Table: projections.TableInvoices}, func(k projections.Key, row projections.Row) error {
 		v := row.(*projections.History).Latest()
-		if in := v.Event.(*domain.InvoiceReceived); v.Order.Appended > since && projections.MonthOf(in.BillingPeriod).From < first.From {
+		if in := v.Event.(*domain.InvoiceReceived); !known(k.Scope, v) && projections.MonthOf(in.BillingPeriod).From < first.From {
 			invoices++
 		}
 		return nil

@@ -17,16 +17,38 @@ type StatedSince struct {
 	Billed domain.Decimal `json:"billed"`
 }
 
-// LinesStated sums up what suppliers stated about a month after one time and until another, by the clocks of those who
-// imported it. An accrual that an invoice replaces by now is not counted: it is not a supplier's line.
-func LinesStated(view projections.View, month domain.Interval, after, until domain.Instant) ([]StatedSince, error) {
+// Stated reports whether a statement about the bills of an account had been made.
+type Stated func(account string, v *projections.Version) bool
+
+// StatedBy returns what was stated by a time, by the clocks of those who imported it.
+func StatedBy(at domain.Instant) Stated {
+	return func(_ string, v *projections.Version) bool { return v.Order.Appended <= at }
+}
+
+// StatedIn returns what is in a position of the log. It takes the last record before the position in each partition of
+// bills. In the stream of that record the sequence decides. Of another stream of the partition the time when its record
+// was appended decides: no clock is compared with that of whoever wrote to another partition.
+func StatedIn(last map[int]domain.Precedence) Stated {
+	return func(account string, v *projections.Version) bool {
+		end, some := last[domain.PartitionOf([]byte(account), domain.TopicBilling.Partitions())]
+		o := v.Order
+		if o.Source == end.Source && o.Incarnation == end.Incarnation {
+			return some && o.Sequence <= end.Sequence
+		}
+		return some && o.Appended <= end.Appended
+	}
+}
+
+// LinesStated sums up what suppliers stated about a month that is not in before and is in until. An accrual that an
+// invoice replaces by now is not counted: it is not a supplier's line.
+func LinesStated(view projections.View, month domain.Interval, before, until Stated) ([]StatedSince, error) {
 	sums := map[string]*StatedSince{}
 	at := projections.MonthStart(month.From)
 	accruals := accrued{view: view}
 	q := projections.Query{Table: projections.TableBillingLines, From: at, To: at + 1}
-	err := view.Scan(q, func(_ projections.Key, row projections.Row) error {
+	err := view.Scan(q, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
-		was, is := statedUntil(h, after), statedUntil(h, until)
+		was, is := before.last(k.Scope, h), until.last(k.Scope, h)
 		if was == is {
 			return nil
 		}
@@ -73,10 +95,10 @@ func LinesStated(view projections.View, month domain.Interval, after, until doma
 	return out, nil
 }
 
-// statedUntil returns the last statement about a line that had been appended at a time, nil if there was none.
-func statedUntil(h *projections.History, at domain.Instant) *projections.Version {
+// last returns the last statement about a line that had been made, nil if there was none.
+func (s Stated) last(account string, h *projections.History) *projections.Version {
 	for i := len(h.Versions) - 1; i >= 0; i-- {
-		if h.Versions[i].Order.Appended <= at {
+		if s(account, &h.Versions[i]) {
 			return &h.Versions[i]
 		}
 	}

@@ -11,8 +11,10 @@ import (
 	"strings"
 
 	"quartermaster/adapters/snapshotfile"
+	"quartermaster/adapters/wire"
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
 )
 
 // goBack replaces the rows of an open data directory by those at a point in the past.
@@ -198,4 +200,30 @@ func (h *Conn) lastAppended(ctx context.Context, at domain.Position) (last domai
 		}
 	}
 	return last, nil
+}
+
+// statedIn returns what is stated about bills in a position.
+func (h *Conn) statedIn(ctx context.Context, at domain.Position) (costs.Stated, error) {
+	last := map[int]domain.Precedence{}
+	var dec wire.Decoder
+	var env domain.Envelope
+	for tp, next := range at {
+		if tp.Topic != domain.TopicBilling || next == 0 {
+			continue
+		}
+		err := h.Log.Read(ctx, tp, next-1, next, func(recs []domain.Record) error {
+			for i := range recs {
+				end := domain.Precedence{Appended: recs[i].Time}
+				if dec.Decode(&recs[i], &env) == nil { // what does not decode is of no stream
+					end.Source, end.Incarnation, end.Sequence = env.Source, env.Incarnation, env.Sequence
+				}
+				last[tp.Partition] = end
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read which bills are in the position: %w", err)
+		}
+	}
+	return costs.StatedIn(last), nil
 }

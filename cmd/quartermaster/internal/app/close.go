@@ -184,7 +184,7 @@ func (c *Caller) Closing(ctx context.Context, at At, month domain.Interval) (out
 		}
 		if of := closeOf(closes, month); of != nil {
 			if out, err = h.closing(ctx, v, of); err == nil {
-				out.SincePrepared, err = sincePrepared(v, of)
+				out.SincePrepared, err = h.sincePrepared(ctx, v, of)
 			}
 			return err
 		}
@@ -194,13 +194,22 @@ func (c *Caller) Closing(ctx context.Context, at At, month domain.Interval) (out
 	return out, err
 }
 
-// sincePrepared sums up what was stated about a month between its proposal and its close, or until now.
-func sincePrepared(v projections.View, of *registry.Close) ([]costs.StatedSince, error) {
+// sincePrepared sums up what was stated about a month after the position that its proposal divides, until its close or
+// until now. When that was signed does not matter: a large month is divided for minutes, and lines may come meanwhile.
+func (h *Conn) sincePrepared(ctx context.Context, v projections.View, of *registry.Close) ([]costs.StatedSince, error) {
+	at, err := domain.ParsePosition(of.Proposal().Position)
+	if err != nil {
+		return nil, err
+	}
+	divided, err := h.statedIn(ctx, at)
+	if err != nil {
+		return nil, err
+	}
 	until := forever
 	if of.Closed != nil {
 		until = of.Closed.Signer.Appended
 	}
-	return costs.LinesStated(v, of.Period, of.Prepared.Signer.Appended, until)
+	return costs.LinesStated(v, of.Period, divided, costs.StatedBy(until))
 }
 
 // Closes returns what was decided about the books of each month, oldest first.
@@ -450,7 +459,7 @@ func (c *Caller) ApproveClose(ctx context.Context, month domain.Interval) (out *
 		if err != nil {
 			return err
 		}
-		if out.SincePrepared, err = sincePrepared(v, of); err != nil {
+		if out.SincePrepared, err = h.sincePrepared(ctx, v, of); err != nil {
 			return err
 		}
 		if err := h.approvable(ctx, v, closes, of); err != nil {

@@ -159,11 +159,11 @@ func (h *Conn) earlier(ctx context.Context, v projections.View, closes []registr
 	if err != nil {
 		return nil, err
 	}
-	since, err := h.lastAppended(ctx, at)
+	known, err := h.statedIn(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	return out, out.BeforeBooks(v, firstPeriod(closes), since)
+	return out, out.BeforeBooks(v, firstPeriod(closes), known)
 }
 
 // postingsNow returns the differences between what was closed and posted about each closed month, and its division at
