@@ -151,9 +151,7 @@ func TestBooksHaveExportedColumns(t *testing.T) {
 			want[c.Name] = c.Doc
 		}
 	}
-	view := statements[slices.IndexFunc(statements, func(s string) bool {
-		return strings.HasPrefix(s, "create view quartermaster.posted_allocations as")
-	})]
+	view := statementOf("posted_allocations")
 	have := map[string]string{}
 	for _, m := range regexp.MustCompile(`a\."(\w+)"`).FindAllStringSubmatch(view, -1) {
 		have[m[1]] = ""

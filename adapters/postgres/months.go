@@ -85,10 +85,6 @@ func (s *Store) createMonth(ctx context.Context, home *sql.DB, m month) error {
 	if _, err := tx.ExecContext(ctx, lockMonths, monthsOf(s.generation)); err != nil {
 		return err
 	}
-	readers, _, err := readersOf(ctx, tx, s.db.readers)
-	if err != nil {
-		return err
-	}
 	for _, t := range monthly() {
 		parent := s.schema + "." + t
 		name := fmt.Sprintf("%s_%s", parent, m.start().Format("2006_01"))
@@ -107,9 +103,6 @@ func (s *Store) createMonth(ctx context.Context, home *sql.DB, m month) error {
 			fmt.Sprintf("alter table %s attach partition %s for values from (%s) to (%s)", parent, name, from, to),
 			fmt.Sprintf("alter table %s drop constraint bounds", name),
 			fmt.Sprintf("comment on table %s is %s", name, pq.QuoteLiteral("Rows of "+t+" in "+m.String()+".")),
-		}
-		for _, role := range readers {
-			statements = append(statements, fmt.Sprintf("grant select on %s to %s", name, pq.QuoteIdentifier(role)))
 		}
 		for _, q := range statements {
 			if _, err := tx.ExecContext(ctx, q); err != nil {

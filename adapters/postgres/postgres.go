@@ -62,10 +62,8 @@ type Config struct {
 	// cut connections.
 	Wrap func(driver.Connector) driver.Connector
 
-	// Readers are roles that may read every table and view, such as people and programs of finance.
-	// A role that does not exist yet cannot read tables that are made meanwhile, until [DB.Grant]
-	// is called.
-	Readers []string
+	// Readers are roles that may read views. [DB.Grant] lets them.
+	Readers []Reader
 
 	// Patient makes transactions of few rows wait as those of many do: see [projections.Tx]. It
 	// serves tests.
@@ -81,7 +79,7 @@ var ErrSchema = errors.New("database schema has another version than this progra
 type DB struct {
 	*sql.DB // the first
 	others  []*other
-	readers []string
+	readers []Reader
 	patient bool
 
 	// Parts reads the parts that rows were left to ([DB.Detach]). Set it before anything is read. It

@@ -65,7 +65,7 @@ func opened(t testing.TB) *DB {
 	return openedAt(t, database(t))
 }
 
-func openedAt(t testing.TB, dsn string, readers ...string) *DB {
+func openedAt(t testing.TB, dsn string, readers ...Reader) *DB {
 	t.Helper()
 	cfg := Config{DSN: dsn, Readers: readers}
 	if _, _, err := Migrate(t.Context(), cfg); err != nil {

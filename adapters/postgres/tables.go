@@ -353,11 +353,6 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 		fmt.Fprintf(&b, "comment on table %s.%s_before is 'Rows of %[2]s before %s.';\n", schema, t, firstMonth)
 		fmt.Fprintf(&b, "comment on table %s.%s_after is 'Rows of %[2]s from %s on.';\n", schema, t, endMonth)
 	}
-	readers, _, err := readersOf(ctx, tx, db.readers)
-	if err != nil {
-		return err
-	}
-	b.WriteString(grantRows(name, readers))
 	if _, err := tx.ExecContext(ctx, b.String()); err != nil {
 		return fmt.Errorf("create the tables of generation %q: %w", name, err)
 	}

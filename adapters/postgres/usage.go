@@ -77,6 +77,7 @@ func createUsage(b *strings.Builder, schema string) {
 		}
 	}
 	fmt.Fprintf(b, "\tprimary key (%s),\n\tforeign key (month) references %s on delete cascade\n);\n", strings.Join(key, ", "), months)
+	fmt.Fprintf(b, "create index on %s (workspace, day) where held;\n", days) // for readers of some workspaces
 	fmt.Fprintf(b, "comment on table %s is %s;\n", days, pq.QuoteLiteral(
 		"Resolved GPU time of each day in the months of usage_months, as \"quartermaster parts make\" last computed it."))
 	for _, c := range usageDayColumns {

@@ -49,6 +49,16 @@ func viewNames() []string {
 	return names
 }
 
+// statementOf returns the statement of views.sql that makes a view.
+func statementOf(view string) string {
+	for _, s := range statements {
+		if m := viewHead.FindStringSubmatch(s); m != nil && m[1] == view {
+			return s
+		}
+	}
+	panic("no view " + view)
+}
+
 // viewSQL expands a statement of views.sql to cover these generations. There MUST be at least one.
 func viewSQL(statement string, generations []string) string {
 	m := viewHead.FindStringSubmatch(statement)
@@ -94,12 +104,15 @@ const (
 // queries read them. The caller tries again once these have ended; pg_stat_activity shows them.
 var ErrRead = errors.New("long queries are reading the rows; try again when they have ended")
 
+// lockViews makes those who change views, or who reads them, wait for each other.
+const lockViews = `select pg_advisory_xact_lock(hashtextextended('quartermaster views', 0))`
+
 // makeViews makes the views over all generations that tx sees. If without is not empty, it leaves
 // out that generation and drops its rows. Both happen in one step or not at all, so that readers of
 // these rows do not make readers of the views wait. Readers wait for a moment at most. Other
 // callers of makeViews wait until tx ends. It fails with [ErrRead] if readers do not end in time.
 func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
-	if _, err := tx.ExecContext(ctx, `select pg_advisory_xact_lock(hashtextextended('quartermaster views', 0))`); err != nil {
+	if _, err := tx.ExecContext(ctx, lockViews); err != nil {
 		return fmt.Errorf("make the views: %w", err)
 	}
 	generations, err := collectText(tx.QueryContext(ctx,
@@ -117,11 +130,6 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 		for _, s := range statements {
 			fmt.Fprintf(&create, "%s;\n", viewSQL(s, generations))
 		}
-		readers, _, err := readersOf(ctx, tx, db.readers)
-		if err != nil {
-			return err
-		}
-		create.WriteString(grantViews(readers))
 	} else {
 		create.WriteString(drop.String())
 	}
@@ -139,13 +147,10 @@ func (db *DB) makeViews(ctx context.Context, tx *sql.Tx, without string) error {
 	if err != nil {
 		return fmt.Errorf("make the views: %w", err)
 	}
-	return nil
-}
-
-// readable returns the tables and views of schema quartermaster that readers may read.
-func readable() []string {
-	return append(viewNames(), "active", "generations", "partitions", "log", "topics", "runs",
-		"closed_months", "closed_allocations", "closed_statements", "closed_dues")
+	if len(generations) == 0 {
+		return nil
+	}
+	return db.allow(ctx, tx, generations)
 }
 
 // execWithLockRetry runs statements that lock what others read. It waits for the locks briefly,

@@ -492,6 +492,40 @@ comment on column quartermaster.posted_allocations."x_CauseEventId" is 'Events t
 comment on column quartermaster.posted_allocations."x_Cause" is 'What can have caused a posting: types of events and what they are about, separated by semicolons.';
 comment on column quartermaster.posted_allocations."x_Generated" is 'Whether the line is generated and no supplier sent it.';
 
+create view quartermaster.costs as
+select a.workspace, m.month as books_period, a.month, a.posting_type, a."x_Hour" as hour, a."x_ClusterId" as cluster,
+	a."x_DeploymentId" as deployment, a."x_Component" as component, a."x_GpuModel" as gpu_model, a."x_Model" as model,
+	a."x_WorkloadClass" as workload_class, a."x_Region" as region, a."x_Provider" as provider, a."x_ProviderClass" as provider_class,
+	a."x_Owner" as owner, a."x_CostCentre" as cost_centre, a."x_Entity" as entity, a."BillingCurrency" as currency,
+	sum(a."BilledCost") as billed, sum(a."EffectiveCost") as effective,
+	sum(a."x_GpuSecondsBought") as gpu_seconds_bought, sum(a."x_GpuSecondsAllocated") as gpu_seconds_allocated,
+	sum(a."x_GpuSecondsMeasured") as gpu_seconds_measured, sum(a."x_GpuSecondsUseful") as gpu_seconds_useful
+from quartermaster.closed_allocations a join quartermaster.closed_months m on m.books = a.books
+group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18;
+comment on view quartermaster.costs is 'What closed months cost workspaces, and what was posted into them about earlier closed months: posted_allocations added up over the lines of suppliers, without what is about the supplier. Readers of some workspaces see what these are charged. It has the months of quartermaster.posted_months and no others.';
+comment on column quartermaster.costs.workspace is 'Workspace that is charged, or an account of the platform.';
+comment on column quartermaster.costs.month is 'Start of the billing month that the row is about.';
+comment on column quartermaster.costs.books_period is 'Start of the month whose books have the row: later than month for what was posted about an earlier month.';
+comment on column quartermaster.costs.posting_type is 'Why the row was posted about an earlier closed month: late, correction, reversal, reattribution, method, accrual. Null for what the month itself cost. Everything that adds up is then a difference.';
+comment on column quartermaster.costs.hour is 'Start of the hour that was paid for; null: the whole charge period.';
+comment on column quartermaster.costs.deployment is 'Deployment that held what was paid for.';
+comment on column quartermaster.costs.component is 'What became of what was paid for: allocated, idle, failed and so on.';
+comment on column quartermaster.costs.gpu_model is 'GPU model of the machines.';
+comment on column quartermaster.costs.model is 'Model that the deployment is declared to serve or train.';
+comment on column quartermaster.costs.workload_class is 'Class of the deployment.';
+comment on column quartermaster.costs.region is 'Region of the cluster, else of the line.';
+comment on column quartermaster.costs.provider is 'Provider of the cluster, else of the billing account''s clusters, else the issuer.';
+comment on column quartermaster.costs.provider_class is 'Class of that provider.';
+comment on column quartermaster.costs.owner is 'Who answers for the costs of the workspace in that hour.';
+comment on column quartermaster.costs.cost_centre is 'Cost centre of the workspace in that hour.';
+comment on column quartermaster.costs.entity is 'Company that bears the costs of the workspace in that hour.';
+comment on column quartermaster.costs.billed is 'As invoiced.';
+comment on column quartermaster.costs.effective is 'With commitments spread over their terms.';
+comment on column quartermaster.costs.gpu_seconds_bought is 'GPU time that was bought, in seconds of whole GPUs.';
+comment on column quartermaster.costs.gpu_seconds_allocated is 'The part of it with a holder.';
+comment on column quartermaster.costs.gpu_seconds_measured is 'The part of that with measured activity.';
+comment on column quartermaster.costs.gpu_seconds_useful is 'Measured time times activity; null if time was held and none of it measured.';
+
 create view quartermaster.statements as
 select s.workspace, m.month as books_period, s.number, s.month, s.corrects, s.posting_type, s.component, s.currency, s.billed, s.effective,
 	s.gpu_seconds_bought, s.gpu_seconds_allocated, s.gpu_seconds_measured, s.gpu_seconds_useful, s.causes
@@ -566,3 +600,15 @@ from quartermaster.partitions p
 where p.generation = (select generation from quartermaster.active);
 comment on view quartermaster.positions is 'Position of the log that the rows stand for. Everything read in one transaction (repeatable read) is at one position.';
 comment on column quartermaster.positions.next_offset is 'Offset of the first record of the partition that is not in the rows yet.';
+
+create or replace function quartermaster.workspaces_of(reader text) returns text[]
+language sql stable parallel safe security definer set search_path = pg_catalog, pg_temp as $$
+	with recursive seen(workspace) as (
+		select w collate "C" from quartermaster.readers r cross join unnest(r.workspaces) w
+		where r.role = reader and exists (select from pg_roles p where p.rolname = reader and pg_has_role(session_user, p.oid, 'member'))
+		union
+		select w.workspace from quartermaster.workspaces w join seen s on w.parent = s.workspace
+	)
+	select coalesce(array_agg(workspace), '{}') from seen
+$$;
+comment on function quartermaster.workspaces_of is 'Workspaces that a role of quartermaster.readers sees now, and none of a role that the user is not a member of. Policies ask it.';

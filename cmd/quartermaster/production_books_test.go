@@ -104,6 +104,11 @@ func TestProductionClosedBooksInSQL(t *testing.T) {
 			same("costs by "+by.dimension, rows(fmt.Sprintf(`select %s || ' ' || "BillingCurrency" || ' ' || trim_scale(sum("BilledCost")) || ' ' ||
 				trim_scale(sum("EffectiveCost")) || ' ' || trim_scale(sum("x_GpuSecondsBought") * 1000) from quartermaster.posted_allocations
 				where books_period = '2026-05-01T00:00Z' and posting_type is null group by %[1]s, "BillingCurrency"`, by.column)), want)
+			if by.dimension == "workspace" {
+				same("the view costs", rows(`select workspace || ' ' || currency || ' ' || trim_scale(sum(billed)) || ' ' || trim_scale(sum(effective))
+					|| ' ' || trim_scale(sum(gpu_seconds_bought) * 1000) from quartermaster.costs
+					where books_period = '2026-05-01T00:00Z' and posting_type is null group by workspace, currency`), want)
+			}
 		}
 		for _, month := range []string{"2026-05", "2026-06"} {
 			var postings struct {

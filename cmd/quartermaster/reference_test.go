@@ -358,7 +358,7 @@ of the month before follow.
 func sqlPage(t *testing.T) string {
 	comment := regexp.MustCompile(`(?m)^comment on (view|column) quartermaster\.([\w."]+) is '((?:[^']|'')*)';$`)
 	var b strings.Builder
-	b.WriteString("# SQL views\n\nThe Postgres schema `quartermaster` has these views, for the roles in `postgres.readers`. They\nstay when tables change and when another generation of rows becomes active. A view shows\nwhat the log says as of now. Whether the signer of a decision had the right to make it is\nanswered by the program, not here.\n\nColumns whose names say it all are left out: `\\d+ quartermaster.VIEW` in psql has them.\n")
+	b.WriteString("# SQL views\n\nThe Postgres schema `quartermaster` has these views, for the roles in `postgres.readers`:\nall for a role that sees the whole estate, and `workspaces`, `budgets`, `plans`, `usage`, `costs` and\n`statements_due` for one that sees some workspaces. They stay when tables change and when another generation of rows becomes active. A view shows\nwhat the log says as of now. Whether the signer of a decision had the right to make it is\nanswered by the program, not here.\n\nColumns whose names say it all are left out: `\\d+ quartermaster.VIEW` in psql has them.\n")
 	n := 0
 	for _, m := range comment.FindAllStringSubmatch(readSource(t, "adapters", "postgres", "views.sql"), -1) {
 		text := tableCell(strings.ReplaceAll(m[3], "''", "'"))

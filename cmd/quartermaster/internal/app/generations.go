@@ -31,9 +31,16 @@ type Migrated struct {
 	Generation string `json:"generation,omitempty"` // the first one, if it was created
 	// Databases are the names of those beside the first, which were migrated too.
 	Databases []string `json:"databases"`
-	// Readers may read everything now.
-	Readers        []string `json:"readers"`
+	// Readers may read views now, and no role that could before and is not here.
+	Readers        []Reader `json:"readers"`
 	MissingReaders []string `json:"missing_readers"` // configured, but not roles of the server
+}
+
+// Reader is a role of the database that may read views.
+type Reader struct {
+	Role string `json:"role"`
+	// Workspaces are those that it sees, with those below them; null: the whole estate.
+	Workspaces []string `json:"workspaces"`
 }
 
 // GenerationsStatus is the state of the rows in a database.
@@ -249,10 +256,13 @@ func (c *Caller) Migrate(ctx context.Context) (*Migrated, error) {
 			return err
 		}
 		ans.Databases = append([]string{}, db.Databases()...)
-		ans.Readers, ans.MissingReaders, err = db.Grant(ctx)
+		readers, missing, err := db.Grant(ctx)
+		ans.Readers, ans.MissingReaders = make([]Reader, len(readers)), append([]string{}, missing...)
+		for i, r := range readers {
+			ans.Readers[i] = Reader(r)
+		}
 		return err
 	})
-	ans.Readers, ans.MissingReaders = append([]string{}, ans.Readers...), append([]string{}, ans.MissingReaders...)
 	return ans, err
 }
 

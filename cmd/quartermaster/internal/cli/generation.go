@@ -42,9 +42,9 @@ func (a *Program) generationMigrateCommand() *cobra.Command {
 		Short: "Migrate the database schema to this program's version",
 		Long: `Migrate creates or updates the control tables in each database of the configuration. A database
 of postgres.others that is new MUST be empty; migrate takes it in. If there is no generation, it creates the first
-one, "a". It grants the roles of postgres.readers read access to all rows and views. Run it
-again after adding a reader to the configuration, or after creating its role. It revokes
-nothing; use SQL's REVOKE.
+one, "a". It lets the roles of postgres.readers read views, each what it may, and revokes what a role
+that is no longer there could read. Run it again after changing the readers in the configuration, or
+after creating a role.
 
 Run it once before the first start and after each upgrade. Concurrent and repeated runs are
 safe.`,
@@ -72,8 +72,12 @@ safe.`,
 			if len(ans.Databases) > 0 {
 				fmt.Fprintf(a.out, "other databases at this version: %s\n", strings.Join(ans.Databases, ", "))
 			}
-			if len(ans.Readers) > 0 {
-				fmt.Fprintf(a.out, "readers of all rows and views: %s\n", strings.Join(ans.Readers, ", "))
+			for _, r := range ans.Readers {
+				seen := "the whole estate"
+				if len(r.Workspaces) > 0 {
+					seen = strings.Join(r.Workspaces, ", ") + " and workspaces below"
+				}
+				fmt.Fprintf(a.out, "reader %s: %s\n", r.Role, seen)
 			}
 			return nil
 		},

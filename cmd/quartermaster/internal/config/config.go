@@ -20,9 +20,10 @@ import (
 // Config is the configuration file. The log is an Apache Kafka cluster, the rows are in Postgres,
 // and several instances with the same file share the work.
 //
-// Every field except webhooks, api.providers and postgres.others can be set in the environment instead, as QUARTERMASTER_ and the
-// path of its key in capitals, lists separated by commas: QUARTERMASTER_POSTGRES_DSN_FILE. The
-// environment overrides the file. An empty variable counts as not set.
+// Every field except webhooks, api.providers, postgres.readers and postgres.others can be set in the
+// environment instead, as QUARTERMASTER_ and the path of its key in capitals, lists separated by
+// commas: QUARTERMASTER_POSTGRES_DSN_FILE. The environment overrides the file. An empty variable
+// counts as not set.
 //
 // Secrets are in separate files, named by the fields that end in _file. A path in the file is
 // relative to the file's directory, a path in the environment to the working directory.
@@ -127,12 +128,21 @@ type Postgres struct {
 	PasswordFile string `yaml:"password_file"`
 	// MaxConns bounds the connections of one process.
 	MaxConns int `yaml:"max_conns" default:"16"`
-	// Readers are roles that may read the tables and views: small letters, digits
-	// and underscores.
-	Readers []string `yaml:"readers"`
+	// Readers are roles that may read views. They cannot be set in the environment.
+	Readers []Reader `yaml:"readers"`
 	// Others are databases that have the rows of some partitions. They cannot be set in the
 	// environment.
 	Others []Database `yaml:"others"`
+}
+
+// Reader is a role of the database that may read views.
+type Reader struct {
+	// Role is a name of small letters, digits and underscores.
+	Role string `yaml:"role"`
+	// Workspaces are those that the role sees, with the workspaces below them.
+	Workspaces []string `yaml:"workspaces"`
+	// WholeEstate lets the role see everything instead.
+	WholeEstate bool `yaml:"whole_estate"`
 }
 
 // Database is a database beside the first one. It begins empty.
@@ -316,6 +326,13 @@ func (c *Config) Values() []configfile.Value {
 	out := c.File.Values()
 	for i := range out {
 		switch hooks := out[i].Value.(type) {
+		case []Reader:
+			shown := []Reader{}
+			for _, r := range hooks {
+				r.Workspaces = append([]string{}, r.Workspaces...)
+				shown = append(shown, r)
+			}
+			out[i].Value = shown
 		case []Database:
 			out[i].Value = append([]Database{}, hooks...)
 		case []Provider:

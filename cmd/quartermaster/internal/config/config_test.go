@@ -49,7 +49,8 @@ func fieldPaths(t *testing.T) (paths []string) {
 // listedFields returns the paths of the fields of the first entry of each list.
 func listedFields() (paths []string) {
 	for list, of := range map[string]reflect.Type{
-		"webhooks": reflect.TypeFor[Webhook](), "postgres.others": reflect.TypeFor[Database](), "api.providers": reflect.TypeFor[Provider](),
+		"webhooks": reflect.TypeFor[Webhook](), "postgres.others": reflect.TypeFor[Database](),
+		"postgres.readers": reflect.TypeFor[Reader](), "api.providers": reflect.TypeFor[Provider](),
 	} {
 		for i := range of.NumField() {
 			paths = append(paths, list+"[0]."+of.Field(i).Tag.Get("yaml"))
@@ -161,12 +162,21 @@ func TestConfigFaults(t *testing.T) {
 		"a broken URL":        {"kafka: {brokers: ['k:1']}\npostgres: {dsn: 'postgres://u:hunter2%@db/rows'}\n", []string{"q.yaml:2:17: postgres.dsn: is not a connection string; write postgres://user@host:5432/database, or host=… user=… dbname=…"}},
 		"two dsns":            {"kafka: {brokers: ['k:1']}\npostgres:\n  dsn: host=db\n  dsn_file: a\n", []string{"q.yaml:4:13: postgres.dsn_file: is given as well as postgres.dsn; give one of the two"}},
 		"max_conns":           {"kafka: {brokers: ['k:1']}\npostgres: {dsn: host=db, max_conns: 3}\n", []string{"q.yaml:2:37: postgres.max_conns: is 3, want 4 to 1000"}},
-		"readers": {"kafka: {brokers: ['k:1']}\npostgres: {dsn: host=db, readers: [finance, 'bi; drop', public, pg_monitor, finance]}\n", []string{
-			`q.yaml:2:45: postgres.readers[1]: "bi; drop" is not a plain role: use small letters, digits and underscores`,
-			"q.yaml:2:57: postgres.readers[2]: public is not one of your roles; name the roles that may read",
-			"q.yaml:2:65: postgres.readers[3]: pg_monitor is not one of your roles; name the roles that may read",
-			"q.yaml:2:77: postgres.readers[4]: finance is there twice",
-		}},
+		"readers": {
+			"kafka: {brokers: ['k:1']}\npostgres:\n  dsn: host=db\n  readers:\n" +
+				"  - {role: finance, whole_estate: true}\n  - {role: 'bi; drop', workspaces: []}\n" +
+				"  - {role: public, workspaces: [a]}\n  - {role: pg_monitor, workspaces: [a], whole_estate: true}\n" +
+				"  - {role: finance, workspaces: [acme, '', acme]}\n  - {workspaces: [acme]}\n", []string{
+				`q.yaml:6:12: postgres.readers[1].role: "bi; drop" is not a plain role: use small letters, digits and underscores`,
+				"q.yaml:6:5: postgres.readers[1]: needs either the workspaces that the role sees, or whole_estate: true",
+				"q.yaml:7:12: postgres.readers[2].role: public is not one of your roles; name the roles that may read",
+				"q.yaml:8:12: postgres.readers[3].role: pg_monitor is not one of your roles; name the roles that may read",
+				"q.yaml:8:5: postgres.readers[3]: needs either the workspaces that the role sees, or whole_estate: true",
+				"q.yaml:9:12: postgres.readers[4].role: finance is there twice",
+				"q.yaml:9:40: postgres.readers[4].workspaces[1]: is empty; name a workspace",
+				"q.yaml:9:44: postgres.readers[4].workspaces[2]: acme is there twice",
+				`q.yaml:10:5: postgres.readers[5].role: "" is not a plain role: use small letters, digits and underscores`,
+			}},
 		"listen":            {with("listen: 7070\n"), []string{`q.yaml:3:9: listen: "7070" is not host:port`}},
 		"lease short":       {with("lease: 10ms\n"), []string{"q.yaml:3:8: lease: is 10ms, want 1s to 1m0s"}},
 		"lease long":        {with("lease: 1h\n"), []string{"q.yaml:3:8: lease: is 1h0m0s, want 1s to 1m0s"}},
@@ -286,7 +296,6 @@ var samples = map[string]string{
 	"postgres.dsn_file":             "/f/dsn",
 	"postgres.password_file":        "/f/pp",
 	"postgres.max_conns":            "8",
-	"postgres.readers":              "finance,bi",
 	"listen":                        ":8080",
 	"gateway.listen":                ":7443",
 	"gateway.cert_file":             "/f/gc",
@@ -344,7 +353,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	}
 	for _, v := range c.Values() {
 		switch v.Key {
-		case "webhooks", "postgres.others", "api.providers":
+		case "webhooks", "postgres.readers", "postgres.others", "api.providers":
 			if v.From != configfile.FromDefault {
 				t.Errorf("%s come from the %s", v.Key, v.From)
 			}
@@ -500,7 +509,7 @@ func TestConfigExample(t *testing.T) {
 		}
 	}
 	for _, path := range listedFields() {
-		if path != "postgres.others[0].dsn" && c.File.Origin(path).Kind != configfile.FromFile {
+		if path != "postgres.others[0].dsn" && path != "postgres.readers[0].whole_estate" && c.File.Origin(path).Kind != configfile.FromFile {
 			t.Errorf("%s is not in the example", path)
 		}
 	}
@@ -509,7 +518,7 @@ func TestConfigExample(t *testing.T) {
 // What is shown is a configuration, of the same meaning.
 func TestConfigShowReadsBack(t *testing.T) {
 	text := minimal + "instance: 'yes'\nsnapshots: \"a b: #c\"\nschedules: {plan: '*/5 * * * *'}\nwebhooks: [{name: a, url: 'http://x', types: [B, C]}]\n"
-	text = strings.Replace(text, "rows}", "rows, others: [{name: b, dsn: 'host=h', partitions: [qm.fleet/1-2]}]}", 1)
+	text = strings.Replace(text, "rows}", "rows, readers: [{role: r, whole_estate: true}, {role: s, workspaces: [a, 'b: c']}], others: [{name: b, dsn: 'host=h', partitions: [qm.fleet/1-2]}]}", 1)
 	c, err := parseConfig("/d/q.yaml", []byte(text), noEnvironment)
 	if err != nil {
 		t.Fatal(err)
@@ -569,7 +578,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.EnvironmentFaults(environ)
-	if want := []string{"QUARTERMASTER_API_PROVIDERS", "QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_POSTGRES_OTHERS", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
+	if want := []string{"QUARTERMASTER_API_PROVIDERS", "QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_POSTGRES_OTHERS", "QUARTERMASTER_POSTGRES_READERS", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

@@ -140,7 +140,10 @@ func (c *Config) ForPostgres() (postgres.Config, error) {
 	if err != nil {
 		return postgres.Config{}, err
 	}
-	cfg := postgres.Config{DSN: dsn, MaxConns: p.MaxConns, Readers: p.Readers, Wrap: c.WrapDatabase, Patient: c.Patient}
+	cfg := postgres.Config{DSN: dsn, MaxConns: p.MaxConns, Wrap: c.WrapDatabase, Patient: c.Patient}
+	for _, r := range p.Readers {
+		cfg.Readers = append(cfg.Readers, postgres.Reader{Role: r.Role, Workspaces: r.Workspaces})
+	}
 	for i, d := range p.Others {
 		at := fmt.Sprintf("postgres.others[%d]", i)
 		dsn, err := c.connection(at, d.DSN, d.DSNFile, d.PasswordFile)

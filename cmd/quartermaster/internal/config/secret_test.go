@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/postgres"
 	"quartermaster/cmd/quartermaster/internal/config/configtest"
 )
 
@@ -82,7 +84,7 @@ func TestSecretsAreNeeded(t *testing.T) {
 // Secrets reach what needs them.
 func TestConfigForAdapters(t *testing.T) {
 	path, _ := configtest.Secrets(t)
-	c, err := Load(path, environment(map[string]string{"QUARTERMASTER_INSTANCE": "i1", "QUARTERMASTER_KAFKA_CODEC": "lz4", "QUARTERMASTER_POSTGRES_READERS": "bi"}))
+	c, err := Load(path, environment(map[string]string{"QUARTERMASTER_INSTANCE": "i1", "QUARTERMASTER_KAFKA_CODEC": "lz4"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func TestConfigForAdapters(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg, err := pq.NewConfig(p.DSN)
-	if err != nil || cfg.Password != configtest.Hunter2 || cfg.ApplicationName != "quartermaster i1" || cfg.Database != "rows" || p.MaxConns != 16 || len(p.Readers) != 1 {
+	if err != nil || cfg.Password != configtest.Hunter2 || cfg.ApplicationName != "quartermaster i1" || cfg.Database != "rows" || p.MaxConns != 16 || !reflect.DeepEqual(p.Readers, []postgres.Reader{{Role: "finance"}, {Role: "bi", Workspaces: []string{"acme"}}}) {
 		t.Errorf("%v: %s %s, %d connections, readers %q", err, cfg.ApplicationName, cfg.Database, p.MaxConns, p.Readers)
 	}
 	if len(p.Others) != 1 {

@@ -183,15 +183,34 @@ func (p *Postgres) validate(f *configfile.File) {
 	checkDSN(f, "postgres", p.DSN, p.DSNFile)
 	validateOthers(f, p.Others)
 	within(f, "postgres.max_conns", p.MaxConns, 4, 1000)
-	for i, r := range p.Readers {
+	validateReaders(f, p.Readers)
+}
+
+// validateReaders refuses a role that is none of the operator's own, and one that is there twice.
+func validateReaders(f *configfile.File, readers []Reader) {
+	roles := map[string]bool{}
+	for i, r := range readers {
 		at := fmt.Sprintf("postgres.readers[%d]", i)
 		switch {
-		case !roleName.MatchString(r):
-			f.Add(at, "%q is not a plain role: use small letters, digits and underscores", domain.Clip(r, shown))
-		case slices.Contains(notRoles, r) || strings.HasPrefix(r, "pg_"):
-			f.Add(at, "%s is not one of your roles; name the roles that may read", r)
-		case slices.Contains(p.Readers[:i], r):
-			f.Add(at, "%s is there twice", r)
+		case !roleName.MatchString(r.Role):
+			f.Add(at+".role", "%q is not a plain role: use small letters, digits and underscores", domain.Clip(r.Role, shown))
+		case slices.Contains(notRoles, r.Role) || strings.HasPrefix(r.Role, "pg_"):
+			f.Add(at+".role", "%s is not one of your roles; name the roles that may read", r.Role)
+		case roles[r.Role]:
+			f.Add(at+".role", "%s is there twice", r.Role)
+		}
+		roles[r.Role] = true
+		if r.WholeEstate == (len(r.Workspaces) > 0) {
+			f.Add(at, "needs either the workspaces that the role sees, or whole_estate: true")
+		}
+		for j, w := range r.Workspaces {
+			at := fmt.Sprintf("%s.workspaces[%d]", at, j)
+			switch {
+			case w == "":
+				f.Add(at, "is empty; name a workspace")
+			case slices.Contains(r.Workspaces[:j], w):
+				f.Add(at, "%s is there twice", domain.Clip(w, shown))
+			}
 		}
 	}
 }

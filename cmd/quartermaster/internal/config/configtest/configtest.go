@@ -57,6 +57,7 @@ kafka:
 postgres:
   dsn_file: dsn
   password_file: db.password
+  readers: [{role: finance, whole_estate: true}, {role: bi, workspaces: [acme]}]
   others: [{name: more, dsn_file: dsn2, password_file: db2.password, partitions: [qm.telemetry/4-7]}]
 api: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: api.key}
 gateway: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: gateway.key}
