@@ -147,7 +147,10 @@ func readSigned(message []byte) (*domain.Envelope, error) {
 		return nil, fmt.Errorf("%s: %w", headerNames[attrOperatorKey], err)
 	}
 	env := &domain.Envelope{Subject: a[attrSubject], Workspace: a[attrWorkspace], Cluster: a[attrCluster], Cites: a[attrCites]}
-	if err := errors.Join(a.instant(attrTime, &env.Time), a.instant(attrRecorded, &env.Recorded)); err != nil {
+	if err := a.instant(attrTime, &env.Time); err != nil {
+		return nil, err
+	}
+	if err := a.instant(attrRecorded, &env.Recorded); err != nil {
 		return nil, err
 	}
 	env.Event = domain.NewEvent(typ)
