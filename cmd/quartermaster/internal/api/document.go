@@ -36,7 +36,7 @@ func newAPI(mux *http.ServeMux) huma.API {
 func Document() ([]byte, error) {
 	doc := newAPI(http.NewServeMux()).OpenAPI()
 	known := doc.Components.Schemas.Map()
-	problem := doc.Components.Schemas.Schema(reflect.TypeFor[errorModel](), true, "Problem")
+	problem := doc.Components.Schemas.Schema(reflect.TypeFor[problemError](), true, "Problem")
 	work := doc.Components.Schemas.Schema(reflect.TypeFor[cli.Work](), true, "Work")
 	describeWork(doc, work, problem)
 	describeLogin(doc, doc.Components.Schemas.Schema(reflect.TypeFor[[]cli.LoginProvider](), true, "LoginProviders"), problem)

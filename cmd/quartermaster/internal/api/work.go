@@ -378,8 +378,8 @@ func write(w http.ResponseWriter, status int, answer any) {
 	_ = cli.WriteLine(w, answer)
 }
 
-// errorModel is an error, in the terms of RFC 9457.
-type errorModel struct {
+// problemError is an error, in the terms of RFC 9457.
+type problemError struct {
 	huma.ErrorModel
 	Faults []app.Fault `json:"faults,omitempty" doc:"What is wrong in the documents that were sent, and where."`
 }
@@ -388,8 +388,8 @@ type errorModel struct {
 const mostFaults = 1000
 
 // problemOf returns the problem of an error.
-func problemOf(status int, err error) *errorModel {
-	p := &errorModel{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: cli.Worded(err)}, app.FaultsOf(err, mostFaults)}
+func problemOf(status int, err error) *problemError {
+	p := &problemError{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: cli.Worded(err)}, app.FaultsOf(err, mostFaults)}
 	if kind := cli.KindOf(err); kind != app.KindNone {
 		p.Type = cli.ProblemType + string(kind)
 	}

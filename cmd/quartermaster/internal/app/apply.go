@@ -122,7 +122,7 @@ func FaultsOf(err error, most int) (all []Fault) {
 		if len(all) == most {
 			return
 		}
-		switch e := err.(type) {
+		switch e := err.(type) { //nolint:errorlint // it walks the tree itself, for all of them
 		case *manifest.Error:
 			all = append(all, Fault{e.Where.File, e.Where.Line, e.Where.Column, e.Field, e.Problem})
 		case interface{ Unwrap() []error }:
