@@ -43,6 +43,14 @@
 //     cost, because it is on the invoice, and no effective cost. The rest of the line is
 //     divided as above.
 //
+// # Units and machines
+//
+// Each allocation is divided once more, among the units (pods or jobs) that held it and the machines that it was on,
+// by the weights that the first division added up for it: see [Allocation.Divide]. An allocation of a line that
+// follows others is divided by what these cost each of them. Nothing depends on it: allocations and their ids are the
+// same for a machine with one pod and with a hundred. What no unit held has no unit. What is not for a known machine
+// has no machine: unused commitments, prepaid purchases, lines of no machine, and [Unseen] time of several machines.
+//
 // # Which lines buy time
 //
 // A machine-hour is bought once, although a supplier may write several lines for
@@ -208,7 +216,7 @@ type Line struct {
 	Matching Matching
 	// Node is the machine that all of the line is for, as cluster/node: the only one that it was matched to, or that the
 	// lines that it follows were matched to. It is [Mixed] if there are several, or if it follows lines without a machine
-	// too, and "" if there is none. It is set in allocations only.
+	// too, and "" if there is none. It is set in allocations only. See [Holder] for the machines of a part.
 	Node string
 	// Number is the caller's, to find the line again. It has no influence, and is 0 for a line that attribution adds.
 	Number uint32
@@ -366,4 +374,8 @@ type Allocation struct {
 	// machine time or GPU time. MeasuredMs is the part of AllocatedMs with measured activity.
 	// UsefulMs is a part of MeasuredMs.
 	BoughtMs, AllocatedMs, UsefulMs, MeasuredMs int64
+
+	// Holders are the units that held it and the machines that it was on, and their weights; see [Allocation.Divide].
+	// They are valid after the call that was given the allocation, and never change.
+	Holders *Holders `json:"-"`
 }

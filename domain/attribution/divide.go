@@ -13,7 +13,7 @@ import (
 func (r *run) divideByUse(in *Input, order []int32) error {
 	spans := spans(r.book.records)
 	read := r.sharing.with(spans)
-	mt := &meter{keys: r.keys, ex: r.ex, idleToPlatform: in.Policy.IdleToPlatform}
+	mt := &meter{keys: r.keys, names: r.names, ex: r.ex, idleToPlatform: in.Policy.IdleToPlatform}
 	current, hour := int32(0), domain.Instant(0)
 	// done divides the matches whose last machine comes before next.
 	done := func(next int32) error {
@@ -219,7 +219,7 @@ type matchSum struct {
 // If nothing is known of the machines in the period, all of it is Unseen, spread evenly. Lines that
 // buy no machines have no Unseen part: in that case the platform is charged for them as Unmatched.
 func (r *run) divideCell(c *cell, sum *matchSum) error {
-	r.weights = c.grid.weights(c.period, c.match.whole, r.keys, r.hardware, r.weights[:0])
+	r.weights = r.weightsOf(c.grid, c.period, c.match.whole, r.weights[:0])
 	var seen, unobserved int64
 	for _, w := range r.weights {
 		seen += w.micros
@@ -237,8 +237,8 @@ func (r *run) divideCell(c *cell, sum *matchSum) error {
 	if excess > 0 {
 		key := r.keys.id(allocationKey{PlatformUnobserved, r.clusterOf(c.match), "", Unseen})
 		from := len(r.weights)
-		hardware := r.fleet.hardwareOf(r.hardware, c.match.descs, c.period)
-		r.weights = overHours(c.period, c.match.whole, key, hardware, excess, r.weights)
+		of := use{key: key, hardware: r.fleet.hardwareOf(r.hardware, c.match.descs, c.period)}
+		r.weights = overHours(c.period, c.match.whole, of, excess, r.machineOf(c.match), r.weights)
 		r.mergeHours(from)
 		if c.net != 0 {
 			sum.excess += excess / 1000
@@ -294,7 +294,10 @@ func (r *run) divideLine(rec *record) error {
 			continue
 		}
 		at += uint64(w.micros)
-		r.out.Hour, r.out.Weight = w.hour, ofMicros(uint64(w.micros))
+		if w.holders == nil && len(w.of) > 0 {
+			w.holders = r.names.holders(w.of, r.matches[rec.match].ownersFirst)
+		}
+		r.out.Hour, r.out.Weight, r.out.Holders = w.hour, ofMicros(uint64(w.micros)), w.holders
 		r.out.BoughtMs, r.out.AllocatedMs, r.out.UsefulMs, r.out.MeasuredMs = time.nextMs(at, total), 0, 0, 0
 		if r.keys.all[w.key].component == Allocated {
 			r.out.AllocatedMs = r.out.BoughtMs
@@ -314,11 +317,23 @@ func (r *run) withoutUsers(c *cell) error {
 	for _, l := range c.lines {
 		rec := &r.book.records[l]
 		r.begin(rec)
+		r.out.Holders = r.machineOf(c.match)
 		if err := r.unmatched(rec, howNoUsage); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// machineOf returns the holders of what no unit held of the only machine of a match; nil if there are several.
+func (r *run) machineOf(x *match) *Holders {
+	machine := r.fleet.descs[x.descs[0]].machine
+	for _, d := range x.descs {
+		if r.fleet.descs[d].machine != machine {
+			return nil
+		}
+	}
+	return r.names.holder(0, uint32(machine)+1)
 }
 
 // clusterOf returns the cluster of a match, "" if there are several.

@@ -116,20 +116,34 @@ func (e *estate) held(h *attribution.NodeHour) domain.Interval {
 // allocation is an allocation with its own copy of the line.
 type allocation struct {
 	attribution.Allocation
-	line attribution.Line
-	node string // of the line
+	line    attribution.Line
+	node    string // of the line
+	holders string // units, machines and weights
 }
 
 func (e *estate) run() ([]allocation, *attribution.Result, error) {
 	var all []allocation
 	res, err := attribution.Run(e.input(), func(l *attribution.Allocation) error {
-		kept := allocation{*l, *l.Line, l.Line.Node}
+		kept := allocation{*l, *l.Line, l.Line.Node, holdersText(l.Holders)}
 		kept.line.Matching, kept.line.Node = attribution.Matching{}, "" // other lines change the numbers of groups
-		kept.Allocation.Line = nil
+		kept.Allocation.Line, kept.Allocation.Holders = nil, nil
 		all = append(all, kept)
 		return nil
 	})
 	return all, res, err
+}
+
+func holdersText(h *attribution.Holders) string {
+	var b strings.Builder
+	for i := range h.Len() {
+		of := h.At(i)
+		fmt.Fprintf(&b, "%s@%s", of.Unit, of.Node)
+		if h.Len() > 1 {
+			fmt.Fprintf(&b, " %d %s %s", of.Micros, of.Billed, of.Effective)
+		}
+		b.WriteString("; ")
+	}
+	return b.String()
 }
 
 const (

@@ -112,7 +112,7 @@ func newFollowing(b *book) *following {
 }
 
 func (f *following) tally(of scope) int32 {
-	f.tallies = append(f.tallies, tally{of: of, sums: map[uint32]tallied{}})
+	f.tallies = append(f.tallies, tally{of: of, sums: map[uint32]tallied{}, held: map[heldKey]costs{}})
 	return int32(len(f.tallies) - 1)
 }
 
@@ -151,12 +151,24 @@ type tally struct {
 	costly  bool   // some of them cost something
 	node    string // of those; see [Line.Node]
 	sums    map[uint32]tallied
-	credits costs // the sum of credits that name a resource
+	held    map[heldKey]costs // of the same, by holder
+	holders map[heldIn]*Holders
+	pairs   map[uint32][]heldKey // of held, by key and in order, once sums are complete
+	credits costs                // the sum of credits that name a resource
 
 	ordered []uint32 // the keys in the order of allocations, once sums are complete
 }
 
 type costs struct{ billed, effective Amount }
+
+// heldKey is a unit and a machine that have a part of an allocation key.
+type heldKey struct{ key, unit, machine uint32 }
+
+// heldIn is a key, and the ledgers in which its cost weighs for billed and for effective cost.
+type heldIn struct {
+	key     uint32
+	ledgers [2]int // see [tally.weights]
+}
 
 // tallied is the cost of an allocation key, and its hardware.
 type tallied struct {
@@ -176,12 +188,21 @@ func (t *tally) begin(l *Line) {
 	}
 }
 
-func (t *tally) add(key, hardware uint32, billed, effective Amount, h *hardwares) {
+func (t *tally) add(key, hardware uint32, l *Allocation, h *hardwares) {
+	billed, effective := l.Billed, l.Effective
 	if billed.IsZero() && effective.IsZero() {
 		hardware = 0 // a key without cost is not followed
 	}
 	c := t.sums[key]
 	t.sums[key] = tallied{costs{c.billed.Add(billed), c.effective.Add(effective)}, h.join(c.hardware, hardware)}
+	l.amounts(func(i int, billed, effective Amount) {
+		of := heldKey{key: key}
+		if l.Holders != nil {
+			of.unit, of.machine = l.Holders.pair(i)
+		}
+		c := t.held[of]
+		t.held[of] = costs{c.billed.Add(billed), c.effective.Add(effective)}
+	})
 }
 
 func (t *tally) order(k *keys) []uint32 {
@@ -194,17 +215,62 @@ func (t *tally) order(k *keys) []uint32 {
 	return t.ordered
 }
 
-// ledger selects one of the two costs.
-type ledger func(costs) Amount
+// holdersOf returns the holders of a key. Each counts with its net cost, if that has the sign of the key's.
+func (t *tally) holdersOf(key uint32, n *names, by [2]int) *Holders {
+	if t.pairs == nil {
+		t.pairs, t.holders = map[uint32][]heldKey{}, map[heldIn]*Holders{}
+		for k := range t.held {
+			t.pairs[k.key] = append(t.pairs[k.key], k)
+		}
+		for _, pairs := range t.pairs {
+			slices.SortFunc(pairs, func(a, b heldKey) int { return n.compare(a.unit, a.machine, b.unit, b.machine) })
+		}
+	}
+	in := heldIn{key, by}
+	h, known := t.holders[in]
+	if known {
+		return h
+	}
+	var all []heldCost
+	for _, k := range t.pairs[key] {
+		weight := func(ledger int) (w Amount) {
+			if c := ledgers[ledger](t.held[k]); c.Sign() == ledgers[ledger](t.sums[key].costs).Sign() {
+				w = c.Abs()
+			}
+			return w
+		}
+		if c := (costs{weight(by[0]), weight(by[1])}); c != (costs{}) {
+			all = append(all, heldCost{k.unit, k.machine, c})
+		}
+	}
+	switch len(all) {
+	case 0:
+	case 1:
+		h = n.holder(all[0].unit, all[0].machine)
+	default:
+		h = &Holders{names: n, after: all}
+	}
+	t.holders[in] = h
+	return h
+}
 
-func ofBilled(c costs) Amount    { return c.billed }
-func ofEffective(c costs) Amount { return c.effective }
+// ledgers select one of the two costs.
+var ledgers = [...]func(costs) Amount{
+	ofBilled:    func(c costs) Amount { return c.billed },
+	ofEffective: func(c costs) Amount { return c.effective },
+}
 
-// weights returns the weight of each key in the order of allocations, from the first ledger that
-// has any cost; nil if none has.
-func (t *tally) weights(k *keys, ledgers ...ledger) []u128 {
+const (
+	ofBilled = iota
+	ofEffective
+)
+
+// weights returns the weight of each key in the order of allocations, and the ledger that they are of: the first of
+// two that has any cost; nil if none has.
+func (t *tally) weights(k *keys, first, second int) ([]u128, int) {
 	order := t.order(k)
-	for _, of := range ledgers {
+	for _, ledger := range [...]int{first, second} {
+		of := ledgers[ledger]
 		var sum Amount
 		for _, key := range order {
 			sum = sum.Add(of(t.sums[key].costs))
@@ -219,17 +285,17 @@ func (t *tally) weights(k *keys, ledgers ...ledger) []u128 {
 			}
 		}
 		if some {
-			return w
+			return w, ledger
 		}
 	}
-	return nil
+	return nil, first
 }
 
 // netting lets credits first pay for failed and maintenance time, up to its cost; the rest follows
 // the other keys. The limit applies to all credits of a scope together, and all are divided alike,
 // so that a reversed credit cancels.
-func (t *tally) netting(k *keys, w []u128, of ledger) []u128 {
-	credits, _ := of(t.credits).parts()
+func (t *tally) netting(k *keys, w []u128, ledger int) []u128 {
+	credits, _ := ledgers[ledger](t.credits).parts()
 	if credits.isZero() || w == nil {
 		return w
 	}
@@ -271,7 +337,8 @@ func (r *run) others(rec *record) error {
 		return r.unmatched(rec, howNoCharge)
 	}
 	t := &r.follow.tallies[rec.follow]
-	billed, effective := t.weights(r.keys, ofBilled, ofEffective), t.weights(r.keys, ofEffective, ofBilled)
+	billed, inBilled := t.weights(r.keys, ofBilled, ofEffective)
+	effective, inEffective := t.weights(r.keys, ofEffective, ofBilled)
 	if r.line.Class == Credit && r.line.Category == categoryCredit {
 		// Only scopes of a resource collect such credits.
 		billed, effective = t.netting(r.keys, billed, ofBilled), t.netting(r.keys, effective, ofEffective)
@@ -279,22 +346,22 @@ func (r *run) others(rec *record) error {
 	if billed == nil {
 		return r.unmatched(rec, howCancelled)
 	}
-	return r.after(rec, t, ByFollowing, billed, effective)
+	return r.after(rec, t, ByFollowing, billed, effective, [2]int{inBilled, inEffective})
 }
 
 // covered divides a recurring purchase of a commitment like the usage that it covered, by effective
 // cost. If that is unknown, the commitment's owners are charged.
 func (r *run) covered(rec *record) error {
 	t := &r.follow.tallies[rec.follow]
-	w := t.weights(r.keys, ofEffective, ofBilled)
+	w, ledger := t.weights(r.keys, ofEffective, ofBilled)
 	if w == nil {
 		return r.owned(rec)
 	}
-	return r.after(rec, t, ByCommitment, w, w)
+	return r.after(rec, t, ByCommitment, w, w, [2]int{ledger, ledger})
 }
 
-// after divides the current record by weights of a tally, for each ledger.
-func (r *run) after(rec *record, t *tally, method MatchMethod, billed, effective []u128) error {
+// after divides the current record by weights of a tally, for each ledger, and says which ledgers the weights are of.
+func (r *run) after(rec *record, t *tally, method MatchMethod, billed, effective []u128, by [2]int) error {
 	r.followed(rec, t)
 	var totalB, totalE, atB, atE u128
 	for i := range billed {
@@ -307,7 +374,7 @@ func (r *run) after(rec *record, t *tally, method MatchMethod, billed, effective
 			continue
 		}
 		atB, atE = atB.add(billed[i]), atE.add(effective[i])
-		r.out.Weight = signed(billed[i], false)
+		r.out.Weight, r.out.Holders = signed(billed[i], false), t.holdersOf(key, r.names, by)
 		if err := r.give(key, t.sums[key].hardware, b.next(atB, totalB), e.next(atE, totalE)); err != nil {
 			return err
 		}

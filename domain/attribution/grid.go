@@ -78,7 +78,9 @@ func (g *grid) add(held domain.Interval, uses []use, h *hardwares, entered func(
 	}
 	if len(s.uses) > max(64, s.full) {
 		// Numbers of keys compare faster than their texts.
-		s.uses = addUp(s.uses, h, func(a, b uint32) int { return cmp.Compare(a, b) })
+		s.uses = addUp(s.uses, h, func(a, b *use) int {
+			return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.unit, b.unit), cmp.Compare(a.machine, b.machine))
+		})
 		s.full = 2 * len(s.uses)
 	}
 	return held.Length(), true
@@ -94,33 +96,30 @@ func (g *grid) sum() (micros int64) {
 	return micros
 }
 
-// settle sorts usage by allocation key, with one entry for each key.
-func (s *slot) settle(k *keys, h *hardwares) {
+// settle sorts usage by allocation key, unit and machine, with one entry for each.
+func (s *slot) settle(r *run) {
 	if !s.settled {
-		s.uses = settle(s.uses, k, h)
+		s.uses = r.settle(s.uses)
 		s.settled = true
 	}
 }
 
-func settle(uses []use, k *keys, h *hardwares) []use { return addUp(uses, h, k.compare) }
+func (r *run) settle(uses []use) []use {
+	return addUp(uses, r.hardware, func(a, b *use) int {
+		if a.key != b.key {
+			return compareKeys(&r.keys.all[a.key], &r.keys.all[b.key])
+		}
+		return r.names.compare(a.unit, a.machine, b.unit, b.machine)
+	})
+}
 
-// addUp sorts uses and merges those with the same key, in place.
-func addUp(uses []use, h *hardwares, compare func(a, b uint32) int) []use {
-	slices.SortFunc(uses, func(a, b use) int { return compare(a.key, b.key) })
+// addUp sorts uses and merges those with the same key, unit and machine, in place.
+func addUp(uses []use, h *hardwares, compare func(a, b *use) int) []use {
+	slices.SortFunc(uses, func(a, b use) int { return compare(&a, &b) })
 	out := uses[:0]
 	for _, u := range uses {
-		if n := len(out); n > 0 && out[n-1].key == u.key {
-			o := &out[n-1]
-			switch {
-			case u.micros == 0: // zero weight says nothing about hardware
-			case o.micros == 0:
-				o.hardware = u.hardware
-			default:
-				o.hardware = h.join(o.hardware, u.hardware)
-			}
-			o.micros += u.micros
-			o.useful += u.useful
-			o.known += u.known
+		if n := len(out); n > 0 && out[n-1].key == u.key && out[n-1].unit == u.unit && out[n-1].machine == u.machine {
+			out[n-1].join(&u, h)
 			continue
 		}
 		out = append(out, u)
@@ -128,30 +127,60 @@ func addUp(uses []use, h *hardwares, compare func(a, b uint32) int) []use {
 	return out
 }
 
-// weight is what one allocation of a cell weighs.
-type weight struct {
-	hour domain.Instant
-	use
+// join adds another use.
+func (u *use) join(o *use, h *hardwares) {
+	switch {
+	case o.micros == 0: // zero weight says nothing about hardware
+	case u.micros == 0:
+		u.hardware = o.hardware
+	default:
+		u.hardware = h.join(u.hardware, o.hardware)
+	}
+	u.micros += o.micros
+	u.useful += o.useful
+	u.known += o.known
 }
 
-// weights appends the weight of each allocation key in each hour of a period, in the order of
+// sameKey returns how many uses, starting with the first, have its key.
+func sameKey(uses []use) int {
+	n := 1
+	for n < len(uses) && uses[n].key == uses[0].key {
+		n++
+	}
+	return n
+}
+
+// weight is what one allocation of a cell weighs.
+type weight struct {
+	hour    domain.Instant
+	use              // of all units and machines together
+	of      []use    // each of them
+	holders *Holders // those of them, once they are known
+}
+
+// weightsOf appends the weight of each allocation key in each hour of a period, in the order of
 // allocations. With whole, hours are not distinguished.
-func (g *grid) weights(period domain.Interval, whole bool, k *keys, hw *hardwares, to []weight) []weight {
+func (r *run) weightsOf(g *grid, period domain.Interval, whole bool, to []weight) []weight {
 	var pending []use
 	var hour domain.Instant
 	slots := 0
 	flush := func() {
 		if slots > 1 {
-			pending = settle(pending, k, hw)
+			pending = r.settle(pending)
 		}
-		for _, u := range pending {
-			to = append(to, weight{hour, u})
+		for len(pending) > 0 {
+			n := sameKey(pending)
+			w := weight{hour: hour, use: pending[0], of: pending[:n:n]}
+			for i := range w.of[1:] {
+				w.join(&w.of[1+i], r.hardware)
+			}
+			to, pending = append(to, w), pending[n:]
 		}
 		pending, slots = nil, 0
 	}
 	for i := g.find(period.From); i < len(g.slots) && g.slots[i].from < period.To; i++ {
 		s := &g.slots[i]
-		s.settle(k, hw)
+		s.settle(r)
 		at := s.from.HourStart()
 		if whole {
 			at = 0
@@ -171,17 +200,18 @@ func (g *grid) weights(period domain.Interval, whole bool, k *keys, hw *hardware
 	return to
 }
 
-// overHours appends microseconds of one key and hardware, spread evenly over a period. With whole
+// overHours appends microseconds of one key, hardware and holders, spread evenly over a period. With whole
 // it appends one weight.
-func overHours(period domain.Interval, whole bool, key, hardware uint32, micros int64, to []weight) []weight {
+func overHours(period domain.Interval, whole bool, of use, micros int64, holders *Holders, to []weight) []weight {
 	if whole {
-		return append(to, weight{0, use{key: key, hardware: hardware, micros: micros}})
+		of.micros = micros
+		return append(to, weight{use: of, holders: holders})
 	}
 	d := divisionOfMs(micros)
 	for h := period.From.HourStart(); h < period.To; h += domain.Hour {
 		end := min(h+domain.Hour, period.To)
-		ms := d.nextMs(uint64(end-period.From), uint64(period.Length()))
-		to = append(to, weight{h, use{key: key, hardware: hardware, micros: ms}})
+		of.micros = d.nextMs(uint64(end-period.From), uint64(period.Length()))
+		to = append(to, weight{hour: h, use: of, holders: holders})
 	}
 	return to
 }

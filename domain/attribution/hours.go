@@ -67,12 +67,14 @@ func (k *keys) compare(a, b uint32) int {
 type use struct {
 	key                   uint32
 	hardware              uint32 // of the machines that it was on; see [hardwares]
+	unit, machine         uint32 // that held it, and that it was on; see [names]
 	micros, useful, known int64
 }
 
 // meter reads hours of nodes.
 type meter struct {
 	keys           *keys
+	names          *names
 	ex             *exceptions
 	idleToPlatform bool
 	quiet          bool // the hour is read only for lines that a rule shares: it is no exception
@@ -119,9 +121,9 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 		case Unprovisioned:
 			unprovisioned += micros
 		case Failed, Maintenance:
-			m.add(PlatformReliability, d, "", p.Component, micros, 0, 0)
+			m.add(PlatformReliability, d, "", "", p.Component, micros, 0, 0)
 		case Unobserved:
-			m.add(PlatformUnobserved, d, "", p.Component, micros, 0, 0)
+			m.add(PlatformUnobserved, d, "", "", p.Component, micros, 0, 0)
 		default:
 			return nil, false, fmt.Errorf("usage of node %s/%s at %s: time cannot be %s",
 				d.Cluster, d.Node.Node, h.Hour, p.Component)
@@ -129,7 +131,7 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 	}
 	if !dominant {
 		for _, p := range m.parts {
-			m.hold(p.Workspace, d, p.Deployment, p.total(), p.UsefulMs*1000, p.measured())
+			m.hold(p, d, p.total(), p.UsefulMs*1000, p.measured())
 		}
 	} else {
 		idle, unprovisioned = m.dominant(d, allocated, idle, unprovisioned)
@@ -142,9 +144,9 @@ func (m *meter) read(h *NodeHour, d *desc) (uses []use, seen bool, err error) {
 		}
 		owner = Platform
 	}
-	m.add(owner, d, "", BusyUnattributed, busy, 0, 0)
-	m.add(owner, d, "", Idle, idle, 0, 0)
-	m.add(owner, d, "", Unprovisioned, unprovisioned, 0, 0)
+	m.add(owner, d, "", "", BusyUnattributed, busy, 0, 0)
+	m.add(owner, d, "", "", Idle, idle, 0, 0)
+	m.add(owner, d, "", "", Unprovisioned, unprovisioned, 0, 0)
 	return m.uses, seen, nil
 }
 
@@ -155,7 +157,8 @@ func (p *Part) total() int64 { return 1000*p.GPUMs + p.Micros }
 func (p *Part) measured() int64 { return min(1000*max(p.KnownMs, p.UsefulMs), p.total()) }
 
 // hold adds time with a holder. It caps useful and measured time at the total.
-func (m *meter) hold(workspace string, d *desc, deployment string, micros, useful, known int64) {
+func (m *meter) hold(p *Part, d *desc, micros, useful, known int64) {
+	workspace := p.Workspace
 	if workspace == "" && micros > 0 {
 		if len(d.matches) > 0 && !m.quiet {
 			m.ex.time(OwnerMissing, d.Cluster, "held by an unknown workspace: the platform is charged", micros/1000)
@@ -163,13 +166,13 @@ func (m *meter) hold(workspace string, d *desc, deployment string, micros, usefu
 		workspace = Platform
 	}
 	useful = min(useful, micros)
-	m.add(workspace, d, deployment, Allocated, micros, useful, max(useful, min(known, micros)))
+	m.add(workspace, d, p.Deployment, p.Unit, Allocated, micros, useful, max(useful, min(known, micros)))
 }
 
-func (m *meter) add(workspace string, d *desc, deployment string, c Component, micros, useful, known int64) {
+func (m *meter) add(workspace string, d *desc, deployment, unit string, c Component, micros, useful, known int64) {
 	if micros > 0 {
 		key := m.keys.id(allocationKey{workspace, d.Cluster, deployment, c})
-		m.uses = append(m.uses, use{key, d.hardware, micros, useful, known})
+		m.uses = append(m.uses, use{key, d.hardware, m.names.unit(unit), uint32(d.machine) + 1, micros, useful, known})
 	}
 }
 
@@ -234,7 +237,7 @@ func (m *meter) dominant(d *desc, allocated, idle, unprovisioned int64) (idleLef
 		if w.total > 0 {
 			w.known = int64(u128{0, uint64(w.known)}.scale64(uint64(w.want), uint64(w.total)).lo)
 		}
-		m.hold(w.of.Workspace, d, w.of.Deployment, w.want, w.useful, w.known)
+		m.hold(w.of, d, w.want, w.useful, w.known)
 	}
 	m.wishes = wishes
 	return idle, unprovisioned

@@ -138,8 +138,8 @@ func Weigh(l *Allocation, in *Weighing) (machines []MachineWeight, ok bool, err 
 			t.at(int32(i))
 		}
 	}
-	r.matches, r.trace = []match{x}, t
-	mt := &meter{keys: r.keys, ex: r.ex, idleToPlatform: in.Policy.IdleToPlatform}
+	r.matches, r.trace, r.names = []match{x}, t, newNames(r.fleet)
+	mt := &meter{keys: r.keys, names: r.names, ex: r.ex, idleToPlatform: in.Policy.IdleToPlatform}
 	var cut []domain.Instant
 	cuts := func(node int, hour domain.Instant) []domain.Instant {
 		cut = append(cut[:0], r.cuts(node, hour)...)

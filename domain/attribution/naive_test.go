@@ -2,6 +2,7 @@ package attribution_test
 
 import (
 	"cmp"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -398,6 +399,7 @@ func (n naive) stated(l *attribution.Line, nodes []int) *big.Rat {
 type naivePart struct {
 	weight, measured *big.Rat
 	nodes            []int
+	held             map[[2]string]*big.Int // microseconds, by unit and machine
 }
 
 // property is the common property of machines, as an allocation reports it.
@@ -434,6 +436,51 @@ func (n naive) node(nodes []int) string {
 	return ""
 }
 
+// unheld is who has what no unit held of some nodes: their machine, if they are one.
+func (n naive) unheld(nodes []int) (of [2]string) {
+	if of[1] = n.node(nodes); of[1] == "mixed" {
+		of[1] = ""
+	}
+	return of
+}
+
+// checkHolders checks the division of an allocation among units and machines, with whole numbers: the first ones of
+// them together have the floor of their exact share.
+func checkHolders(t *rapid.T, g *allocation, l *attribution.Allocation, w *naivePart) {
+	pairs := slices.SortedFunc(maps.Keys(w.held), func(a, b [2]string) int {
+		return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1]))
+	})
+	pairs = slices.DeleteFunc(pairs, func(of [2]string) bool { return w.held[of].Sign() == 0 })
+	total, at := new(big.Int), new(big.Int)
+	for _, of := range pairs {
+		total.Add(total, w.held[of])
+	}
+	whole := [...]*big.Int{units(l.Billed), units(l.Effective), big.NewInt(l.BoughtMs), big.NewInt(l.AllocatedMs)}
+	before := make([]*big.Int, len(whole))
+	for i := range before {
+		before[i] = new(big.Int)
+	}
+	i := 0
+	if err := l.Divide(func(h *attribution.Holder, part *attribution.Allocation) error {
+		if i == len(pairs) || pairs[i] != [2]string{h.Unit, h.Node} {
+			t.Fatalf("part %d of allocation %s is held by %q on %q, want %q", i+1, ref(g), h.Unit, h.Node, pairs)
+		}
+		at.Add(at, w.held[pairs[i]])
+		i++
+		for k, got := range [...]*big.Int{units(part.Billed), units(part.Effective), big.NewInt(part.BoughtMs), big.NewInt(part.AllocatedMs)} {
+			upTo := new(big.Int).Mul(whole[k], at)
+			upTo.Quo(upTo, total) // towards zero
+			if want := new(big.Int).Sub(upTo, before[k]); got.Cmp(want) != 0 {
+				t.Fatalf("figure %d of what %q on %q has of allocation %s is %s, want %s", k+1, h.Unit, h.Node, ref(g), got, want)
+			}
+			before[k] = upTo
+		}
+		return nil
+	}); err != nil || i != len(pairs) {
+		t.Fatalf("allocation %s is divided among %d holders, want %q (%v)", ref(g), i, pairs, err)
+	}
+}
+
 // hardware is the hardware of a line's allocation on the given nodes.
 func (n naive) hardware(l *attribution.Line, nodes []int) attribution.Hardware {
 	paid := map[attribution.Class]string{attribution.Committed: "reserved", attribution.OnDemand: "on_demand", attribution.Spot: "spot", attribution.Owned: "owned"}[l.Class]
@@ -446,7 +493,7 @@ func (n naive) hardware(l *attribution.Line, nodes []int) attribution.Hardware {
 // weights returns the weight of every part of a line.
 func (n naive) weights(l *attribution.Line, nodes []int, method attribution.MatchMethod) map[naiveKey]*naivePart {
 	w := map[naiveKey]*naivePart{}
-	add := func(k naiveKey, ms, measured *big.Rat, nodes ...int) {
+	add := func(k naiveKey, of [2]string, ms, measured *big.Rat, nodes ...int) {
 		if ms.Sign() == 0 {
 			return
 		}
@@ -454,8 +501,13 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 			k.hour = 0
 		}
 		if w[k] == nil {
-			w[k] = &naivePart{new(big.Rat), new(big.Rat), nil}
+			w[k] = &naivePart{new(big.Rat), new(big.Rat), nil, map[[2]string]*big.Int{}}
 		}
+		if w[k].held[of] == nil {
+			w[k].held[of] = new(big.Int)
+		}
+		micros := new(big.Rat).Mul(ms, big.NewRat(1000, 1))
+		w[k].held[of].Add(w[k].held[of], new(big.Int).Quo(micros.Num(), micros.Denom()))
 		w[k].weight.Add(w[k].weight, ms)
 		w[k].measured.Add(w[k].measured, measured)
 		w[k].nodes = append(w[k].nodes, nodes...)
@@ -484,7 +536,11 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 			}
 			had := big.NewRat(1000*p.GPUMs+p.Micros, 1000)
 			measured := big.NewRat(min(1000*p.GPUMs+p.Micros, 1000*max(p.KnownMs, p.UsefulMs)), 1000)
-			add(k, had, measured, h.Node)
+			unit := ""
+			if p.Component == attribution.Allocated {
+				unit = p.Unit
+			}
+			add(k, [2]string{unit, n.node([]int{h.Node})}, had, measured, h.Node)
 			seen.Add(seen, had)
 		}
 	}
@@ -529,7 +585,7 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 			upTo.Quo(upTo, big.NewInt(thirds))
 			part := new(big.Rat).SetFrac(new(big.Int).Sub(upTo, done), big.NewInt(1000))
 			done = upTo
-			add(naiveKey{hour: hour, workspace: "platform:unobserved", cluster: cluster, component: attribution.Unseen}, part, new(big.Rat), there...)
+			add(naiveKey{hour: hour, workspace: "platform:unobserved", cluster: cluster, component: attribution.Unseen}, n.unheld(nodes), part, new(big.Rat), there...)
 		}
 	}
 	return w
@@ -537,12 +593,13 @@ func (n naive) weights(l *attribution.Line, nodes []int, method attribution.Matc
 
 func TestAgainstNaiveDivision(t *testing.T) {
 	reached, less := map[attribution.MatchMethod]int{}, map[string]int{}
-	hardware, machines := map[string]int{}, map[string]int{}
+	hardware, machines, several := map[string]int{}, map[string]int{}, map[int]int{}
 	other := 0 // lines that name a machine only by its other name
 	long.Check(t, 500, 40_000, func(t *rapid.T) {
 		e := drawEstate(t, drawing{plain: true, crowded: rapid.Bool().Draw(t, "crowded")})
 		e.policy.Discount = attribution.AsSupplied
 		allocations, _ := must(t, e)
+		all := held(t, e)
 		as := *e
 		as.lines = standing(e.lines)
 		n := naive{estate: &as}
@@ -553,7 +610,9 @@ func TestAgainstNaiveDivision(t *testing.T) {
 				continue
 			}
 			nodes, method := n.match(l)
-			want := map[naiveKey]*naivePart{{workspace: "platform", component: attribution.Unmatched}: {big.NewRat(1, 1), new(big.Rat), nil}}
+			want := map[naiveKey]*naivePart{{workspace: "platform", component: attribution.Unmatched}: {
+				big.NewRat(1, 1), new(big.Rat), nil, map[[2]string]*big.Int{n.unheld(nodes): big.NewInt(1)},
+			}}
 			if method != attribution.ByNothing {
 				if w := n.weights(l, nodes, method); w != nil {
 					want = w
@@ -598,6 +657,8 @@ func TestAgainstNaiveDivision(t *testing.T) {
 				if hw := n.hardware(l, w.nodes); g.Hardware != hw {
 					t.Fatalf("allocation %s is of %+v, want %+v", ref(g), g.Hardware, hw)
 				}
+				checkHolders(t, g, &all[j], w)
+				several[len(w.held)]++
 				if g.node != node {
 					t.Fatalf("allocation %s is of machine %q, want %q", ref(g), g.node, node)
 				}
@@ -647,6 +708,9 @@ func TestAgainstNaiveDivision(t *testing.T) {
 			if machines[what] == 0 {
 				t.Errorf("no line is of machine %q: %v", what, machines)
 			}
+		}
+		if several[1] == 0 || several[2] == 0 || several[3] == 0 {
+			t.Errorf("no allocation has one holder, or two or three: %v", several)
 		}
 		for _, what := range []string{"a part", "nothing", "all, alone,", "nothing, refunded,"} {
 			if less[what] == 0 {

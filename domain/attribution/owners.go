@@ -161,17 +161,53 @@ func (r *run) take(from *grid, c *cell, of []share) *grid {
 		}
 		hour := from.slots[i:n]
 		for j := range hour {
-			hour[j].settle(r.keys, r.hardware)
+			hour[j].settle(r)
 		}
 		t := slot{from: hour[0].from, to: hour[len(hour)-1].to, settled: true}
 		want := spread.nextMs(uint64(t.to-c.period.From), uint64(c.period.Length()))
 		want -= r.moveUses(hour, &t, want, owners)
 		r.moveUses(hour, &t, want, func(u *use) bool { return !owners(u) })
-		t.uses = settle(t.uses, r.keys, r.hardware)
+		t.uses = r.settle(t.uses)
 		taken.slots = append(taken.slots, t)
 		i = n
 	}
 	return taken
+}
+
+func microsOf(uses []use) (micros int64) {
+	for i := range uses {
+		micros += uses[i].micros
+	}
+	return micros
+}
+
+// moveParts moves a part of microseconds of one key to others, in proportion by unit and machine. Of the key as a whole
+// it moves as much as if it had one unit on one machine.
+func moveParts(to, of []use, micros, part int64) []use {
+	var useful, known, atUseful, atKnown uint64
+	for i := range of {
+		useful, known = useful+uint64(of[i].useful), known+uint64(of[i].known)
+	}
+	share := func(n uint64) division {
+		return division{whole: u128{0, n}.scale64(uint64(part), uint64(micros))}
+	}
+	byUse, byUseful, byKnown, at := divisionOfMs(part), share(useful), share(known), uint64(0)
+	next := func(d *division, at, total uint64) int64 {
+		if total == 0 {
+			return 0
+		}
+		return d.nextMs(at, total)
+	}
+	for i := range of {
+		x := &of[i]
+		at, atUseful, atKnown = at+uint64(x.micros), atUseful+uint64(x.useful), atKnown+uint64(x.known)
+		moved := *x
+		moved.micros = byUse.nextMs(at, uint64(micros))
+		moved.useful, moved.known = next(&byUseful, atUseful, useful), next(&byKnown, atKnown, known)
+		to = append(to, moved)
+		x.micros, x.useful, x.known = x.micros-moved.micros, x.useful-moved.useful, x.known-moved.known
+	}
+	return to
 }
 
 // moveUses moves up to want of the matching time out of an hour's slots, in proportion by key and
@@ -179,15 +215,18 @@ func (r *run) take(from *grid, c *cell, of []share) *grid {
 func (r *run) moveUses(hour []slot, to *slot, want int64, which func(*use) bool) int64 {
 	var all []use
 	for i := range hour {
-		for _, u := range hour[i].uses {
-			if u.micros > 0 && which(&u) {
-				all = append(all, u)
+		for uses := hour[i].uses; len(uses) > 0; {
+			n := sameKey(uses)
+			if which(&uses[0]) {
+				all = append(all, use{key: uses[0].key, micros: microsOf(uses[:n])})
 			}
+			uses = uses[n:]
 		}
 	}
 	if len(hour) > 1 {
-		all = settle(all, r.keys, r.hardware)
+		all = r.settle(all)
 	}
+	all = slices.DeleteFunc(all, func(u use) bool { return u.micros == 0 })
 	var have uint64
 	for i := range all {
 		have += uint64(all[i].micros)
@@ -203,16 +242,21 @@ func (r *run) moveUses(hour []slot, to *slot, want int64, which func(*use) bool)
 		for i := range hour {
 			byKey := func(x use, key uint32) int { return r.keys.compare(x.key, key) }
 			n, ok := slices.BinarySearchFunc(hour[i].uses, u.key, byKey)
-			if !ok || hour[i].uses[n].micros == 0 {
+			if !ok {
 				continue
 			}
-			x := &hour[i].uses[n]
-			done += uint64(x.micros)
-			ms := bySlot.nextMs(done, uint64(u.micros))
-			part := func(of int64) int64 { return int64(u128{0, uint64(of)}.scale64(uint64(ms), uint64(x.micros)).lo) }
-			moved := use{u.key, x.hardware, ms, part(x.useful), part(x.known)}
-			to.uses = append(to.uses, moved)
-			x.micros, x.useful, x.known = x.micros-moved.micros, x.useful-moved.useful, x.known-moved.known
+			// The search may end anywhere among the key's uses.
+			for n > 0 && hour[i].uses[n-1].key == u.key {
+				n--
+			}
+			of := hour[i].uses[n:]
+			of = of[:sameKey(of)]
+			micros := microsOf(of)
+			if micros == 0 {
+				continue
+			}
+			done += uint64(micros)
+			to.uses = moveParts(to.uses, of, micros, bySlot.nextMs(done, uint64(u.micros)))
 		}
 	}
 	return want

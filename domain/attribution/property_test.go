@@ -63,6 +63,7 @@ func TestPromises(t *testing.T) {
 		})
 		allocations, res := must(t, e)
 		everythingFoots(t, e, allocations, res)
+		holdersFoot(t, e)
 		orderAndRepetition(t, e, allocations, res)
 		negationMirrors(t, e, allocations, res)
 		reversalCancels(t, e)

@@ -11,6 +11,7 @@ type run struct {
 	book            *book
 	fleet           *fleet
 	keys            *keys
+	names           *names
 	ex              *exceptions
 	reconciliations *reconciliations
 	owners          *owners
@@ -78,6 +79,7 @@ func Run(in *Input, allocation func(*Allocation) error) (*Result, error) {
 		return nil, err
 	}
 	r.fleet = newFleet(in.Nodes, in.Also, r.hardware, r.ex)
+	r.names = newNames(r.fleet)
 	if r.owners, err = newOwners(in.Commitments); err != nil {
 		return nil, err
 	}
@@ -185,7 +187,7 @@ func (r *run) emit(key, hardware uint32, billed, effective Amount) error {
 		if k.component == TaxRecoverable {
 			break // nothing follows what is no cost
 		}
-		r.follow.tallies[f].add(key, hardware, billed, effective, r.hardware)
+		r.follow.tallies[f].add(key, hardware, &r.out, r.hardware)
 	}
 	if r.trace != nil && r.trace.key == key {
 		r.trace.given(&r.out)

@@ -159,7 +159,7 @@ func (r *run) holders(rec *record) (of []weighted) {
 	if p.Empty() {
 		return nil
 	}
-	for _, w := range r.sharing.held.weights(p, true, r.keys, r.hardware, r.weights[:0]) {
+	for _, w := range r.weightsOf(&r.sharing.held, p, true, r.weights[:0]) {
 		of = append(of, weighted{r.keys.all[w.key].workspace, uint64(w.micros)})
 	}
 	return of

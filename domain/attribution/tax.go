@@ -88,6 +88,7 @@ func (r *run) giveTax() error {
 		t.because("policy %s says that %s of it is recoverable", r.line.TaxRule, r.book.tax[r.line.TaxRule])
 		t.followed = nil
 	}
+	r.out.Holders = nil
 	err := r.emit(key, 0, amount, Amount{})
 	r.out = caller
 	return err

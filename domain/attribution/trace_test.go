@@ -150,7 +150,8 @@ func traces(t *rapid.T, e *estate, allocations []allocation, l *allocation) {
 		t.Fatalf("allocation %s is not traced", ref(l))
 	}
 	same, line := x.Allocation, *x.Allocation.Line
-	same.Line, line.Matching, line.Node = nil, attribution.Matching{}, ""
+	holders := holdersText(same.Holders)
+	same.Line, same.Holders, line.Matching, line.Node = nil, nil, attribution.Matching{}, ""
 	if matching := x.Allocation.Line.Matching; l.Component != attribution.RoundingAdjustment {
 		again, err := attribution.MatchingOf(matching.Group, matching.Bytes())
 		if reason := again.Reason(); err != nil || reason != "" && reason != x.MatchReason || again.MeterReason(&line) != x.MeterReason ||
@@ -158,7 +159,7 @@ func traces(t *rapid.T, e *estate, allocations []allocation, l *allocation) {
 			t.Fatalf("allocation %s is matched as %+v, %v: %q, %q", ref(l), again, err, reason, again.MeterReason(&line))
 		}
 	}
-	if same != l.Allocation || line != l.line || x.MatchReason == "" || x.ClassReason != l.line.ClassReason {
+	if same != l.Allocation || holders != l.holders || line != l.line || x.MatchReason == "" || x.ClassReason != l.line.ClassReason {
 		t.Fatalf("allocation %s is traced as %+v", ref(l), x)
 	}
 	switch follows := l.MatchMethod == attribution.ByFollowing && l.Component != attribution.RoundingAdjustment; {
