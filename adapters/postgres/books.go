@@ -33,7 +33,10 @@ type Books struct {
 type BooksContent struct {
 	// Rows calls yield with each allocation and posting: the month that it is about, and a cell for each of
 	// [costs.ExportedColumns], "" for null. yield does not keep the row.
-	Rows       func(yield func(about domain.Interval, row []string) error) error
+	Rows func(yield func(about domain.Interval, row []string) error) error
+	// Units calls yield with what pods, jobs and machines cost: the month that it is about, why it was posted or "", and a
+	// cell for each of [costs.UnitColumns]. yield does not keep the row.
+	Units      func(yield func(about domain.Interval, posting string, row []string) error) error
 	Statements []StatementRow
 	Due        []StatementDue
 }
@@ -127,6 +130,9 @@ func (db *DB) putBooks(ctx context.Context, of Books, content *BooksContent) err
 	if err != nil {
 		return err
 	}
+	if err := copyUnits(ctx, conn, books, content); err != nil {
+		return err
+	}
 	if err := copyStatements(ctx, conn, books, content); err != nil {
 		return err
 	}
@@ -178,6 +184,32 @@ func copyAllocations(ctx context.Context, conn *sql.Conn, books int64, content *
 		})
 	})
 	return rows, err
+}
+
+func copyUnits(ctx context.Context, conn *sql.Conn, books int64, content *BooksContent) error {
+	columns := []string{"books", "month", "posting_type"}
+	for _, c := range costs.UnitColumns() {
+		if c.Name == exportedWorkspace {
+			c.Name = "workspace"
+		}
+		columns = append(columns, c.Name)
+	}
+	return copyInto(ctx, conn, "closed_units", columns, func(w *copyWriter) error {
+		number := fmt.Sprint(books)
+		return content.Units(func(about domain.Interval, posting string, row []string) error {
+			w.cell(number)
+			w.cell(about.From.String())
+			w.cell(posting)
+			for i, cell := range row {
+				if columns[3+i] == "workspace" {
+					w.text(cell)
+					continue
+				}
+				w.cell(cell)
+			}
+			return w.end()
+		})
+	})
 }
 
 func copyStatements(ctx context.Context, conn *sql.Conn, books int64, content *BooksContent) error {

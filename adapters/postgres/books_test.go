@@ -11,11 +11,25 @@ import (
 	"quartermaster/domain"
 	"quartermaster/projections"
 	"quartermaster/projections/costs"
+	"quartermaster/projections/storetest"
 )
 
 // bookMonth is a closed month of rows that a test makes up: by column, the others are null.
 func bookMonth(rows ...map[string]string) *BooksContent {
-	return &BooksContent{Rows: func(yield func(domain.Interval, []string) error) error {
+	return &BooksContent{Units: func(yield func(domain.Interval, string, []string) error) error {
+		for _, posting := range []string{"", "", "late"} {
+			row := make([]string, len(costs.UnitColumns()))
+			for i, c := range costs.UnitColumns() {
+				row[i] = map[string]string{
+					"x_WorkspaceId": "acme", "x_UnitId": "team/pod\t0", "x_NodeId": "c/n1", "BillingCurrency": "USD", "BilledCost": "0.000000000000000001",
+				}[c.Name]
+			}
+			if err := yield(projections.BillingMonth(storetest.MayBill.From), posting, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, Rows: func(yield func(domain.Interval, []string) error) error {
 		for _, cells := range rows {
 			row := make([]string, len(costs.ExportedColumns()))
 			for i, c := range costs.ExportedColumns() {
@@ -72,6 +86,9 @@ func TestBooksInSQL(t *testing.T) {
 			and "ChargePeriodStart" = '2026-05-01' and "ServiceName" is null`, hostile)
 		is(`select concat_ws('|', workspace, number, component, billed, gpu_seconds_bought, gpu_seconds_useful) from quartermaster.statements`,
 			"acme|2026-05/acme/0101|idle|1.5|0")
+		is(`select concat_ws('|', workspace, to_char(month, 'YYYY-MM'), to_char(books_period, 'YYYY-MM'), posting_type, "x_UnitId", "x_NodeId", "BilledCost",
+			"x_ClusterId") from quartermaster.posted_units order by posting_type`,
+			"acme|2026-05|2026-05|late|team/pod\t0|c/n1|0.000000000000000001", "acme|2026-05|2026-05|team/pod\t0|c/n1|0.000000000000000002")
 		is(`select concat_ws('|', workspace, charged, notes, due) from quartermaster.statements_due`, "acme|1.50|-0.25|1.25")
 		is(`select to_char(month, 'YYYY-MM') || ' ' || rows || ' ' || current from quartermaster.posted_months`, "2026-05 2 false")
 	}
@@ -141,6 +158,19 @@ func TestBooksInSQL(t *testing.T) {
 	}
 	is(`select count(*)::text from quartermaster.closed_months`, "0")
 	is(`select count(*)::text from quartermaster.closed_statements`, "0")
+}
+
+// SQL says of what units cost what the registry of columns says.
+func TestUnitsHaveTheirColumns(t *testing.T) {
+	for _, c := range costs.UnitColumns() {
+		name := `"` + c.Name + `"`
+		if c.Name == exportedWorkspace {
+			name = "workspace"
+		}
+		if want := "comment on column quartermaster.posted_units." + name + " is '" + c.Doc + "'"; !slices.Contains(statements, want) {
+			t.Errorf("views.sql has no statement %q", want)
+		}
+	}
 }
 
 // SQL has the columns of exports with the same descriptions, but for those that [notInSQL] names.

@@ -53,7 +53,7 @@ func readersOf(ctx context.Context, q querier, configured []Reader) (exist []Rea
 
 // A reader of the whole estate may read every view, the tables that the views read, and these.
 var control = []string{"active", "generations", "partitions", "log", "topics", "runs", "closed_months",
-	"closed_allocations", "closed_statements", "closed_dues"}
+	"closed_allocations", "closed_units", "closed_statements", "closed_dues"}
 
 // A reader of some workspaces may read viewsWithin and, of the tables that these read, the columns and
 // rows of tablesWithin. Rows of other tables are about several workspaces or about suppliers: the API

@@ -39,7 +39,7 @@ func texts(t *testing.T, db *DB, query string, args ...any) []string {
 
 // ofClosedMonths reports whether a view shows what a close has kept, which is loaded by commands and in no generation.
 func ofClosedMonths(view string) bool {
-	return slices.Contains([]string{"posted_months", "posted_allocations", "costs", "statements", "statements_due"}, view)
+	return slices.Contains([]string{"posted_months", "posted_allocations", "posted_units", "costs", "statements", "statements_due"}, view)
 }
 
 // TestCatalogue checks the server's catalogue: comments, rights and view options.

@@ -354,7 +354,7 @@ select m.month, encode(m.allocations_sha256, 'hex') as allocations_sha256, encod
 	exists (select from quartermaster.books b where b.period_from = m.month and b.allocations_sha256 = encode(m.allocations_sha256, 'hex')
 		and b.postings_sha256 is not distinct from encode(m.postings_sha256, 'hex')) as current
 from quartermaster.closed_months m;
-comment on view quartermaster.posted_months is 'Closed months that posted_allocations, statements and statements_due have: those that were closed until the last "quartermaster costs close approve" or "quartermaster parts make".';
+comment on view quartermaster.posted_months is 'Closed months that posted_allocations, posted_units, statements and statements_due have: those that were closed until the last "quartermaster costs close approve" or "quartermaster parts make".';
 comment on column quartermaster.posted_months.month is 'Start of the UTC month.';
 comment on column quartermaster.posted_months.allocations_sha256 is 'SHA-256 of the file with the closed allocations that were loaded.';
 comment on column quartermaster.posted_months.postings_sha256 is 'SHA-256 of the file with what is posted into the month about earlier ones; null if nothing is.';
@@ -425,6 +425,7 @@ select a.workspace, a.month, m.month as books_period, a.posting_type,
 	a."Tags",
 	a."x_ClusterId",
 	a."x_NodeId",
+	a."x_UnitId",
 	a."x_DeploymentId",
 	a."x_Component",
 	a."x_Class",
@@ -461,7 +462,8 @@ comment on column quartermaster.posted_allocations.month is 'Start of the billin
 comment on column quartermaster.posted_allocations.books_period is 'Start of the month whose books have the row: later than month for what was posted about an earlier month.';
 comment on column quartermaster.posted_allocations.posting_type is 'Why the row was posted about an earlier closed month: late, correction, reversal, reattribution, method, accrual. Null for an allocation of the month itself. Everything that adds up is then a difference.';
 comment on column quartermaster.posted_allocations."x_ClusterId" is 'Cluster.';
-comment on column quartermaster.posted_allocations."x_NodeId" is 'Machine that all of the line is for, as cluster/node; mixed for several, null for none.';
+comment on column quartermaster.posted_allocations."x_NodeId" is 'Machine that was paid for, as cluster/node; mixed for several, null for none.';
+comment on column quartermaster.posted_allocations."x_UnitId" is 'Pod or job that held what was paid for; mixed for several, null for none.';
 comment on column quartermaster.posted_allocations."x_DeploymentId" is 'Deployment that held what was paid for.';
 comment on column quartermaster.posted_allocations."x_Component" is 'What became of what was paid for: allocated, idle, failed and so on.';
 comment on column quartermaster.posted_allocations."x_Class" is 'Kind of charge: committed, on_demand, spot, owned, shared, credit, tax, rounding.';
@@ -525,6 +527,40 @@ comment on column quartermaster.costs.gpu_seconds_bought is 'GPU time that was b
 comment on column quartermaster.costs.gpu_seconds_allocated is 'The part of it with a holder.';
 comment on column quartermaster.costs.gpu_seconds_measured is 'The part of that with measured activity.';
 comment on column quartermaster.costs.gpu_seconds_useful is 'Measured time times activity; null if time was held and none of it measured.';
+
+create view quartermaster.posted_units as
+select a.workspace, a.month, m.month as books_period, a.posting_type,
+	a."x_ClusterId",
+	a."x_DeploymentId",
+	a."x_Component",
+	a."x_UnitId",
+	a."x_NodeId",
+	a."BillingCurrency",
+	sum(a."BilledCost") as "BilledCost",
+	sum(a."EffectiveCost") as "EffectiveCost",
+	sum(a."x_GpuSecondsBought") as "x_GpuSecondsBought",
+	sum(a."x_GpuSecondsAllocated") as "x_GpuSecondsAllocated",
+	sum(a."x_GpuSecondsMeasured") as "x_GpuSecondsMeasured",
+	sum(a."x_GpuSecondsUseful") as "x_GpuSecondsUseful"
+from quartermaster.closed_units a join quartermaster.closed_months m using (books)
+group by a.workspace, a.month, m.month, a.posting_type, a."x_ClusterId", a."x_DeploymentId", a."x_Component", a."x_UnitId", a."x_NodeId", a."BillingCurrency";
+comment on view quartermaster.posted_units is 'What each pod or job costs on each machine in closed months, also within lines for several machines, and what was posted about earlier closed months. It adds up to quartermaster.posted_allocations, which has a row for each allocation. Amounts are exact.';
+comment on column quartermaster.posted_units.workspace is 'Workspace that is charged, or an account of the platform.';
+comment on column quartermaster.posted_units.month is 'Start of the billing month that the row is about.';
+comment on column quartermaster.posted_units.books_period is 'Start of the month whose books have the row: later than month for what was posted about an earlier month.';
+comment on column quartermaster.posted_units.posting_type is 'Why the row was posted about an earlier closed month: late, correction, reversal, reattribution, method, accrual. Null for what the month itself cost. Everything that adds up is then a difference.';
+comment on column quartermaster.posted_units."x_ClusterId" is 'Cluster.';
+comment on column quartermaster.posted_units."x_DeploymentId" is 'Deployment that held what was paid for.';
+comment on column quartermaster.posted_units."x_Component" is 'What became of what was paid for: allocated, idle, failed and so on.';
+comment on column quartermaster.posted_units."x_UnitId" is 'Pod or job that held what was paid for; null for none.';
+comment on column quartermaster.posted_units."x_NodeId" is 'Machine that was paid for, as cluster/node; null for none.';
+comment on column quartermaster.posted_units."BillingCurrency" is 'Currency, ISO 4217.';
+comment on column quartermaster.posted_units."BilledCost" is 'What it costs in the ledger that reconciles with invoices.';
+comment on column quartermaster.posted_units."EffectiveCost" is 'What it costs in the ledger that reconciles with commitments.';
+comment on column quartermaster.posted_units."x_GpuSecondsBought" is 'GPU time that was bought, in seconds of whole GPUs.';
+comment on column quartermaster.posted_units."x_GpuSecondsAllocated" is 'The part of it with a holder.';
+comment on column quartermaster.posted_units."x_GpuSecondsMeasured" is 'The part of that with measured activity.';
+comment on column quartermaster.posted_units."x_GpuSecondsUseful" is 'Measured time times activity.';
 
 create view quartermaster.statements as
 select s.workspace, m.month as books_period, s.number, s.month, s.corrects, s.posting_type, s.component, s.currency, s.billed, s.effective,

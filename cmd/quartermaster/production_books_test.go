@@ -110,6 +110,25 @@ func TestProductionClosedBooksInSQL(t *testing.T) {
 					where books_period = '2026-05-01T00:00Z' and posting_type is null group by workspace, currency`), want)
 			}
 		}
+		for dimension, column := range map[string]string{"unit": "x_UnitId", "node": "x_NodeId"} {
+			var report struct {
+				Groups []struct {
+					Key                         map[string]string
+					Currency, Billed, Effective string
+					Bought                      int64 `json:"bought_gpu_ms"`
+				}
+			}
+			if err := json.Unmarshal([]byte(do("costs --period 2026-05 -o json --by "+dimension)), &report); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for _, g := range report.Groups {
+				want = append(want, fmt.Sprintf("%s %s %s %s %d", g.Key[dimension], g.Currency, g.Billed, g.Effective, g.Bought))
+			}
+			same("costs by "+dimension, rows(fmt.Sprintf(`select coalesce(%[1]q, '') || ' ' || "BillingCurrency" || ' ' || trim_scale(sum("BilledCost")) || ' ' ||
+				trim_scale(sum("EffectiveCost")) || ' ' || trim_scale(sum("x_GpuSecondsBought") * 1000) from quartermaster.posted_units
+				where books_period = '2026-05-01T00:00Z' and posting_type is null group by %[1]q, "BillingCurrency"`, column)), want)
+		}
 		for _, month := range []string{"2026-05", "2026-06"} {
 			var postings struct {
 				Sums []struct {

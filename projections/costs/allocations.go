@@ -20,7 +20,8 @@ type Allocation struct {
 	Hour        domain.Instant          `json:"hour"` // empty: the whole charge period
 	Workspace   string                  `json:"workspace"`
 	Cluster     string                  `json:"cluster"`
-	Node        string                  `json:"node"` // as cluster/node; mixed if the line is for several
+	Node        string                  `json:"node"` // as cluster/node; mixed if it was on several
+	Unit        string                  `json:"unit"` // pod or job that held it; mixed for several
 	Deployment  string                  `json:"deployment"`
 	Component   attribution.Component   `json:"component"`
 	Class       attribution.Class       `json:"class"`
@@ -44,7 +45,7 @@ func newAllocation(p *part) Allocation {
 	l := p.allocation
 	a := Allocation{
 		Allocation: l.Ref(), Line: l.Line.ID, Invoice: l.Line.Invoice, Hour: l.Hour,
-		Workspace: l.Workspace, Cluster: l.Cluster, Node: l.Line.Node, Deployment: l.Deployment,
+		Workspace: l.Workspace, Cluster: l.Cluster, Node: p.node(), Unit: p.unit(), Deployment: l.Deployment,
 		Component: l.Component, Class: l.Line.Class, MatchMethod: l.MatchMethod,
 		Model: p.model(), GPUModel: cmp.Or(l.Hardware.GPUModel, dimension.Unknown), Billing: cmp.Or(l.Hardware.Billing, dimension.Unknown),
 		Currency: l.Line.Currency, Billed: l.Billed, Effective: l.Effective,
@@ -62,7 +63,8 @@ func newAllocation(p *part) Allocation {
 	return a
 }
 
-// AllocationFilter selects allocations; empty fields match all.
+// AllocationFilter selects allocations; empty fields match all. With a condition of a unit or a machine it selects
+// what these have of each allocation.
 type AllocationFilter struct {
 	Workspace string
 	Line      string // its id, or as groups name it: issuer|account|id, with a bar within the first two as \|
@@ -81,8 +83,18 @@ func (f *AllocationFilter) picking(yield func(*Allocation) error) (func(*part) e
 	if err != nil {
 		return nil, fmt.Errorf("allocations where %v: %w", f.Where, err)
 	}
+	divided := byHolder(nil, f.Where)
+	var some selection
 	return func(p *part) error {
-		if !f.accepts(p.allocation) || !picker.Picks(p) {
+		switch {
+		case !f.accepts(p.allocation):
+			return nil
+		case divided:
+			if some.selecting(p, picker.Picks); !some.some {
+				return nil
+			}
+			p = &some.part
+		case !picker.Picks(p):
 			return nil
 		}
 		allocation := newAllocation(p)

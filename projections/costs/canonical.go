@@ -27,11 +27,11 @@ import (
 //
 // A record begins with a byte of flags. The line and its [Charge] follow if it is not that of the record before; then
 // what the allocation is for, by number, with its texts at the first use; the hour, as the difference
-// from the record before; amounts in the form of [attribution.Amount.AppendBytes]; and GPU times. Numbers
-// are varints. Texts that repeat are numbered in the order of their first use.
+// from the record before; amounts in the form of [attribution.Amount.AppendBytes]; GPU times; and the holders. Numbers
+// are varints. Texts that repeat are numbered in the order of their first use. See [encoder.holders].
 
 // CanonicalFormat is the version of the canonical form.
-const CanonicalFormat = "quartermaster.allocations/10"
+const CanonicalFormat = "quartermaster.allocations/11"
 
 // ErrCanonical means that bytes are not the canonical form of a divided month: they are damaged, or of
 // another version. Divide the month again.
@@ -109,6 +109,7 @@ type encoder struct {
 	of      attribution.Amount
 	hour    domain.Instant
 	records uint64
+	held    heldNumbers
 	sums    *targetCosts // nil: none are written
 	bad     string       // a text that is not UTF-8
 }
@@ -116,7 +117,7 @@ type encoder struct {
 func newEncoder(w io.Writer) *encoder {
 	return &encoder{
 		w: bufio.NewWriterSize(w, 1<<16), texts: map[string]uint64{}, targets: map[target]uint64{},
-		charged: map[*[chargeTexts]string]uint64{},
+		charged: map[*[chargeTexts]string]uint64{}, held: newHeldNumbers(),
 	}
 }
 
@@ -138,6 +139,7 @@ func (e *encoder) allocation(p *part) error {
 	e.b = append(e.b, flags)
 	if flags&newLine != 0 {
 		e.line = *l.Line
+		e.held.next()
 		e.putLine(&e.line)
 		if l.Line.Number != 0 {
 			e.charge(p.charge())
@@ -162,6 +164,7 @@ func (e *encoder) allocation(p *part) error {
 	for _, ms := range [...]int64{l.BoughtMs, l.AllocatedMs, l.UsefulMs, l.MeasuredMs} {
 		e.int(ms)
 	}
+	e.holders(l)
 	e.records++
 	if e.bad != "" {
 		return fmt.Errorf("%w: %q of allocation %s", ErrText, e.bad, l.Ref())

@@ -99,6 +99,7 @@ type decoder struct {
 	lines   uint32
 	of      attribution.Amount
 	hour    domain.Instant
+	held    heldRead
 	records uint64
 	err     error
 }
@@ -251,6 +252,7 @@ func (r *decoder) next(p *part) bool {
 	if flags&newLine != 0 {
 		last, next := &r.two[r.lines&1], &r.two[(r.lines+1)&1]
 		r.lines++
+		r.held.next()
 		r.line, r.charge = &next.line, noCharge
 		if added := r.getLine(r.line, &last.line); !added {
 			r.line.Number = r.lines
@@ -282,6 +284,7 @@ func (r *decoder) next(p *part) bool {
 	}
 	l.Of = r.of
 	l.BoughtMs, l.AllocatedMs, l.UsefulMs, l.MeasuredMs = r.int(), r.int(), r.int(), r.int()
+	l.Holders = r.holders(l.MatchMethod)
 	if r.err != nil {
 		return false
 	}

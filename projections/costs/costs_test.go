@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,7 +66,11 @@ func houseEvents() (l logged) {
 		storetest.Root.Sign(domain.Envelope{Workspace: "home", Time: storetest.Start - day, Event: &domain.PolicySet{Policy: "idle", Kind: domain.PolicyIdleCost, Value: "owner", EffectiveFrom: storetest.Start - day}}),
 	)
 	seen := func(node string, i int, by, deployment string, activity int) storetest.Seen {
-		return storetest.Seen{ID: storetest.GPU("c", node, i), Workspace: by, Deployment: deployment, Activity: activity}
+		pod := ""
+		if deployment != "" {
+			pod = fmt.Sprint(deployment, "-", i)
+		}
+		return storetest.Seen{ID: storetest.GPU("c", node, i), Workspace: by, Deployment: deployment, Unit: pod, Activity: activity}
 	}
 	report := func(node string, from, to int, devices ...storetest.Seen) {
 		i := storetest.Span(from, to)

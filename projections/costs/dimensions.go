@@ -52,6 +52,7 @@ const (
 	BySKU             Dimension = "sku"
 	ByResource        Dimension = "resource"
 	ByNode            Dimension = "node"
+	ByUnit            Dimension = "unit"
 	ByCommitment      Dimension = "commitment"
 	ByMappingRule     Dimension = "mapping_rule"
 	ByTag             Dimension = "tag:KEY"
@@ -69,6 +70,8 @@ type part struct {
 	priced     priced
 	tags       map[string]string // of the charge with tagsOf
 	tagsOf     string
+	holder     *attribution.Holder // whose part of an allocation it is; nil: it is a whole one
+	moved      []movedCost         // of a posting: the differences of all holders
 }
 
 // tag returns the value of a tag of the line, "" if the line does not have it.
@@ -127,7 +130,7 @@ type costKey struct {
 	workspace, cluster, deployment, region, issuer, account, invoice, line, currency string
 	provider, providerClass, gpuModel, billing, workload, model                      string
 	owner, costCentre, entity                                                        string
-	subAccount, service, serviceCategory, charge, pricing, sku, resource, node       string
+	subAccount, service, serviceCategory, charge, pricing, sku, resource, node, unit string
 	commitment, rule                                                                 string
 	tags                                                                             string // see [tagged]
 
@@ -281,8 +284,10 @@ var dimensions = dimension.Set[part, costKey]{
 		func(p *part) string { return p.allocation.Line.Product }),
 	ofLine(ByResource, "ResourceId: the machine, or what else the line is for", func(k *costKey) *string { return &k.resource },
 		func(p *part) string { return p.allocation.Line.Resource }),
-	ofLine(ByNode, "the machine that all of the line is for, as cluster/node; mixed if it is for several",
-		func(k *costKey) *string { return &k.node }, func(p *part) string { return p.allocation.Line.Node }),
+	ofLine(ByNode, "the machine that was paid for, as cluster/node, also within lines for several",
+		func(k *costKey) *string { return &k.node }, (*part).node),
+	ofLine(ByUnit, "the pod or job that held what was paid for, as its cluster names it",
+		func(k *costKey) *string { return &k.unit }, (*part).unit),
 	ofLine(ByCommitment, "CommitmentDiscountId, else CapacityReservationId", func(k *costKey) *string { return &k.commitment },
 		func(p *part) string { return p.allocation.Line.Commitment }),
 	ofLine(ByMappingRule, "the rule that says who is charged for a line of no machine", func(k *costKey) *string { return &k.rule },

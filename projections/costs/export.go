@@ -194,8 +194,8 @@ var exportedColumns = []exported{
 
 	ours("x_WorkspaceId", KindText, "Workspace that is charged, or an account of the platform.", func(p *part) string { return p.allocation.Workspace }),
 	ours("x_ClusterId", KindText, "Cluster.", func(p *part) string { return p.allocation.Cluster }),
-	{Column: Column{"x_NodeId", KindText, "Machine that all of the line is for, as cluster/node; mixed for several, null for none."},
-		ofLine: func(p *part) string { return p.allocation.Line.Node }},
+	ours("x_NodeId", KindText, "Machine that was paid for, as cluster/node; mixed for several, null for none.", (*part).node),
+	ours("x_UnitId", KindText, "Pod or job that held what was paid for; mixed for several, null for none.", (*part).unit),
 	ours("x_DeploymentId", KindText, "Deployment that held what was paid for.", func(p *part) string { return p.allocation.Deployment }),
 	ours("x_Component", KindText, "What became of what was paid for: allocated, idle, failed and so on.", func(p *part) string { return p.allocation.Component.String() }),
 	ours("x_Class", KindText, "Kind of charge: committed, on_demand, spot, owned, shared, credit, tax, rounding.", func(p *part) string { return p.allocation.Line.Class.String() }),
@@ -272,6 +272,7 @@ type exporter struct {
 	name    string   // of the month
 	method  string   // version that divided the line
 	posted  *Posting // that the row is of; nil: an allocation
+	unknown bool     // which share of the line it is
 	times   map[domain.Instant]string
 	tagged  map[[2]string]string
 	books   *translator             // nil: the export has no amounts in the currency of the books
@@ -337,11 +338,22 @@ func (e *exporter) next(p *part) []string {
 	return e.fill(p, e.divider.next(p))
 }
 
-// posting returns the row of a posting, which is reused.
-func (e *exporter) posting(of *Posting, p *part) []string {
+// posting takes the share and the numbers of the line that a posting has.
+func (e *exporter) posting(of *Posting, p *part) {
 	e.posted, e.month, e.name, e.method = of, projections.BillingMonth(p.month), of.Books, of.row.method
 	e.share, e.numbers = p.allocation.Weight, p.keptCharge.numbers
-	return e.fill(p, true)
+}
+
+// selected leaves the share and the numbers of the line that some holders of an allocation have. Those of a part of a
+// posting are not known.
+func (e *exporter) selected(p *part, some *selection) {
+	share, err := attribution.ParseAmount(some.portion(p, e.share.String()))
+	e.share, e.unknown = share, err != nil
+	for i := range e.numbers {
+		if chargeNumber[i].divided {
+			e.numbers[i] = some.portion(p, e.numbers[i])
+		}
+	}
 }
 
 func (e *exporter) fill(p *part, first bool) []string {
@@ -387,6 +399,9 @@ func (w *wideNumber) next(weight, of attribution.Amount) string {
 }
 
 func (e *exporter) details(*part) string {
+	if e.unknown {
+		return ""
+	}
 	return `{"Elements":[{"AllocatedRatio":` + e.share.String() + `}]}`
 }
 
@@ -463,6 +478,8 @@ func (f *AllocationFilter) exporting(
 	if rates != nil {
 		e.books = &translator{rates: rates}
 	}
+	divided := byHolder(nil, f.Where)
+	var some, inBooks selection
 	return func(p *part) error {
 		if e.books != nil {
 			e.inBooks = nil
@@ -472,7 +489,24 @@ func (f *AllocationFilter) exporting(
 			}
 			if in != nil {
 				e.inBooks = in.allocation
+				if divided {
+					inBooks.selecting(in, picker.Picks)
+					e.inBooks = &inBooks.l
+				}
 			}
+		}
+		if divided {
+			e.divider.next(p)
+			if !f.accepts(p.allocation) {
+				return nil
+			}
+			some.selecting(p, picker.Picks)
+			if !some.some {
+				return nil
+			}
+			e.selected(p, &some)
+			sum.add(ControlTotal{p.allocation.Line.Currency, 1, some.l.Billed, some.l.Effective})
+			return yield(e.fill(&some.part, true))
 		}
 		row := e.next(p) // all of them, because portions are cumulative
 		if !f.accepts(p.allocation) || !picker.Picks(p) {

@@ -638,6 +638,9 @@ func (t *translator) to(rates *Rates, p *part) (*part, error) {
 	t.part, t.allocation = *p, *l
 	t.part.allocation, t.allocation.Line = &t.allocation, &line.Line
 	prices := &t.part.priced
+	if len(p.moved) > 0 {
+		defer t.move(p, line.rate)
+	}
 	var fit [4]bool
 	t.allocation.Billed, fit[0] = line.billed.Next(l.Billed)
 	t.allocation.Effective, fit[1] = line.effective.Next(l.Effective)
@@ -647,6 +650,25 @@ func (t *translator) to(rates *Rates, p *part) (*part, error) {
 		return nil, tooLarge(l, line.rate)
 	}
 	return &t.part, nil
+}
+
+// move translates the differences of units on machines. They add up to the translated posting: the last has what
+// rounding leaves.
+func (t *translator) move(p *part, at *bookRate) {
+	left := figures{billed: t.allocation.Billed, effective: t.allocation.Effective, list: t.part.priced.list, contracted: t.part.priced.contracted}
+	t.part.moved = slices.Clone(p.moved)
+	for i := range t.part.moved {
+		m := &t.part.moved[i]
+		for _, of := range [...]struct{ amount, left *attribution.Amount }{
+			{&m.billed, &left.billed}, {&m.effective, &left.effective}, {&m.list, &left.list}, {&m.contracted, &left.contracted},
+		} {
+			in, ok := of.amount.Translate(at.rate)
+			if !ok || i == len(t.part.moved)-1 {
+				in = *of.left
+			}
+			*of.amount, *of.left = in, of.left.Sub(in)
+		}
+	}
 }
 
 func tooLarge(l *attribution.Allocation, r *bookRate) error {

@@ -35,6 +35,9 @@ type sums struct {
 
 	ofTargets bool // all dimensions are of [targetDimensions]
 	targets   map[targetKey]targetSum
+
+	byHolder bool // allocations are divided among units and machines
+	added    int  // allocations
 }
 
 // targetKey are the allocations of a division that have a group in common if all dimensions are of [targetDimensions].
@@ -59,6 +62,7 @@ var targetDimensions = map[Dimension]bool{
 type groupSum struct {
 	Cost
 	allocations int
+	last        int          // the last of all allocations that it has a part of
 	largest     []Allocation // largest first
 }
 
@@ -72,6 +76,7 @@ func newSums(q *Query) (*sums, error) {
 		return nil, fmt.Errorf("costs where %v: %w", q.Where, err)
 	}
 	s.ofTargets, s.targets = byTargets(q.By), map[targetKey]targetSum{}
+	s.byHolder = byHolder(q.By, q.Where)
 	switch q.LargestBy {
 	case "", Effective, Billed:
 		return s, nil
@@ -80,14 +85,30 @@ func newSums(q *Query) (*sums, error) {
 }
 
 func (s *sums) add(p *part) {
-	l := p.allocation
-	if s.query.Workspace != "" && s.query.Workspace != l.Workspace || !s.picker.Picks(p) {
+	if s.query.Workspace != "" && s.query.Workspace != p.allocation.Workspace {
+		return
+	}
+	s.added++
+	if !s.byHolder {
+		s.addPart(p)
+		return
+	}
+	_ = p.divide(func(p *part) error {
+		s.addPart(p)
+		return nil
+	})
+}
+
+func (s *sums) addPart(p *part) {
+	if !s.picker.Picks(p) {
 		return
 	}
 	sum, total := s.of(p)
 	sum.add(p)
 	total.add(p)
-	sum.allocations++
+	if sum.last != s.added { // several parts of one allocation may be in a group
+		sum.allocations, sum.last = sum.allocations+1, s.added
+	}
 	sum.keep(p, s.query)
 }
 

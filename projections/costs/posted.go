@@ -33,6 +33,7 @@ type postedRow struct {
 	ms    [4]int64
 	// numbers of the line: differences of what is divided, and prices as they are.
 	numbers [chargeNumbers]string
+	moved   []movedCost // differences of units on machines, which add up to those above
 }
 
 // part returns a posting as if it were an allocation.
@@ -65,7 +66,7 @@ func (p *Posting) part() (*part, error) {
 		*to.has = true
 	}
 	at := &part{
-		month: month.From, keptCharge: &Charge{r.texts, r.numbers}, priced: prices,
+		month: month.From, keptCharge: &Charge{r.texts, r.numbers}, priced: prices, moved: r.moved,
 		allocation: &attribution.Allocation{
 			Line: r.line, Hour: r.hour,
 			Billed: p.Billed, Effective: p.Effective, Weight: r.share, Of: attribution.Whole(1),
@@ -86,6 +87,7 @@ type delta struct {
 	row           postedRow // as last stated, with the differences so far
 	sums          [chargeNumbers]domain.Decimal
 	stated        [chargeNumbers]bool // by any side
+	held          map[[2]string]*figures
 }
 
 // targets are those of the allocations of a difference: most have one in common with others.
@@ -140,9 +142,49 @@ func (d *delta) take(subtract bool, l *attribution.Allocation, share attribution
 	return nil
 }
 
+// takeHeld adds what each unit has on each machine, or subtracts it.
+func (d *delta) takeHeld(subtract bool, p *part) {
+	if d.held == nil {
+		d.held = map[[2]string]*figures{}
+	}
+	_ = p.divide(func(p *part) error {
+		pair := [2]string{p.unit(), p.node()}
+		f := d.held[pair]
+		if f == nil {
+			f = &figures{}
+			d.held[pair] = f
+		}
+		l := p.allocation
+		to := func(at *attribution.Amount, a attribution.Amount) {
+			if subtract {
+				a = a.Neg()
+			}
+			*at = at.Add(a)
+		}
+		to(&f.billed, l.Billed)
+		to(&f.effective, l.Effective)
+		to(&f.list, p.priced.list)
+		to(&f.contracted, p.priced.contracted)
+		for i, ms := range [...]int64{l.BoughtMs, l.AllocatedMs, l.UsefulMs, l.MeasuredMs} {
+			if subtract {
+				ms = -ms
+			}
+			f.ms[i] += ms
+		}
+		return nil
+	})
+}
+
 // posted returns what the posting has besides its costs.
 func (d *delta) posted() *postedRow {
 	r := d.row
+	r.moved = nil
+	for pair, f := range d.held {
+		if *f != (figures{}) {
+			r.moved = append(r.moved, movedCost{pair[0], pair[1], *f})
+		}
+	}
+	slices.SortFunc(r.moved, func(a, b movedCost) int { return a.compare(&b) })
 	for i := range d.sums {
 		if d.stated[i] {
 			r.numbers[i] = d.sums[i].String()
@@ -260,26 +302,43 @@ func ExportPostings(posted []Posting, filter AllocationFilter, rates *PostingRat
 	}
 	sum := totals{}
 	e := newExporter()
+	divided := byHolder(nil, filter.Where)
+	var some, inBooks selection
 	for i := range posted {
 		p, err := posted[i].part()
 		if err != nil {
 			return nil, err
 		}
-		if !filter.accepts(p.allocation) || !picker.Picks(p) {
+		if !filter.accepts(p.allocation) || !divided && !picker.Picks(p) {
 			continue
+		}
+		whole := p
+		if divided {
+			if some.selecting(p, picker.Picks); !some.some {
+				continue
+			}
+			p = &some.part
 		}
 		if rates != nil {
 			e.inBooks = nil
-			in, err := rates.in(posted[i].Period, p)
+			in, err := rates.in(posted[i].Period, whole)
 			if err != nil {
 				return nil, err
 			}
 			if in != nil {
 				e.inBooks = in.allocation
+				if divided {
+					inBooks.selecting(in, picker.Picks)
+					e.inBooks = &inBooks.l
+				}
 			}
 		}
 		sum.add(ControlTotal{p.allocation.Line.Currency, 1, p.allocation.Billed, p.allocation.Effective})
-		if err := yield(e.posting(&posted[i], p)); err != nil {
+		e.posting(&posted[i], whole)
+		if divided {
+			e.selected(whole, &some)
+		}
+		if err := yield(e.fill(p, true)); err != nil {
 			return nil, err
 		}
 	}
@@ -342,13 +401,34 @@ func ExportPostedGroups(posted []Posting, q *MonthsQuery, rates *PostingRates, y
 // PostingsFormat is the version of the form in which postings into a closed period are kept: this line, and a
 // line of JSON for each posting, by period and allocation. It ends with the rest of the row that an export has, in the
 // form of a record of [CanonicalFormat].
-const PostingsFormat = "quartermaster.postings/4"
+const PostingsFormat = "quartermaster.postings/5"
 
 // keptPosting is a posting as it is kept.
 type keptPosting struct {
 	Posting
-	Method string `json:"method"`
-	Row    []byte `json:"row"`
+	Method string      `json:"method"`
+	Row    []byte      `json:"row"`
+	Held   []keptMoved `json:"held"`
+}
+
+// keptMoved is what a posting changes of a unit on a machine.
+type keptMoved struct {
+	Unit       string             `json:"unit"`
+	Node       string             `json:"node"`
+	Billed     attribution.Amount `json:"billed"`
+	Effective  attribution.Amount `json:"effective"`
+	List       attribution.Amount `json:"list"`
+	Contracted attribution.Amount `json:"contracted"`
+	GPUMs      [4]int64           `json:"gpu_ms"` // bought, allocated, useful, measured
+}
+
+func keptHeld(all []movedCost) []keptMoved {
+	kept := make([]keptMoved, len(all))
+	for i := range all {
+		m := &all[i]
+		kept[i] = keptMoved{m.unit, m.node, m.billed, m.effective, m.list, m.contracted, m.ms}
+	}
+	return kept
 }
 
 // WritePostings writes postings.
@@ -376,7 +456,7 @@ func WritePostings(w io.Writer, all []Posting) error {
 		if err := errors.Join(rows.allocation(p), rows.w.Flush()); err != nil {
 			return err
 		}
-		if err := enc.Encode(&keptPosting{all[i], all[i].row.method, row.Bytes()}); err != nil {
+		if err := enc.Encode(&keptPosting{all[i], all[i].row.method, row.Bytes(), keptHeld(all[i].row.moved)}); err != nil {
 			return err
 		}
 	}
@@ -426,9 +506,19 @@ func (k *keptPosting) read(r *decoder, to targets) error {
 		return fmt.Errorf("its row is of %s", l.Ref())
 	}
 	line := *l.Line
+	var moved []movedCost
+	var sum figures
+	for i := range k.Held {
+		m := &k.Held[i]
+		moved = append(moved, movedCost{m.Unit, m.Node, figures{m.Billed, m.Effective, m.List, m.Contracted, m.GPUMs}})
+		sum.billed, sum.effective = sum.billed.Add(m.Billed), sum.effective.Add(m.Effective)
+	}
+	if len(moved) == 0 || sum.billed != l.Billed || sum.effective != l.Effective {
+		return fmt.Errorf("its units on machines have %s billed and %s effective of %s and %s", sum.billed, sum.effective, l.Billed, l.Effective)
+	}
 	k.row = &postedRow{
 		line: &line, texts: p.keptCharge.texts, target: to.of(&p), method: k.Method, hour: l.Hour, share: l.Weight,
-		ms: [4]int64{l.BoughtMs, l.AllocatedMs, l.UsefulMs, l.MeasuredMs}, numbers: p.keptCharge.numbers,
+		ms: [4]int64{l.BoughtMs, l.AllocatedMs, l.UsefulMs, l.MeasuredMs}, numbers: p.keptCharge.numbers, moved: moved,
 	}
 	return nil
 }

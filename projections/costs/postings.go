@@ -190,6 +190,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 			}
 			d.describe(line, p.charge(), to.of(p), l.Hour, of.Methods.Attribution)
 			note(d, shareOf{l.Weight, l.Of, l.Line.Billed, l.Line.Effective})
+			d.takeHeld(subtract, p)
 			return d.take(subtract, l, parts.share, &parts.numbers)
 		})
 	}
@@ -203,6 +204,7 @@ func Difference(before *Division, posted []Posting, after *Division, books domai
 		}
 		d := at(keys[i])
 		d.describe(p.allocation.Line, p.keptCharge, posted[i].row.target, p.allocation.Hour, posted[i].row.method)
+		d.takeHeld(true, p)
 		if err := d.take(true, p.allocation, p.allocation.Weight, &p.keptCharge.numbers); err != nil {
 			return nil, err
 		}

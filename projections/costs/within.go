@@ -13,8 +13,8 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// narrowed are the allocations of a division that a scope sees, without the supplier's lines: those of one hour and
-// target are one. A target is without how its line was matched.
+// narrowed are the allocations of a division that a scope sees, without the supplier's lines and without machines: those
+// of one hour, target and unit are one. A target is without how its line was matched.
 type narrowed struct {
 	key  narrowedKey
 	cost attribution.Allocation
@@ -23,6 +23,7 @@ type narrowed struct {
 type narrowedKey struct {
 	hour     domain.Instant
 	currency string
+	unit     string
 	target   target
 }
 
@@ -36,6 +37,7 @@ func (k *narrowedKey) compare(l *narrowedKey) int {
 		strings.Compare(a.place.region, b.place.region), strings.Compare(a.place.provider, b.place.provider),
 		strings.Compare(a.place.providerClass, b.place.providerClass), strings.Compare(a.place.owner, b.place.owner),
 		strings.Compare(a.place.costCentre, b.place.costCentre), strings.Compare(a.place.entity, b.place.entity),
+		strings.Compare(k.unit, l.unit),
 	)
 }
 
@@ -77,17 +79,21 @@ func (d *Division) Within(view projections.View) (*Division, error) {
 			return nil
 		}
 		in.Generated = in.Generated || l.Line.Generated
-		k := narrowedKey{l.Hour, l.Line.Currency, p.target()}
+		k := narrowedKey{hour: l.Hour, currency: l.Line.Currency, target: p.target()}
 		k.target.method, k.target.hardware = 0, attribution.Hardware{GPUModel: l.Hardware.GPUModel}
-		sum := sums[k]
-		if sum == nil {
-			sum = &attribution.Allocation{}
-			sums[k] = sum
-		}
-		sum.Billed, sum.Effective = sum.Billed.Add(l.Billed), sum.Effective.Add(l.Effective)
-		sum.BoughtMs, sum.AllocatedMs = sum.BoughtMs+l.BoughtMs, sum.AllocatedMs+l.AllocatedMs
-		sum.UsefulMs, sum.MeasuredMs = sum.UsefulMs+l.UsefulMs, sum.MeasuredMs+l.MeasuredMs
-		return nil
+		return p.divide(func(p *part) error {
+			l := p.allocation
+			k.unit = p.unit()
+			sum := sums[k]
+			if sum == nil {
+				sum = &attribution.Allocation{Holders: heldBy(k.unit)}
+				sums[k] = sum
+			}
+			sum.Billed, sum.Effective = sum.Billed.Add(l.Billed), sum.Effective.Add(l.Effective)
+			sum.BoughtMs, sum.AllocatedMs = sum.BoughtMs+l.BoughtMs, sum.AllocatedMs+l.AllocatedMs
+			sum.UsefulMs, sum.MeasuredMs = sum.UsefulMs+l.UsefulMs, sum.MeasuredMs+l.MeasuredMs
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -100,8 +106,16 @@ func (d *Division) Within(view projections.View) (*Division, error) {
 	return in, nil
 }
 
+// heldBy returns the holders of what one unit held.
+func heldBy(unit string) *attribution.Holders {
+	if unit == "" {
+		return nil
+	}
+	return attribution.HoldersOf([]attribution.Holder{{Unit: unit, Micros: 1}})
+}
+
 // bytesOfNarrowed is about the memory of a narrowed allocation; its texts are shared.
-const bytesOfNarrowed = 512
+const bytesOfNarrowed = 704
 
 // statementsWithin adds up what each workspace that is seen pays, over the invoices.
 func statementsWithin(scope *access.Scope, all []attribution.Statement) []attribution.Statement {

@@ -89,6 +89,20 @@ func (c *Caller) booksContent(ctx context.Context, h *Conn, v projections.View, 
 			return yield(about, row)
 		})
 		return err
+	}, Units: func(yield func(domain.Interval, string, []string) error) error {
+		if err := d.Units(func(row []string) error { return yield(month, "", row) }); err != nil {
+			return err
+		}
+		for i := range posted {
+			about, err := projections.ParseMonth(posted[i].Period)
+			if err != nil {
+				return fmt.Errorf("a posting about %q: %w", posted[i].Period, err)
+			}
+			if err := costs.PostedUnits(&posted[i], func(row []string) error { return yield(about, string(posted[i].Type), row) }); err != nil {
+				return err
+			}
+		}
+		return nil
 	}}
 	for i := range statements {
 		if err := statementRows(content, &statements[i]); err != nil {

@@ -179,7 +179,7 @@ posted into the open period. Prepare again to close the month with them.
 With --checkpoint-key everything is archived then, and a checkpoint of it is signed, as "archive run
 --all --key" does, and noted in the log. It covers the close and all that it stands on.
 
-With a database, the SQL views posted_allocations, statements and statements_due then have the month.
+With a database, the SQL views posted_allocations, posted_units, statements and statements_due then have the month.
 
 An admin or finance operator of the root's workspace must sign.`,
 		Example: "  quartermaster costs close approve --month 2026-05 --key second.pem\n" +
