@@ -198,7 +198,7 @@ func (c *Caller) Closing(ctx context.Context, at At, month domain.Interval) (out
 // until now. When that was signed does not matter: a large month is divided for minutes, and lines may come meanwhile.
 func (h *Conn) sincePrepared(ctx context.Context, v projections.View, of *registry.Close) ([]costs.StatedSince, error) {
 	at, err := domain.ParsePosition(of.Proposal().Position)
-	if err != nil {
+	if err != nil || !v.Position().Covers(at) { // of a position that the log does not have, closing tells
 		return nil, err
 	}
 	divided, err := h.statedIn(ctx, at)
