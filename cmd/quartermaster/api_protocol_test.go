@@ -240,7 +240,8 @@ func TestServerFlag(t *testing.T) {
 	for line, want := range map[string]string{
 		"plan --server " + server:                                                       "add --dry-run",
 		"serve --server " + server:                                                      "it holds the log",
-		"apply -f x.yaml --server " + server:                                            "a decision is signed by the person who makes it",
+		"apply -f x.yaml --server " + server:                                            "x.yaml",
+		"import focus x.csv --server " + server:                                         "it reads files",
 		"costs export --period 2026-05 --out x.csv --server " + server:                  "it writes a file",
 		"log tail --follow --server " + server:                                          "--follow is not for a server",
 		"fleet --data-dir . --server " + server:                                         "leave --data-dir, --brokers and --config out",
