@@ -133,6 +133,7 @@ type heldRead struct {
 	lists       []*attribution.Holders
 	before, now []*attribution.Holders
 	one         []attribution.Holder
+	single      *attribution.Holders // has one
 }
 
 // next begins a line.
@@ -175,8 +176,13 @@ func (r *decoder) holders(method attribution.MatchMethod) *attribution.Holders {
 }
 
 func (r *decoder) single(pair [2]string) *attribution.Holders {
-	r.held.one = append(r.held.one[:0], attribution.Holder{Unit: pair[0], Node: pair[1], Micros: 1})
-	return attribution.HoldersOf(r.held.one)
+	h := &r.held
+	if h.single == nil {
+		h.one = make([]attribution.Holder, 1)
+		h.single = attribution.HoldersOf(h.one)
+	}
+	h.one[0] = attribution.Holder{Unit: pair[0], Node: pair[1], Micros: 1}
+	return h.single
 }
 
 func (r *decoder) newPair() [2]string {
