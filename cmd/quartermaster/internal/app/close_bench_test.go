@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -22,13 +23,11 @@ import (
 	"quartermaster/adapters/focus/parquet"
 	"quartermaster/adapters/postgres"
 	"quartermaster/adapters/tabular"
-	"quartermaster/adapters/wire"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections/costs"
-	"quartermaster/projections/storetest"
 )
 
 // BenchmarkClose measures the close of a month from stored rows, and what a closed month answers: one sample and one
@@ -51,12 +50,10 @@ func BenchmarkClose(b *testing.B) {
 	}
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	month := domain.Interval{From: domain.InstantOf(from), To: domain.InstantOf(from.AddDate(0, 1, 0))}
-	dir = filepath.Join(dir, strconv.Itoa(nodes))
+	fleet := homeFleet{nodes: nodes, teams: 1001, apart: 3, hourly: true, over: os.Getenv("QM_BENCH_CLOSE_SEALED") != ""}
+	dir = filepath.Join(dir, fmt.Sprintf("%d-%t", nodes, fleet.over))
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		fillHome(b, dir, homeFleet{nodes: nodes, teams: 1001, apart: 3, hourly: true}, from, from.AddDate(0, 1, 0))
-	}
-	if os.Getenv("QM_BENCH_CLOSE_SEALED") != "" {
-		sealHome(b, dir, month.To+90*domain.Day)
+		fillHome(b, dir, fleet, from, from.AddDate(0, 1, 0))
 	}
 	a := &app.App{Dir: dir}
 	defer func() {
@@ -189,37 +186,6 @@ func BenchmarkClose(b *testing.B) {
 			}
 		}
 	})
-}
-
-// sealHome adds a record of a later time to a home, and leaves the rows of all months before to parts.
-func sealHome(b *testing.B, dir string, later domain.Instant) {
-	b.Helper()
-	h, err := (&app.App{Dir: dir}).Open(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
-	env := storetest.Node("c1", "later", "H100 80GB", 8, later)
-	env.Source, env.Incarnation, env.Sequence = "node/later", 1, 1
-	rec, err := wire.Encode(&env)
-	if err != nil {
-		b.Fatal(err)
-	}
-	rec.Time = later
-	if err := h.Log.Append(b.Context(), []domain.Record{rec}); err != nil {
-		b.Fatal(err)
-	}
-	if err := h.CatchUp(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	if err := app.Seal(b.Context(), h); err != nil {
-		b.Fatal(err)
-	}
-	if _, err := h.Snapshot(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	if err := h.Close(); err != nil {
-		b.Fatal(err)
-	}
 }
 
 // emptyDatabase returns a new database on the server that QM_POSTGRES_DSN names. It is dropped in the end.

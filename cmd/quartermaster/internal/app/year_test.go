@@ -33,7 +33,16 @@ type homeFleet struct {
 	nodes, teams int  // the first team is nobody
 	apart        int  // as many GPUs of a node have one holder
 	hourly       bool // a billing line for each hour, and an invoice; else a line for each month
+	// over means that one more hour follows months later, and that the partitions are folded one after another, so that
+	// the rows of the months before it are left to parts, and memory never holds those of two partitions.
+	over bool
 }
+
+// accountNodes is the number of nodes of a billing account of such a fleet.
+const accountNodes = 1250
+
+// account returns the billing account of a node.
+func account(n int) string { return strconv.Itoa(1 + n/accountNodes) }
 
 // fillHome appends the hours between two times of a fleet: one sample for each node and hour, appended
 // at its end, and billing lines for each node. At the end of each month a snapshot is made, as the
@@ -69,12 +78,17 @@ func fillHome(b *testing.B, dir string, fleet homeFleet, from, to time.Time) {
 		env := storetest.Node("c1", names[n], "H100 80GB", 8, start)
 		env.Source, env.Incarnation, env.Sequence = "node/"+names[n], 1, 1
 		r := env.Event.(*domain.NodeRegistered)
-		r.Provider, r.BillingAccount, r.ResourceID, r.SKU = "p", "1", "r"+names[n], "gpu.8"
+		r.Provider, r.BillingAccount, r.ResourceID, r.SKU = "p", account(n), "r"+names[n], "gpu.8"
 		add(&env)
 	}
 	devices := make([]storetest.Seen, 8)
-	sequence, lines := uint64(0), uint64(0)
-	for at := from; at.Before(to); at = at.Add(time.Hour) {
+	sequence := uint64(0)
+	lines := map[string]uint64{} // by account
+	bill := func(account string, at domain.Instant, e domain.Event) {
+		lines[account]++
+		add(&domain.Envelope{Source: "focus/p/" + account, Incarnation: 1, Sequence: lines[account], Time: at, Event: e})
+	}
+	hour := func(at time.Time) {
 		i := domain.Interval{From: domain.InstantOf(at), To: domain.InstantOf(at.Add(time.Hour))}
 		sequence++
 		for n, node := range names {
@@ -85,35 +99,42 @@ func fillHome(b *testing.B, dir string, fleet homeFleet, from, to time.Time) {
 				}
 			}
 			if fleet.hourly {
-				lines++
 				line := billed(fmt.Sprintf("%05d-%04d", n, sequence), "r"+node, i)
+				line.BillingAccountID = account(n)
 				month := projections.BillingMonth(i.From)
 				line.BillingPeriodStart, line.BillingPeriodEnd = month.From, month.To
-				add(&domain.Envelope{Source: "focus/p", Incarnation: 1, Sequence: lines, Time: i.To, Event: &domain.BillingLineRecorded{Line: line}})
+				bill(line.BillingAccountID, i.To, &domain.BillingLineRecorded{Line: line})
 			}
 			add(&domain.Envelope{
 				Source: "reporter/c1/" + node, Incarnation: 1, Sequence: sequence, Cluster: "c1", Shards: 64, Time: i.To,
 				Event: storetest.Sample(node, i, devices...),
 			})
 		}
+	}
+	for at := from; at.Before(to); at = at.Add(time.Hour) {
+		hour(at)
 		if next := at.Add(time.Hour); next.Day() == 1 && next.Hour() == 0 {
 			month := domain.Interval{From: domain.InstantOf(next.AddDate(0, -1, 0)), To: domain.InstantOf(next)}
 			if fleet.hourly {
-				lines++
-				whole := billed("", "", month)
-				add(&domain.Envelope{Source: "focus/p", Incarnation: 1, Sequence: lines, Time: month.To, Event: &domain.InvoiceReceived{
-					InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: whole.InvoiceID, BillingPeriod: month,
-					Total: domain.Money{Amount: whole.BilledCost.Mul(decimal.NewFromInt(int64(nodes))).Round(2), Currency: "USD"}, IssueDate: month.To, Status: "Issued",
-				}})
-			}
-			for n, node := range names {
-				if fleet.hourly {
-					break
+				for first := 0; first < nodes; first += accountNodes {
+					whole := billed("", "", month)
+					bill(account(first), month.To, &domain.InvoiceReceived{
+						InvoiceIssuerName: "p", BillingAccountID: account(first), InvoiceID: whole.InvoiceID, BillingPeriod: month,
+						Total: domain.Money{
+							Amount: whole.BilledCost.Mul(decimal.NewFromInt(int64(min(accountNodes, nodes-first)))).Round(2), Currency: "USD",
+						},
+						IssueDate: month.To, Status: "Issued",
+					})
 				}
-				lines++
-				add(&domain.Envelope{Source: "focus/p", Incarnation: 1, Sequence: lines, Time: month.To, Event: &domain.BillingLineRecorded{
-					Line: billed(fmt.Sprintf("%05d", n), "r"+node, month),
-				}})
+			} else {
+				for n, node := range names {
+					line := billed(fmt.Sprintf("%05d", n), "r"+node, month)
+					line.BillingAccountID = account(n)
+					bill(line.BillingAccountID, month.To, &domain.BillingLineRecorded{Line: line})
+				}
+			}
+			if fleet.over {
+				continue
 			}
 			flush()
 			if err := h.CatchUp(b.Context()); err != nil {
@@ -125,7 +146,27 @@ func fillHome(b *testing.B, dir string, fleet homeFleet, from, to time.Time) {
 			keepSnapshot(b, h)
 		}
 	}
+	if fleet.over {
+		hour(to.AddDate(0, 3, 0))
+	}
 	flush()
+	if fleet.over {
+		_, end, err := h.Bounds(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		for tp, to := range end {
+			if err := h.Runner.CatchUp(b.Context(), domain.Position{tp: to}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := app.Seal(b.Context(), h); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := h.Snapshot(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
 	if err := errors.Join(h.CatchUp(b.Context()), h.Close()); err != nil {
 		b.Fatal(err)
 	}
