@@ -116,8 +116,10 @@
 //
 // FOCUS has no row id. If there is a column x_LineId, it is the id of the line, and no two rows
 // of a file may share one. Otherwise the id is computed from the row. It is the first 16 bytes,
-// in hexadecimal, of the SHA-256 over the non-null columns in the order of their names, each as
-// name, '=', value, ' ', length of the value in bytes, '\n'. Numbers are written plainly without
+// in hexadecimal, of the SHA-256 over the non-null columns, each as name, '=', value, ' ', length of
+// the value in bytes, '\n'. First come the columns of FOCUS that hold text, except ResourceId,
+// ResourceName and Tags, then all others, both in the order of their names: what repeats from row to
+// row is at the beginning, and is hashed once. Numbers are written plainly without
 // trailing zeros, but rounded numbers and texts that are not numbers as written. Times are in
 // UTC. So a row that is in two exports is one line of the ledger, unless a column contains the
 // time of the export. Equal rows of one file are different charges: the second gets the suffix

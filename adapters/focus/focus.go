@@ -18,7 +18,7 @@ import (
 
 // version is the version of the mapping. It is part of the source's name, because a changed
 // mapping makes a different source.
-const version = "v2"
+const version = "v3"
 
 // ErrColumns means that the file is not a FOCUS dataset that [Run] supports. Nothing was
 // imported. The text of the error names the missing columns.

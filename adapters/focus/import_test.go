@@ -111,10 +111,10 @@ func TestOptionsAreCheckedAndNameTheSource(t *testing.T) {
 		}
 	}
 	sum := [32]byte{0xab}
-	if got, want := focus.SourceName(sum, focus.Options{Limits: tabular.Limits{LineBytes: 5}}), "sha256:ab"+strings.Repeat("0", 62)+"/focus.v2"; got != want {
+	if got, want := focus.SourceName(sum, focus.Options{Limits: tabular.Limits{LineBytes: 5}}), "sha256:ab"+strings.Repeat("0", 62)+"/focus.v3"; got != want {
 		t.Errorf("source %s, want %s", got, want)
 	}
-	if got, want := focus.SourceName(sum, focus.Options{Zone: "Europe/Berlin", Currency: "EUR", FocusVersion: "1.2", Historical: true}), "/focus.v2?currency=EUR&focus_version=1.2&historical=true&zone=Europe%2FBerlin"; !strings.HasSuffix(got, want) {
+	if got, want := focus.SourceName(sum, focus.Options{Zone: "Europe/Berlin", Currency: "EUR", FocusVersion: "1.2", Historical: true}), "/focus.v3?currency=EUR&focus_version=1.2&historical=true&zone=Europe%2FBerlin"; !strings.HasSuffix(got, want) {
 		t.Errorf("source %s, want %s", got, want)
 	}
 }

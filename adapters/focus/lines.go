@@ -3,10 +3,12 @@ package focus
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"math"
 	"slices"
 	"strconv"
@@ -21,7 +23,7 @@ import (
 type lines struct {
 	*run
 	cells []*cell
-	// order has the columns sorted by name, for the id of a row.
+	// order has the columns in the order in which the id of a row has them.
 	order  []*cell
 	named  map[string]*cell
 	billed *cell // of BilledCost
@@ -30,6 +32,12 @@ type lines struct {
 	// length replaces that of the row before in it; a value of another length makes it stale.
 	hashed []byte
 	stale  bool
+	// begun is the state of the hash after the first head bytes of hashed, which are of the columns that seldom differ
+	// from row to row, unless one of them changed.
+	begun   []byte
+	head    int
+	another bool
+	hasher  resumable
 	// Columns that every row is asked for; nil if the file has none.
 	lineID, corrects, provider, focusVersion, generated *cell
 
@@ -53,6 +61,13 @@ type lines struct {
 	most map[string]domain.NullDecimal
 }
 
+// resumable is a hash whose state can be kept, as those of the standard library are.
+type resumable interface {
+	hash.Hash
+	encoding.BinaryAppender
+	encoding.BinaryUnmarshaler
+}
+
 // cell is one column of the file and its value in the current row. Most values repeat from row to row. They are
 // read once: current, other, value and coded then stay as they are.
 type cell struct {
@@ -64,6 +79,8 @@ type cell struct {
 	value string // trimmed, "" for null
 	coded []byte // its part in what the id of a row is the hash of; empty for null
 	at    int    // of coded in hashed; -1 for a column that is not part of it
+	// differs means that the value may well be another in the next row, so that hashed has it behind those that repeat.
+	differs bool
 	// from and to are where the value is in coded.
 	from, to int
 	// The last parsed value, because times and quantities repeat from row to row and costs from
@@ -84,6 +101,7 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 	ls := &lines{
 		run: r, named: map[string]*cell{}, other: map[string]string{}, known: map[string]*field{},
 		seen: &rowsSeen{}, currencies: map[string]string{}, most: map[string]domain.NullDecimal{},
+		hasher: sha256.New().(resumable), another: true,
 	}
 	if p := r.opts.Parts; p != nil {
 		if p.seen == nil {
@@ -123,15 +141,27 @@ func (r *run) openLines(header []string, has func(string) bool) *lines {
 			ls.named[c.name] = c
 			if !slices.ContainsFunc(r.opts.ExportTime, func(s string) bool { return fold(s) == fold(c.name) }) {
 				c.at, ls.order = 0, append(ls.order, c)
+				c.differs = c.field == nil || c.field.text == nil || slices.Contains(differing, c.name)
 			}
 		}
 	}
 	ls.billed = ls.named["BilledCost"]
 	ls.lineID, ls.corrects, ls.provider = ls.named[columnLineID], ls.named[columnCorrects], ls.named[columnProvider]
 	ls.focusVersion, ls.generated = ls.named[columnFocusVersion], ls.named[columnGenerated]
-	slices.SortFunc(ls.order, func(a, b *cell) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(ls.order, func(a, b *cell) int {
+		if a.differs == b.differs {
+			return strings.Compare(a.name, b.name)
+		}
+		if b.differs {
+			return -1
+		}
+		return 1
+	})
 	return ls
 }
+
+// differing are texts that differ from row to row, as times, numbers and columns that FOCUS does not define may.
+var differing = []string{"ResourceId", "ResourceName", "Tags"}
 
 // columnCorrectsShort is an alias of x_CorrectsLineId.
 const columnCorrectsShort = "x_Corrects"
@@ -547,19 +577,33 @@ func idOf(key rowKey, before rowSeen) string {
 }
 
 // hash returns the hash for the id of a row without x_LineId.
-func (ls *lines) hash() rowKey {
+func (ls *lines) hash() (key rowKey) {
 	if ls.stale {
-		ls.stale, ls.hashed = false, ls.hashed[:0]
+		ls.stale, ls.head, ls.hashed = false, 0, ls.hashed[:0]
 		for _, c := range ls.order {
 			c.at = len(ls.hashed)
 			ls.hashed = append(ls.hashed, c.coded...)
+			if !c.differs {
+				ls.head = len(ls.hashed)
+			}
 		}
 	}
-	return keyOf(ls.hashed)
+	if ls.another {
+		ls.hasher.Reset()
+		ls.hasher.Write(ls.hashed[:ls.head])
+		ls.begun, _ = ls.hasher.AppendBinary(ls.begun[:0])
+		ls.another = false
+	} else {
+		_ = ls.hasher.UnmarshalBinary(ls.begun)
+	}
+	ls.hasher.Write(ls.hashed[ls.head:])
+	ls.scratch = ls.hasher.Sum(ls.scratch[:0])
+	return rowKey(ls.scratch)
 }
 
 // encode sets coded, and the same in hashed.
 func encode[T string | []byte](ls *lines, c *cell, value T) {
+	ls.another = ls.another || !c.differs
 	if old := c.coded[c.from:c.to]; len(old) == len(value) {
 		copy(old, value)
 		if !ls.stale {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,18 +61,41 @@ func TestIdsOfRows(t *testing.T) {
 // The id is computed as the package comment describes, so that an auditor can follow it and no
 // change of the program changes it unnoticed.
 func TestIdIsMadeAsDocumented(t *testing.T) {
-	r := read(t, bill([]string{"ListCost=1.50", "Tags={\"k\": \"v\"}", "x_Plan=gold", "RegionId="}), focus.Options{})
-	recipe := ""
-	for _, column := range []struct{ name, value string }{
-		{"BilledCost", "12.5"}, {"BillingAccountId", "a-1"}, {"BillingCurrency", "USD"}, {"BillingPeriodEnd", "2026-06-01T00:00:00Z"},
-		{"BillingPeriodStart", "2026-05-01T00:00:00Z"}, {"ChargeCategory", "Usage"}, {"ChargePeriodEnd", "2026-05-04T00:00:00Z"},
-		{"ChargePeriodStart", "2026-05-03T00:00:00Z"}, {"InvoiceIssuerName", "Example Cloud"}, {"ListCost", "1.5"}, {"Tags", `{"k": "v"}`}, {"x_Plan", "gold"},
+	first := []string{"ListCost=1.50", "Tags={\"k\": \"v\"}", "x_Plan=gold", "RegionId="}
+	rows := [][]string{first}
+	for _, change := range []string{
+		"BilledCost=13.5", "ResourceId=i-1", "Tags={}", "x_Plan=blue", "x_Plan=iron", // each differs from row to row
+		"BillingAccountId=a-2", "RegionId=r-1", "InvoiceIssuerName=Other", "RegionId=", // each repeats
+		"ChargePeriodEnd=2026-05-05T00:00:00Z", "BillingAccountId=a-3", "ResourceId=i-2", "ResourceId=", "BillingAccountId=a-1",
 	} {
-		recipe += fmt.Sprintf("%s=%s %d\n", column.name, column.value, len(column.value))
+		rows = append(rows, append(slices.Clone(rows[len(rows)-1]), change))
 	}
-	sum := sha256.Sum256([]byte(recipe))
-	if got, want := r.line(0).LineID, hex.EncodeToString(sum[:16]); got != want {
-		t.Errorf("id %s, want %s", got, want)
+	order := []string{
+		"BillingAccountId", "BillingCurrency", "ChargeCategory", "InvoiceIssuerName", "RegionId", // then what differs
+		"BilledCost", "BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart", "ListCost", "ResourceId", "Tags", "x_Plan",
+	}
+	r := read(t, bill(rows...), focus.Options{})
+	for i, row := range rows {
+		values := map[string]string{
+			"BilledCost": "12.5", "BillingAccountId": "a-1", "BillingCurrency": "USD", "BillingPeriodEnd": "2026-06-01T00:00:00Z",
+			"BillingPeriodStart": "2026-05-01T00:00:00Z", "ChargeCategory": "Usage", "ChargePeriodEnd": "2026-05-04T00:00:00Z",
+			"ChargePeriodStart": "2026-05-03T00:00:00Z", "InvoiceIssuerName": "Example Cloud",
+		}
+		for _, change := range row {
+			name, value, _ := strings.Cut(change, "=")
+			values[name] = value
+		}
+		values["ListCost"] = "1.5" // written plainly
+		recipe := ""
+		for _, name := range order {
+			if v := values[name]; v != "" {
+				recipe += fmt.Sprintf("%s=%s %d\n", name, v, len(v))
+			}
+		}
+		sum := sha256.Sum256([]byte(recipe))
+		if got, want := r.line(i).LineID, hex.EncodeToString(sum[:16]); got != want {
+			t.Errorf("row %d has the id %s, want %s", i, got, want)
+		}
 	}
 }
 
