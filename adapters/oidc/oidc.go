@@ -1,7 +1,9 @@
-// Package oidc says who the bearer of an access token is, by OpenID Connect.
+// Package oidc says who the bearer of an access token is, and who logs in with a browser, by OpenID Connect.
 //
 // A [Verifier] knows some identity providers. A token names its issuer, and MUST be signed by a key of that provider, with
 // an algorithm of [Algorithms]. It MUST be for the audience of the provider, and be valid now, give or take [Skew].
+//
+// A browser logs in with an authorization code, PKCE (S256), state and nonce: [Verifier.Begin] and [Verifier.Finish].
 //
 // What always holds:
 //
@@ -59,6 +61,7 @@ type Provider struct {
 	Audience     string // that its access tokens for the API have
 	SubjectClaim string // the claim that identifies somebody; "": sub
 	GroupsClaim  string // the claim with their groups; "": groups
+	Browser      Client
 	// Client asks it; nil: [http.DefaultClient].
 	Client *http.Client
 }
@@ -83,6 +86,7 @@ var ErrUnavailable = errors.New("the identity provider does not answer")
 // Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
 	issuers map[string]*issuer
+	names   map[string]*issuer
 	now     func() time.Time
 
 	mu    sync.Mutex
@@ -101,7 +105,7 @@ type issuer struct {
 
 // New returns a verifier. It asks no provider yet.
 func New(providers []Provider, now func() time.Time, log *slog.Logger) *Verifier {
-	v := &Verifier{issuers: map[string]*issuer{}, now: now, known: map[[sha256.Size]byte]verified{}}
+	v := &Verifier{issuers: map[string]*issuer{}, names: map[string]*issuer{}, now: now, known: map[[sha256.Size]byte]verified{}}
 	for _, p := range providers {
 		if p.Client == nil {
 			p.Client = http.DefaultClient
@@ -114,6 +118,7 @@ func New(providers []Provider, now func() time.Time, log *slog.Logger) *Verifier
 		}
 		keys := &keySet{issuer: p.Issuer, client: p.Client, now: now, log: log.With("provider", p.Name)}
 		v.issuers[p.Issuer] = &issuer{p, keys}
+		v.names[p.Name] = v.issuers[p.Issuer]
 	}
 	return v
 }
@@ -215,32 +220,45 @@ func (i *issuer) verify(ctx context.Context, token string) (Identity, error) {
 		}
 		id.Begins = max(id.Begins, domain.Instant(notBefore)*domain.Second)
 	}
+	if id.Principal, err = i.principalOf(claims); err != nil {
+		return Identity{}, err
+	}
+	id.Groups, err = i.groupsOf(claims)
+	return id, err
+}
+
+// principalOf returns whom claims are about.
+func (i *issuer) principalOf(claims map[string]json.RawMessage) (domain.Principal, error) {
 	var subject string
 	if err := json.Unmarshal(claims[i.SubjectClaim], &subject); err != nil || subject == "" {
-		return Identity{}, fmt.Errorf("%w: it has no claim %s with a text", ErrToken, i.SubjectClaim)
+		return "", fmt.Errorf("%w: it has no claim %s with a text", ErrToken, i.SubjectClaim)
 	}
 	if strings.ContainsFunc(subject, unicode.IsControl) { // no event could name them
-		return Identity{}, fmt.Errorf("%w: its claim %s has control characters", ErrToken, i.SubjectClaim)
+		return "", fmt.Errorf("%w: its claim %s has control characters", ErrToken, i.SubjectClaim)
 	}
-	id.Principal = domain.UserOf(i.Name, subject)
-	if len(id.Principal) > 256 {
-		return Identity{}, fmt.Errorf("%w: its claim %s has %d bytes", ErrToken, i.SubjectClaim, len(subject))
+	who := domain.UserOf(i.Name, subject)
+	if len(who) > 256 {
+		return "", fmt.Errorf("%w: its claim %s has %d bytes", ErrToken, i.SubjectClaim, len(subject))
 	}
+	return who, nil
+}
+
+// groupsOf returns the groups that claims name, in order.
+func (i *issuer) groupsOf(claims map[string]json.RawMessage) (all []domain.Principal, err error) {
 	groups, err := textsOf(claims[i.GroupsClaim])
 	if err != nil {
-		return Identity{}, fmt.Errorf("%w: its claim %s is not a list of texts", ErrToken, i.GroupsClaim)
+		return nil, fmt.Errorf("%w: its claim %s is not a list of texts", ErrToken, i.GroupsClaim)
 	}
 	if len(groups) > MostGroups {
-		return Identity{}, fmt.Errorf("%w: it names %d groups, more than %d: let the provider send only those with a grant", ErrToken, len(groups), MostGroups)
+		return nil, fmt.Errorf("%w: it names %d groups, more than %d: let the provider send only those with a grant", ErrToken, len(groups), MostGroups)
 	}
 	for _, g := range groups {
 		if g != "" {
-			id.Groups = append(id.Groups, domain.GroupOf(i.Name, g))
+			all = append(all, domain.GroupOf(i.Name, g))
 		}
 	}
-	slices.Sort(id.Groups)
-	id.Groups = slices.Compact(id.Groups)
-	return id, nil
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // textsOf returns a claim that is a text or a list of texts.
@@ -277,6 +295,11 @@ type keySet struct {
 	fetching sync.Mutex // held while the provider is asked
 	asked    time.Time  // when it was last asked
 	failed   error      // what came of it
+
+	describing sync.Mutex
+	known      *discovery // nil: not known
+	unknown    error      // why not
+	knownAt    time.Time  // when it was asked for
 
 	mu   sync.Mutex
 	keys []jose.JSONWebKey
@@ -367,20 +390,14 @@ func (k *keySet) ask(ctx context.Context) error {
 
 // fetch asks the provider for its keys.
 func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
-	var about struct {
-		Issuer string `json:"issuer"`
-		Keys   string `json:"jwks_uri"`
-	}
-	if err := k.get(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration", &about); err != nil {
+	about, err := k.about(ctx)
+	if err != nil {
 		return nil, err
-	}
-	if about.Issuer != k.issuer {
-		return nil, fmt.Errorf("the provider at %s says that its issuer is %q: configure that", k.issuer, domain.Clip(about.Issuer, 100))
 	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := k.get(ctx, about.Keys, &set); err != nil {
+	if err := k.get(ctx, about.Keys, "", &set); err != nil {
 		return nil, err
 	}
 	keys := []jose.JSONWebKey{}
@@ -397,12 +414,39 @@ func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-func (k *keySet) get(ctx context.Context, url string, into any) error {
+// discovery is what a provider says about itself.
+type discovery struct {
+	Issuer    string   `json:"issuer"`
+	Keys      string   `json:"jwks_uri"`
+	Authorize string   `json:"authorization_endpoint"`
+	Token     string   `json:"token_endpoint"`
+	UserInfo  string   `json:"userinfo_endpoint"`
+	Methods   []string `json:"token_endpoint_auth_methods_supported"`
+	NamesSelf bool     `json:"authorization_response_iss_parameter_supported"` // RFC 9207
+}
+
+// about asks the provider about itself.
+func (k *keySet) about(ctx context.Context) (*discovery, error) {
+	about := &discovery{}
+	if err := k.get(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration", "", about); err != nil {
+		return nil, err
+	}
+	if about.Issuer != k.issuer {
+		return nil, fmt.Errorf("the provider at %s says that its issuer is %q: configure that", k.issuer, domain.Clip(about.Issuer, 100))
+	}
+	return about, nil
+}
+
+// get reads an answer of the provider in JSON, as the bearer of a token, if there is one.
+func (k *keySet) get(ctx context.Context, url, token string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Accept", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	resp, err := k.client.Do(req)
 	if err != nil {
 		return err

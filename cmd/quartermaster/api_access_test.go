@@ -41,12 +41,12 @@ type listener struct {
 // listening matches the line that says where the API listens.
 var listening = regexp.MustCompile(`serving the API" address=(\S+)`)
 
+// linked matches the line that has a link.
+var linked = regexp.MustCompile(`link="?(http://127.0.0.1:[0-9]+)/api/v1/login/open`)
+
 // serveListening serves a home with an identity provider.
 func serveListening(t testing.TB, dir string, idp *oidctest.Provider, change func(*config.API)) *listener {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	lines := make(lineWriter, 1000)
-	done := make(chan error, 1)
 	api := config.API{Listen: "127.0.0.1:0"}
 	if idp != nil {
 		api.Providers = []config.Provider{{Name: "corp", Issuer: idp.URL, Audience: "quartermaster", ClientID: "cli"}}
@@ -54,8 +54,19 @@ func serveListening(t testing.TB, dir string, idp *oidctest.Provider, change fun
 	if change != nil {
 		change(&api)
 	}
+	return serveAt(t, dir, idp, api, "")
+}
+
+// serveAt serves a home at an address for those with a grant, or one for its owner's browser.
+func serveAt(t testing.TB, dir string, idp *oidctest.Provider, api config.API, browser string) *listener {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	lines := make(lineWriter, 1000)
+	done := make(chan error, 1)
 	go func() {
-		done <- daemon.New(&app.App{Dir: dir}, lines, false).Serve(ctx, "127.0.0.1:0", config.Gateway{}, api)
+		d := daemon.New(&app.App{Dir: dir}, lines, false)
+		d.Browser = browser
+		done <- d.Serve(ctx, "127.0.0.1:0", config.Gateway{}, api)
 	}()
 	s := &listener{t: t, dir: dir, idp: idp}
 	ended := false
@@ -78,6 +89,9 @@ func serveListening(t testing.TB, dir string, idp *oidctest.Provider, change fun
 				if api.CertFile != "" {
 					s.base = "https://" + found[1]
 				}
+			}
+			if found := linked.FindStringSubmatch(line); found != nil {
+				s.base = found[1]
 			}
 			ready = strings.Contains(line, "caught up")
 		case err := <-done:

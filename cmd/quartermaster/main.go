@@ -38,7 +38,9 @@ func commandLine(on *app.App, stdout, stderr io.Writer) *cli.Program {
 		if err := on.Close(); err != nil { // one process holds a log, and opens it once
 			return err
 		}
-		return daemon.New(on, stderr, p.JSON()).Serve(ctx, listen, config.Gateway{}, config.API{})
+		d := daemon.New(on, stderr, p.JSON())
+		d.Browser = daemon.Loopback
+		return d.Serve(ctx, listen, config.Gateway{}, config.API{})
 	}
 	return p
 }

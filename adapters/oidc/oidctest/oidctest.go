@@ -1,14 +1,18 @@
-// Package oidctest is an identity provider for tests: discovery, keys that rotate, and device authorization (RFC 8628).
+// Package oidctest is an identity provider for tests: discovery, keys that rotate, device authorization (RFC 8628), and
+// authorization codes for the client "web", whose secret is [Secret].
 package oidctest
 
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,19 +28,26 @@ type Provider struct {
 	Away atomic.Bool
 	// Fetched counts how often its keys were asked for.
 	Fetched atomic.Int64
-	// Subject logs in at the next device authorization, with Groups.
+	// Subject logs in at the next device authorization or with the next browser, with Groups.
 	Subject string
 	Groups  []string
+	// Claims changes the claims of ID tokens; nil: it does not. IDToken makes an ID token of claims; nil: it is signed.
+	Claims  func(map[string]any)
+	IDToken func(map[string]any) string
 
 	mu      sync.Mutex
 	keys    []jose.JSONWebKey
 	signing *ecdsa.PrivateKey
 	polls   int
+	codes   map[string]*url.URL // by code, which can be exchanged once
 }
+
+// Secret is that of the client "web".
+const Secret = "a secret & more"
 
 // New returns a provider with one key, until the test ends.
 func New(t testing.TB) *Provider {
-	p := &Provider{}
+	p := &Provider{codes: map[string]*url.URL{}}
 	p.Rotate(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -60,7 +71,23 @@ func New(t testing.TB) *Provider {
 			"device_code": "d-1", "user_code": "ABCD-EFGH", "verification_uri": p.URL + "/enter", "expires_in": 60, "interval": 1,
 		})
 	})
+	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if q.Get("client_id") != "web" || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || q.Get("nonce") == "" {
+			http.Error(w, "what is this?", http.StatusBadRequest)
+			return
+		}
+		code := rand.Text()
+		p.mu.Lock()
+		p.codes[code] = r.URL
+		p.mu.Unlock()
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": q["state"], "iss": {p.URL}}.Encode(), http.StatusFound)
+	})
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("grant_type") == "authorization_code" {
+			p.exchange(t, w, r)
+			return
+		}
 		p.mu.Lock()
 		p.polls++
 		waiting := p.polls == 1
@@ -87,6 +114,39 @@ func New(t testing.TB) *Provider {
 	}))
 	t.Cleanup(p.Close)
 	return p
+}
+
+// exchange answers a code, once.
+func (p *Provider) exchange(t testing.TB, w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	began := p.codes[r.FormValue("code")]
+	delete(p.codes, r.FormValue("code"))
+	p.mu.Unlock()
+	id, secret, _ := r.BasicAuth()
+	if id != "web" || secret != url.QueryEscape(Secret) {
+		answer(w, http.StatusUnauthorized, map[string]string{"error": "invalid_client"})
+		return
+	}
+	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+	if began == nil || began.Query().Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) ||
+		began.Query().Get("redirect_uri") != r.FormValue("redirect_uri") {
+		answer(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
+		return
+	}
+	now := time.Now().Unix()
+	claims := map[string]any{
+		"iss": p.URL, "sub": p.Subject, "aud": "web", "iat": now, "exp": now + 300, "groups": p.Groups, "nonce": began.Query().Get("nonce"),
+	}
+	if p.Claims != nil {
+		p.Claims(claims)
+	}
+	var token string
+	if p.IDToken != nil {
+		token = p.IDToken(claims)
+	} else {
+		token = p.Sign(t, claims)
+	}
+	answer(w, http.StatusOK, map[string]any{"access_token": "opaque", "token_type": "Bearer", "expires_in": 300, "id_token": token})
 }
 
 func answer(w http.ResponseWriter, status int, body any) {

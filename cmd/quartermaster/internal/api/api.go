@@ -47,6 +47,8 @@ type Config struct {
 	Providers []LoginProvider
 	// Logout ends what the identity provider of somebody gave them before now.
 	Logout func(context.Context, app.Principal) error
+	// Link returns a link that gives one browser a session, to the owner of the home alone. Nil: there are none.
+	Link func(*http.Request) (*cli.LoginLink, error)
 	// Open returns an app for one question of a principal. An error says why nothing can be answered at the moment.
 	Open func(app.Principal) (*app.App, error)
 	// AtOnce bounds the questions that are answered at once.
@@ -169,8 +171,12 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 			fail(w, err)
 			return
 		}
+		if on := siteOf(r); on != nil {
+			on.drop(w, forSession)
+		}
 		w.WriteHeader(http.StatusNoContent)
 	})
+	s.registerBrowser(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
@@ -196,10 +202,22 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 			return
 		}
 		defer s.door.leave()
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "private, no-cache")
+		protect(w.Header())
+		if err := s.browsing(w, r); err != nil {
+			fail(w, err)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	}), s.door.close
+}
+
+// protect keeps answers from pages of other sites, and addresses from other sites.
+func protect(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "private, no-cache")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 }
 
 func methodOf(op *cli.Operation) string {
@@ -275,6 +293,10 @@ func fail(w http.ResponseWriter, err error) {
 	if errors.As(err, &unknown) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		status = http.StatusUnauthorized
+	}
+	var own *statusError
+	if errors.As(err, &own) {
+		status = own.status
 	}
 	refuse(w, status, err)
 }

@@ -49,10 +49,7 @@ func (s *server) withBody(
 	answer func(ctx context.Context, on *app.App, who string, body []byte) (any, error),
 ) {
 	ans, err := s.changed(w, r, media, prefix, named, answer)
-	var own *statusError
 	switch {
-	case errors.As(err, &own):
-		refuse(w, own.status, err)
 	case err != nil && cli.KindOf(err) == app.KindNone:
 		if errors.Is(err, context.Canceled) || s.Context.Err() != nil {
 			err = &app.UnavailableError{Err: errors.New("the request was given up: send it again")}

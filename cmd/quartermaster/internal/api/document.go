@@ -25,8 +25,11 @@ func newAPI(mux *http.ServeMux) huma.API {
 				"same words writes, byte for byte.",
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
-		Security: []map[string][]string{{"bearer": {}}},
-		Components: &huma.Components{SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {
+		Security: []map[string][]string{{"bearer": {}}, {"session": {}}},
+		Components: &huma.Components{SecuritySchemes: map[string]*huma.SecurityScheme{"session": {
+			Type: "apiKey", In: "cookie", Name: "__Host-quartermaster-session",
+			Description: "The session of a browser that logged in. Requests of pages of other sites are refused.",
+		}, "bearer": {
 			Type: "http", Scheme: "bearer", Description: "An access token of an identity provider, or the key of a service account. The socket of the owner needs neither.",
 		}}, Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
 	}})
@@ -39,6 +42,7 @@ func Document() ([]byte, error) {
 	problem := doc.Components.Schemas.Schema(reflect.TypeFor[problemError](), true, "Problem")
 	work := doc.Components.Schemas.Schema(reflect.TypeFor[cli.Work](), true, "Work")
 	describeWork(doc, work, problem)
+	describeBrowser(doc, problem)
 	describeLogin(doc, doc.Components.Schemas.Schema(reflect.TypeFor[[]cli.LoginProvider](), true, "LoginProviders"), problem)
 	changes, err := addSchema(known, "apply")
 	if err != nil {
@@ -75,6 +79,54 @@ func describeLogin(doc *huma.OpenAPI, providers, problem *huma.Schema) {
 		Description: "Ends whatever the identity provider of who asks gave them before now, in every instance.",
 		Responses: map[string]*huma.Response{
 			"204": {Description: "It is ended."}, "default": errorResponse(problem),
+		},
+	})
+}
+
+// describeBrowser adds the operations of browsers.
+func describeBrowser(doc *huma.OpenAPI, problem *huma.Schema) {
+	text := &huma.Schema{Type: huma.TypeString}
+	param := func(name, about string) *huma.Param {
+		return &huma.Param{Name: name, In: "query", Description: about, Schema: text}
+	}
+	for _, o := range []*huma.Operation{
+		{
+			Path: "/begin", OperationID: "login-begin", Summary: "Log in with a browser",
+			Description: "Sends the browser to an identity provider.",
+			Parameters:  []*huma.Param{param("provider", "Name of the identity provider, if several are known."), param("return", "Path of this site to return to.")},
+		},
+		{
+			Path: "/callback", OperationID: "login-callback", Summary: "Finish a login",
+			Description: "The identity provider sends the browser here. The session is a cookie.",
+			Parameters:  []*huma.Param{param("state", "As at the beginning."), param("code", "For the ID token."), param("iss", "The issuer."), param("error", "Why there is no code.")},
+		},
+		{
+			Path: "/open", OperationID: "login-open", Summary: "Open a link",
+			Description: "Begins the session of the owner of an embedded home, once for each link.",
+			Parameters:  []*huma.Param{param("code", "Of the link.")},
+		},
+	} {
+		o.Method, o.Tags, o.Path, o.Security = http.MethodGet, []string{"login"}, cli.LoginRoot+o.Path, []map[string][]string{}
+		o.Responses = map[string]*huma.Response{
+			"303":     {Description: "Go there.", Headers: map[string]*huma.Param{"Location": {Schema: text}, "Set-Cookie": {Schema: text}}},
+			"default": errorResponse(problem),
+		}
+		doc.AddOperation(o)
+	}
+	jsonOf := func(t reflect.Type, name string) map[string]*huma.MediaType {
+		return map[string]*huma.MediaType{"application/json": {Schema: doc.Components.Schemas.Schema(t, true, name)}}
+	}
+	doc.AddOperation(&huma.Operation{
+		Method: http.MethodGet, Path: cli.LoginRoot + "/session", OperationID: "login-session", Summary: "Who asks", Tags: []string{"login"},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "Who asks, and until when.", Content: jsonOf(reflect.TypeFor[describedSession](), "Session")}, "default": errorResponse(problem),
+		},
+	})
+	doc.AddOperation(&huma.Operation{
+		Method: http.MethodPost, Path: cli.LoginRoot + "/link", OperationID: "login-link", Summary: "Make a link for a browser", Tags: []string{"login"},
+		Description: "Only the owner of an embedded home gets one, by its socket.",
+		Responses: map[string]*huma.Response{
+			"200": {Description: "The link.", Content: jsonOf(reflect.TypeFor[cli.LoginLink](), "LoginLink")}, "default": errorResponse(problem),
 		},
 	})
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -163,12 +164,26 @@ func digestOf(messages [][]byte) []byte {
 
 func idOf(sum []byte) string { return hex.EncodeToString(sum[:16]) }
 
-// secret returns what proposals are sealed with: of the database, or of the data directory.
+// secret returns what proposals are sealed with.
 func (c *Caller) secret(ctx context.Context) ([]byte, error) {
 	h, err := c.conn(ctx, Reading)
 	if err != nil {
 		return nil, err
 	}
+	return h.secret(ctx)
+}
+
+// SealingKey returns a key of 32 bytes that all instances have. Each purpose has another.
+func (h *Conn) SealingKey(ctx context.Context, purpose string) ([]byte, error) {
+	secret, err := h.secret(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return hkdf.Key(sha256.New, secret, nil, "quartermaster "+purpose+" v1", 32)
+}
+
+// secret returns what the instances share: of the database, or of the data directory.
+func (h *Conn) secret(ctx context.Context) ([]byte, error) {
 	candidate := make([]byte, 32)
 	if _, err := rand.Read(candidate); err != nil {
 		return nil, err
@@ -177,7 +192,7 @@ func (c *Caller) secret(ctx context.Context) ([]byte, error) {
 		secret, err := h.DB.Secret(ctx, candidate)
 		return secret, Unavailable(err)
 	}
-	secret, err := ownSecret(filepath.Join(c.app.Dir, secretFile), candidate)
+	secret, err := ownSecret(filepath.Join(h.app.Dir, secretFile), candidate)
 	if err != nil {
 		return nil, fmt.Errorf("read what proposals are sealed with: %w", err)
 	}

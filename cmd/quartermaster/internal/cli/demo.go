@@ -91,14 +91,15 @@ show: a node that is declared and never reports (one in fleet, one in costs), an
 the bill that is not in the fleet (two in costs). There are no other exceptions.
 
 A second run on the same directory imports nothing twice, and continues an interrupted run.
-Without --once the demo then keeps the log open for other commands.`,
+Without --once the demo then keeps the log open for other commands, and prints a link that opens
+the API in your browser.`,
 		Example: "  quartermaster demo --once\n  quartermaster demo --once --from data --data-dir /tmp/public-demo\n  quartermaster demo --once -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(a.Brokers) > 0 {
 				return errors.New("the demo works on the embedded log; leave --brokers out")
 			}
-			if err := a.demo(cmd.Context(), from); err != nil || once {
+			if err := a.demo(cmd.Context(), from, once); err != nil || once {
 				return err
 			}
 			a.note("the log stays open for other commands; stop with Ctrl-C")
@@ -112,7 +113,7 @@ Without --once the demo then keeps the log open for other commands.`,
 	return cmd
 }
 
-func (a *Program) demo(ctx context.Context, from string) error {
+func (a *Program) demo(ctx context.Context, from string, once bool) error {
 	start := time.Now()
 	input := "generated"
 	if from != "" {
@@ -163,6 +164,9 @@ func (a *Program) demo(ctx context.Context, from string) error {
 			continue
 		}
 		d.say("  quartermaster %s --data-dir %s", next, a.Dir)
+	}
+	if a.Config == nil && once {
+		d.say("  quartermaster serve --data-dir %s   # prints a link that opens the API in your browser", a.Dir)
 	}
 	return nil
 }

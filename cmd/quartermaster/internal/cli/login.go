@@ -35,8 +35,15 @@ type LoginProvider struct {
 	Name     string   `json:"name"`
 	Issuer   string   `json:"issuer"`
 	Audience string   `json:"audience"`
-	ClientID string   `json:"client_id"`
+	ClientID string   `json:"client_id"` // empty: only browsers log in with it
 	Scopes   []string `json:"scopes"`
+	Browser  bool     `json:"browser"` // browsers log in with it
+}
+
+// LoginLink is a link that gives one browser the rights of the owner of the home.
+type LoginLink struct {
+	Link  string         `json:"link"`
+	Until domain.Instant `json:"until"`
 }
 
 // login is what is kept after a login, readable by its owner only.
@@ -209,10 +216,16 @@ code. Commands with --server then ask as you. What you may see is decided by the
 and your groups have: "quartermaster access grant".
 
 The login is kept in your configuration directory, readable by you only, and is renewed while the
-identity provider allows it. "quartermaster logout" removes it.`,
-		Example: "  quartermaster login --server https://quartermaster.example\n  quartermaster fleet --server https://quartermaster.example",
+identity provider allows it. "quartermaster logout" removes it.
+
+With the socket of a data directory that is served, login shows a link instead. It opens the API in
+one browser of this machine, as the owner of the home.`,
+		Example: "  quartermaster login --server https://quartermaster.example\n  quartermaster login --server unix:api.sock\n  quartermaster fleet --server https://quartermaster.example",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if strings.HasPrefix(a.server, "unix:") {
+				return a.openLink(cmd.Context())
+			}
 			base, err := a.serverBase()
 			if err != nil {
 				return err
@@ -245,6 +258,28 @@ func (a *Program) serverBase() (string, error) {
 	return strings.TrimSuffix(u.String(), "/"), nil
 }
 
+// openLink shows a link for a browser of this machine.
+func (a *Program) openLink(ctx context.Context) error {
+	client, base, err := a.dialer()
+	if err != nil {
+		return err
+	}
+	resp, err := a.send(ctx, client, http.MethodPost, base+LoginRoot+"/link")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var link LoginLink
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&link); err != nil {
+		return &app.UnavailableError{Err: fmt.Errorf("%s does not answer with a link: %w", a.server, err)}
+	}
+	if a.json {
+		return a.answerJSON(loginAnswer{Server: a.server, Link: link.Link, Expires: link.Until})
+	}
+	fmt.Fprintf(a.out, "%s\nopen it in a browser of this machine, once, until %s\n", link.Link, link.Until)
+	return nil
+}
+
 // login logs in by device authorization (RFC 8628).
 func (a *Program) login(ctx context.Context, base, name string) error {
 	resp, err := a.send(ctx, http.DefaultClient, http.MethodGet, base+LoginRoot)
@@ -254,6 +289,7 @@ func (a *Program) login(ctx context.Context, base, name string) error {
 	var providers []LoginProvider
 	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&providers)
 	resp.Body.Close()
+	providers = slices.DeleteFunc(providers, func(p LoginProvider) bool { return p.ClientID == "" })
 	if err != nil {
 		return &app.UnavailableError{Err: fmt.Errorf("%s does not say how to log in: %w", base, err)}
 	}
@@ -325,7 +361,8 @@ func (a *Program) login(ctx context.Context, base, name string) error {
 type loginAnswer struct {
 	Server   string         `json:"server"`
 	Provider string         `json:"provider,omitempty"`
-	Expires  domain.Instant `json:"expires,omitzero"` // of the first access token
+	Link     string         `json:"link,omitempty"`   // for a browser, instead of a login
+	Expires  domain.Instant `json:"expires,omitzero"` // of the first access token, or of the link
 	Renewed  bool           `json:"renewed"`          // it is renewed without asking
 }
 

@@ -171,6 +171,9 @@ type API struct {
 	KeyFile  string `yaml:"key_file"`
 	// Plain answers without TLS to other machines, which is for a proxy that terminates TLS in front of the API.
 	Plain bool `yaml:"plain" default:"false"`
+	// URL is how browsers reach the API, such as https://quartermaster.example.com, without a path. It is needed for people
+	// who log in with a browser.
+	URL string `yaml:"url"`
 	// Journal is the directory of what was asked in the last minutes, until it is in the log. It MUST be on a disk of
 	// this machine. Each instance has a folder of its own in it, by its name. When empty it is access in the data
 	// directory (--data-dir).
@@ -190,6 +193,11 @@ type Provider struct {
 	// ClientID is the client that "quartermaster login" is known by to the provider. Without it nobody can log in with
 	// that command.
 	ClientID string `yaml:"client_id"`
+	// BrowserClientID is the client that browsers log in through, with an authorization code and PKCE. Its redirect URI is
+	// api.url and /api/v1/login/callback. It may be the client above. Without it browsers cannot log in.
+	BrowserClientID string `yaml:"browser_client_id"`
+	// BrowserSecretFile holds the secret of that client, and is readable by this program alone; none for a public client.
+	BrowserSecretFile string `yaml:"browser_secret_file"`
 	// Scopes are asked for at a login.
 	Scopes []string `yaml:"scopes"`
 	// SubjectClaim identifies somebody for ever; sub when empty. GroupsClaim has their groups; groups when empty.

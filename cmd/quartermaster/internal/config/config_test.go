@@ -226,6 +226,15 @@ func TestConfigFaults(t *testing.T) {
 			`q.yaml:3:170: api.providers[3].name: "c/d" is not a name: use letters, digits, dots, dashes and underscores, at most 100`,
 			`q.yaml:3:185: api.providers[3].issuer: "x" is not the URL of an issuer, such as https://login.example.com`,
 		}},
+		"url": {with("api: {listen: '127.0.0.1:1', url: 'https://Q.example'}\n"), []string{
+			`q.yaml:3:35: api.url: "https://Q.example" is not the origin of a site, such as https://quartermaster.example.com, in small letters and without a path`}},
+		"url in plain": {with("api: {listen: '127.0.0.1:1', url: 'http://q.example'}\n"), []string{
+			`q.yaml:3:35: api.url: "http://q.example" is not https, so anybody on the way could take over sessions`}},
+		"url with a port": {with("api: {listen: '127.0.0.1:1', url: 'https://q.example:443'}\n"), []string{
+			`q.yaml:3:35: api.url: "https://q.example:443" names the usual port; leave it out, as browsers do`}},
+		"browsers without a url": {with("api: {listen: '127.0.0.1:1', providers: [{name: a, issuer: 'https://x', audience: q, browser_client_id: w}, {name: b, issuer: 'https://y', audience: q, browser_secret_file: w}]}\n"), []string{
+			"q.yaml:3:105: api.providers[0].browser_client_id: needs api.url, to which the provider sends browsers back",
+			"q.yaml:3:174: api.providers[1].browser_secret_file: is the secret of no client; set browser_client_id"}},
 		"api without an address": {with("api: {plain: true}\n"), []string{"q.yaml:3:1: api: is configured but has no address; set api.listen, or omit the rest"}},
 		"api in plain":           {with("api: {listen: ':1'}\n"), []string{"q.yaml:3:1: api: would accept keys and tokens unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy terminates TLS in front of it"}},
 		"webhooks": {with("webhooks:\n- {name: a, url: 'http://x/'}\n- {name: a, url: ftp://hunter2}\n- {url: 'http://u:hunter2@x'}\n- {name: d}\n- {name: e, url: 'https://x/#hunter2', types: [a b]}\n"), []string{
@@ -310,6 +319,7 @@ var samples = map[string]string{
 	"api.cert_file":                 "/f/ac",
 	"api.key_file":                  "/f/ak",
 	"api.plain":                     "true",
+	"api.url":                       "https://q.example",
 	"api.journal":                   "/f/j",
 	"snapshots":                     "/f/s",
 	"parts":                         "s3://vault/parts",

@@ -115,7 +115,8 @@ func (c *Config) Files() []namedFile {
 		out = append(out, namedFile{at + ".dsn_file", &d.DSNFile, true}, namedFile{at + ".password_file", &d.PasswordFile, true})
 	}
 	for i := range c.API.Providers {
-		out = append(out, namedFile{fmt.Sprintf("api.providers[%d].ca_file", i), &c.API.Providers[i].CAFile, false})
+		p, at := &c.API.Providers[i], fmt.Sprintf("api.providers[%d]", i)
+		out = append(out, namedFile{at + ".ca_file", &p.CAFile, false}, namedFile{at + ".browser_secret_file", &p.BrowserSecretFile, true})
 	}
 	for i := range c.Webhooks {
 		out = append(out, namedFile{fmt.Sprintf("webhooks[%d].secret_file", i), &c.Webhooks[i].SecretFile, true})
@@ -303,10 +304,20 @@ func (a *API) validate(f *configfile.File) {
 	}
 	names, issuers := map[string]bool{}, map[string]bool{}
 	for i := range a.Providers {
-		a.Providers[i].validate(f, fmt.Sprintf("api.providers[%d]", i), names, issuers)
+		p, at := &a.Providers[i], fmt.Sprintf("api.providers[%d]", i)
+		p.validate(f, at, names, issuers)
+		if p.BrowserClientID != "" && a.URL == "" {
+			f.Add(at+".browser_client_id", "needs api.url, to which the provider sends browsers back")
+		}
+		if p.BrowserSecretFile != "" && p.BrowserClientID == "" {
+			f.Add(at+".browser_secret_file", "is the secret of no client; set browser_client_id")
+		}
+	}
+	if a.URL != "" {
+		a.validateURL(f)
 	}
 	if a.Listen == "" {
-		if a.CertFile != "" || a.Plain || len(a.Providers) > 0 {
+		if a.CertFile != "" || a.Plain || a.URL != "" || len(a.Providers) > 0 {
 			f.Add("api", "is configured but has no address; set api.listen, or omit the rest")
 		}
 		return
@@ -316,6 +327,19 @@ func (a *API) validate(f *configfile.File) {
 	} else if a.CertFile == "" && !a.Plain && !loopback(a.Listen) {
 		f.Add("api", "would accept keys and tokens unencrypted from other machines; give cert_file and key_file, "+
 			"or set plain to true where a proxy terminates TLS in front of it")
+	}
+}
+
+// validateURL wants the origin exactly as browsers write it, because it is compared with what they send.
+func (a *API) validateURL(f *configfile.File) {
+	u, err := url.Parse(a.URL)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme+"://"+u.Host != a.URL || strings.ToLower(a.URL) != a.URL:
+		f.Add("api.url", "%q is not the origin of a site, such as https://quartermaster.example.com, in small letters and without a path", domain.Clip(a.URL, shown))
+	case u.Scheme != "https" && !(u.Scheme == "http" && loopback(net.JoinHostPort(u.Hostname(), "1"))):
+		f.Add("api.url", "%q is not https, so anybody on the way could take over sessions", domain.Clip(a.URL, shown))
+	case u.Port() == "443" && u.Scheme == "https" || u.Port() == "80" && u.Scheme == "http":
+		f.Add("api.url", "%q names the usual port; leave it out, as browsers do", domain.Clip(a.URL, shown))
 	}
 }
 
@@ -511,6 +535,7 @@ func ReadAPI(path string) (API, error) {
 	f.Resolve("api.journal", &a.Journal)
 	for i := range a.Providers {
 		f.Resolve(fmt.Sprintf("api.providers[%d].ca_file", i), &a.Providers[i].CAFile)
+		f.Resolve(fmt.Sprintf("api.providers[%d].browser_secret_file", i), &a.Providers[i].BrowserSecretFile)
 	}
 	if a.Socket != "" {
 		f.Add("api.socket", "is in the data directory; remove it")

@@ -22,6 +22,9 @@ import (
 // apiSocket is the name of the API's socket in a data directory. Whoever owns the directory may use it.
 const apiSocket = "api.sock"
 
+// Loopback is the address for browsers of this machine, with any free port.
+const Loopback = "127.0.0.1:0"
+
 // mostAtOnce bounds the questions that are answered at once from rows in memory.
 const mostAtOnce = 16
 
@@ -56,13 +59,29 @@ func readAPI(cmd *cobra.Command, a *config.API) (err error) {
 	return err
 }
 
+// listenLoopback listens at an address that only this machine reaches.
+func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if at, ok := ln.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+		return nil, errors.Join(fmt.Errorf("--browser %s: other machines could reach it; use 127.0.0.1", address), ln.Close())
+	}
+	return ln, nil
+}
+
 // ofOwner marks the connections of a socket that only the owner of the home may use.
 type ofOwner struct{}
 
 // serveAPI serves the API until ctx ends: on a socket to whoever may use it, and on an address to whoever has a grant. It
 // returns once it listens; wait returns when it has stopped, and nobody uses the log and the rows any more. A failure
 // calls cancel.
-func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, cfg config.API) (wait func(), err error) {
+//
+// On browser, an address of loopback, it answers browsers that a link made those of the owner; "": there are no links.
+func (s *service) serveAPI(
+	ctx context.Context, cancel context.CancelCauseFunc, cfg config.API, browser string,
+) (wait func(), err error) {
 	var servers []func() error
 	defer func() {
 		if err != nil {
@@ -86,7 +105,7 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 	handler, end := api.Handler(api.Config{
 		Who:    d.who,
 		Record: d.record,
-		Logout: d.logout, Providers: loginProviders(cfg),
+		Logout: d.logout, Providers: loginProviders(cfg), Link: d.link,
 		Open: func(who app.Principal) (*app.App, error) {
 			if !s.ready.Load() {
 				return nil, errNotReady
@@ -97,6 +116,7 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 		Context: ctx,
 		Log:     s.log,
 	})
+	public, local := d.publicSite(cfg), (*api.Site)(nil)
 	srv := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
@@ -105,7 +125,10 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 			if ln.Addr().Network() == "unix" {
 				return context.WithValue(ctx, ofOwner{}, true)
 			}
-			return ctx
+			if d.links != nil && "http://"+ln.Addr().String() == d.links.origin {
+				return api.On(ctx, local)
+			}
+			return api.On(ctx, public)
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // every port scan causes errors
 	}
@@ -116,6 +139,16 @@ func (s *service) serveAPI(ctx context.Context, cancel context.CancelCauseFunc, 
 		}
 		servers = append(servers, func() error { return srv.Serve(transport.Limit(ln, maxAPIConnections)) })
 		s.log.Info("serving the API", "socket", cfg.Socket)
+	}
+	if browser != "" {
+		ln, err := listenLoopback(ctx, browser)
+		if err != nil {
+			return nil, err
+		}
+		d.links = newLinks("http://" + ln.Addr().String())
+		local = d.links.site()
+		servers = append(servers, func() error { return srv.Serve(transport.Limit(ln, maxAPIConnections)) })
+		s.log.Info("open it in a browser of this machine, once and within 5 minutes", "link", d.links.make().Link)
 	}
 	if cfg.Listen != "" {
 		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Listen)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/kafka"
 	"quartermaster/adapters/oidc"
 	"quartermaster/adapters/transport"
@@ -43,11 +44,13 @@ type doorman struct {
 	sending string             // the journal whose events the stream holds; "": none
 	finish  func(string) error // what is done with it then
 	told    string             // the last error of keeping it
+	links   *links             // nil: there are none
 
 	reading sync.Mutex // held while the rights are read
 
-	mu     sync.Mutex
-	rights *rights
+	mu      sync.Mutex
+	rights  *rights
+	sealing []byte // of sessions; nil: not read yet
 }
 
 // rights are who may read, as of a reading of the rows.
@@ -74,6 +77,15 @@ func (s *service) newDoorman(cfg config.API) (*doorman, error) {
 			}
 			of.Client = transport.Trusting(pool)
 		}
+		if p.BrowserClientID != "" {
+			of.Browser = oidc.Client{ID: p.BrowserClientID, Redirect: cfg.URL + api.LoginRoot + "/callback", Scopes: browserScopes(&p)}
+			if p.BrowserSecretFile != "" {
+				var err error
+				if of.Browser.Secret, err = configfile.Secret(p.BrowserSecretFile); err != nil {
+					return nil, fmt.Errorf("browser_secret_file of identity provider %s: %w", p.Name, err)
+				}
+			}
+		}
 		providers = append(providers, of)
 	}
 	d.tokens = oidc.New(providers, time.Now, s.log)
@@ -98,9 +110,22 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 		return app.Principal{}, errNotReady
 	}
 	given := r.Header.Values("Authorization")
+	if len(given) == 0 {
+		switch shown, err := api.Shown(r); {
+		case err != nil:
+			return app.Principal{}, err
+		case shown != nil && shown.Principal == domain.Principal(app.Everyone.Name):
+			return app.Everyone, nil // its key is not that of the sessions of people
+		case shown != nil:
+			return d.session(r.Context(), shown)
+		}
+	}
+	if d.tokens == nil { // it is not recorded what others than the owner ask
+		return app.Principal{}, &api.UnauthenticatedError{Err: errors.New("open the link that serve printed")}
+	}
 	scheme, token, _ := strings.Cut(strings.Join(given, ","), " ")
 	if token = strings.TrimSpace(token); len(given) != 1 || !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return app.Principal{}, &api.UnauthenticatedError{Err: errors.New("say who you are: Authorization: Bearer and a key of a service account, or an access token")}
+		return app.Principal{}, &api.UnauthenticatedError{Err: errors.New("say who you are: log in, or send Authorization: Bearer and a key of a service account, or an access token")}
 	}
 	now := domain.InstantOf(time.Now())
 	rights, err := d.current(r.Context())
@@ -129,7 +154,7 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 	case err != nil:
 		return app.Principal{}, &api.UnauthenticatedError{Err: err}
 	case id.Issued <= rights.ended[id.Principal]:
-		return app.Principal{}, &api.UnauthenticatedError{Err: errors.New("this session was ended: log in again")}
+		return app.Principal{}, errEnded
 	}
 	return d.principal(r.Context(), rights, id.Principal, id.Groups, nil, now)
 }
@@ -244,12 +269,12 @@ func (d *doorman) record(who app.Principal, asked api.Asked) error {
 func loginProviders(cfg config.API) []api.LoginProvider {
 	var all []api.LoginProvider
 	for _, p := range cfg.Providers {
-		if p.ClientID != "" {
+		if p.ClientID != "" || p.BrowserClientID != "" {
 			scopes := p.Scopes
 			if len(scopes) == 0 {
 				scopes = []string{"openid", "offline_access"}
 			}
-			all = append(all, api.LoginProvider{Name: p.Name, Issuer: p.Issuer, Audience: p.Audience, ClientID: p.ClientID, Scopes: scopes})
+			all = append(all, api.LoginProvider{Name: p.Name, Issuer: p.Issuer, Audience: p.Audience, ClientID: p.ClientID, Scopes: scopes, Browser: p.BrowserClientID != ""})
 		}
 	}
 	return all
@@ -258,6 +283,10 @@ func loginProviders(cfg config.API) []api.LoginProvider {
 // logout ends what the identity provider of somebody gave them before now.
 func (d *doorman) logout(ctx context.Context, who app.Principal) error {
 	p := domain.Principal(who.Name)
+	if who.Name == app.Everyone.Name && d.links != nil {
+		d.links.end()
+		return nil
+	}
 	if kind, _, ok := p.Kind(); !ok || kind != domain.PrincipalUser {
 		return &app.InvalidError{Err: fmt.Errorf("%s did not log in, so there is nothing to end", who.Name)}
 	}

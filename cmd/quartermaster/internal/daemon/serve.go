@@ -34,15 +34,19 @@ type Daemon struct {
 	Log     *slog.Logger
 	OwnWait time.Duration // how long it waits for commands that hold the embedded log; 0: a minute
 	Watch   time.Duration // how often it checks topics and schema; 0: 30 s
+	// Browser is the address of loopback for browsers of this machine, for which it prints a link; "": none. It is for
+	// an embedded home.
+	Browser string
 }
 
 // Command returns the command serve, for the log that the program's flags select. asJSON reports
 // whether it logs JSON lines.
 func Command(on *app.App, asJSON func() bool) *cobra.Command {
 	var (
-		listen string
-		gw     config.Gateway
-		apiCfg config.API
+		listen  string
+		gw      config.Gateway
+		apiCfg  config.API
+		browser string
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -73,6 +77,10 @@ and root may use the socket. With --api, or api.listen in the configuration, it 
 whoever has a grant ("quartermaster access grant"), at an address of its own, and records
 what they ask. Other machines can reach it over TLS only.
 
+With a data directory it also prints a link. The link opens the API in one browser of this
+machine, as the owner of the home, until the process ends. "quartermaster login --server
+unix:SOCKET" makes another.
+
 With --gateway, or gateway in the configuration, it accepts events from nodes on a
 separate address. Each cluster authenticates with its key ("quartermaster cluster
 register" makes it):
@@ -92,6 +100,7 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := New(on, cmd.ErrOrStderr(), asJSON())
+			d.Browser = browser
 			if on.Config == nil {
 				if err := readAPI(cmd, &apiCfg); err != nil {
 					return err
@@ -103,6 +112,9 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 					return err
 				}
 				return d.Serve(cmd.Context(), listen, gw, apiCfg)
+			}
+			if cmd.Flags().Changed("browser") {
+				return errors.New("--browser is for a log without a configuration: set api.url and a browser_client_id in " + on.ConfigPath)
 			}
 			if cmd.Flags().Changed("api") {
 				return errors.New("--api is for a log without a configuration: set api in " + on.ConfigPath)
@@ -117,6 +129,7 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address of the HTTP endpoints")
+	cmd.Flags().StringVar(&browser, "browser", Loopback, "address of loopback for a browser of this machine, to which serve prints a link; empty: none")
 	gatewayFlags(cmd, &gw)
 	apiFlags(cmd, &apiCfg)
 	return cmd
@@ -412,7 +425,7 @@ func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway, ap
 	}
 	if h.Broker != nil { // nobody else serves this directory
 		api.Socket = filepath.Join(d.App.Dir, apiSocket)
-		asked, err := s.serveAPI(ctx, cancel, api)
+		asked, err := s.serveAPI(ctx, cancel, api, d.Browser)
 		if err != nil {
 			return err
 		}

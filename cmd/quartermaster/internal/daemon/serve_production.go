@@ -91,7 +91,7 @@ func (d *Daemon) ServeProduction(ctx context.Context, listen string) error {
 		wg.Go(pushed)
 	}
 	if cfg := d.App.Config.API; cfg.Socket != "" || cfg.Listen != "" {
-		asked, err := in.serveAPI(ctx, cancel, cfg)
+		asked, err := in.serveAPI(ctx, cancel, cfg, "")
 		if err != nil {
 			return err
 		}
