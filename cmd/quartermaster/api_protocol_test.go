@@ -325,13 +325,13 @@ func TestAPIWork(t *testing.T) {
 	if resp := request(t, client, "DELETE", cli.WorkRoot+"/"+ended.ID); resp.status != http.StatusNoContent {
 		t.Errorf("end: %d", resp.status)
 	}
-	request(t, client, "GET", cli.WorkRoot+"/"+ended.ID+"/events")
-	resp := request(t, client, "GET", cli.WorkRoot+"/"+ended.ID)
-	if err := json.Unmarshal([]byte(resp.body), &ended); err != nil || !ended.Ended() {
-		t.Errorf("%.300s %v", resp.body, err)
+	for _, of := range []string{"", "/events", "/answer"} {
+		if resp := request(t, client, "GET", cli.WorkRoot+"/"+ended.ID+of); resp.status != http.StatusNotFound {
+			t.Errorf("%s of ended work: %d %.300s", of, resp.status, resp.body)
+		}
 	}
 	var all []cli.Work
-	if err := json.Unmarshal([]byte(request(t, client, "GET", cli.WorkRoot).body), &all); err != nil || len(all) != 3 {
+	if err := json.Unmarshal([]byte(request(t, client, "GET", cli.WorkRoot).body), &all); err != nil || len(all) != 2 {
 		t.Errorf("%d of work, %v", len(all), err)
 	}
 }

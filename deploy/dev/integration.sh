@@ -118,6 +118,8 @@ if [ "$what" != demo ]; then
 	# In parallel, because each package has its own server and waits most of the time.
 	"$go" test -count=1 -timeout 20m ./adapters/kafka ./adapters/postgres
 	"$go" test -count=1 -timeout 20m -run '^TestProduction|^TestProjection|^TestScript$/^projection$' ./cmd/quartermaster
+	say 'the API, asked by its own document'
+	deploy/dev/schemathesis.sh ${CI_LONG:+600}
 	say 'a broker that loses the end of its log, on a server of its own'
 	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -run '^TestLostTail$' ./adapters/kafka
 	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -run '^TestProductionLost$/^Kafka$' ./cmd/quartermaster

@@ -178,13 +178,20 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 	})
 	s.registerBrowser(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		var allowed []string
+		var allowed, ofAny []string // ofAny: because the path could be that of any {id}
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
 			other := r.Clone(r.Context())
 			other.Method = method
-			if _, pattern := mux.Handler(other); pattern != "/" {
+			switch _, pattern := mux.Handler(other); {
+			case pattern == "/":
+			case strings.Contains(pattern, "{"):
+				ofAny = append(ofAny, method)
+			default:
 				allowed = append(allowed, method)
 			}
+		}
+		if len(allowed) == 0 {
+			allowed = ofAny
 		}
 		if len(allowed) > 0 {
 			want := strings.Join(allowed, ", ")
@@ -244,6 +251,10 @@ func (s *server) begin(w http.ResponseWriter, r *http.Request, ws *works, op *cl
 		return
 	}
 	begun, err := ws.begin(op, q, form, who, s.Open)
+	if errors.Is(err, errBusy) {
+		refuse(w, http.StatusTooManyRequests, err)
+		return
+	}
 	if err != nil {
 		fail(w, err)
 		return
@@ -510,7 +521,7 @@ func tagOf(who app.Principal, op *cli.Operation, q url.Values, form cli.Form, at
 // matches reports whether a tag is among those of If-None-Match.
 func matches(headers []string, tag string) bool {
 	for tagged := range strings.SplitSeq(strings.Join(headers, ","), ",") {
-		if t := strings.TrimSpace(tagged); t == "*" || strings.TrimPrefix(t, "W/") == tag {
+		if strings.TrimPrefix(strings.TrimSpace(tagged), "W/") == tag {
 			return true
 		}
 	}

@@ -227,12 +227,19 @@ func describeWork(doc *huma.OpenAPI, work, problem *huma.Schema) {
 		return o
 	}
 	one, text := cli.WorkRoot+"/{id}", &huma.Schema{Type: huma.TypeString}
+	event := &huma.Schema{
+		Type: huma.TypeObject, Description: "One event.", Required: []string{"id", "event", "data"},
+		Properties: map[string]*huma.Schema{
+			"id": text, "event": {Type: huma.TypeString, Enum: []any{"work"}},
+			"data": {Type: huma.TypeString, Description: "The state of the work, as JSON."},
+		},
+	}
 	add(http.MethodGet, cli.WorkRoot, "work-list", "Long work that is not done, or was lately", "200", "application/json",
 		&huma.Schema{Type: huma.TypeArray, Items: work})
 	add(http.MethodGet, one, "work-show", "State of long work", "200", "application/json", work)
-	add(http.MethodDelete, one, "work-end", "End long work", "204", "", nil)
+	add(http.MethodDelete, one, "work-end", "End long work and forget it", "204", "", nil)
 	add(http.MethodGet, one+"/answer", "work-answer", "Answer of long work that is done, in the form that was asked for", "200", "*/*", &huma.Schema{})
-	events := add(http.MethodGet, one+"/events", "work-events", "State of long work at every change, until it has ended", "200", "text/event-stream", text)
+	events := add(http.MethodGet, one+"/events", "work-events", "State of long work at every change, until it has ended", "200", "text/event-stream", event)
 	events.Parameters = append(events.Parameters, &huma.Param{
 		Name: "Last-Event-ID", In: "header", Description: "Id of the last event that is at hand.", Schema: text,
 	})

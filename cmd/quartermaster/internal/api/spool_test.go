@@ -48,7 +48,7 @@ func TestMatches(t *testing.T) {
 		headers []string
 		want    bool
 	}{
-		{nil, false}, {[]string{""}, false}, {[]string{`"a"`}, true}, {[]string{`W/"a"`}, true}, {[]string{"*"}, true},
+		{nil, false}, {[]string{""}, false}, {[]string{`"a"`}, true}, {[]string{`W/"a"`}, true}, {[]string{"*"}, false},
 		{[]string{`"b", "a"`}, true}, {[]string{`"b"`, `"a"`}, true}, {[]string{`a`}, false}, {[]string{`"aa"`}, false},
 	} {
 		if got := matches(c.headers, `"a"`); got != c.want {

@@ -37,6 +37,9 @@ const (
 	stillThere  = 15 * time.Second // between two signs of life of a stream of events
 )
 
+// errBusy means that too much work waits.
+var errBusy = &app.UnavailableError{Err: fmt.Errorf("%d questions wait for their turn: ask again later, or end one", mostWaiting)}
+
 // work is a question whose answer takes long. Its fields are guarded by works.mu.
 type work struct {
 	cli.Work
@@ -95,7 +98,7 @@ func (ws *works) begin(
 		}
 	}
 	if waiting >= mostWaiting {
-		return cli.Work{}, &app.UnavailableError{Err: fmt.Errorf("%d questions wait for their turn: ask again later, or end one", waiting)}
+		return cli.Work{}, errBusy
 	}
 	ctx, cancel := context.WithCancel(ws.ctx)
 	w := &work{
@@ -284,6 +287,9 @@ func (ws *works) register(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("DELETE "+cli.WorkRoot+"/{id}", one(func(w http.ResponseWriter, _ *http.Request, of *work) {
 		of.cancel()
+		ws.mu.Lock()
+		delete(ws.all, of.ID)
+		ws.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	mux.HandleFunc("GET "+cli.WorkRoot+"/{id}/answer", one(func(w http.ResponseWriter, _ *http.Request, of *work) {

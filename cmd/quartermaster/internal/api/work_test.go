@@ -140,13 +140,18 @@ func TestWorkOfOthers(t *testing.T) {
 		mux.ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
+	for _, who := range []string{"bob", "ann without rights"} {
+		if _, list := ask(who, http.MethodGet, cli.WorkRoot); strings.TrimSpace(list) != "[]" {
+			t.Errorf("the list of %s: %s", who, list)
+		}
+	}
+	if _, list := ask("ann", http.MethodGet, cli.WorkRoot); !strings.Contains(list, begun.ID) {
+		t.Errorf("ann's list: %s", list)
+	}
 	for _, of := range []struct{ method, path string }{
-		{http.MethodGet, ""}, {http.MethodDelete, ""}, {http.MethodGet, "/answer"}, {http.MethodGet, "/events"},
+		{http.MethodGet, ""}, {http.MethodGet, "/answer"}, {http.MethodGet, "/events"}, {http.MethodDelete, ""},
 	} {
 		path := cli.WorkRoot + "/" + begun.ID + of.path
-		if code, _ := ask("ann", of.method, path); code == http.StatusNotFound {
-			t.Errorf("%s %s of her own: %d", of.method, path, code)
-		}
 		for _, who := range []string{"bob", "ann without rights"} {
 			code, text := ask(who, of.method, path)
 			unknown := strings.Repeat("x", len(begun.ID))
@@ -155,14 +160,9 @@ func TestWorkOfOthers(t *testing.T) {
 				t.Errorf("%s, %s %s: %d %s, and of nobody: %d %s", who, of.method, path, code, text, none, nothing)
 			}
 		}
-	}
-	for _, who := range []string{"bob", "ann without rights"} {
-		if _, list := ask(who, http.MethodGet, cli.WorkRoot); strings.TrimSpace(list) != "[]" {
-			t.Errorf("the list of %s: %s", who, list)
+		if code, _ := ask("ann", of.method, path); code == http.StatusNotFound {
+			t.Errorf("%s %s of her own: %d", of.method, path, code)
 		}
-	}
-	if _, list := ask("ann", http.MethodGet, cli.WorkRoot); !strings.Contains(list, begun.ID) {
-		t.Errorf("ann's list: %s", list)
 	}
 }
 

@@ -132,8 +132,7 @@ func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, know
 		return nil, false, err
 	}
 	if len(p.Regions) == 0 && len(p.Excluded) == 0 {
-		return nil, false, fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"",
-			ErrNothingToPlan, inRegion(only...), q.At)
+		return nil, false, noDemand(only, q.At)
 	}
 	err = h.View(ctx, func(v projections.View) error {
 		row, err := v.Get(projections.Key{Table: projections.TablePlans, Scope: q.Workspace, ID: p.ID})
@@ -313,17 +312,22 @@ func (h *Conn) verify(ctx context.Context, r *recorded, again func(projections.V
 	return &Verified{r.position, r.digest, sum, bytes.Equal(document, r.document) && sum == r.digest}, nil
 }
 
+func noDemand(only []string, at domain.Instant) error {
+	return &ConflictError{Err: fmt.Errorf(
+		"%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"",
+		ErrNothingToPlan, inRegion(only...), at)}
+}
+
 // noPools says why there is nothing to plan.
 func noPools(in *instances.Instance, only []string, at domain.Instant) error {
 	if len(in.Notes) == 0 {
-		return fmt.Errorf("%w%s: no demand was observed before %s; import some with \"quartermaster import usage\" or \"quartermaster import demand\"",
-			ErrNothingToPlan, inRegion(only...), at)
+		return noDemand(only, at)
 	}
 	more := ""
 	if n := len(in.Notes) - 1; n > 0 {
 		more = fmt.Sprintf(", and %s more", comma(n))
 	}
-	return &helped{fmt.Errorf("%w at %s: %s%s", ErrNothingToPlan, at, in.Notes[0], more), RemedyOtherTime}
+	return &helped{&ConflictError{Err: fmt.Errorf("%w at %s: %s%s", ErrNothingToPlan, at, in.Notes[0], more)}, RemedyOtherTime}
 }
 
 // lazySolver opens a linear programming solver at the first program, so that an instance that

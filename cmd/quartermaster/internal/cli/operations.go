@@ -344,6 +344,11 @@ func (op *Operation) words(q url.Values) ([]string, error) {
 					return nil, &app.InvalidError{Err: fmt.Errorf("%s=%s: want true or false", p.Name, domain.Clip(v, widest))}
 				}
 			}
+			if p.Type == "integer" {
+				if _, err := strconv.ParseInt(v, 10, 64); err != nil {
+					return nil, &app.InvalidError{Err: fmt.Errorf("%s=%s: want a whole number", p.Name, domain.Clip(v, widest))}
+				}
+			}
 			words = append(words, "--"+p.flag+"="+v)
 		}
 	}

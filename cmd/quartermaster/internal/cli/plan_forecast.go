@@ -141,7 +141,7 @@ func (a *Program) showForecasts(answer *app.Forecasts, file string) error {
 	made := slices.DeleteFunc(slices.Clone(answers), func(f app.PoolForecast) bool { return f.Forecast == nil })
 	if len(made) == 0 {
 		f := &answers[0]
-		return fmt.Errorf("forecast %s %s: %s", f.Region, f.Kind, f.Why)
+		return &app.ConflictError{Err: fmt.Errorf("forecast %s %s: %s", f.Region, f.Kind, f.Why)}
 	}
 	if file != "" {
 		if len(made) > 1 {
