@@ -87,6 +87,7 @@ type versionWire struct {
 	Workspace string             `cbor:"workspace,omitempty"`
 	Line      uint64             `cbor:"line,omitempty"`
 	Signer    *Signer            `cbor:"signer,omitempty"`
+	Record    *Located           `cbor:"record,omitempty"`
 	Again     *domain.Precedence `cbor:"again,omitempty"`
 	Count     uint64             `cbor:"count,omitempty"`
 	Last      domain.Instant     `cbor:"last,omitempty"`
@@ -102,7 +103,7 @@ func (v Version) MarshalCBOR() ([]byte, error) {
 		return nil, err
 	}
 	return canonical.Marshal(versionWire{
-		v.Order, v.Recorded, v.Workspace, v.Line, v.Signer, v.Again, v.Count, v.Last, v.Rest, v.Event.Type(), ev,
+		v.Order, v.Recorded, v.Workspace, v.Line, v.Signer, v.Record, v.Again, v.Count, v.Last, v.Rest, v.Event.Type(), ev,
 	})
 }
 
@@ -120,7 +121,7 @@ func (v *Version) UnmarshalCBOR(b []byte) error {
 		return fmt.Errorf("%s: %w", w.Type, err)
 	}
 	*v = Version{
-		Order: w.Order, Recorded: w.Recorded, Workspace: w.Workspace, Line: w.Line, Signer: w.Signer, Again: w.Again,
+		Order: w.Order, Recorded: w.Recorded, Workspace: w.Workspace, Line: w.Line, Signer: w.Signer, Record: w.Record, Again: w.Again,
 		Count: w.Count, Last: w.Last, Rest: w.Rest, Event: ev,
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 
 // Method is the version of the folds. Rows of different versions are not comparable. A new version
 // rebuilds its rows from the log.
-const Method = "folds/9"
+const Method = "folds/10"
 
 // Decoder turns a record into an event. The envelope may share memory with the record; the fold
 // copies what it keeps.
@@ -307,6 +307,13 @@ func (f *Projector) apply(rows *WorkingSet, rec *domain.Record) error {
 	v.Order.Appended = rec.Time
 	if s := env.Signature; s != nil {
 		v.Signer = &Signer{Operator: s.Operator, Key: s.Key, Time: env.Time, Appended: rec.Time, Offset: rec.Offset}
+	}
+	switch t := p.Key.Table; {
+	case t == TableRecommendations, t == TableDenials, t == TableHealth && v.Signer != nil:
+		v.Record = &Located{Partition: uint32(rec.Partition), Offset: rec.Offset, Cluster: env.Cluster}
+		if t == TableHealth {
+			v.Record.Cluster = "" // the scope has it
+		}
 	}
 	h := change[*History](rows, p.Key)
 	if p.fault {

@@ -23,6 +23,13 @@ type Signer struct {
 	Offset   int64          `json:"offset"`
 }
 
+// Located is where in the log a record is, and the cluster that its event names beside its key.
+type Located struct {
+	Partition uint32 `json:"partition"` // of the topic of the row's table
+	Offset    int64  `json:"offset"`
+	Cluster   string `json:"cluster,omitempty"`
+}
+
 // Version is one event about a thing.
 type Version struct {
 	Order     domain.Precedence `json:"order"`
@@ -30,6 +37,9 @@ type Version struct {
 	Workspace string            `json:"workspace,omitempty"`
 	Line      uint64            `json:"line,omitempty"` // see [domain.Envelope]
 	Signer    *Signer           `json:"signer,omitempty"`
+	// Record is set where a trail names the record of an event, and the key of the row and [Signer] do not tell it: in
+	// recommendations and denials, and for signed events of nodes, whose record has the key of their shard.
+	Record *Located `json:"record,omitempty"`
 	// Again is when the same statement was last repeated with nothing else in between, nil if it
 	// was not. A late statement from in between does not hold beyond it.
 	Again *domain.Precedence `json:"again,omitempty"`

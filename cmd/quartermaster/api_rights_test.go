@@ -40,7 +40,11 @@ func serveTenants(t *testing.T, seen, hidden uint64, variant uint64) *tenanted {
 	log := storetest.Estate(rand.New(rand.NewPCG(seen, 1)).IntN, rand.New(rand.NewPCG(hidden, variant)).IntN)
 	for i := range log {
 		if s := log[i].Signature; s != nil {
-			if err := wire.Sign(&log[i], s.Operator, storetest.Root.Key()); err != nil {
+			key := storetest.Root.Key()
+			if s.Operator == storetest.Ben.Name {
+				key = storetest.Ben.Key()
+			}
+			if err := wire.Sign(&log[i], s.Operator, key); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -108,6 +112,7 @@ func (e *tenanted) ask(t *testing.T, who string, op *cli.Operation, q url.Values
 
 // questions are queries for each operation that works within a scope.
 var withinQuestions = map[string][]string{
+	"audit trail":       {"", "workspace=emea", "cluster=own&refused=true", "operator=root", "recommendation=a", "from=2026-04-20&to=2026-05-02"},
 	"cluster list":      {""},
 	"costs":             {"period=2026-05", "period=2026-05&by=workspace&by=component", "period=2026-05&by=invoice&by=line&by=node", "period=2026-05&view=loaded", "from=2026-04&to=2026-06&by=month&compare=previous", "period=2026-05&currency=USD", "period=2026-05&as_of=2026-06-02"},
 	"costs allocations": {"period=2026-05", "period=2026-05&workspace=emea"},

@@ -953,6 +953,8 @@ type refVersion struct {
 	time      domain.Instant
 	appended  domain.Instant
 	offset    int64
+	partition int
+	located   bool // the row says where the record is
 	typ       string
 	event     cbor.RawMessage
 	again     *domain.Precedence
@@ -1079,7 +1081,8 @@ func (r *reference) state(scope string, env *domain.Envelope, rec *domain.Record
 	v := &refVersion{
 		order:    domain.Precedence{Effective: p.effective, Time: env.Time, Appended: rec.Time, Source: env.Source, Incarnation: env.Incarnation, Sequence: env.Sequence},
 		recorded: env.Recorded, workspace: env.Workspace, signature: env.Signature,
-		time: env.Time, appended: rec.Time, offset: rec.Offset, typ: string(env.Event.Type()), event: event,
+		time: env.Time, appended: rec.Time, offset: rec.Offset, partition: rec.Partition,
+		located: p.table == "recommendations" || p.table == "denials" || p.table == "health" && env.Signature != nil, typ: string(env.Event.Type()), event: event,
 	}
 	row, _ := r.rows[name].(*refHistory)
 	if row == nil {
@@ -1203,11 +1206,16 @@ func (h *refHistory) encode() ([]byte, error) {
 		Appended string `cbor:"appended"`
 		Offset   int64  `cbor:"offset"`
 	}
+	type located struct {
+		Partition uint32 `cbor:"partition"`
+		Offset    int64  `cbor:"offset"`
+	}
 	type version struct {
 		Order     order           `cbor:"order"`
 		Recorded  string          `cbor:"recorded,omitempty"`
 		Workspace string          `cbor:"workspace,omitempty"`
 		Signer    *signer         `cbor:"signer,omitempty"`
+		Record    *located        `cbor:"record,omitempty"`
 		Again     *order          `cbor:"again,omitempty"`
 		Count     uint64          `cbor:"count,omitempty"`
 		Last      string          `cbor:"last,omitempty"`
@@ -1229,6 +1237,9 @@ func (h *refHistory) encode() ([]byte, error) {
 		w := version{Order: place(v.order), Recorded: refTime(v.recorded), Workspace: v.workspace, Type: v.typ, Event: v.event}
 		if s := v.signature; s != nil {
 			w.Signer = &signer{s.Operator, s.Key, refTime(v.time), refTime(v.appended), v.offset}
+		}
+		if v.located {
+			w.Record = &located{uint32(v.partition), v.offset}
 		}
 		if v.again != nil {
 			again := place(*v.again)

@@ -73,6 +73,8 @@ func answersOf(t rapid.TB, v projections.View, pick *rand.Rand) map[string]strin
 		t.Fatal(err)
 	}
 	tell("grants", a.Grants(), nil)
+	trail, err := a.Trail(v, registry.TrailFilter{})
+	tell("trail", trail, err)
 	names, err := registry.NewNames(v)
 	tell("names", names, err)
 	reg, err := registry.New(v, to)

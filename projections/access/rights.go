@@ -36,6 +36,7 @@ var operations = func() map[string]OperationRule {
 	return map[string]OperationRule{
 		"access list":       estate(admin, auditor),
 		"audit access":      estate(admin, auditor),
+		"audit trail":       within(admin, auditor),
 		"archive status":    estate(admin, auditor, operator),
 		"cluster list":      within(roles...),
 		"costs":             within(admin, finance, planner, auditor, everyday),

@@ -631,6 +631,15 @@ func (a *Authority) Latest(k projections.Key, h *projections.History) *projectio
 	return nil
 }
 
+// told returns the reason that readers of a view hear. Why a decision is void may follow from rights that a narrowed view
+// does not have, so there it is the same for all.
+func (a *Authority) told(v *projections.Version, reason string) string {
+	if reason == "" || a.sees == nil || v.Signer == nil {
+		return reason
+	}
+	return fmt.Sprintf("no right of operator %q covered it", v.Signer.Operator)
+}
+
 // signedTables lists the tables with decisions.
 func signedTables() []projections.Table {
 	return []projections.Table{
@@ -652,7 +661,7 @@ func (a *Authority) Rejections(view projections.View) ([]Rejection, error) {
 		err := view.Scan(projections.Query{Table: t}, func(k projections.Key, row projections.Row) error {
 			h := row.(*projections.History)
 			for i := range h.Versions {
-				if reason := a.Judge(k, h, i); reason != "" {
+				if reason := a.told(&h.Versions[i], a.Judge(k, h, i)); reason != "" {
 					out = append(out, reject(k, &h.Versions[i], reason))
 				}
 			}

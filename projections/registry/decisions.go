@@ -63,7 +63,7 @@ func (a *Authority) Decisions(view projections.View, f DecisionFilter) ([]Decisi
 				}
 				d := Decision{
 					Time: s.Time, Effective: v.Order.Effective, Operator: s.Operator, PublicKey: s.Key, Type: v.Event.Type(),
-					Workspace: v.Workspace, Scope: k.Scope, ID: k.ID, Refused: a.Judge(k, h, i), Event: v.Event, offset: s.Offset,
+					Workspace: v.Workspace, Scope: k.Scope, ID: k.ID, Refused: a.told(v, a.Judge(k, h, i)), Event: v.Event, offset: s.Offset,
 				}
 				if g := a.under(k, v); g != nil {
 					d.Role, d.Limits = g.Role, g.AuthorityLimits

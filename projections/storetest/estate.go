@@ -171,6 +171,10 @@ func Estate(seen, hidden Source) (log []domain.Envelope) {
 	}
 	decided("acme", seen, "a")
 	decided("rival", hidden, secret("s"))
+	// A decision that never takes effect, for a reason that is hidden.
+	little := domain.Money{Amount: decimal.New(int64(1+hidden(9)), -6), Currency: "USD"}
+	log = append(log, Ben.Register(Root, "home", domain.RolePlanner, &little, start-20*day),
+		Ben.Sign(domain.Envelope{Workspace: "acme", Time: start - 9*day, Event: &domain.RecommendationApproved{Recommendation: "a"}}))
 	add("rival", "", start-10*day, &domain.MappingRuleSet{Rule: secret("rule"), Namespace: secret("ns"), ToWorkspace: "rival", EffectiveFrom: start - 9*day})
 	add("rival", "", start-10*day, &domain.CommitmentPurchased{
 		Commitment: secret("c"), Market: domain.Market{Provider: "p"}, BillingAccount: "2", Kind: domain.OfferReserved, SKU: "gpu-4",

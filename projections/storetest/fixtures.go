@@ -113,7 +113,9 @@ func FoldView(t testing.TB, l *Log, read func(projections.View)) {
 
 // Operators that may sign after somebody registered them.
 var (
-	Ann     = NewOperator("ann", 1)
+	Ann = NewOperator("ann", 1)
+	// Ben may commit next to nothing in the estate of [Estate], and how little is hidden from tenants.
+	Ben     = NewOperator("ben", 1)
 	Bob     = NewOperator("bob", 1)
 	Mallory = NewOperator("mallory", 1)
 )

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -329,80 +328,6 @@ func (a *Program) showAccess(ans *app.AccessList) {
 		for i := range ans.Keys {
 			k := &ans.Keys[i]
 			t.AppendRow(table.Row{k.Account, k.Workspace, k.KeyID, moment(k.Issued), state(k.Live, k.Until, k.Why), moment(k.LastUsed), strings.Join(k.Warnings, "; ")})
-		}
-		t.Render()
-	}
-}
-
-func (a *Program) auditCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "Who read what over the API"}
-	cmd.AddCommand(a.auditAccessCommand())
-	return cmd
-}
-
-func (a *Program) auditAccessCommand() *cobra.Command {
-	var q app.AccessAuditQuestion
-	var principal, from, to, asOf string
-	cmd := &cobra.Command{
-		Use:   "access",
-		Short: "Who read what, when, and who could have",
-		Long: `Access lists what was asked of the API, a line for each minute, principal and operation: how often,
-how often it was refused, at which position of the log, and the digest of the last question. Then
-it lists the grants that counted in the period: who could have asked.
-
-What the owner of the home asks by the socket of the API or by commands is not recorded.`,
-		Example: "  quartermaster audit access --from 2026-05-01 --to 2026-06-01 --workspace research\n" +
-			"  quartermaster audit access --principal user:corp/248289761001 --refused",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if err := cmp.Or(timeFlag("from", from, &q.Period.From), timeFlag("to", to, &q.Period.To)); err != nil {
-				return err
-			}
-			q.Principal = domain.Principal(principal)
-			ans, err := a.caller().AuditAccess(cmd.Context(), app.At(asOf), q)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.answerJSON(ans)
-			}
-			a.showAudit(ans)
-			return nil
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&q.Workspace, "workspace", "", "only what could show this workspace")
-	f.StringVar(&principal, "principal", "", "only what this principal asked")
-	f.StringVar(&from, "from", "", "only from this time on (RFC 3339, date or month; default a day ago)")
-	f.StringVar(&to, "to", "", "only before this time (default now)")
-	f.BoolVar(&q.Refused, "refused", false, "only what was refused")
-	asOfFlag(cmd, &asOf)
-	return cmd
-}
-
-func (a *Program) showAudit(ans *app.AccessAudit) {
-	if len(ans.Asked) == 0 {
-		fmt.Fprintln(a.out, "nobody asked anything")
-	} else {
-		t := a.table("minute", "principal", "operation", "sees", "times", "refused")
-		for i := range ans.Asked {
-			x := &ans.Asked[i]
-			sees := strings.Join(x.Workspaces, ", ")
-			switch {
-			case x.Refused == x.Count:
-				sees = "nothing"
-			case sees == "":
-				sees = "the whole estate"
-			}
-			t.AppendRow(table.Row{moment(x.Time), x.Principal, x.Operation, domain.Clip(sees, widest), x.Count, x.Refused})
-		}
-		t.Render()
-	}
-	if len(ans.Could) > 0 {
-		t := a.table("could have asked", "role", "workspace", "from", "to")
-		for i := range ans.Could {
-			g := &ans.Could[i]
-			t.AppendRow(table.Row{g.Principal, g.Role, g.Workspace, moment(g.From), moment(g.To)})
 		}
 		t.Render()
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"crypto/ed25519"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"quartermaster/adapters/keyfile"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
+	"quartermaster/projections/registry"
 )
 
 func (a *Program) costCloseCommand() *cobra.Command {
@@ -273,8 +273,7 @@ func (a *Program) whose(path string) string {
 	if err != nil {
 		return "a key that cannot be read"
 	}
-	public := key.Public().(ed25519.PublicKey)
-	return fmt.Sprintf("key %x", sha256.Sum256(public))[:20]
+	return registry.KeyName(key.Public().(ed25519.PublicKey))
 }
 
 // totalsText shows the billed totals of a close.

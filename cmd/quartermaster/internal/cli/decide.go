@@ -24,6 +24,7 @@ import (
 	"quartermaster/adapters/wire"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
+	"quartermaster/projections/registry"
 )
 
 // DecisionRoot is the path of decisions.
@@ -72,6 +73,7 @@ type ToSign struct {
 	Workspace string          `json:"workspace,omitempty"`
 	Cluster   string          `json:"cluster,omitempty"`
 	Time      domain.Instant  `json:"time"`
+	Does      string          `json:"does"` // what whoever signs it has done, in the words of the audit trail
 	Event     json.RawMessage `json:"event"`
 	Message   []byte          `json:"message"` // the bytes to sign with Ed25519
 }
@@ -192,7 +194,7 @@ func (op *Operation) Propose(ctx context.Context, on *app.App, principal string,
 		if err != nil {
 			return nil, err
 		}
-		ans.Events = append(ans.Events, ToSign{e.Event.Type(), e.Subject, e.Workspace, e.Cluster, e.Time, event, p.Messages[i]})
+		ans.Events = append(ans.Events, ToSign{e.Event.Type(), e.Subject, e.Workspace, e.Cluster, e.Time, registry.Words(e.Event, e.Cluster), event, p.Messages[i]})
 	}
 	return ans, nil
 }

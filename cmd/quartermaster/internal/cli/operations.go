@@ -74,6 +74,7 @@ var operations = map[string]served{
 	"access list":       {access: true},
 	"archive status":    {outside: true},
 	"audit access":      {access: true},
+	"audit trail":       {access: true},
 	"cluster list":      {},
 	"costs":             {},
 	"costs accruals":    {},
