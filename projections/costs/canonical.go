@@ -18,20 +18,22 @@ import (
 // The canonical form of a divided month is a sequence of bytes that says all that [Division] knows, and
 // nothing about the position: equal divisions have equal bytes, so their SHA-256 names them. It is:
 //
-//  1. the line "quartermaster.allocations/10";
+//  1. the line "quartermaster.allocations/12";
 //  2. a record for each allocation, in the order of [attribution.Run];
 //  3. a zero byte and the number of records;
-//  4. what the records add up to, for each target and currency;
-//  5. the [Summary] in JSON;
-//  6. the lengths of these two in eight bytes each, most significant first.
+//  4. the index of blocks (see canonical_blocks.go);
+//  5. what the records add up to, for each target and currency;
+//  6. the [Summary] in JSON;
+//  7. the lengths of these three in eight bytes each, most significant first.
 //
 // A record begins with a byte of flags. The line and its [Charge] follow if it is not that of the record before; then
 // what the allocation is for, by number, with its texts at the first use; the hour, as the difference
 // from the record before; amounts in the form of [attribution.Amount.AppendBytes]; GPU times; and the holders. Numbers
-// are varints. Texts that repeat are numbered in the order of their first use. See [encoder.holders].
+// are varints. Texts that repeat are numbered in the order of their first use. See [encoder.holders]. Records are in
+// blocks: nothing that was written before a block is referred to in it.
 
 // CanonicalFormat is the version of the canonical form.
-const CanonicalFormat = "quartermaster.allocations/11"
+const CanonicalFormat = "quartermaster.allocations/12"
 
 // ErrCanonical means that bytes are not the canonical form of a divided month: they are damaged, or of
 // another version. Divide the month again.
@@ -52,6 +54,7 @@ const (
 	newLine   = 1 << 0 // a line follows
 	oneAmount = 1 << 1 // both ledgers have the same amount
 	sameOf    = 1 << 2 // Of is that of the record before
+	newBlock  = 1 << 3 // a block begins, which is not the first
 )
 
 // The flags of a line.
@@ -89,8 +92,11 @@ func (t *target) set(p *part) {
 func WriteCanonical(view projections.View, month domain.Interval, w io.Writer) (*projections.Reads, *Summary, error) {
 	recorded, reads := projections.Record(view)
 	e := newEncoder(w)
-	e.sums = &targetCosts{known: map[costOf]*targetCost{}}
+	e.sums, e.blocks = newTargetCosts(), &blocks{}
 	e.b = append(e.b, CanonicalFormat+"\n"...)
+	if err := e.flush(); err != nil {
+		return nil, nil, err
+	}
 	d, err := divide(recorded, month, e.allocation)
 	if err != nil {
 		return nil, nil, err
@@ -111,14 +117,20 @@ type encoder struct {
 	records uint64
 	held    heldNumbers
 	sums    *targetCosts // nil: none are written
+	blocks  *blocks      // nil: all is one block
 	bad     string       // a text that is not UTF-8
 }
 
 func newEncoder(w io.Writer) *encoder {
-	return &encoder{
-		w: bufio.NewWriterSize(w, 1<<16), texts: map[string]uint64{}, targets: map[target]uint64{},
-		charged: map[*[chargeTexts]string]uint64{}, held: newHeldNumbers(),
-	}
+	e := &encoder{w: bufio.NewWriterSize(w, 1<<16)}
+	e.forget()
+	return e
+}
+
+// forget forgets everything that a record may refer to.
+func (e *encoder) forget() {
+	e.texts, e.targets, e.charged = map[string]uint64{}, map[target]uint64{}, map[*[chargeTexts]string]uint64{}
+	e.held, e.of, e.hour = newHeldNumbers(), attribution.Amount{}, 0
 }
 
 func (e *encoder) allocation(p *part) error {
@@ -127,13 +139,23 @@ func (e *encoder) allocation(p *part) error {
 		return fmt.Errorf("the hour of allocation %s is not a whole hour", l.Ref())
 	}
 	flags := byte(isRecord)
-	if e.records == 0 || *l.Line != e.line {
+	first := e.records == 0 // of a block
+	if first || *l.Line != e.line {
 		flags |= newLine
+		if e.blocks != nil {
+			if e.blocks.full() {
+				flags |= newBlock
+				first = true
+				e.forget()
+				e.sums.forget()
+			}
+			e.blocks.line(l.Line, first)
+		}
 	}
 	if l.Billed == l.Effective {
 		flags |= oneAmount
 	}
-	if e.records > 0 && l.Of == e.of {
+	if !first && l.Of == e.of {
 		flags |= sameOf
 	}
 	e.b = append(e.b, flags)
@@ -166,6 +188,7 @@ func (e *encoder) allocation(p *part) error {
 	}
 	e.holders(l)
 	e.records++
+	e.blocks.record()
 	if e.bad != "" {
 		return fmt.Errorf("%w: %q of allocation %s", ErrText, e.bad, l.Ref())
 	}
@@ -173,6 +196,7 @@ func (e *encoder) allocation(p *part) error {
 }
 
 func (e *encoder) flush() error {
+	e.blocks.wrote(len(e.b))
 	_, err := e.w.Write(e.b)
 	e.b = e.b[:0]
 	return err
@@ -294,9 +318,11 @@ func (e *encoder) end(s *Summary) error {
 	if err != nil {
 		return err
 	}
+	index := e.blocks.section()
 	e.b = append(e.b, 0)
 	e.uint(e.records)
-	e.b = append(append(e.b, sums...), text...)
+	e.b = append(append(append(e.b, index...), sums...), text...)
+	e.b = binary.BigEndian.AppendUint64(e.b, uint64(len(index)))
 	e.b = binary.BigEndian.AppendUint64(e.b, uint64(len(sums)))
 	e.b = binary.BigEndian.AppendUint64(e.b, uint64(len(text)))
 	if err := e.flush(); err != nil {

@@ -59,10 +59,14 @@ func (o Open) each(month domain.Instant, yield func(*part) error) (err error) {
 	if _, err := io.ReadFull(f, magic); err != nil || string(magic) != CanonicalFormat+"\n" {
 		return fmt.Errorf("%w: it begins with %.100q", ErrCanonical, magic)
 	}
-	r := &decoder{r: f}
+	return (&decoder{r: f}).each(month, math.MaxUint64, yield)
+}
+
+// each calls yield with records until their end, at most to a number of them.
+func (r *decoder) each(month domain.Instant, to uint64, yield func(*part) error) error {
 	at := part{allocation: &attribution.Allocation{}, month: month}
 	var prices pricing
-	for {
+	for r.records < to {
 		more := r.next(&at)
 		if r.err != nil {
 			return fmt.Errorf("%w: record %d: %w", ErrCanonical, r.records+1, r.err)
@@ -75,6 +79,7 @@ func (o Open) each(month domain.Instant, yield func(*part) error) (err error) {
 			return err
 		}
 	}
+	return nil
 }
 
 // readAhead is how much is read at once, in bytes.
@@ -244,9 +249,13 @@ func (r *decoder) next(p *part) bool {
 		}
 		return false
 	}
-	if flags&isRecord == 0 || flags&^(isRecord|newLine|oneAmount|sameOf) != 0 || r.records == 0 && (flags&newLine == 0 || flags&sameOf != 0) {
+	first := r.line == nil || flags&newBlock != 0 // of a block
+	if flags&isRecord == 0 || flags&^(isRecord|newLine|oneAmount|sameOf|newBlock) != 0 || first && (flags&newLine == 0 || flags&sameOf != 0) {
 		r.fail("it begins with %x", flags)
 		return false
+	}
+	if flags&newBlock != 0 {
+		r.texts, r.targets, r.charged, r.held, r.of, r.hour = nil, nil, nil, heldRead{}, attribution.Amount{}, 0
 	}
 	l := p.allocation
 	if flags&newLine != 0 {

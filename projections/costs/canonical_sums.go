@@ -24,29 +24,54 @@ type targetCost struct {
 
 // targetCosts adds up allocations, in the order of their first one.
 type targetCosts struct {
-	all   []*targetCost
-	known map[costOf]*targetCost
-	key   costOf // of last
-	last  *targetCost
+	all     []*targetCost
+	known   map[costOf]*targetCost
+	inBlock map[numberedCost]*targetCost
+	key     numberedCost // of last
+	last    *targetCost
 }
 
-// costOf is a target, by its number in a canonical form, and a currency.
+// costOf is a target and a currency.
 type costOf struct {
+	target   target
+	currency string
+}
+
+// numberedCost is the same with the number of the target in a block.
+type numberedCost struct {
 	target   uint64
 	currency string
 }
 
+func newTargetCosts() *targetCosts {
+	return &targetCosts{known: map[costOf]*targetCost{}, inBlock: map[numberedCost]*targetCost{}}
+}
+
+// forget forgets the numbers of the targets of a block.
+func (s *targetCosts) forget() {
+	s.last = nil
+	clear(s.inBlock)
+}
+
 func (s *targetCosts) add(n uint64, t *target, p *part) {
-	k := costOf{n, p.allocation.Line.Currency}
+	k := numberedCost{n, p.allocation.Line.Currency}
 	if s.last == nil || k != s.key {
-		if s.key, s.last = k, s.known[k]; s.last == nil {
-			s.last = &targetCost{target: *t, currency: k.currency}
-			s.known[k] = s.last
-			s.all = append(s.all, s.last)
+		if s.key, s.last = k, s.inBlock[k]; s.last == nil {
+			s.last = s.of(t, k.currency)
+			s.inBlock[k] = s.last
 		}
 	}
 	s.last.cost.add(p)
 	s.last.records++
+}
+
+func (s *targetCosts) of(t *target, currency string) *targetCost {
+	k := costOf{*t, currency}
+	if s.known[k] == nil {
+		s.known[k] = &targetCost{target: *t, currency: currency}
+		s.all = append(s.all, s.known[k])
+	}
+	return s.known[k]
 }
 
 // amounts are the sums of a cost in both of its forms.
@@ -125,22 +150,25 @@ func (o Open) sums(yield func(*targetCost) error) (err error) {
 }
 
 // ends are where the parts of a canonical form begin that follow its records.
-type ends struct{ sums, summary, sizes int64 }
+type ends struct{ index, sums, summary, sizes int64 }
 
 func endsOf(f io.ReadSeeker) (at ends, err error) {
-	var size [16]byte
+	var size [24]byte
 	if at.sizes, err = f.Seek(-int64(len(size)), io.SeekEnd); err != nil {
 		return at, fmt.Errorf("%w: it has no end", ErrCanonical)
 	}
 	if _, err := io.ReadFull(f, size[:]); err != nil {
 		return at, err
 	}
-	sums, summary := binary.BigEndian.Uint64(size[:8]), binary.BigEndian.Uint64(size[8:])
-	if summary > uint64(at.sizes) || sums > uint64(at.sizes)-summary {
-		return at, fmt.Errorf("%w: sums of %d bytes and a summary of %d in %d", ErrCanonical, sums, summary, at.sizes)
+	begin := at.sizes
+	for i, of := range [...]*int64{&at.summary, &at.sums, &at.index} { // from the end
+		n := binary.BigEndian.Uint64(size[len(size)-8*(i+1):])
+		if n > uint64(begin) {
+			return at, fmt.Errorf("%w: its parts are of %x bytes, and it has %d", ErrCanonical, size, at.sizes)
+		}
+		begin -= int64(n)
+		*of = begin
 	}
-	at.summary = at.sizes - int64(summary)
-	at.sums = at.summary - int64(sums)
 	return at, nil
 }
 
@@ -171,18 +199,18 @@ func byTargets(by []Dimension) bool {
 // ours.
 var ErrSums = errors.New("its sums are not those of its allocations")
 
-// CheckSums adds up the allocations of a kept month, and compares them with its sums. It returns [ErrSums] if they differ.
+// CheckSums adds up the allocations of a kept month, and compares them with its sums. It returns [ErrSums] if they differ,
+// and [ErrCanonical] if its index is not that of its lines.
 func (d *Division) CheckSums() error {
 	if d.canonical == nil {
 		return nil
 	}
-	type of struct {
-		target   target
-		currency string
+	if err := d.canonical.checkBlocks(d.Month.From); err != nil {
+		return err
 	}
-	left := map[of]*targetCost{} // of the records, without what the sums state
+	left := map[costOf]*targetCost{} // of the records, without what the sums state
 	at := func(t target, currency string) *targetCost {
-		k := of{t, currency}
+		k := costOf{t, currency}
 		if left[k] == nil {
 			left[k] = &targetCost{}
 		}

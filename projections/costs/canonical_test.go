@@ -127,7 +127,7 @@ func TestWrongSums(t *testing.T) {
 	storetest.FoldView(t, house(), func(v projections.View) {
 		whole := canonicalForm(t, v, storetest.MayBill)
 		size := binary.BigEndian.Uint64(whole[len(whole)-16:])
-		from := uint64(len(whole)) - 16 - binary.BigEndian.Uint64(whole[len(whole)-8:]) - size
+		from := uint64(len(whole)) - 24 - binary.BigEndian.Uint64(whole[len(whole)-8:]) - size
 		wrong, unread := 0, 0
 		for i := from; i < from+size; i++ {
 			forged := bytes.Clone(whole)

@@ -225,6 +225,14 @@ func (d *Division) Each(filter AllocationFilter, yield func(*Allocation) error) 
 	return d.each(pick)
 }
 
+// eachOfLine is each for the allocations of a line. Others may be among them.
+func (d *Division) eachOfLine(issuer, account, line string, yield func(*part) error) error {
+	if d.scoped || d.rates != nil || d.canonical == nil {
+		return d.each(yield)
+	}
+	return d.canonical.eachNear(d.Month.From, lineMark(issuer, account, line), yield)
+}
+
 func (d *Division) each(yield func(*part) error) error {
 	if d.scoped {
 		return d.eachNarrowed(yield)

@@ -86,12 +86,9 @@ func (d *Division) find(ref *attribution.Ref) (*keptLine, error) {
 	var k *keptLine
 	var of keptLine
 	name := ref.String()
-	err := d.each(func(p *part) error {
+	err := d.eachOfLine(ref.Issuer, ref.Account, ref.Line, func(p *part) error {
 		l := p.allocation
 		if l.Line.ID != ref.Line || l.Line.Account != ref.Account || l.Line.Issuer != ref.Issuer {
-			if of.whole.Allocations > 0 {
-				return errStopped // those of a line come together
-			}
 			return nil
 		}
 		of.whole.Billed, of.whole.Effective = of.whole.Billed.Add(l.Billed), of.whole.Effective.Add(l.Effective)

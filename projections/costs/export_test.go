@@ -31,3 +31,10 @@ func MonthTerms(view projections.View, month domain.Interval) ([]AppliedPolicy, 
 	})
 	return l.policies, l.commitments, l.invoices, sortExceptions(slices.Concat(l.exceptions, l.unusable)), err
 }
+
+// SetBlockRecords changes how many records a block of a canonical form has, and returns what changes it back.
+func SetBlockRecords(n int64) (restore func()) {
+	was := blockRecords
+	blockRecords = n
+	return func() { blockRecords = was }
+}

@@ -95,18 +95,17 @@ func BenchmarkClose(b *testing.B) {
 		}
 	})
 	b.Run("explain", func(b *testing.B) {
-		var ref attribution.Ref
-		enough := errors.New("enough")
-		_, err := caller.ExportCosts(b.Context(), "", app.CostsExport{Months: []domain.Interval{month}}, func(columns []costs.Column) (app.RowWriter, error) {
+		var ref attribution.Ref // the last that is of an hour
+		if _, err := caller.ExportCosts(b.Context(), "", app.CostsExport{Months: []domain.Interval{month}}, func(columns []costs.Column) (app.RowWriter, error) {
 			at := slices.IndexFunc(columns, func(c costs.Column) bool { return c.Name == "x_AllocationId" })
-			return rowFunc(func(row []string) (err error) {
-				if ref, err = attribution.ParseRef(row[at]); err == nil && ref.Hour > month.From+domain.Day {
-					err = enough
+			return rowFunc(func(row []string) error {
+				of, err := attribution.ParseRef(row[at])
+				if of.Hour != 0 {
+					ref = of
 				}
 				return err
 			}), nil
-		})
-		if !errors.Is(err, enough) {
+		}); err != nil {
 			b.Fatal(err)
 		}
 		for range b.N {
