@@ -12,6 +12,7 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -49,6 +50,8 @@ type Config struct {
 	Logout func(context.Context, app.Principal) error
 	// Link returns a link that gives one browser a session, to the owner of the home alone. Nil: there are none.
 	Link func(*http.Request) (*cli.LoginLink, error)
+	// Key seals cursors. All instances MUST have the same. Nil: cursors end with the process.
+	Key func(context.Context) ([]byte, error)
 	// Open returns an app for one question of a principal. An error says why nothing can be answered at the moment.
 	Open func(app.Principal) (*app.App, error)
 	// AtOnce bounds the questions that are answered at once.
@@ -100,6 +103,16 @@ type server struct {
 	bodies      chan struct{} // requests with a body at once, which is in memory
 	deciding    chan struct{} // decisions are appended one after the other, so that each is appended once
 	door        door
+	pages       pages
+	own         []byte // seals cursors if there is no other key
+}
+
+// cursorKey returns what seals cursors.
+func (s *server) cursorKey(ctx context.Context) ([]byte, error) {
+	if s.Key == nil {
+		return s.own, nil
+	}
+	return s.Key(ctx)
 }
 
 // door counts who is inside, until it is closed.
@@ -137,7 +150,7 @@ var errEnding = &app.UnavailableError{Err: errors.New("the server is being stopp
 // have ended. The caller MUST call it, once the context has ended, before it closes what Open shares.
 func Handler(cfg Config) (_ http.Handler, end func()) {
 	s := &server{Config: cfg, turns: make(chan struct{}, max(1, cfg.AtOnce)), past: make(chan struct{}, mostOfPast),
-		bodies: make(chan struct{}, mostBodies), deciding: make(chan struct{}, 1)}
+		bodies: make(chan struct{}, mostBodies), deciding: make(chan struct{}, 1), own: []byte(rand.Text() + rand.Text())[:32]}
 	mux := http.NewServeMux()
 	api := newAPI(mux)
 	ws := newWorks(cfg.Context, cfg.Log, &s.door, s.past, cfg.Who)
@@ -335,8 +348,13 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 		fail(w, err)
 		return
 	}
+	pg, err := s.pageOf(r.Context(), r, who, op, q, form)
+	if err != nil {
+		fail(w, err)
+		return
+	}
 	turns := []chan struct{}{s.turns}
-	if q.Get("as_of") != "" {
+	if q.Get(asOfParam) != "" || pg != nil && pg.past {
 		turns = []chan struct{}{s.past, s.turns}
 	}
 	for i, turn := range turns {
@@ -356,7 +374,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 		who, err = s.asking(r, op)
 	}
 	if err == nil {
-		tag, did, err = s.ask(r, who, op, q, form, out)
+		tag, did, err = s.ask(r, who, op, q, form, pg, out)
 	}
 	for i := len(turns) - 1; i >= 0; i-- { // who reads slowly keeps nobody waiting
 		<-turns[i]
@@ -374,6 +392,9 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 	}
 	w.Header().Set("Content-Type", contentType(op, form))
 	describeOutcome(w.Header(), did)
+	if pg != nil && pg.next != "" {
+		w.Header().Set("Link", pg.link(pathOf(op)))
+	}
 	if err := out.send(w); err != nil {
 		s.Log.Warn("an answer was cut off", "operation", strings.Join(op.Words, " "), "error", err)
 		panic(http.ErrAbortHandler)
@@ -396,21 +417,36 @@ func describeOutcome(header http.Header, did *cli.Outcome) {
 
 // ask answers a question. tag is the entity tag of the answer, "" for none. did is nil if whoever asks has the answer.
 func (s *server) ask(
-	r *http.Request, who app.Principal, op *cli.Operation, q url.Values, form cli.Form, out *spool,
+	r *http.Request, who app.Principal, op *cli.Operation, q url.Values, form cli.Form, pg *page, out *spool,
 ) (tag string, did *cli.Outcome, err error) {
 	on, err := s.Open(who)
 	if err != nil {
 		return "", nil, err
 	}
 	defer func() { err = errors.Join(err, on.Close()) }()
-	var at domain.Position
+	var at, now domain.Position
 	if !op.Outside {
 		if at, err = on.Position(r.Context()); err != nil {
 			return "", nil, app.Unavailable(err)
 		}
 	}
+	if now = at; pg != nil && pg.from != nil {
+		at = pg.at
+	}
 	if err := s.record(who, r, op, at, false); err != nil {
 		return "", nil, err
+	}
+	if pg != nil {
+		var clocked bool
+		whole := tagOf(who, op, q, form, at)
+		tag = pg.tag(whole)
+		if matches(r.Header.Values("If-None-Match"), tag) {
+			return tag, nil, nil
+		}
+		if did, clocked, err = s.askPage(r.Context(), on, who, op, q, form, pg, whole, now, at, out); clocked || err != nil {
+			tag = ""
+		}
+		return tag, did, err
 	}
 	if !op.Outside {
 		tag = tagOf(who, op, q, form, at)
@@ -492,7 +528,7 @@ func questionOf(r *http.Request, op *cli.Operation) (url.Values, cli.Form, error
 	}
 	delete(q, cli.OutputParam)
 	delete(q, cli.WidthParam)
-	return q, form, op.Check(q)
+	return q, form, op.Check(withoutPages(op, q))
 }
 
 // wait waits for a turn.

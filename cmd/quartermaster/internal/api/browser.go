@@ -99,11 +99,31 @@ func (s *Site) host() string {
 	return host
 }
 
-func (s *Site) cipher(ctx context.Context) (cipher.AEAD, error) {
-	key, err := s.Key(ctx)
+// seal returns a value as text that only [open] reads, with the same key and for the same purpose.
+func seal(key []byte, purpose string, value any) (string, error) {
+	c, err := cipherOf(key)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
+	text, err := json.Marshal(value)
+	return base64.RawURLEncoding.EncodeToString(c.Seal(nil, nil, text, []byte("quartermaster "+purpose+" v1"))), err
+}
+
+// open reads what [seal] wrote, and returns false for everything else.
+func open(key []byte, purpose, sealed string, into any) bool {
+	data, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
+	if err != nil {
+		return false
+	}
+	c, err := cipherOf(key)
+	if err != nil {
+		return false
+	}
+	text, err := c.Open(nil, nil, data, []byte("quartermaster "+purpose+" v1"))
+	return err == nil && json.Unmarshal(text, into) == nil
+}
+
+func cipherOf(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err
@@ -112,21 +132,18 @@ func (s *Site) cipher(ctx context.Context) (cipher.AEAD, error) {
 }
 
 // bound names what a cookie is bound to: where it is used, and what for.
-func (s *Site) bound(purpose string) []byte {
-	return []byte("quartermaster " + purpose + " v1\n" + s.Origin)
-}
+func (s *Site) bound(purpose string) string { return purpose + " at " + s.Origin }
 
 // keep gives a browser a cookie, which it keeps for a time.
 func (s *Site) keep(ctx context.Context, w http.ResponseWriter, purpose string, value any, within domain.Instant) error {
-	c, err := s.cipher(ctx)
+	key, err := s.Key(ctx)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(value)
+	sealed, err := seal(key, s.bound(purpose), value)
 	if err != nil {
 		return err
 	}
-	sealed := base64.RawURLEncoding.EncodeToString(c.Seal(nil, nil, text, s.bound(purpose)))
 	if len(sealed) > mostCookie {
 		return &app.DeniedError{Err: fmt.Errorf("browsers cannot keep a session of %d bytes, more than %d", len(sealed), mostCookie)}
 	}
@@ -148,19 +165,14 @@ func (s *Site) set(w http.ResponseWriter, purpose, value string, seconds int) {
 // shown reads a cookie. It returns false if the browser has none that was made here for the purpose.
 func (s *Site) shown(r *http.Request, purpose string, into any) (bool, error) {
 	all := r.CookiesNamed(s.cookie(purpose))
-	if len(all) != 1 {
+	if len(all) != 1 || len(all[0].Value) > mostCookie {
 		return false, nil
 	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(all[0].Value)
-	if err != nil || len(sealed) > mostCookie {
-		return false, nil //nolint:nilerr // it is a cookie of somebody else
-	}
-	c, err := s.cipher(r.Context())
+	key, err := s.Key(r.Context())
 	if err != nil {
 		return false, err
 	}
-	text, err := c.Open(nil, nil, sealed, s.bound(purpose))
-	return err == nil && json.Unmarshal(text, into) == nil, nil
+	return open(key, s.bound(purpose), all[0].Value, into), nil
 }
 
 // site is the key of the site of a request in its context.

@@ -288,6 +288,19 @@ func describe(op *cli.Operation, answer, problem *huma.Schema) *huma.Operation {
 		}
 		o.Parameters = append(o.Parameters, q)
 	}
+	if op.Paged() {
+		o.Responses["200"].Headers["Link"] = header("The next page of an answer in JSON, as rel=\"next\", if there is one (RFC 8288).")
+		o.Parameters = append(o.Parameters, &huma.Param{
+			Name: cursorParam, In: "query", Description: "Where the page begins, as Link says. All pages are of the position of the first.", Schema: text,
+		})
+		if !op.Limited() {
+			least := 0.0
+			o.Parameters = append(o.Parameters, &huma.Param{
+				Name: limitParam, In: "query", Description: "Rows of a page of an answer in JSON; 0 is all (default 0).",
+				Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &least},
+			})
+		}
+	}
 	forms := make([]any, 0, 4)
 	for _, f := range cli.OutputForms() {
 		forms = append(forms, f)

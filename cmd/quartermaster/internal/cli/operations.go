@@ -34,6 +34,10 @@ type Operation struct {
 	Noun string
 	// Lines means that the answer in JSON is a document on each line, not one document.
 	Lines bool
+	// Rows is the list of the answer in JSON whose elements are asked for in pages; of lines it is the lines. "": none.
+	Rows string
+	// Page is how many rows are answered unless more are asked for; 0: all.
+	Page int
 	// Long means that the answer takes long. The API works on it, and answers when it is done.
 	Long bool
 	// Outside means that the answer depends on more than the log and the program, such as files beside the log.
@@ -62,6 +66,8 @@ type served struct {
 	without []string // flags that are about files or keys of the person who asks
 	always  string   // flag that is set, so that nothing is recorded
 	lines   bool
+	rows    string // see [Operation]
+	page    int
 	long    bool
 	outside bool
 	access  bool // it reads the topic that has who asked
@@ -73,12 +79,12 @@ type served struct {
 var operations = map[string]served{
 	"access list":       {access: true},
 	"archive status":    {outside: true},
-	"audit access":      {access: true},
+	"audit access":      {access: true, rows: "asked"},
 	"audit trail":       {access: true},
 	"cluster list":      {},
-	"costs":             {},
+	"costs":             {rows: "groups"},
 	"costs accruals":    {},
-	"costs allocations": {lines: true},
+	"costs allocations": {lines: true, rows: "lines", page: 100},
 	"costs budget":      {},
 	"costs claims":      {without: []string{"out"}},
 	"costs close":       {lines: true},
@@ -98,7 +104,7 @@ var operations = map[string]served{
 	"focus rules":       {},
 	"fragmentation":     {},
 	"generation status": {outside: true},
-	"get":               {},
+	"get":               {rows: "entries"},
 	"import list":       {outside: true},
 	"import show":       {without: []string{"out"}, outside: true},
 	"jobs":              {},
@@ -114,7 +120,7 @@ var operations = map[string]served{
 	"plan list":         {},
 	"parts verify":      {long: true, outside: true},
 	"plan show":         {without: []string{"verify"}},
-	"quarantine list":   {access: true},
+	"quarantine list":   {access: true, rows: "entries"},
 	"quarantine show":   {access: true},
 	"retention show":    {},
 	"rules check":       {without: []string{"file"}},
@@ -123,8 +129,8 @@ var operations = map[string]served{
 	"simulate list":     {},
 	"simulate show":     {without: []string{"verify"}},
 	"snapshot list":     {outside: true},
-	"streams list":      {access: true},
-	"usage":             {},
+	"streams list":      {access: true, rows: "streams"},
+	"usage":             {rows: "groups"},
 }
 
 // decisions are the commands that propose a decision over the API, by their words. The key is with whoever asks, so that
@@ -214,7 +220,7 @@ func Decisions() []Operation { return operationsOf(decisions) }
 func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 	op := Operation{
 		Words: words, Summary: cmd.Short, Text: cmd.Long,
-		Noun: strings.Join(words, "-"), Always: how.always, Lines: how.lines, Long: how.long, Outside: how.outside, Access: how.access,
+		Noun: strings.Join(words, "-"), Always: how.always, Lines: how.lines, Rows: how.rows, Page: how.page, Long: how.long, Outside: how.outside, Access: how.access,
 		Documents: how.files != "", Decides: how.decides,
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -245,6 +251,14 @@ func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 		op.Params = append(op.Params, p)
 	}
 	return op
+}
+
+// Paged reports whether the answer in JSON may be asked for in pages.
+func (op *Operation) Paged() bool { return op.Rows != "" }
+
+// Limited reports whether the command has a limit of its own.
+func (op *Operation) Limited() bool {
+	return slices.ContainsFunc(op.Params, func(p Param) bool { return p.Name == LimitParam })
 }
 
 // argumentsOf returns the arguments in the usage line of a command: words in capitals that no flag precedes.

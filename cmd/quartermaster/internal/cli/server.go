@@ -34,6 +34,8 @@ const (
 	NoteHeader = "Quartermaster-Note"
 	// OutputParam is the form of an answer.
 	OutputParam = "output"
+	// LimitParam is how many rows of a list are answered.
+	LimitParam = "limit"
 	// WidthParam is the width of its tables.
 	WidthParam = "width"
 	// ProblemType begins the type of a problem; its kind follows.

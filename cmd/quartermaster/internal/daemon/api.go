@@ -105,7 +105,7 @@ func (s *service) serveAPI(
 	handler, end := api.Handler(api.Config{
 		Who:    d.who,
 		Record: d.record,
-		Logout: d.logout, Providers: loginProviders(cfg), Link: d.link,
+		Logout: d.logout, Providers: loginProviders(cfg), Link: d.link, Key: d.cursorKey,
 		Open: func(who app.Principal) (*app.App, error) {
 			if !s.ready.Load() {
 				return nil, errNotReady

@@ -34,23 +34,33 @@ func (d *doorman) publicSite(cfg config.API) *api.Site {
 
 // sessionKey returns what seals the sessions of people. It is the same on all instances, and after a restart.
 func (d *doorman) sessionKey(ctx context.Context) ([]byte, error) {
+	return d.sealingKey(ctx, "sessions of browsers")
+}
+
+// cursorKey returns what seals cursors.
+func (d *doorman) cursorKey(ctx context.Context) ([]byte, error) { return d.sealingKey(ctx, "cursors") }
+
+func (d *doorman) sealingKey(ctx context.Context, purpose string) ([]byte, error) {
 	if !d.ready.Load() {
 		return nil, errNotReady
 	}
 	d.mu.Lock()
-	key := d.sealing
+	key := d.sealing[purpose]
 	d.mu.Unlock()
 	if key != nil {
 		return key, nil
 	}
-	key, err := d.conn.SealingKey(ctx, "sessions of browsers")
+	key, err := d.conn.SealingKey(ctx, purpose)
 	if err != nil {
-		d.log.Warn("what seals sessions cannot be read", "error", err)
+		d.log.Warn("what seals sessions and cursors cannot be read", "error", err)
 		return nil, errUnknown
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sealing = key
+	if d.sealing == nil {
+		d.sealing = map[string][]byte{}
+	}
+	d.sealing[purpose] = key
 	return key, nil
 }
 

@@ -50,7 +50,7 @@ type doorman struct {
 
 	mu      sync.Mutex
 	rights  *rights
-	sealing []byte // of sessions; nil: not read yet
+	sealing map[string][]byte // keys by purpose
 }
 
 // rights are who may read, as of a reading of the rows.
