@@ -96,6 +96,19 @@ func TestRowsWithMoneyGoIn(t *testing.T) {
 	}
 }
 
+// A broken text is mended in a column that says when the export was made too: a snapshot would be refused for a bad row.
+func TestBrokenTextOfExportTime(t *testing.T) {
+	row := []string{"export_time=a\x01b"}
+	r := read(t, bill(row), focus.Options{ExportTime: focus.ExportTimeColumns})
+	if len(r.bad) != 0 || len(r.events) != 1 || r.line(0).Other["export_time"] != "a\uFFFDb" {
+		t.Errorf("bad %v, events %+v", r.bad, r.events)
+	}
+	strict := read(t, bill(row), focus.Options{ExportTime: focus.ExportTimeColumns, Strict: true})
+	if len(strict.bad) != 1 || strict.bad[0].Field != "export_time" {
+		t.Errorf("with Strict bad %v", strict.bad)
+	}
+}
+
 // FOCUS allows exponents, so there is no warning.
 func TestExponentsAreNoDeviation(t *testing.T) {
 	r := read(t, bill([]string{"BilledCost=35.2E-7", "ListCost=1.5e+3"}), focus.Options{Strict: true})

@@ -321,7 +321,7 @@ func (ls *lines) readAgain(column string) {
 
 // wrongOther returns the custom column for which a line is refused.
 func (ls *lines) wrongOther(l *line) string {
-	for _, c := range ls.order {
+	for _, c := range ls.cells {
 		if v, ok := l.Other[c.name]; ok {
 			alone := *l
 			alone.Other = map[string]string{c.name: v}
