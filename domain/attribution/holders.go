@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unsafe"
 )
 
 // Who held what an allocation paid for is a second division, of the allocation among pods or jobs and machines. It
@@ -45,6 +46,15 @@ func (h *Holders) Len() int {
 		return 0
 	}
 	return len(h.uses) + len(h.after) + len(h.list)
+}
+
+// Bytes is about how much memory they take; lines that are divided alike share them.
+func (h *Holders) Bytes() int {
+	if h == nil {
+		return 0
+	}
+	return int(unsafe.Sizeof(*h)) + len(h.uses)*int(unsafe.Sizeof(use{})) + len(h.after)*int(unsafe.Sizeof(heldCost{})) +
+		len(h.list)*int(unsafe.Sizeof(Holder{}))
 }
 
 // At returns one of them.

@@ -119,6 +119,20 @@ func TestHoldersOfFollowing(t *testing.T) {
 	}
 }
 
+// TestBytesOfHolders counts what a division that is kept in memory keeps of holders.
+func TestBytesOfHolders(t *testing.T) {
+	var last int
+	for n, h := range []*attribution.Holders{
+		nil, attribution.HoldersOf(make([]attribution.Holder, 1)), attribution.HoldersOf(make([]attribution.Holder, 100)),
+	} {
+		if bytes := h.Bytes(); (bytes == 0) != (h == nil) || bytes < last+80*h.Len() {
+			t.Errorf("holders %d take %d bytes, those before %d", n, bytes, last)
+		} else {
+			last = bytes
+		}
+	}
+}
+
 // TestDivideStops returns the error of the caller at once.
 func TestDivideStops(t *testing.T) {
 	enough, calls := errors.New("enough"), 0

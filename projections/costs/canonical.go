@@ -18,7 +18,7 @@ import (
 // The canonical form of a divided month is a sequence of bytes that says all that [Division] knows, and
 // nothing about the position: equal divisions have equal bytes, so their SHA-256 names them. It is:
 //
-//  1. the line "quartermaster.allocations/12";
+//  1. the line [CanonicalFormat];
 //  2. a record for each allocation, in the order of [attribution.Run];
 //  3. a zero byte and the number of records;
 //  4. the index of blocks (see canonical_blocks.go);
@@ -87,7 +87,7 @@ func (t *target) set(p *part) {
 	p.kept = &t.place
 }
 
-// WriteCanonical divides a month, and writes its canonical form. Memory grows with lines and nodes, not
+// WriteCanonical divides a month, and writes its canonical form. Memory grows with lines, nodes and units on nodes, not
 // with allocations. It returns what was read.
 func WriteCanonical(view projections.View, month domain.Interval, w io.Writer) (*projections.Reads, *Summary, error) {
 	recorded, reads := projections.Record(view)

@@ -88,7 +88,7 @@ func Divide(view projections.View, month domain.Interval, most int) (*Division, 
 		}
 		l.Line = line
 		allocations = append(allocations, l)
-		if bytes += int(unsafe.Sizeof(l)); bytes > most {
+		if bytes += int(unsafe.Sizeof(l)) + l.Holders.Bytes(); bytes > most {
 			return ErrTooLarge
 		}
 		return nil

@@ -1,13 +1,16 @@
 package costs_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/shopspring/decimal"
 	"pgregory.net/rapid"
 
+	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/domain/long"
 	"quartermaster/projections"
@@ -247,6 +250,90 @@ func TestPostingsOfUnits(t *testing.T) {
 		}
 		if !slices.Equal(got.text(), want.text()) {
 			t.Fatalf("closed and posted units have\n%q\nwant\n%q", got.text(), want.text())
+		}
+	})
+}
+
+// What is posted for units on machines adds up to the postings, in every figure of an export of groups, as billed and in the
+// currency of the books, and also after the books were closed in between and postings were kept.
+func TestPostedUnitsAddUp(t *testing.T) {
+	long.Check(t, 40, 10_000, func(t *rapid.T) {
+		l := house()
+		l.Append(booksIn("USD")[1], rateSet("EUR", "USD", "1.1234567", domain.FXAverage, storetest.MayBill))
+		var kept []costs.Posting
+		var closed *costs.Division
+		for n := range 3 {
+			m, err := l.Fold(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var now *costs.Division
+			var rates *costs.Rates
+			if err := m.View(t.Context(), func(v projections.View) (err error) {
+				if now, err = costs.Divide(v, storetest.MayBill, 1<<30); err == nil {
+					rates, err = costs.ReadRates(v, storetest.MayBill)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if closed == nil {
+				closed = now
+				l.Append(later(t, n)...)
+				continue
+			}
+			books := projections.BillingMonth(storetest.MayBill.To + domain.Instant(n-1)*31*domain.Day)
+			posted, err := costs.Difference(closed, kept, now, books, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var form bytes.Buffer
+			if err := costs.WritePostings(&form, posted); err != nil {
+				t.Fatal(err)
+			}
+			if posted, err = costs.ReadPostings(form.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+			none := func(string) (*costs.Rates, error) { return nil, nil }
+			for _, in := range []*costs.Rates{nil, rates} {
+				sums := func(by ...costs.Dimension) map[string][]decimal.Decimal {
+					all := map[string][]decimal.Decimal{}
+					skip := 3 + len(by)
+					_, err := costs.ExportPostedGroups(posted, &costs.MonthsQuery{Months: []domain.Interval{books}, By: by}, costs.NewPostingRates(in, none), func(row []string) error {
+						k := row[3] + " " + row[2] + " " + row[skip]
+						if all[k] == nil {
+							all[k] = make([]decimal.Decimal, len(row)-skip-1)
+						}
+						for i, cell := range row[skip+1:] {
+							if cell == "" {
+								continue
+							}
+							d, err := decimal.NewFromString(cell)
+							if err != nil {
+								return err
+							}
+							all[k][i] = all[k][i].Add(d)
+						}
+						return nil
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return all
+				}
+				want, got := sums(costs.ByWorkspace), sums(costs.ByWorkspace, costs.ByUnit, costs.ByNode)
+				last := len(costs.GroupColumns(nil, false)) - 5 // useful time is null where none was measured
+				for k := range want {
+					if fmt.Sprint(got[k][:last]) != fmt.Sprint(want[k][:last]) {
+						t.Fatalf("units and machines of %s have %s, want %s", k, got[k], want[k])
+					}
+				}
+				if len(got) != len(want) {
+					t.Fatalf("groups %v, want %v", got, want)
+				}
+			}
+			kept = append(kept, posted...)
+			l.Append(later(t, n)...)
 		}
 	})
 }
