@@ -73,9 +73,9 @@ if groups are by month, in the quarter before if they are by quarter, else in as
 
 Dimensions for --by and --where: workspace, component, class, cluster, deployment,
 workload_class, model, gpu_model, billing_model, provider, provider_class, region, invoice, line,
-owner, cost_centre, entity, day, hour, month, quarter,
-match_method; of the supplier's line: issuer, billing_account, sub_account, service,
-service_category, charge_category, pricing_category, sku, resource, node, commitment,
+owner, cost_centre, entity, day, hour, month, quarter, match_method; node, the machine, and unit, the
+pod or job, also within a line for several; of the supplier's line: issuer, billing_account,
+sub_account, service, service_category, charge_category, pricing_category, sku, resource, commitment,
 mapping_rule, and tag:KEY for any tag.
 Undeclared values are "unknown"; several different values are "mixed".
 

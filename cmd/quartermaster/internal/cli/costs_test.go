@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,19 @@ import (
 	"quartermaster/domain/attribution"
 	"quartermaster/projections/costs"
 )
+
+// The help of costs names each dimension.
+func TestHelpNamesDimensions(t *testing.T) {
+	_, text, _ := strings.Cut((&Program{}).costsCommand().Long, "Dimensions for --by and --where: ")
+	text, _, _ = strings.Cut(text, ".\n")
+	words := strings.FieldsFunc(text, func(r rune) bool { return !(r >= 'a' && r <= 'z' || r == '_') })
+	for _, d := range costs.Dimensions() {
+		name, _, _ := strings.Cut(string(d), ":")
+		if !slices.Contains(words, name) {
+			t.Errorf("the help does not name %s: %s", d, text)
+		}
+	}
+}
 
 // billedHome is a data directory with a bill that has something under every key that
 // costs, allocations and explain answer with.
