@@ -73,6 +73,7 @@ var operations = func() map[string]OperationRule {
 		"parts list":        estate(admin, auditor, operator),
 		"parts verify":      estate(admin, auditor, operator),
 		"plan":              estate(admin, finance, planner),
+		"plan backtest":     estate(admin, finance, planner),
 		"plan forecast":     estate(admin, finance, planner),
 		"plan instance":     estate(admin, finance, planner),
 		"plan list":         within(admin, finance, planner, auditor),

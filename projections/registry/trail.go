@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 
 	"quartermaster/domain"
 	"quartermaster/projections"
@@ -65,7 +66,8 @@ func (a *Authority) ownerOfKey(name string) string {
 	return ""
 }
 
-// Evidence is a record that says what came of a decision.
+// Evidence is a record that says what came of a decision. Where nobody signed it, the partition may be "": the row does
+// not keep where it is.
 type Evidence struct {
 	Type      domain.Type    `json:"type"`
 	Time      domain.Instant `json:"time"`
@@ -273,8 +275,20 @@ func (a *Authority) entry(s statement, replaced map[[2]string]statement) Entry {
 	if e.State == "" {
 		a.outcome(&e, s, replaced)
 	}
-	e.Says = e.sentence()
+	e.Did, e.Outcome = oneLine(e.Did), oneLine(e.Outcome)
+	e.Says = oneLine(e.sentence())
 	return e
+}
+
+// oneLine keeps the texts of others, such as the name of whoever was refused, from writing a line of their own, or to a
+// terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 func (e *Entry) sentence() string {

@@ -64,7 +64,7 @@ func lifecycle() *storetest.Log {
 	in(storetest.Root, "", "own", start+7*day, &domain.ClusterKeyRotated{KeyID: "k2", MAC: make([]byte, 32), PreviousKeyID: "k1", PreviousValidUntil: start + 8*day})
 	in(storetest.Root, "", "own", start+7*day, &domain.NodeDrained{Node: "n", Reason: "fan"})
 	l.Append(domain.Envelope{Subject: "mallory", Time: start + 8*day, Event: &domain.AccessDenied{
-		Entity: "main", Principal: "mallory", Action: "push events", Target: "own", Reason: "no such key",
+		Entity: "main", Principal: "mallory", Action: "push events", Target: "own", Reason: "no such\nkey",
 	}})
 	return l
 }

@@ -166,6 +166,12 @@ type BacktestQuery struct {
 // Backtest goes back to the start of each month of a period, plans with what was known then, and
 // computes the cost of serving the demand that came.
 func (c *Caller) Backtest(ctx context.Context, q *BacktestQuery) (*Backtested, error) {
+	switch {
+	case q.Horizon < 1 || q.Horizon > backtest.MaxMonths:
+		return nil, invalid("months", "%d: want 1 to %d", q.Horizon, backtest.MaxMonths)
+	case q.Scenarios < 1 || q.Scenarios > backtest.MaxScenarios:
+		return nil, invalid("scenarios", "%d: want 1 to %d", q.Scenarios, backtest.MaxScenarios)
+	}
 	left, notes := []backtest.Excluded{}, []string(nil)
 	var err error
 	if q.File != "" {
@@ -180,7 +186,7 @@ func (c *Caller) Backtest(ctx context.Context, q *BacktestQuery) (*Backtested, e
 		return nil, err
 	}
 	if len(q.Pools) == 0 {
-		return nil, fmt.Errorf("backtest: no pool can be tested; the first, %s %s: %s", left[0].Region, left[0].Kind, left[0].Reason)
+		return nil, &ConflictError{Err: fmt.Errorf("backtest: no pool can be tested; the first, %s %s: %s", left[0].Region, left[0].Kind, left[0].Reason)}
 	}
 	for i := range q.Pools {
 		p := &q.Pools[i]

@@ -115,6 +115,7 @@ var operations = map[string]served{
 	"models":            {},
 	"parts list":        {outside: true},
 	"plan":              {without: []string{"demand"}, always: "dry-run", long: true},
+	"plan backtest":     {without: []string{"demand", "prices", "zone", "chart", "table"}, long: true},
 	"plan forecast":     {without: []string{"demand", "chart"}, long: true},
 	"plan instance":     {long: true},
 	"plan list":         {},
