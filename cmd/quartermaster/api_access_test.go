@@ -347,7 +347,20 @@ func providerAt(t *testing.T) string {
 	if program == "" {
 		t.Skip("QM_IDP names no identity provider: go build -C deploy/dev/idp -o FILE .")
 	}
-	cmd := exec.CommandContext(t.Context(), program, "--listen", "127.0.0.1:0")
+	return provided(t, program, "--listen", "127.0.0.1:0")
+}
+
+// provided starts an identity provider until the test ends, and returns its issuer.
+func provided(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	issuer, _ := provides(t, program, args...)
+	return issuer
+}
+
+// provides starts an identity provider until it is stopped, or the test ends.
+func provides(t *testing.T, program string, args ...string) (issuer string, stop func()) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -355,16 +368,18 @@ func providerAt(t *testing.T) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	issuer, ok := strings.CutPrefix(strings.TrimSpace(line), "issuer ")
-	if err != nil || !ok {
-		t.Fatalf("it says %q: %v", line, err)
+	t.Cleanup(stop)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if issuer, ok := strings.CutPrefix(lines.Text(), "issuer "); ok {
+			return issuer, stop
+		}
 	}
-	return issuer
+	t.Fatalf("%s does not say its issuer", program)
+	return "", nil
 }
 
 // browser logs in as a user, as a person does who opens the address that login shows.

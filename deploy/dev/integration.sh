@@ -111,9 +111,10 @@ export QM_KAFKA_BROKERS QM_POSTGRES_DSN QM_POSTGRES_SH
 if [ -n "${CI_LONG:-}" ]; then export QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh; fi
 
 if [ "$what" != demo ]; then
-	say 'building an identity provider of another make'
+	say 'installing identity providers of two makes'
 	"$go" build -C deploy/dev/idp -trimpath -o "$run/idp" .
-	export QM_IDP=$run/idp
+	deploy/dev/idp-node.sh install >"$run/idp-node.log" 2>&1 || fail 'oidc-provider was not installed'
+	export QM_IDP=$run/idp QM_IDP_NODE=$PWD/deploy/dev/idp-node.sh
 	say 'tests against both servers'
 	# In parallel, because each package has its own server and waits most of the time.
 	"$go" test -count=1 -timeout 20m ./adapters/kafka ./adapters/postgres

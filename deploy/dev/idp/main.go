@@ -1,6 +1,6 @@
 // Command idp is an OpenID provider for development and tests, made of the example server of
 // github.com/zitadel/oidc: authorization code with PKCE, device authorization, refresh tokens and client
-// credentials. Its access tokens are signed JWTs for the audience quartermaster, with the groups of the user.
+// credentials. Its keys are new at each start. Its access tokens are signed JWTs for the audience quartermaster, with the groups of the user.
 //
 // It is a module of its own, so that Quartermaster does not depend on it. It is for tests alone: everybody may read its
 // users and their password below.
@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,10 +24,12 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/op"
 )
 
-// The audience of access tokens, and the client of "quartermaster login".
+// The audience of access tokens, the client of "quartermaster login", and the one of browsers with its secret.
 const (
-	audience = "quartermaster"
-	clientID = "quartermaster-cli"
+	audience  = "quartermaster"
+	clientID  = "quartermaster-cli"
+	browserID = "quartermaster-web"
+	secret    = "of tests & alone"
 )
 
 // groups are those of the users, by name.
@@ -54,21 +57,22 @@ func (users) ExampleClientID() string { return "service" }
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:19998", "address; the issuer is http://localhost:PORT/")
+	redirect := flag.String("redirect", "http://localhost:7444/api/v1/login/callback", "where browsers that logged in are sent back to")
 	flag.Parse()
-	if err := serve(*listen); err != nil {
+	if err := serve(*listen, *redirect); err != nil {
 		fmt.Fprintln(os.Stderr, "idp:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(listen string) error {
+func serve(listen, redirect string) error {
 	ln, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
 	}
 	issuer := fmt.Sprintf("http://localhost:%d/", ln.Addr().(*net.TCPAddr).Port)
 	store := &provider{storage.NewStorage(users{})}
-	storage.RegisterClients(storage.NativeClient(clientID))
+	storage.RegisterClients(storage.NativeClient(clientID), storage.WebClient(browserID, secret, redirect))
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	router := exampleop.SetupServer(issuer, store, log, false, op.WithAllowInsecure())
 	fmt.Println("issuer", issuer)
@@ -92,10 +96,29 @@ func (client) IsScopeAllowed(scope string) bool { return scope == "groups" }
 // GetClientByClientID implements [op.Storage].
 func (p *provider) GetClientByClientID(ctx context.Context, id string) (op.Client, error) {
 	c, err := p.Storage.GetClientByClientID(ctx, id)
-	if err != nil || id != clientID {
-		return c, err
+	switch {
+	case err == nil && id == clientID:
+		return client{c}, nil
+	case err == nil && id == browserID:
+		return browser{c}, nil
 	}
-	return client{c}, nil
+	return c, err
+}
+
+// browser is the client of browsers, which may ask for groups.
+type browser struct{ op.Client }
+
+func (browser) IsScopeAllowed(scope string) bool { return scope == "groups" }
+
+// SetUserinfoFromRequest implements [op.CanSetUserinfoFromRequest]: ID tokens have the groups of the user.
+func (p *provider) SetUserinfoFromRequest(ctx context.Context, info *oidc.UserInfo, token op.IDTokenRequest, scopes []string) error {
+	if err := p.Storage.SetUserinfoFromRequest(ctx, info, token, scopes); err != nil {
+		return err
+	}
+	if of := groups[token.GetSubject()]; of != nil && slices.Contains(scopes, "groups") {
+		info.AppendClaims("groups", of)
+	}
+	return nil
 }
 
 // GetDeviceAuthorizatonState implements [op.DeviceAuthorizationStorage]: what the device gets is for our API.
