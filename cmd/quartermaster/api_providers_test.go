@@ -56,8 +56,20 @@ var (
 // to, "" if it has nothing more to ask.
 func (p *person) through(address string) (back string) {
 	p.t.Helper()
-	ask := func(resp *http.Response, err error) (string, string) {
+	ask := func(address string, form url.Values) (string, string) {
 		p.t.Helper()
+		method := http.MethodGet
+		if form != nil {
+			method = http.MethodPost
+		}
+		req, err := http.NewRequestWithContext(p.t.Context(), method, address, strings.NewReader(form.Encode()))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if form != nil {
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		resp, err := p.client.Do(req)
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -74,13 +86,13 @@ func (p *person) through(address string) (back string) {
 		}
 		return string(page), ""
 	}
-	page, back := ask(p.client.Get(address))
+	page, back := ask(address, nil)
 	for range 6 {
 		if back != "" {
 			return back
 		}
 		if link := allowing.FindStringSubmatch(page); link != nil {
-			page, back = ask(p.client.Get(p.on(link[1])))
+			page, back = ask(p.on(link[1]), nil)
 			continue
 		}
 		action := formAction.FindStringSubmatch(page)
@@ -104,7 +116,7 @@ func (p *person) through(address string) (back string) {
 		if strings.Contains(page, "op.deviceConfirmForm") {
 			fields.Set("confirm", "yes")
 		}
-		page, back = ask(p.client.PostForm(p.on(action[1]), fields))
+		page, back = ask(p.on(action[1]), fields)
 	}
 	p.t.Fatalf("the provider asks for more and more: %s", page)
 	return ""
