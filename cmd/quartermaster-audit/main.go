@@ -92,7 +92,7 @@ in a directory, and needs neither the server nor a network. Its code is independ
 	}
 	commandline.OutputFlag(root.PersistentFlags(), &p.output, "output: text or json", "text", "json")
 	root.AddCommand(p.verifyCommand(), p.proveCommand(), p.checkCommand(), p.schemaCommand(), p.replayCommand(), p.asOfCommand(),
-		p.diffCommand(), p.diffExportsCommand(), p.trailCommand(), p.proveGrowthCommand(), p.checkGrowthCommand(), p.sampleCommand())
+		p.diffCommand(), p.diffExportsCommand(), p.trailCommand(), p.proveGrowthCommand(), p.checkGrowthCommand(), p.checkReportCommand(), p.sampleCommand())
 	v := buildinfo.Of("quartermaster-audit", "proof/"+strings.TrimPrefix(merkle.ProofFormat, "quartermaster.proof/"))
 	if err := commandline.SetVersion(root, v.Version, v); err != nil {
 		panic(err) // a struct of strings

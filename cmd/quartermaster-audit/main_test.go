@@ -188,7 +188,7 @@ func TestExitCodes(t *testing.T) {
 func TestSchemas(t *testing.T) {
 	for name, answer := range map[string]reflect.Type{
 		"verify": reflect.TypeFor[audit.Verified](), "prove": reflect.TypeFor[merkle.Proof](), "check-proof": reflect.TypeFor[checked](),
-		"prove-growth": reflect.TypeFor[merkle.Growth](), "check-growth": reflect.TypeFor[grown](),
+		"prove-growth": reflect.TypeFor[merkle.Growth](), "check-growth": reflect.TypeFor[grown](), "check-report": reflect.TypeFor[checkedReport](),
 		"replay": reflect.TypeFor[replayed](), "as-of": reflect.TypeFor[row](), "diff": reflect.TypeFor[row](), "trail": reflect.TypeFor[step](),
 		"sample": reflect.TypeFor[item](), "diff-exports": reflect.TypeFor[changed](),
 	} {

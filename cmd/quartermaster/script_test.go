@@ -66,6 +66,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("DEMO", demo)
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("GORACE", os.Getenv("GORACE"))
+			env.Setenv("MONTH", time.Now().UTC().Format("2006-01"))
 			if cache, err := os.UserCacheDir(); err == nil { // the solver is compiled once for all
 				env.Setenv("XDG_CACHE_HOME", cache)
 			}

@@ -19,6 +19,9 @@ import (
 // that signs them.
 func Origin(log string) string { return "quartermaster.log/" + log }
 
+// ReportOrigin is [Origin] for reports about what a log has.
+func ReportOrigin(log string) string { return Origin(log) + "/report" }
+
 // PartitionOrigin is [Origin] for the checkpoints of a partition, which are in manifests.
 func PartitionOrigin(log string, tp domain.TopicPartition) string {
 	return Origin(log) + "/" + tp.String()
@@ -54,23 +57,60 @@ func ParseCheckpoint(text string) (c Checkpoint, err error) {
 // Sign returns the checkpoint as a signed note (https://c2sp.org/signed-note). The key has the name of
 // the origin. Equal checkpoints and keys give equal notes.
 func (c *Checkpoint) Sign(key ed25519.PrivateKey) ([]byte, error) {
-	v, err := Verifier(c.Origin, key.Public().(ed25519.PublicKey))
-	if err != nil {
-		return nil, err
-	}
-	signed, err := note.Sign(&note.Note{Text: c.String()}, &signer{v, key})
+	signed, err := SignText(c.Origin, c.String(), key)
 	if err != nil {
 		return nil, fmt.Errorf("sign checkpoint: %w", err)
 	}
 	return signed, nil
 }
 
+// SignText returns a text as a signed note. The text MUST be UTF-8, end with a newline, and have no other control
+// characters. The key has the name of the origin.
+func SignText(origin, text string, key ed25519.PrivateKey) ([]byte, error) {
+	v, err := Verifier(origin, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, err
+	}
+	return note.Sign(&note.Note{Text: text}, &signer{v, key})
+}
+
+// OpenText returns the text of a signed note that one of the keys signed as the origin. It fails with [ErrUnknownKey] if
+// only other keys did, and with [ErrSignature] if nobody did or the signature is not valid.
+func OpenText(origin string, signed []byte, keys []ed25519.PublicKey) (text string, by note.Verifier, err error) {
+	var unverified *note.UnverifiedNoteError
+	if _, err := note.Open(signed, note.VerifierList()); !errors.As(err, &unverified) {
+		return "", nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	signers, err := Signers(signed, origin, keys)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(signers) == 0 {
+		return "", nil, fmt.Errorf("%w: no key was given", ErrSignature)
+	}
+	n, err := note.Open(signed, note.VerifierList(signers...))
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	return n.Text, signers[0], nil
+}
+
+// VerifierKey returns the key of an origin in the form of C2SP signed-note. It fails if the origin cannot be the name of
+// a key.
+func VerifierKey(origin string, key ed25519.PublicKey) (string, error) {
+	text, err := note.NewEd25519VerifierKey(origin, key)
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", origin, err)
+	}
+	return text, nil
+}
+
 // Verifier returns the verifier of an origin's signatures by a key. It fails if the origin cannot be
 // the name of a key.
 func Verifier(origin string, key ed25519.PublicKey) (note.Verifier, error) {
-	text, err := note.NewEd25519VerifierKey(origin, key)
+	text, err := VerifierKey(origin, key)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", origin, err)
+		return nil, err
 	}
 	v, err := note.NewVerifier(text)
 	if err != nil {

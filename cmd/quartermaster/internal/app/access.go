@@ -355,66 +355,72 @@ func (c *Caller) AuditAccess(ctx context.Context, at At, q AccessAuditQuestion) 
 		return nil, invalid("from", "%s to %s is no period", q.Period.From, q.Period.To)
 	}
 	var out *AccessAudit
-	err := c.read(ctx, at, func(_ *Conn, v projections.View) error {
-		out = &AccessAudit{Position: v.Position().String(), Period: q.Period, Asked: []Access{}, Could: []access.Grant{}}
-		spaces, err := v.Scopes(projections.TableWorkspaces)
-		if err == nil {
-			err = among("workspace", q.Workspace, spaces)
-		}
-		if err != nil {
-			return err
-		}
-		span := projections.Query{
-			Table: projections.TableAccess, ID: string(q.Principal),
-			From: projections.DayOf(q.Period.From), To: projections.HourOf(q.Period.To-1) + 1,
-		}
-		err = v.Scan(span, func(_ projections.Key, row projections.Row) error {
-			versions := row.(*projections.History).Versions
-			for i, v := range versions {
-				ev, ok := v.Event.(*domain.AccessRecorded)
-				// A journal that was appended again is one version, unless another instance appended one in between.
-				again := ok && slices.ContainsFunc(versions[:i], func(before projections.Version) bool {
-					of, ok := before.Event.(*domain.AccessRecorded)
-					return ok && of.Journal == ev.Journal && of.Window == ev.Window
-				})
-				if !ok || again || ev.Window.From < q.Period.From || ev.Window.From >= q.Period.To {
+	err := c.read(ctx, at, func(_ *Conn, v projections.View) (err error) {
+		out, err = accessAudit(v, q)
+		return err
+	})
+	return out, err
+}
+
+// accessAudit is [Caller.AuditAccess] for a period with both bounds.
+func accessAudit(v projections.View, q AccessAuditQuestion) (*AccessAudit, error) {
+	out := &AccessAudit{Position: v.Position().String(), Period: q.Period, Asked: []Access{}, Could: []access.Grant{}}
+	spaces, err := v.Scopes(projections.TableWorkspaces)
+	if err == nil {
+		err = among("workspace", q.Workspace, spaces)
+	}
+	if err != nil {
+		return nil, err
+	}
+	span := projections.Query{
+		Table: projections.TableAccess, ID: string(q.Principal),
+		From: projections.DayOf(q.Period.From), To: projections.HourOf(q.Period.To-1) + 1,
+	}
+	err = v.Scan(span, func(_ projections.Key, row projections.Row) error {
+		versions := row.(*projections.History).Versions
+		for i, v := range versions {
+			ev, ok := v.Event.(*domain.AccessRecorded)
+			// A journal that was appended again is one version, unless another instance appended one in between.
+			again := ok && slices.ContainsFunc(versions[:i], func(before projections.Version) bool {
+				of, ok := before.Event.(*domain.AccessRecorded)
+				return ok && of.Journal == ev.Journal && of.Window == ev.Window
+			})
+			if !ok || again || ev.Window.From < q.Period.From || ev.Window.From >= q.Period.To {
+				continue
+			}
+			for i := range ev.Asked {
+				a := &ev.Asked[i]
+				sees := q.Workspace == "" || len(a.Workspaces) == 0 || slices.Contains(a.Workspaces, q.Workspace)
+				if !sees || q.Refused && a.Refused == 0 {
 					continue
 				}
-				for i := range ev.Asked {
-					a := &ev.Asked[i]
-					sees := q.Workspace == "" || len(a.Workspaces) == 0 || slices.Contains(a.Workspaces, q.Workspace)
-					if !sees || q.Refused && a.Refused == 0 {
-						continue
-					}
-					out.Asked = append(out.Asked, Access{
-						Time: ev.Window.From, Principal: ev.Principal, Operation: a.Operation, Workspaces: append([]string{}, a.Workspaces...),
-						Count: a.Count, Refused: a.Refused, Position: a.Position, Digest: a.Digest,
-					})
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("read %s: %w", projections.TableAccess, err)
-		}
-		slices.SortStableFunc(out.Asked, func(a, b Access) int {
-			return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(string(a.Principal), string(b.Principal)), strings.Compare(a.Operation, b.Operation))
-		})
-		grants, err := access.Grants(v)
-		if err != nil {
-			return err
-		}
-		above, err := access.Above(v, q.Workspace)
-		if err != nil {
-			return err
-		}
-		for _, g := range grants {
-			if g.From < q.Period.To && (g.To == 0 || g.To > q.Period.From) &&
-				(q.Principal == "" || g.Principal == q.Principal) && (q.Workspace == "" || slices.Contains(above, g.Workspace)) {
-				out.Could = append(out.Could, g)
+				out.Asked = append(out.Asked, Access{
+					Time: ev.Window.From, Principal: ev.Principal, Operation: a.Operation, Workspaces: append([]string{}, a.Workspaces...),
+					Count: a.Count, Refused: a.Refused, Position: a.Position, Digest: a.Digest,
+				})
 			}
 		}
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", projections.TableAccess, err)
+	}
+	slices.SortStableFunc(out.Asked, func(a, b Access) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(string(a.Principal), string(b.Principal)), strings.Compare(a.Operation, b.Operation))
+	})
+	grants, err := access.Grants(v)
+	if err != nil {
+		return nil, err
+	}
+	above, err := access.Above(v, q.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range grants {
+		if g.From < q.Period.To && (g.To == 0 || g.To > q.Period.From) &&
+			(q.Principal == "" || g.Principal == q.Principal) && (q.Workspace == "" || slices.Contains(above, g.Workspace)) {
+			out.Could = append(out.Could, g)
+		}
+	}
+	return out, nil
 }

@@ -261,7 +261,7 @@ func (c *Caller) ArchiveKey(ctx context.Context, key ed25519.PublicKey) (*Verifi
 		return nil, err
 	}
 	origin := merkle.Origin(h.ID)
-	text, err := note.NewEd25519VerifierKey(origin, key)
+	text, err := merkle.VerifierKey(origin, key)
 	return &VerifierKey{origin, text}, err
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 func (a *Program) auditCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "Who decided what, and who read what over the API"}
-	cmd.AddCommand(a.auditAccessCommand(), a.auditTrailCommand())
+	cmd := &cobra.Command{Use: "audit", Short: "Who decided what, who read what over the API, and reports of it"}
+	cmd.AddCommand(a.auditAccessCommand(), a.auditTrailCommand(), a.auditReportCommand())
 	return cmd
 }
 

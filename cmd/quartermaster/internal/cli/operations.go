@@ -169,6 +169,7 @@ var decisions = func() map[string]served {
 
 // notServed are the other commands, and why the API does not serve them. A word stands for all below it.
 var notServed = map[string]string{
+	"audit report":   "writes a file that your key signs",
 	"archive":        "is work of the operator of the log",
 	"completion":     "is about the shell",
 	"config":         "is about the configuration of this machine",

@@ -58,7 +58,7 @@ var answers = map[string]answer{
 	"apply": of[app.Changes](), "get": of[app.Declared](), "decisions-list": of[app.Decisions](),
 	"commitment-renew": of[app.CommitmentDecision](), "commitment-end": of[app.CommitmentDecision](),
 	"access-grant": of[app.AccessChange](), "access-revoke": of[app.AccessChange](), "access-end-sessions": of[app.AccessChange](),
-	"access-key-issue": of[app.ServiceKeyChange](), "access-key-revoke": of[app.ServiceKeyChange](), "access-list": of[app.AccessList](), "audit-access": of[app.AccessAudit](), "audit-trail": of[app.Trail](),
+	"access-key-issue": of[app.ServiceKeyChange](), "access-key-revoke": of[app.ServiceKeyChange](), "access-list": of[app.AccessList](), "audit-access": of[app.AccessAudit](), "audit-trail": of[app.Trail](), "audit-report": of[reportWritten](),
 	"login": of[loginAnswer](), "logout": of[loginAnswer](),
 	"people-list": listOf[app.Person](), "people-name": of[namedAnswer](), "people-erase": of[app.RemovedBy](),
 	"operator-add": of[operatorAnswer](), "operator-revoke": of[app.Revocation](),
