@@ -2,21 +2,16 @@ package cli
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"unicode"
 
 	"github.com/spf13/cobra"
 
-	"quartermaster/adapters/commandline"
 	"quartermaster/adapters/document"
-	"quartermaster/adapters/keyfile"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain/merkle"
 )
@@ -54,11 +49,14 @@ preliminary.`,
 			if err != nil {
 				return err
 			}
-			key, err := a.reportKey(path)
+			if err := a.caller().Begin(cmd.Context(), true); err != nil {
+				return err
+			}
+			ops, err := a.caller().Operators(cmd.Context())
 			if err != nil {
 				return err
 			}
-			signer, err := a.caller().OperatorOf(cmd.Context(), key.Public().(ed25519.PublicKey))
+			by, err := a.registered(cmd.Context(), ops, path)
 			if err != nil {
 				return err
 			}
@@ -66,7 +64,7 @@ preliminary.`,
 			if err != nil {
 				return err
 			}
-			signed, err := signedReport(r, signer, key)
+			signed, err := signedReport(r, by)
 			if err != nil {
 				return fmt.Errorf("write %s: %w", out, err)
 			}
@@ -76,18 +74,18 @@ preliminary.`,
 			}); err != nil {
 				return err
 			}
-			by, err := merkle.VerifierKey(merkle.ReportOrigin(r.Log), key.Public().(ed25519.PublicKey))
+			verifier, err := merkle.VerifierKey(merkle.ReportOrigin(r.Log), by.public)
 			if err != nil {
 				return err
 			}
 			sum := sha256.Sum256(signed)
-			ans := reportWritten{r, out, hex.EncodeToString(sum[:]), signer, by}
+			ans := reportWritten{r, out, hex.EncodeToString(sum[:]), by.name, verifier}
 			if a.json {
 				return a.answerJSON(&ans)
 			}
-			fmt.Fprintf(a.out, "%s: report of %s for %s, signed by %s\n", out, app.MonthName(m), workspace, signer)
+			fmt.Fprintf(a.out, "%s: report of %s for %s, signed by %s\n", out, app.MonthName(m), workspace, by.name)
 			fmt.Fprintf(a.out, "decisions: %s, operations asked: %s, grants: %s\n", comma(len(r.Trail)), comma(len(r.Asked)), comma(len(r.Could)))
-			fmt.Fprintf(a.out, "sha256: %s\nkey: %s\nposition: %s\n", ans.SHA256, by, a.position(r.Position))
+			fmt.Fprintf(a.out, "sha256: %s\nkey: %s\nposition: %s\n", ans.SHA256, verifier, a.position(r.Position))
 			return nil
 		},
 	}
@@ -102,22 +100,10 @@ preliminary.`,
 	return cmd
 }
 
-// reportKey loads the key that signs a report.
-func (a *Program) reportKey(path string) (ed25519.PrivateKey, error) {
-	if path == "" {
-		path = a.KeyPath()
-	}
-	key, err := keyfile.Load(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, commandline.Usagef("no operator key at %s: name yours with --key FILE", path)
-	}
-	return key, err
-}
-
 // signedReport returns the file of a report.
-func signedReport(r *app.CustomerReport, signer string, key ed25519.PrivateKey) ([]byte, error) {
+func signedReport(r *app.CustomerReport, by signer) ([]byte, error) {
 	var b bytes.Buffer
-	if err := document.WriteHTML(&b, reportDocument(r, signer)); err != nil {
+	if err := document.WriteHTML(&b, reportDocument(r, by.name)); err != nil {
 		return nil, err
 	}
 	text := strings.Map(func(c rune) rune {
@@ -126,7 +112,7 @@ func signedReport(r *app.CustomerReport, signer string, key ed25519.PrivateKey) 
 		}
 		return c
 	}, strings.TrimRight(b.String(), "\n")+"\n")
-	return merkle.SignText(merkle.ReportOrigin(r.Log), text, key)
+	return merkle.SignText(merkle.ReportOrigin(r.Log), text, by.key)
 }
 
 // reportDocument describes the document of a report.
@@ -150,15 +136,12 @@ func reportDocument(r *app.CustomerReport, signer string) *document.Document {
 			groupsTable("Models and jobs", "cluster, deployment, GPU model", s.Deployments), invoicesTable(s.Invoices), dueTable(s.Due))
 	}
 	add(document.Heading("What was decided"))
-	tables := decisionTables(r)
-	add(tables...)
+	add(decisionTables(r)...)
 	add(document.Paragraph{Text: "Each decision is a record of the log, by partition and offset. A proof of it shows who signed it, and exactly what."})
 	add(document.Heading("Who read, and who could have"), askedTable(r), couldTable(r),
 		document.Paragraph{Text: "What is asked of the API is noted before it is answered. Whoever operates the machines of the log can read it without the API; that is not noted."})
 	add(document.Heading("What keeps it apart"))
-	for _, p := range isolation {
-		add(p)
-	}
+	add(isolation...)
 	add(document.Heading("How to check this file"), document.Paragraph{Text: checkpointText(r) +
 		" The last lines of this file are a signature over everything before them. Ask the provider for the key by another way than this file, and check it without a server:"},
 		document.Code("quartermaster-audit check-report FILE --signed-by KEY"))
