@@ -335,14 +335,15 @@ func (ws *works) events(w http.ResponseWriter, r *http.Request, of *work) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	flush := http.NewResponseController(w)
 	to := &timed{w, flush}
-	alive := time.NewTicker(stillThere)
+	again, alive := time.NewTicker(judgedAgain), time.NewTicker(stillThere)
+	defer again.Stop()
 	defer alive.Stop()
 	for {
+		if who, err := ws.who(r); err != nil || !of.of(who) {
+			return // a key or a right ended
+		}
 		state, version, changed := ws.now(of)
 		if version != last {
-			if who, err := ws.who(r); err != nil || !of.of(who) {
-				return // a key or a right ended
-			}
 			last = version
 			if _, err := fmt.Fprintf(to, "id: %d\nevent: work\ndata: ", version); err != nil || cli.WriteLine(to, &state) != nil {
 				return
@@ -354,6 +355,7 @@ func (ws *works) events(w http.ResponseWriter, r *http.Request, of *work) {
 		}
 		select {
 		case <-changed:
+		case <-again.C:
 		case <-alive.C:
 			if _, err := fmt.Fprint(to, ": still there\n\n"); err != nil {
 				return

@@ -3,10 +3,12 @@ package api
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,5 +186,47 @@ func TestWorkPanics(t *testing.T) {
 	}
 	if state, _, _ := ws.now(w); state.State != cli.WorkFailed || state.Problem.Status != http.StatusInternalServerError {
 		t.Errorf("%+v", state)
+	}
+}
+
+// TestEventsEndWithTheRight follows work of which nothing changes: the stream ends when the right does.
+func TestEventsEndWithTheRight(t *testing.T) {
+	d := &door{}
+	var ended atomic.Bool
+	named := func(*http.Request) (app.Principal, error) {
+		if ended.Load() {
+			return app.Principal{Name: "ann", Scope: new(access.Scope)}, nil
+		}
+		return app.Principal{Name: "ann", Scope: access.Whole()}, nil
+	}
+	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), named)
+	mux := http.NewServeMux()
+	ws.register(mux)
+	srv := httptest.NewServer(mux)
+	defer srv.Close()
+	gate := make(chan struct{})
+	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, app.Principal{Name: "ann", Scope: access.Whole()},
+		func(app.Principal) (*app.App, error) {
+			<-gate
+			return nil, errNotThere
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	defer close(gate)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+cli.WorkRoot+"/"+begun.ID+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	ended.Store(true)
+	text, err := io.ReadAll(resp.Body) // without end, if nobody looks
+	if err != nil || !strings.Contains(string(text), begun.ID) {
+		t.Errorf("%v: %s", err, text)
 	}
 }
