@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,8 +44,8 @@ func TestPagesOfAnswers(t *testing.T) {
 	s.becomes(http.StatusOK, bob, ask)
 	s.becomes(http.StatusOK, eve, ask)
 	type answer struct {
-		Entries, Asked []json.RawMessage
-		Position       string
+		Entries, Asked, Decisions []json.RawMessage
+		Position                  string
 	}
 	read := func(got reply) (ans answer) {
 		t.Helper()
@@ -77,7 +78,7 @@ func TestPagesOfAnswers(t *testing.T) {
 			if ans.Position != position {
 				t.Fatalf("page %d is of %s, the first of %s", n, ans.Position, position)
 			}
-			for _, e := range append(ans.Entries, ans.Asked...) {
+			for _, e := range slices.Concat(ans.Entries, ans.Asked, ans.Decisions) {
 				all = append(all, string(e))
 			}
 			question = next(got)
@@ -111,6 +112,11 @@ func TestPagesOfAnswers(t *testing.T) {
 	}
 	if now := one(ask); len(now) != len(whole)+1 {
 		t.Errorf("now there are %d entries", len(now))
+	}
+	for _, ask := range []string{"/api/v1/decisions/list", "/api/v1/audit/trail"} {
+		if whole, got := one(ask), one(ask+"?limit=3"); len(whole) < 4 || !slices.Equal(got, whole) {
+			t.Errorf("%s: the pages have %d rows, the answer %d", ask, len(got), len(whole))
+		}
 	}
 	// A process that kept nothing computes the answer again, unless it depends on the time.
 	s.stop() // what was asked is in the log

@@ -37,10 +37,12 @@ type DecisionFilter struct {
 	From, To  domain.Instant // of the decision, To exclusive; 0: no bound
 }
 
-// decisionTables lists the tables with signed events: those with decisions, and the health of
-// nodes, where returns and drains are signed.
+// decisionTables lists the tables with signed events: those whose events must be signed, the health of nodes, where
+// returns and drains are, and those whose events are signed if an operator declares them.
 func decisionTables() []projections.Table {
-	return append(signedTables(), projections.TableHealth)
+	return append(signedTables(), projections.TableHealth,
+		projections.TableWorkspaces, projections.TableRegions, projections.TableAssets, projections.TableMaintenance,
+		projections.TableDeployments, projections.TableSessions)
 }
 
 // Decisions returns the decisions in the log, valid and void, by time, then table, scope, id and

@@ -101,7 +101,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// Every signed event is listed once, with the right under which it was decided, or the reason why
+// Every signed event is listed once, also of types that nobody needs to sign, with the right under which it was decided, or the reason why
 // it is void.
 func TestDecisions(t *testing.T) {
 	const day = domain.Day
@@ -120,6 +120,9 @@ func TestDecisions(t *testing.T) {
 		buy(storetest.Ann, "c1", "1"), buy(storetest.Ann, "c2", "2"),
 		storetest.Root.Sign(domain.Envelope{Workspace: "home", Cluster: "lab", Time: start + 4*day, Event: &domain.NodeDrained{Node: "n", Reason: "board"}}),
 		domain.Envelope{Workspace: "home", Cluster: "lab", Time: start + 4*day, Event: &domain.NodeDrained{Node: "m"}}, // unsigned
+		storetest.Root.Sign(domain.Envelope{Workspace: "acme", Time: start + 5*day, Event: &domain.WorkspaceRegistered{Name: "A"}}),
+		domain.Envelope{Workspace: "b", Time: start + 5*day, Event: &domain.WorkspaceRegistered{Name: "A"}}, // unsigned
+		storetest.Root.Sign(domain.Envelope{Workspace: "acme", Time: start + 6*day, Event: &domain.SessionEnded{Principal: "user:x/y", At: start}}),
 	)
 	all := []string{
 		"0 0 root OperatorRegistered root admin [] [] ",
@@ -128,6 +131,8 @@ func TestDecisions(t *testing.T) {
 		"3 4 ann CommitmentPurchased c1 finance [24 USD] [24 USD] ",
 		"3 4 ann CommitmentPurchased c2 finance [24 USD] [48 USD] operator \"ann\" may commit 24 USD, this commits 48 USD",
 		"4 4 root NodeDrained n admin [] [] ",
+		"5 5 root WorkspaceRegistered acme admin [] [] ",
+		"6 6 root SessionEnded user:x/y admin [] [] ",
 	}
 	for _, c := range []struct {
 		filter registry.DecisionFilter
@@ -136,7 +141,7 @@ func TestDecisions(t *testing.T) {
 		{registry.DecisionFilter{}, all},
 		{registry.DecisionFilter{Operator: "ann"}, all[3:5]},
 		{registry.DecisionFilter{Operator: "nobody"}, nil},
-		{registry.DecisionFilter{Workspace: "acme"}, all[1:5]},
+		{registry.DecisionFilter{Workspace: "acme"}, slices.Concat(all[1:5], all[6:])},
 		{registry.DecisionFilter{From: start + day, To: start + 3*day}, all[1:3]},
 	} {
 		storetest.FoldView(t, l, func(v projections.View) {

@@ -87,9 +87,7 @@ type TrailFilter struct {
 
 // trailTables lists the tables with signed events, and those with refused attempts. None of them grows with telemetry.
 func trailTables() []projections.Table {
-	return append(decisionTables(),
-		projections.TableWorkspaces, projections.TableRegions, projections.TableAssets, projections.TableMaintenance,
-		projections.TableDeployments, projections.TableSessions, projections.TableDenials)
+	return append(decisionTables(), projections.TableDenials)
 }
 
 // byDay reports whether a table of the trail is split by days.

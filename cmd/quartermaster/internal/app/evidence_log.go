@@ -103,6 +103,9 @@ func (e *evidence) decisions(context.Context) error {
 	}
 	err = e.view.Scan(projections.Query{Table: projections.TableAssets}, func(k projections.Key, row projections.Row) error {
 		for _, v := range row.(*projections.History).Versions {
+			if v.Signer != nil {
+				continue // it is among the decisions
+			}
 			event, err := jsonCell(v.Event)
 			if err != nil {
 				return err

@@ -18,7 +18,7 @@ func (a *Program) decisionsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "decisions", Short: "Signed decisions: who decided what, when, and with which role and limit"}
 	var since, until, asOf string
 	var filter registry.DecisionFilter
-	var limit int
+	var last int
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List all signed decisions, also those without effect",
@@ -28,14 +28,14 @@ decision without effect shows the reason; "quarantine list" shows these too.
 
 A decision applies from its effective time, which may be before or after the decision itself:
 for example a rate for last month, or a policy for next month.`,
-		Example: "  quartermaster decisions list --since 2026-05-01 --until 2026-06-01\n  quartermaster decisions list --workspace platform --limit 5",
+		Example: "  quartermaster decisions list --since 2026-05-01 --until 2026-06-01\n  quartermaster decisions list --workspace platform --last 5",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if err := cmp.Or(timeFlag("since", since, &filter.From), timeFlag("until", until, &filter.To)); err != nil {
 				return err
 			}
-			if limit < 0 {
-				return commandline.Usagef("--limit %d: want 0 or more", limit)
+			if last < 0 {
+				return commandline.Usagef("--last %d: want 0 or more", last)
 			}
 			ans, err := a.caller().Decisions(cmd.Context(), app.At(asOf), filter)
 			if err != nil {
@@ -44,7 +44,7 @@ for example a rate for last month, or a policy for next month.`,
 			if a.json {
 				return a.answerJSON(ans)
 			}
-			a.showDecisions(ans.Decisions, limit)
+			a.showDecisions(ans.Decisions, last)
 			return nil
 		},
 	}
@@ -53,14 +53,14 @@ for example a rate for last month, or a policy for next month.`,
 	f.StringVar(&filter.Workspace, "workspace", "", "only decisions about this workspace")
 	f.StringVar(&since, "since", "", "only decisions at this time or later (RFC 3339, date or month)")
 	f.StringVar(&until, "until", "", "only decisions before this time")
-	f.IntVar(&limit, "limit", 50, "latest decisions to list; JSON has all")
+	f.IntVar(&last, "last", 50, "latest decisions to list; JSON has all")
 	asOfFlag(list, &asOf)
 	cmd.AddCommand(list)
 	return cmd
 }
 
-// showDecisions lists the latest decisions, up to limit.
-func (a *Program) showDecisions(all []registry.Decision, limit int) {
+// showDecisions lists the last decisions.
+func (a *Program) showDecisions(all []registry.Decision, last int) {
 	if len(all) == 0 {
 		fmt.Fprintln(a.out, "no decisions")
 		return
@@ -73,7 +73,7 @@ func (a *Program) showDecisions(all []registry.Decision, limit int) {
 		if d.Refused != "" {
 			void++
 		}
-		if i < len(all)-limit {
+		if i < len(all)-last {
 			continue
 		}
 		of := d.Workspace
@@ -83,8 +83,8 @@ func (a *Program) showDecisions(all []registry.Decision, limit int) {
 		t.AppendRow(table.Row{moment(d.Time), d.Operator, d.Role, limits(d.Limits), string(d.Type) + " " + d.ID, of, moment(d.Effective), moneys(d.Commits), d.Refused})
 	}
 	t.Render()
-	if n := len(all) - limit; n > 0 {
-		fmt.Fprintf(a.out, "and %s earlier; see --limit or --since\n", comma(n))
+	if n := len(all) - last; n > 0 {
+		fmt.Fprintf(a.out, "and %s earlier; see --last or --since\n", comma(n))
 	}
 	if void > 0 {
 		fmt.Fprintf(a.out, "%s of %s decisions take no effect\n", comma(void), comma(len(all)))
