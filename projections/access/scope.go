@@ -25,6 +25,7 @@ type Scope struct {
 	estate []domain.Role
 	rights []Right // outside of the estate, closed over parents, in order
 	sees   map[string]*reach
+	tops   map[string]string // the workspace below the root that each of them is in
 }
 
 // reach is what a scope sees of a workspace: all of it, or what is in some clusters.
@@ -49,6 +50,7 @@ func ScopeOf(v projections.View, rights []Right) (*Scope, error) {
 	}
 	var roles []domain.Role
 	var closed []Right
+	tops := map[string]string{}
 	for _, r := range rights {
 		if r.Workspace == "" || r.Workspace == a.Root() && len(r.Clusters) == 0 {
 			if r.Workspace != "" {
@@ -63,12 +65,27 @@ func ScopeOf(v projections.View, rights []Right) (*Scope, error) {
 			}
 		}
 	}
-	return scopeOf(roles, closed), nil
+	for _, r := range closed {
+		tops[r.Workspace] = topOf(parents, r.Workspace, a.Root())
+	}
+	return scopeOf(roles, closed, tops), nil
 }
 
-func scopeOf(estate []domain.Role, closed []Right) *Scope {
+// topOf returns the workspace directly below the root that a workspace is in, or is.
+func topOf(parents map[string]string, workspace, root string) string {
+	for range parents {
+		parent := parents[workspace]
+		if parent == "" || parent == root {
+			break
+		}
+		workspace = parent
+	}
+	return workspace
+}
+
+func scopeOf(estate []domain.Role, closed []Right, tops map[string]string) *Scope {
 	slices.Sort(estate)
-	s := &Scope{estate: slices.Compact(estate), sees: map[string]*reach{}}
+	s := &Scope{estate: slices.Compact(estate), sees: map[string]*reach{}, tops: tops}
 	for _, r := range closed {
 		clusters := slices.Compact(slices.Sorted(slices.Values(r.Clusters)))
 		s.rights = append(s.rights, Right{r.Workspace, r.Role, clusters})
@@ -181,6 +198,20 @@ func (s *Scope) Parts() []string {
 	return append([]string{}, slices.Sorted(maps.Keys(s.sees))...)
 }
 
+// Customers returns the workspaces directly below the root that the rights are in, sorted; nil if the scope sees
+// everything. What each of them may take of the server is bounded, also if it divides itself into many workspaces.
+func (s *Scope) Customers() []string {
+	if s.IsWhole() {
+		return nil
+	}
+	var all []string
+	for workspace := range s.sees {
+		all = append(all, s.tops[workspace])
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // Key is the canonical text of what the scope sees. Scopes with one key see the same of every view.
 func (s *Scope) Key() string {
 	if s.IsWhole() {
@@ -231,5 +262,5 @@ func (s *Scope) For(operation string) (*Scope, error) {
 	if len(within) == 0 {
 		return nil, &DeniedError{operation}
 	}
-	return scopeOf(nil, within), nil
+	return scopeOf(nil, within, s.tops), nil
 }

@@ -88,6 +88,29 @@ func TestScopeOf(t *testing.T) {
 	}
 }
 
+// TestCustomers: whoever divides a workspace into many stays one customer.
+func TestCustomers(t *testing.T) {
+	v := viewOf(t, family()...)
+	for want, rights := range map[string][]string{
+		"acme": {"emea", "berlin"}, "acme other": {"other", "apac"}, "new": {"new"}, "": {"home", "acme"},
+	} {
+		var of []access.Right
+		for _, w := range rights {
+			of = append(of, access.Right{Workspace: w, Role: domain.RolePlanner})
+		}
+		s, err := access.ScopeOf(v, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err = s.For("plan list"); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(s.Customers(), " "); got != want {
+			t.Errorf("rights in %v are those of %q, want %q", rights, got, want)
+		}
+	}
+}
+
 // TestReach: a key of an account reaches no right of an account of the same name above or beside its workspace.
 func TestReach(t *testing.T) {
 	reach, err := access.Reach(viewOf(t, family()...))

@@ -26,62 +26,146 @@ import (
 	"quartermaster/domain"
 )
 
-// Bounds of long work.
+// Bounds of long work. Those of a workspace hold for a workspace directly below the root with all below it, and for the
+// estate: so nobody can keep others from their turn, or take what is kept for them.
 const (
-	mostRunning = 2                // at once
-	mostWaiting = 16               // for their turn
-	mostEnded   = 8                // that are remembered
-	remembered  = time.Hour        // after their end
-	mostAnswer  = 32 << 20         // bytes of an answer
-	tellEvery   = time.Second / 4  // progress
-	stillThere  = 15 * time.Second // between two signs of life of a stream of events
+	mostRunning   = 2                // at once, and one of a workspace
+	mostWaiting   = 16               // of a workspace for their turn
+	mostWaitingIn = 64               // of all, but for a workspace of which nothing waits
+	mostEnded     = 8                // of a workspace that are remembered
+	mostEndedIn   = 64               // of all
+	remembered    = time.Hour        // after their end
+	mostAnswer    = 32 << 20         // bytes of an answer
+	mostHeld      = 64 << 20         // bytes of answers of a workspace
+	mostHeldIn    = 256 << 20        // bytes of all answers
+	tellEvery     = time.Second / 4  // progress
+	stillThere    = 15 * time.Second // between two signs of life of a stream of events
 )
 
 // errBusy means that too much work waits.
-var errBusy = &app.UnavailableError{Err: fmt.Errorf("%d questions wait for their turn: ask again later, or end one", mostWaiting)}
+var errBusy = &app.UnavailableError{Err: errors.New("too much long work of your workspace waits for its turn: ask again later, or end some of it")}
 
 // work is a question whose answer takes long. Its fields are guarded by works.mu.
 type work struct {
 	cli.Work
-	who     app.Principal // whose it is
-	op      *cli.Operation
-	form    cli.Form
-	cancel  context.CancelFunc
-	answer  []byte
-	version int           // counts the changes of Work
-	changed chan struct{} // closed at the next change
+	who      app.Principal // whose it is
+	customer string        // the workspace, or workspaces, that it counts for; "": the estate
+	op       *cli.Operation
+	form     cli.Form
+	cancel   context.CancelFunc
+	turn     chan struct{} // closed when it has its turn
+	answer   []byte
+	version  int           // counts the changes of Work
+	changed  chan struct{} // closed at the next change
 }
 
 // works is the long work of the process. What has ended is remembered for a while.
 type works struct {
-	ctx   context.Context // ends with the process
-	log   *slog.Logger
-	door  *door
-	turns chan struct{}
-	past  chan struct{} // turns of questions about the past
-	who   func(*http.Request) (app.Principal, error)
+	ctx  context.Context // ends with the process
+	log  *slog.Logger
+	door *door
+	past chan struct{} // turns of questions about the past
+	who  func(*http.Request) (app.Principal, error)
+	// customerOf returns what the work of a principal counts for.
+	customerOf func(app.Principal) string
 
-	mu  sync.Mutex
-	all map[string]*work
+	mu      sync.Mutex
+	all     map[string]*work
+	waiting []*work // for their turn, in order
+	running []*work // that have it
+	served  map[string]uint64
+	turns   uint64 // that were given; served has the last of each workspace
 }
 
 func newWorks(
 	ctx context.Context, log *slog.Logger, door *door, past chan struct{}, who func(*http.Request) (app.Principal, error),
 ) *works {
 	return &works{
-		ctx: ctx, log: log, door: door, turns: make(chan struct{}, mostRunning), past: past, who: who, all: map[string]*work{},
+		ctx: ctx, log: log, door: door, past: past, who: who, all: map[string]*work{}, served: map[string]uint64{},
+		customerOf: func(who app.Principal) string { return strings.Join(who.Scope.Customers(), "\n") },
 	}
 }
 
-// forget removes what ended long ago, and the oldest of what ended if there is too much of it.
+// forget removes what ended long ago, and the oldest of what ended if there is too much of it: of one workspace, or of
+// all, where the workspace of which most is kept loses first.
 func (ws *works) forget(now time.Time) {
 	ended := slices.DeleteFunc(slices.Collect(maps.Values(ws.all)), func(w *work) bool { return !w.Ended() })
-	slices.SortFunc(ended, func(a, b *work) int { return cmp.Compare(b.End, a.End) })
-	for i, w := range ended {
-		if i >= mostEnded || now.Sub(w.End.Time()) > remembered {
-			delete(ws.all, w.ID)
-		}
+	slices.SortFunc(ended, func(a, b *work) int { return cmp.Or(cmp.Compare(b.End, a.End), strings.Compare(a.ID, b.ID)) })
+	type kept struct {
+		works []*work // the newest first
+		bytes int
 	}
+	by, all := map[string]*kept{}, kept{}
+	for _, w := range ended {
+		of := by[w.customer]
+		if of == nil {
+			of = &kept{}
+			by[w.customer] = of
+		}
+		if len(of.works) >= mostEnded || of.bytes+len(w.answer) > mostHeld || now.Sub(w.End.Time()) > remembered {
+			delete(ws.all, w.ID)
+			continue
+		}
+		of.works, of.bytes = append(of.works, w), of.bytes+len(w.answer)
+		all.works, all.bytes = append(all.works, w), all.bytes+len(w.answer)
+	}
+	for n := len(all.works); n > mostEndedIn || all.bytes > mostHeldIn; n-- {
+		var most *kept
+		for _, name := range slices.Sorted(maps.Keys(by)) {
+			if of := by[name]; most == nil || cmp.Or(cmp.Compare(of.bytes, most.bytes), cmp.Compare(len(of.works), len(most.works))) > 0 {
+				most = of
+			}
+		}
+		oldest := most.works[len(most.works)-1]
+		most.works = most.works[:len(most.works)-1]
+		most.bytes, all.bytes = most.bytes-len(oldest.answer), all.bytes-len(oldest.answer)
+		delete(ws.all, oldest.ID)
+	}
+}
+
+// next gives turns to work that waits. The workspace that had its last turn longest ago is first, and no workspace takes
+// all turns.
+func (ws *works) next() {
+	runs := func(of string) (n int) {
+		for _, w := range ws.running {
+			if w.customer == of {
+				n++
+			}
+		}
+		return n
+	}
+	for len(ws.running) < mostRunning {
+		first := -1
+		for i, w := range ws.waiting {
+			if w.customer != "" && runs(w.customer) > 0 {
+				continue
+			}
+			if first < 0 || ws.served[w.customer] < ws.served[ws.waiting[first].customer] {
+				first = i
+			}
+		}
+		if first < 0 {
+			return
+		}
+		w := ws.waiting[first]
+		ws.waiting = slices.Delete(ws.waiting, first, first+1)
+		ws.running = append(ws.running, w)
+		ws.turns++
+		ws.served[w.customer] = ws.turns
+		close(w.turn)
+	}
+}
+
+// leave ends the turn of work, or its waiting for one.
+func (ws *works) leave(w *work) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	same := func(other *work) bool { return other == w }
+	ws.waiting, ws.running = slices.DeleteFunc(ws.waiting, same), slices.DeleteFunc(ws.running, same)
+	if !slices.ContainsFunc(slices.Concat(ws.waiting, ws.running), func(other *work) bool { return other.customer == w.customer }) {
+		delete(ws.served, w.customer)
+	}
+	ws.next()
 }
 
 // begin begins long work, as soon as it has its turn.
@@ -91,13 +175,13 @@ func (ws *works) begin(
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.forget(time.Now())
-	waiting := 0
-	for _, w := range ws.all {
-		if w.State == cli.WorkWaiting {
+	of, waiting := ws.customerOf(who), 0
+	for _, w := range ws.waiting {
+		if w.customer == of {
 			waiting++
 		}
 	}
-	if waiting >= mostWaiting {
+	if waiting >= mostWaiting || waiting > 0 && len(ws.waiting) >= mostWaitingIn {
 		return cli.Work{}, errBusy
 	}
 	ctx, cancel := context.WithCancel(ws.ctx)
@@ -106,13 +190,15 @@ func (ws *works) begin(
 			ID: strings.ToLower(rand.Text()), Operation: strings.Join(op.Words, " "), Question: q.Encode(),
 			State: cli.WorkWaiting, Asked: app.Now(), Notes: []string{},
 		},
-		who: who, op: op, form: form, cancel: cancel, changed: make(chan struct{}),
+		who: who, customer: of, op: op, form: form, cancel: cancel, turn: make(chan struct{}), changed: make(chan struct{}),
 	}
 	if !ws.door.enter() {
 		cancel()
 		return cli.Work{}, errEnding
 	}
 	ws.all[w.ID] = w
+	ws.waiting = append(ws.waiting, w)
+	ws.next()
 	go func() {
 		defer ws.door.leave()
 		defer cancel()
@@ -147,6 +233,7 @@ func (ws *works) run(ctx context.Context, w *work, q url.Values, open func(app.P
 			w.State, w.ExitCode, w.answer = cli.WorkDone, did.Code, bytes.Clone(answer.Bytes())
 			w.Notes = append(w.Notes, did.Notes...)
 		}
+		ws.forget(w.End.Time())
 	})
 }
 
@@ -159,14 +246,16 @@ func (ws *works) answer(ctx context.Context, w *work, q url.Values, open func(ap
 			err = fmt.Errorf("this is a defect of the program, please report it: %v", p)
 		}
 	}()
-	turns := []chan struct{}{ws.turns}
-	if q.Get("as_of") != "" {
-		turns = append(turns, ws.past)
+	defer ws.leave(w)
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	for _, turn := range turns {
+	if q.Get(asOfParam) != "" {
 		select {
-		case turn <- struct{}{}:
-			defer func() { <-turn }()
+		case ws.past <- struct{}{}:
+			defer func() { <-ws.past }()
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -3,8 +3,10 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -111,6 +113,115 @@ func TestWorkIsBounded(t *testing.T) {
 	if _, kept := ws.all[string(rune('a'+2*mostEnded-1))]; len(ws.all) != mostEnded || !kept {
 		t.Errorf("%d are remembered, the last: %v", len(ws.all), kept)
 	}
+}
+
+// TestWorkIsFair floods the turns for long work from one workspace. It is refused beyond its share, others are not, and
+// get their turn while it waits.
+func TestWorkIsFair(t *testing.T) {
+	d := &door{}
+	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), owner)
+	op := &cli.Operations()[0]
+	began, gate := make(chan string), make(chan struct{})
+	open := func(who app.Principal) (*app.App, error) {
+		began <- who.Name
+		<-gate
+		return nil, errNotThere
+	}
+	who := customers(t, "flood", "calm", "late")
+	begin := func(name string) (cli.Work, error) {
+		return ws.begin(op, nil, cli.Form{Output: "json"}, who[name], open)
+	}
+	must := func(name string) {
+		t.Helper()
+		if _, err := begin(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 1 + mostWaiting { // one has its turn
+		must("flood")
+	}
+	for range 3 {
+		if _, err := begin("flood"); !errors.Is(err, errBusy) {
+			t.Fatalf("more than its share: %v", err)
+		}
+	}
+	must("calm")
+	must("calm")
+	must("late")
+	if first, second := <-began, <-began; first != "flood" && second != "flood" || first == second {
+		t.Errorf("%s and %s run: one workspace takes all turns", first, second)
+	}
+	gate <- struct{}{} // one of them ends, and late has had no turn yet
+	if next := <-began; next != "late" {
+		t.Errorf("%s runs next", next)
+	}
+	close(gate)
+	go func() {
+		for range began {
+		}
+	}()
+	d.close()
+	close(began)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if len(ws.waiting)+len(ws.running)+len(ws.served) > 0 {
+		t.Errorf("after the end %d wait and %d run", len(ws.waiting), len(ws.running))
+	}
+	kept := map[string]int{}
+	for _, w := range ws.all {
+		kept[w.customer]++
+	}
+	if kept["flood"] != mostEnded || kept["calm"] != 2 || kept["late"] != 1 {
+		t.Errorf("remembered: %v", kept)
+	}
+}
+
+// TestAnswersAreBounded keeps long answers of two workspaces: that of which less is kept loses nothing.
+func TestAnswersAreBounded(t *testing.T) {
+	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), &door{}, nil, owner)
+	now := time.Now()
+	end := func(customer string, i, bytes int) {
+		id := fmt.Sprint(customer, i)
+		ws.all[id] = &work{
+			Work:     cli.Work{ID: id, State: cli.WorkDone, End: domain.InstantOf(now) + domain.Instant(i)},
+			customer: customer, answer: make([]byte, bytes),
+		}
+	}
+	keeps := func(want map[string]int) {
+		t.Helper()
+		ws.forget(now)
+		got := map[string]int{}
+		for _, w := range ws.all {
+			got[w.customer]++
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("kept %v, want %v", got, want)
+		}
+	}
+	end("small", 0, 100)
+	for i := range 3 {
+		end("large", 1+i, mostHeld/2)
+	}
+	keeps(map[string]int{"small": 1, "large": 2})
+	want := map[string]int{"small": 1, "large": 2}
+	for i := range mostHeldIn/mostHeld - 1 {
+		end(fmt.Sprint("other", i), 10+2*i, mostHeld/2)
+		end(fmt.Sprint("other", i), 11+2*i, mostHeld/2)
+		want[fmt.Sprint("other", i)] = 2
+	}
+	want["large"] = 1 // one of several of which as much is kept
+	keeps(want)
+	want = map[string]int{}
+	ws.all = map[string]*work{}
+	for i := range mostEndedIn / mostEnded {
+		for j := range mostEnded {
+			end(fmt.Sprint("w", i), 10*i+j, 0)
+		}
+		want[fmt.Sprint("w", i)] = mostEnded
+	}
+	end("new", 1000, 0)
+	want["new"], want["w0"] = 1, mostEnded-1
+	keeps(want)
 }
 
 func owner(*http.Request) (app.Principal, error) { return app.Everyone, nil }
