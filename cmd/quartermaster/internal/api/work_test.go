@@ -127,9 +127,9 @@ func TestWorkIsFair(t *testing.T) {
 		<-gate
 		return nil, errNotThere
 	}
-	who := customers(t, "flood", "calm", "late")
+	ws.customerOf = func(who app.Principal) string { return who.Name }
 	begin := func(name string) (cli.Work, error) {
-		return ws.begin(op, nil, cli.Form{Output: "json"}, who[name], open)
+		return ws.begin(op, nil, cli.Form{Output: "json"}, app.Principal{Name: name, Scope: access.Whole()}, open)
 	}
 	must := func(name string) {
 		t.Helper()
