@@ -88,7 +88,7 @@ type weighedShare struct {
 	*form
 	weight int64
 	limits []int64 // by limit of the problem; nil: all 0
-	from   *priced // nil when it was read
+	from   *cut    // nil when it was read
 }
 
 // proof is a leaf in the form in which it is summed.

@@ -390,7 +390,7 @@ func (s *solver) write(out *Solution) error {
 		b := s.blocks[c.block]
 		for i, q := range b.Quotas {
 			sum := new(big.Int)
-			for _, t := range c.priced.tallies(b) {
+			for _, t := range c.tallies(b) {
 				addTo(sum, t.worth.kappa[i], t.hours)
 			}
 			sum.Mul(sum, big.NewInt(weight)).Mul(sum, big.NewInt(int64(p.Epochs[c.epoch].Cases[c.c].Weight)))

@@ -54,6 +54,7 @@ type column struct {
 type basis struct {
 	columns []int // by row of the inverse; len(shape.columns) + k is the slack of row k
 	in      []bool
+	key     string  // of columns, in any order
 	small   []int64 // rows × rows
 	norm    int64   // the largest row sum of magnitudes of small
 	large   []*big.Int
@@ -62,7 +63,10 @@ type basis struct {
 	det64   int64 // if small
 }
 
-const maxBases = 96 << 20 // bytes of a shape's bases, before they are dropped
+const (
+	maxBases = 96 << 20 // bytes of a shape's bases, before they are dropped
+	inSmall  = 1 << 40  // the largest number of an inverse that is kept in 64 bits
+)
 
 func (s *shape) start() *basis {
 	if s.slack == nil {
@@ -71,6 +75,7 @@ func (s *shape) start() *basis {
 			b.columns[i] = len(s.columns) + i
 			b.small[i*s.rows+i] = 1
 		}
+		b.key = key(b.columns)
 		s.slack = s.keep(b)
 	}
 	return s.slack
@@ -85,7 +90,7 @@ func (s *shape) keep(b *basis) *basis {
 		clear(s.bases)
 		s.memory = 0
 	}
-	s.bases[key(b.columns)] = b
+	s.bases[b.key] = b
 	s.memory += 8*s.rows*s.rows + 32*s.rows
 	if b.large != nil {
 		s.memory += 64 * s.rows * s.rows
@@ -123,19 +128,89 @@ func (b *basis) at(i, k, rows int) *big.Int {
 	return b.large[i*rows+k]
 }
 
-// pivot returns the basis with column j in place of the one in row i.
-func (s *shape) pivot(b *basis, i, j int) *basis {
-	columns := slices.Clone(b.columns)
+// pivot returns the entry with column j in place of the one in row i, nil if it is not dual feasible.
+func (g *regime) pivot(e *entry, i, j int) *entry {
+	columns := slices.Clone(e.columns)
 	columns[i] = j
-	if have := s.bases[key(columns)]; have != nil {
+	k := key(columns)
+	if have := g.of[k]; have != nil {
 		return have
 	}
+	next := g.bases[k]
+	if next == nil {
+		if next = g.pivotSmall(e.basis, i, j); next == nil {
+			next = g.pivotLarge(e.basis, i, j)
+		}
+		next.columns, next.key = columns, k
+		g.keep(next)
+	}
+	return g.enter(next)
+}
+
+// pivotSmall is the inverse after a pivot in 64 bits, nil if it might not fit with ample room.
+func (s *shape) pivotSmall(b *basis, i, j int) *basis {
+	if b.small == nil || b.norm >= (1<<62)/s.greatest {
+		return nil
+	}
+	n := s.rows
+	a, most := make([]int64, n), int64(1) // the column
+	for k := range n {
+		a[k] = s.intoSmall(b, k, j)
+		most = max(most, a[k], -a[k])
+	}
+	if most > inSmall || b.norm > (1<<61)/most {
+		return nil
+	}
+	sign := int64(1)
+	if a[i] < 0 {
+		sign = -1
+	}
+	next := &basis{small: make([]int64, n*n), det64: sign * a[i]}
+	pivot := b.small[i*n : (i+1)*n]
+	for k := range n {
+		of, to, sum := b.small[k*n:(k+1)*n], next.small[k*n:(k+1)*n], int64(0)
+		for l, v := range of {
+			switch {
+			case k == i:
+			case b.det64 == 1:
+				v = a[i]*v - a[k]*pivot[l]
+			default:
+				v = (a[i]*v - a[k]*pivot[l]) / b.det64
+			}
+			v *= sign
+			if v > inSmall || v < -inSmall {
+				return nil
+			}
+			to[l] = v
+			sum += max(v, -v)
+		}
+		next.norm = max(next.norm, sum)
+	}
+	next.det = big.NewInt(next.det64)
+	return next
+}
+
+// intoSmall is into in 64 bits, where norm times greatest fits.
+func (s *shape) intoSmall(b *basis, i, j int) int64 {
+	of := b.small[i*s.rows : (i+1)*s.rows]
+	if j >= len(s.columns) {
+		return of[j-len(s.columns)]
+	}
+	sum, c := int64(0), &s.columns[j]
+	for k, row := range c.row {
+		sum += of[row] * c.val[k]
+	}
+	return sum
+}
+
+// pivotLarge is the inverse after a pivot in as many bits as it needs.
+func (s *shape) pivotLarge(b *basis, i, j int) *basis {
 	n := s.rows
 	a := make([]*big.Int, n) // the column
 	for k := range n {
 		a[k] = s.into(b, k, j)
 	}
-	next := &basis{columns: columns, large: make([]*big.Int, n*n), det: new(big.Int).Set(a[i])}
+	next := &basis{large: make([]*big.Int, n*n), det: new(big.Int).Set(a[i])}
 	var t big.Int
 	for k := range n {
 		for l := range n {
@@ -157,18 +232,17 @@ func (s *shape) pivot(b *basis, i, j int) *basis {
 		}
 	}
 	next.shrink(n)
-	return s.keep(next)
+	return next
 }
 
 // shrink keeps the inverse in 64 bits if it fits with ample room.
 func (b *basis) shrink(n int) {
-	const most = 1 << 40
 	b.approx = make([]float64, n*n)
 	det := new(big.Float).SetInt(b.det)
 	for k, v := range b.large {
 		b.approx[k], _ = new(big.Float).Quo(new(big.Float).SetInt(v), det).Float64()
 	}
-	if !b.det.IsInt64() || b.det.Int64() > most {
+	if !b.det.IsInt64() || b.det.Int64() > inSmall {
 		return
 	}
 	small, norm := make([]int64, n*n), int64(0)
@@ -176,7 +250,7 @@ func (b *basis) shrink(n int) {
 		sum := int64(0)
 		for l := range n {
 			v := b.large[k*n+l]
-			if !v.IsInt64() || v.Int64() > most || v.Int64() < -most {
+			if !v.IsInt64() || v.Int64() > inSmall || v.Int64() < -inSmall {
 				return
 			}
 			small[k*n+l] = v.Int64()
@@ -194,9 +268,17 @@ type regime struct {
 	prices  hourPrices
 	cost    []int64 // by column
 	entries []*entry
-	of      map[*basis]*entry
+	of      map[string]*entry // by the basis' key
 	pivots  *int
-	plain   bool // entries need no vector and worth, because nothing is bounded
+	dearest int64     // of cost
+	wants   []float64 // a slot, while it is solved
+}
+
+// newRegime is a shape with prices, and the entry that all begin with.
+func newRegime(s *shape, b *block, h hourPrices, cost []int64, pivots *int) *regime {
+	g := &regime{shape: s, block: b, prices: h, cost: cost, of: map[string]*entry{}, pivots: pivots, dearest: slices.Max(cost)}
+	g.enter(g.start())
+	return g
 }
 
 // hourPrices are the prices of a block's hour, including the multipliers of limits; −1 means not
@@ -215,16 +297,18 @@ type hourPrices struct {
 // feasible.
 type entry struct {
 	*basis
-	dual   []*big.Int // of the rows, times det; none positive
-	value  []float64  // dual/det
-	vector Vector
+	// Of the rows, times det; none positive. One of the two is set.
+	dual   []int64
+	duals  []*big.Int
+	value  []float64 // dual/det
+	vector *Vector   // and what follows from it; nil: not asked for yet
 	worth  *worth
 
-	rates []float64 // approximate reduced costs by column; nil: not known yet
+	rates []float64 // approximate reduced costs by column, where they do not fit 64 bits; nil: not known yet
 
 	uses int
-	// For one query: what does not change between slots.
-	query        int
+	// For one query: what does not change between slots; floor and the others as they are needed.
+	query, based int
 	base         []int64
 	wide         []*big.Int // base in large numbers, by row as it is needed
 	rough, error []float64  // base by approx, and the sum of magnitudes in it
@@ -233,62 +317,153 @@ type entry struct {
 
 // enter makes an entry of a basis, nil if it is not dual feasible.
 func (g *regime) enter(b *basis) *entry {
-	if e := g.of[b]; e != nil {
+	if e := g.of[b.key]; e != nil {
 		return e
 	}
-	e := &entry{basis: b, dual: make([]*big.Int, g.rows), value: make([]float64, g.rows)}
-	det, _ := new(big.Float).SetInt(b.det).Float64()
-	var t big.Int
-	for k := range g.rows {
-		sum := new(big.Int)
-		for i, j := range b.columns {
-			if j < len(g.columns) && g.cost[j] != 0 {
-				sum.Add(sum, t.Mul(b.at(i, k, g.rows), big.NewInt(g.cost[j])))
-			}
-		}
-		if sum.Sign() > 0 {
-			return nil
-		}
-		e.dual[k] = sum
-		v, _ := new(big.Float).SetInt(sum).Float64()
-		e.value[k] = v / det
+	e := &entry{basis: b, value: make([]float64, g.rows)}
+	fits, feasible := g.price(e)
+	if !fits {
+		feasible = g.priceLarge(e)
 	}
-	for j := range g.columns {
-		if !b.in[j] && g.reduced(e, j).Sign() < 0 {
-			return nil
-		}
+	if !feasible {
+		return nil
 	}
-	if !g.plain {
-		e.vector = g.vector(e)
-		e.worth = g.prices.worth(g.block, &e.vector)
-	}
-	g.of[b] = e
+	g.of[b.key] = e
 	g.entries = append(g.entries, e)
 	return e
 }
 
+// price computes an entry's dual in 64 bits, if it and the reduced costs fit, and whether it is
+// feasible.
+func (g *regime) price(e *entry) (fits, feasible bool) {
+	if e.small == nil {
+		return false, false
+	}
+	dearest := int64(1)
+	for _, j := range e.columns {
+		if j < len(g.columns) {
+			dearest = max(dearest, g.cost[j])
+		}
+	}
+	const room = 1 << 61
+	if float64(dearest)*float64(e.norm)*float64(g.rows) > room {
+		return false, false
+	}
+	dual := make([]int64, g.rows)
+	for i, j := range e.columns {
+		if j >= len(g.columns) || g.cost[j] == 0 {
+			continue
+		}
+		for k, v := range e.small[i*g.rows : (i+1)*g.rows] {
+			dual[k] += v * g.cost[j]
+		}
+	}
+	most := 0.0
+	for k, v := range dual {
+		if v > 0 {
+			return true, false
+		}
+		most = max(most, -float64(v))
+		e.value[k] = float64(v) / float64(e.det64)
+	}
+	if most*float64(g.greatest)*mostInColumn+float64(g.dearest)*float64(e.det64) > room {
+		return false, false
+	}
+	e.dual = dual
+	for j := range g.columns {
+		if !e.in[j] && g.reducedSmall(e, j) < 0 {
+			return true, false
+		}
+	}
+	return true, true
+}
+
+// mostInColumn is the most rows of a column.
+const mostInColumn = 4
+
+// priceLarge is price in as many bits as needed.
+func (g *regime) priceLarge(e *entry) bool {
+	e.duals = make([]*big.Int, g.rows)
+	det, _ := new(big.Float).SetInt(e.det).Float64()
+	var t big.Int
+	for k := range g.rows {
+		sum := new(big.Int)
+		for i, j := range e.columns {
+			if j < len(g.columns) && g.cost[j] != 0 {
+				sum.Add(sum, t.Mul(e.basis.at(i, k, g.rows), big.NewInt(g.cost[j])))
+			}
+		}
+		if sum.Sign() > 0 {
+			return false
+		}
+		e.duals[k] = sum
+		v, _ := new(big.Float).SetInt(sum).Float64()
+		e.value[k] = v / det
+	}
+	for j := range g.columns {
+		if !e.in[j] && g.reduced(e, j).Sign() < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// price is the dual of a row, times det.
+func (e *entry) price(row int) *big.Int {
+	if e.dual != nil {
+		return big.NewInt(e.dual[row])
+	}
+	return e.duals[row]
+}
+
+// reducedSmall returns the reduced cost of a column outside the basis, times det, of an entry with
+// a dual in 64 bits.
+func (g *regime) reducedSmall(e *entry, j int) int64 {
+	if j >= len(g.columns) {
+		return -e.dual[j-len(g.columns)]
+	}
+	c := &g.columns[j]
+	d := g.cost[j] * e.det64
+	for k, row := range c.row {
+		d -= e.dual[row] * c.val[k]
+	}
+	return d
+}
+
 // reduced returns the reduced cost of a column outside the basis, times det.
 func (g *regime) reduced(e *entry, j int) *big.Int {
+	if e.dual != nil {
+		return big.NewInt(g.reducedSmall(e, j))
+	}
 	if j >= len(g.columns) {
-		return new(big.Int).Neg(e.dual[j-len(g.columns)])
+		return new(big.Int).Neg(e.duals[j-len(g.columns)])
 	}
 	c := &g.columns[j]
 	d := big.NewInt(g.cost[j])
 	d.Mul(d, e.det)
 	var t big.Int
 	for k, row := range c.row {
-		d.Sub(d, t.Mul(e.dual[row], big.NewInt(c.val[k])))
+		d.Sub(d, t.Mul(e.duals[row], big.NewInt(c.val[k])))
 	}
 	return d
+}
+
+// proves returns what an entry proves of an hour: its prices in whole Nano, and all that follow.
+func (g *regime) proves(e *entry) (*Vector, *worth) {
+	if e.vector == nil {
+		v := g.vector(e)
+		e.vector, e.worth = &v, g.prices.worth(g.block, &v)
+	}
+	return e.vector, e.worth
 }
 
 // vector rounds an entry's prices to whole Nano.
 func (g *regime) vector(e *entry) Vector {
 	price := func(row int) int64 {
-		if row < 0 || e.dual[row].Sign() == 0 {
+		if row < 0 || e.value[row] == 0 {
 			return 0
 		}
-		v := new(big.Int).Neg(e.dual[row])
+		v := new(big.Int).Neg(e.price(row))
 		v.Add(v.Lsh(v, 1), e.det)
 		v.Quo(v, new(big.Int).Lsh(e.det, 1))
 		if !v.IsInt64() || v.Int64() > maxVector {
@@ -419,16 +594,23 @@ type query struct {
 	rounds int   // as the pricer
 }
 
-// prepare computes what does not change between slots.
-func (g *regime) prepare(e *entry, q *query) {
+// level computes the cost of serving no demand, at an entry's prices.
+func (e *entry) level(q *query) {
 	if e.query == q.number {
 		return
 	}
-	e.query = q.number
-	e.floor = 0
+	e.query, e.floor = q.number, 0
 	for k, v := range q.r {
 		e.floor += float64(e.value[k] * float64(v))
 	}
+}
+
+// prepare computes what does not change between slots.
+func (g *regime) prepare(e *entry, q *query) {
+	if e.based == q.number {
+		return
+	}
+	e.based = q.number
 	if e.small == nil || q.most > (1<<62)/max(1, e.norm) {
 		e.base, e.wide = nil, make([]*big.Int, g.rows)
 		if e.approx == nil && e.small != nil {
@@ -530,16 +712,24 @@ func (g *regime) at(e *entry, q *query, slot []int64, rows []int, i int) *big.In
 // scan bounds how many entries are tried for a slot.
 const scan = 192
 
+// mostEntries bounds how many entries are kept from one query to the next.
+const mostEntries = 1024
+
 // begin prepares the regime for a query.
 func (g *regime) begin() {
-	if len(g.entries) == 0 {
-		g.enter(g.start())
+	if len(g.entries) <= scan {
+		return
 	}
-	if len(g.entries) > scan {
-		slices.SortStableFunc(g.entries, func(a, b *entry) int { return b.uses - a.uses })
-		for _, e := range g.entries {
-			e.uses /= 2
+	slices.SortStableFunc(g.entries, func(a, b *entry) int { return b.uses - a.uses })
+	for _, e := range g.entries {
+		e.uses /= 2
+	}
+	if n := len(g.entries); n > mostEntries {
+		for _, e := range g.entries[mostEntries:] {
+			delete(g.of, e.key)
 		}
+		clear(g.entries[mostEntries:])
+		g.entries = g.entries[:mostEntries]
 	}
 }
 
@@ -551,14 +741,20 @@ func (g *regime) solve(q *query, before *entry, slot []int64, rows []int) (*entr
 	}
 	var best *entry
 	most := math.Inf(-1)
+	g.wants = g.wants[:0]
+	for _, x := range slot {
+		g.wants = append(g.wants, float64(x))
+	}
+	demand, shares, more := g.wants[:g.demands], g.wants[g.demands:], rows[g.demands:]
 	look := func(es []*entry) {
 		for _, e := range es {
-			if e.query != q.number {
-				g.prepare(e, q)
-			}
+			e.level(q)
 			v := e.floor
-			for k, row := range rows {
-				v += float64(e.value[row] * float64(slot[k]))
+			for k, x := range e.value[:len(demand)] {
+				v += float64(x * demand[k])
+			}
+			for k, row := range more {
+				v += float64(e.value[row] * shares[k])
 			}
 			if v > most {
 				most, best = v, e
@@ -604,7 +800,11 @@ func (g *regime) quickStep(e *entry, slot []int64, rows []int) *entry {
 	}
 	a := e.small[leave*g.rows : (leave+1)*g.rows]
 	enter, lowest := -1, math.Inf(1)
-	for j, d := range g.reducedRates(e) {
+	var rates []float64
+	if e.dual == nil {
+		rates = g.reducedRates(e)
+	}
+	for j := range len(g.columns) + g.rows {
 		if e.in[j] {
 			continue
 		}
@@ -617,16 +817,23 @@ func (g *regime) quickStep(e *entry, slot []int64, rows []int) *entry {
 				alpha += a[row] * c.val[k]
 			}
 		}
-		if alpha < 0 {
-			if ratio := d / float64(-alpha); ratio < lowest {
-				enter, lowest = j, ratio
-			}
+		if alpha >= 0 {
+			continue
+		}
+		var d float64
+		if rates != nil {
+			d = rates[j]
+		} else {
+			d = float64(g.reducedSmall(e, j)) / float64(e.det64)
+		}
+		if ratio := d / float64(-alpha); ratio < lowest {
+			enter, lowest = j, ratio
 		}
 	}
 	if enter < 0 {
 		return nil
 	}
-	return g.enter(g.pivot(e.basis, leave, enter))
+	return g.pivot(e, leave, enter)
 }
 
 // reducedRates are the reduced costs of an entry's columns, rounded.
@@ -691,7 +898,7 @@ func (g *regime) roughStep(e *entry, q *query, slot []int64, rows []int) *entry 
 	if enter < 0 || g.at(e, q, slot, rows, leave).Sign() >= 0 || g.into(e.basis, leave, enter).Sign() >= 0 {
 		return nil
 	}
-	return g.enter(g.pivot(e.basis, leave, enter))
+	return g.pivot(e, leave, enter)
 }
 
 // step is a step of the dual simplex. It takes the most violated row, or, with Bland's rule, which
@@ -741,7 +948,7 @@ func (g *regime) step(e *entry, q *query, slot []int64, rows []int, bland bool) 
 	if enter < 0 {
 		return nil, fmt.Errorf("an hour's linear program has no solution: the solver is wrong")
 	}
-	next := g.enter(g.pivot(e.basis, leave, enter))
+	next := g.pivot(e, leave, enter)
 	if next == nil {
 		return nil, fmt.Errorf("a step of an hour's linear program left what is dual feasible: the solver is wrong")
 	}

@@ -36,7 +36,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "joint/2"
+const Method = "joint/3"
 
 // Problem is pools, their demand, and what can be bought.
 //

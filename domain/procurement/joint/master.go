@@ -82,7 +82,8 @@ func (r *masterRow) put(col int, v float64) {
 type cut struct {
 	caseKey
 	multipliers []int64 // by limit of the problem
-	priced      *priced
+	vectors     []*Vector
+	slots       []int32 // by slot: its vector
 	form        *form
 	constant    float64   // in Nano, at what is held, times the case's weight
 	pi, beta    []float64 // by pool of the block, times the case's weight
@@ -327,8 +328,9 @@ func (p *Problem) newCut(blocks []*block, k caseKey, multipliers []int64, pd *pr
 		return v * w
 	}
 	c := &cut{
-		caseKey: k, row: -1, multipliers: p.asked(k.epoch, multipliers), priced: pd, form: f, constant: number(f.held) / 1e9,
+		caseKey: k, row: -1, multipliers: p.asked(k.epoch, multipliers), form: f, constant: number(f.held) / 1e9,
 	}
+	c.vectors, c.slots = pd.proven()
 	for i := range f.pi {
 		c.pi, c.beta = append(c.pi, number(f.pi[i])), append(c.beta, number(f.beta[i]))
 	}
@@ -346,8 +348,9 @@ func (pd *priced) tallies(b *block) []tally {
 	out := make([]tally, len(pd.entries))
 	n := len(pd.rows)
 	for at, e := range pd.entries {
+		_, of := pd.regime.proves(e)
 		t := tally{
-			worth: e.worth, hours: pd.hours[at], units: make([]int64, len(b.Demands)),
+			worth: of, hours: pd.hours[at], units: make([]int64, len(b.Demands)),
 			share: make([]int64, len(b.Demands)),
 		}
 		for k, row := range pd.rows {
@@ -369,6 +372,22 @@ func (pd *priced) tallies(b *block) []tally {
 		}
 		out[at] = t
 	}
+	return out
+}
+
+// tallies are those that the cut is made of.
+func (c *cut) tallies(b *block) []tally {
+	v, h := &b.views[c.epoch][c.c], b.multiplied(c.epoch, c.c, c.multipliers)
+	out := make([]tally, len(c.vectors))
+	for i, x := range c.vectors {
+		out[i] = tally{worth: h.worth(b, x), units: make([]int64, len(b.Demands)), share: make([]int64, len(b.Demands))}
+	}
+	if v.waits == nil {
+		for s, at := range c.slots {
+			out[at].add(b, v, s)
+		}
+	}
+	b.spread(v, out, c.slots)
 	return out
 }
 
@@ -657,7 +676,7 @@ func (ms *master) prove(a *answer, blocks []*block, path []Turn) (*proof, []*cut
 			pf.cases = append(pf.cases, weighed{block: c.block, epoch: c.epoch, weight: p.Epochs[c.epoch].Cases[c.c].Weight})
 		}
 		pf.cases[at].shares = append(pf.cases[at].shares, weighedShare{
-			form: c.form, weight: min(weight, One), limits: c.multipliers, from: c.priced,
+			form: c.form, weight: min(weight, One), limits: c.multipliers, from: c,
 		})
 		used = append(used, c)
 	}
@@ -706,16 +725,15 @@ func (w *written) put(c *cut) {
 		part.Cases = append(part.Cases, CaseProof{Block: c.block, Epoch: c.epoch, Case: c.c})
 	}
 	to := &part.Cases[at]
-	vectors, slots := c.priced.proven()
-	where := make([]int, len(vectors))
-	for i, x := range vectors {
+	where := make([]int, len(c.vectors))
+	for i, x := range c.vectors {
 		where[i] = slices.IndexFunc(to.Vectors, func(v Vector) bool { return equalVectors(&v, x) })
 		if where[i] < 0 {
 			where[i] = len(to.Vectors)
 			to.Vectors = append(to.Vectors, *x)
 		}
 	}
-	x := Cut{Slots: shareOf(slots, where)}
+	x := Cut{Slots: shareOf(c.slots, where)}
 	for _, l := range part.Limits {
 		if p.Limits[l].Serving != nil && c.multipliers[l] != 0 {
 			x.Limits = w.ms.byPart(c.multipliers)

@@ -105,8 +105,7 @@ func (pr *pricer) regime(b, m, c int, multipliers []int64) *regime {
 	} else {
 		pr.shapes[s.signature()] = s
 	}
-	g := &regime{shape: s, block: pr.blocks[b], prices: h, cost: cost, of: map[*basis]*entry{}, pivots: &pr.work.Pivots}
-	g.enter(g.start())
+	g := newRegime(s, pr.blocks[b], h, cost, &pr.work.Pivots)
 	if before := pr.last[s]; before != nil {
 		es := slices.Clone(before.entries)
 		slices.SortStableFunc(es, func(a, b *entry) int { return b.uses - a.uses })
@@ -291,7 +290,7 @@ func (pd *priced) cost() *big.Rat {
 		x := new(big.Int)
 		for k, v := range pd.right(at) {
 			if v.Sign() != 0 {
-				x.Add(x, t.Mul(v, e.dual[k]))
+				x.Add(x, t.Mul(v, e.price(k)))
 			}
 		}
 		sum.Add(sum, new(big.Rat).SetFrac(x, new(big.Int).Mul(e.det, big.NewInt(pd.grid))))

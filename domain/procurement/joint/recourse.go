@@ -122,7 +122,7 @@ func (r *Recourse) Seeds() Seeds {
 			uses[s], bases[s] = map[string]int{}, map[string]*basis{}
 		}
 		for _, e := range g.entries {
-			if k := key(e.columns); e.uses > 0 {
+			if k := e.key; e.uses > 0 {
 				uses[s][k] += e.uses
 				bases[s][k] = e.basis
 			}
@@ -168,7 +168,7 @@ func (r *Recourse) regime(t *Terms, have *Capacity) *worldly {
 		clear(g.of)
 		g.entries, g.world = append(g.entries[:0], g.seeds...), r.world
 		for _, e := range g.entries {
-			g.of[e.basis] = e
+			g.of[e.key] = e
 			e.uses = 0
 		}
 	}
@@ -202,15 +202,10 @@ func (r *Recourse) price(t *Terms, have *Capacity, bound func(int64) bool) *worl
 	} else {
 		r.shapes[name] = s
 	}
-	g := &worldly{
-		regime: &regime{
-			shape: s, block: b, prices: h, cost: cost, of: map[*basis]*entry{}, pivots: &r.pivots, plain: true,
-		},
-	}
-	g.enter(g.start())
+	g := &worldly{regime: newRegime(s, b, h, cost, &r.pivots)}
 	for _, x := range r.seeds[name] {
 		// A basis must be the shape's own, so that its columns find it again.
-		k := key(x.columns)
+		k := x.key
 		if s.bases[k] == nil {
 			s.bases[k] = x
 		}

@@ -69,7 +69,7 @@ func (pd *priced) proven() ([]*Vector, []int32) {
 	}
 	out := make([]*Vector, len(pd.entries))
 	for i, e := range pd.entries {
-		out[i] = &e.vector
+		out[i], _ = pd.regime.proves(e)
 	}
 	return out, pd.slots
 }
@@ -231,7 +231,7 @@ func (g *regime) serves(q *query, v *view, loads []int64, rows []int) (float64, 
 		if e, err = g.solve(q, e, slot, rows); err != nil {
 			return 0, err
 		}
-		g.prepare(e, q)
+		e.level(q)
 		cost := e.floor
 		for k, row := range rows {
 			cost += float64(e.value[row] * float64(slot[k]))
@@ -501,10 +501,11 @@ func (w *windows) prove(g *regime, q *query, v *view, last *placing, rows []int)
 		if !ok {
 			at = int32(len(w.vectors))
 			place[k] = at
-			vector, of := &k.low.vector, k.low.worth
+			vector, of := g.proves(k.low)
 			if k.high != nil {
 				low, high := last.price(k.low), last.price(k.high)
-				vector = mixed(&k.low.vector, &k.high.vector, min(1, float64(max(0, k.at-low))/float64(max(1, high-low))))
+				most, _ := g.proves(k.high)
+				vector = mixed(vector, most, min(1, float64(max(0, k.at-low))/float64(max(1, high-low))))
 				of = g.prices.worth(g.block, vector)
 			}
 			w.vectors = append(w.vectors, vector)
