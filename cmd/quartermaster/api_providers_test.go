@@ -23,6 +23,7 @@ import (
 // person is somebody who clicks through the pages of an identity provider.
 type person struct {
 	t      *testing.T
+	name   string
 	client *http.Client
 	at     *url.URL
 }
@@ -36,7 +37,7 @@ func newPerson(t *testing.T) *person {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &person{t: t, client: &http.Client{Jar: jar, Timeout: 10 * time.Second, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+	return &person{t: t, name: "ana", client: &http.Client{Jar: jar, Timeout: 10 * time.Second, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		if r.URL.Path == stopsAt {
 			return http.ErrUseLastResponse
 		}
@@ -52,7 +53,7 @@ var (
 	allowing   = regexp.MustCompile(`href='([^']*action=allowed)'`)
 )
 
-// through opens an address and fills in whatever forms come, as ana. It returns where the provider sends the browser back
+// through opens an address and fills in whatever forms come. It returns where the provider sends the browser back
 // to, "" if it has nothing more to ask.
 func (p *person) through(address string) (back string) {
 	p.t.Helper()
@@ -107,7 +108,7 @@ func (p *person) through(address string) (back string) {
 			}
 			switch input[1] {
 			case "username":
-				value = "ana"
+				value = p.name
 			case "password":
 				value = "verysecure"
 			}

@@ -8,6 +8,7 @@
 #   integration.sh docs       only the commands of docs/operate/production.md, on the default ports
 #   integration.sh tests      only the tests and a short crash campaign
 #   integration.sh demo       only the demo
+#   integration.sh access     only a day of customers, finance and an auditor, who ask three instances over the API
 #
 # With CI_LONG=1 the tests also start three brokers and kill them.
 set -euo pipefail
@@ -98,7 +99,7 @@ docs() {
 	QM_DEV_HOME=$home deploy/dev/postgres.sh clean
 	[ -z "$failed" ] || fail "the commands of $page"
 }
-if [ "$what" != demo ]; then docs; fi
+if [ "$what" != demo ] && [ "$what" != access ]; then docs; fi
 [ "$what" != docs ] || exit 0
 
 say 'starting Apache Kafka and Postgres'
@@ -110,11 +111,21 @@ QM_POSTGRES_SH=$PWD/deploy/dev/postgres.sh
 export QM_KAFKA_BROKERS QM_POSTGRES_DSN QM_POSTGRES_SH
 if [ -n "${CI_LONG:-}" ]; then export QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh; fi
 
+# On an Apache Kafka of its own, because it kills an instance and reads everybody's requests in the log.
+access() {
+	say 'a day of customers, finance and an auditor'
+	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -v -run '^TestProductionStory$' ./cmd/quartermaster
+}
+
 if [ "$what" != demo ]; then
 	say 'installing identity providers of two makes'
 	"$go" build -C deploy/dev/idp -trimpath -o "$run/idp" .
 	deploy/dev/idp-node.sh install >"$run/idp-node.log" 2>&1 || fail 'oidc-provider was not installed'
 	export QM_IDP=$run/idp QM_IDP_NODE=$PWD/deploy/dev/idp-node.sh
+	if [ "$what" = access ]; then
+		access
+		exit 0
+	fi
 	say 'tests against both servers'
 	# In parallel, because each package has its own server and waits most of the time.
 	"$go" test -count=1 -timeout 20m ./adapters/kafka ./adapters/postgres
@@ -124,6 +135,7 @@ if [ "$what" != demo ]; then
 	say 'a broker that loses the end of its log, on a server of its own'
 	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -run '^TestLostTail$' ./adapters/kafka
 	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -run '^TestProductionLost$/^Kafka$' ./cmd/quartermaster
+	access
 	say 'a short crash campaign, on servers of its own'
 	make crash RESULTS= 2>&1 | tee "$run/campaign"
 fi

@@ -33,7 +33,7 @@ const (
 )
 
 // groups are those of the users, by name.
-var groups = map[string][]string{"ana": {"finance", "ml"}, "bob": {"ml"}}
+var groups = map[string][]string{"ana": {"finance", "ml"}, "bob": {"ml"}, "flo": {"finance"}, "max": {"audit"}, "pia": {"planning"}}
 
 // users are known by their names. Each has the same password.
 type users struct{}

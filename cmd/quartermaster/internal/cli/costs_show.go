@@ -225,12 +225,15 @@ func (a *Program) showStatements(r *costs.Report) {
 	a.more(len(r.Statements))
 }
 
-// invoiceText names an invoice, or the period of lines without one.
+// invoiceText names an invoice, or the period of lines without one. Within a scope neither is known.
 func invoiceText(id string, period domain.Interval) string {
-	if id == "" {
-		return fmt.Sprintf("(none yet, for %s to %s)", dayText(period.From), dayText(period.To))
+	switch {
+	case id != "":
+		return clipped(id)
+	case period == domain.Interval{}:
+		return "(the supplier's, not shown)"
 	}
-	return clipped(id)
+	return fmt.Sprintf("(none yet, for %s to %s)", dayText(period.From), dayText(period.To))
 }
 
 func (a *Program) showInvoices(r *costs.Report) {

@@ -152,10 +152,7 @@ func invoicesTable(all []attribution.Statement) *document.Table {
 	}}
 	for i := range all {
 		in := &all[i]
-		invoice := in.Invoice
-		if invoice == "" {
-			invoice = fmt.Sprintf("none yet, for %s to %s", dayText(in.Period.From), dayText(in.Period.To))
-		}
+		invoice := strings.Trim(invoiceText(in.Invoice, in.Period), "()")
 		t.Rows = append(t.Rows, []string{in.Issuer, in.Account, invoice, amountText(in.Amount.Amount, in.Currency)})
 	}
 	return t

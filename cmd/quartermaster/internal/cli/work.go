@@ -78,7 +78,7 @@ func (a *Program) askLong(ctx context.Context, client *http.Client, base, questi
 	one := base + WorkRoot + "/" + w.ID
 	if err := a.follow(ctx, client, one+"/events", &w); err != nil {
 		if KindOf(err) == app.KindNotFound {
-			return &app.IncompleteError{Err: fmt.Errorf("%s was started again, and has forgotten the work: ask again", a.server)}
+			return &app.IncompleteError{Err: fmt.Errorf("%s does not know the work any more: it was started again, another instance answered, or your right ended; ask again", a.server)}
 		}
 		if ctx.Err() != nil {
 			bound, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
