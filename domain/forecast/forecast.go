@@ -10,7 +10,7 @@
 // coverage and a greater loss.
 //
 // Pools that are parts of a whole, such as the machine types of a region, are forecast with the whole
-// and add up to its forecast ([Together]).
+// and add up to its forecast ([Together]). Forecasts of any pools are added up by [Sum].
 //
 // Hourly models are useful for about thirteen weeks at most. Beyond that, the forecast
 // is the weekly pattern at a level that the planner's growth gives ([Spread]), until a
@@ -37,7 +37,7 @@ import (
 )
 
 // Method is the version of this package's method. Results computed from a forecast state it.
-const Method = "forecast/5"
+const Method = "forecast/6"
 
 // Week is the season of every model, in hours.
 const Week = 168
@@ -72,6 +72,8 @@ type Question struct {
 	Changes []Change
 	Weeks   int   // how far to look ahead
 	Levels  []int // of the quantiles in per mille, ascending; none: [Levels]
+	// Family names parts of a whole that replace each other first, see [Together]; "": none.
+	Family string
 }
 
 // Change is a known change of demand that observations may not show.
@@ -115,9 +117,10 @@ type Forecast struct {
 	ObservedTo domain.Instant    `json:"observed_to"`
 	Gaps       []domain.Interval `json:"gaps"` // the longest, ten at most
 
-	paths   []path    // of past errors
-	begun   int       // the first of them after demand began: quantiles come from these
-	base    []float64 // Point without changes
+	paths   []path      // of past errors
+	tried   [][]float64 // past forecasts, from the same origins
+	begun   int         // the first of them after demand began: quantiles come from these
+	base    []float64   // Point without changes
 	floor   float64
 	shift   []float64 // increase by changes, by hour of the forecast
 	changes []Change
@@ -197,6 +200,9 @@ func (d *draft) finish() *Forecast {
 		f.Point[h] = milli(f.base[h] + f.shift[h])
 	}
 	f.paths, f.begun = w.errors(d.past, d.best), w.begun(d.past)
+	for _, t := range d.past {
+		f.tried = append(f.tried, t.forecast[d.best])
+	}
 	f.Origins = len(f.paths) - f.begun
 	f.quantiles(q.Weeks)
 	f.halve()

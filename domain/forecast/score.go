@@ -239,37 +239,97 @@ func repeats(history []int64) (sum *big.Int, pairs int64) {
 	return sum, pairs
 }
 
-// Assess repeats the forecasts of questions, made [Together], from past origins, which are one horizon
-// apart, the last of them one horizon before the end of the history. It scores each against what then
-// happened. A forecast knows the changes that had begun by its time. Ignored hours are not scored.
-// Origins with too little history are skipped, and so are parts whose question is invalid.
-func Assess(parts []*Question, origins int) []*Score {
-	out, actual := make([]*Score, len(parts)), make([][]int64, len(parts))
-	for i, q := range parts {
-		out[i], actual[i] = &Score{}, scored(q)
+// Assess repeats the forecasts of questions, made [Together] by whole, and the sums of some of them ([Sum]),
+// from past origins, which are one horizon apart, the last of them one horizon before the end of the
+// history. It scores each against what then happened. sums are indices into all parts, whole after whole. A
+// forecast knows the changes that had begun by its time. Ignored hours are not scored. Origins with too
+// little history are skipped, and so are parts whose question is invalid: a sum is that of the others.
+//
+// All histories MUST have equal lengths and weeks ahead.
+func Assess(wholes [][]*Question, origins int, sums [][]int) (parts, of []*Score) {
+	all := slices.Concat(wholes...)
+	parts, of = make([]*Score, len(all)), make([]*Score, len(sums))
+	actual := make([][]int64, len(all))
+	for i, q := range all {
+		parts[i], actual[i] = &Score{}, scored(q)
+	}
+	for i := range sums {
+		of[i] = &Score{}
 	}
 	for i := origins; i >= 1; i-- {
-		var then []*Question
-		var of []int
-		for k, q := range parts {
-			at := len(q.History) - i*q.Weeks*Week
-			if at < MinWeeks*Week {
-				continue
-			}
-			past := *q
-			past.History, past.Changes = q.History[:at], nil
-			for _, c := range q.Changes {
-				if c.Span.From < q.From+domain.Instant(at)*domain.Hour {
-					past.Changes = append(past.Changes, c)
-				}
-			}
-			then, of = append(then, &past), append(of, k)
+		made := make([]*Forecast, 0, len(all))
+		for _, whole := range wholes {
+			made = append(made, asOf(whole, i)...)
 		}
-		made, _ := Together(then)
 		for k, f := range made {
 			if f != nil { // there was enough history
-				out[of[k]].Add(then[k].History, f, actual[of[k]][len(then[k].History):])
+				at := len(all[k].History) - i*all[k].Weeks*Week
+				parts[k].Add(all[k].History[:at], f, actual[k][at:])
 			}
+		}
+		for n, members := range sums {
+			var with []*Forecast
+			var history, then [][]int64
+			for _, k := range members {
+				if made[k] != nil {
+					at := len(all[k].History) - i*all[k].Weeks*Week
+					with, history, then = append(with, made[k]), append(history, all[k].History[:at]), append(then, actual[k][at:])
+				}
+			}
+			if len(with) > 0 {
+				of[n].Add(added(history), Sum(with), added(then))
+			}
+		}
+	}
+	return parts, of
+}
+
+// asOf makes forecasts as of a number of horizons before the end of the history; nil where there was too
+// little history.
+func asOf(whole []*Question, horizons int) []*Forecast {
+	out := make([]*Forecast, len(whole))
+	var then []*Question
+	var of []int
+	for k, q := range whole {
+		at := len(q.History) - horizons*q.Weeks*Week
+		if at < MinWeeks*Week {
+			continue
+		}
+		past := *q
+		past.History, past.Changes = q.History[:at], nil
+		for _, c := range q.Changes {
+			if c.Span.From < q.From+domain.Instant(at)*domain.Hour {
+				past.Changes = append(past.Changes, c)
+			}
+		}
+		then, of = append(then, &past), append(of, k)
+	}
+	made, _ := Together(then)
+	for k, f := range made {
+		out[of[k]] = f
+	}
+	return out
+}
+
+// added is demand hour by hour. What has not begun is zero. An hour that is unknown in one that has is
+// unknown in the sum, and so is one before all.
+func added(series [][]int64) []int64 {
+	out := slices.Repeat([]int64{-1}, len(series[0]))
+	unknown := make([]bool, len(out))
+	for _, s := range series {
+		begun := false
+		for h, v := range s {
+			switch {
+			case v >= 0:
+				begun, out[h] = true, max(0, out[h])+v
+			case begun:
+				unknown[h] = true
+			}
+		}
+	}
+	for h := range out {
+		if unknown[h] {
+			out[h] = -1
 		}
 	}
 	return out

@@ -145,7 +145,10 @@ func TestAssess(t *testing.T) {
 		history[h] = 1000*int64(20+h%24) + d.Int64N(5000)
 	}
 	q := &forecast.Question{From: began, History: history, Weeks: 2}
-	assess := func(q *forecast.Question) *forecast.Score { return forecast.Assess([]*forecast.Question{q}, 3)[0] }
+	assess := func(q *forecast.Question) *forecast.Score {
+		parts, _ := forecast.Assess([][]*forecast.Question{{q}}, 3, nil)
+		return parts[0]
+	}
 	s := assess(q)
 	if s.Forecasts != 3 || s.Hours != 6*forecast.Week || s.Scaled != 3 {
 		t.Fatalf("%+v", s)

@@ -1,10 +1,13 @@
 package forecast
 
+import "slices"
+
 // Together forecasts pools that are parts of one whole, such as the machine types of a region. The whole
 // is forecast, too, and every part is scaled hour by hour so that the parts add up to it. Their shares are
 // those of their own forecasts (top-down by forecast proportions: Athanasopoulos, Ahmed and Hyndman,
 // "Hierarchical forecasts for Australian domestic tourism", International Journal of Forecasting 25,
-// 2009). Work that moves from one part to another leaves the whole as it is, so a decline that one part's
+// 2009). Parts of one family are a level between: the families add up to the whole, and the parts of each
+// add up to their family. Work that moves from one part to another leaves the whole as it is, so a decline that one part's
 // history shows late and growth that another's shows early do not change the sum.
 //
 // Past forecasts are scaled in the same way, so intervals and scenarios come from the errors of scaled
@@ -23,9 +26,7 @@ func Together(parts []*Question) ([]*Forecast, []error) {
 			made = append(made, drafts[i])
 		}
 	}
-	if len(made) > 1 {
-		reconcile(made)
-	}
+	reconcile(made)
 	for i, d := range drafts {
 		if errs[i] == nil {
 			out[i] = d.finish()
@@ -34,28 +35,57 @@ func Together(parts []*Question) ([]*Forecast, []error) {
 	return out, errs
 }
 
-// reconcile scales the parts of a whole.
+// reconcile scales the parts of a whole, families first.
 func reconcile(parts []*draft) {
-	whole := &draft{w: wholeOf(parts)}
-	whole.choose(parts[0].q.Weeks)
-	forecasts := make([][]float64, len(parts))
-	for i, d := range parts {
-		forecasts[i] = d.base
+	if len(parts) < 2 {
+		return
 	}
-	addUp(forecasts, whole.base)
-	for k := 1; k <= len(whole.past); k++ { // origins, from the last one back
+	var top []*draft // families, and parts without others of their family
+	families := map[*draft][]*draft{}
+	for i, d := range parts {
+		same := func(o *draft) bool { return o.q.Family == d.q.Family }
+		if d.q.Family == "" || !slices.ContainsFunc(slices.Concat(parts[:i], parts[i+1:]), same) {
+			top = append(top, d)
+		} else if !slices.ContainsFunc(parts[:i], same) {
+			members := slices.DeleteFunc(slices.Clone(parts), func(o *draft) bool { return !same(o) })
+			whole := draftOf(members, d.q.Weeks)
+			top, families[whole] = append(top, whole), members
+		}
+	}
+	if len(top) > 1 {
+		draftOf(top, parts[0].q.Weeks).scale(top)
+	}
+	for whole, members := range families { // none depends on another
+		whole.scale(members)
+	}
+}
+
+// draftOf forecasts the sum of parts.
+func draftOf(parts []*draft, weeks int) *draft {
+	d := &draft{w: wholeOf(parts)}
+	d.choose(weeks)
+	return d
+}
+
+// scale makes the forecasts of parts add up to that of the whole, and the past ones, too.
+func (d *draft) scale(parts []*draft) {
+	forecasts := make([][]float64, len(parts))
+	for i, p := range parts {
+		forecasts[i] = p.base
+	}
+	addUp(forecasts, d.base)
+	for k := 1; k <= len(d.past); k++ { // origins, from the last one back
 		forecasts = forecasts[:0]
-		for _, d := range parts {
-			if k <= len(d.past) {
-				forecasts = append(forecasts, d.past[len(d.past)-k].forecast[d.best])
-			} else if len(d.w.value) > k*Week {
+		for _, p := range parts {
+			if k <= len(p.past) {
+				forecasts = append(forecasts, p.past[len(p.past)-k].forecast[p.best])
+			} else if len(p.w.value) > k*Week {
 				// It is in the whole, but has begun too late for a forecast: the others do not add up to the whole.
 				forecasts = nil
 				break
 			}
 		}
-		last := &whole.past[len(whole.past)-k]
-		addUp(forecasts, last.forecast[whole.best])
+		addUp(forecasts, d.past[len(d.past)-k].forecast[d.best])
 	}
 }
 

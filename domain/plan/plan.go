@@ -33,7 +33,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/14"
+const Method = "plan/15"
 
 // Assumptions are the inputs of a plan that were not observed.
 type Assumptions struct {

@@ -88,8 +88,8 @@ func (a *Assumptions) checkDemand() error {
 }
 
 // foreseeTogether makes the forecasts of pools, which are sorted: those of a region that count in one
-// unit add up to a forecast of the region. So a plan of one region forecasts the same as a plan of all.
-// A pool that cannot be forecast gets none.
+// unit add up to a forecast of the region, and those of a family to one of the family. So a plan of one
+// region forecasts the same as a plan of all. A pool that cannot be forecast gets none.
 func (c *composer) foreseeTogether(pools []Pool) {
 	if c.a.Demand != Forecast {
 		return
@@ -109,7 +109,8 @@ func (c *composer) foreseeTogether(pools []Pool) {
 		parts := make([]*forecast.Question, len(of))
 		for n, i := range of {
 			o := pools[i].Observed
-			parts[n] = &forecast.Question{From: o.From, History: o.Milli, Changes: o.Changes, Weeks: c.weeksAhead(o)}
+			parts[n] = &forecast.Question{From: o.From, History: o.Milli, Changes: o.Changes, Weeks: c.weeksAhead(o),
+				Family: domain.Family(pools[i].Kind)}
 		}
 		made, errs := forecast.Together(parts)
 		for n, i := range of {

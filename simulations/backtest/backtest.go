@@ -44,7 +44,7 @@ import (
 )
 
 // Method is the version of this package's method. A result names it.
-const Method = "backtest/5"
+const Method = "backtest/6"
 
 // Question is what is to be tested.
 type Question struct {
@@ -282,7 +282,8 @@ func (q *Question) decideMonth(ctx context.Context, m int, tests []*test, tell f
 			observed[t.index] = o
 			parts = append(parts, &forecast.Question{
 				From: o.From, History: o.Milli, Changes: o.Changes,
-				Weeks: min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week),
+				Weeks:  min(forecast.MaxHorizon, (hours+forecast.Week-1)/forecast.Week),
+				Family: domain.Family(t.pool.Kind),
 			})
 		}
 		made, errs := forecast.Together(parts)

@@ -149,10 +149,11 @@ func readDemand(ctx context.Context, q *DemandQuery) ([]demand.History, map[file
 	return pools, absent, err
 }
 
-// Forecasts is the answer of forecast: pools, and the accuracy of such forecasts by region and in
-// total.
+// Forecasts is the answer of forecast: pools, their sums if asked for, and the accuracy of such forecasts
+// by region and in total.
 type Forecasts struct {
 	Pools   []PoolForecast  `json:"pools"`
+	Sums    []SumForecast   `json:"sums,omitempty"`
 	Regions []RegionScore   `json:"regions"`
 	All     *forecast.Score `json:"all"`
 }
@@ -161,6 +162,26 @@ type Forecasts struct {
 type RegionScore struct {
 	Region string          `json:"region"`
 	Score  *forecast.Score `json:"score"`
+}
+
+// SumForecast is the forecast of several pools of the answer together. Its expected demand is exactly the
+// sum of theirs.
+type SumForecast struct {
+	// Level is "family" for machines of one region that replace each other first, "region", or "total" for
+	// all regions. A sum of one pool is left out, and so is a family that is the whole region.
+	Level  string   `json:"level"`
+	Region string   `json:"region,omitempty"` // none of the total
+	Family string   `json:"family,omitempty"` // of a family alone
+	Unit   string   `json:"unit"`
+	Pools  int      `json:"pools"` // that are in the sum
+	Kinds  []string `json:"kinds"` // of these
+	// Without are pools without a forecast, which are not in the sum, as "region kind".
+	Without  []string           `json:"without"`
+	Forecast *forecast.Forecast `json:"forecast,omitempty"`
+	// Score is the accuracy of the same sum forecast in the past.
+	Score *forecast.Score `json:"score"`
+
+	of []int // the pools that were read
 }
 
 // PoolForecast is the forecast of a pool.
@@ -196,7 +217,8 @@ func asked(p *demand.History, at domain.Instant, weeks int, logged, known []fore
 		out.History = out.History[:min(max(0, n), len(out.History))]
 	}
 	out.Known = slices.Concat([]forecast.Change{}, forecast.Shifts(p.From, out.History, logged), known)
-	return out, &forecast.Question{From: p.From, History: out.History, Changes: out.Known, Weeks: weeks}
+	return out, &forecast.Question{From: p.From, History: out.History, Changes: out.Known, Weeks: weeks,
+		Family: domain.Family(p.Kind)}
 }
 
 // answer takes the forecast of a pool, or the reason why there is none, with its score.
@@ -222,6 +244,7 @@ type ForecastQuery struct {
 	At      domain.Instant // start of the forecast; 0: now, or the end of the file
 	Weeks   int            // horizon, 1 to 13
 	Origins int            // past forecasts to score, 0 to [MaxOrigins]
+	Sums    bool           // forecast sums of the pools, too
 	Known   []forecast.Change
 }
 
@@ -270,37 +293,50 @@ func (q *ForecastQuery) forecasts(pools []demand.History, declared [][]demand.Ch
 	if _, err := q.wanted(slices.Clone(pools)); err != nil {
 		return nil, err
 	}
-	answers := make([]PoolForecast, len(pools))
-	for from := 0; from < len(pools); {
-		to := from + 1
-		for to < len(pools) && pools[to].Region == pools[from].Region {
-			to++
-		}
-		units := map[string][]int{}
-		for i := from; i < to; i++ {
-			units[pools[i].Unit] = append(units[pools[i].Unit], i)
-		}
-		for _, of := range units { // none depends on another
-			if !slices.ContainsFunc(of, func(i int) bool { return q.wants(&pools[i]) }) {
-				continue
-			}
-			parts := make([]*forecast.Question, len(of))
-			for n, i := range of {
-				var logged []forecast.Change
-				if declared != nil {
-					logged = pools[i].Knows(declared[i])
-				}
-				answers[i], parts[n] = asked(&pools[i], q.At, q.Weeks, logged, q.Known)
-			}
-			made, errs := forecast.Together(parts)
-			scores := forecast.Assess(parts, q.Origins)
-			for n, i := range of {
-				answers[i].answer(&pools[i], made[n], errs[n], scores[n])
-			}
-		}
-		from = to
-	}
 	ans := &Forecasts{Pools: []PoolForecast{}, Regions: []RegionScore{}, All: &forecast.Score{}}
+	answers := make([]PoolForecast, len(pools))
+	var wholes [][]*forecast.Question
+	at := map[int]int{} // places of pools among all parts of wholes
+	for _, of := range q.wholes(pools) {
+		parts := make([]*forecast.Question, len(of))
+		for n, i := range of {
+			var logged []forecast.Change
+			if declared != nil {
+				logged = pools[i].Knows(declared[i])
+			}
+			answers[i], parts[n] = asked(&pools[i], q.At, q.Weeks, logged, q.Known)
+			at[i] = len(at)
+		}
+		wholes = append(wholes, parts)
+	}
+	var sums [][]int
+	if q.Sums {
+		ans.Sums = q.sums(pools)
+		for n := range ans.Sums {
+			var members []int
+			for _, i := range ans.Sums[n].of {
+				members = append(members, at[i])
+			}
+			sums = append(sums, members)
+		}
+	}
+	var made []*forecast.Forecast
+	var errs []error
+	for _, parts := range wholes {
+		m, e := forecast.Together(parts)
+		made, errs = append(made, m...), append(errs, e...)
+	}
+	scores, scoresOfSums := forecast.Assess(wholes, q.Origins, sums)
+	for i := range pools {
+		if n, ok := at[i]; ok {
+			answers[i].answer(&pools[i], made[n], errs[n], scores[n])
+		}
+	}
+	for n := range ans.Sums {
+		s := &ans.Sums[n]
+		s.add(pools, answers)
+		s.Score = scoresOfSums[n]
+	}
 	for i := range pools {
 		p, f := &pools[i], answers[i]
 		if !q.wants(p) {
@@ -319,4 +355,81 @@ func (q *ForecastQuery) forecasts(pools []demand.History, declared [][]demand.Ch
 		ans.Regions[k].Score.Merge(f.Score)
 	}
 	return ans, nil
+}
+
+// wholes are the pools that are forecast together, for those that are asked for, in the order of pools,
+// which are sorted by region.
+func (q *ForecastQuery) wholes(pools []demand.History) (out [][]int) {
+	type whole struct{ region, unit string }
+	at, wanted := map[whole]int{}, map[int]bool{}
+	for i := range pools {
+		w := whole{pools[i].Region, pools[i].Unit}
+		n, ok := at[w]
+		if !ok {
+			n, at[w], out = len(out), len(out), append(out, nil)
+		}
+		out[n] = append(out[n], i)
+		wanted[n] = wanted[n] || q.wants(&pools[i])
+	}
+	kept := out[:0]
+	for n, of := range out {
+		if wanted[n] {
+			kept = append(kept, of)
+		}
+	}
+	return kept
+}
+
+// sums are those of the pools that are asked for: families and regions, then the totals.
+func (q *ForecastQuery) sums(pools []demand.History) []SumForecast {
+	out, totals := []SumForecast{}, []SumForecast{}
+	for _, of := range q.wholes(pools) {
+		of = slices.DeleteFunc(slices.Clone(of), func(i int) bool { return !q.wants(&pools[i]) })
+		p := &pools[of[0]]
+		families := []SumForecast{}
+		for _, i := range of {
+			name := domain.Family(pools[i].Kind)
+			n := slices.IndexFunc(families, func(s SumForecast) bool { return s.Family == name })
+			if n < 0 {
+				n, families = len(families), append(families, SumForecast{Level: "family", Region: p.Region, Family: name, Unit: p.Unit})
+			}
+			families[n].of = append(families[n].of, i)
+		}
+		for _, f := range families {
+			if len(f.of) > 1 && len(families) > 1 {
+				out = append(out, f)
+			}
+		}
+		if len(of) > 1 {
+			out = append(out, SumForecast{Level: "region", Region: p.Region, Unit: p.Unit, of: of})
+		}
+		n := slices.IndexFunc(totals, func(s SumForecast) bool { return s.Unit == p.Unit })
+		if n < 0 {
+			n, totals = len(totals), append(totals, SumForecast{Level: "total", Unit: p.Unit})
+		}
+		totals[n].of = append(totals[n].of, of...)
+	}
+	for _, t := range totals {
+		if pools[t.of[0]].Region != pools[t.of[len(t.of)-1]].Region {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// add adds up the forecasts of the pools of a sum.
+func (s *SumForecast) add(pools []demand.History, answers []PoolForecast) {
+	s.Kinds, s.Without = []string{}, []string{}
+	var with []*forecast.Forecast
+	for _, i := range s.of {
+		if f := answers[i].Forecast; f != nil {
+			with = append(with, f)
+			s.Kinds = append(s.Kinds, pools[i].Kind)
+		} else {
+			s.Without = append(s.Without, pools[i].Region+" "+pools[i].Kind)
+		}
+	}
+	slices.Sort(s.Kinds)
+	s.Kinds = slices.Compact(s.Kinds)
+	s.Pools, s.Forecast = len(with), forecast.Sum(with)
 }

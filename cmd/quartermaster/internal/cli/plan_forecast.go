@@ -41,8 +41,12 @@ intervals come from these errors (conformal prediction): about nine of ten hours
 the 90% quantile. Growth beyond 13 weeks is up to you; see "quartermaster plan backtest" and
 scenarios.
 
-The pools of a region that count in one unit add up to a forecast of the region: each is scaled by
-its share, as in plans. So work that moves from one machine type to another does not change the sum.
+The pools of a region that count in one unit add up to a forecast of the region, and those of a
+family to one of the family: each is scaled by its share, as in plans. So work that moves from one
+machine type to another does not change the sum. A family is one GPU model in several memory sizes
+and forms (H100), or one generation of instance types (p5), as names say. --sums also shows families,
+regions and the total of all regions: what the pools are expected to use is added up exactly, and
+the intervals are those of the sum. The total is a sum only, and no pool is scaled to it.
 
 Known changes are used. A deployment that begins, ends, grows or shrinks within the forecast weeks
 changes demand from that time. An earlier change that shows in the observed demand counts as a
@@ -92,6 +96,7 @@ the answer counts such hours.`,
 	f := cmd.Flags()
 	f.IntVar(&q.Weeks, "weeks", 4, "horizon in weeks, 1 to 13")
 	f.IntVar(&q.Origins, "score", 6, fmt.Sprintf("number of past forecasts to score, 0 to %d", app.MaxOrigins))
+	f.BoolVar(&q.Sums, "sums", false, "also forecast families, regions and the total of the pools shown")
 	f.StringVar(&when, "at", "", "forecast from this time, with the demand observed before it (default now; with a file, its end)")
 	f.StringArrayVar(&launches, "launch", nil, "a known change of demand as TIME=UNITS, for example 2026-07-01=+16 or 2026-08-01=-4; repeatable")
 	f.StringArrayVar(&ignore, "ignore", nil, "a time to exclude from learning, as FROM/TO, for example 2026-05-03/2026-05-04; repeatable")
@@ -162,6 +167,7 @@ func (a *Program) showForecasts(answer *app.Forecasts, file string) error {
 		}
 		a.showForecast(f)
 	}
+	a.showSums(answer.Sums)
 	scores := []scored{}
 	for _, r := range answer.Regions {
 		scores = append(scores, scored{r.Region, r.Score})
@@ -170,7 +176,54 @@ func (a *Program) showForecasts(answer *app.Forecasts, file string) error {
 		scores = append([]scored{{everyRegion, answer.All}}, scores...)
 	}
 	a.showScores("past forecasts compared with actual demand", scores)
+	scores = scores[:0]
+	for i := range answer.Sums {
+		scores = append(scores, scored{nameOfSum(&answer.Sums[i]), answer.Sums[i].Score})
+	}
+	a.showScores("past forecasts of sums compared with actual demand", scores)
 	return nil
+}
+
+// nameOfSum says what a sum is of.
+func nameOfSum(s *app.SumForecast) string {
+	switch s.Level {
+	case "family":
+		return s.Region + " family " + s.Family
+	case "region":
+		return s.Region
+	}
+	return "total, " + s.Unit
+}
+
+// showSums shows the forecasts of families, regions and the total, by week.
+func (a *Program) showSums(sums []app.SumForecast) {
+	if len(sums) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "sums of the pools, which add up exactly; the quantiles are those of the sum")
+	t := a.table("sum of", "unit", "pools", "week from", "expected", "hours at 10%", "at 50%", "at 90%", "peak hour at 90%", "half-width")
+	t.SetColumnConfigs(append(rightFrom(3, 3), rightFrom(5, 10)...))
+	for i := range sums {
+		s := &sums[i]
+		if s.Forecast == nil {
+			continue
+		}
+		made := s.Forecast
+		for h := 0; h < len(made.Point); h += forecast.Week {
+			end := h + forecast.Week
+			row := table.Row{nameOfSum(s), s.Unit, comma(s.Pools), day(made.From + domain.Instant(h)*domain.Hour), milliMean(made.Point[h:end])}
+			for _, l := range []int{100, 500, 900} {
+				row = append(row, milliMean(made.At(l)[h:end]))
+			}
+			t.AppendRow(append(row, milliText(slices.Max(made.At(900)[h:end])), milliText(made.HalfWidth[h/forecast.Week])))
+		}
+	}
+	t.Render()
+	for i := range sums {
+		if s := &sums[i]; len(s.Without) > 0 {
+			fmt.Fprintf(a.out, "  %s is without pools that have no forecast: %s\n", nameOfSum(s), strings.Join(s.Without, ", "))
+		}
+	}
 }
 
 // scored is a named score.
