@@ -333,6 +333,7 @@ type program struct {
 	rows    int
 	columns []column
 	shape   string
+	narrow  *narrowed // nil: it does not fit
 }
 
 // Rows come in this order.
@@ -411,6 +412,7 @@ func (c *coupled) program(x *component, epoch int, pr *prices) *program {
 		}
 		g.columns = append(g.columns, col)
 	}
+	g.narrow = g.narrowed()
 	return g
 }
 
@@ -531,21 +533,46 @@ func (c *coupled) serveCase(
 // basis is a choice of columns, one for each row, with its inverse.
 type basis struct {
 	columns     []int
-	inverse     [][]*big.Int // times the denominator
-	denominator *big.Int     // positive
-	// The inverse in floating point, if that is exact. Sums of integers are exact below 2⁵³.
-	floats [][]float64
+	denominator *big.Int // positive
+	// The inverse times the denominator, row by row: in 64 bits with its largest magnitude, and in
+	// floating point if that is exact (sums of integers are below 2⁵³); in big integers if it does not fit.
+	small  []int64
+	most   float64
+	floats []float64
+	large  []*big.Int
+}
+
+// newBasis is a basis with an inverse in 64 bits.
+func newBasis(columns []int, denominator int64, inverse []int64) *basis {
+	b := &basis{columns: columns, denominator: whole(denominator), small: inverse, most: sizeOf(inverse)}
+	if b.most < exactly {
+		b.floats = make([]float64, len(inverse))
+		for i, v := range inverse {
+			b.floats[i] = float64(v)
+		}
+	}
+	return b
 }
 
 const exactly = 1 << 53
 
+// at is a number of the inverse.
+func (b *basis) at(row, column int) *big.Int {
+	if k := row*len(b.columns) + column; b.small == nil {
+		return b.large[k]
+	} else {
+		return whole(b.small[k])
+	}
+}
+
 // value returns the value of the column of a row, times the denominator.
 func (b *basis) value(row int, right []*big.Int) *big.Int {
 	sum := new(big.Int)
-	for i, v := range b.inverse[row] {
-		if v.Sign() != 0 {
-			plus(sum, v, right[i])
+	for i, x := range right {
+		if k := row*len(right) + i; b.small != nil && b.small[k] == 0 {
+			continue
 		}
+		plus(sum, b.at(row, i), x)
 	}
 	return sum
 }
@@ -555,7 +582,7 @@ func (b *basis) serves(right []*big.Int, floats []float64) bool {
 	for r := range b.columns {
 		if b.floats != nil && floats != nil {
 			sum, size := 0.0, 0.0
-			for i, v := range b.floats[r] {
+			for i, v := range b.floats[r*len(floats) : (r+1)*len(floats)] {
 				product := float64(v * floats[i])
 				sum += product
 				size += math.Abs(product)
@@ -587,14 +614,21 @@ func toFloats(list []*big.Int) []float64 {
 
 // cheapest reports whether no reduced cost of a program is negative.
 func (b *basis) cheapest(g *program) bool {
+	if g.narrow != nil {
+		if costs := b.costs(g.narrow); costs != nil {
+			return !slices.ContainsFunc(g.narrow.columns, func(c narrow) bool {
+				return c.reduced(costs, b.denominator.Int64()) < 0
+			})
+		}
+	}
 	row := make([]*big.Int, g.rows) // costs of the columns times the inverse
 	for i := range row {
 		row[i] = new(big.Int)
 	}
 	for r, j := range b.columns {
 		if cost := g.columns[j].cost; cost.Sign() != 0 {
-			for i, v := range b.inverse[r] {
-				plus(row[i], cost, v)
+			for i := range row {
+				plus(row[i], cost, b.at(r, i))
 			}
 		}
 	}
@@ -641,6 +675,31 @@ func (x *component) solve(ctx context.Context, g *program, right []*big.Int, bes
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	b, err := g.from(ctx, from, right)
+	if err != nil {
+		return nil, err
+	}
+	if !b.serves(right, floats) || !b.cheapest(g) {
+		return nil, errors.New("the checker's simplex ended where it should not: please report this")
+	}
+	best[b] = true
+	x.bases[g.shape] = slices.Insert(known[:min(len(known), mostBases-1)], 0, b)
+	return b, nil
+}
+
+// mostBases bounds the bases of a shape that are tried before an hour is solved.
+const mostBases = 256
+
+// from solves a slot from a basis that is optimal for others, or from none.
+func (g *program) from(ctx context.Context, from *basis, right []*big.Int) (*basis, error) {
+	if t := newSmallTableau(g.narrow, from, right); t != nil {
+		err := t.end(ctx, from != nil)
+		if err == nil {
+			return t.basis(), nil
+		} else if !errors.Is(err, errWide) {
+			return nil, err
+		}
+	}
 	t := newTableau(g, from, right)
 	var err error
 	if from != nil {
@@ -651,13 +710,7 @@ func (x *component) solve(ctx context.Context, g *program, right []*big.Int, bes
 	if err != nil {
 		return nil, err
 	}
-	b := t.basis()
-	if !b.serves(right, nil) || !b.cheapest(g) {
-		return nil, errors.New("the checker's simplex ended where it should not: please report this")
-	}
-	best[b] = true
-	x.bases[g.shape] = slices.Insert(known, 0, b)
-	return b, nil
+	return t.basis(), nil
 }
 
 // tableau is a program in terms of a basis: entries, values (the last column) and reduced costs
@@ -670,17 +723,8 @@ type tableau struct {
 }
 
 func newTableau(g *program, from *basis, right []*big.Int) *tableau {
-	if from == nil { // all shortage and slack
-		from = &basis{denominator: whole(1)}
-		for r := range g.rows {
-			from.columns = append(from.columns, len(g.columns)-g.rows+r)
-			unit := make([]*big.Int, g.rows)
-			for i := range unit {
-				unit[i] = new(big.Int)
-			}
-			unit[r] = whole(1)
-			from.inverse = append(from.inverse, unit)
-		}
+	if from == nil {
+		from = slack(g.rows, len(g.columns))
 	}
 	t := &tableau{columns: slices.Clone(from.columns), denominator: from.denominator, rows: g.rows, width: len(g.columns)}
 	costs := make([]*big.Int, g.rows)
@@ -692,14 +736,14 @@ func newTableau(g *program, from *basis, right []*big.Int) *tableau {
 		for j := range g.columns {
 			v := new(big.Int)
 			for i, n := range g.columns[j].rows {
-				plus(v, from.inverse[r][n], g.columns[j].entries[i])
+				plus(v, from.at(r, int(n)), g.columns[j].entries[i])
 			}
 			line[j] = v
 		}
 		line[t.width] = from.value(r, right)
 		t.cells = append(t.cells, line)
-		for i, v := range from.inverse[r] {
-			plus(costs[i], g.columns[from.columns[r]].cost, v)
+		for i := range costs {
+			plus(costs[i], g.columns[from.columns[r]].cost, from.at(r, i))
 		}
 	}
 	line := make([]*big.Int, t.width+1)
@@ -709,6 +753,15 @@ func newTableau(g *program, from *basis, right []*big.Int) *tableau {
 	line[t.width] = new(big.Int)
 	t.cells = append(t.cells, line)
 	return t
+}
+
+// slack is the basis of all shortage and slack: the last columns.
+func slack(rows, columns int) *basis {
+	at, unit := make([]int, rows), make([]int64, rows*rows)
+	for r := range rows {
+		at[r], unit[r*rows+r] = columns-rows+r, 1
+	}
+	return newBasis(at, 1, unit)
 }
 
 // pivot brings a column into the basis in a row.
@@ -812,18 +865,12 @@ func (t *tableau) dual(ctx context.Context) error {
 
 // basis reads the inverse from the rows' own columns.
 func (t *tableau) basis() *basis {
-	b := &basis{columns: t.columns, denominator: t.denominator}
+	var inverse []*big.Int
 	for r := range t.rows {
-		line := slices.Clone(t.cells[r][t.width-t.rows : t.width])
-		b.inverse = append(b.inverse, line)
+		inverse = append(inverse, t.cells[r][t.width-t.rows:t.width]...)
 	}
-	for r := range t.rows {
-		f := toFloats(b.inverse[r])
-		if f == nil {
-			b.floats = nil
-			break
-		}
-		b.floats = append(b.floats, f)
+	if small := inSmall(inverse); small != nil && t.denominator.IsInt64() {
+		return newBasis(t.columns, t.denominator.Int64(), small)
 	}
-	return b
+	return &basis{columns: t.columns, denominator: t.denominator, large: inverse}
 }
