@@ -89,6 +89,10 @@ func Rows(t testing.TB, name string) [][]string {
 // have CPUs only, so it is used for the shape of demand.
 const ShavediceFile = "demand/shavedice_regions_1_2.csv.gz"
 
+// ShavediceUnseenFile is the demand of the data set's other two regions, which no method was tuned on. Nor
+// may one be changed after its results were seen.
+const ShavediceUnseenFile = "demand/shavedice_regions_3_4.csv.gz"
+
 // ShavediceHours is the number of hours of every series of [Shavedice].
 const ShavediceHours = 26_280
 
@@ -102,11 +106,16 @@ type Series struct {
 }
 
 // Shavedice reads three years of hourly demand, by region and kind.
-func Shavedice(t testing.TB) []Series {
+func Shavedice(t testing.TB) []Series { return demandOf(t, ShavediceFile) }
+
+// ShavediceUnseen reads the same of the other regions.
+func ShavediceUnseen(t testing.TB) []Series { return demandOf(t, ShavediceUnseenFile) }
+
+func demandOf(t testing.TB, name string) []Series {
 	t.Helper()
 	var all []Series
 	at := map[[2]string]int{}
-	for _, row := range Rows(t, ShavediceFile)[1:] {
+	for _, row := range Rows(t, name)[1:] {
 		when, err := time.Parse("2006-01-02 15:04:05.000", row[0])
 		if err != nil {
 			t.Fatal(err)
@@ -115,13 +124,17 @@ func Shavedice(t testing.TB) []Series {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := [2]string{row[1], row[2]}
-		i, ok := at[name]
+		k := [2]string{row[1], row[2]}
+		i, ok := at[k]
 		if !ok {
-			i, at[name] = len(all), len(all)
-			all = append(all, Series{name[0], name[1], make([]int, ShavediceHours)})
+			i, at[k] = len(all), len(all)
+			all = append(all, Series{k[0], k[1], make([]int, ShavediceHours)})
 		}
-		all[i].Units[(domain.InstantOf(when)-ShavediceFrom)/domain.Hour] += units
+		h := (domain.InstantOf(when) - ShavediceFrom) / domain.Hour
+		if h < 0 || h >= ShavediceHours {
+			t.Fatalf("%s: %s is not within the %d hours from %s", name, row[0], ShavediceHours, ShavediceFrom)
+		}
+		all[i].Units[h] += units
 	}
 	slices.SortFunc(all, func(a, b Series) int { return strings.Compare(a.Region+a.Kind, b.Region+b.Kind) })
 	return all
