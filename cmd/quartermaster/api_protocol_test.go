@@ -235,6 +235,7 @@ func TestAPISocketIsPrivate(t *testing.T) {
 // TestServerFlag uses commands with --server where they cannot be asked.
 func TestServerFlag(t *testing.T) {
 	dir := demoEstate(t)
+	t.Setenv("QUARTERMASTER_DATA_DIR", dir) // for the operator's key
 	apiOf(t, dir)
 	server := "unix:" + filepath.Join(dir, "api.sock")
 	for line, want := range map[string]string{
