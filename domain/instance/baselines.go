@@ -112,31 +112,24 @@ func (m *model) baselines(ctx context.Context, in *Instance) ([]Baseline, error)
 		return nil, err
 	}
 	goesOn := m.goesOn()
-	pools, err := sold.rulePools(goesOn)
+	followed, err := m.follow(ctx, sold, goesOn)
 	if err != nil {
 		return nil, err
 	}
 	var out []Baseline
-	for _, r := range rules {
+	for k, r := range rules {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		of, orders, looked := m, slices.Clone(goesOn), []BaselinePool(nil)
+		of, orders := m, slices.Concat(goesOn, followed[k].orders)
 		if r.rule == baseline.OnDemand {
 			of, orders = alone, nil
-		}
-		if r.days > 0 {
-			bought, by, err := m.follow(pools, r.rule, r.days)
-			if err != nil {
-				return nil, err
-			}
-			orders, looked = append(orders, bought...), by
 		}
 		c, err := of.comesTo(orders, in.Budgets, r.rule == baseline.BuyNothing || r.rule == baseline.OnDemand)
 		if err != nil {
 			return nil, fmt.Errorf("baseline %s: %w", r.rule, err)
 		}
-		c.Name, c.Pools = (&baseline.Baseline{Rule: r.rule, Days: r.days}).Name(), looked
+		c.Name, c.Pools = (&baseline.Baseline{Rule: r.rule, Days: r.days}).Name(), followed[k].looked
 		out = append(out, *c)
 	}
 	return out, nil
@@ -261,34 +254,36 @@ func (m *model) goesOn() []Order {
 	return out
 }
 
-// rulePools states what a rule sees of each pool, in order: prices, existing and renewed
-// commitments, and offers, per unit of the pool.
-func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
+// rulePools states what a rule sees of each pool, in order: prices, existing and renewed commitments,
+// and offers, per unit of the pool. A pool is stated when it is asked for: all of them would take more
+// memory than the instance.
+type rulePools struct {
+	*model
+	renewed []procurement.Pool // of each pool no more than the units of renewed commitments
+	choices [][]int32          // of offers, by pool
+}
+
+func (m *model) rulePools(goesOn []Order) (*rulePools, error) {
 	units, err := m.place(goesOn)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]procurement.Pool, len(m.in.Pools))
-	for p := range out {
-		out[p].ID = m.in.Pools[p].ID
-		for e := range m.cal.n {
-			x := procurement.Epoch{
-				Span: m.cal.spans[e], Quota: procurement.Unlimited, HeldGuaranteed: m.heldGuaranteed[p][e],
-				HeldDiscountOnly: m.heldDiscountOnly[p][e],
-			}
-			if x.OnDemand, x.Spot, err = m.supply(p, e); err != nil {
-				return nil, err
-			}
-			out[p].Epochs = append(out[p].Epochs, x)
-		}
-	}
+	out := &rulePools{m, make([]procurement.Pool, len(m.in.Pools)), make([][]int32, len(m.in.Pools))}
 	for i, n := range units {
+		if offer := m.offer(i); offer != nil && m.choices[i].tier < 0 {
+			p := m.pool[offer.Pool]
+			out.choices[p] = append(out.choices[p], int32(i))
+		}
 		if n == 0 {
 			continue
 		}
 		for _, c := range m.choice(i).covers {
+			p := &out.renewed[c.Pool]
+			if p.Epochs == nil {
+				p.Epochs = make([]procurement.Epoch, m.cal.n)
+			}
 			for e := c.From; e < c.To; e++ {
-				if x := &out[c.Pool].Epochs[e]; c.Guaranteed {
+				if x := &p.Epochs[e]; c.Guaranteed {
 					x.HeldGuaranteed += n * c.Units
 				} else {
 					x.HeldDiscountOnly += n * c.Units
@@ -296,14 +291,27 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 			}
 		}
 	}
-	for i := range m.choices {
-		offer := m.offer(i)
-		if offer == nil || m.choices[i].tier >= 0 {
-			continue
+	return out, nil
+}
+
+func (m *rulePools) of(p int) (*procurement.Pool, error) {
+	out := &procurement.Pool{ID: m.in.Pools[p].ID, Epochs: make([]procurement.Epoch, m.cal.n)}
+	copy(out.Epochs, m.renewed[p].Epochs)
+	for e := range out.Epochs {
+		x := &out.Epochs[e]
+		x.Span, x.Quota = m.cal.spans[e], procurement.Unlimited
+		x.HeldGuaranteed += m.heldGuaranteed[p][e]
+		x.HeldDiscountOnly += m.heldDiscountOnly[p][e]
+		var err error
+		if x.OnDemand, x.Spot, err = m.supply(p, e); err != nil {
+			return nil, err
 		}
-		p, each := &out[m.pool[offer.Pool]], max(1, offer.PerUnit)
-		if last := len(p.Offers) - 1; last < 0 || p.Offers[last].ID != offer.ID {
-			p.Offers = append(p.Offers, procurement.Offer{
+	}
+	for _, i := range m.choices[p] {
+		offer := m.offer(int(i))
+		each := max(1, offer.PerUnit)
+		if last := len(out.Offers) - 1; last < 0 || out.Offers[last].ID != offer.ID {
+			out.Offers = append(out.Offers, procurement.Offer{
 				ID: offer.ID, Guaranteed: offer.GuaranteesCapacity, Term: offer.Term,
 			})
 		}
@@ -311,57 +319,76 @@ func (m *model) rulePools(goesOn []Order) ([]procurement.Pool, error) {
 		if n := offer.MaxUnits; n > 0 && n <= procurement.MaxUnits/each {
 			most = n * each
 		}
-		o := &p.Offers[len(p.Offers)-1]
+		o := &out.Offers[len(out.Offers)-1]
 		o.Starts = append(o.Starts, procurement.Start{
-			Epoch: int(m.choices[i].epoch), Cost: (m.costs[i] + procurement.Nano(each) - 1) / procurement.Nano(each), Max: most,
+			Epoch: int(m.model.choices[i].epoch), Cost: (m.costs[i] + procurement.Nano(each) - 1) / procurement.Nano(each), Max: most,
 		})
 	}
 	return out, nil
 }
 
-// follow returns what a rule buys in each pool.
-func (m *model) follow(
-	pools []procurement.Pool, rule baseline.Rule, days int,
-) (orders []Order, looked []BaselinePool, err error) {
+// ruling is what a rule buys, and what it looked at in each pool.
+type ruling struct {
+	orders []Order
+	looked []BaselinePool
+}
+
+// follow returns what each rule buys that looks back, by rule. Rules see the prices of a model.
+func (m *model) follow(ctx context.Context, sold *model, goesOn []Order) ([]ruling, error) {
+	pools, err := sold.rulePools(goesOn)
+	if err != nil {
+		return nil, err
+	}
 	perUnit := make(map[string]int, len(m.in.Offers))
 	for i := range m.in.Offers {
 		perUnit[m.in.Offers[i].ID] = max(1, m.in.Offers[i].PerUnit)
 	}
-	for p := range pools {
-		past, interruptible, horizon, err := m.past(p, days)
+	out := make([]ruling, len(rules))
+	for p := range m.in.Pools {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		pool, err := pools.of(p)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if past == nil {
-			continue
-		}
-		pool := pools[p]
-		pool.Epochs = slices.Clone(pool.Epochs)
-		for e := range pool.Epochs {
-			pool.Epochs[e].SpotPermille = interruptible
-		}
-		var c baseline.Baseline
-		switch rule {
-		case baseline.Lookback:
-			c = baseline.LookBack(&pool, past, days)
-		case baseline.Ladder:
-			c = baseline.Ladders(&pool, past, days, ladderParts)
-		default:
-			c = baseline.PeakReserved(&pool, past, days)
-		}
-		x := BaselinePool{Pool: pool.ID, Units: c.Units, Hours: c.Hours, Horizon: horizon}
-		if c.Offer >= 0 {
-			x.Offer = pool.Offers[c.Offer].ID
-		}
-		looked = append(looked, x)
-		for _, b := range c.Purchases {
-			id := pool.Offers[b.Offer].ID
-			if n := b.Units / perUnit[id]; n > 0 {
-				orders = append(orders, Order{Offer: id, Epoch: b.Epoch, Units: n})
+		for k, r := range rules {
+			if r.days == 0 {
+				continue
+			}
+			past, interruptible, horizon, err := m.past(p, r.days)
+			if err != nil {
+				return nil, err
+			}
+			if past == nil {
+				continue
+			}
+			for e := range pool.Epochs {
+				pool.Epochs[e].SpotPermille = interruptible
+			}
+			var c baseline.Baseline
+			switch r.rule {
+			case baseline.Lookback:
+				c = baseline.LookBack(pool, past, r.days)
+			case baseline.Ladder:
+				c = baseline.Ladders(pool, past, r.days, ladderParts)
+			default:
+				c = baseline.PeakReserved(pool, past, r.days)
+			}
+			x := BaselinePool{Pool: pool.ID, Units: c.Units, Hours: c.Hours, Horizon: horizon}
+			if c.Offer >= 0 {
+				x.Offer = pool.Offers[c.Offer].ID
+			}
+			out[k].looked = append(out[k].looked, x)
+			for _, b := range c.Purchases {
+				id := pool.Offers[b.Offer].ID
+				if n := b.Units / perUnit[id]; n > 0 {
+					out[k].orders = append(out[k].orders, Order{Offer: id, Epoch: b.Epoch, Units: n})
+				}
 			}
 		}
 	}
-	return orders, looked, nil
+	return out, nil
 }
 
 // past returns the observed demand of the last days of the demands at home in a pool, with their
