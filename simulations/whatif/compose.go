@@ -446,6 +446,9 @@ func (k *composer) fromInstance(c *composed) error {
 		return err
 	}
 	c.sold, c.foreign = make([]string, len(c.in.Pools)), map[string]string{}
+	for i := range c.in.Pools {
+		c.sold[i] = c.in.Pools[i].Provider
+	}
 	for i := range c.changes {
 		x := &c.changes[i]
 		switch x.Kind {
@@ -492,6 +495,12 @@ func (c *composed) decide(s *Scenario) error {
 	if alt.Posture != nil {
 		// Demand from the log has no classes, so if no demand is named all of it is protected.
 		p := *alt.Posture
+		for i := range in.Pools {
+			if p.Kind == instance.MultiProvider && in.Pools[i].Provider == "" {
+				return fmt.Errorf("alternative %q: posture: pool %q does not name its provider: base the scenario on an "+
+					"instance whose pools do (\"quartermaster plan\" states them for a policy)", alt.Name, in.Pools[i].ID)
+			}
+		}
 		for i := range in.Demands {
 			if len(alt.Posture.Demands) == 0 && regionOf(in, in.Demands[i].Pool) != p.Standby {
 				p.Demands = append(p.Demands, in.Demands[i].ID)

@@ -300,7 +300,7 @@ func Schema() ([]byte, error) {
 			"allowed payment options of commitments; default: all"),
 		"spot_share": m{"$ref": "#/$defs/decimal"},
 		"posture": object([]string{"kind", "share"}, m{
-			"kind": words("active_active", "active_passive"), "share": m{"$ref": "#/$defs/decimal"},
+			"kind": words("active_active", "active_passive", "multi_provider"), "share": m{"$ref": "#/$defs/decimal"},
 			"demands": list(text, maxEntries), "standby": text, "cold_price_share": m{"$ref": "#/$defs/decimal"},
 		}),
 		"overflow": list(object([]string{"from", "to"},

@@ -59,7 +59,8 @@ func (c *composed) resolve() error {
 					l.pools = append(l.pools, p)
 				}
 			}
-			l.whole = x.Provider == ""
+			// A pool of the log is of several suppliers; where it names its own, all of it is lost.
+			l.whole = x.Provider == "" || !slices.ContainsFunc(l.pools, func(p int) bool { return c.in.Pools[p].Provider == "" })
 			if len(l.pools) == 0 {
 				return nil, fmt.Errorf("no pool is of %s; pools are %s", x.selector(), c.poolNames())
 			}

@@ -451,7 +451,7 @@ func (r *reader) alternative(n *Node, path string) Alternative {
 		p := r.mapping(n, e.at("posture"), "kind", "share", "demands", "standby", "cold_price_share")
 		p.need("kind", "share")
 		a.Posture = &instance.Posture{
-			Kind:    instance.PostureKind(p.word("kind", string(instance.ActiveActive), string(instance.ActivePassive))),
+			Kind:    instance.PostureKind(p.word("kind", string(instance.ActiveActive), string(instance.ActivePassive), string(instance.MultiProvider))),
 			Demands: p.texts("demands"),
 			Standby: p.text("standby"), Cold: p.share("cold_price_share"),
 		}
@@ -463,7 +463,7 @@ func (r *reader) alternative(n *Node, path string) Alternative {
 			r.fault(n, p.path, "lacks standby, the region that takes over")
 		case !passive && (a.Posture.Standby != "" || a.Posture.Cold != nil):
 			r.fault(n, p.path,
-				"is active_active, where every region carries the others: leave standby and cold_price_share out")
+				"is %s, where each region or provider carries the others: leave standby and cold_price_share out", a.Posture.Kind)
 		}
 	}
 	nodes, paths := e.list("overflow", maxEntries)

@@ -392,6 +392,46 @@ func TestPosture(t *testing.T) {
 	}
 }
 
+// A lost provider takes all of its pools, and the others carry its work if a posture says so.
+func TestPostureOverProviders(t *testing.T) {
+	in := &instance.Instance{
+		Format: instance.Format, Name: "providers", Currency: "USD", From: at("2026-07-01"), Epoch: instance.Days, Epochs: 2,
+		AnnualRate: dec("0"), Salvage: dec("0"), Regions: []instance.Region{{ID: "r"}},
+		Demands: []instance.Demand{{ID: "d", Pool: "a", Class: "serving", Hourly: slices.Repeat([]int{4}, 48), Interruptible: dec("0"), Shortage: dec("20")}},
+	}
+	for _, p := range []string{"a", "b"} {
+		in.Pools = append(in.Pools, instance.Pool{ID: p, Region: "r", Class: "A", Unit: "vm", GPUs: 8, Provider: p})
+		in.Offers = append(in.Offers, instance.Offer{ID: p, Kind: domain.OfferReserved, Pool: p, Term: 2, Hourly: dec("1"), GuaranteesCapacity: true})
+	}
+	s := &Scenario{
+		Name: "lost", Question: "who carries it?", Base: Base{Instance: "in.json"}, Seed: 1, Runs: 20, Set: 1,
+		Changes: []Change{{Kind: ProviderOutage, Provider: "a", When: at("2026-07-01"), Duration: number(Fixed, "24")}},
+		Alternatives: []Alternative{
+			{Name: "best"}, {Name: "both", Posture: &instance.Posture{Kind: instance.MultiProvider, Share: dec("1")}},
+		},
+	}
+	run := func() (*Result, error) {
+		return Run(t.Context(), &Input{Scenario: s, Instance: in, Solve: func(ctx context.Context, in *instance.Instance) (*instance.Answer, error) {
+			orders := []instance.Order{{Offer: "a", Units: 4}}
+			if in.Posture != nil {
+				orders = append(orders, instance.Order{Offer: "b", Units: 4})
+			}
+			return instance.Evaluate(ctx, in, orders)
+		}})
+	}
+	r, err := run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alone, both := r.Alternatives[0].Unserved, r.Alternatives[1].Unserved; !alone.IsPositive() || !both.IsZero() {
+		t.Errorf("unserved are %s without a posture and %s with one", alone, both)
+	}
+	in.Pools[1].Provider = ""
+	if _, err := run(); err == nil || !strings.Contains(err.Error(), `pool "b" does not name its provider`) {
+		t.Errorf("a pool without a provider: %v", err)
+	}
+}
+
 // An alternative without upfront payments buys nothing that is paid upfront, but still buys other
 // offers that pay.
 func TestPaymentOptions(t *testing.T) {
