@@ -114,7 +114,7 @@ func (e *tenanted) ask(t *testing.T, who string, op *cli.Operation, q url.Values
 var withinQuestions = map[string][]string{
 	"audit trail":       {"", "workspace=emea", "cluster=own&refused=true", "operator=root", "recommendation=a", "from=2026-04-20&to=2026-05-02"},
 	"cluster list":      {""},
-	"costs":             {"period=2026-05", "period=2026-05&by=workspace&by=component", "period=2026-05&by=invoice&by=line&by=node", "period=2026-05&view=loaded", "from=2026-04&to=2026-06&by=month&compare=previous", "period=2026-05&currency=USD", "period=2026-05&as_of=2026-06-02"},
+	"costs":             {"period=2026-05", "period=2026-05&under=emea", "period=2026-05&by=workspace&by=component", "period=2026-05&by=invoice&by=line&by=node", "period=2026-05&view=loaded", "from=2026-04&to=2026-06&by=month&compare=previous", "period=2026-05&currency=USD", "period=2026-05&as_of=2026-06-02"},
 	"costs allocations": {"period=2026-05", "period=2026-05&workspace=emea"},
 	"costs budget":      {"period=2026-05"},
 	"costs explain":     {"period=2026-05&workspace=emea", "allocation=x"},
@@ -130,7 +130,7 @@ var withinQuestions = map[string][]string{
 	"serving":           {"from=2026-05-01&to=2026-05-02"},
 	"simulate list":     {""},
 	"simulate show":     {"simulation=a"},
-	"usage":             {"from=2026-05-01&to=2026-05-02", "from=2026-05-01&to=2026-05-02&by=deployment&by=node", "from=2026-05-01&to=2026-05-02&by=gpu", "from=2026-05-01&to=2026-05-02&as_of=2026-05-02"},
+	"usage":             {"from=2026-05-01&to=2026-05-02", "from=2026-05-01&to=2026-05-02&under=emea", "from=2026-05-01&to=2026-05-02&by=deployment&by=node", "from=2026-05-01&to=2026-05-02&by=gpu", "from=2026-05-01&to=2026-05-02&as_of=2026-05-02"},
 }
 
 func queryOf(t *testing.T, text string) url.Values {

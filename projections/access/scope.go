@@ -9,6 +9,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/projections"
+	"quartermaster/projections/dimension"
 	"quartermaster/projections/registry"
 )
 
@@ -128,6 +129,37 @@ func Reach(v projections.View) (func(workspace string, rights []Right) []Right, 
 			return r.Workspace != workspace && (workspace == "" || r.Workspace == a.Root() || !under(parents, r.Workspace, workspace))
 		})
 	}, nil
+}
+
+// Below returns a workspace and those whose parents lead to it, sorted, as far as the view shows them.
+func Below(v projections.View, workspace string) ([]string, error) {
+	a, err := registry.NewAuthority(v)
+	if err != nil {
+		return nil, err
+	}
+	parents, err := parentsOf(v, a)
+	if err != nil {
+		return nil, err
+	}
+	_, known := parents[workspace]
+	all := []string{workspace}
+	for of := range parents {
+		if known && of != workspace && under(parents, of, workspace) {
+			all = append(all, of)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// Under returns conditions of which one, on the dimension of workspaces, selects what is of a workspace and of those below
+// it; the same conditions for the workspace "".
+func Under(v projections.View, workspace string, where []dimension.Condition, by dimension.Name) ([]dimension.Condition, error) {
+	if workspace == "" {
+		return where, nil
+	}
+	below, err := Below(v, workspace)
+	return append(slices.Clone(where), dimension.Condition{Dimension: by, Values: below}), err
 }
 
 // parentsOf returns the parent of each workspace, "" for none.

@@ -208,3 +208,24 @@ func TestTables(t *testing.T) {
 		}
 	}
 }
+
+// TestBelow asks for parts of the tree of workspaces, as finance and as a tenant see it.
+func TestBelow(t *testing.T) {
+	whole := viewOf(t, family()...)
+	tenant := scopeOf(t, whole, access.Right{Workspace: "emea", Role: domain.RoleViewer}).View(whole)
+	for _, c := range []struct {
+		name, workspace, want string
+		v                     projections.View
+	}{
+		{"a workspace", "acme", "acme apac berlin emea", whole},
+		{"a leaf", "berlin", "berlin", whole},
+		{"a cycle", "a", "a b", whole},
+		{"a parent of the tenant's", "acme", "acme", tenant},
+		{"the tenant's", "emea", "berlin emea", tenant},
+	} {
+		got, err := access.Below(c.v, c.workspace)
+		if err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v %v, want %s", c.name, got, err, c.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 	"quartermaster/projections/dimension"
 	"quartermaster/projections/registry"
 )
@@ -23,10 +24,20 @@ type Query struct {
 	// Where restricts groups and totals further, to what meets all conditions. It does not affect
 	// statements, which are for whole invoices.
 	Where []dimension.Condition
+	// Under is Where for a workspace and those below it: see [Query.Resolve].
+	Under string
 	// Largest is the number of allocations to list for each group, the largest in LargestBy first;
 	// 0 lists none.
 	Largest   int
 	LargestBy Ledger
+}
+
+// Resolve returns the query with Under as a condition of Where, by the parents of workspaces in the view. Queries MUST be
+// resolved before they are answered.
+func (q Query) Resolve(v projections.View) (_ Query, err error) {
+	q.Where, err = access.Under(v, q.Under, q.Where, ByWorkspace)
+	q.Under = ""
+	return q, err
 }
 
 // Ledger is one of the two ledgers of costs.

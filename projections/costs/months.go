@@ -9,6 +9,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 	"quartermaster/projections/dimension"
 	"quartermaster/projections/registry"
 	"quartermaster/projections/usage"
@@ -21,11 +22,19 @@ type MonthsQuery struct {
 	By        []Dimension
 	Currency  string
 	Where     []dimension.Condition
+	Under     string // see [MonthsQuery.Resolve]
 	// Compare also returns what each group cost before: in the month before if groups are by month, in the quarter
 	// before if they are by quarter, else in as many months before. Hours and days have no such counterpart.
 	Compare bool
 	// Back is how many months before a month is compared with, instead of that; 0 for that.
 	Back int
+}
+
+// Resolve is [Query.Resolve].
+func (q MonthsQuery) Resolve(v projections.View) (_ MonthsQuery, err error) {
+	q.Where, err = access.Under(v, q.Under, q.Where, ByWorkspace)
+	q.Under = ""
+	return q, err
 }
 
 // MonthsReport is the costs of several billing months, each divided as a [Report] of it says. Rates are those of the

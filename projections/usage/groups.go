@@ -119,6 +119,8 @@ type Report struct {
 type Filter struct {
 	Workspace, Cluster, Region string
 	Where                      []dimension.Condition
+	// Under selects what a workspace and those below it held, by their parents at the position.
+	Under string
 }
 
 func (f *Filter) accepts(d *DeviceHour, s *DeviceSegment) bool {

@@ -83,6 +83,10 @@ type reporter struct {
 func newReporter(view projections.View, filter Filter, by []Dimension) (*reporter, error) {
 	r := &reporter{view: view, filter: filter, groups: map[usageKey]*GPUTime{}}
 	var err error
+	if r.filter.Where, err = access.Under(view, filter.Under, filter.Where, ByWorkspace); err != nil {
+		return nil, err
+	}
+	filter = r.filter
 	if r.dims, err = dimensions.By(by); err != nil {
 		return nil, fmt.Errorf("usage by %v: %w", by, err)
 	}

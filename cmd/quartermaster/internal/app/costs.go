@@ -18,6 +18,9 @@ import (
 // Costs allocates a billing month to those who used what was billed.
 func (c *Caller) Costs(ctx context.Context, at At, q costs.Query) (r *costs.Report, err error) {
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
+		if err := (narrowed{workspace: q.Under}).empty(v); err != nil {
+			return err
+		}
 		if r, err = c.costs(ctx, v, q); err != nil {
 			return err
 		}
@@ -72,6 +75,10 @@ func (h *Conn) notesWithin(ctx context.Context, v projections.View, month domain
 
 // costs is Costs on rows. The report is cached: callers MUST NOT modify it.
 func (c *Caller) costs(ctx context.Context, v projections.View, q costs.Query) (*costs.Report, error) {
+	q, err := q.Resolve(v)
+	if err != nil {
+		return nil, err
+	}
 	return kept(c, v, "costs", q, func() (*costs.Report, error) {
 		rates, err := ratesFor(v, q.Month, q.Currency)
 		if err != nil {

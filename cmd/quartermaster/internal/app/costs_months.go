@@ -14,6 +14,9 @@ import (
 // by row; others are divided, one after the other.
 func (c *Caller) CostsOfMonths(ctx context.Context, at At, q costs.MonthsQuery) (r *costs.MonthsReport, err error) {
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		if err := (narrowed{workspace: q.Under}).empty(v); err != nil {
+			return err
+		}
 		if r, err = c.costsOfMonths(ctx, v, q); err == nil && len(r.Groups) == 0 {
 			err = charged(v, q.Workspace)
 		}
@@ -24,6 +27,10 @@ func (c *Caller) CostsOfMonths(ctx context.Context, at At, q costs.MonthsQuery) 
 
 // costsOfMonths is CostsOfMonths on rows. The report is cached: callers MUST NOT modify it.
 func (c *Caller) costsOfMonths(ctx context.Context, v projections.View, q costs.MonthsQuery) (*costs.MonthsReport, error) {
+	q, err := q.Resolve(v)
+	if err != nil {
+		return nil, err
+	}
 	return kept(c, v, "costs of months", q, func() (*costs.MonthsReport, error) { return c.monthsOf(ctx, v, q, c.division) })
 }
 

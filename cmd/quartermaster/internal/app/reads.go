@@ -137,6 +137,9 @@ func (c *Caller) Usage(ctx context.Context, at At, period domain.Interval, filte
 		if err := n.known(v); err != nil {
 			return err
 		}
+		if err := (narrowed{workspace: filter.Under}).empty(v); err != nil {
+			return err
+		}
 		position := v.Position()
 		sealed, err := h.sealed(ctx, position, period)
 		if err != nil {

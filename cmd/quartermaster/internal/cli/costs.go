@@ -20,11 +20,11 @@ import (
 
 func (a *Program) costsCommand() *cobra.Command {
 	var (
-		span                               monthFlags
-		workspace, currency, asOf, compare string
-		view                               string
-		by, where                          []string
-		requireReconciled                  bool
+		span                                      monthFlags
+		workspace, under, currency, asOf, compare string
+		view                                      string
+		by, where                                 []string
+		requireReconciled                         bool
 	)
 	cmd := &cobra.Command{
 		Use:   "costs",
@@ -121,6 +121,7 @@ Kinds of exceptions:
 			"  quartermaster costs --period 2026-05 --by component --where provider_class=hyperscaler\n" +
 			"  quartermaster costs --period 2026-05 --by workspace,component -o json\n" +
 			"  quartermaster costs --period 2026-05 --workspace vc-a01 --by deployment,day\n" +
+			"  quartermaster costs --period 2026-05 --under research --by workspace\n" +
 			"  quartermaster costs --period 2026-05 --by service,tag:team\n" +
 			"  quartermaster costs --period 2026-05 --require-reconciled\n" +
 			"  quartermaster costs --period 2026-05 --compare previous\n" +
@@ -143,7 +144,7 @@ Kinds of exceptions:
 			"  quartermaster costs close prepare --month 2026-05 --dry-run",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := costs.MonthsQuery{Workspace: workspace, Currency: currency}
+			q := costs.MonthsQuery{Workspace: workspace, Under: under, Currency: currency}
 			var err error
 			if q.Months, err = span.months(); err != nil {
 				return err
@@ -178,6 +179,7 @@ Kinds of exceptions:
 	span.add(cmd)
 	f.StringVar(&workspace, "workspace", "", "only the charges of this workspace; invoices stay whole")
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
+	underFlag(cmd, &under)
 	whereFlag(cmd, &where)
 	currencyFlag(cmd, &currency)
 	viewFlag(cmd, &view)
@@ -195,7 +197,7 @@ func (a *Program) costsOfMonth(
 	cmd *cobra.Command, at app.At, q *costs.MonthsQuery, view costs.View,
 ) ([]costs.Unreconciled, error) {
 	r, err := a.costsView(cmd, at, costs.Query{
-		Month: q.Months[0], Workspace: q.Workspace, By: q.By, Where: q.Where, Currency: q.Currency,
+		Month: q.Months[0], Workspace: q.Workspace, Under: q.Under, By: q.By, Where: q.Where, Currency: q.Currency,
 	}, view)
 	switch {
 	case err != nil:
@@ -229,6 +231,11 @@ func currencyFlag(cmd *cobra.Command, currency *string) {
 // whereFlag adds --where, which narrows an answer by conditions on dimensions.
 func whereFlag(cmd *cobra.Command, where *[]string) {
 	cmd.Flags().StringArrayVar(where, "where", nil, "only `dimension=value`; repeat it for more values or more dimensions")
+}
+
+// underFlag adds --under, which narrows an answer to a part of the tree of workspaces.
+func underFlag(cmd *cobra.Command, under *string) {
+	cmd.Flags().StringVar(under, "under", "", "only this `workspace` and those below it, by their parents; totals are of all of them")
 }
 
 // whereText returns conditions as a clause: ", where provider is aws or lab".

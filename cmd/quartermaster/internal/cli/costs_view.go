@@ -34,7 +34,7 @@ func checkView(cmd *cobra.Command, view costs.View) error {
 		}
 		return commandline.Usagef("--view %q is unknown; %s", view, domain.Suggest(string(view), names))
 	}
-	for _, flag := range []string{"by", "where", "workspace", "compare"} {
+	for _, flag := range []string{"by", "where", "workspace", "under", "compare"} {
 		if view != costs.ViewDirect && cmd.Flags().Changed(flag) {
 			return commandline.Usagef("--view %s is by workspace, of all workspaces; leave out --%s", view, flag)
 		}

@@ -69,6 +69,7 @@ empty, and the workload class is none. Undeclared values are unknown.`,
 	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
 	span.add(cmd)
 	f.StringVar(&filter.Workspace, "workspace", "", "only time held by this workspace, and time without a holder in its clusters")
+	underFlag(cmd, &filter.Under)
 	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
 	f.StringVar(&filter.Region, "region", "", "only this region")
 	whereFlag(cmd, &where)
