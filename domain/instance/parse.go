@@ -39,7 +39,7 @@ func Parse(name string, data []byte) (*Instance, error) {
 		return nil, err
 	}
 	if in.Format != Format {
-		return nil, fmt.Errorf("%s: %w", place(name, data, "/format"), wrongFormat(in.Format, Format))
+		return nil, &Faults{List: []Fault{placed(name, data, "/format", wrongFormat(in.Format, Format))}}
 	}
 	if err := in.Validate(); err != nil {
 		return nil, located(name, data, err)
@@ -54,16 +54,16 @@ func ParseAnswer(name string, data []byte) (*Answer, error) {
 		return nil, err
 	}
 	if a.Format != AnswerFormat {
-		return nil, fmt.Errorf("%s: %w", place(name, data, "/format"), wrongFormat(a.Format, AnswerFormat))
+		return nil, &Faults{List: []Fault{placed(name, data, "/format", wrongFormat(a.Format, AnswerFormat))}}
 	}
 	return &a, nil
 }
 
-func wrongFormat(have, want string) error {
+func wrongFormat(have, want string) string {
 	if have == "" {
-		return fmt.Errorf("no format is given: this program reads %q", want)
+		return fmt.Sprintf("no format is given: this program reads %q", want)
 	}
-	return fmt.Errorf("format is %q: this program reads %q", have, want)
+	return fmt.Sprintf("format is %q: this program reads %q", have, want)
 }
 
 // decode reads one JSON document into v.
@@ -330,7 +330,7 @@ func syntax(name string, data []byte, err error) error {
 	for at < int64(len(data)) && bytes.IndexByte([]byte(" \t\r\n,:"), data[at]) >= 0 {
 		at++
 	}
-	return fmt.Errorf("%s%s: %v: %w", position(name, data, at), named(path), why, ErrSyntax)
+	return &Faults{List: []Fault{faultAt(name, data, at, string(path), fmt.Sprintf("%v: %v", why, ErrSyntax))}, cause: ErrSyntax}
 }
 
 func kindName(k jsontext.Kind) string {
@@ -376,16 +376,18 @@ func named(path jsontext.Pointer) string {
 }
 
 // position is the file, line and column of an offset.
-func position(name string, data []byte, at int64) string {
+func faultAt(name string, data []byte, at int64, path, detail string) Fault {
 	before := data[:min(at, int64(len(data)))]
-	line := bytes.Count(before, []byte("\n")) + 1
-	column := len([]rune(string(before[bytes.LastIndexByte(before, '\n')+1:]))) + 1
-	return fmt.Sprintf("%s:%d:%d", name, line, column)
+	f := Fault{
+		Path: path, Detail: detail, File: name, Line: bytes.Count(before, []byte("\n")) + 1,
+		Column: len([]rune(string(before[bytes.LastIndexByte(before, '\n')+1:]))) + 1,
+	}
+	f.Place = fmt.Sprintf("%s:%d:%d%s", name, f.Line, f.Column, named(jsontext.Pointer(path)))
+	return f
 }
 
-// place is the file, line, column and path of a value of a parsed document. A missing value has the
-// place of its parent.
-func place(name string, data []byte, path string) string {
+// placed returns a fault of a value of a parsed document, with its place. A missing value has the place of its parent.
+func placed(name string, data []byte, path, detail string) Fault {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	at, best := int64(0), -1
 	for {
@@ -404,7 +406,7 @@ func place(name string, data []byte, path string) string {
 			break
 		}
 	}
-	return position(name, data, at) + named(jsontext.Pointer(path))
+	return faultAt(name, data, at, path, detail)
 }
 
 // located adds the places in a document to its faults.
@@ -415,7 +417,7 @@ func located(name string, data []byte, err error) error {
 	}
 	out := &Faults{More: faults.More}
 	for _, f := range faults.List {
-		out.List = append(out.List, Fault{f.Path, f.Detail, place(name, data, f.Path)})
+		out.List = append(out.List, placed(name, data, f.Path, f.Detail))
 	}
 	return out
 }
@@ -426,6 +428,9 @@ type Fault struct {
 	Detail string `json:"detail"`
 	// Place is file, line, column and Path, if a document was read.
 	Place string `json:"place,omitempty"`
+
+	File         string `json:"-"`
+	Line, Column int    `json:"-"`
 }
 
 // Faults is the error of an instance that violates rules: the first of them, and the number of the

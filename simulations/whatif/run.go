@@ -27,7 +27,7 @@ import (
 // Input is what a scenario is answered from.
 type Input struct {
 	Scenario *Scenario
-	// View is rows at the base position. It is read while Run runs.
+	// View is rows at the base position. It is read while [Prepare] runs.
 	View projections.View
 	// Instance is the base of a scenario that names an instance; View is then nil.
 	Instance *instance.Instance
@@ -49,8 +49,25 @@ func Methods() []string {
 	return append(plan.Methods(projections.Method), instance.Method, joint.Method, Method)
 }
 
+// Prepared is a scenario with everything that its answer needs of the rows.
+type Prepared struct {
+	in       *Input
+	s        Scenario
+	composed []*composed
+	r        *Result
+}
+
 // Run answers a scenario. It ends soon after ctx does.
 func Run(ctx context.Context, in *Input) (*Result, error) {
+	p, err := Prepare(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return p.Run(ctx)
+}
+
+// Prepare reads what a scenario needs of the rows. They may change afterwards.
+func Prepare(ctx context.Context, in *Input) (*Prepared, error) {
 	s := *in.Scenario
 	if in.View != nil {
 		s.Base.Position, s.Base.At = in.View.Position().String(), in.At
@@ -65,7 +82,24 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 	asked := s
 	asked.Base.Position = ""
 	r.Scenario = &asked
-	k := &composer{ctx: ctx, s: &s, view: in.View, at: in.At, given: in.Instance, known: map[string]*composed{}}
+	p := &Prepared{in: in, s: s, r: r}
+	k := &composer{ctx: ctx, s: &p.s, view: in.View, at: in.At, given: in.Instance, known: map[string]*composed{}}
+	for i := range p.s.Alternatives {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		c, err := k.compose(&p.s.Alternatives[i])
+		if err != nil {
+			return nil, fmt.Errorf("alternative %q: %w", p.s.Alternatives[i].Name, err)
+		}
+		p.composed = append(p.composed, c)
+	}
+	return p, nil
+}
+
+// Run answers the scenario, once.
+func (p *Prepared) Run(ctx context.Context) (*Result, error) {
+	in, s, r := p.in, &p.s, p.r
 	var done atomic.Int64
 	progress := func() {
 		n := done.Add(1)
@@ -73,15 +107,11 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 			in.Progress(n, int64(s.Runs)*int64(len(s.Alternatives)))
 		}
 	}
-	for i := range s.Alternatives {
+	for _, c := range p.composed {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		c, err := k.compose(&s.Alternatives[i])
-		if err != nil {
-			return nil, fmt.Errorf("alternative %q: %w", s.Alternatives[i].Name, err)
-		}
-		e := &experiment{in: in, s: &s, c: c, spans: c.in.Spans(), progress: progress}
+		e := &experiment{in: in, s: s, c: c, spans: c.in.Spans(), progress: progress}
 		out, err := e.run(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("alternative %q: %w", c.alt.Name, err)

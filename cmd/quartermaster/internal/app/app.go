@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -37,6 +38,10 @@ type App struct {
 	Tell func(note string)
 	// Track returns a progress display for long work; nil: none.
 	Track func(Work) Progress
+
+	// Files opens a file that a question names; nil: the files of this machine. A question of somebody else MUST have its
+	// own, so that it reads no file of the server.
+	Files func(name string) (io.ReadCloser, error)
 
 	// Clocked is set once an answer used the time at which it was asked.
 	Clocked bool

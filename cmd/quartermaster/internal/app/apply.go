@@ -11,6 +11,7 @@ import (
 
 	"quartermaster/adapters/manifest"
 	"quartermaster/domain"
+	instances "quartermaster/domain/instance"
 	"quartermaster/projections"
 	"quartermaster/projections/registry"
 )
@@ -125,6 +126,16 @@ func FaultsOf(err error, most int) (all []Fault) {
 		switch e := err.(type) { //nolint:errorlint // it walks the tree itself, for all of them
 		case *manifest.Error:
 			all = append(all, Fault{e.Where.File, e.Where.Line, e.Where.Column, e.Field, e.Problem})
+		case *inFile:
+			for _, f := range e.faults[:min(len(e.faults), most-len(all))] {
+				all = append(all, Fault{e.path, f.Line, f.Column, f.Path, f.Problem})
+			}
+		case *instances.Faults:
+			for _, f := range e.List[:min(len(e.List), most-len(all))] {
+				if f.Line > 0 {
+					all = append(all, Fault{f.File, f.Line, f.Column, f.Path, f.Detail})
+				}
+			}
 		case interface{ Unwrap() []error }:
 			for _, one := range e.Unwrap() {
 				walk(one)

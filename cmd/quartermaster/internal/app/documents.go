@@ -13,21 +13,39 @@ import (
 	instances "quartermaster/domain/instance"
 )
 
+// OpenFile opens a file that a question names.
+func (s *App) OpenFile(path string) (io.ReadCloser, error) {
+	if s.Files != nil {
+		return s.Files(path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		f.Close()
+		return nil, errors.New("it is a directory")
+	}
+	return f, nil
+}
+
 // ReadDocument reads a file, or standard input for "-", up to the maximum size of an instance.
-func ReadDocument(path string, stdin io.Reader) ([]byte, error) {
+func (s *App) ReadDocument(path string, stdin io.Reader) ([]byte, error) {
+	return s.readFile(path, stdin, instances.MaxBytes)
+}
+
+// readFile reads a file, or standard input for "-" where there is one, up to a byte more than a size.
+func (s *App) readFile(path string, stdin io.Reader, most int64) ([]byte, error) {
 	from := stdin
-	if path != "-" {
-		f, err := os.Open(path)
+	if path != "-" || stdin == nil || s.Files != nil {
+		f, err := s.OpenFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", path, err)
 		}
 		defer f.Close()
-		if st, err := f.Stat(); err == nil && st.IsDir() {
-			return nil, fmt.Errorf("read %s: it is a directory", path)
-		}
 		from = f
 	}
-	data, err := io.ReadAll(io.LimitReader(from, instances.MaxBytes+1))
+	data, err := io.ReadAll(io.LimitReader(from, most+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -41,8 +59,8 @@ type Question struct {
 }
 
 // ReadQuestion reads an instance from a file, "-" for standard input, and keeps its document.
-func ReadQuestion(path string, stdin io.Reader) (*Question, error) {
-	data, err := ReadDocument(path, stdin)
+func (s *App) ReadQuestion(path string, stdin io.Reader) (*Question, error) {
+	data, err := s.ReadDocument(path, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +72,8 @@ func ReadQuestion(path string, stdin io.Reader) (*Question, error) {
 }
 
 // ReadInstance is [ReadQuestion] without the document.
-func ReadInstance(path string, stdin io.Reader) (*instances.Instance, error) {
-	q, err := ReadQuestion(path, stdin)
+func (s *App) ReadInstance(path string, stdin io.Reader) (*instances.Instance, error) {
+	q, err := s.ReadQuestion(path, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -63,15 +81,10 @@ func ReadInstance(path string, stdin io.Reader) (*instances.Instance, error) {
 }
 
 // ReadContract reads a contract and the tree that it is in. Errors name file, line and column.
-func ReadContract(path string) (*whatif.Node, *instances.Contract, error) {
-	f, err := os.Open(path)
+func (s *App) ReadContract(path string) (*whatif.Node, *instances.Contract, error) {
+	data, err := s.readFile(path, nil, scenarioBytes)
 	if err != nil {
 		return nil, nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, scenarioBytes+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	doc, c, err := parseContract(data)
 	return doc, c, InFile(path, err)
@@ -96,11 +109,21 @@ func InFile(path string, err error) error {
 	if !errors.As(err, &faults) {
 		return err
 	}
-	lines := strings.Split(faults.Error(), "\n")
+	return &InvalidError{Err: &inFile{path, faults}}
+}
+
+// inFile are the faults of a file.
+type inFile struct {
+	path   string
+	faults whatif.Errors
+}
+
+func (e *inFile) Error() string {
+	lines := strings.Split(e.faults.Error(), "\n")
 	for i, l := range lines {
 		if !strings.HasPrefix(l, "and ") {
-			lines[i] = path + ":" + l
+			lines[i] = e.path + ":" + l
 		}
 	}
-	return &InvalidError{Err: errors.New(strings.Join(lines, "\n"))}
+	return strings.Join(lines, "\n")
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -25,25 +23,19 @@ const (
 )
 
 // ReadScenario reads a scenario file. Errors name file, line and column.
-func ReadScenario(path string) (*whatif.Scenario, error) {
-	f, err := os.Open(path)
+func (s *App) ReadScenario(path string) (*whatif.Scenario, error) {
+	data, err := s.readFile(path, nil, scenarioBytes)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, scenarioBytes+1))
+	sc, err := ParseScenario(data)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	s, err := ParseScenario(data)
-	var faults whatif.Errors
-	if errors.As(err, &faults) {
 		return nil, InFile(path, err)
 	}
-	if err == nil && s.Base.Instance != "" && !filepath.IsAbs(s.Base.Instance) {
-		s.Base.Instance = filepath.Join(filepath.Dir(path), s.Base.Instance)
+	if sc.Base.Instance != "" && !filepath.IsAbs(sc.Base.Instance) {
+		sc.Base.Instance = filepath.Join(filepath.Dir(path), sc.Base.Instance)
 	}
-	return s, err
+	return sc, nil
 }
 
 // ParseScenario parses a scenario from YAML. The error is [whatif.Errors].

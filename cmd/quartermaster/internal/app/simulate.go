@@ -74,22 +74,28 @@ type FrozenScenario struct {
 // Simulate answers a scenario. It forks the log in memory, or takes the instance that the
 // scenario names, and appends nothing. workers is the number of trials evaluated at once; 0 is
 // one for each processor. It does not affect the answer.
-func (c *Caller) Simulate(ctx context.Context, s *whatif.Scenario, workers int) (r *whatif.Result, err error) {
+func (c *Caller) Simulate(ctx context.Context, s *whatif.Scenario, workers int) (*whatif.Result, error) {
 	if s.Base.Instance != "" {
-		in, err := ReadInstance(s.Base.Instance, strings.NewReader(""))
+		in, err := c.app.ReadInstance(s.Base.Instance, strings.NewReader(""))
 		if err != nil {
 			return nil, fmt.Errorf("base.instance: %w", err)
 		}
-		return c.app.answerScenario(ctx, s, &whatif.Input{Instance: in, Workers: workers})
+		return c.app.answerScenario(ctx, &whatif.Input{Scenario: s, Instance: in, Workers: workers})
 	}
-	err = c.readFrom(ctx, At(s.Base.Position), s.Base.At, func(v projections.View, about domain.Instant) error {
+	var in *whatif.Input
+	var p *whatif.Prepared
+	err := c.readFrom(ctx, At(s.Base.Position), s.Base.At, func(v projections.View, about domain.Instant) (err error) {
 		if err := (narrowed{region: s.Base.Region}).known(v); err != nil {
 			return err
 		}
-		r, err = c.app.answerScenario(ctx, s, &whatif.Input{View: v, At: about, Workers: workers})
+		in = &whatif.Input{Scenario: s, View: v, At: about, Workers: workers}
+		p, err = whatif.Prepare(ctx, in)
 		return err
 	})
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return c.app.runScenario(ctx, in, p) // without the rows, which nobody can change meanwhile
 }
 
 // Simulations returns the frozen scenarios, the newest first.
@@ -164,7 +170,7 @@ func (h *Conn) verifySimulation(ctx context.Context, e *FrozenScenario, workers 
 	}
 	r := recorded{"answer", e.Simulation, "answered", e.Position, e.Digest, e.Document}
 	return h.verify(ctx, &r, func(v projections.View) (any, error) {
-		return h.app.answerScenario(ctx, e.Result.Scenario, &whatif.Input{View: v, At: e.Result.At, Workers: workers})
+		return h.app.answerScenario(ctx, &whatif.Input{Scenario: e.Result.Scenario, View: v, At: e.Result.At, Workers: workers})
 	})
 }
 
@@ -231,9 +237,18 @@ func CompareSimulations(x, y *whatif.Result) *SimulationDiff {
 	return d
 }
 
-// answerScenario runs a scenario.
-func (s *App) answerScenario(ctx context.Context, sc *whatif.Scenario, in *whatif.Input) (*whatif.Result, error) {
-	in.Scenario = sc
+// answerScenario answers a scenario.
+func (s *App) answerScenario(ctx context.Context, in *whatif.Input) (*whatif.Result, error) {
+	p, err := whatif.Prepare(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return s.runScenario(ctx, in, p)
+}
+
+// runScenario answers a scenario that is prepared.
+func (s *App) runScenario(ctx context.Context, in *whatif.Input, p *whatif.Prepared) (*whatif.Result, error) {
+	sc := in.Scenario
 	lp, done := linearSolver()
 	defer done()
 	in.Solve = func(ctx context.Context, p *problem.Instance) (*problem.Answer, error) {
@@ -248,5 +263,5 @@ func (s *App) answerScenario(ctx context.Context, sc *whatif.Scenario, in *whati
 	bar := s.track(Work{Name: "simulate", Total: int64(sc.Runs) * int64(len(sc.Alternatives)), Unit: "trials", Slow: true})
 	defer bar.Stop()
 	in.Progress = func(done, _ int64) { bar.Set(done) }
-	return whatif.Run(ctx, in)
+	return p.Run(ctx)
 }

@@ -50,7 +50,7 @@ machine. Errors name file, line and column.`,
 			"  quartermaster plan evaluate deploy/demo/contracts/one-year-p4d.yaml --instance deploy/demo/instances/single-pool.json -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			doc, c, err := app.ReadContract(args[0])
+			doc, c, err := a.ReadContract(args[0])
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ machine. Errors name file, line and column.`,
 						return commandline.Usagef("--%s applies to plans from the log, and an instance states everything itself", f)
 					}
 				}
-				in, err = app.ReadInstance(path, cmd.InOrStdin())
+				in, err = a.ReadInstance(path, cmd.InOrStdin())
 			} else {
 				in, err = a.instanceOfLog(cmd.Context(), &fl, asOf)
 			}

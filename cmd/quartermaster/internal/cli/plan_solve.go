@@ -65,7 +65,7 @@ a cap on its purchases, as "quartermaster plan" does.`,
 			"  quartermaster plan solve large.json --timeout 10m --out answer.json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := app.ReadQuestion(args[0], cmd.InOrStdin())
+			q, err := a.ReadQuestion(args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -176,11 +176,11 @@ Exit status 1 if the answer is wrong; the error names the place.`,
 		Example: "  quartermaster plan solve instance.json --out answer.json\n  quartermaster plan check instance.json answer.json",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := app.ReadQuestion(args[0], cmd.InOrStdin())
+			q, err := a.ReadQuestion(args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
-			data, err := app.ReadDocument(args[1], cmd.InOrStdin())
+			data, err := a.ReadDocument(args[1], cmd.InOrStdin())
 			if err != nil {
 				return err
 			}

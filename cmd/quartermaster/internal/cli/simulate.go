@@ -61,7 +61,7 @@ and replaces those of an earlier run.`,
 			"  quartermaster simulate diff sim-0f3a9c81d2e4 growth/result.json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := app.ReadScenario(args[0])
+			s, err := a.ReadScenario(args[0])
 			if err != nil {
 				return err
 			}
