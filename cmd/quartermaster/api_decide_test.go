@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -513,7 +514,7 @@ func TestDecisionIsolation(t *testing.T) {
 	own := map[string]any{"principal": "account:a", "role": "viewer", "workspace": "research"}
 	unknown, _ := newKey(t)
 	of, none := s.propose(tenant, root.Public().(ed25519.PublicKey), "access grant", own), s.propose(tenant, unknown, "access grant", own)
-	if of.TakesEffect || none.TakesEffect || *of.Problem != *none.Problem {
+	if of.TakesEffect || none.TakesEffect || !reflect.DeepEqual(of.Problem, none.Problem) {
 		t.Errorf("%+v\nunknown: %+v", of, none)
 	}
 	// Their own is theirs to decide.

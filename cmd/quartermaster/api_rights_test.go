@@ -94,20 +94,36 @@ func (e *tenanted) ask(t *testing.T, who string, op *cli.Operation, q url.Values
 	if op.Long {
 		method = http.MethodPost
 	}
-	r := httptest.NewRequestWithContext(t.Context(), method, cli.APIRoot+strings.Join(op.Words, "/")+"?"+q.Encode(), nil)
-	r.Header.Set(asker, who)
-	if tag != "" {
-		r.Header.Set("If-None-Match", tag)
+	send := func(method, target, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+		r.Header.Set(asker, who)
+		if tag != "" {
+			r.Header.Set("If-None-Match", tag)
+		}
+		if body != "" {
+			r.Header.Set("Content-Type", asJSON)
+		}
+		w := httptest.NewRecorder()
+		e.handler.ServeHTTP(w, r)
+		return w
 	}
-	w := httptest.NewRecorder()
-	e.handler.ServeHTTP(w, r)
-	body := instant.ReplaceAllStringFunc(w.Body.String(), func(text string) string {
+	body := ""
+	if len(op.Files) > 0 {
+		body = sending(t, "a.json", small)
+	}
+	w := send(method, cli.APIRoot+strings.Join(op.Words, "/")+"?"+q.Encode(), body)
+	if one := w.Header().Get("Location"); op.Long && w.Code == http.StatusAccepted {
+		send(http.MethodGet, one+"/events", "") // until it has ended
+		w = send(http.MethodGet, one+"/answer", "")
+		send(http.MethodDelete, one, "")
+	}
+	text := instant.ReplaceAllStringFunc(w.Body.String(), func(text string) string {
 		if at, err := time.Parse(time.RFC3339Nano, text); err == nil && at.After(e.began) {
 			return "now"
 		}
 		return text
 	})
-	return answered{w.Code, body, w.Header().Get("ETag"), strings.Join(w.Header().Values(cli.NoteHeader), "\n"), w.Code == http.StatusNotModified}
+	return answered{w.Code, text, w.Header().Get("ETag"), strings.Join(w.Header().Values(cli.NoteHeader), "\n"), w.Code == http.StatusNotModified}
 }
 
 // questions are queries for each operation that works within a scope.
@@ -127,6 +143,7 @@ var withinQuestions = map[string][]string{
 	"models":            {"", "at=2026-05-01T03:00:00Z"},
 	"plan list":         {""},
 	"plan show":         {"plan=a"},
+	"plan solve":        {"instance=a.json"},
 	"serving":           {"from=2026-05-01&to=2026-05-02"},
 	"simulate list":     {""},
 	"simulate show":     {"simulation=a"},

@@ -52,7 +52,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// names are what a question may name in braces: what the first group of a pattern finds in the answer of a command.
+// names are what a question may name in braces, beside the {DIR} of the script's files: what the first group of a pattern finds in the answer of a command.
 var names = map[string]struct {
 	command string
 	pattern *regexp.Regexp
@@ -102,7 +102,7 @@ func alike(ts *testscript.TestScript, neg bool, args []string) {
 		code := run(append(append(words, more...), "--quiet"), strings.NewReader(""), &out, io.Discard)
 		return out.String(), code
 	}
-	replacements := []string{}
+	replacements := []string{"{DIR}", ts.MkAbs(".")}
 	for name, of := range names {
 		answer, _ := ask(of.command, "--data-dir", dir)
 		if found := of.pattern.FindStringSubmatch(answer); found != nil {

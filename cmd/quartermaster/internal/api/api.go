@@ -17,6 +17,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -259,11 +260,22 @@ func (s *server) begin(w http.ResponseWriter, r *http.Request, ws *works, op *cl
 		fail(w, err)
 		return
 	}
-	if err := s.record(who, r, op, nil, false); err != nil {
+	sent, err := s.sent(w, r, op)
+	if err != nil {
 		fail(w, err)
 		return
 	}
-	begun, err := ws.begin(op, q, form, who, s.Open)
+	question := sha256.New()
+	_, _ = io.WriteString(question, r.URL.RawQuery)
+	for _, d := range sent {
+		_, _ = fmt.Fprintf(question, "\n%q %d ", d.Name, len(d.Text))
+		_, _ = io.WriteString(question, d.Text)
+	}
+	if err := s.keep(who, Asked{strings.Join(op.Words, " "), [sha256.Size]byte(question.Sum(nil)), false, nil}); err != nil {
+		fail(w, err)
+		return
+	}
+	begun, err := ws.begin(op, q, form, sent, who, s.Open)
 	if errors.Is(err, errBusy) {
 		refuse(w, http.StatusTooManyRequests, err)
 		return

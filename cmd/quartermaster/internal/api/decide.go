@@ -80,13 +80,9 @@ func (s *server) changed(
 		return nil, err
 	}
 	defer func() { <-s.bodies }()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, &statusError{&app.InvalidError{Err: fmt.Errorf("the body has more than %d bytes", large.Limit)}, http.StatusRequestEntityTooLarge}
-	case err != nil:
-		return nil, &app.InvalidError{Err: fmt.Errorf("read the body: %w", err)}
+	body, err := readBody(w, r)
+	if err != nil {
+		return nil, err
 	}
 	operation, err := named(body)
 	if err != nil {
@@ -120,6 +116,52 @@ func (s *server) changed(
 		asked.Position = at
 	}
 	return ans, errors.Join(s.keep(asking, asked), err, on.Close())
+}
+
+// readBody reads the body of a request.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, &statusError{&app.InvalidError{Err: fmt.Errorf("the body has more than %d bytes", large.Limit)}, http.StatusRequestEntityTooLarge}
+	case err != nil:
+		return nil, &app.InvalidError{Err: fmt.Errorf("read the body: %w", err)}
+	}
+	return body, nil
+}
+
+// sent returns the documents that come with a question, nil if it has no body.
+func (s *server) sent(w http.ResponseWriter, r *http.Request, op *cli.Operation) ([]cli.Document, error) {
+	if len(op.Files) == 0 || r.ContentLength == 0 {
+		return nil, nil
+	}
+	if err := checkSender(r, jsonBodies); err != nil {
+		return nil, err
+	}
+	if err := wait(r.Context(), s.bodies); err != nil {
+		return nil, err
+	}
+	defer func() { <-s.bodies }()
+	body, err := readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	var sent cli.Sent
+	if err := cli.ReadBody(body, &sent); err != nil {
+		return nil, err
+	}
+	if n := len(sent.Documents); n > mostSent {
+		return nil, &app.InvalidError{Field: "documents", Err: fmt.Errorf("%d documents: at most %d are read", n, mostSent)}
+	}
+	names := map[string]bool{}
+	for i, d := range sent.Documents {
+		if d.Name == "" || names[d.Name] {
+			return nil, &app.InvalidError{Field: fmt.Sprintf("documents[%d].name", i), Err: errors.New("it is missing, or that of another document: questions name documents by it")}
+		}
+		names[d.Name] = true
+	}
+	return sent.Documents, nil
 }
 
 // checkSender refuses a request that a page of another site could have sent.

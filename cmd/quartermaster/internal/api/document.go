@@ -1,10 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -41,6 +44,7 @@ func Document() ([]byte, error) {
 	known := doc.Components.Schemas.Map()
 	problem := doc.Components.Schemas.Schema(reflect.TypeFor[problemError](), true, "Problem")
 	work := doc.Components.Schemas.Schema(reflect.TypeFor[cli.Work](), true, "Work")
+	sent := doc.Components.Schemas.Schema(reflect.TypeFor[cli.Sent](), true, "Sent")
 	describeWork(doc, work, problem)
 	describeBrowser(doc, problem)
 	describeLogin(doc, doc.Components.Schemas.Schema(reflect.TypeFor[[]cli.LoginProvider](), true, "LoginProviders"), problem)
@@ -57,6 +61,9 @@ func Document() ([]byte, error) {
 		o := describe(&op, ref, problem)
 		if op.Long {
 			begins(o, work)
+		}
+		if len(op.Files) > 0 {
+			o.RequestBody = &huma.RequestBody{Description: "The files that the question names.", Content: map[string]*huma.MediaType{"application/json": {Schema: sent}}}
 		}
 		doc.AddOperation(o)
 	}
@@ -279,7 +286,11 @@ func describe(op *cli.Operation, answer, problem *huma.Schema) *huma.Operation {
 	}
 	for i := range op.Params {
 		p := &op.Params[i]
-		q := &huma.Param{Name: p.Name, In: "query", Description: p.Text, Required: p.Required, Schema: &huma.Schema{Type: p.Type}}
+		about := p.Text
+		if slices.Contains(op.Files, p.Name) {
+			about += ": the name of a document of the body"
+		}
+		q := &huma.Param{Name: p.Name, In: "query", Description: about, Required: p.Required, Schema: &huma.Schema{Type: p.Type}}
 		if p.Default != "" {
 			q.Description += " (default " + p.Default + ")"
 		}
@@ -325,22 +336,46 @@ func addSchema(known map[string]*huma.Schema, noun string) (*huma.Schema, error)
 		return nil, err
 	}
 	text = []byte(strings.ReplaceAll(string(text), `"#/$defs/`, `"#/components/schemas/`))
-	var root map[string]any
-	if err := json.Unmarshal(text, &root); err != nil {
+	_, defs, err := schemaOf(text)
+	if err != nil {
 		return nil, err
 	}
-	defs, _ := root["$defs"].(map[string]any)
+	renamed := map[string]string{}
+	for _, def := range slices.Sorted(maps.Keys(defs)) {
+		if other, ok := known[def]; ok && !reflect.DeepEqual(other.Extensions, defs[def]) {
+			renamed[def] = noun + "." + def // two documents have their own of one name
+			ref := `"#/components/schemas/%s"`
+			text = []byte(strings.ReplaceAll(string(text), fmt.Sprintf(ref, def), fmt.Sprintf(ref, renamed[def])))
+		}
+	}
+	root, defs, err := schemaOf(text)
+	if err != nil {
+		return nil, err
+	}
 	for _, key := range []string{"$defs", "$schema", "$id"} {
 		delete(root, key)
 	}
 	name := "answer." + noun
 	known[name] = &huma.Schema{Extensions: root}
 	for def, schema := range defs {
-		s := schema.(map[string]any)
-		if other, ok := known[def]; ok && !reflect.DeepEqual(other.Extensions, s) {
+		def = cmp.Or(renamed[def], def)
+		if other, ok := known[def]; ok && !reflect.DeepEqual(other.Extensions, schema) {
 			return nil, fmt.Errorf("%s is described in two ways", def)
 		}
-		known[def] = &huma.Schema{Extensions: s}
+		known[def] = &huma.Schema{Extensions: schema}
 	}
 	return &huma.Schema{Ref: "#/components/schemas/" + name}, nil
+}
+
+// schemaOf reads a schema with its definitions.
+func schemaOf(text []byte) (root map[string]any, defs map[string]map[string]any, err error) {
+	if err = json.Unmarshal(text, &root); err != nil {
+		return nil, nil, err
+	}
+	defs = map[string]map[string]any{}
+	all, _ := root["$defs"].(map[string]any)
+	for name, def := range all {
+		defs[name] = def.(map[string]any)
+	}
+	return root, defs, nil
 }

@@ -36,8 +36,9 @@ const (
 	mostEndedIn   = 64               // of all
 	remembered    = time.Hour        // after their end
 	mostAnswer    = 32 << 20         // bytes of an answer
-	mostHeld      = 64 << 20         // bytes of answers of a workspace
-	mostHeldIn    = 256 << 20        // bytes of all answers
+	mostHeld      = 64 << 20         // bytes of answers of a workspace, and of documents
+	mostHeldIn    = 256 << 20        // bytes of all answers, and of documents but for a workspace that has none
+	mostSent      = 16               // documents of a question
 	tellEvery     = time.Second / 4  // progress
 	stillThere    = 15 * time.Second // between two signs of life of a stream of events
 )
@@ -52,6 +53,7 @@ type work struct {
 	customer string        // the workspace, or workspaces, that it counts for; "": the estate
 	op       *cli.Operation
 	form     cli.Form
+	sent     []cli.Document // which it names as files; until it ends
 	cancel   context.CancelFunc
 	turn     chan struct{} // closed when it has its turn
 	answer   []byte
@@ -170,7 +172,7 @@ func (ws *works) leave(w *work) {
 
 // begin begins long work, as soon as it has its turn.
 func (ws *works) begin(
-	op *cli.Operation, q url.Values, form cli.Form, who app.Principal, open func(app.Principal) (*app.App, error),
+	op *cli.Operation, q url.Values, form cli.Form, sent []cli.Document, who app.Principal, open func(app.Principal) (*app.App, error),
 ) (cli.Work, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -181,7 +183,15 @@ func (ws *works) begin(
 			waiting++
 		}
 	}
-	if waiting >= mostWaiting || waiting > 0 && len(ws.waiting) >= mostWaitingIn {
+	held, heldIn := 0, 0
+	for _, w := range slices.Concat(ws.waiting, ws.running) {
+		if heldIn += bytesOf(w.sent); w.customer == of {
+			held += bytesOf(w.sent)
+		}
+	}
+	more := bytesOf(sent)
+	if waiting >= mostWaiting || waiting > 0 && len(ws.waiting) >= mostWaitingIn ||
+		more > 0 && held > 0 && (held+more > mostHeld || heldIn+more > mostHeldIn) {
 		return cli.Work{}, errBusy
 	}
 	ctx, cancel := context.WithCancel(ws.ctx)
@@ -190,7 +200,7 @@ func (ws *works) begin(
 			ID: strings.ToLower(rand.Text()), Operation: strings.Join(op.Words, " "), Question: q.Encode(),
 			State: cli.WorkWaiting, Asked: app.Now(), Notes: []string{},
 		},
-		who: who, customer: of, op: op, form: form, cancel: cancel, turn: make(chan struct{}), changed: make(chan struct{}),
+		who: who, customer: of, op: op, form: form, sent: sent, cancel: cancel, turn: make(chan struct{}), changed: make(chan struct{}),
 	}
 	if !ws.door.enter() {
 		cancel()
@@ -207,6 +217,14 @@ func (ws *works) begin(
 	return w.Work, nil
 }
 
+// bytesOf returns the size of documents.
+func bytesOf(sent []cli.Document) (n int) {
+	for _, d := range sent {
+		n += len(d.Name) + len(d.Text)
+	}
+	return n
+}
+
 // change changes work and tells whoever follows it.
 func (ws *works) change(w *work, change func()) {
 	ws.mu.Lock()
@@ -221,14 +239,14 @@ func (ws *works) run(ctx context.Context, w *work, q url.Values, open func(app.P
 	var answer bytes.Buffer
 	did, err := ws.answer(ctx, w, q, open, &limited{&answer})
 	ws.change(w, func() {
-		w.End, w.Progress = app.Now(), nil
+		w.End, w.Progress, w.sent = app.Now(), nil, nil
 		switch {
 		case ctx.Err() != nil:
 			w.State = cli.WorkCancelled
 		case err != nil:
 			w.State = cli.WorkFailed
 			p := problemOf(statuses[cli.KindOf(err)], err)
-			w.Problem = &cli.Problem{Type: p.Type, Status: p.Status, Detail: p.Detail}
+			w.Problem = &cli.Problem{Type: p.Type, Status: p.Status, Detail: p.Detail, Faults: p.Faults}
 		default:
 			w.State, w.ExitCode, w.answer = cli.WorkDone, did.Code, bytes.Clone(answer.Bytes())
 			w.Notes = append(w.Notes, did.Notes...)
@@ -266,6 +284,7 @@ func (ws *works) answer(ctx context.Context, w *work, q url.Values, open func(ap
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, on.Close()) }()
+	on.Files = cli.SentFiles(w.sent)
 	on.Track = func(of app.Work) app.Progress { return &progress{ws: ws, w: w, of: of} }
 	return w.op.Answer(ctx, on, q, w.form, out)
 }
@@ -487,6 +506,9 @@ const mostFaults = 1000
 // problemOf returns the problem of an error.
 func problemOf(status int, err error) *problemError {
 	p := &problemError{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: cli.Worded(err)}, app.FaultsOf(err, mostFaults)}
+	if known := (*said)(nil); errors.As(err, &known) {
+		p.Faults = known.Faults
+	}
 	if kind := cli.KindOf(err); kind != app.KindNone {
 		p.Type = cli.ProblemType + string(kind)
 	}

@@ -31,7 +31,7 @@ func TestWorkIsBounded(t *testing.T) {
 		<-gate
 		return nil, &app.UnavailableError{Err: errors.New("closed")}
 	}
-	begin := func() (cli.Work, error) { return ws.begin(op, nil, cli.Form{Output: "json"}, app.Everyone, open) }
+	begin := func() (cli.Work, error) { return ws.begin(op, nil, cli.Form{Output: "json"}, nil, app.Everyone, open) }
 	running := func() (n int) {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
@@ -129,7 +129,7 @@ func TestWorkIsFair(t *testing.T) {
 	}
 	ws.customerOf = func(who app.Principal) string { return who.Name }
 	begin := func(name string) (cli.Work, error) {
-		return ws.begin(op, nil, cli.Form{Output: "json"}, app.Principal{Name: name, Scope: access.Whole()}, open)
+		return ws.begin(op, nil, cli.Form{Output: "json"}, nil, app.Principal{Name: name, Scope: access.Whole()}, open)
 	}
 	must := func(name string) {
 		t.Helper()
@@ -240,7 +240,7 @@ func TestWorkOfOthers(t *testing.T) {
 	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), named)
 	mux := http.NewServeMux()
 	ws.register(mux)
-	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, app.Principal{Name: "ann", Scope: access.Whole()},
+	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, nil, app.Principal{Name: "ann", Scope: access.Whole()},
 		func(app.Principal) (*app.App, error) { return nil, errNotThere })
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ var errNotThere = &app.UnavailableError{Err: errors.New("closed")}
 func TestWorkPanics(t *testing.T) {
 	d := &door{}
 	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), owner)
-	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, app.Everyone,
+	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, nil, app.Everyone,
 		func(app.Principal) (*app.App, error) { panic("a defect") })
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestEventsEndWithTheRight(t *testing.T) {
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
 	gate := make(chan struct{})
-	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, app.Principal{Name: "ann", Scope: access.Whole()},
+	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, nil, app.Principal{Name: "ann", Scope: access.Whole()},
 		func(app.Principal) (*app.App, error) {
 			<-gate
 			return nil, errNotThere

@@ -126,7 +126,7 @@ func FaultsOf(err error, most int) (all []Fault) {
 		switch e := err.(type) { //nolint:errorlint // it walks the tree itself, for all of them
 		case *manifest.Error:
 			all = append(all, Fault{e.Where.File, e.Where.Line, e.Where.Column, e.Field, e.Problem})
-		case *inFile:
+		case *fileError:
 			for _, f := range e.faults[:min(len(e.faults), most-len(all))] {
 				all = append(all, Fault{e.path, f.Line, f.Column, f.Path, f.Problem})
 			}

@@ -109,16 +109,16 @@ func InFile(path string, err error) error {
 	if !errors.As(err, &faults) {
 		return err
 	}
-	return &InvalidError{Err: &inFile{path, faults}}
+	return &InvalidError{Err: &fileError{path, faults}}
 }
 
-// inFile are the faults of a file.
-type inFile struct {
+// fileError are the faults of a file.
+type fileError struct {
 	path   string
 	faults whatif.Errors
 }
 
-func (e *inFile) Error() string {
+func (e *fileError) Error() string {
 	lines := strings.Split(e.faults.Error(), "\n")
 	for i, l := range lines {
 		if !strings.HasPrefix(l, "and ") {

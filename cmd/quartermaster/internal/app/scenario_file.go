@@ -22,20 +22,25 @@ const (
 	scenarioMarks = 50_000 // colons, commas, brackets, dashes
 )
 
-// ReadScenario reads a scenario file. Errors name file, line and column.
-func (s *App) ReadScenario(path string) (*whatif.Scenario, error) {
+// ReadScenarioFile reads a scenario from a file. Errors name file, line and column.
+func (s *App) ReadScenarioFile(path string) (*whatif.Scenario, error) {
 	data, err := s.readFile(path, nil, scenarioBytes)
 	if err != nil {
 		return nil, err
 	}
-	sc, err := ParseScenario(data)
+	return ReadScenario(path, data)
+}
+
+// ReadScenario reads a scenario, of the content of a file. The path of its instance is relative to the file.
+func ReadScenario(path string, data []byte) (*whatif.Scenario, error) {
+	s, err := ParseScenario(data)
 	if err != nil {
 		return nil, InFile(path, err)
 	}
-	if sc.Base.Instance != "" && !filepath.IsAbs(sc.Base.Instance) {
-		sc.Base.Instance = filepath.Join(filepath.Dir(path), sc.Base.Instance)
+	if s.Base.Instance != "" && !filepath.IsAbs(s.Base.Instance) {
+		s.Base.Instance = filepath.Join(filepath.Dir(path), s.Base.Instance)
 	}
-	return sc, nil
+	return s, nil
 }
 
 // ParseScenario parses a scenario from YAML. The error is [whatif.Errors].

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -246,6 +245,20 @@ func (a *Program) questionOf(cmd *cobra.Command, op *Operation, args []string) (
 		return nil, nil, commandline.Usagef("a decision has no table to write as CSV")
 	}
 	f := cmd.Flags()
+	var documents []Document
+	if op.Documents {
+		files, err := f.GetStringSlice("file")
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, file := range files {
+			d, err := a.document(file, nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			documents = append(documents, d)
+		}
+	}
 	path := f.Lookup("key").Value.String()
 	if path == "" {
 		path = a.KeyPath()
@@ -279,19 +292,7 @@ func (a *Program) questionOf(cmd *cobra.Command, op *Operation, args []string) (
 		}
 		asked.Parameters[name] = text
 	}
-	if op.Documents {
-		files, err := f.GetStringSlice("file")
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return nil, nil, err
-			}
-			asked.Documents = append(asked.Documents, Document{file, string(text)})
-		}
-	}
+	asked.Documents = documents
 	return asked, key, nil
 }
 

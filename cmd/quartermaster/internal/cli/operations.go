@@ -46,6 +46,8 @@ type Operation struct {
 	Decides bool
 	// Documents means that a document comes with it, instead of the files that the command reads.
 	Documents bool
+	// Files are the parameters that name files. The files come with the question, as documents of these names.
+	Files []string
 	// Access means that the answer depends on the topic that has who asked. Others do not change when somebody asks.
 	Access bool
 }
@@ -73,6 +75,10 @@ type served struct {
 	access  bool // it reads the topic that has who asked
 	decides bool
 	files   string // flag that names files, which come as documents; "": none
+	// named are the parameters that each name a file, which comes as a document of that name. also returns the names of
+	// further files that the document of the first of them names.
+	named []string
+	also  func(name string, text []byte) []string
 }
 
 // operations are the commands that the API serves, by their words.
@@ -117,15 +123,18 @@ var operations = map[string]served{
 	"plan":              {without: []string{"demand"}, always: "dry-run", long: true},
 	"plan backtest":     {without: []string{"demand", "prices", "zone", "chart", "table"}, long: true},
 	"plan forecast":     {without: []string{"demand", "chart"}, long: true},
+	"plan evaluate":     {named: []string{"contract", "instance"}, long: true},
 	"plan instance":     {long: true},
 	"plan list":         {},
 	"parts verify":      {long: true, outside: true},
 	"plan show":         {without: []string{"verify"}},
+	"plan solve":        {without: []string{"out"}, named: []string{"instance"}, long: true},
 	"quarantine list":   {access: true, rows: "entries"},
 	"quarantine show":   {access: true},
 	"retention show":    {},
 	"rules check":       {without: []string{"file"}},
 	"serving":           {},
+	"simulate":          {without: []string{"freeze", "out", "workers", "workspace"}, named: []string{"file"}, also: baseOf, long: true},
 	"simulate changes":  {},
 	"simulate list":     {},
 	"simulate show":     {without: []string{"verify"}},
@@ -195,7 +204,7 @@ var notServed = map[string]string{
 	"quarantine":     "reads a file, and decides twice",
 	"retention":      "removes",
 	"schema":         "is about the program",
-	"simulate":       "is long work, or reads files",
+	"simulate":       "records, or reads files",
 	"serve":          "holds the log",
 	"snapshot":       "is long work over the whole log",
 	"version":        "is about the program",
@@ -223,7 +232,7 @@ func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 	op := Operation{
 		Words: words, Summary: cmd.Short, Text: cmd.Long,
 		Noun: strings.Join(words, "-"), Always: how.always, Lines: how.lines, Rows: how.rows, Page: how.page, Long: how.long, Outside: how.outside, Access: how.access,
-		Documents: how.files != "", Decides: how.decides,
+		Documents: how.files != "", Files: how.named, Decides: how.decides,
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" || f.Name == how.always || slices.Contains(how.without, f.Name) {
@@ -246,6 +255,7 @@ func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 	for _, arg := range argumentsOf(cmd) {
 		name, optional := strings.CutPrefix(arg, "[")
 		name, several := strings.CutSuffix(strings.TrimSuffix(name, "]"), "...")
+		name, _, _ = strings.Cut(name, ".")
 		p := Param{Name: strings.ToLower(strings.ReplaceAll(name, "-", "_")), Type: "string", Text: arg + " of the command", Required: !optional}
 		if several {
 			p.Type = "array"
@@ -263,11 +273,13 @@ func (op *Operation) Limited() bool {
 	return slices.ContainsFunc(op.Params, func(p Param) bool { return p.Name == LimitParam })
 }
 
-// argumentsOf returns the arguments in the usage line of a command: words in capitals that no flag precedes.
+// argumentsOf returns the arguments in the usage line of a command: words in capitals that no flag precedes. That of a
+// file may end in its kind, as INSTANCE.json does.
 func argumentsOf(cmd *cobra.Command) (args []string) {
 	words := strings.Fields(cmd.Use)
 	for i, w := range words[1:] {
-		if bare := strings.Trim(w, "[]."); bare == strings.ToUpper(bare) && !strings.HasPrefix(words[i], "-") {
+		bare, _, _ := strings.Cut(strings.Trim(w, "[]."), ".")
+		if bare == strings.ToUpper(bare) && !strings.HasPrefix(words[i], "-") {
 			args = append(args, w)
 		}
 	}
@@ -309,6 +321,9 @@ func (op *Operation) run(ctx context.Context, on *app.App, words []string, elsew
 		a.out = io.Discard
 	}
 	on.Tell = func(note string) { a.note("%s", note) }
+	if on.Files == nil {
+		on.Files = SentFiles(nil)
+	}
 	root := a.tree()
 	root.SetArgs(words)
 	root.SetIn(bytes.NewReader(nil))
@@ -329,6 +344,18 @@ func (op *Operation) run(ctx context.Context, on *app.App, words []string, elsew
 	}
 	did.Clocked = on.Clocked
 	return did, nil
+}
+
+// SentFiles returns how a question opens the files that it names: of the documents that came with it, and no others.
+func SentFiles(documents []Document) func(name string) (io.ReadCloser, error) {
+	return func(name string) (io.ReadCloser, error) {
+		for _, d := range documents {
+			if d.Name == name {
+				return io.NopCloser(strings.NewReader(d.Text)), nil
+			}
+		}
+		return nil, &app.InvalidError{Field: "documents", Err: errors.New("no document of this name came with the question")}
+	}
 }
 
 // Check refuses a question with a wrong parameter.

@@ -57,8 +57,13 @@ func TestEveryCommandIsServedOrSaysWhyNot(t *testing.T) {
 // TestOperationsTakeNoFiles holds what the API takes to flags that are not about the machine of the person who asks.
 func TestOperationsTakeNoFiles(t *testing.T) {
 	for _, op := range append(Operations(), Decisions()...) {
+		for _, name := range op.Files {
+			if op.param(name) == nil || !op.Long {
+				t.Errorf("%v: the file %s is not a parameter, or nothing sends it", op.Words, name)
+			}
+		}
 		for _, p := range op.Params {
-			if slices.Contains([]string{"out", "file", "key", "key_file", "layout", "demand", "chart", "public_key_of", "new_key", "checkpoint_key", "from_file", "data_dir", "config", "brokers", "server", "quiet", "output", "width", "help"}, p.Name) {
+			if !slices.Contains(op.Files, p.Name) && slices.Contains([]string{"out", "file", "key", "key_file", "layout", "demand", "chart", "public_key_of", "new_key", "checkpoint_key", "from_file", "data_dir", "config", "brokers", "server", "quiet", "output", "width", "help"}, p.Name) {
 				t.Errorf("%v takes %s", op.Words, p.Name)
 			}
 			if p.Text == "" || p.Type == "" {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,7 +44,7 @@ const (
 )
 
 // withoutLog are the commands that read no log, so that they do the same with --server.
-var withoutLog = []string{"completion", "config example", "focus validate", "help", "login", "logout", "mapping check", "mapping show", "plan check", "plan solve", "schema", "version"}
+var withoutLog = []string{"completion", "config example", "focus validate", "help", "login", "logout", "mapping check", "mapping show", "plan check", "schema", "version"}
 
 // remote makes a command ask the server, instead of a log.
 func (a *Program) remote(cmd *cobra.Command) error {
@@ -80,11 +81,57 @@ func (a *Program) remote(cmd *cobra.Command) error {
 		a.output = "" // the server writes the answer
 		question := APIRoot + strings.Join(op.Words, "/") + "?" + q.Encode()
 		if op.Long {
-			return a.askLong(cmd.Context(), client, base, question, cmd.OutOrStdout())
+			body, err := a.sent(&op, how.also, q, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			return a.askLong(cmd.Context(), client, base, question, body, cmd.OutOrStdout())
 		}
 		return a.ask(cmd.Context(), client, base+question, cmd.OutOrStdout())
 	}
 	return nil
+}
+
+// Sent is the body of a question that names files.
+type Sent struct {
+	Documents []Document `json:"documents"` // the files, each once, by the name that the question gives it
+}
+
+// sent returns the body of a question: the files that it names, and those that they name; nil if there are none.
+func (a *Program) sent(op *Operation, also func(string, []byte) []string, q url.Values, stdin io.Reader) ([]byte, error) {
+	var names []string
+	for _, param := range op.Files {
+		if name := q.Get(param); name != "" {
+			names = append(names, name)
+		}
+	}
+	var s Sent
+	for i := 0; i < len(names); i++ {
+		if slices.Contains(names[:i], names[i]) {
+			continue
+		}
+		d, err := a.document(names[i], stdin)
+		if err != nil {
+			return nil, err
+		}
+		s.Documents = append(s.Documents, d)
+		if i == 0 && also != nil {
+			names = append(names, also(d.Name, []byte(d.Text))...)
+		}
+	}
+	if len(s.Documents) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(&s)
+}
+
+// document reads a file to send to a server.
+func (a *Program) document(path string, stdin io.Reader) (Document, error) {
+	text, err := a.ReadDocument(path, stdin)
+	if err == nil && !utf8.Valid(text) {
+		err = &app.InvalidError{Err: fmt.Errorf("%s: it is not text in UTF-8, and a server takes nothing else", path)}
+	}
+	return Document{path, string(text)}, err
 }
 
 // whyNot says why the API does not serve a command.

@@ -16,6 +16,15 @@ type simulateFlags struct {
 	workspace string
 }
 
+// baseOf returns the file that a scenario is based on, if it names one.
+func baseOf(path string, text []byte) []string {
+	s, err := app.ReadScenario(path, text)
+	if err != nil || s.Base.Instance == "" {
+		return nil // the server says what is wrong
+	}
+	return []string{s.Base.Instance}
+}
+
 func (a *Program) simulateCommand() *cobra.Command {
 	fl := simulateFlags{workspace: app.Platform}
 	cmd := &cobra.Command{
@@ -61,7 +70,7 @@ and replaces those of an earlier run.`,
 			"  quartermaster simulate diff sim-0f3a9c81d2e4 growth/result.json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.ReadScenario(args[0])
+			s, err := a.ReadScenarioFile(args[0])
 			if err != nil {
 				return err
 			}

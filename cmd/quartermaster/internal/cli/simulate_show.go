@@ -628,7 +628,7 @@ func (a *Program) simulateFreezeCommand() *cobra.Command {
 		Example: "  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.ReadScenario(args[0])
+			s, err := a.ReadScenarioFile(args[0])
 			if err != nil {
 				return err
 			}

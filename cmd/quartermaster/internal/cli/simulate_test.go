@@ -54,7 +54,7 @@ func TestScenarioFiles(t *testing.T) {
 	}
 	seen := map[whatif.Kind]bool{}
 	for _, path := range scenarioFiles(t) {
-		s, err := (&app.App{}).ReadScenario(path)
+		s, err := (&app.App{}).ReadScenarioFile(path)
 		if err != nil {
 			t.Errorf("%v", err)
 			continue
@@ -374,7 +374,7 @@ func TestWorkedScenarios(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	a := commandLine(&app.App{Dir: dir}, &bytes.Buffer{}, &bytes.Buffer{})
-	s, err := (&app.App{}).ReadScenario(file)
+	s, err := (&app.App{}).ReadScenarioFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func TestWorkedScenarios(t *testing.T) {
 
 // workScenario answers a scenario with few trials.
 func workScenario(t *testing.T, a *Program, path string) {
-	s, err := (&app.App{}).ReadScenario(path)
+	s, err := (&app.App{}).ReadScenarioFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

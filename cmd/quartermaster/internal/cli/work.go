@@ -55,6 +55,8 @@ type Problem struct {
 	Type   string `json:"type,omitempty"` // [ProblemType] and the kind of the error
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
+	// Faults are what is wrong in the documents that were sent, and where.
+	Faults []app.Fault `json:"faults,omitempty"`
 }
 
 // Ended reports whether the work has come to its end.
@@ -62,10 +64,10 @@ func (w *Work) Ended() bool {
 	return w.State == WorkDone || w.State == WorkFailed || w.State == WorkCancelled
 }
 
-// askLong asks a question whose answer takes long, shows its progress, and writes the answer. If ctx ends, the work
+// askLong asks a question whose answer takes long, with a body or nil, shows its progress, and writes the answer. If ctx ends, the work
 // does.
-func (a *Program) askLong(ctx context.Context, client *http.Client, base, question string, out io.Writer) error {
-	begun, err := a.send(ctx, client, http.MethodPost, base+question)
+func (a *Program) askLong(ctx context.Context, client *http.Client, base, question string, body []byte, out io.Writer) error {
+	begun, err := a.sendBody(ctx, client, http.MethodPost, base+question, body)
 	if err != nil {
 		return err
 	}
