@@ -132,6 +132,9 @@ func reportDocument(r *app.CustomerReport, signer string) *document.Document {
 		if s.Generated {
 			add(document.Warning("Some of these figures are generated. They are not from a supplier."))
 		}
+		if n := len(s.Unreconciled); n > 0 { // their names are the provider's
+			add(document.Warning(fmt.Sprintf("Bills that do not reconcile with what the suppliers sent: %s. Amounts of this month may be corrected.", comma(n))))
+		}
 		add(chargedTable(s), groupsTable("What became of what was paid for", "component", s.Components),
 			groupsTable("Models and jobs", "cluster, deployment, GPU model", s.Deployments), invoicesTable(s.Invoices), dueTable(s.Due))
 	}
